@@ -1,0 +1,209 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// clientName marks the test bed's own connections, so that LeakCheck and
+// whoever reads CLIENT LIST can tell them from the tested ones.
+const clientName = "redlatch-testbed"
+
+// Client returns the test bed's own client of this server, made when it is
+// first asked for and closed with the server. Tests use it to look and to
+// interfere; what is tested should have clients of its own.
+func (s *Server) Client() (rueidis.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		return s.client, nil
+	}
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress:       []string{s.Addr()},
+		ForceSingleClient: true, // this server, not its cluster or its master
+		DisableCache:      true,
+		ClientName:        clientName,
+		PipelineMultiplex: -1,   // one connection: commands stay in order
+		AlwaysPipelining:  true, // a deadline must not close it for others
+	})
+	if err != nil {
+		return nil, fmt.Errorf("testbed: connect to %s: %w", s.Addr(), err)
+	}
+	s.client = client
+	return client, nil
+}
+
+// Do runs a command on this very server and returns its reply; a null reply
+// is a message for which IsNil is true. An error, also one of the server's,
+// ends the test.
+func (s *Server) Do(tb TB, args ...string) rueidis.RedisMessage {
+	tb.Helper()
+	msg, err := s.Try(args...)
+	if err != nil && !rueidis.IsRedisNil(err) {
+		tb.Fatalf("testbed: %s on %s: %v", strings.Join(args, " "), s.Addr(), err)
+	}
+	return msg
+}
+
+// Try is Do for commands that may fail.
+func (s *Server) Try(args ...string) (rueidis.RedisMessage, error) {
+	client, err := s.Client()
+	if err != nil {
+		return rueidis.RedisMessage{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return client.Do(ctx, client.B().Arbitrary(args...).Build()).ToMessage()
+}
+
+// Int runs a command whose reply is a number, or text that reads as one.
+func (s *Server) Int(tb TB, args ...string) int64 {
+	tb.Helper()
+	msg := s.Do(tb, args...)
+	n, err := msg.AsInt64()
+	if err != nil {
+		tb.Fatalf("testbed: %s on %s: %v", strings.Join(args, " "), s.Addr(), err)
+	}
+	return n
+}
+
+// Text runs a command whose reply is a string; a null reply is "".
+func (s *Server) Text(tb TB, args ...string) string {
+	tb.Helper()
+	msg := s.Do(tb, args...)
+	if msg.IsNil() {
+		return ""
+	}
+	text, err := msg.ToString()
+	if err != nil {
+		tb.Fatalf("testbed: %s on %s: %v", strings.Join(args, " "), s.Addr(), err)
+	}
+	return text
+}
+
+// List runs a command whose reply is a list of strings.
+func (s *Server) List(tb TB, args ...string) []string {
+	tb.Helper()
+	msg := s.Do(tb, args...)
+	if msg.IsNil() {
+		return nil
+	}
+	list, err := msg.AsStrSlice()
+	if err != nil {
+		tb.Fatalf("testbed: %s on %s: %v", strings.Join(args, " "), s.Addr(), err)
+	}
+	return list
+}
+
+// Hash runs a command whose reply is a map of strings (HGETALL, CONFIG GET).
+func (s *Server) Hash(tb TB, args ...string) map[string]string {
+	tb.Helper()
+	msg := s.Do(tb, args...)
+	hash, err := msg.AsStrMap()
+	if err != nil {
+		tb.Fatalf("testbed: %s on %s: %v", strings.Join(args, " "), s.Addr(), err)
+	}
+	return hash
+}
+
+// Info returns one section of INFO as a map.
+func (s *Server) Info(tb TB, section string) map[string]string {
+	tb.Helper()
+	return fields(s.Text(tb, "INFO", section))
+}
+
+func fields(text string) map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// Stats are the server's own counts at one moment. Names are in lower case, as
+// INFO commandstats has them: "evalsha", "config|get". Commands that a script
+// calls count as well.
+type Stats struct {
+	Calls map[string]int64         // how often each command ran
+	Time  map[string]time.Duration // server time that each command took
+	CPU   time.Duration            // user and system time of the whole process
+}
+
+// Stats reads the counts, without those of INFO, by which it reads them.
+func (s *Server) Stats() (Stats, error) {
+	stats := Stats{Calls: map[string]int64{}, Time: map[string]time.Duration{}}
+	for _, section := range []string{"commandstats", "cpu"} {
+		msg, err := s.Try("INFO", section)
+		if err != nil {
+			return Stats{}, fmt.Errorf("testbed: statistics of %s: %w", s.Addr(), err)
+		}
+		text, err := msg.ToString()
+		if err != nil {
+			return Stats{}, fmt.Errorf("testbed: statistics of %s: %w", s.Addr(), err)
+		}
+		for name, value := range fields(text) {
+			switch command, ok := strings.CutPrefix(name, "cmdstat_"); {
+			case command == "info":
+			case ok:
+				err = stats.add(command, value)
+			case name == "used_cpu_sys" || name == "used_cpu_user":
+				var seconds float64
+				seconds, err = strconv.ParseFloat(value, 64)
+				stats.CPU += time.Duration(seconds * float64(time.Second))
+			}
+			if err != nil {
+				return Stats{}, fmt.Errorf("testbed: statistics of %s: %s: %w", s.Addr(), name, err)
+			}
+		}
+	}
+	return stats, nil
+}
+
+func (st Stats) add(command, value string) error {
+	for pair := range strings.SplitSeq(value, ",") {
+		name, text, _ := strings.Cut(pair, "=")
+		if name != "calls" && name != "usec" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return err
+		}
+		if name == "calls" {
+			st.Calls[command] = n
+		} else {
+			st.Time[command] = time.Duration(n) * time.Microsecond
+		}
+	}
+	return nil
+}
+
+// Sub returns what happened since before was read. Commands that did not run
+// in between are left out.
+func (st Stats) Sub(before Stats) Stats {
+	diff := Stats{Calls: map[string]int64{}, Time: map[string]time.Duration{}, CPU: st.CPU - before.CPU}
+	for name, calls := range st.Calls {
+		if calls -= before.Calls[name]; calls != 0 {
+			diff.Calls[name] = calls
+			diff.Time[name] = st.Time[name] - before.Time[name]
+		}
+	}
+	return diff
+}
+
+// CommandStats reads the statistics and ends the test when they can't be had.
+func (s *Server) CommandStats(tb TB) Stats {
+	tb.Helper()
+	stats, err := s.Stats()
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	return stats
+}

@@ -1,0 +1,107 @@
+package testbed
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// patience bounds every wait for something that a healthy machine does within
+// a second or two. It ends a test that would hang; no test measures with it.
+const patience = 30 * time.Second
+
+// poll is the pause between two looks at a state that nobody announces.
+const poll = 5 * time.Millisecond
+
+// TB is the part of testing.TB that the test bed needs. *testing.T and
+// *testing.B satisfy it, and so does [Program].
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Failed() bool
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// Program is a [TB] for programs that are no tests: what fails is written to
+// standard error, Fatalf cleans up and ends the process with status 1.
+// It is safe for concurrent use.
+type Program struct {
+	mu       sync.Mutex
+	cleanups []func() // guarded by mu
+	failed   bool     // guarded by mu
+}
+
+// Helper does nothing.
+func (p *Program) Helper() {}
+
+// Cleanup registers f to be called by Close, last registered first.
+func (p *Program) Cleanup(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleanups = append(p.cleanups, f)
+}
+
+// Failed reports whether Errorf was called.
+func (p *Program) Failed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// Logf writes a line to standard error.
+func (p *Program) Logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}
+
+// Errorf writes a line to standard error and marks the program as failed.
+func (p *Program) Errorf(format string, args ...any) {
+	p.mu.Lock()
+	p.failed = true
+	p.mu.Unlock()
+	p.Logf(format, args...)
+}
+
+// Fatalf writes a line to standard error, cleans up and exits with status 1.
+func (p *Program) Fatalf(format string, args ...any) {
+	p.Errorf(format, args...)
+	p.Close()
+	os.Exit(1)
+}
+
+// Close runs what Cleanup registered. It may be called again.
+func (p *Program) Close() {
+	for {
+		p.mu.Lock()
+		last := len(p.cleanups) - 1
+		if last < 0 {
+			p.mu.Unlock()
+			return
+		}
+		f := p.cleanups[last]
+		p.cleanups = p.cleanups[:last]
+		p.mu.Unlock()
+		f()
+	}
+}
+
+// eventually calls cond until it returns nil, and ends the test with its last
+// error when patience has run out.
+func eventually(tb TB, what string, cond func() error) {
+	tb.Helper()
+	if err := until(time.Now().Add(patience), cond); err != nil {
+		tb.Fatalf("testbed: %s: %v", what, err)
+	}
+}
+
+func until(deadline time.Time, cond func() error) error {
+	for {
+		err := cond()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(poll)
+	}
+}
