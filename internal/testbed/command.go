@@ -75,15 +75,24 @@ func (s *Server) Int(tb TB, args ...string) int64 {
 // Text runs a command whose reply is a string; a null reply is "".
 func (s *Server) Text(tb TB, args ...string) string {
 	tb.Helper()
-	msg := s.Do(tb, args...)
-	if msg.IsNil() {
-		return ""
-	}
-	text, err := msg.ToString()
+	text, err := s.tryText(args...)
 	if err != nil {
 		tb.Fatalf("testbed: %s on %s: %v", strings.Join(args, " "), s.Addr(), err)
 	}
 	return text
+}
+
+func (s *Server) tryText(args ...string) (string, error) {
+	msg, err := s.Try(args...)
+	if rueidis.IsRedisNil(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	text, err := msg.ToString()
+	// INFO and CLIENT LIST are verbatim strings, which begin with their kind.
+	return strings.TrimPrefix(text, "txt:"), err
 }
 
 // List runs a command whose reply is a list of strings.
@@ -140,11 +149,7 @@ type Stats struct {
 func (s *Server) Stats() (Stats, error) {
 	stats := Stats{Calls: map[string]int64{}, Time: map[string]time.Duration{}}
 	for _, section := range []string{"commandstats", "cpu"} {
-		msg, err := s.Try("INFO", section)
-		if err != nil {
-			return Stats{}, fmt.Errorf("testbed: statistics of %s: %w", s.Addr(), err)
-		}
-		text, err := msg.ToString()
+		text, err := s.tryText("INFO", section)
 		if err != nil {
 			return Stats{}, fmt.Errorf("testbed: statistics of %s: %w", s.Addr(), err)
 		}

@@ -1,0 +1,178 @@
+package testbed
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// leakPatience is how long LeakCheck waits for what is still under way: a
+// connection that was closed is in CLIENT LIST until the server has read its end.
+const leakPatience = 5 * time.Second
+
+// LeakOption changes what [LeakCheck] takes for left behind.
+type LeakOption func(*leakCheck)
+
+type leakCheck struct {
+	keys    func(key string) bool
+	clients int
+}
+
+// AllowKeys lets keys that begin with one of the prefixes stay, for example
+// fencing counters, which outlive their locks on purpose.
+func AllowKeys(prefixes ...string) LeakOption {
+	return func(c *leakCheck) {
+		before := c.keys
+		c.keys = func(key string) bool {
+			return before(key) || slices.ContainsFunc(prefixes, func(prefix string) bool {
+				return strings.HasPrefix(key, prefix)
+			})
+		}
+	}
+}
+
+// AllowClients lets n client connections stay besides the test bed's own.
+func AllowClients(n int) LeakOption {
+	return func(c *leakCheck) { c.clients = n }
+}
+
+// LeakCheck looks at the end of the test whether anything was left behind on
+// the server: keys, channels with subscribers, patterns, client connections.
+// Call it before the clients are made: cleanup runs in the reverse order, so
+// that it looks after they were closed. A frozen server is thawed for it; one
+// that does not run any more can't hold anything and is passed over.
+func LeakCheck(tb TB, s *Server, options ...LeakOption) {
+	tb.Helper()
+	check := &leakCheck{keys: func(string) bool { return false }}
+	for _, option := range options {
+		option(check)
+	}
+	tb.Cleanup(func() {
+		tb.Helper()
+		if !s.Running() {
+			return
+		}
+		s.Thaw(tb)
+		if err := until(time.Now().Add(leakPatience), func() error { return check.look(s) }); err != nil {
+			tb.Errorf("left behind on %s: %v", s.Addr(), err)
+		}
+	})
+}
+
+// look returns an error that names everything that was left behind.
+func (c *leakCheck) look(s *Server) error {
+	var left []string
+	for _, probe := range []func(*Server) ([]string, error){
+		c.leftKeys, leftChannels, leftPatterns, c.leftClients,
+	} {
+		found, err := probe(s)
+		if err != nil {
+			return err
+		}
+		left = append(left, found...)
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%s", strings.Join(left, "; "))
+	}
+	return nil
+}
+
+func (c *leakCheck) leftKeys(s *Server) ([]string, error) {
+	keys, err := s.tryList("KEYS", "*")
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	for _, key := range keys {
+		if !c.keys(key) {
+			left = append(left, fmt.Sprintf("key %q", key))
+		}
+	}
+	return left, nil
+}
+
+func leftChannels(s *Server) ([]string, error) {
+	var left []string
+	for _, list := range []string{"CHANNELS", "SHARDCHANNELS"} {
+		channels, err := s.tryList("PUBSUB", list)
+		if err != nil {
+			// Servers before 7.0 have no sharded channels.
+			if strings.Contains(strings.ToLower(err.Error()), "unknown subcommand") {
+				continue
+			}
+			return nil, err
+		}
+		for _, channel := range channels {
+			if channel != "__sentinel__:hello" { // sentinels watch every server so
+				left = append(left, fmt.Sprintf("channel %q", channel))
+			}
+		}
+	}
+	return left, nil
+}
+
+func leftPatterns(s *Server) ([]string, error) {
+	msg, err := s.Try("PUBSUB", "NUMPAT")
+	if err != nil {
+		return nil, err
+	}
+	n, err := msg.AsInt64()
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("%d pattern(s)", n)}, nil
+}
+
+func (c *leakCheck) leftClients(s *Server) ([]string, error) {
+	clients, err := s.foreignClients()
+	if err != nil || len(clients) <= c.clients {
+		return nil, err
+	}
+	left := make([]string, len(clients))
+	for i, line := range clients {
+		left[i] = "client " + line
+	}
+	return left, nil
+}
+
+// ForeignClients returns the lines of CLIENT LIST without those of the test
+// bed, of sentinels and of replication.
+func (s *Server) ForeignClients(tb TB) []string {
+	tb.Helper()
+	clients, err := s.foreignClients()
+	if err != nil {
+		tb.Fatalf("testbed: clients of %s: %v", s.Addr(), err)
+	}
+	return clients
+}
+
+func (s *Server) foreignClients() ([]string, error) {
+	text, err := s.tryText("CLIENT", "LIST")
+	if err != nil {
+		return nil, err
+	}
+	var foreign []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		about := map[string]string{}
+		for word := range strings.FieldsSeq(line) {
+			name, value, _ := strings.Cut(word, "=")
+			about[name] = value
+		}
+		name, flags := about["name"], about["flags"]
+		if line == "" || name == clientName || strings.HasPrefix(name, "sentinel-") || strings.ContainsAny(flags, "SM") {
+			continue
+		}
+		foreign = append(foreign, line)
+	}
+	return foreign, nil
+}
+
+func (s *Server) tryList(args ...string) ([]string, error) {
+	msg, err := s.Try(args...)
+	if err != nil {
+		return nil, err
+	}
+	return msg.AsStrSlice()
+}

@@ -1,0 +1,140 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+func init() {
+	// echo greets, repeats each line and ends with its input.
+	Role("echo", func(ctx context.Context, w *Worker) error {
+		var args struct{ Greeting string }
+		if err := w.Args(&args); err != nil {
+			return err
+		}
+		w.Say("%s", args.Greeting)
+		for line := range w.Lines() {
+			w.Say("echo %s", line)
+		}
+		<-ctx.Done()
+		w.Say("bye")
+		return nil
+	})
+	Role("failing", func(context.Context, *Worker) error { return errors.New("as planned") })
+	// host starts a server and says its process id.
+	Role("host", func(ctx context.Context, w *Worker) error {
+		s, err := Start(ctx)
+		if err != nil {
+			return err
+		}
+		w.Say("pid %d", s.Pid())
+		<-ctx.Done()
+		return s.Stop()
+	})
+}
+
+func TestWorkerTalksByLines(t *testing.T) {
+	p := Spawn(t, "echo", map[string]string{"Greeting": "hello there"})
+	if got := p.Line(t); got != "hello there" {
+		t.Errorf("greeting %q", got)
+	}
+	p.Send(t, "one %d", 1)
+	if got := p.Expect(t, "echo"); got != "one 1" {
+		t.Errorf("echo %q", got)
+	}
+	p.CloseInput(t)
+	if got := p.Line(t); got != "bye" {
+		t.Errorf("last line %q", got)
+	}
+	if err := p.Wait(t); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWorkerErrorIsSeen(t *testing.T) {
+	p := Spawn(t, "failing", nil)
+	if err := p.Wait(t); err == nil {
+		t.Error("exit status 0")
+	}
+	if got := p.Stderr(); !strings.Contains(got, "as planned") {
+		t.Errorf("standard error %q", got)
+	}
+	p = Spawn(t, "nobody", nil)
+	if err := p.Wait(t); err == nil || !strings.Contains(p.Stderr(), `no role "nobody"`) {
+		t.Errorf("%v, %q", err, p.Stderr())
+	}
+}
+
+func TestFrozenWorkerSaysNothingUntilThawed(t *testing.T) {
+	p := Spawn(t, "echo", map[string]string{"Greeting": "up"})
+	p.Expect(t, "up")
+	p.Freeze(t)
+	p.Send(t, "x")
+	select {
+	case line := <-p.Lines():
+		t.Fatalf("a frozen process said %q", line)
+	case <-time.After(50 * time.Millisecond):
+	}
+	p.Thaw(t)
+	p.Expect(t, "echo x")
+}
+
+func TestKilledWorkerIsGone(t *testing.T) {
+	p := Spawn(t, "echo", map[string]string{"Greeting": "up"})
+	p.Expect(t, "up")
+	p.Freeze(t)
+	p.Kill(t)
+	if err := p.Wait(t); err == nil {
+		t.Error("a killed process has exit status 0")
+	}
+	if _, ok := <-p.Lines(); ok {
+		t.Error("it said something more")
+	}
+}
+
+func TestServerDiesWithItsKilledParent(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ties a child's life to its parent's")
+	}
+	p := Spawn(t, "host", nil)
+	pid, err := strconv.Atoi(p.Expect(t, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !alive(pid) {
+		t.Fatalf("server process %d does not live", pid)
+	}
+	p.Kill(t)
+	eventually(t, "the end of the server", func() error {
+		if alive(pid) {
+			return errors.New("it lives on")
+		}
+		return nil
+	})
+}
+
+func readProc(pid int) string {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	return string(stat)
+}
+
+// alive says whether a process runs: one that has ended but was not reaped (by
+// an init that does not care) counts as dead.
+func alive(pid int) bool {
+	stat := readProc(pid)
+	return stat != "" && !strings.Contains(stat, ") Z ")
+}
