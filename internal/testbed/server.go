@@ -213,18 +213,7 @@ func (s *Server) run(ctx context.Context) error {
 // taken the port meanwhile is not mistaken for ours. It returns 0 when the
 // server wants a password first.
 func servingPid(addr string) (int, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = conn.Close() }() // Only read from.
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return 0, err
-	}
-	if _, err := conn.Write([]byte("INFO server\r\n")); err != nil {
-		return 0, err
-	}
-	frame, err := newFrameReader(conn).next()
+	frame, err := exchange(addr, request("INFO", "server"), time.Second)
 	if err != nil {
 		return 0, err
 	}
