@@ -126,6 +126,11 @@ func (s *Server) Info(tb TB, section string) map[string]string {
 	return fields(s.Text(tb, "INFO", section))
 }
 
+func (s *Server) tryInfo(section string) (map[string]string, error) {
+	text, err := s.tryText("INFO", section)
+	return fields(text), err
+}
+
 func fields(text string) map[string]string {
 	all := make(map[string]string)
 	for line := range strings.Lines(text) {
