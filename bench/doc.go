@@ -1,5 +1,16 @@
-// Package bench measures redlatch beside other lock libraries in one run.
+// Command bench measures redlatch beside other lock libraries, and beside what
+// a lock could reach at best, in one run:
 //
-// It is a module of its own, so that the libraries it compares with never
-// become dependencies of the SDK.
-package bench
+//	go run ./bench                          # everything; takes a while
+//	go run ./bench -list                    # the rows and the contenders
+//	go run ./bench -only '^contended/64$' -contenders 'redlatch|floor' -rounds 9
+//
+// Each measurement starts the same program again, once for each process that
+// the row asks for, against a private server that is empty; the contenders of
+// a row take turns, round by round, so that a machine that is slower for a
+// while is slower for all of them. The tables show medians over the rounds.
+//
+// The package is a module of its own, so that the libraries it compares with
+// never become dependencies of the SDK. Micro-benchmarks for allocations are
+// ordinary ones: go test -bench . -benchmem.
+package main

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// admin is the harness's own view of the servers of a measurement, over connections of its own. It is not safe for
+// concurrent use.
+type admin struct {
+	clients []rueidis.Client
+}
+
+func newAdmin(addrs []string) (*admin, error) {
+	a := &admin{}
+	for _, addr := range addrs {
+		c, err := rueidisClient(addr)
+		if err != nil {
+			a.close()
+			return nil, err
+		}
+		a.clients = append(a.clients, c)
+	}
+	return a, nil
+}
+
+func (a *admin) close() {
+	for _, c := range a.clients {
+		c.Close()
+	}
+}
+
+// client is the connection to the first server.
+func (a *admin) client() rueidis.Client { return a.clients[0] }
+
+// empty removes every key, so that a measurement finds nothing of the one before it.
+func (a *admin) empty(ctx context.Context) error {
+	for _, c := range a.clients {
+		if err := c.Do(ctx, c.B().Flushall().Build()).Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A usage is what the servers have done since they were started, all of them together.
+type usage struct {
+	cpu   float64 // seconds, user and system
+	calls map[string]int64
+}
+
+func (a *admin) usage(ctx context.Context) (usage, error) {
+	u := usage{calls: map[string]int64{}}
+	for _, c := range a.clients {
+		info, err := c.Do(ctx, c.B().Info().Section("cpu", "commandstats").Build()).ToString()
+		if err != nil {
+			return u, err
+		}
+		if err := u.add(info); err != nil {
+			return u, err
+		}
+	}
+	return u, nil
+}
+
+func (u *usage) add(info string) error {
+	for line := range strings.Lines(info) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok {
+			continue
+		}
+		switch {
+		case name == "used_cpu_sys" || name == "used_cpu_user":
+			s, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return fmt.Errorf("INFO %s: %w", name, err)
+			}
+			u.cpu += s
+		case strings.HasPrefix(name, "cmdstat_"):
+			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, err := strconv.ParseInt(calls, 10, 64)
+			if err != nil {
+				return fmt.Errorf("INFO %s: %w", name, err)
+			}
+			u.calls[strings.TrimPrefix(name, "cmdstat_")] += n
+		}
+	}
+	return nil
+}
+
+func (u usage) since(start usage) usage {
+	d := usage{cpu: u.cpu - start.cpu, calls: map[string]int64{}}
+	for name, n := range u.calls {
+		d.calls[name] = n - start.calls[name]
+	}
+	return d
+}
+
+// alwaysSent are the commands that no script can call or that no contender's script calls, so that each one counted by
+// the server was sent by a client.
+var alwaysSent = []string{
+	"eval", "evalsha", "eval_ro", "evalsha_ro", "fcall",
+	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe",
+	"wait", "multi", "exec", "watch",
+}
+
+// sent counts the commands that clients have sent: one for a script, however much it calls.
+func (u usage) sent(further []string) int64 {
+	var n int64
+	for _, list := range [][]string{alwaysSent, further} {
+		for _, name := range list {
+			n += u.calls[name]
+		}
+	}
+	return n
+}
+
+// renewals counts the leases that were set again. Contenders that renew do it by one of these commands.
+func (u usage) renewals() int64 {
+	return u.calls["pexpire"] + u.calls["pexpireat"] + u.calls["expire"] + u.calls["expireat"]
+}
+
+// version is what the first server calls itself.
+func (a *admin) version(ctx context.Context) (string, error) {
+	info, err := a.client().Do(ctx, a.client().B().Info().Section("server").Build()).ToString()
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "valkey_version:"); ok {
+			return "valkey " + strings.TrimSpace(v), nil
+		}
+	}
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return "redis " + strings.TrimSpace(v), nil
+		}
+	}
+	return "unknown server", nil
+}

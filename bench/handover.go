@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// handoverJob passes one lock between two processes. The holder unlocks only when the other one has said that it is
+// about to lock and has had time to fall asleep over it, so that each pass is a wake-up in another process and never a
+// lock that was free. The pause before is random over more than a poller's interval: a poller is met at any point of it.
+type handoverJob struct {
+	listener net.Listener
+	cancel   context.CancelFunc
+	done     chan struct{}
+	passes   []pass
+}
+
+const (
+	minPause = 2 * time.Millisecond
+	maxPause = minPause + pollEvery
+)
+
+// What the processes tell each other, one byte each.
+const (
+	waiting = 'w' // about to lock
+	taken   = 't' // Lock has returned
+)
+
+func (j *handoverJob) start(ctx context.Context, m *measurement) (ready, error) {
+	ctx, j.cancel = context.WithCancel(ctx)
+	j.done = make(chan struct{})
+	r := ready{}
+	if m.Process == 0 {
+		var err error
+		if j.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return r, err
+		}
+		r.Peer = j.listener.Addr().String()
+	}
+	go func() {
+		defer close(j.done)
+		if err := j.run(ctx, m); err != nil && m.phase.Load() != ended && ctx.Err() == nil {
+			m.fail(fmt.Errorf("%s: %w", m.Contender, err))
+		}
+	}()
+	return r, nil
+}
+
+func (j *handoverJob) run(ctx context.Context, m *measurement) error {
+	conn, err := j.connect(m)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	in := bufio.NewReader(conn)
+	l := m.contender.Locker(m.Key)
+
+	var held hold
+	if m.Process == 0 {
+		if held, err = l.Lock(ctx); err != nil {
+			return err
+		}
+	}
+	expect := func(what byte) error {
+		b, err := in.ReadByte()
+		if err == nil && b != what {
+			err = fmt.Errorf("the other process said %q, not %q", b, what)
+		}
+		return err
+	}
+	say := func(what byte) error {
+		_, err := conn.Write([]byte{what})
+		return err
+	}
+	for number := 0; ; number++ {
+		if held != nil {
+			if err := expect(waiting); err != nil {
+				return err
+			}
+			time.Sleep(minPause + rand.N(maxPause-minPause))
+			at := time.Now().UnixNano()
+			if err := held.Unlock(context.Background()); err != nil {
+				return err
+			}
+			held = nil
+			if m.phase.Load() == counting {
+				j.passes = append(j.passes, pass{number, true, at})
+			}
+			if err := expect(taken); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := say(waiting); err != nil {
+			return err
+		}
+		if held, err = l.Lock(ctx); err != nil {
+			return err
+		}
+		at := time.Now().UnixNano()
+		if m.phase.Load() == counting {
+			j.passes = append(j.passes, pass{number, false, at})
+		}
+		if err := say(taken); err != nil {
+			return err
+		}
+	}
+}
+
+func (j *handoverJob) connect(m *measurement) (net.Conn, error) {
+	if j.listener == nil {
+		return net.Dial("tcp", m.Peer)
+	}
+	// finish closes the listener as well, if nobody ever comes.
+	conn, err := j.listener.Accept()
+	return conn, errors.Join(err, j.listener.Close())
+}
+
+func (j *handoverJob) finish(r *result) error {
+	j.cancel()
+	if j.listener != nil {
+		_ = j.listener.Close() // closed already if the other process came
+	}
+	<-j.done
+	r.Passes = j.passes
+	return nil
+}
+
+// handovers joins the two sides' passes to the time that each took.
+func handovers(results []result) *histogram {
+	gave := map[int]int64{}
+	for _, r := range results {
+		for _, p := range r.Passes {
+			if p.Gave {
+				gave[p.Number] = p.UnixNs
+			}
+		}
+	}
+	h := newHistogram()
+	for _, r := range results {
+		for _, p := range r.Passes {
+			// One without the other lay across the beginning or the end.
+			if at, ok := gave[p.Number]; !p.Gave && ok {
+				h.add(time.Duration(p.UnixNs - at))
+			}
+		}
+	}
+	return h
+}

@@ -1,0 +1,104 @@
+package main
+
+import "strings"
+
+// A row is one kind of work, measured for each of its contenders.
+type row struct {
+	name       string
+	title      string
+	contenders []string // by name, in the order of the table
+	processes  int      // 0: 1
+	servers    int      // independent ones; 0: 1
+	spec       spec     // what each process does; the runner fills in who and where
+	columns    []metric
+	// main is the figure that ratios and goals are about, and against names the bound that it is compared with besides
+	// the best peer ("" for none).
+	main    metric
+	against string
+	goals   []goal
+}
+
+// lowerIsBetter says whether a small main figure is the good one.
+func (r row) lowerIsBetter() bool { return r.main != throughput }
+
+var (
+	uncontendedColumns = []metric{throughput, waitP50, waitP99, commands, serverCPU, clientCPU, allocs, allocBytes}
+	contendedColumns   = []metric{throughput, waitP50, waitP99, jain, commands, serverCPU, clientCPU}
+	processColumns     = []metric{throughput, waitP50, waitP99, jain, leastShare, commands, serverCPU, clientCPU}
+	handoverColumns    = []metric{waitP50, waitP99, passesSeen, commands, serverCPU}
+	holdingColumns     = []metric{heapPerHold, stackPerHold, goroutines, renewalRate, perCommand, burst, clientShare, serverShare}
+)
+
+// libraries are the peers of the plain lock; those of a row come after redlatch and before the bounds.
+var libraries = []string{"rueidislock", "redsync", "redsync-rueidis", "redislock"}
+
+func with(first []string, last ...string) []string {
+	out := append([]string{}, first...)
+	out = append(out, libraries...)
+	return append(out, last...)
+}
+
+func uncontended(name, title string, goroutines int) row {
+	return row{
+		name:       name,
+		title:      title,
+		contenders: with(nil, "limit"),
+		spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: goroutines},
+		columns:    uncontendedColumns,
+		main:       throughput,
+		against:    "limit",
+	}
+}
+
+func contended(name, title string, processes, goroutines int) row {
+	columns := contendedColumns
+	if processes > 1 {
+		columns = processColumns
+	}
+	return row{
+		name:       name,
+		title:      title,
+		contenders: with(nil, "floor"),
+		processes:  processes,
+		spec:       spec{Workload: pairs, Goroutines: goroutines},
+		columns:    columns,
+		main:       throughput,
+		against:    "floor",
+	}
+}
+
+// rows lists everything that can be measured. holds is how many locks the row about held locks takes.
+func rows(holds int) []row {
+	return []row{
+		uncontended("uncontended/1", "Lock + Unlock, 1 goroutine", 1),
+		uncontended("uncontended/16", "Lock + Unlock, 16 goroutines with a key each", 16),
+		uncontended("uncontended/256", "Lock + Unlock, 256 goroutines with a key each", 256),
+		contended("contended/8", "8 goroutines of one process on one key", 1, 8),
+		contended("contended/64", "64 goroutines of one process on one key", 1, 64),
+		contended("contended/512", "512 goroutines of one process on one key", 1, 512),
+		contended("processes/8x4", "8 processes with 4 goroutines each on one key", 8, 4),
+		{
+			name:       "handover",
+			title:      "From Unlock in one process to the return of Lock in another",
+			contenders: with(nil, "floor"),
+			processes:  2,
+			spec:       spec{Workload: handover},
+			columns:    handoverColumns,
+			main:       waitP50,
+			against:    "floor",
+		},
+		{
+			name:       "holding",
+			title:      "Locks held by the watchdog for two thirds of the lease",
+			contenders: []string{"rueidislock"},
+			spec:       spec{Workload: holding, Holds: holds},
+			columns:    holdingColumns,
+			main:       heapPerHold,
+		},
+	}
+}
+
+// fileName makes a row's name fit for a part of a file name.
+func fileName(name string) string {
+	return strings.NewReplacer("/", "-", " ", "").Replace(name)
+}
