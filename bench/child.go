@@ -67,7 +67,7 @@ func runChild(s spec, lines *bufio.Scanner, enc *json.Encoder) error {
 	if err != nil {
 		return err
 	}
-	c, err := e.open(env{addrs: s.Addrs, lease: s.Lease})
+	c, err := e.open(env{addrs: s.Addrs, lease: s.Lease, waiters: s.Waiters})
 	if err != nil {
 		return err
 	}
@@ -153,11 +153,8 @@ type pairWorker struct {
 
 // warmTurns is how often each worker locks before its process is ready, if it has a key of its own: scripts are loaded
 // and connections open by then. Workers that share a key need not all have had a turn (they could starve each other for
-// long); warmUp is the time they get.
-const (
-	warmTurns = 20
-	warmUp    = 250 * time.Millisecond
-)
+// long); they get a time instead.
+const warmTurns = 20
 
 func (j *pairsJob) start(ctx context.Context, m *measurement) (ready, error) {
 	rw, _ := m.contender.(readWriter)
@@ -195,7 +192,7 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (ready, error) {
 	if m.OwnKeys {
 		warm.Wait()
 	} else {
-		time.Sleep(warmUp)
+		time.Sleep(m.WarmUp)
 	}
 	if m.Queue > 0 {
 		if err := queueLength(ctx, m.spec); err != nil {

@@ -56,6 +56,8 @@ type entry struct {
 type env struct {
 	addrs []string
 	lease time.Duration
+	// waiters is how many goroutines of all processes compete for one key.
+	waiters int
 }
 
 func (e env) addr() string { return e.addrs[0] }

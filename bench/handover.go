@@ -17,6 +17,7 @@ type handoverJob struct {
 	listener net.Listener
 	cancel   context.CancelFunc
 	done     chan struct{}
+	held     hold
 	passes   []pass
 }
 
@@ -41,16 +42,30 @@ func (j *handoverJob) start(ctx context.Context, m *measurement) (ready, error) 
 			return r, err
 		}
 		r.Peer = j.listener.Addr().String()
+		// Before the other process hears of it, which would take the lock else.
+		if j.held, err = m.contender.Locker(m.Key).Lock(ctx); err != nil {
+			return r, err
+		}
 	}
 	go func() {
 		defer close(j.done)
-		if err := j.run(ctx, m); err != nil && m.phase.Load() != ended && ctx.Err() == nil {
+		err := j.run(ctx, m)
+		if errors.Is(err, errOtherSide) {
+			// The other process has been told to end a moment before this one; if it has failed, it says so itself.
+			<-ctx.Done()
+			return
+		}
+		if m.phase.Load() != ended && ctx.Err() == nil {
 			m.fail(fmt.Errorf("%s: %w", m.Contender, err))
 		}
 	}()
 	return r, nil
 }
 
+// errOtherSide says that the connection to the other process has ended.
+var errOtherSide = errors.New("the other process has gone")
+
+// run passes the lock until something ends it, and returns what.
 func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 	conn, err := j.connect(m)
 	if err != nil {
@@ -62,22 +77,22 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 	in := bufio.NewReader(conn)
 	l := m.contender.Locker(m.Key)
 
-	var held hold
-	if m.Process == 0 {
-		if held, err = l.Lock(ctx); err != nil {
-			return err
-		}
-	}
+	held := j.held
 	expect := func(what byte) error {
 		b, err := in.ReadByte()
-		if err == nil && b != what {
-			err = fmt.Errorf("the other process said %q, not %q", b, what)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errOtherSide, err)
 		}
-		return err
+		if b != what {
+			return fmt.Errorf("the other process said %q, not %q", b, what)
+		}
+		return nil
 	}
 	say := func(what byte) error {
-		_, err := conn.Write([]byte{what})
-		return err
+		if _, err := conn.Write([]byte{what}); err != nil {
+			return fmt.Errorf("%w: %w", errOtherSide, err)
+		}
+		return nil
 	}
 	for number := 0; ; number++ {
 		if held != nil {

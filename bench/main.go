@@ -21,6 +21,7 @@ type bench struct {
 	holdRuns int // rounds of the workload holding, each of which takes most of a lease
 	duration time.Duration
 	lease    time.Duration
+	warmUp   time.Duration
 	profile  string
 	progress io.Writer
 	started  []*testbed.Server
@@ -75,13 +76,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err != nil {
 		return err
 	}
-	all := rows(*holds)
+	all := rows(scale{holds: *holds, queues: []int{10, 1_000, 10_000}, readers: []int{1, 100, 1_000}})
 	if *list {
 		return printList(out, all)
 	}
 
 	b := &bench{
-		rounds: *rounds, holdRuns: *holdRounds, duration: *duration, lease: *lease,
+		rounds: *rounds, holdRuns: *holdRounds, duration: *duration, lease: *lease, warmUp: 250 * time.Millisecond,
 		profile: *profile, progress: progress,
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()

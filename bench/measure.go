@@ -51,7 +51,10 @@ func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures
 		return nil, err
 	}
 	s := r.spec
-	s.Contender, s.Addrs, s.Lease, s.Key = e.name, addrs, b.lease, "bench"
+	s.Contender, s.Addrs, s.Lease, s.Key, s.WarmUp = e.name, addrs, b.lease, "bench", b.warmUp
+	if !s.OwnKeys {
+		s.Waiters = s.Goroutines * max(r.processes, 1)
+	}
 	if b.profile != "" {
 		s.Profile = fmt.Sprintf("%s-%s-%s-%d.pprof", b.profile, fileName(r.name), e.name, round)
 	}
@@ -119,11 +122,14 @@ func (b *bench) observe(ctx context.Context, a *admin, r row, e entry, ps []*pro
 		return f, nil
 	case handover:
 		h := handovers(results)
+		if h.total == 0 {
+			return nil, errors.New("the lock was never handed over")
+		}
 		f := costs(results, used, e, h.total)
 		f[waitP50], f[waitP99], f[passesSeen] = micros(h.quantile(0.5)), micros(h.quantile(0.99)), float64(h.total)
 		return f, nil
 	default:
-		return pairFigures(results, used, e), nil
+		return pairFigures(results, used, e)
 	}
 }
 
@@ -171,9 +177,6 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // costs are the figures that any workload has, each for one of n acquisitions.
 func costs(results []result, used usage, e entry, n uint64) figures {
 	f := figures{}
-	if n == 0 {
-		return f
-	}
 	var r result
 	for _, one := range results {
 		r.Mallocs += one.Mallocs
@@ -189,7 +192,7 @@ func costs(results []result, used usage, e entry, n uint64) figures {
 	return f
 }
 
-func pairFigures(results []result, used usage, e entry) figures {
+func pairFigures(results []result, used usage, e entry) (figures, error) {
 	waits := newHistogram()
 	var total uint64
 	var counts, shares []float64
@@ -205,12 +208,15 @@ func pairFigures(results []result, used usage, e entry) figures {
 		shares = append(shares, float64(sum))
 		rate += float64(sum) / r.Elapsed.Seconds()
 	}
+	if total == 0 {
+		return nil, errors.New("nobody acquired the lock while it counted")
+	}
 	f := costs(results, used, e, total)
 	f[throughput] = rate
 	f[waitP50], f[waitP99] = micros(waits.quantile(0.5)), micros(waits.quantile(0.99))
 	f[jain] = jainIndex(counts)
 	f[leastShare] = least(shares)
-	return f
+	return f, nil
 }
 
 func holdFigures(r result, holds int, used usage, e entry, elapsed time.Duration) figures {

@@ -14,9 +14,9 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// peers are the libraries that Go services use today. Each gets the settings under which it does best in these rows, not
-// its defaults: one key instead of a majority of three, no notices about its own writes, and, where a library polls, an
-// interval of 10 ms (their defaults are 50 ms and more, or no retry at all).
+// peers are the libraries that Go services use today. Each gets the settings under which it does best in these rows: one
+// key instead of a majority of three, no notices about its own writes, the default size of a connection pool (larger
+// ones were slower), and, where a library polls, an interval that suits the number of waiters; see pollEvery.
 var peers = []entry{
 	{
 		name: "rueidislock",
@@ -26,7 +26,7 @@ var peers = []entry{
 	},
 	{
 		name:     "redsync",
-		what:     "github.com/go-redsync/redsync/v4 over go-redis v9, retry every 10 ms",
+		what:     "github.com/go-redsync/redsync/v4 over go-redis v9, retry every 10 ms, with many waiters its default",
 		role:     peer,
 		open:     openRedsync(goRedisPool),
 		commands: []string{"set"},
@@ -40,13 +40,20 @@ var peers = []entry{
 	},
 	{
 		name: "redislock",
-		what: "github.com/bsm/redislock over go-redis v9, retry every 10 ms",
+		what: "github.com/bsm/redislock over go-redis v9, retry every 10 ms, with many waiters 100 ms",
 		role: peer,
 		open: openRedislock,
 	},
 }
 
-const pollEvery = 10 * time.Millisecond
+// pollEvery is the interval of the libraries that poll: short, so that a free lock is soon found. With more waiters than
+// manyWaiters such an interval is the server's undoing (redsync falls from 10,000 acquisitions a second to 300), and they
+// get a long one.
+const (
+	pollEvery     = 10 * time.Millisecond
+	pollEveryMany = 100 * time.Millisecond
+	manyWaiters   = 64
+)
 
 type rueidisLock struct{ locker rueidislock.Locker }
 
@@ -107,15 +114,15 @@ func rueidisPool(addr string) (rsredis.Pool, func(), error) {
 }
 
 type redSync struct {
-	sync  *redsync.Redsync
-	lease time.Duration
-	stop  []func()
+	env
+	sync *redsync.Redsync
+	stop []func()
 }
 
 // openRedsync takes every server of the row: redsync is a quorum lock where it is given more than one.
 func openRedsync(pool func(addr string) (rsredis.Pool, func(), error)) func(env) (contender, error) {
 	return func(e env) (contender, error) {
-		c := &redSync{lease: e.lease}
+		c := &redSync{env: e}
 		var pools []rsredis.Pool
 		for _, addr := range e.addrs {
 			p, stop, err := pool(addr)
@@ -132,11 +139,11 @@ func openRedsync(pool func(addr string) (rsredis.Pool, func(), error)) func(env)
 
 // Locker makes one mutex per goroutine: a redsync.Mutex holds the value of its only owner.
 func (c *redSync) Locker(key string) locker {
-	return &redsyncLocker{c.sync.NewMutex(key,
-		redsync.WithExpiry(c.lease),
-		redsync.WithTries(1<<30),
-		redsync.WithRetryDelay(pollEvery),
-	)}
+	options := []redsync.Option{redsync.WithExpiry(c.lease), redsync.WithTries(1 << 30)}
+	if c.waiters <= manyWaiters {
+		options = append(options, redsync.WithRetryDelay(pollEvery))
+	} // else its default: random between 50 and 250 ms
+	return &redsyncLocker{c.sync.NewMutex(key, options...)}
 }
 
 func (c *redSync) Close() {
@@ -163,26 +170,32 @@ func (l *redsyncLocker) Unlock(ctx context.Context) error {
 }
 
 type redisLock struct {
-	redis  *goredislib.Client
-	client *redislock.Client
-	lease  time.Duration
+	env
+	redis   *goredislib.Client
+	client  *redislock.Client
+	options *redislock.Options
 }
 
 func openRedislock(e env) (contender, error) {
 	client := goRedisClient(e.addr())
-	return &redisLock{redis: client, client: redislock.New(client), lease: e.lease}, nil
+	every := pollEvery
+	if e.waiters > manyWaiters {
+		every = pollEveryMany
+	}
+	// Without state, and so to be shared by all.
+	options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(every)}
+	return &redisLock{env: e, redis: client, client: redislock.New(client), options: options}, nil
 }
 
 func (c *redisLock) Locker(key string) locker {
-	return &redislockLocker{c, key, &redislock.Options{RetryStrategy: redislock.LinearBackoff(pollEvery)}}
+	return &redislockLocker{c, key}
 }
 
 func (c *redisLock) Close() { _ = c.redis.Close() }
 
 type redislockLocker struct {
 	*redisLock
-	key     string
-	options *redislock.Options
+	key string
 }
 
 type redislockHold redislock.Lock

@@ -67,8 +67,15 @@ func contended(name, title string, processes, goroutines int) row {
 	}
 }
 
-// rows lists everything that can be measured. holds is how many locks the row about held locks takes.
-func rows(holds int) []row {
+// scale sets the sizes that take long to reach.
+type scale struct {
+	holds   int   // locks in the row of held locks
+	queues  []int // lengths of the fair lock's queue
+	readers []int // readers beside the one whose read unlock is measured
+}
+
+// rows lists everything that can be measured.
+func rows(s scale) []row {
 	return []row{
 		uncontended("uncontended/1", "Lock + Unlock, 1 goroutine", 1),
 		uncontended("uncontended/16", "Lock + Unlock, 16 goroutines with a key each", 16),
@@ -91,7 +98,7 @@ func rows(holds int) []row {
 			name:       "holding",
 			title:      "Locks held by the watchdog for two thirds of the lease",
 			contenders: []string{"rueidislock"},
-			spec:       spec{Workload: holding, Holds: holds},
+			spec:       spec{Workload: holding, Holds: s.holds},
 			columns:    holdingColumns,
 			main:       heapPerHold,
 		},

@@ -26,6 +26,8 @@ type spec struct {
 	Key        string
 	OwnKeys    bool // pairs: each goroutine has a key of its own instead of sharing Key
 	Goroutines int
+	Waiters    int           // how many goroutines of all processes compete for one key
+	WarmUp     time.Duration // pairs with a shared key: how long the goroutines run before the process is ready
 	// ReadPercent is how many of 100 acquisitions use the shared mode. The contender must be a readWriter if it is not 0.
 	ReadPercent int
 	// Background is how many holds in shared mode are kept on Key throughout.

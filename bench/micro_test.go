@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// BenchmarkLockUnlock is an uncontended Lock + Unlock, each goroutine with a key of its own. It shows allocations; for
+// speed, "go run" the program, which lets the contenders take turns.
+func BenchmarkLockUnlock(b *testing.B) {
+	for _, e := range contendersOf(b, "uncontended/1") {
+		for _, goroutines := range []int{1, 16, 256} {
+			b.Run(fmt.Sprintf("%s/%d", e.name, goroutines), func(b *testing.B) {
+				c := openFor(b, e)
+				b.ReportAllocs()
+				lockUnlock(b, c, goroutines)
+			})
+		}
+	}
+}
+
+func contendersOf(b *testing.B, name string) []entry {
+	b.Helper()
+	for _, r := range rows(smallScale()) {
+		if r.name == name {
+			list, err := chosen(r, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return list
+		}
+	}
+	b.Fatalf("no row is called %q", name)
+	return nil
+}
+
+func openFor(b *testing.B, e entry) contender {
+	b.Helper()
+	server := testbed.Standalone(b)
+	c, err := e.open(env{addrs: []string{server.Addr()}, lease: 30 * time.Second, waiters: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(c.Close)
+	return c
+}
+
+// lockUnlock shares the turns out among goroutines. The first turn of each, which may load a script, is not counted.
+func lockUnlock(b *testing.B, c contender, goroutines int) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	var turns atomic.Int64
+	done, begin := make(chan error, goroutines), make(chan struct{})
+	for g := range goroutines {
+		l := c.Locker(fmt.Sprintf("bench:%d", g))
+		turn := func() error {
+			h, err := l.Lock(ctx)
+			if err != nil {
+				return err
+			}
+			return h.Unlock(ctx)
+		}
+		go func() {
+			err := turn()
+			done <- err
+			<-begin
+			for err == nil && turns.Add(1) <= int64(b.N) {
+				err = turn()
+			}
+			done <- err
+		}()
+	}
+	wait := func() {
+		for range goroutines {
+			if err := <-done; err != nil {
+				b.Error(err)
+			}
+		}
+	}
+	wait()
+	b.ResetTimer()
+	close(begin)
+	wait()
+	b.StopTimer()
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHistogramQuantiles(t *testing.T) {
+	h, half := newHistogram(), newHistogram()
+	for i := 1; i <= 100_000; i++ {
+		if i%2 == 0 {
+			h.add(time.Duration(i) * time.Microsecond)
+		} else {
+			half.add(time.Duration(i) * time.Microsecond)
+		}
+	}
+	h.addSparse(half.sparse())
+	if h.total != 100_000 {
+		t.Errorf("%d observations", h.total)
+	}
+	for q, want := range map[float64]float64{0.01: 1e3, 0.5: 50e3, 0.99: 99e3, 1: 100e3} {
+		if got := micros(h.quantile(q)); math.Abs(got-want) > want/100 {
+			t.Errorf("quantile %v is %v µs, not %v", q, got, want)
+		}
+	}
+	if got := newHistogram().quantile(0.5); got != 0 {
+		t.Errorf("the quantile of nothing is %v", got)
+	}
+	h.add(-time.Second)
+	h.add(1000 * time.Hour)
+}
+
+func TestJainIndex(t *testing.T) {
+	for _, c := range []struct {
+		counts []float64
+		want   float64
+	}{
+		{[]float64{5, 5, 5, 5}, 1},
+		{[]float64{8, 0, 0, 0}, 0.25},
+		{[]float64{0, 0}, 0},
+	} {
+		if got := jainIndex(c.counts); got != c.want {
+			t.Errorf("Jain's index of %v is %v, not %v", c.counts, got, c.want)
+		}
+	}
+	if got := least([]float64{10, 20, 30}); got != 0.5 {
+		t.Errorf("the least share is %v", got)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	u := usage{calls: map[string]int64{}}
+	err := u.add("# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:2.25\r\nused_cpu_sys_children:9\r\n" +
+		"cmdstat_evalsha:calls=10,usec=7,usec_per_call=0.70\r\ncmdstat_set:calls=4,usec=1\r\ncmdstat_pexpire:calls=3,usec=1\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.cpu != 3.75 {
+		t.Errorf("cpu %v", u.cpu)
+	}
+	if got := u.sent(nil); got != 10 {
+		t.Errorf("%d commands sent, without set", got)
+	}
+	if got := u.sent([]string{"set"}); got != 14 {
+		t.Errorf("%d commands sent, with set", got)
+	}
+	if got := u.renewals(); got != 3 {
+		t.Errorf("%d renewals", got)
+	}
+	if err := u.add("cmdstat_get:calls=many\r\n"); err == nil {
+		t.Error("nonsense was accepted")
+	}
+}
+
+func exampleOutcome() outcome {
+	three := func(m metric, a, b, c float64) []figures { return []figures{{m: a}, {m: b}, {m: c}} }
+	return outcome{
+		row: row{
+			name: "example", title: "an example", columns: []metric{throughput}, main: throughput, against: "limit",
+			goals: []goal{
+				{contender: "ours", metric: throughput, atLeast: true, factor: 1.15, of: bestPeer},
+				{contender: "ours", metric: throughput, atLeast: true, factor: 0.95, of: "limit"},
+				{contender: "ours", metric: throughput, factor: 1e6},
+				{contender: "absent", metric: throughput, factor: 1},
+			},
+		},
+		entries: []entry{{name: "ours"}, {name: "slow", role: peer}, {name: "fast", role: peer}, {name: "limit", role: mark}},
+		rounds: map[string][]figures{
+			"ours": three(throughput, 36000, 1, 24000), "slow": three(throughput, 3, 2, 1),
+			"fast": three(throughput, 20000, 20000, 20000), "limit": three(throughput, 30000, 30000, 30000),
+		},
+		failed: map[string]error{},
+	}
+}
+
+func TestTable(t *testing.T) {
+	var text, markdown bytes.Buffer
+	exampleOutcome().write(&text, false)
+	exampleOutcome().write(&markdown, true)
+	for _, want := range []string{
+		"example: an example (medians of 3 rounds)",
+		"ours       24,000    1.00 – 36,000    1.20     0.80",
+		"goal reached: ours: acq/s ≥ 1.15 × the best peer (1.20)",
+		"goal missed: ours: acq/s ≥ 0.95 × limit (0.80)",
+		"goal reached: ours: acq/s ≤ 1,000,000 (24,000)",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, &text)
+		}
+	}
+	if strings.Contains(text.String(), "absent") {
+		t.Errorf("a goal about nothing is shown:\n%s", &text)
+	}
+	if want := "| ours | 24,000 | 1.00 – 36,000 | 1.20 | 0.80 |\n"; !strings.Contains(markdown.String(), want) {
+		t.Errorf("no %q in\n%s", want, &markdown)
+	}
+}
+
+func TestShort(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 0.5: "0.50", 0.99951: "0.9995", 1: "1.00", 12.34: "12.3", 123.4: "123", 1234567: "1,234,567", -4321: "-4,321",
+	} {
+		if got := short(v); got != want {
+			t.Errorf("%v is shown as %s, not %s", v, got, want)
+		}
+	}
+}
+
+// TestRunWritesEverything goes through the program as a user does.
+func TestRunWritesEverything(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "out.json")
+	var out bytes.Buffer
+	args := []string{
+		"-rounds", "2", "-duration", "50ms", "-only", "^uncontended/16$", "-contenders", "^limit$|^redislock$",
+		"-json", file, "-cpuprofile", filepath.Join(dir, "cpu"), "-markdown",
+	}
+	if err := run(t.Context(), args, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "| limit |") {
+		t.Errorf("no table in\n%s", &out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rep report
+	if err := json.Unmarshal(data, &rep); err != nil {
+		t.Fatal(err)
+	}
+	if rep.Machine.Server == "" || len(rep.Rows) != 1 || len(rep.Rows[0].Contenders) != 2 ||
+		len(rep.Rows[0].Contenders[0].Rounds) != 2 || rep.Rows[0].Contenders[0].Medians[throughput] <= 0 {
+		t.Errorf("the file holds %s", data)
+	}
+	profiles, err := filepath.Glob(filepath.Join(dir, "cpu-uncontended-16-limit-*.pprof"))
+	if err != nil || len(profiles) != 2 {
+		t.Errorf("profiles: %v, %v", profiles, err)
+	}
+	for _, name := range profiles {
+		if info, err := os.Stat(name); err != nil || info.Size() == 0 {
+			t.Errorf("the profile %s is empty (%v)", name, err)
+		}
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	for _, args := range [][]string{
+		{"-rounds", "0"}, {"-duration", "-1s"}, {"-only", "("}, {"-contenders", "("}, {"-only", "nothing"}, {"surplus"},
+	} {
+		if err := run(context.Background(), args, t.Output(), t.Output()); err == nil {
+			t.Errorf("%q was accepted", args)
+		}
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-list"}, &out, t.Output()); err != nil || !strings.Contains(out.String(), "rueidislock") {
+		t.Errorf("-list: %v, %s", err, &out)
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The processes of a measurement are this program started again: here, the test binary.
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(childMain(os.Stdin, os.Stdout))
+	}
+	os.Exit(m.Run())
+}
+
+// quick runs rows on a small scale. Its figures mean nothing but that everything runs and is counted.
+func quick(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{
+		rounds: 1, holdRuns: 1, duration: 60 * time.Millisecond, lease: 3 * time.Second, warmUp: 20 * time.Millisecond,
+		progress: t.Output(),
+	}
+	t.Cleanup(func() {
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func smallScale() scale { return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}} }
+
+// TestEveryRowRuns measures every contender of every row once, shortly.
+func TestEveryRowRuns(t *testing.T) {
+	b := quick(t)
+	for _, r := range rows(smallScale()) {
+		t.Run(strings.ReplaceAll(r.name, "/", ","), func(t *testing.T) {
+			r.spec.Goroutines = min(r.spec.Goroutines, 32)
+			o, err := b.row(t.Context(), r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(o.entries) == 0 {
+				t.Fatal("no contender")
+			}
+			for _, e := range o.entries {
+				if err := o.failed[e.name]; err != nil {
+					t.Errorf("%s: %v", e.name, err)
+					continue
+				}
+				for _, m := range r.columns {
+					if _, ok := o.median(e.name, m); !ok {
+						t.Errorf("%s: the column %q was not measured", e.name, m)
+					}
+				}
+				if v, _ := o.median(e.name, r.main); v <= 0 {
+					t.Errorf("%s: %s is %v", e.name, r.main, v)
+				}
+			}
+			for _, g := range r.goals {
+				if _, ok, _ := g.reached(o); !ok {
+					t.Errorf("the goal %q is about something that was not measured", g)
+				}
+			}
+		})
+	}
+}
+
+// TestCommandsAreCounted: what a script calls does not count as sent. An uncontended pair is two commands for every
+// contender; the calls inside their scripts would make it four and more.
+func TestCommandsAreCounted(t *testing.T) {
+	b := quick(t)
+	b.duration = 300 * time.Millisecond
+	r := rowNamed(t, "uncontended/1")
+	o, err := b.row(t.Context(), r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range o.entries {
+		// The pair under way when the counting began or ended makes the figure uneven by a thousandth.
+		if v, ok := o.median(e.name, commands); !ok || v < 1.95 || v > 2.05 {
+			t.Errorf("%s: %v commands for an acquisition (failure: %v)", e.name, v, o.failed[e.name])
+		}
+	}
+}
+
+// TestFailureIsReported: a contender that fails in its process is named with its reason, and the others go on.
+func TestFailureIsReported(t *testing.T) {
+	b := quick(t)
+	// The limit cannot wait: two goroutines on one key make it fail.
+	r := row{
+		name: "failing", title: "a contender that fails", contenders: []string{"limit", "redislock"},
+		spec: spec{Workload: pairs, Goroutines: 4}, columns: contendedColumns, main: throughput,
+	}
+	o, err := b.row(t.Context(), r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.failed["limit"]; err == nil || !strings.Contains(err.Error(), "limit: Lock: busy") {
+		t.Errorf("the failure was told as: %v", err)
+	}
+	if err := o.failed["redislock"]; err != nil {
+		t.Errorf("the other contender failed too: %v", err)
+	}
+	var out strings.Builder
+	o.write(&out, false)
+	if !strings.Contains(out.String(), "failed: limit:") {
+		t.Errorf("the table does not tell of the failure:\n%s", &out)
+	}
+}
+
+// TestEndOfContext: an interrupted run ends at once, with its processes.
+func TestEndOfContext(t *testing.T) {
+	b := quick(t)
+	b.duration = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := b.row(ctx, rowNamed(t, "uncontended/1"), regexp.MustCompile("^limit$")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the run ended with: %v", err)
+	}
+}
+
+func rowNamed(t *testing.T, name string) row {
+	t.Helper()
+	for _, r := range rows(smallScale()) {
+		if r.name == name {
+			return r
+		}
+	}
+	t.Fatalf("no row is called %q", name)
+	return row{}
+}
