@@ -1,0 +1,259 @@
+// Package conn is the seam to the Redis client library: it checks and completes
+// the connection options, runs scripts, and says what an error means.
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Command is one run of a script.
+type Command struct {
+	Script *luascript.Script
+	Keys   []string
+	Args   []string
+
+	// Acks asks for WAIT on the same connection, behind the script.
+	Acks       int
+	AckTimeout time.Duration
+}
+
+// Value is one element of a reply: a string or an integer.
+type Value struct {
+	Int   int64
+	Str   string
+	IsStr bool
+}
+
+// Reply is what a script returned: a bare integer, or an array that begins with
+// one.
+type Reply struct {
+	Code  int64
+	Vals  []Value // the whole array; nil for a bare integer
+	Acked int     // replicas that acknowledged, when Command.Acks asked
+	Waits error   // why WAIT failed, if it did
+}
+
+// Int is the integer at position i of an array reply, 0 when there is none.
+func (r Reply) Int(i int) int64 {
+	if i < len(r.Vals) {
+		return r.Vals[i].Int
+	}
+	return 0
+}
+
+// Str is the string at position i of an array reply, "" when there is none.
+func (r Reply) Str(i int) string {
+	if i < len(r.Vals) {
+		return r.Vals[i].Str
+	}
+	return ""
+}
+
+// Result is one answer of RunMulti.
+type Result struct {
+	Reply Reply
+	Err   error
+}
+
+// Runner runs scripts. The engine's tests put a fake one in its place.
+type Runner interface {
+	// Run blocks until the server answered or the connection broke. ctx is for
+	// its values alone: a command that was sent can't be taken back, so nothing
+	// is gained by not waiting for its answer here.
+	Run(ctx context.Context, cmd Command) (Reply, error)
+	// RunMulti sends the commands together, to each node its own.
+	RunMulti(ctx context.Context, cmds []Command) []Result
+	// Topology tells how keys are placed.
+	Topology() Topology
+}
+
+// Topology is what the engine must know about the deployment.
+type Topology struct {
+	Cluster bool // keys live in slots
+	Sharded bool // publish with SPUBLISH
+}
+
+// Publish is the command that publishes an unlock message.
+func (t Topology) Publish() string {
+	if t.Sharded {
+		return "SPUBLISH"
+	}
+	return "PUBLISH"
+}
+
+// Conn is the Runner over a rueidis client. It is safe for concurrent use.
+type Conn struct {
+	client rueidis.Client
+	topo   Topology
+}
+
+// Open checks opt, completes it for a watchdog lease of leaseTime and connects.
+// It blocks for at most the dial time-out per address.
+func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.ClientOption) (rueidis.Client, error)) (*Conn, error) {
+	opt, err := complete(opt, leaseTime)
+	if err != nil {
+		return nil, err
+	}
+	if build == nil {
+		build = rueidis.NewClient
+	}
+	client, err := build(opt)
+	if client == nil && err == nil {
+		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "it returned no client"}
+	}
+	if err != nil {
+		// A single client that could not connect yet is usable as soon as its
+		// server is there: the members of a quorum must be able to start late.
+		if client == nil || !opt.ForceSingleClient || !dialFailed(err) {
+			if client != nil {
+				client.Close()
+			}
+			return nil, &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(opt.InitAddress, ","), Err: err}}}
+		}
+	}
+	c := &Conn{client: client}
+	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
+	if c.topo.Cluster {
+		c.topo.Sharded, err = sharded(client)
+		if err != nil {
+			client.Close()
+			return nil, &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(opt.InitAddress, ","), Err: err}}}
+		}
+	}
+	return c, nil
+}
+
+// sharded asks whether the cluster has sharded channels (Redis 7).
+func sharded(client rueidis.Client) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
+	if err != nil {
+		return false, fmt.Errorf("asking for the server version: %w", err)
+	}
+	v := hello["version"]
+	text, err := v.ToString()
+	if err != nil {
+		return false, fmt.Errorf("asking for the server version: %w", err)
+	}
+	major, _, _ := strings.Cut(text, ".")
+	n, err := strconv.Atoi(major)
+	return err == nil && n >= 7, nil
+}
+
+// Client is the underlying client, for the subscriptions.
+func (c *Conn) Client() rueidis.Client { return c.client }
+
+// Topology implements Runner.
+func (c *Conn) Topology() Topology { return c.topo }
+
+// Close closes the client and its connections.
+func (c *Conn) Close() { c.client.Close() }
+
+// Run implements Runner.
+func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
+	ctx = context.WithoutCancel(ctx)
+	if cmd.Acks > 0 {
+		return c.runAcked(ctx, cmd)
+	}
+	r, err := parse(c.client.Do(ctx, c.evalsha(cmd)))
+	if isNoScript(err) {
+		r, err = parse(c.client.Do(ctx, c.eval(cmd)))
+	}
+	return r, err
+}
+
+func (c *Conn) runAcked(ctx context.Context, cmd Command) (Reply, error) {
+	wait := func() rueidis.Completed {
+		return c.client.B().Wait().Numreplicas(int64(cmd.Acks)).Timeout(cmd.AckTimeout.Milliseconds()).Build()
+	}
+	res := c.client.DoMulti(ctx, c.evalsha(cmd), wait())
+	r, err := parse(res[0])
+	if isNoScript(err) {
+		res = c.client.DoMulti(ctx, c.eval(cmd), wait())
+		r, err = parse(res[0])
+	}
+	if err != nil {
+		return r, err
+	}
+	n, werr := res[1].AsInt64()
+	r.Acked, r.Waits = int(n), werr
+	return r, nil
+}
+
+// RunMulti implements Runner.
+func (c *Conn) RunMulti(ctx context.Context, cmds []Command) []Result {
+	ctx = context.WithoutCancel(ctx)
+	out := make([]Result, len(cmds))
+	multi := make([]rueidis.Completed, len(cmds))
+	for i, cmd := range cmds {
+		multi[i] = c.evalsha(cmd)
+	}
+	for i, res := range c.client.DoMulti(ctx, multi...) {
+		out[i].Reply, out[i].Err = parse(res)
+		if isNoScript(out[i].Err) {
+			out[i].Reply, out[i].Err = parse(c.client.Do(ctx, c.eval(cmds[i])))
+		}
+	}
+	return out
+}
+
+func (c *Conn) evalsha(cmd Command) rueidis.Completed {
+	return c.client.B().Evalsha().Sha1(cmd.Script.SHA).Numkeys(int64(len(cmd.Keys))).Key(cmd.Keys...).Arg(cmd.Args...).Build()
+}
+
+func (c *Conn) eval(cmd Command) rueidis.Completed {
+	return c.client.B().Eval().Script(cmd.Script.Body).Numkeys(int64(len(cmd.Keys))).Key(cmd.Keys...).Arg(cmd.Args...).Build()
+}
+
+func parse(res rueidis.RedisResult) (Reply, error) {
+	msg, err := res.ToMessage()
+	if err != nil {
+		return Reply{}, err
+	}
+	if msg.IsInt64() {
+		n, err := msg.AsInt64()
+		return Reply{Code: n}, err
+	}
+	list, err := msg.ToArray()
+	if err != nil {
+		return Reply{}, fmt.Errorf("unexpected script reply: %w", err)
+	}
+	r := Reply{Vals: make([]Value, len(list))}
+	for i := range list {
+		switch m := &list[i]; {
+		case m.IsInt64():
+			r.Vals[i].Int, err = m.AsInt64()
+		case m.IsNil():
+			r.Vals[i].IsStr = true
+		default:
+			r.Vals[i].Str, err = m.ToString()
+			r.Vals[i].IsStr = true
+		}
+		if err != nil {
+			return Reply{}, fmt.Errorf("unexpected script reply: %w", err)
+		}
+	}
+	if len(r.Vals) > 0 {
+		r.Code = r.Vals[0].Int
+	}
+	return r, nil
+}
+
+func isNoScript(err error) bool {
+	if err == nil {
+		return false
+	}
+	var re *rueidis.RedisError
+	return errors.As(err, &re) && re.IsNoScript()
+}

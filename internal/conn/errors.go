@@ -1,0 +1,69 @@
+package conn
+
+import (
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// Class says what an error of Run means for the caller.
+type Class int
+
+const (
+	// Permanent: the server refused, and will again.
+	Permanent Class = iota
+	// Refused: the server did not run the script now; it may later.
+	Refused
+	// Unsent: the command never reached a server.
+	Unsent
+	// Ambiguous: the script may have run.
+	Ambiguous
+)
+
+// Transient reports whether another try makes sense.
+func (c Class) Transient() bool { return c != Permanent }
+
+// passing are the error codes of states that end by themselves.
+var passing = []string{
+	"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS",
+	"MOVED", "ASK", "MISCONF", "UNBLOCKED", "NOGOODSLAVE", "ERR max number of clients reached",
+}
+
+// Classify tells what err means. A script that fails half way has done its first
+// half; ours make the first write the deciding one and undo it themselves when
+// what belongs to it is refused, so an answered error means: not done.
+func Classify(err error) Class {
+	var re *rueidis.RedisError
+	if errors.As(err, &re) {
+		msg := re.Error()
+		for _, code := range passing {
+			if hasCode(msg, code) {
+				return Refused
+			}
+		}
+		return Permanent
+	}
+	if dialFailed(err) || errors.Is(err, rueidis.ErrNoAddr) {
+		return Unsent
+	}
+	return Ambiguous
+}
+
+// hasCode finds an error code at the start of a server's message, or, as servers
+// before Redis 7 put it, inside that of a script error.
+func hasCode(msg, code string) bool {
+	if rest, ok := strings.CutPrefix(msg, code); ok && (rest == "" || rest[0] == ' ') {
+		return true
+	}
+	return strings.HasPrefix(msg, "ERR Error running script") && strings.Contains(msg, "-"+code+" ")
+}
+
+func dialFailed(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// IsPermanent is for callers that only want to know whether to go on.
+func IsPermanent(err error) bool { return err != nil && Classify(err) == Permanent }

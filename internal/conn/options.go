@@ -1,0 +1,66 @@
+package conn
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// complete refuses the options that would break a promise and fills in those
+// that keep them.
+func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.ClientOption, error) {
+	refuse := func(option, reason string) (rueidis.ClientOption, error) {
+		return opt, &lock.InvalidOptionError{Option: "Redis." + option, Reason: reason}
+	}
+	third := leaseTime / 3
+	switch {
+	case len(opt.InitAddress) == 0:
+		return refuse("InitAddress", "no address")
+	case opt.ConnLifetime != 0:
+		return refuse("ConnLifetime", "a connection that ages out sends commands again that may have run")
+	case opt.SendToReplicas != nil, len(opt.Standalone.ReplicaAddress) > 0:
+		return refuse("SendToReplicas", "a replica can't decide who holds a lock")
+	case opt.ReplicaOnly:
+		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
+	case opt.DisableAutoPipelining:
+		return refuse("DisableAutoPipelining", "one caller's deadline would close connections that others use")
+	case opt.PipelineMultiplex != 0 && opt.PipelineMultiplex != -1:
+		return refuse("PipelineMultiplex", "commands of one lock would overtake each other on several connections; leave it 0 or set -1")
+	case len(opt.ClientTrackingOptions) > 0, opt.OnInvalidations != nil:
+		return refuse("ClientTrackingOptions", "locks can't be read from a client-side cache")
+	case opt.ConnWriteTimeout > third:
+		return refuse("ConnWriteTimeout", fmt.Sprintf("a broken connection must show within a third of the lease (%v)", third))
+	case opt.Dialer.KeepAlive > third:
+		return refuse("Dialer.KeepAlive", fmt.Sprintf("a broken connection must show within a third of the lease (%v)", third))
+	case opt.Dialer.KeepAlive < 0:
+		return refuse("Dialer.KeepAlive", "without it a broken connection would never show")
+	case opt.ConnWriteTimeout < 0:
+		return refuse("ConnWriteTimeout", "without it a broken connection would never show")
+	}
+
+	// One connection per node for scripts, always pipelined: order is kept, and
+	// no caller's deadline closes what others use.
+	opt.PipelineMultiplex = -1
+	opt.AlwaysPipelining = true
+	// Without it, servers that lack CLIENT TRACKING, or whose ACL forbids it,
+	// refuse the connection.
+	opt.DisableCache = true
+
+	if opt.ConnWriteTimeout == 0 {
+		opt.ConnWriteTimeout = min(max(leaseTime/10, 200*time.Millisecond), 3*time.Second, third)
+	}
+	if opt.Dialer.KeepAlive == 0 {
+		opt.Dialer.KeepAlive = min(max(leaseTime/30, 100*time.Millisecond), time.Second, third)
+	}
+	if opt.Dialer.Timeout == 0 {
+		opt.Dialer.Timeout = min(max(leaseTime/6, 500*time.Millisecond), rueidis.DefaultDialTimeout)
+	}
+	// A missed +switch-master message would bind the client to a demoted master.
+	if opt.Sentinel.MasterSet != "" && opt.Sentinel.TopologyRefreshInterval == 0 {
+		opt.Sentinel.TopologyRefreshInterval = min(max(third, 200*time.Millisecond), 2*time.Second)
+	}
+	return opt, nil
+}

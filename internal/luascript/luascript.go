@@ -1,0 +1,67 @@
+// Package luascript holds every script that redlatch runs on a server, each in
+// a file of its own with a header that names its KEYS, its ARGV with units, its
+// answers and why it is safe to run twice, and every key and channel name.
+//
+// All scripts decide on the server's clock or on TTLs, touch only keys declared
+// in KEYS, and write before they publish.
+package luascript
+
+import (
+	"crypto/sha1" // #nosec G505 -- EVALSHA names scripts by SHA-1
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// Script is one embedded script.
+type Script struct {
+	Name string // the file's name without .lua; also the span attribute
+	Body string // without the header and other comment lines
+	SHA  string // of Body, for EVALSHA
+}
+
+// load reads an embedded script; a missing file is a bug that every test sees.
+func load(name string) *Script {
+	src, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		panic(fmt.Sprintf("luascript: %v", err))
+	}
+	body := strip(string(src))
+	sum := sha1.Sum([]byte(body)) // #nosec G401 -- not for security
+	return &Script{Name: name, Body: body, SHA: hex.EncodeToString(sum[:])}
+}
+
+// strip drops whole-line comments and indentation: what is sent and kept on the
+// server is the code alone.
+func strip(src string) string {
+	var b strings.Builder
+	for line := range strings.Lines(src) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "--") {
+			continue
+		}
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// Files lists the embedded script files with their full text, for tests and
+// tools.
+func Files() (map[string]string, error) {
+	out := map[string]string{}
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := files.ReadFile(path)
+		out[path] = string(b)
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,35 @@
+-- release: give a plain lock back, wholly or down to a count.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  redlatch_void:{lock}
+-- KEYS[3]  redlatch_trace:{lock}, if the acquisition left its trace there
+-- ARGV[1]  field of the acquisition
+-- ARGV[2]  the absolute count to reach; 0 = not held any more
+-- ARGV[3]  count > 0: the remaining lease to set, ms (that of the latest-ending live hold)
+-- ARGV[4]  unlock channel
+-- ARGV[5]  PUBLISH or SPUBLISH
+-- ARGV[6]  '0', or how long (ms) a late command of this acquisition must be refused
+--
+-- RETURN   1           done
+--          0           not held by this acquisition
+--          {2, error}  done, but the server refused the message
+--
+-- Twice: the second run finds the field gone, or sets the same count; it can't
+-- touch another acquisition, not even one of the same owner. Works when the
+-- server is out of memory: a refused HSET leaves a count too high, which the
+-- last release does not look at.
+if ARGV[6] ~= '0' then
+  redis.pcall('SADD', KEYS[2], ARGV[1])
+  redis.pcall('PEXPIRE', KEYS[2], ARGV[6])
+end
+if ARGV[2] ~= '0' then
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+  redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  return 1
+end
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+if KEYS[3] then redis.pcall('DEL', KEYS[3]) end
+local sent = redis.pcall(ARGV[5], ARGV[4], '0')
+if type(sent) == 'table' and sent.err then return {2, sent.err} end
+return 1

@@ -1,0 +1,171 @@
+// Package pubsub shares subscriptions among waiters: one connection per node,
+// one subscription per lock and client, however many wait.
+//
+// A node's goroutine keeps what is subscribed equal to what the topics want and
+// connects again when the connection breaks; every (re)confirmed subscription
+// wakes its topic's waiters, because a message may have been missed before it.
+package pubsub
+
+import (
+	"sync"
+	"time"
+)
+
+// Hub is a client's subscriptions. It is safe for concurrent use.
+type Hub struct {
+	dial   Dialer
+	now    func() time.Time
+	linger time.Duration
+	log    func(msg string, args ...any)
+
+	mu     sync.Mutex // guards all below, and topics, waiters and nodes' wants
+	topics map[string]*topic
+	nodes  map[string]*node
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// Linger is how long a subscription outlives its last waiter, so that a busy
+// channel is not unsubscribed and subscribed again at every turn.
+const Linger = 500 * time.Millisecond
+
+// NewHub makes a hub that subscribes through dial. log gets lost and refused
+// subscriptions; it may be nil.
+func NewHub(dial Dialer, log func(msg string, args ...any)) *Hub {
+	if log == nil {
+		log = func(string, ...any) {}
+	}
+	return &Hub{
+		dial: dial, now: time.Now, linger: Linger, log: log,
+		topics: map[string]*topic{}, nodes: map[string]*node{},
+	}
+}
+
+// Option changes how a waiter waits.
+type Option func(*Waiter)
+
+// Shared makes the waiter one that every broadcast wakes; without it, and
+// without Keyed, it stands in line.
+func Shared() Option { return func(w *Waiter) { w.shared = true } }
+
+// Keyed makes the waiter one that only messages for key wake. Channels, if any,
+// are subscribed for this waiter alone.
+func Keyed(key string, channels ...string) Option {
+	return func(w *Waiter) { w.key, w.own = key, channels }
+}
+
+// Join adds a waiter. If the subscription stands already, a waiter that would
+// have to look (the head of the line, a shared or a keyed one) is signalled at
+// once; else it is when the subscription is confirmed.
+func (h *Hub) Join(spec Spec, opts ...Option) *Waiter {
+	w := &Waiter{C: make(chan struct{}, 1), hub: h}
+	for _, o := range opts {
+		o(w)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[spec.ID]
+	if t == nil {
+		t = &topic{
+			spec: spec, shared: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
+			node: h.nodeLocked(h.dial.Node(spec.Slot)),
+		}
+		h.topics[spec.ID] = t
+		t.node.topics[t] = struct{}{}
+		for _, ch := range spec.Channels {
+			h.wantLocked(t, ch, false)
+		}
+		for _, p := range spec.Patterns {
+			h.wantLocked(t, p, true)
+		}
+	}
+	if t.err != nil {
+		// refused before: ask again, permissions change
+		t.err = nil
+	}
+	w.topic = t
+	t.add(w)
+	for _, ch := range w.own {
+		h.wantLocked(t, ch, false)
+	}
+	if t.confirmed() && (t.head == w || !w.inLine) {
+		w.signalLocked(true)
+	}
+	if !t.confirmed() {
+		t.node.kick()
+	}
+	return w
+}
+
+// Waiting reports whether somebody stands in the topic's line already.
+func (h *Hub) Waiting(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[id]
+	return t != nil && t.head != nil
+}
+
+// Close ends all subscriptions and waits for the goroutines. Waiters are not
+// told: their owner knows.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	for _, n := range h.nodes {
+		n.stopLocked()
+	}
+	h.mu.Unlock()
+	h.wg.Wait()
+}
+
+func (h *Hub) wantLocked(t *topic, ch string, pattern bool) {
+	s := t.subs[ch]
+	if s == nil {
+		s = &sub{pattern: pattern}
+		t.subs[ch] = s
+		t.pending++
+		t.node.want[ch] = t
+	}
+	s.refs++
+}
+
+func (h *Hub) dropChannelLocked(t *topic, ch string) {
+	s := t.subs[ch]
+	if s == nil {
+		return
+	}
+	if s.refs--; s.refs > 0 {
+		return
+	}
+	if !s.confirmed {
+		t.pending--
+	}
+	delete(t.subs, ch)
+	delete(t.node.want, ch)
+	t.node.kick()
+}
+
+// dropTopicLocked forgets a topic without waiters.
+func (h *Hub) dropTopicLocked(t *topic) {
+	for ch := range t.subs {
+		delete(t.node.want, ch)
+	}
+	delete(t.node.topics, t)
+	delete(h.topics, t.spec.ID)
+}
+
+func (h *Hub) nodeLocked(name string) *node {
+	n := h.nodes[name]
+	if n == nil {
+		n = &node{
+			hub: h, name: name, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+			topics: map[*topic]struct{}{}, want: map[string]*topic{}, have: map[string]bool{},
+		}
+		h.nodes[name] = n
+		if h.closed {
+			n.stopLocked()
+		} else {
+			h.wg.Go(n.run) // ends by stop, see Close
+		}
+	}
+	return n
+}

@@ -1,0 +1,225 @@
+package pubsub
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// NewDialer subscribes through client: on one connection to any node with plain
+// channels, on one connection to each slot's primary with sharded ones.
+func NewDialer(client rueidis.Client, sharded bool, permanent func(error) bool) Dialer {
+	return &dialer{client: client, sharded: sharded, permanent: permanent}
+}
+
+type dialer struct {
+	client    rueidis.Client
+	sharded   bool
+	permanent func(error) bool
+
+	mu    sync.Mutex
+	slots []slotRange // guarded by mu; nil: ask
+	asked time.Time   // guarded by mu
+}
+
+type slotRange struct {
+	first, last uint16
+	addr        string
+}
+
+// Node implements Dialer. It never blocks: where the slots are is asked by Dial.
+func (d *dialer) Node(slot uint16) string {
+	if !d.sharded {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.slots {
+		if slot >= r.first && slot <= r.last {
+			return r.addr
+		}
+	}
+	return unknown
+}
+
+// unknown is the name of the node that stands for slots whose place is not
+// known yet. Dialling it asks, and fails, and the topics move on.
+const unknown = "?"
+
+// Moved implements Dialer.
+func (d *dialer) Moved(string) {
+	if d.sharded {
+		d.locate()
+	}
+}
+
+// locate asks the cluster where the slots are, at most every 50 ms.
+func (d *dialer) locate() {
+	d.mu.Lock()
+	if time.Since(d.asked) < 50*time.Millisecond && d.slots != nil {
+		d.mu.Unlock()
+		return
+	}
+	d.asked = time.Now()
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	slots, err := clusterSlots(ctx, d.client)
+	if err != nil {
+		return // the next failure asks again
+	}
+	d.mu.Lock()
+	d.slots = slots
+	d.mu.Unlock()
+}
+
+// clusterSlots asks every known node until one answers.
+func clusterSlots(ctx context.Context, client rueidis.Client) ([]slotRange, error) {
+	var last error
+	for addr, nc := range client.Nodes() {
+		list, err := nc.Do(ctx, nc.B().ClusterSlots().Build()).ToArray()
+		if err != nil {
+			last = err
+			continue
+		}
+		var out []slotRange
+		for _, e := range list {
+			part, err := e.ToArray()
+			if err != nil || len(part) < 3 {
+				continue
+			}
+			first, err1 := part[0].AsInt64()
+			end, err2 := part[1].AsInt64()
+			primary, err3 := part[2].ToArray()
+			if err1 != nil || err2 != nil || err3 != nil || len(primary) < 2 {
+				continue
+			}
+			host, _ := primary[0].ToString()
+			port, _ := primary[1].AsInt64()
+			out = append(out, slotRange{uint16(first), uint16(end), nodeAddr(addr, host, port)}) // #nosec G115 -- slots fit
+		}
+		return out, nil
+	}
+	return nil, last
+}
+
+// Dial implements Dialer.
+func (d *dialer) Dial(node string, h Handler) (Link, error) {
+	client := d.client
+	if d.sharded {
+		if node == unknown {
+			return nil, fmt.Errorf("place of the slots not known yet")
+		}
+		nc, ok := d.client.Nodes()[node]
+		if !ok {
+			return nil, fmt.Errorf("node %s is not part of the cluster", node)
+		}
+		client = nc
+	}
+	dc, release := client.Dedicate()
+	l := &link{dc: dc, release: release, sharded: d.sharded, permanent: d.permanent}
+	l.down = dc.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) {
+			if m.Pattern != "" {
+				h.Message(m.Pattern, m.Channel+"\x00"+m.Message)
+				return
+			}
+			h.Message(m.Channel, m.Message)
+		},
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			switch s.Kind {
+			case "subscribe", "psubscribe", "ssubscribe":
+				h.Confirmed(s.Channel)
+			default:
+				h.Dropped(s.Channel)
+			}
+		},
+	})
+	return l, nil
+}
+
+type link struct {
+	dc        rueidis.DedicatedClient
+	release   func()
+	sharded   bool
+	permanent func(error) bool
+	down      <-chan error
+	once      sync.Once
+}
+
+// maxPerCommand keeps a single (un)subscribe command at a reasonable size.
+const maxPerCommand = 256
+
+// Subscribe implements Link.
+func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) error {
+	return l.each(ctx, channels, func(part []string) rueidis.Completed {
+		switch {
+		case patterns:
+			return l.dc.B().Psubscribe().Pattern(part...).Build()
+		case l.sharded:
+			return l.dc.B().Ssubscribe().Channel(part...).Build()
+		default:
+			return l.dc.B().Subscribe().Channel(part...).Build()
+		}
+	})
+}
+
+// Unsubscribe implements Link.
+func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool) error {
+	return l.each(ctx, channels, func(part []string) rueidis.Completed {
+		switch {
+		case patterns:
+			return l.dc.B().Punsubscribe().Pattern(part...).Build()
+		case l.sharded:
+			return l.dc.B().Sunsubscribe().Channel(part...).Build()
+		default:
+			return l.dc.B().Unsubscribe().Channel(part...).Build()
+		}
+	})
+}
+
+// each sends the channels in parts: sharded channels one by one when their slots
+// differ, since a command must stay within a slot.
+func (l *link) each(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
+	step := maxPerCommand
+	if l.sharded {
+		step = 1
+	}
+	for len(channels) > 0 {
+		part := channels[:min(step, len(channels))]
+		channels = channels[len(part):]
+		if err := l.dc.Do(ctx, build(part)).Error(); err != nil {
+			if l.permanent(err) {
+				return fmt.Errorf("%w: %w", ErrRefused, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Down implements Link.
+func (l *link) Down() <-chan error { return l.down }
+
+// Close implements Link. The connection is closed, not returned to the pool: its
+// subscriptions would go with it.
+func (l *link) Close() {
+	l.once.Do(func() {
+		l.dc.Close()
+		l.release()
+	})
+}
+
+// nodeAddr is a node's address as rueidis names it; a server that does not know
+// its own host is where it was asked.
+func nodeAddr(asked, host string, port int64) string {
+	if host == "" || host == "?" {
+		host, _, _ = net.SplitHostPort(asked)
+	}
+	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
+}

@@ -1,0 +1,226 @@
+package pubsub
+
+import "time"
+
+// Wake says whom a message wakes.
+type Wake struct {
+	One bool   // the exclusive waiter that has waited longest
+	All bool   // every shared waiter
+	Key string // the waiter with this key; the message's payload goes with it
+}
+
+// Spec describes the messages that concern the waiters of one lock.
+type Spec struct {
+	ID       string // names the topic; one per lock, kind and client
+	Channels []string
+	Patterns []string // not on sharded channels
+	Slot     uint16
+
+	// Route says whom a message wakes. It runs under a lock on the connection's
+	// read path: it must not block.
+	Route func(channel, payload string) Wake
+	// KeyedMiss makes a (re)connection wake keyed waiters, too.
+	KeyedMiss bool
+}
+
+// Waiter is one waiting acquisition. C is signalled when there may be news; the
+// waiter then calls Take. A signal stays until it is taken, so none is lost
+// between two looks.
+type Waiter struct {
+	C chan struct{}
+
+	hub    *Hub
+	topic  *topic
+	shared bool
+	key    string
+	own    []string // channels of this waiter alone
+
+	// guarded by hub.mu
+	try        bool
+	payloads   []string
+	prev, next *Waiter // in topic's line of exclusive waiters
+	inLine     bool
+	left       bool
+}
+
+// News is what a waiter finds when it looks.
+type News struct {
+	Try       bool     // a message or a (re)connection: try again
+	Payloads  []string // messages for this waiter's key
+	Head      bool     // this waiter watches the holder's lease for those behind it
+	Confirmed bool     // the subscription stands: messages will come
+	Expect    time.Time
+	Err       error // the subscription was refused for good
+}
+
+// Take returns the news since the last call.
+func (w *Waiter) Take() News {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	n := News{
+		Try: w.try, Payloads: w.payloads,
+		Head:      w.shared || w.key != "" || w.topic.head == w,
+		Confirmed: w.topic.confirmed(),
+		Expect:    w.topic.expect,
+		Err:       w.topic.err,
+	}
+	w.try, w.payloads = false, nil
+	return n
+}
+
+// Expect notes when the holder's lease ends at the latest as far as known, for
+// whoever is the head of the line then.
+func (w *Waiter) Expect(at time.Time) {
+	w.hub.mu.Lock()
+	w.topic.expect = at
+	w.hub.mu.Unlock()
+}
+
+// Leave takes the waiter out of the topic. pass hands a wake-up on to the next
+// in line: the lock may be free and nobody else would look. A signal that was
+// not taken is passed on in any case. A waiter that acquired the lock gives the
+// end of its lease as expect, else the zero time.
+func (w *Waiter) Leave(pass bool, expect time.Time) {
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.left {
+		return
+	}
+	w.left = true
+	t := w.topic
+	if !expect.IsZero() {
+		t.expect = expect
+	}
+	pass = pass || (w.try && !w.shared)
+	wasHead := t.head == w
+	t.remove(w)
+	if t.head != nil && (pass || wasHead) {
+		t.head.signalLocked(pass)
+	}
+	for _, ch := range w.own {
+		h.dropChannelLocked(t, ch)
+	}
+	if t.waiters == 0 {
+		t.idleSince = h.now()
+		t.node.kick()
+	}
+}
+
+// signalLocked wakes the waiter; try says whether it should try again at once or
+// only look where it stands.
+func (w *Waiter) signalLocked(try bool) {
+	w.try = w.try || try
+	select {
+	case w.C <- struct{}{}:
+	default:
+	}
+}
+
+// topic is the waiters of one lock in this client. Guarded by hub.mu.
+type topic struct {
+	spec    Spec
+	node    *node
+	waiters int
+
+	head, tail *Waiter // exclusive waiters in their order of arrival
+	shared     map[*Waiter]struct{}
+	keyed      map[string]*Waiter
+
+	subs      map[string]*sub // wanted channels and patterns
+	pending   int             // of them, not confirmed
+	err       error
+	expect    time.Time
+	idleSince time.Time
+}
+
+// sub is one wanted channel or pattern.
+type sub struct {
+	pattern   bool
+	refs      int
+	confirmed bool
+}
+
+func (t *topic) confirmed() bool { return t.pending == 0 }
+
+func (t *topic) add(w *Waiter) {
+	t.waiters++
+	switch {
+	case w.shared:
+		t.shared[w] = struct{}{}
+	case w.key != "":
+		t.keyed[w.key] = w
+	default:
+		w.inLine = true
+		if w.prev = t.tail; w.prev != nil {
+			w.prev.next = w
+		} else {
+			t.head = w
+		}
+		t.tail = w
+	}
+}
+
+func (t *topic) remove(w *Waiter) {
+	t.waiters--
+	switch {
+	case w.shared:
+		delete(t.shared, w)
+	case w.key != "":
+		delete(t.keyed, w.key)
+	case w.inLine:
+		w.inLine = false
+		if w.prev != nil {
+			w.prev.next = w.next
+		} else {
+			t.head = w.next
+		}
+		if w.next != nil {
+			w.next.prev = w.prev
+		} else {
+			t.tail = w.prev
+		}
+		w.prev, w.next = nil, nil
+	}
+}
+
+func (t *topic) wakeLocked(wk Wake, payload string) {
+	if wk.One && t.head != nil {
+		t.head.signalLocked(true)
+	}
+	if wk.All {
+		for w := range t.shared {
+			w.signalLocked(true)
+		}
+	}
+	if wk.Key != "" {
+		if w := t.keyed[wk.Key]; w != nil {
+			w.payloads = append(w.payloads, payload)
+			w.signalLocked(true)
+		}
+	}
+}
+
+// missedLocked wakes those who may have missed a message.
+func (t *topic) missedLocked() {
+	t.wakeLocked(Wake{One: true, All: true}, "")
+	if t.spec.KeyedMiss {
+		for _, w := range t.keyed {
+			w.signalLocked(true)
+		}
+	}
+}
+
+// failLocked tells every waiter that the subscription was refused for good.
+func (t *topic) failLocked(err error) {
+	t.err = err
+	for w := t.head; w != nil; w = w.next {
+		w.signalLocked(false)
+	}
+	for w := range t.shared {
+		w.signalLocked(false)
+	}
+	for _, w := range t.keyed {
+		w.signalLocked(false)
+	}
+}

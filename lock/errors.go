@@ -1,0 +1,240 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The sentinels. Compare with errors.Is; the errors that are returned carry
+// more, see the detail types.
+var (
+	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first.
+	ErrNotAcquired = errors.New("redlatch: lock not acquired")
+	// ErrUnavailable: no answer from the server, or no quorum of answers.
+	ErrUnavailable = errors.New("redlatch: server unavailable")
+	// ErrLeaseLost: the lock was lost before it was unlocked. What ran under it
+	// may have run beside another holder.
+	ErrLeaseLost = errors.New("redlatch: lease lost")
+	// ErrNotHeld: this hold was unlocked before.
+	ErrNotHeld = errors.New("redlatch: lock not held")
+	// ErrClosed: the Client was closed or is shutting down.
+	ErrClosed = errors.New("redlatch: client closed")
+	// ErrUpgrade: an owner that holds the read lock asked for the write lock,
+	// which could never be granted.
+	ErrUpgrade = errors.New("redlatch: read lock can't be upgraded to the write lock")
+	// ErrInvalidName: the name can't be a lock, or the key of this name is no lock.
+	ErrInvalidName = errors.New("redlatch: invalid lock name")
+	// ErrInvalidOption: an option or argument makes no sense or would break a promise.
+	ErrInvalidOption = errors.New("redlatch: invalid option")
+	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone.
+	ErrReplicaAcks = errors.New("redlatch: too few replica acknowledgements")
+)
+
+// NotAcquiredError is the detail of [ErrNotAcquired].
+type NotAcquiredError struct {
+	Name      string
+	Holder    string        // the owner seen last, as on the wire; "" when not known
+	Remaining time.Duration // what was left of its lease then; 0 when not known
+	Err       error         // why the wait ended early: ctx.Err() and the last failure; nil for a plain timeout
+}
+
+func (e *NotAcquiredError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "redlatch: lock %s not acquired", quote(e.Name))
+	if e.Holder != "" {
+		fmt.Fprintf(&b, ", held by %s for up to %v", e.Holder, e.Remaining.Round(time.Millisecond))
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	return b.String()
+}
+
+// Is makes errors.Is(err, [ErrNotAcquired]) true.
+func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
+
+// Unwrap leads to ctx.Err() and to the last failure.
+func (e *NotAcquiredError) Unwrap() error { return e.Err }
+
+// ErrorType is a short, stable name for telemetry.
+func (e *NotAcquiredError) ErrorType() string {
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		return "cancelled"
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		return "deadline_exceeded"
+	}
+	return "not_acquired"
+}
+
+// NodeError is what one server (or none) answered.
+type NodeError struct {
+	Node string // address, as far as known
+	Err  error
+}
+
+func (e NodeError) Error() string {
+	if e.Node == "" {
+		return e.Err.Error()
+	}
+	return e.Node + ": " + e.Err.Error()
+}
+
+// Unwrap leads to the cause.
+func (e NodeError) Unwrap() error { return e.Err }
+
+// UnavailableError is the detail of [ErrUnavailable].
+type UnavailableError struct {
+	Name  string
+	Op    string // what was tried: "acquire", "release", "extend", …
+	Nodes []NodeError
+}
+
+func (e *UnavailableError) Error() string {
+	parts := make([]string, len(e.Nodes))
+	for i, n := range e.Nodes {
+		parts[i] = n.Error()
+	}
+	return fmt.Sprintf("redlatch: %s of lock %s: server unavailable: %s", e.Op, quote(e.Name), strings.Join(parts, "; "))
+}
+
+// Is makes errors.Is(err, [ErrUnavailable]) true.
+func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
+
+// Unwrap leads to each node's error.
+func (e *UnavailableError) Unwrap() []error {
+	errs := make([]error, len(e.Nodes))
+	for i, n := range e.Nodes {
+		errs[i] = n
+	}
+	return errs
+}
+
+// ErrorType is a short, stable name for telemetry.
+func (e *UnavailableError) ErrorType() string { return "unavailable" }
+
+// LossReason says how a lost lease was noticed.
+type LossReason string
+
+// The reasons of a [LeaseLostError].
+const (
+	LossExpired LossReason = "expired" // the local deadline passed without a successful renewal, or a fixed lease ended
+	LossGone    LossReason = "gone"    // the server says that the lock is no longer this owner's
+	LossMember  LossReason = "member"  // a member of a MultiLock was lost, or the quorum
+)
+
+// LeaseLostError is the detail of [ErrLeaseLost].
+type LeaseLostError struct {
+	Name   string
+	Owner  string // as on the wire
+	Reason LossReason
+	At     time.Time
+	Err    error // the last renewal error, if any
+}
+
+func (e *LeaseLostError) Error() string {
+	s := fmt.Sprintf("redlatch: lease of lock %s lost (%s)", quote(e.Name), e.Reason)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is makes errors.Is(err, [ErrLeaseLost]) true.
+func (e *LeaseLostError) Is(target error) bool { return target == ErrLeaseLost }
+
+// Unwrap leads to the last renewal error.
+func (e *LeaseLostError) Unwrap() error { return e.Err }
+
+// ErrorType is a short, stable name for telemetry.
+func (e *LeaseLostError) ErrorType() string { return "lease_lost" }
+
+// InvalidNameError is the detail of [ErrInvalidName].
+type InvalidNameError struct {
+	Name   string
+	Reason string
+}
+
+func (e *InvalidNameError) Error() string {
+	return fmt.Sprintf("redlatch: invalid lock name %s: %s", quote(e.Name), e.Reason)
+}
+
+// Is makes errors.Is(err, [ErrInvalidName]) true.
+func (e *InvalidNameError) Is(target error) bool { return target == ErrInvalidName }
+
+// ErrorType is a short, stable name for telemetry.
+func (e *InvalidNameError) ErrorType() string { return "invalid_name" }
+
+// InvalidOptionError is the detail of [ErrInvalidOption].
+type InvalidOptionError struct {
+	Option string
+	Reason string
+}
+
+func (e *InvalidOptionError) Error() string {
+	return fmt.Sprintf("redlatch: invalid option %s: %s", e.Option, e.Reason)
+}
+
+// Is makes errors.Is(err, [ErrInvalidOption]) true.
+func (e *InvalidOptionError) Is(target error) bool { return target == ErrInvalidOption }
+
+// ErrorType is a short, stable name for telemetry.
+func (e *InvalidOptionError) ErrorType() string { return "invalid_option" }
+
+// ReplicaAcksError is the detail of [ErrReplicaAcks].
+type ReplicaAcksError struct {
+	Name string
+	Want int
+	Got  int
+	Err  error // when the acknowledgements could not be asked for
+}
+
+func (e *ReplicaAcksError) Error() string {
+	s := fmt.Sprintf("redlatch: lock %s: %d of %d replica acknowledgements; the acquisition was undone", quote(e.Name), e.Got, e.Want)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is makes errors.Is(err, [ErrReplicaAcks]) true.
+func (e *ReplicaAcksError) Is(target error) bool { return target == ErrReplicaAcks }
+
+// Unwrap leads to the cause, if any.
+func (e *ReplicaAcksError) Unwrap() error { return e.Err }
+
+// ErrorType is a short, stable name for telemetry.
+func (e *ReplicaAcksError) ErrorType() string { return "replica_acks" }
+
+// ServerError is an answer of the server that no retry will change: a missing
+// permission, a key of another type, no memory.
+type ServerError struct {
+	Name string
+	Op   string
+	Err  error
+}
+
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("redlatch: %s of lock %s: %v", e.Op, quote(e.Name), e.Err)
+}
+
+// Unwrap leads to the server's error.
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// ErrorType is the first word of the server's message, in lower case.
+func (e *ServerError) ErrorType() string {
+	word, _, _ := strings.Cut(e.Err.Error(), " ")
+	return strings.ToLower(word)
+}
+
+// quote shows a name in a message; names can be binary and long.
+func quote(name string) string {
+	const limit = 120
+	if len(name) > limit {
+		return fmt.Sprintf("%q… (%d bytes)", name[:limit], len(name))
+	}
+	return fmt.Sprintf("%q", name)
+}

@@ -1,0 +1,143 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Locker is what all lock kinds have in common; a type of your own that
+// implements it can be a member of a MultiLock.
+//
+// Implementations are safe for concurrent use: every call is an acquisition of
+// its own, by the owner that its ctx carries, or by a new owner.
+type Locker interface {
+	// Lock blocks until the lock is acquired or ctx ends.
+	//
+	// It returns the hold, which must be unlocked once. When ctx ends first,
+	// the error matches both ctx.Err() and [ErrNotAcquired], and nothing of the
+	// acquisition stays behind on the server once it answers.
+	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
+
+	// TryLock blocks for at most wait. A wait of 0 means one attempt; a lease
+	// of 0 means that the watchdog keeps the lock until Unlock, any other lease
+	// is a fixed one that nothing renews. A negative wait or lease is an
+	// [ErrInvalidOption].
+	//
+	// When the lock stays busy for the whole wait, the error matches
+	// [ErrNotAcquired]; errors.As with [*NotAcquiredError] tells who holds it.
+	TryLock(ctx context.Context, wait, lease time.Duration) (Hold, error)
+}
+
+// Hold is one successful acquisition. It is safe for concurrent use.
+type Hold interface {
+	// Name is the name of the lock as the caller gave it.
+	Name() string
+
+	// Context carries the owner of the hold: an acquisition of the same lock
+	// with it (or with a context derived from it) re-enters. It ends when the
+	// hold is unlocked, when the context given to the acquisition ends, when the
+	// lock is lost (cause [ErrLeaseLost]) and when the Client is closed (cause
+	// [ErrClosed]); see [context.Cause].
+	//
+	// The end of the context given to the acquisition ends this context, too,
+	// but the lock stays held until Unlock.
+	Context() context.Context
+
+	// Unlock gives the hold back and ends its context. It ignores the
+	// cancellation of ctx, keeps its values, and blocks for at most the Client's
+	// UnlockTimeout.
+	//
+	// It returns nil when the lock was held until now; [ErrLeaseLost] when it
+	// had been lost before, so that the critical section may not have been
+	// exclusive; [ErrNotHeld] when this hold was unlocked before;
+	// [ErrUnavailable] when the server did not answer within the limit, in which
+	// case the lock is free at the end of its lease at the latest and Unlock may
+	// be called again; [ErrClosed] after the Client was closed.
+	Unlock(ctx context.Context) error
+
+	// Extend makes the hold last for at least lease from now, in one round trip.
+	// It never shortens a hold. A hold kept by the watchdog stays with it.
+	// Errors are those of Unlock, and [ErrInvalidOption] for a lease that is not
+	// positive. It blocks until the server answers, ctx ends or UnlockTimeout
+	// has passed; after an error the hold has the lease it had before.
+	Extend(ctx context.Context, lease time.Duration) error
+
+	// Token is the fencing token that the acquisition got: strictly increasing
+	// over all holders of the name, the same for a re-entry. It is 0 when the
+	// lock was not made with [Fenced].
+	Token() uint64
+
+	// ValidUntil is the local deadline: until then, by this machine's clocks,
+	// the server can't have let the lease run out. The watchdog moves it on.
+	ValidUntil() time.Time
+}
+
+// MultiHold is the hold of a MultiLock; get it by a type assertion.
+type MultiHold interface {
+	Hold
+
+	// Tokens are the members' fencing tokens in the order in which the members
+	// were given; 0 for members that are not fenced.
+	Tokens() []uint64
+}
+
+// Mode says how a lock is held.
+type Mode string
+
+// The modes that a [State] can show.
+const (
+	ModeNone  Mode = ""      // not held
+	ModeLock  Mode = "lock"  // held by one owner: RLock, FairLock
+	ModeRead  Mode = "read"  // held by readers
+	ModeWrite Mode = "write" // held by one writer, who may also read
+)
+
+// OwnerState is one holder of a lock or one waiter in its queue.
+type OwnerState struct {
+	// Owner is the owner as it stands on the wire: "<client>:<owner>".
+	Owner string
+	// Mode is how this owner holds the lock, or wants it.
+	Mode Mode
+	// Count is the number of holds (re-entries included); 0 for a waiter.
+	Count int
+	// Remaining is what is left of this owner's lease; 0 when not known.
+	Remaining time.Duration
+}
+
+// State is a snapshot of a lock as the server saw it. It is for people and
+// dashboards: by the time it is read it may be out of date, so it must not
+// decide who may do something.
+type State struct {
+	Name      string
+	Held      bool
+	Mode      Mode
+	Owners    []OwnerState  // the holders
+	Remaining time.Duration // of the lease; 0 when not held or when the key has no TTL
+	Token     uint64        // the last fencing token given out; 0 when the handle is not fenced
+
+	// QueueLength is the number of waiters known to the server: those of a fair
+	// queue, or the waiting writers of a read-write lock. Waiters of a plain
+	// lock are known to their own processes only.
+	QueueLength int
+	// Queue are these waiters in their order, the next one first. Long queues
+	// are cut after the first 1,000.
+	Queue []OwnerState
+}
+
+// Do runs fn under l: it acquires the lock, calls fn with the hold's context
+// and unlocks, also when fn panics or calls runtime.Goexit. The error joins
+// that of fn and that of Unlock, so errors.Is(err, [ErrLeaseLost]) tells that
+// the section may not have been exclusive.
+func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) (err error) {
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if uerr := h.Unlock(ctx); uerr != nil {
+			err = errors.Join(err, uerr)
+		}
+	}()
+	return fn(h.Context())
+}

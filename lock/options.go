@@ -1,0 +1,73 @@
+package lock
+
+import "time"
+
+// AcquireOption changes one acquisition.
+type AcquireOption func(*AcquireSettings)
+
+// AcquireSettings is what [AcquireOption]s fill in. It is exported for types
+// that implement [Locker]; callers use the options.
+type AcquireSettings struct {
+	// Lease is the fixed lease, 0 for the watchdog.
+	Lease time.Duration
+}
+
+// WithLease makes the hold a fixed one: it ends lease after the acquisition at
+// the latest, whatever happens, and no watchdog renews it. The holder's context
+// ends a little earlier with cause [ErrLeaseLost], so choose it longer than the
+// slowest run of the critical section. 0 leaves it to the watchdog; a negative
+// lease or one below a millisecond is an [ErrInvalidOption] of the acquisition.
+func WithLease(lease time.Duration) AcquireOption {
+	return func(s *AcquireSettings) { s.Lease = lease }
+}
+
+// Acquire folds opts into settings.
+func Acquire(opts []AcquireOption) AcquireSettings {
+	var s AcquireSettings
+	for _, o := range opts {
+		if o != nil {
+			o(&s)
+		}
+	}
+	return s
+}
+
+// Option changes a lock object when it is made; see each option for the kinds
+// it applies to.
+type Option func(*Settings)
+
+// Settings is what [Option]s fill in. It is exported for the lock kinds;
+// callers use the options.
+type Settings struct {
+	// Fenced asks for fencing tokens.
+	Fenced bool
+	// SkipAfter is the time after which a silent waiter of a FairLock, or a
+	// silent waiting writer, is passed over. 0 is the default.
+	SkipAfter time.Duration
+	// PreferReaders lets readers of a ReadWriteLock in while a writer waits.
+	PreferReaders bool
+}
+
+// Fenced asks for a fencing token with every acquisition: [Hold].Token is then
+// strictly increasing over all holders of the name, also after a failover or
+// when the counter was lost, as long as the servers' clocks agree to within the
+// outage. Send the token along with every write to the protected resource, and
+// let the resource refuse a smaller one than it has seen: a lease alone can't
+// stop a holder that was paused for longer than the lease.
+//
+// It costs a little server time per acquisition and one small key per lock
+// name, which Config.FenceTTL removes.
+func Fenced() Option {
+	return func(s *Settings) { s.Fenced = true }
+}
+
+// Apply folds opts into settings.
+func Apply(opts []Option) Settings {
+	var s Settings
+	for _, o := range opts {
+		if o != nil {
+			o(&s)
+		}
+	}
+	return s
+}
