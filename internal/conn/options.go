@@ -58,6 +58,9 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	if opt.Dialer.Timeout == 0 {
 		opt.Dialer.Timeout = min(max(leaseTime/6, 500*time.Millisecond), rueidis.DefaultDialTimeout)
 	}
+	if opt.DialFn == nil && opt.DialCtxFn == nil {
+		opt.DialCtxFn = dial
+	}
 	// A missed +switch-master message would bind the client to a demoted master.
 	if opt.Sentinel.MasterSet != "" && opt.Sentinel.TopologyRefreshInterval == 0 {
 		opt.Sentinel.TopologyRefreshInterval = min(max(third, 200*time.Millisecond), 2*time.Second)

@@ -45,12 +45,14 @@ type Waiter struct {
 
 // News is what a waiter finds when it looks.
 type News struct {
-	Try       bool     // a message or a (re)connection: try again
-	Payloads  []string // messages for this waiter's key
-	Head      bool     // this waiter watches the holder's lease for those behind it
-	Confirmed bool     // the subscription stands: messages will come
-	Expect    time.Time
-	Err       error // the subscription was refused for good
+	Try       bool      // a message or a (re)connection: try again
+	Payloads  []string  // messages for this waiter's key
+	Line      bool      // the waiter stands in line
+	Head      bool      // this waiter watches the holder's lease (for those behind it, if it stands in line)
+	Confirmed bool      // the subscription stands: messages will come
+	Expect    time.Time // when the holder's lease ends, as far as the line knows; zero: not known
+	Holder    string    // who that is
+	Err       error     // the subscription was refused for good
 }
 
 // Take returns the news since the last call.
@@ -59,28 +61,30 @@ func (w *Waiter) Take() News {
 	defer w.hub.mu.Unlock()
 	n := News{
 		Try: w.try, Payloads: w.payloads,
+		Line:      w.inLine,
 		Head:      w.shared || w.key != "" || w.topic.head == w,
 		Confirmed: w.topic.confirmed(),
 		Expect:    w.topic.expect,
+		Holder:    w.topic.holder,
 		Err:       w.topic.err,
 	}
 	w.try, w.payloads = false, nil
 	return n
 }
 
-// Expect notes when the holder's lease ends at the latest as far as known, for
+// Expect notes who holds the lock and when that lease ends as far as known, for
 // whoever is the head of the line then.
-func (w *Waiter) Expect(at time.Time) {
+func (w *Waiter) Expect(at time.Time, holder string) {
 	w.hub.mu.Lock()
-	w.topic.expect = at
+	w.topic.expect, w.topic.holder = at, holder
 	w.hub.mu.Unlock()
 }
 
-// Leave takes the waiter out of the topic. pass hands a wake-up on to the next
-// in line: the lock may be free and nobody else would look. A signal that was
-// not taken is passed on in any case. A waiter that acquired the lock gives the
-// end of its lease as expect, else the zero time.
-func (w *Waiter) Leave(pass bool, expect time.Time) {
+// Leave takes the waiter out of the topic. pass makes the next in line try if
+// this was the head: the lock may be free and nobody else would look. A signal
+// that was not taken is passed on in any case. A waiter that acquired the lock gives the
+// end of its lease as expect and itself as holder, else zero values.
+func (w *Waiter) Leave(pass bool, expect time.Time, holder string) {
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,13 +94,13 @@ func (w *Waiter) Leave(pass bool, expect time.Time) {
 	w.left = true
 	t := w.topic
 	if !expect.IsZero() {
-		t.expect = expect
+		t.expect, t.holder = expect, holder
 	}
-	pass = pass || (w.try && !w.shared)
 	wasHead := t.head == w
+	try := w.inLine && (w.try || (pass && wasHead))
 	t.remove(w)
-	if t.head != nil && (pass || wasHead) {
-		t.head.signalLocked(pass)
+	if t.head != nil && (wasHead || try) {
+		t.head.signalLocked(try)
 	}
 	for _, ch := range w.own {
 		h.dropChannelLocked(t, ch)
@@ -131,6 +135,7 @@ type topic struct {
 	pending   int             // of them, not confirmed
 	err       error
 	expect    time.Time
+	holder    string
 	idleSince time.Time
 }
 
@@ -222,5 +227,14 @@ func (t *topic) failLocked(err error) {
 	}
 	for _, w := range t.keyed {
 		w.signalLocked(false)
+	}
+}
+
+// Poke makes the waiter try again.
+func (w *Waiter) Poke() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	if !w.left {
+		w.signalLocked(true)
 	}
 }

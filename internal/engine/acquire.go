@@ -1,0 +1,373 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// acquisition is one call of Lock or TryLock, from its first attempt until it
+// has a hold or has given up.
+type acquisition struct {
+	core  *Core
+	lock  *Lock
+	kind  Kind
+	slot  *slot
+	ctx   context.Context
+	lease time.Duration // 0: the watchdog's
+	until time.Time     // of the wait; zero: no limit
+	once  bool          // wait 0
+
+	mu      sync.Mutex // guards attempt against the watchdog's refreshes
+	attempt Attempt
+
+	limbo   int  // commands that may have run or may still run
+	queued  bool // there may be a place of ours on the server
+	adrift  bool // a command is under way that nobody waits for; it cleans up
+	place   *place
+	waiter  *pubsub.Waiter
+	peers   chan struct{} // signalled when the same owner acquired in another call
+	look    time.Time     // when to try without a message
+	busy    Outcome
+	lastErr error
+	retry   *backoff.ExponentialBackOff
+}
+
+// Acquire takes the lock for the owner in ctx. A negative wait has no limit.
+func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	if err := CheckLease(lease); err != nil {
+		return nil, err
+	}
+	c := l.core
+	if ctx.Err() != nil {
+		return nil, &lock.NotAcquiredError{Name: l.name, Err: ctxError(ctx)}
+	}
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.wg.Done()
+	o, err := c.owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, lease: lease, once: wait == 0}
+	defer a.slot.release()
+	switch {
+	case wait == 0:
+		// One attempt; an unanswered one must not last for ever.
+		a.until = time.Now().Add(c.cfg.UnlockTimeout)
+	case wait > 0:
+		a.until = time.Now().Add(wait)
+	}
+	a.newID()
+	h, err := a.run()
+	if err != nil {
+		a.giveUp()
+		return nil, err
+	}
+	a.leave(h)
+	return h, nil
+}
+
+// CheckLease refuses leases that make no sense.
+func CheckLease(lease time.Duration) error {
+	switch {
+	case lease < 0:
+		return &lock.InvalidOptionError{Option: "lease", Reason: "it is negative"}
+	case lease > 0 && lease < time.Millisecond:
+		return &lock.InvalidOptionError{Option: "lease", Reason: "it is below the server's resolution of 1ms"}
+	}
+	return nil
+}
+
+// newID makes the acquisition a new one for the server.
+func (a *acquisition) newID() {
+	c := a.core
+	id := strconv.FormatUint(c.acq.Add(1), 36)
+	lease := a.lease
+	if lease == 0 {
+		lease = c.cfg.LeaseTime
+	}
+	a.mu.Lock()
+	a.attempt = Attempt{
+		Lock: a.lock, ID: id, Field: c.cfg.ID + ":" + a.slot.owner.text + "-" + id,
+		Lease: lease, Trace: a.attempt.Trace,
+	}
+	a.mu.Unlock()
+	a.limbo, a.queued = 0, false
+}
+
+// run is the one loop of all kinds: try, and while the lock is busy sleep until
+// something may have changed.
+func (a *acquisition) run() (*Hold, error) {
+	try := !a.standsBehind()
+	for {
+		if try {
+			h, err := a.try()
+			if h != nil {
+				return h, nil
+			}
+			var stop *stopError
+			switch {
+			case errors.As(err, &stop):
+				return nil, stop.err
+			case errors.Is(err, errSessionGone):
+				continue // there is nothing to re-enter any more: acquire
+			case err != nil && a.once:
+				return nil, a.unavailable(err)
+			case err != nil:
+				a.lastErr = err
+				if a.retry == nil {
+					a.retry = newRetry()
+				}
+				if !sleep(a.ctx, a.core.draining, a.until, a.retry.NextBackOff()) {
+					return nil, a.ended()
+				}
+				continue
+			case a.once:
+				return nil, a.notAcquired(nil)
+			}
+			a.lastErr = nil
+			if a.retry != nil {
+				a.retry.Reset()
+			}
+		}
+		if a.waiter == nil {
+			a.join()
+		} else if try {
+			a.waiter.Expect(a.look, a.busy.Holder)
+		}
+		h, again, err := a.sleep()
+		if h != nil || err != nil {
+			return h, err
+		}
+		try = again
+	}
+}
+
+// standsBehind reports whether others of this process wait already: then this
+// one queues up behind them without asking the server, and they are served in
+// their order.
+func (a *acquisition) standsBehind() bool {
+	if a.once {
+		return false
+	}
+	spec, opts := a.lock.spec(&a.attempt)
+	if len(opts) > 0 || !a.core.hub.Waiting(spec.ID) {
+		return false
+	}
+	a.core.mu.Lock()
+	defer a.core.mu.Unlock()
+	return a.slot.sessions[modeIndex(a.kind.Mode())] == nil // else it re-enters
+}
+
+// join begins to listen.
+func (a *acquisition) join() {
+	spec, opts := a.lock.spec(&a.attempt)
+	a.waiter = a.core.hub.Join(spec, opts...)
+	if !a.look.IsZero() && len(opts) == 0 {
+		a.waiter.Expect(a.look, a.busy.Holder)
+	}
+	a.peers = a.slot.watch()
+	if q, ok := a.kind.(Queuer); ok && a.queued {
+		a.place = a.core.dog.addPlace(a, q)
+	}
+}
+
+// unconfirmedPoll is how often a waiter looks while no subscription stands.
+const unconfirmedPoll = time.Second
+
+// sleep blocks until the acquisition should try again (true) or has been granted
+// the lock, or must end.
+func (a *acquisition) sleep() (*Hold, bool, error) {
+	var timer *time.Timer
+	defer func() {
+		if timer != nil {
+			timer.Stop()
+		}
+	}()
+	for {
+		if a.place == nil && a.queued {
+			if q, ok := a.kind.(Queuer); ok {
+				a.place = a.core.dog.addPlace(a, q)
+			}
+		}
+		news := a.waiter.Take()
+		if news.Err != nil {
+			return nil, false, &lock.ServerError{Name: a.lock.name, Op: "subscribe", Err: news.Err}
+		}
+		if len(news.Payloads) > 0 {
+			h, again, err := a.granted(news.Payloads)
+			if h != nil || again || err != nil {
+				return h, again, err
+			}
+		} else if news.Try {
+			return nil, true, nil
+		}
+		at := a.look
+		if news.Line {
+			at = news.Expect
+			a.busy.Holder, a.busy.Remaining = news.Holder, time.Until(news.Expect)
+		}
+		switch {
+		case !news.Head:
+			at = time.Time{} // somebody else looks
+		case at.IsZero():
+			return nil, true, nil // nothing is known of the holder: ask
+		case !news.Confirmed:
+			at = earlier(at, time.Now().Add(unconfirmedPoll))
+		}
+		at = earlier(at, a.until)
+		var tick <-chan time.Time
+		if !at.IsZero() {
+			if timer == nil {
+				timer = time.NewTimer(time.Until(at))
+			} else {
+				timer.Reset(time.Until(at))
+			}
+			tick = timer.C
+		}
+		select {
+		case <-a.waiter.C:
+		case <-a.peers:
+			return nil, true, nil
+		case <-tick:
+			if !a.until.IsZero() && !time.Now().Before(a.until) {
+				return nil, false, a.ended()
+			}
+			return nil, true, nil
+		case <-a.ctx.Done():
+			return nil, false, a.ended()
+		case <-a.core.draining:
+			return nil, false, a.ended()
+		}
+	}
+}
+
+// earlier is the earlier of two instants; a zero one does not count.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+// leave ends the waiting of an acquisition that got its hold.
+func (a *acquisition) leave(h *Hold) {
+	if a.place != nil {
+		a.core.dog.removePlace(a.place)
+	}
+	if a.waiter != nil {
+		a.slot.unwatch(a.peers)
+		a.waiter.Leave(false, h.ValidUntil(), h.s.Field)
+	}
+	if h.s.Field != a.attempt.Field {
+		a.undo() // it re-entered after having tried by itself
+	}
+}
+
+// giveUp ends the waiting of an acquisition without a hold. What it may have
+// left on the server is undone in the background.
+func (a *acquisition) giveUp() {
+	if a.place != nil {
+		a.core.dog.removePlace(a.place)
+	}
+	if a.waiter != nil {
+		a.slot.unwatch(a.peers)
+		a.waiter.Leave(true, time.Time{}, "")
+	}
+	if !a.adrift {
+		a.undo()
+	}
+}
+
+// undo takes back, in the background, what the acquisition may have left.
+func (a *acquisition) undo() {
+	if !a.queued && a.limbo == 0 {
+		return
+	}
+	a.slot.retain()
+	a.core.wg.Add(1)
+	go func() { // ends with the server's answer or the lease
+		defer a.core.wg.Done()
+		defer a.slot.release()
+		if a.slot.gate.enter(context.Background(), a.core.closingLate()) {
+			a.abandon()
+			a.slot.gate.leave()
+		}
+	}()
+}
+
+// ended says why a wait ended.
+func (a *acquisition) ended() error {
+	switch {
+	case a.ctx.Err() != nil:
+		return a.notAcquired(ctxError(a.ctx))
+	case a.core.isDraining():
+		return lock.ErrClosed
+	case a.lastErr != nil:
+		return a.unavailable(a.lastErr)
+	}
+	return a.notAcquired(nil)
+}
+
+func (c *Core) isDraining() bool {
+	select {
+	case <-c.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// ctxError is why ctx ended, with its cause if it has one of its own.
+func ctxError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return errors.Join(err, cause)
+}
+
+func (a *acquisition) notAcquired(why error) error {
+	if why != nil && a.lastErr != nil {
+		why = errors.Join(why, a.unavailable(a.lastErr))
+	}
+	return &lock.NotAcquiredError{Name: a.lock.name, Holder: a.busy.Holder, Remaining: max(a.busy.Remaining, 0), Err: why}
+}
+
+func (a *acquisition) unavailable(err error) error {
+	return &lock.UnavailableError{Name: a.lock.name, Op: "acquire", Nodes: []lock.NodeError{{Err: err}}}
+}
+
+// permanent wraps an answer that no retry will change.
+func (a *acquisition) permanent(err error) error {
+	return &stopError{&lock.ServerError{Name: a.lock.name, Op: "acquire", Err: err}}
+}
+
+// stopError ends the loop: trying again is no use or not wanted.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return e.err.Error() }
+
+// classify turns a failed command into what run does next.
+func (a *acquisition) classify(err error) error {
+	if a.core.isClosed() {
+		return &stopError{lock.ErrClosed}
+	}
+	if conn.Classify(err) == conn.Permanent {
+		return a.permanent(err)
+	}
+	return err
+}

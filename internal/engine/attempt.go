@@ -1,0 +1,367 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// try makes one attempt: a re-entry when the owner holds the lock already, else
+// an acquisition. Neither a hold nor an error means busy.
+func (a *acquisition) try() (*Hold, error) {
+	if !a.enterGate() {
+		return nil, &stopError{a.ended()}
+	}
+	c := a.core
+	c.mu.Lock()
+	sess := a.slot.sessions[modeIndex(a.kind.Mode())]
+	upgrade := sess == nil && a.kind.Mode() == lock.ModeWrite && a.slot.sessions[modeRead] != nil
+	drains := c.drains
+	c.mu.Unlock()
+	switch {
+	case sess != nil:
+		return a.reenter(sess)
+	case upgrade:
+		a.slot.gate.leave()
+		return nil, &stopError{lock.ErrUpgrade}
+	case drains:
+		a.slot.gate.leave()
+		return nil, &stopError{lock.ErrClosed}
+	}
+	return a.acquire()
+}
+
+// enterGate waits for the owner's other command of this lock, if there is one.
+func (a *acquisition) enterGate() bool {
+	if a.slot.gate.tryEnter() {
+		return true
+	}
+	ctx := a.ctx
+	if !a.until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, a.until)
+		defer cancel()
+	}
+	return a.slot.gate.enter(ctx, a.core.closing)
+}
+
+// acquire sends one 0→1 attempt. The gate is ours and is left at its end; if the
+// caller goes first, by the command's goroutine.
+func (a *acquisition) acquire() (*Hold, error) {
+	c := a.core
+	select {
+	case c.inFlight <- struct{}{}:
+	default:
+		if !a.queueForFlight() {
+			a.slot.gate.leave()
+			return nil, &stopError{a.ended()}
+		}
+	}
+	a.mu.Lock()
+	a.attempt.Wait = a.waitLeft()
+	cmd := a.kind.Acquire(&a.attempt)
+	a.mu.Unlock()
+	if c.cfg.ReplicaAcks > 0 {
+		cmd.Acks, cmd.AckTimeout = c.cfg.ReplicaAcks, c.cfg.AckTimeout
+	}
+	f, ok := c.fly(a.ctx, a.until, cmd, a)
+	if !ok {
+		a.adrift = true
+		return nil, &stopError{a.endedUnanswered()}
+	}
+	<-c.inFlight
+	defer a.slot.gate.leave()
+	if f.err != nil {
+		a.failed(f.err)
+		return nil, a.classify(f.err)
+	}
+	out := a.read(f)
+	switch {
+	case out.Upgrade:
+		return nil, &stopError{lock.ErrUpgrade}
+	case out.Void:
+		a.newID()
+		return nil, errVoid
+	case !out.Acquired:
+		return nil, nil //nolint:nilnil // busy is neither
+	}
+	return a.won(f, out)
+}
+
+var errVoid = errors.New("the server had marked this acquisition as given up")
+
+// queueForFlight waits for one of the places of commands under way.
+func (a *acquisition) queueForFlight() bool {
+	var tick <-chan time.Time
+	if !a.until.IsZero() {
+		t := time.NewTimer(time.Until(a.until))
+		defer t.Stop()
+		tick = t.C
+	}
+	select {
+	case a.core.inFlight <- struct{}{}:
+		return true
+	case <-a.ctx.Done():
+	case <-a.core.draining:
+	case <-tick:
+	}
+	return false
+}
+
+func (a *acquisition) waitLeft() time.Duration {
+	switch {
+	case a.once:
+		return 0
+	case a.until.IsZero():
+		return forever
+	}
+	return max(time.Until(a.until), time.Millisecond)
+}
+
+// endedUnanswered is ended for an attempt that got no answer: a wait that was
+// used up this way says "unavailable", not "busy".
+func (a *acquisition) endedUnanswered() error {
+	if a.ctx.Err() == nil && a.lastErr == nil {
+		a.lastErr = errNoAnswer
+	}
+	return a.ended()
+}
+
+// failed notes what a failed command may have left.
+func (a *acquisition) failed(err error) {
+	if conn.Classify(err) == conn.Ambiguous {
+		a.limbo++
+	}
+}
+
+// read interprets an answer and notes what it leaves on the server.
+func (a *acquisition) read(f *flight) Outcome {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.kind.Acquired(&a.attempt, f.reply)
+	a.queued = out.Queued
+	if out.Renewed && a.limbo > 0 {
+		a.limbo-- // one of the lost replies was this acquisition's
+	}
+	if !out.Acquired {
+		a.busy = out
+		look := out.LookIn
+		if look == 0 {
+			look = out.Remaining + 2*time.Millisecond
+		}
+		if out.Remaining == 0 && out.LookIn == 0 {
+			look = a.core.cfg.LeaseTime // a key without a lease: nobody knows
+		}
+		a.look = time.Now().Add(look)
+	}
+	return out
+}
+
+// leaving implements latecomer.
+func (a *acquisition) leaving() { a.slot.retain() }
+
+// late takes the answer of an attempt whose caller has gone: a grant is given
+// back, a place in the queue left.
+func (a *acquisition) late(f *flight) {
+	<-a.core.inFlight
+	defer a.slot.release()
+	defer a.slot.gate.leave()
+	undo := a.queued || a.limbo > 0
+	if f.err != nil {
+		a.failed(f.err)
+		undo = undo || a.limbo > 0
+	} else {
+		out := a.read(f)
+		undo = undo || out.Acquired || out.Queued || a.limbo > 0
+		if out.Acquired {
+			a.core.cfg.Log.InfoContext(a.ctx, "redlatch: late grant given back", "lock", a.lock.name,
+				"owner", a.attempt.Field, "type", a.kind.Type())
+		}
+	}
+	if undo {
+		a.abandon()
+	}
+}
+
+// limboTTL is how long the server refuses late commands of an acquisition that
+// was given up while some of its commands had no answer. What is left of them is
+// in the server's own buffers: connections that are closed discard what they
+// have not sent.
+const limboTTL = 5 * time.Second
+
+func (a *acquisition) void() time.Duration {
+	if a.limbo == 0 {
+		return 0
+	}
+	return limboTTL
+}
+
+// abandon undoes what the acquisition may have left, until the server has
+// answered or a grant would have run out by itself. The gate is the caller's.
+func (a *acquisition) abandon() {
+	if a.place != nil {
+		a.place.wait() // a refresh under way must not come after it
+	}
+	deadline := time.Now().Add(a.attempt.Lease)
+	retry := newRetry()
+	for {
+		a.mu.Lock()
+		cmd := a.kind.Abandon(&a.attempt, a.void())
+		a.mu.Unlock()
+		_, err := a.core.run.Run(context.WithoutCancel(a.ctx), cmd)
+		if err == nil || conn.IsPermanent(err) {
+			if err != nil {
+				a.core.cfg.Log.WarnContext(a.ctx, "redlatch: giving back refused", "lock", a.lock.name,
+					"owner", a.attempt.Field, "type", a.kind.Type(), "error", err)
+			}
+			a.limbo, a.queued = 0, false
+			return
+		}
+		if !sleep(context.Background(), a.core.closingLate(), deadline, retry.NextBackOff()) {
+			return
+		}
+	}
+}
+
+// won makes a hold of a grant, unless it came too late or too few replicas have
+// it. The gate is ours.
+func (a *acquisition) won(f *flight, out Outcome) (*Hold, error) {
+	sent, lease := f.sent, a.attempt.Lease
+	if !out.Granted.IsZero() {
+		sent, lease = out.Granted, out.Lease
+	}
+	if passed(time.Now(), sent.Add(lease-drift(lease))) {
+		a.abandon()
+		a.newID()
+		return nil, errTooLate
+	}
+	if want := a.core.cfg.ReplicaAcks; want > 0 && out.Granted.IsZero() && f.reply.Acked < want {
+		a.abandon()
+		return nil, &stopError{&lock.ReplicaAcksError{Name: a.lock.name, Want: want, Got: f.reply.Acked, Err: f.reply.Waits}}
+	}
+	return a.hold(sent, lease, out), nil
+}
+
+var errTooLate = errors.New("the answer came after the lease had run out")
+
+// hold makes the session and its first hold.
+func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Hold {
+	c := a.core
+	a.slot.retain()
+	s := &session{
+		Lock: a.lock, Field: a.attempt.Field, Token: out.Token, Data: a.attempt.Data,
+		Traced: len(a.attempt.Trace) > 1, slot: a.slot, limbo: a.limbo, index: -1,
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.slot.sessions[modeIndex(a.kind.Mode())] = s
+	s.until = sent.Add(lease - drift(lease))
+	h := s.newHoldLocked(a.ctx, a.lease, sent)
+	if lease < a.attempt.Lease {
+		// a grant: shorter than asked for until it is confirmed
+		h.until = s.until
+		s.confirm = a.attempt.Lease
+	}
+	c.dog.scheduleLocked(s, sent)
+	a.slot.tellWatchersLocked()
+	return h
+}
+
+// reenter adds a hold to the owner's session. The gate is ours.
+func (a *acquisition) reenter(s *session) (*Hold, error) {
+	c := a.core
+	lease := a.attempt.Lease
+	c.mu.Lock()
+	lost := c.expireLocked(s, time.Now())
+	dead := s.dead
+	count, _ := s.remainLocked(time.Now())
+	c.mu.Unlock()
+	c.tell(lost)
+	if dead {
+		a.slot.gate.leave()
+		return nil, a.gone()
+	}
+	f, ok := c.fly(a.ctx, a.until, s.Lock.kind.Reenter(s, count+1, lease), reentry{a.slot})
+	if !ok {
+		return nil, &stopError{a.endedUnanswered()}
+	}
+	defer a.slot.gate.leave()
+	if f.err != nil {
+		return nil, a.classify(f.err)
+	}
+	c.mu.Lock()
+	if f.reply.Code == 0 {
+		lost = c.loseLocked(s, lock.LossGone, nil)
+	}
+	if s.dead || passed(time.Now(), f.sent.Add(lease-drift(lease))) {
+		c.mu.Unlock()
+		c.tell(lost)
+		return nil, a.gone()
+	}
+	defer c.mu.Unlock()
+	a.slot.retain()
+	if a.lease == 0 {
+		s.until = f.sent.Add(lease - drift(lease))
+	}
+	h := s.newHoldLocked(a.ctx, a.lease, f.sent)
+	c.dog.scheduleLocked(s, f.sent)
+	return h, nil
+}
+
+// gone is for a re-entry that found the owner's hold lost: the acquisition goes
+// on as one of its own, unless it was made with that hold's context.
+func (a *acquisition) gone() error {
+	if a.ctx.Err() != nil {
+		return &stopError{a.ended()}
+	}
+	return errSessionGone
+}
+
+// reentry is a re-entry that nobody waits for any more. The count may be one too
+// high now: the session's next command sets it right, and the last release does
+// not look at it.
+type reentry struct{ slot *slot }
+
+func (r reentry) leaving() { r.slot.retain() }
+
+func (r reentry) late(*flight) {
+	r.slot.gate.leave()
+	r.slot.release()
+}
+
+var errSessionGone = errors.New("the hold to re-enter was lost")
+
+// granted reads messages for this waiter alone.
+func (a *acquisition) granted(payloads []string) (*Hold, bool, error) {
+	q, ok := a.kind.(Queuer)
+	if !ok {
+		return nil, true, nil
+	}
+	if !a.enterGate() {
+		return nil, false, a.ended()
+	}
+	defer a.slot.gate.leave()
+	a.mu.Lock()
+	out, mine := q.Granted(&a.attempt, payloads)
+	a.mu.Unlock()
+	if !mine {
+		return nil, true, nil
+	}
+	a.queued = true // until there is a hold, giving up must undo the grant
+	h, err := a.won(&flight{sent: out.Granted}, out)
+	var stop *stopError
+	if errors.As(err, &stop) {
+		return nil, false, stop.err
+	}
+	if err != nil {
+		return nil, true, nil
+	}
+	return h, false, nil
+}
+
+// closingLate is closed UnlockTimeout after Close began: work that leaves
+// nothing behind may take that long.
+func (c *Core) closingLate() <-chan struct{} { return c.closedLate }

@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Config is a Core's configuration; the root package validates and completes it.
+type Config struct {
+	ID            string // of the client, a UUID
+	LeaseTime     time.Duration
+	UnlockTimeout time.Duration
+	FenceTTL      time.Duration // negative: none
+	ReplicaAcks   int
+	AckTimeout    time.Duration
+	Map           func(name string) string // name -> key; nil: as it is
+	Log           *slog.Logger
+}
+
+// Core is what all locks of one Client share: the runner, the subscriptions, the
+// owners and the watchdog. It is safe for concurrent use.
+type Core struct {
+	cfg  Config
+	run  conn.Runner
+	hub  *pubsub.Hub
+	topo conn.Topology
+	dog  *watchdog
+
+	// inFlight bounds the acquisitions that wait for an answer, so that those
+	// who give up while the server is stuck have mostly not sent anything.
+	inFlight chan struct{}
+
+	draining chan struct{} // closed: no new acquisitions
+	closing  chan struct{} // closed: everything ends
+	// closedLate is closed UnlockTimeout after closing: the work that leaves
+	// nothing behind has had its time.
+	closedLate chan struct{}
+	acq        atomic.Uint64 // acquisition ids
+
+	mu     sync.Mutex        // guards below, sessions, holds and the watchdog's heap
+	owners map[string]*owner // explicit ones
+	held   int               // holds not yet unlocked, lost or closed
+	idle   chan struct{}     // closed and replaced when held falls to 0
+	drains bool
+	closed bool
+
+	wg sync.WaitGroup // calls under way and what they left in the background
+}
+
+// maxInFlight stays below the 1024 places of a connection's ring.
+const maxInFlight = 512
+
+// NewCore starts the engine of a client. Close ends it.
+func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
+	c := &Core{
+		cfg: cfg, run: run, hub: hub, topo: run.Topology(),
+		inFlight: make(chan struct{}, maxInFlight),
+		draining: make(chan struct{}), closing: make(chan struct{}), closedLate: make(chan struct{}),
+		owners: map[string]*owner{}, idle: make(chan struct{}),
+	}
+	c.dog = newWatchdog(c)
+	c.dog.start()
+	return c
+}
+
+// ID is the client's id on the wire.
+func (c *Core) ID() string { return c.cfg.ID }
+
+// Topology tells how keys are placed.
+func (c *Core) Topology() conn.Topology { return c.topo }
+
+// FenceTTL is how long fencing counters outlive the last acquisition; negative:
+// for ever.
+func (c *Core) FenceTTL() time.Duration { return c.cfg.FenceTTL }
+
+// LeaseTime is the watchdog's lease.
+func (c *Core) LeaseTime() time.Duration { return c.cfg.LeaseTime }
+
+// begin counts a call in, so that Close waits for it; end with c.wg.Done.
+func (c *Core) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return lock.ErrClosed
+	}
+	c.wg.Add(1)
+	return nil
+}
+
+// drain stops new acquisitions.
+func (c *Core) drain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.drains {
+		c.drains = true
+		close(c.draining)
+	}
+}
+
+// Drain stops new acquisitions and waits until no lock is held or ctx ends.
+func (c *Core) Drain(ctx context.Context) error {
+	c.drain()
+	for {
+		c.mu.Lock()
+		held, idle, closed := c.held, c.idle, c.closed
+		c.mu.Unlock()
+		if held == 0 || closed {
+			return nil
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Close ends everything: waiters and holds with ErrClosed, the watchdog, and,
+// once what is under way has left its queues or UnlockTimeout has passed, the
+// subscriptions. The caller closes the connection after it. It reports whether
+// all that was under way has ended.
+func (c *Core) Close() bool {
+	c.drain()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return true
+	}
+	c.closed = true
+	close(c.closing)
+	var ended []*Hold
+	for _, s := range c.dog.sessionsLocked() {
+		for _, h := range s.holds {
+			h.endLocked(stateClosed)
+			ended = append(ended, h)
+		}
+		s.holds = nil
+		c.dropSessionLocked(s)
+	}
+	c.mu.Unlock()
+	for _, h := range ended {
+		h.finish(lock.ErrClosed)
+	}
+	c.dog.stop()
+	quiet := c.Quiet(c.cfg.UnlockTimeout)
+	close(c.closedLate)
+	c.hub.Close()
+	return quiet
+}
+
+// Quiet waits for at most limit until no call and no background work is left.
+func (c *Core) Quiet(limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() { // ends with the work; a stuck connection is closed by the caller
+		c.wg.Wait()
+		close(done)
+	}()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// flight is one command under way.
+type flight struct {
+	sent  time.Time
+	reply conn.Reply
+	err   error
+
+	mu    sync.Mutex
+	ended bool // guarded by mu
+	left  bool // guarded by mu
+	done  chan struct{}
+}
+
+// latecomer takes over a command whose caller stopped waiting.
+type latecomer interface {
+	leaving()     // called while the outcome is still open
+	late(*flight) // called with it, in the background
+}
+
+// fly runs cmd. When the caller stops waiting first (ctx, deadline if not zero,
+// Close) it returns false, and the latecomer, if any, gets the outcome. The
+// caller has called begin.
+func (c *Core) fly(ctx context.Context, deadline time.Time, cmd conn.Command, lc latecomer) (*flight, bool) {
+	f := &flight{sent: time.Now()}
+	if ctx.Done() == nil && deadline.IsZero() {
+		// Nothing can interrupt this but Close, which ends the connection.
+		f.reply, f.err = c.run.Run(ctx, cmd)
+		return f, true
+	}
+	f.done = make(chan struct{})
+	c.wg.Add(1)
+	go func() { // ends with the answer, or with the connection
+		defer c.wg.Done()
+		f.reply, f.err = c.run.Run(ctx, cmd)
+		f.mu.Lock()
+		f.ended = true
+		left := f.left
+		f.mu.Unlock()
+		close(f.done)
+		if left && lc != nil {
+			lc.late(f)
+		}
+	}()
+	var expiry <-chan time.Time
+	if !deadline.IsZero() {
+		t := time.NewTimer(time.Until(deadline))
+		defer t.Stop()
+		expiry = t.C
+	}
+	select {
+	case <-f.done:
+		return f, true
+	case <-ctx.Done():
+	case <-expiry:
+	case <-c.closing:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return f, true
+	}
+	f.left = true
+	if lc != nil {
+		lc.leaving()
+	}
+	return f, false
+}
+
+// key maps a name and checks it.
+func (c *Core) key(name string) (string, error) {
+	if name == "" {
+		return "", &lock.InvalidNameError{Name: name, Reason: "it is empty"}
+	}
+	key := name
+	if c.cfg.Map != nil {
+		key = c.cfg.Map(name)
+		if key == "" {
+			return "", &lock.InvalidNameError{Name: name, Reason: "the name mapper made it empty"}
+		}
+	}
+	if c.topo.Cluster && luascript.Slot(luascript.Derive("x", key)) != luascript.Slot(key) {
+		return "", &lock.InvalidNameError{Name: name, Reason: "its braces put the keys that belong to it into another cluster slot"}
+	}
+	return key, nil
+}

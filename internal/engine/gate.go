@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"context"
+	"sync"
+)
+
+// gate lets one command at a time through, first come, first served. Unlike a
+// sync.Mutex it may be left by another goroutine than the one that entered, and
+// who waits can stop waiting.
+type gate struct {
+	mu    sync.Mutex
+	held  bool            // guarded by mu
+	queue []chan struct{} // guarded by mu
+}
+
+// enter blocks until the gate is free, ctx ends or stop is closed. It reports
+// whether the gate is the caller's now.
+func (g *gate) enter(ctx context.Context, stop <-chan struct{}) bool {
+	g.mu.Lock()
+	if !g.held {
+		g.held = true
+		g.mu.Unlock()
+		return true
+	}
+	ch := make(chan struct{}, 1)
+	g.queue = append(g.queue, ch)
+	g.mu.Unlock()
+
+	select {
+	case <-ch:
+		return true
+	case <-ctx.Done():
+	case <-stop:
+	}
+	g.mu.Lock()
+	for i, c := range g.queue {
+		if c == ch {
+			g.queue = append(g.queue[:i], g.queue[i+1:]...)
+			g.mu.Unlock()
+			return false
+		}
+	}
+	g.mu.Unlock()
+	// The gate was given to us while we stopped waiting: pass it on.
+	g.leave()
+	return false
+}
+
+// tryEnter takes the gate if it is free.
+func (g *gate) tryEnter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held {
+		return false
+	}
+	g.held = true
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.queue) == 0 {
+		g.held = false
+		return
+	}
+	ch := g.queue[0]
+	g.queue = append(g.queue[:0], g.queue[1:]...)
+	ch <- struct{}{}
+}

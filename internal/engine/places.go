@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"container/heap"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+)
+
+var (
+	errShortReply = errors.New("the script's reply is too short")
+	errRefused    = errors.New("the server refused")
+)
+
+// place is a waiter's place on the server, kept alive by the watchdog.
+type place struct {
+	a *acquisition
+	q Queuer
+
+	// guarded by core.mu
+	at    time.Time
+	index int
+	gone  bool
+	busy  chan struct{} // closed when the refresh under way has ended
+}
+
+func (w *watchdog) addPlace(a *acquisition, q Queuer) *place {
+	p := &place{a: a, q: q, index: -1}
+	w.core.mu.Lock()
+	defer w.core.mu.Unlock()
+	p.at = time.Now().Add(q.Every())
+	heap.Push(&w.places, p)
+	w.wakeLocked(p.at)
+	return p
+}
+
+func (w *watchdog) removePlace(p *place) {
+	w.core.mu.Lock()
+	defer w.core.mu.Unlock()
+	p.gone = true
+	if p.index >= 0 {
+		heap.Remove(&w.places, p.index)
+	}
+}
+
+// wait blocks until no refresh of the place is under way. The place has been
+// removed, so that none will begin.
+func (p *place) wait() {
+	p.a.core.mu.Lock()
+	busy := p.busy
+	p.a.core.mu.Unlock()
+	if busy != nil {
+		<-busy
+	}
+}
+
+// duePlacesLocked takes the places that are due, or nearly so.
+func (w *watchdog) duePlacesLocked(now time.Time) []*place {
+	var out []*place
+	for len(w.places) > 0 {
+		p := w.places[0]
+		if p.at.After(now.Add(p.q.Every()/8)) || (len(out) == 0 && p.at.After(now)) {
+			break
+		}
+		heap.Pop(&w.places)
+		p.busy = make(chan struct{})
+		out = append(out, p)
+	}
+	return out
+}
+
+// refresh keeps places alive and wakes waiters that should look.
+func (w *watchdog) refresh(list []*place) {
+	items := make([]Item, len(list))
+	for i, p := range list {
+		p.a.mu.Lock()
+		items[i] = p.q.Refresh(&p.a.attempt)
+		p.a.mu.Unlock()
+	}
+	sent := time.Now()
+	var failed []*place
+	w.core.runBatches(items, func(i int, vals []conn.Value, err error) {
+		p := list[i]
+		if err != nil {
+			failed = append(failed, p)
+			return
+		}
+		p.a.mu.Lock()
+		wake := p.q.Refreshed(&p.a.attempt, vals, sent)
+		p.a.mu.Unlock()
+		if wake {
+			p.a.waiter.Poke()
+		}
+		w.back(p, sent.Add(p.q.Every()))
+	})
+	for _, p := range failed {
+		w.back(p, time.Now().Add(p.q.Every()/4))
+	}
+}
+
+// unrefreshed puts places off when nobody could carry them.
+func (w *watchdog) unrefreshed(list []*place) {
+	for _, p := range list {
+		w.back(p, time.Now().Add(p.q.Every()/4))
+	}
+}
+
+func (w *watchdog) back(p *place, at time.Time) {
+	w.core.mu.Lock()
+	defer w.core.mu.Unlock()
+	close(p.busy)
+	p.busy = nil
+	if p.gone {
+		return
+	}
+	p.at = at
+	heap.Push(&w.places, p)
+	w.wakeLocked(at)
+}
+
+// placeHeap orders places by when they are due.
+type placeHeap []*place
+
+func (h placeHeap) Len() int           { return len(h) }
+func (h placeHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h placeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *placeHeap) Push(x any) {
+	p := x.(*place) //nolint:forcetypeassert // only places are pushed
+	p.index = len(*h)
+	*h = append(*h, p)
+}
+
+// Pop implements heap.Interface.
+func (h *placeHeap) Pop() any {
+	old := *h
+	p := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	p.index = -1
+	return p
+}

@@ -1,0 +1,305 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Name implements lock.Hold.
+func (h *Hold) Name() string { return h.s.Lock.name }
+
+// Context implements lock.Hold.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Token implements lock.Hold.
+func (h *Hold) Token() uint64 { return h.s.Token }
+
+// Lock is the lock that is held.
+func (h *Hold) Lock() *Lock { return h.s.Lock }
+
+// ValidUntil implements lock.Hold.
+func (h *Hold) ValidUntil() time.Time {
+	c := h.s.slot.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return h.deadlineLocked()
+}
+
+// Unlock implements lock.Hold.
+func (h *Hold) Unlock(ctx context.Context) error {
+	s, c := h.s, h.s.slot.core
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.wg.Done()
+
+	c.mu.Lock()
+	lost := c.expireLocked(s, time.Now())
+	err := h.releasingLocked()
+	c.mu.Unlock()
+	c.tell(lost)
+	if err != nil {
+		return err.err
+	}
+	h.cancel(nil)
+
+	ctx = context.WithoutCancel(ctx)
+	done := make(chan error, 1)
+	c.wg.Add(1)
+	go func() { // ends with the answer, or when the lease has run out by itself
+		defer c.wg.Done()
+		done <- h.release(ctx)
+	}()
+	limit := time.NewTimer(c.cfg.UnlockTimeout)
+	defer limit.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-limit.C:
+	case <-c.closing:
+		return lock.ErrClosed
+	}
+	c.mu.Lock()
+	h.late = true
+	c.mu.Unlock()
+	return h.unavailable("release", fmt.Errorf("%w of %v", errNoAnswer, c.cfg.UnlockTimeout))
+}
+
+func (h *Hold) unavailable(op string, err error) error {
+	return &lock.UnavailableError{Name: h.s.Lock.name, Op: op, Nodes: []lock.NodeError{{Err: err}}}
+}
+
+// unlockResult says that there is nothing to release.
+type unlockResult struct{ err error }
+
+// releasingLocked marks the hold as being released; a result says that there is
+// nothing to do.
+func (h *Hold) releasingLocked() *unlockResult {
+	switch h.state {
+	case stateHeld:
+		h.state = stateReleasing
+		h.retireLocked()
+		h.s.slot.core.dog.scheduleLocked(h.s, time.Time{})
+		return nil
+	case stateReleasing:
+		return nil // another Unlock is at it: wait behind it
+	case stateLost:
+		h.state = stateReleased
+		return &unlockResult{h.lost}
+	case stateClosed:
+		return &unlockResult{lock.ErrClosed}
+	default:
+		return &unlockResult{h.releasedLocked()}
+	}
+}
+
+// releasedLocked is what an Unlock of a released hold returns: once, if an
+// earlier one gave up waiting, what came of what it had begun.
+func (h *Hold) releasedLocked() error {
+	if h.late {
+		h.late = false
+		return h.result
+	}
+	return lock.ErrNotHeld
+}
+
+// release gives the hold back, however often it takes, until the lease has run
+// out by itself.
+func (h *Hold) release(ctx context.Context) error {
+	s, c := h.s, h.s.slot.core
+	if !s.slot.gate.enter(ctx, c.closedLate) {
+		return lock.ErrClosed
+	}
+	defer s.slot.gate.leave()
+
+	c.mu.Lock()
+	if h.state != stateReleasing {
+		// another Unlock, a loss or Close came first
+		defer c.mu.Unlock()
+		return h.releasingLocked().err
+	}
+	count, lease := s.remainLocked(time.Now())
+	deadline := h.deadlineLocked()
+	c.mu.Unlock()
+
+	var void time.Duration
+	if s.limbo > 0 && count == 0 {
+		void = limboTTL
+	}
+	ambiguous := false
+	retry := newRetry()
+	for {
+		sent := time.Now()
+		r, err := c.run.Run(ctx, s.Lock.kind.Release(s, count, lease, void))
+		switch {
+		case err == nil && r.Code == 0 && !ambiguous:
+			return h.releaseLost()
+		case err == nil:
+			if r.Code == 2 {
+				c.cfg.Log.WarnContext(ctx, "redlatch: released, but the unlock message was refused: waiters go on when the lease would have ended",
+					"lock", s.Lock.name, "owner", s.Field, "error", r.Str(1))
+			}
+			h.released(sent, count, lease)
+			return nil
+		case conn.IsPermanent(err):
+			return h.abandoned(&lock.ServerError{Name: s.Lock.name, Op: "release", Err: err})
+		}
+		ambiguous = ambiguous || conn.Classify(err) == conn.Ambiguous
+		if !sleep(ctx, c.closedLate, deadline, retry.NextBackOff()) {
+			return h.abandoned(h.unavailable("release", err))
+		}
+	}
+}
+
+// released ends the hold after a release that worked.
+func (h *Hold) released(sent time.Time, count int, lease time.Duration) {
+	s, c := h.s, h.s.slot.core
+	c.mu.Lock()
+	ended := h.state == stateReleasing
+	if ended {
+		s.removeLocked(h)
+		h.endLocked(stateReleased)
+	}
+	switch {
+	case count == 0:
+		c.dropSessionLocked(s)
+	case !s.dead:
+		// the key lasts as long as the remaining holds need it
+		s.until = sent.Add(lease - drift(lease))
+		c.dog.scheduleLocked(s, time.Time{})
+	}
+	c.mu.Unlock()
+	if ended {
+		h.finish(nil)
+	}
+}
+
+// releaseLost ends the session of a hold whose release found it gone.
+func (h *Hold) releaseLost() error {
+	c := h.s.slot.core
+	c.mu.Lock()
+	lost := c.loseLocked(h.s, lock.LossGone, nil)
+	err := h.releasingLocked()
+	c.mu.Unlock()
+	c.tell(lost)
+	return err.err
+}
+
+// abandoned ends a hold that could not be released: the key stays until its
+// lease ends, and nothing renews it.
+func (h *Hold) abandoned(err error) error {
+	s, c := h.s, h.s.slot.core
+	c.mu.Lock()
+	h.result = err
+	ended := h.state == stateReleasing
+	if ended {
+		s.removeLocked(h)
+		h.endLocked(stateReleased)
+		if len(s.holds) == 0 {
+			c.dropSessionLocked(s)
+		}
+	}
+	c.mu.Unlock()
+	if ended {
+		h.finish(nil)
+	}
+	return err
+}
+
+// Extend implements lock.Hold.
+func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
+	if lease <= 0 {
+		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
+	}
+	if err := CheckLease(lease); err != nil {
+		return err
+	}
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.wg.Done()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(c.cfg.UnlockTimeout)
+	retry := newRetry()
+	for {
+		again, err := h.extendOnce(ctx, deadline, lease)
+		switch {
+		case err == nil || !again:
+			return err
+		case sleep(ctx, c.closing, deadline, retry.NextBackOff()):
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		return h.unavailable("extend", err)
+	}
+}
+
+// extendOnce makes one attempt; again says whether another one makes sense.
+func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Duration) (again bool, err error) {
+	s, c := h.s, h.s.slot.core
+	lctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if !s.slot.gate.enter(lctx, c.closing) {
+		return true, errNoAnswer
+	}
+	c.mu.Lock()
+	lost := c.expireLocked(s, time.Now())
+	state, err := h.state, error(lock.ErrNotHeld)
+	switch state {
+	case stateLost:
+		err = h.lost
+	case stateClosed:
+		err = lock.ErrClosed
+	}
+	count, _ := s.remainLocked(time.Now())
+	c.mu.Unlock()
+	c.tell(lost)
+	if state != stateHeld {
+		s.slot.gate.leave()
+		return false, err
+	}
+	f, ok := c.fly(ctx, deadline, s.Lock.kind.Reenter(s, count, lease), reentry{s.slot})
+	if !ok {
+		return true, errNoAnswer
+	}
+	defer s.slot.gate.leave()
+	switch {
+	case f.err != nil && conn.IsPermanent(f.err):
+		return false, &lock.ServerError{Name: s.Lock.name, Op: "extend", Err: f.err}
+	case f.err != nil:
+		return true, f.err
+	case f.reply.Code == 0:
+		c.mu.Lock()
+		lost = c.loseLocked(s, lock.LossGone, nil)
+		err := error(h.lost)
+		c.mu.Unlock()
+		c.tell(lost)
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.state != stateHeld {
+		if h.state == stateLost {
+			return false, h.lost
+		}
+		return false, lock.ErrNotHeld
+	}
+	until := f.sent.Add(lease - drift(lease))
+	switch {
+	case h.lease == 0:
+		if until.After(s.until) {
+			s.until = until
+		}
+	case until.After(h.until):
+		h.until, h.lease = until, lease
+	}
+	c.dog.scheduleLocked(s, time.Time{})
+	return false, nil
+}

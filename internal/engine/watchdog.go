@@ -1,0 +1,432 @@
+package engine
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// watchdog is the one scheduler of a client: it renews and checks all sessions,
+// ends holds at their local deadlines and keeps waiters' places alive. One
+// goroutine waits on one timer for whatever comes first; a few more carry the
+// batches.
+type watchdog struct {
+	core *Core
+	kick chan struct{} // cap 1: something is due earlier than the timer
+	quit chan struct{}
+	done chan struct{}
+
+	carriers chan struct{} // places of the goroutines that carry batches
+
+	// guarded by core.mu
+	heap   sessionHeap
+	places placeHeap
+	armed  time.Time // when the goroutine looks next
+}
+
+const (
+	maxCarriers = 8
+	// batchKeys bounds a command: the server does nothing else meanwhile.
+	batchKeys = 128
+	// wallCheck is how often the clocks are compared while anything is held.
+	wallCheck = time.Second
+	// wallJump is how far the wall clock runs ahead of the monotonic one when the
+	// machine has slept.
+	wallJump = 200 * time.Millisecond
+)
+
+func newWatchdog(c *Core) *watchdog {
+	return &watchdog{
+		core: c, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		carriers: make(chan struct{}, maxCarriers),
+	}
+}
+
+func (w *watchdog) start() { go w.run() } // ends with stop
+
+// stop ends the goroutine. Batches under way end with their connection.
+func (w *watchdog) stop() {
+	close(w.quit)
+	<-w.done
+}
+
+// every is the time between two renewals, or checks, of a session.
+func (w *watchdog) every() time.Duration { return w.core.cfg.LeaseTime / 3 }
+
+// window is how much earlier than due a renewal may travel with others.
+func (w *watchdog) window() time.Duration {
+	return max(w.core.cfg.LeaseTime/200, time.Millisecond)
+}
+
+// retryAfter is the pause after a failed renewal.
+func (w *watchdog) retryAfter() time.Duration {
+	return min(max(w.core.cfg.LeaseTime/30, 10*time.Millisecond), time.Second)
+}
+
+// scheduleLocked puts a session where it belongs in the heap. A confirmed
+// instant of a command that set or checked the lease starts the next interval.
+func (w *watchdog) scheduleLocked(s *session, confirmed time.Time) {
+	if s.dead {
+		return
+	}
+	if !confirmed.IsZero() {
+		// Spread a little, always to the early side: what was acquired in one
+		// burst must not be renewed in one burst for ever.
+		every := w.every()
+		s.renewAt = confirmed.Add(every - rand.N(every/16+1)) // #nosec G404 -- only spreads load
+		if s.confirm > 0 {
+			s.renewAt = confirmed
+		}
+	}
+	next, held := s.renewAt, false
+	for _, h := range s.holds {
+		if h.state != stateHeld {
+			continue
+		}
+		held = true
+		if d := h.deadlineLocked(); d.Before(next) {
+			next = d
+		}
+	}
+	if !held {
+		w.removeLocked(s)
+		return
+	}
+	s.nextAt = next
+	if s.index < 0 {
+		heap.Push(&w.heap, s)
+	} else {
+		heap.Fix(&w.heap, s.index)
+	}
+	w.wakeLocked(next)
+}
+
+func (w *watchdog) removeLocked(s *session) {
+	if s.index >= 0 {
+		heap.Remove(&w.heap, s.index)
+	}
+}
+
+// wakeLocked makes the goroutine look no later than at.
+func (w *watchdog) wakeLocked(at time.Time) {
+	if w.armed.IsZero() || at.Before(w.armed) {
+		w.armed = at
+		select {
+		case w.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *watchdog) sessionsLocked() []*session {
+	return append([]*session(nil), w.heap...)
+}
+
+// run is the goroutine.
+func (w *watchdog) run() {
+	defer close(w.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	last := time.Now()
+	for {
+		now := time.Now()
+		slept := now.Round(0).Sub(last.Round(0))-now.Sub(last) > wallJump
+		last = now
+		w.look(now, slept)
+		w.core.mu.Lock()
+		at := w.armed
+		w.core.mu.Unlock()
+		pause := time.Hour
+		if !at.IsZero() {
+			pause = time.Until(at)
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-w.kick:
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+// look does all that is due and arms the timer for the rest.
+func (w *watchdog) look(now time.Time, slept bool) {
+	c := w.core
+	var lost []*Hold
+	var due []*session
+	var fresh []*place
+	c.mu.Lock()
+	if slept {
+		// The monotonic clock stood still: every deadline must be looked at.
+		for _, s := range w.sessionsLocked() {
+			lost = append(lost, c.expireLocked(s, now)...)
+			w.scheduleLocked(s, time.Time{})
+		}
+	}
+	horizon := now.Add(w.window())
+	for len(w.heap) > 0 && !w.heap[0].nextAt.After(horizon) {
+		s := w.heap[0]
+		lost = append(lost, c.expireLocked(s, now)...)
+		if s.dead {
+			continue
+		}
+		if s.renewAt.After(horizon) {
+			w.scheduleLocked(s, time.Time{})
+			if s.index >= 0 && !s.nextAt.After(horizon) {
+				break // a deadline within the window: wait for it
+			}
+			continue
+		}
+		// One command per owner and lock at a time: if one is under way, look again
+		// soon. It holds the next in line off, so try often.
+		if !s.slot.gate.tryEnter() {
+			s.renewAt = now.Add(max(w.window(), w.every()/50))
+			w.scheduleLocked(s, time.Time{})
+			continue
+		}
+		s.renewAt = now.Add(w.every()) // until the answer is there
+		w.scheduleLocked(s, time.Time{})
+		due = append(due, s)
+	}
+	fresh = w.duePlacesLocked(now)
+	w.armed = time.Time{}
+	if len(w.heap) > 0 {
+		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
+	}
+	if len(w.places) > 0 {
+		w.armed = earlier(w.armed, w.places[0].at)
+	}
+	c.mu.Unlock()
+	c.tell(lost)
+	w.carry(due, fresh)
+}
+
+// carry sends batches; where all carriers are busy (a server that does not
+// answer) the sessions come again.
+func (w *watchdog) carry(due []*session, fresh []*place) {
+	for len(due) > 0 {
+		part := due[:min(len(due), 64*batchKeys)]
+		due = due[len(part):]
+		w.carryOne(func() { w.renew(part) }, func() { w.again(part, nil) })
+	}
+	if len(fresh) > 0 {
+		w.carryOne(func() { w.refresh(fresh) }, func() { w.unrefreshed(fresh) })
+	}
+}
+
+func (w *watchdog) carryOne(work, busy func()) {
+	select {
+	case w.carriers <- struct{}{}:
+	default:
+		busy()
+		return
+	}
+	w.core.wg.Add(1)
+	go func() { // ends with the answer, or with the connection
+		defer w.core.wg.Done()
+		work()
+		<-w.carriers
+	}()
+}
+
+// batch is one command in the making.
+type batch struct {
+	cmd     conn.Command
+	members []int // indices of the items in it
+}
+
+// batches puts items of one script and slot together.
+func (c *Core) batches(items []Item) []batch {
+	type group struct {
+		script *luascript.Script
+		slot   uint16
+	}
+	open := map[group]int{}
+	var out []batch
+	for i, it := range items {
+		g := group{script: it.Script}
+		if c.topo.Cluster {
+			g.slot = luascript.Slot(it.Keys[0])
+		}
+		at, ok := open[g]
+		if !ok || len(out[at].cmd.Keys)+len(it.Keys) > batchKeys {
+			at = len(out)
+			open[g] = at
+			out = append(out, batch{cmd: conn.Command{Script: it.Script}})
+		}
+		b := &out[at]
+		b.cmd.Keys = append(b.cmd.Keys, it.Keys...)
+		b.cmd.Args = append(b.cmd.Args, it.Args...)
+		b.members = append(b.members, i)
+	}
+	return out
+}
+
+// runBatches sends items and calls each with what came back for every one.
+func (c *Core) runBatches(items []Item, each func(i int, vals []conn.Value, err error)) {
+	bs := c.batches(items)
+	cmds := make([]conn.Command, len(bs))
+	for i := range bs {
+		cmds[i] = bs[i].cmd
+	}
+	for i, res := range c.run.RunMulti(context.Background(), cmds) {
+		vals := res.Reply.Vals
+		for _, m := range bs[i].members {
+			n := items[m].Replies
+			switch {
+			case res.Err != nil:
+				each(m, nil, res.Err)
+			case len(vals) < n:
+				each(m, nil, errShortReply)
+			default:
+				each(m, vals[:n], nil)
+				vals = vals[n:]
+			}
+		}
+	}
+}
+
+// renew renews or checks sessions whose gates are ours.
+func (w *watchdog) renew(due []*session) {
+	c := w.core
+	items := make([]Item, len(due))
+	sets := make([]time.Duration, len(due))
+	c.mu.Lock()
+	now := time.Now()
+	for i, s := range due {
+		_, remain := s.remainLocked(now)
+		switch {
+		case s.confirm > 0:
+			sets[i] = s.confirm
+		case s.watchedLocked():
+			sets[i] = c.cfg.LeaseTime
+		}
+		items[i] = s.Lock.kind.Renew(s, sets[i], remain)
+	}
+	c.mu.Unlock()
+	sent := time.Now()
+	failed := map[*session]error{}
+	var gone []*session
+	c.runBatches(items, func(i int, vals []conn.Value, err error) {
+		switch {
+		case err != nil:
+			failed[due[i]] = err
+		case vals[0].Int < 0:
+			failed[due[i]] = errRefused
+		case vals[0].Int == 0:
+			gone = append(gone, due[i])
+		default:
+			w.renewed(due[i], sent, sets[i])
+		}
+	})
+	for _, s := range gone {
+		c.mu.Lock()
+		lost := c.loseLocked(s, lock.LossGone, nil)
+		c.mu.Unlock()
+		c.tell(lost)
+		s.slot.gate.leave()
+	}
+	if len(failed) > 0 {
+		list := make([]*session, 0, len(failed))
+		for s := range failed {
+			list = append(list, s)
+		}
+		w.again(list, failed)
+	}
+}
+
+// watchedLocked reports whether a hold of the session is the watchdog's to keep.
+func (s *session) watchedLocked() bool {
+	for _, h := range s.holds {
+		if h.state == stateHeld && h.lease == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// renewed moves the deadlines on after a successful renewal.
+func (w *watchdog) renewed(s *session, sent time.Time, lease time.Duration) {
+	c := w.core
+	c.mu.Lock()
+	s.lastErr = nil
+	if lease > 0 {
+		until := sent.Add(lease - drift(lease))
+		if until.After(s.until) {
+			s.until = until
+		}
+		if s.confirm > 0 {
+			s.confirm = 0
+			for _, h := range s.holds {
+				if h.lease > 0 {
+					h.until = later(h.until, sent.Add(h.lease-drift(h.lease)))
+				}
+			}
+		}
+	}
+	w.scheduleLocked(s, sent)
+	c.mu.Unlock()
+	s.slot.gate.leave()
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// again puts off sessions that could not be renewed: a failed renewal is retried
+// until the deadline.
+func (w *watchdog) again(list []*session, errs map[*session]error) {
+	c := w.core
+	for _, s := range list {
+		err := errs[s]
+		c.mu.Lock()
+		first := s.lastErr == nil && err != nil
+		if err != nil {
+			s.lastErr = err
+		}
+		s.renewAt = time.Now().Add(w.retryAfter())
+		w.scheduleLocked(s, time.Time{})
+		c.mu.Unlock()
+		s.slot.gate.leave()
+		if first && !c.isClosed() {
+			c.cfg.Log.Warn("redlatch: renewal failed, retrying", "lock", s.Lock.name, "owner", s.Field,
+				"type", s.Lock.kind.Type(), "error", err)
+		}
+	}
+}
+
+// sessionHeap orders sessions by when they must be looked at.
+type sessionHeap []*session
+
+func (h sessionHeap) Len() int           { return len(h) }
+func (h sessionHeap) Less(i, j int) bool { return h[i].nextAt.Before(h[j].nextAt) }
+func (h sessionHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *sessionHeap) Push(x any) {
+	s := x.(*session) //nolint:forcetypeassert // only sessions are pushed
+	s.index = len(*h)
+	*h = append(*h, s)
+}
+
+// Pop implements heap.Interface.
+func (h *sessionHeap) Pop() any {
+	old := *h
+	s := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	s.index = -1
+	return s
+}
