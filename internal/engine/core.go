@@ -257,3 +257,7 @@ func (c *Core) key(name string) (string, error) {
 	}
 	return key, nil
 }
+
+// Wait blocks until no goroutine of the core is left; the connection has been
+// closed, so that none can be stuck.
+func (c *Core) Wait() { c.wg.Wait() }

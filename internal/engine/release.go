@@ -218,6 +218,7 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	if err := CheckLease(lease); err != nil {
 		return err
 	}
+	c := h.s.slot.core
 	if err := c.begin(); err != nil {
 		return err
 	}

@@ -1,0 +1,105 @@
+package redlatch
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// Client hands out locks on one Redis deployment. It is safe for concurrent use;
+// a process needs one. It has a connection for scripts and one for
+// subscriptions per node, and a fixed number of goroutines however many locks
+// are held or waited for.
+type Client struct {
+	core *engine.Core
+	conn *conn.Conn
+
+	closeOnce sync.Once
+	closed    chan struct{}
+}
+
+// New connects and starts a Client. It blocks for at most the dial time-out per
+// address and returns ErrInvalidOption or ErrUnavailable. Close ends it.
+func New(cfg Config) (*Client, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
+	if err != nil {
+		return nil, err
+	}
+	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent), cfg.Logger.Warn)
+	core := engine.NewCore(engine.Config{
+		ID:            uuid.NewString(),
+		LeaseTime:     cfg.LeaseTime,
+		UnlockTimeout: cfg.UnlockTimeout,
+		FenceTTL:      cfg.FenceTTL,
+		ReplicaAcks:   cfg.ReplicaAcks,
+		AckTimeout:    cfg.ReplicaAckTimeout,
+		Map:           cfg.key(),
+		Log:           cfg.Logger,
+	}, cn, hub)
+	return &Client{core: core, conn: cn, closed: make(chan struct{})}, nil
+}
+
+// Open is New for a URL: redis://[user:password@]host:port[/db], rediss:// for
+// TLS, with the parameters that rueidis.ParseURL knows.
+func Open(url string, opts ...ConfigOption) (*Client, error) {
+	opt, err := rueidis.ParseURL(url)
+	if err != nil {
+		// The parser's message may contain the URL, and with it the password.
+		return nil, &lock.InvalidOptionError{Option: "url", Reason: "it is not a redis:// or rediss:// URL"}
+	}
+	cfg := Config{Redis: opt}
+	for _, o := range opts {
+		if o != nil {
+			o(&cfg)
+		}
+	}
+	return New(cfg)
+}
+
+// ID is the Client's id, the first part of its owners on the wire.
+func (c *Client) ID() string { return c.core.ID() }
+
+// RLock returns the re-entrant lock of this name. It never fails: a bad name is
+// an error of the first call.
+func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
+	return rlock.New(c.core, name, opts...)
+}
+
+// Shutdown stops new acquisitions (re-entry still works; waiters return
+// ErrClosed), waits until every held lock has been unlocked or lost, and closes
+// the Client. When ctx ends first it returns ctx.Err() and the Client goes on
+// renewing what is held: call Close to end it, or Shutdown again.
+func (c *Client) Shutdown(ctx context.Context) error {
+	if err := c.core.Drain(ctx); err != nil {
+		return err
+	}
+	c.Close()
+	return nil
+}
+
+// Close ends the Client now: waiters return ErrClosed and leave their queues,
+// hold contexts end with cause ErrClosed, renewal stops. Held keys are left to
+// their leases. It blocks until nothing of the Client is left, at most for
+// UnlockTimeout and the time in which connections close. Further calls wait for
+// the first.
+func (c *Client) Close() {
+	c.closeOnce.Do(func() {
+		defer close(c.closed)
+		c.core.Close()
+		c.conn.Close()
+		c.core.Wait()
+	})
+	<-c.closed
+}

@@ -1,0 +1,152 @@
+package redlatch
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// The defaults of [Config].
+const (
+	DefaultLeaseTime         = 30 * time.Second
+	DefaultUnlockTimeout     = 5 * time.Second
+	DefaultFenceTTL          = 24 * time.Hour
+	DefaultReplicaAckTimeout = time.Second
+)
+
+// Config is a Client's configuration. Only Redis.InitAddress is needed; New
+// checks the rest and fills in defaults.
+type Config struct {
+	// Redis says where the servers are: standalone, Sentinel (Sentinel.MasterSet)
+	// or Cluster. Options that would break a promise of this package are refused
+	// with ErrInvalidOption and the reason, among them ConnLifetime,
+	// SendToReplicas, DisableAutoPipelining and time-outs above a third of
+	// LeaseTime. Unless set, Dialer.KeepAlive and ConnWriteTimeout are chosen so
+	// that a broken connection shows well within a third of LeaseTime.
+	Redis rueidis.ClientOption
+
+	// ClientBuilder makes the client from the completed options, in place of
+	// rueidis.NewClient: to wrap it, for instance with rueidisotel. The Client
+	// closes what it returns.
+	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
+
+	// LeaseTime is the lease of holds without one of their own; the watchdog
+	// renews it at a third. It is also how long a lock stays taken when its
+	// holder dies. Default 30 s, at least 50 ms.
+	LeaseTime time.Duration
+
+	// Prefix is put in front of every lock name.
+	Prefix string
+
+	// NameMapper makes the key from a lock's name, before Prefix is put in front
+	// of it. It must always give the same key for a name, and distinct ones for
+	// distinct locks.
+	NameMapper func(name string) string
+
+	// FenceTTL is how long a fencing counter is kept after the last acquisition.
+	// Default 24 h. Negative: for ever, as Redisson does it; needed where Java
+	// services take the same fenced locks, since their counter begins at 1 again
+	// when it is gone.
+	FenceTTL time.Duration
+
+	// ReplicaAcks makes an acquisition count only after that many replicas have
+	// acknowledged it within ReplicaAckTimeout (default 1 s); otherwise it is
+	// undone and ErrReplicaAcks returned. It narrows the window in which a
+	// failover loses a lock; it does not close it.
+	ReplicaAcks       int
+	ReplicaAckTimeout time.Duration
+
+	// UnlockTimeout bounds Unlock, Extend, State, ForceUnlock, a TryLock with
+	// wait 0 and the tidying of Close. Default 5 s.
+	UnlockTimeout time.Duration
+
+	// Logger gets lost leases, failed renewals, lost subscriptions and locks given
+	// back late. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// ConfigOption changes the configuration that [Open] makes from a URL.
+type ConfigOption func(*Config)
+
+// WithConfig lets f change anything in the configuration.
+func WithConfig(f func(*Config)) ConfigOption { return f }
+
+// WithLeaseTime sets Config.LeaseTime.
+func WithLeaseTime(d time.Duration) ConfigOption { return func(c *Config) { c.LeaseTime = d } }
+
+// WithPrefix sets Config.Prefix.
+func WithPrefix(prefix string) ConfigOption { return func(c *Config) { c.Prefix = prefix } }
+
+// WithLogger sets Config.Logger.
+func WithLogger(l *slog.Logger) ConfigOption { return func(c *Config) { c.Logger = l } }
+
+// WithUnlockTimeout sets Config.UnlockTimeout.
+func WithUnlockTimeout(d time.Duration) ConfigOption { return func(c *Config) { c.UnlockTimeout = d } }
+
+// WithFenceTTL sets Config.FenceTTL.
+func WithFenceTTL(d time.Duration) ConfigOption { return func(c *Config) { c.FenceTTL = d } }
+
+// WithReplicaAcks sets Config.ReplicaAcks and Config.ReplicaAckTimeout.
+func WithReplicaAcks(n int, timeout time.Duration) ConfigOption {
+	return func(c *Config) { c.ReplicaAcks, c.ReplicaAckTimeout = n, timeout }
+}
+
+const minLeaseTime = 50 * time.Millisecond
+
+// complete checks the configuration and fills in the defaults.
+func (c Config) complete() (Config, error) {
+	refuse := func(option, reason string) (Config, error) {
+		return c, &lock.InvalidOptionError{Option: option, Reason: reason}
+	}
+	if c.LeaseTime == 0 {
+		c.LeaseTime = DefaultLeaseTime
+	}
+	if c.UnlockTimeout == 0 {
+		c.UnlockTimeout = DefaultUnlockTimeout
+	}
+	if c.FenceTTL == 0 {
+		c.FenceTTL = DefaultFenceTTL
+	}
+	if c.ReplicaAckTimeout == 0 {
+		c.ReplicaAckTimeout = DefaultReplicaAckTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	switch {
+	case c.LeaseTime < minLeaseTime:
+		return refuse("LeaseTime", "it is below 50ms: a renewal could not come in time")
+	case c.UnlockTimeout < 0:
+		return refuse("UnlockTimeout", "it is negative")
+	case c.FenceTTL > 0 && c.FenceTTL < c.LeaseTime:
+		return refuse("FenceTTL", "the counter must outlive a lease, or tokens depend on the server's clock alone")
+	case c.ReplicaAcks < 0:
+		return refuse("ReplicaAcks", "it is negative")
+	case c.ReplicaAckTimeout < time.Millisecond:
+		return refuse("ReplicaAckTimeout", "it is below 1ms")
+	case c.ReplicaAcks > 0 && c.ReplicaAckTimeout > c.LeaseTime/3:
+		return refuse("ReplicaAckTimeout", "it is above a third of LeaseTime: the lease could run out while waiting")
+	}
+	return c, nil
+}
+
+// key maps a lock's name; nil when names are keys.
+func (c Config) key() func(string) string {
+	switch mapper, prefix := c.NameMapper, c.Prefix; {
+	case mapper == nil && prefix == "":
+		return nil
+	case mapper == nil:
+		return func(name string) string { return prefix + name }
+	default:
+		return func(name string) string {
+			key := mapper(name)
+			if key == "" {
+				return ""
+			}
+			return prefix + key
+		}
+	}
+}
