@@ -1,16 +1,12 @@
 package testbed
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync/atomic"
 	"time"
 )
-
-// errSignal says that this operating system can't do what was asked.
-var errSignal = errors.New("not possible on " + runtime.GOOS)
 
 // child is a process that was started here. Its methods are safe for
 // concurrent use.
@@ -58,6 +54,14 @@ func (c *child) exited() bool {
 	default:
 		return false
 	}
+}
+
+// status says how the process ended; valid after done.
+func (c *child) status() string {
+	if c.err == nil {
+		return "exit status 0"
+	}
+	return c.err.Error()
 }
 
 // kill ends the process at once, frozen or not, and waits until it is gone.

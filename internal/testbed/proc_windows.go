@@ -1,9 +1,12 @@
 package testbed
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 )
+
+var errSignal = errors.New("not possible on Windows")
 
 // Windows has neither stop signals nor a parent-death signal: freezing fails
 // with an error there, and stopping kills.

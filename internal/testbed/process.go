@@ -142,8 +142,8 @@ func (p *Process) Line(tb TB) string {
 	case line, ok := <-p.lines:
 		if !ok {
 			<-p.child.done
-			tb.Fatalf("testbed: %s (process %d) ended (%v) and said nothing more\n%s",
-				p.name, p.Pid(), p.child.err, p.Stderr())
+			tb.Fatalf("testbed: %s (process %d) ended (%s) and said nothing more\n%s",
+				p.name, p.Pid(), p.child.status(), p.Stderr())
 		}
 		return line
 	case <-timer.C:

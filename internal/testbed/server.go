@@ -198,12 +198,12 @@ func (s *Server) run(ctx context.Context) error {
 			if strings.Contains(out, "already in use") || strings.Contains(out, "Failed listening") {
 				return fmt.Errorf("testbed: %w\n%s", errBind, out)
 			}
-			return fmt.Errorf("testbed: the server ended at once: %v\n%s", c.err, out)
+			return fmt.Errorf("testbed: the server ended at once (%s)\n%s", c.status(), out)
 		}
 		select {
 		case <-ctx.Done():
 			c.kill()
-			return fmt.Errorf("testbed: the server did not answer (%v): %w\n%s", err, context.Cause(ctx), s.Log())
+			return fmt.Errorf("testbed: the server did not answer: %w\n%s", errors.Join(context.Cause(ctx), err), s.Log())
 		case <-time.After(poll):
 		}
 	}

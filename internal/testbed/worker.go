@@ -15,8 +15,7 @@ const (
 	argsVariable = "REDLATCH_ROLE_ARGS"
 )
 
-// exitOrphaned is the status of a worker whose parent went away and whose role
-// did not return in time.
+// exitOrphaned is the status of a worker whose parent does not listen any more.
 const exitOrphaned = 3
 
 var (
@@ -112,8 +111,9 @@ func (w *Worker) Lines() <-chan string { return w.lines }
 // is gone the process exits: nobody is left to work for.
 func (w *Worker) Say(format string, args ...any) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, err := fmt.Printf(format+"\n", args...); err != nil {
+	_, err := fmt.Printf(format+"\n", args...)
+	w.mu.Unlock()
+	if err != nil {
 		os.Exit(exitOrphaned)
 	}
 }

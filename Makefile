@@ -1,0 +1,35 @@
+# make help lists the targets. Everything that a target needs and that is not
+# Go, make or git is set up by the target itself, under .cache.
+
+SHELL := /bin/sh
+export PATH := $(CURDIR)/.cache/bin:$(PATH)
+
+# Flags for go test, e.g. make test TEST_FLAGS='-run TestReentry -v'.
+TEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+.PHONY: test
+test: ## Run all tests with the race detector, on real servers.
+	@scripts/ensure-redis.sh
+	@scripts/test.sh $(TEST_FLAGS)
+
+.PHONY: lint
+lint: ## Check form: gofmt, go vet, builds for three systems, linters.
+	@scripts/lint.sh
+
+# demo: belongs here (go run ./examples/flashsale).
+
+# bench: belongs here (the comparison with other libraries, module bench/).
+
+# interop: belongs here (the tests with Redisson, integration/redisson/).
+
+# observe: belongs here (servers, Prometheus and load, to look at).
+
+.PHONY: clean
+clean: ## Remove tools and logs that the targets made.
+	rm -rf .cache

@@ -1,0 +1,243 @@
+package redlatch_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/redlatch/redlatch"
+
+// allowedModules are the direct dependencies that the SDK may have. A user's
+// go.mod gets each of them, so nothing is added for tests or convenience: what
+// needs more lives in a module of its own.
+var allowedModules = []string{
+	"github.com/redis/rueidis",
+	"github.com/google/uuid",
+	"github.com/cenkalti/backoff/v4",
+	"go.opentelemetry.io/otel",
+	"go.opentelemetry.io/otel/metric",
+	"go.opentelemetry.io/otel/trace",
+}
+
+// forbiddenImports are packages that code of the SDK has no use for.
+var forbiddenImports = map[string]string{
+	"log":                           "a library writes to the *slog.Logger of its Config",
+	"math/rand":                     "math/rand/v2 needs no seed and no lock",
+	"io/ioutil":                     "deprecated",
+	"plugin":                        "not on every system",
+	"net/http/pprof":                "registers handlers in the user's process",
+	"expvar":                        "registers handlers in the user's process",
+	"testing":                       "registers nothing, but has no place in a user's binary",
+	"github.com/redis/rueidis/mock": "tests use real servers",
+}
+
+var kinds = []string{"rlock", "fairlock", "rwlock", "multilock"}
+
+// layer orders the packages: imports run from a higher one to a lower one.
+func layer(dir string) int {
+	switch top, _, _ := strings.Cut(dir, "/"); {
+	case dir == "":
+		return 4
+	case slices.Contains(kinds, top):
+		return 3
+	case top == "internal" || top == "otel":
+		return 2
+	case top == "lock":
+		return 1
+	}
+	return 0
+}
+
+// badImport says what is wrong about an import of a file in dir ("" is the
+// root), or returns "".
+func badImport(dir string, test bool, imported string) string {
+	inTestbed := dir == "internal/testbed" || strings.HasPrefix(dir, "internal/testbed/")
+	if reason, ok := forbiddenImports[imported]; ok && !test {
+		return reason
+	}
+	own, ours := strings.CutPrefix(imported, modulePath)
+	if ours && (own == "" || own[0] == '/') {
+		return badOwnImport(dir, test || inTestbed, strings.TrimPrefix(own, "/"))
+	}
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return "" // the standard library
+	}
+	for _, module := range allowedModules {
+		if imported == module || strings.HasPrefix(imported, module+"/") {
+			if inTestbed && module != "github.com/redis/rueidis" {
+				return "the test bed needs the standard library and rueidis only"
+			}
+			return ""
+		}
+	}
+	return "not a dependency that the SDK may have; what needs it belongs into another module"
+}
+
+func badOwnImport(dir string, test bool, own string) string {
+	if slices.Contains([]string{"integration", "bench", "examples"}, strings.Split(own, "/")[0]) {
+		return "that is another module"
+	}
+	if test {
+		return "" // an external test may look from above
+	}
+	if own == "internal/testbed" {
+		return "the test bed is for tests, benchmarks and demos"
+	}
+	from, to := layer(dir), layer(own)
+	switch {
+	case from == 0 || to == 0:
+		return "a package that layer() does not know: give it its place"
+	case to > from:
+		return "imports run root -> kinds -> engine -> lock"
+	case to == from && from == 3 && !strings.HasPrefix(dir, "multilock") && strings.Split(own, "/")[0] != dir:
+		return "kinds don't import each other; what they share is the engine's"
+	}
+	return ""
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			base := entry.Name()
+			if name != "." && (base[0] == '.' || base[0] == '_' || base == "testdata" || isModule(name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		files++
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		dir := strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), ".")
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if bad := badImport(dir, strings.HasSuffix(name, "_test.go"), imported); bad != "" {
+				t.Errorf("%s imports %s: %s", name, imported, bad)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 10 {
+		t.Errorf("only %d files were looked at", files)
+	}
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+// TestBadImportsAreFound keeps the check above able to fail.
+func TestBadImportsAreFound(t *testing.T) {
+	for _, tc := range []struct {
+		dir      string
+		test     bool
+		imported string
+		bad      bool
+	}{
+		{"", false, modulePath + "/rlock", false},
+		{"", false, modulePath + "/lock", false},
+		{"rlock", false, modulePath + "/internal/engine", false},
+		{"internal/engine", false, modulePath + "/lock", false},
+		{"internal/engine", false, modulePath + "/internal/luascript", false},
+		{"multilock", false, modulePath + "/rlock", false},
+		{"rlock", false, "context", false},
+		{"internal/engine", false, "github.com/redis/rueidis", false},
+		{"otel", false, "go.opentelemetry.io/otel/attribute", false},
+		{"rlock", true, modulePath, false},
+		{"", true, modulePath + "/internal/testbed", false},
+
+		{"rlock", false, modulePath, true},
+		{"rlock", false, modulePath + "/fairlock", true},
+		{"internal/engine", false, modulePath + "/rlock", true},
+		{"internal/luascript", false, modulePath + "/fairlock", true},
+		{"internal/pubsub", false, modulePath + "/multilock", true},
+		{"lock", false, modulePath + "/internal/engine", true},
+		{"lock", false, modulePath, true},
+		{"rlock", false, modulePath + "/internal/testbed", true},
+		{"", true, modulePath + "/integration", true},
+		{"surprise", false, modulePath + "/lock", true},
+		{"rlock", false, "log", true},
+		{"rlock", false, "testing", true},
+		{"rlock", true, "go.uber.org/goleak", true},
+		{"rlock", false, "github.com/redis/rueidis/mock", true},
+		{"rlock", false, "github.com/redis/go-redis/v9", true},
+		{"internal/testbed", false, "github.com/google/uuid", true},
+	} {
+		if got := badImport(tc.dir, tc.test, tc.imported); (got != "") != tc.bad {
+			t.Errorf("%q (test: %t) imports %s: %q", tc.dir, tc.test, tc.imported, got)
+		}
+	}
+}
+
+func TestDirectDependenciesAreTheAllowedOnes(t *testing.T) {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := directRequirements(string(text))
+	if len(direct) == 0 {
+		t.Error("no requirement was found in go.mod")
+	}
+	for _, module := range direct {
+		if !slices.Contains(allowedModules, module) {
+			t.Errorf("go.mod requires %s: not a dependency that the SDK may have", module)
+		}
+	}
+	if strings.Contains(string(text), "\nreplace") {
+		t.Error("go.mod replaces a module: users would not get the replacement")
+	}
+
+	const sample = "require example.com/a v1.0.0\nrequire (\n\texample.com/b v1.0.0\n\texample.com/c v1.0.0 // indirect\n)\n"
+	if got := fmt.Sprint(directRequirements(sample)); got != "[example.com/a example.com/b]" {
+		t.Errorf("the sample's requirements were read as %s", got)
+	}
+}
+
+// directRequirements returns the modules that a go.mod file requires itself.
+func directRequirements(text string) []string {
+	var direct []string
+	block := false
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0 || strings.Contains(line, "// indirect"):
+			continue
+		case words[0] == ")":
+			block = false
+			continue
+		case words[0] == "require" && len(words) == 2: // require (
+			block = true
+			continue
+		case words[0] == "require":
+			words = words[1:]
+		case !block:
+			continue
+		}
+		direct = append(direct, words[0])
+	}
+	return direct
+}

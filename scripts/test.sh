@@ -1,0 +1,38 @@
+#!/bin/sh
+# Runs the tests of every module with the race detector.
+#
+# usage: scripts/test.sh [go test flags]
+#
+# Goes on after a module has failed, prints a line per module at the end, and
+# fails when one failed or ran no test at all.
+set -eu
+cd "$(dirname "$0")/.."
+root=$(pwd)
+mkdir -p .cache/test
+
+summary=
+failed=0
+for module in $(scripts/modules.sh); do
+  name=$(echo "$module" | sed 's|^\./||; s|^\.$|root|')
+  log=$root/.cache/test/$name.log
+  printf '\n== %s: go test -race %s ./...\n' "$name" "$*"
+  begin=$(date +%s)
+  # The status of the first part of a pipe is lost in sh: it goes through a file.
+  { (cd "$module" && go test -race -count=1 -timeout 20m "$@" ./...) 2>&1 && echo 0 >"$log.status" || echo 1 >"$log.status"; } | tee "$log"
+  took=$(($(date +%s) - begin))
+  ran=$(grep -c '^ok ' "$log" || true)
+  empty=$(grep -c '^ok .*\[no tests to run\]' "$log" || true)
+  if [ "$(cat "$log.status")" -ne 0 ]; then
+    result=FAIL
+    failed=1
+  elif [ "$ran" -eq "$empty" ]; then
+    result="FAIL (no test ran)"
+    failed=1
+  else
+    result="ok, $((ran - empty)) package(s) with tests"
+  fi
+  summary="$summary$(printf '%-12s %s, %d s' "$name" "$result" "$took")
+"
+done
+printf '\n== result by module\n%s' "$summary"
+exit "$failed"
