@@ -6,6 +6,7 @@ export PATH := $(CURDIR)/.cache/bin:$(PATH)
 
 # Flags for go test, e.g. make test TEST_FLAGS='-run TestReentry -v'.
 TEST_FLAGS ?=
+export TEST_FLAGS
 
 .DEFAULT_GOAL := help
 
@@ -16,7 +17,7 @@ help: ## List the targets.
 .PHONY: test
 test: ## Run all tests with the race detector, on real servers.
 	@scripts/ensure-redis.sh
-	@scripts/test.sh $(TEST_FLAGS)
+	@scripts/test.sh
 
 .PHONY: lint
 lint: ## Check form: gofmt, go vet, builds for three systems, linters.

@@ -1,13 +1,17 @@
 #!/bin/sh
 # Runs the tests of every module with the race detector.
 #
-# usage: scripts/test.sh [go test flags]
+# usage: TEST_FLAGS='-run TestA|TestB' scripts/test.sh
 #
+# TEST_FLAGS are flags for go test, separated by spaces.
 # Goes on after a module has failed, prints a line per module at the end, and
 # fails when one failed or ran no test at all.
 set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd)
+set -f
+# shellcheck disable=SC2086 # split into words on purpose
+set -- ${TEST_FLAGS:-}
 mkdir -p .cache/test
 
 summary=
