@@ -1,0 +1,134 @@
+// Package demoserver finds a Redis for the examples, so that each runs on a
+// machine where nothing was set up: the server of REDIS_URL, else a private
+// redis-server or valkey-server from PATH, else one embedded in the process.
+package demoserver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// What [Start] accepts beside a URL.
+const (
+	// Auto takes REDIS_URL if it is set, then Private, then Embedded.
+	Auto = ""
+	// Private starts a redis-server or valkey-server from PATH.
+	Private = "private"
+	// Embedded runs miniredis inside this process.
+	Embedded = "embedded"
+)
+
+// Server is a running Redis.
+type Server struct {
+	// URL is what redlatch.Open and rueidis.ParseURL take.
+	URL string
+	// About says in words which server this is, without any password.
+	About string
+	// Tag is a random hash tag, "{flashsale-3f9a01c7}". An example begins the
+	// names of its keys and locks with it: on a server that others use too, no
+	// two runs meet, and on a cluster all keys of one run share a slot.
+	Tag string
+
+	stop func() error
+}
+
+// Start finds or starts a server. name is the example's name, for Tag; choice
+// is Auto, Private, Embedded or the URL of a server. ctx bounds the start
+// only; the caller ends the server with Stop.
+func Start(ctx context.Context, name, choice string) (*Server, error) {
+	s, err := start(ctx, choice)
+	if err != nil {
+		return nil, err
+	}
+	s.Tag = fmt.Sprintf("{%s-%s}", name, strings.ToLower(rand.Text()[:8]))
+	return s, nil
+}
+
+func start(ctx context.Context, choice string) (*Server, error) {
+	switch choice {
+	case Auto:
+		if url := os.Getenv("REDIS_URL"); url != "" {
+			s, err := foreign(url)
+			if err != nil {
+				return nil, fmt.Errorf("REDIS_URL: %w", err)
+			}
+			return s, nil
+		}
+		s, err := private(ctx)
+		if errors.Is(err, testbed.ErrNoServer) {
+			return embedded()
+		}
+		return s, err
+	case Private:
+		return private(ctx)
+	case Embedded:
+		return embedded()
+	default:
+		return foreign(choice)
+	}
+}
+
+// foreign is a server that belongs to somebody else: nothing of it is ended,
+// and the example removes its own keys.
+func foreign(url string) (*Server, error) {
+	option, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		URL:   url,
+		About: "the server at " + strings.Join(option.InitAddress, ", "),
+		stop:  func() error { return nil },
+	}, nil
+}
+
+func private(ctx context.Context) (*Server, error) {
+	server, err := testbed.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		URL:   "redis://" + server.Addr(),
+		About: "a private server from PATH at " + server.Addr(),
+		stop:  server.Stop,
+	}, nil
+}
+
+// embedded listens on a loopback port, so that the example's other processes
+// reach it too.
+func embedded() (*Server, error) {
+	server := miniredis.NewMiniRedis()
+	if err := server.Start(); err != nil {
+		return nil, fmt.Errorf("start the embedded server: %w", err)
+	}
+	// Without this miniredis stands still in time, and no lease would end.
+	server.ClockTTL(true)
+	return &Server{
+		URL: "redis://" + server.Addr(),
+		About: "an embedded miniredis at " + server.Addr() +
+			" (no redis-server or valkey-server on PATH; a real one is faster)",
+		stop: func() error { server.Close(); return nil },
+	}, nil
+}
+
+// Client connects to the server, for the example's own data.
+func (s *Server) Client() (rueidis.Client, error) {
+	option, err := rueidis.ParseURL(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	option.DisableCache = true // miniredis and small ACLs know no client tracking
+	return rueidis.NewClient(option)
+}
+
+// Stop ends the server, if Start has started it.
+func (s *Server) Stop() error { return s.stop() }
