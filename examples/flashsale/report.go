@@ -171,7 +171,7 @@ func rowOf(rows []outline, name string) (outline, bool) {
 // short writes a duration with three digits or so.
 func short(d time.Duration) string {
 	switch {
-	case d == 0:
+	case d < time.Microsecond:
 		return "0"
 	case d < time.Millisecond:
 		return d.Round(time.Microsecond).String()

@@ -13,12 +13,21 @@ type strategy interface {
 	serve(ctx context.Context, c click, book *notebook) (outcome, error)
 }
 
+// browsers is the number of goroutines in each process that only look, beside
+// those that sell, if the strategy is a browser.
+const browsers = 8
+
+// browser is a strategy that knows people who only look.
+type browser interface {
+	// browse looks at the shelf again and again until done is closed.
+	browse(ctx context.Context, done <-chan struct{}, book *notebook) error
+}
+
 // spec describes a strategy.
 type spec struct {
 	name    string
 	exact   bool // it promises that stock and orders stay exact
 	shelves int
-	locks   bool // it needs a redlatch client
 	make    func(*worker) strategy
 }
 
