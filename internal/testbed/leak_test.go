@@ -31,6 +31,7 @@ func tested(t *testing.T, addr string) rueidis.Client {
 func TestLeakCheckFindsEachKindOfLeak(t *testing.T) {
 	subscribe := func(command func(rueidis.Builder) rueidis.Completed) func(t *testing.T, s *Server) {
 		return func(t *testing.T, s *Server) {
+			t.Helper()
 			dedicated, cancel := tested(t, s.Addr()).Dedicate()
 			t.Cleanup(cancel)
 			dedicated.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
@@ -46,9 +47,11 @@ func TestLeakCheckFindsEachKindOfLeak(t *testing.T) {
 	}{
 		{name: "nothing", leak: func(*testing.T, *Server) {}},
 		{name: "key", want: `key "orders:42"`, leak: func(t *testing.T, s *Server) {
+			t.Helper()
 			s.Do(t, "SET", "orders:42", "x")
 		}},
 		{name: "allowed key", options: []LeakOption{AllowKeys("token:")}, leak: func(t *testing.T, s *Server) {
+			t.Helper()
 			s.Do(t, "SET", "token:{a}", "1")
 		}},
 		{name: "channel", want: `channel "ch"`, options: []LeakOption{AllowClients(9)}, leak: subscribe(func(b rueidis.Builder) rueidis.Completed {
@@ -60,7 +63,10 @@ func TestLeakCheckFindsEachKindOfLeak(t *testing.T) {
 		{name: "pattern", want: "1 pattern", options: []LeakOption{AllowClients(9)}, leak: subscribe(func(b rueidis.Builder) rueidis.Completed {
 			return b.Psubscribe().Pattern("c*").Build()
 		})},
-		{name: "client", want: "client id=", leak: func(t *testing.T, s *Server) { tested(t, s.Addr()) }},
+		{name: "client", want: "client id=", leak: func(t *testing.T, s *Server) {
+			t.Helper()
+			tested(t, s.Addr())
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
