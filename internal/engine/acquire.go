@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -21,7 +22,9 @@ type acquisition struct {
 	lock  *Lock
 	kind  Kind
 	slot  *slot
-	ctx   context.Context
+	ctx   context.Context // the caller's
+	cctx  context.Context // for the commands: with the span, if there is one
+	obs   observe.Acquisition
 	lease time.Duration // 0: the watchdog's
 	until time.Time     // of the wait; zero: no limit
 	once  bool          // wait 0
@@ -61,7 +64,7 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, e
 	if err != nil {
 		return nil, err
 	}
-	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, lease: lease, once: wait == 0}
+	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, cctx: ctx, lease: lease, once: wait == 0}
 	defer a.slot.release()
 	switch {
 	case wait == 0:
@@ -71,7 +74,9 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, e
 		a.until = time.Now().Add(wait)
 	}
 	a.newID()
+	a.observe(wait)
 	h, err := a.run()
+	a.observed(h, err)
 	if err != nil {
 		a.giveUp()
 		return nil, err
@@ -175,6 +180,9 @@ func (a *acquisition) standsBehind() bool {
 // join begins to listen.
 func (a *acquisition) join() {
 	spec, opts := a.lock.spec(&a.attempt)
+	if a.obs != nil {
+		a.obs.Wait()
+	}
 	a.waiter = a.core.hub.Join(spec, opts...)
 	if !a.look.IsZero() && len(opts) == 0 {
 		a.waiter.Expect(a.look, a.busy.Holder)

@@ -67,7 +67,10 @@ func (a *acquisition) acquire() (*Hold, error) {
 	if c.cfg.ReplicaAcks > 0 {
 		cmd.Acks, cmd.AckTimeout = c.cfg.ReplicaAcks, c.cfg.AckTimeout
 	}
-	f, ok := c.fly(a.ctx, a.until, cmd, a)
+	if a.obs != nil {
+		a.obs.Attempt()
+	}
+	f, ok := c.fly(a.ctx, a.cctx, a.until, cmd, a)
 	if !ok {
 		a.adrift = true
 		return nil, &stopError{a.endedUnanswered()}
@@ -156,6 +159,9 @@ func (a *acquisition) read(f *flight) Outcome {
 			look = a.core.cfg.LeaseTime // a key without a lease: nobody knows
 		}
 		a.look = time.Now().Add(look)
+		if a.obs != nil {
+			a.obs.Busy(out.Holder, out.Trace, out.Position)
+		}
 	}
 	return out
 }
@@ -211,7 +217,7 @@ func (a *acquisition) abandon() {
 		a.mu.Lock()
 		cmd := a.kind.Abandon(&a.attempt, a.void())
 		a.mu.Unlock()
-		_, err := a.core.run.Run(context.WithoutCancel(a.ctx), cmd)
+		_, err := a.core.run.Run(context.WithoutCancel(a.cctx), cmd)
 		if err == nil || conn.IsPermanent(err) {
 			if err != nil {
 				a.core.cfg.Log.WarnContext(a.ctx, "redlatch: giving back refused", "lock", a.lock.name,
@@ -255,6 +261,9 @@ func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Ho
 		Lock: a.lock, Field: a.attempt.Field, Token: out.Token, Data: a.attempt.Data,
 		Traced: len(a.attempt.Trace) > 1, slot: a.slot, limbo: a.limbo, index: -1,
 	}
+	if a.obs != nil {
+		s.link = a.obs.Link()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a.slot.sessions[modeIndex(a.kind.Mode())] = s
@@ -284,7 +293,10 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 		a.slot.gate.leave()
 		return nil, a.gone()
 	}
-	f, ok := c.fly(a.ctx, a.until, s.Lock.kind.Reenter(s, count+1, lease), reentry{a.slot})
+	if a.obs != nil {
+		a.obs.Attempt()
+	}
+	f, ok := c.fly(a.ctx, a.cctx, a.until, s.Lock.kind.Reenter(s, count+1, lease), reentry{a.slot})
 	if !ok {
 		return nil, &stopError{a.endedUnanswered()}
 	}

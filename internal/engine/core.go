@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -23,6 +24,7 @@ type Config struct {
 	AckTimeout    time.Duration
 	Map           func(name string) string // name -> key; nil: as it is
 	Log           *slog.Logger
+	Observer      observe.Observer // nil: nobody looks
 }
 
 // Core is what all locks of one Client share: the runner, the subscriptions, the
@@ -60,6 +62,9 @@ const maxInFlight = 512
 
 // NewCore starts the engine of a client. Close ends it.
 func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
+	if cfg.Observer != nil {
+		run = observed{run, cfg.Observer}
+	}
 	c := &Core{
 		cfg: cfg, run: run, hub: hub, topo: run.Topology(),
 		inFlight: make(chan struct{}, maxInFlight),
@@ -193,19 +198,19 @@ type latecomer interface {
 
 // fly runs cmd. When the caller stops waiting first (ctx, deadline if not zero,
 // Close) it returns false, and the latecomer, if any, gets the outcome. The
-// caller has called begin.
-func (c *Core) fly(ctx context.Context, deadline time.Time, cmd conn.Command, lc latecomer) (*flight, bool) {
+// caller has called begin. vctx is for its values.
+func (c *Core) fly(ctx, vctx context.Context, deadline time.Time, cmd conn.Command, lc latecomer) (*flight, bool) {
 	f := &flight{sent: time.Now()}
 	if ctx.Done() == nil && deadline.IsZero() {
 		// Nothing can interrupt this but Close, which ends the connection.
-		f.reply, f.err = c.run.Run(ctx, cmd)
+		f.reply, f.err = c.run.Run(vctx, cmd)
 		return f, true
 	}
 	f.done = make(chan struct{})
 	c.wg.Add(1)
 	go func() { // ends with the answer, or with the connection
 		defer c.wg.Done()
-		f.reply, f.err = c.run.Run(ctx, cmd)
+		f.reply, f.err = c.run.Run(vctx, cmd)
 		f.mu.Lock()
 		f.ended = true
 		left := f.left

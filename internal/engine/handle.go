@@ -89,7 +89,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err
 	}
-	r, err := l.ask(ctx, "force unlock", l.kind.ForceUnlock)
+	r, err := l.ask(ctx, "force_unlock", l.kind.ForceUnlock)
 	if err != nil {
 		return false, err
 	}
@@ -108,8 +108,13 @@ func (l *Lock) named(err error) error {
 
 // ask runs a command that belongs to no session: once more after a transient
 // error as long as ctx and the client's UnlockTimeout allow it.
-func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command) (conn.Reply, error) {
+func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command) (r conn.Reply, err error) {
 	c := l.core
+	if o := c.cfg.Observer; o != nil {
+		octx, end := o.Operator(ctx, l.observed(), op)
+		ctx = octx
+		defer func() { end(err) }()
+	}
 	if err := ctx.Err(); err != nil {
 		return conn.Reply{}, err
 	}
@@ -121,7 +126,7 @@ func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command) (c
 	retry := newRetry()
 	var last error
 	for {
-		f, ok := c.fly(ctx, deadline, build(), nil)
+		f, ok := c.fly(ctx, ctx, deadline, build(), nil)
 		switch {
 		case ok && f.err == nil:
 			return f.reply, nil

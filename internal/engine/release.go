@@ -31,6 +31,17 @@ func (h *Hold) ValidUntil() time.Time {
 
 // Unlock implements lock.Hold.
 func (h *Hold) Unlock(ctx context.Context) error {
+	o := h.s.slot.core.cfg.Observer
+	if o == nil {
+		return h.unlock(ctx)
+	}
+	ctx, end := o.Release(ctx, h.s.Lock.observed(), h.s.Field)
+	err := h.unlock(ctx)
+	end(err)
+	return err
+}
+
+func (h *Hold) unlock(ctx context.Context) error {
 	s, c := h.s, h.s.slot.core
 	if err := c.begin(); err != nil {
 		return err
@@ -266,7 +277,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 		s.slot.gate.leave()
 		return false, err
 	}
-	f, ok := c.fly(ctx, deadline, s.Lock.kind.Reenter(s, count, lease), reentry{s.slot})
+	f, ok := c.fly(ctx, ctx, deadline, s.Lock.kind.Reenter(s, count, lease), reentry{s.slot})
 	if !ok {
 		return true, errNoAnswer
 	}

@@ -17,6 +17,7 @@ type Session struct {
 	Data   any  // the kind's own
 
 	slot  *slot
+	link  any // the observer's, of the acquisition
 	limbo int // acquire commands that may still arrive
 
 	// guarded by core.mu
@@ -48,6 +49,7 @@ type Hold struct {
 	s      *session
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	began  time.Time
 	lease  time.Duration // fixed; 0: the watchdog's
 
 	// guarded by core.mu
@@ -97,7 +99,7 @@ func (h *Hold) deadlineLocked() time.Time {
 
 // newHoldLocked adds a hold to a session.
 func (s *session) newHoldLocked(ctx context.Context, lease time.Duration, sent time.Time) *Hold {
-	h := &Hold{s: s, lease: lease, alive: true}
+	h := &Hold{s: s, lease: lease, alive: true, began: sent}
 	o := s.slot.owner
 	carries := carried{owner: o}
 	if o.core != nil {
@@ -138,6 +140,9 @@ func (h *Hold) endLocked(state holdState) {
 // reference to the slot.
 func (h *Hold) finish(cause error) {
 	h.cancel(cause)
+	if o := h.s.slot.core.cfg.Observer; o != nil {
+		o.Ended(h.s.Lock.observed(), endedHow(cause), time.Since(h.began))
+	}
 	h.s.slot.release()
 }
 

@@ -314,6 +314,9 @@ func (w *watchdog) renew(due []*session) {
 	failed := map[*session]error{}
 	var gone []*session
 	c.runBatches(items, func(i int, vals []conn.Value, err error) {
+		if o := c.cfg.Observer; o != nil {
+			o.Renewed(due[i].Lock.observed(), due[i].Field, due[i].link, sent, renewalError(vals, err))
+		}
 		switch {
 		case err != nil:
 			failed[due[i]] = err
