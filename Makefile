@@ -23,7 +23,9 @@ test: ## Run all tests with the race detector, on real servers.
 lint: ## Check form: gofmt, go vet, builds for three systems, linters.
 	@scripts/lint.sh
 
-# demo: belongs here (go run ./examples/flashsale).
+.PHONY: demo
+demo: ## Run the flash sale with and without locks and compare.
+	@go run ./examples/flashsale
 
 # bench: belongs here (the comparison with other libraries, module bench/).
 
