@@ -130,7 +130,9 @@ public final class Driver {
         }
     }
 
-    private static String describe(Throwable e) {
+    // An interrupt that comes while a command is on its way is wrapped by Redisson.
+    private static String describe(Throwable wrapped) {
+        Throwable e = wrapped.getCause() instanceof InterruptedException ? wrapped.getCause() : wrapped;
         return e.getClass().getSimpleName() + " "
                 + URLEncoder.encode(String.valueOf(e.getMessage()), StandardCharsets.UTF_8).replace("+", "%20");
     }

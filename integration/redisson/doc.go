@@ -1,0 +1,27 @@
+// Package redisson puts the real Redisson, a Java library, on the other side of
+// redlatch's tests: the same lock names, taken by both.
+//
+// # The driver
+//
+// This folder is a Go package and a small Maven project. The Java half is a
+// program that takes commands on its standard input and answers in lines
+// (src/main/java, Driver); [Build] compiles it against a [Version] of Redisson and
+// [Start] runs it:
+//
+//	java := redisson.Start(t, redisson.V4, redisson.Options{Addresses: []string{server.Addr()}})
+//	lock := java.Owner("a").RLock("orders:42")
+//	lock.Lock(t, 0)                       // thread a of the Java process holds it by its watchdog
+//	call := java.Owner("b").RLock("orders:42").GoLock(0)
+//	lock.Unlock(t)
+//	call.Wait(t)                          // thread b has it
+//	java.Kill(t)                          // SIGKILL
+//
+// Redisson's owner of a lock is a thread, so an [Owner] stands for one thread that
+// the Java process keeps.
+//
+// # What is needed
+//
+// A JDK (17 or later) and Maven on PATH; Maven fetches Redisson from Maven Central
+// once and builds from its cache from then on. Without them the tests skip and say
+// so; with REDLATCH_INTEROP=require in the environment they fail instead.
+package redisson

@@ -1,0 +1,173 @@
+//go:build unix
+
+package redisson
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestMain says loudly when the tests can't run, ends the processes that they
+// share, and fails when a goroutine is left.
+func TestMain(m *testing.M) {
+	if err := Available(); err != nil {
+		fmt.Fprintf(os.Stderr, "\n*** REDISSON INTEROPERABILITY IS NOT TESTED: %v\n\n", err)
+		if os.Getenv("REDLATCH_INTEROP") == "require" {
+			os.Exit(1)
+		}
+	}
+	code := m.Run()
+	shared.Close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// bed is a server and a Java process on it. The shared one serves every test that
+// neither kills nor configures anything; names are unique, so the tests don't meet.
+type bed struct {
+	version Version
+	server  *testbed.Server
+	java    *Driver
+}
+
+var (
+	shared     = &testbed.Program{} // owns the shared beds
+	sharedMu   sync.Mutex
+	sharedBeds = map[Version]*bed{} // guarded by sharedMu
+	names      atomic.Int64
+)
+
+// needJava skips the test where the driver can't be built.
+func needJava(t *testing.T) {
+	t.Helper()
+	if err := Available(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// onEach runs the test against each version of Redisson on the shared beds.
+func onEach(t *testing.T, test func(t *testing.T, b *bed)) {
+	t.Helper()
+	needJava(t)
+	for _, v := range Versions {
+		t.Run(string(v), func(t *testing.T) { test(t, sharedBed(t, v)) })
+	}
+}
+
+func sharedBed(t *testing.T, v Version) *bed {
+	t.Helper()
+	if _, err := Build(v); err != nil {
+		t.Fatal(err)
+	}
+	sharedMu.Lock()
+	defer sharedMu.Unlock()
+	if sharedBeds[v] == nil {
+		server := testbed.Standalone(shared)
+		sharedBeds[v] = &bed{v, server, Start(shared, v, Options{Addresses: []string{server.Addr()}})}
+	}
+	return sharedBeds[v]
+}
+
+// ownBed starts a server and a Java process for one test.
+func ownBed(t *testing.T, v Version, o Options) *bed {
+	t.Helper()
+	server := testbed.Standalone(t)
+	o.Addresses = []string{server.Addr()}
+	return &bed{v, server, Start(t, v, o)}
+}
+
+// name returns a lock name that no other test uses.
+func name(t *testing.T) string {
+	t.Helper()
+	base, _, _ := strings.Cut(t.Name(), "/")
+	return fmt.Sprintf("%s-%d", base, names.Add(1))
+}
+
+// pttl is the remaining time of a key.
+func (b *bed) pttl(t *testing.T, key string) time.Duration {
+	t.Helper()
+	return time.Duration(b.server.Int(t, "PTTL", key)) * time.Millisecond
+}
+
+// messages records what is published on a channel from now on.
+func (b *bed) messages(t *testing.T, channel string) <-chan string {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.server.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 100)
+	conn, release := client.Dedicate()
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { got <- m.Message }})
+	if err := conn.Do(context.Background(), client.B().Subscribe().Channel(channel).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { release(); client.Close() })
+	return got
+}
+
+// next returns the next message, or "" when none comes soon.
+func next(messages <-chan string) string {
+	select {
+	case m := <-messages:
+		return m
+	case <-time.After(time.Second):
+		return ""
+	}
+}
+
+// eventually waits for a state that nobody announces.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never came about: %s", what)
+		}
+	}
+}
+
+// between ends the test unless got is in [low, high].
+func between(t *testing.T, what string, got, low, high time.Duration) {
+	t.Helper()
+	if got < low || got > high {
+		t.Fatalf("%s: got %v, want %v to %v", what, got, low, high)
+	}
+}
+
+// waitingOn waits until the server has a subscriber of the channel.
+func (b *bed) waitingOn(t *testing.T, channel string) {
+	t.Helper()
+	eventually(t, "a subscriber of "+channel, func() bool {
+		return b.subscribers(t, channel) > 0
+	})
+}
+
+func (b *bed) subscribers(t *testing.T, channel string) int64 {
+	t.Helper()
+	msg := b.server.Do(t, "PUBSUB", "NUMSUB", channel)
+	list, err := msg.ToArray()
+	if err != nil || len(list) != 2 {
+		t.Fatalf("PUBSUB NUMSUB: %v %v", list, err)
+	}
+	n, err := list[1].AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
