@@ -17,6 +17,7 @@ help: ## List the targets.
 .PHONY: test
 test: ## Run all tests with the race detector, on real servers.
 	@scripts/ensure-redis.sh
+	@[ "$$REDLATCH_INTEROP" != require ] || scripts/ensure-java.sh
 	@scripts/test.sh
 
 .PHONY: lint
@@ -29,7 +30,11 @@ demo: ## Run the flash sale with and without locks and compare.
 
 # bench: belongs here (the comparison with other libraries, module bench/).
 
-# interop: belongs here (the tests with Redisson, integration/redisson/).
+.PHONY: interop
+interop: ## Run the tests with the real Redisson (needs a JDK and Maven, installs them).
+	@scripts/ensure-redis.sh
+	@scripts/ensure-java.sh
+	cd integration && REDLATCH_INTEROP=require go test -race -count=1 -timeout 20m $(TEST_FLAGS) ./redisson/...
 
 # observe: belongs here (servers, Prometheus and load, to look at).
 

@@ -1,6 +1,6 @@
 module github.com/redlatch/redlatch/integration
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/redis/rueidis v1.0.79

@@ -3,6 +3,7 @@
 package redisson
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Version is a version of Redisson.
@@ -33,9 +35,15 @@ var Versions = []Version{V4, V3}
 // ErrNoJava says that java, javac or mvn is not on PATH.
 var ErrNoJava = errors.New("redisson: a JDK and Maven are not on PATH (scripts/ensure-java.sh installs them on Debian and Ubuntu)")
 
-// Available reports whether the driver can be built and run here: nil or an error
-// that wraps [ErrNoJava].
+// ErrSkipped says that REDLATCH_INTEROP=skip leaves these tests out.
+var ErrSkipped = errors.New("redisson: left out by REDLATCH_INTEROP=skip")
+
+// Available reports whether the driver can be built and run here: nil, [ErrSkipped]
+// or an error that wraps [ErrNoJava].
 func Available() error {
+	if os.Getenv("REDLATCH_INTEROP") == "skip" {
+		return ErrSkipped
+	}
 	for _, program := range []string{"java", "javac", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%w: %s", ErrNoJava, program)
@@ -101,7 +109,9 @@ var (
 // that only two plugins have to be there.
 func maven(dir string, v Version, flags ...string) error {
 	args := append([]string{"--quiet", "--batch-mode", "-Dredisson.version=" + string(v)}, flags...)
-	cmd := exec.Command("mvn", append(args, "compiler:compile", "dependency:build-classpath")...)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "mvn", append(args, "compiler:compile", "dependency:build-classpath")...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("redisson: build against Redisson %s: %w\n%s", v, err, out)

@@ -5,6 +5,7 @@ package redisson
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -96,8 +97,9 @@ func Start(tb testbed.TB, v Version, o Options) *Driver {
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", classpath, "redlatch.interop.Driver",
 	}
+	// No ctx: the process ends by Kill, by Quit or with its standard input.
 	d := &Driver{
-		cmd:   exec.Command("java", append(args, o.args()...)...),
+		cmd:   exec.CommandContext(context.Background(), "java", append(args, o.args()...)...),
 		ended: make(chan struct{}),
 		calls: map[string]*Call{},
 	}

@@ -61,15 +61,7 @@ func needJava(t *testing.T) {
 	}
 }
 
-// onEach runs the test against each version of Redisson on the shared beds.
-func onEach(t *testing.T, test func(t *testing.T, b *bed)) {
-	t.Helper()
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) { test(t, sharedBed(t, v)) })
-	}
-}
-
+// sharedBed returns the shared bed of a version; it starts with the first test that asks.
 func sharedBed(t *testing.T, v Version) *bed {
 	t.Helper()
 	if _, err := Build(v); err != nil {
