@@ -38,6 +38,7 @@ func init() {
 		if err != nil {
 			return err
 		}
+		w.Say("dir %s", s.dir)
 		w.Say("pid %d", s.Pid())
 		<-ctx.Done()
 		return s.Stop()
@@ -108,6 +109,12 @@ func TestServerDiesWithItsKilledParent(t *testing.T) {
 		t.Skip("only Linux ties a child's life to its parent's")
 	}
 	p := Spawn(t, "host", nil)
+	dir := p.Expect(t, "dir") // a killed process can't remove it
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	pid, err := strconv.Atoi(p.Expect(t, "pid"))
 	if err != nil {
 		t.Fatal(err)
