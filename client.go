@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
+	rotel "github.com/redlatch/redlatch/otel"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -37,6 +38,19 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	observer, err := rotel.New(rotel.Options{
+		TracerProvider: cfg.TracerProvider,
+		MeterProvider:  cfg.MeterProvider,
+		LockName:       cfg.Telemetry.LockName,
+		NoLinks:        cfg.Telemetry.NoLinks,
+		NoCommands:     cfg.Telemetry.NoCommandSpans,
+		Renewals:       cfg.Telemetry.RenewalSpans,
+		Server:         rotel.Server(cfg.Redis.InitAddress),
+	})
+	if err != nil {
+		cn.Close()
+		return nil, err
+	}
 	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent), cfg.Logger.Warn)
 	core := engine.NewCore(engine.Config{
 		ID:            uuid.NewString(),
@@ -47,6 +61,7 @@ func New(cfg Config) (*Client, error) {
 		AckTimeout:    cfg.ReplicaAckTimeout,
 		Map:           cfg.key(),
 		Log:           cfg.Logger,
+		Observer:      observer,
 	}, cn, hub)
 	return &Client{core: core, conn: cn, closed: make(chan struct{})}, nil
 }

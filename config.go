@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/lock"
 )
@@ -63,9 +65,39 @@ type Config struct {
 	// wait 0 and the tidying of Close. Default 5 s.
 	UnlockTimeout time.Duration
 
+	// TracerProvider and MeterProvider receive the spans and metrics; nil: the
+	// global ones. With the API's no-op providers telemetry costs nothing.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+
+	// Telemetry says what is told to them.
+	Telemetry Telemetry
+
 	// Logger gets lost leases, failed renewals, lost subscriptions and locks given
 	// back late. Default slog.Default().
 	Logger *slog.Logger
+}
+
+// Telemetry is what spans and metrics tell; docs/OBSERVABILITY.md lists them.
+type Telemetry struct {
+	// LockName makes the lock.name attribute from a lock's name, so that
+	// "order:42" can become "order:*". Without it spans carry the name as it is,
+	// and metrics carry none, since names may be without number. With it metrics
+	// tell at most 200 names apart.
+	LockName func(name string) string
+
+	// NoLinks keeps a holder's sampled trace context off the server. Without it
+	// the holder leaves it in a key beside the lock, for as long as the lock lives,
+	// and a waiter's span links to the acquisition that it waited for.
+	NoLinks bool
+
+	// NoCommandSpans leaves out the span of each Redis command: for a client that
+	// ClientBuilder wrapped with an instrumentation of its own.
+	NoCommandSpans bool
+
+	// RenewalSpans adds a span for each renewal that worked; failed ones always
+	// have one.
+	RenewalSpans bool
 }
 
 // ConfigOption changes the configuration that [Open] makes from a URL.
