@@ -159,9 +159,12 @@ func TestEmbedded(t *testing.T) {
 	if row := runSale(t, server, small(), "none", false); row.audit.Exact() {
 		t.Error("no lock, and yet the books are exact")
 	}
-	for _, name := range []string{"optimistic"} {
-		if row := runSale(t, server, small(), name, false); !row.good() {
-			t.Errorf("%s: %v, %s", name, row.audit, row.total().Failure)
+	for _, spec := range strategies {
+		if !spec.exact {
+			continue
+		}
+		if row := runSale(t, server, small(), spec.name, false); !row.good() {
+			t.Errorf("%s: %v, %s", spec.name, row.audit, row.total().Failure)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // what it costs under contention are the attempts in vain.
 type optimistic struct{ shop *shop }
 
-func newOptimistic(w *worker) strategy { return optimistic{w.shop} }
+func newOptimistic(w *worker) (strategy, error) { return optimistic{w.shop}, nil }
 
 func (o optimistic) serve(ctx context.Context, c click, book *notebook) (result outcome, err error) {
 	clicked := time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +25,8 @@ type setnx struct {
 	last *atomic.Int64
 }
 
-func newSetNX(w *worker) strategy {
-	return setnx{shop: w.shop, key: w.shop.tag + ":setnx", id: fmt.Sprint(w.job.Process), last: new(atomic.Int64)}
+func newSetNX(w *worker) (strategy, error) {
+	return setnx{shop: w.shop, key: w.shop.tag + ":setnx", id: strconv.Itoa(w.job.Process), last: new(atomic.Int64)}, nil
 }
 
 func (l setnx) serve(ctx context.Context, c click, book *notebook) (_ outcome, err error) {

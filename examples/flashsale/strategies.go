@@ -28,7 +28,7 @@ type spec struct {
 	name    string
 	exact   bool // it promises that stock and orders stay exact
 	shelves int
-	make    func(*worker) strategy
+	make    func(*worker) (strategy, error)
 }
 
 // strategies in the order in which the demo runs them.
@@ -36,6 +36,8 @@ var strategies = []spec{
 	{name: "none", shelves: 1, make: newNone},
 	{name: "setnx", shelves: 1, make: newSetNX},
 	{name: "optimistic", exact: true, shelves: 1, make: newOptimistic},
+	{name: "rlock", exact: true, shelves: 1, make: newRLock},
+	{name: "rlock-segmented", exact: true, shelves: 10, make: newRLock},
 }
 
 // find returns the named strategies; "all" means all of them, or with kill all
@@ -100,7 +102,7 @@ func (b *notebook) entered(shelf int, since time.Time) {
 // can fail would show nothing.
 type none struct{ shop *shop }
 
-func newNone(w *worker) strategy { return none{w.shop} }
+func newNone(w *worker) (strategy, error) { return none{w.shop}, nil }
 
 func (n none) serve(ctx context.Context, c click, book *notebook) (outcome, error) {
 	book.entered(0, time.Now())

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -110,9 +109,12 @@ func (w *worker) run() error {
 	if w.job.DieAt > 0 {
 		w.shop.halfway = w.dieAt(int64(w.job.DieAt))
 	}
-	strategy := spec.make(w)
-	if closer, ok := strategy.(io.Closer); ok {
-		defer func() { _ = closer.Close() }() // the process ends anyway
+	strategy, err := spec.make(w)
+	if err != nil {
+		return err
+	}
+	if closer, ok := strategy.(interface{ close() }); ok {
+		defer closer.close()
 	}
 
 	w.tell(message{Ready: true})

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/alicebob/miniredis/v2"
+	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -112,6 +113,15 @@ func embedded() (*Server, error) {
 	}
 	// Without this miniredis stands still in time, and no lease would end.
 	server.ClockTTL(true)
+	// It answers questions about a cluster, but it can't do what clients expect
+	// of one (sharded channels): a plain server refuses them.
+	server.Server().SetPreHook(func(peer *miniserver.Peer, command string, _ ...string) bool {
+		if !strings.EqualFold(command, "CLUSTER") {
+			return false
+		}
+		peer.WriteError("ERR This instance has cluster support disabled")
+		return true
+	})
 	return &Server{
 		URL: "redis://" + server.Addr(),
 		About: "an embedded miniredis at " + server.Addr() +
