@@ -12,13 +12,13 @@ import (
 type Class int
 
 const (
-	// Permanent: the server refused, and will again.
+	// Permanent means: the server refused, and will again.
 	Permanent Class = iota
-	// Refused: the server did not run the script now; it may later.
+	// Refused means: the server did not run the script now; it may later.
 	Refused
-	// Unsent: the command never reached a server.
+	// Unsent means: the command never reached a server.
 	Unsent
-	// Ambiguous: the script may have run.
+	// Ambiguous means: the script may have run.
 	Ambiguous
 )
 

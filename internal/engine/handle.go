@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -175,11 +174,6 @@ type Attempt struct {
 // never shorter than what the client counts on.
 func Millis(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
-}
-
-// fieldAcq is the acquisition id in a hash field.
-func fieldAcq(field string) string {
-	return field[strings.LastIndexByte(field, '-')+1:]
 }
 
 // spec asks the kind how a waiter of a waits.

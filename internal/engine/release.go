@@ -253,6 +253,20 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	}
 }
 
+// overLocked is why the hold can't be extended: nil while it is held.
+func (h *Hold) overLocked() error {
+	switch h.state {
+	case stateHeld:
+		return nil
+	case stateLost:
+		return h.lost
+	case stateClosed:
+		return lock.ErrClosed
+	case stateReleasing, stateReleased:
+	}
+	return lock.ErrNotHeld
+}
+
 // extendOnce makes one attempt; again says whether another one makes sense.
 func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Duration) (again bool, err error) {
 	s, c := h.s, h.s.slot.core
@@ -263,17 +277,11 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	}
 	c.mu.Lock()
 	lost := c.expireLocked(s, time.Now())
-	state, err := h.state, error(lock.ErrNotHeld)
-	switch state {
-	case stateLost:
-		err = h.lost
-	case stateClosed:
-		err = lock.ErrClosed
-	}
+	err = h.overLocked()
 	count, _ := s.remainLocked(time.Now())
 	c.mu.Unlock()
 	c.tell(lost)
-	if state != stateHeld {
+	if err != nil {
 		s.slot.gate.leave()
 		return false, err
 	}
@@ -297,11 +305,8 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.state != stateHeld {
-		if h.state == stateLost {
-			return false, h.lost
-		}
-		return false, lock.ErrNotHeld
+	if err := h.overLocked(); err != nil {
+		return false, err
 	}
 	until := f.sent.Add(lease - drift(lease))
 	switch {
