@@ -75,7 +75,7 @@ func work(ctx context.Context, lock redlatch.Locker) error {
 func do(ctx context.Context, lock redlatch.Locker) error {
 	return redlatch.Do(ctx, lock, func(ctx context.Context) error {
 		fmt.Println("Do:      inside")
-		return nil
+		return context.Cause(ctx) // nil: the lock is still held
 	})
 }
 

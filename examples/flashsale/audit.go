@@ -28,7 +28,7 @@ func (s *shop) open(ctx context.Context) error {
 
 // close removes the shop's keys.
 func (s *shop) close(ctx context.Context) error {
-	keys := []string{s.customersKey(), s.couponsKey(), s.grantedKey()}
+	var keys []string
 	for shelf := range s.shelves {
 		keys = append(keys, s.stockKey(shelf), s.ordersKey(shelf))
 	}
@@ -68,9 +68,7 @@ func (s *shop) audit(ctx context.Context) (audit, error) {
 	if a.Twice > 0 {
 		a.Problems = append(a.Problems, fmt.Sprintf("%s users ordered twice", thousands(a.Twice)))
 	}
-	coupons, err := s.auditCoupons(ctx)
-	a.Problems = append(a.Problems, coupons...)
-	return a, err
+	return a, nil
 }
 
 // Oversold says how many more were sold than there were.
