@@ -158,7 +158,7 @@ const warmTurns = 20
 
 func (j *pairsJob) start(ctx context.Context, m *measurement) (ready, error) {
 	rw, _ := m.contender.(readWriter)
-	if rw == nil && (m.ReadPercent > 0 || m.Background > 0) {
+	if rw == nil && m.Background > 0 {
 		return ready{}, fmt.Errorf("%s has no shared mode", m.Contender)
 	}
 	for range m.Background {
@@ -175,6 +175,7 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (ready, error) {
 			key = fmt.Sprintf("%s:%d:%d", m.Key, m.Process, g)
 		}
 		w := &pairWorker{lock: m.contender.Locker(key), readPct: m.ReadPercent, waits: newHistogram()}
+		w.read = w.lock
 		if rw != nil {
 			w.read = rw.ReadLocker(key)
 		}

@@ -9,7 +9,7 @@ type goal struct {
 	atLeast   bool // else: at most
 	factor    float64
 	of        string // a contender, bestPeer, or "" for an absolute bound
-	metricOf  metric // of the other contender; "": the same metric
+	ofRow     string // the row of that contender's figure, measured before; "": the same row
 }
 
 // bestPeer in a goal is the best of the other libraries at the goal's metric.
@@ -24,6 +24,9 @@ func (g goal) String() string {
 	if g.of != "" {
 		s += " × " + g.of
 	}
+	if g.ofRow != "" {
+		s += " in " + g.ofRow
+	}
 	return s
 }
 
@@ -36,15 +39,14 @@ func (g goal) reached(o outcome) (reached, ok bool, value float64) {
 	bound := g.factor
 	value = own
 	if g.of != "" {
-		m := g.metricOf
-		if m == "" {
-			m = g.metric
-		}
 		var other float64
-		if g.of == bestPeer {
-			other, found = o.bestPeer(m, !g.atLeast)
-		} else {
-			other, found = o.median(g.of, m)
+		switch {
+		case g.ofRow != "":
+			other, found = o.earlier[g.ofRow].median(g.of, g.metric)
+		case g.of == bestPeer:
+			other, found = o.bestPeer(g.metric, !g.atLeast)
+		default:
+			other, found = o.median(g.of, g.metric)
 		}
 		if !found || other == 0 {
 			return false, false, 0

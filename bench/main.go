@@ -92,6 +92,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	}
 	fmt.Fprintln(out, m)
 	var outcomes []outcome
+	byName := map[string]outcome{}
 	failures := 0
 	for _, r := range all {
 		if rowPattern != nil && !rowPattern.MatchString(r.name) {
@@ -104,7 +105,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		if len(o.entries) == 0 {
 			continue
 		}
+		o.earlier = byName
 		o.write(out, *markdown)
+		byName[r.name] = o
 		outcomes = append(outcomes, o)
 		failures += len(o.failed)
 	}

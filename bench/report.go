@@ -18,6 +18,7 @@ type outcome struct {
 	entries []entry
 	rounds  map[string][]figures // by contender
 	failed  map[string]error     // by contender: the first failure; its later rounds were left out
+	earlier map[string]outcome   // rows measured before in the same run, by name
 }
 
 // values returns one contender's figure, round by round.

@@ -88,6 +88,7 @@ func exampleOutcome() outcome {
 				{contender: "ours", metric: throughput, atLeast: true, factor: 1.15, of: bestPeer},
 				{contender: "ours", metric: throughput, atLeast: true, factor: 0.95, of: "limit"},
 				{contender: "ours", metric: throughput, factor: 1e6},
+				{contender: "ours", metric: throughput, atLeast: true, factor: 2, of: "ours", ofRow: "before"},
 				{contender: "absent", metric: throughput, factor: 1},
 			},
 		},
@@ -96,7 +97,7 @@ func exampleOutcome() outcome {
 			"ours": three(throughput, 36000, 1, 24000), "slow": three(throughput, 3, 2, 1),
 			"fast": three(throughput, 20000, 20000, 20000), "limit": three(throughput, 30000, 30000, 30000),
 		},
-		failed: map[string]error{},
+		earlier: map[string]outcome{"before": {rounds: map[string][]figures{"ours": three(throughput, 8000, 8000, 8000)}}},
 	}
 }
 
@@ -110,6 +111,7 @@ func TestTable(t *testing.T) {
 		"goal reached: ours: acq/s ≥ 1.15 × the best peer (1.20)",
 		"goal missed: ours: acq/s ≥ 0.95 × limit (0.80)",
 		"goal reached: ours: acq/s ≤ 1,000,000 (24,000)",
+		"goal reached: ours: acq/s ≥ 2.00 × ours in before (3.00)",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, &text)

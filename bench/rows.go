@@ -29,41 +29,69 @@ var (
 	holdingColumns     = []metric{heapPerHold, stackPerHold, goroutines, renewalRate, perCommand, burst, clientShare, serverShare}
 )
 
-// libraries are the peers of the plain lock; those of a row come after redlatch and before the bounds.
+// libraries are the peers of the plain lock; in a row they come after redlatch and before the bounds.
 var libraries = []string{"rueidislock", "redsync", "redsync-rueidis", "redislock"}
 
-func with(first []string, last ...string) []string {
-	out := append([]string{}, first...)
-	out = append(out, libraries...)
-	return append(out, last...)
+// besideLibraries puts the peers between redlatch's kinds and the bound.
+func besideLibraries(bound string, kinds ...string) []string {
+	return append(append(kinds, libraries...), bound)
+}
+
+// goalsOf makes goals of one contender.
+func goalsOf(contender string, goals ...goal) []goal {
+	for i := range goals {
+		goals[i].contender = contender
+	}
+	return goals
 }
 
 func uncontended(name, title string, goroutines int) row {
+	goals := []goal{
+		{metric: allocs, factor: 10},
+		{metric: allocBytes, factor: 1024},
+		{metric: serverCPU, factor: 1.3, of: "limit"},
+	}
+	if goroutines == 1 {
+		goals = append(goals, goal{metric: throughput, atLeast: true, factor: 0.95, of: "limit"})
+	} else {
+		goals = append(goals,
+			goal{metric: throughput, atLeast: true, factor: 1.15, of: "rueidislock"},
+			goal{metric: throughput, atLeast: true, factor: 0.85, of: "limit"})
+	}
 	return row{
 		name:       name,
 		title:      title,
-		contenders: with(nil, "limit"),
+		contenders: besideLibraries("limit", "redlatch"),
 		spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: goroutines},
 		columns:    uncontendedColumns,
 		main:       throughput,
 		against:    "limit",
+		goals:      goalsOf("redlatch", goals...),
 	}
 }
 
 func contended(name, title string, processes, goroutines int) row {
 	columns := contendedColumns
+	goals := goalsOf("redlatch",
+		goal{metric: throughput, atLeast: true, factor: 20, of: bestPeer},
+		goal{metric: jain, atLeast: true, factor: 0.99},
+		goal{metric: waitP99, factor: 1, of: bestPeer})
 	if processes > 1 {
 		columns = processColumns
+		goals = goalsOf("redlatch",
+			goal{metric: throughput, atLeast: true, factor: 3, of: bestPeer},
+			goal{metric: leastShare, atLeast: true, factor: 0.5})
 	}
 	return row{
 		name:       name,
 		title:      title,
-		contenders: with(nil, "floor"),
+		contenders: besideLibraries("floor", "redlatch"),
 		processes:  processes,
 		spec:       spec{Workload: pairs, Goroutines: goroutines},
 		columns:    columns,
 		main:       throughput,
 		against:    "floor",
+		goals:      goals,
 	}
 }
 
@@ -87,20 +115,38 @@ func rows(s scale) []row {
 		{
 			name:       "handover",
 			title:      "From Unlock in one process to the return of Lock in another",
-			contenders: with(nil, "floor"),
+			contenders: besideLibraries("floor", "redlatch"),
 			processes:  2,
 			spec:       spec{Workload: handover},
 			columns:    handoverColumns,
 			main:       waitP50,
 			against:    "floor",
+			goals: goalsOf("redlatch",
+				goal{metric: waitP50, factor: 1.6, of: "floor"},
+				goal{metric: waitP99, factor: 1.6, of: "floor"}),
 		},
 		{
 			name:       "holding",
 			title:      "Locks held by the watchdog for two thirds of the lease",
-			contenders: []string{"rueidislock"},
+			contenders: []string{"redlatch", "rueidislock"}, // the other libraries have no watchdog
 			spec:       spec{Workload: holding, Holds: s.holds},
 			columns:    holdingColumns,
 			main:       heapPerHold,
+			goals: goalsOf("redlatch",
+				goal{metric: heapPerHold, factor: 1024},
+				goal{metric: goroutines, factor: 16},
+				goal{metric: perCommand, atLeast: true, factor: 100},
+				goal{metric: burst, factor: 2},
+				goal{metric: clientShare, factor: 2}),
+		},
+		{
+			name:       "reentry",
+			title:      "Lock + Unlock, 1 goroutine: again by an owner that holds the lock, and from outside",
+			contenders: []string{"redlatch-reentry", "redlatch"},
+			spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: 1},
+			columns:    uncontendedColumns,
+			main:       throughput,
+			against:    "redlatch",
 		},
 	}
 }

@@ -38,6 +38,7 @@ func smallScale() scale { return scale{holds: 300, queues: []int{3, 12}, readers
 // TestEveryRowRuns measures every contender of every row once, shortly.
 func TestEveryRowRuns(t *testing.T) {
 	b := quick(t)
+	done := map[string]outcome{}
 	for _, r := range rows(smallScale()) {
 		t.Run(strings.ReplaceAll(r.name, "/", ","), func(t *testing.T) {
 			r.spec.Goroutines = min(r.spec.Goroutines, 32)
@@ -45,6 +46,7 @@ func TestEveryRowRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			o.earlier, done[r.name] = done, o
 			if len(o.entries) == 0 {
 				t.Fatal("no contender")
 			}

@@ -28,9 +28,10 @@ type spec struct {
 	Goroutines int
 	Waiters    int           // how many goroutines of all processes compete for one key
 	WarmUp     time.Duration // pairs with a shared key: how long the goroutines run before the process is ready
-	// ReadPercent is how many of 100 acquisitions use the shared mode. The contender must be a readWriter if it is not 0.
+	// ReadPercent is how many of 100 acquisitions use the shared mode. A contender that
+	// is no readWriter locks exclusively instead, as its users would have to.
 	ReadPercent int
-	// Background is how many holds in shared mode are kept on Key throughout.
+	// Background is how many holds in shared mode are kept on Key throughout, by a readWriter.
 	Background int
 	// Queue is how many owners must stand in the server's queue of Key before the process is ready; 0: any number.
 	Queue int

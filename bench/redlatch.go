@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+)
+
+// ours is redlatch with its default configuration, but for the lease that all contenders share.
+var ours = []entry{
+	{
+		name: "redlatch",
+		what: "client.RLock",
+		role: own,
+		open: openRedlatch(func(c *redlatchClients, key string) locker {
+			return anyLock{c.first().RLock(key)}
+		}),
+	},
+	{
+		name: "redlatch-reentry",
+		what: "client.RLock, locked again by an owner that holds it",
+		role: own,
+		open: openRedlatch(func(c *redlatchClients, key string) locker {
+			return &reentry{lock: c.first().RLock(key)}
+		}),
+	},
+}
+
+// redlatchClients is one client for each server of the row, nearly always one.
+type redlatchClients struct {
+	clients []*redlatch.Client
+	make    func(c *redlatchClients, key string) locker
+}
+
+func openRedlatch(locker func(c *redlatchClients, key string) locker) func(env) (contender, error) {
+	return func(e env) (contender, error) {
+		c := &redlatchClients{make: locker}
+		for _, addr := range e.addrs {
+			client, err := redlatch.New(redlatch.Config{
+				Redis:     rueidis.ClientOption{InitAddress: []string{addr}},
+				LeaseTime: e.lease,
+			})
+			if err != nil {
+				c.Close()
+				return nil, err
+			}
+			c.clients = append(c.clients, client)
+		}
+		return c, nil
+	}
+}
+
+func (c *redlatchClients) first() *redlatch.Client { return c.clients[0] }
+
+func (c *redlatchClients) Locker(key string) locker { return c.make(c, key) }
+
+func (c *redlatchClients) Close() {
+	for _, client := range c.clients {
+		// The measurement is over: what its end leaves behind goes with the server's data.
+		client.Close()
+	}
+}
+
+// anyLock uses a lock of any kind as its users do.
+type anyLock struct{ redlatch.Locker }
+
+func (l anyLock) Lock(ctx context.Context) (hold, error) { return l.Locker.Lock(ctx) }
+
+// reentry holds its lock from its first turn on and locks it again at each.
+type reentry struct {
+	lock  redlatch.Locker
+	outer redlatch.Hold
+}
+
+func (l *reentry) Lock(ctx context.Context) (hold, error) {
+	if l.outer == nil {
+		var err error
+		if l.outer, err = l.lock.Lock(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l.lock.Lock(l.outer.Context())
+}
