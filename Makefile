@@ -28,7 +28,13 @@ lint: ## Check form: gofmt, go vet, builds for three systems, linters.
 demo: ## Run the flash sale with and without locks and compare.
 	@go run ./examples/flashsale
 
-# bench: belongs here (the comparison with other libraries, module bench/).
+# Flags for the comparison, e.g. make bench BENCH_FLAGS='-only handover -rounds 9'.
+BENCH_FLAGS ?=
+
+.PHONY: bench
+bench: ## Compare with other libraries, on a private server; takes about ten minutes.
+	@scripts/ensure-redis.sh
+	@go run ./bench $(BENCH_FLAGS)
 
 .PHONY: interop
 interop: ## Run the tests with the real Redisson (needs a JDK and Maven, installs them).

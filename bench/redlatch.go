@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/redis/rueidis"
 
@@ -41,6 +42,8 @@ func openRedlatch(locker func(c *redlatchClients, key string) locker) func(env) 
 			client, err := redlatch.New(redlatch.Config{
 				Redis:     rueidis.ClientOption{InitAddress: []string{addr}},
 				LeaseTime: e.lease,
+				// The end of a round interrupts waits, and each grant that comes too late would be told.
+				Logger: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
 				c.Close()
