@@ -140,15 +140,10 @@ func (a *acquisition) failed(err error) {
 	}
 }
 
-// read interprets an answer and notes what it leaves on the server.
+// read interprets an answer and notes what it leaves on the server, and what it
+// tells a waiter.
 func (a *acquisition) read(f *flight) Outcome {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	out := a.kind.Acquired(&a.attempt, f.reply)
-	a.queued = out.Queued
-	if out.Renewed && a.limbo > 0 {
-		a.limbo-- // one of the lost replies was this acquisition's
-	}
+	out := a.settle(f)
 	if !out.Acquired {
 		a.busy = out
 		look := out.LookIn
@@ -162,6 +157,20 @@ func (a *acquisition) read(f *flight) Outcome {
 		if a.obs != nil {
 			a.obs.Busy(out.Holder, out.Trace, out.Position)
 		}
+	}
+	return out
+}
+
+// settle interprets an answer and notes what it leaves on the server: all that
+// matters of an answer that came too late. The caller, who has gone on, tells of
+// the holder and ends the observation meanwhile, so nothing here touches those.
+func (a *acquisition) settle(f *flight) Outcome {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.kind.Acquired(&a.attempt, f.reply)
+	a.queued = out.Queued
+	if out.Renewed && a.limbo > 0 {
+		a.limbo-- // one of the lost replies was this acquisition's
 	}
 	return out
 }
@@ -180,7 +189,7 @@ func (a *acquisition) late(f *flight) {
 		a.failed(f.err)
 		undo = undo || a.limbo > 0
 	} else {
-		out := a.read(f)
+		out := a.settle(f)
 		undo = undo || out.Acquired || out.Queued || a.limbo > 0
 		if out.Acquired {
 			a.core.cfg.Log.InfoContext(a.ctx, "redlatch: late grant given back", "lock", a.lock.name,
