@@ -38,7 +38,7 @@ func (j *handoverJob) start(ctx context.Context, m *measurement) (ready, error) 
 	r := ready{}
 	if m.Process == 0 {
 		var err error
-		if j.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		if j.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 			return r, err
 		}
 		r.Peer = j.listener.Addr().String()
@@ -67,7 +67,7 @@ var errOtherSide = errors.New("the other process has gone")
 
 // run passes the lock until something ends it, and returns what.
 func (j *handoverJob) run(ctx context.Context, m *measurement) error {
-	conn, err := j.connect(m)
+	conn, err := j.connect(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -129,9 +129,9 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 	}
 }
 
-func (j *handoverJob) connect(m *measurement) (net.Conn, error) {
+func (j *handoverJob) connect(ctx context.Context, m *measurement) (net.Conn, error) {
 	if j.listener == nil {
-		return net.Dial("tcp", m.Peer)
+		return (&net.Dialer{}).DialContext(ctx, "tcp", m.Peer)
 	}
 	// finish closes the listener as well, if nobody ever comes.
 	conn, err := j.listener.Accept()
