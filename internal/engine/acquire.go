@@ -128,7 +128,12 @@ func (a *acquisition) run() (*Hold, error) {
 			case errors.As(err, &stop):
 				return nil, stop.err
 			case errors.Is(err, errSessionGone):
-				continue // there is nothing to re-enter any more: acquire
+				// There is nothing to re-enter any more: acquire, unless it was asked
+				// for with the lost hold's context.
+				if a.ctx.Err() != nil {
+					return nil, a.ended()
+				}
+				continue
 			case err != nil && a.once:
 				return nil, a.unavailable(err)
 			case err != nil:

@@ -257,14 +257,20 @@ func (a *acquisition) won(f *flight, out Outcome) (*Hold, error) {
 		a.abandon()
 		return nil, &stopError{&lock.ReplicaAcksError{Name: a.lock.name, Want: want, Got: f.reply.Acked, Err: f.reply.Waits}}
 	}
-	return a.hold(sent, lease, out), nil
+	if h := a.hold(sent, lease, out); h != nil {
+		return h, nil
+	}
+	a.abandon()
+	return nil, &stopError{lock.ErrClosed}
 }
 
 var errTooLate = errors.New("the answer came after the lease had run out")
 
-// hold makes the session and its first hold.
+// hold makes the session and its first hold; nil: the client was closed.
 func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Hold {
 	c := a.core
+	a.mu.Lock() // a refresh of the queue place may still be writing to Data
+	defer a.mu.Unlock()
 	a.slot.retain()
 	s := &session{
 		Lock: a.lock, Field: a.attempt.Field, Token: out.Token, Data: a.attempt.Data,
@@ -274,6 +280,11 @@ func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Ho
 		s.link = a.obs.Link()
 	}
 	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		a.slot.release()
+		return nil
+	}
 	defer c.mu.Unlock()
 	a.slot.sessions[modeIndex(a.kind.Mode())] = s
 	s.until = sent.Add(lease - drift(lease))
@@ -300,7 +311,7 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 	c.tell(lost)
 	if dead {
 		a.slot.gate.leave()
-		return nil, a.gone()
+		return nil, errSessionGone
 	}
 	if a.obs != nil {
 		a.obs.Attempt()
@@ -313,32 +324,35 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 	if f.err != nil {
 		return nil, a.classify(f.err)
 	}
+	a.slot.retain() // the hold's; not under the mutex
+	h, lost, err := a.reenteredLocking(s, f, lease)
+	if h == nil {
+		a.slot.release()
+	}
+	c.tell(lost)
+	return h, err
+}
+
+// reenteredLocking takes the answer of a re-entry.
+func (a *acquisition) reenteredLocking(s *session, f *flight, lease time.Duration) (h *Hold, lost []*Hold, err error) {
+	c := a.core
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if f.reply.Code == 0 {
 		lost = c.loseLocked(s, lock.LossGone, nil)
 	}
-	if s.dead || passed(time.Now(), f.sent.Add(lease-drift(lease))) {
-		c.mu.Unlock()
-		c.tell(lost)
-		return nil, a.gone()
+	switch {
+	case c.closed:
+		return nil, lost, &stopError{lock.ErrClosed}
+	case s.dead || passed(time.Now(), f.sent.Add(lease-drift(lease))):
+		return nil, lost, errSessionGone
 	}
-	defer c.mu.Unlock()
-	a.slot.retain()
 	if a.lease == 0 {
-		s.until = f.sent.Add(lease - drift(lease))
+		s.until = later(s.until, f.sent.Add(lease-drift(lease)))
 	}
-	h := s.newHoldLocked(a.ctx, a.lease, f.sent)
+	h = s.newHoldLocked(a.ctx, a.lease, f.sent)
 	c.dog.scheduleLocked(s, f.sent)
-	return h, nil
-}
-
-// gone is for a re-entry that found the owner's hold lost: the acquisition goes
-// on as one of its own, unless it was made with that hold's context.
-func (a *acquisition) gone() error {
-	if a.ctx.Err() != nil {
-		return &stopError{a.ended()}
-	}
-	return errSessionGone
+	return h, nil, nil
 }
 
 // reentry is a re-entry that nobody waits for any more. The count may be one too
