@@ -305,6 +305,19 @@ func (a *acquisition) giveUp() {
 	}
 }
 
+// undoApart takes back, in the background, a grant that is of no use, while the
+// acquisition goes on under a new id.
+func (a *acquisition) undoApart() {
+	a.mu.Lock()
+	b := &acquisition{
+		core: a.core, lock: a.lock, kind: a.kind, slot: a.slot, ctx: a.ctx, cctx: a.cctx,
+		attempt: a.attempt, limbo: a.limbo, queued: true, place: a.place,
+	}
+	a.mu.Unlock()
+	a.limbo, a.queued = 0, false
+	b.undo()
+}
+
 // undo takes back, in the background, what the acquisition may have left.
 func (a *acquisition) undo() {
 	if !a.queued && a.limbo == 0 {

@@ -249,7 +249,7 @@ func (a *acquisition) won(f *flight, out Outcome) (*Hold, error) {
 		sent, lease = out.Granted, out.Lease
 	}
 	if passed(time.Now(), sent.Add(lease-drift(lease))) {
-		a.abandon()
+		a.undoApart()
 		a.newID()
 		return nil, errTooLate
 	}
@@ -260,13 +260,15 @@ func (a *acquisition) won(f *flight, out Outcome) (*Hold, error) {
 	if h := a.hold(sent, lease, out); h != nil {
 		return h, nil
 	}
-	a.abandon()
+	// Close or Shutdown came while the answer was on its way: nobody would renew
+	// or end the hold.
+	a.undoApart()
 	return nil, &stopError{lock.ErrClosed}
 }
 
 var errTooLate = errors.New("the answer came after the lease had run out")
 
-// hold makes the session and its first hold; nil: the client was closed.
+// hold makes the session and its first hold; nil when the client takes no more.
 func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Hold {
 	c := a.core
 	a.mu.Lock() // a refresh of the queue place may still be writing to Data
@@ -280,7 +282,7 @@ func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Ho
 		s.link = a.obs.Link()
 	}
 	c.mu.Lock()
-	if c.closed {
+	if c.drains {
 		c.mu.Unlock()
 		a.slot.release()
 		return nil
@@ -306,7 +308,7 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 	c.mu.Lock()
 	lost := c.expireLocked(s, time.Now())
 	dead := s.dead
-	count, _ := s.remainLocked(time.Now())
+	count, _ := s.remainLocked(nil, time.Now())
 	c.mu.Unlock()
 	c.tell(lost)
 	if dead {

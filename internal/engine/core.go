@@ -122,6 +122,8 @@ func (c *Core) Drain(ctx context.Context) error {
 		}
 		select {
 		case <-idle:
+		case <-c.closing:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

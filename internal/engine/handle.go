@@ -71,7 +71,7 @@ func (l *Lock) State(ctx context.Context) (lock.State, error) {
 	if l.err != nil {
 		return lock.State{}, l.err
 	}
-	r, err := l.ask(ctx, "state", l.kind.State)
+	r, err := l.ask(ctx, "state", l.kind.State, conn.Ambiguous)
 	if err != nil {
 		return lock.State{}, err
 	}
@@ -88,7 +88,8 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err
 	}
-	r, err := l.ask(ctx, "force_unlock", l.kind.ForceUnlock)
+	// Not again when it may have run: the second run would hit the next holder.
+	r, err := l.ask(ctx, "force_unlock", l.kind.ForceUnlock, conn.Unsent)
 	if err != nil {
 		return false, err
 	}
@@ -106,8 +107,9 @@ func (l *Lock) named(err error) error {
 }
 
 // ask runs a command that belongs to no session: once more after a transient
-// error as long as ctx and the client's UnlockTimeout allow it.
-func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command) (r conn.Reply, err error) {
+// error up to the class worst, as long as ctx and the client's UnlockTimeout
+// allow it.
+func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command, worst conn.Class) (r conn.Reply, err error) {
 	c := l.core
 	if o := c.cfg.Observer; o != nil {
 		octx, end := o.Operator(ctx, l.observed(), op)
@@ -133,7 +135,7 @@ func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command) (r
 			return conn.Reply{}, &lock.ServerError{Name: l.name, Op: op, Err: f.err}
 		case ok:
 			last = f.err
-			if sleep(ctx, c.closing, deadline, retry.NextBackOff()) {
+			if conn.Classify(last) <= worst && sleep(ctx, c.closing, deadline, retry.NextBackOff()) {
 				continue
 			}
 		}

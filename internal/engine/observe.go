@@ -39,7 +39,7 @@ func (a *acquisition) observed(h *Hold, err error) {
 	if h != nil {
 		a.core.mu.Lock()
 		r.Owner, r.Token = h.s.Field, h.s.Token
-		r.Count, _ = h.s.remainLocked(time.Now())
+		r.Count, _ = h.s.remainLocked(nil, time.Now())
 		a.core.mu.Unlock()
 	}
 	a.obs.End(r)

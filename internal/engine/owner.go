@@ -192,6 +192,12 @@ func (s *slot) watch() chan struct{} {
 	ch := make(chan struct{}, 1)
 	s.core.mu.Lock()
 	s.watchers = append(s.watchers, ch)
+	for _, sess := range s.sessions {
+		if sess != nil {
+			ch <- struct{}{} // it acquired before we were here to be told
+			break
+		}
+	}
 	s.core.mu.Unlock()
 	return ch
 }

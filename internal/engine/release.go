@@ -44,6 +44,11 @@ func (h *Hold) Unlock(ctx context.Context) error {
 func (h *Hold) unlock(ctx context.Context) error {
 	s, c := h.s, h.s.slot.core
 	if err := c.begin(); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if h.state == stateLost {
+			return h.lost // Close does not make it good
+		}
 		return err
 	}
 	defer c.wg.Done()
@@ -133,9 +138,12 @@ func (h *Hold) release(ctx context.Context) error {
 		defer c.mu.Unlock()
 		return h.releasingLocked().err
 	}
-	count, lease := s.remainLocked(time.Now())
+	now := time.Now()
+	lost := c.expireLocked(s, now) // waiting for the gate may have taken long
+	count, lease := s.remainLocked(h, now)
 	deadline := h.deadlineLocked()
 	c.mu.Unlock()
+	c.tell(lost)
 
 	var void time.Duration
 	if s.limbo > 0 && count == 0 {
@@ -248,6 +256,8 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case c.isClosed():
+			return lock.ErrClosed
 		}
 		return h.unavailable("extend", err)
 	}
@@ -278,7 +288,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	c.mu.Lock()
 	lost := c.expireLocked(s, time.Now())
 	err = h.overLocked()
-	count, _ := s.remainLocked(time.Now())
+	count, _ := s.remainLocked(nil, time.Now())
 	c.mu.Unlock()
 	c.tell(lost)
 	if err != nil {
@@ -298,7 +308,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	case f.reply.Code == 0:
 		c.mu.Lock()
 		lost = c.loseLocked(s, lock.LossGone, nil)
-		err := error(h.lost)
+		err := h.overLocked()
 		c.mu.Unlock()
 		c.tell(lost)
 		return false, err
@@ -309,13 +319,11 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 		return false, err
 	}
 	until := f.sent.Add(lease - drift(lease))
-	switch {
-	case h.lease == 0:
-		if until.After(s.until) {
-			s.until = until
-		}
-	case until.After(h.until):
-		h.until, h.lease = until, lease
+	if h.lease == 0 {
+		s.until = later(s.until, until)
+	}
+	if until.After(h.until) {
+		h.until, h.lasts = until, lease
 	}
 	c.dog.scheduleLocked(s, time.Time{})
 	return false, nil

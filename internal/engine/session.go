@@ -53,7 +53,8 @@ type Hold struct {
 	lease  time.Duration // fixed; 0: the watchdog's
 
 	// guarded by core.mu
-	until  time.Time // a fixed lease's local deadline
+	until  time.Time     // a fixed lease's local deadline, or what Extend promised
+	lasts  time.Duration // the lease that until comes from
 	state  holdState
 	alive  bool  // counts in owner.live
 	late   bool  // an Unlock gave up waiting; what it began went on
@@ -108,7 +109,7 @@ func (s *session) newHoldLocked(ctx context.Context, lease time.Duration, sent t
 	inner, cancel := context.WithCancelCause(ctx)
 	h.ctx, h.cancel = &holdContext{inner, carries}, cancel
 	if lease > 0 {
-		h.until = sent.Add(lease - drift(lease))
+		h.until, h.lasts = sent.Add(lease-drift(lease)), lease
 	}
 	s.holds = append(s.holds, h)
 	o.live.Add(1)
@@ -213,17 +214,21 @@ func (c *Core) tell(lost []*Hold) {
 	}
 }
 
-// remainLocked is how many holds a session has and how long the latest-ending
-// one still needs the key.
-func (s *session) remainLocked(now time.Time) (count int, lease time.Duration) {
+// remainLocked is how many holds a session has besides one, and how long the
+// latest-ending of them still needs the key. Holds that are being released count
+// until that is done: each release takes its own off, in the gate's order.
+func (s *session) remainLocked(besides *Hold, now time.Time) (count int, lease time.Duration) {
 	for _, h := range s.holds {
-		if h.state != stateHeld {
+		if h == besides {
 			continue
 		}
 		count++
-		need := s.slot.core.cfg.LeaseTime
-		if h.lease > 0 {
-			need = h.until.Sub(now) + drift(h.lease)
+		var need time.Duration
+		if h.lease == 0 {
+			need = s.slot.core.cfg.LeaseTime
+		}
+		if !h.until.IsZero() {
+			need = max(need, h.until.Sub(now)+drift(h.lasts))
 		}
 		lease = max(lease, need)
 	}

@@ -186,7 +186,7 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		// One command per owner and lock at a time: if one is under way, look again
 		// soon. It holds the next in line off, so try often.
 		if !s.slot.gate.tryEnter() {
-			s.renewAt = now.Add(max(w.window(), w.every()/50))
+			s.renewAt = now.Add(max(2*w.window(), w.every()/50)) // beyond the horizon, or this would not end
 			w.scheduleLocked(s, time.Time{})
 			continue
 		}
@@ -300,7 +300,7 @@ func (w *watchdog) renew(due []*session) {
 	c.mu.Lock()
 	now := time.Now()
 	for i, s := range due {
-		_, remain := s.remainLocked(now)
+		_, remain := s.remainLocked(nil, now)
 		switch {
 		case s.confirm > 0:
 			sets[i] = s.confirm

@@ -44,7 +44,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
   local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
   if type(set) == 'table' then
     -- refused (an ACL that forgot it): a lock without a lease must not stay
-    redis.call('DEL', KEYS[1])
+    redis.call('HDEL', KEYS[1], ARGV[1])
     return set
   end
   if ARGV[4] ~= '' and ARGV[4] ~= '-' then

@@ -18,17 +18,24 @@
 -- touch another acquisition, not even one of the same owner. Works when the
 -- server is out of memory: a refused HSET leaves a count too high, which the
 -- last release does not look at.
+local function replaced(answer) -- another type stands at the key
+  return type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
+end
 if ARGV[6] ~= '0' then
   redis.pcall('SADD', KEYS[2], ARGV[1])
   redis.pcall('PEXPIRE', KEYS[2], ARGV[6])
 end
 if ARGV[2] ~= '0' then
-  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+  local held = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+  if replaced(held) then return 0 end
+  if held == 0 or type(held) == 'table' then return held end
   redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   return 1
 end
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+local gone = redis.pcall('HDEL', KEYS[1], ARGV[1])
+if replaced(gone) then return 0 end
+if gone == 0 or type(gone) == 'table' then return gone end
 if KEYS[3] then redis.pcall('DEL', KEYS[3]) end
 local sent = redis.pcall(ARGV[5], ARGV[4], '0')
 if type(sent) == 'table' and sent.err then return {2, sent.err} end

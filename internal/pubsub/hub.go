@@ -7,6 +7,7 @@
 package pubsub
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -156,9 +157,10 @@ func (h *Hub) dropTopicLocked(t *topic) {
 func (h *Hub) nodeLocked(name string) *node {
 	n := h.nodes[name]
 	if n == nil {
+		ctx, cancel := context.WithCancel(context.Background())
 		n = &node{
-			hub: h, name: name, wake: make(chan struct{}, 1), stop: make(chan struct{}),
-			topics: map[*topic]struct{}{}, want: map[string]*topic{}, have: map[string]bool{},
+			hub: h, name: name, wake: make(chan struct{}, 1), ctx: ctx, stop: ctx.Done(), cancel: cancel,
+			topics: map[*topic]struct{}{}, want: map[string]*topic{}, have: map[string]*sub{},
 		}
 		h.nodes[name] = n
 		if h.closed {

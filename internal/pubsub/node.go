@@ -43,14 +43,17 @@ var ErrRefused = errors.New("subscription refused")
 type node struct {
 	hub  *Hub
 	name string
-	wake chan struct{} // cap 1: something changed
-	stop chan struct{}
+	wake chan struct{}   // cap 1: something changed
+	ctx  context.Context // ends when the hub closes; no command outlasts it
+	stop <-chan struct{} // its Done
+
+	cancel context.CancelFunc
 
 	// guarded by hub.mu
 	stopped bool
 	topics  map[*topic]struct{}
 	want    map[string]*topic
-	have    map[string]bool // subscribed or being subscribed; value: pattern
+	have    map[string]*sub // subscribed or being subscribed, and for whom
 }
 
 func (n *node) kick() {
@@ -63,24 +66,23 @@ func (n *node) kick() {
 func (n *node) stopLocked() {
 	if !n.stopped {
 		n.stopped = true
-		close(n.stop)
+		n.cancel()
 	}
 }
 
 // run owns the connection from the first wanted channel until the hub closes or
 // nothing has been wanted for a while.
 func (n *node) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	defer n.cancel()
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	for n.waitWanted() {
 		link, err := n.hub.dial.Dial(n.name, (*nodeHandler)(n))
 		if err == nil {
-			err = n.serve(ctx, link, retry)
+			err = n.serve(n.ctx, link, retry)
 			link.Close()
 		}
-		if err == nil {
+		if err == nil || n.ctx.Err() != nil {
 			continue // nothing is wanted any more
 		}
 		n.lost(err)
@@ -161,21 +163,23 @@ func (n *node) sync(ctx context.Context, link Link) error {
 	h := n.hub
 	h.mu.Lock()
 	for ch, t := range n.want {
-		if _, ok := n.have[ch]; ok || t.err != nil {
+		// A channel dropped and wanted again before it was unsubscribed is
+		// subscribed once more: the new waiters need the confirmation.
+		if n.have[ch] == t.subs[ch] || t.err != nil {
 			continue
 		}
-		if pattern := t.subs[ch].pattern; pattern {
+		if t.subs[ch].pattern {
 			addPat = append(addPat, ch)
 		} else {
 			add = append(add, ch)
 		}
 	}
-	for ch, pattern := range n.have {
+	for ch, s := range n.have {
 		if n.want[ch] != nil {
 			continue
 		}
 		delete(n.have, ch)
-		if pattern {
+		if s.pattern {
 			delPat = append(delPat, ch)
 		} else {
 			del = append(del, ch)
@@ -183,10 +187,10 @@ func (n *node) sync(ctx context.Context, link Link) error {
 	}
 	// From here on a confirmation may come at any time.
 	for _, ch := range add {
-		n.have[ch] = false
+		n.have[ch] = n.want[ch].subs[ch]
 	}
 	for _, ch := range addPat {
-		n.have[ch] = true
+		n.have[ch] = n.want[ch].subs[ch]
 	}
 	h.mu.Unlock()
 
