@@ -1,0 +1,249 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+)
+
+// The main job: only one of us at a time.
+func Example() {
+	ctx := context.Background()
+	client, err := redlatch.Open(redisURL) // "redis://127.0.0.1:6379"
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	hold, err := client.RLock("orders:42").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer hold.Unlock(ctx) //nolint:errcheck // Do joins the error; this is the short form
+
+	// Work with the hold's context: it ends when the lock is lost.
+	ship := func(ctx context.Context) error { return ctx.Err() }
+	fmt.Println(ship(hold.Context()))
+	// Output: <nil>
+}
+
+func ExampleNew() {
+	client, err := redlatch.New(redlatch.Config{
+		Redis:     rueidis.ClientOption{InitAddress: []string{strings.TrimPrefix(redisURL, "redis://")}},
+		LeaseTime: 20 * time.Second,
+		Prefix:    "shop:",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	fmt.Println(client.RLock("orders:42").Name())
+
+	_, err = redlatch.New(redlatch.Config{Redis: rueidis.ClientOption{
+		InitAddress: []string{"127.0.0.1:6379"}, ConnLifetime: time.Minute,
+	}})
+	fmt.Println(errors.Is(err, redlatch.ErrInvalidOption))
+	// Output:
+	// orders:42
+	// true
+}
+
+// TryLock waits for a bounded time, or not at all, and tells who holds the lock.
+func ExampleLocker_tryLock() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	lock := client.RLock("nightly-report")
+
+	hold, err := lock.TryLock(ctx, 0, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = lock.TryLock(ctx, 50*time.Millisecond, 0)
+	var busy *redlatch.NotAcquiredError
+	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired), errors.As(err, &busy) && busy.Remaining > 0)
+	fmt.Println(hold.Unlock(ctx))
+	// Output:
+	// true true
+	// <nil>
+}
+
+// The hold's context is the owner: with it the same lock is taken again.
+func ExampleHold_reentry() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	lock := client.RLock("account:7")
+
+	outer, err := lock.Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	inner, err := client.RLock("account:7").Lock(outer.Context())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	state, _ := lock.State(ctx)
+	fmt.Println("count", state.Owners[0].Count)
+	fmt.Println(inner.Unlock(ctx), outer.Unlock(ctx), outer.Unlock(ctx))
+	// Output:
+	// count 2
+	// <nil> <nil> redlatch: lock not held
+}
+
+func ExampleDo() {
+	client := open()
+	defer client.Close()
+	err := redlatch.Do(context.Background(), client.RLock("cache:prices"), func(context.Context) error {
+		fmt.Println("rebuilding")
+		return errors.New("source is down")
+	})
+	fmt.Println(err)
+	// Output:
+	// rebuilding
+	// source is down
+}
+
+// A fixed lease ends on time, whatever happens; the section learns of it.
+func ExampleWithLease() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	hold, err := client.RLock("import").Lock(ctx, redlatch.WithLease(100*time.Millisecond))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-hold.Context().Done() // slower than its lease
+	fmt.Println(errors.Is(context.Cause(hold.Context()), redlatch.ErrLeaseLost))
+	fmt.Println(errors.Is(hold.Unlock(ctx), redlatch.ErrLeaseLost))
+	// Output:
+	// true
+	// true
+}
+
+// Fencing tokens increase from holder to holder; the protected resource refuses
+// a smaller one than it has seen.
+func ExampleFenced() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	lock := client.RLock("stock:42", redlatch.Fenced())
+	var tokens [2]uint64
+	for i := range tokens {
+		hold, err := lock.Lock(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		tokens[i] = hold.Token()
+		if err := hold.Unlock(ctx); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(tokens[1] > tokens[0])
+	// Output: true
+}
+
+// Several acquisitions of one logical job that share no hold's context.
+func ExampleWithOwner() {
+	client := open()
+	defer client.Close()
+	lock := client.RLock("batch")
+	ctx := redlatch.WithOwner(context.Background(), "job-17")
+
+	first, err := lock.TryLock(ctx, 0, 0)
+	fmt.Println(err)
+	second, err := lock.TryLock(ctx, 0, 0) // re-enters
+	fmt.Println(err)
+	fmt.Println(second.Unlock(ctx), first.Unlock(ctx))
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil> <nil>
+}
+
+// Goroutines started inside a critical section with its context are the same
+// owner. Those that must exclude each other say so.
+func ExampleNewOwner() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	order, err := client.RLock("order:1").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer order.Unlock(ctx) //nolint:errcheck // the example is about the children
+
+	printer := client.RLock("printer")
+	var wg sync.WaitGroup
+	var inside, most int
+	for range 4 {
+		wg.Go(func() {
+			hold, err := printer.Lock(redlatch.NewOwner(order.Context()))
+			if err != nil {
+				return
+			}
+			inside++ // guarded by the printer's lock
+			most = max(most, inside)
+			inside--
+			_ = hold.Unlock(ctx)
+		})
+	}
+	wg.Wait()
+	fmt.Println("at once:", most)
+	// Output: at once: 1
+}
+
+// Operators look, and take away.
+func ExampleClient_forceUnlock() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	lock := client.RLock("stuck")
+	if _, err := lock.Lock(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	state, _ := lock.State(ctx)
+	fmt.Println(state.Held, state.Mode, len(state.Owners))
+	freed, err := lock.ForceUnlock(ctx)
+	fmt.Println(freed, err)
+	// Output:
+	// true lock 1
+	// true <nil>
+}
+
+// Shutdown lets what is held be finished, like http.Server's.
+func ExampleClient_Shutdown() {
+	ctx := context.Background()
+	client := open()
+	hold, err := client.RLock("last").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	done := make(chan error)
+	go func() { done <- client.Shutdown(ctx) }()
+	time.AfterFunc(20*time.Millisecond, func() { _ = hold.Unlock(ctx) })
+	fmt.Println(<-done)
+	_, err = client.RLock("another").Lock(ctx)
+	fmt.Println(errors.Is(err, redlatch.ErrClosed))
+	// Output:
+	// <nil>
+	// true
+}
