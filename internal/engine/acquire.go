@@ -32,6 +32,7 @@ type acquisition struct {
 	mu      sync.Mutex // guards attempt against the watchdog's refreshes
 	attempt Attempt
 
+	waits   bool // it has been seen to wait
 	limbo   int  // commands that may have run or may still run
 	queued  bool // there may be a place of ours on the server
 	adrift  bool // a command is under way that nobody waits for; it cleans up
@@ -104,6 +105,10 @@ func (a *acquisition) newID() {
 	if lease == 0 {
 		lease = c.cfg.LeaseTime
 	}
+	if a.waiter != nil && a.waiter.Keyed() {
+		// messages come by the id: listen for the new one
+		a.forget()
+	}
 	a.mu.Lock()
 	a.attempt = Attempt{
 		Lock: a.lock, ID: id, Field: c.cfg.ID + ":" + a.slot.owner.text + "-" + id,
@@ -117,6 +122,9 @@ func (a *acquisition) newID() {
 // something may have changed.
 func (a *acquisition) run() (*Hold, error) {
 	try := !a.standsBehind()
+	if try {
+		a.listenEarly()
+	}
 	for {
 		if try {
 			h, err := a.try()
@@ -158,6 +166,11 @@ func (a *acquisition) run() (*Hold, error) {
 		} else if try {
 			a.waiter.Expect(a.look, a.busy.Holder)
 		}
+		a.waiter.Listen(a.busy.Channels, a.busy.Patterns)
+		if a.obs != nil && !a.waits {
+			a.waits = true
+			a.obs.Wait()
+		}
 		h, again, err := a.sleep()
 		if h != nil || err != nil {
 			return h, err
@@ -182,20 +195,45 @@ func (a *acquisition) standsBehind() bool {
 	return a.slot.sessions[modeIndex(a.kind.Mode())] == nil // else it re-enters
 }
 
+// listenEarly begins to listen before the first attempt where the subscription
+// stands already: what the attempt leaves in a queue can't be granted before it
+// is heard then, so there is no need to look again.
+func (a *acquisition) listenEarly() {
+	if _, ok := a.kind.(Queuer); !ok || a.once {
+		return
+	}
+	spec, opts := a.lock.spec(&a.attempt)
+	if len(opts) == 0 || !a.core.hub.Standing(spec.ID) {
+		return
+	}
+	a.core.mu.Lock()
+	reenters := a.slot.sessions[modeIndex(a.kind.Mode())] != nil
+	a.core.mu.Unlock()
+	if !reenters {
+		a.join()
+		a.waiter.Take()
+	}
+}
+
+// forget stops listening and refreshing; run begins anew.
+func (a *acquisition) forget() {
+	if a.place != nil {
+		a.core.dog.removePlace(a.place)
+		a.place = nil
+	}
+	a.slot.unwatch(a.peers)
+	a.waiter.Leave(true, time.Time{}, "")
+	a.waiter = nil
+}
+
 // join begins to listen.
 func (a *acquisition) join() {
 	spec, opts := a.lock.spec(&a.attempt)
-	if a.obs != nil {
-		a.obs.Wait()
-	}
 	a.waiter = a.core.hub.Join(spec, opts...)
 	if !a.look.IsZero() && len(opts) == 0 {
 		a.waiter.Expect(a.look, a.busy.Holder)
 	}
 	a.peers = a.slot.watch()
-	if q, ok := a.kind.(Queuer); ok && a.queued {
-		a.place = a.core.dog.addPlace(a, q)
-	}
 }
 
 // unconfirmedPoll is how often a waiter looks while no subscription stands.
@@ -213,7 +251,7 @@ func (a *acquisition) sleep() (*Hold, bool, error) {
 	for {
 		if a.place == nil && a.queued {
 			if q, ok := a.kind.(Queuer); ok {
-				a.place = a.core.dog.addPlace(a, q)
+				a.place = a.core.dog.addPlace(a, q, a.busy.RefreshIn)
 			}
 		}
 		news := a.waiter.Take()
@@ -227,6 +265,11 @@ func (a *acquisition) sleep() (*Hold, bool, error) {
 			}
 		} else if news.Try {
 			return nil, true, nil
+		} else if news.Missed {
+			if a.place == nil {
+				return nil, true, nil
+			}
+			a.core.dog.hurry(a.place)
 		}
 		at := a.look
 		if news.Line {
@@ -234,6 +277,8 @@ func (a *acquisition) sleep() (*Hold, bool, error) {
 			a.busy.Holder, a.busy.Remaining = news.Holder, time.Until(news.Expect)
 		}
 		switch {
+		case a.place != nil && a.busy.Watched:
+			at = time.Time{} // the refreshes look
 		case !news.Head:
 			at = time.Time{} // somebody else looks
 		case at.IsZero():

@@ -167,6 +167,7 @@ func (a *acquisition) read(f *flight) Outcome {
 func (a *acquisition) settle(f *flight) Outcome {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.attempt.Sent = f.sent
 	out := a.kind.Acquired(&a.attempt, f.reply)
 	a.queued = out.Queued
 	if out.Renewed && a.limbo > 0 {
@@ -218,7 +219,9 @@ func (a *acquisition) void() time.Duration {
 // answered or a grant would have run out by itself. The gate is the caller's.
 func (a *acquisition) abandon() {
 	if a.place != nil {
+		a.core.dog.removePlace(a.place)
 		a.place.wait() // a refresh under way must not come after it
+		a.place = nil
 	}
 	deadline := time.Now().Add(a.attempt.Lease)
 	retry := newRetry()
@@ -291,10 +294,13 @@ func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Ho
 	a.slot.sessions[modeIndex(a.kind.Mode())] = s
 	s.until = sent.Add(lease - drift(lease))
 	h := s.newHoldLocked(a.ctx, a.lease, sent)
-	if lease < a.attempt.Lease {
-		// a grant: shorter than asked for until it is confirmed
+	if !out.Granted.IsZero() {
+		// shorter than asked for until it is confirmed
 		h.until = s.until
-		s.confirm = a.attempt.Lease
+		s.confirm, s.granted = a.attempt.Lease, time.Now()
+		// Late enough that a short section needs no confirmation at all, early
+		// enough for several tries.
+		s.confirmAt = s.granted.Add(s.until.Sub(s.granted) / 4)
 	}
 	c.dog.scheduleLocked(s, sent)
 	a.slot.tellWatchersLocked()
@@ -388,6 +394,10 @@ func (a *acquisition) granted(payloads []string) (*Hold, bool, error) {
 		return nil, true, nil
 	}
 	a.queued = true // until there is a hold, giving up must undo the grant
+	if a.core.cfg.ReplicaAcks > 0 || time.Until(out.Granted.Add(out.Lease-drift(out.Lease))) < out.Lease/2 {
+		// Acquire recognises the grant and sets the whole lease.
+		return nil, true, nil
+	}
 	h, err := a.won(&flight{sent: out.Granted}, out)
 	var stop *stopError
 	if errors.As(err, &stop) {

@@ -169,6 +169,7 @@ type Attempt struct {
 	Lease time.Duration // what the grant shall last
 	Wait  time.Duration // what is left of the wait; 0: this is the only attempt; negative: no limit
 	Trace string        // "", "-" (read the holder's), or what to leave beside the lock
+	Sent  time.Time     // when the last Acquire command was sent
 	Data  any           // the kind's own
 }
 

@@ -57,10 +57,13 @@ type Queuer interface {
 	// Refresh builds a waiter's part of a refresh batch.
 	Refresh(a *Attempt) Item
 	// Refreshed reads the waiter's integers in the reply, sent when the command
-	// was; true wakes the waiter to try again.
-	Refreshed(a *Attempt, vals []conn.Value, sent time.Time) bool
+	// was; wake makes the waiter try again, next is when to refresh the place
+	// again (0: after Every).
+	Refreshed(a *Attempt, vals []conn.Value, sent time.Time) (wake bool, next time.Duration)
 	// Granted reads messages for this waiter: the lock itself may have been
 	// handed over. ok is false when the waiter has to try by itself.
+	// A grant is confirmed once by Renew up to the asked lease, in the background;
+	// at once, by Acquire, when little is left of it or replica acks are asked for.
 	Granted(a *Attempt, payloads []string) (out Outcome, ok bool)
 }
 
@@ -70,6 +73,10 @@ type Item struct {
 	Keys    []string
 	Args    []string
 	Replies int // how many integers of the reply are this item's
+	// Shared: items with the same Keys become one command with the keys once and
+	// the Args of all behind each other; Head goes in front of them.
+	Shared bool
+	Head   []string
 }
 
 // Outcome is what an attempt came to.
@@ -97,4 +104,11 @@ type Outcome struct {
 	LookIn    time.Duration
 	Position  int  // in the queue, 1 is next; 0: no queue
 	Queued    bool // the attempt left a place on the server
+	// Watched: the refreshes of the place look for the waiter: it does not try
+	// again on a timer. RefreshIn is when the first one is due, 0: after Every.
+	Watched   bool
+	RefreshIn time.Duration
+	// Channels (for this waiter alone) and Patterns (for all of the lock's) that
+	// the waiter must hear besides those of Wait.
+	Channels, Patterns []string
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
 var (
@@ -15,21 +16,28 @@ var (
 
 // place is a waiter's place on the server, kept alive by the watchdog.
 type place struct {
-	a *acquisition
-	q Queuer
+	a      *acquisition
+	q      Queuer
+	waiter *pubsub.Waiter
 
 	// guarded by core.mu
 	at    time.Time
 	index int
 	gone  bool
+	again bool          // refresh once more when the one under way has ended
 	busy  chan struct{} // closed when the refresh under way has ended
 }
 
-func (w *watchdog) addPlace(a *acquisition, q Queuer) *place {
-	p := &place{a: a, q: q, index: -1}
+// addPlace begins to keep a place alive; first is when it needs the first
+// refresh, 0: after Every.
+func (w *watchdog) addPlace(a *acquisition, q Queuer, first time.Duration) *place {
+	p := &place{a: a, q: q, waiter: a.waiter, index: -1}
+	if first <= 0 {
+		first = q.Every()
+	}
 	w.core.mu.Lock()
 	defer w.core.mu.Unlock()
-	p.at = time.Now().Add(q.Every())
+	p.at = time.Now().Add(min(first, q.Every()))
 	heap.Push(&w.places, p)
 	w.wakeLocked(p.at)
 	return p
@@ -41,6 +49,19 @@ func (w *watchdog) removePlace(p *place) {
 	p.gone = true
 	if p.index >= 0 {
 		heap.Remove(&w.places, p.index)
+	}
+}
+
+// hurry refreshes the place at once: its waiter may have missed a message.
+func (w *watchdog) hurry(p *place) {
+	w.core.mu.Lock()
+	defer w.core.mu.Unlock()
+	p.at = time.Now()
+	if p.index >= 0 {
+		heap.Fix(&w.places, p.index)
+		w.wakeLocked(p.at)
+	} else {
+		p.again = true // one is under way, but may be older than the message
 	}
 }
 
@@ -87,12 +108,15 @@ func (w *watchdog) refresh(list []*place) {
 			return
 		}
 		p.a.mu.Lock()
-		wake := p.q.Refreshed(&p.a.attempt, vals, sent)
+		wake, next := p.q.Refreshed(&p.a.attempt, vals, sent)
 		p.a.mu.Unlock()
 		if wake {
-			p.a.waiter.Poke()
+			p.waiter.Poke()
 		}
-		w.back(p, sent.Add(p.q.Every()))
+		if next <= 0 || next > p.q.Every() {
+			next = p.q.Every()
+		}
+		w.back(p, sent.Add(next))
 	})
 	for _, p := range failed {
 		w.back(p, time.Now().Add(p.q.Every()/4))
@@ -113,6 +137,9 @@ func (w *watchdog) back(p *place, at time.Time) {
 	p.busy = nil
 	if p.gone {
 		return
+	}
+	if p.again {
+		p.again, at = false, time.Now()
 	}
 	p.at = at
 	heap.Push(&w.places, p)

@@ -21,14 +21,16 @@ type Session struct {
 	limbo int // acquire commands that may still arrive
 
 	// guarded by core.mu
-	holds   []*Hold
-	until   time.Time // the watchdog holds' local deadline
-	renewAt time.Time // next renewal or check
-	confirm time.Duration
-	nextAt  time.Time // when the watchdog must look
-	index   int       // in its heap, -1: not there
-	lastErr error
-	dead    bool
+	holds     []*Hold
+	until     time.Time     // the watchdog holds' local deadline
+	renewAt   time.Time     // next renewal or check
+	confirm   time.Duration // a grant: what was asked for, until it is confirmed
+	granted   time.Time     // when the grant was received
+	confirmAt time.Time     // when to confirm it
+	nextAt    time.Time     // when the watchdog must look
+	index     int           // in its heap, -1: not there
+	lastErr   error
+	dead      bool
 }
 
 // session is the name inside the package.

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -80,7 +81,7 @@ func (w *watchdog) scheduleLocked(s *session, confirmed time.Time) {
 		every := w.every()
 		s.renewAt = confirmed.Add(every - rand.N(every/16+1)) // #nosec G404 -- only spreads load
 		if s.confirm > 0 {
-			s.renewAt = confirmed
+			s.renewAt = s.confirmAt
 		}
 	}
 	next, held := s.renewAt, false
@@ -246,6 +247,7 @@ func (c *Core) batches(items []Item) []batch {
 	type group struct {
 		script *luascript.Script
 		slot   uint16
+		key    string // of shared items
 	}
 	open := map[group]int{}
 	var out []batch
@@ -254,14 +256,22 @@ func (c *Core) batches(items []Item) []batch {
 		if c.topo.Cluster {
 			g.slot = luascript.Slot(it.Keys[0])
 		}
+		if it.Shared {
+			g.key = it.Keys[0]
+		}
 		at, ok := open[g]
-		if !ok || len(out[at].cmd.Keys)+len(it.Keys) > batchKeys {
+		if !ok || len(out[at].cmd.Keys)+len(it.Keys) > batchKeys || len(out[at].members) >= batchKeys {
 			at = len(out)
 			open[g] = at
 			out = append(out, batch{cmd: conn.Command{Script: it.Script}})
+			if it.Shared {
+				out[at].cmd.Keys, out[at].cmd.Args = it.Keys, slices.Clone(it.Head)
+			}
 		}
 		b := &out[at]
-		b.cmd.Keys = append(b.cmd.Keys, it.Keys...)
+		if !it.Shared {
+			b.cmd.Keys = append(b.cmd.Keys, it.Keys...)
+		}
 		b.cmd.Args = append(b.cmd.Args, it.Args...)
 		b.members = append(b.members, i)
 	}
@@ -301,11 +311,12 @@ func (w *watchdog) renew(due []*session) {
 	now := time.Now()
 	for i, s := range due {
 		_, remain := s.remainLocked(nil, now)
-		switch {
-		case s.confirm > 0:
-			sets[i] = s.confirm
-		case s.watchedLocked():
+		if s.watchedLocked() {
 			sets[i] = c.cfg.LeaseTime
+		}
+		if s.confirm > 0 {
+			// what is left of the asked lease; a fixed one is not extended by it
+			sets[i] = max(sets[i], s.granted.Add(s.confirm).Sub(now))
 		}
 		items[i] = s.Lock.kind.Renew(s, sets[i], remain)
 	}
@@ -365,10 +376,11 @@ func (w *watchdog) renewed(s *session, sent time.Time, lease time.Duration) {
 			s.until = until
 		}
 		if s.confirm > 0 {
+			full := s.granted.Add(s.confirm - drift(s.confirm))
 			s.confirm = 0
 			for _, h := range s.holds {
 				if h.lease > 0 {
-					h.until = later(h.until, sent.Add(h.lease-drift(h.lease)))
+					h.until = later(h.until, sooner(until, full))
 				}
 			}
 		}
@@ -376,6 +388,13 @@ func (w *watchdog) renewed(s *session, sent time.Time, lease time.Duration) {
 	w.scheduleLocked(s, sent)
 	c.mu.Unlock()
 	s.slot.gate.leave()
+}
+
+func sooner(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func later(a, b time.Time) time.Time {
@@ -396,7 +415,11 @@ func (w *watchdog) again(list []*session, errs map[*session]error) {
 		if err != nil {
 			s.lastErr = err
 		}
-		s.renewAt = time.Now().Add(w.retryAfter())
+		pause := w.retryAfter()
+		if s.confirm > 0 {
+			pause = min(pause, time.Until(s.until)/4)
+		}
+		s.renewAt = time.Now().Add(pause)
 		w.scheduleLocked(s, time.Time{})
 		c.mu.Unlock()
 		s.slot.gate.leave()

@@ -90,7 +90,8 @@ func (h *Hub) Join(spec Spec, opts ...Option) *Waiter {
 		h.wantLocked(t, ch, false)
 	}
 	if t.confirmed() && (t.head == w || !w.inLine) {
-		w.signalLocked(true)
+		w.missed = w.key != ""
+		w.signalLocked(w.key == "")
 	}
 	if !t.confirmed() {
 		t.node.kick()
@@ -104,6 +105,14 @@ func (h *Hub) Waiting(id string) bool {
 	defer h.mu.Unlock()
 	t := h.topics[id]
 	return t != nil && t.head != nil
+}
+
+// Standing reports whether all subscriptions of the topic are confirmed.
+func (h *Hub) Standing(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[id]
+	return t != nil && t.confirmed() && t.err == nil
 }
 
 // Close ends all subscriptions and waits for the goroutines. Waiters are not

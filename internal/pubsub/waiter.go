@@ -1,6 +1,9 @@
 package pubsub
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Wake says whom a message wakes.
 type Wake struct {
@@ -19,7 +22,8 @@ type Spec struct {
 	// Route says whom a message wakes. It runs under a lock on the connection's
 	// read path: it must not block.
 	Route func(channel, payload string) Wake
-	// KeyedMiss makes a (re)connection wake keyed waiters, too.
+	// KeyedMiss makes a (re)connection tell keyed waiters that they may have missed
+	// a message.
 	KeyedMiss bool
 }
 
@@ -37,6 +41,7 @@ type Waiter struct {
 
 	// guarded by hub.mu
 	try        bool
+	missed     bool
 	payloads   []string
 	prev, next *Waiter // in topic's line of exclusive waiters
 	inLine     bool
@@ -46,6 +51,7 @@ type Waiter struct {
 // News is what a waiter finds when it looks.
 type News struct {
 	Try       bool      // a message or a (re)connection: try again
+	Missed    bool      // a keyed waiter may have missed a message
 	Payloads  []string  // messages for this waiter's key
 	Line      bool      // the waiter stands in line
 	Head      bool      // this waiter watches the holder's lease (for those behind it, if it stands in line)
@@ -60,7 +66,7 @@ func (w *Waiter) Take() News {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	n := News{
-		Try: w.try, Payloads: w.payloads,
+		Try: w.try, Missed: w.missed, Payloads: w.payloads,
 		Line:      w.inLine,
 		Head:      w.shared || w.key != "" || w.topic.head == w,
 		Confirmed: w.topic.confirmed(),
@@ -68,8 +74,41 @@ func (w *Waiter) Take() News {
 		Holder:    w.topic.holder,
 		Err:       w.topic.err,
 	}
-	w.try, w.payloads = false, nil
+	w.try, w.missed, w.payloads = false, false, nil
 	return n
+}
+
+// Keyed reports whether the waiter was made with [Keyed].
+func (w *Waiter) Keyed() bool { return w.key != "" }
+
+// Listen subscribes to more: to channels for as long as this waiter waits, to
+// patterns for as long as anybody waits in the topic. What it has already is
+// not subscribed again.
+func (w *Waiter) Listen(channels, patterns []string) {
+	if len(channels)+len(patterns) == 0 {
+		return
+	}
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.left {
+		return
+	}
+	t, before := w.topic, w.topic.pending
+	for _, ch := range channels {
+		if !slices.Contains(w.own, ch) {
+			w.own = append(w.own, ch)
+			h.wantLocked(t, ch, false)
+		}
+	}
+	for _, p := range patterns {
+		if t.subs[p] == nil {
+			h.wantLocked(t, p, true)
+		}
+	}
+	if t.pending > before {
+		t.node.kick()
+	}
 }
 
 // Expect notes who holds the lock and when that lease ends as far as known, for
@@ -201,7 +240,7 @@ func (t *topic) wakeLocked(wk Wake, payload string) {
 	if wk.Key != "" {
 		if w := t.keyed[wk.Key]; w != nil {
 			w.payloads = append(w.payloads, payload)
-			w.signalLocked(true)
+			w.signalLocked(false)
 		}
 	}
 }
@@ -211,7 +250,8 @@ func (t *topic) missedLocked() {
 	t.wakeLocked(Wake{One: true, All: true}, "")
 	if t.spec.KeyedMiss {
 		for _, w := range t.keyed {
-			w.signalLocked(true)
+			w.missed = true
+			w.signalLocked(false)
 		}
 	}
 }
