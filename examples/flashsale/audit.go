@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 )
 
 // audit is what the books say after the sale.
@@ -76,10 +75,3 @@ func (a audit) Oversold(stock int) int { return max(0, a.Sold-stock) }
 
 // Exact reports whether stock and orders fit each other in every respect.
 func (a audit) Exact() bool { return len(a.Problems) == 0 }
-
-func (a audit) String() string {
-	if a.Exact() {
-		return "exact"
-	}
-	return "WRONG: " + strings.Join(a.Problems, ", ")
-}

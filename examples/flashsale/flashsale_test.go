@@ -85,7 +85,7 @@ func nothingLeft(t *testing.T, server *demoserver.Server) {
 func TestNoneOversells(t *testing.T) {
 	row := runSale(t, startServer(t, demoserver.Private), small(), "none", false)
 	if row.audit.Exact() || row.audit.Oversold(300) == 0 {
-		t.Errorf("no lock, and yet: %v", row.audit)
+		t.Errorf("no lock, and yet: %s", row.verdict())
 	}
 }
 
@@ -109,8 +109,7 @@ func TestExact(t *testing.T) {
 		t.Run(spec.name, func(t *testing.T) {
 			row := runSale(t, server, small(), spec.name, false)
 			if !row.good() || row.audit.Sold != 300 || row.audit.Left != 0 {
-				t.Errorf("sold %d of 300, %d left: %v; errors: %d (%s), half-done sales seen: %d", row.audit.Sold, row.audit.Left,
-					row.audit, row.total().Failed, row.total().Failure, row.total().Torn)
+				t.Errorf("sold %d of 300, %d left: %s; %s", row.audit.Sold, row.audit.Left, row.verdict(), row.total().Failure)
 			}
 			// Every click enters at least once and ends with an order, a
 			// refusal or the sight of an empty shelf.
@@ -132,8 +131,7 @@ func TestKill(t *testing.T) {
 		t.Run(spec.name, func(t *testing.T) {
 			row := runSale(t, server, small(), spec.name, true)
 			if !row.good() || row.audit.Sold != 300 || row.audit.Left != 0 {
-				t.Errorf("sold %d of 300, %d left: %v; errors: %d (%s)", row.audit.Sold, row.audit.Left,
-					row.audit, row.total().Failed, row.total().Failure)
+				t.Errorf("sold %d of 300, %d left: %s; %s", row.audit.Sold, row.audit.Left, row.verdict(), row.total().Failure)
 			}
 			if row.crash == nil || !row.crash.resumed {
 				t.Fatalf("no process was killed, or nobody came after it: %+v", row.crash)
@@ -141,7 +139,9 @@ func TestKill(t *testing.T) {
 			if spec.name == "optimistic" {
 				return // nothing is held, nothing was written: nobody waits
 			}
-			if got := row.total().Repaired; got != 1 {
+			// On other shelves the dead process may have been in the middle of
+			// other sales.
+			if got := row.total().Repaired; got < 1 || got > 1 && spec.shelves == 1 {
 				t.Errorf("%d half-done sales were put right, want 1", got)
 			}
 			// The holder's last renewal is at most a third of the lease old, and
@@ -164,7 +164,7 @@ func TestEmbedded(t *testing.T) {
 			continue
 		}
 		if row := runSale(t, server, small(), spec.name, false); !row.good() {
-			t.Errorf("%s: %v, %s", spec.name, row.audit, row.total().Failure)
+			t.Errorf("%s: %s; %s", spec.name, row.verdict(), row.total().Failure)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,13 +29,9 @@ func printRow(w io.Writer, l load, o outline) {
 		}
 	}
 	waits := o.waits()
-	verdict := o.audit.String()
-	if t.Failed > 0 {
-		verdict += fmt.Sprintf(", %d errors", t.Failed)
-	}
 	fmt.Fprintf(w, rowFormat, o.spec.name,
 		thousands(o.audit.Sold), thousands(o.audit.Oversold(l.Stock)), thousands(o.audit.Left), thousands(o.audit.Twice),
-		perSecond, short(percentile(waits, 50)), short(percentile(waits, 99)), perOrder, verdict)
+		perSecond, short(percentile(waits, 50)), short(percentile(waits, 99)), perOrder, o.verdict())
 	for _, note := range o.notes(t) {
 		fmt.Fprintf(w, "%15s %s\n", "", note)
 	}
@@ -75,17 +72,32 @@ func (c *crash) String() string {
 	return fmt.Sprintf("the next buyer entered %s later (lease %s)", short(c.stall), killLease)
 }
 
-// good reports whether a sale that promises exactness was exact.
-func (o outline) good() bool {
+// problems returns all that is wrong with a sale: what the books say, and what
+// was seen on the way.
+func (o outline) problems() []string {
+	problems := slices.Clone(o.audit.Problems)
 	t := o.total()
-	torn := t.Torn
-	if o.crash != nil {
-		torn = 0 // until the next buyer comes, a dead one's half-done sale can be seen
-		if !o.crash.resumed {
-			return false
-		}
+	if t.Failed > 0 {
+		problems = append(problems, fmt.Sprintf("%s errors", thousands(t.Failed)))
 	}
-	return o.audit.Exact() && t.Failed == 0 && torn == 0
+	switch {
+	case o.crash == nil && t.Torn > 0:
+		problems = append(problems, "half-done sales were seen")
+	case o.crash != nil && !o.crash.resumed:
+		// With a crash a half-done sale can be seen until the next buyer comes.
+		problems = append(problems, "nobody went on")
+	}
+	return problems
+}
+
+// good reports whether nothing is wrong.
+func (o outline) good() bool { return len(o.problems()) == 0 }
+
+func (o outline) verdict() string {
+	if o.good() {
+		return "exact"
+	}
+	return "WRONG: " + strings.Join(o.problems(), ", ")
 }
 
 // total adds up the workers' numbers.

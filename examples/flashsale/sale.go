@@ -60,7 +60,7 @@ func (s *sale) run(ctx context.Context) (outline, error) {
 	defer client.Close()
 	// A tag for each strategy, so that none finds what another has left.
 	tag := fmt.Sprintf("%s:%s", s.server.Tag, s.spec.name)
-	books := &shop{load: s.load, redis: client, tag: tag, shelves: s.spec.shelves}
+	books := &shop{load: s.load, redis: client, tag: tag, shelves: s.spec.shelves, repair: s.repair()}
 	if err := books.open(ctx); err != nil {
 		return s.row, err
 	}
@@ -78,6 +78,10 @@ func (s *sale) run(ctx context.Context) (outline, error) {
 	return s.row, err
 }
 
+// repair says whether sales may be found half done. A strategy that does not
+// keep others out can't repair anything: it would see its neighbour's sale.
+func (s *sale) repair() bool { return s.kill && s.spec.exact }
+
 // sell starts the workers, all at the same moment, and waits for them.
 func (s *sale) sell(ctx context.Context, tag string) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -91,7 +95,7 @@ func (s *sale) sell(ctx context.Context, tag string) error {
 		}
 		if s.kill {
 			j.Lease = killLease
-			j.Repair = s.spec.exact
+			j.Repair = s.repair()
 			if i == 0 {
 				j.DieAt = 20
 			}
