@@ -20,6 +20,12 @@ type kind struct {
 	token   string // "" when not fenced
 	fence   string // the counter's TTL as the scripts take it
 	publish string
+
+	// prebuilt; commands only read them
+	keys    [2][]string // of Acquire, without and with the trace
+	keysOf  [2][]string // of Release
+	keyOnly []string
+	spec    pubsub.Spec
 }
 
 func newKind(c *engine.Core, key string, set lock.Settings) *kind {
@@ -30,8 +36,21 @@ func newKind(c *engine.Core, key string, set lock.Settings) *kind {
 	if set.Fenced {
 		k.token, k.fence = luascript.TokenKey(key), engine.FenceArg(c.FenceTTL())
 	}
+	acquire := []string{k.key, k.void}
+	if k.token != "" {
+		acquire = append(acquire, k.token)
+	}
+	k.keys = [2][]string{acquire, append(acquire[:len(acquire):len(acquire)], k.trace)}
+	k.keysOf = [2][]string{{k.key, k.void}, {k.key, k.void, k.trace}}
+	k.keyOnly = k.keysOf[0][:1]
+	k.spec = pubsub.Spec{
+		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(k.key), Route: wakeOne,
+	}
 	return k
 }
+
+// wakeOne: a message wakes the waiter that has waited longest in each process.
+func wakeOne(_, _ string) pubsub.Wake { return pubsub.Wake{One: true} }
 
 // Type implements engine.Kind.
 func (k *kind) Type() string { return "reentrant" }
@@ -41,13 +60,9 @@ func (k *kind) Mode() lock.Mode { return lock.ModeLock }
 
 // Acquire implements engine.Kind.
 func (k *kind) Acquire(a *engine.Attempt) conn.Command {
-	keys := make([]string, 2, 4)
-	keys[0], keys[1] = k.key, k.void
-	if k.token != "" {
-		keys = append(keys, k.token)
-	}
+	keys := k.keys[0]
 	if a.Trace != "" {
-		keys = append(keys, k.trace)
+		keys = k.keys[1]
 	}
 	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: []string{a.Field, engine.Millis(a.Lease), k.fence, a.Trace}}
 }
@@ -66,7 +81,7 @@ func (k *kind) Acquired(_ *engine.Attempt, r conn.Reply) engine.Outcome {
 // Reenter implements engine.Kind.
 func (k *kind) Reenter(s *engine.Session, count int, lease time.Duration) conn.Command {
 	return conn.Command{
-		Script: luascript.Reenter, Keys: []string{k.key},
+		Script: luascript.Reenter, Keys: k.keyOnly,
 		Args: []string{s.Field, strconv.Itoa(count), engine.Millis(lease)},
 	}
 }
@@ -82,10 +97,9 @@ func (k *kind) Abandon(a *engine.Attempt, void time.Duration) conn.Command {
 }
 
 func (k *kind) release(field string, count int, lease, void time.Duration, traced bool) conn.Command {
-	keys := make([]string, 2, 3)
-	keys[0], keys[1] = k.key, k.void
+	keys := k.keysOf[0]
 	if traced {
-		keys = append(keys, k.trace)
+		keys = k.keysOf[1]
 	}
 	return conn.Command{
 		Script: luascript.Release, Keys: keys,
@@ -102,17 +116,11 @@ func (k *kind) Renew(s *engine.Session, lease, _ time.Duration) engine.Item {
 			Args: []string{s.Field, ms, "", ms}, Replies: 2,
 		}
 	}
-	return engine.Item{Script: luascript.Renew, Keys: []string{k.key}, Args: []string{s.Field, ms}, Replies: 1}
+	return engine.Item{Script: luascript.Renew, Keys: k.keyOnly, Args: []string{s.Field, ms}, Replies: 1}
 }
 
-// Wait implements engine.Kind: one message wakes the waiter that has waited
-// longest in each process.
-func (k *kind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) {
-	return pubsub.Spec{
-		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(k.key),
-		Route: func(_, _ string) pubsub.Wake { return pubsub.Wake{One: true} },
-	}, nil
-}
+// Wait implements engine.Kind: waiters stand in line.
+func (k *kind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) { return k.spec, nil }
 
 // State implements engine.Kind.
 func (k *kind) State() conn.Command {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
+
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -150,7 +152,7 @@ func (h *Hold) release(ctx context.Context) error {
 		void = limboTTL
 	}
 	ambiguous := false
-	retry := newRetry()
+	var retry *backoff.ExponentialBackOff
 	for {
 		sent := time.Now()
 		r, err := c.run.Run(ctx, s.Lock.kind.Release(s, count, lease, void))
@@ -168,6 +170,9 @@ func (h *Hold) release(ctx context.Context) error {
 			return h.abandoned(&lock.ServerError{Name: s.Lock.name, Op: "release", Err: err})
 		}
 		ambiguous = ambiguous || conn.Classify(err) == conn.Ambiguous
+		if retry == nil {
+			retry = newRetry()
+		}
 		if !sleep(ctx, c.closedLate, deadline, retry.NextBackOff()) {
 			return h.abandoned(h.unavailable("release", err))
 		}

@@ -29,6 +29,7 @@ type Session struct {
 	confirmAt time.Time     // when to confirm it
 	nextAt    time.Time     // when the watchdog must look
 	index     int           // in its heap, -1: not there
+	renewed   bool          // or checked, at least once
 	lastErr   error
 	dead      bool
 }

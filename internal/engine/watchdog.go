@@ -78,8 +78,12 @@ func (w *watchdog) scheduleLocked(s *session, confirmed time.Time) {
 	if !confirmed.IsZero() {
 		// Spread a little, always to the early side: what was acquired in one
 		// burst must not be renewed in one burst for ever.
-		every := w.every()
-		s.renewAt = confirmed.Add(every - rand.N(every/16+1)) // #nosec G404 -- only spreads load
+		// The first interval spreads most.
+		every, spread := w.every(), w.every()/16
+		if !s.renewed {
+			spread = every / 2
+		}
+		s.renewAt = confirmed.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
 		if s.confirm > 0 {
 			s.renewAt = s.confirmAt
 		}
@@ -369,7 +373,7 @@ func (s *session) watchedLocked() bool {
 func (w *watchdog) renewed(s *session, sent time.Time, lease time.Duration) {
 	c := w.core
 	c.mu.Lock()
-	s.lastErr = nil
+	s.lastErr, s.renewed = nil, true
 	if lease > 0 {
 		until := sent.Add(lease - drift(lease))
 		if until.After(s.until) {

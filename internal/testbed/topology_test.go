@@ -36,6 +36,9 @@ func TestSentinelFailover(t *testing.T) {
 	s := Sentinel(t)
 	old := s.Master()
 	old.Do(t, "SET", "k", "v")
+	if got := old.Int(t, "WAIT", "2", "5000"); got != 2 {
+		t.Fatalf("%d replicas have the write, want 2", got)
+	}
 	next := s.Failover(t)
 	if next == old {
 		t.Fatal("the master is the same")
