@@ -1,0 +1,250 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// What the tests of the plain lock share.
+
+// rlPatience bounds waits for what a healthy machine does at once. It is far
+// below the leases that tests about waiting use, so that a waiter who sleeps
+// until a lease ends fails them.
+const rlPatience = 20 * time.Second
+
+// rlServer starts a server on which nothing may be left behind.
+func rlServer(t *testing.T, args ...string) *testbed.Server {
+	t.Helper()
+	s := testbed.Standalone(t, args...)
+	rlLeakCheck(t, s)
+	return s
+}
+
+// rlLeakCheck allows what is meant to stay for a while: fencing counters and
+// the marks that refuse late commands.
+func rlLeakCheck(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
+}
+
+// rlClient makes a Client that is closed before the leak check.
+func rlClient(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
+	t.Helper()
+	cfg := redlatch.Config{
+		Redis:  rueidis.ClientOption{InitAddress: []string{addr}},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := redlatch.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func rlLease(d time.Duration) func(*redlatch.Config) {
+	return func(c *redlatch.Config) { c.LeaseTime = d }
+}
+
+func rlUnlockTimeout(d time.Duration) func(*redlatch.Config) {
+	return func(c *redlatch.Config) { c.UnlockTimeout = d }
+}
+
+// rlLoad puts the scripts on the server, so that traps for EVALSHA see each
+// command once and not a NOSCRIPT answer first.
+func rlLoad(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	for _, script := range []*luascript.Script{
+		luascript.Acquire, luascript.Reenter, luascript.Release, luascript.Renew, luascript.Force, luascript.State,
+	} {
+		s.Do(t, "SCRIPT", "LOAD", script.Body)
+	}
+}
+
+// rlLock acquires within patience.
+func rlLock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
+	t.Helper()
+	type result struct {
+		h   redlatch.Hold
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		h, err := l.Lock(ctx, opts...)
+		done <- result{h, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			t.Fatalf("Lock: %v", r.err)
+		}
+		return r.h
+	case <-time.After(rlPatience):
+		t.Fatal("Lock does not return")
+		return nil
+	}
+}
+
+func rlUnlock(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if err := h.Unlock(context.Background()); err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+// rlUntil polls a state that nobody announces.
+func rlUntil(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(rlPatience)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("does not come: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// rlEnded waits for the end of a hold's context and returns when that was.
+func rlEnded(t *testing.T, h redlatch.Hold, cause error) time.Time {
+	t.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(rlPatience):
+		t.Fatalf("the hold's context does not end")
+	}
+	at := time.Now()
+	if got := context.Cause(h.Context()); !errors.Is(got, cause) {
+		t.Fatalf("the hold's context ended with %v, want %v", got, cause)
+	}
+	return at
+}
+
+func rlAlive(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if h.Context().Err() != nil {
+		t.Fatalf("the hold's context has ended: %v", context.Cause(h.Context()))
+	}
+}
+
+func rlWant(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+}
+
+// rlNoWant fails when err matches a sentinel that it must not match.
+func rlNoWant(t *testing.T, err error, not ...error) {
+	t.Helper()
+	for _, e := range not {
+		if errors.Is(err, e) {
+			t.Fatalf("error %v matches %v", err, e)
+		}
+	}
+}
+
+// rlCount is the count of the one owner that holds the lock, 0 when it is free.
+func rlCount(t *testing.T, s *testbed.Server, name string) int {
+	t.Helper()
+	all := s.Hash(t, "HGETALL", name)
+	if len(all) > 1 {
+		t.Fatalf("several owners hold %s: %v", name, all)
+	}
+	for _, v := range all {
+		var n int
+		if _, err := fmt.Sscan(v, &n); err != nil {
+			t.Fatalf("count %q", v)
+		}
+		return n
+	}
+	return 0
+}
+
+func rlChannel(name string) string { return luascript.LockChannel(name) }
+
+// rlSubscribed waits until n connections listen to the lock's unlock messages.
+func rlSubscribed(t *testing.T, s *testbed.Server, name string, n int64) {
+	t.Helper()
+	rlUntil(t, fmt.Sprintf("%d subscriptions of %s", n, name), func() bool { return rlSubscriptions(t, s, name) == n })
+}
+
+func rlSubscriptions(t *testing.T, s *testbed.Server, name string) int64 {
+	t.Helper()
+	msg := s.Do(t, "PUBSUB", "NUMSUB", rlChannel(name))
+	reply, err := msg.ToArray()
+	if err != nil || len(reply) != 2 {
+		t.Fatalf("PUBSUB NUMSUB: %v, %v", reply, err)
+	}
+	n, err := reply[1].AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// rlAsync runs Lock in the background.
+type rlAttempt struct {
+	hold redlatch.Hold
+	err  error
+	took time.Duration
+	at   time.Time
+}
+
+func rlAsync(ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) <-chan rlAttempt {
+	out := make(chan rlAttempt, 1)
+	began := time.Now()
+	go func() {
+		h, err := l.Lock(ctx, opts...)
+		now := time.Now()
+		out <- rlAttempt{h, err, now.Sub(began), now}
+	}()
+	return out
+}
+
+func rlGet(t *testing.T, c <-chan rlAttempt) rlAttempt {
+	t.Helper()
+	select {
+	case r := <-c:
+		return r
+	case <-time.After(rlPatience):
+		t.Fatal("the acquisition does not return")
+		return rlAttempt{}
+	}
+}
+
+// rlBlocked fails when the acquisition has returned.
+func rlBlocked(t *testing.T, c <-chan rlAttempt) {
+	t.Helper()
+	select {
+	case r := <-c:
+		t.Fatalf("Lock returned early: %v", r.err)
+	default:
+	}
+}
+
+// rlConnections counts the lines of CLIENT LIST that are not the test's own, and
+// those of them that listen.
+func rlConnections(t *testing.T, s *testbed.Server) (all, listening int) {
+	t.Helper()
+	for _, line := range s.ForeignClients(t) {
+		all++
+		if !strings.Contains(line, " sub=0 psub=0 ") {
+			listening++
+		}
+	}
+	return all, listening
+}
