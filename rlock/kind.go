@@ -23,7 +23,6 @@ type kind struct {
 
 	// prebuilt; commands only read them
 	keys    [2][]string // of Acquire, without and with the trace
-	keysOf  [2][]string // of Release
 	keyOnly []string
 	spec    pubsub.Spec
 }
@@ -41,8 +40,7 @@ func newKind(c *engine.Core, key string, set lock.Settings) *kind {
 		acquire = append(acquire, k.token)
 	}
 	k.keys = [2][]string{acquire, append(acquire[:len(acquire):len(acquire)], k.trace)}
-	k.keysOf = [2][]string{{k.key, k.void}, {k.key, k.void, k.trace}}
-	k.keyOnly = k.keysOf[0][:1]
+	k.keyOnly = []string{k.key}
 	k.spec = pubsub.Spec{
 		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(k.key), Route: wakeOne,
 	}
@@ -97,13 +95,19 @@ func (k *kind) Abandon(a *engine.Attempt, void time.Duration) conn.Command {
 }
 
 func (k *kind) release(field string, count int, lease, void time.Duration, traced bool) conn.Command {
-	keys := k.keysOf[0]
-	if traced {
-		keys = k.keysOf[1]
+	keys, left := k.keyOnly, "0"
+	if void > 0 || traced {
+		keys = []string{k.key}
+		if void > 0 {
+			keys = append(keys, k.void)
+		}
+		if traced {
+			keys, left = append(keys, k.trace), "1"
+		}
 	}
 	return conn.Command{
 		Script: luascript.Release, Keys: keys,
-		Args: []string{field, strconv.Itoa(count), engine.Millis(lease), k.channel, k.publish, engine.Millis(void)},
+		Args: []string{field, strconv.Itoa(count), engine.Millis(lease), k.channel, k.publish, engine.Millis(void), left},
 	}
 }
 

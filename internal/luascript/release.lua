@@ -1,14 +1,18 @@
 -- release: give a plain lock back, wholly or down to a count.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  redlatch_void:{lock}
--- KEYS[3]  redlatch_trace:{lock}, if the acquisition left its trace there
+-- KEYS[2]  redlatch_void:{lock}, if ARGV[6] is not '0'
+-- KEYS[last]  redlatch_trace:{lock}, if ARGV[7] is '1'
 -- ARGV[1]  field of the acquisition
 -- ARGV[2]  the absolute count to reach; 0 = not held any more
 -- ARGV[3]  count > 0: the remaining lease to set, ms (that of the latest-ending live hold)
 -- ARGV[4]  unlock channel
 -- ARGV[5]  PUBLISH or SPUBLISH
 -- ARGV[6]  '0', or how long (ms) a late command of this acquisition must be refused
+-- ARGV[7]  '1' = the acquisition left its trace beside the lock
+--
+-- As a rule the lock is the only key, so that a release works while a cluster
+-- moves the slot (several keys, of which some do not exist, get TRYAGAIN then).
 --
 -- RETURN   1           done
 --          0           not held by this acquisition
@@ -36,7 +40,7 @@ end
 local gone = redis.pcall('HDEL', KEYS[1], ARGV[1])
 if replaced(gone) then return 0 end
 if gone == 0 or type(gone) == 'table' then return gone end
-if KEYS[3] then redis.pcall('DEL', KEYS[3]) end
+if ARGV[7] == '1' then redis.pcall('DEL', KEYS[#KEYS]) end
 local sent = redis.pcall(ARGV[5], ARGV[4], '0')
 if type(sent) == 'table' and sent.err then return {2, sent.err} end
 return 1

@@ -1,0 +1,122 @@
+// Package topology tests the locks on deployments of several servers: Sentinel
+// and Cluster, while they fail over and move data.
+package topology
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// lease is short enough for a test to see losses and long enough for a loaded
+// machine to renew in time.
+const lease = 3 * time.Second
+
+func open(t *testing.T, opt rueidis.ClientOption, more ...func(*redlatch.Config)) *redlatch.Client {
+	t.Helper()
+	cfg := redlatch.Config{
+		Redis: opt, LeaseTime: lease,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	for _, f := range more {
+		f(&cfg)
+	}
+	c, err := redlatch.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func cluster(c *testbed.ClusterSet) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: c.Addrs()}
+}
+
+func sentinel(s *testbed.SentinelSet) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress: s.SentinelAddrs(),
+		Sentinel:    rueidis.SentinelOption{MasterSet: testbed.MasterName},
+	}
+}
+
+// within is a context for everything that must end in a test.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustLock(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold { //nolint:revive // t comes first
+	t.Helper()
+	h, err := l.Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func mustUnlock(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if err := h.Unlock(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waiting starts a waiter and returns once it has found the lock busy and its
+// subscription stands.
+func waiting(t *testing.T, l redlatch.Locker, subscribed func() bool) <-chan redlatch.Hold {
+	t.Helper()
+	got := make(chan redlatch.Hold, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h, err := l.Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- h
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	eventually(t, 20*time.Second, "the waiter has subscribed", subscribed)
+	return got
+}
+
+func eventually(t *testing.T, d time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", d, what)
+		}
+	}
+}
+
+// gets waits for a waiter's hold for at most d.
+func gets(t *testing.T, got <-chan redlatch.Hold, d time.Duration) redlatch.Hold {
+	t.Helper()
+	select {
+	case h := <-got:
+		if h == nil {
+			t.FailNow()
+		}
+		return h
+	case <-time.After(d):
+		t.Fatalf("the waiter did not get the lock within %v", d)
+		return nil
+	}
+}
+
+func lost(err error) bool { return errors.Is(err, redlatch.ErrLeaseLost) }
