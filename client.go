@@ -38,6 +38,10 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	var address string // of the server, where there is only one
+	if cn.Client().Mode() == rueidis.ClientModeStandalone && len(cfg.Redis.InitAddress) == 1 {
+		address = cfg.Redis.InitAddress[0]
+	}
 	observer, err := rotel.New(rotel.Options{
 		TracerProvider: cfg.TracerProvider,
 		MeterProvider:  cfg.MeterProvider,
@@ -45,7 +49,8 @@ func New(cfg Config) (*Client, error) {
 		NoLinks:        cfg.Telemetry.NoLinks,
 		NoCommands:     cfg.Telemetry.NoCommandSpans,
 		Renewals:       cfg.Telemetry.RenewalSpans,
-		Server:         rotel.Server(cfg.Redis.InitAddress),
+		LeaseTime:      cfg.LeaseTime,
+		Server:         rotel.Server(address),
 	})
 	if err != nil {
 		cn.Close()

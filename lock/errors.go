@@ -12,26 +12,34 @@ import (
 // more, see the detail types.
 var (
 	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first.
-	ErrNotAcquired = errors.New("redlatch: lock not acquired")
+	ErrNotAcquired error = &sentinel{"redlatch: lock not acquired", "not_acquired"}
 	// ErrUnavailable: no answer from the server, or no quorum of answers.
-	ErrUnavailable = errors.New("redlatch: server unavailable")
+	ErrUnavailable error = &sentinel{"redlatch: server unavailable", "unavailable"}
 	// ErrLeaseLost: the lock was lost before it was unlocked. What ran under it
 	// may have run beside another holder.
-	ErrLeaseLost = errors.New("redlatch: lease lost")
+	ErrLeaseLost error = &sentinel{"redlatch: lease lost", "lease_lost"}
 	// ErrNotHeld: this hold was unlocked before.
-	ErrNotHeld = errors.New("redlatch: lock not held")
+	ErrNotHeld error = &sentinel{"redlatch: lock not held", "not_held"}
 	// ErrClosed: the Client was closed or is shutting down.
-	ErrClosed = errors.New("redlatch: client closed")
+	ErrClosed error = &sentinel{"redlatch: client closed", "closed"}
 	// ErrUpgrade: an owner that holds the read lock asked for the write lock,
 	// which could never be granted.
-	ErrUpgrade = errors.New("redlatch: read lock can't be upgraded to the write lock")
+	ErrUpgrade error = &sentinel{"redlatch: read lock can't be upgraded to the write lock", "upgrade"}
 	// ErrInvalidName: the name can't be a lock, or the key of this name is no lock.
-	ErrInvalidName = errors.New("redlatch: invalid lock name")
+	ErrInvalidName error = &sentinel{"redlatch: invalid lock name", "invalid_name"}
 	// ErrInvalidOption: an option or argument makes no sense or would break a promise.
-	ErrInvalidOption = errors.New("redlatch: invalid option")
+	ErrInvalidOption error = &sentinel{"redlatch: invalid option", "invalid_option"}
 	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone.
-	ErrReplicaAcks = errors.New("redlatch: too few replica acknowledgements")
+	ErrReplicaAcks error = &sentinel{"redlatch: too few replica acknowledgements", "replica_acks"}
 )
+
+// sentinel is an error that telemetry can name.
+type sentinel struct{ text, kind string }
+
+func (e *sentinel) Error() string { return e.text }
+
+// ErrorType is a short, stable name for telemetry.
+func (e *sentinel) ErrorType() string { return e.kind }
 
 // NotAcquiredError is the detail of [ErrNotAcquired].
 type NotAcquiredError struct {
@@ -85,6 +93,9 @@ func (e NodeError) Error() string {
 
 // Unwrap leads to the cause.
 func (e NodeError) Unwrap() error { return e.Err }
+
+// ErrorType is a short, stable name for telemetry.
+func (e NodeError) ErrorType() string { return "unavailable" }
 
 // UnavailableError is the detail of [ErrUnavailable].
 type UnavailableError struct {
@@ -224,9 +235,21 @@ func (e *ServerError) Error() string {
 // Unwrap leads to the server's error.
 func (e *ServerError) Unwrap() error { return e.Err }
 
-// ErrorType is the first word of the server's message, in lower case.
+// ErrorType is the first word of the server's message, its code, in lower case.
 func (e *ServerError) ErrorType() string {
-	word, _, _ := strings.Cut(e.Err.Error(), " ")
+	var answer interface {
+		error
+		IsNil() bool // tells the client library's type for an error reply from others
+	}
+	if !errors.As(e.Err, &answer) {
+		return "server"
+	}
+	word, _, _ := strings.Cut(answer.Error(), " ")
+	for _, c := range []byte(word) {
+		if (c < 'A' || c > 'Z') && c != '_' || len(word) > 24 {
+			return "server" // not a code: telemetry must not get a name per message
+		}
+	}
 	return strings.ToLower(word)
 }
 

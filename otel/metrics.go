@@ -2,6 +2,7 @@ package otel
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 
 // metrics are the instruments.
 type metrics struct {
-	name func(string) string
+	source *source
+	name   func(string) string
 
 	acquire, wait, hold         metric.Float64Histogram
 	contentions, lost, renewals metric.Int64Counter
@@ -24,20 +26,23 @@ type metrics struct {
 	sets map[observe.Lock]*sets // guarded by mu; by templated name and type
 }
 
-// maxNames bounds how many lock names the metrics tell apart; a template that
-// lets more through gets its rest under one name.
+// maxNames bounds how many lock names and types the metrics tell apart; a
+// template that lets more through gets its rest under one name. maxErrors does
+// the same for kinds of errors.
 const (
 	maxNames  = 200
 	otherName = "_other"
+	maxErrors = 24
+	otherType = "_OTHER" // the conventions' word
 )
 
 var (
 	buckets     = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	holdBuckets = append(append([]float64(nil), buckets...), 120, 300, 900, 3600)
+	holdBuckets = append(slices.Clone(buckets), 120, 300, 900, 3600)
 )
 
-func newMetrics(mp metric.MeterProvider, name func(string) string) (*metrics, error) {
-	m := &metrics{name: name, sets: map[observe.Lock]*sets{}}
+func newMetrics(mp metric.MeterProvider, src *source, name func(string) string) (*metrics, error) {
+	m := &metrics{source: src, name: name, sets: map[observe.Lock]*sets{}}
 	meter := mp.Meter(Scope, metric.WithSchemaURL(semconv.SchemaURL))
 	var errs [8]error
 	m.acquire, errs[0] = meter.Float64Histogram("lock.acquire.duration", metric.WithUnit("s"),
@@ -64,68 +69,109 @@ func newMetrics(mp metric.MeterProvider, name func(string) string) (*metrics, er
 	return m, nil
 }
 
-// enabled is the cheap check in front of everything.
-func (m *metrics) enabled(ctx context.Context) bool { return m != nil && m.acquire.Enabled(ctx) }
+// on is the cheap check in front of everything.
+func (m *metrics) on() bool { return m != nil && m.source.on() }
 
 // sets are the prebuilt attribute options of one lock name and type.
 type sets struct {
-	attrs    []attribute.KeyValue
-	add      []metric.AddOption
-	outcomes map[string][]metric.RecordOption
-	ends     map[string][]metric.RecordOption
-	plain    []metric.RecordOption
+	attrs []attribute.KeyValue
+	add   []metric.AddOption
+	ends  map[string][]metric.RecordOption // by outcome; of acquisitions and holds
+	zero  sync.Once
+
+	mu     sync.RWMutex
+	errors map[string]failed // guarded by mu; by error.type
 }
 
+// failed are the options for one kind of error.
+type failed struct {
+	acquire []metric.RecordOption
+	renew   []metric.AddOption
+}
+
+// of finds or makes the sets of a lock.
 func (m *metrics) of(l observe.Lock) *sets {
 	key := observe.Lock{Type: l.Type}
 	if m.name != nil {
-		key.Name = m.name(l.Name)
+		key.Name = clean(m.name(l.Name))
 	}
 	m.mu.RLock()
 	s := m.sets[key]
 	m.mu.RUnlock()
-	if s != nil {
-		return s
+	if s == nil {
+		s = m.add(key)
 	}
+	s.zero.Do(func() { // counters begin at 0, so that a rate sees the first event
+		ctx := context.Background()
+		m.contentions.Add(ctx, 0, s.add...)
+		m.lost.Add(ctx, 0, s.add...)
+		m.renewals.Add(ctx, 0, s.add...)
+		for _, kind := range []string{"lease_lost", "refused", "unavailable"} {
+			m.renewals.Add(ctx, 0, s.failed(kind).renew...)
+		}
+	})
+	return s
+}
+
+func (m *metrics) add(key observe.Lock) *sets {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s = m.sets[key]; s != nil {
+	if s := m.sets[key]; s != nil {
 		return s
 	}
 	if len(m.sets) >= maxNames && key.Name != "" {
 		key.Name = otherName
-		if s = m.sets[key]; s != nil {
+		if s := m.sets[key]; s != nil {
 			return s
 		}
 	}
-	s = m.newSets(key)
+	s := newSets(key)
 	m.sets[key] = s
 	return s
 }
 
-func (m *metrics) newSets(key observe.Lock) *sets {
-	attrs := []attribute.KeyValue{attribute.String("lock.type", key.Type)}
+func newSets(key observe.Lock) *sets {
+	s := &sets{
+		attrs: []attribute.KeyValue{attribute.String("lock.type", key.Type)},
+		ends:  map[string][]metric.RecordOption{}, errors: map[string]failed{},
+	}
 	if key.Name != "" {
-		attrs = append(attrs, attribute.String("lock.name", key.Name))
+		s.attrs = append(s.attrs, attribute.String("lock.name", key.Name))
 	}
-	with := func(more ...attribute.KeyValue) metric.MeasurementOption {
-		return metric.WithAttributeSet(attribute.NewSet(append(append([]attribute.KeyValue(nil), attrs...), more...)...))
+	for _, how := range []string{"acquired", "timeout", "cancelled", "released", "lost", "closed"} {
+		s.ends[how] = []metric.RecordOption{s.with(attribute.String("lock.outcome", how))}
 	}
-	s := &sets{attrs: attrs, outcomes: map[string][]metric.RecordOption{}, ends: map[string][]metric.RecordOption{}}
-	for _, o := range []string{"acquired", "timeout", "cancelled", "lost"} {
-		s.outcomes[o] = []metric.RecordOption{with(attribute.String("lock.outcome", o))}
-	}
-	for _, e := range []string{"released", "lost", "closed"} {
-		s.ends[e] = []metric.RecordOption{with(attribute.String("lock.outcome", e))}
-	}
-	s.plain = []metric.RecordOption{with()}
-	s.add = []metric.AddOption{with()}
-	// Counters begin at 0, so that a rate sees the first event.
-	ctx := context.Background()
-	m.contentions.Add(ctx, 0, s.add...)
-	m.lost.Add(ctx, 0, s.add...)
-	m.renewals.Add(ctx, 0, s.add...)
+	s.add = []metric.AddOption{s.with()}
 	return s
+}
+
+func (s *sets) with(more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clone(s.attrs), more...)...))
+}
+
+// failed finds or makes the options for a kind of error.
+func (s *sets) failed(kind string) failed {
+	s.mu.RLock()
+	f, ok := s.errors[kind]
+	s.mu.RUnlock()
+	if ok {
+		return f
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.errors) >= maxErrors {
+		kind = otherType
+	}
+	if f, ok = s.errors[kind]; ok {
+		return f
+	}
+	typed := semconv.ErrorTypeKey.String(kind)
+	f = failed{
+		acquire: []metric.RecordOption{s.with(attribute.String("lock.outcome", "error"), typed)},
+		renew:   []metric.AddOption{s.with(typed)},
+	}
+	s.errors[kind] = f
+	return f
 }
 
 func (m *metrics) contended(ctx context.Context, l observe.Lock) {
@@ -136,34 +182,30 @@ func (m *metrics) waiting(ctx context.Context, l observe.Lock, n int64) {
 	m.waits.Add(ctx, n, m.of(l).add...)
 }
 
-func (m *metrics) held(l observe.Lock, n int64) {
-	if m != nil {
-		m.inUse.Add(context.Background(), n, m.of(l).add...)
-	}
+func (m *metrics) held(l observe.Lock) {
+	m.inUse.Add(context.Background(), 1, m.of(l).add...)
 }
 
 // acquired records an acquisition that ended.
-func (m *metrics) acquired(ctx context.Context, l observe.Lock, how string, err error, began, waited time.Time) {
-	s, now := m.of(l), time.Now()
-	opts := s.outcomes[how]
+func (m *metrics) acquired(a *acquisition, how string, err error, now time.Time) {
+	s := m.of(a.lock)
+	opts := s.ends[how]
 	if opts == nil {
-		opts = []metric.RecordOption{metric.WithAttributes(append(append([]attribute.KeyValue(nil), s.attrs...),
-			attribute.String("lock.outcome", how), semconv.ErrorTypeKey.String(errorType(err)))...)}
+		opts = s.failed(errorType(err)).acquire
 	}
-	m.acquire.Record(ctx, now.Sub(began).Seconds(), opts...)
-	if !waited.IsZero() {
-		m.wait.Record(ctx, now.Sub(waited).Seconds(), opts...)
-		m.waiting(ctx, l, -1)
+	m.acquire.Record(a.ctx, now.Sub(a.began).Seconds(), opts...)
+	if !a.waitBegan.IsZero() {
+		m.wait.Record(a.ctx, now.Sub(a.waitBegan).Seconds(), opts...)
+		m.waiting(a.ctx, a.lock, -1)
 	}
 }
 
 // ended records a hold that ended.
-func (m *metrics) ended(l observe.Lock, how string, held time.Duration) {
-	if m == nil {
-		return
+func (m *metrics) ended(ctx context.Context, l observe.Lock, counted bool, how string, held time.Duration) {
+	s := m.of(l)
+	if counted {
+		m.inUse.Add(ctx, -1, s.add...)
 	}
-	ctx, s := context.Background(), m.of(l)
-	m.inUse.Add(ctx, -1, s.add...)
 	m.hold.Record(ctx, held.Seconds(), s.ends[how]...)
 	if how == "lost" {
 		m.lost.Add(ctx, 1, s.add...)
@@ -172,14 +214,10 @@ func (m *metrics) ended(l observe.Lock, how string, held time.Duration) {
 
 // renewed counts a renewal.
 func (m *metrics) renewed(l observe.Lock, err error) {
-	if m == nil {
-		return
-	}
 	s := m.of(l)
 	opts := s.add
 	if err != nil {
-		opts = []metric.AddOption{metric.WithAttributes(append(append([]attribute.KeyValue(nil), s.attrs...),
-			semconv.ErrorTypeKey.String(errorType(err)))...)}
+		opts = s.failed(errorType(err)).renew
 	}
 	m.renewals.Add(context.Background(), 1, opts...)
 }

@@ -2,20 +2,12 @@ package otel
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	mnoop "go.opentelemetry.io/otel/metric/noop"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-	tnoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redlatch/redlatch/internal/observe"
 )
@@ -38,32 +30,26 @@ type Options struct {
 	// Renewals: spans for renewals that worked, too.
 	Renewals bool
 
+	// LeaseTime is what the watchdog keeps holds for.
+	LeaseTime time.Duration
 	// Server is host and port for the command spans, when there is one server.
 	Server []attribute.KeyValue
 }
 
 // observer implements observe.Observer.
 type observer struct {
-	opt     Options
 	tracing *tracing // nil: off
 	metrics *metrics // nil: off
 }
 
 // New makes the observer; it is nil, at no cost, when both providers are no-ops.
 func New(opt Options) (observe.Observer, error) {
-	o := &observer{opt: opt}
-	tp, mp := opt.TracerProvider, opt.MeterProvider
-	if tp == nil {
-		tp = otel.GetTracerProvider()
+	o := &observer{}
+	if tp, src := tracerProvider(opt.TracerProvider); src != nil {
+		o.tracing = newTracing(tp, src, opt)
 	}
-	if mp == nil {
-		mp = otel.GetMeterProvider()
-	}
-	if _, off := tp.(tnoop.TracerProvider); !off {
-		o.tracing = newTracing(tp, opt)
-	}
-	if _, off := mp.(mnoop.MeterProvider); !off {
-		m, err := newMetrics(mp, opt.LockName)
+	if mp, src := meterProvider(opt.MeterProvider); src != nil {
+		m, err := newMetrics(mp, src, opt.LockName)
 		if err != nil {
 			return nil, fmt.Errorf("redlatch: making the instruments: %w", err)
 		}
@@ -77,93 +63,106 @@ func New(opt Options) (observe.Observer, error) {
 
 // Acquire implements observe.Observer.
 func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time.Duration) (context.Context, observe.Acquisition) {
-	a := &acquisition{o: o, lock: l, parent: ctx, ctx: ctx}
-	if o.metrics.enabled(ctx) {
-		a.measured, a.began = true, time.Now()
+	span, measured := noSpan, o.metrics.on()
+	if t := o.tracing; t.on() {
+		ctx, span = t.tracer.Start(ctx, "lock.acquire", t.internal...)
 	}
-	if t := o.tracing; t.enabled() {
-		a.ctx, a.span = t.tracer.Start(ctx, "lock.acquire", t.internal...)
-		if a.span.IsRecording() {
-			a.traced = true
-			a.span.SetAttributes(t.common(l)...)
-			a.span.SetAttributes(attribute.Float64("lock.lease", lease.Seconds()))
-			if wait >= 0 {
-				a.span.SetAttributes(attribute.Float64("lock.wait_limit", wait.Seconds()))
-			}
+	traced := span.IsRecording()
+	if !traced && !measured {
+		return ctx, nil
+	}
+	a := &acquisition{o: o, lock: l, ctx: ctx, span: span, traced: traced, measured: measured, began: time.Now()}
+	if traced {
+		watched := lease == 0
+		if watched {
+			lease = o.tracing.opt.LeaseTime
+		}
+		span.SetAttributes(o.tracing.common(l)...)
+		span.SetAttributes(attribute.Float64("lock.lease", lease.Seconds()), attribute.Bool("lock.watchdog", watched))
+		if wait >= 0 {
+			span.SetAttributes(attribute.Float64("lock.wait.limit", wait.Seconds()))
 		}
 	}
-	if !a.traced && !a.measured {
-		return a.ctx, nil
-	}
-	return a.ctx, a
+	return ctx, a
 }
 
-// Release implements observe.Observer.
-func (o *observer) Release(ctx context.Context, l observe.Lock, owner string) (context.Context, func(error)) {
+// noSpan records nothing.
+var noSpan = trace.SpanFromContext(context.Background())
+
+// Operation implements observe.Observer.
+func (o *observer) Operation(ctx context.Context, l observe.Lock, op, owner string) (context.Context, func(error)) {
 	t := o.tracing
-	if !t.enabled() {
+	if !t.on() {
 		return ctx, ignore
 	}
-	ctx, span := t.tracer.Start(ctx, "lock.release", t.internal...)
+	ctx, span := t.tracer.Start(ctx, op, t.internal...)
 	if !span.IsRecording() {
 		return ctx, ignore
 	}
 	span.SetAttributes(t.common(l)...)
-	span.SetAttributes(attribute.String("lock.owner", owner))
-	return ctx, func(err error) { end(span, err) }
-}
-
-// Operator implements observe.Observer.
-func (o *observer) Operator(ctx context.Context, l observe.Lock, op string) (context.Context, func(error)) {
-	t := o.tracing
-	if !t.enabled() {
-		return ctx, ignore
+	if owner != "" {
+		span.SetAttributes(attribute.String("lock.owner", owner))
 	}
-	ctx, span := t.tracer.Start(ctx, "lock."+op, t.internal...)
-	if !span.IsRecording() {
-		return ctx, ignore
-	}
-	span.SetAttributes(t.common(l)...)
 	return ctx, func(err error) { end(span, err) }
 }
 
 // Command implements observe.Observer.
 func (o *observer) Command(ctx context.Context, script string) (context.Context, func(error)) {
 	t := o.tracing
-	if !t.enabled() || o.opt.NoCommands || !trace.SpanFromContext(ctx).IsRecording() {
+	if !t.on() || t.opt.NoCommands || !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, ignore
 	}
 	ctx, span := t.tracer.Start(ctx, "EVALSHA", t.client...)
 	if !span.IsRecording() {
 		return ctx, ignore
 	}
-	span.SetAttributes(semconv.DBStoredProcedureName(script))
-	return ctx, func(err error) {
-		if code := statusCode(err); code != "" {
-			span.SetAttributes(semconv.DBResponseStatusCode(code))
-		}
-		end(span, err)
-	}
+	return ctx, func(err error) { t.endCommand(span, script, err) }
 }
 
+// Batch implements observe.Observer.
+func (o *observer) Batch(script string, keys int, began time.Time, err error) {
+	t := o.tracing
+	if !t.on() || t.opt.NoCommands || (err == nil && !t.opt.Renewals) {
+		return
+	}
+	opts := append([]trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(began)}, t.client...)
+	_, span := t.tracer.Start(context.Background(), "EVALSHA", opts...)
+	span.SetAttributes(attribute.Int("lock.batch.keys", keys))
+	t.endCommand(span, script, err)
+}
+
+// Counting implements observe.Observer.
+func (o *observer) Counting() bool { return o.metrics.on() }
+
 // Held implements observe.Observer.
-func (o *observer) Held(l observe.Lock) { o.metrics.held(l, 1) }
+func (o *observer) Held(l observe.Lock) { o.metrics.held(l) }
 
 // Ended implements observe.Observer.
-func (o *observer) Ended(l observe.Lock, how string, held time.Duration) {
-	o.metrics.ended(l, how, held)
+func (o *observer) Ended(l observe.Lock, link any, counted bool, how string, held time.Duration) {
+	if !o.metrics.on() {
+		return
+	}
+	ctx := context.Background()
+	if sc, ok := link.(trace.SpanContext); ok {
+		ctx = trace.ContextWithSpanContext(ctx, sc) // an exemplar leads to the acquisition
+	}
+	o.metrics.ended(ctx, l, counted, how, held)
 }
 
 // Renewed implements observe.Observer.
 func (o *observer) Renewed(l observe.Lock, owner string, link any, began time.Time, err error) {
-	o.metrics.renewed(l, err)
+	if o.metrics.on() {
+		o.metrics.renewed(l, err)
+	}
 	t := o.tracing
-	if !t.enabled() || (err == nil && !o.opt.Renewals) {
+	if !t.on() || (err == nil && !t.opt.Renewals) {
 		return
 	}
-	opts := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(began)}
+	opts := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindInternal)}
 	if sc, ok := link.(trace.SpanContext); ok && sc.IsValid() {
-		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sc}))
+		opts = append(opts, trace.WithLinks(trace.Link{
+			SpanContext: sc, Attributes: []attribute.KeyValue{attribute.String("lock.link", "acquisition")},
+		}))
 	}
 	_, span := t.tracer.Start(context.Background(), "lock.renew", opts...)
 	if span.IsRecording() {
@@ -173,45 +172,16 @@ func (o *observer) Renewed(l observe.Lock, owner string, link any, began time.Ti
 	end(span, err)
 }
 
+// TraceOf implements observe.Observer.
+func (o *observer) TraceOf(ctx context.Context, link any) (traceID, spanID string) {
+	sc, ok := link.(trace.SpanContext)
+	if !ok || !sc.IsValid() {
+		sc = trace.SpanContextFromContext(ctx)
+	}
+	if !sc.IsValid() {
+		return "", ""
+	}
+	return sc.TraceID().String(), sc.SpanID().String()
+}
+
 func ignore(error) {}
-
-// errorType is the error.type attribute.
-func errorType(err error) string {
-	var typed interface{ ErrorType() string }
-	if errors.As(err, &typed) {
-		return typed.ErrorType()
-	}
-	if code := statusCode(err); code != "" {
-		return code
-	}
-	return fmt.Sprintf("%T", err)
-}
-
-// statusCode is the first word of a server's error.
-func statusCode(err error) string {
-	var server interface {
-		error
-		IsNil() bool // of rueidis' RedisError
-	}
-	if !errors.As(err, &server) {
-		return ""
-	}
-	word, _, _ := strings.Cut(server.Error(), " ")
-	return word
-}
-
-// Server is host and port as attributes, when addresses name one server.
-func Server(addresses []string) []attribute.KeyValue {
-	if len(addresses) != 1 {
-		return nil
-	}
-	host, port, err := net.SplitHostPort(addresses[0])
-	if err != nil {
-		return []attribute.KeyValue{semconv.ServerAddress(addresses[0])}
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return []attribute.KeyValue{semconv.ServerAddress(host)}
-	}
-	return []attribute.KeyValue{semconv.ServerAddress(host), semconv.ServerPort(n)}
-}

@@ -1,241 +1,138 @@
 package otel
 
 import (
-	"context"
-	"encoding/hex"
 	"errors"
-	"fmt"
+	"net"
+	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/internal/observe"
-	"github.com/redlatch/redlatch/lock"
 )
 
 // tracing is the tracer with its prebuilt options.
 type tracing struct {
+	source   *source
+	opt      Options
 	tracer   trace.Tracer
 	internal []trace.SpanStartOption
 	client   []trace.SpanStartOption
-	name     func(string) string
-	links    bool
-
-	// placeholder is the global provider as it was before the program set one: as
-	// long as it still is the global one, spans go nowhere.
-	placeholder trace.TracerProvider
-	set         atomic.Bool
 }
 
-func newTracing(tp trace.TracerProvider, opt Options) *tracing {
-	t := &tracing{
+func newTracing(tp trace.TracerProvider, src *source, opt Options) *tracing {
+	return &tracing{
+		source:   src,
+		opt:      opt,
 		tracer:   tp.Tracer(Scope, trace.WithSchemaURL(semconv.SchemaURL)),
 		internal: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindInternal)},
-		name:     opt.LockName,
-		links:    !opt.NoLinks,
+		client: []trace.SpanStartOption{
+			trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA")),
+			trace.WithAttributes(opt.Server...),
+		},
 	}
-	t.client = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(semconv.DBSystemNameRedis, semconv.DBOperationName("EVALSHA")),
-		trace.WithAttributes(opt.Server...),
-	}
-	if isPlaceholder(tp) {
-		t.placeholder = tp
-	}
-	return t
 }
 
-// isPlaceholder recognises the API's own global provider, which forwards to the
-// one that the program sets later and drops everything until then.
-func isPlaceholder(p any) bool { return strings.HasPrefix(fmt.Sprintf("%T", p), "*global.") }
-
-// enabled is the cheap check in front of everything.
-func (t *tracing) enabled() bool {
-	switch {
-	case t == nil:
-		return false
-	case t.placeholder == nil || t.set.Load():
-		return true
-	case otel.GetTracerProvider() == t.placeholder:
-		return false
-	}
-	t.set.Store(true)
-	return true
-}
+func (t *tracing) on() bool { return t != nil && t.source.on() }
 
 // common are the attributes that every span carries.
 func (t *tracing) common(l observe.Lock) []attribute.KeyValue {
 	name := l.Name
-	if t.name != nil {
-		name = t.name(name)
+	if t.opt.LockName != nil {
+		name = t.opt.LockName(name)
 	}
-	return []attribute.KeyValue{attribute.String("lock.name", name), attribute.String("lock.type", l.Type)}
+	return []attribute.KeyValue{attribute.String("lock.name", clean(name)), attribute.String("lock.type", l.Type)}
+}
+
+// maxValue bounds an attribute: a lock's name may be of any length.
+const maxValue = 256
+
+// clean makes text fit for an attribute. Names may be binary, and one that is
+// not UTF-8 makes an exporter drop the whole batch that it is in.
+func clean(text string) string {
+	if len(text) > maxValue {
+		text = text[:maxValue] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 // end ends a span with the status of err.
 func end(span trace.Span, err error) {
 	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, strings.ToValidUTF8(err.Error(), "\uFFFD"))
 		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(err)))
 	}
 	span.End()
 }
 
-// acquisition implements observe.Acquisition.
-type acquisition struct {
-	o      *observer
-	lock   observe.Lock
-	parent context.Context
-	ctx    context.Context
-
-	traced bool
-	span   trace.Span
-	wait   trace.Span // nil: it did not have to wait
-
-	measured  bool
-	began     time.Time
-	waitBegan time.Time
-
-	attempts int
-	busy     bool
-}
-
-// Trace implements observe.Acquisition.
-func (a *acquisition) Trace() string {
-	switch {
-	case !a.traced || !a.o.tracing.links:
-		return ""
-	case a.span.SpanContext().IsSampled():
-		sc := a.span.SpanContext()
-		return "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-01"
-	}
-	return "-"
-}
-
-// Attempt implements observe.Acquisition.
-func (a *acquisition) Attempt() { a.attempts++ }
-
-// Busy implements observe.Acquisition.
-func (a *acquisition) Busy(holder, left string, position int) {
-	first := !a.busy
-	a.busy = true
-	if first && a.measured {
-		a.o.metrics.contended(a.ctx, a.lock)
-	}
-	if !a.traced || !first {
+// endCommand ends the span of a script run.
+func (t *tracing) endCommand(span trace.Span, script string, err error) {
+	span.SetAttributes(semconv.DBStoredProcedureName(script))
+	if err == nil {
+		span.End()
 		return
 	}
-	if holder != "" {
-		a.span.SetAttributes(attribute.String("lock.holder.owner", holder))
+	kind := errorType(err)
+	if code := statusCode(err); code != "" {
+		span.SetAttributes(semconv.DBResponseStatusCode(code))
+		kind = code // as the conventions want it for a database's own errors
 	}
-	if position > 0 {
-		a.span.SetAttributes(attribute.Int("lock.queue.position", position))
+	var op *net.OpError
+	if errors.As(err, &op) && op.Addr != nil {
+		span.SetAttributes(semconv.NetworkPeerAddress(op.Addr.String()))
 	}
-	if sc, ok := parseTrace(left, holder); ok {
-		// Some viewers do not show what a link points to, so say it twice.
-		a.span.SetAttributes(attribute.String("lock.holder.trace_id", sc.TraceID().String()))
-		a.span.AddLink(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{
-			attribute.String("lock.link", "holder"),
-		}})
-	}
+	span.SetStatus(codes.Error, strings.ToValidUTF8(err.Error(), "\uFFFD"))
+	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
+	span.End()
 }
 
-// parseTrace reads "<owner> <traceparent>" and checks that it is the holder's.
-func parseTrace(left, holder string) (trace.SpanContext, bool) {
-	owner, parent, ok := strings.Cut(left, " ")
-	part := strings.Split(parent, "-")
-	if !ok || owner != holder || len(part) != 4 {
-		return trace.SpanContext{}, false
+// errorType is the error.type attribute of locks' spans and metrics: one of a
+// small number, whatever the error says.
+func errorType(err error) string {
+	var typed interface{ ErrorType() string }
+	if errors.As(err, &typed) {
+		return typed.ErrorType()
 	}
-	var tid trace.TraceID
-	var sid trace.SpanID
-	if len(part[1]) != 2*len(tid) || len(part[2]) != 2*len(sid) {
-		return trace.SpanContext{}, false
+	if code := statusCode(err); code != "" {
+		return strings.ToLower(code)
 	}
-	if _, err := hex.Decode(tid[:], []byte(part[1])); err != nil {
-		return trace.SpanContext{}, false
-	}
-	if _, err := hex.Decode(sid[:], []byte(part[2])); err != nil {
-		return trace.SpanContext{}, false
-	}
-	sc := trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: tid, SpanID: sid, TraceFlags: trace.FlagsSampled, Remote: true,
-	})
-	return sc, sc.IsValid()
+	return "unavailable" // no answer: whatever broke the connection
 }
 
-// Wait implements observe.Acquisition.
-func (a *acquisition) Wait() {
-	if a.measured {
-		a.waitBegan = time.Now()
-		a.o.metrics.waiting(a.ctx, a.lock, 1)
+// statusCode is the first word of a server's error, its code.
+func statusCode(err error) string {
+	var server interface {
+		error
+		IsNil() bool // of rueidis' RedisError
 	}
-	if a.traced {
-		t := a.o.tracing
-		_, a.wait = t.tracer.Start(a.ctx, "lock.wait", t.internal...)
-		a.wait.SetAttributes(t.common(a.lock)...)
+	if !errors.As(err, &server) {
+		return ""
 	}
+	word, _, _ := strings.Cut(server.Error(), " ")
+	for _, c := range []byte(word) {
+		if (c < 'A' || c > 'Z') && c != '_' || len(word) > 24 {
+			return "OTHER"
+		}
+	}
+	return word
 }
 
-// Link implements observe.Acquisition.
-func (a *acquisition) Link() any {
-	if !a.traced {
+// Server is an address's host and port as attributes.
+func Server(address string) []attribute.KeyValue {
+	if address == "" {
 		return nil
 	}
-	return a.span.SpanContext()
-}
-
-// End implements observe.Acquisition.
-func (a *acquisition) End(r observe.Result) {
-	how := outcome(r.Err)
-	if a.measured {
-		a.o.metrics.acquired(a.ctx, a.lock, how, r.Err, a.began, a.waitBegan)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return []attribute.KeyValue{semconv.ServerAddress(address)}
 	}
-	if !a.traced {
-		return
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return []attribute.KeyValue{semconv.ServerAddress(host)}
 	}
-	if a.wait != nil {
-		a.wait.End()
-	}
-	a.span.SetAttributes(
-		attribute.String("lock.outcome", how),
-		attribute.Bool("lock.contended", a.busy || a.wait != nil),
-		attribute.Int("lock.attempts", a.attempts),
-		attribute.String("lock.owner", r.Owner),
-	)
-	if r.Err == nil {
-		a.span.SetAttributes(attribute.Int("lock.count", r.Count))
-		if r.Token > 0 {
-			a.span.SetAttributes(attribute.Int64("lock.fencing_token", int64(r.Token))) // #nosec G115 -- microseconds of this century
-		}
-		a.span.End()
-		return
-	}
-	if how == "error" || how == "lost" {
-		end(a.span, r.Err)
-		return
-	}
-	a.span.SetAttributes(semconv.ErrorTypeKey.String(errorType(r.Err)))
-	a.span.End() // busy, or not wanted any more: no error
-}
-
-// outcome names what an acquisition came to.
-func outcome(err error) string {
-	switch {
-	case err == nil:
-		return "acquired"
-	case errors.Is(err, lock.ErrLeaseLost):
-		return "lost"
-	case !errors.Is(err, lock.ErrNotAcquired):
-		return "error"
-	case errors.Is(err, context.Canceled):
-		return "cancelled"
-	}
-	return "timeout"
+	return []attribute.KeyValue{semconv.ServerAddress(host), semconv.ServerPort(n)}
 }

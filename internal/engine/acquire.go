@@ -48,22 +48,22 @@ type acquisition struct {
 // Acquire takes the lock for the owner in ctx. A negative wait has no limit.
 func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, error) {
 	if l.err != nil {
-		return nil, l.err
+		return nil, l.refused(ctx, wait, lease, l.err)
 	}
 	if err := CheckLease(lease); err != nil {
-		return nil, err
+		return nil, l.refused(ctx, wait, lease, err)
 	}
 	c := l.core
 	if ctx.Err() != nil {
-		return nil, &lock.NotAcquiredError{Name: l.name, Err: ctxError(ctx)}
+		return nil, l.refused(ctx, wait, lease, &lock.NotAcquiredError{Name: l.name, Err: ctxError(ctx)})
 	}
 	if err := c.begin(); err != nil {
-		return nil, err
+		return nil, l.refused(ctx, wait, lease, err)
 	}
 	defer c.wg.Done()
 	o, err := c.owner(ctx)
 	if err != nil {
-		return nil, err
+		return nil, l.refused(ctx, wait, lease, err)
 	}
 	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, cctx: ctx, lease: lease, once: wait == 0}
 	defer a.slot.release()
@@ -164,7 +164,7 @@ func (a *acquisition) run() (*Hold, error) {
 		if a.waiter == nil {
 			a.join()
 		} else if try {
-			a.waiter.Expect(a.look, a.busy.Holder)
+			a.waiter.Expect(a.look, a.seen())
 		}
 		a.waiter.Listen(a.busy.Channels, a.busy.Patterns)
 		if a.obs != nil && !a.waits {
@@ -222,7 +222,7 @@ func (a *acquisition) forget() {
 		a.place = nil
 	}
 	a.slot.unwatch(a.peers)
-	a.waiter.Leave(true, time.Time{}, "")
+	a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
 	a.waiter = nil
 }
 
@@ -231,7 +231,7 @@ func (a *acquisition) join() {
 	spec, opts := a.lock.spec(&a.attempt)
 	a.waiter = a.core.hub.Join(spec, opts...)
 	if !a.look.IsZero() && len(opts) == 0 {
-		a.waiter.Expect(a.look, a.busy.Holder)
+		a.waiter.Expect(a.look, a.seen())
 	}
 	a.peers = a.slot.watch()
 }
@@ -274,7 +274,10 @@ func (a *acquisition) sleep() (*Hold, bool, error) {
 		at := a.look
 		if news.Line {
 			at = news.Expect
-			a.busy.Holder, a.busy.Remaining = news.Holder, time.Until(news.Expect)
+			a.busy.Holder, a.busy.Remaining = news.Holder.Owner, time.Until(news.Expect)
+			if a.obs != nil && news.Holder.Owner != "" {
+				a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
+			}
 		}
 		switch {
 		case a.place != nil && a.busy.Watched:
@@ -313,6 +316,20 @@ func (a *acquisition) sleep() (*Hold, bool, error) {
 	}
 }
 
+// seen is the holder that the last attempt found.
+func (a *acquisition) seen() pubsub.Holder {
+	return pubsub.Holder{Owner: a.busy.Holder, Trace: a.busy.Trace}
+}
+
+// holder is the new holder, as those in line behind it know it.
+func (a *acquisition) holder(h *Hold) pubsub.Holder {
+	who := pubsub.Holder{Owner: h.s.Field}
+	if h.s.Traced && h.s.Field == a.attempt.Field {
+		who.Trace = h.s.Field + " " + a.attempt.Trace
+	}
+	return who
+}
+
 // earlier is the earlier of two instants; a zero one does not count.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
@@ -328,7 +345,7 @@ func (a *acquisition) leave(h *Hold) {
 	}
 	if a.waiter != nil {
 		a.slot.unwatch(a.peers)
-		a.waiter.Leave(false, h.ValidUntil(), h.s.Field)
+		a.waiter.Leave(false, h.ValidUntil(), a.holder(h))
 	}
 	if h.s.Field != a.attempt.Field {
 		a.undo() // it re-entered after having tried by itself
@@ -343,7 +360,7 @@ func (a *acquisition) giveUp() {
 	}
 	if a.waiter != nil {
 		a.slot.unwatch(a.peers)
-		a.waiter.Leave(true, time.Time{}, "")
+		a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
 	}
 	if !a.adrift {
 		a.undo()

@@ -193,8 +193,7 @@ func (a *acquisition) late(f *flight) {
 		out := a.settle(f)
 		undo = undo || out.Acquired || out.Queued || a.limbo > 0
 		if out.Acquired {
-			a.core.cfg.Log.InfoContext(a.ctx, "redlatch: late grant given back", "lock", a.lock.name,
-				"owner", a.attempt.Field, "type", a.kind.Type())
+			a.givenBack("late grant given back")
 		}
 	}
 	if undo {
@@ -232,8 +231,7 @@ func (a *acquisition) abandon() {
 		_, err := a.core.run.Run(context.WithoutCancel(a.cctx), cmd)
 		if err == nil || conn.IsPermanent(err) {
 			if err != nil {
-				a.core.cfg.Log.WarnContext(a.ctx, "redlatch: giving back refused", "lock", a.lock.name,
-					"owner", a.attempt.Field, "type", a.kind.Type(), "error", err)
+				a.core.cfg.Log.WarnContext(a.ctx, "redlatch: giving back refused", a.logArgs("error", err)...)
 			}
 			a.limbo, a.queued = 0, false
 			return
@@ -252,11 +250,13 @@ func (a *acquisition) won(f *flight, out Outcome) (*Hold, error) {
 		sent, lease = out.Granted, out.Lease
 	}
 	if passed(time.Now(), sent.Add(lease-drift(lease))) {
+		a.givenBack("grant given back: its answer came after the lease had run out")
 		a.undoApart()
 		a.newID()
 		return nil, errTooLate
 	}
 	if want := a.core.cfg.ReplicaAcks; want > 0 && out.Granted.IsZero() && f.reply.Acked < want {
+		a.givenBack("grant given back: too few replicas acknowledged it")
 		a.abandon()
 		return nil, &stopError{&lock.ReplicaAcksError{Name: a.lock.name, Want: want, Got: f.reply.Acked, Err: f.reply.Waits}}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -53,7 +54,7 @@ func (l *Lock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold,
 // TryLock implements lock.Locker.
 func (l *Lock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	if wait < 0 {
-		return nil, &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"}
+		return nil, l.refused(ctx, wait, lease, &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"})
 	}
 	return asHold(l.Acquire(ctx, wait, lease))
 }
@@ -68,6 +69,13 @@ func asHold(h *Hold, err error) (lock.Hold, error) {
 
 // State asks the server.
 func (l *Lock) State(ctx context.Context) (lock.State, error) {
+	ctx, end := l.operation(ctx, observe.State, "")
+	st, err := l.state(ctx)
+	end(err)
+	return st, err
+}
+
+func (l *Lock) state(ctx context.Context) (lock.State, error) {
 	if l.err != nil {
 		return lock.State{}, l.err
 	}
@@ -85,6 +93,13 @@ func (l *Lock) State(ctx context.Context) (lock.State, error) {
 
 // ForceUnlock takes the lock away from its holder, whoever that is.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	ctx, end := l.operation(ctx, observe.ForceUnlock, "")
+	held, err := l.forceUnlock(ctx)
+	end(err)
+	return held, err
+}
+
+func (l *Lock) forceUnlock(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err
 	}
@@ -109,13 +124,8 @@ func (l *Lock) named(err error) error {
 // ask runs a command that belongs to no session: once more after a transient
 // error up to the class worst, as long as ctx and the client's UnlockTimeout
 // allow it.
-func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command, worst conn.Class) (r conn.Reply, err error) {
+func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command, worst conn.Class) (conn.Reply, error) {
 	c := l.core
-	if o := c.cfg.Observer; o != nil {
-		octx, end := o.Operator(ctx, l.observed(), op)
-		ctx = octx
-		defer func() { end(err) }()
-	}
 	if err := ctx.Err(); err != nil {
 		return conn.Reply{}, err
 	}

@@ -9,10 +9,17 @@ import (
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
-var (
-	errShortReply = errors.New("the script's reply is too short")
-	errRefused    = errors.New("the server refused")
-)
+var errShortReply = errors.New("the script's reply is too short")
+
+// errRefused is a renewal that a server answered with an error for this lock.
+var errRefused error = refusedError{}
+
+type refusedError struct{}
+
+func (refusedError) Error() string { return "the server refused" }
+
+// ErrorType is a short, stable name for telemetry.
+func (refusedError) ErrorType() string { return "refused" }
 
 // place is a waiter's place on the server, kept alive by the watchdog.
 type place struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -33,11 +34,7 @@ func (h *Hold) ValidUntil() time.Time {
 
 // Unlock implements lock.Hold.
 func (h *Hold) Unlock(ctx context.Context) error {
-	o := h.s.slot.core.cfg.Observer
-	if o == nil {
-		return h.unlock(ctx)
-	}
-	ctx, end := o.Release(ctx, h.s.Lock.observed(), h.s.Field)
+	ctx, end := h.s.Lock.operation(ctx, observe.Release, h.s.Field)
 	err := h.unlock(ctx)
 	end(err)
 	return err
@@ -236,6 +233,13 @@ func (h *Hold) abandoned(err error) error {
 
 // Extend implements lock.Hold.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
+	ctx, end := h.s.Lock.operation(ctx, observe.Extend, h.s.Field)
+	err := h.extend(ctx, lease)
+	end(err)
+	return err
+}
+
+func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
 	if lease <= 0 {
 		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}

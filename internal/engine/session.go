@@ -55,6 +55,8 @@ type Hold struct {
 	began  time.Time
 	lease  time.Duration // fixed; 0: the watchdog's
 
+	counted bool // an observer counts it as held
+
 	// guarded by core.mu
 	until  time.Time     // a fixed lease's local deadline, or what Extend promised
 	lasts  time.Duration // the lease that until comes from
@@ -104,6 +106,9 @@ func (h *Hold) deadlineLocked() time.Time {
 // newHoldLocked adds a hold to a session.
 func (s *session) newHoldLocked(ctx context.Context, lease time.Duration, sent time.Time) *Hold {
 	h := &Hold{s: s, lease: lease, alive: true, began: sent}
+	if obs := s.slot.core.cfg.Observer; obs != nil {
+		h.counted = obs.Counting()
+	}
 	o := s.slot.owner
 	carries := carried{owner: o}
 	if o.core != nil {
@@ -145,7 +150,7 @@ func (h *Hold) endLocked(state holdState) {
 func (h *Hold) finish(cause error) {
 	h.cancel(cause)
 	if o := h.s.slot.core.cfg.Observer; o != nil {
-		o.Ended(h.s.Lock.observed(), endedHow(cause), time.Since(h.began))
+		o.Ended(h.s.Lock.observed(), h.s.link, h.counted, endedHow(cause), time.Since(h.began))
 	}
 	h.s.slot.release()
 }
@@ -212,8 +217,8 @@ func (c *Core) expireLocked(s *session, now time.Time) []*Hold {
 func (c *Core) tell(lost []*Hold) {
 	for _, h := range lost {
 		h.finish(h.lost)
-		c.cfg.Log.WarnContext(h.ctx, "redlatch: lease lost", "lock", h.s.Lock.name, "owner", h.s.Field,
-			"type", h.s.Lock.kind.Type(), "reason", string(h.lost.Reason), "error", h.lost.Err)
+		c.cfg.Log.WarnContext(h.ctx, "redlatch: lease lost", c.tracedArgs(h.ctx, h.s.link, "lock", h.s.Lock.name,
+			"owner", h.s.Field, "type", h.s.Lock.kind.Type(), "reason", string(h.lost.Reason), "error", h.lost.Err)...)
 	}
 }
 

@@ -425,11 +425,15 @@ func (w *watchdog) again(list []*session, errs map[*session]error) {
 		}
 		s.renewAt = time.Now().Add(pause)
 		w.scheduleLocked(s, time.Time{})
+		ctx := context.Background()
+		if len(s.holds) > 0 {
+			ctx = s.holds[0].ctx
+		}
 		c.mu.Unlock()
 		s.slot.gate.leave()
 		if first && !c.isClosed() {
-			c.cfg.Log.Warn("redlatch: renewal failed, retrying", "lock", s.Lock.name, "owner", s.Field,
-				"type", s.Lock.kind.Type(), "error", err)
+			c.cfg.Log.WarnContext(ctx, "redlatch: renewal failed, retrying", c.tracedArgs(ctx, s.link, "lock", s.Lock.name,
+				"owner", s.Field, "type", s.Lock.kind.Type(), "error", err)...)
 		}
 	}
 }

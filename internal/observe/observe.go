@@ -13,6 +13,14 @@ type Lock struct {
 	Type string // reentrant, fair, read, write, multi
 }
 
+// The operations that [Observer.Operation] knows, as their spans are called.
+const (
+	Release     = "lock.release"
+	Extend      = "lock.extend"
+	ForceUnlock = "lock.force_unlock"
+	State       = "lock.state"
+)
+
 // Observer sees what a client's locks do. Its methods are safe for concurrent
 // use and do not block. The engine holds no mutex when it calls them.
 //
@@ -21,45 +29,55 @@ type Observer interface {
 	// Acquire begins an acquisition. The context carries its span to the commands
 	// that it sends. The Acquisition is nil when nothing records it.
 	Acquire(ctx context.Context, l Lock, wait, lease time.Duration) (context.Context, Acquisition)
-	// Release begins an Unlock. The function ends it.
-	Release(ctx context.Context, l Lock, owner string) (context.Context, func(err error))
-	// Operator begins a call of an operator: "force_unlock" or "state".
-	Operator(ctx context.Context, l Lock, op string) (context.Context, func(err error))
-	// Command begins a script run. Several keys may travel in one.
+	// Operation begins another operation; owner is "" for those of operators. The
+	// function ends it.
+	Operation(ctx context.Context, l Lock, op, owner string) (context.Context, func(err error))
+	// Command begins a script run on behalf of what ctx carries.
 	Command(ctx context.Context, script string) (context.Context, func(err error))
+	// Batch tells of a script run on behalf of many at once, with that many keys.
+	Batch(script string, keys int, began time.Time, err error)
 
-	// Held tells that a hold began, before the Acquisition ends.
+	// Counting reports whether holds are counted now: it may begin while a hold
+	// lasts, and what was not counted in must not be counted out.
+	Counting() bool
+	// Held tells that a hold began which is counted, before the Acquisition ends.
 	Held(l Lock)
-	// Ended tells that a hold ended: how is "released", "lost" or "closed".
-	Ended(l Lock, how string, held time.Duration)
+	// Ended tells that a hold ended, and whether it was counted: how is "released",
+	// "lost" or "closed". It may come before Held. link is as for Renewed.
+	Ended(l Lock, link any, counted bool, how string, held time.Duration)
 	// Renewed tells of a renewal or check. link is what Acquisition.Link returned
 	// for the acquisition that the session began with.
 	Renewed(l Lock, owner string, link any, began time.Time, err error)
+
+	// TraceOf names the trace and span of an acquisition for a log: those of link,
+	// or of what ctx carries; "" when there are none.
+	TraceOf(ctx context.Context, link any) (traceID, spanID string)
 }
 
-// Acquisition sees one acquisition. The engine uses it from one goroutine.
+// Acquisition sees one acquisition. The engine uses it from one goroutine until
+// it has called End, and then only Link.
 type Acquisition interface {
 	// Trace is what the acquisition leaves beside the lock for waiters to link to:
 	// a traceparent; "-" to leave nothing but read the holder's; "" for neither.
 	Trace() string
 	// Attempt tells of a command sent.
 	Attempt()
-	// Busy tells who holds the lock, what trace it left and where in a queue this
-	// acquisition stands (0: no queue).
+	// Busy tells who holds the lock, what the holder left ("<owner> <traceparent>")
+	// and where in a queue this acquisition stands (0: no queue, or not known). It
+	// may be called again with the same.
 	Busy(holder, trace string, position int)
 	// Wait tells that the acquisition begins to sleep for the first time.
 	Wait()
 	// End ends the observation.
 	End(r Result)
-	// Link is kept with the session, for Renewed.
+	// Link is kept with the session, for Renewed and TraceOf.
 	Link() any
 }
 
 // Result is what an acquisition came to.
 type Result struct {
-	Err      error
-	Owner    string // as on the wire
-	Count    int    // holds of the owner now: 1, or more after a re-entry
-	Token    uint64
-	Position int
+	Err   error
+	Owner string // as on the wire
+	Count int    // holds of the owner now: 1, or more after a re-entry
+	Token uint64
 }

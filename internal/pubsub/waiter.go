@@ -48,6 +48,11 @@ type Waiter struct {
 	left       bool
 }
 
+// Holder is who holds the lock, and the trace that it left there.
+type Holder struct {
+	Owner, Trace string
+}
+
 // News is what a waiter finds when it looks.
 type News struct {
 	Try       bool      // a message or a (re)connection: try again
@@ -57,7 +62,7 @@ type News struct {
 	Head      bool      // this waiter watches the holder's lease (for those behind it, if it stands in line)
 	Confirmed bool      // the subscription stands: messages will come
 	Expect    time.Time // when the holder's lease ends, as far as the line knows; zero: not known
-	Holder    string    // who that is
+	Holder    Holder    // who that is
 	Err       error     // the subscription was refused for good
 }
 
@@ -113,7 +118,7 @@ func (w *Waiter) Listen(channels, patterns []string) {
 
 // Expect notes who holds the lock and when that lease ends as far as known, for
 // whoever is the head of the line then.
-func (w *Waiter) Expect(at time.Time, holder string) {
+func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	w.topic.expect, w.topic.holder = at, holder
 	w.hub.mu.Unlock()
@@ -123,7 +128,7 @@ func (w *Waiter) Expect(at time.Time, holder string) {
 // this was the head: the lock may be free and nobody else would look. A signal
 // that was not taken is passed on in any case. A waiter that acquired the lock gives the
 // end of its lease as expect and itself as holder, else zero values.
-func (w *Waiter) Leave(pass bool, expect time.Time, holder string) {
+func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) {
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -174,7 +179,7 @@ type topic struct {
 	pending   int             // of them, not confirmed
 	err       error
 	expect    time.Time
-	holder    string
+	holder    Holder
 	idleSince time.Time
 }
 
