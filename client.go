@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/pubsub"
@@ -95,6 +96,13 @@ func (c *Client) ID() string { return c.core.ID() }
 // an error of the first call.
 func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
 	return rlock.New(c.core, name, opts...)
+}
+
+// FairLock returns the fair lock of this name: waiters of all processes are
+// served in the order of their arrival. It never fails: a bad name or option is
+// an error of the first call.
+func (c *Client) FairLock(name string, opts ...Option) *fairlock.FairLock {
+	return fairlock.New(c.core, name, opts...)
 }
 
 // Shutdown stops new acquisitions (re-entry still works; waiters return

@@ -25,13 +25,17 @@ type Script struct {
 	SHA  string // of Body, for EVALSHA
 }
 
-// load reads an embedded script; a missing file is a bug that every test sees.
-func load(name string) *Script {
-	src, err := files.ReadFile(name + ".lua")
-	if err != nil {
-		panic(fmt.Sprintf("luascript: %v", err))
+// load reads an embedded script, with the parts that it shares with others in
+// front; a missing file is a bug that every test sees.
+func load(name string, parts ...string) *Script {
+	var body string
+	for _, part := range append(parts, name) {
+		src, err := files.ReadFile(part + ".lua")
+		if err != nil {
+			panic(fmt.Sprintf("luascript: %v", err))
+		}
+		body += strip(string(src))
 	}
-	body := strip(string(src))
 	sum := sha1.Sum([]byte(body)) // #nosec G401 -- not for security
 	return &Script{Name: name, Body: body, SHA: hex.EncodeToString(sum[:])}
 }

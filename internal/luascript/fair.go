@@ -1,0 +1,25 @@
+package luascript
+
+// The scripts of the fair lock. Re-entry and renewal do not depend on the queue:
+// they are the plain lock's.
+var (
+	FairAcquire = load("fair_acquire", "fair_queue")
+	FairRelease = load("fair_release", "fair_queue")
+	FairRefresh = load("fair_refresh", "fair_queue")
+	FairForce   = load("fair_force", "fair_queue")
+	FairState   = load("fair_state", "fair_queue")
+)
+
+// FairQueueKey is the list of who waits for a fair lock.
+func FairQueueKey(key string) string { return Derive("redisson_lock_queue", key) }
+
+// FairTimeoutKey is when Redisson may drop each of them.
+func FairTimeoutKey(key string) string { return Derive("redisson_lock_timeout", key) }
+
+// FairWantsKey is until when each waiter of ours counts as alive, and what it
+// wants.
+func FairWantsKey(key string) string { return Derive("redlatch_fair", key) }
+
+// GrantChannel is where a client gets the grants for its waiters: its id goes
+// behind it.
+func GrantChannel(key string) string { return Derive("redlatch_grant", key) + ":" }

@@ -1,0 +1,78 @@
+-- fair_acquire: take a fair lock for a new owner, or stand in its queue.
+--
+-- KEYS, ARGV[1..3]  as in fair_queue
+-- ARGV[4]  field of this acquisition
+-- ARGV[5]  lease, ms
+-- ARGV[6]  '-' = not fenced; else the counter's TTL in ms, '-1' = no TTL
+-- ARGV[7]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
+-- ARGV[8]  '0' = don't queue up; else the skip time, ms
+--
+-- RETURN   {1, token}  acquired (0: not fenced)
+--          {2, token}  held by this very acquisition: a retry, or a grant; the lease was set again
+--          {0, pttl, holder, trace, place, length, look, foreign}  busy; pttl in ms, -1 = no TTL,
+--                      -2 = free, but others are first; place 0 = not queued; length of the queue;
+--                      look: after how many ms something may change without a message, 0 = not
+--                      known or somebody else's to look; foreign 1 = Redisson's messages may come
+--          {-1}        this acquisition was given up before
+--
+-- Twice: the field names the acquisition. A second run finds its own hold and
+-- only sets the lease, or finds its own place and only keeps it alive. A run
+-- that comes after the acquisition was given up finds its field in the void set.
+local field, lease = ARGV[4], tonumber(ARGV[5])
+local free = call('EXISTS', LOCK) == 0
+if not free and call('HEXISTS', LOCK, field) == 1 then
+  -- The lease is written in any case: WAIT counts the writes of its connection.
+  call('PEXPIRE', LOCK, math.max(lease, call('PTTL', LOCK)))
+  return {2, ARGV[6] == '-' and 0 or tonumber(call('GET', KEYS[5]) or '0')}
+end
+if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
+
+local look = 0
+if free then
+  local head, want = first()
+  if not head or head == field then
+    if head then drop_first(head) end
+    local token = ARGV[6] == '-' and 0 or next_token(ARGV[6])
+    return take(field, lease, ARGV[7]) or {1, token}
+  end
+  local _
+  _, look = hand_over(head, want)
+end
+
+local holder = call('HKEYS', LOCK)[1] or ''
+local pttl = call('PTTL', LOCK)
+local trace = ''
+if ARGV[7] ~= '' then
+  trace = pcall('GET', KEYS[6])
+  if type(trace) ~= 'string' then trace = '' end
+end
+if ARGV[8] == '0' then return {0, pttl, holder, trace, 0, 0, 0, 0} end
+
+local skip = tonumber(ARGV[8])
+local alive = string.format('%.0f', now + skip)
+local want = call('HGET', WANTS, field)
+if want then
+  call('HSET', WANTS, field, alive .. string.sub(want, 14))
+  -- its scores are set right by its refresh
+  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, 0, 0}
+end
+local tail = call('LINDEX', QUEUE, -1)
+local score = now + skip
+if tail then
+  -- Behind a waiter of Redisson: when that one acquires, its wait is taken off
+  -- all scores; what it has waited so far must not be missing then.
+  local last = tonumber(call('ZSCORE', SCORES, tail) or '0')
+  if not ours(tail) then last = last + 60000 end
+  score = math.max(score, last)
+end
+local place = string.format('%.0f', clock[1] * 1000000 + clock[2])
+local trail = ARGV[7] == '-' and '' or ARGV[7]
+local length = call('RPUSH', QUEUE, field)
+call('ZADD', SCORES, score, field)
+call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. trail)
+if not tail then
+  keep(skip)
+  if pttl >= 0 then look = pttl + 1 end
+end
+local strange = (holder ~= '' and not ours(holder)) or foreign()
+return {0, pttl, holder, trace, tonumber(place), length, look, strange and 1 or 0}

@@ -1,0 +1,131 @@
+-- fair_queue: what the scripts of the fair lock have in common; it is put in
+-- front of each of them.
+--
+-- KEYS[1]  the lock, a hash: <client>:<owner> -> count
+-- KEYS[2]  redisson_lock_queue:{lock}, a list: who waits, the next one first
+-- KEYS[3]  redisson_lock_timeout:{lock}, a zset: waiter -> epoch ms after which Redisson may drop it
+-- KEYS[4]  redlatch_fair:{lock}, a hash: our waiters -> what they want, see below
+-- KEYS[5]  the fencing counter
+-- KEYS[6]  redlatch_trace:{lock}
+-- KEYS[7]  redlatch_void:{lock}, a set of fields given up
+-- ARGV[1]  PUBLISH or SPUBLISH
+-- ARGV[2]  channel of the grants, without the client's id at its end
+-- ARGV[3]  channel of Redisson's waiters, without the owner at its end
+--
+-- RETURN   nothing by itself
+--
+-- A want is one text: "<13 digits> <place> <skip> <lease> <fence> <trace>": the
+-- epoch ms until which the waiter counts as alive (server time), the number of its
+-- place (the server time of its arrival in us), its skip time and its lease in
+-- ms, '-' or the fencing counter's TTL in ms ('-1' = none), its trace or nothing.
+--
+-- In long queues a waiter that gives up from the middle leaves its list entry
+-- behind, marked by a score of 0: everybody drops it when it comes to the front.
+--
+-- Twice: see each script.
+local LOCK, QUEUE, SCORES, WANTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local call, pcall = redis.call, redis.pcall
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
+local function alive_until(want) return tonumber(string.sub(want, 1, 13)) end
+
+local function drop_first(head)
+  call('LPOP', QUEUE)
+  call('ZREM', SCORES, head)
+  call('HDEL', WANTS, head)
+end
+
+-- The first who may have the lock: who is dead, has left or is stale by
+-- Redisson's rule is dropped.
+local function first()
+  local dropped = false
+  while true do
+    local head = call('LINDEX', QUEUE, 0)
+    if not head then
+      if dropped then call('DEL', WANTS) end
+      return nil
+    end
+    if ours(head) then
+      local want = call('HGET', WANTS, head)
+      if want and alive_until(want) > now then return head, want end
+    else
+      local score = call('ZSCORE', SCORES, head)
+      if score and tonumber(score) > now then return head end
+    end
+    drop_first(head)
+    dropped = true
+  end
+end
+
+local function next_token(ttl)
+  local n = tonumber(call('GET', KEYS[5]) or '0') + 1
+  n = math.max(n, clock[1] * 1000000 + clock[2])
+  if ttl == '-1' then
+    call('SET', KEYS[5], string.format('%.0f', n))
+  else
+    call('SET', KEYS[5], string.format('%.0f', n), 'PX', ttl)
+  end
+  return n
+end
+
+-- Writes the hold. An error is returned when the server refuses the lease: a
+-- lock without one must not stay.
+local function take(field, ms, trace)
+  call('HSET', LOCK, field, 1)
+  local set = pcall('PEXPIRE', LOCK, ms)
+  if type(set) == 'table' then
+    call('DEL', LOCK)
+    return set
+  end
+  if trace ~= '' and trace ~= '-' then pcall('SET', KEYS[6], field .. ' ' .. trace, 'PX', ms) end
+end
+
+-- Gives the free lock to the first in the queue: writes the hold of one of ours
+-- that is known to be alive, calls any other. Its lease ends no later than the
+-- time at which it would be skipped. Returns an error of the server, if any, and
+-- after how many ms to look again (0: not known).
+local function hand_over(head, want)
+  if not head then head, want = first() end
+  if not head then return nil, 0 end
+  local sent
+  if not want then
+    sent = pcall(ARGV[1], ARGV[3] .. head, '0')
+    return type(sent) == 'table' and sent, tonumber(call('ZSCORE', SCORES, head)) - now + 1
+  end
+  local place, skip, lease, fence, trace = string.match(want, '^%d+ (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local client, id = string.match(head, '^([^:]*):.*%-(.*)$')
+  local left = alive_until(want) - now
+  if left * 10 < tonumber(skip) then
+    -- nearly dead: it takes the lock itself, or is dropped in a moment
+    sent = pcall(ARGV[1], ARGV[2] .. client, id)
+    return type(sent) == 'table' and sent, left + 1
+  end
+  local ms = math.min(left, tonumber(lease))
+  drop_first(head)
+  local token = fence == '-' and 0 or next_token(fence)
+  local refused = take(head, ms, trace)
+  if refused then return refused, 0 end
+  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', token))
+  return type(sent) == 'table' and sent, ms + 1
+end
+
+-- Whether waiters of Redisson are in the queue.
+local function foreign()
+  return call('ZCARD', SCORES) > call('HLEN', WANTS) + call('ZCOUNT', SCORES, '-inf', '(100000000000')
+end
+
+-- The queue outlives its last sign of life by ten minutes, unless it is
+-- Redisson's as well: that one never touches a TTL.
+local function keep(skip)
+  local ms = skip + 600000
+  if foreign() then
+    call('PERSIST', QUEUE)
+    call('PERSIST', SCORES)
+  else
+    call('PEXPIRE', QUEUE, ms)
+    call('PEXPIRE', SCORES, ms)
+  end
+  call('PEXPIRE', WANTS, ms)
+end

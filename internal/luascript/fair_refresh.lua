@@ -1,0 +1,69 @@
+-- fair_refresh: keep the places of a client's waiters alive, and see to it that
+-- a free lock has a taker.
+--
+-- KEYS, ARGV[1..3]  as in fair_queue
+-- ARGV[2+2i]  field of the waiter i = 1…
+-- ARGV[3+2i]  its skip time, ms
+--
+-- RETURN   three integers per waiter:
+--          1  it waits; 2  it holds the lock already; 0  it has no place: it must try again
+--          the first waiter's only: after how many ms to look again without a message, 0 = not known
+--          the number of its place, 0 = none
+--
+-- Twice: it sets points in time, puts a waiter that Redisson dropped back where
+-- it was, and gives away a lock only while it is free. It makes no places, so
+-- one that comes late can't bring back a waiter that has left.
+local holder = pcall('HKEYS', LOCK)[1] or ''
+
+-- Puts a waiter back that Redisson took for stale: it was the first then, so it
+-- belongs before all but those who were so, too, and had come earlier.
+local function restore(field, want)
+  local mine = tonumber(string.match(want, '^%d+ (%d+)'))
+  local after
+  for _, f in ipairs(call('LRANGE', QUEUE, 0, 63)) do
+    local other = ours(f) and call('HGET', WANTS, f)
+    if not other or tonumber(string.match(other, '^%d+ (%d+)')) > mine then break end
+    after = f
+  end
+  if after then call('LINSERT', QUEUE, 'AFTER', after, field) else call('LPUSH', QUEUE, field) end
+end
+
+local out, longest = {}, 0
+for i = 4, #ARGV, 2 do
+  local field, skip = ARGV[i], tonumber(ARGV[i + 1])
+  local state, place = 0, 0
+  if field == holder then
+    state = 2
+  else
+    local want = call('HGET', WANTS, field)
+    if want then
+      local alive = now + skip
+      state, place = 1, tonumber(string.match(want, '^%d+ (%d+)'))
+      call('HSET', WANTS, field, string.format('%.0f', alive) .. string.sub(want, 14))
+      local score = call('ZSCORE', SCORES, field)
+      if score then
+        -- Raised by the time that has passed, so that it still holds what
+        -- Redisson's waiters in front will take off.
+        score = tonumber(score) + math.max(alive - alive_until(want), 0)
+      else
+        restore(field, want)
+        score = 0
+      end
+      call('ZADD', SCORES, math.max(score, alive), field)
+      longest = math.max(longest, skip)
+    end
+  end
+  out[#out + 1] = state
+  out[#out + 1] = 0
+  out[#out + 1] = place
+end
+if longest > 0 then keep(longest) end
+
+local ttl = call('PTTL', LOCK)
+if ttl == -2 then
+  local _
+  _, out[2] = hand_over()
+elseif ttl >= 0 then
+  out[2] = ttl + 1
+end
+return out

@@ -1,0 +1,86 @@
+-- fair_release: give a fair lock back, wholly or down to a count, or leave its
+-- queue. The free lock goes to the first in the queue.
+--
+-- KEYS, ARGV[1..3]  as in fair_queue
+-- ARGV[4]  field of the acquisition
+-- ARGV[5]  the absolute count to reach; 0 = not held any more
+-- ARGV[6]  count > 0: the remaining lease to set, ms (that of the latest-ending live hold)
+-- ARGV[7]  '0', or how long (ms) a late command of this acquisition must be refused
+-- ARGV[8]  '1' = leave the queue, too
+-- ARGV[9]  '1' = the acquisition left its trace beside the lock
+--
+-- RETURN   1           done
+--          0           neither held by this acquisition nor in the queue
+--          {2, error}  done, but the server refused the message or the next one's hold
+--
+-- Twice: the second run finds the field gone, or sets the same count; it can't
+-- touch another acquisition, so the lock is handed over once. Works when the
+-- server is out of memory: the first write takes something away, and a script
+-- that has written is not refused the rest.
+local field = ARGV[4]
+if ARGV[5] ~= '0' then
+  if call('HEXISTS', LOCK, field) == 0 then return 0 end
+  pcall('HSET', LOCK, field, ARGV[5])
+  call('PEXPIRE', LOCK, ARGV[6])
+  return 1
+end
+
+-- Takes the marked entries off the list, all at once: that is paid for by as
+-- many departures before it.
+local function compact()
+  local left = call('ZRANGEBYSCORE', SCORES, '-inf', '(100000000000')
+  if #left < 64 or #left * 2 < call('LLEN', QUEUE) then return end
+  local gone, stay = {}, {}
+  for _, f in ipairs(left) do gone[f] = true end
+  for _, f in ipairs(call('LRANGE', QUEUE, 0, -1)) do
+    if not gone[f] then stay[#stay + 1] = f end
+  end
+  local ttl = call('PTTL', QUEUE)
+  call('DEL', QUEUE)
+  for i = 1, #stay, 1000 do
+    call('RPUSH', QUEUE, unpack(stay, i, math.min(i + 999, #stay)))
+  end
+  if ttl > 0 then call('PEXPIRE', QUEUE, ttl) end
+  call('ZREMRANGEBYSCORE', SCORES, '-inf', '(100000000000')
+end
+
+local function leave()
+  local known = call('HDEL', WANTS, field)
+  if not call('ZSCORE', SCORES, field) then return known end
+  if call('LINDEX', QUEUE, 0) == field then
+    drop_first(field)
+  elseif call('LINDEX', QUEUE, -1) == field then
+    -- The last entry is never a marked one: Redisson builds scores on it.
+    local tail = field
+    repeat
+      call('RPOP', QUEUE)
+      call('ZREM', SCORES, tail)
+      tail = call('LINDEX', QUEUE, -1)
+    until not tail or not ours(tail) or call('HEXISTS', WANTS, tail) == 1
+  elseif call('LLEN', QUEUE) > 128 and not foreign() then
+    call('ZADD', SCORES, 0, field)
+    if call('ZCOUNT', SCORES, '-inf', '(100000000000') * 2 > call('LLEN', QUEUE) then compact() end
+  else
+    call('LREM', QUEUE, 1, field)
+    call('ZREM', SCORES, field)
+  end
+  if call('EXISTS', QUEUE) == 0 then call('DEL', WANTS) end
+  return 1
+end
+
+local held = pcall('HDEL', LOCK, field)
+if type(held) == 'table' then
+  if ARGV[8] ~= '1' then return held end
+  held = 0
+end
+if ARGV[7] ~= '0' then
+  pcall('SADD', KEYS[7], field)
+  pcall('PEXPIRE', KEYS[7], ARGV[7])
+end
+if held == 0 and (ARGV[8] ~= '1' or leave() == 0) then return 0 end
+if held == 1 and ARGV[9] == '1' then pcall('DEL', KEYS[6]) end
+if call('EXISTS', LOCK) == 0 then
+  local refused = hand_over()
+  if refused then return {2, refused.err} end
+end
+return 1
