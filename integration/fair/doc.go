@@ -1,0 +1,3 @@
+// Package fair holds the tests of FairLock against real servers and over several
+// processes.
+package fair

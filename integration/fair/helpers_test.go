@@ -1,0 +1,117 @@
+package fair
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+const name = "orders:42"
+
+// The keys of the lock on the wire.
+const (
+	queueKey  = "redisson_lock_queue:{" + name + "}"
+	scoresKey = "redisson_lock_timeout:{" + name + "}"
+	wantsKey  = "redlatch_fair:{" + name + "}"
+)
+
+// dial makes a client that is closed with the test.
+func dial(t testing.TB, addr string, opts ...redlatch.ConfigOption) *redlatch.Client {
+	t.Helper()
+	cfg := redlatch.Config{
+		Redis:  rueidis.ClientOption{InitAddress: []string{addr}},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	c, err := redlatch.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// eventually waits until ok is true, for at most limit.
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	end := time.Now().Add(limit)
+	for !ok() {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// queued waits until n waiters stand in the queue.
+func queued(t testing.TB, s *testbed.Server, n int64) {
+	t.Helper()
+	eventually(t, 20*time.Second, fmt.Sprintf("%d waiters in the queue", n), func() bool {
+		return s.Int(t, "LLEN", queueKey) == n
+	})
+}
+
+// lockIt locks or ends the test.
+func lockIt(t testing.TB, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold {
+	t.Helper()
+	h, err := l.Lock(t.Context(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func unlock(t testing.TB, h redlatch.Hold) {
+	t.Helper()
+	if err := h.Unlock(context.Background()); err != nil {
+		t.Fatalf("unlock: %v", err)
+	}
+}
+
+// nothingLeft checks that neither lock nor queue left a key behind.
+func nothingLeft(t testing.TB, s *testbed.Server) {
+	t.Helper()
+	eventually(t, 5*time.Second, "no keys: "+strings.Join(s.List(t, "KEYS", "*"), " "), func() bool {
+		return len(s.List(t, "KEYS", "*")) == 0
+	})
+}
+
+// result is what a waiting goroutine came to.
+type result struct {
+	id   int
+	hold redlatch.Hold
+	err  error
+	at   time.Time
+}
+
+// wait locks in a goroutine; the result comes on the channel.
+func wait(ctx context.Context, l redlatch.Locker, id int, to chan<- result, opts ...redlatch.AcquireOption) {
+	go func() {
+		h, err := l.Lock(ctx, opts...)
+		to <- result{id, h, err, time.Now()}
+	}()
+}
+
+func receive(t testing.TB, from <-chan result, limit time.Duration) result {
+	t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case r := <-from:
+		return r
+	case <-timer.C:
+		t.Fatalf("nothing within %v", limit)
+		return result{}
+	}
+}
