@@ -15,6 +15,7 @@ import (
 // shard that serves the key. Which node of it does not matter: a message goes to
 // all of them, so a subscription outlives the demotion of its master.
 func subscribed(t *testing.T, c *testbed.ClusterSet, key string) func() bool {
+	t.Helper()
 	return func() bool {
 		channel := luascript.LockChannel(key)
 		master := c.NodeOfKey(t, key)

@@ -11,6 +11,7 @@ import (
 )
 
 func listens(t *testing.T, s *testbed.Server, key string) func() bool {
+	t.Helper()
 	return func() bool {
 		channel := luascript.LockChannel(key)
 		return slices.Contains(s.List(t, "PUBSUB", "CHANNELS", channel), channel)
