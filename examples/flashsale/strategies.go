@@ -38,6 +38,7 @@ var strategies = []spec{
 	{name: "optimistic", exact: true, shelves: 1, make: newOptimistic},
 	{name: "rlock", exact: true, shelves: 1, make: newRLock},
 	{name: "rlock-segmented", exact: true, shelves: 10, make: newRLock},
+	{name: "fair", exact: true, shelves: 1, make: newFair},
 }
 
 // find returns the named strategies; "all" means all of them, or with kill all
