@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/lock"
 	rotel "github.com/redlatch/redlatch/otel"
 	"github.com/redlatch/redlatch/rlock"
+	"github.com/redlatch/redlatch/rwlock"
 )
 
 // Client hands out locks on one Redis deployment. It is safe for concurrent use;
@@ -103,6 +104,13 @@ func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
 // an error of the first call.
 func (c *Client) FairLock(name string, opts ...Option) *fairlock.FairLock {
 	return fairlock.New(c.core, name, opts...)
+}
+
+// ReadWriteLock returns the read-write lock of this name; its modes are its
+// ReadLock and its WriteLock. It never fails: a bad name is an error of the first
+// call.
+func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLock {
+	return rwlock.New(c.core, name, opts...)
 }
 
 // Shutdown stops new acquisitions (re-entry still works; waiters return

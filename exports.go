@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rwlock"
 )
 
 // What most programs need of package lock, under the names of this package.
@@ -81,6 +82,10 @@ func WithLease(lease time.Duration) AcquireOption { return lock.WithLease(lease)
 
 // Fenced asks for fencing tokens; see [lock.Fenced].
 func Fenced() Option { return lock.Fenced() }
+
+// PreferReaders lets the readers of a ReadWriteLock in while writers wait; see
+// [rwlock.PreferReaders].
+func PreferReaders() Option { return rwlock.PreferReaders() }
 
 // WithOwner returns a context whose acquisitions are made by the owner id: all
 // of them re-enter each other's holds on the same Client. It is for several

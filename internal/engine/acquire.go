@@ -192,7 +192,8 @@ func (a *acquisition) standsBehind() bool {
 	}
 	a.core.mu.Lock()
 	defer a.core.mu.Unlock()
-	return a.slot.sessions[modeIndex(a.kind.Mode())] == nil // else it re-enters
+	// else it re-enters, or is refused at once
+	return a.slot.sessions[modeIndex(a.kind.Mode())] == nil && !a.upgradesLocked()
 }
 
 // listenEarly begins to listen before the first attempt where the subscription

@@ -18,8 +18,12 @@ func (a *acquisition) try() (*Hold, error) {
 	c := a.core
 	c.mu.Lock()
 	sess := a.slot.sessions[modeIndex(a.kind.Mode())]
-	upgrade := sess == nil && a.kind.Mode() == lock.ModeWrite && a.slot.sessions[modeRead] != nil
-	drains := c.drains
+	upgrade := sess == nil && a.upgradesLocked()
+	other := ""
+	if w := a.slot.sessions[modeWrite]; w != nil && a.kind.Mode() == lock.ModeRead {
+		other = w.Field
+	}
+	drains := c.drains && other == "" // a writer that also reads re-enters
 	c.mu.Unlock()
 	switch {
 	case sess != nil:
@@ -31,7 +35,15 @@ func (a *acquisition) try() (*Hold, error) {
 		a.slot.gate.leave()
 		return nil, &stopError{lock.ErrClosed}
 	}
+	a.mu.Lock()
+	a.attempt.Other = other
+	a.mu.Unlock()
 	return a.acquire()
+}
+
+// upgradesLocked reports whether a reader asks for the write lock.
+func (a *acquisition) upgradesLocked() bool {
+	return a.kind.Mode() == lock.ModeWrite && a.slot.sessions[modeRead] != nil
 }
 
 // enterGate waits for the owner's other command of this lock, if there is one.

@@ -178,6 +178,7 @@ type Attempt struct {
 	Field string        // in the lock's hash: <client>:<owner>-<ID>
 	Lease time.Duration // what the grant shall last
 	Wait  time.Duration // what is left of the wait; 0: this is the only attempt; negative: no limit
+	Other string        // to read: the field of the owner's write hold; "" when it has none
 	Trace string        // "", "-" (read the holder's), or what to leave beside the lock
 	Sent  time.Time     // when the last Acquire command was sent
 	Data  any           // the kind's own

@@ -36,3 +36,36 @@ func VoidKey(key string) string { return Derive("redlatch_void", key) }
 
 // TraceKey holds the sampled trace context of the holder.
 func TraceKey(key string) string { return Derive("redlatch_trace", key) }
+
+// RWChannel is where both modes of a read-write lock publish.
+func RWChannel(key string) string { return Derive("redisson_rwlock", key) }
+
+// RWTimeoutPrefix begins the names of the keys that hold the leases of read
+// holds: <prefix>:<field>:rwlock_timeout:<i>, i from 1 to the field's count.
+func RWTimeoutPrefix(key string) string {
+	if strings.Contains(key, "{") {
+		return key
+	}
+	return "{" + key + "}"
+}
+
+// RWTimeoutKey holds the lease of all read holds of one acquisition of ours.
+func RWTimeoutKey(key, field string) string {
+	return Suffix(key, field+":rwlock_timeout:1")
+}
+
+// RWLeasesKey is a sorted set of our holds, hash field -> end of lease in ms.
+func RWLeasesKey(key string) string { return Derive("redlatch_rw_leases", key) }
+
+// RWWritersKey is a sorted set of waiting writers, field -> since when in µs.
+func RWWritersKey(key string) string { return Derive("redlatch_rw_writers", key) }
+
+// RWMarksKey is a sorted set of waiting writers, field -> alive until in ms.
+func RWMarksKey(key string) string { return Derive("redlatch_rw_marks", key) }
+
+// RWReadersKey is a sorted set of waiting readers, field -> alive until in ms.
+func RWReadersKey(key string) string { return Derive("redlatch_rw_readers", key) }
+
+// RWTurnKey is a sorted set of the readers whose turn it is, field -> alive
+// until in ms.
+func RWTurnKey(key string) string { return Derive("redlatch_rw_turn", key) }

@@ -117,10 +117,13 @@ func (w *Waiter) Listen(channels, patterns []string) {
 }
 
 // Expect notes who holds the lock and when that lease ends as far as known, for
-// whoever is the head of the line then.
+// whoever is the head of the line then. What a waiter outside the line was told
+// concerns itself alone.
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
-	w.topic.expect, w.topic.holder = at, holder
+	if w.inLine {
+		w.topic.expect, w.topic.holder = at, holder
+	}
 	w.hub.mu.Unlock()
 }
 
@@ -137,7 +140,7 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) {
 	}
 	w.left = true
 	t := w.topic
-	if !expect.IsZero() {
+	if !expect.IsZero() && w.inLine {
 		t.expect, t.holder = expect, holder
 	}
 	wasHead := t.head == w

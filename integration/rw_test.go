@@ -1,0 +1,247 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// rwClient makes a client for the time of a test.
+func rwClient(t testing.TB, s *testbed.Server, lease time.Duration) *redlatch.Client {
+	t.Helper()
+	c, err := rwOpen(s.Addr(), lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func rwOpen(addr string, lease time.Duration) (*redlatch.Client, error) {
+	return redlatch.New(redlatch.Config{
+		Redis: rueidis.ClientOption{InitAddress: []string{addr}}, LeaseTime: lease,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+}
+
+// rwServer is a server that must be left empty.
+func rwServer(t testing.TB) *testbed.Server {
+	t.Helper()
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token"))
+	return s
+}
+
+func rwLock(t testing.TB, l redlatch.Locker, ctx context.Context, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // the test first
+	t.Helper()
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		t.Fatalf("lock: %v", err)
+	}
+	return h
+}
+
+func rwUnlock(t testing.TB, holds ...redlatch.Hold) {
+	t.Helper()
+	for _, h := range holds {
+		if err := h.Unlock(context.Background()); err != nil {
+			t.Fatalf("unlock: %v", err)
+		}
+	}
+}
+
+func rwBusy(t testing.TB, l redlatch.Locker, ctx context.Context) { //nolint:revive // the test first
+	t.Helper()
+	h, err := l.TryLock(ctx, 0, 0)
+	if err == nil {
+		_ = h.Unlock(ctx)
+		t.Fatal("acquired, want busy")
+	}
+	if !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Fatalf("%v, want ErrNotAcquired", err)
+	}
+}
+
+// rwAsync locks in the background; the channel gets the hold.
+func rwAsync(t testing.TB, l redlatch.Locker, ctx context.Context) <-chan redlatch.Hold { //nolint:revive // the test first
+	t.Helper()
+	ch := make(chan redlatch.Hold, 1)
+	go func() {
+		h, err := l.Lock(ctx)
+		if err != nil {
+			t.Errorf("lock in the background: %v", err)
+			close(ch)
+			return
+		}
+		ch <- h
+	}()
+	return ch
+}
+
+// rwGot waits for a hold that must come within the time given.
+func rwGot(t testing.TB, ch <-chan redlatch.Hold, within time.Duration) redlatch.Hold {
+	t.Helper()
+	select {
+	case h, ok := <-ch:
+		if !ok {
+			t.FailNow()
+		}
+		return h
+	case <-time.After(within):
+		t.Fatalf("not acquired within %v", within)
+		return nil
+	}
+}
+
+// rwEventually polls what the server shows until it is so.
+func rwEventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func rwWaiting(t testing.TB, s *testbed.Server, kind string, n int64) {
+	t.Helper()
+	rwEventually(t, kind+" wait", func() bool { return s.Int(t, "ZCARD", "redlatch_rw_"+kind+":{n}") == n })
+}
+
+func TestRWReadersShareAndAWriterExcludes(t *testing.T) {
+	s := rwServer(t)
+	c1, c2 := rwClient(t, s, time.Second), rwClient(t, s, time.Second)
+	ctx := t.Context()
+	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n")
+
+	r1, r2 := rwLock(t, l1.ReadLock(), ctx), rwLock(t, l2.ReadLock(), ctx)
+	rwBusy(t, l1.WriteLock(), ctx)
+	rwBusy(t, l2.WriteLock(), ctx)
+	if got := s.Text(t, "HGET", "n", "mode"); got != "read" {
+		t.Errorf("mode %q", got)
+	}
+	rwUnlock(t, r1)
+	rwBusy(t, l2.WriteLock(), ctx)
+	rwUnlock(t, r2)
+	w := rwLock(t, l2.WriteLock(), ctx)
+	rwBusy(t, l1.ReadLock(), ctx)
+	rwBusy(t, l2.ReadLock(), ctx)
+	rwBusy(t, l1.WriteLock(), ctx)
+	rwUnlock(t, w)
+}
+
+func TestRWReentryIsCountedPerMode(t *testing.T) {
+	s := rwServer(t)
+	c := rwClient(t, s, time.Second)
+	l := c.ReadWriteLock("n")
+	w1 := rwLock(t, l.WriteLock(), t.Context())
+	w2 := rwLock(t, l.WriteLock(), w1.Context(), redlatch.WithLease(5*time.Second))
+	r1 := rwLock(t, l.ReadLock(), w2.Context())
+	r2 := rwLock(t, l.ReadLock(), w2.Context())
+	st, err := l.State(t.Context())
+	if err != nil || st.Mode != redlatch.ModeWrite || len(st.Owners) != 2 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	for _, o := range st.Owners {
+		if o.Count != 2 {
+			t.Errorf("%+v: want 2 holds", o)
+		}
+	}
+	// Re-entry raises to the longer lease; it does not add up.
+	if ttl := s.Int(t, "PTTL", "n"); ttl < 4000 || ttl > 5000 {
+		t.Errorf("TTL %d ms, want that of the longer lease", ttl)
+	}
+	rwUnlock(t, w2)
+	if ttl := s.Int(t, "PTTL", "n"); ttl > 1000 {
+		t.Errorf("TTL %d ms, want that of the holds left", ttl)
+	}
+	rwBusy(t, l.ReadLock(), t.Context())
+	rwUnlock(t, w1)
+	// downgraded
+	r3 := rwLock(t, l.ReadLock(), t.Context())
+	rwBusy(t, l.WriteLock(), t.Context())
+	rwUnlock(t, r3, r1)
+	rwBusy(t, l.WriteLock(), t.Context())
+	rwUnlock(t, r2)
+	if n := s.Int(t, "DBSIZE"); n != 0 {
+		t.Errorf("%d keys left: %v", n, s.List(t, "KEYS", "*"))
+	}
+}
+
+func TestRWUpgradeIsRefusedAtOnce(t *testing.T) {
+	s := rwServer(t)
+	c := rwClient(t, s, time.Second)
+	l := c.ReadWriteLock("n")
+	r := rwLock(t, l.ReadLock(), t.Context())
+	start := time.Now()
+	for _, try := range []func() error{
+		func() error { _, err := l.WriteLock().Lock(r.Context()); return err },
+		func() error { _, err := l.WriteLock().TryLock(r.Context(), time.Hour, 0); return err },
+		func() error { _, err := l.WriteLock().TryLock(r.Context(), 0, 0); return err },
+	} {
+		if err := try(); !errors.Is(err, redlatch.ErrUpgrade) {
+			t.Errorf("%v, want ErrUpgrade", err)
+		}
+	}
+	// Also while another writer of this process stands in line.
+	other := rwAsync(t, l.WriteLock(), t.Context())
+	rwWaiting(t, s, "writers", 1)
+	if _, err := l.WriteLock().Lock(r.Context()); !errors.Is(err, redlatch.ErrUpgrade) {
+		t.Errorf("behind a writer: %v, want ErrUpgrade", err)
+	}
+	// Also when the owner's read comes while its write waits.
+	octx := redlatch.WithOwner(t.Context(), "job")
+	errs := make(chan error, 1)
+	r.Unlock(t.Context())
+	w := rwGot(t, other, 5*time.Second)
+	go func() { _, err := l.WriteLock().Lock(octx); errs <- err }()
+	rwWaiting(t, s, "writers", 1)
+	blocked := rwAsync(t, l.ReadLock(), octx)
+	rwWaiting(t, s, "readers", 1)
+	rwUnlock(t, w) // the readers' turn
+	rr := rwGot(t, blocked, 5*time.Second)
+	select {
+	case err := <-errs:
+		if !errors.Is(err, redlatch.ErrUpgrade) {
+			t.Errorf("a writer whose owner reads now: %v, want ErrUpgrade", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a writer whose owner reads now waits on")
+	}
+	rwUnlock(t, rr)
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if !strings.Contains(redlatch.ErrUpgrade.Error(), "upgrade") {
+		t.Error("the error does not say what is wrong")
+	}
+}
+
+func TestRWDowngradeLetsReadersInAtThatMoment(t *testing.T) {
+	s := rwServer(t)
+	c1, c2 := rwClient(t, s, 30*time.Second), rwClient(t, s, 30*time.Second)
+	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n")
+	w := rwLock(t, l1.WriteLock(), t.Context())
+	r := rwLock(t, l1.ReadLock(), w.Context())
+	blocked := rwAsync(t, l2.ReadLock(), t.Context())
+	rwWaiting(t, s, "readers", 1)
+	start := time.Now()
+	rwUnlock(t, w)
+	got := rwGot(t, blocked, 5*time.Second)
+	if took := time.Since(start); took > 250*time.Millisecond {
+		t.Errorf("the blocked reader entered %v after the downgrade", took)
+	}
+	rwBusy(t, l2.WriteLock(), t.Context())
+	rwUnlock(t, got, r)
+}

@@ -1,0 +1,62 @@
+-- rw_state: look at a read-write lock.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  redlatch_rw_leases:{lock}
+-- KEYS[3]  redlatch_rw_writers:{lock}
+-- KEYS[4]  redlatch_rw_marks:{lock}
+-- KEYS[5]  the fencing counter, if ARGV[1] is '1'
+-- ARGV[1]  '1' = also read the fencing counter
+-- ARGV[2]  what the names of all timeout keys begin with: {lock}, or the lock's name with a tag
+--
+-- Beside KEYS it reads <ARGV[2]>:<field>:rwlock_timeout:<i> of readers that are
+-- not redlatch's.
+--
+-- RETURN   {pttl, token, mode, holders, (field, count, remaining ms)..., (writer, remaining ms)...}
+--          mode '' and no holders: free. Waiting writers come in their order, at most 1,000;
+--          pttl and remaining -1: no TTL; token 0 if not asked for
+--          {-3}   the key is no read-write lock
+--
+-- Twice: it reads only.
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local token = 0
+if ARGV[1] == '1' then token = tonumber(redis.call('GET', KEYS[5]) or '0') end
+local out = {redis.call('PTTL', KEYS[1]), token, '', 0}
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'none' then
+  if kind ~= 'hash' then return {-3} end
+  local mode = redis.call('HGET', KEYS[1], 'mode')
+  if mode ~= 'read' and mode ~= 'write' then return {-3} end
+  out[3] = mode
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local f, n = all[i], tonumber(all[i + 1])
+    if n then
+      local left = redis.call('ZSCORE', KEYS[2], f)
+      if left then
+        left = left - now
+      elseif mode == 'write' then
+        left = out[1]
+      else
+        left = -2
+        for k = n, 1, -1 do
+          left = math.max(left, redis.call('PTTL', ARGV[2] .. ':' .. f .. ':rwlock_timeout:' .. k))
+        end
+      end
+      if left > 0 or left == -1 then
+        out[4] = out[4] + 1
+        out[#out + 1] = f
+        out[#out + 1] = n
+        out[#out + 1] = left
+      end
+    end
+  end
+end
+for _, f in ipairs(redis.call('ZRANGE', KEYS[3], 0, 999)) do
+  local alive = tonumber(redis.call('ZSCORE', KEYS[4], f) or '0') - now
+  if alive > 0 then
+    out[#out + 1] = f
+    out[#out + 1] = alive
+  end
+end
+return out

@@ -1,0 +1,166 @@
+package rwlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// PreferReaders lets readers in while writers wait, as Redisson does: readers
+// that come without a pause keep writers out for ever. It acts on the read locks
+// of the object that it is given to; another object of the same name made
+// without it keeps standing back. Without it, readers that come after a waiting
+// writer stand back until that writer has had its turn, has given up or has died.
+func PreferReaders() lock.Option {
+	return func(s *lock.Settings) { s.PreferReaders = true }
+}
+
+// ReadWriteLock is two locks by one name: any number of owners hold the read
+// lock, or one owner the write lock. It has no state of its own: any number of
+// them may exist for one name, and one may be used by any number of goroutines.
+//
+// The zero value is not usable; get one from Client.ReadWriteLock.
+type ReadWriteLock struct {
+	read  ReadLock
+	write WriteLock
+}
+
+// New makes the lock object; programs call Client.ReadWriteLock.
+func New(c *engine.Core, name string, opts ...lock.Option) *ReadWriteLock {
+	set := lock.Apply(opts)
+	build := func(mode func(*keys) engine.Kind) *engine.Lock {
+		return c.NewLock(name, func(key string) (engine.Kind, error) {
+			k, err := newKeys(c, key, set)
+			if err != nil {
+				return nil, err
+			}
+			return mode(k), nil
+		})
+	}
+	return &ReadWriteLock{
+		read:  ReadLock{build(func(k *keys) engine.Kind { return readKind{k} })},
+		write: WriteLock{build(func(k *keys) engine.Kind { return writeKind{k} })},
+	}
+}
+
+// Name is the name as the caller gave it.
+func (l *ReadWriteLock) Name() string { return l.read.Name() }
+
+// ReadLock is the lock that readers share.
+func (l *ReadWriteLock) ReadLock() *ReadLock { return &l.read }
+
+// WriteLock is the lock that excludes everybody else.
+func (l *ReadWriteLock) WriteLock() *WriteLock { return &l.write }
+
+// State asks the server who holds the lock in which mode; see [ReadLock.State].
+func (l *ReadWriteLock) State(ctx context.Context) (lock.State, error) { return l.read.State(ctx) }
+
+// ReadLock is the shared mode of a [ReadWriteLock]. It is safe for concurrent
+// use.
+type ReadLock struct {
+	l *engine.Lock
+}
+
+var _ lock.Locker = (*ReadLock)(nil)
+
+// Name is the name as the caller gave it.
+func (r *ReadLock) Name() string { return r.l.Name() }
+
+// Lock blocks while a writer holds the lock or waits for it since before this
+// call; see the package comment. An owner that holds the read lock already, or
+// the write lock, re-enters at once. The readers that wait when a write lock is
+// given up or downgraded enter then, all together.
+//
+// Each hold has its own lease. With [lock.Fenced], Token is that of the last
+// writer, 0 when there was none for longer than the Client's FenceTTL.
+//
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() when ctx ended first,
+// [lock.ErrInvalidName], [lock.ErrInvalidOption], [lock.ErrClosed],
+// [lock.ErrReplicaAcks], and a [*lock.ServerError] when the server refuses for
+// good. While the server can't be reached Lock keeps trying. After an error
+// nothing is held, and nothing stays on the server once it answers.
+func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
+	return r.l.Lock(ctx, opts...)
+}
+
+// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it is
+// refused while a writer waits, though readers are inside. Besides the errors of
+// Lock it returns [lock.ErrUnavailable] when the server could not be asked to
+// the end of the wait.
+func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
+	return r.l.TryLock(ctx, wait, lease)
+}
+
+// Do runs fn while holding the read lock; see [lock.Do].
+func (r *ReadLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...lock.AcquireOption) error {
+	return lock.Do(ctx, r, fn, opts...)
+}
+
+// State asks the server who holds the lock, in whichever mode, with each owner's
+// count and remaining lease. Its queue are the waiting writers, the first of
+// each process, in the order in which readers stand back for them. It blocks
+// until the server answers, ctx ends or the Client's UnlockTimeout has passed
+// ([lock.ErrUnavailable]). A key of this name that is no read-write lock is an
+// [lock.ErrInvalidName].
+func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
+
+// ForceUnlock ends all read holds, whoever has them; the write lock of an owner
+// that also reads stays. It is for operators: the holders learn of it at their
+// next check only, up to a third of LeaseTime later. It reports whether there
+// was a read hold. A key of this name that is no read-write lock is not touched
+// and an [lock.ErrInvalidName]. It blocks as State does.
+func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) { return r.l.ForceUnlock(ctx) }
+
+// Engine is the lock inside, for MultiLock.
+func (r *ReadLock) Engine() *engine.Lock { return r.l }
+
+// WriteLock is the exclusive mode of a [ReadWriteLock]. It is safe for
+// concurrent use.
+type WriteLock struct {
+	l *engine.Lock
+}
+
+var _ lock.Locker = (*WriteLock)(nil)
+
+// Name is the name as the caller gave it.
+func (w *WriteLock) Name() string { return w.l.Name() }
+
+// Lock blocks until the owner is alone or ctx ends: until the readers inside
+// have left, and those whose turn it is since the last write unlock have come
+// and gone. The writers of one process enter in their order; between processes
+// there is no order.
+//
+// An owner that holds the write lock re-enters, and may take the read lock, too;
+// unlocking the write lock first then downgrades, and other readers enter at
+// that moment. An owner that holds the read lock alone gets [lock.ErrUpgrade] at
+// once: two such owners would wait for each other for ever. It has to unlock its
+// read holds first, and look again at what it read under them.
+//
+// The other errors are those of [ReadLock.Lock].
+func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
+	return w.l.Lock(ctx, opts...)
+}
+
+// TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock].
+// Readers that came meanwhile and stood back enter when it gives up.
+func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
+	return w.l.TryLock(ctx, wait, lease)
+}
+
+// Do runs fn while holding the write lock; see [lock.Do].
+func (w *WriteLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...lock.AcquireOption) error {
+	return lock.Do(ctx, w, fn, opts...)
+}
+
+// State is that of [ReadLock.State]: there is one state for both modes.
+func (w *WriteLock) State(ctx context.Context) (lock.State, error) { return w.l.State(ctx) }
+
+// ForceUnlock takes the write lock away from its holder, whose read holds, if it
+// has any, stay; readers and writers that wait are woken as by an unlock. The
+// rest is as with [ReadLock.ForceUnlock].
+func (w *WriteLock) ForceUnlock(ctx context.Context) (bool, error) { return w.l.ForceUnlock(ctx) }
+
+// Engine is the lock inside, for MultiLock.
+func (w *WriteLock) Engine() *engine.Lock { return w.l }
