@@ -101,14 +101,14 @@ func (k readKind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) {
 // Refresh implements engine.Queuer.
 func (k readKind) Refresh(a *engine.Attempt) engine.Item {
 	return engine.Item{
-		Script: luascript.RWRefresh, Keys: []string{k.lock, k.readers, k.turn},
-		Args: []string{a.Field, "r", engine.Millis(k.skip)}, Replies: 2,
+		Script: luascript.RWRefresh, Keys: []string{k.readers, k.turn, k.lock},
+		Args: []string{a.Field, engine.Millis(k.skip)}, Replies: 2, Shared: true, Head: []string{"r"},
 	}
 }
 
 // Refreshed implements engine.Queuer.
-func (k readKind) Refreshed(a *engine.Attempt, vals []conn.Value, _ time.Time) bool {
-	return k.refreshed(a, vals)
+func (k readKind) Refreshed(a *engine.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
+	return k.refreshed(a, vals), 0
 }
 
 // ReadState implements engine.Kind.

@@ -90,14 +90,14 @@ func (k writeKind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) { return
 // Refresh implements engine.Queuer.
 func (k writeKind) Refresh(a *engine.Attempt) engine.Item {
 	return engine.Item{
-		Script: luascript.RWRefresh, Keys: []string{k.lock, k.marks, k.writers},
-		Args: []string{a.Field, "w", engine.Millis(k.skip)}, Replies: 2,
+		Script: luascript.RWRefresh, Keys: []string{k.marks, k.writers, k.lock},
+		Args: []string{a.Field, engine.Millis(k.skip)}, Replies: 2, Shared: true, Head: []string{"w"},
 	}
 }
 
 // Refreshed implements engine.Queuer.
-func (k writeKind) Refreshed(a *engine.Attempt, vals []conn.Value, _ time.Time) bool {
-	return k.refreshed(a, vals)
+func (k writeKind) Refreshed(a *engine.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
+	return k.refreshed(a, vals), 0
 }
 
 // ReadState implements engine.Kind.

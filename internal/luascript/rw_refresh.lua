@@ -1,12 +1,12 @@
--- rw_refresh: keep the places of any number of waiting readers and writers of
--- one slot.
+-- rw_refresh: keep the places of any number of readers, or writers, that wait for
+-- one lock.
 --
--- KEYS[3i-2]  a lock
--- KEYS[3i-1]  a writer: its redlatch_rw_marks; a reader: its redlatch_rw_readers
--- KEYS[3i]    a writer: its redlatch_rw_writers; a reader: its redlatch_rw_turn
--- ARGV[3i-2]  field of the acquisition
--- ARGV[3i-1]  'w' or 'r'
--- ARGV[3i]    how long the place lives from now, ms
+-- KEYS[1]  writers: redlatch_rw_marks:{lock}; readers: redlatch_rw_readers:{lock}
+-- KEYS[2]  writers: redlatch_rw_writers:{lock}; readers: redlatch_rw_turn:{lock}
+-- KEYS[3]  the lock
+-- ARGV[1]  'w' or 'r'
+-- ARGV[2i]    field of an acquisition
+-- ARGV[2i+1]  how long its place lives from now, ms
 --
 -- RETURN   two integers per place: state, pttl of the lock (ms; -1 no TTL, -2 free)
 --          state 2  a reader whose turn it is
@@ -18,28 +18,28 @@ local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 
 local function keep(key, field, ms)
-  local at = redis.pcall('ZSCORE', key, field)
-  if type(at) ~= 'string' then return false end
+  if type(redis.pcall('ZSCORE', key, field)) ~= 'string' then return false end
   if type(redis.pcall('ZADD', key, now + ms, field)) == 'table' then return false end
-  if redis.call('PTTL', key) < ms then redis.pcall('PEXPIRE', key, ms) end
+  if redis.call('PTTL', key) < tonumber(ms) then redis.pcall('PEXPIRE', key, ms) end
   return true
 end
 
+local ttl = redis.call('PTTL', KEYS[3])
 local out = {}
-for i = 1, #KEYS / 3 do
-  local field, ms = ARGV[3 * i - 2], tonumber(ARGV[3 * i])
+for i = 2, #ARGV, 2 do
+  local field, ms = ARGV[i], ARGV[i + 1]
   local state = 0
-  if ARGV[3 * i - 1] == 'w' then
-    if keep(KEYS[3 * i - 1], field, ms) and redis.call('ZSCORE', KEYS[3 * i], field) then
+  if ARGV[1] == 'w' then
+    if keep(KEYS[1], field, ms) and redis.call('ZSCORE', KEYS[2], field) then
       state = 1
-      if redis.call('PTTL', KEYS[3 * i]) < ms then redis.pcall('PEXPIRE', KEYS[3 * i], ms) end
+      if redis.call('PTTL', KEYS[2]) < tonumber(ms) then redis.pcall('PEXPIRE', KEYS[2], ms) end
     end
-  elseif keep(KEYS[3 * i], field, ms) then
+  elseif keep(KEYS[2], field, ms) then
     state = 2
-  elseif keep(KEYS[3 * i - 1], field, ms) then
+  elseif keep(KEYS[1], field, ms) then
     state = 1
   end
-  out[2 * i - 1] = state
-  out[2 * i] = redis.call('PTTL', KEYS[3 * i - 2])
+  out[#out + 1] = state
+  out[#out + 1] = ttl
 end
 return out
