@@ -116,10 +116,10 @@ func TestRLockErrorWhenTheContextEnds(t *testing.T) {
 // A wait without a deadline is not cut at the holder's lease or anywhere else.
 func TestRLockWaitsBeyondTheHoldersLease(t *testing.T) {
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(200*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(500*time.Millisecond))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	got := rlAsync(t.Context(), c.RLock("l"))
-	time.Sleep(time.Second) // five leases
+	time.Sleep(1500 * time.Millisecond) // three leases
 	rlBlocked(t, got)
 	rlUnlock(t, h)
 	r := rlGet(t, got)
@@ -133,7 +133,7 @@ func TestRLockWaitsBeyondTheHoldersLease(t *testing.T) {
 // Unlock with that ended context works.
 func TestRLockHoldOutlivesItsRequest(t *testing.T) {
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(300*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(500*time.Millisecond))
 	ctx, cancel := context.WithCancel(t.Context())
 	h := rlLock(t, ctx, c.RLock("l"))
 	cancel()

@@ -1,0 +1,250 @@
+package integration
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Leases on a real server: how long a lock is held, and what ends it. That the
+// deadlines are exact is shown with a fake clock in internal/engine; here the
+// lower bounds are strict and the upper ones leave room for a busy machine.
+
+// rlSlack is the room for a busy machine.
+const rlSlack = 1500 * time.Millisecond
+
+// rlExpiry asks the server when the key ends: not before low, not after high.
+func rlExpiry(t *testing.T, s *testbed.Server, name string) (low, high time.Time) {
+	t.Helper()
+	before := time.Now()
+	ttl := time.Duration(s.Int(t, "PTTL", name)) * time.Millisecond
+	if ttl <= 0 {
+		t.Fatalf("PTTL %v", ttl)
+	}
+	return before.Add(ttl - 2*time.Millisecond), time.Now().Add(ttl + 2*time.Millisecond)
+}
+
+// rlLost checks the end of a hold: its cause, its reason and what Unlock says.
+func rlLost(t *testing.T, h redlatch.Hold, reason string) time.Time {
+	t.Helper()
+	at := rlEnded(t, h, redlatch.ErrLeaseLost)
+	err := h.Unlock(t.Context())
+	rlWant(t, err, redlatch.ErrLeaseLost)
+	rlNoWant(t, err, redlatch.ErrNotHeld, redlatch.ErrClosed)
+	var lost *redlatch.LeaseLostError
+	if !errors.As(err, &lost) || string(lost.Reason) != reason || lost.Name != h.Name() || lost.Owner == "" {
+		t.Fatalf("details %+v, want reason %q", lost, reason)
+	}
+	rlWant(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+	return at
+}
+
+func TestRLockWatchdogHoldsOverTenLeases(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	const lease = 400 * time.Millisecond
+	c := rlClient(t, s.Addr(), rlLease(lease))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	for end := time.Now().Add(10 * lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		rlAlive(t, h)
+		if ttl := s.Int(t, "PTTL", "l"); ttl < 1 || ttl > lease.Milliseconds() {
+			t.Fatalf("PTTL %d", ttl)
+		}
+	}
+	rlUnlock(t, h)
+	if s.Int(t, "EXISTS", "l") != 0 {
+		t.Error("a renewal raced the unlock")
+	}
+}
+
+func TestRLockFixedLeaseEndsOnTime(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	// A watchdog that would renew five times within the lease, if it did.
+	c := rlClient(t, s.Addr(), rlLease(600*time.Millisecond))
+	l := c.RLock("l")
+	// The lease of a fixed acquisition is not remembered by the next one.
+	rlUnlock(t, rlLock(t, t.Context(), l, redlatch.WithLease(time.Hour)))
+	const lease = time.Second
+	began := time.Now()
+	h := rlLock(t, t.Context(), l, redlatch.WithLease(lease))
+	low, high := rlExpiry(t, s, "l")
+	next := rlAsync(t.Context(), l)
+	at := rlLost(t, h, "expired")
+	if at.Before(began.Add(lease - 15*time.Millisecond)) {
+		t.Errorf("the hold ended %v after it began, its lease is %v", at.Sub(began), lease)
+	}
+	if at.After(high.Add(rlSlack)) {
+		t.Errorf("the hold ended %v after its lease", at.Sub(high))
+	}
+	r := rlGet(t, next)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if r.at.Before(low) || r.at.After(high.Add(rlSlack)) {
+		t.Errorf("the next one entered %v after the end of the lease", r.at.Sub(low))
+	}
+	// The late Unlock (in rlLost and here) does not touch the successor.
+	rlWant(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+	if ttl := s.Int(t, "PTTL", "l"); rlCount(t, s, "l") != 1 || ttl > 600 || ttl < 1 {
+		t.Errorf("the successor's lock: count %d, PTTL %d", rlCount(t, s, "l"), ttl)
+	}
+	rlAlive(t, r.hold)
+	rlUnlock(t, r.hold)
+}
+
+// A holder that is killed: the next one enters when the lease has run out on the
+// server, not earlier and not later.
+func TestRLockHolderKilled(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: 1500})
+	w.Expect(t, "held")
+	next := rlAsync(t.Context(), rlClient(t, s.Addr()).RLock("l"))
+	rlSubscribed(t, s, "l", 1)
+	w.Kill(t)
+	low, high := rlExpiry(t, s, "l")
+	r := rlGet(t, next)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if r.at.Before(low) {
+		t.Errorf("entered %v before the end of the lease", low.Sub(r.at))
+	}
+	if r.at.After(high.Add(rlSlack)) {
+		t.Errorf("entered %v after the end of the lease", r.at.Sub(high))
+	}
+	rlUnlock(t, r.hold)
+}
+
+// A holder that is frozen for longer than its lease hears that it has lost the
+// lock as soon as it runs again, and its Unlock leaves the successor alone.
+func TestRLockHolderFrozen(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: 1000})
+	w.Expect(t, "held")
+	w.Freeze(t)
+	h := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
+	w.Thaw(t)
+	if got := w.Expect(t, "ended"); !strings.Contains(got, "lease") {
+		t.Errorf("the hold ended with %q", got)
+	}
+	if got := w.Expect(t, "unlock"); !strings.Contains(got, "lost") {
+		t.Errorf("its Unlock said %q", got)
+	}
+	if rlCount(t, s, "l") != 1 {
+		t.Error("the successor's lock was touched")
+	}
+	rlAlive(t, h)
+	rlUnlock(t, h)
+	w.CloseInput(t)
+	if err := w.Wait(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// What takes the key away from its holder on the server: noticed at the next
+// check, and nothing is created or renewed by it.
+func TestRLockKeyTakenAway(t *testing.T) {
+	t.Parallel()
+	const lease = 900 * time.Millisecond
+	for name, tc := range map[string]struct {
+		take  func(t *testing.T, s *testbed.Server)
+		after func(t *testing.T, s *testbed.Server)
+	}{
+		"deleted": {
+			func(t *testing.T, s *testbed.Server) { t.Helper(); s.Do(t, "DEL", "l") },
+			rlAbsent,
+		},
+		"another owner": {
+			func(t *testing.T, s *testbed.Server) {
+				t.Helper()
+				s.Do(t, "MULTI")
+				s.Do(t, "DEL", "l")
+				s.Do(t, "HSET", "l", "00000000-0000-0000-0000-000000000000:1", "1")
+				s.Do(t, "EXEC")
+			},
+			func(t *testing.T, s *testbed.Server) {
+				t.Helper()
+				if all := s.Hash(t, "HGETALL", "l"); len(all) != 1 || all["00000000-0000-0000-0000-000000000000:1"] != "1" || s.Int(t, "PTTL", "l") != -1 {
+					t.Errorf("the other owner's lock was touched: %v", all)
+				}
+				s.Do(t, "DEL", "l")
+			},
+		},
+		"another type": {
+			func(t *testing.T, s *testbed.Server) { t.Helper(); s.Do(t, "SET", "l", "data") },
+			func(t *testing.T, s *testbed.Server) {
+				t.Helper()
+				if s.Text(t, "GET", "l") != "data" || s.Int(t, "PTTL", "l") != -1 {
+					t.Error("the key was touched")
+				}
+				s.Do(t, "DEL", "l")
+			},
+		},
+		"flushed":         {func(t *testing.T, s *testbed.Server) { t.Helper(); s.Do(t, "FLUSHALL") }, rlAbsent},
+		"evicted":         {rlEvict, rlAbsent},
+		"restarted empty": {func(t *testing.T, s *testbed.Server) { t.Helper(); s.Restart(t, testbed.Empty) }, rlAbsent},
+	} {
+		for mode, opts := range map[string][]redlatch.AcquireOption{
+			"watchdog": nil, "fixed": {redlatch.WithLease(time.Minute)},
+		} {
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				s := rlServer(t)
+				c := rlClient(t, s.Addr(), rlLease(lease))
+				h := rlLock(t, t.Context(), c.RLock("l"), opts...)
+				inner := rlLock(t, h.Context(), c.RLock("l"), opts...)
+				tc.take(t, s)
+				at := time.Now()
+				ended := rlLost(t, h, "gone") // not "expired": found by a check
+				if mode == "fixed" && ended.Sub(at) > lease/3+rlSlack {
+					t.Errorf("noticed after %v", ended.Sub(at))
+				}
+				rlLost(t, inner, "gone")
+				tc.after(t, s)
+				rlUnlock(t, rlLock(t, t.Context(), c.RLock("l")))
+			})
+		}
+	}
+}
+
+func rlAbsent(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	if s.Int(t, "EXISTS", "l") != 0 {
+		t.Error("the key was created again")
+	}
+}
+
+func rlEvict(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	s.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	rlUntil(t, "eviction", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+}
+
+// A key that was taken away is also noticed by Unlock, before any check.
+func TestRLockUnlockOfATakenKey(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	for name, take := range map[string][]string{
+		"deleted": {"DEL", "l"}, "replaced": {"SET", "l", "data"},
+	} {
+		h := rlLock(t, t.Context(), c.RLock("l"))
+		s.Do(t, take...)
+		err := h.Unlock(t.Context())
+		if !errors.Is(err, redlatch.ErrLeaseLost) {
+			t.Errorf("%s: Unlock says %v", name, err)
+		}
+		if h.Context().Err() == nil {
+			t.Errorf("%s: the hold's context lives on", name)
+		}
+		s.Do(t, "DEL", "l")
+	}
+}

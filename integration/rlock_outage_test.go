@@ -1,0 +1,186 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Holders that are cut off from their server: the hold ends before the lease can
+// run out there, and never earlier than need be.
+
+func TestRLockServerDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	const lease = 1500 * time.Millisecond
+	type server struct {
+		s *testbed.Server
+		p *testbed.Proxy
+	}
+	for name, tc := range map[string]struct{ cut, mend func(t *testing.T, x server) }{
+		"client pause": {
+			// Scripts wait, while the connection looks healthy.
+			func(t *testing.T, x server) { t.Helper(); x.s.Do(t, "CLIENT", "PAUSE", "60000", "WRITE") },
+			func(t *testing.T, x server) { t.Helper(); x.s.Do(t, "CLIENT", "UNPAUSE") },
+		},
+		"frozen": {
+			func(t *testing.T, x server) { t.Helper(); x.s.Freeze(t) },
+			func(t *testing.T, x server) { t.Helper(); x.s.Thaw(t) },
+		},
+		"requests swallowed": {
+			func(_ *testing.T, x server) { x.p.Pause(testbed.Requests) },
+			func(_ *testing.T, x server) { x.p.Cut(); x.p.Resume(testbed.Requests) },
+		},
+		"replies swallowed": {
+			func(_ *testing.T, x server) { x.p.Pause(testbed.Replies) },
+			func(_ *testing.T, x server) { x.p.Cut(); x.p.Resume(testbed.Replies) },
+		},
+		"cut off": {
+			func(_ *testing.T, x server) { x.p.Refuse(); x.p.Cut() },
+			func(t *testing.T, x server) { t.Helper(); x.p.Admit(t) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := server{s: rlServer(t)}
+			x.p = testbed.NewProxy(t, x.s.Addr())
+			c := rlClient(t, x.p.Addr(), rlLease(lease))
+			h := rlLock(t, t.Context(), c.RLock("l"))
+			rlUntil(t, "a renewal", func() bool { return time.Until(h.ValidUntil()) < lease-lease/5 })
+			rlUntil(t, "a renewal", func() bool { return time.Until(h.ValidUntil()) > lease-lease/5 })
+			tc.cut(t, x)
+			cut := time.Now()
+			valid := h.ValidUntil() // no renewal can move it on any more
+			at := rlLost(t, h, "expired")
+			if at.Before(valid) && h.ValidUntil().Equal(valid) {
+				t.Errorf("the hold ended %v before its deadline", valid.Sub(at))
+			}
+			// A renewal may have been answered just before the cut.
+			if at.After(cut.Add(lease + rlSlack)) {
+				t.Errorf("the hold ended %v after the cut, the lease is %v", at.Sub(cut), lease)
+			}
+			tc.mend(t, x)
+			// What is left on the server ends with its lease: nothing renews it, and
+			// the client works again.
+			rlUnlock(t, rlLock(t, t.Context(), c.RLock("l")))
+			rlAbsent(t, x.s)
+		})
+	}
+}
+
+// An outage that is shorter than the lease costs nothing: a failed renewal is
+// retried until the deadline.
+func TestRLockShortOutageIsSurvived(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	p := testbed.NewProxy(t, s.Addr())
+	const lease = 3 * time.Second
+	c := rlClient(t, p.Addr(), rlLease(lease))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	for range 2 {
+		before := h.ValidUntil()
+		p.Refuse()
+		p.Cut()
+		rlUntil(t, "a renewal that fails", func() bool { return time.Until(h.ValidUntil()) < lease*6/10 })
+		p.Admit(t)
+		rlUntil(t, "a renewal", func() bool { return h.ValidUntil().After(before.Add(lease / 10)) })
+		rlAlive(t, h)
+	}
+	rlUnlock(t, h)
+}
+
+// Lock goes on trying while the server can't be reached; TryLock tells an
+// unreachable server from a busy lock; ctx is heard all the while.
+func TestRLockUnreachableServerIsNotBusy(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := rlClient(t, p.Addr(), rlLease(1500*time.Millisecond), rlUnlockTimeout(time.Second))
+	p.Refuse()
+	p.Cut()
+	for name, f := range map[string]func() error{
+		"wait 0":      func() error { _, err := c.RLock("l").TryLock(t.Context(), 0, 0); return err },
+		"wait 200 ms": func() error { _, err := c.RLock("l").TryLock(t.Context(), 200*time.Millisecond, 0); return err },
+		"State":       func() error { _, err := c.RLock("l").State(t.Context()); return err },
+		"ForceUnlock": func() error { _, err := c.RLock("l").ForceUnlock(t.Context()); return err },
+	} {
+		err := f()
+		if !errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrNotAcquired) {
+			t.Errorf("%s: %v", name, err)
+		}
+		var detail *redlatch.UnavailableError
+		if errors.As(err, &detail) && (len(detail.Nodes) != 1 || detail.Nodes[0].Err == nil) {
+			t.Errorf("%s: details %+v", name, detail)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := c.RLock("l").Lock(ctx)
+	rlWant(t, err, context.DeadlineExceeded)
+	rlWant(t, err, redlatch.ErrNotAcquired)
+	rlWant(t, err, redlatch.ErrUnavailable)
+	if took := time.Since(began); took > rlSlack {
+		t.Errorf("ctx of 200 ms was heard after %v", took)
+	}
+	got := rlAsync(t.Context(), c.RLock("l"))
+	time.Sleep(50 * time.Millisecond)
+	p.Admit(t)
+	r := rlGet(t, got)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	rlUnlock(t, r.hold)
+}
+
+// A server that is frozen in the middle of an operation: ctx is heard at once,
+// and what was sent leaves nothing behind once the server goes on.
+func TestRLockFrozenServerHearsContext(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	rlLoad(t, s)
+	c := rlClient(t, s.Addr(), rlLease(9*time.Second))
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("l")))
+	s.Freeze(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := c.RLock("l").Lock(ctx)
+	rlWant(t, err, context.DeadlineExceeded)
+	if took := time.Since(began); took > rlSlack {
+		t.Errorf("ctx was heard after %v", took)
+	}
+	s.Thaw(t)
+	rlUntil(t, "the late grant given back", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("l")))
+}
+
+// Unlock on a server that does not answer returns within UnlockTimeout, says
+// that it does not know, and may be called again.
+func TestRLockUnlockWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(30*time.Second), rlUnlockTimeout(300*time.Millisecond))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	s.Freeze(t)
+	began := time.Now()
+	err := h.Unlock(t.Context())
+	rlWant(t, err, redlatch.ErrUnavailable)
+	rlNoWant(t, err, redlatch.ErrNotHeld, redlatch.ErrLeaseLost)
+	if took := time.Since(began); took < 300*time.Millisecond || took > rlSlack {
+		t.Errorf("Unlock took %v", took)
+	}
+	if h.Context().Err() == nil {
+		t.Error("the hold's context lives after Unlock")
+	}
+	s.Thaw(t)
+	rlUntil(t, "the release", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+	rlUntil(t, "the second Unlock", func() bool { err = h.Unlock(t.Context()); return !errors.Is(err, redlatch.ErrUnavailable) })
+	if err != nil {
+		t.Errorf("the second Unlock says %v", err)
+	}
+	rlWant(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+}
