@@ -248,3 +248,29 @@ func rlConnections(t *testing.T, s *testbed.Server) (all, listening int) {
 	}
 	return all, listening
 }
+
+// rlOneOf fails unless err matches one of the sentinels.
+func rlOneOf(t *testing.T, err error, sentinels ...error) {
+	t.Helper()
+	for _, e := range sentinels {
+		if errors.Is(err, e) {
+			return
+		}
+	}
+	t.Errorf("error %v matches none of %v", err, sentinels)
+}
+
+// rlServerError checks an answer that no retry will change: neither busy nor
+// unavailable nor acquired.
+func rlServerError(t *testing.T, err error) {
+	t.Helper()
+	var refused *redlatch.ServerError
+	if !errors.As(err, &refused) || refused.Op == "" || refused.Err == nil {
+		t.Errorf("error %v, want a ServerError", err)
+	}
+	for _, e := range []error{redlatch.ErrNotAcquired, redlatch.ErrUnavailable, redlatch.ErrClosed, redlatch.ErrLeaseLost, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			t.Errorf("error %v matches %v", err, e)
+		}
+	}
+}

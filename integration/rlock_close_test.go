@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+)
+
+// Close and Shutdown.
+
+func TestRLockClose(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(2*time.Second))
+	watched := rlLock(t, t.Context(), c.RLock("w"))
+	fixed := rlLock(t, t.Context(), c.RLock("f"), redlatch.WithLease(2*time.Second))
+	lost := rlLock(t, t.Context(), c.RLock("lost"), redlatch.WithLease(50*time.Millisecond))
+	rlEnded(t, lost, redlatch.ErrLeaseLost)
+	head, second := rlAsync(t.Context(), c.RLock("w")), rlAsync(t.Context(), c.RLock("w"))
+	rlSubscribed(t, s, "w", 1)
+	began := time.Now()
+	c.Close()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	for _, w := range []<-chan rlAttempt{head, second} {
+		r := rlGet(t, w)
+		rlWant(t, r.err, redlatch.ErrClosed)
+		rlNoWant(t, r.err, redlatch.ErrNotAcquired)
+	}
+	for _, h := range []redlatch.Hold{watched, fixed} {
+		rlEnded(t, h, redlatch.ErrClosed)
+		rlWant(t, h.Unlock(t.Context()), redlatch.ErrClosed)
+		rlWant(t, h.Extend(t.Context(), time.Second), redlatch.ErrClosed)
+	}
+	rlWant(t, lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	if s.Int(t, "EXISTS", "w", "f") != 2 {
+		t.Error("Close freed keys: other processes would enter beside sections that still run")
+	}
+	if all, _ := rlConnections(t, s); all != 0 {
+		rlUntil(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
+	}
+	_, err := c.RLock("x").Lock(t.Context())
+	rlWant(t, err, redlatch.ErrClosed)
+	_, err = c.RLock("x").TryLock(t.Context(), 0, 0)
+	rlWant(t, err, redlatch.ErrClosed)
+	_, err = c.RLock("x").State(t.Context())
+	rlWant(t, err, redlatch.ErrClosed)
+	_, err = c.RLock("x").ForceUnlock(t.Context())
+	rlWant(t, err, redlatch.ErrClosed)
+	c.Close()
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Errorf("Shutdown after Close: %v", err)
+	}
+	rlUntil(t, "the end of the leases", func() bool { return s.Int(t, "EXISTS", "w", "f") == 0 }) // nothing renews them
+}
+
+func TestRLockCloseFromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	for range 10 {
+		c := rlClient(t, s.Addr(), rlLease(300*time.Millisecond))
+		var wg sync.WaitGroup
+		for i := range 16 {
+			wg.Go(func() {
+				h, err := c.RLock("l").Lock(t.Context())
+				if err != nil {
+					rlOneOf(t, err, redlatch.ErrClosed)
+					return
+				}
+				if i%2 == 0 {
+					if err := h.Unlock(t.Context()); err != nil {
+						rlOneOf(t, err, redlatch.ErrClosed)
+					}
+					return
+				}
+				select {
+				case <-h.Context().Done(): // Close ends every hold, also those granted beside it
+				case <-time.After(rlPatience):
+					t.Error("a hold outlives its client")
+				}
+			})
+		}
+		for i := range 4 {
+			wg.Go(func() {
+				if i%2 == 0 {
+					c.Close()
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), rlPatience)
+				defer cancel()
+				if err := c.Shutdown(ctx); err != nil {
+					t.Errorf("Shutdown beside Close: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		rlUntil(t, "the end of the lease", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+	}
+}
+
+func TestRLockShutdownWaitsForHolds(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(600*time.Millisecond))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	waiter := rlAsync(t.Context(), c.RLock("l"))
+	rlSubscribed(t, s, "l", 1)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	rlWant(t, c.Shutdown(ctx), context.DeadlineExceeded)
+	rlWant(t, rlGet(t, waiter).err, redlatch.ErrClosed)
+	_, err := c.RLock("x").Lock(t.Context())
+	rlWant(t, err, redlatch.ErrClosed)
+	_, err = c.RLock("x").TryLock(h.Context(), 0, 0) // another lock of the same owner is a new acquisition
+	rlWant(t, err, redlatch.ErrClosed)
+
+	done := make(chan error, 1)
+	go func() { done <- c.Shutdown(context.Background()) }()
+	nested := rlLock(t, h.Context(), c.RLock("l")) // re-entry still works
+	if err := h.Extend(t.Context(), time.Second); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(1500 * time.Millisecond) // renewal goes on
+	rlAlive(t, h)
+	rlUnlock(t, nested)
+	select {
+	case err := <-done:
+		t.Fatalf("Shutdown returned %v while a lock is held", err)
+	default:
+	}
+	rlUnlock(t, h)
+	if err := <-done; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	rlAbsent(t, s)
+	_, err = c.RLock("l").Lock(t.Context())
+	rlWant(t, err, redlatch.ErrClosed)
+}
+
+// A lost hold does not keep Shutdown waiting.
+func TestRLockShutdownDoesNotWaitForLostHolds(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	rlLock(t, t.Context(), c.RLock("l"), redlatch.WithLease(200*time.Millisecond))
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	rlUntil(t, "the end of the lease", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+}
+
+// A grant that is on its way when Shutdown or Close comes is given back.
+func TestRLockGrantBesideTheEndIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(c *redlatch.Client){
+		"Close": func(c *redlatch.Client) { c.Close() }, "Shutdown": func(c *redlatch.Client) { _ = c.Shutdown(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p, c := rlProxied(t)
+			trap := p.StallReply(rlRuns(luascript.Acquire, "l"))
+			got := rlAsync(t.Context(), c.RLock("l"))
+			trap.Wait(t)
+			done := make(chan struct{})
+			go func() { end(c); close(done) }()
+			rlUntil(t, "the client refuses", func() bool {
+				_, err := c.RLock("x").TryLock(t.Context(), 0, 50*time.Millisecond)
+				return err != nil
+			})
+			trap.Release()
+			rlWant(t, rlGet(t, got).err, redlatch.ErrClosed)
+			select {
+			case <-done:
+			case <-time.After(rlPatience):
+				t.Fatal("it does not return")
+			}
+			rlAbsent(t, s)
+		})
+	}
+}
+
+// Close on a server that does not answer: holds end at once, it returns within
+// UnlockTimeout and what connections take to close.
+func TestRLockCloseOnAFrozenServer(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(3*time.Second), rlUnlockTimeout(500*time.Millisecond))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	waiter := rlAsync(t.Context(), c.RLock("l"))
+	rlSubscribed(t, s, "l", 1)
+	s.Freeze(t)
+	stuck := rlAsync(context.Background(), c.RLock("m"))
+	u := rlAsyncUnlock(h)
+	began := time.Now()
+	c.Close()
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	rlWant(t, rlGet(t, waiter).err, redlatch.ErrClosed)
+	rlWant(t, rlGet(t, stuck).err, redlatch.ErrClosed)
+	rlOneOf(t, <-u, redlatch.ErrClosed, redlatch.ErrUnavailable)
+	s.Thaw(t)
+	rlUntil(t, "the end of the leases", func() bool { return s.Int(t, "EXISTS", "l", "m") == 0 })
+}
+
+func rlAsyncUnlock(h redlatch.Hold) <-chan error {
+	out := make(chan error, 1)
+	go func() { out <- h.Unlock(context.Background()) }()
+	return out
+}

@@ -1,0 +1,318 @@
+package integration
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Waiting: who is woken, by what, and what it costs.
+
+// 10,000 goroutines wait on one lock: one subscription, two connections, all are
+// served, in the order in which they came.
+func TestRLockTenThousandWaiters(t *testing.T) {
+	s := rlServer(t)
+	rlLoad(t, s)
+	c := rlClient(t, s.Addr())
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	// The first 200 come one after the other, so that their order is known.
+	const n, known = 10_000, 200
+	var mu sync.Mutex
+	var order []int
+	var wg sync.WaitGroup
+	waiting := func(k int) func() bool {
+		return func() bool { return rlGoroutinesIn("(*acquisition).sleep") >= k }
+	}
+	for i := range n {
+		wg.Go(func() {
+			h, err := c.RLock("l").Lock(context.Background())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			if err := h.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		if i < known {
+			rlUntil(t, "a waiter in line", waiting(i+1))
+		}
+	}
+	rlUntil(t, "all waiters", waiting(n))
+	if got := rlSubscriptions(t, s, "l"); got != 1 {
+		t.Errorf("%d subscriptions", got)
+	}
+	if all, _ := rlConnections(t, s); all > 2 {
+		t.Errorf("%d connections", all)
+	}
+	// Newcomers stand behind those who wait, without asking the server.
+	before := s.CommandStats(t)
+	rlUnlock(t, h)
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(90 * time.Second):
+		t.Fatal("not all were served")
+	}
+	calls := s.CommandStats(t).Sub(before).Calls
+	if len(order) != n {
+		t.Fatalf("%d of %d served", len(order), n)
+	}
+	for i := range known {
+		if order[i] != i {
+			t.Fatalf("place %d went to waiter %d", i, order[i])
+		}
+	}
+	// Two scripts a turn, and a try in vain now and then when a message arrives
+	// beside the hand-over.
+	if calls["evalsha"] > 4*n {
+		t.Errorf("%d scripts for %d turns", calls["evalsha"], n)
+	}
+	if calls["subscribe"] > 2 || calls["unsubscribe"] > 2 {
+		t.Errorf("%d × subscribe, %d × unsubscribe", calls["subscribe"], calls["unsubscribe"])
+	}
+}
+
+// rlGoroutinesIn counts the goroutines with a function on their stack.
+func rlGoroutinesIn(function string) int {
+	var records []runtime.StackRecord
+	n, ok := runtime.GoroutineProfile(nil)
+	for !ok {
+		records = make([]runtime.StackRecord, n+100)
+		n, ok = runtime.GoroutineProfile(records)
+	}
+	count := 0
+	for _, r := range records[:n] {
+		frames := runtime.CallersFrames(r.Stack())
+		for {
+			f, more := frames.Next()
+			if len(f.Function) >= len(function) && f.Function[len(f.Function)-len(function):] == function {
+				count++
+				break
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	return count
+}
+
+// A release costs one command and one message per waiting process, and the
+// message wakes one waiter there: one more command.
+func TestRLockReleaseWakesOneWaiterPerProcess(t *testing.T) {
+	s := rlServer(t)
+	rlLoad(t, s)
+	holder, c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
+	h := rlLock(t, t.Context(), holder.RLock("l"))
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiters []<-chan rlAttempt
+	for range 20 {
+		waiters = append(waiters, rlAsync(ctx, c1.RLock("l")), rlAsync(ctx, c2.RLock("l")))
+	}
+	rlSubscribed(t, s, "l", 2)
+	rlUntil(t, "all waiters", func() bool { return rlGoroutinesIn("(*acquisition).sleep") >= 40 })
+	rlQuiet(t, s)
+	before := s.CommandStats(t)
+	rlUnlock(t, h)
+	var won redlatch.Hold
+	rlUntil(t, "the next holder", func() bool {
+		for _, w := range waiters {
+			select {
+			case r := <-w:
+				if won = r.hold; r.err != nil || won == nil {
+					t.Fatal(r.err)
+				}
+				return true
+			default:
+			}
+		}
+		return false
+	})
+	rlQuiet(t, s)
+	calls := s.CommandStats(t).Sub(before).Calls
+	if calls["publish"] != 1 || calls["evalsha"] != 3 {
+		t.Errorf("%d messages and %d scripts for a release with waiters in two processes, want 1 and 3", calls["publish"], calls["evalsha"])
+	}
+	cancel()
+	rlUnlock(t, won)
+	for _, w := range waiters {
+		select {
+		case r := <-w:
+			if r.err == nil && r.hold != won {
+				rlUnlock(t, r.hold)
+			}
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// rlQuiet waits until no script has run for a while.
+func rlQuiet(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	last, since := int64(-1), time.Now()
+	rlUntil(t, "quiet", func() bool {
+		if n := s.CommandStats(t).Calls["evalsha"]; n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 150*time.Millisecond
+	})
+}
+
+// A channel that is in use again and again is not unsubscribed at every turn,
+// and one that nobody needs is.
+func TestRLockHotChannelStaysSubscribed(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	before := s.CommandStats(t)
+	for range 50 {
+		h := rlLock(t, t.Context(), c.RLock("l"))
+		got := rlAsync(t.Context(), c.RLock("l"))
+		rlSubscribed(t, s, "l", 1)
+		rlUnlock(t, h)
+		r := rlGet(t, got)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		rlUnlock(t, r.hold)
+	}
+	if n := s.CommandStats(t).Sub(before).Calls["subscribe"]; n > 5 {
+		t.Errorf("%d subscriptions for 50 waits", n)
+	}
+	rlSubscribed(t, s, "l", 0)
+}
+
+// A waiter that comes while a lingering subscription is being dropped gets its
+// message.
+func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	for i := range 8 {
+		h := rlLock(t, t.Context(), c.RLock("l"), redlatch.WithLease(10*time.Minute))
+		got := rlAsync(t.Context(), c.RLock("l"))
+		rlSubscribed(t, s, "l", 1)
+		rlUnlock(t, h)
+		r := rlGet(t, got)
+		rlUnlock(t, r.hold)
+		// Around the 500 ms after which it is dropped.
+		time.Sleep(500*time.Millisecond + time.Duration(i-4)*3*time.Millisecond)
+	}
+}
+
+// Subscriptions survive a restart of the server, and so does waiting.
+func TestRLockServerRestartsWhileWaiting(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(10*time.Minute))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	got := rlAsync(t.Context(), c.RLock("l"))
+	rlSubscribed(t, s, "l", 1)
+	s.Restart(t, testbed.Keep)
+	rlSubscribed(t, s, "l", 1)
+	rlBlocked(t, got)
+	if n := rlCount(t, s, "l"); n != 1 {
+		t.Fatalf("count %d", n)
+	}
+	rlUnlock(t, h)
+	r := rlGet(t, got)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	// Restarted empty: the lock is free, and no message says so.
+	again := rlAsync(t.Context(), c.RLock("l"))
+	rlUntil(t, "the waiter", func() bool { return rlGoroutinesIn("(*acquisition).sleep") >= 1 })
+	s.Restart(t, testbed.Empty)
+	next := rlGet(t, again)
+	if next.err != nil {
+		t.Fatal(next.err)
+	}
+	rlUnlock(t, next.hold)
+	rlWant(t, r.hold.Unlock(t.Context()), redlatch.ErrLeaseLost)
+}
+
+// Nobody sends a message when a key expires or is deleted by hand: waiters look
+// when the holder's lease ends, and now and then at a key without one.
+func TestRLockWaiterNeedsNoMessage(t *testing.T) {
+	t.Parallel()
+	const owner = "00000000-0000-0000-0000-000000000000:1"
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(time.Second))
+	s.Do(t, "HSET", "l", owner, "1")
+	s.Do(t, "PEXPIRE", "l", "700")
+	low, high := rlExpiry(t, s, "l")
+	got := rlAsync(t.Context(), c.RLock("l"))
+	r := rlGet(t, got)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if r.at.Before(low) || r.at.After(high.Add(rlSlack)) {
+		t.Errorf("entered %v after the end of the lease", r.at.Sub(high))
+	}
+	rlUnlock(t, r.hold)
+
+	s.Do(t, "HSET", "l", owner, "1")
+	got = rlAsync(t.Context(), c.RLock("l"))
+	rlSubscribed(t, s, "l", 1)
+	before := s.CommandStats(t)
+	time.Sleep(1200 * time.Millisecond)
+	if n := s.CommandStats(t).Sub(before).Calls["evalsha"] + s.CommandStats(t).Sub(before).Calls["eval"]; n > 4 {
+		t.Errorf("%d looks in 1.2 s at a key without a lease", n)
+	}
+	rlBlocked(t, got)
+	s.Do(t, "DEL", "l")
+	r = rlGet(t, got)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	rlUnlock(t, r.hold)
+}
+
+// While a lock is held for long, its waiters ask nothing.
+func TestRLockWaitersDoNotPoll(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	rlLoad(t, s)
+	c := rlClient(t, s.Addr())
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiters []<-chan rlAttempt
+	for range 5 {
+		waiters = append(waiters, rlAsync(ctx, c.RLock("l")))
+	}
+	rlSubscribed(t, s, "l", 1)
+	rlQuiet(t, s)
+	before := s.CommandStats(t)
+	time.Sleep(1500 * time.Millisecond)
+	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 0 {
+		t.Errorf("%d scripts while waiting", n)
+	}
+	cancel()
+	for _, w := range waiters {
+		rlWant(t, rlGet(t, w).err, context.Canceled)
+	}
+	rlUnlock(t, h)
+}
+
+// The subscription is refused for good: Lock says so instead of waiting.
+func TestRLockSubscriptionRefused(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	s.Do(t, "ACL", "SETUSER", "nosub", "on", ">pw", "~*", "&*", "+@all", "-subscribe")
+	holder := rlClient(t, s.Addr())
+	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "nosub", "pw" })
+	h := rlLock(t, t.Context(), holder.RLock("l"))
+	r := rlGet(t, rlAsync(t.Context(), c.RLock("l")))
+	rlServerError(t, r.err)
+	rlUnlock(t, h)
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("l"))) // it needs none
+}
