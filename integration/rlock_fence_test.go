@@ -1,0 +1,145 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Fencing tokens.
+
+func TestRLockTokensIncrease(t *testing.T) {
+	s := rlServer(t)
+	c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr())
+	var mu sync.Mutex
+	var tokens []uint64 // in the order of the sections
+	var wg sync.WaitGroup
+	for g := range 8 {
+		c := c1
+		if g%2 == 0 {
+			c = c2
+		}
+		wg.Go(func() {
+			for range 25 {
+				h, err := c.RLock("l", redlatch.Fenced()).Lock(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				tokens = append(tokens, h.Token())
+				mu.Unlock()
+				if err := h.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i] <= tokens[i-1] {
+			t.Fatalf("token %d after %d", tokens[i], tokens[i-1])
+		}
+	}
+}
+
+func TestRLockTokenIsStableOnReentry(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	h := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+	nested := rlLock(t, h.Context(), c.RLock("l", redlatch.Fenced()))
+	if h.Token() == 0 || nested.Token() != h.Token() {
+		t.Errorf("tokens %d and %d", h.Token(), nested.Token())
+	}
+	st, err := c.RLock("l", redlatch.Fenced()).State(t.Context())
+	if err != nil || st.Token != h.Token() {
+		t.Errorf("State says %d, %v", st.Token, err)
+	}
+	rlUnlock(t, nested)
+	rlUnlock(t, h)
+	plain := rlLock(t, t.Context(), c.RLock("l"))
+	if plain.Token() != 0 {
+		t.Errorf("token %d without Fenced", plain.Token())
+	}
+	rlUnlock(t, plain)
+	if now := s.Int(t, "GET", luascript.TokenKey("l")); now != int64(h.Token()) {
+		t.Errorf("an acquisition that did not ask has paid: counter %d", now)
+	}
+	// A stale holder keeps its own token, not its successor's.
+	stale := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()), redlatch.WithLease(50*time.Millisecond))
+	token := stale.Token()
+	next := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+	if stale.Token() != token || next.Token() <= token {
+		t.Errorf("stale %d (was %d), next %d", stale.Token(), token, next.Token())
+	}
+	rlUnlock(t, next)
+}
+
+// The counter is lost, falls back or runs ahead of the clock: tokens never do.
+func TestRLockTokensSurviveTheirCounter(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	take := func() uint64 {
+		t.Helper()
+		h := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+		rlUnlock(t, h)
+		return h.Token()
+	}
+	last := take()
+	next := func(what string) uint64 {
+		t.Helper()
+		got := take()
+		if got <= last {
+			t.Errorf("%s: token %d after %d", what, got, last)
+		}
+		last = got
+		return got
+	}
+	s.Do(t, "DEL", luascript.TokenKey("l"))
+	next("counter deleted")
+	s.Do(t, "SET", luascript.TokenKey("l"), "7") // an old replica took over
+	next("counter fell back")
+	s.Restart(t, testbed.Empty)
+	next("server restarted empty")
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	s.Do(t, "SET", luascript.TokenKey("l"), fmt.Sprint(ahead))
+	if got := next("counter ahead of the clock"); got != uint64(ahead)+1 {
+		t.Errorf("token %d after a stored %d, want one more", got, ahead)
+	}
+}
+
+func TestRLockFenceTTL(t *testing.T) {
+	s := rlServer(t)
+	for ttl, want := range map[time.Duration][2]int64{
+		0:         {23 * 3600_000, 24 * 3600_000}, // the default
+		time.Hour: {3500_000, 3600_000},
+		-1:        {-1, -1},
+	} {
+		c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.FenceTTL = ttl })
+		h := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+		if got := s.Int(t, "PTTL", luascript.TokenKey("l")); got < want[0] || got > want[1] {
+			t.Errorf("FenceTTL %v: the counter ends in %d ms", ttl, got)
+		}
+		rlUnlock(t, h)
+	}
+}
+
+// Re-entering through a fenced object what was taken without a token can't make
+// one up; it says so with 0.
+func TestRLockTokenOfAnUnfencedHold(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	nested := rlLock(t, h.Context(), c.RLock("l", redlatch.Fenced()))
+	if nested.Token() != 0 {
+		t.Errorf("token %d", nested.Token())
+	}
+	rlUnlock(t, nested)
+	rlUnlock(t, h)
+}

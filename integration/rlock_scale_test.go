@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// 10,000 holds: no goroutine and no connection more, renewals batched and spread.
+func TestRLockTenThousandHolds(t *testing.T) {
+	s := rlServer(t)
+	rlLoad(t, s)
+	const n, lease = 10_000, 12 * time.Second
+	c := rlClient(t, s.Addr(), rlLease(lease))
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
+	goroutines := runtime.NumGoroutine()
+	holds := make([]redlatch.Hold, n)
+	var wg sync.WaitGroup
+	for g := range 50 {
+		wg.Go(func() {
+			for i := g; i < n; i += 50 {
+				h, err := c.RLock(fmt.Sprintf("l%d", i)).Lock(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				holds[i] = h
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	if got := runtime.NumGoroutine(); got > goroutines+20 {
+		t.Errorf("%d goroutines for %d holds, %d before", got, n, goroutines)
+	}
+	if all, _ := rlConnections(t, s); all > 1 {
+		t.Errorf("%d connections", all)
+	}
+	// Over one lease every hold is renewed about three times.
+	before := s.CommandStats(t)
+	most := 0
+	for end := time.Now().Add(lease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		most = max(most, runtime.NumGoroutine())
+	}
+	calls := s.CommandStats(t).Sub(before).Calls
+	if calls["pexpire"] < 2*n || calls["pexpire"] > 4*n {
+		t.Errorf("%d leases set within one lease of %d holds", calls["pexpire"], n)
+	}
+	if per := float64(calls["pexpire"]) / float64(calls["evalsha"]); per < 50 {
+		t.Errorf("%.1f renewals per command", per)
+	}
+	if most > goroutines+30 {
+		t.Errorf("%d goroutines while renewing, %d before", most, goroutines)
+	}
+	t.Logf("%d renewals in %d commands, at most %d goroutines (%d before)", calls["pexpire"], calls["evalsha"], most, goroutines)
+	for _, h := range holds {
+		rlAlive(t, h)
+	}
+	for g := range 50 {
+		wg.Go(func() {
+			for i := g; i < n; i += 50 {
+				if err := holds[i].Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

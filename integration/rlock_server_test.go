@@ -1,0 +1,344 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Servers in a bad state, and names that are unusual.
+
+func TestRLockScriptFlush(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(900*time.Millisecond))
+	flush := func() { t.Helper(); s.Do(t, "SCRIPT", "FLUSH") }
+	for range 3 {
+		flush()
+		h := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+		flush()
+		h2 := rlLock(t, h.Context(), c.RLock("l"))
+		flush()
+		before := h.ValidUntil()
+		rlUntil(t, "a renewal", func() bool { return h.ValidUntil().After(before) })
+		flush()
+		if _, err := c.RLock("l").State(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		flush()
+		rlUnlock(t, h2)
+		flush()
+		rlUnlock(t, h)
+		rlAbsent(t, s)
+		flush()
+		if _, err := c.RLock("l").ForceUnlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The server is out of memory: no lock can be taken and Lock says so; what is
+// held is renewed, re-entered and unlocked all the same.
+func TestRLockOutOfMemory(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(900*time.Millisecond))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	nested := rlLock(t, h.Context(), c.RLock("l"))
+	waiter := rlAsync(t.Context(), c.RLock("l"))
+	rlSubscribed(t, s, "l", 1)
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	defer s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+
+	_, err := c.RLock("x").Lock(t.Context())
+	rlServerError(t, err)
+	if !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("error %v", err)
+	}
+	_, err = c.RLock("x", redlatch.Fenced()).TryLock(t.Context(), 0, 0)
+	rlServerError(t, err)
+
+	before := h.ValidUntil()
+	rlUntil(t, "a renewal", func() bool { return h.ValidUntil().After(before) })
+	rlAlive(t, h)
+	if _, err := c.RLock("l").State(t.Context()); err != nil {
+		t.Errorf("State: %v", err)
+	}
+	rlUnlock(t, nested)
+	if ttl := s.Int(t, "PTTL", "l"); ttl <= 0 {
+		t.Errorf("PTTL %d", ttl)
+	}
+	rlUnlock(t, h)
+	rlAbsent(t, s)
+	// The waiter was woken and can't take it.
+	rlServerError(t, rlGet(t, waiter).err)
+}
+
+// While the server loads its data it refuses everything; that passes, so Lock
+// waits for it.
+func TestRLockServerIsLoading(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t, "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+	for i := range 2000 {
+		s.Do(t, "SET", fmt.Sprintf("k%d", i), strings.Repeat("x", 20))
+	}
+	c := rlClient(t, s.Addr(), rlLease(10*time.Minute))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	s.Restart(t, testbed.Keep)
+	_, err := s.Try("GET", "k1")
+	if err == nil || !strings.Contains(err.Error(), "LOADING") {
+		t.Skipf("the server does not load slowly: %v", err)
+	}
+	_, err = c.RLock("y").TryLock(t.Context(), 0, 0)
+	rlWant(t, err, redlatch.ErrUnavailable)
+	rlNoWant(t, err, redlatch.ErrNotAcquired)
+	got := rlGet(t, rlAsync(t.Context(), c.RLock("x")))
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	rlUnlock(t, got.hold)
+	rlUnlock(t, h) // it was kept
+	s.Do(t, "FLUSHALL")
+}
+
+// The key holds something else: an error that no retry changes, never "busy"
+// and never "acquired".
+func TestRLockWrongType(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	s.Do(t, "SET", "l", "data")
+	defer s.Do(t, "DEL", "l")
+	_, err := c.RLock("l").Lock(t.Context())
+	rlServerError(t, err)
+	_, err = c.RLock("l").TryLock(t.Context(), time.Minute, 0)
+	rlServerError(t, err)
+	if !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("error %v", err)
+	}
+	if s.Text(t, "GET", "l") != "data" || s.Int(t, "PTTL", "l") != -1 {
+		t.Error("the key was touched")
+	}
+	// A fencing counter that is none.
+	s.Do(t, "SET", "redisson_lock_token:{f}", "text")
+	_, err = c.RLock("f", redlatch.Fenced()).Lock(t.Context())
+	rlServerError(t, err)
+	if s.Int(t, "EXISTS", "f") != 0 {
+		t.Error("the lock was taken without a token")
+	}
+}
+
+func TestRLockNames(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	_, err := c.RLock("").Lock(t.Context())
+	rlWant(t, err, redlatch.ErrInvalidName)
+	_, err = c.RLock("").TryLock(t.Context(), 0, 0)
+	rlWant(t, err, redlatch.ErrInvalidName)
+	_, err = c.RLock("").State(t.Context())
+	rlWant(t, err, redlatch.ErrInvalidName)
+	_, err = c.RLock("").ForceUnlock(t.Context())
+	rlWant(t, err, redlatch.ErrInvalidName)
+	err = c.RLock("").Do(t.Context(), func(context.Context) error { t.Error("ran"); return nil })
+	rlWant(t, err, redlatch.ErrInvalidName)
+
+	for _, name := range []string{
+		"\x00\xff\r\n\x80 \"'", "{}", "{", "}", "a{b}c", "a}b{c", "{}z", " ", "名前", ":", "*?[a]", strings.Repeat("x", 1<<20),
+	} {
+		h := rlLock(t, t.Context(), c.RLock(name, redlatch.Fenced()))
+		if h.Name() != name {
+			t.Errorf("name %.40q", h.Name())
+		}
+		if n := rlCount(t, s, name); n != 1 {
+			t.Errorf("count of %.40q: %d", name, n)
+		}
+		_, err := c.RLock(name).TryLock(t.Context(), 0, 0)
+		rlWant(t, err, redlatch.ErrNotAcquired)
+		if len(err.Error()) > 1000 {
+			t.Errorf("the message of %.40q has %d bytes", name, len(err.Error()))
+		}
+		nested := rlLock(t, h.Context(), c.RLock(name))
+		if st, err := c.RLock(name).State(t.Context()); err != nil || st.Name != name || !st.Held {
+			t.Errorf("State of %.40q: %v", name, err)
+		}
+		got := rlAsync(t.Context(), c.RLock(name)) // its channel works
+		rlSubscribed(t, s, name, 1)
+		rlUnlock(t, nested)
+		rlUnlock(t, h)
+		r := rlGet(t, got)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if was, err := c.RLock(name).ForceUnlock(t.Context()); !was || err != nil {
+			t.Errorf("ForceUnlock of %.40q: %v", name, err)
+		}
+		rlWant(t, r.hold.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	}
+}
+
+// rlACL is the smallest set of rules under which everything works, for locks
+// whose names begin with "app:". docs/ACL.md shows the same.
+var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
+	keys: []string{
+		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*",
+	},
+	channels: []string{"&redisson_lock__channel:{app:*"},
+	lock: []string{
+		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
+		"+exists", "+hset", "+pexpire", "+hexists", "+pttl", "+hkeys", "+hdel", "+sismember",
+	},
+	void:  []string{"+sadd"},
+	fence: []string{"+get", "+set", "+time"},
+	state: []string{"+type", "+hlen", "+hgetall"},
+	force: []string{"+del"},
+}
+
+func rlUser(t *testing.T, s *testbed.Server, rules ...string) func(*redlatch.Config) {
+	t.Helper()
+	s.Do(t, append([]string{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, rules...)...)
+	return func(c *redlatch.Config) {
+		c.Redis.Username, c.Redis.Password = "app", "secret"
+		c.LeaseTime = 900 * time.Millisecond
+	}
+}
+
+func rlAllRules() []string {
+	return slices.Concat(rlACL.keys, rlACL.channels, rlACL.lock, rlACL.void, rlACL.fence, rlACL.state, rlACL.force)
+}
+
+// The minimal ACL of docs/ACL.md is enough for everything.
+func TestRLockMinimalACL(t *testing.T) {
+	s := rlServer(t)
+	rlUseAll(t, s, rlClient(t, s.Addr(), rlUser(t, s, rlAllRules()...)))
+	log := s.Do(t, "ACL", "LOG")
+	entries, err := log.ToArray()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		// The client library names itself to the server where it may.
+		// The client library names itself and asks for a cluster where it may.
+		if text := fmt.Sprint(&e); !strings.Contains(text, "client|") && !strings.Contains(text, "cluster|slots") {
+			t.Errorf("denied: %s", text)
+		}
+	}
+	// Nothing outside its names.
+	c := rlClient(t, s.Addr(), rlUser(t, s, rlAllRules()...))
+	_, err = c.RLock("other").Lock(t.Context())
+	rlServerError(t, err)
+}
+
+// rlUseAll uses every operation once; it reports the first error.
+func rlUseAll(t *testing.T, s *testbed.Server, c *redlatch.Client) {
+	t.Helper()
+	if err := rlTryAll(t, s, c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rlTryAll(t *testing.T, s *testbed.Server, c *redlatch.Client) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), rlPatience)
+	defer cancel()
+	for _, opts := range [][]redlatch.Option{nil, {redlatch.Fenced()}} {
+		l := c.RLock("app:l", opts...)
+		h, err := l.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		nested, err := l.Lock(h.Context())
+		if err != nil {
+			return errors.Join(err, h.Unlock(ctx))
+		}
+		if err := h.Extend(ctx, time.Second); err != nil {
+			return err
+		}
+		got := rlAsync(ctx, l)
+		select {
+		case r := <-got:
+			return errors.Join(r.err, nested.Unlock(ctx), h.Unlock(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+		if _, err := l.TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+			return err
+		}
+		if err := nested.Unlock(ctx); err != nil {
+			return err
+		}
+		before := h.ValidUntil()
+		for !h.ValidUntil().After(before) && h.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := h.Unlock(ctx); err != nil {
+			return err
+		}
+		r := rlGet(t, got)
+		if r.err != nil {
+			return r.err
+		}
+		if _, err := l.State(ctx); err != nil {
+			return err
+		}
+		if _, err := l.ForceUnlock(ctx); err != nil {
+			return err
+		}
+		if err := r.hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+			return fmt.Errorf("unlock after force unlock: %w", err)
+		}
+	}
+	return nil
+}
+
+// docs/ACL.md shows the rules that are tested here.
+func TestRLockACLDocument(t *testing.T) {
+	doc, err := os.ReadFile("../docs/ACL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rlAllRules() {
+		if !strings.Contains(string(doc), rule) {
+			t.Errorf("docs/ACL.md does not name %s", rule)
+		}
+	}
+}
+
+// Each command of the minimal ACL is needed: without it something fails with the
+// server's refusal, and nothing is taken for busy, for unavailable, or acquired
+// without a lease.
+func TestRLockDeniedCommands(t *testing.T) {
+	s := rlServer(t)
+	for _, denied := range slices.Concat(rlACL.lock, rlACL.fence, rlACL.state, rlACL.force) {
+		switch denied {
+		case "+hello", "+ping", "+unsubscribe":
+			continue // the connection's own; see docs/ACL.md
+		case "+eval":
+			rlLoad(t, s) // needed only where a script is not loaded yet
+			s.Do(t, "SCRIPT", "FLUSH")
+		}
+		t.Run(denied[1:], func(t *testing.T) {
+			rules := append(rlAllRules(), "-"+denied[1:])
+			c := rlClient(t, s.Addr(), rlUser(t, s, rules...), rlUnlockTimeout(time.Second))
+			err := rlTryAll(t, s, c)
+			if denied == "+publish" {
+				// Released all the same; waiters go on at the end of the lease.
+				if err != nil {
+					t.Errorf("without PUBLISH: %v", err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run this command") {
+				t.Errorf("without %s: %v", denied[1:], err)
+			} else {
+				rlServerError(t, err)
+			}
+			c.Close()
+			if n := s.Int(t, "EXISTS", "app:l"); n == 1 && s.Int(t, "PTTL", "app:l") < 0 {
+				t.Errorf("a lock without a lease stays")
+			}
+			s.Do(t, "DEL", "app:l")
+		})
+	}
+}
