@@ -39,6 +39,7 @@ var strategies = []spec{
 	{name: "rlock", exact: true, shelves: 1, make: newRLock},
 	{name: "rlock-segmented", exact: true, shelves: 10, make: newRLock},
 	{name: "fair", exact: true, shelves: 1, make: newFair},
+	{name: "rw", exact: true, shelves: 1, make: newRW},
 }
 
 // find returns the named strategies; "all" means all of them, or with kill all
