@@ -2,6 +2,7 @@ package redlatch
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -61,6 +62,7 @@ func New(cfg Config) (*Client, error) {
 	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent), cfg.Logger.Warn)
 	core := engine.NewCore(engine.Config{
 		ID:            uuid.NewString(),
+		Addr:          strings.Join(cfg.Redis.InitAddress, ","),
 		LeaseTime:     cfg.LeaseTime,
 		UnlockTimeout: cfg.UnlockTimeout,
 		FenceTTL:      cfg.FenceTTL,

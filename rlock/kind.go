@@ -53,6 +53,9 @@ func wakeOne(_, _ string) pubsub.Wake { return pubsub.Wake{One: true} }
 // Type implements engine.Kind.
 func (k *kind) Type() string { return "reentrant" }
 
+// Fenced reports whether acquisitions get tokens.
+func (k *kind) Fenced() bool { return k.token != "" }
+
 // Mode implements engine.Kind.
 func (k *kind) Mode() lock.Mode { return lock.ModeLock }
 

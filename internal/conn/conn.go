@@ -25,6 +25,16 @@ type Command struct {
 	// Acks asks for WAIT on the same connection, behind the script.
 	Acks       int
 	AckTimeout time.Duration
+
+	// Tell asks who the server is, on the same connection, behind the script:
+	// the answer is never older than the script's.
+	Tell bool
+}
+
+// Server tells one run of a server from the next.
+type Server struct {
+	RunID  string
+	Uptime time.Duration // a second less than the server says: it counts whole ones
 }
 
 // Value is one element of a reply: a string or an integer.
@@ -41,6 +51,9 @@ type Reply struct {
 	Vals  []Value // the whole array; nil for a bare integer
 	Acked int     // replicas that acknowledged, when Command.Acks asked
 	Waits error   // why WAIT failed, if it did
+
+	Server    Server // when Command.Tell asked
+	ServerErr error  // why that is not known
 }
 
 // Int is the integer at position i of an array reply, 0 when there is none.
@@ -163,8 +176,8 @@ func (c *Conn) Close() { c.client.Close() }
 // Run implements Runner.
 func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	ctx = context.WithoutCancel(ctx)
-	if cmd.Acks > 0 {
-		return c.runAcked(ctx, cmd)
+	if cmd.Acks > 0 || cmd.Tell {
+		return c.runMore(ctx, cmd)
 	}
 	r, err := parse(c.client.Do(ctx, c.evalsha(cmd)))
 	if isNoScript(err) {
@@ -173,22 +186,48 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	return r, err
 }
 
-func (c *Conn) runAcked(ctx context.Context, cmd Command) (Reply, error) {
-	wait := func() rueidis.Completed {
-		return c.client.B().Wait().Numreplicas(int64(cmd.Acks)).Timeout(cmd.AckTimeout.Milliseconds()).Build()
+// runMore sends the script and what is asked for behind it: on one connection,
+// since they are one pipeline to one node.
+func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
+	who := Command{Script: luascript.Server, Keys: cmd.Keys[:1]}
+	send := func(build func(Command) rueidis.Completed) []rueidis.RedisResult {
+		multi := append(make([]rueidis.Completed, 0, 3), build(cmd))
+		if cmd.Acks > 0 {
+			multi = append(multi, c.client.B().Wait().Numreplicas(int64(cmd.Acks)).Timeout(cmd.AckTimeout.Milliseconds()).Build())
+		}
+		if cmd.Tell {
+			multi = append(multi, build(who))
+		}
+		return c.client.DoMulti(ctx, multi...)
 	}
-	res := c.client.DoMulti(ctx, c.evalsha(cmd), wait())
+	res := send(c.evalsha)
 	r, err := parse(res[0])
 	if isNoScript(err) {
-		res = c.client.DoMulti(ctx, c.eval(cmd), wait())
+		res = send(c.eval)
 		r, err = parse(res[0])
 	}
 	if err != nil {
 		return r, err
 	}
-	n, werr := res[1].AsInt64()
-	r.Acked, r.Waits = int(n), werr
+	res = res[1:]
+	if cmd.Acks > 0 {
+		n, werr := res[0].AsInt64()
+		r.Acked, r.Waits = int(n), werr
+		res = res[1:]
+	}
+	if cmd.Tell {
+		told, terr := parse(res[0])
+		if isNoScript(terr) {
+			told, terr = parse(c.client.Do(ctx, c.eval(who)))
+		}
+		r.Server, r.ServerErr = ReadServer(told), terr
+	}
 	return r, nil
+}
+
+// ReadServer reads the reply of server.lua.
+func ReadServer(r Reply) Server {
+	return Server{RunID: r.Str(1), Uptime: max(time.Duration(r.Int(0)-1)*time.Second, 0)}
 }
 
 // RunMulti implements Runner.

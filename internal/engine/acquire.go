@@ -18,16 +18,21 @@ import (
 // acquisition is one call of Lock or TryLock, from its first attempt until it
 // has a hold or has given up.
 type acquisition struct {
-	core  *Core
-	lock  *Lock
-	kind  Kind
-	slot  *slot
-	ctx   context.Context // the caller's
-	cctx  context.Context // for the commands: with the span, if there is one
-	obs   observe.Acquisition
-	lease time.Duration // 0: the watchdog's
-	until time.Time     // of the wait; zero: no limit
-	once  bool          // wait 0
+	core     *Core
+	lock     *Lock
+	kind     Kind
+	slot     *slot
+	ctx      context.Context // the caller's
+	cctx     context.Context // for the commands: with the span, if there is one
+	obs      observe.Acquisition
+	wait     time.Duration // as asked for
+	lease    time.Duration // 0: the watchdog's
+	until    time.Time     // of the wait; zero: no limit
+	once     bool          // wait 0
+	group    *group        // of several locks; lock, kind and slot are then the one waited for
+	tell     bool          // ask who the server is
+	told     conn.Reply    // what it said
+	answered bool          // it said something
 
 	mu      sync.Mutex // guards attempt against the watchdog's refreshes
 	attempt Attempt
@@ -47,6 +52,16 @@ type acquisition struct {
 
 // Acquire takes the lock for the owner in ctx. A negative wait has no limit.
 func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, error) {
+	a, err := l.open(ctx, wait, lease)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	return a.finish()
+}
+
+// open begins an acquisition; close ends it.
+func (l *Lock) open(ctx context.Context, wait, lease time.Duration) (*acquisition, error) {
 	if l.err != nil {
 		return nil, l.refused(ctx, wait, lease, l.err)
 	}
@@ -60,13 +75,12 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, e
 	if err := c.begin(); err != nil {
 		return nil, l.refused(ctx, wait, lease, err)
 	}
-	defer c.wg.Done()
 	o, err := c.owner(ctx)
 	if err != nil {
+		c.wg.Done()
 		return nil, l.refused(ctx, wait, lease, err)
 	}
-	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, cctx: ctx, lease: lease, once: wait == 0}
-	defer a.slot.release()
+	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, cctx: ctx, wait: wait, lease: lease, once: wait == 0}
 	switch {
 	case wait == 0:
 		// One attempt; an unanswered one must not last for ever.
@@ -74,8 +88,22 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, e
 	case wait > 0:
 		a.until = time.Now().Add(wait)
 	}
+	return a, nil
+}
+
+func (a *acquisition) close() {
+	if a.group != nil {
+		a.group.release()
+	} else {
+		a.slot.release()
+	}
+	a.core.wg.Done()
+}
+
+// finish runs the acquisition to its end.
+func (a *acquisition) finish() (*Hold, error) {
 	a.newID()
-	a.observe(wait)
+	a.observe(a.wait)
 	h, err := a.run()
 	a.observed(h, err)
 	if err != nil {
@@ -116,6 +144,9 @@ func (a *acquisition) newID() {
 	}
 	a.mu.Unlock()
 	a.limbo, a.queued = 0, false
+	if a.group != nil {
+		a.group.newID(a)
+	}
 }
 
 // run is the one loop of all kinds: try, and while the lock is busy sleep until
@@ -185,6 +216,9 @@ func (a *acquisition) run() (*Hold, error) {
 func (a *acquisition) standsBehind() bool {
 	if a.once {
 		return false
+	}
+	if a.group != nil {
+		return a.group.standsBehind(a)
 	}
 	spec, opts := a.lock.spec(&a.attempt)
 	if len(opts) > 0 || !a.core.hub.Waiting(spec.ID) {
@@ -348,7 +382,7 @@ func (a *acquisition) leave(h *Hold) {
 		a.slot.unwatch(a.peers)
 		a.waiter.Leave(false, h.ValidUntil(), a.holder(h))
 	}
-	if h.s.Field != a.attempt.Field {
+	if a.group == nil && h.s.Field != a.attempt.Field {
 		a.undo() // it re-entered after having tried by itself
 	}
 }
@@ -386,6 +420,10 @@ func (a *acquisition) undo() {
 	if !a.queued && a.limbo == 0 {
 		return
 	}
+	if a.group != nil {
+		a.group.undo(a)
+		return
+	}
 	a.slot.retain()
 	a.core.wg.Add(1)
 	go func() { // ends with the server's answer or the lease
@@ -420,6 +458,9 @@ func (c *Core) isDraining() bool {
 	}
 }
 
+// CtxError is why ctx ended, with its cause if it has one of its own.
+func CtxError(ctx context.Context) error { return ctxError(ctx) }
+
 // ctxError is why ctx ended, with its cause if it has one of its own.
 func ctxError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
@@ -437,7 +478,7 @@ func (a *acquisition) notAcquired(why error) error {
 }
 
 func (a *acquisition) unavailable(err error) error {
-	return &lock.UnavailableError{Name: a.lock.name, Op: "acquire", Nodes: []lock.NodeError{{Err: err}}}
+	return &lock.UnavailableError{Name: a.lock.name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: err}}}
 }
 
 // permanent wraps an answer that no retry will change.

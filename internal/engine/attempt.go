@@ -12,6 +12,9 @@ import (
 // try makes one attempt: a re-entry when the owner holds the lock already, else
 // an acquisition. Neither a hold nor an error means busy.
 func (a *acquisition) try() (*Hold, error) {
+	if a.group != nil {
+		return a.group.try(a)
+	}
 	if !a.enterGate() {
 		return nil, &stopError{a.ended()}
 	}
@@ -79,6 +82,7 @@ func (a *acquisition) acquire() (*Hold, error) {
 	if c.cfg.ReplicaAcks > 0 {
 		cmd.Acks, cmd.AckTimeout = c.cfg.ReplicaAcks, c.cfg.AckTimeout
 	}
+	cmd.Tell = a.tell
 	if a.obs != nil {
 		a.obs.Attempt()
 	}
@@ -93,6 +97,7 @@ func (a *acquisition) acquire() (*Hold, error) {
 		a.failed(f.err)
 		return nil, a.classify(f.err)
 	}
+	a.told, a.answered = f.reply, true
 	out := a.read(f)
 	switch {
 	case out.Upgrade:
@@ -285,10 +290,22 @@ var errTooLate = errors.New("the answer came after the lease had run out")
 
 // hold makes the session and its first hold; nil when the client takes no more.
 func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Hold {
-	c := a.core
 	a.mu.Lock() // a refresh of the queue place may still be writing to Data
 	defer a.mu.Unlock()
 	a.slot.retain()
+	a.core.mu.Lock()
+	if a.core.drains {
+		a.core.mu.Unlock()
+		a.slot.release()
+		return nil
+	}
+	defer a.core.mu.Unlock()
+	return a.holdLocked(sent, lease, out)
+}
+
+// holdLocked is hold; the slot has been retained for it.
+func (a *acquisition) holdLocked(sent time.Time, lease time.Duration, out Outcome) *Hold {
+	c := a.core
 	s := &session{
 		Lock: a.lock, Field: a.attempt.Field, Token: out.Token, Data: a.attempt.Data,
 		Traced: len(a.attempt.Trace) > 1, slot: a.slot, limbo: a.limbo, index: -1,
@@ -296,13 +313,6 @@ func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Ho
 	if a.obs != nil {
 		s.link = a.obs.Link()
 	}
-	c.mu.Lock()
-	if c.drains {
-		c.mu.Unlock()
-		a.slot.release()
-		return nil
-	}
-	defer c.mu.Unlock()
 	a.slot.sessions[modeIndex(a.kind.Mode())] = s
 	s.until = sent.Add(lease - drift(lease))
 	h := s.newHoldLocked(a.ctx, a.lease, sent)
@@ -336,7 +346,9 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 	if a.obs != nil {
 		a.obs.Attempt()
 	}
-	f, ok := c.fly(a.ctx, a.cctx, a.until, s.Lock.kind.Reenter(s, count+1, lease), reentry{a.slot})
+	cmd := s.Lock.kind.Reenter(s, count+1, lease)
+	cmd.Tell = a.tell
+	f, ok := c.fly(a.ctx, a.cctx, a.until, cmd, reentry{a.slot})
 	if !ok {
 		return nil, &stopError{a.endedUnanswered()}
 	}
@@ -344,6 +356,7 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 	if f.err != nil {
 		return nil, a.classify(f.err)
 	}
+	a.told, a.answered = f.reply, true
 	a.slot.retain() // the hold's; not under the mutex
 	h, lost, err := a.reenteredLocking(s, f, lease)
 	if h == nil {
@@ -367,12 +380,18 @@ func (a *acquisition) reenteredLocking(s *session, f *flight, lease time.Duratio
 	case s.dead || passed(time.Now(), f.sent.Add(lease-drift(lease))):
 		return nil, lost, errSessionGone
 	}
+	return a.reenteredLocked(s, f.sent, lease), nil, nil
+}
+
+// reenteredLocked adds the hold of a re-entry; the slot has been retained for it.
+func (a *acquisition) reenteredLocked(s *session, sent time.Time, lease time.Duration) *Hold {
 	if a.lease == 0 {
-		s.until = later(s.until, f.sent.Add(lease-drift(lease)))
+		s.until = later(s.until, sent.Add(lease-drift(lease)))
 	}
-	h = s.newHoldLocked(a.ctx, a.lease, f.sent)
-	c.dog.scheduleLocked(s, f.sent)
-	return h, nil, nil
+	h := s.newHoldLocked(a.ctx, a.lease, sent)
+	h.again = true
+	a.core.dog.scheduleLocked(s, sent)
+	return h
 }
 
 // reentry is a re-entry that nobody waits for any more. The count may be one too

@@ -17,6 +17,7 @@ import (
 // Config is a Core's configuration; the root package validates and completes it.
 type Config struct {
 	ID            string // of the client, a UUID
+	Addr          string // of the servers, for errors
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
 	FenceTTL      time.Duration // negative: none
@@ -49,8 +50,15 @@ type Core struct {
 
 	mu     sync.Mutex        // guards below, sessions, holds and the watchdog's heap
 	owners map[string]*owner // explicit ones
-	held   int               // holds not yet unlocked, lost or closed
-	idle   chan struct{}     // closed and replaced when held falls to 0
+	lines  map[string]*Line  // of quorum acquisitions
+
+	// run_ids of servers: the last one that said it, and those known to have been
+	// up for a lease
+	lastServer string
+	trusted    map[string]bool
+
+	held   int           // holds not yet unlocked, lost or closed
+	idle   chan struct{} // closed and replaced when held falls to 0
 	drains bool
 	closed bool
 
@@ -69,7 +77,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 		cfg: cfg, run: run, hub: hub, topo: run.Topology(),
 		inFlight: make(chan struct{}, maxInFlight),
 		draining: make(chan struct{}), closing: make(chan struct{}), closedLate: make(chan struct{}),
-		owners: map[string]*owner{}, idle: make(chan struct{}),
+		owners: map[string]*owner{}, lines: map[string]*Line{}, trusted: map[string]bool{}, idle: make(chan struct{}),
 	}
 	c.dog = newWatchdog(c)
 	c.dog.start()

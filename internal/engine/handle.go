@@ -157,7 +157,7 @@ func (l *Lock) ask(ctx context.Context, op string, build func() conn.Command, wo
 		case last == nil:
 			last = errNoAnswer
 		}
-		return conn.Reply{}, &lock.UnavailableError{Name: l.name, Op: op, Nodes: []lock.NodeError{{Err: last}}}
+		return conn.Reply{}, &lock.UnavailableError{Name: l.name, Op: op, Nodes: []lock.NodeError{{Node: c.cfg.Addr, Err: last}}}
 	}
 }
 

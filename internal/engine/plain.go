@@ -18,6 +18,9 @@ func FenceArg(ttl time.Duration) string {
 	return Millis(ttl)
 }
 
+// formatToken is a token as the scripts take it.
+func formatToken(token uint64) string { return strconv.FormatUint(token, 10) }
+
 // Remaining turns a PTTL into a duration: 0 for a key without one, and never 0
 // for a key with one, however soon it ends.
 func Remaining(pttl int64) time.Duration {

@@ -19,7 +19,15 @@ func (h *Hold) Name() string { return h.s.Lock.name }
 func (h *Hold) Context() context.Context { return h.ctx }
 
 // Token implements lock.Hold.
-func (h *Hold) Token() uint64 { return h.s.Token }
+func (h *Hold) Token() uint64 {
+	c := h.s.slot.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return h.s.Token
+}
+
+// Reentry reports whether the owner held the lock already.
+func (h *Hold) Reentry() bool { return h.again }
 
 // Lock is the lock that is held.
 func (h *Hold) Lock() *Lock { return h.s.Lock }
@@ -85,7 +93,7 @@ func (h *Hold) unlock(ctx context.Context) error {
 }
 
 func (h *Hold) unavailable(op string, err error) error {
-	return &lock.UnavailableError{Name: h.s.Lock.name, Op: op, Nodes: []lock.NodeError{{Err: err}}}
+	return &lock.UnavailableError{Name: h.s.Lock.name, Op: op, Nodes: []lock.NodeError{{Node: h.s.slot.core.cfg.Addr, Err: err}}}
 }
 
 // unlockResult says that there is nothing to release.

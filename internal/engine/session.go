@@ -54,6 +54,7 @@ type Hold struct {
 	cancel context.CancelCauseFunc
 	began  time.Time
 	lease  time.Duration // fixed; 0: the watchdog's
+	again  bool          // a re-entry
 
 	counted bool // an observer counts it as held
 

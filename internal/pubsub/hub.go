@@ -49,6 +49,10 @@ type Option func(*Waiter)
 // without Keyed, it stands in line.
 func Shared() Option { return func(w *Waiter) { w.shared = true } }
 
+// Signal makes the waiter signal on a channel of the caller's, which several
+// waiters may share; its capacity is 1.
+func Signal(c chan struct{}) Option { return func(w *Waiter) { w.C = c } }
+
 // Keyed makes the waiter one that only messages for key wake. Channels, if any,
 // are subscribed for this waiter alone.
 func Keyed(key string, channels ...string) Option {

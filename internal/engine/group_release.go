@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Releasing is an unlock under way.
+type Releasing struct {
+	holds []*Hold
+	errs  []error       // per hold
+	done  chan struct{} // closed when all have an answer
+}
+
+// Release begins to unlock holds that belong to one Group (or a single hold) by
+// one command, and returns at once: their contexts have ended then. It goes on in
+// the background until the server has answered or the leases have run out, and
+// then tells notify (with room for it), unless that is nil.
+func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Releasing {
+	c := holds[0].s.slot.core
+	r := &Releasing{holds: holds, errs: make([]error, len(holds)), done: make(chan struct{})}
+	if err := c.begin(); err != nil {
+		c.mu.Lock()
+		for i, h := range holds {
+			if r.errs[i] = err; h.state == stateLost {
+				r.errs[i] = h.lost // Close does not make it good
+			}
+		}
+		c.mu.Unlock()
+		r.end(notify)
+		return r
+	}
+	var lost []*Hold
+	todo := make([]int, 0, len(holds))
+	c.mu.Lock()
+	for i, h := range holds {
+		lost = append(lost, c.expireLocked(h.s, time.Now())...)
+		if res := h.releasingLocked(); res != nil {
+			r.errs[i] = res.err
+		} else {
+			todo = append(todo, i)
+		}
+	}
+	c.mu.Unlock()
+	c.tell(lost)
+	for _, i := range todo {
+		holds[i].cancel(nil)
+	}
+	if len(todo) == 0 {
+		c.wg.Done()
+		r.end(notify)
+		return r
+	}
+	ctx = context.WithoutCancel(ctx)
+	go func() { // ends with the answer, or when the leases have run out by themselves
+		defer c.wg.Done()
+		defer r.end(notify)
+		if len(todo) == 1 {
+			r.errs[todo[0]] = holds[todo[0]].release(ctx)
+			return
+		}
+		r.run(ctx, c, todo)
+	}()
+	return r
+}
+
+func (r *Releasing) end(notify chan<- *Releasing) {
+	close(r.done)
+	if notify != nil {
+		notify <- r
+	}
+}
+
+// Errs are the results, nil or one per hold, of a Releasing that was notified of.
+func (r *Releasing) Errs() []error { return r.errs }
+
+// Wait blocks until the answer is there, but no longer than the client's
+// UnlockTimeout, and returns one error, or nil, per hold; those without an answer
+// get lock.ErrUnavailable.
+func (r *Releasing) Wait() []error {
+	c := r.holds[0].s.slot.core
+	limit := time.NewTimer(c.cfg.UnlockTimeout)
+	defer limit.Stop()
+	select {
+	case <-r.done:
+		return r.errs
+	case <-limit.C:
+		return r.GiveUp()
+	case <-c.closing:
+		out := make([]error, len(r.holds))
+		for i := range out {
+			out[i] = lock.ErrClosed
+		}
+		return out
+	}
+}
+
+// GiveUp stops waiting for the answer: another Release of the holds gets what came of
+// this one.
+func (r *Releasing) GiveUp() []error {
+	c := r.holds[0].s.slot.core
+	out := make([]error, len(r.holds))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, h := range r.holds {
+		h.late = true
+		out[i] = h.unavailable("release", fmt.Errorf("%w of %v", errNoAnswer, c.cfg.UnlockTimeout))
+	}
+	return out
+}
+
+// run releases the holds todo, which have been marked, together.
+func (r *Releasing) run(ctx context.Context, c *Core, todo []int) {
+	entered := todo[:0:0]
+	for _, i := range todo {
+		if !r.holds[i].s.slot.gate.enter(ctx, c.closedLate) {
+			r.errs[i] = lock.ErrClosed
+			continue
+		}
+		entered = append(entered, i)
+	}
+	defer func() {
+		for _, i := range entered {
+			r.holds[i].s.slot.gate.leave()
+		}
+	}()
+	type part struct {
+		i, count int
+		lease    time.Duration
+	}
+	var parts []part
+	var items []conn.Command
+	var deadline time.Time
+	var lost []*Hold
+	c.mu.Lock()
+	now := time.Now()
+	for _, i := range entered {
+		h := r.holds[i]
+		if h.state != stateReleasing { // another Unlock, a loss or Close came first
+			r.errs[i] = h.releasingLocked().err
+			continue
+		}
+		s := h.s
+		lost = append(lost, c.expireLocked(s, now)...) // waiting for the gates may have taken long
+		count, lease := s.remainLocked(h, now)
+		var void time.Duration
+		if s.limbo > 0 && count == 0 {
+			void = limboTTL
+		}
+		deadline = later(deadline, h.deadlineLocked())
+		parts = append(parts, part{i, count, lease})
+		items = append(items, s.Lock.kind.Release(s, count, lease, void))
+	}
+	c.mu.Unlock()
+	c.tell(lost)
+	if len(parts) == 0 {
+		return
+	}
+	cmd := groupRelease(items)
+	ambiguous := false
+	retry := newRetry()
+	for {
+		sent := time.Now()
+		reply, err := c.run.Run(ctx, cmd)
+		if err == nil && len(reply.Vals) != len(parts) {
+			err = errShortReply
+		}
+		if err == nil {
+			for k, p := range parts {
+				h := r.holds[p.i]
+				code := reply.Int(k)
+				if code == 0 && !ambiguous {
+					r.errs[p.i] = h.releaseLost()
+					continue
+				}
+				if code == 2 {
+					c.cfg.Log.WarnContext(ctx, "redlatch: released, but the unlock message was refused: waiters go on when the lease would have ended",
+						"lock", h.s.Lock.name, "owner", h.s.Field)
+				}
+				h.released(sent, p.count, p.lease)
+			}
+			return
+		}
+		permanent := conn.IsPermanent(err)
+		ambiguous = ambiguous || conn.Classify(err) == conn.Ambiguous
+		if !permanent && sleep(ctx, c.closedLate, deadline, retry.NextBackOff()) {
+			continue
+		}
+		for _, p := range parts {
+			h := r.holds[p.i]
+			if permanent {
+				r.errs[p.i] = h.abandoned(&lock.ServerError{Name: h.s.Lock.name, Op: "release", Err: err})
+			} else {
+				r.errs[p.i] = h.abandoned(h.unavailable("release", err))
+			}
+		}
+		return
+	}
+}

@@ -1,0 +1,298 @@
+package multilock
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// leaf is a member that is no MultiLock: a lock of the engine, or a user's.
+type leaf struct {
+	name  string
+	eng   *engine.Lock // nil for a user's own type
+	other lock.Locker
+	runID string // of its server, where the order needs it
+	index int    // as given
+}
+
+// engined is what redlatch's own lock kinds have.
+type engined interface{ Engine() *engine.Lock }
+
+func refuse(reason string) error {
+	return &lock.InvalidOptionError{Option: "MultiLock", Reason: reason}
+}
+
+// compose finds the leaves, their canonical order and the units.
+func (m *MultiLock) compose() {
+	if len(m.members) == 0 {
+		m.err = refuse("it has no member")
+		m.name = "[]"
+		return
+	}
+	m.tokens = make([][]int, len(m.members))
+	names := make([]string, len(m.members))
+	for i, member := range m.members {
+		names[i] = m.add(i, member)
+	}
+	m.name = "[" + strings.Join(names, " ") + "]"
+	if m.err != nil {
+		return
+	}
+	m.order()
+	for i := 1; i < len(m.leaves); i++ {
+		a, b := m.leaves[i-1], m.leaves[i]
+		if a.eng != nil && b.eng != nil && a.eng.Key() == b.eng.Key() && a.eng.Core() != b.eng.Core() {
+			m.tied = true
+		}
+	}
+	m.units = makeUnits(m.leaves)
+}
+
+// add puts a member's leaves in and returns its name.
+func (m *MultiLock) add(i int, member lock.Locker) string {
+	if v := reflect.ValueOf(member); v.Kind() == reflect.Pointer && v.IsNil() {
+		member = nil
+	}
+	switch x := member.(type) {
+	case nil:
+		m.err = refuse(fmt.Sprintf("member %d is nil", i+1))
+		return "?"
+	case *MultiLock:
+		if x.err != nil {
+			m.err = x.err
+			return x.name
+		}
+		if x.quorum {
+			m.addLeaf(i, leaf{name: x.name, other: x})
+			return x.name
+		}
+		for _, l := range x.leaves {
+			m.addLeaf(i, l)
+		}
+		return x.name
+	case engined:
+		l := x.Engine()
+		if err := l.Err(); err != nil && m.err == nil {
+			m.err = err
+		}
+		m.addLeaf(i, leaf{name: l.Name(), eng: l})
+		return l.Name()
+	}
+	name := "?"
+	if n, ok := member.(interface{ Name() string }); ok {
+		name = n.Name()
+	}
+	m.addLeaf(i, leaf{name: name, other: member})
+	return name
+}
+
+// addLeaf adds a leaf of member i, unless it is there already: the same lock named twice
+// is taken once.
+func (m *MultiLock) addLeaf(i int, l leaf) {
+	for at, have := range m.leaves {
+		if same(have, l) {
+			if l.eng != nil && l.eng.Fenced() {
+				m.leaves[at].eng = l.eng
+			}
+			m.tokens[i] = append(m.tokens[i], have.index)
+			return
+		}
+	}
+	l.index = len(m.leaves)
+	m.leaves = append(m.leaves, l)
+	m.tokens[i] = append(m.tokens[i], l.index)
+}
+
+func same(a, b leaf) bool {
+	if a.eng != nil && b.eng != nil {
+		return a.eng.Core() == b.eng.Core() && a.eng.Key() == b.eng.Key() && a.eng.Kind().Mode() == b.eng.Kind().Mode()
+	}
+	return false
+}
+
+// order sorts the leaves canonically: by name, then by server; of the two halves
+// of a read-write lock the writer comes first, since it may read too.
+func (m *MultiLock) order() {
+	slices.SortStableFunc(m.leaves, func(a, b leaf) int {
+		if c := cmp.Compare(a.key(), b.key()); c != 0 {
+			return c
+		}
+		if c := cmp.Compare(a.runID, b.runID); c != 0 {
+			return c
+		}
+		return cmp.Compare(modeRank(a), modeRank(b))
+	})
+}
+
+// key is the lock's name on the server: that is what others mean, too.
+func (l leaf) key() string {
+	if l.eng != nil {
+		return l.eng.Key()
+	}
+	return l.name
+}
+
+func modeRank(l leaf) int {
+	if l.eng != nil && l.eng.Kind().Mode() == lock.ModeRead {
+		return 1
+	}
+	return 0
+}
+
+// settled is the order of leaves with equal names, once the servers could be
+// asked for it.
+type settled struct {
+	mu    sync.Mutex
+	done  bool
+	units []unit
+	err   error
+}
+
+// settle asks the servers of equally named leaves who they are. The order is kept.
+func (m *MultiLock) settle(ctx context.Context) ([]unit, error) {
+	if !m.tied {
+		return m.units, nil
+	}
+	m.settled.mu.Lock()
+	defer m.settled.mu.Unlock()
+	s := &m.settled
+	if s.done {
+		return s.units, s.err
+	}
+	leaves := slices.Clone(m.leaves)
+	for i := range leaves {
+		l := &leaves[i]
+		if l.eng == nil {
+			continue
+		}
+		server, err := l.eng.Server(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l.runID = server.RunID
+	}
+	tmp := &MultiLock{leaves: leaves}
+	tmp.order()
+	for i := 1; i < len(leaves); i++ {
+		a, b := leaves[i-1], leaves[i]
+		if a.eng != nil && b.eng != nil && a.eng.Key() == b.eng.Key() && a.runID == b.runID && a.eng.Core() != b.eng.Core() {
+			s.err = refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", a.name))
+		}
+	}
+	s.units, s.done = makeUnits(leaves), true
+	return s.units, s.err
+}
+
+// unit is what is tried at once.
+type unit struct {
+	leaves []leaf // in canonical order
+	group  *engine.Group
+}
+
+// makeUnits puts plain locks of one client and slot together. A unit stands where
+// its first leaf does.
+func makeUnits(leaves []leaf) []unit {
+	var units []unit
+next:
+	for _, l := range leaves {
+		if l.eng != nil && l.eng.Groupable() {
+			for i := range units {
+				first := units[i].leaves[0].eng
+				if first != nil && first.Groupable() && engine.SameGroup(first, l.eng) {
+					units[i].leaves = append(units[i].leaves, l)
+					continue next
+				}
+			}
+		}
+		units = append(units, unit{leaves: []leaf{l}})
+	}
+	for i := range units {
+		if u := &units[i]; len(u.leaves) > 1 {
+			locks := make([]*engine.Lock, len(u.leaves))
+			for j, l := range u.leaves {
+				locks[j] = l.eng
+			}
+			u.group = engine.NewGroup(locks)
+		}
+	}
+	return units
+}
+
+// fair reports whether an attempt without waiting can't pass a queue.
+func (u *unit) fair() bool {
+	l := u.leaves[0]
+	if l.eng == nil {
+		return false
+	}
+	return l.eng.Kind().Type() == "fair"
+}
+
+// acquire takes the unit: wait as for Locker.TryLock, negative without a limit.
+func (u *unit) acquire(ctx context.Context, wait, lease time.Duration) (*part, error) {
+	l := u.leaves[0]
+	switch {
+	case u.group != nil:
+		holds, err := u.group.Acquire(ctx, wait, lease)
+		if err != nil {
+			return nil, err
+		}
+		return &part{leaves: u.leaves, eng: holds}, nil
+	case l.eng != nil:
+		h, err := l.eng.Acquire(ctx, wait, lease)
+		if err != nil {
+			return nil, err
+		}
+		return &part{leaves: u.leaves, eng: []*engine.Hold{h}}, nil
+	}
+	var h lock.Hold
+	var err error
+	if wait < 0 {
+		h, err = l.other.Lock(ctx, lock.WithLease(lease))
+	} else {
+		h, err = l.other.TryLock(ctx, wait, lease)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if h == nil {
+		return nil, refuse("a member of your own type returned neither a hold nor an error")
+	}
+	return &part{leaves: u.leaves, other: h}, nil
+}
+
+// part is a unit that is held.
+type part struct {
+	leaves []leaf
+	eng    []*engine.Hold // or
+	other  lock.Hold
+}
+
+// holds are the part's holds, one per leaf.
+func (p *part) holds() []lock.Hold {
+	if p.other != nil {
+		return []lock.Hold{p.other}
+	}
+	out := make([]lock.Hold, len(p.eng))
+	for i, h := range p.eng {
+		out[i] = h
+	}
+	return out
+}
+
+// release begins to give the part back and returns a function that waits for it.
+func (p *part) release(ctx context.Context) func() []error {
+	if p.other == nil {
+		return engine.Release(ctx, p.eng, nil).Wait
+	}
+	done := make(chan error, 1)
+	go func() { done <- p.other.Unlock(ctx) }() // ends with Unlock, whose time is bounded
+	return func() []error { return []error{<-done} }
+}

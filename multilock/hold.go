@@ -1,0 +1,222 @@
+package multilock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// hold is the whole's hold: the members' holds and one context.
+type hold struct {
+	m      *MultiLock
+	parent context.Context // what the acquisition was made with, and the owner
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	need   int // so many leaves must be held
+
+	mu       sync.Mutex
+	parts    []*part       // guarded by mu
+	stops    []func() bool // guarded by mu; end the watching of members' contexts
+	alive    int           // guarded by mu; leaves that are held
+	released bool          // guarded by mu
+	freed    int           // guarded by mu; of a quorum: copies freed so far
+	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
+}
+
+var _ lock.MultiHold = (*hold)(nil)
+
+func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
+	h := &hold{m: m, parent: ctx, need: need}
+	h.ctx, h.cancel = context.WithCancelCause(ctx)
+	for _, p := range parts {
+		h.adopt(p)
+	}
+	return h
+}
+
+// adopt makes a part one of the hold's. It reports false when the hold is over.
+func (h *hold) adopt(p *part) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.released || h.ctx.Err() != nil {
+		return false
+	}
+	h.parts = append(h.parts, p)
+	for _, member := range p.holds() {
+		h.alive++
+		// Runs once, when the member's context ends; needs no goroutine until then.
+		h.stops = append(h.stops, context.AfterFunc(member.Context(), func() { h.memberEnded(member) }))
+	}
+	return true
+}
+
+// memberEnded notes that a member's context has ended.
+func (h *hold) memberEnded(member lock.Hold) {
+	cause := context.Cause(member.Context())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	closed := errors.Is(cause, lock.ErrClosed)
+	switch {
+	case h.released:
+		return
+	case !closed && !errors.Is(cause, lock.ErrLeaseLost) && h.parent.Err() != nil:
+		return // the caller's context ended: the member is held all the same
+	}
+	if h.alive--; h.alive >= h.need {
+		return
+	}
+	if closed {
+		h.cancel(lock.ErrClosed)
+		return
+	}
+	h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
+}
+
+func ownerOf(cause error) string {
+	var lost *lock.LeaseLostError
+	if errors.As(cause, &lost) {
+		return lost.Owner
+	}
+	return ""
+}
+
+// Name implements lock.Hold.
+func (h *hold) Name() string { return h.m.name }
+
+// Context implements lock.Hold.
+func (h *hold) Context() context.Context { return h.ctx }
+
+// members are the holds of all leaves, with the leaves.
+func (h *hold) members() ([]leaf, []lock.Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var leaves []leaf
+	var holds []lock.Hold
+	for _, p := range h.parts {
+		leaves = append(leaves, p.leaves...)
+		holds = append(holds, p.holds()...)
+	}
+	return leaves, holds
+}
+
+// Tokens implements lock.MultiHold.
+func (h *hold) Tokens() []uint64 {
+	leaves, holds := h.members()
+	byLeaf := map[int]uint64{}
+	for i, l := range leaves {
+		byLeaf[l.index] = holds[i].Token()
+	}
+	out := make([]uint64, len(h.m.members))
+	for i, idx := range h.m.tokens {
+		for _, l := range idx {
+			out[i] = max(out[i], byLeaf[l])
+		}
+	}
+	return out
+}
+
+// Token implements lock.Hold: the largest of the members'. It increases over the
+// holders of one composition, since each member's does.
+func (h *hold) Token() uint64 {
+	_, holds := h.members()
+	var token uint64
+	for _, m := range holds {
+		token = max(token, m.Token())
+	}
+	return token
+}
+
+// ValidUntil implements lock.Hold: until then as many members are held as are
+// needed.
+func (h *hold) ValidUntil() time.Time {
+	_, holds := h.members()
+	ends := make([]time.Time, len(holds))
+	for i, m := range holds {
+		ends[i] = m.ValidUntil()
+	}
+	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
+	if len(ends) < h.need {
+		return time.Time{}
+	}
+	return ends[h.need-1]
+}
+
+// Unlock implements lock.Hold: all members are freed, whatever comes back for
+// each, and the errors joined.
+func (h *hold) Unlock(ctx context.Context) error {
+	h.mu.Lock()
+	parts := h.parts
+	switch {
+	case !h.released:
+		h.released = true
+	case len(h.pending) > 0:
+		parts, h.pending = h.pending, nil
+	default:
+		h.mu.Unlock()
+		return lock.ErrNotHeld
+	}
+	stops := h.stops
+	h.stops = nil
+	h.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	h.cancel(nil)
+	if h.m.quorum {
+		return h.unlockQuorum(ctx, parts)
+	}
+	waits := make([]func() []error, len(parts))
+	for i, p := range parts {
+		waits[i] = p.release(ctx)
+	}
+	var errs []error
+	for i, wait := range waits {
+		got := wait()
+		if slices.ContainsFunc(got, func(err error) bool { return errors.Is(err, lock.ErrUnavailable) }) {
+			h.mu.Lock()
+			h.pending = append(h.pending, parts[i])
+			h.mu.Unlock()
+		}
+		errs = append(errs, got...)
+	}
+	return errors.Join(errs...)
+}
+
+// Extend implements lock.Hold, on all members at once. After an error some may
+// have the new lease.
+func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
+	if lease <= 0 {
+		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
+	}
+	if err := engine.CheckLease(lease); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	released := h.released
+	h.mu.Unlock()
+	if released {
+		return lock.ErrNotHeld
+	}
+	_, holds := h.members()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(holds))
+	for _, m := range holds {
+		go func() { results <- m.Extend(ctx, lease) }() // ends with Extend, whose time is bounded
+	}
+	var errs []error
+	ok := 0
+	for range holds {
+		if err := <-results; err != nil {
+			errs = append(errs, err)
+		} else if ok++; ok >= h.need {
+			return nil
+		}
+	}
+	return errors.Join(errs...)
+}

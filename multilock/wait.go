@@ -1,0 +1,182 @@
+package multilock
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// wait blocks until another round makes sense: unlock messages came, the lease of
+// the holder has ended, or, where nobody in particular is waited for (no majority
+// of answers, split votes), a random pause is over.
+func (q *quorum) wait(why error) error {
+	var busy *lock.NotAcquiredError
+	held := errors.As(why, &busy)
+	var expect time.Time
+	if held {
+		expect = time.Now().Add(busy.Remaining + 2*time.Millisecond)
+		q.listen(expect, busy.Holder)
+	}
+	if q.split || !held {
+		return q.sleep(q.pause.NextBackOff())
+	}
+	for {
+		told := 0
+		for _, w := range q.watches {
+			if w == nil {
+				continue
+			}
+			if try, at := w.Look(); try {
+				told++
+			} else if !at.IsZero() && at.Before(expect) {
+				expect = at
+			}
+		}
+		if told > 0 {
+			q.gather(told)
+			return nil
+		}
+		if over, err := q.sleepUntil(expect); over || err != nil {
+			return err
+		}
+	}
+}
+
+// listen makes the copies' unlock messages wake us.
+func (q *quorum) listen(expect time.Time, holder string) {
+	for i, l := range q.m.leaves {
+		if w := q.watches[i]; w != nil {
+			w.Expect(expect, holder)
+		} else {
+			q.watches[i] = l.eng.Watch(q.signal, expect, holder)
+		}
+	}
+}
+
+// gather waits a moment for the other nodes' messages: the holder frees them at
+// once, but they do not arrive at once.
+func (q *quorum) gather(told int) {
+	t := time.NewTimer(2 * time.Millisecond)
+	defer t.Stop()
+	for told < q.need {
+		select {
+		case <-q.signal:
+			for _, w := range q.watches {
+				if w == nil {
+					continue
+				}
+				if try, _ := w.Look(); try {
+					told++
+				}
+			}
+		case <-t.C:
+			return
+		}
+	}
+}
+
+// sleep pauses for d.
+func (q *quorum) sleep(d time.Duration) error {
+	for at := time.Now().Add(d); ; {
+		if over, err := q.sleepUntil(at); over || err != nil {
+			return err
+		}
+	}
+}
+
+// sleepUntil blocks until at (over), a signal, or the end of the wait (an error).
+func (q *quorum) sleepUntil(at time.Time) (over bool, err error) {
+	if !q.until.IsZero() && q.until.Before(at) {
+		at = q.until
+	}
+	t := time.NewTimer(time.Until(at))
+	defer t.Stop()
+	cases := []reflect.SelectCase{
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(t.C)},
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(q.signal)},
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(q.ctx.Done())},
+	}
+	for _, l := range q.m.leaves {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(l.eng.Core().Draining())})
+	}
+	switch chosen, _, _ := reflect.Select(cases); {
+	case chosen == 0 && !q.until.IsZero() && !time.Now().Before(q.until):
+		return true, q.ended()
+	case chosen == 0:
+		return true, nil
+	case chosen == 1:
+		return false, nil
+	}
+	return true, q.ended()
+}
+
+// of is the hold on leaf i, nil if there is none.
+func (h *hold) of(i int) *engine.Hold {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.parts {
+		if p.leaves[0].index == h.m.leaves[i].index {
+			return p.eng[0]
+		}
+	}
+	return nil
+}
+
+// unlockQuorum frees all copies. It returns as soon as a majority is freed and the
+// others have had some time more; for those that do not answer it goes on in the
+// background. nil means that a majority was held until now.
+func (h *hold) unlockQuorum(ctx context.Context, parts []*part) error {
+	began := time.Now()
+	notify := make(chan *engine.Releasing, len(parts))
+	open := map[*engine.Releasing]*part{}
+	for _, p := range parts {
+		open[engine.Release(ctx, p.eng, notify)] = p
+	}
+	limit := time.NewTimer(h.m.leaves[0].eng.Core().UnlockTimeout())
+	defer limit.Stop()
+	var grace <-chan time.Time
+	var errs []error
+	h.mu.Lock()
+	freed := h.freed
+	h.mu.Unlock()
+	for len(open) > 0 {
+		if grace == nil && freed >= h.need {
+			t := time.NewTimer(max(2*time.Since(began), 5*time.Millisecond))
+			defer t.Stop()
+			grace = t.C
+		}
+		select {
+		case r := <-notify:
+			delete(open, r)
+			if errs = append(errs, r.Errs()...); r.Errs()[0] == nil {
+				freed++
+			}
+			continue
+		case <-grace:
+		case <-limit.C:
+		}
+		break
+	}
+	if freed >= h.need {
+		return nil
+	}
+	h.mu.Lock()
+	h.freed = freed
+	for r, p := range open {
+		errs = append(errs, r.GiveUp()...)
+		h.pending = append(h.pending, p)
+	}
+	h.mu.Unlock()
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return errors.Join(errs...)
+	}
+	return &lock.LeaseLostError{Name: h.m.name, Reason: lock.LossMember, At: time.Now(), Err: context.Cause(h.ctx)}
+}
