@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -166,20 +167,23 @@ func (r *Releasing) run(ctx context.Context, c *Core, todo []int) {
 	for {
 		sent := time.Now()
 		reply, err := c.run.Run(ctx, cmd)
-		if err == nil && len(reply.Vals) != len(parts) {
+		if err == nil && len(reply.Vals) < len(parts) {
 			err = errShortReply
 		}
 		if err == nil {
 			for k, p := range parts {
 				h := r.holds[p.i]
 				code := reply.Int(k)
-				if code == 0 && !ambiguous {
+				switch {
+				case code == 0 && !ambiguous:
 					r.errs[p.i] = h.releaseLost()
 					continue
-				}
-				if code == 2 {
+				case code < 0:
+					r.errs[p.i] = h.abandoned(&lock.ServerError{Name: h.s.Lock.name, Op: "release", Err: errors.New(reply.Str(len(parts)))})
+					continue
+				case code == 2:
 					c.cfg.Log.WarnContext(ctx, "redlatch: released, but the unlock message was refused: waiters go on when the lease would have ended",
-						"lock", h.s.Lock.name, "owner", h.s.Field)
+						"lock", h.s.Lock.name, "owner", h.s.Field, "error", reply.Str(len(parts)))
 				}
 				h.released(sent, p.count, p.lease)
 			}

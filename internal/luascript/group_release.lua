@@ -1,36 +1,45 @@
 -- group_release: give several plain locks of one slot back, each wholly or down
 -- to a count.
 --
--- KEYS     for each member what release.lua takes: the lock,
---          redlatch_void:{lock}, and redlatch_trace:{lock} if it left its trace
--- ARGV     for each member seven: how many of the KEYS are its own, then the six
---          of release.lua (field, count, lease in ms, channel, PUBLISH or
---          SPUBLISH, '0' or how long in ms late commands must be refused)
+-- KEYS     for each member what release.lua takes: the lock, and
+--          redlatch_void:{lock} and redlatch_trace:{lock} if asked for
+-- ARGV     for each member eight: how many of the KEYS are its own, then the
+--          seven of release.lua (field, count, lease in ms, channel, PUBLISH or
+--          SPUBLISH, '0' or how long in ms late commands must be refused, '1' =
+--          it left its trace)
 --
 -- RETURN   one integer per member:
 --          1  done
 --          0  not held by this acquisition
 --          2  done, but the server refused the message
+--         -1  the server refused
+--          and, if there are a 2 or a -1, the last error as a string
 --
 -- Twice: as release.lua. A member that is gone, or whose key is of another type,
 -- does not stop the others; all are free before the first message goes out.
-local out, say, k = {}, {}, 1
-for a = 1, #ARGV, 7 do
-  local i, lock, field, count = #out + 1, KEYS[k], ARGV[a + 1], ARGV[a + 2]
-  if ARGV[a + 6] ~= '0' then
+local out, say, k, err = {}, {}, 1, nil
+local function number(answer)
+  if type(answer) ~= 'table' then return answer end
+  if string.find(answer.err, 'WRONGTYPE', 1, true) then return 0 end
+  err = answer.err
+  return -1
+end
+for a = 1, #ARGV, 8 do
+  local i, lock, field, count, void = #out + 1, KEYS[k], ARGV[a + 1], ARGV[a + 2], ARGV[a + 6]
+  if void ~= '0' then
     redis.pcall('SADD', KEYS[k + 1], field)
-    redis.pcall('PEXPIRE', KEYS[k + 1], ARGV[a + 6])
+    redis.pcall('PEXPIRE', KEYS[k + 1], void)
   end
   if count ~= '0' then
-    out[i] = redis.pcall('HEXISTS', lock, field) == 1 and 1 or 0
+    out[i] = number(redis.pcall('HEXISTS', lock, field))
     if out[i] == 1 then
       redis.pcall('HSET', lock, field, count)
-      redis.call('PEXPIRE', lock, ARGV[a + 3])
+      redis.pcall('PEXPIRE', lock, ARGV[a + 3])
     end
   else
-    out[i] = redis.pcall('HDEL', lock, field) == 1 and 1 or 0
+    out[i] = number(redis.pcall('HDEL', lock, field))
     if out[i] == 1 then
-      if ARGV[a] == '3' then redis.pcall('DEL', KEYS[k + 2]) end
+      if ARGV[a + 7] == '1' then redis.pcall('DEL', KEYS[k + ARGV[a] - 1]) end
       say[#say + 1] = {i, ARGV[a + 5], ARGV[a + 4]}
     end
   end
@@ -38,6 +47,9 @@ for a = 1, #ARGV, 7 do
 end
 for _, s in ipairs(say) do
   local sent = redis.pcall(s[2], s[3], '0')
-  if type(sent) == 'table' and sent.err then out[s[1]] = 2 end
+  if type(sent) == 'table' and sent.err then
+    out[s[1]], err = 2, sent.err
+  end
 end
+if err then out[#out + 1] = err end
 return out

@@ -1,0 +1,2 @@
+// Package multi holds the tests of MultiLock and QuorumLock on real servers.
+package multi

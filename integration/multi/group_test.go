@@ -1,0 +1,336 @@
+package multi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func TestCompositionErrors(t *testing.T) {
+	s := server(t)
+	c, other := dial(t, s.Addr()), dial(t, s.Addr())
+	for what, l := range map[string]redlatch.Locker{
+		"no member":                 redlatch.MultiLock(),
+		"nil":                       redlatch.MultiLock(c.RLock("a"), nil),
+		"one lock by two clients":   redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
+		"nested bad":                redlatch.MultiLock(c.RLock("a"), redlatch.MultiLock()),
+		"quorum of none":            redlatch.QuorumLock(),
+		"quorum of names":           redlatch.QuorumLock(c.RLock("a"), other.RLock("b")),
+		"quorum of one client":      redlatch.QuorumLock(c.RLock("a"), c.RLock("a"), c.RLock("a")),
+		"quorum on one server":      redlatch.QuorumLock(c.RLock("a"), other.RLock("a")),
+		"quorum of fair":            redlatch.QuorumLock(c.FairLock("a"), other.FairLock("a")),
+		"quorum of kinds":           redlatch.QuorumLock(c.RLock("a"), other.FairLock("a")),
+		"quorum of a user's":        redlatch.QuorumLock(userLock{c.RLock("a")}),
+		"quorum of a multi":         redlatch.QuorumLock(redlatch.MultiLock(c.RLock("a"), c.RLock("b"))),
+		"quorum with and without F": redlatch.QuorumLock(c.RLock("a"), other.RLock("a", redlatch.Fenced())),
+	} {
+		h, err := l.TryLock(t.Context(), 0, 0)
+		if !errors.Is(err, redlatch.ErrInvalidOption) {
+			t.Errorf("%s: %v, %v", what, h, err)
+		}
+	}
+	_, err := redlatch.MultiLock(c.RLock("a"), c.RLock("")).Lock(t.Context())
+	want(t, err, redlatch.ErrInvalidName)
+	_, err = redlatch.MultiLock(c.RLock("a"), c.RLock("b")).TryLock(t.Context(), -1, 0)
+	want(t, err, redlatch.ErrInvalidOption)
+	_, err = redlatch.MultiLock(c.RLock("a"), c.RLock("b")).TryLock(t.Context(), 0, -1)
+	want(t, err, redlatch.ErrInvalidOption)
+	free(t, s, "a", "b")
+}
+
+// userLock is a Locker of a user's own: only the interface.
+type userLock struct{ l redlatch.Locker }
+
+func (u userLock) Lock(ctx context.Context, o ...redlatch.AcquireOption) (redlatch.Hold, error) {
+	return u.l.Lock(ctx, o...)
+}
+
+func (u userLock) TryLock(ctx context.Context, wait, lease time.Duration) (redlatch.Hold, error) {
+	return u.l.TryLock(ctx, wait, lease)
+}
+
+// TestGroupCostsOneCommand: N plain locks of one node cost one command to take
+// and one to free.
+func TestGroupCostsOneCommand(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr())
+	list := names("k", 5)
+	m := redlatch.MultiLock(plain(c, list...)...)
+	unlock(t, mustLock(t, t.Context(), m)) // the scripts are there now
+	before := s.CommandStats(t)
+	h := mustLock(t, t.Context(), m)
+	taken := s.CommandStats(t).Sub(before)
+	held(t, s, list...)
+	before = s.CommandStats(t)
+	unlock(t, h)
+	freed := s.CommandStats(t).Sub(before)
+	for what, st := range map[string]testbed.Stats{"taking": taken, "freeing": freed} {
+		if n := st.Calls["evalsha"]; n != 1 || st.Calls["eval"] != 0 {
+			t.Errorf("%s 5 locks took %d commands: %v", what, n, st)
+		}
+	}
+	free(t, s, list...)
+	want(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+}
+
+// TestNothingKeptAfterAFailedTry: one busy member, and none of the others is
+// taken at any moment: there is no command that could have.
+func TestNothingKeptAfterAFailedTry(t *testing.T) {
+	s := server(t)
+	c, other := dial(t, s.Addr()), dial(t, s.Addr())
+	m := redlatch.MultiLock(plain(c, "a", "b", "c")...)
+	h := mustLock(t, t.Context(), other.RLock("b"))
+	_, err := m.TryLock(t.Context(), 0, 0)
+	want(t, err, redlatch.ErrNotAcquired)
+	var busy *redlatch.NotAcquiredError
+	if !errors.As(err, &busy) || busy.Name != "b" || busy.Holder == "" || busy.Remaining <= 0 {
+		t.Errorf("details %+v", busy)
+	}
+	free(t, s, "a", "c")
+
+	got := async(t.Context(), m)
+	listens(t, s, "b")
+	free(t, s, "a", "c")
+	blocked(t, got)
+	began := time.Now()
+	unlock(t, h)
+	mh := get(t, got)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("woken %v after the unlock", took)
+	}
+	held(t, s, "a", "b", "c")
+	unlock(t, mh)
+
+	// Waiting for one, then for the other: the message of each wakes it.
+	ha, hb := mustLock(t, t.Context(), other.RLock("a")), mustLock(t, t.Context(), other.RLock("b"))
+	got = async(t.Context(), m)
+	listens(t, s, "a")
+	unlock(t, ha)
+	listens(t, s, "b")
+	free(t, s, "a", "c")
+	began = time.Now()
+	unlock(t, hb)
+	unlock(t, get(t, got))
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("woken %v after the unlock", took)
+	}
+}
+
+func TestGroupReentryPerMember(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr())
+	outer := mustLock(t, t.Context(), c.RLock("b"))
+	m := redlatch.MultiLock(plain(c, "a", "b", "c")...)
+	h := mustLock(t, outer.Context(), m)
+	if n := count(t, s, "b"); n != "2" {
+		t.Errorf("count %s of the member held before", n)
+	}
+	inner := mustLock(t, h.Context(), c.RLock("c"))
+	again := mustLock(t, h.Context(), redlatch.MultiLock(plain(c, "c", "b", "a")...))
+	if n := count(t, s, "c"); n != "3" {
+		t.Errorf("count %s", n)
+	}
+	unlock(t, h)
+	held(t, s, "a", "b", "c")
+	unlock(t, again)
+	free(t, s, "a")
+	unlock(t, inner)
+	free(t, s, "c")
+	if n := count(t, s, "b"); n != "1" {
+		t.Errorf("count %s of the member held before", n)
+	}
+	unlock(t, outer)
+	free(t, s, "b")
+}
+
+func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr(), lease(900*time.Millisecond))
+	h := mustLock(t, t.Context(), redlatch.MultiLock(plain(c, "a", "b", "c")...))
+	s.Do(t, "DEL", "b")
+	cause := ended(t, h)
+	var lost *redlatch.LeaseLostError
+	if !errors.As(cause, &lost) || lost.Reason != "member" {
+		t.Fatalf("cause %v", cause)
+	}
+	time.Sleep(1200 * time.Millisecond) // over a lease: the watchdog keeps the others
+	held(t, s, "a", "c")
+	err := h.Unlock(t.Context())
+	want(t, err, redlatch.ErrLeaseLost)
+	free(t, s, "a", "b", "c")
+}
+
+func TestFixedLeaseAndWatchdogOfTheWhole(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr(), lease(600*time.Millisecond))
+	m := redlatch.MultiLock(plain(c, "a", "b")...)
+	h := mustLock(t, t.Context(), m)
+	time.Sleep(2 * time.Second)
+	if h.Context().Err() != nil {
+		t.Fatalf("the hold ended: %v", context.Cause(h.Context()))
+	}
+	held(t, s, "a", "b")
+	unlock(t, h)
+
+	h = mustLock(t, t.Context(), m, redlatch.WithLease(700*time.Millisecond))
+	if left := time.Until(h.ValidUntil()); left > 700*time.Millisecond || left < 300*time.Millisecond {
+		t.Errorf("valid for %v", left)
+	}
+	if err := h.Extend(t.Context(), 1500*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(h.ValidUntil()); left < 1100*time.Millisecond {
+		t.Errorf("valid for %v after Extend", left)
+	}
+	want(t, ended(t, h), redlatch.ErrLeaseLost)
+	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	eventually(t, "the leases' end", func() bool { return s.Int(t, "EXISTS", "a", "b") == 0 })
+}
+
+func TestContextEndsTheWait(t *testing.T) {
+	s := server(t)
+	c, other := dial(t, s.Addr()), dial(t, s.Addr())
+	h := mustLock(t, t.Context(), other.RLock("b"))
+	m := redlatch.MultiLock(plain(c, "a", "b")...)
+	ctx, cancel := context.WithCancel(t.Context())
+	got := async(ctx, m)
+	listens(t, s, "b")
+	cancel()
+	r := <-got
+	want(t, r.err, context.Canceled)
+	want(t, r.err, redlatch.ErrNotAcquired)
+	began := time.Now()
+	_, err := m.TryLock(t.Context(), 300*time.Millisecond, 0)
+	want(t, err, redlatch.ErrNotAcquired)
+	if took := time.Since(began); took < 300*time.Millisecond || took > 3*time.Second {
+		t.Errorf("a wait of 300 ms took %v", took)
+	}
+	free(t, s, "a")
+	unlock(t, h)
+}
+
+// TestHoldOutlivesItsContext: the end of the caller's ctx ends the hold's
+// context, and nothing is given up before Unlock.
+func TestHoldOutlivesItsContext(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr())
+	ctx, cancel := context.WithCancel(t.Context())
+	h := mustLock(t, ctx, redlatch.MultiLock(c.RLock("a"), c.RLock("b"), c.FairLock("f")))
+	cancel()
+	if cause := ended(t, h); !errors.Is(cause, context.Canceled) || errors.Is(cause, redlatch.ErrLeaseLost) {
+		t.Errorf("cause %v", cause)
+	}
+	held(t, s, "a", "b", "f")
+	if err := h.Unlock(ctx); err != nil {
+		t.Errorf("Unlock with an ended ctx: %v", err)
+	}
+	free(t, s, "a", "b", "f")
+}
+
+func TestTokensPerMember(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr())
+	m := redlatch.MultiLock(
+		c.RLock("b", redlatch.Fenced()), c.RLock("plain"),
+		redlatch.MultiLock(c.RLock("a", redlatch.Fenced()), c.RLock("c", redlatch.Fenced())),
+	)
+	var before []uint64
+	for range 3 {
+		h := mustLock(t, t.Context(), m)
+		tokens := h.(redlatch.MultiHold).Tokens()
+		if len(tokens) != 3 || tokens[1] != 0 || tokens[0] == 0 || tokens[2] == 0 {
+			t.Fatalf("tokens %v", tokens)
+		}
+		if h.Token() != slices.Max(tokens) {
+			t.Errorf("token %d of %v", h.Token(), tokens)
+		}
+		again := mustLock(t, h.Context(), m)
+		if got := again.(redlatch.MultiHold).Tokens(); !slices.Equal(got, tokens) {
+			t.Errorf("tokens %v of the re-entry, %v before", got, tokens)
+		}
+		unlock(t, again)
+		if before != nil && (tokens[0] <= before[0] || tokens[2] <= before[2]) {
+			t.Errorf("tokens %v after %v", tokens, before)
+		}
+		before = tokens
+		unlock(t, h)
+	}
+}
+
+// TestGroupReplyLost: the reply of the taking is lost after the script ran, and
+// so is that of the freeing: one hold, and nothing stays.
+func TestGroupReplyLost(t *testing.T) {
+	s := server(t)
+	proxy := testbed.NewProxy(t, s.Addr())
+	c := dial(t, proxy.Addr(), lease(10*time.Second))
+	m := redlatch.MultiLock(plain(c, "a", "b")...)
+	unlock(t, mustLock(t, t.Context(), m))
+	trap := proxy.DropReply(testbed.Contains("EVALSHA", luascript.GroupAcquire.SHA))
+	h := mustLock(t, t.Context(), m)
+	trap.Wait(t)
+	for _, n := range []string{"a", "b"} {
+		if all := s.Hash(t, "HGETALL", n); len(all) != 1 {
+			t.Errorf("%s: %v", n, all)
+		}
+	}
+	trap = proxy.DropReply(testbed.Contains("EVALSHA", luascript.GroupRelease.SHA))
+	unlock(t, h)
+	trap.Wait(t)
+	free(t, s, "a", "b")
+	unlock(t, mustLock(t, t.Context(), m))
+}
+
+// TestLateGroupGrantGivenBack: ctx ends while the command is held up; it runs
+// afterwards, and everything is given back.
+func TestLateGroupGrantGivenBack(t *testing.T) {
+	s := server(t)
+	proxy := testbed.NewProxy(t, s.Addr())
+	c := dial(t, proxy.Addr())
+	m := redlatch.MultiLock(plain(c, "a", "b")...)
+	unlock(t, mustLock(t, t.Context(), m))
+	trap := proxy.StallRequest(testbed.Contains("EVALSHA", luascript.GroupAcquire.SHA))
+	ctx, cancel := context.WithCancel(t.Context())
+	got := async(ctx, m)
+	trap.Wait(t)
+	cancel()
+	r := <-got
+	want(t, r.err, redlatch.ErrNotAcquired)
+	trap.Release()
+	other := dial(t, s.Addr())
+	unlock(t, mustLock(t, t.Context(), redlatch.MultiLock(plain(other, "a", "b")...)))
+	eventually(t, "free locks", func() bool { return s.Int(t, "EXISTS", "a", "b") == 0 })
+}
+
+// TestGroupRefusedByTheServer: no memory, or a member's key of another type:
+// nothing of the group is taken.
+func TestGroupRefusedByTheServer(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr())
+	m := redlatch.MultiLock(plain(c, "a", "b", "c")...)
+	s.Do(t, "SET", "c", "x")
+	_, err := m.Lock(t.Context())
+	var refused *redlatch.ServerError
+	if !errors.As(err, &refused) {
+		t.Fatalf("wrong type: %v", err)
+	}
+	free(t, s, "a", "b")
+	s.Do(t, "DEL", "c")
+	h := mustLock(t, t.Context(), m)
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Errorf("unlock without memory: %v", err)
+	}
+	free(t, s, "a", "b", "c")
+	_, err = m.Lock(t.Context())
+	if !errors.As(err, &refused) {
+		t.Errorf("without memory: %v", err)
+	}
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	free(t, s, "a", "b", "c")
+}
