@@ -1,9 +1,15 @@
 package fair
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -26,5 +32,280 @@ func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 		}
 		unlock(t, r.hold)
 	}
+	nothingLeft(t, s)
+}
+
+// 500 waiters from 8 processes enter in the order in which the server saw them
+// arrive: the queue as it stood, against the record made inside the sections.
+func TestFIFOOverEightProcesses(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s, testbed.AllowKeys(recordKey))
+	l := dial(t, s.Addr()).FairLock(name)
+	first := lockIt(t, l)
+	procs := make([]*testbed.Process, 8)
+	for i := range procs {
+		procs[i] = spawn(t, s, 30*time.Second, 5*time.Second)
+	}
+	const waiters = 500
+	for i := range waiters {
+		procs[i%len(procs)].Send(t, "run %d 0", i)
+	}
+	queued(t, s, waiters)
+	want := s.List(t, "LRANGE", queueKey, "0", "-1")
+	unlock(t, first)
+	eventually(t, 30*time.Second, "all served", func() bool { return s.Int(t, "LLEN", recordKey) == waiters })
+	if got := s.List(t, "LRANGE", recordKey, "0", "-1"); !slices.Equal(got, want) {
+		t.Errorf("order of the sections:\n%v\norder of arrival:\n%v", got, want)
+	}
+	for _, p := range procs {
+		p.Send(t, "close")
+		p.Expect(t, "closed")
+		p.CloseInput(t)
+		if err := p.Wait(t); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestReentryPassesTheQueue(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	c := dial(t, s.Addr())
+	outer := lockIt(t, c.FairLock(name))
+	got := make(chan result, 1)
+	wait(t.Context(), c.FairLock(name), 1, got)
+	queued(t, s, 1)
+	inner, err := c.FairLock(name).TryLock(outer.Context(), 0, 0)
+	if err != nil {
+		t.Fatalf("re-entry: %v", err)
+	}
+	unlock(t, outer)
+	if n := s.Int(t, "LLEN", queueKey); n != 1 {
+		t.Errorf("queue of %d after the first of two unlocks", n)
+	}
+	unlock(t, inner)
+	unlock(t, receive(t, got, 5*time.Second).hold)
+	nothingLeft(t, s)
+}
+
+// A TryLock that does not wait leaves no place, and does not take a free lock
+// that somebody waits for.
+func TestTryLockWithoutWait(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	l := c.FairLock(name)
+	hold := lockIt(t, l)
+	var busy *redlatch.NotAcquiredError
+	if _, err := l.TryLock(t.Context(), 0, 0); !errors.As(err, &busy) || busy.Holder == "" || busy.Remaining <= 0 {
+		t.Errorf("busy: %v", err)
+	}
+	if n := s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey); n != 0 {
+		t.Errorf("%d keys of the queue after a TryLock with wait 0", n)
+	}
+	p := spawn(t, s, 30*time.Second, 20*time.Second)
+	p.Send(t, "lock a")
+	queued(t, s, 1)
+	p.Freeze(t)
+	// As if the holder's lease had run out: free, and nobody has noticed.
+	s.Do(t, "DEL", name)
+	if _, err := l.TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Errorf("free, but somebody waits: %v", err)
+	}
+	if n := s.Int(t, "EXISTS", name); n != 1 {
+		t.Error("the free lock was not handed to the one who waits for it")
+	}
+	p.Thaw(t)
+	p.Expect(t, "got a")
+	_ = hold.Unlock(t.Context())
+	p.Send(t, "unlock a")
+	p.Expect(t, "unlocked a")
+	unlock(t, lockIt(t, l))
+}
+
+// One script and one message per turn: nobody but the next one is woken, and what
+// it receives is the lock.
+func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	locks := []*fairlock.FairLock{}
+	for range 3 {
+		// so long that no refresh falls into the test
+		locks = append(locks, dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(10*time.Minute)))
+	}
+	hold := lockIt(t, locks[0])
+	const waiters = 30
+	got := make(chan result, waiters)
+	for i := range waiters {
+		wait(t.Context(), locks[i%len(locks)], i, got)
+		queued(t, s, int64(i+1))
+	}
+	calm(t, s)
+	before := s.CommandStats(t)
+	for i := range waiters {
+		unlock(t, hold)
+		r := receive(t, got, 5*time.Second)
+		if r.err != nil || r.id != i {
+			t.Fatalf("turn %d: waiter %d, %v", i, r.id, r.err)
+		}
+		hold = r.hold
+	}
+	diff := s.CommandStats(t).Sub(before)
+	if diff.Calls["evalsha"] != waiters || diff.Calls["publish"] != waiters {
+		t.Errorf("%d turns took %d scripts and %d messages", waiters, diff.Calls["evalsha"], diff.Calls["publish"])
+	}
+	unlock(t, hold)
+	nothingLeft(t, s)
+}
+
+// calm waits until no script has run for a while.
+func calm(t testing.TB, s *testbed.Server) {
+	t.Helper()
+	last, since := int64(-1), time.Now()
+	eventually(t, 10*time.Second, "no more scripts", func() bool {
+		if n := s.CommandStats(t).Calls["evalsha"]; n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 100*time.Millisecond
+	})
+}
+
+func TestStateShowsTheQueue(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	l := c.FairLock(name, redlatch.Fenced())
+	if st, err := l.State(t.Context()); err != nil || st.Held || st.QueueLength != 0 {
+		t.Errorf("free: %+v, %v", st, err)
+	}
+	hold := lockIt(t, l)
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan result, 3)
+	for i := range 3 {
+		wait(ctx, l, i, got)
+		queued(t, s, int64(i+1))
+	}
+	st, err := l.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var queue []string
+	for _, o := range st.Queue {
+		queue = append(queue, o.Owner)
+	}
+	if want := s.List(t, "LRANGE", queueKey, "0", "-1"); !slices.Equal(queue, want) || st.QueueLength != 3 {
+		t.Errorf("queue of %d: %v, not %v", st.QueueLength, queue, want)
+	}
+	if !st.Held || st.Mode != redlatch.ModeLock || len(st.Owners) != 1 || st.Owners[0].Count != 1 ||
+		st.Token != hold.Token() || st.Remaining <= 0 {
+		t.Errorf("held: %+v", st)
+	}
+	cancel()
+	for range 3 {
+		receive(t, got, 5*time.Second)
+	}
+	unlock(t, hold)
+	eventually(t, 5*time.Second, "an empty queue", func() bool { return s.Int(t, "LLEN", queueKey) == 0 })
+}
+
+func TestForceUnlockHandsOver(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	l := c.FairLock(name)
+	if forced, err := l.ForceUnlock(t.Context()); forced || err != nil {
+		t.Errorf("free: %v, %v", forced, err)
+	}
+	lockIt(t, l)
+	got := make(chan result, 1)
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 1)
+	if forced, err := l.ForceUnlock(t.Context()); !forced || err != nil {
+		t.Errorf("held: %v, %v", forced, err)
+	}
+	r := receive(t, got, time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	unlock(t, r.hold)
+	s.Do(t, "HSET", name, "a", "1", "b", "2")
+	if _, err := l.ForceUnlock(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
+		t.Errorf("application data: %v", err)
+	}
+	if n := s.Int(t, "HLEN", name); n != 2 {
+		t.Error("application data was touched")
+	}
+}
+
+func TestSkipAfterIsValidated(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	for _, d := range []time.Duration{-time.Second, 0, fairlock.MinSkipAfter - 1} {
+		if _, err := c.FairLock(name, fairlock.WithSkipAfter(d)).Lock(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+	unlock(t, lockIt(t, c.FairLock(name, fairlock.WithSkipAfter(fairlock.MinSkipAfter))))
+}
+
+// Tokens increase from holder to holder, also when the lock is handed over, and
+// who did not ask has none.
+func TestTokensIncreaseOverHandOvers(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:"))
+	c := dial(t, s.Addr())
+	hold := lockIt(t, c.FairLock(name, redlatch.Fenced()))
+	last := hold.Token()
+	got := make(chan result, 10)
+	for i := range 10 {
+		opts := []redlatch.Option{}
+		if i%3 != 0 {
+			opts = append(opts, redlatch.Fenced())
+		}
+		wait(t.Context(), c.FairLock(name, opts...), i, got)
+		queued(t, s, int64(i+1))
+	}
+	for i := range 10 {
+		unlock(t, hold)
+		hold = receive(t, got, 5*time.Second).hold
+		switch token := hold.Token(); {
+		case i%3 == 0 && token != 0:
+			t.Errorf("turn %d: token %d, though not fenced", i, token)
+		case i%3 != 0 && token <= last:
+			t.Errorf("turn %d: token %d after %d", i, token, last)
+		case i%3 != 0:
+			last = token
+		}
+	}
+	unlock(t, hold)
+}
+
+// Two waits of one owner are two places. When the owner has the lock by one of
+// them, the other re-enters and leaves the queue.
+func TestTwoWaitsOfOneOwnerAreTwoPlaces(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	c := dial(t, s.Addr())
+	l := c.FairLock(name)
+	hold := lockIt(t, l)
+	owner := redlatch.WithOwner(t.Context(), "job")
+	got := make(chan result, 3)
+	wait(owner, l, 1, got)
+	queued(t, s, 1)
+	wait(t.Context(), l, 2, got)
+	queued(t, s, 2)
+	wait(owner, l, 3, got)
+	queued(t, s, 3)
+	unlock(t, hold)
+	a, b := receive(t, got, 5*time.Second), receive(t, got, 5*time.Second)
+	if ids := fmt.Sprint(min(a.id, b.id), max(a.id, b.id)); a.err != nil || b.err != nil || ids != "1 3" {
+		t.Fatalf("entered: %d %v and %d %v", a.id, a.err, b.id, b.err)
+	}
+	queued(t, s, 1)
+	unlock(t, a.hold)
+	select {
+	case r := <-got:
+		t.Fatalf("waiter %d entered a lock that is still held once", r.id)
+	case <-time.After(50 * time.Millisecond):
+	}
+	unlock(t, b.hold)
+	unlock(t, receive(t, got, 5*time.Second).hold)
 	nothingLeft(t, s)
 }
