@@ -111,9 +111,10 @@ local function hand_over(head, want)
   return type(sent) == 'table' and sent, ms + 1
 end
 
--- Whether waiters of Redisson are in the queue.
-local function foreign()
-  return call('ZCARD', SCORES) > call('HLEN', WANTS) + call('ZCOUNT', SCORES, '-inf', '(100000000000')
+-- Whether waiters of Redisson are in the queue; leaving is how many of ours have
+-- a score but no want any more.
+local function foreign(leaving)
+  return call('ZCARD', SCORES) > call('HLEN', WANTS) + (leaving or 0) + call('ZCOUNT', SCORES, '-inf', '(100000000000')
 end
 
 -- The queue outlives its last sign of life by ten minutes, unless it is

@@ -57,7 +57,7 @@ local function leave()
       call('ZREM', SCORES, tail)
       tail = call('LINDEX', QUEUE, -1)
     until not tail or not ours(tail) or call('HEXISTS', WANTS, tail) == 1
-  elseif call('LLEN', QUEUE) > 128 and not foreign() then
+  elseif call('LLEN', QUEUE) > 128 and not foreign(known) then
     call('ZADD', SCORES, 0, field)
     if call('ZCOUNT', SCORES, '-inf', '(100000000000') * 2 > call('LLEN', QUEUE) then compact() end
   else

@@ -1,0 +1,255 @@
+package fair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// A waiter that gives up is out of the queue at once, wherever it stands; the
+// others keep their order.
+func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
+	for _, where := range []struct {
+		name string
+		id   int
+	}{{"first", 0}, {"middle", 2}, {"last", 4}} {
+		t.Run(where.name, func(t *testing.T) {
+			s := testbed.Standalone(t)
+			testbed.LeakCheck(t, s)
+			l := dial(t, s.Addr()).FairLock(name)
+			hold := lockIt(t, l)
+			got := make(chan result, 5)
+			cancels := make([]context.CancelFunc, 5)
+			for i := range cancels {
+				var ctx context.Context
+				ctx, cancels[i] = context.WithCancel(t.Context())
+				defer cancels[i]()
+				wait(ctx, l, i, got)
+				queued(t, s, int64(i+1))
+			}
+			cancels[where.id]()
+			if r := receive(t, got, time.Second); r.id != where.id || !errors.Is(r.err, context.Canceled) || !errors.Is(r.err, redlatch.ErrNotAcquired) {
+				t.Fatalf("waiter %d: %v", r.id, r.err)
+			}
+			queued(t, s, 4)
+			if n := s.Int(t, "ZCARD", scoresKey); n != 4 {
+				t.Errorf("%d scores for 4 waiters", n)
+			}
+			unlock(t, hold)
+			for i := range 5 {
+				if i == where.id {
+					continue
+				}
+				r := receive(t, got, 5*time.Second)
+				if r.err != nil || r.id != i {
+					t.Fatalf("waiter %d, %v in the turn of %d", r.id, r.err, i)
+				}
+				unlock(t, r.hold)
+			}
+			nothingLeft(t, s)
+		})
+	}
+}
+
+func TestTheEndOfTheWaitLeavesTheQueue(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	start := time.Now()
+	_, err := l.TryLock(t.Context(), 100*time.Millisecond, 0)
+	var busy *redlatch.NotAcquiredError
+	if !errors.As(err, &busy) || busy.Holder == "" {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(start); took < 100*time.Millisecond || took > time.Second {
+		t.Errorf("a wait of 100ms took %v", took)
+	}
+	eventually(t, 2*time.Second, "an empty queue", func() bool { return s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey) == 0 })
+	unlock(t, hold)
+	nothingLeft(t, s)
+}
+
+func TestCloseLeavesTheQueues(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	closing := dial(t, s.Addr())
+	got := make(chan result, 20)
+	for i := range 20 {
+		wait(t.Context(), closing.FairLock(name), i, got)
+	}
+	queued(t, s, 20)
+	closing.Close()
+	for range 20 {
+		if r := receive(t, got, time.Second); !errors.Is(r.err, redlatch.ErrClosed) {
+			t.Errorf("%v", r.err)
+		}
+	}
+	if n := s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey); n != 0 {
+		t.Errorf("%d keys of the queue are left after Close", n)
+	}
+	unlock(t, hold)
+	nothingLeft(t, s)
+}
+
+// In a long queue those who leave from the middle leave their entry behind,
+// marked: it counts for nothing and costs nobody anything.
+func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute))
+	hold := lockIt(t, l)
+	const waiters = 600
+	got := make(chan result, waiters)
+	cancels := make([]context.CancelFunc, waiters)
+	for i := range cancels {
+		var ctx context.Context
+		ctx, cancels[i] = context.WithCancel(t.Context())
+		defer cancels[i]()
+		wait(ctx, l, i, got)
+		queued(t, s, int64(i+1))
+	}
+	leave := func(ids ...int) {
+		for _, id := range ids {
+			cancels[id]()
+		}
+		for range ids {
+			if r := receive(t, got, 5*time.Second); !slices.Contains(ids, r.id) || r.err == nil {
+				t.Fatalf("waiter %d: %v", r.id, r.err)
+			}
+		}
+	}
+	length := func(want int) {
+		t.Helper()
+		eventually(t, 5*time.Second, fmt.Sprintf("%d waiters in State", want), func() bool {
+			st, err := l.State(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.QueueLength == want && len(st.Queue) == want
+		})
+	}
+	// from the middle: the list keeps most of them for the time being
+	var some []int
+	for i := 100; i < 200; i++ {
+		some = append(some, i)
+	}
+	leave(some...)
+	length(500)
+	if n := s.Int(t, "LLEN", queueKey); n != waiters {
+		t.Errorf("list of %d: the entries were searched for", n)
+	}
+	// the last ones: the list never ends with a marked entry
+	leave(599, 598, 597)
+	length(497)
+	// more than half of it: the list is made anew
+	some = some[:0]
+	for i := 200; i < 590; i++ {
+		some = append(some, i)
+	}
+	leave(some...)
+	length(107)
+	if n := s.Int(t, "LLEN", queueKey); n >= 2*107+64 {
+		t.Errorf("list of %d for 107 waiters", n)
+	}
+	unlock(t, hold)
+	for i := range waiters {
+		if (i >= 100 && i < 590) || i >= 597 {
+			continue
+		}
+		r := receive(t, got, 5*time.Second)
+		if r.err != nil || r.id != i {
+			t.Fatalf("waiter %d, %v in the turn of %d", r.id, r.err, i)
+		}
+		unlock(t, r.hold)
+	}
+	nothingLeft(t, s)
+}
+
+// The lock is handed to a waiter that gives up in the same moment: it passes it
+// on, and the next one enters at once.
+func TestALateGrantIsPassedOn(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	proxy := testbed.NewProxy(t, s.Addr())
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	got := make(chan result, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	wait(ctx, dial(t, proxy.Addr()).FairLock(name), 1, got)
+	queued(t, s, 1)
+	calm(t, s)
+	wait(t.Context(), l, 2, got)
+	queued(t, s, 2)
+	calm(t, s)
+	proxy.Pause(testbed.Replies) // the grant is on its way
+	unlock(t, hold)
+	cancel()
+	if r := receive(t, got, time.Second); r.id != 1 || !errors.Is(r.err, context.Canceled) {
+		t.Fatalf("waiter %d: %v", r.id, r.err)
+	}
+	r := receive(t, got, time.Second)
+	if r.id != 2 || r.err != nil {
+		t.Fatalf("waiter %d: %v", r.id, r.err)
+	}
+	proxy.Resume(testbed.Replies)
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
+// ctx ends at random points of acquisitions: nothing is left behind, nobody is
+// left waiting, the section is never entered twice.
+func TestRandomCancellationsLeaveNothing(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	rnd := seeded(t)
+	c := dial(t, s.Addr())
+	inside := make(chan struct{}, 1)
+	const workers, rounds = 16, 60
+	done := make(chan int, workers)
+	for range workers {
+		seed := rnd.Uint64()
+		go func() {
+			mine, acquired := source(seed), 0
+			for range rounds {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(mine.Int64N(int64(4*time.Millisecond))))
+				h, err := c.FairLock(name).Lock(ctx)
+				if err == nil {
+					select {
+					case inside <- struct{}{}:
+					default:
+						t.Error("two holders")
+					}
+					acquired++
+					<-inside
+					if err := h.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				cancel()
+			}
+			done <- acquired
+		}()
+	}
+	total := 0
+	for range workers {
+		total += <-done
+	}
+	if total == 0 || total == workers*rounds {
+		t.Errorf("%d of %d acquired: the time limits hit nothing", total, workers*rounds)
+	}
+	t.Logf("%d of %d acquired", total, workers*rounds)
+	unlock(t, lockIt(t, c.FairLock(name)))
+	nothingLeft(t, s)
+}
