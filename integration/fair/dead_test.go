@@ -1,0 +1,248 @@
+package fair
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+const (
+	skip = time.Second
+	// slack is what the machine may add to a limit of the lock's.
+	slack = 300 * time.Millisecond
+)
+
+// ahead fills the queue with waiters of p and one of this process behind them.
+// The lock is held by hold.
+func ahead(t *testing.T, s *testbed.Server, skip time.Duration, n int) (p *testbed.Process, hold redlatch.Hold, behind chan result) {
+	t.Helper()
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(skip))
+	hold = lockIt(t, l)
+	p = spawn(t, s, 30*time.Second, skip)
+	for i := range n {
+		p.Send(t, "lock %d", i)
+		queued(t, s, int64(i+1))
+	}
+	behind = make(chan result, 1)
+	wait(t.Context(), l, 1, behind)
+	queued(t, s, int64(n+1))
+	return p, hold, behind
+}
+
+// The head dies and the lock is released at that moment, when the server still
+// takes it for alive: the grant that nobody receives costs no more than the
+// skip time.
+func TestADeadHeadIsSkipped(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		skip time.Duration
+		dead int
+		end  func(*testing.T, *testbed.Process)
+	}{
+		{"killed", skip, 1, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Kill(t) }},
+		{"frozen", skip, 1, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Freeze(t) }},
+		{"ten killed", skip, 10, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Kill(t) }},
+		{"ten frozen", skip, 10, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Freeze(t) }},
+		{"by default", fairlock.DefaultSkipAfter, 1, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Kill(t) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := testbed.Standalone(t)
+			p, hold, behind := ahead(t, s, tc.skip, tc.dead)
+			tc.end(t, p)
+			dead := time.Now()
+			unlock(t, hold)
+			if n := s.Int(t, "EXISTS", name); n != 1 {
+				t.Error("the lock was not handed to the head, which was alive as far as anybody knew")
+			}
+			if ttl := time.Duration(s.Int(t, "PTTL", name)) * time.Millisecond; ttl > tc.skip {
+				t.Errorf("the grant lasts for %v, longer than the skip time", ttl)
+			}
+			r := receive(t, behind, 3*tc.skip)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			if took := r.at.Sub(dead); took > tc.skip+slack {
+				t.Errorf("%d dead waiters cost %v, more than the skip time of %v", tc.dead, took, tc.skip)
+			}
+			unlock(t, r.hold)
+		})
+	}
+}
+
+// Those who have been silent for the skip time when the lock is released cost
+// nothing any more, however many.
+func TestTheLongDeadCostNothing(t *testing.T) {
+	s := testbed.Standalone(t)
+	p, hold, behind := ahead(t, s, skip, 10)
+	p.Kill(t)
+	time.Sleep(skip + 50*time.Millisecond) // the time is what the test is about
+	start := time.Now()
+	unlock(t, hold)
+	r := receive(t, behind, 3*skip)
+	if took := r.at.Sub(start); r.err != nil || took > slack {
+		t.Errorf("%v after the release, %v", took, r.err)
+	}
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
+// A process that stood still for longer than the skip time has lost its place
+// and the lock that was handed to it meanwhile: it does not believe that it has
+// it, queues up again and gets it in its turn.
+func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s, testbed.AllowKeys(recordKey))
+	p, hold, behind := ahead(t, s, skip, 1)
+	p.Freeze(t)
+	unlock(t, hold)
+	r := receive(t, behind, 3*skip)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	p.Thaw(t)
+	queued(t, s, 1)
+	select {
+	case line := <-p.Lines():
+		t.Fatalf("while somebody else holds the lock: %q", line)
+	case <-time.After(2 * skip):
+	}
+	unlock(t, r.hold)
+	p.Expect(t, "got 0")
+	p.Send(t, "unlock 0")
+	p.Expect(t, "unlocked 0")
+	p.Send(t, "close")
+	p.Expect(t, "closed")
+}
+
+// A refresh that comes late, but within the skip time, costs no place; neither
+// does a wait of many skip times, nor a long queue ahead.
+func TestALivingWaiterIsNotSkipped(t *testing.T) {
+	s := testbed.Standalone(t)
+	p, hold, behind := ahead(t, s, skip, 300)
+	for range 4 {
+		p.Freeze(t)
+		time.Sleep(skip * 7 / 10)
+		p.Thaw(t)
+		time.Sleep(skip * 4 / 10)
+	}
+	unlock(t, hold)
+	for i := range 300 {
+		p.Expect(t, fmt.Sprintf("got %d ", i))
+		p.Send(t, "unlock %d", i)
+	}
+	r := receive(t, behind, 5*time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	unlock(t, r.hold)
+}
+
+// The holder dies: the head enters when its lease has run out, not before, and
+// without a message. Nobody asks again and again meanwhile.
+func TestTheHolderDies(t *testing.T) {
+	const lease = 2 * time.Second
+	s := testbed.Standalone(t)
+	p := spawn(t, s, lease, fairlock.DefaultSkipAfter)
+	p.Send(t, "lock a")
+	p.Expect(t, "got a")
+	clients := [2]*redlatch.Client{dial(t, s.Addr()), dial(t, s.Addr())}
+	got := make(chan result, 40)
+	for i := range cap(got) {
+		wait(t.Context(), clients[i%2].FairLock(name), i, got)
+		queued(t, s, int64(i+1))
+	}
+	calm(t, s)
+	p.Kill(t)
+	before, ttl, start := s.CommandStats(t), s.Int(t, "PTTL", name), time.Now()
+	r := receive(t, got, lease+3*time.Second)
+	if r.err != nil || r.id != 0 {
+		t.Fatalf("waiter %d: %v", r.id, r.err)
+	}
+	took, left := r.at.Sub(start), time.Duration(ttl)*time.Millisecond
+	if took < left-20*time.Millisecond || took > left+slack {
+		t.Errorf("the head entered after %v, with %v of the lease left", took, left)
+	}
+	// A refresh per client and second, one when the lease ends, each at most three
+	// times as many as the due places fall into several batches.
+	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 20 {
+		t.Errorf("%d scripts in %v", n, took)
+	}
+	unlock(t, r.hold)
+	for range cap(got) - 1 {
+		unlock(t, receive(t, got, 5*time.Second).hold)
+	}
+}
+
+// The key is deleted by hand: the head enters within a second, whatever the
+// lease was.
+func TestTheKeyIsDeletedByHand(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	got := make(chan result, 2)
+	for i := range 2 {
+		wait(t.Context(), l, i, got)
+		queued(t, s, int64(i+1))
+	}
+	calm(t, s)
+	before, start := s.CommandStats(t), time.Now()
+	s.Do(t, "DEL", name)
+	r := receive(t, got, 5*time.Second)
+	if took := r.at.Sub(start); r.err != nil || r.id != 0 || took > time.Second+slack {
+		t.Errorf("waiter %d after %v, %v", r.id, took, r.err)
+	}
+	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 6 {
+		t.Errorf("%d scripts", n)
+	}
+	if err := hold.Unlock(t.Context()); err == nil {
+		t.Error("the lost hold was unlocked")
+	}
+	unlock(t, r.hold)
+	unlock(t, receive(t, got, 5*time.Second).hold)
+	nothingLeft(t, s)
+}
+
+// 1,000 waiters of one client wait for seconds: their places are kept alive by a
+// few commands per refresh, one subscription and the goroutines that they are.
+func TestWaitingIsCheap(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	l := c.FairLock(name)
+	hold := lockIt(t, l)
+	const waiters = 1000
+	got := make(chan result, waiters)
+	for i := range waiters {
+		wait(t.Context(), l, i, got)
+	}
+	queued(t, s, waiters)
+	calm(t, s)
+	before := s.CommandStats(t)
+	const watch = 3 * time.Second
+	time.Sleep(watch)
+	diff := s.CommandStats(t).Sub(before)
+	// every second, 128 per command, and once more for those that fell due apart
+	if most := int64(watch/time.Second+1) * (waiters/128 + 2) * 2; diff.Calls["evalsha"] > most {
+		t.Errorf("%d scripts in %v for %d waiters, not %d", diff.Calls["evalsha"], watch, waiters, most)
+	}
+	t.Logf("%d scripts, %v of the server in %v", diff.Calls["evalsha"], diff.Time["evalsha"], watch)
+	if channels := s.List(t, "PUBSUB", "CHANNELS"); len(channels) != 1 || s.Int(t, "PUBSUB", "NUMPAT") != 0 {
+		t.Errorf("subscriptions: %v", channels)
+	}
+	if n := len(s.ForeignClients(t)); n > 3 {
+		t.Errorf("%d connections", n)
+	}
+	unlock(t, hold)
+	for range waiters {
+		r := receive(t, got, 5*time.Second)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		unlock(t, r.hold)
+	}
+	nothingLeft(t, s)
+}
