@@ -27,7 +27,7 @@ func (s *shop) open(ctx context.Context) error {
 
 // close removes the shop's keys.
 func (s *shop) close(ctx context.Context) error {
-	var keys []string
+	keys := []string{s.customersKey(), s.couponsKey()}
 	for shelf := range s.shelves {
 		keys = append(keys, s.stockKey(shelf), s.ordersKey(shelf))
 	}
@@ -67,7 +67,9 @@ func (s *shop) audit(ctx context.Context) (audit, error) {
 	if a.Twice > 0 {
 		a.Problems = append(a.Problems, fmt.Sprintf("%s users ordered twice", thousands(a.Twice)))
 	}
-	return a, nil
+	coupons, err := s.auditCoupons(ctx, perUser)
+	a.Problems = append(a.Problems, coupons...)
+	return a, err
 }
 
 // Oversold says how many more were sold than there were.

@@ -40,6 +40,7 @@ var strategies = []spec{
 	{name: "rlock-segmented", exact: true, shelves: 10, make: newRLock},
 	{name: "fair", exact: true, shelves: 1, make: newFair},
 	{name: "rw", exact: true, shelves: 1, make: newRW},
+	{name: "multilock", exact: true, shelves: 10, make: newMulti},
 }
 
 // find returns the named strategies; "all" means all of them, or with kill all
