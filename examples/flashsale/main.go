@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, out *os.File) (good bool, err error
 	flags.Uint64Var(&l.Seed, "seed", 1, "for the order in which the buyers come")
 	flags.DurationVar(&l.SlowThink, "slow", 40*time.Millisecond, "how long a slow sale takes")
 	flags.IntVar(&l.SlowEvery, "slow-every", 250, "one sale in so many is slow; 0: none")
-	flags.DurationVar(&l.Limit, "limit", 15*time.Second, "let no buyer in after this time, for each strategy")
+	flags.DurationVar(&l.Limit, "limit", 30*time.Second, "let no buyer in after this time, for each strategy")
 	kill := flags.Bool("kill", false, "kill a process in the middle of a sale")
 	redis := flags.String("redis", demoserver.Auto, "URL of a server, private or embedded (default: REDIS_URL, else private, else embedded)")
 	if err := flags.Parse(args); err != nil {
