@@ -264,7 +264,7 @@ func (a *acquisition) forget() {
 // join begins to listen.
 func (a *acquisition) join() {
 	spec, opts := a.lock.spec(&a.attempt)
-	a.waiter = a.core.hub.Join(spec, opts...)
+	a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a.about))...)
 	if !a.look.IsZero() && len(opts) == 0 {
 		a.waiter.Expect(a.look, a.seen())
 	}

@@ -132,6 +132,13 @@ func (a *acquisition) logArgs(more ...any) []any {
 		append([]any{"lock", a.lock.name, "owner", a.attempt.Field, "type", a.kind.Type()}, more...)...)
 }
 
+// about is logArgs for other goroutines.
+func (a *acquisition) about() []any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.logArgs()
+}
+
 // tracedArgs are the arguments of a log line about an acquisition, with its
 // trace: many handlers don't look for one in the ctx.
 func (c *Core) tracedArgs(ctx context.Context, link any, args ...any) []any {

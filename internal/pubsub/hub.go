@@ -59,6 +59,10 @@ func Keyed(key string, channels ...string) Option {
 	return func(w *Waiter) { w.key, w.own = key, channels }
 }
 
+// About makes the waiter one that log lines about its subscription can name:
+// about returns their arguments and is called without the hub's mutex.
+func About(about func() []any) Option { return func(w *Waiter) { w.about = about } }
+
 // Join adds a waiter. If the subscription stands already, a waiter that would
 // have to look (the head of the line, a shared or a keyed one) is signalled at
 // once; else it is when the subscription is confirmed.

@@ -38,6 +38,10 @@ type Link interface {
 // ErrRefused marks a Subscribe error that another try will not change.
 var ErrRefused = errors.New("subscription refused")
 
+// errPlace is Dial's answer for a node that only stands for slots whose place has
+// to be asked for.
+var errPlace = errors.New("place of the slots not known yet")
+
 // node is the subscription connection to one server and the goroutine that owns
 // it.
 type node struct {
@@ -48,6 +52,8 @@ type node struct {
 	stop <-chan struct{} // its Done
 
 	cancel context.CancelFunc
+
+	down bool // the loss has been told; of the goroutine alone
 
 	// guarded by hub.mu
 	stopped bool
@@ -129,6 +135,7 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 			return err
 		}
 		retry.Reset()
+		n.down = false
 		next, wanted := n.sweep()
 		if wanted {
 			idleSince = time.Time{}
@@ -240,13 +247,17 @@ func (n *node) subscribeEach(ctx context.Context, link Link, channels []string, 
 		if !errors.Is(err, ErrRefused) {
 			return err
 		}
-		n.hub.log("redlatch: subscription refused", "channel", ch, "error", err)
+		var refused *notice
 		n.hub.mu.Lock()
 		delete(n.have, ch)
 		if t := n.want[ch]; t != nil {
+			refused = t.noticeLocked("channel", ch, "error", err)
 			t.failLocked(err)
 		}
 		n.hub.mu.Unlock()
+		if refused != nil {
+			refused.log(n.hub, "redlatch: subscription refused")
+		}
 	}
 	return nil
 }
@@ -280,21 +291,46 @@ func (n *node) sweep() (time.Duration, bool) {
 func (n *node) lost(err error) {
 	h := n.hub
 	h.dial.Moved(n.name)
+	// Once each time, not at every try to connect again; and a place that has to
+	// be asked for is no loss.
+	tell := !n.down && !errors.Is(err, errPlace)
+	n.down = true
+	for _, line := range n.forget(tell, err) {
+		line.log(h, "redlatch: subscription lost; who waits tries again when it is back")
+	}
+}
+
+// maxNotices bounds the lines of one lost connection.
+const maxNotices = 16
+
+// forget makes all subscriptions unconfirmed and moves the topics to where their
+// slots are now. With tell it returns a notice for each topic with waiters.
+func (n *node) forget(tell bool, err error) (lines []*notice) {
+	h := n.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n.stopped {
-		return
+		return nil
 	}
-	if len(n.topics) > 0 {
-		h.log("redlatch: subscription connection lost", "node", n.name, "error", err)
-	}
+	more := 0
 	clear(n.have)
 	for t := range n.topics {
+		if line := t.noticeLocked("node", n.name, "error", err); tell && line != nil {
+			if len(lines) < maxNotices {
+				lines = append(lines, line)
+			} else {
+				more++
+			}
+		}
 		n.resetLocked(t)
 		if to := h.dial.Node(t.spec.Slot); to != n.name {
 			n.moveLocked(t, h.nodeLocked(to))
 		}
 	}
+	if more > 0 {
+		lines = append(lines, &notice{args: []any{"further_locks", more, "node", n.name, "error", err}})
+	}
+	return lines
 }
 
 // resetLocked makes every subscription of a topic unconfirmed.

@@ -113,7 +113,7 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 	client := d.client
 	if d.sharded {
 		if node == unknown {
-			return nil, fmt.Errorf("place of the slots not known yet")
+			return nil, errPlace
 		}
 		nc, ok := d.client.Nodes()[node]
 		if !ok {

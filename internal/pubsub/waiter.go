@@ -38,6 +38,7 @@ type Waiter struct {
 	shared bool
 	key    string
 	own    []string // channels of this waiter alone
+	about  func() []any
 
 	// guarded by hub.mu
 	try        bool
@@ -251,6 +252,45 @@ func (t *topic) wakeLocked(wk Wake, payload string) {
 			w.signalLocked(false)
 		}
 	}
+}
+
+// anyLocked is a waiter of the topic, the one that has waited longest where they
+// stand in line; nil when nobody waits.
+func (t *topic) anyLocked() *Waiter {
+	if t.head != nil {
+		return t.head
+	}
+	for w := range t.shared {
+		return w
+	}
+	for _, w := range t.keyed {
+		return w
+	}
+	return nil
+}
+
+// notice is a log line in the making: what is known of a topic is read under the
+// hub's mutex, the line is written without it.
+type notice struct {
+	about func() []any
+	args  []any
+}
+
+// noticeLocked is nil when nobody waits.
+func (t *topic) noticeLocked(args ...any) *notice {
+	w := t.anyLocked()
+	if w == nil {
+		return nil
+	}
+	return &notice{about: w.about, args: append([]any{"waiting", t.waiters}, args...)}
+}
+
+func (n *notice) log(h *Hub, msg string) {
+	args := n.args
+	if n.about != nil {
+		args = append(n.about(), args...)
+	}
+	h.log(msg, args...)
 }
 
 // missedLocked wakes those who may have missed a message.
