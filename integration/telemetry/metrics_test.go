@@ -151,7 +151,10 @@ func TestMetricsAreBounded(t *testing.T) {
 		{"a template that lets everything through", func(name string) string { return name }, 201},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, func(c *redlatch.Config) { c.Telemetry.LockName = tc.template; c.TracerProvider = tnoop.NewTracerProvider() })
+			r := newRig(t, func(c *redlatch.Config) {
+				c.Telemetry.LockName = tc.template
+				c.TracerProvider = tnoop.NewTracerProvider()
+			})
 			for i := range names {
 				unlock(t, must[redlatch.Hold](t)(r.client.RLock(fmt.Sprintf("order:%d\xff", i)).Lock(t.Context())))
 			}
