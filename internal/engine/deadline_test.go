@@ -1,0 +1,364 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// The bubble's clock makes these exact: a deadline that is a microsecond off fails.
+
+const leaseTime = 30 * time.Second
+
+func TestFixedLeaseEndsAtItsLocalDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		f.latency = 100 * time.Millisecond
+		const lease = 10 * time.Second
+		sent := time.Now()
+		h := take(t, t.Context(), core, "l", lock.WithLease(lease))
+		if took := time.Since(sent); took != 2*f.latency {
+			t.Fatalf("Lock took %v", took)
+		}
+		want := sent.Add(lease - lease/100 - 2*time.Millisecond)
+		if !h.ValidUntil().Equal(want) {
+			t.Errorf("ValidUntil is %v off", h.ValidUntil().Sub(want))
+		}
+		at := lostAt(t, h, lock.LossExpired)
+		if !at.Equal(want) {
+			t.Errorf("the hold ended %v off its deadline", at.Sub(want))
+		}
+		if f.count("l") != 1 {
+			t.Error("the server's lease ended first")
+		}
+		if n := len(f.scripts("release")); n != 0 {
+			t.Errorf("%d releases of a lost hold", n)
+		}
+	})
+}
+
+func TestWatchdogRenewsAtAThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		f.latency = 5 * time.Millisecond
+		h := take(t, t.Context(), core, "l")
+		for range 100 * 30 { // a hundred leases
+			time.Sleep(time.Second)
+			if h.Context().Err() != nil || f.count("l") != 1 {
+				t.Fatal("lost")
+			}
+		}
+		renewals := f.scripts("renew")
+		for i := 1; i < len(renewals); i++ {
+			if gap := renewals[i].at.Sub(renewals[i-1].at); gap < 9*time.Second || gap > 10*time.Second+time.Second/5 {
+				t.Fatalf("%v between two renewals", gap)
+			}
+		}
+		if n := len(renewals); n < 290 || n > 340 {
+			t.Errorf("%d renewals in 100 leases", n)
+		}
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		n := len(f.scripts("renew"))
+		time.Sleep(time.Minute)
+		if got := len(f.scripts("renew")); got != n {
+			t.Error("renewed after the unlock")
+		}
+	})
+}
+
+// A failed renewal is retried until the deadline, which is that of the last
+// successful one.
+func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
+	for _, lost := range []error{errLost, errUnsent} {
+		synctest.Test(t, func(t *testing.T) {
+			f, core := newFake(t, leaseTime)
+			var failing atomic.Bool
+			var tries atomic.Int32
+			f.onBefore(func(conn.Command) error {
+				if !failing.Load() {
+					return nil
+				}
+				tries.Add(1)
+				return lost
+			})
+			h := take(t, t.Context(), core, "l")
+			time.Sleep(95 * time.Second)
+			all := f.scripts("renew")
+			last := all[len(all)-1].at // no latency: sent at that instant
+			failing.Store(true)
+			at := lostAt(t, h, lock.LossExpired)
+			if want := last.Add(leaseTime - engine.Drift(leaseTime)); !at.Equal(want) {
+				t.Errorf("lost %v off the deadline", at.Sub(want))
+			}
+			if n := tries.Load(); n < 15 || n > 25 {
+				t.Errorf("%d tries in two thirds of a lease", n)
+			}
+			var detail *lock.LeaseLostError
+			if errors.As(context.Cause(h.Context()), &detail); !errors.Is(detail.Err, lost) {
+				t.Errorf("the cause does not say why: %v", detail.Err)
+			}
+		})
+	}
+}
+
+func TestRenewalRecoversBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		var until atomic.Int64
+		f.onBefore(func(conn.Command) error {
+			if time.Now().UnixNano() < until.Load() {
+				return errLost
+			}
+			return nil
+		})
+		h := take(t, t.Context(), core, "l")
+		for range 20 {
+			mended := h.ValidUntil().Add(-2 * time.Second)
+			until.Store(mended.UnixNano())
+			time.Sleep(time.Until(mended))
+			time.Sleep(12 * time.Second)
+			if h.Context().Err() != nil || f.count("l") != 1 {
+				t.Fatal("lost in spite of a retry in time")
+			}
+		}
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The deadline does not wait for a renewal that has no answer, and a late answer
+// does not bring the hold back.
+func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		f.onBefore(func(cmd conn.Command) error {
+			if cmd.Script == luascript.Renew {
+				time.Sleep(time.Minute) // frozen; then it runs
+			}
+			return nil
+		})
+		sent := time.Now()
+		h := take(t, t.Context(), core, "l")
+		at := lostAt(t, h, lock.LossExpired)
+		if want := sent.Add(leaseTime - engine.Drift(leaseTime)); !at.Equal(want) {
+			t.Errorf("lost %v off the deadline", at.Sub(want))
+		}
+		next := take(t, t.Context(), second(t, f, leaseTime), "l", lock.WithLease(time.Hour))
+		time.Sleep(2 * time.Minute)
+		if f.count("l") != 1 || next.Context().Err() != nil || core.Held() != 0 || core.Scheduled() != 0 {
+			t.Errorf("the late renewal: count %d, %d held, %d scheduled", f.count("l"), core.Held(), core.Scheduled())
+		}
+	})
+}
+
+// The deadline counts from before the first byte was sent, also when the answer
+// was slow, and a slow renewal moves it on by no more.
+func TestDeadlineCountsFromTheSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		f.latency = 600 * time.Millisecond
+		h := take(t, t.Context(), core, "l")
+		for range 200 {
+			time.Sleep(250 * time.Millisecond)
+			f.mu.Lock()
+			ends := f.find("l").ends
+			f.mu.Unlock()
+			if !h.ValidUntil().Before(ends) {
+				t.Fatalf("valid until %v after the server's end", h.ValidUntil().Sub(ends))
+			}
+		}
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestGoneIsNoticedAtTheNextCheck(t *testing.T) {
+	for name, opts := range map[string][]lock.AcquireOption{"watchdog": nil, "fixed": {lock.WithLease(time.Hour)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, core := newFake(t, leaseTime)
+				h := take(t, t.Context(), core, "l", opts...)
+				inner := take(t, h.Context(), core, "l", opts...)
+				time.Sleep(time.Minute)
+				f.mu.Lock()
+				delete(f.keys, "l")
+				f.mu.Unlock()
+				gone := time.Now()
+				at := lostAt(t, h, lock.LossGone)
+				lostAt(t, inner, lock.LossGone)
+				if took := at.Sub(gone); took > leaseTime/3 {
+					t.Errorf("noticed after %v", took)
+				}
+				if f.count("l") != 0 {
+					t.Error("created again")
+				}
+			})
+		})
+	}
+}
+
+// A fixed lease is checked but never extended, and what a watchdog's hold of the
+// same owner needs does not prolong it.
+func TestFixedLeaseIsNotExtendedByTheWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		sent := time.Now()
+		fixed := take(t, t.Context(), core, "l", lock.WithLease(time.Minute))
+		watched := take(t, fixed.Context(), core, "l")
+		at := lostAt(t, fixed, lock.LossExpired)
+		if want := sent.Add(time.Minute - engine.Drift(time.Minute)); !at.Equal(want) {
+			t.Errorf("ended %v off", at.Sub(want))
+		}
+		// The context of the inner hold was derived from the outer one's; the hold
+		// itself lives on.
+		time.Sleep(5 * time.Minute)
+		if f.count("l") == 0 {
+			t.Fatal("the watchdog's hold was lost")
+		}
+		if err := watched.Unlock(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if f.count("l") != 0 {
+			t.Error("the key stays")
+		}
+	})
+}
+
+// The machine slept: the monotonic clock stood still, the wall clock did not.
+func TestSleepingMachineLosesItsHolds(t *testing.T) {
+	now := time.Now()
+	wall := func(d time.Duration) time.Time { return now.Round(0).Add(d) }
+	if engine.Passed(now, now.Add(time.Second)) || !engine.Passed(now.Add(time.Second), now.Add(time.Second)) {
+		t.Error("the monotonic clock")
+	}
+	if !engine.Passed(wall(time.Hour), now.Add(time.Minute)) || engine.Passed(wall(time.Second), now.Add(time.Minute)) {
+		t.Error("the wall clock")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		_, core := newFake(t, leaseTime)
+		h := take(t, t.Context(), core, "l")
+		core.Look(time.Now().Round(0).Add(leaseTime/2), true)
+		if h.Context().Err() != nil {
+			t.Fatal("lost after half a lease")
+		}
+		core.Look(time.Now().Round(0).Add(leaseTime), true)
+		lostAt(t, h, lock.LossExpired)
+	})
+}
+
+// A short lease, and a gate that is taken: the watchdog looks again later, it
+// does not spin.
+func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {
+	for _, lease := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond, time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f, core := newFake(t, lease)
+			h := take(t, t.Context(), core, "l", lock.WithLease(time.Hour))
+			f.onBefore(func(cmd conn.Command) error {
+				if cmd.Script == luascript.Reenter {
+					time.Sleep(3 * lease)
+				}
+				return nil
+			})
+			if err := h.Extend(t.Context(), time.Hour); err != nil {
+				t.Error(err)
+			}
+			if err := h.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Renewals that fall due together travel together, within the bound of a
+// command, and on a cluster never across slots.
+func TestRenewalsTravelTogether(t *testing.T) {
+	for _, cluster := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cluster %v", cluster), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, core := newFake(t, leaseTime)
+				f.topo.Cluster = cluster
+				core = second(t, f, leaseTime) // reads the topology anew
+				const n = 2000
+				slots := map[uint16]bool{}
+				var holds []lock.Hold
+				for i := range n {
+					name := fmt.Sprintf("l%d", i)
+					if cluster {
+						name = fmt.Sprintf("{%d}%d", i%4, i)
+					}
+					slots[luascript.Slot(name)] = true
+					holds = append(holds, take(t, t.Context(), core, name))
+				}
+				time.Sleep(10 * leaseTime)
+				keys, most := 0, 0
+				renewals := f.scripts("renew")
+				for _, r := range renewals {
+					keys, most = keys+r.keys, max(most, r.keys)
+				}
+				if keys < 29*n || keys > 34*n {
+					t.Errorf("%d renewals of %d holds in 10 leases", keys, n)
+				}
+				if most > 128 {
+					t.Errorf("%d keys in one command", most)
+				}
+				least := 20
+				if cluster {
+					least = 4
+				}
+				if per := keys / len(renewals); per < least {
+					t.Errorf("%d keys per command", per)
+				}
+				for _, h := range holds {
+					if h.Context().Err() != nil {
+						t.Fatal("lost")
+					}
+				}
+			})
+		})
+	}
+}
+
+// Unlock, loss and Close at the same moment end a hold once, and the owner is
+// forgotten.
+func TestHoldsEndOnce(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			f, core := newFake(t, leaseTime)
+			ctx := engine.WithOwner(context.Background(), "one")
+			h := take(t, ctx, core, "l")
+			inner, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(leaseTime/3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.onBefore(func(conn.Command) error { time.Sleep(time.Millisecond); return nil })
+			time.Sleep(leaseTime/3 - engine.Drift(leaseTime/3))
+			done := make(chan struct{}, 4)
+			for _, end := range []func(){
+				func() { _ = h.Unlock(ctx) }, func() { _ = inner.Unlock(ctx) },
+				func() { f.mu.Lock(); delete(f.keys, "l"); f.mu.Unlock() }, func() { core.Close() },
+			} {
+				go func() { end(); done <- struct{}{} }()
+			}
+			for range cap(done) {
+				<-done
+			}
+			if core.Held() != 0 {
+				t.Errorf("%d holds are counted", core.Held())
+			}
+		})
+	}
+}
