@@ -88,6 +88,9 @@ func (r *rounds) run() ([]*part, error) {
 		switch {
 		case err == nil:
 			return parts, nil
+		case r.ctx.Err() != nil && !errors.Is(err, r.ctx.Err()):
+			r.last = err
+			return nil, r.ended()
 		case r.once || r.final(err):
 			return nil, err
 		}

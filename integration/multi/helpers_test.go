@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/multilock"
 )
 
 // patience bounds waits for what a healthy machine does at once. It is below the
@@ -229,4 +232,38 @@ func count(t testing.TB, s *testbed.Server, name string) string {
 		return n
 	}
 	return "0"
+}
+
+type multiLock = multilock.MultiLock
+
+func rawClient(addr string) (rueidis.Client, error) {
+	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true})
+}
+
+// bump counts up without the server's help: read, add, write. It marks when
+// somebody else is inside.
+func bump(ctx context.Context, c rueidis.Client, name string) error {
+	inside, err := c.Do(ctx, c.B().Incr().Key("fenced:inside:"+name).Build()).AsInt64()
+	if err != nil {
+		return err
+	}
+	if inside != 1 {
+		c.Do(ctx, c.B().Set().Key("fenced:bad:"+name).Value("1").Build())
+	}
+	n, err := c.Do(ctx, c.B().Get().Key("fenced:count:"+name).Build()).AsInt64()
+	if err != nil && !rueidis.IsRedisNil(err) {
+		return err
+	}
+	if err := c.Do(ctx, c.B().Set().Key("fenced:count:"+name).Value(strconv.FormatInt(n+1, 10)).Build()).Error(); err != nil {
+		return err
+	}
+	return c.Do(ctx, c.B().Decr().Key("fenced:inside:"+name).Build()).Error()
+}
+
+// becomesFree is free for locks that are being given back.
+func becomesFree(t testing.TB, s *testbed.Server, names ...string) {
+	t.Helper()
+	eventually(t, "free locks "+strings.Join(names, " "), func() bool {
+		return s.Int(t, append([]string{"EXISTS"}, names...)...) == 0
+	})
 }

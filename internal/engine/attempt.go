@@ -16,7 +16,7 @@ func (a *acquisition) try() (*Hold, error) {
 		return a.group.try(a)
 	}
 	if !a.enterGate() {
-		return nil, &stopError{a.ended()}
+		return nil, &stopError{a.endedUnanswered()} // another command of the owner's gets no answer
 	}
 	c := a.core
 	c.mu.Lock()

@@ -184,7 +184,7 @@ func (g *group) prepareLocked(c *Core) (lost []*Hold, fresh int) {
 func (g *group) try(a *acquisition) (*Hold, error) {
 	c := a.core
 	if !g.enterGates(a.ctx, a.until, c.closing) {
-		return nil, &stopError{a.ended()}
+		return nil, &stopError{a.endedUnanswered()}
 	}
 	c.mu.Lock()
 	lost, fresh := g.prepareLocked(c)

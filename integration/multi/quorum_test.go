@@ -1,0 +1,351 @@
+package multi
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// five starts 5 masters and a client of each.
+func five(t *testing.T, change ...func(*redlatch.Config)) ([]*testbed.Server, []*redlatch.Client) {
+	t.Helper()
+	list := servers(t, 5)
+	return list, clients(t, addrs(list), change...)
+}
+
+// heldBy counts the servers on which the lock is taken.
+func heldOn(t testing.TB, list []*testbed.Server, name string) int {
+	t.Helper()
+	n := 0
+	for _, s := range list {
+		if s.Running() && s.Int(t, "EXISTS", name) == 1 {
+			n++
+		}
+	}
+	return n
+}
+
+func TestQuorumOfFive(t *testing.T) {
+	list, cs := five(t)
+	others := clients(t, addrs(list))
+	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
+	h := mustLock(t, t.Context(), q)
+	if h.Name() != "q" {
+		t.Errorf("name %s", h.Name())
+	}
+	eventually(t, "all five", func() bool { return heldOn(t, list, "q") == 5 })
+	_, err := o.TryLock(t.Context(), 0, 0)
+	want(t, err, redlatch.ErrNotAcquired)
+	var busy *redlatch.NotAcquiredError
+	if !errors.As(err, &busy) || busy.Holder == "" || busy.Remaining <= 0 {
+		t.Errorf("details %+v", busy)
+	}
+	again := mustLock(t, h.Context(), q)
+	unlock(t, again)
+
+	got := async(t.Context(), o)
+	listens(t, list[4], "q")
+	blocked(t, got)
+	began := time.Now()
+	unlock(t, h)
+	oh := get(t, got)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("woken %v after the unlock", took)
+	}
+	unlock(t, oh)
+	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+	want(t, oh.Unlock(t.Context()), redlatch.ErrNotHeld)
+
+	h = mustLock(t, t.Context(), q, redlatch.WithLease(time.Second))
+	if left := time.Until(h.ValidUntil()); left > time.Second || left < 700*time.Millisecond {
+		t.Errorf("valid for %v", left)
+	}
+	want(t, ended(t, h), redlatch.ErrLeaseLost)
+	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+}
+
+// TestQuorumWithTwoAway: any two of five down, stopped, slow or cut off: lock and
+// unlock work, and cost one time limit of a node, not two and not more.
+func TestQuorumWithTwoAway(t *testing.T) {
+	const leaseTime = 4 * time.Second
+	limit := leaseTime / 20 // of a node
+	for _, tc := range []struct {
+		name string
+		away func(t *testing.T, s *testbed.Server, p *testbed.Proxy) (back func())
+	}{
+		{"down", func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) func() {
+			s.Kill(t)
+			return func() { s.Restart(t, testbed.Empty) }
+		}},
+		{"stopped", func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) func() {
+			s.Freeze(t)
+			return func() { s.Thaw(t) }
+		}},
+		{"slow", func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
+			p.Delay(testbed.Replies, time.Second)
+			return func() { p.Delay(testbed.Replies, 0) }
+		}},
+		{"cut off", func(t *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
+			p.Refuse()
+			p.Cut()
+			return func() { p.Admit(t) }
+		}},
+		{"silent", func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
+			p.Pause(testbed.Requests)
+			return func() { p.Resume(testbed.Requests) }
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			list := servers(t, 5)
+			proxies := make([]*testbed.Proxy, 5)
+			through := make([]string, 5)
+			for i, s := range list {
+				proxies[i] = testbed.NewProxy(t, s.Addr())
+				through[i] = proxies[i].Addr()
+			}
+			cs := clients(t, through, lease(leaseTime))
+			q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+			h := mustLock(t, t.Context(), q)
+			token := h.Token()
+			unlock(t, h)
+			var back []func()
+			for _, i := range []int{1, 3} {
+				back = append(back, tc.away(t, list[i], proxies[i]))
+			}
+			for range 4 {
+				began := time.Now()
+				h := mustLock(t, t.Context(), q)
+				took := time.Since(began)
+				began = time.Now()
+				unlock(t, h)
+				freed := time.Since(began)
+				t.Logf("lock %v, unlock %v", took, freed)
+				if took > limit+limit/2 {
+					t.Errorf("Lock took %v, a node's limit is %v", took, limit)
+				}
+				if freed > limit+limit/2 {
+					t.Errorf("Unlock took %v, a node's limit is %v", freed, limit)
+				}
+				if h.Token() <= token {
+					t.Errorf("token %d after %d", h.Token(), token)
+				}
+				token = h.Token()
+			}
+			for _, f := range back {
+				f()
+			}
+			// What was left on the two by attempts without an answer is freed.
+			eventually(t, "free on all five", func() bool { return heldOn(t, list, "q") == 0 })
+		})
+	}
+}
+
+// TestQuorumThreeDown: no quorum of answers: ErrUnavailable with each node's
+// error, within the wait, and nothing stays locked on the living two.
+func TestQuorumThreeDown(t *testing.T) {
+	list, cs := five(t, lease(5*time.Second))
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	unlock(t, mustLock(t, t.Context(), q))
+	list[0].Kill(t)
+	list[2].Freeze(t)
+	list[4].Kill(t)
+	for _, wait := range []time.Duration{0, 700 * time.Millisecond} {
+		began := time.Now()
+		_, err := q.TryLock(t.Context(), wait, 0)
+		took := time.Since(began)
+		want(t, err, redlatch.ErrUnavailable)
+		var un *redlatch.UnavailableError
+		if !errors.As(err, &un) || len(un.Nodes) != 3 {
+			t.Fatalf("details %v", err)
+		}
+		for i, n := range []int{0, 2, 4} {
+			if un.Nodes[i].Node != list[n].Addr() || un.Nodes[i].Err == nil {
+				t.Errorf("node %d: %v", i, un.Nodes[i])
+			}
+		}
+		if took < wait || took > wait+400*time.Millisecond {
+			t.Errorf("a wait of %v took %v", wait, took)
+		}
+		for _, i := range []int{1, 3} {
+			becomesFree(t, list[i], "q")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := q.Lock(ctx)
+	want(t, err, context.DeadlineExceeded)
+	want(t, err, redlatch.ErrNotAcquired)
+	want(t, err, redlatch.ErrUnavailable)
+
+	// They come back: a Lock that waits goes on.
+	got := async(t.Context(), q)
+	list[2].Thaw(t)
+	unlock(t, get(t, got))
+	for _, i := range []int{1, 2, 3} {
+		becomesFree(t, list[i], "q")
+	}
+}
+
+// TestQuorumStartsWithNodesDown: the clients of nodes that are down can be made,
+// and the living three are a quorum once they are known to be old enough.
+func TestQuorumStartsWithNodesDown(t *testing.T) {
+	list := servers(t, 5)
+	list[0].Kill(t)
+	list[1].Kill(t)
+	cs := clients(t, addrs(list), lease(1500*time.Millisecond))
+	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
+	if n := heldOn(t, list, "q"); n != 3 {
+		t.Errorf("held on %d", n)
+	}
+	unlock(t, h)
+}
+
+// TestQuorumLoss: the hold ends when no majority is left, not before.
+func TestQuorumLoss(t *testing.T) {
+	list, cs := five(t, lease(1200*time.Millisecond))
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	h := mustLock(t, t.Context(), q)
+	eventually(t, "all five", func() bool { return heldOn(t, list, "q") == 5 })
+	list[0].Kill(t)
+	list[1].Do(t, "DEL", "q")
+	time.Sleep(3 * time.Second) // two leases: the other three keep it
+	if h.Context().Err() != nil {
+		t.Fatalf("the hold ended with a majority left: %v", context.Cause(h.Context()))
+	}
+	if left := time.Until(h.ValidUntil()); left <= 0 {
+		t.Errorf("valid for %v", left)
+	}
+	list[2].Freeze(t)
+	began := time.Now()
+	cause := ended(t, h)
+	var lost *redlatch.LeaseLostError
+	if !errors.As(cause, &lost) || lost.Reason != "member" {
+		t.Errorf("cause %v", cause)
+	}
+	if took := time.Since(began); took > 1200*time.Millisecond {
+		t.Errorf("ended %v after the loss, the lease is 1.2 s", took)
+	}
+	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	list[2].Thaw(t)
+	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+}
+
+// TestRestartedNodeStaysOut: a node that comes back empty counts in no quorum
+// until it has been up for a lease, else a second holder could get a majority
+// with it.
+func TestRestartedNodeStaysOut(t *testing.T) {
+	const leaseTime = 6 * time.Second
+	list := servers(t, 3)
+	cs, others := clients(t, addrs(list), lease(leaseTime)), clients(t, addrs(list), lease(leaseTime))
+	strangers := func() []*redlatch.Client { return clients(t, addrs(list), lease(leaseTime)) }
+	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
+	unlock(t, mustLock(t, t.Context(), o)) // it knows the servers
+	list[2].Freeze(t)
+	h := mustLock(t, t.Context(), q) // on 0 and 1 only
+	list[2].Thaw(t)
+	becomesFree(t, list[2], "q")
+	list[1].Kill(t)
+	restarted := time.Now()
+	list[1].Restart(t, testbed.Empty)
+
+	// 1 has forgotten the lock, 2 never had it: a majority, if 1 counted.
+	for _, who := range []*multiLock{o, redlatch.QuorumLock(copies(strangers(), "q")...)} {
+		for range 3 {
+			oh, err := who.TryLock(t.Context(), 0, 0)
+			if err == nil {
+				t.Fatal("two hold the quorum: a restarted node counted", oh.ValidUntil())
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	_ = h.Unlock(t.Context()) // it lost node 1 and with it the majority
+	oh := mustLock(t, t.Context(), o)
+	unlock(t, oh)
+	// Nodes 0 and 2 are a majority without 1; alone with 1, 0 is not, for a lease.
+	list[2].Kill(t)
+	oh = mustLock(t, t.Context(), o)
+	if took := time.Since(restarted); took < leaseTime {
+		t.Errorf("a restarted node counted after %v", took)
+	}
+	unlock(t, oh)
+}
+
+// TestStaleLockOnANodeThatComesBack: a node that was cut off during the release
+// has a stale lock of ours, which is freed as soon as it is back.
+func TestStaleLockOnANodeThatComesBack(t *testing.T) {
+	list, cs := five(t, lease(20*time.Second))
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	h := mustLock(t, t.Context(), q)
+	eventually(t, "all five", func() bool { return heldOn(t, list, "q") == 5 })
+	list[3].Freeze(t)
+	unlock(t, h)
+	list[3].Thaw(t)
+	began := time.Now()
+	becomesFree(t, list[3], "q")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("freed after %v", took)
+	}
+}
+
+// TestSplitVotes: clients that each hold a part come apart by random pauses, not
+// by waiting out the leases (which are longer than the test may take).
+func TestSplitVotes(t *testing.T) {
+	list := servers(t, 5)
+	const clientsN, rounds = 3, 20
+	var wg sync.WaitGroup
+	raw, err := rawClient(list[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	var mu sync.Mutex
+	var worst time.Duration
+	began := time.Now()
+	for i := range clientsN {
+		cs := clients(t, addrs(list), lease(60*time.Second))
+		// Each asks the servers in another order.
+		members := copies(cs, "q")
+		for range i {
+			members = append(members[2:], members[:2]...)
+		}
+		q := redlatch.QuorumLock(members...)
+		wg.Go(func() {
+			for range rounds {
+				start := time.Now()
+				err := q.Do(context.Background(), func(ctx context.Context) error {
+					mu.Lock()
+					worst = max(worst, time.Since(start))
+					mu.Unlock()
+					return bump(ctx, raw, "q")
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d acquisitions in %v, the longest wait was %v", clientsN*rounds, time.Since(began), worst)
+	if worst > 15*time.Second {
+		t.Errorf("waited %v", worst)
+	}
+	if n := list[0].Int(t, "GET", "fenced:count:q"); n != clientsN*rounds || list[0].Int(t, "EXISTS", "fenced:bad:q") != 0 {
+		t.Errorf("count %d, want %d", n, clientsN*rounds)
+	}
+
+	// Held in parts by hand: a stranger's two and another's two, freed at once.
+	cs, a, b := clients(t, addrs(list)), clients(t, addrs(list)), clients(t, addrs(list))
+	ha := mustLock(t, t.Context(), redlatch.MultiLock(a[0].RLock("s"), a[1].RLock("s")))
+	hb := mustLock(t, t.Context(), redlatch.MultiLock(b[2].RLock("s"), b[3].RLock("s")))
+	got := async(t.Context(), redlatch.QuorumLock(copies(cs, "s")...))
+	listens(t, list[0], "s")
+	unlock(t, ha)
+	unlock(t, get(t, got))
+	unlock(t, hb)
+}
