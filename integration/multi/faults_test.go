@@ -1,0 +1,216 @@
+package multi
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestQuorumTokensIncrease: whatever majority each holder got, and though a
+// minority of nodes keeps losing its counters.
+func TestQuorumTokensIncrease(t *testing.T) {
+	const nodes, steps = 5, 120
+	list := servers(t, nodes)
+	cs := clients(t, addrs(list))
+	counter := "redisson_lock_token:{q}"
+	var last uint64
+	for step := range steps {
+		// A random majority, by asking only these.
+		order := rand.Perm(nodes)
+		down := map[int]bool{}
+		for _, i := range order[:rand.IntN(3)] {
+			down[i] = true
+		}
+		var blockers []redlatch.Hold
+		for i := range nodes {
+			if down[i] { // taken by another: this node can't be part of it
+				blockers = append(blockers, mustLock(t, t.Context(), cs[i].RLock("q")))
+			}
+		}
+		members := make([]redlatch.Locker, nodes)
+		for at, i := range rand.Perm(nodes) {
+			members[at] = cs[i].RLock("q", redlatch.Fenced())
+		}
+		h := mustLock(t, t.Context(), redlatch.QuorumLock(members...))
+		token := h.Token()
+		if token <= last {
+			t.Fatalf("step %d: token %d after %d", step, token, last)
+		}
+		last = token
+		// The largest stands on a majority.
+		have := 0
+		for _, s := range list {
+			if n := s.Do(t, "GET", counter); !n.IsNil() && s.Text(t, "GET", counter) == strconv.FormatUint(token, 10) {
+				have++
+			}
+		}
+		if have < majority(nodes) {
+			t.Fatalf("step %d: the token stands on %d nodes", step, have)
+		}
+		again := mustLock(t, h.Context(), redlatch.QuorumLock(members...))
+		if again.Token() != token {
+			t.Fatalf("step %d: token %d of a re-entry, %d before", step, again.Token(), token)
+		}
+		unlock(t, again)
+		unlock(t, h)
+		for _, b := range blockers {
+			unlock(t, b)
+		}
+		if step%3 == 0 {
+			// One node's counter jumps ahead, as after a holder that never got its
+			// majority, and another's is lost.
+			p := rand.Perm(nodes)
+			list[p[0]].Do(t, "SET", counter, strconv.FormatUint(last+uint64(rand.IntN(5_000_000)), 10))
+			list[p[1]].Do(t, "DEL", counter)
+		}
+	}
+}
+
+func majority(n int) int { return n/2 + 1 }
+
+// fence is a resource that refuses smaller tokens, and says so when it is used
+// by two at once.
+type fence struct {
+	c    rueidis.Client
+	name string
+}
+
+var fencedWrite = rueidis.NewLuaScript(`
+local seen = tonumber(redis.call('GET', KEYS[1]) or '0')
+if tonumber(ARGV[1]) < seen then return 0 end
+redis.call('SET', KEYS[1], ARGV[1])
+return redis.call('INCR', KEYS[2])
+`)
+
+// write reports whether the token was accepted.
+func (f fence) write(token uint64) (bool, error) {
+	n, err := fencedWrite.Exec(context.Background(), f.c, []string{"fenced:max:" + f.name, "fenced:writes:" + f.name},
+		[]string{strconv.FormatUint(token, 10)}).AsInt64()
+	return n > 0, err
+}
+
+// TestQuorumUnderFaults: random faults of at most two of five nodes at a time
+// (killed and started empty, frozen, cut off, slow), six clients that lock, work
+// and write through a fence. While a hold's context is alive, no write of it may be
+// refused: a refusal means that somebody with a later token was inside.
+func TestQuorumUnderFaults(t *testing.T) {
+	const nodes, workers = 5, 6
+	const leaseTime, span = 1500 * time.Millisecond, 25 * time.Second
+	list := servers(t, nodes)
+	resource := server(t)
+	raw, err := rawClient(resource.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	f := fence{raw, "q"}
+	proxies := make([]*testbed.Proxy, nodes)
+	through := make([]string, nodes)
+	for i, s := range list {
+		proxies[i] = testbed.NewProxy(t, s.Addr())
+		through[i] = proxies[i].Addr()
+	}
+
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	got, lost, refused := 0, 0, 0
+	for range workers {
+		cs := clients(t, through, lease(leaseTime), func(c *redlatch.Config) { c.UnlockTimeout = time.Second })
+		q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				h, err := q.TryLock(context.Background(), 3*time.Second, 0)
+				if err != nil {
+					if !errors.Is(err, redlatch.ErrNotAcquired) && !errors.Is(err, redlatch.ErrUnavailable) {
+						t.Errorf("TryLock: %v", err)
+						return
+					}
+					continue
+				}
+				mu.Lock()
+				got++
+				mu.Unlock()
+				for range 1 + rand.IntN(4) {
+					ok, err := f.write(h.Token())
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					if !ok {
+						// Refused: this one must know by now that it has lost the lock.
+						mu.Lock()
+						refused++
+						if h.Context().Err() == nil && time.Now().Before(h.ValidUntil()) {
+							t.Errorf("a holder with a valid hold was fenced off (token %d)", h.Token())
+						}
+						mu.Unlock()
+						break
+					}
+					time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
+				}
+				if err := h.Unlock(context.Background()); errors.Is(err, redlatch.ErrLeaseLost) {
+					mu.Lock()
+					lost++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+
+	end := time.Now().Add(span)
+	var emptied time.Time // a second node may be emptied only when the first counts again
+	for time.Now().Before(end) {
+		p := rand.Perm(nodes)[:1+rand.IntN(2)]
+		var back []func()
+		for _, i := range p {
+			s, proxy := list[i], proxies[i]
+			kind := rand.IntN(4)
+			if kind == 0 && time.Since(emptied) < 2*leaseTime+2*time.Second {
+				kind = 1
+			}
+			switch kind {
+			case 0:
+				emptied = time.Now()
+				s.Kill(t)
+				back = append(back, func() { s.Restart(t, testbed.Empty) })
+			case 1:
+				s.Freeze(t)
+				back = append(back, func() { s.Thaw(t) })
+			case 2:
+				proxy.Refuse()
+				proxy.Cut()
+				back = append(back, func() { proxy.Admit(t) })
+			case 3:
+				proxy.Delay(testbed.Replies, 300*time.Millisecond)
+				back = append(back, func() { proxy.Delay(testbed.Replies, 0) })
+			}
+		}
+		time.Sleep(time.Duration(rand.IntN(int(800 * time.Millisecond))))
+		for _, b := range back {
+			b()
+		}
+		time.Sleep(time.Duration(rand.IntN(int(400 * time.Millisecond))))
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d acquisitions, %d lost, %d writes refused", got, lost, refused)
+	if got < 100 {
+		t.Errorf("only %d acquisitions", got)
+	}
+	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+}
