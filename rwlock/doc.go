@@ -43,7 +43,7 @@
 // A writer that is refused leaves a mark (redlatch_rw_writers with its time of
 // arrival, redlatch_rw_marks with the time until which it is known to live); a
 // reader that is refused leaves its name in redlatch_rw_readers with such a time.
-// The client's scheduler refreshes both in batches at a third of the skip time, 3 s
+// The client's scheduler refreshes both in batches at a fifth of the skip time, 5 s
 // by default; a process that died is passed over when its last refresh is that
 // old. The rules:
 //

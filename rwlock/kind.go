@@ -11,13 +11,6 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-const (
-	// skipAfter is how long a waiter's place on the server lives without a refresh.
-	skipAfter = 3 * time.Second
-	// minSkipAfter leaves room for refreshes at a third of it.
-	minSkipAfter = 100 * time.Millisecond
-)
-
 // keys is what both modes of one lock share.
 type keys struct {
 	lock    string
@@ -46,9 +39,9 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 	}
 	switch {
 	case k.skip == 0:
-		k.skip = skipAfter
-	case k.skip < minSkipAfter:
-		return nil, &lock.InvalidOptionError{Option: "SkipAfter", Reason: "it is below 100ms: a place could not be refreshed in time"}
+		k.skip = DefaultSkipAfter
+	case k.skip < MinSkipAfter:
+		return nil, &lock.InvalidOptionError{Option: "WithSkipAfter", Reason: "it is below " + MinSkipAfter.String() + ": living waiters would be passed over"}
 	}
 	if set.Fenced {
 		k.token, k.fence = luascript.TokenKey(key), engine.FenceArg(c.FenceTTL())
@@ -112,7 +105,7 @@ const (
 )
 
 // Every implements engine.Queuer.
-func (k *keys) Every() time.Duration { return k.skip / 3 }
+func (k *keys) Every() time.Duration { return k.skip / 5 }
 
 // refreshed decides whether what a refresh saw is a reason to try again: the
 // place is gone, it is the waiter's turn, or the lock will be free earlier than

@@ -17,6 +17,32 @@ func PreferReaders() lock.Option {
 	return func(s *lock.Settings) { s.PreferReaders = true }
 }
 
+const (
+	// DefaultSkipAfter is the skip time without [WithSkipAfter].
+	DefaultSkipAfter = 5 * time.Second
+	// MinSkipAfter is the shortest skip time: a living waiter tells of itself five
+	// times as often.
+	MinSkipAfter = 100 * time.Millisecond
+)
+
+// WithSkipAfter sets how long after its last sign of life a waiter of this lock
+// object is passed over: readers stand back for a waiting writer that died, and
+// writers for a waiting reader whose turn it was, no longer than this. A living
+// waiter whose signs of life are held up for longer loses its place and takes a
+// new one. Waiters tell of themselves every fifth of it, all those of a client
+// and mode in one command.
+//
+// It is an [lock.ErrInvalidOption] of every call when it is below
+// [MinSkipAfter]. Lock objects of one name may have different ones: each counts
+// for the waiters that came through it.
+func WithSkipAfter(d time.Duration) lock.Option {
+	return func(s *lock.Settings) {
+		if s.SkipAfter = d; d == 0 {
+			s.SkipAfter = -1 // not the default: refused
+		}
+	}
+}
+
 // ReadWriteLock is two locks by one name: any number of owners hold the read
 // lock, or one owner the write lock. It has no state of its own: any number of
 // them may exist for one name, and one may be used by any number of goroutines.

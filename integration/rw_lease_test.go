@@ -1,0 +1,272 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Tests of leases: each reader's own, the watchdog, loss.
+
+const rwLeases = "redlatch_rw_leases:{n}"
+
+// rwRemaining is what is left of a hold's lease, as redlatch has noted it.
+func rwRemaining(t testing.TB, s *testbed.Server, field string) time.Duration {
+	t.Helper()
+	score := s.Text(t, "ZSCORE", rwLeases, field)
+	ends, err := strconv.ParseInt(score, 10, 64)
+	if err != nil {
+		t.Fatalf("no lease of %s: %q", field, score)
+	}
+	now := s.List(t, "TIME")
+	sec, _ := strconv.ParseInt(now[0], 10, 64)
+	us, _ := strconv.ParseInt(now[1], 10, 64)
+	return time.Duration(ends)*time.Millisecond - time.Duration(sec)*time.Second - time.Duration(us)*time.Microsecond
+}
+
+// rwOnlyReader is the field of the only reader.
+func rwOnlyReader(t testing.TB, s *testbed.Server) string {
+	t.Helper()
+	list := s.List(t, "ZRANGE", rwLeases, "0", "-1")
+	if len(list) != 1 {
+		t.Fatalf("readers: %v, want one", list)
+	}
+	return list[0]
+}
+
+// TestRWDeadReaderBlocksNoLongerThanItsLease, whatever living readers do: they
+// renew, come and go, and hold longer leases.
+func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
+	const lease = 4 * time.Second
+	for name, after := range map[string]time.Duration{
+		"others leave early": lease / 4,
+		"others leave late":  lease - 100*time.Millisecond, // the writer was told of a long lease until then
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := rwServer(t)
+			dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
+			dead.locked(t, rwCommand{Do: "read"})
+			field := rwOnlyReader(t, s)
+			// These renew every third of a second, and hold with 30 s.
+			quick, long := rwClient(t, s, time.Second), rwClient(t, s, 30*time.Second)
+			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context())
+			fixed := rwLock(t, long.ReadWriteLock("n").ReadLock(), t.Context(), redlatch.WithLease(time.Minute))
+			dead.Kill(t)
+			left := rwRemaining(t, s, field)
+			ends := time.Now().Add(left)
+			got := rwAsync(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock(), t.Context())
+			rwWaiting(t, s, "writers", 1)
+			time.Sleep(after)
+			rwUnlock(t, fixed)
+			if ttl := s.Int(t, "PTTL", "n"); ttl > int64(lease/time.Millisecond) {
+				t.Errorf("TTL %d ms after the long reader has left", ttl)
+			}
+			rwUnlock(t, live)
+			w := rwGot(t, got, left+rwSoon)
+			late := time.Since(ends)
+			t.Logf("the writer entered %v after the dead reader's lease", late)
+			if late < -10*time.Millisecond {
+				t.Errorf("the writer entered %v before the dead reader's lease had ended", -late)
+			}
+			if late > 300*time.Millisecond {
+				t.Errorf("the writer entered %v after the dead reader's lease had ended", late)
+			}
+			rwUnlock(t, w)
+		})
+	}
+}
+
+// TestRWDeadReaderIsNotRevived: others renew for longer than its lease, then
+// leave: nothing is left of it, though its field stood in the hash meanwhile.
+func TestRWDeadReaderIsNotRevived(t *testing.T) {
+	const lease = 900 * time.Millisecond
+	s := rwServer(t)
+	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
+	dead.locked(t, rwCommand{Do: "read"})
+	field := rwOnlyReader(t, s)
+	c := rwClient(t, s, 300*time.Millisecond)
+	live := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
+	dead.Kill(t)
+	before := rwRemaining(t, s, field)
+	for end := time.Now().Add(before); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		now := rwRemaining(t, s, field)
+		if now > before+5*time.Millisecond {
+			t.Fatalf("somebody raised the dead reader's lease from %v to %v", before, now)
+		}
+		before = now
+	}
+	rwEventually(t, "its timeout key ends", func() bool {
+		return s.Int(t, "EXISTS", "{n}:"+field+":rwlock_timeout:1") == 0
+	})
+	start := time.Now()
+	got := rwAsync(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock(), t.Context())
+	rwWaiting(t, s, "writers", 1)
+	rwUnlock(t, live)
+	w := rwGot(t, got, rwSoon)
+	if s.Int(t, "HEXISTS", "n", field) == 1 {
+		t.Error("the dead reader's field is still there")
+	}
+	t.Logf("a writer entered within %v", time.Since(start))
+	rwUnlock(t, w)
+}
+
+// TestRWShortReaderNeverShortensALongOnes lease, by its renewals, its end or its
+// unlock.
+func TestRWShortReaderNeverShortensALongOnes(t *testing.T) {
+	s := rwServer(t)
+	long := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
+	least := func(when string) {
+		t.Helper()
+		if ttl := s.Int(t, "PTTL", "n"); ttl < 25000 {
+			t.Errorf("%s: the lock lasts %d ms", when, ttl)
+		}
+	}
+	quick := rwClient(t, s, 100*time.Millisecond).ReadWriteLock("n").ReadLock()
+	a := rwLock(t, quick, t.Context())
+	least("a short one entered")
+	time.Sleep(300 * time.Millisecond)
+	least("it has renewed")
+	b := rwLock(t, quick, a.Context())
+	rwUnlock(t, b)
+	least("it has given back one of two")
+	rwUnlock(t, a)
+	least("it has left")
+	fixed := rwLock(t, quick, t.Context(), redlatch.WithLease(50*time.Millisecond))
+	<-fixed.Context().Done()
+	if err := fixed.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+	least("a fixed one has ended")
+	rwUnlock(t, long)
+	rwEventually(t, "nothing is left", func() bool { return s.Int(t, "DBSIZE") == 0 })
+}
+
+// TestRWHoldersAreKeptByTheWatchdog over many leases, in both modes at once.
+func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
+	const lease = 300 * time.Millisecond
+	s := rwServer(t)
+	c := rwClient(t, s, lease)
+	l := c.ReadWriteLock("n")
+	job := redlatch.WithOwner(t.Context(), "job")
+	w := rwLock(t, l.WriteLock(), job)
+	r := rwLock(t, l.ReadLock(), job)
+	other := rwClient(t, s, lease).ReadWriteLock("n")
+	for end := time.Now().Add(10 * lease); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		rwBusy(t, other.ReadLock(), t.Context())
+	}
+	rwUnlock(t, w)
+	for end := time.Now().Add(5 * lease); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		rwBusy(t, other.WriteLock(), t.Context())
+	}
+	if r.Context().Err() != nil {
+		t.Error(context.Cause(r.Context()))
+	}
+	rwUnlock(t, r)
+}
+
+// TestRWDeadWriter: the next ones enter when its lease ends, not earlier.
+func TestRWDeadWriter(t *testing.T) {
+	const lease = 2 * time.Second
+	s := rwServer(t)
+	p := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
+	p.locked(t, rwCommand{Do: "write"})
+	l := rwClient(t, s, 0).ReadWriteLock("n")
+	a, b := rwAsync(t, l.ReadLock(), t.Context()), rwAsync(t, l.ReadLock(), t.Context())
+	rwWaiting(t, s, "readers", 2)
+	p.Kill(t)
+	ends := time.Now().Add(time.Duration(s.Int(t, "PTTL", "n")) * time.Millisecond)
+	ha, hb := rwGot(t, a, lease+rwSoon), rwGot(t, b, rwSoon)
+	if early := time.Until(ends); early > 10*time.Millisecond {
+		t.Errorf("entered %v before the lease had ended", early)
+	}
+	t.Logf("both entered %v after the end of the lease", time.Since(ends))
+	rwUnlock(t, ha, hb)
+}
+
+// TestRWFixedLeasesEnd, and a late Unlock does not touch the successor.
+func TestRWFixedLeasesEnd(t *testing.T) {
+	const lease = 400 * time.Millisecond
+	s := rwServer(t)
+	c := rwClient(t, s, 0)
+	l := c.ReadWriteLock("n")
+	for name, mode := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
+		start := time.Now()
+		h := rwLock(t, mode, t.Context(), redlatch.WithLease(lease))
+		next := rwLock(t, l.WriteLock(), t.Context())
+		if took := time.Since(start); took < lease || took > lease+rwSoon {
+			t.Errorf("%s: the next writer entered after %v", name, took)
+		}
+		if !errors.Is(context.Cause(h.Context()), redlatch.ErrLeaseLost) {
+			t.Errorf("%s: the context's cause is %v", name, context.Cause(h.Context()))
+		}
+		if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+			t.Errorf("%s: the late Unlock returned %v", name, err)
+		}
+		rwBusy(t, l.ReadLock(), t.Context())
+		rwUnlock(t, next)
+	}
+}
+
+// TestRWWriteLeaseEndsUnderItsOwnersRead: a writer's fixed lease ends while its
+// read hold lives: other readers enter then, though nobody unlocked.
+func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
+	const lease = 600 * time.Millisecond
+	s := rwServer(t)
+	l := rwClient(t, s, 30*time.Second).ReadWriteLock("n")
+	start := time.Now()
+	w := rwLock(t, l.WriteLock(), t.Context(), redlatch.WithLease(lease))
+	r := rwLock(t, l.ReadLock(), w.Context())
+	other := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").ReadLock(), t.Context())
+	if took := time.Since(start); took < lease || took > lease+rwSoon {
+		t.Errorf("a reader entered after %v, the write lease was %v", took, lease)
+	}
+	if err := w.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+	rwBusy(t, l.WriteLock(), t.Context())
+	rwUnlock(t, other, r)
+}
+
+// TestRWLossIsNoticed: keys deleted or replaced by others.
+func TestRWLossIsNoticed(t *testing.T) {
+	const lease = 600 * time.Millisecond
+	for name, remove := range map[string]func(t *testing.T, s *testbed.Server, field string){
+		"deleted":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "DEL", "n") },
+		"emptied":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "FLUSHALL") },
+		"field":    func(t *testing.T, s *testbed.Server, f string) { t.Helper(); s.Do(t, "HDEL", "n", f) },
+		"replaced": func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "SET", "n", "x", "PX", "2000") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := rwServer(t)
+			c := rwClient(t, s, lease)
+			l := c.ReadWriteLock("n")
+			for mode, locker := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
+				h := rwLock(t, locker, t.Context())
+				field := rwOnlyReader(t, s)
+				start := time.Now()
+				remove(t, s, field)
+				select {
+				case <-h.Context().Done():
+				case <-time.After(lease/3 + rwSoon):
+					t.Fatalf("%s: not noticed", mode)
+				}
+				t.Logf("%s: noticed after %v", mode, time.Since(start))
+				if !errors.Is(context.Cause(h.Context()), redlatch.ErrLeaseLost) {
+					t.Error(context.Cause(h.Context()))
+				}
+				if name != "replaced" && s.Int(t, "HEXISTS", "n", field) != 0 {
+					t.Error("the renewal made it again")
+				}
+				if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+					t.Error(err)
+				}
+				s.Do(t, "FLUSHALL")
+			}
+		})
+	}
+}

@@ -1,0 +1,401 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/rwlock"
+)
+
+// Tests of who comes next: readers and writers over several processes.
+
+// rwSoon is what a message takes to wake a waiter in another process on a busy
+// machine; leases and skip times in these tests are far above it.
+const rwSoon = time.Second
+
+// TestRWReadersEnterTogetherAfterAWrite: 20 readers of 4 processes that work
+// 800 ms each are through after about 800 ms, although writers wait, too.
+func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
+	s := rwServer(t)
+	c := rwClient(t, s, 0)
+	w := rwLock(t, c.ReadWriteLock("n").WriteLock(), t.Context())
+	const procs, each, work = 4, 5, 800 * time.Millisecond
+	type waiter struct {
+		p  *rwProc
+		id int
+	}
+	var readers []waiter
+	writers := map[*rwProc]int{}
+	for range procs {
+		p := rwSpawn(t, rwArgs{Addr: s.Addr()})
+		p.start(t, rwCommand{Do: "write"})
+		writers[p] = 1
+		for range each {
+			readers = append(readers, waiter{p, p.start(t, rwCommand{Do: "read"})})
+		}
+	}
+	rwWaiting(t, s, "readers", procs*each)
+	rwWaiting(t, s, "writers", procs)
+	begin := time.Now()
+	rwUnlock(t, w)
+	var last time.Time
+	for _, r := range readers {
+		if at := r.p.await(t, r.id, "locked").At; at.After(last) {
+			last = at
+		}
+	}
+	time.Sleep(time.Until(begin.Add(work)))
+	for _, r := range readers {
+		r.p.unlock(t, r.id)
+	}
+	took := time.Since(begin)
+	t.Logf("last reader inside after %v, all through after %v", last.Sub(begin), took)
+	if last.Sub(begin) > 400*time.Millisecond || took > work+600*time.Millisecond {
+		t.Errorf("readers did not work side by side: last inside after %v, all through after %v", last.Sub(begin), took)
+	}
+	rwServe(t, writers)
+}
+
+// rwServe unlocks the holds that the commands of several processes get, one
+// after the other, until each process has had as many as told.
+func rwServe(t *testing.T, left map[*rwProc]int) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for len(left) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("some were not served: %v", left)
+		}
+		for p := range left {
+			select {
+			case line := <-p.Lines():
+				if a := p.note(t, line); a.Got == "locked" {
+					p.unlock(t, a.ID)
+					if left[p]--; left[p] == 0 {
+						delete(left, p)
+					}
+				}
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// TestRWLastReadUnlockWakesOneWriterPerProcess counts the attempts.
+func TestRWLastReadUnlockWakesOneWriterPerProcess(t *testing.T) {
+	s := rwServer(t)
+	c := rwClient(t, s, time.Hour)
+	r1 := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
+	r2 := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
+	const procs, each = 3, 5
+	var ps []*rwProc
+	left := map[*rwProc]int{}
+	for range procs {
+		// Without refreshes of places and renewals nothing else sends commands.
+		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: time.Hour, Skip: time.Hour})
+		p.start(t, rwCommand{Do: "write"})
+		ps, left[p] = append(ps, p), each
+	}
+	rwWaiting(t, s, "writers", procs)
+	subscribed := func() bool {
+		msg := s.Do(t, "PUBSUB", "NUMSUB", "redisson_rwlock:{n}")
+		reply, err := msg.ToArray()
+		if err != nil || len(reply) != 2 {
+			t.Fatal(reply, err)
+		}
+		n, err := reply[1].AsInt64()
+		return err == nil && n == procs
+	}
+	rwEventually(t, "all subscribe", subscribed)
+	for _, p := range ps {
+		for range each - 1 {
+			p.start(t, rwCommand{Do: "write"})
+		}
+	}
+	// The confirmed subscription makes each process's first writer try again.
+	rwQuiet(t, s)
+
+	before := s.CommandStats(t)
+	rwUnlock(t, r1)
+	rwQuiet(t, s)
+	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 1 {
+		t.Errorf("%d commands for the unlock of a reader that was not the last, want its own", n)
+	}
+	before = s.CommandStats(t)
+	rwUnlock(t, r2)
+	rwQuiet(t, s)
+	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 1+procs {
+		t.Errorf("%d commands for the last read unlock, want its own and one attempt per process (%d)", n, 1+procs)
+	}
+	rwServe(t, left)
+}
+
+// rwQuiet waits until no script has run for a while.
+func rwQuiet(t testing.TB, s *testbed.Server) {
+	t.Helper()
+	last, since := s.CommandStats(t).Calls["evalsha"], time.Now()
+	rwEventually(t, "no commands", func() bool {
+		if n := s.CommandStats(t).Calls["evalsha"]; n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 150*time.Millisecond
+	})
+}
+
+// TestRWWriterIsNotStarved: 32 readers of 4 processes loop without a pause; a
+// writer enters as soon as those inside have left. With PreferReaders it does not.
+func TestRWWriterIsNotStarved(t *testing.T) {
+	const procs, each, hold = 4, 8, 100 * time.Millisecond
+	for _, prefer := range []bool{false, true} {
+		s := rwServer(t)
+		c := rwClient(t, s, 0)
+		var ps []*rwProc
+		for range procs {
+			p := rwSpawn(t, rwArgs{Addr: s.Addr(), Prefer: prefer})
+			p.start(t, rwCommand{ID: 1, Do: "loop", Count: each, Hold: hold})
+			ps = append(ps, p)
+		}
+		for _, p := range ps {
+			p.await(t, 1, "looping")
+		}
+		l := c.ReadWriteLock("n").WriteLock()
+		if prefer {
+			// The way to see that the rest of this test could fail.
+			if h, err := l.TryLock(t.Context(), 8*hold, 0); err == nil {
+				t.Error("a writer entered among readers that prefer themselves: they do not overlap, the test shows nothing")
+				rwUnlock(t, h)
+			} else if !errors.Is(err, redlatch.ErrNotAcquired) {
+				t.Error(err)
+			}
+		} else {
+			for range 10 {
+				start := time.Now()
+				h := rwLock(t, l, t.Context())
+				took := time.Since(start)
+				t.Logf("a writer among %d looping readers waited %v", procs*each, took)
+				if took > hold+400*time.Millisecond {
+					t.Errorf("a writer waited %v for readers that hold for %v", took, hold)
+				}
+				rwUnlock(t, h)
+				time.Sleep(hold / 2) // let the readers mix again
+			}
+		}
+		for _, p := range ps {
+			p.start(t, rwCommand{ID: 1, Do: "endloop"})
+			if n := p.await(t, 1, "looped").Count; n < each*10 && !prefer {
+				t.Errorf("only %d read locks in a process: the readers starved", n)
+			}
+			p.end(t)
+		}
+	}
+}
+
+// TestRWReadersAreNotStarved: writers of 4 processes loop without a pause; a
+// reader that waits enters after the phase that was under way, not later.
+func TestRWReadersAreNotStarved(t *testing.T) {
+	s := rwServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 4 {
+		c := rwClient(t, s, 0)
+		l := c.ReadWriteLock("n").WriteLock()
+		for range 2 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					h, err := l.Lock(ctx)
+					if err != nil {
+						return
+					}
+					s.Do(t, "INCR", "phases")
+					time.Sleep(2 * time.Millisecond)
+					if err := h.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	reader := rwClient(t, s, 0).ReadWriteLock("n").ReadLock()
+	rwEventually(t, "writers at work", func() bool { return s.Int(t, "EXISTS", "phases") == 1 })
+	worst := int64(0)
+	for range 100 {
+		before := s.Int(t, "GET", "phases")
+		h := rwLock(t, reader, t.Context())
+		after := s.Int(t, "GET", "phases")
+		worst = max(worst, after-before)
+		rwUnlock(t, h)
+	}
+	cancel()
+	wg.Wait()
+	s.Do(t, "DEL", "phases")
+	t.Logf("most write phases that began while a reader waited: %d", worst)
+	// One may begin before the reader asks, and one be under way when it does.
+	if worst > 2 {
+		t.Errorf("%d write phases began while a reader waited", worst)
+	}
+}
+
+// TestRWReadersStandBackForAWaitingWriter, and who need not.
+func TestRWReadersStandBackForAWaitingWriter(t *testing.T) {
+	s := rwServer(t)
+	c1, c2 := rwClient(t, s, 0), rwClient(t, s, 0)
+	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n")
+	r := rwLock(t, l1.ReadLock(), t.Context())
+	wctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	failed := make(chan error, 1)
+	go func() { _, err := l2.WriteLock().Lock(wctx); failed <- err }()
+	rwWaiting(t, s, "writers", 1)
+
+	rwBusy(t, l1.ReadLock(), t.Context())
+	rwBusy(t, l2.ReadLock(), t.Context())
+	again := rwLock(t, l1.ReadLock(), r.Context()) // inside already
+	rwUnlock(t, again)
+	preferring := rwLock(t, c2.ReadWriteLock("n", rwlock.PreferReaders()).ReadLock(), t.Context())
+	rwUnlock(t, preferring)
+
+	// A writer that gives up lets them in at once.
+	back := rwAsync(t, l1.ReadLock(), t.Context())
+	rwWaiting(t, s, "readers", 1)
+	start := time.Now()
+	giveUp()
+	if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Error(err)
+	}
+	h := rwGot(t, back, rwSoon)
+	t.Logf("entered %v after the writer gave up", time.Since(start))
+	rwUnlock(t, h, r)
+}
+
+// TestRWReadersOutliveAFloodOfWritersThatGiveUp: marks of writers that come after
+// a reader do not hold it back.
+func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
+	s := rwServer(t)
+	inside := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").ReadLock(), t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 4 { // their waits overlap: there is always a mark
+		l := rwClient(t, s, 0).ReadWriteLock("n").WriteLock()
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if h, err := l.TryLock(ctx, 200*time.Millisecond, 0); err == nil {
+					t.Error("a writer beside a reader")
+					_ = h.Unlock(context.Background())
+				}
+			}
+		})
+	}
+	rwWaiting(t, s, "writers", 4)
+	for range 5 {
+		start := time.Now()
+		h := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").ReadLock(), t.Context())
+		took := time.Since(start)
+		t.Logf("entered after %v", took)
+		if took > 200*time.Millisecond+rwSoon {
+			t.Errorf("a reader waited %v for writers that wait 200 ms", took)
+		}
+		rwUnlock(t, h)
+	}
+	cancel()
+	wg.Wait()
+	rwUnlock(t, inside)
+}
+
+// TestRWDeadWaitersArePassedOver: a waiting writer, and a waiting reader whose
+// turn it is, die without a word.
+func TestRWDeadWaitersArePassedOver(t *testing.T) {
+	const skip = 2 * time.Second
+	s := rwServer(t)
+	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
+
+	t.Run("writer", func(t *testing.T) {
+		r := rwLock(t, l.ReadLock(), t.Context())
+		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
+		p.start(t, rwCommand{Do: "write"})
+		rwWaiting(t, s, "writers", 1)
+		back := rwAsync(t, l.ReadLock(), t.Context())
+		rwWaiting(t, s, "readers", 1)
+		select { // it is refreshed: longer than its first life time
+		case <-back:
+			t.Fatal("entered before a living writer")
+		case <-time.After(skip + skip/2):
+		}
+		p.Kill(t)
+		start := time.Now()
+		h := rwGot(t, back, skip+rwSoon)
+		t.Logf("entered %v after the waiting writer was killed", time.Since(start))
+		rwUnlock(t, h, r)
+	})
+	t.Run("reader", func(t *testing.T) {
+		w := rwLock(t, l.WriteLock(), t.Context())
+		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
+		p.start(t, rwCommand{Do: "read"})
+		rwWaiting(t, s, "readers", 1)
+		next := rwAsync(t, l.WriteLock(), t.Context())
+		rwWaiting(t, s, "writers", 1)
+		p.Kill(t)
+		start := time.Now()
+		rwUnlock(t, w)
+		h := rwGot(t, next, skip+rwSoon)
+		t.Logf("entered %v after the unlock, behind a dead reader", time.Since(start))
+		rwUnlock(t, h)
+	})
+	t.Run("frozen writer comes back", func(t *testing.T) {
+		r := rwLock(t, l.ReadLock(), t.Context())
+		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
+		id := p.start(t, rwCommand{Do: "write"})
+		rwWaiting(t, s, "writers", 1)
+		p.Freeze(t)
+		h := rwGot(t, rwAsync(t, l.ReadLock(), t.Context()), skip+rwSoon)
+		p.Thaw(t)
+		rwWaiting(t, s, "writers", 1) // it takes a new place
+		rwUnlock(t, h, r)
+		p.await(t, id, "locked")
+		p.unlock(t, id)
+		p.end(t)
+	})
+}
+
+// TestRWReaderThatGivesUpItsTurnLetsTheWriterIn at once, not after the skip time.
+func TestRWReaderThatGivesUpItsTurnLetsTheWriterIn(t *testing.T) {
+	s := rwServer(t)
+	p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: time.Minute})
+	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
+	w := rwLock(t, l.WriteLock(), t.Context())
+	id := p.start(t, rwCommand{Do: "read"})
+	rwWaiting(t, s, "readers", 1)
+	next := rwAsync(t, l.WriteLock(), t.Context())
+	rwWaiting(t, s, "writers", 1)
+	p.Freeze(t) // it can't take its turn
+	rwUnlock(t, w)
+	select {
+	case <-next:
+		t.Fatal("a writer entered before a reader whose turn it was")
+	case <-time.After(200 * time.Millisecond):
+	}
+	p.Thaw(t)
+	// It has its turn now, or has taken it already.
+	p.await(t, id, "locked")
+	p.unlock(t, id)
+	rwUnlock(t, rwGot(t, next, rwSoon))
+
+	// The same with one that gives up: its ctx ends before it could try.
+	w = rwLock(t, l.WriteLock(), t.Context())
+	id = p.start(t, rwCommand{Do: "read"})
+	rwWaiting(t, s, "readers", 1)
+	next = rwAsync(t, l.WriteLock(), t.Context())
+	rwWaiting(t, s, "writers", 1)
+	p.Freeze(t)
+	rwUnlock(t, w)
+	s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	p.start(t, rwCommand{ID: id, Do: "cancel"})
+	p.Thaw(t)
+	rwUnlock(t, rwGot(t, next, rwSoon))
+	p.end(t)
+}
