@@ -189,8 +189,8 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 			if n := p.await(t, 1, "looped").Count; n < each*10 && !prefer {
 				t.Errorf("only %d read locks in a process: the readers starved", n)
 			}
-			p.end(t)
 		}
+		rwEnd(t, ps...)
 	}
 }
 
@@ -358,7 +358,7 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 		rwUnlock(t, h, r)
 		p.await(t, id, "locked")
 		p.unlock(t, id)
-		p.end(t)
+		rwEnd(t, p)
 	})
 }
 
@@ -397,5 +397,5 @@ func TestRWReaderThatGivesUpItsTurnLetsTheWriterIn(t *testing.T) {
 	p.start(t, rwCommand{ID: id, Do: "cancel"})
 	p.Thaw(t)
 	rwUnlock(t, rwGot(t, next, rwSoon))
-	p.end(t)
+	rwEnd(t, p)
 }

@@ -255,11 +255,15 @@ func (p *rwProc) unlock(t testing.TB, id int) rwAnswer {
 	return p.await(t, id, "unlocked")
 }
 
-// end closes the worker and waits until it has left.
-func (p *rwProc) end(t testing.TB) {
+// rwEnd closes workers and waits until they have left.
+func rwEnd(t testing.TB, ps ...*rwProc) {
 	t.Helper()
-	p.CloseInput(t)
-	if err := p.Wait(t); err != nil {
-		t.Errorf("worker: %v", err)
+	for _, p := range ps {
+		p.CloseInput(t)
+	}
+	for _, p := range ps {
+		if err := p.Wait(t); err != nil {
+			t.Errorf("worker: %v", err)
+		}
 	}
 }
