@@ -411,7 +411,7 @@ func (a *acquisition) undoApart() {
 		attempt: a.attempt, limbo: a.limbo, queued: true, place: a.place,
 	}
 	a.mu.Unlock()
-	a.limbo, a.queued = 0, false
+	a.limbo, a.queued, a.place = 0, false, nil // the new id gets a place of its own
 	b.undo()
 }
 

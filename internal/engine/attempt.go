@@ -237,7 +237,6 @@ func (a *acquisition) abandon() {
 	if a.place != nil {
 		a.core.dog.removePlace(a.place)
 		a.place.wait() // a refresh under way must not come after it
-		a.place = nil
 	}
 	deadline := time.Now().Add(a.attempt.Lease)
 	retry := newRetry()
