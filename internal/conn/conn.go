@@ -175,7 +175,7 @@ func (c *Conn) Close() { c.client.Close() }
 
 // Run implements Runner.
 func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
-	ctx = context.WithoutCancel(ctx)
+	ctx = uncancelled(ctx)
 	if cmd.Acks > 0 || cmd.Tell {
 		return c.runMore(ctx, cmd)
 	}
@@ -230,9 +230,17 @@ func ReadServer(r Reply) Server {
 	return Server{RunID: r.Str(1), Uptime: max(time.Duration(r.Int(0)-1)*time.Second, 0)}
 }
 
+// uncancelled keeps a context's values alone.
+func uncancelled(ctx context.Context) context.Context {
+	if ctx.Done() == nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
 // RunMulti implements Runner.
 func (c *Conn) RunMulti(ctx context.Context, cmds []Command) []Result {
-	ctx = context.WithoutCancel(ctx)
+	ctx = uncancelled(ctx)
 	out := make([]Result, len(cmds))
 	multi := make([]rueidis.Completed, len(cmds))
 	for i, cmd := range cmds {

@@ -34,6 +34,8 @@ type acquisition struct {
 	told     conn.Reply    // what it said
 	answered bool          // it said something
 
+	values detached // cctx, unless an observer has put its span into it
+
 	mu      sync.Mutex // guards attempt against the watchdog's refreshes
 	attempt Attempt
 
@@ -80,7 +82,9 @@ func (l *Lock) open(ctx context.Context, wait, lease time.Duration) (*acquisitio
 		c.wg.Done()
 		return nil, l.refused(ctx, wait, lease, err)
 	}
-	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, cctx: ctx, wait: wait, lease: lease, once: wait == 0}
+	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, wait: wait, lease: lease, once: wait == 0}
+	a.values.Context = ctx
+	a.cctx = &a.values
 	switch {
 	case wait == 0:
 		// One attempt; an unanswered one must not last for ever.
@@ -128,7 +132,10 @@ func CheckLease(lease time.Duration) error {
 // newID makes the acquisition a new one for the server.
 func (a *acquisition) newID() {
 	c := a.core
-	id := strconv.FormatUint(c.acq.Add(1), 36)
+	field := append(make([]byte, 0, 80), c.cfg.ID...)
+	field = append(append(append(field, ':'), a.slot.owner.text...), '-')
+	at := len(field)
+	name := string(strconv.AppendUint(field, c.acq.Add(1), 36))
 	lease := a.lease
 	if lease == 0 {
 		lease = c.cfg.LeaseTime
@@ -139,7 +146,7 @@ func (a *acquisition) newID() {
 	}
 	a.mu.Lock()
 	a.attempt = Attempt{
-		Lock: a.lock, ID: id, Field: c.cfg.ID + ":" + a.slot.owner.text + "-" + id,
+		Lock: a.lock, ID: name[at:], Field: name,
 		Lease: lease, Trace: a.attempt.Trace,
 	}
 	a.mu.Unlock()
@@ -293,17 +300,15 @@ func (a *acquisition) sleep() (*Hold, bool, error) {
 		if news.Err != nil {
 			return nil, false, &lock.ServerError{Name: a.lock.name, Op: "subscribe", Err: news.Err}
 		}
-		if len(news.Payloads) > 0 {
+		switch {
+		case len(news.Payloads) > 0:
 			h, again, err := a.granted(news.Payloads)
 			if h != nil || again || err != nil {
 				return h, again, err
 			}
-		} else if news.Try {
+		case news.Try, news.Missed && a.place == nil:
 			return nil, true, nil
-		} else if news.Missed {
-			if a.place == nil {
-				return nil, true, nil
-			}
+		case news.Missed:
 			a.core.dog.hurry(a.place)
 		}
 		at := a.look

@@ -305,16 +305,18 @@ func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Ho
 // holdLocked is hold; the slot has been retained for it.
 func (a *acquisition) holdLocked(sent time.Time, lease time.Duration, out Outcome) *Hold {
 	c := a.core
-	s := &session{
+	g := &grant{session: session{
 		Lock: a.lock, Field: a.attempt.Field, Token: out.Token, Data: a.attempt.Data,
 		Traced: len(a.attempt.Trace) > 1, slot: a.slot, limbo: a.limbo, index: -1,
-	}
+	}}
+	s := &g.session
+	s.holds = g.list[:0]
 	if a.obs != nil {
 		s.link = a.obs.Link()
 	}
 	a.slot.sessions[modeIndex(a.kind.Mode())] = s
 	s.until = sent.Add(lease - drift(lease))
-	h := s.newHoldLocked(a.ctx, a.lease, sent)
+	h := s.newHoldLocked(a.ctx, &g.hold, a.lease, sent)
 	if !out.Granted.IsZero() {
 		// shorter than asked for until it is confirmed
 		h.until = s.until
@@ -387,7 +389,7 @@ func (a *acquisition) reenteredLocked(s *session, sent time.Time, lease time.Dur
 	if a.lease == 0 {
 		s.until = later(s.until, sent.Add(lease-drift(lease)))
 	}
-	h := s.newHoldLocked(a.ctx, a.lease, sent)
+	h := s.newHoldLocked(a.ctx, &holdMemory{}, a.lease, sent)
 	h.again = true
 	a.core.dog.scheduleLocked(s, sent)
 	return h

@@ -194,10 +194,31 @@ type flight struct {
 	reply conn.Reply
 	err   error
 
+	core *Core
+	vctx context.Context
+	cmd  conn.Command
+	lc   latecomer
+
 	mu    sync.Mutex
 	ended bool // guarded by mu
 	left  bool // guarded by mu
 	done  chan struct{}
+}
+
+// run is the goroutine of a flight that can be left. It ends with the answer, or
+// with the connection.
+func (f *flight) run() {
+	defer f.core.wg.Done()
+	f.reply, f.err = f.core.run.Run(f.vctx, f.cmd)
+	f.mu.Lock()
+	f.ended = true
+	left := f.left
+	f.mu.Unlock()
+	if !left {
+		f.done <- struct{}{}
+	} else if f.lc != nil {
+		f.lc.late(f)
+	}
 }
 
 // latecomer takes over a command whose caller stopped waiting.
@@ -216,43 +237,43 @@ func (c *Core) fly(ctx, vctx context.Context, deadline time.Time, cmd conn.Comma
 		f.reply, f.err = c.run.Run(vctx, cmd)
 		return f, true
 	}
-	f.done = make(chan struct{})
+	f.core, f.vctx, f.cmd, f.lc, f.done = c, vctx, cmd, lc, newSignal()
 	c.wg.Add(1)
-	go func() { // ends with the answer, or with the connection
-		defer c.wg.Done()
-		f.reply, f.err = c.run.Run(vctx, cmd)
-		f.mu.Lock()
-		f.ended = true
-		left := f.left
-		f.mu.Unlock()
-		close(f.done)
-		if left && lc != nil {
-			lc.late(f)
-		}
-	}()
+	go f.run()
 	var expiry <-chan time.Time
 	if !deadline.IsZero() {
-		t := time.NewTimer(time.Until(deadline))
-		defer t.Stop()
+		t := startTimer(time.Until(deadline))
+		defer stopTimer(t)
 		expiry = t.C
 	}
 	select {
 	case <-f.done:
+		signals.Put(f.done)
 		return f, true
 	case <-ctx.Done():
 	case <-expiry:
 	case <-c.closing:
 	}
+	if f.leave() {
+		return f, false
+	}
+	<-f.done
+	signals.Put(f.done)
+	return f, true
+}
+
+// leave hands the flight over to its latecomer; false: it has ended.
+func (f *flight) leave() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended {
-		return f, true
+		return false
 	}
 	f.left = true
-	if lc != nil {
-		lc.leaving()
+	if f.lc != nil {
+		f.lc.leaving()
 	}
-	return f, false
+	return true
 }
 
 // key maps a name and checks it.

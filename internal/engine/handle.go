@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -187,6 +188,26 @@ type Attempt struct {
 // Millis is d in whole milliseconds, rounded up: what the server is told is
 // never shorter than what the client counts on.
 func Millis(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	if m := lastMillis.Load(); m != nil && m.d == d {
+		return m.text
+	}
+	m := &millis{d, millisText(d)}
+	lastMillis.Store(m)
+	return m.text
+}
+
+// lastMillis is the text that was made last: nearly always that of LeaseTime.
+var lastMillis atomic.Pointer[millis]
+
+type millis struct {
+	d    time.Duration
+	text string
+}
+
+func millisText(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 

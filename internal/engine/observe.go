@@ -45,7 +45,9 @@ func (a *acquisition) observe(wait time.Duration) {
 	if o == nil {
 		return
 	}
-	a.cctx, a.obs = o.Acquire(a.ctx, a.lock.observed(), wait, a.lease)
+	var ctx context.Context
+	ctx, a.obs = o.Acquire(a.ctx, a.lock.observed(), wait, a.lease)
+	a.values.Context = ctx
 	if a.obs != nil {
 		a.attempt.Trace = a.obs.Trace()
 	}

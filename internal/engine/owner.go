@@ -24,6 +24,11 @@ type owner struct {
 
 	mu    sync.Mutex
 	slots []*slot // guarded by mu
+
+	// The first slot, in the owner's own memory: most owners have no other.
+	first slot
+	list  [1]*slot
+	used  bool // guarded by mu
 }
 
 // slot is one owner's relation to one lock of one client. All commands of the
@@ -71,7 +76,8 @@ type carried struct {
 var ownerSeq atomic.Uint64
 
 func newOwner() *owner {
-	return &owner{text: "g" + strconv.FormatUint(ownerSeq.Add(1), 36)}
+	buf := append(make([]byte, 0, 16), 'g')
+	return &owner{text: string(strconv.AppendUint(buf, ownerSeq.Add(1), 36))}
 }
 
 // WithOwner returns a context whose acquisitions are made by the owner id.
@@ -158,7 +164,13 @@ func (o *owner) slot(c *Core, key string) *slot {
 			return s
 		}
 	}
-	s := &slot{owner: o, core: c, key: key, refs: 1}
+	s := &o.first
+	if o.used {
+		s = &slot{}
+	} else {
+		o.used, o.slots = true, o.list[:0]
+	}
+	s.owner, s.core, s.key, s.refs = o, c, key, 1
 	o.slots = append(o.slots, s)
 	return s
 }

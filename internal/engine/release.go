@@ -70,18 +70,15 @@ func (h *Hold) unlock(ctx context.Context) error {
 	}
 	h.cancel(nil)
 
-	ctx = context.WithoutCancel(ctx)
-	done := make(chan error, 1)
+	r := &release{h: h, values: detached{ctx}, done: newSignal()}
 	c.wg.Add(1)
-	go func() { // ends with the answer, or when the lease has run out by itself
-		defer c.wg.Done()
-		done <- h.release(ctx)
-	}()
-	limit := time.NewTimer(c.cfg.UnlockTimeout)
-	defer limit.Stop()
+	go r.run()
+	limit := startTimer(c.cfg.UnlockTimeout)
+	defer stopTimer(limit)
 	select {
-	case err := <-done:
-		return err
+	case <-r.done:
+		signals.Put(r.done)
+		return r.err
 	case <-limit.C:
 	case <-c.closing:
 		return lock.ErrClosed
@@ -90,6 +87,22 @@ func (h *Hold) unlock(ctx context.Context) error {
 	h.late = true
 	c.mu.Unlock()
 	return h.unavailable("release", fmt.Errorf("%w of %v", errNoAnswer, c.cfg.UnlockTimeout))
+}
+
+// release is an Unlock under way.
+type release struct {
+	h      *Hold
+	values detached
+	done   chan struct{}
+	err    error
+}
+
+// run is its goroutine. It ends with the answer, or when the lease has run out by
+// itself.
+func (r *release) run() {
+	defer r.h.s.slot.core.wg.Done()
+	r.err = r.h.release(&r.values)
+	r.done <- struct{}{}
 }
 
 func (h *Hold) unavailable(op string, err error) error {

@@ -104,9 +104,24 @@ func (h *Hold) deadlineLocked() time.Time {
 	return h.until
 }
 
+// grant is a session with its first hold, in one piece of memory: most sessions
+// have no other.
+type grant struct {
+	session session
+	hold    holdMemory
+	list    [1]*Hold
+}
+
+// holdMemory is a hold with its context.
+type holdMemory struct {
+	hold Hold
+	ctx  holdContext
+}
+
 // newHoldLocked adds a hold to a session.
-func (s *session) newHoldLocked(ctx context.Context, lease time.Duration, sent time.Time) *Hold {
-	h := &Hold{s: s, lease: lease, alive: true, began: sent}
+func (s *session) newHoldLocked(ctx context.Context, m *holdMemory, lease time.Duration, sent time.Time) *Hold {
+	h := &m.hold
+	h.s, h.lease, h.alive, h.began = s, lease, true, sent
 	if obs := s.slot.core.cfg.Observer; obs != nil {
 		h.counted = obs.Counting()
 	}
@@ -116,7 +131,8 @@ func (s *session) newHoldLocked(ctx context.Context, lease time.Duration, sent t
 		carries = carried{explicit: true, id: o.id}
 	}
 	inner, cancel := context.WithCancelCause(ctx)
-	h.ctx, h.cancel = &holdContext{inner, carries}, cancel
+	m.ctx = holdContext{inner, carries}
+	h.ctx, h.cancel = &m.ctx, cancel
 	if lease > 0 {
 		h.until, h.lasts = sent.Add(lease-drift(lease)), lease
 	}
