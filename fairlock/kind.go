@@ -107,6 +107,8 @@ func (k *kind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
 	}
 	out := engine.Outcome{Remaining: engine.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}
 	if place := r.Int(4); place != 0 {
+		// A place that stood already, though no answer told of it: a lost one did.
+		out.Renewed = a.Data == nil && r.Int(5) == 0
 		a.Data = &waiter{place: place, seen: a.Sent}
 		out.Queued, out.Watched = true, true
 		out.Position = int(r.Int(5))

@@ -1,0 +1,408 @@
+package fair
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// serverEnd is when the lock's lease ends by the server's clock, as an instant
+// of ours that is certainly not before it.
+func serverEnd(t *testing.T, s *testbed.Server) time.Time {
+	t.Helper()
+	before := time.Now()
+	ttl := s.Int(t, "PTTL", name)
+	// PTTL rounds to the nearest millisecond: it was ttl at some moment after
+	// before, so the end is not before that.
+	return before.Add(time.Duration(ttl) * time.Millisecond)
+}
+
+// A handed-over hold begins with min(lease, skip time), its local deadline is
+// before the end on the server at every moment, and it is confirmed up to its
+// full lease without the holder's doing.
+func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opts []redlatch.AcquireOption
+		full time.Duration
+	}{
+		{"watchdog", nil, 6 * time.Second},
+		{"fixed", []redlatch.AcquireOption{redlatch.WithLease(8 * time.Second)}, 8 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := testbed.Standalone(t)
+			c := dial(t, s.Addr(), redlatch.WithLeaseTime(6*time.Second))
+			l := c.FairLock(name, fairlock.WithSkipAfter(2*time.Second))
+			hold := lockIt(t, l)
+			got := make(chan result, 1)
+			wait(t.Context(), l, 1, got, tc.opts...)
+			queued(t, s, 1)
+			calm(t, s)
+			before := s.CommandStats(t)
+			granted := time.Now()
+			unlock(t, hold)
+			h := receive(t, got, time.Second).hold
+			if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 1 {
+				t.Errorf("%d scripts for the hand-over", n)
+			}
+			if ttl := s.Int(t, "PTTL", name); ttl > 2000 {
+				t.Errorf("the grant lasts for %dms", ttl)
+			}
+			for time.Since(granted) < 1500*time.Millisecond {
+				local, server := h.ValidUntil(), serverEnd(t, s)
+				if local.After(server) {
+					t.Fatalf("the local deadline is %v after the server's", local.Sub(server))
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if left := time.Until(h.ValidUntil()); left < tc.full-2*time.Second || left > tc.full {
+				t.Errorf("%v left 1.5s after a grant of %v", left, tc.full)
+			}
+			// A fixed lease counts from the grant, however late it is confirmed.
+			if end := h.ValidUntil().Sub(granted); tc.opts != nil && end > tc.full+slack/3 {
+				t.Errorf("a fixed lease of %v ends after %v", tc.full, end)
+			}
+			if h.Context().Err() != nil {
+				t.Error(context.Cause(h.Context()))
+			}
+			unlock(t, h)
+			nothingLeft(t, s)
+		})
+	}
+}
+
+// Where little is left of what was granted, the hold is confirmed before Lock
+// returns: a short lease begins whole, although the waiter's last sign of life
+// is older than that.
+func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
+	const lease = 400 * time.Millisecond
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(5*time.Second)) // a refresh a second
+	hold := lockIt(t, l)
+	got := make(chan result, 1)
+	wait(t.Context(), l, 1, got, redlatch.WithLease(lease))
+	queued(t, s, 1)
+	calm(t, s)
+	before := s.CommandStats(t).Calls["evalsha"]
+	eventually(t, 3*time.Second, "a refresh", func() bool { return s.CommandStats(t).Calls["evalsha"] > before })
+	time.Sleep(500 * time.Millisecond) // the refresh is older than the lease is long
+	unlock(t, hold)
+	r := receive(t, got, time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if left := r.hold.ValidUntil().Sub(r.at); left < lease*3/4 || left > lease {
+		t.Errorf("%v left of a lease of %v", left, lease)
+	}
+	if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
+		t.Errorf("the local deadline is %v after the server's", local.Sub(server))
+	}
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
+// The holder may not publish, so the grant's message is lost: the waiter finds
+// by itself, at its next refresh, that it holds the lock.
+func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "ACL", "SETUSER", "mute", "on", ">pw", "+@all", "~*", "resetchannels")
+	mute := dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
+		c.Redis.Username, c.Redis.Password = "mute", "pw"
+	}))
+	hold := lockIt(t, mute.FairLock(name))
+	got := make(chan result, 1)
+	wait(t.Context(), dial(t, s.Addr()).FairLock(name), 1, got)
+	queued(t, s, 1)
+	calm(t, s)
+	start := time.Now()
+	unlock(t, hold)
+	r := receive(t, got, 5*time.Second)
+	if took := r.at.Sub(start); r.err != nil || took > time.Second+slack {
+		t.Errorf("after %v, %v", took, r.err)
+	}
+	if left := time.Until(r.hold.ValidUntil()); left < 20*time.Second {
+		t.Errorf("only %v left", left)
+	}
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
+// The subscription breaks while the lock is handed over: the waiter asks as soon
+// as it stands again.
+func TestAGrantDuringAReconnectIsFoundAtOnce(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)) // refreshes every 12s
+	hold := lockIt(t, l)
+	got := make(chan result, 1)
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 1)
+	calm(t, s)
+	// In one go: the lock becomes free, and whoever listens is gone.
+	s.Do(t, "MULTI")
+	s.Do(t, "DEL", name)
+	s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	s.Do(t, "EXEC")
+	r := receive(t, got, 2*time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	_ = hold.Unlock(t.Context())
+	unlock(t, r.hold)
+}
+
+// An old grant that arrives late must not be taken for one of the place that the
+// waiter has now.
+func TestAGrantOfAnEarlierPlaceIsIgnored(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	l := c.FairLock(name)
+	hold := lockIt(t, l)
+	got := make(chan result, 1)
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 1)
+	calm(t, s)
+	field := s.List(t, "LRANGE", queueKey, "0", "0")[0]
+	id := field[len(field)-1-indexFromEnd(field):]
+	s.Do(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), id+" 1700000000000000 7")
+	select {
+	case r := <-got:
+		t.Fatalf("%v, %v", r.hold, r.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	unlock(t, hold)
+	unlock(t, receive(t, got, 5*time.Second).hold)
+	nothingLeft(t, s)
+}
+
+// indexFromEnd is how many bytes stand behind the last '-' of a field, less one.
+func indexFromEnd(field string) int {
+	n := 0
+	for field[len(field)-1-n] != '-' {
+		n++
+	}
+	return n - 1
+}
+
+// The reply to the enqueuing is lost: the retry finds its own place.
+func TestALostReplyMakesNoSecondPlace(t *testing.T) {
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s)
+	proxy := testbed.NewProxy(t, s.Addr())
+	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
+	c := dial(t, proxy.Addr())
+	trap := proxy.DropReply(testbed.Contains("EVALSHA", queueKey))
+	got := make(chan result, 1)
+	wait(t.Context(), c.FairLock(name), 1, got)
+	trap.Wait(t)
+	queued(t, s, 1)
+	calm(t, s)
+	if n := s.Int(t, "LLEN", queueKey); n != 1 {
+		t.Errorf("%d places", n)
+	}
+	unlock(t, hold)
+	r := receive(t, got, 5*time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	// and the same for the release: its retry finds the work done
+	trap = proxy.DropReply(testbed.Contains("EVALSHA", queueKey))
+	unlock(t, r.hold)
+	trap.Wait(t)
+	nothingLeft(t, s)
+}
+
+// A release that hands over and arrives twice hands over once.
+func TestALateDuplicateOfAReleaseChangesNothing(t *testing.T) {
+	s := testbed.Standalone(t)
+	proxy := testbed.NewProxy(t, s.Addr())
+	hold := lockIt(t, dial(t, proxy.Addr()).FairLock(name))
+	l := dial(t, s.Addr()).FairLock(name)
+	got := make(chan result, 2)
+	for i := range 2 {
+		wait(t.Context(), l, i, got)
+		queued(t, s, int64(i+1))
+	}
+	trap := proxy.CopyRequest(testbed.Contains("EVALSHA", queueKey))
+	unlock(t, hold)
+	first := receive(t, got, 5*time.Second)
+	if reply := trap.Deliver(t); reply != ":0\r\n" {
+		t.Errorf("the duplicate was answered with %q", reply)
+	}
+	select {
+	case r := <-got:
+		t.Fatalf("waiter %d entered a held lock", r.id)
+	case <-time.After(50 * time.Millisecond):
+	}
+	unlock(t, first.hold)
+	unlock(t, receive(t, got, 5*time.Second).hold)
+	nothingLeft(t, s)
+}
+
+// An acquisition that was given up while its command was under way: the command
+// arrives late and neither acquires nor queues up.
+func TestALateAcquireMakesNoPlace(t *testing.T) {
+	s := testbed.Standalone(t)
+	proxy := testbed.NewProxy(t, s.Addr())
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	c := dial(t, proxy.Addr())
+	trap := proxy.DropRequest(testbed.Contains("EVALSHA", queueKey))
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan result, 1)
+	wait(ctx, c.FairLock(name), 1, got)
+	trap.Wait(t)
+	queued(t, s, 1) // its retry
+	cancel()
+	if r := receive(t, got, time.Second); !errors.Is(r.err, context.Canceled) {
+		t.Fatal(r.err)
+	}
+	queued(t, s, 0)
+	if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
+		t.Errorf("the late command was answered with %q", reply)
+	}
+	unlock(t, hold)
+	if n := s.Int(t, "EXISTS", name, queueKey, scoresKey, wantsKey); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+// The server is out of memory: an unlock still hands over, a newcomer is refused
+// and leaves nothing behind.
+func TestOutOfMemory(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	got := make(chan result, 1)
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 1)
+	calm(t, s)
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	if _, err := l.Lock(t.Context()); err == nil {
+		t.Error("a newcomer queued up in a full server")
+	}
+	if n := s.Int(t, "LLEN", queueKey); n != 1 {
+		t.Errorf("queue of %d", n)
+	}
+	unlock(t, hold)
+	r := receive(t, got, time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if ttl := s.Int(t, "PTTL", name); ttl <= 0 {
+		t.Errorf("PTTL %d: a lock without a lease", ttl)
+	}
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
+func TestScriptFlushAndRestart(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	got := make(chan result, 3)
+	for i := range 3 {
+		wait(t.Context(), l, i, got)
+		queued(t, s, int64(i+1))
+	}
+	s.Do(t, "SCRIPT", "FLUSH")
+	unlock(t, hold)
+	unlock(t, receive(t, got, 5*time.Second).hold)
+	lost := receive(t, got, 5*time.Second).hold
+	s.Restart(t, testbed.Empty)
+	r := receive(t, got, 10*time.Second) // it finds no place and queues up again
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if err := lost.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Errorf("the hold that the server forgot: %v", err)
+	}
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
+// With ReplicaAcks a grant counts only once the replicas have it: it is confirmed
+// before Lock returns, and passed on when too few answer.
+func TestReplicaAcksOfAGrant(t *testing.T) {
+	set := testbed.Replicas(t, 1)
+	set.AwaitSync(t)
+	s := set.Master()
+	// A replica that has just come does not acknowledge anything for a while.
+	eventually(t, 10*time.Second, "an acknowledgement", func() bool {
+		s.Do(t, "SET", "warm", "1", "PX", "1")
+		return s.Int(t, "WAIT", "1", "100") == 1
+	})
+	acked := dial(t, s.Addr(), redlatch.WithReplicaAcks(1, 300*time.Millisecond)).FairLock(name)
+	plain := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, plain)
+	got := make(chan result, 2)
+	wait(t.Context(), acked, 1, got)
+	queued(t, s, 1)
+	unlock(t, hold)
+	r := receive(t, got, 2*time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if left := time.Until(r.hold.ValidUntil()); left < 20*time.Second {
+		t.Errorf("not confirmed: %v left", left)
+	}
+	wait(t.Context(), acked, 2, got)
+	queued(t, s, 1)
+	wait(t.Context(), plain, 3, got)
+	queued(t, s, 2)
+	set.Replicas()[0].Freeze(t)
+	unlock(t, r.hold)
+	var acks *redlatch.ReplicaAcksError
+	a := receive(t, got, 5*time.Second)
+	b := receive(t, got, 5*time.Second)
+	if a.id == 3 {
+		a, b = b, a
+	}
+	if a.id != 2 || !errors.As(a.err, &acks) {
+		t.Errorf("waiter %d: %v", a.id, a.err)
+	}
+	if b.id != 3 || b.err != nil {
+		t.Fatalf("waiter %d: %v", b.id, b.err)
+	}
+	set.Replicas()[0].Thaw(t)
+	unlock(t, b.hold)
+}
+
+// On a cluster the grants travel over sharded channels.
+func TestOnACluster(t *testing.T) {
+	cluster := testbed.Cluster(t)
+	a, b := clusterClient(t, cluster), clusterClient(t, cluster)
+	for _, lockName := range []string{"orders:1", "{x}y", "a{b}c", "z"} {
+		hold := lockIt(t, a.FairLock(lockName, redlatch.Fenced()))
+		got := make(chan result, 4)
+		for i := range 4 {
+			l := []*redlatch.Client{a, b}[i%2].FairLock(lockName)
+			wait(t.Context(), l, i, got)
+			eventually(t, 5*time.Second, "a place", func() bool {
+				st, err := a.FairLock(lockName).State(t.Context())
+				return err == nil && st.QueueLength == i+1
+			})
+		}
+		unlock(t, hold)
+		for i := range 4 {
+			r := receive(t, got, 3*time.Second)
+			if r.err != nil || r.id != i {
+				t.Fatalf("%s: waiter %d, %v in the turn of %d", lockName, r.id, r.err, i)
+			}
+			unlock(t, r.hold)
+		}
+	}
+}
+
+func clusterClient(t *testing.T, cluster *testbed.ClusterSet) *redlatch.Client {
+	t.Helper()
+	return dial(t, "", redlatch.WithConfig(func(c *redlatch.Config) {
+		c.Redis = rueidis.ClientOption{InitAddress: cluster.Addrs()}
+	}))
+}
