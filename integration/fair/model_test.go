@@ -1,0 +1,448 @@
+package fair
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// The model: a FIFO queue with leases, over processes that die and freeze. Every
+// step does something to the real thing and to the model; what enters, and when,
+// must be what the model says.
+const (
+	modelSkip  = 800 * time.Millisecond
+	modelLease = 900 * time.Millisecond
+	// modelSlack is what a busy machine may add.
+	modelSlack = 400 * time.Millisecond
+)
+
+type modelProc struct {
+	p      *testbed.Process
+	awake  bool
+	serial int // of the process: lines of a dead one are not the next one's
+}
+
+type modelWaiter struct {
+	id    int
+	proc  *modelProc
+	field string
+}
+
+type modelEvent struct {
+	proc   *modelProc
+	serial int
+	line   string
+}
+
+type model struct {
+	t      *testing.T
+	s      *testbed.Server
+	rnd    *rand.Rand
+	procs  []*modelProc
+	queue  []*modelWaiter
+	holder *modelWaiter
+	events chan modelEvent
+	nextID int
+	step   int
+	did    map[string]int
+	log    []string
+}
+
+func (m *model) note(format string, args ...any) {
+	m.log = append(m.log, fmt.Sprintf("%d: ", m.step)+fmt.Sprintf(format, args...))
+	m.log = m.log[max(0, len(m.log)-40):]
+}
+
+func (m *model) fail(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("step %d: %s\nqueue on the server: %v\nlast steps:\n%s", m.step, fmt.Sprintf(format, args...),
+		m.s.List(m.t, "LRANGE", queueKey, "0", "-1"), strings.Join(m.log, "\n"))
+}
+
+func (m *model) start(p *modelProc) {
+	p.p, p.awake = spawn(m.t, m.s, modelLease, modelSkip), true
+	p.serial++
+	process, serial := p.p, p.serial
+	go func() { // ends with the process
+		for line := range process.Lines() {
+			m.events <- modelEvent{p, serial, line}
+		}
+	}()
+}
+
+// event waits for the next line of a living process.
+func (m *model) event(limit time.Duration, what string) (string, int) {
+	m.t.Helper()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-m.events:
+			if e.serial != e.proc.serial {
+				continue
+			}
+			words := strings.Fields(e.line)
+			id, err := strconv.Atoi(words[1])
+			if err != nil {
+				m.fail("%q", e.line)
+			}
+			m.note("  %s", e.line)
+			return words[0], id
+		case <-timer.C:
+			m.fail("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// first is who must enter next: the first whose process is awake.
+func (m *model) first() *modelWaiter {
+	for _, w := range m.queue {
+		if w.proc.awake {
+			return w
+		}
+	}
+	return nil
+}
+
+func (m *model) remove(w *modelWaiter) {
+	m.queue = slices.DeleteFunc(m.queue, func(x *modelWaiter) bool { return x == w })
+}
+
+// enters waits for the next one to enter, within limit.
+func (m *model) enters(limit time.Duration) {
+	m.t.Helper()
+	w := m.first()
+	if w == nil {
+		m.holder = nil
+		return
+	}
+	if w != m.queue[0] {
+		limit += modelSkip // who is first counts as alive for as long
+	}
+	what, id := m.event(limit+modelSlack, fmt.Sprintf("waiter %d enters", w.id))
+	if what != "got" || id != w.id {
+		m.fail("%s %d, and not waiter %d", what, id, w.id)
+	}
+	m.holder = w
+	m.remove(w)
+}
+
+func (m *model) arrive() {
+	p := m.procs[m.rnd.IntN(len(m.procs))]
+	if !p.awake || len(m.queue) >= 12 {
+		return
+	}
+	m.nextID++
+	w := &modelWaiter{id: m.nextID, proc: p}
+	m.note("waiter %d of process %d arrives", w.id, slices.Index(m.procs, p))
+	before := m.s.List(m.t, "LRANGE", queueKey, "0", "-1")
+	p.p.Send(m.t, "lock %d", w.id)
+	m.queue = append(m.queue, w)
+	if m.holder == nil {
+		// Nobody who is awake waits. Somebody may still count as alive, or hold the
+		// lock in death.
+		m.enters(modelLease + modelSkip)
+		return
+	}
+	eventually(m.t, 5*time.Second, "a place", func() bool {
+		now := m.s.List(m.t, "LRANGE", queueKey, "0", "-1")
+		if len(now) == 0 || slices.Contains(before, now[len(now)-1]) {
+			return false
+		}
+		w.field = now[len(now)-1]
+		return true
+	})
+}
+
+func (m *model) release() {
+	if m.holder == nil || !m.holder.proc.awake {
+		return
+	}
+	h := m.holder
+	m.note("waiter %d releases", h.id)
+	h.proc.p.Send(m.t, "unlock %d", h.id)
+	// two lines, in any order: of the one who leaves and of the one who enters
+	next := m.first()
+	left, entered := false, next == nil
+	limit := modelSlack
+	if next != nil && next != m.queue[0] {
+		limit += modelSkip
+	}
+	for !left || !entered {
+		switch what, id := m.event(limit, fmt.Sprintf("waiter %d left: %t, the next entered: %t", h.id, left, entered)); {
+		case what == "unlocked" && id == h.id && !left:
+			left = true
+		case what == "got" && next != nil && id == next.id && !entered:
+			entered = true
+		default:
+			m.fail("%s %d after the release by %d; the next is %v", what, id, h.id, next)
+		}
+	}
+	m.holder = next
+	m.remove(next)
+}
+
+func (m *model) giveUp() {
+	var able []*modelWaiter
+	for _, w := range m.queue {
+		if w.proc.awake {
+			able = append(able, w)
+		}
+	}
+	if len(able) == 0 {
+		return
+	}
+	w := able[m.rnd.IntN(len(able))]
+	m.note("waiter %d gives up", w.id)
+	w.proc.p.Send(m.t, "cancel %d", w.id)
+	if what, id := m.event(modelSlack, "it gives up"); what != "err" || id != w.id {
+		m.fail("%s %d", what, id)
+	}
+	m.remove(w)
+	eventually(m.t, 2*time.Second, "it has left the queue", func() bool {
+		return !slices.Contains(m.s.List(m.t, "LRANGE", queueKey, "0", "-1"), w.field)
+	})
+}
+
+// giveUpAtTheGrant: the first gives up at the moment in which it gets the lock.
+func (m *model) giveUpAtTheGrant() {
+	w := m.first()
+	if m.holder == nil || !m.holder.proc.awake || w == nil || w != m.queue[0] {
+		return
+	}
+	h := m.holder
+	m.note("waiter %d releases while %d gives up", h.id, w.id)
+	h.proc.p.Send(m.t, "unlock %d", h.id)
+	w.proc.p.Send(m.t, "cancel %d", w.id)
+	m.remove(w)
+	next := m.first()
+	limit := modelSlack
+	if next != nil && next != m.queue[0] {
+		limit += modelSkip
+	}
+	for left, decided, got, entered := false, false, false, false; ; {
+		switch what, id := m.event(limit, "release and giving up are over"); {
+		case what == "unlocked" && id == h.id:
+			left = true
+		case what == "got" && id == w.id && !entered:
+			decided, got = true, true
+		case what == "err" && id == w.id:
+			decided = true
+		case what == "got" && next != nil && id == next.id && !got:
+			entered = true
+		default:
+			m.fail("%s %d", what, id)
+		}
+		if left && decided && (got || entered || next == nil) {
+			if m.holder = next; got {
+				m.holder = w
+			} else {
+				m.remove(next)
+			}
+			return
+		}
+	}
+}
+
+func (m *model) kill() {
+	p := m.procs[m.rnd.IntN(len(m.procs))]
+	if !p.awake {
+		return
+	}
+	m.note("process %d dies", slices.Index(m.procs, p))
+	p.p.Kill(m.t)
+	p.awake = false
+	p.serial++ // nothing that it said any more counts
+	if m.holder != nil && m.holder.proc == p {
+		m.enters(modelLease)
+	}
+	// From here on its waiters are history: those in front were dropped or will
+	// be, like those of a process that is not there any more.
+	ghost := &modelProc{}
+	for _, w := range m.queue {
+		if w.proc == p {
+			w.proc = ghost
+		}
+	}
+	m.start(p)
+}
+
+func (m *model) freezeShortly() {
+	p := m.procs[m.rnd.IntN(len(m.procs))]
+	if !p.awake {
+		return
+	}
+	m.note("process %d freezes for a moment", slices.Index(m.procs, p))
+	p.p.Freeze(m.t)
+	time.Sleep(modelSkip / 4)
+	p.p.Thaw(m.t)
+}
+
+// freezeLong stops a process for longer than its places and its lease last,
+// while the others go on.
+func (m *model) freezeLong() {
+	p := m.procs[m.rnd.IntN(len(m.procs))]
+	if !p.awake {
+		return
+	}
+	m.note("process %d freezes", slices.Index(m.procs, p))
+	p.p.Freeze(m.t)
+	p.awake = false
+	frozen := time.Now()
+	var lost *modelWaiter
+	if m.holder != nil && m.holder.proc == p {
+		lost = m.holder
+		m.enters(modelLease)
+	}
+	for time.Since(frozen) < modelLease+100*time.Millisecond {
+		m.step++
+		m.act([]op{{30, "arrive", m.arrive}, {30, "release", m.release}, {10, "give up", m.giveUp}})
+		time.Sleep(20 * time.Millisecond)
+	}
+	p.p.Thaw(m.t)
+	p.awake = true
+	m.note("process %d goes on", slices.Index(m.procs, p))
+	if lost != nil {
+		p.p.Send(m.t, "unlock %d", lost.id)
+		m.lostUnlock(lost)
+	}
+	m.resync(p)
+}
+
+// lostUnlock reads the answer to the unlock of a lost hold; a waiter that was
+// frozen may enter a free lock meanwhile.
+func (m *model) lostUnlock(lost *modelWaiter) {
+	for {
+		what, id := m.event(2*time.Second, "the lost hold's unlock")
+		switch {
+		case what == "err" && id == lost.id:
+			return
+		case what == "got" && m.holder == nil:
+			m.entered(id)
+		default:
+			m.fail("%s %d, and not the loss of %d", what, id, lost.id)
+		}
+	}
+}
+
+func (m *model) entered(id int) {
+	i := slices.IndexFunc(m.queue, func(w *modelWaiter) bool { return w.id == id })
+	if i < 0 || !m.queue[i].proc.awake {
+		m.fail("%d entered, who does not wait", id)
+	}
+	m.holder = m.queue[i]
+	m.remove(m.holder)
+}
+
+// resync finds out where the waiters of a thawed process stand: where they were,
+// or at the end if they had been dropped. The order of the others does not change.
+func (m *model) resync(p *modelProc) {
+	if m.holder == nil && m.first() != nil {
+		what, id := m.event(modelLease+modelSkip+modelSlack, "one of the thawed enters")
+		if what != "got" {
+			m.fail("%s %d", what, id)
+		}
+		m.entered(id)
+	}
+	place := func(w *modelWaiter, list []string) int { return slices.Index(list, w.field) }
+	var list []string
+	eventually(m.t, 5*time.Second, "the thawed stand in the queue again", func() bool {
+		list = m.s.List(m.t, "LRANGE", queueKey, "0", "-1")
+		for _, w := range m.queue {
+			if w.proc == p && place(w, list) < 0 {
+				return false
+			}
+		}
+		return true
+	})
+	m.queue = slices.DeleteFunc(m.queue, func(w *modelWaiter) bool { return place(w, list) < 0 && !w.proc.awake })
+	var others []*modelWaiter
+	for _, w := range m.queue {
+		if w.proc != p {
+			others = append(others, w)
+		}
+	}
+	byPlace := func(a, b *modelWaiter) int { return place(a, list) - place(b, list) }
+	if !slices.IsSortedFunc(others, byPlace) {
+		m.fail("the order of those who were awake has changed")
+	}
+	slices.SortFunc(m.queue, byPlace)
+}
+
+// check compares the queue on the server with the model's.
+func (m *model) check() {
+	list := m.s.List(m.t, "LRANGE", queueKey, "0", "-1")
+	at := -1
+	for _, w := range m.queue {
+		if !w.proc.awake {
+			continue
+		}
+		i := slices.Index(list, w.field)
+		if i <= at {
+			m.fail("waiter %d (%s) has place %d, and the one before it %d", w.id, w.field, i, at)
+		}
+		at = i
+	}
+	if scores := m.s.Int(m.t, "ZCARD", scoresKey); scores != int64(len(list)) {
+		m.fail("%d scores for a list of %d", scores, len(list))
+	}
+}
+
+type op struct {
+	weight int
+	name   string
+	do     func()
+}
+
+func (m *model) act(ops []op) {
+	total := 0
+	for _, o := range ops {
+		total += o.weight
+	}
+	n := m.rnd.IntN(total)
+	for _, o := range ops {
+		if n -= o.weight; n < 0 {
+			m.did[o.name]++
+			o.do()
+			return
+		}
+	}
+}
+
+func TestRandomStepsAgainstAModel(t *testing.T) {
+	steps := 3000
+	if text := os.Getenv("FAIR_STEPS"); text != "" {
+		steps, _ = strconv.Atoi(text)
+	}
+	m := &model{t: t, s: testbed.Standalone(t), rnd: seeded(t), events: make(chan modelEvent, 4096), did: map[string]int{}}
+	for range 4 {
+		p := &modelProc{}
+		m.procs = append(m.procs, p)
+		m.start(p)
+	}
+	ops := []op{
+		{400, "arrive", m.arrive}, {380, "release", m.release}, {120, "give up", m.giveUp},
+		{60, "give up at the grant", m.giveUpAtTheGrant},
+		{6, "kill", m.kill}, {5, "freeze shortly", m.freezeShortly}, {4, "freeze long", m.freezeLong},
+	}
+	for ; m.step < steps; m.step++ {
+		m.act(ops)
+		m.check()
+	}
+	t.Logf("%v", m.did)
+	// the end: all leave, nothing stays but what the dead are allowed to leave
+	for m.holder != nil {
+		m.release()
+	}
+	eventually(t, 2*modelSkip+modelLease, "the lock is free", func() bool { return m.s.Int(t, "EXISTS", name) == 0 })
+	unlock(t, lockIt(t, dial(t, m.s.Addr()).FairLock(name)))
+	m.s.Do(t, "DEL", recordKey)
+	nothingLeft(t, m.s)
+}
