@@ -19,8 +19,8 @@
 -- only sets the lease, or finds its own place and only keeps it alive. A run
 -- that comes after the acquisition was given up finds its field in the void set.
 local field, lease = ARGV[4], tonumber(ARGV[5])
-local free = call('EXISTS', LOCK) == 0
-if not free and call('HEXISTS', LOCK, field) == 1 then
+local holder = call('HKEYS', LOCK)[1]
+if holder == field then
   -- The lease is written in any case: WAIT counts the writes of its connection.
   call('PEXPIRE', LOCK, math.max(lease, call('PTTL', LOCK)))
   return {2, ARGV[6] == '-' and 0 or tonumber(call('GET', KEYS[5]) or '0')}
@@ -28,7 +28,7 @@ end
 if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
 
 local look = 0
-if free then
+if not holder then
   local head, want = first()
   if not head or head == field then
     if head then drop_first(head) end
@@ -37,9 +37,9 @@ if free then
   end
   local _
   _, look = hand_over(head, want)
+  holder = call('HKEYS', LOCK)[1] or ''
 end
 
-local holder = call('HKEYS', LOCK)[1] or ''
 local pttl = call('PTTL', LOCK)
 local trace = ''
 if ARGV[7] ~= '' then
@@ -48,13 +48,19 @@ if ARGV[7] ~= '' then
 end
 if ARGV[8] == '0' then return {0, pttl, holder, trace, 0, 0, 0, 0} end
 
+-- Redisson's unlock calls the first in the queue: only one that held the lock
+-- or stood in the queue when this waiter came can be the one to call it.
+local function strange()
+  return ((holder ~= '' and not ours(holder)) or foreign()) and 1 or 0
+end
+
 local skip = tonumber(ARGV[8])
 local alive = string.format('%.0f', now + skip)
 local want = call('HGET', WANTS, field)
 if want then
   call('HSET', WANTS, field, alive .. string.sub(want, 14))
   -- its scores are set right by its refresh
-  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, 0, 0}
+  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, 0, strange()}
 end
 local tail = call('LINDEX', QUEUE, -1)
 local score = now + skip
@@ -74,5 +80,4 @@ if not tail then
   keep(skip)
   if pttl >= 0 then look = pttl + 1 end
 end
-local strange = (holder ~= '' and not ours(holder)) or foreign()
-return {0, pttl, holder, trace, tonumber(place), length, look, strange and 1 or 0}
+return {0, pttl, holder, trace, tonumber(place), length, look, strange()}

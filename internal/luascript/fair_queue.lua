@@ -114,7 +114,8 @@ end
 -- Whether waiters of Redisson are in the queue; leaving is how many of ours have
 -- a score but no want any more.
 local function foreign(leaving)
-  return call('ZCARD', SCORES) > call('HLEN', WANTS) + (leaving or 0) + call('ZCOUNT', SCORES, '-inf', '(100000000000')
+  local others = call('ZCARD', SCORES) - call('HLEN', WANTS) - (leaving or 0)
+  return others > 0 and others > call('ZCOUNT', SCORES, '-inf', '(100000000000')
 end
 
 -- The queue outlives its last sign of life by ten minutes, unless it is

@@ -1,0 +1,240 @@
+package fair
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// What Redisson's scripts do to the shared keys, done by hand; the tests with
+// the real one are elsewhere.
+
+func java(thread int) string {
+	return "01234567-89ab-cdef-0123-456789abcdef:" + strconv.Itoa(thread)
+}
+
+// javaWaits stands in the queue as a waiter of Redisson does.
+func javaWaits(t *testing.T, s *testbed.Server, thread int, wait time.Duration) {
+	t.Helper()
+	score := time.Now().UnixMilli()
+	if tail := s.Text(t, "LINDEX", queueKey, "-1"); tail != "" {
+		f, err := strconv.ParseFloat(s.Text(t, "ZSCORE", scoresKey, tail), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		score = int64(f)
+	} else {
+		score += s.Int(t, "PTTL", name)
+	}
+	s.Do(t, "ZADD", scoresKey, strconv.FormatInt(score+wait.Milliseconds(), 10), java(thread))
+	s.Do(t, "RPUSH", queueKey, java(thread))
+}
+
+// javaTakes is what Redisson's acquisition does for the first in the queue.
+func javaTakes(t *testing.T, s *testbed.Server, thread int, wait time.Duration) {
+	t.Helper()
+	if head := s.Text(t, "LPOP", queueKey); head != java(thread) {
+		t.Fatalf("%s is first, not Redisson's waiter %d", head, thread)
+	}
+	s.Do(t, "ZREM", scoresKey, java(thread))
+	for _, m := range s.List(t, "ZRANGE", scoresKey, "0", "-1") {
+		s.Do(t, "ZINCRBY", scoresKey, strconv.FormatInt(-wait.Milliseconds(), 10), m)
+	}
+	s.Do(t, "HSET", name, java(thread), "1")
+	s.Do(t, "PEXPIRE", name, "30000")
+}
+
+// javaUnlocks drops stale heads, frees the lock and calls the first in the queue,
+// which it returns.
+func javaUnlocks(t *testing.T, s *testbed.Server) string {
+	t.Helper()
+	head := ""
+	for {
+		head = s.Text(t, "LINDEX", queueKey, "0")
+		if head == "" {
+			break
+		}
+		score := s.Text(t, "ZSCORE", scoresKey, head)
+		if score == "" {
+			t.Fatalf("%s is in the list without a score: Redisson would stand still", head)
+		}
+		if f, _ := strconv.ParseFloat(score, 64); int64(f) > time.Now().UnixMilli() {
+			break
+		}
+		s.Do(t, "LPOP", queueKey)
+		s.Do(t, "ZREM", scoresKey, head)
+	}
+	s.Do(t, "DEL", name)
+	if head != "" {
+		s.Do(t, "PUBLISH", "redisson_lock__channel:{"+name+"}:"+head, "0")
+	}
+	return head
+}
+
+// A mixed queue keeps its order; each side calls the other at once.
+func TestAMixedQueueKeepsItsOrder(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)) // no refresh helps
+	hold := lockIt(t, l)
+	got := make(chan result, 3)
+	const javaWait = 300 * time.Second
+	javaWaits(t, s, 1, javaWait)
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 2)
+	javaWaits(t, s, 2, javaWait)
+	wait(t.Context(), l, 2, got)
+	queued(t, s, 4)
+	wait(t.Context(), l, 3, got)
+	queued(t, s, 5)
+	eventually(t, 5*time.Second, "the pattern for Redisson's calls", func() bool { return s.Int(t, "PUBSUB", "NUMPAT") == 1 })
+	calm(t, s)
+
+	called := s.CommandStats(t).Calls["publish"]
+	unlock(t, hold)
+	if n := s.CommandStats(t).Calls["publish"] - called; n != 1 {
+		t.Errorf("%d messages for Redisson's waiter", n)
+	}
+	if n := s.Int(t, "EXISTS", name); n != 0 {
+		t.Error("a lock for Redisson's waiter is not written by us")
+	}
+	javaTakes(t, s, 1, javaWait)
+	start := time.Now()
+	javaUnlocks(t, s)
+	r := receive(t, got, 5*time.Second)
+	if took := r.at.Sub(start); r.id != 1 || r.err != nil || took > slack {
+		t.Fatalf("waiter %d, %v, %v after Redisson's unlock", r.id, r.err, took)
+	}
+	unlock(t, r.hold)
+	javaTakes(t, s, 2, javaWait)
+	javaUnlocks(t, s)
+	for i := range 2 {
+		if r = receive(t, got, time.Second); r.id != 2+i {
+			t.Fatalf("waiter %d, %v", r.id, r.err)
+		}
+		unlock(t, r.hold)
+	}
+	nothingLeft(t, s)
+}
+
+// Redisson's acquisition takes its wait off all scores. Go waiters that have
+// told of themselves meanwhile keep their places.
+func TestRedissonsShiftingThrowsNobodyOut(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second))
+	hold := lockIt(t, l)
+	got := make(chan result, 1)
+	for thread, w := range []time.Duration{300 * time.Second, 50 * time.Second, time.Hour} {
+		javaWaits(t, s, thread, w)
+	}
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 4)
+	time.Sleep(3 * time.Second) // many refreshes
+	unlock(t, hold)
+	for thread, w := range []time.Duration{300 * time.Second, 50 * time.Second, time.Hour} {
+		javaTakes(t, s, thread, w)
+		if head := javaUnlocks(t, s); head == "" {
+			t.Fatalf("after thread %d: the Go waiter was dropped", thread)
+		}
+	}
+	unlock(t, receive(t, got, time.Second).hold)
+	nothingLeft(t, s)
+}
+
+// A living Go waiter that Redisson did drop is back at its next refresh, before
+// those who came later.
+func TestADroppedWaiterIsBack(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	got := make(chan result, 3)
+	for i := range 3 {
+		wait(t.Context(), l, i, got)
+		queued(t, s, int64(i+1))
+	}
+	javaWaits(t, s, 1, time.Minute)
+	order := s.List(t, "LRANGE", queueKey, "0", "-1")
+	for _, f := range order[:2] {
+		s.Do(t, "LPOP", queueKey)
+		s.Do(t, "ZREM", scoresKey, f)
+	}
+	eventually(t, 2*time.Second, "they are back", func() bool {
+		return slices.Equal(s.List(t, "LRANGE", queueKey, "0", "-1"), order)
+	})
+	for _, f := range order {
+		if s.Text(t, "ZSCORE", scoresKey, f) == "" {
+			t.Errorf("%s has no score", f)
+		}
+	}
+	unlock(t, hold)
+	for i := range 3 {
+		r := receive(t, got, time.Second)
+		if r.id != i {
+			t.Fatalf("waiter %d in the turn of %d", r.id, i)
+		}
+		unlock(t, r.hold)
+	}
+	s.Do(t, "LPOP", queueKey)
+	s.Do(t, "ZREM", scoresKey, java(1))
+	unlock(t, lockIt(t, l))
+	nothingLeft(t, s)
+}
+
+// A dead waiter of Redisson in front costs no longer than its own score says,
+// and the Go waiter behind it needs no message to go on.
+func TestADeadWaiterOfRedisson(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	s.Do(t, "PEXPIRE", name, "100000")
+	dead := time.Now().Add(1500 * time.Millisecond)
+	s.Do(t, "ZADD", scoresKey, strconv.FormatInt(dead.UnixMilli(), 10), java(1))
+	s.Do(t, "RPUSH", queueKey, java(1))
+	got := make(chan result, 1)
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 2)
+	unlock(t, hold)
+	before := s.CommandStats(t).Calls["evalsha"]
+	r := receive(t, got, 5*time.Second)
+	if late := r.at.Sub(dead); r.err != nil || late < -10*time.Millisecond || late > slack {
+		t.Errorf("%v after the time of the dead waiter, %v", late, r.err)
+	}
+	if n := s.CommandStats(t).Calls["evalsha"] - before; n > 8 {
+		t.Errorf("%d scripts", n)
+	}
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
+// All die: what they leave does not stay for ever; while Redisson waits in the
+// same queue its keys have no TTL.
+func TestWhatTheDeadLeaveGoesAway(t *testing.T) {
+	s := testbed.Standalone(t)
+	p := spawn(t, s, 30*time.Second, time.Second)
+	for i := range 3 {
+		p.Send(t, "lock %d", i)
+	}
+	queued(t, s, 2)
+	for _, key := range []string{queueKey, scoresKey, wantsKey} {
+		if ttl := s.Int(t, "PTTL", key); ttl <= 0 || ttl > 602000 {
+			t.Errorf("PTTL %s: %d", key, ttl)
+		}
+	}
+	javaWaits(t, s, 1, time.Minute)
+	eventually(t, 2*time.Second, "Redisson's keys without TTL", func() bool {
+		return s.Int(t, "PTTL", queueKey) == -1 && s.Int(t, "PTTL", scoresKey) == -1
+	})
+	s.Do(t, "LREM", queueKey, "1", java(1))
+	s.Do(t, "ZREM", scoresKey, java(1))
+	eventually(t, 2*time.Second, "a TTL again", func() bool {
+		return s.Int(t, "PTTL", queueKey) > 0 && s.Int(t, "PTTL", scoresKey) > 0
+	})
+	p.Kill(t)
+	if fmt.Sprint(s.Int(t, "LLEN", queueKey)) != "2" {
+		t.Error("the test has lost its dead waiters")
+	}
+}
