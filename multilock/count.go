@@ -71,7 +71,7 @@ func (c *count) verdict() (*hold, error) {
 				if len(rest) > 0 {
 					q.release(rest)
 				}
-				return newHold(q.ctx, q.m, held, q.need), nil
+				return newHold(q.plain, q.m, held, q.need), nil
 			}
 		}
 	}

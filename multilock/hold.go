@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -26,12 +27,19 @@ type hold struct {
 	released bool          // guarded by mu
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
+
+	// for the observer
+	began   time.Time
+	counted bool
+	link    any  // guarded by mu
+	told    bool // guarded by mu
 }
 
-var _ lock.MultiHold = (*hold)(nil)
-
 func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
-	h := &hold{m: m, parent: ctx, need: need}
+	h := &hold{m: m, parent: ctx, need: need, began: time.Now()}
+	if o := m.observer(); o != nil {
+		h.counted = o.Counting()
+	}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	for _, p := range parts {
 		h.adopt(p)
@@ -71,9 +79,11 @@ func (h *hold) memberEnded(member lock.Hold) {
 		return
 	}
 	if closed {
+		h.endedLocked("closed")
 		h.cancel(lock.ErrClosed)
 		return
 	}
+	h.endedLocked("lost")
 	h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
 }
 
@@ -149,11 +159,19 @@ func (h *hold) ValidUntil() time.Time {
 // Unlock implements lock.Hold: all members are freed, whatever comes back for
 // each, and the errors joined.
 func (h *hold) Unlock(ctx context.Context) error {
+	ctx, end := h.operation(ctx, observe.Release)
+	err := h.unlock(ctx)
+	end(err)
+	return err
+}
+
+func (h *hold) unlock(ctx context.Context) error {
 	h.mu.Lock()
 	parts := h.parts
 	switch {
 	case !h.released:
 		h.released = true
+		h.endedLocked("released")
 	case len(h.pending) > 0:
 		parts, h.pending = h.pending, nil
 	default:
@@ -190,6 +208,13 @@ func (h *hold) Unlock(ctx context.Context) error {
 // Extend implements lock.Hold, on all members at once. After an error some may
 // have the new lease.
 func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
+	ctx, end := h.operation(ctx, observe.Extend)
+	err := h.extend(ctx, lease)
+	end(err)
+	return err
+}
+
+func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	if lease <= 0 {
 		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}

@@ -63,7 +63,10 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.
 // the wait.
 func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	if wait < 0 {
-		return nil, &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"}
+		err := &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"}
+		_, obs := m.observe(ctx, wait, lease)
+		m.observed(obs, nil, err)
+		return nil, err
 	}
 	return m.take(ctx, wait, lease)
 }

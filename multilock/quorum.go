@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -83,7 +84,9 @@ func (m *MultiLock) effective(lease time.Duration) time.Duration {
 
 // quorum is one acquisition of a majority.
 type quorum struct {
-	ctx   context.Context
+	ctx   context.Context // with the whole's span
+	plain context.Context // without: what the hold is made with
+	obs   observe.Acquisition
 	m     *MultiLock
 	need  int
 	once  bool
@@ -98,14 +101,14 @@ type quorum struct {
 	last    error
 }
 
-func (m *MultiLock) takeQuorum(ctx context.Context, once bool, until time.Time, lease time.Duration) (lock.Hold, error) {
+func (m *MultiLock) takeQuorum(plain, ctx context.Context, obs observe.Acquisition, once bool, until time.Time, lease time.Duration) (*hold, error) {
 	q := &quorum{
-		ctx: ctx, m: m, need: majority(len(m.leaves)), once: once, until: until, lease: lease,
+		ctx: ctx, plain: plain, obs: obs, m: m, need: majority(len(m.leaves)), once: once, until: until, lease: lease,
 		limit: perNode(m.effective(lease)), signal: make(chan struct{}, 1), watches: make([]*engine.Watch, len(m.leaves)),
 		pause: newPause(),
 	}
 	if once {
-		return q.round()
+		return q.tryRound()
 	}
 	if !q.reenters() {
 		line := q.line()
@@ -208,18 +211,10 @@ type answer struct {
 	engine.Attempted
 }
 
-// round is tryRound as a lock.Hold.
-func (q *quorum) round() (lock.Hold, error) {
-	h, err := q.tryRound()
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
-}
-
 // tryRound asks all nodes at once. When it fails nothing is kept: what was taken
 // is given back, also what is taken later by an attempt that is still under way.
 func (q *quorum) tryRound() (*hold, error) {
+	attempt(q.obs)
 	n := len(q.m.leaves)
 	limit := q.limit
 	if !q.until.IsZero() {

@@ -9,11 +9,24 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
 // take is Lock and TryLock; a negative wait has no limit.
 func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
+	spanned, obs := m.observe(ctx, wait, lease)
+	h, err := m.acquire(ctx, spanned, obs, wait, lease)
+	m.observed(obs, h, err)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// acquire is take without its observation. spanned is ctx with the span that the
+// members' are children of.
+func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -23,27 +36,28 @@ func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (lock.H
 	if ctx.Err() != nil {
 		return nil, &lock.NotAcquiredError{Name: m.name, Err: engine.CtxError(ctx)}
 	}
-	one, done := engine.OneOwner(ctx)
+	one, spanned, done := engine.OneOwner(ctx, spanned)
 	defer done()
 	var until time.Time
 	if wait > 0 {
 		until = time.Now().Add(wait)
 	}
 	if m.quorum {
-		return m.takeQuorum(one, wait == 0, until, lease)
+		return m.takeQuorum(one, spanned, obs, wait == 0, until, lease)
 	}
 	units, err := m.settle(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(units) == 1 {
-		p, err := units[0].acquire(one, wait, lease)
+		attempt(obs)
+		p, err := units[0].acquire(spanned, wait, lease)
 		if err != nil {
 			return nil, err
 		}
 		return newHold(one, m, []*part{p}, len(p.leaves)), nil
 	}
-	r := &rounds{ctx: one, m: m, units: units, once: wait == 0, until: until, lease: lease}
+	r := &rounds{ctx: spanned, obs: obs, m: m, units: units, once: wait == 0, until: until, lease: lease}
 	parts, err := r.run()
 	if err != nil {
 		return nil, err
@@ -54,6 +68,7 @@ func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (lock.H
 // rounds is one acquisition of several units.
 type rounds struct {
 	ctx   context.Context
+	obs   observe.Acquisition
 	m     *MultiLock
 	units []unit
 	once  bool
@@ -138,6 +153,7 @@ func (r *rounds) patience(u *unit) time.Duration {
 // try makes one round: unit first is waited for, then all others are tried at
 // once. When it fails nothing is kept; busy is the unit to wait for, -1 if none.
 func (r *rounds) try(first int) (parts []*part, busy int, err error) {
+	attempt(r.obs)
 	parts = make([]*part, len(r.units))
 	errs := make([]error, len(r.units))
 	if first >= 0 {

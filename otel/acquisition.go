@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -30,8 +31,9 @@ type acquisition struct {
 	waitBegan time.Time
 
 	attempts  int
-	contended bool
-	holder    string // seen last
+	contended atomic.Bool
+	whole     *acquisition // what this is a member of
+	holder    string       // seen last
 	links     int
 	position  int // seen last
 	moves     int
@@ -61,10 +63,12 @@ func (a *acquisition) Attempt() { a.attempts++ }
 
 // contend counts the acquisition as contended, once.
 func (a *acquisition) contend() {
-	if !a.contended {
-		a.contended = true
+	if a.contended.CompareAndSwap(false, true) {
 		if a.measured {
 			a.o.metrics.contended(a.ctx, a.lock)
+		}
+		if a.whole != nil { // members are tried at the same time
+			a.whole.contend()
 		}
 	}
 }
@@ -168,7 +172,7 @@ func (a *acquisition) End(r observe.Result) {
 	}
 	a.span.SetAttributes(
 		attribute.String("lock.outcome", how),
-		attribute.Bool("lock.contended", a.contended),
+		attribute.Bool("lock.contended", a.contended.Load()),
 		attribute.Int("lock.attempts", a.attempts),
 	)
 	if r.Owner != "" {

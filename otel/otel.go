@@ -71,7 +71,8 @@ func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time
 	if !traced && !measured {
 		return ctx, nil
 	}
-	a := &acquisition{o: o, lock: l, ctx: ctx, span: span, traced: traced, measured: measured, began: time.Now()}
+	whole, _ := ctx.Value(wholeKey{}).(*acquisition)
+	a := &acquisition{o: o, lock: l, whole: whole, ctx: ctx, span: span, traced: traced, measured: measured, began: time.Now()}
 	if traced {
 		watched := lease == 0
 		if watched {
@@ -83,8 +84,14 @@ func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time
 			span.SetAttributes(attribute.Float64("lock.wait.limit", wait.Seconds()))
 		}
 	}
+	if l.Type == "multi" {
+		ctx = context.WithValue(ctx, wholeKey{}, a)
+	}
 	return ctx, a
 }
+
+// wholeKey finds the acquisition of a MultiLock in the contexts of its members'.
+type wholeKey struct{}
 
 // noSpan records nothing.
 var noSpan = trace.SpanFromContext(context.Background())

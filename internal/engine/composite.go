@@ -13,16 +13,22 @@ import (
 // What locks made of several need of the engine.
 
 // OneOwner returns a context whose acquisitions have one owner, on every client:
-// that of ctx, or else a new one. done ends what keeps a new one alive while
+// that of ctx, or else a new one; and the same of spanned, which is ctx with a
+// span. done ends what keeps a new one alive while
 // nothing is held yet.
-func OneOwner(ctx context.Context) (one context.Context, done func()) {
+func OneOwner(ctx, spanned context.Context) (one, oneSpanned context.Context, done func()) {
 	k, _ := ctx.Value(ownerKey{}).(carried)
 	if k.explicit || (k.owner != nil && k.owner.live.Load() > 0) {
-		return ctx, func() {}
+		return ctx, spanned, func() {}
 	}
 	o := newOwner()
 	o.live.Add(1)
-	return context.WithValue(ctx, ownerKey{}, carried{owner: o}), func() { o.live.Add(-1) }
+	who := carried{owner: o}
+	one = context.WithValue(ctx, ownerKey{}, who)
+	if oneSpanned = one; spanned != ctx {
+		oneSpanned = context.WithValue(spanned, ownerKey{}, who)
+	}
+	return one, oneSpanned, func() { o.live.Add(-1) }
 }
 
 // Addr is where the client's servers are, for errors.

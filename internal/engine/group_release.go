@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -15,6 +16,7 @@ type Releasing struct {
 	holds []*Hold
 	errs  []error       // per hold
 	done  chan struct{} // closed when all have an answer
+	ends  []func(error) // of the observations; nil: nobody looks
 }
 
 // Release begins to unlock holds that belong to one Group (or a single hold) by
@@ -24,6 +26,9 @@ type Releasing struct {
 func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Releasing {
 	c := holds[0].s.slot.core
 	r := &Releasing{holds: holds, errs: make([]error, len(holds)), done: make(chan struct{})}
+	if c.cfg.Observer != nil {
+		ctx = r.observe(ctx)
+	}
 	if err := c.begin(); err != nil {
 		c.mu.Lock()
 		for i, h := range holds {
@@ -69,7 +74,24 @@ func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Rele
 	return r
 }
 
+// observe begins the observations; a command for several holds belongs to none of
+// them, but to what the caller's ctx carries.
+func (r *Releasing) observe(ctx context.Context) context.Context {
+	r.ends = make([]func(error), len(r.holds))
+	one := ctx
+	for i, h := range r.holds {
+		one, r.ends[i] = h.s.Lock.operation(ctx, observe.Release, h.s.Field)
+	}
+	if len(r.holds) == 1 {
+		return one
+	}
+	return ctx
+}
+
 func (r *Releasing) end(notify chan<- *Releasing) {
+	for i, end := range r.ends {
+		end(r.errs[i])
+	}
 	close(r.done)
 	if notify != nil {
 		notify <- r

@@ -45,9 +45,13 @@ func (a *acquisition) observe(wait time.Duration) {
 	if o == nil {
 		return
 	}
-	var ctx context.Context
-	ctx, a.obs = o.Acquire(a.ctx, a.lock.observed(), wait, a.lease)
-	a.values.Context = ctx
+	if a.group != nil {
+		a.obs = a.group.observe(a, o, wait)
+	} else {
+		var ctx context.Context
+		ctx, a.obs = o.Acquire(a.ctx, a.lock.observed(), wait, a.lease)
+		a.values.Context = ctx
+	}
 	if a.obs != nil {
 		a.attempt.Trace = a.obs.Trace()
 	}
@@ -55,12 +59,20 @@ func (a *acquisition) observe(wait time.Duration) {
 
 // observed ends it.
 func (a *acquisition) observed(h *Hold, err error) {
+	if a.group != nil {
+		a.group.observed(a, err)
+		return
+	}
 	if h != nil && h.counted {
 		a.core.cfg.Observer.Held(a.lock.observed())
 	}
-	if a.obs == nil {
-		return
+	if a.obs != nil {
+		a.obs.End(result(a, h, err))
 	}
+}
+
+// result is what an acquisition came to, for an observer.
+func result(a *acquisition, h *Hold, err error) observe.Result {
 	r := observe.Result{Err: err, Owner: a.attempt.Field}
 	if h != nil {
 		a.core.mu.Lock()
@@ -68,7 +80,7 @@ func (a *acquisition) observed(h *Hold, err error) {
 		r.Count, _ = h.s.remainLocked(nil, time.Now())
 		a.core.mu.Unlock()
 	}
-	a.obs.End(r)
+	return r
 }
 
 // endedHow names the end of a hold.

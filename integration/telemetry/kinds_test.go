@@ -1,0 +1,145 @@
+package telemetry
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch"
+)
+
+// TestSpansFair: each waiter says where in the queue it stood when it came, and
+// for whom it waited.
+func TestSpansFair(t *testing.T) {
+	r := newRig(t)
+	l := r.client.FairLock("orders:42")
+	h := must[redlatch.Hold](t)(l.Lock(t.Context()))
+	var waits []func()
+	for i := range 3 {
+		waits = append(waits, begin(t, func() {
+			h, err := l.Lock(context.Background())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			unlock(t, h)
+		}))
+		r.until("it waits", countStarted("lock.wait", i+1))
+	}
+	unlock(t, h)
+	for _, w := range waits {
+		w()
+	}
+	var got []string
+	for _, s := range r.exporter.GetSpans() {
+		if s.Name == "lock.acquire" {
+			got = append(got, strings.Join([]string{
+				attr(s, "lock.type"), attr(s, "lock.outcome"), attr(s, "lock.contended"), attr(s, "lock.queue.position"),
+			}, " "))
+			if waited := attr(s, "lock.contended") == "true"; waited != (len(s.Links) == 1) {
+				t.Errorf("%d links of an acquisition whose lock.contended is %v", len(s.Links), waited)
+			}
+		}
+	}
+	want := "fair acquired false , fair acquired true 1, fair acquired true 2, fair acquired true 3"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("acquisitions: %s, want %s", strings.Join(got, ", "), want)
+	}
+	r.expectPoints("lock.contentions", map[string]int64{"lock.type=fair": 3})
+	r.expectPoints("lock.held", map[string]int64{"lock.type=fair": 0})
+}
+
+func TestSpansReadWrite(t *testing.T) {
+	r := newRig(t)
+	rw := r.client.ReadWriteLock("orders:42")
+	write := must[redlatch.Hold](t)(rw.WriteLock().Lock(t.Context()))
+	if _, err := rw.ReadLock().TryLock(t.Context(), 0, 0); err == nil {
+		t.Error("a reader entered beside the writer")
+	}
+	unlock(t, write)
+	read := must[redlatch.Hold](t)(rw.ReadLock().Lock(t.Context()))
+	unlock(t, read)
+	got := r.tree()
+	for _, want := range []string{
+		"lock.acquire internal attempts=1 contended=false count=1 name=orders:42 outcome=acquired owner=A type=write\n",
+		"contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) name=orders:42 outcome=timeout owner=B type=read wait.limit=0 -> holder:lock.acquire(A)\n",
+		"lock.release internal name=orders:42 owner=A type=write\n",
+		"lock.acquire internal attempts=1 contended=false count=1 name=orders:42 outcome=acquired owner=C type=read\n",
+		"lock.release internal name=orders:42 owner=C type=read\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no span is %q\n%s", want, got)
+		}
+	}
+	r.expectPoints("lock.held", map[string]int64{"lock.type=read": 0, "lock.type=write": 0})
+}
+
+// TestSpansMultiLock: the whole is the parent of one child per member. Plain
+// locks of one client are one command, which is the whole's.
+func TestSpansMultiLock(t *testing.T) {
+	r := newRig(t)
+	m := redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b"))
+	h := must[redlatch.Hold](t)(m.Lock(t.Context()))
+	unlock(t, h)
+	r.expect(`
+	lock.acquire internal attempts=1 contended=false count=1 name=[a b] outcome=acquired type=multi
+	  lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired owner=A type=reentrant
+	  lock.acquire internal attempts=1 contended=false count=1 name=b outcome=acquired owner=A type=reentrant
+	  EVALSHA client db.stored_procedure.name=group_acquire
+	lock.release internal name=[a b] type=multi
+	  lock.release internal name=a owner=A type=reentrant
+	  lock.release internal name=b owner=A type=reentrant
+	  EVALSHA client db.stored_procedure.name=group_release
+	`)
+	r.expectPoints("lock.held", map[string]int64{"lock.type=multi": 0, "lock.type=reentrant": 0})
+	r.expectPoints("lock.hold.duration", map[string]int64{
+		"lock.outcome=released,lock.type=multi": 1, "lock.outcome=released,lock.type=reentrant": 2,
+	})
+}
+
+// TestSpansMultiLockContended: the member that was busy says whose it was.
+func TestSpansMultiLockContended(t *testing.T) {
+	r := newRig(t)
+	held := must[redlatch.Hold](t)(r.client.RLock("b").Lock(t.Context()))
+	m := redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b"), r.client.FairLock("c"))
+	if _, err := m.TryLock(t.Context(), 0, 0); err == nil {
+		t.Error("acquired with a busy member")
+	}
+	unlock(t, held)
+	got := r.tree()
+	_, rest, _ := strings.Cut(got[strings.Index(got, "name=b"):], "name=[a b c]")
+	for _, want := range []string{
+		"lock.acquire internal attempts=1 contended=true error.type=not_acquired name=[a b c] outcome=timeout type=multi wait.limit=0\n",
+		"\n  lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) name=b ",
+		"\n  lock.acquire internal attempts=1 contended=false count=1 name=c outcome=acquired ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no span is %q\n%s", want, got)
+		}
+	}
+	if n := strings.Count(rest, "  lock.acquire internal"); n != 3 {
+		t.Errorf("%d children, want one per member\n%s", n, got)
+	}
+	r.expectPoints("lock.held", map[string]int64{"lock.type=fair": 0, "lock.type=reentrant": 0})
+}
+
+// TestSpansQuorum: one child per copy.
+func TestSpansQuorum(t *testing.T) {
+	r := newRig(t)
+	copies := []redlatch.Locker{r.client.RLock("a")}
+	for range 2 {
+		other := newRig(t)
+		other.tracing, other.metering = r.tracing, r.metering
+		copies = append(copies, other.open().RLock("a"))
+	}
+	h := must[redlatch.Hold](t)(redlatch.QuorumLock(copies...).Lock(t.Context()))
+	unlock(t, h)
+	r.client.Close() // the third copy's answer may come late
+	got := r.tree()
+	if n := strings.Count(got, "\n  lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired"); n != 3 {
+		t.Errorf("%d children, want 3\n%s", n, got)
+	}
+	if !strings.HasPrefix(got, "lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired type=multi\n") {
+		t.Errorf("the whole is not the parent\n%s", got)
+	}
+}

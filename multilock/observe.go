@@ -1,0 +1,73 @@
+package multilock
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// observer is that of the first member's client, or nil.
+func (m *MultiLock) observer() observe.Observer {
+	for _, l := range m.leaves {
+		if l.eng != nil {
+			return l.eng.Core().Observer()
+		}
+	}
+	return nil
+}
+
+func (m *MultiLock) about() observe.Lock { return observe.Lock{Name: m.name, Type: "multi"} }
+
+// observe begins the observation of an acquisition; the members' are below it.
+func (m *MultiLock) observe(ctx context.Context, wait, lease time.Duration) (context.Context, observe.Acquisition) {
+	if o := m.observer(); o != nil {
+		return o.Acquire(ctx, m.about(), wait, lease)
+	}
+	return ctx, nil
+}
+
+// attempt notes that all members are tried.
+func attempt(obs observe.Acquisition) {
+	if obs != nil {
+		obs.Attempt()
+	}
+}
+
+// observed ends it.
+func (m *MultiLock) observed(obs observe.Acquisition, h *hold, err error) {
+	if h != nil && h.counted {
+		m.observer().Held(m.about())
+	}
+	if obs == nil {
+		return
+	}
+	r := observe.Result{Err: err}
+	if h != nil {
+		r.Count, r.Token = 1, h.Token()
+		h.mu.Lock()
+		h.link = obs.Link()
+		h.mu.Unlock()
+	}
+	obs.End(r)
+}
+
+// operation begins the observation of an operation on a hold.
+func (h *hold) operation(ctx context.Context, op string) (context.Context, func(error)) {
+	if o := h.m.observer(); o != nil {
+		return o.Operation(ctx, h.m.about(), op, "")
+	}
+	return ctx, func(error) {}
+}
+
+// endedLocked tells, once, that the hold is over: how is "released", "lost" or
+// "closed".
+func (h *hold) endedLocked(how string) {
+	if o := h.m.observer(); o != nil && !h.told {
+		h.told = true
+		o.Ended(h.m.about(), h.link, h.counted, how, time.Since(h.began))
+	}
+}
+
+var _ lock.MultiHold = (*hold)(nil)
