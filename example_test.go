@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
 )
 
 // The main job: only one of us at a time.
@@ -246,4 +247,46 @@ func ExampleClient_Shutdown() {
 	// Output:
 	// <nil>
 	// true
+}
+
+// Two who wait for a fair lock are served in the order in which they came, also
+// when they are in different processes.
+func ExampleClient_FairLock() {
+	ctx := context.Background()
+	client, err := redlatch.Open(redisURL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+
+	// A waiter whose process dies is passed over two seconds later.
+	lock := client.FairLock("printer", fairlock.WithSkipAfter(2*time.Second))
+	hold, err := lock.Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := 1; i <= 2; i++ {
+		wg.Go(func() {
+			if err := lock.Do(ctx, func(context.Context) error {
+				fmt.Println("job", i)
+				return nil
+			}); err != nil {
+				fmt.Println(err)
+			}
+		})
+		for { // until it stands in the queue
+			if state, err := lock.State(ctx); err != nil || state.QueueLength == i {
+				break
+			}
+		}
+	}
+	fmt.Println(hold.Unlock(ctx)) // the first one has the lock now
+	wg.Wait()
+	// Unordered output:
+	// <nil>
+	// job 1
+	// job 2
 }
