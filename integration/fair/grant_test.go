@@ -86,17 +86,19 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(5*time.Second)) // a refresh a second
 	hold := lockIt(t, l)
-	got := make(chan result, 1)
+	got := make(chan result, 2)
 	wait(t.Context(), l, 1, got, redlatch.WithLease(lease))
 	queued(t, s, 1)
+	wait(t.Context(), l, 2, got)
+	queued(t, s, 2)
 	calm(t, s)
 	before := s.CommandStats(t).Calls["evalsha"]
 	eventually(t, 3*time.Second, "a refresh", func() bool { return s.CommandStats(t).Calls["evalsha"] > before })
 	time.Sleep(500 * time.Millisecond) // the refresh is older than the lease is long
 	unlock(t, hold)
 	r := receive(t, got, time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
+	if r.err != nil || r.id != 1 {
+		t.Fatalf("waiter %d: %v", r.id, r.err)
 	}
 	if left := r.hold.ValidUntil().Sub(r.at); left < lease*3/4 || left > lease {
 		t.Errorf("%v left of a lease of %v", left, lease)
@@ -105,6 +107,7 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 		t.Errorf("the local deadline is %v after the server's", local.Sub(server))
 	}
 	unlock(t, r.hold)
+	unlock(t, receive(t, got, time.Second).hold)
 	nothingLeft(t, s)
 }
 
