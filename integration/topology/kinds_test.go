@@ -1,0 +1,148 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// kinds are all lock kinds by name.
+var kinds = map[string]func(c *redlatch.Client, name string) redlatch.Locker{
+	"rlock": func(c *redlatch.Client, name string) redlatch.Locker { return c.RLock(name, redlatch.Fenced()) },
+	"fair":  func(c *redlatch.Client, name string) redlatch.Locker { return c.FairLock(name, redlatch.Fenced()) },
+	"write": func(c *redlatch.Client, name string) redlatch.Locker {
+		return c.ReadWriteLock(name, redlatch.Fenced()).WriteLock()
+	},
+	"multi": func(c *redlatch.Client, name string) redlatch.Locker {
+		return redlatch.MultiLock(c.RLock(name), c.RLock(name+"2"), c.RLock("{"+name+"}3"))
+	},
+}
+
+// TestClusterKinds: every kind excludes, hands over by a message and leaves
+// nothing behind, on several nodes and on names of every shape.
+func TestClusterKinds(t *testing.T) {
+	set := testbed.Cluster(t)
+	var clients []*redlatch.Client
+	for range 3 {
+		clients = append(clients, open(t, cluster(set)))
+	}
+	for kind, newLock := range kinds {
+		for _, shape := range []string{"%s", "x{%s}y", "{%s}"} {
+			name := fmt.Sprintf(shape, kind+"-name")
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				var wg sync.WaitGroup
+				var mu sync.Mutex
+				inside, turns := 0, 0
+				ctx := within(t, 30*time.Second)
+				began := time.Now()
+				for i := range 12 {
+					wg.Go(func() {
+						h, err := newLock(clients[i%3], name).Lock(ctx)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						if inside++; inside > 1 {
+							t.Error("two are inside")
+						}
+						turns++
+						mu.Unlock()
+						time.Sleep(2 * time.Millisecond)
+						mu.Lock()
+						inside--
+						mu.Unlock()
+						if err := h.Unlock(context.Background()); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				if turns != 12 {
+					t.Errorf("%d turns of 12", turns)
+				}
+				if d := time.Since(began); d > lease {
+					t.Errorf("12 turns took %v: a message did not arrive", d)
+				}
+			})
+		}
+	}
+	t.Run("readers share, a writer excludes", func(t *testing.T) {
+		ctx := within(t, 30*time.Second)
+		a, b := clients[0].ReadWriteLock("shared"), clients[1].ReadWriteLock("shared")
+		r1, r2 := mustLock(t, ctx, a.ReadLock()), mustLock(t, ctx, b.ReadLock())
+		if _, err := b.WriteLock().TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+			t.Errorf("a writer beside readers: %v", err)
+		}
+		mustUnlock(t, r1)
+		mustUnlock(t, r2)
+		mustUnlock(t, mustLock(t, ctx, a.WriteLock()))
+	})
+	// Nothing is left but the fencing counters, and, while they linger, subscriptions.
+	for _, c := range clients {
+		c.Close()
+	}
+	for _, m := range set.Masters(t) {
+		for _, key := range m.List(t, "KEYS", "*") {
+			if len(key) < 19 || key[:19] != "redisson_lock_token" {
+				t.Errorf("%s is left on %s", key, m.Addr())
+			}
+		}
+		if chs := m.List(t, "PUBSUB", "SHARDCHANNELS"); len(chs) > 0 {
+			t.Errorf("subscriptions are left: %v", chs)
+		}
+	}
+}
+
+// TestClusterKindsSlotMoves: a slot moves while its lock is held and waited for.
+func TestClusterKindsSlotMoves(t *testing.T) {
+	set := testbed.Cluster(t)
+	c, other := open(t, cluster(set)), open(t, cluster(set))
+	for kind, newLock := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			name := "{" + kind + "}"
+			h := mustLock(t, within(t, 60*time.Second), newLock(c, name))
+			got := newLock(other, name)
+			held := newLock(other, name)
+			if _, err := held.TryLock(within(t, 10*time.Second), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+				t.Fatalf("TryLock of a held lock: %v", err)
+			}
+			next := waiting(t, got, shardHasSubscribers(t, set))
+			slot := testbed.Slot(name)
+			to := set.Masters(t)[0]
+			if to == set.NodeOfSlot(t, slot) {
+				to = set.Masters(t)[1]
+			}
+			m := set.BeginMigration(t, slot, to)
+			m.MoveKeys(t)
+			m.Finish(t)
+			if err := h.Context().Err(); err != nil {
+				t.Fatalf("the hold ended: %v", err)
+			}
+			began := time.Now()
+			mustUnlock(t, h)
+			mustUnlock(t, gets(t, next, 2*lease))
+			t.Logf("handed over after %v", time.Since(began))
+			eventually(t, 10*time.Second, "subscriptions end", func() bool { return !shardHasSubscribers(t, set)() })
+		})
+	}
+}
+
+// shardHasSubscribers reports whether anybody listens on any sharded channel.
+func shardHasSubscribers(t *testing.T, set *testbed.ClusterSet) func() bool {
+	t.Helper()
+	return func() bool {
+		for _, n := range set.Nodes() {
+			if len(n.List(t, "PUBSUB", "SHARDCHANNELS")) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+}
