@@ -62,7 +62,8 @@ type Core struct {
 	drains bool
 	closed bool
 
-	wg sync.WaitGroup // calls under way and what they left in the background
+	pools pools
+	wg    sync.WaitGroup // calls under way and what they left in the background
 }
 
 // maxInFlight stays below the 1024 places of a connection's ring.
@@ -237,18 +238,18 @@ func (c *Core) fly(ctx, vctx context.Context, deadline time.Time, cmd conn.Comma
 		f.reply, f.err = c.run.Run(vctx, cmd)
 		return f, true
 	}
-	f.core, f.vctx, f.cmd, f.lc, f.done = c, vctx, cmd, lc, newSignal()
+	f.core, f.vctx, f.cmd, f.lc, f.done = c, vctx, cmd, lc, c.pools.newSignal()
 	c.wg.Add(1)
 	go f.run()
 	var expiry <-chan time.Time
 	if !deadline.IsZero() {
-		t := startTimer(time.Until(deadline))
-		defer stopTimer(t)
+		t := c.pools.startTimer(time.Until(deadline))
+		defer c.pools.stopTimer(t)
 		expiry = t.C
 	}
 	select {
 	case <-f.done:
-		signals.Put(f.done)
+		c.pools.dropSignal(f.done)
 		return f, true
 	case <-ctx.Done():
 	case <-expiry:
@@ -258,7 +259,7 @@ func (c *Core) fly(ctx, vctx context.Context, deadline time.Time, cmd conn.Comma
 		return f, false
 	}
 	<-f.done
-	signals.Put(f.done)
+	c.pools.dropSignal(f.done)
 	return f, true
 }
 

@@ -20,30 +20,35 @@ func (detached) Done() <-chan struct{} { return nil }
 // Err implements context.Context.
 func (detached) Err() error { return nil }
 
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
+// pools are a core's own, not the package's: channels and timers made in one
+// testing/synctest bubble must not turn up in another, and users test with these.
+type pools struct {
+	timers  sync.Pool
+	signals sync.Pool
+}
 
 // startTimer is time.NewTimer; stopTimer must follow, after which the timer must
 // not be used. (A stopped timer delivers nothing, also when it had fired.)
-func startTimer(d time.Duration) *time.Timer {
-	t := timers.Get().(*time.Timer) //nolint:forcetypeassert // only timers are in it
-	t.Reset(d)
-	return t
+func (p *pools) startTimer(d time.Duration) *time.Timer {
+	if t, ok := p.timers.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
 }
 
-func stopTimer(t *time.Timer) {
+func (p *pools) stopTimer(t *time.Timer) {
 	t.Stop()
-	timers.Put(t)
+	p.timers.Put(t)
 }
 
-// signals are channels of one place for something that happens once.
-var signals = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
-
-// newSignal takes an empty one; who has received from it, and only then, may give
-// it back with signals.Put.
-func newSignal() chan struct{} {
-	return signals.Get().(chan struct{}) //nolint:forcetypeassert // only these are in it
+// newSignal is a channel of one place for something that happens once. Who has
+// received from it, and only then, may give it back with dropSignal.
+func (p *pools) newSignal() chan struct{} {
+	if ch, ok := p.signals.Get().(chan struct{}); ok {
+		return ch
+	}
+	return make(chan struct{}, 1)
 }
+
+func (p *pools) dropSignal(ch chan struct{}) { p.signals.Put(ch) }

@@ -70,14 +70,14 @@ func (h *Hold) unlock(ctx context.Context) error {
 	}
 	h.cancel(nil)
 
-	r := &release{h: h, values: detached{ctx}, done: newSignal()}
+	r := &release{h: h, values: detached{ctx}, done: c.pools.newSignal()}
 	c.wg.Add(1)
 	go r.run()
-	limit := startTimer(c.cfg.UnlockTimeout)
-	defer stopTimer(limit)
+	limit := c.pools.startTimer(c.cfg.UnlockTimeout)
+	defer c.pools.stopTimer(limit)
 	select {
 	case <-r.done:
-		signals.Put(r.done)
+		c.pools.dropSignal(r.done)
 		return r.err
 	case <-limit.C:
 	case <-c.closing:
