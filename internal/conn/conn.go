@@ -108,7 +108,13 @@ func (t Topology) Publish() string {
 type Conn struct {
 	client rueidis.Client
 	topo   Topology
+	silent time.Duration // how long a server may say nothing
+	acks   chan struct{} // places of the commands that wait for replicas
 }
+
+// maxAcked bounds the connections of commands that wait for replicas, each of
+// which has one of its own.
+const maxAcked = 64
 
 // Open checks opt, completes it for a watchdog lease of leaseTime and connects.
 // It blocks for at most the dial time-out per address.
@@ -134,7 +140,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 			return nil, &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(opt.InitAddress, ","), Err: err}}}
 		}
 	}
-	c := &Conn{client: client}
+	c := &Conn{client: client, silent: opt.ConnWriteTimeout, acks: make(chan struct{}, maxAcked)}
 	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
 	if c.topo.Cluster {
 		c.topo.Sharded, err = sharded(client)
@@ -186,9 +192,30 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	return r, err
 }
 
-// runMore sends the script and what is asked for behind it: on one connection,
-// since they are one pipeline to one node.
+// runMore sends the script and what is asked for behind it, on one connection.
 func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
+	do := c.client.DoMulti
+	if cmd.Acks > 0 {
+		// WAIT holds everything up behind it on its connection, and covers what was
+		// written on that connection only. So it gets one of its own, which the
+		// client library takes from its pool for a pipeline with a blocking command.
+		// Nothing else waits there, so that a time limit harms nobody; without one
+		// a frozen server would hold it for ever.
+		c.acks <- struct{}{}
+		defer func() { <-c.acks }()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cmd.AckTimeout+c.silent)
+		defer cancel()
+		if c.topo.Cluster {
+			// A pipeline that meets a redirection would go on in two places, and the
+			// WAIT that stays behind would count replicas that have nothing to
+			// acknowledge. A dedicated client follows no redirection: it is an error, and
+			// the engine tries again at the slot's new place.
+			dc, release := c.client.Dedicate()
+			defer release()
+			do = dc.DoMulti
+		}
+	}
 	who := Command{Script: luascript.Server, Keys: cmd.Keys[:1]}
 	send := func(build func(Command) rueidis.Completed) []rueidis.RedisResult {
 		multi := append(make([]rueidis.Completed, 0, 3), build(cmd))
@@ -198,7 +225,7 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		if cmd.Tell {
 			multi = append(multi, build(who))
 		}
-		return c.client.DoMulti(ctx, multi...)
+		return do(ctx, multi...)
 	}
 	res := send(c.evalsha)
 	r, err := parse(res[0])
