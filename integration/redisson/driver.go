@@ -66,8 +66,8 @@ func (o Options) args() []string {
 	return args
 }
 
-// Driver is a running Java process with Redisson in it. Its methods are safe for
-// concurrent use.
+// Driver is a running Java process with Redisson in it, or another one that takes
+// the same commands. Its methods are safe for concurrent use.
 type Driver struct {
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process is gone and all answers are read
@@ -98,12 +98,21 @@ func Start(tb testbed.TB, v Version, o Options) *Driver {
 		"-cp", classpath, "redlatch.interop.Driver",
 	}
 	// No ctx: the process ends by Kill, by Quit or with its standard input.
-	d := &Driver{
-		cmd:   exec.CommandContext(context.Background(), "java", append(args, o.args()...)...),
-		ended: make(chan struct{}),
-		calls: map[string]*Call{},
+	d, hello := Run(tb, exec.CommandContext(context.Background(), "java", append(args, o.args()...)...))
+	if hello != string(v) {
+		tb.Fatalf("redisson: the driver runs Redisson %s, not %s", hello, v)
 	}
+	return d
+}
+
+// Run starts any program that speaks the driver's protocol, takes over its
+// standard streams, and returns with what it says when it is ready. The process
+// ends with the test, or with this process: its standard input closes then.
+func Run(tb testbed.TB, cmd *exec.Cmd) (d *Driver, hello string) {
+	tb.Helper()
+	d = &Driver{cmd: cmd, ended: make(chan struct{}), calls: map[string]*Call{}}
 	d.cmd.Stderr = (*driverStderr)(d)
+	var err error
 	if d.stdin, err = d.cmd.StdinPipe(); err != nil {
 		tb.Fatalf("redisson: %v", err)
 	}
@@ -125,13 +134,10 @@ func Start(tb testbed.TB, v Version, o Options) *Driver {
 	tb.Cleanup(func() {
 		d.stop()
 		if tb.Failed() {
-			tb.Logf("redisson: standard error of the driver:\n%s", d.Stderr())
+			tb.Logf("redisson: standard error of %s:\n%s", d.cmd.Path, d.Stderr())
 		}
 	})
-	if got := ready.Wait(tb).Value; got != string(v) {
-		tb.Fatalf("redisson: the driver runs Redisson %s, not %s", got, v)
-	}
-	return d
+	return d, ready.Wait(tb).Value
 }
 
 // driverStderr keeps what the process writes to standard error.

@@ -43,6 +43,9 @@ type Lock struct {
 	spec  string
 }
 
+// Lock is the owner's view of a lock by its kind: rlock, fair, fenced, read or write.
+func (o Owner) Lock(kind, name string) Lock { return o.lock(kind, name) }
+
 func (o Owner) lock(kind, name string) Lock { return Lock{owner: o, spec: Spec(kind, name)} }
 
 // RLock is getLock(name).
@@ -105,14 +108,17 @@ func (l Lock) Unlock(tb testbed.TB) Answer {
 // GoUnlock sends unlock() and does not wait.
 func (l Lock) GoUnlock() *Call { return l.owner.driver.Go("unlock", l.owner.name, l.spec) }
 
+// NotHeld is the exception of an unlock by one who does not hold the lock.
+const NotHeld = "IllegalMonitorStateException"
+
 // UnlockRefused ends the test unless Redisson refuses the unlock because the owner
 // does not hold the lock.
 func (l Lock) UnlockRefused(tb testbed.TB) {
 	tb.Helper()
 	_, err := l.GoUnlock().Result()
 	var java *Error
-	if !errors.As(err, &java) || java.Exception != "IllegalMonitorStateException" {
-		tb.Fatalf("redisson: unlock of %s by %s: got %v, want IllegalMonitorStateException", l.spec, l.owner.name, err)
+	if !errors.As(err, &java) || java.Exception != NotHeld {
+		tb.Fatalf("redisson: unlock of %s by %s: got %v, want %s", l.spec, l.owner.name, err, NotHeld)
 	}
 }
 
@@ -122,7 +128,7 @@ func (l Lock) ForceUnlock(tb testbed.TB) bool {
 	return l.owner.driver.Go("force", l.owner.name, l.spec).Wait(tb).Value == "true"
 }
 
-// State is what Redisson says about a lock.
+// State is what the driver says about a lock.
 type State struct {
 	Locked bool          // isLocked()
 	Count  int           // getHoldCount(): of this owner

@@ -21,6 +21,7 @@ import (
 // TestMain says loudly when the tests can't run, ends the processes that they
 // share, and fails when a goroutine is left.
 func TestMain(m *testing.M) {
+	beGoDriver()
 	if err := Available(); err != nil {
 		fmt.Fprintf(os.Stderr, "\n*** REDISSON INTEROPERABILITY IS NOT TESTED: %v\n\n", err)
 		if os.Getenv("REDLATCH_INTEROP") == "require" {
@@ -38,12 +39,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bed is a server and a Java process on it. The shared one serves every test that
+// bed is a server with a Java and a Go process on it. The shared one serves every test that
 // neither kills nor configures anything; names are unique, so the tests don't meet.
 type bed struct {
 	version Version
 	server  *testbed.Server
 	java    *Driver
+	golang  *Driver
 }
 
 var (
@@ -71,17 +73,18 @@ func sharedBed(t *testing.T, v Version) *bed {
 	defer sharedMu.Unlock()
 	if sharedBeds[v] == nil {
 		server := testbed.Standalone(shared)
-		sharedBeds[v] = &bed{v, server, Start(shared, v, Options{Addresses: []string{server.Addr()}})}
+		o := Options{Addresses: []string{server.Addr()}}
+		sharedBeds[v] = &bed{v, server, Start(shared, v, o), startGo(shared, o)}
 	}
 	return sharedBeds[v]
 }
 
-// ownBed starts a server and a Java process for one test.
+// ownBed starts a server, a Java and a Go process for one test.
 func ownBed(t *testing.T, v Version, o Options) *bed {
 	t.Helper()
 	server := testbed.Standalone(t)
 	o.Addresses = []string{server.Addr()}
-	return &bed{v, server, Start(t, v, o)}
+	return &bed{v, server, Start(t, v, o), startGo(t, o)}
 }
 
 // name returns a lock name that no other test uses.
