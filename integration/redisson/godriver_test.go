@@ -351,6 +351,12 @@ func (g *goDriver) locker(spec string) (redlatch.Locker, error) {
 		return c.RLock(n), nil
 	case "fenced":
 		return c.RLock(n, redlatch.Fenced()), nil
+	case "fair":
+		return c.FairLock(n), nil
+	case "read":
+		return c.ReadWriteLock(n).ReadLock(), nil
+	case "write":
+		return c.ReadWriteLock(n).WriteLock(), nil
 	}
 	return nil, fmt.Errorf("unknown kind in %s", spec)
 }
@@ -387,7 +393,7 @@ func (p lineup) one(owner, n string) Lock { return p.first.Owner(owner).Lock(p.k
 func (p lineup) two(owner, n string) Lock { return p.second.Owner(owner).Lock(p.kind, n) }
 
 // exclusive are the kinds that exclude everybody else.
-var exclusive = []string{"rlock", "fenced"}
+var exclusive = []string{"rlock", "fenced", "fair", "write"}
 
 // eachPair runs a test for both versions of Redisson, each exclusive kind, and both
 // directions.
