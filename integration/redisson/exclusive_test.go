@@ -3,6 +3,7 @@
 package redisson
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -225,30 +226,50 @@ func TestForcedUnlockAcross(t *testing.T) {
 	})
 }
 
-// lossBed has short leases, for what happens within leases and watchdogs.
 const shortLease = 1500 * time.Millisecond
 
+// shortBed has short leases, for what happens at their ends and between renewals.
 func shortBed(t *testing.T, v Version) *bed {
 	t.Helper()
 	return ownBed(t, v, Options{Watchdog: shortLease})
 }
 
+// All kinds and directions at once: it takes two and a half leases.
 func TestWatchdogKeepsTheOtherSideOff(t *testing.T) {
-	eachPair(t, shortBed, func(t *testing.T, p lineup) {
-		n := name(t)
-		p.one("a", n).Lock(t, 0)
-		waits := p.two("b", n).GoLock(0)
-		for end := time.Now().Add(2*shortLease + shortLease/2); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			if ttl := p.pttl(t, n); ttl <= 0 || ttl > shortLease {
-				t.Fatalf("remaining lease %v", ttl)
+	needJava(t)
+	for _, v := range Versions {
+		t.Run(string(v), func(t *testing.T) {
+			b := shortBed(t, v)
+			type pair struct {
+				lineup
+				n     string
+				waits *Call
 			}
-			if !waits.Pending() {
-				t.Fatal("the other side got a lock that the watchdog keeps")
+			var pairs []pair
+			for i, kind := range exclusive {
+				for _, p := range []lineup{{b, kind, b.java, b.golang}, {b, kind, b.golang, b.java}} {
+					n, id := name(t), fmt.Sprint(i)
+					p.one("a"+id, n).Lock(t, 0)
+					pairs = append(pairs, pair{p, n, p.two("b"+id, n).GoLock(0)})
+				}
 			}
-		}
-		between(t, "wake-up", latency(p.one("a", n).Unlock(t), waits.Wait(t)), 0, soon)
-		p.two("b", n).Unlock(t)
-	})
+			for end := time.Now().Add(2*shortLease + shortLease/2); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				for _, p := range pairs {
+					if ttl := p.pttl(t, p.n); ttl <= 0 || ttl > shortLease {
+						t.Fatalf("%s: remaining lease %v", p.kind, ttl)
+					}
+					if !p.waits.Pending() {
+						t.Fatalf("%s: the other side got a lock that the watchdog keeps", p.kind)
+					}
+				}
+			}
+			for i, p := range pairs {
+				id := fmt.Sprint(i / 2)
+				between(t, "wake-up", latency(p.one("a"+id, p.n).Unlock(t), p.waits.Wait(t)), 0, soon)
+				p.two("b"+id, p.n).Unlock(t)
+			}
+		})
+	}
 }
 
 // A Go holder learns within a third of its lease that its lock was forced, expired
