@@ -160,7 +160,7 @@ func TestWaitEndsAndLeavesNothing(t *testing.T) {
 		}
 		between(t, "wait", a.Took, wait-time.Millisecond, wait+soon)
 		p.one("a", n).Unlock(t)
-		eventually(t, "nothing is left", func() bool { return len(p.leftovers(t, n)) == 0 })
+		p.nothingLeft(t, n)
 	})
 }
 
@@ -183,7 +183,7 @@ func TestInterruptedWaitLetsTheOthersGoOn(t *testing.T) {
 	eachPair(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)
 		if p.kind == "fair" && p.second == p.java {
-			t.Skip("an interrupted Java waiter leaves its place in the queue: Redisson's own fault, see TestInterruptedJavaWaiterBlocksItsTurn")
+			t.Skip("an interrupted Java waiter leaves its place in the queue: Redisson's own fault, see TestDeadJavaWaitersAreSkippedByRedissonsRule")
 		}
 		p.one("a", n).Lock(t, 0)
 		given := p.two("b", n).GoLock(0)
@@ -411,7 +411,7 @@ func TestContendedLockExcludes(t *testing.T) {
 						t.Fatalf("%d sections recorded, want 200", check.sections)
 					}
 					b.server.Do(t, "DEL", record)
-					eventually(t, "nothing is left", func() bool { return len(b.leftovers(t, n)) == 0 })
+					b.nothingLeft(t, n)
 				})
 			}
 		})

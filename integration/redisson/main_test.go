@@ -137,6 +137,21 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
+// nothingLeft waits until the keys of a lock are gone, but for those that leftovers
+// lets pass.
+func (b *bed) nothingLeft(t *testing.T, n string) {
+	t.Helper()
+	var left []string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if left = b.leftovers(t, n); len(left) == 0 {
+			return
+		}
+	}
+	for _, key := range left {
+		t.Errorf("left behind: %s, TTL %v", key, b.pttl(t, key))
+	}
+}
+
 // between ends the test unless got is in [low, high].
 func between(t *testing.T, what string, got, low, high time.Duration) {
 	t.Helper()
