@@ -64,12 +64,22 @@ if want then
 end
 local tail = call('LINDEX', QUEUE, -1)
 local score = now + skip
+local behind = 0
 if tail then
   -- Behind a waiter of Redisson: when that one acquires, its wait is taken off
   -- all scores; what it has waited so far must not be missing then.
   local last = tonumber(call('ZSCORE', SCORES, tail) or '0')
-  if not ours(tail) then last = last + 60000 end
+  if not ours(tail) then
+    last = last + 60000
+    behind = 1 -- known for sure: foreign() miscounts while the dead ones that Redisson dropped have wants
+  end
   score = math.max(score, last)
+elseif call('HLEN', WANTS) > 0 then
+  -- Nobody waits: wants of waiters that died and that Redisson dropped.
+  local wants = call('HGETALL', WANTS)
+  for i = 1, #wants, 2 do
+    if alive_until(wants[i + 1]) <= now then call('HDEL', WANTS, wants[i]) end
+  end
 end
 local place = string.format('%.0f', clock[1] * 1000000 + clock[2])
 local trail = ARGV[7] == '-' and '' or ARGV[7]
@@ -80,4 +90,4 @@ if not tail then
   keep(skip)
   if pttl >= 0 then look = pttl + 1 end
 end
-return {0, pttl, holder, trace, tonumber(place), length, look, strange()}
+return {0, pttl, holder, trace, tonumber(place), length, look, math.max(behind, strange())}
