@@ -44,9 +44,12 @@ func TestRLockOnEveryTopology(t *testing.T) {
 			rlWant(t, err, redlatch.ErrInvalidName)
 		}
 		// A waiter listens at the node of its lock alone, and messages stay there.
+		listening := func(s *testbed.Server) int { return len(s.List(t, "PUBSUB", "SHARDCHANNELS")) }
+		for _, s := range set.Nodes() {
+			rlUntil(t, "the end of earlier subscriptions", func() bool { return listening(s) == 0 })
+		}
 		h := rlLock(t, t.Context(), c.RLock("l"))
 		got := rlAsync(t.Context(), c.RLock("l"))
-		listening := func(s *testbed.Server) int { return len(s.List(t, "PUBSUB", "SHARDCHANNELS")) }
 		rlUntil(t, "the subscription", func() bool { return listening(owner("l")) == 1 })
 		before := map[*testbed.Server]testbed.Stats{}
 		for _, s := range set.Nodes() {
