@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Close and Shutdown.
@@ -141,6 +142,24 @@ func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	rlAbsent(t, s)
 	_, err = c.RLock("l").Lock(t.Context())
 	rlWant(t, err, redlatch.ErrClosed)
+}
+
+// A writer that takes the read lock, too, re-enters: Shutdown lets it.
+func TestShutdownLetsAWriterRead(t *testing.T) {
+	t.Parallel()
+	s := testbed.Standalone(t)
+	c := rlClient(t, s.Addr())
+	l := c.ReadWriteLock("l")
+	w := rlLock(t, t.Context(), l.WriteLock())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	rlWant(t, c.Shutdown(ctx), context.Canceled) // it has begun
+	r := rlLock(t, w.Context(), l.ReadLock())
+	rlUnlock(t, r)
+	rlUnlock(t, w)
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // A lost hold does not keep Shutdown waiting.

@@ -293,7 +293,7 @@ func (a *acquisition) hold(sent time.Time, lease time.Duration, out Outcome) *Ho
 	defer a.mu.Unlock()
 	a.slot.retain()
 	a.core.mu.Lock()
-	if a.core.drains {
+	if a.core.closed || a.core.drains && a.attempt.Other == "" { // a writer that reads re-enters
 		a.core.mu.Unlock()
 		a.slot.release()
 		return nil
