@@ -67,3 +67,10 @@ func dialFailed(err error) bool {
 
 // IsPermanent is for callers that only want to know whether to go on.
 func IsPermanent(err error) bool { return err != nil && Classify(err) == Permanent }
+
+// IsTryAgain reports whether a cluster refused a command of several keys because it
+// is moving their slot and only some of them have moved.
+func IsTryAgain(err error) bool {
+	var re *rueidis.RedisError
+	return errors.As(err, &re) && hasCode(re.Error(), "TRYAGAIN")
+}

@@ -65,11 +65,12 @@ func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Rele
 	go func() { // ends with the answer, or when the leases have run out by themselves
 		defer c.wg.Done()
 		defer r.end(notify)
-		if len(todo) == 1 {
-			r.errs[todo[0]] = holds[todo[0]].release(ctx)
-			return
+		if len(todo) > 1 {
+			todo = r.together(ctx, c, todo)
 		}
-		r.run(ctx, c, todo)
+		for _, i := range todo {
+			r.errs[i] = holds[i].release(ctx)
+		}
 	}()
 	return r
 }
@@ -136,8 +137,10 @@ func (r *Releasing) GiveUp() []error {
 	return out
 }
 
-// run releases the holds todo, which have been marked, together.
-func (r *Releasing) run(ctx context.Context, c *Core, todo []int) {
+// together releases the holds todo, which have been marked, by one command. It
+// returns those that must be released one by one: while a cluster moves their
+// slot it refuses commands with keys of which only some have moved.
+func (r *Releasing) together(ctx context.Context, c *Core, todo []int) (left []int) {
 	entered := todo[:0:0]
 	for _, i := range todo {
 		if !r.holds[i].s.slot.gate.enter(ctx, c.closedLate) {
@@ -181,7 +184,7 @@ func (r *Releasing) run(ctx context.Context, c *Core, todo []int) {
 	c.mu.Unlock()
 	c.tell(lost)
 	if len(parts) == 0 {
-		return
+		return nil
 	}
 	cmd := groupRelease(items)
 	ambiguous := false
@@ -209,7 +212,13 @@ func (r *Releasing) run(ctx context.Context, c *Core, todo []int) {
 				}
 				h.released(sent, p.count, p.lease)
 			}
-			return
+			return nil
+		}
+		if conn.IsTryAgain(err) {
+			for _, p := range parts {
+				left = append(left, p.i)
+			}
+			return left
 		}
 		permanent := conn.IsPermanent(err)
 		ambiguous = ambiguous || conn.Classify(err) == conn.Ambiguous
@@ -224,6 +233,6 @@ func (r *Releasing) run(ctx context.Context, c *Core, todo []int) {
 				r.errs[p.i] = h.abandoned(h.unavailable("release", err))
 			}
 		}
-		return
+		return nil
 	}
 }
