@@ -334,3 +334,40 @@ func TestGroupRefusedByTheServer(t *testing.T) {
 	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	free(t, s, "a", "b", "c")
 }
+
+func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr(), lease(10*time.Second))
+	m := redlatch.MultiLock(c.RLock("a", redlatch.Fenced()), c.FairLock("b"))
+	st, err := m.State(t.Context())
+	if err != nil || st.Held || len(st.Owners) != 0 {
+		t.Errorf("free: %+v, %v", st, err)
+	}
+	h := mustLock(t, t.Context(), c.RLock("a"))
+	if st, err := m.State(t.Context()); err != nil || st.Held || len(st.Owners) != 1 {
+		t.Errorf("half held: %+v, %v", st, err)
+	}
+	unlock(t, h)
+	h = mustLock(t, t.Context(), m)
+	st, err = m.State(t.Context())
+	if err != nil || !st.Held || len(st.Owners) != 2 || st.Remaining < 5*time.Second || st.Token != h.Token() {
+		t.Errorf("held: %+v, %v", st, err)
+	}
+	if ok, err := m.ForceUnlock(t.Context()); !ok || err != nil {
+		t.Errorf("force: %v, %v", ok, err)
+	}
+	if ok, err := m.ForceUnlock(t.Context()); ok || err != nil {
+		t.Errorf("force again: %v, %v", ok, err)
+	}
+	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+
+	list, cs := five(t)
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	qh := mustLock(t, t.Context(), q)
+	list[0].Kill(t)
+	if st, err := q.State(t.Context()); err != nil || !st.Held || st.Remaining <= 0 {
+		t.Errorf("quorum: %+v, %v", st, err)
+	}
+	unlock(t, qh)
+	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+}

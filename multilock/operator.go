@@ -1,0 +1,103 @@
+package multilock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// operated is what a member needs for the operators' calls.
+type operated interface {
+	State(ctx context.Context) (lock.State, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// operators are the members that can be asked: all of redlatch's own, and those of
+// your own types that have the methods.
+func (m *MultiLock) operators() []operated {
+	var out []operated
+	for _, l := range m.leaves {
+		if l.eng != nil {
+			out = append(out, l.eng)
+		} else if o, ok := l.other.(operated); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// State asks all members at once. Held says that every member is held, of a quorum
+// that a majority is: by whom, the owners tell, which are those of all members, one
+// after the other. Remaining is the least of the members' (of a quorum the least of
+// the longest majority), Token the largest, QueueLength the longest. It blocks and fails as the
+// members' State does; of a quorum a minority may fail. Members of a type of your own
+// without a State are left out.
+func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
+	if m.err != nil {
+		return lock.State{}, m.err
+	}
+	ops := m.operators()
+	states, err := each(m, ops, func(o operated) (lock.State, error) { return o.State(ctx) })
+	if err != nil {
+		return lock.State{}, err
+	}
+	out := lock.State{Name: m.name}
+	var left []time.Duration
+	for _, s := range states {
+		if s.Held {
+			left = append(left, s.Remaining)
+			out.Mode = s.Mode
+		}
+		out.Owners = append(out.Owners, s.Owners...)
+		out.Token = max(out.Token, s.Token)
+		out.QueueLength = max(out.QueueLength, s.QueueLength)
+	}
+	need := len(ops)
+	if m.quorum {
+		need = majority(len(m.leaves))
+	}
+	if out.Held = need > 0 && len(left) >= need; !out.Held {
+		out.Mode = lock.ModeNone
+		return out, nil
+	}
+	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
+	out.Remaining = left[need-1]
+	return out, nil
+}
+
+// ForceUnlock takes every member away from whoever holds it, also where the holder
+// has only that one; for operators. It reports whether any was held. It blocks and fails
+// as the members' ForceUnlock does, and does not stop at the first failure; of a quorum a minority
+// may fail.
+func (m *MultiLock) ForceUnlock(ctx context.Context) (bool, error) {
+	if m.err != nil {
+		return false, m.err
+	}
+	freed, err := each(m, m.operators(), func(o operated) (bool, error) { return o.ForceUnlock(ctx) })
+	return slices.Contains(freed, true), err
+}
+
+// each calls f for all members at once and joins the errors; of a quorum, a minority's
+// are dropped.
+func each[T any](m *MultiLock, ops []operated, f func(operated) (T, error)) ([]T, error) {
+	out, errs := make([]T, len(ops)), make([]error, len(ops))
+	var wg sync.WaitGroup
+	for i, o := range ops {
+		wg.Go(func() { out[i], errs[i] = f(o) }) // ends with the call, which is bounded
+	}
+	wg.Wait()
+	failed := 0
+	for _, err := range errs {
+		if err != nil {
+			failed++
+		}
+	}
+	if m.quorum && failed <= len(m.leaves)-majority(len(m.leaves)) {
+		return out, nil
+	}
+	return out, errors.Join(errs...)
+}
