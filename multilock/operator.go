@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/lock"
@@ -41,7 +40,7 @@ func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
 		return lock.State{}, m.err
 	}
 	ops := m.operators()
-	states, err := each(m, ops, func(o operated) (lock.State, error) { return o.State(ctx) })
+	states, err := each(ctx, m, ops, func(ctx context.Context, o operated) (lock.State, error) { return o.State(ctx) })
 	if err != nil {
 		return lock.State{}, err
 	}
@@ -77,26 +76,42 @@ func (m *MultiLock) ForceUnlock(ctx context.Context) (bool, error) {
 	if m.err != nil {
 		return false, m.err
 	}
-	freed, err := each(m, m.operators(), func(o operated) (bool, error) { return o.ForceUnlock(ctx) })
+	freed, err := each(ctx, m, m.operators(), func(ctx context.Context, o operated) (bool, error) { return o.ForceUnlock(ctx) })
 	return slices.Contains(freed, true), err
 }
 
-// each calls f for all members at once and joins the errors; of a quorum, a minority's
-// are dropped.
-func each[T any](m *MultiLock, ops []operated, f func(operated) (T, error)) ([]T, error) {
-	out, errs := make([]T, len(ops)), make([]error, len(ops))
-	var wg sync.WaitGroup
-	for i, o := range ops {
-		wg.Go(func() { out[i], errs[i] = f(o) }) // ends with the call, which is bounded
+// each calls f for all members at once and joins the errors. Of a quorum, a
+// minority's are dropped, and once a majority has answered the others are waited for
+// no longer than a node may take.
+func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(context.Context, operated) (T, error)) ([]T, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		i   int
+		val T
+		err error
 	}
-	wg.Wait()
-	failed := 0
-	for _, err := range errs {
-		if err != nil {
-			failed++
+	results := make(chan result, len(ops))
+	for i, o := range ops {
+		go func() { // ends with the call, which is bounded
+			val, err := f(ctx, o)
+			results <- result{i, val, err}
+		}()
+	}
+	out, errs := make([]T, len(ops)), make([]error, 0, len(ops))
+	for answered := 0; len(errs)+answered < len(ops); {
+		r := <-results
+		if r.err != nil {
+			errs = append(errs, r.err)
+			continue
+		}
+		out[r.i] = r.val
+		if answered++; m.quorum && answered == majority(len(m.leaves)) {
+			t := time.AfterFunc(perNode(m.effective(0)), cancel)
+			defer t.Stop()
 		}
 	}
-	if m.quorum && failed <= len(m.leaves)-majority(len(m.leaves)) {
+	if m.quorum && len(errs) <= len(m.leaves)-majority(len(m.leaves)) {
 		return out, nil
 	}
 	return out, errors.Join(errs...)
