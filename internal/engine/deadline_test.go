@@ -211,6 +211,28 @@ func TestGoneIsNoticedAtTheNextCheck(t *testing.T) {
 	}
 }
 
+// The server's lease of a fixed hold is set once.
+func TestFixedLeaseIsCheckedNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		sent := time.Now()
+		const lease = 100 * time.Second
+		h := take(t, t.Context(), core, "l", lock.WithLease(lease))
+		for h.Context().Err() == nil {
+			f.mu.Lock()
+			if k := f.find("l"); k == nil || !k.ends.Equal(sent.Add(lease)) {
+				t.Errorf("the server's lease was moved")
+			}
+			f.mu.Unlock()
+			time.Sleep(time.Second)
+		}
+		if n := len(f.scripts("renew")); n < 9 {
+			t.Errorf("%d checks in a fixed lease of %v", n, lease)
+		}
+		lostAt(t, h, lock.LossExpired)
+	})
+}
+
 // A fixed lease is checked but never extended, and what a watchdog's hold of the
 // same owner needs does not prolong it.
 func TestFixedLeaseIsNotExtendedByTheWatchdog(t *testing.T) {

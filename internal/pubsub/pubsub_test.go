@@ -413,6 +413,30 @@ func TestWaiterBesideTheEndOfASubscription(t *testing.T) {
 	}
 }
 
+// The same with a waiter's own channel, while the connection is busy.
+func TestChannelWantedAgainBeforeItWasUnsubscribed(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		first := h.Join(all("c"), pubsub.Keyed("k1", "own"))
+		synctest.Wait()
+		s.mu.Lock()
+		s.confirmLate = time.Second
+		s.mu.Unlock()
+		busy := h.Join(one("d"))
+		synctest.Wait() // the connection's goroutine waits for d
+		leave(first)
+		again := h.Join(all("c"), pubsub.Keyed("k2", "own"))
+		if again.Take().Confirmed {
+			t.Error("confirmed by a subscription that is about to end")
+		}
+		time.Sleep(5 * time.Second)
+		if n := again.Take(); !n.Confirmed {
+			t.Errorf("news %+v: never confirmed", n)
+		}
+		leave(again)
+		leave(busy)
+	})
+}
+
 // When a slot moves, its topics follow to the other node; the rest stays.
 func TestTopicsFollowTheirSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
