@@ -25,7 +25,7 @@ func (s *rw) browse(ctx context.Context, done <-chan struct{}, book *notebook) e
 		select {
 		case <-done:
 			return nil
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(20 * time.Millisecond):
 		}
 		if err := s.look(ctx, book); err != nil {
 			return err
