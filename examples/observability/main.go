@@ -1,0 +1,93 @@
+// Command observability is a small workload to look at: two tills of a shop that
+// share their locks, with what redlatch tells OpenTelemetry sent on.
+//
+// Metrics are served for Prometheus, one address per till; spans go by OTLP to
+// where OTEL_EXPORTER_OTLP_ENDPOINT says, nowhere without it. With -prometheus
+// it starts the prometheus of PATH on a free port, which scrapes both and knows
+// the alert rules of otel/dashboards.
+//
+//	go run ./examples/observability -prometheus   # from the root; or: make observe
+//	OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 go run ./examples/observability
+//
+// compose.yaml beside this file adds Grafana with the shipped dashboard, and Tempo,
+// for those who have a container engine.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch/examples/internal/demoserver"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+type options struct {
+	redis      string
+	listen     string
+	rules      string
+	prometheus bool
+	last       time.Duration
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.redis, "redis", demoserver.Auto, "URL of a Redis; default: $REDIS_URL, else a private redis-server, else an embedded one")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:0,127.0.0.1:0", "addresses of the two tills' metrics")
+	flag.BoolVar(&o.prometheus, "prometheus", false, "start the prometheus of PATH")
+	flag.StringVar(&o.rules, "rules", "otel/dashboards/alerts.yml", "alert rules for that Prometheus, if the file is there")
+	flag.DurationVar(&o.last, "for", 0, "how long to run; 0: until interrupted")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, o); err != nil {
+		fmt.Fprintln(os.Stderr, "observability:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program, until ctx ends or its time is over.
+func run(ctx context.Context, out io.Writer, o options) (err error) {
+	if o.last > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.last)
+		defer cancel()
+	}
+	server, err := demoserver.Start(ctx, "observability", o.redis)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	fmt.Fprintln(out, "Redis:      ", server.About)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s, err := openShop(ctx, server, o.listen, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, t := range s.tills {
+		fmt.Fprintf(out, "Metrics:     http://%s/metrics (%s)\n", t.addr, t.name)
+	}
+	fmt.Fprintln(out, "Spans:      ", spansGo())
+	if o.prometheus {
+		program := &testbed.Program{}
+		defer program.Close()
+		p, err := startPrometheus(program, s.targets(), o.rules)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "Prometheus:  %s\n", p.url)
+		fmt.Fprintf(out, "  waits:     %s\n", p.graph(`histogram_quantile(0.99, sum by (le, lock_name) (rate(lock_wait_duration_seconds_bucket[1m])))`))
+		fmt.Fprintf(out, "  alerts:    %s/alerts\n", p.url)
+	}
+	fmt.Fprintln(out, "Working until interrupted; lost leases are part of it.")
+	s.work(ctx)
+	return nil
+}

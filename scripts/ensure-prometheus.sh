@@ -1,0 +1,60 @@
+#!/bin/sh
+# Makes sure that prometheus and promtool are there, which make observe and the
+# tests of the dashboards need.
+#
+# usage: scripts/ensure-prometheus.sh [--check]
+#
+# Does nothing where both are on PATH. On Debian and Ubuntu it fetches the package
+# prometheus otherwise and unpacks it into .cache: it is not installed, so that
+# no service starts and nothing outside this folder is touched. It needs no root,
+# unless the package lists have to be fetched first. Elsewhere it stops with what
+# to install. With --check it fetches nothing: it says loudly what will not be
+# tested, and its status is 1, when something is missing.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=$root/.cache/bin
+PATH=$bin:$PATH
+
+say() { printf 'ensure-prometheus: %s\n' "$*" >&2; }
+
+present() { command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1; }
+
+if [ "${1:-}" = --check ]; then
+  if present && [ "${REDLATCH_PROMETHEUS:-}" != skip ]; then exit 0; fi
+  printf '\n!!!! NOT TESTED: the dashboard and the alert rules (prometheus and promtool are not on PATH).\n' >&2
+  printf '!!!! scripts/ensure-prometheus.sh fetches them on Debian and Ubuntu.\n\n' >&2
+  exit 1
+fi
+
+if present; then exit 0; fi
+
+if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-deb >/dev/null 2>&1; then
+  say "prometheus and promtool are needed on PATH: https://prometheus.io/download, or the package manager of this system"
+  exit 1
+fi
+
+say "fetching the package prometheus"
+dir=$root/.cache/prometheus
+rm -rf "$dir"
+mkdir -p "$dir" "$bin"
+fetch() { (cd "$dir" && apt-get download -q prometheus </dev/null >&2); }
+if ! fetch; then
+  as_root=
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+      say "the package lists are missing. As root, run: apt-get update; then again scripts/ensure-prometheus.sh"
+      exit 1
+    fi
+    as_root=sudo
+  fi
+  $as_root apt-get update -q >&2
+  fetch
+fi
+dpkg-deb -x "$dir"/prometheus_*.deb "$dir"
+rm -f "$dir"/prometheus_*.deb
+for program in prometheus promtool; do
+  ln -sf "$dir/usr/bin/$program" "$bin/$program"
+  "$bin/$program" --version >/dev/null 2>&1 || { say "$program of the package does not run here"; exit 1; }
+done
+say "$("$bin/prometheus" --version 2>&1 | head -n 1)"
