@@ -18,6 +18,7 @@ help: ## List the targets.
 test: ## Run all tests with the race detector, on real servers.
 	@scripts/ensure-redis.sh
 	@[ "$$REDLATCH_INTEROP" != require ] || scripts/ensure-java.sh
+	@scripts/ensure-prometheus.sh || [ "$$REDLATCH_PROMETHEUS" != require ]
 	@scripts/test.sh
 
 .PHONY: lint
@@ -42,7 +43,11 @@ interop: ## Run the tests with the real Redisson (needs a JDK and Maven, install
 	@scripts/ensure-java.sh
 	cd integration && REDLATCH_INTEROP=require go test -race -count=1 -timeout 20m $(TEST_FLAGS) ./redisson/...
 
-# observe: belongs here (servers, Prometheus and load, to look at).
+.PHONY: observe
+observe: ## Run Redis, Prometheus and a workload to look at, until interrupted.
+	@scripts/ensure-redis.sh
+	@scripts/ensure-prometheus.sh
+	@go run ./examples/observability -prometheus
 
 .PHONY: clean
 clean: ## Remove tools and logs that the targets made.

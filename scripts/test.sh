@@ -42,4 +42,5 @@ for module in $(scripts/modules.sh); do
 done
 printf '\n== result by module\n%s' "$summary"
 scripts/ensure-java.sh --check || true
+scripts/ensure-prometheus.sh --check || true
 exit "$failed"
