@@ -183,6 +183,7 @@ func TestRLockGrantBesideTheEndIsGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, p, c := rlProxied(t)
+			held := rlLock(t, t.Context(), c.RLock("held")) // Shutdown waits for it
 			trap := p.StallReply(rlRuns(luascript.Acquire, "l"))
 			got := rlAsync(t.Context(), c.RLock("l"))
 			trap.Wait(t)
@@ -194,6 +195,11 @@ func TestRLockGrantBesideTheEndIsGivenBack(t *testing.T) {
 			})
 			trap.Release()
 			rlWant(t, rlGet(t, got).err, redlatch.ErrClosed)
+			rlUntil(t, "the grant given back", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+			if err := held.Unlock(t.Context()); err != nil { // left to its lease by Close
+				rlWant(t, err, redlatch.ErrClosed)
+				s.Do(t, "DEL", "held")
+			}
 			select {
 			case <-done:
 			case <-time.After(rlPatience):

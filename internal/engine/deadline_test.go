@@ -305,6 +305,32 @@ func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {
 	}
 }
 
+// A log handler that blocks delays neither the end of lost holds nor the renewal
+// of the others.
+func TestSlowLogStopsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slowLog{make(chan struct{})}
+		_, core := newFakeLogging(t, leaseTime, log)
+		kept := take(t, t.Context(), core, "kept")
+		sent := time.Now()
+		var lost []lock.Hold
+		for i := range 20 {
+			lost = append(lost, take(t, t.Context(), core, fmt.Sprint(i), lock.WithLease(10*time.Second)))
+		}
+		for _, h := range lost {
+			<-h.Context().Done()
+			if late := time.Since(sent.Add(10*time.Second - engine.Drift(10*time.Second))); late != 0 {
+				t.Errorf("ended %v late", late)
+			}
+		}
+		time.Sleep(10 * leaseTime)
+		if kept.Context().Err() != nil {
+			t.Error("the others were not renewed")
+		}
+		close(log.released)
+	})
+}
+
 // Renewals that fall due together travel together, within the bound of a
 // command, and on a cluster never across slots.
 func TestRenewalsTravelTogether(t *testing.T) {

@@ -255,10 +255,15 @@ func (l *fakeLink) Close()             {}
 // newFake starts a core on a fake server; call it inside a bubble.
 func newFake(t *testing.T, leaseTime time.Duration) (*fakeRedis, *engine.Core) {
 	t.Helper()
+	return newFakeLogging(t, leaseTime, slog.DiscardHandler)
+}
+
+func newFakeLogging(t *testing.T, leaseTime time.Duration, log slog.Handler) (*fakeRedis, *engine.Core) {
+	t.Helper()
 	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
 	core := engine.NewCore(engine.Config{
 		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-		FenceTTL: time.Hour, Log: slog.New(slog.DiscardHandler),
+		FenceTTL: time.Hour, Log: slog.New(log),
 	}, f, pubsub.NewHub(f, nil))
 	t.Cleanup(func() {
 		core.Close()
@@ -320,3 +325,14 @@ func lostAt(t *testing.T, h lock.Hold, reason lock.LossReason) time.Time {
 	}
 	return at
 }
+
+// slowLog is a log handler that blocks until it is released.
+type slowLog struct{ released chan struct{} }
+
+func (l slowLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l slowLog) Handle(context.Context, slog.Record) error {
+	<-l.released
+	return nil
+}
+func (l slowLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l slowLog) WithGroup(string) slog.Handler      { return l }

@@ -230,10 +230,22 @@ func (c *Core) expireLocked(s *session, now time.Time) []*Hold {
 	return lost
 }
 
-// tell ends the contexts of lost holds.
+// tell ends the contexts of lost holds and logs the losses.
 func (c *Core) tell(lost []*Hold) {
+	c.finish(lost)
+	c.logLost(lost)
+}
+
+// finish ends the contexts of lost holds, all before anything is logged: a log
+// handler may be slow.
+func (c *Core) finish(lost []*Hold) {
 	for _, h := range lost {
 		h.finish(h.lost)
+	}
+}
+
+func (c *Core) logLost(lost []*Hold) {
+	for _, h := range lost {
 		c.cfg.Log.WarnContext(h.ctx, "redlatch: lease lost", c.tracedArgs(h.ctx, h.s.link, "lock", h.s.Lock.name,
 			"owner", h.s.Field, "type", h.s.Lock.kind.Type(), "reason", string(h.lost.Reason), "error", h.lost.Err)...)
 	}

@@ -208,7 +208,14 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		w.armed = earlier(w.armed, w.places[0].at)
 	}
 	c.mu.Unlock()
-	c.tell(lost)
+	c.finish(lost)
+	if len(lost) > 0 {
+		c.wg.Add(1)
+		go func() { // ends with the log handler, which must not stop the watchdog
+			defer c.wg.Done()
+			c.logLost(lost)
+		}()
+	}
 	w.carry(due, fresh)
 }
 
