@@ -65,7 +65,7 @@ func (e env) addr() string { return e.addrs[0] }
 // registry holds every contender; rows choose from it by name.
 var registry = func() map[string]entry {
 	all := map[string]entry{}
-	for _, list := range [][]entry{ours, peers, marks} {
+	for _, list := range [][]entry{ours, otherKinds, peers, marks} {
 		for _, e := range list {
 			if _, twice := all[e.name]; twice {
 				panic("bench: two contenders are called " + e.name)

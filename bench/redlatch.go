@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
@@ -33,6 +34,7 @@ var ours = []entry{
 type redlatchClients struct {
 	clients []*redlatch.Client
 	make    func(c *redlatchClients, key string) locker
+	keys    atomic.Int64 // given out to lockers that want one of their own
 }
 
 func openRedlatch(locker func(c *redlatchClients, key string) locker) func(env) (contender, error) {

@@ -81,11 +81,14 @@ func contended(name, title string, processes, goroutines int) row {
 		goals = goalsOf("redlatch",
 			goal{metric: throughput, atLeast: true, factor: 3, of: bestPeer},
 			goal{metric: leastShare, atLeast: true, factor: 0.5})
+		goals = append(goals, goalsOf("redlatch-fair",
+			goal{metric: throughput, atLeast: true, factor: 0.95, of: "floor"},
+			goal{metric: jain, atLeast: true, factor: 0.999})...)
 	}
 	return row{
 		name:       name,
 		title:      title,
-		contenders: besideLibraries("floor", "redlatch"),
+		contenders: besideLibraries("floor", "redlatch", "redlatch-fair"),
 		processes:  processes,
 		spec:       spec{Workload: pairs, Goroutines: goroutines},
 		columns:    columns,
@@ -104,7 +107,7 @@ type scale struct {
 
 // rows lists everything that can be measured.
 func rows(s scale) []row {
-	return []row{
+	all := []row{
 		uncontended("uncontended/1", "Lock + Unlock, 1 goroutine", 1),
 		uncontended("uncontended/16", "Lock + Unlock, 16 goroutines with a key each", 16),
 		uncontended("uncontended/256", "Lock + Unlock, 256 goroutines with a key each", 256),
@@ -115,15 +118,19 @@ func rows(s scale) []row {
 		{
 			name:       "handover",
 			title:      "From Unlock in one process to the return of Lock in another",
-			contenders: besideLibraries("floor", "redlatch"),
+			contenders: besideLibraries("floor", "redlatch", "redlatch-fair"),
 			processes:  2,
 			spec:       spec{Workload: handover},
 			columns:    handoverColumns,
 			main:       waitP50,
 			against:    "floor",
-			goals: goalsOf("redlatch",
-				goal{metric: waitP50, factor: 1.6, of: "floor"},
-				goal{metric: waitP99, factor: 1.6, of: "floor"}),
+			goals: append(
+				goalsOf("redlatch",
+					goal{metric: waitP50, factor: 1.6, of: "floor"},
+					goal{metric: waitP99, factor: 1.6, of: "floor"}),
+				goalsOf("redlatch-fair",
+					goal{metric: waitP50, factor: 1.15, of: "floor"},
+					goal{metric: waitP99, factor: 1.15, of: "floor"})...),
 		},
 		{
 			name:       "holding",
@@ -149,6 +156,9 @@ func rows(s scale) []row {
 			against:    "redlatch",
 		},
 	}
+	all = append(all, fairRows(s)...)
+	all = append(all, readWriteRows(s)...)
+	return append(all, multiRows()...)
 }
 
 // fileName makes a row's name fit for a part of a file name.

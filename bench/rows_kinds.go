@@ -1,0 +1,106 @@
+package main
+
+import "fmt"
+
+// fairRows measure what a turn costs with queues of several lengths.
+func fairRows(s scale) []row {
+	var out []row
+	for i, n := range s.queues {
+		r := row{
+			name:       fmt.Sprintf("fair-queue/%d", n),
+			title:      fmt.Sprintf("%d goroutines of one process in the queue of one fair lock", n),
+			contenders: []string{"redlatch-fair"},
+			// The one inside and those on the way back into the queue are not in it.
+			spec:    spec{Workload: pairs, Goroutines: n, Queue: (n - 1) * 8 / 10},
+			columns: []metric{throughput, waitP50, waitP99, jain, commands, serverCPU, clientCPU},
+			main:    serverCPU,
+		}
+		if i > 0 {
+			r.goals = []goal{{
+				contender: "redlatch-fair", metric: serverCPU, factor: 2, of: "redlatch-fair", ofRow: fmt.Sprintf("fair-queue/%d", s.queues[0]),
+			}}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// readWriteRows measure mixes of readers and writers, and what a read lock costs beside many others.
+func readWriteRows(s scale) []row {
+	var out []row
+	for _, mix := range []struct {
+		name, title string
+		reads       int
+	}{
+		{"read-mostly", "95 of 100 acquisitions read", 95},
+		{"write-heavy", "half of the acquisitions read", 50},
+	} {
+		for _, processes := range []int{1, 8} {
+			where := "one process"
+			if processes > 1 {
+				where = fmt.Sprintf("%d processes", processes)
+			}
+			columns := []metric{throughput, waitP50, waitP99, jain, commands, serverCPU, clientCPU}
+			r := row{
+				name:       fmt.Sprintf("%s/%d", mix.name, processes),
+				title:      fmt.Sprintf("64 goroutines in %s on one lock, %s", where, mix.title),
+				contenders: []string{"redlatch-rw", "redlatch", "redlatch-own-keys"},
+				processes:  processes,
+				spec:       spec{Workload: pairs, Goroutines: 64 / processes, ReadPercent: mix.reads},
+				columns:    columns,
+				main:       throughput,
+				against:    "redlatch-own-keys",
+			}
+			if mix.reads == 95 {
+				r.goals = goalsOf("redlatch-rw", goal{metric: throughput, atLeast: true, factor: 1, of: "redlatch-own-keys"})
+			}
+			out = append(out, r)
+		}
+	}
+	for i, n := range s.readers {
+		r := row{
+			name:       fmt.Sprintf("read-unlock/%d", n),
+			title:      fmt.Sprintf("Lock + Unlock of one reader beside %d that keep the read lock", n),
+			contenders: []string{"redlatch-rw"},
+			spec:       spec{Workload: pairs, Goroutines: 1, ReadPercent: 100, Background: n},
+			columns:    uncontendedColumns,
+			main:       serverCPU,
+		}
+		if i > 0 {
+			r.goals = goalsOf("redlatch-rw", goal{metric: serverCPU, factor: 1.5, of: "redlatch-rw", ofRow: fmt.Sprintf("read-unlock/%d", s.readers[0])})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// multiRows measure several locks taken as one.
+func multiRows() []row {
+	return []row{
+		{
+			name:       "multi/one-node",
+			title:      "Five keys of one node, 1 goroutine",
+			contenders: []string{"redlatch-multi", "redlatch-5-locks", "redlatch"},
+			spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: 1},
+			columns:    uncontendedColumns,
+			main:       waitP50,
+			against:    "redlatch",
+			goals: goalsOf("redlatch-multi",
+				goal{metric: waitP50, factor: 1.3, of: "redlatch"},
+				goal{metric: commands, factor: 1.3, of: "redlatch"}),
+		},
+		{
+			name:       "multi/five-masters",
+			title:      "Five independent masters, 1 goroutine; redlatch and limit use the first alone",
+			contenders: []string{"redlatch-multi", "redlatch-quorum", "redsync", "redsync-rueidis", "redlatch", "limit"},
+			servers:    5,
+			spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: 1},
+			columns:    uncontendedColumns,
+			main:       waitP50,
+			against:    "limit",
+			goals: append(
+				goalsOf("redlatch-multi", goal{metric: waitP50, factor: 1.5, of: "limit"}),
+				goalsOf("redlatch-quorum", goal{metric: waitP50, factor: 1.5, of: "limit"})...),
+		},
+	}
+}
