@@ -130,13 +130,6 @@ func (w *watchdog) refresh(list []*place) {
 	}
 }
 
-// unrefreshed puts places off when nobody could carry them.
-func (w *watchdog) unrefreshed(list []*place) {
-	for _, p := range list {
-		w.back(p, time.Now().Add(p.q.Every()/4))
-	}
-}
-
 func (w *watchdog) back(p *place, at time.Time) {
 	w.core.mu.Lock()
 	defer w.core.mu.Unlock()

@@ -22,16 +22,22 @@ type watchdog struct {
 	quit chan struct{}
 	done chan struct{}
 
-	carriers chan struct{} // places of the goroutines that carry batches
+	carriers chan struct{} // places of the goroutines that carry renewals
 
 	// guarded by core.mu
 	heap   sessionHeap
 	places placeHeap
 	armed  time.Time // when the goroutine looks next
+	// refreshing counts the goroutines that carry refreshes.
+	refreshing int
 }
 
 const (
 	maxCarriers = 8
+	// maxRefreshing bounds the refreshes under way. What falls due beyond it waits
+	// for the end of one and goes together then, so that a thousand waiters who may
+	// have missed a message ask in a few commands.
+	maxRefreshing = 8
 	// batchKeys bounds a command: the server does nothing else meanwhile.
 	batchKeys = 128
 	// wallCheck is how often the clocks are compared while anything is held.
@@ -199,12 +205,16 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		w.scheduleLocked(s, time.Time{})
 		due = append(due, s)
 	}
-	fresh = w.duePlacesLocked(now)
+	if w.refreshing < maxRefreshing {
+		if fresh = w.duePlacesLocked(now); len(fresh) > 0 {
+			w.refreshing++
+		}
+	}
 	w.armed = time.Time{}
 	if len(w.heap) > 0 {
 		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
 	}
-	if len(w.places) > 0 {
+	if len(w.places) > 0 && w.refreshing < maxRefreshing { // else the end of one looks
 		w.armed = earlier(w.armed, w.places[0].at)
 	}
 	c.mu.Unlock()
@@ -228,7 +238,15 @@ func (w *watchdog) carry(due []*session, fresh []*place) {
 		w.carryOne(func() { w.renew(part) }, func() { w.again(part, nil) })
 	}
 	if len(fresh) > 0 {
-		w.carryOne(func() { w.refresh(fresh) }, func() { w.unrefreshed(fresh) })
+		w.core.wg.Add(1)
+		go func() { // ends with the answer, or with the connection
+			defer w.core.wg.Done()
+			w.refresh(fresh)
+			w.core.mu.Lock()
+			defer w.core.mu.Unlock()
+			w.refreshing--
+			w.wakeLocked(time.Now())
+		}()
 	}
 }
 
