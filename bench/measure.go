@@ -192,6 +192,9 @@ func costs(results []result, used usage, e entry, n uint64) figures {
 	return f
 }
 
+// errNobody: either the contender is stuck, or its processes had no processor for as long as the window was.
+var errNobody = errors.New("nobody acquired the lock while it counted")
+
 func pairFigures(results []result, used usage, e entry) (figures, error) {
 	waits := newHistogram()
 	var total uint64
@@ -209,7 +212,7 @@ func pairFigures(results []result, used usage, e entry) (figures, error) {
 		rate += float64(sum) / r.Elapsed.Seconds()
 	}
 	if total == 0 {
-		return nil, errors.New("nobody acquired the lock while it counted")
+		return nil, errNobody
 	}
 	f := costs(results, used, e, total)
 	f[throughput] = rate
