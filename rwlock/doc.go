@@ -73,6 +73,9 @@
 // longest, waiting writers get 0 and look anew; smaller changes they learn from
 // their refreshes.
 //
+// Redisson's writer tells nobody of a downgrade. A reader that waits for such a
+// writer finds it out by its next refresh.
+//
 // Writers of one process wait in line, and only the first of the line has a mark.
 // There is no order between the writers of several processes.
 //

@@ -55,6 +55,7 @@ type waiting struct {
 	came  string    // a reader: when the server refused it first, µs
 	until time.Time // when the holder's lease ends, as far as told
 	held  bool      // somebody held the lock then
+	alien bool      // a reader: it was a writer of another library
 }
 
 func data(a *engine.Attempt) *waiting {
@@ -114,8 +115,12 @@ func (k *keys) refreshed(a *engine.Attempt, vals []conn.Value) bool {
 	w := data(a)
 	state, pttl := vals[0].Int, vals[1].Int
 	switch {
+	case state == 3 && !w.alien:
+		// It stands behind a writer's mark: a message or its end tells.
 	case state != 1:
 		return true
+	}
+	switch {
 	case pttl == free:
 		return w.held
 	case pttl == noTTL:

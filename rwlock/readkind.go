@@ -49,9 +49,13 @@ func (k readKind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
 		return engine.Outcome{Void: true}
 	}
 	out := k.busy(a, r)
-	if w := data(a); w.came == "" {
+	w := data(a)
+	if w.came == "" {
 		w.came = strconv.FormatInt(r.Int(5), 10)
 	}
+	// The script knows when each of our own writers ends. Another library's
+	// may downgrade without a message: the refreshes must look for it.
+	w.alien = out.Holder != "" && out.LookIn == 0
 	return out
 }
 

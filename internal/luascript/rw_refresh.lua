@@ -10,6 +10,8 @@
 --
 -- RETURN   two integers per place: state, pttl of the lock (ms; -1 no TTL, -2 free)
 --          state 2  a reader whose turn it is
+--                3  a reader that waits while others read: behind a writer's mark, or since
+--                   another library's writer downgraded and told nobody
 --                1  it waits
 --                0  the place is gone: it was silent for too long, or the server refused
 --
@@ -25,6 +27,8 @@ local function keep(key, field, ms)
 end
 
 local ttl = redis.call('PTTL', KEYS[3])
+local waits = 1
+if ARGV[1] == 'r' and redis.pcall('HGET', KEYS[3], 'mode') == 'read' then waits = 3 end
 local out = {}
 for i = 2, #ARGV, 2 do
   local field, ms = ARGV[i], ARGV[i + 1]
@@ -37,7 +41,7 @@ for i = 2, #ARGV, 2 do
   elseif keep(KEYS[2], field, ms) then
     state = 2
   elseif keep(KEYS[1], field, ms) then
-    state = 1
+    state = waits
   end
   out[#out + 1] = state
   out[#out + 1] = ttl
