@@ -120,7 +120,8 @@ func TestRWCallersThatLeave(t *testing.T) {
 		for g := range 6 {
 			r := rand.New(rand.NewPCG(uint64(i), uint64(g))) // #nosec G404 -- a test
 			wg.Go(func() {
-				l := c.ReadWriteLock("n")
+				// Places that are left behind would stay for longer than the test waits.
+				l := c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
 				for range 60 {
 					locker := redlatch.Locker(l.ReadLock())
 					if r.IntN(2) == 0 {

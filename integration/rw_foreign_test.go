@@ -1,0 +1,127 @@
+package integration
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Tests with readers and writers of another library, played by plain commands
+// in the format that both share.
+
+const rwForeign = "0a6c1d1e-6f5b-4c5e-9d61-1f2a3b4c5d6e:57"
+
+// rwForeignReads takes count read holds; the last-ending one is the given one.
+func rwForeignReads(t testing.TB, s *testbed.Server, count, longest int, lease time.Duration) {
+	t.Helper()
+	s.Do(t, "HSETNX", "n", "mode", "read")
+	s.Do(t, "HSET", "n", rwForeign, strconv.Itoa(count))
+	for i := 1; i <= count; i++ {
+		ms := lease.Milliseconds()
+		if i != longest {
+			ms /= 4
+		}
+		s.Do(t, "SET", "{n}:"+rwForeign+":rwlock_timeout:"+strconv.Itoa(i), "1", "PX", strconv.FormatInt(ms, 10))
+	}
+	if s.Int(t, "PTTL", "n") < lease.Milliseconds() {
+		s.Do(t, "PEXPIRE", "n", strconv.FormatInt(lease.Milliseconds(), 10))
+	}
+}
+
+// TestRWForeignReadersAreKeptAndNoLonger: when our last reader leaves, the lock
+// lasts as long as their longest hold, and is free when that ends.
+func TestRWForeignReadersAreKeptAndNoLonger(t *testing.T) {
+	const lease = 1500 * time.Millisecond
+	for _, longest := range []int{1, 3} {
+		s := rwServer(t)
+		l := rwClient(t, s, 30*time.Second).ReadWriteLock("n")
+		a := rwLock(t, l.ReadLock(), t.Context())
+		rwForeignReads(t, s, 3, longest, lease)
+		ends := time.Now().Add(lease)
+		b := rwLock(t, l.ReadLock(), t.Context())
+		next := rwAsync(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context())
+		rwWaiting(t, s, "writers", 1)
+		rwUnlock(t, a, b)
+		if ttl := s.Int(t, "PTTL", "n"); ttl > lease.Milliseconds() || ttl < lease.Milliseconds()-1000 {
+			t.Errorf("the lock lasts %d ms, the foreign reader's lease was %v", ttl, lease)
+		}
+		w := rwGot(t, next, lease+rwSoon)
+		late := time.Since(ends)
+		t.Logf("the writer entered %v after the foreign reader's lease", late)
+		if late < -10*time.Millisecond || late > 500*time.Millisecond {
+			t.Errorf("the writer entered %v after the end of the foreign reader's lease", late)
+		}
+		rwUnlock(t, w)
+	}
+}
+
+// TestRWForeignReaderSurvivesAnEarlierLifeOfTheLock: noted leases of a lock that
+// somebody deleted must not make a foreign reader invisible.
+func TestRWForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
+	s := rwServer(t)
+	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: 5 * time.Second})
+	for range 3 {
+		dead.locked(t, rwCommand{Do: "read"})
+	}
+	dead.Kill(t)
+	s.Do(t, "DEL", "n") // as Redisson's forceUnlock does: our leases stay behind
+	rwForeignReads(t, s, 1, 1, 10*time.Second)
+	h := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
+	rwUnlock(t, h)
+	if ttl := s.Int(t, "PTTL", "n"); ttl < 8000 || ttl > 10000 {
+		t.Errorf("the foreign reader's lock lasts %d ms, want its lease", ttl)
+	}
+	rwBusy(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context())
+	s.Do(t, "FLUSHALL")
+}
+
+// TestRWForeignRenewalsDoNotShortenOurs: a foreign renewal sets the lock's TTL to
+// its own lease; our fixed lease is put right at the next check, and not beyond
+// its end.
+func TestRWForeignRenewalsDoNotShortenOurs(t *testing.T) {
+	s := rwServer(t)
+	c := rwClient(t, s, 900*time.Millisecond)
+	h := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context(), redlatch.WithLease(10*time.Second))
+	field := rwOnlyReader(t, s)
+	before := rwRemaining(t, s, field)
+	begin := time.Now()
+	s.Do(t, "PEXPIRE", "n", "1000")
+	s.Do(t, "PEXPIRE", "{n}:"+field+":rwlock_timeout:1", "1000")
+	rwEventually(t, "the lease is put right", func() bool {
+		return s.Int(t, "PTTL", "n") > 5000 && s.Int(t, "PTTL", "{n}:"+field+":rwlock_timeout:1") > 5000
+	})
+	if took := time.Since(begin); took > 600*time.Millisecond {
+		t.Errorf("put right after %v", took)
+	}
+	ends := time.Duration(s.Int(t, "PTTL", "n"))*time.Millisecond + time.Since(begin)
+	if ends > before+50*time.Millisecond {
+		t.Errorf("the lease ends %v later than it did", ends-before)
+	}
+	rwUnlock(t, h)
+}
+
+// TestRWForeignWriterWakesOurs: the messages of a foreign unlock.
+func TestRWForeignWriterWakesOurs(t *testing.T) {
+	s := rwServer(t)
+	l := rwClient(t, s, 0).ReadWriteLock("n")
+	s.Do(t, "HSET", "n", "mode", "write", rwForeign+":write", "1")
+	s.Do(t, "PEXPIRE", "n", "30000")
+	r1, r2 := rwAsync(t, l.ReadLock(), t.Context()), rwAsync(t, l.ReadLock(), t.Context())
+	rwWaiting(t, s, "readers", 2)
+	rwBusy(t, l.WriteLock(), t.Context())
+	rwQuiet(t, s)
+	s.Do(t, "DEL", "n")
+	s.Do(t, "PUBLISH", "redisson_rwlock:{n}", "1")
+	h1, h2 := rwGot(t, r1, rwSoon/2), rwGot(t, r2, rwSoon/2)
+	w := rwAsync(t, l.WriteLock(), t.Context())
+	rwWaiting(t, s, "writers", 1)
+	rwForeignReads(t, s, 1, 1, 30*time.Second)
+	rwUnlock(t, h1, h2)
+	rwQuiet(t, s)
+	s.Do(t, "DEL", "n", "{n}:"+rwForeign+":rwlock_timeout:1", rwLeases)
+	s.Do(t, "PUBLISH", "redisson_rwlock:{n}", "0")
+	rwUnlock(t, rwGot(t, w, rwSoon/2))
+}
