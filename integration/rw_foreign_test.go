@@ -103,6 +103,35 @@ func TestRWForeignRenewalsDoNotShortenOurs(t *testing.T) {
 	rwUnlock(t, h)
 }
 
+// TestRWForeignRenewalsDoNotReviveOurDead: Redisson 3.x renews the timeout keys of
+// every reader in the hash, and its unlock gives the lock the longest of them. Our
+// writers go by the leases that we have noted.
+func TestRWForeignRenewalsDoNotReviveOurDead(t *testing.T) {
+	const lease = 3 * time.Second
+	s := rwServer(t)
+	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
+	dead.locked(t, rwCommand{Do: "read"})
+	field := rwOnlyReader(t, s)
+	dead.Kill(t)
+	rwForeignReads(t, s, 1, 1, 30*time.Second)
+	next := rwAsync(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context())
+	rwWaiting(t, s, "writers", 1)
+	ends := time.Now().Add(rwRemaining(t, s, field))
+	own, foreign := "{n}:"+field+":rwlock_timeout:1", "{n}:"+rwForeign+":rwlock_timeout:1"
+	s.Do(t, "PEXPIRE", own, "30000")
+	s.Do(t, "HDEL", "n", rwForeign)
+	s.Do(t, "DEL", foreign)
+	s.Do(t, "PEXPIRE", "n", "30000")
+	w := rwGot(t, next, lease+2*rwSoon)
+	late := time.Since(ends)
+	t.Logf("the writer entered %v after the dead reader's lease", late)
+	if late < -10*time.Millisecond || late > rwSoon+300*time.Millisecond {
+		t.Errorf("the writer entered %v after the end of the dead reader's lease", late)
+	}
+	rwUnlock(t, w)
+	s.Do(t, "DEL", own)
+}
+
 // TestRWForeignWriterWakesOurs: the messages of a foreign unlock.
 func TestRWForeignWriterWakesOurs(t *testing.T) {
 	s := rwServer(t)

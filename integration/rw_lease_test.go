@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/rwlock"
 )
 
 // Tests of leases: each reader's own, the watchdog, loss.
@@ -43,37 +44,45 @@ func rwOnlyReader(t testing.TB, s *testbed.Server) string {
 // renew, come and go, and hold longer leases.
 func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 	const lease = 4 * time.Second
-	for name, after := range map[string]time.Duration{
-		"others leave early": lease / 4,
-		"others leave late":  lease - 100*time.Millisecond, // the writer was told of a long lease until then
+	for name, tc := range map[string]struct {
+		fixed, leave, skip time.Duration // a living reader's lease, when it leaves; the writer's
+	}{
+		// Only a message can tell the writer: it looks by itself in a minute.
+		"others leave early": {time.Minute, lease / 4, 10 * time.Minute},
+		"others leave late":  {time.Minute, lease - 100*time.Millisecond, 10 * time.Minute},
+		// No message comes for so little: its refreshes tell it.
+		"others end little later": {lease + lease/4, lease / 4, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := rwServer(t)
 			dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 			dead.locked(t, rwCommand{Do: "read"})
 			field := rwOnlyReader(t, s)
-			// These renew every third of a second, and hold with 30 s.
 			quick, long := rwClient(t, s, time.Second), rwClient(t, s, 30*time.Second)
-			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context())
-			fixed := rwLock(t, long.ReadWriteLock("n").ReadLock(), t.Context(), redlatch.WithLease(time.Minute))
+			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context()) // renews every third of a second
+			fixed := rwLock(t, long.ReadWriteLock("n").ReadLock(), t.Context(), redlatch.WithLease(tc.fixed))
 			dead.Kill(t)
 			left := rwRemaining(t, s, field)
 			ends := time.Now().Add(left)
-			got := rwAsync(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock(), t.Context())
+			var opts []redlatch.Option
+			if tc.skip > 0 {
+				opts = append(opts, rwlock.WithSkipAfter(tc.skip))
+			}
+			got := rwAsync(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n", opts...).WriteLock(), t.Context())
 			rwWaiting(t, s, "writers", 1)
-			time.Sleep(after)
+			time.Sleep(tc.leave)
 			rwUnlock(t, fixed)
 			if ttl := s.Int(t, "PTTL", "n"); ttl > int64(lease/time.Millisecond) {
 				t.Errorf("TTL %d ms after the long reader has left", ttl)
 			}
 			rwUnlock(t, live)
-			w := rwGot(t, got, left+rwSoon)
+			w := rwGot(t, got, left+2*rwSoon)
 			late := time.Since(ends)
 			t.Logf("the writer entered %v after the dead reader's lease", late)
 			if late < -10*time.Millisecond {
 				t.Errorf("the writer entered %v before the dead reader's lease had ended", -late)
 			}
-			if late > 300*time.Millisecond {
+			if late > rwSoon {
 				t.Errorf("the writer entered %v after the dead reader's lease had ended", late)
 			}
 			rwUnlock(t, w)
@@ -84,12 +93,12 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 // TestRWDeadReaderIsNotRevived: others renew for longer than its lease, then
 // leave: nothing is left of it, though its field stood in the hash meanwhile.
 func TestRWDeadReaderIsNotRevived(t *testing.T) {
-	const lease = 900 * time.Millisecond
+	const lease = 2500 * time.Millisecond
 	s := rwServer(t)
 	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 	dead.locked(t, rwCommand{Do: "read"})
 	field := rwOnlyReader(t, s)
-	c := rwClient(t, s, 300*time.Millisecond)
+	c := rwClient(t, s, time.Second)
 	live := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
 	dead.Kill(t)
 	before := rwRemaining(t, s, field)

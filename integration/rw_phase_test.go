@@ -174,7 +174,10 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 		} else {
 			for range 10 {
 				start := time.Now()
-				h := rwLock(t, l, t.Context())
+				h, err := l.TryLock(t.Context(), 10*time.Second, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
 				took := time.Since(start)
 				t.Logf("a writer among %d looping readers waited %v", procs*each, took)
 				if took > hold+400*time.Millisecond {
@@ -294,7 +297,12 @@ func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 	rwWaiting(t, s, "writers", 4)
 	for range 5 {
 		start := time.Now()
-		h := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").ReadLock(), t.Context())
+		h, err := rwClient(t, s, 0).ReadWriteLock("n").ReadLock().TryLock(t.Context(), 10*time.Second, 0)
+		if err != nil {
+			cancel()
+			wg.Wait()
+			t.Fatal(err)
+		}
 		took := time.Since(start)
 		t.Logf("entered after %v", took)
 		if took > 200*time.Millisecond+rwSoon {
@@ -331,6 +339,22 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 		h := rwGot(t, back, skip+rwSoon)
 		t.Logf("entered %v after the waiting writer was killed", time.Since(start))
 		rwUnlock(t, h, r)
+	})
+	t.Run("writer, with a living one that came later", func(t *testing.T) {
+		r := rwLock(t, l.ReadLock(), t.Context())
+		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
+		p.start(t, rwCommand{Do: "write"})
+		rwWaiting(t, s, "writers", 1)
+		back := rwAsync(t, l.ReadLock(), t.Context())
+		rwWaiting(t, s, "readers", 1)
+		later := rwAsync(t, l.WriteLock(), t.Context()) // keeps the sets of marks alive
+		rwWaiting(t, s, "writers", 2)
+		p.Kill(t)
+		start := time.Now()
+		h := rwGot(t, back, skip+rwSoon)
+		t.Logf("entered %v after the waiting writer was killed", time.Since(start))
+		rwUnlock(t, h, r)
+		rwUnlock(t, rwGot(t, later, rwSoon))
 	})
 	t.Run("reader", func(t *testing.T) {
 		w := rwLock(t, l.WriteLock(), t.Context())

@@ -20,6 +20,7 @@
 // kept at every change:
 //
 //	enter, renew, re-enter   the hold's own end is raised, and the TTL with it if it is lower
+//	a writer asks            ours whose end has passed are removed; the lock is free if they were all
 //	leave, shrink            if the leaver's end was the TTL: the TTL becomes the largest end left
 //
 // So a reader that died stands in the hash until its own lease has ended and no

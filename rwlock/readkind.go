@@ -105,7 +105,7 @@ func (k readKind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) {
 // Refresh implements engine.Queuer.
 func (k readKind) Refresh(a *engine.Attempt) engine.Item {
 	return engine.Item{
-		Script: luascript.RWRefresh, Keys: []string{k.readers, k.turn, k.lock},
+		Script: luascript.RWRefresh, Keys: []string{k.readers, k.turn, k.lock, k.leases},
 		Args: []string{a.Field, engine.Millis(k.skip)}, Replies: 2, Shared: true, Head: []string{"r"},
 	}
 }

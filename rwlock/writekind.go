@@ -43,7 +43,11 @@ func (k writeKind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
 	case -1:
 		return engine.Outcome{Void: true}
 	}
-	return k.busy(a, r)
+	out := k.busy(a, r)
+	if out.LookIn > 0 {
+		data(a).until = time.Now().Add(out.LookIn)
+	}
+	return out
 }
 
 // Reenter implements engine.Kind.
@@ -90,7 +94,7 @@ func (k writeKind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) { return
 // Refresh implements engine.Queuer.
 func (k writeKind) Refresh(a *engine.Attempt) engine.Item {
 	return engine.Item{
-		Script: luascript.RWRefresh, Keys: []string{k.marks, k.writers, k.lock},
+		Script: luascript.RWRefresh, Keys: []string{k.marks, k.writers, k.lock, k.leases},
 		Args: []string{a.Field, engine.Millis(k.skip)}, Replies: 2, Shared: true, Head: []string{"w"},
 	}
 }

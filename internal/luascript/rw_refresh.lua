@@ -4,11 +4,14 @@
 -- KEYS[1]  writers: redlatch_rw_marks:{lock}; readers: redlatch_rw_readers:{lock}
 -- KEYS[2]  writers: redlatch_rw_writers:{lock}; readers: redlatch_rw_turn:{lock}
 -- KEYS[3]  the lock
+-- KEYS[4]  redlatch_rw_leases:{lock}
 -- ARGV[1]  'w' or 'r'
 -- ARGV[2i]    field of an acquisition
 -- ARGV[2i+1]  how long its place lives from now, ms
 --
--- RETURN   two integers per place: state, pttl of the lock (ms; -1 no TTL, -2 free)
+-- RETURN   two integers per place: state, for how long the lock is held yet (ms; -1: not
+--          known, -2: it is free); that is its TTL, or for writers the end of the last of our
+--          readers if there are no others
 --          state 2  a reader whose turn it is
 --                3  a reader that waits while others read: behind a writer's mark, or since
 --                   another library's writer downgraded and told nobody
@@ -27,8 +30,18 @@ local function keep(key, field, ms)
 end
 
 local ttl = redis.call('PTTL', KEYS[3])
+<<<<<<< HEAD
 local waits = 1
 if ARGV[1] == 'r' and redis.pcall('HGET', KEYS[3], 'mode') == 'read' then waits = 3 end
+=======
+if ttl > 0 and ARGV[1] == 'w' then
+  if ttl > redis.call('PTTL', KEYS[4]) then redis.pcall('PEXPIRE', KEYS[4], ttl) end
+  local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')
+  if last[1] and redis.call('HLEN', KEYS[3]) - 1 == redis.call('ZCARD', KEYS[4]) and redis.call('HEXISTS', KEYS[3], last[1]) == 1 then
+    ttl = math.max(1, math.min(ttl, last[2] - now))
+  end
+end
+>>>>>>> 36d74bc (ReadWriteLock: a waiting writer goes by the noted leases; documents; sharper tests)
 local out = {}
 for i = 2, #ARGV, 2 do
   local field, ms = ARGV[i], ARGV[i + 1]

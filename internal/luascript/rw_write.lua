@@ -74,14 +74,37 @@ local function refuse(look)
   return {0, redis.call('PTTL', KEYS[1]), holder or '', trace, look}
 end
 
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  if redis.call('HEXISTS', KEYS[1], field) == 0 then return refuse(0) end
-  redis.call('ZADD', KEYS[3], now + ARGV[2], field)
-  for i = 1, 3, 2 do
-    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+-- Ours whose leases have ended are not in the way, whatever TTL another library
+-- has given the lock meanwhile: true if nobody is left. Else when the last of ours
+-- ends, if there are only ours; 0 if that is not known.
+local function readers()
+  for _, f in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 100)) do
+    redis.call('ZREM', KEYS[3], f)
+    redis.call('HDEL', KEYS[1], f)
   end
-  if fenced then return {2, token(false)} end
-  return 2
+  local fields = redis.call('HLEN', KEYS[1]) - 1
+  if fields == 0 then return true end
+  -- as long as somebody waits who wants to know
+  local ttl = redis.call('PTTL', KEYS[1])
+  if ttl > redis.call('PTTL', KEYS[3]) then redis.call('PEXPIRE', KEYS[3], ttl) end
+  local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
+  if fields ~= redis.call('ZCARD', KEYS[3]) or redis.call('HEXISTS', KEYS[1], last[1]) == 0 then return false, 0 end
+  return false, math.max(1, math.min(last[2] - now, ttl))
+end
+
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  if redis.call('HEXISTS', KEYS[1], field) == 1 then
+    redis.call('ZADD', KEYS[3], now + ARGV[2], field)
+    for i = 1, 3, 2 do
+      if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+    end
+    if fenced then return {2, token(false)} end
+    return 2
+  end
+  if redis.call('HGET', KEYS[1], 'mode') ~= 'read' then return refuse(0) end
+  local none, look = readers()
+  if not none then return refuse(look) end
+  redis.call('DEL', KEYS[1])
 end
 
 -- Readers that waited at the last write unlock enter before the next writer.
