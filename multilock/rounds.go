@@ -94,10 +94,15 @@ func newPause() *backoff.ExponentialBackOff {
 
 // run makes rounds until one gets everything.
 func (r *rounds) run() ([]*part, error) {
-	first := -1 // the unit to wait for before the others are tried
-	if !r.once {
-		first = r.behind()
+	if r.once {
+		return r.from(-1)
 	}
+	return r.from(r.behind())
+}
+
+// from makes rounds; in the next one, unit first is waited for before the others
+// are tried, unless it is negative.
+func (r *rounds) from(first int) ([]*part, error) {
 	for ; ; r.round++ {
 		parts, busy, err := r.try(first)
 		switch {
