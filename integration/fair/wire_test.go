@@ -121,8 +121,9 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// Redisson's acquisition takes its wait off all scores. Go waiters that have
-// told of themselves meanwhile keep their places.
+// Redisson's acquisition takes its wait off all scores, also for what it has
+// waited already. Go waiters that have told of themselves meanwhile keep their
+// places.
 func TestRedissonsShiftingThrowsNobodyOut(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second))
@@ -131,9 +132,20 @@ func TestRedissonsShiftingThrowsNobodyOut(t *testing.T) {
 	for thread, w := range []time.Duration{300 * time.Second, 50 * time.Second, time.Hour} {
 		javaWaits(t, s, thread, w)
 	}
+	for thread := range 3 { // they have waited for half a minute more than it looks
+		s.Do(t, "ZINCRBY", scoresKey, "-60000", java(thread))
+	}
 	wait(t.Context(), l, 1, got)
 	queued(t, s, 4)
+	ahead := func() int64 {
+		field := s.Text(t, "LINDEX", queueKey, "3")
+		return s.Int(t, "ZSCORE", scoresKey, field) - s.Int(t, "ZSCORE", scoresKey, java(2))
+	}
+	began := ahead()
 	time.Sleep(3 * time.Second) // many refreshes
+	if grown := ahead() - began; grown < 2500 || grown > 3500 {
+		t.Errorf("in 3s the score has grown by %dms", grown)
+	}
 	unlock(t, hold)
 	for thread, w := range []time.Duration{300 * time.Second, 50 * time.Second, time.Hour} {
 		javaTakes(t, s, thread, w)

@@ -84,7 +84,12 @@ end
 local place = string.format('%.0f', clock[1] * 1000000 + clock[2])
 local trail = ARGV[7] == '-' and '' or ARGV[7]
 local length = call('RPUSH', QUEUE, field)
-call('ZADD', SCORES, score, field)
+local scored = pcall('ZADD', SCORES, score, field)
+if type(scored) == 'table' then
+  -- refused: an entry without a score would stop Redisson's waiters
+  call('RPOP', QUEUE)
+  return scored
+end
 call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. trail)
 if not tail then
   keep(skip)

@@ -172,7 +172,7 @@ func (n *node) sync(ctx context.Context, link Link) error {
 	for ch, t := range n.want {
 		// A channel dropped and wanted again before it was unsubscribed is
 		// subscribed once more: the new waiters need the confirmation.
-		if n.have[ch] == t.subs[ch] || t.err != nil {
+		if n.have[ch] == t.subs[ch] || t.err != nil || t.subs[ch].refused {
 			continue
 		}
 		if t.subs[ch].pattern {
@@ -252,7 +252,16 @@ func (n *node) subscribeEach(ctx context.Context, link Link, channels []string, 
 		delete(n.have, ch)
 		if t := n.want[ch]; t != nil {
 			refused = t.noticeLocked("channel", ch, "error", err)
-			t.failLocked(err)
+			if patterns {
+				// An ACL allows a pattern only literally, and one per client can't be
+				// listed. It is for others' calls that a waiter finds out by itself, later.
+				t.subs[ch].refused, t.subs[ch].confirmed = true, true
+				if t.pending--; t.confirmed() {
+					t.missedLocked()
+				}
+			} else {
+				t.failLocked(err)
+			}
 		}
 		n.hub.mu.Unlock()
 		if refused != nil {
@@ -337,7 +346,7 @@ func (n *node) forget(tell bool, err error) (lines []*notice) {
 func (n *node) resetLocked(t *topic) {
 	t.pending = len(t.subs)
 	for _, s := range t.subs {
-		s.confirmed = false
+		s.confirmed, s.refused = false, false
 	}
 }
 

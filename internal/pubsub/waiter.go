@@ -192,6 +192,7 @@ type sub struct {
 	pattern   bool
 	refs      int
 	confirmed bool
+	refused   bool // a pattern that waiters can do without
 }
 
 func (t *topic) confirmed() bool { return t.pending == 0 }

@@ -1,0 +1,127 @@
+package fair
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// fairRules is the smallest set of rules under which all of a fair lock works,
+// for locks whose names begin with "app:". docs/ACL.md shows the same.
+var fairRules = strings.Fields(`
+	~app:* ~redisson_lock_token:{app:* ~redlatch_void:{app:* ~redlatch_trace:{app:*
+	~redisson_lock_queue:{app:* ~redisson_lock_timeout:{app:* ~redlatch_fair:{app:*
+	&redlatch_grant:{app:* &redisson_lock__channel:{app:*
+	+hello +ping +eval +evalsha +subscribe +unsubscribe +publish
+	+exists +hset +pexpire +hexists +pttl +hkeys +hdel +sismember +sadd
+	+time +del +hget +hlen +lindex +llen +lpop +rpop +lpush +rpush +linsert +lrange +lrem
+	+zadd +zrem +zscore +zcard +zcount +zrangebyscore +zremrangebyscore +persist
+	+get +set +type +hgetall`)
+
+func TestMinimalACL(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, append([]string{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, fairRules...)...)
+	c := dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
+		c.Redis.Username, c.Redis.Password, c.Prefix = "app", "secret", "app:"
+	}))
+	l := c.FairLock("l", redlatch.Fenced(), fairlock.WithSkipAfter(time.Second))
+	const queue, scores = "redisson_lock_queue:{app:l}", "redisson_lock_timeout:{app:l}"
+	hold := lockIt(t, l)
+	unlock(t, lockItAgain(t, l, hold))
+	const waiters = 400
+	got := make(chan result, waiters)
+	var cancels []context.CancelFunc
+	join := func(i int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		cancels = append(cancels, cancel)
+		wait(ctx, l, i, got)
+		eventually(t, 5*time.Second, "a place", func() bool { return s.Int(t, "LLEN", queue) == int64(i+1) })
+	}
+	for i := range 4 {
+		join(i)
+	}
+	// as Redisson drops them, and with it in the queue
+	for range 2 {
+		s.Do(t, "ZREM", scores, s.Text(t, "LPOP", queue))
+	}
+	eventually(t, 5*time.Second, "they are back", func() bool { return s.Int(t, "LLEN", queue) == 4 })
+	s.Do(t, "ZADD", scores, "9999999999999", java(1))
+	s.Do(t, "RPUSH", queue, java(1))
+	for i := range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		wait(ctx, l, i, got)
+		eventually(t, 5*time.Second, "a place", func() bool { return s.Int(t, "LLEN", queue) == int64(6) })
+		cancel()
+		if r := receive(t, got, 5*time.Second); r.err == nil || !strings.Contains(r.err.Error(), context.Canceled.Error()) {
+			t.Fatal(r.err)
+		}
+		eventually(t, 5*time.Second, "no place", func() bool { return s.Int(t, "LLEN", queue) == int64(5) })
+	}
+	s.Do(t, "RPOP", queue)
+	s.Do(t, "ZREM", scores, java(1))
+	for i := 4; i < waiters; i++ {
+		join(i)
+	}
+	for i := 10; i < waiters-10; i++ {
+		cancels[i]()
+	}
+	for range waiters - 20 {
+		receive(t, got, 5*time.Second)
+	}
+	eventually(t, 5*time.Second, "a list made anew", func() bool { return s.Int(t, "LLEN", queue) < waiters/2 })
+	if _, err := l.State(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if forced, err := l.ForceUnlock(t.Context()); !forced || err != nil {
+		t.Fatal(forced, err)
+	}
+	for range 20 {
+		r := receive(t, got, 5*time.Second)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		unlock(t, r.hold)
+	}
+	log := s.Do(t, "ACL", "LOG")
+	entries, err := log.ToArray()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		// The client library names itself and asks for a cluster where it may; the
+		// pattern for Redisson's calls can be done without.
+		text := fmt.Sprint(&e)
+		if !strings.Contains(text, "client|") && !strings.Contains(text, "cluster|slots") && !strings.Contains(text, "psubscribe") {
+			t.Errorf("denied: %s", text)
+		}
+	}
+	doc, err := os.ReadFile("../../docs/ACL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range fairRules {
+		if !strings.Contains(string(doc), rule) {
+			t.Errorf("docs/ACL.md does not name %s", rule)
+		}
+	}
+}
+
+func lockItAgain(t *testing.T, l redlatch.Locker, h redlatch.Hold) redlatch.Hold {
+	t.Helper()
+	again, err := l.Lock(h.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Extend(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
