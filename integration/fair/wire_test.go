@@ -132,7 +132,7 @@ func TestRedissonsShiftingThrowsNobodyOut(t *testing.T) {
 	for thread, w := range []time.Duration{300 * time.Second, 50 * time.Second, time.Hour} {
 		javaWaits(t, s, thread, w)
 	}
-	for thread := range 3 { // they have waited for half a minute more than it looks
+	for thread := range 3 { // they have waited for a minute
 		s.Do(t, "ZINCRBY", scoresKey, "-60000", java(thread))
 	}
 	wait(t.Context(), l, 1, got)
