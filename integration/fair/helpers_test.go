@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,3 +139,39 @@ func seeded(t testing.TB) *rand.Rand {
 }
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// meter measures how long this process was kept from running: the tests of time
+// limits allow for that, and for nothing more than slack besides.
+type meter struct{ lost atomic.Int64 }
+
+func newMeter(t testing.TB) *meter {
+	t.Helper()
+	m, stop, done := &meter{}, make(chan struct{}), make(chan struct{})
+	go func() { // ends with the test
+		defer close(done)
+		const step = 5 * time.Millisecond
+		timer := time.NewTimer(step)
+		defer timer.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-stop:
+				return
+			case <-timer.C:
+			}
+			now := time.Now()
+			if over := now.Sub(last) - step; over > step {
+				m.lost.Add(int64(over))
+			}
+			last = now
+			timer.Reset(step)
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+	})
+	return m
+}
+
+// slack is what a time limit may be passed by.
+func (m *meter) slack() time.Duration { return slack + 2*time.Duration(m.lost.Load()) }
