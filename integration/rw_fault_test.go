@@ -67,6 +67,32 @@ func TestRWLostReplies(t *testing.T) {
 	}
 }
 
+// TestRWLostRefusal: the answer that refused a reader is lost, and it enters with
+// its next try: its place must not keep writers waiting.
+func TestRWLostRefusal(t *testing.T) {
+	s := rwServer(t)
+	proxy := testbed.NewProxy(t, s.Addr())
+	c, err := rwOpen(proxy.Addr(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	l := rwClient(t, s, 0).ReadWriteLock("n")
+	w := rwLock(t, l.WriteLock(), t.Context())
+	trap := proxy.DropReply(testbed.Contains(luascript.RWRead.SHA))
+	got := rwAsync(t, c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute)).ReadLock(), t.Context())
+	trap.Wait(t)
+	proxy.Refuse() // it can't ask again before the unlock
+	rwUnlock(t, w)
+	proxy.Admit(t)
+	rwUnlock(t, rwGot(t, got, 5*rwSoon))
+	if h, err := l.WriteLock().TryLock(t.Context(), 0, 0); err != nil {
+		t.Errorf("a place was left behind: %v", err)
+	} else {
+		rwUnlock(t, h)
+	}
+}
+
 // rwEmpty waits until nothing is left but counters and marks of late commands.
 func rwEmpty(t testing.TB, s *testbed.Server) {
 	t.Helper()

@@ -67,7 +67,8 @@ local function enter(code)
   end
   redis.call('ZADD', KEYS[3], now + lease, ARGV[1])
   raise(KEYS[3], lease)
-  if ARGV[3] ~= '' then
+  -- also without ARGV[3]: the answer that refused it may have been lost
+  if redis.call('EXISTS', KEYS[7], KEYS[8]) > 0 then
     redis.call('ZREM', KEYS[7], ARGV[1])
     redis.call('ZREM', KEYS[8], ARGV[1])
   end

@@ -1,0 +1,86 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Any number of readers, or one writer.
+func ExampleClient_ReadWriteLock() {
+	client := open()
+	defer client.Close()
+	ctx := context.Background()
+	prices := client.ReadWriteLock("prices")
+
+	// Readers share.
+	err := prices.ReadLock().Do(ctx, func(ctx context.Context) error {
+		other := redlatch.NewOwner(ctx) // somebody else
+		if err := prices.ReadLock().Do(other, func(context.Context) error { return nil }); err != nil {
+			return err
+		}
+		_, err := prices.WriteLock().TryLock(other, 0, 0)
+		fmt.Println("a writer beside readers:", !errors.Is(err, redlatch.ErrNotAcquired))
+
+		// A reader can't become a writer: two of them would wait for each other.
+		_, err = prices.WriteLock().Lock(ctx)
+		fmt.Println("upgrade refused:", errors.Is(err, redlatch.ErrUpgrade))
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// a writer beside readers: false
+	// upgrade refused: true
+	// <nil>
+}
+
+// A writer that goes on as a reader: it takes the read lock while it has the
+// write lock, and unlocks that first. Other readers enter at that moment, other
+// writers do not.
+func ExampleClient_ReadWriteLock_downgrade() {
+	client := open()
+	defer client.Close()
+	// One job, one owner: its holds do not depend on each other's contexts.
+	ctx := redlatch.WithOwner(context.Background(), "nightly-import")
+	prices := client.ReadWriteLock("prices")
+
+	write, err := prices.WriteLock().Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// ... import ...
+	read, err := prices.ReadLock().Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(write.Unlock(ctx))
+	// ... check what was imported, beside others who read it ...
+	state, err := prices.State(ctx)
+	fmt.Println(state.Mode, len(state.Owners), err)
+	fmt.Println(read.Unlock(ctx))
+	// Output:
+	// <nil>
+	// read 1 <nil>
+	// <nil>
+}
+
+// Readers that come while a writer waits stand back for it. With PreferReaders
+// they enter, and writers may wait for ever.
+func ExamplePreferReaders() {
+	client := open()
+	defer client.Close()
+	ctx := context.Background()
+	prices := client.ReadWriteLock("prices", redlatch.PreferReaders())
+	hold, err := prices.ReadLock().TryLock(ctx, time.Second, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(hold.Unlock(ctx))
+	// Output: <nil>
+}
