@@ -30,18 +30,16 @@ local function keep(key, field, ms)
 end
 
 local ttl = redis.call('PTTL', KEYS[3])
-<<<<<<< HEAD
 local waits = 1
 if ARGV[1] == 'r' and redis.pcall('HGET', KEYS[3], 'mode') == 'read' then waits = 3 end
-=======
 if ttl > 0 and ARGV[1] == 'w' then
   if ttl > redis.call('PTTL', KEYS[4]) then redis.pcall('PEXPIRE', KEYS[4], ttl) end
   local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')
-  if last[1] and redis.call('HLEN', KEYS[3]) - 1 == redis.call('ZCARD', KEYS[4]) and redis.call('HEXISTS', KEYS[3], last[1]) == 1 then
+  if last[1] and redis.call('HLEN', KEYS[3]) - 1 == redis.call('ZCARD', KEYS[4]) and
+     redis.call('HEXISTS', KEYS[3], last[1]) == 1 then
     ttl = math.max(1, math.min(ttl, last[2] - now))
   end
 end
->>>>>>> 36d74bc (ReadWriteLock: a waiting writer goes by the noted leases; documents; sharper tests)
 local out = {}
 for i = 2, #ARGV, 2 do
   local field, ms = ARGV[i], ARGV[i + 1]
