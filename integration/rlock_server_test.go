@@ -241,7 +241,7 @@ func rlUseAll(t *testing.T, s *testbed.Server, c *redlatch.Client) {
 	}
 }
 
-func rlTryAll(t *testing.T, s *testbed.Server, c *redlatch.Client) error {
+func rlTryAll(t *testing.T, _ *testbed.Server, c *redlatch.Client) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), rlPatience)
 	defer cancel()
@@ -324,14 +324,15 @@ func TestRLockDeniedCommands(t *testing.T) {
 			rules := append(rlAllRules(), "-"+denied[1:])
 			c := rlClient(t, s.Addr(), rlUser(t, s, rules...), rlUnlockTimeout(time.Second))
 			err := rlTryAll(t, s, c)
-			if denied == "+publish" {
+			switch {
+			case denied == "+publish":
 				// Released all the same; waiters go on at the end of the lease.
 				if err != nil {
 					t.Errorf("without PUBLISH: %v", err)
 				}
-			} else if err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run this command") {
+			case err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run this command"):
 				t.Errorf("without %s: %v", denied[1:], err)
-			} else {
+			default:
 				rlServerError(t, err)
 			}
 			c.Close()

@@ -205,7 +205,9 @@ func TestRWUpgradeIsRefusedAtOnce(t *testing.T) {
 	// Also when the owner's read comes while its write waits.
 	octx := redlatch.WithOwner(t.Context(), "job")
 	errs := make(chan error, 1)
-	r.Unlock(t.Context())
+	if err := r.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	w := rwGot(t, other, 5*time.Second)
 	go func() { _, err := l.WriteLock().Lock(octx); errs <- err }()
 	rwWaiting(t, s, "writers", 1)

@@ -120,10 +120,10 @@ func (k *keys) refreshed(a *engine.Attempt, vals []conn.Value) bool {
 	case state != 1:
 		return true
 	}
-	switch {
-	case pttl == free:
+	switch pttl {
+	case free:
 		return w.held
-	case pttl == noTTL:
+	case noTTL:
 		return false
 	}
 	const slack = 20 * time.Millisecond

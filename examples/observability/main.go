@@ -46,8 +46,9 @@ func main() {
 	flag.DurationVar(&o.last, "for", 0, "how long to run; 0: until interrupted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, o); err != nil {
+	err := run(ctx, os.Stdout, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "observability:", err)
 		os.Exit(1)
 	}

@@ -42,7 +42,12 @@ func (b *bed) integersOnly(t *testing.T) {
 	if err := conn.Do(context.Background(), client.B().Psubscribe().Pattern("redisson_*").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { release(); client.Close(); <-ended })
+	t.Cleanup(func() {
+		release()
+		client.Close()
+		for range ended {
+		}
+	})
 }
 
 // 20 waiters of each side, with different waits, in one queue: they enter in the

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -86,7 +87,7 @@ func TestCluster(t *testing.T) {
 		m.Finish(t)
 		eventually(t, 20*time.Second, "the waiter listens on the new node", subscribed(t, set, name))
 		if err := h.Context().Err(); err != nil {
-			t.Fatalf("the hold ended: %v", err)
+			t.Fatalf("the hold ended: %v: %v", err, context.Cause(h.Context()))
 		}
 		mustUnlock(t, h)
 		next := gets(t, got, lease/2)
@@ -104,7 +105,7 @@ func TestCluster(t *testing.T) {
 		eventually(t, 20*time.Second, "the waiter listens in the shard", subscribed(t, set, name))
 		time.Sleep(lease) // over a whole lease: the watchdog renews on the new master
 		if err := h.Context().Err(); err != nil {
-			t.Fatalf("the hold ended: %v", err)
+			t.Fatalf("the hold ended: %v: %v", err, context.Cause(h.Context()))
 		}
 		mustUnlock(t, h)
 		next := gets(t, got, lease/2)

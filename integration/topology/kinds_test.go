@@ -123,7 +123,7 @@ func TestClusterKindsSlotMoves(t *testing.T) {
 			m.MoveKeys(t)
 			m.Finish(t)
 			if err := h.Context().Err(); err != nil {
-				t.Fatalf("the hold ended: %v", err)
+				t.Fatalf("the hold ended: %v: %v", err, context.Cause(h.Context()))
 			}
 			began := time.Now()
 			mustUnlock(t, h)

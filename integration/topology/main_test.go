@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // lease is short enough for a test to see losses and long enough for a loaded
 // machine to renew in time.
-const lease = 3 * time.Second
+const lease = 6 * time.Second
 
 func open(t *testing.T, opt rueidis.ClientOption, more ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestSentinel(t *testing.T) {
 		next := set.Failover(t)
 		time.Sleep(lease) // over a whole lease: somebody renews on the new master
 		if err := h.Context().Err(); err != nil {
-			t.Fatalf("the hold ended: %v", err)
+			t.Fatalf("the hold ended: %v: %v", err, context.Cause(h.Context()))
 		}
 		if n := next.Int(t, "HLEN", name); n != 1 {
 			t.Errorf("the new master has %d holders", n)

@@ -337,9 +337,9 @@ func TestRenewalsTravelTogether(t *testing.T) {
 	for _, cluster := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cluster %v", cluster), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f, core := newFake(t, leaseTime)
+				f, _ := newFake(t, leaseTime)
 				f.topo.Cluster = cluster
-				core = second(t, f, leaseTime) // reads the topology anew
+				core := second(t, f, leaseTime) // reads the topology anew
 				const n = 2000
 				slots := map[uint16]bool{}
 				var holds []lock.Hold
