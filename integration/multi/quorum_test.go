@@ -72,7 +72,7 @@ func TestQuorumOfFive(t *testing.T) {
 // TestQuorumWithTwoAway: any two of five down, stopped, slow or cut off: lock and
 // unlock work, and cost one time limit of a node, not two and not more.
 func TestQuorumWithTwoAway(t *testing.T) {
-	const leaseTime = 4 * time.Second
+	const leaseTime = 10 * time.Second
 	limit := leaseTime / 20 // of a node
 	for _, tc := range []struct {
 		name string
@@ -87,7 +87,7 @@ func TestQuorumWithTwoAway(t *testing.T) {
 			return func() { s.Thaw(t) }
 		}},
 		{"slow", func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
-			p.Delay(testbed.Replies, time.Second)
+			p.Delay(testbed.Replies, 2*time.Second)
 			return func() { p.Delay(testbed.Replies, 0) }
 		}},
 		{"cut off", func(t *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
@@ -348,4 +348,20 @@ func TestSplitVotes(t *testing.T) {
 	unlock(t, ha)
 	unlock(t, get(t, got))
 	unlock(t, hb)
+}
+
+// TestClientsOfAFrozenNodeCanBeMade: a member's server need not answer when its
+// client is made.
+func TestClientsOfAFrozenNodeCanBeMade(t *testing.T) {
+	list := servers(t, 3)
+	list[1].Freeze(t)
+	cs := clients(t, addrs(list), lease(1500*time.Millisecond))
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	unlock(t, mustLock(t, t.Context(), q))
+	list[1].Thaw(t)
+	eventually(t, "all three", func() bool {
+		h := mustLock(t, t.Context(), q)
+		defer unlock(t, h)
+		return heldOn(t, list, "q") == 3
+	})
 }

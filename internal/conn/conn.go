@@ -133,7 +133,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 	if err != nil {
 		// A single client that could not connect yet is usable as soon as its
 		// server is there: the members of a quorum must be able to start late.
-		if client == nil || !opt.ForceSingleClient || !dialFailed(err) {
+		if client == nil || !opt.ForceSingleClient || IsPermanent(err) {
 			if client != nil {
 				client.Close()
 			}
