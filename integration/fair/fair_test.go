@@ -167,7 +167,7 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 }
 
 // calm waits until no script has run for a while.
-func calm(t testing.TB, s *testbed.Server) {
+func calm(t *testing.T, s *testbed.Server) {
 	t.Helper()
 	last, since := int64(-1), time.Now()
 	eventually(t, 10*time.Second, "no more scripts", func() bool {

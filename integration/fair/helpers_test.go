@@ -29,7 +29,7 @@ const (
 )
 
 // dial makes a client that is closed with the test.
-func dial(t testing.TB, addr string, opts ...redlatch.ConfigOption) *redlatch.Client {
+func dial(t *testing.T, addr string, opts ...redlatch.ConfigOption) *redlatch.Client {
 	t.Helper()
 	cfg := redlatch.Config{
 		Redis:  rueidis.ClientOption{InitAddress: []string{addr}},
@@ -47,7 +47,7 @@ func dial(t testing.TB, addr string, opts ...redlatch.ConfigOption) *redlatch.Cl
 }
 
 // eventually waits until ok is true, for at most limit.
-func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	end := time.Now().Add(limit)
 	for !ok() {
@@ -59,7 +59,7 @@ func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) 
 }
 
 // queued waits until n waiters stand in the queue.
-func queued(t testing.TB, s *testbed.Server, n int64) {
+func queued(t *testing.T, s *testbed.Server, n int64) {
 	t.Helper()
 	eventually(t, 20*time.Second, fmt.Sprintf("%d waiters in the queue", n), func() bool {
 		return s.Int(t, "LLEN", queueKey) == n
@@ -67,7 +67,7 @@ func queued(t testing.TB, s *testbed.Server, n int64) {
 }
 
 // lockIt locks or ends the test.
-func lockIt(t testing.TB, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold {
+func lockIt(t *testing.T, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold {
 	t.Helper()
 	h, err := l.Lock(t.Context(), opts...)
 	if err != nil {
@@ -76,7 +76,7 @@ func lockIt(t testing.TB, l redlatch.Locker, opts ...redlatch.AcquireOption) red
 	return h
 }
 
-func unlock(t testing.TB, h redlatch.Hold) {
+func unlock(t *testing.T, h redlatch.Hold) {
 	t.Helper()
 	if err := h.Unlock(context.Background()); err != nil {
 		t.Fatalf("unlock: %v", err)
@@ -84,7 +84,7 @@ func unlock(t testing.TB, h redlatch.Hold) {
 }
 
 // nothingLeft checks that neither lock nor queue left a key behind.
-func nothingLeft(t testing.TB, s *testbed.Server) {
+func nothingLeft(t *testing.T, s *testbed.Server) {
 	t.Helper()
 	eventually(t, 5*time.Second, "no keys: "+strings.Join(s.List(t, "KEYS", "*"), " "), func() bool {
 		return len(s.List(t, "KEYS", "*")) == 0
@@ -107,7 +107,7 @@ func wait(ctx context.Context, l redlatch.Locker, id int, to chan<- result, opts
 	}()
 }
 
-func receive(t testing.TB, from <-chan result, limit time.Duration) result {
+func receive(t *testing.T, from <-chan result, limit time.Duration) result {
 	t.Helper()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -121,7 +121,7 @@ func receive(t testing.TB, from <-chan result, limit time.Duration) result {
 }
 
 // seeded is a random source whose seed is told when the test fails.
-func seeded(t testing.TB) *rand.Rand {
+func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
 	if text := os.Getenv("FAIR_SEED"); text != "" {
@@ -144,7 +144,7 @@ func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 // limits allow for that, and for nothing more than slack besides.
 type meter struct{ lost atomic.Int64 }
 
-func newMeter(t testing.TB) *meter {
+func newMeter(t *testing.T) *meter {
 	t.Helper()
 	m, stop, done := &meter{}, make(chan struct{}), make(chan struct{})
 	go func() { // ends with the test

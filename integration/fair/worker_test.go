@@ -149,7 +149,7 @@ func (p *worker) record(h redlatch.Hold) error {
 }
 
 // spawn starts a process and waits until it is connected.
-func spawn(t testing.TB, s *testbed.Server, lease, skip time.Duration) *testbed.Process {
+func spawn(t *testing.T, s *testbed.Server, lease, skip time.Duration) *testbed.Process {
 	t.Helper()
 	p := testbed.Spawn(t, "fair", workerArgs{s.Addr(), lease, skip})
 	p.Expect(t, "ready")
