@@ -332,6 +332,17 @@ func (g *goDriver) look(ctx context.Context, l redlatch.Locker, o *goOwner, verb
 
 // locker finds the lock that a spec stands for.
 func (g *goDriver) locker(spec string) (redlatch.Locker, error) {
+	if list, ok := strings.CutPrefix(spec, "multi:"); ok {
+		var members []redlatch.Locker
+		for part := range strings.SplitSeq(list, "+") {
+			l, err := g.locker(part)
+			if err != nil {
+				return nil, err
+			}
+			members = append(members, l)
+		}
+		return redlatch.MultiLock(members...), nil
+	}
 	kind, rest, _ := strings.Cut(spec, ":")
 	kind, number, _ := strings.Cut(kind, "@")
 	at := 0
