@@ -300,3 +300,61 @@ func TestGivingUpMakesRoomForTheOtherSide(t *testing.T) {
 		p.two("b", n).Unlock(t)
 	})
 }
+
+// A Go waiter behind a Java one stands a minute above it, so that the Java
+// acquisition does not push it into the past. Java waiters behind it build on that;
+// it must go again with the Go waiter, or each change between the sides would add a
+// minute to how long a dead Java waiter blocks the queue.
+func TestScoresDoNotGrowWithChangesBetweenTheSides(t *testing.T) {
+	needJava(t)
+	for _, v := range Versions {
+		for _, how := range []string{"served", "given-up"} {
+			t.Run(string(v)+"/"+how, func(t *testing.T) {
+				b := sharedBed(t, v)
+				n := name(t)
+				queue, scores := fairKeys(n)
+				holder := b.golang.Owner("first").Fair(n)
+				holder.Lock(t, 0)
+				var locks []Lock
+				var calls []*Call
+				for i := range 9 {
+					d := b.java
+					if i%2 == 1 {
+						d = b.golang
+					}
+					l := d.Owner("grow" + strconv.Itoa(i)).Fair(n)
+					locks, calls = append(locks, l), append(calls, l.GoLock(0))
+					b.queued(t, n, i+1)
+				}
+				if how == "given-up" {
+					for i := 7; i > 0; i -= 2 {
+						b.golang.Owner("grow" + strconv.Itoa(i)).Interrupt(t)
+						if _, err := calls[i].Result(); err == nil {
+							t.Fatal("not interrupted")
+						}
+					}
+					b.queued(t, n, 5)
+				}
+				for i, l := range locks[:8] {
+					if how == "given-up" && i%2 == 1 {
+						continue
+					}
+					holder.Unlock(t)
+					calls[i].Wait(t)
+					holder = l
+				}
+				head := b.server.Text(t, "LINDEX", queue, "0")
+				ms, err := strconv.ParseFloat(b.server.Text(t, "ZSCORE", scores, head), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// Its own wait, a lease, and what may stay on top.
+				between(t, "life of the last Java waiter", time.Until(time.UnixMilli(int64(ms))), 4*time.Minute, 6*time.Minute)
+				holder.Unlock(t)
+				calls[8].Wait(t)
+				locks[8].Unlock(t)
+				b.nothingLeft(t, n)
+			})
+		}
+	}
+}

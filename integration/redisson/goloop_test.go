@@ -48,7 +48,8 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 		} else {
 			h, err = lockers[i].TryLock(ctx, wait, lease)
 		}
-		if errors.Is(err, redlatch.ErrNotAcquired) {
+		// A short wait may end before a busy server has answered: that is no "busy".
+		if errors.Is(err, redlatch.ErrNotAcquired) || (wait >= 0 && errors.Is(err, redlatch.ErrUnavailable)) {
 			continue
 		}
 		if err != nil {

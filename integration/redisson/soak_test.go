@@ -211,7 +211,8 @@ func awaitLoops(t *testing.T, server *testbed.Server, all []*soaker) {
 		case "list":
 			value = server.List(t, "LRANGE", key, "0", "20")
 		case "zset":
-			value = server.List(t, "ZRANGE", key, "0", "20", "WITHSCORES")
+			scores := server.Do(t, "ZRANGE", key, "0", "20", "WITHSCORES")
+			value = scores.String()
 		case "string":
 			value = server.Text(t, "GET", key)
 		}

@@ -31,10 +31,39 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
 local function alive_until(want) return tonumber(string.sub(want, 1, 13)) end
 
+-- Takes an amount off the scores of the waiters from an index of the list on.
+-- Ours keep what they need themselves. Redisson does so for its own at each
+-- acquisition; here only where one of ours has passed a far score on, which is
+-- where Redisson's waiters are in the queue.
+local function lower(from, by)
+  for _, f in ipairs(call('LRANGE', QUEUE, from, -1)) do
+    local score = tonumber(call('ZSCORE', SCORES, f) or '0')
+    if score > 100000000000 then
+      score = score - by
+      local want = ours(f) and call('HGET', WANTS, f)
+      if want then score = math.max(score, alive_until(want)) end
+      call('ZADD', SCORES, score, f)
+    end
+  end
+end
+
+-- A score stands on that of the waiter in front, and Redisson takes its waiters'
+-- waits off again when they acquire. What ours have on top must go with them, or
+-- scores would grow with every change between the two kinds, and a dead waiter of
+-- Redisson would block the queue for as long. Up to this much (ms) may stay.
+local FAR = 15000
+
 local function drop_first(head)
   call('LPOP', QUEUE)
+  local on_top = ours(head) and tonumber(call('ZSCORE', SCORES, head) or '0') - now or 0
+  if on_top > FAR then
+    -- A skip time may be long; waiters of ours behind have no more than it on top.
+    local want = call('HGET', WANTS, head)
+    if want then on_top = on_top - math.max(alive_until(want) - now, 0) end
+  end
   call('ZREM', SCORES, head)
   call('HDEL', WANTS, head)
+  if on_top > FAR then lower(0, on_top) end
 end
 
 -- The first who may have the lock: who is dead, has left or is stale by

@@ -61,6 +61,12 @@ local function leave()
     call('ZADD', SCORES, 0, field)
     if call('ZCOUNT', SCORES, '-inf', '(100000000000') * 2 > call('LLEN', QUEUE) then compact() end
   else
+    local at = call('LPOS', QUEUE, field)
+    if at then
+      local front = tonumber(call('ZSCORE', SCORES, call('LINDEX', QUEUE, at - 1)) or '0')
+      local on_top = tonumber(call('ZSCORE', SCORES, field)) - math.max(front, now)
+      if on_top > FAR then lower(at + 1, on_top) end
+    end
     call('LREM', QUEUE, 1, field)
     call('ZREM', SCORES, field)
   end
