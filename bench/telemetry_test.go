@@ -15,7 +15,9 @@ import (
 	tnoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/testbed"
+	rotel "github.com/redlatch/redlatch/otel"
 )
 
 // discard is an exporter that costs nothing itself.
@@ -129,5 +131,46 @@ func BenchmarkTelemetryRatio(b *testing.B) {
 			name = telemetries()[i].name
 		}
 		b.ReportMetric(ratios[i][len(ratios[i])/2], fmt.Sprintf("x_%s", name))
+	}
+}
+
+// BenchmarkObserver is what a Lock + Unlock asks of the observer, without the
+// locking: the part of the time above that is telemetry's, free of what the
+// network and other processes do.
+func BenchmarkObserver(b *testing.B) {
+	for _, tel := range telemetries()[1:] {
+		b.Run(tel.name, func(b *testing.B) {
+			var cfg redlatch.Config
+			tel.set(&cfg)
+			o, err := rotel.New(rotel.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider})
+			if err != nil {
+				b.Fatal(err)
+			}
+			l := observe.Lock{Name: "bench", Type: "reentrant"}
+			b.ReportAllocs()
+			for b.Loop() {
+				ctx, acq := o.Acquire(context.Background(), l, -1, 0)
+				var link any
+				if acq != nil {
+					acq.Trace()
+					acq.Attempt()
+					link = acq.Link()
+				}
+				_, end := o.Command(ctx, "acquire")
+				end(nil)
+				counted := o.Counting()
+				if counted {
+					o.Held(l)
+				}
+				if acq != nil {
+					acq.End(observe.Result{Owner: "owner", Count: 1})
+				}
+				ctx, done := o.Operation(context.Background(), l, observe.Release, "owner")
+				_, end = o.Command(ctx, "release")
+				end(nil)
+				o.Ended(l, link, counted, "released", time.Millisecond)
+				done(nil)
+			}
+		})
 	}
 }
