@@ -80,8 +80,11 @@ func (m *MultiLock) add(i int, member lock.Locker) string {
 		return x.name
 	case engined:
 		l := x.Engine()
-		if err := l.Err(); err != nil && m.err == nil {
-			m.err = err
+		if err := l.Err(); err != nil {
+			if m.err == nil {
+				m.err = err
+			}
+			return l.Name()
 		}
 		m.addLeaf(i, leaf{name: l.Name(), eng: l})
 		return l.Name()
@@ -99,7 +102,8 @@ func (m *MultiLock) add(i int, member lock.Locker) string {
 func (m *MultiLock) addLeaf(i int, l leaf) {
 	for at, have := range m.leaves {
 		if same(have, l) {
-			if l.eng != nil && l.eng.Fenced() {
+			better := modeRank(have) - modeRank(l)
+			if better > 0 || better == 0 && l.eng.Fenced() {
 				m.leaves[at].eng = l.eng
 			}
 			m.tokens[i] = append(m.tokens[i], have.index)
@@ -111,24 +115,23 @@ func (m *MultiLock) addLeaf(i int, l leaf) {
 	m.tokens[i] = append(m.tokens[i], l.index)
 }
 
+// same reports whether two leaves are one lock. Of the two halves of a read-write
+// lock the write lock is the one to take: its owner may read.
 func same(a, b leaf) bool {
-	if a.eng != nil && b.eng != nil {
-		return a.eng.Core() == b.eng.Core() && a.eng.Key() == b.eng.Key() && a.eng.Kind().Mode() == b.eng.Kind().Mode()
+	if a.eng == nil || b.eng == nil || a.eng.Core() != b.eng.Core() || a.eng.Key() != b.eng.Key() {
+		return false
 	}
-	return false
+	x, y := a.eng.Kind().Mode(), b.eng.Kind().Mode()
+	return x == y || (x != lock.ModeLock && y != lock.ModeLock)
 }
 
-// order sorts the leaves canonically: by name, then by server; of the two halves
-// of a read-write lock the writer comes first, since it may read too.
+// order sorts the leaves canonically: by name, then by server.
 func (m *MultiLock) order() {
 	slices.SortStableFunc(m.leaves, func(a, b leaf) int {
 		if c := cmp.Compare(a.key(), b.key()); c != 0 {
 			return c
 		}
-		if c := cmp.Compare(a.runID, b.runID); c != 0 {
-			return c
-		}
-		return cmp.Compare(modeRank(a), modeRank(b))
+		return cmp.Compare(a.runID, b.runID)
 	})
 }
 
@@ -140,6 +143,7 @@ func (l leaf) key() string {
 	return l.name
 }
 
+// modeRank is higher for what another leaf of the lock covers.
 func modeRank(l leaf) int {
 	if l.eng != nil && l.eng.Kind().Mode() == lock.ModeRead {
 		return 1

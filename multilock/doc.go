@@ -24,6 +24,9 @@
 //	                                         ▲                        │
 //	                                         └── one is busy ◄────────┘
 //
+// A lock named twice is taken once, and the write lock stands for both halves of a
+// read-write lock, since its owner may read.
+//
 // So nobody waits while holding anything: two MultiLocks can't deadlock, in
 // whatever order they name their members, and neither can a MultiLock and code
 // that takes the same locks one by one. Two that keep finding each other's part

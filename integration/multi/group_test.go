@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 func TestCompositionErrors(t *testing.T) {
@@ -37,6 +38,13 @@ func TestCompositionErrors(t *testing.T) {
 	}
 	_, err := redlatch.MultiLock(c.RLock("a"), c.RLock("")).Lock(t.Context())
 	want(t, err, redlatch.ErrInvalidName)
+	_, err = redlatch.MultiLock(c.RLock(""), c.RLock("")).Lock(t.Context())
+	want(t, err, redlatch.ErrInvalidName)
+	_, err = redlatch.QuorumLock(c.RLock(""), other.RLock("")).Lock(t.Context())
+	want(t, err, redlatch.ErrInvalidName)
+	var nobody *rlock.RLock
+	_, err = redlatch.MultiLock(nobody).Lock(t.Context())
+	want(t, err, redlatch.ErrInvalidOption)
 	_, err = redlatch.MultiLock(c.RLock("a"), c.RLock("b")).TryLock(t.Context(), -1, 0)
 	want(t, err, redlatch.ErrInvalidOption)
 	_, err = redlatch.MultiLock(c.RLock("a"), c.RLock("b")).TryLock(t.Context(), 0, -1)
