@@ -378,8 +378,10 @@ func (a *acquisition) reenteredLocking(s *session, f *flight, lease time.Duratio
 	switch {
 	case c.closed:
 		return nil, lost, &stopError{lock.ErrClosed}
-	case s.dead || passed(time.Now(), f.sent.Add(lease-drift(lease))):
+	case s.dead:
 		return nil, lost, errSessionGone
+	case passed(time.Now(), f.sent.Add(lease-drift(lease))):
+		return nil, lost, errTooLate
 	}
 	return a.reenteredLocked(s, f.sent, lease), nil, nil
 }

@@ -200,7 +200,7 @@ func (r *Releasing) together(ctx context.Context, c *Core, todo []int) (left []i
 				h := r.holds[p.i]
 				code := reply.Int(k)
 				switch {
-				case code == 0 && !ambiguous:
+				case code == 0 && (!ambiguous || p.count > 0):
 					r.errs[p.i] = h.releaseLost()
 					continue
 				case code < 0:

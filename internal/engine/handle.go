@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -208,6 +209,9 @@ type millis struct {
 }
 
 func millisText(d time.Duration) string {
+	if d > math.MaxInt64-time.Millisecond {
+		d -= time.Millisecond // rounding up must not turn the longest durations negative
+	}
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 

@@ -27,8 +27,12 @@ func Remaining(pttl int64) time.Duration {
 	if pttl < 0 {
 		return 0
 	}
-	return time.Duration(max(pttl, 1)) * time.Millisecond
+	return time.Duration(min(max(pttl, 1), farMs)) * time.Millisecond
 }
+
+// farMs is a hundred years: nobody waits that long, and what is added to it does
+// not overflow.
+const farMs = 100 * 365 * 24 * 3600 * 1000
 
 // ReadPlainState reads the reply of state.lua.
 func ReadPlainState(r conn.Reply) (lock.State, error) {

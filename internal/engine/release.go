@@ -175,7 +175,8 @@ func (h *Hold) release(ctx context.Context) error {
 		sent := time.Now()
 		r, err := c.run.Run(ctx, s.Lock.kind.Release(s, count, lease, void))
 		switch {
-		case err == nil && r.Code == 0 && !ambiguous:
+		case err == nil && r.Code == 0 && (!ambiguous || count > 0):
+			// An earlier try may have ended the session, but only if it was to.
 			return h.releaseLost()
 		case err == nil:
 			if r.Code == 2 {

@@ -253,13 +253,14 @@ func (c *Core) logLost(lost []*Hold) {
 
 // remainLocked is how many holds a session has besides one, and how long the
 // latest-ending of them still needs the key. Holds that are being released count
-// until that is done: each release takes its own off, in the gate's order.
+// until that is done: each release takes its own off, in the gate's order. Those
+// whose lease has ended meanwhile do not: for a lease of nothing the server would
+// delete the key, and tell nobody.
 func (s *session) remainLocked(besides *Hold, now time.Time) (count int, lease time.Duration) {
 	for _, h := range s.holds {
 		if h == besides {
 			continue
 		}
-		count++
 		var need time.Duration
 		if h.lease == 0 {
 			need = s.slot.core.cfg.LeaseTime
@@ -267,7 +268,9 @@ func (s *session) remainLocked(besides *Hold, now time.Time) (count int, lease t
 		if !h.until.IsZero() {
 			need = max(need, h.until.Sub(now)+drift(h.lasts))
 		}
-		lease = max(lease, need)
+		if need > 0 {
+			count, lease = count+1, max(lease, need)
+		}
 	}
 	return count, lease
 }

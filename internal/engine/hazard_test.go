@@ -1,0 +1,130 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// A lease that is no number on the wire would delete the key that it is set on.
+func TestMillisOfTheLongestDuration(t *testing.T) {
+	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - time.Millisecond} {
+		if got := engine.Millis(d); len(got) != len("9223372036854") || got[0] != '9' {
+			t.Errorf("Millis(%d) = %s", d, got)
+		}
+	}
+}
+
+// The inner Unlock's reply is lost, and the key with it: that the field is gone
+// can't be the first try's doing, which leaves the outer hold's count.
+func TestPartialReleaseThatFindsTheKeyGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		outer := take(t, t.Context(), core, "l")
+		inner := take(t, outer.Context(), core, "l")
+		lost := false
+		f.onAfter(func(cmd conn.Command) error {
+			if cmd.Script == luascript.Release && !lost {
+				lost = true
+				f.mu.Lock()
+				delete(f.keys, "l")
+				f.mu.Unlock()
+				return errLost
+			}
+			return nil
+		})
+		began := time.Now()
+		if err := inner.Unlock(context.Background()); !errors.Is(err, lock.ErrLeaseLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if took := lostAt(t, outer, lock.LossGone).Sub(began); took > time.Second {
+			t.Errorf("the outer hold heard of it after %v", took)
+		}
+	})
+}
+
+// A hold that is over but still waits to be released does not need the key: a
+// release that left it a lease of nothing would delete the key without a message.
+func TestPartialReleaseBesideAHoldThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		outer := take(t, t.Context(), core, "l")
+		inner := take(t, outer.Context(), core, "l", lock.WithLease(time.Second))
+		f.onBefore(func(cmd conn.Command) error {
+			switch cmd.Script {
+			case luascript.Reenter: // keeps the gate until the inner lease is over
+				time.Sleep(2 * time.Second)
+			case luascript.Release:
+				if cmd.Args[1] != "0" && ms(cmd.Args[2]) <= 0 {
+					t.Errorf("a release leaves the count %s a lease of %s ms", cmd.Args[1], cmd.Args[2])
+				}
+			}
+			return nil
+		})
+		extended, released := make(chan error, 1), make(chan error, 2)
+		go func() { extended <- outer.Extend(context.Background(), leaseTime) }()
+		synctest.Wait()
+		go func() { released <- outer.Unlock(context.Background()) }()
+		synctest.Wait()
+		go func() { released <- inner.Unlock(context.Background()) }()
+		<-extended
+		if err := <-released; err != nil {
+			t.Errorf("outer Unlock: %v", err)
+		}
+		if err := <-released; !errors.Is(err, lock.ErrLeaseLost) {
+			t.Errorf("inner Unlock: %v", err)
+		}
+		n := 0
+		f.mu.Lock()
+		if f.keys["l"] != nil {
+			t.Error("the key is still there")
+		}
+		for _, r := range f.ran {
+			if r.script == "release" {
+				n++
+			}
+		}
+		f.mu.Unlock()
+		if n != 2 || core.Held() != 0 {
+			t.Errorf("%d releases, %d held", n, core.Held())
+		}
+	})
+}
+
+// A lease shorter than the round trip can't be re-entered with: no reason to ask
+// the server without pause.
+func TestReentryThatIsAlwaysTooLateIsNoHotLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		f.latency = 5 * time.Millisecond
+		outer := take(t, t.Context(), core, "l")
+		ctx, cancel := context.WithTimeout(outer.Context(), 10*time.Second)
+		defer cancel()
+		before := len(f.scripts("reenter"))
+		if h, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Fatal(h, err)
+		}
+		if n := len(f.scripts("reenter")) - before; n > 30 {
+			t.Errorf("%d commands in ten seconds", n)
+		}
+		began := time.Now()
+		if h, err := rlock.New(core, "l").TryLock(outer.Context(), 0, 5*time.Millisecond); !errors.Is(err, lock.ErrUnavailable) {
+			t.Fatal(h, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("one attempt took %v", took)
+		}
+		if err := outer.Unlock(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
