@@ -41,26 +41,35 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 		h.counted = o.Counting()
 	}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
+	// All of them, also those that ended already, and before the first end is heard
+	// of: what is not the hold's would be kept by the watchdog for ever.
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, p := range parts {
-		h.adopt(p)
+		h.takeLocked(p)
 	}
 	return h
 }
 
-// adopt makes a part one of the hold's. It reports false when the hold is over.
+// adopt makes a part one of the hold's. It reports false when the hold is over;
+// that the caller's own context has ended does not make it so.
 func (h *hold) adopt(p *part) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.released || h.ctx.Err() != nil {
+	if h.released || h.alive < h.need {
 		return false
 	}
+	h.takeLocked(p)
+	return true
+}
+
+func (h *hold) takeLocked(p *part) {
 	h.parts = append(h.parts, p)
 	for _, member := range p.holds() {
 		h.alive++
 		// Runs once, when the member's context ends; needs no goroutine until then.
 		h.stops = append(h.stops, context.AfterFunc(member.Context(), func() { h.memberEnded(member) }))
 	}
-	return true
 }
 
 // memberEnded notes that a member's context has ended.

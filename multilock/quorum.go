@@ -168,6 +168,9 @@ func (q *quorum) run() (*hold, error) {
 		switch {
 		case err == nil:
 			return h, nil
+		case q.ctx.Err() != nil && !errors.Is(err, q.ctx.Err()):
+			q.last = err
+			return nil, q.ended()
 		case q.final(err):
 			return nil, err
 		}
