@@ -111,6 +111,9 @@ func (w *watchdog) refresh(list []*place) {
 	w.core.runBatches(items, func(i int, vals []conn.Value, err error) {
 		p := list[i]
 		if err != nil {
+			if conn.IsPermanent(err) {
+				p.waiter.Poke() // it tries, and returns what the server tells it
+			}
 			failed = append(failed, p)
 			return
 		}

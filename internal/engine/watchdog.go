@@ -340,7 +340,7 @@ func (w *watchdog) renewed(s *session, sent time.Time, lease time.Duration) {
 			full := s.granted.Add(s.confirm - drift(s.confirm))
 			s.confirm = 0
 			for _, h := range s.holds {
-				if h.lease > 0 {
+				if h.lease > 0 && !h.again { // a re-entry's own lease is not what was granted
 					h.until = later(h.until, sooner(until, full))
 				}
 			}

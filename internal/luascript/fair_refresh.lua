@@ -13,7 +13,7 @@
 -- Twice: it sets points in time, puts a waiter that Redisson dropped back where
 -- it was, and gives away a lock only while it is free. It makes no places, so
 -- one that comes late can't bring back a waiter that has left.
-local holder = pcall('HKEYS', LOCK)[1] or ''
+local holder = call('HKEYS', LOCK)[1] or ''
 
 -- Puts a waiter back that Redisson took for stale: it was the first then, so it
 -- belongs before all but those who were so, too, and had come earlier.

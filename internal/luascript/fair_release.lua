@@ -18,8 +18,13 @@
 -- server is out of memory: the first write takes something away, and a script
 -- that has written is not refused the rest.
 local field = ARGV[4]
+local function replaced(answer) -- another type stands at the key
+  return type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
+end
 if ARGV[5] ~= '0' then
-  if call('HEXISTS', LOCK, field) == 0 then return 0 end
+  local held = pcall('HEXISTS', LOCK, field)
+  if held == 0 or replaced(held) then return 0 end
+  if held ~= 1 then return held end
   pcall('HSET', LOCK, field, ARGV[5])
   call('PEXPIRE', LOCK, ARGV[6])
   return 1
@@ -76,7 +81,7 @@ end
 
 local held = pcall('HDEL', LOCK, field)
 if type(held) == 'table' then
-  if ARGV[8] ~= '1' then return held end
+  if ARGV[8] ~= '1' and not replaced(held) then return held end
   held = 0
 end
 if ARGV[7] ~= '0' then

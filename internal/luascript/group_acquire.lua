@@ -31,7 +31,10 @@ for a = 2, #ARGV, 5 do
   }
   k = k + ARGV[a]
   members[m.i] = m
-  m.mine = redis.call('HEXISTS', m.lock, m.field) == 1
+  local held = redis.pcall('HEXISTS', m.lock, m.field)
+  local replaced = type(held) == 'table' and string.find(held.err, 'WRONGTYPE', 1, true)
+  if type(held) == 'table' and not (replaced and m.count ~= '0') then return held end
+  m.mine = held == 1
   if m.count ~= '0' then
     if not m.mine then return {-2, m.i} end
   elseif m.mine then

@@ -97,14 +97,20 @@ local function longest(ends) return ends + 5 >= now + redis.call('PTTL', KEYS[1]
 
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[1]) or 0)
 local done = 1
+local held = redis.pcall(ARGV[2] ~= '0' and 'HEXISTS' or 'HDEL', KEYS[1], ARGV[1])
+if type(held) == 'table' then
+  -- another type at this key: somebody replaced the lock
+  if not string.find(held.err, 'WRONGTYPE', 1, true) then return held end
+  held = 0
+end
 if ARGV[2] ~= '0' then
-  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+  if held == 0 then return 0 end
   if ends > 0 and ends <= now then return 0 end
   redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
   if type(redis.pcall('ZADD', KEYS[3], now + ARGV[3], ARGV[1])) == 'table' then return 1 end
   redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[3])
   if ends == 0 or longest(ends) then settle() end
-elseif redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+elseif held == 0 then
   redis.call('DEL', KEYS[4])
   done = 0
 else

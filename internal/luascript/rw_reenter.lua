@@ -11,7 +11,13 @@
 --          0  not held by this acquisition, or its lease has ended; nothing was changed
 --
 -- Twice: the count is absolute and the lease is only ever raised to a value.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+local held = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+if type(held) == 'table' then
+  -- another type at this key: somebody replaced the lock
+  if string.find(held.err, 'WRONGTYPE', 1, true) then return 0 end
+  return held
+end
+if held == 0 then return 0 end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local ends = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or now + redis.call('PTTL', KEYS[3]))

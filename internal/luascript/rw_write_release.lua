@@ -30,12 +30,15 @@ if ARGV[6] ~= '0' then
   redis.pcall('SADD', KEYS[2], ARGV[1])
   redis.pcall('PEXPIRE', KEYS[2], ARGV[6])
 end
+local function replaced(answer) -- another type stands at the key
+  return type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
+end
 local message
 if ARGV[8] == '1' then
   redis.call('ZREM', KEYS[7], ARGV[1])
   -- readers that stood back for this writer alone enter
   if redis.call('ZREM', KEYS[6], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[4]) == 1 and
-     redis.call('HGET', KEYS[1], 'mode') ~= 'write' then
+     redis.pcall('HGET', KEYS[1], 'mode') ~= 'write' then
     message = '1'
   end
 end
@@ -54,12 +57,15 @@ local function settle()
 end
 
 local done = 1
+local held = redis.pcall(ARGV[2] ~= '0' and 'HEXISTS' or 'HDEL', KEYS[1], field)
+if replaced(held) then held = 0 end
+if type(held) == 'table' then return held end
 if ARGV[2] ~= '0' then
-  if redis.call('HEXISTS', KEYS[1], field) == 0 then return 0 end
+  if held == 0 then return 0 end
   redis.pcall('HSET', KEYS[1], field, ARGV[2])
   if type(redis.pcall('ZADD', KEYS[3], now + ARGV[3], field)) ~= 'table' then settle() end
   return 1
-elseif redis.call('HDEL', KEYS[1], field) == 0 then
+elseif held == 0 then
   done = 0
 else
   redis.call('ZREM', KEYS[3], field)

@@ -1,0 +1,2 @@
+// Package hazard holds tests of what all lock kinds have to withstand alike.
+package hazard
