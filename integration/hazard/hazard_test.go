@@ -60,7 +60,9 @@ func TestKeyReplacedByAnotherType(t *testing.T) {
 				do   func(outer, inner redlatch.Hold, l redlatch.Locker) error
 			}{
 				{"partial release", func(_, inner redlatch.Hold, _ redlatch.Locker) error { return inner.Unlock(context.Background()) }},
-				{"extend", func(outer, _ redlatch.Hold, _ redlatch.Locker) error { return outer.Extend(context.Background(), time.Hour) }},
+				{"extend", func(outer, _ redlatch.Hold, _ redlatch.Locker) error {
+					return outer.Extend(context.Background(), time.Hour)
+				}},
 				{"re-enter", func(outer, _ redlatch.Hold, l redlatch.Locker) error {
 					_, err := l.TryLock(outer.Context(), 0, 0)
 					return err
