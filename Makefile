@@ -37,11 +37,14 @@ bench: ## Compare with other libraries, on a private server; takes about ten min
 	@scripts/ensure-redis.sh
 	@go run ./bench $(BENCH_FLAGS)
 
+# How long the random test of Java and Go processes lasts; 15s in make test.
+SOAK ?= 60s
+
 .PHONY: interop
 interop: ## Run the tests with the real Redisson (needs a JDK and Maven, installs them).
 	@scripts/ensure-redis.sh
 	@scripts/ensure-java.sh
-	cd integration && REDLATCH_INTEROP=require go test -race -count=1 -timeout 20m $(TEST_FLAGS) ./redisson/...
+	cd integration && REDLATCH_INTEROP=require REDLATCH_INTEROP_SOAK=$(SOAK) go test -race -count=1 -timeout 20m $(TEST_FLAGS) ./redisson/...
 
 .PHONY: observe
 observe: ## Run Redis, Prometheus and a workload to look at, until interrupted.
