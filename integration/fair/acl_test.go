@@ -21,7 +21,7 @@ var fairRules = strings.Fields(`
 	&redlatch_grant:{app:* &redisson_lock__channel:{app:*
 	+hello +ping +eval +evalsha +subscribe +unsubscribe +publish
 	+exists +hset +pexpire +hexists +pttl +hkeys +hdel +sismember +sadd
-	+time +del +hget +hlen +lindex +llen +lpop +rpop +lpush +rpush +linsert +lrange +lrem
+	+time +del +hget +hlen +lindex +llen +lpop +lpos +rpop +lpush +rpush +linsert +lrange +lrem
 	+zadd +zrem +zscore +zcard +zcount +zrangebyscore +zremrangebyscore +persist
 	+get +set +type +hgetall`)
 
