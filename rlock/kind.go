@@ -42,7 +42,7 @@ func newKind(c *engine.Core, key string, set lock.Settings) *kind {
 	k.keys = [2][]string{acquire, append(acquire[:len(acquire):len(acquire)], k.trace)}
 	k.keyOnly = []string{k.key}
 	k.spec = pubsub.Spec{
-		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(k.key), Route: wakeOne,
+		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(k.key), Route: wakeOne, Herd: true,
 	}
 	return k
 }

@@ -29,7 +29,8 @@ type Kind interface {
 	// Release sets the count of a session, with the lease that remains, or ends
 	// it (count 0). The code is 1, or 0 when the session is gone; 2 with a text
 	// when it is done but the server refused the message. void > 0 makes the
-	// server refuse late commands of the acquisition for that long.
+	// server refuse late commands of the acquisition for that long. With a code of 1
+	// may come how many listened to the unlock message.
 	Release(s *Session, count int, lease, void time.Duration) conn.Command
 	// Abandon undoes whatever an attempt may have left: a grant or a place in a
 	// queue. Codes as for Release.

@@ -183,6 +183,10 @@ func (h *Hold) release(ctx context.Context) error {
 				c.cfg.Log.WarnContext(ctx, "redlatch: released, but the unlock message was refused: waiters go on when the lease would have ended",
 					"lock", s.Lock.name, "owner", s.Field, "error", r.Str(1))
 			}
+			if r.Vals != nil && r.Code == 1 {
+				spec, _ := s.Lock.spec(&Attempt{Lock: s.Lock, Field: s.Field})
+				c.hub.Heard(spec.ID, r.Int(1))
+			}
 			h.released(sent, count, lease)
 			return nil
 		case conn.IsPermanent(err):

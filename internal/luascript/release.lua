@@ -15,6 +15,7 @@
 -- moves the slot (several keys, of which some do not exist, get TRYAGAIN then).
 --
 -- RETURN   1           done
+--          {1, n}      done; n > 2 subscribers have got the message
 --          0           not held by this acquisition
 --          {2, error}  done, but the server refused the message
 --
@@ -42,5 +43,6 @@ if replaced(gone) then return 0 end
 if gone == 0 or type(gone) == 'table' then return gone end
 if ARGV[7] == '1' then redis.pcall('DEL', KEYS[#KEYS]) end
 local sent = redis.pcall(ARGV[5], ARGV[4], '0')
-if type(sent) == 'table' and sent.err then return {2, sent.err} end
+if type(sent) == 'table' then return {2, sent.err} end
+if sent > 2 then return {1, sent} end
 return 1

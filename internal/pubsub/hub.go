@@ -167,6 +167,7 @@ func (h *Hub) dropTopicLocked(t *topic) {
 	for ch := range t.subs {
 		delete(t.node.want, ch)
 	}
+	t.herd.stop()
 	delete(t.node.topics, t)
 	delete(h.topics, t.spec.ID)
 }

@@ -370,7 +370,12 @@ func (nh *nodeHandler) Message(channel, payload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := nh.want[channel]; t != nil {
-		t.wakeLocked(t.spec.Route(channel, payload), payload)
+		wk := t.spec.Route(channel, payload)
+		if wk.One && t.spec.Herd && t.head != nil && t.herd.standsBack() {
+			wk.One = false
+			t.herd.lookLater(h, t)
+		}
+		t.wakeLocked(wk, payload)
 	}
 }
 

@@ -22,6 +22,9 @@ type Spec struct {
 	// Route says whom a message wakes. It runs under a lock on the connection's
 	// read path: it must not block.
 	Route func(channel, payload string) Wake
+	// Herd says that every message wakes a waiter in each process, of whom one
+	// gets the lock: see herd.
+	Herd bool
 	// KeyedMiss makes a (re)connection tell keyed waiters that they may have missed
 	// a message.
 	KeyedMiss bool
@@ -124,6 +127,7 @@ func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	if w.inLine {
 		w.topic.expect, w.topic.holder = at, holder
+		w.topic.herd.lost()
 	}
 	w.hub.mu.Unlock()
 }
@@ -143,6 +147,7 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) {
 	t := w.topic
 	if !expect.IsZero() && w.inLine {
 		t.expect, t.holder = expect, holder
+		t.herd.won()
 	}
 	wasHead := t.head == w
 	try := w.inLine && (w.try || (pass && wasHead))
@@ -185,6 +190,7 @@ type topic struct {
 	expect    time.Time
 	holder    Holder
 	idleSince time.Time
+	herd      herd
 }
 
 // sub is one wanted channel or pattern.
