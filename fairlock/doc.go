@@ -70,6 +70,15 @@
 // they are half of the list it is made anew, which so many departures have paid
 // for. Where waiters of Redisson stand in the queue, the entry is searched for.
 //
+// # Cost
+//
+// A contended turn is two scripts (queue up; release and hand over) and one
+// message, 25 calls inside and about 35 µs of a server on the machine where this
+// was written, the same with 10, 1,000 and 10,000 waiting. Keeping a place alive
+// costs about 8 µs per refresh, so 10,000 waiters cost a server 8 % of a core by
+// default. Leaving costs a constant, see above; a search in a list of 10,000 cost
+// 60 to 90 µs. Dropping 10,000 dead waiters in a row took one script of 34 ms.
+//
 // # Scores
 //
 // Redisson drops a head whose score has passed, and takes the wait of whoever
