@@ -86,7 +86,7 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		}
 		fmt.Fprintf(out, "Prometheus:  %s\n", p.url)
 		fmt.Fprintf(out, "  waits:     %s\n", p.graph(`histogram_quantile(0.99, sum by (le, lock_name) (rate(lock_wait_duration_seconds_bucket[1m])))`))
-		fmt.Fprintf(out, "  alerts:    %s/alerts\n", p.url)
+		fmt.Fprintf(out, "  alerts:    %s/alerts\n", p.pages)
 	}
 	fmt.Fprintln(out, "Working until interrupted; lost leases are part of it.")
 	s.work(ctx)

@@ -19,7 +19,10 @@ import (
 )
 
 // prom is a running Prometheus.
-type prom struct{ url string }
+type prom struct {
+	url   string
+	pages string // where its pages are: Debian's package has them elsewhere
+}
 
 // startPrometheus starts the program of PATH on a free port with its data in a
 // temporary folder. It is stopped by its own pid when tb cleans up, or when this
@@ -66,6 +69,10 @@ func startPrometheus(tb testbed.TB, targets []string, rules string) (*prom, erro
 	defer cancel()
 	for {
 		if _, err := p.get(ctx, "/-/ready", nil); err == nil {
+			p.pages = p.url
+			if _, err := p.get(ctx, "/classic/alerts", nil); err == nil {
+				p.pages += "/classic"
+			}
 			return p, nil
 		}
 		select {
@@ -88,7 +95,7 @@ func freeAddr() (string, error) {
 
 // graph is the page that draws an expression.
 func (p *prom) graph(expr string) string {
-	return p.url + "/graph?g0.range_input=5m&g0.tab=0&g0.expr=" + url.QueryEscape(expr)
+	return p.pages + "/graph?g0.range_input=5m&g0.tab=0&g0.expr=" + url.QueryEscape(expr)
 }
 
 func (p *prom) get(ctx context.Context, path string, q url.Values) ([]byte, error) {
