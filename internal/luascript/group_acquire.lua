@@ -91,8 +91,11 @@ for i, m in ipairs(members) do
     local set = redis.pcall('HSET', m.lock, m.field, m.count)
     if type(set) == 'table' then return undo(i - 1, set) end
   end
-  if redis.call('PTTL', m.lock) < tonumber(lease) then
-    local set = redis.pcall('PEXPIRE', m.lock, lease)
+  local left = redis.call('PTTL', m.lock)
+  -- For a retry it is written in any case: a WAIT behind it counts the writes of
+  -- its own connection.
+  if m.mine or left < tonumber(lease) then
+    local set = redis.pcall('PEXPIRE', m.lock, math.max(left, tonumber(lease)))
     if type(set) == 'table' then return undo(i, set) end
   end
   if m.count == '0' and not m.mine and m.trace ~= '' and m.trace ~= '-' then
