@@ -142,3 +142,54 @@ func TestAckedLockSurvivesFailovers(t *testing.T) {
 		}
 	}
 }
+
+// TestReplicaAcksOnACluster: the acknowledgements are those of the master that the
+// script ran on, also after its slot has moved: a WAIT that stays behind at the old
+// place would count replicas that have nothing to acknowledge.
+func TestReplicaAcksOnACluster(t *testing.T) {
+	set := testbed.Cluster(t)
+	c := open(t, cluster(set), acks(1, 900*time.Millisecond))
+	for _, n := range set.Masters(t) {
+		eventually(t, 20*time.Second, "acknowledgements", func() bool { return n.Int(t, "WAIT", "1", "1000") == 1 })
+	}
+	const name = "acked"
+	l := c.RLock(name, redlatch.Fenced())
+	for range 20 { // the links' first acknowledgements take a second
+		h, err := l.Lock(within(t, 30*time.Second))
+		if err == nil {
+			mustUnlock(t, h)
+			break
+		}
+		if !errors.Is(err, redlatch.ErrReplicaAcks) {
+			t.Fatal(err)
+		}
+	}
+	mustUnlock(t, mustLock(t, within(t, 30*time.Second), l))
+
+	// The slot moves to a master whose replica stalls. The client does not know.
+	slot := testbed.Slot(name)
+	from := set.NodeOfSlot(t, slot)
+	to := set.Masters(t)[0]
+	if to == from {
+		to = set.Masters(t)[1]
+	}
+	replica := set.ReplicasOf(t, to)[0]
+	set.MigrateSlot(t, slot, to)
+	replica.Freeze(t)
+	h, err := l.Lock(within(t, 30*time.Second))
+	if !errors.Is(err, redlatch.ErrReplicaAcks) {
+		t.Errorf("with a stalled replica at the new place: %v, %v", h, err)
+	}
+	if n := to.Int(t, "EXISTS", name); n != 0 {
+		t.Error("it was not undone")
+	}
+	replica.Thaw(t)
+	eventually(t, 30*time.Second, "the lock with acknowledgements", func() bool {
+		h, err := l.Lock(within(t, 30*time.Second))
+		if err != nil {
+			return false
+		}
+		mustUnlock(t, h)
+		return true
+	})
+}
