@@ -11,11 +11,18 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestGroupWhileItsSlotMoves: a MultiLock of one slot is held while half of its
+// TestClusterMovesAndFails: both on one cluster, since starting one takes long.
+func TestClusterMovesAndFails(t *testing.T) {
+	set := testbed.Cluster(t)
+	t.Run("a group while its slot moves", func(t *testing.T) { groupWhileItsSlotMoves(t, set) })
+	t.Run("a master dies, all kinds", func(t *testing.T) { masterDiesForAllKinds(t, set) })
+}
+
+// groupWhileItsSlotMoves: a MultiLock of one slot is held while half of its
 // keys have moved: the cluster refuses commands of several keys then. It can be
 // freed all the same, and taken as soon as the slot is whole again.
-func TestGroupWhileItsSlotMoves(t *testing.T) {
-	set := testbed.Cluster(t)
+func groupWhileItsSlotMoves(t *testing.T, set *testbed.ClusterSet) {
+	t.Helper()
 	c := open(t, cluster(set))
 	m := redlatch.MultiLock(c.RLock("{mv}a"), c.RLock("{mv}b"), c.RLock("{mv}c"))
 	h := mustLock(t, within(t, 30*time.Second), m)
@@ -62,10 +69,10 @@ func TestGroupWhileItsSlotMoves(t *testing.T) {
 	}
 }
 
-// TestClusterMasterDiesForAllKinds: as for the plain lock: holders hear of a loss,
+// masterDiesForAllKinds: as for the plain lock: holders hear of a loss,
 // waiters go on with the replica that took over, tokens never regress.
-func TestClusterMasterDiesForAllKinds(t *testing.T) {
-	set := testbed.Cluster(t)
+func masterDiesForAllKinds(t *testing.T, set *testbed.ClusterSet) {
+	t.Helper()
 	c, other := open(t, cluster(set)), open(t, cluster(set))
 	type pair struct {
 		hold redlatch.Hold
