@@ -136,6 +136,25 @@ func TestRWADelayedReleaseDoesNotTouchTheNextHold(t *testing.T) {
 	}
 }
 
+// TestRWWaitersThatGiveUpLeaveNoPlace, at once, not after the skip time.
+func TestRWWaitersThatGiveUpLeaveNoPlace(t *testing.T) {
+	s := rwServer(t)
+	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
+	for _, tc := range []struct{ holds, waits redlatch.Locker }{
+		{l.ReadLock(), l.WriteLock()}, {l.WriteLock(), l.ReadLock()}, {l.WriteLock(), l.WriteLock()},
+	} {
+		h := rwLock(t, tc.holds, t.Context())
+		if _, err := tc.waits.TryLock(t.Context(), 100*time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+			t.Error(err)
+		}
+		rwBusy(t, tc.waits, t.Context()) // a single attempt leaves none in the first place
+		rwEventually(t, "no place is left", func() bool {
+			return s.Int(t, "EXISTS", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}", "redlatch_rw_readers:{n}", "redlatch_rw_turn:{n}") == 0
+		})
+		rwUnlock(t, h)
+	}
+}
+
 // TestRWCallersThatLeave: waits end at random moments, in both modes; nothing
 // is left, and the lock can be taken.
 func TestRWCallersThatLeave(t *testing.T) {

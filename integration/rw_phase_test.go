@@ -386,40 +386,42 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	})
 }
 
-// TestRWReaderThatGivesUpItsTurnLetsTheWriterIn at once, not after the skip time.
-func TestRWReaderThatGivesUpItsTurnLetsTheWriterIn(t *testing.T) {
+// TestRWTurnIsKeptForAReader that is slow to take it, and given up by one that
+// leaves: a writer enters then, not after the skip time.
+func TestRWTurnIsKeptForAReader(t *testing.T) {
 	s := rwServer(t)
-	p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: time.Minute})
-	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
-	w := rwLock(t, l.WriteLock(), t.Context())
-	id := p.start(t, rwCommand{Do: "read"})
-	rwWaiting(t, s, "readers", 1)
-	next := rwAsync(t, l.WriteLock(), t.Context())
-	rwWaiting(t, s, "writers", 1)
-	p.Freeze(t) // it can't take its turn
-	rwUnlock(t, w)
-	select {
-	case <-next:
-		t.Fatal("a writer entered before a reader whose turn it was")
-	case <-time.After(200 * time.Millisecond):
+	proxy := testbed.NewProxy(t, s.Addr())
+	c, err := rwOpen(proxy.Addr(), 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.Thaw(t)
-	// It has its turn now, or has taken it already.
-	p.await(t, id, "locked")
-	p.unlock(t, id)
-	rwUnlock(t, rwGot(t, next, rwSoon))
-
-	// The same with one that gives up: its ctx ends before it could try.
-	w = rwLock(t, l.WriteLock(), t.Context())
-	id = p.start(t, rwCommand{Do: "read"})
-	rwWaiting(t, s, "readers", 1)
-	next = rwAsync(t, l.WriteLock(), t.Context())
-	rwWaiting(t, s, "writers", 1)
-	p.Freeze(t)
-	rwUnlock(t, w)
-	s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
-	p.start(t, rwCommand{ID: id, Do: "cancel"})
-	p.Thaw(t)
-	rwUnlock(t, rwGot(t, next, rwSoon))
-	rwEnd(t, p)
+	t.Cleanup(c.Close)
+	reader := c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute)).ReadLock()
+	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
+	for _, leaves := range []bool{false, true} {
+		w := rwLock(t, l.WriteLock(), t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := rwAsync(t, reader, ctx)
+		rwWaiting(t, s, "readers", 1)
+		next := rwAsync(t, l.WriteLock(), t.Context())
+		rwWaiting(t, s, "writers", 1)
+		rwQuiet(t, s)
+		proxy.Pause(testbed.Replies) // it hears nothing, but is heard
+		rwUnlock(t, w)
+		select {
+		case <-next:
+			t.Fatal("a writer entered before a reader whose turn it was")
+		case <-time.After(300 * time.Millisecond):
+		}
+		if leaves {
+			cancel()
+			rwUnlock(t, rwGot(t, next, rwSoon))
+			proxy.Resume(testbed.Replies)
+		} else {
+			proxy.Resume(testbed.Replies)
+			rwUnlock(t, rwGot(t, got, rwSoon))
+			rwUnlock(t, rwGot(t, next, rwSoon))
+		}
+	}
 }

@@ -199,7 +199,8 @@ func TestRWUpgradeIsRefusedAtOnce(t *testing.T) {
 	// Also while another writer of this process stands in line.
 	other := rwAsync(t, l.WriteLock(), t.Context())
 	rwWaiting(t, s, "writers", 1)
-	if _, err := l.WriteLock().Lock(r.Context()); !errors.Is(err, redlatch.ErrUpgrade) {
+	rwQuiet(t, s)
+	if _, err := l.WriteLock().TryLock(r.Context(), 3*time.Second, 0); !errors.Is(err, redlatch.ErrUpgrade) {
 		t.Errorf("behind a writer: %v, want ErrUpgrade", err)
 	}
 	// Also when the owner's read comes while its write waits.
