@@ -115,11 +115,12 @@ func TestRLockErrorWhenTheContextEnds(t *testing.T) {
 
 // A wait without a deadline is not cut at the holder's lease or anywhere else.
 func TestRLockWaitsBeyondTheHoldersLease(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	got := rlAsync(t.Context(), c.RLock("l"))
-	time.Sleep(1500 * time.Millisecond) // three leases
+	time.Sleep(4 * time.Second) // more than two leases
 	rlBlocked(t, got)
 	rlUnlock(t, h)
 	r := rlGet(t, got)
@@ -132,13 +133,14 @@ func TestRLockWaitsBeyondTheHoldersLease(t *testing.T) {
 // The end of the context given to Lock ends the hold's context, never the hold;
 // Unlock with that ended context works.
 func TestRLockHoldOutlivesItsRequest(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
 	ctx, cancel := context.WithCancel(t.Context())
 	h := rlLock(t, ctx, c.RLock("l"))
 	cancel()
 	rlEnded(t, h, context.Canceled)
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if s.Int(t, "EXISTS", "l") != 1 {
 			t.Fatal("the lock was given away under a running section")
 		}

@@ -107,7 +107,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(600*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	waiter := rlAsync(t.Context(), c.RLock("l"))
 	rlSubscribed(t, s, "l", 1)
@@ -124,10 +124,10 @@ func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(context.Background()) }()
 	nested := rlLock(t, h.Context(), c.RLock("l")) // re-entry still works
-	if err := h.Extend(t.Context(), time.Second); err != nil {
+	if err := h.Extend(t.Context(), 1600*time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(1500 * time.Millisecond) // renewal goes on
+	time.Sleep(3 * time.Second) // renewal goes on
 	rlAlive(t, h)
 	rlUnlock(t, nested)
 	select {

@@ -77,13 +77,14 @@ func TestRLockReentersThroughTheHoldsContext(t *testing.T) {
 // The inner unlock must not stop the renewal of the outer hold, nor a nested
 // acquisition leak a second renewal.
 func TestRLockInnerUnlockKeepsTheOuterHoldRenewed(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
 	outer := rlLock(t, t.Context(), c.RLock("l"))
 	for range 3 {
 		rlUnlock(t, rlLock(t, outer.Context(), c.RLock("l")))
 	}
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		rlAlive(t, outer)
 		if s.Int(t, "EXISTS", "l") != 1 {
 			t.Fatal("the key is gone")

@@ -17,8 +17,9 @@ import (
 // Servers in a bad state, and names that are unusual.
 
 func TestRLockScriptFlush(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(900*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
 	flush := func() { t.Helper(); s.Do(t, "SCRIPT", "FLUSH") }
 	for range 3 {
 		flush()
@@ -47,8 +48,9 @@ func TestRLockScriptFlush(t *testing.T) {
 // The server is out of memory: no lock can be taken and Lock says so; what is
 // held is renewed, re-entered and unlocked all the same.
 func TestRLockOutOfMemory(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(900*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	nested := rlLock(t, h.Context(), c.RLock("l"))
 	waiter := rlAsync(t.Context(), c.RLock("l"))
@@ -203,7 +205,7 @@ func rlUser(t *testing.T, s *testbed.Server, rules ...string) func(*redlatch.Con
 	s.Do(t, append([]string{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, rules...)...)
 	return func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password = "app", "secret"
-		c.LeaseTime = 900 * time.Millisecond
+		c.LeaseTime = 1500 * time.Millisecond
 	}
 }
 
@@ -255,7 +257,7 @@ func rlTryAll(t *testing.T, _ *testbed.Server, c *redlatch.Client) error {
 		if err != nil {
 			return errors.Join(err, h.Unlock(ctx))
 		}
-		if err := h.Extend(ctx, time.Second); err != nil {
+		if err := h.Extend(ctx, 2*time.Second); err != nil {
 			return err
 		}
 		got := rlAsync(ctx, l)
