@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,12 +27,15 @@ type soaker struct {
 	version Version // "" for Go
 	driver  *Driver
 	loops   []*Call
+	fair    bool // takes fair locks; a Java one is not killed then
 	killed  bool
 }
 
 // Four Java processes (two of each version) and four Go ones, 16 owners in each, take
 // locks of all kinds under a few names at random, while some are killed and
-// replaced. The record that they write from inside shows no section that another
+// replaced. One Java process of each version stands in fair queues and lives: a dead
+// one leaves up to 16 places there, and each blocks the queue for Redisson's whole
+// fair wait (TestDeadJavaWaitersAreSkippedByRedissonsRule). The record that they write from inside shows no section that another
 // should have excluded, nobody loses a lease, and in the end nothing is left.
 func TestSoak(t *testing.T) {
 	needJava(t)
@@ -46,11 +50,11 @@ func TestSoak(t *testing.T) {
 	b := &bed{server: server}
 	b.integersOnly(t)
 	const record = "record"
-	options := Options{Addresses: []string{server.Addr()}, Watchdog: soakLease, FairWait: 2 * soakLease}
+	options := Options{Addresses: []string{server.Addr()}, Watchdog: soakLease}
 	names := 0
-	start := func(v Version) *soaker {
+	start := func(v Version, fair bool) *soaker {
 		names++
-		s := &soaker{tag: "go" + strconv.Itoa(names), version: v}
+		s := &soaker{tag: "go" + strconv.Itoa(names), version: v, fair: fair}
 		if v == "" {
 			s.driver = startGo(t, options)
 		} else {
@@ -60,11 +64,14 @@ func TestSoak(t *testing.T) {
 		for i := range 16 {
 			l := Loop{
 				Specs: []string{
-					Spec("rlock", "soak-r1"), Spec("rlock", "soak-r2"), Spec("fenced", "soak-n1"), Spec("fair", "soak-f1"), Spec("fair", "soak-f2"),
+					Spec("rlock", "soak-r1"), Spec("rlock", "soak-r2"), Spec("fenced", "soak-n1"),
 					Spec("read", "soak-w1"), Spec("read", "soak-w1"), Spec("write", "soak-w1"), Spec("read", "soak-w2"), Spec("write", "soak-w2"),
 					MultiSpec(Spec("rlock", "soak-r1"), Spec("rlock", "soak-r2")),
 				},
 				Record: record, Tag: s.tag, Hold: time.Millisecond, Wait: -1, Twice: i%2 == 0,
+			}
+			if fair {
+				l.Specs = append(l.Specs, Spec("fair", "soak-f1"), Spec("fair", "soak-f2"))
 			}
 			switch i % 4 {
 			case 1: // gives up often
@@ -77,8 +84,8 @@ func TestSoak(t *testing.T) {
 		return s
 	}
 	var alive, all []*soaker
-	for _, v := range []Version{V4, V4, V3, V3, "", "", "", ""} {
-		s := start(v)
+	for i, v := range []Version{V4, V4, V3, V3, "", "", "", ""} {
+		s := start(v, v == "" || i%2 == 0)
 		alive, all = append(alive, s), append(all, s)
 	}
 	check := newRecordCheck()
@@ -104,11 +111,15 @@ func TestSoak(t *testing.T) {
 		next = time.Now().Add(3*time.Second + rand.N(3*time.Second))
 		i := rand.IntN(len(alive))
 		victim := alive[i]
+		if victim.fair && victim.version != "" {
+			next = time.Now()
+			continue
+		}
 		victim.driver.Kill(t)
 		victim.killed = true
 		server.Do(t, "RPUSH", record, "K "+victim.tag)
 		kills++
-		alive[i] = start(victim.version)
+		alive[i] = start(victim.version, victim.fair)
 		all = append(all, alive[i])
 	}
 	for _, s := range alive {
@@ -203,6 +214,19 @@ func awaitLoops(t *testing.T, server *testbed.Server, all []*soaker) {
 		}
 	}
 	t.Errorf("loops that do not end: %v", stuck)
+	for _, s := range all {
+		if s.version == "" || !slices.ContainsFunc(s.loops, (*Call).Pending) || s.killed {
+			continue
+		}
+		// Where its owners stand, if the JDK has the tool.
+		if dump, err := exec.CommandContext(t.Context(), "jstack", strconv.Itoa(s.driver.cmd.Process.Pid)).CombinedOutput(); err == nil {
+			for stack := range strings.SplitSeq(string(dump), "\n\n") {
+				if strings.Contains(stack, "Commands.loop") {
+					t.Logf("%s: %s", s.tag, stack)
+				}
+			}
+		}
+	}
 	for _, key := range server.List(t, "KEYS", "*") {
 		var value any
 		switch server.Text(t, "TYPE", key) {
