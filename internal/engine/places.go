@@ -108,6 +108,7 @@ func (w *watchdog) refresh(list []*place) {
 	}
 	sent := time.Now()
 	var failed []*place
+	var first error
 	w.core.runBatches(items, func(i int, vals []conn.Value, err error) {
 		p := list[i]
 		if err != nil {
@@ -115,6 +116,9 @@ func (w *watchdog) refresh(list []*place) {
 				p.waiter.Poke() // it tries, and returns what the server tells it
 			}
 			failed = append(failed, p)
+			if first == nil {
+				first = err
+			}
 			return
 		}
 		p.a.mu.Lock()
@@ -128,6 +132,13 @@ func (w *watchdog) refresh(list []*place) {
 		}
 		w.back(p, sent.Add(next))
 	})
+	if len(failed) > 0 && !w.refreshFails.Swap(true) && !w.core.isClosed() {
+		w.core.cfg.Log.Warn("redlatch: refreshing the places of waiters failed, retrying",
+			"lock", failed[0].a.lock.name, "type", failed[0].q.Type(), "waiters", len(failed), "error", first)
+	}
+	if len(failed) == 0 {
+		w.refreshFails.Store(false)
+	}
 	for _, p := range failed {
 		w.back(p, time.Now().Add(p.q.Every()/4))
 	}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -21,6 +22,8 @@ type watchdog struct {
 	done chan struct{}
 
 	carriers chan struct{} // places of the goroutines that carry renewals
+
+	refreshFails atomic.Bool // the last refresh failed; told once
 
 	// guarded by core.mu
 	heap   sessionHeap
