@@ -15,7 +15,7 @@ import (
 func TestRLockTenThousandHolds(t *testing.T) {
 	s := rlServer(t)
 	rlLoad(t, s)
-	const n, lease = 10_000, 12 * time.Second
+	const n, lease, window = 10_000, 30 * time.Second, 12 * time.Second
 	c := rlClient(t, s.Addr(), rlLease(lease))
 	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
 	goroutines := runtime.NumGoroutine()
@@ -43,15 +43,15 @@ func TestRLockTenThousandHolds(t *testing.T) {
 	if all, _ := rlConnections(t, s); all > 1 {
 		t.Errorf("%d connections", all)
 	}
-	// Over one lease every hold is renewed about three times.
+	// Within 12 s every hold is renewed once or twice.
 	before := s.CommandStats(t)
 	most := 0
-	for end := time.Now().Add(lease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(window); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		most = max(most, runtime.NumGoroutine())
 	}
 	calls := s.CommandStats(t).Sub(before).Calls
-	if calls["pexpire"] < 2*n || calls["pexpire"] > 4*n {
-		t.Errorf("%d leases set within one lease of %d holds", calls["pexpire"], n)
+	if calls["pexpire"] < n || calls["pexpire"] > 3*n {
+		t.Errorf("%d leases set within 12 s of %d holds", calls["pexpire"], n)
 	}
 	if per := float64(calls["pexpire"]) / float64(calls["evalsha"]); per < 50 {
 		t.Errorf("%.1f renewals per command", per)
