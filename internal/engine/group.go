@@ -98,8 +98,8 @@ func (g *group) focus(a *acquisition, i int) {
 	if a.waiter != nil {
 		a.forget()
 	}
-	a.lock, a.kind, a.slot = m.lock, m.lock.kind, m.slot
-	a.mu.Lock()
+	a.mu.Lock() // a log line of the subscription's may be reading
+	a.setTarget(target{m.lock, m.slot})
 	a.attempt.Lock = m.lock
 	a.mu.Unlock()
 }
@@ -310,17 +310,19 @@ func (g *group) fresh() bool {
 // failure, with nothing kept.
 func (g *group) won(a *acquisition, f *flight) (*Hold, error) {
 	c, lease := a.core, a.attempt.Lease
-	g.retain() // for the holds
+	g.retain()  // for the holds
+	a.mu.Lock() // the target changes below
 	c.mu.Lock()
+	unlock := func() { c.mu.Unlock(); a.mu.Unlock() }
 	if c.drains && g.fresh() || c.closed {
-		c.mu.Unlock()
+		unlock()
 		g.release()
 		g.abandon(a)
 		return nil, &stopError{lock.ErrClosed}
 	}
 	for i := range g.members {
 		if s := g.members[i].sess; s != nil && s.dead {
-			c.mu.Unlock()
+			unlock()
 			g.release()
 			g.abandon(a)
 			a.newID()
@@ -340,7 +342,7 @@ func (g *group) won(a *acquisition, f *flight) (*Hold, error) {
 		g.holds[i] = a.holdLocked(f.sent, lease, out)
 	}
 	a.setTarget(was)
-	c.mu.Unlock()
+	unlock()
 	for i := range g.members {
 		if was.lock == g.members[i].lock {
 			return g.holds[i], nil
@@ -357,6 +359,7 @@ type target struct {
 
 func (a *acquisition) target() *target { return &target{a.lock, a.slot} }
 
+// setTarget changes it. a.mu is the caller's.
 func (a *acquisition) setTarget(t target) { a.lock, a.kind, a.slot = t.lock, t.lock.kind, t.slot }
 
 // groupFlight takes over a try whose caller has gone.

@@ -13,7 +13,7 @@
 --          0           neither held by this acquisition nor in the queue
 --          {2, error}  done, but the server refused the message or the next one's hold
 --
--- Twice: the second run finds the field gone, or sets the same count; it can't
+-- Twice: the second run finds the field gone, or the count reached; it can't
 -- touch another acquisition, so the lock is handed over once. Works when the
 -- server is out of memory: the first write takes something away, and a script
 -- that has written is not refused the rest.
@@ -22,9 +22,10 @@ local function replaced(answer) -- another type stands at the key
   return type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
 end
 if ARGV[5] ~= '0' then
-  local held = pcall('HEXISTS', LOCK, field)
-  if held == 0 or replaced(held) then return 0 end
-  if held ~= 1 then return held end
+  local held = pcall('HGET', LOCK, field)
+  if not held or replaced(held) then return 0 end
+  if type(held) == 'table' then return held end
+  if tonumber(held) <= tonumber(ARGV[5]) then return 1 end -- done before: the lease may be longer since
   pcall('HSET', LOCK, field, ARGV[5])
   call('PEXPIRE', LOCK, ARGV[6])
   return 1

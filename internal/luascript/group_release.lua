@@ -31,8 +31,9 @@ for a = 1, #ARGV, 8 do
     redis.pcall('PEXPIRE', KEYS[k + 1], void)
   end
   if count ~= '0' then
-    out[i] = number(redis.pcall('HEXISTS', lock, field))
-    if out[i] == 1 then
+    local held = redis.pcall('HGET', lock, field)
+    out[i] = not held and 0 or type(held) == 'table' and number(held) or 1
+    if out[i] == 1 and tonumber(held) > tonumber(count) then
       redis.pcall('HSET', lock, field, count)
       redis.pcall('PEXPIRE', lock, ARGV[a + 3])
     end

@@ -19,7 +19,7 @@
 --          0           not held by this acquisition
 --          {2, error}  done, but the server refused the message
 --
--- Twice: the second run finds the field gone, or sets the same count; it can't
+-- Twice: the second run finds the field gone, or the count reached; it can't
 -- touch another acquisition, not even one of the same owner. Works when the
 -- server is out of memory: a refused HSET leaves a count too high, which the
 -- last release does not look at.
@@ -31,9 +31,10 @@ if ARGV[6] ~= '0' then
   redis.pcall('PEXPIRE', KEYS[2], ARGV[6])
 end
 if ARGV[2] ~= '0' then
-  local held = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-  if replaced(held) then return 0 end
-  if held == 0 or type(held) == 'table' then return held end
+  local held = redis.pcall('HGET', KEYS[1], ARGV[1])
+  if not held or replaced(held) then return 0 end
+  if type(held) == 'table' then return held end
+  if tonumber(held) <= tonumber(ARGV[2]) then return 1 end -- done before: the lease may be longer since
   redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   return 1

@@ -26,7 +26,7 @@
 --          0           not held by this acquisition
 --          {2, error}  done, but the server refused the message
 --
--- Twice: the second run finds the field gone, or sets the same count; it can't
+-- Twice: the second run finds the field gone, or the count reached; it can't
 -- touch another acquisition, not even one of the same owner. Works when the
 -- server is out of memory.
 if ARGV[6] ~= '0' then
@@ -97,7 +97,7 @@ local function longest(ends) return ends + 5 >= now + redis.call('PTTL', KEYS[1]
 
 local ends = tonumber(redis.call('ZSCORE', KEYS[3], ARGV[1]) or 0)
 local done = 1
-local held = redis.pcall(ARGV[2] ~= '0' and 'HEXISTS' or 'HDEL', KEYS[1], ARGV[1])
+local held = redis.pcall(ARGV[2] ~= '0' and 'HGET' or 'HDEL', KEYS[1], ARGV[1]) or 0
 if type(held) == 'table' then
   -- another type at this key: somebody replaced the lock
   if not string.find(held.err, 'WRONGTYPE', 1, true) then return held end
@@ -106,6 +106,7 @@ end
 if ARGV[2] ~= '0' then
   if held == 0 then return 0 end
   if ends > 0 and ends <= now then return 0 end
+  if tonumber(held) <= tonumber(ARGV[2]) then return 1 end -- done before: the lease may be longer since
   redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
   if type(redis.pcall('ZADD', KEYS[3], now + ARGV[3], ARGV[1])) == 'table' then return 1 end
   redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[3])

@@ -22,7 +22,7 @@
 --          0           not held by this acquisition
 --          {2, error}  done, but the server refused the message
 --
--- Twice: the second run finds the field gone, or sets the same count; it can't
+-- Twice: the second run finds the field gone, or the count reached; it can't
 -- touch another acquisition, not even one of the same owner. Works when the
 -- server is out of memory.
 local field = ARGV[1] .. ':write'
@@ -57,11 +57,12 @@ local function settle()
 end
 
 local done = 1
-local held = redis.pcall(ARGV[2] ~= '0' and 'HEXISTS' or 'HDEL', KEYS[1], field)
-if replaced(held) then held = 0 end
+local held = redis.pcall(ARGV[2] ~= '0' and 'HGET' or 'HDEL', KEYS[1], field)
+if not held or replaced(held) then held = 0 end
 if type(held) == 'table' then return held end
 if ARGV[2] ~= '0' then
   if held == 0 then return 0 end
+  if tonumber(held) <= tonumber(ARGV[2]) then return 1 end -- done before: the lease may be longer since
   redis.pcall('HSET', KEYS[1], field, ARGV[2])
   if type(redis.pcall('ZADD', KEYS[3], now + ARGV[3], field)) ~= 'table' then settle() end
   return 1

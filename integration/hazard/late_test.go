@@ -1,0 +1,117 @@
+package hazard
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// The release of an inner hold is lost on the way, repeated, and arrives at last
+// when the outer hold has a longer lease: it must not take that away, which nobody
+// would notice before the key has gone.
+func TestLatePartialReleaseLeavesTheLease(t *testing.T) {
+	s := server(t)
+	scripts := map[string]*luascript.Script{
+		"rlock": luascript.Release, "fair": luascript.FairRelease, "read": luascript.RWReadRelease,
+		"write": luascript.RWWriteRelease, "multi": luascript.GroupRelease,
+	}
+	for _, script := range scripts {
+		s.Do(t, "SCRIPT", "LOAD", script.Body)
+	}
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			proxy := testbed.NewProxy(t, s.Addr())
+			c := dial(t, proxy.Addr())
+			l := kind.make(c, "late")
+			outer := take(t, t.Context(), l, redlatch.WithLease(5*time.Second))
+			inner := take(t, outer.Context(), l, redlatch.WithLease(5*time.Second))
+			trap := proxy.DropRequest(testbed.Contains(scripts[kind.name].SHA))
+			unlock(t, inner)
+			trap.Wait(t)
+			if err := outer.Extend(t.Context(), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			trap.Deliver(t)
+			key := "late"
+			if left := time.Duration(s.Int(t, "PTTL", key)) * time.Millisecond; left < 50*time.Second {
+				t.Errorf("%v are left of a lease that counts for %v", left, time.Until(outer.ValidUntil()))
+			}
+			unlock(t, outer)
+		})
+	}
+}
+
+// An acquisition that too few replicas have is undone, but its caller does not
+// wait for that when its ctx has ended.
+func TestUndoingForWantOfReplicasDoesNotOutlastCtx(t *testing.T) {
+	s := server(t)
+	for _, script := range []*luascript.Script{luascript.Acquire, luascript.Release, luascript.GroupAcquire, luascript.GroupRelease} {
+		s.Do(t, "SCRIPT", "LOAD", script.Body)
+	}
+	for _, tc := range []struct {
+		name   string
+		script *luascript.Script
+	}{{"rlock", luascript.Release}, {"multi", luascript.GroupRelease}} {
+		t.Run(tc.name, func(t *testing.T) {
+			proxy := testbed.NewProxy(t, s.Addr())
+			c := dial(t, proxy.Addr(), func(cfg *redlatch.Config) {
+				cfg.ReplicaAcks, cfg.ReplicaAckTimeout = 1, 20*time.Millisecond
+			})
+			var l redlatch.Locker = c.RLock("acks")
+			if tc.name == "multi" {
+				l = redlatch.MultiLock(l, c.RLock("acks2"))
+			}
+			trap := proxy.StallRequest(testbed.Contains(tc.script.SHA))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := async(ctx, l)
+			trap.Wait(t)
+			cancel()
+			select {
+			case r := <-done:
+				is(t, "Lock", r.err, redlatch.ErrReplicaAcks)
+			case <-time.After(time.Second):
+				t.Error("Lock goes on after its ctx has ended")
+			}
+			trap.Release()
+			eventually(t, "undone", func() bool { return s.Int(t, "EXISTS", "acks") == 0 })
+			if t.Failed() {
+				<-done
+			}
+			// With a server that answers it is undone when Lock returns.
+			if _, err := l.TryLock(t.Context(), 0, 0); err == nil || s.Int(t, "EXISTS", "acks") != 0 {
+				t.Errorf("TryLock: %v; or its key is still there", err)
+			}
+		})
+	}
+}
+
+// Lost subscriptions are logged with a waiter of each lock, whatever that waiter
+// does meanwhile. It is for the race detector.
+func TestSubscriptionsLostWhileGroupsChangeTheirMinds(t *testing.T) {
+	s := server(t)
+	c := dial(t, s.Addr())
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			locks := []redlatch.Locker{c.RLock("a"), c.RLock("b"), redlatch.MultiLock(c.RLock("a"), c.RLock("b"))}
+			for ctx.Err() == nil {
+				if h, err := locks[i%3].Lock(ctx); err == nil {
+					time.Sleep(200 * time.Microsecond)
+					unlock(t, h)
+				}
+			}
+		})
+	}
+	for ctx.Err() == nil {
+		s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+		time.Sleep(5 * time.Millisecond)
+	}
+	wg.Wait()
+}
