@@ -39,10 +39,11 @@ type acquisition struct {
 	mu      sync.Mutex // guards attempt against the watchdog's refreshes
 	attempt Attempt
 
-	waits   bool // it has been seen to wait
-	limbo   int  // commands that may have run or may still run
-	queued  bool // there may be a place of ours on the server
-	adrift  bool // a command is under way that nobody waits for; it cleans up
+	waits   bool          // it has been seen to wait
+	limbo   int           // commands that may have run or may still run
+	queued  bool          // there may be a place of ours on the server
+	adrift  bool          // a command is under way that nobody waits for; it cleans up
+	undone  chan struct{} // closed when what was given up has been undone
 	place   *place
 	waiter  *pubsub.Waiter
 	peers   chan struct{} // signalled when the same owner acquired in another call
@@ -112,6 +113,9 @@ func (a *acquisition) finish() (*Hold, error) {
 	a.observed(h, err)
 	if err != nil {
 		a.giveUp()
+		if errors.Is(err, lock.ErrReplicaAcks) {
+			a.awaitUndone()
+		}
 		return nil, err
 	}
 	a.leave(h)
@@ -420,11 +424,30 @@ func (a *acquisition) undoApart() {
 	b.undo()
 }
 
+// awaitUndone blocks until what was given up is undone, as long as the caller
+// would have waited.
+func (a *acquisition) awaitUndone() {
+	var tick <-chan time.Time
+	if !a.until.IsZero() {
+		t := a.core.pools.startTimer(time.Until(a.until))
+		defer a.core.pools.stopTimer(t)
+		tick = t.C
+	}
+	select {
+	case <-a.undone:
+	case <-a.ctx.Done():
+	case <-tick:
+	case <-a.core.closing:
+	}
+}
+
 // undo takes back, in the background, what the acquisition may have left.
 func (a *acquisition) undo() {
 	if !a.queued && a.limbo == 0 {
 		return
 	}
+	undone := make(chan struct{})
+	a.undone = undone
 	if a.group != nil {
 		a.group.undo(a)
 		return
@@ -433,6 +456,7 @@ func (a *acquisition) undo() {
 	a.core.wg.Add(1)
 	go func() { // ends with the server's answer or the lease
 		defer a.core.wg.Done()
+		defer close(undone)
 		defer a.slot.release()
 		if a.slot.gate.enter(context.Background(), a.core.closingLate()) {
 			a.abandon()

@@ -273,7 +273,7 @@ func (a *acquisition) won(f *flight, out Outcome) (*Hold, error) {
 	}
 	if want := a.core.cfg.ReplicaAcks; want > 0 && out.Granted.IsZero() && f.reply.Acked < want {
 		a.givenBack("grant given back: too few replicas acknowledged it")
-		a.abandon()
+		a.queued = true // giving up undoes it
 		return nil, &stopError{&lock.ReplicaAcksError{Name: a.lock.name, Want: want, Got: f.reply.Acked, Err: f.reply.Waits}}
 	}
 	if h := a.hold(sent, lease, out); h != nil {

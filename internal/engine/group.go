@@ -291,7 +291,7 @@ func (g *group) answered(a *acquisition, f *flight) (*Hold, error) {
 	}
 	if want := c.cfg.ReplicaAcks; want > 0 && g.fresh() && r.Acked < want {
 		a.givenBack("grant given back: too few replicas acknowledged it")
-		g.abandon(a)
+		a.queued = true // giving up undoes it
 		return nil, &stopError{&lock.ReplicaAcksError{Name: a.lock.name, Want: want, Got: r.Acked, Err: r.Waits}}
 	}
 	return g.won(a, f)
@@ -384,8 +384,10 @@ func (gf groupFlight) late(f *flight) {
 func (g *group) undo(a *acquisition) {
 	g.retain()
 	a.core.wg.Add(1)
+	undone := a.undone
 	go func() { // ends with the server's answer or the lease
 		defer a.core.wg.Done()
+		defer close(undone)
 		defer g.release()
 		if g.enterGates(context.Background(), time.Time{}, a.core.closingLate()) {
 			g.abandon(a)
