@@ -40,6 +40,8 @@ const (
 	// MinSkipAfter is the shortest skip time: a living waiter tells of itself five
 	// times as often.
 	MinSkipAfter = 100 * time.Millisecond
+	// maxSkipAfter keeps the points in time in the queue at 13 digits.
+	maxSkipAfter = 365 * 24 * time.Hour
 )
 
 // WithSkipAfter sets how long after its last sign of life a waiter of this lock
@@ -50,7 +52,7 @@ const (
 // those of a client in one command.
 //
 // It is an [lock.ErrInvalidOption] of every call when it is below
-// [MinSkipAfter]. Lock objects of one name may have different ones: each counts
+// [MinSkipAfter] or above a year. Lock objects of one name may have different ones: each counts
 // for the waiters that came through it.
 func WithSkipAfter(d time.Duration) lock.Option {
 	return func(s *lock.Settings) {
@@ -64,6 +66,8 @@ func skipAfter(set lock.Settings) (time.Duration, error) {
 	switch {
 	case set.SkipAfter == 0:
 		return DefaultSkipAfter, nil
+	case set.SkipAfter > maxSkipAfter:
+		return 0, &lock.InvalidOptionError{Option: "WithSkipAfter", Reason: "it is above " + maxSkipAfter.String() + ": a dead waiter would hold up the others for ever"}
 	case set.SkipAfter < MinSkipAfter:
 		return 0, &lock.InvalidOptionError{Option: "WithSkipAfter", Reason: "it is below " + MinSkipAfter.String() + ": living waiters would be passed over"}
 	}

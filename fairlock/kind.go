@@ -55,8 +55,8 @@ func newKind(c *engine.Core, key string, set lock.Settings) (*kind, error) {
 				return pubsub.Wake{Key: id}
 			}
 			// Redisson's call: the waiter's field is at the end of the channel.
-			if to, _, ok := strings.Cut(payload, "\x00"); ok {
-				channel = to
+			if i := strings.LastIndexByte(payload, 0); i >= 0 { // the lock's name may have some, too
+				channel = payload[:i]
 			}
 			return pubsub.Wake{Key: channel[strings.LastIndexByte(channel, '-')+1:]}
 		},
