@@ -192,7 +192,7 @@ var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
 	channels: []string{"&redisson_lock__channel:{app:*"},
 	lock: []string{
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
-		"+exists", "+hset", "+pexpire", "+hexists", "+pttl", "+hkeys", "+hdel", "+sismember",
+		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember",
 	},
 	void:  []string{"+sadd"},
 	fence: []string{"+get", "+set", "+time"},
