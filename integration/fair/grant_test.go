@@ -17,11 +17,11 @@ import (
 // of ours that is certainly not before it.
 func serverEnd(t *testing.T, s *testbed.Server) time.Time {
 	t.Helper()
-	before := time.Now()
 	ttl := s.Int(t, "PTTL", name)
-	// PTTL rounds to the nearest millisecond: it was ttl at some moment after
-	// before, so the end is not before that.
-	return before.Add(time.Duration(ttl) * time.Millisecond)
+	// It was ttl, rounded to the nearest millisecond, at some moment before now, so
+	// the end is not after this. (Counted from before the question it would be too
+	// early by as long as the question was under way.)
+	return time.Now().Add(time.Duration(ttl)*time.Millisecond + time.Millisecond)
 }
 
 // A handed-over hold begins with min(lease, skip time), its local deadline is
