@@ -115,6 +115,17 @@ func (r *Releasing) Wait() []error {
 	case <-limit.C:
 		return r.GiveUp()
 	case <-c.closing:
+		// Shutdown closes as soon as the last hold is released; see Hold.unlock.
+		c.mu.Lock()
+		over := true
+		for _, h := range r.holds {
+			over = over && (h.state == stateReleased || h.state == stateLost)
+		}
+		c.mu.Unlock()
+		if over {
+			<-r.done
+			return r.errs
+		}
 		out := make([]error, len(r.holds))
 		for i := range out {
 			out[i] = lock.ErrClosed

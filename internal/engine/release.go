@@ -81,7 +81,16 @@ func (h *Hold) unlock(ctx context.Context) error {
 		return r.err
 	case <-limit.C:
 	case <-c.closing:
-		return lock.ErrClosed
+		// Shutdown closes as soon as the last hold is released: this one's Unlock,
+		// which has worked, must not say otherwise.
+		c.mu.Lock()
+		over := h.state == stateReleased || h.state == stateLost
+		c.mu.Unlock()
+		if !over {
+			return lock.ErrClosed
+		}
+		<-r.done
+		return r.err
 	}
 	c.mu.Lock()
 	h.late = true

@@ -36,7 +36,12 @@ for a = 2, #ARGV, 5 do
   if type(held) == 'table' and not (replaced and m.count ~= '0') then return held end
   m.mine = held == 1
   if m.count ~= '0' then
-    if not m.mine then return {-2, m.i} end
+    if not m.mine then
+      -- a write, though it changes nothing: a demoted master must not say "gone"
+      local w = redis.pcall('HDEL', m.lock, m.field)
+      if type(w) == 'table' and not replaced then return w end
+      return {-2, m.i}
+    end
   elseif m.mine then
     again = true
   elseif redis.call('EXISTS', m.lock) == 1 then

@@ -15,7 +15,11 @@ if type(held) == 'table' then
   if string.find(held.err, 'WRONGTYPE', 1, true) then return 0 end
   return held
 end
-if held == 0 then return 0 end
+if held == 0 then
+  -- a write, though it changes nothing: a demoted master must not say "gone"
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return 0
+end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])

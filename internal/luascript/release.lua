@@ -32,8 +32,13 @@ if ARGV[6] ~= '0' then
 end
 if ARGV[2] ~= '0' then
   local held = redis.pcall('HGET', KEYS[1], ARGV[1])
-  if not held or replaced(held) then return 0 end
+  if replaced(held) then return 0 end
   if type(held) == 'table' then return held end
+  if not held then
+    -- a write, though it changes nothing: a demoted master must not say "gone"
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    return 0
+  end
   if tonumber(held) <= tonumber(ARGV[2]) then return 1 end -- done before: the lease may be longer since
   redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[3])

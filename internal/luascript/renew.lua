@@ -19,6 +19,10 @@ for i = 1, #KEYS do
   if type(held) == 'table' then
     -- another type at this key: somebody replaced the lock
     held = string.find(held.err, 'WRONGTYPE', 1, true) and 0 or -1
+  elseif held == 0 then
+    -- A demoted master that is being filled anew knows of no lock. A write, though
+    -- it changes nothing, makes it say that it is none to ask.
+    if type(redis.pcall('HDEL', KEYS[i], field)) == 'table' then held = -1 end
   elseif held == 1 and ms > 0 and redis.call('PTTL', KEYS[i]) < ms then
     local set = redis.pcall('PEXPIRE', KEYS[i], ms)
     if type(set) == 'table' then held = -1 end

@@ -17,7 +17,11 @@ if type(held) == 'table' then
   if string.find(held.err, 'WRONGTYPE', 1, true) then return 0 end
   return held
 end
-if held == 0 then return 0 end
+if held == 0 then
+  -- a write, though it changes nothing: a demoted master must not say "gone"
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return 0
+end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local ends = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or now + redis.call('PTTL', KEYS[3]))

@@ -30,6 +30,8 @@ local function renew(lock, leases, own, field, ms)
     return string.find(held.err, 'WRONGTYPE', 1, true) and 0 or -1
   end
   if held == 0 then
+    -- a write, though it changes nothing: a demoted master must not say "gone"
+    if refused(redis.pcall('HDEL', lock, field)) then return -1 end
     if own ~= lock then redis.pcall('DEL', own) end
     return 0
   end
