@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // metric names a figure of a measurement. Durations are in microseconds.
@@ -49,6 +51,16 @@ func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures
 	defer a.close()
 	if err := a.empty(ctx); err != nil {
 		return nil, err
+	}
+	if r.far > 0 {
+		var bed testbed.Program
+		defer bed.Close()
+		for i, addr := range addrs {
+			proxy := testbed.NewProxy(&bed, addr)
+			proxy.Delay(testbed.Requests, r.far)
+			proxy.Delay(testbed.Replies, r.far)
+			addrs[i] = proxy.Addr()
+		}
 	}
 	s := r.spec
 	s.Contender, s.Addrs, s.Lease, s.Key, s.WarmUp = e.name, addrs, b.lease, "bench", b.warmUp

@@ -1,15 +1,20 @@
 package main
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // A row is one kind of work, measured for each of its contenders.
 type row struct {
 	name       string
 	title      string
-	contenders []string // by name, in the order of the table
-	processes  int      // 0: 1
-	servers    int      // independent ones; 0: 1
-	spec       spec     // what each process does; the runner fills in who and where
+	contenders []string      // by name, in the order of the table
+	processes  int           // 0: 1
+	servers    int           // independent ones; 0: 1
+	far        time.Duration // how much longer each way to a server takes
+	spec       spec          // what each process does; the runner fills in who and where
 	columns    []metric
 	// main is the figure that ratios and goals are about, and against names the bound that it is compared with besides
 	// the best peer ("" for none).
@@ -105,6 +110,9 @@ type scale struct {
 	readers []int // readers beside the one whose read unlock is measured
 }
 
+// far is how much longer each way takes in the row of a server far away.
+const far = 2 * time.Millisecond
+
 // rows lists everything that can be measured.
 func rows(s scale) []row {
 	all := []row{
@@ -131,6 +139,20 @@ func rows(s scale) []row {
 				goalsOf("redlatch-fair",
 					goal{metric: waitP50, factor: 1.15, of: "floor"},
 					goal{metric: waitP99, factor: 1.15, of: "floor"})...),
+		},
+		{
+			// What hand-over costs where the way to the server is what takes long, as it is between machines: a turn of two
+			// commands is four ways, one of one command two.
+			name:       "handover/far",
+			title:      fmt.Sprintf("The same with %v more on each way between process and server", far),
+			contenders: []string{"redlatch", "redlatch-fair", "rueidislock", "floor"},
+			processes:  2,
+			far:        far,
+			spec:       spec{Workload: handover},
+			columns:    handoverColumns,
+			main:       waitP50,
+			against:    "floor",
+			goals:      goalsOf("redlatch-fair", goal{metric: waitP50, factor: 0.55, of: "redlatch"}),
 		},
 		{
 			name:       "holding",
