@@ -50,7 +50,13 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	opt.DisableCache = true
 
 	if opt.ConnWriteTimeout == 0 {
-		opt.ConnWriteTimeout = min(max(leaseTime/10, 200*time.Millisecond), 3*time.Second, third)
+		// How long the answer to a PING may take before the connection counts as
+		// broken. Short, and a network or a machine that is slow for a while loses
+		// every lock on a healthy server: each connection is closed before it could
+		// answer. Long, and a connection that is really dead takes the time in which to
+		// renew on another one. A renewal that is sent at a third of the lease over a
+		// dead connection fails at 62 % of it, and one more dead connection can follow.
+		opt.ConnWriteTimeout = min(max(leaseTime/4, 200*time.Millisecond), 5*time.Second, third)
 	}
 	if opt.Dialer.KeepAlive == 0 {
 		opt.Dialer.KeepAlive = min(max(leaseTime/30, 100*time.Millisecond), time.Second, third)

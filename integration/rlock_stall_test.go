@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// A server or a client that gets little time, or a slow network, costs no lock:
+// who is slow is not gone.
+
+// Answers that all take a fifth of the lease are late, but they come. A client
+// that took the connection for broken would close it, and each next one too, and
+// lose every lock on a healthy server.
+func TestRLockSlowAnswersLoseNothing(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second
+	s := rlServer(t)
+	rlLoad(t, s)
+	p := testbed.NewProxy(t, s.Addr())
+	c := rlClient(t, p.Addr(), rlLease(lease))
+	holds := make([]redlatch.Hold, 20)
+	for i := range holds {
+		holds[i] = rlLock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
+	}
+	_, before := p.Connections()
+	p.Delay(testbed.Replies, lease/5)
+	for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(lease / 20) {
+		for _, h := range holds {
+			rlAlive(t, h)
+		}
+	}
+	if _, after := p.Connections(); after != before {
+		t.Errorf("%d connections were made again", after-before)
+	}
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("other")))
+	p.Delay(testbed.Replies, 0)
+	for _, h := range holds {
+		rlUnlock(t, h)
+	}
+}
+
+// A server that stands still for more than a third of the lease, again and again
+// and at any moment of a renewal's cycle.
+func TestRLockFrozenServerLosesNothing(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlLease(lease))
+	holds := make([]redlatch.Hold, 200) // their renewals are spread: some are under way, some due, some just done
+	for i := range holds {
+		holds[i] = rlLock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
+	}
+	for range 4 {
+		s.Freeze(t)
+		time.Sleep(lease * 4 / 10)
+		s.Thaw(t)
+		rlUntil(t, "the renewal of all", func() bool {
+			for _, h := range holds {
+				rlAlive(t, h)
+				if time.Until(h.ValidUntil()) < lease*6/10 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	for _, h := range holds {
+		rlUnlock(t, h)
+	}
+}
+
+// A process that stands still for more than a third of the lease finds its timers
+// and its answers at once when it goes on: it must renew, not give up.
+func TestRLockFrozenClientLosesNothing(t *testing.T) {
+	t.Parallel()
+	const lease = 3 * time.Second
+	s := rlServer(t)
+	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: int(lease.Milliseconds())})
+	w.Expect(t, "held")
+	for range 4 {
+		rlUntil(t, "a renewal", func() bool { return s.Int(t, "PTTL", "l") > lease.Milliseconds()*9/10 })
+		time.Sleep(lease/3 - lease/10) // so that the renewal is due while it stands still
+		w.Freeze(t)
+		time.Sleep(lease * 4 / 10)
+		w.Thaw(t)
+		rlUntil(t, "a renewal, not a loss", func() bool {
+			select {
+			case line := <-w.Lines():
+				t.Fatalf("the worker says %q", line)
+			default:
+			}
+			return s.Int(t, "PTTL", "l") > lease.Milliseconds()*9/10
+		})
+	}
+	w.Kill(t)
+	s.Do(t, "DEL", "l")
+}
