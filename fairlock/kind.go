@@ -181,8 +181,15 @@ func (k *kind) Reenter(s *engine.Session, count int, lease time.Duration) conn.C
 	}
 }
 
-// Release implements engine.Kind: the last one hands the lock over.
+// Release implements engine.Kind: the last one hands the lock over. A partial one
+// does not concern the queue, and is that of a plain lock.
 func (k *kind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
+	if count > 0 {
+		return engine.Lowering(conn.Command{
+			Script: luascript.Release, Keys: k.keys[:1],
+			Args: []string{s.Field, strconv.Itoa(count), engine.Millis(lease), "", "", "0", "0"},
+		}, s, count)
+	}
 	return k.command(luascript.FairRelease, s.Field, strconv.Itoa(count), engine.Millis(lease), engine.Millis(void), "0", flag(s.Traced))
 }
 

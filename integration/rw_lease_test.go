@@ -155,6 +155,27 @@ func TestRWShortReaderNeverShortensALongOnes(t *testing.T) {
 	rwEventually(t, "nothing is left", func() bool { return s.Int(t, "DBSIZE") == 0 })
 }
 
+// TestRWPartialReleaseRenewsTheLock: the holds that stay count on a whole lease from
+// then on, so the lock must last as long, although another reader ends later than
+// they did before.
+func TestRWPartialReleaseRenewsTheLock(t *testing.T) {
+	s := rwServer(t)
+	const lease = 30 * time.Second
+	l := rwClient(t, s, lease).ReadWriteLock("n").ReadLock()
+	outer := rwLock(t, l, t.Context())
+	inner := rwLock(t, l, outer.Context())
+	time.Sleep(300 * time.Millisecond)
+	other := rwLock(t, rwClient(t, s, lease).ReadWriteLock("n").ReadLock(), t.Context())
+	time.Sleep(time.Second)
+	rwUnlock(t, inner)
+	counts := time.Until(outer.ValidUntil())
+	if ttl := time.Duration(s.Int(t, "PTTL", "n")) * time.Millisecond; ttl < counts {
+		t.Errorf("the lock lasts for %v, its holder counts on %v", ttl, counts)
+	}
+	rwUnlock(t, outer)
+	rwUnlock(t, other)
+}
+
 // TestRWHoldersAreKeptByTheWatchdog over many leases, in both modes at once.
 func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 	const lease = 300 * time.Millisecond

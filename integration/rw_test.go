@@ -37,7 +37,7 @@ func rwOpen(addr string, lease time.Duration) (*redlatch.Client, error) {
 func rwServer(t testing.TB) *testbed.Server {
 	t.Helper()
 	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token"))
+	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token", "redlatch_void"))
 	return s
 }
 

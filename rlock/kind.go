@@ -89,7 +89,7 @@ func (k *kind) Reenter(s *engine.Session, count int, lease time.Duration) conn.C
 
 // Release implements engine.Kind.
 func (k *kind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
-	return k.release(s.Field, count, lease, void, s.Traced)
+	return engine.Lowering(k.release(s.Field, count, lease, void, s.Traced), s, count)
 }
 
 // Abandon implements engine.Kind.

@@ -66,7 +66,7 @@ func (k readKind) Reenter(s *engine.Session, count int, lease time.Duration) con
 
 // Release implements engine.Kind.
 func (k readKind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
-	return k.release(s.Field, count, lease, void, s.Traced, false)
+	return engine.Lowering(k.release(s.Field, count, lease, void, s.Traced, false), s, count)
 }
 
 // Abandon implements engine.Kind.

@@ -57,7 +57,7 @@ func (k writeKind) Reenter(s *engine.Session, count int, lease time.Duration) co
 
 // Release implements engine.Kind.
 func (k writeKind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
-	return k.release(s.Field, count, lease, void, s.Traced, false)
+	return engine.Lowering(k.release(s.Field, count, lease, void, s.Traced, false), s, count)
 }
 
 // Abandon implements engine.Kind.

@@ -17,7 +17,7 @@ import (
 func TestLatePartialReleaseLeavesTheLease(t *testing.T) {
 	s := server(t)
 	scripts := map[string]*luascript.Script{
-		"rlock": luascript.Release, "fair": luascript.FairRelease, "read": luascript.RWReadRelease,
+		"rlock": luascript.Release, "fair": luascript.Release, "read": luascript.RWReadRelease,
 		"write": luascript.RWWriteRelease, "multi": luascript.GroupRelease,
 	}
 	for _, script := range scripts {

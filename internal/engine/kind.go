@@ -28,7 +28,9 @@ type Kind interface {
 	Reenter(s *Session, count int, lease time.Duration) conn.Command
 	// Release sets the count of a session, with the lease that remains, or ends
 	// it (count 0). The code is 1, or 0 when the session is gone; 2 with a text
-	// when it is done but the server refused the message. void > 0 makes the
+	// when it is done but the server refused the message; 3 with the end of the lease
+	// when the count is set but the lease lasts longer than asked for: to be lowered by
+	// another one that says in s.Ends which end it means. void > 0 makes the
 	// server refuse late commands of the acquisition for that long. With a code of 1
 	// may come how many listened to the unlock message.
 	Release(s *Session, count int, lease, void time.Duration) conn.Command

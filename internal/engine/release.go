@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -171,8 +172,14 @@ func (h *Hold) release(ctx context.Context) error {
 	lost := c.expireLocked(s, now) // waiting for the gate may have taken long
 	count, lease := s.remainLocked(h, now)
 	deadline := h.deadlineLocked()
+	if count > 0 {
+		// Not given up while the session lives: a command without an answer may come
+		// late, and lower the lease of the holds that are to follow.
+		deadline = s.latestLocked()
+	}
 	c.mu.Unlock()
 	c.tell(lost)
+	s.Ends = 0
 
 	var void time.Duration
 	if s.limbo > 0 && count == 0 {
@@ -187,6 +194,9 @@ func (h *Hold) release(ctx context.Context) error {
 		case err == nil && r.Code == 0 && (!ambiguous || count > 0):
 			// An earlier try may have ended the session, but only if it was to.
 			return h.releaseLost()
+		case err == nil && r.Code == 3 && r.Int(1) != s.Ends:
+			s.Ends = r.Int(1)
+			continue // lower it
 		case err == nil:
 			if r.Code == 2 {
 				c.cfg.Log.WarnContext(ctx, "redlatch: released, but the unlock message was refused: waiters go on when the lease would have ended",
@@ -209,6 +219,14 @@ func (h *Hold) release(ctx context.Context) error {
 			return h.abandoned(h.unavailable("release", err))
 		}
 	}
+}
+
+// Lowering adds to a partial release which end of the lease it may lower.
+func Lowering(cmd conn.Command, s *Session, count int) conn.Command {
+	if count > 0 && s.Ends > 0 {
+		cmd.Args = append(cmd.Args, strconv.FormatInt(s.Ends, 10))
+	}
+	return cmd
 }
 
 // released ends the hold after a release that worked.

@@ -16,6 +16,10 @@ type Session struct {
 	Traced bool // it left its trace context beside the lock
 	Data   any  // the kind's own
 
+	// Ends is when the lease ends on the server's clock, ms: the one that a partial
+	// release means to lower; 0: none. Guarded by the slot's gate.
+	Ends int64
+
 	slot  *slot
 	link  any // the observer's, of the acquisition
 	limbo int // acquire commands that may still arrive
@@ -249,6 +253,15 @@ func (c *Core) logLost(lost []*Hold) {
 		c.cfg.Log.WarnContext(h.ctx, "redlatch: lease lost", c.tracedArgs(h.ctx, h.s.link, "lock", h.s.Lock.name,
 			"owner", h.s.Field, "type", h.s.Lock.kind.Type(), "reason", string(h.lost.Reason), "error", h.lost.Err)...)
 	}
+}
+
+// latestLocked is the latest local deadline of a session's holds.
+func (s *session) latestLocked() time.Time {
+	var at time.Time
+	for _, h := range s.holds {
+		at = later(at, h.deadlineLocked())
+	}
+	return at
 }
 
 // remainLocked is how many holds a session has besides one, and how long the

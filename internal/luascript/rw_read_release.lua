@@ -11,13 +11,14 @@
 -- KEYS[last]  redlatch_trace:{lock}, if ARGV[8] is '1'
 -- ARGV[1]  field of the acquisition
 -- ARGV[2]  the absolute count to reach; 0 = not held any more
--- ARGV[3]  count > 0: the remaining lease to set, ms (that of the latest-ending live hold)
+-- ARGV[3]  count > 0: the remaining lease that is needed, ms (that of the latest-ending live hold)
 -- ARGV[4]  channel
 -- ARGV[5]  PUBLISH or SPUBLISH
 -- ARGV[6]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[7]  what the names of all timeout keys begin with: {lock}, or the lock's name with a tag
 -- ARGV[8]  '1' = the acquisition left its trace
 -- ARGV[9]  '1' = undo
+-- ARGV[10] count > 0, optional: when the hold's lease ends, as an answer of 3 has told: lower that one
 --
 -- Beside KEYS it reads <ARGV[7]>:<field>:rwlock_timeout:<i> of readers that are
 -- not redlatch's: only when there are any and the leaver was the last to end.
@@ -25,9 +26,11 @@
 -- RETURN   1           done
 --          0           not held by this acquisition
 --          {2, error}  done, but the server refused the message
+--          {3, ends}   done, but the lease ends later than is needed: in ms of the server's clock
 --
 -- Twice: the second run finds the field gone, or the count reached; it can't
--- touch another acquisition, not even one of the same owner. Works when the
+-- touch another acquisition, not even one of the same owner. A lease is lowered
+-- only while it ends when the caller was told that it does, as in release. Works when the
 -- server is out of memory.
 if ARGV[6] ~= '0' then
   redis.pcall('SADD', KEYS[2], ARGV[1])
@@ -106,11 +109,11 @@ end
 if ARGV[2] ~= '0' then
   if held == 0 then return 0 end
   if ends > 0 and ends <= now then return 0 end
-  if tonumber(held) <= tonumber(ARGV[2]) then return 1 end -- done before: the lease may be longer since
-  redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2])
+  if tonumber(held) > tonumber(ARGV[2]) then redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2]) end
+  if ends > now + ARGV[3] and ends ~= tonumber(ARGV[10]) then return {3, ends} end
   if type(redis.pcall('ZADD', KEYS[3], now + ARGV[3], ARGV[1])) == 'table' then return 1 end
   redis.pcall('SET', KEYS[4], '1', 'PX', ARGV[3])
-  if ends == 0 or longest(ends) then settle() end
+  if ends == 0 or longest(ends) or longest(now + ARGV[3]) then settle() end
 elseif held == 0 then
   redis.call('DEL', KEYS[4])
   done = 0

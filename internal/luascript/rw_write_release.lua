@@ -11,19 +11,22 @@
 -- KEYS[last]  redlatch_trace:{lock}, if ARGV[7] is '1'
 -- ARGV[1]  field of the acquisition (without ':write')
 -- ARGV[2]  the absolute count to reach; 0 = not held any more
--- ARGV[3]  count > 0: the remaining lease to set, ms (that of the latest-ending live hold)
+-- ARGV[3]  count > 0: the remaining lease that is needed, ms (that of the latest-ending live hold)
 -- ARGV[4]  channel
 -- ARGV[5]  PUBLISH or SPUBLISH
 -- ARGV[6]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[7]  '1' = the acquisition left its trace
 -- ARGV[8]  '1' = undo
+-- ARGV[9]  count > 0, optional: when the hold's lease ends, as an answer of 3 has told: lower that one
 --
 -- RETURN   1           done
 --          0           not held by this acquisition
 --          {2, error}  done, but the server refused the message
+--          {3, ends}   done, but the lease ends later than is needed: in ms of the server's clock
 --
 -- Twice: the second run finds the field gone, or the count reached; it can't
--- touch another acquisition, not even one of the same owner. Works when the
+-- touch another acquisition, not even one of the same owner. A lease is lowered
+-- only while it ends when the caller was told that it does, as in release. Works when the
 -- server is out of memory.
 local field = ARGV[1] .. ':write'
 if ARGV[6] ~= '0' then
@@ -62,8 +65,9 @@ if not held or replaced(held) then held = 0 end
 if type(held) == 'table' then return held end
 if ARGV[2] ~= '0' then
   if held == 0 then return 0 end
-  if tonumber(held) <= tonumber(ARGV[2]) then return 1 end -- done before: the lease may be longer since
-  redis.pcall('HSET', KEYS[1], field, ARGV[2])
+  if tonumber(held) > tonumber(ARGV[2]) then redis.pcall('HSET', KEYS[1], field, ARGV[2]) end
+  local ends = tonumber(redis.call('ZSCORE', KEYS[3], field) or 0)
+  if ends > now + ARGV[3] and ends ~= tonumber(ARGV[9]) then return {3, ends} end
   if type(redis.pcall('ZADD', KEYS[3], now + ARGV[3], field)) ~= 'table' then settle() end
   return 1
 elseif held == 0 then
