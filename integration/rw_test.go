@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -38,6 +39,14 @@ func rwServer(t testing.TB) *testbed.Server {
 	t.Helper()
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token", "redlatch_void"))
+	// A trap for EVALSHA shall catch a command that runs, not one that a server
+	// answers with NOSCRIPT.
+	for _, script := range []*luascript.Script{
+		luascript.RWRead, luascript.RWWrite, luascript.RWReenter, luascript.RWRenew, luascript.RWRefresh,
+		luascript.RWReadRelease, luascript.RWWriteRelease,
+	} {
+		s.Do(t, "SCRIPT", "LOAD", script.Body)
+	}
 	return s
 }
 
@@ -200,8 +209,12 @@ func TestRWUpgradeIsRefusedAtOnce(t *testing.T) {
 	other := rwAsync(t, l.WriteLock(), t.Context())
 	rwWaiting(t, s, "writers", 1)
 	rwQuiet(t, s)
+	behind := time.Now()
 	if _, err := l.WriteLock().TryLock(r.Context(), 3*time.Second, 0); !errors.Is(err, redlatch.ErrUpgrade) {
 		t.Errorf("behind a writer: %v, want ErrUpgrade", err)
+	}
+	if took := time.Since(behind); took > 2*time.Second {
+		t.Errorf("behind a writer ErrUpgrade came after %v", took)
 	}
 	// Also when the owner's read comes while its write waits.
 	octx := redlatch.WithOwner(t.Context(), "job")

@@ -237,8 +237,9 @@ func (a *acquisition) standsBehind() bool {
 	}
 	a.core.mu.Lock()
 	defer a.core.mu.Unlock()
-	// else it re-enters, or is refused at once
-	return a.slot.sessions[modeIndex(a.kind.Mode())] == nil && !a.upgradesLocked()
+	// else it re-enters (and a reader who asks to write need not be looked for: join
+	// tells it of its session, so that it tries and is refused)
+	return a.slot.sessions[modeIndex(a.kind.Mode())] == nil
 }
 
 // listenEarly begins to listen before the first attempt where the subscription

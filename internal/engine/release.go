@@ -179,7 +179,7 @@ func (h *Hold) release(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	c.tell(lost)
-	s.Ends = 0
+	defer func() { s.Ends = 0 }()
 
 	var void time.Duration
 	if s.limbo > 0 && count == 0 {
