@@ -223,6 +223,56 @@ func TestADeadWaiterOfRedisson(t *testing.T) {
 	nothingLeft(t, s)
 }
 
+// Redisson's waiters behind a living one of ours don't go stale while it waits, and
+// keep their distances; the last entry is never in the past, for what queues up
+// behind one in the past may sleep for ever.
+func TestRedissonsWaitersAreLiftedWithOurs(t *testing.T) {
+	const skip = 500 * time.Millisecond
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(skip))
+	hold := lockIt(t, l)
+	got := make(chan result, 1)
+	wait(t.Context(), l, 1, got)
+	queued(t, s, 1)
+	javaWaits(t, s, 1, 200*time.Millisecond)
+	javaWaits(t, s, 2, 300*time.Millisecond)
+	dead := spawn(t, s, 30*time.Second, skip)
+	dead.Send(t, "lock 1")
+	queued(t, s, 4)
+	dead.Kill(t)
+	entries := s.List(t, "LRANGE", queueKey, "0", "-1")
+	score := func(field string) int64 {
+		f, err := strconv.ParseFloat(s.Text(t, "ZSCORE", scoresKey, field), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int64(f)
+	}
+	// The dead one was to stay a minute above; it is down here where a lift is needed.
+	s.Do(t, "ZADD", scoresKey, strconv.FormatInt(time.Now().Add(skip).UnixMilli(), 10), entries[3])
+	for end := time.Now().Add(4 * skip); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for _, field := range entries {
+			if late := time.Now().UnixMilli() - score(field); late > 0 {
+				t.Fatalf("%s is stale since %d ms", field, late)
+			}
+		}
+		if gap := score(java(2)) - score(java(1)); gap != 300 {
+			t.Fatalf("the second is %d ms above the first", gap)
+		}
+	}
+	// In front it is dropped by its own time again: it has died, and costs no more than a skip time.
+	before := time.Now()
+	unlock(t, hold)
+	unlock(t, receive(t, got, time.Second).hold)
+	wait(t.Context(), l, 2, got)
+	r := receive(t, got, 4*skip)
+	if took := r.at.Sub(before); r.err != nil || took > 3*skip+300*time.Millisecond {
+		t.Errorf("%v after the unlock, %v", took, r.err)
+	}
+	unlock(t, r.hold)
+	nothingLeft(t, s)
+}
+
 // All die: what they leave does not stay for ever; while Redisson waits in the
 // same queue its keys have no TTL.
 func TestWhatTheDeadLeaveGoesAway(t *testing.T) {

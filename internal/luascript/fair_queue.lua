@@ -67,7 +67,10 @@ local function drop_first(head)
 end
 
 -- The first who may have the lock: who is dead, has left or is stale by
--- Redisson's rule is dropped.
+-- Redisson's rule is dropped. A waiter of Redisson that is dropped may be alive;
+-- it is called, so that it looks again and queues up anew, instead of sleeping on
+-- until the time that it was told last. The call gives it no right: its own script
+-- decides.
 local function first()
   local dropped = false
   while true do
@@ -82,6 +85,7 @@ local function first()
     else
       local score = call('ZSCORE', SCORES, head)
       if score and tonumber(score) > now then return head end
+      pcall(ARGV[1], ARGV[3] .. head, '0')
     end
     drop_first(head)
     dropped = true

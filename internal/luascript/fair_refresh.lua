@@ -28,6 +28,39 @@ local function restore(field, want)
   if after then call('LINSERT', QUEUE, 'AFTER', after, field) else call('LPUSH', QUEUE, field) end
 end
 
+-- Redisson's scores rise along the queue, and it relies on that: a waiter of it
+-- that queues up anew behind a last entry in the past sleeps until it is called,
+-- or for ever. Ours in front of its own are lifted at every refresh; so when those
+-- have fallen behind a living first one of ours, all of them are lifted by as much
+-- as the lowest lacks. Their distances stay, since Redisson takes them off again.
+-- Behind a first one of Redisson, which is not lifted, they are above it.
+local function lift()
+  local head, want = first()
+  if not want then return end
+  local top = tonumber(call('ZSCORE', SCORES, head))
+  -- Half a skip time below it are none of ours that live, and few others.
+  local below = top - tonumber(string.match(want, '^%d+ %d+ (%d+)')) / 2
+  local lowest
+  for _, f in ipairs(call('ZRANGEBYSCORE', SCORES, '(100000000000', string.format('(%.0f', below), 'LIMIT', 0, 256)) do
+    if not ours(f) then
+      lowest = f
+      break
+    end
+  end
+  if not lowest then return end
+  local by = top - tonumber(call('ZSCORE', SCORES, lowest))
+  for _, f in ipairs(call('ZRANGE', SCORES, 0, -1)) do
+    if not ours(f) then call('ZINCRBY', SCORES, by, f) end
+  end
+end
+
+-- The last entry may be one of ours that has died: kept above the present, too.
+local function lift_last(skip)
+  local last = call('LINDEX', QUEUE, -1)
+  local score = last and tonumber(call('ZSCORE', SCORES, last) or '0')
+  if score and score < now + skip / 2 then call('ZADD', SCORES, now + skip, last) end
+end
+
 local out, longest = {}, 0
 for i = 4, #ARGV, 2 do
   local field, skip = ARGV[i], tonumber(ARGV[i + 1])
@@ -57,7 +90,11 @@ for i = 4, #ARGV, 2 do
   out[#out + 1] = 0
   out[#out + 1] = place
 end
-if longest > 0 then keep(longest) end
+if longest > 0 then
+  if foreign() then lift() end
+  lift_last(longest)
+  keep(longest)
+end
 
 local ttl = call('PTTL', LOCK)
 if ttl == -2 then
