@@ -61,7 +61,7 @@ func beGoDriver() {
 	if !ok {
 		return
 	}
-	g := &goDriver{owners: map[string]*goOwner{}}
+	g := &goDriver{owners: map[string]*goOwner{}, doing: map[string]string{}}
 	if err := g.open(encoded); err != nil {
 		fmt.Println("0 err OpenFailed " + url.PathEscape(err.Error()))
 		os.Exit(1)
@@ -84,6 +84,7 @@ type goDriver struct {
 
 	mu     sync.Mutex
 	owners map[string]*goOwner // guarded by mu
+	doing  map[string]string   // guarded by mu: what each loop does at the moment, by owner
 
 	out sync.Mutex
 }
@@ -168,6 +169,8 @@ func (g *goDriver) dispatch(id, verb string, args []string) {
 		if verb == "quit" {
 			os.Exit(0)
 		}
+	case "doing":
+		g.answer(id, g.allDoing(), nil, start)
 	case "interrupt":
 		o := g.owner(args[0])
 		o.mu.Lock()

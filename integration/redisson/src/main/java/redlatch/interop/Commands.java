@@ -37,6 +37,8 @@ import org.redisson.client.codec.StringCodec;
 final class Commands {
     private final Clients clients;
     private final Map<String, Locks> locks = new java.util.concurrent.ConcurrentHashMap<>();
+    // What each loop does at the moment, by its owner; see doing.
+    private final Map<String, String> doing = new java.util.concurrent.ConcurrentHashMap<>();
     private volatile boolean halted;
 
     Commands(Clients clients) {
@@ -46,6 +48,12 @@ final class Commands {
     /** Ends every loop after its present round. */
     void halt() {
         halted = true;
+    }
+
+    /** What the loops wait for (w) and hold (h) at the moment: {@code w/rlock:a;h/fair:b}, "-" for nothing. */
+    String doing() {
+        String all = String.join(";", doing.values());
+        return all.isEmpty() ? "-" : all;
     }
 
     String run(String verb, String owner, String[] a) throws Exception {
@@ -113,6 +121,7 @@ final class Commands {
             n.merge("tried", 1, Integer::sum);
             RLock lock = mine.get(spec);
             boolean held = false;
+            doing.put(owner, "w/" + spec);
             try {
                 if (wait < 0) {
                     lock(lock, lease);
@@ -125,8 +134,10 @@ final class Commands {
                 n.merge("failed", 1, Integer::sum);
             }
             if (!held) {
+                doing.remove(owner);
                 continue;
             }
+            doing.put(owner, "h/" + spec);
             boolean twice = reenter && n.merge("acquired", 1, Integer::sum) % 2 == 0;
             if (!reenter) {
                 n.merge("acquired", 1, Integer::sum);
@@ -148,6 +159,7 @@ final class Commands {
             } catch (IllegalMonitorStateException e) {
                 n.merge("lost", 1, Integer::sum);
             }
+            doing.remove(owner);
         }
         return "acquired=" + n.get("acquired") + ",tried=" + n.get("tried") + ",lost=" + n.get("lost") + ",failed=" + n.get("failed");
     }

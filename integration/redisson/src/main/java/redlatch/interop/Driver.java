@@ -89,6 +89,7 @@ public final class Driver {
                 commands.halt();
                 answer(id, "ok -", start);
             }
+            case "doing" -> answer(id, "ok " + commands.doing(), start);
             case "interrupt" -> {
                 owner(args[0]).interrupt();
                 answer(id, "ok -", start);
