@@ -49,6 +49,37 @@ func TestSpansFair(t *testing.T) {
 	r.expectPoints("lock.held", map[string]int64{"lock.type=fair": 0})
 }
 
+// TestSpansFairTree: a waiter asks once, and the message of the release is the
+// grant, which costs no command.
+func TestSpansFairTree(t *testing.T) {
+	r := newRig(t)
+	l := r.client.FairLock("orders:42")
+	h := must[redlatch.Hold](t)(l.Lock(t.Context()))
+	wait := begin(t, func() {
+		h, err := l.Lock(context.Background())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		unlock(t, h)
+	})
+	r.until("it waits", countStarted("lock.wait", 1))
+	eventually(t, "it listens", func() bool { return len(r.server.List(t, "PUBSUB", "CHANNELS", "redlatch_grant:*")) == 1 })
+	unlock(t, h)
+	wait()
+	r.expect(`
+	lock.acquire internal attempts=1 contended=false count=1 name=orders:42 outcome=acquired owner=A type=fair
+	  EVALSHA client db.stored_procedure.name=fair_acquire
+	lock.acquire internal attempts=1 contended=true count=1 holder.owner=A holder.trace_id=lock.acquire(A) name=orders:42 outcome=acquired owner=B queue.position=1 type=fair wait.duration=~ -> holder:lock.acquire(A)
+	  EVALSHA client db.stored_procedure.name=fair_acquire
+	  lock.wait internal name=orders:42 outcome=acquired type=fair
+	lock.release internal name=orders:42 owner=A type=fair
+	  EVALSHA client db.stored_procedure.name=fair_release
+	lock.release internal name=orders:42 owner=B type=fair
+	  EVALSHA client db.stored_procedure.name=fair_release
+	`)
+}
+
 func TestSpansReadWrite(t *testing.T) {
 	r := newRig(t)
 	rw := r.client.ReadWriteLock("orders:42")
