@@ -72,6 +72,7 @@ func New(cfg Config) (*Client, error) {
 		Log:           cfg.Logger,
 		Observer:      observer,
 	}, cn, hub)
+	cn.OnMove(core.Moved)
 	return &Client{core: core, conn: cn, closed: make(chan struct{})}, nil
 }
 

@@ -110,6 +110,7 @@ type Conn struct {
 	topo   Topology
 	silent time.Duration // how long a server may say nothing
 	acks   chan struct{} // places of the commands that wait for replicas
+	watch  *masterWatch  // nil: nothing to follow
 }
 
 // maxAcked bounds the connections of commands that wait for replicas, each of
@@ -126,6 +127,10 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 	if build == nil {
 		build = rueidis.NewClient
 	}
+	var watch *masterWatch
+	if opt.Sentinel.MasterSet != "" {
+		watch = watchMaster(&opt)
+	}
 	client, err := build(opt)
 	if client == nil && err == nil {
 		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "it returned no client"}
@@ -140,7 +145,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 			return nil, &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(opt.InitAddress, ","), Err: err}}}
 		}
 	}
-	c := &Conn{client: client, silent: opt.ConnWriteTimeout, acks: make(chan struct{}, maxAcked)}
+	c := &Conn{client: client, silent: opt.ConnWriteTimeout, acks: make(chan struct{}, maxAcked), watch: watch}
 	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
 	if c.topo.Cluster {
 		c.topo.Sharded, err = sharded(client)
@@ -176,8 +181,23 @@ func (c *Conn) Client() rueidis.Client { return c.client }
 // Topology implements Runner.
 func (c *Conn) Topology() Topology { return c.topo }
 
+// OnMove has moved called after the client, following its sentinels, has gone over
+// to another master: what the old one answered before may not be known there. It is
+// called from one goroutine, which ends with Close, and must not block for long.
+// OnMove itself is called at most once.
+func (c *Conn) OnMove(moved func()) {
+	if c.watch != nil {
+		c.watch.start(func() string { return masterAddr(c.client) }, moved)
+	}
+}
+
 // Close closes the client and its connections.
-func (c *Conn) Close() { c.client.Close() }
+func (c *Conn) Close() {
+	if c.watch != nil {
+		c.watch.stop()
+	}
+	c.client.Close()
+}
 
 // Run implements Runner.
 func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {

@@ -67,9 +67,28 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	if opt.DialFn == nil && opt.DialCtxFn == nil {
 		opt.DialCtxFn = dial
 	}
-	// A missed +switch-master message would bind the client to a demoted master.
-	if opt.Sentinel.MasterSet != "" && opt.Sentinel.TopologyRefreshInterval == 0 {
-		opt.Sentinel.TopologyRefreshInterval = min(max(third, 200*time.Millisecond), 2*time.Second)
+	if opt.Sentinel.MasterSet != "" {
+		completeSentinel(&opt, leaseTime)
 	}
 	return opt, nil
+}
+
+// completeSentinel makes the client follow the master in time: what is held must be
+// renewed on a new master before the lease that it has from the old one ends there.
+func completeSentinel(opt *rueidis.ClientOption, leaseTime time.Duration) {
+	s := &opt.Sentinel
+	// The sentinel that leads a failover names the new master a second or more before
+	// it announces it, and an announcement can be missed.
+	if s.TopologyRefreshInterval == 0 {
+		s.TopologyRefreshInterval = min(max(leaseTime/10, 200*time.Millisecond), 2*time.Second)
+	}
+	// The connections to sentinels have a dialler of their own. Without these a
+	// sentinel that is cut off would hold the client for minutes, and one that is
+	// frozen for ever, however many others could be asked.
+	if s.Dialer.KeepAlive == 0 {
+		s.Dialer.KeepAlive = opt.Dialer.KeepAlive
+	}
+	if s.Dialer.Timeout == 0 {
+		s.Dialer.Timeout = opt.Dialer.Timeout
+	}
 }

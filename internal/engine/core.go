@@ -295,6 +295,13 @@ func (c *Core) key(name string) (string, error) {
 	return key, nil
 }
 
+// Moved tells that the keys are on another server now: what is held is renewed
+// there at once, and who waits listens there. It does not block.
+func (c *Core) Moved() {
+	c.dog.moved()
+	c.hub.Redial()
+}
+
 // Wait blocks until no goroutine of the core is left; the connection has been
 // closed, so that none can be stuck.
 func (c *Core) Wait() { c.wg.Wait() }

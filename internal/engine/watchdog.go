@@ -29,6 +29,9 @@ type watchdog struct {
 	heap   sessionHeap
 	places placeHeap
 	armed  time.Time // when the goroutine looks next
+	// movedAt is when it was noticed that the keys are on another server. What was
+	// confirmed by a command sent before may not hold there.
+	movedAt time.Time
 	// refreshing counts the goroutines that carry refreshes.
 	refreshing int
 }
@@ -94,6 +97,9 @@ func (w *watchdog) scheduleLocked(s *session, confirmed time.Time) {
 		if s.confirm > 0 {
 			s.renewAt = s.confirmAt
 		}
+		if confirmed.Before(w.movedAt) {
+			s.renewAt = time.Now()
+		}
 	}
 	next, held := s.renewAt, false
 	for _, h := range s.holds {
@@ -132,6 +138,28 @@ func (w *watchdog) wakeLocked(at time.Time) {
 		case w.kick <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// burst is how many sessions are renewed at once after a move. More are spread over
+// a part of the interval, so that the new server is not overrun.
+const burst = 8 * batchKeys
+
+// moved makes every session due: the keys are on another server now, where a lease
+// may end earlier than what the last answer promised. That server may have been
+// promoted long before we heard of it, so little of the lease may be left.
+func (w *watchdog) moved() {
+	c := w.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.movedAt = time.Now()
+	for i, s := range w.sessionsLocked() {
+		at := w.movedAt
+		if i >= burst {
+			at = at.Add(rand.N(w.every() / 8)) // #nosec G404 -- only spreads load
+		}
+		s.renewAt = sooner(s.renewAt, at)
+		w.scheduleLocked(s, time.Time{})
 	}
 }
 
@@ -334,7 +362,7 @@ func (w *watchdog) renewed(s *session, sent time.Time, lease time.Duration) {
 	c := w.core
 	c.mu.Lock()
 	s.lastErr, s.renewed = nil, true
-	if lease > 0 {
+	if lease > 0 && !sent.Before(w.movedAt) { // else it may have been the old server's answer
 		until := sent.Add(lease - drift(lease))
 		if until.After(s.until) {
 			s.until = until

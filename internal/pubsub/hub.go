@@ -135,6 +135,19 @@ func (h *Hub) Close() {
 	h.wg.Wait()
 }
 
+// Redial replaces the connections: they lead to a server that messages are no longer
+// sent to. Who waits is woken when the new ones stand.
+func (h *Hub) Redial() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, n := range h.nodes {
+		select {
+		case n.redial <- struct{}{}:
+		default:
+		}
+	}
+}
+
 func (h *Hub) wantLocked(t *topic, ch string, pattern bool) {
 	s := t.subs[ch]
 	if s == nil {
@@ -177,7 +190,7 @@ func (h *Hub) nodeLocked(name string) *node {
 	if n == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		n = &node{
-			hub: h, name: name, wake: make(chan struct{}, 1), ctx: ctx, stop: ctx.Done(), cancel: cancel,
+			hub: h, name: name, wake: make(chan struct{}, 1), redial: make(chan struct{}, 1), ctx: ctx, stop: ctx.Done(), cancel: cancel,
 			topics: map[*topic]struct{}{}, want: map[string]*topic{}, have: map[string]*sub{},
 		}
 		h.nodes[name] = n

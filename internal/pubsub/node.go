@@ -42,14 +42,19 @@ var ErrRefused = errors.New("subscription refused")
 // to be asked for.
 var errPlace = errors.New("place of the slots not known yet")
 
+// errMoved ends a connection that leads to a server that was replaced.
+var errMoved = errors.New("another server has taken over")
+
 // node is the subscription connection to one server and the goroutine that owns
 // it.
 type node struct {
 	hub  *Hub
 	name string
-	wake chan struct{}   // cap 1: something changed
-	ctx  context.Context // ends when the hub closes; no command outlasts it
-	stop <-chan struct{} // its Done
+	wake chan struct{} // cap 1: something changed
+	// redial, cap 1: a connection made before it was filled leads to the wrong server
+	redial chan struct{}
+	ctx    context.Context // ends when the hub closes; no command outlasts it
+	stop   <-chan struct{} // its Done
 
 	cancel context.CancelFunc
 
@@ -83,6 +88,10 @@ func (n *node) run() {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	for n.waitWanted() {
+		select {
+		case <-n.redial: // this one will lead to the right server
+		default:
+		}
 		link, err := n.hub.dial.Dial(n.name, (*nodeHandler)(n))
 		if err == nil {
 			err = n.serve(n.ctx, link, retry)
@@ -153,6 +162,8 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 		select {
 		case <-n.wake:
 		case <-tick.C:
+		case <-n.redial:
+			return errMoved
 		case err, ok := <-link.Down():
 			if !ok || err == nil {
 				err = errors.New("subscription connection ended")
@@ -301,9 +312,10 @@ func (n *node) lost(err error) {
 	h := n.hub
 	h.dial.Moved(n.name)
 	// Once each time, not at every try to connect again; and a place that has to
-	// be asked for is no loss.
-	tell := !n.down && !errors.Is(err, errPlace)
-	n.down = true
+	// be asked for, or a connection that is left for a better one, is no loss.
+	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved)
+	tell := !n.down && !planned
+	n.down = n.down || !errors.Is(err, errMoved)
 	for _, line := range n.forget(tell, err) {
 		line.log(h, "redlatch: subscription lost; who waits tries again when it is back")
 	}

@@ -1,0 +1,107 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// masterWatch tells when a client that follows sentinels has gone over to another
+// master. The client library says nothing of it, but it never does so without
+// having connected to the new one first: the goroutine sleeps until a connection
+// is made, and looks at the master's address for a while then.
+type masterWatch struct {
+	dialled chan struct{} // cap 1: a connection was made
+	settle  time.Duration // how long after it the client may go over
+	quit    chan struct{}
+	done    chan struct{} // closed when the goroutine has ended; nil: there is none
+}
+
+// The pauses between two looks: the client goes over a few milliseconds after the
+// connection was made, or does not.
+const (
+	firstLook = 2 * time.Millisecond
+	lastLook  = 100 * time.Millisecond
+)
+
+// watchMaster hooks a watch into the dialling of opt.
+func watchMaster(opt *rueidis.ClientOption) *masterWatch {
+	w := &masterWatch{
+		dialled: make(chan struct{}, 1), quit: make(chan struct{}),
+		// The handshake and the question for the role are in between.
+		settle: 2*(opt.ConnWriteTimeout+opt.Dialer.KeepAlive) + time.Second,
+	}
+	if plain := opt.DialCtxFn; plain != nil {
+		opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+			c, err := plain(ctx, addr, d, cfg)
+			w.made()
+			return c, err
+		}
+	} else {
+		old := opt.DialFn
+		opt.DialFn = func(addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+			c, err := old(addr, d, cfg)
+			w.made()
+			return c, err
+		}
+	}
+	return w
+}
+
+func (w *masterWatch) made() {
+	select {
+	case w.dialled <- struct{}{}:
+	default:
+	}
+}
+
+// start begins to watch; moved is called, never twice at a time, after the client
+// has gone over.
+func (w *masterWatch) start(addr func() string, moved func()) {
+	w.done = make(chan struct{})
+	go w.run(addr, moved) // ends with stop
+}
+
+func (w *masterWatch) stop() {
+	close(w.quit)
+	if w.done != nil {
+		<-w.done
+	}
+}
+
+func (w *masterWatch) run(addr func() string, moved func()) {
+	defer close(w.done)
+	var look <-chan time.Time // nil: nothing is expected
+	var until time.Time
+	pause := firstLook
+	last := addr()
+	for {
+		select {
+		case <-w.dialled:
+			until, pause = time.Now().Add(w.settle), firstLook
+		case <-look:
+			pause = min(2*pause, lastLook)
+		case <-w.quit:
+			return
+		}
+		if now := addr(); now != last {
+			last = now
+			moved()
+		}
+		look = nil
+		if time.Now().Before(until) {
+			look = time.After(pause)
+		}
+	}
+}
+
+// masterAddr is the address of the client's only node.
+func masterAddr(client rueidis.Client) string {
+	for addr := range client.Nodes() {
+		return addr
+	}
+	return ""
+}
