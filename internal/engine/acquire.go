@@ -421,6 +421,9 @@ func (a *acquisition) undoApart() {
 		attempt: a.attempt, limbo: a.limbo, queued: true, place: a.place,
 	}
 	a.mu.Unlock()
+	if a.group != nil {
+		b.group = a.group.apart()
+	}
 	a.limbo, a.queued, a.place = 0, false, nil // the new id gets a place of its own
 	b.undo()
 }

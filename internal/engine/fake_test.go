@@ -275,6 +275,18 @@ func newFakeLogging(t *testing.T, leaseTime time.Duration, log slog.Handler) (*f
 	return f, core
 }
 
+// coreOn starts a core on a runner of the test's own; nothing can be subscribed to
+// but by a fake that stays silent.
+func coreOn(t *testing.T, run conn.Runner) *engine.Core {
+	t.Helper()
+	core := engine.NewCore(engine.Config{
+		ID: "00000000-0000-0000-0000-00000000000e", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
+		Log: slog.New(slog.DiscardHandler),
+	}, run, pubsub.NewHub(&fakeRedis{}, nil))
+	t.Cleanup(func() { core.Close(); core.Wait() })
+	return core
+}
+
 // second is another client of the same server.
 func second(t *testing.T, f *fakeRedis, leaseTime time.Duration) *engine.Core {
 	t.Helper()

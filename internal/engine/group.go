@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -274,7 +275,7 @@ func (g *group) answered(a *acquisition, f *flight) (*Hold, error) {
 		if a.limbo > 0 {
 			// An earlier try without an answer may have taken all of them, and
 			// some were lost since: nothing may be kept while we wait.
-			g.abandon(a)
+			a.undoApart()
 			a.newID()
 		}
 		return nil, nil //nolint:nilnil // busy is neither
@@ -285,7 +286,7 @@ func (g *group) answered(a *acquisition, f *flight) (*Hold, error) {
 	lease := a.attempt.Lease
 	if passed(time.Now(), f.sent.Add(lease-drift(lease))) {
 		a.givenBack("grant given back: its answer came after the lease had run out")
-		g.abandon(a)
+		a.undoApart()
 		a.newID()
 		return nil, errTooLate
 	}
@@ -317,14 +318,14 @@ func (g *group) won(a *acquisition, f *flight) (*Hold, error) {
 	if c.drains && g.fresh() || c.closed {
 		unlock()
 		g.release()
-		g.abandon(a)
+		a.queued = true // giving up undoes it
 		return nil, &stopError{lock.ErrClosed}
 	}
 	for i := range g.members {
 		if s := g.members[i].sess; s != nil && s.dead {
 			unlock()
 			g.release()
-			g.abandon(a)
+			a.undoApart()
 			a.newID()
 			return nil, errSessionGone
 		}
@@ -362,6 +363,10 @@ func (a *acquisition) target() *target { return &target{a.lock, a.slot} }
 // setTarget changes it. a.mu is the caller's.
 func (a *acquisition) setTarget(t target) { a.lock, a.kind, a.slot = t.lock, t.lock.kind, t.slot }
 
+// apart is what undoing a try in the background needs of the group, while the
+// acquisition goes on.
+func (g *group) apart() *group { return &group{members: slices.Clone(g.members)} }
+
 // groupFlight takes over a try whose caller has gone.
 type groupFlight struct{ a *acquisition }
 
@@ -397,7 +402,7 @@ func (g *group) undo(a *acquisition) {
 }
 
 // abandon undoes what tries may have left, until the server has answered or the
-// lease would have run out. Counts that a re-entry raised stay: the session's next
+// lease would have run out: not for a goroutine that a caller waits for. Counts that a re-entry raised stay: the session's next
 // command sets them right, and the last release does not look at them. The gates
 // are the caller's.
 func (g *group) abandon(a *acquisition) {
