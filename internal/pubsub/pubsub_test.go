@@ -337,6 +337,40 @@ func TestReconnectWakes(t *testing.T) {
 	})
 }
 
+// A connection that leads to a server that was replaced is given up for a new one,
+// at once, and who waits looks again; one that leads there already is not.
+func TestRedial(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		w := h.Join(one("a"))
+		tries(w)
+		old := s.link
+		h.Redial()
+		time.Sleep(20 * time.Millisecond)
+		s.mu.Lock()
+		if s.link == old || s.dials != 2 {
+			t.Errorf("%d dials", s.dials)
+		}
+		s.down = true
+		s.mu.Unlock()
+		if !tries(w) || !w.Take().Confirmed {
+			t.Error("the waiter was not woken by the new subscription")
+		}
+		s.cut()
+		time.Sleep(time.Second) // between two tries to connect
+		h.Redial()
+		s.mu.Lock()
+		s.down = false
+		was := s.dials
+		s.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if s.mu.Lock(); s.dials != was+1 {
+			t.Errorf("%d dials after the outage", s.dials-was)
+		}
+		s.mu.Unlock()
+		leave(w)
+	})
+}
+
 // A refused subscription is its waiters' error, not that of others, and is asked
 // for again by those who come later.
 func TestRefusedSubscription(t *testing.T) {
