@@ -23,7 +23,12 @@ local function replaced(answer) -- another type stands at the key
 end
 if ARGV[5] ~= '0' then
   local held = pcall('HGET', LOCK, field)
-  if not held or replaced(held) then return 0 end
+  if replaced(held) then return 0 end
+  if not held then
+    -- a write, though it changes nothing: a demoted master must not say "gone"
+    call('HDEL', LOCK, field)
+    return 0
+  end
   if type(held) == 'table' then return held end
   if tonumber(held) <= tonumber(ARGV[5]) then return 1 end -- done before: the lease may be longer since
   pcall('HSET', LOCK, field, ARGV[5])

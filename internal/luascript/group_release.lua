@@ -14,10 +14,18 @@
 --          2  done, but the server refused the message
 --         -1  the server refused
 --          and, if there are a 2 or a -1, the last error as a string
+--          A server that refuses all writes (a demoted master, say) says so, as
+--          an error.
 --
 -- Twice: as release.lua. A member that is gone, or whose key is of another type,
 -- does not stop the others; all are free before the first message goes out.
 local out, say, k, err = {}, {}, 1, nil
+-- these refuse every write: nothing was done, and another try may find another server
+local function none(e)
+  for _, code in ipairs({'READONLY', 'NOREPLICAS', 'MISCONF'}) do
+    if string.find(e, code, 1, true) then return true end
+  end
+end
 local function number(answer)
   if type(answer) ~= 'table' then return answer end
   if string.find(answer.err, 'WRONGTYPE', 1, true) then return 0 end
@@ -32,6 +40,11 @@ for a = 1, #ARGV, 8 do
   end
   if count ~= '0' then
     local held = redis.pcall('HGET', lock, field)
+    -- a write, though it changes nothing: a demoted master must not say "gone"
+    if not held then
+      local w = redis.pcall('HDEL', lock, field)
+      held = type(w) == 'table' and w
+    end
     out[i] = not held and 0 or type(held) == 'table' and number(held) or 1
     if out[i] == 1 and tonumber(held) > tonumber(count) then
       redis.pcall('HSET', lock, field, count)
@@ -44,6 +57,7 @@ for a = 1, #ARGV, 8 do
       say[#say + 1] = {i, ARGV[a + 5], ARGV[a + 4]}
     end
   end
+  if i == 1 and out[1] == -1 and none(err) then return redis.error_reply(err) end
   k = k + ARGV[a]
 end
 for _, s in ipairs(say) do

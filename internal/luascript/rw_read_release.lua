@@ -107,8 +107,11 @@ if type(held) == 'table' then
   held = 0
 end
 if ARGV[2] ~= '0' then
-  if held == 0 then return 0 end
-  if ends > 0 and ends <= now then return 0 end
+  if held == 0 or ends > 0 and ends <= now then
+    -- a write, though it changes nothing: a demoted master must not say "gone"
+    local w = redis.pcall('HDEL', KEYS[1], '')
+    return type(w) == 'table' and not string.find(w.err, 'WRONGTYPE', 1, true) and w or 0
+  end
   if tonumber(held) > tonumber(ARGV[2]) then redis.pcall('HSET', KEYS[1], ARGV[1], ARGV[2]) end
   if ends > now + ARGV[3] and ends ~= tonumber(ARGV[10]) then return {3, ends} end
   if type(redis.pcall('ZADD', KEYS[3], now + ARGV[3], ARGV[1])) == 'table' then return 1 end

@@ -25,7 +25,11 @@ end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local ends = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or now + redis.call('PTTL', KEYS[3]))
-if ends <= now then return 0 end
+if ends <= now then
+  -- so may a master say that was demoted before it heard of the last renewal
+  redis.call('HDEL', KEYS[1], '')
+  return 0
+end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 ends = math.max(ends, now + ARGV[3])
 redis.call('ZADD', KEYS[2], ends, ARGV[1])

@@ -36,7 +36,10 @@ local function renew(lock, leases, own, field, ms)
     return 0
   end
   local ends = tonumber(redis.call('ZSCORE', leases, field) or now + redis.call('PTTL', own))
-  if ends <= now then return 0 end
+  if ends <= now then
+    -- so may a master say that was demoted before it heard of the last renewal
+    return refused(redis.pcall('HDEL', lock, '')) and -1 or 0
+  end
   local to = math.max(ends, now + ms)
   if to > ends or redis.call('ZSCORE', leases, field) == false then
     if refused(redis.pcall('ZADD', leases, to, field)) then return -1 end

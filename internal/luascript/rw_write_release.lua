@@ -64,7 +64,11 @@ local held = redis.pcall(ARGV[2] ~= '0' and 'HGET' or 'HDEL', KEYS[1], field)
 if not held or replaced(held) then held = 0 end
 if type(held) == 'table' then return held end
 if ARGV[2] ~= '0' then
-  if held == 0 then return 0 end
+  if held == 0 then
+    -- a write, though it changes nothing: a demoted master must not say "gone"
+    local w = redis.pcall('HDEL', KEYS[1], field)
+    return type(w) == 'table' and not replaced(w) and w or 0
+  end
   if tonumber(held) > tonumber(ARGV[2]) then redis.pcall('HSET', KEYS[1], field, ARGV[2]) end
   local ends = tonumber(redis.call('ZSCORE', KEYS[3], field) or 0)
   if ends > now + ARGV[3] and ends ~= tonumber(ARGV[9]) then return {3, ends} end
