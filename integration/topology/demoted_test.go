@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,36 +16,67 @@ import (
 func TestDemotedMasterDoesNotSayGone(t *testing.T) {
 	set := testbed.Replicas(t, 1)
 	replica := set.Replicas()[0]
-	eval := func(s *luascript.Script, keys []string, args ...string) (string, error) {
-		cmd := append([]string{"EVAL", s.Body, string(rune('0' + len(keys)))}, append(keys, args...)...)
+	// A read hold whose last renewal this replica has not heard of.
+	set.Master().Do(t, "HSET", "stale", "mode", "read", "c:g1-1", "2")
+	set.AwaitSync(t)
+
+	const field = "c:g1-1"
+	keys := func(n int, first string) []string {
+		out := []string{first}
+		for i := 1; i < n; i++ {
+			out = append(out, "other"+strconv.Itoa(i))
+		}
+		return out
+	}
+	type call struct {
+		script *luascript.Script
+		keys   []string
+		args   []string
+	}
+	refused := map[string]call{
+		"acquire":           {luascript.Acquire, keys(2, "absent"), []string{field, "1000", "", ""}},
+		"reenter":           {luascript.Reenter, keys(1, "absent"), []string{field, "2", "1000"}},
+		"partial release":   {luascript.Release, keys(2, "absent"), []string{field, "1", "1000", "ch", "PUBLISH", "0", "0"}},
+		"release":           {luascript.Release, keys(2, "absent"), []string{field, "0", "0", "ch", "PUBLISH", "0", "0"}},
+		"group acquire":     {luascript.GroupAcquire, keys(2, "absent"), []string{"1000", "2", field, "0", "", ""}},
+		"group re-entry":    {luascript.GroupAcquire, keys(1, "absent"), []string{"1000", "1", field, "2", "", ""}},
+		"group release":     {luascript.GroupRelease, keys(1, "absent"), []string{"1", field, "0", "0", "ch", "PUBLISH", "0", "0"}},
+		"group partial":     {luascript.GroupRelease, keys(1, "absent"), []string{"1", field, "1", "1000", "ch", "PUBLISH", "0", "0"}},
+		"rw re-entry":       {luascript.RWReenter, keys(3, "absent"), []string{field, "2", "1000"}},
+		"rw stale re-entry": {luascript.RWReenter, keys(3, "stale"), []string{field, "3", "1000"}},
+		"read release":      {luascript.RWReadRelease, keys(5, "absent"), []string{field, "0", "0", "ch", "PUBLISH", "0", "absent", "0", "0"}},
+		"read partial":      {luascript.RWReadRelease, keys(5, "absent"), []string{field, "1", "1000", "ch", "PUBLISH", "0", "absent", "0", "0"}},
+		"write release":     {luascript.RWWriteRelease, keys(5, "absent"), []string{field, "0", "0", "ch", "PUBLISH", "0", "0", "0"}},
+		"write partial":     {luascript.RWWriteRelease, keys(5, "absent"), []string{field, "1", "1000", "ch", "PUBLISH", "0", "0", "0"}},
+		"fair release":      {luascript.FairRelease, keys(7, "absent"), []string{"PUBLISH", "ch", "ch2", field, "0", "0", "0", "0", "0"}},
+		"fair partial":      {luascript.FairRelease, keys(7, "absent"), []string{"PUBLISH", "ch", "ch2", field, "1", "1000", "0", "0", "0"}},
+	}
+	eval := func(c call) (string, []int64, error) {
+		cmd := append([]string{"EVAL", c.script.Body, strconv.Itoa(len(c.keys))}, append(c.keys, c.args...)...)
 		m, err := replica.Try(cmd...)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
-		return m.String(), nil
+		ints, _ := m.AsIntSlice()
+		return m.String(), ints, nil
 	}
-	m, err := replica.Try("EVAL", luascript.Renew.Body, "1", "absent", "c:g1-1", "1000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	vals, err := m.AsIntSlice()
-	if err != nil || len(vals) != 1 || vals[0] != -1 {
-		t.Errorf("renew on a replica: %v %v, want -1", vals, err)
-	}
-	for name, run := range map[string]func() (string, error){
-		"reenter": func() (string, error) { return eval(luascript.Reenter, []string{"absent"}, "c:g1-1", "2", "1000") },
-		"partial release": func() (string, error) {
-			return eval(luascript.Release, []string{"absent"}, "c:g1-1", "1", "1000", "ch", "PUBLISH", "0", "0")
-		},
-		"release": func() (string, error) {
-			return eval(luascript.Release, []string{"absent"}, "c:g1-1", "0", "0", "ch", "PUBLISH", "0", "0")
-		},
-		"acquire": func() (string, error) {
-			return eval(luascript.Acquire, []string{"absent", "void"}, "c:g1-1", "1000", "", "")
-		},
-	} {
-		if got, err := run(); err == nil || !strings.Contains(err.Error(), "READONLY") {
+	for name, c := range refused {
+		if got, _, err := eval(c); err == nil || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("%s on a replica: %v %v, want READONLY", name, got, err)
+		}
+	}
+	// Renewals go in batches: each says for itself that it was refused.
+	for name, c := range map[string]call{
+		"renew":          {luascript.Renew, keys(1, "absent"), []string{field, "1000"}},
+		"check":          {luascript.Renew, keys(1, "absent"), []string{field, "0"}},
+		"rw renew read":  {luascript.RWRenew, keys(3, "absent"), []string{field, "1000"}},
+		"rw check":       {luascript.RWRenew, keys(3, "absent"), []string{field, "0"}},
+		"rw renew write": {luascript.RWRenew, []string{"absent", "other1", "absent"}, []string{field, "1000"}},
+		"rw renew stale": {luascript.RWRenew, keys(3, "stale"), []string{field, "1000"}},
+		"rw check stale": {luascript.RWRenew, keys(3, "stale"), []string{field, "0"}},
+	} {
+		if got, ints, err := eval(c); err != nil || len(ints) != 1 || ints[0] != -1 {
+			t.Errorf("%s on a replica: %v %v, want -1", name, got, err)
 		}
 	}
 }
