@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -90,13 +91,12 @@ func (c *count) newDeployment() {
 		if !a.Known {
 			return
 		}
-		trusted, others := core.Saw(a.Server.RunID, false)
-		if trusted || others || a.Server.Uptime >= c.q.quarantine(core) {
+		if _, before := core.Saw(a.Server.RunID, a.Server.Uptime, c.q.quarantine(core)); before {
 			return
 		}
 	}
 	for i, a := range c.got {
-		c.q.m.leaves[i].eng.Core().Saw(a.Server.RunID, true)
+		c.q.m.leaves[i].eng.Core().Saw(a.Server.RunID, math.MaxInt64, 0)
 	}
 	c.won, c.young = c.young, 0
 }

@@ -262,10 +262,24 @@ func (q *quorum) stragglers(h *hold, answers <-chan answer, missing int) {
 			continue
 		}
 		p := q.part(a)
-		if h == nil || !q.trusted(a) || a.Hold.Token() > h.Token() || !h.adopt(p) {
+		if h == nil || !q.joins(h, a) || !h.adopt(p) {
 			p.release(context.WithoutCancel(q.ctx))
 		}
 	}
+}
+
+// joins reports whether a copy that was taken after the round was won may be one of
+// the hold's. Like the others it must have the hold's token: it may outlive one of
+// those, and be what the next quorum has in common with this one.
+func (q *quorum) joins(h *hold, a answer) bool {
+	token := h.Token()
+	switch {
+	case !q.trusted(a) || a.Hold.Token() > token:
+		return false
+	case a.Hold.Token() == token:
+		return true
+	}
+	return a.Hold.RaiseToken(context.WithoutCancel(q.ctx), token, q.limit) == nil
 }
 
 func (q *quorum) part(a answer) *part {
@@ -279,7 +293,7 @@ func (q *quorum) trusted(a answer) bool {
 		return false
 	}
 	core := q.m.leaves[a.i].eng.Core()
-	ok, _ := core.Saw(a.Server.RunID, a.Server.Uptime >= q.quarantine(core))
+	ok, _ := core.Saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core))
 	return ok
 }
 

@@ -275,6 +275,39 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 	unlock(t, oh)
 }
 
+// TestRestartedNodeStaysOutForTheLeaseAskedFor: that a node has been up for long
+// enough for one lock says nothing of another, which is taken for longer.
+func TestRestartedNodeStaysOutForTheLeaseAskedFor(t *testing.T) {
+	const short, long = 3 * time.Second, time.Minute
+	list := servers(t, 3)
+	cs, others := clients(t, addrs(list), lease(short)), clients(t, addrs(list), lease(short))
+	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
+	unlock(t, mustLock(t, t.Context(), o, redlatch.WithLease(long))) // both know the servers as new
+	unlock(t, mustLock(t, t.Context(), q, redlatch.WithLease(long)))
+	list[2].Freeze(t)
+	h, err := q.TryLock(t.Context(), 0, long) // on 0 and 1 only
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second) // a node is waited for half as long, so 2 will not join late
+	list[2].Thaw(t)
+	becomesFree(t, list[2], "q")
+	list[1].Kill(t)
+	list[1].Restart(t, testbed.Empty)
+
+	brief := redlatch.QuorumLock(copies(others, "brief")...)
+	list[0].Freeze(t)
+	unlock(t, mustLock(t, t.Context(), brief)) // waits until 1 counts for a short lease
+	list[0].Thaw(t)
+	for range 3 {
+		if oh, err := o.TryLock(t.Context(), 0, long); err == nil {
+			t.Fatal("two hold the quorum: a restarted node counted", oh.ValidUntil())
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	_ = h.Unlock(t.Context()) // it lost node 1 and with it the majority
+}
+
 // TestStaleLockOnANodeThatComesBack: a node that was cut off during the release
 // has a stale lock of ours, which is freed as soon as it is back.
 func TestStaleLockOnANodeThatComesBack(t *testing.T) {

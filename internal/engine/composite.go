@@ -219,16 +219,20 @@ func (c *Core) LastServer() string {
 	return c.lastServer
 }
 
-// Saw notes who answered, and reports whether that run of the server is known to
-// have been there for long enough, and whether any other was seen before.
-func (c *Core) Saw(runID string, longEnough bool) (trusted, others bool) {
+// Saw notes who answered, and for how long that run of the server has been there.
+// It reports whether that is at least need by now, and whether any run has been
+// found to be there for as long as was needed then.
+func (c *Core) Saw(runID string, up, need time.Duration) (longEnough, any bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastServer = runID
-	if longEnough {
-		c.trusted[runID] = true
+	// For each need anew: a run that is old enough for a short lease may still have
+	// forgotten one that was taken for long. The longest is kept since a server's clock
+	// may go back.
+	if up >= need {
+		c.trusted[runID] = max(c.trusted[runID], up)
 	}
-	return c.trusted[runID], len(c.trusted) > 0 && !c.trusted[runID]
+	return c.trusted[runID] >= need, len(c.trusted) > 0
 }
 
 // Held reports whether the owner that ctx carries holds the lock by now, as far

@@ -53,9 +53,9 @@ type Core struct {
 	lines  map[string]*Line  // of quorum acquisitions
 
 	// run_ids of servers: the last one that said it, and those known to have been
-	// up for a lease
+	// up for a lease, with the longest one
 	lastServer string
-	trusted    map[string]bool
+	trusted    map[string]time.Duration
 
 	held   int           // holds not yet unlocked, lost or closed
 	idle   chan struct{} // closed and replaced when held falls to 0
@@ -78,7 +78,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 		cfg: cfg, run: run, hub: hub, topo: run.Topology(),
 		inFlight: make(chan struct{}, maxInFlight),
 		draining: make(chan struct{}), closing: make(chan struct{}), closedLate: make(chan struct{}),
-		owners: map[string]*owner{}, lines: map[string]*Line{}, trusted: map[string]bool{}, idle: make(chan struct{}),
+		owners: map[string]*owner{}, lines: map[string]*Line{}, trusted: map[string]time.Duration{}, idle: make(chan struct{}),
 	}
 	c.dog = newWatchdog(c)
 	c.dog.start()
