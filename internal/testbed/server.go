@@ -44,7 +44,8 @@ type Server struct {
 	args    []string // extra arguments, as given
 	port    int
 	dir     string
-	conf    string // content of a configuration file (sentinels), or ""
+	conf    string   // content of a configuration file (sentinels), or ""
+	env     []string // besides this process's own
 
 	mu     sync.Mutex
 	child  *child         // guarded by mu
@@ -80,6 +81,13 @@ func Standalone(tb TB, args ...string) *Server {
 	return started(tb, func(int) []string { return args }, "")
 }
 
+// StandaloneEnv is [Standalone] with variables ("NAME=value") added to the
+// environment of the server.
+func StandaloneEnv(tb TB, env []string, args ...string) *Server {
+	tb.Helper()
+	return started(tb, func(int) []string { return args }, "", env...)
+}
+
 // Masters starts n servers that know nothing of each other.
 func Masters(tb TB, n int, args ...string) []*Server {
 	tb.Helper()
@@ -90,11 +98,11 @@ func Masters(tb TB, n int, args ...string) []*Server {
 	return servers
 }
 
-func started(tb TB, args func(port int) []string, conf string) *Server {
+func started(tb TB, args func(port int) []string, conf string, env ...string) *Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := start(ctx, args, conf)
+	s, err := start(ctx, args, conf, env...)
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
@@ -111,7 +119,7 @@ func started(tb TB, args func(port int) []string, conf string) *Server {
 
 // start makes a server. args receives the port that was chosen, since some
 // settings are derived from it.
-func start(ctx context.Context, args func(port int) []string, conf string) (*Server, error) {
+func start(ctx context.Context, args func(port int) []string, conf string, env ...string) (*Server, error) {
 	program, err := Find()
 	if err != nil {
 		return nil, err
@@ -120,7 +128,7 @@ func start(ctx context.Context, args func(port int) []string, conf string) (*Ser
 	if err != nil {
 		return nil, fmt.Errorf("testbed: %w", err)
 	}
-	s := &Server{program: program, dir: dir, conf: conf}
+	s := &Server{program: program, dir: dir, conf: conf, env: env}
 	// The port is free when it is chosen; should somebody else take it before
 	// the server does, the next one will do.
 	for range 10 {
@@ -177,6 +185,9 @@ func (s *Server) run(ctx context.Context) error {
 
 	cmd := exec.Command(s.program, args...)
 	cmd.Dir = s.dir
+	if len(s.env) > 0 {
+		cmd.Env = append(os.Environ(), s.env...)
+	}
 	// A file, not a pipe: a pipe would be held open by the server's own
 	// children (it forks to save), and Wait would wait for them too.
 	cmd.Stdout, cmd.Stderr = log, log

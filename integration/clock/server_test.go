@@ -1,0 +1,69 @@
+package clock
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// server is one whose wall clock the test sets.
+type server struct {
+	*testbed.Server
+
+	file *os.File
+}
+
+// start starts a server with a clock of its own. It needs a C compiler, as the
+// race detector does, and the dynamic linker of Linux.
+func start(t *testing.T) *server {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT TESTED: steps of the server's clock (only on Linux)")
+	}
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("NOT TESTED: steps of the server's clock (no C compiler cc on PATH)")
+	}
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "clock.so")
+	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", lib, filepath.Join("testdata", "clock.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	file, err := os.Create(filepath.Join(dir, "offset"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() }) // the server has its own view of it
+	s := &server{file: file}
+	s.put(t, 0)
+	s.Server = testbed.StandaloneEnv(t, []string{"LD_PRELOAD=" + lib, "REDLATCH_CLOCK=" + file.Name()})
+	testbed.LeakCheck(t, s.Server, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
+	return s
+}
+
+func (s *server) put(t *testing.T, ahead time.Duration) {
+	t.Helper()
+	if _, err := s.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(ahead/time.Second)), 0); err != nil { // #nosec G115 -- two's complement
+		t.Fatal(err)
+	}
+}
+
+// step sets the server's clock to so far ahead of this machine's.
+func (s *server) step(t *testing.T, ahead time.Duration) {
+	t.Helper()
+	s.put(t, ahead)
+	sec, err := strconv.ParseInt(s.List(t, "TIME")[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Until(time.Unix(sec, 0)); got < ahead-5*time.Second || got > ahead+5*time.Second {
+		t.Fatalf("the server's clock is %v ahead, want %v", got, ahead)
+	}
+}
