@@ -159,30 +159,3 @@ func (w *watchdog) back(p *place, at time.Time) {
 	heap.Push(&w.places, p)
 	w.wakeLocked(at)
 }
-
-// placeHeap orders places by when they are due.
-type placeHeap []*place
-
-func (h placeHeap) Len() int           { return len(h) }
-func (h placeHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h placeHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *placeHeap) Push(x any) {
-	p := x.(*place) //nolint:forcetypeassert // only places are pushed
-	p.index = len(*h)
-	*h = append(*h, p)
-}
-
-// Pop implements heap.Interface.
-func (h *placeHeap) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	p.index = -1
-	return p
-}

@@ -26,8 +26,8 @@ type watchdog struct {
 	refreshFails atomic.Bool // the last refresh failed; told once
 
 	// guarded by core.mu
-	heap   sessionHeap
-	places placeHeap
+	heap   timeHeap[*session]
+	places timeHeap[*place]
 	armed  time.Time // when the goroutine looks next
 	// movedAt is when it was noticed that the keys are on another server. What was
 	// confirmed by a command sent before may not hold there.
@@ -424,31 +424,4 @@ func (w *watchdog) again(list []*session, errs map[*session]error) {
 				"owner", s.Field, "type", s.Lock.kind.Type(), "error", err)...)
 		}
 	}
-}
-
-// sessionHeap orders sessions by when they must be looked at.
-type sessionHeap []*session
-
-func (h sessionHeap) Len() int           { return len(h) }
-func (h sessionHeap) Less(i, j int) bool { return h[i].nextAt.Before(h[j].nextAt) }
-func (h sessionHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *sessionHeap) Push(x any) {
-	s := x.(*session) //nolint:forcetypeassert // only sessions are pushed
-	s.index = len(*h)
-	*h = append(*h, s)
-}
-
-// Pop implements heap.Interface.
-func (h *sessionHeap) Pop() any {
-	old := *h
-	s := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	s.index = -1
-	return s
 }
