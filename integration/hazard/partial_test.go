@@ -118,3 +118,79 @@ func TestPartialReleaseIsTriedAsLongAsTheOuterHoldLives(t *testing.T) {
 	is(t, "the second Unlock", inner.Unlock(context.Background()), nil)
 	unlock(t, outer)
 }
+
+// Who gives up a re-entry for a long lease, or an extension, while its answer is on
+// the way, leaves nothing of it behind: the lock lasts as long as the holds that
+// live need it.
+func TestReentryGivenUpLeavesNoLease(t *testing.T) {
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr(), leaseTime(20*time.Second))
+	reenters := func(args []string) bool {
+		return len(args) > 1 && (args[1] == luascript.Reenter.SHA || args[1] == luascript.RWReenter.SHA)
+	}
+	for _, kind := range kinds {
+		if kind.name == "multi" {
+			continue // a command of several locks
+		}
+		for what, give := range map[string]func(t *testing.T, outer redlatch.Hold, l redlatch.Locker){
+			"late answer": func(t *testing.T, outer redlatch.Hold, l redlatch.Locker) {
+				t.Helper()
+				ctx, cancel := context.WithCancel(outer.Context())
+				trap := p.StallReply(reenters)
+				got := async(ctx, l, redlatch.WithLease(time.Hour))
+				trap.Wait(t)
+				cancel()
+				is(t, "Lock", await(t, got).err, context.Canceled)
+				trap.Release()
+			},
+			"lost answer": func(t *testing.T, outer redlatch.Hold, l redlatch.Locker) {
+				t.Helper()
+				ctx, cancel := context.WithCancel(outer.Context())
+				trap := p.DropReply(reenters)
+				p.Refuse()
+				got := async(ctx, l, redlatch.WithLease(time.Hour))
+				trap.Wait(t)
+				time.Sleep(50 * time.Millisecond) // it knows
+				cancel()
+				is(t, "Lock", await(t, got).err, context.Canceled)
+				p.Admit(t)
+			},
+			"extension": func(t *testing.T, outer redlatch.Hold, _ redlatch.Locker) {
+				t.Helper()
+				ctx, cancel := context.WithCancel(t.Context())
+				trap := p.StallReply(reenters)
+				errs := make(chan error, 1)
+				go func() { errs <- outer.Extend(ctx, time.Hour) }()
+				trap.Wait(t)
+				cancel()
+				is(t, "Extend", <-errs, context.Canceled)
+				trap.Release()
+			},
+		} {
+			t.Run(kind.name+"/"+what, func(t *testing.T) {
+				name := kind.name + what[:4]
+				l := kind.make(c, name)
+				warm(t, l)
+				outer := take(t, t.Context(), l)
+				give(t, outer, l)
+				deadline := time.Now().Add(3 * time.Second) // before a renewal
+				for left := int64(0); ; time.Sleep(5 * time.Millisecond) {
+					if left = s.Int(t, "PTTL", name); left <= 20_000 {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Errorf("the key lasts for %d ms", left)
+						break
+					}
+				}
+				for field, n := range s.Hash(t, "HGETALL", name) {
+					if field != "mode" && n != "1" {
+						t.Errorf("count %s of %s", n, field)
+					}
+				}
+				unlock(t, outer)
+			})
+		}
+	}
+}

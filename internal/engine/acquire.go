@@ -39,18 +39,19 @@ type acquisition struct {
 	mu      sync.Mutex // guards attempt against the watchdog's refreshes
 	attempt Attempt
 
-	waits   bool          // it has been seen to wait
-	limbo   int           // commands that may have run or may still run
-	queued  bool          // there may be a place of ours on the server
-	adrift  bool          // a command is under way that nobody waits for; it cleans up
-	undone  chan struct{} // closed when what was given up has been undone
-	place   *place
-	waiter  *pubsub.Waiter
-	peers   chan struct{} // signalled when the same owner acquired in another call
-	look    time.Time     // when to try without a message
-	busy    Outcome
-	lastErr error
-	retry   *backoff.ExponentialBackOff
+	waits     bool          // it has been seen to wait
+	limbo     int           // commands that may have run or may still run
+	queued    bool          // there may be a place of ours on the server
+	adrift    bool          // a command is under way that nobody waits for; it cleans up
+	unsettled *session      // a re-entry that may have raised its count and lease in vain
+	undone    chan struct{} // closed when what was given up has been undone
+	place     *place
+	waiter    *pubsub.Waiter
+	peers     chan struct{} // signalled when the same owner acquired in another call
+	look      time.Time     // when to try without a message
+	busy      Outcome
+	lastErr   error
+	retry     *backoff.ExponentialBackOff
 }
 
 // Acquire takes the lock for the owner in ctx. A negative wait has no limit.
@@ -288,6 +289,9 @@ func (a *acquisition) giveUp() {
 	}
 	if !a.adrift {
 		a.undo()
+	}
+	if a.unsettled != nil {
+		a.core.settleApart(a.unsettled)
 	}
 }
 

@@ -349,12 +349,16 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 	}
 	cmd := s.Lock.kind.Reenter(s, count+1, lease)
 	cmd.Tell = a.tell
-	f, ok := c.fly(a.ctx, a.cctx, a.until, cmd, reentry{a.slot})
+	f, ok := c.fly(a.ctx, a.cctx, a.until, cmd, reentry{s})
 	if !ok {
+		a.unsettled = nil // what comes of this one settles it
 		return nil, &stopError{a.endedUnanswered()}
 	}
 	defer a.slot.gate.leave()
 	if f.err != nil {
+		if conn.Classify(f.err) == conn.Ambiguous {
+			a.unsettled = s
+		}
 		return nil, a.classify(f.err)
 	}
 	a.told, a.answered = f.reply, true
@@ -362,6 +366,9 @@ func (a *acquisition) reenter(s *session) (*Hold, error) {
 	h, lost, err := a.reenteredLocking(s, f, lease)
 	if h == nil {
 		a.slot.release()
+		a.unsettled = s
+	} else {
+		a.unsettled = nil
 	}
 	c.tell(lost)
 	return h, err
@@ -395,18 +402,6 @@ func (a *acquisition) reenteredLocked(s *session, sent time.Time, lease time.Dur
 	h.again = true
 	a.core.dog.scheduleLocked(s, sent)
 	return h
-}
-
-// reentry is a re-entry that nobody waits for any more. The count may be one too
-// high now: the session's next command sets it right, and the last release does
-// not look at it.
-type reentry struct{ slot *slot }
-
-func (r reentry) leaving() { r.slot.retain() }
-
-func (r reentry) late(*flight) {
-	r.slot.gate.leave()
-	r.slot.release()
 }
 
 var errSessionGone = errors.New("the hold to re-enter was lost")

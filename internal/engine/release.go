@@ -309,8 +309,15 @@ func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
 	}
 	deadline := time.Now().Add(c.cfg.UnlockTimeout)
 	retry := newRetry()
+	unsettled := false // a try without an answer may have raised the lease
+	defer func() {
+		if unsettled {
+			c.settleApart(h.s)
+		}
+	}()
 	for {
 		again, err := h.extendOnce(ctx, deadline, lease)
+		unsettled = err != nil && (unsettled || again && conn.Classify(err) == conn.Ambiguous)
 		switch {
 		case err == nil || !again:
 			return err
@@ -357,7 +364,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 		s.slot.gate.leave()
 		return false, err
 	}
-	f, ok := c.fly(ctx, ctx, deadline, s.Lock.kind.Reenter(s, count, lease), reentry{s.slot})
+	f, ok := c.fly(ctx, ctx, deadline, s.Lock.kind.Reenter(s, count, lease), reentry{s})
 	if !ok {
 		return true, errNoAnswer
 	}
