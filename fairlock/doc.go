@@ -87,4 +87,13 @@
 // refresh adds the time since the last one, so that the part which Redisson will
 // take off stays in. A living waiter that is dropped all the same is put back by
 // its next refresh, before all that came later.
+//
+// Redisson's own scores stand still, while those of ours in front of them rise.
+// Where they have fallen behind, a refresh lifts them, for two reasons: they would
+// be dropped as stale when their turn comes, and a waiter of Redisson that queues
+// up anew behind a last entry in the past is told a negative time, and sleeps until
+// it is called. One that our scripts drop as stale is called, so that it looks again.
+// Lifting reads all scores, as each acquisition by Redisson does; it happens no more
+// than twice in a skip time, and only when its waiters have waited for longer than
+// they asked for.
 package fairlock

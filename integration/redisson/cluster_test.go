@@ -63,6 +63,33 @@ func TestClusterWithShardedChannels(t *testing.T) {
 					})
 				}
 			}
+			t.Run("multi", func(t *testing.T) {
+				for _, side := range [][2]*Driver{{java, golang}, {golang, java}} {
+					n1, n2 := name(t), name(t)
+					for cluster.NodeOfKey(t, n2) == cluster.NodeOfKey(t, n1) {
+						n2 = name(t)
+					}
+					multi := side[0].Owner("m").Multi(Spec("rlock", n1), Spec("fair", n2))
+					one, two := side[1].Owner("1").RLock(n1), side[1].Owner("2").Fair(n2)
+					multi.Lock(t, 0)
+					if one.TryLock(t, -1, 0) || two.TryLock(t, -1, 0) {
+						t.Fatal("a member of a held multi-lock was taken")
+					}
+					c1, c2 := one.GoLock(0), two.GoLock(0)
+					for _, n := range []string{n1, n2} {
+						node := cluster.NodeOfKey(t, n)
+						eventually(t, "a waiter", func() bool {
+							return slices.ContainsFunc(node.List(t, "PUBSUB", "SHARDCHANNELS"), func(c string) bool { return strings.Contains(c, "{"+n+"}") })
+						})
+						(&bed{server: node}).settle(t)
+					}
+					unlock := multi.Unlock(t)
+					between(t, "wake-up of the first", latency(unlock, c1.Wait(t)), 0, soon)
+					between(t, "wake-up of the second", latency(unlock, c2.Wait(t)), 0, soon)
+					one.Unlock(t)
+					two.Unlock(t)
+				}
+			})
 			for _, s := range cluster.Masters(t) {
 				plain := s.List(t, "PUBSUB", "CHANNELS", "redisson_*")
 				if len(plain) > 0 {

@@ -86,3 +86,67 @@ func TestMultiLocksInOppositeOrders(t *testing.T) {
 		})
 	}
 }
+
+// What a multi-lock of one side promises, as its members taken by the other side see
+// it: re-entry, the end of a fixed lease, the watchdog's renewal, and the end of the
+// lease when the process is killed.
+func TestMultiLockHoldsItsMembers(t *testing.T) {
+	bothSides(t, shortBed, func(t *testing.T, p lineup) {
+		n1, n2 := name(t), name(t)
+		spec := []string{Spec("rlock", n1), Spec("fair", n2)}
+		one, two := p.second.Owner("1").RLock(n1), p.second.Owner("2").Fair(n2)
+		// held checks that both members are waited for in vain until now, and returns
+		// the waits.
+		held := func() (calls []*Call) {
+			calls = []*Call{one.GoLock(0), two.GoLock(0)}
+			for i, n := range []string{n1, n2} {
+				p.asleep(t, n, calls[i])
+			}
+			return calls
+		}
+		// entered waits until both members have been taken, and gives them back.
+		entered := func(what string, since time.Time, low, high time.Duration, calls []*Call) {
+			for _, c := range calls {
+				between(t, what, c.Wait(t).At.Sub(since), low, high)
+			}
+			one.Unlock(t)
+			two.Unlock(t)
+		}
+
+		multi := p.first.Owner("m").Multi(spec...)
+		multi.Lock(t, 0)
+		multi.Lock(t, 0)
+		calls := held()
+		multi.Unlock(t)
+		p.settle(t)
+		for end := time.Now().Add(2 * shortLease); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			for i, n := range []string{n1, n2} {
+				if ttl := p.pttl(t, n); ttl <= 0 || ttl > shortLease || !calls[i].Pending() {
+					t.Fatalf("a member has %v left, the wait for it goes on: %t", ttl, calls[i].Pending())
+				}
+			}
+		}
+		unlock := multi.Unlock(t)
+		entered("entered after the last unlock", unlock.At.Add(-unlock.Took), 0, soon, calls)
+
+		before := time.Now()
+		if !multi.TryLock(t, soon, shortLease) {
+			t.Fatal("a free multi-lock was not taken")
+		}
+		// Redisson sets the lease of each member once all are taken.
+		entered("entered after a fixed lease", before, shortLease, shortLease+2*soon, held())
+		multi.UnlockRefused(t)
+
+		victim := startGo(t, Options{Addresses: []string{p.server.Addr()}, Watchdog: shortLease})
+		if p.first == p.java {
+			victim = Start(t, p.version, Options{Addresses: []string{p.server.Addr()}, Watchdog: shortLease})
+		}
+		victim.Owner("m").Multi(spec...).Lock(t, 0)
+		calls = held()
+		before = time.Now()
+		victim.Kill(t)
+		entered("entered after the kill", before, shortLease/3, shortLease+soon, calls)
+		p.nothingLeft(t, n1)
+		p.nothingLeft(t, n2)
+	})
+}

@@ -157,7 +157,7 @@ func TestSoak(t *testing.T) {
 	}
 	read()
 	t.Logf("%v, %d kills: %d sections, %d beside other readers", long, kills.n, check.sections, check.together)
-	kills.report(t, long)
+	kills.report(t)
 	t.Logf("Java: %+v", counts[false])
 	t.Logf("Go: %+v", counts[true])
 	check.report(t)
