@@ -78,8 +78,12 @@ func TestSoak(t *testing.T) {
 				},
 				Record: record, Tag: s.tag, Hold: time.Millisecond, Wait: -1, Twice: i%2 == 0,
 			}
-			if v == "" || i%8 == 3 {
-				l.Specs = append(l.Specs, Spec("fair", "soak-f1"), Spec("fair", "soak-f2"))
+			fair := []string{Spec("fair", "soak-f1"), Spec("fair", "soak-f2")}
+			switch {
+			case v == "":
+				l.Specs = append(l.Specs, fair...)
+			case i%8 == 3:
+				l.Specs = append(fair, Spec("read", "soak-w2"), Spec("rlock", "soak-r2"))
 			}
 			switch i % 4 {
 			case 1: // gives up often
