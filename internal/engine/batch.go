@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
@@ -70,18 +71,16 @@ func (c *Core) runBatches(items []Item, each func(i int, vals []conn.Value, err 
 // runEach sends batches. It returns the items of those that a cluster refused for
 // having several keys, if they can be split.
 func (c *Core) runEach(items []Item, bs []batch, split bool, each func(i int, vals []conn.Value, err error)) (apart []int) {
-	cmds := make([]conn.Command, len(bs))
-	for i := range bs {
-		cmds[i] = bs[i].cmd
-	}
-	for i, res := range c.run.RunMulti(context.Background(), cmds) {
-		members := bs[i].members
-		if split && len(members) > 1 && conn.IsTryAgain(res.Err) && !items[members[0]].Shared {
-			apart = append(apart, members...)
-			continue
+	var mu sync.Mutex // each is called by one goroutine at a time
+	c.runApart(bs, func(b batch, res conn.Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		if split && len(b.members) > 1 && conn.IsTryAgain(res.Err) && !items[b.members[0]].Shared {
+			apart = append(apart, b.members...)
+			return
 		}
 		vals := res.Reply.Vals
-		for _, m := range members {
+		for _, m := range b.members {
 			n := items[m].Replies
 			switch {
 			case res.Err != nil:
@@ -93,6 +92,39 @@ func (c *Core) runEach(items []Item, bs []batch, split bool, each func(i int, va
 				vals = vals[n:]
 			}
 		}
-	}
+	})
 	return apart
+}
+
+// slotsApart is how many neighbouring slots of a cluster go together, of 16384.
+const slotsApart = 256
+
+// runApart sends batches and calls done with the answers as they come. In a cluster
+// they go in parts: what belongs to healthy nodes must not wait for the answers
+// of one that gives none. Where a node's slots begin and end is not known here, but
+// neighbouring slots are mostly one node's.
+func (c *Core) runApart(bs []batch, done func(batch, conn.Result)) {
+	run := func(bs []batch) {
+		cmds := make([]conn.Command, len(bs))
+		for i := range bs {
+			cmds[i] = bs[i].cmd
+		}
+		for i, res := range c.run.RunMulti(context.Background(), cmds) {
+			done(bs[i], res)
+		}
+	}
+	if !c.topo.Cluster || len(bs) == 1 {
+		run(bs)
+		return
+	}
+	parts := map[uint16][]batch{}
+	for _, b := range bs {
+		part := luascript.Slot(b.cmd.Keys[0]) / slotsApart
+		parts[part] = append(parts[part], b)
+	}
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(func() { run(part) }) // ends with the answers, or with the connection
+	}
+	wg.Wait()
 }
