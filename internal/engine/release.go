@@ -179,7 +179,7 @@ func (h *Hold) release(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	c.tell(lost)
-	defer func() { s.Ends = 0 }()
+	defer s.lowered()
 
 	var void time.Duration
 	if s.limbo > 0 && count == 0 {
@@ -194,9 +194,8 @@ func (h *Hold) release(ctx context.Context) error {
 		case err == nil && r.Code == 0 && (!ambiguous || count > 0):
 			// An earlier try may have ended the session, but only if it was to.
 			return h.releaseLost()
-		case err == nil && r.Code == 3 && r.Int(1) != s.Ends:
-			s.Ends = r.Int(1)
-			continue // lower it
+		case err == nil && s.lowersMore(r):
+			continue
 		case err == nil:
 			if r.Code == 2 {
 				c.cfg.Log.WarnContext(ctx, "redlatch: released, but the unlock message was refused: waiters go on when the lease would have ended",
@@ -228,6 +227,23 @@ func Lowering(cmd conn.Command, s *Session, count int) conn.Command {
 	}
 	return cmd
 }
+
+// maxLower bounds the tries to lower a lease whose end is another one each time.
+const maxLower = 5
+
+// lowersMore reports whether a partial release is to be repeated, to lower the
+// lease whose end it has been told. The gate is the caller's.
+func (s *session) lowersMore(r conn.Reply) bool {
+	if r.Code != 3 || s.lowers == maxLower {
+		return false
+	}
+	s.Ends = r.Int(1)
+	s.lowers++
+	return true
+}
+
+// lowered ends what lowersMore began.
+func (s *session) lowered() { s.Ends, s.lowers = 0, 0 }
 
 // released ends the hold after a release that worked.
 func (h *Hold) released(sent time.Time, count int, lease time.Duration) {

@@ -18,7 +18,8 @@ type Session struct {
 
 	// Ends is when the lease ends on the server's clock, ms: the one that a partial
 	// release means to lower; 0: none. Guarded by the slot's gate.
-	Ends int64
+	Ends   int64
+	lowers int // tries so far; guarded by the gate
 
 	slot  *slot
 	link  any // the observer's, of the acquisition

@@ -35,14 +35,13 @@ func (c *Core) settle(s *session) {
 	if dead || count == 0 {
 		return // nothing renews it, or the release that follows ends it
 	}
-	defer func() { s.Ends = 0 }()
+	defer s.lowered()
 	retry := newRetry()
 	for {
 		r, err := c.run.Run(context.Background(), s.Lock.kind.Release(s, count, lease, 0))
 		switch {
-		case err == nil && r.Code == 3 && r.Int(1) != s.Ends:
-			s.Ends = r.Int(1)
-			continue // lower it
+		case err == nil && s.lowersMore(r):
+			continue
 		case err == nil, conn.IsPermanent(err):
 			return // a lock that is gone shows at the next check
 		case !sleep(context.Background(), c.closedLate, deadline, retry.NextBackOff()):
