@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -217,4 +218,32 @@ func TestQuorumUnderFaults(t *testing.T) {
 		t.Errorf("only %d acquisitions", got)
 	}
 	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+}
+
+// TestLateCopyGetsTheToken: a copy that joins the hold after the round was won has
+// the hold's token, too: it may outlive one of the majority, and then be all that
+// the next quorum has in common with this one.
+func TestLateCopyGetsTheToken(t *testing.T) {
+	list := servers(t, 3)
+	proxy := testbed.NewProxy(t, list[2].Addr())
+	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()}, lease(time.Minute))
+	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	counter := luascript.TokenKey("q")
+	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+	for _, s := range list[:2] {
+		s.Do(t, "SET", counter, ahead)
+	}
+	proxy.Delay(testbed.Requests, 100*time.Millisecond) // less than a node's time limit
+	h := mustLock(t, t.Context(), q)
+	if list[2].Int(t, "EXISTS", "q") == 1 {
+		t.Fatal("the third copy was not late")
+	}
+	eventually(t, "the third copy", func() bool { return list[2].Int(t, "EXISTS", "q") == 1 })
+	eventually(t, "its counter is the hold's token", func() bool {
+		return list[2].List(t, "MGET", counter)[0] == strconv.FormatUint(h.Token(), 10)
+	})
+	held(t, list[2], "q")
+	unlock(t, h)
+	proxy.Delay(testbed.Requests, 0)
 }
