@@ -40,6 +40,8 @@ func TestNewRefusesOptions(t *testing.T) {
 		"Redis.Dialer.KeepAlive (off)":   func(c *redlatch.Config) { c.Redis.Dialer.KeepAlive = -1 },
 		"Redis.ConnWriteTimeout (off)":   func(c *redlatch.Config) { c.Redis.ConnWriteTimeout = -1 },
 		"Redis.SendToReplicas (address)": func(c *redlatch.Config) { c.Redis.Standalone.ReplicaAddress = []string{"127.0.0.1:1"} },
+
+		"Redis.Sentinel.Dialer.KeepAlive": func(c *redlatch.Config) { c.Redis.Sentinel.Dialer.KeepAlive = -1 },
 	} {
 		cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, DialCtxFn: dialled}}
 		change(&cfg)

@@ -37,6 +37,8 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 		return refuse("Dialer.KeepAlive", fmt.Sprintf("a broken connection must show within a third of the lease (%v)", third))
 	case opt.Dialer.KeepAlive < 0:
 		return refuse("Dialer.KeepAlive", "without it a broken connection would never show")
+	case opt.Sentinel.Dialer.KeepAlive < 0:
+		return refuse("Sentinel.Dialer.KeepAlive", "without it a frozen sentinel would keep the client at a dead master")
 	case opt.ConnWriteTimeout < 0:
 		return refuse("ConnWriteTimeout", "without it a broken connection would never show")
 	}
