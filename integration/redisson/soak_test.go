@@ -83,7 +83,7 @@ func TestSoak(t *testing.T) {
 			case v == "":
 				l.Specs = append(l.Specs, fair...)
 			case i%8 == 3:
-				l.Specs = append(fair, Spec("read", "soak-w2"), Spec("rlock", "soak-r2"))
+				l.Specs = slices.Concat(fair, []string{Spec("read", "soak-w2"), Spec("rlock", "soak-r2")})
 			}
 			switch i % 4 {
 			case 1: // gives up often
