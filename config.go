@@ -28,7 +28,7 @@ type Config struct {
 	// SendToReplicas, DisableAutoPipelining and time-outs above a third of
 	// LeaseTime. Unless set, Dialer.KeepAlive and ConnWriteTimeout are chosen so
 	// that a broken connection shows within a third of LeaseTime and answers that take
-	// a fifth of it (5 s at most) are waited for.
+	// a fifth of it (4 s at most) are waited for.
 	Redis rueidis.ClientOption
 
 	// ClientBuilder makes the client from the completed options, in place of

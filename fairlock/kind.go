@@ -190,12 +190,12 @@ func (k *kind) Release(s *engine.Session, count int, lease, void time.Duration) 
 			Args: []string{s.Field, strconv.Itoa(count), engine.Millis(lease), "", "", "0", "0"},
 		}, s, count)
 	}
-	return k.command(luascript.FairRelease, s.Field, strconv.Itoa(count), engine.Millis(lease), engine.Millis(void), "0", flag(s.Traced))
+	return k.command(luascript.FairRelease, s.Field, engine.Millis(void), "0", flag(s.Traced))
 }
 
 // Abandon implements engine.Kind: a grant is handed on, a place is left.
 func (k *kind) Abandon(a *engine.Attempt, void time.Duration) conn.Command {
-	return k.command(luascript.FairRelease, a.Field, "0", "0", engine.Millis(void), "1", flag(len(a.Trace) > 1))
+	return k.command(luascript.FairRelease, a.Field, engine.Millis(void), "1", flag(len(a.Trace) > 1))
 }
 
 func flag(b bool) string {

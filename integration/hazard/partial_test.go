@@ -18,11 +18,8 @@ func TestLatePartialReleaseDoesNotShortenALease(t *testing.T) {
 	s := server(t)
 	p := testbed.NewProxy(t, s.Addr())
 	c := dial(t, p.Addr(), leaseTime(20*time.Second))
-	scripts := []*luascript.Script{luascript.Release, luascript.RWReadRelease, luascript.RWWriteRelease, luascript.FairRelease}
+	scripts := []*luascript.Script{luascript.Release, luascript.RWReadRelease, luascript.RWWriteRelease, luascript.GroupRelease}
 	for _, kind := range kinds {
-		if kind.name == "multi" {
-			continue // a command of several locks
-		}
 		// A release is up to two commands: one asks how long the lease lasts, the
 		// next lowers it.
 		for held := range 2 {
@@ -127,12 +124,9 @@ func TestReentryGivenUpLeavesNoLease(t *testing.T) {
 	p := testbed.NewProxy(t, s.Addr())
 	c := dial(t, p.Addr(), leaseTime(20*time.Second))
 	reenters := func(args []string) bool {
-		return len(args) > 1 && (args[1] == luascript.Reenter.SHA || args[1] == luascript.RWReenter.SHA)
+		return len(args) > 1 && (args[1] == luascript.Reenter.SHA || args[1] == luascript.RWReenter.SHA || args[1] == luascript.GroupAcquire.SHA)
 	}
 	for _, kind := range kinds {
-		if kind.name == "multi" {
-			continue // a command of several locks
-		}
 		for what, give := range map[string]func(t *testing.T, outer redlatch.Hold, l redlatch.Locker){
 			"late answer": func(t *testing.T, outer redlatch.Hold, l redlatch.Locker) {
 				t.Helper()

@@ -58,7 +58,9 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 		// answer. Long, and a connection that is really dead takes the time in which to
 		// renew on another one. A renewal that is sent at a third of the lease over a
 		// dead connection fails at 62 % of it, and one more dead connection can follow.
-		opt.ConnWriteTimeout = min(max(leaseTime/4, 200*time.Millisecond), 5*time.Second, third)
+		// Close waits for as long, plus a KeepAlive, for a server that is frozen: within
+		// the default of UnlockTimeout.
+		opt.ConnWriteTimeout = min(max(leaseTime/4, 200*time.Millisecond), 4*time.Second, third)
 	}
 	if opt.Dialer.KeepAlive == 0 {
 		opt.Dialer.KeepAlive = min(max(leaseTime/30, 100*time.Millisecond), time.Second, third)

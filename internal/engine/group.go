@@ -402,15 +402,17 @@ func (g *group) undo(a *acquisition) {
 }
 
 // abandon undoes what tries may have left, until the server has answered or the
-// lease would have run out: not for a goroutine that a caller waits for. Counts that a re-entry raised stay: the session's next
-// command sets them right, and the last release does not look at them. The gates
-// are the caller's.
+// lease would have run out: not for a goroutine that a caller waits for. What a
+// re-entry raised is settled apart. The gates are the caller's.
 func (g *group) abandon(a *acquisition) {
 	var items []conn.Command
 	for i := range g.members {
-		if m := &g.members[i]; m.sess == nil {
-			items = append(items, m.lock.kind.Abandon(&m.attempt, a.void()))
+		m := &g.members[i]
+		if m.sess != nil {
+			a.core.settleApart(m.sess)
+			continue
 		}
+		items = append(items, m.lock.kind.Abandon(&m.attempt, a.void()))
 	}
 	if len(items) == 0 {
 		a.limbo = 0

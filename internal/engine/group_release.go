@@ -149,8 +149,9 @@ func (r *Releasing) GiveUp() []error {
 }
 
 // together releases the holds todo, which have been marked, by one command. It
-// returns those that must be released one by one: while a cluster moves their
-// slot it refuses commands with keys of which only some have moved.
+// returns those that must be released one by one: where the lease must be lowered
+// for the holds that stay, and while a cluster moves their slot, when it refuses
+// commands with keys of which only some have moved.
 func (r *Releasing) together(ctx context.Context, c *Core, todo []int) (left []int) {
 	entered := todo[:0:0]
 	for _, i := range todo {
@@ -217,13 +218,16 @@ func (r *Releasing) together(ctx context.Context, c *Core, todo []int) (left []i
 				case code < 0:
 					r.errs[p.i] = h.abandoned(&lock.ServerError{Name: h.s.Lock.name, Op: "release", Err: errors.New(reply.Str(len(parts)))})
 					continue
+				case code == 3:
+					left = append(left, p.i) // to lower the lease takes a command of its own
+					continue
 				case code == 2:
 					c.cfg.Log.WarnContext(ctx, "redlatch: released, but the unlock message was refused: waiters go on when the lease would have ended",
 						"lock", h.s.Lock.name, "owner", h.s.Field, "error", reply.Str(len(parts)))
 				}
 				h.released(sent, p.count, p.lease)
 			}
-			return nil
+			return left
 		}
 		if conn.IsTryAgain(err) {
 			for _, p := range parts {

@@ -1,39 +1,24 @@
--- fair_release: give a fair lock back, wholly or down to a count, or leave its
--- queue. The free lock goes to the first in the queue.
+-- fair_release: give a fair lock back, or leave its queue. The free lock goes to
+-- the first in the queue. (A hold that stays, with a lower count, does not concern
+-- the queue: that is release.lua's.)
 --
 -- KEYS, ARGV[1..3]  as in fair_queue
 -- ARGV[4]  field of the acquisition
--- ARGV[5]  the absolute count to reach; 0 = not held any more
--- ARGV[6]  count > 0: the remaining lease to set, ms (that of the latest-ending live hold)
--- ARGV[7]  '0', or how long (ms) a late command of this acquisition must be refused
--- ARGV[8]  '1' = leave the queue, too
--- ARGV[9]  '1' = the acquisition left its trace beside the lock
+-- ARGV[5]  '0', or how long (ms) a late command of this acquisition must be refused
+-- ARGV[6]  '1' = leave the queue, too
+-- ARGV[7]  '1' = the acquisition left its trace beside the lock
 --
 -- RETURN   1           done
 --          0           neither held by this acquisition nor in the queue
 --          {2, error}  done, but the server refused the message or the next one's hold
 --
--- Twice: the second run finds the field gone, or the count reached; it can't
+-- Twice: the second run finds the field gone; it can't
 -- touch another acquisition, so the lock is handed over once. Works when the
 -- server is out of memory: the first write takes something away, and a script
 -- that has written is not refused the rest.
 local field = ARGV[4]
 local function replaced(answer) -- another type stands at the key
   return type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
-end
-if ARGV[5] ~= '0' then
-  local held = pcall('HGET', LOCK, field)
-  if replaced(held) then return 0 end
-  if not held then
-    -- a write, though it changes nothing: a demoted master must not say "gone"
-    call('HDEL', LOCK, field)
-    return 0
-  end
-  if type(held) == 'table' then return held end
-  if tonumber(held) <= tonumber(ARGV[5]) then return 1 end -- done before: the lease may be longer since
-  pcall('HSET', LOCK, field, ARGV[5])
-  call('PEXPIRE', LOCK, ARGV[6])
-  return 1
 end
 
 -- Takes the marked entries off the list, all at once: that is paid for by as
@@ -87,15 +72,15 @@ end
 
 local held = pcall('HDEL', LOCK, field)
 if type(held) == 'table' then
-  if ARGV[8] ~= '1' and not replaced(held) then return held end
+  if ARGV[6] ~= '1' and not replaced(held) then return held end
   held = 0
 end
-if ARGV[7] ~= '0' then
+if ARGV[5] ~= '0' then
   pcall('SADD', KEYS[7], field)
-  pcall('PEXPIRE', KEYS[7], ARGV[7])
+  pcall('PEXPIRE', KEYS[7], ARGV[5])
 end
-if held == 0 and (ARGV[8] ~= '1' or leave() == 0) then return 0 end
-if held == 1 and ARGV[9] == '1' then pcall('DEL', KEYS[6]) end
+if held == 0 and (ARGV[6] ~= '1' or leave() == 0) then return 0 end
+if held == 1 and ARGV[7] == '1' then pcall('DEL', KEYS[6]) end
 if call('EXISTS', LOCK) == 0 then
   local refused = hand_over()
   if refused then return {2, refused.err} end

@@ -4,20 +4,21 @@
 -- KEYS     for each member what release.lua takes: the lock, and
 --          redlatch_void:{lock} and redlatch_trace:{lock} if asked for
 -- ARGV     for each member eight: how many of the KEYS are its own, then the
---          seven of release.lua (field, count, lease in ms, channel, PUBLISH or
---          SPUBLISH, '0' or how long in ms late commands must be refused, '1' =
---          it left its trace)
+--          first seven of release.lua (field, count, lease in ms, channel,
+--          PUBLISH or SPUBLISH, '0' or how long in ms late commands must be
+--          refused, '1' = it left its trace)
 --
 -- RETURN   one integer per member:
 --          1  done
 --          0  not held by this acquisition
 --          2  done, but the server refused the message
+--          3  count > 0: done, but the lease ends later than is needed
 --         -1  the server refused
 --          and, if there are a 2 or a -1, the last error as a string
 --          A server that refuses all writes (a demoted master, say) says so, as
 --          an error.
 --
--- Twice: as release.lua. A member that is gone, or whose key is of another type,
+-- Twice: as release.lua; a lease is never lowered here. A member that is gone, or whose key is of another type,
 -- does not stop the others; all are free before the first message goes out.
 local out, say, k, err = {}, {}, 1, nil
 -- these refuse every write: nothing was done, and another try may find another server
@@ -46,9 +47,13 @@ for a = 1, #ARGV, 8 do
       held = type(w) == 'table' and w
     end
     out[i] = not held and 0 or type(held) == 'table' and number(held) or 1
-    if out[i] == 1 and tonumber(held) > tonumber(count) then
-      redis.pcall('HSET', lock, field, count)
-      redis.pcall('PEXPIRE', lock, ARGV[a + 3])
+    if out[i] == 1 then
+      if tonumber(held) > tonumber(count) then redis.pcall('HSET', lock, field, count) end
+      if redis.call('PTTL', lock) > tonumber(ARGV[a + 3]) then
+        out[i] = 3
+      else
+        redis.pcall('PEXPIRE', lock, ARGV[a + 3])
+      end
     end
   else
     out[i] = number(redis.pcall('HDEL', lock, field))
