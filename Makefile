@@ -55,7 +55,7 @@ soak: ## Let processes take locks of all kinds at random, through faults; see SO
 	cd integration && REDLATCH_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -v $(TEST_FLAGS) ./soak
 
 .PHONY: observe
-observe: ## Run Redis, Prometheus and a workload to look at, until interrupted.
+observe: ## Run Redis, Prometheus and a flash sale to look at, until interrupted.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-prometheus.sh
 	@go run ./examples/observability -prometheus

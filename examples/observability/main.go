@@ -1,5 +1,6 @@
-// Command observability is a small workload to look at: two tills of a shop that
-// share their locks, with what redlatch tells OpenTelemetry sent on.
+// Command observability is a workload to look at: two tills of a shop with a flash
+// sale that never ends, and locks of every kind around it, with what redlatch tells
+// OpenTelemetry sent on.
 //
 // Metrics are served for Prometheus, one address per till; spans go by OTLP to
 // where OTEL_EXPORTER_OTLP_ENDPOINT says, nowhere without it. With -prometheus
@@ -90,5 +91,6 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	fmt.Fprintln(out, "Working until interrupted; lost leases are part of it.")
 	s.work(ctx)
+	fmt.Fprintf(out, "Sold %d; stock and orders did not agree %d times\n", s.sold.Load(), s.wrong.Load())
 	return nil
 }

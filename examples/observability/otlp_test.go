@@ -125,13 +125,16 @@ func TestSpansGoByOTLP(t *testing.T) {
 		defer close(done)
 		s.work(working)
 	}()
-	for ctx.Err() == nil && !got.across() {
+	for ctx.Err() == nil && (!got.across() || s.sold.Load() == 0) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	stop()
 	<-done
 	if err := s.close(); err != nil {
 		t.Error(err)
+	}
+	if s.sold.Load() == 0 {
+		t.Error("nothing was sold")
 	}
 	if !got.across() {
 		t.Error("no waiter's span leads to the other till's")

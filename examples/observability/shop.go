@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/examples/internal/demoserver"
@@ -17,6 +20,8 @@ import (
 
 // shop is two tills that share their locks.
 type shop struct {
+	ledger
+
 	tills []*till
 	tag   string
 
@@ -28,6 +33,7 @@ type till struct {
 	*telemetry
 	name   string
 	client *redlatch.Client
+	goods  rueidis.Client // what is for sale, and who has bought
 }
 
 // lease is short, so that renewals are to be seen soon.
@@ -57,6 +63,14 @@ func openShop(ctx context.Context, server *demoserver.Server, listen string, log
 		})); err != nil {
 			return nil, err
 		}
+		option, err := rueidis.ParseURL(server.URL)
+		if err != nil {
+			return nil, err
+		}
+		option.DisableCache = true
+		if t.goods, err = rueidis.NewClient(option); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
@@ -79,10 +93,13 @@ func (s *shop) targets() []string {
 }
 
 func (s *shop) close() error {
-	var errs []error
+	errs := []error{s.clear()}
 	for _, t := range s.tills {
 		if t.client != nil {
 			t.client.Close()
+		}
+		if t.goods != nil {
+			t.goods.Close()
 		}
 		errs = append(errs, t.close())
 	}
@@ -116,7 +133,9 @@ func (s *shop) work(ctx context.Context) {
 	wg.Wait()
 }
 
-func (s *shop) name(kind string, n int) string { return fmt.Sprintf("%s%s%d", s.tag, kind, rand.N(n)) } //nolint:gosec // a load
+func (s *shop) number(n int) string { return strconv.Itoa(rand.N(n)) } //nolint:gosec // a load
+
+func (s *shop) name(kind string, n int) string { return s.tag + kind + s.number(n) }
 
 // pause works for about d.
 func pause(ctx context.Context, d time.Duration) {
@@ -126,14 +145,6 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-}
-
-// sell holds an item's lock; a few items are wanted by many.
-func (s *shop) sell(ctx context.Context, t *till) error {
-	return t.client.RLock(s.name("item:", 4), redlatch.Fenced()).Do(ctx, func(ctx context.Context) error {
-		pause(ctx, 15*time.Millisecond)
-		return nil
-	})
 }
 
 // queueUp waits its turn.
@@ -163,7 +174,7 @@ func (s *shop) restock(ctx context.Context, t *till) error {
 
 // bundle sells two things at once.
 func (s *shop) bundle(ctx context.Context, t *till) error {
-	both := redlatch.MultiLock(t.client.RLock(s.name("item:", 4)), t.client.RLock(s.name("coupon:", 3)))
+	both := redlatch.MultiLock(t.client.RLock(s.name("item:", things)), t.client.RLock(s.name("coupon:", 3)))
 	return both.Do(ctx, func(ctx context.Context) error {
 		pause(ctx, 10*time.Millisecond)
 		return nil
@@ -172,7 +183,7 @@ func (s *shop) bundle(ctx context.Context, t *till) error {
 
 // glance gives up soon.
 func (s *shop) glance(ctx context.Context, t *till) error {
-	h, err := t.client.RLock(s.name("item:", 4)).TryLock(ctx, 5*time.Millisecond, 0)
+	h, err := t.client.RLock(s.name("item:", things)).TryLock(ctx, 5*time.Millisecond, 0)
 	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return nil
 	}
