@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,8 +14,6 @@ import (
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/redlatch/redlatch/examples/internal/demoserver"
 )
 
 // collected is what a collector would know of the tills' lock spans.
@@ -104,21 +101,7 @@ func TestSpansGoByOTLP(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // ms; 5 s by default
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	server, err := demoserver.Start(ctx, "observability", demoserver.Private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	s, err := openShop(ctx, server, "127.0.0.1:0,127.0.0.1:0", slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, s := shopFor(t, time.Minute)
 	working, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { // ends with working

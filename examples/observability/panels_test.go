@@ -66,6 +66,28 @@ func readDashboard(t *testing.T) dashboard {
 // variables stand for what Grafana would put in.
 var variables = strings.NewReplacer("$type", ".*", "$name", ".*", "$lock", "item:*", "$__rate_interval", "15s", "$__interval", "15s")
 
+// shopFor opens a shop on a server of its own; ctx ends after limit, or with the
+// test. To close the shop is the caller's.
+func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit) // the server outlives t.Context()
+	t.Cleanup(cancel)
+	server, err := demoserver.Start(ctx, "observability", demoserver.Private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := openShop(ctx, server, "127.0.0.1:0,127.0.0.1:0", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, s
+}
+
 // TestPanelsReturnData runs the expression of every panel against a real
 // Prometheus that scrapes the shop at work: each must return a number.
 func TestPanelsReturnData(t *testing.T) {
@@ -73,21 +95,7 @@ func TestPanelsReturnData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	server, err := demoserver.Start(ctx, "observability", demoserver.Private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	s, err := openShop(ctx, server, "127.0.0.1:0,127.0.0.1:0", slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx, s := shopFor(t, 2*time.Minute)
 	defer func() {
 		if err := s.close(); err != nil {
 			t.Error(err)

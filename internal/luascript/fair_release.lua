@@ -12,10 +12,10 @@
 --          0           neither held by this acquisition nor in the queue
 --          {2, error}  done, but the server refused the message or the next one's hold
 --
--- Twice: the second run finds the field gone; it can't
--- touch another acquisition, so the lock is handed over once. Works when the
--- server is out of memory: the first write takes something away, and a script
--- that has written is not refused the rest.
+-- Twice: the second run finds the field gone; it can't touch another
+-- acquisition, so the lock is handed over once. Works when the server is out of
+-- memory: the first write takes something away, and a script that has written is
+-- not refused the rest.
 local field = ARGV[4]
 local function replaced(answer) -- another type stands at the key
   return type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
