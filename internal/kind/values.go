@@ -1,0 +1,99 @@
+package kind
+
+import (
+	"math"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Millis is d in whole milliseconds, rounded up: what the server is told is
+// never shorter than what the client counts on.
+func Millis(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	if m := lastMillis.Load(); m != nil && m.d == d {
+		return m.text
+	}
+	m := &millis{d, millisText(d)}
+	lastMillis.Store(m)
+	return m.text
+}
+
+// lastMillis is the text that was made last: nearly always that of LeaseTime.
+var lastMillis atomic.Pointer[millis]
+
+type millis struct {
+	d    time.Duration
+	text string
+}
+
+func millisText(d time.Duration) string {
+	if d > math.MaxInt64-time.Millisecond {
+		d -= time.Millisecond // rounding up must not turn the longest durations negative
+	}
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// FenceArg is the fencing counter's TTL as the scripts take it.
+func FenceArg(ttl time.Duration) string {
+	if ttl < 0 {
+		return "-1"
+	}
+	return Millis(ttl)
+}
+
+// Flag is a truth value as the scripts take it.
+func Flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}
+
+// Token reads the fencing token at position i of a reply.
+func Token(r conn.Reply, i int) uint64 { return uint64(r.Int(i)) } // #nosec G115 -- never negative
+
+// Remaining turns a PTTL into a duration: 0 for a key without one, and never 0
+// for a key with one, however soon it ends.
+func Remaining(pttl int64) time.Duration {
+	if pttl < 0 {
+		return 0
+	}
+	return time.Duration(min(max(pttl, 1), farMs)) * time.Millisecond
+}
+
+// farMs is a hundred years: nobody waits that long, and what is added to it does
+// not overflow.
+const farMs = 100 * 365 * 24 * 3600 * 1000
+
+// NoLock is the error for a key that holds no lock of the kind asked for.
+func NoLock(what string) error {
+	return &lock.InvalidNameError{Reason: "the key of this name is no " + what}
+}
+
+// ReadPlainState reads the reply of state.lua.
+func ReadPlainState(r conn.Reply) (lock.State, error) {
+	if r.Code < 0 {
+		return lock.State{}, NoLock("lock")
+	}
+	st := lock.State{Token: Token(r, 2)}
+	if r.Code == 0 {
+		return st, nil
+	}
+	st.Held, st.Mode, st.Remaining = true, lock.ModeLock, Remaining(r.Int(1))
+	for i := 3; i+1 < len(r.Vals); i += 2 {
+		count, err := strconv.Atoi(r.Str(i + 1))
+		if err != nil {
+			return lock.State{}, NoLock("lock")
+		}
+		st.Owners = append(st.Owners, lock.OwnerState{
+			Owner: r.Str(i), Mode: lock.ModeLock, Count: count, Remaining: st.Remaining,
+		})
+	}
+	return st, nil
+}
