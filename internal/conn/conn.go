@@ -94,6 +94,11 @@ type Runner interface {
 type Topology struct {
 	Cluster bool // keys live in slots
 	Sharded bool // publish with SPUBLISH
+
+	// Node names the node that a cluster's slot is on, "" when that is not known. It
+	// does not block, and may be wrong for a while after a slot has moved. nil: not
+	// known at all.
+	Node func(slot uint16) string
 }
 
 // Publish is the command that publishes an unlock message.

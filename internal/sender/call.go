@@ -1,0 +1,131 @@
+package sender
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+)
+
+// Call is one command on its way. Fill in the first part, Start it, and either
+// Wait for the answer or let Then have it. It must not be copied or used again
+// before it has ended.
+type Call struct {
+	Cmd   conn.Command
+	Class Class
+	// Ctx is for its values; it is not watched.
+	Ctx context.Context
+	// Then is called once with the answer by a goroutine of the sender's, so it does
+	// not block. nil: somebody waits.
+	Then func(*Call)
+
+	// The answer. Sent is an instant before the first byte was written.
+	Sent  time.Time
+	Reply conn.Reply
+	Err   error
+
+	s       *Sender
+	lane    *lane
+	slot    uint16
+	patient bool // not interrupted
+	end     func(error)
+	done    chan struct{}
+
+	// guarded by lane.mu
+	state      state
+	signalled  bool
+	next, prev *Call
+}
+
+type state uint8
+
+const (
+	queued state = iota
+	sent
+	answered
+	withdrawn
+)
+
+// Start hands the call over; it does not block.
+func (s *Sender) Start(c *Call) {
+	c.s = s
+	c.lane, c.slot = s.laneOf(c.Cmd.Keys[0])
+	if o := s.cfg.Observer; o != nil {
+		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name)
+	}
+	if c.Then == nil {
+		c.done = s.Signal()
+	}
+	c.lane.start(c)
+}
+
+// Wait blocks until the answer is there (true). It returns false when ctx ends,
+// the deadline (if not zero) passes or the sender is interrupted: Leave must follow.
+func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
+	if deadline.IsZero() {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return false
+		}
+	} else {
+		t := c.s.StartTimer(time.Until(deadline))
+		defer c.s.StopTimer(t)
+		select {
+		case <-c.done:
+		case <-t.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	c.lane.mu.Lock()
+	over := c.state == answered
+	c.lane.mu.Unlock()
+	return over
+}
+
+// Done gives back what an answered call used.
+func (c *Call) Done() {
+	if c.done != nil {
+		c.s.DropSignal(c.done)
+		c.done = nil
+	}
+}
+
+// Left is what Leave found.
+type Left uint8
+
+const (
+	// Answered: the answer is there.
+	Answered Left = iota
+	// Withdrawn: the command was never sent, and won't be.
+	Withdrawn
+	// Away: the command was sent; its answer is then's.
+	Away
+)
+
+// Leave ends the waiting. then gets the answer of a command that was sent; it
+// may be nil.
+func (c *Call) Leave(then func(*Call)) Left {
+	l := c.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch c.state {
+	case answered:
+		return Answered
+	case queued:
+		l.queue[c.Class].remove(c)
+		c.state = withdrawn
+		if c.end != nil {
+			c.end(context.Canceled)
+		}
+		return Withdrawn
+	default:
+		if then == nil {
+			then = func(*Call) {}
+		}
+		c.Then = then
+		return Away
+	}
+}

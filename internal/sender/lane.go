@@ -1,0 +1,283 @@
+package sender
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+)
+
+// lane is the way to one node.
+type lane struct {
+	s     *Sender
+	known bool // all of it goes to one node
+
+	mu      sync.Mutex     // guards all below, and the calls' state
+	queue   [classes]calls // not sent
+	away    calls          // sent, without an answer, in the order of sending
+	acked   calls          // the same of those that wait for replicas: their silence means nothing
+	flying  [classes]int   // commands without an answer
+	busy    [classes]int   // carriers
+	idle    []*carrier
+	failed  error // since the node last answered
+	stopped bool
+}
+
+func (s *Sender) newLane(known bool) *lane { return &lane{s: s, known: known} }
+
+// carrier is a goroutine that sends commands and waits for their answers.
+type carrier struct {
+	lane  *lane
+	class Class
+	wake  chan struct{}
+	load  []*Call // what it carries; its own while it is busy
+	cmds  []conn.Command
+}
+
+func (l *lane) start(c *Call) {
+	l.mu.Lock()
+	l.queue[c.Class].push(c)
+	k := l.assignLocked(c.Class)
+	fresh := k != nil && k.wake == nil
+	if fresh {
+		k.wake = make(chan struct{}, 1)
+		l.s.wg.Add(1)
+	}
+	l.mu.Unlock()
+	switch {
+	case fresh:
+		go k.run() // ends with Stop and the answer to what it carries
+	case k != nil:
+		k.wake <- struct{}{}
+	}
+}
+
+// assignLocked finds a carrier for what is queued in a class, if one may be had.
+func (l *lane) assignLocked(class Class) *carrier {
+	if l.busy[class] >= carriers[class] || !l.readyLocked(class) {
+		return nil
+	}
+	var k *carrier
+	if n := len(l.idle); n > 0 {
+		k = l.idle[n-1] // the one that slept last: its caches are warm
+		l.idle = l.idle[:n-1]
+	} else {
+		k = &carrier{lane: l}
+	}
+	l.takeLocked(k, class)
+	return k
+}
+
+func (l *lane) readyLocked(class Class) bool {
+	return l.queue[class].first != nil && l.flying[class] < flights[class]
+}
+
+// takeLocked loads a carrier with what travels together.
+func (l *lane) takeLocked(k *carrier, class Class) {
+	now := time.Now()
+	k.class = class
+	l.busy[class]++
+	room := min(flights[class]-l.flying[class], maxMerged)
+	for len(k.load) < room {
+		c := l.queue[class].first
+		if c == nil || len(k.load) > 0 && !l.togetherLocked(k.load[0], c) {
+			break
+		}
+		l.queue[class].remove(c)
+		c.state, c.Sent = sent, now
+		l.awayLocked(class).push(c)
+		l.flying[class]++
+		k.load = append(k.load, c)
+	}
+}
+
+// togetherLocked reports whether two calls may travel in one write: never across
+// nodes, since the whole waits for its last answer.
+func (l *lane) togetherLocked(a, b *Call) bool {
+	if l.s.cfg.Alone || a.Class == Acked || !l.known && a.slot != b.slot {
+		return false
+	}
+	for _, c := range []*Call{a, b} {
+		if c.Cmd.Tell || len(c.Cmd.Keys) > maxMergedKeys {
+			return false
+		}
+	}
+	return true
+}
+
+// run carries until the lane stops.
+func (k *carrier) run() {
+	defer k.lane.s.wg.Done()
+	for {
+		if len(k.load) > 0 {
+			k.carry()
+		}
+		if !k.next() {
+			return
+		}
+	}
+}
+
+// next finds more to carry, or sleeps until there is; false: the lane stopped.
+func (k *carrier) next() bool {
+	l := k.lane
+	l.mu.Lock()
+	for class := range classes {
+		if l.busy[class] < carriers[class] && l.readyLocked(class) {
+			l.takeLocked(k, class)
+			l.mu.Unlock()
+			return true
+		}
+	}
+	if l.stopped {
+		l.mu.Unlock()
+		return false
+	}
+	l.idle = append(l.idle, k)
+	l.mu.Unlock()
+	<-k.wake
+	return len(k.load) > 0
+}
+
+// carry sends the load and delivers the answers.
+func (k *carrier) carry() {
+	l, run := k.lane, k.lane.s.run
+	if len(k.load) == 1 {
+		c := k.load[0]
+		c.Reply, c.Err = run.Run(c.Ctx, c.Cmd)
+	} else {
+		for _, c := range k.load {
+			k.cmds = append(k.cmds, c.Cmd)
+		}
+		// A merged write carries nobody's values.
+		for i, res := range run.RunMulti(context.Background(), k.cmds) {
+			k.load[i].Reply, k.load[i].Err = res.Reply, res.Err
+		}
+		clear(k.cmds)
+		k.cmds = k.cmds[:0]
+	}
+	for _, c := range k.load {
+		if c.end != nil {
+			c.end(c.Err)
+		}
+	}
+	rest := k.load[:0]
+	l.mu.Lock()
+	for _, c := range k.load {
+		l.awayLocked(k.class).remove(c)
+		l.flying[k.class]--
+		c.state = answered
+		l.noteLocked(c.Err)
+		switch {
+		case c.Then != nil:
+			rest = append(rest, c)
+		case !c.signalled:
+			c.signalled = true
+			c.done <- struct{}{} // from here on the call is its owner's
+		}
+	}
+	l.busy[k.class]--
+	l.mu.Unlock()
+	for _, c := range rest {
+		c.Then(c)
+	}
+	clear(k.load)
+	k.load = k.load[:0]
+}
+
+// awayLocked is where the calls of a class are kept that have no answer.
+func (l *lane) awayLocked(class Class) *calls {
+	if class == Acked {
+		return &l.acked
+	}
+	return &l.away
+}
+
+// noteLocked keeps what is known of the node's health.
+func (l *lane) noteLocked(err error) {
+	if err == nil || conn.Classify(err) == conn.Permanent {
+		l.failed = nil
+	} else {
+		l.failed = err
+	}
+}
+
+func (l *lane) trouble(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.away.first; c != nil {
+		if silent := now.Sub(c.Sent); silent >= l.s.cfg.Slow {
+			return &SilentError{For: silent}
+		}
+	}
+	return l.failed
+}
+
+// SilentError says that a node has not answered for some time.
+type SilentError struct{ For time.Duration }
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("no answer for %v", e.For.Round(10*time.Millisecond))
+}
+
+func (l *lane) interrupt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for class := range l.queue {
+		for c := l.queue[class].first; c != nil; c = c.next {
+			c.interruptLocked()
+		}
+	}
+	for _, list := range []*calls{&l.away, &l.acked} {
+		for c := list.first; c != nil; c = c.next {
+			c.interruptLocked()
+		}
+	}
+}
+
+func (c *Call) interruptLocked() {
+	if c.Then == nil && !c.patient && !c.signalled {
+		c.signalled = true
+		c.done <- struct{}{}
+	}
+}
+
+func (l *lane) stop() {
+	l.mu.Lock()
+	l.stopped = true
+	idle := l.idle
+	l.idle = nil
+	l.mu.Unlock()
+	for _, k := range idle {
+		k.wake <- struct{}{}
+	}
+}
+
+// calls is a list of calls.
+type calls struct{ first, last *Call }
+
+func (q *calls) push(c *Call) {
+	c.prev, c.next = q.last, nil
+	if q.last != nil {
+		q.last.next = c
+	} else {
+		q.first = c
+	}
+	q.last = c
+}
+
+func (q *calls) remove(c *Call) {
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		q.first = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	} else {
+		q.last = c.prev
+	}
+	c.prev, c.next = nil, nil
+}

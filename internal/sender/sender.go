@@ -1,0 +1,191 @@
+// Package sender sends the commands of a client. Each node has a lane: a few
+// goroutines that carry commands to it and wait for the answers, and a queue for
+// what they can't carry yet. Who calls waits on a channel of its own and may
+// leave at any time: a command that was not sent then is withdrawn and never ran;
+// the answer to one that was sent is taken by whoever takes over.
+//
+// One command per goroutine is sent while goroutines are free, so that nobody
+// waits for others; beyond that, what has come meanwhile travels in one write.
+package sender
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
+)
+
+// Class says which places a command takes in its lane.
+type Class uint8
+
+const (
+	// Keep is what concerns locks that are held, or may be: renewals, releases,
+	// undoing. It has places of its own, which acquisitions can't take away.
+	Keep Class = iota
+	// Ask is an attempt to acquire, or a look.
+	Ask
+	// Acked waits for replicas, on a connection of its own.
+	Acked
+	classes
+)
+
+// The bounds of a lane. A connection has 1,024 places for commands without an
+// answer, and blocks when they are taken: both classes together stay below that.
+var (
+	carriers = [classes]int{Keep: 12, Ask: 20, Acked: 32}
+	flights  = [classes]int{Keep: 384, Ask: MaxAsking, Acked: 32}
+)
+
+// MaxAsking bounds the attempts to acquire that wait for an answer of one node.
+// Those beyond it have sent nothing when they give up.
+const MaxAsking = 512
+
+const (
+	// maxMerged bounds the commands of one write.
+	maxMerged = 64
+	// maxMergedKeys is how many keys a command may have that travels with others.
+	maxMergedKeys = 16
+)
+
+// Config is a Sender's configuration.
+type Config struct {
+	Slow     time.Duration    // a node that has not answered for longer is silent
+	Alone    bool             // never several commands in one write
+	Observer observe.Observer // of the commands; nil: nobody looks
+}
+
+// Sender sends a client's commands. It is safe for concurrent use.
+type Sender struct {
+	run  conn.Runner
+	topo conn.Topology
+	cfg  Config
+	one  *lane // where there is only one node
+
+	mu     sync.RWMutex
+	lanes  map[string]*lane // guarded by mu; by node
+	closed bool             // guarded by mu
+
+	signals sync.Pool
+	timers  sync.Pool
+	wg      sync.WaitGroup // the carriers
+}
+
+// New makes a Sender; Stop and Wait end it.
+func New(run conn.Runner, cfg Config) *Sender {
+	s := &Sender{run: run, topo: run.Topology(), cfg: cfg, lanes: map[string]*lane{}}
+	if !s.topo.Cluster {
+		s.one = s.newLane(true)
+		s.lanes[""] = s.one
+	}
+	return s
+}
+
+// laneOf finds the lane for a key.
+func (s *Sender) laneOf(key string) (*lane, uint16) {
+	if s.one != nil {
+		return s.one, 0
+	}
+	slot := luascript.Slot(key)
+	node, known := "", false
+	if s.topo.Node != nil {
+		node = s.topo.Node(slot)
+		known = node != ""
+	}
+	if !known {
+		// Neighbouring slots are mostly one node's.
+		node = string([]byte{'?', byte(slot >> 8)})
+	}
+	s.mu.RLock()
+	l := s.lanes[node]
+	s.mu.RUnlock()
+	if l != nil {
+		return l, slot
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l = s.lanes[node]; l == nil {
+		l = s.newLane(known)
+		l.stopped = s.closed
+		s.lanes[node] = l
+	}
+	return l, slot
+}
+
+// Trouble says what is wrong with the node of a key: it failed since it last
+// answered, or it has been silent for too long. nil: nothing is.
+func (s *Sender) Trouble(key string) error {
+	l, _ := s.laneOf(key)
+	return l.trouble(time.Now())
+}
+
+// Run sends a command and waits for its answer, however long that takes.
+func (s *Sender) Run(ctx context.Context, class Class, cmd conn.Command) (conn.Reply, error) {
+	c := Call{Cmd: cmd, Class: class, Ctx: ctx, patient: true}
+	s.Start(&c)
+	c.Wait(context.Background(), time.Time{})
+	c.Done()
+	return c.Reply, c.Err
+}
+
+// Interrupt wakes all who wait for answers: the client is being closed. What was
+// queued for them is withdrawn when they leave.
+func (s *Sender) Interrupt() {
+	s.each(func(l *lane) { l.interrupt() })
+}
+
+// Stop ends the goroutines that carry nothing. Those that wait for an answer end
+// with it, or with the connection: Wait waits for them.
+func (s *Sender) Stop() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.each(func(l *lane) { l.stop() })
+}
+
+// Wait blocks until no goroutine is left.
+func (s *Sender) Wait() { s.wg.Wait() }
+
+func (s *Sender) each(do func(*lane)) {
+	s.mu.RLock()
+	all := make([]*lane, 0, len(s.lanes))
+	for _, l := range s.lanes {
+		all = append(all, l)
+	}
+	s.mu.RUnlock()
+	for _, l := range all {
+		do(l)
+	}
+}
+
+// StartTimer is time.NewTimer; StopTimer must follow, after which the timer must
+// not be used. (A stopped timer delivers nothing, also when it had fired.)
+// The pool is the sender's own: channels made in one testing/synctest bubble must
+// not turn up in another, and users test with these.
+func (s *Sender) StartTimer(d time.Duration) *time.Timer {
+	if t, ok := s.timers.Get().(*time.Timer); ok {
+		t.Reset(d)
+		return t
+	}
+	return time.NewTimer(d)
+}
+
+// StopTimer gives a timer back.
+func (s *Sender) StopTimer(t *time.Timer) {
+	t.Stop()
+	s.timers.Put(t)
+}
+
+// Signal is a channel of one place for something that happens once. Who has
+// received from it, and only then, may give it back with DropSignal.
+func (s *Sender) Signal() chan struct{} {
+	if ch, ok := s.signals.Get().(chan struct{}); ok {
+		return ch
+	}
+	return make(chan struct{}, 1)
+}
+
+// DropSignal gives a channel back.
+func (s *Sender) DropSignal(ch chan struct{}) { s.signals.Put(ch) }
