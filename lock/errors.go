@@ -20,6 +20,9 @@ var (
 	ErrLeaseLost error = &sentinel{"redlatch: lease lost", "lease_lost"}
 	// ErrNotHeld: this hold was unlocked before.
 	ErrNotHeld error = &sentinel{"redlatch: lock not held", "not_held"}
+	// ErrUnlocked is no error of a call: it is the cause with which the context of a
+	// hold ends that was unlocked.
+	ErrUnlocked error = &sentinel{"redlatch: hold unlocked", "unlocked"}
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed error = &sentinel{"redlatch: client closed", "closed"}
 	// ErrUpgrade: an owner that holds the read lock asked for the write lock,

@@ -35,9 +35,7 @@ var passing = []string{
 // half; ours make the first write the deciding one and undo it themselves when
 // what belongs to it is refused, so an answered error means: not done.
 func Classify(err error) Class {
-	var re *rueidis.RedisError
-	if errors.As(err, &re) {
-		msg := re.Error()
+	if msg, ok := answerOf(err); ok {
 		for _, code := range passing {
 			if hasCode(msg, code) {
 				return Refused
@@ -71,6 +69,33 @@ func IsPermanent(err error) bool { return err != nil && Classify(err) == Permane
 // IsTryAgain reports whether a cluster refused a command of several keys because it
 // is moving their slot and only some of them have moved.
 func IsTryAgain(err error) bool {
-	var re *rueidis.RedisError
-	return errors.As(err, &re) && hasCode(re.Error(), "TRYAGAIN")
+	msg, ok := answerOf(err)
+	return ok && hasCode(msg, "TRYAGAIN")
 }
+
+// answerOf is the server's message, if err is one.
+func answerOf(err error) (string, bool) {
+	var re *rueidis.RedisError
+	if errors.As(err, &re) {
+		return re.Error(), true
+	}
+	var text refusal
+	if errors.As(err, &text) {
+		return string(text), true
+	}
+	return "", false
+}
+
+// ErrShortReply is a script's reply with too little in it.
+var ErrShortReply = errors.New("the script's reply is too short")
+
+// Refusal is the error of a server's message that came as part of a reply.
+func Refusal(text string) error { return refusal(text) }
+
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// IsNil tells an answer of the server from other errors, as the client library's
+// type does.
+func (refusal) IsNil() bool { return false }

@@ -10,83 +10,145 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/sender"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// acquisition is one call of Lock or TryLock, from its first attempt until it
-// has a hold or has given up.
+// acquisition is one call of Lock or TryLock, of one lock or of several at once,
+// from its first attempt until it has its holds or has given up.
 type acquisition struct {
-	core     *Core
-	lock     *Lock
-	kind     Kind
-	slot     *slot
-	ctx      context.Context // the caller's
-	cctx     context.Context // for the commands: with the span, if there is one
-	obs      observe.Acquisition
-	wait     time.Duration // as asked for
-	lease    time.Duration // 0: the watchdog's
-	until    time.Time     // of the wait; zero: no limit
-	once     bool          // wait 0
-	group    *group        // of several locks; lock, kind and slot are then the one waited for
-	tell     bool          // ask who the server is
-	told     conn.Reply    // what it said
-	answered bool          // it said something
+	core  *Core
+	ctx   context.Context // the caller's
+	obs   observe.Acquisition
+	wait  time.Duration // as asked for
+	lease time.Duration // 0: the watchdog's
+	until time.Time     // of the wait; zero: no limit
+	once  bool          // wait 0
+	owner *held.Owner
 
-	values detached // cctx, unless an observer has put its span into it
+	members []member // sorted by key: gates are entered in this order
+	at      int      // the member that it is about: the one waited for
 
-	mu      sync.Mutex // guards attempt against the watchdog's refreshes
-	attempt Attempt
+	mu sync.Mutex // guards the members' attempts against refreshes of their places
 
-	waits     bool          // it has been seen to wait
-	limbo     int           // commands that may have run or may still run
-	queued    bool          // there may be a place of ours on the server
-	adrift    bool          // a command is under way that nobody waits for; it cleans up
-	unsettled *session      // a re-entry that may have raised its count and lease in vain
-	undone    chan struct{} // closed when what was given up has been undone
-	place     *place
-	waiter    *pubsub.Waiter
-	peers     chan struct{} // signalled when the same owner acquired in another call
-	look      time.Time     // when to try without a message
-	busy      Outcome
-	lastErr   error
-	retry     *backoff.ExponentialBackOff
+	left  leftover
+	again bool          // the last try re-entered: a Shutdown does not end it
+	undo  chan struct{} // closed when what was given up has been undone
+
+	// while it waits
+	waits   bool // it has been seen to wait
+	place   *place
+	waiter  *pubsub.Waiter
+	look    time.Time // when to try without a message
+	busy    kind.Outcome
+	lastErr error // of the last try, unless it was answered
+	retry   *backoff.ExponentialBackOff
+
+	tell     bool       // ask who the server is
+	told     conn.Reply // what it said
+	answered bool       // it said something
+
+	values detached // ctx, or ctx with the observer's span
+	call   sender.Call
+	one    [1]member
+}
+
+// member is one of the locks that an acquisition is about.
+type member struct {
+	lock    *Lock
+	claim   *held.Claim
+	attempt kind.Attempt
+	session *held.Session // held already: the try under way re-enters it
+	count   int           // to reach then
+	hold    *held.Hold    // the result
+}
+
+// leftover is what the attempts under the present id may have left on the server.
+type leftover struct {
+	lost   int  // commands without an answer: they may have run, or may still run
+	queued bool // an answer said so: a place, or a grant of no use
+	away   bool // a command whose answer somebody else takes, who cleans up
+}
+
+func (l leftover) any() bool { return !l.away && (l.queued || l.lost > 0) }
+
+// void is how long the server must refuse late commands.
+func (l leftover) void() time.Duration {
+	if l.lost == 0 {
+		return 0
+	}
+	return held.VoidTTL
 }
 
 // Acquire takes the lock for the owner in ctx. A negative wait has no limit.
-func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*Hold, error) {
-	a, err := l.open(ctx, wait, lease)
-	if err != nil {
-		return nil, err
+func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Hold, error) {
+	a := &acquisition{}
+	a.members = a.one[:]
+	a.members[0].lock = l
+	if err := a.open(ctx, wait, lease); err != nil {
+		return nil, l.refused(ctx, wait, lease, err)
 	}
 	defer a.close()
-	return a.finish()
+	if err := a.finish(); err != nil {
+		return nil, err
+	}
+	return a.members[0].hold, nil
+}
+
+// AcquireAll takes several locks of one client and slot by one command, all or
+// none. They have distinct keys, are sorted by them, and are of kinds that can be
+// taken together; see [SameGroup]. The holds are in the order of the locks.
+func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration) ([]*held.Hold, error) {
+	a := &acquisition{members: make([]member, len(locks))}
+	for i, l := range locks {
+		a.members[i].lock = l
+	}
+	if err := a.open(ctx, wait, lease); err != nil {
+		return nil, locks[0].refused(ctx, wait, lease, err)
+	}
+	defer a.close()
+	if err := a.finish(); err != nil {
+		return nil, err
+	}
+	holds := make([]*held.Hold, len(locks))
+	for i := range a.members {
+		holds[i] = a.members[i].hold
+	}
+	return holds, nil
 }
 
 // open begins an acquisition; close ends it.
-func (l *Lock) open(ctx context.Context, wait, lease time.Duration) (*acquisition, error) {
-	if l.err != nil {
-		return nil, l.refused(ctx, wait, lease, l.err)
+func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error {
+	for i := range a.members {
+		if err := a.members[i].lock.err; err != nil {
+			return err
+		}
 	}
-	if err := CheckLease(lease); err != nil {
-		return nil, l.refused(ctx, wait, lease, err)
+	if err := held.CheckLease(lease); err != nil {
+		return err
 	}
-	c := l.core
+	c := a.members[0].lock.core
 	if ctx.Err() != nil {
-		return nil, l.refused(ctx, wait, lease, &lock.NotAcquiredError{Name: l.name, Err: ctxError(ctx)})
+		return &lock.NotAcquiredError{Name: a.members[0].lock.of.Name, Err: CtxError(ctx)}
 	}
-	if err := c.begin(); err != nil {
-		return nil, l.refused(ctx, wait, lease, err)
+	if err := c.reg.Begin(); err != nil {
+		return err
 	}
-	o, err := c.owner(ctx)
+	o, err := c.reg.Owner(ctx)
 	if err != nil {
-		c.wg.Done()
-		return nil, l.refused(ctx, wait, lease, err)
+		c.reg.End()
+		return err
 	}
-	a := &acquisition{core: c, lock: l, kind: l.kind, slot: o.slot(c, l.key), ctx: ctx, wait: wait, lease: lease, once: wait == 0}
+	a.core, a.ctx, a.wait, a.lease, a.once, a.owner = c, ctx, wait, lease, wait == 0, o
 	a.values.Context = ctx
-	a.cctx = &a.values
+	for i := range a.members {
+		m := &a.members[i]
+		m.claim = o.Claim(c.reg, m.lock.of.Key)
+	}
 	switch {
 	case wait == 0:
 		// One attempt; an unanswered one must not last for ever.
@@ -94,110 +156,100 @@ func (l *Lock) open(ctx context.Context, wait, lease time.Duration) (*acquisitio
 	case wait > 0:
 		a.until = time.Now().Add(wait)
 	}
-	return a, nil
+	return nil
 }
 
 func (a *acquisition) close() {
-	if a.group != nil {
-		a.group.release()
-	} else {
-		a.slot.release()
+	for i := range a.members {
+		a.members[i].claim.Release()
 	}
-	a.core.wg.Done()
+	a.owner.Unpin()
+	a.core.reg.End()
 }
 
+// about is the member that the acquisition is about at the moment.
+func (a *acquisition) about() *member { return &a.members[a.at] }
+
 // finish runs the acquisition to its end.
-func (a *acquisition) finish() (*Hold, error) {
+func (a *acquisition) finish() error {
 	a.newID()
-	a.observe(a.wait)
-	h, err := a.run()
-	a.observed(h, err)
+	a.observe()
+	err := a.run()
+	a.observed(err)
 	if err != nil {
 		a.giveUp()
 		if errors.Is(err, lock.ErrReplicaAcks) {
 			a.awaitUndone()
 		}
-		return nil, err
+		return err
 	}
-	a.leave(h)
-	return h, nil
-}
-
-// CheckLease refuses leases that make no sense.
-func CheckLease(lease time.Duration) error {
-	switch {
-	case lease < 0:
-		return &lock.InvalidOptionError{Option: "lease", Reason: "it is negative"}
-	case lease > 0 && lease < time.Millisecond:
-		return &lock.InvalidOptionError{Option: "lease", Reason: "it is below the server's resolution of 1ms"}
-	}
+	a.leave()
 	return nil
 }
 
-// newID makes the acquisition a new one for the server.
+// newID makes the acquisition a new one for the server. The id begins with the
+// time, for people; nothing is decided by it.
 func (a *acquisition) newID() {
 	c := a.core
-	field := append(make([]byte, 0, 80), c.cfg.ID...)
-	field = append(append(append(field, ':'), a.slot.owner.text...), '-')
-	at := len(field)
-	name := string(strconv.AppendUint(field, c.acq.Add(1), 36))
+	buf := append(make([]byte, 0, 96), c.cfg.ID...)
+	buf = append(append(append(buf, ':'), a.owner.Text()...), '-')
+	at := len(buf)
+	buf = append(strconv.AppendInt(buf, time.Now().UnixMilli(), 36), '.')
+	field := string(strconv.AppendUint(buf, c.acq.Add(1), 36))
 	lease := a.lease
 	if lease == 0 {
 		lease = c.cfg.LeaseTime
 	}
 	if a.waiter != nil && a.waiter.Keyed() {
-		// messages come by the id: listen for the new one
-		a.forget()
+		a.forget() // messages come by the id: listen for the new one
 	}
 	a.mu.Lock()
-	a.attempt = Attempt{
-		Lock: a.lock, ID: name[at:], Field: name,
-		Lease: lease, Trace: a.attempt.Trace,
+	for i := range a.members {
+		m := &a.members[i]
+		m.attempt = kind.Attempt{ID: field[at:], Field: field, Lease: lease, Trace: m.attempt.Trace}
 	}
 	a.mu.Unlock()
-	a.limbo, a.queued = 0, false
-	if a.group != nil {
-		a.group.newID(a)
-	}
+	a.left = leftover{}
 }
 
 // run is the one loop of all kinds: try, and while the lock is busy sleep until
 // something may have changed.
-func (a *acquisition) run() (*Hold, error) {
+func (a *acquisition) run() error {
 	try := !a.standsBehind()
 	if try {
 		a.listenEarly()
 	}
 	for {
 		if try {
-			h, err := a.try()
-			if h != nil {
-				return h, nil
+			won, err := a.try()
+			if won {
+				return nil
 			}
 			var stop *stopError
 			switch {
 			case errors.As(err, &stop):
-				return nil, stop.err
+				return stop.err
 			case errors.Is(err, errSessionGone):
 				// There is nothing to re-enter any more: acquire, unless it was asked
 				// for with the lost hold's context.
 				if a.ctx.Err() != nil {
-					return nil, a.ended()
+					return a.ended()
 				}
 				continue
 			case err != nil && a.once:
-				return nil, a.unavailable(err)
+				a.lastErr = err
+				return a.notAcquired(nil)
 			case err != nil:
 				a.lastErr = err
 				if a.retry == nil {
-					a.retry = newRetry()
+					a.retry = held.NewRetry()
 				}
-				if !sleep(a.ctx, a.core.draining, a.until, a.retry.NextBackOff()) {
-					return nil, a.ended()
+				if !held.Sleep(a.ctx, a.stop(), a.until, a.retry.NextBackOff()) {
+					return a.ended()
 				}
 				continue
 			case a.once:
-				return nil, a.notAcquired(nil)
+				return a.notAcquired(nil)
 			}
 			a.lastErr = nil
 			if a.retry != nil {
@@ -214,66 +266,34 @@ func (a *acquisition) run() (*Hold, error) {
 			a.waits = true
 			a.obs.Wait()
 		}
-		h, again, err := a.sleep()
-		if h != nil || err != nil {
-			return h, err
+		won, again, err := a.sleep()
+		if won || err != nil {
+			return err
 		}
 		try = again
 	}
 }
 
-// standsBehind reports whether others of this process wait already: then this
-// one queues up behind them without asking the server, and they are served in
-// their order.
-func (a *acquisition) standsBehind() bool {
-	if a.once {
-		return false
+// stop is closed when the acquisition must end: a re-entry works until Close.
+func (a *acquisition) stop() <-chan struct{} {
+	if a.again {
+		return a.core.closing
 	}
-	if a.group != nil {
-		return a.group.standsBehind(a)
-	}
-	spec, opts := a.lock.spec(&a.attempt)
-	if len(opts) > 0 || !a.core.hub.Waiting(spec.ID) {
-		return false
-	}
-	a.core.mu.Lock()
-	defer a.core.mu.Unlock()
-	// else it re-enters (and a reader who asks to write need not be looked for: join
-	// tells it of its session, so that it tries and is refused)
-	return a.slot.sessions[modeIndex(a.kind.Mode())] == nil
+	return a.core.draining
 }
 
-// listenEarly begins to listen before the first attempt where the subscription
-// stands already: what the attempt leaves in a queue can't be granted before it
-// is heard then, so there is no need to look again.
-func (a *acquisition) listenEarly() {
-	if _, ok := a.kind.(Queuer); !ok || a.once {
-		return
-	}
-	spec, opts := a.lock.spec(&a.attempt)
-	if len(opts) == 0 || !a.core.hub.Standing(spec.ID) {
-		return
-	}
-	a.core.mu.Lock()
-	reenters := a.slot.sessions[modeIndex(a.kind.Mode())] != nil
-	a.core.mu.Unlock()
-	if !reenters {
-		a.join()
-		a.waiter.Take()
-	}
-}
-
-// leave ends the waiting of an acquisition that got its hold.
-func (a *acquisition) leave(h *Hold) {
+// leave ends the waiting of an acquisition that got its holds.
+func (a *acquisition) leave() {
+	m := a.about()
 	if a.place != nil {
-		a.core.dog.removePlace(a.place)
+		a.core.places.remove(a.place)
 	}
 	if a.waiter != nil {
-		a.slot.unwatch(a.peers)
-		a.waiter.Leave(false, h.ValidUntil(), a.holder(h))
+		m.claim.Unwatch(a)
+		a.waiter.Leave(false, m.hold.ValidUntil(), a.holder())
 	}
-	if a.group == nil && h.s.Field != a.attempt.Field {
-		a.undo() // it re-entered after having tried by itself
+	if len(a.members) == 1 && m.hold.Field().Name != m.attempt.Field {
+		a.takeBack() // it re-entered after having tried by itself
 	}
 }
 
@@ -281,104 +301,90 @@ func (a *acquisition) leave(h *Hold) {
 // left on the server is undone in the background.
 func (a *acquisition) giveUp() {
 	if a.place != nil {
-		a.core.dog.removePlace(a.place)
+		a.core.places.remove(a.place)
 	}
 	if a.waiter != nil {
-		a.slot.unwatch(a.peers)
+		a.about().claim.Unwatch(a)
 		a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
 	}
-	if !a.adrift {
-		a.undo()
-	}
-	if a.unsettled != nil {
-		a.core.settleApart(a.unsettled)
-	}
+	a.takeBack()
 }
 
-// undoApart takes back, in the background, a grant that is of no use, while the
-// acquisition goes on under a new id.
-func (a *acquisition) undoApart() {
+// takeBack undoes, in the background, what the acquisition may have left. Nothing
+// is to be undone of a re-entry: what it raised ends with the session.
+func (a *acquisition) takeBack() {
+	if !a.left.any() {
+		return
+	}
+	done := make(chan struct{})
+	a.undo = done
+	a.core.reg.Undo(a.values.Context, a.leftovers(), a.left.void(), false, func() { close(done) })
+	a.left = leftover{}
+}
+
+// leftovers are what an attempt may have left, for whoever undoes it: copies,
+// since the acquisition may go on under a new id.
+func (a *acquisition) leftovers() []held.Leftover {
 	a.mu.Lock()
-	b := &acquisition{
-		core: a.core, lock: a.lock, kind: a.kind, slot: a.slot, ctx: a.ctx, cctx: a.cctx,
-		attempt: a.attempt, limbo: a.limbo, queued: true, place: a.place,
+	defer a.mu.Unlock()
+	out := make([]held.Leftover, 0, len(a.members))
+	for i := range a.members {
+		m := &a.members[i]
+		if m.session != nil && len(a.members) > 1 {
+			continue
+		}
+		attempt := m.attempt
+		m.claim.Retain()
+		out = append(out, held.Leftover{Lock: &m.lock.of, Claim: m.claim, Attempt: &attempt})
 	}
-	a.mu.Unlock()
-	if a.group != nil {
-		b.group = a.group.apart()
+	return out
+}
+
+// anew undoes a grant that is of no use, in the background, while the acquisition
+// goes on under a new id.
+func (a *acquisition) anew() {
+	a.left.queued = true
+	if a.place != nil {
+		a.core.places.remove(a.place)
+		a.place = nil // the new id gets a place of its own
 	}
-	a.limbo, a.queued, a.place = 0, false, nil // the new id gets a place of its own
-	b.undo()
+	a.takeBack()
+	a.newID()
 }
 
 // awaitUndone blocks until what was given up is undone, as long as the caller
 // would have waited.
 func (a *acquisition) awaitUndone() {
-	var tick <-chan time.Time
-	if !a.until.IsZero() {
-		t := a.core.pools.startTimer(time.Until(a.until))
-		defer a.core.pools.stopTimer(t)
-		tick = t.C
+	if a.undo == nil {
+		return
 	}
+	limit := time.Hour
+	if !a.until.IsZero() {
+		limit = time.Until(a.until)
+	}
+	t := a.core.send.StartTimer(limit)
+	defer a.core.send.StopTimer(t)
 	select {
-	case <-a.undone:
+	case <-a.undo:
 	case <-a.ctx.Done():
-	case <-tick:
+	case <-t.C:
 	case <-a.core.closing:
 	}
-}
-
-// undo takes back, in the background, what the acquisition may have left.
-func (a *acquisition) undo() {
-	if !a.queued && a.limbo == 0 {
-		return
-	}
-	undone := make(chan struct{})
-	a.undone = undone
-	if a.group != nil {
-		a.group.undo(a)
-		return
-	}
-	a.slot.retain()
-	a.core.wg.Add(1)
-	go func() { // ends with the server's answer or the lease
-		defer a.core.wg.Done()
-		defer close(undone)
-		defer a.slot.release()
-		if a.slot.gate.enter(context.Background(), a.core.closingLate()) {
-			a.abandon()
-			a.slot.gate.leave()
-		}
-	}()
 }
 
 // ended says why a wait ended.
 func (a *acquisition) ended() error {
 	switch {
 	case a.ctx.Err() != nil:
-		return a.notAcquired(ctxError(a.ctx))
-	case a.core.isDraining():
+		return a.notAcquired(CtxError(a.ctx))
+	case a.core.isClosed(), a.core.isDraining() && !a.again:
 		return lock.ErrClosed
-	case a.lastErr != nil:
-		return a.unavailable(a.lastErr)
 	}
 	return a.notAcquired(nil)
 }
 
-func (c *Core) isDraining() bool {
-	select {
-	case <-c.draining:
-		return true
-	default:
-		return false
-	}
-}
-
 // CtxError is why ctx ended, with its cause if it has one of its own.
-func CtxError(ctx context.Context) error { return ctxError(ctx) }
-
-// ctxError is why ctx ended, with its cause if it has one of its own.
-func ctxError(ctx context.Context) error {
+func CtxError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(cause, err) {
 		return err
@@ -386,20 +392,39 @@ func ctxError(ctx context.Context) error {
 	return errors.Join(err, cause)
 }
 
+// notAcquired is the error of a wait that is over: why, if it was not for its
+// length, and what is wrong with the servers, if anything is.
 func (a *acquisition) notAcquired(why error) error {
-	if why != nil && a.lastErr != nil {
-		why = errors.Join(why, a.unavailable(a.lastErr))
+	l := &a.about().lock.of
+	e := &lock.NotAcquiredError{
+		Name: l.Name, Holder: a.busy.Holder, Remaining: max(a.busy.Remaining, 0), Err: why,
+		Own: a.core.owns(a.busy.Holder),
 	}
-	return &lock.NotAcquiredError{Name: a.lock.name, Holder: a.busy.Holder, Remaining: max(a.busy.Remaining, 0), Err: why}
+	if trouble := a.trouble(); trouble != nil {
+		un := &lock.UnavailableError{Name: l.Name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: trouble}}}
+		if e.Err = un; why != nil {
+			e.Err = errors.Join(why, un)
+		}
+	}
+	return e
 }
 
-func (a *acquisition) unavailable(err error) error {
-	return &lock.UnavailableError{Name: a.lock.name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: err}}}
+// owns reports whether an owner on the wire is one of this client's.
+func (c *Core) owns(field string) bool {
+	return len(field) > len(c.cfg.ID) && field[:len(c.cfg.ID)] == c.cfg.ID
 }
 
-// permanent wraps an answer that no retry will change.
-func (a *acquisition) permanent(err error) error {
-	return &stopError{&lock.ServerError{Name: a.lock.name, Op: "acquire", Err: err}}
+// trouble is what keeps the servers from answering, whoever asked them.
+func (a *acquisition) trouble() error {
+	if a.lastErr != nil {
+		return a.lastErr
+	}
+	for i := range a.members {
+		if err := a.core.send.Trouble(a.members[i].lock.of.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stopError ends the loop: trying again is no use or not wanted.
@@ -407,13 +432,16 @@ type stopError struct{ err error }
 
 func (e *stopError) Error() string { return e.err.Error() }
 
-// classify turns a failed command into what run does next.
-func (a *acquisition) classify(err error) error {
-	if a.core.isClosed() {
-		return &stopError{lock.ErrClosed}
-	}
-	if conn.Classify(err) == conn.Permanent {
-		return a.permanent(err)
-	}
-	return err
-}
+func stop(err error) error { return &stopError{err} }
+
+// detached has the values of a context and nothing of its end.
+type detached struct{ context.Context }
+
+// Deadline implements context.Context.
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (detached) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (detached) Err() error { return nil }

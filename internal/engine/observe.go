@@ -2,29 +2,15 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/observe"
-	"github.com/redlatch/redlatch/lock"
 )
-
-// observed is the lock as an observer knows it.
-func (l *Lock) observed() observe.Lock {
-	if l.kind == nil { // a bad name or option
-		return observe.Lock{Name: l.name, Type: "unknown"}
-	}
-	return observe.Lock{Name: l.name, Type: l.kind.Type()}
-}
-
-// Observer is the client's observer, or nil.
-func (c *Core) Observer() observe.Observer { return c.cfg.Observer }
 
 // refused observes an acquisition that ended before it began.
 func (l *Lock) refused(ctx context.Context, wait, lease time.Duration, err error) error {
 	if o := l.core.cfg.Observer; o != nil {
-		if _, obs := o.Acquire(ctx, l.observed(), wait, lease); obs != nil {
+		if _, obs := o.Acquire(ctx, l.of.Observed(), wait, lease); obs != nil {
 			obs.End(observe.Result{Err: err})
 		}
 	}
@@ -34,134 +20,151 @@ func (l *Lock) refused(ctx context.Context, wait, lease time.Duration, err error
 // operation begins the observation of an operation that is no acquisition.
 func (l *Lock) operation(ctx context.Context, op, owner string) (context.Context, func(error)) {
 	if o := l.core.cfg.Observer; o != nil {
-		return o.Operation(ctx, l.observed(), op, owner)
+		return o.Operation(ctx, l.of.Observed(), op, owner)
 	}
 	return ctx, func(error) {}
 }
 
-// observe begins the observation of an acquisition.
-func (a *acquisition) observe(wait time.Duration) {
+// observe begins the observation of an acquisition: of one lock, or of each of
+// several. A command for several belongs to none of them, but to what the
+// caller's ctx carries: the whole's span.
+func (a *acquisition) observe() {
 	o := a.core.cfg.Observer
 	if o == nil {
 		return
 	}
-	if a.group != nil {
-		a.obs = a.group.observe(a, o, wait)
+	if len(a.members) == 1 {
+		a.values.Context, a.obs = o.Acquire(a.ctx, a.about().lock.of.Observed(), a.wait, a.lease)
 	} else {
-		var ctx context.Context
-		ctx, a.obs = o.Acquire(a.ctx, a.lock.observed(), wait, a.lease)
-		a.values.Context = ctx
+		all := &observations{a: a, members: make([]observe.Acquisition, len(a.members))}
+		for i := range a.members {
+			_, all.members[i] = o.Acquire(a.ctx, a.members[i].lock.of.Observed(), a.wait, a.lease)
+			if all.members[i] != nil {
+				a.obs = all
+			}
+		}
 	}
-	if a.obs != nil {
-		a.attempt.Trace = a.obs.Trace()
+	if a.obs == nil {
+		return
+	}
+	trace := a.obs.Trace()
+	for i := range a.members {
+		a.members[i].attempt.Trace = trace
 	}
 }
 
 // observed ends it.
-func (a *acquisition) observed(h *Hold, err error) {
-	if a.group != nil {
-		a.group.observed(a, err)
-		return
-	}
-	if h != nil && h.counted {
-		a.core.cfg.Observer.Held(a.lock.observed())
-	}
-	if a.obs != nil {
-		a.obs.End(result(a, h, err))
+func (a *acquisition) observed(err error) {
+	for i := range a.members {
+		m := &a.members[i]
+		if err == nil && m.hold.Counted() {
+			a.core.cfg.Observer.Held(m.lock.of.Observed())
+		}
+		if obs := a.obsOf(m); obs != nil {
+			obs.End(m.result(err))
+		}
 	}
 }
 
 // result is what an acquisition came to, for an observer.
-func result(a *acquisition, h *Hold, err error) observe.Result {
-	r := observe.Result{Err: err, Owner: a.attempt.Field}
-	if h != nil {
-		a.core.mu.Lock()
-		r.Owner, r.Token = h.s.Field, h.s.Token
-		r.Count, _ = h.s.remainLocked(nil, time.Now())
-		a.core.mu.Unlock()
+func (m *member) result(err error) observe.Result {
+	r := observe.Result{Err: err, Owner: m.attempt.Field}
+	if err == nil {
+		r.Owner, r.Token, r.Count = m.hold.Field().Name, m.hold.Token(), m.hold.Count()
 	}
 	return r
 }
 
-// endedHow names the end of a hold.
-func endedHow(cause error) string {
-	switch {
-	case cause == nil:
-		return "released"
-	case errors.Is(cause, lock.ErrClosed):
-		return "closed"
+// obsOf is the observation of a member, or nil.
+func (a *acquisition) obsOf(m *member) observe.Acquisition {
+	all, ok := a.obs.(*observations)
+	if !ok {
+		return a.obs
 	}
-	return "lost"
-}
-
-// renewalError is what a renewal came to, for an observer.
-func renewalError(vals []conn.Value, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case vals[0].Int < 0:
-		return errRefused
-	case vals[0].Int == 0:
-		return lock.ErrLeaseLost
+	for i := range a.members {
+		if m == &a.members[i] {
+			return all.members[i]
+		}
 	}
 	return nil
 }
 
-// observed is a Runner whose commands an Observer sees.
-type observed struct {
-	conn.Runner
-	o observe.Observer
-}
-
-// Run implements conn.Runner.
-func (r observed) Run(ctx context.Context, cmd conn.Command) (conn.Reply, error) {
-	ctx, end := r.o.Command(ctx, cmd.Script.Name)
-	reply, err := r.Runner.Run(ctx, cmd)
-	end(err)
-	return reply, err
-}
-
-// RunMulti implements conn.Runner.
-func (r observed) RunMulti(ctx context.Context, cmds []conn.Command) []conn.Result {
-	began := time.Now()
-	out := r.Runner.RunMulti(ctx, cmds)
-	for i, res := range out {
-		r.o.Batch(cmds[i].Script.Name, len(cmds[i].Keys), began, res.Err)
+// linkOf is what a member's session keeps of its observation.
+func (a *acquisition) linkOf(m *member) any {
+	if obs := a.obsOf(m); obs != nil {
+		return obs.Link()
 	}
-	return out
+	return nil
+}
+
+// observations is one observation per member. What is told of the acquisition is
+// told of the member that it is about at the moment.
+type observations struct {
+	a       *acquisition
+	members []observe.Acquisition // nil: nothing records it
+}
+
+func (o *observations) member() observe.Acquisition { return o.members[o.a.at] }
+
+// Trace implements observe.Acquisition: all members leave the first one's.
+func (o *observations) Trace() string {
+	for _, m := range o.members {
+		if m != nil {
+			return m.Trace()
+		}
+	}
+	return ""
+}
+
+// Attempt implements observe.Acquisition.
+func (o *observations) Attempt() {
+	for _, m := range o.members {
+		if m != nil {
+			m.Attempt()
+		}
+	}
+}
+
+// Busy implements observe.Acquisition.
+func (o *observations) Busy(holder, trace string, position int) {
+	if m := o.member(); m != nil {
+		m.Busy(holder, trace, position)
+	}
+}
+
+// Wait implements observe.Acquisition.
+func (o *observations) Wait() {
+	if m := o.member(); m != nil {
+		m.Wait()
+	}
+}
+
+// End implements observe.Acquisition; acquisition.observed ends the members.
+func (o *observations) End(observe.Result) {}
+
+// Link implements observe.Acquisition.
+func (o *observations) Link() any {
+	if m := o.member(); m != nil {
+		return m.Link()
+	}
+	return nil
 }
 
 // givenBack logs that a lock that the server had granted is given back.
 func (a *acquisition) givenBack(what string) {
-	a.core.cfg.Log.InfoContext(a.ctx, "redlatch: "+what, a.logArgs()...)
+	a.core.cfg.Log.InfoContext(a.values.Context, "redlatch: "+what, a.logged()...)
 }
 
-// logArgs are the arguments of a log line about the acquisition.
-func (a *acquisition) logArgs(more ...any) []any {
+// logged are the arguments of a log line about the acquisition, for whoever
+// writes it.
+func (a *acquisition) logged() []any {
 	var link any
 	if a.obs != nil {
 		link = a.obs.Link()
 	}
-	return a.core.tracedArgs(a.ctx, link,
-		append([]any{"lock", a.lock.name, "owner", a.attempt.Field, "type", a.kind.Type()}, more...)...)
-}
-
-// about is logArgs for other goroutines.
-func (a *acquisition) about() []any {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.logArgs()
-}
-
-// tracedArgs are the arguments of a log line about an acquisition, with its
-// trace: many handlers don't look for one in the ctx.
-func (c *Core) tracedArgs(ctx context.Context, link any, args ...any) []any {
-	if c.cfg.Observer == nil {
-		return args
-	}
-	traceID, spanID := c.cfg.Observer.TraceOf(ctx, link)
-	if traceID == "" {
-		return args
-	}
-	return append(args, "trace_id", traceID, "span_id", spanID)
+	m := a.about()
+	args := []any{"lock", m.lock.of.Name, "owner", m.attempt.Field, "type", m.lock.of.Kind.Traits().Type}
+	a.mu.Unlock()
+	return a.core.reg.TracedArgs(a.ctx, link, args...)
 }

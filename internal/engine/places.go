@@ -2,153 +2,247 @@ package engine
 
 import (
 	"container/heap"
-	"errors"
+	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
-var errShortReply = errors.New("the script's reply is too short")
+// places keeps the places of a client's waiters alive, in batches. Its goroutine
+// begins with the first place.
+type places struct {
+	core *Core
+	kick chan struct{} // cap 1: something is due earlier than the timer
+	quit chan struct{}
 
-// errRefused is a renewal that a server answered with an error for this lock.
-var errRefused error = refusedError{}
+	mu      sync.Mutex
+	heap    held.TimeHeap[*place] // guarded by mu
+	armed   time.Time             // guarded by mu; when the goroutine looks next
+	under   int                   // guarded by mu; batches without an answer
+	failing bool                  // guarded by mu; the last refresh failed: told once
+	done    chan struct{}         // guarded by mu; nil: no goroutine
+	stopped bool                  // guarded by mu
+}
 
-type refusedError struct{}
-
-func (refusedError) Error() string { return "the server refused" }
-
-// ErrorType is a short, stable name for telemetry.
-func (refusedError) ErrorType() string { return "refused" }
-
-// place is a waiter's place on the server, kept alive by the watchdog.
+// place is a waiter's place on the server.
 type place struct {
 	a      *acquisition
-	q      Queuer
+	q      kind.Queuer
 	waiter *pubsub.Waiter
 
-	// guarded by core.mu
+	// guarded by places.mu
 	at    time.Time
 	index int
 	gone  bool
-	again bool          // refresh once more when the one under way has ended
-	busy  chan struct{} // closed when the refresh under way has ended
+	again bool // refresh once more when the one under way has ended
 }
 
-// addPlace begins to keep a place alive; first is when it needs the first
-// refresh, 0: after Every.
-func (w *watchdog) addPlace(a *acquisition, q Queuer, first time.Duration) *place {
+// Due implements held.Timed.
+func (p *place) Due() (time.Time, *int) { return p.at, &p.index }
+
+// maxRefreshing bounds the refreshes under way. What falls due beyond it waits
+// for the end of one and goes together then, so that a thousand waiters who may
+// have missed a message ask in a few commands.
+const maxRefreshing = 8
+
+func newPlaces(c *Core) *places {
+	return &places{core: c, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+}
+
+// stop ends the goroutine.
+func (w *places) stop() {
+	w.mu.Lock()
+	w.stopped = true
+	done := w.done
+	w.mu.Unlock()
+	close(w.quit)
+	if done != nil {
+		<-done
+	}
+}
+
+// add begins to keep a place alive; first is when it needs the first refresh, 0:
+// after Every.
+func (w *places) add(a *acquisition, q kind.Queuer, first time.Duration) *place {
 	p := &place{a: a, q: q, waiter: a.waiter, index: -1}
 	if first <= 0 {
 		first = q.Every()
 	}
-	w.core.mu.Lock()
-	defer w.core.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done == nil && !w.stopped {
+		w.done = make(chan struct{})
+		go w.run() // ends with stop
+	}
 	p.at = time.Now().Add(min(first, q.Every()))
-	heap.Push(&w.places, p)
+	heap.Push(&w.heap, p)
 	w.wakeLocked(p.at)
 	return p
 }
 
-func (w *watchdog) removePlace(p *place) {
-	w.core.mu.Lock()
-	defer w.core.mu.Unlock()
+// remove ends it. A refresh under way makes no place anew.
+func (w *places) remove(p *place) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	p.gone = true
 	if p.index >= 0 {
-		heap.Remove(&w.places, p.index)
+		heap.Remove(&w.heap, p.index)
 	}
 }
 
 // hurry refreshes the place at once: its waiter may have missed a message.
-func (w *watchdog) hurry(p *place) {
-	w.core.mu.Lock()
-	defer w.core.mu.Unlock()
+func (w *places) hurry(p *place) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	p.at = time.Now()
 	if p.index >= 0 {
-		heap.Fix(&w.places, p.index)
+		heap.Fix(&w.heap, p.index)
 		w.wakeLocked(p.at)
 	} else {
 		p.again = true // one is under way, but may be older than the message
 	}
 }
 
-// wait blocks until no refresh of the place is under way. The place has been
-// removed, so that none will begin.
-func (p *place) wait() {
-	p.a.core.mu.Lock()
-	busy := p.busy
-	p.a.core.mu.Unlock()
-	if busy != nil {
-		<-busy
+func (w *places) wakeLocked(at time.Time) {
+	if w.armed.IsZero() || at.Before(w.armed) {
+		w.armed = at
+		select {
+		case w.kick <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// duePlacesLocked takes the places that are due, or nearly so.
-func (w *watchdog) duePlacesLocked(now time.Time) []*place {
-	var out []*place
-	for len(w.places) > 0 {
-		p := w.places[0]
-		if p.at.After(now.Add(p.q.Every()/8)) || (len(out) == 0 && p.at.After(now)) {
+func (w *places) run() {
+	defer close(w.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		pause := w.look(time.Now())
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-w.kick:
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+// look refreshes what is due and returns how long to sleep.
+func (w *places) look(now time.Time) time.Duration {
+	var due []*place
+	w.mu.Lock()
+	for w.under < maxRefreshing && len(w.heap) > 0 {
+		p := w.heap[0]
+		if p.at.After(now.Add(p.q.Every()/8)) || (len(due) == 0 && p.at.After(now)) {
 			break
 		}
-		heap.Pop(&w.places)
-		p.busy = make(chan struct{})
-		out = append(out, p)
+		heap.Pop(&w.heap)
+		due = append(due, p)
 	}
-	return out
+	if len(due) > 0 {
+		w.under++
+	}
+	w.armed = time.Time{}
+	if len(w.heap) > 0 && w.under < maxRefreshing { // else the end of one looks
+		w.armed = w.heap[0].at
+	}
+	at := w.armed
+	w.mu.Unlock()
+	if len(due) > 0 {
+		w.refresh(due)
+	}
+	if at.IsZero() {
+		return time.Hour
+	}
+	return time.Until(at)
 }
 
 // refresh keeps places alive and wakes waiters that should look.
-func (w *watchdog) refresh(list []*place) {
-	items := make([]Item, len(list))
-	for i, p := range list {
+func (w *places) refresh(due []*place) {
+	items := make([]kind.Item, len(due))
+	for i, p := range due {
 		p.a.mu.Lock()
-		items[i] = p.q.Refresh(&p.a.attempt)
+		items[i] = p.q.Refresh(&p.a.about().attempt)
 		p.a.mu.Unlock()
 	}
-	sent := time.Now()
-	var failed []*place
-	var first error
-	w.core.runBatches(items, func(i int, vals []conn.Value, err error) {
-		p := list[i]
-		if err != nil {
-			if conn.IsPermanent(err) {
-				p.waiter.Poke() // it tries, and returns what the server tells it
-			}
-			failed = append(failed, p)
-			if first == nil {
-				first = err
-			}
-			return
+	run := &refreshing{w: w, due: due}
+	ran := func(cmd conn.Command, sent time.Time, err error) {
+		if o := w.core.cfg.Observer; o != nil {
+			o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
 		}
-		p.a.mu.Lock()
-		wake, next := p.q.Refreshed(&p.a.attempt, vals, sent)
-		p.a.mu.Unlock()
-		if wake {
-			p.waiter.Poke()
-		}
-		if next <= 0 || next > p.q.Every() {
-			next = p.q.Every()
-		}
-		w.back(p, sent.Add(next))
-	})
-	if len(failed) > 0 && !w.refreshFails.Swap(true) && !w.core.isClosed() {
-		w.core.cfg.Log.Warn("redlatch: refreshing the places of waiters failed, retrying",
-			"lock", failed[0].a.lock.name, "type", failed[0].q.Type(), "waiters", len(failed), "error", first)
 	}
-	if len(failed) == 0 {
-		w.refreshFails.Store(false)
-	}
-	for _, p := range failed {
-		w.back(p, time.Now().Add(p.q.Every()/4))
-	}
+	batch.Send(w.core.send, w.core.topo.Cluster, items, ran, run.answered, run.end)
 }
 
-func (w *watchdog) back(p *place, at time.Time) {
-	w.core.mu.Lock()
-	defer w.core.mu.Unlock()
-	close(p.busy)
-	p.busy = nil
+type refreshing struct {
+	w      *places
+	due    []*place
+	mu     sync.Mutex
+	failed int   // guarded by mu
+	first  error // guarded by mu
+}
+
+func (r *refreshing) answered(i int, a batch.Answer) {
+	p := r.due[i]
+	if a.Err != nil {
+		if conn.IsPermanent(a.Err) {
+			p.waiter.Poke() // it tries, and returns what the server tells it
+		}
+		r.mu.Lock()
+		if r.failed++; r.first == nil {
+			r.first = a.Err
+		}
+		r.mu.Unlock()
+		r.w.back(p, time.Now().Add(p.q.Every()/4))
+		return
+	}
+	p.a.mu.Lock()
+	wake, next := p.q.Refreshed(&p.a.about().attempt, a.Vals, a.Sent)
+	p.a.mu.Unlock()
+	if wake {
+		p.waiter.Poke()
+	}
+	if next <= 0 || next > p.q.Every() {
+		next = p.q.Every()
+	}
+	r.w.back(p, a.Sent.Add(next))
+}
+
+// end lets the next batch go, and tells once that refreshes fail.
+func (r *refreshing) end() {
+	w, c := r.w, r.w.core
+	r.mu.Lock()
+	failed, first := r.failed, r.first
+	r.mu.Unlock()
+	w.mu.Lock()
+	w.under--
+	w.wakeLocked(time.Now())
+	tell := failed > 0 && !w.failing
+	w.failing = failed > 0
+	w.mu.Unlock()
+	if !tell || c.isClosed() {
+		return
+	}
+	if c.reg.Begin() != nil {
+		return
+	}
+	go func() { // ends with the log handler
+		defer c.reg.End()
+		l := &r.due[0].a.about().lock.of
+		c.cfg.Log.Warn("redlatch: refreshing the places of waiters failed, retrying",
+			"lock", l.Name, "type", l.Kind.Traits().Type, "waiters", failed, "error", first)
+	}()
+}
+
+func (w *places) back(p *place, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if p.gone {
 		return
 	}
@@ -156,6 +250,6 @@ func (w *watchdog) back(p *place, at time.Time) {
 		p.again, at = false, time.Now()
 	}
 	p.at = at
-	heap.Push(&w.places, p)
+	heap.Push(&w.heap, p)
 	w.wakeLocked(at)
 }

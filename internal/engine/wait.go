@@ -7,83 +7,105 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
+// standsBehind reports whether others of this process wait already: then this
+// one queues up behind them without asking the server, and they are served in
+// their order. Who holds the lock already re-enters. (A reader who asks to write
+// need not be looked for: join tells it of its session, so that it tries and is
+// refused.)
+func (a *acquisition) standsBehind() bool {
+	if a.once {
+		return false
+	}
+	for i := range a.members {
+		m := &a.members[i]
+		spec, opts := m.lock.of.Kind.Wait(&m.attempt)
+		if len(opts) == 0 && a.core.hub.Waiting(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
+			a.at = i
+			return true
+		}
+	}
+	return false
+}
+
+// listenEarly begins to listen before the first attempt where the subscription
+// stands already: what the attempt leaves in a queue can't be granted before it
+// is heard then, so there is no need to look again.
+func (a *acquisition) listenEarly() {
+	m := a.about()
+	if m.lock.queue == nil || a.once {
+		return
+	}
+	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
+	if len(opts) > 0 && a.core.hub.Standing(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
+		a.join()
+		a.waiter.Take()
+	}
+}
+
 // forget stops listening and refreshing; run begins anew.
 func (a *acquisition) forget() {
 	if a.place != nil {
-		a.core.dog.removePlace(a.place)
+		a.core.places.remove(a.place)
 		a.place = nil
 	}
-	a.slot.unwatch(a.peers)
+	a.about().claim.Unwatch(a)
 	a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
 	a.waiter = nil
 }
 
 // join begins to listen.
 func (a *acquisition) join() {
-	spec, opts := a.lock.spec(&a.attempt)
-	a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a.about))...)
-	if !a.look.IsZero() && len(opts) == 0 {
+	m := a.about()
+	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
+	inLine := len(opts) == 0
+	a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a.logged))...)
+	if !a.look.IsZero() && inLine {
 		a.waiter.Expect(a.look, a.seen())
 	}
-	a.peers = a.slot.watch()
+	m.claim.Watch(a)
 }
+
+// Told implements held.Watcher: the same owner acquired in another call.
+func (a *acquisition) Told() { a.waiter.Poke() }
 
 // unconfirmedPoll is how often a waiter looks while no subscription stands.
 const unconfirmedPoll = time.Second
 
-// sleep blocks until the acquisition should try again (true) or has been granted
-// the lock, or must end.
-func (a *acquisition) sleep() (*Hold, bool, error) {
+// sleep blocks until the acquisition should try again, has been granted the lock
+// (won), or must end.
+func (a *acquisition) sleep() (won, try bool, err error) {
 	var timer *time.Timer
 	defer func() {
 		if timer != nil {
-			timer.Stop()
+			a.core.send.StopTimer(timer)
 		}
 	}()
 	for {
-		if a.place == nil && a.queued {
-			if q, ok := a.kind.(Queuer); ok {
-				a.place = a.core.dog.addPlace(a, q, a.busy.RefreshIn)
-			}
+		if a.place == nil && a.left.queued && a.about().lock.queue != nil {
+			a.place = a.core.places.add(a, a.about().lock.queue, a.busy.RefreshIn)
 		}
 		news := a.waiter.Take()
 		if news.Err != nil {
-			return nil, false, &lock.ServerError{Name: a.lock.name, Op: "subscribe", Err: news.Err}
+			return false, false, &lock.ServerError{Name: a.about().lock.of.Name, Op: "subscribe", Err: news.Err}
 		}
 		switch {
 		case len(news.Payloads) > 0:
-			h, again, err := a.granted(news.Payloads)
-			if h != nil || again || err != nil {
-				return h, again, err
+			if won, try, err := a.granted(news.Payloads); won || try || err != nil {
+				return won, try, err
 			}
 		case news.Try, news.Missed && a.place == nil:
-			return nil, true, nil
+			return false, true, nil
 		case news.Missed:
-			a.core.dog.hurry(a.place)
+			a.core.places.hurry(a.place)
 		}
-		at := a.look
-		if news.Line {
-			at = news.Expect
-			a.busy.Holder, a.busy.Remaining = news.Holder.Owner, time.Until(news.Expect)
-			if a.obs != nil && news.Holder.Owner != "" {
-				a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
-			}
+		at, ask := a.nextLook(news)
+		if ask {
+			return false, true, nil
 		}
-		switch {
-		case a.place != nil && a.busy.Watched:
-			at = time.Time{} // the refreshes look
-		case !news.Head:
-			at = time.Time{} // somebody else looks
-		case at.IsZero():
-			return nil, true, nil // nothing is known of the holder: ask
-		case !news.Confirmed:
-			at = earlier(at, time.Now().Add(unconfirmedPoll))
-		}
-		at = earlier(at, a.until)
 		var tick <-chan time.Time
 		if !at.IsZero() {
 			if timer == nil {
-				timer = time.NewTimer(time.Until(at))
+				timer = a.core.send.StartTimer(time.Until(at))
 			} else {
 				timer.Reset(time.Until(at))
 			}
@@ -91,19 +113,41 @@ func (a *acquisition) sleep() (*Hold, bool, error) {
 		}
 		select {
 		case <-a.waiter.C:
-		case <-a.peers:
-			return nil, true, nil
 		case <-tick:
 			if !a.until.IsZero() && !time.Now().Before(a.until) {
-				return nil, false, a.ended()
+				return false, false, a.ended()
 			}
-			return nil, true, nil
+			return false, true, nil
 		case <-a.ctx.Done():
-			return nil, false, a.ended()
+			return false, false, a.ended()
 		case <-a.core.draining:
-			return nil, false, a.ended()
+			return false, false, a.ended()
 		}
 	}
+}
+
+// nextLook is when to try, or to give up, without a message; zero: never. ask
+// says that nothing is known of the holder.
+func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
+	at = a.look
+	if news.Line {
+		at = news.Expect
+		a.busy.Holder, a.busy.Remaining = news.Holder.Owner, time.Until(news.Expect)
+		if a.obs != nil && news.Holder.Owner != "" {
+			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
+		}
+	}
+	switch {
+	case a.place != nil && a.busy.Watched:
+		at = time.Time{} // the refreshes look
+	case !news.Head:
+		at = time.Time{} // somebody else looks
+	case at.IsZero():
+		return at, true
+	case !news.Confirmed:
+		at = earlier(at, time.Now().Add(unconfirmedPoll))
+	}
+	return earlier(at, a.until), false
 }
 
 // seen is the holder that the last attempt found.
@@ -112,10 +156,12 @@ func (a *acquisition) seen() pubsub.Holder {
 }
 
 // holder is the new holder, as those in line behind it know it.
-func (a *acquisition) holder(h *Hold) pubsub.Holder {
-	who := pubsub.Holder{Owner: h.s.Field}
-	if h.s.Traced && h.s.Field == a.attempt.Field {
-		who.Trace = h.s.Field + " " + a.attempt.Trace
+func (a *acquisition) holder() pubsub.Holder {
+	m := a.about()
+	f := m.hold.Field()
+	who := pubsub.Holder{Owner: f.Name}
+	if f.Traced && f.Name == m.attempt.Field {
+		who.Trace = f.Name + " " + m.attempt.Trace
 	}
 	return who
 }

@@ -1,22 +1,22 @@
-package engine
+package held
 
 import (
 	"context"
 	"sync"
 )
 
-// gate lets one command at a time through, first come, first served. Unlike a
+// Gate lets one command at a time through, first come, first served. Unlike a
 // sync.Mutex it may be left by another goroutine than the one that entered, and
 // who waits can stop waiting.
-type gate struct {
+type Gate struct {
 	mu    sync.Mutex
 	held  bool            // guarded by mu
 	queue []chan struct{} // guarded by mu
 }
 
-// enter blocks until the gate is free, ctx ends or stop is closed. It reports
+// Enter blocks until the gate is free, ctx ends or stop is closed. It reports
 // whether the gate is the caller's now.
-func (g *gate) enter(ctx context.Context, stop <-chan struct{}) bool {
+func (g *Gate) Enter(ctx context.Context, stop <-chan struct{}) bool {
 	g.mu.Lock()
 	if !g.held {
 		g.held = true
@@ -43,12 +43,12 @@ func (g *gate) enter(ctx context.Context, stop <-chan struct{}) bool {
 	}
 	g.mu.Unlock()
 	// The gate was given to us while we stopped waiting: pass it on.
-	g.leave()
+	g.Leave()
 	return false
 }
 
-// tryEnter takes the gate if it is free.
-func (g *gate) tryEnter() bool {
+// TryEnter takes the gate if it is free.
+func (g *Gate) TryEnter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.held {
@@ -58,7 +58,8 @@ func (g *gate) tryEnter() bool {
 	return true
 }
 
-func (g *gate) leave() {
+// Leave lets the next one in.
+func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.queue) == 0 {

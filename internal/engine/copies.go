@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// What those need who try locks on several servers at a time.
+
+// Attempted is what one attempt came to.
+type Attempted struct {
+	Hold      *held.Hold
+	Err       error
+	Server    conn.Server // who answered, if somebody did
+	Known     bool        // Server is known
+	ServerErr error       // why it is not, though the attempt was answered
+}
+
+// Try makes one attempt that ends after limit at the latest, and asks who the
+// server is, in the same round trip. An attempt without an answer is undone in
+// the background.
+func (l *Lock) Try(ctx context.Context, limit, lease time.Duration) Attempted {
+	a := &acquisition{tell: true}
+	a.members = a.one[:]
+	a.members[0].lock = l
+	if err := a.open(ctx, 0, lease); err != nil {
+		return Attempted{Err: l.refused(ctx, 0, lease, err)}
+	}
+	defer a.close()
+	a.until = earlier(a.until, time.Now().Add(limit))
+	err := a.finish()
+	out := Attempted{Hold: a.members[0].hold, Err: err}
+	if a.answered {
+		out.Server, out.Known = a.told.Server, a.told.ServerErr == nil && a.told.Server.RunID != ""
+		if a.told.ServerErr != nil {
+			out.ServerErr = &lock.ServerError{Name: l.of.Name, Op: "ask for the server", Err: a.told.ServerErr}
+		}
+	}
+	return out
+}
+
+// Watch is a waiter that looks at a lock without taking it: it stands in the line
+// of its process, and its owner tries when it is told to. It is for the copies of
+// a quorum, whose attempt is one on all of them.
+type Watch struct {
+	w      *pubsub.Waiter
+	expect time.Time
+}
+
+// watching is the attempt of one that only looks.
+func (l *Lock) watching() *kind.Attempt { return &kind.Attempt{Field: l.core.cfg.ID + ":g-watch"} }
+
+// Watch begins to listen; signal, of capacity 1, gets a value when there may be
+// news. The caller has looked and found that the lock may be taken until expect
+// (zero: not known) by holder.
+func (l *Lock) Watch(signal chan struct{}, expect time.Time, holder string) *Watch {
+	spec, opts := l.of.Kind.Wait(l.watching())
+	inLine := len(opts) == 0
+	w := &Watch{w: l.core.hub.Join(spec, append(opts, pubsub.Signal(signal))...), expect: expect}
+	if !expect.IsZero() && inLine {
+		w.w.Expect(expect, pubsub.Holder{Owner: holder})
+	}
+	return w
+}
+
+// Expect notes what another look found.
+func (w *Watch) Expect(at time.Time, holder string) {
+	w.expect = at
+	if !at.IsZero() {
+		w.w.Expect(at, pubsub.Holder{Owner: holder})
+	}
+}
+
+// Look reports whether to try now, and when to try without being told: zero if
+// somebody else in the line of this process does.
+func (w *Watch) Look() (try bool, at time.Time) {
+	n := w.w.Take()
+	if n.Try {
+		return true, time.Time{}
+	}
+	if !n.Head {
+		return false, time.Time{}
+	}
+	at = w.expect
+	if n.Line && !n.Expect.IsZero() {
+		at = n.Expect
+	}
+	if !n.Confirmed {
+		at = earlier(at, time.Now().Add(unconfirmedPoll))
+	}
+	return false, at
+}
+
+// Leave ends it. A waiter that did not get the lock passes the turn on.
+func (w *Watch) Leave(h *held.Hold) {
+	if h == nil {
+		w.w.Leave(true, time.Time{}, pubsub.Holder{})
+		return
+	}
+	w.w.Leave(false, h.ValidUntil(), pubsub.Holder{Owner: h.Field().Name})
+}
+
+// Waiting reports whether somebody of this process stands in the lock's line.
+func (l *Lock) Waiting() bool {
+	spec, opts := l.of.Kind.Wait(l.watching())
+	return len(opts) == 0 && l.core.hub.Waiting(spec.ID)
+}

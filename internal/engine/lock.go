@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// forever is a wait without a limit of its own.
+const forever time.Duration = -1
+
+// Lock is a named lock of one kind: what a lock object of the public packages
+// wraps. It has no state of its own and is safe for concurrent use.
+type Lock struct {
+	of    held.Lock
+	core  *Core
+	err   error       // a bad name or option; of every call
+	queue kind.Queuer // the kind, if its waiters have places
+}
+
+// NewLock checks name and makes the kind for its key. build is not called when
+// the name is bad.
+func (c *Core) NewLock(name string, build func(key string) (kind.Kind, error)) *Lock {
+	l := &Lock{core: c, of: held.Lock{Name: name}}
+	if l.of.Key, l.err = c.key(name); l.err == nil {
+		l.of.Kind, l.err = build(l.of.Key)
+	}
+	l.queue, _ = l.of.Kind.(kind.Queuer)
+	return l
+}
+
+// Name is the name as the caller gave it.
+func (l *Lock) Name() string { return l.of.Name }
+
+// Key is the name on the server.
+func (l *Lock) Key() string { return l.of.Key }
+
+// Core is the client's engine.
+func (l *Lock) Core() *Core { return l.core }
+
+// Kind is the lock's kind; nil when Err is not.
+func (l *Lock) Kind() kind.Kind { return l.of.Kind }
+
+// Err is a bad name or option.
+func (l *Lock) Err() error { return l.err }
+
+// SameGroup reports whether two locks can be taken and freed by one command.
+func SameGroup(a, b *Lock) bool {
+	if a.core != b.core || a.core.topo.Cluster && luascript.Slot(a.of.Key) != luascript.Slot(b.of.Key) {
+		return false
+	}
+	_, ok := a.of.Kind.(kind.Group)
+	_, too := b.of.Kind.(kind.Group)
+	return ok && too
+}
+
+// Lock implements lock.Locker.
+func (l *Lock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
+	return asHold(l.Acquire(ctx, forever, lock.Acquire(opts).Lease))
+}
+
+// TryLock implements lock.Locker.
+func (l *Lock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
+	if wait < 0 {
+		return nil, l.refused(ctx, wait, lease, &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"})
+	}
+	return asHold(l.Acquire(ctx, wait, lease))
+}
+
+// asHold keeps a nil *Hold from becoming a non-nil interface.
+func asHold(h *held.Hold, err error) (lock.Hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// State asks the server.
+func (l *Lock) State(ctx context.Context) (lock.State, error) {
+	ctx, end := l.operation(ctx, observe.State, "")
+	st, err := l.state(ctx)
+	end(err)
+	return st, err
+}
+
+func (l *Lock) state(ctx context.Context) (lock.State, error) {
+	if l.err != nil {
+		return lock.State{}, l.err
+	}
+	r, err := l.ask(ctx, "state", l.of.Kind.State(), conn.Ambiguous)
+	if err != nil {
+		return lock.State{}, err
+	}
+	st, err := l.of.Kind.ReadState(r)
+	if err != nil {
+		return lock.State{}, l.named(err)
+	}
+	st.Name = l.of.Name
+	return st, nil
+}
+
+func (l *Lock) named(err error) error {
+	if e, ok := err.(*lock.InvalidNameError); ok { //nolint:errorlint // our own, unwrapped
+		e.Name = l.of.Name
+	}
+	return err
+}
+
+// ask runs a command that belongs to no session: once more after a transient
+// error up to the class worst, as long as ctx and the client's UnlockTimeout
+// allow it.
+func (l *Lock) ask(ctx context.Context, op string, cmd conn.Command, worst conn.Class) (conn.Reply, error) {
+	c := l.core
+	if err := ctx.Err(); err != nil {
+		return conn.Reply{}, err
+	}
+	if err := c.reg.Begin(); err != nil {
+		return conn.Reply{}, err
+	}
+	defer c.reg.End()
+	deadline := time.Now().Add(c.cfg.UnlockTimeout)
+	retry := held.NewRetry()
+	last := held.ErrNoAnswer
+	for {
+		call := &sender.Call{Cmd: cmd, Class: sender.Ask, Ctx: context.WithoutCancel(ctx)}
+		c.send.Start(call)
+		if call.Wait(ctx, deadline) || call.Leave(nil) == sender.Answered {
+			call.Done()
+			switch {
+			case call.Err == nil:
+				return call.Reply, nil
+			case conn.IsPermanent(call.Err):
+				return conn.Reply{}, &lock.ServerError{Name: l.of.Name, Op: op, Err: call.Err}
+			}
+			last = call.Err
+			if conn.Classify(last) <= worst && held.Sleep(ctx, c.closing, deadline, retry.NextBackOff()) {
+				continue
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return conn.Reply{}, ctx.Err()
+		case c.isClosed():
+			return conn.Reply{}, lock.ErrClosed
+		}
+		return conn.Reply{}, &lock.UnavailableError{Name: l.of.Name, Op: op, Nodes: []lock.NodeError{{Node: c.cfg.Addr, Err: last}}}
+	}
+}
+
+// Server asks which server the lock's key is on.
+func (l *Lock) Server(ctx context.Context) (conn.Server, error) {
+	if l.err != nil {
+		return conn.Server{}, l.err
+	}
+	r, err := l.ask(ctx, "state", conn.Command{Script: luascript.Server, Keys: []string{l.of.Key}}, conn.Ambiguous)
+	return conn.ReadServer(r), err
+}
+
+// Holds reports whether the owner that ctx carries holds the lock by now, as far
+// as this client knows.
+func (l *Lock) Holds(ctx context.Context) bool {
+	return l.core.reg.Holds(ctx, l.of.Key, l.of.Kind.Traits().Mode)
+}
+
+// RaiseToken makes the lock's fencing counter, and the token of a hold of it, at
+// least token; see held.Hold.RaiseToken.
+func (l *Lock) RaiseToken(ctx context.Context, h *held.Hold, token uint64, limit time.Duration) error {
+	return h.RaiseToken(ctx, token, limit, l.core.cfg.FenceTTL)
+}

@@ -1,0 +1,437 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/lock"
+)
+
+var (
+	errVoid        = errors.New("the server had marked this acquisition as given up")
+	errTooLate     = errors.New("the answer came after the lease had run out")
+	errSessionGone = errors.New("the hold to re-enter was lost")
+)
+
+// try makes one attempt: what the owner holds is re-entered, the rest is acquired.
+// Neither won nor an error means busy.
+func (a *acquisition) try() (won bool, err error) {
+	if !a.enterGates() {
+		return false, stop(a.ended()) // another command of the owner's gets no answer
+	}
+	fresh, err := a.plan()
+	if err != nil {
+		a.leaveGates()
+		return false, err
+	}
+	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: &a.values}
+	if fresh == 0 {
+		a.call.Class = sender.Keep // what is held comes first
+	} else if a.core.cfg.ReplicaAcks > 0 {
+		a.call.Class, a.call.Cmd.Acks, a.call.Cmd.AckTimeout = sender.Acked, a.core.cfg.ReplicaAcks, a.core.cfg.AckTimeout
+	}
+	a.call.Cmd.Tell = a.tell
+	if a.obs != nil {
+		a.obs.Attempt()
+	}
+	a.core.send.Start(&a.call)
+	if !a.call.Wait(a.ctx, a.until) && !a.stay(fresh) {
+		return false, stop(a.ended())
+	}
+	a.call.Done()
+	defer a.leaveGates()
+	return a.take(fresh)
+}
+
+// stay reports whether the answer came after all. If not, a command that was sent
+// is somebody else's now, with the gates.
+func (a *acquisition) stay(fresh int) bool {
+	for i := range a.members {
+		a.members[i].claim.Retain()
+	}
+	void := a.left
+	a.core.reg.More()
+	left := a.call.Leave(func(c *sender.Call) { a.late(c, fresh, void) })
+	if left == sender.Away {
+		a.left = leftover{away: true}
+		return false
+	}
+	a.core.reg.End()
+	for i := range a.members {
+		a.members[i].claim.Release()
+	}
+	if left == sender.Withdrawn {
+		a.leaveGates()
+		return false
+	}
+	return true
+}
+
+// late takes the answer of an attempt whose caller has gone: a grant is given
+// back, a place in the queue left. The caller tells of its end meanwhile, so nothing
+// here touches what it reads.
+func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
+	defer a.core.reg.End()
+	granted := false
+	switch {
+	case fresh == 0: // what a re-entry raised ends with the session
+	case c.Err != nil && conn.Classify(c.Err) == conn.Ambiguous:
+		left.lost++
+	case c.Err == nil:
+		a.mu.Lock()
+		for i := range a.members {
+			a.members[i].attempt.Sent = c.Sent
+		}
+		out, _, _ := a.read(c.Reply)
+		a.mu.Unlock()
+		granted = out.Acquired
+		left.queued = left.queued || out.Queued || granted
+	}
+	if left.any() {
+		if granted {
+			a.givenBack("late grant given back")
+		}
+		a.core.reg.Undo(a.values.Context, a.leftovers(), left.void(), true, nil)
+		a.releaseRest()
+		return
+	}
+	a.leaveGates()
+	a.releaseClaims()
+}
+
+func (a *acquisition) releaseClaims() {
+	for i := range a.members {
+		a.members[i].claim.Release()
+	}
+}
+
+// releaseRest lets go of what an Undo that has entered does not cover.
+func (a *acquisition) releaseRest() {
+	for i := range a.members {
+		m := &a.members[i]
+		if m.session != nil && len(a.members) > 1 {
+			m.claim.Gate.Leave()
+		}
+		m.claim.Release()
+	}
+}
+
+// enterGates waits for the owner's other commands of all members.
+func (a *acquisition) enterGates() bool {
+	for i := range a.members {
+		gate := &a.members[i].claim.Gate
+		if gate.TryEnter() {
+			continue
+		}
+		ctx := a.ctx
+		if !a.until.IsZero() {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, a.until)
+			defer cancel()
+		}
+		if !gate.Enter(ctx, a.core.closing) {
+			for j := range i {
+				a.members[j].claim.Gate.Leave()
+			}
+			return false
+		}
+	}
+	return true
+}
+
+func (a *acquisition) leaveGates() {
+	for i := range a.members {
+		a.members[i].claim.Gate.Leave()
+	}
+}
+
+// plan finds out what the owner holds already. fresh is how many members are to
+// be acquired. The gates are ours.
+func (a *acquisition) plan() (fresh int, err error) {
+	drains := false
+	for i := range a.members {
+		m := &a.members[i]
+		mode := m.lock.of.Kind.Traits().Mode
+		look := m.claim.Look(mode)
+		m.session = look.Session
+		if m.session != nil {
+			var ok bool
+			if m.count, ok = m.session.Asking(m.attempt.Lease); ok {
+				continue
+			}
+			if m.session = nil; a.ctx.Err() != nil { // it was asked for with the lost hold's context
+				return 0, stop(a.ended())
+			}
+		}
+		if mode == lock.ModeWrite && look.Reads {
+			return 0, stop(lock.ErrUpgrade)
+		}
+		fresh++
+		other := ""
+		if mode == lock.ModeRead {
+			other = look.Writes // a writer that also reads
+		}
+		drains = drains || look.Drains && other == ""
+		a.mu.Lock()
+		m.attempt.Other = other
+		a.mu.Unlock()
+	}
+	a.again = fresh == 0 || !drains && a.core.isDraining()
+	if drains {
+		return 0, stop(lock.ErrClosed)
+	}
+	return fresh, nil
+}
+
+// command builds the attempt's command.
+func (a *acquisition) command() conn.Command {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := &a.members[0]
+	if len(a.members) == 1 {
+		if m.session != nil {
+			return m.lock.of.Kind.Reenter(m.session.Field, m.count, m.attempt.Lease)
+		}
+		m.attempt.Wait = a.waitLeft()
+		return m.lock.of.Kind.Acquire(&m.attempt)
+	}
+	group, _ := m.lock.of.Kind.(kind.Group) // SameGroup
+	return group.AcquireAll(m.attempt.Lease, a.parts())
+}
+
+// parts are the members as their kind sees them.
+func (a *acquisition) parts() []kind.Part {
+	parts := make([]kind.Part, len(a.members))
+	for i := range a.members {
+		m := &a.members[i]
+		parts[i] = kind.Part{Attempt: &m.attempt}
+		if m.session != nil {
+			parts[i].Field, parts[i].Count = m.session.Field, m.count
+		}
+	}
+	return parts
+}
+
+func (a *acquisition) waitLeft() time.Duration {
+	switch {
+	case a.once:
+		return 0
+	case a.until.IsZero():
+		return forever
+	}
+	return max(time.Until(a.until), time.Millisecond)
+}
+
+// read interprets an answer. part is the member that it is about. a.mu is the
+// caller's.
+func (a *acquisition) read(r conn.Reply) (out kind.Outcome, part int, tokens []uint64) {
+	m := &a.members[0]
+	switch {
+	case len(a.members) > 1:
+		group, _ := m.lock.of.Kind.(kind.Group)
+		return group.AcquiredAll(a.parts(), r)
+	case m.session != nil:
+		return kind.Outcome{Acquired: r.Code == 1, Gone: r.Code == 0}, 0, nil
+	}
+	return m.lock.of.Kind.Acquired(&m.attempt, r), 0, nil
+}
+
+// take takes the answer to an attempt. The gates are ours.
+func (a *acquisition) take(fresh int) (won bool, err error) {
+	c := &a.call
+	if c.Err != nil {
+		if fresh > 0 && conn.Classify(c.Err) == conn.Ambiguous {
+			a.left.lost++
+		}
+		return false, a.classify(c.Err)
+	}
+	a.told, a.answered = c.Reply, true
+	a.mu.Lock()
+	for i := range a.members {
+		a.members[i].attempt.Sent = c.Sent
+	}
+	out, part, tokens := a.read(c.Reply)
+	a.mu.Unlock()
+	a.left.queued = out.Queued
+	if out.Renewed && a.left.lost > 0 {
+		a.left.lost-- // one of the lost replies was this acquisition's
+	}
+	switch {
+	case out.Gone:
+		a.members[part].session.Gone()
+		return false, errSessionGone
+	case out.NoLock:
+		return false, stop(&lock.InvalidNameError{Name: a.members[part].lock.of.Name, Reason: "the key of this name holds no lock of this kind; it was not touched"})
+	case out.Void:
+		a.newID()
+		return false, errVoid
+	case !out.Acquired:
+		a.refused(out, part)
+		return false, nil
+	}
+	return a.won(out, tokens, fresh)
+}
+
+// refused notes who holds the lock and when to look again.
+func (a *acquisition) refused(out kind.Outcome, part int) {
+	a.focus(part)
+	a.busy = out
+	look := out.LookIn
+	if look == 0 {
+		look = out.Remaining + 2*time.Millisecond
+	}
+	if out.Remaining == 0 && out.LookIn == 0 {
+		look = a.core.cfg.LeaseTime // a key without a lease: nobody knows
+	}
+	a.look = time.Now().Add(look)
+	if a.obs != nil {
+		a.obs.Busy(out.Holder, out.Trace, out.Position)
+	}
+	if len(a.members) > 1 && a.left.lost > 0 {
+		// An earlier try without an answer may have taken all of them, and some were
+		// lost since: nothing may be kept while we wait.
+		a.anew()
+	}
+}
+
+// focus makes a member the one that the acquisition is about. A waiter that stands
+// in another member's line leaves it: that member is free, so the next in its line
+// must try.
+func (a *acquisition) focus(part int) {
+	if a.at == part {
+		return
+	}
+	if a.waiter != nil {
+		a.forget()
+	}
+	a.mu.Lock() // a log line of the subscription's may be reading
+	a.at = part
+	a.mu.Unlock()
+}
+
+// won makes holds of a grant, unless it came too late or too few replicas have
+// it. The gates are ours.
+func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, error) {
+	c, lease := &a.call, a.about().attempt.Lease
+	sent, lasts := c.Sent, lease
+	handed := !out.Granted.IsZero()
+	if handed {
+		sent, lasts = out.Granted, out.Lease
+	}
+	if held.Passed(time.Now(), held.LocalDeadline(sent, lasts)) {
+		if fresh > 0 {
+			a.givenBack("grant given back: its answer came after the lease had run out")
+			a.anew()
+		}
+		return false, errTooLate
+	}
+	if want := a.core.cfg.ReplicaAcks; want > 0 && fresh > 0 && !handed && c.Reply.Acked < want {
+		a.givenBack("grant given back: too few replicas acknowledged it")
+		a.left.queued = true // giving up undoes it
+		return false, stop(&lock.ReplicaAcksError{Name: a.about().lock.of.Name, Want: want, Got: c.Reply.Acked, Err: c.Reply.Waits})
+	}
+	for i := range a.members {
+		token := out.Token
+		if tokens != nil {
+			token = tokens[i]
+		}
+		if !a.hold(&a.members[i], token, sent, lease, handed, lasts) {
+			return false, a.tooLateFor(i)
+		}
+	}
+	return true, nil
+}
+
+// hold makes a member's hold; false: its session was lost, or the client takes no
+// more.
+func (a *acquisition) hold(m *member, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) bool {
+	m.claim.Retain()
+	if m.session != nil {
+		m.hold = m.session.Again(a.ctx, a.lease, lease, sent)
+	} else {
+		g := held.Grant{
+			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,
+			Fixed: a.lease, Lease: lease, Sent: sent, Handed: handed, Lasts: lasts, Within: m.attempt.Other != "",
+		}
+		if a.obs != nil {
+			g.Link = a.linkOf(m)
+		}
+		m.hold = a.core.reg.Take(&g)
+	}
+	if m.hold == nil {
+		m.claim.Release()
+		return false
+	}
+	return true
+}
+
+// tooLateFor gives back what member i came too late for: Close or Shutdown came
+// while the answer was on its way, or a session was lost.
+func (a *acquisition) tooLateFor(i int) error {
+	for j := range i {
+		m := &a.members[j]
+		hold := m.hold
+		m.hold = nil
+		if m.session != nil {
+			held.Release(context.WithoutCancel(a.ctx), []*held.Hold{hold}, nil)
+		} else {
+			hold.Discard()
+		}
+	}
+	if a.core.isDraining() && a.members[i].session == nil || a.core.isClosed() {
+		a.left.queued = true // giving up undoes it
+		return stop(lock.ErrClosed)
+	}
+	a.anew()
+	return errSessionGone
+}
+
+// granted reads messages for this waiter alone. won and try are neither when the
+// messages say nothing.
+func (a *acquisition) granted(payloads []string) (won, try bool, err error) {
+	m := a.about()
+	if m.lock.queue == nil {
+		return false, true, nil
+	}
+	if !a.enterGates() {
+		return false, false, a.ended()
+	}
+	defer a.leaveGates()
+	a.mu.Lock()
+	out, mine := m.lock.queue.Granted(&m.attempt, payloads)
+	a.mu.Unlock()
+	if !mine {
+		return false, true, nil
+	}
+	a.left.queued = true // until there is a hold, giving up must undo the grant
+	if a.core.cfg.ReplicaAcks > 0 || time.Until(held.LocalDeadline(out.Granted, out.Lease)) < out.Lease/2 {
+		// Acquire recognises the grant and sets the whole lease.
+		return false, true, nil
+	}
+	m.session = nil
+	won, err = a.won(out, nil, 1)
+	if won {
+		return true, false, nil
+	}
+	var ended *stopError
+	if errors.As(err, &ended) {
+		return false, false, ended.err
+	}
+	return false, true, nil
+}
+
+// classify turns a failed command into what run does next.
+func (a *acquisition) classify(err error) error {
+	switch {
+	case a.core.isClosed():
+		return stop(lock.ErrClosed)
+	case conn.IsPermanent(err):
+		return stop(&lock.ServerError{Name: a.about().lock.of.Name, Op: "acquire", Err: err})
+	}
+	return err
+}

@@ -1,0 +1,364 @@
+package held
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/lock"
+)
+
+type holdState int
+
+const (
+	stateHeld holdState = iota
+	stateReleasing
+	stateReleased
+	stateLost
+	stateClosed
+)
+
+// Hold implements lock.Hold.
+type Hold struct {
+	s       *Session
+	claim   *Claim
+	parent  context.Context // what the acquisition was made with
+	began   time.Time
+	lease   time.Duration // fixed; 0: the watchdog's
+	again   bool          // a re-entry
+	counted bool          // an observer counts it as held
+
+	// guarded by reg.mu
+	ctx    *holdContext  // made when it is asked for
+	until  time.Time     // a fixed lease's local deadline, or what Extend promised
+	lasts  time.Duration // the lease that until comes from
+	state  holdState
+	cause  error // why it ended
+	alive  bool  // counts in Owner.live
+	late   bool  // an Unlock gave up waiting; what it began went on
+	result error // what came of it
+	lost   *lock.LeaseLostError
+
+	planned bool // a fixed lease that ended when it was to end
+	leaves  bool // more than its lease was asked of the server
+}
+
+// holdContext carries the hold's owner. It embeds the cancel context itself, so
+// that contexts derived from it need no goroutine.
+type holdContext struct {
+	context.Context
+	cancel  context.CancelCauseFunc
+	carries carried
+}
+
+// Value implements context.Context.
+func (c *holdContext) Value(key any) any {
+	if _, ok := key.(ownerKey); ok {
+		return c.carries
+	}
+	return c.Context.Value(key)
+}
+
+// Name implements lock.Hold.
+func (h *Hold) Name() string { return h.s.Lock.Name }
+
+// Lock is the lock that is held.
+func (h *Hold) Lock() *Lock { return h.s.Lock }
+
+// Field is the owner as on the wire.
+func (h *Hold) Field() kind.Field { return h.s.Field }
+
+// Reentry reports whether the owner held the lock already.
+func (h *Hold) Reentry() bool { return h.again }
+
+// Counted reports whether an observer counts the hold.
+func (h *Hold) Counted() bool { return h.counted }
+
+// Context implements lock.Hold.
+func (h *Hold) Context() context.Context {
+	r := h.s.reg
+	r.mu.Lock()
+	ctx := h.ctx
+	r.mu.Unlock()
+	if ctx != nil {
+		return ctx
+	}
+	// The parent may be a type of the user's: it is not called under the mutex.
+	inner, cancel := context.WithCancelCause(h.parent)
+	fresh := &holdContext{inner, cancel, h.claim.Owner.carries()}
+	r.mu.Lock()
+	ctx = h.ctx
+	if ctx == nil {
+		h.ctx = fresh
+	}
+	over, cause := h.state != stateHeld, h.cause
+	r.mu.Unlock()
+	switch {
+	case ctx != nil:
+		cancel(nil)
+		return ctx
+	case over:
+		cancel(cause)
+	}
+	return fresh
+}
+
+// end ends the hold's context, which nobody may have asked for.
+func (h *Hold) end() {
+	r := h.s.reg
+	r.mu.Lock()
+	ctx, cause := h.ctx, h.cause
+	r.mu.Unlock()
+	if ctx != nil {
+		ctx.cancel(cause)
+	}
+}
+
+// Token implements lock.Hold.
+func (h *Hold) Token() uint64 {
+	r := h.s.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return h.s.token
+}
+
+// ValidUntil implements lock.Hold.
+func (h *Hold) ValidUntil() time.Time {
+	r := h.s.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return h.deadlineLocked()
+}
+
+// Count is how many holds the owner has.
+func (h *Hold) Count() int {
+	r := h.s.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(h.s.holds)
+}
+
+// deadlineLocked is the hold's local deadline.
+func (h *Hold) deadlineLocked() time.Time {
+	if h.lease == 0 {
+		return h.s.until
+	}
+	return h.until
+}
+
+// retireLocked makes a hold no longer one that its owner lives by.
+func (h *Hold) retireLocked() {
+	if h.alive {
+		h.alive = false
+		h.claim.Owner.live.Add(-1)
+	}
+}
+
+// endLocked takes a hold out of the counts. finish must follow, once, without
+// the mutex.
+func (h *Hold) endLocked(state holdState, cause error) {
+	h.state = state
+	if h.cause == nil {
+		h.cause = cause
+	}
+	h.retireLocked()
+	r := h.s.reg
+	if r.held--; r.held == 0 {
+		close(r.idle)
+		r.idle = make(chan struct{})
+	}
+}
+
+// loseLocked takes a hold away.
+func (h *Hold) loseLocked(reason lock.LossReason, err error) {
+	h.s.removeLocked(h)
+	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.confirm == 0)
+	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
+	h.endLocked(stateLost, h.lost)
+}
+
+// finish ends the context of a hold that endLocked took out, and drops its
+// reference to the claim.
+func (h *Hold) finish(how string) {
+	h.end()
+	if o := h.s.reg.cfg.Observer; o != nil {
+		o.Ended(h.s.Lock.Observed(), h.s.link, h.counted, how, time.Since(h.began))
+	}
+	h.claim.Release()
+}
+
+func (h *Hold) unavailable(op string, err error) error {
+	return &lock.UnavailableError{Name: h.s.Lock.Name, Op: op, Nodes: []lock.NodeError{{Node: h.s.reg.cfg.Addr, Err: err}}}
+}
+
+// overLocked is why the hold can't be extended: nil while it is held.
+func (h *Hold) overLocked() error {
+	switch h.state {
+	case stateHeld:
+		return nil
+	case stateLost:
+		return h.lost
+	case stateClosed:
+		return lock.ErrClosed
+	case stateReleasing, stateReleased:
+	}
+	return lock.ErrNotHeld
+}
+
+// CheckLease refuses leases that make no sense.
+func CheckLease(lease time.Duration) error {
+	switch {
+	case lease < 0:
+		return &lock.InvalidOptionError{Option: "lease", Reason: "it is negative"}
+	case lease > 0 && lease < time.Millisecond:
+		return &lock.InvalidOptionError{Option: "lease", Reason: "it is below the server's resolution of 1ms"}
+	}
+	return nil
+}
+
+// Extend implements lock.Hold.
+func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
+	ctx, end := h.s.reg.operation(ctx, h.s.Lock, observe.Extend, h.s.Name)
+	err := h.extend(ctx, lease)
+	end(err)
+	return err
+}
+
+func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
+	if lease <= 0 {
+		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
+	}
+	if err := CheckLease(lease); err != nil {
+		return err
+	}
+	r := h.s.reg
+	if err := r.Begin(); err != nil {
+		return err
+	}
+	defer r.End()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(r.cfg.UnlockTimeout)
+	retry := NewRetry()
+	for {
+		again, err := h.extendOnce(ctx, deadline, lease)
+		switch {
+		case err == nil || !again:
+			return err
+		case Sleep(ctx, r.closedLate, deadline, retry.NextBackOff()):
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case r.Closed():
+			return lock.ErrClosed
+		}
+		return h.unavailable("extend", err)
+	}
+}
+
+// extendOnce makes one attempt; again says whether another one makes sense. What
+// it raised although nobody waits for the answer any more is given back with the
+// session at the latest.
+func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Duration) (again bool, err error) {
+	s, r := h.s, h.s.reg
+	gate := &h.claim.Gate
+	lctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if !gate.Enter(lctx, r.closedLate) {
+		return true, ErrNoAnswer
+	}
+	count, ok := s.Asking(lease)
+	r.mu.Lock()
+	err = h.overLocked()
+	r.mu.Unlock()
+	if err != nil || !ok {
+		gate.Leave()
+		return false, err
+	}
+	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count-1, lease), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
+	r.send.Start(c)
+	if !c.Wait(ctx, deadline) {
+		claim := h.claim
+		claim.Retain()
+		switch c.Leave(func(*sender.Call) { claim.Gate.Leave(); claim.Release() }) {
+		case sender.Away:
+			return true, ErrNoAnswer
+		case sender.Withdrawn:
+			claim.Release()
+			gate.Leave()
+			return true, ErrNoAnswer
+		case sender.Answered:
+			claim.Release()
+		}
+	}
+	defer gate.Leave()
+	defer c.Done()
+	switch {
+	case c.Err != nil && conn.IsPermanent(c.Err):
+		return false, &lock.ServerError{Name: s.Lock.Name, Op: "extend", Err: c.Err}
+	case c.Err != nil:
+		return true, c.Err
+	case c.Reply.Code == 0:
+		s.Gone()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := h.overLocked(); err != nil {
+		return false, err
+	}
+	until := LocalDeadline(c.Sent, lease)
+	if h.lease == 0 {
+		s.until = later(s.until, until)
+	}
+	if until.After(h.until) {
+		h.until, h.lasts = until, lease
+	}
+	s.known = later(s.known, c.Sent)
+	r.dog.scheduleLocked(s, time.Time{})
+	return false, nil
+}
+
+// RaiseToken makes the lock's fencing counter, and the token of the hold and of
+// those that re-enter it, at least token. It blocks until the server answers, but
+// no longer than limit.
+func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration, fenceTTL time.Duration) error {
+	l, r := h.s.Lock, h.s.reg
+	if err := r.Begin(); err != nil {
+		return err
+	}
+	defer r.End()
+	c := &sender.Call{Class: sender.Keep, Ctx: context.WithoutCancel(ctx), Cmd: conn.Command{
+		Script: luascript.RaiseToken, Keys: []string{luascript.TokenKey(l.Key)},
+		Args: []string{formatToken(token), kind.FenceArg(fenceTTL)},
+	}}
+	r.send.Start(c)
+	if !c.Wait(ctx, time.Now().Add(limit)) && c.Leave(nil) != sender.Answered {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return h.unavailable("acquire", ErrNoAnswer)
+	}
+	c.Done()
+	if c.Err != nil {
+		return h.unavailable("acquire", c.Err)
+	}
+	r.mu.Lock()
+	h.s.token = max(h.s.token, token)
+	r.mu.Unlock()
+	return nil
+}
+
+// operation begins the observation of an operation that is no acquisition.
+func (r *Registry) operation(ctx context.Context, l *Lock, op, owner string) (context.Context, func(error)) {
+	if o := r.cfg.Observer; o != nil {
+		return o.Operation(ctx, l.Observed(), op, owner)
+	}
+	return ctx, ignore
+}
+
+func ignore(error) {}

@@ -1,0 +1,226 @@
+// Package held is what a client holds: owners, sessions, holds and their local
+// deadlines, the watchdog that keeps them, and the one path on which they are
+// given back. It knows nothing of how locks are acquired.
+//
+// # The local deadline
+//
+//	until = instant before the command was sent + lease - drift(lease)
+//
+// where the command is the last acquisition, re-entry or renewal that the server
+// confirmed. The server sets the lease later than that instant, so it can't run
+// out before. The deadline counts on the monotonic and on the wall clock,
+// whichever passes first.
+//
+// # Who guards what
+//
+// A claim's gate admits one command per client, lock and owner at a time, except
+// renewals, which only raise leases and need no order. Registry.mu guards
+// sessions, holds and the watchdog's heap: nothing blocks under it, and neither
+// user code nor an observer runs under it.
+package held
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Config is a Registry's configuration.
+type Config struct {
+	Addr          string // of the servers, for errors
+	LeaseTime     time.Duration
+	UnlockTimeout time.Duration
+	Log           *slog.Logger
+	Observer      observe.Observer // nil: nobody looks
+
+	// Heard is told how many listened to the message of a release.
+	Heard func(l *Lock, listeners int64)
+	// PassOn may give a session whose only hold is being released to somebody else
+	// of this process; see [Registry.Pass]. nil: never.
+	PassOn func(h *Hold) bool
+}
+
+// Lock is a named lock of one kind.
+type Lock struct {
+	Name string // as the caller gave it
+	Key  string // on the server
+	Kind kind.Kind
+}
+
+// Observed is the lock as an observer knows it.
+func (l *Lock) Observed() observe.Lock {
+	if l.Kind == nil { // a bad name or option
+		return observe.Lock{Name: l.Name, Type: "unknown"}
+	}
+	return observe.Lock{Name: l.Name, Type: l.Kind.Traits().Type}
+}
+
+// Registry is all that one client holds. It is safe for concurrent use.
+type Registry struct {
+	cfg  Config
+	send *sender.Sender
+	topo conn.Topology
+	dog  *watchdog
+
+	// closedLate is closed when the work that leaves nothing behind has had its
+	// time after Close.
+	closedLate chan struct{}
+
+	mu     sync.Mutex        // guards below, sessions, holds and the watchdog's heap
+	owners map[string]*Owner // explicit ones
+	held   int               // holds not yet unlocked, lost or closed
+	idle   chan struct{}     // closed and replaced when held falls to 0
+	drains bool
+	closed bool
+
+	releases sync.Pool
+	wg       sync.WaitGroup // calls under way and what they left in the background
+}
+
+// NewRegistry makes an empty registry and starts its watchdog. Close ends it.
+func NewRegistry(cfg Config, send *sender.Sender, topo conn.Topology) *Registry {
+	r := &Registry{
+		cfg: cfg, send: send, topo: topo,
+		closedLate: make(chan struct{}), owners: map[string]*Owner{}, idle: make(chan struct{}),
+	}
+	r.dog = newWatchdog(r)
+	r.dog.start()
+	return r
+}
+
+// Begin counts a call in, so that Close waits for it; end with End.
+func (r *Registry) Begin() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return lock.ErrClosed
+	}
+	r.wg.Add(1)
+	return nil
+}
+
+// End ends what Begin began.
+func (r *Registry) End() { r.wg.Done() }
+
+// Background runs work that leaves nothing behind. The caller has called Begin
+// for a call that is still under way.
+func (r *Registry) Background(work func()) { r.wg.Go(work) }
+
+// Late is closed when background work has had its time after Close.
+func (r *Registry) Late() <-chan struct{} { return r.closedLate }
+
+// Drain stops new sessions.
+func (r *Registry) Drain() {
+	r.mu.Lock()
+	r.drains = true
+	r.mu.Unlock()
+}
+
+// Draining reports whether new sessions are refused, Closed whether everything is.
+func (r *Registry) Draining() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.drains
+}
+
+// Closed reports whether the client was closed.
+func (r *Registry) Closed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
+}
+
+// Empty waits until no lock is held, ctx ends or the client closes.
+func (r *Registry) Empty(ctx context.Context, closing <-chan struct{}) error {
+	for {
+		r.mu.Lock()
+		held, idle, closed := r.held, r.idle, r.closed
+		r.mu.Unlock()
+		if held == 0 || closed {
+			return nil
+		}
+		select {
+		case <-idle:
+		case <-closing:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Close ends every hold with ErrClosed and the watchdog. It reports false when it
+// was called before.
+func (r *Registry) Close() bool {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return false
+	}
+	r.closed, r.drains = true, true
+	var ended []*Hold
+	for _, s := range r.dog.sessionsLocked() {
+		for _, h := range s.holds {
+			h.endLocked(stateClosed, lock.ErrClosed)
+			ended = append(ended, h)
+		}
+		s.holds = nil
+		r.dropLocked(s)
+	}
+	r.mu.Unlock()
+	for _, h := range ended {
+		h.finish("closed")
+	}
+	r.dog.stop()
+	return true
+}
+
+// Quiet waits for at most limit until no call and no background work is left, and
+// then gives up what goes on for longer.
+func (r *Registry) Quiet(limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() { // ends with the work; a stuck connection is closed by the caller
+		r.wg.Wait()
+		close(done)
+	}()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	defer close(r.closedLate)
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// Wait blocks until no call and no background work is left.
+func (r *Registry) Wait() { r.wg.Wait() }
+
+// Moved tells that the keys are on another server now: what is held is renewed
+// there at once. It does not block.
+func (r *Registry) Moved() { r.dog.moved() }
+
+// TracedArgs are the arguments of a log line about an acquisition, with its
+// trace: many handlers don't look for one in the ctx.
+func (r *Registry) TracedArgs(ctx context.Context, link any, args ...any) []any {
+	if r.cfg.Observer == nil {
+		return args
+	}
+	traceID, spanID := r.cfg.Observer.TraceOf(ctx, link)
+	if traceID == "" {
+		return args
+	}
+	return append(args, "trace_id", traceID, "span_id", spanID)
+}
+
+// More counts more background work in, for a call that is still under way; end
+// with End.
+func (r *Registry) More() { r.wg.Add(1) }

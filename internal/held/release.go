@@ -1,0 +1,629 @@
+package held
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// VoidTTL is how long the server refuses late commands of an acquisition that
+// was given up, or released, while some of its commands had no answer. What is
+// left of them is in the server's own buffers: connections that are closed
+// discard what they have not sent.
+const VoidTTL = 5 * time.Second
+
+// part is one thing that is given back: a hold, or what an acquisition may have
+// left on the server.
+type part struct {
+	lock      *Lock
+	claim     *Claim
+	field     kind.Field
+	attempt   *kind.Attempt // what it may have left; nil: a session
+	hold      *Hold         // nil: nobody waits for the result
+	index     int           // of the hold in its Releasing
+	count     int           // to reach
+	void      time.Duration
+	until     time.Time // after it the lease has run out by itself
+	ambiguous bool      // an earlier try may have worked
+	split     bool      // freed by a command of one key; the whole one follows
+}
+
+func (p *part) command() conn.Command {
+	if p.attempt != nil {
+		return p.lock.Kind.Abandon(p.attempt, p.void)
+	}
+	return p.lock.Kind.Release(p.field, p.count, p.void)
+}
+
+// commandOf frees all parts at once.
+func commandOf(parts []part) conn.Command {
+	if len(parts) == 1 {
+		return parts[0].command()
+	}
+	group, ok := parts[0].lock.Kind.(kind.Group)
+	if !ok {
+		panic("redlatch: several locks of a kind that can't be released together")
+	}
+	cmds := make([]conn.Command, len(parts))
+	for i := range parts {
+		cmds[i] = parts[i].command()
+	}
+	return group.ReleaseAll(cmds)
+}
+
+// Releasing is an unlock under way, of one hold or of several that can be freed
+// by one command.
+type Releasing struct {
+	reg    *Registry
+	holds  []*Hold
+	errs   []error       // per hold
+	done   chan struct{} // gets a value when all have an answer
+	ends   []func(error) // of the observations; nil: nobody looks
+	notify chan<- *Releasing
+	over   bool
+
+	values detached
+	call   sender.Call
+	parts  []part
+
+	// most unlocks are of one hold
+	one struct {
+		holds [1]*Hold
+		errs  [1]error
+		parts [1]part
+	}
+}
+
+// Unlock implements lock.Hold.
+func (h *Hold) Unlock(ctx context.Context) error {
+	r := h.s.reg
+	rel, ok := r.releases.Get().(*Releasing)
+	if !ok {
+		rel = &Releasing{}
+	}
+	rel.one.holds[0] = h
+	rel.begin(ctx, r, rel.one.holds[:], nil)
+	limit := r.send.StartTimer(r.cfg.UnlockTimeout)
+	defer r.send.StopTimer(limit)
+	select {
+	case <-rel.done:
+		err := rel.errs[0]
+		r.send.DropSignal(rel.done)
+		*rel = Releasing{}
+		r.releases.Put(rel)
+		return err
+	case <-limit.C:
+		return rel.GiveUp()[0]
+	}
+}
+
+// Release begins to unlock holds of one client that can be freed by one command,
+// and returns at once: their contexts have ended then. It goes on in the
+// background until the server has answered or the leases have run out, and then
+// tells notify (with room for it), unless that is nil.
+func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Releasing {
+	rel := &Releasing{}
+	rel.begin(ctx, holds[0].s.reg, holds, notify)
+	return rel
+}
+
+// begin marks the holds, ends their contexts and sends the first command.
+func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, notify chan<- *Releasing) {
+	rel.reg, rel.holds, rel.notify, rel.done = r, holds, notify, r.send.Signal()
+	if rel.errs = rel.one.errs[:]; len(holds) > 1 {
+		rel.errs = make([]error, len(holds))
+	}
+	rel.parts = rel.one.parts[:0]
+	if r.cfg.Observer != nil {
+		ctx = rel.observe(ctx)
+	}
+	rel.values = detached{ctx}
+	var lost []*Hold
+	todo := 0
+	r.mu.Lock()
+	closed := r.closed
+	now := time.Now()
+	for i, h := range holds {
+		if closed {
+			if rel.errs[i] = lock.ErrClosed; h.state == stateLost {
+				rel.errs[i] = h.lost // Close does not make it good
+			}
+			continue
+		}
+		lost = append(lost, r.expireLocked(h.s, now)...)
+		if res := h.releasingLocked(); res != nil {
+			rel.errs[i] = res.err
+			continue
+		}
+		rel.parts = append(rel.parts, part{lock: h.s.Lock, claim: h.claim, field: h.s.Field, hold: h, index: i})
+		todo++
+	}
+	if !closed {
+		r.wg.Add(1)
+	}
+	r.mu.Unlock()
+	r.tell(lost)
+	for i := range rel.parts {
+		rel.parts[i].hold.end()
+	}
+	switch {
+	case closed:
+		rel.tellEnd()
+	case todo == 0:
+		rel.end()
+	case !rel.enterNow():
+		r.wg.Add(1)
+		go func() { // ends with the answer, or when the leases have run out by themselves
+			defer r.wg.Done()
+			rel.slow()
+		}()
+	case todo == 1 && r.passOn(rel.parts[0].hold):
+		rel.parts[0].claim.Gate.Leave()
+		rel.end()
+	default:
+		rel.first()
+	}
+}
+
+// enterNow takes all gates if they are free.
+func (rel *Releasing) enterNow() bool {
+	for i := range rel.parts {
+		if !rel.parts[i].claim.Gate.TryEnter() {
+			for j := range i {
+				rel.parts[j].claim.Gate.Leave()
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// first sends the first command. The gates are ours.
+func (rel *Releasing) first() {
+	if rel.prepare(); len(rel.parts) == 0 {
+		rel.end()
+		return
+	}
+	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: &rel.values, Then: rel.answered}
+	rel.reg.send.Start(&rel.call)
+}
+
+// answered takes the answer to the first command, in a goroutine of the sender's:
+// what is more than noting the success is done in another one.
+func (rel *Releasing) answered(c *sender.Call) {
+	if c.Err == nil && len(rel.parts) == 1 && c.Reply.Code == kind.ReleaseDone {
+		p := &rel.parts[0]
+		if c.Reply.Vals != nil && rel.reg.cfg.Heard != nil {
+			rel.reg.cfg.Heard(p.lock, c.Reply.Int(1))
+		}
+		p.hold.released(p.count)
+		p.claim.Gate.Leave()
+		rel.end()
+		return
+	}
+	rel.reg.wg.Add(1)
+	go func() { // ends as slow does
+		defer rel.reg.wg.Done()
+		rel.rest(c.Reply, c.Err)
+	}()
+}
+
+// slow waits for the gates and goes on from there.
+func (rel *Releasing) slow() {
+	entered := rel.parts[:0]
+	for _, p := range rel.parts {
+		if p.claim.Gate.Enter(context.Background(), rel.reg.closedLate) {
+			entered = append(entered, p)
+		} else {
+			rel.errs[p.index] = lock.ErrClosed
+		}
+	}
+	rel.parts = entered
+	if rel.prepare(); len(rel.parts) == 0 {
+		rel.end()
+		return
+	}
+	reply, err := rel.reg.send.Run(&rel.values, sender.Keep, commandOf(rel.parts))
+	rel.rest(reply, err)
+}
+
+// prepare says what each part comes to, now that its gate is ours.
+func (rel *Releasing) prepare() {
+	r := rel.reg
+	var lost []*Hold
+	left := rel.parts[:0]
+	r.mu.Lock()
+	now := time.Now()
+	for _, p := range rel.parts {
+		h, s := p.hold, p.hold.s
+		lost = append(lost, r.expireLocked(s, now)...) // waiting for the gate may have taken long
+		if h.state != stateReleasing {
+			// another Unlock, a loss or Close came first
+			if res := h.releasingLocked(); res != nil {
+				rel.errs[p.index] = res.err
+			}
+			p.claim.Gate.Leave()
+			continue
+		}
+		p.count, p.until = s.countLocked(h), h.deadlineLocked()
+		if p.count == 0 {
+			s.final = true
+			if s.limbo > 0 {
+				p.void = VoidTTL
+			}
+		}
+		left = append(left, p)
+	}
+	rel.parts = left
+	r.mu.Unlock()
+	r.tell(lost)
+}
+
+// rest takes an answer and goes on until everything is decided.
+func (rel *Releasing) rest(reply conn.Reply, err error) {
+	// Copies: once the caller has its result, rel may be used again.
+	g := giving{reg: rel.reg, ctx: rel.values, rel: rel}
+	g.run(append([]part(nil), rel.parts...), reply, err)
+	if g.rel != nil {
+		rel.end()
+	}
+}
+
+// end tells what came of it, once.
+func (rel *Releasing) end() {
+	if rel.over {
+		return
+	}
+	rel.over = true
+	rel.reg.wg.Done()
+	rel.tellEnd()
+}
+
+func (rel *Releasing) tellEnd() {
+	for i, end := range rel.ends {
+		end(rel.errs[i])
+	}
+	notify := rel.notify
+	rel.done <- struct{}{} // from here on it may be used again, unless it notifies
+	if notify != nil {
+		notify <- rel
+	}
+}
+
+// Errs are the results, nil or one per hold, of a Releasing that was notified of.
+func (rel *Releasing) Errs() []error { return rel.errs }
+
+// Wait blocks until the answer is there, but no longer than the client's
+// UnlockTimeout, and returns one error, or nil, per hold; those without an answer
+// get lock.ErrUnavailable.
+func (rel *Releasing) Wait() []error {
+	limit := time.NewTimer(rel.reg.cfg.UnlockTimeout)
+	defer limit.Stop()
+	select {
+	case <-rel.done:
+		return rel.errs
+	case <-limit.C:
+		return rel.GiveUp()
+	}
+}
+
+// GiveUp stops waiting for the answer: another Unlock of the holds gets what came of
+// this one.
+func (rel *Releasing) GiveUp() []error {
+	r := rel.reg
+	out := make([]error, len(rel.holds))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, h := range rel.holds {
+		h.late = true
+		out[i] = h.unavailable("release", fmt.Errorf("%w of %v", ErrNoAnswer, r.cfg.UnlockTimeout))
+	}
+	return out
+}
+
+// observe begins the observations; a command for several holds belongs to none of
+// them, but to what the caller's ctx carries.
+func (rel *Releasing) observe(ctx context.Context) context.Context {
+	rel.ends = make([]func(error), len(rel.holds))
+	one := ctx
+	for i, h := range rel.holds {
+		one, rel.ends[i] = rel.reg.operation(ctx, h.s.Lock, observe.Release, h.s.Name)
+	}
+	if len(rel.holds) == 1 {
+		return one
+	}
+	return ctx
+}
+
+// unlockResult says that there is nothing to release.
+type unlockResult struct{ err error }
+
+// releasingLocked marks the hold as being released; a result says that there is
+// nothing to do.
+func (h *Hold) releasingLocked() *unlockResult {
+	switch h.state {
+	case stateHeld:
+		h.state, h.cause = stateReleasing, lock.ErrUnlocked
+		h.retireLocked()
+		h.s.reg.dog.scheduleLocked(h.s, time.Time{})
+		return nil
+	case stateReleasing:
+		return nil // another Unlock is at it: wait behind it
+	case stateLost:
+		h.state = stateReleased
+		return &unlockResult{h.lost}
+	case stateClosed:
+		return &unlockResult{lock.ErrClosed}
+	default:
+		return &unlockResult{h.releasedLocked()}
+	}
+}
+
+// releasedLocked is what an Unlock of a released hold returns: once, if an
+// earlier one gave up waiting, what came of what it had begun.
+func (h *Hold) releasedLocked() error {
+	if h.late {
+		h.late = false
+		return h.result
+	}
+	return lock.ErrNotHeld
+}
+
+// released ends the hold after a release that worked. It moves no deadline: the
+// holds that stay have the leases that they had.
+func (h *Hold) released(count int) {
+	s, r := h.s, h.s.reg
+	r.mu.Lock()
+	ended := h.state == stateReleasing
+	if ended {
+		s.removeLocked(h)
+		h.endLocked(stateReleased, nil)
+	}
+	if count == 0 {
+		r.dropLocked(s)
+	} else if !s.dead {
+		r.dog.scheduleLocked(s, time.Time{})
+	}
+	r.mu.Unlock()
+	if ended {
+		h.finish("released")
+	}
+}
+
+// releaseLost ends the session of a hold whose release found it gone.
+func (h *Hold) releaseLost() error {
+	r := h.s.reg
+	r.mu.Lock()
+	lost := r.loseLocked(h.s, lock.LossGone, nil)
+	res := h.releasingLocked()
+	r.mu.Unlock()
+	r.tell(lost)
+	if res == nil {
+		return nil
+	}
+	return res.err
+}
+
+// abandoned ends a hold that could not be released: the key stays until its
+// lease ends, and nothing renews it.
+func (h *Hold) abandoned(err error) error {
+	s, r := h.s, h.s.reg
+	r.mu.Lock()
+	if r.closed {
+		err = lock.ErrClosed
+	}
+	h.result = err
+	ended := h.state == stateReleasing
+	if ended {
+		s.removeLocked(h)
+		h.endLocked(stateReleased, nil)
+		if len(s.holds) == 0 {
+			r.dropLocked(s)
+		}
+	}
+	r.mu.Unlock()
+	if ended {
+		h.finish("released")
+	}
+	return err
+}
+
+// giving is the one path on which anything is given back: it takes the answers,
+// classifies each part's, and tries again what was refused for the moment.
+type giving struct {
+	reg   *Registry
+	ctx   context.Context // for its values
+	rel   *Releasing      // nil: nobody waits
+	retry *backoff.ExponentialBackOff
+}
+
+// run goes on with parts, whose gates are ours, after an answer, until each is
+// decided. It leaves the gates.
+func (g *giving) run(parts []part, reply conn.Reply, err error) {
+	for {
+		parts, err = g.settle(parts, reply, err)
+		switch {
+		case len(parts) == 0:
+			return
+		case conn.IsTryAgain(err) && len(parts) > 1:
+			// A cluster moves the slot, and some of the keys have moved.
+			for i := range parts {
+				g.run(parts[i:i+1], conn.Reply{}, err)
+			}
+			return
+		case conn.IsTryAgain(err) && parts[0].hold != nil:
+			if g.split(&parts[0]) && len(g.rel.holds) == 1 {
+				g.rel.end() // what follows is not the caller's to wait for
+				g.rel = nil
+			}
+		}
+		if g.retry == nil {
+			g.retry = NewRetry()
+		}
+		var until time.Time
+		for i := range parts {
+			until = later(until, parts[i].until)
+		}
+		if !Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff()) {
+			for i := range parts {
+				g.giveUp(&parts[i], parts[i].unavailable(g.reg, err))
+			}
+			return
+		}
+		reply, err = g.reg.send.Run(g.ctx, sender.Keep, commandOf(parts))
+	}
+}
+
+func (p *part) unavailable(r *Registry, err error) error {
+	return &lock.UnavailableError{Name: p.lock.Name, Op: "release", Nodes: []lock.NodeError{{Node: r.cfg.Addr, Err: err}}}
+}
+
+// settle ends the parts that the answer decides, and returns the others with the
+// reason.
+func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part, why error) {
+	if err == nil && len(parts) > 1 && len(reply.Vals) < 2*len(parts) {
+		err = conn.ErrShortReply
+	}
+	for i := range parts {
+		p, code, text, failed := parts[i], reply.Code, reply.Str(1), err
+		if err == nil && len(parts) > 1 {
+			code, text = reply.Int(2*i), reply.Str(2*i+1)
+		}
+		if failed == nil && code == kind.ReleaseRefused {
+			failed = conn.Refusal(text)
+		}
+		switch {
+		case failed == nil:
+			g.decided(&p, code, text, reply)
+		case conn.IsPermanent(failed):
+			g.giveUp(&p, &lock.ServerError{Name: p.lock.Name, Op: "release", Err: failed})
+		case p.count > 0 && conn.Classify(failed) == conn.Refused:
+			// Nothing but a number was to be written, and the next release corrects it.
+			g.decided(&p, kind.ReleaseDone, "", conn.Reply{})
+		default:
+			p.ambiguous = p.ambiguous || conn.Classify(failed) == conn.Ambiguous
+			left, why = append(left, p), failed
+		}
+	}
+	return left, why
+}
+
+// decided ends a part that the server has answered for.
+func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) {
+	defer p.claim.Gate.Leave()
+	if code == kind.ReleaseSilent {
+		g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
+			"lock", p.lock.Name, "owner", p.field.Name, "error", text)
+	}
+	switch {
+	case p.hold == nil:
+	case code == kind.ReleaseGone && !p.split && (!p.ambiguous || p.count > 0):
+		// An earlier try may have ended the session, but only if it was to.
+		g.rel.errs[p.index] = p.hold.releaseLost()
+	default:
+		if code == kind.ReleaseDone && reply.Vals != nil && len(g.rel.holds) == 1 && g.reg.cfg.Heard != nil {
+			g.reg.cfg.Heard(p.lock, reply.Int(1))
+		}
+		p.hold.released(p.count)
+	}
+}
+
+// giveUp ends a part that can't be given back.
+func (g *giving) giveUp(p *part, err error) {
+	defer p.claim.Gate.Leave()
+	if p.hold != nil {
+		g.rel.errs[p.index] = p.hold.abandoned(err)
+		return
+	}
+	g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: giving back failed", "lock", p.lock.Name, "owner", p.field.Name,
+		"type", p.lock.Kind.Traits().Type, "error", err)
+}
+
+// split frees a lock by a command of one key, where a cluster refuses those of
+// several. The part is nobody's then, and the whole command follows.
+func (g *giving) split(p *part) bool {
+	splitter, ok := p.lock.Kind.(kind.Splitter)
+	if !ok {
+		return false
+	}
+	reply, err := g.reg.send.Run(g.ctx, sender.Keep, splitter.ReleaseSplit(p.field, p.count))
+	switch {
+	case err != nil:
+		return false
+	case reply.Code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
+		g.rel.errs[p.index] = p.hold.releaseLost()
+	default:
+		p.hold.released(p.count)
+	}
+	p.hold, p.split = nil, true
+	return true
+}
+
+// Leftover is what an acquisition that was given up may have left on the server:
+// a grant or a place, of one attempt. Its claim is retained for it.
+type Leftover struct {
+	Lock    *Lock
+	Claim   *Claim
+	Attempt *kind.Attempt
+}
+
+// Undo takes back, in the background, what an acquisition may have left, until
+// the server has answered or a grant would have run out by itself. void > 0 makes
+// the server refuse late commands. entered says that the gates are the caller's;
+// Undo leaves them. done, if not nil, is called at the end. The caller has called
+// Begin for what is still under way.
+func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration, entered bool, done func()) {
+	parts := make([]part, len(all))
+	for i, l := range all {
+		parts[i] = part{
+			lock: l.Lock, claim: l.Claim, field: l.Attempt.Named(), attempt: l.Attempt, void: void,
+			until: time.Now().Add(l.Attempt.Lease),
+		}
+	}
+	r.wg.Add(1)
+	r.give(ctx, parts, entered, done)
+}
+
+// freeLeft gives back, in the background, what an ended session had asked for
+// beyond the leases of its holds. expireLocked has counted it in.
+func (r *Registry) freeLeft(h *Hold) {
+	h.claim.Retain()
+	r.give(context.WithoutCancel(h.parent), []part{{
+		lock: h.s.Lock, claim: h.claim, field: h.s.Field, until: h.s.asked,
+	}}, false, nil)
+}
+
+func (r *Registry) give(ctx context.Context, parts []part, entered bool, done func()) {
+	go func() { // ends with the server's answer or the lease
+		defer r.wg.Done()
+		if done != nil {
+			defer done()
+		}
+		defer func() {
+			for i := range parts {
+				parts[i].claim.Release()
+			}
+		}()
+		if !entered {
+			for i := range parts {
+				if !parts[i].claim.Gate.Enter(context.Background(), r.closedLate) {
+					for j := range i {
+						parts[j].claim.Gate.Leave()
+					}
+					return
+				}
+			}
+		}
+		g := giving{reg: r, ctx: ctx}
+		reply, err := r.send.Run(ctx, sender.Keep, commandOf(parts))
+		g.run(append([]part(nil), parts...), reply, err)
+	}()
+}

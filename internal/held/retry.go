@@ -1,0 +1,77 @@
+package held
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// ErrNoAnswer is why an operation failed that gave up waiting.
+var ErrNoAnswer = errors.New("no answer within the time limit")
+
+// NewRetry spaces the tries after transient errors: soon at first, since most
+// are a single broken connection, and at most a second apart.
+func NewRetry() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(10*time.Millisecond),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// Sleep pauses for d; false: ctx ended, stop was closed or the deadline (if not
+// zero) would pass first.
+func Sleep(ctx context.Context, stop <-chan struct{}, deadline time.Time, d time.Duration) bool {
+	over := false
+	if !deadline.IsZero() && time.Until(deadline) <= d {
+		// There is no time for another try: the rest of the wait is spent all the
+		// same, so that the caller gets what was asked for.
+		d, over = time.Until(deadline), true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return !over
+	case <-ctx.Done():
+		return false
+	case <-stop:
+		return false
+	}
+}
+
+// detached has the values of a context and nothing of its end.
+type detached struct{ context.Context }
+
+// Deadline implements context.Context.
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (detached) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (detached) Err() error { return nil }
+
+// formatToken is a token as the scripts take it.
+func formatToken(token uint64) string { return strconv.FormatUint(token, 10) }
+
+// errRefused is a renewal that a server answered with an error for this lock.
+var errRefused error = refusedError{}
+
+type refusedError struct{}
+
+func (refusedError) Error() string { return "the server refused" }
+
+// ErrorType is a short, stable name for telemetry.
+func (refusedError) ErrorType() string { return "refused" }
+
+// lostToTheServer is a renewal whose answer was that nothing is held.
+var lostToTheServer = lock.ErrLeaseLost
+
+const lossGone = lock.LossGone

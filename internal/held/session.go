@@ -1,0 +1,353 @@
+package held
+
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Session is one 0→1 acquisition with its re-entries: a field in the lock's hash.
+type Session struct {
+	Lock *Lock
+	kind.Field
+
+	reg   *Registry
+	link  any // the observer's, of the acquisition
+	limbo int // acquire commands that may still arrive
+
+	// guarded by reg.mu
+	claim   *Claim // of whoever has it now
+	token   uint64
+	holds   []*Hold
+	until   time.Time // the watchdog holds' local deadline
+	known   time.Time // the sending of the last answered command about it
+	asked   time.Time // the latest end that a re-entry or Extend asked for, answered or not
+	final   bool      // its last release was sent: "gone" says nothing any more
+	dead    bool
+	passes  int       // how often it was passed on
+	tenure  time.Time // since when this process has had it
+	lastErr error
+
+	// the watchdog's, guarded by reg.mu
+	renewAt   time.Time     // next renewal or check
+	renewing  bool          // one has no answer
+	renewed   bool          // or checked, at least once
+	confirm   time.Duration // a grant: what was asked for, until it is confirmed
+	granted   time.Time     // when the grant was received
+	confirmAt time.Time     // when to confirm it
+	nextAt    time.Time     // when the watchdog must look
+	index     int           // in its heap, -1: not there
+}
+
+// Due implements Timed.
+func (s *Session) Due() (time.Time, *int) { return s.nextAt, &s.index }
+
+// drift is what is taken off a lease for clocks that run at different rates and
+// for rounding, as the Redlock description has it.
+// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/
+func drift(lease time.Duration) time.Duration {
+	return min(lease/100+2*time.Millisecond, lease/2)
+}
+
+// LocalDeadline is when a lease that was asked for at an instant ends here.
+func LocalDeadline(sent time.Time, lease time.Duration) time.Time {
+	return sent.Add(lease - drift(lease))
+}
+
+// Passed reports whether an instant has passed on the monotonic or on the wall
+// clock: the former stands still while a machine sleeps.
+func Passed(now, at time.Time) bool {
+	return !now.Before(at) || !now.Round(0).Before(at.Round(0))
+}
+
+// Grant describes what the server granted to a new session.
+type Grant struct {
+	Lock  *Lock
+	Claim *Claim // retained by the caller for the hold
+	Ctx   context.Context
+	Field kind.Field
+	Token uint64
+	Link  any
+	Limbo int           // acquire commands that may still arrive
+	Fixed time.Duration // the lease as the caller gave it; 0: the watchdog's
+	Lease time.Duration // what was asked of the server
+	Sent  time.Time     // when
+
+	// Handed: the lock was handed over by another one's command. It lasts Lasts from
+	// Sent on until it is confirmed.
+	Handed bool
+	Lasts  time.Duration
+	// Within: the owner holds the lock in another mode, so draining does not refuse.
+	Within bool
+}
+
+// memory is a session with its first hold, in one piece: most sessions have no
+// other.
+type memory struct {
+	session Session
+	hold    Hold
+	list    [1]*Hold
+}
+
+// Take makes a session and its first hold; nil when the client takes no more.
+func (r *Registry) Take(g *Grant) *Hold {
+	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.drains && !g.Within {
+		return nil
+	}
+	return r.takeLocked(g, counted)
+}
+
+func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
+	m := &memory{session: Session{
+		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: g.Limbo,
+		index: -1, known: g.Sent, tenure: g.Sent,
+	}}
+	s := &m.session
+	s.holds = m.list[:0]
+	g.Claim.sessions[modeIndex(g.Lock.Kind.Traits().Mode)] = s
+	lease := g.Lease
+	if g.Handed {
+		lease = g.Lasts
+	}
+	s.until = LocalDeadline(g.Sent, lease)
+	h := &m.hold
+	s.addLocked(h, g.Claim, g.Ctx, g.Fixed, g.Sent, counted)
+	if g.Handed {
+		// shorter than asked for until it is confirmed
+		h.until, h.lasts = s.until, lease
+		s.confirm, s.granted = g.Lease, time.Now()
+		// Late enough that a short section needs no confirmation at all, early
+		// enough for several tries.
+		s.confirmAt = s.granted.Add(s.until.Sub(s.granted) / 4)
+	}
+	r.dog.scheduleLocked(s, g.Sent)
+	g.Claim.tellWatchersLocked()
+	return h
+}
+
+// Asking notes, before a command is sent, the lease that it asks for: should the
+// answer never come, the end that may stand on the server is known. It returns the
+// count that the session has then; false: the session is over.
+func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
+	r := s.reg
+	r.mu.Lock()
+	now := time.Now()
+	lost := r.expireLocked(s, now)
+	if ok = !s.dead; ok {
+		s.asked = later(s.asked, now.Add(lease))
+		count = s.countLocked(nil) + 1
+	}
+	r.mu.Unlock()
+	r.tell(lost)
+	return count, ok
+}
+
+// Again adds the hold of a re-entry that the server confirmed; the claim has been
+// retained for it. nil: the session is over.
+func (s *Session) Again(ctx context.Context, fixed, lease time.Duration, sent time.Time) *Hold {
+	r := s.reg
+	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
+	h := &Hold{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.dead || r.closed {
+		return nil
+	}
+	if fixed == 0 {
+		s.until = later(s.until, LocalDeadline(sent, lease))
+	}
+	s.known = later(s.known, sent)
+	s.addLocked(h, s.claim, ctx, fixed, sent, counted)
+	h.again = true
+	r.dog.scheduleLocked(s, sent)
+	return h
+}
+
+// Gone takes all holds away: a command found that the server knows of none.
+func (s *Session) Gone() {
+	r := s.reg
+	r.mu.Lock()
+	lost := r.loseLocked(s, lock.LossGone, nil)
+	r.mu.Unlock()
+	r.tell(lost)
+}
+
+// addLocked adds a hold.
+func (s *Session) addLocked(h *Hold, c *Claim, ctx context.Context, fixed time.Duration, sent time.Time, counted bool) {
+	h.s, h.claim, h.parent, h.lease, h.began, h.counted = s, c, ctx, fixed, sent, counted
+	h.alive = true
+	if fixed > 0 {
+		h.until, h.lasts = LocalDeadline(sent, fixed), fixed
+	}
+	s.holds = append(s.holds, h)
+	c.Owner.live.Add(1)
+	s.reg.held++
+}
+
+func (s *Session) removeLocked(h *Hold) {
+	for i, x := range s.holds {
+		if x == h {
+			s.holds = append(s.holds[:i], s.holds[i+1:]...)
+			return
+		}
+	}
+}
+
+// countLocked is how many holds a session has besides one. Those that are being
+// released count until that is done: each release takes its own off, in the
+// gate's order.
+func (s *Session) countLocked(besides *Hold) int {
+	n := len(s.holds)
+	for _, h := range s.holds {
+		if h == besides {
+			n--
+		}
+	}
+	return n
+}
+
+// latestLocked is the latest local deadline of a session's holds.
+func (s *Session) latestLocked() time.Time {
+	var at time.Time
+	for _, h := range s.holds {
+		at = later(at, h.deadlineLocked())
+	}
+	return at
+}
+
+// dropLocked ends a session: the owner no longer holds the lock as far as we know.
+func (r *Registry) dropLocked(s *Session) {
+	if s.dead {
+		return
+	}
+	s.dead = true
+	r.dog.removeLocked(s)
+	i := modeIndex(s.Lock.Kind.Traits().Mode)
+	if s.claim.sessions[i] == s {
+		s.claim.sessions[i] = nil
+	}
+}
+
+// loseLocked takes all of a session's holds away; the caller calls tell with
+// the result once it has let go of the mutex.
+func (r *Registry) loseLocked(s *Session, reason lock.LossReason, err error) []*Hold {
+	lost := append([]*Hold(nil), s.holds...)
+	for _, h := range lost {
+		h.loseLocked(reason, err)
+	}
+	r.dropLocked(s)
+	return lost
+}
+
+// expireLocked takes away the holds whose local deadline has passed. The last one
+// of them leaves a lease behind if more was asked for than it lasted: the caller's
+// tell gives that back, since a living process leaves none.
+func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
+	var lost []*Hold
+	for _, h := range s.holds {
+		if h.state == stateHeld && Passed(now, h.deadlineLocked()) {
+			lost = append(lost, h)
+		}
+	}
+	for _, h := range lost {
+		h.loseLocked(lock.LossExpired, s.lastErr)
+	}
+	if len(s.holds) == 0 && !s.dead {
+		r.dropLocked(s)
+		if len(lost) > 0 && !r.closed {
+			own := time.Time{}
+			for _, h := range lost {
+				own = later(own, h.askedLocked())
+			}
+			if s.asked.After(own.Add(leftBehind)) {
+				lost[len(lost)-1].leaves = true
+				r.wg.Add(1)
+			}
+		}
+	}
+	return lost
+}
+
+// askedLocked is when the lease that the hold itself was promised ends on the server.
+func (h *Hold) askedLocked() time.Time {
+	if h.lease == 0 {
+		return h.s.until.Add(drift(h.s.reg.cfg.LeaseTime))
+	}
+	return h.until.Add(drift(h.lasts))
+}
+
+// leftBehind is how much of a lease is worth a command.
+const leftBehind = 50 * time.Millisecond
+
+// tell ends the contexts of lost holds, logs the losses and gives back what they
+// leave on the server.
+func (r *Registry) tell(lost []*Hold) {
+	if len(lost) == 0 {
+		return
+	}
+	r.finish(lost)
+	r.logLost(lost)
+}
+
+// finish ends the contexts of lost holds, all before anything is logged: a log
+// handler may be slow.
+func (r *Registry) finish(lost []*Hold) {
+	for _, h := range lost {
+		how := "lost"
+		if h.planned {
+			how = "expired"
+		}
+		if h.leaves {
+			r.freeLeft(h)
+		}
+		h.finish(how)
+	}
+}
+
+func (r *Registry) logLost(lost []*Hold) {
+	for _, h := range lost {
+		args := r.TracedArgs(h.parent, h.s.link, "lock", h.s.Lock.Name,
+			"owner", h.s.Name, "type", h.s.Lock.Kind.Traits().Type, "reason", string(h.lost.Reason), "error", h.lost.Err)
+		if h.planned {
+			r.cfg.Log.DebugContext(h.parent, "redlatch: fixed lease ended", args...)
+		} else {
+			r.cfg.Log.WarnContext(h.parent, "redlatch: lease lost", args...)
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Discard ends a hold that its acquisition can't return, with its session. What is
+// left on the server is the acquisition's to undo.
+func (h *Hold) Discard() {
+	r := h.s.reg
+	r.mu.Lock()
+	ended := h.state == stateHeld
+	if ended {
+		h.s.removeLocked(h)
+		h.endLocked(stateReleased, lock.ErrUnlocked)
+		r.dropLocked(h.s)
+	}
+	r.mu.Unlock()
+	if ended {
+		h.finish("released")
+	}
+}

@@ -1,0 +1,440 @@
+package held
+
+import (
+	"container/heap"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/sender"
+)
+
+// watchdog renews and checks all sessions of a client and ends holds at their
+// local deadlines. One goroutine waits on one timer for whatever comes first. A
+// renewal waits for nothing but the server.
+type watchdog struct {
+	reg  *Registry
+	kick chan struct{} // cap 1: something is due earlier than the timer
+	quit chan struct{}
+	done chan struct{}
+
+	// guarded by reg.mu
+	heap  TimeHeap[*Session]
+	armed time.Time // when the goroutine looks next
+	// movedAt is when it was noticed that the keys are on another server. What was
+	// confirmed by a command sent before may not hold there.
+	movedAt time.Time
+}
+
+const (
+	// wallCheck is how often the clocks are compared while anything is held.
+	wallCheck = time.Second
+	// wallJump is how far the wall clock runs ahead of the monotonic one when the
+	// machine has slept.
+	wallJump = 200 * time.Millisecond
+)
+
+func newWatchdog(r *Registry) *watchdog {
+	return &watchdog{reg: r, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+}
+
+func (w *watchdog) start() { go w.run() } // ends with stop
+
+// stop ends the goroutine. Batches under way end with their connection.
+func (w *watchdog) stop() {
+	close(w.quit)
+	<-w.done
+}
+
+// every is the time between two renewals, or checks, of a session.
+func (w *watchdog) every() time.Duration { return w.reg.cfg.LeaseTime / 3 }
+
+// window is how much earlier than due a renewal may travel with others.
+func (w *watchdog) window() time.Duration {
+	return max(w.reg.cfg.LeaseTime/200, time.Millisecond)
+}
+
+// retryAfter is the pause after a failed renewal.
+func (w *watchdog) retryAfter() time.Duration {
+	return min(max(w.reg.cfg.LeaseTime/30, 10*time.Millisecond), time.Second)
+}
+
+// scheduleLocked puts a session where it belongs in the heap. A confirmed
+// instant of a command that set or checked the lease starts the next interval.
+func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
+	if s.dead {
+		return
+	}
+	if !confirmed.IsZero() {
+		// Spread a little, always to the early side: what was acquired in one
+		// burst must not be renewed in one burst for ever.
+		// The first interval spreads most.
+		every, spread := w.every(), w.every()/16
+		if !s.renewed {
+			spread = every / 2
+		}
+		s.renewAt = confirmed.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
+		if s.confirm > 0 {
+			s.renewAt = s.confirmAt
+		}
+		if confirmed.Before(w.movedAt) {
+			s.renewAt = time.Now()
+		}
+	}
+	next, held := s.renewAt, false
+	for _, h := range s.holds {
+		if h.state != stateHeld {
+			continue
+		}
+		held = true
+		if d := h.deadlineLocked(); d.Before(next) {
+			next = d
+		}
+	}
+	if !held {
+		w.removeLocked(s)
+		return
+	}
+	s.nextAt = next
+	if s.index < 0 {
+		heap.Push(&w.heap, s)
+	} else {
+		heap.Fix(&w.heap, s.index)
+	}
+	w.wakeLocked(next)
+}
+
+func (w *watchdog) removeLocked(s *Session) {
+	if s.index >= 0 {
+		heap.Remove(&w.heap, s.index)
+	}
+}
+
+// wakeLocked makes the goroutine look no later than at.
+func (w *watchdog) wakeLocked(at time.Time) {
+	if w.armed.IsZero() || at.Before(w.armed) {
+		w.armed = at
+		select {
+		case w.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// burst is how many sessions are renewed at once after a move. More are spread over
+// a part of the interval, so that the new server is not overrun.
+const burst = 8 * batch.MaxKeys
+
+// moved makes every session due: the keys are on another server now, where a lease
+// may end earlier than what the last answer promised. That server may have been
+// promoted long before we heard of it, so little of the lease may be left.
+func (w *watchdog) moved() {
+	r := w.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.movedAt = time.Now()
+	for i, s := range w.sessionsLocked() {
+		at := w.movedAt
+		if i >= burst {
+			at = at.Add(rand.N(w.every() / 8)) // #nosec G404 -- only spreads load
+		}
+		s.known = time.Time{} // nothing is known of it there
+		s.renewing = false    // the answer under way may be the old server's
+		s.renewAt = earlier(s.renewAt, at)
+		w.scheduleLocked(s, time.Time{})
+	}
+}
+
+func (w *watchdog) sessionsLocked() []*Session {
+	return append([]*Session(nil), w.heap...)
+}
+
+// run is the goroutine.
+func (w *watchdog) run() {
+	defer close(w.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	last := time.Now()
+	for {
+		now := time.Now()
+		slept := now.Round(0).Sub(last.Round(0))-now.Sub(last) > wallJump
+		last = now
+		w.look(now, slept)
+		w.reg.mu.Lock()
+		at := w.armed
+		w.reg.mu.Unlock()
+		pause := time.Hour
+		if !at.IsZero() {
+			pause = time.Until(at)
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-w.kick:
+		case <-w.quit:
+			return
+		}
+	}
+}
+
+// look does all that is due and arms the timer for the rest.
+func (w *watchdog) look(now time.Time, slept bool) {
+	r := w.reg
+	var lost []*Hold
+	var due []*Session
+	r.mu.Lock()
+	if slept {
+		// The monotonic clock stood still: every deadline must be looked at.
+		for _, s := range w.sessionsLocked() {
+			lost = append(lost, r.expireLocked(s, now)...)
+			w.scheduleLocked(s, time.Time{})
+		}
+	}
+	horizon := now.Add(w.window())
+	for len(w.heap) > 0 && !w.heap[0].nextAt.After(horizon) {
+		s := w.heap[0]
+		lost = append(lost, r.expireLocked(s, now)...)
+		if s.dead {
+			continue
+		}
+		if s.renewAt.After(horizon) {
+			w.scheduleLocked(s, time.Time{})
+			if s.index >= 0 && !s.nextAt.After(horizon) {
+				break // a deadline within the window: wait for it
+			}
+			continue
+		}
+		s.renewAt = now.Add(w.every()) // until the answer is there
+		if !s.renewing {               // else it has been without an answer for an interval
+			s.renewing = true
+			due = append(due, s)
+		}
+		w.scheduleLocked(s, time.Time{})
+	}
+	w.armed = time.Time{}
+	if len(w.heap) > 0 {
+		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
+	}
+	if len(lost) > 0 {
+		r.wg.Add(1)
+	}
+	renewal := w.renewalLocked(due, now)
+	r.mu.Unlock()
+	r.finish(lost)
+	if len(lost) > 0 {
+		go func() { // ends with the log handler, which must not stop the watchdog
+			defer r.wg.Done()
+			r.logLost(lost)
+		}()
+	}
+	if renewal != nil {
+		renewal.send()
+	}
+}
+
+// renewal is sessions whose renewals fell due together.
+type renewal struct {
+	w     *watchdog
+	due   []*Session
+	items []kind.Item
+	sets  []time.Duration // what each asks for; 0: only a check
+	began time.Time
+
+	mu     sync.Mutex
+	gone   []*Session // guarded by mu
+	failed []*Session // guarded by mu
+	first  error      // guarded by mu
+}
+
+func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
+	if len(due) == 0 {
+		return nil
+	}
+	n := &renewal{w: w, due: due, items: make([]kind.Item, len(due)), sets: make([]time.Duration, len(due)), began: now}
+	for i, s := range due {
+		if s.watchedLocked() {
+			n.sets[i] = w.reg.cfg.LeaseTime
+		}
+		if s.confirm > 0 {
+			// what is left of the asked lease; a fixed one is not extended by it
+			n.sets[i] = max(n.sets[i], s.granted.Add(s.confirm).Sub(now))
+		}
+		n.items[i] = s.Lock.Kind.Renew(s.Field, n.sets[i])
+	}
+	return n
+}
+
+// send sends it; the answers come in goroutines of the sender's.
+func (n *renewal) send() {
+	r := n.w.reg
+	ran := func(cmd conn.Command, sent time.Time, err error) {
+		if o := r.cfg.Observer; o != nil {
+			o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
+		}
+	}
+	batch.Send(r.send, r.topo.Cluster, n.items, ran, n.answered, n.end)
+}
+
+func (n *renewal) answered(i int, a batch.Answer) {
+	if conn.IsTryAgain(a.Err) {
+		if splitter, ok := n.due[i].Lock.Kind.(kind.Splitter); ok {
+			n.split(i, a, splitter.RenewSplit(n.due[i].Field, n.sets[i]))
+			return
+		}
+	}
+	n.settle(i, a)
+}
+
+// split renews by commands of one key, one after the other. The watchdog does not
+// wait for it: what comes of it is settled apart.
+func (n *renewal) split(i int, a batch.Answer, cmds []conn.Command) {
+	one := &renewal{w: n.w, due: n.due[i : i+1], sets: n.sets[i : i+1], began: n.began}
+	sent := time.Now()
+	var next func(k int)
+	next = func(k int) {
+		n.w.reg.send.Start(&sender.Call{Cmd: cmds[k], Class: sender.Keep, Ctx: context.Background(), Then: func(c *sender.Call) {
+			vals := c.Reply.Vals
+			if len(vals) == 0 {
+				vals = []conn.Value{{Int: c.Reply.Code}}
+			}
+			switch {
+			case c.Err == nil && vals[0].Int == 1 && k+1 < len(cmds):
+				next(k + 1)
+				return
+			case c.Err == nil && k > 0 && vals[0].Int != 1:
+				vals = []conn.Value{{Int: -1}}
+			}
+			one.settle(0, batch.Answer{Vals: vals, Sent: sent, Err: c.Err})
+			one.end()
+		}})
+	}
+	next(0)
+}
+
+func (n *renewal) settle(i int, a batch.Answer) {
+	s, r := n.due[i], n.w.reg
+	err := a.Err
+	switch {
+	case err != nil:
+	case a.Vals[0].Int < 0:
+		err = errRefused
+	case a.Vals[0].Int == 0:
+		err = lostToTheServer
+	}
+	if o := r.cfg.Observer; o != nil {
+		o.Renewed(s.Lock.Observed(), s.Name, s.link, a.Sent, err)
+	}
+	if err == nil {
+		n.w.renewed(s, a.Sent, n.sets[i])
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == lostToTheServer { //nolint:errorlint // our own
+		n.gone = append(n.gone, s)
+		return
+	}
+	n.failed = append(n.failed, s)
+	r.mu.Lock()
+	if s.lastErr == nil && n.first == nil {
+		n.first = err
+	}
+	s.lastErr = err
+	r.mu.Unlock()
+}
+
+// end puts off what failed and takes away what is gone.
+func (n *renewal) end() {
+	r := n.w.reg
+	n.mu.Lock()
+	gone, failed, first := n.gone, n.failed, n.first
+	n.mu.Unlock()
+	if len(gone)+len(failed) == 0 {
+		return
+	}
+	var lost []*Hold
+	r.mu.Lock()
+	for _, s := range gone {
+		s.renewing = false
+		if !s.final && !s.dead { // else it is our own release that was found
+			lost = append(lost, r.loseLocked(s, lossGone, nil)...)
+		}
+	}
+	for _, s := range failed {
+		n.w.againLocked(s)
+	}
+	closed := r.closed
+	if !closed {
+		r.wg.Add(1)
+	}
+	r.mu.Unlock()
+	r.finish(lost)
+	if closed {
+		return
+	}
+	go func() { // ends with the log handler
+		defer r.wg.Done()
+		r.logLost(lost)
+		if first != nil {
+			s := failed[0]
+			r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), s.link, "lock", s.Lock.Name,
+				"owner", s.Name, "type", s.Lock.Kind.Traits().Type, "locks", len(failed), "error", first)...)
+		}
+	}()
+}
+
+// watchedLocked reports whether a hold of the session is the watchdog's to keep.
+func (s *Session) watchedLocked() bool {
+	for _, h := range s.holds {
+		if h.state == stateHeld && h.lease == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// renewed moves the deadlines on after a successful renewal.
+func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
+	r := w.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.lastErr, s.renewed, s.renewing = nil, true, false
+	if !sent.Before(w.movedAt) { // else it may have been the old server's answer
+		s.known = later(s.known, sent)
+		if lease > 0 {
+			w.raiseLocked(s, sent, lease)
+		}
+	}
+	w.scheduleLocked(s, sent)
+}
+
+func (w *watchdog) raiseLocked(s *Session, sent time.Time, lease time.Duration) {
+	until := LocalDeadline(sent, lease)
+	s.until = later(s.until, until)
+	if s.confirm == 0 {
+		return
+	}
+	full := LocalDeadline(s.granted, s.confirm)
+	s.confirm = 0
+	for _, h := range s.holds {
+		if h.lease > 0 && !h.again { // a re-entry's own lease is not what was granted
+			h.until, h.lasts = later(h.until, earlier(until, full)), h.lease
+		}
+	}
+}
+
+// againLocked puts off a session that could not be renewed: a failed renewal is
+// retried until the deadline.
+func (w *watchdog) againLocked(s *Session) {
+	pause := w.retryAfter()
+	if s.confirm > 0 {
+		pause = min(pause, time.Until(s.until)/4)
+	}
+	s.renewing = false
+	s.renewAt = time.Now().Add(pause)
+	w.scheduleLocked(s, time.Time{})
+}
