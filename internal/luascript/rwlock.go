@@ -7,6 +7,8 @@ var (
 	RWReenter      = load("rw_reenter")
 	RWRenew        = load("rw_renew")
 	RWRefresh      = load("rw_refresh")
+	RWLease        = load("rw_lease")
+	RWFree         = load("rw_free")
 	RWReadRelease  = load("rw_read_release")
 	RWWriteRelease = load("rw_write_release")
 	RWForce        = load("rw_force")
