@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -25,54 +26,20 @@ var _ lock.Locker = (*FairLock)(nil)
 // New makes the lock object; programs call Client.FairLock.
 func New(c *engine.Core, name string, opts ...lock.Option) *FairLock {
 	set := lock.Apply(opts)
-	return &FairLock{c.NewLock(name, func(key string) (engine.Kind, error) {
-		k, err := newKind(c, key, set)
-		if err != nil {
-			return nil, err
-		}
-		return k, nil
+	return &FairLock{c.NewLock(name, func(key string) (kind.Kind, error) {
+		return newKind(c, key, set)
 	})}
 }
 
 const (
-	// DefaultSkipAfter is the skip time without [WithSkipAfter].
-	DefaultSkipAfter = 5 * time.Second
-	// MinSkipAfter is the shortest skip time: a living waiter tells of itself five
-	// times as often.
-	MinSkipAfter = 100 * time.Millisecond
-	// maxSkipAfter keeps the points in time in the queue at 13 digits.
-	maxSkipAfter = 365 * 24 * time.Hour
+	// DefaultSkipAfter is [lock.DefaultSkipAfter].
+	DefaultSkipAfter = lock.DefaultSkipAfter
+	// MinSkipAfter is [lock.MinSkipAfter].
+	MinSkipAfter = lock.MinSkipAfter
 )
 
-// WithSkipAfter sets how long after its last sign of life a waiter of this lock
-// object is passed over. A process that dies or stands still with the first in
-// the queue delays the others by no more than this; a living one whose signs of
-// life are held up for longer (a stop of the machine, a broken network) loses its
-// place and queues up again. Waiters tell of themselves every fifth of it, all
-// those of a client in one command.
-//
-// It is an [lock.ErrInvalidOption] of every call when it is below
-// [MinSkipAfter] or above a year. Lock objects of one name may have different ones: each counts
-// for the waiters that came through it.
-func WithSkipAfter(d time.Duration) lock.Option {
-	return func(s *lock.Settings) {
-		if s.SkipAfter = d; d == 0 {
-			s.SkipAfter = -1 // not the default: refused
-		}
-	}
-}
-
-func skipAfter(set lock.Settings) (time.Duration, error) {
-	switch {
-	case set.SkipAfter == 0:
-		return DefaultSkipAfter, nil
-	case set.SkipAfter > maxSkipAfter:
-		return 0, &lock.InvalidOptionError{Option: "WithSkipAfter", Reason: "it is above " + maxSkipAfter.String() + ": a dead waiter would hold up the others for ever"}
-	case set.SkipAfter < MinSkipAfter:
-		return 0, &lock.InvalidOptionError{Option: "WithSkipAfter", Reason: "it is below " + MinSkipAfter.String() + ": living waiters would be passed over"}
-	}
-	return set.SkipAfter, nil
-}
+// WithSkipAfter is [lock.WithSkipAfter].
+func WithSkipAfter(d time.Duration) lock.Option { return lock.WithSkipAfter(d) }
 
 // Name is the name as the caller gave it.
 func (f *FairLock) Name() string { return f.l.Name() }

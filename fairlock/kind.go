@@ -7,14 +7,18 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// kind implements engine.Queuer for one key.
-type kind struct {
+// fair implements kind.Queuer and kind.Splitter for one key.
+type fair struct {
+	traits  *kind.Traits
 	keys    []string // as in fair_queue.lua
+	keyOnly []string
+	traced  []string // the lock and its trace
 	head    []string // its ARGV[1..3]
 	fence   string   // "-", or the counter's TTL as the scripts take it
 	skip    time.Duration
@@ -25,23 +29,38 @@ type kind struct {
 	patterns []string // that; nil on sharded channels, which have none
 }
 
-func newKind(c *engine.Core, key string, set lock.Settings) (*kind, error) {
-	skip, err := skipAfter(set)
+var (
+	_ kind.Queuer   = (*fair)(nil)
+	_ kind.Splitter = (*fair)(nil)
+)
+
+var traits = [...]kind.Traits{
+	{Type: "fair", Mode: lock.ModeLock, Queued: true},
+	{Type: "fair", Mode: lock.ModeLock, Queued: true, Fenced: true},
+}
+
+func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
+	if err := kind.Only(set, "FairLock", true, false); err != nil {
+		return nil, err
+	}
+	skip, err := kind.SkipAfter(set)
 	if err != nil {
 		return nil, err
 	}
 	grants := luascript.GrantChannel(key)
-	k := &kind{
+	k := &fair{
+		traits: &traits[0],
 		keys: []string{
 			key, luascript.FairQueueKey(key), luascript.FairTimeoutKey(key), luascript.FairWantsKey(key),
 			luascript.TokenKey(key), luascript.TraceKey(key), luascript.VoidKey(key),
 		},
+		keyOnly: []string{key}, traced: []string{key, luascript.TraceKey(key)},
 		head:  []string{c.Topology().Publish(), grants, luascript.LockChannel(key) + ":"},
-		fence: "-", skip: skip, skipArg: engine.Millis(skip),
+		fence: "-", skip: skip, skipArg: kind.Millis(skip),
 		foreign: luascript.LockChannel(key) + ":",
 	}
 	if set.Fenced {
-		k.fence = engine.FenceArg(c.FenceTTL())
+		k.traits, k.fence = &traits[1], kind.FenceArg(c.FenceTTL())
 	}
 	mine := grants + c.ID()
 	if !c.Topology().Sharded {
@@ -69,11 +88,8 @@ func globEscape(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// Type implements engine.Kind.
-func (k *kind) Type() string { return "fair" }
-
-// Mode implements engine.Kind.
-func (k *kind) Mode() lock.Mode { return lock.ModeLock }
+// Traits implements kind.Kind.
+func (k *fair) Traits() *kind.Traits { return k.traits }
 
 // waiter is what a waiting acquisition knows of its place, in Attempt.Data.
 type waiter struct {
@@ -83,29 +99,26 @@ type waiter struct {
 	seen time.Time
 }
 
-func (k *kind) command(s *luascript.Script, args ...string) conn.Command {
+func (k *fair) command(s *luascript.Script, args ...string) conn.Command {
 	all := make([]string, 0, len(k.head)+len(args))
 	return conn.Command{Script: s, Keys: k.keys, Args: append(append(all, k.head...), args...)}
 }
 
-// Acquire implements engine.Kind.
-func (k *kind) Acquire(a *engine.Attempt) conn.Command {
+// Acquire implements kind.Kind.
+func (k *fair) Acquire(a *kind.Attempt) conn.Command {
 	queue := k.skipArg
 	if a.Wait == 0 {
 		queue = "0"
 	}
-	return k.command(luascript.FairAcquire, a.Field, engine.Millis(a.Lease), k.fence, a.Trace, queue)
+	return k.command(luascript.FairAcquire, a.Field, kind.Millis(a.Lease), k.fence, a.Trace, queue)
 }
 
-// Acquired implements engine.Kind.
-func (k *kind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
-	switch r.Code {
-	case 1, 2:
-		return engine.Outcome{Acquired: true, Renewed: r.Code == 2, Token: uint64(r.Int(1))} // #nosec G115 -- never negative
-	case -1:
-		return engine.Outcome{Void: true}
+// Acquired implements kind.Kind.
+func (k *fair) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
+	if out, done := kind.Answered(r); done {
+		return out
 	}
-	out := engine.Outcome{Remaining: engine.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}
+	out := kind.Outcome{Remaining: kind.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}
 	if place := r.Int(4); place != 0 {
 		// A place that stood already, though no answer told of it: a lost one did.
 		out.Renewed = a.Data == nil && r.Int(5) == 0
@@ -131,32 +144,32 @@ func lookAfter(ms int64) time.Duration {
 	return time.Duration(ms+1) * time.Millisecond
 }
 
-// Every implements engine.Queuer: four refreshes may fail before the fifth comes
+// Every implements kind.Queuer: four refreshes may fail before the fifth comes
 // too late.
-func (k *kind) Every() time.Duration { return k.skip / 5 }
+func (k *fair) Every() time.Duration { return k.skip / 5 }
 
-// Refresh implements engine.Queuer.
-func (k *kind) Refresh(a *engine.Attempt) engine.Item {
-	return engine.Item{
+// Refresh implements kind.Queuer.
+func (k *fair) Refresh(a *kind.Attempt) kind.Item {
+	return kind.Item{
 		Script: luascript.FairRefresh, Keys: k.keys, Head: k.head, Shared: true,
 		Args: []string{a.Field, k.skipArg}, Replies: 3,
 	}
 }
 
-// Refreshed implements engine.Queuer.
-func (k *kind) Refreshed(a *engine.Attempt, vals []conn.Value, sent time.Time) (wake bool, next time.Duration) {
+// Refreshed implements kind.Queuer.
+func (k *fair) Refreshed(a *kind.Attempt, vals []conn.Value, sent time.Time) (wake bool, next time.Duration) {
 	if w, ok := a.Data.(*waiter); ok && vals[0].Int == 1 && vals[2].Int == w.place {
 		w.seen = sent
 	}
 	return vals[0].Int != 1, lookAfter(vals[1].Int)
 }
 
-// Granted implements engine.Queuer. A grant counts only for the place that it
+// Granted implements kind.Queuer. A grant counts only for the place that it
 // was made for: an old message must not meet a newer place.
-func (k *kind) Granted(a *engine.Attempt, payloads []string) (engine.Outcome, bool) {
+func (k *fair) Granted(a *kind.Attempt, payloads []string) (kind.Outcome, bool) {
 	w, ok := a.Data.(*waiter)
 	if !ok {
-		return engine.Outcome{}, false
+		return kind.Outcome{}, false
 	}
 	for _, p := range payloads {
 		_, rest, _ := strings.Cut(p, " ")
@@ -168,76 +181,75 @@ func (k *kind) Granted(a *engine.Attempt, payloads []string) (engine.Outcome, bo
 		if err != nil {
 			continue
 		}
-		return engine.Outcome{Acquired: true, Token: n, Granted: w.seen, Lease: min(a.Lease, k.skip)}, true
+		return kind.Outcome{Acquired: true, Token: n, Granted: w.seen, Lease: min(a.Lease, k.skip)}, true
 	}
-	return engine.Outcome{}, false
+	return kind.Outcome{}, false
 }
 
-// Reenter implements engine.Kind.
-func (k *kind) Reenter(s *engine.Session, count int, lease time.Duration) conn.Command {
+// Reenter implements kind.Kind.
+func (k *fair) Reenter(f kind.Field, count int, lease time.Duration) conn.Command {
 	return conn.Command{
-		Script: luascript.Reenter, Keys: k.keys[:1],
-		Args: []string{s.Field, strconv.Itoa(count), engine.Millis(lease)},
+		Script: luascript.Reenter, Keys: k.keyOnly,
+		Args: []string{f.Name, strconv.Itoa(count), kind.Millis(lease)},
 	}
 }
 
-// Release implements engine.Kind: the last one hands the lock over. A partial one
-// does not concern the queue, and is that of a plain lock.
-func (k *kind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
+// Release implements kind.Kind: the last one hands the lock over. A partial one
+// does not concern the queue.
+func (k *fair) Release(f kind.Field, count int, void time.Duration) conn.Command {
 	if count > 0 {
-		return engine.Lowering(conn.Command{
-			Script: luascript.Release, Keys: k.keys[:1],
-			Args: []string{s.Field, strconv.Itoa(count), engine.Millis(lease), "", "", "0", "0"},
-		}, s, count)
+		return kind.Partial(k.keyOnly, f.Name, count)
 	}
-	return k.command(luascript.FairRelease, s.Field, engine.Millis(void), "0", flag(s.Traced))
+	return k.command(luascript.FairRelease, f.Name, kind.Millis(void), "0", kind.Flag(f.Traced))
 }
 
-// Abandon implements engine.Kind: a grant is handed on, a place is left.
-func (k *kind) Abandon(a *engine.Attempt, void time.Duration) conn.Command {
-	return k.command(luascript.FairRelease, a.Field, engine.Millis(void), "1", flag(len(a.Trace) > 1))
+// Abandon implements kind.Kind: a grant is handed on, a place is left.
+func (k *fair) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
+	f := a.Named()
+	return k.command(luascript.FairRelease, f.Name, kind.Millis(void), "1", kind.Flag(f.Traced))
 }
 
-func flag(b bool) string {
-	if b {
-		return "1"
+// Renew implements kind.Kind.
+func (k *fair) Renew(f kind.Field, lease time.Duration) kind.Item {
+	ms := kind.Millis(lease)
+	if f.Traced && lease > 0 {
+		return kind.Item{Script: luascript.Renew, Keys: k.traced, Args: []string{f.Name, ms, "", ms}, Replies: 2}
 	}
-	return "0"
+	return kind.Item{Script: luascript.Renew, Keys: k.keyOnly, Args: []string{f.Name, ms}, Replies: 1}
 }
 
-// Renew implements engine.Kind.
-func (k *kind) Renew(s *engine.Session, lease, _ time.Duration) engine.Item {
-	ms := engine.Millis(lease)
-	if s.Traced && lease > 0 {
-		return engine.Item{
-			Script: luascript.Renew, Keys: []string{k.keys[0], k.keys[5]},
-			Args: []string{s.Field, ms, "", ms}, Replies: 2,
-		}
-	}
-	return engine.Item{Script: luascript.Renew, Keys: k.keys[:1:1], Args: []string{s.Field, ms}, Replies: 1}
+// ReleaseSplit implements kind.Splitter: the lock is free, and the release that
+// follows hands it over.
+func (k *fair) ReleaseSplit(f kind.Field, count int) conn.Command {
+	return kind.Partial(k.keyOnly, f.Name, count)
 }
 
-// Wait implements engine.Kind: a message is for one waiter.
-func (k *kind) Wait(a *engine.Attempt) (pubsub.Spec, []pubsub.Option) {
+// RenewSplit implements kind.Splitter: the queue does not matter to a holder.
+func (k *fair) RenewSplit(f kind.Field, lease time.Duration) []conn.Command {
+	return []conn.Command{kind.RenewOne(k.keyOnly, f.Name, lease)}
+}
+
+// Wait implements kind.Kind: a message is for one waiter.
+func (k *fair) Wait(a *kind.Attempt) (pubsub.Spec, []pubsub.Option) {
 	return k.spec, []pubsub.Option{pubsub.Keyed(a.ID)}
 }
 
 // maxShown is how many waiters State lists.
 const maxShown = 1000
 
-// State implements engine.Kind.
-func (k *kind) State() conn.Command {
-	return k.command(luascript.FairState, flag(k.fence != "-"), strconv.Itoa(maxShown))
+// State implements kind.Kind.
+func (k *fair) State() conn.Command {
+	return k.command(luascript.FairState, kind.Flag(k.fence != "-"), strconv.Itoa(maxShown))
 }
 
-// ReadState implements engine.Kind.
-func (k *kind) ReadState(r conn.Reply) (lock.State, error) {
+// ReadState implements kind.Kind.
+func (k *fair) ReadState(r conn.Reply) (lock.State, error) {
 	if r.Code < 0 || len(r.Vals) < 5 {
-		return engine.ReadPlainState(conn.Reply{Code: -1})
+		return kind.ReadPlainState(conn.Reply{Code: -1})
 	}
 	n := 5 + int(r.Int(4))
 	plain := conn.Reply{Code: r.Code, Vals: append(append([]conn.Value{}, r.Vals[:3]...), r.Vals[min(n, len(r.Vals)):]...)}
-	st, err := engine.ReadPlainState(plain)
+	st, err := kind.ReadPlainState(plain)
 	if err != nil {
 		return st, err
 	}
@@ -248,5 +260,5 @@ func (k *kind) ReadState(r conn.Reply) (lock.State, error) {
 	return st, nil
 }
 
-// ForceUnlock implements engine.Kind.
-func (k *kind) ForceUnlock() conn.Command { return k.command(luascript.FairForce) }
+// ForceUnlock is the operator's.
+func (k *fair) ForceUnlock() conn.Command { return k.command(luascript.FairForce) }

@@ -6,141 +6,148 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// kind implements engine.Kind for one key.
-type kind struct {
-	key     string
+// reentrant implements kind.Group and kind.Splitter for one key.
+type reentrant struct {
+	traits  *kind.Traits
 	channel string
-	void    string
-	trace   string
-	token   string // "" when not fenced
-	fence   string // the counter's TTL as the scripts take it
 	publish string
+	fence   string // the counter's TTL as the scripts take it; "" when not fenced
 
 	// prebuilt; commands only read them
-	keys    [2][]string // of Acquire, without and with the trace
 	keyOnly []string
+	acquire [2][]string // keys of Acquire, without and with the trace
+	release [4][]string // keys of Release: +1 with the void set, +2 with the trace
+	renew   []string    // keys of Renew with the trace
+	state   conn.Command
+	force   conn.Command
 	spec    pubsub.Spec
 }
 
-func newKind(c *engine.Core, key string, set lock.Settings) *kind {
-	k := &kind{
-		key: key, channel: luascript.LockChannel(key), void: luascript.VoidKey(key), trace: luascript.TraceKey(key),
-		publish: c.Topology().Publish(),
+var (
+	_ kind.Group    = (*reentrant)(nil)
+	_ kind.Splitter = (*reentrant)(nil)
+)
+
+// Fenced locks are not passed on: the tokens of one process would run ahead of
+// the counter.
+var (
+	plainTraits  = kind.Traits{Type: "reentrant", Mode: lock.ModeLock, Passes: true}
+	fencedTraits = kind.Traits{Type: "reentrant", Mode: lock.ModeLock, Fenced: true}
+)
+
+func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
+	if err := kind.Only(set, "RLock", false, false); err != nil {
+		return nil, err
+	}
+	void, trace := luascript.VoidKey(key), luascript.TraceKey(key)
+	k := &reentrant{
+		traits: &plainTraits, channel: luascript.LockChannel(key), publish: c.Topology().Publish(),
+		keyOnly: []string{key},
+		acquire: [2][]string{{key, void}, {key, void, trace}},
+		release: [4][]string{{key}, {key, void}, {key, trace}, {key, void, trace}},
+		renew:   []string{key, trace},
+		state:   conn.Command{Script: luascript.State, Keys: []string{key}, Args: []string{"0"}},
 	}
 	if set.Fenced {
-		k.token, k.fence = luascript.TokenKey(key), engine.FenceArg(c.FenceTTL())
+		token := luascript.TokenKey(key)
+		k.traits, k.fence = &fencedTraits, kind.FenceArg(c.FenceTTL())
+		k.acquire = [2][]string{{key, void, token}, {key, void, token, trace}}
+		k.state = conn.Command{Script: luascript.State, Keys: []string{key, token}, Args: []string{"1"}}
 	}
-	acquire := []string{k.key, k.void}
-	if k.token != "" {
-		acquire = append(acquire, k.token)
-	}
-	k.keys = [2][]string{acquire, append(acquire[:len(acquire):len(acquire)], k.trace)}
-	k.keyOnly = []string{k.key}
+	k.force = conn.Command{Script: luascript.Force, Keys: k.renew, Args: []string{k.channel, k.publish}}
 	k.spec = pubsub.Spec{
-		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(k.key), Route: wakeOne, Herd: true,
+		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(key), Route: wakeOne, Herd: true,
 	}
-	return k
+	return k, nil
 }
 
 // wakeOne: a message wakes the waiter that has waited longest in each process.
 func wakeOne(_, _ string) pubsub.Wake { return pubsub.Wake{One: true} }
 
-// Type implements engine.Kind.
-func (k *kind) Type() string { return "reentrant" }
+// Traits implements kind.Kind.
+func (k *reentrant) Traits() *kind.Traits { return k.traits }
 
-// Fenced reports whether acquisitions get tokens.
-func (k *kind) Fenced() bool { return k.token != "" }
-
-// Mode implements engine.Kind.
-func (k *kind) Mode() lock.Mode { return lock.ModeLock }
-
-// Acquire implements engine.Kind.
-func (k *kind) Acquire(a *engine.Attempt) conn.Command {
-	keys := k.keys[0]
+// Acquire implements kind.Kind.
+func (k *reentrant) Acquire(a *kind.Attempt) conn.Command {
+	keys := k.acquire[0]
 	if a.Trace != "" {
-		keys = k.keys[1]
+		keys = k.acquire[1]
 	}
-	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: []string{a.Field, engine.Millis(a.Lease), k.fence, a.Trace}}
+	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: []string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace}}
 }
 
-// Acquired implements engine.Kind.
-func (k *kind) Acquired(_ *engine.Attempt, r conn.Reply) engine.Outcome {
-	switch r.Code {
-	case 1, 2:
-		return engine.Outcome{Acquired: true, Renewed: r.Code == 2, Token: uint64(r.Int(1))} // #nosec G115 -- never negative
-	case -1:
-		return engine.Outcome{Void: true}
+// Acquired implements kind.Kind.
+func (k *reentrant) Acquired(_ *kind.Attempt, r conn.Reply) kind.Outcome {
+	if out, done := kind.Answered(r); done {
+		return out
 	}
-	return engine.Outcome{Remaining: engine.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}
+	return kind.Outcome{Remaining: kind.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}
 }
 
-// Reenter implements engine.Kind.
-func (k *kind) Reenter(s *engine.Session, count int, lease time.Duration) conn.Command {
+// Reenter implements kind.Kind.
+func (k *reentrant) Reenter(f kind.Field, count int, lease time.Duration) conn.Command {
 	return conn.Command{
 		Script: luascript.Reenter, Keys: k.keyOnly,
-		Args: []string{s.Field, strconv.Itoa(count), engine.Millis(lease)},
+		Args: []string{f.Name, strconv.Itoa(count), kind.Millis(lease)},
 	}
 }
 
-// Release implements engine.Kind.
-func (k *kind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
-	return engine.Lowering(k.release(s.Field, count, lease, void, s.Traced), s, count)
-}
-
-// Abandon implements engine.Kind.
-func (k *kind) Abandon(a *engine.Attempt, void time.Duration) conn.Command {
-	return k.release(a.Field, 0, 0, void, len(a.Trace) > 1)
-}
-
-func (k *kind) release(field string, count int, lease, void time.Duration, traced bool) conn.Command {
-	keys, left := k.keyOnly, "0"
-	if void > 0 || traced {
-		keys = []string{k.key}
-		if void > 0 {
-			keys = append(keys, k.void)
-		}
-		if traced {
-			keys, left = append(keys, k.trace), "1"
-		}
+// Release implements kind.Kind.
+func (k *reentrant) Release(f kind.Field, count int, void time.Duration) conn.Command {
+	if count > 0 {
+		return kind.Partial(k.keyOnly, f.Name, count)
+	}
+	which := 0
+	if void > 0 {
+		which = 1
+	}
+	if f.Traced {
+		which += 2
 	}
 	return conn.Command{
-		Script: luascript.Release, Keys: keys,
-		Args: []string{field, strconv.Itoa(count), engine.Millis(lease), k.channel, k.publish, engine.Millis(void), left},
+		Script: luascript.Release, Keys: k.release[which],
+		Args: []string{f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced)},
 	}
 }
 
-// Renew implements engine.Kind.
-func (k *kind) Renew(s *engine.Session, lease, _ time.Duration) engine.Item {
-	ms := engine.Millis(lease)
-	if s.Traced && lease > 0 {
-		return engine.Item{
-			Script: luascript.Renew, Keys: []string{k.key, k.trace},
-			Args: []string{s.Field, ms, "", ms}, Replies: 2,
-		}
+// Abandon implements kind.Kind.
+func (k *reentrant) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
+	return k.Release(a.Named(), 0, void)
+}
+
+// Renew implements kind.Kind.
+func (k *reentrant) Renew(f kind.Field, lease time.Duration) kind.Item {
+	ms := kind.Millis(lease)
+	if f.Traced && lease > 0 {
+		return kind.Item{Script: luascript.Renew, Keys: k.renew, Args: []string{f.Name, ms, "", ms}, Replies: 2}
 	}
-	return engine.Item{Script: luascript.Renew, Keys: k.keyOnly, Args: []string{s.Field, ms}, Replies: 1}
+	return kind.Item{Script: luascript.Renew, Keys: k.keyOnly, Args: []string{f.Name, ms}, Replies: 1}
 }
 
-// Wait implements engine.Kind: waiters stand in line.
-func (k *kind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) { return k.spec, nil }
-
-// State implements engine.Kind.
-func (k *kind) State() conn.Command {
-	if k.token != "" {
-		return conn.Command{Script: luascript.State, Keys: []string{k.key, k.token}, Args: []string{"1"}}
-	}
-	return conn.Command{Script: luascript.State, Keys: []string{k.key}, Args: []string{"0"}}
+// ReleaseSplit implements kind.Splitter: the trace is left.
+func (k *reentrant) ReleaseSplit(f kind.Field, count int) conn.Command {
+	return k.Release(kind.Field{Name: f.Name}, count, 0)
 }
 
-// ReadState implements engine.Kind.
-func (k *kind) ReadState(r conn.Reply) (lock.State, error) { return engine.ReadPlainState(r) }
-
-// ForceUnlock implements engine.Kind.
-func (k *kind) ForceUnlock() conn.Command {
-	return conn.Command{Script: luascript.Force, Keys: []string{k.key, k.trace}, Args: []string{k.channel, k.publish}}
+// RenewSplit implements kind.Splitter: the trace is left.
+func (k *reentrant) RenewSplit(f kind.Field, lease time.Duration) []conn.Command {
+	return []conn.Command{kind.RenewOne(k.keyOnly, f.Name, lease)}
 }
+
+// Wait implements kind.Kind: waiters stand in line.
+func (k *reentrant) Wait(*kind.Attempt) (pubsub.Spec, []pubsub.Option) { return k.spec, nil }
+
+// State implements kind.Kind.
+func (k *reentrant) State() conn.Command { return k.state }
+
+// ReadState implements kind.Kind.
+func (k *reentrant) ReadState(r conn.Reply) (lock.State, error) { return kind.ReadPlainState(r) }
+
+// ForceUnlock is the operator's.
+func (k *reentrant) ForceUnlock() conn.Command { return k.force }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -26,8 +27,8 @@ var _ lock.Locker = (*RLock)(nil)
 // New makes the lock object; programs call Client.RLock.
 func New(c *engine.Core, name string, opts ...lock.Option) *RLock {
 	set := lock.Apply(opts)
-	return &RLock{c.NewLock(name, func(key string) (engine.Kind, error) {
-		return newKind(c, key, set), nil
+	return &RLock{c.NewLock(name, func(key string) (kind.Kind, error) {
+		return newKind(c, key, set)
 	})}
 }
 

@@ -6,12 +6,13 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// keys is what both modes of one lock share.
+// keys is what both modes of one lock share; commands only read what is in it.
 type keys struct {
 	lock    string
 	channel string
@@ -27,26 +28,64 @@ type keys struct {
 	fence   string // the counter's TTL as the scripts take it
 	publish string
 	skip    time.Duration
+	skipArg string
 	prefer  bool
+
+	keyOnly []string // the lock
+	// of a write hold, without and with the trace
+	acquire, release, undo, renewed [2][]string
+	places                          [2][]string // of waiting readers, writers
+	state                           conn.Command
+	spec                            pubsub.Spec
 }
 
 func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
+	if err := kind.Only(set, "ReadWriteLock", true, true); err != nil {
+		return nil, err
+	}
+	skip, err := kind.SkipAfter(set)
+	if err != nil {
+		return nil, err
+	}
 	k := &keys{
 		lock: key, channel: luascript.RWChannel(key), void: luascript.VoidKey(key), trace: luascript.TraceKey(key),
 		leases: luascript.RWLeasesKey(key), writers: luascript.RWWritersKey(key), marks: luascript.RWMarksKey(key),
 		readers: luascript.RWReadersKey(key), turn: luascript.RWTurnKey(key), prefix: luascript.RWTimeoutPrefix(key),
-		publish: c.Topology().Publish(), skip: set.SkipAfter, prefer: set.PreferReaders,
-	}
-	switch {
-	case k.skip == 0:
-		k.skip = DefaultSkipAfter
-	case k.skip < MinSkipAfter:
-		return nil, &lock.InvalidOptionError{Option: "WithSkipAfter", Reason: "it is below " + MinSkipAfter.String() + ": living waiters would be passed over"}
+		publish: c.Topology().Publish(), skip: skip, skipArg: kind.Millis(skip), prefer: set.PreferReaders,
+		keyOnly: []string{key},
 	}
 	if set.Fenced {
-		k.token, k.fence = luascript.TokenKey(key), engine.FenceArg(c.FenceTTL())
+		k.token, k.fence = luascript.TokenKey(key), kind.FenceArg(c.FenceTTL())
 	}
+	k.acquire = k.both(k.token, k.lock, k.void, k.leases, k.writers, k.marks, k.turn)
+	k.release = k.both("", k.lock, k.void, k.leases, k.readers, k.turn)
+	k.undo = k.both("", k.lock, k.void, k.leases, k.readers, k.turn, k.writers, k.marks)
+	k.renewed = [2][]string{{k.lock, k.leases, k.lock}, {k.lock, k.leases, k.lock, k.trace, k.trace, k.trace}}
+	k.places = [2][]string{{k.readers, k.turn, k.lock, k.leases}, {k.marks, k.writers, k.lock, k.leases}}
+	k.state = conn.Command{
+		Script: luascript.RWState, Keys: []string{k.lock, k.leases, k.writers, k.marks}, Args: []string{"0", k.prefix},
+	}
+	if k.token != "" {
+		k.state.Keys, k.state.Args[0] = append(k.state.Keys, k.token), "1"
+	}
+	k.spec = pubsub.Spec{ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(key), Route: route}
 	return k, nil
+}
+
+// both are a script's keys without and with the trace behind them.
+func (k *keys) both(token string, list ...string) [2][]string {
+	if token != "" {
+		list = append(list, token)
+	}
+	return [2][]string{list, append(list[:len(list):len(list)], k.trace)}
+}
+
+// traits of a lock that is not fenced, and of one that is.
+func (k *keys) traits(of *[2]kind.Traits) *kind.Traits {
+	if k.token != "" {
+		return &of[1]
+	}
+	return &of[0]
 }
 
 // waiting is what an acquisition that waits remembers between its attempts; it
@@ -58,7 +97,7 @@ type waiting struct {
 	alien bool      // a reader: it was a writer of another library
 }
 
-func data(a *engine.Attempt) *waiting {
+func data(a *kind.Attempt) *waiting {
 	w, _ := a.Data.(*waiting)
 	if w == nil {
 		w = &waiting{}
@@ -69,29 +108,18 @@ func data(a *engine.Attempt) *waiting {
 
 // place is how long the place of an attempt on the server lives, as the scripts
 // take it.
-func (k *keys) place(a *engine.Attempt) string {
+func (k *keys) place(a *kind.Attempt) string {
 	if a.Wait == 0 {
 		return "0"
 	}
-	return engine.Millis(k.skip)
-}
-
-// extra appends the optional keys, in the scripts' order.
-func (k *keys) extra(list []string, a *engine.Attempt) []string {
-	if k.token != "" {
-		list = append(list, k.token)
-	}
-	if a.Trace != "" {
-		list = append(list, k.trace)
-	}
-	return list
+	return k.skipArg
 }
 
 // busy reads the part of a refusal that both modes have in common.
-func (k *keys) busy(a *engine.Attempt, r conn.Reply) engine.Outcome {
+func (k *keys) busy(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	w := data(a)
-	out := engine.Outcome{
-		Remaining: engine.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3),
+	out := kind.Outcome{
+		Remaining: kind.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3),
 		LookIn: time.Duration(r.Int(4)) * time.Millisecond, Queued: a.Wait != 0,
 	}
 	w.held = r.Int(1) != free
@@ -105,13 +133,13 @@ const (
 	free  = -2
 )
 
-// Every implements engine.Queuer.
+// Every implements kind.Queuer.
 func (k *keys) Every() time.Duration { return k.skip / 5 }
 
 // refreshed decides whether what a refresh saw is a reason to try again: the
 // place is gone, it is the waiter's turn, or the lock will be free earlier than
 // it was told.
-func (k *keys) refreshed(a *engine.Attempt, vals []conn.Value) bool {
+func (k *keys) refreshed(a *kind.Attempt, vals []conn.Value) bool {
 	w := data(a)
 	state, pttl := vals[0].Int, vals[1].Int
 	switch {
@@ -127,41 +155,31 @@ func (k *keys) refreshed(a *engine.Attempt, vals []conn.Value) bool {
 		return false
 	}
 	const slack = 20 * time.Millisecond
-	return w.held && time.Now().Add(engine.Remaining(pttl)+slack).Before(w.until)
+	return w.held && time.Now().Add(kind.Remaining(pttl)+slack).Before(w.until)
 }
 
-// Granted implements engine.Queuer: no message is a grant.
-func (k *keys) Granted(*engine.Attempt, []string) (engine.Outcome, bool) {
-	return engine.Outcome{}, false
+// Granted implements kind.Queuer: no message is a grant.
+func (k *keys) Granted(*kind.Attempt, []string) (kind.Outcome, bool) {
+	return kind.Outcome{}, false
 }
 
-// spec tells the messages apart: 0 after the last read unlock wakes one writer of
+// route tells the messages apart: 0 after the last read unlock wakes one writer of
 // each process, 1 after a write unlock everybody who may enter.
-func (k *keys) spec() pubsub.Spec {
-	return pubsub.Spec{
-		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(k.lock),
-		Route: func(_, payload string) pubsub.Wake {
-			switch payload {
-			case "0":
-				return pubsub.Wake{One: true}
-			case "1":
-				return pubsub.Wake{One: true, All: true}
-			}
-			return pubsub.Wake{}
-		},
+func route(_, payload string) pubsub.Wake {
+	switch payload {
+	case "0":
+		return pubsub.Wake{One: true}
+	case "1":
+		return pubsub.Wake{One: true, All: true}
 	}
+	return pubsub.Wake{}
 }
 
-// State implements engine.Kind.
-func (k *keys) State() conn.Command {
-	cmd := conn.Command{
-		Script: luascript.RWState, Keys: []string{k.lock, k.leases, k.writers, k.marks}, Args: []string{"0", k.prefix},
-	}
-	if k.token != "" {
-		cmd.Keys, cmd.Args[0] = append(cmd.Keys, k.token), "1"
-	}
-	return cmd
-}
+// State implements kind.Kind.
+func (k *keys) State() conn.Command { return k.state }
+
+// ReadState implements kind.Kind.
+func (k *keys) ReadState(r conn.Reply) (lock.State, error) { return readState(r) }
 
 func (k *keys) force(mode lock.Mode) conn.Command {
 	return conn.Command{
@@ -173,26 +191,29 @@ func (k *keys) force(mode lock.Mode) conn.Command {
 func (k *keys) reenter(field, own string, count int, lease time.Duration) conn.Command {
 	return conn.Command{
 		Script: luascript.RWReenter, Keys: []string{k.lock, k.leases, own},
-		Args: []string{field, strconv.Itoa(count), engine.Millis(lease)},
+		Args: []string{field, strconv.Itoa(count), kind.Millis(lease)},
 	}
 }
 
-func (k *keys) renew(s *engine.Session, field, own string, lease time.Duration) engine.Item {
-	if s.Traced && lease > 0 {
-		return engine.Item{
-			Script: luascript.RWRenew, Keys: []string{k.lock, k.leases, own, k.trace, k.trace, k.trace},
-			Args: []string{field, engine.Millis(lease), "", engine.Millis(lease)}, Replies: 2,
-		}
+// releaseSplit frees the lock when nothing but this hold is left of it. Else it
+// stays as it is until the release that follows: others are inside, and whoever
+// would enter besides them has to wait for the slot to be whole as well.
+func (k *keys) releaseSplit(field string, count int) conn.Command {
+	if count > 0 {
+		return kind.Partial(k.keyOnly, field, count)
 	}
-	return engine.Item{
-		Script: luascript.RWRenew, Keys: []string{k.lock, k.leases, own},
-		Args: []string{field, engine.Millis(lease)}, Replies: 1,
-	}
+	return conn.Command{Script: luascript.RWFree, Keys: k.keyOnly, Args: []string{field}}
 }
 
-func flag(on bool) string {
-	if on {
-		return "1"
+// renewSplit keeps the hash and the hold's end in the set; a read hold's timeout
+// key, which only another library reads, comes third.
+func (k *keys) renewSplit(field, own string, lease time.Duration) []conn.Command {
+	cmds := []conn.Command{
+		kind.RenewOne(k.keyOnly, field, lease),
+		{Script: luascript.RWLease, Keys: []string{k.leases}, Args: []string{field, kind.Millis(lease)}},
 	}
-	return "0"
+	if own != k.lock {
+		cmds = append(cmds, kind.RenewOne([]string{own}, "", lease))
+	}
+	return cmds
 }

@@ -5,28 +5,42 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// readKind implements engine.Kind and engine.Queuer for the read lock.
+// readKind implements kind.Queuer and kind.Splitter for the read lock.
 type readKind struct{ *keys }
 
-var _ engine.Queuer = readKind{}
+var (
+	_ kind.Queuer   = readKind{}
+	_ kind.Splitter = readKind{}
+)
 
-// Type implements engine.Kind.
-func (k readKind) Type() string { return "read" }
+var readTraits = [2]kind.Traits{
+	{Type: "read", Mode: lock.ModeRead},
+	{Type: "read", Mode: lock.ModeRead, Fenced: true},
+}
 
-// Mode implements engine.Kind.
-func (k readKind) Mode() lock.Mode { return lock.ModeRead }
+// Traits implements kind.Kind.
+func (k readKind) Traits() *kind.Traits { return k.traits(&readTraits) }
 
-// Acquire implements engine.Kind.
-func (k readKind) Acquire(a *engine.Attempt) conn.Command {
+// own is the timeout key of a field.
+func (k readKind) own(field string) string { return luascript.RWTimeoutKey(k.lock, field) }
+
+// Acquire implements kind.Kind.
+func (k readKind) Acquire(a *kind.Attempt) conn.Command {
 	list := make([]string, 8, 10)
-	list[0], list[1], list[2], list[3] = k.lock, k.void, k.leases, luascript.RWTimeoutKey(k.lock, a.Field)
+	list[0], list[1], list[2], list[3] = k.lock, k.void, k.leases, k.own(a.Field)
 	list[4], list[5], list[6], list[7] = k.writers, k.marks, k.readers, k.turn
+	if k.token != "" {
+		list = append(list, k.token)
+	}
+	if a.Trace != "" {
+		list = append(list, k.trace)
+	}
 	came, other := "", ""
 	if w, ok := a.Data.(*waiting); ok {
 		came = w.came
@@ -35,18 +49,15 @@ func (k readKind) Acquire(a *engine.Attempt) conn.Command {
 		other = writeField(a.Other)
 	}
 	return conn.Command{
-		Script: luascript.RWRead, Keys: k.extra(list, a),
-		Args: []string{a.Field, engine.Millis(a.Lease), came, other, flag(k.prefer), k.place(a), k.fence, a.Trace},
+		Script: luascript.RWRead, Keys: list,
+		Args: []string{a.Field, kind.Millis(a.Lease), came, other, kind.Flag(k.prefer), k.place(a), k.fence, a.Trace},
 	}
 }
 
-// Acquired implements engine.Kind.
-func (k readKind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
-	switch r.Code {
-	case 1, 2:
-		return engine.Outcome{Acquired: true, Renewed: r.Code == 2, Token: uint64(r.Int(1))} // #nosec G115 -- never negative
-	case -1:
-		return engine.Outcome{Void: true}
+// Acquired implements kind.Kind.
+func (k readKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
+	if out, done := kind.Answered(r); done {
+		return out
 	}
 	out := k.busy(a, r)
 	w := data(a)
@@ -59,64 +70,82 @@ func (k readKind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
 	return out
 }
 
-// Reenter implements engine.Kind.
-func (k readKind) Reenter(s *engine.Session, count int, lease time.Duration) conn.Command {
-	return k.reenter(s.Field, luascript.RWTimeoutKey(k.lock, s.Field), count, lease)
+// Reenter implements kind.Kind.
+func (k readKind) Reenter(f kind.Field, count int, lease time.Duration) conn.Command {
+	return k.reenter(f.Name, k.own(f.Name), count, lease)
 }
 
-// Release implements engine.Kind.
-func (k readKind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
-	return engine.Lowering(k.release(s.Field, count, lease, void, s.Traced, false), s, count)
+// Release implements kind.Kind.
+func (k readKind) Release(f kind.Field, count int, void time.Duration) conn.Command {
+	if count > 0 {
+		return kind.Partial(k.keyOnly, f.Name, count)
+	}
+	return k.free(f, void, false)
 }
 
-// Abandon implements engine.Kind.
-func (k readKind) Abandon(a *engine.Attempt, void time.Duration) conn.Command {
-	return k.release(a.Field, 0, 0, void, len(a.Trace) > 1, true)
+// Abandon implements kind.Kind.
+func (k readKind) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
+	return k.free(a.Named(), void, true)
 }
 
-func (k readKind) release(field string, count int, lease, void time.Duration, traced, undo bool) conn.Command {
+func (k readKind) free(f kind.Field, void time.Duration, undo bool) conn.Command {
 	list := make([]string, 5, 8)
-	list[0], list[1], list[2], list[3], list[4] = k.lock, k.void, k.leases, luascript.RWTimeoutKey(k.lock, field), k.marks
+	list[0], list[1], list[2], list[3], list[4] = k.lock, k.void, k.leases, k.own(f.Name), k.marks
 	if undo {
 		list = append(list, k.readers, k.turn)
 	}
-	if traced {
+	if f.Traced {
 		list = append(list, k.trace)
 	}
 	return conn.Command{
 		Script: luascript.RWReadRelease, Keys: list,
 		Args: []string{
-			field, strconv.Itoa(count), engine.Millis(lease), k.channel, k.publish, engine.Millis(void),
-			k.prefix, flag(traced), flag(undo),
+			f.Name, k.channel, k.publish, kind.Millis(void), k.prefix, kind.Flag(f.Traced), kind.Flag(undo),
 		},
 	}
 }
 
-// Renew implements engine.Kind.
-func (k readKind) Renew(s *engine.Session, lease, _ time.Duration) engine.Item {
-	return k.renew(s, s.Field, luascript.RWTimeoutKey(k.lock, s.Field), lease)
+// Renew implements kind.Kind.
+func (k readKind) Renew(f kind.Field, lease time.Duration) kind.Item {
+	ms, own := kind.Millis(lease), k.own(f.Name)
+	if f.Traced && lease > 0 {
+		return kind.Item{
+			Script: luascript.RWRenew, Keys: []string{k.lock, k.leases, own, k.trace, k.trace, k.trace},
+			Args: []string{f.Name, ms, "", ms}, Replies: 2,
+		}
+	}
+	return kind.Item{Script: luascript.RWRenew, Keys: []string{k.lock, k.leases, own}, Args: []string{f.Name, ms}, Replies: 1}
 }
 
-// Wait implements engine.Kind: readers enter together.
-func (k readKind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) {
-	return k.spec(), []pubsub.Option{pubsub.Shared()}
+// ReleaseSplit implements kind.Splitter.
+func (k readKind) ReleaseSplit(f kind.Field, count int) conn.Command {
+	return k.releaseSplit(f.Name, count)
 }
 
-// Refresh implements engine.Queuer.
-func (k readKind) Refresh(a *engine.Attempt) engine.Item {
-	return engine.Item{
-		Script: luascript.RWRefresh, Keys: []string{k.readers, k.turn, k.lock, k.leases},
-		Args: []string{a.Field, engine.Millis(k.skip)}, Replies: 2, Shared: true, Head: []string{"r"},
+// RenewSplit implements kind.Splitter.
+func (k readKind) RenewSplit(f kind.Field, lease time.Duration) []conn.Command {
+	return k.renewSplit(f.Name, k.own(f.Name), lease)
+}
+
+var shared = []pubsub.Option{pubsub.Shared()}
+
+// Wait implements kind.Kind: readers enter together.
+func (k readKind) Wait(*kind.Attempt) (pubsub.Spec, []pubsub.Option) { return k.spec, shared }
+
+// Refresh implements kind.Queuer.
+func (k readKind) Refresh(a *kind.Attempt) kind.Item {
+	return kind.Item{
+		Script: luascript.RWRefresh, Keys: k.places[0], Args: []string{a.Field, k.skipArg},
+		Replies: 2, Shared: true, Head: readHead,
 	}
 }
 
-// Refreshed implements engine.Queuer.
-func (k readKind) Refreshed(a *engine.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
+var readHead, writeHead = []string{"r"}, []string{"w"}
+
+// Refreshed implements kind.Queuer.
+func (k readKind) Refreshed(a *kind.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
 	return k.refreshed(a, vals), 0
 }
 
-// ReadState implements engine.Kind.
-func (k readKind) ReadState(r conn.Reply) (lock.State, error) { return readState(r) }
-
-// ForceUnlock implements engine.Kind.
+// ForceUnlock is the operator's.
 func (k readKind) ForceUnlock() conn.Command { return k.force(lock.ModeRead) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -18,30 +19,14 @@ func PreferReaders() lock.Option {
 }
 
 const (
-	// DefaultSkipAfter is the skip time without [WithSkipAfter].
-	DefaultSkipAfter = 5 * time.Second
-	// MinSkipAfter is the shortest skip time: a living waiter tells of itself five
-	// times as often.
-	MinSkipAfter = 100 * time.Millisecond
+	// DefaultSkipAfter is [lock.DefaultSkipAfter].
+	DefaultSkipAfter = lock.DefaultSkipAfter
+	// MinSkipAfter is [lock.MinSkipAfter].
+	MinSkipAfter = lock.MinSkipAfter
 )
 
-// WithSkipAfter sets how long after its last sign of life a waiter of this lock
-// object is passed over: readers stand back for a waiting writer that died, and
-// writers for a waiting reader whose turn it was, no longer than this. A living
-// waiter whose signs of life are held up for longer loses its place and takes a
-// new one. Waiters tell of themselves every fifth of it, all those of a client
-// and mode in one command.
-//
-// It is an [lock.ErrInvalidOption] of every call when it is below
-// [MinSkipAfter]. Lock objects of one name may have different ones: each counts
-// for the waiters that came through it.
-func WithSkipAfter(d time.Duration) lock.Option {
-	return func(s *lock.Settings) {
-		if s.SkipAfter = d; d == 0 {
-			s.SkipAfter = -1 // not the default: refused
-		}
-	}
-}
+// WithSkipAfter is [lock.WithSkipAfter].
+func WithSkipAfter(d time.Duration) lock.Option { return lock.WithSkipAfter(d) }
 
 // ReadWriteLock is two locks by one name: any number of owners hold the read
 // lock, or one owner the write lock. It has no state of its own: any number of
@@ -56,8 +41,8 @@ type ReadWriteLock struct {
 // New makes the lock object; programs call Client.ReadWriteLock.
 func New(c *engine.Core, name string, opts ...lock.Option) *ReadWriteLock {
 	set := lock.Apply(opts)
-	build := func(mode func(*keys) engine.Kind) *engine.Lock {
-		return c.NewLock(name, func(key string) (engine.Kind, error) {
+	build := func(mode func(*keys) kind.Kind) *engine.Lock {
+		return c.NewLock(name, func(key string) (kind.Kind, error) {
 			k, err := newKeys(c, key, set)
 			if err != nil {
 				return nil, err
@@ -66,8 +51,8 @@ func New(c *engine.Core, name string, opts ...lock.Option) *ReadWriteLock {
 		})
 	}
 	return &ReadWriteLock{
-		read:  ReadLock{build(func(k *keys) engine.Kind { return readKind{k} })},
-		write: WriteLock{build(func(k *keys) engine.Kind { return writeKind{k} })},
+		read:  ReadLock{build(func(k *keys) kind.Kind { return readKind{k} })},
+		write: WriteLock{build(func(k *keys) kind.Kind { return writeKind{k} })},
 	}
 }
 

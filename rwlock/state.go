@@ -4,20 +4,20 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
 
 // readState reads the reply of rw_state.lua.
 func readState(r conn.Reply) (lock.State, error) {
 	if r.Code == -3 {
-		return lock.State{}, &lock.InvalidNameError{Reason: "the key of this name is no read-write lock"}
+		return lock.State{}, kind.NoLock("read-write lock")
 	}
-	st := lock.State{Token: uint64(r.Int(1))} // #nosec G115 -- never negative
+	st := lock.State{Token: kind.Token(r, 1)}
 	mode, i := lock.Mode(r.Str(2)), 4
 	for range r.Int(3) {
 		o := lock.OwnerState{
-			Owner: r.Str(i), Mode: lock.ModeRead, Count: int(r.Int(i + 1)), Remaining: engine.Remaining(r.Int(i + 2)),
+			Owner: r.Str(i), Mode: lock.ModeRead, Count: int(r.Int(i + 1)), Remaining: kind.Remaining(r.Int(i + 2)),
 		}
 		// In write mode an owner has a field for each mode.
 		if owner, ok := strings.CutSuffix(o.Owner, ":write"); ok && mode == lock.ModeWrite {
@@ -27,7 +27,7 @@ func readState(r conn.Reply) (lock.State, error) {
 		i += 3
 	}
 	if len(st.Owners) > 0 {
-		st.Held, st.Mode, st.Remaining = true, mode, engine.Remaining(r.Code)
+		st.Held, st.Mode, st.Remaining = true, mode, kind.Remaining(r.Code)
 	}
 	for ; i+1 < len(r.Vals); i += 2 {
 		st.Queue = append(st.Queue, lock.OwnerState{Owner: r.Str(i), Mode: lock.ModeWrite})

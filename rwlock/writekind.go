@@ -1,47 +1,54 @@
 package rwlock
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// writeKind implements engine.Kind and engine.Queuer for the write lock.
+// writeKind implements kind.Queuer and kind.Splitter for the write lock.
 type writeKind struct{ *keys }
 
-var _ engine.Queuer = writeKind{}
+var (
+	_ kind.Queuer   = writeKind{}
+	_ kind.Splitter = writeKind{}
+)
+
+var writeTraits = [2]kind.Traits{
+	{Type: "write", Mode: lock.ModeWrite},
+	{Type: "write", Mode: lock.ModeWrite, Fenced: true},
+}
+
+// Traits implements kind.Kind.
+func (k writeKind) Traits() *kind.Traits { return k.traits(&writeTraits) }
 
 // writeField is the field of a write hold in the lock's hash.
 func writeField(field string) string { return field + ":write" }
 
-// Type implements engine.Kind.
-func (k writeKind) Type() string { return "write" }
+// with is which of two lists of keys a command takes.
+func with(trace bool) int {
+	if trace {
+		return 1
+	}
+	return 0
+}
 
-// Mode implements engine.Kind.
-func (k writeKind) Mode() lock.Mode { return lock.ModeWrite }
-
-// Acquire implements engine.Kind.
-func (k writeKind) Acquire(a *engine.Attempt) conn.Command {
-	list := make([]string, 6, 8)
-	list[0], list[1], list[2], list[3], list[4], list[5] = k.lock, k.void, k.leases, k.writers, k.marks, k.turn
+// Acquire implements kind.Kind.
+func (k writeKind) Acquire(a *kind.Attempt) conn.Command {
 	return conn.Command{
-		Script: luascript.RWWrite, Keys: k.extra(list, a),
-		Args: []string{a.Field, engine.Millis(a.Lease), k.place(a), k.fence, a.Trace},
+		Script: luascript.RWWrite, Keys: k.acquire[with(a.Trace != "")],
+		Args: []string{a.Field, kind.Millis(a.Lease), k.place(a), k.fence, a.Trace},
 	}
 }
 
-// Acquired implements engine.Kind.
-func (k writeKind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
-	switch r.Code {
-	case 1, 2:
-		return engine.Outcome{Acquired: true, Renewed: r.Code == 2, Token: uint64(r.Int(1))} // #nosec G115 -- never negative
-	case -1:
-		return engine.Outcome{Void: true}
+// Acquired implements kind.Kind.
+func (k writeKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
+	if out, done := kind.Answered(r); done {
+		return out
 	}
 	out := k.busy(a, r)
 	if out.LookIn > 0 {
@@ -50,62 +57,66 @@ func (k writeKind) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
 	return out
 }
 
-// Reenter implements engine.Kind.
-func (k writeKind) Reenter(s *engine.Session, count int, lease time.Duration) conn.Command {
-	return k.reenter(writeField(s.Field), k.lock, count, lease)
+// Reenter implements kind.Kind.
+func (k writeKind) Reenter(f kind.Field, count int, lease time.Duration) conn.Command {
+	return k.reenter(writeField(f.Name), k.lock, count, lease)
 }
 
-// Release implements engine.Kind.
-func (k writeKind) Release(s *engine.Session, count int, lease, void time.Duration) conn.Command {
-	return engine.Lowering(k.release(s.Field, count, lease, void, s.Traced, false), s, count)
-}
-
-// Abandon implements engine.Kind.
-func (k writeKind) Abandon(a *engine.Attempt, void time.Duration) conn.Command {
-	return k.release(a.Field, 0, 0, void, len(a.Trace) > 1, true)
-}
-
-func (k writeKind) release(field string, count int, lease, void time.Duration, traced, undo bool) conn.Command {
-	list := make([]string, 5, 8)
-	list[0], list[1], list[2], list[3], list[4] = k.lock, k.void, k.leases, k.readers, k.turn
-	if undo {
-		list = append(list, k.writers, k.marks)
+// Release implements kind.Kind.
+func (k writeKind) Release(f kind.Field, count int, void time.Duration) conn.Command {
+	if count > 0 {
+		return kind.Partial(k.keyOnly, writeField(f.Name), count)
 	}
-	if traced {
-		list = append(list, k.trace)
-	}
+	return k.free(f, void, k.release[with(f.Traced)], false)
+}
+
+// Abandon implements kind.Kind.
+func (k writeKind) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
+	f := a.Named()
+	return k.free(f, void, k.undo[with(f.Traced)], true)
+}
+
+func (k writeKind) free(f kind.Field, void time.Duration, keys []string, undo bool) conn.Command {
 	return conn.Command{
-		Script: luascript.RWWriteRelease, Keys: list,
-		Args: []string{
-			field, strconv.Itoa(count), engine.Millis(lease), k.channel, k.publish, engine.Millis(void),
-			flag(traced), flag(undo),
-		},
+		Script: luascript.RWWriteRelease, Keys: keys,
+		Args: []string{f.Name, k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced), kind.Flag(undo)},
 	}
 }
 
-// Renew implements engine.Kind.
-func (k writeKind) Renew(s *engine.Session, lease, _ time.Duration) engine.Item {
-	return k.renew(s, writeField(s.Field), k.lock, lease)
+// Renew implements kind.Kind.
+func (k writeKind) Renew(f kind.Field, lease time.Duration) kind.Item {
+	ms, field := kind.Millis(lease), writeField(f.Name)
+	if f.Traced && lease > 0 {
+		return kind.Item{Script: luascript.RWRenew, Keys: k.renewed[1], Args: []string{field, ms, "", ms}, Replies: 2}
+	}
+	return kind.Item{Script: luascript.RWRenew, Keys: k.renewed[0], Args: []string{field, ms}, Replies: 1}
 }
 
-// Wait implements engine.Kind: the writers of a process stand in line.
-func (k writeKind) Wait(*engine.Attempt) (pubsub.Spec, []pubsub.Option) { return k.spec(), nil }
+// ReleaseSplit implements kind.Splitter.
+func (k writeKind) ReleaseSplit(f kind.Field, count int) conn.Command {
+	return k.releaseSplit(writeField(f.Name), count)
+}
 
-// Refresh implements engine.Queuer.
-func (k writeKind) Refresh(a *engine.Attempt) engine.Item {
-	return engine.Item{
-		Script: luascript.RWRefresh, Keys: []string{k.marks, k.writers, k.lock, k.leases},
-		Args: []string{a.Field, engine.Millis(k.skip)}, Replies: 2, Shared: true, Head: []string{"w"},
+// RenewSplit implements kind.Splitter.
+func (k writeKind) RenewSplit(f kind.Field, lease time.Duration) []conn.Command {
+	return k.renewSplit(writeField(f.Name), k.lock, lease)
+}
+
+// Wait implements kind.Kind: the writers of a process stand in line.
+func (k writeKind) Wait(*kind.Attempt) (pubsub.Spec, []pubsub.Option) { return k.spec, nil }
+
+// Refresh implements kind.Queuer.
+func (k writeKind) Refresh(a *kind.Attempt) kind.Item {
+	return kind.Item{
+		Script: luascript.RWRefresh, Keys: k.places[1], Args: []string{a.Field, k.skipArg},
+		Replies: 2, Shared: true, Head: writeHead,
 	}
 }
 
-// Refreshed implements engine.Queuer.
-func (k writeKind) Refreshed(a *engine.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
+// Refreshed implements kind.Queuer.
+func (k writeKind) Refreshed(a *kind.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
 	return k.refreshed(a, vals), 0
 }
 
-// ReadState implements engine.Kind.
-func (k writeKind) ReadState(r conn.Reply) (lock.State, error) { return readState(r) }
-
-// ForceUnlock implements engine.Kind.
+// ForceUnlock is the operator's.
 func (k writeKind) ForceUnlock() conn.Command { return k.force(lock.ModeWrite) }

@@ -80,6 +80,7 @@ type Group interface {
 // Part is one lock of several: a new session (Count 0), or one that the owner
 // holds already and re-enters.
 type Part struct {
+	Kind    Kind // of the lock: all parts are of one Go type
 	Attempt *Attempt
 	Field   Field
 	Count   int // the absolute count to reach

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -96,4 +97,31 @@ func ReadPlainState(r conn.Reply) (lock.State, error) {
 		})
 	}
 	return st, nil
+}
+
+// Answered reads the codes that the scripts that acquire have in common; done is
+// false for a refusal, which each kind reads by itself.
+func Answered(r conn.Reply) (out Outcome, done bool) {
+	switch r.Code {
+	case 1, 2:
+		return Outcome{Acquired: true, Renewed: r.Code == 2, Token: Token(r, 1)}, true
+	case -1:
+		return Outcome{Void: true}, true
+	case -3:
+		return Outcome{NoLock: true}, true
+	}
+	return Outcome{}, false
+}
+
+// Partial sets the count of a field, in every kind by the same command of one key:
+// keys is the lock's. Count 0 ends it and tells nobody.
+func Partial(keys []string, field string, count int) conn.Command {
+	return conn.Command{
+		Script: luascript.Release, Keys: keys, Args: []string{field, strconv.Itoa(count), "", "", "0", "0"},
+	}
+}
+
+// RenewOne keeps a field by a command of one key: keys is the lock's.
+func RenewOne(keys []string, field string, lease time.Duration) conn.Command {
+	return conn.Command{Script: luascript.Renew, Keys: keys, Args: []string{field, Millis(lease)}}
 }

@@ -11,58 +11,32 @@
 --
 -- RETURN   {1, token}            acquired
 --          {2, token}            held by this very acquisition: a retry; the lease was set again
---          {0, pttl, holder, trace}  busy; pttl in ms, -1 = the key has no TTL
+--          {0, pttl, holder, trace}  busy; pttl in ms, -1 = the key has no TTL; holder '' = a
+--                                read-write lock is held there
 --          {-1}                  this acquisition was given up before
+--          {-3}                  the key is no lock; it was not touched
 --          1 and 2 come as a bare integer when there is no token
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease. A run that comes after the acquisition was
 -- given up finds its field in the void set.
-local fenced = ARGV[3] ~= ''
-local function token(fresh)
-  local key = KEYS[3]
-  local now = redis.call('TIME')
-  local n = tonumber(redis.call('GET', key) or '0')
-  if fresh or n == 0 then
-    local us = now[1] * 1000000 + now[2]
-    n = n + 1
-    if us > n then n = us end
-    if ARGV[3] == '-1' then
-      redis.call('SET', key, string.format('%.0f', n))
-    else
-      redis.call('SET', key, string.format('%.0f', n), 'PX', ARGV[3])
-    end
-  end
-  return n
+local LOCK, field, lease, fence, trace = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local holder, no = look(LOCK, KEYS[2], field)
+if no then return no end
+local n = 0
+if not holder then
+  if fence ~= '' then n = token(KEYS[3], fence) end
+  if type(n) == 'table' then return n end
+  local refused = take(LOCK, field, lease)
+  if refused then return refused end
+  leave_trace(KEYS[#KEYS], field, trace, lease)
+  return n > 0 and {1, n} or 1
 end
-
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {-1} end
-  local n
-  if fenced then n = token(true) end
-  redis.call('HSET', KEYS[1], ARGV[1], 1)
-  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
-  if type(set) == 'table' then
-    -- refused (an ACL that forgot it): a lock without a lease must not stay
-    redis.call('HDEL', KEYS[1], ARGV[1])
-    return set
-  end
-  if ARGV[4] ~= '' and ARGV[4] ~= '-' then
-    redis.pcall('SET', KEYS[#KEYS], ARGV[1] .. ' ' .. ARGV[4], 'PX', ARGV[2])
-  end
-  if fenced then return {1, n} end
-  return 1
-end
-
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+if holder == field then
   -- Written in any case: a WAIT behind it counts the writes of its own connection.
-  redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), tonumber(ARGV[2])))
-  if fenced then return {2, token(false)} end
-  return 2
+  call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), tonumber(lease)))
+  n = token(KEYS[3], fence, true)
+  if type(n) == 'table' then return n end
+  return n > 0 and {2, n} or 2
 end
-
-local holder = redis.call('HKEYS', KEYS[1])[1]
-local trace = ''
-if ARGV[4] ~= '' then trace = redis.pcall('GET', KEYS[#KEYS]) end
-if type(trace) ~= 'string' then trace = '' end
-return {0, redis.call('PTTL', KEYS[1]), holder, trace}
+return {0, call('PTTL', LOCK), holder, read_trace(KEYS[#KEYS], trace)}

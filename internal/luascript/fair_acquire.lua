@@ -14,38 +14,39 @@
 --                      look: after how many ms something may change without a message, 0 = not
 --                      known or somebody else's to look; foreign 1 = Redisson's messages may come
 --          {-1}        this acquisition was given up before
+--          {-3}        the key is no lock; it was not touched
 --
 -- Twice: the field names the acquisition. A second run finds its own hold and
 -- only sets the lease, or finds its own place and only keeps it alive. A run
 -- that comes after the acquisition was given up finds its field in the void set.
-local field, lease = ARGV[4], tonumber(ARGV[5])
-local holder = call('HKEYS', LOCK)[1]
+local field, lease, fence = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '-' and '' or ARGV[6]
+local holder, no = look(LOCK, KEYS[7], field)
+if no then return no end
 if holder == field then
   -- The lease is written in any case: WAIT counts the writes of its connection.
   call('PEXPIRE', LOCK, math.max(lease, call('PTTL', LOCK)))
-  return {2, ARGV[6] == '-' and 0 or tonumber(call('GET', KEYS[5]) or '0')}
+  local n = token(KEYS[5], fence, true, clock)
+  return type(n) == 'table' and n or {2, n}
 end
-if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
 
-local look = 0
+local look_in = 0
 if not holder then
-  local head, want = first()
+  local head, want = first_waiter()
   if not head or head == field then
     if head then drop_first(head) end
-    local token = ARGV[6] == '-' and 0 or next_token(ARGV[6])
-    return take(field, lease, ARGV[7]) or {1, token}
+    local n = token(KEYS[5], fence, false, clock)
+    local refused = type(n) == 'table' and n or take(LOCK, field, lease)
+    if refused then return refused end
+    leave_trace(KEYS[6], field, ARGV[7], lease)
+    return {1, n}
   end
   local _
-  _, look = hand_over(head, want)
-  holder = call('HKEYS', LOCK)[1] or ''
+  _, look_in = hand_over(head, want)
+  holder = whose(LOCK, field) or ''
 end
 
 local pttl = call('PTTL', LOCK)
-local trace = ''
-if ARGV[7] ~= '' then
-  trace = pcall('GET', KEYS[6])
-  if type(trace) ~= 'string' then trace = '' end
-end
+local trace = read_trace(KEYS[6], ARGV[7])
 if ARGV[8] == '0' then return {0, pttl, holder, trace, 0, 0, 0, 0} end
 
 -- Redisson's unlock calls the first in the queue: only one that held the lock
@@ -54,6 +55,7 @@ local function strange()
   return ((holder ~= '' and not ours(holder)) or foreign()) and 1 or 0
 end
 
+if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
 local skip = tonumber(ARGV[8])
 local alive = string.format('%.0f', now + skip)
 local want = call('HGET', WANTS, field)
@@ -93,6 +95,6 @@ end
 call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. trail)
 if not tail then
   keep(skip)
-  if pttl >= 0 then look = pttl + 1 end
+  if pttl >= 0 then look_in = pttl + 1 end
 end
-return {0, pttl, holder, trace, tonumber(place), length, look, math.max(behind, strange())}
+return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange())}

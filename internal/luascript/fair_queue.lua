@@ -1,5 +1,5 @@
 -- fair_queue: what the scripts of the fair lock have in common; it is put in
--- front of each of them.
+-- front of each of them, behind common, clock, whose and enter.
 --
 -- KEYS[1]  the lock, a hash: <client>:<owner> -> count
 -- KEYS[2]  redisson_lock_queue:{lock}, a list: who waits, the next one first
@@ -24,9 +24,6 @@
 --
 -- Twice: see each script.
 local LOCK, QUEUE, SCORES, WANTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local call, pcall = redis.call, redis.pcall
-local clock = call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
 local function alive_until(want) return tonumber(string.sub(want, 1, 13)) end
@@ -71,7 +68,7 @@ end
 -- it is called, so that it looks again and queues up anew, instead of sleeping on
 -- until the time that it was told last. The call gives it no right: its own script
 -- decides.
-local function first()
+local function first_waiter()
   local dropped = false
   while true do
     local head = call('LINDEX', QUEUE, 0)
@@ -92,35 +89,12 @@ local function first()
   end
 end
 
-local function next_token(ttl)
-  local n = tonumber(call('GET', KEYS[5]) or '0') + 1
-  n = math.max(n, clock[1] * 1000000 + clock[2])
-  if ttl == '-1' then
-    call('SET', KEYS[5], string.format('%.0f', n))
-  else
-    call('SET', KEYS[5], string.format('%.0f', n), 'PX', ttl)
-  end
-  return n
-end
-
--- Writes the hold. An error is returned when the server refuses the lease: a
--- lock without one must not stay.
-local function take(field, ms, trace)
-  call('HSET', LOCK, field, 1)
-  local set = pcall('PEXPIRE', LOCK, ms)
-  if type(set) == 'table' then
-    call('DEL', LOCK)
-    return set
-  end
-  if trace ~= '' and trace ~= '-' then pcall('SET', KEYS[6], field .. ' ' .. trace, 'PX', ms) end
-end
-
 -- Gives the free lock to the first in the queue: writes the hold of one of ours
 -- that is known to be alive, calls any other. Its lease ends no later than the
 -- time at which it would be skipped. Returns an error of the server, if any, and
 -- after how many ms to look again (0: not known).
 local function hand_over(head, want)
-  if not head then head, want = first() end
+  if not head then head, want = first_waiter() end
   if not head then return nil, 0 end
   local sent
   if not want then
@@ -136,11 +110,16 @@ local function hand_over(head, want)
     return type(sent) == 'table' and sent, left + 1
   end
   local ms = math.min(left, tonumber(lease))
+  local n = token(KEYS[5], fence == '-' and '' or fence, false, clock)
+  local refused = type(n) == 'table' and n or take(LOCK, head, ms)
+  if refused then
+    -- Its place stays, and it is called: its own try tells it why.
+    pcall(ARGV[1], ARGV[2] .. client, id)
+    return refused, 0
+  end
+  leave_trace(KEYS[6], head, trace, ms)
   drop_first(head)
-  local token = fence == '-' and 0 or next_token(fence)
-  local refused = take(head, ms, trace)
-  if refused then return refused, 0 end
-  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', token))
+  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', n))
   return type(sent) == 'table' and sent, ms + 1
 end
 

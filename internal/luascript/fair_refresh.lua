@@ -13,7 +13,7 @@
 -- Twice: it sets points in time, puts a waiter that Redisson dropped back where
 -- it was, and gives away a lock only while it is free. It makes no places, so
 -- one that comes late can't bring back a waiter that has left.
-local holder = call('HKEYS', LOCK)[1] or ''
+local holder = whose(LOCK, '') or ''
 
 -- Puts a waiter back that Redisson took for stale: it was the first then, so it
 -- belongs before all but those who were so, too, and had come earlier.
@@ -35,7 +35,7 @@ end
 -- as the lowest lacks. Their distances stay, since Redisson takes them off again.
 -- Behind a first one of Redisson, which is not lifted, they are above it.
 local function lift()
-  local head, want = first()
+  local head, want = first_waiter()
   if not want then return end
   local top = tonumber(call('ZSCORE', SCORES, head))
   -- Half a skip time below it are none of ours that live, and few others.

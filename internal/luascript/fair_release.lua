@@ -9,17 +9,15 @@
 -- ARGV[7]  '1' = the acquisition left its trace beside the lock
 --
 -- RETURN   1           done
---          0           neither held by this acquisition nor in the queue
---          {2, error}  done, but the server refused the message or the next one's hold
+--          0           neither held by this acquisition nor in the queue; a lock that is free, as
+--                      a release by one key leaves it, is handed over all the same
+--          {2, error}  done, but the server refused the message or the next one's hold: that one
+--                      keeps its place, and has been called
 --
 -- Twice: the second run finds the field gone; it can't touch another
 -- acquisition, so the lock is handed over once. Works when the server is out of
--- memory: the first write takes something away, and a script that has written is
--- not refused the rest.
+-- memory: the first write takes none.
 local field = ARGV[4]
-local function replaced(answer) -- another type stands at the key
-  return type(answer) == 'table' and string.find(answer.err, 'WRONGTYPE', 1, true)
-end
 
 -- Takes the marked entries off the list, all at once: that is paid for by as
 -- many departures before it.
@@ -71,18 +69,15 @@ local function leave()
 end
 
 local held = pcall('HDEL', LOCK, field)
-if type(held) == 'table' then
-  if ARGV[6] ~= '1' and not replaced(held) then return held end
-  held = 0
-end
-if ARGV[5] ~= '0' then
-  pcall('SADD', KEYS[7], field)
-  pcall('PEXPIRE', KEYS[7], ARGV[5])
-end
-if held == 0 and (ARGV[6] ~= '1' or leave() == 0) then return 0 end
-if held == 1 and ARGV[7] == '1' then pcall('DEL', KEYS[6]) end
+if replaced(held) then held = 0 end
+if type(held) == 'table' then return held end
+void(KEYS[7], field, ARGV[5])
+untrace(KEYS[6], field, ARGV[7])
+local done = held == 1 and 1 or ARGV[6] == '1' and leave() or 0
 if call('EXISTS', LOCK) == 0 then
-  local refused = hand_over()
-  if refused then return {2, refused.err} end
+  -- The lock is free whatever comes: an error of the hand-over is no error of the release.
+  local ok, refused = protected(hand_over)
+  if not ok and type(refused) ~= 'table' then refused = {err = tostring(refused)} end
+  if refused and done == 1 then return {2, refused.err} end
 end
-return 1
+return done

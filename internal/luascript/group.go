@@ -2,8 +2,8 @@ package luascript
 
 // The scripts of MultiLock and QuorumLock.
 var (
-	GroupAcquire = load("group_acquire")
-	GroupRelease = load("group_release")
+	GroupAcquire = load("group_acquire", "common", "whose", "enter")
+	GroupRelease = load("group_release", "common", "leave")
 	RaiseToken   = load("raise_token")
 	Server       = load("server")
 )

@@ -17,94 +17,68 @@
 --          {0, i, pttl, holder, trace}  member i (from 1) is busy; pttl in ms, -1 = no TTL
 --          {-1}              this acquisition was given up before
 --          {-2, i}           member i is no longer held: nothing to re-enter
---          Nothing was written unless the first is 1 or 2.
+--          {-3, i}           the key of member i is no lock
+--          No hold was written unless the first is 1 or 2.
 --
 -- Twice: the fields name the acquisition and the counts are absolute; a second
 -- run finds its own fields and changes nothing but leases. A run that comes after
--- the acquisition was given up finds its field in a void set.
-local lease = ARGV[1]
-local members, k, again = {}, 1, false
+-- the acquisition was given up finds its field in a void set. Where nothing is to be
+-- taken anew, only re-entered, it works when the server is out of memory.
+local lease = tonumber(ARGV[1])
+local members, k, again, new = {}, 1, false, false
 for a = 2, #ARGV, 5 do
   local m = {
-    i = #members + 1, lock = KEYS[k], void = KEYS[k + 1], last = KEYS[k + ARGV[a] - 1], counter = KEYS[k + 2],
+    lock = KEYS[k], last = KEYS[k + ARGV[a] - 1], counter = KEYS[k + 2],
     field = ARGV[a + 1], count = ARGV[a + 2], fence = ARGV[a + 3], trace = ARGV[a + 4],
   }
-  k = k + ARGV[a]
-  members[m.i] = m
-  local held = redis.pcall('HEXISTS', m.lock, m.field)
-  local replaced = type(held) == 'table' and string.find(held.err, 'WRONGTYPE', 1, true)
-  if type(held) == 'table' and not (replaced and m.count ~= '0') then return held end
-  m.mine = held == 1
+  members[#members + 1] = m
   if m.count ~= '0' then
-    if not m.mine then
+    local held = pcall('HEXISTS', m.lock, m.field)
+    if type(held) == 'table' and not replaced(held) then return held end
+    if held ~= 1 then
       -- a write, though it changes nothing: a demoted master must not say "gone"
-      local w = redis.pcall('HDEL', m.lock, m.field)
-      if type(w) == 'table' and not replaced then return w end
-      return {-2, m.i}
+      local first = pcall('HDEL', m.lock, '')
+      if type(first) == 'table' and not replaced(first) then return first end
+      return {-2, #members}
     end
-  elseif m.mine then
-    again = true
-  elseif redis.call('EXISTS', m.lock) == 1 then
-    local trace = ''
-    if m.trace ~= '' then trace = redis.pcall('GET', m.last) end
-    if type(trace) ~= 'string' then trace = '' end
-    return {0, m.i, redis.call('PTTL', m.lock), redis.call('HKEYS', m.lock)[1], trace}
-  elseif redis.call('SISMEMBER', m.void, m.field) == 1 then
-    return {-1}
+    m.mine = true
+  else
+    local holder, no = look(m.lock, KEYS[k + 1], m.field)
+    if no then
+      if no[1] == -3 then no[2] = #members end
+      return no
+    end
+    if holder and holder ~= m.field then
+      return {0, #members, call('PTTL', m.lock), holder, read_trace(m.last, m.trace)}
+    end
+    m.mine = holder ~= nil
+    if m.mine then again = true else new = true end
   end
+  k = k + ARGV[a]
 end
 
 -- Nothing has been written so far. If the server refuses a write (no memory, an
 -- ACL), what was taken is given back: half a group must not stay.
 local function undo(upto, err)
   for j = 1, upto do
-    local m = members[j]
-    if m.count == '0' and not m.mine then redis.pcall('HDEL', m.lock, m.field) end
+    if not members[j].mine then pcall('DEL', members[j].lock) end
   end
   return err
 end
-local function token(m)
-  if m.fence == '' then return 0 end
-  local n = tonumber(redis.call('GET', m.counter) or '0')
-  if not m.mine or n == 0 then
-    local now = redis.call('TIME')
-    local us = now[1] * 1000000 + now[2]
-    n = n + 1
-    if us > n then n = us end
-    local set
-    if m.fence == '-1' then
-      set = redis.pcall('SET', m.counter, string.format('%.0f', n))
-    else
-      set = redis.pcall('SET', m.counter, string.format('%.0f', n), 'PX', m.fence)
-    end
-    if type(set) == 'table' and set.err then return set end
-  end
-  return n
-end
+if not new then call('HDEL', members[1].lock, '') end
 local out = {again and 2 or 1}
 for i, m in ipairs(members) do
-  out[i + 1] = 0
-  if m.count == '0' then
-    local n = token(m)
-    if type(n) == 'table' then return undo(i - 1, n) end
-    out[i + 1] = n
-    if not m.mine then
-      local set = redis.pcall('HSET', m.lock, m.field, 1)
-      if type(set) == 'table' then return undo(i - 1, set) end
-    end
+  local n, refused = token(m.counter, m.fence, m.mine), nil
+  if type(n) == 'table' then return undo(i - 1, n) end
+  out[i + 1] = n
+  if not m.mine then
+    refused = take(m.lock, m.field, lease)
+    if not refused then leave_trace(m.last, m.field, m.trace, lease) end
   else
-    local set = redis.pcall('HSET', m.lock, m.field, m.count)
-    if type(set) == 'table' then return undo(i - 1, set) end
+    if m.count ~= '0' then refused = pcall('HSET', m.lock, m.field, m.count) end
+    -- Written in any case: a WAIT behind it counts the writes of its own connection.
+    if type(refused) ~= 'table' then refused = pcall('PEXPIRE', m.lock, math.max(call('PTTL', m.lock), lease)) end
   end
-  local left = redis.call('PTTL', m.lock)
-  -- For a retry it is written in any case: a WAIT behind it counts the writes of
-  -- its own connection.
-  if m.mine or left < tonumber(lease) then
-    local set = redis.pcall('PEXPIRE', m.lock, math.max(left, tonumber(lease)))
-    if type(set) == 'table' then return undo(i, set) end
-  end
-  if m.count == '0' and not m.mine and m.trace ~= '' and m.trace ~= '-' then
-    redis.pcall('SET', m.last, m.field .. ' ' .. m.trace, 'PX', lease)
-  end
+  if type(refused) == 'table' then return undo(i - 1, refused) end
 end
 return out

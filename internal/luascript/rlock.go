@@ -3,10 +3,10 @@ package luascript
 // The scripts of the plain lock. FairLock and the write lock share those that
 // do not depend on how waiting is arranged.
 var (
-	Acquire = load("acquire")
-	Reenter = load("reenter")
-	Release = load("release")
-	Renew   = load("renew")
+	Acquire = load("acquire", "common", "whose", "enter")
+	Reenter = load("reenter", "common", "first")
+	Release = load("release", "common", "leave")
+	Renew   = load("renew", "common", "first")
 	Force   = load("force")
 	State   = load("state")
 )

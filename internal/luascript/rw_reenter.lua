@@ -11,30 +11,15 @@
 --          0  not held by this acquisition, or its lease has ended; nothing was changed
 --
 -- Twice: the count is absolute and the lease is only ever raised to a value.
-local held = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(held) == 'table' then
-  -- another type at this key: somebody replaced the lock
-  if string.find(held.err, 'WRONGTYPE', 1, true) then return 0 end
-  return held
-end
-if held == 0 then
-  -- a write, though it changes nothing: a demoted master must not say "gone"
-  redis.call('HDEL', KEYS[1], ARGV[1])
-  return 0
-end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local ends = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or now + redis.call('PTTL', KEYS[3]))
-if ends <= now then
-  -- so may a master say that was demoted before it heard of the last renewal
-  redis.call('HDEL', KEYS[1], '')
-  return 0
-end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+local LOCK, LEASES, OWN, field = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+if first ~= 0 or call('HEXISTS', LOCK, field) == 0 then return 0 end
+local ends = tonumber(call('ZSCORE', LEASES, field) or now + call('PTTL', OWN))
+if ends <= now then return 0 end
+call('HSET', LOCK, field, ARGV[2])
 ends = math.max(ends, now + ARGV[3])
-redis.call('ZADD', KEYS[2], ends, ARGV[1])
-if KEYS[3] ~= KEYS[1] then redis.call('SET', KEYS[3], '1', 'PX', ends - now) end
-for i = 1, 2 do
-  if redis.call('PTTL', KEYS[i]) < ends - now then redis.call('PEXPIRE', KEYS[i], ends - now) end
+call('ZADD', LEASES, ends, field)
+if OWN ~= LOCK then call('SET', OWN, '1', 'PX', ends - now) end
+for _, key in ipairs({LOCK, LEASES}) do
+  if call('PTTL', key) < ends - now then call('PEXPIRE', key, ends - now) end
 end
 return 1

@@ -16,27 +16,26 @@
 --                3  a reader that waits while others read: behind a writer's mark, or since
 --                   another library's writer downgraded and told nobody
 --                1  it waits
---                0  the place is gone: it was silent for too long, or the server refused
+--                0  the place is gone: it was silent for too long
 --
 -- Twice: a place that is gone is not made again; a time is set from the server's clock.
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+call('ZREM', KEYS[1], '') -- a write that takes no memory, as in first: the rest is not refused then
 
 local function keep(key, field, ms)
-  if type(redis.pcall('ZSCORE', key, field)) ~= 'string' then return false end
-  if type(redis.pcall('ZADD', key, now + ms, field)) == 'table' then return false end
-  if redis.call('PTTL', key) < tonumber(ms) then redis.pcall('PEXPIRE', key, ms) end
+  if not call('ZSCORE', key, field) then return false end
+  call('ZADD', key, now + ms, field)
+  if call('PTTL', key) < tonumber(ms) then call('PEXPIRE', key, ms) end
   return true
 end
 
-local ttl = redis.call('PTTL', KEYS[3])
+local ttl = call('PTTL', KEYS[3])
 local waits = 1
-if ARGV[1] == 'r' and redis.pcall('HGET', KEYS[3], 'mode') == 'read' then waits = 3 end
+if ARGV[1] == 'r' and pcall('HGET', KEYS[3], 'mode') == 'read' then waits = 3 end
 if ttl > 0 and ARGV[1] == 'w' then
-  if ttl > redis.call('PTTL', KEYS[4]) then redis.pcall('PEXPIRE', KEYS[4], ttl) end
-  local last = redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')
-  if last[1] and redis.call('HLEN', KEYS[3]) - 1 == redis.call('ZCARD', KEYS[4]) and
-     redis.call('HEXISTS', KEYS[3], last[1]) == 1 then
+  if ttl > call('PTTL', KEYS[4]) then pcall('PEXPIRE', KEYS[4], ttl) end
+  local last = call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')
+  if last[1] and call('HLEN', KEYS[3]) - 1 == call('ZCARD', KEYS[4]) and
+     call('HEXISTS', KEYS[3], last[1]) == 1 then
     ttl = math.max(1, math.min(ttl, last[2] - now))
   end
 end
@@ -45,9 +44,9 @@ for i = 2, #ARGV, 2 do
   local field, ms = ARGV[i], ARGV[i + 1]
   local state = 0
   if ARGV[1] == 'w' then
-    if keep(KEYS[1], field, ms) and redis.call('ZSCORE', KEYS[2], field) then
+    if keep(KEYS[1], field, ms) and call('ZSCORE', KEYS[2], field) then
       state = 1
-      if redis.call('PTTL', KEYS[2]) < tonumber(ms) then redis.pcall('PEXPIRE', KEYS[2], ms) end
+      if call('PTTL', KEYS[2]) < tonumber(ms) then pcall('PEXPIRE', KEYS[2], ms) end
     end
   elseif keep(KEYS[2], field, ms) then
     state = 2

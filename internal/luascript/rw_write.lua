@@ -20,116 +20,106 @@
 --                      (it is the readers' turn); look: for how many ms it can't be admitted at
 --                      least without a message, 0 = as pttl says
 --          {-1}        this acquisition was given up before
+--          {-3}        the key is no lock; it was not touched
 --          1 and 2 come as a bare integer when there is no token
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease; a mark keeps the time of its first run. A
 -- run that comes after the acquisition was given up finds its field in the void set.
-if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {-1} end
-local t = redis.call('TIME')
-local us = t[1] * 1000000 + t[2]
-local now = math.floor(us / 1000)
-local field = ARGV[1] .. ':write'
-local fenced = ARGV[4] ~= ''
+local LOCK, LEASES, own, lease, fence, trace = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
+local us = clock[1] * 1000000 + clock[2]
+local field = own .. ':write'
 
-local function token(fresh)
-  local n = tonumber(redis.call('GET', KEYS[7]) or '0')
-  if fresh or n == 0 then
-    n = n + 1
-    if us > n then n = us end
-    if ARGV[4] == '-1' then
-      redis.call('SET', KEYS[7], string.format('%.0f', n))
-    else
-      redis.call('SET', KEYS[7], string.format('%.0f', n), 'PX', ARGV[4])
-    end
-  end
-  return n
-end
-
-local function refuse(look)
+local function refuse(ms, holder)
   if ARGV[3] ~= '0' then
-    for _, f in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 10)) do
-      redis.call('ZREM', KEYS[4], f)
-      redis.call('ZREM', KEYS[5], f)
+    for _, f in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 10)) do
+      call('ZREM', KEYS[4], f)
+      call('ZREM', KEYS[5], f)
     end
-    local set = redis.pcall('ZADD', KEYS[4], 'NX', us, ARGV[1])
-    if type(set) ~= 'table' then set = redis.pcall('ZADD', KEYS[5], now + ARGV[3], ARGV[1]) end
+    local set = pcall('ZADD', KEYS[4], 'NX', us, own)
+    if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + ARGV[3], own) end
     if type(set) ~= 'table' then
       for i = 4, 5 do
-        if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[3]) then redis.pcall('PEXPIRE', KEYS[i], ARGV[3]) end
+        if call('PTTL', KEYS[i]) < tonumber(ARGV[3]) then pcall('PEXPIRE', KEYS[i], ARGV[3]) end
       end
     end
   end
-  local holder
-  if redis.call('HGET', KEYS[1], 'mode') == 'write' then
-    for _, f in ipairs(redis.call('HKEYS', KEYS[1])) do
-      if string.sub(f, -6) == ':write' then holder = string.sub(f, 1, -7) end
-    end
-  else
-    holder = redis.call('ZRANGE', KEYS[3], -1, -1)[1]
-  end
-  local trace = ''
-  if ARGV[5] ~= '' then trace = redis.pcall('GET', KEYS[#KEYS]) end
-  if type(trace) ~= 'string' then trace = '' end
-  return {0, redis.call('PTTL', KEYS[1]), holder or '', trace, look}
+  if not holder then holder = call('ZRANGE', LEASES, -1, -1)[1] end
+  return {0, call('PTTL', LOCK), holder or '', read_trace(KEYS[#KEYS], trace), ms}
 end
 
 -- Ours whose leases have ended are not in the way, whatever TTL another library
 -- has given the lock meanwhile: true if nobody is left. Else when the last of ours
 -- ends, if there are only ours; 0 if that is not known.
 local function readers()
-  for _, f in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 100)) do
-    redis.call('ZREM', KEYS[3], f)
-    redis.call('HDEL', KEYS[1], f)
+  for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 100)) do
+    call('ZREM', LEASES, f)
+    call('HDEL', LOCK, f)
   end
-  local fields = redis.call('HLEN', KEYS[1]) - 1
+  local fields = call('HLEN', LOCK) - 1
   if fields == 0 then return true end
   -- as long as somebody waits who wants to know
-  local ttl = redis.call('PTTL', KEYS[1])
-  if ttl > redis.call('PTTL', KEYS[3]) then redis.call('PEXPIRE', KEYS[3], ttl) end
-  local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
-  if fields ~= redis.call('ZCARD', KEYS[3]) or redis.call('HEXISTS', KEYS[1], last[1]) == 0 then return false, 0 end
+  local ttl = call('PTTL', LOCK)
+  if ttl > call('PTTL', LEASES) then call('PEXPIRE', LEASES, ttl) end
+  local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
+  if fields ~= call('ZCARD', LEASES) or call('HEXISTS', LOCK, last[1]) == 0 then return false, 0 end
   return false, math.max(1, math.min(last[2] - now, ttl))
 end
 
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  if redis.call('HEXISTS', KEYS[1], field) == 1 then
-    redis.call('ZADD', KEYS[3], now + ARGV[2], field)
-    for i = 1, 3, 2 do
-      if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
-    end
-    if fenced then return {2, token(false)} end
-    return 2
+if call('EXISTS', LOCK, KEYS[2]) > 0 then
+  local head = pcall('HMGET', LOCK, 'mode', field)
+  if head.err then return replaced(head) and {-3} or head end
+  if call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end
+  local mode, mine = head[1], head[2]
+  if mine then
+    -- first, since it takes no memory: whoever holds the lock may tell so again
+    call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), lease))
+    call('ZADD', LEASES, math.max(now + lease, tonumber(call('ZSCORE', LEASES, field) or '0')), field)
+    if call('PTTL', LEASES) < lease then call('PEXPIRE', LEASES, lease) end
+    local n = token(KEYS[7], fence, true, clock)
+    if type(n) == 'table' then return n end
+    return n > 0 and {2, n} or 2
   end
-  if redis.call('HGET', KEYS[1], 'mode') ~= 'read' then return refuse(0) end
-  local none, look = readers()
-  if not none then return refuse(look) end
-  redis.call('DEL', KEYS[1])
+  if mode == 'read' then
+    local none, ms = readers()
+    if not none then return refuse(ms) end
+    call('DEL', LOCK)
+  elseif mode == 'write' then
+    if call('HLEN', LOCK) > 64 then return {-3} end
+    local holder
+    for _, f in ipairs(call('HKEYS', LOCK)) do -- one owner's: three as a rule
+      if string.sub(f, -6) == ':write' then holder = string.sub(f, 1, -7) end
+    end
+    return refuse(0, holder)
+  elseif mode then
+    return {-3}
+  else
+    local holder, no = whose(LOCK, '') -- a plain lock?
+    if no then return no end
+    if holder then return refuse(0, holder) end
+  end
 end
 
 -- Readers that waited at the last write unlock enter before the next writer.
-local last = redis.call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES')
+local last = call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES')
 if last[1] then
   if tonumber(last[2]) > now then return refuse(last[2] - now) end
-  redis.call('DEL', KEYS[6])
+  call('DEL', KEYS[6])
 end
 
-local n
-if fenced then n = token(true) end
-redis.call('HSET', KEYS[1], 'mode', 'write', field, 1)
-local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+local n = token(KEYS[7], fence, false, clock)
+if type(n) == 'table' then return n end
+call('HSET', LOCK, 'mode', 'write', field, 1)
+local set = pcall('PEXPIRE', LOCK, lease)
 if type(set) == 'table' then
   -- refused (an ACL that forgot it): a lock without a lease must not stay
-  redis.call('DEL', KEYS[1])
+  call('DEL', LOCK)
   return set
 end
-redis.call('DEL', KEYS[3])
-redis.call('ZADD', KEYS[3], now + ARGV[2], field)
-redis.call('PEXPIRE', KEYS[3], ARGV[2])
-redis.call('ZREM', KEYS[4], ARGV[1])
-redis.call('ZREM', KEYS[5], ARGV[1])
-if ARGV[5] ~= '' and ARGV[5] ~= '-' then
-  redis.pcall('SET', KEYS[#KEYS], ARGV[1] .. ' ' .. ARGV[5], 'PX', ARGV[2])
-end
-if fenced then return {1, n} end
-return 1
+call('DEL', LEASES)
+call('ZADD', LEASES, now + lease, field)
+call('PEXPIRE', LEASES, lease)
+call('ZREM', KEYS[4], own)
+call('ZREM', KEYS[5], own)
+leave_trace(KEYS[#KEYS], own, trace, lease)
+return n > 0 and {1, n} or 1

@@ -2,13 +2,15 @@ package luascript
 
 // The scripts of the read-write lock; rwlock/doc.go says how they work together.
 var (
-	RWRead         = load("rw_read")
-	RWWrite        = load("rw_write")
-	RWReenter      = load("rw_reenter")
-	RWRenew        = load("rw_renew")
-	RWRefresh      = load("rw_refresh")
-	RWReadRelease  = load("rw_read_release")
-	RWWriteRelease = load("rw_write_release")
+	RWRead         = load("rw_read", "common", "clock", "whose", "enter")
+	RWWrite        = load("rw_write", "common", "clock", "whose", "enter")
+	RWReenter      = load("rw_reenter", "common", "clock", "first")
+	RWRenew        = load("rw_renew", "common", "clock", "first")
+	RWRefresh      = load("rw_refresh", "common", "clock")
+	RWLease        = load("rw_lease", "common", "clock")
+	RWFree         = load("rw_free", "common", "first")
+	RWReadRelease  = load("rw_read_release", "common", "clock", "leave")
+	RWWriteRelease = load("rw_write_release", "common", "clock", "leave")
 	RWForce        = load("rw_force")
 	RWState        = load("rw_state")
 )

@@ -1,0 +1,31 @@
+-- whose: who holds the lock at a key; it is put in front of the scripts that
+-- acquire.
+--
+-- KEYS     none of its own
+--
+-- The look costs the same whatever stands at the key.
+
+-- Returns the holder ('' = it is a read-write lock), nothing when there is none, or
+-- nil and the reply for who wanted it: {-3}, the key is no lock, or an error.
+local function whose(lock, field)
+  local fields = pcall('HLEN', lock)
+  if type(fields) == 'table' then return nil, replaced(fields) and {-3} or fields end
+  if fields == 0 then return end
+  if fields == 1 then
+    local one = call('HGETALL', lock)
+    if one[1] == field then return field end
+    if string.find(one[1], '^%x+%-%x+%-%x+%-%x+%-%x+:[^ ]+$') and string.find(one[2], '^%d+$') then return one[1] end
+  else
+    local mode = call('HGET', lock, 'mode')
+    if mode == 'read' or mode == 'write' then return '' end
+  end
+  return nil, {-3}
+end
+
+-- The same for who wants to take it: also {-1}, the field was given up.
+local function look(lock, void, field)
+  if call('EXISTS', lock, void) == 0 then return end
+  local holder, no = whose(lock, field)
+  if not holder and not no and call('SISMEMBER', void, field) == 1 then no = {-1} end
+  return holder, no
+end

@@ -1,0 +1,71 @@
+package rlock
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/luascript"
+)
+
+// AcquireAll implements kind.Group. The parts may be of any lock of this kind: what
+// is specific to each is in the command that its own Acquire builds.
+func (k *reentrant) AcquireAll(lease time.Duration, parts []kind.Part) conn.Command {
+	cmd := conn.Command{
+		Script: luascript.GroupAcquire, Keys: make([]string, 0, 3*len(parts)), Args: make([]string, 1, 1+5*len(parts)),
+	}
+	cmd.Args[0] = kind.Millis(lease)
+	for i := range parts {
+		p := &parts[i]
+		of := p.Kind.(*reentrant)
+		if p.Count > 0 {
+			cmd.Keys = append(cmd.Keys, of.keyOnly...)
+			cmd.Args = append(cmd.Args, "1", p.Field.Name, strconv.Itoa(p.Count), "", "")
+			continue
+		}
+		one := of.Acquire(p.Attempt)
+		cmd.Keys = append(cmd.Keys, one.Keys...)
+		cmd.Args = append(cmd.Args, strconv.Itoa(len(one.Keys)), one.Args[0], "0", one.Args[2], one.Args[3])
+	}
+	return cmd
+}
+
+// AcquiredAll implements kind.Group.
+func (k *reentrant) AcquiredAll(parts []kind.Part, r conn.Reply) (out kind.Outcome, part int, tokens []uint64) {
+	part = min(max(int(r.Int(1))-1, 0), len(parts)-1)
+	switch r.Code {
+	case 1, 2:
+		out.Acquired, out.Renewed = true, r.Code == 2
+		for i := range parts {
+			if token := kind.Token(r, i+1); token != 0 {
+				if tokens == nil {
+					tokens = make([]uint64, len(parts))
+				}
+				tokens[i] = token
+			}
+		}
+		return out, 0, tokens
+	case -1:
+		out.Void = true
+	case -2:
+		out.Gone = true
+	case -3:
+		out.NoLock = true
+	default:
+		out.Remaining, out.Holder, out.Trace = kind.Remaining(r.Int(2)), r.Str(3), r.Str(4)
+	}
+	return out, part, nil
+}
+
+// ReleaseAll implements kind.Group.
+func (k *reentrant) ReleaseAll(cmds []conn.Command) conn.Command {
+	all := conn.Command{
+		Script: luascript.GroupRelease, Keys: make([]string, 0, 2*len(cmds)), Args: make([]string, 0, 7*len(cmds)),
+	}
+	for i := range cmds {
+		all.Keys = append(all.Keys, cmds[i].Keys...)
+		all.Args = append(append(all.Args, strconv.Itoa(len(cmds[i].Keys))), cmds[i].Args...)
+	}
+	return all
+}
