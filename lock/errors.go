@@ -49,14 +49,19 @@ type NotAcquiredError struct {
 	Name      string
 	Holder    string        // the owner seen last, as on the wire; "" when not known
 	Remaining time.Duration // what was left of its lease then; 0 when not known
-	Err       error         // why the wait ended early: ctx.Err() and the last failure; nil for a plain timeout
+	Own       bool          // that owner is one of this Client's
+	Err       error         // why the wait ended early: ctx.Err(), what is wrong with the server; nil for a plain timeout
 }
 
 func (e *NotAcquiredError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlatch: lock %s not acquired", quote(e.Name))
 	if e.Holder != "" {
-		fmt.Fprintf(&b, ", held by %s for up to %v", e.Holder, e.Remaining.Round(time.Millisecond))
+		by := "held by"
+		if e.Own {
+			by = "held by this client (pass hold.Context() to re-enter),"
+		}
+		fmt.Fprintf(&b, ", %s %s for up to %v", by, e.Holder, e.Remaining.Round(time.Millisecond))
 	}
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
