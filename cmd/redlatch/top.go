@@ -1,0 +1,7 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func (a *app) topCommand() *cobra.Command    { return &cobra.Command{Use: "top"} }
+func (a *app) doctorCommand() *cobra.Command { return &cobra.Command{Use: "doctor"} }
+func (a *app) serveCommand() *cobra.Command  { return &cobra.Command{Use: "serve"} }
