@@ -23,7 +23,8 @@ import (
 
 // connection is how the server is found: flags, else the environment, else a file.
 type connection struct {
-	set *pflag.FlagSet
+	set      *pflag.FlagSet
+	resolved bool
 
 	config       string
 	url          string
@@ -59,6 +60,9 @@ const defaultURL = "redis://127.0.0.1:6379"
 
 // resolve fills in what no flag has set, from the environment and the file.
 func (c *connection) resolve() error {
+	if c.resolved {
+		return nil
+	}
 	if c.config == "" {
 		c.config = os.Getenv("REDLATCH_CONFIG")
 	}
@@ -92,6 +96,7 @@ func (c *connection) resolve() error {
 	if c.url == "" {
 		c.url = defaultURL
 	}
+	c.resolved = bad == nil
 	return bad
 }
 

@@ -2,6 +2,5 @@ package main
 
 import "github.com/spf13/cobra"
 
-func (a *app) topCommand() *cobra.Command    { return &cobra.Command{Use: "top"} }
-func (a *app) doctorCommand() *cobra.Command { return &cobra.Command{Use: "doctor"} }
-func (a *app) serveCommand() *cobra.Command  { return &cobra.Command{Use: "serve"} }
+func (a *app) topCommand() *cobra.Command   { return &cobra.Command{Use: "top"} }
+func (a *app) serveCommand() *cobra.Command { return &cobra.Command{Use: "serve"} }
