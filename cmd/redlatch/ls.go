@@ -184,7 +184,7 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 	case redlatch.KindPlain:
 		kind = "plain (or fair, and nobody waits)"
 	}
-	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, printable(in.Name)), state)
+	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, s.short(printable(in.Name))), state)
 	fmt.Fprintf(out, "kind       %s\n", kind)
 	if in.Key != in.Name {
 		fmt.Fprintf(out, "key        %s\n", printable(in.Key))
@@ -195,7 +195,11 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 	if in.Token > 0 {
 		fmt.Fprintf(out, "token      %d\n", in.Token)
 	}
-	if in.Processes != 0 {
+	switch {
+	case in.Processes == 0:
+	case in.Kind == redlatch.KindFair:
+		fmt.Fprintf(out, "waiting    %d in the queue, of %s process(es)\n", in.QueueLength, processes(in.Processes))
+	default:
 		fmt.Fprintf(out, "waiting    %s process(es) listen for the next unlock\n", processes(in.Processes))
 	}
 	if in.HolderCount > 0 {
@@ -229,6 +233,14 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 			fmt.Fprintf(out, "… and %d more\n", in.QueueLength-len(in.Queue))
 		}
 	}
+}
+
+// short leaves room behind a name on its line.
+func (s screen) short(name string) string {
+	if s.width == 0 {
+		return name
+	}
+	return cut(name, max(s.width-20, 8))
 }
 
 func orDash(text string) string {

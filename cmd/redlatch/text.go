@@ -71,7 +71,7 @@ func cut(text string, n int) string {
 type cell struct{ text, style string }
 
 // table writes rows in columns. Where the terminal is too narrow the columns that
-// may shrink do, the widest first.
+// may shrink do, the widest first; then the last ones are left out.
 func (s screen) table(out io.Writer, head []string, shrink []bool, rows [][]cell) {
 	widths := make([]int, len(head))
 	for i, h := range head {
@@ -99,8 +99,14 @@ func (s screen) table(out io.Writer, head []string, shrink []bool, rows [][]cell
 		widths[widest]--
 		total--
 	}
+	columns := len(widths)
+	for s.width > 0 && total > s.width && columns > 1 { // the last ones have no place
+		columns--
+		total -= widths[columns] + 2
+	}
 	line := func(cells []cell) {
 		var b strings.Builder
+		cells = cells[:columns]
 		for i, c := range cells {
 			text := cut(c.text, widths[i])
 			pad := widths[i] - utf8.RuneCountInString(text)
