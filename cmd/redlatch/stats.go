@@ -17,6 +17,11 @@ type turn struct {
 	From  time.Time     `json:"from"` // when it was seen first, or asked for the lock, by the server's clock
 	To    time.Time     `json:"to"`   // when it was seen last
 	Ended bool          `json:"ended"`
+	// How it ended, as far as can be told: "" = let go or handed over, "expired" = its lease
+	// ran out, "forced" = this program took it away.
+	How string `json:"how,omitempty"`
+
+	ends time.Time // of the lease, when it was seen last; zero: it has no end
 }
 
 // watched is what was seen of one lock over time.
@@ -25,6 +30,7 @@ type watched struct {
 	Turns   []turn    // the last ones, oldest first
 	Changes int       // of holders
 	First   time.Time // when it was seen first
+	seen    time.Time // when it was in a list last, by our clock
 	rate    float64   // turns per second over the last looks
 }
 
@@ -41,23 +47,44 @@ func (w *watched) see(in redlatch.Inspection) {
 		if t.Ended {
 			continue
 		}
-		if slices.ContainsFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == t.Owner && h.Mode == t.Mode }) {
-			t.To = in.At
-		} else {
-			t.Ended = true
+		i := slices.IndexFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == t.Owner && h.Mode == t.Mode })
+		if i >= 0 {
+			t.To, t.ends = in.At, leaseEnd(in.At, in.Holders[i].Remaining)
+			continue
+		}
+		t.Ended = true
+		if t.How == "" && !t.ends.IsZero() && !in.At.Before(t.ends) {
+			// A holder that lives renews at a third of its lease: this one did not.
+			t.How, t.To = "expired", t.ends
 		}
 	}
 	for _, h := range in.Holders {
 		if slices.ContainsFunc(w.Turns, func(t turn) bool { return !t.Ended && h.Owner == t.Owner && h.Mode == t.Mode }) {
 			continue
 		}
-		w.Turns = append(w.Turns, turn{Owner: h.Owner, Mode: h.Mode, Who: who(h.Process, h.Owner) + " " + ownerName(h.Owner), From: in.At, To: in.At})
+		w.Turns = append(w.Turns, turn{Owner: h.Owner, Mode: h.Mode, Who: who(h.Process, h.Owner) + " " + ownerName(h.Owner), From: in.At, To: in.At, ends: leaseEnd(in.At, h.Remaining)})
 		w.Changes++
 	}
 	if extra := len(w.Turns) - maxTurns; extra > 0 {
 		w.Turns = slices.Delete(w.Turns, 0, extra)
 	}
 	w.Inspection = in
+}
+
+func leaseEnd(at time.Time, left time.Duration) time.Time {
+	if left == 0 {
+		return time.Time{}
+	}
+	return at.Add(left)
+}
+
+// force marks the holder that this program is taking the lock away from.
+func (w *watched) force(owner string) {
+	for i := range w.Turns {
+		if t := &w.Turns[i]; !t.Ended && t.Owner == owner {
+			t.How = "forced"
+		}
+	}
 }
 
 // heldFor is how long the holder that came first has it, as far as is known.
@@ -123,21 +150,23 @@ func (b *board) see(list []redlatch.Inspection, now time.Time) {
 		}
 		before := w.Changes
 		w.see(in)
+		w.seen = now
 		b.measure(w, in.Key, w.Changes-before, heard, elapsed)
 	}
 	for key, w := range b.locks {
 		if seen[key] {
 			continue
 		}
-		if now.Sub(w.At) > time.Minute {
+		if now.Sub(w.seen) > time.Minute {
 			delete(b.locks, key)
 			continue
 		}
 		gone := w.Inspection
+		gone.At = w.At.Add(now.Sub(b.last))
 		gone.Mode, gone.Holders, gone.HolderCount, gone.Queue, gone.QueueLength, gone.Processes, gone.Remaining = redlatch.ModeNone, nil, 0, nil, 0, 0, 0
-		at := w.At
+		at := w.seen
 		w.see(gone)
-		w.At = at
+		w.seen = at
 		b.measure(w, key, 0, heard, elapsed)
 	}
 	b.last = now
