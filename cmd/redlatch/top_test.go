@@ -169,9 +169,9 @@ func TestTop(t *testing.T) {
 	if st := top.status(); st != 0 {
 		t.Errorf("status %d", st)
 	}
-	if text := top.text(); !strings.HasSuffix(strings.TrimSpace(text), "\x1b[?25h\x1b[?1049l") {
-		t.Errorf("the terminal is not as before: %q", text[max(len(text)-60, 0):])
-	}
+	until(t, "the terminal is as before", func() bool {
+		return strings.HasSuffix(strings.TrimSpace(top.text()), "\x1b[?25h\x1b[?1049l")
+	}, func() string { return fmt.Sprintf("%q", top.text()[max(len(top.text())-60, 0):]) })
 	unlock(t, a)
 	unlock(t, b)
 	for range 2 {
