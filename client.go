@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	rotel "github.com/redlatch/redlatch/otel"
@@ -23,8 +24,10 @@ import (
 // subscriptions per node, and a fixed number of goroutines however many locks
 // are held or waited for.
 type Client struct {
-	core *engine.Core
-	conn *conn.Conn
+	core      *engine.Core
+	conn      *conn.Conn
+	inspector *inspect.Inspector
+	name      string
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -37,6 +40,8 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	id := uuid.NewString()
+	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
 	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
 	if err != nil {
 		return nil, err
@@ -61,7 +66,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent), cfg.Logger.Warn)
 	core := engine.NewCore(engine.Config{
-		ID:            uuid.NewString(),
+		ID:            id,
 		Addr:          strings.Join(cfg.Redis.InitAddress, ","),
 		LeaseTime:     cfg.LeaseTime,
 		UnlockTimeout: cfg.UnlockTimeout,
@@ -73,7 +78,16 @@ func New(cfg Config) (*Client, error) {
 		Observer:      observer,
 	}, cn, hub)
 	cn.OnMove(core.Moved)
-	return &Client{core: core, conn: cn, closed: make(chan struct{})}, nil
+	inspector := inspect.New(inspect.Config{
+		Addr:     strings.Join(cfg.Redis.InitAddress, ","),
+		Map:      cfg.key(),
+		Prefix:   cfg.Prefix,
+		Timeout:  cfg.UnlockTimeout,
+		Observer: observer,
+		Log:      cfg.Logger,
+		Name:     cfg.Name,
+	}, cn)
+	return &Client{core: core, conn: cn, inspector: inspector, name: cfg.Name, closed: make(chan struct{})}, nil
 }
 
 // Open is New for a URL: redis://[user:password@]host:port[/db], rediss:// for
@@ -95,6 +109,9 @@ func Open(url string, opts ...ConfigOption) (*Client, error) {
 
 // ID is the Client's id, the first part of its owners on the wire.
 func (c *Client) ID() string { return c.core.ID() }
+
+// Name is the Client's name: Config.Name or its default.
+func (c *Client) Name() string { return c.name }
 
 // RLock returns the re-entrant lock of this name. It never fails: a bad name is
 // an error of the first call.
@@ -136,9 +153,11 @@ func (c *Client) Shutdown(ctx context.Context) error {
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		defer close(c.closed)
+		c.inspector.Close()
 		c.core.Close()
 		c.conn.Close()
 		c.core.Wait()
+		c.inspector.Wait()
 	})
 	<-c.closed
 }

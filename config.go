@@ -2,12 +2,15 @@ package redlatch
 
 import (
 	"log/slog"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -35,6 +38,13 @@ type Config struct {
 	// rueidis.NewClient: to wrap it, for instance with rueidisotel. The Client
 	// closes what it returns.
 	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
+
+	// Name says to people which program this is: it stands, with the Client's id, in the
+	// names of its connections (CLIENT LIST: redlatch:<name>:<id>), so that the owner of a
+	// lock leads to a process and an address, and in the log lines of forced unlocks. Printable
+	// ASCII without spaces, at most 128 bytes. Default: Redis.ClientName, else
+	// <host>/<process id>.
+	Name string
 
 	// LeaseTime is the lease of holds without one of their own; the watchdog
 	// renews it at a third. It is also how long a lock stays taken when its
@@ -107,6 +117,9 @@ type ConfigOption func(*Config)
 // WithConfig lets f change anything in the configuration.
 func WithConfig(f func(*Config)) ConfigOption { return f }
 
+// WithName sets Config.Name.
+func WithName(name string) ConfigOption { return func(c *Config) { c.Name = name } }
+
 // WithLeaseTime sets Config.LeaseTime.
 func WithLeaseTime(d time.Duration) ConfigOption { return func(c *Config) { c.LeaseTime = d } }
 
@@ -149,7 +162,12 @@ func (c Config) complete() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if c.Name == "" {
+		c.Name = defaultName(c.Redis.ClientName)
+	}
 	switch {
+	case !inspect.GoodName(c.Name):
+		return refuse("Name", "it has more than 128 bytes, a space, or a character that is not printable ASCII")
 	case c.LeaseTime < minLeaseTime:
 		return refuse("LeaseTime", "it is below 50ms: a renewal could not come in time")
 	case c.UnlockTimeout < 0:
@@ -164,6 +182,20 @@ func (c Config) complete() (Config, error) {
 		return refuse("ReplicaAckTimeout", "it is above a third of LeaseTime: the lease could run out while waiting")
 	}
 	return c, nil
+}
+
+// defaultName is what a Client without a name is called.
+func defaultName(connections string) string {
+	if connections != "" {
+		return inspect.CleanName(connections)
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
+	}
+	pid := "/" + strconv.Itoa(os.Getpid())
+	name := inspect.CleanName(host)
+	return name[:min(len(name), inspect.MaxName-len(pid))] + pid
 }
 
 // key maps a lock's name; nil when names are keys.

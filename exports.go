@@ -23,6 +23,20 @@ type (
 	OwnerState = lock.OwnerState
 	// Mode says how a lock is held.
 	Mode = lock.Mode
+	// Kind says what kind of lock stands at a key.
+	Kind = lock.Kind
+	// Inspection is what the server knows of a lock of whatever kind.
+	Inspection = lock.Inspection
+	// Holder is one holder in an Inspection.
+	Holder = lock.Holder
+	// Waiter is one waiter in an Inspection.
+	Waiter = lock.Waiter
+	// Process is where an owner runs.
+	Process = lock.Process
+	// OwnerID is an owner on the wire, taken apart.
+	OwnerID = lock.OwnerID
+	// ForceOption changes one ForceUnlock.
+	ForceOption = lock.ForceOption
 	// Option changes a lock object when it is made.
 	Option = lock.Option
 	// AcquireOption changes one acquisition.
@@ -42,6 +56,8 @@ type (
 	InvalidOptionError = lock.InvalidOptionError
 	// ReplicaAcksError is the detail of ErrReplicaAcks.
 	ReplicaAcksError = lock.ReplicaAcksError
+	// OtherOwnerError is the detail of ErrOtherOwner.
+	OtherOwnerError = lock.OtherOwnerError
 	// ServerError is an answer that no retry will change.
 	ServerError = lock.ServerError
 )
@@ -52,6 +68,14 @@ const (
 	ModeLock  = lock.ModeLock
 	ModeRead  = lock.ModeRead
 	ModeWrite = lock.ModeWrite
+)
+
+// The kinds in an Inspection.
+const (
+	KindNone      = lock.KindNone
+	KindPlain     = lock.KindPlain
+	KindFair      = lock.KindFair
+	KindReadWrite = lock.KindReadWrite
 )
 
 // The sentinels, for errors.Is.
@@ -74,11 +98,19 @@ var (
 	ErrInvalidOption = lock.ErrInvalidOption
 	// ErrReplicaAcks: too few replicas acknowledged the acquisition.
 	ErrReplicaAcks = lock.ErrReplicaAcks
+	// ErrOtherOwner: ForceUnlock with IfOwner found the lock held by somebody else.
+	ErrOtherOwner = lock.ErrOtherOwner
 )
 
 // WithLease gives an acquisition a fixed lease that nothing renews; see
 // [lock.WithLease].
 func WithLease(lease time.Duration) AcquireOption { return lock.WithLease(lease) }
+
+// IfOwner lets ForceUnlock end the holds of this owner only; see [lock.IfOwner].
+func IfOwner(owner string) ForceOption { return lock.IfOwner(owner) }
+
+// ParseOwner takes apart an owner as it stands on the wire; see [lock.ParseOwner].
+func ParseOwner(text string) (OwnerID, bool) { return lock.ParseOwner(text) }
 
 // Fenced asks for fencing tokens; see [lock.Fenced].
 func Fenced() Option { return lock.Fenced() }

@@ -34,6 +34,8 @@ var (
 	ErrInvalidOption error = &sentinel{"redlatch: invalid option", "invalid_option"}
 	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone.
 	ErrReplicaAcks error = &sentinel{"redlatch: too few replica acknowledgements", "replica_acks"}
+	// ErrOtherOwner: ForceUnlock with [IfOwner] found the lock held by somebody else.
+	ErrOtherOwner error = &sentinel{"redlatch: lock held by another owner", "other_owner"}
 )
 
 // sentinel is an error that telemetry can name.
@@ -227,6 +229,23 @@ func (e *ReplicaAcksError) Unwrap() error { return e.Err }
 
 // ErrorType is a short, stable name for telemetry.
 func (e *ReplicaAcksError) ErrorType() string { return "replica_acks" }
+
+// OtherOwnerError is the detail of [ErrOtherOwner].
+type OtherOwnerError struct {
+	Name   string
+	Owner  string // the one that was to be evicted
+	Holder string // one that holds the lock
+}
+
+func (e *OtherOwnerError) Error() string {
+	return fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote(e.Name), e.Holder, e.Owner)
+}
+
+// Is makes errors.Is(err, [ErrOtherOwner]) true.
+func (e *OtherOwnerError) Is(target error) bool { return target == ErrOtherOwner }
+
+// ErrorType is a short, stable name for telemetry.
+func (e *OtherOwnerError) ErrorType() string { return "other_owner" }
 
 // ServerError is an answer of the server that no retry will change: a missing
 // permission, a key of another type, no memory.

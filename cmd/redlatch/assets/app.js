@@ -1,0 +1,313 @@
+"use strict";
+// The page follows the server by server-sent events. What they say is put into text nodes
+// only: names and owners are whatever somebody chose.
+
+const $ = (id) => document.getElementById(id);
+const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, source: null, first: {} };
+
+const el = (tag, cls, text) => {
+  const e = document.createElement(tag);
+  if (cls) e.className = cls;
+  if (text !== undefined) e.textContent = text;
+  return e;
+};
+
+const ms = (ns) => ns / 1e6;
+const when = (t) => (t && !t.startsWith("0001") ? Date.parse(t) : NaN);
+const now = () => Date.now() + state.skew; // the server's clock
+
+const span = (v) => {
+  if (!(v > 0)) return "0s";
+  const s = v / 1000;
+  if (s < 1) return Math.round(v) + "ms";
+  if (s < 10) return s.toFixed(1) + "s";
+  if (s < 60) return Math.floor(s) + "s";
+  const two = (n) => String(Math.floor(n)).padStart(2, "0");
+  if (s < 3600) return Math.floor(s / 60) + "m" + two(s % 60) + "s";
+  if (s < 172800) return Math.floor(s / 3600) + "h" + two((s % 3600) / 60) + "m";
+  return Math.floor(s / 86400) + "d" + two((s % 86400) / 3600) + "h";
+};
+
+const ownerName = (owner) => {
+  const rest = owner.slice(owner.indexOf(":") + 1);
+  if (!rest.startsWith("g")) return "thread " + rest;
+  const name = rest.includes("-") ? rest.slice(0, rest.lastIndexOf("-")) : rest;
+  if (!name.startsWith("g=")) return name;
+  try { return decodeURIComponent(name.slice(2)); } catch { return name.slice(2); }
+};
+const who = (p) => p.client || p.client_id || "?";
+
+// A colour per owner: the same as long as the page is open.
+const colours = {};
+const colour = (owner) => {
+  if (!(owner in colours)) colours[owner] = `hsl(${(Object.keys(colours).length * 137.5 + 210) % 360} 55% 55%)`;
+  return colours[owner];
+};
+
+// ---- leases run down between two events
+
+const leases = new Map(); // element -> { key, end, full }
+const longest = {};       // per lock: the longest lease seen, which is a whole bar
+const lease = (key, remainingNs, at) => {
+  const bar = el("div", "lease");
+  bar.append(el("i"));
+  const left = ms(remainingNs);
+  if (!(left > 0)) return bar;
+  longest[key] = Math.max(longest[key] || 0, left);
+  leases.set(bar, { end: when(at) + left, full: longest[key] });
+  return bar;
+};
+const leaseText = (remainingNs, at) => {
+  const e = el("b");
+  if (remainingNs > 0) leases.set(e, { end: when(at) + ms(remainingNs), text: true });
+  else e.textContent = "no end";
+  return e;
+};
+const sinceText = (tag, cls, from, before, after) => {
+  const e = el(tag, cls);
+  if (Number.isNaN(from)) e.textContent = before ? "" : "not known";
+  else leases.set(e, { from, before: before || "", after: after || "", text: true });
+  return e;
+};
+const run = () => {
+  for (const [e, l] of leases) {
+    if (!e.isConnected) { leases.delete(e); continue; }
+    if (l.from !== undefined) { e.textContent = l.before + span(Math.max(now() - l.from, 0)) + l.after; continue; }
+    const left = Math.max(l.end - now(), 0);
+    if (l.text) { e.textContent = span(left); continue; }
+    e.firstChild.style.width = Math.min(left / l.full * 100, 100) + "%";
+    e.classList.toggle("low", left < l.full / 3);
+  }
+};
+
+// ---- the list
+
+const showList = () => {
+  const filter = $("filter").value.toLowerCase(), order = $("order").value;
+  const rows = state.locks.filter((l) => l.name.toLowerCase().includes(filter));
+  rows.sort((a, b) => (order === "name" ? 0 : b[order] - a[order]) || (a.name < b.name ? -1 : 1));
+  const list = $("locks"), items = [];
+  for (const l of rows.slice(0, 300)) {
+    const a = el("a");
+    a.href = "#/lock/" + encodeURIComponent(l.name);
+    a.dataset.name = l.name;
+    if (l.name === state.open) a.className = "open";
+    const h = l.holders && l.holders[0];
+    a.append(el("span", "name", l.name));
+    const right = el("span", "right");
+    if (l.waiters > 0) right.append(el("span", "waiters", l.waiters + " waiting"), " ");
+    right.append(el("span", "badge", l.kind === "read-write" ? (l.mode || "read-write") : l.kind));
+    a.append(right);
+    let text = h ? who(h) + " " + ownerName(h.owner) : "free";
+    if (l.holder_count > 1) text += " +" + (l.holder_count - 1);
+    a.append(el("span", "who", text));
+    const facts = el("span", "right dim");
+    if (l.held_ms > 0) facts.append("held " + span(l.held_ms));
+    if (l.rate >= 0.05) facts.append((facts.textContent ? ", " : "") + l.rate.toFixed(1) + " turns/s");
+    a.append(facts, lease(l.key, l.remaining, l.at));
+    const li = el("li");
+    li.append(a);
+    items.push(li);
+  }
+  const focused = document.activeElement && document.activeElement.dataset && document.activeElement.dataset.name;
+  list.replaceChildren(...items);
+  if (focused !== undefined) for (const a of list.querySelectorAll("a")) if (a.dataset.name === focused) a.focus();
+  $("none").hidden = items.length > 0;
+  $("none").textContent = state.locks.length ? "No name has that." : "No lock is held.";
+  $("count").textContent = state.total + (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
+  run();
+};
+
+// ---- one lock in depth
+
+const fact = (label, value) => {
+  const d = el("div", "", label);
+  d.prepend(value instanceof Node ? value : el("b", "", value));
+  return d;
+};
+
+const strip = (l) => {
+  const card = el("div", "card");
+  card.append(el("h2", "", "Who held it"));
+  if (!l.turns.length) { card.append(el("p", "dim", "Nobody, since this page watches.")); return card; }
+  const to = now(), from = Math.max(to - 120000, Math.min(when(l.first), to - 10000));
+  const bar = el("div", "strip");
+  bar.setAttribute("role", "img");
+  bar.setAttribute("aria-label", "Who held the lock in the last two minutes");
+  for (const t of l.turns) {
+    const end = t.ended ? when(t.to) : to;
+    if (end < from) continue;
+    const i = el("i", t.how || "");
+    i.style.left = Math.max(when(t.from) - from, 0) / (to - from) * 100 + "%";
+    i.style.width = (end - Math.max(when(t.from), from)) / (to - from) * 100 + "%";
+    i.style.backgroundColor = colour(t.owner);
+    i.title = t.who;
+    bar.append(i);
+  }
+  const scale = el("div", "scale");
+  scale.append(el("span", "", span(to - from) + " ago"), el("span", "", "now"));
+  const turns = el("ul", "turns");
+  for (const t of l.turns.slice().reverse()) {
+    const li = el("li"), dot = el("span", "dot");
+    dot.style.background = colour(t.owner);
+    let how = t.ended ? "for " + span(when(t.to) - when(t.from)) : "now";
+    if (t.how === "expired") how += ", lost: its lease ran out";
+    if (t.how === "forced") how += t.ended ? ", taken away from here" : ", being taken away";
+    li.append(dot, el("span", "dim", new Date(when(t.from)).toLocaleTimeString()), el("span", "", t.who + (t.mode === "lock" ? "" : " (" + t.mode + ")")), el("span", t.how ? "bad" : "dim", how));
+    turns.append(li);
+  }
+  card.append(bar, scale, turns);
+  return card;
+};
+
+const showOne = () => {
+  const l = state.one, main = document.querySelector("main");
+  main.classList.toggle("with-one", state.open !== "");
+  main.classList.toggle("list-only", state.open === "");
+  $("one").hidden = state.open === "";
+  if (!state.open) return;
+  const detail = $("detail");
+  if (!l || l.name !== state.open) { detail.replaceChildren(el("p", "empty", "Looking at " + state.open)); return; }
+  const head = el("div", "card");
+  head.append(el("h1", "", l.name));
+  if (l.error) { head.append(el("p", "", l.error)); detail.replaceChildren(head); return; }
+  const held = l.holder_count > 0;
+  head.append(el("span", "badge " + (held ? "held" : "free"), held ? (l.mode === "lock" ? "held" : l.mode === "read" ? "held by readers" : "held by a writer") : "free"), " ",
+    el("span", "badge", l.kind || "nobody waits"));
+  const facts = el("div", "facts");
+  if (held) facts.append(fact("lease left", leaseText(l.remaining, l.at)));
+  facts.append(fact("in the queue", String(l.queue_length)));
+  facts.append(fact("waiting processes", l.processes < 0 ? "?" : String(l.processes)));
+  if (l.token) facts.append(fact("fencing token", String(l.token)));
+  head.append(facts);
+  if (held) head.append(lease(l.key, l.remaining, l.at));
+  const parts = [head];
+
+  if (held) {
+    const card = el("div", "card");
+    card.append(el("h2", "", l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder"));
+    for (const h of l.holders.slice(0, 50)) {
+      const p = el("div", "party");
+      const title = el("span", "name", who(h) + " " + ownerName(h.owner));
+      const right = el("span", "right");
+      right.append(sinceText("span", "dim", when(h.since), "asked for it ", " ago"));
+      if (h.count > 1) right.append(", " + h.count + " holds");
+      p.append(title, right);
+      p.append(el("span", "owner", h.owner + (h.addr ? "  " + h.addr : "") + (h.trace_id ? "  trace " + h.trace_id : "")));
+      if (l.holder_count > 1) p.append(lease(l.key + h.owner, h.remaining, l.at));
+      if (state.allowUnlock) {
+        const b = el("button", "danger", "Take it away");
+        b.type = "button";
+        b.dataset.owner = h.owner;
+        b.addEventListener("click", () => ask(l, h));
+        p.append(b);
+      }
+      card.append(p);
+    }
+    parts.push(card);
+  }
+  if (l.queue_length > 0) {
+    const card = el("div", "card"), ol = el("ol", "queue");
+    card.append(el("h2", "", "Queue (" + l.queue_length + ")"));
+    for (const w of l.queue.slice(0, 100)) {
+      const li = el("li");
+      li.append(el("span", "", who(w) + " " + ownerName(w.owner) + (w.mode === "lock" ? "" : " (" + w.mode + ")")), sinceText("span", "right dim", when(w.since), "waits ", ""), el("span", "owner", w.owner));
+      ol.append(li);
+    }
+    card.append(ol);
+    if (l.queue_length > 100) card.append(el("p", "dim", "and " + (l.queue_length - 100) + " more"));
+    parts.push(card);
+  }
+  parts.push(strip(l));
+  const busy = document.activeElement && document.activeElement.dataset && document.activeElement.dataset.owner;
+  detail.replaceChildren(...parts);
+  if (busy) for (const b of detail.querySelectorAll("button")) if (b.dataset.owner === busy) b.focus();
+  run();
+};
+
+// ---- taking a lock away
+
+let asked = null;
+const ask = (l, h) => {
+  asked = { name: l.name, owner: h.owner };
+  $("ask-name").textContent = l.name;
+  $("ask-owner").textContent = who(h) + " " + h.owner;
+  $("ask-next").textContent = l.kind === "fair" && l.queue.length ? "it goes to " + who(l.queue[0]) + " " + ownerName(l.queue[0].owner) : "those who wait are woken";
+  $("ask").showModal();
+};
+const say = (text) => {
+  $("said").textContent = text;
+  $("said").hidden = false;
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => { $("said").hidden = true; }, 6000);
+};
+$("ask-no").addEventListener("click", () => $("ask").close());
+$("ask-yes").addEventListener("click", async () => {
+  $("ask").close();
+  try {
+    const r = await fetch("api/unlock", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
+    if (!r.ok) say("Not done: " + (await r.text()));
+    else say((await r.json()).freed ? asked.name + " was taken away." : asked.name + " was free already.");
+  } catch (e) { say("Not done: " + e.message); }
+});
+
+// ---- following
+
+const trouble = (text) => {
+  $("trouble").textContent = text;
+  $("trouble").hidden = !text;
+  $("state").textContent = text ? "in trouble" : "live";
+  $("state").classList.toggle("live", !text);
+};
+const follow = () => {
+  if (state.source) state.source.close();
+  const s = new EventSource("api/events" + (state.open ? "?lock=" + encodeURIComponent(state.open) : ""));
+  state.source = s;
+  s.addEventListener("locks", (e) => {
+    const o = JSON.parse(e.data);
+    state.locks = o.locks;
+    state.total = o.total;
+    if (o.locks.length) state.skew = when(o.at) - Date.now();
+    trouble("");
+    showList();
+  });
+  s.addEventListener("lock", (e) => {
+    state.one = JSON.parse(e.data);
+    state.skew = when(state.one.at) > 0 ? when(state.one.at) - Date.now() : state.skew;
+    showOne();
+  });
+  s.addEventListener("trouble", (e) => trouble(JSON.parse(e.data).error));
+  s.onerror = () => {
+    $("state").textContent = "connecting";
+    $("state").classList.remove("live");
+    if (s.readyState === EventSource.CLOSED && s === state.source) setTimeout(follow, 2000);
+  };
+};
+const route = () => {
+  const m = location.hash.match(/^#\/lock\/(.+)$/);
+  let name = "";
+  try { name = m ? decodeURIComponent(m[1]) : ""; } catch { name = ""; }
+  if (name !== state.open || !state.source) {
+    state.open = name;
+    state.one = null;
+    follow();
+  }
+  document.title = name ? name + " – redlatch" : "redlatch";
+  showOne();
+  showList();
+};
+
+const theme = (t) => { if (t) document.documentElement.dataset.theme = t; };
+theme(localStorage.getItem("redlatch-theme"));
+$("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  theme(dark ? "light" : "dark");
+  localStorage.setItem("redlatch-theme", dark ? "light" : "dark");
+});
+$("filter").addEventListener("input", showList);
+$("order").addEventListener("change", showList);
+window.addEventListener("hashchange", route);
+setInterval(run, 100);
+fetch("api/settings").then((r) => r.json()).then((s) => { state.allowUnlock = s.allow_unlock; showOne(); }).catch(() => {});
+route();

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// chromium is the browser's program; the test is skipped, loudly, where there is none.
+func chromium(t *testing.T) string {
+	t.Helper()
+	names := []string{os.Getenv("REDLATCH_CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "headless-shell"}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); name != "" && err == nil {
+			return path
+		}
+	}
+	t.Skip("NOT TESTED: the pages of serve: no chromium is on PATH (scripts/ensure-chromium.sh installs one on Debian)")
+	return ""
+}
+
+// browser opens a page of that size.
+func browser(t *testing.T, width, height int64, dark bool, url string) context.Context {
+	t.Helper()
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)))
+	if os.Getuid() == 0 {
+		opts = append(opts, chromedp.NoSandbox) // Chromium's own rule for root
+	}
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, cancel := chromedp.NewContext(alloc)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // waits for the end of the browser
+		cancel()
+		stop()
+	})
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	view := []chromedp.EmulateViewportOption{chromedp.EmulateScale(2)}
+	if width < 600 {
+		view = append(view, chromedp.EmulateMobile)
+	}
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(width, height, view...),
+		chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			return err
+		}),
+		chromedp.Navigate(url),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx
+}
+
+// reads waits until an element of the page has all parts.
+func reads(t *testing.T, ctx context.Context, sel string, parts ...string) string { //nolint:revive // t first, as in testing
+	t.Helper()
+	var text string
+	until(t, fmt.Sprintf("%s reads %q", sel, parts), func() bool {
+		js := fmt.Sprintf(`(document.querySelector(%q)||{innerText:""}).innerText`, sel)
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](js))
+		if err != nil {
+			return false
+		}
+		text = got
+		for _, p := range parts {
+			if !strings.Contains(text, p) {
+				return false
+			}
+		}
+		return true
+	}, func() string { return text })
+	return text
+}
+
+func act(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Void]) { //nolint:revive // t first, as in testing
+	t.Helper()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(limited, steps...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value is that of an expression in the page.
+func value[T any](t *testing.T, ctx context.Context, js string) T { //nolint:revive // t first, as in testing
+	t.Helper()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	v, err := chromedp.Run(limited, chromedp.Evaluate[T](js))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// picture keeps a screenshot when REDLATCH_TEST_PICTURES names a folder.
+func picture(t *testing.T, ctx context.Context, name string) { //nolint:revive // t first, as in testing
+	t.Helper()
+	dir := os.Getenv("REDLATCH_TEST_PICTURES")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), png, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A lock that is taken, queued for, handed over, lost and taken away is seen on the page.
+func TestBrowser(t *testing.T) {
+	chromium(t)
+	s := server(t)
+	c, w := client(t, s, named("checkout/pod-1")), client(t, s, named("checkout/pod-2"))
+	ctx := t.Context()
+	p := serving(t, s, "--allow-unlock")
+	var others []redlatch.Hold
+	for i := range 6 {
+		others = append(others, hold(t, c.RLock(fmt.Sprintf("orders:%d", 40+i))))
+	}
+	others = append(others, hold(t, c.ReadWriteLock("catalogue").ReadLock()), hold(t, w.ReadWriteLock("catalogue").ReadLock()))
+	evil := hold(t, c.RLock("<img src=x onerror=alert(1)>"))
+	others = append(others, evil)
+	b := browser(t, 1280, 900, false, p.url)
+	reads(t, b, "#state", "live")
+	reads(t, b, "#locks", "orders:40", "catalogue", "checkout/pod-1", "<img src=x onerror=alert(1)>")
+
+	// Taken.
+	h := hold(t, c.FairLock("invoice:7"))
+	reads(t, b, "#locks", "invoice:7")
+	act(t, b, chromedp.Click(`a[data-name="invoice:7"]`))
+	reads(t, b, "#detail", "invoice:7", "held", "checkout/pod-1", "127.0.0.1:")
+
+	// Queued for.
+	var got []chan redlatch.Hold
+	for i := range 3 {
+		ch := make(chan redlatch.Hold, 1)
+		got = append(got, ch)
+		go func() { // ends with the lock
+			h, err := w.FairLock("invoice:7").Lock(redlatch.WithOwner(ctx, fmt.Sprintf("job %d", i)))
+			if err != nil {
+				t.Error(err)
+			}
+			ch <- h
+		}()
+		untilState(t, c, "invoice:7", func(in redlatch.Inspection) bool { return in.QueueLength == i+1 })
+	}
+	reads(t, b, "#detail", "Queue (3)", "job 0", "job 2", "waits ")
+	reads(t, b, "#locks", "3 waiting")
+
+	// Handed over.
+	unlock(t, h)
+	first := <-got[0]
+	reads(t, b, "#detail", "Queue (2)", "checkout/pod-2 job 0")
+	reads(t, b, ".turns", "checkout/pod-1", "job 0", "now")
+	picture(t, b, "serve-light.png")
+
+	// Taken away, after a question that can be answered with no.
+	act(t, b, chromedp.Click(".party button"), chromedp.WaitVisible("#ask"))
+	reads(t, b, "#ask", "invoice:7", "checkout/pod-2", "it goes to checkout/pod-2 job 1")
+	act(t, b, chromedp.Click("#ask-no"), chromedp.WaitNotVisible("#ask"))
+	if in := inspect(t, c, "invoice:7"); in.QueueLength != 2 {
+		t.Errorf("after no: %+v", in)
+	}
+	act(t, b, chromedp.Click(".party button"), chromedp.WaitVisible("#ask"), chromedp.Click("#ask-yes"))
+	second := <-got[1]
+	reads(t, b, "#said", "was taken away")
+	reads(t, b, ".turns", "taken away from here", "job 1")
+	if err := first.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+	unlock(t, second)
+	third := <-got[2]
+	unlock(t, third)
+	reads(t, b, "#detail .badge.free", "free")
+
+	// Lost: a lease that nobody renews.
+	_ = hold(t, c.FairLock("invoice:7"), redlatch.WithLease(1500*time.Millisecond))
+	reads(t, b, "#detail .badge.held", "held")
+	reads(t, b, ".turns", "lost: its lease ran out")
+
+	// Search, order, keys and the colours of the night.
+	act(t, b, chromedp.SendKeys("#filter", "orders:4"))
+	until(t, "the list is filtered", func() bool {
+		text := reads(t, b, "#locks", "orders:40")
+		return !strings.Contains(text, "catalogue")
+	}, func() string { return "" })
+	act(t, b, chromedp.Click("#theme"))
+	reads(t, b, "#locks", "orders:41")
+	if scheme := value[string](t, b, `getComputedStyle(document.body).backgroundColor`); scheme != "rgb(20, 21, 23)" {
+		t.Errorf("dark is %s", scheme)
+	}
+
+	// A phone, dark.
+	again := hold(t, c.FairLock("invoice:7"))
+	waits := make(chan redlatch.Hold, 1)
+	go func() { // ends with the lock
+		h, err := w.FairLock("invoice:7").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- h
+	}()
+	phone := browser(t, 390, 844, true, p.url)
+	reads(t, phone, "#locks", "invoice:7", "orders:45")
+	wide := func(what string) {
+		t.Helper()
+		if over := value[int](t, phone, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%s is %d pixels wider than the phone", what, over)
+		}
+	}
+	wide("the list")
+	picture(t, phone, "serve-phone-list.png")
+	act(t, phone, chromedp.Click(`a[data-name="invoice:7"]`))
+	reads(t, phone, "#detail", "Queue (1)", "Who held it")
+	wide("the lock")
+	picture(t, phone, "serve-phone.png")
+	act(t, phone, chromedp.Click(".back"))
+	reads(t, phone, "#locks", "orders:45")
+	picture(t, b, "serve-dark.png")
+
+	// A server that is gone is said.
+	if value[bool](t, b, `document.querySelector("#locks img") !== null`) {
+		t.Error("a lock's name became an element")
+	}
+	unlock(t, again)
+	unlock(t, <-waits)
+	for _, h := range others {
+		unlock(t, h)
+	}
+	c.Close()
+	w.Close()
+	s.Kill(t)
+	reads(t, b, "#trouble", "unavailable")
+	s.Restart(t, testbed.Empty)
+	reads(t, b, "#state", "live")
+}

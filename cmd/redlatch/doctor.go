@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+)
+
+// level is how much a finding matters.
+type level string
+
+const (
+	fine    level = "ok"
+	note    level = "note"    // to know
+	warning level = "warning" // locks work, but not in every case
+	problem level = "problem" // locks don't work, or can't be relied on
+)
+
+// finding is one thing that the doctor looked at.
+type finding struct {
+	Check  string `json:"check"`
+	Node   string `json:"node,omitempty"`
+	Level  level  `json:"level"`
+	Text   string `json:"text"`
+	Change string `json:"change,omitempty"` // what to do about it
+}
+
+// examination collects the findings about one deployment.
+type examination struct {
+	client   rueidis.Client
+	prefix   string
+	needs    []string
+	findings []finding
+}
+
+func (e *examination) add(check, node string, l level, text, change string) {
+	e.findings = append(e.findings, finding{check, node, l, text, change})
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var o output
+	var strict bool
+	var needs []string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check that the server can be relied on for locks",
+		Long: `doctor reaches the server as configured and checks what locks depend on: round trip, version,
+topology, permissions (each that is missing, by name), eviction and memory that could take locks away,
+persistence and replicas, the servers' clocks. It says what to change.
+
+Permissions are tried, not read: with commands on keys of its own, which are gone afterwards. --need says
+what the application uses; what only others need is a note.
+
+The exit status is 0, or 1 when there is a problem (with --strict also for a warning), 69 when the server
+can't be reached. Those of INFO and CONFIG that the user may not read are said to be unknown.`,
+		Example: `  redlatch doctor
+  redlatch doctor --need rlock,fair --strict -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := o.json()
+			if err != nil {
+				return err
+			}
+			for _, n := range needs {
+				if !slices.ContainsFunc(features, func(f feature) bool { return f.name == n }) {
+					return usageError(fmt.Sprintf("need: %q is none of %s", n, strings.Join(featureNames(), ", ")))
+				}
+			}
+			findings, err := a.examine(cmd.Context(), needs)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if err := writeJSON(a.std.out, findings, false); err != nil {
+					return err
+				}
+			} else {
+				screenOf(a.std.out).findings(a, findings)
+			}
+			worst := func(l level) bool { return slices.ContainsFunc(findings, func(f finding) bool { return f.Level == l }) }
+			if worst(problem) || strict && worst(warning) {
+				return &statusError{exitError, nil}
+			}
+			return nil
+		},
+	}
+	o.add(c)
+	c.Flags().BoolVar(&strict, "strict", false, "a warning fails, too")
+	c.Flags().StringSliceVar(&needs, "need", []string{"rlock"}, "what the application uses: "+strings.Join(featureNames(), ", "))
+	_ = c.RegisterFlagCompletionFunc("need", cobra.FixedCompletions(featureNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// findings writes them for people.
+func (s screen) findings(a *app, findings []finding) {
+	signs := map[level]cell{fine: {"ok  ", green}, note: {"note", dim}, warning: {"WARN", yellow}, problem: {"BAD ", red}}
+	counts := map[level]int{}
+	for _, f := range findings {
+		counts[f.Level]++
+		sign := signs[f.Level]
+		text := f.Check
+		if f.Node != "" {
+			text += " " + f.Node
+		}
+		fmt.Fprintf(a.std.out, "%s  %s: %s\n", s.paint(sign.style, sign.text), s.paint(bold, text), f.Text)
+		if f.Change != "" {
+			fmt.Fprintf(a.std.out, "      -> %s\n", f.Change)
+		}
+	}
+	fmt.Fprintf(a.std.out, "\n%d problem(s), %d warning(s)\n", counts[problem], counts[warning])
+}
+
+// examine makes all checks. Its error is a server that can't be reached.
+func (a *app) examine(ctx context.Context, needs []string) ([]finding, error) {
+	opt, err := a.flags.options()
+	if err != nil {
+		return nil, err
+	}
+	opt.DisableCache = true
+	opt.ClientName = a.flags.name("doctor")
+	opt.Dialer.Timeout = a.flags.timeout
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		return nil, &statusError{exitUnavailable, fmt.Errorf("connect to %s: %w", strings.Join(opt.InitAddress, ","), err)}
+	}
+	defer client.Close()
+	e := &examination{client: client, prefix: a.flags.prefix, needs: needs}
+	nodes := map[string]rueidis.Client{strings.Join(opt.InitAddress, ","): client}
+	if client.Mode() == rueidis.ClientModeCluster || client.Mode() == rueidis.ClientModeSentinel {
+		nodes = client.Nodes()
+	}
+	if err := e.reach(ctx, nodes, a.flags.timeout); err != nil {
+		return nil, err
+	}
+	e.servers(ctx, nodes, client.Mode())
+	e.permissions(ctx)
+	e.probe(ctx, a)
+	return e.findings, nil
+}
+
+// probe takes and frees a lock of each kind as an application does.
+func (e *examination) probe(ctx context.Context, a *app) {
+	client, err := a.open("doctor")
+	if err != nil {
+		e.add("sdk", "", problem, message(err), "")
+		return
+	}
+	defer client.Close()
+	name := "redlatch-doctor:" + uuid.NewString()
+	for _, try := range []struct {
+		need string
+		lock redlatch.Locker
+	}{
+		{"rlock", client.RLock(name + ":r")},
+		{"fair", client.FairLock(name + ":f")},
+		{"read-write", client.ReadWriteLock(name + ":rw").WriteLock()},
+		{"fenced", client.RLock(name+":t", redlatch.Fenced())},
+	} {
+		h, err := try.lock.TryLock(ctx, 0, 0)
+		if err == nil {
+			err = h.Unlock(ctx)
+		}
+		switch {
+		case err == nil:
+			e.add("lock "+try.need, "", fine, "taken and freed", "")
+		case e.needed(try.need):
+			e.add("lock "+try.need, "", problem, message(err), "")
+		default:
+			e.add("lock "+try.need, "", note, message(err), "")
+		}
+	}
+	if _, err := client.Inspect(ctx, name); err != nil {
+		l := note
+		if e.needed("operators") {
+			l = problem
+		}
+		e.add("inspect", "", l, message(err), "")
+	}
+}
+
+func (e *examination) needed(feature string) bool { return slices.Contains(e.needs, feature) }
+
+// isDenied reports whether an error is a missing permission.
+func isDenied(err error) bool {
+	var re *rueidis.RedisError
+	return errors.As(err, &re) && denied(re.Error())
+}
+
+// denied finds a missing permission in the words of servers since Redis 6.
+func denied(text string) bool {
+	return strings.Contains(text, "NOPERM") || strings.Contains(text, "no permissions") ||
+		strings.Contains(text, "can't run this command") || strings.Contains(text, "can't access")
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const pings = 20
+
+// reach measures the round trip to each node; a server that does not answer is the end.
+func (e *examination) reach(ctx context.Context, nodes map[string]rueidis.Client, timeout time.Duration) error {
+	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
+		node := nodes[addr]
+		var trips []time.Duration
+		for range pings {
+			began := time.Now()
+			pctx, cancel := context.WithTimeout(ctx, timeout)
+			err := node.Do(pctx, node.B().Ping().Build()).Error()
+			cancel()
+			if err != nil && !isDenied(err) {
+				return &statusError{exitUnavailable, fmt.Errorf("%s does not answer: %w", addr, err)}
+			}
+			trips = append(trips, time.Since(began))
+		}
+		slices.Sort(trips)
+		text := fmt.Sprintf("median %s, longest of %d %s", precise(trips[pings/2]), pings, precise(trips[pings-1]))
+		switch {
+		case trips[pings/2] > 500*time.Millisecond:
+			e.add("round trip", addr, problem, text, "locks with leases of a few seconds can't be renewed in time: look at the network and SLOWLOG")
+		case trips[pings/2] > 50*time.Millisecond:
+			e.add("round trip", addr, warning, text, "each acquisition and each hand-over takes that long: put the server nearer")
+		default:
+			e.add("round trip", addr, fine, text, "")
+		}
+	}
+	return nil
+}
+
+func precise(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
+
+// info reads INFO; nil: not permitted, or not there.
+func info(ctx context.Context, node rueidis.Client) map[string]string {
+	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
+	if err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// setting reads one setting; "" = not permitted.
+func setting(ctx context.Context, node rueidis.Client, name string) string {
+	m, err := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+	if err != nil {
+		return ""
+	}
+	return m[name]
+}
+
+// servers looks at each node by itself.
+func (e *examination) servers(ctx context.Context, nodes map[string]rueidis.Client, mode rueidis.ClientMode) {
+	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
+		in := info(ctx, nodes[addr])
+		if in == nil {
+			e.add("server", addr, note, "INFO may not be read: version, eviction, persistence and replicas are unknown", "ACL SETUSER … +info")
+			e.clock(ctx, addr, nodes[addr])
+			continue
+		}
+		e.version(addr, in)
+		if in["role"] != "master" {
+			if mode != rueidis.ClientModeCluster {
+				e.add("topology", addr, problem, "it is a replica: it can't take locks", "use the master's address, or Sentinel (master_set in the URL)")
+			}
+			continue // its master's settings count
+		}
+		e.memory(addr, in)
+		e.persistence(ctx, addr, nodes[addr], in)
+		e.replicas(ctx, addr, nodes[addr], in)
+		e.clock(ctx, addr, nodes[addr])
+	}
+	switch mode {
+	case rueidis.ClientModeCluster:
+		e.cluster(ctx)
+	case rueidis.ClientModeSentinel:
+		e.add("topology", "", fine, "Sentinel", "")
+	default:
+		e.add("topology", "", fine, "one server; when it is gone nobody can take a lock", "")
+	}
+}
+
+func (e *examination) version(addr string, in map[string]string) {
+	v, name := in["redis_version"], "Redis"
+	if in["valkey_version"] != "" {
+		v, name = in["valkey_version"], "Valkey"
+	}
+	parts := strings.SplitN(v, ".", 3)
+	major, _ := strconv.Atoi(parts[0])
+	minor := 0
+	if len(parts) > 1 {
+		minor, _ = strconv.Atoi(parts[1])
+	}
+	if major < 6 || major == 6 && minor < 2 {
+		e.add("version", addr, problem, name+" "+v, "redlatch needs 6.2 or newer")
+		return
+	}
+	e.add("version", addr, fine, name+" "+v, "")
+}
+
+func (e *examination) memory(addr string, in map[string]string) {
+	limit, _ := strconv.ParseInt(in["maxmemory"], 10, 64)
+	used, _ := strconv.ParseInt(in["used_memory"], 10, 64)
+	policy := in["maxmemory_policy"]
+	evicted, _ := strconv.ParseInt(in["evicted_keys"], 10, 64)
+	switch {
+	case limit > 0 && policy != "noeviction":
+		e.add("eviction", addr, problem, fmt.Sprintf("maxmemory-policy %s can evict a lock while it is held (%d keys evicted so far)", policy, evicted),
+			"CONFIG SET maxmemory-policy noeviction, or a server of its own for locks")
+	case policy != "noeviction":
+		e.add("eviction", addr, warning, "maxmemory-policy "+policy+", without effect as long as maxmemory is 0", "CONFIG SET maxmemory-policy noeviction")
+	default:
+		e.add("eviction", addr, fine, "noeviction", "")
+	}
+	if limit > 0 {
+		share := float64(used) / float64(limit) * 100
+		text := fmt.Sprintf("%.0f %% of maxmemory in use", share)
+		if share >= 90 {
+			e.add("memory", addr, warning, text, "at 100 % no lock can be taken (unlock and renewal go on): raise maxmemory")
+		} else {
+			e.add("memory", addr, fine, text, "")
+		}
+		return
+	}
+	e.add("memory", addr, fine, "no maxmemory: "+in["used_memory_human"]+" in use", "")
+}
+
+func (e *examination) persistence(ctx context.Context, addr string, node rueidis.Client, in map[string]string) {
+	switch {
+	case in["aof_enabled"] == "1":
+		sync := setting(ctx, node, "appendfsync")
+		switch sync {
+		case "always":
+			e.add("persistence", addr, fine, "append-only file, every write is synced: locks survive a restart", "")
+		case "":
+			e.add("persistence", addr, fine, "append-only file; appendfsync is unknown", "")
+		default:
+			e.add("persistence", addr, note, "append-only file, appendfsync "+sync+": a crash forgets up to a second of locks",
+				"where that matters: fence, appendfsync always, or QuorumLock")
+		}
+	default:
+		e.add("persistence", addr, note, "no append-only file: a restart forgets the locks that are held; two holders are possible for up to a lease",
+			"where that matters: appendonly yes, start a crashed server later than the longest lease, or fence")
+	}
+	if in["rdb_last_bgsave_status"] == "err" && setting(ctx, node, "stop-writes-on-bgsave-error") != "no" {
+		e.add("persistence", addr, problem, "the last BGSAVE failed: writes are refused (MISCONF)", "look at the server's log and disk")
+	}
+}
+
+func (e *examination) replicas(ctx context.Context, addr string, node rueidis.Client, in map[string]string) {
+	n, _ := strconv.Atoi(in["connected_slaves"])
+	least, _ := strconv.Atoi(setting(ctx, node, "min-replicas-to-write"))
+	switch {
+	case least > n:
+		e.add("replicas", addr, problem, fmt.Sprintf("%d connected, min-replicas-to-write is %d: writes are refused", n, least), "bring replicas back")
+	case n == 0:
+		e.add("replicas", addr, note, "none: nothing takes over when the server is gone", "")
+	default:
+		e.add("replicas", addr, note, fmt.Sprintf("%d connected; a failover can forget an acquisition of its last moments", n),
+			"where that matters: Config.ReplicaAcks, fencing, or QuorumLock")
+	}
+}
+
+// clock compares a server's clock with ours.
+func (e *examination) clock(ctx context.Context, addr string, node rueidis.Client) {
+	began := time.Now()
+	parts, err := node.Do(ctx, node.B().Time().Build()).AsIntSlice()
+	took := time.Since(began)
+	if err != nil || len(parts) != 2 {
+		e.add("clock", addr, note, "TIME may not be read", "ACL SETUSER … +time")
+		return
+	}
+	off := time.Unix(parts[0], parts[1]*1000).Sub(began.Add(took / 2))
+	text := fmt.Sprintf("%+.0f ms to this machine (± %s)", float64(off.Microseconds())/1000, precise(took/2))
+	if off.Abs() > time.Second+took {
+		e.add("clock", addr, warning, text, "no lock depends on it, but the times shown do, and fencing after a failover on the servers' clocks: NTP")
+		return
+	}
+	e.add("clock", addr, fine, text, "")
+}
+
+func (e *examination) cluster(ctx context.Context) {
+	text, err := e.client.Do(ctx, e.client.B().ClusterInfo().Build()).ToString()
+	if err != nil {
+		e.add("topology", "", note, "Cluster; CLUSTER INFO may not be read", "ACL SETUSER … +cluster|info")
+		return
+	}
+	in := map[string]string{}
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			in[k] = v
+		}
+	}
+	words := fmt.Sprintf("Cluster of %s masters, %s of 16384 slots", in["cluster_size"], in["cluster_slots_ok"])
+	if in["cluster_state"] != "ok" || in["cluster_slots_ok"] != "16384" {
+		e.add("topology", "", problem, words+", state "+in["cluster_state"], "locks of the slots that are not covered can't be taken")
+		return
+	}
+	e.add("topology", "", fine, words, "")
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/redlatch/redlatch"
+)
+
+// The exit statuses; exitHelp tells users.
+const (
+	exitOK          = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitOtherOwner  = 4
+	exitUnavailable = 69
+	exitLost        = 70
+	exitBusy        = 75
+	exitCantRun     = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // plus the signal's number
+)
+
+const exitHelp = `Exit status:
+    0  done
+    1  failed; doctor: something must be changed
+    2  the command line is wrong
+    4  unlock: another owner holds the lock; nothing was changed
+   69  the server can't be reached, or does not answer
+   70  run: the lock was lost while the command ran, or could not be proven held to the end
+   75  run: somebody else holds the lock (--conflict-exit-code changes this)
+  126  run: the command can't be run
+  127  run: the command was not found
+128+n  run: the command, or the wait for the lock, was ended by signal n
+  else run: the exit status of the command`
+
+// statusError ends the program with a status of its own; err may be nil: said before.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string {
+	if e.err == nil {
+		return "failed"
+	}
+	return e.err.Error()
+}
+
+func (e *statusError) Unwrap() error { return e.err }
+
+// usageError is a command line that makes no sense.
+func usageError(text string) error { return &statusError{exitUsage, errors.New(text)} }
+
+// status is the exit status of an error of the SDK.
+func status(err error) int {
+	switch {
+	case errors.Is(err, redlatch.ErrUnavailable):
+		return exitUnavailable
+	case errors.Is(err, redlatch.ErrOtherOwner):
+		return exitOtherOwner
+	case errors.Is(err, redlatch.ErrInvalidOption), strings.HasPrefix(err.Error(), "unknown command"):
+		return exitUsage
+	}
+	return exitError
+}
+
+// message is an error without the SDK's name: the program's is there already.
+func message(err error) string { return strings.TrimPrefix(err.Error(), "redlatch: ") }

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func TestLs(t *testing.T) {
+	s := server(t)
+	c, other := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	if st, out, errs := call(t, s, "ls"); st != 0 || out != "" || !strings.Contains(errs, "no locks") {
+		t.Errorf("%d %q %q", st, out, errs)
+	}
+	if st, out, _ := call(t, s, "ls", "-o", "json"); st != 0 || strings.TrimSpace(out) != "[]" {
+		t.Errorf("%d %q", st, out)
+	}
+	s.Do(t, "HSET", "user:1", "name", "x")
+	defer s.Do(t, "DEL", "user:1")
+	a, b := hold(t, c.RLock("orders:1")), hold(t, c.FairLock("orders:2"))
+	r1, r2 := hold(t, c.ReadWriteLock("cache").ReadLock()), hold(t, other.ReadWriteLock("cache").ReadLock())
+	evil := hold(t, c.RLock("evil\x1b[31m\n"))
+	waits := make(chan redlatch.Hold, 1)
+	go func() { // ends with the lock
+		h, err := other.FairLock("orders:2").Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- h
+	}()
+	untilState(t, c, "orders:2", func(in redlatch.Inspection) bool { return in.QueueLength == 1 })
+
+	st, out, _ := call(t, s, "ls")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if st != 0 || len(lines) != 5 {
+		t.Fatalf("%d:\n%s", st, out)
+	}
+	for i, words := range [][]string{
+		{"NAME", "KIND", "HOLDER"}, {"cache", "read-write", "read", "+1"}, {"evil�[31m�"},
+		{"orders:1", "plain", "lock", "shop/1"}, {"orders:2", "fair", "lock", "shop/1", " 1 "},
+	} {
+		need(t, lines[i], words...)
+	}
+	if strings.Contains(out, "\x1b") {
+		t.Errorf("colours or worse in a file: %q", out)
+	}
+	st, out, _ = call(t, s, "ls", "orders:*", "-o", "json")
+	var got []redlatch.Inspection
+	if err := json.Unmarshal([]byte(out), &got); err != nil || st != 0 || len(got) != 2 {
+		t.Fatalf("%d, %v:\n%s", st, err, out)
+	}
+	if got[1].Queue[0].Client != "shop/2" || got[0].Holders[0].Client != "shop/1" {
+		t.Errorf("%+v", got)
+	}
+	for _, h := range []redlatch.Hold{a, b, r1, r2, evil} {
+		unlock(t, h)
+	}
+	unlock(t, <-waits)
+}
+
+// Where the terminal is narrow, names are cut and columns keep their places.
+func TestTableFitsTheTerminal(t *testing.T) {
+	var b bytes.Buffer
+	rows := [][]cell{{{strings.Repeat("n", 80), cyan}, {"plain", ""}, {"x", ""}}, {{"ü", ""}, {"fair", ""}, {"y", red}}}
+	screen{width: 40, colour: true}.table(&b, []string{"NAME", "KIND", "Z"}, []bool{true, false, false}, rows)
+	for i, line := range strings.Split(strings.TrimRight(b.String(), "\n"), "\n") {
+		plain := line
+		for _, code := range []string{"\x1b[1m", "\x1b[36m", "\x1b[31m", "\x1b[0m"} {
+			plain = strings.ReplaceAll(plain, code, "")
+		}
+		if n := len([]rune(plain)); n > 40 || strings.Contains(plain, "\x1b") {
+			t.Errorf("line %d has %d characters: %q", i, n, line)
+		}
+	}
+	need(t, b.String(), "…", "\x1b[36m")
+}
+
+func TestShow(t *testing.T) {
+	s := server(t)
+	c := client(t, s, named("shop/1"), func(c *redlatch.Config) { c.Prefix = "p:" })
+	h := hold(t, c.ReadWriteLock("x").WriteLock())
+	st, out, _ := call(t, s, "show", "x", "--prefix", "p:")
+	if st != 0 {
+		t.Fatal(st)
+	}
+	need(t, out, "held for writing", "read-write", "p:x", "shop/1", "127.0.0.1:", c.ID()+":g")
+	if st, out, _ := call(t, s, "show", "x"); st != 0 || !strings.Contains(out, "free") {
+		t.Errorf("%d %s", st, out)
+	}
+	st, out, _ = call(t, s, "show", "p:x", "-o", "json")
+	var in redlatch.Inspection
+	if err := json.Unmarshal([]byte(out), &in); err != nil || st != 0 || in.Holders[0].Client != "shop/1" {
+		t.Errorf("%d %v %s", st, err, out)
+	}
+	unlock(t, h)
+	s.Do(t, "SET", "data", "1")
+	if st, _, errs := call(t, s, "show", "data"); st != exitError || !strings.Contains(errs, "no lock") {
+		t.Errorf("%d %s", st, errs)
+	}
+	s.Do(t, "DEL", "data")
+	if st, _, _ := call(t, s, "show", "x", "-o", "xml"); st != exitUsage {
+		t.Errorf("%d", st)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	s := server(t)
+	c := client(t, s, named("shop/1"))
+	w := begin(t, s, "watch", "x", "--interval", "100ms")
+	w.says("free")
+	h := hold(t, c.RLock("x"))
+	need(t, w.says("held by"), "shop/1")
+	unlock(t, h)
+	w.says("let go")
+	_ = w.cmd.Process.Signal(syscall.SIGTERM)
+	if st := w.status(); st != 0 {
+		t.Errorf("status %d: %s", st, w.text())
+	}
+}
+
+func TestUnlock(t *testing.T) {
+	s := server(t)
+	c := client(t, s, named("shop/1"))
+	h := hold(t, c.RLock("x"))
+	owner := inspect(t, c, "x").Holders[0].Owner
+	held := func() bool { in := inspect(t, c, "x"); return in.Held() && in.Holders[0].Owner == owner }
+	for _, tc := range []struct {
+		status int
+		input  string
+		args   []string
+	}{
+		{exitUsage, "", nil},
+		{exitUsage, "", []string{"--owner", owner, "--any-owner"}},
+		{exitOtherOwner, "yes\n", []string{"--owner", owner + "x"}},
+		{exitOtherOwner, "", []string{"--owner", "shop/2", "--yes"}},
+		{exitError, "no\n", []string{"--owner", owner}},
+		{exitError, "", []string{"--owner", owner}},
+	} {
+		if st, _, errs := callWith(t, tc.input, s, append([]string{"unlock", "x"}, tc.args...)...); st != tc.status || !held() {
+			t.Errorf("%v: status %d, held %v: %s", tc.args, st, held(), errs)
+		}
+	}
+	st, out, errs := callWith(t, "yes\n", s, "unlock", "x", "--owner", owner[:20])
+	if st != 0 || held() {
+		t.Errorf("%d %s", st, errs)
+	}
+	need(t, out, "takes the lock away from "+owner, "shop/1", "wakes", "was taken away from")
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+
+	h = hold(t, c.RLock("x"))
+	if st, _, errs := call(t, s, "unlock", "x", "--owner", "shop/1", "--yes"); st != 0 {
+		t.Errorf("%d %s", st, errs)
+	}
+	_ = h.Unlock(t.Context())
+	if st, out, _ := call(t, s, "unlock", "x", "--owner", "shop/1", "--yes"); st != 0 || !strings.Contains(out, "nothing to do") {
+		t.Errorf("%d %s", st, out)
+	}
+	// Two readers of one process are two owners.
+	r1, r2 := hold(t, c.ReadWriteLock("rw").ReadLock()), hold(t, c.ReadWriteLock("rw").ReadLock())
+	if st, _, errs := call(t, s, "unlock", "rw", "--owner", "shop/1", "--yes"); st != exitUsage || !strings.Contains(errs, "2 holders") {
+		t.Errorf("%d %s", st, errs)
+	}
+	if st, _, errs := call(t, s, "unlock", "rw", "--any-owner", "--yes"); st != 0 || inspect(t, c, "rw").Held() {
+		t.Errorf("%d %s", st, errs)
+	}
+	_, _ = r1.Unlock(t.Context()), r2.Unlock(t.Context())
+}
+
+// A script has nobody to ask.
+func TestUnlockAsksNoScript(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	h := hold(t, c.RLock("x"))
+	p := begin(t, s, "unlock", "x", "--any-owner")
+	if st := p.status(); st != exitUsage || !inspect(t, c, "x").Held() {
+		t.Errorf("%d: %s", st, p.text())
+	}
+	need(t, p.text(), "--yes")
+	unlock(t, h)
+}
+
+func TestDoctor(t *testing.T) {
+	s := server(t)
+	st, out, _ := call(t, s, "doctor", "--need", "rlock,fair,read-write,fenced,links,operators,acks")
+	if st != 0 {
+		t.Errorf("status %d:\n%s", st, out)
+	}
+	need(t, out, "round trip", "noeviction", "clock", "permissions fair: all there", "lock read-write: taken and freed", "0 problem(s)")
+
+	s.Do(t, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	st, out, _ = call(t, s, "doctor")
+	if st != exitError {
+		t.Errorf("status %d:\n%s", st, out)
+	}
+	need(t, out, "allkeys-lru can evict a lock", "-> CONFIG SET maxmemory-policy noeviction", "1 problem(s)")
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	if st, _, _ := call(t, s, "doctor"); st != 0 {
+		t.Errorf("a warning alone: %d", st)
+	}
+	if st, _, _ := call(t, s, "doctor", "--strict"); st != exitError {
+		t.Errorf("a warning with --strict: %d", st)
+	}
+	s.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction", "min-replicas-to-write", "1")
+	if st, out, _ := call(t, s, "doctor"); st != exitError || !strings.Contains(out, "min-replicas-to-write is 1") {
+		t.Errorf("%d:\n%s", st, out)
+	}
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+}
+
+// Each permission that is missing is named.
+func TestDoctorNamesPermissions(t *testing.T) {
+	s := server(t)
+	all := []string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "+@all", "~*", "&*"}
+	for _, tc := range []struct {
+		without []string
+		need    string
+		named   string
+	}{
+		{[]string{"-pexpire"}, "rlock", "+pexpire"},
+		{[]string{"-subscribe"}, "rlock", "+subscribe"},
+		{[]string{"-linsert", "-zcount"}, "fair", "+linsert +zcount"},
+		{[]string{"resetchannels", "&redlatch_grant:*"}, "rlock", "&redisson_lock__channel:{*"},
+		{[]string{"resetkeys", "~redlatch-doctor*", "~redisson_*"}, "rlock", "~redlatch_trace:{* ~redlatch_void:{*"},
+		{[]string{"-scan", "-client|list"}, "operators", "+client|list +scan"},
+		{[]string{"-evalsha", "-eval"}, "rlock", "scripts can't be run"},
+	} {
+		s.Do(t, append(all, tc.without...)...)
+		st, out, errs := callWith(t, "", nil, "doctor", "--need", tc.need, "-o", "json", "--url", "redis://app:pw@"+s.Addr())
+		var findings []finding
+		if err := json.Unmarshal([]byte(out), &findings); err != nil {
+			t.Fatalf("%v: %v\n%s%s", tc.without, err, out, errs)
+		}
+		found := false
+		for _, f := range findings {
+			found = found || f.Level == problem && strings.HasPrefix(f.Check, "permissions") && strings.Contains(f.Text, tc.named)
+		}
+		if st != exitError || !found {
+			t.Errorf("%v: status %d, %s is not named:\n%s", tc.without, st, tc.named, out)
+		}
+	}
+	s.Do(t, "ACL", "DELUSER", "app")
+}
+
+// Flags come before the environment, that before the file.
+func TestConfig(t *testing.T) {
+	s := server(t)
+	c := client(t, s, func(c *redlatch.Config) { c.Prefix = "p:" })
+	h := hold(t, c.RLock("x"))
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.toml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf("url = \"redis://%s\"\nprefix = \"p:\"\ntimeout = \"3s\"\n", s.Addr()))
+	if st, out, errs := callWith(t, "", nil, "--config", path, "show", "x"); st != 0 || !strings.Contains(out, "held") {
+		t.Errorf("file: %d %s %s", st, out, errs)
+	}
+	t.Setenv("REDLATCH_CONFIG", path)
+	t.Setenv("REDLATCH_PREFIX", "q:")
+	if st, out, _ := callWith(t, "", nil, "show", "x"); st != 0 || strings.Contains(out, "held") {
+		t.Errorf("environment: %d %s", st, out)
+	}
+	if st, out, _ := callWith(t, "", nil, "show", "x", "--prefix", "p:"); st != 0 || !strings.Contains(out, "held") {
+		t.Errorf("flag: %d %s", st, out)
+	}
+	write("urll = \"x\"\n")
+	if st, _, errs := callWith(t, "", nil, "show", "x"); st != exitUsage || !strings.Contains(errs, "urll") {
+		t.Errorf("wrong file: %d %s", st, errs)
+	}
+	write("")
+	if st, _, errs := callWith(t, "", nil, "show", "x", "--url", "http://secret@host"); st != exitUsage || strings.Contains(errs, "secret") {
+		t.Errorf("wrong url: %d %s", st, errs)
+	}
+	t.Setenv("REDLATCH_TIMEOUT", "soon")
+	if st, _, errs := callWith(t, "", nil, "show", "x"); st != exitUsage || !strings.Contains(errs, "REDLATCH_TIMEOUT") {
+		t.Errorf("wrong variable: %d %s", st, errs)
+	}
+	unlock(t, h)
+}
+
+func TestPasswordFile(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "ACL", "SETUSER", "ops", "on", ">geheim", "+@all", "~*", "&*")
+	path := filepath.Join(t.TempDir(), "pw")
+	if err := os.WriteFile(path, []byte("geheim\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if st, _, errs := call(t, s, "show", "x", "--username", "ops", "--password-file", path); st != 0 {
+		t.Errorf("%d %s", st, errs)
+	}
+	if st, _, errs := call(t, s, "show", "x", "--username", "ops"); st == 0 {
+		t.Errorf("without a password: %d %s", st, errs)
+	}
+}
+
+// Every command has a help text with an example, and they are completed.
+func TestHelp(t *testing.T) {
+	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	for _, c := range root.Commands() {
+		if c.Long == "" || !strings.Contains(c.Example, "redlatch "+c.Name()) || c.Short == "" || c.Args == nil {
+			t.Errorf("%s: help, example or a check of its arguments is missing", c.Name())
+		}
+	}
+	st, out, _ := callWith(t, "", nil, "help")
+	if st != 0 {
+		t.Error(st)
+	}
+	need(t, out, "Exit status", "run ", "doctor", "REDIS_URL")
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if st, out, errs := callWith(t, "", nil, "completion", shell); st != 0 || len(out) < 1000 {
+			t.Errorf("%s: %d %s", shell, st, errs)
+		}
+	}
+	if _, out, _ := callWith(t, "", nil, "__complete", "run", "--kind", ""); !strings.Contains(out, "fair") {
+		t.Error(out)
+	}
+}
+
+// A clock that stands still, and durations for people.
+func TestSpans(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-1: "0s", 3 * time.Millisecond: "3ms", 4200 * time.Millisecond: "4.2s", 59 * time.Second: "59s", 723 * time.Second: "12m03s",
+		5*time.Hour + 7*time.Minute: "5h07m", 76 * time.Hour: "3d04h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}

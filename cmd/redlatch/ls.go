@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+)
+
+// output is the flag -o.
+type output string
+
+func (o *output) add(c *cobra.Command) {
+	c.Flags().StringVarP((*string)(o), "output", "o", "text", "text for people, json for programs")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o output) json() (bool, error) {
+	switch o {
+	case "text":
+		return false, nil
+	case "json":
+		return true, nil
+	}
+	return false, usageError(fmt.Sprintf("output: %q is neither text nor json", string(o)))
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	var o output
+	c := &cobra.Command{
+		Use:   "ls [PATTERN]",
+		Short: "List the locks that are held",
+		Long: `ls lists the locks of the deployment whose names match PATTERN, a glob as in Redis
+(default: all), by name. It asks by SCAN, in batches, every master of a cluster: on a server with many
+keys it takes a while, and slows nobody down. Application data is never taken for a lock.
+
+Columns: KIND plain (also a fair lock that nobody waits for), fair or read-write; HOLDER the process, and
+how many more there are; HELD since when, where the client's version tells it; LEASE what is left; WAITING
+the waiters that the server knows; PROCS the processes that wait, or did a moment ago.`,
+		Example: `  redlatch ls
+  redlatch ls 'orders:*'
+  redlatch ls -o json | jq -r '.[] | select(.queue_length > 10) | .name'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asJSON, err := o.json()
+			if err != nil {
+				return err
+			}
+			client, err := a.open("ls")
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			locks, err := list(cmd.Context(), client, strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(a.std.out, locks, false)
+			}
+			if len(locks) == 0 {
+				fmt.Fprintln(a.std.err, "no locks")
+				return nil
+			}
+			s := screenOf(a.std.out)
+			s.locks(a, locks)
+			return nil
+		},
+	}
+	o.add(c)
+	return c
+}
+
+// list collects the locks by name.
+func list(ctx context.Context, client *redlatch.Client, pattern string) ([]redlatch.Inspection, error) {
+	locks := []redlatch.Inspection{}
+	for in, err := range client.Locks(ctx, pattern) {
+		if err != nil {
+			return nil, err
+		}
+		locks = append(locks, in)
+	}
+	slices.SortFunc(locks, func(x, y redlatch.Inspection) int { return strings.Compare(x.Name, y.Name) })
+	return locks, nil
+}
+
+func (s screen) locks(a *app, locks []redlatch.Inspection) {
+	rows := make([][]cell, len(locks))
+	for i, in := range locks {
+		rows[i] = lockRow(in)
+	}
+	s.table(a.std.out, lockHead, lockShrink, rows)
+}
+
+var (
+	lockHead   = []string{"NAME", "KIND", "MODE", "HOLDER", "HELD", "LEASE", "WAITING", "PROCS"}
+	lockShrink = []bool{true, false, false, true, false, false, false, false}
+)
+
+// lockRow is a lock on one line.
+func lockRow(in redlatch.Inspection) []cell {
+	holder, held, mode := "-", "-", string(in.Mode)
+	if len(in.Holders) > 0 {
+		h := in.Holders[0]
+		holder, held = who(h.Process, h.Owner), since(in.At, h.Since)
+		if in.HolderCount > 1 {
+			holder += fmt.Sprintf(" +%d", in.HolderCount-1)
+		}
+	}
+	if mode == "" {
+		mode = "free"
+	}
+	waiting, style := "-", ""
+	if in.Kind != redlatch.KindPlain {
+		waiting = fmt.Sprint(in.QueueLength)
+	}
+	if in.QueueLength > 0 {
+		style = yellow
+	}
+	return []cell{
+		{printable(in.Name), cyan}, {string(in.Kind), ""}, {mode, ""}, {holder, ""}, {held, ""},
+		{leaseLeft(in.Remaining), ""}, {waiting, style}, {processes(in.Processes), ""},
+	}
+}
+
+func (a *app) showCommand() *cobra.Command {
+	var o output
+	c := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show one lock: who holds it, who waits, since when",
+		Long: `show tells what the server knows of the lock NAME, whatever kind it is: its holders with
+their process and address, since when they hold it and what is left of their leases; the queue in its
+order; the processes that wait. A plain lock's waiters are known to their own processes only: their
+number is that of processes.
+
+The exit status is 0 whether the lock is held or free, 1 when the key is no lock.`,
+		Example: `  redlatch show orders:42
+  redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asJSON, err := o.json()
+			if err != nil {
+				return err
+			}
+			client, err := a.open("show")
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			in, err := client.Inspect(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(a.std.out, in, false)
+			}
+			screenOf(a.std.out).lock(a, in)
+			return nil
+		},
+	}
+	o.add(c)
+	return c
+}
+
+// lock writes all about one lock.
+func (s screen) lock(a *app, in redlatch.Inspection) {
+	out := a.std.out
+	state := s.paint(green, "free")
+	if in.Held() {
+		state = s.paint(yellow, "held")
+		if in.Kind == redlatch.KindReadWrite {
+			state += " for " + map[redlatch.Mode]string{redlatch.ModeRead: "reading", redlatch.ModeWrite: "writing"}[in.Mode]
+		}
+	}
+	kind := string(in.Kind)
+	switch in.Kind {
+	case redlatch.KindNone:
+		kind = "nobody holds it or waits for it"
+	case redlatch.KindPlain:
+		kind = "plain (or fair, and nobody waits)"
+	}
+	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, s.short(printable(in.Name))), state)
+	fmt.Fprintf(out, "kind       %s\n", kind)
+	if in.Key != in.Name {
+		fmt.Fprintf(out, "key        %s\n", printable(in.Key))
+	}
+	if in.Held() {
+		fmt.Fprintf(out, "lease      %s left\n", leaseLeft(in.Remaining))
+	}
+	if in.Token > 0 {
+		fmt.Fprintf(out, "token      %d\n", in.Token)
+	}
+	switch {
+	case in.Processes == 0:
+	case in.Kind == redlatch.KindFair:
+		fmt.Fprintf(out, "waiting    %d in the queue, of %s process(es)\n", in.QueueLength, processes(in.Processes))
+	default:
+		fmt.Fprintf(out, "waiting    %s process(es) listen for the next unlock\n", processes(in.Processes))
+	}
+	if in.HolderCount > 0 {
+		fmt.Fprintf(out, "\n%s\n", s.paint(bold, fmt.Sprintf("Holders (%d)", in.HolderCount)))
+		rows := make([][]cell, len(in.Holders))
+		for i, h := range in.Holders {
+			trace := h.TraceID
+			if trace == "" {
+				trace = "-"
+			}
+			rows[i] = []cell{
+				{who(h.Process, h.Owner), cyan}, {orDash(h.Addr), ""}, {string(h.Mode), ""}, {fmt.Sprint(h.Count), ""},
+				{since(in.At, h.Since), ""}, {leaseLeft(h.Remaining), ""}, {printable(h.Owner), ""}, {trace, dim},
+			}
+		}
+		s.table(out, []string{"PROCESS", "ADDRESS", "MODE", "COUNT", "HELD", "LEASE", "OWNER", "TRACE"},
+			[]bool{true, false, false, false, false, false, true, true}, rows)
+	}
+	if len(in.Queue) > 0 {
+		fmt.Fprintf(out, "\n%s\n", s.paint(bold, fmt.Sprintf("Queue (%d)", in.QueueLength)))
+		rows := make([][]cell, len(in.Queue))
+		for i, w := range in.Queue {
+			rows[i] = []cell{
+				{fmt.Sprint(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {orDash(w.Addr), ""}, {string(w.Mode), ""},
+				{since(in.At, w.Since), ""}, {printable(w.Owner), ""},
+			}
+		}
+		s.table(out, []string{"#", "PROCESS", "ADDRESS", "MODE", "WAITS", "OWNER"},
+			[]bool{false, true, false, false, false, true}, rows)
+		if in.QueueLength > len(in.Queue) {
+			fmt.Fprintf(out, "… and %d more\n", in.QueueLength-len(in.Queue))
+		}
+	}
+}
+
+// short leaves room behind a name on its line.
+func (s screen) short(name string) string {
+	if s.width == 0 {
+		return name
+	}
+	return cut(name, max(s.width-20, 8))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return printable(text)
+}
+
+// isNoLock reports whether a key that is no lock was the reason.
+func isNoLock(err error) bool { return errors.Is(err, redlatch.ErrInvalidName) }

@@ -1,0 +1,44 @@
+// Command redlatch looks at the locks of a Redis deployment, frees them, and runs
+// commands under them.
+//
+//	redlatch run backup --wait 5s -- /usr/local/bin/backup
+//	redlatch ls 'orders:*'
+//	redlatch show orders:42
+//	redlatch unlock orders:42 --owner checkout/7
+//
+// redlatch help lists the commands and the exit status of each.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == guardCommand {
+		guard(os.Stdin)
+		return
+	}
+	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// execute runs the command line and returns the exit status.
+func execute(ctx context.Context, args []string, std streams) int {
+	root := newRoot(std)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var st *statusError
+	if errors.As(err, &st) {
+		if st.err != nil {
+			fmt.Fprintln(std.err, "redlatch:", message(st.err))
+		}
+		return st.status
+	}
+	fmt.Fprintln(std.err, "redlatch:", message(err))
+	return status(err)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// streams are the program's input and outputs.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// app is what the commands share.
+type app struct {
+	std   streams
+	flags connection
+}
+
+func newRoot(std streams) *cobra.Command {
+	a := &app{std: std}
+	root := &cobra.Command{
+		Use:   "redlatch",
+		Short: "Look at the locks of a Redis deployment, free them, run commands under them",
+		Long: `redlatch looks at distributed locks on Redis, those of the Go SDK redlatch and
+of Java's Redisson: who holds one, who waits, since when. It frees a lock whose
+holder is gone, and runs a command under a lock.
+
+The server is found by --url, REDIS_URL or a file (--config, REDLATCH_CONFIG,
+redlatch/config.toml in the user's configuration folder), the first that is there:
+  redis://user@host:6379/0            a server; rediss:// with TLS
+  redis://a:7000?addr=b:7000          a cluster, by any of its nodes
+  redis://a:26379?addr=b:26379&master_set=mymaster    Sentinel
+
+` + exitHelp,
+		Example: `  export REDIS_URL=redis://localhost:6379
+  redlatch ls 'orders:*'
+  redlatch show orders:42`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(std.in)
+	root.SetOut(std.out)
+	root.SetErr(std.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{exitUsage, err} })
+	a.flags.add(root.PersistentFlags())
+	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.watchCommand(), a.topCommand(),
+		a.unlockCommand(), a.doctorCommand(), a.serveCommand())
+	for _, c := range root.Commands() {
+		wrapArgs(c)
+	}
+	return root
+}
+
+// wrapArgs gives a wrong number of arguments the status of a wrong command line.
+func wrapArgs(c *cobra.Command) {
+	check := c.Args
+	if check == nil {
+		return
+	}
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &statusError{exitUsage, err}
+		}
+		return nil
+	}
+}
+
+// file is the stream's file, or nil.
+func file(stream any) *os.File {
+	f, _ := stream.(*os.File)
+	return f
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	listen      string
+	allowUnlock bool
+	tokenFile   string
+	interval    time.Duration
+	pattern     string
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "A web page of the locks, live",
+		Long: `serve shows the locks on a web page that follows them: the list, and one lock in depth, with its
+holders, the queue in its order, leases that run down and a strip of who held it when.
+
+It listens on the loopback address. On any other it asks for a token, that of --token-file or
+REDLATCH_TOKEN_SERVE, else one that it makes and prints; programs send it as "Authorization: Bearer TOKEN".
+It speaks HTTP: put a proxy with TLS before it where the network is not trusted. The page can change nothing,
+unless --allow-unlock is given: then a holder can be evicted, one at a time, by its whole owner.
+
+While nobody looks, the server is not asked. Programs get the same from /api/locks and
+/api/lock?name=NAME; /healthz answers without a token.`,
+		Example: `  redlatch serve
+  redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
+  curl -H "Authorization: Bearer $TOKEN" http://host:8379/api/locks`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return a.serve(ctx, f)
+		},
+	}
+	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8379", "address and port")
+	c.Flags().BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token to ask for")
+	c.Flags().DurationVar(&f.interval, "interval", time.Second, "how often to look while somebody watches")
+	c.Flags().StringVar(&f.pattern, "pattern", "", "show only the locks whose names match this glob")
+	return c
+}
+
+func (a *app) serve(ctx context.Context, f serveFlags) error {
+	if f.interval < 100*time.Millisecond {
+		return usageError("interval: at least 100ms")
+	}
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return usageError("listen: " + err.Error())
+	}
+	token, err := f.token()
+	if err != nil {
+		return usageError(err.Error())
+	}
+	local := isLoopback(host)
+	made := token == "" && !local
+	if made {
+		token = rand.Text()
+	}
+	client, err := a.open("serve")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	h := newHub(client, f.pattern, f.interval)
+	s := &site{hub: h, client: client, allowUnlock: f.allowUnlock, auth: auth{token: token, local: local}, log: a.std.err}
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		// Streams of events end with the program.
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	url := "http://" + ln.Addr().String() + "/"
+	fmt.Fprintf(a.std.out, "redlatch: serving %s\n", url)
+	if made {
+		fmt.Fprintf(a.std.out, "redlatch: token made for this run: %s?token=%s\n", url, token)
+	}
+	looks := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(looks)
+		h.run(ctx)
+	}()
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }() // ends with Shutdown or Close
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if srv.Shutdown(sctx) != nil {
+			_ = srv.Close()
+		}
+		err = <-failed
+	}
+	h.stop()
+	<-looks
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// token is the one to ask for, "" = none was given.
+func (f serveFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return os.Getenv("REDLATCH_TOKEN_SERVE"), nil
+	}
+	text, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if len(token) < 16 {
+		return "", fmt.Errorf("token-file: the token has fewer than 16 characters")
+	}
+	return token, nil
+}
+
+// isLoopback reports whether only this machine reaches an address.
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/redlatch/redlatch"
+)
+
+// screen says how to write for people: how wide, and whether in colours.
+type screen struct {
+	width  int // 0: no terminal, no limit
+	colour bool
+}
+
+func screenOf(out io.Writer) screen {
+	f := file(out)
+	if f == nil || !term.IsTerminal(int(f.Fd())) {
+		return screen{}
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		width = 80
+	}
+	return screen{width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// The colours, as SGR parameters.
+const (
+	bold   = "1"
+	dim    = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+)
+
+func (s screen) paint(style, text string) string {
+	if !s.colour || style == "" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// printable keeps what a server may have in names from acting on a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return '�'
+		}
+		return r
+	}, text)
+}
+
+// cut makes a text at most n characters long.
+func cut(text string, n int) string {
+	if n < 1 || utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return string([]rune(text)[:n-1]) + "…"
+}
+
+// cell is one field of a table.
+type cell struct{ text, style string }
+
+// table writes rows in columns. Where the terminal is too narrow the columns that
+// may shrink do, the widest first; then the last ones are left out.
+func (s screen) table(out io.Writer, head []string, shrink []bool, rows [][]cell) {
+	widths := make([]int, len(head))
+	for i, h := range head {
+		widths[i] = utf8.RuneCountInString(h)
+	}
+	for _, row := range rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	total := 2 * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for s.width > 0 && total > s.width {
+		widest := -1
+		for i, w := range widths {
+			if shrink[i] && w > 8 && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+		total--
+	}
+	columns := len(widths)
+	for s.width > 0 && total > s.width && columns > 1 { // the last ones have no place
+		columns--
+		total -= widths[columns] + 2
+	}
+	line := func(cells []cell) {
+		var b strings.Builder
+		cells = cells[:columns]
+		for i, c := range cells {
+			text := cut(c.text, widths[i])
+			pad := widths[i] - utf8.RuneCountInString(text)
+			b.WriteString(s.paint(c.style, text))
+			if i < len(cells)-1 {
+				b.WriteString(strings.Repeat(" ", pad+2))
+			}
+		}
+		fmt.Fprintln(out, b.String())
+	}
+	cells := make([]cell, len(head))
+	for i, h := range head {
+		cells[i] = cell{h, bold}
+	}
+	line(cells)
+	for _, row := range rows {
+		line(row)
+	}
+}
+
+// writeJSON writes one value, on one line when it is one of many.
+func writeJSON(out io.Writer, v any, lines bool) error {
+	enc := json.NewEncoder(out)
+	if !lines {
+		enc.SetIndent("", "  ")
+	}
+	return enc.Encode(v)
+}
+
+// span is a duration for people: 3ms, 4.2s, 12m3s, 5h7m, 3d4h.
+func span(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// since is how long ago something was, "-" when that is not known.
+func since(now, then time.Time) string {
+	if then.IsZero() {
+		return "-"
+	}
+	return span(max(now.Sub(then), 0))
+}
+
+// leaseLeft is what is left of a lease, "-" for one without an end.
+func leaseLeft(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return span(d)
+}
+
+// who is a process for people: its name, else its client's id.
+func who(p redlatch.Process, owner string) string {
+	switch {
+	case p.Client != "":
+		return printable(p.Client)
+	case p.ClientID != "":
+		return p.ClientID
+	}
+	return printable(owner)
+}
+
+// ownerName is an owner without the client's id.
+func ownerName(owner string) string {
+	id, ok := redlatch.ParseOwner(owner)
+	switch {
+	case !ok:
+		return printable(owner)
+	case id.Explicit != "":
+		return printable(id.Explicit)
+	case id.Java():
+		return "thread " + printable(id.Owner)
+	}
+	return printable(id.Owner)
+}
+
+// processes is a number of processes, "?" when it is not known.
+func processes(n int) string {
+	if n < 0 {
+		return "?"
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,289 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// terminal is the program on a pseudo terminal.
+type terminal struct {
+	*command
+	pty  *os.File
+	read chan struct{}
+}
+
+func onTerminal(t *testing.T, s *testbed.Server, width, height uint16, args ...string) *terminal {
+	t.Helper()
+	cmd := prepare(s, args...)
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: height, Cols: width})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &terminal{&command{t: t, cmd: cmd, ended: make(chan struct{})}, f, make(chan struct{})}
+	go func() { // ends with the terminal
+		defer close(c.read)
+		buf := make([]byte, 65536)
+		for {
+			n, err := f.Read(buf)
+			_, _ = c.Write(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() { // ends with the process
+		_ = cmd.Wait()
+		close(c.ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-c.ended
+		_ = f.Close()
+		<-c.read
+	})
+	return c
+}
+
+var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+
+// screen is the last whole frame, as people see it.
+func (c *terminal) screen() string {
+	frames := strings.Split(c.text(), "\x1b[H")
+	for i := len(frames) - 1; i > 0; i-- {
+		if strings.HasSuffix(frames[i], "\x1b[J") {
+			return escapes.ReplaceAllString(strings.ReplaceAll(frames[i], "\r", ""), "")
+		}
+	}
+	return ""
+}
+
+// shows waits until the screen has all parts, and no line is wider than the terminal.
+func (c *terminal) shows(width int, parts ...string) string {
+	c.t.Helper()
+	var last string
+	until(c.t, fmt.Sprintf("the screen shows %q", parts), func() bool {
+		last = c.screen()
+		for _, p := range parts {
+			if !strings.Contains(last, p) {
+				return false
+			}
+		}
+		return last != ""
+	}, func() string { return last })
+	for line := range strings.Lines(last) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
+			c.t.Errorf("a line has %d characters: %q", n, line)
+		}
+	}
+	return last
+}
+
+func (c *terminal) press(keys string) {
+	c.t.Helper()
+	if _, err := c.pty.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// lineOf is the number of the line that begins with a text.
+func lineOf(screen, text string) int {
+	for i, line := range strings.Split(screen, "\n") {
+		if strings.HasPrefix(line, text) {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestTop(t *testing.T) {
+	s := server(t)
+	c, w := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	a, b := hold(t, c.RLock("aaa")), hold(t, c.FairLock("fff"))
+	var waits []chan redlatch.Hold
+	for range 3 {
+		got := make(chan redlatch.Hold, 1)
+		waits = append(waits, got)
+		go func() { // ends with the lock
+			h, err := w.FairLock("fff").Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- h
+		}()
+	}
+	untilState(t, c, "fff", func(in redlatch.Inspection) bool { return in.QueueLength == 3 })
+
+	top := onTerminal(t, s, 100, 24, "top")
+	screen := top.shows(100, "2 locks, every 1s, by waiters", "NAME", "TURNS/S", "aaa", "fff", "shop/1", "q end")
+	if lineOf(screen, "fff") > lineOf(screen, "aaa") {
+		t.Errorf("the one with waiters is not the first:\n%s", screen)
+	}
+	top.press("5")
+	screen = top.shows(100, "by name")
+	if lineOf(screen, "fff") < lineOf(screen, "aaa") {
+		t.Errorf("not by name:\n%s", screen)
+	}
+	top.press("r")
+	top.shows(100, "by name (reversed)")
+	top.press("/ff")
+	if screen = top.shows(100, "filter: ff_"); lineOf(screen, "aaa") >= 0 {
+		t.Errorf("not filtered:\n%s", screen)
+	}
+	top.press("\r\r") // done with the filter; open
+	top.shows(100, "fff  held", "Holders (1)", "Queue (3)", "shop/2", "Seen holding it")
+
+	// The open lock is handed over and the screen follows.
+	unlock(t, b)
+	b = <-waits0(t, waits)
+	top.shows(100, "Queue (2)", "until ", "shop/2 g")
+	if err := pty.Setsize(top.pty, &pty.Winsize{Rows: 12, Cols: 60}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the screen is 60 wide", func() bool {
+		for line := range strings.Lines(top.screen()) {
+			if len([]rune(strings.TrimRight(line, "\n"))) > 60 {
+				return false
+			}
+		}
+		return true
+	}, top.screen)
+	top.press("\x1b")
+	top.shows(60, "NAME")
+	top.press("?")
+	top.shows(60, "look less, more often")
+	top.press("xp")
+	top.shows(60, "standing still")
+	top.press("q")
+	if st := top.status(); st != 0 {
+		t.Errorf("status %d", st)
+	}
+	until(t, "the terminal is as before", func() bool {
+		return strings.HasSuffix(strings.TrimSpace(top.text()), "\x1b[?25h\x1b[?1049l")
+	}, func() string { return fmt.Sprintf("%q", top.text()[max(len(top.text())-60, 0):]) })
+	unlock(t, a)
+	unlock(t, b)
+	for range 2 {
+		unlock(t, <-waits0(t, waits))
+	}
+}
+
+// waits0 is a channel that gets the next of the holds.
+func waits0(t *testing.T, waits []chan redlatch.Hold) chan redlatch.Hold {
+	t.Helper()
+	out := make(chan redlatch.Hold, 1)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, w := range waits {
+			select {
+			case h := <-w:
+				out <- h
+				return out
+			default:
+			}
+		}
+	}
+	t.Fatal("nobody got the lock")
+	return nil
+}
+
+// A server that is gone is said, and its return is seen; Ctrl-C ends it all the same.
+func TestTopServerGone(t *testing.T) {
+	s := server(t)
+	top := onTerminal(t, s, 80, 24, "top", "--timeout", "1s", "--listen")
+	top.shows(80, "no locks")
+	s.Kill(t)
+	top.shows(80, "can't be reached")
+	s.Restart(t, testbed.Empty)
+	c := client(t, s)
+	h := hold(t, c.RLock("back"))
+	top.shows(80, "back")
+	unlock(t, h)
+	top.press("\x03")
+	if st := top.status(); st != 0 {
+		t.Errorf("status %d", st)
+	}
+}
+
+// With --listen the turns are counted, however short they are.
+func TestListen(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	a := &app{flags: connection{url: "redis://" + s.Addr(), timeout: patience, resolved: true}}
+	l, err := a.listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	until(t, "it listens", func() bool { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v == 3 }, func() string { return "" })
+	for range 25 {
+		unlock(t, hold(t, c.RLock("x")))
+		unlock(t, hold(t, c.RLock("{tag}:y")))
+	}
+	got := map[string]int{}
+	until(t, "all are counted", func() bool {
+		for k, n := range l.take() {
+			got[k] += n
+		}
+		return got["x"] == 25 && got["{tag}:y"] == 25
+	}, func() string { return fmt.Sprint(got) })
+	for channel, want := range map[string]string{
+		"redisson_lock__channel:{a}": "a", "redisson_lock__channel:{a}b": "{a}b", "redisson_rwlock:{a:b}": "a:b",
+		"redlatch_grant:{a}:343714c0": "a", "redlatch_grant:{t}x:343714c0": "{t}x", "redisson_lock__channel:{a}:343714c0-1111-4222-8333-444455556666:57": "a",
+	} {
+		if got := lockOf(channel); got != want {
+			t.Errorf("%s is of %q", channel, got)
+		}
+	}
+}
+
+// What is needed for the orders is computed from what was seen.
+func TestBoard(t *testing.T) {
+	b := newBoard(nil)
+	now := time.UnixMilli(1_800_000_000_000)
+	in := func(name, owner string, since time.Duration, queue int) redlatch.Inspection {
+		i := redlatch.Inspection{Name: name, Key: name, At: now, Mode: redlatch.ModeLock, QueueLength: queue, HolderCount: 1,
+			Holders: []redlatch.Holder{{Owner: owner, Mode: redlatch.ModeLock, Since: now.Add(-since)}}}
+		for range queue {
+			i.Queue = append(i.Queue, redlatch.Waiter{Owner: "w", Since: now.Add(-since / 2)})
+		}
+		return i
+	}
+	for n := range 20 {
+		b.see([]redlatch.Inspection{in("fast", fmt.Sprint(n), time.Second, 1), in("long", "x", time.Hour, 0), in("queue", "y", time.Minute, 7)}, now)
+		now = now.Add(time.Second)
+	}
+	for order, want := range map[int]string{byWaiters: "queue", byTurns: "fast", byHeld: "long", byWaits: "queue", byName: "fast"} {
+		if got := b.sorted(order, false, "")[0].Name; got != want {
+			t.Errorf("%s: %s is first", orderNames[order], got)
+		}
+	}
+	if w := b.locks["fast"]; w.rate < 0.7 || w.rate > 1 || len(w.Turns) != 20 || !w.Turns[0].Ended || w.Turns[19].Ended {
+		t.Errorf("%.2f turns/s, %d turns", w.rate, len(w.Turns))
+	}
+	b.see(nil, now)
+	if w := b.locks["long"]; w == nil || w.Held() || !w.Turns[0].Ended {
+		t.Errorf("%+v", w)
+	}
+	b.see(nil, now.Add(2*time.Minute))
+	if len(b.locks) != 0 {
+		t.Errorf("%d locks are remembered", len(b.locks))
+	}
+}
+
+// A program gets no screen.
+func TestTopNeedsATerminal(t *testing.T) {
+	if st, _, errs := callWith(t, "", nil, "top"); st != exitUsage || !strings.Contains(errs, "terminal") {
+		t.Errorf("%d %s", st, errs)
+	}
+}

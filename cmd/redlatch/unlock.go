@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/redlatch/redlatch"
+)
+
+func (a *app) unlockCommand() *cobra.Command {
+	var owner string
+	var anyOwner, yes bool
+	c := &cobra.Command{
+		Use:   "unlock NAME (--owner OWNER | --any-owner)",
+		Short: "Take a lock away from a holder that is gone",
+		Long: `unlock ends the hold of OWNER on the lock NAME, whatever kind it is, and does what an unlock
+does: it hands a fair lock over to the next in the queue and wakes those who wait. When somebody else holds
+the lock by then nothing is changed, and the exit status is 4.
+
+OWNER is what show prints: the whole owner, its beginning, or the name of its process, as long as that
+means one holder. --any-owner takes the lock from whoever holds it, all readers too; on a free
+lock it wakes those who sleep on after a DEL by hand.
+
+It shows what it will do and asks; --yes does not ask. A holder that lives learns of it at its next
+renewal only, up to a third of its lease time later: make sure that it does not work on.`,
+		Example: `  redlatch unlock orders:42 --owner 343714c0-0d3a-4e0c-8a2f-0c8f4f1f9b11:g1-mf3k2l9x.1
+  redlatch unlock orders:42 --owner checkout/7 --yes
+  redlatch unlock orders:42 --any-owner`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (owner == "") == !anyOwner {
+				return usageError("unlock needs --owner OWNER (see redlatch show), or --any-owner")
+			}
+			client, err := a.open("unlock")
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			return a.unlock(cmd, client, args[0], owner, yes)
+		},
+	}
+	c.Flags().StringVar(&owner, "owner", "", "whose hold to end: an owner, its beginning, or the name of its process")
+	c.Flags().BoolVar(&anyOwner, "any-owner", false, "whoever holds it")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	return c
+}
+
+func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner string, yes bool) error {
+	in, err := client.Inspect(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	if !in.Held() && owner != "" {
+		fmt.Fprintf(a.std.out, "%s is free: nothing to do\n", printable(name))
+		return nil
+	}
+	var opts []redlatch.ForceOption
+	evicts := fmt.Sprintf("whoever holds it (now %d)", in.HolderCount)
+	if owner != "" {
+		full, err := match(in, owner)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, redlatch.IfOwner(full))
+		evicts = full
+	}
+	if !yes {
+		s := screenOf(a.std.out)
+		s.lock(a, in)
+		next := "wakes the processes that wait"
+		if in.Kind == redlatch.KindFair && len(in.Queue) > 0 {
+			next = "hands the lock over to " + who(in.Queue[0].Process, in.Queue[0].Owner)
+		}
+		fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder is not asked, and learns of it at its next renewal only. Type yes to do it: ", evicts, next)
+		f := file(a.std.in)
+		if f != nil && !term.IsTerminal(int(f.Fd())) {
+			fmt.Fprintln(a.std.out)
+			return usageError("nobody to ask: there is no terminal; scripts say --yes")
+		}
+		answer, _ := bufio.NewReader(a.std.in).ReadString('\n')
+		if strings.TrimSpace(answer) != "yes" {
+			return &statusError{exitError, fmt.Errorf("not done")}
+		}
+	}
+	was, err := client.ForceUnlock(cmd.Context(), name, opts...)
+	switch {
+	case err != nil:
+		return err
+	case was:
+		fmt.Fprintf(a.std.out, "%s was taken away from %s\n", printable(name), evicts)
+	default:
+		fmt.Fprintf(a.std.out, "%s was free; who waits was woken\n", printable(name))
+	}
+	return nil
+}
+
+// match finds the one holder that is meant.
+func match(in redlatch.Inspection, wanted string) (string, error) {
+	found := map[string]bool{}
+	for _, h := range in.Holders {
+		if h.Owner == wanted {
+			return h.Owner, nil
+		}
+		if strings.HasPrefix(h.Owner, wanted) || h.Client == wanted {
+			found[h.Owner] = true
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", &redlatch.OtherOwnerError{Name: in.Name, Owner: wanted, Holder: in.Holders[0].Owner}
+	case 1:
+		for owner := range found {
+			return owner, nil
+		}
+	}
+	return "", usageError(fmt.Sprintf("owner: %q means %d holders of the lock; give the whole owner", wanted, len(found)))
+}

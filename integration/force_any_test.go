@@ -1,0 +1,128 @@
+package integration
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Whatever kind stands there is taken away and goes to who waits, long before a lease
+// could end.
+func TestForceUnlockOfWhateverKind(t *testing.T) {
+	s := rlServer(t)
+	a, b, op := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
+	ctx := t.Context()
+	for _, tc := range []struct {
+		name       string
+		hold, wait redlatch.Locker
+	}{
+		{"plain", a.RLock("plain"), b.RLock("plain")},
+		{"fair", a.FairLock("fair"), b.FairLock("fair")},
+		{"write-read", a.ReadWriteLock("wr").WriteLock(), b.ReadWriteLock("wr").ReadLock()},
+		{"write-write", a.ReadWriteLock("ww").WriteLock(), b.ReadWriteLock("ww").WriteLock()},
+		{"read-write", a.ReadWriteLock("rw").ReadLock(), b.ReadWriteLock("rw").WriteLock()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			name := tc.hold.(interface{ Name() string }).Name()
+			h := rlLock(t, ctx, tc.hold)
+			got := rlAsync(ctx, tc.wait)
+			in := inUntil(t, op, name, func(in redlatch.Inspection) bool {
+				return in.Processes == 1 && (in.Kind == redlatch.KindPlain || in.QueueLength == 1)
+			})
+			owner := in.Holders[0].Owner
+
+			var other *redlatch.OtherOwnerError
+			was, err := op.ForceUnlock(ctx, name, redlatch.IfOwner(owner+"x"))
+			if was || !errors.Is(err, redlatch.ErrOtherOwner) || !errors.As(err, &other) || other.Holder != owner || other.Name != name {
+				t.Fatalf("another owner: %v, %v", was, err)
+			}
+			if in := inLook(t, op, name); in.HolderCount != 1 || in.Holders[0].Owner != owner {
+				t.Fatalf("after a refusal: %+v", in)
+			}
+			was, err = op.ForceUnlock(ctx, name, redlatch.IfOwner(owner))
+			if !was || err != nil {
+				t.Fatalf("%v, %v", was, err)
+			}
+			r := rlGet(t, got)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			if in := inLook(t, op, name); in.HolderCount != 1 || in.Holders[0].ClientID != b.ID() {
+				t.Fatalf("after it: %+v", in)
+			}
+			// A second command for the first owner finds the next holder, and leaves it.
+			if was, err := op.ForceUnlock(ctx, name, redlatch.IfOwner(owner)); was || !errors.Is(err, redlatch.ErrOtherOwner) {
+				t.Errorf("again: %v, %v", was, err)
+			}
+			if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+				t.Errorf("the evicted one's unlock: %v", err)
+			}
+			if err := r.hold.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+			if was, err := op.ForceUnlock(ctx, name, redlatch.IfOwner(owner)); was || err != nil {
+				t.Errorf("of a free lock: %v, %v", was, err)
+			}
+		})
+	}
+}
+
+// One of several readers is evicted, the others stay; the lock lasts as long as they
+// need, no longer.
+func TestForceUnlockOfOneReader(t *testing.T) {
+	s := rlServer(t)
+	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
+	long := rlLock(t, ctx, a.ReadWriteLock("rw").ReadLock(), redlatch.WithLease(time.Hour))
+	short := rlLock(t, ctx, b.ReadWriteLock("rw").ReadLock(), redlatch.WithLease(20*time.Second))
+	in := inLook(t, a, "rw")
+	if in.HolderCount != 2 || in.Remaining < 59*time.Minute {
+		t.Fatalf("%+v", in)
+	}
+	owner := in.Holders[0].Owner
+	if in.Holders[0].ClientID != a.ID() {
+		owner = in.Holders[1].Owner
+	}
+	if was, err := b.ForceUnlock(ctx, "rw", redlatch.IfOwner(owner)); !was || err != nil {
+		t.Fatalf("%v, %v", was, err)
+	}
+	in = inLook(t, a, "rw")
+	if in.HolderCount != 1 || in.Holders[0].ClientID != b.ID() || in.Remaining > 20*time.Second || in.Remaining < 10*time.Second {
+		t.Errorf("%+v", in)
+	}
+	if err := long.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+	if err := short.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// A DEL by hand tells nobody; a forced unlock of the free lock wakes who waits.
+func TestForceUnlockAfterDelByHand(t *testing.T) {
+	s := rlServer(t)
+	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
+	for name, l := range map[string][2]redlatch.Locker{
+		"plain": {a.RLock("plain"), b.RLock("plain")},
+		"rw":    {a.ReadWriteLock("rw").WriteLock(), b.ReadWriteLock("rw").WriteLock()},
+	} {
+		h := rlLock(t, ctx, l[0], redlatch.WithLease(10*time.Minute))
+		got := rlAsync(ctx, l[1])
+		inUntil(t, a, name, func(in redlatch.Inspection) bool { return in.Processes == 1 })
+		s.Do(t, "DEL", name)
+		if was, err := a.ForceUnlock(ctx, name); was || err != nil {
+			t.Fatalf("%v, %v", was, err)
+		}
+		r := rlGet(t, got)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+			t.Error(err)
+		}
+		if err := r.hold.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,380 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// inText is an answer that is a text.
+func inText(t *testing.T, m rueidis.RedisMessage) string {
+	t.Helper()
+	text, err := m.ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func inName(name string) func(*redlatch.Config) {
+	return func(c *redlatch.Config) { c.Name = name }
+}
+
+func inLook(t *testing.T, c *redlatch.Client, name string) redlatch.Inspection {
+	t.Helper()
+	in, err := c.Inspect(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// inUntil looks until ok says so.
+func inUntil(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.Inspection) bool) redlatch.Inspection {
+	t.Helper()
+	for end := time.Now().Add(rlPatience); ; {
+		in := inLook(t, c, name)
+		if ok(in) {
+			return in
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it stays %+v", in)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Each kind is found by itself, with its holders, where they run, and its waiters.
+func TestInspectEveryKind(t *testing.T) {
+	s := rlServer(t)
+	holder := rlClient(t, s.Addr(), inName("holder"))
+	waiter := rlClient(t, s.Addr(), inName("waiter"))
+	op := rlClient(t, s.Addr(), inName("operator"))
+	ctx := t.Context()
+
+	if in := inLook(t, op, "free"); in.Kind != redlatch.KindNone || in.Held() || in.HolderCount != 0 {
+		t.Fatalf("free: %+v", in)
+	}
+
+	rw := holder.ReadWriteLock("rw")
+	for _, tc := range []struct {
+		name       string
+		hold, wait redlatch.Locker
+		kind       redlatch.Kind
+		mode       redlatch.Mode
+		queue      int
+	}{
+		{"plain", holder.RLock("plain"), waiter.RLock("plain"), redlatch.KindPlain, redlatch.ModeLock, 0},
+		{"fair", holder.FairLock("fair"), waiter.FairLock("fair"), redlatch.KindFair, redlatch.ModeLock, 1},
+		{"rw", rw.WriteLock(), waiter.ReadWriteLock("rw").ReadLock(), redlatch.KindReadWrite, redlatch.ModeWrite, 1},
+		{"rw2", holder.ReadWriteLock("rw2").ReadLock(), waiter.ReadWriteLock("rw2").WriteLock(), redlatch.KindReadWrite, redlatch.ModeRead, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := rlLock(t, ctx, tc.hold)
+			got := rlAsync(ctx, tc.wait)
+			in := inUntil(t, op, tc.name, func(in redlatch.Inspection) bool {
+				return in.Processes == 1 && in.QueueLength == tc.queue
+			})
+			if in.Kind != tc.kind || in.Mode != tc.mode || in.HolderCount != 1 || len(in.Holders) != 1 || len(in.Queue) != tc.queue {
+				t.Fatalf("%+v", in)
+			}
+			o := in.Holders[0]
+			if o.ClientID != holder.ID() || o.Client != "holder" || !strings.Contains(o.Addr, "127.0.0.1:") || o.Count != 1 || o.Mode != tc.mode {
+				t.Errorf("holder: %+v", o)
+			}
+			if o.Remaining <= 0 || o.Remaining > redlatch.DefaultLeaseTime || in.Remaining < o.Remaining-50*time.Millisecond {
+				t.Errorf("leases: %v of %v", o.Remaining, in.Remaining)
+			}
+			for _, w := range in.Queue {
+				if w.Client != "waiter" || w.ClientID != waiter.ID() {
+					t.Errorf("waiter: %+v", w)
+				}
+				if tc.kind == redlatch.KindFair && (w.Since.After(in.At) || in.At.Sub(w.Since) > time.Minute) {
+					t.Errorf("it waits since %v, now is %v", w.Since, in.At)
+				}
+			}
+			if err := h.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+			r := rlGet(t, got)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			if in := inLook(t, op, tc.name); in.HolderCount != 1 || in.Holders[0].Client != "waiter" {
+				t.Errorf("after the hand-over: %+v", in)
+			}
+			if err := r.hold.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A writer that reads, too, is two holders; many readers are counted.
+func TestInspectReadersAndDowngrade(t *testing.T) {
+	s := rlServer(t)
+	c, ctx := rlClient(t, s.Addr()), t.Context()
+	rw := c.ReadWriteLock("rw")
+	w := rlLock(t, ctx, rw.WriteLock())
+	r := rlLock(t, w.Context(), rw.ReadLock())
+	in := inLook(t, c, "rw")
+	if in.Mode != redlatch.ModeWrite || in.HolderCount != 2 {
+		t.Fatalf("%+v", in)
+	}
+	modes := []string{string(in.Holders[0].Mode), string(in.Holders[1].Mode)}
+	slices.Sort(modes)
+	if !slices.Equal(modes, []string{"read", "write"}) {
+		t.Errorf("modes: %v", modes)
+	}
+	if err := errors.Join(w.Unlock(ctx), r.Unlock(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	var holds []redlatch.Hold
+	for range 40 {
+		holds = append(holds, rlLock(t, ctx, rw.ReadLock()))
+	}
+	if in := inLook(t, c, "rw"); in.HolderCount != 40 || len(in.Holders) != 40 || in.Mode != redlatch.ModeRead {
+		t.Errorf("%d readers, %d shown", in.HolderCount, len(in.Holders))
+	}
+	for in, err := range c.Locks(ctx, "") {
+		if err != nil || in.HolderCount != 40 || len(in.Holders) == 0 || len(in.Holders) > 16 {
+			t.Errorf("in the list: %d readers, %d shown, %v", in.HolderCount, len(in.Holders), err)
+		}
+	}
+	for _, h := range holds {
+		if err := h.Unlock(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The acquisition's id tells since when, where it has a time; a Java owner's tells
+// nothing.
+func TestInspectSince(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	const client = "343714c0-1111-4222-8333-444455556666"
+	asked := time.Now().Add(-90 * time.Second).Truncate(time.Millisecond)
+	for field, want := range map[string]time.Time{
+		client + ":g1-" + base36(asked.UnixMilli()) + ".1z":       asked,
+		client + ":g=job%20x-" + base36(asked.UnixMilli()) + ".2": asked,
+		client + ":g1-1":              {},
+		client + ":g1-zz.1":           {},
+		client + ":g1-zzzzzzzzzzzz.1": {},
+		client + ":57":                {},
+	} {
+		s.Do(t, "HSET", "x", field, "2")
+		s.Do(t, "PEXPIRE", "x", "30000")
+		in := inLook(t, c, "x")
+		if len(in.Holders) != 1 || !in.Holders[0].Since.Equal(want) || in.Holders[0].Count != 2 || in.Holders[0].Owner != field || in.Holders[0].ClientID != client {
+			t.Errorf("%s: %+v", field, in.Holders)
+		}
+		s.Do(t, "DEL", "x")
+	}
+}
+
+func base36(n int64) string { return strconv.FormatInt(n, 36) }
+
+// inForeign puts things on the server that look a little like locks, and returns
+// their names.
+func inForeign(t *testing.T, s *testbed.Server) []string {
+	t.Helper()
+	const field = "343714c0-1111-4222-8333-444455556666:g1-1"
+	s.Do(t, "SET", "d:string", "1")
+	s.Do(t, "HSET", "d:user", "name", "ada")
+	s.Do(t, "HSET", "d:two", field, "1", "other", "2")
+	s.Do(t, "HSET", "d:count", field, "many")
+	s.Do(t, "HSET", "d:mode", "mode", "read", "title", "x")
+	s.Do(t, "HSET", "d:mode2", "mode", "write", field, "text")
+	s.Do(t, "HSET", "d:dark", "mode", "dark")
+	s.Do(t, "RPUSH", "d:list", field)
+	big := []string{"HSET", "d:big", "mode", "read"}
+	for i := range 20000 {
+		big = append(big, fmt.Sprintf("f%d", i), "1")
+	}
+	s.Do(t, big...)
+	names := []string{"d:string", "d:user", "d:two", "d:count", "d:mode", "d:mode2", "d:dark", "d:list", "d:big"}
+	t.Cleanup(func() {
+		for _, n := range names {
+			s.Do(t, "DEL", n)
+		}
+	})
+	return names
+}
+
+// Application data is no lock for any call, and stays as it is, at a cost that does
+// not depend on its size.
+func TestInspectRefusesData(t *testing.T) {
+	s := rlServer(t)
+	c, ctx := rlClient(t, s.Addr()), t.Context()
+	names := inForeign(t, s)
+	for _, name := range names {
+		dump := func() string {
+			if name == "d:big" { // a big table is rehashed on the way
+				m := s.Do(t, "HLEN", name)
+				return fmt.Sprint(m.AsInt64())
+			}
+			return inText(t, s.Do(t, "DUMP", name))
+		}
+		before := dump()
+		var inv *redlatch.InvalidNameError
+		if in, err := c.Inspect(ctx, name); !errors.As(err, &inv) || inv.Name != name {
+			t.Errorf("Inspect(%s): %+v, %v", name, in, err)
+		}
+		if was, err := c.ForceUnlock(ctx, name); was || !errors.Is(err, redlatch.ErrInvalidName) {
+			t.Errorf("ForceUnlock(%s): %v, %v", name, was, err)
+		}
+		if dump() != before {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	for in, err := range c.Locks(ctx, "*") {
+		t.Errorf("listed: %+v, %v", in, err)
+	}
+	// No HGETALL of what is big.
+	s.Do(t, "CONFIG", "RESETSTAT")
+	if _, err := c.ForceUnlock(ctx, "d:big"); !errors.Is(err, redlatch.ErrInvalidName) {
+		t.Fatal(err)
+	}
+	stats := inText(t, s.Do(t, "INFO", "commandstats"))
+	if strings.Contains(stats, "cmdstat_hgetall") || strings.Contains(stats, "cmdstat_hkeys") {
+		t.Errorf("the whole hash was read:\n%s", stats)
+	}
+}
+
+// Locks lists all kinds once, among a lot of data, by name and by prefix.
+func TestLocks(t *testing.T) {
+	s := rlServer(t)
+	c, ctx := rlClient(t, s.Addr(), inName("all"), func(c *redlatch.Config) { c.Prefix = "p[1]:" }), t.Context()
+	other := rlClient(t, s.Addr())
+	inForeign(t, s)
+	var holds []redlatch.Hold
+	want := map[string]redlatch.Kind{}
+	for i := range 600 {
+		name := fmt.Sprintf("orders:%d", i)
+		holds = append(holds, rlLock(t, ctx, c.RLock(name)))
+		want[name] = redlatch.KindPlain
+	}
+	holds = append(holds, rlLock(t, ctx, c.ReadWriteLock("cache").ReadLock()), rlLock(t, ctx, other.RLock("elsewhere")))
+	want["cache"] = redlatch.KindReadWrite
+
+	list := func(c *redlatch.Client, pattern string) map[string]redlatch.Kind {
+		out := map[string]redlatch.Kind{}
+		for in, err := range c.Locks(ctx, pattern) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, twice := out[in.Name]; twice {
+				t.Errorf("%s twice", in.Name)
+			}
+			out[in.Name] = in.Kind
+			if in.HolderCount != 1 || (c.Name() == "all" && in.Holders[0].Client != "all") {
+				t.Errorf("%+v", in)
+			}
+		}
+		return out
+	}
+	if got := list(c, ""); !maps.Equal(got, want) {
+		t.Errorf("%d of %d locks", len(got), len(want))
+	}
+	if got := list(c, "orders:1?"); len(got) != 10 {
+		t.Errorf("%v", got)
+	}
+	if got := list(other, "else*"); !maps.Equal(got, map[string]redlatch.Kind{"elsewhere": redlatch.KindPlain}) {
+		t.Errorf("%v", got)
+	}
+	seen := 0
+	for range c.Locks(ctx, "*") { // a loop that ends early
+		if seen++; seen == 3 {
+			break
+		}
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, err := range c.Locks(ended, "*") {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	for _, h := range holds {
+		if err := h.Unlock(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	for _, err := range c.Locks(ctx, "*") {
+		if !errors.Is(err, redlatch.ErrClosed) {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Inspect(ctx, "x"); !errors.Is(err, redlatch.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := c.ForceUnlock(ctx, "x"); !errors.Is(err, redlatch.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// In a cluster the locks of every master are listed.
+func TestLocksOfACluster(t *testing.T) {
+	cl := testbed.Cluster(t)
+	c, ctx := rlClient(t, cl.Addrs()[0], inName("n")), t.Context()
+	var holds []redlatch.Hold
+	for i := range 30 {
+		holds = append(holds, rlLock(t, ctx, c.RLock(fmt.Sprintf("k%d", i))))
+	}
+	n := 0
+	for in, err := range c.Locks(ctx, "k*") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; in.HolderCount != 1 || in.Holders[0].Client != "n" {
+			t.Errorf("%+v", in)
+		}
+	}
+	if n != 30 {
+		t.Errorf("%d of 30 locks", n)
+	}
+	if was, err := c.ForceUnlock(ctx, "k3"); !was || err != nil {
+		t.Errorf("%v, %v", was, err)
+	}
+	if in := inLook(t, c, "k4"); in.Holders[0].Client != "n" {
+		t.Errorf("%+v", in)
+	}
+	for i, h := range holds {
+		if err := h.Unlock(ctx); err != nil && i != 3 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A Client's connections carry its name and id; a bad name is refused.
+func TestClientName(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), inName("checkout/7"))
+	list := inText(t, s.Do(t, "CLIENT", "LIST"))
+	if c.Name() != "checkout/7" || !strings.Contains(list, "name=redlatch:checkout/7:"+c.ID()+" ") {
+		t.Errorf("%s: %s", c.Name(), list)
+	}
+	if d := rlClient(t, s.Addr()); d.Name() == "" || !strings.Contains(inText(t, s.Do(t, "CLIENT", "LIST")), "name=redlatch:"+d.Name()+":"+d.ID()+" ") {
+		t.Errorf("default %q", d.Name())
+	}
+	for _, bad := range []string{"a b", "ä", "a\n", strings.Repeat("x", 129)} {
+		cfg := redlatch.Config{Name: bad}
+		cfg.Redis.InitAddress = []string{s.Addr()}
+		if _, err := redlatch.New(cfg); !errors.Is(err, redlatch.ErrInvalidOption) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

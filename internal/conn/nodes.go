@@ -1,0 +1,54 @@
+package conn
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/redis/rueidis"
+)
+
+// Masters are the nodes of a cluster that have slots, by address. It blocks until a
+// node answers or ctx ends.
+func Masters(ctx context.Context, client rueidis.Client) (map[string]rueidis.Client, error) {
+	slots, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the cluster's slots: %w", err)
+	}
+	nodes := client.Nodes()
+	out := map[string]rueidis.Client{}
+	for _, s := range slots {
+		parts, err := s.ToArray()
+		if err != nil || len(parts) < 3 {
+			continue
+		}
+		master, err := parts[2].ToArray()
+		if err != nil || len(master) < 2 {
+			continue
+		}
+		host, _ := master[0].ToString()
+		port, err := master[1].AsInt64()
+		if err != nil {
+			continue
+		}
+		addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
+		found, ok := nodes[addr]
+		if !ok && (host == "" || host == "?") {
+			// it does not know its own address: the one of this port is meant
+			for a, c := range nodes {
+				if _, p, err := net.SplitHostPort(a); err == nil && p == strconv.FormatInt(port, 10) {
+					addr, found, ok = a, c, true
+				}
+			}
+		}
+		if !ok {
+			return nil, fmt.Errorf("the cluster's master at %s is not known to the client yet", addr)
+		}
+		out[addr] = found
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("the cluster has no slots")
+	}
+	return out, nil
+}

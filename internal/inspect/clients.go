@@ -1,0 +1,160 @@
+package inspect
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// namePrefix begins the names of Clients in CLIENT LIST: redlatch:<name>:<client id>.
+const namePrefix = "redlatch:"
+
+// MaxName is the longest name of a Client.
+const MaxName = 128
+
+// ConnectionName is the name of a Client's connections.
+func ConnectionName(name, id string) string { return namePrefix + name + ":" + id }
+
+// GoodName reports whether a name may stand in CLIENT LIST: the server takes printable
+// ASCII without a space.
+func GoodName(name string) bool {
+	return name != "" && len(name) <= MaxName && !strings.ContainsFunc(name, badInName)
+}
+
+// CleanName makes a good name from any text.
+func CleanName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if badInName(r) {
+			return '-'
+		}
+		return r
+	}, text)
+	return name[:min(len(name), MaxName)]
+}
+
+func badInName(r rune) bool { return r < '!' || r > '~' }
+
+// clients knows where Clients run, by the servers' lists of connections.
+type clients struct {
+	mu   sync.Mutex
+	at   time.Time               // guarded by mu; when it was read
+	list map[string]lock.Process // guarded by mu; by client id
+}
+
+// The list of a busy server is long: it is read again only after this time, sooner
+// when an owner is not in it.
+const (
+	listFresh = 10 * time.Second
+	listNewer = time.Second
+)
+
+// fill writes into the inspections where their owners run, as far as is known.
+func (c *clients) fill(ctx context.Context, i *Inspector, ins []lock.Inspection) {
+	var wanted []*lock.Process
+	for n := range ins {
+		for m := range ins[n].Holders {
+			wanted = append(wanted, &ins[n].Holders[m].Process)
+		}
+		for m := range ins[n].Queue {
+			wanted = append(wanted, &ins[n].Queue[m].Process)
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	list := c.known(ctx, i, wanted)
+	for _, p := range wanted {
+		if found, ok := list[p.ClientID]; ok {
+			*p = found
+		}
+	}
+}
+
+func (c *clients) known(ctx context.Context, i *Inspector, wanted []*lock.Process) map[string]lock.Process {
+	c.mu.Lock()
+	list, age := c.list, time.Since(c.at)
+	c.mu.Unlock()
+	if list != nil && age < listFresh {
+		missing := false
+		for _, p := range wanted {
+			if _, ok := list[p.ClientID]; !ok {
+				missing = true
+			}
+		}
+		if !missing || age < listNewer {
+			return list
+		}
+	}
+	list = map[string]lock.Process{}
+	for _, node := range i.masters(ctx) {
+		text, err := i.text(ctx, node.client, "CLIENT", "LIST", "TYPE", "NORMAL")
+		if err != nil {
+			continue // not permitted, or not there: names are missing then
+		}
+		parseClients(text, list)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list, c.at = list, time.Now()
+	return list
+}
+
+// parseClients reads the answer of CLIENT LIST.
+func parseClients(text string, into map[string]lock.Process) {
+	for line := range strings.Lines(text) {
+		var addr, name string
+		for word := range strings.FieldsSeq(line) {
+			if v, ok := strings.CutPrefix(word, "addr="); ok {
+				addr = v
+			} else if v, ok := strings.CutPrefix(word, "name="); ok {
+				name = v
+			}
+		}
+		rest, ok := strings.CutPrefix(name, namePrefix)
+		at := strings.LastIndexByte(rest, ':')
+		if !ok || at < 0 {
+			continue
+		}
+		id := rest[at+1:]
+		if _, known := into[id]; !known {
+			into[id] = lock.Process{ClientID: id, Client: rest[:at], Addr: addr}
+		}
+	}
+}
+
+// text runs a command whose answer is a text on one node. ctx ends it: nothing is
+// changed by it, so that it may be left.
+func (i *Inspector) text(ctx context.Context, node rueidis.Client, words ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
+	defer cancel()
+	return node.Do(ctx, node.B().Arbitrary(words...).Build()).ToString()
+}
+
+// node is a server that may have locks.
+type node struct {
+	addr   string
+	client rueidis.Client
+}
+
+// masters are the servers that have locks; none when a cluster can't tell.
+func (i *Inspector) masters(ctx context.Context) []node {
+	c := i.conn.Client()
+	if !i.conn.Topology().Cluster {
+		return []node{{i.cfg.Addr, c}}
+	}
+	nodes, err := conn.Masters(ctx, c)
+	if err != nil {
+		return nil
+	}
+	out := make([]node, 0, len(nodes))
+	for addr, client := range nodes {
+		out = append(out, node{addr, client})
+	}
+	return out
+}

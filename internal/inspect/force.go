@@ -1,0 +1,81 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Evicted is what a forced unlock came to.
+type Evicted struct {
+	Kind    lock.Kind // of what stood there
+	Count   int       // holds that were ended
+	Owners  []string  // of them, at most 16, as on the wire
+	Refused error     // the server took the hold away and refused the message or the next one's hold
+}
+
+// Owner is the first of the owners, or "".
+func (e Evicted) Owner() string {
+	if len(e.Owners) == 0 {
+		return ""
+	}
+	return e.Owners[0]
+}
+
+// ForceCommand takes the lock at key away from owner, "" = whoever holds it: all holds
+// (lock.ModeNone), or those of one mode of a read-write lock.
+func ForceCommand(topo conn.Topology, key, owner string, mode lock.Mode) conn.Command {
+	want := ""
+	if mode == lock.ModeRead || mode == lock.ModeWrite {
+		want = string(mode)
+	}
+	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, want, owner)}
+}
+
+// ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError when the key is
+// no lock, a *lock.OtherOwnerError when somebody else than owner holds it.
+func ReadForce(r conn.Reply, name, owner string) (Evicted, error) {
+	switch r.Code {
+	case 0, 1:
+	case -2:
+		return Evicted{Kind: kindOf[r.Int(1)]}, &lock.OtherOwnerError{Name: name, Owner: owner, Holder: plain(r.Str(2))}
+	default:
+		return Evicted{}, errNoLock(name)
+	}
+	e := Evicted{Kind: kindOf[r.Int(1)]}
+	if r.Code == 0 {
+		return e, nil
+	}
+	e.Count = int(r.Int(2))
+	if text := r.Str(3); text != "" {
+		e.Refused = errors.New(text)
+	}
+	for i := 4; i < len(r.Vals); i++ {
+		e.Owners = append(e.Owners, plain(r.Str(i)))
+	}
+	return e, nil
+}
+
+// plain is the owner of a field: a write hold's has more.
+func plain(field string) string {
+	const write = ":write"
+	if len(field) > len(write) && field[len(field)-len(write):] == write {
+		return field[:len(field)-len(write)]
+	}
+	return field
+}
+
+// ForceUnlock takes whatever lock stands at key away from owner, "" = whoever holds it,
+// and hands it over or wakes who waits, in one script. It reports whether a hold was
+// ended, and whose. It blocks as run.Run does; its errors are those of ReadForce and run's.
+// After an error of run it is open whether the lock was taken away.
+func ForceUnlock(ctx context.Context, run conn.Runner, key, owner string, mode lock.Mode) (Evicted, error) {
+	r, err := run.Run(ctx, ForceCommand(run.Topology(), key, owner, mode))
+	if err != nil {
+		return Evicted{}, err
+	}
+	return ReadForce(r, key, owner)
+}

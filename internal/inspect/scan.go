@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// scanned is how many keys one SCAN looks at, and how many locks are looked at
+// together.
+const scanned = 512
+
+// Locks iterates over all locks whose names match the glob pattern, "" = all; see
+// Client.Locks.
+func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.Inspection, error] {
+	if pattern == "" {
+		pattern = "*"
+	}
+	match := escapeGlob(i.cfg.Prefix) + pattern
+	return func(yield func(lock.Inspection, error) bool) {
+		if err := i.begin(ctx); err != nil {
+			yield(lock.Inspection{}, err)
+			return
+		}
+		defer i.calls.Done()
+		nodes, err := i.scanNodes(ctx)
+		if err != nil {
+			yield(lock.Inspection{}, err)
+			return
+		}
+		// A key may be seen twice: while the table grows, or its slot moves.
+		seen := map[string]bool{}
+		for _, n := range nodes {
+			for cursor := uint64(0); ; {
+				entry, err := i.scan(ctx, n, match, cursor)
+				if err != nil {
+					yield(lock.Inspection{}, err)
+					return
+				}
+				found, err := i.look(ctx, fresh(entry.Elements, seen))
+				if err != nil {
+					yield(lock.Inspection{}, err)
+					return
+				}
+				for _, in := range found {
+					seen[in.Key] = true
+					if !yield(in, nil) {
+						return
+					}
+				}
+				if cursor = entry.Cursor; cursor == 0 {
+					break
+				}
+			}
+		}
+	}
+}
+
+// fresh are the keys that may be locks and were not seen before.
+func fresh(keys []string, seen map[string]bool) []string {
+	slices.Sort(keys)
+	return slices.DeleteFunc(slices.Compact(keys), func(key string) bool {
+		return seen[key] || strings.HasPrefix(key, "redlatch_fair:")
+	})
+}
+
+func (i *Inspector) scanNodes(ctx context.Context) ([]node, error) {
+	c := i.conn.Client()
+	if !i.conn.Topology().Cluster {
+		return []node{{i.cfg.Addr, c}}, nil
+	}
+	found, err := conn.Masters(ctx, c)
+	if err != nil {
+		return nil, i.scanError(ctx, i.cfg.Addr, err)
+	}
+	out := make([]node, 0, len(found))
+	for _, addr := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, node{addr, found[addr]})
+	}
+	return out, nil
+}
+
+func (i *Inspector) scan(ctx context.Context, n node, match string, cursor uint64) (rueidis.ScanEntry, error) {
+	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
+	defer cancel()
+	entry, err := n.client.Do(limited, n.client.B().Scan().Cursor(cursor).Match(match).Count(scanned).Type("hash").Build()).AsScanEntry()
+	if err != nil {
+		return entry, i.scanError(ctx, n.addr, err)
+	}
+	return entry, nil
+}
+
+func (i *Inspector) scanError(ctx context.Context, addr string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case conn.IsPermanent(err):
+		return &lock.ServerError{Op: "scan", Err: err}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return lock.ErrClosed
+	}
+	return &lock.UnavailableError{Op: "scan", Nodes: []lock.NodeError{{Node: addr, Err: err}}}
+}
+
+// look inspects the keys and returns those that are locks.
+func (i *Inspector) look(ctx context.Context, keys []string) ([]lock.Inspection, error) {
+	topo := i.conn.Topology()
+	if topo.Cluster {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !oneSlot(key) })
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	cmds := make([]conn.Command, len(keys))
+	for n, key := range keys {
+		cmds[n] = LookCommand(topo, key, few)
+	}
+	res, err := i.run(ctx, "", "inspect", conn.Ambiguous, func() ([]conn.Result, error) {
+		return i.conn.RunMulti(ctx, cmds), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []lock.Inspection
+	for n, r := range res {
+		if r.Err != nil { // one of many: a slot that moves, a script that is not known yet
+			if r.Reply, err = i.ask(ctx, keys[n], "inspect", cmds[n], conn.Ambiguous); err != nil {
+				return nil, err
+			}
+		}
+		in, err := ReadLook(r.Reply, strings.TrimPrefix(keys[n], i.cfg.Prefix), keys[n])
+		if err != nil || in.Kind == lock.KindNone {
+			continue // application data, or gone meanwhile
+		}
+		out = append(out, in)
+	}
+	i.clients.fill(ctx, i, out)
+	return out, nil
+}
+
+// escapeGlob makes a text mean itself in a pattern.
+func escapeGlob(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if strings.IndexByte(`*?[]\`, c) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}

@@ -1,0 +1,7 @@
+package luascript
+
+// The scripts that find out by themselves which kind of lock they stand before.
+var (
+	Inspect  = load("inspect", "fair_queue", "any_lock")
+	ForceAny = load("force_any", "fair_queue", "any_lock")
+)

@@ -1,0 +1,119 @@
+-- force_any: take a lock of whatever kind away from whoever holds it, and hand it
+-- over or wake who waits, as its own unlock does.
+--
+-- KEYS, ARGV[1..6]  as in any_lock
+-- ARGV[7]   '' = all holds; 'read' or 'write' = those of this mode of a read-write lock only
+-- ARGV[8]   '' = whoever holds it; else the field of the one owner to evict
+--
+-- RETURN   {1, kind, n, error, field...}  n holds were ended; up to 16 of their fields. kind as in
+--              inspect; error: what the server said when it refused the message or the next
+--              one's hold, '' = nothing
+--          {0, kind}        nothing was held (in this mode); who waits all the same was woken
+--          {-1}             the key is no lock and was not touched
+--          {-2, kind, field}  held by somebody else than the owner given; nothing was touched
+--
+-- The reads of a writer are left to it when only its write lock is taken away, and
+-- the other way round. The readers' timeout keys go when their holders notice, or by
+-- their TTL.
+--
+-- Twice: the second run finds the lock free, or frees its next holder: an operator's
+-- command. With an owner given it ends that acquisition or nothing: a field of ours
+-- names one acquisition.
+local kind, mode = kind_of()
+if kind == OTHER then return {-1} end
+local want, only = ARGV[7], ARGV[8]
+local refused = ''
+
+local function send(channel, message)
+  local sent = pcall(ARGV[1], channel, message)
+  if type(sent) == 'table' and sent.err then refused = sent.err end
+end
+
+-- Nobody holds it: whoever sleeps shall look.
+local function wake(message)
+  if kind == RW then return send(ARGV[5], message) end
+  local bad = hand_over()
+  if bad then refused = bad.err end
+  if call('EXISTS', LOCK) == 0 then send(ARGV[4], '0') end
+end
+
+if call('EXISTS', LOCK) == 0 then
+  if kind == NONE and only == '' then send(ARGV[5], '1') end
+  if only == '' then wake('1') end
+  return {0, kind}
+end
+
+-- What goes and what stays.
+local all, gone, stay, write_gone, other = call('HGETALL', LOCK), {}, 0, false, nil
+for i = 1, #all, 2 do
+  local f = all[i]
+  if f ~= 'mode' or kind ~= RW then
+    if not is_hold(f, all[i + 1]) then return {-1} end
+    local writes = kind == RW and mode == 'write' and string.sub(f, -6) == ':write'
+    local in_mode = kind ~= RW or want == '' or (want == 'write') == writes
+    if in_mode and (only == '' or f == only or (writes and string.sub(f, 1, -7) == only)) then
+      gone[#gone + 1] = f
+      write_gone = write_gone or writes
+    else
+      stay = stay + 1
+      if in_mode then other = f end
+    end
+  end
+end
+if #gone == 0 then
+  if other then return {-2, kind, other} end
+  return {0, kind}
+end
+
+local trace = pcall('GET', KEYS[6])
+if type(trace) == 'string' then
+  local whose = string.match(trace, '^%S+')
+  for _, f in ipairs(gone) do
+    if f == whose or f == (whose or '') .. ':write' then pcall('DEL', KEYS[6]) end
+  end
+end
+
+-- Makes a read-write lock last as long as the latest-ending hold that is left.
+local function settle()
+  for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now)) do
+    call('ZREM', LEASES, f)
+    call('HDEL', LOCK, f)
+  end
+  local need = -2
+  local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
+  if last[1] then
+    need = last[2] - now
+    call('PEXPIRE', LEASES, need)
+  end
+  for i = 1, #all, 2 do
+    local f, n = all[i], tonumber(all[i + 1])
+    if n and call('HEXISTS', LOCK, f) == 1 and not call('ZSCORE', LEASES, f) then need = math.max(need, foreign_read(f, n)) end
+  end
+  if need <= 0 then
+    call('DEL', LOCK, LEASES)
+  else
+    call('PEXPIRE', LOCK, math.min(need, math.max(call('PTTL', LOCK), 1)))
+  end
+end
+
+if kind ~= RW or stay == 0 then
+  call('DEL', LOCK)
+  if kind == RW then call('DEL', LEASES) end
+else
+  for _, f in ipairs(gone) do
+    call('HDEL', LOCK, f)
+    call('ZREM', LEASES, f)
+  end
+  if write_gone then call('HSET', LOCK, 'mode', 'read') end
+  if mode ~= 'write' or write_gone then settle() end
+end
+if write_gone then
+  -- Whoever waits to read now enters before the next writer.
+  if call('EXISTS', READERS) == 1 then pcall('RENAME', READERS, TURN) end
+  wake('1')
+else
+  wake('0') -- also when readers stay: a writer was told a time that may be far too long now
+end
+local out = {1, kind, #gone, refused}
+for i = 1, math.min(#gone, 16) do out[#out + 1] = gone[i] end
+return out

@@ -1,0 +1,83 @@
+package lock
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// OwnerID is an owner as it stands on the wire, taken apart, for people to read.
+type OwnerID struct {
+	// Client is the id of the Client, or of the Redisson instance.
+	Client string
+	// Owner is its owner: "g" and a number for one of redlatch, "g=" and the escaped
+	// id for one of WithOwner; a number for a Java thread.
+	Owner string
+	// Explicit is the id that was given to WithOwner, or "".
+	Explicit string
+	// Acquisition is the id of the acquisition; "" for a Java owner.
+	Acquisition string
+	// Since is when the acquisition was asked for, by its client's clock; zero when
+	// the id does not say it, or says something that can't be. It is for people:
+	// nothing may be decided by it.
+	Since time.Time
+}
+
+// Java reports whether the owner is a thread of a Java program.
+func (o OwnerID) Java() bool { return !strings.HasPrefix(o.Owner, "g") }
+
+// ParseOwner takes an owner apart; false: the text is no owner.
+func ParseOwner(text string) (OwnerID, bool) {
+	client, rest, ok := strings.Cut(strings.TrimSuffix(text, ":write"), ":")
+	if !ok || len(client) != 36 || rest == "" {
+		return OwnerID{}, false
+	}
+	id := OwnerID{Client: client, Owner: rest}
+	if id.Java() {
+		return id, true
+	}
+	if i := strings.LastIndexByte(rest, '-'); i >= 0 {
+		id.Owner, id.Acquisition = rest[:i], rest[i+1:]
+	}
+	if escaped, ok := strings.CutPrefix(id.Owner, "g="); ok {
+		id.Explicit = unescape(escaped)
+	}
+	id.Since = acquisitionTime(id.Acquisition)
+	return id, true
+}
+
+// The times that an acquisition's id may tell: others are a clock that was never
+// set, or no time at all.
+var (
+	sinceFrom = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	sinceTo   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// acquisitionTime reads "<ms of unix time, base 36>.<sequence, base 36>".
+func acquisitionTime(id string) time.Time {
+	text, seq, ok := strings.Cut(id, ".")
+	if !ok || seq == "" {
+		return time.Time{}
+	}
+	ms, err := strconv.ParseInt(text, 36, 64)
+	if err != nil || ms < sinceFrom.UnixMilli() || ms >= sinceTo.UnixMilli() {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// unescape undoes the %XX of an explicit owner's id.
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
