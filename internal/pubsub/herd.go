@@ -9,15 +9,33 @@ import "time"
 // those run for it who have waited longest. If none of them does, it tries all
 // the same a moment later, and stands back no more until it meets another one.
 //
+// The same timer serves a pause: see Hub.Pause.
+//
 // The zero value stands back for nobody. Guarded by hub.mu.
 type herd struct {
 	size  int  // how many heard this process's last unlock
 	since int  // messages since this process had the lock
 	alone bool // nobody else ran for it the last time
 	late  bool // the attempt under way is one that nobody else seemed to make
-	again *time.Timer
-	armed bool // it will fire
+
+	state herdState
+	pause time.Duration // while paused
+	again *time.Timer   // fires at `at` unless state is running
+	at    time.Time
 }
+
+type herdState int
+
+const (
+	// running: a message wakes the head, unless it is left to others.
+	running herdState = iota
+	// standing: a message was left to others.
+	standing
+	// unreleased: paused, and the message of the own release has not come.
+	unreleased
+	// released: paused, and the next message is somebody else's.
+	released
+)
 
 const (
 	// herdSize is how many must listen before a process stands back: among two
@@ -26,45 +44,114 @@ const (
 	// herdPause is after how long a process that stood back tries. Timers are not
 	// much finer than this in a process that does nothing else.
 	herdPause = time.Millisecond
+	// unheard is how long a pause waits at least for a sign of its own release.
+	unheard = 100 * time.Millisecond
 )
 
-// Heard tells how many listened to an unlock of this client.
+// Heard tells how many listened to an unlock of this client, itself included: none
+// is 0. What it changes holds at once: a head that stands back for more processes
+// than there are now tries.
 func (h *Hub) Heard(id string, listeners int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t := h.topics[id]; t != nil && t.spec.Herd {
-		t.herd.size = int(min(listeners, 1<<16))
+	t := h.topics[id]
+	if t == nil {
+		return
+	}
+	d := &t.herd
+	d.size = int(max(0, min(listeners, 1<<16)))
+	switch {
+	case d.state == unreleased:
+		d.arm(t, unreleased, d.pause)
+	case d.state == standing && !d.yields(t):
+		d.end(t)
 	}
 }
 
-// standsBack counts a message and says whether to leave it to others.
-func (d *herd) standsBack() bool {
+// Pause makes the process leave the lock to others after the release that is about
+// to be sent: call it before the release, since the release's message can overtake
+// its answer.
+//
+// The head of the line does not try at the next message, which is this release's
+// own. It tries at the one after that, as far as the herd lets it, or when d has
+// passed since the release was noticed: by its message, or by Heard. If neither
+// comes it tries after 100 ms, or d if that is longer. A head that leaves makes the
+// next one wait like itself. A confirmed subscription, the end of the holder's lease
+// and Poke wake as ever; so does the message after a look that found another holder.
+//
+// With d = 0, Pause ends a pause: the head tries at once. Without waiters or a
+// subscription that stands from earlier ones there is nobody to pause, and Pause
+// does nothing.
+func (h *Hub) Pause(id string, d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[id]
+	switch {
+	case t == nil:
+	case d > 0:
+		t.herd.pause = d
+		t.herd.arm(t, unreleased, max(d, unheard))
+	case t.herd.paused():
+		t.herd.end(t)
+	}
+}
+
+// messageLocked counts a message and says whether the head of the line tries now.
+func (d *herd) messageLocked(t *topic) bool {
 	d.since++
-	if !d.alone && d.size >= herdSize && 4*d.since < 3*d.size {
-		return true
+	switch {
+	case d.state == unreleased:
+		d.arm(t, released, d.pause)
+		return false
+	case t.head != nil && d.yields(t):
+		d.arm(t, standing, herdPause)
+		return false
 	}
 	d.late = false
 	d.stop()
-	return false
+	return true
 }
 
-// lookLater makes the topic's head try after the pause, unless there is another
-// message before: then somebody had the lock meanwhile.
-func (d *herd) lookLater(h *Hub, t *topic) {
-	if d.again == nil {
-		d.again = time.AfterFunc(herdPause, func() { // ends at once
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if d.armed && t.head != nil {
-				d.late = true
-				t.head.signalLocked(true)
-			}
-			d.armed = false
-		})
-	} else {
-		d.again.Reset(herdPause)
+// yields reports whether the last message is one to be left to others.
+func (d *herd) yields(t *topic) bool {
+	return t.spec.Herd && !d.alone && d.size >= herdSize && 4*d.since < 3*d.size
+}
+
+// paused reports whether the head waits for the end of a pause; the timer runs then.
+func (d *herd) paused() bool { return d.state == unreleased || d.state == released }
+
+// arm makes the topic's head try after a while, unless there is a message before.
+func (d *herd) arm(t *topic, state herdState, after time.Duration) {
+	d.state, d.at = state, time.Now().Add(after)
+	if d.again != nil {
+		d.again.Reset(after)
+		return
 	}
-	d.armed = true
+	h := t.node.hub
+	d.again = time.AfterFunc(after, func() { // ends at once
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		// else it was stopped or set anew after it had fired
+		if d.state != running && !time.Now().Before(d.at) {
+			d.late = t.head != nil
+			d.end(t)
+		}
+	})
+}
+
+// end makes the head try.
+func (d *herd) end(t *topic) {
+	d.stop()
+	if t.head != nil {
+		t.head.signalLocked(true)
+	}
+}
+
+func (d *herd) stop() {
+	if d.state != running {
+		d.state = running
+		d.again.Stop()
+	}
 }
 
 // won says that this process has the lock.
@@ -73,12 +160,17 @@ func (d *herd) won() {
 	d.stop()
 }
 
-// lost says that another one has it.
-func (d *herd) lost() { d.alone, d.late = false, false }
+// kept says that this process has the lock still.
+func (d *herd) kept() {
+	d.since = 0
+	d.stop()
+}
 
-func (d *herd) stop() {
-	if d.armed {
-		d.armed = false
-		d.again.Stop()
+// lost says that another one has it. A timer that runs goes on: its message may
+// be newer than what was found.
+func (d *herd) lost() {
+	d.alone, d.late = false, false
+	if d.state == unreleased {
+		d.state = released
 	}
 }

@@ -4,6 +4,8 @@
 // A node's goroutine keeps what is subscribed equal to what the topics want and
 // connects again when the connection breaks; every (re)confirmed subscription
 // wakes its topic's waiters, because a message may have been missed before it.
+// It looks at what has changed only, so that a waiter costs the same however many
+// locks are waited for. A node without topics ends, and is made anew if need be.
 package pubsub
 
 import (
@@ -23,6 +25,7 @@ type Hub struct {
 	topics map[string]*topic
 	nodes  map[string]*node
 	closed bool
+	looked int // channels and idle topics that the nodes have looked at
 	wg     sync.WaitGroup
 }
 
@@ -75,22 +78,10 @@ func (h *Hub) Join(spec Spec, opts ...Option) *Waiter {
 	defer h.mu.Unlock()
 	t := h.topics[spec.ID]
 	if t == nil {
-		t = &topic{
-			spec: spec, shared: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
-			node: h.nodeLocked(h.dial.Node(spec.Slot)),
-		}
-		h.topics[spec.ID] = t
-		t.node.topics[t] = struct{}{}
-		for _, ch := range spec.Channels {
-			h.wantLocked(t, ch, false)
-		}
-		for _, p := range spec.Patterns {
-			h.wantLocked(t, p, true)
-		}
+		t = h.newTopicLocked(spec)
 	}
 	if t.err != nil {
-		// refused before: ask again, permissions change
-		t.err = nil
+		t.retryLocked()
 	}
 	w.topic = t
 	t.add(w)
@@ -148,13 +139,31 @@ func (h *Hub) Redial() {
 	}
 }
 
+// newTopicLocked makes a topic at the node of its slot. A node that is in nodes has
+// a goroutine that will see it: nodes end under the same mutex.
+func (h *Hub) newTopicLocked(spec Spec) *topic {
+	t := &topic{
+		spec: spec, shared: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
+		node: h.nodeLocked(h.dial.Node(spec.Slot)),
+	}
+	h.topics[spec.ID] = t
+	t.node.topics[t] = struct{}{}
+	for _, ch := range spec.Channels {
+		h.wantLocked(t, ch, false)
+	}
+	for _, p := range spec.Patterns {
+		h.wantLocked(t, p, true)
+	}
+	return t
+}
+
 func (h *Hub) wantLocked(t *topic, ch string, pattern bool) {
 	s := t.subs[ch]
 	if s == nil {
-		s = &sub{pattern: pattern}
+		s = &sub{topic: t, pattern: pattern}
 		t.subs[ch] = s
 		t.pending++
-		t.node.want[ch] = t
+		t.node.wantLocked(ch, s)
 	}
 	s.refs++
 }
@@ -167,22 +176,26 @@ func (h *Hub) dropChannelLocked(t *topic, ch string) {
 	if s.refs--; s.refs > 0 {
 		return
 	}
-	if !s.confirmed {
-		t.pending--
-	}
 	delete(t.subs, ch)
-	delete(t.node.want, ch)
+	t.node.unwantLocked(ch, s)
 	t.node.kick()
+	if !s.confirmed {
+		if t.pending--; t.confirmed() {
+			t.missedLocked() // the others waited for this one, too
+		}
+	}
 }
 
 // dropTopicLocked forgets a topic without waiters.
 func (h *Hub) dropTopicLocked(t *topic) {
-	for ch := range t.subs {
-		delete(t.node.want, ch)
+	n := t.node
+	for ch, s := range t.subs {
+		n.unwantLocked(ch, s)
 	}
 	t.herd.stop()
-	delete(t.node.topics, t)
+	t.idle.remove()
 	delete(h.topics, t.spec.ID)
+	n.loseLocked(t)
 }
 
 func (h *Hub) nodeLocked(name string) *node {
@@ -191,13 +204,13 @@ func (h *Hub) nodeLocked(name string) *node {
 		ctx, cancel := context.WithCancel(context.Background())
 		n = &node{
 			hub: h, name: name, wake: make(chan struct{}, 1), redial: make(chan struct{}, 1), ctx: ctx, stop: ctx.Done(), cancel: cancel,
-			topics: map[*topic]struct{}{}, want: map[string]*topic{}, have: map[string]*sub{},
+			topics: map[*topic]struct{}{}, channels: map[string]*channel{},
 		}
 		h.nodes[name] = n
 		if h.closed {
 			n.stopLocked()
 		} else {
-			h.wg.Go(n.run) // ends by stop, see Close
+			h.wg.Go(n.run) // ends by stop, see Close, or without topics, see node.wanted
 		}
 	}
 	return n

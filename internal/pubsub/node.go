@@ -61,10 +61,14 @@ type node struct {
 	down bool // the loss has been told; of the goroutine alone
 
 	// guarded by hub.mu
-	stopped bool
-	topics  map[*topic]struct{}
-	want    map[string]*topic
-	have    map[string]*sub // subscribed or being subscribed, and for whom
+	stopped  bool
+	topics   map[*topic]struct{}
+	empty    time.Time           // since when it has no topics
+	idle     list[*topic]        // those without waiters, by idleSince
+	tick     time.Time           // when serve looks without being told to
+	channels map[string]*channel // wanted, or subscribed
+	changed  list[*channel]      // those of which the next round has to think
+	feed     *feed               // of the connection of the moment
 }
 
 func (n *node) kick() {
@@ -81,22 +85,18 @@ func (n *node) stopLocked() {
 	}
 }
 
-// run owns the connection from the first wanted channel until the hub closes or
-// nothing has been wanted for a while.
+// run owns the connection until the hub closes or there have been no topics for a
+// while. The node is not in hub.nodes any more then.
 func (n *node) run() {
 	defer n.cancel()
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
-	for n.waitWanted() {
+	for n.wanted() {
 		select {
 		case <-n.redial: // this one will lead to the right server
 		default:
 		}
-		link, err := n.hub.dial.Dial(n.name, (*nodeHandler)(n))
-		if err == nil {
-			err = n.serve(n.ctx, link, retry)
-			link.Close()
-		}
+		err := n.connect(retry)
 		if err == nil || n.ctx.Err() != nil {
 			continue // nothing is wanted any more
 		}
@@ -110,34 +110,74 @@ func (n *node) run() {
 	}
 }
 
-// waitWanted blocks until a channel is wanted; false: the hub closed.
-func (n *node) waitWanted() bool {
+// idleNode is how long a node without topics is kept, and its connection.
+const idleNode = 10 * time.Second
+
+// wanted blocks until there are topics. It is false if the hub has closed, or if
+// there have been none for so long that the node has ended.
+func (n *node) wanted() bool {
 	for {
-		n.hub.mu.Lock()
-		stopped, wanted := n.stopped, len(n.want) > 0
-		n.hub.mu.Unlock()
-		if stopped {
+		ended, left := n.end()
+		if ended {
 			return false
 		}
-		if wanted {
+		if left == 0 {
 			return true
 		}
+		tick := time.NewTimer(left)
 		select {
 		case <-n.wake:
+		case <-tick.C:
 		case <-n.stop:
 		}
+		tick.Stop()
 	}
 }
 
-// idleConn is how long a connection without subscriptions is kept.
-const idleConn = 10 * time.Second
+// end ends the node if nobody needs it. Else left is after how long to ask again,
+// and 0 if there are topics. Who comes later gets another node.
+func (n *node) end() (ended bool, left time.Duration) {
+	h := n.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case n.stopped:
+		return true, 0
+	case len(n.topics) > 0:
+		return false, 0
+	}
+	if left = idleNode - h.now().Sub(n.empty); left > 0 {
+		return false, left
+	}
+	delete(h.nodes, n.name)
+	return true, 0
+}
+
+// connect makes a connection and serves on it. It returns as serve does.
+func (n *node) connect(retry *backoff.ExponentialBackOff) error {
+	f := &feed{n}
+	n.hub.mu.Lock()
+	n.feed = f
+	n.hub.mu.Unlock()
+	link, err := n.hub.dial.Dial(n.name, f)
+	if err == nil {
+		err = n.serve(n.ctx, link, retry)
+		link.Close()
+	}
+	n.hub.mu.Lock()
+	defer n.hub.mu.Unlock()
+	n.feed = nil
+	if link != nil && !n.stopped {
+		n.resetLocked()
+	}
+	return err
+}
 
 // serve keeps the link's subscriptions equal to what is wanted. It returns nil
 // when the hub closed or nothing was wanted for a while, else why the link ended.
 func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialBackOff) error {
 	tick := time.NewTimer(time.Hour)
 	defer tick.Stop()
-	var idleSince time.Time
 	for {
 		err := n.sync(ctx, link)
 		if err != nil {
@@ -145,18 +185,9 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 		}
 		retry.Reset()
 		n.down = false
-		next, wanted := n.sweep()
-		if wanted {
-			idleSince = time.Time{}
-		} else {
-			now := n.hub.now()
-			if idleSince.IsZero() {
-				idleSince = now
-			}
-			if now.Sub(idleSince) >= idleConn {
-				return nil
-			}
-			next = idleConn - now.Sub(idleSince)
+		next := n.sweep()
+		if next <= 0 {
+			return nil
 		}
 		tick.Reset(next)
 		select {
@@ -175,135 +206,45 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 	}
 }
 
-// sync subscribes what is wanted and not there, and unsubscribes the rest.
-func (n *node) sync(ctx context.Context, link Link) error {
-	var add, addPat, del, delPat []string
-	h := n.hub
-	h.mu.Lock()
-	for ch, t := range n.want {
-		// A channel dropped and wanted again before it was unsubscribed is
-		// subscribed once more: the new waiters need the confirmation.
-		if n.have[ch] == t.subs[ch] || t.err != nil || t.subs[ch].refused {
-			continue
-		}
-		if t.subs[ch].pattern {
-			addPat = append(addPat, ch)
-		} else {
-			add = append(add, ch)
-		}
-	}
-	for ch, s := range n.have {
-		if n.want[ch] != nil {
-			continue
-		}
-		delete(n.have, ch)
-		if s.pattern {
-			delPat = append(delPat, ch)
-		} else {
-			del = append(del, ch)
-		}
-	}
-	// From here on a confirmation may come at any time.
-	for _, ch := range add {
-		n.have[ch] = n.want[ch].subs[ch]
-	}
-	for _, ch := range addPat {
-		n.have[ch] = n.want[ch].subs[ch]
-	}
-	h.mu.Unlock()
-
-	// Unsubscribe first: a channel dropped and wanted again in the meantime is
-	// subscribed at the next round.
-	if err := n.apply(ctx, del, delPat, link.Unsubscribe); err != nil {
-		return err
-	}
-	for _, group := range []struct {
-		channels []string
-		patterns bool
-	}{{add, false}, {addPat, true}} {
-		if len(group.channels) == 0 {
-			continue
-		}
-		err := link.Subscribe(ctx, group.channels, group.patterns)
-		if errors.Is(err, ErrRefused) {
-			err = n.subscribeEach(ctx, link, group.channels, group.patterns)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n *node) apply(ctx context.Context, channels, patterns []string, do func(context.Context, []string, bool) error) error {
-	if len(channels) > 0 {
-		if err := do(ctx, channels, false); err != nil {
-			return err
-		}
-	}
-	if len(patterns) > 0 {
-		return do(ctx, patterns, true)
-	}
-	return nil
-}
-
-// subscribeEach finds out which of several channels was refused, so that only
-// its waiters fail.
-func (n *node) subscribeEach(ctx context.Context, link Link, channels []string, patterns bool) error {
-	for _, ch := range channels {
-		err := link.Subscribe(ctx, []string{ch}, patterns)
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, ErrRefused) {
-			return err
-		}
-		var refused *notice
-		n.hub.mu.Lock()
-		delete(n.have, ch)
-		if t := n.want[ch]; t != nil {
-			refused = t.noticeLocked("channel", ch, "error", err)
-			if patterns {
-				// An ACL allows a pattern only literally, and one per client can't be
-				// listed. It is for others' calls that a waiter finds out by itself, later.
-				t.subs[ch].refused, t.subs[ch].confirmed = true, true
-				if t.pending--; t.confirmed() {
-					t.missedLocked()
-				}
-			} else {
-				t.failLocked(err)
-			}
-		}
-		n.hub.mu.Unlock()
-		if refused != nil {
-			refused.log(n.hub, "redlatch: subscription refused")
-		}
-	}
-	return nil
-}
-
 // sweep forgets topics that nobody has waited on for a while. It returns when to
-// look again, and whether anything is wanted.
-func (n *node) sweep() (time.Duration, bool) {
+// look again; 0 if the node had no topics for so long that it may end.
+func (n *node) sweep() time.Duration {
 	h := n.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now, next, dropped := h.now(), time.Hour, false
-	for t := range n.topics {
-		if t.waiters > 0 {
-			continue
+	now, next := h.now(), time.Hour
+	for n.idle.first != nil {
+		t := n.idle.first.item
+		h.looked++
+		if left := h.linger - now.Sub(t.idleSince); left > 0 {
+			next = left
+			break
 		}
-		if left := h.linger - now.Sub(t.idleSince); left <= 0 {
-			h.dropTopicLocked(t)
-			dropped = true
-		} else {
-			next = min(next, left)
-		}
-	}
-	if dropped {
+		h.dropTopicLocked(t)
 		n.kick() // to unsubscribe
 	}
-	return next, len(n.topics) > 0
+	if len(n.topics) == 0 {
+		next = max(0, idleNode-now.Sub(n.empty))
+	}
+	n.tick = now.Add(next)
+	return next
+}
+
+// idleLocked notes that nobody waits for the topic any more.
+func (n *node) idleLocked(t *topic) {
+	t.idleSince = n.hub.now()
+	n.idle.push(&t.idle, t)
+	if t.idleSince.Add(n.hub.linger).Before(n.tick) {
+		n.kick()
+	}
+}
+
+// loseLocked takes a topic from the node.
+func (n *node) loseLocked(t *topic) {
+	delete(n.topics, t)
+	if len(n.topics) == 0 {
+		n.empty = n.hub.now()
+	}
 }
 
 // lost marks everything as not subscribed and moves topics to where their slots
@@ -324,8 +265,8 @@ func (n *node) lost(err error) {
 // maxNotices bounds the lines of one lost connection.
 const maxNotices = 16
 
-// forget makes all subscriptions unconfirmed and moves the topics to where their
-// slots are now. With tell it returns a notice for each topic with waiters.
+// forget drops the topics that nobody waits for and moves the others to where their
+// slots are now. With tell it returns a notice for each of them.
 func (n *node) forget(tell bool, err error) (lines []*notice) {
 	h := n.hub
 	h.mu.Lock()
@@ -334,8 +275,11 @@ func (n *node) forget(tell bool, err error) (lines []*notice) {
 		return nil
 	}
 	more := 0
-	clear(n.have)
 	for t := range n.topics {
+		if t.waiters == 0 {
+			h.dropTopicLocked(t)
+			continue
+		}
 		if line := t.noticeLocked("node", n.name, "error", err); tell && line != nil {
 			if len(lines) < maxNotices {
 				lines = append(lines, line)
@@ -343,7 +287,6 @@ func (n *node) forget(tell bool, err error) (lines []*notice) {
 				more++
 			}
 		}
-		n.resetLocked(t)
 		if to := h.dial.Node(t.spec.Slot); to != n.name {
 			n.moveLocked(t, h.nodeLocked(to))
 		}
@@ -354,81 +297,14 @@ func (n *node) forget(tell bool, err error) (lines []*notice) {
 	return lines
 }
 
-// resetLocked makes every subscription of a topic unconfirmed.
-func (n *node) resetLocked(t *topic) {
-	t.pending = len(t.subs)
-	for _, s := range t.subs {
-		s.confirmed, s.refused = false, false
-	}
-}
-
+// moveLocked gives a topic to another node. Nothing of it is subscribed.
 func (n *node) moveLocked(t *topic, to *node) {
-	delete(n.topics, t)
+	n.loseLocked(t)
 	to.topics[t] = struct{}{}
 	t.node = to
-	for ch := range t.subs {
-		delete(n.want, ch)
-		to.want[ch] = t
+	for ch, s := range t.subs {
+		n.unwantLocked(ch, s)
+		to.wantLocked(ch, s)
 	}
 	to.kick()
-}
-
-// nodeHandler is a node as its connection sees it.
-type nodeHandler node
-
-// Message implements Handler.
-func (nh *nodeHandler) Message(channel, payload string) {
-	h := nh.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t := nh.want[channel]; t != nil {
-		wk := t.spec.Route(channel, payload)
-		if wk.One && t.spec.Herd && t.head != nil && t.herd.standsBack() {
-			wk.One = false
-			t.herd.lookLater(h, t)
-		}
-		t.wakeLocked(wk, payload)
-	}
-}
-
-// Confirmed implements Handler. A repeat means that the connection was replaced
-// underneath: messages may be missing.
-func (nh *nodeHandler) Confirmed(channel string) {
-	h := nh.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := nh.want[channel]
-	if t == nil {
-		return
-	}
-	s := t.subs[channel]
-	if !s.confirmed {
-		s.confirmed = true
-		t.pending--
-	}
-	if t.confirmed() {
-		t.missedLocked()
-	}
-}
-
-// Dropped implements Handler: the server ended a subscription, or confirmed that
-// we did.
-func (nh *nodeHandler) Dropped(channel string) {
-	n := (*node)(nh)
-	h := n.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, ok := n.have[channel]; !ok {
-		return // we asked for it
-	}
-	delete(n.have, channel)
-	t := n.want[channel]
-	if t == nil {
-		return
-	}
-	if s := t.subs[channel]; s.confirmed {
-		s.confirmed = false
-		t.pending++
-	}
-	n.kick()
 }

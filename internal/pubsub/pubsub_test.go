@@ -21,7 +21,9 @@ type fakeServer struct {
 	down    bool            // guarded by mu; no connection can be made
 	refused map[string]bool // guarded by mu; channels that are denied
 	link    *fakeLink       // guarded by mu; the newest
+	links   []*fakeLink     // guarded by mu; those that were not given up
 	dials   int             // guarded by mu
+	closed  int             // guarded by mu; connections that the hub gave up
 	subs    map[string]int  // guarded by mu; how often each was subscribed
 	unsubs  map[string]int  // guarded by mu
 	moved   int             // guarded by mu
@@ -60,6 +62,7 @@ func (s *fakeServer) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
 		return nil, errors.New("connection refused")
 	}
 	s.link = &fakeLink{s: s, h: h, node: node, end: make(chan error, 1), have: map[string]bool{}}
+	s.links = append(s.links, s.link)
 	return s.link, nil
 }
 
@@ -102,7 +105,13 @@ func (l *fakeLink) Unsubscribe(_ context.Context, channels []string, _ bool) err
 }
 
 func (l *fakeLink) Down() <-chan error { return l.end }
-func (l *fakeLink) Close()             {}
+
+func (l *fakeLink) Close() {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.closed++
+	l.s.links = slices.DeleteFunc(l.s.links, func(o *fakeLink) bool { return o == l })
+}
 
 // cut ends the connection.
 func (s *fakeServer) cut() {
@@ -115,15 +124,19 @@ func (s *fakeServer) cut() {
 // publish sends a message to whoever has subscribed; it reports whether anybody has.
 func (s *fakeServer) publish(channel, payload string) bool {
 	s.mu.Lock()
-	l := s.link
+	links := slices.Clone(s.links)
 	s.mu.Unlock()
-	l.mu.Lock()
-	ok := l.have[channel]
-	l.mu.Unlock()
-	if ok {
-		l.h.Message(channel, payload)
+	heard := false
+	for _, l := range links {
+		l.mu.Lock()
+		ok := l.have[channel]
+		l.mu.Unlock()
+		if ok {
+			l.h.Message(channel, payload)
+			heard = true
+		}
 	}
-	return ok
+	return heard
 }
 
 func (s *fakeServer) count(m map[string]int, ch string) int {

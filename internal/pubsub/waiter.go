@@ -42,6 +42,9 @@ type Waiter struct {
 	key    string
 	own    []string // channels of this waiter alone
 	about  func() []any
+	carry  any // for TakeHead, if carries
+
+	carries bool
 
 	// guarded by hub.mu
 	try        bool
@@ -70,10 +73,13 @@ type News struct {
 	Err       error     // the subscription was refused for good
 }
 
-// Take returns the news since the last call.
+// Take returns the news since the last call; none after the waiter has left.
 func (w *Waiter) Take() News {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
+	if w.left {
+		return News{}
+	}
 	n := News{
 		Try: w.try, Missed: w.missed, Payloads: w.payloads,
 		Line:      w.inLine,
@@ -143,24 +149,30 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) {
 	if w.left {
 		return
 	}
-	w.left = true
 	t := w.topic
 	if !expect.IsZero() && w.inLine {
 		t.expect, t.holder = expect, holder
 		t.herd.won()
 	}
 	wasHead := t.head == w
-	try := w.inLine && (w.try || (pass && wasHead))
-	t.remove(w)
+	// A paused line need not be told that the lock may be free: a timer looks.
+	try := w.inLine && (w.try || (pass && wasHead && !t.herd.paused()))
+	w.goLocked()
 	if t.head != nil && (wasHead || try) {
 		t.head.signalLocked(try)
 	}
+}
+
+// goLocked takes the waiter out of its topic, for good.
+func (w *Waiter) goLocked() {
+	w.left = true
+	t := w.topic
+	t.remove(w)
 	for _, ch := range w.own {
-		h.dropChannelLocked(t, ch)
+		w.hub.dropChannelLocked(t, ch)
 	}
 	if t.waiters == 0 {
-		t.idleSince = h.now()
-		t.node.kick()
+		t.node.idleLocked(t)
 	}
 }
 
@@ -189,22 +201,18 @@ type topic struct {
 	err       error
 	expect    time.Time
 	holder    Holder
+	idle      entry[*topic] // in node.idle while nobody waits
 	idleSince time.Time
 	herd      herd
-}
-
-// sub is one wanted channel or pattern.
-type sub struct {
-	pattern   bool
-	refs      int
-	confirmed bool
-	refused   bool // a pattern that waiters can do without
+	look      *time.Timer // tells the head to look; it will if lookSet
+	lookSet   bool
 }
 
 func (t *topic) confirmed() bool { return t.pending == 0 }
 
 func (t *topic) add(w *Waiter) {
 	t.waiters++
+	t.idle.remove()
 	switch {
 	case w.shared:
 		t.shared[w] = struct{}{}

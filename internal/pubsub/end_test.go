@@ -1,0 +1,179 @@
+package pubsub_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/pubsub"
+)
+
+// nodeGoroutines counts the goroutines of nodes, of all tests.
+func nodeGoroutines() int {
+	buf := make([]byte, 8<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "pubsub.(*node).run(")
+}
+
+// A client whose locks move from address to address keeps neither goroutines nor
+// connections of the old ones.
+func TestNodesWithoutTopicsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		var mu sync.Mutex
+		home := 0
+		s.where = func(uint16) string { mu.Lock(); defer mu.Unlock(); return fmt.Sprint("node", home) }
+		w := h.Join(one("c"))
+		for i := range 200 {
+			tries(w)
+			mu.Lock()
+			home = i + 1
+			mu.Unlock()
+			s.cut()
+			time.Sleep(100 * time.Millisecond)
+		}
+		if !tries(w) || !w.Take().Confirmed {
+			t.Fatal("not subscribed at the last place")
+		}
+		time.Sleep(pubsub.IdleNode)
+		synctest.Wait()
+		if n := h.Nodes(); n != 1 {
+			t.Errorf("%d nodes after 200 changes of address", n)
+		}
+		if n := nodeGoroutines(); n != 1 {
+			t.Errorf("%d goroutines after 200 changes of address", n)
+		}
+		leave(w)
+		time.Sleep(pubsub.Linger + pubsub.IdleNode + time.Millisecond)
+		synctest.Wait()
+		if n := h.Nodes() + nodeGoroutines(); n != 0 {
+			t.Errorf("%d nodes and goroutines though nobody waits", n)
+		}
+		s.mu.Lock()
+		if s.closed != s.dials {
+			t.Errorf("%d of %d connections closed", s.closed, s.dials)
+		}
+		s.mu.Unlock()
+		w = h.Join(one("c")) // the node is made anew
+		if !tries(w) || !s.publish("c", "0") || !tries(w) {
+			t.Error("not woken by a node that came back")
+		}
+		leave(w)
+	})
+}
+
+// A topic that comes at the very moment at which its node ends is served, whether
+// a waiter brings it or it moves there.
+func TestTopicBesideTheEndOfItsNode(t *testing.T) {
+	for _, moves := range []bool{false, true} {
+		t.Run(fmt.Sprint("moves=", moves), func(t *testing.T) {
+			for range 100 {
+				bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+					var mu sync.Mutex
+					home := "a"
+					s.where = func(uint16) string { mu.Lock(); defer mu.Unlock(); return home }
+					w := h.Join(one("c"))
+					tries(w)
+					leave(w)
+					time.Sleep(pubsub.Linger)
+					synctest.Wait()
+					if moves {
+						mu.Lock()
+						home = "b"
+						mu.Unlock()
+						w = h.Join(one("c"))
+						tries(w)
+						mu.Lock()
+						home = "a"
+						mu.Unlock()
+						time.Sleep(pubsub.IdleNode)
+						s.cut() // at the instant at which a ends
+					} else {
+						time.Sleep(pubsub.IdleNode)
+						w = h.Join(one("c"))
+					}
+					time.Sleep(time.Second)
+					if !tries(w) || !w.Take().Confirmed {
+						t.Fatal("not confirmed: the waiter would poll for ever")
+					}
+					if !s.publish("c", "0") || !tries(w) {
+						t.Fatal("the message is lost")
+					}
+					leave(w)
+				})
+			}
+		})
+	}
+}
+
+// While no connection can be made, topics that nobody waits for any more are not kept.
+func TestOutageKeepsNoIdleTopics(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		s.down = true
+		for i := range 1000 {
+			leave(h.Join(one(fmt.Sprint("c", i))))
+		}
+		time.Sleep(5*time.Second + pubsub.IdleNode)
+		synctest.Wait()
+		if n := h.Nodes(); n != 0 {
+			t.Errorf("%d nodes though nobody waits", n)
+		}
+	})
+}
+
+// What an old connection says after its end does not count for the new one.
+func TestOldConnectionIsNotHeard(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		w := h.Join(one("c"))
+		tries(w)
+		old := s.link.h
+		s.mu.Lock()
+		s.confirmLate = time.Second
+		s.mu.Unlock()
+		s.cut()
+		time.Sleep(100 * time.Millisecond)
+		old.Confirmed("c")
+		if signalled(w) || w.Take().Confirmed {
+			t.Error("confirmed by a connection that has ended")
+		}
+		time.Sleep(time.Second)
+		if !tries(w) || !w.Take().Confirmed {
+			t.Error("not confirmed by the new one")
+		}
+		old.Dropped("c")
+		if synctest.Wait(); !w.Take().Confirmed || s.count(s.subs, "c") != 2 {
+			t.Error("dropped by a connection that has ended")
+		}
+		leave(w)
+	})
+}
+
+// A waiter whose topic is confirmed because another's channel is not needed any
+// more looks: a message may have come before it joined.
+func TestConfirmedByAnothersLeaving(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		spec := all("c")
+		spec.KeyedMiss = true
+		first := h.Join(spec)
+		tries(first)
+		s.mu.Lock()
+		s.confirmLate = time.Hour
+		s.mu.Unlock()
+		other := h.Join(spec, pubsub.Keyed("k1", "own"))
+		w := h.Join(spec, pubsub.Keyed("k2"))
+		if signalled(w) || w.Take().Confirmed {
+			t.Error("confirmed too early")
+		}
+		leave(other)
+		if !signalled(w) {
+			t.Error("not woken")
+		}
+		if n := w.Take(); !n.Confirmed || !n.Missed {
+			t.Errorf("news %+v", n)
+		}
+		leave(w)
+		leave(first)
+	})
+}

@@ -1,0 +1,18 @@
+package pubsub
+
+// Looked is how many channels and idle topics the hub's nodes have looked at.
+func (h *Hub) Looked() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.looked
+}
+
+// Nodes is how many nodes the hub keeps.
+func (h *Hub) Nodes() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.nodes)
+}
+
+// IdleNode is how long a node without topics is kept.
+const IdleNode = idleNode

@@ -1,0 +1,70 @@
+package pubsub
+
+import "time"
+
+// Carry gives a waiter in line a value for TakeHead.
+func Carry(v any) Option { return func(w *Waiter) { w.carry, w.carries = v, true } }
+
+// headPause is after how long the new head is told that it is, when the line moved
+// on by a hand-over: most are handed the lock themselves before that.
+const headPause = time.Millisecond
+
+// TakeHead takes the head out of a topic's line if accept says so: the lock, which
+// this process has, is handed to it without the server. It reports whether that was
+// done. A head without a value (see Carry) is not taken, and nobody is taken past it.
+//
+// The taken waiter is signalled, its News are empty and its Leave does nothing. The
+// next in line is the head then. It is not told to try, not even if the taken one
+// was, and learns within a millisecond that it has to look after the holder's lease.
+//
+// accept gets the value that the waiter carries. It runs under the hub's mutex: it
+// must neither block nor call the hub. A waiter that has left is not offered, and one
+// that is taken can't leave meanwhile: Leave returns after accept has decided.
+func (h *Hub) TakeHead(id string, accept func(v any) bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[id]
+	if t == nil || t.head == nil || !t.head.carries || !accept(t.head.carry) {
+		return false
+	}
+	w := t.head
+	t.herd.kept()
+	w.try, w.missed, w.payloads = false, false, nil
+	w.goLocked()
+	if t.head != nil {
+		t.lookSoonLocked()
+	}
+	w.signalLocked(false)
+	return true
+}
+
+// Holds notes that this process has the lock, until when and who in it, for those in
+// the topic's line: after TakeHead, or when the lease was renewed.
+func (h *Hub) Holds(id string, expect time.Time, holder Holder) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.topics[id]; t != nil {
+		t.expect, t.holder = expect, holder
+	}
+}
+
+// lookSoonLocked tells whoever is the head in a moment to look where it stands.
+func (t *topic) lookSoonLocked() {
+	if t.lookSet {
+		return
+	}
+	t.lookSet = true
+	if t.look != nil {
+		t.look.Reset(headPause)
+		return
+	}
+	h := t.node.hub
+	t.look = time.AfterFunc(headPause, func() { // ends at once
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		t.lookSet = false
+		if t.head != nil {
+			t.head.signalLocked(false)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package pubsub_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/pubsub"
+)
+
+func yes(any) bool { return true }
+
+// The head of the line is handed the lock, in the line's order; the others are not
+// told to try, and each new head learns soon that it is.
+func TestTakeHeadInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		var line []*pubsub.Waiter
+		for i := range 4 {
+			line = append(line, h.Join(one("c"), pubsub.Carry(i)))
+		}
+		tries(line[0]) // the confirmation
+		for i, w := range line {
+			var got any
+			if !h.TakeHead("c", func(v any) bool { got = v; return true }) || got != i {
+				t.Fatalf("took %v, not %d", got, i)
+			}
+			h.Holds("c", time.Now().Add(time.Minute), pubsub.Holder{Owner: "us"})
+			if !signalled(w) {
+				t.Errorf("waiter %d was taken and not woken", i)
+			}
+			if n := w.Take(); n.Try || n.Head || n.Line || n.Confirmed || n.Holder.Owner != "" {
+				t.Errorf("news of a taken waiter %+v", n)
+			}
+			for _, behind := range line[i+1:] {
+				if signalled(behind) {
+					t.Errorf("woken behind waiter %d at once", i)
+				}
+			}
+			w.Leave(true, time.Time{}, pubsub.Holder{}) // does nothing
+			w.Expect(time.Now(), pubsub.Holder{Owner: "nobody"})
+			w.Poke()
+			if signalled(w) {
+				t.Error("woken after it was taken")
+			}
+			time.Sleep(time.Millisecond)
+			if i+1 < len(line) {
+				if !signalled(line[i+1]) {
+					t.Error("the new head does not know after a millisecond")
+				}
+				if n := line[i+1].Take(); n.Try || !n.Head || n.Holder.Owner != "us" || n.Expect.IsZero() {
+					t.Errorf("news of the new head %+v", n)
+				}
+			}
+		}
+		if h.TakeHead("c", yes) || h.Waiting("c") {
+			t.Error("somebody is left")
+		}
+		time.Sleep(2 * pubsub.Linger)
+		synctest.Wait()
+		if n := s.count(s.unsubs, "c"); n != 1 {
+			t.Errorf("unsubscribed %d times after the last was taken", n)
+		}
+	})
+}
+
+// What is not taken stays as it was: a head that accept refuses, one that carries
+// nothing, with a willing one behind it; shared and keyed waiters are never taken.
+func TestTakeHeadRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		if h.TakeHead("c", yes) {
+			t.Error("took from no topic")
+		}
+		shared := h.Join(all("c"), pubsub.Shared(), pubsub.Carry(1))
+		keyed := h.Join(all("c"), pubsub.Keyed("k"), pubsub.Carry(1))
+		if h.TakeHead("c", yes) {
+			t.Error("took one that does not stand in line")
+		}
+		plain := h.Join(all("c"))
+		willing := h.Join(all("c"), pubsub.Carry(2))
+		synctest.Wait()
+		if h.TakeHead("c", yes) {
+			t.Error("took a head that carries nothing, or one behind it")
+		}
+		if !tries(plain) || signalled(willing) {
+			t.Error("the line changed")
+		}
+		leave(plain)
+		signalled(willing) // it is the head now
+		s.publish("c", "0")
+		if h.TakeHead("c", func(any) bool { return false }) {
+			t.Error("took one that was refused")
+		}
+		if !tries(willing) || !willing.Take().Head {
+			t.Error("a refusal changed the head")
+		}
+		if !h.TakeHead("c", yes) {
+			t.Error("not taken")
+		}
+		for _, w := range []*pubsub.Waiter{shared, keyed, willing} {
+			leave(w)
+		}
+	})
+}
+
+// A taken waiter's message is not passed on: the process has the lock.
+func TestTakeHeadKeepsTheMessage(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		first, second := h.Join(one("c"), pubsub.Carry(1)), h.Join(one("c"), pubsub.Carry(2))
+		tries(first)
+		s.publish("c", "0")
+		if !h.TakeHead("c", yes) {
+			t.Fatal("not taken")
+		}
+		first.Leave(true, time.Time{}, pubsub.Holder{})
+		time.Sleep(time.Millisecond)
+		if !signalled(second) || second.Take().Try {
+			t.Error("the next one was told to try")
+		}
+		s.publish("c", "0") // the release
+		if !tries(second) {
+			t.Error("the next message did not wake the new head")
+		}
+		leave(second)
+	})
+}
+
+// A waiter is either taken or leaves, whichever comes first, and nobody is woken
+// twice or never.
+func TestTakeHeadBesideLeave(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fakeServer, h *pubsub.Hub) {
+		for range 500 {
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			taken := map[int]bool{}
+			line := []*pubsub.Waiter{h.Join(one("c"), pubsub.Carry(0)), h.Join(one("c"), pubsub.Carry(1))}
+			synctest.Wait()
+			wg.Go(func() { line[0].Leave(true, time.Time{}, pubsub.Holder{}) })
+			wg.Go(func() {
+				h.TakeHead("c", func(v any) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					taken[v.(int)] = true
+					return true
+				})
+			})
+			wg.Wait()
+			if len(taken) != 1 {
+				t.Fatalf("taken %v", taken)
+			}
+			if taken[0] && (!signalled(line[0]) || line[1].Take().Head != true) {
+				t.Fatal("the first was taken: it wakes, and the second is the head")
+			}
+			if taken[1] && (!signalled(line[1]) || h.Waiting("c")) {
+				t.Fatal("the first left and the second was taken: nobody waits")
+			}
+			for _, w := range line {
+				leave(w)
+			}
+		}
+	})
+}
+
+// BenchmarkTakeHead is a turn of a hand-over: the head is taken and wakes, and
+// joins again at the end.
+func BenchmarkTakeHead(b *testing.B) {
+	h := pubsub.NewHub(newServer(), nil)
+	defer h.Close()
+	line := make(chan *pubsub.Waiter, 64)
+	for range cap(line) {
+		line <- h.Join(one("c"), pubsub.Carry(b))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !h.TakeHead("c", yes) {
+			b.Fatal("not taken")
+		}
+		<-(<-line).C
+		line <- h.Join(one("c"), pubsub.Carry(b))
+	}
+}

@@ -1,0 +1,134 @@
+package pubsub_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/pubsub"
+)
+
+// visit waits for a lock of its own for a moment: join, confirmation, leave, and
+// the end of the subscription.
+func visit(t *testing.T, s *fakeServer, h *pubsub.Hub, name string) {
+	t.Helper()
+	w := h.Join(one(name))
+	if !tries(w) {
+		t.Fatal("not confirmed")
+	}
+	leave(w)
+	time.Sleep(2 * pubsub.Linger)
+	synctest.Wait()
+	if n := s.count(s.unsubs, name); n != 1 {
+		t.Fatalf("%d × unsubscribed", n)
+	}
+}
+
+// A waiter makes the hub look at its own topic and channel, not at those of
+// others: neither at those that are waited for nor at those that are idle.
+func TestWaiterCostsTheSameAmongMany(t *testing.T) {
+	const many = 20_000
+	for _, c := range []struct {
+		name string
+		idle bool
+	}{{"waited for", false}, {"idle", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+				visit(t, s, h, "first")
+				first := h.Looked()
+				crowd := make([]*pubsub.Waiter, many)
+				for i := range crowd {
+					crowd[i] = h.Join(one(fmt.Sprint("lock", i)))
+				}
+				synctest.Wait()
+				if c.idle {
+					time.Sleep(pubsub.Linger)
+					for _, w := range crowd {
+						leave(w)
+					}
+					time.Sleep(pubsub.Linger / 2)
+					synctest.Wait()
+				}
+				before := h.Looked()
+				w := h.Join(one("late"))
+				if !tries(w) {
+					t.Fatal("not confirmed")
+				}
+				leave(w)
+				synctest.Wait()
+				if n := h.Looked() - before; n > 2*first {
+					t.Errorf("looked %d times for the waiter beside %d topics, %d times for the first", n, many, first)
+				}
+				if !c.idle {
+					before = h.Looked()
+					visit(t, s, h, "last")
+					if n := h.Looked() - before; n > 2*first+2 { // and at the end of "late"
+						t.Errorf("looked %d times for a visit beside %d topics, %d times for the first", n, many, first)
+					}
+					for _, w := range crowd {
+						leave(w)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Idle topics end at their time, one after the other, though only the oldest is
+// looked at; one that is waited for again starts anew.
+func TestIdleTopicsEndInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		const step = pubsub.Linger / 8
+		var line []*pubsub.Waiter
+		for i := range 5 {
+			line = append(line, h.Join(one(fmt.Sprint("c", i))))
+		}
+		synctest.Wait()
+		for _, w := range line { // c0 goes idle first
+			leave(w)
+			time.Sleep(step)
+		}
+		leave(h.Join(one("c1"))) // comes back for a moment, at 5 steps
+		for at := 5; at <= 14; at++ {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			for i := range 5 {
+				end := 8 + i
+				if i == 1 {
+					end = 13
+				}
+				want := 0
+				if at >= end {
+					want = 1
+				}
+				if got := s.count(s.unsubs, fmt.Sprint("c", i)); got != want {
+					t.Errorf("step %d: c%d unsubscribed %d times, not %d", at, i, got, want)
+				}
+			}
+			time.Sleep(step - time.Millisecond)
+		}
+	})
+}
+
+// BenchmarkJoin is a waiter for a new lock, from Join to its confirmation, beside
+// locks that are waited for.
+func BenchmarkJoin(b *testing.B) {
+	for _, many := range []int{0, 10, 20_000} {
+		b.Run(fmt.Sprintf("beside=%d", many), func(b *testing.B) {
+			s := newServer()
+			h := pubsub.NewHub(s, nil)
+			defer h.Close()
+			for i := range many {
+				<-h.Join(one(fmt.Sprint("lock", i))).C
+			}
+			b.ResetTimer()
+			b.ReportAllocs()
+			for i := range b.N {
+				w := h.Join(one(fmt.Sprint("new", i)))
+				<-w.C
+				leave(w)
+			}
+		})
+	}
+}
