@@ -1,0 +1,259 @@
+package refusals
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+const (
+	field = "6d4e6c1a-0000-4000-8000-000000000001:g1-1"
+	lease = 60_000 // ms: of every hold when the call begins
+)
+
+// call is one script of a holder: of a plain lock "l", held twice, of a read lock
+// "r" and a write lock "w", held twice, too.
+type call struct {
+	script *luascript.Script
+	keys   []string
+	args   []string
+	want   string // the reply when it is done
+	// refused is the reply when a server refuses writes, %s for its reason; "": an error
+	refused string
+	// what is to be seen when it is done: the count and the least lease in ms (0: as it was)
+	key, field string
+	count      string
+	atLeast    int64
+}
+
+func calls() map[string]call {
+	ms := func(n int) string { return strconv.Itoa(n) }
+	read := []string{"r", luascript.RWLeasesKey("r"), luascript.RWTimeoutKey("r", field)}
+	write := []string{"w", luascript.RWLeasesKey("w"), "w"}
+	more := ms(2 * lease)
+	free := func(k string, rest ...string) []string { return append([]string{k}, rest...) }
+	out := map[string]call{
+		"re-entry":          {luascript.Reenter, free("l"), []string{field, "3", more}, "1", "", "l", field, "3", lease + 1},
+		"shorter re-entry":  {luascript.Reenter, free("l"), []string{field, "3", "1"}, "1", "", "l", field, "3", lease / 2},
+		"renewal":           {luascript.Renew, free("l"), []string{field, more}, "[1]", "", "l", field, "2", lease + 1},
+		"nothing to raise":  {luascript.Renew, free("l"), []string{field, "1"}, "[1]", "", "l", field, "2", lease / 2},
+		"check":             {luascript.Renew, free("l"), []string{field, "0"}, "[1]", "", "l", field, "2", 0},
+		"partial release":   {luascript.Release, free("l"), []string{field, "1", "", "", "0", "0"}, "1", "", "l", field, "1", lease / 2},
+		"nothing to shrink": {luascript.Release, free("l"), []string{field, "2", "", "", "0", "0"}, "1", "", "l", field, "2", lease / 2},
+		"release":           {luascript.Release, free("l"), []string{field, "0", "ch", "PUBLISH", "0", "0"}, "1", "", "l", field, "", 0},
+		"release, late commands refused": {
+			luascript.Release, []string{"l", luascript.VoidKey("l")}, []string{field, "0", "ch", "PUBLISH", "1000", "0"}, "1", "", "l", field, "", 0,
+		},
+		"retry of an acquisition": {
+			luascript.Acquire, []string{"l", luascript.VoidKey("l")}, []string{field, more, "", ""}, "2", "", "l", field, "2", lease + 1,
+		},
+		"group re-entry": {
+			luascript.GroupAcquire, []string{"l"}, []string{more, "1", field, "3", "", ""}, "[1 0]", "", "l", field, "3", lease + 1,
+		},
+		"group partial release": {
+			luascript.GroupRelease, []string{"l"}, []string{"1", field, "1", "", "", "0", "0"}, "[1 ]", "[-1 %s]", "l", field, "1", lease / 2,
+		},
+		"group release": {
+			luascript.GroupRelease, []string{"l"}, []string{"1", field, "0", "ch", "PUBLISH", "0", "0"}, "[1 ]", "[-1 %s]", "l", field, "", 0,
+		},
+		"fair release": {
+			luascript.FairRelease, fairKeys("l"), []string{"PUBLISH", "ch:", "ch2:", field, "0", "0", "0"}, "1", "", "l", field, "", 0,
+		},
+		"retry of a fair acquisition": {
+			luascript.FairAcquire, fairKeys("l"), []string{"PUBLISH", "ch:", "ch2:", field, more, "-", "", "0"}, "[2 0]", "", "l", field, "2", lease + 1,
+		},
+		"read re-entry":    {luascript.RWReenter, read, []string{field, "3", more}, "1", "", "r", field, "3", lease + 1},
+		"read renewal":     {luascript.RWRenew, read, []string{field, more}, "[1]", "", "r", field, "2", lease + 1},
+		"read, no raise":   {luascript.RWRenew, read, []string{field, "1"}, "[1]", "", "r", field, "2", lease / 2},
+		"read check":       {luascript.RWRenew, read, []string{field, "0"}, "[1]", "", "r", field, "2", 0},
+		"read partial":     {luascript.Release, free("r"), []string{field, "1", "", "", "0", "0"}, "1", "", "r", field, "1", lease / 2},
+		"read lease alone": {luascript.RWLease, read[1:2], []string{field, more}, "1", "", "r", field, "2", 0},
+		"read free alone":  {luascript.RWFree, free("r"), []string{field}, "1", "", "r", field, "", 0},
+		"read release": {
+			luascript.RWReadRelease, []string{"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWMarksKey("r")},
+			[]string{field, "ch", "PUBLISH", "0", "{r}", "0", "0"}, "1", "", "r", field, "", 0,
+		},
+		"read undo": {
+			luascript.RWReadRelease,
+			[]string{"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWMarksKey("r"), luascript.RWReadersKey("r"), luascript.RWTurnKey("r")},
+			[]string{field, "ch", "PUBLISH", "1000", "{r}", "0", "1"}, "1", "", "r", field, "", 0,
+		},
+		"write re-entry": {luascript.RWReenter, write, []string{field + ":write", "3", more}, "1", "", "w", field + ":write", "3", lease + 1},
+		"write renewal":  {luascript.RWRenew, write, []string{field + ":write", more}, "[1]", "", "w", field + ":write", "2", lease + 1},
+		"write check":    {luascript.RWRenew, write, []string{field + ":write", "0"}, "[1]", "", "w", field + ":write", "2", 0},
+		"write partial":  {luascript.Release, free("w"), []string{field + ":write", "1", "", "", "0", "0"}, "1", "", "w", field + ":write", "1", lease / 2},
+		"write release": {
+			luascript.RWWriteRelease, []string{"w", luascript.VoidKey("w"), write[1], luascript.RWReadersKey("w"), luascript.RWTurnKey("w")},
+			[]string{field, "ch", "PUBLISH", "0", "0", "0"}, "1", "", "w", field + ":write", "", 0,
+		},
+		"retry of a read": {
+			luascript.RWRead, []string{
+				"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWWritersKey("r"), luascript.RWMarksKey("r"),
+				luascript.RWReadersKey("r"), luascript.RWTurnKey("r"),
+			},
+			[]string{field, more, "", "", "0", "0", "", ""}, "2", "", "r", field, "2", lease + 1,
+		},
+		"retry of a write": {
+			luascript.RWWrite, []string{
+				"w", luascript.VoidKey("w"), write[1], luascript.RWWritersKey("w"), luascript.RWMarksKey("w"), luascript.RWTurnKey("w"),
+			},
+			[]string{field, more, "0", "", ""}, "2", "", "w", field + ":write", "2", lease + 1,
+		},
+	}
+	// What is gone is only said by a server that takes writes.
+	for name, c := range maps.Clone(out) {
+		if strings.HasPrefix(name, "retry") || strings.Contains(name, "undo") {
+			continue
+		}
+		c.keys = append([]string(nil), c.keys...)
+		for i := range c.keys {
+			c.keys[i] = "gone" + c.keys[i]
+		}
+		c.want = map[bool]string{true: "[-2 1]", false: strings.Replace(c.want, "1", "0", 1)}[name == "group re-entry"]
+		c.key, c.field, c.count, c.atLeast = "gone"+c.key, c.field, "", 0
+		out["gone: "+name] = c
+	}
+	return out
+}
+
+func fairKeys(key string) []string {
+	return []string{
+		key, luascript.FairQueueKey(key), luascript.FairTimeoutKey(key), luascript.FairWantsKey(key),
+		luascript.TokenKey(key), luascript.TraceKey(key), luascript.VoidKey(key),
+	}
+}
+
+// hold makes the holds anew.
+func hold(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	s.Do(t, "FLUSHALL")
+	ms := strconv.Itoa(lease)
+	s.Do(t, "HSET", "l", field, "2")
+	s.Do(t, "HSET", "r", "mode", "read", field, "2")
+	s.Do(t, "SET", luascript.RWTimeoutKey("r", field), "1", "PX", ms)
+	s.Do(t, "HSET", "w", "mode", "write", field+":write", "2")
+	now := s.List(t, "TIME")
+	sec, err := strconv.ParseInt(now[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := strconv.FormatInt(sec*1000+lease, 10)
+	s.Do(t, "ZADD", luascript.RWLeasesKey("r"), ends, field)
+	s.Do(t, "ZADD", luascript.RWLeasesKey("w"), ends, field+":write")
+	for _, k := range []string{"l", "r", "w", luascript.RWLeasesKey("r"), luascript.RWLeasesKey("w")} {
+		s.Do(t, "PEXPIRE", k, ms)
+	}
+}
+
+func run(s *testbed.Server, c call) (string, error) {
+	m, err := s.Try(append(append([]string{"EVAL", c.script.Body, strconv.Itoa(len(c.keys))}, c.keys...), c.args...)...)
+	if err != nil {
+		return "", err
+	}
+	return text(m), nil
+}
+
+func text(m rueidis.RedisMessage) string {
+	if list, err := m.ToArray(); err == nil {
+		var out []string
+		for _, e := range list {
+			out = append(out, text(e))
+		}
+		return "[" + strings.Join(out, " ") + "]"
+	}
+	if n, err := m.AsInt64(); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	s, _ := m.ToString()
+	return s
+}
+
+// look describes all that stands on the server, to the nearest tenth of a lease.
+func look(t *testing.T, s *testbed.Server) string {
+	t.Helper()
+	var b strings.Builder
+	for _, key := range []string{"l", "r", "w"} {
+		fmt.Fprintln(&b, key, s.Hash(t, "HGETALL", key), (s.Int(t, "PTTL", key)+lease/20)/(lease/10))
+	}
+	return b.String()
+}
+
+// TestWithoutMemory: everything of a holder works when the server is out of
+// memory; nothing new is taken.
+func TestWithoutMemory(t *testing.T) {
+	s := testbed.Standalone(t)
+	for name, c := range calls() {
+		t.Run(name, func(t *testing.T) {
+			hold(t, s)
+			s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+			defer s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+			done(t, s, c)
+		})
+	}
+	s.Do(t, "FLUSHALL")
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	for name, c := range map[string]call{
+		"acquire": {script: luascript.Acquire, keys: []string{"n", "v"}, args: []string{field, "1000", "", ""}},
+		"group":   {script: luascript.GroupAcquire, keys: []string{"n", "v"}, args: []string{"1000", "2", field, "0", "", ""}},
+		"fair":    {script: luascript.FairAcquire, keys: fairKeys("n"), args: []string{"PUBLISH", "a", "b", field, "1000", "-", "", "0"}},
+	} {
+		if got, err := run(s, c); err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("%s: %v %v, want OOM", name, got, err)
+		}
+	}
+}
+
+func done(t *testing.T, s *testbed.Server, c call) {
+	t.Helper()
+	got, err := run(s, c)
+	if err != nil || got != c.want {
+		t.Errorf("%q %v, want %q", got, err, c.want)
+	}
+	count := s.Hash(t, "HGETALL", c.key)[c.field]
+	if count != c.count {
+		t.Errorf("count %q, want %q", count, c.count)
+	}
+	if ttl := s.Int(t, "PTTL", c.key); c.atLeast > 0 && ttl < c.atLeast {
+		t.Errorf("the lease ends in %d ms, want at least %d", ttl, c.atLeast)
+	}
+}
+
+// TestRefusedWrites: a server that takes no writes says so and changes nothing,
+// whatever the call has to do; and once it takes them again, the same call is done.
+func TestRefusedWrites(t *testing.T) {
+	s := testbed.Standalone(t)
+	for refusal, set := range map[string][2][]string{
+		"NOREPLICAS": {{"CONFIG", "SET", "min-replicas-to-write", "1"}, {"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		"READONLY":   {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
+	} {
+		for name, c := range calls() {
+			t.Run(refusal+" "+name, func(t *testing.T) {
+				hold(t, s)
+				before := look(t, s)
+				s.Do(t, set[0]...)
+				got, err := run(s, c)
+				after := look(t, s)
+				s.Do(t, set[1]...)
+				switch {
+				case c.refused != "" && err == nil:
+					if !strings.HasPrefix(got, strings.Split(c.refused, "%s")[0]) || !strings.Contains(got, refusal) {
+						t.Errorf("%q, want %q", got, c.refused)
+					}
+				case c.refused != "" || err == nil || !strings.Contains(err.Error(), refusal):
+					t.Errorf("%q %v, want %s", got, err, refusal)
+				}
+				if after != before {
+					t.Errorf("before:\n%safter:\n%s", before, after)
+				}
+				done(t, s, c)
+			})
+		}
+	}
+}
