@@ -259,6 +259,3 @@ func (k *fair) ReadState(r conn.Reply) (lock.State, error) {
 	}
 	return st, nil
 }
-
-// ForceUnlock is the operator's.
-func (k *fair) ForceUnlock() conn.Command { return k.command(luascript.FairForce) }

@@ -25,7 +25,6 @@ type reentrant struct {
 	release [4][]string // keys of Release: +1 with the void set, +2 with the trace
 	renew   []string    // keys of Renew with the trace
 	state   conn.Command
-	force   conn.Command
 	spec    pubsub.Spec
 }
 
@@ -60,7 +59,6 @@ func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
 		k.acquire = [2][]string{{key, void, token}, {key, void, token, trace}}
 		k.state = conn.Command{Script: luascript.State, Keys: []string{key, token}, Args: []string{"1"}}
 	}
-	k.force = conn.Command{Script: luascript.Force, Keys: k.renew, Args: []string{k.channel, k.publish}}
 	k.spec = pubsub.Spec{
 		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(key), Route: wakeOne, Herd: true,
 	}
@@ -148,6 +146,3 @@ func (k *reentrant) State() conn.Command { return k.state }
 
 // ReadState implements kind.Kind.
 func (k *reentrant) ReadState(r conn.Reply) (lock.State, error) { return kind.ReadPlainState(r) }
-
-// ForceUnlock is the operator's.
-func (k *reentrant) ForceUnlock() conn.Command { return k.force }

@@ -181,13 +181,6 @@ func (k *keys) State() conn.Command { return k.state }
 // ReadState implements kind.Kind.
 func (k *keys) ReadState(r conn.Reply) (lock.State, error) { return readState(r) }
 
-func (k *keys) force(mode lock.Mode) conn.Command {
-	return conn.Command{
-		Script: luascript.RWForce, Keys: []string{k.lock, k.leases, k.readers, k.turn, k.trace},
-		Args: []string{string(mode), k.channel, k.publish},
-	}
-}
-
 func (k *keys) reenter(field, own string, count int, lease time.Duration) conn.Command {
 	return conn.Command{
 		Script: luascript.RWReenter, Keys: []string{k.lock, k.leases, own},

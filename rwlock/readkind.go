@@ -146,6 +146,3 @@ var readHead, writeHead = []string{"r"}, []string{"w"}
 func (k readKind) Refreshed(a *kind.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
 	return k.refreshed(a, vals), 0
 }
-
-// ForceUnlock is the operator's.
-func (k readKind) ForceUnlock() conn.Command { return k.force(lock.ModeRead) }

@@ -117,6 +117,3 @@ func (k writeKind) Refresh(a *kind.Attempt) kind.Item {
 func (k writeKind) Refreshed(a *kind.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
 	return k.refreshed(a, vals), 0
 }
-
-// ForceUnlock is the operator's.
-func (k writeKind) ForceUnlock() conn.Command { return k.force(lock.ModeWrite) }

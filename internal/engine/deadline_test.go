@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -19,6 +20,12 @@ import (
 // The bubble's clock makes these exact: a deadline that is a microsecond off fails.
 
 const leaseTime = 30 * time.Second
+
+// drift is what is taken off a lease.
+func drift(lease time.Duration) time.Duration {
+	now := time.Now()
+	return now.Add(lease).Sub(held.LocalDeadline(now, lease))
+}
 
 func TestFixedLeaseEndsAtItsLocalDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +106,7 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 			last := all[len(all)-1].at // no latency: sent at that instant
 			failing.Store(true)
 			at := lostAt(t, h, lock.LossExpired)
-			if want := last.Add(leaseTime - engine.Drift(leaseTime)); !at.Equal(want) {
+			if want := last.Add(leaseTime - drift(leaseTime)); !at.Equal(want) {
 				t.Errorf("lost %v off the deadline", at.Sub(want))
 			}
 			if n := tries.Load(); n < 15 || n > 25 {
@@ -153,7 +160,7 @@ func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
 		sent := time.Now()
 		h := take(t, t.Context(), core, "l")
 		at := lostAt(t, h, lock.LossExpired)
-		if want := sent.Add(leaseTime - engine.Drift(leaseTime)); !at.Equal(want) {
+		if want := sent.Add(leaseTime - drift(leaseTime)); !at.Equal(want) {
 			t.Errorf("lost %v off the deadline", at.Sub(want))
 		}
 		next := take(t, t.Context(), second(t, f, leaseTime), "l", lock.WithLease(time.Hour))
@@ -242,7 +249,7 @@ func TestFixedLeaseIsNotExtendedByTheWatchdog(t *testing.T) {
 		fixed := take(t, t.Context(), core, "l", lock.WithLease(time.Minute))
 		watched := take(t, fixed.Context(), core, "l")
 		at := lostAt(t, fixed, lock.LossExpired)
-		if want := sent.Add(time.Minute - engine.Drift(time.Minute)); !at.Equal(want) {
+		if want := sent.Add(time.Minute - drift(time.Minute)); !at.Equal(want) {
 			t.Errorf("ended %v off", at.Sub(want))
 		}
 		// The context of the inner hold was derived from the outer one's; the hold
@@ -264,10 +271,10 @@ func TestFixedLeaseIsNotExtendedByTheWatchdog(t *testing.T) {
 func TestSleepingMachineLosesItsHolds(t *testing.T) {
 	now := time.Now()
 	wall := func(d time.Duration) time.Time { return now.Round(0).Add(d) }
-	if engine.Passed(now, now.Add(time.Second)) || !engine.Passed(now.Add(time.Second), now.Add(time.Second)) {
+	if held.Passed(now, now.Add(time.Second)) || !held.Passed(now.Add(time.Second), now.Add(time.Second)) {
 		t.Error("the monotonic clock")
 	}
-	if !engine.Passed(wall(time.Hour), now.Add(time.Minute)) || engine.Passed(wall(time.Second), now.Add(time.Minute)) {
+	if !held.Passed(wall(time.Hour), now.Add(time.Minute)) || held.Passed(wall(time.Second), now.Add(time.Minute)) {
 		t.Error("the wall clock")
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -319,7 +326,7 @@ func TestSlowLogStopsNothing(t *testing.T) {
 		}
 		for _, h := range lost {
 			<-h.Context().Done()
-			if late := time.Since(sent.Add(10*time.Second - engine.Drift(10*time.Second))); late != 0 {
+			if late := time.Since(sent.Add(10*time.Second - drift(10*time.Second))); late != 0 {
 				t.Errorf("ended %v late", late)
 			}
 		}
@@ -393,7 +400,7 @@ func TestHoldsEndOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.onBefore(func(conn.Command) error { time.Sleep(time.Millisecond); return nil })
-			time.Sleep(leaseTime/3 - engine.Drift(leaseTime/3))
+			time.Sleep(leaseTime/3 - drift(leaseTime/3))
 			done := make(chan struct{}, 4)
 			for _, end := range []func(){
 				func() { _ = h.Unlock(ctx) }, func() { _ = inner.Unlock(ctx) },

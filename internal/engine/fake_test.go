@@ -149,7 +149,7 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 		k.raise(ms(arg[2]))
 		return code(1)
 	case luascript.Release:
-		if arg[5] != "0" {
+		if arg[4] != "0" {
 			f.void[arg[0]] = true
 		}
 		switch {
@@ -157,11 +157,10 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 			return code(0)
 		case arg[1] != "0":
 			k.count, _ = strconv.Atoi(arg[1])
-			k.ends = time.Now().Add(ms(arg[2]))
 			return code(1)
 		}
 		delete(f.keys, key)
-		f.publish(arg[3])
+		f.publish(arg[2])
 		return code(1)
 	case luascript.Renew:
 		var r conn.Reply

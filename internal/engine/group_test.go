@@ -34,7 +34,7 @@ func (d *deafRunner) Run(_ context.Context, cmd conn.Command) (conn.Reply, error
 		return conn.Reply{}, errLost
 	}
 	d.releases.Add(1)
-	return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {Int: 1}}}, nil
+	return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {IsStr: true}, {Int: 1}, {IsStr: true}}}, nil
 }
 
 func (d *deafRunner) RunMulti(ctx context.Context, cmds []conn.Command) []conn.Result {
@@ -74,11 +74,11 @@ func TestGroupGivesBackInTheBackground(t *testing.T) {
 				d := &deafRunner{acquire: tc.acquire}
 				d.deaf.Store(true)
 				core := coreOn(t, d)
-				grp := engine.NewGroup([]*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()})
+				both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.wait)
 				defer cancel()
 				began := time.Now()
-				_, err := grp.Acquire(ctx, -1, 0)
+				_, err := engine.AcquireAll(ctx, both, -1, 0)
 				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrNotAcquired) {
 					t.Errorf("Acquire: %v", err)
 				}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -18,7 +18,7 @@ import (
 // A lease that is no number on the wire would delete the key that it is set on.
 func TestMillisOfTheLongestDuration(t *testing.T) {
 	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - time.Millisecond} {
-		if got := engine.Millis(d); len(got) != len("9223372036854") || got[0] != '9' {
+		if got := kind.Millis(d); len(got) != len("9223372036854") || got[0] != '9' {
 			t.Errorf("Millis(%d) = %s", d, got)
 		}
 	}

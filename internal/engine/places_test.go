@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/rlock"
@@ -16,32 +16,32 @@ import (
 
 // queuer makes the plain lock one whose waiters have places: a refresh asks
 // whether the field holds the lock.
-type queuer struct{ engine.Kind }
+type queuer struct{ kind.Kind }
 
 func (queuer) Every() time.Duration { return time.Second }
 
-func (q queuer) Acquired(a *engine.Attempt, r conn.Reply) engine.Outcome {
+func (q queuer) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	out := q.Kind.Acquired(a, r)
 	out.Queued, out.Watched = !out.Acquired, !out.Acquired
 	return out
 }
 
-func (q queuer) Wait(a *engine.Attempt) (pubsub.Spec, []pubsub.Option) {
+func (q queuer) Wait(a *kind.Attempt) (pubsub.Spec, []pubsub.Option) {
 	spec, _ := q.Kind.Wait(a)
 	spec.KeyedMiss = true
 	return spec, []pubsub.Option{pubsub.Keyed(a.ID)}
 }
 
-func (queuer) Refresh(a *engine.Attempt) engine.Item {
-	return engine.Item{Script: luascript.Renew, Keys: []string{a.Lock.Key()}, Args: []string{a.Field, "1"}, Replies: 1}
+func (queuer) Refresh(a *kind.Attempt) kind.Item {
+	return kind.Item{Script: luascript.Renew, Keys: []string{"l"}, Args: []string{a.Field, "1"}, Replies: 1}
 }
 
-func (queuer) Refreshed(_ *engine.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
+func (queuer) Refreshed(_ *kind.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
 	return vals[0].Int == 1, 0
 }
 
-func (queuer) Granted(*engine.Attempt, []string) (engine.Outcome, bool) {
-	return engine.Outcome{}, false
+func (queuer) Granted(*kind.Attempt, []string) (kind.Outcome, bool) {
+	return kind.Outcome{}, false
 }
 
 // Who may have missed a message asks at once, however many they are: a grant
@@ -52,7 +52,7 @@ func TestMissedMessagesAreAskedForAtOnce(t *testing.T) {
 		f, core := newFake(t, leaseTime)
 		f.latency = time.Millisecond
 		holder := take(t, t.Context(), core, "l")
-		l := core.NewLock("l", func(string) (engine.Kind, error) {
+		l := core.NewLock("l", func(string) (kind.Kind, error) {
 			return queuer{rlock.New(core, "l").Engine().Kind()}, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())

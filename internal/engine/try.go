@@ -209,7 +209,7 @@ func (a *acquisition) parts() []kind.Part {
 	parts := make([]kind.Part, len(a.members))
 	for i := range a.members {
 		m := &a.members[i]
-		parts[i] = kind.Part{Attempt: &m.attempt}
+		parts[i] = kind.Part{Kind: m.lock.of.Kind, Attempt: &m.attempt}
 		if m.session != nil {
 			parts[i].Field, parts[i].Count = m.session.Field, m.count
 		}

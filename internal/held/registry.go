@@ -224,3 +224,27 @@ func (r *Registry) TracedArgs(ctx context.Context, link any, args ...any) []any 
 // More counts more background work in, for a call that is still under way; end
 // with End.
 func (r *Registry) More() { r.wg.Add(1) }
+
+// Look is one look of the watchdog; slept says that the wall clock has run ahead.
+func (r *Registry) Look(now time.Time, slept bool) { r.dog.look(now, slept) }
+
+// Owners counts the explicit owners that are remembered.
+func (r *Registry) Owners() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.owners)
+}
+
+// Count is how many holds there are.
+func (r *Registry) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
+}
+
+// Scheduled counts what the watchdog looks after.
+func (r *Registry) Scheduled() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.dog.heap)
+}

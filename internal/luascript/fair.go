@@ -6,7 +6,6 @@ var (
 	FairAcquire = load("fair_acquire", "common", "clock", "whose", "enter", "fair_queue")
 	FairRelease = load("fair_release", "common", "clock", "enter", "leave", "fair_queue")
 	FairRefresh = load("fair_refresh", "common", "clock", "first", "whose", "enter", "fair_queue")
-	FairForce   = load("fair_force", "common", "clock", "enter", "fair_queue")
 	FairState   = load("fair_state", "common", "clock", "enter", "fair_queue")
 )
 

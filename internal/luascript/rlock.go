@@ -7,6 +7,5 @@ var (
 	Reenter = load("reenter", "common", "first")
 	Release = load("release", "common", "leave")
 	Renew   = load("renew", "common", "first")
-	Force   = load("force")
 	State   = load("state")
 )

@@ -11,6 +11,5 @@ var (
 	RWFree         = load("rw_free", "common", "first")
 	RWReadRelease  = load("rw_read_release", "common", "clock", "leave")
 	RWWriteRelease = load("rw_write_release", "common", "clock", "leave")
-	RWForce        = load("rw_force")
 	RWState        = load("rw_state")
 )
