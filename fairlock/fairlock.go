@@ -84,8 +84,8 @@ func (f *FairLock) State(ctx context.Context) (lock.State, error) { return f.l.S
 // only, up to a third of LeaseTime later. It reports whether the lock was held.
 // A key of this name that is no lock is not touched and an [lock.ErrInvalidName].
 // It blocks as State does.
-func (f *FairLock) ForceUnlock(ctx context.Context, opts ...lock.ForceOption) (bool, error) {
-	return f.l.ForceUnlock(ctx, opts...)
+func (f *FairLock) ForceUnlock(ctx context.Context) (bool, error) {
+	return f.l.ForceUnlock(ctx)
 }
 
 // Engine is the lock inside, for MultiLock.

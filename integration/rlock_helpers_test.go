@@ -69,7 +69,7 @@ func rlUnlockTimeout(d time.Duration) func(*redlatch.Config) {
 func rlLoad(t *testing.T, s *testbed.Server) {
 	t.Helper()
 	for _, script := range []*luascript.Script{
-		luascript.Acquire, luascript.Reenter, luascript.Release, luascript.Renew, luascript.Force, luascript.State,
+		luascript.Acquire, luascript.Reenter, luascript.Release, luascript.Renew, luascript.State,
 	} {
 		s.Do(t, "SCRIPT", "LOAD", script.Body)
 	}

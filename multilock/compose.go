@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -103,7 +104,7 @@ func (m *MultiLock) addLeaf(i int, l leaf) {
 	for at, have := range m.leaves {
 		if same(have, l) {
 			better := modeRank(have) - modeRank(l)
-			if better > 0 || better == 0 && l.eng.Fenced() {
+			if better > 0 || better == 0 && l.eng != nil && l.eng.Kind().Traits().Fenced {
 				m.leaves[at].eng = l.eng
 			}
 			m.tokens[i] = append(m.tokens[i], have.index)
@@ -121,7 +122,7 @@ func same(a, b leaf) bool {
 	if a.eng == nil || b.eng == nil || a.eng.Core() != b.eng.Core() || a.eng.Key() != b.eng.Key() {
 		return false
 	}
-	x, y := a.eng.Kind().Mode(), b.eng.Kind().Mode()
+	x, y := a.eng.Kind().Traits().Mode, b.eng.Kind().Traits().Mode
 	return x == y || (x != lock.ModeLock && y != lock.ModeLock)
 }
 
@@ -145,7 +146,7 @@ func (l leaf) key() string {
 
 // modeRank is higher for what another leaf of the lock covers.
 func modeRank(l leaf) int {
-	if l.eng != nil && l.eng.Kind().Mode() == lock.ModeRead {
+	if l.eng != nil && l.eng.Kind().Traits().Mode == lock.ModeRead {
 		return 1
 	}
 	return 0
@@ -197,8 +198,8 @@ func (m *MultiLock) settle(ctx context.Context) ([]unit, error) {
 
 // unit is what is tried at once.
 type unit struct {
-	leaves []leaf // in canonical order
-	group  *engine.Group
+	leaves []leaf         // in canonical order
+	group  []*engine.Lock // of several leaves: they are taken by one command
 }
 
 // makeUnits puts plain locks of one client and slot together. A unit stands where
@@ -207,10 +208,10 @@ func makeUnits(leaves []leaf) []unit {
 	var units []unit
 next:
 	for _, l := range leaves {
-		if l.eng != nil && l.eng.Groupable() {
+		if l.eng != nil {
 			for i := range units {
 				first := units[i].leaves[0].eng
-				if first != nil && first.Groupable() && engine.SameGroup(first, l.eng) {
+				if first != nil && engine.SameGroup(first, l.eng) {
 					units[i].leaves = append(units[i].leaves, l)
 					continue next
 				}
@@ -224,7 +225,7 @@ next:
 			for j, l := range u.leaves {
 				locks[j] = l.eng
 			}
-			u.group = engine.NewGroup(locks)
+			u.group = locks
 		}
 	}
 	return units
@@ -236,7 +237,7 @@ func (u *unit) fair() bool {
 	if l.eng == nil {
 		return false
 	}
-	return l.eng.Kind().Type() == "fair"
+	return l.eng.Kind().Traits().Queued
 }
 
 // acquire takes the unit: wait as for Locker.TryLock, negative without a limit.
@@ -244,7 +245,7 @@ func (u *unit) acquire(ctx context.Context, wait, lease time.Duration) (*part, e
 	l := u.leaves[0]
 	switch {
 	case u.group != nil:
-		holds, err := u.group.Acquire(ctx, wait, lease)
+		holds, err := engine.AcquireAll(ctx, u.group, wait, lease)
 		if err != nil {
 			return nil, err
 		}
@@ -254,7 +255,7 @@ func (u *unit) acquire(ctx context.Context, wait, lease time.Duration) (*part, e
 		if err != nil {
 			return nil, err
 		}
-		return &part{leaves: u.leaves, eng: []*engine.Hold{h}}, nil
+		return &part{leaves: u.leaves, eng: []*held.Hold{h}}, nil
 	}
 	var h lock.Hold
 	var err error
@@ -275,7 +276,7 @@ func (u *unit) acquire(ctx context.Context, wait, lease time.Duration) (*part, e
 // part is a unit that is held.
 type part struct {
 	leaves []leaf
-	eng    []*engine.Hold // or
+	eng    []*held.Hold // or
 	other  lock.Hold
 }
 
@@ -294,7 +295,7 @@ func (p *part) holds() []lock.Hold {
 // release begins to give the part back and returns a function that waits for it.
 func (p *part) release(ctx context.Context) func() []error {
 	if p.other == nil {
-		return engine.Release(ctx, p.eng, nil).Wait
+		return held.Release(ctx, p.eng, nil).Wait
 	}
 	done := make(chan error, 1)
 	go func() { done <- p.other.Unlock(ctx) }() // ends with Unlock, whose time is bounded

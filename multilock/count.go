@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -43,7 +44,7 @@ func (c *count) decided() bool {
 
 func (c *count) knowsAll() bool {
 	for i, l := range c.q.m.leaves {
-		if c.got[i] == nil && l.eng.Core().LastServer() == "" {
+		if c.got[i] == nil && stateOf(l.eng.Core()).lastServer() == "" {
 			return false
 		}
 	}
@@ -66,13 +67,13 @@ func (c *count) verdict() (*hold, error) {
 		if c.won < q.need {
 			err = c.lost()
 		} else {
-			var held, rest []*part
-			held, rest, err = c.keep()
+			var kept, rest []*part
+			kept, rest, err = c.keep()
 			if err == nil {
 				if len(rest) > 0 {
 					q.release(rest)
 				}
-				return newHold(q.plain, q.m, held, q.need), nil
+				return newHold(q.plain, q.m, kept, q.need), nil
 			}
 		}
 	}
@@ -91,12 +92,12 @@ func (c *count) newDeployment() {
 		if !a.Known {
 			return
 		}
-		if _, before := core.Saw(a.Server.RunID, a.Server.Uptime, c.q.quarantine(core)); before {
+		if _, before := stateOf(core).saw(a.Server.RunID, a.Server.Uptime, c.q.quarantine(core)); before {
 			return
 		}
 	}
 	for i, a := range c.got {
-		c.q.m.leaves[i].eng.Core().Saw(a.Server.RunID, math.MaxInt64, 0)
+		stateOf(c.q.m.leaves[i].eng.Core()).saw(a.Server.RunID, math.MaxInt64, 0)
 	}
 	c.won, c.young = c.young, 0
 }
@@ -105,7 +106,7 @@ func (c *count) newDeployment() {
 func (c *count) sameServer() error {
 	seen := map[string]int{}
 	for i, l := range c.q.m.leaves {
-		id := l.eng.Core().LastServer()
+		id := stateOf(l.eng.Core()).lastServer()
 		if a := c.got[i]; a != nil && a.Known {
 			id = a.Server.RunID
 		}
@@ -172,7 +173,7 @@ var errNoAnswerInTime = errors.New("no answer within the time limit of a node")
 
 // keep decides which of the trusted copies make the hold, and gives all of them
 // the whole's token. It fails when too few are still valid then.
-func (c *count) keep() (held, rest []*part, err error) {
+func (c *count) keep() (kept, rest []*part, err error) {
 	q := c.q
 	// The token of a re-entry is that of the hold that it re-enters; of a new
 	// hold it is the largest, since a copy whose counter is behind may be the one that
@@ -197,41 +198,41 @@ func (c *count) keep() (held, rest []*part, err error) {
 		case !q.trusted(*a) || a.Hold.Token() > token:
 			rest = append(rest, q.part(*a))
 		default:
-			held = append(held, q.part(*a))
+			kept = append(kept, q.part(*a))
 		}
 	}
 	if token > 0 {
-		held, rest = q.raise(held, rest, token)
+		kept, rest = q.raise(kept, rest, token)
 	}
 	now, valid := time.Now(), 0
-	for _, p := range held {
-		if h := p.eng[0]; now.Before(h.ValidUntil()) && !errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
+	for _, p := range kept {
+		if h := p.eng[0]; !held.Passed(now, h.ValidUntil()) && !errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
 			valid++
 		}
 	}
 	if valid < q.need {
 		return nil, nil, errTooLate
 	}
-	return held, rest, nil
+	return kept, rest, nil
 }
 
 // raise writes the token to the copies that are behind. Those that do not confirm
 // it are not part of the hold.
-func (q *quorum) raise(parts, rest []*part, token uint64) (held, dropped []*part) {
+func (q *quorum) raise(parts, rest []*part, token uint64) (kept, dropped []*part) {
 	errs := make([]error, len(parts))
 	var wg sync.WaitGroup
 	for i, p := range parts {
 		if p.eng[0].Token() < token {
-			wg.Go(func() { errs[i] = p.eng[0].RaiseToken(q.ctx, token, q.limit) }) // ends after limit
+			wg.Go(func() { errs[i] = p.leaves[0].eng.RaiseToken(q.ctx, p.eng[0], token, q.limit) }) // ends after limit
 		}
 	}
 	wg.Wait()
 	for i, p := range parts {
 		if errs[i] == nil {
-			held = append(held, p)
+			kept = append(kept, p)
 		} else {
 			rest = append(rest, p)
 		}
 	}
-	return held, rest
+	return kept, rest
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -227,7 +227,7 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	if lease <= 0 {
 		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}
-	if err := engine.CheckLease(lease); err != nil {
+	if err := held.CheckLease(lease); err != nil {
 		return err
 	}
 	h.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -36,11 +37,11 @@ func (m *MultiLock) composeQuorum() {
 			m.err = refuseQuorum("a member is no lock of one name on one server")
 		case l.name != first.name:
 			m.err = refuseQuorum(fmt.Sprintf("the members are named %q and %q: they must be copies of one lock", first.name, l.name))
-		case l.eng.Kind().Type() == "fair":
+		case l.eng.Kind().Traits().Queued:
 			m.err = refuseQuorum("fair members: the queues of independent servers can wait for each other")
-		case l.eng.Kind().Type() != first.eng.Kind().Type():
+		case l.eng.Kind().Traits().Type != first.eng.Kind().Traits().Type:
 			m.err = refuseQuorum("the members are of different kinds")
-		case l.eng.Fenced() != first.eng.Fenced():
+		case l.eng.Kind().Traits().Fenced != first.eng.Kind().Traits().Fenced:
 			m.err = refuseQuorum("some members are fenced and some are not")
 		}
 		for _, other := range m.leaves[:i] {
@@ -113,7 +114,7 @@ func (m *MultiLock) takeQuorum(plain, ctx context.Context, obs observe.Acquisiti
 	if !q.reenters() {
 		line := q.line()
 		entered := q.enter(line)
-		defer line.Leave(entered)
+		defer line.leave(entered)
 		if !entered {
 			return nil, q.ended()
 		}
@@ -131,30 +132,30 @@ func (m *MultiLock) takeQuorum(plain, ctx context.Context, obs observe.Acquisiti
 }
 
 // line is where the acquisitions of this name in this process stand.
-func (q *quorum) line() *engine.Line {
+func (q *quorum) line() *line {
 	home := q.m.leaves[0].eng
 	for _, l := range q.m.leaves[1:] {
 		if l.eng.Core().ID() < home.Core().ID() {
 			home = l.eng
 		}
 	}
-	return home.Core().Line(string(home.Kind().Mode()) + ":" + home.Key())
+	return stateOf(home.Core()).line(string(home.Kind().Traits().Mode) + ":" + home.Key())
 }
 
-func (q *quorum) enter(line *engine.Line) bool {
+func (q *quorum) enter(line *line) bool {
 	if q.until.IsZero() {
-		return line.Enter(q.ctx)
+		return line.enter(q.ctx)
 	}
 	ctx, cancel := context.WithDeadline(q.ctx, q.until)
 	defer cancel()
-	return line.Enter(ctx)
+	return line.enter(ctx)
 }
 
 // reenters reports whether the owner holds copies already: it must not stand
 // behind others who wait for it.
 func (q *quorum) reenters() bool {
 	for _, l := range q.m.leaves {
-		if l.eng.Held(q.ctx) {
+		if l.eng.Holds(q.ctx) {
 			return true
 		}
 	}
@@ -279,11 +280,11 @@ func (q *quorum) joins(h *hold, a answer) bool {
 	case a.Hold.Token() == token:
 		return true
 	}
-	return a.Hold.RaiseToken(context.WithoutCancel(q.ctx), token, q.limit) == nil
+	return q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, token, q.limit) == nil
 }
 
 func (q *quorum) part(a answer) *part {
-	return &part{leaves: q.m.leaves[a.i : a.i+1], eng: []*engine.Hold{a.Hold}}
+	return &part{leaves: q.m.leaves[a.i : a.i+1], eng: []*held.Hold{a.Hold}}
 }
 
 // trusted reports whether the node has been up for long enough to know of every
@@ -293,7 +294,7 @@ func (q *quorum) trusted(a answer) bool {
 		return false
 	}
 	core := q.m.leaves[a.i].eng.Core()
-	ok, _ := core.Saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core))
+	ok, _ := stateOf(core).saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core))
 	return ok
 }
 
@@ -303,9 +304,9 @@ func (q *quorum) quarantine(core *engine.Core) time.Duration { return max(core.L
 // release gives the parts back and waits for the answers, no longer than a node
 // may take.
 func (q *quorum) release(parts []*part) {
-	notify := make(chan *engine.Releasing, len(parts))
+	notify := make(chan *held.Releasing, len(parts))
 	for _, p := range parts {
-		engine.Release(q.ctx, p.eng, notify)
+		held.Release(q.ctx, p.eng, notify)
 	}
 	if q.ctx.Err() != nil {
 		return

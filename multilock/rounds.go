@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -30,7 +31,7 @@ func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisitio
 	if m.err != nil {
 		return nil, m.err
 	}
-	if err := engine.CheckLease(lease); err != nil {
+	if err := held.CheckLease(lease); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -133,7 +134,7 @@ func (r *rounds) from(first int) ([]*part, error) {
 func (r *rounds) behind() int {
 	for i := range r.units {
 		for _, l := range r.units[i].leaves {
-			if l.eng != nil && l.eng.Waiting() && !l.eng.Held(r.ctx) {
+			if l.eng != nil && l.eng.Waiting() && !l.eng.Holds(r.ctx) {
 				return i
 			}
 		}
@@ -198,14 +199,14 @@ var errTooLate = errors.New("redlatch: the first members' leases ended before th
 func (r *rounds) verdict(parts []*part, errs []error) (busy int, err error) {
 	busy = -1
 	var away []lock.NodeError
-	var held error
+	var busyErr error
 	for i, e := range errs {
 		var un *lock.UnavailableError
 		switch {
 		case e == nil:
 		case errors.Is(e, lock.ErrNotAcquired):
-			if held == nil {
-				busy, held = i, e
+			if busyErr == nil {
+				busy, busyErr = i, e
 			}
 		case errors.As(e, &un):
 			away = append(away, un.Nodes...)
@@ -216,13 +217,13 @@ func (r *rounds) verdict(parts []*part, errs []error) (busy int, err error) {
 	switch {
 	case len(away) > 0:
 		return busy, &lock.UnavailableError{Name: r.m.name, Op: "acquire", Nodes: away}
-	case held != nil:
-		return busy, held
+	case busyErr != nil:
+		return busy, busyErr
 	}
 	now := time.Now()
 	for _, p := range parts {
 		for _, h := range p.holds() {
-			if !now.Before(h.ValidUntil()) || errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
+			if held.Passed(now, h.ValidUntil()) || errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
 				return -1, errTooLate
 			}
 		}

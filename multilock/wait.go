@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -116,7 +116,7 @@ func (q *quorum) sleepUntil(at time.Time) (over bool, err error) {
 }
 
 // of is the hold on leaf i, nil if there is none.
-func (h *hold) of(i int) *engine.Hold {
+func (h *hold) of(i int) *held.Hold {
 	if h == nil {
 		return nil
 	}
@@ -135,10 +135,10 @@ func (h *hold) of(i int) *engine.Hold {
 // background. nil means that a majority was held until now.
 func (h *hold) unlockQuorum(ctx context.Context, parts []*part) error {
 	began := time.Now()
-	notify := make(chan *engine.Releasing, len(parts))
-	open := map[*engine.Releasing]*part{}
+	notify := make(chan *held.Releasing, len(parts))
+	open := map[*held.Releasing]*part{}
 	for _, p := range parts {
-		open[engine.Release(ctx, p.eng, notify)] = p
+		open[held.Release(ctx, p.eng, notify)] = p
 	}
 	limit := time.NewTimer(h.m.leaves[0].eng.Core().UnlockTimeout())
 	defer limit.Stop()

@@ -69,8 +69,8 @@ func (r *RLock) State(ctx context.Context) (lock.State, error) { return r.l.Stat
 // third of LeaseTime later. It reports whether the lock was held. A key of this
 // name that is no lock is not touched and an [lock.ErrInvalidName]. It blocks as
 // State does.
-func (r *RLock) ForceUnlock(ctx context.Context, opts ...lock.ForceOption) (bool, error) {
-	return r.l.ForceUnlock(ctx, opts...)
+func (r *RLock) ForceUnlock(ctx context.Context) (bool, error) {
+	return r.l.ForceUnlock(ctx)
 }
 
 // Engine is the lock inside, for MultiLock.

@@ -122,8 +122,8 @@ func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.S
 // next check only, up to a third of LeaseTime later. It reports whether there
 // was a read hold. A key of this name that is no read-write lock is not touched
 // and an [lock.ErrInvalidName]. It blocks as State does.
-func (r *ReadLock) ForceUnlock(ctx context.Context, opts ...lock.ForceOption) (bool, error) {
-	return r.l.ForceUnlock(ctx, opts...)
+func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) {
+	return r.l.ForceUnlock(ctx)
 }
 
 // Engine is the lock inside, for MultiLock.
@@ -173,8 +173,8 @@ func (w *WriteLock) State(ctx context.Context) (lock.State, error) { return w.l.
 // ForceUnlock takes the write lock away from its holder, whose read holds, if it
 // has any, stay; readers and writers that wait are woken as by an unlock. The
 // rest is as with [ReadLock.ForceUnlock].
-func (w *WriteLock) ForceUnlock(ctx context.Context, opts ...lock.ForceOption) (bool, error) {
-	return w.l.ForceUnlock(ctx, opts...)
+func (w *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
+	return w.l.ForceUnlock(ctx)
 }
 
 // Engine is the lock inside, for MultiLock.

@@ -52,21 +52,16 @@ func TestPartialReleaseThatFindsTheKeyGone(t *testing.T) {
 	})
 }
 
-// A hold that is over but still waits to be released does not need the key: a
-// release that left it a lease of nothing would delete the key without a message.
+// A hold whose own lease passes while its Unlock waits behind another command is
+// released all the same: the key was the owner's until then.
 func TestPartialReleaseBesideAHoldThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, core := newFake(t, leaseTime)
 		outer := take(t, t.Context(), core, "l")
 		inner := take(t, outer.Context(), core, "l", lock.WithLease(time.Second))
 		f.onBefore(func(cmd conn.Command) error {
-			switch cmd.Script {
-			case luascript.Reenter: // keeps the gate until the inner lease is over
+			if cmd.Script == luascript.Reenter { // keeps the gate until the inner lease is over
 				time.Sleep(2 * time.Second)
-			case luascript.Release:
-				if cmd.Args[1] != "0" && ms(cmd.Args[2]) <= 0 {
-					t.Errorf("a release leaves the count %s a lease of %s ms", cmd.Args[1], cmd.Args[2])
-				}
 			}
 			return nil
 		})
@@ -82,7 +77,7 @@ func TestPartialReleaseBesideAHoldThatIsOver(t *testing.T) {
 		if err := <-released; err != nil {
 			t.Errorf("outer Unlock: %v", err)
 		}
-		if err := <-released; !errors.Is(err, lock.ErrLeaseLost) {
+		if err := <-released; err != nil {
 			t.Errorf("inner Unlock: %v", err)
 		}
 		n := 0

@@ -176,29 +176,26 @@ func (l *Lock) RaiseToken(ctx context.Context, h *held.Hold, token uint64, limit
 	return h.RaiseToken(ctx, token, limit, l.core.cfg.FenceTTL)
 }
 
-// ForceUnlock takes the lock away from its holder, or, with [lock.IfOwner], from
-// one owner alone: what is held in the kind's mode.
-func (l *Lock) ForceUnlock(ctx context.Context, opts ...lock.ForceOption) (bool, error) {
-	owner := lock.ApplyForce(opts).Owner
-	ctx, end := l.operation(ctx, observe.ForceUnlock, owner)
-	e, err := l.forceUnlock(ctx, owner)
+// ForceUnlock takes the lock away from its holder, whoever that is: what is held
+// in the kind's mode.
+func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	ctx, end := l.operation(ctx, observe.ForceUnlock, "")
+	e, err := l.forceUnlock(ctx)
 	end(err)
-	switch {
-	case err == nil && e.Count > 0:
+	if e.Count > 0 {
 		l.core.cfg.Log.WarnContext(ctx, "redlatch: lock taken away by force", "lock", l.of.Name, "owner", e.Owner(), "by", l.core.cfg.ID)
 	}
 	return e.Count > 0, err
 }
 
-func (l *Lock) forceUnlock(ctx context.Context, owner string) (inspect.Evicted, error) {
+func (l *Lock) forceUnlock(ctx context.Context) (inspect.Evicted, error) {
 	if l.err != nil {
 		return inspect.Evicted{}, l.err
 	}
 	// Not again when it may have run: the second run would hit the next holder.
-	cmd := inspect.ForceCommand(l.core.topo, l.of.Key, owner, l.of.Kind.Traits().Mode)
-	r, err := l.ask(ctx, "force_unlock", cmd, conn.Unsent)
+	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, "", l.of.Kind.Traits().Mode), conn.Unsent)
 	if err != nil {
 		return inspect.Evicted{}, err
 	}
-	return inspect.ReadForce(r, l.of.Name, owner)
+	return inspect.ReadForce(r, l.of.Name, "")
 }

@@ -28,6 +28,7 @@ type Call struct {
 	lane    *lane
 	slot    uint16
 	patient bool // not interrupted
+	heard   bool // the signal was received
 	end     func(error)
 	done    chan struct{}
 
@@ -65,6 +66,7 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 	if deadline.IsZero() {
 		select {
 		case <-c.done:
+			c.heard = true
 		case <-ctx.Done():
 			return false
 		}
@@ -73,6 +75,7 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 		defer c.s.StopTimer(t)
 		select {
 		case <-c.done:
+			c.heard = true
 		case <-t.C:
 			return false
 		case <-ctx.Done():
@@ -87,7 +90,7 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 
 // Done gives back what an answered call used.
 func (c *Call) Done() {
-	if c.done != nil {
+	if c.done != nil && c.heard {
 		c.s.DropSignal(c.done)
 		c.done = nil
 	}
@@ -113,6 +116,10 @@ func (c *Call) Leave(then func(*Call)) Left {
 	defer l.mu.Unlock()
 	switch c.state {
 	case answered:
+		if !c.heard {
+			<-c.done // it is there, and must not stay in a channel that is used again
+			c.heard = true
+		}
 		return Answered
 	case queued:
 		l.queue[c.Class].remove(c)
