@@ -139,7 +139,7 @@ func (w *world) rate() (turns, tries int) {
 // run starts processes, lets all but stay of them go, and returns the rate of the rest.
 func run(t *testing.T, processes, stay int, tell func(n int) bool) (turns, tries int) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		w := &world{tell: tell}
 		var all []*process
 		for i := range processes {
