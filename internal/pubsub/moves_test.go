@@ -3,6 +3,7 @@ package pubsub_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -47,7 +48,7 @@ func TestEveryTopicIsHeardInTheEnd(t *testing.T) {
 					}
 				case 6:
 					s.mu.Lock()
-					links := s.links
+					links := slices.Clone(s.links)
 					s.mu.Unlock()
 					if len(links) == 0 {
 						break
