@@ -125,12 +125,12 @@ func (p *process) unlock() {
 	}
 }
 
-// rate is the turns and the attempts in the next second.
+// rate is the turns and the attempts in the next 200 ms.
 func (w *world) rate() (turns, tries int) {
 	w.mu.Lock()
 	turns, tries = w.turns, w.tries
 	w.mu.Unlock()
-	time.Sleep(time.Second)
+	time.Sleep(200 * time.Millisecond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.turns - turns, w.tries - tries
@@ -174,9 +174,9 @@ func TestHerdShrinks(t *testing.T) {
 	fresh, _ := run(t, 2, 2, always)
 	left, _ := run(t, 8, 2, always)
 	old, _ := run(t, 8, 2, func(n int) bool { return n > 2 })
-	t.Logf("turns in a second: two %d, two left of eight %d, told of herds only %d", fresh, left, old)
+	t.Logf("turns in 200 ms: two %d, two left of eight %d, told of herds only %d", fresh, left, old)
 	if left*10 < fresh*9 {
-		t.Errorf("two that are left of eight make %d turns in a second, two that were alone %d", left, fresh)
+		t.Errorf("two that are left of eight make %d turns in 200 ms, two that were alone %d", left, fresh)
 	}
 	if old*10 > fresh*9 {
 		t.Errorf("the simulation can't tell: %d turns without the news that the others have left, of %d", old, fresh)
@@ -191,7 +191,7 @@ func TestHerdGrows(t *testing.T) {
 			_, deaf := run(t, n, n, func(int) bool { return false })
 			t.Logf("%d turns, %d attempts; %d attempts if nobody stands back", turns, tries, deaf)
 			if tries > deaf*3/4 {
-				t.Errorf("%d attempts in a second, %d if nobody stands back", tries, deaf)
+				t.Errorf("%d attempts in 200 ms, %d if nobody stands back", tries, deaf)
 			}
 		})
 	}
