@@ -29,7 +29,6 @@ func (h *Hub) TakeHead(id string, accept func(v any) bool) bool {
 	}
 	w := t.head
 	t.herd.kept()
-	w.try, w.missed, w.payloads = false, false, nil
 	w.goLocked()
 	if t.head != nil {
 		t.lookSoonLocked()

@@ -1,0 +1,185 @@
+package pubsub_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/pubsub"
+)
+
+// fakeServer is a pubsub.Dialer whose connections the tests look at and break.
+type fakeServer struct {
+	confirmLate time.Duration // between a Subscribe and its confirmation
+
+	mu      sync.Mutex
+	down    bool            // guarded by mu; no connection can be made
+	refused map[string]bool // guarded by mu; channels that are denied
+	link    *fakeLink       // guarded by mu; the newest
+	links   []*fakeLink     // guarded by mu; those that were not given up
+	dials   int             // guarded by mu
+	closed  int             // guarded by mu; connections that the hub gave up
+	subs    map[string]int  // guarded by mu; how often each was subscribed
+	unsubs  map[string]int  // guarded by mu
+	moved   int             // guarded by mu
+	where   func(slot uint16) string
+}
+
+type fakeLink struct {
+	s    *fakeServer
+	h    pubsub.Handler
+	node string
+	end  chan error
+	once sync.Once
+
+	mu   sync.Mutex
+	have map[string]bool // guarded by mu
+}
+
+func newServer() *fakeServer {
+	return &fakeServer{refused: map[string]bool{}, subs: map[string]int{}, unsubs: map[string]int{}}
+}
+
+func (s *fakeServer) Node(slot uint16) string {
+	if s.where != nil {
+		return s.where(slot)
+	}
+	return ""
+}
+
+func (s *fakeServer) Moved(string) { s.mu.Lock(); s.moved++; s.mu.Unlock() }
+
+func (s *fakeServer) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dials++
+	if s.down {
+		return nil, errors.New("connection refused")
+	}
+	s.link = &fakeLink{s: s, h: h, node: node, end: make(chan error, 1), have: map[string]bool{}}
+	s.links = append(s.links, s.link)
+	return s.link, nil
+}
+
+func (l *fakeLink) Subscribe(ctx context.Context, channels []string, _ bool) error {
+	l.s.mu.Lock()
+	for _, ch := range channels {
+		if l.s.refused[ch] {
+			l.s.mu.Unlock()
+			return fmt.Errorf("%w: NOPERM", pubsub.ErrRefused)
+		}
+		l.s.subs[ch]++
+	}
+	late := l.s.confirmLate
+	l.s.mu.Unlock()
+	select {
+	case <-time.After(late):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, ch := range channels {
+		l.mu.Lock()
+		l.have[ch] = true
+		l.mu.Unlock()
+		l.h.Confirmed(ch)
+	}
+	return nil
+}
+
+func (l *fakeLink) Unsubscribe(_ context.Context, channels []string, _ bool) error {
+	for _, ch := range channels {
+		l.s.mu.Lock()
+		l.s.unsubs[ch]++
+		l.s.mu.Unlock()
+		l.mu.Lock()
+		delete(l.have, ch)
+		l.mu.Unlock()
+		l.h.Dropped(ch)
+	}
+	return nil
+}
+
+func (l *fakeLink) Down() <-chan error { return l.end }
+
+func (l *fakeLink) Close() {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.s.closed++
+	l.s.links = slices.DeleteFunc(l.s.links, func(o *fakeLink) bool { return o == l })
+}
+
+// cut ends the connection.
+func (s *fakeServer) cut() {
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	l.once.Do(func() { l.end <- errors.New("EOF") })
+}
+
+// publish sends a message to whoever has subscribed; it reports whether anybody has.
+func (s *fakeServer) publish(channel, payload string) bool {
+	s.mu.Lock()
+	links := slices.Clone(s.links)
+	s.mu.Unlock()
+	heard := false
+	for _, l := range links {
+		l.mu.Lock()
+		ok := l.have[channel]
+		l.mu.Unlock()
+		if ok {
+			l.h.Message(channel, payload)
+			heard = true
+		}
+	}
+	return heard
+}
+
+func (s *fakeServer) count(m map[string]int, ch string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return m[ch]
+}
+
+func one(channel string) pubsub.Spec {
+	return pubsub.Spec{
+		ID: channel, Channels: []string{channel},
+		Route: func(_, _ string) pubsub.Wake { return pubsub.Wake{One: true} },
+	}
+}
+
+func all(channel string) pubsub.Spec {
+	spec := one(channel)
+	spec.Route = func(_, payload string) pubsub.Wake { return pubsub.Wake{One: true, All: true, Key: payload} }
+	return spec
+}
+
+// bubble runs a test with a hub on a fake server.
+func bubble(t *testing.T, f func(t *testing.T, s *fakeServer, h *pubsub.Hub)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		h := pubsub.NewHub(s, nil)
+		defer h.Close() // goroutines that are left would fail the bubble
+		f(t, s, h)
+	})
+}
+
+// signalled tells whether the waiter has a signal and takes it.
+func signalled(w *pubsub.Waiter) bool {
+	synctest.Wait()
+	select {
+	case <-w.C:
+		return true
+	default:
+		return false
+	}
+}
+
+func tries(w *pubsub.Waiter) bool { return signalled(w) && w.Take().Try }
+
+func leave(w *pubsub.Waiter) { w.Leave(false, time.Time{}, pubsub.Holder{}) }

@@ -1,0 +1,104 @@
+package pubsub_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/pubsub"
+)
+
+// Whatever happens (slots that move, connections that break or are replaced,
+// subscriptions that the server ends, waiters that come and go and come back to an
+// idle subscription), in the end each topic with waiters is subscribed once, and its
+// message reaches its head.
+func TestEveryTopicIsHeardInTheEnd(t *testing.T) {
+	for seed := range uint64(30) {
+		bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+			const slots = 12
+			r := rand.New(rand.NewPCG(seed, 7))
+			var mu sync.Mutex
+			var home [slots]int
+			s.where = func(slot uint16) string { mu.Lock(); defer mu.Unlock(); return fmt.Sprint("node", home[slot]) }
+			s.mu.Lock()
+			s.confirmLate = time.Duration(r.IntN(3)) * 100 * time.Microsecond
+			s.mu.Unlock()
+			spec := func(i int) pubsub.Spec {
+				spec := one(fmt.Sprint("c", i))
+				spec.Slot = uint16(i)
+				return spec
+			}
+			var lines [slots][]*pubsub.Waiter
+			for range 400 {
+				i := r.IntN(slots)
+				switch r.IntN(8) {
+				case 0, 1, 2:
+					lines[i] = append(lines[i], h.Join(spec(i)))
+				case 3, 4, 5:
+					if n := len(lines[i]); n > 0 {
+						at := r.IntN(n)
+						w := lines[i][at]
+						w.Leave(true, time.Time{}, pubsub.Holder{})
+						leave(w) // on what is idle now, perhaps
+						lines[i] = append(lines[i][:at:at], lines[i][at+1:]...)
+					}
+				case 6:
+					s.mu.Lock()
+					links := slices.Clone(s.links)
+					s.mu.Unlock()
+					if len(links) == 0 {
+						break
+					}
+					l := links[r.IntN(len(links))]
+					mu.Lock()
+					home[i] = r.IntN(4)
+					mu.Unlock()
+					if r.IntN(2) == 0 {
+						l.once.Do(func() { l.end <- fmt.Errorf("EOF") })
+					} else {
+						l.h.Dropped(fmt.Sprint("c", i))
+					}
+				case 7:
+					h.Redial()
+				}
+				switch r.IntN(4) {
+				case 0:
+					time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
+				case 1:
+					time.Sleep(time.Duration(r.IntN(1000)) * time.Millisecond)
+				case 2:
+					synctest.Wait()
+				}
+			}
+			h.Redial() // what moved without its connection knowing follows now
+			time.Sleep(5 * time.Second)
+			for i, line := range lines {
+				synctest.Wait()
+				if len(line) == 0 {
+					if s.publish(fmt.Sprint("c", i), "0") {
+						t.Errorf("seed %d: c%d is subscribed though nobody waits", seed, i)
+					}
+					continue
+				}
+				for signalled(line[0]) {
+				}
+				line[0].Take()
+				if !s.publish(fmt.Sprint("c", i), "0") || !tries(line[0]) || !line[0].Take().Confirmed {
+					t.Errorf("seed %d: the head of c%d is not woken", seed, i)
+				}
+				for _, w := range line {
+					leave(w)
+				}
+			}
+			time.Sleep(2*pubsub.Linger + pubsub.IdleNode)
+			synctest.Wait()
+			if n := h.Nodes(); n != 0 {
+				t.Errorf("seed %d: %d nodes are left", seed, n)
+			}
+		})
+	}
+}
