@@ -359,11 +359,16 @@ func TestRLockLeaseOfNestedHolds(t *testing.T) {
 		t.Errorf("the outer fixed lease was extended to %v", left)
 	}
 	rlUnlock(t, h3)
-	check(time.Minute)
+	check(5 * time.Minute) // nothing takes a lease back but the last unlock
+	if left := time.Until(h1.ValidUntil()); left > time.Minute {
+		t.Errorf("the outer fixed lease was extended to %v by an inner unlock", left)
+	}
 	h4 := rlLock(t, h1.Context(), l) // the watchdog's
-	check(time.Minute)
 	rlUnlock(t, h1)
-	check(20 * time.Second)
+	check(5 * time.Minute)
+	if left := time.Until(h4.ValidUntil()); left > time.Minute {
+		t.Errorf("the watchdog's hold is valid for %v", left)
+	}
 	if err := h4.Extend(t.Context(), 10*time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -374,6 +379,7 @@ func TestRLockLeaseOfNestedHolds(t *testing.T) {
 		t.Errorf("the extended hold is valid for %v", left)
 	}
 	rlUnlock(t, h4)
+	rlAbsent(t, s) // the last one frees at once
 }
 
 func TestRLockExtend(t *testing.T) {

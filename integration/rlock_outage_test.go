@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,8 +109,15 @@ func TestRLockUnreachableServerIsNotBusy(t *testing.T) {
 		"ForceUnlock": func() error { _, err := c.RLock("l").ForceUnlock(t.Context()); return err },
 	} {
 		err := f()
-		if !errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrNotAcquired) {
+		if !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
+		}
+		if acquires := strings.HasPrefix(name, "wait"); errors.Is(err, redlatch.ErrNotAcquired) != acquires {
+			t.Errorf("%s: %v", name, err)
+		}
+		var busy *redlatch.NotAcquiredError
+		if errors.As(err, &busy) && busy.Holder != "" {
+			t.Errorf("%s: a server that can't be reached named a holder: %v", name, err)
 		}
 		var detail *redlatch.UnavailableError
 		if errors.As(err, &detail) && (len(detail.Nodes) != 1 || detail.Nodes[0].Err == nil) {

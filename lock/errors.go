@@ -177,6 +177,7 @@ func (e *LeaseLostError) ErrorType() string { return "lease_lost" }
 type InvalidNameError struct {
 	Name   string
 	Reason string
+	Err    error // of a key that holds something else: a *ServerError; else nil
 }
 
 func (e *InvalidNameError) Error() string {
@@ -185,6 +186,9 @@ func (e *InvalidNameError) Error() string {
 
 // Is makes errors.Is(err, [ErrInvalidName]) true.
 func (e *InvalidNameError) Is(target error) bool { return target == ErrInvalidName }
+
+// Unwrap leads to the server's answer, if there was one.
+func (e *InvalidNameError) Unwrap() error { return e.Err }
 
 // ErrorType is a short, stable name for telemetry.
 func (e *InvalidNameError) ErrorType() string { return "invalid_name" }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -40,7 +41,8 @@ type acquisition struct {
 	undo  chan struct{} // closed when what was given up has been undone
 
 	// while it waits
-	waits   bool // it has been seen to wait
+	waits   bool        // it has been seen to wait
+	peer    atomic.Bool // the same owner acquired in another call
 	place   *place
 	waiter  *pubsub.Waiter
 	look    time.Time // when to try without a message

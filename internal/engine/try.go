@@ -266,7 +266,7 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 		a.members[part].session.Gone()
 		return false, errSessionGone
 	case out.NoLock:
-		return false, stop(&lock.InvalidNameError{Name: a.members[part].lock.of.Name, Reason: "the key of this name holds no lock of this kind; it was not touched"})
+		return false, stop(noLock(a.members[part].lock.of.Name))
 	case out.Void:
 		a.newID()
 		return false, errVoid
@@ -275,6 +275,15 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 		return false, nil
 	}
 	return a.won(out, tokens, fresh)
+}
+
+// noLock is the error for a key that holds something else: a bad name, and an
+// answer that no retry changes.
+func noLock(name string) error {
+	return &lock.InvalidNameError{
+		Name: name, Reason: "its key holds no lock of this kind (WRONGTYPE) and was not touched",
+		Err: &lock.ServerError{Name: name, Op: "acquire", Err: conn.Refusal("WRONGTYPE the key holds no lock of this kind")},
+	}
 }
 
 // refused notes who holds the lock and when to look again.

@@ -66,7 +66,10 @@ func (a *acquisition) join() {
 }
 
 // Told implements held.Watcher: the same owner acquired in another call.
-func (a *acquisition) Told() { a.waiter.Poke() }
+func (a *acquisition) Told() {
+	a.peer.Store(true)
+	a.waiter.Nudge()
+}
 
 // unconfirmedPoll is how often a waiter looks while no subscription stands.
 const unconfirmedPoll = time.Second
@@ -89,6 +92,8 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			return false, false, &lock.ServerError{Name: a.about().lock.of.Name, Op: "subscribe", Err: news.Err}
 		}
 		switch {
+		case a.peer.Swap(false):
+			return false, true, nil
 		case len(news.Payloads) > 0:
 			if won, try, err := a.granted(news.Payloads); won || try || err != nil {
 				return won, try, err

@@ -341,3 +341,12 @@ func (w *Waiter) Poke() {
 		w.signalLocked(true)
 	}
 }
+
+// Nudge makes the waiter look, for a reason of its own: nothing to pass on.
+func (w *Waiter) Nudge() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	if !w.left {
+		w.signalLocked(false)
+	}
+}

@@ -21,6 +21,8 @@ type lane struct {
 	flying  [classes]int   // commands without an answer
 	busy    [classes]int   // carriers
 	idle    []*carrier
+	spare   int   // of them, not used since the last trim
+	trims   bool  // a trim will come
 	failed  error // since the node last answered
 	stopped bool
 }
@@ -63,6 +65,7 @@ func (l *lane) assignLocked(class Class) *carrier {
 	if n := len(l.idle); n > 0 {
 		k = l.idle[n-1] // the one that slept last: its caches are warm
 		l.idle = l.idle[:n-1]
+		l.spare = min(l.spare, n-1)
 	} else {
 		k = &carrier{lane: l}
 	}
@@ -136,9 +139,32 @@ func (k *carrier) next() bool {
 		return false
 	}
 	l.idle = append(l.idle, k)
+	if !l.trims {
+		l.trims = true
+		time.AfterFunc(trimEvery, l.trim)
+	}
 	l.mu.Unlock()
 	<-k.wake
 	return len(k.load) > 0
+}
+
+// trimEvery is how long a carrier may have nothing to do before it ends.
+const trimEvery = time.Second
+
+// trim ends the carriers that nobody needed since the last trim.
+func (l *lane) trim() {
+	l.mu.Lock()
+	gone := append([]*carrier(nil), l.idle[:l.spare]...)
+	l.idle = append(l.idle[:0], l.idle[l.spare:]...)
+	l.spare = len(l.idle)
+	l.trims = l.spare > 0
+	if l.trims {
+		time.AfterFunc(trimEvery, l.trim)
+	}
+	l.mu.Unlock()
+	for _, k := range gone {
+		k.wake <- struct{}{}
+	}
 }
 
 // carry sends the load and delivers the answers.
@@ -248,7 +274,7 @@ func (l *lane) stop() {
 	l.mu.Lock()
 	l.stopped = true
 	idle := l.idle
-	l.idle = nil
+	l.idle, l.spare = nil, 0
 	l.mu.Unlock()
 	for _, k := range idle {
 		k.wake <- struct{}{}
