@@ -27,7 +27,10 @@ if found > 0 or ARGV[3] ~= '' then
   local holder, no
   if found > 0 then holder, no = look(LOCK, KEYS[2], field) end
   if no then return no end
-  if holder and holder ~= field then return {0, call('PTTL', LOCK), holder, read_trace(KEYS[#KEYS], trace)} end
+  if holder and holder ~= field then
+    local left = trace ~= '' and pcall('GET', KEYS[#KEYS])
+    return {0, call('PTTL', LOCK), holder, type(left) == 'string' and left or ''}
+  end
   n = token(KEYS[3], ARGV[3], holder)
   if type(n) == 'table' then return n end
   if holder then
