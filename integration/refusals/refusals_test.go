@@ -117,7 +117,7 @@ func calls() map[string]call {
 			c.keys[i] = "gone" + c.keys[i]
 		}
 		c.want = map[bool]string{true: "[-2 1]", false: strings.Replace(c.want, "1", "0", 1)}[name == "group re-entry"]
-		c.key, c.field, c.count, c.atLeast = "gone"+c.key, c.field, "", 0
+		c.key, c.count, c.atLeast = "gone"+c.key, "", 0
 		out["gone: "+name] = c
 	}
 	return out
