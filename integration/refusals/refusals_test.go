@@ -34,10 +34,9 @@ type call struct {
 }
 
 func calls() map[string]call {
-	ms := func(n int) string { return strconv.Itoa(n) }
 	read := []string{"r", luascript.RWLeasesKey("r"), luascript.RWTimeoutKey("r", field)}
 	write := []string{"w", luascript.RWLeasesKey("w"), "w"}
-	more := ms(2 * lease)
+	more := strconv.Itoa(2 * lease)
 	free := func(k string, rest ...string) []string { return append([]string{k}, rest...) }
 	out := map[string]call{
 		"re-entry":          {luascript.Reenter, free("l"), []string{field, "3", more}, "1", "", "l", field, "3", lease + 1},
