@@ -26,13 +26,13 @@ type moved struct {
 	left    func(key string) []string // keys that the release must clean up
 }
 
-func movedKinds() map[string]moved {
+func movedKinds(publish string) map[string]moved {
 	ms, more := strconv.Itoa(lease), strconv.Itoa(2*lease)
 	one := func(s *luascript.Script, key string, args ...string) conn.Command {
 		return conn.Command{Script: s, Keys: []string{key}, Args: args}
 	}
 	fair := func(s *luascript.Script, key string, args ...string) conn.Command {
-		return conn.Command{Script: s, Keys: fairKeys(key), Args: append([]string{"SPUBLISH", "g:" + key + ":", "o:" + key + ":"}, args...)}
+		return conn.Command{Script: s, Keys: fairKeys(key), Args: append([]string{publish, "g:" + key + ":", "o:" + key + ":"}, args...)}
 	}
 	renewRW := func(field string) func(key string) []conn.Command {
 		return func(key string) []conn.Command {
@@ -70,7 +70,7 @@ func movedKinds() map[string]moved {
 			release: func(key string) conn.Command {
 				return conn.Command{Script: luascript.RWReadRelease, Keys: []string{
 					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field), luascript.RWMarksKey(key),
-				}, Args: []string{field, luascript.RWChannel(key), "SPUBLISH", "0", luascript.RWTimeoutPrefix(key), "0", "0"}}
+				}, Args: []string{field, luascript.RWChannel(key), publish, "0", luascript.RWTimeoutPrefix(key), "0", "0"}}
 			},
 			left: func(key string) []string {
 				return []string{luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field)}
@@ -88,7 +88,7 @@ func movedKinds() map[string]moved {
 			release: func(key string) conn.Command {
 				return conn.Command{Script: luascript.RWWriteRelease, Keys: []string{
 					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWReadersKey(key), luascript.RWTurnKey(key),
-				}, Args: []string{field, luascript.RWChannel(key), "SPUBLISH", "0", "0", "0"}}
+				}, Args: []string{field, luascript.RWChannel(key), publish, "0", "0", "0"}}
 			},
 			left: func(key string) []string { return []string{luascript.RWLeasesKey(key)} },
 		},
@@ -104,7 +104,7 @@ func TestWhileASlotMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	for name, k := range movedKinds() {
+	for name, k := range movedKinds(c.Topology().Publish()) {
 		for what, moves := range map[string]func(key string) []string{
 			"its key has moved":     func(key string) []string { return []string{key} },
 			"the others have":       k.left,
