@@ -188,8 +188,10 @@ func TestRLockNames(t *testing.T) {
 var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
 	keys: []string{
 		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*",
+		// of ForceUnlock, which takes away whatever stands there
+		"~redisson_lock_queue:{app:*", "~redisson_lock_timeout:{app:*", "~redlatch_fair:{app:*", "~redlatch_rw_*:{app:*",
 	},
-	channels: []string{"&redisson_lock__channel:{app:*"},
+	channels: []string{"&redisson_lock__channel:{app:*", "&redisson_rwlock:{app:*", "&redlatch_grant:{app:*"},
 	lock: []string{
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember",
@@ -197,11 +199,7 @@ var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
 	void:  []string{"+sadd"},
 	fence: []string{"+get", "+set", "+time"},
 	state: []string{"+type", "+hlen", "+hgetall"},
-	force: []string{
-		"+del", "+lindex", "+zcard", "+zrange",
-		"~redisson_lock_queue:{app:*", "~redisson_lock_timeout:{app:*", "~redlatch_fair:{app:*", "~redlatch_rw_*:{app:*",
-		"&redisson_rwlock:{app:*", "&redlatch_grant:{app:*",
-	},
+	force: []string{"+del", "+lindex"},
 }
 
 func rlUser(t *testing.T, s *testbed.Server, rules ...string) func(*redlatch.Config) {

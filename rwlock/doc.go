@@ -21,7 +21,7 @@
 //
 //	enter, renew, re-enter   the hold's own end is raised, and the TTL with it if it is lower
 //	a writer asks            ours whose end has passed are removed; the lock is free if they were all
-//	leave, shrink            if the leaver's end was the TTL: the TTL becomes the largest end left
+//	leave                    if the leaver's end was the TTL: the TTL becomes the largest end left
 //
 // So a reader that died stands in the hash until its own lease has ended and no
 // longer, whatever others do: their renewals raise the TTL only as long as they
@@ -30,6 +30,14 @@
 // never set again. Finding the largest end costs O(log n). Only when readers of
 // another library are inside does a leaver whose end was the TTL look at each of
 // their timeout keys.
+//
+// A hold's own end only rises: a partial unlock sets the count and nothing else.
+//
+// While a cluster moves the slot it refuses commands of several keys for as long as
+// some are here and some there. A hold is then renewed key by key, and the only one is
+// freed by deleting the hash; the release follows and cleans up. Where others are inside
+// the hold stays in the hash until then, or the set and the hash would disagree about
+// who is foreign; it keeps nobody out, since whoever would enter has several keys, too.
 //
 // The set must never hold a member of an earlier life of the hash (somebody
 // deleted the key, another library took the lock anew), or the count of foreign

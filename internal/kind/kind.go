@@ -45,14 +45,15 @@ type Kind interface {
 	// The reply's code is 1, or 0 when the session is gone.
 	Reenter(f Field, count int, lease time.Duration) conn.Command
 	// Release sets the count of a session and nothing else, or ends it (count 0).
-	// void > 0 makes the server refuse late commands of the acquisition for that
-	// long. The codes of the reply are those of [Released].
+	// void > 0 makes the server refuse late commands of the ended acquisition for
+	// that long. The codes of the reply are those of [Released].
 	Release(f Field, count int, void time.Duration) conn.Command
 	// Abandon undoes whatever an attempt may have left: a grant or a place in a
 	// queue. Codes as for Release.
 	Abandon(a *Attempt, void time.Duration) conn.Command
 	// Renew builds a session's part of a renewal batch; lease 0: check only. The
-	// first of its integers in the reply is 1 held, 0 gone, -1 refused.
+	// first of its integers in the reply is 1 held, 0 gone, -1 refused. A server that
+	// refuses all writes answers the whole batch with its error.
 	Renew(f Field, lease time.Duration) Item
 
 	// Wait says which messages concern the attempt's waiter and how it waits.
@@ -203,7 +204,7 @@ type Item struct {
 // look like a promise.
 func Only(set lock.Settings, kind string, skipAfter, preferReaders bool) error {
 	refuse := func(option string) error {
-		return &lock.InvalidOptionError{Option: option, Reason: "a " + kind + " does not know it"}
+		return &lock.InvalidOptionError{Option: option, Reason: kind + " does not know it"}
 	}
 	switch {
 	case set.SkipAfter != 0 && !skipAfter:

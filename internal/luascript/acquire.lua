@@ -20,23 +20,38 @@
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease. A run that comes after the acquisition was
 -- given up finds its field in the void set.
-local LOCK, field, lease, fence, trace = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local holder, no = look(LOCK, KEYS[2], field)
-if no then return no end
-local n = 0
-if not holder then
-  if fence ~= '' then n = token(KEYS[3], fence) end
-  if type(n) == 'table' then return n end
-  local refused = take(LOCK, field, lease)
-  if refused then return refused end
-  leave_trace(KEYS[#KEYS], field, trace, lease)
-  return n > 0 and {1, n} or 1
+local LOCK, field, lease, trace, n = KEYS[1], ARGV[1], ARGV[2], ARGV[4], 0
+local found = redis.call('EXISTS', LOCK, KEYS[2])
+if found > 0 and trace == '' and redis.pcall('HLEN', LOCK) == 1 then
+  -- the most frequent answer of a busy lock, as whose has it
+  local one = redis.call('HGETALL', LOCK)
+  if one[1] ~= field and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
+    return {0, redis.call('PTTL', LOCK), one[1], ''}
+  end
 end
-if holder == field then
-  -- Written in any case: a WAIT behind it counts the writes of its own connection.
-  call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), tonumber(lease)))
-  n = token(KEYS[3], fence, true)
+if found > 0 or ARGV[3] ~= '' then
+  -- parts stand here
+  local holder, no
+  if found > 0 then holder, no = look(LOCK, KEYS[2], field) end
+  if no then return no end
+  if holder and holder ~= field then
+    local left = trace ~= '' and pcall('GET', KEYS[#KEYS])
+    return {0, call('PTTL', LOCK), holder, type(left) == 'string' and left or ''}
+  end
+  n = token(KEYS[3], ARGV[3], holder)
   if type(n) == 'table' then return n end
-  return n > 0 and {2, n} or 2
+  if holder then
+    -- Written in any case: a WAIT behind it counts the writes of its own connection.
+    call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), tonumber(lease)))
+    return n > 0 and {2, n} or 2
+  end
 end
-return {0, call('PTTL', LOCK), holder, read_trace(KEYS[#KEYS], trace)}
+redis.call('HSET', LOCK, field, 1)
+local set = redis.pcall('PEXPIRE', LOCK, lease)
+if type(set) == 'table' then
+  -- refused (an ACL that forgot it): a lock without a lease must not stay
+  redis.call('DEL', LOCK)
+  return set
+end
+if trace ~= '' and trace ~= '-' then redis.pcall('SET', KEYS[#KEYS], field .. ' ' .. trace, 'PX', lease) end
+return n > 0 and {1, n} or 1

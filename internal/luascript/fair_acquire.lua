@@ -20,7 +20,8 @@
 -- only sets the lease, or finds its own place and only keeps it alive. A run
 -- that comes after the acquisition was given up finds its field in the void set.
 local field, lease, fence = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '-' and '' or ARGV[6]
-local holder, no = look(LOCK, KEYS[7], field)
+local holder, no
+if call('EXISTS', LOCK, KEYS[7]) > 0 then holder, no = look(LOCK, KEYS[7], field) end
 if no then return no end
 if holder == field then
   -- The lease is written in any case: WAIT counts the writes of its connection.

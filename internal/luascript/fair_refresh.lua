@@ -6,14 +6,16 @@
 -- ARGV[3+2i]  its skip time, ms
 --
 -- RETURN   three integers per waiter:
---          1  it waits; 2  it holds the lock already; 0  it has no place: it must try again
+--          1  it waits; 2  it holds the lock already; 0  it has no place, or the key is no lock
+--          any more: it must try again
 --          the first waiter's only: after how many ms to look again without a message, 0 = not known
 --          the number of its place, 0 = none
 --
 -- Twice: it sets points in time, puts a waiter that Redisson dropped back where
 -- it was, and gives away a lock only while it is free. It makes no places, so
 -- one that comes late can't bring back a waiter that has left.
-local holder = whose(LOCK, '') or ''
+local holder, no = whose(LOCK, '')
+if no and no.err then return no end
 
 -- Puts a waiter back that Redisson took for stale: it was the first then, so it
 -- belongs before all but those who were so, too, and had come earlier.
@@ -67,7 +69,7 @@ for i = 4, #ARGV, 2 do
   local state, place = 0, 0
   if field == holder then
     state = 2
-  else
+  elseif not no then -- else the key is no lock any more: its own try tells it
     local want = call('HGET', WANTS, field)
     if want then
       local alive = now + skip

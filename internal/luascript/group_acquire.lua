@@ -43,7 +43,8 @@ for a = 2, #ARGV, 5 do
     end
     m.mine = true
   else
-    local holder, no = look(m.lock, KEYS[k + 1], m.field)
+    local holder, no
+    if call('EXISTS', m.lock, KEYS[k + 1]) > 0 then holder, no = look(m.lock, KEYS[k + 1], m.field) end
     if no then
       if no[1] == -3 then no[2] = #members end
       return no

@@ -25,19 +25,30 @@ type Script struct {
 	SHA  string // of Body, for EVALSHA
 }
 
-// load reads an embedded script, with the parts that it shares with others in
-// front; a missing file is a bug that every test sees.
+// load reads an embedded script and puts the parts that it shares with others in
+// front, or where the script says so: behind what most calls come through, which
+// then does not pay for them.
 func load(name string, parts ...string) *Script {
-	var body string
-	for _, part := range append(parts, name) {
-		src, err := files.ReadFile(part + ".lua")
-		if err != nil {
-			panic(fmt.Sprintf("luascript: %v", err))
-		}
-		body += strip(string(src))
+	before, after, ok := strings.Cut(source(name), "-- parts stand here\n")
+	if !ok {
+		before, after = "", before
 	}
+	body := strip(before)
+	for _, part := range parts {
+		body += strip(source(part))
+	}
+	body += strip(after)
 	sum := sha1.Sum([]byte(body)) // #nosec G401 -- not for security
 	return &Script{Name: name, Body: body, SHA: hex.EncodeToString(sum[:])}
+}
+
+// source is the text of a file; a missing one is a bug that every test sees.
+func source(name string) string {
+	src, err := files.ReadFile(name + ".lua")
+	if err != nil {
+		panic(fmt.Sprintf("luascript: %v", err))
+	}
+	return string(src)
 }
 
 // strip drops whole-line comments and indentation: what is sent and kept on the

@@ -22,13 +22,17 @@
 -- Twice: the second run finds the field gone, or the count reached; it can't
 -- touch another acquisition, not even one of the same owner. Works when the server
 -- is out of memory: the first write takes none.
-if ARGV[2] ~= '0' then return shrink(KEYS[1], ARGV[1], ARGV[2]) end
-local gone = pcall('HDEL', KEYS[1], ARGV[1])
-if type(gone) == 'table' and not replaced(gone) then return gone end
-void(KEYS[2], ARGV[1], ARGV[5])
-untrace(KEYS[#KEYS], ARGV[1], ARGV[6])
-if gone ~= 1 then return 0 end
+local gone
+if ARGV[2] == '0' then gone = redis.pcall('HDEL', KEYS[1], ARGV[1]) end
+if gone ~= 1 or ARGV[5] ~= '0' or ARGV[6] ~= '0' then
+  -- parts stand here
+  if not gone then return shrink(KEYS[1], ARGV[1], ARGV[2]) end
+  if type(gone) == 'table' and not replaced(gone) then return gone end
+  void(KEYS[2], ARGV[1], ARGV[5])
+  untrace(KEYS[#KEYS], ARGV[1], ARGV[6])
+  if gone ~= 1 then return 0 end
+end
 if ARGV[3] == '' then return 1 end
-local sent = pcall(ARGV[4], ARGV[3], '0')
+local sent = redis.pcall(ARGV[4], ARGV[3], '0')
 if type(sent) == 'table' then return {2, sent.err} end
 return sent > 0 and {1, sent} or 1

@@ -3,7 +3,7 @@ package luascript
 // The scripts of the read-write lock; rwlock/doc.go says how they work together.
 var (
 	RWRead         = load("rw_read", "common", "clock", "whose", "enter")
-	RWWrite        = load("rw_write", "common", "clock", "whose", "enter")
+	RWWrite        = load("rw_write", "common", "clock", "whose", "token", "enter")
 	RWReenter      = load("rw_reenter", "common", "clock", "first")
 	RWRenew        = load("rw_renew", "common", "clock", "first")
 	RWRefresh      = load("rw_refresh", "common", "clock")

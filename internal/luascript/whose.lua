@@ -14,7 +14,8 @@ local function whose(lock, field)
   if fields == 1 then
     local one = call('HGETALL', lock)
     if one[1] == field then return field end
-    if string.find(one[1], '^%x+%-%x+%-%x+%-%x+%-%x+:[^ ]+$') and string.find(one[2], '^%d+$') then return one[1] end
+    -- <uuid>:<owner> and a count
+    if string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then return one[1] end
   else
     local mode = call('HGET', lock, 'mode')
     if mode == 'read' or mode == 'write' then return '' end
@@ -22,9 +23,9 @@ local function whose(lock, field)
   return nil, {-3}
 end
 
--- The same for who wants to take it: also {-1}, the field was given up.
+-- The same for who wants to take it and has seen that the lock or the void set
+-- exists: also {-1}, the field was given up.
 local function look(lock, void, field)
-  if call('EXISTS', lock, void) == 0 then return end
   local holder, no = whose(lock, field)
   if not holder and not no and call('SISMEMBER', void, field) == 1 then no = {-1} end
   return holder, no

@@ -1,0 +1,138 @@
+package refusals
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func fairCall(s *luascript.Script, args ...string) call {
+	return call{script: s, keys: fairKeys("f"), args: append([]string{"PUBLISH", "grants:", "foreign:"}, args...)}
+}
+
+func must(t *testing.T, s *testbed.Server, c call) string {
+	t.Helper()
+	got, err := run(s, c)
+	if err != nil {
+		t.Fatalf("%s: %v", c.script.Name, err)
+	}
+	return got
+}
+
+// TestHandOverRefused: the server refuses what the next waiter wants, its token.
+// The lock is free all the same, the release says that it is done and what was
+// refused, and the waiter keeps its place until a refresh hands the lock over.
+func TestHandOverRefused(t *testing.T) {
+	for name, spoil := range map[string][2][]string{
+		"another type":  {{"RPUSH", luascript.TokenKey("f"), "x"}, {"DEL", luascript.TokenKey("f")}},
+		"not a number":  {{"SET", luascript.TokenKey("f"), "x"}, {"DEL", luascript.TokenKey("f")}},
+		"another queue": {{"RENAME", luascript.FairWantsKey("f"), "aside"}, {"RENAME", "aside", luascript.FairWantsKey("f")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testbed.Standalone(t)
+			ms := strconv.Itoa(lease)
+			if got := must(t, s, fairCall(luascript.FairAcquire, field, ms, "-", "", "0")); got != "[1 0]" {
+				t.Fatal(got)
+			}
+			must(t, s, fairCall(luascript.FairAcquire, waiter, ms, ms, "", ms))
+			s.Do(t, spoil[0]...)
+			if name == "another queue" {
+				s.Do(t, "SET", luascript.FairWantsKey("f"), "x")
+			}
+			got := must(t, s, fairCall(luascript.FairRelease, field, "0", "0", "0"))
+			if !strings.HasPrefix(got, "[2 ") {
+				t.Errorf("the release: %q, want 2 and the reason", got)
+			}
+			if s.Int(t, "EXISTS", "f") != 0 {
+				t.Error("the lock is not free")
+			}
+			if name == "another queue" {
+				s.Do(t, "DEL", luascript.FairWantsKey("f"))
+			}
+			s.Do(t, spoil[1]...)
+			for key, n := range map[string]string{"QUEUE": "LLEN", "SCORES": "ZCARD", "WANTS": "HLEN"} {
+				at := map[string]int{"QUEUE": 1, "SCORES": 2, "WANTS": 3}[key]
+				if s.Int(t, n, fairKeys("f")[at]) != 1 {
+					t.Errorf("the waiter lost its place in %s", key)
+				}
+			}
+			if got := must(t, s, fairCall(luascript.FairRefresh, waiter, ms)); !strings.HasPrefix(got, "[1 ") {
+				t.Errorf("the refresh: %q", got)
+			}
+			if got := s.Hash(t, "HGETALL", "f")[waiter]; got != "1" {
+				t.Errorf("the refresh has not handed the lock over: count %q", got)
+			}
+		})
+	}
+}
+
+// TestGroupReleaseTellsOfEach: each member has its own answer, and all are free
+// before the first message goes out.
+func TestGroupReleaseTellsOfEach(t *testing.T) {
+	s := testbed.Standalone(t)
+	for _, k := range []string{"a", "c", "d"} {
+		s.Do(t, "HSET", k, field, "2")
+	}
+	s.Do(t, "SET", "b", "replaced")
+	member := func(count, channel, publish string) []string {
+		return []string{"1", field, count, channel, publish, "0", "0"}
+	}
+	args := append(append(member("0", "ch", "NOSUCH"), member("0", "ch", "PUBLISH")...), member("1", "", "")...)
+	args = append(args, member("0", "ch", "PUBLISH")...)
+	args = append(args, member("0", "ch", "PUBLISH")...)
+	got := must(t, s, call{script: luascript.GroupRelease, keys: []string{"a", "b", "c", "d", "e"}, args: args})
+	if !strings.HasPrefix(got, "[2 ") || !strings.HasSuffix(got, " 0  1  1  0 ]") {
+		t.Errorf("%q", got)
+	}
+	if n := s.Int(t, "EXISTS", "a", "d"); n != 0 {
+		t.Errorf("%d are held", n)
+	}
+	if got := s.Hash(t, "HGETALL", "c")[field]; got != "1" {
+		t.Errorf("count %q", got)
+	}
+}
+
+// TestNoLock: what is no lock is told at once, whatever its size, and not touched.
+func TestNoLock(t *testing.T) {
+	s := testbed.Standalone(t)
+	other := "6d4e6c1a-0000-4000-8000-00000000000a:17"
+	want := map[string]string{"text": "-3", "one": "-3", "word": "-3", "two": "-3", "modeless": "-3", "lock": "0", "rw": "0"}
+	s.Do(t, "SET", "text", "x")
+	s.Do(t, "HSET", "one", "name", "1")
+	s.Do(t, "HSET", "word", other, "x")
+	s.Do(t, "HSET", "two", "a", "1", "b", "2")
+	s.Do(t, "HSET", "modeless", "mode", "dark", other, "1")
+	s.Do(t, "HSET", "lock", other, "1")
+	s.Do(t, "HSET", "rw", "mode", "read", other, "1")
+	for key, code := range want {
+		before := s.Text(t, "DUMP", key)
+		for name, c := range map[string]call{
+			"acquire": {script: luascript.Acquire, keys: []string{key, "void"}, args: []string{field, "1000", "", ""}},
+			"traced":  {script: luascript.Acquire, keys: []string{key, "void", "trace"}, args: []string{field, "1000", "", "-"}},
+			"group":   {script: luascript.GroupAcquire, keys: []string{key, "void"}, args: []string{"1000", "2", field, "0", "", ""}},
+			"fair":    {script: luascript.FairAcquire, keys: fairKeys(key), args: []string{"PUBLISH", "g:", "o:", field, "1000", "-", "", "0"}},
+			"read": {
+				script: luascript.RWRead, keys: []string{key, "void", "leases", "own", "writers", "marks", "readers", "turn"},
+				args: []string{field, "1000", "", "", "0", "0", "", ""},
+			},
+			"write": {
+				script: luascript.RWWrite, keys: []string{key, "void", "leases", "writers", "marks", "turn"},
+				args: []string{field, "1000", "0", "", ""},
+			},
+		} {
+			if key == "rw" && name == "read" {
+				continue // it enters
+			}
+			got := must(t, s, c)
+			if first, _, _ := strings.Cut(strings.Trim(got, "[]"), " "); first != code {
+				t.Errorf("%s of %q: %q, want %s", name, key, got, code)
+			}
+		}
+		if s.Text(t, "DUMP", key) != before {
+			t.Errorf("%q was touched", key)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package kind
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+func TestSkipAfter(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{
+		lock.MinSkipAfter: lock.MinSkipAfter, time.Minute: time.Minute, lock.MaxSkipAfter: lock.MaxSkipAfter,
+		0: -1, -time.Second: -1, lock.MinSkipAfter - 1: -1, lock.MaxSkipAfter + 1: -1,
+	} {
+		got, err := SkipAfter(lock.Apply([]lock.Option{lock.WithSkipAfter(d)}))
+		if (want < 0) != errors.Is(err, lock.ErrInvalidOption) || (want > 0 && (err != nil || got != want)) {
+			t.Errorf("%v: %v %v", d, got, err)
+		}
+	}
+	if got, err := SkipAfter(lock.Settings{}); got != lock.DefaultSkipAfter || err != nil {
+		t.Errorf("by default %v %v", got, err)
+	}
+}
+
+func TestOnly(t *testing.T) {
+	skip, prefer := lock.Settings{SkipAfter: time.Second}, lock.Settings{PreferReaders: true}
+	for _, tc := range []struct {
+		set                    lock.Settings
+		knowsSkip, knowsPrefer bool
+		refused                string
+	}{
+		{lock.Settings{Fenced: true}, false, false, ""},
+		{skip, true, false, ""},
+		{skip, false, true, "WithSkipAfter"},
+		{prefer, false, true, ""},
+		{prefer, true, false, "PreferReaders"},
+	} {
+		err := Only(tc.set, "X", tc.knowsSkip, tc.knowsPrefer)
+		if (err == nil) != (tc.refused == "") || (err != nil && (!errors.Is(err, lock.ErrInvalidOption) || !strings.Contains(err.Error(), tc.refused))) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+func TestAnswered(t *testing.T) {
+	for code, want := range map[int64]Outcome{
+		1: {Acquired: true, Token: 7}, 2: {Acquired: true, Renewed: true, Token: 7}, -1: {Void: true}, -3: {NoLock: true},
+	} {
+		got, done := Answered(conn.Reply{Code: code, Vals: []conn.Value{{Int: code}, {Int: 7}}})
+		if !done || got.Acquired != want.Acquired || got.Renewed != want.Renewed || got.Void != want.Void ||
+			got.NoLock != want.NoLock || got.Token != want.Token {
+			t.Errorf("%d: %+v", code, got)
+		}
+	}
+	if _, done := Answered(conn.Reply{Code: 0}); done {
+		t.Error("a refusal is each kind's own")
+	}
+}
