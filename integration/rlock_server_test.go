@@ -199,7 +199,7 @@ var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
 	void:  []string{"+sadd"},
 	fence: []string{"+get", "+set", "+time"},
 	state: []string{"+type", "+hlen", "+hgetall"},
-	force: []string{"+del", "+lindex"},
+	force: []string{"+del", "+lindex", "+llen"},
 }
 
 func rlUser(t *testing.T, s *testbed.Server, rules ...string) func(*redlatch.Config) {
