@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
 // The processes of a measurement are this program started again: here, the test binary.
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		os.Exit(childMain(os.Stdin, os.Stdout))
+	if os.Getenv(work.Variable) != "" {
+		os.Exit(work.Main(openContender, os.Stdin, os.Stdout))
 	}
 	// With the race detector each process would wait a second before it exits.
 	if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=20"); err != nil {
@@ -37,20 +39,22 @@ func quick(t *testing.T) *bench {
 	return b
 }
 
-func smallScale() scale { return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}} }
+func smallScale() scale {
+	return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}, crowds: []int{8, 16}, topics: 30, owned: 30}
+}
 
 // TestEveryRowRuns measures every contender of every row once, shortly.
 func TestEveryRowRuns(t *testing.T) {
 	done := map[string]outcome{}
 	for _, r := range rows(smallScale()) {
 		t.Run(strings.ReplaceAll(r.name, "/", ","), func(t *testing.T) {
-			r.spec.Goroutines = min(r.spec.Goroutines, 32)
+			r.spec.Goroutines, r.windows = min(r.spec.Goroutines, 32), 1
 			b := quick(t)
-			o, err := b.row(t.Context(), r, nil)
+			o, err := b.row(t.Context(), r)
 			for nobody(o) && b.duration < 5*time.Second {
 				// A busy machine may leave the processes without a turn for all of a short window.
 				b.duration *= 4
-				o, err = b.row(t.Context(), r, nil)
+				o, err = b.row(t.Context(), r)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +78,7 @@ func TestEveryRowRuns(t *testing.T) {
 				}
 			}
 			for _, g := range r.goals {
-				if _, ok, _ := g.reached(o); !ok {
+				if v, _ := g.judge(o); v == unproven {
 					t.Errorf("the goal %q is about something that was not measured", g)
 				}
 			}
@@ -97,7 +101,7 @@ func TestCommandsAreCounted(t *testing.T) {
 	b := quick(t)
 	b.duration = 300 * time.Millisecond
 	r := rowNamed(t, "uncontended/1")
-	o, err := b.row(t.Context(), r, nil)
+	o, err := b.row(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +121,7 @@ func TestFailureIsReported(t *testing.T) {
 		name: "failing", title: "a contender that fails", contenders: []string{"limit", "redislock"},
 		spec: spec{Workload: pairs, Goroutines: 4}, columns: contendedColumns, main: throughput,
 	}
-	o, err := b.row(t.Context(), r, nil)
+	o, err := b.row(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +142,10 @@ func TestFailureIsReported(t *testing.T) {
 func TestEndOfContext(t *testing.T) {
 	b := quick(t)
 	b.duration = time.Hour
+	b.take.pattern = regexp.MustCompile("^limit$")
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if _, err := b.row(ctx, rowNamed(t, "uncontended/1"), regexp.MustCompile("^limit$")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.row(ctx, rowNamed(t, "uncontended/1")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the run ended with: %v", err)
 	}
 }

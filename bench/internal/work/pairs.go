@@ -1,0 +1,197 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// pairsJob is the workload [Pairs].
+type pairsJob struct {
+	workers    []*pairWorker
+	clients    []Contender // with OwnClients
+	background []Hold
+	done       sync.WaitGroup
+}
+
+type pairWorker struct {
+	lock, read Locker
+	readShare  int // of 1,000
+	section    time.Duration
+	count      uint64
+	waits      *Histogram
+	pairs      *Histogram // nil: not wanted
+	unfinished time.Duration
+	inside     time.Duration
+	_          [64]byte // the counters of two workers share no cache line
+}
+
+// warmTurns is how often each worker locks before its process is ready, if it has a key of its own: scripts are loaded
+// and connections open by then. Workers that share a key need not all have had a turn (they could starve each other for
+// long); they get a time instead.
+const warmTurns = 20
+
+func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
+	rw, _ := m.contender.(ReadWriter)
+	if rw == nil && m.Background > 0 {
+		return Ready{}, fmt.Errorf("%s has no shared mode", m.Contender)
+	}
+	for range m.Background {
+		h, err := rw.ReadLocker(m.Key).Lock(ctx)
+		if err != nil {
+			return Ready{}, fmt.Errorf("background reader: %w", err)
+		}
+		j.background = append(j.background, h)
+	}
+	var warm sync.WaitGroup
+	for g := range m.Goroutines {
+		c := m.contender
+		if m.OwnClients {
+			var err error
+			if c, err = m.open(); err != nil {
+				return Ready{}, fmt.Errorf("client %d: %w", g, err)
+			}
+			j.clients = append(j.clients, c)
+		}
+		w := newPairWorker(m, c, g)
+		j.workers = append(j.workers, w)
+		warm.Add(1)
+		j.done.Add(1)
+		go func() {
+			defer j.done.Done()
+			if m.Uncancellable {
+				w.run(context.Background(), m, sync.OnceFunc(warm.Done))
+				return
+			}
+			// A ctx of its own, as a request has: a shared one would make every contender fight for its mutex.
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			w.run(ctx, m, sync.OnceFunc(warm.Done))
+		}()
+	}
+	if m.CountMessages {
+		m.messages = j.messages
+	}
+	if m.OwnKeys {
+		warm.Wait()
+	} else {
+		time.Sleep(m.WarmUp)
+	}
+	if m.Queue > 0 {
+		if err := queueLength(ctx, m.Spec); err != nil {
+			return Ready{}, err
+		}
+	}
+	return Ready{}, context.Cause(ctx)
+}
+
+// messages adds up what the clients have been sent, -1 if one of them does not count.
+func (j *pairsJob) messages() int64 {
+	var n int64
+	for _, c := range j.clients {
+		counter, ok := c.(MessageCounter)
+		if !ok {
+			return -1
+		}
+		n += int64(counter.Messages())
+	}
+	return n
+}
+
+func newPairWorker(m *measurement, c Contender, g int) *pairWorker {
+	key := m.Key
+	w := &pairWorker{readShare: m.ReadPerMille, section: m.Section, waits: NewHistogram()}
+	if m.OwnKeys {
+		key = fmt.Sprintf("%s:%d:%d", m.Key, m.Process, g)
+		w.pairs = NewHistogram()
+	}
+	w.lock = c.Locker(key)
+	w.read = w.lock
+	if rw, ok := c.(ReadWriter); ok {
+		w.read = rw.ReadLocker(key)
+	}
+	return w
+}
+
+func (w *pairWorker) run(ctx context.Context, m *measurement, warm func()) {
+	defer warm()
+	start := time.Now()
+	for turns := 0; m.phase.Load() != ended; turns++ {
+		if turns == warmTurns {
+			warm()
+		}
+		l := w.lock
+		if w.readShare > 0 && rand.IntN(1000) < w.readShare {
+			l = w.read
+		}
+		h, err := l.Lock(ctx)
+		got := time.Now()
+		wait := got.Sub(start)
+		if err != nil {
+			if m.phase.Load() != ended && ctx.Err() == nil {
+				m.fail(fmt.Errorf("%s: Lock: %w", m.Contender, err))
+			} else if m.phase.Load() == ended {
+				w.unfinished = wait
+			}
+			return
+		}
+		counted := m.phase.Load() == counting
+		if t, ok := h.(Timer); ok {
+			wait = t.Took()
+		}
+		if counted {
+			w.count++
+			w.waits.Add(wait)
+		}
+		var inside time.Duration
+		if w.section > 0 {
+			time.Sleep(w.section)
+			if inside = time.Since(got); counted {
+				w.inside += inside
+			}
+		}
+		if err := h.Unlock(ctx); err != nil {
+			// What the end of the measurement interrupts, a library that heeds the ctx may leave locked.
+			if m.phase.Load() != ended || ctx.Err() == nil {
+				m.fail(fmt.Errorf("%s: Unlock: %w", m.Contender, err))
+			}
+			return
+		}
+		end := time.Now()
+		if w.pairs != nil && counted {
+			w.pairs.Add(end.Sub(start) - inside)
+		}
+		start = end
+	}
+}
+
+func (j *pairsJob) finish(r *Result) error {
+	j.done.Wait()
+	waits, pairs := NewHistogram(), NewHistogram()
+	for _, w := range j.workers {
+		if w.unfinished > 0 {
+			// A waiter that never had its turn must not vanish from the tail.
+			w.waits.Add(w.unfinished)
+		}
+		waits.Merge(w.waits)
+		if w.pairs != nil {
+			pairs.Merge(w.pairs)
+		}
+		r.Counts = append(r.Counts, w.count)
+		r.Inside += w.inside
+	}
+	r.Waits, r.Pairs = waits.Sparse(), pairs.Sparse()
+	var errs []error
+	for _, h := range j.background {
+		errs = append(errs, h.Unlock(context.Background()))
+	}
+	var closing sync.WaitGroup
+	for _, c := range j.clients {
+		closing.Go(c.Close)
+	}
+	closing.Wait()
+	return errors.Join(errs...)
+}
