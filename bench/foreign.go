@@ -93,22 +93,19 @@ var mariadbServer = &foreign{
 			return nil, err
 		}
 		environment := append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
-		install := exec.CommandContext(ctx, base+"/bin/mariadb-install-db", "--no-defaults", "--basedir="+base,
-			"--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
-		install.Env = environment
-		if out, err := install.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
-		}
-		args := []string{
-			"--no-defaults", "--basedir=" + base, "--datadir=" + data, "--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
-			"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"), "--skip-name-resolve",
-			"--max-connections=1000", "--init-file=" + filepath.Join(dir, "init.sql"),
-		}
+		common := []string{"--no-defaults", "--basedir=" + base, "--datadir=" + data}
 		if os.Geteuid() == 0 {
-			args = append(args, "--user=root") // it wants to be told; the machine's own server is another one
+			common = append(common, "--user=root") // it wants to be told; the machine's own server is another one
 		}
+		if err := bootstrapMariadb(ctx, base, data, environment, common); err != nil {
+			return nil, err
+		}
+		args := append(common,
+			"--port="+strconv.Itoa(port), "--bind-address=127.0.0.1",
+			"--socket="+filepath.Join(dir, "socket"), "--pid-file="+filepath.Join(dir, "pid"), "--skip-name-resolve",
+			"--max-connections=1000", "--init-file="+filepath.Join(dir, "init.sql"))
 		// The harness connects over TCP from this machine; the server listens nowhere else and dies with the run.
-		init := "CREATE DATABASE bench; CREATE USER bench@'127.0.0.1'; GRANT ALL ON bench.* TO bench@'127.0.0.1';\n" +
+		init := "CREATE DATABASE bench;\nCREATE USER bench@'127.0.0.1';\nGRANT ALL ON bench.* TO bench@'127.0.0.1';\n" +
 			"CREATE TABLE bench.locks (name VARCHAR(190) PRIMARY KEY, owner VARCHAR(64) NOT NULL, ends DATETIME(3) NOT NULL);\n"
 		if err := os.WriteFile(filepath.Join(dir, "init.sql"), []byte(init), 0o600); err != nil {
 			return nil, err
@@ -119,6 +116,27 @@ var mariadbServer = &foreign{
 	},
 	// It sends its version to whoever connects, and listens after the init file was run.
 	ready: func(ctx context.Context, addr string) error { return says(ctx, addr, "", "mysql_native_password") },
+}
+
+// bootstrapMariadb makes the server's own tables. The package's script for it wants a program of another package.
+func bootstrapMariadb(ctx context.Context, base, data string, environment, args []string) error {
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return err
+	}
+	text := []byte("CREATE DATABASE mysql;\nUSE mysql;\n")
+	for _, name := range []string{"mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql"} {
+		more, err := os.ReadFile(filepath.Join(base, "share", "mysql", name))
+		if err != nil {
+			return err
+		}
+		text = append(text, more...)
+	}
+	cmd := exec.CommandContext(ctx, base+"/sbin/mariadbd", append(args[:len(args):len(args)], "--bootstrap", "--silent-startup")...)
+	cmd.Env, cmd.Stdin = environment, bytes.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mariadbd --bootstrap: %w\n%s", err, out)
+	}
+	return nil
 }
 
 func mariadbBase(root string) string { return cached(root, "peers", "mariadb", "usr") }

@@ -63,6 +63,9 @@ func (o outcome) bestPeer(m metric, low bool) (float64, bool) {
 	return best, found
 }
 
+// promises heads the column that says what each contender keeps when something fails.
+const promises = "promises"
+
 // table is the outcome in cells, the first line being the header.
 func (o outcome) table() [][]string {
 	header := []string{"contender"}
@@ -80,9 +83,9 @@ func (o outcome) table() [][]string {
 			}
 		}
 	}
-	promises := slices.ContainsFunc(o.entries, func(e entry) bool { return e.role == system })
-	if promises {
-		header = append(header, "promises")
+	promised := slices.ContainsFunc(o.entries, func(e entry) bool { return e.role == system })
+	if promised {
+		header = append(header, promises)
 	}
 	lines := [][]string{header}
 	for _, e := range o.entries {
@@ -110,7 +113,7 @@ func (o outcome) table() [][]string {
 				line = append(line, extra[2])
 			}
 		}
-		if promises {
+		if promised {
 			line = append(line, e.promise)
 		}
 		lines = append(lines, line)
@@ -181,6 +184,10 @@ func (o outcome) write(w io.Writer, markdown bool) {
 		for _, l := range lines {
 			fmt.Fprint(w, "  ", l[0], strings.Repeat(" ", width[0]-utf8.RuneCountInString(l[0])))
 			for i, cell := range l[1:] {
+				if lines[0][i+1] == promises {
+					fmt.Fprint(w, "  ", cell) // prose, at the end
+					continue
+				}
 				fmt.Fprint(w, "  ", strings.Repeat(" ", width[i+1]-utf8.RuneCountInString(cell)), cell)
 			}
 			fmt.Fprintln(w)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
 // A row is one kind of work, measured for each of its contenders.
@@ -93,8 +95,9 @@ func uncontendedRows() []row {
 		one,
 		uncontended("uncontended/16", "Lock + Unlock, 16 goroutines with a key each", 16, 0.9),
 		uncontended("uncontended/256", "Lock + Unlock, 256 goroutines with a key each", 256, 1),
-		uncancellable("uncancellable/1", "Lock + Unlock with a ctx that can't be cancelled, 1 goroutine", 1),
-		uncancellable("uncancellable/256", "The same, 256 goroutines with a key each", 256),
+		otherCtx("ctx-kept/1", "Lock + Unlock with one ctx for all pairs, which can be cancelled, 1 goroutine", 1, work.CtxKept),
+		otherCtx("ctx-none/1", "Lock + Unlock with a ctx that can't be cancelled, 1 goroutine", 1, work.CtxNone),
+		otherCtx("ctx-none/256", "The same, 256 goroutines with a key each", 256, work.CtxNone),
 	}
 }
 
@@ -122,12 +125,13 @@ func uncontended(name, title string, goroutines int, ofLimit float64) row {
 	}
 }
 
-func uncancellable(name, title string, goroutines int) row {
+// otherCtx is what the same costs those who have no ctx of their own for each pair.
+func otherCtx(name, title string, goroutines int, ctx work.Ctx) row {
 	return row{
 		name:       name,
 		title:      title,
 		contenders: besideLibraries("limit", "redlatch"),
-		spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: goroutines, Uncancellable: true},
+		spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: goroutines, Ctx: ctx},
 		columns:    uncontendedColumns,
 		main:       throughput,
 		against:    "limit",

@@ -14,13 +14,13 @@ import (
 // What remains of a contender's locks when something fails. A row with systems shows it beside their speed.
 const (
 	promiseNone     = "nothing"
-	promiseRedis    = "one Redis's memory; lease"
-	promiseOurs     = "one Redis's memory; lease, loss is told; fencing and replica acks on request"
-	promiseRedisson = "one Redis's memory; lease by watchdog"
-	promiseEtcd     = "Raft log, fsync per write (here 1 member: no majority to ask); lease, revision fences"
-	promiseZoo      = "ZAB log, fsync per write (here 1 member: no majority to ask); session"
-	promiseGetLock  = "one server's memory; ends with the connection"
-	promiseUnique   = "row on disk, fsync per write; stays until somebody deletes it"
+	promiseRedis    = "memory of one Redis; lease"
+	promiseOurs     = "memory of one Redis; lease, loss is told; on request fencing, replica acks"
+	promiseRedisson = "memory of one Redis; lease"
+	promiseEtcd     = "Raft log on disk, consensus (1 member here: nobody to ask); lease, revisions fence"
+	promiseZoo      = "ZAB log on disk, consensus (1 member here: nobody to ask); session"
+	promiseGetLock  = "memory of one server; ends with the connection"
+	promiseUnique   = "row on one server's disk; stays until somebody deletes it"
 )
 
 // jvmWarmUp is how long a process of Redisson runs before it counts: by then what matters is compiled.

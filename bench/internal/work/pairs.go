@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -15,6 +16,7 @@ type pairsJob struct {
 	clients    []Contender // with OwnClients
 	background []Hold
 	done       sync.WaitGroup
+	ctxCost    allocations // of making a ctx, for each pair
 }
 
 type pairWorker struct {
@@ -46,6 +48,12 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
 		}
 		j.background = append(j.background, h)
 	}
+	if m.Ctx == CtxRequest {
+		j.ctxCost = allocationsOf(func() {
+			_, cancel := context.WithCancel(ctx)
+			cancel()
+		})
+	}
 	var warm sync.WaitGroup
 	for g := range m.Goroutines {
 		c := m.contender
@@ -62,11 +70,11 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
 		j.done.Add(1)
 		go func() {
 			defer j.done.Done()
-			if m.Uncancellable {
+			if m.Ctx == CtxNone {
 				w.run(context.Background(), m, sync.OnceFunc(warm.Done))
 				return
 			}
-			// A ctx of its own, as a request has: a shared one would make every contender fight for its mutex.
+			// One for each goroutine: a shared one would make every contender fight for its mutex.
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			w.run(ctx, m, sync.OnceFunc(warm.Done))
@@ -116,8 +124,9 @@ func newPairWorker(m *measurement, c Contender, g int) *pairWorker {
 	return w
 }
 
-func (w *pairWorker) run(ctx context.Context, m *measurement, warm func()) {
+func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 	defer warm()
+	ctx, cancel := parent, func() {}
 	start := time.Now()
 	for turns := 0; m.phase.Load() != ended; turns++ {
 		if turns == warmTurns {
@@ -127,11 +136,15 @@ func (w *pairWorker) run(ctx context.Context, m *measurement, warm func()) {
 		if w.readShare > 0 && rand.IntN(1000) < w.readShare {
 			l = w.read
 		}
+		if m.Ctx == CtxRequest {
+			ctx, cancel = context.WithCancel(parent)
+		}
 		h, err := l.Lock(ctx)
 		got := time.Now()
 		wait := got.Sub(start)
 		if err != nil {
-			if m.phase.Load() != ended && ctx.Err() == nil {
+			cancel()
+			if m.phase.Load() != ended && parent.Err() == nil {
 				m.fail(fmt.Errorf("%s: Lock: %w", m.Contender, err))
 			} else if m.phase.Load() == ended {
 				w.unfinished = wait
@@ -153,9 +166,11 @@ func (w *pairWorker) run(ctx context.Context, m *measurement, warm func()) {
 				w.inside += inside
 			}
 		}
-		if err := h.Unlock(ctx); err != nil {
+		err = h.Unlock(ctx)
+		cancel()
+		if err != nil {
 			// What the end of the measurement interrupts, a library that heeds the ctx may leave locked.
-			if m.phase.Load() != ended || ctx.Err() == nil {
+			if m.phase.Load() != ended || parent.Err() == nil {
 				m.fail(fmt.Errorf("%s: Unlock: %w", m.Contender, err))
 			}
 			return
@@ -183,6 +198,12 @@ func (j *pairsJob) finish(r *Result) error {
 		r.Counts = append(r.Counts, w.count)
 		r.Inside += w.inside
 	}
+	var turns uint64
+	for _, n := range r.Counts {
+		turns += n
+	}
+	r.Mallocs -= min(r.Mallocs, uint64(j.ctxCost.number*float64(turns)))
+	r.Bytes -= min(r.Bytes, uint64(j.ctxCost.bytes*float64(turns)))
 	r.Waits, r.Pairs = waits.Sparse(), pairs.Sparse()
 	var errs []error
 	for _, h := range j.background {
@@ -194,4 +215,19 @@ func (j *pairsJob) finish(r *Result) error {
 	}
 	closing.Wait()
 	return errors.Join(errs...)
+}
+
+// allocations are what something allocates on average.
+type allocations struct{ number, bytes float64 }
+
+// allocationsOf does it many times, while nothing else of the process runs.
+func allocationsOf(do func()) allocations {
+	const times = 1000
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range times {
+		do()
+	}
+	runtime.ReadMemStats(&after)
+	return allocations{float64(after.Mallocs-before.Mallocs) / times, float64(after.TotalAlloc-before.TotalAlloc) / times}
 }

@@ -16,6 +16,19 @@ const (
 	Topics Workload = "topics"
 )
 
+// A Ctx says what kind of ctx a worker locks and unlocks with.
+type Ctx string
+
+const (
+	// CtxRequest: each pair has a ctx of its own that can be cancelled, as a request has. What it costs to make is
+	// taken off the allocations.
+	CtxRequest Ctx = ""
+	// CtxKept: one that can be cancelled, for all pairs of a goroutine.
+	CtxKept Ctx = "kept"
+	// CtxNone: one that nobody can cancel.
+	CtxNone Ctx = "none"
+)
+
 // A Spec tells one process what to do.
 type Spec struct {
 	Contender string
@@ -29,9 +42,8 @@ type Spec struct {
 	Goroutines int
 	Waiters    int           // how many goroutines of all processes compete for one key
 	WarmUp     time.Duration // pairs with a shared key: how long the goroutines run before the process is ready
-	// Uncancellable: pairs are locked and unlocked with a ctx that nobody can cancel. Otherwise with one that can be
-	// cancelled, as a request's: that is what users have.
-	Uncancellable bool
+	// Ctx is what the workers of pairs lock and unlock with.
+	Ctx Ctx
 	// Section is how long each holder sleeps inside.
 	Section time.Duration
 	// ReadPerMille is how many of 1,000 acquisitions use the shared mode. A contender that
