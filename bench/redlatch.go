@@ -93,7 +93,8 @@ type reentry struct {
 func (l *reentry) Lock(ctx context.Context) (hold, error) {
 	if l.outer == nil {
 		var err error
-		if l.outer, err = l.lock.Lock(ctx); err != nil {
+		// It outlives the pair that it comes with.
+		if l.outer, err = l.lock.Lock(context.WithoutCancel(ctx)); err != nil {
 			return nil, err
 		}
 	}

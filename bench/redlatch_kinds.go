@@ -172,7 +172,8 @@ const ownedWorkers = 64
 
 func (l *owned) Lock(ctx context.Context) (hold, error) {
 	if l.ctx == nil {
-		first, err := l.client.RLock(l.key + ":first").Lock(ctx)
+		// It outlives the pair that it comes with.
+		first, err := l.client.RLock(l.key + ":first").Lock(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, err
 		}

@@ -43,13 +43,20 @@ func smallScale() scale {
 	return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}, crowds: []int{8, 16}, topics: 30, owned: 30}
 }
 
+// sameWork are the rows that differ from another one by a number: there the libraries run in that one alone.
+var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/1ms|lone/63\+1/1ms|handover/far)$`)
+
 // TestEveryRowRuns measures every contender of every row once, shortly.
 func TestEveryRowRuns(t *testing.T) {
 	done := map[string]outcome{}
 	for _, r := range rows(smallScale()) {
 		t.Run(strings.ReplaceAll(r.name, "/", ","), func(t *testing.T) {
 			r.spec.Goroutines, r.windows = min(r.spec.Goroutines, 32), 1
+			if r.goroutines == nil {
+				r.processes = min(r.processes, 2) // to start them is what takes long
+			}
 			b := quick(t)
+			b.take.alone = sameWork.MatchString(r.name)
 			o, err := b.row(t.Context(), r)
 			for nobody(o) && b.duration < 5*time.Second {
 				// A busy machine may leave the processes without a turn for all of a short window.
@@ -69,7 +76,8 @@ func TestEveryRowRuns(t *testing.T) {
 					continue
 				}
 				for _, m := range r.columns {
-					if _, ok := o.median(e.name, m); !ok {
+					// What a bound would be told is nobody's concern.
+					if _, ok := o.median(e.name, m); !ok && (e.role != mark || m != messages) {
 						t.Errorf("%s: the column %q was not measured", e.name, m)
 					}
 				}
@@ -78,7 +86,7 @@ func TestEveryRowRuns(t *testing.T) {
 				}
 			}
 			for _, g := range r.goals {
-				if v, _ := g.judge(o); v == unproven {
+				if v, _ := g.judge(o); v == unproven && !b.take.alone {
 					t.Errorf("the goal %q is about something that was not measured", g)
 				}
 			}
