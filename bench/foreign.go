@@ -31,12 +31,12 @@ const startWithin = time.Minute
 var etcdServer = &foreign{
 	name: "etcd",
 	find: func(root string) error {
-		_, err := os.Stat(cached(root, "bin", "etcd"))
+		_, err := os.Stat(cached(root, "peers", "bin", "etcd"))
 		return err
 	},
 	command: func(_ context.Context, root, dir string, port, other int) (*exec.Cmd, error) {
 		client, peers := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", other)
-		return exec.Command(cached(root, "bin", "etcd"),
+		return exec.Command(cached(root, "peers", "bin", "etcd"),
 			"--name", "bench", "--data-dir", filepath.Join(dir, "data"), "--log-level", "error",
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "bench="+peers), nil

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A goal is a bound that redlatch sets itself for a figure of a row: absolute, or as a multiple of another contender's.
 type goal struct {
@@ -40,7 +43,8 @@ type verdict string
 const (
 	reached  verdict = "reached"
 	missed   verdict = "missed"
-	unproven verdict = "not measured" // something that the goal is about failed or was left out
+	unproven verdict = "not measured" // something that the goal is about failed
+	unclear  verdict = "unclear"      // two builds differ, but not in the same direction in most rounds
 )
 
 // judge compares the medians. The value is the contender's figure, or its ratio to the other one's.
@@ -73,20 +77,38 @@ func (g goal) judge(o outcome) (v verdict, value float64) {
 	return missed, value
 }
 
-// lines are what is said about the goals of a row: those of contenders that did not take part are left out.
+// goalLines are what is said about the goals of a row. Goals about something that did not take part are left out.
 func (o outcome) goalLines() []goalLine {
 	var out []goalLine
 	for _, g := range o.row.goals {
-		for _, e := range o.entries {
-			if e.name != g.contender {
-				continue
-			}
-			v, value := g.judge(o)
-			out = append(out, goalLine{Row: o.row.name, Goal: g.String(), Verdict: v, Value: value})
+		if !g.concerns(o) {
+			continue
 		}
+		v, value := g.judge(o)
+		out = append(out, goalLine{Row: o.row.name, Goal: g.String(), Verdict: v, Value: value})
 	}
 	return append(out, o.twinLines()...)
 }
+
+// concerns says whether both sides of the goal take part in the run.
+func (g goal) concerns(o outcome) bool {
+	if !o.has(func(e entry) bool { return e.name == g.contender }) {
+		return false
+	}
+	other := func(e entry) bool { return e.name == g.of }
+	switch {
+	case g.of == "":
+		return true
+	case g.ofRow != "":
+		return o.earlier[g.ofRow].has(other)
+	case g.of == bestPeer:
+		return o.has(func(e entry) bool { return e.role == peer })
+	default:
+		return o.has(other)
+	}
+}
+
+func (o outcome) has(which func(entry) bool) bool { return slices.ContainsFunc(o.entries, which) }
 
 // A goalLine is a goal with its verdict.
 type goalLine struct {
@@ -104,8 +126,12 @@ func (l goalLine) String() string {
 }
 
 // noise is how far the median of a figure may lie on the wrong side of another build's before that counts as a loss: two
-// runs of one build differ by as much.
-const noise = 0.03
+// runs of one build differ by as much. Beyond it, agreement is the part of the rounds that must have been worse: where
+// they disagree the machine was not quiet, or the rounds too short, and nothing is known.
+const (
+	noise     = 0.03
+	agreement = 0.75
+)
 
 // twinLines compare each contender with the same one of another build: the median of the rounds' ratios, since the two
 // are neighbours in each round.
@@ -115,19 +141,36 @@ func (o outcome) twinLines() []goalLine {
 		if e.twinOf == "" {
 			continue
 		}
-		l := goalLine{
-			Row: o.row.name, Verdict: unproven,
+		v, value := o.against(e)
+		out = append(out, goalLine{
+			Row: o.row.name, Verdict: v, Value: value,
 			Goal: fmt.Sprintf("%s: %s no worse than the other build's, within %.0f %%", e.twinOf, o.row.main, noise*100),
-		}
-		if ratios := o.ratios(e.twinOf, e.name, o.row.main); len(ratios) > 0 {
-			l.Value, l.Verdict = median(ratios), reached
-			if o.row.lowerIsBetter() && l.Value > 1+noise || !o.row.lowerIsBetter() && l.Value < 1-noise {
-				l.Verdict = missed
-			}
-		}
-		out = append(out, l)
+		})
 	}
 	return out
+}
+
+// against compares a contender with its twin.
+func (o outcome) against(twin entry) (verdict, float64) {
+	ratios := o.ratios(twin.twinOf, twin.name, o.row.main)
+	if len(ratios) == 0 {
+		return unproven, 0
+	}
+	worse := 0
+	for _, r := range ratios {
+		if o.row.lowerIsBetter() == (r > 1) && r != 1 {
+			worse++
+		}
+	}
+	m := median(ratios)
+	switch {
+	case o.row.lowerIsBetter() && m <= 1+noise, !o.row.lowerIsBetter() && m >= 1-noise:
+		return reached, m
+	case float64(worse) < agreement*float64(len(ratios)):
+		return unclear, m
+	default:
+		return missed, m
+	}
 }
 
 // ratios divides the figures of two contenders round by round. Rounds that one of them failed in are left out.

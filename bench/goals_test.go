@@ -30,8 +30,10 @@ func TestAnotherBuildIsComparedRoundByRound(t *testing.T) {
 	}{
 		{throughput, []float64{200, 20, 2}, []float64{100, 10, 1}, reached, 2},
 		{throughput, []float64{98, 9.8, 980}, []float64{100, 10, 1000}, reached, 0.98},
-		{throughput, []float64{90, 9, 2000}, []float64{100, 10, 1000}, missed, 0.9},
-		{waitP50, []float64{110, 11, 10}, []float64{100, 10, 1000}, missed, 1.1},
+		{throughput, []float64{90, 9, 8, 2000}, []float64{100, 10, 10, 1000}, missed, 0.9},
+		{throughput, []float64{90, 9, 2000}, []float64{100, 10, 1000}, unclear, 0.9},
+		{waitP50, []float64{110, 11, 12, 10}, []float64{100, 10, 10, 1000}, missed, 1.1},
+		{waitP50, []float64{110, 11, 10}, []float64{100, 10, 1000}, unclear, 1.1},
 		{waitP50, []float64{90, 9, 2000}, []float64{100, 10, 1000}, reached, 0.9},
 		{utilisation, []float64{0.5, 0.5}, []float64{0.9, 0.9}, missed, 0.5 / 0.9},
 	} {
@@ -127,17 +129,23 @@ func TestPromisesStandBesideSystems(t *testing.T) {
 // TestSummaryCountsGoals: what was missed, and what could not be judged, stands once more at the end.
 func TestSummaryCountsGoals(t *testing.T) {
 	o := exampleOutcome()
-	o.row.goals = append(o.row.goals, goal{contender: "ours", metric: throughput, factor: 1, of: "absent"})
+	o.row.goals = append(o.row.goals,
+		goal{contender: "ours", metric: throughput, factor: 1, of: "failing"},
+		goal{contender: "ours", metric: throughput, factor: 1, of: "absent"})
+	o.entries = append(o.entries, entry{name: "failing"})
 	var out bytes.Buffer
 	writeSummary(&out, []outcome{o}, false)
 	for _, want := range []string{
-		"Goals: 3 reached, 1 missed, 1 not measured",
+		"Goals: 3 reached, 1 missed, 0 unclear, 1 not measured",
 		"example: goal missed: ours: acq/s ≥ 0.95 × limit (0.80)",
-		"example: goal not measured: ours: acq/s ≤ 1.00 × absent",
+		"example: goal not measured: ours: acq/s ≤ 1.00 × failing",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
+	}
+	if strings.Contains(out.String(), "absent") {
+		t.Errorf("a goal about what did not take part:\n%s", &out)
 	}
 }
 

@@ -10,7 +10,6 @@ type (
 	env       = work.Env
 	spec      = work.Spec
 	result    = work.Result
-	histogram = work.Histogram
 )
 
 const (

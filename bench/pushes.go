@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 	"sync/atomic"
 )
 
@@ -48,7 +49,7 @@ func (c *countingConn) Read(p []byte) (int, error) {
 }
 
 func (c *countingConn) look(p []byte) {
-	data := append(c.tail, p...)
+	data := slices.Concat(c.tail, p)
 	for _, head := range pushHeads {
 		// What lies whole in the tail was counted before.
 		c.count.Add(uint64(bytes.Count(data, head) - bytes.Count(c.tail, head)))

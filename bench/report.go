@@ -223,7 +223,8 @@ func writeSummary(w io.Writer, outcomes []outcome, markdown bool) {
 	if markdown {
 		head, bullet = "\n### Goals\n\nAll", "- "
 	}
-	fmt.Fprintf(w, "%s: %d reached, %d missed, %d not measured\n", head, count[reached], count[missed], count[unproven])
+	fmt.Fprintf(w, "%s: %d reached, %d missed, %d unclear, %d not measured\n",
+		head, count[reached], count[missed], count[unclear], count[unproven])
 	if markdown && len(open) > 0 {
 		fmt.Fprintln(w)
 	}

@@ -73,7 +73,7 @@ func exampleOutcome() outcome {
 			"ours": three(throughput, 36000, 1, 24000), "slow": three(throughput, 3, 2, 1),
 			"fast": three(throughput, 20000, 20000, 20000), "limit": three(throughput, 30000, 30000, 30000),
 		},
-		earlier: map[string]outcome{"before": {rounds: map[string][]figures{"ours": three(throughput, 8000, 8000, 8000)}}},
+		earlier: map[string]outcome{"before": {entries: []entry{{name: "ours"}}, rounds: map[string][]figures{"ours": three(throughput, 8000, 8000, 8000)}}},
 	}
 }
 

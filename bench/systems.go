@@ -98,7 +98,7 @@ func findSystems(ctx context.Context, loud io.Writer) (map[string]bool, error) {
 	}
 	var broken error
 	if systemsProgram.path == nil {
-		to := cached(root, "bin", "bench-systems")
+		to := cached(root, "peers", "bin", "systems")
 		if broken = goTool(ctx, filepath.Join(root, "bench", "systems"), "build", "-o", to, "."); broken == nil {
 			systemsProgram.path = []string{to}
 		}

@@ -14,8 +14,8 @@
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-bin=$root/.cache/bin
 peers=$root/.cache/peers
+bin=$peers/bin
 check=${1:-}
 failed=
 

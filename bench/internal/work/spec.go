@@ -6,13 +6,13 @@ import "time"
 type Workload string
 
 const (
-	// Pairs: goroutines lock and unlock as fast as they can.
+	// Pairs lets goroutines lock and unlock as fast as they can.
 	Pairs Workload = "pairs"
-	// Handover: two processes pass one lock to and fro, each waiting until the other one stands in line.
+	// Handover lets two processes pass one lock to and fro, each waiting until the other one stands in line.
 	Handover Workload = "handover"
-	// Holding: a process acquires many locks and holds them.
+	// Holding lets a process acquire many locks and hold them.
 	Holding Workload = "holding"
-	// Topics: one waiter after the other subscribes and is woken, beside many that stand elsewhere.
+	// Topics lets one waiter after the other subscribe and be woken, beside many that stand elsewhere.
 	Topics Workload = "topics"
 )
 
@@ -20,12 +20,12 @@ const (
 type Ctx string
 
 const (
-	// CtxRequest: each pair has a ctx of its own that can be cancelled, as a request has. What it costs to make is
+	// CtxRequest gives each pair a ctx of its own that can be cancelled, as a request has. What it costs to make is
 	// taken off the allocations.
 	CtxRequest Ctx = ""
-	// CtxKept: one that can be cancelled, for all pairs of a goroutine.
+	// CtxKept is one that can be cancelled, for all pairs of a goroutine.
 	CtxKept Ctx = "kept"
-	// CtxNone: one that nobody can cancel.
+	// CtxNone is one that nobody can cancel.
 	CtxNone Ctx = "none"
 )
 
