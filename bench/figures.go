@@ -9,8 +9,10 @@ import (
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// costs are the figures that any workload has, each for one of n acquisitions.
-func costs(results []result, used usage, e entry, n uint64) figures {
+// costs are the figures that any workload has, each for one of n acquisitions. Processes hear "go" and "stop" a little
+// later than the server was looked at, on a busy machine much later: where the server was watched for another time than
+// the processes counted, its figures are for as many acquisitions as there were in that time. 0: for the same.
+func costs(results []result, used usage, e entry, n uint64, watched time.Duration) figures {
 	f := figures{}
 	var r result
 	known := true
@@ -22,11 +24,19 @@ func costs(results []result, used usage, e entry, n uint64) figures {
 		known = known && one.Started >= 0
 	}
 	each := 1 / float64(n)
-	if used.calls != nil {
-		f[commands] = float64(used.sent(e.commands)) * each
-		f[serverExec] = float64(used.executed(e.commands)) * each
+	served := each
+	if watched > 0 {
+		var counted time.Duration
+		for _, one := range results {
+			counted += one.Elapsed
+		}
+		served *= counted.Seconds() / float64(len(results)) / watched.Seconds()
 	}
-	f[serverCPU] = used.cpu * 1e6 * each
+	if used.calls != nil {
+		f[commands] = float64(used.sent(e.commands)) * served
+		f[serverExec] = float64(used.executed(e.commands)) * served
+	}
+	f[serverCPU] = used.cpu * 1e6 * served
 	f[clientCPU] = micros(r.CPU) * each
 	if r.Mallocs > 0 { // processes in other languages do not tell
 		f[allocs] = float64(r.Mallocs) * each
@@ -41,7 +51,7 @@ func costs(results []result, used usage, e entry, n uint64) figures {
 // errNobody: either the contender is stuck, or its processes had no processor for as long as the window was.
 var errNobody = errors.New("nobody acquired the lock while it counted")
 
-func pairFigures(r row, results []result, used usage, e entry) (figures, error) {
+func pairFigures(r row, results []result, used usage, e entry, watched time.Duration) (figures, error) {
 	waits, pairs := newHistogram(), newHistogram()
 	var total, last uint64
 	var counts, shares []float64
@@ -66,10 +76,13 @@ func pairFigures(r row, results []result, used usage, e entry) (figures, error) 
 	if total == 0 {
 		return nil, errNobody
 	}
-	f := costs(results, used, e, total)
+	f := costs(results, used, e, total, watched)
 	f[throughput] = rate
 	f[waitP50], f[waitP99], f[waitMax] = micros(waits.Quantile(0.5)), micros(waits.Quantile(0.99)), micros(waits.Max())
-	f[maxToMean] = micros(waits.Max()) / micros(max(waits.Mean(), 1))
+	// Where most had no second turn the window ended nearly all waits, and neither the longest nor the mean is known.
+	if total >= 2*uint64(len(counts)) {
+		f[maxToMean] = micros(waits.Max()) / micros(max(waits.Mean(), 1))
+	}
 	if pairs.Total() > 0 {
 		f[pairP50] = micros(pairs.Quantile(0.5))
 	}
@@ -93,12 +106,12 @@ func pairFigures(r row, results []result, used usage, e entry) (figures, error) 
 	return f, nil
 }
 
-func handoverFigures(results []result, used usage, e entry) (figures, error) {
+func handoverFigures(results []result, used usage, e entry, watched time.Duration) (figures, error) {
 	h := work.Handovers(results)
 	if h.Total() == 0 {
 		return nil, errors.New("the lock was never handed over")
 	}
-	f := costs(results, used, e, h.Total())
+	f := costs(results, used, e, h.Total(), watched)
 	f[waitP50], f[waitP99], f[passesSeen] = micros(h.Quantile(0.5)), micros(h.Quantile(0.99)), float64(h.Total())
 	return f, nil
 }

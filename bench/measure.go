@@ -183,14 +183,23 @@ func (b *bench) observe(ctx context.Context, at *place, r row, e entry, ps []*pr
 			return nil, err
 		}
 	}
-	after, err := at.usage(ctx)
-	if err != nil {
-		return nil, err
-	}
 	elapsed := time.Since(start)
+	var after usage
+	if !r.spec.OwnKeys {
+		if after, err = at.usage(ctx); err != nil {
+			return nil, err
+		}
+	}
 	results := make([]result, len(ps))
 	for i, p := range ps {
 		if results[i], err = p.result(); err != nil {
+			return nil, err
+		}
+	}
+	if r.spec.OwnKeys {
+		// These have ended their pairs by now, and stood still before: the server's figures are theirs exactly.
+		elapsed = 0
+		if after, err = at.usage(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -201,11 +210,11 @@ func (b *bench) observe(ctx context.Context, at *place, r row, e entry, ps []*pr
 		f[burst] = rate
 		return f, nil
 	case handover:
-		return handoverFigures(results, used, e)
+		return handoverFigures(results, used, e, elapsed)
 	case topics:
 		return topicFigures(results[0])
 	default:
-		return pairFigures(r, results, used, e)
+		return pairFigures(r, results, used, e, elapsed)
 	}
 }
 

@@ -138,6 +138,8 @@ func (j *handoverJob) connect(ctx context.Context, m *measurement) (net.Conn, er
 	return conn, errors.Join(err, j.listener.Close())
 }
 
+func (j *handoverJob) drain() {}
+
 func (j *handoverJob) finish(r *Result) error {
 	j.cancel()
 	if j.listener != nil {

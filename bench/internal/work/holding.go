@@ -47,6 +47,8 @@ func (j *holdingJob) start(ctx context.Context, m *measurement) (Ready, error) {
 	return Ready{}, nil
 }
 
+func (j *holdingJob) drain() {}
+
 func (j *holdingJob) finish(r *Result) error {
 	r.Heap, r.Stack, r.Routines = j.res.Heap, j.res.Stack, j.res.Routines
 	// A lost lock is an error here too: the row is about holds that last.

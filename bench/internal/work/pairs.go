@@ -10,12 +10,15 @@ import (
 	"time"
 )
 
-// pairsJob is the workload [Pairs].
+// pairsJob is the workload [Pairs]. Workers with keys of their own stand still when the process is ready, and when they
+// are told to end they end the pair that they are in: whatever the server has done in between belongs to pairs that are
+// counted. Workers that share a key can't stand still, since most of them stand in line.
 type pairsJob struct {
 	workers    []*pairWorker
 	clients    []Contender // with OwnClients
 	background []Hold
 	done       sync.WaitGroup
+	ownKeys    bool
 	ctxCost    allocations // of making a ctx, for each pair
 }
 
@@ -37,6 +40,7 @@ type pairWorker struct {
 const warmTurns = 20
 
 func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
+	j.ownKeys = m.OwnKeys
 	rw, _ := m.contender.(ReadWriter)
 	if rw == nil && m.Background > 0 {
 		return Ready{}, fmt.Errorf("%s has no shared mode", m.Contender)
@@ -131,7 +135,16 @@ func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 	for turns := 0; m.phase.Load() != ended; turns++ {
 		if turns == warmTurns {
 			warm()
+			if m.OwnKeys {
+				select {
+				case <-m.gate:
+				case <-parent.Done():
+					return // another one failed
+				}
+				start = time.Now()
+			}
 		}
+		began := m.phase.Load()
 		l := w.lock
 		if w.readShare > 0 && rand.IntN(1000) < w.readShare {
 			l = w.read
@@ -151,7 +164,7 @@ func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 			}
 			return
 		}
-		counted := m.phase.Load() == counting
+		counted := m.phase.Load() == counting || m.OwnKeys && began == counting
 		if t, ok := h.(Timer); ok {
 			wait = t.Took()
 		}
@@ -180,6 +193,12 @@ func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 			w.pairs.Add(end.Sub(start) - inside)
 		}
 		start = end
+	}
+}
+
+func (j *pairsJob) drain() {
+	if j.ownKeys {
+		j.done.Wait()
 	}
 }
 

@@ -132,6 +132,8 @@ func (j *topicsJob) probe(ctx context.Context, m *measurement) error {
 	return nil
 }
 
+func (j *topicsJob) drain() {}
+
 func (j *topicsJob) finish(r *Result) error {
 	// The probe under way comes to its end by itself; the ctx ends it at the latest.
 	j.cancel()

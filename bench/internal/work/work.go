@@ -46,10 +46,12 @@ func Main(open Open, in io.Reader, out io.Writer) int {
 	return 0
 }
 
-// A job is one workload in one process. start returns when it is under way; finish, called once the phase is ended and
-// its ctx cancelled, waits for what start began and completes the result. It is called after a failed start, too.
+// A job is one workload in one process. start returns when it is under way. drain is called once the phase is ended and
+// returns when everything is done that is to count; finish, once its ctx is cancelled as well, waits for what start began
+// and completes the result.
 type job interface {
 	start(ctx context.Context, m *measurement) (Ready, error)
+	drain()
 	finish(r *Result) error
 }
 
@@ -59,7 +61,8 @@ type measurement struct {
 	contender Contender
 	open      func() (Contender, error) // another one like it
 	phase     atomic.Int32
-	fail      func(error) // ends the measurement; the first error wins
+	gate      chan struct{} // closed when the counting begins
+	fail      func(error)   // ends the measurement; the first error wins
 	// messages is how many messages have come until now, or -1 where nobody counts them.
 	messages func() int64
 }
@@ -75,7 +78,7 @@ func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	m := &measurement{Spec: s, contender: c, open: another, fail: func(err error) { cancel(err) }}
+	m := &measurement{Spec: s, contender: c, open: another, gate: make(chan struct{}), fail: func(err error) { cancel(err) }}
 	m.messages = func() int64 { return -1 }
 	var j job
 	switch s.Workload {
@@ -102,7 +105,7 @@ func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 		return errors.New("the input ended before the measurement began")
 	}
 	var res Result
-	err = count(m, lines, &res)
+	err = count(m, j, lines, &res)
 	failure := context.Cause(ctx)
 	cancel(nil)
 	if err := errors.Join(failure, err, j.finish(&res)); err != nil {
@@ -112,7 +115,7 @@ func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 }
 
 // count lets the workers count until the next line of input.
-func count(m *measurement, lines *bufio.Scanner, res *Result) error {
+func count(m *measurement, j job, lines *bufio.Scanner, res *Result) error {
 	if m.Profile != "" {
 		f, err := os.Create(m.Profile)
 		if err != nil {
@@ -129,8 +132,10 @@ func count(m *measurement, lines *bufio.Scanner, res *Result) error {
 	cpu, started, messages := processCPU(), goroutinesStarted(), m.messages()
 	start := time.Now()
 	m.phase.Store(counting)
+	close(m.gate)
 	lines.Scan() // "stop", or the parent has gone: the end either way
 	m.phase.Store(ended)
+	j.drain()
 	res.Elapsed = time.Since(start)
 	res.CPU = processCPU() - cpu
 	res.Started, res.Messages = -1, -1
