@@ -10,6 +10,8 @@ func fairRows(s scale) []row {
 			name:       fmt.Sprintf("fair-queue/%d", n),
 			title:      fmt.Sprintf("%d goroutines of one process in the queue of one fair lock", n),
 			contenders: []string{"redlatch-fair"},
+			// A turn of each must fit into the window, or what is counted is how they came in.
+			windows: max(1, n/1000),
 			// The one inside and those on the way back into the queue are not in it.
 			spec:    spec{Workload: pairs, Goroutines: n, Queue: (n - 1) * 8 / 10},
 			columns: []metric{throughput, waitP50, waitP99, jain, commands, serverCPU, clientCPU},

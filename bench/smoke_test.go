@@ -43,8 +43,9 @@ func smallScale() scale {
 	return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}, crowds: []int{8, 16}, topics: 30, owned: 30}
 }
 
-// sameWork are the rows that differ from another one by a number: there the libraries run in that one alone.
-var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/1ms|lone/63\+1/1ms|handover/far)$`)
+// sameWork are rows whose work the libraries do in another one as well, or that take their time: redlatch and the bounds
+// alone run there.
+var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/1ms|lone/63\+1/1ms|handover/far|holding)$`)
 
 // TestEveryRowRuns measures every contender of every row once, shortly.
 func TestEveryRowRuns(t *testing.T) {
