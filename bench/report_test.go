@@ -149,9 +149,31 @@ func TestRunWritesEverything(t *testing.T) {
 	}
 }
 
+// TestRunWritesForPrograms: with -json - the standard output is JSON and nothing else, with the goals in it.
+func TestRunWritesForPrograms(t *testing.T) {
+	var out, tables bytes.Buffer
+	args := []string{"-rounds", "1", "-duration", "50ms", "-only", "^uncontended/16$", "-contenders", "^redlatch$|^limit$", "-json", "-"}
+	if err := run(t.Context(), args, &out, &tables); err != nil {
+		t.Fatal(err)
+	}
+	var rep report
+	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
+		t.Fatalf("%v in\n%s", err, &out)
+	}
+	if len(rep.Rows) != 1 || len(rep.Rows[0].Goals) == 0 || rep.Rows[0].Goals[0].Verdict == unproven {
+		t.Errorf("the goals are %+v", rep.Rows)
+	}
+	for _, want := range []string{"Goals: ", "NOT MEASURED: redisson"} {
+		if !strings.Contains(tables.String(), want) {
+			t.Errorf("no %q for people in\n%s", want, &tables)
+		}
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	for _, args := range [][]string{
 		{"-rounds", "0"}, {"-duration", "-1s"}, {"-only", "("}, {"-contenders", "("}, {"-only", "nothing"}, {"surplus"},
+		{"-peers", "some"}, {"-hold-rounds", "-1"}, {"-against", t.TempDir()},
 	} {
 		if err := run(context.Background(), args, t.Output(), t.Output()); err == nil {
 			t.Errorf("%q was accepted", args)

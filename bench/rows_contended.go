@@ -39,7 +39,10 @@ func contendedRows() []row {
 		goal{metric: utilisation, atLeast: true, factor: 0.97},
 		goal{metric: leastShare, atLeast: true, factor: 0.5})
 
-	return append(out, processes, inside,
+	busy := competing("processes/8x4/2cmds", "The same with two commands to the server inside", 0)
+	busy.spec.InsideCommands = 2
+
+	return append(out, processes, inside, busy,
 		lone("lone/63+1", "A process of 63 goroutines and one of 1 on one key: how long the lone one waits", 0),
 		lone("lone/63+1/1ms", "The same with a critical section of 1 ms", section))
 }

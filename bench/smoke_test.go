@@ -45,7 +45,7 @@ func smallScale() scale {
 
 // sameWork are rows whose work the libraries do in another one as well, or that take their time: redlatch and the bounds
 // alone run there.
-var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/1ms|lone/63\+1/1ms|handover/far|holding)$`)
+var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/(1ms|2cmds)|lone/63\+1/1ms|handover/far|holding)$`)
 
 // TestEveryRowRuns measures every contender of every row once, shortly.
 func TestEveryRowRuns(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/redis/rueidis"
 )
 
 // pairsJob is the workload [Pairs]. Workers with keys of their own stand still when the process is ready, and when they
@@ -15,7 +17,8 @@ import (
 // counted. Workers that share a key can't stand still, since most of them stand in line.
 type pairsJob struct {
 	workers    []*pairWorker
-	clients    []Contender // with OwnClients
+	clients    []Contender    // with OwnClients
+	inside     rueidis.Client // with InsideCommands
 	background []Hold
 	done       sync.WaitGroup
 	ownKeys    bool
@@ -24,8 +27,8 @@ type pairsJob struct {
 
 type pairWorker struct {
 	lock, read Locker
-	readShare  int // of 1,000
-	section    time.Duration
+	readShare  int                         // of 1,000
+	section    func(context.Context) error // what is done inside; nil: nothing
 	count      uint64
 	waits      *Histogram
 	pairs      *Histogram // nil: not wanted
@@ -58,6 +61,13 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
 			cancel()
 		})
 	}
+	var section func(context.Context) error
+	if m.Section > 0 || m.InsideCommands > 0 {
+		var err error
+		if section, err = j.section(m); err != nil {
+			return Ready{}, err
+		}
+	}
 	var warm sync.WaitGroup
 	for g := range m.Goroutines {
 		c := m.contender
@@ -68,7 +78,7 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
 			}
 			j.clients = append(j.clients, c)
 		}
-		w := newPairWorker(m, c, g)
+		w := newPairWorker(m, c, g, section)
 		j.workers = append(j.workers, w)
 		warm.Add(1)
 		j.done.Add(1)
@@ -100,6 +110,30 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
 	return Ready{}, context.Cause(ctx)
 }
 
+// section is what the holders do inside.
+func (j *pairsJob) section(m *measurement) (func(context.Context) error, error) {
+	if m.InsideCommands == 0 {
+		return func(context.Context) error {
+			time.Sleep(m.Section)
+			return nil
+		}, nil
+	}
+	client, err := dial(m.Spec)
+	if err != nil {
+		return nil, err
+	}
+	j.inside = client
+	return func(ctx context.Context) error {
+		for range m.InsideCommands {
+			if err := client.Do(ctx, client.B().Incr().Key(m.Key+":work").Build()).Error(); err != nil {
+				return err
+			}
+		}
+		time.Sleep(m.Section)
+		return nil
+	}, nil
+}
+
 // messages adds up what the clients have been sent, -1 if one of them does not count.
 func (j *pairsJob) messages() int64 {
 	var n int64
@@ -113,9 +147,9 @@ func (j *pairsJob) messages() int64 {
 	return n
 }
 
-func newPairWorker(m *measurement, c Contender, g int) *pairWorker {
+func newPairWorker(m *measurement, c Contender, g int, section func(context.Context) error) *pairWorker {
 	key := m.Key
-	w := &pairWorker{readShare: m.ReadPerMille, section: m.Section, waits: NewHistogram()}
+	w := &pairWorker{readShare: m.ReadPerMille, section: section, waits: NewHistogram()}
 	if m.OwnKeys {
 		key = fmt.Sprintf("%s:%d:%d", m.Key, m.Process, g)
 		w.pairs = NewHistogram()
@@ -173,18 +207,18 @@ func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 			w.waits.Add(wait)
 		}
 		var inside time.Duration
-		if w.section > 0 {
-			time.Sleep(w.section)
+		if w.section != nil {
+			err = w.section(parent)
 			if inside = time.Since(got); counted {
 				w.inside += inside
 			}
 		}
-		err = h.Unlock(ctx)
+		err = errors.Join(err, h.Unlock(ctx))
 		cancel()
 		if err != nil {
 			// What the end of the measurement interrupts, a library that heeds the ctx may leave locked.
 			if m.phase.Load() != ended || parent.Err() == nil {
-				m.fail(fmt.Errorf("%s: Unlock: %w", m.Contender, err))
+				m.fail(fmt.Errorf("%s: inside or Unlock: %w", m.Contender, err))
 			}
 			return
 		}
@@ -227,6 +261,9 @@ func (j *pairsJob) finish(r *Result) error {
 	var errs []error
 	for _, h := range j.background {
 		errs = append(errs, h.Unlock(context.Background()))
+	}
+	if j.inside != nil {
+		j.inside.Close()
 	}
 	var closing sync.WaitGroup
 	for _, c := range j.clients {

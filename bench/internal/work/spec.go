@@ -46,6 +46,8 @@ type Spec struct {
 	Ctx Ctx
 	// Section is how long each holder sleeps inside.
 	Section time.Duration
+	// InsideCommands is how many commands each holder sends to the server, one after the other, before it sleeps.
+	InsideCommands int
 	// ReadPerMille is how many of 1,000 acquisitions use the shared mode. A contender that
 	// is no [ReadWriter] locks exclusively instead, as its users would have to.
 	ReadPerMille int
