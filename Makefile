@@ -33,9 +33,15 @@ demo: ## Run the flash sale with and without locks and compare.
 BENCH_FLAGS ?=
 
 .PHONY: bench
-bench: ## Compare with other libraries, on a private server; takes about ten minutes.
+bench: ## Compare with other libraries, on a private server; takes three quarters of an hour.
 	@scripts/ensure-redis.sh
 	@go run ./bench $(BENCH_FLAGS)
+
+.PHONY: bench-all
+bench-all: ## The same with Redisson, etcd, ZooKeeper and MariaDB (fetches them into .cache).
+	@scripts/ensure-redis.sh
+	@scripts/ensure-peers.sh || true
+	@go run ./bench -peers all $(BENCH_FLAGS)
 
 # How long the random test of Java and Go processes lasts; 15s in make test.
 SOAK ?= 60s

@@ -49,12 +49,13 @@ func (a *admin) empty(ctx context.Context) error {
 
 // A usage is what the servers have done since they were started, all of them together.
 type usage struct {
-	cpu   float64 // seconds, user and system
-	calls map[string]int64
+	cpu    float64          // seconds, user and system
+	calls  map[string]int64 // nil: this server does not count commands
+	micros map[string]int64 // time in each command, what scripts call included in the script's
 }
 
 func (a *admin) usage(ctx context.Context) (usage, error) {
-	u := usage{calls: map[string]int64{}}
+	u := usage{calls: map[string]int64{}, micros: map[string]int64{}}
 	for _, c := range a.clients {
 		info, err := c.Do(ctx, c.B().Info().Section("cpu", "commandstats").Build()).ToString()
 		if err != nil {
@@ -81,21 +82,38 @@ func (u *usage) add(info string) error {
 			}
 			u.cpu += s
 		case strings.HasPrefix(name, "cmdstat_"):
-			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			n, err := strconv.ParseInt(calls, 10, 64)
-			if err != nil {
-				return fmt.Errorf("INFO %s: %w", name, err)
+			command := strings.TrimPrefix(name, "cmdstat_")
+			for field := range strings.SplitSeq(value, ",") {
+				key, number, _ := strings.Cut(field, "=")
+				if key != "calls" && key != "usec" {
+					continue
+				}
+				n, err := strconv.ParseInt(number, 10, 64)
+				if err != nil {
+					return fmt.Errorf("INFO %s: %w", name, err)
+				}
+				if key == "calls" {
+					u.calls[command] += n
+				} else {
+					u.micros[command] += n
+				}
 			}
-			u.calls[strings.TrimPrefix(name, "cmdstat_")] += n
 		}
 	}
 	return nil
 }
 
 func (u usage) since(start usage) usage {
-	d := usage{cpu: u.cpu - start.cpu, calls: map[string]int64{}}
+	d := usage{cpu: u.cpu - start.cpu}
+	if u.calls == nil {
+		return d
+	}
+	d.calls, d.micros = map[string]int64{}, map[string]int64{}
 	for name, n := range u.calls {
 		d.calls[name] = n - start.calls[name]
+	}
+	for name, n := range u.micros {
+		d.micros[name] = n - start.micros[name]
 	}
 	return d
 }
@@ -109,11 +127,16 @@ var alwaysSent = []string{
 }
 
 // sent counts the commands that clients have sent: one for a script, however much it calls.
-func (u usage) sent(further []string) int64 {
+func (u usage) sent(further []string) int64 { return sumOf(u.calls, further) }
+
+// executed is how many microseconds the server took for those commands, without reading and writing its sockets.
+func (u usage) executed(further []string) int64 { return sumOf(u.micros, further) }
+
+func sumOf(by map[string]int64, further []string) int64 {
 	var n int64
 	for _, list := range [][]string{alwaysSent, further} {
 		for _, name := range list {
-			n += u.calls[name]
+			n += by[name]
 		}
 	}
 	return n

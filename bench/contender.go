@@ -7,36 +7,14 @@ import (
 	"time"
 )
 
-// A contender is one way to lock, opened once in each process of a measurement. Locker and Close are called from one
-// goroutine; the lockers it hands out are used by one goroutine each, many at a time.
-type contender interface {
-	// Locker returns what one goroutine uses to lock key, in the way that the library's users would: a shared lock
-	// object where the library allows it, one object per goroutine where it does not.
-	Locker(key string) locker
-	Close()
-}
-
-// A readWriter has a shared mode besides the exclusive one that Locker gives.
-type readWriter interface {
-	ReadLocker(key string) locker
-}
-
-// A locker waits in Lock until it holds its key or ctx ends.
-type locker interface {
-	Lock(ctx context.Context) (hold, error)
-}
-
-type hold interface {
-	Unlock(ctx context.Context) error
-}
-
 // role says what a contender is in the comparison.
 type role int
 
 const (
-	own  role = iota // redlatch, in one of its kinds or arrangements
-	peer             // another library: the best of them is what "× peer" refers to
-	mark             // no lock for use, a bound: "limit" and "floor"
+	own    role = iota // redlatch, in one of its kinds or arrangements
+	peer               // another library for Go on the same server: the best of them is what "× peer" refers to
+	system             // something else that people lock with, in another language or on another server
+	mark               // no lock for use, a bound: "limit" and "floor"
 )
 
 // An entry is a contender by name, with what is needed to run it and to count its commands.
@@ -44,28 +22,37 @@ type entry struct {
 	name string
 	what string
 	role role
-	open func(env) (contender, error)
+	// promise is what remains of its locks when something fails: what its speed must be seen with.
+	promise string
+	open    func(env) (contender, error)
 	// prepare brings the empty server into the state that the contender starts from, once for all processes.
 	prepare func(ctx context.Context, admin *admin, key string) error
 	// commands lists what its clients send besides scripts, subscriptions and WAIT, which are always counted. Commands
 	// that run inside a script appear in the server's statistics as well and must not be counted as sent.
 	commands []string
+
+	// program runs the contender's processes; nil: this program.
+	program *program
+	// server is what the contender needs instead of Redis; nil: Redis.
+	server *foreign
+	// warmUp is how long its processes run before they count, if that is longer than for others.
+	warmUp time.Duration
+	// twinOf is set for a contender of another build: the name that its program knows it by.
+	twinOf string
 }
 
-// env is what a contender is opened with.
-type env struct {
-	addrs []string
-	lease time.Duration
-	// waiters is how many goroutines of all processes compete for one key.
-	waiters int
+// known is the name by which the contender's processes know it.
+func (e entry) known() string {
+	if e.twinOf != "" {
+		return e.twinOf
+	}
+	return e.name
 }
-
-func (e env) addr() string { return e.addrs[0] }
 
 // registry holds every contender; rows choose from it by name.
 var registry = func() map[string]entry {
 	all := map[string]entry{}
-	for _, list := range [][]entry{ours, otherKinds, peers, marks} {
+	for _, list := range [][]entry{ours, otherKinds, peers, marks, systems} {
 		for _, e := range list {
 			if _, twice := all[e.name]; twice {
 				panic("bench: two contenders are called " + e.name)
@@ -84,17 +71,54 @@ func lookup(name string) (entry, error) {
 	return e, nil
 }
 
-// chosen returns the entries of a row that the pattern lets through, in the row's order.
-func chosen(r row, pattern *regexp.Regexp) ([]entry, error) {
+// openContender is what this program's processes open their contenders with.
+func openContender(name string, e env) (contender, error) {
+	found, err := lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if found.open == nil {
+		return nil, fmt.Errorf("bench: %s runs in a program of its own", name)
+	}
+	return found.open(e)
+}
+
+// A selection is which contenders of a row take part.
+type selection struct {
+	pattern *regexp.Regexp  // by name; nil: all
+	alone   bool            // no other libraries
+	systems map[string]bool // those that can be run here; nil: none
+	against *program        // another build of this program: redlatch's contenders run twice; nil: none
+}
+
+// chosen returns the entries of a row that take part, in the row's order.
+func (s selection) chosen(r row) ([]entry, error) {
+	names := r.contenders
+	if r.systems {
+		for _, e := range systems {
+			if s.systems[e.name] {
+				names = append(names[:len(names):len(names)], e.name)
+			}
+		}
+	}
 	var out []entry
-	for _, name := range r.contenders {
+	for _, name := range names {
 		e, err := lookup(name)
 		if err != nil {
 			return nil, fmt.Errorf("row %s: %w", r.name, err)
 		}
-		if pattern == nil || pattern.MatchString(name) {
-			out = append(out, e)
+		if s.pattern != nil && !s.pattern.MatchString(name) || s.alone && e.role == peer {
+			continue
+		}
+		out = append(out, e)
+		if s.against != nil && e.role == own {
+			twin := e
+			twin.name, twin.twinOf, twin.program = e.name+twinMark, e.name, s.against
+			out = append(out, twin)
 		}
 	}
 	return out, nil
 }
+
+// twinMark ends the name of a contender of the other build.
+const twinMark = "@against"

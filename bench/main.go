@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -9,9 +10,11 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/redlatch/redlatch/bench/internal/work"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -24,12 +27,14 @@ type bench struct {
 	warmUp   time.Duration
 	profile  string
 	progress io.Writer
+	take     selection
 	started  []*testbed.Server
+	foreign  map[*foreign]*running
 }
 
 func main() {
-	if os.Getenv(childVariable) != "" {
-		os.Exit(childMain(os.Stdin, os.Stdout))
+	if os.Getenv(work.Variable) != "" {
+		os.Exit(work.Main(openContender, os.Stdin, os.Stdout))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -48,15 +53,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	flags.SetOutput(progress)
 	var (
 		rounds     = flags.Int("rounds", 5, "measure each contender this `often`; the tables show medians")
-		holdRounds = flags.Int("hold-rounds", 1, "the same for the row of held locks, which takes most of a lease each time")
-		duration   = flags.Duration("duration", time.Second, "how long to count in each round")
+		holdRounds = flags.Int("hold-rounds", 0, "the same for the row of held locks, which takes most of a lease each time; 0: as -rounds")
+		duration   = flags.Duration("duration", time.Second, "how long to count in each round; some rows count several times as long")
 		lease      = flags.Duration("lease", 30*time.Second, "lease of every lock; watchdogs renew at a third of it")
 		holds      = flags.Int("holds", 100_000, "`number` of locks in the row of held locks")
 		only       = flags.String("only", "", "rows whose name matches this `regexp`")
 		which      = flags.String("contenders", "", "contenders whose name matches this `regexp`")
+		peerSet    = flags.String("peers", "go", "`whom` to measure beside: go (libraries for Go on Redis), all (Redisson, etcd, ZooKeeper and MariaDB as well) or none")
+		against    = flags.String("against", "", "measure redlatch's contenders also with the redlatch of the checkout in this `folder`, as neighbours in each round")
 		list       = flags.Bool("list", false, "print the rows and the contenders, measure nothing")
 		markdown   = flags.Bool("markdown", false, "print Markdown tables")
-		jsonFile   = flags.String("json", "", "write every round's figures to this `file` as well")
+		jsonFile   = flags.String("json", "", "write every round's figures and the goals to this `file` as well; - for the standard output, the tables then go to the error output")
 		profile    = flags.String("cpuprofile", "", "write a CPU profile of each process to files whose names begin with this `prefix`")
 	)
 	if err := flags.Parse(args); err != nil {
@@ -65,32 +72,60 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if *rounds < 1 || *holdRounds < 1 || *duration <= 0 || *lease < time.Second || *holds < 1 {
-		return errors.New("-rounds, -hold-rounds, -duration and -holds must be positive, -lease at least a second")
+	if *rounds < 1 || *holdRounds < 0 || *duration <= 0 || *lease < time.Second || *holds < 1 {
+		return errors.New("-rounds, -duration and -holds must be positive, -hold-rounds at least 0, -lease at least a second")
 	}
 	rowPattern, err := pattern(*only)
 	if err != nil {
 		return err
 	}
-	contenderPattern, err := pattern(*which)
-	if err != nil {
+	take := selection{}
+	if take.pattern, err = pattern(*which); err != nil {
 		return err
 	}
-	all := rows(scale{holds: *holds, queues: []int{10, 1_000, 10_000}, readers: []int{1, 100, 1_000}})
+	if !slices.Contains([]string{peersNone, peersGo, peersAll}, *peerSet) {
+		return fmt.Errorf("-peers is %s, %s or %s", peersNone, peersGo, peersAll)
+	}
+	all := rows(fullScale(*holds))
 	if *list {
 		return printList(out, all)
 	}
+	tables := out
+	if *jsonFile == "-" {
+		tables = progress
+	}
+	switch *peerSet {
+	case peersNone:
+		take.alone = true
+	case peersAll:
+		if take.systems, err = findSystems(ctx, progress); err != nil {
+			return err
+		}
+	default:
+		notAsked(tables)
+	}
+	if *against != "" {
+		dir, err := os.MkdirTemp("", "redlatch-bench-")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		fmt.Fprintln(progress, "building with the redlatch of", *against)
+		if take.against, err = buildAgainst(ctx, *against, dir); err != nil {
+			return err
+		}
+	}
 
 	b := &bench{
-		rounds: *rounds, holdRuns: *holdRounds, duration: *duration, lease: *lease, warmUp: 250 * time.Millisecond,
-		profile: *profile, progress: progress,
+		rounds: *rounds, holdRuns: cmp.Or(*holdRounds, *rounds), duration: *duration, lease: *lease, warmUp: 250 * time.Millisecond,
+		profile: *profile, progress: progress, take: take,
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
 	m, err := b.machine(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, m)
+	fmt.Fprintln(tables, m)
 	var outcomes []outcome
 	byName := map[string]outcome{}
 	failures := 0
@@ -98,7 +133,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		if rowPattern != nil && !rowPattern.MatchString(r.name) {
 			continue
 		}
-		o, err := b.row(ctx, r, contenderPattern)
+		o, err := b.row(ctx, r)
 		if err != nil {
 			return err
 		}
@@ -106,7 +141,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 			continue
 		}
 		o.earlier = byName
-		o.write(out, *markdown)
+		o.write(tables, *markdown)
 		byName[r.name] = o
 		outcomes = append(outcomes, o)
 		failures += len(o.failed)
@@ -114,16 +149,26 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if len(outcomes) == 0 {
 		return errors.New("no row has that name and those contenders; see -list")
 	}
-	if *jsonFile != "" {
-		if err := saveJSON(*jsonFile, m, outcomes); err != nil {
-			return err
-		}
+	writeSummary(tables, outcomes, *markdown)
+	switch *jsonFile {
+	case "":
+	case "-":
+		err = writeJSON(out, m, outcomes)
+	default:
+		err = saveJSON(*jsonFile, m, outcomes)
 	}
 	if failures > 0 {
-		return fmt.Errorf("%d measurements failed", failures)
+		err = errors.Join(err, fmt.Errorf("%d measurements failed", failures))
 	}
-	return nil
+	return err
 }
+
+// Whom the flag -peers names.
+const (
+	peersNone = "none"
+	peersGo   = "go"
+	peersAll  = "all"
+)
 
 func pattern(s string) (*regexp.Regexp, error) {
 	if s == "" {
@@ -143,10 +188,14 @@ func saveJSON(name string, m machine, outcomes []outcome) error {
 func printList(out io.Writer, all []row) error {
 	fmt.Fprintln(out, "Rows:")
 	seen := map[string]bool{}
+	everyone := selection{systems: map[string]bool{}}
+	for _, e := range systems {
+		everyone.systems[e.name] = true
+	}
 	var entries []entry
 	for _, r := range all {
-		fmt.Fprintf(out, "  %-18s %s\n", r.name, r.title)
-		list, err := chosen(r, nil)
+		fmt.Fprintf(out, "  %-20s %s\n", r.name, r.title)
+		list, err := everyone.chosen(r)
 		if err != nil {
 			return err
 		}
@@ -159,14 +208,14 @@ func printList(out io.Writer, all []row) error {
 	}
 	fmt.Fprintln(out, "Contenders:")
 	for _, e := range entries {
-		fmt.Fprintf(out, "  %-18s %s\n", e.name, e.what)
+		fmt.Fprintf(out, "  %-20s %s\n", e.name, e.what)
 	}
 	return nil
 }
 
 // row measures all contenders of a row, in turns. A contender that fails is left out from then on and reported.
-func (b *bench) row(ctx context.Context, r row, which *regexp.Regexp) (outcome, error) {
-	entries, err := chosen(r, which)
+func (b *bench) row(ctx context.Context, r row) (outcome, error) {
+	entries, err := b.take.chosen(r)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -177,8 +226,7 @@ func (b *bench) row(ctx context.Context, r row, which *regexp.Regexp) (outcome, 
 	}
 	for round := range rounds {
 		for i := range entries {
-			// Another one begins each time, so that none always comes after the same neighbour.
-			e := entries[(i+round)%len(entries)]
+			e := entries[turn(i, round, len(entries))]
 			if o.failed[e.name] != nil {
 				continue
 			}
@@ -197,16 +245,21 @@ func (b *bench) row(ctx context.Context, r row, which *regexp.Regexp) (outcome, 
 	return o, nil
 }
 
+// turn is whose turn is the i-th of a round among n. Another one begins each time, and every other round goes backwards, so
+// that none always comes after the same neighbour.
+func turn(i, round, n int) int {
+	if round%2 == 1 {
+		i = n - 1 - i
+	}
+	return (i + round) % n
+}
+
 // window is how long a measurement counts.
 func (b *bench) window(r row) time.Duration {
-	switch r.spec.Workload {
-	case handover:
-		return 2 * b.duration // one hand-over at a time takes more of it for a tail that means something
-	case holding:
+	if r.spec.Workload == holding {
 		return 2 * b.lease / 3 // two renewals of each hold
-	default:
-		return b.duration
 	}
+	return time.Duration(max(r.windows, 1)) * b.duration
 }
 
 // servers returns the addresses of n private servers, which live until stop.
@@ -230,6 +283,9 @@ func (b *bench) stop() error {
 	var errs []error
 	for _, s := range b.started {
 		errs = append(errs, s.Stop())
+	}
+	for _, r := range b.foreign {
+		errs = append(errs, r.stop())
 	}
 	return errors.Join(errs...)
 }

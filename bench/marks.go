@@ -17,14 +17,16 @@ var marks = []entry{
 		name:     "limit",
 		what:     "bare SET NX PX and compare-and-delete with automatic pipelining; it cannot wait",
 		role:     mark,
+		promise:  promiseNone,
 		open:     openLimit,
 		commands: []string{"set"},
 	},
 	{
-		name: "floor",
-		what: "one token in a list, BLPOP to take and RPUSH to give back; no lease, no owner",
-		role: mark,
-		open: openFloor,
+		name:    "floor",
+		what:    "one token in a list, BLPOP to take and RPUSH to give back; no lease, no owner",
+		role:    mark,
+		promise: promiseNone,
+		open:    openFloor,
 		prepare: func(ctx context.Context, a *admin, key string) error {
 			return a.client().Do(ctx, a.client().B().Rpush().Key(key).Element("token").Build()).Error()
 		},
@@ -54,13 +56,13 @@ type limit struct {
 }
 
 func openLimit(e env) (contender, error) {
-	client, err := rueidisClient(e.addr())
+	client, err := rueidisClient(e.Addr())
 	if err != nil {
 		return nil, err
 	}
 	return &limit{
 		client:  client,
-		leaseMs: e.lease.Milliseconds(),
+		leaseMs: e.Lease.Milliseconds(),
 		owner:   strconv.FormatInt(time.Now().UnixNano(), 36) + ":",
 	}, nil
 }
@@ -105,7 +107,7 @@ type floor struct{ client rueidis.Client }
 
 func openFloor(e env) (contender, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress:       []string{e.addr()},
+		InitAddress:       []string{e.Addr()},
 		ForceSingleClient: true,
 		DisableCache:      true,
 		// Each waiter blocks a connection of its own.

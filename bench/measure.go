@@ -13,17 +13,33 @@ import (
 type metric string
 
 const (
-	throughput metric = "acq/s"
-	waitP50    metric = "p50 µs"
-	waitP99    metric = "p99 µs"
-	jain       metric = "Jain"
-	leastShare metric = "least share" // of the process that got least, against its due
-	commands   metric = "cmds/acq"
-	serverCPU  metric = "srv µs/acq"
-	clientCPU  metric = "cli µs/acq"
-	allocs     metric = "allocs/acq"
-	allocBytes metric = "B/acq"
-	passesSeen metric = "passes"
+	throughput  metric = "acq/s"
+	utilisation metric = "utilisation" // time that somebody was inside, of all time
+	waitP50     metric = "p50 µs"
+	waitP99     metric = "p99 µs"
+	waitMax     metric = "max µs"
+	maxToMean   metric = "max/mean" // of the waits
+	pairP50     metric = "pair p50 µs"
+	wakeP50     metric = "wake p50 µs"
+	wakeP99     metric = "wake p99 µs"
+	jain        metric = "Jain"
+	leastShare  metric = "least share" // of the process that got least, against its due
+	commands    metric = "cmds/acq"
+	attempts    metric = "attempts/acq" // commands but for the release
+	messages    metric = "msgs/acq"     // that the server sent to waiters
+	serverExec  metric = "exec µs/acq"  // the server's time in the commands
+	serverCPU   metric = "srv µs/acq"   // the server's processor time, sockets included
+	clientCPU   metric = "cli µs/acq"
+	allocs      metric = "allocs/acq"
+	allocBytes  metric = "B/acq"
+	started     metric = "go/acq" // goroutines started
+	passesSeen  metric = "passes"
+
+	// Of the last process, where it is alone against many.
+	loneP50   metric = "lone p50 µs"
+	loneP99   metric = "lone p99 µs"
+	loneMax   metric = "lone max µs"
+	loneShare metric = "lone share" // of its process, against half
 
 	heapPerHold  metric = "heap B/hold"
 	stackPerHold metric = "stack B/hold"
@@ -40,38 +56,27 @@ type figures map[metric]float64
 
 // measure runs one round of one contender.
 func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures, error) {
-	addrs, err := b.servers(ctx, max(r.servers, 1))
+	at, err := b.place(ctx, r, e)
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAdmin(addrs)
-	if err != nil {
-		return nil, err
+	defer at.close()
+	s := r.spec
+	s.Contender, s.Addrs, s.Key, s.WarmUp = e.known(), at.addrs, at.key, max(b.warmUp, e.warmUp)
+	if s.Lease == 0 {
+		s.Lease = b.lease
 	}
-	defer a.close()
-	if err := a.empty(ctx); err != nil {
-		return nil, err
-	}
-	if r.far > 0 {
-		var bed testbed.Program
-		defer bed.Close()
-		for i, addr := range addrs {
-			proxy := testbed.NewProxy(&bed, addr)
-			proxy.Delay(testbed.Requests, r.far)
-			proxy.Delay(testbed.Replies, r.far)
-			addrs[i] = proxy.Addr()
+	specs := r.specs(s)
+	if b.profile != "" {
+		for i := range specs {
+			specs[i].Profile = fmt.Sprintf("%s-%s-%s-%d.pprof", b.profile, fileName(r.name), e.name, round)
+			if i > 0 {
+				specs[i].Profile += fmt.Sprintf(".%d", i)
+			}
 		}
 	}
-	s := r.spec
-	s.Contender, s.Addrs, s.Lease, s.Key, s.WarmUp = e.name, addrs, b.lease, "bench", b.warmUp
-	if !s.OwnKeys {
-		s.Waiters = s.Goroutines * max(r.processes, 1)
-	}
-	if b.profile != "" {
-		s.Profile = fmt.Sprintf("%s-%s-%s-%d.pprof", b.profile, fileName(r.name), e.name, round)
-	}
 	if e.prepare != nil {
-		if err := e.prepare(ctx, a, s.Key); err != nil {
+		if err := e.prepare(ctx, at.admin, s.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -79,11 +84,11 @@ func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures
 	limit := b.window(r) + 2*time.Minute
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ps, err := startAll(ctx, max(r.processes, 1), s)
+	ps, err := startAll(ctx, e.program, specs)
 	if err != nil {
 		return nil, err
 	}
-	f, err := b.observe(ctx, a, r, e, ps)
+	f, err := b.observe(ctx, at, r, e, ps)
 	// A process that failed has said why already; that it also exits with a status adds nothing.
 	if stopped := stopAll(ps); err == nil {
 		err = stopped
@@ -94,9 +99,72 @@ func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures
 	return f, err
 }
 
+// specs are what each process of the row is told, made of what is the same for all.
+func (r row) specs(s spec) []spec {
+	out := make([]spec, max(r.processes, 1))
+	waiters := 0
+	for i := range out {
+		out[i] = s
+		out[i].Process = i
+		if r.goroutines != nil {
+			out[i].Goroutines = r.goroutines[i]
+		}
+		if i > 0 {
+			out[i].Background = 0 // one process keeps them all
+		}
+		waiters += out[i].Goroutines
+	}
+	if !s.OwnKeys {
+		for i := range out {
+			out[i].Waiters = waiters
+		}
+	}
+	return out
+}
+
+// A place is the servers of one measurement, ready for it.
+type place struct {
+	addrs []string
+	key   string
+	admin *admin // of Redis; nil elsewhere
+	usage func(context.Context) (usage, error)
+	close func()
+}
+
+// place prepares the servers that the contender needs.
+func (b *bench) place(ctx context.Context, r row, e entry) (*place, error) {
+	if e.server != nil {
+		return b.foreignPlace(ctx, e)
+	}
+	addrs, err := b.servers(ctx, max(r.servers, 1))
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAdmin(addrs)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.empty(ctx); err != nil {
+		a.close()
+		return nil, err
+	}
+	at := &place{addrs: addrs, key: "bench", admin: a, usage: a.usage, close: a.close}
+	if r.far > 0 {
+		var bed testbed.Program
+		at.close = func() { a.close(); bed.Close() }
+		for i, addr := range addrs {
+			proxy := testbed.NewProxy(&bed, addr)
+			proxy.Delay(testbed.Requests, r.far)
+			proxy.Delay(testbed.Replies, r.far)
+			addrs[i] = proxy.Addr()
+		}
+	}
+	return at, nil
+}
+
 // observe lets the processes count for the row's window and works out the figures.
-func (b *bench) observe(ctx context.Context, a *admin, r row, e entry, ps []*process) (figures, error) {
-	before, err := a.usage(ctx)
+func (b *bench) observe(ctx context.Context, at *place, r row, e entry, ps []*process) (figures, error) {
+	before, err := at.usage(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +174,7 @@ func (b *bench) observe(ctx context.Context, a *admin, r row, e entry, ps []*pro
 			return nil, err
 		}
 	}
-	rate, err := watch(ctx, a, r, before, b.window(r))
+	rate, err := watch(ctx, at, r, before, b.window(r))
 	if err != nil {
 		return nil, err
 	}
@@ -115,14 +183,23 @@ func (b *bench) observe(ctx context.Context, a *admin, r row, e entry, ps []*pro
 			return nil, err
 		}
 	}
-	after, err := a.usage(ctx)
-	if err != nil {
-		return nil, err
-	}
 	elapsed := time.Since(start)
+	var after usage
+	if !r.spec.OwnKeys {
+		if after, err = at.usage(ctx); err != nil {
+			return nil, err
+		}
+	}
 	results := make([]result, len(ps))
 	for i, p := range ps {
 		if results[i], err = p.result(); err != nil {
+			return nil, err
+		}
+	}
+	if r.spec.OwnKeys {
+		// These have ended their pairs by now, and stood still before: the server's figures are theirs exactly.
+		elapsed = 0
+		if after, err = at.usage(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -133,28 +210,24 @@ func (b *bench) observe(ctx context.Context, a *admin, r row, e entry, ps []*pro
 		f[burst] = rate
 		return f, nil
 	case handover:
-		h := handovers(results)
-		if h.total == 0 {
-			return nil, errors.New("the lock was never handed over")
-		}
-		f := costs(results, used, e, h.total)
-		f[waitP50], f[waitP99], f[passesSeen] = micros(h.quantile(0.5)), micros(h.quantile(0.99)), float64(h.total)
-		return f, nil
+		return handoverFigures(results, used, e, elapsed)
+	case topics:
+		return topicFigures(results[0])
 	default:
-		return pairFigures(results, used, e)
+		return pairFigures(r, results, used, e, elapsed)
 	}
 }
 
 // watch waits for the window to pass. Where locks are held it looks at the renewals meanwhile and returns the largest
 // rate seen over half a second, as a multiple of the mean.
-func watch(ctx context.Context, a *admin, r row, before usage, window time.Duration) (float64, error) {
+func watch(ctx context.Context, at *place, r row, before usage, window time.Duration) (float64, error) {
 	every := window
 	if r.spec.Workload == holding {
 		every = min(window, 500*time.Millisecond)
 	}
 	end := time.Now().Add(window)
 	var peak float64
-	last, at := before, time.Now()
+	last, seen := before, time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,16 +237,16 @@ func watch(ctx context.Context, a *admin, r row, before usage, window time.Durat
 		if r.spec.Workload != holding {
 			return 0, nil
 		}
-		u, err := a.usage(ctx)
+		u, err := at.usage(ctx)
 		if err != nil {
 			return 0, err
 		}
 		now := time.Now()
 		// A remnant at the end that is too short to be a rate is left out.
-		if now.Sub(at) > every/2 {
-			peak = max(peak, float64(u.since(last).renewals())/now.Sub(at).Seconds())
+		if now.Sub(seen) > every/2 {
+			peak = max(peak, float64(u.since(last).renewals())/now.Sub(seen).Seconds())
 		}
-		last, at = u, now
+		last, seen = u, now
 		if !now.Before(end) {
 			mean := float64(u.since(before).renewals()) / window.Seconds()
 			if mean == 0 {
@@ -182,96 +255,4 @@ func watch(ctx context.Context, a *admin, r row, before usage, window time.Durat
 			return peak / mean, nil
 		}
 	}
-}
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// costs are the figures that any workload has, each for one of n acquisitions.
-func costs(results []result, used usage, e entry, n uint64) figures {
-	f := figures{}
-	var r result
-	for _, one := range results {
-		r.Mallocs += one.Mallocs
-		r.Bytes += one.Bytes
-		r.CPU += one.CPU
-	}
-	each := 1 / float64(n)
-	f[commands] = float64(used.sent(e.commands)) * each
-	f[serverCPU] = used.cpu * 1e6 * each
-	f[clientCPU] = micros(r.CPU) * each
-	f[allocs] = float64(r.Mallocs) * each
-	f[allocBytes] = float64(r.Bytes) * each
-	return f
-}
-
-// errNobody: either the contender is stuck, or its processes had no processor for as long as the window was.
-var errNobody = errors.New("nobody acquired the lock while it counted")
-
-func pairFigures(results []result, used usage, e entry) (figures, error) {
-	waits := newHistogram()
-	var total uint64
-	var counts, shares []float64
-	var rate float64
-	for _, r := range results {
-		waits.addSparse(r.Waits)
-		var sum uint64
-		for _, n := range r.Counts {
-			sum += n
-			counts = append(counts, float64(n))
-		}
-		total += sum
-		shares = append(shares, float64(sum))
-		rate += float64(sum) / r.Elapsed.Seconds()
-	}
-	if total == 0 {
-		return nil, errNobody
-	}
-	f := costs(results, used, e, total)
-	f[throughput] = rate
-	f[waitP50], f[waitP99] = micros(waits.quantile(0.5)), micros(waits.quantile(0.99))
-	f[jain] = jainIndex(counts)
-	f[leastShare] = least(shares)
-	return f, nil
-}
-
-func holdFigures(r result, holds int, used usage, e entry, elapsed time.Duration) figures {
-	f := figures{
-		heapPerHold:  float64(r.Heap) / float64(holds),
-		stackPerHold: float64(r.Stack) / float64(holds),
-		goroutines:   float64(r.Routines),
-		renewalRate:  float64(used.renewals()) / elapsed.Seconds(),
-		clientShare:  100 * r.CPU.Seconds() / r.Elapsed.Seconds(),
-		serverShare:  100 * used.cpu / elapsed.Seconds(),
-	}
-	if sent := used.sent(e.commands); sent > 0 {
-		f[perCommand] = float64(used.renewals()) / float64(sent)
-	}
-	return f
-}
-
-// jainIndex is Jain's index of fairness: 1 when all got the same, 1/n when one got all.
-func jainIndex(counts []float64) float64 {
-	var sum, squares float64
-	for _, n := range counts {
-		sum += n
-		squares += n * n
-	}
-	if squares == 0 {
-		return 0
-	}
-	return sum * sum / (float64(len(counts)) * squares)
-}
-
-// least is what the worst-served got, as a part of an equal share.
-func least(counts []float64) float64 {
-	var sum float64
-	low := counts[0]
-	for _, n := range counts {
-		sum += n
-		low = min(low, n)
-	}
-	if sum == 0 {
-		return 0
-	}
-	return low * float64(len(counts)) / sum
 }

@@ -28,7 +28,7 @@ func contendersOf(b *testing.B, name string) []entry {
 	b.Helper()
 	for _, r := range rows(smallScale()) {
 		if r.name == name {
-			list, err := chosen(r, nil)
+			list, err := selection{}.chosen(r)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func contendersOf(b *testing.B, name string) []entry {
 func openFor(b *testing.B, e entry) contender {
 	b.Helper()
 	server := testbed.Standalone(b)
-	c, err := e.open(env{addrs: []string{server.Addr()}, lease: 30 * time.Second, waiters: 1})
+	c, err := e.open(env{Addrs: []string{server.Addr()}, Lease: 30 * time.Second, Waiters: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func lockUnlock(b *testing.B, c contender, goroutines int) {
 			if err != nil {
 				return err
 			}
-			return h.Unlock(ctx)
+			return h.Unlock(ctx) // cancellable, as a request's: so are those of users
 		}
 		go func() {
 			err := turn()

@@ -12,22 +12,26 @@ import (
 	goredislib "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
 // peers are the libraries that Go services use today. Each gets the settings under which it does best in these rows: one
 // key instead of a majority of three, no notices about its own writes, the default size of a connection pool (larger
-// ones were slower), and, where a library polls, an interval that suits the number of waiters; see pollEvery.
+// ones were slower), and, where a library polls, an interval that suits the number of waiters; see manyWaiters.
 var peers = []entry{
 	{
-		name: "rueidislock",
-		what: "github.com/redis/rueidis/rueidislock, KeyMajority 1, NoLoopTracking",
-		role: peer,
-		open: openRueidislock,
+		name:    "rueidislock",
+		what:    "github.com/redis/rueidis/rueidislock, KeyMajority 1, NoLoopTracking",
+		role:    peer,
+		promise: promiseRedis,
+		open:    openRueidislock,
 	},
 	{
 		name:     "redsync",
 		what:     "github.com/go-redsync/redsync/v4 over go-redis v9, retry every 10 ms, with many waiters its default",
 		role:     peer,
+		promise:  promiseRedis,
 		open:     openRedsync(goRedisPool),
 		commands: []string{"set"},
 	},
@@ -35,22 +39,22 @@ var peers = []entry{
 		name:     "redsync-rueidis",
 		what:     "the same over rueidis, which pipelines for it",
 		role:     peer,
+		promise:  promiseRedis,
 		open:     openRedsync(rueidisPool),
 		commands: []string{"set"},
 	},
 	{
-		name: "redislock",
-		what: "github.com/bsm/redislock over go-redis v9, retry every 10 ms, with many waiters 100 ms",
-		role: peer,
-		open: openRedislock,
+		name:    "redislock",
+		what:    "github.com/bsm/redislock over go-redis v9, retry every 10 ms, with many waiters 100 ms",
+		role:    peer,
+		promise: promiseRedis,
+		open:    openRedislock,
 	},
 }
 
-// pollEvery is the interval of the libraries that poll: short, so that a free lock is soon found. With more waiters than
-// manyWaiters such an interval is the server's undoing (redsync falls from 10,000 acquisitions a second to 300), and they
-// get a long one.
+// Libraries that poll do so every work.PollEvery. With more waiters than manyWaiters such an interval is the server's
+// undoing (redsync falls from 10,000 acquisitions a second to 300), and they get a long one.
 const (
-	pollEvery     = 10 * time.Millisecond
 	pollEveryMany = 100 * time.Millisecond
 	manyWaiters   = 64
 )
@@ -59,10 +63,10 @@ type rueidisLock struct{ locker rueidislock.Locker }
 
 func openRueidislock(e env) (contender, error) {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption:   rueidis.ClientOption{InitAddress: []string{e.addr()}, ForceSingleClient: true},
+		ClientOption:   rueidis.ClientOption{InitAddress: []string{e.Addr()}, ForceSingleClient: true},
 		KeyMajority:    1,
-		KeyValidity:    e.lease,
-		ExtendInterval: e.lease / 3,
+		KeyValidity:    e.Lease,
+		ExtendInterval: e.Lease / 3,
 		NoLoopTracking: true,
 		// Its limit for one command: the default of 20 ms is exceeded on a busy machine, and then costs a round.
 		TryNextAfter: time.Second,
@@ -124,7 +128,7 @@ func openRedsync(pool func(addr string) (rsredis.Pool, func(), error)) func(env)
 	return func(e env) (contender, error) {
 		c := &redSync{env: e}
 		var pools []rsredis.Pool
-		for _, addr := range e.addrs {
+		for _, addr := range e.Addrs {
 			p, stop, err := pool(addr)
 			if err != nil {
 				c.Close()
@@ -139,9 +143,9 @@ func openRedsync(pool func(addr string) (rsredis.Pool, func(), error)) func(env)
 
 // Locker makes one mutex per goroutine: a redsync.Mutex holds the value of its only owner.
 func (c *redSync) Locker(key string) locker {
-	options := []redsync.Option{redsync.WithExpiry(c.lease), redsync.WithTries(1 << 30)}
-	if c.waiters <= manyWaiters {
-		options = append(options, redsync.WithRetryDelay(pollEvery))
+	options := []redsync.Option{redsync.WithExpiry(c.Lease), redsync.WithTries(1 << 30)}
+	if c.Waiters <= manyWaiters {
+		options = append(options, redsync.WithRetryDelay(work.PollEvery))
 	} // else its default: random between 50 and 250 ms
 	return &redsyncLocker{c.sync.NewMutex(key, options...)}
 }
@@ -177,9 +181,9 @@ type redisLock struct {
 }
 
 func openRedislock(e env) (contender, error) {
-	client := goRedisClient(e.addr())
-	every := pollEvery
-	if e.waiters > manyWaiters {
+	client := goRedisClient(e.Addr())
+	every := work.PollEvery
+	if e.Waiters > manyWaiters {
 		every = pollEveryMany
 	}
 	// Without state, and so to be shared by all.
@@ -201,7 +205,7 @@ type redislockLocker struct {
 type redislockHold redislock.Lock
 
 func (l *redislockLocker) Lock(ctx context.Context) (hold, error) {
-	lock, err := l.client.Obtain(ctx, l.key, l.lease, l.options)
+	lock, err := l.client.Obtain(ctx, l.key, l.Lease, l.options)
 	if err != nil {
 		return nil, err
 	}

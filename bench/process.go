@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
 // A process is this program, started again as one process of a measurement.
@@ -21,13 +23,13 @@ type process struct {
 }
 
 // startProcess starts a process, which ends when its input is closed, and at the latest when ctx ends.
-func startProcess(ctx context.Context, s spec) (*process, error) {
-	self, err := os.Executable()
+func startProcess(ctx context.Context, by *program, s spec) (*process, error) {
+	command, err := by.command()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), childVariable+"=1")
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(append(os.Environ(), work.Variable+"=1"), by.environment()...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -57,8 +59,8 @@ func (p *process) say(line string) error {
 	return err
 }
 
-func (p *process) listen() (message, error) {
-	var m message
+func (p *process) listen() (work.Message, error) {
+	var m work.Message
 	if !p.out.Scan() {
 		return m, fmt.Errorf("a process of the measurement ended without a word: %w", errors.Join(p.out.Err(), io.EOF))
 	}
@@ -71,13 +73,13 @@ func (p *process) listen() (message, error) {
 	return m, nil
 }
 
-func (p *process) ready() (ready, error) {
+func (p *process) ready() (work.Ready, error) {
 	m, err := p.listen()
 	if err == nil && m.Ready == nil {
 		err = errors.New("a process of the measurement spoke out of turn")
 	}
 	if err != nil {
-		return ready{}, err
+		return work.Ready{}, err
 	}
 	return *m.Ready, nil
 }
@@ -101,34 +103,30 @@ func (p *process) stop() error {
 	return p.cmd.Wait()
 }
 
-// startAll starts n processes and waits until all are ready. Processes after the first learn where the first one
-// listens, if it does, so the first must be ready before.
-func startAll(ctx context.Context, n int, s spec) ([]*process, error) {
+// startAll starts a process for each spec and waits until all are ready. Processes after the first learn where the first
+// one listens, if it does, so the first must be ready before.
+func startAll(ctx context.Context, by *program, specs []spec) ([]*process, error) {
 	var ps []*process
 	fail := func(err error) ([]*process, error) {
 		return nil, errors.Join(err, stopAll(ps))
 	}
 	add := func(s spec) error {
-		p, err := startProcess(ctx, s)
+		p, err := startProcess(ctx, by, s)
 		if err == nil {
 			ps = append(ps, p)
 		}
 		return err
 	}
-	if err := add(s); err != nil {
+	if err := add(specs[0]); err != nil {
 		return fail(err)
 	}
 	first, err := ps[0].ready()
 	if err != nil {
 		return fail(err)
 	}
-	for i := 1; i < n; i++ {
-		next := s
-		next.Process, next.Peer, next.Background = i, first.Peer, 0
-		if s.Profile != "" {
-			next.Profile = fmt.Sprintf("%s.%d", s.Profile, i)
-		}
-		if err := add(next); err != nil {
+	for _, s := range specs[1:] {
+		s.Peer = first.Peer
+		if err := add(s); err != nil {
 			return fail(err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/redlatch/redlatch"
 )
@@ -12,17 +14,19 @@ import (
 // otherKinds are redlatch's locks besides the plain one, and arrangements of plain ones that they are compared with.
 var otherKinds = []entry{
 	{
-		name: "redlatch-fair",
-		what: "client.FairLock",
-		role: own,
+		name:    "redlatch-fair",
+		what:    "client.FairLock",
+		role:    own,
+		promise: promiseOurs,
 		open: openRedlatch(func(c *redlatchClients, key string) locker {
 			return anyLock{c.first().FairLock(key)}
 		}),
 	},
 	{
-		name: "redlatch-rw",
-		what: "client.ReadWriteLock; where a row does not read, its write lock",
-		role: own,
+		name:    "redlatch-rw",
+		what:    "client.ReadWriteLock; where a row does not read, its write lock",
+		role:    own,
+		promise: promiseOurs,
 		open: func(e env) (contender, error) {
 			c, err := openRedlatch(func(c *redlatchClients, key string) locker {
 				return anyLock{c.first().ReadWriteLock(key).WriteLock()}
@@ -34,31 +38,51 @@ var otherKinds = []entry{
 		},
 	},
 	{
-		name: "redlatch-own-keys",
-		what: "client.RLock, each goroutine with a key of its own where the others share one",
-		role: own,
+		name:    "redlatch-own-keys",
+		what:    "client.RLock, each goroutine with a key of its own where the others share one",
+		role:    own,
+		promise: promiseOurs,
 		open: openRedlatch(func(c *redlatchClients, key string) locker {
 			return anyLock{c.first().RLock(fmt.Sprintf("%s:%d:%d", key, os.Getpid(), c.keys.Add(1)))}
 		}),
 	},
 	{
-		name: "redlatch-multi",
-		what: "redlatch.MultiLock of five RLocks: of one node, or of one on each of five",
-		role: own,
+		name:    "redlatch-multi",
+		what:    "redlatch.MultiLock of five RLocks: of one node, or of one on each of five",
+		role:    own,
+		promise: promiseOurs,
 		open: openRedlatch(func(c *redlatchClients, key string) locker {
 			return anyLock{redlatch.MultiLock(c.five(key)...)}
 		}),
 	},
 	{
-		name: "redlatch-5-locks",
-		what: "five RLocks, one after the other",
-		role: own,
-		open: openRedlatch(func(c *redlatchClients, key string) locker { return inTurn(c.five(key)) }),
+		name:    "redlatch-5-locks",
+		what:    "five RLocks, one after the other",
+		role:    own,
+		promise: promiseOurs,
+		open:    openRedlatch(func(c *redlatchClients, key string) locker { return inTurn(c.five(key)) }),
 	},
 	{
-		name: "redlatch-quorum",
-		what: "redlatch.QuorumLock over five independent servers",
-		role: own,
+		name:    "redlatch-slowest",
+		what:    "one RLock on each of five masters, one after the other; its time is the slowest one's",
+		role:    own,
+		promise: promiseOurs,
+		open:    openRedlatch(func(c *redlatchClients, key string) locker { return slowest{inTurn(c.five(key))} }),
+	},
+	{
+		name:    "redlatch-owner",
+		what:    "client.RLock, by an owner that holds many other locks",
+		role:    own,
+		promise: promiseOurs,
+		open: openRedlatch(func(c *redlatchClients, key string) locker {
+			return &owned{client: c.first(), key: key, others: c.holds}
+		}),
+	},
+	{
+		name:    "redlatch-quorum",
+		what:    "redlatch.QuorumLock over five independent servers",
+		role:    own,
+		promise: promiseOurs,
 		open: openRedlatch(func(c *redlatchClients, key string) locker {
 			var copies []redlatch.Locker
 			for _, client := range c.clients {
@@ -108,4 +132,65 @@ func (h inTurnHold) Unlock(ctx context.Context) error {
 		errs = append(errs, one.Unlock(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// slowest locks as inTurn does and knows how long the slowest of its locks took.
+type slowest struct{ inTurn }
+
+type slowestHold struct {
+	inTurnHold
+	took time.Duration
+}
+
+func (l slowest) Lock(ctx context.Context) (hold, error) {
+	h := slowestHold{}
+	for _, one := range l.inTurn {
+		start := time.Now()
+		held, err := one.Lock(ctx)
+		if err != nil {
+			return nil, errors.Join(err, h.Unlock(context.WithoutCancel(ctx)))
+		}
+		h.took = max(h.took, time.Since(start))
+		h.inTurnHold = append(h.inTurnHold, held)
+	}
+	return h, nil
+}
+
+// Took is the time of the slowest lock.
+func (h slowestHold) Took() time.Duration { return h.took }
+
+// owned locks its key for an owner that holds others.
+type owned struct {
+	client *redlatch.Client
+	key    string
+	others int
+	ctx    context.Context // of the owner's first hold; nil before
+}
+
+// ownedWorkers acquire the others: enough for pipelining to work.
+const ownedWorkers = 64
+
+func (l *owned) Lock(ctx context.Context) (hold, error) {
+	if l.ctx == nil {
+		// It outlives the pair that it comes with.
+		first, err := l.client.RLock(l.key + ":first").Lock(context.WithoutCancel(ctx))
+		if err != nil {
+			return nil, err
+		}
+		errs := make([]error, ownedWorkers)
+		var wg sync.WaitGroup
+		for w := range errs {
+			wg.Go(func() {
+				for i := w; i < l.others && errs[w] == nil; i += ownedWorkers {
+					_, errs[w] = l.client.RLock(fmt.Sprintf("%s:other:%d", l.key, i)).Lock(first.Context())
+				}
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		l.ctx = first.Context()
+	}
+	return l.client.RLock(l.key).Lock(l.ctx)
 }

@@ -63,6 +63,9 @@ func (o outcome) bestPeer(m metric, low bool) (float64, bool) {
 	return best, found
 }
 
+// promises heads the column that says what each contender keeps when something fails.
+const promises = "promises"
+
 // table is the outcome in cells, the first line being the header.
 func (o outcome) table() [][]string {
 	header := []string{"contender"}
@@ -79,6 +82,10 @@ func (o outcome) table() [][]string {
 				header = append(header, "× "+o.row.against)
 			}
 		}
+	}
+	promised := slices.ContainsFunc(o.entries, func(e entry) bool { return e.role == system })
+	if promised {
+		header = append(header, promises)
 	}
 	lines := [][]string{header}
 	for _, e := range o.entries {
@@ -105,6 +112,9 @@ func (o outcome) table() [][]string {
 			if hasBound {
 				line = append(line, extra[2])
 			}
+		}
+		if promised {
+			line = append(line, e.promise)
 		}
 		lines = append(lines, line)
 	}
@@ -174,6 +184,10 @@ func (o outcome) write(w io.Writer, markdown bool) {
 		for _, l := range lines {
 			fmt.Fprint(w, "  ", l[0], strings.Repeat(" ", width[0]-utf8.RuneCountInString(l[0])))
 			for i, cell := range l[1:] {
+				if lines[0][i+1] == promises {
+					fmt.Fprint(w, "  ", cell) // prose, at the end
+					continue
+				}
 				fmt.Fprint(w, "  ", strings.Repeat(" ", width[i+1]-utf8.RuneCountInString(cell)), cell)
 			}
 			fmt.Fprintln(w)
@@ -188,14 +202,34 @@ func (o outcome) write(w io.Writer, markdown bool) {
 			fmt.Fprintf(w, "%sfailed: %s: %v\n", bullet, e.name, err)
 		}
 	}
-	for _, g := range o.row.goals {
-		if reached, ok, value := g.reached(o); ok {
-			verdict := "reached"
-			if !reached {
-				verdict = "missed"
+	for _, l := range o.goalLines() {
+		fmt.Fprintf(w, "%s%s\n", bullet, l)
+	}
+}
+
+// writeSummary says once more which goals were missed.
+func writeSummary(w io.Writer, outcomes []outcome, markdown bool) {
+	count := map[verdict]int{}
+	var open []goalLine
+	for _, o := range outcomes {
+		for _, l := range o.goalLines() {
+			count[l.Verdict]++
+			if l.Verdict != reached {
+				open = append(open, l)
 			}
-			fmt.Fprintf(w, "%sgoal %s: %s (%s)\n", bullet, verdict, g, short(value))
 		}
+	}
+	head, bullet := "\nGoals", "  "
+	if markdown {
+		head, bullet = "\n### Goals\n\nAll", "- "
+	}
+	fmt.Fprintf(w, "%s: %d reached, %d missed, %d unclear, %d not measured\n",
+		head, count[reached], count[missed], count[unclear], count[unproven])
+	if markdown && len(open) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, l := range open {
+		fmt.Fprintf(w, "%s%s: %s\n", bullet, l.Row, l)
 	}
 }
 
@@ -208,19 +242,21 @@ type report struct {
 type reportRow struct {
 	Name, Title string
 	Contenders  []reportContender
+	Goals       []goalLine
 }
 
 type reportContender struct {
 	Name    string
+	Promise string
 	Error   string `json:",omitempty"`
 	Medians figures
 	Rounds  []figures
 }
 
 func (o outcome) report() reportRow {
-	r := reportRow{Name: o.row.name, Title: o.row.title}
+	r := reportRow{Name: o.row.name, Title: o.row.title, Goals: o.goalLines()}
 	for _, e := range o.entries {
-		c := reportContender{Name: e.name, Rounds: o.rounds[e.name], Medians: figures{}}
+		c := reportContender{Name: e.name, Promise: e.promise, Rounds: o.rounds[e.name], Medians: figures{}}
 		if err := o.failed[e.name]; err != nil {
 			c.Error = err.Error()
 		}

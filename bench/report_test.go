@@ -4,38 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
-
-func TestHistogramQuantiles(t *testing.T) {
-	h, half := newHistogram(), newHistogram()
-	for i := 1; i <= 100_000; i++ {
-		if i%2 == 0 {
-			h.add(time.Duration(i) * time.Microsecond)
-		} else {
-			half.add(time.Duration(i) * time.Microsecond)
-		}
-	}
-	h.addSparse(half.sparse())
-	if h.total != 100_000 {
-		t.Errorf("%d observations", h.total)
-	}
-	for q, want := range map[float64]float64{0.01: 1e3, 0.5: 50e3, 0.99: 99e3, 1: 100e3} {
-		if got := micros(h.quantile(q)); math.Abs(got-want) > want/100 {
-			t.Errorf("quantile %v is %v µs, not %v", q, got, want)
-		}
-	}
-	if got := newHistogram().quantile(0.5); got != 0 {
-		t.Errorf("the quantile of nothing is %v", got)
-	}
-	h.add(-time.Second)
-	h.add(1000 * time.Hour)
-}
 
 func TestJainIndex(t *testing.T) {
 	for _, c := range []struct {
@@ -56,7 +29,7 @@ func TestJainIndex(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	u := usage{calls: map[string]int64{}}
+	u := usage{calls: map[string]int64{}, micros: map[string]int64{}}
 	err := u.add("# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:2.25\r\nused_cpu_sys_children:9\r\n" +
 		"cmdstat_evalsha:calls=10,usec=7,usec_per_call=0.70\r\ncmdstat_set:calls=4,usec=1\r\ncmdstat_pexpire:calls=3,usec=1\r\n")
 	if err != nil {
@@ -70,6 +43,9 @@ func TestUsage(t *testing.T) {
 	}
 	if got := u.sent([]string{"set"}); got != 14 {
 		t.Errorf("%d commands sent, with set", got)
+	}
+	if got := u.executed([]string{"set"}); got != 8 {
+		t.Errorf("%d µs in the commands sent, with set", got)
 	}
 	if got := u.renewals(); got != 3 {
 		t.Errorf("%d renewals", got)
@@ -97,7 +73,7 @@ func exampleOutcome() outcome {
 			"ours": three(throughput, 36000, 1, 24000), "slow": three(throughput, 3, 2, 1),
 			"fast": three(throughput, 20000, 20000, 20000), "limit": three(throughput, 30000, 30000, 30000),
 		},
-		earlier: map[string]outcome{"before": {rounds: map[string][]figures{"ours": three(throughput, 8000, 8000, 8000)}}},
+		earlier: map[string]outcome{"before": {entries: []entry{{name: "ours"}}, rounds: map[string][]figures{"ours": three(throughput, 8000, 8000, 8000)}}},
 	}
 }
 
@@ -173,9 +149,31 @@ func TestRunWritesEverything(t *testing.T) {
 	}
 }
 
+// TestRunWritesForPrograms: with -json - the standard output is JSON and nothing else, with the goals in it.
+func TestRunWritesForPrograms(t *testing.T) {
+	var out, tables bytes.Buffer
+	args := []string{"-rounds", "1", "-duration", "50ms", "-only", "^uncontended/16$", "-contenders", "^redlatch$|^limit$", "-json", "-"}
+	if err := run(t.Context(), args, &out, &tables); err != nil {
+		t.Fatal(err)
+	}
+	var rep report
+	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
+		t.Fatalf("%v in\n%s", err, &out)
+	}
+	if len(rep.Rows) != 1 || len(rep.Rows[0].Goals) == 0 || rep.Rows[0].Goals[0].Verdict == unproven {
+		t.Errorf("the goals are %+v", rep.Rows)
+	}
+	for _, want := range []string{"Goals: ", "NOT MEASURED: redisson"} {
+		if !strings.Contains(tables.String(), want) {
+			t.Errorf("no %q for people in\n%s", want, &tables)
+		}
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	for _, args := range [][]string{
 		{"-rounds", "0"}, {"-duration", "-1s"}, {"-only", "("}, {"-contenders", "("}, {"-only", "nothing"}, {"surplus"},
+		{"-peers", "some"}, {"-hold-rounds", "-1"}, {"-against", t.TempDir()},
 	} {
 		if err := run(context.Background(), args, t.Output(), t.Output()); err == nil {
 			t.Errorf("%q was accepted", args)

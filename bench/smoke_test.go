@@ -3,17 +3,20 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
 // The processes of a measurement are this program started again: here, the test binary.
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		os.Exit(childMain(os.Stdin, os.Stdout))
+	if os.Getenv(work.Variable) != "" {
+		os.Exit(work.Main(openContender, os.Stdin, os.Stdout))
 	}
 	// With the race detector each process would wait a second before it exits.
 	if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=20"); err != nil {
@@ -37,20 +40,30 @@ func quick(t *testing.T) *bench {
 	return b
 }
 
-func smallScale() scale { return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}} }
+func smallScale() scale {
+	return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}, crowds: []int{8, 16}, topics: 30, owned: 30}
+}
+
+// sameWork are rows whose work the libraries do in another one as well, or that take their time: redlatch and the bounds
+// alone run there.
+var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/(1ms|2cmds)|lone/.*|handover/far|holding)$`)
 
 // TestEveryRowRuns measures every contender of every row once, shortly.
 func TestEveryRowRuns(t *testing.T) {
 	done := map[string]outcome{}
 	for _, r := range rows(smallScale()) {
 		t.Run(strings.ReplaceAll(r.name, "/", ","), func(t *testing.T) {
-			r.spec.Goroutines = min(r.spec.Goroutines, 32)
+			r.spec.Goroutines, r.windows = min(r.spec.Goroutines, 32), 1
+			if r.goroutines == nil {
+				r.processes = min(r.processes, 2) // to start them is what takes long
+			}
 			b := quick(t)
-			o, err := b.row(t.Context(), r, nil)
+			b.take.alone = sameWork.MatchString(r.name)
+			o, err := b.row(t.Context(), r)
 			for nobody(o) && b.duration < 5*time.Second {
 				// A busy machine may leave the processes without a turn for all of a short window.
 				b.duration *= 4
-				o, err = b.row(t.Context(), r, nil)
+				o, err = b.row(t.Context(), r)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +78,8 @@ func TestEveryRowRuns(t *testing.T) {
 					continue
 				}
 				for _, m := range r.columns {
-					if _, ok := o.median(e.name, m); !ok {
+					// What a bound would be told is nobody's concern, and the window may be too short for the tail.
+					if _, ok := o.median(e.name, m); !ok && (e.role != mark || m != messages) && m != maxToMean {
 						t.Errorf("%s: the column %q was not measured", e.name, m)
 					}
 				}
@@ -74,7 +88,7 @@ func TestEveryRowRuns(t *testing.T) {
 				}
 			}
 			for _, g := range r.goals {
-				if _, ok, _ := g.reached(o); !ok {
+				if v, _ := g.judge(o); v == unproven && !b.take.alone && g.metric != maxToMean {
 					t.Errorf("the goal %q is about something that was not measured", g)
 				}
 			}
@@ -95,15 +109,15 @@ func nobody(o outcome) bool {
 // contender; the calls inside their scripts would make it four and more.
 func TestCommandsAreCounted(t *testing.T) {
 	b := quick(t)
-	b.duration = 300 * time.Millisecond
+	b.duration = 100 * time.Millisecond
 	r := rowNamed(t, "uncontended/1")
-	o, err := b.row(t.Context(), r, nil)
+	o, err := b.row(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range o.entries {
-		// The pair under way when the counting began or ended makes the figure uneven by a thousandth.
-		if v, ok := o.median(e.name, commands); !ok || v < 1.95 || v > 2.05 {
+		// Exactly: nobody has a pair under way when the counting begins or ends.
+		if v, ok := o.median(e.name, commands); !ok || math.Abs(v-2) > 1e-9 {
 			t.Errorf("%s: %v commands for an acquisition (failure: %v)", e.name, v, o.failed[e.name])
 		}
 	}
@@ -117,7 +131,7 @@ func TestFailureIsReported(t *testing.T) {
 		name: "failing", title: "a contender that fails", contenders: []string{"limit", "redislock"},
 		spec: spec{Workload: pairs, Goroutines: 4}, columns: contendedColumns, main: throughput,
 	}
-	o, err := b.row(t.Context(), r, nil)
+	o, err := b.row(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +152,10 @@ func TestFailureIsReported(t *testing.T) {
 func TestEndOfContext(t *testing.T) {
 	b := quick(t)
 	b.duration = time.Hour
+	b.take.pattern = regexp.MustCompile("^limit$")
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if _, err := b.row(ctx, rowNamed(t, "uncontended/1"), regexp.MustCompile("^limit$")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.row(ctx, rowNamed(t, "uncontended/1")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the run ended with: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package work
 
 import (
 	"bufio"
@@ -17,13 +17,13 @@ type handoverJob struct {
 	listener net.Listener
 	cancel   context.CancelFunc
 	done     chan struct{}
-	held     hold
-	passes   []pass
+	held     Hold
+	passes   []Pass
 }
 
 const (
 	minPause = 2 * time.Millisecond
-	maxPause = minPause + pollEvery
+	maxPause = minPause + PollEvery
 )
 
 // What the processes tell each other, one byte each.
@@ -32,10 +32,10 @@ const (
 	taken   = 't' // Lock has returned
 )
 
-func (j *handoverJob) start(ctx context.Context, m *measurement) (ready, error) {
+func (j *handoverJob) start(ctx context.Context, m *measurement) (Ready, error) {
 	ctx, j.cancel = context.WithCancel(ctx)
 	j.done = make(chan struct{})
-	r := ready{}
+	r := Ready{}
 	if m.Process == 0 {
 		var err error
 		if j.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
@@ -106,7 +106,7 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 			}
 			held = nil
 			if m.phase.Load() == counting {
-				j.passes = append(j.passes, pass{number, true, at})
+				j.passes = append(j.passes, Pass{number, true, at})
 			}
 			if err := expect(taken); err != nil {
 				return err
@@ -121,7 +121,7 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 		}
 		at := time.Now().UnixNano()
 		if m.phase.Load() == counting {
-			j.passes = append(j.passes, pass{number, false, at})
+			j.passes = append(j.passes, Pass{number, false, at})
 		}
 		if err := say(taken); err != nil {
 			return err
@@ -138,7 +138,9 @@ func (j *handoverJob) connect(ctx context.Context, m *measurement) (net.Conn, er
 	return conn, errors.Join(err, j.listener.Close())
 }
 
-func (j *handoverJob) finish(r *result) error {
+func (j *handoverJob) drain() {}
+
+func (j *handoverJob) finish(r *Result) error {
 	j.cancel()
 	if j.listener != nil {
 		_ = j.listener.Close() // closed already if the other process came
@@ -148,8 +150,8 @@ func (j *handoverJob) finish(r *result) error {
 	return nil
 }
 
-// handovers joins the two sides' passes to the time that each took.
-func handovers(results []result) *histogram {
+// Handovers joins the two sides' passes to the time that each took.
+func Handovers(results []Result) *Histogram {
 	gave := map[int]int64{}
 	for _, r := range results {
 		for _, p := range r.Passes {
@@ -158,12 +160,12 @@ func handovers(results []result) *histogram {
 			}
 		}
 	}
-	h := newHistogram()
+	h := NewHistogram()
 	for _, r := range results {
 		for _, p := range r.Passes {
 			// One without the other lay across the beginning or the end.
 			if at, ok := gave[p.Number]; !p.Gave && ok {
-				h.add(time.Duration(p.UnixNs - at))
+				h.Add(time.Duration(p.UnixNs - at))
 			}
 		}
 	}

@@ -1,0 +1,95 @@
+package redlatch.bench;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import org.redisson.Redisson;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/**
+ * One process of a measurement whose contender is Redisson. It speaks the lines that the Go package
+ * bench/internal/work describes: a spec comes, "ready" goes out, "go" and "stop" come, the result goes out.
+ */
+public final class Worker {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private Worker() {}
+
+    /** Serves standard input and ends with it. */
+    public static void main(String[] args) throws IOException {
+        // The protocol owns the real standard output; whatever a library prints goes to stderr.
+        PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
+        System.setOut(System.err);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        try {
+            run(in, out);
+        } catch (Exception e) {
+            e.printStackTrace();
+            say(out, JSON.createObjectNode().set("Result", JSON.createObjectNode().put("Err", String.valueOf(e))));
+            Runtime.getRuntime().halt(1);
+        }
+        // Redisson's threads are of no use to anybody any more.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void run(BufferedReader in, PrintStream out) throws Exception {
+        JsonNode spec = JSON.readTree(in.readLine());
+        RedissonClient client = open(spec);
+        Job job = switch (spec.get("Workload").asText()) {
+            case "pairs" -> new PairsJob(spec, key -> lock(client, spec, key));
+            case "handover" -> new HandoverJob(spec, key -> lock(client, spec, key));
+            default -> throw new IllegalArgumentException("no workload for Redisson: " + spec.get("Workload"));
+        };
+        ObjectNode ready = JSON.createObjectNode();
+        job.start(ready);
+        say(out, JSON.createObjectNode().set("Ready", ready));
+
+        in.readLine(); // "go"
+        long cpu = cpuNs();
+        long start = System.nanoTime();
+        job.count();
+        in.readLine(); // "stop", or the parent has gone
+        job.stop();
+        ObjectNode result = JSON.createObjectNode();
+        result.put("Elapsed", System.nanoTime() - start);
+        result.put("CPU", cpuNs() - cpu);
+        result.put("Started", -1).put("Messages", -1);
+        job.finish(result);
+        say(out, JSON.createObjectNode().set("Result", result));
+    }
+
+    private static void say(PrintStream out, JsonNode line) {
+        out.print(line + "\n");
+        out.flush();
+    }
+
+    private static RedissonClient open(JsonNode spec) {
+        Config config = new Config();
+        config.setLockWatchdogTimeout(spec.get("Lease").asLong() / 1_000_000);
+        // Several of these processes share few cores: its defaults of 16 and 32 threads are slower there.
+        config.setThreads(4);
+        config.setNettyThreads(4);
+        config.useSingleServer()
+                .setAddress("redis://" + spec.get("Addrs").get(0).asText())
+                .setConnectionMinimumIdleSize(4);
+        return Redisson.create(config);
+    }
+
+    private static RLock lock(RedissonClient client, JsonNode spec, String key) {
+        return spec.get("Contender").asText().endsWith("-fair") ? client.getFairLock(key) : client.getLock(key);
+    }
+
+    private static long cpuNs() {
+        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
+    }
+}
