@@ -26,7 +26,8 @@ lint: ## Check form: gofmt, go vet, builds for three systems, linters.
 	@scripts/lint.sh
 
 .PHONY: demo
-demo: ## Run the flash sale with and without locks and compare.
+demo: ## Sell out a flash sale with and without locks and compare; takes a minute.
+	@scripts/ensure-redis.sh --optional
 	@go run ./examples/flashsale
 
 # Flags for the comparison, e.g. make bench BENCH_FLAGS='-only handover -rounds 9'.

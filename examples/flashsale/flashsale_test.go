@@ -28,7 +28,7 @@ func small() load {
 	return load{
 		Stock: 300, Buyers: 400, Processes: 3, Goroutines: 8, Seed: 3,
 		Think: 200 * time.Microsecond, SlowThink: 60 * time.Millisecond, SlowEvery: 40,
-		Limit: time.Minute,
+		Limit: time.Minute, Browsers: 8,
 	}
 }
 

@@ -56,9 +56,11 @@ func (l *locked) serve(ctx context.Context, c click, book *notebook) (outcome, e
 
 func (l *locked) serveFrom(ctx context.Context, shelf int, c click, book *notebook) (result outcome, err error) {
 	since := time.Now()
-	hold, err := l.shelf(shelf).Lock(ctx)
+	// Without a closing time this would be Lock(ctx). The lease of 0 stands for one
+	// that is renewed until Unlock.
+	hold, err := l.shelf(shelf).TryLock(ctx, l.shop.patience(), 0)
 	if err != nil {
-		return 0, err
+		return notServed(err)
 	}
 	// The error of Unlock counts: it says when the lock was lost on the way,
 	// and then others may have been inside too.
@@ -67,6 +69,14 @@ func (l *locked) serveFrom(ctx context.Context, shelf int, c click, book *notebo
 
 	// hold.Context() carries the owner, and it ends if the lock is lost.
 	return l.shop.sell(hold.Context(), shelf, c, l.hasOrder)
+}
+
+// notServed tells a buyer whose turn did not come from a failure.
+func notServed(err error) (outcome, error) {
+	if errors.Is(err, redlatch.ErrNotAcquired) && !errors.Is(err, redlatch.ErrUnavailable) {
+		return turnedAway, nil
+	}
+	return 0, err
 }
 
 // hasOrder is a check that protects itself: it locks the shelf, whoever calls
