@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -31,7 +33,10 @@ func (w *worker) locks() (*redlatch.Client, error) {
 		return nil, err
 	}
 	w.counter.watch(&option)
-	return redlatch.New(redlatch.Config{Redis: option, LeaseTime: w.job.Lease})
+	// What the client says at level Info (a grant that came too late was given back)
+	// would tear the table.
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return redlatch.New(redlatch.Config{Redis: option, LeaseTime: w.job.Lease, Logger: log})
 }
 
 func (l *locked) close() { l.client.Close() }
