@@ -35,7 +35,7 @@ fi
 # without REASON: the caller does without, if it can.
 without() {
   if [ -n "$optional" ]; then
-    say "no redis-server: $1"
+    say "no redis-server here; the demo takes a slower server of its own ($1)"
     exit 0
   fi
 }
