@@ -140,6 +140,9 @@ func TestTheSameNameHeldByTheOldLibrary(t *testing.T) {
 			if err := release(); err != nil {
 				t.Errorf("the old library unlocks: %v", err)
 			}
+			if err != nil {
+				t.Logf("redlatch said: %v", err)
+			}
 			// As soon as the old one is gone the name is free for redlatch.
 			hold, err = b.client.RLock(name).TryLock(t.Context(), 0, 0)
 			if err != nil {
