@@ -59,8 +59,7 @@ func lead(ctx context.Context, lock redlatch.Locker, term func(context.Context) 
 		// Lock waits in line without polling, also through an outage of the server.
 		err := redlatch.Do(ctx, lock, term)
 		switch {
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // the end of this replica's term is no failure
 		case errors.Is(err, redlatch.ErrClosed):
 			return err
 		case errors.Is(err, redlatch.ErrLeaseLost):
