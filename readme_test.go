@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"fmt"
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,6 +127,9 @@ func TestCodeOnThePagesWorks(t *testing.T) {
 			name := fmt.Sprintf("%s%02d", strings.ToLower(strings.TrimSuffix(filepath.Base(page), ".md")), i)
 			name = strings.ReplaceAll(name, "-", "")
 			if strings.HasPrefix(block, "package main") {
+				if formatted, err := format.Source([]byte(block)); err != nil || string(formatted) != block {
+					t.Errorf("%s: a program is not formatted as gofmt does it: %v", page, err)
+				}
 				whole[name] = page
 			}
 			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
