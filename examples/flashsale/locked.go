@@ -65,7 +65,7 @@ func (l *locked) serveFrom(ctx context.Context, shelf int, c click, book *notebo
 	// that is renewed until Unlock.
 	hold, err := l.shelf(shelf).TryLock(ctx, l.shop.patience(), 0)
 	if err != nil {
-		return notServed(err)
+		return notServed(err, l.shop)
 	}
 	// The error of Unlock counts: it says when the lock was lost on the way,
 	// and then others may have been inside too.
@@ -76,9 +76,13 @@ func (l *locked) serveFrom(ctx context.Context, shelf int, c click, book *notebo
 	return l.shop.sell(hold.Context(), shelf, c, l.hasOrder)
 }
 
-// notServed tells a buyer whose turn did not come from a failure.
-func notServed(err error) (outcome, error) {
-	if errors.Is(err, redlatch.ErrNotAcquired) && !errors.Is(err, redlatch.ErrUnavailable) {
+// notServed tells a buyer whose turn did not come from a failure. A server that is
+// slow when the shop closes is none.
+func notServed(err error, s *shop) (outcome, error) {
+	if errors.Is(err, redlatch.ErrUnavailable) && s.patience() > 0 {
+		return 0, err
+	}
+	if errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {
 		return turnedAway, nil
 	}
 	return 0, err

@@ -43,7 +43,7 @@ func (m *multi) serveFrom(ctx context.Context, shelf int, c click, book *noteboo
 		m.client.RLock(fmt.Sprintf("%s:lock:coupon:%d", m.shop.tag, m.shop.coupon(c.user))),
 	).TryLock(ctx, m.shop.patience(), 0)
 	if err != nil {
-		return notServed(err)
+		return notServed(err, m.shop)
 	}
 	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
 	book.entered(shelf, since)
