@@ -79,7 +79,7 @@ if ! command -v apt-get >/dev/null 2>&1; then
       fi
       ;;
   esac
-  without "install one with: $command"
+  without "install one with $command"
   say "the tests need redis-server or valkey-server on PATH. Install it with:"
   say "  $command"
   exit 1
@@ -88,7 +88,7 @@ fi
 as_root=
 if [ "$(id -u)" -ne 0 ]; then
   if [ -n "$optional" ]; then
-    sudo -n true >/dev/null 2>&1 || without "install one with: sudo apt-get install redis-tools"
+    sudo -n true >/dev/null 2>&1 || without "install one with sudo apt-get install redis-tools"
     as_root="sudo -n"
   elif command -v sudo >/dev/null 2>&1; then
     as_root=sudo
