@@ -96,10 +96,11 @@ func Open(url string, opts ...ConfigOption) (*Client, error) {
 // ID is the Client's id, the first part of its owners on the wire.
 func (c *Client) ID() string { return c.core.ID() }
 
-// RLock returns the re-entrant lock of this name: one owner at a time, who may
-// acquire it again. R stands for re-entrant, as in Redisson; the read lock is
-// ReadWriteLock(name).ReadLock(). It never fails: a bad name is an error of the
-// first call.
+// RLock returns the re-entrant lock of this name. It never fails: a bad name is
+// an error of the first call.
+//
+// R stands for re-entrant, as in Redisson. The read lock is ReadLock of the
+// ReadWriteLock.
 func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
 	return rlock.New(c.core, name, opts...)
 }

@@ -36,8 +36,8 @@ type Config struct {
 	// closes what it returns.
 	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
 
-	// LeaseTime is the lease of a hold that asks for none of its own. The watchdog
-	// renews it at a third. It is also for how long a lock stays taken when its
+	// LeaseTime is the lease of holds without one of their own; the watchdog
+	// renews it at a third. It is also how long a lock stays taken when its
 	// holder dies. Default 30 s, at least 50 ms.
 	LeaseTime time.Duration
 

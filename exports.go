@@ -42,7 +42,7 @@ type (
 	InvalidOptionError = lock.InvalidOptionError
 	// ReplicaAcksError is the detail of ErrReplicaAcks.
 	ReplicaAcksError = lock.ReplicaAcksError
-	// ServerError is an error reply that no retry will change.
+	// ServerError is an answer that no retry will change.
 	ServerError = lock.ServerError
 )
 
