@@ -25,9 +25,13 @@ test: ## Run all tests with the race detector, on real servers.
 lint: ## Check form: gofmt, go vet, builds for three systems, linters.
 	@scripts/lint.sh
 
+# Flags for the demo, e.g. make demo DEMO_FLAGS=-kill.
+DEMO_FLAGS ?=
+
 .PHONY: demo
-demo: ## Run the flash sale with and without locks and compare.
-	@go run ./examples/flashsale
+demo: ## Sell out a flash sale with and without locks and compare; takes a minute.
+	@scripts/ensure-redis.sh --optional
+	@go run ./examples/flashsale $(DEMO_FLAGS)
 
 # Flags for the comparison, e.g. make bench BENCH_FLAGS='-only handover -rounds 9'.
 BENCH_FLAGS ?=

@@ -20,9 +20,9 @@ import (
 )
 
 // Client hands out locks on one Redis deployment. It is safe for concurrent use;
-// a process needs one. It has a connection for scripts and one for
-// subscriptions per node, and a fixed number of goroutines however many locks
-// are held or waited for.
+// a process needs one. Per node it has one connection for commands and one for
+// subscriptions, and its number of goroutines does not grow with the locks that
+// are held.
 type Client struct {
 	core      *engine.Core
 	conn      *conn.Conn
@@ -115,6 +115,9 @@ func (c *Client) Name() string { return c.name }
 
 // RLock returns the re-entrant lock of this name. It never fails: a bad name is
 // an error of the first call.
+//
+// R stands for re-entrant, as in Redisson. The read lock is ReadLock of the
+// ReadWriteLock.
 func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
 	return rlock.New(c.core, name, opts...)
 }
@@ -126,8 +129,8 @@ func (c *Client) FairLock(name string, opts ...Option) *fairlock.FairLock {
 	return fairlock.New(c.core, name, opts...)
 }
 
-// ReadWriteLock returns the read-write lock of this name; its modes are its
-// ReadLock and its WriteLock. It never fails: a bad name is an error of the first
+// ReadWriteLock returns the read-write lock of this name. Acquire its ReadLock or
+// its WriteLock. It never fails: a bad name is an error of the first
 // call.
 func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLock {
 	return rwlock.New(c.core, name, opts...)
@@ -135,7 +138,7 @@ func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLoc
 
 // Shutdown stops new acquisitions (re-entry still works; waiters return
 // ErrClosed), waits until every held lock has been unlocked or lost, and closes
-// the Client. When ctx ends first it returns ctx.Err() and the Client goes on
+// the Client. When ctx ends first, it returns ctx.Err(), and the Client goes on
 // renewing what is held: call Close to end it, or Shutdown again.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if err := c.core.Drain(ctx); err != nil {

@@ -55,8 +55,7 @@ type Config struct {
 	Prefix string
 
 	// NameMapper makes the key from a lock's name, before Prefix is put in front
-	// of it. It must always give the same key for a name, and distinct ones for
-	// distinct locks.
+	// of it. It must be pure, and give distinct keys for distinct locks.
 	NameMapper func(name string) string
 
 	// FenceTTL is how long a fencing counter is kept after the last acquisition.
@@ -81,7 +80,7 @@ type Config struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 
-	// Telemetry says what is told to them.
+	// Telemetry chooses what they receive.
 	Telemetry Telemetry
 
 	// Logger gets lost leases, failed renewals, lost subscriptions and locks given
@@ -89,25 +88,26 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Telemetry is what spans and metrics tell; docs/OBSERVABILITY.md lists them.
+// Telemetry chooses what spans and metrics contain; docs/OBSERVABILITY.md lists
+// them.
 type Telemetry struct {
 	// LockName makes the lock.name attribute from a lock's name, so that
-	// "order:42" can become "order:*". Without it spans carry the name as it is,
-	// and metrics carry none, since names may be without number. With it metrics
-	// tell at most 200 names apart.
+	// "order:42" can become "order:*". Without it, spans carry the name as it is,
+	// and metrics carry none, since the number of names may be unbounded. With it,
+	// metrics distinguish at most 200 names.
 	LockName func(name string) string
 
-	// NoLinks keeps a holder's sampled trace context off the server. Without it
-	// the holder leaves it in a key beside the lock, for as long as the lock lives,
-	// and a waiter's span links to the acquisition that it waited for.
+	// NoLinks keeps the holder's trace context off the server. Otherwise a holder
+	// whose trace is sampled stores it in a key beside the lock, for as long as the
+	// lock lives, and a waiter's span links to the acquisition that it waited for.
 	NoLinks bool
 
-	// NoCommandSpans leaves out the span of each Redis command: for a client that
-	// ClientBuilder wrapped with an instrumentation of its own.
+	// NoCommandSpans leaves out the span of each Redis command. Set it when
+	// ClientBuilder returns a client with an instrumentation of its own.
 	NoCommandSpans bool
 
-	// RenewalSpans adds a span for each renewal that worked; failed ones always
-	// have one.
+	// RenewalSpans adds a span for each successful renewal; failed ones always have
+	// one.
 	RenewalSpans bool
 }
 

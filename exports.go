@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/rwlock"
 )
 
-// What most programs need of package lock, under the names of this package.
+// Package lock under this package's name, so that programs import one package.
 type (
 	// Locker is what all lock kinds have in common.
 	Locker = lock.Locker
@@ -119,19 +119,19 @@ func Fenced() Option { return lock.Fenced() }
 // [rwlock.PreferReaders].
 func PreferReaders() Option { return rwlock.PreferReaders() }
 
-// WithOwner returns a context whose acquisitions are made by the owner id: all
-// of them re-enter each other's holds on the same Client. It is for several
-// acquisitions of one logical job that do not share a hold's context. The same
-// id on two Clients, in one process or in two, is two owners.
+// WithOwner returns a context whose acquisitions belong to the owner id: on the
+// same Client they re-enter each other's holds. It is for the acquisitions of one
+// logical job that can't share a hold's context. The same id on two Clients, in one
+// process or in two, is two owners.
 //
 // An empty id or one of more than 256 bytes is an [ErrInvalidOption] of the
 // acquisitions.
 func WithOwner(ctx context.Context, id string) context.Context { return engine.WithOwner(ctx, id) }
 
-// NewOwner returns a context that carries no owner: each acquisition with it is
-// made by a new owner of its own. Use it for goroutines that are started inside
-// a critical section with the hold's context and must exclude each other; with
-// the plain context they would all re-enter.
+// NewOwner returns a context that carries no owner, so each acquisition with it
+// makes a new owner. Use it for goroutines that you start inside a critical section
+// and that must exclude each other: with the hold's own context they would all
+// re-enter.
 func NewOwner(ctx context.Context) context.Context { return engine.NewOwner(ctx) }
 
 // Do runs fn while holding l: it locks, calls fn with the hold's context and

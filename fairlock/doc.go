@@ -1,7 +1,7 @@
-// Package fairlock is the fair lock: exclusive and re-entrant like the plain one,
-// and first come, first served over all processes and machines. Its queue on the
-// server is that of Redisson's fair lock, so that Java and Go waiters stand in
-// one line.
+// Package fairlock provides the fair lock: exclusive and re-entrant like the plain
+// one, and first come, first served over all processes and machines. Its queue on
+// the server is that of Redisson's fair lock, so Java and Go waiters stand in one
+// line.
 //
 // # The queue
 //
@@ -14,9 +14,9 @@
 //	hash   redlatch_fair:{name}          our waiters: until when each counts as alive,
 //	                                     and what it wants: lease, fencing, trace
 //
-// Life and order are apart: the list alone has the order, and a waiter that tells
-// of itself never moves in it. The watchdog's scheduler tells for all waiters of a
-// client, every fifth of the skip time, 128 in a command.
+// Liveness and order are separate: the list alone defines the order, and a sign of
+// life never moves a waiter in it. The watchdog's scheduler sends the signs of life
+// of all waiters of a client, every fifth of the skip time, 128 per command.
 //
 // # The hand-over
 //

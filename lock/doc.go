@@ -1,7 +1,7 @@
-// Package lock holds what every lock kind of redlatch shares with its users:
-// the [Locker] and [Hold] interfaces, the options and the errors.
+// Package lock defines what all lock kinds have in common: the [Locker] and [Hold]
+// interfaces, the options and the errors.
 //
-// It is a leaf: it imports nothing else of the module, so that a user's own
-// lock type can satisfy [Locker] without pulling in a Redis client. The root
-// package re-exports all of it; most programs never import this package.
+// It imports nothing else of the module, so that a lock type of your own can
+// implement [Locker] without a Redis client. The root package re-exports all of it;
+// most programs never import this package.
 package lock

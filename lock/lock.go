@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// Locker is what all lock kinds have in common; a type of your own that
-// implements it can be a member of a MultiLock.
+// Locker is implemented by all lock kinds. A type of your own that implements it
+// can be a member of a MultiLock.
 //
-// Implementations are safe for concurrent use: every call is an acquisition of
-// its own, by the owner that its ctx carries, or by a new owner.
+// Implementations are safe for concurrent use: each call is an acquisition of its
+// own, by the owner that its ctx carries or else by a new one.
 type Locker interface {
 	// Lock blocks until the lock is acquired or ctx ends.
 	//
 	// It returns the hold, which must be unlocked once. When ctx ends first,
-	// the error matches both ctx.Err() and [ErrNotAcquired], and nothing of the
-	// acquisition stays behind on the server once it answers.
+	// the error matches both ctx.Err() and [ErrNotAcquired], and the acquisition
+	// leaves nothing behind on the server once that answers.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
-	// TryLock blocks for at most wait. A wait of 0 means one attempt; a lease
-	// of 0 means that the watchdog keeps the lock until Unlock, any other lease
-	// is a fixed one that nothing renews. A negative wait or lease is an
-	// [ErrInvalidOption].
+	// TryLock blocks for at most wait; 0 means one attempt. With a lease of 0 the
+	// watchdog renews the lock until Unlock; any other lease is fixed, and nothing
+	// renews it. A negative wait or lease is an [ErrInvalidOption].
 	//
 	// When the lock stays busy for the whole wait, the error matches
 	// [ErrNotAcquired]; errors.As with [*NotAcquiredError] tells who holds it.
@@ -44,20 +43,21 @@ type Hold interface {
 	// but the lock stays held until Unlock.
 	Context() context.Context
 
-	// Unlock gives the hold back and ends its context. It ignores the
-	// cancellation of ctx, keeps its values, and blocks for at most the Client's
-	// UnlockTimeout.
+	// Unlock releases the hold and ends its context. It uses the values of ctx but
+	// ignores its cancellation, and blocks for at most the Client's UnlockTimeout.
 	//
-	// It returns nil when the lock was held until now; [ErrLeaseLost] when it
-	// had been lost before, so that the critical section may not have been
-	// exclusive; [ErrNotHeld] when this hold was unlocked before;
-	// [ErrUnavailable] when the server did not answer within the limit, in which
-	// case the lock is free at the end of its lease at the latest and Unlock may
-	// be called again; [ErrClosed] after the Client was closed.
+	// It returns
+	//   - nil when the lock was held until now;
+	//   - [ErrLeaseLost] when the lock had been lost before: the critical section may
+	//     not have been exclusive;
+	//   - [ErrNotHeld] when this hold was unlocked before;
+	//   - [ErrUnavailable] when the server did not answer in time: the lock is free at
+	//     the end of its lease at the latest, and Unlock may be called again;
+	//   - [ErrClosed] after the Client was closed.
 	Unlock(ctx context.Context) error
 
 	// Extend makes the hold last for at least lease from now, in one round trip.
-	// It never shortens a hold. A hold kept by the watchdog stays with it.
+	// It never shortens a hold. The watchdog goes on renewing a hold that it renews.
 	// Errors are those of Unlock, and [ErrInvalidOption] for a lease that is not
 	// positive. It blocks until the server answers, ctx ends or UnlockTimeout
 	// has passed; after an error the hold has the lease it had before.
@@ -68,12 +68,12 @@ type Hold interface {
 	// lock was not made with [Fenced].
 	Token() uint64
 
-	// ValidUntil is the local deadline: until then, by this machine's clocks,
-	// the server can't have let the lease run out. The watchdog moves it on.
+	// ValidUntil is the local deadline: before it, by this machine's clocks, the
+	// server can't have let the lease run out. Each renewal moves it forward.
 	ValidUntil() time.Time
 }
 
-// MultiHold is the hold of a MultiLock; get it by a type assertion.
+// MultiHold is the hold of a MultiLock. Get it from a [Hold] by a type assertion.
 type MultiHold interface {
 	Hold
 
@@ -105,9 +105,9 @@ type OwnerState struct {
 	Remaining time.Duration
 }
 
-// State is a snapshot of a lock as the server saw it. It is for people and
-// dashboards: by the time it is read it may be out of date, so it must not
-// decide who may do something.
+// State is a snapshot of a lock as the server saw it, for people and dashboards.
+// It may be out of date by the time it is read: never let it decide who may do
+// something.
 type State struct {
 	Name      string
 	Held      bool
@@ -126,9 +126,9 @@ type State struct {
 }
 
 // Do runs fn under l: it acquires the lock, calls fn with the hold's context
-// and unlocks, also when fn panics or calls runtime.Goexit. The error joins
-// that of fn and that of Unlock, so errors.Is(err, [ErrLeaseLost]) tells that
-// the section may not have been exclusive.
+// and unlocks, also when fn panics or calls runtime.Goexit. It joins the errors of
+// fn and of Unlock: errors.Is(err, [ErrLeaseLost]) reports that the section may not
+// have been exclusive.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) (err error) {
 	h, err := l.Lock(ctx, opts...)
 	if err != nil {

@@ -12,16 +12,16 @@ type AcquireSettings struct {
 	Lease time.Duration
 }
 
-// WithLease makes the hold a fixed one: it ends lease after the acquisition at
-// the latest, whatever happens, and no watchdog renews it. The holder's context
-// ends a little earlier with cause [ErrLeaseLost], so choose it longer than the
-// slowest run of the critical section. 0 leaves it to the watchdog; a negative
+// WithLease gives the hold a fixed lease: it ends that long after the acquisition
+// at the latest, whatever happens, and the watchdog does not renew it. The hold's
+// context ends a little earlier, with cause [ErrLeaseLost], so choose a lease longer
+// than the slowest run of the critical section. 0 means the watchdog; a negative
 // lease or one below a millisecond is an [ErrInvalidOption] of the acquisition.
 func WithLease(lease time.Duration) AcquireOption {
 	return func(s *AcquireSettings) { s.Lease = lease }
 }
 
-// Acquire folds opts into settings.
+// Acquire applies opts and returns the settings.
 func Acquire(opts []AcquireOption) AcquireSettings {
 	var s AcquireSettings
 	for _, o := range opts {
@@ -51,8 +51,8 @@ type Settings struct {
 // Fenced asks for a fencing token with every acquisition: [Hold].Token is then
 // strictly increasing over all holders of the name, also after a failover or
 // when the counter was lost, as long as the servers' clocks agree to within the
-// outage. Send the token along with every write to the protected resource, and
-// let the resource refuse a smaller one than it has seen: a lease alone can't
+// outage. Send the token with every write to the protected resource, and let the
+// resource refuse a token smaller than the largest it has seen: a lease alone can't
 // stop a holder that was paused for longer than the lease.
 //
 // It costs a little server time per acquisition and one small key per lock
@@ -61,7 +61,7 @@ func Fenced() Option {
 	return func(s *Settings) { s.Fenced = true }
 }
 
-// Apply folds opts into settings.
+// Apply applies opts and returns the settings.
 func Apply(opts []Option) Settings {
 	var s Settings
 	for _, o := range opts {

@@ -15,7 +15,7 @@ import (
 // Scope is the instrumentation scope of all spans and metrics.
 const Scope = "github.com/redlatch/redlatch"
 
-// Options says what is observed, and where it goes.
+// Options chooses what is reported, and to which providers.
 type Options struct {
 	TracerProvider trace.TracerProvider // nil: the global one
 	MeterProvider  metric.MeterProvider // nil: the global one

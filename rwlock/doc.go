@@ -1,4 +1,4 @@
-// Package rwlock is the read-write lock: any number of readers or one writer.
+// Package rwlock provides the read-write lock: any number of readers or one writer.
 // Its format on the server is that of Redisson's RReadWriteLock.
 //
 // # On the server

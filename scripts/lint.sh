@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks the form of the code in every module: gofmt, go vet, builds for Linux,
+# Checks the form of the code in every module: gofmt, go.work.sum, go vet, builds for Linux,
 # macOS and Windows, golangci-lint and govulncheck.
 #
 # usage: scripts/lint.sh
@@ -26,6 +26,15 @@ echo "== gofmt"
 unformatted=$(find . -name .cache -prune -o -name '*.go' -exec gofmt -l {} +)
 if [ -n "$unformatted" ]; then
   printf 'not formatted (run gofmt -w):\n%s\n' "$unformatted" >&2
+  exit 1
+fi
+
+# The go command notes the sum of each go.mod that it reads. "go doc" and "go list -m all" read all of the graph, so a sum
+# that is missing here would be a changed file in the clone of whoever asks for documentation.
+echo "== go.work.sum is complete"
+before=$(cksum <go.work.sum)
+if go list -m all >/dev/null && [ "$before" != "$(cksum <go.work.sum)" ]; then
+  echo "go.work.sum was incomplete; it is complete now: commit it" >&2
   exit 1
 fi
 

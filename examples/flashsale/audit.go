@@ -65,7 +65,7 @@ func (s *shop) audit(ctx context.Context) (audit, error) {
 		a.Problems = append(a.Problems, fmt.Sprintf("stock off by %s", thousands(off)))
 	}
 	if a.Twice > 0 {
-		a.Problems = append(a.Problems, fmt.Sprintf("%s users ordered twice", thousands(a.Twice)))
+		a.Problems = append(a.Problems, thousands(a.Twice)+" "+plural(a.Twice, "user", "users")+" ordered twice")
 	}
 	coupons, err := s.auditCoupons(ctx, perUser)
 	a.Problems = append(a.Problems, coupons...)

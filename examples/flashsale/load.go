@@ -18,6 +18,7 @@ type load struct {
 	SlowThink time.Duration // how long a slow one thinks
 	SlowEvery int           // one click in so many is slow; 0: none
 	Limit     time.Duration // no buyer is let in after this time
+	Browsers  int           // people in each process who only look; see rw
 }
 
 // click is one press of the "buy" button.

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -31,7 +33,10 @@ func (w *worker) locks() (*redlatch.Client, error) {
 		return nil, err
 	}
 	w.counter.watch(&option)
-	return redlatch.New(redlatch.Config{Redis: option, LeaseTime: w.job.Lease})
+	// What the client says at level Info (a grant that came too late was given back)
+	// would tear the table.
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return redlatch.New(redlatch.Config{Redis: option, LeaseTime: w.job.Lease, Logger: log})
 }
 
 func (l *locked) close() { l.client.Close() }
@@ -56,9 +61,11 @@ func (l *locked) serve(ctx context.Context, c click, book *notebook) (outcome, e
 
 func (l *locked) serveFrom(ctx context.Context, shelf int, c click, book *notebook) (result outcome, err error) {
 	since := time.Now()
-	hold, err := l.shelf(shelf).Lock(ctx)
+	// Without a closing time this would be Lock(ctx). The lease of 0 stands for one
+	// that is renewed until Unlock.
+	hold, err := l.shelf(shelf).TryLock(ctx, l.shop.patience(), 0)
 	if err != nil {
-		return 0, err
+		return notServed(err, l.shop)
 	}
 	// The error of Unlock counts: it says when the lock was lost on the way,
 	// and then others may have been inside too.
@@ -67,6 +74,18 @@ func (l *locked) serveFrom(ctx context.Context, shelf int, c click, book *notebo
 
 	// hold.Context() carries the owner, and it ends if the lock is lost.
 	return l.shop.sell(hold.Context(), shelf, c, l.hasOrder)
+}
+
+// notServed tells a buyer whose turn did not come from a failure. A server that is
+// slow when the shop closes is none.
+func notServed(err error, s *shop) (outcome, error) {
+	if errors.Is(err, redlatch.ErrUnavailable) && s.patience() > 0 {
+		return 0, err
+	}
+	if errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {
+		return turnedAway, nil
+	}
+	return 0, err
 }
 
 // hasOrder is a check that protects itself: it locks the shelf, whoever calls

@@ -41,9 +41,9 @@ func (m *multi) serveFrom(ctx context.Context, shelf int, c click, book *noteboo
 		m.client.RLock(m.shop.lockName(shelf)),
 		m.client.RLock(fmt.Sprintf("%s:lock:user:%d", m.shop.tag, c.user)),
 		m.client.RLock(fmt.Sprintf("%s:lock:coupon:%d", m.shop.tag, m.shop.coupon(c.user))),
-	).Lock(ctx)
+	).TryLock(ctx, m.shop.patience(), 0)
 	if err != nil {
-		return 0, err
+		return notServed(err, m.shop)
 	}
 	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
 	book.entered(shelf, since)

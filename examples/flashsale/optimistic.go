@@ -34,6 +34,10 @@ func (o optimistic) serve(ctx context.Context, c click, book *notebook) (result 
 				return nil
 			}
 			book.conflicts++
+			if o.shop.patience() == 0 {
+				result = turnedAway
+				return nil
+			}
 			time.Sleep(rand.N(pause))
 		}
 	})

@@ -26,6 +26,9 @@ func printRow(w io.Writer, l load, o outline) {
 		perOrder = fmt.Sprintf("%.1f", float64(t.Commands)/float64(o.audit.Sold))
 		if o.took > 0 {
 			perSecond = thousands(int(float64(o.audit.Sold) / o.took.Seconds()))
+			if !o.good() {
+				perSecond = "(" + perSecond + ")"
+			}
 		}
 	}
 	waits := o.waits()
@@ -42,7 +45,7 @@ func (o outline) notes(t result) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if t.Stolen > 0 {
-		note("%s times DEL removed the lock of another", thousands(t.Stolen))
+		note("%s %s DEL removed the lock of another", thousands(t.Stolen), plural(t.Stolen, "time", "times"))
 	}
 	if t.Conflicts > 0 {
 		note("%s attempts in vain", thousands(t.Conflicts))
@@ -51,7 +54,7 @@ func (o outline) notes(t result) []string {
 		note("browsers looked %s times and saw a half-done sale %s times", thousands(t.Views), thousands(t.Torn))
 	}
 	if t.Turned > 0 {
-		note("closed before all had been served: %s clicks were left", thousands(t.Turned))
+		note("closed before all had been served: %s clicks were left; the server became slower, or -limit is short", thousands(t.Turned))
 	}
 	if t.Failed > 0 {
 		note("an error: %s", t.Failure)
@@ -90,12 +93,18 @@ func (o outline) problems() []string {
 	return problems
 }
 
+// soldOut reports whether the sale could go on until nothing was left.
+func (o outline) soldOut() bool { return o.audit.Left == 0 || o.total().Turned == 0 }
+
 // good reports whether nothing is wrong.
 func (o outline) good() bool { return len(o.problems()) == 0 }
 
 func (o outline) verdict() string {
-	if o.good() {
+	switch {
+	case o.good() && o.soldOut():
 		return "exact"
+	case o.good():
+		return "exact, but closed early"
 	}
 	return "WRONG: " + strings.Join(o.problems(), ", ")
 }

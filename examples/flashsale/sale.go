@@ -46,6 +46,7 @@ type outline struct {
 	spec    spec
 	audit   audit
 	took    time.Duration // from the start to the last order
+	lasted  time.Duration // from the start until all were served
 	results []result
 	crash   *crash
 }
@@ -171,7 +172,9 @@ func (s *sale) follow(ctx context.Context, p *process) error {
 				sum += n
 			}
 			s.mu.Unlock()
-			s.progress(sum)
+			if s.progress != nil {
+				s.progress(sum)
+			}
 		}
 	}
 }
@@ -198,7 +201,7 @@ func (s *sale) finish(started time.Time) {
 			}
 		}
 	}
-	s.row.took = last.Sub(started)
+	s.row.took, s.row.lasted = last.Sub(started), time.Since(started)
 	s.row.crash = s.crash
 }
 

@@ -32,8 +32,8 @@ func newSetNX(w *worker) (strategy, error) {
 func (l setnx) serve(ctx context.Context, c click, book *notebook) (_ outcome, err error) {
 	clicked := time.Now()
 	token := fmt.Sprintf("%s-%d", l.id, l.last.Add(1))
-	if err := l.acquire(ctx, token); err != nil {
-		return 0, err
+	if ok, err := l.acquire(ctx, token); err != nil || !ok {
+		return turnedAway, err
 	}
 	book.entered(0, clicked)
 	result, err := l.shop.sell(ctx, 0, c, l.shop.hasOrder)
@@ -52,12 +52,15 @@ func (l setnx) serve(ctx context.Context, c click, book *notebook) (_ outcome, e
 	return result, err
 }
 
-// acquire asks again and again.
-func (l setnx) acquire(ctx context.Context, token string) error {
+// acquire asks again and again, until the shop closes.
+func (l setnx) acquire(ctx context.Context, token string) (bool, error) {
 	for {
 		err := l.shop.redis.Do(ctx, l.shop.redis.B().Set().Key(l.key).Value(token).Nx().PxMilliseconds(setnxLease.Milliseconds()).Build()).Error()
 		if !rueidis.IsRedisNil(err) {
-			return err
+			return err == nil, err
+		}
+		if l.shop.patience() == 0 {
+			return false, nil
 		}
 		time.Sleep(2*time.Millisecond + rand.N(16*time.Millisecond))
 	}

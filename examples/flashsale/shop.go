@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -24,6 +25,7 @@ type shop struct {
 	redis   rueidis.Client
 	tag     string
 	shelves int
+	closing time.Time // no buyer is let in any more; set before the first click
 
 	// repair makes each sale look first whether the one before it was left
 	// half done; see reconcile. Only -kill needs it.
@@ -42,7 +44,11 @@ const (
 	bought outcome = iota
 	ordered
 	soldOut
+	turnedAway // the shop closed before the buyer's turn came
 )
+
+// patience is how long a buyer waits: until the shop closes.
+func (s *shop) patience() time.Duration { return max(0, time.Until(s.closing)) }
 
 func (s *shop) stockKey(shelf int) string  { return fmt.Sprintf("%s:stock:%d", s.tag, shelf) }
 func (s *shop) ordersKey(shelf int) string { return fmt.Sprintf("%s:orders:%d", s.tag, shelf) }

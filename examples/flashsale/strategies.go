@@ -13,11 +13,8 @@ type strategy interface {
 	serve(ctx context.Context, c click, book *notebook) (outcome, error)
 }
 
-// browsers is the number of goroutines in each process that only look, beside
-// those that sell, if the strategy is a browser.
-const browsers = 8
-
-// browser is a strategy that knows people who only look.
+// browser is a strategy that knows people who only look, load.Browsers in each
+// process beside those that sell.
 type browser interface {
 	// browse looks at the shelf again and again until done is closed.
 	browse(ctx context.Context, done <-chan struct{}, book *notebook) error

@@ -137,7 +137,7 @@ func (w *worker) run() error {
 // serve lets the goroutines serve all clicks of this process.
 func (w *worker) serve(ctx context.Context, s strategy) result {
 	clicks := w.job.clicksOf(w.job.Process)
-	closing := time.Now().Add(w.job.Limit)
+	w.shop.closing = time.Now().Add(w.job.Limit)
 	var next, served atomic.Int64
 	var mu sync.Mutex
 	var r result
@@ -148,7 +148,7 @@ func (w *worker) serve(ctx context.Context, s strategy) result {
 		others.Go(func() { w.report(done, &served) })
 	}
 	if b, ok := s.(browser); ok {
-		for range browsers {
+		for range w.job.Browsers {
 			others.Go(func() {
 				book := &notebook{}
 				err := b.browse(ctx, done, book)
@@ -166,13 +166,16 @@ func (w *worker) serve(ctx context.Context, s strategy) result {
 			var failure error
 			for {
 				i := int(next.Add(1)) - 1
-				if i >= len(clicks) || time.Now().After(closing) {
+				if i >= len(clicks) || w.shop.patience() == 0 {
 					break
 				}
 				outcome, err := s.serve(ctx, clicks[i], book)
-				if err != nil {
+				switch {
+				case err != nil:
 					failure = errors.Join(failure, err)
-				} else if outcome == bought {
+				case outcome == turnedAway:
+					continue // and find the door closed
+				case outcome == bought:
 					w.lastSale.Store(time.Now().UnixNano())
 				}
 				served.Add(1)

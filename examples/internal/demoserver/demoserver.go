@@ -38,6 +38,8 @@ type Server struct {
 	// names of its keys and locks with it: on a server that others use too, no
 	// two runs meet, and on a cluster all keys of one run share a slot.
 	Tag string
+	// Embedded says that the server is miniredis: slow, and part of this process.
+	Embedded bool
 
 	stop func() error
 }
@@ -125,8 +127,9 @@ func embedded() (*Server, error) {
 	return &Server{
 		URL: "redis://" + server.Addr(),
 		About: "an embedded miniredis at " + server.Addr() +
-			" (no redis-server or valkey-server on PATH; a real one is faster)",
-		stop: func() error { server.Close(); return nil },
+			" (a redis-server or valkey-server on PATH, or REDIS_URL, would be faster)",
+		Embedded: true,
+		stop:     func() error { server.Close(); return nil },
 	}, nil
 }
 

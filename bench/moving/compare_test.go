@@ -1,0 +1,153 @@
+package moving
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+)
+
+// The tests of this file hold what README's comparison says of other libraries. One that fails after an update means that
+// the table is out of date.
+
+// TestOthersReentry: none of them lets the holder in again.
+func TestOthersReentry(t *testing.T) {
+	b := newBed(t)
+	for library, o := range b.olds {
+		ctx, release, err := o.lock(t.Context(), "again")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inner, err := o.try(ctx, "again"); err == nil {
+			t.Errorf("%s lets its holder in again", library)
+			_ = inner()
+		}
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestOthersRenewal: whose lock outlives its expiry while its holder lives.
+func TestOthersRenewal(t *testing.T) {
+	const expiry = 300 * time.Millisecond
+	b := newBed(t)
+	m := redsync.New(goredis.NewPool(b.raw)).NewMutex("renewed-redsync", redsync.WithExpiry(expiry))
+	if err := m.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := b.olds["redislock"].(viaRedislock).Obtain(t.Context(), "renewed-redislock", expiry, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release, err := b.olds["rueidislock"].lock(t.Context(), "renewed-rueidislock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A key with this TTL that was set later than theirs is gone: theirs are gone, too, unless somebody renewed them.
+	b.waitForTheEnd(t, expiry)
+	for _, name := range []string{"renewed-redsync", "renewed-redislock"} {
+		if n, err := b.raw.Exists(t.Context(), name).Result(); err != nil || n != 0 {
+			t.Errorf("%s is still there: it is renewed, %v", name, err)
+		}
+	}
+	if ok, err := m.Unlock(); ok || err == nil {
+		t.Errorf("redsync unlocks a lock that it has lost: %t, %v", ok, err)
+	}
+	if err := l.Release(t.Context()); err == nil {
+		t.Error("redislock releases a lock that it has lost")
+	}
+	_ = release()
+}
+
+// waitForTheEnd waits until a key that is set now with this TTL is gone.
+func (b *bed) waitForTheEnd(t *testing.T, ttl time.Duration) {
+	t.Helper()
+	if err := b.raw.Set(t.Context(), "clock", 1, ttl).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		n, err := b.raw.Exists(t.Context(), "clock").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// TestRueidislockRenewsAndTells: it renews, its context ends when a majority of its keys is gone, and the end of the
+// caller's context frees the lock.
+func TestRueidislockRenewsAndTells(t *testing.T) {
+	b := newBed(t)
+	o := b.olds["rueidislock"]
+
+	ctx, release, err := o.lock(t.Context(), "told")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.raw.Del(t.Context(), "rueidislock:0:told", "rueidislock:1:told", "rueidislock:2:told").Err(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(30 * time.Second):
+		t.Error("its keys are gone and its context lives")
+	}
+	_ = release()
+
+	caller, cancel := context.WithCancel(t.Context())
+	_, release, err = o.lock(caller, "freed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel() // the section may still run
+	next, nextRelease, err := o.lock(t.Context(), "freed")
+	if err != nil || next.Err() != nil {
+		t.Fatalf("the end of the caller's context has not freed the lock: %v", err)
+	}
+	_ = nextRelease()
+	_ = release()
+}
+
+// TestRedlatchKeepsTheLock is the same with redlatch: the end of the caller's context ends the section's, and frees nothing.
+func TestRedlatchKeepsTheLock(t *testing.T) {
+	b := newBed(t)
+	caller, cancel := context.WithCancel(t.Context())
+	hold, err := b.client.RLock("kept").Lock(caller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-hold.Context().Done()
+	if _, err := b.client.RLock("kept").TryLock(t.Context(), 100*time.Millisecond, 0); err == nil {
+		t.Error("the end of the caller's context has freed the lock")
+	}
+	if err := hold.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneMutexOfRedsync: an object of redsync belongs to one goroutine at a time; a second lock through it takes the
+// identity of the first away.
+func TestOneMutexOfRedsync(t *testing.T) {
+	const expiry = 100 * time.Millisecond
+	b := newBed(t)
+	m := redsync.New(goredis.NewPool(b.raw)).NewMutex("object", redsync.WithExpiry(expiry), redsync.WithTries(1<<20), redsync.WithRetryDelay(5*time.Millisecond))
+	if err := m.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	first := m.Value()
+	if err := m.Lock(); err != nil { // the first one's expiry has ended
+		t.Fatal(err)
+	}
+	if m.Value() == first {
+		t.Error("it kept the first holder's identity")
+	}
+	if ok, err := m.Unlock(); !ok { // the first holder's deferred Unlock
+		t.Errorf("the first holder's Unlock was refused: %v", err)
+	}
+}

@@ -1,0 +1,76 @@
+// Leaderloop elects one of several replicas to do what only one may do all the
+// time: consume a queue, run a scheduler. When the leader dies, another one
+// takes over at the end of its lease; when it ends cleanly, at once.
+//
+//	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/leaderloop   # in two terminals
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The lease is how long nobody leads after a leader has crashed.
+	client, err := redlatch.Open(cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), redlatch.WithLeaseTime(6*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = lead(ctx, client.RLock("scheduler:leader"), schedule)
+	stop()
+	client.Close()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// schedule is a term of office. Its context ends when the leadership is lost.
+func schedule(ctx context.Context) error {
+	slog.Info("leading")
+	for {
+		select {
+		case <-time.After(time.Second):
+			slog.Info("tick")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// pause is for how long a replica stands back after a term that failed, so that
+// a fault of this replica alone leads to another leader.
+const pause = time.Second
+
+// lead stands for election until ctx ends, and runs term whenever it is elected.
+// It returns nil at the end of ctx.
+func lead(ctx context.Context, lock redlatch.Locker, term func(context.Context) error) error {
+	for ctx.Err() == nil {
+		// Lock waits in line without polling, also through an outage of the server.
+		err := redlatch.Do(ctx, lock, term)
+		switch {
+		case ctx.Err() != nil: // the end of this replica's term is no failure
+		case errors.Is(err, redlatch.ErrClosed):
+			return err
+		case errors.Is(err, redlatch.ErrLeaseLost):
+			slog.Warn("leadership lost", "error", err)
+		case err != nil:
+			slog.Error("the term failed", "error", err)
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestTheNextOneLeads: one leads at a time; a failed term, a lost lock and a
+// leader that goes each bring a new term.
+func TestTheNextOneLeads(t *testing.T) {
+	addr := testbed.Standalone(t).Addr()
+	type term struct {
+		who  int
+		ctx  context.Context
+		ends chan error
+	}
+	terms := make(chan term)
+	var clients []*redlatch.Client
+	leaving, done := make([]context.CancelFunc, 2), make(chan error, 2)
+	for who := range 2 {
+		client, err := redlatch.Open("redis://"+addr, redlatch.WithLeaseTime(3*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		clients = append(clients, client)
+		ctx, cancel := context.WithCancel(t.Context())
+		leaving[who] = cancel
+		go func() {
+			done <- lead(ctx, client.RLock("leader"), func(ctx context.Context) error {
+				mine := term{who, ctx, make(chan error)}
+				terms <- mine
+				select {
+				case err := <-mine.ends:
+					return err
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			})
+		}()
+	}
+	first := <-terms
+	select {
+	case <-terms:
+		t.Fatal("two lead at once")
+	case <-time.After(200 * time.Millisecond):
+	}
+	first.ends <- errors.New("boom")
+	second := <-terms
+	if second.who == first.who {
+		t.Error("the replica whose term failed leads again, and the other one waits")
+	}
+	if _, err := clients[0].RLock("leader").ForceUnlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The other one enters at once; the one that lost it learns it by its next check.
+	third := <-terms
+	if third.who == second.who {
+		t.Error("the one that lost the lock leads again at once")
+	}
+	leaving[third.who]()
+	fourth := <-terms
+	leaving[fourth.who]()
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// Tracing prints what redlatch tells OpenTelemetry about a lock that two owners
+// want: their spans, with the waiter's link to the holder, and the metrics.
+//
+//	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/tracing
+//
+// A real service has an OTLP exporter in place of these two; nothing else
+// changes. docs/OBSERVABILITY.md lists spans, attributes and metrics.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"os"
+	"regexp"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/redlatch/redlatch"
+)
+
+func main() {
+	if err := run(context.Background(), cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// digits makes one name of many: metrics must not have a series per order.
+var digits = regexp.MustCompile(`[0-9]+`)
+
+func run(ctx context.Context, url string, out io.Writer) (err error) {
+	spans, err := stdouttrace.New(stdouttrace.WithWriter(out), stdouttrace.WithPrettyPrint())
+	if err != nil {
+		return err
+	}
+	metrics, err := stdoutmetric.New(stdoutmetric.WithWriter(out), stdoutmetric.WithPrettyPrint())
+	if err != nil {
+		return err
+	}
+	tracing := trace.NewTracerProvider(trace.WithBatcher(spans))
+	meters := metric.NewMeterProvider(metric.WithReader(metric.NewPeriodicReader(metrics)))
+	defer func() { err = errors.Join(err, tracing.Shutdown(ctx), meters.Shutdown(ctx)) }() // prints
+
+	// Without the two providers redlatch takes the global ones, of otel.Set….
+	client, err := redlatch.Open(url, redlatch.WithConfig(func(c *redlatch.Config) {
+		c.TracerProvider, c.MeterProvider = tracing, meters
+		c.Telemetry.LockName = func(name string) string { return digits.ReplaceAllString(name, "*") }
+	}))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	// Each request is a trace of its own. The second waits for the first, and its
+	// span lock.acquire links to the first one's.
+	tracer := tracing.Tracer("shop")
+	first, request := tracer.Start(ctx, "POST /orders/42/ship")
+	defer request.End()
+	hold, err := client.RLock("orders:42").Lock(first)
+	if err != nil {
+		return err
+	}
+	unlocked := make(chan error, 1)
+	time.AfterFunc(100*time.Millisecond, func() { unlocked <- hold.Unlock(first) })
+
+	second, rival := tracer.Start(ctx, "POST /orders/42/cancel")
+	defer rival.End()
+	err = client.RLock("orders:42").Do(second, func(context.Context) error { return nil })
+	return errors.Join(err, <-unlocked)
+}

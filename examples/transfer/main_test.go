@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestNoMoneyIsMadeOrLost: replicas transfer in all directions at once. The sum
+// stays, no balance is negative, and nobody waits for ever.
+func TestNoMoneyIsMadeOrLost(t *testing.T) {
+	addr := testbed.Standalone(t).Addr()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	accounts := []string{"alice", "bob", "carol"}
+	var banks []*bank
+	for range 3 {
+		redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(redis.Close)
+		locks, err := redlatch.Open("redis://" + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(locks.Close)
+		banks = append(banks, &bank{redis, locks})
+	}
+	for _, a := range accounts {
+		if err := banks[0].put(ctx, a, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	for _, b := range banks {
+		for range 4 {
+			all.Go(func() {
+				for range 25 {
+					i := rand.IntN(3)
+					err := b.transfer(ctx, accounts[i], accounts[(i+1+rand.IntN(2))%3], 1+rand.IntN(60))
+					if err != nil && !errors.Is(err, errFunds) {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	sum := 0
+	for _, a := range accounts {
+		n, err := banks[0].get(ctx, a)
+		if err != nil || n < 0 {
+			t.Errorf("%s has %d, %v", a, n, err)
+		}
+		sum += n
+	}
+	if sum != 300 {
+		t.Errorf("there were 300, there are %d", sum)
+	}
+}

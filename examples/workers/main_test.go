@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestEachKeyOnce: three processes go through the same keys; every key is done
+// exactly once, and one that failed is done by the next round.
+func TestEachKeyOnce(t *testing.T) {
+	addr := testbed.Standalone(t).Addr()
+	var mu sync.Mutex
+	done := map[string]int{} // guarded by mu
+	broken := true           // guarded by mu
+	work := func(_ context.Context, key string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if key == "k13" && broken {
+			broken = false
+			return errors.New("boom")
+		}
+		done[key]++
+		return nil
+	}
+	var keys []string
+	for i := range 60 {
+		keys = append(keys, fmt.Sprintf("k%02d", i))
+	}
+	round := func() (failed int) {
+		errs := make([]error, 3)
+		var processes sync.WaitGroup
+		for i := range errs {
+			redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks, err := redlatch.Open("redis://" + addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			processes.Go(func() {
+				defer redis.Close()
+				defer locks.Close()
+				errs[i] = (&pool{redis: redis, locks: locks, run: "test", work: work}).all(t.Context(), keys, 4)
+			})
+		}
+		processes.Wait()
+		for _, err := range errs {
+			if err != nil {
+				failed++
+			}
+		}
+		return failed
+	}
+	if failed := round(); failed != 1 {
+		t.Errorf("%d processes tell of an error, one has failed", failed)
+	}
+	if failed := round(); failed != 0 {
+		t.Errorf("%d processes failed in the second round", failed)
+	}
+	for _, key := range keys {
+		if done[key] != 1 {
+			t.Errorf("%s was done %d times", key, done[key])
+		}
+	}
+}
