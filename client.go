@@ -12,7 +12,6 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/pubsub"
-	"github.com/redlatch/redlatch/lock"
 	rotel "github.com/redlatch/redlatch/otel"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rwlock"
@@ -23,8 +22,9 @@ import (
 // subscriptions per node, and a fixed number of goroutines however many locks
 // are held or waited for.
 type Client struct {
-	core *engine.Core
-	conn *conn.Conn
+	core   *engine.Core
+	conn   *conn.Conn
+	claims *claims // of Once
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -41,9 +41,14 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return start(cfg, cn, cfg.Redis.InitAddress)
+}
+
+// start makes the Client on an open connection, which it closes when it fails.
+func start(cfg Config, cn *conn.Conn, addrs []string) (*Client, error) {
 	var address string // of the server, where there is only one
-	if cn.Client().Mode() == rueidis.ClientModeStandalone && len(cfg.Redis.InitAddress) == 1 {
-		address = cfg.Redis.InitAddress[0]
+	if cn.Client().Mode() == rueidis.ClientModeStandalone && len(addrs) == 1 {
+		address = addrs[0]
 	}
 	observer, err := rotel.New(rotel.Options{
 		TracerProvider: cfg.TracerProvider,
@@ -62,7 +67,7 @@ func New(cfg Config) (*Client, error) {
 	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent), cfg.Logger.Warn)
 	core := engine.NewCore(engine.Config{
 		ID:            uuid.NewString(),
-		Addr:          strings.Join(cfg.Redis.InitAddress, ","),
+		Addr:          strings.Join(addrs, ","),
 		LeaseTime:     cfg.LeaseTime,
 		UnlockTimeout: cfg.UnlockTimeout,
 		FenceTTL:      cfg.FenceTTL,
@@ -73,24 +78,9 @@ func New(cfg Config) (*Client, error) {
 		Observer:      observer,
 	}, cn, hub)
 	cn.OnMove(core.Moved)
-	return &Client{core: core, conn: cn, closed: make(chan struct{})}, nil
-}
-
-// Open is New for a URL: redis://[user:password@]host:port[/db], rediss:// for
-// TLS, with the parameters that rueidis.ParseURL knows.
-func Open(url string, opts ...ConfigOption) (*Client, error) {
-	opt, err := rueidis.ParseURL(url)
-	if err != nil {
-		// The parser's message may contain the URL, and with it the password.
-		return nil, &lock.InvalidOptionError{Option: "url", Reason: "it is not a redis:// or rediss:// URL"}
-	}
-	cfg := Config{Redis: opt}
-	for _, o := range opts {
-		if o != nil {
-			o(&cfg)
-		}
-	}
-	return New(cfg)
+	return &Client{
+		core: core, conn: cn, claims: newClaims(cfg, cn, strings.Join(addrs, ",")), closed: make(chan struct{}),
+	}, nil
 }
 
 // ID is the Client's id, the first part of its owners on the wire.
@@ -136,9 +126,17 @@ func (c *Client) Shutdown(ctx context.Context) error {
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		defer close(c.closed)
+		c.claims.close()
+		settled := make(chan struct{})
+		go func() { // ends within UnlockTimeout
+			defer close(settled)
+			c.claims.settle()
+		}()
 		c.core.Close()
+		<-settled
 		c.conn.Close()
 		c.core.Wait()
+		c.claims.wg.Wait()
 	})
 	<-c.closed
 }
