@@ -300,8 +300,26 @@ func TestSentinelFailover(t *testing.T) {
 		}
 		got <- err
 	}()
+	// One whose renewal is not due for long shows that the move itself is noticed.
+	const long = 90 * time.Second
+	patient := with(t, client, func(c *redlatch.Config) { c.LeaseTime, c.Redis = long, opt })
+	began := time.Now()
+	still, err := patient.RLock("still").Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	set.AwaitSync(t)
 	next := set.Failover(t)
+	for next.Int(t, "PTTL", "still") < (long - time.Since(began) + 500*time.Millisecond).Milliseconds() {
+		if time.Since(began) > long/6 {
+			t.Fatal("the lease was not made whole on the new master before it was due")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := still.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	patient.Close()
 	channel := luascript.LockChannel("held")
 	deadline := time.Now().Add(lease)
 	for len(next.List(t, "PUBSUB", "CHANNELS", channel)) == 0 {
