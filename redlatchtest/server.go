@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/rueidis"
@@ -19,9 +18,18 @@ import (
 // addr is the server's name; nothing listens there.
 const addr = "redlatchtest:6379"
 
+// TB is the part of testing.TB that is needed here: *testing.T, *testing.B and *testing.F
+// have it.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Context() context.Context
+	Fatalf(format string, args ...any)
+}
+
 // New returns a real Client on a server of its own inside this process. Both end with
 // the test. Use [NewServer] to look at the server or to break it.
-func New(tb testing.TB, opts ...redlatch.ConfigOption) *redlatch.Client {
+func New(tb TB, opts ...redlatch.ConfigOption) *redlatch.Client {
 	tb.Helper()
 	return NewServer(tb).Client(opts...)
 }
@@ -29,7 +37,7 @@ func New(tb testing.TB, opts ...redlatch.ConfigOption) *redlatch.Client {
 // Server is a Redis inside this process. It is safe for concurrent use, except that
 // methods that can end the test (Client, Take, Held, URL) belong to the test's goroutine.
 type Server struct {
-	tb    testing.TB
+	tb    TB
 	redis *miniredis.Miniredis
 	net   *network
 	info  *info
@@ -41,7 +49,7 @@ type Server struct {
 }
 
 // NewServer starts a server. It ends with the test, and its clients before it.
-func NewServer(tb testing.TB) *Server {
+func NewServer(tb TB) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, redis: miniredis.NewMiniRedis(), net: newNetwork(), info: newInfo()}
 	s.redis.ClockTTL(true) // leases end by the clock

@@ -404,8 +404,8 @@ func TestOptions(t *testing.T) {
 // The same server on a port, for other processes; Down counts there, too.
 func TestURL(t *testing.T) {
 	s := redlatchtest.NewServer(t)
-	if s.URL() != s.URL() {
-		t.Error("a new port at every call")
+	if first, again := s.URL(), s.URL(); first != again {
+		t.Errorf("two addresses: %s, %s", first, again)
 	}
 	c, err := redlatch.Open(s.URL())
 	if err != nil {
