@@ -2,7 +2,7 @@
 // folder of its own and finds or starts a Redis for itself:
 //
 //	go run ./examples/basic      Lock, Do, TryLock, re-entry
-//	go run ./examples/cron       a job that only one of several replicas runs
+//	go run ./examples/cron       a job that runs once per tick, however many replicas there are
 //	go run ./examples/fencing    a write that comes too late is refused
 //	go run ./examples/flashsale  the demo: many processes, with and without locks
 //

@@ -202,9 +202,8 @@ func TestTheProbeNeedsNoPermission(t *testing.T) {
 	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) {
 		o.Username, o.Password, o.DisableCache = "app", "secret", true
 	})
-	for _, prefix := range []string{"", "app:"} {
+	for prefix, name := range map[string]string{"": "app:x", "app:": "x"} {
 		c := with(t, client, func(c *redlatch.Config) { c.Prefix = prefix })
-		name := strings.TrimPrefix("app:x", prefix)
 		if err := c.RLock(name).Do(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Errorf("with prefix %q: %v", prefix, err)
 		}
