@@ -118,7 +118,7 @@ func (c *claim) undo(id string, void time.Duration) conn.Command {
 func (c *claim) take(ctx context.Context) (due bool, err error) {
 	limit := time.NewTimer(c.period)
 	defer limit.Stop()
-	r, unsure, err := c.ask(ctx, c.command(), limit.C, func(a answer) {
+	r, unsure, err := c.ask(ctx, opClaim, c.command(), limit.C, func(a answer) {
 		if a.err != nil || claimed(a.reply) {
 			c.undoLate(ctx)
 		}
@@ -132,30 +132,38 @@ func (c *claim) take(ctx context.Context) (due bool, err error) {
 	case !claimed(r):
 		return false, nil
 	case c.cs.acks > 0 && r.Acked < c.cs.acks:
-		err := &lock.ReplicaAcksError{Name: c.name, Want: c.cs.acks, Got: r.Acked, Err: r.Waits}
-		return false, errors.Join(err, c.giveBack(ctx))
+		return false, c.giveBack(ctx, &lock.ReplicaAcksError{Name: c.name, Want: c.cs.acks, Got: r.Acked, Err: r.Waits})
 	}
 	return true, nil
 }
 
 func claimed(r conn.Reply) bool { return r.Code == 1 || r.Code == 2 }
 
-// giveBack undoes a claim that was answered: fn was not called. ctx is for its values.
-func (c *claim) giveBack(ctx context.Context) error {
+// giveBack undoes a claim that was answered, since fn can't be called because of why. It
+// adds what went wrong with that. When ctx has ended it does so in the background.
+func (c *claim) giveBack(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		c.background(func() { c.undoLate(ctx) })
+		return why
+	}
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()
-	_, _, err := c.ask(context.WithoutCancel(ctx), c.undo(c.id, 0), limit.C, nil)
-	if errors.Is(err, lock.ErrClosed) {
-		return nil // the caller gets that anyway
+	_, _, err := c.ask(ctx, opGiveBack, c.undo(c.id, 0), limit.C, func(a answer) {
+		if a.err != nil {
+			c.undoLate(ctx)
+		}
+	})
+	if err == nil || errors.Is(err, lock.ErrClosed) || ctx.Err() != nil {
+		return why
 	}
-	return err
+	return errors.Join(why, err)
 }
 
 // forget undoes any claim.
 func (c *claim) forget(ctx context.Context) (bool, error) {
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()
-	r, _, err := c.ask(ctx, c.undo("", 0), limit.C, nil)
+	r, _, err := c.ask(ctx, opReset, c.undo("", 0), limit.C, nil)
 	return r.Code == 1, err
 }
 
@@ -215,13 +223,13 @@ var errSilent = errors.New("no answer")
 // caller leaves while a command is under way, late gets the outcome, in the background.
 // unsure: a command that failed may have run.
 func (c *claim) ask(
-	ctx context.Context, cmd conn.Command, limit <-chan time.Time, late func(answer),
+	ctx context.Context, op string, cmd conn.Command, limit <-chan time.Time, late func(answer),
 ) (r conn.Reply, unsure bool, err error) {
 	var last error // the last failure
 	retry := retries()
 	for {
 		if ctx.Err() != nil {
-			return r, unsure, c.ended(ctx, last)
+			return r, unsure, c.ended(ctx, op, last)
 		}
 		if err := c.cs.begin(); err != nil {
 			return r, unsure, err
@@ -252,16 +260,16 @@ func (c *claim) ask(
 			if time.Since(sent) > silence {
 				last = errSilent
 			}
-			return leave(c.ended(ctx, last))
+			return leave(c.ended(ctx, op, last))
 		case <-limit:
-			return leave(c.unavailable(cmp.Or(last, errSilent)))
+			return leave(c.unavailable(op, cmp.Or(last, errSilent)))
 		case <-c.cs.closing:
 			return leave(lock.ErrClosed)
 		}
 
 		class := conn.Classify(last)
 		if !class.Transient() {
-			return r, unsure, &lock.ServerError{Name: c.name, Op: cmd.Script.Name, Err: last}
+			return r, unsure, &lock.ServerError{Name: c.name, Op: op, Err: last}
 		}
 		unsure = unsure || class == conn.Ambiguous
 		pause := time.NewTimer(retry.NextBackOff())
@@ -271,7 +279,7 @@ func (c *claim) ask(
 			pause.Stop()
 		case <-limit:
 			pause.Stop()
-			return r, unsure, c.unavailable(last)
+			return r, unsure, c.unavailable(op, last)
 		case <-c.cs.closing:
 			pause.Stop()
 			return r, unsure, lock.ErrClosed
@@ -279,15 +287,25 @@ func (c *claim) ask(
 	}
 }
 
-func (c *claim) unavailable(cause error) *lock.UnavailableError {
-	return &lock.UnavailableError{Name: c.name, Op: "claim", Nodes: []lock.NodeError{{Node: c.cs.addr, Err: cause}}}
+// What is tried, for errors.
+const (
+	opClaim    = "claim"
+	opGiveBack = "give back"
+	opReset    = "reset"
+)
+
+func (c *claim) unavailable(op string, cause error) *lock.UnavailableError {
+	return &lock.UnavailableError{Name: c.name, Op: op, Nodes: []lock.NodeError{{Node: c.cs.addr, Err: cause}}}
 }
 
 // ended is the error of a call whose ctx is over; last is the last failure.
-func (c *claim) ended(ctx context.Context, last error) error {
+func (c *claim) ended(ctx context.Context, op string, last error) error {
 	err := ctx.Err()
+	if op != opClaim {
+		return c.unavailable(op, errors.Join(err, last))
+	}
 	if last != nil {
-		err = errors.Join(err, c.unavailable(last))
+		err = errors.Join(err, c.unavailable(op, last))
 	}
 	return &lock.NotAcquiredError{Name: c.name, Err: err}
 }

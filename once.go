@@ -107,7 +107,7 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 	}
 	hold, err := o.lock.TryLock(ctx, 0, 0)
 	if err != nil {
-		return false, errors.Join(err, cl.giveBack(ctx))
+		return false, cl.giveBack(ctx, err)
 	}
 	defer func() {
 		if uerr := hold.Unlock(ctx); uerr != nil {
@@ -122,7 +122,7 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 // that is going on goes on. It reports whether there was something to forget.
 //
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has passed
-// ([ErrUnavailable]).
+// (both [ErrUnavailable]; the former matches ctx.Err() as well).
 func (o *Once) Reset(ctx context.Context) (bool, error) {
 	if err := o.lock.Engine().Err(); err != nil {
 		return false, err

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	ticks  = 4
-	period = time.Second
+	ticks  = 3
+	period = 2 * time.Second
 )
 
 // skews are how early or late each replica is at every tick.

@@ -186,7 +186,7 @@ func TestAnUnreachableServer(t *testing.T) {
 	if ran || !errors.Is(err, redlatch.ErrUnavailable) || !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(ran, err)
 	}
-	if _, err := c.Once("report").Reset(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Once("report").Reset(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlatch.ErrUnavailable) {
 		t.Error(err)
 	}
 	p.Admit(t)

@@ -104,9 +104,9 @@ func spread(t *testing.T, s *testbed.Server, period time.Duration, ticks int, ji
 func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	const ticks = 6
+	const ticks = 5
 	ms := time.Millisecond
-	runs := spread(t, s, 800*ms, ticks, 20*ms, -40*ms, 0, 80*ms, 250*ms, 400*ms)
+	runs := spread(t, s, 2000*ms, ticks, 40*ms, -60*ms, 0, 80*ms, 300*ms, 700*ms)
 	for tick := range ticks {
 		if len(runs[tick]) != 1 {
 			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
@@ -119,8 +119,8 @@ func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
 func TestOneReplicaSkipsNoTick(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	const ticks = 8
-	runs := spread(t, s, 600*time.Millisecond, ticks, 15*time.Millisecond, 0)
+	const ticks = 6
+	runs := spread(t, s, 2*time.Second, ticks, 60*time.Millisecond, 0)
 	for tick := range ticks {
 		if len(runs[tick]) != 1 {
 			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
@@ -134,11 +134,11 @@ func TestEarlinessNeverAddsUp(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	a, b := dial(t, s.Addr()), dial(t, s.Addr())
-	const period = 300 * time.Millisecond
+	const period = time.Second
 	var begins []int64
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	for len(begins) < 8 && ctx.Err() == nil {
+	for len(begins) < 6 && ctx.Err() == nil {
 		for _, c := range []*redlatch.Client{a, b} {
 			_, err := c.Once("report").Do(ctx, period, func(context.Context) error {
 				begins = append(begins, now(t, s))
@@ -149,16 +149,16 @@ func TestEarlinessNeverAddsUp(t *testing.T) {
 			}
 		}
 	}
-	if len(begins) < 8 {
+	if len(begins) < 6 {
 		t.Fatalf("%d runs: %v", len(begins), begins)
 	}
 	// fn notes the time a little after its run was claimed.
-	const slack = 25
+	const slack = 100
 	for i := 1; i < len(begins); i++ {
-		if gap := begins[i] - begins[i-1]; gap < 270-slack {
+		if gap := begins[i] - begins[i-1]; gap < 900-slack {
 			t.Errorf("runs %d and %d are %d ms apart: %v", i-1, i, gap, begins)
 		}
-		if all := begins[i] - begins[0]; all < int64(i)*300-30-slack {
+		if all := begins[i] - begins[0]; all < int64(i)*1000-100-slack {
 			t.Errorf("%d runs within %d ms: %v", i+1, all, begins)
 		}
 	}
