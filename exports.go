@@ -66,6 +66,8 @@ type (
 	NodeError = lock.NodeError
 	// LeaseLostError is the detail of ErrLeaseLost.
 	LeaseLostError = lock.LeaseLostError
+	// LossReason says in a LeaseLostError how the loss was noticed.
+	LossReason = lock.LossReason
 	// InvalidNameError is the detail of ErrInvalidName.
 	InvalidNameError = lock.InvalidNameError
 	// InvalidOptionError is the detail of ErrInvalidOption.
@@ -82,6 +84,16 @@ const (
 	ModeLock  = lock.ModeLock
 	ModeRead  = lock.ModeRead
 	ModeWrite = lock.ModeWrite
+)
+
+// The reasons of a [LeaseLostError].
+const (
+	// LossExpired: the local deadline passed without a renewal, or a fixed lease ended.
+	LossExpired = lock.LossExpired
+	// LossGone: the server says that the lock is no longer this owner's.
+	LossGone = lock.LossGone
+	// LossMember: a member of a MultiLock was lost, or the quorum.
+	LossMember = lock.LossMember
 )
 
 // The sentinels, for errors.Is.

@@ -121,6 +121,36 @@ func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
 	}
 }
 
+// The caller leaves while the lock is being taken: it returns at once, though the server
+// answers nothing, and the period is given back when it does.
+func TestLeavingBetweenClaimAndLock(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = 2 * patience })
+	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Once("report").Do(ctx, hour, func(context.Context) error { t.Error("fn ran"); return nil })
+		done <- err
+	}()
+	trap.Wait(t)
+	p.Refuse() // no new connection either
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("Do waits for the server after its ctx has ended")
+	}
+	p.Admit(t)
+	trap.Release()
+	gone(t, s)
+}
+
 // gone waits until the record is.
 func gone(t *testing.T, s *testbed.Server) {
 	t.Helper()
