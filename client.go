@@ -64,7 +64,12 @@ func start(cfg Config, cn *conn.Conn, addrs []string) (*Client, error) {
 		cn.Close()
 		return nil, err
 	}
-	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent), cfg.Logger.Warn)
+	claims := newClaims(cfg, cn, strings.Join(addrs, ","))
+	var leave <-chan struct{} // nil: closing the connection ends every wait for one
+	if cn.Borrowed() {
+		leave = claims.closing
+	}
+	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave), cfg.Logger.Warn)
 	core := engine.NewCore(engine.Config{
 		ID:            uuid.NewString(),
 		Addr:          strings.Join(addrs, ","),
@@ -79,7 +84,7 @@ func start(cfg Config, cn *conn.Conn, addrs []string) (*Client, error) {
 	}, cn, hub)
 	cn.OnMove(core.Moved)
 	return &Client{
-		core: core, conn: cn, claims: newClaims(cfg, cn, strings.Join(addrs, ",")), closed: make(chan struct{}),
+		core: core, conn: cn, claims: claims, closed: make(chan struct{}),
 	}, nil
 }
 

@@ -41,7 +41,8 @@ import (
 //   - Connections. Scripts share the application's connections. Subscriptions take
 //     one connection per node out of the blocking pool (BlockingPoolSize), for as
 //     long as somebody waits for a lock; [Config].ReplicaAcks takes up to 64 more.
-//     While the pool is exhausted, waiters can't subscribe, and Close waits for the pool.
+//     While the pool is exhausted, waiters can't subscribe: they look again when the
+//     holder's lease ends, not when it unlocks.
 //   - AlwaysPipelining. Without it, the deadline of any of your commands can close the
 //     connection that others share. Locks survive that: the command is repeated. But
 //     each time costs a new connection.

@@ -258,6 +258,56 @@ func TestCloseBesideAFrozenServer(t *testing.T) {
 	}
 }
 
+// The application has taken every connection of the pool: a waiter can't subscribe, but it
+// can leave, and Close does not wait for the pool.
+func TestAnExhaustedPool(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize = 2 })
+	holder, waiter := with(t, client), with(t, client)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	h, err := holder.RLock("a").Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken []func()
+	for range 2 {
+		_, release := client.Dedicate()
+		taken = append(taken, release)
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := waiter.RLock("a").Lock(ctx)
+		got <- err
+	}()
+	deadline := time.Now().Add(patience)
+	for s.CommandStats(t).Calls["hkeys"] == 0 && time.Now().Before(deadline) { // until it has found the lock busy
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond) // most likely it waits for the pool by now; if not, so much the easier
+	closed := make(chan struct{})
+	go func() {
+		waiter.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Error("Close waits for the pool")
+	}
+	if err := <-got; !errors.Is(err, redlatch.ErrClosed) {
+		t.Error(err)
+	}
+	for _, release := range taken {
+		release()
+	}
+	if err := h.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	works(t, client)
+}
+
 // What is held survives a failover, and waiters go over: the client's master is watched
 // without a hook in its dialling.
 func TestSentinelFailover(t *testing.T) {

@@ -57,6 +57,9 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 	return c, nil
 }
 
+// Borrowed reports whether the client belongs to the application.
+func (c *Conn) Borrowed() bool { return c.left != nil }
+
 // limited is context.WithTimeout without a deadline: the client library would
 // give a deadline to the connection, and close it for everybody when it passes.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
