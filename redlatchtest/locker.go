@@ -140,19 +140,16 @@ func (l *Locker) lose(change func()) bool {
 // end frees the lock, changes something and ends the holds that there were.
 func (l *Locker) end(cause error, change func()) bool {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	var ended []*hold
 	if l.holder != nil {
 		ended = slices.Clone(l.holder.holds)
 	}
 	for _, h := range ended {
-		h.dropLocked(cause)
+		h.dropLocked(cause, cause)
 	}
 	change()
 	l.wakeLocked()
-	l.mu.Unlock()
-	for _, h := range ended {
-		h.end(cause)
-	}
 	return len(ended) > 0
 }
 

@@ -36,22 +36,23 @@ func newHold(ctx context.Context, l *Locker, o *owner, lease time.Duration) *hol
 func (h *hold) expire() {
 	lost := &redlatch.LeaseLostError{Name: h.l.name, Reason: lock.LossExpired, At: time.Now()}
 	h.l.mu.Lock()
-	over := !time.Now().Before(h.until) && h.dropLocked(lost) // not extended, and not ended already
-	h.l.wakeLocked()
-	h.l.mu.Unlock()
-	if over {
-		h.end(lost)
+	defer h.l.mu.Unlock()
+	if !time.Now().Before(h.until) { // not extended
+		h.dropLocked(lost, lost)
+		h.l.wakeLocked()
 	}
 }
 
-// dropLocked takes the hold away from its owner, and the lock when it was the last one;
-// err is what Unlock says from now on. False: it was not held. The caller ends the
-// context outside the mutex.
-func (h *hold) dropLocked(err error) bool {
+// dropLocked ends the hold's context with cause and takes the hold away from its owner,
+// and the lock when it was the last one; err is what Unlock says from now on. The context
+// ends first, so that no two sections are ever inside. It does nothing if the hold has
+// ended already.
+func (h *hold) dropLocked(cause, err error) {
 	at := slices.Index(h.owner.holds, h)
 	if at < 0 {
-		return false
+		return
 	}
+	h.end(cause) // runs nothing of others: context.AfterFunc has goroutines of its own
 	h.owner.holds = slices.Delete(h.owner.holds, at, at+1)
 	if len(h.owner.holds) == 0 && h.l.holder == h.owner {
 		h.l.holder = nil
@@ -60,7 +61,6 @@ func (h *hold) dropLocked(err error) bool {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	return true
 }
 
 // Name implements redlatch.Hold.
@@ -71,21 +71,16 @@ func (h *hold) Context() context.Context { return h.ctx }
 
 // Unlock implements redlatch.Hold. It never blocks.
 func (h *hold) Unlock(context.Context) error {
-	err := h.unlock()
-	h.end(context.Canceled) // whatever came of it, the section is over
-	return err
-}
-
-func (h *hold) unlock() error {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	switch {
 	case h.err != nil:
 		return h.err
 	case h.l.broken:
-		return h.l.unavailable("release") // still held: Unlock may be called again
+		h.end(context.Canceled)           // the section is over
+		return h.l.unavailable("release") // but held: Unlock may be called again
 	}
-	h.dropLocked(redlatch.ErrNotHeld)
+	h.dropLocked(context.Canceled, redlatch.ErrNotHeld)
 	h.l.wakeLocked()
 	return nil
 }
