@@ -22,7 +22,7 @@ const (
 	DefaultReplicaAckTimeout = time.Second
 )
 
-// Config is a Client's configuration. Only Redis.InitAddress is needed; New
+// Config is a Client's configuration. New needs Redis.InitAddress, and nothing else; it
 // checks the rest and fills in defaults.
 type Config struct {
 	// Redis says where the servers are: standalone, Sentinel (Sentinel.MasterSet)
@@ -32,6 +32,9 @@ type Config struct {
 	// LeaseTime. Unless set, Dialer.KeepAlive and ConnWriteTimeout are chosen so
 	// that a broken connection shows within a third of LeaseTime and answers that take
 	// a fifth of it (4 s at most) are waited for.
+	//
+	// With NewWithClient: the options that the client was made with, to be checked, or
+	// nothing.
 	Redis rueidis.ClientOption
 
 	// ClientBuilder makes the client from the completed options, in place of

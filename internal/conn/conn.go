@@ -116,6 +116,7 @@ type Conn struct {
 	silent time.Duration // how long a server may say nothing
 	acks   chan struct{} // places of the commands that wait for replicas
 	watch  *masterWatch  // nil: nothing to follow
+	left   chan struct{} // closed by Close; nil: the client is ours, and closed
 }
 
 // maxAcked bounds the connections of commands that wait for replicas, each of
@@ -196,17 +197,22 @@ func (c *Conn) OnMove(moved func()) {
 	}
 }
 
-// Close closes the client and its connections.
+// Close closes the client and its connections; a borrowed one stays open, and the
+// commands under way are left to themselves.
 func (c *Conn) Close() {
 	if c.watch != nil {
 		c.watch.stop()
+	}
+	if c.left != nil {
+		close(c.left)
+		return
 	}
 	c.client.Close()
 }
 
 // Run implements Runner.
 func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
-	ctx = uncancelled(ctx)
+	ctx = c.lasting(ctx)
 	if cmd.Acks > 0 || cmd.Tell {
 		return c.runMore(ctx, cmd)
 	}
@@ -292,7 +298,7 @@ func uncancelled(ctx context.Context) context.Context {
 
 // RunMulti implements Runner.
 func (c *Conn) RunMulti(ctx context.Context, cmds []Command) []Result {
-	ctx = uncancelled(ctx)
+	ctx = c.lasting(ctx)
 	out := make([]Result, len(cmds))
 	multi := make([]rueidis.Completed, len(cmds))
 	for i, cmd := range cmds {
