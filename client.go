@@ -78,6 +78,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	core := engine.NewCore(engine.Config{
 		ID:            id,
 		Addr:          strings.Join(addrs, ","),
+		Tenure:        max(cfg.Tenure, 0),
 		Alone:         cn.Borrowed() || cfg.ClientBuilder != nil,
 		LeaseTime:     cfg.LeaseTime,
 		UnlockTimeout: cfg.UnlockTimeout,

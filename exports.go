@@ -130,6 +130,9 @@ var (
 	ErrLeaseLost = lock.ErrLeaseLost
 	// ErrNotHeld: this hold was unlocked before.
 	ErrNotHeld = lock.ErrNotHeld
+	// ErrUnlocked is the cause with which the context of an unlocked hold ends; see
+	// [context.Cause]. No call returns it.
+	ErrUnlocked = lock.ErrUnlocked
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed = lock.ErrClosed
 	// ErrUpgrade: a reader asked for the write lock.

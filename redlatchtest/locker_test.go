@@ -46,7 +46,7 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			check("a nested hold has the same token", nested.Token() == h.Token())
 			check("a nested unlock", nested.Unlock(ctx) == nil)
 			check("a nested hold's context after unlock", errors.Is(nested.Context().Err(), context.Canceled) &&
-				errors.Is(context.Cause(nested.Context()), context.Canceled))
+				errors.Is(context.Cause(nested.Context()), redlatch.ErrUnlocked))
 			check("the outer context lives", h.Context().Err() == nil)
 
 			_, err := l.TryLock(ctx, 0, 0)

@@ -293,6 +293,16 @@ func (c *Claim) Retain() {
 	c.Owner.ref()
 }
 
+// retainLocked is Retain where the registry's mutex is held.
+func (c *Claim) retainLocked() {
+	c.Owner.mu.Lock()
+	c.refs++
+	c.Owner.mu.Unlock()
+	if c.Owner.reg != nil {
+		c.Owner.refs++
+	}
+}
+
 // Release gives back what Owner.Claim or Retain kept.
 func (c *Claim) Release() {
 	o := c.Owner
