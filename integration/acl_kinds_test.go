@@ -24,7 +24,7 @@ var aclKinds = map[string][]string{
 	},
 	"ReadWriteLock": {
 		"~{app:*", "~redlatch_rw_*:{app:*", "&redisson_rwlock:{app:*",
-		"+hget", "+hmget", "+hgetall", "+hlen", "+del", "+rename", "+set",
+		"+hget", "+hkeys", "+hmget", "+hgetall", "+hlen", "+hscan", "+del", "+rename", "+set",
 		"+zadd", "+zcard", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore",
 	},
 	"QuorumLock": {"+info"},

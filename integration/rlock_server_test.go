@@ -150,7 +150,20 @@ func TestRLockNames(t *testing.T) {
 	rlWant(t, err, redlatch.ErrInvalidName)
 
 	for _, name := range []string{
-		"\x00\xff\r\n\x80 \"'", "{}", "{", "}", "a{b}c", "a}b{c", "{}z", " ", "名前", ":", "*?[a]", strings.Repeat("x", 1<<20),
+		"{}", "{a}", "{a:b}", "redlatch_void:{a}", "redlatch_new:a", "redisson_lock_queue:{a}", "redisson_rwlock:a",
+		"{a}:x:rwlock_timeout:1", strings.Repeat("x", 1025),
+	} {
+		for _, l := range []redlatch.Locker{c.RLock(name), c.FairLock(name), c.ReadWriteLock(name).ReadLock(), redlatch.MultiLock(c.RLock("a"), c.RLock(name))} {
+			h, err := l.TryLock(t.Context(), 0, 0)
+			rlWant(t, err, redlatch.ErrInvalidName)
+			if err == nil {
+				rlUnlock(t, h)
+			}
+		}
+	}
+
+	for _, name := range []string{
+		"\x00\xff\r\n\x80 \"'", "{", "}", "a{b}c", "a}b{c", "{}z", " ", "名前", ":", "*?[a]", strings.Repeat("x", 1024),
 	} {
 		h := rlLock(t, t.Context(), c.RLock(name, redlatch.Fenced()))
 		if h.Name() != name {
@@ -194,9 +207,9 @@ var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
 	channels: []string{"&redisson_lock__channel:{app:*", "&redisson_rwlock:{app:*", "&redlatch_grant:{app:*"},
 	lock: []string{
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
-		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember",
+		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hdel",
 	},
-	void:  []string{"+sadd"},
+	void:  []string{"+sadd", "+sismember"}, // where an acquisition was given up
 	fence: []string{"+get", "+set", "+time"},
 	state: []string{"+type", "+hlen", "+hgetall"},
 	force: []string{"+del", "+lindex", "+llen"},

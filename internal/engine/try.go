@@ -264,7 +264,9 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 	}
 	out, part, tokens := a.read(c.Reply)
 	a.mu.Unlock()
-	a.left.queued = out.Queued
+	if fresh > 0 {
+		a.left.queued = out.Queued
+	} // else it stands where it stood: a re-entry knows nothing of its place
 	if out.Renewed && a.left.lost > 0 {
 		a.left.lost-- // one of the lost replies was this acquisition's
 	}
