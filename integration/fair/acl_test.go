@@ -23,7 +23,8 @@ var fairRules = strings.Fields(`
 	+exists +hset +pexpire +hexists +pttl +hkeys +hdel +sismember +sadd
 	+time +del +hget +hlen +lindex +llen +lpop +lpos +rpop +lpush +rpush +linsert +lrange +lrem
 	+zadd +zrem +zscore +zcard +zcount +zrangebyscore +zremrangebyscore +persist
-	+get +set +type +hgetall`)
+	+get +set +type +hgetall
+	~redlatch_rw_*:{app:* &redisson_rwlock:{app:*`) // the last two are ForceUnlock's
 
 func TestMinimalACL(t *testing.T) {
 	s := testbed.Standalone(t)

@@ -111,7 +111,7 @@ func TestMetrics(t *testing.T) {
 		"lock.outcome=acquired,lock.type=reentrant":                   2,
 		"lock.outcome=timeout,lock.type=reentrant":                    1,
 		"lock.outcome=cancelled,lock.type=reentrant":                  1,
-		"error.type=wrongtype,lock.outcome=error,lock.type=reentrant": 1,
+		"error.type=invalid_name,lock.outcome=error,lock.type=reentrant": 1,
 	})
 
 	// shape

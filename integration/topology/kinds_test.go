@@ -33,7 +33,7 @@ func TestClusterKinds(t *testing.T) {
 		clients = append(clients, open(t, cluster(set)))
 	}
 	for kind, newLock := range kinds {
-		for _, shape := range []string{"%s", "x{%s}y", "{%s}"} {
+		for _, shape := range []string{"%s", "x{%s}y", "{%s}z"} {
 			name := fmt.Sprintf(shape, kind+"-name")
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				var wg sync.WaitGroup
@@ -106,7 +106,7 @@ func TestClusterKindsSlotMoves(t *testing.T) {
 	c, other := open(t, cluster(set)), open(t, cluster(set))
 	for kind, newLock := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			name := "{" + kind + "}"
+			name := "{" + kind + "}z"
 			h := mustLock(t, within(t, 60*time.Second), newLock(c, name))
 			got := newLock(other, name)
 			held := newLock(other, name)

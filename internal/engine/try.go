@@ -264,9 +264,9 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 	}
 	out, part, tokens := a.read(c.Reply)
 	a.mu.Unlock()
-	if fresh > 0 {
+	if fresh > 0 { // the answer to a re-entry says nothing about our place
 		a.left.queued = out.Queued
-	} // else it stands where it stood: a re-entry knows nothing of its place
+	}
 	if out.Renewed && a.left.lost > 0 {
 		a.left.lost-- // one of the lost replies was this acquisition's
 	}

@@ -78,6 +78,7 @@ type Releasing struct {
 	one struct {
 		holds [1]*Hold
 		errs  [1]error
+		ends  [1]func(error)
 		parts [1]part
 	}
 }
@@ -332,7 +333,9 @@ func (rel *Releasing) GiveUp() []error {
 // observe begins the observations; a command for several holds belongs to none of
 // them, but to what the caller's ctx carries.
 func (rel *Releasing) observe(ctx context.Context) context.Context {
-	rel.ends = make([]func(error), len(rel.holds))
+	if rel.ends = rel.one.ends[:]; len(rel.holds) > 1 {
+		rel.ends = make([]func(error), len(rel.holds))
+	}
 	one := ctx
 	for i, h := range rel.holds {
 		one, rel.ends[i] = rel.reg.operation(ctx, h.s.Lock, observe.Release, h.s.Name)
