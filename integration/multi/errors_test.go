@@ -148,7 +148,7 @@ func TestQuorumWithoutINFO(t *testing.T) {
 		s.Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all", "-info")
 	}
 	list[0].Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all")
-	cs := clients(t, addrs(list), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
+	cs := clients(t, addrs(list), lease(1500*time.Millisecond), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	r := <-async(t.Context(), q)
 	outcome(t, r.err, false, false)
