@@ -68,7 +68,7 @@ func (e *NotAcquiredError) Error() string {
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
-	return b.String()
+	return oneLine(b.String())
 }
 
 // Is makes errors.Is(err, [ErrNotAcquired]) true.
@@ -96,9 +96,9 @@ type NodeError struct {
 
 func (e NodeError) Error() string {
 	if e.Node == "" {
-		return e.Err.Error()
+		return oneLine(e.Err.Error())
 	}
-	return e.Node + ": " + e.Err.Error()
+	return oneLine(e.Node + ": " + e.Err.Error())
 }
 
 // Unwrap leads to the cause.
@@ -119,7 +119,7 @@ func (e *UnavailableError) Error() string {
 	for i, n := range e.Nodes {
 		parts[i] = n.Error()
 	}
-	return fmt.Sprintf("redlatch: %s of lock %s: server unavailable: %s", e.Op, quote(e.Name), strings.Join(parts, "; "))
+	return oneLine(fmt.Sprintf("redlatch: %s of lock %s: server unavailable: %s", e.Op, quote(e.Name), strings.Join(parts, "; ")))
 }
 
 // Is makes errors.Is(err, [ErrUnavailable]) true.
@@ -161,7 +161,7 @@ func (e *LeaseLostError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return s
+	return oneLine(s)
 }
 
 // Is makes errors.Is(err, [ErrLeaseLost]) true.
@@ -181,7 +181,7 @@ type InvalidNameError struct {
 }
 
 func (e *InvalidNameError) Error() string {
-	return fmt.Sprintf("redlatch: invalid lock name %s: %s", quote(e.Name), e.Reason)
+	return oneLine(fmt.Sprintf("redlatch: invalid lock name %s: %s", quote(e.Name), e.Reason))
 }
 
 // Is makes errors.Is(err, [ErrInvalidName]) true.
@@ -200,7 +200,7 @@ type InvalidOptionError struct {
 }
 
 func (e *InvalidOptionError) Error() string {
-	return fmt.Sprintf("redlatch: invalid option %s: %s", e.Option, e.Reason)
+	return oneLine(fmt.Sprintf("redlatch: invalid option %s: %s", e.Option, e.Reason))
 }
 
 // Is makes errors.Is(err, [ErrInvalidOption]) true.
@@ -222,7 +222,7 @@ func (e *ReplicaAcksError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return s
+	return oneLine(s)
 }
 
 // Is makes errors.Is(err, [ErrReplicaAcks]) true.
@@ -242,7 +242,7 @@ type OtherOwnerError struct {
 }
 
 func (e *OtherOwnerError) Error() string {
-	return fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote(e.Name), e.Holder, e.Owner)
+	return oneLine(fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote(e.Name), e.Holder, e.Owner))
 }
 
 // Is makes errors.Is(err, [ErrOtherOwner]) true.
@@ -260,7 +260,7 @@ type ServerError struct {
 }
 
 func (e *ServerError) Error() string {
-	return fmt.Sprintf("redlatch: %s of lock %s: %v", e.Op, quote(e.Name), e.Err)
+	return oneLine(fmt.Sprintf("redlatch: %s of lock %s: %v", e.Op, quote(e.Name), e.Err))
 }
 
 // Unwrap leads to the server's error.

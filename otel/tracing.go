@@ -61,12 +61,12 @@ func clean(text string) string {
 }
 
 // end ends a span with the status of err.
-func end(span trace.Span, err error) {
+func end(span trace.Span, err error, how ...trace.SpanEndOption) {
 	if err != nil {
 		span.SetStatus(codes.Error, strings.ToValidUTF8(err.Error(), "\uFFFD"))
 		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(err)))
 	}
-	span.End()
+	span.End(how...)
 }
 
 // endCommand ends the span of a script run.

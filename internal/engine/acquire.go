@@ -398,7 +398,7 @@ func CtxError(ctx context.Context) error {
 	if cause == nil || errors.Is(cause, err) {
 		return err
 	}
-	return errors.Join(err, cause)
+	return lock.Join(err, cause)
 }
 
 // notAcquired is the error of a wait that is over: why, if it was not for its
@@ -412,7 +412,7 @@ func (a *acquisition) notAcquired(why error) error {
 	if trouble := a.trouble(); trouble != nil {
 		un := &lock.UnavailableError{Name: l.Name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: trouble}}}
 		if e.Err = un; why != nil {
-			e.Err = errors.Join(why, un)
+			e.Err = lock.Join(why, un)
 		}
 	}
 	return e

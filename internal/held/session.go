@@ -14,7 +14,8 @@ type Session struct {
 	kind.Field
 
 	reg   *Registry
-	limbo int // acquire commands that may still arrive
+	limbo int           // acquire commands that may still arrive
+	first time.Duration // the lease it began with; 0: the watchdog's
 
 	// guarded by reg.mu
 	claim   *Claim // of whoever has it now
@@ -43,6 +44,9 @@ type Session struct {
 
 // Due implements Timed.
 func (s *Session) Due() (time.Time, *int) { return s.nextAt, &s.index }
+
+// First is the lease that the session's first hold asked for; 0: the watchdog's.
+func (s *Session) First() time.Duration { return s.first }
 
 // drift is what is taken off a lease for clocks that run at different rates and
 // for rounding, as the Redlock description has it.
@@ -104,7 +108,7 @@ func (r *Registry) Take(g *Grant) *Hold {
 
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	m := &memory{session: Session{
-		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: g.Limbo,
+		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: g.Limbo, first: g.Fixed,
 		index: -1, known: g.Sent, tenure: g.Sent,
 	}}
 	s := &m.session
