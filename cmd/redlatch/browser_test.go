@@ -49,9 +49,9 @@ func browser(t *testing.T, width, height int64, dark bool, url string) context.C
 	if dark {
 		scheme = "dark"
 	}
-	view := []chromedp.EmulateViewportOption{chromedp.EmulateScale(2)}
+	var view []chromedp.EmulateViewportOption
 	if width < 600 {
-		view = append(view, chromedp.EmulateMobile)
+		view = append(view, chromedp.EmulateMobile, chromedp.EmulateScale(1.5))
 	}
 	err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(width, height, view...),

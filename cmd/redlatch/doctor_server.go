@@ -146,8 +146,8 @@ func (e *examination) memory(addr string, in map[string]string) {
 }
 
 func (e *examination) persistence(ctx context.Context, addr string, node rueidis.Client, in map[string]string) {
-	switch {
-	case in["aof_enabled"] == "1":
+	switch in["aof_enabled"] {
+	case "1":
 		sync := setting(ctx, node, "appendfsync")
 		switch sync {
 		case "always":
