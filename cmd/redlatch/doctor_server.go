@@ -206,7 +206,7 @@ func (e *examination) cluster(ctx context.Context) {
 		return
 	}
 	in := map[string]string{}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // RESP3 says that it is a text
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			in[k] = v
 		}
