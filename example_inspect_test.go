@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 
 	"github.com/redlatch/redlatch"
 )
@@ -13,21 +12,25 @@ import (
 func ExampleClient_Inspect() {
 	client, err := redlatch.Open(redisURL, redlatch.WithName("worker/1"))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer client.Close()
 	ctx := context.Background()
 	hold, err := client.ReadWriteLock("prices").WriteLock().Lock(ctx)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	in, err := client.Inspect(ctx, "prices")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	fmt.Println(in.Kind, in.Mode, in.Holders[0].Client, in.QueueLength)
 	if err := hold.Unlock(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	// Output: read-write write worker/1 0
 }
@@ -36,22 +39,26 @@ func ExampleClient_Inspect() {
 func ExampleClient_Locks() {
 	client, err := redlatch.Open(redisURL)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer client.Close()
 	ctx := context.Background()
 	hold, err := client.RLock("orders:42").Lock(ctx)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for in, err := range client.Locks(ctx, "orders:*") {
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 		fmt.Println(in.Name, in.Kind, in.HolderCount)
 	}
 	if err := hold.Unlock(ctx); err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	// Output: orders:42 plain 1
 }
@@ -60,17 +67,20 @@ func ExampleClient_Locks() {
 func ExampleClient_ForceUnlock() {
 	client, err := redlatch.Open(redisURL)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer client.Close()
 	ctx := context.Background()
 	hold, err := client.RLock("report").Lock(ctx)
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	in, err := client.Inspect(ctx, "report")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	gone := in.Holders[0].Owner
 

@@ -295,8 +295,8 @@ func TestLocks(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	seen := 0
-	for range c.Locks(ctx, "*") { // a loop that ends early
-		if seen++; seen == 3 {
+	for _, err := range c.Locks(ctx, "*") { // a loop that ends early
+		if seen++; err != nil || seen == 3 {
 			break
 		}
 	}

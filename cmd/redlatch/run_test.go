@@ -182,6 +182,11 @@ func pids(t *testing.T, p *command) []int {
 	if _, err := fmt.Sscan(text, &a, &b); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, _ = syscall.Kill(a, syscall.SIGKILL), syscall.Kill(b, syscall.SIGKILL)
+		}
+	})
 	return []int{a, b}
 }
 

@@ -47,6 +47,7 @@ func (p *page) ask(method, path, body string, headers ...string) (int, string, h
 		}
 	}
 	cl := &http.Client{
+		Timeout:       patience,
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
