@@ -19,6 +19,7 @@ test: ## Run all tests with the race detector, on real servers.
 	@scripts/ensure-redis.sh
 	@[ "$$REDLATCH_INTEROP" != require ] || scripts/ensure-java.sh
 	@scripts/ensure-prometheus.sh || [ "$$REDLATCH_PROMETHEUS" != require ]
+	@scripts/ensure-chromium.sh || [ "$$REDLATCH_CHROMIUM" != require ]
 	@scripts/test.sh
 
 .PHONY: lint
@@ -69,6 +70,16 @@ observe: ## Run Redis, Prometheus and a flash sale to look at, until interrupted
 	@scripts/ensure-redis.sh
 	@scripts/ensure-prometheus.sh
 	@go run ./examples/observability -prometheus
+
+.PHONY: install
+install: ## Install the command redlatch into Go's bin folder.
+	go install ./cmd/redlatch
+
+.PHONY: pictures
+pictures: ## Take the pictures of redlatch serve in docs/images anew.
+	@scripts/ensure-redis.sh
+	@scripts/ensure-chromium.sh
+	cd cmd/redlatch && REDLATCH_TEST_PICTURES=$(CURDIR)/docs/images go test -count=1 -run TestBrowser .
 
 .PHONY: clean
 clean: ## Remove tools and logs that the targets made.

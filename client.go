@@ -41,8 +41,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	id := uuid.NewString()
-	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
-	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
+	cn, err := openNamed(cfg, id)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +101,19 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	return &Client{
 		core: core, conn: cn, inspector: inspector, claims: claims, name: cfg.Name, closed: make(chan struct{}),
 	}, nil
+}
+
+// openNamed connects under the Client's name. Over RESP2 the name is a command of its own, and a
+// server that does not permit it refuses the whole connection: then there is none.
+func openNamed(cfg Config, id string) (*conn.Conn, error) {
+	given := cfg.Redis.ClientName
+	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
+	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
+	if err == nil || !cfg.Redis.AlwaysRESP2 || given != "" || !strings.Contains(err.Error(), "NOPERM") {
+		return cn, err
+	}
+	cfg.Redis.ClientName = ""
+	return conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
 }
 
 // ID is the Client's id, the first part of its owners on the wire.
