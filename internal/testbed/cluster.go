@@ -30,6 +30,7 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 	tb.Helper()
 	const masters = 3
 	c := &ClusterSet{ids: map[*Server]string{}}
+	seven := ServerVersion(tb).AtLeast(7, 0)
 	settings := append([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-node-timeout", strconv.FormatInt(ClusterNodeTimeout.Milliseconds(), 10),
@@ -38,6 +39,12 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 	for i := range 2 * masters {
 		var bus int
 		node := started(tb, func(port int) []string {
+			if !seven {
+				// The bus is 10,000 above, wherever that is: the server says "in use" where
+				// it can't be had, and gets another port.
+				bus = port + 10000
+				return settings
+			}
 			var err error
 			// Two free ports: the usual one, 10,000 above, may be taken or not exist.
 			for bus, err = freePort(); bus == port && err == nil; {
@@ -52,8 +59,7 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 		c.ids[node] = node.Text(tb, "CLUSTER", "MYID")
 		node.Do(tb, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < masters {
-			node.Do(tb, "CLUSTER", "ADDSLOTSRANGE",
-				strconv.Itoa(i*Slots/masters), strconv.Itoa((i+1)*Slots/masters-1))
+			node.addSlots(tb, seven, i*Slots/masters, (i+1)*Slots/masters)
 		}
 		c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.Port()), strconv.Itoa(bus))
 	}
@@ -63,6 +69,20 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 	}
 	c.AwaitReady(tb)
 	return c
+}
+
+// addSlots gives a node the slots from first to before end.
+func (s *Server) addSlots(tb TB, ranges bool, first, end int) {
+	tb.Helper()
+	if ranges {
+		s.Do(tb, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(end-1))
+		return
+	}
+	command := []string{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < end; slot++ {
+		command = append(command, strconv.Itoa(slot))
+	}
+	s.Do(tb, command...)
 }
 
 // Nodes returns all servers, whatever their role.

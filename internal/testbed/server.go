@@ -72,7 +72,11 @@ func Find() (string, error) {
 // the start, not the server's life: the caller stops it with Stop. After an
 // error, which holds the server's output, nothing is left behind.
 func Start(ctx context.Context, args ...string) (*Server, error) {
-	return start(ctx, func(int) []string { return args }, "")
+	program, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, program, func(int) []string { return args }, "")
 }
 
 // Standalone starts a server for the time of a test; see [Start].
@@ -102,7 +106,11 @@ func started(tb TB, args func(port int) []string, conf string, env ...string) *S
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := start(ctx, args, conf, env...)
+	program, err := programFor(tb)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	s, err := start(ctx, program, args, conf, env...)
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
@@ -119,11 +127,7 @@ func started(tb TB, args func(port int) []string, conf string, env ...string) *S
 
 // start makes a server. args receives the port that was chosen, since some
 // settings are derived from it.
-func start(ctx context.Context, args func(port int) []string, conf string, env ...string) (*Server, error) {
-	program, err := Find()
-	if err != nil {
-		return nil, err
-	}
+func start(ctx context.Context, program string, args func(port int) []string, conf string, env ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "redlatch-server-")
 	if err != nil {
 		return nil, fmt.Errorf("testbed: %w", err)
