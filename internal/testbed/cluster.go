@@ -30,7 +30,6 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 	tb.Helper()
 	const masters = 3
 	c := &ClusterSet{ids: map[*Server]string{}}
-	seven := ServerVersion(tb).AtLeast(7, 0)
 	settings := append([]string{
 		"--cluster-enabled", "yes",
 		"--cluster-node-timeout", strconv.FormatInt(ClusterNodeTimeout.Milliseconds(), 10),
@@ -39,27 +38,15 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 	for i := range 2 * masters {
 		var bus int
 		node := started(tb, func(port int) []string {
-			if !seven {
-				// The bus is 10,000 above, wherever that is: the server says "in use" where
-				// it can't be had, and gets another port.
-				bus = port + 10000
-				return settings
-			}
-			var err error
-			// Two free ports: the usual one, 10,000 above, may be taken or not exist.
-			for bus, err = freePort(); bus == port && err == nil; {
-				bus, err = freePort()
-			}
-			if err != nil {
-				tb.Fatalf("%v", err)
-			}
-			return append([]string{"--cluster-port", strconv.Itoa(bus)}, settings...)
+			var mine []string
+			mine, bus = busArgs(tb, port)
+			return append(mine, settings...)
 		}, "")
 		c.nodes = append(c.nodes, node)
 		c.ids[node] = node.Text(tb, "CLUSTER", "MYID")
 		node.Do(tb, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < masters {
-			node.addSlots(tb, seven, i*Slots/masters, (i+1)*Slots/masters)
+			node.addSlots(tb, i*Slots/masters, (i+1)*Slots/masters)
 		}
 		c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.Port()), strconv.Itoa(bus))
 	}
@@ -71,10 +58,30 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 	return c
 }
 
-// addSlots gives a node the slots from first to before end.
-func (s *Server) addSlots(tb TB, ranges bool, first, end int) {
+// busArgs returns the settings for the cluster bus of the node with this port, and
+// the bus's own port.
+func busArgs(tb TB, port int) ([]string, int) {
 	tb.Helper()
-	if ranges {
+	if !ServerVersion(tb).AtLeast(7, 0) {
+		// It is 10,000 above, whatever is there: where it can't be had the server says
+		// that it is in use, and begins again with another port.
+		return nil, port + 10000
+	}
+	for {
+		bus, err := freePort()
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		if bus != port {
+			return []string{"--cluster-port", strconv.Itoa(bus)}, bus
+		}
+	}
+}
+
+// addSlots gives a node the slots from first to before end.
+func (s *Server) addSlots(tb TB, first, end int) {
+	tb.Helper()
+	if ServerVersion(tb).AtLeast(7, 0) {
 		s.Do(tb, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(end-1))
 		return
 	}

@@ -26,7 +26,7 @@ func Replicas(tb TB, n int, args ...string) *ReplicaSet {
 	all := append(append([]string(nil), replicationArgs...), args...)
 	master := Standalone(tb, all...)
 	r := &ReplicaSet{nodes: []*Server{master}, master: master}
-	follow := append([]string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.Port())}, all...)
+	follow := append([]string{"--replicaof", "127.0.0.1", strconv.Itoa(master.Port())}, all...)
 	for range n {
 		r.nodes = append(r.nodes, Standalone(tb, follow...))
 	}
@@ -120,6 +120,7 @@ func number(text string) int64 {
 // returns the new master once all replicas follow it.
 func (r *ReplicaSet) Handover(tb TB) *Server {
 	tb.Helper()
+	Needs(tb, 6, 2, "FAILOVER")
 	old, next := r.Master(), r.running(tb)
 	old.Do(tb, "FAILOVER", "TO", "127.0.0.1", strconv.Itoa(next.Port()), "TIMEOUT", "10000")
 	eventually(tb, "handover to "+next.Addr(), func() error { return hasRole(next, "master") })

@@ -88,14 +88,21 @@ func ServerVersion(tb TB) Version {
 
 // Needs skips a test whose subject the server lacks: it needs Redis major.minor, or
 // one that goes on from it, for the reason that is given.
-func Needs(tb interface {
-	TB
-	Skipf(format string, args ...any)
-}, major, minor int, reason string) {
+func Needs(tb TB, major, minor int, reason string) {
 	tb.Helper()
-	if v := ServerVersion(tb); !v.AtLeast(major, minor) {
-		tb.Skipf("NOT TESTED on %s: needs %d.%d or newer: %s", v, major, minor, reason)
+	v := ServerVersion(tb)
+	if v.AtLeast(major, minor) {
+		return
 	}
+	const text = "NOT TESTED on %s: needs %d.%d or newer: %s"
+	if t, ok := tb.(interface {
+		Helper()
+		Skipf(format string, args ...any)
+	}); ok {
+		t.Helper()
+		t.Skipf(text, v, major, minor, reason)
+	}
+	tb.Fatalf(text, v, major, minor, reason)
 }
 
 var chosen sync.Map // TB: program
