@@ -58,7 +58,7 @@ func (e *NotAcquiredError) Error() string {
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
-	return b.String()
+	return oneLine(b.String())
 }
 
 // Is makes errors.Is(err, [ErrNotAcquired]) true.
@@ -86,9 +86,9 @@ type NodeError struct {
 
 func (e NodeError) Error() string {
 	if e.Node == "" {
-		return e.Err.Error()
+		return oneLine(e.Err.Error())
 	}
-	return e.Node + ": " + e.Err.Error()
+	return oneLine(e.Node + ": " + e.Err.Error())
 }
 
 // Unwrap leads to the cause.
@@ -99,8 +99,8 @@ func (e NodeError) ErrorType() string { return "unavailable" }
 
 // UnavailableError is the detail of [ErrUnavailable].
 type UnavailableError struct {
-	Name  string
-	Op    string // what was tried: "acquire", "release", "extend", …
+	Name  string // "" when it is about no lock
+	Op    string // what was tried: "connect", "acquire", "release", "extend", …
 	Nodes []NodeError
 }
 
@@ -109,7 +109,7 @@ func (e *UnavailableError) Error() string {
 	for i, n := range e.Nodes {
 		parts[i] = n.Error()
 	}
-	return fmt.Sprintf("redlatch: %s of lock %s: server unavailable: %s", e.Op, quote(e.Name), strings.Join(parts, "; "))
+	return fmt.Sprintf("redlatch: %s: server unavailable: %s", operation(e.Op, e.Name), strings.Join(parts, "; "))
 }
 
 // Is makes errors.Is(err, [ErrUnavailable]) true.
@@ -151,7 +151,7 @@ func (e *LeaseLostError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return s
+	return oneLine(s)
 }
 
 // Is makes errors.Is(err, [ErrLeaseLost]) true.
@@ -208,7 +208,7 @@ func (e *ReplicaAcksError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return s
+	return oneLine(s)
 }
 
 // Is makes errors.Is(err, [ErrReplicaAcks]) true.
@@ -223,13 +223,13 @@ func (e *ReplicaAcksError) ErrorType() string { return "replica_acks" }
 // ServerError is an answer of the server that no retry will change: a missing
 // permission, a key of another type, no memory.
 type ServerError struct {
-	Name string
+	Name string // "" when it is about no lock
 	Op   string
 	Err  error
 }
 
 func (e *ServerError) Error() string {
-	return fmt.Sprintf("redlatch: %s of lock %s: %v", e.Op, quote(e.Name), e.Err)
+	return oneLine(fmt.Sprintf("redlatch: %s: %v", operation(e.Op, e.Name), e.Err))
 }
 
 // Unwrap leads to the server's error.
@@ -251,6 +251,14 @@ func (e *ServerError) ErrorType() string {
 		}
 	}
 	return strings.ToLower(word)
+}
+
+// operation tells what failed, and on which lock if it was one.
+func operation(op, name string) string {
+	if name == "" {
+		return op
+	}
+	return op + " of lock " + quote(name)
 }
 
 // quote shows a name in a message; names can be binary and long.
