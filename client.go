@@ -31,7 +31,11 @@ type Client struct {
 }
 
 // New connects and starts a Client. It blocks for at most the dial time-out per
-// address and returns ErrInvalidOption or ErrUnavailable. Close ends it.
+// address. It returns ErrInvalidOption; a *ConnectError, at once, where only a change
+// of the configuration or of the server can help (a wrong password, a missing
+// permission, TLS on one side alone, an untrusted certificate, a server that is too
+// old); ErrUnavailable for a server that can't be reached or can't answer now. After an
+// error nothing is left. Close ends the Client.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -77,9 +81,12 @@ func New(cfg Config) (*Client, error) {
 }
 
 // Open is New for a URL: redis://[user:password@]host:port[/db], rediss:// for
-// TLS, with the parameters that rueidis.ParseURL knows.
+// TLS, unix://[user:password@]/path for a Unix socket, with the parameters that
+// rueidis.ParseURL knows (addr for further addresses, master_set for sentinels, whose
+// own credentials can only be set with [WithConfig]). With rediss:// sentinels are
+// spoken to over TLS too.
 func Open(url string, opts ...ConfigOption) (*Client, error) {
-	opt, err := rueidis.ParseURL(url)
+	opt, err := conn.ParseURL(url)
 	if err != nil {
 		// The parser's message may contain the URL, and with it the password.
 		return nil, &lock.InvalidOptionError{Option: "url", Reason: "it is not a redis:// or rediss:// URL"}

@@ -48,7 +48,7 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 		if i < masters {
 			node.addSlots(tb, i*Slots/masters, (i+1)*Slots/masters)
 		}
-		c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.Port()), strconv.Itoa(bus))
+		c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.peerPort()), strconv.Itoa(bus))
 	}
 	eventually(tb, "cluster nodes know each other", func() error { return c.each(c.allKnown) })
 	for i := range masters {
@@ -99,7 +99,7 @@ func (c *ClusterSet) Nodes() []*Server { return append([]*Server(nil), c.nodes..
 func (c *ClusterSet) Addrs() []string {
 	addrs := make([]string, len(c.nodes))
 	for i, s := range c.nodes {
-		addrs[i] = s.Addr()
+		addrs[i] = s.peerAddr()
 	}
 	return addrs
 }

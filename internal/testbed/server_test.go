@@ -84,7 +84,7 @@ func TestStartTriesAnotherPortWhenItsOwnWasTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := start(t.Context(), program, func(int) []string {
+	s, err := start(t.Context(), program, nil, func(int) []string {
 		if tries++; tries == 1 {
 			return []string{"--port", taken}
 		}
