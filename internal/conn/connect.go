@@ -31,17 +31,14 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "it returned no client"}
 	}
 	if err != nil {
-		final := d.explain(opt, err)
+		told, final := d.explain(opt, err)
 		// A single client that could not connect yet is usable as soon as its
 		// server is there: the members of a quorum must be able to start late.
-		if client == nil || !opt.ForceSingleClient || final != nil {
+		if client == nil || !opt.ForceSingleClient || final {
 			if client != nil {
 				client.Close()
 			}
-			if final == nil {
-				final = d.unavailable(opt, err)
-			}
-			return nil, final
+			return nil, told
 		}
 	}
 	c := &Conn{client: client, silent: opt.ConnWriteTimeout, acks: make(chan struct{}, maxAcked), watch: watch}

@@ -1,9 +1,11 @@
 package conn
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -206,6 +208,29 @@ func alertOf(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) e
 
 // isAlert reports whether err is a TLS alert that the other side has sent.
 func isAlert(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "remote error"
+	for ; err != nil; err = errors.Unwrap(err) {
+		if op, ok := err.(*net.OpError); ok && op.Op == "remote error" { //nolint:errorlint // the outer one says "dial"
+			return true
+		}
+	}
+	return false
+}
+
+// greeting is what a server says before it is asked, and before it closes: that it has
+// no place, or that it serves its own machine only. "" if it says nothing.
+func greeting(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) string {
+	c, err := d.DialContext(ctx, network(addr), addr)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = c.Close() }() // Only read from.
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	if cfg != nil {
+		c = tls.Client(c, named(cfg, addr))
+	}
+	line, err := bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
+	if err != nil || line[0] != '-' {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(line[1:]), "ERR ")
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -27,48 +28,59 @@ func (o *dialler) unavailable(opt rueidis.ClientOption, err error) error {
 	return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: o.node(opt), Err: err}}}
 }
 
-// explain says what must be changed before connecting can succeed, as a
-// *lock.ConnectError or *lock.InvalidOptionError; it returns nil when another try may
-// do. It may make a connection of its own to find out.
-func (o *dialler) explain(opt rueidis.ClientOption, err error) error {
+// explain makes what New returns of an error of connecting. It is final if something
+// must be changed before connecting can succeed: a *lock.ConnectError or
+// *lock.InvalidOptionError. It may make a connection of its own to find out.
+func (o *dialler) explain(opt rueidis.ClientOption, err error) (told error, final bool) {
 	var re *rueidis.RedisError
-	if errors.As(err, &re) {
-		if Classify(err) != Permanent {
-			return nil
-		}
-		reason, advice := refusal(opt, re.Error())
-		return o.final(opt, reason, advice, &lock.ServerError{Op: "connect", Err: err})
-	}
 	switch {
+	case errors.As(err, &re):
+		return o.answered(opt, re.Error(), err)
 	case errors.Is(err, rueidis.ErrInvalidShardsRefreshInterval):
-		return &lock.InvalidOptionError{Option: "Redis.ClusterOption.ShardsRefreshInterval", Reason: "it is negative"}
+		return &lock.InvalidOptionError{Option: "Redis.ClusterOption.ShardsRefreshInterval", Reason: "it is negative"}, true
 	case errors.Is(err, rueidis.ErrInvalidTopologyRefreshInterval):
-		return &lock.InvalidOptionError{Option: "Redis.Sentinel.TopologyRefreshInterval", Reason: "it is negative"}
+		return &lock.InvalidOptionError{Option: "Redis.Sentinel.TopologyRefreshInterval", Reason: "it is negative"}, true
 	case errors.Is(err, fs.ErrPermission):
-		return o.final(opt, lock.ConnectPermission, "this process may not open the socket: change its owner, its mode or the server's unixsocketperm", err)
+		return o.final(opt, lock.ConnectPermission, "this process may not open the socket: change its owner, its mode or the server's unixsocketperm", err), true
 	}
 	if reason, advice := overTLS(err); reason != "" {
-		return o.final(opt, reason, advice, err)
+		return o.final(opt, reason, advice, err), true
 	}
 	if !o.own || dialFailed(err) {
-		return nil // no answer at all, or a way of dialling that is not ours to repeat
+		return o.unavailable(opt, err), false // no answer at all, or a way of dialling that is not ours to repeat
 	}
-	// The connection was made and then broke, without an answer in words.
+	return o.broken(opt, err)
+}
+
+// answered deals with an answer of the server.
+func (o *dialler) answered(opt rueidis.ClientOption, msg string, err error) (told error, final bool) {
+	if passes(msg) {
+		return o.unavailable(opt, err), false
+	}
+	reason, advice := refusal(opt, msg)
+	return o.final(opt, reason, advice, &lock.ServerError{Op: "connect", Err: err}), true
+}
+
+// broken deals with a connection that was made and then ended without an answer: it
+// looks for one.
+func (o *dialler) broken(opt rueidis.ClientOption, err error) (told error, final bool) {
 	addr, cfg := o.last()
-	ctx, cancel := context.WithTimeout(context.Background(), opt.Dialer.Timeout)
+	d := &opt.Dialer
+	ctx, cancel := context.WithTimeout(context.Background(), min(opt.Dialer.Timeout, time.Second))
 	defer cancel()
 	if cfg == nil {
-		if answersTLS(ctx, addr, &opt.Dialer) {
-			return o.final(opt, lock.ConnectTLS, "the port speaks TLS: use rediss://, or set TLSConfig (for sentinels Sentinel.TLSConfig)", nil)
+		if answersTLS(ctx, addr, d) {
+			return o.final(opt, lock.ConnectTLS, "the port speaks TLS: use rediss://, or set TLSConfig (for sentinels Sentinel.TLSConfig)", nil), true
 		}
-		return nil
-	}
-	if alert := alertOf(ctx, addr, &opt.Dialer, cfg); alert != nil {
+	} else if alert := alertOf(ctx, addr, d, cfg); alert != nil {
 		if reason, advice := overTLS(alert); reason != "" {
-			return o.final(opt, reason, advice, alert)
+			return o.final(opt, reason, advice, alert), true
 		}
 	}
-	return nil
+	if said := greeting(ctx, addr, d, cfg); said != "" {
+		return o.answered(opt, said, errors.New(said))
+	}
+	return o.unavailable(opt, err), false
 }
 
 func (o *dialler) final(opt rueidis.ClientOption, reason lock.ConnectReason, advice string, err error) error {

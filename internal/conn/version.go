@@ -54,7 +54,8 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 		return topo, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", err))
 	case err != nil && topo.Cluster:
 		// Where unlock messages go depends on it.
-		return topo, o.explain(opt, err)
+		told, _ := o.explain(opt, err)
+		return topo, told
 	case err != nil:
 		return topo, nil // it keeps its version to itself; what it lacks its answers will say
 	case a.mode == "sentinel":
