@@ -86,6 +86,7 @@ func TestRLockOutOfMemory(t *testing.T) {
 // waits for it.
 func TestRLockServerIsLoading(t *testing.T) {
 	t.Parallel()
+	testbed.Needs(t, 7, 0, "a setting that lets a server answer while it loads little data")
 	s := rlServer(t, "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
 	for i := range 2000 {
 		s.Do(t, "SET", fmt.Sprintf("k%d", i), strings.Repeat("x", 20))
@@ -202,7 +203,7 @@ var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
 
 func rlUser(t *testing.T, s *testbed.Server, rules ...string) func(*redlatch.Config) {
 	t.Helper()
-	s.Do(t, append([]string{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, rules...)...)
+	s.SetUser(t, "app", append([]string{"on", ">secret"}, rules...)...)
 	return func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password = "app", "secret"
 		c.LeaseTime = 1500 * time.Millisecond

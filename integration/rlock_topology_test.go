@@ -49,7 +49,7 @@ func TestRLockOnEveryTopology(t *testing.T) {
 			rlWant(t, err, redlatch.ErrInvalidName)
 		}
 		// A waiter listens at the node of its lock alone, and messages stay there.
-		listening := func(s *testbed.Server) int { return len(s.List(t, "PUBSUB", "SHARDCHANNELS")) }
+		listening := func(s *testbed.Server) int { return len(s.LockChannels(t)) }
 		for _, s := range set.Nodes() {
 			rlUntil(t, "the end of earlier subscriptions", func() bool { return listening(s) == 0 })
 		}

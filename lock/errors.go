@@ -244,7 +244,16 @@ func (e *ServerError) ErrorType() string {
 	if !errors.As(e.Err, &answer) {
 		return "server"
 	}
-	word, _, _ := strings.Cut(answer.Error(), " ")
+	text := answer.Error()
+	if strings.HasPrefix(text, "Error running script") {
+		// Before Redis 7 the code stands behind the place in the script:
+		// "… @user_script:7: WRONGTYPE …", or "… @user_script: 7: -OOM …".
+		if at := strings.LastIndex(text, "@user_script"); at >= 0 {
+			_, text, _ = strings.Cut(strings.TrimPrefix(text[at:], "@user_script:"), ": ")
+			text = strings.TrimPrefix(text, "-")
+		}
+	}
+	word, _, _ := strings.Cut(text, " ")
 	for _, c := range []byte(word) {
 		if (c < 'A' || c > 'Z') && c != '_' || len(word) > 24 {
 			return "server" // not a code: telemetry must not get a name per message

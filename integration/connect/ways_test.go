@@ -164,7 +164,7 @@ func port(t *testing.T, addr string) string {
 // addUser makes a user who may do everything with locks.
 func addUser(t *testing.T, s *testbed.Server) {
 	t.Helper()
-	s.Do(t, "ACL", "SETUSER", "app", "on", ">pass", "~*", "&*", "+@all")
+	s.SetUser(t, "app", "on", ">pass", "~*", "&*", "+@all")
 }
 
 // protected starts a server that wants a password, and has a user.

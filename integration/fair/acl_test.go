@@ -27,7 +27,7 @@ var fairRules = strings.Fields(`
 
 func TestMinimalACL(t *testing.T) {
 	s := testbed.Standalone(t)
-	s.Do(t, append([]string{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, fairRules...)...)
+	s.SetUser(t, "app", append([]string{"on", ">secret"}, fairRules...)...)
 	c := dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password, c.Prefix = "app", "secret", "app:"
 	}))

@@ -45,7 +45,7 @@ func TestClusterWithShardedChannels(t *testing.T) {
 							}
 							waits := asks.GoLock(0)
 							eventually(t, "a sharded channel of the lock on its node", func() bool {
-								return slices.ContainsFunc(node.List(t, "PUBSUB", "SHARDCHANNELS"), func(c string) bool {
+								return slices.ContainsFunc(node.LockChannels(t), func(c string) bool {
 									return strings.HasPrefix(c, "redisson_") && strings.Contains(c, "{"+n+"}")
 								})
 							})
@@ -79,7 +79,7 @@ func TestClusterWithShardedChannels(t *testing.T) {
 					for _, n := range []string{n1, n2} {
 						node := cluster.NodeOfKey(t, n)
 						eventually(t, "a waiter", func() bool {
-							return slices.ContainsFunc(node.List(t, "PUBSUB", "SHARDCHANNELS"), func(c string) bool { return strings.Contains(c, "{"+n+"}") })
+							return slices.ContainsFunc(node.LockChannels(t), func(c string) bool { return strings.Contains(c, "{"+n+"}") })
 						})
 						(&bed{server: node}).settle(t)
 					}

@@ -21,7 +21,7 @@ func subscribed(t *testing.T, c *testbed.ClusterSet, key string) func() bool {
 		channel := luascript.LockChannel(key)
 		master := c.NodeOfKey(t, key)
 		for _, n := range append(c.ReplicasOf(t, master), master) {
-			if slices.Contains(n.List(t, "PUBSUB", "SHARDCHANNELS", channel), channel) {
+			if slices.Contains(n.LockChannels(t, channel), channel) {
 				return true
 			}
 		}

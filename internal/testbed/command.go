@@ -217,3 +217,31 @@ func (s *Server) CommandStats(tb TB) Stats {
 	}
 	return stats
 }
+
+// SetUser makes an ACL user anew, with these rules and no other. A server before 6.2
+// has no rules about channels: there they are left out.
+func (s *Server) SetUser(tb TB, name string, rules ...string) {
+	tb.Helper()
+	command := []string{"ACL", "SETUSER", name, "reset"}
+	channels := ServerVersion(tb).AtLeast(6, 2)
+	if channels {
+		command = append(command, "resetchannels") // before 7.0 a new user has all of them
+	}
+	for _, rule := range rules {
+		if channels || !strings.HasPrefix(rule, "&") {
+			command = append(command, rule)
+		}
+	}
+	s.Do(tb, command...)
+}
+
+// LockChannels returns the channels on which clients of a cluster's node listen:
+// sharded ones, or plain ones before 7.0, where there are no others.
+func (s *Server) LockChannels(tb TB, pattern ...string) []string {
+	tb.Helper()
+	command := []string{"PUBSUB", "CHANNELS"}
+	if ServerVersion(tb).AtLeast(7, 0) {
+		command[1] = "SHARDCHANNELS"
+	}
+	return s.List(tb, append(command, pattern...)...)
+}
