@@ -14,6 +14,7 @@ set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd)
 logs=$root/.cache/matrix
+rm -rf "$logs"
 mkdir -p "$logs"
 
 scripts/ensure-servers.sh --check || exit 1
@@ -52,6 +53,7 @@ for server in $servers; do
   table="$table$row
 "
 done
+set +f
 printf '\n== not tested, and why\n'
 grep -h 'NOT TESTED' "$logs"/*.log | sed 's/^ *[a-z_]*\.go:[0-9]*: //' | sort | uniq -c || true
 printf '\n== result by server\n%s' "$table"
