@@ -245,6 +245,9 @@ func (e *ServerError) ErrorType() string {
 		return "server"
 	}
 	text := answer.Error()
+	if strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script") {
+		return "noperm" // a command of a script was refused: the server gives that no code
+	}
 	if strings.HasPrefix(text, "Error running script") {
 		// Before Redis 7 the code stands behind the place in the script:
 		// "… @user_script:7: WRONGTYPE …", or "… @user_script: 7: -OOM …".
