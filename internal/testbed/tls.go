@@ -1,9 +1,14 @@
 package testbed
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 )
 
 // TLS says how servers speak TLS: with clients and among themselves.
@@ -23,12 +28,44 @@ func (c *TLS) args(port int) []string {
 	}
 }
 
+var withTLS sync.Map // program: bool
+
+// speaksTLS asks a server program, by settings with which it can't start, whether it
+// knows those of TLS.
+func speaksTLS(tb TB) bool {
+	tb.Helper()
+	program, err := programFor(tb)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	if known, ok := withTLS.Load(program); ok {
+		return known.(bool)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "--port", "0", "--tls-port", "0", "--save", "")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err == nil || ctx.Err() != nil {
+		tb.Fatalf("testbed: %s started without a port: %v\n%s", program, err, out)
+	}
+	known := !strings.Contains(string(out), "CONFIG FILE ERROR")
+	withTLS.Store(program, known)
+	return known
+}
+
 var secured sync.Map // TB: *TLS
 
 // UseTLS has all servers that tb asks for speak TLS at [Server.TLSAddr], and only TLS
 // among themselves. The plain port stays open for the test bed. It holds for tb
 // itself, not for its subtests.
+//
+// It skips the test if the server was built without TLS.
 func UseTLS(tb TB, c TLS) {
+	tb.Helper()
+	if !speaksTLS(tb) {
+		skip(tb, fmt.Sprintf("NOT TESTED on %s: it was built without TLS", ServerVersion(tb)))
+	}
 	secured.Store(tb, &c)
 	tb.Cleanup(func() { secured.Delete(tb) })
 }

@@ -90,19 +90,22 @@ func ServerVersion(tb TB) Version {
 // one that goes on from it, for the reason that is given.
 func Needs(tb TB, major, minor int, reason string) {
 	tb.Helper()
-	v := ServerVersion(tb)
-	if v.AtLeast(major, minor) {
-		return
+	if v := ServerVersion(tb); !v.AtLeast(major, minor) {
+		skip(tb, fmt.Sprintf("NOT TESTED on %s: needs %d.%d or newer: %s", v, major, minor, reason))
 	}
-	const text = "NOT TESTED on %s: needs %d.%d or newer: %s"
+}
+
+// skip skips a test, loudly, and ends what can't be skipped.
+func skip(tb TB, text string) {
+	tb.Helper()
 	if t, ok := tb.(interface {
 		Helper()
-		Skipf(format string, args ...any)
+		Skip(args ...any)
 	}); ok {
 		t.Helper()
-		t.Skipf(text, v, major, minor, reason)
+		t.Skip(text)
 	}
-	tb.Fatalf(text, v, major, minor, reason)
+	tb.Fatalf("%s", text)
 }
 
 var chosen sync.Map // TB: program
