@@ -248,7 +248,7 @@ func (e *ServerError) ErrorType() string {
 	if strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script") {
 		return "noperm" // a command of a script was refused: the server gives that no code
 	}
-	if strings.HasPrefix(text, "Error running script") {
+	if strings.HasPrefix(text, "Error running script") || strings.HasPrefix(text, "@user_script") {
 		// Before Redis 7 the code stands behind the place in the script:
 		// "… @user_script:7: WRONGTYPE …", or "… @user_script: 7: -OOM …".
 		if at := strings.LastIndex(text, "@user_script"); at >= 0 {

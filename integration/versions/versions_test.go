@@ -37,6 +37,7 @@ var promises = []struct {
 	{"a key that is no lock", wrongType},
 	{"out of memory", outOfMemory},
 	{"read-only for a while", readOnly},
+	{"too few replicas for a while", tooFewReplicas},
 }
 
 // TestEveryVersion runs on all that was fetched, or on the one server that is there.
@@ -340,6 +341,41 @@ func readOnly(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 	}
 	s.Do(t, "REPLICAOF", "NO", "ONE")
 	unlock(t, granted(t, got))
+}
+
+// tooFewReplicas: min-replicas-to-write holds for scripts too, but not on Redis 6.0.
+func tooFewReplicas(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
+	rw := a.ReadWriteLock("few")
+	lockers := []redlatch.Locker{a.RLock("few1"), a.FairLock("few2"), a.ReadWriteLock("few3").WriteLock(), rw.ReadLock()}
+	h := lock(t, rw.ReadLock())
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	defer s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	if !testbed.ServerVersion(t).AtLeast(6, 2) {
+		unlock(t, lock(t, lockers[0])) // as docs/SERVERS.md says
+		unlock(t, h)
+		return
+	}
+	for _, l := range lockers {
+		_, err := l.TryLock(t.Context(), 200*time.Millisecond, 0)
+		var answer *redlatch.ServerError
+		if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) || !strings.Contains(err.Error(), "NOREPLICAS") {
+			t.Errorf("%v, want an outage", err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.Unlock(t.Context()) }() // ends with UnlockTimeout
+	select {
+	case err := <-done:
+		t.Errorf("unlocked without a write: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, l := range lockers {
+		unlock(t, lock(t, l))
+	}
 }
 
 // cluster shows each kind on several nodes, with messages on sharded channels where

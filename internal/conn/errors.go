@@ -61,11 +61,12 @@ func hasCode(msg, code string) bool {
 	if rest, ok := strings.CutPrefix(msg, code); ok && (rest == "" || rest[0] == ' ') {
 		return true
 	}
-	if !strings.HasPrefix(msg, "Error running script") {
+	if !strings.HasPrefix(msg, "Error running script") && !strings.HasPrefix(msg, "@user_script") {
 		return false
 	}
-	// "Error running script (call to f_…): @user_script:7: @user_script: 7: -OOM command not …"
-	// or, before an error that redis.call raised itself, without the hyphen.
+	// "Error running script (call to f_…): @user_script:7: @user_script: 7: -OOM command not …",
+	// without the hyphen where the command itself failed; and, of what a script caught and
+	// returned, "@user_script: 7: -OOM command not …".
 	return strings.Contains(msg, ": -"+code+" ") || strings.Contains(msg, ": "+code+" ")
 }
 
