@@ -3,7 +3,6 @@ package conn
 import (
 	"errors"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -38,8 +37,11 @@ var passing = []string{
 func Classify(err error) Class {
 	var re *rueidis.RedisError
 	if errors.As(err, &re) {
-		if passes(re.Error()) {
-			return Refused
+		msg := re.Error()
+		for _, code := range passing {
+			if hasCode(msg, code) {
+				return Refused
+			}
 		}
 		return Permanent
 	}
@@ -47,11 +49,6 @@ func Classify(err error) Class {
 		return Unsent
 	}
 	return Ambiguous
-}
-
-// passes reports whether an answer tells of a state that ends by itself.
-func passes(msg string) bool {
-	return slices.ContainsFunc(passing, func(code string) bool { return hasCode(msg, code) })
 }
 
 // hasCode finds an error code at the start of a server's message, or, as servers

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,10 +55,10 @@ func (o *dialler) explain(opt rueidis.ClientOption, err error) (told error, fina
 
 // answered deals with an answer of the server.
 func (o *dialler) answered(opt rueidis.ClientOption, msg string, err error) (told error, final bool) {
-	if passes(msg) {
+	if slices.ContainsFunc(passing, func(code string) bool { return hasCode(msg, code) }) {
 		return o.unavailable(opt, err), false
 	}
-	reason, advice := refusal(opt, msg)
+	reason, advice := meaning(opt, msg)
 	return o.final(opt, reason, advice, &lock.ServerError{Op: "connect", Err: err}), true
 }
 
@@ -87,8 +88,8 @@ func (o *dialler) final(opt rueidis.ClientOption, reason lock.ConnectReason, adv
 	return &lock.ConnectError{Node: o.node(opt), Reason: reason, Advice: advice, Err: err}
 }
 
-// refusal says what an answer of the server to the client's first commands means.
-func refusal(opt rueidis.ClientOption, msg string) (lock.ConnectReason, string) {
+// meaning says what an answer of the server to the client's first commands means.
+func meaning(opt rueidis.ClientOption, msg string) (lock.ConnectReason, string) {
 	code, _, _ := strings.Cut(msg, " ")
 	sentinels := opt.Sentinel.MasterSet != ""
 	switch {
