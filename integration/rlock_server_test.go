@@ -318,8 +318,8 @@ func TestRLockDeniedCommands(t *testing.T) {
 			rules := append(rlAllRules(), "-"+denied[1:])
 			c := rlClient(t, s.Addr(), rlUser(t, s, rules...), rlUnlockTimeout(time.Second))
 			err := rlTryAll(t, s, c)
-			switch {
-			case denied == "+publish":
+			switch denied {
+			case "+publish":
 				// Released all the same; waiters go on at the end of the lease.
 				if err != nil {
 					t.Errorf("without PUBLISH: %v", err)

@@ -31,7 +31,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "it returned no client"}
 	}
 	if err != nil {
-		told, final := d.explain(opt, err)
+		final, told := d.explain(opt, err)
 		// A single client that could not connect yet is usable as soon as its
 		// server is there: the members of a quorum must be able to start late.
 		if client == nil || !opt.ForceSingleClient || final {

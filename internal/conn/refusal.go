@@ -32,56 +32,56 @@ func (o *dialler) unavailable(opt rueidis.ClientOption, err error) error {
 // explain makes what New returns of an error of connecting. It is final if something
 // must be changed before connecting can succeed: a *lock.ConnectError or
 // *lock.InvalidOptionError. It may make a connection of its own to find out.
-func (o *dialler) explain(opt rueidis.ClientOption, err error) (told error, final bool) {
+func (o *dialler) explain(opt rueidis.ClientOption, err error) (final bool, told error) {
 	var re *rueidis.RedisError
 	switch {
 	case errors.As(err, &re):
 		return o.answered(opt, re.Error(), err)
 	case errors.Is(err, rueidis.ErrInvalidShardsRefreshInterval):
-		return &lock.InvalidOptionError{Option: "Redis.ClusterOption.ShardsRefreshInterval", Reason: "it is negative"}, true
+		return true, &lock.InvalidOptionError{Option: "Redis.ClusterOption.ShardsRefreshInterval", Reason: "it is negative"}
 	case errors.Is(err, rueidis.ErrInvalidTopologyRefreshInterval):
-		return &lock.InvalidOptionError{Option: "Redis.Sentinel.TopologyRefreshInterval", Reason: "it is negative"}, true
+		return true, &lock.InvalidOptionError{Option: "Redis.Sentinel.TopologyRefreshInterval", Reason: "it is negative"}
 	case errors.Is(err, fs.ErrPermission):
-		return o.final(opt, lock.ConnectPermission, "this process may not open the socket: change its owner, its mode or the server's unixsocketperm", err), true
+		return true, o.final(opt, lock.ConnectPermission, "this process may not open the socket: change its owner, its mode or the server's unixsocketperm", err)
 	}
 	if reason, advice := overTLS(err); reason != "" {
-		return o.final(opt, reason, advice, err), true
+		return true, o.final(opt, reason, advice, err)
 	}
 	if !o.own || dialFailed(err) {
-		return o.unavailable(opt, err), false // no answer at all, or a way of dialling that is not ours to repeat
+		return false, o.unavailable(opt, err) // no answer at all, or a way of dialling that is not ours to repeat
 	}
 	return o.broken(opt, err)
 }
 
 // answered deals with an answer of the server.
-func (o *dialler) answered(opt rueidis.ClientOption, msg string, err error) (told error, final bool) {
+func (o *dialler) answered(opt rueidis.ClientOption, msg string, err error) (final bool, told error) {
 	if slices.ContainsFunc(passing, func(code string) bool { return hasCode(msg, code) }) {
-		return o.unavailable(opt, err), false
+		return false, o.unavailable(opt, err)
 	}
 	reason, advice := meaning(opt, msg)
-	return o.final(opt, reason, advice, &lock.ServerError{Op: "connect", Err: err}), true
+	return true, o.final(opt, reason, advice, &lock.ServerError{Op: "connect", Err: err})
 }
 
 // broken deals with a connection that was made and then ended without an answer: it
 // looks for one.
-func (o *dialler) broken(opt rueidis.ClientOption, err error) (told error, final bool) {
+func (o *dialler) broken(opt rueidis.ClientOption, err error) (final bool, told error) {
 	addr, cfg := o.last()
 	d := &opt.Dialer
 	ctx, cancel := context.WithTimeout(context.Background(), min(opt.Dialer.Timeout, time.Second))
 	defer cancel()
 	if cfg == nil {
 		if answersTLS(ctx, addr, d) {
-			return o.final(opt, lock.ConnectTLS, "the port speaks TLS: use rediss://, or set TLSConfig (for sentinels Sentinel.TLSConfig)", nil), true
+			return true, o.final(opt, lock.ConnectTLS, "the port speaks TLS: use rediss://, or set TLSConfig (for sentinels Sentinel.TLSConfig)", nil)
 		}
 	} else if alert := alertOf(ctx, addr, d, cfg); alert != nil {
 		if reason, advice := overTLS(alert); reason != "" {
-			return o.final(opt, reason, advice, alert), true
+			return true, o.final(opt, reason, advice, alert)
 		}
 	}
 	if said := greeting(ctx, addr, d, cfg); said != "" {
 		return o.answered(opt, said, errors.New(said))
 	}
-	return o.unavailable(opt, err), false
+	return false, o.unavailable(opt, err)
 }
 
 func (o *dialler) final(opt rueidis.ClientOption, reason lock.ConnectReason, advice string, err error) error {

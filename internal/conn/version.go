@@ -49,15 +49,15 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 	switch {
 	case err != nil && !IsPermanent(err):
 		if opt.ForceSingleClient {
-			return topo, nil // as if it had not been there yet
+			return topo, nil //nolint:nilerr // as if it had not been there yet
 		}
 		return topo, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", err))
 	case err != nil && topo.Cluster:
 		// Where unlock messages go depends on it.
-		told, _ := o.explain(opt, err)
+		_, told := o.explain(opt, err)
 		return topo, told
 	case err != nil:
-		return topo, nil // it keeps its version to itself; what it lacks its answers will say
+		return topo, nil //nolint:nilerr // it keeps its version to itself; what it lacks its answers will say
 	case a.mode == "sentinel":
 		return topo, o.final(opt, lock.ConnectTopology, "this is a sentinel: set Sentinel.MasterSet (master_set in a URL)", nil)
 	}
