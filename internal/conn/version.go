@@ -49,7 +49,7 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 	switch {
 	case err != nil && !IsPermanent(err):
 		if opt.ForceSingleClient {
-			return topo, nil //nolint:nilerr // as if it had not been there yet
+			return topo, nil // as if it had not been there yet
 		}
 		return topo, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", err))
 	case err != nil && topo.Cluster:
