@@ -278,3 +278,30 @@ func TestNothingIsLeftAfterARefusal(t *testing.T) {
 		}
 	}
 }
+
+// TestAPasswordThatIsChangedLater is told to the next call, at once: no retry helps.
+func TestAPasswordThatIsChangedLater(t *testing.T) {
+	s := protected(t)
+	c, err := at("redis://app:pass@" + s.Addr())()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	unlock(t, lock(t, c))
+	s.Do(t, "ACL", "SETUSER", "app", "resetpass", ">other")
+	s.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	// What was under way as the connection ended may have been lost: that is transient.
+	for end := time.Now().Add(patience); ; {
+		_, err = c.RLock(name).TryLock(t.Context(), 0, 0)
+		var answer *redlatch.ServerError
+		if errors.As(err, &answer) {
+			if answer.ErrorType() != "wrongpass" || errors.Is(err, redlatch.ErrUnavailable) {
+				t.Errorf("%s: %v", answer.ErrorType(), err)
+			}
+			return
+		}
+		if err == nil || time.Now().After(end) {
+			t.Fatalf("%v", err)
+		}
+	}
+}
