@@ -45,13 +45,13 @@ func TestMessagesAreOneLine(t *testing.T) {
 // it differently.
 func TestErrorTypeOnEveryVersion(t *testing.T) {
 	for text, want := range map[string]string{
-		"OOM command not allowed when used memory > 'maxmemory'. script: 8f, on @user_script:3.": "oom",
-		"Error running script (call to f_8f): @user_script:3: @user_script: 3: -OOM command not": "oom",
-		"@user_script: 3: -OOM command not allowed":                                              "oom",
-		"Error running script (call to f_43): @user_script:6: WRONGTYPE Operation against":       "wrongtype",
-		"NOPERM this user has no permissions to run the 'eval' command":                          "noperm",
-		"ACL failure in script: User app has no permissions to run the 'set' command":            "noperm",
-		"The user executing the script can't run this command or subcommand script: 8f":          "noperm",
+		"OOM command not allowed when used memory > 'maxmemory'. script: 8f, on @user_script:3.":                    "oom",
+		"Error running script (call to f_8f): @user_script:3: @user_script: 3: -OOM command not":                    "oom",
+		"@user_script: 3: -OOM command not allowed":                                                                 "oom",
+		"Error running script (call to f_43): @user_script:6: WRONGTYPE Operation against":                          "wrongtype",
+		"NOPERM this user has no permissions to run the 'eval' command":                                             "noperm",
+		"ACL failure in script: User app has no permissions to run the 'set' command":                               "noperm",
+		"The user executing the script can't run this command or subcommand script: 8f":                             "noperm",
 		"Error running script (call to f_8f): @user_script:3: The user executing the script can't run this command": "noperm",
 		"unknown command 'X'": "server",
 	} {
