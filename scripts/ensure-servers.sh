@@ -45,14 +45,10 @@ mirror() {
 
 # run SUITE COMMAND…: an apt command that knows the suite alone.
 run() {
-  at=$fetched/$1
+  conf=$fetched/$1/apt.conf
   command=$2
   shift 2
-  "$command" -q -o Dir::Etc::SourceList="$at/sources.list" -o Dir::Etc::SourceParts="$at/none" \
-    -o Dir::Etc::Preferences="$at/none" -o Dir::Etc::PreferencesParts="$at/none" \
-    -o Dir::State="$at/state" -o Dir::State::Lists="$at/lists" -o Dir::State::Status="$at/status" \
-    -o Dir::Cache="$at/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none \
-    -o Acquire::Retries=3 "$@" </dev/null
+  "$command" -q -c "$conf" "$@" </dev/null
 }
 
 # lists SUITE [BASE]: fetches the suite's package lists, and those of the suite that it adds to.
@@ -62,6 +58,29 @@ lists() {
   rm -rf "$at"
   mkdir -p "$at/lists/partial" "$at/cache/archives/partial" "$at/state" "$at/none"
   : >"$at/status"
+  # Read after the machine's own settings, of which proxies and the like are kept and
+  # what it does after an update is not.
+  cat >"$at/apt.conf" <<CONF
+Dir::Etc::SourceList "$at/sources.list";
+Dir::Etc::SourceParts "$at/none";
+Dir::Etc::Preferences "$at/none/preferences";
+Dir::Etc::PreferencesParts "$at/none";
+Dir::State "$at/state";
+Dir::State::Lists "$at/lists";
+Dir::State::Status "$at/status";
+Dir::Cache "$at/cache";
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Acquire::Retries "3";
+#clear Acquire::IndexTargets::deb::DEP-11;
+#clear Acquire::IndexTargets::deb::DEP-11-icons-small;
+#clear Acquire::IndexTargets::deb::DEP-11-icons;
+#clear Acquire::IndexTargets::deb::DEP-11-icons-hidpi;
+#clear Acquire::IndexTargets::deb::Contents-deb;
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+CONF
   for each in "$@"; do
     printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$uri" "$each"
   done >"$at/sources.list"
