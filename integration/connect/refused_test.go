@@ -168,6 +168,20 @@ var otherRefusals = []refusal{
 	{"no such socket", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("unix://" + filepath.Join(t.TempDir(), "none.sock"))
 	}, "", []string{"server unavailable", "none.sock"}, false},
+	{"a frozen server", func(t *testing.T) func() (*redlatch.Client, error) {
+		s := testbed.Standalone(t)
+		s.Freeze(t)
+		t.Cleanup(func() { s.Thaw(t) })
+		return one(s.Addr(), func(o *rueidis.ClientOption) { o.Dialer.Timeout = 500 * time.Millisecond })
+	}, "", []string{"server unavailable"}, false},
+	{"a frozen server, TLS", func(t *testing.T) func() (*redlatch.Client, error) {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, false, nil))
+		s := testbed.Standalone(t)
+		s.Freeze(t)
+		t.Cleanup(func() { s.Thaw(t) })
+		return one(s.TLSAddr(), func(o *rueidis.ClientOption) { o.Dialer.Timeout, o.TLSConfig = time.Second, ca.trusts(t, nil) })
+	}, "", []string{"server unavailable"}, false},
 	{"no place for a connection", func(t *testing.T) func() (*redlatch.Client, error) {
 		s := testbed.Standalone(t)
 		s.Do(t, "CONFIG", "SET", "maxclients", "1") // the test bed's own

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io/fs"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,9 @@ func (o *dialler) explain(opt rueidis.ClientOption, err error) (final bool, told
 	if reason, advice := overTLS(err); reason != "" {
 		return true, o.final(opt, reason, advice, err)
 	}
-	if !o.own || dialFailed(err) {
+	var timeout net.Error
+	silent := errors.As(err, &timeout) && timeout.Timeout() // context.DeadlineExceeded is one too
+	if !o.own || dialFailed(err) || silent {
 		return false, o.unavailable(opt, err) // no answer at all, or a way of dialling that is not ours to repeat
 	}
 	return o.broken(opt, err)
