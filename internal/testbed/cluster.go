@@ -35,6 +35,7 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 		"--cluster-node-timeout", strconv.FormatInt(ClusterNodeTimeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0",
 	}, append(append([]string(nil), replicationArgs...), args...)...)
+	var buses []int
 	for i := range 2 * masters {
 		var bus int
 		node := started(tb, func(port int) []string {
@@ -48,9 +49,19 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 		if i < masters {
 			node.addSlots(tb, i*Slots/masters, (i+1)*Slots/masters)
 		}
-		c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.peerPort()), strconv.Itoa(bus))
+		buses = append(buses, bus)
 	}
-	eventually(tb, "cluster nodes know each other", func() error { return c.each(c.allKnown) })
+	// A node that is slow to answer a greeting is forgotten: it is greeted again.
+	met := time.Time{}
+	eventually(tb, "cluster nodes know each other", func() error {
+		if time.Since(met) > 2*ClusterNodeTimeout {
+			met = time.Now()
+			for i, node := range c.nodes[1:] {
+				c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.peerPort()), strconv.Itoa(buses[i+1]))
+			}
+		}
+		return c.each(c.allKnown)
+	})
 	for i := range masters {
 		c.nodes[masters+i].Do(tb, "CLUSTER", "REPLICATE", c.ids[c.nodes[i]])
 	}
