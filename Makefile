@@ -20,6 +20,7 @@ test: ## Run all tests with the race detector, on real servers.
 	@[ "$$REDLATCH_INTEROP" != require ] || scripts/ensure-java.sh
 	@scripts/ensure-prometheus.sh || [ "$$REDLATCH_PROMETHEUS" != require ]
 	@scripts/ensure-chromium.sh || [ "$$REDLATCH_CHROMIUM" != require ]
+	@scripts/ensure-servers.sh
 	@scripts/test.sh
 
 .PHONY: lint
@@ -64,6 +65,15 @@ SOAK ?= 5m
 soak: ## Let processes take locks of all kinds at random, through faults; see SOAK.
 	@scripts/ensure-redis.sh
 	cd integration && REDLATCH_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -v $(TEST_FLAGS) ./soak
+
+# Which servers and packages, e.g. make matrix SERVERS=valkey-9.1.2 PACKAGES='. ./fair'.
+export SERVERS PACKAGES
+
+.PHONY: matrix
+matrix: ## Run the integration tests on every server version; about two hours.
+	@scripts/ensure-redis.sh
+	@scripts/ensure-servers.sh
+	@scripts/matrix.sh
 
 .PHONY: observe
 observe: ## Run Redis, Prometheus and a flash sale to look at, until interrupted.

@@ -34,7 +34,11 @@ type Client struct {
 }
 
 // New connects and starts a Client. It blocks for at most the dial time-out per
-// address and returns ErrInvalidOption or ErrUnavailable. Close ends it.
+// address. It returns ErrInvalidOption; a *ConnectError, at once, where only a change
+// of the configuration or of the server can help (a wrong password, a missing
+// permission, TLS on one side alone, an untrusted certificate, a server that is too
+// old); ErrUnavailable for a server that can't be reached or can't answer now. After an
+// error nothing is left. Close ends the Client.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {

@@ -92,6 +92,20 @@ type (
 	OtherOwnerError = lock.OtherOwnerError
 	// ServerError is an answer that no retry will change.
 	ServerError = lock.ServerError
+	// ConnectError says why a Client can't connect until something is changed.
+	ConnectError = lock.ConnectError
+	// ConnectReason is the kind of a ConnectError.
+	ConnectReason = lock.ConnectReason
+)
+
+// The reasons of a ConnectError.
+const (
+	ConnectLogin      = lock.ConnectLogin
+	ConnectPermission = lock.ConnectPermission
+	ConnectTLS        = lock.ConnectTLS
+	ConnectVersion    = lock.ConnectVersion
+	ConnectTopology   = lock.ConnectTopology
+	ConnectRefused    = lock.ConnectRefused
 )
 
 // The modes in a State.

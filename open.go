@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -27,7 +26,8 @@ func Open(url string, opts ...ConfigOption) (*Client, error) {
 	if err := checkURL(url); err != nil {
 		return nil, err
 	}
-	opt, err := rueidis.ParseURL(url)
+	// "redis://host:6379/" means no database, though the parser takes the slash for one.
+	opt, err := conn.ParseURL(strings.TrimSuffix(url, "/"))
 	if err != nil {
 		return nil, errURL()
 	}

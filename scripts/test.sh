@@ -44,4 +44,5 @@ printf '\n== result by module\n%s' "$summary"
 scripts/ensure-java.sh --check || true
 scripts/ensure-prometheus.sh --check || true
 scripts/ensure-chromium.sh --check || true
+scripts/ensure-servers.sh --check || true
 exit "$failed"

@@ -45,11 +45,9 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 	if err := c.probe(ctx, key); err != nil {
 		return nil, err
 	}
-	if c.topo.Cluster {
-		var err error
-		if c.topo.Sharded, err = sharded(client); err != nil {
-			return nil, c.unreachable(err)
-		}
+	var err error
+	if c.topo, err = new(dialler).look(opt, client); err != nil {
+		return nil, err
 	}
 	if client.Mode() == rueidis.ClientModeSentinel {
 		c.watch = pollMaster(leaseTime)
