@@ -168,6 +168,9 @@ func (s *Session) Again(ctx context.Context, fixed, lease time.Duration, sent ti
 	s.known = later(s.known, sent)
 	s.addLocked(h, s.claim, ctx, fixed, sent, counted)
 	h.again = true
+	if fixed > 0 && s.watchedLocked() {
+		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
+	}
 	r.dog.scheduleLocked(s, sent)
 	return h
 }
