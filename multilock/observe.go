@@ -54,15 +54,15 @@ func (m *MultiLock) observed(obs observe.Acquisition, h *hold, err error) {
 }
 
 // operation begins the observation of an operation on a hold.
-func (h *hold) operation(ctx context.Context, op string) (context.Context, func(error)) {
+func (h *hold) operation(ctx context.Context, op string) (context.Context, observe.End) {
 	if o := h.m.observer(); o != nil {
 		return o.Operation(ctx, h.m.about(), op, "")
 	}
-	return ctx, func(error) {}
+	return ctx, observe.Ignore
 }
 
-// endedLocked tells, once, that the hold is over: how is "released", "lost" or
-// "closed".
+// endedLocked tells, once, that the hold is over: how is "released", "lost",
+// "expired" or "closed".
 func (h *hold) endedLocked(how string) {
 	if o := h.m.observer(); o != nil && !h.told {
 		h.told = true

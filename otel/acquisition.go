@@ -191,7 +191,7 @@ func (a *acquisition) End(r observe.Result) {
 		}
 		a.span.End()
 	case how == "error" || how == "lost":
-		end(a.span, r.Err)
+		a.o.tracing.end(a.span, r.Err)
 	default: // busy, or not wanted any more: what was asked for, no fault
 		a.span.SetAttributes(semconv.ErrorTypeKey.String(errorType(r.Err)))
 		a.span.End()
