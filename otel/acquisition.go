@@ -34,8 +34,10 @@ type acquisition struct {
 	contended atomic.Bool
 	whole     *acquisition // what this is a member of
 	holder    string       // seen last
+	others    bool         // it is not the first
 	links     int
-	position  int // seen last
+	last      trace.Link // of the holder seen last, while there is no room for more
+	position  int        // seen last
 	moves     int
 }
 
@@ -88,16 +90,38 @@ func (a *acquisition) Busy(holder, left string, position int) {
 	if a.holder == "" { // the one that it met; those that follow are links
 		a.span.SetAttributes(attribute.String("lock.holder.owner", clean(holder)))
 	}
-	a.holder = holder
-	if sc, ok := parseTrace(left, holder); ok && a.links < maxLinks {
-		if a.links == 0 {
-			// Some viewers do not show what a link points to, so say it twice.
-			a.span.SetAttributes(attribute.String("lock.holder.trace_id", sc.TraceID().String()))
-		}
-		a.links++
-		a.span.AddLink(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{
-			attribute.String("lock.link", "holder"), attribute.String("lock.holder.owner", clean(holder)),
-		}})
+	a.others = a.holder != ""
+	a.holder, a.last = holder, trace.Link{}
+	sc, ok := parseTrace(left, holder)
+	if !ok {
+		return
+	}
+	if !a.others {
+		// Some viewers do not show what a link points to, so say it twice.
+		a.span.SetAttributes(attribute.String("lock.holder.trace_id", sc.TraceID().String()))
+	}
+	a.last = trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{
+		attribute.String("lock.link", "holder"), attribute.String("lock.holder.owner", clean(holder)),
+	}}
+	if a.links++; a.links < maxLinks {
+		a.span.AddLink(a.last)
+	}
+}
+
+// predecessor tells of the holder seen last: for one that acquired, whom it waited
+// for in the end. It has the last of the links, and names of its own, since links are
+// hard to tell apart in some viewers.
+func (a *acquisition) predecessor() {
+	if !a.others {
+		return
+	}
+	a.span.SetAttributes(attribute.String("lock.predecessor.owner", clean(a.holder)))
+	if !a.last.SpanContext.IsValid() {
+		return
+	}
+	a.span.SetAttributes(attribute.String("lock.predecessor.trace_id", a.last.SpanContext.TraceID().String()))
+	if a.links >= maxLinks {
+		a.span.AddLink(a.last)
 	}
 }
 
@@ -178,6 +202,7 @@ func (a *acquisition) End(r observe.Result) {
 	if r.Owner != "" {
 		a.span.SetAttributes(attribute.String("lock.owner", r.Owner))
 	}
+	a.predecessor()
 	if a.wait != nil {
 		a.wait.SetAttributes(attribute.String("lock.outcome", how))
 		a.span.SetAttributes(attribute.Float64("lock.wait.duration", now.Sub(a.waitBegan).Seconds()))

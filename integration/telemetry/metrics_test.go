@@ -108,9 +108,9 @@ func TestMetrics(t *testing.T) {
 	_, _ = r.client.RLock("orders:43").Lock(t.Context())
 	r.server.Int(t, "DEL", "orders:43")
 	r.expectPoints("lock.acquire.duration", map[string]int64{
-		"lock.outcome=acquired,lock.type=reentrant":                   2,
-		"lock.outcome=timeout,lock.type=reentrant":                    1,
-		"lock.outcome=cancelled,lock.type=reentrant":                  1,
+		"lock.outcome=acquired,lock.type=reentrant":                      2,
+		"lock.outcome=timeout,lock.type=reentrant":                       1,
+		"lock.outcome=cancelled,lock.type=reentrant":                     1,
 		"error.type=invalid_name,lock.outcome=error,lock.type=reentrant": 1,
 	})
 

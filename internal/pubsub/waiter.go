@@ -207,8 +207,8 @@ type topic struct {
 	err       error
 	expect    time.Time
 	holder    Holder
-	turn      int      // counts the holders with a trace
-	passed    []Holder // the last of them, keptHolders at most
+	turn      int           // counts the holders with a trace
+	passed    []Holder      // the last of them, keptHolders at most
 	idle      entry[*topic] // in node.idle while nobody waits
 	idleSince time.Time
 	herd      herd
