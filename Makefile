@@ -19,6 +19,8 @@ test: ## Run all tests with the race detector, on real servers.
 	@scripts/ensure-redis.sh
 	@[ "$$REDLATCH_INTEROP" != require ] || scripts/ensure-java.sh
 	@scripts/ensure-prometheus.sh || [ "$$REDLATCH_PROMETHEUS" != require ]
+	@scripts/ensure-chromium.sh || [ "$$REDLATCH_CHROMIUM" != require ]
+	@scripts/ensure-servers.sh
 	@scripts/test.sh
 
 .PHONY: lint
@@ -64,11 +66,30 @@ soak: ## Let processes take locks of all kinds at random, through faults; see SO
 	@scripts/ensure-redis.sh
 	cd integration && REDLATCH_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -v $(TEST_FLAGS) ./soak
 
+# Which servers and packages, e.g. make matrix SERVERS=valkey-9.1.2 PACKAGES='. ./fair'.
+export SERVERS PACKAGES
+
+.PHONY: matrix
+matrix: ## Run the integration tests on every server version; about two hours.
+	@scripts/ensure-redis.sh
+	@scripts/ensure-servers.sh
+	@scripts/matrix.sh
+
 .PHONY: observe
 observe: ## Run Redis, Prometheus and a flash sale to look at, until interrupted.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-prometheus.sh
 	@go run ./examples/observability -prometheus
+
+.PHONY: install
+install: ## Install the command redlatch into Go's bin folder.
+	go install ./cmd/redlatch
+
+.PHONY: pictures
+pictures: ## Take the pictures of redlatch serve in docs/images anew.
+	@scripts/ensure-redis.sh
+	@scripts/ensure-chromium.sh
+	cd cmd/redlatch && REDLATCH_TEST_PICTURES=$(CURDIR)/docs/images go test -count=1 -run TestBrowser .
 
 .PHONY: clean
 clean: ## Remove tools and logs that the targets made.

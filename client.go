@@ -13,7 +13,6 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/pubsub"
-	"github.com/redlatch/redlatch/lock"
 	rotel "github.com/redlatch/redlatch/otel"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rwlock"
@@ -27,6 +26,7 @@ type Client struct {
 	core      *engine.Core
 	conn      *conn.Conn
 	inspector *inspect.Inspector
+	claims    *claims // of Once
 	name      string
 
 	closeOnce sync.Once
@@ -34,21 +34,29 @@ type Client struct {
 }
 
 // New connects and starts a Client. It blocks for at most the dial time-out per
-// address and returns ErrInvalidOption or ErrUnavailable. Close ends it.
+// address. It returns ErrInvalidOption; a *ConnectError, at once, where only a change
+// of the configuration or of the server can help (a wrong password, a missing
+// permission, TLS on one side alone, an untrusted certificate, a server that is too
+// old); ErrUnavailable for a server that can't be reached or can't answer now. After an
+// error nothing is left. Close ends the Client.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, err
 	}
 	id := uuid.NewString()
-	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
-	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
+	cn, err := openNamed(cfg, id)
 	if err != nil {
 		return nil, err
 	}
+	return start(cfg, cn, id, cfg.Redis.InitAddress)
+}
+
+// start makes the Client on an open connection, which it closes when it fails.
+func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error) {
 	var address string // of the server, where there is only one
-	if cn.Client().Mode() == rueidis.ClientModeStandalone && len(cfg.Redis.InitAddress) == 1 {
-		address = cfg.Redis.InitAddress[0]
+	if cn.Client().Mode() == rueidis.ClientModeStandalone && len(addrs) == 1 {
+		address = addrs[0]
 	}
 	observer, err := rotel.New(rotel.Options{
 		TracerProvider: cfg.TracerProvider,
@@ -64,10 +72,17 @@ func New(cfg Config) (*Client, error) {
 		cn.Close()
 		return nil, err
 	}
-	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent), cfg.Logger.Warn)
+	claims := newClaims(cfg, cn, strings.Join(addrs, ","))
+	var leave <-chan struct{} // nil: closing the connection ends every wait for one
+	if cn.Borrowed() {
+		leave = claims.closing
+	}
+	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave), cfg.Logger.Warn)
 	core := engine.NewCore(engine.Config{
 		ID:            id,
-		Addr:          strings.Join(cfg.Redis.InitAddress, ","),
+		Addr:          strings.Join(addrs, ","),
+		Tenure:        max(cfg.Tenure, 0),
+		Alone:         cn.Borrowed() || cfg.ClientBuilder != nil,
 		LeaseTime:     cfg.LeaseTime,
 		UnlockTimeout: cfg.UnlockTimeout,
 		FenceTTL:      cfg.FenceTTL,
@@ -79,7 +94,7 @@ func New(cfg Config) (*Client, error) {
 	}, cn, hub)
 	cn.OnMove(core.Moved)
 	inspector := inspect.New(inspect.Config{
-		Addr:     strings.Join(cfg.Redis.InitAddress, ","),
+		Addr:     strings.Join(addrs, ","),
 		Map:      cfg.key(),
 		Prefix:   cfg.Prefix,
 		Timeout:  cfg.UnlockTimeout,
@@ -87,24 +102,22 @@ func New(cfg Config) (*Client, error) {
 		Log:      cfg.Logger,
 		Name:     cfg.Name,
 	}, cn)
-	return &Client{core: core, conn: cn, inspector: inspector, name: cfg.Name, closed: make(chan struct{})}, nil
+	return &Client{
+		core: core, conn: cn, inspector: inspector, claims: claims, name: cfg.Name, closed: make(chan struct{}),
+	}, nil
 }
 
-// Open is New for a URL: redis://[user:password@]host:port[/db], rediss:// for
-// TLS, with the parameters that rueidis.ParseURL knows.
-func Open(url string, opts ...ConfigOption) (*Client, error) {
-	opt, err := rueidis.ParseURL(url)
-	if err != nil {
-		// The parser's message may contain the URL, and with it the password.
-		return nil, &lock.InvalidOptionError{Option: "url", Reason: "it is not a redis:// or rediss:// URL"}
+// openNamed connects under the Client's name. Over RESP2 the name is a command of its own, and a
+// server that does not permit it refuses the whole connection: then there is none.
+func openNamed(cfg Config, id string) (*conn.Conn, error) {
+	given := cfg.Redis.ClientName
+	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
+	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
+	if err == nil || !cfg.Redis.AlwaysRESP2 || given != "" || !strings.Contains(err.Error(), "NOPERM") {
+		return cn, err
 	}
-	cfg := Config{Redis: opt}
-	for _, o := range opts {
-		if o != nil {
-			o(&cfg)
-		}
-	}
-	return New(cfg)
+	cfg.Redis.ClientName = ""
+	return conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
 }
 
 // ID is the Client's id, the first part of its owners on the wire.
@@ -157,10 +170,18 @@ func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		defer close(c.closed)
 		c.inspector.Close()
+		c.claims.close()
+		settled := make(chan struct{})
+		go func() { // ends within UnlockTimeout
+			defer close(settled)
+			c.claims.settle()
+		}()
 		c.core.Close()
+		<-settled
 		c.conn.Close()
 		c.core.Wait()
 		c.inspector.Wait()
+		c.claims.wg.Wait()
 	})
 	<-c.closed
 }

@@ -19,10 +19,11 @@ const (
 	DefaultLeaseTime         = 30 * time.Second
 	DefaultUnlockTimeout     = 5 * time.Second
 	DefaultFenceTTL          = 24 * time.Hour
+	DefaultTenure            = 10 * time.Millisecond
 	DefaultReplicaAckTimeout = time.Second
 )
 
-// Config is a Client's configuration. Only Redis.InitAddress is needed; New
+// Config is a Client's configuration. New needs Redis.InitAddress, and nothing else; it
 // checks the rest and fills in defaults.
 type Config struct {
 	// Redis says where the servers are: standalone, Sentinel (Sentinel.MasterSet)
@@ -32,6 +33,9 @@ type Config struct {
 	// LeaseTime. Unless set, Dialer.KeepAlive and ConnWriteTimeout are chosen so
 	// that a broken connection shows within a third of LeaseTime and answers that take
 	// a fifth of it (4 s at most) are waited for.
+	//
+	// With NewWithClient: the options that the client was made with, to be checked, or
+	// nothing.
 	Redis rueidis.ClientOption
 
 	// ClientBuilder makes the client from the completed options, in place of
@@ -57,6 +61,14 @@ type Config struct {
 	// NameMapper makes the key from a lock's name, before Prefix is put in front
 	// of it. It must be pure, and give distinct keys for distinct locks.
 	NameMapper func(name string) string
+
+	// Tenure is for how long an RLock may be passed on inside this process: while
+	// goroutines of the process wait for it, Unlock gives it to the next of them without
+	// a command, until Tenure has passed since the server was asked last; then it is
+	// released, and other processes that wait come first. Default 10 ms: so much longer,
+	// plus one critical section, another process may wait than without it. Negative: never.
+	// Fenced locks, fixed leases and other kinds are not passed on.
+	Tenure time.Duration
 
 	// FenceTTL is how long a fencing counter is kept after the last acquisition.
 	// Default 24 h. Negative: for ever, as Redisson does it; needed where Java
@@ -135,6 +147,15 @@ func WithUnlockTimeout(d time.Duration) ConfigOption { return func(c *Config) { 
 // WithFenceTTL sets Config.FenceTTL.
 func WithFenceTTL(d time.Duration) ConfigOption { return func(c *Config) { c.FenceTTL = d } }
 
+// WithTenure sets Config.Tenure; 0 turns passing on inside the process off.
+func WithTenure(d time.Duration) ConfigOption {
+	return func(c *Config) {
+		if c.Tenure = d; d == 0 {
+			c.Tenure = -1
+		}
+	}
+}
+
 // WithReplicaAcks sets Config.ReplicaAcks and Config.ReplicaAckTimeout.
 func WithReplicaAcks(n int, timeout time.Duration) ConfigOption {
 	return func(c *Config) { c.ReplicaAcks, c.ReplicaAckTimeout = n, timeout }
@@ -156,6 +177,9 @@ func (c Config) complete() (Config, error) {
 	if c.FenceTTL == 0 {
 		c.FenceTTL = DefaultFenceTTL
 	}
+	if c.Tenure == 0 {
+		c.Tenure = min(DefaultTenure, c.LeaseTime/10)
+	}
 	if c.ReplicaAckTimeout == 0 {
 		c.ReplicaAckTimeout = DefaultReplicaAckTimeout
 	}
@@ -172,6 +196,8 @@ func (c Config) complete() (Config, error) {
 		return refuse("LeaseTime", "it is below 50ms: a renewal could not come in time")
 	case c.UnlockTimeout < 0:
 		return refuse("UnlockTimeout", "it is negative")
+	case c.Tenure > c.LeaseTime/3:
+		return refuse("Tenure", "it is above a third of LeaseTime: the server would be asked too rarely")
 	case c.FenceTTL > 0 && c.FenceTTL < c.LeaseTime:
 		return refuse("FenceTTL", "the counter must outlive a lease, or tokens depend on the server's clock alone")
 	case c.ReplicaAcks < 0:

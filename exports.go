@@ -4,9 +4,39 @@ import (
 	"context"
 	"time"
 
+	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/multilock"
+	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rwlock"
+)
+
+// The lock kinds, for struct fields and function signatures. The functions that
+// make them are methods of [Client], [MultiLock] and [QuorumLock].
+type (
+	// RLock is a re-entrant lock; see [Client.RLock].
+	RLock = rlock.RLock
+	// FairLock is a lock that serves waiters in the order of their arrival; see
+	// [Client.FairLock].
+	FairLock = fairlock.FairLock
+	// ReadWriteLock has a mode that readers share and one that excludes everybody;
+	// see [Client.ReadWriteLock].
+	ReadWriteLock = rwlock.ReadWriteLock
+	// ReadLock is the shared mode of a ReadWriteLock.
+	ReadLock = rwlock.ReadLock
+	// WriteLock is the exclusive mode of a ReadWriteLock.
+	WriteLock = rwlock.WriteLock
+	// CombinedLock is several locks as one: what the functions [MultiLock] and
+	// [QuorumLock] return.
+	CombinedLock = multilock.MultiLock
+)
+
+// The time after which a silent waiter is passed over, without [WithSkipAfter] and
+// at least.
+const (
+	DefaultSkipAfter = lock.DefaultSkipAfter
+	MinSkipAfter     = lock.MinSkipAfter
 )
 
 // Package lock under this package's name, so that programs import one package.
@@ -50,6 +80,8 @@ type (
 	NodeError = lock.NodeError
 	// LeaseLostError is the detail of ErrLeaseLost.
 	LeaseLostError = lock.LeaseLostError
+	// LossReason says in a LeaseLostError how the loss was noticed.
+	LossReason = lock.LossReason
 	// InvalidNameError is the detail of ErrInvalidName.
 	InvalidNameError = lock.InvalidNameError
 	// InvalidOptionError is the detail of ErrInvalidOption.
@@ -60,6 +92,20 @@ type (
 	OtherOwnerError = lock.OtherOwnerError
 	// ServerError is an answer that no retry will change.
 	ServerError = lock.ServerError
+	// ConnectError says why a Client can't connect until something is changed.
+	ConnectError = lock.ConnectError
+	// ConnectReason is the kind of a ConnectError.
+	ConnectReason = lock.ConnectReason
+)
+
+// The reasons of a ConnectError.
+const (
+	ConnectLogin      = lock.ConnectLogin
+	ConnectPermission = lock.ConnectPermission
+	ConnectTLS        = lock.ConnectTLS
+	ConnectVersion    = lock.ConnectVersion
+	ConnectTopology   = lock.ConnectTopology
+	ConnectRefused    = lock.ConnectRefused
 )
 
 // The modes in a State.
@@ -78,6 +124,16 @@ const (
 	KindReadWrite = lock.KindReadWrite
 )
 
+// The reasons of a [LeaseLostError].
+const (
+	// LossExpired: the local deadline passed without a renewal, or a fixed lease ended.
+	LossExpired = lock.LossExpired
+	// LossGone: the server says that the lock is no longer this owner's.
+	LossGone = lock.LossGone
+	// LossMember: a member of a MultiLock was lost, or the quorum.
+	LossMember = lock.LossMember
+)
+
 // The sentinels, for errors.Is.
 var (
 	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first.
@@ -88,6 +144,9 @@ var (
 	ErrLeaseLost = lock.ErrLeaseLost
 	// ErrNotHeld: this hold was unlocked before.
 	ErrNotHeld = lock.ErrNotHeld
+	// ErrUnlocked is the cause with which the context of an unlocked hold ends; see
+	// [context.Cause]. No call returns it.
+	ErrUnlocked = lock.ErrUnlocked
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed = lock.ErrClosed
 	// ErrUpgrade: a reader asked for the write lock.
@@ -118,6 +177,18 @@ func Fenced() Option { return lock.Fenced() }
 // PreferReaders lets the readers of a ReadWriteLock in while writers wait; see
 // [rwlock.PreferReaders].
 func PreferReaders() Option { return rwlock.PreferReaders() }
+
+// WithSkipAfter sets how long after its last sign of life a waiter of this lock
+// object is passed over, by those that wait behind it in a [FairLock], by readers
+// that stand back for a waiting writer in a [ReadWriteLock] and by the writers
+// behind a reader whose turn it is. Other kinds refuse it. A waiter whose process
+// died delays the others by no more than this; a living one that could not tell of
+// itself for longer, because its machine or network stood still, loses its place
+// and queues up again.
+//
+// A value below [MinSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of
+// one name may have different values: each counts for those who wait through it.
+func WithSkipAfter(d time.Duration) Option { return lock.WithSkipAfter(d) }
 
 // WithOwner returns a context whose acquisitions belong to the owner id: on the
 // same Client they re-enter each other's holds. It is for the acquisitions of one

@@ -52,7 +52,8 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // make sure that it does not work on, or fence. A key that is no lock is not touched and an
 // [ErrInvalidName]. It blocks until the server answers, ctx ends or UnlockTimeout has
 // passed; after an [ErrUnavailable] or the end of ctx it is open whether the lock was
-// taken away. It is logged, with the Client's name, and leaves a span.
+// taken away. True together with a [*ServerError] says that it was, and that the server refused to
+// let those who wait know: they go on when the lease would have ended. It is logged, with the Client's name, and leaves a span.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
 	e, err := c.inspector.ForceUnlock(ctx, name, lock.ApplyForce(opts).Owner)
 	return e.Count > 0, err

@@ -111,7 +111,7 @@ func badImport(dir string, test bool, imported string) string {
 }
 
 func badOwnImport(dir string, test bool, own string) string {
-	if slices.Contains([]string{"integration", "bench", "examples"}, strings.Split(own, "/")[0]) {
+	if slices.Contains([]string{"integration", "bench", "examples", "redlatchtest"}, strings.Split(own, "/")[0]) {
 		return "that is another module"
 	}
 	if test {

@@ -126,3 +126,37 @@ func TestForceUnlockAfterDelByHand(t *testing.T) {
 		}
 	}
 }
+
+// What docs/OPERATIONS.md says about freeing a lock by hand: a DEL and a message, and who waits goes
+// on at once.
+func TestFreeingByHand(t *testing.T) {
+	s := rlServer(t)
+	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
+	for _, tc := range []struct {
+		name       string
+		hold, wait redlatch.Locker
+		commands   [][]string
+	}{
+		{"plain", a.RLock("plain"), b.RLock("plain"), [][]string{{"DEL", "plain"}, {"PUBLISH", "redisson_lock__channel:{plain}", "0"}}},
+		{"fair", a.FairLock("fair"), b.FairLock("fair"), [][]string{{"DEL", "fair"}}},
+		{"rw", a.ReadWriteLock("rw").WriteLock(), b.ReadWriteLock("rw").ReadLock(), [][]string{{"DEL", "rw", "redlatch_rw_leases:{rw}"}, {"PUBLISH", "redisson_rwlock:{rw}", "1"}}},
+		{"rw2", a.ReadWriteLock("rw2").ReadLock(), b.ReadWriteLock("rw2").WriteLock(), [][]string{{"DEL", "rw2", "redlatch_rw_leases:{rw2}"}, {"PUBLISH", "redisson_rwlock:{rw2}", "1"}}},
+	} {
+		h := rlLock(t, ctx, tc.hold, redlatch.WithLease(10*time.Minute))
+		got := rlAsync(ctx, tc.wait)
+		inUntil(t, a, tc.name, func(in redlatch.Inspection) bool { return in.Processes == 1 })
+		for _, c := range tc.commands {
+			s.Do(t, c...)
+		}
+		r := rlGet(t, got)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+			t.Error(err)
+		}
+		if err := r.hold.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}

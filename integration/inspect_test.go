@@ -295,8 +295,8 @@ func TestLocks(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	seen := 0
-	for range c.Locks(ctx, "*") { // a loop that ends early
-		if seen++; seen == 3 {
+	for _, err := range c.Locks(ctx, "*") { // a loop that ends early
+		if seen++; err != nil || seen == 3 {
 			break
 		}
 	}
@@ -369,6 +369,22 @@ func TestClientName(t *testing.T) {
 	}
 	if d := rlClient(t, s.Addr()); d.Name() == "" || !strings.Contains(inText(t, s.Do(t, "CLIENT", "LIST")), "name=redlatch:"+d.Name()+":"+d.ID()+" ") {
 		t.Errorf("default %q", d.Name())
+	}
+	// Over RESP2 the name needs a permission, and what has none works without a name.
+	for _, tc := range []struct {
+		rule string
+		want bool
+	}{{"+client|setname", true}, {"-client", false}} {
+		s.Do(t, "ACL", "SETUSER", "old", "reset", "on", ">pw", "~*", "&*", "+@all", "-client", tc.rule)
+		r := rlClient(t, s.Addr(), inName("resp2"), func(c *redlatch.Config) {
+			c.Redis.AlwaysRESP2, c.Redis.Username, c.Redis.Password = true, "old", "pw"
+		})
+		if err := rlLock(t, t.Context(), r.RLock("x")).Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Contains(inText(t, s.Do(t, "CLIENT", "LIST")), r.ID()); got != tc.want {
+			t.Errorf("%s: named %v", tc.rule, got)
+		}
 	}
 	for _, bad := range []string{"a b", "ä", "a\n", strings.Repeat("x", 129)} {
 		cfg := redlatch.Config{Name: bad}

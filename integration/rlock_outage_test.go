@@ -46,6 +46,9 @@ func TestRLockServerDoesNotAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "client pause" {
+				testbed.Needs(t, 6, 2, "a pause of writes alone")
+			}
 			x := server{s: rlServer(t)}
 			x.p = testbed.NewProxy(t, x.s.Addr())
 			c := rlClient(t, x.p.Addr(), rlLease(lease))

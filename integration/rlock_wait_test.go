@@ -307,7 +307,7 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 func TestRLockSubscriptionRefused(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	s.Do(t, "ACL", "SETUSER", "nosub", "on", ">pw", "~*", "&*", "+@all", "-subscribe")
+	s.SetUser(t, "nosub", "on", ">pw", "~*", "&*", "+@all", "-subscribe")
 	holder := rlClient(t, s.Addr())
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "nosub", "pw" })
 	h := rlLock(t, t.Context(), holder.RLock("l"))

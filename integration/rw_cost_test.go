@@ -106,7 +106,7 @@ func TestRWOnACluster(t *testing.T) {
 		in := rwLock(t, l1.ReadLock(), w.Context())
 		r := rwAsync(t, l2.ReadLock(), t.Context())
 		rwEventually(t, "a sharded subscription", func() bool {
-			return len(cluster.NodeOfKey(t, name).List(t, "PUBSUB", "SHARDCHANNELS")) > 0
+			return len(cluster.LockChannels(t, name)) > 0
 		})
 		start := time.Now()
 		rwUnlock(t, w)

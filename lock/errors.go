@@ -68,7 +68,7 @@ func (e *NotAcquiredError) Error() string {
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
-	return b.String()
+	return oneLine(b.String())
 }
 
 // Is makes errors.Is(err, [ErrNotAcquired]) true.
@@ -98,9 +98,9 @@ type NodeError struct {
 
 func (e NodeError) Error() string {
 	if e.Node == "" {
-		return e.Err.Error()
+		return oneLine(e.Err.Error())
 	}
-	return e.Node + ": " + e.Err.Error()
+	return oneLine(e.Node + ": " + e.Err.Error())
 }
 
 // Unwrap leads to the cause.
@@ -111,8 +111,8 @@ func (e NodeError) ErrorType() string { return "unavailable" }
 
 // UnavailableError is the detail of [ErrUnavailable].
 type UnavailableError struct {
-	Name  string
-	Op    string // what was tried: "acquire", "release", "extend", …
+	Name  string // "" when it is about no lock
+	Op    string // what was tried: "connect", "acquire", "release", "extend", …
 	Nodes []NodeError
 }
 
@@ -121,7 +121,7 @@ func (e *UnavailableError) Error() string {
 	for i, n := range e.Nodes {
 		parts[i] = n.Error()
 	}
-	return fmt.Sprintf("redlatch: %s of lock %s: server unavailable: %s", e.Op, quote(e.Name), strings.Join(parts, "; "))
+	return oneLine(fmt.Sprintf("redlatch: %s: server unavailable: %s", operation(e.Op, e.Name), strings.Join(parts, "; ")))
 }
 
 // Is makes errors.Is(err, [ErrUnavailable]) true.
@@ -163,7 +163,7 @@ func (e *LeaseLostError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return s
+	return oneLine(s)
 }
 
 // Is makes errors.Is(err, [ErrLeaseLost]) true.
@@ -183,7 +183,7 @@ type InvalidNameError struct {
 }
 
 func (e *InvalidNameError) Error() string {
-	return fmt.Sprintf("redlatch: invalid lock name %s: %s", quote(e.Name), e.Reason)
+	return oneLine(fmt.Sprintf("redlatch: invalid lock name %s: %s", quote(e.Name), e.Reason))
 }
 
 // Is makes errors.Is(err, [ErrInvalidName]) true.
@@ -202,7 +202,7 @@ type InvalidOptionError struct {
 }
 
 func (e *InvalidOptionError) Error() string {
-	return fmt.Sprintf("redlatch: invalid option %s: %s", e.Option, e.Reason)
+	return oneLine(fmt.Sprintf("redlatch: invalid option %s: %s", e.Option, e.Reason))
 }
 
 // Is makes errors.Is(err, [ErrInvalidOption]) true.
@@ -224,7 +224,7 @@ func (e *ReplicaAcksError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return s
+	return oneLine(s)
 }
 
 // Is makes errors.Is(err, [ErrReplicaAcks]) true.
@@ -244,7 +244,7 @@ type OtherOwnerError struct {
 }
 
 func (e *OtherOwnerError) Error() string {
-	return fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote(e.Name), e.Holder, e.Owner)
+	return oneLine(fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote(e.Name), e.Holder, e.Owner))
 }
 
 // Is makes errors.Is(err, [ErrOtherOwner]) true.
@@ -256,13 +256,13 @@ func (e *OtherOwnerError) ErrorType() string { return "other_owner" }
 // ServerError is an answer of the server that no retry will change: a missing
 // permission, a key of another type, no memory.
 type ServerError struct {
-	Name string
+	Name string // "" when it is about no lock
 	Op   string
 	Err  error
 }
 
 func (e *ServerError) Error() string {
-	return fmt.Sprintf("redlatch: %s of lock %s: %v", e.Op, quote(e.Name), e.Err)
+	return oneLine(fmt.Sprintf("redlatch: %s: %v", operation(e.Op, e.Name), e.Err))
 }
 
 // Unwrap leads to the server's error.
@@ -277,13 +277,33 @@ func (e *ServerError) ErrorType() string {
 	if !errors.As(e.Err, &answer) {
 		return "server"
 	}
-	word, _, _ := strings.Cut(answer.Error(), " ")
+	text := answer.Error()
+	if strings.Contains(text, "can't run this command") || strings.Contains(text, "ACL failure in script") {
+		return "noperm" // a command of a script was refused: the server gives that no code
+	}
+	if strings.HasPrefix(text, "Error running script") || strings.HasPrefix(text, "@user_script") {
+		// Before Redis 7 the code stands behind the place in the script:
+		// "… @user_script:7: WRONGTYPE …", or "… @user_script: 7: -OOM …".
+		if at := strings.LastIndex(text, "@user_script"); at >= 0 {
+			_, text, _ = strings.Cut(strings.TrimPrefix(text[at:], "@user_script:"), ": ")
+			text = strings.TrimPrefix(text, "-")
+		}
+	}
+	word, _, _ := strings.Cut(text, " ")
 	for _, c := range []byte(word) {
 		if (c < 'A' || c > 'Z') && c != '_' || len(word) > 24 {
 			return "server" // not a code: telemetry must not get a name per message
 		}
 	}
 	return strings.ToLower(word)
+}
+
+// operation tells what failed, and on which lock if it was one.
+func operation(op, name string) string {
+	if name == "" {
+		return op
+	}
+	return op + " of lock " + quote(name)
 }
 
 // quote shows a name in a message; names can be binary and long.

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -136,7 +135,7 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 	}
 	defer func() {
 		if uerr := h.Unlock(ctx); uerr != nil {
-			err = errors.Join(err, uerr)
+			err = Join(err, uerr)
 		}
 	}()
 	return fn(h.Context())

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -47,12 +46,9 @@ func (m *MultiLock) compose() {
 	if m.err != nil {
 		return
 	}
-	m.order()
+	order(m.leaves)
 	for i := 1; i < len(m.leaves); i++ {
-		a, b := m.leaves[i-1], m.leaves[i]
-		if a.eng != nil && b.eng != nil && a.eng.Key() == b.eng.Key() && a.eng.Core() != b.eng.Core() {
-			m.tied = true
-		}
+		m.tied = m.tied || tied(m.leaves[i-1], m.leaves[i])
 	}
 	m.units = makeUnits(m.leaves)
 }
@@ -98,18 +94,25 @@ func (m *MultiLock) add(i int, member lock.Locker) string {
 	return name
 }
 
-// addLeaf adds a leaf of member i, unless it is there already: the same lock named twice
-// is taken once.
+// addLeaf adds a leaf of member i, unless it is there already: the same lock named
+// twice is taken once, by the one that does for both.
 func (m *MultiLock) addLeaf(i int, l leaf) {
-	for at, have := range m.leaves {
-		if same(have, l) {
-			better := modeRank(have) - modeRank(l)
-			if better > 0 || better == 0 && l.eng != nil && l.eng.Kind().Traits().Fenced {
-				m.leaves[at].eng = l.eng
-			}
-			m.tokens[i] = append(m.tokens[i], have.index)
-			return
+	for at := range m.leaves {
+		have := &m.leaves[at]
+		if !same(*have, l) {
+			continue
 		}
+		old, too := have.eng.Kind().Traits(), l.eng.Kind().Traits()
+		better, worse := l.eng, old
+		if old.Mode == lock.ModeWrite && too.Mode == lock.ModeRead || old.Mode == too.Mode && old.Fenced {
+			better, worse = have.eng, too
+		}
+		if worse.Fenced && !better.Kind().Traits().Fenced && m.err == nil {
+			m.err = refuse(fmt.Sprintf("of lock %q the read lock is fenced, and the write lock, which is taken for both, is not", l.name))
+		}
+		have.eng = better
+		m.tokens[i] = append(m.tokens[i], have.index)
+		return
 	}
 	l.index = len(m.leaves)
 	m.leaves = append(m.leaves, l)
@@ -122,18 +125,23 @@ func same(a, b leaf) bool {
 	if a.eng == nil || b.eng == nil || a.eng.Core() != b.eng.Core() || a.eng.Key() != b.eng.Key() {
 		return false
 	}
-	x, y := a.eng.Kind().Traits().Mode, b.eng.Kind().Traits().Mode
-	return x == y || (x != lock.ModeLock && y != lock.ModeLock)
+	x, y := a.eng.Kind().Traits(), b.eng.Kind().Traits()
+	return x.Mode == y.Mode || x.Mode != lock.ModeLock && y.Mode != lock.ModeLock
 }
 
-// order sorts the leaves canonically: by name, then by server.
-func (m *MultiLock) order() {
-	slices.SortStableFunc(m.leaves, func(a, b leaf) int {
+// order sorts leaves canonically: by name, then by server.
+func order(leaves []leaf) {
+	slices.SortStableFunc(leaves, func(a, b leaf) int {
 		if c := cmp.Compare(a.key(), b.key()); c != 0 {
 			return c
 		}
 		return cmp.Compare(a.runID, b.runID)
 	})
+}
+
+// tied reports whether two leaves of different clients have one name.
+func tied(a, b leaf) bool {
+	return a.eng != nil && b.eng != nil && a.eng.Key() == b.eng.Key() && a.eng.Core() != b.eng.Core()
 }
 
 // key is the lock's name on the server: that is what others mean, too.
@@ -144,19 +152,9 @@ func (l leaf) key() string {
 	return l.name
 }
 
-// modeRank is higher for what another leaf of the lock covers.
-func modeRank(l leaf) int {
-	if l.eng != nil && l.eng.Kind().Traits().Mode == lock.ModeRead {
-		return 1
-	}
-	return 0
-}
-
-// settled is the order of leaves with equal names, once the servers could be
-// asked for it.
+// settled is the order of leaves with equal names, once the servers have said who
+// they are.
 type settled struct {
-	mu    sync.Mutex
-	done  bool
 	units []unit
 	err   error
 }
@@ -166,34 +164,47 @@ func (m *MultiLock) settle(ctx context.Context) ([]unit, error) {
 	if !m.tied {
 		return m.units, nil
 	}
-	m.settled.mu.Lock()
-	defer m.settled.mu.Unlock()
-	s := &m.settled
-	if s.done {
+	if s := m.settled.Load(); s != nil {
 		return s.units, s.err
 	}
 	leaves := slices.Clone(m.leaves)
 	for i := range leaves {
-		l := &leaves[i]
-		if l.eng == nil {
-			continue
+		if l := &leaves[i]; l.eng != nil {
+			server, err := l.eng.Server(ctx)
+			if err != nil {
+				return nil, err
+			}
+			l.runID = server.RunID
 		}
-		server, err := l.eng.Server(ctx)
-		if err != nil {
-			return nil, err
-		}
-		l.runID = server.RunID
 	}
-	tmp := &MultiLock{leaves: leaves}
-	tmp.order()
+	order(leaves)
+	s := &settled{units: makeUnits(leaves)}
 	for i := 1; i < len(leaves); i++ {
-		a, b := leaves[i-1], leaves[i]
-		if a.eng != nil && b.eng != nil && a.eng.Key() == b.eng.Key() && a.runID == b.runID && a.eng.Core() != b.eng.Core() {
+		if a, b := leaves[i-1], leaves[i]; tied(a, b) && a.runID == b.runID {
 			s.err = refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", a.name))
 		}
 	}
-	s.units, s.done = makeUnits(leaves), true
+	m.settled.Store(s)
 	return s.units, s.err
+}
+
+// troubled are the servers of the leaves that failed, which may be known, or are
+// silent.
+func (m *MultiLock) troubled(known []lock.NodeError) []lock.NodeError {
+	var away []lock.NodeError
+	for i, l := range m.leaves {
+		n := lock.NodeError{}
+		if known != nil {
+			n = known[i]
+		}
+		if n.Err == nil && l.eng != nil {
+			n = lock.NodeError{Node: l.eng.Core().Addr(), Err: l.eng.Trouble()}
+		}
+		if n.Err != nil {
+			away = append(away, n)
+		}
+	}
+	return away
 }
 
 // unit is what is tried at once.

@@ -1,45 +1,82 @@
 package multilock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
 // count is a round being counted.
 type count struct {
 	q        *quorum
+	limit    time.Duration // per node: less than the quorum's at the end of a wait
 	got      []*answer
 	answered int
-	won      int // held, on nodes that are trusted
-	young    int // held, on nodes of which it is not known yet whether they forgot something
+	won      int     // held, on nodes that are trusted
+	young    int     // held, on nodes of which it is not known yet whether they forgot something
+	busy     int     // held by somebody else
+	refused  []error // by nodes that will say so again
 	failed   int
 }
 
 func (c *count) add(a answer) {
+	q := c.q
 	c.got[a.i] = &a
 	c.answered++
-	trusted := c.q.trusted(a)
-	switch {
-	case a.Hold == nil:
+	if a.Hold == nil {
 		c.failed++
-	case trusted:
+	}
+	trusted, nodes := q.trusted(a), nodesOf(a.Err)
+	trouble := &q.trouble[a.i]
+	node := q.m.leaves[a.i].eng.Core().Addr()
+	was := trouble.Err
+	trouble.Node, trouble.Err = node, nil
+	switch {
+	case permanent(a.ServerErr): // it can be trusted in no round
+		trouble.Err = a.ServerErr
+		c.refused = append(c.refused, *trouble)
+	case nodes != nil:
+		trouble.Err = nodes[0].Err
+	case permanent(a.Err):
+		trouble.Err = a.Err
+		c.refused = append(c.refused, *trouble)
+	case a.Hold != nil && trusted:
 		c.won++
-	default:
+	case a.Hold != nil:
 		c.young++
+		if trouble.Err = a.ServerErr; trouble.Err == nil {
+			trouble.Err = fmt.Errorf("the server was started %v ago and may have forgotten locks: it counts in no quorum until it has been up for %v",
+				a.Server.Uptime, q.quarantine(q.m.leaves[a.i].eng.Core()))
+		}
+	case !errors.Is(a.Err, lock.ErrNotAcquired):
+		trouble.Err = a.Err
+	case a.Known || a.ServerErr != nil:
+		c.busy++
+	case c.limit == q.limit && q.ctx.Err() == nil:
+		trouble.Err = errNoAnswerInTime
+	default: // it was not given the time to answer
+		trouble.Err = was
 	}
 }
 
-// decided reports whether the round is lost whatever else comes. Not before each
-// server has been seen once: two of them may be one.
+// decided reports whether the round is lost whatever else comes, and why. Not before
+// each server has been seen once: two of them may be one.
 func (c *count) decided() bool {
-	return c.failed > len(c.got)-c.q.need && c.knowsAll()
+	spare := c.q.spare()
+	if c.failed <= spare || !c.knowsAll() {
+		return false
+	}
+	away := 0
+	for _, a := range c.got {
+		if a != nil && c.q.trouble[a.i].Err != nil {
+			away++
+		}
+	}
+	return c.busy >= c.q.need || away > spare
 }
 
 func (c *count) knowsAll() bool {
@@ -73,7 +110,9 @@ func (c *count) verdict() (*hold, error) {
 				if len(rest) > 0 {
 					q.release(rest)
 				}
-				return newHold(q.plain, q.m, kept, q.need), nil
+				h := newHold(q.plain, q.m, kept, q.need)
+				h.most = q.most
+				return h, nil
 			}
 		}
 	}
@@ -100,6 +139,7 @@ func (c *count) newDeployment() {
 		stateOf(c.q.m.leaves[i].eng.Core()).saw(a.Server.RunID, math.MaxInt64, 0)
 	}
 	c.won, c.young = c.young, 0
+	clear(c.q.trouble)
 }
 
 // sameServer finds two members on one server.
@@ -114,7 +154,7 @@ func (c *count) sameServer() error {
 			continue
 		}
 		if j, ok := seen[id]; ok {
-			return refuseQuorum(fmt.Sprintf("members %d and %d are on one server (run_id %s)", j+1, i+1, id))
+			return refuseQuorum(fmt.Sprintf("members %d and %d of lock %q are on one server (run_id %s)", j+1, i+1, c.q.m.name, id))
 		}
 		seen[id] = i
 	}
@@ -125,48 +165,36 @@ func (c *count) sameServer() error {
 func (c *count) lost() error {
 	q := c.q
 	out := &lock.NotAcquiredError{Name: q.m.name}
-	var away []lock.NodeError
 	closed := 0
-	for i, l := range q.m.leaves {
-		core, a := l.eng.Core(), c.got[i]
+	for _, a := range c.got {
 		var busy *lock.NotAcquiredError
-		var un *lock.UnavailableError
 		switch {
 		case a == nil:
-			away = append(away, lock.NodeError{Node: core.Addr(), Err: errNoAnswerInTime})
-		case a.Hold != nil && q.trusted(*a):
-		case a.Hold != nil:
-			away = append(away, lock.NodeError{Node: core.Addr(), Err: fmt.Errorf(
-				"the server was started %v ago and may have forgotten locks: it counts in no quorum until it has been up for %v",
-				a.Server.Uptime, q.quarantine(core))})
-		case errors.As(a.Err, &busy):
-			if busy.Remaining > out.Remaining {
-				out.Holder, out.Remaining = busy.Holder, busy.Remaining
-			}
-			if out.Holder == "" {
-				out.Holder = busy.Holder
-			}
-		case errors.As(a.Err, &un) && len(un.Nodes) > 0:
-			away = append(away, un.Nodes...)
-		default:
-			if errors.Is(a.Err, lock.ErrClosed) {
-				closed++
-			}
-			if errors.Is(a.Err, lock.ErrUpgrade) {
-				return a.Err
-			}
-			away = append(away, lock.NodeError{Node: core.Addr(), Err: a.Err})
+		case errors.Is(a.Err, lock.ErrUpgrade):
+			return a.Err
+		case errors.Is(a.Err, lock.ErrClosed):
+			closed++
+		case errors.As(a.Err, &busy) && (busy.Remaining > out.Remaining || out.Holder == ""):
+			out.Holder, out.Remaining, out.Own = busy.Holder, busy.Remaining, busy.Own
 		}
 	}
 	switch {
-	case q.ctx.Err() != nil:
-		return q.ended()
-	case closed > len(c.got)-q.need:
+	case closed > q.spare():
 		return lock.ErrClosed
-	case len(away) > len(c.got)-q.need:
-		return &lock.UnavailableError{Name: q.m.name, Op: "acquire", Nodes: away}
+	case len(c.refused) > q.spare():
+		return c.refusal()
 	}
-	return out
+	return q.away(out)
+}
+
+// refusal is what so many nodes said for good that no majority can come.
+func (c *count) refusal() error {
+	all := lock.Join(c.refused...)
+	var refused *lock.ServerError
+	if !errors.As(all, &refused) {
+		return all
+	}
+	return &lock.ServerError{Name: c.q.m.name, Op: refused.Op, Err: all}
 }
 
 var errNoAnswerInTime = errors.New("no answer within the time limit of a node")
@@ -206,7 +234,7 @@ func (c *count) keep() (kept, rest []*part, err error) {
 	}
 	now, valid := time.Now(), 0
 	for _, p := range kept {
-		if h := p.eng[0]; !held.Passed(now, h.ValidUntil()) && !errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
+		if p.valid(now) {
 			valid++
 		}
 	}

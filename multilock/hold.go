@@ -28,6 +28,8 @@ type hold struct {
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
 
+	most time.Duration // of a quorum: the longest lease that Extend may ask for
+
 	// for the observer
 	began   time.Time
 	counted bool
@@ -43,61 +45,67 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
 	// All of them, also those that ended already, and before the first end is heard
 	// of: what is not the hold's would be kept by the watchdog for ever.
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, p := range parts {
-		h.takeLocked(p)
-	}
+	h.take(parts, func() bool { return true })
 	return h
 }
 
 // adopt makes a part one of the hold's. It reports false when the hold is over;
 // that the caller's own context has ended does not make it so.
 func (h *hold) adopt(p *part) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.released || h.alive < h.need {
-		return false
-	}
-	h.takeLocked(p)
-	return true
+	return h.take([]*part{p}, func() bool { return !h.released && h.alive >= h.need })
 }
 
-func (h *hold) takeLocked(p *part) {
-	h.parts = append(h.parts, p)
-	for _, member := range p.holds() {
-		h.alive++
-		// Runs once, when the member's context ends; needs no goroutine until then.
-		h.stops = append(h.stops, context.AfterFunc(member.Context(), func() { h.memberEnded(member) }))
+// take makes parts the hold's if it may, which is asked under the mutex.
+func (h *hold) take(parts []*part, may func() bool) bool {
+	h.mu.Lock()
+	if !may() {
+		h.mu.Unlock()
+		return false
 	}
+	for _, p := range parts {
+		h.parts = append(h.parts, p)
+		h.alive += len(p.leaves)
+	}
+	h.mu.Unlock()
+	var stops []func() bool
+	for _, p := range parts {
+		for _, member := range p.holds() {
+			// Runs once, when the member's context ends; needs no goroutine until then.
+			stops = append(stops, context.AfterFunc(member.Context(), func() { h.memberEnded(member) }))
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stops = append(h.stops, stops...)
+	return true
 }
 
 // memberEnded notes that a member's context has ended.
 func (h *hold) memberEnded(member lock.Hold) {
 	cause := context.Cause(member.Context())
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	closed := errors.Is(cause, lock.ErrClosed)
+	kept := !closed && !errors.Is(cause, lock.ErrLeaseLost) && h.parent.Err() != nil // the caller's context ended, no more
+	h.mu.Lock()
+	if h.released || kept {
+		h.mu.Unlock()
+		return
+	}
+	h.alive--
+	over := h.alive < h.need
+	h.mu.Unlock()
 	switch {
-	case h.released:
-		return
-	case !closed && !errors.Is(cause, lock.ErrLeaseLost) && h.parent.Err() != nil:
-		return // the caller's context ended: the member is held all the same
-	}
-	if h.alive--; h.alive >= h.need {
-		return
-	}
-	if closed {
-		h.endedLocked("closed")
+	case !over:
+	case closed:
+		h.ended("closed")
 		h.cancel(lock.ErrClosed)
-		return
+	default:
+		how := "lost"
+		if m, ok := member.(*held.Hold); ok && m.Planned() {
+			how = "expired"
+		}
+		h.ended(how)
+		h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
 	}
-	how := "lost"
-	if m, ok := member.(*held.Hold); ok && m.Planned() {
-		how = "expired"
-	}
-	h.endedLocked(how)
-	h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
 }
 
 func ownerOf(cause error) string {
@@ -180,24 +188,21 @@ func (h *hold) Unlock(ctx context.Context) error {
 
 func (h *hold) unlock(ctx context.Context) error {
 	h.mu.Lock()
-	parts := h.parts
-	switch {
-	case !h.released:
-		h.released = true
-		h.endedLocked("released")
-	case len(h.pending) > 0:
+	parts, again := h.parts, h.released
+	if h.released = true; again {
 		parts, h.pending = h.pending, nil
-	default:
-		h.mu.Unlock()
-		return lock.ErrNotHeld
 	}
 	stops := h.stops
 	h.stops = nil
 	h.mu.Unlock()
+	if len(parts) == 0 {
+		return lock.ErrNotHeld
+	}
+	h.ended("released")
 	for _, stop := range stops {
 		stop()
 	}
-	h.cancel(nil)
+	h.cancel(lock.ErrUnlocked)
 	if h.m.quorum {
 		return h.unlockQuorum(ctx, parts)
 	}
@@ -215,7 +220,7 @@ func (h *hold) unlock(ctx context.Context) error {
 		}
 		errs = append(errs, got...)
 	}
-	return errors.Join(errs...)
+	return lock.Join(errs...)
 }
 
 // Extend implements lock.Hold, on all members at once. After an error some may
@@ -233,6 +238,9 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	}
 	if err := held.CheckLease(lease); err != nil {
 		return err
+	}
+	if h.most > 0 && lease > h.most {
+		return beyond(h.most)
 	}
 	h.mu.Lock()
 	released := h.released
@@ -256,5 +264,5 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 			return nil
 		}
 	}
-	return errors.Join(errs...)
+	return lock.Join(errs...)
 }

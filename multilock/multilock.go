@@ -2,6 +2,7 @@ package multilock
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/lock"
@@ -20,7 +21,7 @@ type MultiLock struct {
 	units  []unit  // of leaves, in canonical order; not of a quorum
 	tied   bool    // two leaves of different clients have one name: ask for run_ids
 
-	settled settled
+	settled atomic.Pointer[settled]
 }
 
 var _ lock.Locker = (*MultiLock)(nil)

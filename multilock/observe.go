@@ -45,12 +45,25 @@ func (m *MultiLock) observed(obs observe.Acquisition, h *hold, err error) {
 	}
 	r := observe.Result{Err: err}
 	if h != nil {
-		r.Count, r.Token = 1, h.Token()
+		r.Count, r.Token, r.Owner = 1, h.Token(), h.owner()
+		link := obs.Link()
 		h.mu.Lock()
-		h.link = obs.Link()
+		h.link = link
 		h.mu.Unlock()
 	}
 	obs.End(r)
+}
+
+// owner is that of the first member.
+func (h *hold) owner() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.parts {
+		if p.other == nil {
+			return p.eng[0].Field().Name
+		}
+	}
+	return ""
 }
 
 // operation begins the observation of an operation on a hold.
@@ -61,12 +74,15 @@ func (h *hold) operation(ctx context.Context, op string) (context.Context, obser
 	return ctx, observe.Ignore
 }
 
-// endedLocked tells, once, that the hold is over: how is "released", "lost",
+// ended tells, once, that the hold is over: how is "released", "lost",
 // "expired" or "closed".
-func (h *hold) endedLocked(how string) {
-	if o := h.m.observer(); o != nil && !h.told {
-		h.told = true
-		o.Ended(h.m.about(), h.link, h.counted, how, time.Since(h.began))
+func (h *hold) ended(how string) {
+	h.mu.Lock()
+	told, link := h.told, h.link
+	h.told = true
+	h.mu.Unlock()
+	if o := h.m.observer(); o != nil && !told {
+		o.Ended(h.m.about(), link, h.counted, how, time.Since(h.began))
 	}
 }
 

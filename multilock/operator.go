@@ -2,7 +2,6 @@ package multilock
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -114,5 +113,5 @@ func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(conte
 	if m.quorum && len(errs) <= len(m.leaves)-majority(len(m.leaves)) {
 		return out, nil
 	}
-	return out, errors.Join(errs...)
+	return out, lock.Join(errs...)
 }

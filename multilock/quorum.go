@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
-	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -85,35 +82,29 @@ func (m *MultiLock) effective(lease time.Duration) time.Duration {
 
 // quorum is one acquisition of a majority.
 type quorum struct {
-	ctx   context.Context // with the whole's span
-	plain context.Context // without: what the hold is made with
-	obs   observe.Acquisition
-	m     *MultiLock
+	*acquisition
 	need  int
-	once  bool
-	until time.Time // zero: no limit
-	lease time.Duration
 	limit time.Duration // per node
+	most  time.Duration // the longest lease that it may ask for
 
-	pause   *backoff.ExponentialBackOff
 	split   bool // the last round got some nodes
 	signal  chan struct{}
-	watches []*engine.Watch // per leaf; nil: not listening
-	last    error
+	watches []*engine.Watch  // per leaf; nil: not listening
+	trouble []lock.NodeError // per leaf: how it failed, until it answers again
+	last    error            // what the last round failed with
 }
 
-func (m *MultiLock) takeQuorum(plain, ctx context.Context, obs observe.Acquisition, once bool, until time.Time, lease time.Duration) (*hold, error) {
+func (a *acquisition) takeQuorum() (*hold, error) {
+	n := len(a.m.leaves)
 	q := &quorum{
-		ctx: ctx, plain: plain, obs: obs, m: m, need: majority(len(m.leaves)), once: once, until: until, lease: lease,
-		limit: perNode(m.effective(lease)), signal: make(chan struct{}, 1), watches: make([]*engine.Watch, len(m.leaves)),
-		pause: newPause(),
+		acquisition: a, need: majority(n), limit: perNode(a.m.effective(a.lease)), signal: make(chan struct{}, 1),
+		watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n),
 	}
-	if once {
-		return q.tryRound()
-	}
-	if !q.reenters() {
+	if !q.once && q.entered() == 0 { // else it must not stand behind others who wait for it
 		line := q.line()
-		entered := q.enter(line)
+		ctx, cancel := q.limited()
+		entered := line.enter(ctx)
+		cancel()
 		defer line.leave(entered)
 		if !entered {
 			return nil, q.ended()
@@ -125,10 +116,7 @@ func (m *MultiLock) takeQuorum(plain, ctx context.Context, obs observe.Acquisiti
 			w.Leave(h.of(i))
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	return h, err
 }
 
 // line is where the acquisitions of this name in this process stand.
@@ -142,71 +130,88 @@ func (q *quorum) line() *line {
 	return stateOf(home.Core()).line(string(home.Kind().Traits().Mode) + ":" + home.Key())
 }
 
-func (q *quorum) enter(line *line) bool {
-	if q.until.IsZero() {
-		return line.enter(q.ctx)
-	}
-	ctx, cancel := context.WithDeadline(q.ctx, q.until)
-	defer cancel()
-	return line.enter(ctx)
-}
-
-// reenters reports whether the owner holds copies already: it must not stand
-// behind others who wait for it.
-func (q *quorum) reenters() bool {
+// entered is how many copies the owner holds already. It finds out the longest lease
+// that may be asked for: restarted nodes stay out of the quorums of others for as long
+// as the first acquisition asked for.
+func (q *quorum) entered() int {
+	n := 0
+	longest := q.m.effective(0)
+	q.most = max(longest, q.lease)
+	first := q.most
 	for _, l := range q.m.leaves {
-		if l.eng.Holds(q.ctx) {
-			return true
+		if asked, ok := l.eng.Holds(q.ctx); ok {
+			n++
+			first = min(first, max(longest, asked))
 		}
 	}
-	return false
+	if n >= q.need {
+		q.most = first
+	}
+	return n
+}
+
+// beyond refuses a lease that a quorum can't have.
+func beyond(most time.Duration) error {
+	return &lock.InvalidOptionError{Option: "lease", Reason: fmt.Sprintf(
+		"a restarted node stays out of quorums for %v, as the first acquisition asked: a lease can't be raised beyond that", most)}
 }
 
 // run makes rounds until one is won.
 func (q *quorum) run() (*hold, error) {
 	for {
+		if q.entered(); q.lease > q.most {
+			return nil, beyond(q.most)
+		}
 		h, err := q.tryRound()
-		switch {
-		case err == nil:
+		if err == nil {
 			return h, nil
-		case q.ctx.Err() != nil && !errors.Is(err, q.ctx.Err()):
-			q.last = err
-			return nil, q.ended()
-		case q.final(err):
-			return nil, err
 		}
 		q.last = err
+		if err := q.verdict(err); err != nil {
+			return nil, err
+		}
+		q.waiting()
 		if err := q.wait(err); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// final reports whether another round is no use.
-func (q *quorum) final(err error) bool {
-	var un *lock.UnavailableError
-	switch {
-	case q.ctx.Err() != nil, !q.until.IsZero() && !time.Now().Before(q.until):
-		return true
-	case errors.Is(err, lock.ErrNotAcquired), errors.Is(err, errTooLate):
-		return false
-	case errors.As(err, &un):
-		// refused for good by so many that no majority can come
-		refused := 0
-		for _, n := range un.Nodes {
-			if permanent(n.Err) {
-				refused++
+// ended is the error of a wait that is over, or of a client that is being closed.
+func (q *quorum) ended() error {
+	if q.ctx.Err() == nil {
+		for _, l := range q.m.leaves {
+			select {
+			case <-l.eng.Core().Draining():
+				return lock.ErrClosed
+			default:
 			}
 		}
-		return refused > len(q.m.leaves)-q.need
 	}
-	return true
+	if q.last == nil { // it stood behind others
+		q.last = q.away(nil)
+	}
+	return q.notAcquired(q.last)
 }
+
+// away adds the nodes that failed to why no majority was won, if because of them none
+// can have answered.
+func (q *quorum) away(why error) error {
+	away := q.m.troubled(q.trouble)
+	if len(away) <= q.spare() {
+		return why
+	}
+	return q.m.unavailable(why, away)
+}
+
+// spare is how many nodes a majority can do without.
+func (q *quorum) spare() int { return len(q.m.leaves) - q.need }
 
 // permanent reports whether a node's error is one that another round won't change.
 func permanent(err error) bool {
 	var refused *lock.ServerError
-	return errors.As(err, &refused) || errors.Is(err, lock.ErrClosed) || errors.Is(err, lock.ErrInvalidName)
+	return errors.As(err, &refused) || errors.Is(err, lock.ErrClosed) || errors.Is(err, lock.ErrInvalidName) ||
+		errors.Is(err, lock.ErrUpgrade)
 }
 
 // answer is what one node said.
@@ -220,16 +225,15 @@ type answer struct {
 func (q *quorum) tryRound() (*hold, error) {
 	attempt(q.obs)
 	n := len(q.m.leaves)
-	limit := q.limit
+	c := count{q: q, got: make([]*answer, n), limit: q.limit}
 	if !q.until.IsZero() {
-		limit = min(limit, max(time.Until(q.until), time.Millisecond))
+		c.limit = min(q.limit, max(time.Until(q.until), time.Millisecond))
 	}
 	began := time.Now()
 	answers := make(chan answer, n)
 	for i, l := range q.m.leaves {
-		go func() { answers <- answer{i, l.eng.Try(q.ctx, limit, q.lease)} }() // ends after limit
+		go func() { answers <- answer{i, l.eng.Try(q.ctx, c.limit, q.lease)} }() // ends after limit
 	}
-	c := count{q: q, got: make([]*answer, n)}
 	var grace <-chan time.Time
 	for c.answered < n && !c.decided() {
 		if grace == nil && c.won >= q.need && c.knowsAll() {
@@ -320,30 +324,4 @@ func (q *quorum) release(parts []*part) {
 			return
 		}
 	}
-}
-
-// ended says why the wait ended.
-func (q *quorum) ended() error {
-	if q.ctx.Err() == nil {
-		for _, l := range q.m.leaves {
-			select {
-			case <-l.eng.Core().Draining():
-				return lock.ErrClosed
-			default:
-			}
-		}
-		if q.last != nil {
-			return q.last
-		}
-		return &lock.NotAcquiredError{Name: q.m.name}
-	}
-	out := &lock.NotAcquiredError{Name: q.m.name, Err: engine.CtxError(q.ctx)}
-	var busy *lock.NotAcquiredError
-	switch {
-	case errors.As(q.last, &busy):
-		out.Holder, out.Remaining = busy.Holder, busy.Remaining
-	case q.last != nil:
-		out.Err = errors.Join(out.Err, q.last)
-	}
-	return out
 }

@@ -2,101 +2,64 @@ package multilock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
-	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/held"
-	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// take is Lock and TryLock; a negative wait has no limit.
-func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	spanned, obs := m.observe(ctx, wait, lease)
-	h, err := m.acquire(ctx, spanned, obs, wait, lease)
-	m.observed(obs, h, err)
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+// rounds is one acquisition of all units.
+type rounds struct {
+	*acquisition
+	units []unit
+	round int
 }
 
-// acquire is take without its observation. spanned is ctx with the span that the
-// members' are children of.
-func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
-	if m.err != nil {
-		return nil, m.err
-	}
-	if err := held.CheckLease(lease); err != nil {
+func (a *acquisition) takeAll() (*hold, error) {
+	r := &rounds{acquisition: a}
+	if err := r.settle(); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, &lock.NotAcquiredError{Name: m.name, Err: engine.CtxError(ctx)}
-	}
-	one, spanned, done := engine.OneOwner(ctx, spanned)
-	defer done()
-	var until time.Time
-	if wait > 0 {
-		until = time.Now().Add(wait)
-	}
-	if m.quorum {
-		return m.takeQuorum(one, spanned, obs, wait == 0, until, lease)
-	}
-	units, err := m.settle(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(units) == 1 {
-		attempt(obs)
-		p, err := units[0].acquire(spanned, wait, lease)
-		if err != nil {
-			return nil, err
-		}
-		return newHold(one, m, []*part{p}, len(p.leaves)), nil
-	}
-	r := &rounds{ctx: spanned, obs: obs, m: m, units: units, once: wait == 0, until: until, lease: lease}
 	parts, err := r.run()
 	if err != nil {
 		return nil, err
 	}
-	return newHold(one, m, parts, len(m.leaves)), nil
+	return newHold(a.plain, a.m, parts, len(a.m.leaves)), nil
 }
 
-// rounds is one acquisition of several units.
-type rounds struct {
-	ctx   context.Context
-	obs   observe.Acquisition
-	m     *MultiLock
-	units []unit
-	once  bool
-	until time.Time // zero: no limit
-	lease time.Duration
-
-	round int
-	pause *backoff.ExponentialBackOff
-	last  error // why the last round failed
+// settle finds the units and their order, for which servers may have to be asked.
+func (r *rounds) settle() error {
+	for {
+		ctx, cancel := r.limited()
+		units, err := r.m.settle(ctx)
+		ended := ctx.Err() != nil
+		cancel()
+		if err == nil {
+			r.units = units
+			return nil
+		}
+		if ended && nodesOf(err) == nil { // with the wait, before there was an answer
+			if err = r.m.unavailable(nil, r.m.troubled(nil)); err == nil {
+				err = &lock.NotAcquiredError{Name: r.m.name}
+			}
+		}
+		if err := r.verdict(err); err != nil {
+			return err
+		}
+		if err := r.sleep(err); err != nil {
+			return err
+		}
+	}
 }
 
-// newPause is the random pause between rounds: anything from nothing to twice the
-// interval, so that two that keep disturbing each other come apart.
-func newPause() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(time.Millisecond),
-		backoff.WithRandomizationFactor(1),
-		backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(200*time.Millisecond),
-		backoff.WithMaxElapsedTime(0),
-	)
-}
-
-// run makes rounds until one gets everything.
+// run makes rounds until one gets everything. A unit alone is waited for at once,
+// as a single lock is.
 func (r *rounds) run() ([]*part, error) {
-	if r.once {
+	switch {
+	case r.once:
 		return r.from(-1)
+	case len(r.units) == 1:
+		return r.from(0)
 	}
 	return r.from(r.behind())
 }
@@ -106,23 +69,16 @@ func (r *rounds) run() ([]*part, error) {
 func (r *rounds) from(first int) ([]*part, error) {
 	for ; ; r.round++ {
 		parts, busy, err := r.try(first)
-		switch {
-		case err == nil:
+		if err == nil {
 			return parts, nil
-		case r.ctx.Err() != nil && !errors.Is(err, r.ctx.Err()):
-			r.last = err
-			return nil, r.ended()
-		case r.once || r.final(err):
+		}
+		if err := r.verdict(err); err != nil {
 			return nil, err
 		}
-		r.last = err
 		waited := first >= 0
 		first = busy
 		if waited || busy < 0 {
-			if r.pause == nil {
-				r.pause = newPause()
-			}
-			if err := r.sleep(r.pause.NextBackOff()); err != nil {
+			if err := r.sleep(err); err != nil {
 				return nil, err
 			}
 		}
@@ -134,20 +90,15 @@ func (r *rounds) from(first int) ([]*part, error) {
 func (r *rounds) behind() int {
 	for i := range r.units {
 		for _, l := range r.units[i].leaves {
-			if l.eng != nil && l.eng.Waiting() && !l.eng.Holds(r.ctx) {
+			if l.eng == nil || !l.eng.Waiting() {
+				continue
+			}
+			if _, ours := l.eng.Holds(r.ctx); !ours {
 				return i
 			}
 		}
 	}
 	return -1
-}
-
-// final reports whether another round is no use.
-func (r *rounds) final(err error) bool {
-	if r.ctx.Err() != nil || (!r.until.IsZero() && !time.Now().Before(r.until)) {
-		return true
-	}
-	return !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrUnavailable) && !errors.Is(err, errTooLate)
 }
 
 // patience is how long a round that holds something queues for a fair member.
@@ -161,18 +112,16 @@ func (r *rounds) patience(u *unit) time.Duration {
 func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 	attempt(r.obs)
 	parts = make([]*part, len(r.units))
-	errs := make([]error, len(r.units))
 	if first >= 0 {
 		wait := time.Duration(-1)
 		if !r.until.IsZero() {
-			if wait = time.Until(r.until); wait <= 0 {
-				return nil, -1, r.ended()
-			}
+			wait = max(time.Until(r.until), time.Millisecond)
 		}
 		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease); err != nil {
 			return nil, -1, err
 		}
 	}
+	errs := make([]error, len(r.units))
 	var wg sync.WaitGroup
 	for i := range r.units {
 		if i == first {
@@ -185,7 +134,7 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease) }) // ends with the attempt, which is bounded
 	}
 	wg.Wait()
-	busy, err = r.verdict(parts, errs)
+	busy, err = r.look(parts, errs)
 	if err == nil {
 		return parts, -1, nil
 	}
@@ -193,39 +142,29 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 	return nil, busy, err
 }
 
-var errTooLate = errors.New("redlatch: the first members' leases ended before the last were acquired")
-
-// verdict says what a round came to: nil if everything is held.
-func (r *rounds) verdict(parts []*part, errs []error) (busy int, err error) {
+// look says what a round came to: nil if everything is held. What is to be waited
+// for is a unit that is busy, not one whose node fails.
+func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	busy = -1
 	var away []lock.NodeError
-	var busyErr error
 	for i, e := range errs {
-		var un *lock.UnavailableError
-		switch {
+		switch nodes := nodesOf(e); {
 		case e == nil:
-		case errors.Is(e, lock.ErrNotAcquired):
-			if busyErr == nil {
-				busy, busyErr = i, e
-			}
-		case errors.As(e, &un):
-			away = append(away, un.Nodes...)
-		default:
+		case !passing(e):
 			return -1, e
+		case nodes != nil:
+			away = append(away, nodes...)
+		case busy < 0:
+			busy, err = i, e
 		}
 	}
-	switch {
-	case len(away) > 0:
-		return busy, &lock.UnavailableError{Name: r.m.name, Op: "acquire", Nodes: away}
-	case busyErr != nil:
-		return busy, busyErr
+	if err = r.m.unavailable(err, away); err != nil {
+		return busy, err
 	}
 	now := time.Now()
 	for _, p := range parts {
-		for _, h := range p.holds() {
-			if held.Passed(now, h.ValidUntil()) || errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
-				return -1, errTooLate
-			}
+		if !p.valid(now) {
+			return -1, errTooLate
 		}
 	}
 	return -1, nil
@@ -248,8 +187,10 @@ func (r *rounds) giveBack(parts []*part) {
 	}
 }
 
-// sleep pauses between rounds.
-func (r *rounds) sleep(d time.Duration) error {
+// sleep pauses between rounds, the last of which failed with err.
+func (r *rounds) sleep(err error) error {
+	r.waiting()
+	d := r.pause.NextBackOff()
 	if !r.until.IsZero() {
 		d = min(d, time.Until(r.until))
 	}
@@ -259,27 +200,8 @@ func (r *rounds) sleep(d time.Duration) error {
 	case <-t.C:
 	case <-r.ctx.Done():
 	}
-	if r.ctx.Err() != nil || (!r.until.IsZero() && !time.Now().Before(r.until)) {
-		return r.ended()
+	if r.over() {
+		return r.notAcquired(err)
 	}
 	return nil
-}
-
-// ended says why the wait ended: with what the last round failed.
-func (r *rounds) ended() error {
-	if r.ctx.Err() == nil {
-		if r.last != nil {
-			return r.last
-		}
-		return &lock.NotAcquiredError{Name: r.m.name}
-	}
-	out := &lock.NotAcquiredError{Name: r.m.name, Err: engine.CtxError(r.ctx)}
-	var busy *lock.NotAcquiredError
-	switch {
-	case errors.As(r.last, &busy):
-		out.Name, out.Holder, out.Remaining = busy.Name, busy.Holder, busy.Remaining
-	case r.last != nil:
-		out.Err = errors.Join(out.Err, r.last)
-	}
-	return out
 }

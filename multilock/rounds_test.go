@@ -112,7 +112,7 @@ func TestNoLivelockInLockstep(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					r := &rounds{ctx: ctx, m: m, units: units}
+					r := &rounds{acquisition: &acquisition{ctx: ctx, m: m, pause: newPause()}, units: units}
 					parts, err := r.from(i) // x for one, y for the other
 					if err != nil {
 						if errors.Is(err, context.DeadlineExceeded) {

@@ -16,7 +16,7 @@ import (
 // of answers, split votes), a random pause is over.
 func (q *quorum) wait(why error) error {
 	var busy *lock.NotAcquiredError
-	held := errors.As(why, &busy)
+	held := errors.As(why, &busy) && busy.Err == nil
 	var expect time.Time
 	if held {
 		expect = time.Now().Add(busy.Remaining + 2*time.Millisecond)
@@ -176,7 +176,7 @@ func (h *hold) unlockQuorum(ctx context.Context, parts []*part) error {
 	}
 	h.mu.Unlock()
 	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
-		return errors.Join(errs...)
+		return lock.Join(errs...)
 	}
 	return &lock.LeaseLostError{Name: h.m.name, Reason: lock.LossMember, At: time.Now(), Err: context.Cause(h.ctx)}
 }

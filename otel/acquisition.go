@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// acquisition implements observe.Acquisition.
+// acquisition implements observe.Acquisition. A member of a MultiLock has one for
+// all the rounds in which it is tried, which ends with the whole.
 type acquisition struct {
 	o    *observer
 	lock observe.Lock
@@ -24,21 +26,33 @@ type acquisition struct {
 
 	traced bool
 	span   trace.Span
-	wait   trace.Span // nil: it did not have to wait
 
-	measured  bool
-	began     time.Time
-	waitBegan time.Time
+	measured bool
+	began    time.Time
 
-	attempts  int
 	contended atomic.Bool
 	whole     *acquisition // what this is a member of
-	holder    string       // seen last
-	others    bool         // it is not the first
+
+	mu        sync.Mutex // guards the rest: of a member two rounds may overlap, and a whole hears of all members
+	wait      trace.Span // nil: it does not wait
+	waitBegan time.Time
+	waited    time.Duration
+	attempts  int
+	holder    string // seen last
+	others    bool   // it is not the first
+	left      string // what it left, for the whole
 	links     int
 	last      trace.Link // of the holder seen last, while there is no room for more
 	position  int        // seen last
 	moves     int
+	result    observe.Result
+	ended     time.Time
+
+	open    int            // of a member: tries under way
+	over    bool           // the observation has ended, or that of the whole
+	free    bool           // of a member: the whole was not acquired
+	members []*acquisition // of a whole
+	blocker [2]string      // of a whole: who held a busy member, in case none is waited for
 }
 
 // Bounds of what one span tells: locks can pass through many hands while one
@@ -61,7 +75,11 @@ func (a *acquisition) Trace() string {
 }
 
 // Attempt implements observe.Acquisition.
-func (a *acquisition) Attempt() { a.attempts++ }
+func (a *acquisition) Attempt() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.attempts++
+}
 
 // contend counts the acquisition as contended, once.
 func (a *acquisition) contend() {
@@ -75,12 +93,34 @@ func (a *acquisition) contend() {
 	}
 }
 
-// Busy implements observe.Acquisition.
+// Busy implements observe.Acquisition. The whole is told of the member that is
+// waited for, or else of the first that was busy.
 func (a *acquisition) Busy(holder, left string, position int) {
 	a.contend()
 	if !a.traced {
 		return
 	}
+	a.mu.Lock()
+	waits := a.wait != nil
+	a.busyLocked(holder, left, position)
+	a.mu.Unlock()
+	if a.whole == nil || holder == "" {
+		return
+	}
+	if waits {
+		a.whole.Busy(holder, left, 0)
+		return
+	}
+	for w := a.whole; w != nil; w = w.whole {
+		w.mu.Lock()
+		if w.blocker[0] == "" {
+			w.blocker = [2]string{holder, left}
+		}
+		w.mu.Unlock()
+	}
+}
+
+func (a *acquisition) busyLocked(holder, left string, position int) {
 	if position > 0 && position != a.position {
 		a.moved(position)
 	}
@@ -91,7 +131,7 @@ func (a *acquisition) Busy(holder, left string, position int) {
 		a.span.SetAttributes(attribute.String("lock.holder.owner", clean(holder)))
 	}
 	a.others = a.holder != ""
-	a.holder, a.last = holder, trace.Link{}
+	a.holder, a.left, a.last = holder, left, trace.Link{}
 	sc, ok := parseTrace(left, holder)
 	if !ok {
 		return
@@ -108,10 +148,10 @@ func (a *acquisition) Busy(holder, left string, position int) {
 	}
 }
 
-// predecessor tells of the holder seen last: for one that acquired, whom it waited
+// predecessorLocked tells of the holder seen last: for one that acquired, whom it waited
 // for in the end. It has the last of the links, and names of its own, since links are
 // hard to tell apart in some viewers.
-func (a *acquisition) predecessor() {
+func (a *acquisition) predecessorLocked() {
 	if !a.others {
 		return
 	}
@@ -163,17 +203,31 @@ func parseTrace(left, holder string) (trace.SpanContext, bool) {
 	return sc, sc.IsValid()
 }
 
-// Wait implements observe.Acquisition.
+// Wait implements observe.Acquisition. The whole waits with the first member that
+// does.
 func (a *acquisition) Wait() {
 	a.contend()
-	a.waitBegan = time.Now()
-	if a.measured {
-		a.o.metrics.waiting(a.ctx, a.lock, 1)
+	a.mu.Lock()
+	if !a.waitBegan.IsZero() {
+		a.mu.Unlock()
+		return
 	}
+	a.waitBegan = time.Now()
 	if a.traced {
 		t := a.o.tracing
 		_, a.wait = t.tracer.Start(a.ctx, "lock.wait", t.internal...)
 		a.wait.SetAttributes(t.common(a.lock)...)
+	}
+	holder, left := a.holder, a.left
+	a.mu.Unlock()
+	if a.measured {
+		a.o.metrics.waiting(a.ctx, a.lock, 1)
+	}
+	if a.whole != nil {
+		a.whole.Wait()
+		if holder != "" {
+			a.whole.Busy(holder, left, 0)
+		}
 	}
 }
 
@@ -185,14 +239,102 @@ func (a *acquisition) Link() any {
 	return a.span.SpanContext()
 }
 
-// End implements observe.Acquisition.
+// End implements observe.Acquisition. A member's try has ended: there may be more.
 func (a *acquisition) End(r observe.Result) {
-	how, now := outcome(r.Err), time.Now()
-	if a.measured {
-		a.o.metrics.acquired(a, how, r.Err, now)
+	a.mu.Lock()
+	a.result, a.ended = r, time.Now()
+	a.open--
+	waited := !a.waitBegan.IsZero()
+	if waited {
+		a.waited += a.ended.Sub(a.waitBegan)
+		a.waitBegan = time.Time{}
 	}
-	if !a.traced {
-		return
+	if a.wait != nil {
+		a.wait.SetAttributes(attribute.String("lock.outcome", outcome(r.Err)))
+		a.wait.End()
+		a.wait = nil
+	}
+	done := a.whole == nil || a.over && a.open == 0
+	a.mu.Unlock()
+	if waited && a.measured {
+		a.o.metrics.waiting(a.ctx, a.lock, -1)
+	}
+	if done {
+		a.finish()
+	}
+}
+
+// again begins another try of a member; false: the whole has ended.
+func (a *acquisition) again() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.open++
+	}
+	return !a.over
+}
+
+// member finds the observation of a member, or keeps fresh as that; nil: the whole
+// has ended.
+func (a *acquisition) member(o *observer, l observe.Lock, fresh *acquisition) *acquisition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return nil
+	}
+	for _, m := range a.members {
+		if m.o == o && m.lock == l {
+			return m
+		}
+	}
+	if fresh != nil {
+		fresh.whole = a
+		a.members = append(a.members, fresh)
+	}
+	return fresh
+}
+
+// finish ends the span and records the acquisition, and those of its members that
+// are not under way any more.
+func (a *acquisition) finish() {
+	a.mu.Lock()
+	r := a.result
+	how := outcome(r.Err)
+	if a.free && r.Err == nil || r.Free {
+		how, r.Err = "free", nil
+	}
+	a.over = true
+	members := a.members
+	if len(members) > 0 && r.Owner == "" {
+		r.Owner = members[0].owner()
+	}
+	if a.traced {
+		a.endSpanLocked(r, how)
+	}
+	a.mu.Unlock()
+	if a.measured {
+		a.o.metrics.acquired(a, how, r.Err)
+	}
+	for _, m := range members {
+		m.mu.Lock()
+		m.over, m.free = true, r.Err != nil
+		done := m.open == 0
+		m.mu.Unlock()
+		if done {
+			m.finish()
+		}
+	}
+}
+
+func (a *acquisition) owner() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.result.Owner
+}
+
+func (a *acquisition) endSpanLocked(r observe.Result, how string) {
+	if a.holder == "" && a.blocker[0] != "" {
+		a.busyLocked(a.blocker[0], a.blocker[1], 0)
 	}
 	a.span.SetAttributes(
 		attribute.String("lock.outcome", how),
@@ -202,24 +344,28 @@ func (a *acquisition) End(r observe.Result) {
 	if r.Owner != "" {
 		a.span.SetAttributes(attribute.String("lock.owner", r.Owner))
 	}
-	a.predecessor()
-	if a.wait != nil {
-		a.wait.SetAttributes(attribute.String("lock.outcome", how))
-		a.span.SetAttributes(attribute.Float64("lock.wait.duration", now.Sub(a.waitBegan).Seconds()))
-		a.wait.End()
+	a.predecessorLocked()
+	if a.waited > 0 {
+		a.span.SetAttributes(attribute.Float64("lock.wait.duration", a.waited.Seconds()))
+	}
+	var at []trace.SpanEndOption
+	if a.whole != nil {
+		at = append(at, trace.WithTimestamp(a.ended))
 	}
 	switch {
+	case how == "free":
+		a.span.End(at...)
 	case r.Err == nil:
 		a.span.SetAttributes(attribute.Int("lock.count", r.Count))
 		if r.Token > 0 {
 			a.span.SetAttributes(attribute.Int64("lock.fencing_token", int64(r.Token))) // #nosec G115 -- microseconds of this century
 		}
-		a.span.End()
+		a.span.End(at...)
 	case how == "error" || how == "lost":
-		a.o.tracing.end(a.span, r.Err)
+		a.o.tracing.end(a.span, r.Err, at...)
 	default: // busy, or not wanted any more: what was asked for, no fault
 		a.span.SetAttributes(semconv.ErrorTypeKey.String(errorType(r.Err)))
-		a.span.End()
+		a.span.End(at...)
 	}
 }
 

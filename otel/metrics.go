@@ -138,7 +138,7 @@ func newSets(key observe.Lock) *sets {
 	if key.Name != "" {
 		s.attrs = append(s.attrs, attribute.String("lock.name", key.Name))
 	}
-	for _, how := range []string{"acquired", "timeout", "cancelled", "released", "lost", "expired", "closed"} {
+	for _, how := range []string{"acquired", "timeout", "cancelled", "free", "released", "lost", "expired", "closed"} {
 		s.ends[how] = []metric.RecordOption{s.with(attribute.String("lock.outcome", how))}
 	}
 	s.add = []metric.AddOption{s.with()}
@@ -187,16 +187,15 @@ func (m *metrics) held(l observe.Lock) {
 }
 
 // acquired records an acquisition that ended.
-func (m *metrics) acquired(a *acquisition, how string, err error, now time.Time) {
+func (m *metrics) acquired(a *acquisition, how string, err error) {
 	s := m.of(a.lock)
 	opts := s.ends[how]
 	if opts == nil {
 		opts = s.failed(errorType(err)).acquire
 	}
-	m.acquire.Record(a.ctx, now.Sub(a.began).Seconds(), opts...)
-	if !a.waitBegan.IsZero() {
-		m.wait.Record(a.ctx, now.Sub(a.waitBegan).Seconds(), opts...)
-		m.waiting(a.ctx, a.lock, -1)
+	m.acquire.Record(a.ctx, a.ended.Sub(a.began).Seconds(), opts...)
+	if a.waited > 0 {
+		m.wait.Record(a.ctx, a.waited.Seconds(), opts...)
 	}
 }
 

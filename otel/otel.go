@@ -61,8 +61,15 @@ func New(opt Options) (observe.Observer, error) {
 	return o, nil
 }
 
-// Acquire implements observe.Observer.
+// Acquire implements observe.Observer. Of a member that is tried once more it is
+// what it was in the rounds before.
 func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time.Duration) (context.Context, observe.Acquisition) {
+	whole, _ := ctx.Value(wholeKey{}).(*acquisition)
+	if whole != nil {
+		if a := whole.member(o, l, nil); a != nil && a.again() {
+			return a.carried(trace.ContextWithSpan(ctx, a.span)), a
+		}
+	}
 	span, measured := noSpan, o.metrics.on()
 	if t := o.tracing; t.on() {
 		ctx, span = t.tracer.Start(ctx, "lock.acquire", t.internal...)
@@ -71,8 +78,10 @@ func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time
 	if !traced && !measured {
 		return ctx, nil
 	}
-	whole, _ := ctx.Value(wholeKey{}).(*acquisition)
-	a := &acquisition{o: o, lock: l, whole: whole, ctx: ctx, span: span, traced: traced, measured: measured, began: time.Now()}
+	a := &acquisition{o: o, lock: l, ctx: ctx, span: span, traced: traced, measured: measured, began: time.Now(), open: 1}
+	if whole != nil {
+		whole.member(o, l, a)
+	}
 	if traced {
 		watched := lease == 0
 		if watched {
@@ -80,14 +89,19 @@ func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time
 		}
 		span.SetAttributes(o.tracing.common(l)...)
 		span.SetAttributes(attribute.Float64("lock.lease", lease.Seconds()), attribute.Bool("lock.watchdog", watched))
-		if wait >= 0 {
+		if wait >= 0 && a.whole == nil { // a member has no limit of its own
 			span.SetAttributes(attribute.Float64("lock.wait.limit", wait.Seconds()))
 		}
 	}
-	if l.Type == "multi" {
-		ctx = context.WithValue(ctx, wholeKey{}, a)
+	return a.carried(ctx), a
+}
+
+// carried is ctx with the acquisition, if it is one that has members.
+func (a *acquisition) carried(ctx context.Context) context.Context {
+	if a.lock.Type == "multi" {
+		return context.WithValue(ctx, wholeKey{}, a)
 	}
-	return ctx, a
+	return ctx
 }
 
 // wholeKey finds the acquisition of a MultiLock in the contexts of its members'.

@@ -61,12 +61,12 @@ func clean(text string) string {
 }
 
 // end ends a span with the status of err.
-func (t *tracing) end(span trace.Span, err error) {
+func (t *tracing) end(span trace.Span, err error, how ...trace.SpanEndOption) {
 	if err != nil {
 		span.SetStatus(codes.Error, t.text(err))
 		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(err)))
 	}
-	span.End()
+	span.End(how...)
 }
 
 // endCommand ends the span of a script run.

@@ -14,7 +14,7 @@ set -eu
 say() { printf 'ensure-chromium: %s\n' "$*" >&2; }
 
 present() {
-  [ -n "${REDLATCH_CHROMIUM:-}" ] && return 0
+  case ${REDLATCH_CHROMIUM:-require} in require) ;; *) return 0 ;; esac
   for program in chromium chromium-browser google-chrome headless-shell; do
     if command -v "$program" >/dev/null 2>&1; then return 0; fi
   done

@@ -158,6 +158,9 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 }
 
 func (c *connection) tls(opt *rueidis.ClientOption) error {
+	if opt.Sentinel.MasterSet != "" {
+		opt.Sentinel.TLSConfig = opt.TLSConfig // the sentinels speak as their servers do
+	}
 	if c.caFile == "" && c.certFile == "" && c.keyFile == "" && c.serverName == "" {
 		return nil
 	}

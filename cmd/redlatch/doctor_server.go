@@ -146,8 +146,8 @@ func (e *examination) memory(addr string, in map[string]string) {
 }
 
 func (e *examination) persistence(ctx context.Context, addr string, node rueidis.Client, in map[string]string) {
-	switch {
-	case in["aof_enabled"] == "1":
+	switch in["aof_enabled"] {
+	case "1":
 		sync := setting(ctx, node, "appendfsync")
 		switch sync {
 		case "always":
@@ -206,7 +206,7 @@ func (e *examination) cluster(ctx context.Context) {
 		return
 	}
 	in := map[string]string{}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // RESP3 says that it is a text
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			in[k] = v
 		}

@@ -178,7 +178,7 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 		}
 	}
 	kind := string(in.Kind)
-	switch in.Kind {
+	switch in.Kind { //nolint:exhaustive // the others are said by their names
 	case redlatch.KindNone:
 		kind = "nobody holds it or waits for it"
 	case redlatch.KindPlain:

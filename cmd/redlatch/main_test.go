@@ -31,8 +31,11 @@ func TestMain(m *testing.M) {
 			_ = os.Unsetenv(name)
 		}
 	}
-	// The client library asks a second after a refused login whether it is a cluster; that ends by itself.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	// Two goroutines of the client library end by themselves, seconds after the client: one asks again for
+	// a cluster's topology, one closes connections that are not needed any more.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
 }
 
 // patience ends a test that would hang.
@@ -138,6 +141,7 @@ func begin(t *testing.T, s *testbed.Server, args ...string) *command {
 	t.Helper()
 	c := &command{t: t, cmd: prepare(s, args...), ended: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = c, c
+	c.cmd.WaitDelay = 5 * time.Second // what it leaves behind may hold its output open
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -177,11 +177,16 @@ const stubborn = `trap 'echo asked' TERM; sh -c 'trap "" TERM; while :; do sleep
 // pids waits for the process ids that stubborn writes.
 func pids(t *testing.T, p *command) []int {
 	t.Helper()
-	text := p.says(" .\n")
+	_, text, _ := strings.Cut(p.says(" .\n"), "pids ")
 	var a, b int
-	if _, err := fmt.Sscanf(text[strings.Index(text, "pids"):], "pids %d %d", &a, &b); err != nil {
+	if _, err := fmt.Sscan(text, &a, &b); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, _ = syscall.Kill(a, syscall.SIGKILL), syscall.Kill(b, syscall.SIGKILL)
+		}
+	})
 	return []int{a, b}
 }
 

@@ -38,7 +38,7 @@ func (a *app) serveCommand() *cobra.Command {
 holders, the queue in its order, leases that run down and a strip of who held it when.
 
 It listens on the loopback address. On any other it asks for a token, that of --token-file or
-REDLATCH_TOKEN_SERVE, else one that it makes and prints; programs send it as "Authorization: Bearer TOKEN".
+REDLATCH_SERVE_TOKEN, else one that it makes and prints; programs send it as "Authorization: Bearer TOKEN".
 It speaks HTTP: put a proxy with TLS before it where the network is not trusted. The page can change nothing,
 unless --allow-unlock is given: then a holder can be evicted, one at a time, by its whole owner.
 
@@ -134,16 +134,19 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 
 // token is the one to ask for, "" = none was given.
 func (f serveFlags) token() (string, error) {
-	if f.tokenFile == "" {
-		return os.Getenv("REDLATCH_TOKEN_SERVE"), nil
+	token := os.Getenv("REDLATCH_SERVE_TOKEN")
+	if f.tokenFile != "" {
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return "", fmt.Errorf("token-file: %w", err)
+		}
+		token = strings.TrimSpace(string(text))
+		if token == "" {
+			return "", fmt.Errorf("token-file: it is empty")
+		}
 	}
-	text, err := os.ReadFile(f.tokenFile)
-	if err != nil {
-		return "", fmt.Errorf("token-file: %w", err)
-	}
-	token := strings.TrimSpace(string(text))
-	if len(token) < 16 {
-		return "", fmt.Errorf("token-file: the token has fewer than 16 characters")
+	if token != "" && len(token) < 16 {
+		return "", fmt.Errorf("the token has fewer than 16 characters")
 	}
 	return token, nil
 }

@@ -28,7 +28,7 @@ func serving(t *testing.T, s *testbed.Server, args ...string) *page {
 	t.Helper()
 	c := begin(t, s, append([]string{"serve", "--listen", "127.0.0.1:0", "--interval", "200ms"}, args...)...)
 	text := c.says("serving http://")
-	url := text[strings.Index(text, "http://"):]
+	_, url, _ := strings.Cut(text, "serving ")
 	return &page{c, strings.TrimSuffix(strings.Fields(url)[0], "/")}
 }
 
@@ -47,6 +47,7 @@ func (p *page) ask(method, path, body string, headers ...string) (int, string, h
 		}
 	}
 	cl := &http.Client{
+		Timeout:       patience,
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -219,7 +220,7 @@ func TestServeEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	lines := make(chan string, 1000)
 	go func() { // ends with the body
 		defer close(lines)

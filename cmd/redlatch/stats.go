@@ -15,7 +15,7 @@ type turn struct {
 	Mode  redlatch.Mode `json:"mode"`
 	Who   string        `json:"who"`
 	From  time.Time     `json:"from"` // when it was seen first, or asked for the lock, by the server's clock
-	To    time.Time     `json:"to"`   // when it was seen last
+	To    time.Time     `json:"to"`   // when it was seen last, or seen to be gone
 	Ended bool          `json:"ended"`
 	// How it ended, as far as can be told: "" = let go or handed over, "expired" = its lease
 	// ran out, "forced" = this program took it away.
@@ -52,7 +52,7 @@ func (w *watched) see(in redlatch.Inspection) {
 			t.To, t.ends = in.At, leaseEnd(in.At, in.Holders[i].Remaining)
 			continue
 		}
-		t.Ended = true
+		t.Ended, t.To = true, in.At
 		if t.How == "" && !t.ends.IsZero() && !in.At.Before(t.ends) {
 			// A holder that lives renews at a third of its lease: this one did not.
 			t.How, t.To = "expired", t.ends

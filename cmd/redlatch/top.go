@@ -79,6 +79,7 @@ type looked struct {
 	open *redlatch.Inspection // the lock that is open
 	err  error
 	at   time.Time
+	took time.Duration
 }
 
 func (a *app) top(ctx context.Context, client *redlatch.Client, in, out *os.File, v *topView) error {
@@ -109,7 +110,7 @@ func (a *app) top(ctx context.Context, client *redlatch.Client, in, out *os.File
 	defer next.Stop()
 	resize := time.NewTicker(250 * time.Millisecond)
 	defer resize.Stop()
-	due := false
+	due, took := false, time.Duration(0)
 	draw := func() {
 		w, h, err := term.GetSize(int(out.Fd()))
 		if err != nil {
@@ -125,6 +126,7 @@ func (a *app) top(ctx context.Context, client *redlatch.Client, in, out *os.File
 			return waitLook(busy, looks)
 		case l := <-looks:
 			busy = false
+			took = l.took
 			v.see(l)
 			draw()
 		case k, ok := <-keys:
@@ -142,7 +144,7 @@ func (a *app) top(ctx context.Context, client *redlatch.Client, in, out *os.File
 		}
 		if due && !busy {
 			due = false
-			next.Reset(v.interval)
+			next.Reset(max(v.interval, took)) // on a server with very many keys: no more than half of the time
 			if !v.paused {
 				busy = true
 				look()
@@ -159,8 +161,9 @@ func waitLook(busy bool, looks <-chan looked) error {
 	return nil
 }
 
-func (a *app) look(ctx context.Context, client *redlatch.Client, pattern, open string) looked {
-	l := looked{at: time.Now()}
+func (a *app) look(ctx context.Context, client *redlatch.Client, pattern, open string) (l looked) {
+	l.at = time.Now()
+	defer func() { l.took = time.Since(l.at) }()
 	l.list, l.err = list(ctx, client, pattern)
 	if open != "" && l.err == nil {
 		in, err := client.Inspect(ctx, open)

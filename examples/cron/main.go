@@ -1,5 +1,6 @@
-// Cron runs a job once per tick, however many replicas of the service there
-// are. Each replica here has a client of its own, as a process would have:
+// Cron runs a job once per tick, however many replicas of the service there are and
+// however early or late each of them comes. Each replica here has a client of its own,
+// as a process would have, and a clock that is wrong by up to 80 ms:
 //
 //	go run ./examples/cron
 package main
@@ -17,11 +18,12 @@ import (
 )
 
 const (
-	replicas = 3
-	ticks    = 3
-	interval = 500 * time.Millisecond
-	job      = 50 * time.Millisecond // how long the job takes
+	ticks  = 3
+	period = 2 * time.Second
 )
+
+// skews are how early or late each replica is at every tick.
+var skews = []time.Duration{-20 * time.Millisecond, 0, 80 * time.Millisecond}
 
 func main() {
 	if err := run(context.Background()); err != nil {
@@ -37,16 +39,16 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	fmt.Println("Redis:", server.About)
 
-	start := time.Now().Add(interval)
-	runs := make([]int, ticks) // each written under the tick's lock
-	errs := make([]error, replicas)
+	r := &report{runs: make([]int, ticks)}
+	start := time.Now().Add(period)
+	errs := make([]error, len(skews))
 	var all sync.WaitGroup
-	for r := range replicas {
-		all.Go(func() { errs[r] = replica(ctx, server, r, start, runs) })
+	for nr, skew := range skews {
+		all.Go(func() { errs[nr] = replica(ctx, server, nr, start.Add(skew), r) })
 	}
 	all.Wait()
 
-	for tick, n := range runs {
+	for tick, n := range r.runs {
 		if n != 1 {
 			errs = append(errs, fmt.Errorf("tick %d: the job ran %d times", tick, n))
 		}
@@ -54,45 +56,43 @@ func run(ctx context.Context) (err error) {
 	return errors.Join(errs...)
 }
 
-// replica is one instance of the service.
-func replica(ctx context.Context, server *demoserver.Server, nr int, start time.Time, runs []int) error {
+// replica is one instance of the service. start is its first tick, by its own clock.
+func replica(ctx context.Context, server *demoserver.Server, nr int, start time.Time, r *report) error {
 	client, err := redlatch.Open(server.URL)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	job := client.Once(server.Tag + ":report")
 
 	for tick := range ticks {
-		time.Sleep(time.Until(start.Add(time.Duration(tick) * interval)))
+		time.Sleep(time.Until(start.Add(time.Duration(tick) * period)))
 
-		// One lock per tick, and it is not unlocked: a replica whose clock is a
-		// little late must still find it taken, after the job is done. So the
-		// lease is fixed, longer than the clocks differ and the job takes.
-		name := fmt.Sprintf("%s:report:%d", server.Tag, tick)
-		hold, err := client.RLock(name).TryLock(ctx, 0, 2*time.Second)
-		if errors.Is(err, redlatch.ErrNotAcquired) {
-			fmt.Printf("tick %d, replica %d: another one does it\n", tick, nr)
-			continue
-		}
+		// The server decides by its own clock. The job takes no time at all here: the
+		// replica that comes 80 ms later finds the tick's run made all the same.
+		ran, err := job.Do(ctx, period, func(ctx context.Context) error { return r.send(ctx, tick) })
 		if err != nil {
-			return fmt.Errorf("replica %d: %w", nr, err)
+			return fmt.Errorf("replica %d, tick %d: %w", nr, tick, err)
 		}
-		fmt.Printf("tick %d, replica %d: runs the job\n", tick, nr)
-		if err := report(hold.Context()); err != nil {
-			return fmt.Errorf("replica %d: %w", nr, err)
+		if ran {
+			fmt.Printf("tick %d, replica %d: ran the job\n", tick, nr)
+		} else {
+			fmt.Printf("tick %d, replica %d: another one did it\n", tick, nr)
 		}
-		runs[tick]++
 	}
-	return nil
+	return nil // the record of the last run goes by itself when its period is over
 }
 
-// report is the job. It stops when the lease ends, as nobody keeps others from
-// starting it again then.
-func report(ctx context.Context) error {
-	select {
-	case <-time.After(job):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// report is the job. It counts its runs to check the example.
+type report struct {
+	mu   sync.Mutex
+	runs []int // guarded by mu; by tick
+}
+
+// send works with the run's context, which ends if the run is no longer the only one.
+func (r *report) send(ctx context.Context, tick int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs[tick]++
+	return ctx.Err()
 }

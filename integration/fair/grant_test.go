@@ -114,8 +114,9 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 // The holder may not publish, so the grant's message is lost: the waiter finds
 // by itself, at its next refresh, that it holds the lock.
 func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
+	testbed.Needs(t, 6, 2, "users who may not publish on a channel")
 	s := testbed.Standalone(t)
-	s.Do(t, "ACL", "SETUSER", "mute", "on", ">pw", "+@all", "~*", "resetchannels")
+	s.SetUser(t, "mute", "on", ">pw", "+@all", "~*")
 	mute := dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password = "mute", "pw"
 	}))

@@ -80,7 +80,7 @@ func TestLongestSkipTime(t *testing.T) {
 func TestStrangeNames(t *testing.T) {
 	s := server(t)
 	c, other := dial(t, s.Addr()), dial(t, s.Addr())
-	for _, name := range []string{"*", "[a-z]?\\", "a\x00b", "{", "}{", "{}", " ", "\r\n", "%s%d", "ü", "a:b-c g=1"} {
+	for _, name := range []string{"*", "[a-z]?\\", "a\x00b", "{", "}{", "{}z", " ", "\r\n", "%s%d", "ü", "a:b-c g=1"} {
 		for _, kind := range kinds {
 			h := take(t, t.Context(), kind.make(c, name))
 			next := async(t.Context(), exclusive(other, kind.name, name))

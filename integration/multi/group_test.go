@@ -323,10 +323,7 @@ func TestGroupRefusedByTheServer(t *testing.T) {
 	m := redlatch.MultiLock(plain(c, "a", "b", "c")...)
 	s.Do(t, "SET", "c", "x")
 	_, err := m.Lock(t.Context())
-	var refused *redlatch.ServerError
-	if !errors.As(err, &refused) {
-		t.Fatalf("wrong type: %v", err)
-	}
+	want(t, err, redlatch.ErrInvalidName)
 	free(t, s, "a", "b")
 	s.Do(t, "DEL", "c")
 	h := mustLock(t, t.Context(), m)
@@ -336,6 +333,7 @@ func TestGroupRefusedByTheServer(t *testing.T) {
 	}
 	free(t, s, "a", "b", "c")
 	_, err = m.Lock(t.Context())
+	var refused *redlatch.ServerError
 	if !errors.As(err, &refused) {
 		t.Errorf("without memory: %v", err)
 	}

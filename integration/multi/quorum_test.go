@@ -159,6 +159,7 @@ func TestQuorumThreeDown(t *testing.T) {
 		_, err := q.TryLock(t.Context(), wait, 0)
 		took := time.Since(began)
 		want(t, err, redlatch.ErrUnavailable)
+		want(t, err, redlatch.ErrNotAcquired)
 		var un *redlatch.UnavailableError
 		if !errors.As(err, &un) || len(un.Nodes) != 3 {
 			t.Fatalf("details %v", err)

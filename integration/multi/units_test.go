@@ -123,6 +123,7 @@ func TestNodeDownForAll(t *testing.T) {
 		began := time.Now()
 		_, err := m.TryLock(t.Context(), wait, 0)
 		want(t, err, redlatch.ErrUnavailable)
+		want(t, err, redlatch.ErrNotAcquired)
 		var un *redlatch.UnavailableError
 		if !errors.As(err, &un) || un.Nodes[0].Node != list[1].Addr() {
 			t.Errorf("details %v", err)

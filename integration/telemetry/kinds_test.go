@@ -124,7 +124,7 @@ func TestSpansMultiLock(t *testing.T) {
 	h := must[redlatch.Hold](t)(m.Lock(t.Context()))
 	unlock(t, h)
 	r.expect(`
-	lock.acquire internal attempts=1 contended=false count=1 name=[a b] outcome=acquired type=multi
+	lock.acquire internal attempts=1 contended=false count=1 name=[a b] outcome=acquired owner=A type=multi
 	  lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired owner=A type=reentrant
 	  lock.acquire internal attempts=1 contended=false count=1 name=b outcome=acquired owner=A type=reentrant
 	  EVALSHA client db.stored_procedure.name=group_acquire
@@ -152,9 +152,11 @@ func TestSpansMultiLockContended(t *testing.T) {
 	_, rest, _ := strings.Cut(got, "name=b")
 	_, rest, _ = strings.Cut(rest, "name=[a b c]")
 	for _, want := range []string{
-		"lock.acquire internal attempts=1 contended=true error.type=not_acquired name=[a b c] outcome=timeout type=multi wait.limit=0\n",
+		"lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) " +
+			"name=[a b c] outcome=timeout owner=B type=multi wait.limit=0 -> holder:lock.acquire(A)\n",
+		"\n  lock.acquire internal attempts=1 contended=false name=a outcome=free ",
 		"\n  lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) name=b ",
-		"\n  lock.acquire internal attempts=1 contended=false count=1 name=c outcome=acquired ",
+		"\n  lock.acquire internal attempts=1 contended=false name=c outcome=free ",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no span is %q\n%s", want, got)
@@ -164,6 +166,78 @@ func TestSpansMultiLockContended(t *testing.T) {
 		t.Errorf("%d children, want one per member\n%s", n, got)
 	}
 	r.expectPoints("lock.held", map[string]int64{"lock.type=fair": 0, "lock.type=reentrant": 0})
+}
+
+// TestSpansMultiLockWaits: over all rounds each member has one child, with the
+// outcome that it had in the end; the whole says whom it waited for.
+func TestSpansMultiLockWaits(t *testing.T) {
+	r := newRig(t)
+	held := must[redlatch.Hold](t)(r.client.RLock("b").Lock(t.Context()))
+	m := redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b"), r.client.FairLock("c"))
+	wait := begin(t, func() {
+		h, err := m.Lock(context.Background())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		unlock(t, h)
+	})
+	r.until("a member waits, and the whole", countStarted("lock.wait", 2))
+	unlock(t, held)
+	wait()
+	got := r.tree()
+	_, got, _ = strings.Cut(got, "name=b ")
+	for _, want := range []string{
+		"\nlock.acquire internal attempts=2 contended=true count=1 holder.owner=A holder.trace_id=lock.acquire(A) " +
+			"name=[a b c] outcome=acquired owner=B type=multi wait.duration=~ -> holder:lock.acquire(A)\n",
+		" contended=false count=1 name=a outcome=acquired owner=B type=reentrant\n",
+		" contended=true count=1 holder.owner=A holder.trace_id=lock.acquire(A) name=b outcome=acquired owner=B " +
+			"type=reentrant wait.duration=~ -> holder:lock.acquire(A)\n",
+		" contended=false count=1 name=c outcome=acquired ",
+		"\n  lock.wait internal name=[a b c] outcome=acquired type=multi\n",
+		"\n    lock.wait internal name=b outcome=acquired type=reentrant\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no span is %q\n%s", want, got)
+		}
+	}
+	if n := strings.Count(got, "\n  lock.acquire internal"); n != 3 {
+		t.Errorf("%d children, want one per member\n%s", n, got)
+	}
+	if strings.Contains(got, "outcome=timeout") || strings.Contains(got, "not_acquired") {
+		t.Errorf("something of what was acquired looks given up\n%s", got)
+	}
+	r.expectPoints("lock.waiting", map[string]int64{"lock.type=reentrant": 0, "lock.type=multi": 0})
+}
+
+// TestSpansQuorumWaits: the same of a quorum, which waits by itself.
+func TestSpansQuorumWaits(t *testing.T) {
+	r := newRig(t)
+	other := newRig(t)
+	other.tracing, other.metering = r.tracing, r.metering
+	second := other.open()
+	held := must[redlatch.Hold](t)(r.client.RLock("a").Lock(t.Context()))
+	wait := begin(t, func() {
+		h, err := redlatch.QuorumLock(r.client.RLock("a"), second.RLock("a")).Lock(context.Background())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		unlock(t, h)
+	})
+	r.until("it waits", countStarted("lock.wait", 1))
+	unlock(t, held)
+	wait()
+	got := r.tree()
+	_, got, _ = strings.Cut(got, "type=multi")
+	whole, children, _ := strings.Cut(got, "\n")
+	if !strings.Contains(whole, "wait.duration=~ -> holder:lock.acquire(A)") {
+		t.Errorf("the whole does not say whom it waited for: %s", whole)
+	}
+	children, _, _ = strings.Cut(children, "\nlock.release")
+	if n := strings.Count("\n"+children, "\n  lock.acquire internal"); n != 2 || strings.Count(children, "name=a outcome=acquired owner=") != 2 {
+		t.Errorf("%d children, want one per copy, acquired\n%s", n, children)
+	}
 }
 
 // TestSpansQuorum: one child per copy.
@@ -182,7 +256,7 @@ func TestSpansQuorum(t *testing.T) {
 	if n := strings.Count(got, "\n  lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired"); n != 3 {
 		t.Errorf("%d children, want 3\n%s", n, got)
 	}
-	if !strings.HasPrefix(got, "lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired type=multi\n") {
+	if !strings.HasPrefix(got, "lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired owner=A type=multi\n") {
 		t.Errorf("the whole is not the parent\n%s", got)
 	}
 }

@@ -12,20 +12,14 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// subscribed reports whether the lock's sharded channel has a subscriber in the
+// subscribed reports whether the lock's channel has a subscriber in the
 // shard that serves the key. Which node of it does not matter: a message goes to
 // all of them, so a subscription outlives the demotion of its master.
 func subscribed(t *testing.T, c *testbed.ClusterSet, key string) func() bool {
 	t.Helper()
 	return func() bool {
 		channel := luascript.LockChannel(key)
-		master := c.NodeOfKey(t, key)
-		for _, n := range append(c.ReplicasOf(t, master), master) {
-			if slices.Contains(n.List(t, "PUBSUB", "SHARDCHANNELS", channel), channel) {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(c.LockChannels(t, key, channel), channel)
 	}
 }
 

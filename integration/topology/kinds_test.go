@@ -94,7 +94,7 @@ func TestClusterKinds(t *testing.T) {
 				t.Errorf("%s is left on %s", key, m.Addr())
 			}
 		}
-		if chs := m.List(t, "PUBSUB", "SHARDCHANNELS"); len(chs) > 0 {
+		if chs := m.LockChannels(t); len(chs) > 0 {
 			t.Errorf("subscriptions are left: %v", chs)
 		}
 	}
@@ -139,7 +139,7 @@ func shardHasSubscribers(t *testing.T, set *testbed.ClusterSet) func() bool {
 	t.Helper()
 	return func() bool {
 		for _, n := range set.Nodes() {
-			if len(n.List(t, "PUBSUB", "SHARDCHANNELS")) > 0 {
+			if len(n.LockChannels(t)) > 0 {
 				return true
 			}
 		}

@@ -6,14 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/lock"
 )
 
 // Command is one run of a script.
@@ -116,69 +113,12 @@ type Conn struct {
 	silent time.Duration // how long a server may say nothing
 	acks   chan struct{} // places of the commands that wait for replicas
 	watch  *masterWatch  // nil: nothing to follow
+	left   chan struct{} // closed by Close; nil: the client is ours, and closed
 }
 
 // maxAcked bounds the connections of commands that wait for replicas, each of
 // which has one of its own.
 const maxAcked = 64
-
-// Open checks opt, completes it for a watchdog lease of leaseTime and connects.
-// It blocks for at most the dial time-out per address.
-func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.ClientOption) (rueidis.Client, error)) (*Conn, error) {
-	opt, err := complete(opt, leaseTime)
-	if err != nil {
-		return nil, err
-	}
-	if build == nil {
-		build = rueidis.NewClient
-	}
-	var watch *masterWatch
-	if opt.Sentinel.MasterSet != "" {
-		watch = watchMaster(&opt)
-	}
-	client, err := build(opt)
-	if client == nil && err == nil {
-		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "it returned no client"}
-	}
-	if err != nil {
-		// A single client that could not connect yet is usable as soon as its
-		// server is there: the members of a quorum must be able to start late.
-		if client == nil || !opt.ForceSingleClient || IsPermanent(err) {
-			if client != nil {
-				client.Close()
-			}
-			return nil, &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(opt.InitAddress, ","), Err: err}}}
-		}
-	}
-	c := &Conn{client: client, silent: opt.ConnWriteTimeout, acks: make(chan struct{}, maxAcked), watch: watch}
-	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
-	if c.topo.Cluster {
-		c.topo.Sharded, err = sharded(client)
-		if err != nil {
-			client.Close()
-			return nil, &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(opt.InitAddress, ","), Err: err}}}
-		}
-	}
-	return c, nil
-}
-
-// sharded asks whether the cluster has sharded channels (Redis 7).
-func sharded(client rueidis.Client) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
-	if err != nil {
-		return false, fmt.Errorf("asking for the server version: %w", err)
-	}
-	v := hello["version"]
-	text, err := v.ToString()
-	if err != nil {
-		return false, fmt.Errorf("asking for the server version: %w", err)
-	}
-	major, _, _ := strings.Cut(text, ".")
-	n, err := strconv.Atoi(major)
-	return err == nil && n >= 7, nil
-}
 
 // Client is the underlying client, for the subscriptions.
 func (c *Conn) Client() rueidis.Client { return c.client }
@@ -196,17 +136,22 @@ func (c *Conn) OnMove(moved func()) {
 	}
 }
 
-// Close closes the client and its connections.
+// Close closes the client and its connections; a borrowed one stays open, and the
+// commands under way are left to themselves.
 func (c *Conn) Close() {
 	if c.watch != nil {
 		c.watch.stop()
+	}
+	if c.left != nil {
+		close(c.left)
+		return
 	}
 	c.client.Close()
 }
 
 // Run implements Runner.
 func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
-	ctx = uncancelled(ctx)
+	ctx = c.lasting(ctx)
 	if cmd.Acks > 0 || cmd.Tell {
 		return c.runMore(ctx, cmd)
 	}
@@ -292,7 +237,7 @@ func uncancelled(ctx context.Context) context.Context {
 
 // RunMulti implements Runner.
 func (c *Conn) RunMulti(ctx context.Context, cmds []Command) []Result {
-	ctx = uncancelled(ctx)
+	ctx = c.lasting(ctx)
 	out := make([]Result, len(cmds))
 	multi := make([]rueidis.Completed, len(cmds))
 	for i, cmd := range cmds {

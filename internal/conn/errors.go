@@ -28,7 +28,7 @@ func (c Class) Transient() bool { return c != Permanent }
 // passing are the error codes of states that end by themselves.
 var passing = []string{
 	"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS",
-	"MOVED", "ASK", "MISCONF", "UNBLOCKED", "NOGOODSLAVE", "ERR max number of clients reached",
+	"MOVED", "ASK", "MISCONF", "UNBLOCKED", "NOGOODSLAVE", "max number of clients reached",
 }
 
 // Classify tells what err means. A script that fails half way has done its first
@@ -50,12 +50,19 @@ func Classify(err error) Class {
 }
 
 // hasCode finds an error code at the start of a server's message, or, as servers
-// before Redis 7 put it, inside that of a script error.
+// before Redis 7 put it, inside that of a script error. The client library leaves
+// out a leading "ERR ".
 func hasCode(msg, code string) bool {
 	if rest, ok := strings.CutPrefix(msg, code); ok && (rest == "" || rest[0] == ' ') {
 		return true
 	}
-	return strings.HasPrefix(msg, "ERR Error running script") && strings.Contains(msg, "-"+code+" ")
+	if !strings.HasPrefix(msg, "Error running script") && !strings.HasPrefix(msg, "@user_script") {
+		return false
+	}
+	// "Error running script (call to f_…): @user_script:7: @user_script: 7: -OOM command not …",
+	// without the hyphen where the command itself failed; and, of what a script caught and
+	// returned, "@user_script: 7: -OOM command not …".
+	return strings.Contains(msg, ": -"+code+" ") || strings.Contains(msg, ": "+code+" ")
 }
 
 func dialFailed(err error) bool {

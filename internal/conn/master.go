@@ -16,6 +16,7 @@ import (
 type masterWatch struct {
 	dialled chan struct{} // cap 1: a connection was made
 	settle  time.Duration // how long after it the client may go over
+	poll    time.Duration // 0, or how often to look where no connection is told of
 	quit    chan struct{}
 	done    chan struct{} // closed when the goroutine has ended; nil: there is none
 }
@@ -78,6 +79,9 @@ func (w *masterWatch) run(addr func() string, moved func()) {
 	var until time.Time
 	pause := firstLook
 	last := addr()
+	if w.poll > 0 {
+		look = time.After(w.poll)
+	}
 	for {
 		select {
 		case <-w.dialled:
@@ -92,8 +96,11 @@ func (w *masterWatch) run(addr func() string, moved func()) {
 			moved()
 		}
 		look = nil
-		if time.Now().Before(until) {
+		switch {
+		case time.Now().Before(until):
 			look = time.After(pause)
+		case w.poll > 0:
+			look = time.After(w.poll)
 		}
 	}
 }

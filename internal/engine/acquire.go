@@ -42,6 +42,10 @@ type acquisition struct {
 
 	// while it waits
 	waits   bool        // it has been seen to wait
+	asleep  atomic.Bool // it waits for a signal
+	given   *held.Hold  // guarded by the registry's mutex; passed on by another one's unlock
+	link    any         // the observer's, for that hold
+	counts  bool        // an observer counts it then
 	peer    atomic.Bool // the same owner acquired in another call
 	place   *place
 	waiter  *pubsub.Waiter
@@ -308,6 +312,9 @@ func (a *acquisition) giveUp() {
 	if a.waiter != nil {
 		a.about().claim.Unwatch(a)
 		a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
+		if h := a.core.reg.Given(&a.given); h != nil {
+			held.Release(a.values, []*held.Hold{h}, nil) // passed on just before it left
+		}
 	}
 	a.takeBack()
 }
@@ -391,7 +398,7 @@ func CtxError(ctx context.Context) error {
 	if cause == nil || errors.Is(cause, err) {
 		return err
 	}
-	return errors.Join(err, cause)
+	return lock.Join(err, cause)
 }
 
 // notAcquired is the error of a wait that is over: why, if it was not for its
@@ -405,7 +412,7 @@ func (a *acquisition) notAcquired(why error) error {
 	if trouble := a.trouble(); trouble != nil {
 		un := &lock.UnavailableError{Name: l.Name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: trouble}}}
 		if e.Err = un; why != nil {
-			e.Err = errors.Join(why, un)
+			e.Err = lock.Join(why, un)
 		}
 	}
 	return e

@@ -38,12 +38,16 @@ func (l *Lock) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 	out := Attempted{Hold: a.members[0].hold, Err: err}
 	if a.answered {
 		out.Server, out.Known = a.told.Server, a.told.ServerErr == nil && a.told.Server.RunID != ""
-		if a.told.ServerErr != nil {
-			out.ServerErr = &lock.ServerError{Name: l.of.Name, Op: "ask for the server", Err: a.told.ServerErr}
+		if out.ServerErr = a.told.ServerErr; conn.IsPermanent(out.ServerErr) {
+			out.ServerErr = &lock.ServerError{Name: l.of.Name, Op: "ask for the server", Err: out.ServerErr}
 		}
 	}
 	return out
 }
+
+// Trouble says what is wrong with the lock's server, whoever asked it: it failed
+// since it last answered, or it has been silent for too long. nil: nothing is.
+func (l *Lock) Trouble() error { return l.core.send.Trouble(l.of.Key) }
 
 // Watch is a waiter that looks at a lock without taking it: it stands in the line
 // of its process, and its owner tries when it is told to. It is for the copies of

@@ -27,7 +27,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
-	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
@@ -44,6 +43,7 @@ type Config struct {
 	FenceTTL      time.Duration // negative: none
 	ReplicaAcks   int
 	AckTimeout    time.Duration
+	Tenure        time.Duration            // how long locks are passed on inside the process; 0: never
 	Alone         bool                     // never several commands in one write
 	Map           func(name string) string // name -> key; nil: as it is
 	Log           *slog.Logger
@@ -78,7 +78,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 	c.send = sender.New(run, sender.Config{Slow: min(time.Second, cfg.LeaseTime/3), Alone: cfg.Alone, Observer: cfg.Observer})
 	c.reg = held.NewRegistry(held.Config{
 		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Log: cfg.Log, Observer: cfg.Observer,
-		Heard: c.heard,
+		Heard: c.heard, PassOn: c.passOn,
 	}, c.send, c.topo)
 	c.places = newPlaces(c)
 	return c
@@ -182,12 +182,6 @@ func (c *Core) Wait() {
 func (c *Core) Moved() {
 	c.reg.Moved()
 	c.hub.Redial()
-}
-
-// heard tells the waiters of a process how many others wait.
-func (c *Core) heard(l *held.Lock, listeners int64) {
-	spec, _ := l.Kind.Wait(&kind.Attempt{})
-	c.hub.Heard(spec.ID, listeners)
 }
 
 // key maps a name and checks it.

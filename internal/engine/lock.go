@@ -165,9 +165,12 @@ func (l *Lock) Server(ctx context.Context) (conn.Server, error) {
 }
 
 // Holds reports whether the owner that ctx carries holds the lock by now, as far
-// as this client knows.
-func (l *Lock) Holds(ctx context.Context) bool {
-	return l.core.reg.Holds(ctx, l.of.Key, l.of.Kind.Traits().Mode)
+// as this client knows, and the lease that it took it with (0: the watchdog's).
+func (l *Lock) Holds(ctx context.Context) (first time.Duration, ok bool) {
+	if s := l.core.reg.Holds(ctx, l.of.Key, l.of.Kind.Traits().Mode); s != nil {
+		return s.First(), true
+	}
+	return 0, false
 }
 
 // RaiseToken makes the lock's fencing counter, and the token of a hold of it, at

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/lock"
 )
 
 // refused observes an acquisition that ended before it began.
@@ -61,7 +63,9 @@ func (a *acquisition) observed(err error) {
 			a.core.cfg.Observer.Held(m.lock.of.Observed())
 		}
 		if obs := a.obsOf(m); obs != nil {
-			obs.End(m.result(err))
+			r := m.result(err)
+			r.Free = err != nil && a.answered && i != a.at && errors.Is(err, lock.ErrNotAcquired)
+			obs.End(r)
 		}
 	}
 }

@@ -24,6 +24,13 @@ func (a *acquisition) try() (won bool, err error) {
 	if !a.enterGates() {
 		return false, stop(a.ended()) // another command of the owner's gets no answer
 	}
+	if won, over := a.handed(); won || over { // just before the gate was ours
+		a.leaveGates()
+		if won {
+			return true, nil
+		}
+		return false, errSessionGone
+	}
 	fresh, err := a.plan()
 	if err != nil {
 		a.leaveGates()

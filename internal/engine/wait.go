@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -58,6 +59,12 @@ func (a *acquisition) join() {
 	m := a.about()
 	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
 	inLine := len(opts) == 0
+	if inLine && m.lock.of.Kind.Traits().Passes {
+		if o := a.core.cfg.Observer; o != nil {
+			a.link, a.counts = a.linkOf(m), o.Counting()
+		}
+		opts = append(opts, pubsub.Carry(a))
+	}
 	a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a.logged))...)
 	if !a.look.IsZero() && inLine {
 		a.waiter.Expect(a.look, a.seen())
@@ -83,7 +90,17 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			a.core.send.StopTimer(timer)
 		}
 	}()
+	a.asleep.Store(true)
+	defer func() {
+		a.asleep.Store(false)
+		if err != nil {
+			won, err = a.lastLook(err)
+		}
+	}()
 	for {
+		if won, over := a.handed(); won || over {
+			return won, over, nil
+		}
 		if a.place == nil && a.left.queued && a.about().lock.queue != nil {
 			a.place = a.core.places.add(a, a.about().lock.queue, a.busy.RefreshIn)
 		}
@@ -129,6 +146,20 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			return false, false, a.ended()
 		}
 	}
+}
+
+// lastLook leaves the line before the wait ends: from then on nobody passes the
+// lock on to this acquisition, and what was passed on just before is not lost.
+func (a *acquisition) lastLook(err error) (won bool, _ error) {
+	a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
+	if h := a.core.reg.Given(&a.given); h != nil {
+		if a.ctx.Err() == nil && !h.Lost() {
+			a.about().hold = h
+			return true, nil
+		}
+		held.Release(a.values, []*held.Hold{h}, nil)
+	}
+	return false, err
 }
 
 // nextLook is when to try, or to give up, without a message; zero: never. ask

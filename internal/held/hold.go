@@ -30,6 +30,7 @@ type Hold struct {
 	began   time.Time
 	lease   time.Duration // fixed; 0: the watchdog's
 	again   bool          // a re-entry
+	link    any           // the observer's, of the acquisition
 	counted bool          // an observer counts it as held
 
 	// guarded by reg.mu
@@ -43,6 +44,7 @@ type Hold struct {
 	result error // what came of it
 	lost   *lock.LeaseLostError
 
+	passes  int  // of a lost one: how often its session had been passed on
 	planned bool // a fixed lease that ended when it was to end
 	leaves  bool // more than its lease was asked of the server
 }
@@ -186,6 +188,7 @@ func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	h.s.removeLocked(h)
 	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.confirm == 0)
 	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
+	h.passes = h.s.passes
 	h.endLocked(stateLost, h.lost)
 }
 
@@ -194,7 +197,7 @@ func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 func (h *Hold) finish(how string) {
 	h.end()
 	if o := h.s.reg.cfg.Observer; o != nil {
-		o.Ended(h.s.Lock.Observed(), h.s.link, h.counted, how, time.Since(h.began))
+		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, time.Since(h.began))
 	}
 	h.claim.Release()
 }

@@ -293,6 +293,16 @@ func (c *Claim) Retain() {
 	c.Owner.ref()
 }
 
+// retainLocked is Retain where the registry's mutex is held.
+func (c *Claim) retainLocked() {
+	c.Owner.mu.Lock()
+	c.refs++
+	c.Owner.mu.Unlock()
+	if c.Owner.reg != nil {
+		c.Owner.refs++
+	}
+}
+
 // Release gives back what Owner.Claim or Retain kept.
 func (c *Claim) Release() {
 	o := c.Owner
@@ -312,8 +322,8 @@ func (c *Claim) Session(m lock.Mode) *Session {
 	return c.sessions[modeIndex(m)]
 }
 
-// Holds reports whether the owner that ctx carries holds the lock in a mode.
-func (r *Registry) Holds(ctx context.Context, key string, m lock.Mode) bool {
+// Holds is the session, in a mode, of the owner that ctx carries; nil: it has none.
+func (r *Registry) Holds(ctx context.Context, key string, m lock.Mode) *Session {
 	k, _ := ctx.Value(ownerKey{}).(carried)
 	o := k.owner
 	if k.explicit {
@@ -322,12 +332,15 @@ func (r *Registry) Holds(ctx context.Context, key string, m lock.Mode) bool {
 		r.mu.Unlock()
 	}
 	if o == nil {
-		return false
+		return nil
 	}
 	o.mu.Lock()
 	c := o.findLocked(r, key)
 	o.mu.Unlock()
-	return c != nil && c.Session(m) != nil
+	if c == nil {
+		return nil
+	}
+	return c.Session(m)
 }
 
 // Watcher is an acquisition that waits and could re-enter.

@@ -1,7 +1,98 @@
 package held
 
-// passOn gives a session whose only hold is being released to a waiter of this
-// process. The gate is ours.
+import (
+	"context"
+	"time"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Passing a lock on: while others of this process wait for a lock, an unlock gives
+// the session to the next of them, without a command. The field on the server goes
+// on naming the one who took it; who has it inside the process changes.
+
+// Receiver is who gets a session.
+type Receiver struct {
+	Claim *Claim
+	Ctx   context.Context
+	Link  any // the observer's, of its acquisition
+	Count bool
+}
+
+// passOn offers a session whose only hold is being released to the waiters of this
+// process. The gate is ours, and the hold's context has ended.
 func (r *Registry) passOn(h *Hold) bool {
 	return r.cfg.PassOn != nil && r.cfg.PassOn(h)
+}
+
+// Pass gives the session of h, which is being released, to whom offer chooses, at
+// most tenure after the sending of the last answered command about it. offer is
+// called under the registry's mutex with the function that makes the receiver's
+// hold; it returns false when nobody takes it. late says that the time was over.
+//
+// Nothing is passed on that is not exactly what a new acquisition would get: an
+// unfenced lock kept by the watchdog, with one hold, confirmed, of a client that
+// takes new sessions.
+func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
+	s := h.s
+	r.mu.Lock()
+	now := time.Now()
+	switch {
+	case r.drains || s.dead || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,
+		s.limbo > 0 || s.confirm > 0 || s.token != 0 || s.final || Passed(now, s.until):
+		r.mu.Unlock()
+		return false, false
+	case Passed(now, s.known.Add(tenure)):
+		late = s.passes > 0
+		r.mu.Unlock()
+		return false, late
+	}
+	passed = offer(func(to Receiver) *Hold { return r.giveLocked(s, h, to, now) })
+	if passed {
+		s.claim.tellWatchersLocked() // fellows of the receiver may re-enter
+	}
+	r.mu.Unlock()
+	if passed {
+		h.finish("released")
+	}
+	return passed, false
+}
+
+// giveLocked makes a session the receiver's; nil: it can't take it.
+func (r *Registry) giveLocked(s *Session, from *Hold, to Receiver, now time.Time) *Hold {
+	i := modeIndex(s.Lock.Kind.Traits().Mode)
+	if to.Claim.sessions[i] != nil || !to.Claim.Gate.TryEnter() {
+		return nil // it, or another acquisition of its owner, has a command under way
+	}
+	defer to.Claim.Gate.Leave()
+	to.Claim.retainLocked()
+	h := &Hold{}
+	s.claim, s.link = to.Claim, to.Link
+	s.addLocked(h, to.Claim, to.Ctx, 0, now, to.Count)
+	s.removeLocked(from)
+	from.endLocked(stateReleased, lock.ErrUnlocked)
+	if from.claim.sessions[i] == s {
+		from.claim.sessions[i] = nil
+	}
+	to.Claim.sessions[i] = s
+	s.passes++
+	r.dog.scheduleLocked(s, time.Time{})
+	return h
+}
+
+// Lost reports whether the hold is over by now, as far as is known.
+func (h *Hold) Lost() bool {
+	r := h.s.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return h.state != stateHeld || Passed(time.Now(), h.deadlineLocked())
+}
+
+// Given takes a hold from where a giver put it.
+func (r *Registry) Given(at **Hold) *Hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := *at
+	*at = nil
+	return h
 }

@@ -14,11 +14,12 @@ type Session struct {
 	kind.Field
 
 	reg   *Registry
-	link  any // the observer's, of the acquisition
-	limbo int // acquire commands that may still arrive
+	limbo int           // acquire commands that may still arrive
+	first time.Duration // the lease it began with; 0: the watchdog's
 
 	// guarded by reg.mu
 	claim   *Claim // of whoever has it now
+	link    any    // the observer's, of that one's acquisition
 	token   uint64
 	holds   []*Hold
 	until   time.Time // the watchdog holds' local deadline
@@ -43,6 +44,9 @@ type Session struct {
 
 // Due implements Timed.
 func (s *Session) Due() (time.Time, *int) { return s.nextAt, &s.index }
+
+// First is the lease that the session's first hold asked for; 0: the watchdog's.
+func (s *Session) First() time.Duration { return s.first }
 
 // drift is what is taken off a lease for clocks that run at different rates and
 // for rounding, as the Redlock description has it.
@@ -104,7 +108,7 @@ func (r *Registry) Take(g *Grant) *Hold {
 
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	m := &memory{session: Session{
-		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: g.Limbo,
+		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: g.Limbo, first: g.Fixed,
 		index: -1, known: g.Sent, tenure: g.Sent,
 	}}
 	s := &m.session
@@ -179,7 +183,7 @@ func (s *Session) Gone() {
 
 // addLocked adds a hold.
 func (s *Session) addLocked(h *Hold, c *Claim, ctx context.Context, fixed time.Duration, sent time.Time, counted bool) {
-	h.s, h.claim, h.parent, h.lease, h.began, h.counted = s, c, ctx, fixed, sent, counted
+	h.s, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent, counted, s.link
 	h.alive = true
 	if fixed > 0 {
 		h.until, h.lasts = LocalDeadline(sent, fixed), fixed
@@ -311,8 +315,11 @@ func (r *Registry) finish(lost []*Hold) {
 
 func (r *Registry) logLost(lost []*Hold) {
 	for _, h := range lost {
-		args := r.TracedArgs(h.parent, h.s.link, "lock", h.s.Lock.Name,
+		args := r.TracedArgs(h.parent, h.link, "lock", h.s.Lock.Name,
 			"owner", h.s.Name, "type", h.s.Lock.Kind.Traits().Type, "reason", string(h.lost.Reason), "error", h.lost.Err)
+		if h.passes > 0 { // who had it before can't have known
+			args = append(args, "passed_on", h.passes)
+		}
 		if h.planned {
 			r.cfg.Log.DebugContext(h.parent, "redlatch: fixed lease ended", args...)
 		} else {

@@ -242,6 +242,7 @@ type renewal struct {
 	due   []*Session
 	items []kind.Item
 	sets  []time.Duration // what each asks for; 0: only a check
+	links []any           // the observer's
 	began time.Time
 
 	mu     sync.Mutex
@@ -254,7 +255,7 @@ func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
 	if len(due) == 0 {
 		return nil
 	}
-	n := &renewal{w: w, due: due, items: make([]kind.Item, len(due)), sets: make([]time.Duration, len(due)), began: now}
+	n := &renewal{w: w, due: due, items: make([]kind.Item, len(due)), sets: make([]time.Duration, len(due)), links: make([]any, len(due)), began: now}
 	for i, s := range due {
 		if s.watchedLocked() {
 			n.sets[i] = w.reg.cfg.LeaseTime
@@ -263,6 +264,7 @@ func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
 			// what is left of the asked lease; a fixed one is not extended by it
 			n.sets[i] = max(n.sets[i], s.granted.Add(s.confirm).Sub(now))
 		}
+		n.links[i] = s.link
 		n.items[i] = s.Lock.Kind.Renew(s.Field, n.sets[i])
 	}
 	return n
@@ -292,7 +294,7 @@ func (n *renewal) answered(i int, a batch.Answer) {
 // split renews by commands of one key, one after the other. The watchdog does not
 // wait for it: what comes of it is settled apart.
 func (n *renewal) split(i int, a batch.Answer, cmds []conn.Command) {
-	one := &renewal{w: n.w, due: n.due[i : i+1], sets: n.sets[i : i+1], began: n.began}
+	one := &renewal{w: n.w, due: n.due[i : i+1], sets: n.sets[i : i+1], links: n.links[i : i+1], began: n.began}
 	sent := time.Now()
 	var next func(k int)
 	next = func(k int) {
@@ -326,7 +328,7 @@ func (n *renewal) settle(i int, a batch.Answer) {
 		err = lostToTheServer
 	}
 	if o := r.cfg.Observer; o != nil {
-		o.Renewed(s.Lock.Observed(), s.Name, s.link, a.Sent, err)
+		o.Renewed(s.Lock.Observed(), s.Name, n.links[i], a.Sent, err)
 	}
 	if err == nil {
 		n.w.renewed(s, a.Sent, n.sets[i])
@@ -371,6 +373,10 @@ func (n *renewal) end() {
 	if !closed {
 		r.wg.Add(1)
 	}
+	var link any
+	if len(failed) > 0 {
+		link = failed[0].link
+	}
 	r.mu.Unlock()
 	r.finish(lost)
 	if closed {
@@ -381,7 +387,7 @@ func (n *renewal) end() {
 		r.logLost(lost)
 		if first != nil {
 			s := failed[0]
-			r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), s.link, "lock", s.Lock.Name,
+			r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), link, "lock", s.Lock.Name,
 				"owner", s.Name, "type", s.Lock.Kind.Traits().Type, "locks", len(failed), "error", first)...)
 		}
 	}()

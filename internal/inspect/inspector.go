@@ -149,7 +149,11 @@ func (i *Inspector) forceUnlock(ctx context.Context, name, owner string) (Evicte
 	if err != nil {
 		return Evicted{}, err
 	}
-	return ReadForce(r, name, owner)
+	e, err := ReadForce(r, name, owner)
+	if err == nil && e.Refused != nil {
+		err = &lock.ServerError{Name: name, Op: "telling the next one of a forced unlock", Err: e.Refused}
+	}
+	return e, err
 }
 
 // tell logs what was done to a lock, and by whom.
@@ -164,7 +168,7 @@ func (i *Inspector) tell(ctx context.Context, name, wanted string, e Evicted, er
 		}
 	}
 	switch {
-	case err != nil:
+	case err != nil && e.Count == 0:
 		i.cfg.Log.WarnContext(ctx, "redlatch: forced unlock failed", append(about, "error", err)...)
 	case e.Count == 0:
 		i.cfg.Log.InfoContext(ctx, "redlatch: forced unlock found nothing held", about...)

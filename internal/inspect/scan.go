@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -44,7 +45,12 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 					yield(lock.Inspection{}, err)
 					return
 				}
-				found, err := i.look(ctx, fresh(entry.Elements, seen))
+				keys, err := i.likely(ctx, n, fresh(entry.Elements, seen))
+				if err != nil {
+					yield(lock.Inspection{}, err)
+					return
+				}
+				found, err := i.look(ctx, keys)
 				if err != nil {
 					yield(lock.Inspection{}, err)
 					return
@@ -110,6 +116,50 @@ func (i *Inspector) scanError(ctx context.Context, addr string, err error) error
 		return lock.ErrClosed
 	}
 	return &lock.UnavailableError{Op: "scan", Nodes: []lock.NodeError{{Node: addr, Err: err}}}
+}
+
+// likely keeps the hashes that may be locks, by two commands that cost next to nothing: a
+// server may have millions that are none.
+func (i *Inspector) likely(ctx context.Context, n node, keys []string) ([]string, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
+	defer cancel()
+	cmds := make([]rueidis.Completed, 0, 2*len(keys))
+	for _, key := range keys {
+		cmds = append(cmds, n.client.B().Hlen().Key(key).Build(), n.client.B().Hget().Key(key).Field("mode").Build())
+	}
+	res := n.client.DoMulti(limited, cmds...)
+	out := keys[:0:0]
+	for k, key := range keys {
+		fields, err := res[2*k].AsInt64()
+		mode, merr := res[2*k+1].ToString()
+		if err == nil && merr != nil && !rueidis.IsRedisNil(merr) {
+			err = merr
+		}
+		switch {
+		case err == nil:
+			if fields == 1 || mode == "read" || mode == "write" {
+				out = append(out, key)
+			}
+		case moved(err): // gone, or something else by now; or on another node
+			out = append(out, key)
+		default:
+			return nil, i.scanError(ctx, n.addr, err)
+		}
+	}
+	return out, nil
+}
+
+// moved reports whether a key is not what or where SCAN saw it.
+func moved(err error) bool {
+	var re *rueidis.RedisError
+	if !errors.As(err, &re) {
+		return false
+	}
+	word, _, _ := strings.Cut(re.Error(), " ")
+	return word == "WRONGTYPE" || word == "MOVED" || word == "ASK" || word == "TRYAGAIN"
 }
 
 // look inspects the keys and returns those that are locks.

@@ -67,7 +67,9 @@ type Note struct {
 func Ignore(error, ...Note) {}
 
 // Acquisition sees one acquisition. The engine uses it from one goroutine until
-// it has called End, and then only Link.
+// it has called End, and then only Link. A MultiLock's, whose context the members'
+// are made with, may be called by those at the same time; a member that is tried again
+// gets the same one again.
 type Acquisition interface {
 	// Trace is what the acquisition leaves beside the lock for waiters to link to:
 	// a traceparent; "-" to leave nothing but read the holder's; "" for neither.
@@ -78,7 +80,7 @@ type Acquisition interface {
 	// and where in a queue this acquisition stands (0: no queue, or not known). It
 	// may be called again with the same.
 	Busy(holder, trace string, position int)
-	// Wait tells that the acquisition begins to sleep for the first time.
+	// Wait tells that the acquisition begins to sleep. Only the first call counts.
 	Wait()
 	// End ends the observation.
 	End(r Result)
@@ -92,4 +94,5 @@ type Result struct {
 	Owner string // as on the wire
 	Count int    // holds of the owner now: 1, or more after a re-entry
 	Token uint64
+	Free  bool // one of several that are taken by one command: another one was busy, this one not
 }

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -12,15 +13,17 @@ import (
 )
 
 // NewDialer subscribes through client: on one connection to any node with plain
-// channels, on one connection to each slot's primary with sharded ones.
-func NewDialer(client rueidis.Client, sharded bool, permanent func(error) bool) Dialer {
-	return &dialer{client: client, sharded: sharded, permanent: permanent}
+// channels, on one connection to each slot's primary with sharded ones. It gives up
+// waiting for a connection when closing, if it is not nil, is closed.
+func NewDialer(client rueidis.Client, sharded bool, permanent func(error) bool, closing <-chan struct{}) Dialer {
+	return &dialer{client: client, sharded: sharded, permanent: permanent, closing: closing}
 }
 
 type dialer struct {
 	client    rueidis.Client
 	sharded   bool
 	permanent func(error) bool
+	closing   <-chan struct{}
 
 	mu    sync.Mutex
 	slots []slotRange // guarded by mu; nil: ask
@@ -121,7 +124,10 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 		}
 		client = nc
 	}
-	dc, release := client.Dedicate()
+	dc, release, err := d.dedicate(client)
+	if err != nil {
+		return nil, err
+	}
 	l := &link{dc: dc, release: release, sharded: d.sharded, permanent: d.permanent}
 	l.down = dc.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) {
@@ -141,6 +147,36 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 		},
 	})
 	return l, nil
+}
+
+var errClosing = errors.New("closing")
+
+// dedicate takes a connection out of the client's pool. That takes no ctx, and blocks
+// while the pool is exhausted: the application may share it.
+func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(), error) {
+	if d.closing == nil {
+		dc, release := client.Dedicate()
+		return dc, release, nil
+	}
+	type lent struct {
+		dc      rueidis.DedicatedClient
+		release func()
+	}
+	got := make(chan lent)
+	go func() { // ends when the pool has a connection
+		dc, release := client.Dedicate()
+		select {
+		case got <- lent{dc, release}:
+		case <-d.closing:
+			release()
+		}
+	}()
+	select {
+	case l := <-got:
+		return l.dc, l.release, nil
+	case <-d.closing:
+		return nil, nil, errClosing
+	}
 }
 
 type link struct {

@@ -35,34 +35,72 @@ func Cluster(tb TB, args ...string) *ClusterSet {
 		"--cluster-node-timeout", strconv.FormatInt(ClusterNodeTimeout.Milliseconds(), 10),
 		"--cluster-replica-validity-factor", "0",
 	}, append(append([]string(nil), replicationArgs...), args...)...)
+	var buses []int
 	for i := range 2 * masters {
 		var bus int
 		node := started(tb, func(port int) []string {
-			var err error
-			// Two free ports: the usual one, 10,000 above, may be taken or not exist.
-			for bus, err = freePort(); bus == port && err == nil; {
-				bus, err = freePort()
-			}
-			if err != nil {
-				tb.Fatalf("%v", err)
-			}
-			return append([]string{"--cluster-port", strconv.Itoa(bus)}, settings...)
+			var mine []string
+			mine, bus = busArgs(tb, port)
+			return append(mine, settings...)
 		}, "")
 		c.nodes = append(c.nodes, node)
 		c.ids[node] = node.Text(tb, "CLUSTER", "MYID")
 		node.Do(tb, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < masters {
-			node.Do(tb, "CLUSTER", "ADDSLOTSRANGE",
-				strconv.Itoa(i*Slots/masters), strconv.Itoa((i+1)*Slots/masters-1))
+			node.addSlots(tb, i*Slots/masters, (i+1)*Slots/masters)
 		}
-		c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.Port()), strconv.Itoa(bus))
+		buses = append(buses, bus)
 	}
-	eventually(tb, "cluster nodes know each other", func() error { return c.each(c.allKnown) })
+	// A node that is slow to answer a greeting is forgotten: it is greeted again.
+	met := time.Time{}
+	eventually(tb, "cluster nodes know each other", func() error {
+		if time.Since(met) > 2*ClusterNodeTimeout {
+			met = time.Now()
+			for i, node := range c.nodes[1:] {
+				c.nodes[0].Do(tb, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(node.peerPort()), strconv.Itoa(buses[i+1]))
+			}
+		}
+		return c.each(c.allKnown)
+	})
 	for i := range masters {
 		c.nodes[masters+i].Do(tb, "CLUSTER", "REPLICATE", c.ids[c.nodes[i]])
 	}
 	c.AwaitReady(tb)
 	return c
+}
+
+// busArgs returns the settings for the cluster bus of the node with this port, and
+// the bus's own port.
+func busArgs(tb TB, port int) ([]string, int) {
+	tb.Helper()
+	if !ServerVersion(tb).AtLeast(7, 0) {
+		// It is 10,000 above, whatever is there: where it can't be had the server says
+		// that it is in use, and begins again with another port.
+		return nil, port + 10000
+	}
+	for {
+		bus, err := freePort()
+		if err != nil {
+			tb.Fatalf("%v", err)
+		}
+		if bus != port {
+			return []string{"--cluster-port", strconv.Itoa(bus)}, bus
+		}
+	}
+}
+
+// addSlots gives a node the slots from first to before end.
+func (s *Server) addSlots(tb TB, first, end int) {
+	tb.Helper()
+	if ServerVersion(tb).AtLeast(7, 0) {
+		s.Do(tb, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(end-1))
+		return
+	}
+	command := []string{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < end; slot++ {
+		command = append(command, strconv.Itoa(slot))
+	}
+	s.Do(tb, command...)
 }
 
 // Nodes returns all servers, whatever their role.
@@ -72,7 +110,7 @@ func (c *ClusterSet) Nodes() []*Server { return append([]*Server(nil), c.nodes..
 func (c *ClusterSet) Addrs() []string {
 	addrs := make([]string, len(c.nodes))
 	for i, s := range c.nodes {
-		addrs[i] = s.Addr()
+		addrs[i] = s.peerAddr()
 	}
 	return addrs
 }

@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -216,4 +217,70 @@ func (s *Server) CommandStats(tb TB) Stats {
 		tb.Fatalf("%v", err)
 	}
 	return stats
+}
+
+// SetUser makes an ACL user anew, with these rules and no other. A server before 6.2
+// has no rules about channels: there they are left out.
+func (s *Server) SetUser(tb TB, name string, rules ...string) {
+	tb.Helper()
+	command := []string{"ACL", "SETUSER", name, "reset"}
+	channels := ServerVersion(tb).AtLeast(6, 2)
+	if channels {
+		command = append(command, "resetchannels") // before 7.0 a new user has all of them
+	}
+	for _, rule := range rules {
+		if channels || !strings.HasPrefix(rule, "&") {
+			command = append(command, rule)
+		}
+	}
+	s.Do(tb, command...)
+}
+
+// LockChannels returns the channels on which clients of a cluster's node listen:
+// sharded ones, or plain ones before 7.0, where there are no others.
+func (s *Server) LockChannels(tb TB, pattern ...string) []string {
+	tb.Helper()
+	command := []string{"PUBSUB", "CHANNELS"}
+	if ServerVersion(tb).AtLeast(7, 0) {
+		command[1] = "SHARDCHANNELS"
+	}
+	return s.List(tb, append(command, pattern...)...)
+}
+
+// DeniedCommands returns the refusals of the ACL since it was last asked, as "reason
+// object (context)", without what a client only tries while it connects: to name
+// itself, and to ask for a cluster and, before 6.2, for the server's version.
+func (s *Server) DeniedCommands(tb TB) []string {
+	tb.Helper()
+	msg := s.Do(tb, "ACL", "LOG")
+	entries, err := msg.ToArray()
+	if err != nil {
+		tb.Fatalf("testbed: ACL LOG of %s: %v", s.Addr(), err)
+	}
+	s.Do(tb, "ACL", "LOG", "RESET")
+	version := ServerVersion(tb)
+	var denied []string
+	for _, entry := range entries {
+		about, err := entry.AsStrMap()
+		if err != nil {
+			// Newer servers add fields that are no strings.
+			about = map[string]string{"object": fmt.Sprint(&entry)}
+		}
+		object := about["object"]
+		switch {
+		case strings.Contains(object, "client|"), strings.Contains(object, "cluster|slots"), strings.Contains(object, "cluster|shards"):
+		case !version.AtLeast(7, 0) && named(object, "client", "cluster"):
+		case !version.AtLeast(6, 2) && named(object, "info"):
+		default:
+			denied = append(denied, fmt.Sprintf("%s %s (%s)", about["reason"], object, about["context"]))
+		}
+	}
+	return denied
+}
+
+// named reports whether object is one of the names, or a dump of a log's entry that has it.
+func named(object string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return object == name || strings.Contains(object, `"object"`) && strings.Contains(object, `"`+name+`"`)
+	})
 }

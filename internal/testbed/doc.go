@@ -27,6 +27,15 @@
 //	server.Freeze(t); server.Thaw(t); server.Kill(t)
 //	server.Restart(t, testbed.Empty)
 //
+// # Other versions, TLS
+//
+// [UseServer] has one test use another program, such as those of [FetchedServers],
+// which scripts/ensure-servers.sh fetches. [ServerVersion] says what is started, and
+// [Needs] skips, loudly, what a server is too old for. Where versions differ in what
+// they call a thing, a method knows it: [Server.SetUser], [Server.LockChannels],
+// [ClusterSet.LockChannels], [Server.DeniedCommands]. [UseTLS] has servers speak TLS, with
+// clients and among themselves, whatever the topology.
+//
 // # Faults on the network
 //
 // [NewProxy] puts a TCP proxy in front of a server. Its switches (Cut, Refuse,

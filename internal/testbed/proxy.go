@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ const (
 // test chooses. It is safe for concurrent use.
 type Proxy struct {
 	addr, upstream string
+	keeps          *os.File       // keeps the port while connections are refused; nil where it can't
 	wg             sync.WaitGroup // every goroutine of the proxy
 
 	mu       sync.Mutex
@@ -40,11 +42,15 @@ type Proxy struct {
 // port, for the time of the test.
 func NewProxy(tb TB, addr string) *Proxy {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	at, keeps, err := reserve()
 	if err != nil {
 		tb.Fatalf("testbed: proxy: %v", err)
 	}
-	p := &Proxy{addr: l.Addr().String(), upstream: addr, listener: l, links: map[*link]struct{}{}}
+	l, err := listenReserved(at)
+	if err != nil {
+		tb.Fatalf("testbed: proxy: %v", err)
+	}
+	p := &Proxy{addr: at, upstream: addr, keeps: keeps, listener: l, links: map[*link]struct{}{}}
 	p.wg.Add(1)
 	go p.accept(l) // until the listener is closed
 	tb.Cleanup(p.close)
@@ -75,7 +81,7 @@ func (p *Proxy) Cut() {
 }
 
 // Refuse makes new connections fail with "connection refused". Those that
-// exist go on; add Cut for an outage.
+// exist go on; add Cut for an outage. The port stays the proxy's.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +101,7 @@ func (p *Proxy) Admit(tb TB) {
 		if p.listener != nil || p.closed {
 			return nil
 		}
-		l, err := net.Listen("tcp", p.addr)
+		l, err := listenReserved(p.addr)
 		if err != nil {
 			return err
 		}
@@ -161,6 +167,9 @@ func (p *Proxy) close() {
 	p.mu.Unlock()
 	p.Cut()
 	p.wg.Wait()
+	if p.keeps != nil {
+		_ = p.keeps.Close() // Nothing was written.
+	}
 }
 
 func (p *Proxy) accept(listener net.Listener) {

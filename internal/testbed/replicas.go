@@ -26,7 +26,7 @@ func Replicas(tb TB, n int, args ...string) *ReplicaSet {
 	all := append(append([]string(nil), replicationArgs...), args...)
 	master := Standalone(tb, all...)
 	r := &ReplicaSet{nodes: []*Server{master}, master: master}
-	follow := append([]string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.Port())}, all...)
+	follow := append([]string{"--replicaof", "127.0.0.1", strconv.Itoa(master.peerPort())}, all...)
 	for range n {
 		r.nodes = append(r.nodes, Standalone(tb, follow...))
 	}
@@ -83,13 +83,13 @@ func synced(master *Server, replicas []*Server) error {
 		if err != nil {
 			return err
 		}
-		if mine["master_port"] != strconv.Itoa(master.Port()) || mine["master_link_status"] != "up" ||
+		if mine["master_port"] != strconv.Itoa(master.peerPort()) || mine["master_link_status"] != "up" ||
 			number(mine["slave_repl_offset"]) < number(info["master_repl_offset"]) {
 			return fmt.Errorf("%s follows port %s, link %s, offset %s; the master %s is at %s", s.Addr(), mine["master_port"],
 				mine["master_link_status"], mine["slave_repl_offset"], master.Addr(), info["master_repl_offset"])
 		}
 		// WAIT and the sentinels count what the master itself sees.
-		if !online(info, s.Port()) {
+		if !online(info, s.peerPort()) {
 			return fmt.Errorf("%s is not online at its master", s.Addr())
 		}
 	}
@@ -120,14 +120,15 @@ func number(text string) int64 {
 // returns the new master once all replicas follow it.
 func (r *ReplicaSet) Handover(tb TB) *Server {
 	tb.Helper()
+	Needs(tb, 6, 2, "FAILOVER")
 	old, next := r.Master(), r.running(tb)
-	old.Do(tb, "FAILOVER", "TO", "127.0.0.1", strconv.Itoa(next.Port()), "TIMEOUT", "10000")
+	old.Do(tb, "FAILOVER", "TO", "127.0.0.1", strconv.Itoa(next.peerPort()), "TIMEOUT", "10000")
 	eventually(tb, "handover to "+next.Addr(), func() error { return hasRole(next, "master") })
 	r.setMaster(next)
 	// The others of the set still follow the old master, as its replicas.
 	for _, s := range r.Replicas() {
 		if s != old && s.Running() {
-			s.Do(tb, "REPLICAOF", "127.0.0.1", strconv.Itoa(next.Port()))
+			s.Do(tb, "REPLICAOF", "127.0.0.1", strconv.Itoa(next.peerPort()))
 		}
 	}
 	r.AwaitSync(tb)

@@ -28,7 +28,7 @@ func Sentinel(tb TB, args ...string) *SentinelSet {
 sentinel down-after-milliseconds %[1]s 1000
 sentinel failover-timeout %[1]s 5000
 sentinel parallel-syncs %[1]s 2
-`, MasterName, s.Master().Port())
+`, MasterName, s.Master().peerPort())
 	for range 3 {
 		sentinel := started(tb, func(int) []string { return []string{"--sentinel"} }, conf)
 		// Sentinels look at their world every 10 s and greet every 2 s. Where
@@ -48,7 +48,7 @@ func (s *SentinelSet) Sentinels() []*Server { return append([]*Server(nil), s.se
 func (s *SentinelSet) SentinelAddrs() []string {
 	addrs := make([]string, len(s.sentinels))
 	for i, sentinel := range s.sentinels {
-		addrs[i] = sentinel.Addr()
+		addrs[i] = sentinel.peerAddr()
 	}
 	return addrs
 }
@@ -82,7 +82,7 @@ func (s *SentinelSet) knows(sentinel *Server) error {
 	if err != nil {
 		return err
 	}
-	if want := strconv.Itoa(s.Master().Port()); about["port"] != want || about["flags"] != "master" {
+	if want := strconv.Itoa(s.Master().peerPort()); about["port"] != want || about["flags"] != "master" {
 		return fmt.Errorf("master at port %s (%s), want %s", about["port"], about["flags"], want)
 	}
 	if others := strconv.Itoa(len(s.sentinels) - 1); about["num-other-sentinels"] != others {
@@ -103,10 +103,10 @@ func (s *SentinelSet) knows(sentinel *Server) error {
 			return err
 		}
 		fit[about["port"]] = about["flags"] == "slave" && about["master-link-status"] == "ok" &&
-			about["master-port"] == strconv.Itoa(s.Master().Port())
+			about["master-port"] == strconv.Itoa(s.Master().peerPort())
 	}
 	for _, replica := range s.Replicas() {
-		if replica.Running() && !fit[strconv.Itoa(replica.Port())] {
+		if replica.Running() && !fit[strconv.Itoa(replica.peerPort())] {
 			return fmt.Errorf("replica %s is not known as one that is fit", replica.Addr())
 		}
 	}
@@ -185,7 +185,7 @@ func (s *SentinelSet) named(sentinel *Server) (*Server, error) {
 		return nil, err
 	}
 	for _, node := range s.nodes {
-		if len(addr) == 2 && net.JoinHostPort(addr[0], addr[1]) == node.Addr() {
+		if len(addr) == 2 && net.JoinHostPort(addr[0], addr[1]) == node.peerAddr() {
 			return node, nil
 		}
 	}

@@ -43,6 +43,8 @@ type Server struct {
 	program string
 	args    []string // extra arguments, as given
 	port    int
+	tls     *TLS // nil: no TLS
+	tlsPort int
 	dir     string
 	conf    string   // content of a configuration file (sentinels), or ""
 	env     []string // besides this process's own
@@ -72,7 +74,11 @@ func Find() (string, error) {
 // the start, not the server's life: the caller stops it with Stop. After an
 // error, which holds the server's output, nothing is left behind.
 func Start(ctx context.Context, args ...string) (*Server, error) {
-	return start(ctx, func(int) []string { return args }, "")
+	program, err := Find()
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, program, nil, func(int) []string { return args }, "")
 }
 
 // Standalone starts a server for the time of a test; see [Start].
@@ -102,7 +108,11 @@ func started(tb TB, args func(port int) []string, conf string, env ...string) *S
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := start(ctx, args, conf, env...)
+	program, err := programFor(tb)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	s, err := start(ctx, program, tlsFor(tb), args, conf, env...)
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
@@ -117,25 +127,26 @@ func started(tb TB, args func(port int) []string, conf string, env ...string) *S
 	return s
 }
 
-// start makes a server. args receives the port that was chosen, since some
-// settings are derived from it.
-func start(ctx context.Context, args func(port int) []string, conf string, env ...string) (*Server, error) {
-	program, err := Find()
-	if err != nil {
-		return nil, err
-	}
+// start makes a server. args receives the port at which other servers find it, since
+// some settings are derived from it.
+func start(ctx context.Context, program string, tls *TLS, args func(port int) []string, conf string, env ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "redlatch-server-")
 	if err != nil {
 		return nil, fmt.Errorf("testbed: %w", err)
 	}
-	s := &Server{program: program, dir: dir, conf: conf, env: env}
+	s := &Server{program: program, tls: tls, dir: dir, conf: conf, env: env}
 	// The port is free when it is chosen; should somebody else take it before
 	// the server does, the next one will do.
 	for range 10 {
 		if s.port, err = freePort(); err != nil {
 			break
 		}
-		s.args = args(s.port)
+		if tls != nil {
+			if s.tlsPort, err = freePort(); err != nil {
+				break
+			}
+		}
+		s.args = args(s.peerPort())
 		if err = s.run(ctx); !errors.Is(err, errBind) {
 			break
 		}
@@ -181,6 +192,9 @@ func (s *Server) run(ctx context.Context) error {
 	args = append(args,
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port),
 		"--dir", s.dir, "--daemonize", "no")
+	if s.tls != nil {
+		args = append(args, s.tls.args(s.tlsPort)...)
+	}
 	args = append(args, s.args...)
 
 	cmd := exec.Command(s.program, args...)

@@ -80,7 +80,11 @@ func TestStartTriesAnotherPortWhenItsOwnWasTaken(t *testing.T) {
 	taken := fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)
 	tries := 0
 	// The second --port wins: the first try meets a port in use.
-	s, err := start(t.Context(), func(int) []string {
+	program, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := start(t.Context(), program, nil, func(int) []string {
 		if tries++; tries == 1 {
 			return []string{"--port", taken}
 		}

@@ -168,3 +168,21 @@ func (c *ClusterSet) AwaitTakeover(tb TB, slot int, old *Server) *Server {
 	})
 	return next
 }
+
+// LockChannels returns the channels on which clients listen where the messages for
+// this key are: at the master of its slot and its replicas, or, before 7.0, anywhere.
+func (c *ClusterSet) LockChannels(tb TB, key string, pattern ...string) []string {
+	tb.Helper()
+	nodes := c.nodes
+	if ServerVersion(tb).AtLeast(7, 0) {
+		master := c.NodeOfKey(tb, key)
+		nodes = append(c.ReplicasOf(tb, master), master)
+	}
+	var channels []string
+	for _, s := range nodes {
+		if s.Running() {
+			channels = append(channels, s.LockChannels(tb, pattern...)...)
+		}
+	}
+	return channels
+}

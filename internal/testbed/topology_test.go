@@ -106,11 +106,10 @@ func TestClusterMovesSlotsAndFailsOver(t *testing.T) {
 }
 
 func TestSlotOfKeysWithTags(t *testing.T) {
-	bus, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := Standalone(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus))
+	s := started(t, func(port int) []string {
+		bus, _ := busArgs(t, port)
+		return append(bus, "--cluster-enabled", "yes")
+	}, "")
 	for _, key := range []string{"", "a", "{a}b", "x{a}y", "{}a", "{a", "a}b{c}d", "{{a}}", "\x00\xff", "123456789"} {
 		if got := s.Int(t, "CLUSTER", "KEYSLOT", key); int(got) != Slot(key) {
 			t.Errorf("%q: Slot says %d, the server %d", key, Slot(key), got)

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -197,5 +198,10 @@ func exchange(addr string, frame []byte, within time.Duration) ([]byte, error) {
 	if _, err := conn.Write(frame); err != nil {
 		return nil, err
 	}
-	return newFrameReader(conn).next()
+	reply, err := newFrameReader(conn).next()
+	if tcp, ok := conn.(*net.TCPConn); ok && err == nil && tcp.CloseWrite() == nil {
+		// The server closes when it has forgotten the connection: CLIENT LIST has it no more.
+		_, _ = io.Copy(io.Discard, conn) // The reply is there already.
+	}
+	return reply, err
 }

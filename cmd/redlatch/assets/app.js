@@ -28,6 +28,8 @@ const span = (v) => {
   return Math.floor(s / 86400) + "d" + two((s % 86400) / 3600) + "h";
 };
 
+const clock = (t) => new Date(when(t)).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+
 const ownerName = (owner) => {
   const rest = owner.slice(owner.indexOf(":") + 1);
   if (!rest.startsWith("g")) return "thread " + rest;
@@ -80,9 +82,20 @@ const run = () => {
   }
 };
 
+// What is pressed or marked stays as it is: a click needs its element to the end, and people
+// copy owners. What came meanwhile is shown afterwards.
+let pressing = false;
+const still = (root) => {
+  const sel = getSelection();
+  return pressing || (!sel.isCollapsed && root.contains(sel.anchorNode));
+};
+addEventListener("pointerdown", () => { pressing = true; });
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => { pressing = false; showList(); showOne(); }, 0));
+
 // ---- the list
 
 const showList = () => {
+  if (still($("locks"))) return;
   const filter = $("filter").value.toLowerCase(), order = $("order").value;
   const rows = state.locks.filter((l) => l.name.toLowerCase().includes(filter));
   rows.sort((a, b) => (order === "name" ? 0 : b[order] - a[order]) || (a.name < b.name ? -1 : 1));
@@ -153,7 +166,7 @@ const strip = (l) => {
     let how = t.ended ? "for " + span(when(t.to) - when(t.from)) : "now";
     if (t.how === "expired") how += ", lost: its lease ran out";
     if (t.how === "forced") how += t.ended ? ", taken away from here" : ", being taken away";
-    li.append(dot, el("span", "dim", new Date(when(t.from)).toLocaleTimeString()), el("span", "", t.who + (t.mode === "lock" ? "" : " (" + t.mode + ")")), el("span", t.how ? "bad" : "dim", how));
+    li.append(dot, el("span", "dim", clock(t.from)), el("span", "", t.who + (t.mode === "lock" ? "" : " (" + t.mode + ")")), el("span", t.how ? "bad" : "dim", how));
     turns.append(li);
   }
   card.append(bar, scale, turns);
@@ -167,6 +180,8 @@ const showOne = () => {
   $("one").hidden = state.open === "";
   if (!state.open) return;
   const detail = $("detail");
+  if (l && l.name === detail.dataset.name && still(detail)) return;
+  detail.dataset.name = l ? l.name : "";
   if (!l || l.name !== state.open) { detail.replaceChildren(el("p", "empty", "Looking at " + state.open)); return; }
   const head = el("div", "card");
   head.append(el("h1", "", l.name));

@@ -1,0 +1,311 @@
+package redlatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/google/uuid"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// claims sends the commands of [Once]. It is safe for concurrent use.
+type claims struct {
+	run           conn.Runner
+	addr          string
+	acks          int
+	ackTimeout    time.Duration
+	unlockTimeout time.Duration
+
+	closing chan struct{} // closed: everybody leaves
+	over    chan struct{} // closed: what is left behind has had its time
+
+	mu     sync.Mutex
+	closed bool           // guarded by mu
+	wg     sync.WaitGroup // commands under way and what they left in the background; Add under mu
+}
+
+func newClaims(cfg Config, run conn.Runner, addr string) *claims {
+	return &claims{
+		run: run, addr: addr, acks: cfg.ReplicaAcks, ackTimeout: cfg.ReplicaAckTimeout, unlockTimeout: cfg.UnlockTimeout,
+		closing: make(chan struct{}), over: make(chan struct{}),
+	}
+}
+
+// close makes everybody leave; what they leave behind is undone by wait.
+func (cs *claims) close() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.closed = true
+	close(cs.closing)
+}
+
+// settle gives what was left behind its time: until it is done, UnlockTimeout at most.
+func (cs *claims) settle() {
+	done := make(chan struct{})
+	go func() { // ends with the commands, at the latest when the connection is closed
+		cs.wg.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(cs.unlockTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	close(cs.over)
+}
+
+// begin counts a command in; end with cs.wg.Done.
+func (cs *claims) begin() error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
+		return lock.ErrClosed
+	}
+	cs.wg.Add(1)
+	return nil
+}
+
+// claim is one call's attempt to get a period.
+type claim struct {
+	cs     *claims
+	name   string
+	key    string
+	id     string
+	period time.Duration
+}
+
+func (cs *claims) claim(l *engine.Lock, period time.Duration) *claim {
+	return &claim{cs: cs, name: l.Name(), key: l.Key(), id: uuid.NewString(), period: period}
+}
+
+// voidTime is how long a late command of a claim that was given up is refused.
+const voidTime = 5 * time.Second
+
+// silence is after how long a server that has not answered counts as unavailable.
+const silence = time.Second
+
+func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+func (c *claim) command() conn.Command {
+	return conn.Command{
+		Script: luascript.Once,
+		Keys:   []string{luascript.OnceKey(c.key), luascript.VoidKey(c.key)},
+		Args:   []string{c.id, ms(c.period), ms(c.period / earlyShare)},
+		Acks:   c.cs.acks, AckTimeout: c.cs.ackTimeout,
+	}
+}
+
+func (c *claim) undo(id string, void time.Duration) conn.Command {
+	keys := []string{luascript.OnceKey(c.key)}
+	if void > 0 {
+		keys = append(keys, luascript.VoidKey(c.key))
+	}
+	return conn.Command{Script: luascript.OnceUndo, Keys: keys, Args: []string{id, ms(c.period), ms(void)}}
+}
+
+// take asks for the period until there is an answer, ctx ends or the period has
+// passed. Whatever it leaves behind is undone in the background.
+func (c *claim) take(ctx context.Context) (due bool, err error) {
+	limit := time.NewTimer(c.period)
+	defer limit.Stop()
+	r, unsure, err := c.ask(ctx, opClaim, c.command(), limit.C, func(a answer) {
+		if a.err != nil || claimed(a.reply) {
+			c.undoLate(ctx)
+		}
+	})
+	switch {
+	case err != nil:
+		if unsure {
+			c.background(func() { c.undoLate(ctx) })
+		}
+		return false, err
+	case !claimed(r):
+		return false, nil
+	case c.cs.acks > 0 && r.Acked < c.cs.acks:
+		return false, c.giveBack(ctx, &lock.ReplicaAcksError{Name: c.name, Want: c.cs.acks, Got: r.Acked, Err: r.Waits})
+	}
+	return true, nil
+}
+
+func claimed(r conn.Reply) bool { return r.Code == 1 || r.Code == 2 }
+
+// giveBack undoes a claim that was answered, since fn can't be called because of why. It
+// adds what went wrong with that. When ctx has ended it does so in the background.
+func (c *claim) giveBack(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		c.background(func() { c.undoLate(ctx) })
+		return why
+	}
+	limit := time.NewTimer(c.cs.unlockTimeout)
+	defer limit.Stop()
+	_, _, err := c.ask(ctx, opGiveBack, c.undo(c.id, 0), limit.C, func(a answer) {
+		if a.err != nil {
+			c.undoLate(ctx)
+		}
+	})
+	if err == nil || errors.Is(err, lock.ErrClosed) || ctx.Err() != nil {
+		return why
+	}
+	return errors.Join(why, err)
+}
+
+// forget undoes any claim.
+func (c *claim) forget(ctx context.Context) (bool, error) {
+	limit := time.NewTimer(c.cs.unlockTimeout)
+	defer limit.Stop()
+	r, _, err := c.ask(ctx, opReset, c.undo("", 0), limit.C, nil)
+	return r.Code == 1, err
+}
+
+// background runs f, unless the Client is closed. Close waits for it.
+func (c *claim) background(f func()) {
+	if c.cs.begin() != nil {
+		return
+	}
+	go func() { // ends with f
+		defer c.cs.wg.Done()
+		f()
+	}()
+}
+
+// undoLate repeats the undoing until it is answered, the period has passed or the
+// Client has been closed for UnlockTimeout.
+func (c *claim) undoLate(ctx context.Context) {
+	end := time.Now().Add(c.period)
+	retry := retries()
+	for {
+		_, err := c.cs.run.Run(context.WithoutCancel(ctx), c.undo(c.id, voidTime))
+		if err == nil || !conn.Classify(err).Transient() {
+			return
+		}
+		pause := retry.NextBackOff()
+		if time.Now().Add(pause).After(end) {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-c.cs.over:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+func retries() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(10*time.Millisecond),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// answer is what a command came to.
+type answer struct {
+	reply conn.Reply
+	err   error
+}
+
+var errSilent = errors.New("no answer")
+
+// ask sends cmd until it is answered, ctx ends, limit fires or the Client closes. When the
+// caller leaves while a command is under way, late gets the outcome, in the background.
+// unsure: a command that failed may have run.
+func (c *claim) ask(
+	ctx context.Context, op string, cmd conn.Command, limit <-chan time.Time, late func(answer),
+) (r conn.Reply, unsure bool, err error) {
+	var last error // the last failure
+	retry := retries()
+	for {
+		if ctx.Err() != nil {
+			return r, unsure, c.ended(ctx, op, last)
+		}
+		if err := c.cs.begin(); err != nil {
+			return r, unsure, err
+		}
+		sent := time.Now()
+		outcome := make(chan answer, 1) // who takes it counts the command out
+		go func() {                     // ends with the answer, or with the connection
+			r, err := c.cs.run.Run(context.WithoutCancel(ctx), cmd)
+			outcome <- answer{r, err}
+		}()
+		leave := func(err error) (conn.Reply, bool, error) {
+			go func() { // ends with the command, and what late does
+				defer c.cs.wg.Done()
+				if a := <-outcome; late != nil {
+					late(a)
+				}
+			}()
+			return conn.Reply{}, false, err // the undoing is late's
+		}
+		select {
+		case a := <-outcome:
+			c.cs.wg.Done()
+			if a.err == nil {
+				return a.reply, unsure, nil
+			}
+			last = a.err
+		case <-ctx.Done():
+			if time.Since(sent) > silence {
+				last = errSilent
+			}
+			return leave(c.ended(ctx, op, last))
+		case <-limit:
+			return leave(c.unavailable(op, cmp.Or(last, errSilent)))
+		case <-c.cs.closing:
+			return leave(lock.ErrClosed)
+		}
+
+		class := conn.Classify(last)
+		if !class.Transient() {
+			return r, unsure, &lock.ServerError{Name: c.name, Op: op, Err: last}
+		}
+		unsure = unsure || class == conn.Ambiguous
+		pause := time.NewTimer(retry.NextBackOff())
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		case <-limit:
+			pause.Stop()
+			return r, unsure, c.unavailable(op, last)
+		case <-c.cs.closing:
+			pause.Stop()
+			return r, unsure, lock.ErrClosed
+		}
+	}
+}
+
+// What is tried, for errors.
+const (
+	opClaim    = "claim"
+	opGiveBack = "give back"
+	opReset    = "reset"
+)
+
+func (c *claim) unavailable(op string, cause error) *lock.UnavailableError {
+	return &lock.UnavailableError{Name: c.name, Op: op, Nodes: []lock.NodeError{{Node: c.cs.addr, Err: cause}}}
+}
+
+// ended is the error of a call whose ctx is over; last is the last failure.
+func (c *claim) ended(ctx context.Context, op string, last error) error {
+	err := ctx.Err()
+	if op != opClaim {
+		return c.unavailable(op, errors.Join(err, last))
+	}
+	if last != nil {
+		err = errors.Join(err, c.unavailable(op, last))
+	}
+	return &lock.NotAcquiredError{Name: c.name, Err: err}
+}

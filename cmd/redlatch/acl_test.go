@@ -1,0 +1,119 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch"
+)
+
+// documented reads the rules of docs/ACL.md: the block for users who look, and the rows of
+// the table for operators.
+func documented(t *testing.T) (look []string, rows map[string][]string) {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/ACL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(doc), "## For operators")
+	_, block, _ := strings.Cut(part, "ACL SETUSER looks reset on >secret")
+	block, _, _ = strings.Cut(block, "```")
+	rows = map[string][]string{}
+	for line := range strings.Lines(part) {
+		if cells := strings.Split(line, "| "); strings.HasPrefix(line, "| ") && len(cells) == 3 {
+			rows[strings.TrimSpace(cells[1])] = regexp.MustCompile(`[~&+][a-z_{}:*|]+`).FindAllString(cells[2], -1)
+		}
+	}
+	return strings.Fields(block), rows
+}
+
+// The rules that docs/ACL.md shows for each command are enough for it.
+func TestCommandsACL(t *testing.T) {
+	s := server(t)
+	look, rows := documented(t)
+	row := func(begins string) []string {
+		for name, rules := range rows {
+			if strings.HasPrefix(name, begins) {
+				return rules
+			}
+		}
+		t.Fatalf("docs/ACL.md has no row %q", begins)
+		return nil
+	}
+	names, lists, numbers, forced := row("names and"), row("`Locks`"), row("the number"), row("`ForceUnlock`")
+	user := func(sets ...[]string) {
+		s.Do(t, append([]string{"ACL", "SETUSER", "ops", "reset", "on", ">secret"}, slices.Concat(sets...)...)...)
+	}
+	as := func(args ...string) (int, string, string) {
+		return callWith(t, "", nil, append([]string{"--url", "redis://ops:secret@" + s.Addr(), "--prefix", "app:"}, args...)...)
+	}
+	shop := client(t, s, named("app/1"), func(c *redlatch.Config) { c.Prefix = "app:" })
+	h := hold(t, shop.FairLock("x"))
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan redlatch.Hold, 1)
+	go func() { // ends with the lock
+		h, err := shop.FairLock("x").Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- h
+	}()
+	defer cancel()
+	untilState(t, shop, "x", func(in redlatch.Inspection) bool { return in.QueueLength == 1 })
+
+	user(look)
+	if st, out, errs := as("show", "x"); st != 0 || !strings.Contains(out, shop.ID()) {
+		t.Errorf("show: %d %s%s", st, out, errs)
+	}
+	if st, _, errs := as("ls"); st != exitError || !strings.Contains(errs, "scan") {
+		t.Errorf("ls without +scan: %d %s", st, errs)
+	}
+	user(look, names, lists, numbers)
+	if st, out, errs := as("ls"); st != 0 || !strings.Contains(out, "app/1") {
+		t.Errorf("ls: %d %s%s", st, out, errs)
+	}
+	st, out, errs := as("show", "x", "-o", "json")
+	var in redlatch.Inspection
+	if err := json.Unmarshal([]byte(out), &in); err != nil || st != 0 {
+		t.Fatalf("show: %d %s %v", st, errs, err)
+	}
+	owner := in.Holders[0].Owner
+	if st, _, errs := as("unlock", "x", "--owner", owner, "--yes"); st != exitError || inspect(t, shop, "x").Holders[0].Owner != owner {
+		t.Errorf("unlock without the right: %d %s", st, errs)
+	}
+	user(look, names, lists, numbers, forced)
+	if st, _, errs := as("unlock", "x", "--owner", owner, "--yes"); st != 0 || inspect(t, shop, "x").Holders[0].Owner == owner {
+		t.Errorf("unlock: %d %s", st, errs)
+	}
+	_ = h.Unlock(t.Context())
+	unlock(t, <-waits)
+
+	// The pages of serve and the screen of top.
+	top := onTerminal(t, s, 90, 20, "top", "--url", "redis://ops:secret@"+s.Addr(), "--prefix", "app:")
+	top.shows(90, "no locks")
+	top.press("q")
+	if st := top.status(); st != 0 {
+		t.Errorf("top: %d", st)
+	}
+	p := serving(t, s, "--url", "redis://ops:secret@"+s.Addr(), "--prefix", "app:")
+	if code, text, _ := p.ask("GET", "/api/locks", ""); code != 200 {
+		t.Errorf("serve: %d %s", code, text)
+	}
+
+	// Listening, for what is published.
+	user(look, names, lists, []string{"+psubscribe", "+punsubscribe", "&redisson_lock__channel:*", "&redisson_rwlock:*", "&redlatch_grant:*"})
+	listening := &app{flags: connection{url: "redis://ops:secret@" + s.Addr(), timeout: patience, resolved: true}}
+	l, err := listening.listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	until(t, "it listens", func() bool { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v == 3 }, func() string { return "" })
+}

@@ -1,0 +1,66 @@
+// Package borrow tests redlatch.NewWithClient: locks through a rueidis client that
+// belongs to the application, made with whatever options it likes.
+package borrow
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds waits for what a healthy machine does at once.
+const patience = 20 * time.Second
+
+// app is the application's own client, with the client library's defaults.
+func app(t *testing.T, addr string, change ...func(*rueidis.ClientOption)) (rueidis.Client, rueidis.ClientOption) {
+	t.Helper()
+	opt := rueidis.ClientOption{InitAddress: []string{addr}}
+	for _, f := range change {
+		f(&opt)
+	}
+	c, err := rueidis.NewClient(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, opt
+}
+
+func with(t *testing.T, client rueidis.Client, change ...func(*redlatch.Config)) *redlatch.Client {
+	t.Helper()
+	cfg := redlatch.Config{Logger: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := redlatch.NewWithClient(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func works(t *testing.T, client rueidis.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
+		t.Errorf("the application's client does not work any more: %v", err)
+	}
+}
+
+func server(t *testing.T) *testbed.Server {
+	t.Helper()
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:", "counter"))
+	return s
+}

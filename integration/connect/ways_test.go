@@ -1,0 +1,328 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// patience is far below the lease of 30 s: who sleeps until it ends fails.
+const patience = 15 * time.Second
+
+// way is one way to connect.
+type way struct {
+	open    func() (*redlatch.Client, error)
+	servers []*testbed.Server // that hold locks
+}
+
+func quiet(c *redlatch.Config) { c.Logger = slog.New(slog.DiscardHandler) }
+
+// with opens by options.
+func with(opt rueidis.ClientOption) func() (*redlatch.Client, error) {
+	return func() (*redlatch.Client, error) {
+		cfg := redlatch.Config{Redis: opt}
+		quiet(&cfg)
+		return redlatch.New(cfg)
+	}
+}
+
+// at opens by a URL.
+func at(url string, change ...func(*redlatch.Config)) func() (*redlatch.Client, error) {
+	return func() (*redlatch.Client, error) {
+		options := []redlatch.ConfigOption{redlatch.WithConfig(quiet)}
+		for _, f := range change {
+			options = append(options, redlatch.WithConfig(f))
+		}
+		return redlatch.Open(url, options...)
+	}
+}
+
+// trusting puts a CA, and a certificate of it, into what a URL of rediss:// has made.
+func (a *authority) trusting(t *testing.T, shows *authority) func(*redlatch.Config) {
+	t.Helper()
+	cfg := a.trusts(t, shows)
+	return func(c *redlatch.Config) {
+		c.Redis.TLSConfig.RootCAs, c.Redis.TLSConfig.Certificates = cfg.RootCAs, cfg.Certificates
+	}
+}
+
+var ways = []struct {
+	name string
+	make func(t *testing.T) way
+}{
+	{"TLS, options", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, false, nil))
+		s := testbed.Standalone(t)
+		return way{with(rueidis.ClientOption{InitAddress: []string{s.TLSAddr()}, TLSConfig: ca.trusts(t, nil)}), []*testbed.Server{s}}
+	}},
+	{"TLS, URL, name in the certificate", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, false, nil))
+		s := testbed.Standalone(t)
+		_, port, _ := net.SplitHostPort(s.TLSAddr())
+		return way{at("rediss://localhost:"+port, ca.trusting(t, nil)), []*testbed.Server{s}}
+	}},
+	{"TLS, client certificate", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, true, nil))
+		s := testbed.Standalone(t)
+		return way{at("rediss://"+s.TLSAddr(), ca.trusting(t, ca)), []*testbed.Server{s}}
+	}},
+	{"TLS, Sentinel, client certificate", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, true, nil))
+		s := testbed.Sentinel(t)
+		cfg := ca.trusts(t, ca)
+		return way{with(rueidis.ClientOption{
+			InitAddress: s.SentinelAddrs(), TLSConfig: cfg,
+			Sentinel: rueidis.SentinelOption{MasterSet: testbed.MasterName, TLSConfig: cfg},
+		}), s.Nodes()}
+	}},
+	{"TLS, Sentinel, URL", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, false, nil))
+		s := testbed.Sentinel(t)
+		addrs := s.SentinelAddrs()
+		return way{at("rediss://"+addrs[0]+"?master_set="+testbed.MasterName+"&addr="+addrs[1]+"&addr="+addrs[2], ca.trusting(t, nil)), s.Nodes()}
+	}},
+	{"TLS, Cluster, client certificate", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, true, nil))
+		c := testbed.Cluster(t)
+		return way{with(rueidis.ClientOption{InitAddress: c.Addrs(), TLSConfig: ca.trusts(t, ca)}), c.Nodes()}
+	}},
+	{"TLS, Cluster, URL of one node", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, false, nil))
+		c := testbed.Cluster(t)
+		return way{at("rediss://"+c.Addrs()[0], ca.trusting(t, nil)), c.Nodes()}
+	}},
+	{"password", func(t *testing.T) way {
+		s := protected(t)
+		return way{at("redis://:s%20cret@" + s.Addr()), []*testbed.Server{s}}
+	}},
+	{"password, RESP2", func(t *testing.T) way {
+		s := protected(t)
+		return way{with(rueidis.ClientOption{InitAddress: []string{s.Addr()}, Password: "s cret", AlwaysRESP2: true}), []*testbed.Server{s}}
+	}},
+	{"ACL user", func(t *testing.T) way {
+		s := protected(t)
+		return way{at("redis://app:pass@" + s.Addr()), []*testbed.Server{s}}
+	}},
+	{"ACL user, Cluster", func(t *testing.T) way {
+		c := testbed.Cluster(t)
+		for _, s := range c.Nodes() {
+			addUser(t, s)
+			t.Cleanup(func() { s.Do(t, "ACL", "SETUSER", "default", "on", "nopass") })
+			s.Do(t, "ACL", "SETUSER", "default", "on", "resetpass", ">s cret") // the test bed's connection is logged in
+		}
+		return way{with(rueidis.ClientOption{InitAddress: c.Addrs(), Username: "app", Password: "pass"}), c.Nodes()}
+	}},
+	{"Unix socket, URL", func(t *testing.T) way {
+		s, path := socket(t)
+		return way{at("unix://" + path), []*testbed.Server{s}}
+	}},
+	{"Unix socket, options, user", func(t *testing.T) way {
+		s, path := socket(t)
+		addUser(t, s)
+		return way{with(rueidis.ClientOption{InitAddress: []string{path}, Username: "app", Password: "pass"}), []*testbed.Server{s}}
+	}},
+	{"IPv6", func(t *testing.T) way {
+		s := six(t)
+		return way{at("redis://[::1]:" + port(t, s.Addr())), []*testbed.Server{s}}
+	}},
+	{"IPv6, TLS", func(t *testing.T) way {
+		ca := newAuthority(t)
+		testbed.UseTLS(t, ca.serve(t, false, nil))
+		s := six(t)
+		return way{at("rediss://[::1]:"+port(t, s.TLSAddr()), ca.trusting(t, nil)), []*testbed.Server{s}}
+	}},
+}
+
+func port(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// addUser makes a user who may do everything with locks.
+func addUser(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	s.SetUser(t, "app", "on", ">pass", "~*", "&*", "+@all")
+}
+
+// protected starts a server that wants a password, and has a user.
+func protected(t *testing.T) *testbed.Server {
+	t.Helper()
+	s := testbed.Standalone(t)
+	addUser(t, s)
+	s.Do(t, "CONFIG", "SET", "requirepass", "s cret") // the test bed's connection is logged in
+	t.Cleanup(func() { s.Do(t, "CONFIG", "SET", "requirepass", "") })
+	return s
+}
+
+// socket starts a server on a Unix socket, the path of which must be short.
+func socket(t *testing.T) (*testbed.Server, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "redis.sock")
+	return testbed.Standalone(t, "--unixsocket", path), path
+}
+
+// six starts a server that listens on ::1 too.
+func six(t *testing.T) *testbed.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("NOT TESTED: this machine has no IPv6 loopback: %v", err)
+	}
+	_ = l.Close() // Nothing was accepted.
+	return testbed.Standalone(t, "--bind", "127.0.0.1", "::1")
+}
+
+// TestEachWayToConnect has a waiter woken, and again after all connections were
+// broken: what was learnt on the first connection holds on the second too.
+func TestEachWayToConnect(t *testing.T) {
+	for _, tc := range ways {
+		t.Run(tc.name, func(t *testing.T) {
+			w := tc.make(t)
+			first, second := dial(t, w), dial(t, w)
+			hold := lock(t, first)
+			waiter := wait(t, w, second)
+			unlock(t, hold)
+			hold = granted(t, waiter)
+
+			waiter = wait(t, w, first)
+			for _, s := range w.servers {
+				s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+				s.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			}
+			listening(t, w) // again
+			unlock(t, hold)
+			hold = granted(t, waiter)
+			if err := hold.Context().Err(); err != nil {
+				t.Errorf("the hold has ended: %v", err)
+			}
+			unlock(t, hold)
+		})
+	}
+}
+
+const name = "orders:42"
+
+func dial(t *testing.T, w way) *redlatch.Client {
+	t.Helper()
+	c, err := w.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func lock(t *testing.T, c *redlatch.Client) redlatch.Hold {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	hold, err := c.RLock(name).Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold
+}
+
+func unlock(t *testing.T, hold redlatch.Hold) {
+	t.Helper()
+	if err := hold.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type result struct {
+	hold redlatch.Hold
+	err  error
+}
+
+// wait begins to wait for the lock and returns once the waiter listens.
+func wait(t *testing.T, w way, c *redlatch.Client) <-chan result {
+	t.Helper()
+	got := make(chan result, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	go func() { // ends with the wait
+		hold, err := c.RLock(name).Lock(ctx)
+		got <- result{hold, err}
+	}()
+	listening(t, w)
+	return got
+}
+
+// listening returns once somebody listens for the lock, on any server.
+func listening(t *testing.T, w way) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for _, s := range w.servers {
+			for _, command := range []string{"CHANNELS", "SHARDCHANNELS"} {
+				msg, err := s.Try("PUBSUB", command)
+				if err != nil {
+					continue // older servers have no sharded channels
+				}
+				if channels, err := msg.AsStrSlice(); err == nil && strings.Contains(strings.Join(channels, " "), name) {
+					return
+				}
+			}
+		}
+	}
+	t.Fatal("nobody listens")
+}
+
+func granted(t *testing.T, waiter <-chan result) redlatch.Hold {
+	t.Helper()
+	select {
+	case r := <-waiter:
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		return r.hold
+	case <-time.After(patience):
+		t.Fatal("the waiter was not woken")
+		return nil
+	}
+}
+
+// TestPasswordStaysOutOfErrors: an error may be logged, and a URL holds a password.
+func TestPasswordStaysOutOfErrors(t *testing.T) {
+	s := protected(t)
+	secret := url.QueryEscape("topsecret")
+	for _, u := range []string{"redis://app:" + secret + "@" + s.Addr(), "redis://app:" + secret + "@:x:y", "http://app:" + secret + "@h"} {
+		_, err := redlatch.Open(u, redlatch.WithConfig(quiet))
+		if err == nil || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%v", err)
+		}
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if strings.Contains(e.Error(), "topsecret") {
+				t.Errorf("%T: %v", e, e)
+			}
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func TestARunUsesUpThePeriodForEverybody(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	a, b := dial(t, s.Addr()), dial(t, s.Addr())
+	if !must(t, a.Once("report"), hour) {
+		t.Fatal("the first call did not run")
+	}
+	if must(t, a.Once("report"), hour) || must(t, b.Once("report"), hour) {
+		t.Error("a second run in one period")
+	}
+	if !must(t, b.Once("other"), hour) {
+		t.Error("another name did not run")
+	}
+	if ttl := s.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > hour.Milliseconds() {
+		t.Errorf("the record lives for %d ms", ttl)
+	}
+}
+
+func TestFailureUsesUpThePeriodUntilReset(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	a, b := dial(t, s.Addr()), dial(t, s.Addr())
+	failed := errors.New("disk full")
+	ran, err := a.Once("report").Do(t.Context(), hour, func(context.Context) error { return failed })
+	if !ran || !errors.Is(err, failed) {
+		t.Fatal(ran, err)
+	}
+	if must(t, b.Once("report"), hour) {
+		t.Error("ran again after a failure")
+	}
+	if got, err := b.Once("report").Reset(t.Context()); !got || err != nil {
+		t.Error(got, err)
+	}
+	if got, err := b.Once("report").Reset(t.Context()); got || err != nil {
+		t.Error("a second Reset:", got, err)
+	}
+	if !must(t, b.Once("report"), hour) {
+		t.Error("did not run after Reset")
+	}
+}
+
+func TestPanicUnlocks(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	a := dial(t, s.Addr())
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = a.Once("report").Do(t.Context(), hour, func(context.Context) error { panic("no") })
+	}()
+	if st, err := a.RLock("report").State(t.Context()); err != nil || st.Held {
+		t.Error(st, err)
+	}
+}
+
+// A run that is longer than its period is not overlapped; the ticks meanwhile use up nothing.
+func TestALongRunIsNotOverlapped(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	a, b := dial(t, s.Addr()), dial(t, s.Addr())
+	const period = 100 * time.Millisecond
+	begun, end := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Once("report").Do(t.Context(), period, func(ctx context.Context) error {
+			close(begun)
+			<-end
+			return ctx.Err()
+		})
+		done <- err
+	}()
+	<-begun
+	// The record lives for a period: when it is gone, the next run is due.
+	deadline := time.Now().Add(patience)
+	for s.Int(t, "EXISTS", luascript.OnceKey("report")) == 1 && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	ran, err := b.Once("report").Do(t.Context(), period, nothing)
+	var busy *redlatch.NotAcquiredError
+	if ran || !errors.As(err, &busy) || busy.Holder == "" || busy.Name != "report" {
+		t.Errorf("a call during a long run: %t, %v", ran, err)
+	}
+	if n := s.Int(t, "EXISTS", luascript.OnceKey("report")); n != 0 {
+		t.Error("the refused call used up the period")
+	}
+	close(end)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !must(t, b.Once("report"), period) {
+		t.Error("the first call after the long run did not run")
+	}
+}
+
+// What a refused call gives back is the record as it was.
+func TestGivingBackRestoresTheLastRun(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := dial(t, s.Addr())
+	const period = 1000 * time.Second
+	last := now(t, s) - 950_000 // a call in the last tenth is early
+	s.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "50000")
+	h, err := c.RLock("report").Lock(t.Context()) // keeps the job from running
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ran, err := c.Once("report").Do(t.Context(), period, nothing); ran || !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Error(ran, err)
+	}
+	if tick, found := record(t, s, "report"); !found || tick != last {
+		t.Errorf("the record says %d (%t), want %d", tick, found, last)
+	}
+	if ttl := s.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > 50_000 {
+		t.Errorf("it lives for %d ms", ttl)
+	}
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := dial(t, s.Addr())
+	for name, call := range map[string]func() error{
+		"period": func() error { _, err := c.Once("a").Do(t.Context(), time.Millisecond, nothing); return err },
+		"fn":     func() error { _, err := c.Once("a").Do(t.Context(), hour, nil); return err },
+	} {
+		var bad *redlatch.InvalidOptionError
+		if err := call(); !errors.As(err, &bad) || bad.Option != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := c.Once("").Do(t.Context(), hour, nothing); !errors.Is(err, redlatch.ErrInvalidName) {
+		t.Error(err)
+	}
+	if _, err := c.Once("").Reset(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
+		t.Error(err)
+	}
+	s.Do(t, "HSET", luascript.OnceKey("taken"), "a", "b")
+	var refused *redlatch.ServerError
+	if _, err := c.Once("taken").Do(t.Context(), hour, nothing); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+	s.Do(t, "DEL", luascript.OnceKey("taken"))
+	c.Close()
+	if ran, err := c.Once("a").Do(t.Context(), hour, nothing); ran || !errors.Is(err, redlatch.ErrClosed) {
+		t.Error(ran, err)
+	}
+}
+
+// Prefix and NameMapper hold for the record as for the lock.
+func TestNamesAreMapped(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := dial(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "shop:" })
+	if !must(t, c.Once("report"), time.Minute) {
+		t.Fatal("did not run")
+	}
+	if n := s.Int(t, "EXISTS", luascript.OnceKey("shop:report")); n != 1 {
+		t.Error("no record under the mapped name")
+	}
+}
+
+// On a cluster all keys of a job are in one slot.
+func TestOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := testbed.Cluster(t)
+	c := dial(t, cluster.Addrs()[0])
+	for _, name := range []string{"a", "b", "c", "{x}d"} {
+		if !must(t, c.Once(name), hour) || must(t, c.Once(name), hour) {
+			t.Error(name)
+		}
+		if ok, err := c.Once(name).Reset(t.Context()); !ok || err != nil {
+			t.Error(name, ok, err)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func init() { testbed.Role("once-victim", victim) }
+
+type victimArgs struct{ Addr string }
+
+// victim begins a run and never ends it.
+func victim(ctx context.Context, w *testbed.Worker) error {
+	var a victimArgs
+	if err := w.Args(&a); err != nil {
+		return err
+	}
+	c, err := redlatch.Open("redis://"+a.Addr, redlatch.WithLeaseTime(time.Second))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Once("report").Do(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+		w.Say("running")
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	return err
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// The process dies in the middle of a run: nobody else starts before its lease has
+// ended, and then somebody does.
+func TestTheProcessDiesInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := dial(t, s.Addr())
+	p := testbed.Spawn(t, "once-victim", victimArgs{s.Addr()})
+	p.Expect(t, "running")
+	p.Kill(t)
+	deadline := time.Now().Add(patience)
+	for {
+		held := s.Int(t, "EXISTS", "report") == 1
+		ran, err := c.Once("report").Do(t.Context(), 100*time.Millisecond, nothing)
+		if ran {
+			if err != nil {
+				t.Error(err)
+			}
+			if s.Int(t, "EXISTS", "report") == 1 {
+				t.Error("a run beside the lease of the dead one")
+			}
+			return
+		}
+		if err != nil && (!errors.Is(err, redlatch.ErrNotAcquired) || !held) {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody ran after the lease of the dead one")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// The reply to the claim is lost: the retry recognises itself, fn runs once and the
+// period is used up once.
+func TestALostReplyIsNoSecondRun(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	trap := p.DropReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
+	runs := 0
+	ran, err := c.Once("report").Do(t.Context(), hour, func(context.Context) error { runs++; return nil })
+	trap.Wait(t)
+	if !ran || err != nil || runs != 1 {
+		t.Fatal(ran, err, runs)
+	}
+	tick, _ := record(t, s, "report")
+	if d := now(t, s) - tick; d < 0 || d > patience.Milliseconds() {
+		t.Errorf("the period began %d ms ago", d)
+	}
+	if must(t, dial(t, s.Addr()).Once("report"), hour) {
+		t.Error("a second run")
+	}
+}
+
+// The caller leaves while its claim is under way and granted: the period is given back.
+func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Once("report").Do(ctx, hour, func(context.Context) error { t.Error("fn ran"); return nil })
+		done <- err
+	}()
+	trap.Wait(t)
+	cancel()
+	if err := <-done; !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, found := record(t, s, "report"); !found {
+		t.Fatal("the claim was not granted: the test tests nothing")
+	}
+	trap.Release()
+	gone(t, s)
+	if !must(t, dial(t, s.Addr()).Once("report"), hour) {
+		t.Error("the period was used up by nobody")
+	}
+}
+
+// The caller leaves while the lock is being taken: it returns at once, though the server
+// answers nothing, and the period is given back when it does.
+func TestLeavingBetweenClaimAndLock(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = 2 * patience })
+	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Once("report").Do(ctx, hour, func(context.Context) error { t.Error("fn ran"); return nil })
+		done <- err
+	}()
+	trap.Wait(t)
+	p.Refuse() // no new connection either
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("Do waits for the server after its ctx has ended")
+	}
+	p.Admit(t)
+	trap.Release()
+	gone(t, s)
+}
+
+// gone waits until the record is.
+func gone(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for s.Int(t, "EXISTS", luascript.OnceKey("report")) == 1 {
+		if time.Now().After(deadline) {
+			t.Fatal("the claim was not given back")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A claim that was given up while it was on its way arrives after the undoing: refused.
+func TestALateCommandOfAGivenUpClaimIsRefused(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	trap := p.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
+	ctx, cancel := context.WithCancel(t.Context())
+	undone := p.CopyRequest(testbed.Contains("EVALSHA", luascript.OnceUndo.SHA))
+	refuse := make(chan error, 1)
+	go func() {
+		_, err := c.Once("report").Do(ctx, hour, nothing)
+		refuse <- err
+	}()
+	trap.Wait(t)
+	cancel() // at once, or in the pause before the second try, or during it
+	if err := <-refuse; err != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Fatal(err)
+	} else if err == nil {
+		t.Skip("the second try was faster than the cancellation")
+	}
+	undone.Wait(t)
+	deadline := time.Now().Add(patience)
+	for s.Int(t, "EXISTS", luascript.VoidKey("report")) == 0 && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	gone(t, s)
+	if reply := trap.Deliver(t); !strings.Contains(reply, ":-1") {
+		t.Errorf("the late command was answered %q", reply)
+	}
+	if _, found := record(t, s, "report"); found {
+		t.Error("it used up the period")
+	}
+}
+
+// While the server is away, Do tries until the next tick is at hand, or ctx ends.
+func TestAnUnreachableServer(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr(), leaseTime(3*time.Second))
+	p.Refuse()
+	p.Cut()
+	ran, err := c.Once("report").Do(t.Context(), 200*time.Millisecond, nothing)
+	if ran || !errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Error(ran, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	ran, err = c.Once("report").Do(ctx, hour, nothing)
+	if ran || !errors.Is(err, redlatch.ErrUnavailable) || !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(ran, err)
+	}
+	if _, err := c.Once("report").Reset(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Error(err)
+	}
+	p.Admit(t)
+	if !must(t, c.Once("report"), hour) {
+		t.Error("did not run when the server was back")
+	}
+}
+
+// Close ends a call that waits for the server, at once.
+func TestCloseEndsACall(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = 200 * time.Millisecond })
+	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Once("report").Do(t.Context(), hour, nothing)
+		done <- err
+	}()
+	trap.Wait(t)
+	c.Close()
+	if err := <-done; !errors.Is(err, redlatch.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// The permissions of docs/ACL.md are enough.
+func TestMinimalACL(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	s.Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret",
+		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "&redisson_lock__channel:{app:*",
+		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
+		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember", "+sadd",
+		"~redlatch_once:{app:*", "+get", "+set", "+del", "+time")
+	c := dial(t, s.Addr(), func(c *redlatch.Config) {
+		c.Redis.Username, c.Redis.Password, c.Prefix = "app", "secret", "app:"
+	})
+	if !must(t, c.Once("report"), hour) || must(t, c.Once("report"), hour) {
+		t.Error("not once")
+	}
+	h, err := c.RLock("busy").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Once("busy").Do(t.Context(), hour, nothing); !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Error(err)
+	}
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if ok, err := c.Once("report").Reset(t.Context()); !ok || err != nil {
+		t.Error(ok, err)
+	}
+}
+
+// Too few replicas: the claim is undone, and the error says so.
+func TestReplicaAcks(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := dial(t, s.Addr(), func(c *redlatch.Config) { c.ReplicaAcks, c.ReplicaAckTimeout = 1, 50*time.Millisecond })
+	ran, err := c.Once("report").Do(t.Context(), hour, nothing)
+	if ran || !errors.Is(err, redlatch.ErrReplicaAcks) {
+		t.Error(ran, err)
+	}
+	if _, found := record(t, s, "report"); found {
+		t.Error("the claim was not undone")
+	}
+}

@@ -1,0 +1,187 @@
+package once
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func init() { testbed.Role("once-replica", replica) }
+
+type replicaArgs struct {
+	Addr     string
+	Name     string
+	PeriodMs int64
+	StartMs  int64 // epoch ms of tick 0
+	Ticks    int
+	SkewMs   int64 // how late (or, negative, early) this process is at every tick
+	JitterMs int64 // and by how much more or less at random
+}
+
+// replica is a process that calls Do at every tick by its own, wrong clock. fn notes
+// the server's time.
+func replica(ctx context.Context, w *testbed.Worker) error {
+	var a replicaArgs
+	if err := w.Args(&a); err != nil {
+		return err
+	}
+	option := rueidis.ClientOption{InitAddress: []string{a.Addr}, DisableCache: true}
+	data, err := rueidis.NewClient(option)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	c, err := redlatch.New(redlatch.Config{Redis: option, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	w.Say("ready")
+	for tick := range a.Ticks {
+		at := time.UnixMilli(a.StartMs + int64(tick)*a.PeriodMs + a.SkewMs)
+		if a.JitterMs > 0 {
+			at = at.Add(time.Duration(rand.Int64N(2*a.JitterMs)-a.JitterMs) * time.Millisecond)
+		}
+		time.Sleep(time.Until(at))
+		_, err := c.Once(a.Name).Do(ctx, time.Duration(a.PeriodMs)*time.Millisecond, func(ctx context.Context) error {
+			const script = "local t = redis.call('TIME') return redis.call('RPUSH', KEYS[1], t[1] * 1000 + math.floor(t[2] / 1000) .. ' ' .. ARGV[1])"
+			return data.Do(ctx, data.B().Eval().Script(script).Numkeys(1).Key("runs").Arg(strconv.Itoa(tick)).Build()).Error()
+		})
+		if err != nil {
+			return fmt.Errorf("tick %d: %w", tick, err)
+		}
+	}
+	w.Say("done")
+	return nil
+}
+
+// spread runs one process per skew and returns the server's times of the runs by tick.
+func spread(t *testing.T, s *testbed.Server, period time.Duration, ticks int, jitter time.Duration, skews ...time.Duration) map[int][]int64 {
+	t.Helper()
+	start := time.Now().Add(3 * time.Second)
+	var procs []*testbed.Process
+	for _, skew := range skews {
+		p := testbed.Spawn(t, "once-replica", replicaArgs{
+			Addr: s.Addr(), Name: "report", PeriodMs: period.Milliseconds(), StartMs: start.UnixMilli(), Ticks: ticks,
+			SkewMs: skew.Milliseconds(), JitterMs: jitter.Milliseconds(),
+		})
+		procs = append(procs, p)
+	}
+	for _, p := range procs {
+		p.Expect(t, "ready")
+	}
+	for _, p := range procs {
+		p.Expect(t, "done")
+		if err := p.Wait(t); err != nil {
+			t.Error(err)
+		}
+	}
+	runs := map[int][]int64{}
+	for _, line := range s.List(t, "LRANGE", "runs", "0", "-1") {
+		at, tick, _ := strings.Cut(line, " ")
+		ms, err1 := strconv.ParseInt(at, 10, 64)
+		n, err2 := strconv.Atoi(tick)
+		if err1 != nil || err2 != nil {
+			t.Fatal(line)
+		}
+		runs[n] = append(runs[n], ms)
+	}
+	return runs
+}
+
+// Five processes, each late or early by its own amount at every tick, and by a little
+// more at random: every tick has exactly one run, though the job itself takes no time.
+func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	const ticks = 5
+	ms := time.Millisecond
+	runs := spread(t, s, 2000*ms, ticks, 40*ms, -60*ms, 0, 80*ms, 300*ms, 700*ms)
+	for tick := range ticks {
+		if len(runs[tick]) != 1 {
+			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
+		}
+	}
+}
+
+// A single replica is the hardest case for a rule of "not before a whole period": its
+// own jitter would make it skip ticks.
+func TestOneReplicaSkipsNoTick(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	const ticks = 6
+	runs := spread(t, s, 2*time.Second, ticks, 60*time.Millisecond, 0)
+	for tick := range ticks {
+		if len(runs[tick]) != 1 {
+			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
+		}
+	}
+}
+
+// Callers that ask all the time get no more than what the documentation says: two runs
+// nine tenths of a period apart at least, n+1 runs in n periods less a tenth.
+func TestEarlinessNeverAddsUp(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	a, b := dial(t, s.Addr()), dial(t, s.Addr())
+	const period = time.Second
+	var begins []int64
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for len(begins) < 6 && ctx.Err() == nil {
+		for _, c := range []*redlatch.Client{a, b} {
+			_, err := c.Once("report").Do(ctx, period, func(context.Context) error {
+				begins = append(begins, now(t, s))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(begins) < 6 {
+		t.Fatalf("%d runs: %v", len(begins), begins)
+	}
+	// fn notes the time a little after its run was claimed.
+	const slack = 100
+	for i := 1; i < len(begins); i++ {
+		if gap := begins[i] - begins[i-1]; gap < 900-slack {
+			t.Errorf("runs %d and %d are %d ms apart: %v", i-1, i, gap, begins)
+		}
+		if all := begins[i] - begins[0]; all < int64(i)*1000-100-slack {
+			t.Errorf("%d runs within %d ms: %v", i+1, all, begins)
+		}
+	}
+}
+
+// The record counts from the period's begin, not from the early run's.
+func TestAnEarlyRunCountsFromItsPeriod(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	o := dial(t, s.Addr()).Once("report")
+	// The last run was 950 s ago, the period is 1000 s.
+	last := now(t, s) - 950_000
+	s.Do(t, "SET", "redlatch_once:{report}", fmt.Sprintf("%d x 0", last), "PX", "50000")
+	if !must(t, o, 1000*time.Second) {
+		t.Fatal("a call in the last tenth was refused")
+	}
+	if tick, _ := record(t, s, "report"); tick != last+1_000_000 {
+		t.Errorf("the period of the early run begins at %d, want %d", tick, last+1_000_000)
+	}
+	// One of the same tick, as late as it may be.
+	last = now(t, s) - 899_000
+	s.Do(t, "SET", "redlatch_once:{report}", fmt.Sprintf("%d x 0", last), "PX", "101000")
+	if must(t, o, 1000*time.Second) {
+		t.Error("a call before the last tenth ran")
+	}
+}

@@ -1,0 +1,14 @@
+package versions
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain fails the package when a goroutine outlives its tests.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The client library closes what it replaced after five seconds.
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+}

@@ -1,0 +1,414 @@
+package versions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// patience is far below the lease of 30 s: who sleeps until it ends fails.
+const patience = 15 * time.Second
+
+// promises are what is tried on a standalone server of each version, by two Clients.
+var promises = []struct {
+	name string
+	try  func(t *testing.T, s *testbed.Server, a, b *redlatch.Client)
+}{
+	{"exclusion", exclusion},
+	{"waiting", func(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
+		t.Helper()
+		handOver(t, a.RLock("w"), b.RLock("w"))
+	}},
+	{"re-entry, extension, tokens", reentry},
+	{"fair", fair},
+	{"read-write", readWrite},
+	{"state and force", state},
+	{"a key that is no lock", wrongType},
+	{"out of memory", outOfMemory},
+	{"read-only for a while", readOnly},
+	{"too few replicas for a while", tooFewReplicas},
+}
+
+// TestEveryVersion runs on all that was fetched, or on the one server that is there.
+func TestEveryVersion(t *testing.T) {
+	fetched, err := testbed.FetchedServers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(fetched) == 0 {
+		const text = "scripts/ensure-servers.sh has fetched no server: only the one on PATH is tested"
+		if os.Getenv("REDLATCH_VERSIONS") == "require" {
+			t.Fatal(text)
+		}
+		t.Logf("!!!! NOT TESTED: %s", text)
+		program, err := testbed.Find()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetched = []testbed.Fetched{{Version: testbed.ServerVersion(t), Program: program}}
+	}
+	places := make(chan struct{}, 2) // versions under test at a time
+	for _, f := range fetched {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			places <- struct{}{}
+			defer func() { <-places }()
+			testbed.UseServer(t, f.Program)
+			s := testbed.Standalone(t)
+			a, b := dial(t, s.Addr()), dial(t, s.Addr())
+			for _, p := range promises {
+				if !t.Run(p.name, func(t *testing.T) { testbed.UseServer(t, f.Program); p.try(t, s, a, b) }) {
+					return // what is left behind would fail the others too
+				}
+			}
+			t.Run("cluster", func(t *testing.T) { testbed.UseServer(t, f.Program); cluster(t) })
+		})
+	}
+}
+
+func dial(t *testing.T, addrs ...string) *redlatch.Client {
+	t.Helper()
+	c, err := redlatch.New(redlatch.Config{
+		Redis: rueidis.ClientOption{InitAddress: addrs}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func lock(t *testing.T, l redlatch.Locker) redlatch.Hold {
+	t.Helper()
+	return lockIn(t, t.Context(), l)
+}
+
+func lockIn(t *testing.T, parent context.Context, l redlatch.Locker) redlatch.Hold { //nolint:revive // t first, as in testing
+	t.Helper()
+	ctx, cancel := context.WithTimeout(parent, 2*patience)
+	t.Cleanup(cancel) // the hold's context ends with it
+	h, err := l.Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func unlock(t *testing.T, holds ...redlatch.Hold) {
+	t.Helper()
+	for _, h := range holds {
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type result struct {
+	hold redlatch.Hold
+	err  error
+}
+
+func wait(t *testing.T, l redlatch.Locker) <-chan result {
+	t.Helper()
+	got := make(chan result, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	go func() { // ends with the wait
+		h, err := l.Lock(ctx)
+		got <- result{h, err}
+	}()
+	return got
+}
+
+func granted(t *testing.T, got <-chan result) redlatch.Hold {
+	t.Helper()
+	select {
+	case r := <-got:
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		return r.hold
+	case <-time.After(patience):
+		t.Fatal("the waiter was not woken")
+		return nil
+	}
+}
+
+func busy(t *testing.T, l redlatch.Locker) {
+	t.Helper()
+	if _, err := l.TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {
+		t.Fatalf("%v, want busy", err)
+	}
+}
+
+// until waits for a state that nobody announces.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
+// handOver shows that a busy lock is busy, and that its unlock wakes who waits.
+func handOver(t *testing.T, mine, other redlatch.Locker) {
+	t.Helper()
+	h := lock(t, mine)
+	busy(t, other)
+	got := wait(t, other)
+	select {
+	case r := <-got:
+		t.Fatalf("not excluded: %v", r.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	unlock(t, h)
+	unlock(t, granted(t, got))
+}
+
+func exclusion(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
+	const owners, turns = 8, 25
+	inside, total := 0, 0
+	var all sync.WaitGroup
+	for i := range owners {
+		l := []*redlatch.Client{a, b}[i%2].RLock("x")
+		all.Go(func() {
+			for range turns {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+				err := l.Do(ctx, func(context.Context) error {
+					inside++ // the race detector looks on as well
+					if inside != 1 {
+						return fmt.Errorf("%d inside", inside)
+					}
+					total++
+					inside--
+					return nil
+				})
+				cancel()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if total != owners*turns {
+		t.Errorf("%d turns, want %d", total, owners*turns)
+	}
+}
+
+func reentry(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
+	l := a.RLock("r", redlatch.Fenced())
+	outer := lock(t, l)
+	inner := lockIn(t, outer.Context(), l)
+	if outer.Token() == 0 || inner.Token() != outer.Token() {
+		t.Errorf("tokens %d and %d", outer.Token(), inner.Token())
+	}
+	if err := inner.Extend(t.Context(), 5*time.Minute); err != nil {
+		t.Error(err)
+	}
+	if left := s.Int(t, "PTTL", "r"); left < 4*time.Minute.Milliseconds() {
+		t.Errorf("%d ms left", left)
+	}
+	unlock(t, inner)
+	busy(t, b.RLock("r"))
+	unlock(t, outer)
+	next := lock(t, b.RLock("r", redlatch.Fenced()))
+	if next.Token() <= outer.Token() {
+		t.Errorf("token %d after %d", next.Token(), outer.Token())
+	}
+	unlock(t, next)
+}
+
+func fair(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
+	h := lock(t, a.FairLock("f"))
+	var queue []<-chan result
+	for i := range 4 {
+		queue = append(queue, wait(t, []*redlatch.Client{b, a}[i%2].FairLock("f")))
+		until(t, "place in the queue", func() bool { return s.Int(t, "LLEN", "redisson_lock_queue:{f}") == int64(i+1) })
+	}
+	for i, got := range queue {
+		unlock(t, h)
+		h = granted(t, got)
+		for _, later := range queue[i+1:] {
+			select {
+			case <-later:
+				t.Fatal("out of turn")
+			default:
+			}
+		}
+	}
+	unlock(t, h)
+}
+
+func readWrite(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
+	one, other := a.ReadWriteLock("rw"), b.ReadWriteLock("rw")
+	r1, r2 := lock(t, one.ReadLock()), lock(t, other.ReadLock())
+	if _, err := one.WriteLock().TryLock(r1.Context(), 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
+		t.Errorf("%v, want ErrUpgrade", err)
+	}
+	writer := wait(t, one.WriteLock())
+	unlock(t, r1)
+	select {
+	case <-writer:
+		t.Fatal("a writer beside a reader")
+	case <-time.After(50 * time.Millisecond):
+	}
+	unlock(t, r2)
+	w := granted(t, writer)
+	busy(t, other.ReadLock())
+	down := lockIn(t, w.Context(), one.ReadLock())
+	reader := wait(t, other.ReadLock())
+	unlock(t, w) // a downgrade
+	r := granted(t, reader)
+	busy(t, other.WriteLock())
+	unlock(t, down, r)
+}
+
+func state(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
+	h := lock(t, a.RLock("s"))
+	st, err := b.RLock("s").State(t.Context())
+	if err != nil || !st.Held || len(st.Owners) != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if ok, err := b.RLock("s").ForceUnlock(t.Context()); !ok || err != nil {
+		t.Errorf("force: %t, %v", ok, err)
+	}
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Errorf("%v, want ErrLeaseLost", err)
+	}
+}
+
+func wrongType(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
+	s.Do(t, "SET", "text", "data")
+	for _, l := range []redlatch.Locker{a.RLock("text"), a.FairLock("text"), a.ReadWriteLock("text").ReadLock(), a.ReadWriteLock("text").WriteLock()} {
+		_, err := l.TryLock(t.Context(), 0, 0)
+		var answer *redlatch.ServerError
+		if errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		if errors.As(err, &answer) && answer.ErrorType() != "wrongtype" {
+			t.Errorf("%s: %v", answer.ErrorType(), err)
+		}
+	}
+	if got := s.Text(t, "GET", "text"); got != "data" {
+		t.Errorf("%q is left", got)
+	}
+}
+
+// outOfMemory: who holds can unlock, who asks is told.
+func outOfMemory(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
+	h, f, w := lock(t, a.RLock("m")), lock(t, a.FairLock("mf")), lock(t, a.ReadWriteLock("mw").WriteLock())
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	_, err := b.RLock("n").TryLock(t.Context(), 0, 0)
+	var answer *redlatch.ServerError
+	if !errors.As(err, &answer) || answer.ErrorType() != "oom" {
+		t.Errorf("%v, want OOM", err)
+	}
+	for _, hold := range []redlatch.Hold{h, f, w} {
+		if err := hold.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: %v", hold.Name(), err)
+		}
+	}
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+}
+
+// readOnly: a server that is a replica for a while is no reason to give up.
+func readOnly(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
+	s.Do(t, "REPLICAOF", "127.0.0.1", "1")
+	_, err := a.RLock("ro").TryLock(t.Context(), 300*time.Millisecond, 0)
+	var answer *redlatch.ServerError
+	if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Errorf("%v, want an outage", err)
+	}
+	got := wait(t, a.RLock("ro"))
+	select {
+	case r := <-got:
+		t.Errorf("%v", r.err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.Do(t, "REPLICAOF", "NO", "ONE")
+	unlock(t, granted(t, got))
+}
+
+// tooFewReplicas: min-replicas-to-write holds for scripts too, but not on Redis 6.0.
+func tooFewReplicas(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
+	rw := a.ReadWriteLock("few")
+	lockers := []redlatch.Locker{a.RLock("few1"), a.FairLock("few2"), a.ReadWriteLock("few3").WriteLock(), rw.ReadLock()}
+	h := lock(t, rw.ReadLock())
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
+	defer s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	if !testbed.ServerVersion(t).AtLeast(6, 2) {
+		unlock(t, lock(t, lockers[0])) // as docs/SERVERS.md says
+		unlock(t, h)
+		return
+	}
+	for _, l := range lockers {
+		_, err := l.TryLock(t.Context(), 200*time.Millisecond, 0)
+		var answer *redlatch.ServerError
+		if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) {
+			t.Errorf("%v, want an outage", err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.Unlock(t.Context()) }() // ends with UnlockTimeout
+	select {
+	case err := <-done:
+		t.Errorf("unlocked without a write: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, l := range lockers {
+		unlock(t, lock(t, l))
+	}
+}
+
+// cluster shows each kind on several nodes, with messages on sharded channels where
+// there are any.
+func cluster(t *testing.T) {
+	c := testbed.Cluster(t)
+	a, b := dial(t, c.Addrs()...), dial(t, c.Addrs()...)
+	for i, name := range []string{"a", "b", "c", "{x}y"} { // slots of all three masters
+		for kind, l := range map[string][2]redlatch.Locker{
+			"rlock": {a.RLock(name + "1"), b.RLock(name + "1")},
+			"fair":  {a.FairLock(name + "2"), b.FairLock(name + "2")},
+			"write": {a.ReadWriteLock(name + "3").WriteLock(), b.ReadWriteLock(name + "3").WriteLock()},
+		} {
+			if i > 0 && kind != "rlock" {
+				continue
+			}
+			h := lock(t, l[0])
+			busy(t, l[1])
+			got := wait(t, l[1])
+			until(t, "listener for "+kind, func() bool {
+				for _, s := range c.Nodes() {
+					if len(s.LockChannels(t, "*"+name+"*")) > 0 {
+						return true
+					}
+				}
+				return false
+			})
+			unlock(t, h)
+			unlock(t, granted(t, got))
+		}
+	}
+	both := redlatch.MultiLock(a.RLock("a4"), a.RLock("b4"))
+	h := lock(t, both)
+	busy(t, b.RLock("b4"))
+	unlock(t, h)
+	handOver(t, both, b.RLock("a4"))
+}

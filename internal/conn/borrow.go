@@ -1,0 +1,180 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// probeLimit bounds the first command through a client that somebody else made.
+const probeLimit = 5 * time.Second
+
+// Borrow makes a Conn of a client that belongs to the application: Close leaves
+// it open. opt is what the client was made with, if the application tells; the
+// zero value otherwise. key is any key that the client may use for locks.
+//
+// It blocks until a script was answered, for 5 s at most, and refuses a client
+// that sends scripts to a replica.
+func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Duration, key func(string) string) (*Conn, error) {
+	if client == nil {
+		return nil, &lock.InvalidOptionError{Option: "client", Reason: "it is nil"}
+	}
+	told := !reflect.ValueOf(opt).IsZero()
+	if told {
+		if err := checkBorrowed(opt, client.Mode(), leaseTime); err != nil {
+			return nil, err
+		}
+	}
+	c := &Conn{
+		client: client, silent: connWriteTimeout(opt), acks: make(chan struct{}, maxAcked),
+		left: make(chan struct{}),
+	}
+	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
+	ctx, cancel := limited(context.Background(), probeLimit)
+	defer cancel()
+	if err := c.probe(ctx, key); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.topo, err = new(dialler).look(opt, client); err != nil {
+		return nil, err
+	}
+	if client.Mode() == rueidis.ClientModeSentinel {
+		c.watch = pollMaster(leaseTime)
+	}
+	return c, nil
+}
+
+// Borrowed reports whether the client belongs to the application.
+func (c *Conn) Borrowed() bool { return c.left != nil }
+
+// limited is context.WithTimeout without a deadline: the client library would
+// give a deadline to the connection, and close it for everybody when it passes.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(limit, cancel)
+	return ctx, func() { timer.Stop(); cancel() }
+}
+
+// probe sends a script as the locks do. It writes nothing, but a replica refuses it.
+func (c *Conn) probe(ctx context.Context, key func(string) string) error {
+	name := "redlatch-probe-" + uuid.NewString()
+	if key != nil {
+		if mapped := key(name); mapped != "" {
+			name = mapped
+		}
+	}
+	cmd := Command{Script: luascript.Renew, Keys: []string{name}, Args: []string{"nobody", "0"}}
+	r, err := parse(c.client.Do(ctx, c.evalsha(cmd)))
+	if isNoScript(err) {
+		r, err = parse(c.client.Do(ctx, c.eval(cmd)))
+	}
+	var answer *rueidis.RedisError
+	switch {
+	case err == nil && r.Int(0) != -1:
+		return nil
+	case err == nil, errors.As(err, &answer) && hasCode(answer.Error(), "READONLY"):
+		return &lock.InvalidOptionError{Option: "client", Reason: "it sends scripts to a server that refuses writes: a replica can't decide who holds a lock"}
+	case errors.As(err, &answer):
+		return nil // no permission for this key, or a state that passes: the locks will tell
+	}
+	return c.unreachable(err)
+}
+
+func (c *Conn) unreachable(err error) error {
+	var addrs []string
+	for addr := range c.client.Nodes() {
+		addrs = append(addrs, addr)
+	}
+	slices.Sort(addrs)
+	return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(addrs, ","), Err: err}}}
+}
+
+// checkBorrowed refuses what would break a promise in a client that can't be made
+// anew. Some options that complete refuses are fine here, since only scripts go
+// through the client and the application may want them: a probe has shown where
+// scripts go.
+func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime time.Duration) error {
+	third := leaseTime / 3
+	refuse := func(option, reason string) error {
+		return &lock.InvalidOptionError{Option: "Redis." + option, Reason: reason}
+	}
+	keepAlive := opt.Dialer.KeepAlive
+	if keepAlive == 0 {
+		keepAlive = rueidis.DefaultTCPKeepAlive
+	}
+	switch write := connWriteTimeout(opt); {
+	case opt.ConnLifetime != 0:
+		return refuse("ConnLifetime", "a connection that ages out sends commands again that may have run")
+	case opt.ReplicaOnly:
+		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
+	case opt.BlockingPoolSize == 1:
+		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
+	case keepAlive < 0:
+		return refuse("Dialer.KeepAlive", "without it a broken connection would never show")
+	case write < 0:
+		return refuse("ConnWriteTimeout", "without it a broken connection would never show")
+	case write > third:
+		return refuse("ConnWriteTimeout", fmt.Sprintf("it is %v; a broken connection must show within a third of the lease (%v)", write, third))
+	case keepAlive > third:
+		return refuse("Dialer.KeepAlive", fmt.Sprintf("it is %v; a broken connection must show within a third of the lease (%v)", keepAlive, third))
+	case mode == rueidis.ClientModeSentinel && opt.Sentinel.TopologyRefreshInterval == 0:
+		return refuse("Sentinel.TopologyRefreshInterval", "without it a missed announcement keeps the client at a master that is none any more; 2s is a good value")
+	}
+	return nil
+}
+
+// connWriteTimeout is what the client library makes of the option.
+func connWriteTimeout(opt rueidis.ClientOption) time.Duration {
+	if opt.ConnWriteTimeout != 0 {
+		return opt.ConnWriteTimeout
+	}
+	return 10 * max(rueidis.DefaultTCPKeepAlive, opt.Dialer.KeepAlive)
+}
+
+// lasting is the ctx of a command: it keeps the values of ctx alone. A command
+// through a borrowed client stops waiting at Close, since nobody closes its
+// connection then.
+func (c *Conn) lasting(ctx context.Context) context.Context {
+	ctx = uncancelled(ctx)
+	if c.left == nil {
+		return ctx
+	}
+	return untilLeft{ctx, c.left}
+}
+
+// untilLeft ends with a Conn. It has no deadline; see limited.
+type untilLeft struct {
+	context.Context
+	left <-chan struct{}
+}
+
+func (u untilLeft) Done() <-chan struct{} { return u.left }
+
+func (u untilLeft) Err() error {
+	select {
+	case <-u.left:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// pollMaster watches a client whose dialling can't be hooked: it looks at the
+// master's address, which costs no command, all the time.
+func pollMaster(leaseTime time.Duration) *masterWatch {
+	return &masterWatch{
+		dialled: make(chan struct{}, 1), quit: make(chan struct{}),
+		poll: min(max(leaseTime/100, 10*time.Millisecond), lastLook),
+	}
+}

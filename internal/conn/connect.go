@@ -1,0 +1,52 @@
+package conn
+
+import (
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// Open checks opt, completes it for a watchdog lease of leaseTime and connects.
+// It blocks for at most the dial time-out per address. What a change of the
+// configuration or of the server must mend is a *lock.ConnectError; only a server
+// that can't be reached, or can't answer now, is lock.ErrUnavailable.
+func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.ClientOption) (rueidis.Client, error)) (*Conn, error) {
+	opt, err := complete(opt, leaseTime)
+	if err != nil {
+		return nil, err
+	}
+	if build == nil {
+		build = rueidis.NewClient
+	}
+	d := follow(&opt)
+	defer d.opened()
+	var watch *masterWatch
+	if opt.Sentinel.MasterSet != "" {
+		watch = watchMaster(&opt)
+	}
+	client, err := build(opt)
+	if client == nil && err == nil {
+		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "it returned no client"}
+	}
+	if err != nil {
+		final, told := d.explain(opt, err)
+		// A single client that could not connect yet is usable as soon as its
+		// server is there: the members of a quorum must be able to start late.
+		if client == nil || !opt.ForceSingleClient || final {
+			if client != nil {
+				client.Close()
+			}
+			return nil, told
+		}
+	}
+	c := &Conn{client: client, silent: opt.ConnWriteTimeout, acks: make(chan struct{}, maxAcked), watch: watch}
+	if err == nil {
+		if c.topo, err = d.look(opt, client); err != nil {
+			client.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,26 @@
+package conn
+
+import "testing"
+
+// TestCodesOfEveryVersion: a code is found where each version puts it, and nowhere
+// else. The texts are what servers said; the client library leaves out "ERR ".
+func TestCodesOfEveryVersion(t *testing.T) {
+	for _, tc := range []struct {
+		msg, code string
+		want      bool
+	}{
+		{"READONLY You can't write against a read only replica.", "READONLY", true},
+		{"READONLY You can't write against a read only replica. script: 8f, on @user_script:22.", "READONLY", true},
+		{"Error running script (call to f_8f): @user_script:22: @user_script: 22: -READONLY You can't write", "READONLY", true},
+		{"@user_script: 1: -NOREPLICAS Not enough good replicas to write.", "NOREPLICAS", true},
+		{"Error running script (call to f_8f): @user_script:6: WRONGTYPE Operation against a key", "WRONGTYPE", true},
+		{"max number of clients reached", "max number of clients reached", true},
+		{"READONLYX", "READONLY", false},
+		{"WRONGTYPE of a key named : -READONLY x", "READONLY", false},
+		{"Error running script (call to f_8f): @user_script:6: WRONGTYPE Operation", "READONLY", false},
+	} {
+		if got := hasCode(tc.msg, tc.code); got != tc.want {
+			t.Errorf("%s in %q: %t", tc.code, tc.msg, got)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// The oldest servers that work: fair locks need LPOS, which came with Redis 6.0.6.
+// docs/SERVERS.md says it, and which versions are tested.
+var oldest = []int{6, 0, 6}
+
+// about is what a server says of itself.
+type about struct {
+	product string // "redis", "valkey", …
+	version string // "" if it doesn't say
+	mode    string // "standalone", "cluster", "sentinel"; "" if it doesn't say
+}
+
+// number is the version, or nil.
+func (a about) number() []int {
+	parts := strings.Split(a.version, ".")
+	n := make([]int, 0, len(oldest))
+	for _, part := range parts[:min(len(parts), len(oldest))] {
+		i, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		n = append(n, i)
+	}
+	if len(n) == 0 {
+		return nil
+	}
+	return append(n, make([]int, len(oldest)-len(n))...)
+}
+
+// look finds out what the client is connected to, and refuses what can't work.
+func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topology, error) {
+	topo := Topology{Cluster: client.Mode() == rueidis.ClientModeCluster}
+	a, err := askServer(client)
+	switch {
+	case err != nil && !IsPermanent(err):
+		if opt.ForceSingleClient {
+			return topo, nil // as if it had not been there yet
+		}
+		return topo, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", err))
+	case err != nil && topo.Cluster:
+		// Where unlock messages go depends on it.
+		_, told := o.explain(opt, err)
+		return topo, told
+	case err != nil:
+		return topo, nil //nolint:nilerr // it keeps its version to itself; what it lacks its answers will say
+	case a.mode == "sentinel":
+		return topo, o.final(opt, lock.ConnectTopology, "this is a sentinel: set Sentinel.MasterSet (master_set in a URL)", nil)
+	}
+	n := a.number()
+	if n != nil && slices.Compare(n, oldest) < 0 {
+		return topo, o.final(opt, lock.ConnectVersion,
+			fmt.Sprintf("the server is %s %s; redlatch needs Redis %d.%d.%d or newer, or Valkey: upgrade the server",
+				a.product, a.version, oldest[0], oldest[1], oldest[2]), nil)
+	}
+	topo.Sharded = topo.Cluster && n != nil && n[0] >= 7
+	return topo, nil
+}
+
+// askServer asks one server what it is.
+func askServer(client rueidis.Client) (about, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
+	if err == nil {
+		return about{text(hello, "server"), text(hello, "version"), text(hello, "mode")}, nil
+	}
+	var re *rueidis.RedisError
+	if !errors.As(err, &re) || !IsPermanent(err) {
+		return about{}, err
+	}
+	// HELLO without a version of the protocol came with Redis 6.2, HELLO itself with 6.0.
+	info, infoErr := client.Do(ctx, client.B().Arbitrary("INFO", "server").Build()).ToString()
+	switch {
+	case infoErr == nil:
+		return readInfo(info), nil
+	case !IsPermanent(infoErr):
+		return about{}, infoErr
+	case strings.HasPrefix(re.Error(), "wrong number of arguments"):
+		return about{product: "redis"}, nil
+	}
+	return about{}, err
+}
+
+func text(m map[string]rueidis.RedisMessage, name string) string {
+	v, ok := m[name]
+	if !ok {
+		return ""
+	}
+	s, err := v.ToString()
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+func readInfo(info string) about {
+	a := about{product: "redis"}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "redis_version":
+			a.version = value
+		case "redis_mode":
+			a.mode = value
+		case "server_name":
+			a.product = value
+		}
+	}
+	return a
+}

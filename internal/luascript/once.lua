@@ -1,0 +1,43 @@
+-- once: claim a period for a run, if it is due.
+--
+-- KEYS[1]  redlatch_once:{lock}, a string: "<tick> <id> <tick before>", ticks in epoch ms
+--          of the server: when the period of the last run began, and the one before it
+--          (0: not known)
+-- KEYS[2]  redlatch_void:{lock}, a set of claims given up
+-- ARGV[1]  id of this claim, without spaces
+-- ARGV[2]  period, ms
+-- ARGV[3]  how early a run may begin, ms
+--
+-- RETURN   {1, early}  claimed: begin; early: by how many ms before its period
+--          {2}         claimed by this very claim: a retry
+--          {0, left}   not due; for how many ms
+--          {-1}        this claim was given up before
+--
+-- A run that begins early counts from the time at which its period would have begun, so
+-- earliness never adds up. The key lives for as long as it can refuse anybody.
+--
+-- Twice: the id names the claim, so a second run finds its own and changes nothing but the
+-- TTL. A run that comes after the claim was given up finds its id in the void set.
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local period = tonumber(ARGV[2])
+local last = redis.call('GET', KEYS[1])
+local tick, id = 0, ''
+if last then
+  tick, id = string.match(last, '^(%d+) (%S*) ')
+  tick = tonumber(tick)
+end
+if id == ARGV[1] then
+  -- Written in any case: a WAIT behind it counts the writes of its own connection.
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(1, tick + period - now)))
+  return {2}
+end
+if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {-1} end
+local due = tick + period - ARGV[3]
+if last and now < due then return {0, due - now} end
+
+local start = now
+if last then start = math.max(now, tick + period) end
+redis.call('SET', KEYS[1], string.format('%.0f %s %.0f', start, ARGV[1], tick),
+  'PX', string.format('%.0f', start + period - now))
+return {1, start - now}

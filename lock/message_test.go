@@ -1,0 +1,62 @@
+package lock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// answer is what the client library's error replies look like from here.
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) IsNil() bool     { return false }
+
+// TestMessagesAreOneLine, whatever the servers and joined causes say, and name a lock
+// only if there is one.
+func TestMessagesAreOneLine(t *testing.T) {
+	cause := errors.Join(errors.New("one\r\n two"), errors.New("three"))
+	for _, err := range []error{
+		&lock.NotAcquiredError{Name: "n", Err: cause},
+		&lock.NodeError{Node: "a:1", Err: cause},
+		&lock.NodeError{Err: cause},
+		&lock.UnavailableError{Name: "n", Op: "acquire", Nodes: []lock.NodeError{{Node: "a:1", Err: cause}, {Err: cause}}},
+		&lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Err: cause}}},
+		&lock.LeaseLostError{Name: "n", Err: cause},
+		&lock.ReplicaAcksError{Name: "n", Err: cause},
+		&lock.ServerError{Name: "n", Op: "acquire", Err: cause},
+		&lock.ServerError{Op: "connect", Err: cause},
+		&lock.ConnectError{Node: "a:1", Advice: "change it", Err: cause},
+		&lock.ConnectError{Node: "a:1", Advice: "change it", Err: &lock.ServerError{Op: "connect", Err: cause}},
+	} {
+		text := err.Error()
+		if strings.ContainsAny(text, "\r\n") || !strings.Contains(text, "one; two; three") {
+			t.Errorf("%T: %q", err, text)
+		}
+		if strings.Contains(text, `""`) || strings.Count(text, "redlatch: ") > 1 {
+			t.Errorf("%T: %q", err, text)
+		}
+	}
+}
+
+// TestErrorTypeOnEveryVersion: the same refusal has the same name, though servers say
+// it differently.
+func TestErrorTypeOnEveryVersion(t *testing.T) {
+	for text, want := range map[string]string{
+		"OOM command not allowed when used memory > 'maxmemory'. script: 8f, on @user_script:3.":                    "oom",
+		"Error running script (call to f_8f): @user_script:3: @user_script: 3: -OOM command not":                    "oom",
+		"@user_script: 3: -OOM command not allowed":                                                                 "oom",
+		"Error running script (call to f_43): @user_script:6: WRONGTYPE Operation against":                          "wrongtype",
+		"NOPERM this user has no permissions to run the 'eval' command":                                             "noperm",
+		"ACL failure in script: User app has no permissions to run the 'set' command":                               "noperm",
+		"The user executing the script can't run this command or subcommand script: 8f":                             "noperm",
+		"Error running script (call to f_8f): @user_script:3: The user executing the script can't run this command": "noperm",
+		"unknown command 'X'": "server",
+	} {
+		if got := (&lock.ServerError{Err: answer(text)}).ErrorType(); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

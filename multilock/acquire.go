@@ -1,0 +1,172 @@
+package multilock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// acquisition is one call of Lock or TryLock: what rounds and quorums have in
+// common.
+type acquisition struct {
+	m     *MultiLock
+	plain context.Context // the caller's, with the owner: the hold is made with it
+	ctx   context.Context // and with the whole's span: the members' are below it
+	obs   observe.Acquisition
+	once  bool
+	until time.Time // of the wait; zero: no limit
+	lease time.Duration
+
+	pause *backoff.ExponentialBackOff
+	waits bool // it has been seen to wait
+}
+
+// take is Lock and TryLock; a negative wait has no limit.
+func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
+	spanned, obs := m.observe(ctx, wait, lease)
+	h, err := m.acquire(ctx, spanned, obs, wait, lease)
+	m.observed(obs, h, err)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// acquire is take without its observation. spanned is ctx with the span that the
+// members' are children of.
+func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	if err := held.CheckLease(lease); err != nil {
+		return nil, err
+	}
+	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: lease, pause: newPause()}
+	var done func()
+	a.plain, a.ctx, done = engine.OneOwner(ctx, spanned)
+	defer done()
+	if ctx.Err() != nil {
+		return nil, a.notAcquired(nil)
+	}
+	if wait > 0 {
+		a.until = time.Now().Add(wait)
+	}
+	if m.quorum {
+		return a.takeQuorum()
+	}
+	return a.takeAll()
+}
+
+// newPause is the random pause between rounds: anything from nothing to twice the
+// interval, so that two that keep disturbing each other come apart.
+func newPause() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(time.Millisecond),
+		backoff.WithRandomizationFactor(1),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(200*time.Millisecond),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// over reports whether the wait or the caller's ctx has ended.
+func (a *acquisition) over() bool {
+	return a.ctx.Err() != nil || !a.until.IsZero() && !time.Now().Before(a.until)
+}
+
+// limited is ctx, which ends with the wait, too.
+func (a *acquisition) limited() (context.Context, context.CancelFunc) {
+	if a.until.IsZero() {
+		return a.ctx, func() {}
+	}
+	return context.WithDeadline(a.ctx, a.until)
+}
+
+// waiting tells, once, that the acquisition begins to sleep.
+func (a *acquisition) waiting() {
+	if a.obs != nil && !a.waits {
+		a.obs.Wait()
+	}
+	a.waits = true
+}
+
+// errTooLate: what was taken first had ended before the last was there.
+var errTooLate = errors.New("the first members' leases ended before the last were acquired")
+
+// passing reports whether another round may get what failed with err.
+func passing(err error) bool {
+	return errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errTooLate)
+}
+
+// verdict is what the acquisition ends with after a round that failed with err;
+// nil: there is to be another one.
+func (a *acquisition) verdict(err error) error {
+	ends := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	switch over := a.once || a.over(); {
+	case over && (passing(err) || ends):
+		return a.notAcquired(err)
+	case passing(err):
+		return nil
+	}
+	return err
+}
+
+// notAcquired is the error of an acquisition whose wait or ctx is over; last is
+// what the last round failed with, if there was one.
+func (a *acquisition) notAcquired(last error) error {
+	out := &lock.NotAcquiredError{Name: a.m.name}
+	var busy *lock.NotAcquiredError
+	if errors.As(last, &busy) {
+		*out = *busy
+		last = busy.Err
+	}
+	if ended := a.ctx.Err(); ended != nil && !errors.Is(last, ended) {
+		last = lock.Join(engine.CtxError(a.ctx), last)
+	}
+	out.Err = last
+	return out
+}
+
+// nodesOf are the nodes whose failure err tells of.
+func nodesOf(err error) []lock.NodeError {
+	var un *lock.UnavailableError
+	switch {
+	case errors.As(err, &un) && len(un.Nodes) > 0:
+		return un.Nodes
+	case errors.Is(err, lock.ErrUnavailable):
+		return []lock.NodeError{{Err: err}}
+	}
+	return nil
+}
+
+// unavailable adds to what is known of a wait that some nodes failed; it is what
+// it was when none did.
+func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
+	if len(away) == 0 {
+		return known
+	}
+	out := &lock.NotAcquiredError{Name: m.name}
+	var busy *lock.NotAcquiredError
+	if errors.As(known, &busy) {
+		*out = *busy
+	}
+	out.Err = &lock.UnavailableError{Name: m.name, Op: "acquire", Nodes: away}
+	return out
+}
+
+// valid reports whether the part is held by now.
+func (p *part) valid(now time.Time) bool {
+	for _, h := range p.holds() {
+		if held.Passed(now, h.ValidUntil()) || errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,115 @@
+package redlatch_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// Parameters that would be ignored are refused by name, with what to use instead.
+func TestOpenRefusesParameters(t *testing.T) {
+	for _, tc := range []struct{ query, parameter, says string }{
+		{"pool_size=10", "pool_size", "one connection per node"},
+		{"read_timeout=3s", "read_timeout", "write_timeout"},
+		{"db=0&POOL_SIZE=7", "POOL_SIZE", "one connection per node"}, // parameters are spelled in lower case
+		{"conn_max_lifetime=1h", "conn_max_lifetime", "may have run"},
+		{"max_retries=3", "max_retries", "repeats commands itself"},
+		{"client_cache=1", "client_cache", "cache"},
+		{"protocol=4", "protocol", "2 and 3"},
+		{"skip_verify=true", "skip_verify", "rediss://"},
+		{"dial_timeout=5", "dial_timeout", "500ms"},
+		{"write_timeout=long", "write_timeout", "500ms"},
+		{"db=one", "db", "number"},
+		{"db=1&db=2", "db", "more than once"},
+		{"sentinelMasterId=main", "sentinelMasterId", "master_set"},
+		{"password=hunter2", "password", "in front of the host"},
+		{"flavour=sweet", "flavour", "Config.Redis"},
+	} {
+		client, err := redlatch.Open("redis://user:secret@127.0.0.1:1/?" + tc.query)
+		var refused *redlatch.InvalidOptionError
+		if client != nil || !errors.Is(err, redlatch.ErrInvalidOption) || !errors.As(err, &refused) {
+			t.Errorf("%s: %v", tc.query, err)
+			continue
+		}
+		if !strings.Contains(refused.Option, `"`+tc.parameter+`"`) || !strings.Contains(refused.Reason, tc.says) {
+			t.Errorf("%s: %v", tc.query, err)
+		}
+		if msg := err.Error(); strings.Contains(msg, "secret") || strings.Contains(msg, "hunter2") || strings.Contains(msg, "\n") {
+			t.Errorf("%s: the message shows too much: %s", tc.query, msg)
+		}
+	}
+	_, err := redlatch.Open("rediss://127.0.0.1:1?skip_verify=maybe")
+	if !errors.Is(err, redlatch.ErrInvalidOption) {
+		t.Errorf("skip_verify=maybe: %v", err)
+	}
+}
+
+// Those that act are accepted.
+func TestOpenTakesParameters(t *testing.T) {
+	client, err := redlatch.Open(redisURL + "/3?dial_timeout=2s&write_timeout=2s&client_name=shop&protocol=2&max_retries=0&client_cache=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := client.RLock("x").Do(ctx, func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	// Nobody listens there, but the parameters are fine.
+	if _, err := redlatch.Open("rediss://127.0.0.1:1?skip_verify&dial_timeout=200ms"); !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Errorf("skip_verify with TLS: %v", err)
+	}
+}
+
+// One option serves both kinds that have queues.
+func TestSkipAfterOfBothKinds(t *testing.T) {
+	client := open()
+	defer client.Close()
+	bad := redlatch.WithSkipAfter(redlatch.MinSkipAfter - 1)
+	good := redlatch.WithSkipAfter(redlatch.MinSkipAfter)
+	for name, lock := range map[string]func(redlatch.Option) redlatch.Locker{
+		"fair":  func(o redlatch.Option) redlatch.Locker { return client.FairLock("skip-f", o) },
+		"read":  func(o redlatch.Option) redlatch.Locker { return client.ReadWriteLock("skip-rw", o).ReadLock() },
+		"write": func(o redlatch.Option) redlatch.Locker { return client.ReadWriteLock("skip-rw", o).WriteLock() },
+	} {
+		if _, err := lock(bad).TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrInvalidOption) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := redlatch.Do(t.Context(), lock(good), func(context.Context) error { return nil }); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The kinds have names in this package, for fields and parameters.
+func TestKindsHaveNamesHere(t *testing.T) {
+	client := open()
+	defer client.Close()
+	type locks struct {
+		plain  *redlatch.RLock
+		fair   *redlatch.FairLock
+		both   *redlatch.ReadWriteLock
+		read   *redlatch.ReadLock
+		write  *redlatch.WriteLock
+		all    *redlatch.CombinedLock
+		quorum *redlatch.CombinedLock
+	}
+	rw := client.ReadWriteLock("rw")
+	l := locks{
+		plain: client.RLock("a"), fair: client.FairLock("b"), both: rw, read: rw.ReadLock(), write: rw.WriteLock(),
+		all: redlatch.MultiLock(client.RLock("c")), quorum: redlatch.QuorumLock(client.RLock("d")),
+	}
+	for _, locker := range []redlatch.Locker{l.plain, l.fair, l.read, l.write, l.all} {
+		if err := redlatch.Do(t.Context(), locker, func(context.Context) error { return nil }); err != nil {
+			t.Errorf("%T: %v", locker, err)
+		}
+	}
+	if l.both.Name() != "rw" || l.quorum == nil {
+		t.Error("names")
+	}
+}

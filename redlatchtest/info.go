@@ -1,0 +1,75 @@
+package redlatchtest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/google/uuid"
+)
+
+// info answers what the embedded server does not know, or knows wrongly.
+type info struct {
+	mu    sync.Mutex
+	runID string    // guarded by mu
+	since time.Time // guarded by mu
+}
+
+// trusted is how long a new server claims to have run: a quorum does not trust one that
+// may have been restarted within a lease.
+const trusted = 24 * time.Hour
+
+// The clock of a testing/synctest bubble begins in the year 2000, when milliseconds since
+// the epoch had twelve digits. The wire format counts on thirteen, which they have had
+// since 2001: the server's clock is ahead of the bubble's by a fixed amount then.
+var thirteen = time.UnixMilli(1_000_000_000_000)
+
+const ahead = 30 * 365 * 24 * time.Hour
+
+func newInfo() *info {
+	i := &info{}
+	i.restart()
+	i.since = i.since.Add(-trusted)
+	return i
+}
+
+func (i *info) restart() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.runID = strings.ReplaceAll(uuid.NewString()+uuid.NewString(), "-", "")[:40]
+	i.since = time.Now()
+}
+
+// hook is called before every command; true: it has answered.
+func (i *info) hook(peer *server.Peer, command string, args ...string) bool {
+	switch command {
+	case "CLUSTER":
+		// The server answers questions about a cluster, but can't do what clients expect
+		// of one (sharded channels): a plain server refuses them.
+		peer.WriteError("ERR This instance has cluster support disabled")
+		return true
+	case "TIME":
+		now := time.Now()
+		if now.After(thirteen) {
+			return false
+		}
+		now = now.Add(ahead)
+		peer.WriteLen(2)
+		peer.WriteBulk(strconv.FormatInt(now.Unix(), 10))
+		peer.WriteBulk(strconv.Itoa(now.Nanosecond() / 1000))
+		return true
+	case "INFO":
+		if len(args) != 1 || !strings.EqualFold(args[0], "server") {
+			return false
+		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		peer.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:7.0.0\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n",
+			i.runID, int(time.Since(i.since).Seconds())))
+		return true
+	}
+	return false
+}

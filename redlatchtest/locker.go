@@ -1,0 +1,272 @@
+package redlatchtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// errBroken is the failure of a Locker that was made unavailable.
+var errBroken = errors.New("redlatchtest: made unavailable")
+
+// Locker is a lock without a server, for tests of code that takes a [redlatch.Locker].
+// It behaves as an RLock does: it excludes, waiters are served in their order, a hold's
+// context re-enters, errors have the same types. And it fails on demand: busy, lost,
+// unavailable, closed, or with any error. It is safe for concurrent use and works in
+// bubbles of testing/synctest.
+//
+// What it does not do: it knows an owner by a hold's context alone, not by
+// [redlatch.WithOwner], and a context that [redlatch.NewOwner] made from a hold's still
+// re-enters. Use [New] for code that needs them.
+type Locker struct {
+	name   string
+	fenced bool
+
+	mu       sync.Mutex
+	holder   *owner          // guarded by mu; nil: free
+	foreign  string          // guarded by mu; who holds it, if that is not one of ours
+	queue    []chan struct{} // guarded by mu; told of every change; the first in it may take a free lock
+	token    uint64          // guarded by mu
+	broken   bool            // guarded by mu
+	failing  error           // guarded by mu
+	closed   bool            // guarded by mu
+	acquired int             // guarded by mu
+}
+
+// NewLocker returns a free lock. Of the options [redlatch.Fenced] acts on it.
+func NewLocker(name string, opts ...redlatch.Option) *Locker {
+	return &Locker{name: name, fenced: lock.Apply(opts).Fenced}
+}
+
+var _ redlatch.Locker = (*Locker)(nil)
+
+// owner is who holds a Locker: all holds whose contexts come from one another.
+type owner struct {
+	holds []*hold // guarded by Locker.mu
+	token uint64
+}
+
+type ownerKey struct{ *Locker }
+
+// Name is the name as the caller gave it.
+func (l *Locker) Name() string { return l.name }
+
+// change does something to the lock and lets waiters look at it.
+func (l *Locker) change(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	l.wakeLocked()
+}
+
+func (l *Locker) wakeLocked() {
+	for _, waiter := range l.queue {
+		select {
+		case waiter <- struct{}{}:
+		default: // it has been told
+		}
+	}
+}
+
+// Busy makes somebody else hold the lock, by this name in errors, until free is called.
+// Holds of the code under test are lost by it, as when their lease had ended unnoticed.
+func (l *Locker) Busy(holder string) (free func()) {
+	l.lose(func() { l.foreign = holder })
+	return func() {
+		l.change(func() {
+			if l.foreign == holder {
+				l.foreign = ""
+			}
+		})
+	}
+}
+
+// Lose takes the lock away from the code under test: the contexts of its holds end with
+// cause ErrLeaseLost, and Unlock returns it. The lock is free then. It reports whether
+// it was held.
+func (l *Locker) Lose() bool { return l.lose(func() {}) }
+
+// SetUnavailable takes the server away, or brings it back. While it is away Lock waits
+// until its ctx ends and TryLock until its wait is over; both errors match ErrNotAcquired
+// and ErrUnavailable. Unlock and Extend return ErrUnavailable at once.
+func (l *Locker) SetUnavailable(away bool) { l.change(func() { l.broken = away }) }
+
+// SetError makes acquisitions fail at once with err, for instance a
+// [redlatch.ReplicaAcksError] or a [redlatch.ServerError]; nil ends that.
+func (l *Locker) SetError(err error) { l.change(func() { l.failing = err }) }
+
+// Close does what closing the Client does: everything returns ErrClosed, and the contexts
+// of holds end with that cause.
+func (l *Locker) Close() {
+	l.end(redlatch.ErrClosed, func() { l.closed = true })
+}
+
+// Holds returns what the code under test holds: empty when it has unlocked all.
+func (l *Locker) Holds() []redlatch.Hold {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []redlatch.Hold
+	if l.holder != nil {
+		for _, h := range l.holder.holds {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// Waiting is the number of acquisitions that wait.
+func (l *Locker) Waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)
+}
+
+// Acquired is the number of acquisitions that succeeded, re-entries included.
+func (l *Locker) Acquired() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acquired
+}
+
+func (l *Locker) lose(change func()) bool {
+	return l.end(&redlatch.LeaseLostError{Name: l.name, Reason: lock.LossGone, At: time.Now()}, change)
+}
+
+// end frees the lock, changes something and ends the holds that there were.
+func (l *Locker) end(cause error, change func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ended []*hold
+	if l.holder != nil {
+		ended = slices.Clone(l.holder.holds)
+	}
+	for _, h := range ended {
+		h.dropLocked(cause, cause)
+	}
+	change()
+	l.wakeLocked()
+	return len(ended) > 0
+}
+
+// Lock implements [redlatch.Locker]: it blocks until the lock is acquired, ctx ends or an
+// error was set.
+func (l *Locker) Lock(ctx context.Context, opts ...redlatch.AcquireOption) (redlatch.Hold, error) {
+	lease := lock.Acquire(opts).Lease
+	if lease < 0 {
+		return nil, &redlatch.InvalidOptionError{Option: "lease", Reason: "it is negative"}
+	}
+	return l.acquire(ctx, nil, false, lease)
+}
+
+// TryLock implements [redlatch.Locker]: it blocks for at most wait.
+func (l *Locker) TryLock(ctx context.Context, wait, lease time.Duration) (redlatch.Hold, error) {
+	switch {
+	case wait < 0:
+		return nil, &redlatch.InvalidOptionError{Option: "wait", Reason: "it is negative"}
+	case lease < 0:
+		return nil, &redlatch.InvalidOptionError{Option: "lease", Reason: "it is negative"}
+	case wait == 0:
+		return l.acquire(ctx, nil, true, lease)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	return l.acquire(ctx, timer.C, false, lease)
+}
+
+// acquire tries and waits until expiry fires, if it is not nil, or only tries.
+func (l *Locker) acquire(ctx context.Context, expiry <-chan time.Time, only bool, lease time.Duration) (redlatch.Hold, error) {
+	me, _ := ctx.Value(ownerKey{l}).(*owner)
+	wake := make(chan struct{}, 1)
+	defer l.leave(wake)
+	for {
+		if ctx.Err() != nil {
+			return nil, l.refuse(ctx.Err())
+		}
+		h, err := l.try(ctx, me, wake, !only, lease)
+		if h != nil {
+			return h, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if only {
+			return nil, l.refuse(nil)
+		}
+		select {
+		case <-wake:
+		case <-expiry:
+			return nil, l.refuse(nil)
+		case <-ctx.Done():
+			return nil, l.refuse(ctx.Err())
+		}
+	}
+}
+
+// try makes one attempt: a hold, an error that no waiting changes, or neither.
+func (l *Locker) try(ctx context.Context, me *owner, wake chan struct{}, queue bool, lease time.Duration) (*hold, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, redlatch.ErrClosed
+	case l.failing != nil:
+		return nil, l.failing
+	}
+	inside := me != nil && me == l.holder
+	at := slices.Index(l.queue, wake)
+	first := at == 0 || len(l.queue) == 0
+	if l.broken || !inside && (l.holder != nil || l.foreign != "" || !first) {
+		if queue && at < 0 {
+			l.queue = append(l.queue, wake)
+		}
+		return nil, nil
+	}
+	if !inside {
+		me = &owner{}
+		if l.fenced {
+			l.token++
+			me.token = l.token
+		}
+		l.holder = me
+	}
+	h := newHold(ctx, l, me, lease)
+	me.holds = append(me.holds, h)
+	l.acquired++
+	return h, nil
+}
+
+// leave takes a waiter out of the queue and wakes the next one.
+func (l *Locker) leave(wake chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := slices.Index(l.queue, wake); at >= 0 {
+		l.queue = slices.Delete(l.queue, at, at+1)
+		l.wakeLocked()
+	}
+}
+
+// refuse is the error of an acquisition whose wait or ctx is over.
+func (l *Locker) refuse(cause error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &redlatch.NotAcquiredError{Name: l.name, Holder: l.foreign, Err: cause}
+	if l.holder != nil {
+		e.Holder = "redlatchtest:code under test"
+	}
+	if e.Holder != "" {
+		e.Remaining = redlatch.DefaultLeaseTime
+	}
+	if l.broken {
+		e.Err = errors.Join(cause, l.unavailable("acquire"))
+	}
+	return e
+}
+
+func (l *Locker) unavailable(op string) error {
+	return &redlatch.UnavailableError{Name: l.name, Op: op, Nodes: []redlatch.NodeError{{Node: "redlatchtest", Err: errBroken}}}
+}

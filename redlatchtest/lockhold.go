@@ -1,0 +1,119 @@
+package redlatchtest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// hold implements redlatch.Hold for a Locker.
+type hold struct {
+	l     *Locker
+	owner *owner
+	ctx   context.Context
+	end   context.CancelCauseFunc
+
+	until time.Time   // guarded by l.mu; of a fixed lease; zero: the watchdog's
+	timer *time.Timer // guarded by l.mu; ends a fixed lease
+	err   error       // guarded by l.mu; what Unlock returns after the hold has ended
+}
+
+// newHold is called under l.mu.
+func newHold(ctx context.Context, l *Locker, o *owner, lease time.Duration) *hold {
+	h := &hold{l: l, owner: o}
+	h.ctx, h.end = context.WithCancelCause(context.WithValue(ctx, ownerKey{l}, o))
+	if lease > 0 {
+		h.until = time.Now().Add(lease)
+		h.timer = time.AfterFunc(lease, h.expire) // stopped when the hold ends
+	}
+	return h
+}
+
+// expire ends a hold whose fixed lease is over.
+func (h *hold) expire() {
+	lost := &redlatch.LeaseLostError{Name: h.l.name, Reason: lock.LossExpired, At: time.Now()}
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	if !time.Now().Before(h.until) { // not extended
+		h.dropLocked(lost, lost)
+		h.l.wakeLocked()
+	}
+}
+
+// dropLocked ends the hold's context with cause and takes the hold away from its owner,
+// and the lock when it was the last one; err is what Unlock says from now on. The context
+// ends first, so that no two sections are ever inside. It does nothing if the hold has
+// ended already.
+func (h *hold) dropLocked(cause, err error) {
+	at := slices.Index(h.owner.holds, h)
+	if at < 0 {
+		return
+	}
+	h.end(cause) // runs nothing of others: context.AfterFunc has goroutines of its own
+	h.owner.holds = slices.Delete(h.owner.holds, at, at+1)
+	if len(h.owner.holds) == 0 && h.l.holder == h.owner {
+		h.l.holder = nil
+	}
+	h.err = err
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
+// Name implements redlatch.Hold.
+func (h *hold) Name() string { return h.l.name }
+
+// Context implements redlatch.Hold.
+func (h *hold) Context() context.Context { return h.ctx }
+
+// Unlock implements redlatch.Hold. It never blocks.
+func (h *hold) Unlock(context.Context) error {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	switch {
+	case h.err != nil:
+		return h.err
+	case h.l.broken:
+		h.end(context.Canceled)           // the section is over
+		return h.l.unavailable("release") // but held: Unlock may be called again
+	}
+	h.dropLocked(context.Canceled, redlatch.ErrNotHeld)
+	h.l.wakeLocked()
+	return nil
+}
+
+// Extend implements redlatch.Hold. It never blocks.
+func (h *hold) Extend(_ context.Context, lease time.Duration) error {
+	if lease <= 0 {
+		return &redlatch.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
+	}
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	switch {
+	case h.err != nil:
+		return h.err
+	case h.l.broken:
+		return h.l.unavailable("extend")
+	}
+	if until := time.Now().Add(lease); h.timer != nil && until.After(h.until) {
+		h.until = until
+		h.timer.Reset(lease)
+	}
+	return nil
+}
+
+// Token implements redlatch.Hold.
+func (h *hold) Token() uint64 { return h.owner.token }
+
+// ValidUntil implements redlatch.Hold.
+func (h *hold) ValidUntil() time.Time {
+	h.l.mu.Lock()
+	defer h.l.mu.Unlock()
+	if h.timer == nil {
+		return time.Now().Add(redlatch.DefaultLeaseTime)
+	}
+	return h.until
+}

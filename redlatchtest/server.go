@@ -1,0 +1,219 @@
+package redlatchtest
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+)
+
+// addr is the server's name; nothing listens there.
+const addr = "redlatchtest:6379"
+
+// TB is the part of testing.TB that is needed here: *testing.T, *testing.B and *testing.F
+// have it.
+type TB interface {
+	Helper()
+	Cleanup(f func())
+	Context() context.Context
+	Fatalf(format string, args ...any)
+}
+
+// New returns a real Client on a server of its own inside this process. Both end with
+// the test. Use [NewServer] to look at the server or to break it.
+func New(tb TB, opts ...redlatch.ConfigOption) *redlatch.Client {
+	tb.Helper()
+	return NewServer(tb).Client(opts...)
+}
+
+// Server is a Redis inside this process. It is safe for concurrent use, except that
+// methods that can end the test (Client, Take, Held, URL) belong to the test's goroutine.
+type Server struct {
+	tb    TB
+	redis *miniredis.Miniredis
+	net   *network
+	info  *info
+
+	mu     sync.Mutex
+	other  *redlatch.Client // guarded by mu; made when needed
+	listen net.Listener     // guarded by mu; for URL
+	accept sync.WaitGroup
+}
+
+// NewServer starts a server. It ends with the test, and its clients before it. It says
+// that it has run for a day, so that a QuorumLock trusts it at once.
+func NewServer(tb TB) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, redis: miniredis.NewMiniRedis(), net: newNetwork(), info: newInfo()}
+	s.redis.ClockTTL(true) // leases end by the clock
+	first, err := s.redis.Dial()
+	if err != nil {
+		tb.Fatalf("redlatchtest: start the server: %v", err)
+	}
+	_ = first.Close() // it was needed to start a server that does not listen
+	s.redis.Server().SetPreHook(s.info.hook)
+	tb.Cleanup(s.close)
+	return s
+}
+
+func (s *Server) close() {
+	s.mu.Lock()
+	if s.listen != nil {
+		_ = s.listen.Close()
+	}
+	s.mu.Unlock()
+	s.net.set(func() { s.net.ended = true }, true)
+	s.redis.Close()
+	s.accept.Wait()
+}
+
+// Options are for a rueidis client on this server: for the application's own data, or
+// for redlatch.NewWithClient. The caller closes what it makes of them.
+func (s *Server) Options() rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:       []string{addr},
+		ForceSingleClient: true,
+		DisableCache:      true,
+		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return s.net.dial(s.redis.Server().ServeConn)
+		},
+	}
+}
+
+// Client returns a Client on this server, closed when the test ends. Each is a process
+// of its own to the others. It logs nothing, unless an option sets a logger.
+func (s *Server) Client(opts ...redlatch.ConfigOption) *redlatch.Client {
+	s.tb.Helper()
+	cfg := redlatch.Config{Redis: s.Options(), Logger: slog.New(slog.DiscardHandler)}
+	for _, o := range opts {
+		if o != nil {
+			o(&cfg)
+		}
+	}
+	c, err := redlatch.New(cfg)
+	if err != nil {
+		s.tb.Fatalf("redlatchtest: %v", err)
+	}
+	s.tb.Cleanup(c.Close)
+	return c
+}
+
+// Other returns a Client that stands for another process: what it holds is held by
+// somebody else. It is the same one at every call.
+func (s *Server) Other() *redlatch.Client {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.other == nil {
+		s.other = s.Client()
+	}
+	return s.other
+}
+
+// Take takes RLock(name) as somebody else and returns the hold; unlock it to let others
+// in. It ends the test if the lock is held already. With WithPrefix or a NameMapper, name
+// is what they make of the lock's name. For other kinds, lock with [Server.Other].
+func (s *Server) Take(name string) redlatch.Hold {
+	s.tb.Helper()
+	h, err := s.Other().RLock(name).TryLock(context.WithoutCancel(s.tb.Context()), 0, 0)
+	if err != nil {
+		s.tb.Fatalf("redlatchtest: take %q: %v", name, err)
+	}
+	return h
+}
+
+// Held returns the locks that somebody holds, by name: their names as keys on the server,
+// their modes and owners. A lock that is free is not in it.
+func (s *Server) Held() []redlatch.State {
+	s.tb.Helper()
+	var held []redlatch.State
+	ctx := context.WithoutCancel(s.tb.Context())
+	for _, key := range s.redis.DB(0).Keys() { // sorted
+		fields, err := s.redis.DB(0).HKeys(key)
+		if err != nil || !slices.ContainsFunc(fields, isOwner) {
+			continue
+		}
+		look := s.Other().RLock(key).State
+		if slices.Contains(fields, "mode") {
+			look = s.Other().ReadWriteLock(key).State
+		}
+		state, err := look(ctx)
+		if err != nil {
+			s.tb.Fatalf("redlatchtest: look at %q: %v", key, err)
+		}
+		if state.Held {
+			held = append(held, state)
+		}
+	}
+	return held
+}
+
+// isOwner tells a lock's fields, <uuid>:<owner>, from other data.
+func isOwner(field string) bool {
+	client, owner, ok := strings.Cut(field, ":")
+	return ok && len(client) == 36 && strings.Count(client, "-") == 4 && owner != ""
+}
+
+// Lose removes the lock from the server, of whatever kind, as a failover, an eviction or
+// a careless DEL would. Whoever holds it is not told: a Client finds out at its next
+// check, LeaseTime/3 later at most, and ends the hold's context with cause ErrLeaseLost.
+// Waiters are not told either. It reports whether the key existed.
+func (s *Server) Lose(name string) bool { return s.redis.DB(0).Del(name) }
+
+// Down takes the server away: connections break and new ones are refused, until Up. It
+// keeps its data, and its clock goes on: leases end meanwhile.
+func (s *Server) Down() { s.net.set(func() { s.net.down = true }, true) }
+
+// Up brings the server back.
+func (s *Server) Up() { s.net.set(func() { s.net.down = false }, false) }
+
+// Freeze makes the server stand still: connections stay and commands are accepted, but
+// none is answered until Thaw. They run then, however late it is.
+func (s *Server) Freeze() { s.net.set(func() { s.net.frozen = true }, false) }
+
+// Thaw ends Freeze.
+func (s *Server) Thaw() { s.net.set(func() { s.net.frozen = false }, false) }
+
+// Restart breaks all connections and forgets all data, as a server without persistence
+// does. Its run_id changes and its uptime begins anew: a quorum does not trust it until
+// a lease has passed.
+func (s *Server) Restart() {
+	s.net.set(func() { s.net.down = true }, true)
+	s.redis.FlushAll()
+	s.info.restart()
+	s.Up()
+}
+
+// URL is the server's address for redlatch.Open, for other clients and other processes.
+// The first call begins to listen on a loopback port. It can't be used in a bubble of
+// testing/synctest, where connections of the operating system do not work.
+func (s *Server) URL() string {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listen == nil {
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			s.tb.Fatalf("redlatchtest: %v", err)
+		}
+		s.listen = l
+		s.accept.Go(func() { // ends when close closes the listener
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_ = s.net.join(c, s.redis.Server().ServeConn) // refused while the server is down
+			}
+		})
+	}
+	return "redis://" + s.listen.Addr().String()
+}

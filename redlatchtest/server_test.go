@@ -1,0 +1,438 @@
+package redlatchtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/redlatchtest"
+)
+
+// stater is what all single locks have besides being Lockers.
+type stater interface {
+	redlatch.Locker
+	State(ctx context.Context) (redlatch.State, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// kinds makes one lock of each kind.
+var kinds = map[string]func(c *redlatch.Client, name string) redlatch.Locker{
+	"rlock":  func(c *redlatch.Client, name string) redlatch.Locker { return c.RLock(name) },
+	"fenced": func(c *redlatch.Client, name string) redlatch.Locker { return c.RLock(name, redlatch.Fenced()) },
+	"fair":   func(c *redlatch.Client, name string) redlatch.Locker { return c.FairLock(name, redlatch.Fenced()) },
+	"write": func(c *redlatch.Client, name string) redlatch.Locker {
+		return c.ReadWriteLock(name, redlatch.Fenced()).WriteLock()
+	},
+	"multi": func(c *redlatch.Client, name string) redlatch.Locker {
+		return redlatch.MultiLock(c.RLock(name+"1"), c.RLock(name+"2"), c.FairLock(name+"3"))
+	},
+}
+
+// where runs a test with the clock of the bubble and with the real one.
+func where(t *testing.T, test func(t *testing.T)) {
+	t.Run("bubble", func(t *testing.T) { synctest.Test(t, test) })
+	t.Run("real time", test)
+}
+
+// Every kind: taken, re-entered, waited for, extended, unlocked; with tokens that rise.
+func TestEveryKind(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		a, b := s.Client(), s.Client()
+		for kind, lock := range kinds {
+			ctx := t.Context()
+			h, err := lock(a, kind).Lock(ctx)
+			if err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+			nested, err := lock(a, kind).Lock(h.Context())
+			if err != nil {
+				t.Fatalf("%s, nested: %v", kind, err)
+			}
+			if err := errors.Join(nested.Extend(ctx, time.Minute), nested.Unlock(ctx)); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			if _, err := lock(b, kind).TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+				t.Errorf("%s: not busy for others: %v", kind, err)
+			}
+			if l, ok := lock(b, kind).(stater); ok {
+				if st, err := l.State(ctx); err != nil || !st.Held || len(st.Owners) == 0 {
+					t.Errorf("%s: %+v, %v", kind, st, err)
+				}
+			}
+			var wg sync.WaitGroup
+			var tokens [3]uint64
+			for i := range tokens {
+				wg.Go(func() {
+					next, err := lock(b, kind).Lock(ctx)
+					if err != nil {
+						t.Errorf("%s, waiter: %v", kind, err)
+						return
+					}
+					tokens[i] = next.Token()
+					if err := next.Unlock(ctx); err != nil {
+						t.Errorf("%s, waiter: %v", kind, err)
+					}
+				})
+			}
+			time.Sleep(50 * time.Millisecond) // most of them wait by now; they need not
+			if err := h.Unlock(ctx); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			wg.Wait()
+			for _, token := range tokens {
+				if (h.Token() != 0 || kind == "fenced") && token <= h.Token() {
+					t.Errorf("%s: token %d after %d", kind, token, h.Token())
+				}
+			}
+			if l, ok := lock(b, kind).(stater); ok {
+				if _, err := lock(a, kind).Lock(ctx); err != nil {
+					t.Fatal(err)
+				}
+				if freed, err := l.ForceUnlock(ctx); !freed || err != nil {
+					t.Errorf("%s: %t, %v", kind, freed, err)
+				}
+			}
+		}
+		if held := s.Held(); len(held) != 0 {
+			t.Errorf("held in the end: %v", held)
+		}
+	})
+}
+
+func TestReadersAndWriters(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		ctx := t.Context()
+		rw := s.Client().ReadWriteLock("prices", redlatch.WithSkipAfter(time.Second))
+		var readers []redlatch.Hold
+		for range 3 {
+			h, err := rw.ReadLock().Lock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			readers = append(readers, h)
+		}
+		if _, err := rw.WriteLock().Lock(readers[0].Context()); !errors.Is(err, redlatch.ErrUpgrade) {
+			t.Error(err)
+		}
+		if held := s.Held(); len(held) != 1 || held[0].Mode != redlatch.ModeRead || len(held[0].Owners) != 3 {
+			t.Errorf("%+v", held)
+		}
+		got := make(chan redlatch.Hold, 1)
+		go func() {
+			h, err := s.Other().ReadWriteLock("prices").WriteLock().Lock(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- h
+		}()
+		for _, h := range readers {
+			if err := h.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		w := <-got
+		if held := s.Held(); len(held) != 1 || held[0].Mode != redlatch.ModeWrite {
+			t.Errorf("%+v", held)
+		}
+		if err := w.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFairOrder(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		lock := s.Client().FairLock("printer")
+		first, err := s.Other().FairLock("printer").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				if err := lock.Do(t.Context(), func(context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, i)
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+			for {
+				if st, err := lock.State(t.Context()); err != nil || st.QueueLength == i+1 {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+		if err := first.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if fmt.Sprint(order) != "[0 1 2 3]" {
+			t.Error(order)
+		}
+	})
+}
+
+// Three servers make a quorum; one of them may go.
+func TestQuorum(t *testing.T) {
+	where(t, func(t *testing.T) {
+		var servers []*redlatchtest.Server
+		var copies []redlatch.Locker
+		for range 3 {
+			s := redlatchtest.NewServer(t)
+			servers = append(servers, s)
+			copies = append(copies, s.Client(redlatch.WithUnlockTimeout(time.Second)).RLock("payment"))
+		}
+		lock := redlatch.QuorumLock(copies...)
+		servers[2].Down()
+		for range 2 {
+			h, err := lock.Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		servers[1].Down()
+		if _, err := lock.TryLock(t.Context(), 300*time.Millisecond, 0); !errors.Is(err, redlatch.ErrUnavailable) {
+			t.Error(err)
+		}
+		servers[1].Up()
+		if err := redlatch.Do(t.Context(), lock, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOncePerPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		a, b := s.Client(), s.Client()
+		runs := 0
+		job := func(context.Context) error { runs++; return nil }
+		for tick := range 5 {
+			for _, c := range []*redlatch.Client{a, b} {
+				if _, err := c.Once("report").Do(t.Context(), time.Minute, job); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(80 * time.Millisecond) // the second replica is late
+			}
+			if runs != tick+1 {
+				t.Errorf("%d runs after tick %d", runs, tick)
+			}
+			time.Sleep(time.Minute - 160*time.Millisecond)
+		}
+	})
+}
+
+// Both clocks are the bubble's: a lease ends for the server and for its holder.
+func TestLeasesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		c := s.Client()
+		h, err := c.RLock("import").Lock(t.Context(), redlatch.WithLease(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		next, err := s.Other().RLock("import").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Second {
+			t.Errorf("the next one entered after %v", took)
+		}
+		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
+			t.Error(cause)
+		}
+		if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+			t.Error(err)
+		}
+		// Kept by the watchdog it lasts.
+		time.Sleep(time.Hour)
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLose(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		c := s.Client(redlatch.WithLeaseTime(600 * time.Millisecond))
+		h, err := c.RLock("orders:42").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !s.Lose("orders:42") || s.Lose("orders:42") {
+			t.Error("Lose does not say whether there was something")
+		}
+		<-h.Context().Done()
+		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
+			t.Error(cause)
+		}
+	})
+}
+
+func TestTakeAndHeld(t *testing.T) {
+	s := redlatchtest.NewServer(t)
+	c := s.Client(redlatch.WithPrefix("shop:"))
+	theirs := s.Take("shop:orders:42")
+	_, err := c.RLock("orders:42").TryLock(t.Context(), 0, 0)
+	var busy *redlatch.NotAcquiredError
+	if !errors.As(err, &busy) || !strings.HasPrefix(busy.Holder, s.Other().ID()) {
+		t.Error(err)
+	}
+	mine, err := c.FairLock("queue").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := s.Held()
+	if len(held) != 2 || held[0].Name != "shop:orders:42" || held[1].Name != "shop:queue" || held[1].Owners[0].Count != 1 {
+		t.Errorf("%+v", held)
+	}
+	if err := errors.Join(theirs.Unlock(t.Context()), mine.Unlock(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if held := s.Held(); len(held) != 0 {
+		t.Errorf("%+v", held)
+	}
+}
+
+func TestDownAndUp(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		c := s.Client()
+		h, err := c.RLock("a").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Down()
+		if _, err := c.RLock("b").TryLock(t.Context(), 100*time.Millisecond, 0); !errors.Is(err, redlatch.ErrUnavailable) {
+			t.Error(err)
+		}
+		s.Up()
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error("the data is gone:", err)
+		}
+		// Away for longer than a lease.
+		c = s.Client(redlatch.WithLeaseTime(300 * time.Millisecond))
+		h, err = c.RLock("a").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Down()
+		<-h.Context().Done()
+		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
+			t.Error(cause)
+		}
+		s.Up()
+		if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFreezeAndThaw(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		c := s.Client()
+		s.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.RLock("a").Lock(ctx); !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		s.Thaw()
+		if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRestart(t *testing.T) {
+	s := redlatchtest.NewServer(t)
+	c := s.Client(redlatch.WithLeaseTime(300 * time.Millisecond))
+	h, err := c.RLock("a").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Restart()
+	<-h.Context().Done()
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+}
+
+// A client made of the options, for the application's data and for NewWithClient.
+func TestOptions(t *testing.T) {
+	s := redlatchtest.NewServer(t)
+	app, err := rueidis.NewClient(s.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	c, err := redlatch.NewWithClient(app, redlatch.Config{Redis: s.Options()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.RLock("a").Do(t.Context(), func(ctx context.Context) error {
+		return app.Do(ctx, app.B().Set().Key("k").Value("v").Build()).Error()
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same server on a port, for other processes; Down counts there, too.
+func TestURL(t *testing.T) {
+	s := redlatchtest.NewServer(t)
+	if first, again := s.URL(), s.URL(); first != again {
+		t.Errorf("two addresses: %s, %s", first, again)
+	}
+	c, err := redlatch.Open(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	theirs := s.Take("a")
+	if _, err := c.RLock("a").TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Error(err)
+	}
+	if err := theirs.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.Down()
+	if _, err := redlatch.Open(s.URL()); !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Error(err)
+	}
+	s.Up()
+	if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// Replica acks are asked for as on a server without replicas.
+func TestReplicaAcks(t *testing.T) {
+	c := redlatchtest.New(t, redlatch.WithReplicaAcks(1, 50*time.Millisecond))
+	if _, err := c.RLock("a").TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrReplicaAcks) {
+		t.Error(err)
+	}
+}
