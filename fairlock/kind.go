@@ -173,7 +173,8 @@ func (k *fair) Granted(a *kind.Attempt, payloads []string) (kind.Outcome, bool) 
 	}
 	for _, p := range payloads {
 		_, rest, _ := strings.Cut(p, " ")
-		place, token, _ := strings.Cut(rest, " ")
+		place, rest, _ := strings.Cut(rest, " ")
+		token, last, _ := strings.Cut(rest, " ") // who had it before, and what it left
 		if place != strconv.FormatInt(w.place, 10) {
 			continue // a call to try, or a grant of long ago
 		}
@@ -181,7 +182,10 @@ func (k *fair) Granted(a *kind.Attempt, payloads []string) (kind.Outcome, bool) 
 		if err != nil {
 			continue
 		}
-		return kind.Outcome{Acquired: true, Token: n, Granted: w.seen, Lease: min(a.Lease, k.skip)}, true
+		before, _, _ := strings.Cut(last, " ")
+		return kind.Outcome{
+			Acquired: true, Token: n, Granted: w.seen, Lease: min(a.Lease, k.skip), Holder: before, Trace: last,
+		}, true
 	}
 	return kind.Outcome{}, false
 }

@@ -82,6 +82,8 @@ func (e *NotAcquiredError) ErrorType() string {
 	switch {
 	case errors.Is(e.Err, context.Canceled):
 		return "cancelled"
+	case errors.Is(e.Err, ErrUnavailable):
+		return "unavailable"
 	case errors.Is(e.Err, context.DeadlineExceeded):
 		return "deadline_exceeded"
 	}

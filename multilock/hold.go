@@ -99,7 +99,11 @@ func (h *hold) memberEnded(member lock.Hold) {
 		h.ended("closed")
 		h.cancel(lock.ErrClosed)
 	default:
-		h.ended("lost")
+		how := "lost"
+		if m, ok := member.(*held.Hold); ok && m.Planned() {
+			how = "expired"
+		}
+		h.ended(how)
 		h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
 	}
 }
@@ -225,7 +229,7 @@ func (h *hold) unlock(ctx context.Context) error {
 func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	ctx, end := h.operation(ctx, observe.Extend)
 	err := h.extend(ctx, lease)
-	end(err)
+	end(err, observe.Note{Lease: lease})
 	return err
 }
 

@@ -67,14 +67,15 @@ func (h *hold) owner() string {
 }
 
 // operation begins the observation of an operation on a hold.
-func (h *hold) operation(ctx context.Context, op string) (context.Context, func(error)) {
+func (h *hold) operation(ctx context.Context, op string) (context.Context, observe.End) {
 	if o := h.m.observer(); o != nil {
 		return o.Operation(ctx, h.m.about(), op, "")
 	}
-	return ctx, func(error) {}
+	return ctx, observe.Ignore
 }
 
-// ended tells, once, that the hold is over: how is "released", "lost" or "closed".
+// ended tells, once, that the hold is over: how is "released", "lost",
+// "expired" or "closed".
 func (h *hold) ended(how string) {
 	h.mu.Lock()
 	told, link := h.told, h.link

@@ -39,9 +39,11 @@ type acquisition struct {
 	waited    time.Duration
 	attempts  int
 	holder    string // seen last
+	others    bool   // it is not the first
 	left      string // what it left, for the whole
 	links     int
-	position  int // seen last
+	last      trace.Link // of the holder seen last, while there is no room for more
+	position  int        // seen last
 	moves     int
 	result    observe.Result
 	ended     time.Time
@@ -128,16 +130,38 @@ func (a *acquisition) busyLocked(holder, left string, position int) {
 	if a.holder == "" { // the one that it met; those that follow are links
 		a.span.SetAttributes(attribute.String("lock.holder.owner", clean(holder)))
 	}
-	a.holder, a.left = holder, left
-	if sc, ok := parseTrace(left, holder); ok && a.links < maxLinks {
-		if a.links == 0 {
-			// Some viewers do not show what a link points to, so say it twice.
-			a.span.SetAttributes(attribute.String("lock.holder.trace_id", sc.TraceID().String()))
-		}
-		a.links++
-		a.span.AddLink(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{
-			attribute.String("lock.link", "holder"), attribute.String("lock.holder.owner", clean(holder)),
-		}})
+	a.others = a.holder != ""
+	a.holder, a.left, a.last = holder, left, trace.Link{}
+	sc, ok := parseTrace(left, holder)
+	if !ok {
+		return
+	}
+	if !a.others {
+		// Some viewers do not show what a link points to, so say it twice.
+		a.span.SetAttributes(attribute.String("lock.holder.trace_id", sc.TraceID().String()))
+	}
+	a.last = trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{
+		attribute.String("lock.link", "holder"), attribute.String("lock.holder.owner", clean(holder)),
+	}}
+	if a.links++; a.links < maxLinks {
+		a.span.AddLink(a.last)
+	}
+}
+
+// predecessorLocked tells of the holder seen last: for one that acquired, whom it waited
+// for in the end. It has the last of the links, and names of its own, since links are
+// hard to tell apart in some viewers.
+func (a *acquisition) predecessorLocked() {
+	if !a.others {
+		return
+	}
+	a.span.SetAttributes(attribute.String("lock.predecessor.owner", clean(a.holder)))
+	if !a.last.SpanContext.IsValid() {
+		return
+	}
+	a.span.SetAttributes(attribute.String("lock.predecessor.trace_id", a.last.SpanContext.TraceID().String()))
+	if a.links >= maxLinks {
+		a.span.AddLink(a.last)
 	}
 }
 
@@ -320,6 +344,7 @@ func (a *acquisition) endSpanLocked(r observe.Result, how string) {
 	if r.Owner != "" {
 		a.span.SetAttributes(attribute.String("lock.owner", r.Owner))
 	}
+	a.predecessorLocked()
 	if a.waited > 0 {
 		a.span.SetAttributes(attribute.Float64("lock.wait.duration", a.waited.Seconds()))
 	}
@@ -337,7 +362,7 @@ func (a *acquisition) endSpanLocked(r observe.Result, how string) {
 		}
 		a.span.End(at...)
 	case how == "error" || how == "lost":
-		end(a.span, r.Err, at...)
+		a.o.tracing.end(a.span, r.Err, at...)
 	default: // busy, or not wanted any more: what was asked for, no fault
 		a.span.SetAttributes(semconv.ErrorTypeKey.String(errorType(r.Err)))
 		a.span.End(at...)

@@ -138,7 +138,7 @@ func newSets(key observe.Lock) *sets {
 	if key.Name != "" {
 		s.attrs = append(s.attrs, attribute.String("lock.name", key.Name))
 	}
-	for _, how := range []string{"acquired", "timeout", "cancelled", "free", "released", "lost", "closed"} {
+	for _, how := range []string{"acquired", "timeout", "cancelled", "free", "released", "lost", "expired", "closed"} {
 		s.ends[how] = []metric.RecordOption{s.with(attribute.String("lock.outcome", how))}
 	}
 	s.add = []metric.AddOption{s.with()}

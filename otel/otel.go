@@ -111,20 +111,35 @@ type wholeKey struct{}
 var noSpan = trace.SpanFromContext(context.Background())
 
 // Operation implements observe.Observer.
-func (o *observer) Operation(ctx context.Context, l observe.Lock, op, owner string) (context.Context, func(error)) {
+func (o *observer) Operation(ctx context.Context, l observe.Lock, op, owner string) (context.Context, observe.End) {
 	t := o.tracing
 	if !t.on() {
-		return ctx, ignore
+		return ctx, observe.Ignore
 	}
 	ctx, span := t.tracer.Start(ctx, op, t.internal...)
 	if !span.IsRecording() {
-		return ctx, ignore
+		return ctx, observe.Ignore
 	}
 	span.SetAttributes(t.common(l)...)
 	if owner != "" {
 		span.SetAttributes(attribute.String("lock.owner", owner))
 	}
-	return ctx, func(err error) { end(span, err) }
+	return ctx, func(err error, notes ...observe.Note) {
+		for _, n := range notes {
+			noted(span, n)
+		}
+		t.end(span, err)
+	}
+}
+
+// noted makes attributes of what an operation told.
+func noted(span trace.Span, n observe.Note) {
+	if n.Lease > 0 {
+		span.SetAttributes(attribute.Float64("lock.lease", n.Lease.Seconds()))
+	}
+	if n.Owner != "" {
+		span.SetAttributes(attribute.String("lock.owner", clean(n.Owner)), attribute.Int("lock.count", n.Count))
+	}
 }
 
 // Command implements observe.Observer.
@@ -190,7 +205,7 @@ func (o *observer) Renewed(l observe.Lock, owner string, link any, began time.Ti
 		span.SetAttributes(t.common(l)...)
 		span.SetAttributes(attribute.String("lock.owner", owner))
 	}
-	end(span, err)
+	t.end(span, err)
 }
 
 // TraceOf implements observe.Observer.

@@ -87,6 +87,8 @@ func TestErrorTypesAreFew(t *testing.T) {
 		{lock.ErrReplicaAcks, "replica_acks"},
 		{&lock.NotAcquiredError{Err: context.Canceled}, "cancelled"},
 		{&lock.NotAcquiredError{Err: context.DeadlineExceeded}, "deadline_exceeded"},
+		{&lock.NotAcquiredError{Err: errors.Join(context.DeadlineExceeded, &lock.UnavailableError{})}, "unavailable"},
+		{&lock.NotAcquiredError{Err: errors.Join(context.Canceled, &lock.UnavailableError{})}, "cancelled"},
 		{&lock.UnavailableError{}, "unavailable"},
 		{lock.NodeError{Err: io.EOF}, "unavailable"},
 		{&lock.LeaseLostError{}, "lease_lost"},
@@ -140,10 +142,10 @@ func BenchmarkUnset(b *testing.B) {
 		_, end := o.Command(ctx, "acquire")
 		end(nil)
 		o.Counting()
-		_, end = o.Operation(ctx, l, observe.Release, "owner")
+		_, done := o.Operation(ctx, l, observe.Release, "owner")
 		_, cmd := o.Command(ctx, "release")
 		cmd(nil)
 		o.Ended(l, nil, false, "released", time.Second)
-		end(nil)
+		done(nil)
 	}
 }

@@ -61,9 +61,9 @@ func clean(text string) string {
 }
 
 // end ends a span with the status of err.
-func end(span trace.Span, err error, how ...trace.SpanEndOption) {
+func (t *tracing) end(span trace.Span, err error, how ...trace.SpanEndOption) {
 	if err != nil {
-		span.SetStatus(codes.Error, strings.ToValidUTF8(err.Error(), "\uFFFD"))
+		span.SetStatus(codes.Error, t.text(err))
 		span.SetAttributes(semconv.ErrorTypeKey.String(errorType(err)))
 	}
 	span.End(how...)
@@ -79,13 +79,13 @@ func (t *tracing) endCommand(span trace.Span, script string, err error) {
 	kind := errorType(err)
 	if code := statusCode(err); code != "" {
 		span.SetAttributes(semconv.DBResponseStatusCode(code))
-		kind = code // as the conventions want it for a database's own errors
+		kind = strings.ToLower(code) // as everywhere else
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Addr != nil {
 		span.SetAttributes(semconv.NetworkPeerAddress(op.Addr.String()))
 	}
-	span.SetStatus(codes.Error, strings.ToValidUTF8(err.Error(), "\uFFFD"))
+	span.SetStatus(codes.Error, t.text(err))
 	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 	span.End()
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/redlatch/redlatch"
 )
 
@@ -31,15 +33,24 @@ func TestSpansFair(t *testing.T) {
 		w()
 	}
 	var got []string
-	for _, s := range r.exporter.GetSpans() {
-		if s.Name == "lock.acquire" {
-			got = append(got, strings.Join([]string{
-				attr(s, "lock.type"), attr(s, "lock.outcome"), attr(s, "lock.contended"), attr(s, "lock.queue.position"),
-			}, " "))
-			if waited := attr(s, "lock.contended") == "true"; waited != (len(s.Links) == 1) {
-				t.Errorf("%d links of an acquisition whose lock.contended is %v", len(s.Links), waited)
+	var met, before tracetest.SpanStub // the first holder, and whoever held it before this one
+	for i, s := range r.acquisitions() {
+		switch {
+		case i == 0:
+			met = s
+		case i == 1:
+			linksTo(t, s, met)
+		default:
+			linksTo(t, s, met, before)
+			if want := before.SpanContext.TraceID().String(); attr(s, "lock.predecessor.trace_id") != want ||
+				attr(s, "lock.predecessor.owner") != attr(before, "lock.owner") {
+				t.Errorf("the predecessor of waiter %d is not named: %v", i, s.Attributes)
 			}
 		}
+		before = s
+		got = append(got, strings.Join([]string{
+			attr(s, "lock.type"), attr(s, "lock.outcome"), attr(s, "lock.contended"), attr(s, "lock.queue.position"),
+		}, " "))
 	}
 	want := "fair acquired false , fair acquired true 1, fair acquired true 2, fair acquired true 3"
 	if strings.Join(got, ", ") != want {

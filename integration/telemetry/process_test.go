@@ -94,13 +94,15 @@ func TestLinkAcrossProcesses(t *testing.T) {
 	t.Error("the waiter has no span")
 }
 
+func neverSampled(c *redlatch.Config) {
+	c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
+}
+
 // TestHolderThatIsNotSampled leaves nothing, and what an earlier one left is not
 // taken for its own.
 func TestHolderThatIsNotSampled(t *testing.T) {
 	r := newRig(t)
-	never := r.open(func(c *redlatch.Config) {
-		c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-	})
+	never := r.open(neverSampled)
 	h := must[redlatch.Hold](t)(r.client.RLock("a").Lock(t.Context()))
 	if n := r.server.Int(t, "PTTL", "redlatch_trace:{a}"); n < 25_000 || n > 30_000 {
 		t.Errorf("the trace that is left lives for %d ms", n)

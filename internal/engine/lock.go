@@ -184,7 +184,7 @@ func (l *Lock) RaiseToken(ctx context.Context, h *held.Hold, token uint64, limit
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	ctx, end := l.operation(ctx, observe.ForceUnlock, "")
 	e, err := l.forceUnlock(ctx)
-	end(err)
+	end(err, e.Note())
 	if e.Count > 0 {
 		l.core.cfg.Log.WarnContext(ctx, "redlatch: lock taken away by force", "lock", l.of.Name, "owner", e.Owner(), "by", l.core.cfg.ID)
 	}

@@ -20,11 +20,11 @@ func (l *Lock) refused(ctx context.Context, wait, lease time.Duration, err error
 }
 
 // operation begins the observation of an operation that is no acquisition.
-func (l *Lock) operation(ctx context.Context, op, owner string) (context.Context, func(error)) {
+func (l *Lock) operation(ctx context.Context, op, owner string) (context.Context, observe.End) {
 	if o := l.core.cfg.Observer; o != nil {
 		return o.Operation(ctx, l.of.Observed(), op, owner)
 	}
-	return ctx, func(error) {}
+	return ctx, observe.Ignore
 }
 
 // observe begins the observation of an acquisition: of one lock, or of each of

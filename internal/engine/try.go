@@ -427,6 +427,9 @@ func (a *acquisition) granted(payloads []string) (won, try bool, err error) {
 		return false, true, nil
 	}
 	a.left.queued = true // until there is a hold, giving up must undo the grant
+	if a.obs != nil && out.Holder != "" {
+		a.obs.Busy(out.Holder, out.Trace, 0) // who gave it to us
+	}
 	if a.core.cfg.ReplicaAcks > 0 || time.Until(held.LocalDeadline(out.Granted, out.Lease)) < out.Lease/2 {
 		// Acquire recognises the grant and sets the whole lease.
 		return false, true, nil

@@ -169,6 +169,11 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	if news.Line {
 		at = news.Expect
 		a.busy.Holder, a.busy.Remaining = news.Holder.Owner, time.Until(news.Expect)
+		for _, who := range news.Passed {
+			if a.obs != nil {
+				a.obs.Busy(who.Owner, who.Trace, 0)
+			}
+		}
 		if a.obs != nil && news.Holder.Owner != "" {
 			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
 		}

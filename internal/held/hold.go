@@ -152,6 +152,14 @@ func (h *Hold) deadlineLocked() time.Time {
 	return h.until
 }
 
+// Planned reports whether the hold ended as it was to end: a fixed lease whose full
+// length passed.
+func (h *Hold) Planned() bool {
+	h.s.reg.mu.Lock()
+	defer h.s.reg.mu.Unlock()
+	return h.planned
+}
+
 // retireLocked makes a hold no longer one that its owner lives by.
 func (h *Hold) retireLocked() {
 	if h.alive {
@@ -227,7 +235,7 @@ func CheckLease(lease time.Duration) error {
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	ctx, end := h.s.reg.operation(ctx, h.s.Lock, observe.Extend, h.s.Name)
 	err := h.extend(ctx, lease)
-	end(err)
+	end(err, observe.Note{Lease: lease})
 	return err
 }
 
@@ -357,11 +365,9 @@ func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration
 }
 
 // operation begins the observation of an operation that is no acquisition.
-func (r *Registry) operation(ctx context.Context, l *Lock, op, owner string) (context.Context, func(error)) {
+func (r *Registry) operation(ctx context.Context, l *Lock, op, owner string) (context.Context, observe.End) {
 	if o := r.cfg.Observer; o != nil {
 		return o.Operation(ctx, l.Observed(), op, owner)
 	}
-	return ctx, ignore
+	return ctx, observe.Ignore
 }
-
-func ignore(error) {}

@@ -66,7 +66,7 @@ type Releasing struct {
 	holds  []*Hold
 	errs   []error       // per hold
 	done   chan struct{} // gets a value when all have an answer
-	ends   []func(error) // of the observations; nil: nobody looks
+	ends   []observe.End // of the observations; nil: nobody looks
 	notify chan<- *Releasing
 	over   bool
 
@@ -78,7 +78,7 @@ type Releasing struct {
 	one struct {
 		holds [1]*Hold
 		errs  [1]error
-		ends  [1]func(error)
+		ends  [1]observe.End
 		parts [1]part
 	}
 }
@@ -334,7 +334,7 @@ func (rel *Releasing) GiveUp() []error {
 // them, but to what the caller's ctx carries.
 func (rel *Releasing) observe(ctx context.Context) context.Context {
 	if rel.ends = rel.one.ends[:]; len(rel.holds) > 1 {
-		rel.ends = make([]func(error), len(rel.holds))
+		rel.ends = make([]observe.End, len(rel.holds))
 	}
 	one := ctx
 	for i, h := range rel.holds {

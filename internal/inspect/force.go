@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -24,6 +25,9 @@ func (e Evicted) Owner() string {
 	}
 	return e.Owners[0]
 }
+
+// Note is what an observation tells of it.
+func (e Evicted) Note() observe.Note { return observe.Note{Owner: e.Owner(), Count: e.Count} }
 
 // ForceCommand takes the lock at key away from owner, "" = whoever holds it: all holds
 // (lock.ModeNone), or those of one mode of a read-write lock.

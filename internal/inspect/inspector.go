@@ -125,7 +125,7 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 func (i *Inspector) ForceUnlock(ctx context.Context, name, owner string) (Evicted, error) {
 	ctx, end := i.operation(ctx, name, observe.ForceUnlock, owner)
 	e, err := i.forceUnlock(ctx, name, owner)
-	end(err)
+	end(err, e.Note())
 	i.tell(ctx, name, owner, e, err)
 	return e, err
 }
@@ -181,11 +181,11 @@ func (i *Inspector) tell(ctx context.Context, name, wanted string, e Evicted, er
 	}
 }
 
-func (i *Inspector) operation(ctx context.Context, name, op, owner string) (context.Context, func(error)) {
+func (i *Inspector) operation(ctx context.Context, name, op, owner string) (context.Context, observe.End) {
 	if o := i.cfg.Observer; o != nil {
 		return o.Operation(ctx, observe.Lock{Name: name, Type: "any"}, op, owner)
 	}
-	return ctx, func(error) {}
+	return ctx, observe.Ignore
 }
 
 // errNoAnswer is why a call ended when the server said nothing.

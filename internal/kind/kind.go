@@ -161,7 +161,7 @@ type Outcome struct {
 	Granted time.Time
 	Lease   time.Duration
 
-	// When not acquired: who holds the lock, for how long as far as known (0: not
+	// When not acquired, or handed over: who holds (or held) the lock, for how long as far as known (0: not
 	// known), what trace the holder left, and when to look again without a
 	// message (0: with Remaining; it may be sooner in a queue).
 	Holder    string

@@ -89,6 +89,10 @@ local function first_waiter()
   end
 end
 
+-- Who gives the lock back, with its trace, '' = not known: the next one is told, if
+-- its own acquisition is traced.
+local giver = ''
+
 -- Gives the free lock to the first in the queue: writes the hold of one of ours
 -- that is known to be alive, calls any other. Its lease ends no later than the
 -- time at which it would be skipped. Returns an error of the server, if any, and
@@ -119,7 +123,8 @@ local function hand_over(head, want)
   end
   leave_trace(KEYS[6], head, trace, ms)
   drop_first(head)
-  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', n))
+  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', n) ..
+    (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
 end
 

@@ -72,7 +72,7 @@ local held = pcall('HDEL', LOCK, field)
 if replaced(held) then held = 0 end
 if type(held) == 'table' then return held end
 void(KEYS[7], field, ARGV[5])
-untrace(KEYS[6], field, ARGV[7])
+giver = untrace(KEYS[6], field, ARGV[7]) or ''
 local done = held == 1 and 1 or ARGV[6] == '1' and leave() or 0
 if call('EXISTS', LOCK) == 0 then
   -- The lock is free whatever comes: an error of the hand-over is no error of the release.

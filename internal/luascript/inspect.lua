@@ -29,7 +29,7 @@ local counted = pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMS
 if type(counted) == 'table' and counted[2] then listeners = tonumber(counted[2]) end
 
 local pttl = call('PTTL', LOCK)
-local out = {kind, now, pttl, tonumber(read('GET', KEYS[5]) or '0') or 0, mode or '', listeners, read('GET', KEYS[6]) or ''}
+local out = {kind, now, pttl, tonumber(read('GET', KEYS[5]) or '0') or 0, mode or '', listeners, string.match(read('GET', KEYS[6]) or '', '^[^\n]*')}
 
 local function add(...)
   for _, v in ipairs({...}) do out[#out + 1] = v end

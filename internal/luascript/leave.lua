@@ -9,11 +9,23 @@ local function void(key, field, ms)
   pcall('PEXPIRE', key, ms)
 end
 
--- Takes the acquisition's own trace away, if it left one (mark '1').
+-- Takes the acquisition's own trace away, if it left one (mark '1'), and returns it;
+-- those of other readers stay.
 local function untrace(key, field, mark)
   if mark ~= '1' then return end
   local left = pcall('GET', key)
-  if type(left) == 'string' and string.sub(left, 1, #field + 1) == field .. ' ' then pcall('DEL', key) end
+  if type(left) ~= 'string' then return end
+  local mine, rest
+  for line in string.gmatch(left, '[^\n]+') do
+    if string.sub(line, 1, #field + 1) == field .. ' ' then
+      mine = line
+    else
+      rest = rest and rest .. '\n' .. line or line
+    end
+  end
+  if not mine then return end
+  if rest then pcall('SET', key, rest, 'PX', math.max(1, call('PTTL', key))) else pcall('DEL', key) end
+  return mine
 end
 
 -- Sets the count of a hold and nothing else: what the lease was raised to stays.

@@ -84,7 +84,7 @@ local function enter(code)
     call('ZREM', KEYS[7], field)
     call('ZREM', KEYS[8], field)
   end
-  leave_trace(KEYS[#KEYS], field, ARGV[8], ARGV[2])
+  share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
   if ARGV[7] == '' then return code end
   local n = tonumber(call('GET', KEYS[9]) or '0')
   if n > 0 and ARGV[7] ~= '-1' then call('PEXPIRE', KEYS[9], ARGV[7]) end
@@ -99,8 +99,10 @@ local function refuse(ms, holder)
     local set = pcall('ZADD', at, now + ARGV[6], field)
     if type(set) ~= 'table' then raise(at, tonumber(ARGV[6])) end
   end
-  if not holder then holder = call('ZRANGE', LEASES, -1, -1)[1] end
-  return {0, call('PTTL', LOCK), holder or '', read_trace(KEYS[#KEYS], ARGV[8]), ms, us}
+  local several, left = not holder, nil
+  if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
+  holder, left = traced(LOCK, KEYS[#KEYS], ARGV[8], holder, several)
+  return {0, call('PTTL', LOCK), holder or '', left, ms, us}
 end
 
 if mine then return enter(2) end

@@ -44,8 +44,10 @@ local function refuse(ms, holder)
       end
     end
   end
-  if not holder then holder = call('ZRANGE', LEASES, -1, -1)[1] end
-  return {0, call('PTTL', LOCK), holder or '', read_trace(KEYS[#KEYS], trace), ms}
+  local several, left = not holder, nil
+  if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
+  holder, left = traced(LOCK, KEYS[#KEYS], trace, holder, several)
+  return {0, call('PTTL', LOCK), holder or '', left, ms}
 end
 
 -- Ours whose leases have ended are not in the way, whatever TTL another library

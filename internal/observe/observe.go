@@ -29,9 +29,8 @@ type Observer interface {
 	// Acquire begins an acquisition. The context carries its span to the commands
 	// that it sends. The Acquisition is nil when nothing records it.
 	Acquire(ctx context.Context, l Lock, wait, lease time.Duration) (context.Context, Acquisition)
-	// Operation begins another operation; owner is "" for those of operators. The
-	// function ends it.
-	Operation(ctx context.Context, l Lock, op, owner string) (context.Context, func(err error))
+	// Operation begins another operation; owner is "" for those of operators.
+	Operation(ctx context.Context, l Lock, op, owner string) (context.Context, End)
 	// Command begins a script run on behalf of what ctx carries.
 	Command(ctx context.Context, script string) (context.Context, func(err error))
 	// Batch tells of a script run on behalf of many at once, with that many keys.
@@ -43,7 +42,7 @@ type Observer interface {
 	// Held tells that a hold began which is counted, before the Acquisition ends.
 	Held(l Lock)
 	// Ended tells that a hold ended, and whether it was counted: how is "released",
-	// "lost" or "closed". It may come before Held. link is as for Renewed.
+	// "lost", "expired" (a fixed lease, as planned) or "closed". It may come before Held. link is as for Renewed.
 	Ended(l Lock, link any, counted bool, how string, held time.Duration)
 	// Renewed tells of a renewal or check. link is what Acquisition.Link returned
 	// for the acquisition that the session began with.
@@ -53,6 +52,19 @@ type Observer interface {
 	// or of what ctx carries; "" when there are none.
 	TraceOf(ctx context.Context, link any) (traceID, spanID string)
 }
+
+// End ends the observation of an operation, with what is known of it then.
+type End func(err error, notes ...Note)
+
+// Note is what an operation tells besides: its zero fields are not told.
+type Note struct {
+	Lease time.Duration // that an Extend asked for
+	Owner string        // whom a forced unlock evicted: the first, and
+	Count int           // how many holds
+}
+
+// Ignore is an End that tells nobody.
+func Ignore(error, ...Note) {}
 
 // Acquisition sees one acquisition. The engine uses it from one goroutine until
 // it has called End, and then only Link. A MultiLock's, whose context the members'

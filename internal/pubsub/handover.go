@@ -43,7 +43,7 @@ func (h *Hub) Holds(id string, expect time.Time, holder Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.topics[id]; t != nil {
-		t.expect, t.holder = expect, holder
+		t.heldBy(expect, holder)
 	}
 }
 

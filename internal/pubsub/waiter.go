@@ -53,6 +53,7 @@ type Waiter struct {
 	prev, next *Waiter // in topic's line of exclusive waiters
 	inLine     bool
 	left       bool
+	turn       int // of the topic, at the last look
 }
 
 // Holder is who holds the lock, and the trace that it left there.
@@ -70,6 +71,7 @@ type News struct {
 	Confirmed bool      // the subscription stands: messages will come
 	Expect    time.Time // when the holder's lease ends, as far as the line knows; zero: not known
 	Holder    Holder    // who that is
+	Passed    []Holder  // who held it since the last look, in turn, the last eight of those with a trace
 	Err       error     // the subscription was refused for good
 }
 
@@ -88,6 +90,10 @@ func (w *Waiter) Take() News {
 		Expect:    w.topic.expect,
 		Holder:    w.topic.holder,
 		Err:       w.topic.err,
+	}
+	if w.inLine && w.turn != w.topic.turn {
+		n.Passed = w.topic.since(w.turn)
+		w.turn = w.topic.turn
 	}
 	w.try, w.missed, w.payloads = false, false, nil
 	return n
@@ -132,7 +138,7 @@ func (w *Waiter) Listen(channels, patterns []string) {
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	if w.inLine {
-		w.topic.expect, w.topic.holder = at, holder
+		w.topic.heldBy(at, holder)
 		w.topic.herd.lost()
 	}
 	w.hub.mu.Unlock()
@@ -151,7 +157,7 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) {
 	}
 	t := w.topic
 	if !expect.IsZero() && w.inLine {
-		t.expect, t.holder = expect, holder
+		t.heldBy(expect, holder)
 		t.herd.won()
 	}
 	wasHead := t.head == w
@@ -201,11 +207,34 @@ type topic struct {
 	err       error
 	expect    time.Time
 	holder    Holder
+	turn      int           // counts the holders with a trace
+	passed    []Holder      // the last of them, keptHolders at most
 	idle      entry[*topic] // in node.idle while nobody waits
 	idleSince time.Time
 	herd      herd
 	look      *time.Timer // tells the head to look; it will if lookSet
 	lookSet   bool
+}
+
+// keptHolders are remembered for those who stand in line and see none of them.
+const keptHolders = 8
+
+// heldBy notes who holds the lock now.
+func (t *topic) heldBy(expect time.Time, who Holder) {
+	if who.Trace != "" && who.Owner != t.holder.Owner {
+		t.turn++
+		if len(t.passed) == keptHolders {
+			t.passed = append(t.passed[:0], t.passed[1:]...)
+		}
+		t.passed = append(t.passed, who)
+	}
+	t.expect, t.holder = expect, who
+}
+
+// since are the holders after a turn.
+func (t *topic) since(turn int) []Holder {
+	n := min(t.turn-turn, len(t.passed))
+	return slices.Clone(t.passed[len(t.passed)-n:])
 }
 
 func (t *topic) confirmed() bool { return t.pending == 0 }
@@ -220,6 +249,7 @@ func (t *topic) add(w *Waiter) {
 		t.keyed[w.key] = w
 	default:
 		w.inLine = true
+		w.turn = t.turn
 		if w.prev = t.tail; w.prev != nil {
 			w.prev.next = w
 		} else {

@@ -1,0 +1,72 @@
+package otel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// text is an error as a span's status tells it: locks are called in it as LockName
+// wants them called.
+func (t *tracing) text(err error) string {
+	s := err.Error()
+	if t.opt.LockName != nil {
+		for name := range names(err) {
+			s = strings.ReplaceAll(s, quoted(name), quoted(t.opt.LockName(name)))
+			if inner := strings.Trim(name, "{}"); inner != name { // the reason why a name is refused
+				s = strings.ReplaceAll(s, fmt.Sprintf("%q", inner), quoted(t.opt.LockName(inner)))
+			}
+		}
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// names are the locks' names that an error and those in it tell.
+func names(err error) map[string]struct{} {
+	found := map[string]struct{}{}
+	collect(err, found)
+	return found
+}
+
+func collect(err error, found map[string]struct{}) {
+	name := ""
+	switch e := err.(type) { //nolint:errorlint // the whole tree is walked
+	case nil:
+		return
+	case *lock.NotAcquiredError:
+		name = e.Name
+	case *lock.UnavailableError:
+		name = e.Name
+	case *lock.LeaseLostError:
+		name = e.Name
+	case *lock.InvalidNameError:
+		name = e.Name
+	case *lock.ReplicaAcksError:
+		name = e.Name
+	case *lock.OtherOwnerError:
+		name = e.Name
+	case *lock.ServerError:
+		name = e.Name
+	}
+	if name != "" {
+		found[name] = struct{}{}
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // as above
+		for _, e := range many.Unwrap() {
+			collect(e, found)
+		}
+		return
+	}
+	collect(errors.Unwrap(err), found)
+}
+
+// quoted is a name as the messages of package lock show it.
+func quoted(name string) string {
+	const limit = 120
+	if len(name) > limit {
+		return fmt.Sprintf("%q… (%d bytes)", name[:limit], len(name))
+	}
+	return fmt.Sprintf("%q", name)
+}
