@@ -257,7 +257,9 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 	}
 	out, part, tokens := a.read(c.Reply)
 	a.mu.Unlock()
-	a.left.queued = out.Queued
+	if fresh > 0 && !out.NoLock { // else it says nothing of a place
+		a.left.queued = out.Queued
+	}
 	if out.Renewed && a.left.lost > 0 {
 		a.left.lost-- // one of the lost replies was this acquisition's
 	}
