@@ -1,0 +1,150 @@
+package faults
+
+import "time"
+
+// profile is one world and what happens in it.
+type profile struct {
+	name     string
+	topology string // standalone, sentinel, cluster, masters
+	faults   []string
+	lease    time.Duration
+	skip     time.Duration
+	workers  int
+	loops    int
+	work     workload
+	pace     time.Duration // the longest pause between two faults
+	fifo     bool          // the order of fair locks is checked
+	idle     time.Duration // how long a lock may lie free while somebody waits; 0: not checked
+	servers  []string      // extra arguments of the servers
+	acks     int
+	clock    bool // the servers' clocks can be set
+	// episode is how long a run of this profile is in make test; 0: not there.
+	episode time.Duration
+}
+
+// targets is how many there are that a fault can choose from.
+func (p *profile) targets(f *fault) int {
+	switch {
+	case f.worker:
+		return p.workers
+	case p.topology == "masters":
+		return masters
+	}
+	return 1
+}
+
+// masters is how many independent ones a quorum has.
+const masters = 3
+
+var profiles = []profile{
+	{
+		// Nothing but the locks' own users: everything is strict.
+		name: "calm", topology: "standalone", lease: 1500 * time.Millisecond, skip: 1500 * time.Millisecond,
+		workers: 3, loops: 6, fifo: true, idle: 2 * time.Second, pace: 700 * time.Millisecond,
+		faults: []string{"scripts flushed", "herd"}, episode: 6 * time.Second,
+		work: workload{Kinds: single, Hammer: 150, Hour: true, Pause: 60},
+	},
+	{
+		name: "line", topology: "standalone", lease: 2 * time.Second, skip: time.Second,
+		workers: 3, loops: 6, pace: 60 * time.Millisecond, idle: 3 * time.Second,
+		faults:  []string{"reply lost", "request lost", "latency", "cut", "scripts flushed", "subscriptions killed", "herd"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 60},
+	},
+	{
+		// A lease that is far longer than any wait may be: who is not woken is seen.
+		name: "wake-up", topology: "standalone", lease: 20 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 4, pace: 150 * time.Millisecond, idle: 2500 * time.Millisecond,
+		faults:  []string{"subscriptions killed", "subscribers overflow"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
+	},
+	{
+		name: "half-open", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 6, pace: 400 * time.Millisecond,
+		faults:  []string{"requests held", "replies held", "refused", "server frozen"},
+		episode: 7 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "processes", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 4, loops: 4, pace: 400 * time.Millisecond,
+		faults:  []string{"worker stopped", "worker stopped for long", "worker killed"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "refusals", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 4, pace: 100 * time.Millisecond, idle: 3 * time.Second,
+		faults:  []string{"NOREPLICAS", "READONLY", "MISCONF", "BUSY", "LOADING", "CLUSTERDOWN"},
+		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 20},
+	},
+	{
+		name: "memory", topology: "standalone", lease: 1200 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 300 * time.Millisecond,
+		faults:  []string{"OOM"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 10},
+	},
+	{
+		name: "permissions", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 300 * time.Millisecond,
+		faults:  []string{"ACL: no scripts", "ACL: no PUBLISH", "ACL: no SUBSCRIBE", "ACL: no keys"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "closing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 3, loops: 6, pace: 200 * time.Millisecond,
+		faults:  []string{"Close", "Shutdown", "cut", "herd"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "restarts", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 500 * time.Millisecond,
+		servers: []string{"--appendonly", "yes", "--appendfsync", "always"},
+		faults:  []string{"server restarted, nothing lost", "server frozen", "cut"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "forgetting", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 500 * time.Millisecond,
+		faults:  []string{"server restarted empty", "server restarted behind", "FLUSHALL", "keys deleted", "eviction"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 20},
+	},
+	{
+		name: "clock", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 600 * time.Millisecond, clock: true,
+		faults:  []string{"server's clock set forward", "server's clock set back"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "sentinel", topology: "sentinel", lease: 3 * time.Second, skip: time.Second,
+		workers: 3, loops: 3, pace: 1500 * time.Millisecond,
+		faults:  []string{"failover", "master killed", "master frozen", "NOREPLICAS", "subscriptions killed"},
+		episode: 12 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "cluster", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
+		workers: 3, loops: 4, pace: 500 * time.Millisecond,
+		faults:  []string{"slot half way", "slot moved", "cluster failover", "subscriptions killed"},
+		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+	{
+		name: "one node of many", topology: "cluster", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 2, loops: 12, pace: 400 * time.Millisecond,
+		faults:  []string{"node frozen", "crowd on the frozen node"},
+		episode: 8 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond},
+	},
+	{
+		name: "quorum", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 3, pace: 400 * time.Millisecond,
+		faults:  []string{"minority frozen", "minority restarted empty", "cut", "reply lost", "worker stopped"},
+		episode: 7 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Pause: 40},
+	},
+	{
+		name: "everything", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 4, loops: 5, pace: 150 * time.Millisecond,
+		faults: []string{
+			"reply lost", "request lost", "latency", "cut", "scripts flushed", "subscriptions killed", "subscribers overflow",
+			"requests held", "replies held", "refused", "server frozen", "worker stopped", "worker stopped for long",
+			"worker killed", "NOREPLICAS", "READONLY", "MISCONF", "BUSY", "LOADING", "CLUSTERDOWN", "OOM", "FLUSHALL",
+			"keys deleted", "server restarted behind", "Close", "Shutdown", "herd",
+		},
+		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 40},
+	},
+}
