@@ -75,5 +75,5 @@ func (h *history) fencing(r *report) {
 // mayBeGone tells whether a fault explains that the key's end at this time is not what
 // the holder thinks.
 func (h *history) mayBeGone(o *hold, at time.Duration) bool {
-	return h.during(o.Call, at, 0, effForget) != nil
+	return h.during(o.Call, at, 0, effForget, o.Names...) != nil
 }

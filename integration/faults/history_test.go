@@ -18,14 +18,23 @@ const (
 	effRefuse                    // permanent errors are right
 	effFrozen                    // nobody answers anything, from the first to the last moment
 	effLine                      // answers are lost or late; what is retried goes through
+	effMinor                     // one of a quorum's servers is out
 )
 
 // window is a time in which a fault was under way.
 type window struct {
 	name     string
 	from, to time.Duration
-	proc     int // the process that it concerns; all for 0
+	proc     int      // the process that it concerns; all for 0
+	target   int      // the server, where there are several
+	names    []string // what it concerns; nil: everything
 	effects  effect
+}
+
+// concerns tells whether the window is about any of the names.
+func (w *window) concerns(names []string) bool {
+	return len(w.names) == 0 || len(names) == 0 ||
+		slices.ContainsFunc(names, func(n string) bool { return slices.Contains(w.names, n) })
 }
 
 func (w window) String() string {
@@ -79,11 +88,11 @@ func newHistory(lease time.Duration, records []*record, windows []window) *histo
 }
 
 // during returns a window with any of the effects that touches [from, to] and concerns
-// the process; nil if there is none.
-func (h *history) during(from, to time.Duration, proc int, effects effect) *window {
+// the process and one of the names; nil if there is none.
+func (h *history) during(from, to time.Duration, proc int, effects effect, names ...string) *window {
 	for i := range h.windows {
 		w := &h.windows[i]
-		if w.effects&effects != 0 && w.from <= to && w.to >= from && (w.proc == 0 || proc == 0 || w.proc == proc) {
+		if w.effects&effects != 0 && w.from <= to && w.to >= from && (w.proc == 0 || proc == 0 || w.proc == proc) && w.concerns(names) {
 			return w
 		}
 	}
@@ -122,7 +131,7 @@ func (h *history) forgotten(o *hold) *window {
 	var first *window
 	for i := range h.windows {
 		w := &h.windows[i]
-		if w.effects&effForget != 0 && w.from <= o.works() && w.to >= o.Call && (first == nil || w.from < first.from) {
+		if w.effects&effForget != 0 && w.from <= o.works() && w.to >= o.Call && w.concerns(o.Names) && (first == nil || w.from < first.from) {
 			first = w
 		}
 	}

@@ -229,7 +229,7 @@ func (h *history) fifo(r *report) {
 		var ops []porcupine.Operation
 		for i, o := range all {
 			joined := min(o.Call+joins, o.Ret)
-			if h.during(o.Call, o.Ret, 0, effSilent|effForget|effPause|effDead|effRefuse|effFrozen|effLine) != nil {
+			if h.during(o.Call, o.Ret, 0, effSilent|effForget|effPause|effDead|effRefuse|effFrozen|effLine, name) != nil {
 				joined = o.Ret
 			}
 			ops = append(ops, porcupine.Operation{ClientId: i, Input: i + 1, Call: int64(o.Call), Return: int64(joined)})

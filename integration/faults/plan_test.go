@@ -3,7 +3,6 @@ package faults
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 )
@@ -37,23 +36,19 @@ func plan(seed uint64, p *profile, length time.Duration) []planned {
 		if high > low {
 			one.lasts += time.Duration(r.Int64N(int64(high - low)))
 		}
-		things := []string{fmt.Sprintf("%s %d", f.needs, one.target)}
+		thing := strings.TrimSpace(fmt.Sprintf("%s %d %s", f.needs, one.target, f.part))
 		if f.alone { // nothing else of this kind anywhere
-			things = []string{f.needs}
+			thing = f.needs
 		}
-		free := func(thing string) bool {
-			for used, until := range busy {
-				if until > at && (used == thing || strings.HasPrefix(used, thing+" ") || strings.HasPrefix(thing, used+" ")) {
-					return false
-				}
+		free := at+one.lasts < length
+		for used, until := range busy {
+			if until > at && (used == thing || strings.HasPrefix(used, thing+" ") || strings.HasPrefix(thing, used+" ")) {
+				free = false
 			}
-			return true
 		}
-		if !slices.ContainsFunc(things, func(t string) bool { return !free(t) }) && at+one.lasts < length {
+		if free {
 			all = append(all, one)
-			for _, t := range things {
-				busy[t] = at + one.lasts + f.rest(p.lease)
-			}
+			busy[thing] = at + one.lasts + f.rest(p.lease)
 		}
 		at += 20*time.Millisecond + time.Duration(r.Int64N(int64(p.pace)))
 	}
@@ -64,6 +59,7 @@ func plan(seed uint64, p *profile, length time.Duration) []planned {
 type fault struct {
 	name    string
 	needs   string // faults that need the same thing of one target don't overlap
+	part    string // of the thing, if it does not need it whole
 	alone   bool   // they don't overlap anywhere
 	worker  bool   // the target is a worker; else a server
 	effects effect

@@ -127,7 +127,8 @@ var profiles = []profile{
 	{
 		name: "one node of many", topology: "cluster", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 2, loops: 12, pace: 400 * time.Millisecond,
-		faults:  []string{"node frozen", "crowd on the frozen node"},
+		servers: []string{"--cluster-node-timeout", "15000"},
+		faults:  []string{"node frozen"},
 		episode: 8 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond},
 	},
 	{

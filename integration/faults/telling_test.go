@@ -25,18 +25,46 @@ func (h *history) losses(r *report) {
 			h.tooLate(r, o)
 			continue // as planned
 		}
-		from := at - max(o.Lease, h.lease) - slack
-		if h.during(from, at, o.Proc, effSilent|effForget|effPause|effFrozen) == nil {
+		if !h.explained(o, at) {
 			r.violation("lost without a cause: %v", o)
 		}
 		h.tooLate(r, o)
 		if w := h.lastForgotten(o, at); w != nil && end.Told > 0 && o.Ret < w.from {
 			limit := w.to + h.lease/3 + slack
-			if end.Told > limit && h.during(w.from, end.Told, o.Proc, effSilent|effPause|effFrozen|effLine) == nil {
+			if end.Told > limit && h.during(w.from, end.Told, o.Proc, effSilent|effPause|effFrozen|effLine, o.Names...) == nil {
 				r.violation("told of %s %v too late: %v", w.name, end.Told-limit, o)
 			}
 		}
 	}
+}
+
+// explained tells whether faults on the record are enough for the loss of a hold: a
+// server that forgot, a process or servers that stood still for a good part of the lease,
+// or two of a quorum's.
+func (h *history) explained(o *hold, at time.Duration) bool {
+	lease := max(min(o.Lease, h.lease), h.lease)
+	from := at - lease - slack
+	var still []span
+	minor := map[int]bool{}
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.from > at || w.to < from || w.proc != 0 && w.proc != o.Proc || !w.concerns(o.Names) {
+			continue
+		}
+		switch {
+		case w.effects&effForget != 0:
+			return true
+		case w.effects&(effSilent|effFrozen|effPause) != 0:
+			still = append(still, span{max(w.from, from), min(w.to+slack/2, at)})
+		case w.effects&effMinor != 0:
+			minor[w.target] = true
+		}
+	}
+	var total time.Duration
+	for _, s := range union(still) {
+		total += s.to - s.from
+	}
+	return total > lease/4 || o.Kind == kindQuorum && len(minor) > 1
 }
 
 // drift is the margin by which a local deadline lies before the lease's end.
@@ -46,7 +74,7 @@ func (h *history) lastForgotten(o *hold, at time.Duration) *window {
 	var last *window
 	for i := range h.windows {
 		w := &h.windows[i]
-		if w.effects&effForget != 0 && w.from <= at && w.to >= o.Call && (last == nil || w.from > last.from) {
+		if w.effects&effForget != 0 && w.from <= at && w.to >= o.Call && w.concerns(o.Names) && (last == nil || w.from > last.from) {
 			last = w
 		}
 	}
@@ -84,6 +112,10 @@ func (h *history) waits(r *report) {
 	}
 	for _, o := range h.holds {
 		check(o.record)
+		if end := o.end; end != nil && end.Result == resUnavailable &&
+			h.during(end.Call-slack, end.Ret, o.Proc, effSilent|effFrozen|effRefuse|effForget|effPause|effMinor, o.Names...) == nil {
+			r.violation("could not be unlocked: %v", o)
+		}
 	}
 	for _, e := range h.none {
 		check(e)
@@ -93,7 +125,7 @@ func (h *history) waits(r *report) {
 
 // words checks what a failed acquisition says.
 func (h *history) words(r *report, e *record) {
-	const any = effSilent | effForget | effPause | effDead | effRefuse | effFrozen | effLine
+	const any = effSilent | effForget | effPause | effDead | effRefuse | effFrozen | effLine | effMinor
 	switch e.Result {
 	case resBusy, resUnavailable:
 		if e.Until == 0 {
@@ -102,7 +134,7 @@ func (h *history) words(r *report, e *record) {
 			r.violation("gave up %v too early: %v", e.Until-e.Ret, e)
 		}
 	case resRefused:
-		if h.during(e.Call, e.Ret, e.Proc, effRefuse) == nil {
+		if h.during(e.Call, e.Ret, e.Proc, effRefuse, e.Names...) == nil {
 			r.violation("refused for no reason: %v", e)
 		}
 	case resLost:
@@ -110,7 +142,7 @@ func (h *history) words(r *report, e *record) {
 	case resOther:
 		r.violation("an error of no known kind: %v", e)
 	}
-	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, any) == nil {
+	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, any, e.Names...) == nil {
 		r.violation("called unavailable, and nothing was wrong: %v", e)
 	}
 	if e.Result != resBusy {
@@ -119,7 +151,7 @@ func (h *history) words(r *report, e *record) {
 	silent := min(time.Second, h.lease/3) + slack
 	for i := range h.windows {
 		w := &h.windows[i]
-		if w.effects&effFrozen != 0 && w.proc == 0 && e.Call > w.from && e.Ret < w.to && e.Ret-e.Call > silent && len(e.Names) == 1 {
+		if w.effects&effFrozen != 0 && w.proc == 0 && e.Call > w.from && e.Ret < w.to && e.Ret-e.Call > silent && len(e.Names) == 1 && w.concerns(e.Names) {
 			r.violation("called busy, and the server (%s) was silent: %v", w.name, e)
 			return
 		}
@@ -133,7 +165,7 @@ type span struct{ from, to time.Duration }
 // who could have it.
 func (h *history) idle(r *report, bound time.Duration) {
 	taken := map[string][]span{}
-	var always []span // times in which a fault explains a free lock
+	always := map[string][]span{} // times in which a fault explains a free lock
 	for _, w := range h.windows {
 		grace := 1500 * time.Millisecond
 		switch {
@@ -144,7 +176,13 @@ func (h *history) idle(r *report, bound time.Duration) {
 		case w.effects&(effForget|effSilent|effFrozen|effLine|effPause|effRefuse) == 0:
 			continue
 		}
-		always = append(always, span{w.from, w.to + grace})
+		names := w.names
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, name := range names {
+			always[name] = append(always[name], span{w.from, w.to + grace})
+		}
 	}
 	for _, o := range h.holds {
 		to := o.claims()
@@ -159,7 +197,7 @@ func (h *history) idle(r *report, bound time.Duration) {
 		}
 	}
 	for name := range taken {
-		taken[name] = union(append(taken[name], always...))
+		taken[name] = union(slices.Concat(taken[name], always[""], always[name]))
 	}
 	waited := func(e *record) {
 		if e.Once || len(e.Names) > 1 || e.Nested {

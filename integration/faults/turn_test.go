@@ -400,3 +400,32 @@ func (p *party) herd(n int, seed uint64) {
 		})
 	}
 }
+
+// crowd is many goroutines that soon give up on the locks of one tag.
+func (p *party) crowd(n int, tag string, seed uint64) {
+	g := p.gen.Load()
+	for k := range n {
+		p.herds.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(k))) // #nosec G404 -- a test
+			kind := tag
+			if tag == "rw" {
+				kind = kindRead
+			}
+			t := p.thing(g, kind, r.IntN(names))
+			e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
+			e.Owner = e.ID
+			ctx, cancel := context.WithTimeout(context.Background(), patient)
+			defer cancel()
+			e.Call = mono()
+			d := time.Duration(r.Int64N(int64(100 * time.Millisecond)))
+			e.Until = e.Call + d
+			time.AfterFunc(d, cancel)
+			h, err := t.lock.Lock(ctx)
+			e.Ret = mono()
+			p.acquired(e, h, err)
+			if h != nil {
+				p.release(h, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(h))
+			}
+		})
+	}
+}

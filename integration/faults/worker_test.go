@@ -158,6 +158,14 @@ func (p *party) command(ctx context.Context, line string) error {
 			return err
 		}
 		p.herd(n, seed)
+	case "crowd":
+		var n int
+		var tag string
+		var seed uint64
+		if _, err := fmt.Sscan(rest, &n, &tag, &seed); err != nil {
+			return err
+		}
+		p.crowd(n, tag, seed)
 	default:
 		return fmt.Errorf("no such command: %q", line)
 	}

@@ -36,6 +36,7 @@ type Trap struct {
 	onRequest bool // else it acts on the request's reply
 	cut       bool // else it stalls, or only copies
 	stall     bool
+	answer    []byte // else the server answers
 
 	hits     chan struct{}
 	released chan struct{}
@@ -67,6 +68,13 @@ func (p *Proxy) StallRequest(m Match) *Trap {
 // StallReply passes the request on and holds its reply, and all behind it on
 // its connection, until [Trap.Release]. Wait returns when the reply has come.
 func (p *Proxy) StallReply(m Match) *Trap { return p.set(&Trap{match: m, stall: true}) }
+
+// Answer answers the request with an error, such as "LOADING the dataset", in the
+// server's stead: the server never sees it. It is not for subscriptions, which
+// have a connection of their own on which nothing else may be asked.
+func (p *Proxy) Answer(m Match, message string) *Trap {
+	return p.set(&Trap{match: m, answer: []byte("-" + message + "\r\n")})
+}
 
 // CopyRequest changes nothing but keeps a copy, which [Trap.Deliver] sends
 // again later: a late duplicate. Wait returns before the request is passed on.

@@ -1,0 +1,77 @@
+package faults
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// totals are the numbers of a whole run, by profile.
+type totals struct {
+	order []string
+	by    map[string]*line
+}
+
+type line struct {
+	episodes, ops, faults, overlaps, lost, refused, violations int
+	longest                                                    time.Duration
+	kinds                                                      map[string]int
+}
+
+func (s *totals) add(p *profile, o outcome) {
+	if s.by == nil {
+		s.by = map[string]*line{}
+	}
+	l := s.by[p.name]
+	if l == nil {
+		l = &line{kinds: map[string]int{}}
+		s.by[p.name] = l
+		s.order = append(s.order, p.name)
+	}
+	l.episodes++
+	l.ops += o.ops
+	for name, n := range o.faults {
+		l.faults += n
+		l.kinds[name] += n
+	}
+	l.overlaps += o.report.overlaps
+	l.longest = max(l.longest, o.report.longest)
+	l.lost += o.report.lost
+	l.refused += o.report.refused
+	l.violations += len(o.report.violations)
+}
+
+// tell writes the table of docs/FAULTS.md.
+func (s *totals) tell(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("\n| profile | episodes | operations | faults | lost holds | late writes refused | overlaps (longest) | violations |\n" +
+		"|---|---|---|---|---|---|---|---|\n")
+	all, kinds := line{}, map[string]int{}
+	row := func(name string, l *line) {
+		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d (%v) | %d |\n", name, l.episodes, l.ops, l.faults, l.lost, l.refused,
+			l.overlaps, l.longest.Round(time.Millisecond), l.violations)
+	}
+	for _, name := range s.order {
+		l := s.by[name]
+		row(name, l)
+		all.episodes += l.episodes
+		all.ops += l.ops
+		all.faults += l.faults
+		all.lost += l.lost
+		all.refused += l.refused
+		all.overlaps += l.overlaps
+		all.longest = max(all.longest, l.longest)
+		all.violations += l.violations
+		for kind, n := range l.kinds {
+			kinds[kind] += n
+		}
+	}
+	row("all", &all)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(&b, "%s: %d\n", kind, kinds[kind])
+	}
+	t.Log(b.String())
+}
