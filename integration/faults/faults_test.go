@@ -94,14 +94,7 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	h := w.stop()
 	r := h.check(p)
 	w.left()
-	const most = 8
-	for i, v := range r.violations {
-		if i == most {
-			t.Errorf("and %d more", len(r.violations)-most)
-			break
-		}
-		t.Error(v)
-	}
+	r.tell(t)
 	out := outcome{ops: h.ops + int(w.extra), faults: map[string]int{}, report: r}
 	for _, one := range steps {
 		out.faults[one.fault.name]++
@@ -109,6 +102,24 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	t.Logf("%d operations, %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; faults %v",
 		out.ops, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, out.faults)
 	return out
+}
+
+// tell fails the test with the violations, of each sort the first few.
+func (r *report) tell(t *testing.T) {
+	const most = 3
+	sorts := map[string]int{}
+	for _, v := range r.violations {
+		sort, _, _ := strings.Cut(v, ":")
+		sort = strings.Join(strings.FieldsFunc(sort, func(c rune) bool { return c < 'A' }), " ") // without numbers
+		if sorts[sort]++; sorts[sort] <= most {
+			t.Error(v)
+		}
+	}
+	for sort, n := range sorts {
+		if n > most {
+			t.Errorf("and %d more: %s", n-most, sort)
+		}
+	}
 }
 
 // check judges the history.

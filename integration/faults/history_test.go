@@ -103,7 +103,10 @@ const forever = time.Duration(1<<63 - 1)
 
 // claims is until when a hold says that nobody else is inside: until its release begins,
 // or for as long as it was told to be valid.
-func (o *hold) claims() time.Duration {
+func (o *hold) claims() time.Duration { return max(o.lapses(), o.Ret) }
+
+// lapses is when the claim ends; that may be before the return of a process that was stopped.
+func (o *hold) lapses() time.Duration {
 	end := o.end
 	if end == nil {
 		return o.Valid // the lease outlives the process
@@ -115,7 +118,7 @@ func (o *hold) claims() time.Duration {
 			until = min(until, end.Told)
 		}
 	}
-	return max(until, o.Ret)
+	return until
 }
 
 // works is until when the section went on, claim or not.

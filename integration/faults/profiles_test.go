@@ -42,13 +42,13 @@ var profiles = []profile{
 		name: "calm", topology: "standalone", lease: 1500 * time.Millisecond, skip: 1500 * time.Millisecond,
 		workers: 3, loops: 6, fifo: true, idle: 2 * time.Second, pace: 700 * time.Millisecond,
 		faults: []string{"scripts flushed", "herd"}, episode: 6 * time.Second,
-		work: workload{Kinds: single, Hammer: 150, Hour: true, Pause: 60},
+		work: workload{Kinds: single, Hammer: true, Hour: true, Pause: 300},
 	},
 	{
 		name: "line", topology: "standalone", lease: 2 * time.Second, skip: time.Second,
 		workers: 3, loops: 6, pace: 60 * time.Millisecond, idle: 3 * time.Second,
 		faults:  []string{"reply lost", "request lost", "latency", "cut", "scripts flushed", "subscriptions killed", "herd"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 60},
+		episode: 6 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 200},
 	},
 	{
 		// A lease that is far longer than any wait may be: who is not woken is seen.
@@ -61,13 +61,13 @@ var profiles = []profile{
 		name: "half-open", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 6, pace: 400 * time.Millisecond,
 		faults:  []string{"requests held", "replies held", "refused", "server frozen"},
-		episode: 7 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 7 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "processes", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 4, loops: 4, pace: 400 * time.Millisecond,
 		faults:  []string{"worker stopped", "worker stopped for long", "worker killed"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "refusals", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
@@ -85,20 +85,20 @@ var profiles = []profile{
 		name: "permissions", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 300 * time.Millisecond,
 		faults:  []string{"ACL: no scripts", "ACL: no PUBLISH", "ACL: no SUBSCRIBE", "ACL: no keys"},
-		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "closing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 3, loops: 6, pace: 200 * time.Millisecond,
 		faults:  []string{"Close", "Shutdown", "cut", "herd"},
-		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "restarts", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 500 * time.Millisecond,
 		servers: []string{"--appendonly", "yes", "--appendfsync", "always"},
 		faults:  []string{"server restarted, nothing lost", "server frozen", "cut"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "forgetting", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
@@ -110,19 +110,19 @@ var profiles = []profile{
 		name: "clock", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 600 * time.Millisecond, clock: true,
 		faults:  []string{"server's clock set forward", "server's clock set back"},
-		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "sentinel", topology: "sentinel", lease: 3 * time.Second, skip: time.Second,
 		workers: 3, loops: 3, pace: 1500 * time.Millisecond,
 		faults:  []string{"failover", "master killed", "master frozen", "NOREPLICAS", "subscriptions killed"},
-		episode: 12 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 12 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "cluster", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
 		workers: 3, loops: 4, pace: 500 * time.Millisecond,
 		faults:  []string{"slot half way", "slot moved", "cluster failover", "subscriptions killed"},
-		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "one node of many", topology: "cluster", lease: 1500 * time.Millisecond, skip: time.Second,
@@ -135,7 +135,7 @@ var profiles = []profile{
 		name: "quorum", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 3, pace: 400 * time.Millisecond,
 		faults:  []string{"minority frozen", "minority restarted empty", "cut", "reply lost", "worker stopped"},
-		episode: 7 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Pause: 40},
+		episode: 7 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Pause: 100},
 	},
 	{
 		name: "everything", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
@@ -146,6 +146,6 @@ var profiles = []profile{
 			"worker killed", "NOREPLICAS", "READONLY", "MISCONF", "BUSY", "LOADING", "CLUSTERDOWN", "OOM", "FLUSHALL",
 			"keys deleted", "server restarted behind", "Close", "Shutdown", "herd",
 		},
-		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 40},
+		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 }

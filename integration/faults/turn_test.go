@@ -192,9 +192,6 @@ type again struct {
 func (p *party) work(g *generation, t thing, e *record, h redlatch.Hold, end *record, r *rand.Rand) *again {
 	lease, w := p.args.Lease, p.args.Work
 	var inner *again
-	if w.Hammer > 0 && r.IntN(w.Hammer) == 0 && e.Lease == 0 && t.kind != kindQuorum {
-		p.hammer(t, h, end, lease*13/10)
-	}
 	if r.IntN(6) == 0 {
 		inner = p.nested(g, t, e, h, r)
 	}
@@ -258,18 +255,32 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 	return &again{nested, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(nested)}
 }
 
-// hammer re-enters from two goroutines without a pause. While the hold is in order,
-// no re-entry may be refused.
-func (p *party) hammer(t thing, h redlatch.Hold, end *record, d time.Duration) {
-	ctx, cancel := context.WithTimeout(h.Context(), d)
+// hammer takes a lock that nobody else wants, and re-enters it from four goroutines
+// without a pause for longer than a lease. The watchdog must keep it all the same.
+func (p *party) hammer(r *rand.Rand) {
+	g := p.gen.Load()
+	kinds := []string{kindPlain, kindFair, kindRead, kindWrite, kindGroup}
+	t := p.thing(g, kinds[r.IntN(len(kinds))], names+p.args.Proc)
+	e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
+	e.Owner = e.ID
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	e.Call = mono()
+	h, err := t.lock.Lock(ctx)
+	e.Ret = mono()
+	if p.acquired(e, h, err); err != nil {
+		return
+	}
+	end, told := &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(h)
+	inside, cancel := context.WithTimeout(h.Context(), p.args.Lease*13/10)
 	defer cancel()
 	var wg sync.WaitGroup
-	for range 2 {
+	for range 4 {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for inside.Err() == nil {
 				again, err := t.lock.Lock(h.Context())
 				if err != nil {
-					return // the hold's own end, or its context's, says the rest
+					return // what became of the hold says the rest
 				}
 				p.extra.Add(1)
 				_ = again.Unlock(context.Background())
@@ -278,6 +289,7 @@ func (p *party) hammer(t thing, h redlatch.Hold, end *record, d time.Duration) {
 	}
 	wg.Wait()
 	p.probe(t, h, end)
+	p.release(h, end, told)
 }
 
 // release unlocks, again if the server did not answer, and records it.

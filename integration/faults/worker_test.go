@@ -48,7 +48,7 @@ type workArgs struct {
 // workload is what a profile's workers do, besides locking and unlocking.
 type workload struct {
 	Kinds  []string
-	Hammer int  // one section of so many re-enters without a pause for longer than a lease; 0: none
+	Hammer bool // one loop more re-enters without a pause for longer than a lease
 	Hour   bool // some re-entries ask for an hour and are given up
 	Pause  int  // one section of so many lasts for up to a lease; 0: none
 	Idle   time.Duration
@@ -119,6 +119,14 @@ func work(ctx context.Context, w *testbed.Worker) error {
 				if p.args.Work.Idle > 0 {
 					time.Sleep(time.Duration(r.Int64N(int64(p.args.Work.Idle))))
 				}
+			}
+		})
+	}
+	if p.args.Work.Hammer {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(p.args.Seed, 1<<32)) // #nosec G404 -- a test
+			for ctx.Err() == nil {
+				p.hammer(r)
 			}
 		})
 	}
