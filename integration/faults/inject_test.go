@@ -209,7 +209,7 @@ var serverFaults = []fault{
 		begin: func(w *world, p planned) func() {
 			s := w.master(p.target)
 			s.Kill(w.t)
-			return func() { s.Restart(w.t, testbed.Stale); w.admit(s) } // from the append-only file
+			return func() { s.Restart(w.t, testbed.Stale) } // from the append-only file
 		},
 	},
 	{
@@ -220,11 +220,6 @@ var serverFaults = []fault{
 		name: "BUSY", needs: "server", effects: effSilent, lowest: .03, highest: .2,
 		begin: busy,
 	},
-}
-
-// admit makes the workers' user again on a server that has forgotten it.
-func (w *world) admit(s *testbed.Server) {
-	s.Do(w.t, "ACL", "SETUSER", user, "on", ">"+user, "~*", "&*", "+@all")
 }
 
 // misconf makes the server fail to save, so that it refuses writes.
@@ -284,7 +279,7 @@ var lossFaults = []fault{
 		begin: func(w *world, p planned) func() {
 			s := w.master(p.target)
 			s.Kill(w.t)
-			return func() { s.Restart(w.t, testbed.Empty); w.admit(s) }
+			return func() { s.Restart(w.t, testbed.Empty) }
 		},
 	},
 	{
@@ -292,7 +287,7 @@ var lossFaults = []fault{
 		begin: func(w *world, p planned) func() {
 			s := w.master(p.target)
 			s.Do(w.t, "SAVE")
-			return func() { s.Restart(w.t, testbed.Stale); w.admit(s) }
+			return func() { s.Restart(w.t, testbed.Stale) }
 		},
 	},
 	{

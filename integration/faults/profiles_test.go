@@ -18,6 +18,7 @@ type profile struct {
 	servers  []string      // extra arguments of the servers
 	acks     int
 	clock    bool // the servers' clocks can be set
+	user     bool // the workers are a user of their own, who can lose permissions
 	// episode is how long a run of this profile is in make test; 0: not there.
 	episode time.Duration
 }
@@ -71,19 +72,25 @@ var profiles = []profile{
 	},
 	{
 		name: "refusals", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
-		workers: 3, loops: 4, pace: 100 * time.Millisecond, idle: 3 * time.Second,
-		faults:  []string{"NOREPLICAS", "READONLY", "MISCONF", "BUSY", "LOADING", "CLUSTERDOWN"},
-		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 20},
+		workers: 3, loops: 6, pace: 150 * time.Millisecond, idle: 3 * time.Second,
+		faults:  []string{"NOREPLICAS", "READONLY", "BUSY", "LOADING", "CLUSTERDOWN"},
+		episode: 8 * time.Second, work: workload{Kinds: single, Pause: 60},
+	},
+	{
+		name: "disk", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 3 * time.Second,
+		faults:  []string{"MISCONF", "scripts flushed"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 60},
 	},
 	{
 		name: "memory", topology: "standalone", lease: 1200 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 300 * time.Millisecond,
 		faults:  []string{"OOM"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 10},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 12},
 	},
 	{
-		name: "permissions", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
-		workers: 3, loops: 4, pace: 300 * time.Millisecond,
+		name: "permissions", topology: "standalone", user: true, lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 150 * time.Millisecond,
 		faults:  []string{"ACL: no scripts", "ACL: no PUBLISH", "ACL: no SUBSCRIBE", "ACL: no keys"},
 		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
@@ -104,7 +111,7 @@ var profiles = []profile{
 		name: "forgetting", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 500 * time.Millisecond,
 		faults:  []string{"server restarted empty", "server restarted behind", "FLUSHALL", "keys deleted", "eviction"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 20},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 60},
 	},
 	{
 		name: "clock", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,

@@ -97,10 +97,7 @@ var topologyFaults = []fault{
 		begin: func(w *world, p planned) func() {
 			w.spread(p)
 			w.servers[p.target].Kill(w.t)
-			return func() {
-				w.servers[p.target].Restart(w.t, testbed.Empty)
-				w.admit(w.servers[p.target])
-			}
+			return func() { w.servers[p.target].Restart(w.t, testbed.Empty) }
 		},
 	},
 }

@@ -173,11 +173,11 @@ func (p *party) section(g *generation, t thing, e *record, h redlatch.Hold, shar
 	}
 	first := r.IntN(2) == 0
 	if inner != nil && first {
-		p.release(inner.hold, inner.end, inner.told)
+		p.leave(inner)
 	}
 	p.release(h, end, told)
 	if inner != nil && !first {
-		p.release(inner.hold, inner.end, inner.told)
+		p.leave(inner)
 	}
 }
 
@@ -186,13 +186,19 @@ type again struct {
 	hold redlatch.Hold
 	end  *record
 	told *told
+	free context.CancelFunc // of its context
+}
+
+func (p *party) leave(a *again) {
+	p.release(a.hold, a.end, a.told)
+	a.free()
 }
 
 // work spends the time of the section. It returns the nested hold, if one is left.
 func (p *party) work(g *generation, t thing, e *record, h redlatch.Hold, end *record, r *rand.Rand) *again {
 	lease, w := p.args.Lease, p.args.Work
 	var inner *again
-	if r.IntN(6) == 0 {
+	if r.IntN(4) == 0 {
 		inner = p.nested(g, t, e, h, r)
 	}
 	if r.IntN(12) == 0 {
@@ -204,14 +210,15 @@ func (p *party) work(g *generation, t thing, e *record, h redlatch.Hold, end *re
 	switch {
 	case w.Pause > 0 && r.IntN(w.Pause) == 0:
 		pause(h, time.Duration(r.Int64N(int64(lease))))
-	case w.Pause > 0 && r.IntN(w.Pause) == 0 && e.Lease > 0:
-		pause(h, 2*lease+e.Lease) // to the end
+	case w.Pause > 0 && r.IntN(w.Pause) == 0:
+		pause(h, 2*lease+e.Lease) // a fixed lease to its end
 	default:
 		pause(h, time.Duration(r.Int64N(int64(2*time.Millisecond))))
 	}
 	if inner != nil && r.IntN(2) == 0 { // a partial release, and work after it
-		p.release(inner.hold, inner.end, inner.told)
+		p.leave(inner)
 		inner = nil
+		p.probe(t, h, end)
 		if w.Pause > 0 && r.IntN(w.Pause) == 0 {
 			pause(h, 2*lease+e.Lease*2)
 		}
@@ -229,7 +236,6 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 		Client: g.clients[0].ID(), Nested: true,
 	}
 	ctx, cancel := context.WithTimeout(h.Context(), patient)
-	defer cancel()
 	if r.IntN(2) == 0 {
 		e.Lease = p.args.Lease/2 + time.Duration(r.Int64N(int64(p.args.Lease)))
 	}
@@ -250,9 +256,10 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 	e.Ret = mono()
 	p.acquired(e, nested, err)
 	if nested == nil {
+		cancel()
 		return nil
 	}
-	return &again{nested, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(nested)}
+	return &again{nested, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(nested), cancel}
 }
 
 // hammer takes a lock that nobody else wants, and re-enters it from four goroutines
@@ -274,15 +281,24 @@ func (p *party) hammer(r *rand.Rand) {
 	end, told := &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(h)
 	inside, cancel := context.WithTimeout(h.Context(), p.args.Lease*13/10)
 	defer cancel()
+	var lease time.Duration // which raises the lock's lease, or does not
+	switch r.IntN(4) {
+	case 0:
+		lease = p.args.Lease / 4
+	case 1, 2:
+		lease = p.args.Lease / 100
+	}
+	stay := time.Duration(r.IntN(2)) * time.Millisecond
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for inside.Err() == nil {
-				again, err := t.lock.Lock(h.Context())
+				again, err := t.lock.TryLock(h.Context(), 0, lease)
 				if err != nil {
 					return // what became of the hold says the rest
 				}
 				p.extra.Add(1)
+				time.Sleep(stay)
 				_ = again.Unlock(context.Background())
 			}
 		})

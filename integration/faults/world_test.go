@@ -61,7 +61,9 @@ func newWorld(t *testing.T, p *profile, seed uint64) *world {
 		}
 	}
 	for _, s := range w.servers {
-		s.Do(t, "ACL", "SETUSER", user, "on", ">"+user, "~*", "&*", "+@all")
+		if p.user {
+			s.Do(t, "ACL", "SETUSER", user, "on", ">"+user, "~*", "&*", "+@all")
+		}
 		w.proxies = append(w.proxies, testbed.NewProxy(t, s.Addr()))
 	}
 	for range p.workers {
@@ -123,7 +125,9 @@ func (w *world) spawn() *worker {
 	case w.cluster != nil:
 		args.Sets = [][]string{w.cluster.Addrs()}
 	default:
-		args.User = user
+		if w.p.user {
+			args.User = user
+		}
 		for i, p := range w.proxies {
 			args.Sets = append(args.Sets, []string{p.Addr()})
 			if len(w.proxies) == 1 {
