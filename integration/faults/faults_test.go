@@ -21,6 +21,12 @@ const (
 	varProfile = "REDLATCH_FAULTS_PROFILE"
 	// varKeep is a folder that gets the records of an episode that failed.
 	varKeep = "REDLATCH_FAULTS_KEEP"
+	// varBound is after how many operations a run may end; varResult is a file that
+	// gets its totals. Both are for the mutations.
+	varBound  = "REDLATCH_FAULTS_BOUND"
+	varResult = "REDLATCH_FAULTS_RESULT"
+	// varLook is a part of the violation at which it may end sooner.
+	varLook = "REDLATCH_FAULTS_LOOK"
 )
 
 // seedOf returns the seed of the run; a fixed one in make test, where what changes from run
@@ -51,16 +57,27 @@ func TestFaults(t *testing.T) {
 		}
 		until = time.Now().Add(d)
 	}
+	bound := -1
+	if text := os.Getenv(varBound); text != "" {
+		var err error
+		if bound, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", varBound, err)
+		}
+		until = time.Now().Add(time.Hour)
+	}
 	var sum totals
 	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
 		for i := range profiles {
 			p := &profiles[i]
-			if only != "" && p.name != only || round > 0 && time.Now().After(until) {
+			if only != "" && p.name != only || only == "" && p.episode == 0 || round > 0 && time.Now().After(until) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
-				sum.add(p, episode(t, p, seed+round, p.episode))
+				sum.add(p, episode(t, p, seed+round, max(p.episode, 5*time.Second)))
 			})
+		}
+		if bound >= 0 && sum.enough(t, bound) {
+			break
 		}
 	}
 	sum.tell(t)
@@ -93,7 +110,7 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	w.run(steps, length)
 	h := w.stop()
 	r := h.check(p)
-	w.left()
+	w.left(r)
 	r.tell(t)
 	out := outcome{ops: h.ops + int(w.extra), faults: map[string]int{}, report: r}
 	for _, one := range steps {

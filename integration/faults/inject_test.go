@@ -35,6 +35,27 @@ var lineFaults = []fault{
 		},
 	},
 	{
+		// Held back by the network, and delivered when nobody expects it any more.
+		name: "requests late", needs: "line", effects: effLine, lowest: .01, highest: .05,
+		begin: func(w *world, p planned) func() {
+			trap := w.proxies[p.target].DropRequest(scripts).Times(1 + int(p.seed%4))
+			return func() {
+				trap.Release()
+				trap.DeliverAll(w.t)
+			}
+		},
+	},
+	{
+		name: "requests repeated", needs: "line", effects: effLine, lowest: .01, highest: .05,
+		begin: func(w *world, p planned) func() {
+			trap := w.proxies[p.target].CopyRequest(scripts).Times(5 + int(p.seed%20))
+			return func() {
+				trap.Release()
+				trap.DeliverAll(w.t)
+			}
+		},
+	},
+	{
 		name: "latency", needs: "line", effects: effLine, lowest: .1, highest: .5,
 		begin: func(w *world, p planned) func() {
 			proxy, d := w.proxies[p.target], time.Duration(p.seed%uint64(leases(w.p.lease, .04)))

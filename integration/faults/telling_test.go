@@ -12,7 +12,10 @@ const slack = 700 * time.Millisecond
 func (h *history) losses(r *report) {
 	for _, o := range h.holds {
 		end := o.end
-		if end == nil || end.Result != resLost && (end.Told == 0 || end.Result == resClosed) {
+		if end != nil && end.Result == resOK && end.Told > 0 && !o.Nested { // a nested one's context ends with the outer hold's
+			r.violation("told that it is lost, and Unlock said nothing of it: %v", o)
+		}
+		if end == nil || end.Result != resLost {
 			h.tooLate(r, o)
 			continue
 		}

@@ -1,8 +1,10 @@
 package faults
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,10 +17,39 @@ type totals struct {
 	by    map[string]*line
 }
 
+// enough writes the totals into the file that a mutation reads, and tells whether the run
+// may end: there were enough operations, or the violation that is looked for.
+func (s *totals) enough(t *testing.T, bound int) bool {
+	sum := verdict{}
+	for _, l := range s.by {
+		sum.Ops += l.ops
+		sum.Violations = append(sum.Violations, l.texts...)
+	}
+	text, err := json.Marshal(sum)
+	if err == nil {
+		err = os.WriteFile(os.Getenv(varResult), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum.Ops >= bound || sum.shows(os.Getenv(varLook))
+}
+
+// verdict is what a run tells a mutation.
+type verdict struct {
+	Ops        int
+	Violations []string
+}
+
+func (o *verdict) shows(violation string) bool {
+	return violation != "" && slices.ContainsFunc(o.Violations, func(v string) bool { return strings.Contains(v, violation) })
+}
+
 type line struct {
 	episodes, ops, faults, overlaps, lost, refused, violations int
 	longest                                                    time.Duration
 	kinds                                                      map[string]int
+	texts                                                      []string
 }
 
 func (s *totals) add(p *profile, o outcome) {
@@ -42,6 +73,7 @@ func (s *totals) add(p *profile, o outcome) {
 	l.lost += o.report.lost
 	l.refused += o.report.refused
 	l.violations += len(o.report.violations)
+	l.texts = append(l.texts, o.report.violations...)
 }
 
 // tell writes the table of docs/FAULTS.md.

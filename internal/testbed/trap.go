@@ -192,6 +192,22 @@ func (t *Trap) Deliver(tb TB) string {
 	return string(reply)
 }
 
+// DeliverAll sends all requests that were caught and not yet delivered, as Deliver does,
+// and returns how many there were.
+func (t *Trap) DeliverAll(tb TB) int {
+	tb.Helper()
+	n := 0
+	for ; ; n++ {
+		t.mu.Lock()
+		left := len(t.kept)
+		t.mu.Unlock()
+		if left == 0 {
+			return n
+		}
+		t.Deliver(tb)
+	}
+}
+
 // exchange sends one request on a connection of its own.
 func exchange(addr string, frame []byte, within time.Duration) ([]byte, error) {
 	conn, err := net.DialTimeout("tcp", addr, within)
