@@ -9,7 +9,7 @@ var mutations = []mutation{
 		file:    "internal/luascript/release.lua",
 		old:     "local gone = redis.pcall('HDEL', KEYS[1], ARGV[1])",
 		new:     "local gone = redis.pcall('DEL', KEYS[1])",
-		profile: "late", finds: "two inside", bound: 100_000,
+		profile: "twice", finds: "two inside", bound: 100_000,
 	},
 	{
 		name:    "lease not set",

@@ -120,6 +120,12 @@ func (h *history) waits(r *report) {
 			r.violation("could not be unlocked: %v", o)
 		}
 	}
+	for _, o := range h.holds {
+		const any = effSilent | effFrozen | effRefuse | effForget | effPause | effMinor
+		if end := o.end; end != nil && end.Ret-end.Call > slack+slack/2 && h.during(end.Call-slack, end.Ret, o.Proc, any, o.Names...) == nil {
+			r.violation("took %v to unlock: %v", end.Ret-end.Call, o)
+		}
+	}
 	for _, e := range h.none {
 		check(e)
 		h.words(r, e)

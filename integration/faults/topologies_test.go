@@ -39,7 +39,7 @@ var topologyFaults = []fault{
 	},
 	{
 		// Some keys are on either side. What is held must be kept, and can be unlocked.
-		name: "slot half way", needs: "server", alone: true, effects: effLine, lowest: .3, highest: .8, pauses: .2,
+		name: "slot half way", needs: "server", alone: true, effects: effLine, lowest: .5, highest: 1.5, pauses: .2,
 		begin: func(w *world, p planned) func() {
 			m := w.migrate(p)
 			for i, key := range m.From.List(w.t, "CLUSTER", "GETKEYSINSLOT", fmt.Sprint(w.slot(p)), "100") {
@@ -65,7 +65,7 @@ var topologyFaults = []fault{
 	},
 	{
 		// A crowd gives up on the frozen node's locks; the others' must not notice.
-		name: "node frozen", needs: "server", alone: true, effects: effSilent | effFrozen, lowest: .6, highest: 1.4, pauses: .8,
+		name: "node frozen", needs: "server", alone: true, effects: effSilent | effFrozen, lowest: 1, highest: 2, pauses: .8,
 		begin: func(w *world, p planned) func() {
 			i := len(w.windows) - 1
 			node := w.cluster.NodeOfSlot(w.t, w.slot(p))
@@ -78,7 +78,7 @@ var topologyFaults = []fault{
 			}
 			node.Freeze(w.t)
 			for _, one := range w.workers {
-				one.Send(w.t, "crowd %d %s %d", 400, tags[p.seed%uint64(len(tags))], p.seed)
+				one.Send(w.t, "crowd %d %s %d", 800, tags[p.seed%uint64(len(tags))], p.seed)
 			}
 			return func() { node.Thaw(w.t) }
 		},
