@@ -19,6 +19,8 @@ const (
 	effFrozen                    // nobody answers anything, from the first to the last moment
 	effLine                      // answers are lost or late; what is retried goes through
 	effMinor                     // one of a quorum's servers is out
+
+	anyEffect effect = 1<<iota - 1
 )
 
 // window is a time in which a fault was under way.

@@ -43,7 +43,7 @@ var profiles = []profile{
 		name: "calm", topology: "standalone", lease: 1500 * time.Millisecond, skip: 1500 * time.Millisecond,
 		workers: 3, loops: 6, fifo: true, idle: 2 * time.Second, pace: 700 * time.Millisecond,
 		faults: []string{"scripts flushed", "herd"}, episode: 5 * time.Second,
-		work: workload{Kinds: single, Hammer: true, Hour: true, Pause: 300},
+		work: workload{Kinds: single, Hammer: true, Lonely: true, Hour: true, Pause: 300},
 	},
 	{
 		name: "line", topology: "standalone", lease: 2 * time.Second, skip: time.Second,
@@ -150,11 +150,11 @@ var profiles = []profile{
 		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
-		name: "one node of many", topology: "cluster", lease: 1500 * time.Millisecond, skip: time.Second,
+		name: "one node of many", topology: "cluster", lease: 8 * time.Second, skip: time.Second,
 		workers: 2, loops: 12, idle: 2 * time.Second, pace: 400 * time.Millisecond,
 		servers: []string{"--cluster-node-timeout", "15000"},
 		faults:  []string{"node frozen"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond},
+		episode: 6 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond, Lonely: true},
 	},
 	{
 		name: "quorum", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second,

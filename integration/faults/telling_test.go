@@ -126,15 +126,50 @@ func (h *history) waits(r *report) {
 			r.violation("took %v to unlock: %v", end.Ret-end.Call, o)
 		}
 	}
+	wanted := h.wanted()
 	for _, e := range h.none {
 		check(e)
 		h.words(r, e)
+		if e.Result == resBusy && !wanted(e) && h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+			r.violation("not given, and nobody else wanted it: %v", e)
+		}
+	}
+}
+
+// wanted returns a function that tells whether anybody else had, or tried to have, one of the
+// names of an acquisition at that time.
+func (h *history) wanted() func(e *record) bool {
+	others := map[string][]*hold{}
+	for _, o := range h.holds {
+		for _, name := range o.Names {
+			others[name] = append(others[name], o)
+		}
+	}
+	tries := map[string][]*record{}
+	for _, e := range h.none {
+		for _, name := range e.Names {
+			tries[name] = append(tries[name], e)
+		}
+	}
+	return func(e *record) bool {
+		for _, name := range e.Names {
+			for _, o := range others[name] {
+				if o.Call <= e.Ret && max(o.works(), o.lapses())+h.lease >= e.Call && (o.end == nil || o.end.Result != resOK || o.end.Ret >= e.Call) {
+					return true
+				}
+			}
+			for _, o := range tries[name] {
+				if o != e && o.Call <= e.Ret && o.Ret+slack >= e.Call {
+					return true
+				}
+			}
+		}
+		return false
 	}
 }
 
 // words checks what a failed acquisition says.
 func (h *history) words(r *report, e *record) {
-	const any = effSilent | effForget | effPause | effDead | effRefuse | effFrozen | effLine | effMinor
 	switch e.Result {
 	case resBusy, resUnavailable:
 		if e.Until == 0 {
@@ -151,7 +186,7 @@ func (h *history) words(r *report, e *record) {
 	case resOther:
 		r.violation("an error of no known kind: %v", e)
 	}
-	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, any, e.Names...) == nil {
+	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
 		r.violation("called unavailable, and nothing was wrong: %v", e)
 	}
 	if e.Result != resBusy {

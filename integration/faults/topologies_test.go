@@ -65,13 +65,13 @@ var topologyFaults = []fault{
 	},
 	{
 		// A crowd gives up on the frozen node's locks; the others' must not notice.
-		name: "node frozen", needs: "server", alone: true, effects: effSilent | effFrozen, lowest: 1, highest: 2, pauses: .8,
+		name: "node frozen", needs: "server", alone: true, effects: effSilent | effFrozen, lowest: .2, highest: .4, pauses: .1,
 		begin: func(w *world, p planned) func() {
 			i := len(w.windows) - 1
 			node := w.cluster.NodeOfSlot(w.t, w.slot(p))
 			for _, tag := range tags {
 				if w.cluster.NodeOfKey(w.t, "{"+tag+"}") == node {
-					for n := range names {
+					for n := range names + len(w.all) + 1 {
 						w.windows[i].names = append(w.windows[i].names, fmt.Sprintf("{%s}%d", tag, n))
 					}
 				}

@@ -308,6 +308,23 @@ func (p *party) hammer(r *rand.Rand) {
 	p.release(h, end, told)
 }
 
+// lonely takes a lock that nobody else wants, and is in no hurry: it must get it.
+func (p *party) lonely(r *rand.Rand) {
+	g := p.gen.Load()
+	kinds := []string{kindPlain, kindFair, kindRead, kindWrite}
+	t := p.thing(g, kinds[r.IntN(len(kinds))], names+p.args.Proc)
+	e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
+	e.Owner = e.ID
+	const wait = 250 * time.Millisecond
+	e.Call = mono()
+	e.Until = e.Call + wait
+	h, err := t.lock.TryLock(context.Background(), wait, 0)
+	e.Ret = mono()
+	if p.acquired(e, h, err); err == nil {
+		p.release(h, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(h))
+	}
+}
+
 // release unlocks, again if the server did not answer, and records it.
 func (p *party) release(h redlatch.Hold, end *record, told *told) {
 	end.Call = mono()

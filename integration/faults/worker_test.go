@@ -49,6 +49,7 @@ type workArgs struct {
 type workload struct {
 	Kinds  []string
 	Hammer bool // one loop more re-enters without a pause for longer than a lease
+	Lonely bool // one loop more takes locks that nobody else wants
 	Hour   bool // some re-entries ask for an hour and are given up
 	Pause  int  // one section of so many lasts for up to a lease; 0: none
 	Idle   time.Duration
@@ -127,6 +128,15 @@ func work(ctx context.Context, w *testbed.Worker) error {
 			r := rand.New(rand.NewPCG(p.args.Seed, 1<<32)) // #nosec G404 -- a test
 			for ctx.Err() == nil {
 				p.hammer(r)
+			}
+		})
+	}
+	if p.args.Work.Lonely {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(p.args.Seed, 1<<33)) // #nosec G404 -- a test
+			for ctx.Err() == nil {
+				p.lonely(r)
+				time.Sleep(10 * time.Millisecond)
 			}
 		})
 	}
