@@ -46,7 +46,8 @@ func (w window) String() string {
 // hold is one acquisition with its end.
 type hold struct {
 	*record
-	end *record // nil if the process did not live to tell
+	end   *record       // nil if the process did not live to tell
+	leave time.Duration // when its release began; 0 if it did not
 }
 
 // history is what all processes of an episode recorded, and what was done to them.
@@ -71,6 +72,10 @@ func newHistory(lease time.Duration, records []*record, windows []window) *histo
 			h.holds = append(h.holds, one)
 			h.sections[e.ID] = one
 			h.ops++
+		case opLeave:
+			if one := h.sections[e.ID]; one != nil {
+				one.leave = e.Call
+			}
 		case opEnd:
 			if one := h.sections[e.ID]; one != nil {
 				one.end = e
@@ -111,6 +116,9 @@ func (o *hold) claims() time.Duration { return max(o.lapses(), o.Ret) }
 func (o *hold) lapses() time.Duration {
 	end := o.end
 	if end == nil {
+		if o.leave > 0 {
+			return min(o.Valid, o.leave) // its release may have run
+		}
 		return o.Valid // the lease outlives the process
 	}
 	until := end.Call

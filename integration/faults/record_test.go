@@ -11,6 +11,7 @@ import (
 // The kinds of records.
 const (
 	opHold  = "hold"  // an acquisition that gave a hold
+	opLeave = "leave" // its release begins; what a killed process says last of it
 	opEnd   = "end"   // that hold's end, by the same ID
 	opNone  = "none"  // an acquisition that ended without a hold
 	opStall = "stall" // the process did not run, and it was not the plan's doing

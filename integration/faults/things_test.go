@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch/rwlock"
 )
 
-// names is how many locks there are of each kind: the first one is fenced.
+// names is how many locks there are of each kind, as a rule. Every other one is fenced.
 const names = 2
 
 // thing is a lock, with what its holds are recorded as.
@@ -40,7 +40,7 @@ const (
 var single = []string{kindPlain, kindFair, kindRead, kindRead, kindWrite, kindGroup, kindMixed}
 
 func fenced(i int) []redlatch.Option {
-	if i == 0 {
+	if i%2 == 0 {
 		return []redlatch.Option{redlatch.Fenced()}
 	}
 	return nil
@@ -49,7 +49,11 @@ func fenced(i int) []redlatch.Option {
 // pick chooses a thing; its handles are new ones, as a program's would be.
 func (p *party) pick(g *generation, r *rand.Rand) thing {
 	kind := p.args.Work.Kinds[r.IntN(len(p.args.Work.Kinds))]
-	return p.thing(g, kind, r.IntN(names))
+	n := p.args.Work.Names
+	if n == 0 {
+		n = names
+	}
+	return p.thing(g, kind, r.IntN(n))
 }
 
 func (p *party) thing(g *generation, kind string, i int) thing {

@@ -39,7 +39,7 @@ var topologyFaults = []fault{
 	},
 	{
 		// Some keys are on either side. What is held must be kept, and can be unlocked.
-		name: "slot half way", needs: "server", alone: true, effects: effLine, lowest: .5, highest: 1.5, pauses: .2,
+		name: "slot half way", needs: "server", alone: true, effects: effLine, lowest: .6, highest: 1, pauses: .1,
 		begin: func(w *world, p planned) func() {
 			m := w.migrate(p)
 			for i, key := range m.From.List(w.t, "CLUSTER", "GETKEYSINSLOT", fmt.Sprint(w.slot(p)), "100") {
@@ -53,6 +53,15 @@ var topologyFaults = []fault{
 	{
 		name: "slot moved", needs: "server", alone: true, effects: effLine, lowest: .001, highest: .002, pauses: .2,
 		begin: func(w *world, p planned) func() { w.migrate(p).Finish(w.t); return nil },
+	},
+	{
+		name: "scripts flushed everywhere", needs: "server", alone: true, lowest: .005, highest: .01,
+		begin: func(w *world, _ planned) func() {
+			for _, s := range w.cluster.Masters(w.t) {
+				s.Do(w.t, "SCRIPT", "FLUSH")
+			}
+			return nil
+		},
 	},
 	{
 		// No write is lost, but some time passes.

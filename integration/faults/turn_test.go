@@ -327,6 +327,7 @@ func (p *party) lonely(r *rand.Rand) {
 
 // release unlocks, again if the server did not answer, and records it.
 func (p *party) release(h redlatch.Hold, end *record, told *told) {
+	p.rec.write(&record{Op: opLeave, ID: end.ID, Call: mono()})
 	end.Call = mono()
 	err := h.Unlock(context.Background())
 	end.Ret = mono()

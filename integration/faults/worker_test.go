@@ -48,6 +48,7 @@ type workArgs struct {
 // workload is what a profile's workers do, besides locking and unlocking.
 type workload struct {
 	Kinds  []string
+	Names  int  // how many locks of each kind; 0: names
 	Hammer bool // one loop more re-enters without a pause for longer than a lease
 	Lonely bool // one loop more takes locks that nobody else wants
 	Hour   bool // some re-entries ask for an hour and are given up
