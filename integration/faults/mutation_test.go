@@ -76,7 +76,7 @@ func TestMutations(t *testing.T) {
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
 			}
-			got := m.run(t, program, build.Dir)
+			got := m.run(t, program, build.Dir, m.bound)
 			if !got.shows(m.finds) {
 				t.Errorf("not found in %d operations; other violations: %.2000q", got.Ops, got.Violations)
 				return
@@ -89,7 +89,7 @@ func TestMutations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if control := m.run(t, itself, "."); control.shows(m.finds) {
+			if control := m.run(t, itself, ".", got.Ops); control.shows(m.finds) {
 				t.Errorf("the code as it is shows %q, too: %.2000q", m.finds, control.Violations)
 			}
 		})
@@ -100,13 +100,14 @@ func TestMutations(t *testing.T) {
 // root is the repository's, from this package's folder.
 var root = filepath.Join("..", "..")
 
-// run lets a build of this package work on the mutation's profile.
-func (m *mutation) run(t *testing.T, program, dir string) verdict {
+// run lets a build of this package work on the mutation's profile, until the violation
+// shows or there were so many operations.
+func (m *mutation) run(t *testing.T, program, dir string, bound int) verdict {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result")
 	cmd := exec.Command(program, "-test.run", "^TestFaults$")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), varProfile+"="+m.profile, varSeed+"=1", varBound+"="+strconv.Itoa(m.bound),
+	cmd.Env = append(os.Environ(), varProfile+"="+m.profile, varSeed+"=1", varBound+"="+strconv.Itoa(bound),
 		varResult+"="+file, varLook+"="+m.finds, varMutations+"=", varFor+"=")
 	out, err := cmd.CombinedOutput() // red, as a rule
 	text, readErr := os.ReadFile(file)

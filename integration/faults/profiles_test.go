@@ -148,7 +148,7 @@ var profiles = []profile{
 		name: "migration", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
 		workers: 3, loops: 8, pace: 300 * time.Millisecond,
 		faults:  []string{"slot half way", "slot half way", "slot moved"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Names: 8, Pause: 12},
+		episode: 6 * time.Second, work: workload{Kinds: single, Names: 16, Stay: 400 * time.Millisecond},
 	},
 	{
 		name: "cluster", topology: "cluster", lease: 2 * time.Second, skip: time.Second,

@@ -213,7 +213,7 @@ func (p *party) work(g *generation, t thing, e *record, h redlatch.Hold, end *re
 	case w.Pause > 0 && r.IntN(w.Pause) == 0:
 		pause(h, 2*lease+e.Lease) // a fixed lease to its end
 	default:
-		pause(h, time.Duration(r.Int64N(int64(2*time.Millisecond))))
+		pause(h, time.Duration(r.Int64N(int64(max(w.Stay, 2*time.Millisecond)))))
 	}
 	if inner != nil && r.IntN(2) == 0 { // a partial release, and work after it
 		p.leave(inner)
