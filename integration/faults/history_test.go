@@ -31,6 +31,7 @@ type window struct {
 	target   int      // the server, where there are several
 	names    []string // what it concerns; nil: everything
 	effects  effect
+	says     string // what a failure of a new client must name that lasted for a while; "": nothing
 }
 
 // concerns tells whether the window is about any of the names.
@@ -60,12 +61,16 @@ type history struct {
 	writes   map[string][]write
 	ops      int
 	sections map[string]*hold
+	clients  map[string]time.Duration // when each was used first
 }
 
 // newHistory puts records together. The windows are those of the plan's faults.
 func newHistory(lease time.Duration, records []*record, windows []window) *history {
-	h := &history{lease: lease, windows: slices.Clone(windows), sections: map[string]*hold{}}
+	h := &history{lease: lease, windows: slices.Clone(windows), sections: map[string]*hold{}, clients: map[string]time.Duration{}}
 	for _, e := range records {
+		if first, ok := h.clients[e.Client]; !ok || e.Call < first {
+			h.clients[e.Client] = e.Call
+		}
 		switch e.Op {
 		case opHold:
 			one := &hold{record: e}

@@ -197,7 +197,6 @@ var serverFaults = []fault{
 	denial("PUBLISH", "-publish"),
 	denial("SUBSCRIBE", "-subscribe", "-psubscribe"),
 	denial("keys", "resetkeys"),
-	denial("INFO", "-info"),
 	{
 		name: "subscriptions killed", needs: "server", part: "clients", effects: effLine, lowest: .005, highest: .01,
 		begin: func(w *world, p planned) func() {

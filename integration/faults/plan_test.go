@@ -63,6 +63,7 @@ type fault struct {
 	alone   bool   // they don't overlap anywhere
 	worker  bool   // the target is a worker; else a server
 	effects effect
+	says    string  // what whoever fails because of it is told
 	lowest  float64 // how long it lasts, in leases
 	highest float64
 	pauses  float64 // before the next one of the same thing, in leases

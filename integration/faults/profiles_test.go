@@ -170,6 +170,12 @@ var profiles = []profile{
 		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Pause: 100},
 	},
 	{
+		name: "quorum without INFO", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second, user: true,
+		workers: 2, loops: 8, pace: 400 * time.Millisecond,
+		faults:  []string{"ACL: no INFO"},
+		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum}},
+	},
+	{
 		name: "everything", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 4, loops: 5, pace: 150 * time.Millisecond,
 		faults: []string{

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -181,13 +182,20 @@ func (h *history) words(r *report, e *record) {
 		if h.during(e.Call, e.Ret, e.Proc, effRefuse, e.Names...) == nil {
 			r.violation("refused for no reason: %v", e)
 		}
-	case resLost:
+	case resLost, resClosed, resUpgrade:
 		// a nested one whose outer hold was lost
 	case resOther:
 		r.violation("an error of no known kind: %v", e)
 	}
 	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
 		r.violation("called unavailable, and nothing was wrong: %v", e)
+	}
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.says != "" && h.clients[e.Client] > w.from && e.Ret < w.to && e.Ret-e.Call > slack && !strings.Contains(e.Text, w.says) &&
+			(e.Result == resBusy || e.Result == resUnavailable) {
+			r.violation("%s, and it does not say so: %v", w.name, e)
+		}
 	}
 	if e.Result != resBusy {
 		return

@@ -93,6 +93,25 @@ var topologyFaults = []fault{
 		},
 	},
 	{
+		// Whether a copy's server was restarted is asked by INFO. Who may not ask must hear of
+		// that, not of a lock that is busy; new clients have not asked before.
+		name: "ACL: no INFO", needs: "server", alone: true, effects: effRefuse | effSilent, says: "NOPERM",
+		lowest: 2, highest: 2.5, pauses: .3,
+		begin: func(w *world, _ planned) func() {
+			for _, s := range w.servers {
+				s.Do(w.t, "ACL", "SETUSER", user, "-info")
+			}
+			for _, one := range w.workers {
+				one.Send(w.t, "close")
+			}
+			return func() {
+				for _, s := range w.servers {
+					s.Do(w.t, "ACL", "SETUSER", user, "+info")
+				}
+			}
+		},
+	},
+	{
 		name: "minority frozen", needs: "server", alone: true, effects: effMinor, lowest: .1, highest: 2, pauses: .1,
 		begin: func(w *world, p planned) func() {
 			w.spread(p)

@@ -160,7 +160,7 @@ func (w *world) spawn() *worker {
 
 // open notes that a fault begins; its end is noted by close.
 func (w *world) open(p planned) int {
-	one := window{name: p.fault.name, from: mono(), to: forever, target: p.target, effects: p.fault.effects}
+	one := window{name: p.fault.name, from: mono(), to: forever, target: p.target, effects: p.fault.effects, says: p.fault.says}
 	if p.fault.worker && p.fault.effects&effDead == 0 {
 		one.proc = w.workers[p.target].proc
 	}
