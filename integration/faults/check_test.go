@@ -173,8 +173,9 @@ func TestPlanIsAFunctionOfTheSeed(t *testing.T) {
 	}
 	for i := range profiles {
 		p := &profiles[i]
-		if text(1, p) != text(1, p) || text(1, p) == text(2, p) || text(1, p) == "" {
-			t.Errorf("%s: %s", p.name, text(1, p))
+		first, again, other := text(1, p), text(1, p), text(2, p)
+		if first != again || first == other || first == "" {
+			t.Errorf("%s: %s", p.name, first)
 		}
 	}
 }

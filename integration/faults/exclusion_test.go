@@ -1,6 +1,9 @@
 package faults
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // exclusion checks that claims that exclude each other don't overlap, whatever was paused;
 // where a server forgot, and after the deadlines, it counts.
@@ -8,12 +11,8 @@ func (h *history) exclusion(r *report) {
 	for name, all := range h.byName() {
 		var open []*hold
 		for _, b := range all { // by the time of their grants
-			alive := open[:0]
+			open = slices.DeleteFunc(open, func(a *hold) bool { return a.works() <= b.Ret })
 			for _, a := range open {
-				if a.works() <= b.Ret {
-					continue
-				}
-				alive = append(alive, a)
 				if !excludes(a, b) {
 					continue
 				}
@@ -26,7 +25,7 @@ func (h *history) exclusion(r *report) {
 					r.violation("two inside %s for %v:\n  %v\n  %v", name, together, a, b)
 				}
 			}
-			open = append(alive, b)
+			open = append(open, b)
 		}
 	}
 }

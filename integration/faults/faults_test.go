@@ -57,10 +57,7 @@ func TestFaults(t *testing.T) {
 		}
 		until = time.Now().Add(d)
 	}
-	scale := time.Duration(1)
-	if !until.IsZero() { // time for more at once
-		scale = 3
-	}
+	long := !until.IsZero() // time for more at once
 	bound := -1
 	if text := os.Getenv(varBound); text != "" {
 		var err error
@@ -77,7 +74,11 @@ func TestFaults(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
-				sum.add(p, episode(t, p, seed+round, scale*max(p.episode, 4*time.Second)))
+				length := max(p.episode, 4*time.Second)
+				if long {
+					length *= 3
+				}
+				sum.add(p, episode(t, p, seed+round, length))
 			})
 		}
 		if bound >= 0 && sum.enough(t, bound) {

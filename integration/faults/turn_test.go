@@ -207,10 +207,11 @@ func (p *party) work(g *generation, t thing, e *record, h redlatch.Hold, end *re
 	if r.IntN(10) == 0 {
 		p.probe(t, h, end)
 	}
-	switch {
-	case w.Pause > 0 && r.IntN(w.Pause) == 0:
+	often := max(w.Pause, 1)
+	switch n := r.IntN(2 * often); {
+	case w.Pause > 0 && n == 0:
 		pause(h, time.Duration(r.Int64N(int64(lease))))
-	case w.Pause > 0 && r.IntN(w.Pause) == 0:
+	case w.Pause > 0 && n == often:
 		pause(h, 2*lease+e.Lease) // a fixed lease to its end
 	default:
 		pause(h, time.Duration(r.Int64N(int64(max(w.Stay, 2*time.Millisecond)))))
