@@ -263,7 +263,7 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 	return &again{nested, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(nested), cancel}
 }
 
-// hammer takes a lock that nobody else wants, and re-enters it from four goroutines
+// hammer takes a lock that nobody else wants, and re-enters it from eight goroutines
 // without a pause for longer than a lease. The watchdog must keep it all the same.
 func (p *party) hammer(r *rand.Rand) {
 	g := p.gen.Load()
@@ -289,9 +289,9 @@ func (p *party) hammer(r *rand.Rand) {
 	case 1, 2:
 		lease = p.args.Lease / 100
 	}
-	stay := time.Duration(r.IntN(2)) * time.Millisecond
+	stay := time.Duration(min(r.IntN(4), 1)) * time.Millisecond
 	var wg sync.WaitGroup
-	for range 4 {
+	for range 8 {
 		wg.Go(func() {
 			for inside.Err() == nil {
 				again, err := t.lock.TryLock(h.Context(), 0, lease)
