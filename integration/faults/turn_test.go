@@ -263,7 +263,7 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 	return &again{nested, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(nested), cancel}
 }
 
-// hammer takes a lock that nobody else wants, and re-enters it from eight goroutines
+// hammer takes a lock that nobody else wants, and re-enters or extends it from eight goroutines
 // without a pause for longer than a lease. The watchdog must keep it all the same.
 func (p *party) hammer(r *rand.Rand) {
 	g := p.gen.Load()
@@ -290,15 +290,22 @@ func (p *party) hammer(r *rand.Rand) {
 		lease = p.args.Lease / 100
 	}
 	stay := time.Duration(min(r.IntN(4), 1)) * time.Millisecond
+	extend := r.IntN(2) == 0 // by less than there is: the watchdog alone keeps the lock
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for inside.Err() == nil {
+				p.extra.Add(1)
+				if extend {
+					if h.Extend(context.Background(), time.Millisecond) != nil {
+						return
+					}
+					continue
+				}
 				again, err := t.lock.TryLock(h.Context(), 0, lease)
 				if err != nil {
 					return // what became of the hold says the rest
 				}
-				p.extra.Add(1)
 				time.Sleep(stay)
 				_ = again.Unlock(context.Background())
 			}
