@@ -117,6 +117,9 @@ func TestCheckerLetsPass(t *testing.T) {
 		"re-entries in any order": {made(
 			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), token(took("a2", "A", "x", 3*ms, 4*ms, much), 7),
 			ended("a", resOK, 5*ms, 6*ms, much), ended("a2", resOK, 7*ms, 8*ms, much), took("b", "B", "x", 2*ms, 9*ms, much)), 0},
+		"a re-entry that returns after the outer hold's release": {made(
+			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), token(took("a2", "A", "x", 3*ms, 9*ms, much), 7),
+			ended("a", resOK, 5*ms, 6*ms, much), ended("a2", resOK, 10*ms, 11*ms, much)), 0},
 		"readers together, a writer who reads": {made(
 			reads(took("a", "A", "x", 1*ms, 2*ms, much)), reads(took("b", "B", "x", 1*ms, 3*ms, much)), ended("a", resOK, 4*ms, 5*ms, much),
 			ended("b", resOK, 4*ms, 5*ms, much), took("c", "C", "x", 1*ms, 6*ms, much), reads(took("c2", "C", "x", 7*ms, 8*ms, much)),

@@ -114,10 +114,14 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 		w.keep(seed)
 	})
 	w.run(steps, length)
+	begin := mono()
 	h := w.stop()
+	stopped := mono()
 	r := h.check(p)
+	checked := mono()
 	w.left(r)
 	r.tell(t)
+	t.Logf("ended in %v, checked in %v, empty after %v", stopped-begin, checked-stopped, mono()-checked)
 	out := outcome{ops: h.ops, extra: int(w.extra), faults: map[string]int{}, report: r}
 	for _, one := range steps {
 		out.faults[one.fault.name]++

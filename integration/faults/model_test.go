@@ -138,32 +138,31 @@ func lockModel(names []string) porcupine.Model {
 // operations makes of holds what the model checks. The end of a hold that was not
 // confirmed is open: it may come at any time from its first possible moment on.
 //
-// An acquisition whose hold was in order to its end is put at its return, not anywhere
-// since its call. That loses nothing: what others did in between they could do beside
-// the hold, so they can do it without it, and what excludes the hold did not come in
-// between. It saves the search from trying each of a hundred waiting readers first.
-// Where the end is open another one may have come and gone before the return, so
-// there the whole time counts.
+// An acquisition is put at its return, not anywhere since its call. That loses nothing:
+// what others did in between they could do beside the hold, so they can do it without it,
+// and what excludes the hold did not come in between. It saves the search from trying
+// each of a hundred waiting readers first. Two kinds differ. Several acquisitions of one
+// owner depend on each other, so theirs count from the call. A hold that may have ended
+// before its acquisition returned excludes nobody for certain, and is left out.
 func (h *history) operations(holds []*hold) []porcupine.Operation {
 	var ops []porcupine.Operation
 	for i, o := range holds {
-		taken := o.Call
-		call, ret := max(o.Call, o.lapses()), time.Duration(math.MaxInt64)
+		call, ret := o.lapses(), time.Duration(math.MaxInt64)
 		if o.end != nil && o.end.Result == resOK {
 			call, ret = o.end.Call, o.end.Ret
 		}
 		if w := h.forgotten(o); w != nil {
-			call, ret = max(o.Call, min(call, w.from)), math.MaxInt64
+			call, ret = min(call, w.from), math.MaxInt64
 		}
-		if ret != math.MaxInt64 || o.Read {
-			taken = o.Ret
+		taken := o.Ret
+		if o.Owner != o.ID {
+			taken = o.Call
+		} else if call <= o.Ret {
+			continue
 		}
-		ops = append(ops, porcupine.Operation{
-			ClientId: i, Input: step{o, true}, Call: int64(taken), Return: int64(o.Ret),
-		})
-		ops = append(ops, porcupine.Operation{
-			ClientId: i, Input: step{o, false}, Call: int64(call), Return: int64(ret),
-		})
+		ops = append(ops,
+			porcupine.Operation{ClientId: i, Input: step{o, true}, Call: int64(taken), Return: int64(o.Ret)},
+			porcupine.Operation{ClientId: i, Input: step{o, false}, Call: int64(max(call, taken)), Return: int64(ret)})
 	}
 	return ops
 }
