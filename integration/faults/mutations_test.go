@@ -88,4 +88,11 @@ var mutations = []mutation{
 		new:     "func passed(now, at time.Time) bool {\n\tat = at.Add(time.Minute)",
 		profile: "half-open", finds: "after its deadline", bound: 20_000,
 	},
+	{
+		name:    "quorum counts a restarted node",
+		file:    "multilock/quorum.go",
+		old:     "a.Server.Uptime, q.quarantine(core))",
+		new:     "a.Server.Uptime, 0*q.quarantine(core))",
+		profile: "quorum", finds: "two inside {quorum}", bound: 30_000,
+	},
 }

@@ -166,8 +166,11 @@ var profiles = []profile{
 	{
 		name: "quorum", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 3, pace: 400 * time.Millisecond,
-		faults:  []string{"minority frozen", "minority restarted empty", "cut", "reply lost", "worker stopped"},
-		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Pause: 100},
+		faults: []string{
+			"minority frozen", "minority restarted empty", "one frozen, another restarted", "one frozen, another restarted",
+			"cut", "reply lost", "worker stopped",
+		},
+		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Stay: 400 * time.Millisecond},
 	},
 	{
 		name: "quorum without INFO", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second, user: true,

@@ -121,11 +121,30 @@ var topologyFaults = []fault{
 	},
 	{
 		// Two restarts within a lease are more than a quorum of three promises to bear.
-		name: "minority restarted empty", needs: "restart", alone: true, effects: effMinor, lowest: .05, highest: .2, pauses: 2.2,
+		name: "minority restarted empty", needs: "server", alone: true, effects: effMinor, lowest: .05, highest: .2, pauses: 2.2,
 		begin: func(w *world, p planned) func() {
 			w.spread(p)
 			w.servers[p.target].Kill(w.t)
 			return func() { w.servers[p.target].Restart(w.t, testbed.Empty) }
+		},
+	},
+	{
+		// Who acquires while one is frozen has the other two; when one of these forgets, the
+		// first and the forgetful one are a majority for somebody else, unless it stays out.
+		name: "one frozen, another restarted", needs: "server", alone: true, effects: effMinor, lowest: .35, highest: .5, pauses: 2.2,
+		begin: func(w *world, p planned) func() {
+			next := p
+			next.target = (p.target + 1) % masters
+			w.windows = append(w.windows, window{
+				name: p.fault.name, from: mono(), to: mono() + leases(w.p.lease, .5), target: next.target, effects: effMinor,
+			})
+			w.spread(p)
+			w.spread(next)
+			w.servers[p.target].Freeze(w.t)
+			time.Sleep(leases(w.p.lease, .3))
+			w.servers[p.target].Thaw(w.t)
+			w.servers[next.target].Kill(w.t)
+			return func() { w.servers[next.target].Restart(w.t, testbed.Empty) }
 		},
 	},
 }
