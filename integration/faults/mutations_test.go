@@ -65,7 +65,7 @@ var mutations = []mutation{
 		file:    "internal/luascript/renew.lua",
 		old:     "elseif held == 1 and ms > 0 and redis.call('PTTL', KEYS[i]) < ms then",
 		new:     "elseif false then",
-		profile: "calm", finds: "the deadline lies", bound: 30_000,
+		profile: "calm", finds: "two inside", bound: 30_000,
 	},
 	{
 		name:    "last to come is served first",

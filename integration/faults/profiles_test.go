@@ -43,7 +43,7 @@ var profiles = []profile{
 		name: "calm", topology: "standalone", lease: 1500 * time.Millisecond, skip: 1500 * time.Millisecond,
 		workers: 3, loops: 6, fifo: true, idle: 2 * time.Second, pace: 700 * time.Millisecond,
 		faults: []string{"scripts flushed", "herd"}, episode: 5 * time.Second,
-		work: workload{Kinds: single, Hammer: true, Lonely: true, Hour: true, Pause: 300},
+		work: workload{Kinds: single, Hammer: true, Lonely: true, Hour: true, Pause: 120},
 	},
 	{
 		name: "line", topology: "standalone", lease: 2 * time.Second, skip: time.Second,
