@@ -10,11 +10,11 @@ import (
 // topologyFaults are those of several servers.
 var topologyFaults = []fault{
 	{
-		name: "failover", needs: "server", alone: true, effects: effForget | effSilent, lowest: .001, highest: .002, pauses: .5,
+		name: "failover", needs: "server", alone: true, effects: effForget | effSilent, lowest: 1.2, highest: 1.6, pauses: .6,
 		begin: func(w *world, _ planned) func() { w.guard.Failover(w.t); return nil },
 	},
 	{
-		name: "master killed", needs: "server", alone: true, effects: effForget | effSilent, lowest: .001, highest: .002, pauses: .5,
+		name: "master killed", needs: "server", alone: true, effects: effForget | effSilent, lowest: 1.2, highest: 1.6, pauses: .6,
 		begin: func(w *world, _ planned) func() {
 			old := w.guard.KillMaster(w.t)
 			w.guard.AwaitNewMaster(w.t, old)
@@ -26,7 +26,7 @@ var topologyFaults = []fault{
 	},
 	{
 		// The old one wakes as a master and answers until it is told.
-		name: "master frozen", needs: "server", alone: true, effects: effForget | effSilent, lowest: .001, highest: .002, pauses: .5,
+		name: "master frozen", needs: "server", alone: true, effects: effForget | effSilent, lowest: 1.2, highest: 1.6, pauses: .6,
 		begin: func(w *world, _ planned) func() {
 			old := w.guard.Master()
 			old.Freeze(w.t)
