@@ -113,6 +113,7 @@ func (t Topology) Publish() string {
 type Conn struct {
 	client rueidis.Client
 	topo   Topology
+	slots  slotTable     // where the slots are
 	silent time.Duration // how long a server may say nothing
 	acks   chan struct{} // places of the commands that wait for replicas
 	watch  *masterWatch  // nil: nothing to follow
@@ -184,7 +185,14 @@ func sharded(client rueidis.Client) (bool, error) {
 func (c *Conn) Client() rueidis.Client { return c.client }
 
 // Topology implements Runner.
-func (c *Conn) Topology() Topology { return c.topo }
+func (c *Conn) Topology() Topology {
+	t := c.topo
+	if t.Cluster {
+		t.Node = func(slot uint16) string { return c.slots.node(c.client, slot) }
+		t.Node(0) // asks
+	}
+	return t
+}
 
 // OnMove has moved called after the client, following its sentinels, has gone over
 // to another master: what the old one answered before may not be known there. It is
@@ -198,6 +206,7 @@ func (c *Conn) OnMove(moved func()) {
 
 // Close closes the client and its connections.
 func (c *Conn) Close() {
+	c.slots.close()
 	if c.watch != nil {
 		c.watch.stop()
 	}
