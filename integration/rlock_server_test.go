@@ -321,16 +321,14 @@ func TestRLockACLDocument(t *testing.T) {
 // server's refusal, and nothing is taken for busy, for unavailable, or acquired
 // without a lease.
 func TestRLockDeniedCommands(t *testing.T) {
-	s := rlServer(t)
 	for _, denied := range slices.Concat(rlACL.lock, rlACL.fence, rlACL.state, rlACL.force) {
 		switch denied {
 		case "+hello", "+ping", "+unsubscribe":
 			continue // the connection's own; see docs/ACL.md
-		case "+eval":
-			rlLoad(t, s) // needed only where a script is not loaded yet
-			s.Do(t, "SCRIPT", "FLUSH")
 		}
 		t.Run(denied[1:], func(t *testing.T) {
+			t.Parallel()
+			s := rlServer(t) // +eval is needed only where a script is not loaded yet
 			rules := append(rlAllRules(), "-"+denied[1:])
 			c := rlClient(t, s.Addr(), rlUser(t, s, rules...), rlUnlockTimeout(time.Second))
 			err := rlTryAll(t, s, c)
