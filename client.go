@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
 	rotel "github.com/redlatch/redlatch/otel"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rwlock"
@@ -149,13 +150,18 @@ func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLoc
 	return rwlock.New(c.core, name, opts...)
 }
 
+// Held lists the locks that this Client holds now, the longest-held first: what to
+// look at when a lock seems to have been forgotten. It asks nobody; a lock that was lost
+// unnoticed is listed until the next check.
+func (c *Client) Held() []HeldLock { return c.core.Held() }
+
 // Shutdown stops new acquisitions (re-entry still works; waiters return
 // ErrClosed), waits until every held lock has been unlocked or lost, and closes
 // the Client. When ctx ends first, it returns ctx.Err(), and the Client goes on
 // renewing what is held: call Close to end it, or Shutdown again.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if err := c.core.Drain(ctx); err != nil {
-		return err
+		return &lock.ShutdownError{Held: c.Held(), Err: err}
 	}
 	c.Close()
 	return nil

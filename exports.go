@@ -72,6 +72,11 @@ type (
 	// AcquireOption changes one acquisition.
 	AcquireOption = lock.AcquireOption
 
+	// HeldLock is a lock that a Client holds.
+	HeldLock = lock.HeldLock
+	// ShutdownError says what is still held.
+	ShutdownError = lock.ShutdownError
+
 	// NotAcquiredError is the detail of ErrNotAcquired.
 	NotAcquiredError = lock.NotAcquiredError
 	// UnavailableError is the detail of ErrUnavailable.

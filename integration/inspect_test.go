@@ -300,6 +300,12 @@ func TestLocks(t *testing.T) {
 			break
 		}
 	}
+	third := rlClient(t, s.Addr()) // closed by the loop itself
+	for _, err := range third.Locks(ctx, "*") {
+		if third.Close(); err != nil && !errors.Is(err, redlatch.ErrClosed) {
+			t.Error(err)
+		}
+	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for _, err := range c.Locks(ended, "*") {

@@ -242,32 +242,45 @@ func TestRWOtherKeysAreNotTouched(t *testing.T) {
 			t.Errorf("%v, want WRONGTYPE", err)
 		}
 	}
-	check := func() {
+	state := func() {
+		t.Helper()
+		if _, err := l.State(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
+			t.Errorf("State: %v, want ErrInvalidName", err)
+		}
+	}
+	refused := func() {
 		t.Helper()
 		for _, force := range []func(context.Context) (bool, error){l.ReadLock().ForceUnlock, l.WriteLock().ForceUnlock} {
 			if _, err := force(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
 				t.Errorf("ForceUnlock: %v, want ErrInvalidName", err)
 			}
 		}
-		if _, err := l.State(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Errorf("State: %v, want ErrInvalidName", err)
-		}
 	}
-	check()
+	state()
+	refused()
 	if got := s.Text(t, "GET", "n"); got != "data" {
 		t.Errorf("the data is %q now", got)
 	}
 	s.Do(t, "DEL", "n")
 
-	// A plain lock of the same name excludes both modes, and is not touched.
+	// A plain lock of the same name excludes both modes. Only ForceUnlock, which takes
+	// away whatever lock stands there, touches it.
 	plain := rwLock(t, c.RLock("n"), t.Context())
 	rwBusy(t, l.ReadLock(), t.Context())
 	rwBusy(t, l.WriteLock(), t.Context())
-	check()
+	state()
 	rwUnlock(t, plain)
+	plain = rwLock(t, c.RLock("n"), t.Context())
+	if was, err := l.WriteLock().ForceUnlock(t.Context()); !was || err != nil {
+		t.Errorf("ForceUnlock of a plain lock: %t, %v", was, err)
+	}
+	if err := plain.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Errorf("the plain lock's Unlock: %v", err)
+	}
 	s.Do(t, "HSET", "n", "mode", "read", "customer", "42")
-	if _, err := l.ReadLock().ForceUnlock(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
-		t.Errorf("ForceUnlock of application data: %v", err)
+	refused()
+	if got := s.Hash(t, "HGETALL", "n"); got["customer"] != "42" {
+		t.Errorf("the data is %v now", got)
 	}
 	s.Do(t, "DEL", "n")
 }

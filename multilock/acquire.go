@@ -3,6 +3,7 @@ package multilock
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -24,8 +25,10 @@ type acquisition struct {
 	until time.Time // of the wait; zero: no limit
 	lease time.Duration
 
-	pause *backoff.ExponentialBackOff
-	waits bool // it has been seen to wait
+	pause  *backoff.ExponentialBackOff
+	signal chan struct{} // of a quorum: there is news
+	waits  bool          // it has been seen to wait
+	last   error         // what the last round failed with
 }
 
 // take is Lock and TryLock; a negative wait has no limit.
@@ -89,12 +92,58 @@ func (a *acquisition) limited() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(a.ctx, a.until)
 }
 
-// waiting tells, once, that the acquisition begins to sleep.
-func (a *acquisition) waiting() {
+// sleep pauses between rounds. An error is what the acquisition ends with.
+func (a *acquisition) sleep() error {
+	for at := time.Now().Add(a.pause.NextBackOff()); ; {
+		if over, err := a.sleepUntil(at); over || err != nil {
+			return err
+		}
+	}
+}
+
+// sleepUntil blocks until at (over), a signal, or the end of the wait (an error).
+func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
 	if a.obs != nil && !a.waits {
 		a.obs.Wait()
 	}
 	a.waits = true
+	if !a.until.IsZero() && a.until.Before(at) {
+		at = a.until
+	}
+	t := time.NewTimer(time.Until(at))
+	defer t.Stop()
+	cases := []reflect.SelectCase{
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(t.C)},
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(a.signal)},
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(a.ctx.Done())},
+	}
+	for _, l := range a.m.leaves {
+		if l.eng != nil {
+			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(l.eng.Core().Draining())})
+		}
+	}
+	switch chosen, _, _ := reflect.Select(cases); {
+	case chosen == 0 && !a.over():
+		return true, nil
+	case chosen == 1:
+		return false, nil
+	}
+	return true, a.ended()
+}
+
+// ended is the error of a wait that is over, or of a client that is being closed.
+func (a *acquisition) ended() error {
+	for _, l := range a.m.leaves {
+		if l.eng == nil || a.ctx.Err() != nil {
+			continue
+		}
+		select {
+		case <-l.eng.Core().Draining():
+			return lock.ErrClosed
+		default:
+		}
+	}
+	return a.notAcquired(a.last)
 }
 
 // errTooLate: what was taken first had ended before the last was there.
@@ -108,6 +157,7 @@ func passing(err error) bool {
 // verdict is what the acquisition ends with after a round that failed with err;
 // nil: there is to be another one.
 func (a *acquisition) verdict(err error) error {
+	a.last = err
 	ends := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch over := a.once || a.over(); {
 	case over && (passing(err) || ends):

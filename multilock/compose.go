@@ -209,65 +209,43 @@ func (m *MultiLock) troubled(known []lock.NodeError) []lock.NodeError {
 
 // unit is what is tried at once.
 type unit struct {
-	leaves []leaf         // in canonical order
-	group  []*engine.Lock // of several leaves: they are taken by one command
+	leaves []leaf         // in canonical order; several are taken by one command
+	locks  []*engine.Lock // theirs; none for a user's type
 }
 
 // makeUnits puts plain locks of one client and slot together. A unit stands where
 // its first leaf does.
 func makeUnits(leaves []leaf) []unit {
 	var units []unit
-next:
 	for _, l := range leaves {
-		if l.eng != nil {
-			for i := range units {
-				first := units[i].leaves[0].eng
-				if first != nil && engine.SameGroup(first, l.eng) {
-					units[i].leaves = append(units[i].leaves, l)
-					continue next
-				}
-			}
+		if l.eng == nil {
+			units = append(units, unit{leaves: []leaf{l}})
+			continue
 		}
-		units = append(units, unit{leaves: []leaf{l}})
-	}
-	for i := range units {
-		if u := &units[i]; len(u.leaves) > 1 {
-			locks := make([]*engine.Lock, len(u.leaves))
-			for j, l := range u.leaves {
-				locks[j] = l.eng
-			}
-			u.group = locks
+		i := slices.IndexFunc(units, func(u unit) bool { return u.locks != nil && engine.SameGroup(u.locks[0], l.eng) })
+		if i < 0 {
+			i = len(units)
+			units = append(units, unit{})
 		}
+		u := &units[i]
+		u.leaves, u.locks = append(u.leaves, l), append(u.locks, l.eng)
 	}
 	return units
 }
 
 // fair reports whether an attempt without waiting can't pass a queue.
-func (u *unit) fair() bool {
-	l := u.leaves[0]
-	if l.eng == nil {
-		return false
-	}
-	return l.eng.Kind().Traits().Queued
-}
+func (u *unit) fair() bool { return u.locks != nil && u.locks[0].Kind().Traits().Queued }
 
 // acquire takes the unit: wait as for Locker.TryLock, negative without a limit.
 func (u *unit) acquire(ctx context.Context, wait, lease time.Duration) (*part, error) {
-	l := u.leaves[0]
-	switch {
-	case u.group != nil:
-		holds, err := engine.AcquireAll(ctx, u.group, wait, lease)
+	if u.locks != nil {
+		holds, err := engine.AcquireAll(ctx, u.locks, wait, lease)
 		if err != nil {
 			return nil, err
 		}
 		return &part{leaves: u.leaves, eng: holds}, nil
-	case l.eng != nil:
-		h, err := l.eng.Acquire(ctx, wait, lease)
-		if err != nil {
-			return nil, err
-		}
-		return &part{leaves: u.leaves, eng: []*held.Hold{h}}, nil
 	}
+	l := u.leaves[0]
 	var h lock.Hold
 	var err error
 	if wait < 0 {

@@ -51,7 +51,7 @@
 // are undone as soon as they do), and the next begins after a random pause, or when
 // unlock messages come from the nodes. A node that answers that it has been
 // started anew counts for nothing until it has been up for a lease: it may have forgotten a
-// lock that still has a holder.
+// lock that still has a holder. So no re-entry and no Extend may ask for more than that.
 //
 // # The hold
 //

@@ -224,7 +224,8 @@ func (h *hold) unlock(ctx context.Context) error {
 }
 
 // Extend implements lock.Hold, on all members at once. After an error some may
-// have the new lease.
+// have the new lease. A quorum refuses a lease beyond LeaseTime and what its first
+// acquisition asked for; see MultiLock.Lock.
 func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	ctx, end := h.operation(ctx, observe.Extend)
 	err := h.extend(ctx, lease)

@@ -49,19 +49,25 @@ func (m *MultiLock) Name() string { return m.name }
 // [lock.MultiHold].
 //
 // Errors: [lock.ErrInvalidOption] for a composition that can't work (no member,
-// a nil one, two clients on one server that mean the same lock; for a quorum also
-// different names or kinds, fair members, two members on one server),
-// [lock.ErrNotAcquired] together with ctx.Err() when ctx ended first, and what
-// the members return for good. While servers can't be reached Lock keeps trying.
-// After an error nothing is held, and nothing stays on a server once it answers.
+// a nil one, two clients on one server that mean the same lock, a fenced read lock with
+// a write lock that is not; for a quorum also different names or kinds, fair members, two
+// members on one server, only some fenced), and for a re-entry of a quorum with a lease
+// beyond LeaseTime and what the first acquisition asked for: restarted nodes stay out of
+// quorums for no longer. What the members return for good comes back at once, of a quorum
+// when it leaves no majority: a [lock.ServerError] if users may not run INFO, say.
+//
+// [lock.ErrNotAcquired] together with ctx.Err() when ctx ended first. It matches
+// [lock.ErrUnavailable], too, if a member's server failed or was silent (of a
+// quorum: if no majority of them answered), with each node's error. While servers can't be
+// reached Lock keeps trying. After an error nothing is held, and nothing stays on a server
+// once it answers.
 func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return m.take(ctx, -1, lock.Acquire(opts).Lease)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 every
-// member is tried once. Besides the errors of Lock it returns
-// [lock.ErrUnavailable], with each node's error, when too few could be asked to the end of
-// the wait.
+// member is tried once. Errors are those of Lock: [lock.ErrNotAcquired], and
+// [lock.ErrUnavailable] as well or not, also when the wait is over.
 func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	if wait < 0 {
 		err := &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"}

@@ -87,17 +87,16 @@ type quorum struct {
 	limit time.Duration // per node
 	most  time.Duration // the longest lease that it may ask for
 
-	split   bool // the last round got some nodes
-	signal  chan struct{}
+	split   bool             // the last round got some nodes
 	watches []*engine.Watch  // per leaf; nil: not listening
 	trouble []lock.NodeError // per leaf: how it failed, until it answers again
-	last    error            // what the last round failed with
 }
 
 func (a *acquisition) takeQuorum() (*hold, error) {
 	n := len(a.m.leaves)
+	a.signal = make(chan struct{}, 1)
 	q := &quorum{
-		acquisition: a, need: majority(n), limit: perNode(a.m.effective(a.lease)), signal: make(chan struct{}, 1),
+		acquisition: a, need: majority(n), limit: perNode(a.m.effective(a.lease)),
 		watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n),
 	}
 	if !q.once && q.entered() == 0 { // else it must not stand behind others who wait for it
@@ -107,6 +106,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 		cancel()
 		defer line.leave(entered)
 		if !entered {
+			q.last = q.away(nil)
 			return nil, q.ended()
 		}
 	}
@@ -166,32 +166,13 @@ func (q *quorum) run() (*hold, error) {
 		if err == nil {
 			return h, nil
 		}
-		q.last = err
 		if err := q.verdict(err); err != nil {
 			return nil, err
 		}
-		q.waiting()
 		if err := q.wait(err); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// ended is the error of a wait that is over, or of a client that is being closed.
-func (q *quorum) ended() error {
-	if q.ctx.Err() == nil {
-		for _, l := range q.m.leaves {
-			select {
-			case <-l.eng.Core().Draining():
-				return lock.ErrClosed
-			default:
-			}
-		}
-	}
-	if q.last == nil { // it stood behind others
-		q.last = q.away(nil)
-	}
-	return q.notAcquired(q.last)
 }
 
 // away adds the nodes that failed to why no majority was won, if because of them none

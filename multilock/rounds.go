@@ -46,7 +46,7 @@ func (r *rounds) settle() error {
 		if err := r.verdict(err); err != nil {
 			return err
 		}
-		if err := r.sleep(err); err != nil {
+		if err := r.sleep(); err != nil {
 			return err
 		}
 	}
@@ -78,7 +78,7 @@ func (r *rounds) from(first int) ([]*part, error) {
 		waited := first >= 0
 		first = busy
 		if waited || busy < 0 {
-			if err := r.sleep(err); err != nil {
+			if err := r.sleep(); err != nil {
 				return nil, err
 			}
 		}
@@ -185,23 +185,4 @@ func (r *rounds) giveBack(parts []*part) {
 	for _, wait := range waits {
 		wait() // what can't be freed now is freed in the background, or by its lease
 	}
-}
-
-// sleep pauses between rounds, the last of which failed with err.
-func (r *rounds) sleep(err error) error {
-	r.waiting()
-	d := r.pause.NextBackOff()
-	if !r.until.IsZero() {
-		d = min(d, time.Until(r.until))
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.ctx.Done():
-	}
-	if r.over() {
-		return r.notAcquired(err)
-	}
-	return nil
 }

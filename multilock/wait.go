@@ -3,7 +3,6 @@ package multilock
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"time"
 
@@ -23,7 +22,7 @@ func (q *quorum) wait(why error) error {
 		q.listen(expect, busy.Holder)
 	}
 	if q.split || !held {
-		return q.sleep(q.pause.NextBackOff())
+		return q.sleep()
 	}
 	for {
 		told := 0
@@ -78,41 +77,6 @@ func (q *quorum) gather(told int) {
 			return
 		}
 	}
-}
-
-// sleep pauses for d.
-func (q *quorum) sleep(d time.Duration) error {
-	for at := time.Now().Add(d); ; {
-		if over, err := q.sleepUntil(at); over || err != nil {
-			return err
-		}
-	}
-}
-
-// sleepUntil blocks until at (over), a signal, or the end of the wait (an error).
-func (q *quorum) sleepUntil(at time.Time) (over bool, err error) {
-	if !q.until.IsZero() && q.until.Before(at) {
-		at = q.until
-	}
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	cases := []reflect.SelectCase{
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(t.C)},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(q.signal)},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(q.ctx.Done())},
-	}
-	for _, l := range q.m.leaves {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(l.eng.Core().Draining())})
-	}
-	switch chosen, _, _ := reflect.Select(cases); {
-	case chosen == 0 && !q.until.IsZero() && !time.Now().Before(q.until):
-		return true, q.ended()
-	case chosen == 0:
-		return true, nil
-	case chosen == 1:
-		return false, nil
-	}
-	return true, q.ended()
 }
 
 // of is the hold on leaf i, nil if there is none.

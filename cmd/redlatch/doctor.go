@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
@@ -148,7 +149,8 @@ func (a *app) examine(ctx context.Context, needs []string) ([]finding, error) {
 
 // probe takes and frees a lock of each kind as an application does.
 func (e *examination) probe(ctx context.Context, a *app) {
-	client, err := a.open("doctor")
+	// The counter of the fenced one shall not stay for a day.
+	client, err := a.open("doctor", func(c *redlatch.Config) { c.FenceTTL = time.Minute })
 	if err != nil {
 		e.add("sdk", "", problem, message(err), "")
 		return

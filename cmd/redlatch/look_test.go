@@ -197,6 +197,14 @@ func TestDoctor(t *testing.T) {
 	if st != 0 {
 		t.Errorf("status %d:\n%s", st, out)
 	}
+	keys := s.Do(t, "KEYS", "*")
+	if left, err := keys.AsStrSlice(); err != nil || len(left) > 1 {
+		t.Errorf("it leaves %v", left)
+	} else if ttl := s.Do(t, "TTL", left[0]); !strings.HasPrefix(left[0], "redisson_lock_token:") {
+		t.Errorf("it leaves %v", left)
+	} else if n, _ := ttl.AsInt64(); n > 60 {
+		t.Errorf("it leaves %s for %d s", left[0], n)
+	}
 	need(t, out, "round trip", "noeviction", "clock", "permissions fair: all there", "lock read-write: taken and freed", "0 problem(s)")
 
 	s.Do(t, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")

@@ -258,3 +258,22 @@ func TestRandomCancellationsLeaveNothing(t *testing.T) {
 	unlock(t, lockIt(t, c.FairLock(name)))
 	nothingLeft(t, s)
 }
+
+// A waiter whose key is no lock any more returns at once with its error, and its
+// place goes with it: it would hold up those who wait once the key is a lock again.
+func TestWhoIsRefusedForGoodLeavesTheQueue(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := dial(t, s.Addr()).FairLock(name)
+	hold := lockIt(t, l)
+	got := make(chan result, 1)
+	wait(t.Context(), l, 0, got)
+	queued(t, s, 1)
+	s.Do(t, "SET", name, "data")
+	if r := receive(t, got, 20*time.Second); !errors.Is(r.err, redlatch.ErrInvalidName) {
+		t.Fatalf("the waiter: %v", r.err)
+	}
+	eventually(t, 5*time.Second, "an empty queue", func() bool { return s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey) == 0 })
+	if err := hold.Unlock(context.Background()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+}

@@ -16,11 +16,7 @@ import (
 // would notice before the key has gone.
 func TestLatePartialReleaseLeavesTheLease(t *testing.T) {
 	s := server(t)
-	scripts := map[string]*luascript.Script{
-		"rlock": luascript.Release, "fair": luascript.Release, "read": luascript.RWReadRelease,
-		"write": luascript.RWWriteRelease, "multi": luascript.GroupRelease,
-	}
-	for _, script := range scripts {
+	for _, script := range []*luascript.Script{luascript.Release, luascript.GroupRelease} {
 		s.Do(t, "SCRIPT", "LOAD", script.Body)
 	}
 	for _, kind := range kinds {
@@ -30,7 +26,7 @@ func TestLatePartialReleaseLeavesTheLease(t *testing.T) {
 			l := kind.make(c, "late")
 			outer := take(t, t.Context(), l, redlatch.WithLease(5*time.Second))
 			inner := take(t, outer.Context(), l, redlatch.WithLease(5*time.Second))
-			trap := proxy.DropRequest(testbed.Contains(scripts[kind.name].SHA))
+			trap := proxy.DropRequest(testbed.Contains(partial(kind.name).SHA))
 			unlock(t, inner)
 			trap.Wait(t)
 			if err := outer.Extend(t.Context(), time.Minute); err != nil {

@@ -150,7 +150,9 @@ func TestQuorumWithoutINFO(t *testing.T) {
 	list[0].Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all")
 	cs := clients(t, addrs(list), lease(1500*time.Millisecond), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	r := <-async(t.Context(), q)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	r := <-async(ctx, q)
 	outcome(t, r.err, false, false)
 	var refused *redlatch.ServerError
 	if !errors.As(r.err, &refused) || refused.Name != "q" {

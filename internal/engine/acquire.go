@@ -298,9 +298,19 @@ func (a *acquisition) leave() {
 		m.claim.Unwatch(a)
 		a.waiter.Leave(false, m.hold.ValidUntil(), a.holder())
 	}
-	if len(a.members) == 1 && m.hold.Field().Name != m.attempt.Field {
-		a.takeBack() // it re-entered after having tried by itself
+	if a.reentered() {
+		a.takeBack() // what it had left when it tried by itself
 	}
+}
+
+// reentered reports whether nothing of what the acquisition got is its own.
+func (a *acquisition) reentered() bool {
+	for i := range a.members {
+		if m := &a.members[i]; m.hold.Field().Name == m.attempt.Field {
+			return false
+		}
+	}
+	return true
 }
 
 // giveUp ends the waiting of an acquisition without a hold. What it may have
@@ -320,7 +330,8 @@ func (a *acquisition) giveUp() {
 }
 
 // takeBack undoes, in the background, what the acquisition may have left. Nothing
-// is to be undone of a re-entry: what it raised ends with the session.
+// is to be undone of a re-entry, but of tries before it: what a re-entry raised ends
+// with the session.
 func (a *acquisition) takeBack() {
 	if !a.left.any() {
 		return
@@ -339,9 +350,6 @@ func (a *acquisition) leftovers() []held.Leftover {
 	out := make([]held.Leftover, 0, len(a.members))
 	for i := range a.members {
 		m := &a.members[i]
-		if m.session != nil && len(a.members) > 1 {
-			continue
-		}
 		attempt := m.attempt
 		m.claim.Retain()
 		out = append(out, held.Leftover{Lock: &m.lock.of, Claim: m.claim, Attempt: &attempt})

@@ -321,8 +321,8 @@ func TestUnlockGivesUpWithTheLease(t *testing.T) {
 			t.Errorf("Unlock: %v", err)
 		}
 		time.Sleep(leaseTime)
-		if core.Held() != 0 || core.Scheduled() != 0 || f.count("l") != 0 {
-			t.Errorf("%d held, %d scheduled, count %d", core.Held(), core.Scheduled(), f.count("l"))
+		if core.Holding() != 0 || core.Scheduled() != 0 || f.count("l") != 0 {
+			t.Errorf("%d held, %d scheduled, count %d", core.Holding(), core.Scheduled(), f.count("l"))
 		}
 		if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
 			t.Errorf("the second Unlock: %v", err)

@@ -109,6 +109,9 @@ func (c *Core) Observer() observe.Observer { return c.cfg.Observer }
 // Draining is closed when the client takes no new acquisitions.
 func (c *Core) Draining() <-chan struct{} { return c.draining }
 
+// Held is what the client holds.
+func (c *Core) Held() []lock.HeldLock { return c.reg.List() }
+
 // Attach finds what a package keeps with the client under a key of its own, or
 // makes it. It lives as long as the client.
 func (c *Core) Attach(key any, build func() any) any {

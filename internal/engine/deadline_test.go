@@ -165,8 +165,8 @@ func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
 		}
 		next := take(t, t.Context(), second(t, f, leaseTime), "l", lock.WithLease(time.Hour))
 		time.Sleep(2 * time.Minute)
-		if f.count("l") != 1 || next.Context().Err() != nil || core.Held() != 0 || core.Scheduled() != 0 {
-			t.Errorf("the late renewal: count %d, %d held, %d scheduled", f.count("l"), core.Held(), core.Scheduled())
+		if f.count("l") != 1 || next.Context().Err() != nil || core.Holding() != 0 || core.Scheduled() != 0 {
+			t.Errorf("the late renewal: count %d, %d held, %d scheduled", f.count("l"), core.Holding(), core.Scheduled())
 		}
 	})
 }
@@ -411,8 +411,8 @@ func TestHoldsEndOnce(t *testing.T) {
 			for range cap(done) {
 				<-done
 			}
-			if core.Held() != 0 {
-				t.Errorf("%d holds are counted", core.Held())
+			if core.Holding() != 0 {
+				t.Errorf("%d holds are counted", core.Holding())
 			}
 		})
 	}

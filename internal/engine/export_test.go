@@ -14,8 +14,8 @@ func (c *Core) Look(now time.Time, slept bool) { c.reg.Look(now, slept) }
 // Owners counts the explicit owners that are remembered.
 func (c *Core) Owners() int { return c.reg.Owners() }
 
-// Held counts the holds.
-func (c *Core) Held() int { return c.reg.Count() }
+// Holding counts the holds.
+func (c *Core) Holding() int { return c.reg.Count() }
 
 // Scheduled counts what the watchdog looks after.
 func (c *Core) Scheduled() int { return c.reg.Scheduled() }

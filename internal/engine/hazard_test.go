@@ -91,8 +91,8 @@ func TestPartialReleaseBesideAHoldThatIsOver(t *testing.T) {
 			}
 		}
 		f.mu.Unlock()
-		if n != 2 || core.Held() != 0 {
-			t.Errorf("%d releases, %d held", n, core.Held())
+		if n != 2 || core.Holding() != 0 {
+			t.Errorf("%d releases, %d held", n, core.Holding())
 		}
 	})
 }

@@ -108,7 +108,11 @@ type observations struct {
 	members []observe.Acquisition // nil: nothing records it
 }
 
-func (o *observations) member() observe.Acquisition { return o.members[o.a.at] }
+func (o *observations) member() observe.Acquisition {
+	o.a.mu.Lock() // a log line of the subscription's may ask
+	defer o.a.mu.Unlock()
+	return o.members[o.a.at]
+}
 
 // Trace implements observe.Acquisition: all members leave the first one's.
 func (o *observations) Trace() string {

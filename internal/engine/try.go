@@ -100,31 +100,19 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
 		left.queued = left.queued || out.Queued || granted
 	}
 	if left.any() {
-		if granted {
-			a.givenBack("late grant given back")
-		}
 		a.core.reg.Undo(a.values.Context, a.leftovers(), left.void(), true, nil)
-		a.releaseRest()
-		return
+		if granted { // a log handler may be slow
+			a.core.reg.Background(func() { a.givenBack("late grant given back") })
+		}
+	} else {
+		a.leaveGates()
 	}
-	a.leaveGates()
 	a.releaseClaims()
 }
 
 func (a *acquisition) releaseClaims() {
 	for i := range a.members {
 		a.members[i].claim.Release()
-	}
-}
-
-// releaseRest lets go of what an Undo that has entered does not cover.
-func (a *acquisition) releaseRest() {
-	for i := range a.members {
-		m := &a.members[i]
-		if m.session != nil && len(a.members) > 1 {
-			m.claim.Gate.Leave()
-		}
-		m.claim.Release()
 	}
 }
 
@@ -264,7 +252,7 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 	}
 	out, part, tokens := a.read(c.Reply)
 	a.mu.Unlock()
-	if fresh > 0 { // the answer to a re-entry says nothing about our place
+	if fresh > 0 && !out.NoLock { // else it says nothing of a place
 		a.left.queued = out.Queued
 	}
 	if out.Renewed && a.left.lost > 0 {

@@ -361,7 +361,7 @@ func (h *Hold) releasingLocked() *unlockResult {
 	case stateReleasing:
 		return nil // another Unlock is at it: wait behind it
 	case stateLost:
-		h.state = stateReleased
+		h.state, h.result = stateReleased, h.lost
 		return &unlockResult{h.lost}
 	case stateClosed:
 		return &unlockResult{lock.ErrClosed}
@@ -390,12 +390,22 @@ func (h *Hold) released(count int) {
 		s.removeLocked(h)
 		h.endLocked(stateReleased, nil)
 	}
-	if count == 0 {
+	left := false
+	switch {
+	case count == 0:
 		r.dropLocked(s)
-	} else if !s.dead {
+	case s.dead:
+	case len(s.holds) == 0:
+		// The lease of the hold that was counted has ended meanwhile.
+		r.dropLocked(s)
+		left = r.leavesLocked(s)
+	default:
 		r.dog.scheduleLocked(s, time.Time{})
 	}
 	r.mu.Unlock()
+	if left {
+		r.freeLeft(h)
+	}
 	if ended {
 		h.finish("released")
 	}
@@ -415,8 +425,19 @@ func (h *Hold) releaseLost() error {
 	return res.err
 }
 
+// leavesLocked reports whether an ended session may still stand on the server for a
+// while, and counts in what freeLeft does about it.
+func (r *Registry) leavesLocked(s *Session) bool {
+	if r.closed || !s.leftLocked(time.Now()) {
+		return false
+	}
+	r.wg.Add(1)
+	return true
+}
+
 // abandoned ends a hold that could not be released: the key stays until its
-// lease ends, and nothing renews it.
+// lease ends, and nothing renews it. Where another hold of the session had asked for
+// a longer lease, the release goes on in the background.
 func (h *Hold) abandoned(err error) error {
 	s, r := h.s, h.s.reg
 	r.mu.Lock()
@@ -424,15 +445,19 @@ func (h *Hold) abandoned(err error) error {
 		err = lock.ErrClosed
 	}
 	h.result = err
-	ended := h.state == stateReleasing
+	ended, left := h.state == stateReleasing, false
 	if ended {
 		s.removeLocked(h)
 		h.endLocked(stateReleased, nil)
-		if len(s.holds) == 0 {
+		if len(s.holds) == 0 && !s.dead {
 			r.dropLocked(s)
+			left = !conn.IsPermanent(err) && r.leavesLocked(s)
 		}
 	}
 	r.mu.Unlock()
+	if left {
+		r.freeLeft(h)
+	}
 	if ended {
 		h.finish("released")
 	}
@@ -596,12 +621,17 @@ func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration,
 }
 
 // freeLeft gives back, in the background, what an ended session had asked for
-// beyond the leases of its holds. expireLocked has counted it in.
+// beyond the leases of its holds. Whoever found that out has counted it in.
 func (r *Registry) freeLeft(h *Hold) {
+	s := h.s
 	h.claim.Retain()
-	r.give(context.WithoutCancel(h.parent), []part{{
-		lock: h.s.Lock, claim: h.claim, field: h.s.Field, until: h.s.asked,
-	}}, false, nil)
+	r.mu.Lock()
+	p := part{lock: s.Lock, claim: h.claim, field: s.Field, until: later(s.asked, s.asks)}
+	if s.limbo > 0 {
+		p.void = VoidTTL
+	}
+	r.mu.Unlock()
+	r.give(context.WithoutCancel(h.parent), []part{p}, false, nil)
 }
 
 func (r *Registry) give(ctx context.Context, parts []part, entered bool, done func()) {

@@ -24,7 +24,8 @@ type Session struct {
 	holds   []*Hold
 	until   time.Time // the watchdog holds' local deadline
 	known   time.Time // the sending of the last answered command about it
-	asked   time.Time // the latest end that a re-entry or Extend asked for, answered or not
+	asked   time.Time // the latest end that was asked for on the server, answered or not
+	asks    time.Time // the end that a renewal without an answer asks for
 	final   bool      // its last release was sent: "gone" says nothing any more
 	dead    bool
 	passes  int       // how often it was passed on
@@ -118,7 +119,7 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	if g.Handed {
 		lease = g.Lasts
 	}
-	s.until = LocalDeadline(g.Sent, lease)
+	s.until, s.asked = LocalDeadline(g.Sent, lease), g.Sent.Add(lease)
 	h := &m.hold
 	s.addLocked(h, g.Claim, g.Ctx, g.Fixed, g.Sent, counted)
 	if g.Handed {
@@ -168,6 +169,9 @@ func (s *Session) Again(ctx context.Context, fixed, lease time.Duration, sent ti
 	s.known = later(s.known, sent)
 	s.addLocked(h, s.claim, ctx, fixed, sent, counted)
 	h.again = true
+	if fixed > 0 && s.watchedLocked() {
+		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
+	}
 	r.dog.scheduleLocked(s, sent)
 	return h
 }
@@ -268,13 +272,19 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 			for _, h := range lost {
 				own = later(own, h.askedLocked())
 			}
-			if s.asked.After(own.Add(leftBehind)) {
+			if s.leftLocked(own) {
 				lost[len(lost)-1].leaves = true
 				r.wg.Add(1)
 			}
 		}
 	}
 	return lost
+}
+
+// leftLocked reports whether the server was asked for a lease that ends notably later
+// than that.
+func (s *Session) leftLocked(than time.Time) bool {
+	return later(s.asked, s.asks).After(than.Add(leftBehind))
 }
 
 // askedLocked is when the lease that the hold itself was promised ends on the server.

@@ -265,6 +265,9 @@ func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
 			n.sets[i] = max(n.sets[i], s.granted.Add(s.confirm).Sub(now))
 		}
 		n.links[i] = s.link
+		if n.sets[i] > 0 {
+			s.asks = now.Add(n.sets[i])
+		}
 		n.items[i] = s.Lock.Kind.Renew(s.Field, n.sets[i])
 	}
 	return n
@@ -342,6 +345,10 @@ func (n *renewal) settle(i int, a batch.Answer) {
 	}
 	n.failed = append(n.failed, s)
 	r.mu.Lock()
+	if err != errRefused && conn.Classify(err) == conn.Ambiguous { //nolint:errorlint // our own
+		s.asked = later(s.asked, s.asks)
+	}
+	s.asks = time.Time{}
 	if s.lastErr == nil && n.first == nil {
 		n.first = err
 	}
@@ -408,7 +415,10 @@ func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
 	r := w.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.lastErr, s.renewed, s.renewing = nil, true, false
+	s.lastErr, s.renewed, s.renewing, s.asks = nil, true, false, time.Time{}
+	if lease > 0 {
+		s.asked = later(s.asked, sent.Add(lease))
+	}
 	if !sent.Before(w.movedAt) { // else it may have been the old server's answer
 		s.known = later(s.known, sent)
 		if lease > 0 {

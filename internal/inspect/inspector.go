@@ -93,7 +93,7 @@ func oneSlot(key string) bool {
 
 // Inspect looks at the lock of this name.
 func (i *Inspector) Inspect(ctx context.Context, name string) (lock.Inspection, error) {
-	ctx, end := i.operation(ctx, name, observe.State)
+	ctx, end := i.operation(ctx, name, observe.State, "")
 	in, err := i.inspect(ctx, name)
 	end(err)
 	return in, err
@@ -123,7 +123,7 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 
 // ForceUnlock takes the lock away from whoever holds it; see ForceCommand.
 func (i *Inspector) ForceUnlock(ctx context.Context, name, owner string) (Evicted, error) {
-	ctx, end := i.operation(ctx, name, observe.ForceUnlock)
+	ctx, end := i.operation(ctx, name, observe.ForceUnlock, owner)
 	e, err := i.forceUnlock(ctx, name, owner)
 	end(err, e.Note())
 	i.tell(ctx, name, owner, e, err)
@@ -181,9 +181,9 @@ func (i *Inspector) tell(ctx context.Context, name, wanted string, e Evicted, er
 	}
 }
 
-func (i *Inspector) operation(ctx context.Context, name, op string) (context.Context, observe.End) {
+func (i *Inspector) operation(ctx context.Context, name, op, owner string) (context.Context, observe.End) {
 	if o := i.cfg.Observer; o != nil {
-		return o.Operation(ctx, observe.Lock{Name: name, Type: "any"}, op, "")
+		return o.Operation(ctx, observe.Lock{Name: name, Type: "any"}, op, owner)
 	}
 	return ctx, observe.Ignore
 }

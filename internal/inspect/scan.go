@@ -26,11 +26,6 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 	}
 	match := escapeGlob(i.cfg.Prefix) + pattern
 	return func(yield func(lock.Inspection, error) bool) {
-		if err := i.begin(ctx); err != nil {
-			yield(lock.Inspection{}, err)
-			return
-		}
-		defer i.calls.Done()
 		nodes, err := i.scanNodes(ctx)
 		if err != nil {
 			yield(lock.Inspection{}, err)
@@ -39,19 +34,9 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 		// A key may be seen twice: while the table grows, or its slot moves.
 		seen := map[string]bool{}
 		for _, n := range nodes {
-			for cursor := uint64(0); ; {
-				entry, err := i.scan(ctx, n, match, cursor)
-				if err != nil {
-					yield(lock.Inspection{}, err)
-					return
-				}
-				keys, err := i.likely(ctx, n, fresh(entry.Elements, seen))
-				if err != nil {
-					yield(lock.Inspection{}, err)
-					return
-				}
-				found, err := i.look(ctx, keys)
-				if err != nil {
+			for cursor, more := uint64(0), true; more; more = cursor != 0 {
+				var found []lock.Inspection
+				if found, cursor, err = i.batch(ctx, n, match, cursor, seen); err != nil {
 					yield(lock.Inspection{}, err)
 					return
 				}
@@ -61,12 +46,28 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 						return
 					}
 				}
-				if cursor = entry.Cursor; cursor == 0 {
-					break
-				}
 			}
 		}
 	}
+}
+
+// batch asks for the next keys and looks at them. Nothing is under way while the caller's
+// loop has its turn: it may close the Client.
+func (i *Inspector) batch(ctx context.Context, n node, match string, cursor uint64, seen map[string]bool) ([]lock.Inspection, uint64, error) {
+	if err := i.begin(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer i.calls.Done()
+	entry, err := i.scan(ctx, n, match, cursor)
+	if err != nil {
+		return nil, 0, err
+	}
+	keys, err := i.likely(ctx, n, fresh(entry.Elements, seen))
+	if err != nil {
+		return nil, 0, err
+	}
+	found, err := i.look(ctx, keys)
+	return found, entry.Cursor, err
 }
 
 // fresh are the keys that may be locks and were not seen before.
@@ -78,6 +79,10 @@ func fresh(keys []string, seen map[string]bool) []string {
 }
 
 func (i *Inspector) scanNodes(ctx context.Context) ([]node, error) {
+	if err := i.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer i.calls.Done()
 	c := i.conn.Client()
 	if !i.conn.Topology().Cluster {
 		return []node{{i.cfg.Addr, c}}, nil

@@ -1,0 +1,34 @@
+package lock
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParseOwner(t *testing.T) {
+	const client = "343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11"
+	for text, want := range map[string]OwnerID{
+		client + ":g1-mf4v5o1s.1a":         {Client: client, Owner: "g1", Acquisition: "mf4v5o1s.1a", Since: time.UnixMilli(1756957542400)},
+		client + ":g1-mf4v5o1s.1a:write":   {Client: client, Owner: "g1", Acquisition: "mf4v5o1s.1a", Since: time.UnixMilli(1756957542400)},
+		client + ":g=job%20a%2Db-cxf":      {Client: client, Owner: "g=job%20a%2Db", Explicit: "job a-b", Acquisition: "cxf"},
+		client + ":g=x%-1":                 {Client: client, Owner: "g=x%", Explicit: "x%", Acquisition: "1"},
+		client + ":g1-mf4v5o1s.":           {Client: client, Owner: "g1", Acquisition: "mf4v5o1s."},
+		client + ":g1-1.1":                 {Client: client, Owner: "g1", Acquisition: "1.1"},
+		client + ":g1--5.1":                {Client: client, Owner: "g1-", Acquisition: "5.1"},
+		client + ":g1-zzzzzzzzzzzzzzzzz.1": {Client: client, Owner: "g1", Acquisition: "zzzzzzzzzzzzzzzzz.1"},
+		client + ":57":                     {Client: client, Owner: "57"},
+	} {
+		got, ok := ParseOwner(text)
+		if !ok || got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+		if got.Java() != (want.Owner == "57") {
+			t.Errorf("%s: Java %v", text, got.Java())
+		}
+	}
+	for _, text := range []string{"", "x", client, client + ":", "short:g1-1", ":g1"} {
+		if got, ok := ParseOwner(text); ok {
+			t.Errorf("%q is taken for %+v", text, got)
+		}
+	}
+}
