@@ -31,7 +31,7 @@ end
 
 -- Who is next is looked up before anything is taken away: a server that refuses that refuses all.
 local head, next_want
-if kind == FAIR then head, next_want = first() end
+if kind == FAIR then head, next_want = first_waiter() end
 
 -- Nobody holds it: whoever sleeps shall look.
 local function wake(message)
