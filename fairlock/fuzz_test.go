@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/kind"
 )
 
 // grantFor is how a grant reads that is for this place: anything without a space, the
@@ -27,9 +27,9 @@ func FuzzGranted(f *testing.F) {
 		f.Add(payload, int64(0), false)
 	}
 	f.Fuzz(func(t *testing.T, payload string, place int64, waits bool) {
-		k := &kind{skip: time.Second}
+		k := &fair{skip: time.Second}
 		seen := time.Now()
-		a := &engine.Attempt{Lease: 10 * time.Second}
+		a := &kind.Attempt{Lease: 10 * time.Second}
 		if waits {
 			a.Data = &waiter{place: place, seen: seen}
 		}
@@ -64,8 +64,8 @@ func FuzzReplies(f *testing.F) {
 		all := []conn.Value{
 			{Int: code}, {Int: ttl}, {Str: holder}, {Str: trace}, {Int: place}, {Int: position}, {Int: look}, {Int: foreign},
 		}
-		k := &kind{skip: time.Second, foreign: "channel:"}
-		a := &engine.Attempt{Lease: time.Second, Field: "c:g1-2"}
+		k := &fair{skip: time.Second, foreign: "channel:"}
+		a := &kind.Attempt{Lease: time.Second, Field: "c:g1-2"}
 		out := k.Acquired(a, conn.Reply{Code: code, Vals: all[:min(max(n, 0), len(all))]})
 		if out.Acquired != (code == 1 || code == 2) {
 			t.Errorf("code %d: %+v", code, out)

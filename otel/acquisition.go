@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type acquisition struct {
 	attempts  int
 	holder    string // seen last
 	others    bool   // it is not the first
+	linked    []trace.SpanID
 	left      string // what it left, for the whole
 	links     int
 	last      trace.Link // of the holder seen last, while there is no room for more
@@ -124,15 +126,15 @@ func (a *acquisition) busyLocked(holder, left string, position int) {
 	if position > 0 && position != a.position {
 		a.moved(position)
 	}
-	if holder == "" || holder == a.holder {
-		return
+	sc, ok := parseTrace(left, holder)
+	if holder == "" || holder == a.holder && (!ok || left == a.left) || ok && slices.Contains(a.linked, sc.SpanID()) {
+		return // told already
 	}
 	if a.holder == "" { // the one that it met; those that follow are links
 		a.span.SetAttributes(attribute.String("lock.holder.owner", clean(holder)))
 	}
-	a.others = a.holder != ""
+	a.others = a.holder != "" && (a.holder != holder || a.left != "")
 	a.holder, a.left, a.last = holder, left, trace.Link{}
-	sc, ok := parseTrace(left, holder)
 	if !ok {
 		return
 	}
@@ -144,6 +146,7 @@ func (a *acquisition) busyLocked(holder, left string, position int) {
 		attribute.String("lock.link", "holder"), attribute.String("lock.holder.owner", clean(holder)),
 	}}
 	if a.links++; a.links < maxLinks {
+		a.linked = append(a.linked, sc.SpanID())
 		a.span.AddLink(a.last)
 	}
 }

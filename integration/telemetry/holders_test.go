@@ -37,10 +37,21 @@ func linksTo(t *testing.T, s tracetest.SpanStub, want ...tracetest.SpanStub) {
 
 // TestHoldersInTurn: the last in a process's line asks nobody until it is its turn,
 // and links all the same to those who held the lock while it waited: the first of
-// them and the last ones, eight at most.
+// them and the last ones, eight at most. That does not depend on how the lock goes from
+// one to the next: through the server, inside the process, or now so and now so.
 func TestHoldersInTurn(t *testing.T) {
+	for how, d := range map[string]time.Duration{"released": -1, "passed on": 5 * time.Second, "both": 0} {
+		t.Run(how, func(t *testing.T) {
+			passed := holdersInTurn(t, newRig(t, leaseTime(time.Minute), tenure(d)))
+			if d < 0 && passed > 0 || d > 0 && passed == 0 {
+				t.Errorf("%d acquisitions sent no command", passed)
+			}
+		})
+	}
+}
+
+func holdersInTurn(t *testing.T, r *rig) (passed int) {
 	const waiters = 13
-	r := newRig(t)
 	l := r.client.RLock("orders:42")
 	h := must[redlatch.Hold](t)(l.Lock(t.Context()))
 	var waits []func()
@@ -81,6 +92,12 @@ func TestHoldersInTurn(t *testing.T) {
 	if attr(last, "lock.holder.trace_id") != spans[0].SpanContext.TraceID().String() {
 		t.Error("lock.holder.trace_id is not that of the holder that it met")
 	}
+	for _, s := range spans {
+		if attr(s, "lock.attempts") == "0" {
+			passed++
+		}
+	}
+	return passed
 }
 
 // TestAWriterLinksToAReader: with several readers inside a writer names one whose

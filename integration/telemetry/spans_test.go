@@ -62,8 +62,11 @@ func TestCommonAttributes(t *testing.T) {
 	}
 }
 
+// tenure is for how long an RLock may be passed on inside the process; negative: never.
+func tenure(d time.Duration) setting { return func(c *redlatch.Config) { c.Tenure = d } }
+
 func TestSpansContended(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, tenure(-1))
 	l := r.client.RLock("orders:42")
 	first := must[redlatch.Hold](t)(l.Lock(t.Context()))
 	wait := begin(t, func() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
 // standBack is how long a process leaves a lock alone, if others listen, after it
@@ -24,9 +25,12 @@ func (c *Core) passOn(h *held.Hold) bool {
 		return false
 	}
 	passed, late := c.reg.Pass(h, c.cfg.Tenure, func(give func(held.Receiver) *held.Hold) bool {
-		return c.hub.TakeHead(spec.ID, func(v any) bool {
+		return c.hub.TakeHead(spec.ID, func(v any) (pubsub.Holder, bool) {
 			a, ok := v.(*acquisition)
-			return ok && a.takes(give)
+			if !ok || !a.takes(give) {
+				return pubsub.Holder{}, false
+			}
+			return a.inside(), true
 		})
 	})
 	if late {
@@ -50,6 +54,16 @@ func (a *acquisition) takes(give func(held.Receiver) *held.Hold) bool {
 	return a.given != nil
 }
 
+// inside is the receiver of a lock that is passed on, for those in line behind it. On
+// the server the field names the one who took it.
+func (a *acquisition) inside() pubsub.Holder {
+	who := pubsub.Holder{Owner: a.given.Field().Name}
+	if trace := a.members[0].attempt.Trace; len(trace) > 1 {
+		who.Trace = who.Owner + " " + trace
+	}
+	return who
+}
+
 // handed takes the hold that was passed on to this acquisition, if one was: won,
 // unless it is over already.
 func (a *acquisition) handed() (won, over bool) {
@@ -65,7 +79,18 @@ func (a *acquisition) handed() (won, over bool) {
 		return false, true
 	}
 	a.about().hold = h
+	a.passedBy()
 	return true, false
+}
+
+// passedBy tells the observer who had the lock before it was passed on.
+func (a *acquisition) passedBy() {
+	if a.obs == nil {
+		return
+	}
+	for _, who := range a.waiter.Take().Passed {
+		a.obs.Busy(who.Owner, who.Trace, 0)
+	}
 }
 
 // heard tells the waiters of this process how many have heard a release.

@@ -155,6 +155,7 @@ func (a *acquisition) lastLook(err error) (won bool, _ error) {
 	if h := a.core.reg.Given(&a.given); h != nil {
 		if a.ctx.Err() == nil && !h.Lost() {
 			a.about().hold = h
+			a.passedBy()
 			return true, nil
 		}
 		held.Release(a.values, []*held.Hold{h}, nil)

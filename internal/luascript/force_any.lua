@@ -29,14 +29,15 @@ local function send(channel, message)
   if type(sent) == 'table' and sent.err then refused = sent.err end
 end
 
--- A server that does not permit to look at the queue refuses before anything is taken away.
-if kind == FAIR then call('LINDEX', QUEUE, 0) end
+-- Who is next is looked up before anything is taken away: a server that refuses that refuses all.
+local head, next_want
+if kind == FAIR then head, next_want = first_waiter() end
 
 -- Nobody holds it: whoever sleeps shall look.
 local function wake(message)
   if kind == RW then return send(ARGV[5], message) end
-  if kind == FAIR then
-    local bad = hand_over()
+  if head then
+    local bad = hand_over(head, next_want)
     if bad then refused = bad.err end
   end
   if call('EXISTS', LOCK) == 0 then send(ARGV[4], '0') end

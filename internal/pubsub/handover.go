@@ -13,21 +13,30 @@ const headPause = time.Millisecond
 // this process has, is handed to it without the server. It reports whether that was
 // done. A head without a value (see Carry) is not taken, and nobody is taken past it.
 //
-// The taken waiter is signalled, its News are empty and its Leave does nothing. The
+// The taken waiter is signalled, its News tell who held the lock and nothing else, and its Leave does nothing. The
 // next in line is the head then. It is not told to try, not even if the taken one
 // was, and learns within a millisecond that it has to look after the holder's lease.
 //
-// accept gets the value that the waiter carries. It runs under the hub's mutex: it
+// accept gets the value that the waiter carries, and returns the new holder, for those
+// behind it, if it has a trace. It runs under the hub's mutex: it
 // must neither block nor call the hub. A waiter that has left is not offered, and one
 // that is taken can't leave meanwhile: Leave returns after accept has decided.
-func (h *Hub) TakeHead(id string, accept func(v any) bool) bool {
+func (h *Hub) TakeHead(id string, accept func(v any) (Holder, bool)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[id]
-	if t == nil || t.head == nil || !t.head.carries || !accept(t.head.carry) {
+	if t == nil || t.head == nil || !t.head.carries {
 		return false
 	}
 	w := t.head
+	who, ok := accept(w.carry)
+	if !ok {
+		return false
+	}
+	w.passed = t.since(w.turn)
+	if who.Trace != "" {
+		t.heldBy(t.expect, who)
+	}
 	t.herd.kept()
 	w.goLocked()
 	if t.head != nil {

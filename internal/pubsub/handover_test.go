@@ -1,6 +1,8 @@
 package pubsub_test
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -9,7 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
-func yes(any) bool { return true }
+func yes(any) (pubsub.Holder, bool) { return pubsub.Holder{}, true }
 
 // The head of the line is handed the lock, in the line's order; the others are not
 // told to try, and each new head learns soon that it is.
@@ -22,7 +24,7 @@ func TestTakeHeadInOrder(t *testing.T) {
 		tries(line[0]) // the confirmation
 		for i, w := range line {
 			var got any
-			if !h.TakeHead("c", func(v any) bool { got = v; return true }) || got != i {
+			if !h.TakeHead("c", func(v any) (pubsub.Holder, bool) { got = v; return pubsub.Holder{}, true }) || got != i {
 				t.Fatalf("took %v, not %d", got, i)
 			}
 			h.Holds("c", time.Now().Add(time.Minute), pubsub.Holder{Owner: "us"})
@@ -88,7 +90,7 @@ func TestTakeHeadRefused(t *testing.T) {
 		leave(plain)
 		signalled(willing) // it is the head now
 		s.publish("c", "0")
-		if h.TakeHead("c", func(any) bool { return false }) {
+		if h.TakeHead("c", func(any) (pubsub.Holder, bool) { return pubsub.Holder{}, false }) {
 			t.Error("took one that was refused")
 		}
 		if !tries(willing) || !willing.Take().Head {
@@ -137,11 +139,11 @@ func TestTakeHeadBesideLeave(t *testing.T) {
 			synctest.Wait()
 			wg.Go(func() { line[0].Leave(true, time.Time{}, pubsub.Holder{}) })
 			wg.Go(func() {
-				h.TakeHead("c", func(v any) bool {
+				h.TakeHead("c", func(v any) (pubsub.Holder, bool) {
 					mu.Lock()
 					defer mu.Unlock()
 					taken[v.(int)] = true
-					return true
+					return pubsub.Holder{}, true
 				})
 			})
 			wg.Wait()
@@ -178,4 +180,37 @@ func BenchmarkTakeHead(b *testing.B) {
 		<-(<-line).C
 		line <- h.Join(one("c"), pubsub.Carry(b))
 	}
+}
+
+// Those in line learn who held the lock meanwhile, also those who are taken.
+func TestTakenWaitersKnowWhoHeldIt(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fakeServer, h *pubsub.Hub) {
+		holder := func(i int) pubsub.Holder { return pubsub.Holder{Owner: "o", Trace: fmt.Sprint("t", i)} }
+		const n = 12
+		var line []*pubsub.Waiter
+		for i := range n {
+			line = append(line, h.Join(one("c"), pubsub.Carry(i)))
+		}
+		synctest.Wait()
+		line[0].Expect(time.Now().Add(time.Second), holder(-1))
+		for i := range n {
+			if !h.TakeHead("c", func(any) (pubsub.Holder, bool) { return holder(i), true }) {
+				t.Fatal("not taken")
+			}
+			var want []pubsub.Holder
+			for j := max(-1, i-8); j < i; j++ {
+				want = append(want, holder(j))
+			}
+			if got := line[i].Take().Passed; !slices.Equal(got, want) {
+				t.Errorf("waiter %d was told %v, want %v", i, got, want)
+			}
+			// What the server says of the owner is what the first of the tenure left.
+			if i+1 < n {
+				line[i+1].Expect(time.Now().Add(time.Second), holder(-1))
+			}
+		}
+		for _, w := range line {
+			leave(w)
+		}
+	})
 }

@@ -53,7 +53,8 @@ type Waiter struct {
 	prev, next *Waiter // in topic's line of exclusive waiters
 	inLine     bool
 	left       bool
-	turn       int // of the topic, at the last look
+	turn       int      // of the topic, at the last look
+	passed     []Holder // News.Passed for one that was taken
 }
 
 // Holder is who holds the lock, and the trace that it left there.
@@ -75,12 +76,12 @@ type News struct {
 	Err       error     // the subscription was refused for good
 }
 
-// Take returns the news since the last call; none after the waiter has left.
+// Take returns the news since the last call; after the waiter has left none but News.Passed.
 func (w *Waiter) Take() News {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	if w.left {
-		return News{}
+		return News{Passed: w.passed}
 	}
 	n := News{
 		Try: w.try, Missed: w.missed, Payloads: w.payloads,
@@ -138,6 +139,9 @@ func (w *Waiter) Listen(channels, patterns []string) {
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	if w.inLine {
+		if holder.Owner == w.topic.holder.Owner && w.topic.holder.Trace != "" {
+			holder = w.topic.holder // who has it inside this process is known better here
+		}
 		w.topic.heldBy(at, holder)
 		w.topic.herd.lost()
 	}
@@ -221,7 +225,7 @@ const keptHolders = 8
 
 // heldBy notes who holds the lock now.
 func (t *topic) heldBy(expect time.Time, who Holder) {
-	if who.Trace != "" && who.Owner != t.holder.Owner {
+	if who.Trace != "" && who != t.holder {
 		t.turn++
 		if len(t.passed) == keptHolders {
 			t.passed = append(t.passed[:0], t.passed[1:]...)
@@ -234,6 +238,9 @@ func (t *topic) heldBy(expect time.Time, who Holder) {
 // since are the holders after a turn.
 func (t *topic) since(turn int) []Holder {
 	n := min(t.turn-turn, len(t.passed))
+	if n == 0 {
+		return nil
+	}
 	return slices.Clone(t.passed[len(t.passed)-n:])
 }
 
