@@ -35,10 +35,10 @@ func TestSpansFair(t *testing.T) {
 	var got []string
 	var met, before tracetest.SpanStub // the first holder, and whoever held it before this one
 	for i, s := range r.acquisitions() {
-		switch {
-		case i == 0:
+		switch i {
+		case 0:
 			met = s
-		case i == 1:
+		case 1:
 			linksTo(t, s, met)
 		default:
 			linksTo(t, s, met, before)

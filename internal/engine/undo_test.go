@@ -20,9 +20,9 @@ import (
 // had no answer: when it is given up, that try is undone all the same.
 func TestGroupGivenUpAfterItsMembersWereTakenElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+		f, _ := newFake(t, leaseTime)
 		g := &groupRunner{Runner: f}
-		core = coreOn(t, g)
+		core := coreOn(t, g)
 		ctx, cancel := context.WithCancel(engine.WithOwner(t.Context(), "x"))
 		defer cancel()
 		both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}

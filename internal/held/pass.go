@@ -68,7 +68,7 @@ func (r *Registry) giveLocked(s *Session, from *Hold, to Receiver, now time.Time
 	to.Claim.retainLocked()
 	h := &Hold{}
 	s.claim, s.link = to.Claim, to.Link
-	s.addLocked(h, to.Claim, to.Ctx, 0, now, to.Count)
+	s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)
 	s.removeLocked(from)
 	from.endLocked(stateReleased, lock.ErrUnlocked)
 	if from.claim.sessions[i] == s {

@@ -121,7 +121,7 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	}
 	s.until, s.asked = LocalDeadline(g.Sent, lease), g.Sent.Add(lease)
 	h := &m.hold
-	s.addLocked(h, g.Claim, g.Ctx, g.Fixed, g.Sent, counted)
+	s.addLocked(g.Ctx, h, g.Claim, g.Fixed, g.Sent, counted)
 	if g.Handed {
 		// shorter than asked for until it is confirmed
 		h.until, h.lasts = s.until, lease
@@ -167,7 +167,7 @@ func (s *Session) Again(ctx context.Context, fixed, lease time.Duration, sent ti
 		s.until = later(s.until, LocalDeadline(sent, lease))
 	}
 	s.known = later(s.known, sent)
-	s.addLocked(h, s.claim, ctx, fixed, sent, counted)
+	s.addLocked(ctx, h, s.claim, fixed, sent, counted)
 	h.again = true
 	if fixed > 0 && s.watchedLocked() {
 		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
@@ -186,7 +186,7 @@ func (s *Session) Gone() {
 }
 
 // addLocked adds a hold.
-func (s *Session) addLocked(h *Hold, c *Claim, ctx context.Context, fixed time.Duration, sent time.Time, counted bool) {
+func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.Duration, sent time.Time, counted bool) {
 	h.s, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent, counted, s.link
 	h.alive = true
 	if fixed > 0 {

@@ -100,11 +100,11 @@ func (c *Call) Done() {
 type Left uint8
 
 const (
-	// Answered: the answer is there.
+	// Answered says that the answer is there.
 	Answered Left = iota
-	// Withdrawn: the command was never sent, and won't be.
+	// Withdrawn says that the command was never sent, and won't be.
 	Withdrawn
-	// Away: the command was sent; its answer is then's.
+	// Away says that the command was sent; its answer is then's.
 	Away
 )
 
