@@ -73,10 +73,11 @@ type Registry struct {
 	// time after Close.
 	closedLate chan struct{}
 
-	mu     sync.Mutex        // guards below, sessions, holds and the watchdog's heap
-	owners map[string]*Owner // explicit ones
-	held   int               // holds not yet unlocked, lost or closed
-	idle   chan struct{}     // closed and replaced when held falls to 0
+	mu     sync.Mutex           // guards below, sessions, holds and the watchdog's heap
+	owners map[string]*Owner    // explicit ones
+	held   int                  // holds not yet unlocked, lost or closed
+	idle   chan struct{}        // closed and replaced when held falls to 0
+	doubts map[string]time.Time // of keys that were taken away by force: until when nothing is known
 	drains bool
 	closed bool
 
