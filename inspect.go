@@ -55,6 +55,8 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // taken away. True together with a [*ServerError] says that it was, and that the server refused to
 // let those who wait know: they go on when the lease would have ended. It is logged, with the Client's name, and leaves a span.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
+	over := c.core.Doubt(name)
 	e, err := c.inspector.ForceUnlock(ctx, name, lock.ApplyForce(opts).Owner)
+	over(err == nil)
 	return e.Count > 0, err
 }

@@ -23,6 +23,9 @@ func WithLease(lease time.Duration) AcquireOption {
 
 // Acquire applies opts and returns the settings.
 func Acquire(opts []AcquireOption) AcquireSettings {
+	if len(opts) == 0 {
+		return AcquireSettings{} // without the allocation below
+	}
 	var s AcquireSettings
 	for _, o := range opts {
 		if o != nil {

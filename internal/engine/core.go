@@ -112,6 +112,16 @@ func (c *Core) Draining() <-chan struct{} { return c.draining }
 // Held is what the client holds.
 func (c *Core) Held() []lock.HeldLock { return c.reg.List() }
 
+// Doubt is called before and, with what it returns, after a lock is taken away by
+// force; see held.Registry.Doubt.
+func (c *Core) Doubt(name string) (over func(answered bool)) {
+	key, err := c.key(name)
+	if err != nil {
+		return func(bool) {}
+	}
+	return c.reg.Doubt(key)
+}
+
 // Attach finds what a package keeps with the client under a key of its own, or
 // makes it. It lives as long as the client.
 func (c *Core) Attach(key any, build func() any) any {

@@ -195,8 +195,10 @@ func (l *Lock) forceUnlock(ctx context.Context) (inspect.Evicted, error) {
 	if l.err != nil {
 		return inspect.Evicted{}, l.err
 	}
+	over := l.core.reg.Doubt(l.of.Key)
 	// Not again when it may have run: the second run would hit the next holder.
 	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, "", l.of.Kind.Traits().Mode), conn.Unsent)
+	over(err == nil)
 	if err != nil {
 		return inspect.Evicted{}, err
 	}

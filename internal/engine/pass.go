@@ -13,6 +13,9 @@ import (
 // Redisson takes 1.6 ms.
 const standBack = 4 * time.Millisecond
 
+// nobody's attempt is for questions about a lock alone; kinds only read it then.
+var nobody kind.Attempt
+
 // passOn gives a lock that is being unlocked to the first of this process who
 // waits for it, without a command.
 func (c *Core) passOn(h *held.Hold) bool {
@@ -20,7 +23,7 @@ func (c *Core) passOn(h *held.Hold) bool {
 	if c.cfg.Tenure <= 0 || !l.Kind.Traits().Passes {
 		return false
 	}
-	spec, _ := l.Kind.Wait(&kind.Attempt{})
+	spec, _ := l.Kind.Wait(&nobody)
 	if !c.hub.Waiting(spec.ID) {
 		return false
 	}
@@ -95,7 +98,7 @@ func (a *acquisition) passedBy() {
 
 // heard tells the waiters of this process how many have heard a release.
 func (c *Core) heard(l *held.Lock, listeners int64) {
-	spec, _ := l.Kind.Wait(&kind.Attempt{})
+	spec, _ := l.Kind.Wait(&nobody)
 	c.hub.Heard(spec.ID, listeners)
 	if listeners <= 1 && l.Kind.Traits().Passes {
 		c.hub.Pause(spec.ID, 0) // nobody else listens

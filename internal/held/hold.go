@@ -177,9 +177,9 @@ func (h *Hold) endLocked(state holdState, cause error) {
 	}
 	h.retireLocked()
 	r := h.s.reg
-	if r.held--; r.held == 0 {
+	if r.held--; r.held == 0 && r.idle != nil {
 		close(r.idle)
-		r.idle = make(chan struct{})
+		r.idle = nil
 	}
 }
 

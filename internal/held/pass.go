@@ -26,7 +26,8 @@ func (r *Registry) passOn(h *Hold) bool {
 }
 
 // Pass gives the session of h, which is being released, to whom offer chooses, at
-// most tenure after the sending of the last answered command about it. offer is
+// most tenure after the sending of the last answered command about it, and after this
+// process got it: else the re-entries of its holders would keep the others out. offer is
 // called under the registry's mutex with the function that makes the receiver's
 // hold; it returns false when nobody takes it. late says that the time was over.
 //
@@ -35,14 +36,18 @@ func (r *Registry) passOn(h *Hold) bool {
 // takes new sessions.
 func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
 	s := h.s
+	broke := r.send.Broke(s.Lock.Key)
 	r.mu.Lock()
 	now := time.Now()
 	switch {
+	case !s.known.After(later(broke, r.doubts[s.Lock.Key])):
+		r.mu.Unlock()
+		return false, false
 	case r.drains || s.dead || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,
 		s.limbo > 0 || s.confirm > 0 || s.token != 0 || s.final || Passed(now, s.until):
 		r.mu.Unlock()
 		return false, false
-	case Passed(now, s.known.Add(tenure)):
+	case Passed(now, earlier(s.known, s.tenure).Add(tenure)):
 		late = s.passes > 0
 		r.mu.Unlock()
 		return false, late
@@ -56,6 +61,38 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 		h.finish("released")
 	}
 	return passed, false
+}
+
+// unheard is for how long a command without an answer may still run, if it takes a
+// lock away.
+const unheard = 2 * VoidTTL
+
+// Doubt is called before a command of this client that takes a lock away from whoever
+// has it, and the function that it returns after the answer: what was known of the
+// lock before is no reason to pass it on.
+func (r *Registry) Doubt(key string) (over func(answered bool)) {
+	set := func(until time.Time) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		now := time.Now()
+		for k, t := range r.doubts {
+			if t.Before(now.Add(-r.cfg.LeaseTime)) { // more than any tenure
+				delete(r.doubts, k)
+			}
+		}
+		if r.doubts == nil {
+			r.doubts = map[string]time.Time{}
+		}
+		r.doubts[key] = until
+	}
+	set(time.Now().Add(r.cfg.UnlockTimeout + unheard))
+	return func(answered bool) {
+		if answered {
+			set(time.Now())
+		} else {
+			set(time.Now().Add(unheard))
+		}
+	}
 }
 
 // giveLocked makes a session the receiver's; nil: it can't take it.

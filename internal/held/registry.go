@@ -73,10 +73,11 @@ type Registry struct {
 	// time after Close.
 	closedLate chan struct{}
 
-	mu     sync.Mutex        // guards below, sessions, holds and the watchdog's heap
-	owners map[string]*Owner // explicit ones
-	held   int               // holds not yet unlocked, lost or closed
-	idle   chan struct{}     // closed and replaced when held falls to 0
+	mu     sync.Mutex           // guards below, sessions, holds and the watchdog's heap
+	owners map[string]*Owner    // explicit ones
+	held   int                  // holds not yet unlocked, lost or closed
+	idle   chan struct{}        // closed when held falls to 0; nil: nobody waits for it
+	doubts map[string]time.Time // of keys that were taken away by force: until when nothing is known
 	drains bool
 	closed bool
 
@@ -88,7 +89,7 @@ type Registry struct {
 func NewRegistry(cfg Config, send *sender.Sender, topo conn.Topology) *Registry {
 	r := &Registry{
 		cfg: cfg, send: send, topo: topo,
-		closedLate: make(chan struct{}), owners: map[string]*Owner{}, idle: make(chan struct{}),
+		closedLate: make(chan struct{}), owners: map[string]*Owner{},
 	}
 	r.dog = newWatchdog(r)
 	r.dog.start()
@@ -141,6 +142,9 @@ func (r *Registry) Closed() bool {
 func (r *Registry) Empty(ctx context.Context, closing <-chan struct{}) error {
 	for {
 		r.mu.Lock()
+		if r.idle == nil {
+			r.idle = make(chan struct{})
+		}
 		held, idle, closed := r.held, r.idle, r.closed
 		r.mu.Unlock()
 		if held == 0 || closed {

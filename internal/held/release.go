@@ -72,6 +72,7 @@ type Releasing struct {
 
 	values detached
 	call   sender.Call
+	then   func(*sender.Call) // answered, kept when it is used again
 	parts  []part
 
 	// most unlocks are of one hold
@@ -98,7 +99,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	case <-rel.done:
 		err := rel.errs[0]
 		r.send.DropSignal(rel.done)
-		*rel = Releasing{}
+		*rel = Releasing{then: rel.then}
 		r.releases.Put(rel)
 		return err
 	case <-limit.C:
@@ -193,7 +194,10 @@ func (rel *Releasing) first() {
 		rel.end()
 		return
 	}
-	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: &rel.values, Then: rel.answered}
+	if rel.then == nil {
+		rel.then = rel.answered
+	}
+	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: &rel.values, Then: rel.then}
 	rel.reg.send.Start(&rel.call)
 }
 

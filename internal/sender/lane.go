@@ -21,9 +21,10 @@ type lane struct {
 	flying  [classes]int   // commands without an answer
 	busy    [classes]int   // carriers
 	idle    []*carrier
-	spare   int   // of them, not used since the last trim
-	trims   bool  // a trim will come
-	failed  error // since the node last answered
+	spare   int       // of them, not used since the last trim
+	trims   bool      // a trim will come
+	failed  error     // since the node last answered
+	broke   time.Time // when a command last failed without an answer
 	stopped bool
 }
 
@@ -223,10 +224,16 @@ func (l *lane) awayLocked(class Class) *calls {
 
 // noteLocked keeps what is known of the node's health.
 func (l *lane) noteLocked(err error) {
-	if err == nil || conn.Classify(err) == conn.Permanent {
+	if err == nil {
 		l.failed = nil
-	} else {
-		l.failed = err
+		return
+	}
+	switch l.failed = err; conn.Classify(err) {
+	case conn.Permanent:
+		l.failed = nil
+	case conn.Unsent, conn.Ambiguous:
+		l.broke = time.Now()
+	case conn.Refused:
 	}
 }
 

@@ -121,6 +121,15 @@ func (s *Sender) Trouble(key string) error {
 	return l.trouble(time.Now())
 }
 
+// Broke is when a command to the node of a key last failed without an answer: what
+// the node had answered before may not hold any more.
+func (s *Sender) Broke(key string) time.Time {
+	l, _ := s.laneOf(key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broke
+}
+
 // Run sends a command and waits for its answer, however long that takes.
 func (s *Sender) Run(ctx context.Context, class Class, cmd conn.Command) (conn.Reply, error) {
 	c := Call{Cmd: cmd, Class: class, Ctx: ctx, patient: true}

@@ -1,0 +1,43 @@
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestRLockTakenByForceIsNotPassedOn: who has taken a lock away by force passes it on to
+// nobody of its own process, who would believe to hold it until the next check.
+func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	l := c.RLock("l")
+	force := map[string]func() (bool, error){
+		"of the lock":   func() (bool, error) { return l.ForceUnlock(t.Context()) },
+		"of the client": func() (bool, error) { return c.ForceUnlock(t.Context(), "l") },
+	}
+	for name, take := range force {
+		for range 100 {
+			h := rlLock(t, t.Context(), l)
+			held := make(chan bool, 1)
+			go func() {
+				g, err := l.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					held <- true
+					return
+				}
+				held <- s.Int(t, "EXISTS", "l") == 1
+				_ = g.Unlock(context.Background()) // lost, if it was passed on
+			}()
+			time.Sleep(3 * time.Millisecond) // it waits in line, as a rule
+			if _, err := take(); err != nil {
+				t.Fatal(err)
+			}
+			_ = h.Unlock(context.Background())
+			if !<-held {
+				t.Fatalf("ForceUnlock %s: the next one of the process holds a lock that nobody has", name)
+			}
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package engine_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+const tenure = 10 * time.Millisecond
+
+// newPassing starts a core that passes locks on.
+func newPassing(t *testing.T) (*fakeRedis, *engine.Core) {
+	t.Helper()
+	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
+	core := engine.NewCore(engine.Config{
+		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
+		Tenure: tenure, Log: slog.New(slog.DiscardHandler),
+	}, f, pubsub.NewHub(f, nil))
+	t.Cleanup(func() { core.Close(); core.Wait() })
+	return f, core
+}
+
+// Re-entries of its holders don't make a tenure longer: others would never have the
+// lock.
+func TestReentriesDoNotProlongATenure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newPassing(t)
+		f.latency = 500 * time.Microsecond
+		const long = time.Second
+		end := time.Now().Add(long)
+		turns := 0
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for time.Now().Before(end) {
+					outer := take(t, t.Context(), core, "l")
+					inner := take(t, outer.Context(), core, "l")
+					mu.Lock()
+					turns++
+					mu.Unlock()
+					if err := inner.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+					if err := outer.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		// A tenure, a turn that began before its end, a pause and an acquisition.
+		if n := len(f.scripts("acquire")); n < int(long/(4*tenure)) || turns < 2*n {
+			t.Errorf("acquired %d times for %d turns in %v", n, turns, long)
+		}
+	})
+}
+
+// After a command that got no answer nothing is passed on before there is a new one:
+// the node may be another one by now.
+func TestNothingIsPassedOnAfterABreak(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f, core := newPassing(t)
+			h := take(t, t.Context(), core, "l")
+			got := make(chan error, 1)
+			go func() {
+				h, err := rlock.New(core, "l").Lock(context.Background())
+				if err == nil {
+					err = h.Unlock(context.Background())
+				}
+				got <- err
+			}()
+			time.Sleep(tenure / 2)
+			synctest.Wait()
+			if broken {
+				f.onBefore(func(cmd conn.Command) error {
+					if cmd.Keys[0] == "other" && cmd.Script == luascript.Acquire {
+						return errLost
+					}
+					return nil
+				})
+				if _, err := rlock.New(core, "other").TryLock(t.Context(), 0, 0); err == nil {
+					t.Error("the server answered")
+				}
+			}
+			f.mu.Lock()
+			delete(f.keys, "l") // the new master has never heard of it
+			f.mu.Unlock()
+			err := h.Unlock(context.Background())
+			if passed := err == nil; passed == broken {
+				t.Errorf("broken %t: Unlock: %v", broken, err)
+			}
+			<-got
+		})
+	}
+}
