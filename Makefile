@@ -74,6 +74,32 @@ matrix: ## Run the integration tests on every server version; about two hours.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-servers.sh
 	@scripts/matrix.sh
+# How long, from which seed (a random one if unset), and only one profile of
+# integration/faults, e.g. make faults FOR=30m SEED=7 PROFILE=calm.
+FOR ?= 10m
+SEED ?=
+PROFILE ?=
+
+.PHONY: faults
+faults: ## Combine faults at random and check what the locks did; see FOR, SEED, PROFILE.
+	@scripts/ensure-redis.sh
+	cd integration && REDLATCH_FAULTS_FOR=$(FOR) REDLATCH_FAULTS_SEED='$(SEED)' REDLATCH_FAULTS_PROFILE='$(PROFILE)' \
+	  REDLATCH_FAULTS_KEEP='$(CURDIR)/.cache/faults' go test -race -count=1 -timeout 0 -v $(TEST_FLAGS) -run '^TestFaults$$' ./faults
+
+# A part of the name of a mutation, or all.
+ONLY ?= all
+
+.PHONY: mutations
+mutations: ## Put faults into a copy of the code; make faults must find each; see ONLY.
+	@scripts/ensure-redis.sh
+	cd integration && REDLATCH_FAULTS_MUTATIONS='$(ONLY)' go test -count=1 -timeout 0 -v -run '^TestMutations$$' ./faults
+
+# How long for each target.
+FUZZ ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Search for names, replies and messages that break something; see FUZZ.
+	@scripts/fuzz.sh $(FUZZ)
 
 .PHONY: observe
 observe: ## Run Redis, Prometheus and a flash sale to look at, until interrupted.

@@ -54,6 +54,7 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 		"others end little later": {lease + lease/4, lease / 4, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := rwServer(t)
 			dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 			dead.locked(t, rwCommand{Do: "read"})

@@ -71,14 +71,17 @@ func rwServe(t *testing.T, left map[*rwProc]int) {
 			t.Fatalf("some were not served: %v", left)
 		}
 		for p := range left {
+			// The next one's line may have come while an unlock was waited for.
+			if a, ok := p.take("locked"); ok {
+				p.unlock(t, a.ID)
+				if left[p]--; left[p] == 0 {
+					delete(left, p)
+				}
+				continue
+			}
 			select {
 			case line := <-p.Lines():
-				if a := p.note(t, line); a.Got == "locked" {
-					p.unlock(t, a.ID)
-					if left[p]--; left[p] == 0 {
-						delete(left, p)
-					}
-				}
+				p.note(t, line)
 			case <-time.After(2 * time.Millisecond):
 			}
 		}
@@ -319,10 +322,14 @@ func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 // turn it is, die without a word.
 func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	const skip = 2 * time.Second
-	s := rwServer(t)
-	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
-
+	start := func(t *testing.T) (*testbed.Server, *rwlock.ReadWriteLock) {
+		t.Helper()
+		t.Parallel()
+		s := rwServer(t)
+		return s, rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
+	}
 	t.Run("writer", func(t *testing.T) {
+		s, l := start(t)
 		r := rwLock(t, l.ReadLock(), t.Context())
 		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
 		p.start(t, rwCommand{Do: "write"})
@@ -335,12 +342,13 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 		case <-time.After(skip + skip/2):
 		}
 		p.Kill(t)
-		start := time.Now()
+		began := time.Now()
 		h := rwGot(t, back, skip+rwSoon)
-		t.Logf("entered %v after the waiting writer was killed", time.Since(start))
+		t.Logf("entered %v after the waiting writer was killed", time.Since(began))
 		rwUnlock(t, h, r)
 	})
 	t.Run("writer, with a living one that came later", func(t *testing.T) {
+		s, l := start(t)
 		r := rwLock(t, l.ReadLock(), t.Context())
 		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
 		p.start(t, rwCommand{Do: "write"})
@@ -350,13 +358,14 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 		later := rwAsync(t, l.WriteLock(), t.Context()) // keeps the sets of marks alive
 		rwWaiting(t, s, "writers", 2)
 		p.Kill(t)
-		start := time.Now()
+		began := time.Now()
 		h := rwGot(t, back, skip+rwSoon)
-		t.Logf("entered %v after the waiting writer was killed", time.Since(start))
+		t.Logf("entered %v after the waiting writer was killed", time.Since(began))
 		rwUnlock(t, h, r)
 		rwUnlock(t, rwGot(t, later, rwSoon))
 	})
 	t.Run("reader", func(t *testing.T) {
+		s, l := start(t)
 		w := rwLock(t, l.WriteLock(), t.Context())
 		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
 		p.start(t, rwCommand{Do: "read"})
@@ -364,13 +373,14 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 		next := rwAsync(t, l.WriteLock(), t.Context())
 		rwWaiting(t, s, "writers", 1)
 		p.Kill(t)
-		start := time.Now()
+		began := time.Now()
 		rwUnlock(t, w)
 		h := rwGot(t, next, skip+rwSoon)
-		t.Logf("entered %v after the unlock, behind a dead reader", time.Since(start))
+		t.Logf("entered %v after the unlock, behind a dead reader", time.Since(began))
 		rwUnlock(t, h)
 	})
 	t.Run("frozen writer comes back", func(t *testing.T) {
+		s, l := start(t)
 		r := rwLock(t, l.ReadLock(), t.Context())
 		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
 		id := p.start(t, rwCommand{Do: "write"})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -229,6 +230,19 @@ func (p *rwProc) await(t testing.TB, id int, got string) rwAnswer {
 		}
 		p.note(t, p.Line(t))
 	}
+}
+
+// take returns an answer of this kind that was kept, to whatever command.
+func (p *rwProc) take(got string) (rwAnswer, bool) {
+	for id, answers := range p.seen {
+		for i, a := range answers {
+			if a.Got == got {
+				p.seen[id] = slices.Delete(answers, i, i+1)
+				return a, true
+			}
+		}
+	}
+	return rwAnswer{}, false
 }
 
 // note keeps an answer until it is asked for.

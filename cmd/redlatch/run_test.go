@@ -30,7 +30,8 @@ func TestRun(t *testing.T) {
 		p := begin(t, s, "run", name, "--kind", kind, "--client-name", "runner", "--fenced", "--", "sh", "-c",
 			`echo "lock=$REDLATCH_LOCK token=$REDLATCH_TOKEN id=$REDLATCH_CLIENT_ID"; read line; echo "got $line"; exit 7`)
 		text := p.says("id=")
-		in := inspect(t, c, name)
+		// Names are read once a second at most.
+		in := untilState(t, c, name, func(in redlatch.Inspection) bool { return len(in.Holders) == 1 && in.Holders[0].Client != "" })
 		if in.Mode != mode || len(in.Holders) != 1 || in.Holders[0].Client != "runner" {
 			t.Errorf("while it runs: %+v", in)
 		} else {

@@ -110,6 +110,7 @@ func (t Topology) Publish() string {
 type Conn struct {
 	client rueidis.Client
 	topo   Topology
+	slots  slotTable     // where the slots are
 	silent time.Duration // how long a server may say nothing
 	acks   chan struct{} // places of the commands that wait for replicas
 	watch  *masterWatch  // nil: nothing to follow
@@ -124,7 +125,14 @@ const maxAcked = 64
 func (c *Conn) Client() rueidis.Client { return c.client }
 
 // Topology implements Runner.
-func (c *Conn) Topology() Topology { return c.topo }
+func (c *Conn) Topology() Topology {
+	t := c.topo
+	if t.Cluster {
+		t.Node = func(slot uint16) string { return c.slots.node(c.client, slot) }
+		t.Node(0) // asks
+	}
+	return t
+}
 
 // OnMove has moved called after the client, following its sentinels, has gone over
 // to another master: what the old one answered before may not be known there. It is
@@ -139,6 +147,7 @@ func (c *Conn) OnMove(moved func()) {
 // Close closes the client and its connections; a borrowed one stays open, and the
 // commands under way are left to themselves.
 func (c *Conn) Close() {
+	c.slots.close()
 	if c.watch != nil {
 		c.watch.stop()
 	}

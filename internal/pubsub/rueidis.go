@@ -207,6 +207,13 @@ func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) 
 
 // Unsubscribe implements Link.
 func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool) error {
+	// The client library panics, in a goroutine of its own, when a server refuses the
+	// PING that it sends behind an UNSUBSCRIBE (MISCONF) or the UNSUBSCRIBE itself
+	// (BUSY). So the server is asked first; one that refuses loses the connection,
+	// and the subscriptions end with it.
+	if err := l.dc.Do(ctx, l.dc.B().Ping().Build()).Error(); err != nil && !l.permanent(err) {
+		return err
+	}
 	return l.each(ctx, channels, func(part []string) rueidis.Completed {
 		switch {
 		case patterns:

@@ -44,20 +44,26 @@ func AllowClients(n int) LeakOption {
 // that does not run any more can't hold anything and is passed over.
 func LeakCheck(tb TB, s *Server, options ...LeakOption) {
 	tb.Helper()
-	check := &leakCheck{keys: func(string) bool { return false }}
-	for _, option := range options {
-		option(check)
-	}
 	tb.Cleanup(func() {
 		tb.Helper()
 		if !s.Running() {
 			return
 		}
 		s.Thaw(tb)
-		if err := until(time.Now().Add(leakPatience), func() error { return check.look(s) }); err != nil {
+		if err := LeftBehind(s, leakPatience, options...); err != nil {
 			tb.Errorf("left behind on %s: %v", s.Addr(), err)
 		}
 	})
+}
+
+// LeftBehind waits until nothing is left on the server, for as long as patience, and
+// returns what is left then.
+func LeftBehind(s *Server, patience time.Duration, options ...LeakOption) error {
+	check := &leakCheck{keys: func(string) bool { return false }}
+	for _, option := range options {
+		option(check)
+	}
+	return until(time.Now().Add(patience), func() error { return check.look(s) })
 }
 
 // look returns an error that names everything that was left behind.

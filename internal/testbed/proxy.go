@@ -274,10 +274,11 @@ func (l *link) write(d Direction, to net.Conn, queue <-chan parcel) {
 		if d == Replies {
 			deliver = l.reply
 		}
-		if !deliver(item.frame, d) {
+		frame, ok := deliver(item.frame, d)
+		if !ok {
 			return
 		}
-		if _, err := to.Write(item.frame); err != nil {
+		if _, err := to.Write(frame); err != nil {
 			return
 		}
 	}
@@ -315,12 +316,13 @@ func (l *link) pass(d Direction) bool {
 	}
 }
 
-// request notes what reply is due and springs the traps; false cuts the link.
-func (l *link) request(frame []byte, d Direction) bool {
+// request notes what reply is due and springs the traps. It returns what the server
+// is to see; false cuts the link.
+func (l *link) request(frame []byte, d Direction) ([]byte, bool) {
 	args := arguments(frame)
 	trap := l.proxy.spring(args)
 	if trap != nil && trap.onRequest && !trap.caught(l, frame, d) {
-		return false
+		return nil, false
 	}
 	next := &pending{trap: trap, frame: frame}
 	if len(args) > 0 {
@@ -333,20 +335,28 @@ func (l *link) request(frame []byte, d Direction) bool {
 			next.confirms, next.left = name, len(args)-1
 		}
 	}
+	if trap != nil && trap.answer != nil {
+		frame = request("PING") // whose reply takes the answer's place in the order of replies
+		next.confirms = ""
+	}
 	l.mu.Lock()
 	l.pending = append(l.pending, next)
 	l.mu.Unlock()
-	return true
+	return frame, true
 }
 
-// reply finds the request that the frame answers and springs its trap; false
-// cuts the link.
-func (l *link) reply(frame []byte, d Direction) bool {
+// reply finds the request that the frame answers and springs its trap. It returns
+// what the client is to see; false cuts the link.
+func (l *link) reply(frame []byte, d Direction) ([]byte, bool) {
 	answered := l.answered(frame)
 	if answered == nil || answered.trap == nil || answered.trap.onRequest {
-		return true
+		return frame, true
 	}
-	return answered.trap.caught(l, answered.frame, d)
+	trap := answered.trap
+	if trap.answer != nil {
+		frame = trap.answer
+	}
+	return frame, trap.caught(l, answered.frame, d)
 }
 
 // pending is a request whose reply has not come.

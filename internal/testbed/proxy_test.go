@@ -107,6 +107,47 @@ func TestCopyRequestRepeatsIt(t *testing.T) {
 	}
 }
 
+func TestDeliverAllSendsWhatWasKept(t *testing.T) {
+	s, p, client := proxied(t)
+	trap := p.CopyRequest(Contains("INCR")).Times(3)
+	for range 5 {
+		if err := <-incr(client, "k"); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := trap.DeliverAll(t); got != 3 {
+		t.Errorf("%d requests were kept, want 3", got)
+	}
+	if got := s.Int(t, "GET", "k"); got != 8 {
+		t.Errorf("k = %d, want 8", got)
+	}
+	if got := trap.DeliverAll(t); got != 0 {
+		t.Errorf("%d requests were kept twice", got)
+	}
+}
+
+// TestAnswerIsInTheServersStead: the error comes in its turn, between the replies to other
+// requests of the connection, and the server has not seen the request.
+func TestAnswerIsInTheServersStead(t *testing.T) {
+	s, p, client := proxied(t)
+	trap := p.Answer(Contains("INCR", "k2"), "LOADING Redis is loading the dataset in memory").Times(1)
+	results := client.DoMulti(context.Background(),
+		client.B().Incr().Key("k1").Build(), client.B().Incr().Key("k2").Build(), client.B().Incr().Key("k3").Build())
+	for i, want := range []bool{true, false, true} {
+		err := results[i].Error()
+		if (err == nil) != want || !want && !strings.HasPrefix(err.Error(), "LOADING") {
+			t.Errorf("answer %d: %v", i+1, err)
+		}
+	}
+	trap.Wait(t)
+	if got := s.Int(t, "EXISTS", "k2"); got != 0 {
+		t.Error("the server has seen the request")
+	}
+	if err := <-incr(client, "k2"); err != nil { // the trap is used up
+		t.Error(err)
+	}
+}
+
 func TestStallHoldsUntilReleased(t *testing.T) {
 	s, p, client := proxied(t)
 	trap := p.StallRequest(Contains("INCR"))

@@ -37,6 +37,7 @@ type Trap struct {
 	onRequest bool // else it acts on the request's reply
 	cut       bool // else it stalls, or only copies
 	stall     bool
+	answer    []byte // else the server answers
 
 	hits     chan struct{}
 	released chan struct{}
@@ -68,6 +69,13 @@ func (p *Proxy) StallRequest(m Match) *Trap {
 // StallReply passes the request on and holds its reply, and all behind it on
 // its connection, until [Trap.Release]. Wait returns when the reply has come.
 func (p *Proxy) StallReply(m Match) *Trap { return p.set(&Trap{match: m, stall: true}) }
+
+// Answer answers the request with an error, such as "LOADING the dataset", in the
+// server's stead: the server never sees it. It is not for subscriptions, which
+// have a connection of their own on which nothing else may be asked.
+func (p *Proxy) Answer(m Match, message string) *Trap {
+	return p.set(&Trap{match: m, answer: []byte("-" + message + "\r\n")})
+}
 
 // CopyRequest changes nothing but keeps a copy, which [Trap.Deliver] sends
 // again later: a late duplicate. Wait returns before the request is passed on.
@@ -183,6 +191,22 @@ func (t *Trap) Deliver(tb TB) string {
 		tb.Fatalf("testbed: deliver a request of the %s: %v", t.proxy, err)
 	}
 	return string(reply)
+}
+
+// DeliverAll sends all requests that were caught and not yet delivered, as Deliver does,
+// and returns how many there were.
+func (t *Trap) DeliverAll(tb TB) int {
+	tb.Helper()
+	n := 0
+	for ; ; n++ {
+		t.mu.Lock()
+		left := len(t.kept)
+		t.mu.Unlock()
+		if left == 0 {
+			return n
+		}
+		t.Deliver(tb)
+	}
 }
 
 // exchange sends one request on a connection of its own.

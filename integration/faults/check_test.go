@@ -1,0 +1,184 @@
+package faults
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// The checker itself: what must not be is found, and what may be is not.
+
+const ms = time.Millisecond
+
+// took is an acquisition by an owner, of names that are separated by spaces.
+func took(id, owner, names string, call, ret, valid time.Duration) *record {
+	return &record{Op: opHold, ID: id, Kind: kindPlain, Owner: owner, Names: strings.Fields(names), Call: call, Ret: ret, Valid: valid, Proc: 1, Result: resOK}
+}
+
+func reads(e *record) *record { e.Read = true; return e }
+
+func token(e *record, n ...uint64) *record { e.Tokens = n; return e }
+
+func fair(e *record) *record { e.Kind = kindFair; return e }
+
+func ended(id, result string, call, ret, valid time.Duration) *record {
+	return &record{Op: opEnd, ID: id, Result: result, Call: call, Ret: ret, Valid: valid, Proc: 1}
+}
+
+func gaveUp(e *record, result string, until time.Duration) *record {
+	e.Op, e.Result, e.Until = opNone, result, until
+	return e
+}
+
+// history is made of records and windows of a lease of one second.
+func made(parts ...any) *history {
+	var records []*record
+	var windows []window
+	for _, p := range parts {
+		switch p := p.(type) {
+		case *record:
+			records = append(records, p)
+		case window:
+			windows = append(windows, p)
+		}
+	}
+	return newHistory(time.Second, records, windows)
+}
+
+var judge = &profile{fifo: true, idle: time.Second}
+
+func TestCheckerFinds(t *testing.T) {
+	const much = 5000 * ms
+	for name, c := range map[string]struct {
+		h    *history
+		want string
+	}{
+		"two inside": {made(
+			took("a", "A", "x", 1*ms, 2*ms, much), took("b", "B", "x", 3*ms, 4*ms, much),
+			ended("a", resOK, 5*ms, 6*ms, much), ended("b", resOK, 7*ms, 8*ms, much)), "two inside"},
+		"a release that frees a re-entered lock": {made(
+			took("a", "A", "x", 1*ms, 2*ms, much), took("a2", "A", "x", 3*ms, 4*ms, much), ended("a", resOK, 5*ms, 6*ms, much),
+			took("b", "B", "x", 7*ms, 8*ms, much), ended("b", resOK, 9*ms, 10*ms, much), ended("a2", resOK, 11*ms, 12*ms, much)), "no order"},
+		"a writer among readers": {made(
+			reads(took("a", "A", "x", 1*ms, 2*ms, much)), reads(took("b", "B", "x", 1*ms, 2*ms, much)), ended("a", resOK, 3*ms, 4*ms, much),
+			took("c", "C", "x", 5*ms, 6*ms, much), ended("b", resOK, 7*ms, 8*ms, much), ended("c", resOK, 9*ms, 10*ms, much)), "no order"},
+		"a part of a group": {made(
+			took("g", "A", "x y", 1*ms, 2*ms, much), took("b", "B", "y", 3*ms, 4*ms, much),
+			ended("b", resOK, 5*ms, 6*ms, much), ended("g", resOK, 7*ms, 8*ms, much)), "two inside y"},
+		"the same token twice": {made(
+			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), ended("a", resOK, 3*ms, 4*ms, much),
+			token(took("b", "B", "x", 5*ms, 6*ms, much), 7), ended("b", resOK, 7*ms, 8*ms, much)), "no order"},
+		"a re-entry with another token": {made(
+			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), token(took("a2", "A", "x", 3*ms, 4*ms, much), 8),
+			ended("a2", resOK, 5*ms, 6*ms, much), ended("a", resOK, 7*ms, 8*ms, much)), "no order"},
+		"another one before a dead holder's lease is over": {made(
+			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 500*ms, 501*ms, much), ended("b", resOK, 502*ms, 503*ms, much),
+			window{name: "kill", from: 3 * ms, to: 4 * ms, effects: effDead}), "two inside"},
+		"another one before a lost hold's deadline": {made(
+			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 500*ms, 501*ms, much), ended("b", resOK, 502*ms, 503*ms, much),
+			ended("a", resLost, 1500*ms, 1500*ms, 900*ms), window{name: "stop", from: 3 * ms, to: 1499 * ms, proc: 1, effects: effPause}), "two inside"},
+		"lost without a cause": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 901*ms, 901*ms, 900*ms)), "without a cause"},
+		"told too late": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 2500*ms, 2500*ms, 900*ms),
+			window{name: "frozen", from: 3 * ms, to: 2400 * ms, effects: effSilent}), "after its deadline"},
+		"given up too early":            {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resBusy, 500*ms)), "too early"},
+		"given up too late":             {made(gaveUp(took("a", "A", "x", 1*ms, 2000*ms, 0), resBusy, 500*ms)), "late"},
+		"forgotten":                     {made(gaveUp(took("a", "A", "x", 1*ms, 40_001*ms, 0), resBusy, 0)), "forgotten"},
+		"an outage that is none":        {made(gaveUp(took("a", "A", "x", 1*ms, 500*ms, 0), resUnavailable, 500*ms)), "nothing was wrong"},
+		"a refusal for no reason":       {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resRefused, 500*ms)), "no reason"},
+		"a lock that can't be unlocked": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 4*ms, much)), "could not be unlocked"},
+		"a free lock while somebody waits": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resOK, 3*ms, 4*ms, much),
+			took("b", "B", "x", 2*ms, 2000*ms, much), ended("b", resOK, 2001*ms, 2002*ms, much)), "lay free"},
+		"an outage called busy": {made(gaveUp(took("a", "A", "x", 100*ms, 2500*ms, 0), resBusy, 2500*ms),
+			window{name: "frozen", from: 1 * ms, to: 3000 * ms, effects: effFrozen | effSilent}), "called busy"},
+		"overtaken": {made(
+			fair(took("0", "0", "x", 1*ms, 2*ms, much)), ended("0", resOK, 1000*ms, 1000*ms, much),
+			fair(took("b", "b", "x", 900*ms, 1001*ms, much)), ended("b", resOK, 1002*ms, 1003*ms, much),
+			fair(took("a", "a", "x", 3*ms, 1004*ms, much)), ended("a", resOK, 1005*ms, 1006*ms, much)), "order of arrival"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := c.h.check(judge)
+			if !strings.Contains(strings.Join(r.violations, "\n"), c.want) {
+				t.Errorf("not found: %q; but %q", c.want, r.violations)
+			}
+		})
+	}
+}
+
+func TestCheckerLetsPass(t *testing.T) {
+	const much = 5000 * ms
+	forgot := window{name: "FLUSHALL", from: 50 * ms, to: 51 * ms, effects: effForget}
+	for name, c := range map[string]struct {
+		h        *history
+		overlaps int
+	}{
+		"one after the other": {made(
+			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), ended("a", resOK, 3*ms, 10*ms, much),
+			token(took("b", "B", "x", 4*ms, 5*ms, much), 9), ended("b", resOK, 6*ms, 7*ms, much)), 0},
+		"re-entries in any order": {made(
+			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), token(took("a2", "A", "x", 3*ms, 4*ms, much), 7),
+			ended("a", resOK, 5*ms, 6*ms, much), ended("a2", resOK, 7*ms, 8*ms, much), took("b", "B", "x", 2*ms, 9*ms, much)), 0},
+		"a re-entry that returns after the outer hold's release": {made(
+			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), token(took("a2", "A", "x", 3*ms, 9*ms, much), 7),
+			ended("a", resOK, 5*ms, 6*ms, much), ended("a2", resOK, 10*ms, 11*ms, much)), 0},
+		"readers together, a writer who reads": {made(
+			reads(took("a", "A", "x", 1*ms, 2*ms, much)), reads(took("b", "B", "x", 1*ms, 3*ms, much)), ended("a", resOK, 4*ms, 5*ms, much),
+			ended("b", resOK, 4*ms, 5*ms, much), took("c", "C", "x", 1*ms, 6*ms, much), reads(took("c2", "C", "x", 7*ms, 8*ms, much)),
+			ended("c", resOK, 9*ms, 10*ms, much), reads(took("d", "D", "x", 7*ms, 11*ms, much)), ended("c2", resOK, 12*ms, 13*ms, much)), 0},
+		"a dead holder's lease": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1001*ms, 1002*ms, much)), 0},
+		"a holder that stood still": {made(
+			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1100*ms, 1101*ms, much),
+			ended("a", resLost, 1500*ms, 1500*ms, 900*ms), window{name: "stop", from: 3 * ms, to: 1499 * ms, proc: 1, effects: effPause}), 1},
+		"a server that forgot": {made(
+			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 60*ms, much), ended("b", resOK, 100*ms, 101*ms, much),
+			ended("a", resLost, 300*ms, 300*ms, 900*ms), forgot), 1},
+		"no answer to the release": {made(
+			took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 100*ms, much), took("b", "B", "x", 4*ms, 50*ms, much),
+			ended("b", resOK, 51*ms, 52*ms, much), window{name: "frozen", from: 1 * ms, to: 99 * ms, effects: effSilent}), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := c.h.check(judge)
+			if len(r.violations) > 0 || r.overlaps != c.overlaps {
+				t.Errorf("%q, %d overlaps, want %d", r.violations, r.overlaps, c.overlaps)
+			}
+		})
+	}
+}
+
+func TestCheckerReadsTheStore(t *testing.T) {
+	h := made(took("a", "A", "x", 1*ms, 2*ms, 9*ms), ended("a", resOK, 3*ms, 4*ms, 9*ms),
+		took("b", "B", "x", 4*ms, 5*ms, 9*ms), ended("b", resOK, 6*ms, 7*ms, 9*ms))
+	for name, c := range map[string]struct {
+		list []write
+		want string
+	}{
+		"a chain":            {[]write{{"x", "a", "", "", 7}, {"x", "b", "a", "a", 9}}, ""},
+		"a lost update":      {[]write{{"x", "a", "", "", 0}, {"x", "b", "", "a", 0}}, "lost update"},
+		"an unfenced write":  {[]write{{"x", "a", "", "", 7}, {"x", "b", "", "a", 9}}, "was accepted"},
+		"a token that falls": {[]write{{"x", "a", "", "", 9}, {"x", "b", "a", "a", 7}}, "took token"},
+	} {
+		h.writes = map[string][]write{"x": c.list}
+		r := &report{}
+		h.fencing(r)
+		if got := strings.Join(r.violations, "\n"); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestPlanIsAFunctionOfTheSeed: the same faults at the same times, and others for another seed.
+func TestPlanIsAFunctionOfTheSeed(t *testing.T) {
+	text := func(seed uint64, p *profile) string {
+		var b strings.Builder
+		for _, one := range plan(seed, p, 10*time.Second) {
+			b.WriteString(one.String())
+		}
+		return b.String()
+	}
+	for i := range profiles {
+		p := &profiles[i]
+		first, again, other := text(1, p), text(1, p), text(2, p)
+		if first != again || first == other || first == "" {
+			t.Errorf("%s: %s", p.name, first)
+		}
+	}
+}

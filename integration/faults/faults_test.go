@@ -1,0 +1,193 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The environment of a run.
+const (
+	// varFor is how long to run; unset: every profile once, briefly.
+	varFor = "REDLATCH_FAULTS_FOR"
+	// varSeed repeats a run.
+	varSeed = "REDLATCH_FAULTS_SEED"
+	// varProfile is the only profile to run.
+	varProfile = "REDLATCH_FAULTS_PROFILE"
+	// varKeep is a folder that gets the records of an episode that failed.
+	varKeep = "REDLATCH_FAULTS_KEEP"
+	// varBound is after how many operations a run may end; varResult is a file that
+	// gets its totals. Both are for the mutations.
+	varBound  = "REDLATCH_FAULTS_BOUND"
+	varResult = "REDLATCH_FAULTS_RESULT"
+	// varLook is a part of the violation at which it may end sooner.
+	varLook = "REDLATCH_FAULTS_LOOK"
+)
+
+// seedOf returns the seed of the run; a fixed one in make test, where what changes from run
+// to run is the machine's doing alone.
+func seedOf(t *testing.T) uint64 {
+	n := uint64(1)
+	if os.Getenv(varFor) != "" {
+		n = rand.Uint64() % 1_000_000
+	}
+	if text := os.Getenv(varSeed); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", varSeed, err)
+		}
+	}
+	return n
+}
+
+// TestFaults runs each profile, again and again if a time is given.
+func TestFaults(t *testing.T) {
+	seed := seedOf(t)
+	only := os.Getenv(varProfile)
+	var until time.Time
+	if text := os.Getenv(varFor); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("%s: %v", varFor, err)
+		}
+		until = time.Now().Add(d)
+	}
+	long := !until.IsZero() // time for more at once
+	bound := -1
+	if text := os.Getenv(varBound); text != "" {
+		var err error
+		if bound, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", varBound, err)
+		}
+		until = time.Now().Add(time.Hour)
+	}
+	var sum totals
+	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
+		for i := range profiles {
+			p := &profiles[i]
+			if only != "" && p.name != only || only == "" && p.episode == 0 || round > 0 && time.Now().After(until) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
+				length := max(p.episode, 4*time.Second)
+				if long {
+					length *= 3
+				}
+				sum.add(p, episode(t, p, seed+round, length))
+			})
+		}
+		if bound >= 0 && sum.enough(t, bound) {
+			break
+		}
+	}
+	sum.tell(t)
+}
+
+// outcome is what an episode came to.
+type outcome struct {
+	ops    int
+	extra  int // re-entries without a record
+	faults map[string]int
+	report *report
+}
+
+// episode is one world with one plan.
+func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcome {
+	steps := plan(seed, p, length)
+	w := newWorld(t, p, seed)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		t.Logf("again: make faults FOR=%v SEED=%d PROFILE='%s'", length, seed, p.name)
+		for _, one := range steps {
+			t.Logf("  %v", one)
+		}
+		for _, one := range w.windows {
+			t.Logf("  %v", one)
+		}
+		w.keep(seed)
+	})
+	w.run(steps, length)
+	begin := mono()
+	h := w.stop()
+	stopped := mono()
+	r := h.check(p)
+	checked := mono()
+	w.left(r)
+	r.tell(t)
+	t.Logf("ended in %v, checked in %v, empty after %v", stopped-begin, checked-stopped, mono()-checked)
+	out := outcome{ops: h.ops, extra: int(w.extra), faults: map[string]int{}, report: r}
+	for _, one := range steps {
+		out.faults[one.fault.name]++
+	}
+	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; faults %v",
+		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, out.faults)
+	return out
+}
+
+// tell fails the test with the violations, of each sort the first few.
+func (r *report) tell(t *testing.T) {
+	const most = 3
+	sorts := map[string]int{}
+	for _, v := range r.violations {
+		sort, _, _ := strings.Cut(v, ":")
+		sort = strings.Join(strings.FieldsFunc(sort, func(c rune) bool { return c < 'A' }), " ") // without numbers
+		if sorts[sort]++; sorts[sort] <= most {
+			t.Error(v)
+		}
+	}
+	for sort, n := range sorts {
+		if n > most {
+			t.Errorf("and %d more: %s", n-most, sort)
+		}
+	}
+}
+
+// check judges the history.
+func (h *history) check(p *profile) *report {
+	r := &report{}
+	for _, e := range h.notes {
+		r.violation("worker %d: %s", e.Proc, e.Text)
+	}
+	h.exclusion(r)
+	h.fencing(r)
+	h.losses(r)
+	h.waits(r)
+	if p.fifo {
+		h.fifo(r)
+	}
+	if p.idle > 0 {
+		h.idle(r, p.idle)
+	}
+	h.linearizable(r, time.Minute)
+	return r
+}
+
+// keep copies the records to where somebody can read them after the test.
+func (w *world) keep(seed uint64) {
+	dir := os.Getenv(varKeep)
+	if dir == "" {
+		return
+	}
+	dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(w.p.name, " ", "-"), seed))
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		w.t.Log(err)
+		return
+	}
+	for _, one := range w.all {
+		text, err := os.ReadFile(one.file)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.Base(one.file)), text, 0o600)
+		}
+		if err != nil {
+			w.t.Log(err)
+		}
+	}
+	w.t.Logf("records: %s", dir)
+}

@@ -1,0 +1,222 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// effect is what a fault may do to locks that are in order.
+type effect int
+
+// The effects.
+const (
+	effSilent effect = 1 << iota // commands are not answered, or writes are refused for a while
+	effForget                    // a server may lose what it has written
+	effPause                     // the process stands still
+	effDead                      // the process is gone
+	effRefuse                    // permanent errors are right
+	effFrozen                    // nobody answers anything, from the first to the last moment
+	effLine                      // answers are lost or late; what is retried goes through
+	effMinor                     // one of a quorum's servers is out
+
+	anyEffect effect = 1<<iota - 1
+)
+
+// window is a time in which a fault was under way.
+type window struct {
+	name     string
+	from, to time.Duration
+	proc     int      // the process that it concerns; all for 0
+	target   int      // the server, where there are several
+	names    []string // what it concerns; nil: everything
+	effects  effect
+	says     string // what a failure of a new client must name that lasted for a while; "": nothing
+}
+
+// concerns tells whether the window is about any of the names.
+func (w *window) concerns(names []string) bool {
+	return len(w.names) == 0 || len(names) == 0 ||
+		slices.ContainsFunc(names, func(n string) bool { return slices.Contains(w.names, n) })
+}
+
+func (w window) String() string {
+	return fmt.Sprintf("%s [%v %v] proc %d", w.name, w.from, w.to, w.proc)
+}
+
+// hold is one acquisition with its end.
+type hold struct {
+	*record
+	end   *record       // nil if the process did not live to tell
+	leave time.Duration // when its release began; 0 if it did not
+}
+
+// history is what all processes of an episode recorded, and what was done to them.
+type history struct {
+	lease    time.Duration // LeaseTime
+	holds    []*hold
+	none     []*record // acquisitions without a hold
+	notes    []*record // of opLeft
+	windows  []window  // stalls among them
+	writes   map[string][]write
+	ops      int
+	sections map[string]*hold
+	clients  map[string]time.Duration // when each was used first
+}
+
+// newHistory puts records together. The windows are those of the plan's faults.
+func newHistory(lease time.Duration, records []*record, windows []window) *history {
+	h := &history{lease: lease, windows: slices.Clone(windows), sections: map[string]*hold{}, clients: map[string]time.Duration{}}
+	for _, e := range records {
+		if first, ok := h.clients[e.Client]; !ok || e.Call < first {
+			h.clients[e.Client] = e.Call
+		}
+		switch e.Op {
+		case opHold:
+			one := &hold{record: e}
+			h.holds = append(h.holds, one)
+			h.sections[e.ID] = one
+			h.ops++
+		case opLeave:
+			if one := h.sections[e.ID]; one != nil {
+				one.leave = e.Call
+			}
+		case opEnd:
+			if one := h.sections[e.ID]; one != nil {
+				one.end = e
+			}
+			h.ops++
+		case opNone:
+			h.none = append(h.none, e)
+			h.ops++
+		case opStall:
+			h.windows = append(h.windows, window{name: "stall", from: e.Call, to: e.Ret, proc: e.Proc, effects: effPause})
+		case opLeft:
+			h.notes = append(h.notes, e)
+		}
+	}
+	slices.SortFunc(h.holds, func(a, b *hold) int { return int(a.Ret - b.Ret) })
+	return h
+}
+
+// during returns a window with any of the effects that touches [from, to] and concerns
+// the process and one of the names; nil if there is none.
+func (h *history) during(from, to time.Duration, proc int, effects effect, names ...string) *window {
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.effects&effects != 0 && w.from <= to && w.to >= from && (w.proc == 0 || proc == 0 || w.proc == proc) && w.concerns(names) {
+			return w
+		}
+	}
+	return nil
+}
+
+const forever = time.Duration(1<<63 - 1)
+
+// claims is until when a hold says that nobody else is inside: until its release begins,
+// or for as long as it was told to be valid.
+func (o *hold) claims() time.Duration { return max(o.lapses(), o.Ret) }
+
+// lapses is when the claim ends; that may be before the return of a process that was stopped.
+func (o *hold) lapses() time.Duration {
+	end := o.end
+	if end == nil {
+		if o.leave > 0 {
+			return min(o.Valid, o.leave) // its release may have run
+		}
+		return o.Valid // the lease outlives the process
+	}
+	until := end.Call
+	if end.Result == resLost || end.Result == resClosed {
+		until = min(until, end.Valid)
+		if end.Told > 0 {
+			until = min(until, end.Told)
+		}
+	}
+	return until
+}
+
+// works is until when the section went on, claim or not.
+func (o *hold) works() time.Duration {
+	if o.end == nil {
+		return o.claims()
+	}
+	return o.end.Call
+}
+
+// forgotten returns the first fault by which the server may have lost the hold.
+func (h *history) forgotten(o *hold) *window {
+	var first *window
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.effects&effForget != 0 && w.from <= o.works() && w.to >= o.Call && w.concerns(o.Names) && (first == nil || w.from < first.from) {
+			first = w
+		}
+	}
+	return first
+}
+
+// excludes tells whether two holds of one name must not be inside together.
+func excludes(a, b *hold) bool { return a.Owner != b.Owner && (!a.Read || !b.Read) }
+
+// byName returns the holds of each name in the order of their grants.
+func (h *history) byName() map[string][]*hold {
+	all := map[string][]*hold{}
+	for _, o := range h.holds {
+		for _, name := range o.Names {
+			all[name] = append(all[name], o)
+		}
+	}
+	return all
+}
+
+// report is what an episode came to.
+type report struct {
+	violations []string
+	overlaps   int           // of sections after their deadlines, or after their server forgot
+	longest    time.Duration // of these
+	lost       int
+	refused    int // writes that the store refused
+}
+
+func (r *report) violation(format string, args ...any) {
+	r.violations = append(r.violations, fmt.Sprintf(format, args...))
+}
+
+func (r *report) overlap(d time.Duration) {
+	r.overlaps++
+	r.longest = max(r.longest, d)
+}
+
+// short shows an operation in a message.
+func (e *record) String() string {
+	if e == nil {
+		return "(no record)"
+	}
+	mode := e.Kind
+	if e.Nested {
+		mode += " nested"
+	}
+	s := fmt.Sprintf("%s %s %s%v [%v %v]", e.Op, e.ID, mode, e.Names, e.Call, e.Ret)
+	if e.Valid > 0 {
+		s += fmt.Sprintf(" valid %v", e.Valid)
+	}
+	if e.Lease > 0 {
+		s += fmt.Sprintf(" lease %v", e.Lease)
+	}
+	if e.Told > 0 {
+		s += fmt.Sprintf(" told %v", e.Told)
+	}
+	if e.Result != "" {
+		s += " " + e.Result
+	}
+	if len(e.Tokens) > 0 {
+		s += fmt.Sprintf(" tokens %v", e.Tokens)
+	}
+	if e.Text != "" {
+		s += fmt.Sprintf(" (%s)", e.Text)
+	}
+	return s
+}
+
+func (o *hold) String() string { return o.record.String() + "; " + o.end.String() }

@@ -1,0 +1,264 @@
+package faults
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// step is one operation of the model: an acquisition, a release or the end of a hold
+// by its lease.
+type step struct {
+	hold    *hold
+	acquire bool
+}
+
+// lockState is one lock of the model: the write holds of one owner, and read holds.
+type lockState struct {
+	owner   string
+	writes  int
+	readers []reader // by owner
+	token   uint64   // the last one given out
+}
+
+type reader struct {
+	owner string
+	count int
+}
+
+func (s lockState) equal(o lockState) bool {
+	return s.owner == o.owner && s.writes == o.writes && s.token == o.token && slices.Equal(s.readers, o.readers)
+}
+
+// enter takes the lock; false if a lock would not have been given.
+func (s lockState) enter(owner string, read bool, token uint64) (lockState, bool) {
+	if s.writes > 0 && s.owner != owner {
+		return s, false
+	}
+	i, mine := slices.BinarySearchFunc(s.readers, owner, func(r reader, o string) int {
+		switch {
+		case r.owner < o:
+			return -1
+		case r.owner > o:
+			return 1
+		}
+		return 0
+	})
+	if read {
+		s.readers = slices.Clone(s.readers)
+		if mine {
+			s.readers[i].count++
+		} else {
+			s.readers = slices.Insert(s.readers, i, reader{owner, 1})
+		}
+		return s, true
+	}
+	switch fresh := s.writes == 0; {
+	case fresh && len(s.readers) > 0: // an owner's own reads, too: no upgrade
+		return s, false
+	case token == 0:
+	case fresh && token <= s.token, !fresh && token != s.token:
+		return s, false
+	}
+	s.owner, s.writes, s.token = owner, s.writes+1, max(s.token, token)
+	return s, true
+}
+
+// leave gives one hold back; false if there is none.
+func (s lockState) leave(owner string, read bool) (lockState, bool) {
+	if !read {
+		if s.writes == 0 || s.owner != owner {
+			return s, false
+		}
+		if s.writes--; s.writes == 0 {
+			s.owner = ""
+		}
+		return s, true
+	}
+	i := slices.IndexFunc(s.readers, func(r reader) bool { return r.owner == owner })
+	if i < 0 {
+		return s, false
+	}
+	s.readers = slices.Clone(s.readers)
+	if s.readers[i].count--; s.readers[i].count == 0 {
+		s.readers = slices.Delete(s.readers, i, i+1)
+	}
+	return s, true
+}
+
+// lockModel is a set of locks that are taken one by one or several at once: plain, fair
+// and read-write locks, quorums and groups.
+func lockModel(names []string) porcupine.Model {
+	index := map[string]int{}
+	for i, name := range names {
+		index[name] = i
+	}
+	return porcupine.Model{
+		Init: func() any { return make([]lockState, len(names)) },
+		Step: func(state, input, _ any) (bool, any) {
+			before := state.([]lockState) //nolint:forcetypeassert // as Init made it
+			op := input.(step)            //nolint:forcetypeassert // as given below
+			after := slices.Clone(before)
+			for k, name := range op.hold.Names {
+				i, ok := index[name], false
+				if op.acquire {
+					token := uint64(0)
+					if len(op.hold.Tokens) == len(op.hold.Names) {
+						token = op.hold.Tokens[k]
+					} else if len(op.hold.Tokens) > 0 {
+						token = slices.Max(op.hold.Tokens) // a quorum's
+					}
+					after[i], ok = after[i].enter(op.hold.Owner, op.hold.Read, token)
+				} else {
+					after[i], ok = after[i].leave(op.hold.Owner, op.hold.Read)
+				}
+				if !ok {
+					return false, state
+				}
+			}
+			return true, after
+		},
+		Equal: func(a, b any) bool {
+			return slices.EqualFunc(a.([]lockState), b.([]lockState), lockState.equal) //nolint:forcetypeassert // as above
+		},
+		DescribeOperation: func(input, _ any) string {
+			op := input.(step) //nolint:forcetypeassert // as above
+			if op.acquire {
+				return op.hold.record.String()
+			}
+			return op.hold.end.String()
+		},
+		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
+	}
+}
+
+// operations makes of holds what the model checks. The end of a hold that was not
+// confirmed is open: it may come at any time from its first possible moment on.
+//
+// An acquisition is put at its return, not anywhere since its call. That loses nothing:
+// what others did in between they could do beside the hold, so they can do it without it,
+// and what excludes the hold did not come in between. It saves the search from trying
+// each of a hundred waiting readers first. Two kinds differ. Several acquisitions of one
+// owner depend on each other, so theirs count from the call. A hold that may have ended
+// before its acquisition returned excludes nobody for certain, and is left out.
+func (h *history) operations(holds []*hold) []porcupine.Operation {
+	var ops []porcupine.Operation
+	for i, o := range holds {
+		call, ret := o.lapses(), time.Duration(math.MaxInt64)
+		if o.end != nil && o.end.Result == resOK {
+			call, ret = o.end.Call, o.end.Ret
+		}
+		if w := h.forgotten(o); w != nil {
+			call, ret = min(call, w.from), math.MaxInt64
+		}
+		taken := o.Ret
+		if o.Owner != o.ID {
+			taken = o.Call
+		} else if call <= o.Ret {
+			continue
+		}
+		ops = append(ops,
+			porcupine.Operation{ClientId: i, Input: step{o, true}, Call: int64(taken), Return: int64(o.Ret)},
+			porcupine.Operation{ClientId: i, Input: step{o, false}, Call: int64(max(call, taken)), Return: int64(ret)})
+	}
+	return ops
+}
+
+// components are the names that are taken together, with their holds.
+func (h *history) components() map[string][]*hold {
+	parent := map[string]string{}
+	var root func(string) string
+	root = func(name string) string {
+		if up, ok := parent[name]; ok && up != name {
+			return root(up)
+		}
+		return name
+	}
+	for _, o := range h.holds {
+		for _, name := range o.Names[1:] {
+			parent[root(name)] = root(o.Names[0])
+		}
+	}
+	all := map[string][]*hold{}
+	for _, o := range h.holds {
+		key := root(o.Names[0])
+		all[key] = append(all[key], o)
+	}
+	return all
+}
+
+// linearizable asks porcupine whether the history is one of locks.
+func (h *history) linearizable(r *report, limit time.Duration) {
+	for _, holds := range h.components() {
+		var names []string
+		for _, o := range holds {
+			for _, name := range o.Names {
+				if !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+		switch got := porcupine.CheckOperationsTimeout(lockModel(names), h.operations(holds), limit); got {
+		case porcupine.Ok:
+		case porcupine.Illegal:
+			r.violation("no order of the %d holds of %v is one that a lock allows", len(holds), names)
+		case porcupine.Unknown:
+			r.violation("the history of %v, %d holds, was not checked within %v", names, len(holds), limit)
+		}
+	}
+}
+
+// queueModel is a FIFO queue: an acquisition joins it at one moment, and the number of
+// its grant says how it left. The state is the last number.
+var queueModel = porcupine.Model{
+	Init: func() any { return 0 },
+	Step: func(state, input, _ any) (bool, any) {
+		n := input.(int) //nolint:forcetypeassert // as given below
+		return n == state.(int)+1, n
+	},
+}
+
+// joins bounds how long an acquisition of a fair lock takes to join the queue, on a
+// machine and a server that do nothing else for a moment.
+const joins = 500 * time.Millisecond
+
+// fifo checks the order of each fair lock: whoever came later than another one had
+// joined is served after it. Those whose joining, or staying, a fault may have
+// disturbed are not bound.
+func (h *history) fifo(r *report) {
+	queues := map[string][]*hold{}
+	for _, o := range h.holds {
+		if o.Kind == kindFair && !o.Nested && !o.Once && o.Owner == o.ID {
+			queues[o.Names[0]] = append(queues[o.Names[0]], o)
+		}
+	}
+	for name, all := range queues {
+		var ops []porcupine.Operation
+		for i, o := range all {
+			joined := min(o.Call+joins, o.Ret)
+			if h.during(o.Call, o.Ret, 0, effSilent|effForget|effPause|effDead|effRefuse|effFrozen|effLine, name) != nil {
+				joined = o.Ret
+			}
+			ops = append(ops, porcupine.Operation{ClientId: i, Input: i + 1, Call: int64(o.Call), Return: int64(joined)})
+		}
+		if porcupine.CheckOperationsTimeout(queueModel, ops, time.Minute) == porcupine.Ok {
+			continue
+		}
+		r.violation("fair lock %s: not served in the order of arrival%s", name, overtaken(all, ops))
+	}
+}
+
+// overtaken names one of those who were passed over.
+func overtaken(all []*hold, ops []porcupine.Operation) string {
+	for i := range ops {
+		for j := range i {
+			if ops[j].Call > ops[i].Return {
+				return fmt.Sprintf(":\n  %v\n  came first, and was served after\n  %v", all[i].record, all[j].record)
+			}
+		}
+	}
+	return ""
+}

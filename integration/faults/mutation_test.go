@@ -1,0 +1,160 @@
+package faults
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mutation is a fault put into a copy of the code. The suite must find it.
+type mutation struct {
+	name string
+	file string // from the root of the repository
+	// old stands exactly once in the file; new takes its place.
+	old, new string
+	profile  string
+	// finds is a part of the violation that shows it. The code as it is must not show
+	// it, with the same profile, seed and number of operations.
+	finds string
+	bound int // operations within which it must show
+}
+
+// varMutations asks for the mutations, all or those with this in their names. Each takes
+// up to a minute or two, and a build.
+const varMutations = "REDLATCH_FAULTS_MUTATIONS"
+
+// TestMutationsApply keeps the table true when the code changes: what is to be replaced
+// is there, once.
+func TestMutationsApply(t *testing.T) {
+	for _, m := range mutations {
+		text, err := os.ReadFile(filepath.Join(root, m.file))
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		if n := strings.Count(string(text), m.old); n != 1 {
+			t.Errorf("%s: what is to be replaced stands %d times in %s; adapt the table", m.name, n, m.file)
+		}
+		found := false
+		for _, p := range profiles {
+			found = found || p.name == m.profile
+		}
+		if !found {
+			t.Errorf("%s: no profile %q", m.name, m.profile)
+		}
+	}
+}
+
+// TestMutations puts each fault into a copy and runs the suite there.
+func TestMutations(t *testing.T) {
+	want := os.Getenv(varMutations)
+	if want == "" {
+		t.Skipf("set %s to all, or to a part of a name (make mutations does)", varMutations)
+	}
+	var table strings.Builder
+	table.WriteString("\n| fault in the code | profile | shows as | found after | bound |\n|---|---|---|---|---|\n")
+	for _, m := range mutations {
+		if want != "all" && !strings.Contains(m.name, want) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := m.copyTo(dir); err != nil {
+				t.Fatal(err)
+			}
+			program := filepath.Join(dir, "faults.test")
+			build := exec.Command("go", "test", "-c", "-o", program, ".")
+			build.Dir = filepath.Join(dir, "integration", "faults")
+			build.Env = append(os.Environ(), "GOWORK=off")
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("build: %v\n%s", err, out)
+			}
+			got := m.run(t, program, build.Dir, m.bound)
+			if !got.shows(m.finds) {
+				t.Errorf("not found in %d operations; other violations: %.2000q", got.Ops, got.Violations)
+				return
+			}
+			fmt.Fprintf(&table, "| %s | %s | %s | %d operations | %d |\n", m.name, m.profile, m.finds, got.Ops, m.bound)
+			if got.Ops > m.bound {
+				t.Errorf("found after %d operations only, the bound is %d", got.Ops, m.bound)
+			}
+			itself, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if control := m.run(t, itself, ".", got.Ops); control.shows(m.finds) {
+				t.Errorf("the code as it is shows %q, too: %.2000q", m.finds, control.Violations)
+			}
+		})
+	}
+	t.Log(table.String())
+}
+
+// root is the repository's, from this package's folder.
+var root = filepath.Join("..", "..")
+
+// run lets a build of this package work on the mutation's profile, until the violation
+// shows or there were so many operations.
+func (m *mutation) run(t *testing.T, program, dir string, bound int) verdict {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "result")
+	cmd := exec.Command(program, "-test.run", "^TestFaults$")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), varProfile+"="+m.profile, varSeed+"=1", varBound+"="+strconv.Itoa(bound),
+		varResult+"="+file, varLook+"="+m.finds, varMutations+"=", varFor+"=")
+	out, err := cmd.CombinedOutput() // red, as a rule
+	text, readErr := os.ReadFile(file)
+	if readErr != nil {
+		t.Fatalf("%v, %v\n%s", err, readErr, out)
+	}
+	var got verdict
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// copyTo makes a copy of the SDK and of this package, with the fault in it.
+func (m *mutation) copyTo(dir string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, name)
+		if d.IsDir() {
+			switch part := filepath.ToSlash(name); {
+			case part == ".":
+				return nil
+			case strings.HasPrefix(d.Name(), "."), part == "docs", part == "bench", part == "examples", part == "cmd",
+				strings.HasPrefix(part, "integration/") && part != "integration/faults" && !strings.HasPrefix(part, "integration/clock"):
+				return fs.SkipDir
+			}
+			return os.MkdirAll(to, 0o750)
+		}
+		if !d.Type().IsRegular() || strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(filepath.ToSlash(name), "integration/faults/") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if filepath.ToSlash(name) == m.file {
+			if strings.Count(string(text), m.old) != 1 {
+				return errors.New(m.name + ": the table does not fit the code")
+			}
+			text = []byte(strings.Replace(string(text), m.old, m.new, 1))
+		}
+		return os.WriteFile(to, text, 0o600)
+	})
+}

@@ -1,0 +1,87 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// planned is one fault of a plan.
+type planned struct {
+	at, lasts time.Duration
+	fault     *fault
+	target    int
+	seed      uint64
+}
+
+func (p planned) String() string {
+	return fmt.Sprintf("%v %s(%d) for %v", p.at.Round(time.Millisecond), p.fault.name, p.target, p.lasts.Round(time.Millisecond))
+}
+
+// plan says what happens in an episode: a function of the seed and the profile alone.
+// Faults overlap, except those that need the same thing.
+func plan(seed uint64, p *profile, length time.Duration) []planned {
+	r := rand.New(rand.NewPCG(seed, 0x6661756c7473)) // #nosec G404 -- a test
+	var all []planned
+	busy := map[string]time.Duration{} // until when a thing is in use
+	if len(p.faults) == 0 {
+		return nil
+	}
+	for at := length / 20; at < length*9/10; {
+		f := faultNamed(p.faults[r.IntN(len(p.faults))])
+		one := planned{at: at, fault: f, target: r.IntN(p.targets(f)), seed: r.Uint64()}
+		low, high := f.low(p.lease), f.high(p.lease)
+		one.lasts = low
+		if high > low {
+			one.lasts += time.Duration(r.Int64N(int64(high - low)))
+		}
+		thing := strings.TrimSpace(fmt.Sprintf("%s %d %s", f.needs, one.target, f.part))
+		if f.alone { // nothing else of this kind anywhere
+			thing = f.needs
+		}
+		free := at+one.lasts < length
+		for used, until := range busy {
+			if until > at && (used == thing || strings.HasPrefix(used, thing+" ") || strings.HasPrefix(thing, used+" ")) {
+				free = false
+			}
+		}
+		if free {
+			all = append(all, one)
+			busy[thing] = at + one.lasts + f.rest(p.lease)
+		}
+		at += 20*time.Millisecond + time.Duration(r.Int64N(int64(p.pace)))
+	}
+	return all
+}
+
+// fault is one kind of fault.
+type fault struct {
+	name    string
+	needs   string // faults that need the same thing of one target don't overlap
+	part    string // of the thing, if it does not need it whole
+	alone   bool   // they don't overlap anywhere
+	worker  bool   // the target is a worker; else a server
+	effects effect
+	says    string  // what whoever fails because of it is told
+	lowest  float64 // how long it lasts, in leases
+	highest float64
+	pauses  float64 // before the next one of the same thing, in leases
+	// begin makes the fault and returns what ends it; nil if it is over at once.
+	begin func(w *world, p planned) func()
+}
+
+func leases(lease time.Duration, n float64) time.Duration { return time.Duration(float64(lease) * n) }
+
+func (f *fault) low(lease time.Duration) time.Duration  { return leases(lease, f.lowest) }
+func (f *fault) high(lease time.Duration) time.Duration { return leases(lease, f.highest) }
+func (f *fault) rest(lease time.Duration) time.Duration { return leases(lease, f.pauses) }
+
+func faultNamed(name string) *fault {
+	for i := range faults {
+		if faults[i].name == name {
+			return &faults[i]
+		}
+	}
+	panic("no such fault: " + name)
+}

@@ -1,0 +1,192 @@
+package faults
+
+import "time"
+
+// profile is one world and what happens in it.
+type profile struct {
+	name     string
+	topology string // standalone, sentinel, cluster, masters
+	faults   []string
+	lease    time.Duration
+	skip     time.Duration
+	workers  int
+	loops    int
+	work     workload
+	pace     time.Duration // the longest pause between two faults
+	fifo     bool          // the order of fair locks is checked
+	idle     time.Duration // how long a lock may lie free while somebody waits; 0: not checked
+	servers  []string      // extra arguments of the servers
+	acks     int
+	clock    bool // the servers' clocks can be set
+	user     bool // the workers are a user of their own, who can lose permissions
+	// episode is how long a run of this profile is in make test; 0: not there.
+	episode time.Duration
+}
+
+// targets is how many there are that a fault can choose from.
+func (p *profile) targets(f *fault) int {
+	switch {
+	case f.worker:
+		return p.workers
+	case p.topology == "masters":
+		return masters
+	}
+	return 1
+}
+
+// masters is how many independent ones a quorum has.
+const masters = 3
+
+var profiles = []profile{
+	{
+		// Nothing but the locks' own users: everything is strict.
+		name: "calm", topology: "standalone", lease: 1500 * time.Millisecond, skip: 1500 * time.Millisecond,
+		workers: 3, loops: 6, fifo: true, idle: 2 * time.Second, pace: 700 * time.Millisecond,
+		faults: []string{"scripts flushed", "herd"}, episode: 5 * time.Second,
+		work: workload{Kinds: single, Hammer: true, Lonely: true, Hour: true, Pause: 120},
+	},
+	{
+		name: "line", topology: "standalone", lease: 2 * time.Second, skip: time.Second,
+		workers: 3, loops: 6, pace: 60 * time.Millisecond, idle: 3 * time.Second,
+		faults:  []string{"reply lost", "request lost", "latency", "cut", "scripts flushed", "subscriptions killed", "herd"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 200},
+	},
+	{
+		// What comes late must find that nobody wants it; a lock taken for nobody would lie
+		// there for a lease.
+		name: "late", topology: "standalone", lease: 10 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 4, pace: 600 * time.Millisecond, idle: 2500 * time.Millisecond,
+		faults:  []string{"requests late"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Idle: 4 * time.Millisecond},
+	},
+	{
+		// A command that runs twice, the second time when its answer has come long ago. No
+		// network does that; that nobody is let in beside a holder holds all the same.
+		name: "twice", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 3, loops: 6, pace: 100 * time.Millisecond,
+		faults:  []string{"requests repeated"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		// A lease that is far longer than any wait may be: who is not woken is seen.
+		name: "wake-up", topology: "standalone", lease: 20 * time.Second, skip: 6 * time.Second,
+		workers: 3, loops: 4, pace: 150 * time.Millisecond, idle: 2500 * time.Millisecond,
+		faults:  []string{"subscriptions killed", "subscribers overflow"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
+	},
+	{
+		name: "half-open", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 6, pace: 400 * time.Millisecond,
+		faults:  []string{"requests held", "replies held", "refused", "server frozen"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		name: "processes", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 4, loops: 4, pace: 400 * time.Millisecond,
+		faults:  []string{"worker stopped", "worker stopped for long", "worker killed"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		name: "refusals", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 6, pace: 800 * time.Millisecond, idle: 3 * time.Second,
+		faults:  []string{"NOREPLICAS", "READONLY", "LOADING", "CLUSTERDOWN"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 60},
+	},
+	{
+		// Not in the tests, and red: the client library (v1.0.79) panics when it sends
+		// UNSUBSCRIBE to a server that answers BUSY, or MISCONF, to it or to the PING behind it.
+		name: "busy and full disk", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 3 * time.Second,
+		faults: []string{"MISCONF", "BUSY", "scripts flushed"},
+		work:   workload{Kinds: single, Pause: 60},
+	},
+	{
+		name: "memory", topology: "standalone", lease: 1200 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 300 * time.Millisecond,
+		faults:  []string{"OOM"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 12},
+	},
+	{
+		name: "permissions", topology: "standalone", user: true, lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 150 * time.Millisecond,
+		faults:  []string{"ACL: no scripts", "ACL: no PUBLISH", "ACL: no SUBSCRIBE", "ACL: no keys"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		name: "closing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 3, loops: 6, pace: 200 * time.Millisecond,
+		faults:  []string{"Close", "Shutdown", "cut", "herd"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		name: "restarts", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 500 * time.Millisecond,
+		servers: []string{"--appendonly", "yes", "--appendfsync", "always"},
+		faults:  []string{"server restarted, nothing lost", "server frozen", "cut"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		name: "forgetting", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 500 * time.Millisecond,
+		faults:  []string{"server restarted empty", "server restarted behind", "FLUSHALL", "keys deleted", "eviction"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 60},
+	},
+	{
+		name: "clock", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 600 * time.Millisecond, clock: true,
+		faults:  []string{"server's clock set forward", "server's clock set back"},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		name: "sentinel", topology: "sentinel", lease: 3 * time.Second, skip: time.Second,
+		workers: 3, loops: 3, pace: 1500 * time.Millisecond,
+		faults:  []string{"failover", "master killed", "master frozen", "NOREPLICAS", "subscriptions killed"},
+		episode: 10 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		// What is held is kept and can be unlocked, wherever its keys are just now.
+		name: "migration", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
+		workers: 3, loops: 8, pace: 300 * time.Millisecond,
+		faults:  []string{"slot half way", "slot half way", "slot moved"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Names: 16, Stay: 400 * time.Millisecond},
+	},
+	{
+		name: "cluster", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
+		workers: 3, loops: 4, pace: 500 * time.Millisecond,
+		faults:  []string{"slot moved", "cluster failover", "subscriptions killed", "scripts flushed everywhere"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+	{
+		name: "one node of many", topology: "cluster", lease: 8 * time.Second, skip: time.Second,
+		workers: 2, loops: 12, idle: 2 * time.Second, pace: 400 * time.Millisecond,
+		servers: []string{"--cluster-node-timeout", "15000"},
+		faults:  []string{"node frozen"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond, Lonely: true},
+	},
+	{
+		name: "quorum", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 3, pace: 400 * time.Millisecond,
+		faults: []string{
+			"minority frozen", "minority restarted empty", "one frozen, another restarted", "one frozen, another restarted",
+			"cut", "reply lost", "worker stopped",
+		},
+		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Stay: 400 * time.Millisecond},
+	},
+	{
+		name: "quorum without INFO", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second, user: true,
+		workers: 2, loops: 8, pace: 400 * time.Millisecond,
+		faults:  []string{"ACL: no INFO"},
+		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum}},
+	},
+	{
+		name: "everything", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 4, loops: 5, pace: 150 * time.Millisecond,
+		faults: []string{
+			"reply lost", "request lost", "latency", "cut", "scripts flushed", "subscriptions killed", "subscribers overflow",
+			"requests late", "requests repeated", "requests held", "replies held", "refused", "server frozen", "worker stopped", "worker stopped for long",
+			"worker killed", "NOREPLICAS", "READONLY", "LOADING", "CLUSTERDOWN", "OOM", "FLUSHALL",
+			"keys deleted", "server restarted behind", "Close", "Shutdown", "herd",
+		},
+		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 100},
+	},
+}

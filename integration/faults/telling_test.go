@@ -1,0 +1,292 @@
+package faults
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// slack is what a busy machine may add to anything that is to happen at once.
+const slack = 700 * time.Millisecond
+
+// losses checks that whoever lost a hold was told in time, and why it was lost.
+func (h *history) losses(r *report) {
+	for _, o := range h.holds {
+		end := o.end
+		if end != nil && end.Result == resOK && end.Told > 0 && !o.Nested { // a nested one's context ends with the outer hold's
+			r.violation("told that it is lost, and Unlock said nothing of it: %v", o)
+		}
+		if end == nil || end.Result != resLost {
+			h.tooLate(r, o)
+			continue
+		}
+		at := end.Told
+		if at == 0 {
+			at = end.Ret
+		}
+		r.lost++
+		if o.Lease > 0 && at >= o.Call+o.Lease-drift(o.Lease) {
+			h.tooLate(r, o)
+			continue // as planned
+		}
+		if !h.explained(o, at) {
+			r.violation("lost without a cause: %v", o)
+		}
+		h.tooLate(r, o)
+		if w := h.lastForgotten(o, at); w != nil && end.Told > 0 && o.Ret < w.from {
+			limit := w.to + h.lease/3 + slack
+			if end.Told > limit && h.during(w.from, end.Told, o.Proc, effSilent|effPause|effFrozen|effLine, o.Names...) == nil {
+				r.violation("told of %s %v too late: %v", w.name, end.Told-limit, o)
+			}
+		}
+	}
+}
+
+// explained tells whether faults on the record are enough for the loss of a hold: a
+// server that forgot, a process or servers that stood still for a good part of the lease,
+// or two of a quorum's.
+func (h *history) explained(o *hold, at time.Duration) bool {
+	lease := max(min(o.Lease, h.lease), h.lease)
+	from := at - lease - slack
+	var still []span
+	minor := map[int]bool{}
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.from > at || w.to < from || w.proc != 0 && w.proc != o.Proc || !w.concerns(o.Names) {
+			continue
+		}
+		switch {
+		case w.effects&effForget != 0:
+			return true
+		case w.effects&(effSilent|effFrozen|effPause) != 0:
+			still = append(still, span{max(w.from, from), min(w.to+slack/2, at)})
+		case w.effects&effMinor != 0:
+			minor[w.target] = true
+		}
+	}
+	var total time.Duration
+	for _, s := range union(still) {
+		total += s.to - s.from
+	}
+	return total > lease/4 || o.Kind == kindQuorum && len(minor) > 1
+}
+
+// drift is the margin by which a local deadline lies before the lease's end.
+func drift(lease time.Duration) time.Duration { return lease/100 + 3*time.Millisecond }
+
+func (h *history) lastForgotten(o *hold, at time.Duration) *window {
+	var last *window
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.effects&effForget != 0 && w.from <= at && w.to >= o.Call && w.concerns(o.Names) && (last == nil || w.from > last.from) {
+			last = w
+		}
+	}
+	return last
+}
+
+// tooLate checks that no hold's context outlived its deadline while its process ran.
+func (h *history) tooLate(r *report, o *hold) {
+	end := o.end
+	if end == nil || end.Valid == 0 || o.Until > 0 && !o.Once { // a context that ended for another reason tells nothing
+		return
+	}
+	told := end.Told
+	if told == 0 {
+		told = end.Call // only Unlock ended it
+	}
+	if told > end.Valid+slack && h.during(end.Valid-slack, told, o.Proc, effPause) == nil {
+		r.violation("told %v after its deadline: %v", told-end.Valid, o)
+	}
+}
+
+// waits checks that every acquisition ended when it had to, and with the right word.
+func (h *history) waits(r *report) {
+	check := func(e *record) {
+		limit := e.Until
+		switch {
+		case limit == 0:
+			limit = e.Call + patient
+		case e.Once:
+			limit += unlockTimeout
+		}
+		if e.Ret > limit+slack && h.during(limit, e.Ret, e.Proc, effPause) == nil {
+			r.violation("returned %v late: %v", e.Ret-limit, e)
+		}
+	}
+	for _, o := range h.holds {
+		check(o.record)
+		if end := o.end; end != nil && end.Result == resUnavailable &&
+			h.during(end.Call-slack, end.Ret, o.Proc, effSilent|effFrozen|effRefuse|effForget|effPause|effMinor, o.Names...) == nil {
+			r.violation("could not be unlocked: %v", o)
+		}
+	}
+	for _, o := range h.holds {
+		const any = effSilent | effFrozen | effRefuse | effForget | effPause | effMinor
+		if end := o.end; end != nil && end.Ret-end.Call > slack+slack/2 && h.during(end.Call-slack, end.Ret, o.Proc, any, o.Names...) == nil {
+			r.violation("took %v to unlock: %v", end.Ret-end.Call, o)
+		}
+	}
+	wanted := h.wanted()
+	for _, e := range h.none {
+		check(e)
+		h.words(r, e)
+		if e.Result == resBusy && (e.Once || e.Until-e.Call > 200*time.Millisecond) && !wanted(e) && h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+			r.violation("not given, and nobody else wanted it: %v", e)
+		}
+	}
+}
+
+// wanted returns a function that tells whether anybody else had, or tried to have, one of the
+// names of an acquisition at that time.
+func (h *history) wanted() func(e *record) bool {
+	others := map[string][]*hold{}
+	for _, o := range h.holds {
+		for _, name := range o.Names {
+			others[name] = append(others[name], o)
+		}
+	}
+	tries := map[string][]*record{}
+	for _, e := range h.none {
+		for _, name := range e.Names {
+			tries[name] = append(tries[name], e)
+		}
+	}
+	return func(e *record) bool {
+		for _, name := range e.Names {
+			for _, o := range others[name] {
+				if o.Call <= e.Ret && max(o.works(), o.lapses())+h.lease >= e.Call && (o.end == nil || o.end.Result != resOK || o.end.Ret >= e.Call) {
+					return true
+				}
+			}
+			for _, o := range tries[name] {
+				if o != e && o.Call <= e.Ret && o.Ret+slack >= e.Call {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+// words checks what a failed acquisition says.
+func (h *history) words(r *report, e *record) {
+	switch e.Result {
+	case resBusy, resUnavailable:
+		if e.Until == 0 {
+			r.violation("forgotten for %v: %v", e.Ret-e.Call, e)
+		} else if e.Result == resBusy && !e.Once && e.Ret < e.Until-10*time.Millisecond {
+			r.violation("gave up %v too early: %v", e.Until-e.Ret, e)
+		}
+	case resRefused:
+		if h.during(e.Call, e.Ret, e.Proc, effRefuse, e.Names...) == nil {
+			r.violation("refused for no reason: %v", e)
+		}
+	case resLost, resClosed, resUpgrade:
+		// a nested one whose outer hold was lost
+	case resOther:
+		r.violation("an error of no known kind: %v", e)
+	}
+	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+		r.violation("called unavailable, and nothing was wrong: %v", e)
+	}
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.says != "" && h.clients[e.Client] > w.from && e.Ret < w.to && e.Ret-e.Call > slack && !strings.Contains(e.Text, w.says) &&
+			(e.Result == resBusy || e.Result == resUnavailable) {
+			r.violation("%s, and it does not say so: %v", w.name, e)
+		}
+	}
+	if e.Result != resBusy {
+		return
+	}
+	silent := min(time.Second, h.lease/3) + slack
+	for i := range h.windows {
+		w := &h.windows[i]
+		if w.effects&effFrozen != 0 && w.proc == 0 && e.Call > w.from && e.Ret < w.to && e.Ret-e.Call > silent && len(e.Names) == 1 && w.concerns(e.Names) {
+			r.violation("called busy, and the server (%s) was silent: %v", w.name, e)
+			return
+		}
+	}
+}
+
+// span is a time in which a lock was, or may have been, somebody's.
+type span struct{ from, to time.Duration }
+
+// idle checks that no lock lies free for longer than bound while somebody waits for it
+// who could have it.
+func (h *history) idle(r *report, bound time.Duration) {
+	taken := map[string][]span{}
+	always := map[string][]span{} // times in which a fault explains a free lock
+	for _, w := range h.windows {
+		grace := 1500 * time.Millisecond
+		switch {
+		case w.name == "stall":
+			grace = 200 * time.Millisecond
+		case w.effects&effDead != 0:
+			grace += h.lease
+		case w.effects&(effForget|effSilent|effFrozen|effLine|effPause|effRefuse) == 0:
+			continue
+		}
+		names := w.names
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, name := range names {
+			always[name] = append(always[name], span{w.from, w.to + grace})
+		}
+	}
+	for _, o := range h.holds {
+		to := o.claims()
+		if o.end != nil {
+			to = max(to, o.end.Ret)
+			if o.end.Result != resOK {
+				to = max(to, min(o.end.Valid+drift(h.lease), o.end.Ret+2*h.lease))
+			}
+		}
+		for _, name := range o.Names {
+			taken[name] = append(taken[name], span{o.Ret, to})
+		}
+	}
+	for name := range taken {
+		taken[name] = union(slices.Concat(taken[name], always[""], always[name]))
+	}
+	waited := func(e *record) {
+		if e.Once || len(e.Names) > 1 || e.Nested {
+			return
+		}
+		from := e.Call
+		all := taken[e.Names[0]]
+		first, _ := slices.BinarySearchFunc(all, from, func(s span, at time.Duration) int { return int(s.to - at) })
+		for _, s := range append(slices.Clone(all[first:]), span{e.Ret, forever}) {
+			if free := min(s.from, e.Ret) - from; free > bound {
+				r.violation("%s lay free for %v while one waited: %v", e.Names[0], free, e)
+				return
+			}
+			if s.from >= e.Ret {
+				return
+			}
+			from = max(from, s.to)
+		}
+	}
+	for _, o := range h.holds {
+		waited(o.record)
+	}
+	for _, e := range h.none {
+		waited(e)
+	}
+}
+
+// union merges spans that touch.
+func union(all []span) []span {
+	slices.SortFunc(all, func(a, b span) int { return int(a.from - b.from) })
+	var merged []span
+	for _, s := range all {
+		if n := len(merged); n > 0 && s.from <= merged[n-1].to {
+			merged[n-1].to = max(merged[n-1].to, s.to)
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
+}

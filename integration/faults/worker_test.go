@@ -1,0 +1,317 @@
+package faults
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func init() { testbed.Role("faults", work) }
+
+// workArgs are what a worker process is started with.
+type workArgs struct {
+	Proc    int
+	History string // the file of its records
+	Store   string // address of the store
+	// Sets are what its clients connect to: one set of addresses, or one per
+	// independent master.
+	Sets [][]string
+	// Direct are the same servers without the faults, for probes; none: no probes.
+	Direct   [][]string
+	Through  map[string]string // a server's address -> its proxy's, where servers name themselves
+	Sentinel bool
+	User     string
+	Lease    time.Duration
+	Skip     time.Duration
+	Acks     int
+	Seed     uint64
+	Loops    int
+	Work     workload
+}
+
+// workload is what a profile's workers do, besides locking and unlocking.
+type workload struct {
+	Kinds  []string
+	Names  int           // how many locks of each kind; 0: names
+	Hammer bool          // one loop more re-enters without a pause for longer than a lease
+	Lonely bool          // one loop more takes locks that nobody else wants
+	Hour   bool          // some re-entries ask for an hour and are given up
+	Pause  int           // one section of so many lasts for up to a lease; 0: none
+	Idle   time.Duration // the longest pause between two turns
+	Stay   time.Duration // the longest section, as a rule; 0: 2 ms
+}
+
+// patient is how long a wait that nobody ends may take: whoever waits for longer
+// has been forgotten.
+const patient = 40 * time.Second
+
+// generation is a worker's clients, until it is told to close them.
+type generation struct {
+	clients []*redlatch.Client // one per set
+	ended   atomic.Bool        // Close or Shutdown was called
+}
+
+type party struct {
+	w      *testbed.Worker
+	args   workArgs
+	rec    *recorder
+	store  store
+	direct []rueidis.Client
+	gen    atomic.Pointer[generation]
+	ids    atomic.Int64
+	extra  atomic.Int64 // re-entries that left no record
+	herds  sync.WaitGroup
+}
+
+// work runs the loops until the parent closes the input, then closes everything and
+// says what was left.
+func work(ctx context.Context, w *testbed.Worker) error {
+	p := &party{w: w}
+	err := w.Args(&p.args)
+	if err != nil {
+		return err
+	}
+	if p.rec, err = newRecorder(p.args.History, p.args.Proc); err != nil {
+		return err
+	}
+	watch := make(chan struct{})
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		p.watch(watch)
+	}()
+	before, base := goleak.IgnoreCurrent(), descriptors()
+	if p.store, err = openStore(p.args.Store); err != nil {
+		return err
+	}
+	for _, set := range p.args.Direct {
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: set, DisableCache: true})
+		if err != nil {
+			return err
+		}
+		p.direct = append(p.direct, c)
+	}
+	gen, err := p.open(ctx)
+	if err != nil {
+		return err
+	}
+	p.gen.Store(gen)
+	w.Say("ready")
+	var wg sync.WaitGroup
+	for i := range p.args.Loops {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(p.args.Seed, uint64(i))) // #nosec G404 -- a test
+			for ctx.Err() == nil {
+				p.turn(p.gen.Load(), r)
+				if p.args.Work.Idle > 0 {
+					time.Sleep(time.Duration(r.Int64N(int64(p.args.Work.Idle))))
+				}
+			}
+		})
+	}
+	if p.args.Work.Hammer {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(p.args.Seed, 1<<32)) // #nosec G404 -- a test
+			for ctx.Err() == nil {
+				p.hammer(r)
+			}
+		})
+	}
+	if p.args.Work.Lonely {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(p.args.Seed, 1<<33)) // #nosec G404 -- a test
+			for ctx.Err() == nil {
+				p.lonely(r)
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	for line := range w.Lines() {
+		if err := p.command(ctx, line); err != nil {
+			return err
+		}
+	}
+	wg.Wait()
+	p.herds.Wait()
+	p.end(p.gen.Load(), "close")
+	p.store.c.Close()
+	for _, c := range p.direct {
+		c.Close()
+	}
+	close(watch)
+	<-watching
+	p.left(before, base)
+	w.Say("done %d", p.extra.Load())
+	return nil
+}
+
+// command does what the parent asks for.
+func (p *party) command(ctx context.Context, line string) error {
+	switch word, rest, _ := strings.Cut(line, " "); word {
+	case "close", "shutdown":
+		next, err := p.open(ctx)
+		if err != nil {
+			return err
+		}
+		old := p.gen.Swap(next)
+		p.herds.Go(func() { p.end(old, word) })
+	case "herd":
+		var n int
+		var seed uint64
+		if _, err := fmt.Sscan(rest, &n, &seed); err != nil {
+			return err
+		}
+		p.herd(n, seed)
+	case "crowd":
+		var n int
+		var tag string
+		var seed uint64
+		if _, err := fmt.Sscan(rest, &n, &tag, &seed); err != nil {
+			return err
+		}
+		p.crowd(n, tag, seed)
+	default:
+		return fmt.Errorf("no such command: %q", line)
+	}
+	return nil
+}
+
+// open makes a generation; while the servers can't be reached it tries again.
+func (p *party) open(ctx context.Context) (*generation, error) {
+	gen := &generation{}
+	for _, set := range p.args.Sets {
+		for {
+			c, err := redlatch.New(p.config(set))
+			if err == nil {
+				gen.clients = append(gen.clients, c)
+				break
+			}
+			if errors.Is(err, redlatch.ErrInvalidOption) {
+				return nil, err
+			}
+			if ctx.Err() != nil {
+				// The parent ends the episode; what is open is closed all the same.
+				return nil, fmt.Errorf("no client before the end: %w", err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return gen, nil
+}
+
+func (p *party) config(set []string) redlatch.Config {
+	opt := rueidis.ClientOption{InitAddress: set, Username: p.args.User}
+	if p.args.User != "" {
+		opt.Password = p.args.User
+	}
+	switch {
+	case p.args.Sentinel:
+		opt.Sentinel.MasterSet = testbed.MasterName
+	case len(set) == 1:
+		opt.ForceSingleClient = true
+	}
+	if through := p.args.Through; len(through) > 0 {
+		opt.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if proxied, ok := through[addr]; ok {
+				addr = proxied
+			}
+			return dialer.DialContext(ctx, "tcp", addr)
+		}
+	}
+	return redlatch.Config{
+		Redis: opt, LeaseTime: p.args.Lease, Logger: slog.New(slog.DiscardHandler),
+		UnlockTimeout: unlockTimeout, ReplicaAcks: p.args.Acks, ReplicaAckTimeout: p.args.Lease / 4,
+	}
+}
+
+// unlockTimeout is that of all workers.
+const unlockTimeout = 3 * time.Second
+
+// end closes a generation, or shuts it down and closes it when that takes too long.
+func (p *party) end(gen *generation, how string) {
+	gen.ended.Store(true)
+	for _, c := range gen.clients {
+		if how == "shutdown" {
+			ctx, cancel := context.WithTimeout(context.Background(), p.args.Lease)
+			if err := c.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				p.wrong("Shutdown: %v", err)
+			}
+			cancel()
+		}
+		begin := mono()
+		c.Close()
+		if took := mono() - begin; took > unlockTimeout+2*time.Second {
+			p.rec.write(&record{Op: opLeft, Call: begin, Ret: mono(), Text: fmt.Sprintf("Close took %v", took)})
+		}
+	}
+}
+
+// wrong records something that must not be, whatever the faults.
+func (p *party) wrong(format string, args ...any) {
+	now := mono()
+	p.rec.write(&record{Op: opLeft, Call: now, Ret: now, Text: fmt.Sprintf(format, args...)})
+}
+
+// left records goroutines and descriptors that are still there after all is closed.
+func (p *party) left(before goleak.Option, base int) {
+	if err := goleak.Find(before); err != nil {
+		p.wrong("%v", err)
+	}
+	deadline := time.Now().Add(2 * time.Second)
+	for descriptors() > base && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if n := descriptors(); n > base {
+		p.wrong("%d descriptors, %d before the clients were made", n, base)
+	}
+}
+
+// descriptors counts this process's; -1 where that can't be known.
+func descriptors() int {
+	if runtime.GOOS != "linux" {
+		return -1
+	}
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(list)
+}
+
+// stallAfter is how late a timer must be to count as a time in which the process did
+// not run.
+const stallAfter = 60 * time.Millisecond
+
+// watch records when this process did not get to run.
+func (p *party) watch(done <-chan struct{}) {
+	const beat = 10 * time.Millisecond
+	last := mono()
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(beat):
+		}
+		now := mono()
+		if now-last > beat+stallAfter {
+			p.rec.write(&record{Op: opStall, Call: last, Ret: now})
+		}
+		last = now
+	}
+}
