@@ -53,7 +53,7 @@ func collect(err error, found map[string]struct{}) {
 	if name != "" {
 		found[name] = struct{}{}
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // as above
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {
 			collect(e, found)
 		}

@@ -71,7 +71,7 @@ func (refusedError) Error() string { return "the server refused" }
 // ErrorType is a short, stable name for telemetry.
 func (refusedError) ErrorType() string { return "refused" }
 
-// lostToTheServer is a renewal whose answer was that nothing is held.
-var lostToTheServer = lock.ErrLeaseLost
+// errGone is a renewal whose answer was that nothing is held.
+var errGone = lock.ErrLeaseLost
 
 const lossGone = lock.LossGone

@@ -287,7 +287,7 @@ func (n *renewal) send() {
 func (n *renewal) answered(i int, a batch.Answer) {
 	if conn.IsTryAgain(a.Err) {
 		if splitter, ok := n.due[i].Lock.Kind.(kind.Splitter); ok {
-			n.split(i, a, splitter.RenewSplit(n.due[i].Field, n.sets[i]))
+			n.split(i, splitter.RenewSplit(n.due[i].Field, n.sets[i]))
 			return
 		}
 	}
@@ -296,7 +296,7 @@ func (n *renewal) answered(i int, a batch.Answer) {
 
 // split renews by commands of one key, one after the other. The watchdog does not
 // wait for it: what comes of it is settled apart.
-func (n *renewal) split(i int, a batch.Answer, cmds []conn.Command) {
+func (n *renewal) split(i int, cmds []conn.Command) {
 	one := &renewal{w: n.w, due: n.due[i : i+1], sets: n.sets[i : i+1], links: n.links[i : i+1], began: n.began}
 	sent := time.Now()
 	var next func(k int)
@@ -328,7 +328,7 @@ func (n *renewal) settle(i int, a batch.Answer) {
 	case a.Vals[0].Int < 0:
 		err = errRefused
 	case a.Vals[0].Int == 0:
-		err = lostToTheServer
+		err = errGone
 	}
 	if o := r.cfg.Observer; o != nil {
 		o.Renewed(s.Lock.Observed(), s.Name, n.links[i], a.Sent, err)
@@ -339,7 +339,7 @@ func (n *renewal) settle(i int, a batch.Answer) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err == lostToTheServer { //nolint:errorlint // our own
+	if err == errGone { //nolint:errorlint // our own
 		n.gone = append(n.gone, s)
 		return
 	}
