@@ -28,7 +28,7 @@ func small() load {
 	return load{
 		Stock: 300, Buyers: 400, Processes: 3, Goroutines: 8, Seed: 3,
 		Think: 200 * time.Microsecond, SlowThink: 60 * time.Millisecond, SlowEvery: 40,
-		Limit: time.Minute, Browsers: 8,
+		Limit: time.Minute, Browsers: 4,
 	}
 }
 
@@ -165,6 +165,7 @@ func TestEmbedded(t *testing.T) {
 		}
 		l := small()
 		l.Browsers = 2 // as the demo has it for this server
+		l.Stock, l.Buyers = 100, 140 // it is ten times slower
 		if row := runSale(t, server, l, spec.name, false); !row.good() {
 			t.Errorf("%s: %s; %s", spec.name, row.verdict(), row.total().Failure)
 		}

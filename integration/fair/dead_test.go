@@ -96,6 +96,7 @@ func TestTheLongDeadCostNothing(t *testing.T) {
 // and the lock that was handed to it meanwhile: it does not believe that it has
 // it, queues up again and gets it in its turn.
 func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s, testbed.AllowKeys(recordKey))
 	p, hold, behind := ahead(t, s, skip, 1)
@@ -123,6 +124,7 @@ func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
 // A refresh that comes late, but within the skip time, costs no place; neither
 // does a wait of many skip times, nor a long queue ahead.
 func TestALivingWaiterIsNotSkipped(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	const skip = 3 * time.Second
 	s := testbed.Standalone(t)
 	p, hold, behind := ahead(t, s, skip, 300)
@@ -147,6 +149,7 @@ func TestALivingWaiterIsNotSkipped(t *testing.T) {
 // The holder dies: the head enters when its lease has run out, not before, and
 // without a message. Nobody asks again and again meanwhile.
 func TestTheHolderDies(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	const lease = 2 * time.Second
 	s := testbed.Standalone(t)
 	p := spawn(t, s, lease, fairlock.DefaultSkipAfter)

@@ -28,6 +28,7 @@ func serverEnd(t *testing.T, s *testbed.Server) time.Time {
 // before the end on the server at every moment, and it is confirmed up to its
 // full lease without the holder's doing.
 func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	for _, tc := range []struct {
 		name string
 		opts []redlatch.AcquireOption

@@ -424,6 +424,7 @@ func (m *model) act(ops []op) {
 }
 
 func TestRandomStepsAgainstAModel(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	steps := 3000
 	if text := os.Getenv("FAIR_STEPS"); text != "" {
 		steps, _ = strconv.Atoi(text)

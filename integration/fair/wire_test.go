@@ -125,6 +125,7 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 // waited already. Go waiters that have told of themselves meanwhile keep their
 // places.
 func TestRedissonsShiftingThrowsNobodyOut(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second))
 	hold := lockIt(t, l)
@@ -227,6 +228,7 @@ func TestADeadWaiterOfRedisson(t *testing.T) {
 // keep their distances; the last entry is never in the past, for what queues up
 // behind one in the past may sleep for ever.
 func TestRedissonsWaitersAreLiftedWithOurs(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	const skip = 500 * time.Millisecond
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(skip))

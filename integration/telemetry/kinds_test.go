@@ -34,13 +34,17 @@ func TestSpansFair(t *testing.T) {
 	}
 	var got []string
 	var met, before tracetest.SpanStub // the first holder, and whoever held it before this one
+	told := 0
 	for i, s := range r.acquisitions() {
-		switch i {
-		case 0:
+		switch {
+		case i == 0:
 			met = s
-		case 1:
+		case attr(s, "lock.attempts") != "1":
+			linksTo(t, s, met) // a refresh told it that it has the lock, before the message did
+		case i == 1:
 			linksTo(t, s, met)
 		default:
+			told++
 			linksTo(t, s, met, before)
 			if want := before.SpanContext.TraceID().String(); attr(s, "lock.predecessor.trace_id") != want ||
 				attr(s, "lock.predecessor.owner") != attr(before, "lock.owner") {
@@ -51,6 +55,9 @@ func TestSpansFair(t *testing.T) {
 		got = append(got, strings.Join([]string{
 			attr(s, "lock.type"), attr(s, "lock.outcome"), attr(s, "lock.contended"), attr(s, "lock.queue.position"),
 		}, " "))
+	}
+	if told == 0 {
+		t.Error("no waiter was told of its predecessor")
 	}
 	want := "fair acquired false , fair acquired true 1, fair acquired true 2, fair acquired true 3"
 	if strings.Join(got, ", ") != want {

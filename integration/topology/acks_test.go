@@ -24,6 +24,7 @@ func single(s *testbed.Server) rueidis.ClientOption {
 // TestReplicaAcks: with a stalled replica an acquisition is undone and says so;
 // what is held is renewed all the same, and nobody else waits behind WAIT.
 func TestReplicaAcks(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	set := testbed.Replicas(t, 2)
 	master, replicas := set.Master(), set.Replicas()
 	const ackTimeout = 900 * time.Millisecond
@@ -104,6 +105,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // there when it becomes the master, however slow the line to it is; without
 // acknowledgements some are lost.
 func TestAckedLockSurvivesFailovers(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	const failovers = 50
 	set := testbed.Replicas(t, 1)
 	lines := map[*testbed.Server]string{}
@@ -147,6 +149,7 @@ func TestAckedLockSurvivesFailovers(t *testing.T) {
 // script ran on, also after its slot has moved: a WAIT that stays behind at the old
 // place would count replicas that have nothing to acknowledge.
 func TestReplicaAcksOnACluster(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	set := testbed.Cluster(t)
 	c := open(t, cluster(set), acks(1, 900*time.Millisecond))
 	for _, n := range set.Masters(t) {

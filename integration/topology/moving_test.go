@@ -13,6 +13,7 @@ import (
 
 // TestClusterMovesAndFails: both on one cluster, since starting one takes long.
 func TestClusterMovesAndFails(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	set := testbed.Cluster(t)
 	t.Run("a group while its slot moves", func(t *testing.T) { groupWhileItsSlotMoves(t, set) })
 	t.Run("a master dies, all kinds", func(t *testing.T) { masterDiesForAllKinds(t, set) })

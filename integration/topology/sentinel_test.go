@@ -31,6 +31,7 @@ func replicated(t *testing.T, set *testbed.SentinelSet, key string) {
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	set := testbed.Sentinel(t)
 	c, other := open(t, sentinel(set)), open(t, sentinel(set))
 
@@ -85,6 +86,7 @@ func TestSentinel(t *testing.T) {
 // that was promoted, which may have been long before the client hears of it. So
 // what is held is renewed there at once, not at its next turn.
 func TestSentinelRenewsAtOnce(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	const long = 90 * time.Second // the first renewal is not due before a sixth of it
 	set := testbed.Sentinel(t)
 	c := open(t, sentinel(set), func(cfg *redlatch.Config) { cfg.LeaseTime = long })
@@ -102,6 +104,7 @@ func TestSentinelRenewsAtOnce(t *testing.T) {
 // TestSentinelFrozen: a sentinel that answers nothing, though its connection
 // stands, does not keep the client at a dead master while others know the new one.
 func TestSentinelFrozen(t *testing.T) {
+	t.Parallel() // it waits, for the most part
 	set := testbed.Sentinel(t)
 	c := open(t, sentinel(set))
 	mustUnlock(t, mustLock(t, within(t, 20*time.Second), c.RLock("before")))

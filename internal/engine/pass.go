@@ -82,16 +82,16 @@ func (a *acquisition) handed() (won, over bool) {
 		return false, true
 	}
 	a.about().hold = h
-	a.passedBy()
+	a.met(a.waiter.Take().Passed)
 	return true, false
 }
 
-// passedBy tells the observer who had the lock before it was passed on.
-func (a *acquisition) passedBy() {
+// met tells the observer who has had the lock meanwhile.
+func (a *acquisition) met(holders []pubsub.Holder) {
 	if a.obs == nil {
 		return
 	}
-	for _, who := range a.waiter.Take().Passed {
+	for _, who := range holders {
 		a.obs.Busy(who.Owner, who.Trace, 0)
 	}
 }

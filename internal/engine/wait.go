@@ -105,6 +105,7 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			a.place = a.core.places.add(a, a.about().lock.queue, a.busy.RefreshIn)
 		}
 		news := a.waiter.Take()
+		a.met(news.Passed)
 		if news.Err != nil {
 			return false, false, &lock.ServerError{Name: a.about().lock.of.Name, Op: "subscribe", Err: news.Err}
 		}
@@ -155,7 +156,7 @@ func (a *acquisition) lastLook(err error) (won bool, _ error) {
 	if h := a.core.reg.Given(&a.given); h != nil {
 		if a.ctx.Err() == nil && !h.Lost() {
 			a.about().hold = h
-			a.passedBy()
+			a.met(a.waiter.Take().Passed)
 			return true, nil
 		}
 		held.Release(a.values, []*held.Hold{h}, nil)
@@ -170,11 +171,6 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	if news.Line {
 		at = news.Expect
 		a.busy.Holder, a.busy.Remaining = news.Holder.Owner, time.Until(news.Expect)
-		for _, who := range news.Passed {
-			if a.obs != nil {
-				a.obs.Busy(who.Owner, who.Trace, 0)
-			}
-		}
 		if a.obs != nil && news.Holder.Owner != "" {
 			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
 		}
