@@ -86,7 +86,7 @@ func TestSentinel(t *testing.T) {
 // that was promoted, which may have been long before the client hears of it. So
 // what is held is renewed there at once, not at its next turn.
 func TestSentinelRenewsAtOnce(t *testing.T) {
-	t.Parallel() // it waits, for the most part
+	t.Parallel()                  // it waits, for the most part
 	const long = 90 * time.Second // the first renewal is not due before a sixth of it
 	set := testbed.Sentinel(t)
 	c := open(t, sentinel(set), func(cfg *redlatch.Config) { cfg.LeaseTime = long })
