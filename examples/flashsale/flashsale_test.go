@@ -164,7 +164,7 @@ func TestEmbedded(t *testing.T) {
 			continue
 		}
 		l := small()
-		l.Browsers = 2 // as the demo has it for this server
+		l.Browsers = 2               // as the demo has it for this server
 		l.Stock, l.Buyers = 100, 140 // it is ten times slower
 		if row := runSale(t, server, l, spec.name, false); !row.good() {
 			t.Errorf("%s: %s; %s", spec.name, row.verdict(), row.total().Failure)
