@@ -29,14 +29,15 @@ func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	errs := make([]error, 900)
 	for i := range errs {
 		var l redlatch.Locker
-		switch name := fmt.Sprintf("l%d", i); {
-		case i%9 == 0:
+		name := fmt.Sprintf("l%d", i)
+		switch i % 9 {
+		case 0:
 			l = c.RLock("line") // one line of waiters
-		case i%9 == 1:
+		case 1:
 			l = c.FairLock("fair line")
-		case i%9 == 2:
+		case 2:
 			l = c.ReadWriteLock("rw line").WriteLock()
-		case i%9 == 3:
+		case 3:
 			l = redlatch.MultiLock(c.RLock(name), c.RLock("{"+name+"}2"))
 		default: // more than have a place to send
 			l = c.RLock(name)
