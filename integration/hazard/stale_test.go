@@ -18,6 +18,7 @@ import (
 func TestServerComesBackWithOldData(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
 			s := testbed.Standalone(t)
 			testbed.LeakCheck(t, s, testbed.AllowKeys("redlatch_void:"))
 			const lease = 2 * time.Second
