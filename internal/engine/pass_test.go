@@ -100,7 +100,7 @@ func TestNothingIsPassedOnAfterABreak(t *testing.T) {
 			if passed := err == nil; passed == broken {
 				t.Errorf("broken %t: Unlock: %v", broken, err)
 			}
-			<-got
+			t.Logf("the receiver: %v", <-got)
 		})
 	}
 }
