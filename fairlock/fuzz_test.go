@@ -11,9 +11,9 @@ import (
 )
 
 // grantFor is how a grant reads that is for this place: anything without a space, the
-// place, a token. It is written down here apart from the code that reads messages.
+// place, a token, and perhaps who had the lock before. It is written down here apart from the code that reads messages.
 func grantFor(place int64) *regexp.Regexp {
-	return regexp.MustCompile(`(?s)^[^ ]* ` + strconv.FormatInt(place, 10) + ` (\d+)$`)
+	return regexp.MustCompile(`(?s)^[^ ]* ` + strconv.FormatInt(place, 10) + ` (\d+)( .*)?$`)
 }
 
 // FuzzGranted: no message crashes a waiter, and none gives it the lock but a grant of the
