@@ -77,10 +77,10 @@ func (h *hold) Unlock(context.Context) error {
 	case h.err != nil:
 		return h.err
 	case h.l.broken:
-		h.end(context.Canceled)           // the section is over
+		h.end(redlatch.ErrUnlocked)         // the section is over
 		return h.l.unavailable("release") // but held: Unlock may be called again
 	}
-	h.dropLocked(context.Canceled, redlatch.ErrNotHeld)
+	h.dropLocked(redlatch.ErrUnlocked, redlatch.ErrNotHeld)
 	h.l.wakeLocked()
 	return nil
 }
