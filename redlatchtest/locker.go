@@ -262,7 +262,7 @@ func (l *Locker) refuse(cause error) error {
 		e.Remaining = redlatch.DefaultLeaseTime
 	}
 	if l.broken {
-		e.Err = errors.Join(cause, l.unavailable("acquire"))
+		e.Err = lock.Join(cause, l.unavailable("acquire"))
 	}
 	return e
 }

@@ -77,7 +77,7 @@ func (h *hold) Unlock(context.Context) error {
 	case h.err != nil:
 		return h.err
 	case h.l.broken:
-		h.end(redlatch.ErrUnlocked)         // the section is over
+		h.end(redlatch.ErrUnlocked)       // the section is over
 		return h.l.unavailable("release") // but held: Unlock may be called again
 	}
 	h.dropLocked(redlatch.ErrUnlocked, redlatch.ErrNotHeld)
