@@ -20,7 +20,7 @@ mkdir -p .cache/test
 summary=
 failed=0
 for module in $(scripts/modules.sh); do
-  name=$(echo "$module" | sed 's|^\./||; s|^\.$|root|')
+  name=$(echo "$module" | sed 's|^\./||; s|^\.$|root|; s|/|-|g')
   log=$root/.cache/test/$name.log
   printf '\n== %s: go test -race %s ./...\n' "$name" "$*"
   begin=$(date +%s)
