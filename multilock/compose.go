@@ -236,10 +236,11 @@ func makeUnits(leaves []leaf) []unit {
 // fair reports whether an attempt without waiting can't pass a queue.
 func (u *unit) fair() bool { return u.locks != nil && u.locks[0].Kind().Traits().Queued }
 
-// acquire takes the unit: wait as for Locker.TryLock, negative without a limit.
-func (u *unit) acquire(ctx context.Context, wait, lease time.Duration) (*part, error) {
+// acquire takes the unit: wait as for Locker.TryLock, negative without a limit. It
+// ends at until, if that is not zero, also where an attempt without waiting would take longer.
+func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
 	if u.locks != nil {
-		holds, err := engine.AcquireAll(ctx, u.locks, wait, lease)
+		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until)
 		if err != nil {
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 		if !r.until.IsZero() {
 			wait = max(time.Until(r.until), time.Millisecond)
 		}
-		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease); err != nil {
+		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.until); err != nil {
 			return nil, -1, err
 		}
 	}
@@ -131,7 +131,7 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 		if first >= 0 && u.fair() {
 			wait = r.patience(u)
 		}
-		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease) }) // ends with the attempt, which is bounded
+		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.until) }) // ends with the attempt, which is bounded
 	}
 	wg.Wait()
 	busy, err = r.look(parts, errs)
@@ -170,8 +170,9 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	return -1, nil
 }
 
-// giveBack frees what a failed round took. It waits for the answers, unless the
-// caller has gone.
+// giveBack frees what a failed round took. It waits for the answers, but not past
+// the end of the wait or of ctx: what can't be freed by then is freed in the
+// background, or by its lease.
 func (r *rounds) giveBack(parts []*part) {
 	var waits []func() []error
 	for _, p := range parts {
@@ -179,10 +180,29 @@ func (r *rounds) giveBack(parts []*part) {
 			waits = append(waits, p.release(context.WithoutCancel(r.ctx)))
 		}
 	}
-	if r.ctx.Err() != nil {
+	if r.ctx.Err() != nil || len(waits) == 0 {
 		return
 	}
-	for _, wait := range waits {
-		wait() // what can't be freed now is freed in the background, or by its lease
+	limit := time.Hour
+	if !r.until.IsZero() {
+		limit = max(time.Until(r.until), backWithin)
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	freed := make(chan struct{})
+	go func() { // ends with the answers, whose time is bounded
+		defer close(freed)
+		for _, wait := range waits {
+			wait()
+		}
+	}()
+	select {
+	case <-freed:
+	case <-t.C:
+	case <-r.ctx.Done():
 	}
 }
+
+// backWithin is how long a server has to take back what a round got whose wait is
+// over.
+const backWithin = 100 * time.Millisecond

@@ -282,7 +282,7 @@ func TestAnExhaustedPool(t *testing.T) {
 		got <- err
 	}()
 	deadline := time.Now().Add(patience)
-	for s.CommandStats(t).Calls["hkeys"] == 0 && time.Now().Before(deadline) { // until it has found the lock busy
+	for s.CommandStats(t).Calls["hgetall"] == 0 && time.Now().Before(deadline) { // until it has found the lock busy
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(50 * time.Millisecond) // most likely it waits for the pool by now; if not, so much the easier

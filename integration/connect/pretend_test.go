@@ -84,6 +84,9 @@ func answer(version string, major int, args []string) string {
 	case "PING":
 		return "+PONG\r\n"
 	case "CLIENT":
+		if strings.EqualFold(args[1], "SETNAME") {
+			return "+OK\r\n"
+		}
 		return "-ERR Unknown subcommand or wrong number of arguments for 'SETINFO'. Try CLIENT HELP\r\n"
 	}
 	return "+OK\r\n"

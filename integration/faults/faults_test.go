@@ -73,6 +73,11 @@ func TestFaults(t *testing.T) {
 			if only != "" && p.name != only || only == "" && p.episode == 0 || round > 0 && time.Now().After(until) {
 				continue
 			}
+			if only == "" && !long && p.topology != "standalone" || !long && only == "" && p.name == "everything" {
+				// Several servers and all faults at once take minutes on a quiet machine to say
+				// something: make faults.
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
 				length := max(p.episode, 4*time.Second)
 				if long {

@@ -48,6 +48,9 @@ func (h *history) losses(r *report) {
 func (h *history) explained(o *hold, at time.Duration) bool {
 	lease := max(min(o.Lease, h.lease), h.lease)
 	from := at - lease - slack
+	if o.Valid > o.Call { // a fair grant lasts for the skip time only, until it is confirmed
+		lease = min(lease, o.Valid-o.Call)
+	}
 	var still []span
 	minor := map[int]bool{}
 	for i := range h.windows {

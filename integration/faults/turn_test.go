@@ -240,10 +240,14 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 	if r.IntN(2) == 0 {
 		e.Lease = p.args.Lease/2 + time.Duration(r.Int64N(int64(p.args.Lease)))
 	}
+	bounded := t.kind == kindQuorum // by how long a restarted node stays out
+	if bounded {
+		e.Lease = min(e.Lease, p.args.Lease)
+	}
 	e.Call = mono()
 	var nested redlatch.Hold
 	var err error
-	if p.args.Work.Hour && r.IntN(2) == 0 {
+	if p.args.Work.Hour && !bounded && r.IntN(2) == 0 {
 		e.Lease = time.Hour
 		d := time.Duration(r.Int64N(int64(2 * time.Millisecond)))
 		e.Until = e.Call + d

@@ -109,6 +109,12 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 // none. They have distinct keys, are sorted by them, and are of kinds that can be
 // taken together; see [SameGroup]. The holds are in the order of the locks.
 func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration) ([]*held.Hold, error) {
+	return AcquireBy(ctx, locks, wait, lease, time.Time{})
+}
+
+// AcquireBy is AcquireAll for a part of a longer wait: it ends at until, if that is
+// not zero, however long an answer takes.
+func AcquireBy(ctx context.Context, locks []*Lock, wait, lease time.Duration, until time.Time) ([]*held.Hold, error) {
 	a := &acquisition{members: make([]member, len(locks))}
 	for i, l := range locks {
 		a.members[i].lock = l
@@ -117,6 +123,7 @@ func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration) (
 		return nil, locks[0].refused(ctx, wait, lease, err)
 	}
 	defer a.close()
+	a.until = earlier(a.until, until)
 	if err := a.finish(); err != nil {
 		return nil, err
 	}

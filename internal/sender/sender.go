@@ -35,7 +35,7 @@ const (
 // The bounds of a lane. A connection has 1,024 places for commands without an
 // answer, and blocks when they are taken: both classes together stay below that.
 var (
-	carriers = [classes]int{Keep: 6, Ask: 12, Acked: 32}
+	carriers = [classes]int{Keep: 4, Ask: 10, Acked: 32}
 	flights  = [classes]int{Keep: 384, Ask: MaxAsking, Acked: 32}
 )
 
