@@ -209,11 +209,11 @@ var rlACL = struct{ keys, channels, lock, state, force, fence, void []string }{
 	channels: []string{"&redisson_lock__channel:{app:*", "&redisson_rwlock:{app:*", "&redlatch_grant:{app:*"},
 	lock: []string{
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
-		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hdel",
+		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+hlen", "+hgetall", "+pttl", "+hdel",
 	},
 	void:  []string{"+sadd", "+sismember"}, // where an acquisition was given up
 	fence: []string{"+get", "+set", "+time"},
-	state: []string{"+type", "+hlen", "+hgetall"},
+	state: []string{"+type"},
 	force: []string{"+del", "+llen"},
 }
 

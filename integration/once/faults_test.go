@@ -251,7 +251,7 @@ func TestMinimalACL(t *testing.T) {
 	s.Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret",
 		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "&redisson_lock__channel:{app:*",
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
-		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember", "+sadd",
+		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+hlen", "+hgetall", "+pttl", "+hdel", "+sismember", "+sadd",
 		"~redlatch_once:{app:*", "+get", "+set", "+del", "+time")
 	c := dial(t, s.Addr(), func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password, c.Prefix = "app", "secret", "app:"
