@@ -136,9 +136,15 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	return out
 }
 
+// searchLimit bounds the model's search in one history.
+const searchLimit = 20 * time.Second
+
 // tell fails the test with the violations, of each sort the first few.
 func (r *report) tell(t *testing.T) {
 	const most = 3
+	for _, u := range r.undecided {
+		t.Logf("not decided by the model within %v: %s", searchLimit, u)
+	}
 	sorts := map[string]int{}
 	for _, v := range r.violations {
 		sort, _, _ := strings.Cut(v, ":")
@@ -170,7 +176,7 @@ func (h *history) check(p *profile) *report {
 	if p.idle > 0 {
 		h.idle(r, p.idle)
 	}
-	h.linearizable(r, time.Minute)
+	h.linearizable(r, searchLimit)
 	return r
 }
 

@@ -173,6 +173,7 @@ func (h *history) byName() map[string][]*hold {
 // report is what an episode came to.
 type report struct {
 	violations []string
+	undecided  []string      // histories for which the model's search took too long
 	overlaps   int           // of sections after their deadlines, or after their server forgot
 	longest    time.Duration // of these
 	lost       int

@@ -206,7 +206,9 @@ func (h *history) linearizable(r *report, limit time.Duration) {
 		case porcupine.Illegal:
 			r.violation("no order of the %d holds of %v is one that a lock allows", len(holds), names)
 		case porcupine.Unknown:
-			r.violation("the history of %v, %d holds, was not checked within %v", names, len(holds), limit)
+			// The search can explode. That nobody was inside beside another one has been
+			// looked at all the same, by exclusion.
+			r.undecided = append(r.undecided, fmt.Sprintf("%v, %d holds", names, len(holds)))
 		}
 	}
 }
