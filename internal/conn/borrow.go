@@ -36,7 +36,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 		}
 	}
 	c := &Conn{
-		client: client, silent: connWriteTimeout(opt), acks: make(chan struct{}, maxAcked),
+		client: client, silent: connWriteTimeout(opt),
 		left: make(chan struct{}),
 	}
 	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster

@@ -112,14 +112,9 @@ type Conn struct {
 	topo   Topology
 	slots  slotTable     // where the slots are
 	silent time.Duration // how long a server may say nothing
-	acks   chan struct{} // places of the commands that wait for replicas
 	watch  *masterWatch  // nil: nothing to follow
 	left   chan struct{} // closed by Close; nil: the client is ours, and closed
 }
-
-// maxAcked bounds the connections of commands that wait for replicas, each of
-// which has one of its own.
-const maxAcked = 64
 
 // Client is the underlying client, for the subscriptions.
 func (c *Conn) Client() rueidis.Client { return c.client }
@@ -180,8 +175,6 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		// client library takes from its pool for a pipeline with a blocking command.
 		// Nothing else waits there, so that a time limit harms nobody; without one
 		// a frozen server would hold it for ever.
-		c.acks <- struct{}{}
-		defer func() { <-c.acks }()
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, cmd.AckTimeout+c.silent)
 		defer cancel()

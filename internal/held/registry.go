@@ -114,9 +114,6 @@ func (r *Registry) End() { r.wg.Done() }
 // for a call that is still under way.
 func (r *Registry) Background(work func()) { r.wg.Go(work) }
 
-// Late is closed when background work has had its time after Close.
-func (r *Registry) Late() <-chan struct{} { return r.closedLate }
-
 // Drain stops new sessions.
 func (r *Registry) Drain() {
 	r.mu.Lock()

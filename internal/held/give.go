@@ -1,0 +1,210 @@
+package held
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// giving is the one path on which anything is given back: it takes the answers,
+// classifies each part's, and tries again what was refused for the moment.
+type giving struct {
+	reg   *Registry
+	ctx   context.Context // for its values
+	rel   *Releasing      // nil: nobody waits
+	retry *backoff.ExponentialBackOff
+}
+
+// run goes on with parts, whose gates are ours, after an answer, until each is
+// decided. It leaves the gates.
+func (g *giving) run(parts []part, reply conn.Reply, err error) {
+	for {
+		parts, err = g.settle(parts, reply, err)
+		switch {
+		case len(parts) == 0:
+			return
+		case conn.IsTryAgain(err) && len(parts) > 1:
+			// A cluster moves the slot, and some of the keys have moved.
+			for i := range parts {
+				g.run(parts[i:i+1], conn.Reply{}, err)
+			}
+			return
+		case conn.IsTryAgain(err) && parts[0].hold != nil:
+			if g.split(&parts[0]) && len(g.rel.holds) == 1 {
+				g.rel.end() // what follows is not the caller's to wait for
+				g.rel = nil
+			}
+		}
+		if g.retry == nil {
+			g.retry = NewRetry()
+		}
+		var until time.Time
+		for i := range parts {
+			until = later(until, parts[i].until)
+		}
+		if !Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff()) {
+			for i := range parts {
+				g.giveUp(&parts[i], parts[i].unavailable(g.reg, err))
+			}
+			return
+		}
+		reply, err = g.reg.send.Run(g.ctx, sender.Keep, commandOf(parts))
+	}
+}
+
+func (p *part) unavailable(r *Registry, err error) error {
+	return &lock.UnavailableError{Name: p.lock.Name, Op: "release", Nodes: []lock.NodeError{{Node: r.cfg.Addr, Err: err}}}
+}
+
+// settle ends the parts that the answer decides, and returns the others with the
+// reason.
+func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part, why error) {
+	if err == nil && len(parts) > 1 && len(reply.Vals) < 2*len(parts) {
+		err = conn.ErrShortReply
+	}
+	for i := range parts {
+		p, code, text, failed := parts[i], reply.Code, reply.Str(1), err
+		if err == nil && len(parts) > 1 {
+			code, text = reply.Int(2*i), reply.Str(2*i+1)
+		}
+		if failed == nil && code == kind.ReleaseRefused {
+			failed = conn.Refusal(text)
+		}
+		switch {
+		case failed == nil:
+			g.decided(&p, code, text, reply)
+		case conn.IsPermanent(failed):
+			g.giveUp(&p, &lock.ServerError{Name: p.lock.Name, Op: "release", Err: failed})
+		case p.count > 0 && conn.Classify(failed) == conn.Refused:
+			// Nothing but a number was to be written, and the next release corrects it.
+			g.decided(&p, kind.ReleaseDone, "", conn.Reply{})
+		default:
+			p.ambiguous = p.ambiguous || conn.Classify(failed) == conn.Ambiguous
+			left, why = append(left, p), failed
+		}
+	}
+	return left, why
+}
+
+// decided ends a part that the server has answered for.
+func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) {
+	defer p.claim.Gate.Leave()
+	if code == kind.ReleaseSilent {
+		g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
+			"lock", p.lock.Name, "owner", p.field.Name, "error", text)
+	}
+	switch {
+	case p.hold == nil:
+	case code == kind.ReleaseGone && !p.split && (!p.ambiguous || p.count > 0):
+		// An earlier try may have ended the session, but only if it was to.
+		g.rel.errs[p.index] = p.hold.releaseLost()
+	default:
+		if code == kind.ReleaseDone && reply.Vals != nil && len(g.rel.holds) == 1 && g.reg.cfg.Heard != nil {
+			g.reg.cfg.Heard(p.lock, reply.Int(1))
+		}
+		p.hold.released(p.count)
+	}
+}
+
+// giveUp ends a part that can't be given back.
+func (g *giving) giveUp(p *part, err error) {
+	defer p.claim.Gate.Leave()
+	if p.hold != nil {
+		g.rel.errs[p.index] = p.hold.abandoned(err)
+		return
+	}
+	g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: giving back failed", "lock", p.lock.Name, "owner", p.field.Name,
+		"type", p.lock.Kind.Traits().Type, "error", err)
+}
+
+// split frees a lock by a command of one key, where a cluster refuses those of
+// several. The part is nobody's then, and the whole command follows.
+func (g *giving) split(p *part) bool {
+	splitter, ok := p.lock.Kind.(kind.Splitter)
+	if !ok {
+		return false
+	}
+	reply, err := g.reg.send.Run(g.ctx, sender.Keep, splitter.ReleaseSplit(p.field, p.count))
+	switch {
+	case err != nil:
+		return false
+	case reply.Code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
+		g.rel.errs[p.index] = p.hold.releaseLost()
+	default:
+		p.hold.released(p.count)
+	}
+	p.hold, p.split = nil, true
+	return true
+}
+
+// Leftover is what an acquisition that was given up may have left on the server:
+// a grant or a place, of one attempt. Its claim is retained for it.
+type Leftover struct {
+	Lock    *Lock
+	Claim   *Claim
+	Attempt *kind.Attempt
+}
+
+// Undo takes back, in the background, what an acquisition may have left, until
+// the server has answered or a grant would have run out by itself. void > 0 makes
+// the server refuse late commands. entered says that the gates are the caller's;
+// Undo leaves them. done, if not nil, is called at the end. The caller has called
+// Begin for what is still under way.
+func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration, entered bool, done func()) {
+	parts := make([]part, len(all))
+	for i, l := range all {
+		parts[i] = part{
+			lock: l.Lock, claim: l.Claim, field: l.Attempt.Named(), attempt: l.Attempt, void: void,
+			until: time.Now().Add(l.Attempt.Lease),
+		}
+	}
+	r.wg.Add(1)
+	r.give(ctx, parts, entered, done)
+}
+
+// freeLeft gives back, in the background, what an ended session had asked for
+// beyond the leases of its holds. Whoever found that out has counted it in.
+func (r *Registry) freeLeft(h *Hold) {
+	s := h.s
+	h.claim.Retain()
+	r.mu.Lock()
+	p := part{lock: s.Lock, claim: h.claim, field: s.Field, until: later(s.asked, s.asks)}
+	if s.limbo > 0 {
+		p.void = VoidTTL
+	}
+	r.mu.Unlock()
+	r.give(context.WithoutCancel(h.parent), []part{p}, false, nil)
+}
+
+func (r *Registry) give(ctx context.Context, parts []part, entered bool, done func()) {
+	go func() { // ends with the server's answer or the lease
+		defer r.wg.Done()
+		if done != nil {
+			defer done()
+		}
+		defer func() {
+			for i := range parts {
+				parts[i].claim.Release()
+			}
+		}()
+		if !entered {
+			for i := range parts {
+				if !parts[i].claim.Gate.Enter(context.Background(), r.closedLate) {
+					for j := range i {
+						parts[j].claim.Gate.Leave()
+					}
+					return
+				}
+			}
+		}
+		g := giving{reg: r, ctx: ctx}
+		reply, err := r.send.Run(ctx, sender.Keep, commandOf(parts))
+		g.run(append([]part(nil), parts...), reply, err)
+	}()
+}
