@@ -183,6 +183,10 @@ func Fenced() Option { return lock.Fenced() }
 // [rwlock.PreferReaders].
 func PreferReaders() Option { return rwlock.PreferReaders() }
 
+// ShareReads lets the readers of a ReadWriteLock in one process share a hold on the
+// server; see [rwlock.ShareReads].
+func ShareReads() Option { return rwlock.ShareReads() }
+
 // WithSkipAfter sets how long after its last sign of life a waiter of this lock
 // object is passed over, by those that wait behind it in a [FairLock], by readers
 // that stand back for a waiting writer in a [ReadWriteLock] and by the writers

@@ -85,7 +85,11 @@ func (p *rwModelParty) say(e rwEvent) {
 }
 
 func (p *rwModelParty) run(ctx context.Context, r *rand.Rand) error {
-	l := p.c.ReadWriteLock("n")
+	var opts []redlatch.Option
+	if p.client/100%2 == 1 { // every other process
+		opts = append(opts, redlatch.ShareReads())
+	}
+	l := p.c.ReadWriteLock("n", opts...)
 	for ctx.Err() == nil {
 		write := r.IntN(4) == 0
 		locker := redlatch.Locker(l.ReadLock())

@@ -49,6 +49,8 @@ type Settings struct {
 	SkipAfter time.Duration
 	// PreferReaders lets readers of a ReadWriteLock in while a writer waits.
 	PreferReaders bool
+	// ShareReads lets readers of one process share a hold of a ReadWriteLock.
+	ShareReads bool
 }
 
 // Fenced asks for a fencing token with every acquisition: [Hold].Token is then

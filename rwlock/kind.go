@@ -37,6 +37,7 @@ type keys struct {
 	places                          [2][]string // of waiting readers, writers
 	state                           conn.Command
 	spec                            pubsub.Spec
+	reads                           kind.Traits // of the read lock
 }
 
 func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
@@ -67,6 +68,14 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 	}
 	if k.token != "" {
 		k.state.Keys, k.state.Args[0] = append(k.state.Keys, k.token), "1"
+	}
+	k.reads = *k.traits(&readTraits)
+	if set.ShareReads {
+		// Who enters past writers admits only those who would, too.
+		k.reads.Shares = "reads"
+		if k.prefer {
+			k.reads.Shares = "reads past writers"
+		}
 	}
 	k.spec = pubsub.Spec{ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(key), Route: route}
 	return k, nil

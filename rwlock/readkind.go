@@ -25,7 +25,7 @@ var readTraits = [2]kind.Traits{
 }
 
 // Traits implements kind.Kind.
-func (k readKind) Traits() *kind.Traits { return k.traits(&readTraits) }
+func (k readKind) Traits() *kind.Traits { return &k.reads }
 
 // own is the timeout key of a field.
 func (k readKind) own(field string) string { return luascript.RWTimeoutKey(k.lock, field) }
@@ -57,6 +57,10 @@ func (k readKind) Acquire(a *kind.Attempt) conn.Command {
 // Acquired implements kind.Kind.
 func (k readKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	if out, done := kind.Answered(r); done {
+		// A retry that finds its own field does not look for writers, and who was
+		// refused before may pass those that came later.
+		w, waited := a.Data.(*waiting)
+		out.Open = out.Acquired && !out.Renewed && a.Other == "" && !(waited && w.came != "")
 		return out
 	}
 	out := k.busy(a, r)

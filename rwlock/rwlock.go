@@ -18,6 +18,26 @@ func PreferReaders() lock.Option {
 	return func(s *lock.Settings) { s.PreferReaders = true }
 }
 
+// ShareReads lets the readers of one process share a hold on the server: a reader
+// that comes while another one of the process is inside enters without a command, and
+// readers that come at the same time send one for all. It serves locks that a process
+// reads far more often than it could ask the server. It acts on the read locks of the
+// object that it is given to.
+//
+// A writer of another process can't be seen from here, so a hold admits readers for
+// the Client's Tenure (10 ms) after it was asked for, and none while a writer of this
+// process waits; who comes later asks the server and stands back as usual. The hold is
+// given back when the last of its readers unlocks. An Unlock that others outlast sends
+// nothing. Each reader has its own context, and all end with [lock.ErrLeaseLost] when
+// the shared hold is lost. On the server, in State and in ForceUnlock they are one
+// reader: the one who came first.
+//
+// Readers with a lease of their own, who read under a write lock, or who are members of
+// a QuorumLock have holds of their own. [lock.ErrInvalidOption] for other kinds of lock.
+func ShareReads() lock.Option {
+	return func(s *lock.Settings) { s.ShareReads = true }
+}
+
 const (
 	// DefaultSkipAfter is [lock.DefaultSkipAfter].
 	DefaultSkipAfter = lock.DefaultSkipAfter

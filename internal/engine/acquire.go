@@ -36,6 +36,8 @@ type acquisition struct {
 
 	mu sync.Mutex // guards the members' attempts against refreshes of their places
 
+	sent  bool        // it has asked the server
+	lead  *held.Share // others of this process wait for the answer of its try
 	left  leftover
 	again bool          // the last try re-entered: a Shutdown does not end it
 	undo  chan struct{} // closed when what was given up has been undone

@@ -36,6 +36,14 @@ func (a *acquisition) try() (won bool, err error) {
 		a.leaveGates()
 		return false, err
 	}
+	if won, err := a.share(fresh); won || err != nil {
+		a.leaveGates()
+		return won, err
+	}
+	if a.lead != nil {
+		defer a.unlead()
+	}
+	a.sent = true
 	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: &a.values}
 	if fresh == 0 {
 		a.call.Class = sender.Keep // what is held comes first
@@ -341,6 +349,9 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		a.left.queued = true // giving up undoes it
 		return false, stop(&lock.ReplicaAcksError{Name: a.about().lock.of.Name, Want: want, Got: c.Reply.Acked, Err: c.Reply.Waits})
 	}
+	if !out.Open {
+		a.unlead()
+	}
 	for i := range a.members {
 		token := out.Token
 		if tokens != nil {
@@ -358,11 +369,12 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 func (a *acquisition) hold(m *member, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) bool {
 	m.claim.Retain()
 	if m.session != nil {
-		m.hold = m.session.Again(a.ctx, a.lease, lease, sent)
+		m.hold = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
 	} else {
 		g := held.Grant{
 			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,
 			Fixed: a.lease, Lease: lease, Sent: sent, Handed: handed, Lasts: lasts, Within: m.attempt.Other != "",
+			Share: a.lead,
 		}
 		if a.obs != nil {
 			g.Link = a.linkOf(m)

@@ -141,7 +141,16 @@ func (h *Hold) Count() int {
 	r := h.s.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(h.s.holds)
+	if !h.s.joined {
+		return len(h.s.holds)
+	}
+	n := 0
+	for _, other := range h.s.holds {
+		if other.claim == h.claim {
+			n++
+		}
+	}
+	return n
 }
 
 // deadlineLocked is the hold's local deadline.

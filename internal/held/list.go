@@ -11,19 +11,35 @@ func (r *Registry) List() []lock.HeldLock {
 	r.mu.Lock()
 	out := make([]lock.HeldLock, 0, len(r.dog.heap))
 	for _, s := range r.dog.heap { // all that have a hold that is not being released
-		l := lock.HeldLock{
-			Name: s.Lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
-			Count: len(s.holds), ValidUntil: s.latestLocked(), Fixed: true,
+		if !s.joined {
+			out = append(out, s.listedLocked(s.holds))
+			continue
 		}
-		for _, one := range s.holds {
-			l.Fixed = l.Fixed && one.lease > 0
-			if l.Since.IsZero() || one.began.Before(l.Since) {
-				l.Since = one.began
-			}
+		byOwner := map[*Claim][]*Hold{}
+		for _, h := range s.holds {
+			byOwner[h.claim] = append(byOwner[h.claim], h)
 		}
-		out = append(out, l)
+		for _, holds := range byOwner {
+			out = append(out, s.listedLocked(holds))
+		}
 	}
 	r.mu.Unlock()
 	slices.SortFunc(out, func(a, b lock.HeldLock) int { return a.Since.Compare(b.Since) })
 	return out
+}
+
+// listedLocked are an owner's holds of a session as one entry.
+func (s *Session) listedLocked(holds []*Hold) lock.HeldLock {
+	l := lock.HeldLock{
+		Name: s.Lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
+		Count: len(holds), Fixed: true,
+	}
+	for _, h := range holds {
+		l.Fixed = l.Fixed && h.lease > 0
+		l.ValidUntil = later(l.ValidUntil, h.deadlineLocked())
+		if l.Since.IsZero() || h.began.Before(l.Since) {
+			l.Since = h.began
+		}
+	}
+	return l
 }

@@ -77,6 +77,7 @@ type Registry struct {
 	owners map[string]*Owner    // explicit ones
 	held   int                  // holds not yet unlocked, lost or closed
 	idle   chan struct{}        // closed when held falls to 0; nil: nobody waits for it
+	shares map[shareKey]*shared // of readers
 	doubts map[string]time.Time // of keys that were taken away by force: until when nothing is known
 	drains bool
 	closed bool

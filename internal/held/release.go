@@ -241,7 +241,7 @@ func (rel *Releasing) slow() {
 // prepare says what each part comes to, now that its gate is ours.
 func (rel *Releasing) prepare() {
 	r := rel.reg
-	var lost []*Hold
+	var lost, ended []*Hold
 	left := rel.parts[:0]
 	r.mu.Lock()
 	now := time.Now()
@@ -257,6 +257,12 @@ func (rel *Releasing) prepare() {
 			continue
 		}
 		p.count, p.until = s.countLocked(h), h.deadlineLocked()
+		if p.count > 0 && s.joined {
+			h.outlastedLocked()
+			ended = append(ended, h)
+			p.claim.Gate.Leave()
+			continue
+		}
 		if p.count == 0 {
 			s.final = true
 			if s.limbo > 0 {
@@ -267,6 +273,9 @@ func (rel *Releasing) prepare() {
 	}
 	rel.parts = left
 	r.mu.Unlock()
+	for _, h := range ended {
+		h.finish("released")
+	}
 	r.tell(lost)
 }
 

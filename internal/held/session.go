@@ -28,6 +28,8 @@ type Session struct {
 	asks    time.Time // the end that a renewal without an answer asks for
 	final   bool      // its last release was sent: "gone" says nothing any more
 	dead    bool
+	open    bool      // readers of this process may share it
+	joined  bool      // and did
 	passes  int       // how often it was passed on
 	tenure  time.Time // since when this process has had it
 	lastErr error
@@ -84,6 +86,8 @@ type Grant struct {
 	// Sent on until it is confirmed.
 	Handed bool
 	Lasts  time.Duration
+	// Share: of a reader who leads others of this process, which may share the session.
+	Share *Share
 	// Within: the owner holds the lock in another mode, so draining does not refuse.
 	Within bool
 }
@@ -99,12 +103,20 @@ type memory struct {
 // Take makes a session and its first hold; nil when the client takes no more.
 func (r *Registry) Take(g *Grant) *Hold {
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
+	var broke time.Time
+	if g.Share != nil {
+		broke = r.send.Broke(g.Lock.Key)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.drains && !g.Within {
 		return nil
 	}
-	return r.takeLocked(g, counted)
+	h := r.takeLocked(g, counted)
+	if g.Share != nil {
+		r.openLocked(g.Share, h.s, broke)
+	}
+	return h
 }
 
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
@@ -152,9 +164,9 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 	return count, ok
 }
 
-// Again adds the hold of a re-entry that the server confirmed; the claim has been
-// retained for it. nil: the session is over.
-func (s *Session) Again(ctx context.Context, fixed, lease time.Duration, sent time.Time) *Hold {
+// Again adds the hold of a re-entry that the server confirmed; the claim, its owner's,
+// has been retained for it. nil: the session is over.
+func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duration, sent time.Time) *Hold {
 	r := s.reg
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
 	h := &Hold{}
@@ -167,7 +179,7 @@ func (s *Session) Again(ctx context.Context, fixed, lease time.Duration, sent ti
 		s.until = later(s.until, LocalDeadline(sent, lease))
 	}
 	s.known = later(s.known, sent)
-	s.addLocked(ctx, h, s.claim, fixed, sent, counted)
+	s.addLocked(ctx, h, c, fixed, sent, counted)
 	h.again = true
 	if fixed > 0 && s.watchedLocked() {
 		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
@@ -201,6 +213,9 @@ func (s *Session) removeLocked(h *Hold) {
 	for i, x := range s.holds {
 		if x == h {
 			s.holds = append(s.holds[:i], s.holds[i+1:]...)
+			if s.joined {
+				s.unjoinLocked(h.claim)
+			}
 			return
 		}
 	}
@@ -235,6 +250,7 @@ func (r *Registry) dropLocked(s *Session) {
 	}
 	s.dead = true
 	r.dog.removeLocked(s)
+	r.closeLocked(s)
 	i := modeIndex(s.Lock.Kind.Traits().Mode)
 	if s.claim.sessions[i] == s {
 		s.claim.sessions[i] = nil

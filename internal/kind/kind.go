@@ -29,6 +29,9 @@ type Traits struct {
 	// Passes: an unlock may pass the lock on to a waiter of the same process
 	// without a command.
 	Passes bool
+	// Shares, unless empty: readers of the same process for whom it is equal may share
+	// a hold on the server.
+	Shares string
 }
 
 // Kind is what differs between the lock kinds: their scripts, what the answers
@@ -151,6 +154,9 @@ type Outcome struct {
 	Void bool
 	// Gone: of a group, a part that was to be re-entered is not held any more.
 	Gone bool
+	// Open: the acquisition has just been made, at its first try, and no writer waited
+	// that it has to stand back for: readers of the same process may share the hold.
+	Open bool
 	// NoLock: the key holds something that is no lock of this kind. It was not touched.
 	NoLock bool
 	Token  uint64
@@ -211,6 +217,8 @@ func Only(set lock.Settings, kind string, skipAfter, preferReaders bool) error {
 		return refuse("WithSkipAfter")
 	case set.PreferReaders && !preferReaders:
 		return refuse("PreferReaders")
+	case set.ShareReads && !preferReaders:
+		return refuse("ShareReads")
 	}
 	return nil
 }
