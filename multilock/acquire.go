@@ -117,31 +117,49 @@ func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(a.signal)},
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(a.ctx.Done())},
 	}
-	for _, l := range a.m.leaves {
-		if l.eng != nil {
-			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(l.eng.Core().Draining())})
-		}
+	_, open := a.closed()
+	for _, ch := range open {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ch)})
 	}
 	switch chosen, _, _ := reflect.Select(cases); {
 	case chosen == 0 && !a.over():
 		return true, nil
 	case chosen == 1:
 		return false, nil
+	case chosen > 2:
+		if over, _ := a.closed(); !over {
+			return false, nil // of a quorum: the others may do
+		}
 	}
 	return true, a.ended()
 }
 
-// ended is the error of a wait that is over, or of a client that is being closed.
-func (a *acquisition) ended() error {
+// closed reports whether so many of the clients take no more acquisitions that this one
+// can't be made. The channels are closed when one of the others does.
+func (a *acquisition) closed() (over bool, open []<-chan struct{}) {
+	spare := 0
+	if a.m.quorum {
+		spare = len(a.m.leaves) - majority(len(a.m.leaves))
+	}
+	gone := 0
 	for _, l := range a.m.leaves {
-		if l.eng == nil || a.ctx.Err() != nil {
+		if l.eng == nil {
 			continue
 		}
 		select {
 		case <-l.eng.Core().Draining():
-			return lock.ErrClosed
+			gone++
 		default:
+			open = append(open, l.eng.Core().Draining())
 		}
+	}
+	return gone > spare, open
+}
+
+// ended is the error of a wait that is over, or of a client that is being closed.
+func (a *acquisition) ended() error {
+	if over, _ := a.closed(); over && a.ctx.Err() == nil {
+		return lock.ErrClosed
 	}
 	return a.notAcquired(a.last)
 }

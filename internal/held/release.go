@@ -67,6 +67,7 @@ type Releasing struct {
 	ends   []observe.End // of the observations; nil: nobody looks
 	notify chan<- *Releasing
 	over   bool
+	late   bool // guarded by reg.mu; nobody hears the result
 
 	values detached
 	call   sender.Call
@@ -250,8 +251,10 @@ func (rel *Releasing) prepare() {
 		lost = append(lost, r.expireLocked(s, now)...) // waiting for the gate may have taken long
 		if h.state != stateReleasing {
 			// another Unlock, a loss or Close came first
-			if res := h.releasingLocked(); res != nil {
-				rel.errs[p.index] = res.err
+			if !rel.late { // else the next Unlock tells what came of it
+				if res := h.releasingLocked(); res != nil {
+					rel.errs[p.index] = res.err
+				}
 			}
 			p.claim.Gate.Leave()
 			continue
@@ -334,6 +337,7 @@ func (rel *Releasing) GiveUp() []error {
 	out := make([]error, len(rel.holds))
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	rel.late = true
 	for i, h := range rel.holds {
 		h.late = true
 		out[i] = h.unavailable("release", fmt.Errorf("%w of %v", ErrNoAnswer, r.cfg.UnlockTimeout))

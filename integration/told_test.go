@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Two Unlocks gave up waiting on a frozen server; the next one is told what came of
+// them: the lock was released.
+func TestUnlockTellsAThirdTimeWhatCameOfIt(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr(), rlUnlockTimeout(300*time.Millisecond))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	s.Freeze(t)
+	for range 2 {
+		rlWant(t, h.Unlock(t.Context()), redlatch.ErrUnavailable)
+	}
+	s.Thaw(t)
+	rlUntil(t, "the release", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+	time.Sleep(100 * time.Millisecond) // its answer has come
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Errorf("the lock was released by this hold, and its Unlock says: %v", err)
+	}
+}
+
+// A wait on a frozen server is an outage also where acquisitions ask for replicas.
+func TestFrozenServerIsUnavailableWithReplicaAcks(t *testing.T) {
+	t.Parallel()
+	set := testbed.Replicas(t, 1)
+	set.AwaitSync(t)
+	s := set.Master()
+	c := rlClient(t, s.Addr(), func(cfg *redlatch.Config) {
+		cfg.ReplicaAcks, cfg.ReplicaAckTimeout = 1, 100*time.Millisecond
+	})
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
+	s.Freeze(t)
+	defer s.Thaw(t)
+	_, err := c.RLock("l").TryLock(t.Context(), 2500*time.Millisecond, 0)
+	rlWant(t, err, redlatch.ErrNotAcquired)
+	rlWant(t, err, redlatch.ErrUnavailable)
+}
+
+// A fenced lock has a token, also where its owner holds it already by a handle that
+// asks for none.
+func TestFencedReentryHasAToken(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	c := rlClient(t, s.Addr())
+	outer := rlLock(t, t.Context(), c.RLock("l"))
+	defer rlUnlock(t, outer)
+	inner, err := c.RLock("l", redlatch.Fenced()).Lock(outer.Context())
+	if err != nil {
+		if errors.Is(err, redlatch.ErrInvalidOption) {
+			return // refused: as good
+		}
+		t.Fatal(err)
+	}
+	defer rlUnlock(t, inner)
+	if inner.Token() == 0 {
+		t.Error("a hold of a fenced lock has token 0")
+	}
+}
+
+// Renewals wait for nothing but the server: not for the unlocks of others, of which
+// a borrowed client sends each on its own.
+func TestRenewalDoesNotWaitForUnlocksOfABorrowedClient(t *testing.T) {
+	t.Parallel()
+	s := testbed.Standalone(t)
+	p := testbed.NewProxy(t, s.Addr())
+	rc, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{p.Addr()}, DisableCache: true, ConnWriteTimeout: 600 * time.Millisecond, AlwaysPipelining: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rc.Close()
+	c, err := redlatch.NewWithClient(rc, redlatch.Config{LeaseTime: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
+	p.Delay(testbed.Replies, 20*time.Millisecond)
+	h := rlLock(t, t.Context(), c.RLock("kept"))
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	load(ctx, t, c, 1000)
+	if h.Context().Err() != nil {
+		t.Errorf("a hold was lost on a healthy server: %v", context.Cause(h.Context()))
+	}
+}
+
+// The same of a Client with a connection of its own, whose commands travel together, on
+// a line of 100 ms.
+func TestRenewalDoesNotWaitForUnlocks(t *testing.T) {
+	t.Parallel()
+	s := testbed.Standalone(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := rlClient(t, p.Addr(), rlLease(1500*time.Millisecond))
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
+	p.Delay(testbed.Replies, 100*time.Millisecond)
+	h := rlLock(t, t.Context(), c.RLock("kept"))
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	load(ctx, t, c, 6000)
+	if h.Context().Err() != nil {
+		t.Errorf("a hold was lost on a healthy server: %v", context.Cause(h.Context()))
+	}
+}
