@@ -67,7 +67,8 @@ type Config struct {
 	// a command, until Tenure has passed since the server was asked last; then it is
 	// released, and other processes that wait come first. Default 10 ms: so much longer,
 	// plus one critical section, another process may wait than without it. Negative: never.
-	// Fenced locks, fixed leases and other kinds are not passed on.
+	// Fenced locks, fixed leases and other kinds are not passed on. With [ShareReads] it is
+	// also how long the hold of one reader admits others of this process.
 	Tenure time.Duration
 
 	// FenceTTL is how long a fencing counter is kept after the last acquisition.

@@ -69,6 +69,29 @@ func ExampleClient_ReadWriteLock_downgrade() {
 	// <nil>
 }
 
+// Readers of one process that come at the same time need one command between them.
+func ExampleShareReads() {
+	client := open()
+	defer client.Close()
+	ctx := context.Background()
+	prices := client.ReadWriteLock("prices", redlatch.ShareReads()).ReadLock()
+	first, err := prices.Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	second, err := prices.Lock(ctx) // joins the first
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(first.Unlock(ctx)) // the second keeps writers out
+	fmt.Println(second.Unlock(ctx))
+	// Output:
+	// <nil>
+	// <nil>
+}
+
 // Readers that come while a writer waits stand back for it. With PreferReaders
 // they enter, and writers may wait for ever.
 func ExamplePreferReaders() {
