@@ -27,15 +27,14 @@ var otherKinds = []entry{
 		what:    "client.ReadWriteLock; where a row does not read, its write lock",
 		role:    own,
 		promise: promiseOurs,
-		open: func(e env) (contender, error) {
-			c, err := openRedlatch(func(c *redlatchClients, key string) locker {
-				return anyLock{c.first().ReadWriteLock(key).WriteLock()}
-			})(e)
-			if err != nil {
-				return nil, err
-			}
-			return readersAndWriters{c.(*redlatchClients)}, nil
-		},
+		open:    openReadWrite(),
+	},
+	{
+		name:    "redlatch-rw-shared",
+		what:    "the same with ShareReads: readers of a process share a hold on the server",
+		role:    own,
+		promise: promiseOurs,
+		open:    openReadWrite(redlatch.ShareReads()),
 	},
 	{
 		name:    "redlatch-own-keys",
@@ -93,10 +92,25 @@ var otherKinds = []entry{
 	},
 }
 
-type readersAndWriters struct{ *redlatchClients }
+type readersAndWriters struct {
+	*redlatchClients
+	opts []redlatch.Option
+}
 
 func (c readersAndWriters) ReadLocker(key string) locker {
-	return anyLock{c.first().ReadWriteLock(key).ReadLock()}
+	return anyLock{c.first().ReadWriteLock(key, c.opts...).ReadLock()}
+}
+
+func openReadWrite(opts ...redlatch.Option) func(env) (contender, error) {
+	return func(e env) (contender, error) {
+		c, err := openRedlatch(func(c *redlatchClients, key string) locker {
+			return anyLock{c.first().ReadWriteLock(key, opts...).WriteLock()}
+		})(e)
+		if err != nil {
+			return nil, err
+		}
+		return readersAndWriters{c.(*redlatchClients), opts}, nil
+	}
 }
 
 // five are five locks: in one slot of the only server, or one on each server.

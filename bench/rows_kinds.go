@@ -43,7 +43,7 @@ func readWriteRows(s scale) []row {
 			r := row{
 				name:       fmt.Sprintf("%s/%d", mix.name, processes),
 				title:      fmt.Sprintf("64 goroutines in %s on one lock, %s", where(processes), mix.title),
-				contenders: []string{"redlatch-rw", "redlatch", "redlatch-own-keys"},
+				contenders: []string{"redlatch-rw", "redlatch-rw-shared", "redlatch", "redlatch-own-keys"},
 				processes:  processes,
 				spec:       spec{Workload: pairs, Goroutines: 64 / processes, ReadPerMille: mix.perMille},
 				columns:    []metric{throughput, waitP50, waitP99, waitMax, jain, commands, serverCPU, clientCPU},
@@ -51,7 +51,7 @@ func readWriteRows(s scale) []row {
 				against:    "redlatch-own-keys",
 			}
 			if mix.ofOwnKeys > 0 {
-				r.goals = goalsOf("redlatch-rw",
+				r.goals = goalsOf("redlatch-rw-shared",
 					goal{metric: throughput, atLeast: true, factor: mix.ofOwnKeys, of: "redlatch-own-keys"})
 			}
 			out = append(out, r)
