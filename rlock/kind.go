@@ -77,7 +77,8 @@ func (k *reentrant) Acquire(a *kind.Attempt) conn.Command {
 	if a.Trace != "" {
 		keys = k.acquire[1]
 	}
-	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: []string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace}}
+	a.Args = [...]string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace}
+	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: a.Args[:]}
 }
 
 // Acquired implements kind.Kind.

@@ -14,7 +14,8 @@ import (
 // are one owner's. A generated one may be used on several clients; an explicit
 // one belongs to one client.
 type Owner struct {
-	text string // as in the hash field, begins with 'g'
+	text string // of an explicit one: as in the hash field, begins with 'g'
+	seq  uint64 // of a generated one, whose text is made of it
 	live atomic.Int64
 
 	// explicit owners are found by id, and forgotten when unused
@@ -82,13 +83,15 @@ type carried struct {
 
 var ownerSeq atomic.Uint64
 
-func newOwner() *Owner {
-	buf := append(make([]byte, 0, 16), 'g')
-	return &Owner{text: string(strconv.AppendUint(buf, ownerSeq.Add(1), 36))}
-}
+func newOwner() *Owner { return &Owner{seq: ownerSeq.Add(1)} }
 
-// Text is the owner's part of a hash field.
-func (o *Owner) Text() string { return o.text }
+// AppendText appends the owner's part of a hash field.
+func (o *Owner) AppendText(to []byte) []byte {
+	if o.text != "" {
+		return append(to, o.text...)
+	}
+	return strconv.AppendUint(append(to, 'g'), o.seq, 36)
+}
 
 // WithOwner returns a context whose acquisitions are made by the owner id.
 func WithOwner(ctx context.Context, id string) context.Context {

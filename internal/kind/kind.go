@@ -137,6 +137,7 @@ type Attempt struct {
 	Trace string        // "", "-" (read the holder's), or what to leave beside the lock
 	Sent  time.Time     // when the last Acquire command was sent
 	Data  any           // the kind's own
+	Args  [4]string     // room for the arguments of its command, of which one is under way at a time
 }
 
 // Named is the attempt's field.
