@@ -109,10 +109,12 @@ func (k *reentrant) Release(f kind.Field, count int, void time.Duration) conn.Co
 	if f.Traced {
 		which += 2
 	}
-	return conn.Command{
-		Script: luascript.Release, Keys: k.release[which],
-		Args: []string{f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced)},
+	room := f.Room
+	if room == nil {
+		room = new([6]string)
 	}
+	*room = [...]string{f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced)}
+	return conn.Command{Script: luascript.Release, Keys: k.release[which], Args: room[:]}
 }
 
 // Abandon implements kind.Kind.

@@ -33,13 +33,16 @@ type part struct {
 	until     time.Time // after it the lease has run out by itself
 	ambiguous bool      // an earlier try may have worked
 	split     bool      // freed by a command of one key; the whole one follows
+	args      [6]string // of its command; a copy's commands have their own
 }
 
 func (p *part) command() conn.Command {
 	if p.attempt != nil {
 		return p.lock.Kind.Abandon(p.attempt, p.void)
 	}
-	return p.lock.Kind.Release(p.field, p.count, p.void)
+	f := p.field
+	f.Room = &p.args
+	return p.lock.Kind.Release(f, p.count, p.void)
 }
 
 // commandOf frees all parts at once.

@@ -124,6 +124,10 @@ type Queuer interface {
 type Field struct {
 	Name   string // in the lock's hash: <client>:<owner>-<acquisition>
 	Traced bool   // it left its trace context beside the lock
+
+	// Room is for the arguments of a command that releases it, if not nil: the caller's,
+	// until the command has its answer.
+	Room *[6]string
 }
 
 // Attempt is one acquisition under way, as its kind sees it. The engine calls

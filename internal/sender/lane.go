@@ -3,9 +3,7 @@ package sender
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,12 +35,13 @@ func (s *Sender) newLane(known bool) *lane { return &lane{s: s, known: known} }
 
 // carrier is a goroutine that sends commands and waits for their answers.
 type carrier struct {
-	lane  *lane
-	class Class
-	wake  chan struct{}
-	due   bool    // guarded by lane.mu; it was woken for its class
-	load  []*Call // what it carries; its own while it is busy
-	cmds  []conn.Command
+	lane    *lane
+	class   Class
+	wake    chan struct{}
+	due     bool    // guarded by lane.mu; it was woken for its class
+	load    []*Call // what it carries; its own while it is busy
+	cmds    []conn.Command
+	results []conn.Result
 }
 
 func (l *lane) start(c *Call) {
@@ -149,7 +148,7 @@ func (k *carrier) next() bool {
 	l := k.lane
 	for {
 		l.mu.Lock()
-		if l.gathersLocked(k) {
+		if l.gathersLocked() {
 			l.mu.Unlock()
 			runtime.Gosched()
 			l.mu.Lock()
@@ -192,14 +191,11 @@ func (k *carrier) next() bool {
 	}
 }
 
-// gathersLocked reports whether a carrier lets others run first: who was answered just now
-// sends more. While nothing is under way nobody was.
-func (l *lane) gathersLocked(k *carrier) bool {
-	n := 0
-	for class := range classes {
-		n += l.busy[class]
-	}
-	return gosched > 0 && n >= gosched
+// gathersLocked reports whether a carrier lets others run before it loads: who was answered
+// just now has more to send, and what is sent together costs both sides less. While no other
+// carrier is busy nobody was answered just now, and who is alone does not wait.
+func (l *lane) gathersLocked() bool {
+	return l.busy[Keep]+l.busy[Ask] >= 2
 }
 
 // trimEvery is how long a carrier may have nothing to do before it ends.
@@ -232,9 +228,11 @@ func (k *carrier) carry() {
 			k.cmds = append(k.cmds, c.Cmd)
 		}
 		// A merged write carries nobody's values.
-		for i, res := range run.RunMulti(context.Background(), k.cmds) {
-			k.load[i].Reply, k.load[i].Err = res.Reply, res.Err
+		k.results = run.RunMulti(context.Background(), k.cmds, k.results)
+		for i := range k.results {
+			k.load[i].Reply, k.load[i].Err = k.results[i].Reply, k.results[i].Err
 		}
+		clear(k.results)
 		clear(k.cmds)
 		k.cmds = k.cmds[:0]
 	}
@@ -367,15 +365,4 @@ func (q *calls) remove(c *Call) {
 		q.last = c.prev
 	}
 	c.prev, c.next = nil, nil
-}
-
-var gosched, _ = strconv.Atoi(os.Getenv("GS"))
-
-func init() {
-	if n, _ := strconv.Atoi(os.Getenv("KC")); n > 0 {
-		carriers[Keep] = n
-	}
-	if n, _ := strconv.Atoi(os.Getenv("AC")); n > 0 {
-		carriers[Ask] = n
-	}
 }
