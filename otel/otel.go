@@ -142,6 +142,9 @@ func noted(span trace.Span, n observe.Note) {
 	}
 }
 
+// Carries implements observe.Observer.
+func (o *observer) Carries() bool { return o.tracing.on() && !o.tracing.opt.NoCommands }
+
 // Command implements observe.Observer.
 func (o *observer) Command(ctx context.Context, script string) (context.Context, func(error)) {
 	t := o.tracing

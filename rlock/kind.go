@@ -77,7 +77,8 @@ func (k *reentrant) Acquire(a *kind.Attempt) conn.Command {
 	if a.Trace != "" {
 		keys = k.acquire[1]
 	}
-	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: []string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace}}
+	a.Args = [...]string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace}
+	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: a.Args[:]}
 }
 
 // Acquired implements kind.Kind.
@@ -108,10 +109,12 @@ func (k *reentrant) Release(f kind.Field, count int, void time.Duration) conn.Co
 	if f.Traced {
 		which += 2
 	}
-	return conn.Command{
-		Script: luascript.Release, Keys: k.release[which],
-		Args: []string{f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced)},
+	room := f.Room
+	if room == nil {
+		room = new([6]string)
 	}
+	*room = [...]string{f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced)}
+	return conn.Command{Script: luascript.Release, Keys: k.release[which], Args: room[:]}
 }
 
 // Abandon implements kind.Kind.

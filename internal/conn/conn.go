@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -81,8 +82,9 @@ type Runner interface {
 	// its values alone: a command that was sent can't be taken back, so nothing
 	// is gained by not waiting for its answer here.
 	Run(ctx context.Context, cmd Command) (Reply, error)
-	// RunMulti sends the commands together, to each node its own.
-	RunMulti(ctx context.Context, cmds []Command) []Result
+	// RunMulti sends the commands together, to each node its own. It returns the answers
+	// in their order, in the memory of out as far as that goes.
+	RunMulti(ctx context.Context, cmds []Command, out []Result) []Result
 	// Topology tells how keys are placed.
 	Topology() Topology
 }
@@ -114,6 +116,7 @@ type Conn struct {
 	silent time.Duration // how long a server may say nothing
 	watch  *masterWatch  // nil: nothing to follow
 	left   chan struct{} // closed by Close; nil: the client is ours, and closed
+	multis sync.Pool     // of what RunMulti sent; the library has answered, so it does not look any more
 }
 
 // Client is the underlying client, for the subscriptions.
@@ -238,18 +241,27 @@ func uncancelled(ctx context.Context) context.Context {
 }
 
 // RunMulti implements Runner.
-func (c *Conn) RunMulti(ctx context.Context, cmds []Command) []Result {
+func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Result {
 	ctx = c.lasting(ctx)
-	out := make([]Result, len(cmds))
-	multi := make([]rueidis.Completed, len(cmds))
-	for i, cmd := range cmds {
-		multi[i] = c.evalsha(cmd)
+	out = append(out[:0], make([]Result, len(cmds))...)
+	room, ok := c.multis.Get().(*[]rueidis.Completed)
+	if !ok || c.left != nil { // an application's client may keep what it gets
+		room = new([]rueidis.Completed)
+	}
+	multi := (*room)[:0]
+	for i := range cmds {
+		multi = append(multi, c.evalsha(cmds[i]))
 	}
 	for i, res := range c.client.DoMulti(ctx, multi...) {
 		out[i].Reply, out[i].Err = parse(res)
 		if isNoScript(out[i].Err) {
 			out[i].Reply, out[i].Err = parse(c.client.Do(ctx, c.eval(cmds[i])))
 		}
+	}
+	if c.left == nil {
+		clear(multi)
+		*room = multi
+		c.multis.Put(room)
 	}
 	return out
 }

@@ -50,8 +50,11 @@ type acquisition struct {
 	counts  bool        // an observer counts it then
 	peer    atomic.Bool // the same owner acquired in another call
 	place   *place
+	placed  bool // it has had one
 	waiter  *pubsub.Waiter
-	look    time.Time // when to try without a message
+	noticed bool          // a log line may be asking what it is
+	line    pubsub.Waiter // in its own memory, for standing in line
+	look    time.Time     // when to try without a message
 	busy    kind.Outcome
 	lastErr error // of the last try, unless it was answered
 	retry   *backoff.ExponentialBackOff
@@ -60,7 +63,7 @@ type acquisition struct {
 	told     conn.Reply // what it said
 	answered bool       // it said something
 
-	values detached // ctx, or ctx with the observer's span
+	values context.Context // the caller's, or that with the observer's span
 	call   sender.Call
 	one    [1]member
 }
@@ -94,13 +97,13 @@ func (l leftover) void() time.Duration {
 
 // Acquire takes the lock for the owner in ctx. A negative wait has no limit.
 func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Hold, error) {
-	a := &acquisition{}
+	a := l.core.newAcquisition()
 	a.members = a.one[:]
 	a.members[0].lock = l
 	if err := a.open(ctx, wait, lease); err != nil {
 		return nil, l.refused(ctx, wait, lease, err)
 	}
-	defer a.close()
+	defer a.closeAndRecycle()
 	if err := a.finish(); err != nil {
 		return nil, err
 	}
@@ -159,7 +162,7 @@ func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error
 		return err
 	}
 	a.core, a.ctx, a.wait, a.lease, a.once, a.owner = c, ctx, wait, lease, wait == 0, o
-	a.values.Context = ctx
+	a.values = ctx
 	for i := range a.members {
 		m := &a.members[i]
 		m.claim = o.Claim(c.reg, m.lock.of.Key)
@@ -187,9 +190,12 @@ func (a *acquisition) about() *member { return &a.members[a.at] }
 
 // finish runs the acquisition to its end.
 func (a *acquisition) finish() error {
-	a.newID()
 	a.observe()
-	err := a.run()
+	behind := a.standsBehind()
+	if !behind || a.obs != nil || a.about().lock.of.Line == "" {
+		a.newID() // else when it asks: most are handed the lock by others of this process
+	}
+	err := a.run(!behind)
 	a.observed(err)
 	if err != nil {
 		a.giveUp()
@@ -207,7 +213,7 @@ func (a *acquisition) finish() error {
 func (a *acquisition) newID() {
 	c := a.core
 	buf := append(make([]byte, 0, 96), c.cfg.ID...)
-	buf = append(append(append(buf, ':'), a.owner.Text()...), '-')
+	buf = append(a.owner.AppendText(append(buf, ':')), '-')
 	at := len(buf)
 	buf = append(strconv.AppendInt(buf, time.Now().UnixMilli(), 36), '.')
 	field := string(strconv.AppendUint(buf, c.acq.Add(1), 36))
@@ -229,13 +235,15 @@ func (a *acquisition) newID() {
 
 // run is the one loop of all kinds: try, and while the lock is busy sleep until
 // something may have changed.
-func (a *acquisition) run() error {
-	try := !a.standsBehind()
+func (a *acquisition) run(try bool) error {
 	if try {
 		a.listenEarly()
 	}
 	for {
 		if try {
+			if a.members[0].attempt.Field == "" {
+				a.newID()
+			}
 			won, err := a.try()
 			if won {
 				return nil
@@ -331,7 +339,7 @@ func (a *acquisition) giveUp() {
 	if a.waiter != nil {
 		a.about().claim.Unwatch(a)
 		a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
-		if h := a.core.reg.Given(&a.given); h != nil {
+		if h, _ := a.core.reg.Given(&a.given); h != nil {
 			held.Release(a.values, []*held.Hold{h}, nil) // passed on just before it left
 		}
 	}
@@ -347,7 +355,7 @@ func (a *acquisition) takeBack() {
 	}
 	done := make(chan struct{})
 	a.undo = done
-	a.core.reg.Undo(a.values.Context, a.leftovers(), a.left.void(), false, func() { close(done) })
+	a.core.reg.Undo(a.values, a.leftovers(), a.left.void(), false, func() { close(done) })
 	a.left = leftover{}
 }
 
@@ -459,15 +467,3 @@ type stopError struct{ err error }
 func (e *stopError) Error() string { return e.err.Error() }
 
 func stop(err error) error { return &stopError{err} }
-
-// detached has the values of a context and nothing of its end.
-type detached struct{ context.Context }
-
-// Deadline implements context.Context.
-func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done implements context.Context.
-func (detached) Done() <-chan struct{} { return nil }
-
-// Err implements context.Context.
-func (detached) Err() error { return nil }

@@ -63,6 +63,7 @@ type Core struct {
 	draining chan struct{} // closed: no new acquisitions
 	closing  chan struct{} // closed: everything ends
 	acq      atomic.Uint64 // acquisition ids
+	used     sync.Pool     // acquisitions that ended; see recycle
 
 	mu       sync.Mutex
 	drains   bool        // guarded by mu
@@ -143,6 +144,7 @@ func (c *Core) drain() {
 		c.drains = true
 		c.reg.Drain()
 		close(c.draining)
+		c.hub.Nudge() // who stands in line looks whether it is closed
 	}
 }
 

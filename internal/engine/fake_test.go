@@ -75,7 +75,7 @@ func (f *fakeRedis) Run(_ context.Context, cmd conn.Command) (conn.Reply, error)
 	return r, nil
 }
 
-func (f *fakeRedis) RunMulti(ctx context.Context, cmds []conn.Command) []conn.Result {
+func (f *fakeRedis) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
 	out := make([]conn.Result, len(cmds))
 	var wg sync.WaitGroup
 	for i, cmd := range cmds {
@@ -305,7 +305,7 @@ func (s shared) Topology() conn.Topology { return s.f.topo }
 func (s shared) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 	return s.f.exec(cmd), nil
 }
-func (s shared) RunMulti(ctx context.Context, cmds []conn.Command) []conn.Result {
+func (s shared) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
 	out := make([]conn.Result, len(cmds))
 	for i, cmd := range cmds {
 		out[i].Reply, out[i].Err = s.Run(ctx, cmd)

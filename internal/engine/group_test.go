@@ -37,7 +37,7 @@ func (d *deafRunner) Run(_ context.Context, cmd conn.Command) (conn.Reply, error
 	return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {IsStr: true}, {Int: 1}, {IsStr: true}}}, nil
 }
 
-func (d *deafRunner) RunMulti(ctx context.Context, cmds []conn.Command) []conn.Result {
+func (d *deafRunner) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
 	out := make([]conn.Result, len(cmds))
 	for i, cmd := range cmds {
 		out[i].Reply, out[i].Err = d.Run(ctx, cmd)

@@ -34,6 +34,10 @@ func (c *Core) NewLock(name string, build func(key string) (kind.Kind, error)) *
 		l.of.Kind, l.err = build(l.of.Key)
 	}
 	l.queue, _ = l.of.Kind.(kind.Queuer)
+	if l.err == nil && l.of.Kind.Traits().Passes {
+		spec, _ := l.of.Kind.Wait(&nobody)
+		l.of.Line = spec.ID
+	}
 	return l
 }
 

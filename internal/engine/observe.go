@@ -36,7 +36,7 @@ func (a *acquisition) observe() {
 		return
 	}
 	if len(a.members) == 1 {
-		a.values.Context, a.obs = o.Acquire(a.ctx, a.about().lock.of.Observed(), a.wait, a.lease)
+		a.values, a.obs = o.Acquire(a.ctx, a.about().lock.of.Observed(), a.wait, a.lease)
 	} else {
 		all := &observations{a: a, members: make([]observe.Acquisition, len(a.members))}
 		for i := range a.members {
@@ -160,19 +160,23 @@ func (o *observations) Link() any {
 
 // givenBack logs that a lock that the server had granted is given back.
 func (a *acquisition) givenBack(what string) {
-	a.core.cfg.Log.InfoContext(a.values.Context, "redlatch: "+what, a.logged()...)
+	a.core.cfg.Log.InfoContext(a.values, "redlatch: "+what, a.Logged()...)
 }
 
-// logged are the arguments of a log line about the acquisition, for whoever
-// writes it.
-func (a *acquisition) logged() []any {
+// Logged implements pubsub.Member: the arguments of a log line about the acquisition, for
+// whoever writes it.
+func (a *acquisition) Logged() []any {
 	var link any
 	if a.obs != nil {
 		link = a.obs.Link()
 	}
 	a.mu.Lock()
 	m := a.about()
-	args := []any{"lock", m.lock.of.Name, "owner", m.attempt.Field, "type", m.lock.of.Kind.Traits().Type}
+	owner := m.attempt.Field
+	if owner == "" { // it has asked for nothing yet
+		owner = string(a.owner.AppendText([]byte(a.core.cfg.ID + ":")))
+	}
+	args := []any{"lock", m.lock.of.Name, "owner", owner, "type", m.lock.of.Kind.Traits().Type}
 	a.mu.Unlock()
 	return a.core.reg.TracedArgs(a.ctx, link, args...)
 }

@@ -19,16 +19,12 @@ var nobody kind.Attempt
 // passOn gives a lock that is being unlocked to the first of this process who
 // waits for it, without a command.
 func (c *Core) passOn(h *held.Hold) bool {
-	l := h.Lock()
-	if c.cfg.Tenure <= 0 || !l.Kind.Traits().Passes {
-		return false
-	}
-	spec, _ := l.Kind.Wait(&nobody)
-	if !c.hub.Waiting(spec.ID) {
+	line := h.Lock().Line
+	if c.cfg.Tenure <= 0 || line == "" || !c.hub.Waiting(line) {
 		return false
 	}
 	passed, late := c.reg.Pass(h, c.cfg.Tenure, func(give func(held.Receiver) *held.Hold) bool {
-		return c.hub.TakeHead(spec.ID, func(v any) (pubsub.Holder, bool) {
+		return c.hub.TakeHead(line, func(v any) (pubsub.Holder, bool) {
 			a, ok := v.(*acquisition)
 			if !ok || !a.takes(give) {
 				return pubsub.Holder{}, false
@@ -37,7 +33,7 @@ func (c *Core) passOn(h *held.Hold) bool {
 		})
 	})
 	if late {
-		c.hub.Pause(spec.ID, standBack) // the others come first now
+		c.hub.Pause(line, standBack) // the others come first now
 	}
 	return passed
 }
@@ -50,7 +46,7 @@ func (a *acquisition) takes(give func(held.Receiver) *held.Hold) bool {
 		return false
 	}
 	m := &a.members[0]
-	if !m.lock.of.Kind.Traits().Passes {
+	if m.lock.of.Line == "" {
 		return false
 	}
 	a.given = give(held.Receiver{Claim: m.claim, Ctx: a.ctx, Link: a.link, Count: a.counts})
@@ -70,11 +66,11 @@ func (a *acquisition) inside() pubsub.Holder {
 // handed takes the hold that was passed on to this acquisition, if one was: won,
 // unless it is over already.
 func (a *acquisition) handed() (won, over bool) {
-	h := a.core.reg.Given(&a.given)
+	h, lost := a.core.reg.Given(&a.given)
 	switch {
 	case h == nil:
 		return false, false
-	case h.Lost() || a.ctx.Err() != nil:
+	case lost || a.ctx.Err() != nil:
 		held.Release(a.values, []*held.Hold{h}, nil) // passes it on, or frees it
 		if a.waiter != nil {
 			a.forget() // it has no place in the line any more
@@ -82,7 +78,9 @@ func (a *acquisition) handed() (won, over bool) {
 		return false, true
 	}
 	a.about().hold = h
-	a.met(a.waiter.Take().Passed)
+	if a.obs != nil {
+		a.met(a.waiter.Take().Passed)
+	}
 	return true, false
 }
 
@@ -98,9 +96,13 @@ func (a *acquisition) met(holders []pubsub.Holder) {
 
 // heard tells the waiters of this process how many have heard a release.
 func (c *Core) heard(l *held.Lock, listeners int64) {
-	spec, _ := l.Kind.Wait(&nobody)
-	c.hub.Heard(spec.ID, listeners)
-	if listeners <= 1 && l.Kind.Traits().Passes {
-		c.hub.Pause(spec.ID, 0) // nobody else listens
+	line := l.Line
+	if line == "" {
+		spec, _ := l.Kind.Wait(&nobody)
+		line = spec.ID
+	}
+	c.hub.Heard(line, listeners)
+	if listeners <= 1 && l.Line != "" {
+		c.hub.Pause(line, 0) // nobody else listens
 	}
 }

@@ -36,13 +36,13 @@ type place struct {
 
 	// guarded by places.mu
 	at    time.Time
-	index int
+	index int32
 	gone  bool
 	again bool // refresh once more when the one under way has ended
 }
 
 // Due implements held.Timed.
-func (p *place) Due() (time.Time, *int) { return p.at, &p.index }
+func (p *place) Due() (time.Time, *int32) { return p.at, &p.index }
 
 // maxRefreshing bounds the refreshes under way. What falls due beyond it waits
 // for the end of one and goes together then, so that a thousand waiters who may
@@ -90,7 +90,7 @@ func (w *places) remove(p *place) {
 	defer w.mu.Unlock()
 	p.gone = true
 	if p.index >= 0 {
-		heap.Remove(&w.heap, p.index)
+		heap.Remove(&w.heap, int(p.index))
 	}
 }
 
@@ -100,7 +100,7 @@ func (w *places) hurry(p *place) {
 	defer w.mu.Unlock()
 	p.at = time.Now()
 	if p.index >= 0 {
-		heap.Fix(&w.heap, p.index)
+		heap.Fix(&w.heap, int(p.index))
 		w.wakeLocked(p.at)
 	} else {
 		p.again = true // one is under way, but may be older than the message

@@ -45,7 +45,7 @@ func (a *acquisition) try() (won bool, err error) {
 		defer a.unlead()
 	}
 	a.sent = true
-	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: &a.values}
+	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: a.core.send.Values(a.values)}
 	if fresh == 0 {
 		a.call.Class = sender.Keep // what is held comes first
 	} else if a.core.cfg.ReplicaAcks > 0 {
@@ -109,7 +109,7 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
 		left.queued = left.queued || out.Queued || granted
 	}
 	if left.any() {
-		a.core.reg.Undo(a.values.Context, a.leftovers(), left.void(), true, nil)
+		a.core.reg.Undo(a.values, a.leftovers(), left.void(), true, nil)
 		if granted { // a log handler may be slow
 			a.core.reg.Background(func() { a.givenBack("late grant given back") })
 		}

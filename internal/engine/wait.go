@@ -19,6 +19,13 @@ func (a *acquisition) standsBehind() bool {
 	}
 	for i := range a.members {
 		m := &a.members[i]
+		if line := m.lock.of.Line; line != "" {
+			if a.core.hub.Waiting(line) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
+				a.at = i
+				return true
+			}
+			continue
+		}
 		spec, opts := m.lock.of.Kind.Wait(&m.attempt)
 		if len(opts) == 0 && a.core.hub.Waiting(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
 			a.at = i
@@ -51,6 +58,7 @@ func (a *acquisition) forget() {
 	}
 	a.about().claim.Unwatch(a)
 	a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
+	a.noticed = a.noticed || !a.waiter.Forgotten()
 	a.waiter = nil
 }
 
@@ -58,16 +66,20 @@ func (a *acquisition) forget() {
 func (a *acquisition) join() {
 	m := a.about()
 	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
-	inLine := len(opts) == 0
-	if inLine && m.lock.of.Kind.Traits().Passes {
+	passes := m.lock.of.Line != ""
+	if passes {
 		if o := a.core.cfg.Observer; o != nil {
 			a.link, a.counts = a.linkOf(m), o.Counting()
 		}
-		opts = append(opts, pubsub.Carry(a))
 	}
-	a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a.logged))...)
-	if !a.look.IsZero() && inLine {
-		a.waiter.Expect(a.look, a.seen())
+	if len(opts) == 0 {
+		a.waiter = &a.line
+		a.core.hub.JoinLine(a.waiter, &spec, a, passes)
+		if !a.look.IsZero() {
+			a.waiter.Expect(a.look, a.seen())
+		}
+	} else {
+		a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a.Logged))...)
 	}
 	m.claim.Watch(a)
 }
@@ -102,6 +114,7 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			return won, over, nil
 		}
 		if a.place == nil && a.left.queued && a.about().lock.queue != nil {
+			a.placed = true
 			a.place = a.core.places.add(a, a.about().lock.queue, a.busy.RefreshIn)
 		}
 		news := a.waiter.Take()
@@ -134,6 +147,13 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			}
 			tick = timer.C
 		}
+		draining := a.core.draining
+		if news.Line {
+			// drain signals everybody in line: one channel that all select on costs much.
+			if draining = nil; a.core.isDraining() {
+				return false, false, a.ended()
+			}
+		}
 		select {
 		case <-a.waiter.C:
 		case <-tick:
@@ -143,7 +163,7 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			return false, true, nil
 		case <-a.ctx.Done():
 			return false, false, a.ended()
-		case <-a.core.draining:
+		case <-draining:
 			return false, false, a.ended()
 		}
 	}
@@ -153,8 +173,8 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 // lock on to this acquisition, and what was passed on just before is not lost.
 func (a *acquisition) lastLook(err error) (won bool, _ error) {
 	a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
-	if h := a.core.reg.Given(&a.given); h != nil {
-		if a.ctx.Err() == nil && !h.Lost() {
+	if h, lost := a.core.reg.Given(&a.given); h != nil {
+		if a.ctx.Err() == nil && !lost {
 			a.about().hold = h
 			a.met(a.waiter.Take().Passed)
 			return true, nil

@@ -6,7 +6,7 @@ import "time"
 type Timed interface {
 	// Due is when it must be looked at, and where it notes its index in the heap,
 	// -1 when it is not there.
-	Due() (at time.Time, index *int)
+	Due() (at time.Time, index *int32)
 }
 
 // TimeHeap implements heap.Interface: what is due first is on top.
@@ -31,7 +31,7 @@ func (h TimeHeap[T]) Swap(i, j int) {
 
 func (h TimeHeap[T]) note(i int) {
 	_, index := h[i].Due()
-	*index = i
+	*index = int32(i) // #nosec G115 -- nobody has so many
 }
 
 // Push implements heap.Interface.

@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-type holdState int
+type holdState uint8
 
 const (
 	stateHeld holdState = iota
@@ -29,24 +29,23 @@ type Hold struct {
 	parent  context.Context // what the acquisition was made with
 	began   time.Time
 	lease   time.Duration // fixed; 0: the watchdog's
-	again   bool          // a re-entry
 	link    any           // the observer's, of the acquisition
+	again   bool          // a re-entry
 	counted bool          // an observer counts it as held
 
 	// guarded by reg.mu
-	ctx    *holdContext  // made when it is asked for
-	until  time.Time     // a fixed lease's local deadline, or what Extend promised
-	lasts  time.Duration // the lease that until comes from
-	state  holdState
-	cause  error // why it ended
-	alive  bool  // counts in Owner.live
-	late   bool  // an Unlock gave up waiting; what it began went on
-	result error // what came of it
-	lost   *lock.LeaseLostError
-
-	passes  int  // of a lost one: how often its session had been passed on
-	planned bool // a fixed lease that ended when it was to end
-	leaves  bool // more than its lease was asked of the server
+	state   holdState
+	alive   bool          // counts in Owner.live
+	late    bool          // an Unlock gave up waiting; what it began went on
+	planned bool          // a fixed lease that ended when it was to end
+	leaves  bool          // more than its lease was asked of the server
+	passes  int32         // of a lost one: how often its session had been passed on
+	ctx     *holdContext  // made when it is asked for
+	until   time.Time     // a fixed lease's local deadline, or what Extend promised
+	lasts   time.Duration // the lease that until comes from
+	cause   error         // why it ended
+	result  error         // what came of an Unlock that gave up waiting
+	lost    *lock.LeaseLostError
 }
 
 // holdContext carries the hold's owner. It embeds the cancel context itself, so
@@ -195,7 +194,7 @@ func (h *Hold) endLocked(state holdState, cause error) {
 // loseLocked takes a hold away.
 func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	h.s.removeLocked(h)
-	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.confirm == 0)
+	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.grant == nil)
 	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
 	h.passes = h.s.passes
 	h.endLocked(stateLost, h.lost)
@@ -205,6 +204,12 @@ func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 // reference to the claim.
 func (h *Hold) finish(how string) {
 	h.end()
+	h.tellEnd(how)
+}
+
+// tellEnd is finish for a hold whose context has ended: that of one which is being
+// released, when releasingLocked says so.
+func (h *Hold) tellEnd(how string) {
 	if o := h.s.reg.cfg.Observer; o != nil {
 		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, time.Since(h.began))
 	}

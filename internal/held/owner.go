@@ -14,20 +14,20 @@ import (
 // are one owner's. A generated one may be used on several clients; an explicit
 // one belongs to one client.
 type Owner struct {
-	text string // as in the hash field, begins with 'g'
+	seq  uint64 // of a generated one, whose text is made of it
 	live atomic.Int64
 
 	// explicit owners are found by id, and forgotten when unused
 	reg  *Registry
 	id   string
-	refs int // guarded by reg.mu
+	refs int32 // guarded by reg.mu
+	used bool  // guarded by mu: first is taken
 
 	mu     sync.Mutex
 	claims []*Claim            // guarded by mu, while they are few
 	many   map[claimKey]*Claim // guarded by mu, when they are not
 	first  Claim               // in the owner's own memory: most owners have no other
 	list   [1]*Claim
-	used   bool // guarded by mu
 }
 
 type claimKey struct {
@@ -82,13 +82,15 @@ type carried struct {
 
 var ownerSeq atomic.Uint64
 
-func newOwner() *Owner {
-	buf := append(make([]byte, 0, 16), 'g')
-	return &Owner{text: string(strconv.AppendUint(buf, ownerSeq.Add(1), 36))}
-}
+func newOwner() *Owner { return &Owner{seq: ownerSeq.Add(1)} }
 
-// Text is the owner's part of a hash field.
-func (o *Owner) Text() string { return o.text }
+// AppendText appends the owner's part of a hash field, which begins with 'g'.
+func (o *Owner) AppendText(to []byte) []byte {
+	if o.reg != nil {
+		return append(append(to, "g="...), escapeOwner(o.id)...)
+	}
+	return strconv.AppendUint(append(to, 'g'), o.seq, 36)
+}
 
 // WithOwner returns a context whose acquisitions are made by the owner id.
 func WithOwner(ctx context.Context, id string) context.Context {
@@ -115,7 +117,7 @@ func (r *Registry) Owner(ctx context.Context) (*Owner, error) {
 		defer r.mu.Unlock()
 		o := r.owners[k.id]
 		if o == nil {
-			o = &Owner{text: "g=" + escapeOwner(k.id), reg: r, id: k.id}
+			o = &Owner{reg: r, id: k.id}
 			r.owners[k.id] = o
 		}
 		o.refs++

@@ -44,7 +44,7 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 		r.mu.Unlock()
 		return false, false
 	case r.drains || s.dead || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,
-		s.limbo > 0 || s.confirm > 0 || s.token != 0 || s.final || Passed(now, s.until):
+		s.limbo > 0 || s.grant != nil || s.token != 0 || s.final || Passed(now, s.until):
 		r.mu.Unlock()
 		return false, false
 	case Passed(now, earlier(s.known, s.tenure).Add(tenure)):
@@ -58,7 +58,7 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 	}
 	r.mu.Unlock()
 	if passed {
-		h.finish("released")
+		h.tellEnd("released")
 	}
 	return passed, false
 }
@@ -117,19 +117,14 @@ func (r *Registry) giveLocked(s *Session, from *Hold, to Receiver, now time.Time
 	return h
 }
 
-// Lost reports whether the hold is over by now, as far as is known.
-func (h *Hold) Lost() bool {
-	r := h.s.reg
+// Given takes a hold from where a giver put it; lost reports whether it is over by now,
+// as far as is known.
+func (r *Registry) Given(at **Hold) (h *Hold, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return h.state != stateHeld || Passed(time.Now(), h.deadlineLocked())
-}
-
-// Given takes a hold from where a giver put it.
-func (r *Registry) Given(at **Hold) *Hold {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := *at
+	if h = *at; h == nil {
+		return nil, false
+	}
 	*at = nil
-	return h
+	return h, h.state != stateHeld || Passed(time.Now(), h.deadlineLocked())
 }

@@ -52,6 +52,7 @@ type Lock struct {
 	Name string // as the caller gave it
 	Key  string // on the server
 	Kind kind.Kind
+	Line string // the topic in whose line its waiters stand, if it is passed on; else ""
 }
 
 // Observed is the lock as an observer knows it.

@@ -26,19 +26,23 @@ type part struct {
 	field     kind.Field
 	attempt   *kind.Attempt // what it may have left; nil: a session
 	hold      *Hold         // nil: nobody waits for the result
+	ctx       *holdContext  // of the hold, if it has one when its release begins
 	index     int           // of the hold in its Releasing
 	count     int           // to reach
 	void      time.Duration
 	until     time.Time // after it the lease has run out by itself
 	ambiguous bool      // an earlier try may have worked
 	split     bool      // freed by a command of one key; the whole one follows
+	args      [6]string // of its command; a copy's commands have their own
 }
 
 func (p *part) command() conn.Command {
 	if p.attempt != nil {
 		return p.lock.Kind.Abandon(p.attempt, p.void)
 	}
-	return p.lock.Kind.Release(p.field, p.count, p.void)
+	f := p.field
+	f.Room = &p.args
+	return p.lock.Kind.Release(f, p.count, p.void)
 }
 
 // commandOf frees all parts at once.
@@ -69,7 +73,7 @@ type Releasing struct {
 	over   bool
 	late   bool // guarded by reg.mu; nobody hears the result
 
-	values detached
+	values context.Context // the caller's, or that with an observer's span: for what it carries
 	call   sender.Call
 	then   func(*sender.Call) // answered, kept when it is used again
 	parts  []part
@@ -92,18 +96,29 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	}
 	rel.one.holds[0] = h
 	rel.begin(ctx, r, rel.one.holds[:], nil)
+	select {
+	case <-rel.done: // passed on, most likely
+		return rel.again()
+	default:
+	}
 	limit := r.send.StartTimer(r.cfg.UnlockTimeout)
 	defer r.send.StopTimer(limit)
 	select {
 	case <-rel.done:
-		err := rel.errs[0]
-		r.send.DropSignal(rel.done)
-		*rel = Releasing{then: rel.then}
-		r.releases.Put(rel)
-		return err
+		return rel.again()
 	case <-limit.C:
 		return rel.GiveUp()[0]
 	}
+}
+
+// again keeps a Releasing of one hold for another Unlock, and returns what came of it.
+// Its end was received, so whoever was at it is through with it: end tells last of all,
+// and what goes on after it has copies (see rest).
+func (rel *Releasing) again() error {
+	r, err := rel.reg, rel.errs[0]
+	*rel = Releasing{then: rel.then, done: rel.done}
+	r.releases.Put(rel)
+	return err
 }
 
 // Release begins to unlock holds of one client that can be freed by one command,
@@ -118,7 +133,10 @@ func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Rele
 
 // begin marks the holds, ends their contexts and sends the first command.
 func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, notify chan<- *Releasing) {
-	rel.reg, rel.holds, rel.notify, rel.done = r, holds, notify, r.send.Signal()
+	rel.reg, rel.holds, rel.notify = r, holds, notify
+	if rel.done == nil {
+		rel.done = make(chan struct{}, 1)
+	}
 	if rel.errs = rel.one.errs[:]; len(holds) > 1 {
 		rel.errs = make([]error, len(holds))
 	}
@@ -126,7 +144,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	if r.cfg.Observer != nil {
 		ctx = rel.observe(ctx)
 	}
-	rel.values = detached{ctx}
+	rel.values = ctx
 	var lost []*Hold
 	todo := 0
 	r.mu.Lock()
@@ -144,7 +162,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 			rel.errs[i] = res.err
 			continue
 		}
-		rel.parts = append(rel.parts, part{lock: h.s.Lock, claim: h.claim, field: h.s.Field, hold: h, index: i})
+		rel.parts = append(rel.parts, part{lock: h.s.Lock, claim: h.claim, field: h.s.Field, hold: h, ctx: h.ctx, index: i})
 		todo++
 	}
 	if !closed {
@@ -153,7 +171,9 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	r.mu.Unlock()
 	r.tell(lost)
 	for i := range rel.parts {
-		rel.parts[i].hold.end()
+		if ctx := rel.parts[i].ctx; ctx != nil {
+			ctx.cancel(lock.ErrUnlocked) // one that is asked for from now on ends by itself
+		}
 	}
 	switch {
 	case closed:
@@ -196,7 +216,7 @@ func (rel *Releasing) first() {
 	if rel.then == nil {
 		rel.then = rel.answered
 	}
-	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: &rel.values, Then: rel.then}
+	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: rel.reg.send.Values(rel.values), Then: rel.then}
 	rel.reg.send.Start(&rel.call)
 }
 
@@ -235,7 +255,7 @@ func (rel *Releasing) slow() {
 		rel.end()
 		return
 	}
-	reply, err := rel.reg.send.Run(&rel.values, sender.Keep, commandOf(rel.parts))
+	reply, err := rel.reg.send.Run(rel.reg.send.Values(rel.values), sender.Keep, commandOf(rel.parts))
 	rel.rest(reply, err)
 }
 
@@ -285,7 +305,7 @@ func (rel *Releasing) prepare() {
 // rest takes an answer and goes on until everything is decided.
 func (rel *Releasing) rest(reply conn.Reply, err error) {
 	// Copies: once the caller has its result, rel may be used again.
-	g := giving{reg: rel.reg, ctx: rel.values, rel: rel}
+	g := giving{reg: rel.reg, ctx: detached{rel.values}, rel: rel}
 	g.run(append([]part(nil), rel.parts...), reply, err)
 	if g.rel != nil {
 		rel.end()
@@ -422,7 +442,7 @@ func (h *Hold) released(count int) {
 		r.freeLeft(h)
 	}
 	if ended {
-		h.finish("released")
+		h.tellEnd("released")
 	}
 }
 
@@ -474,7 +494,7 @@ func (h *Hold) abandoned(err error) error {
 		r.freeLeft(h)
 	}
 	if ended {
-		h.finish("released")
+		h.tellEnd("released")
 	}
 	return err
 }

@@ -14,8 +14,9 @@ type Session struct {
 	kind.Field
 
 	reg   *Registry
-	limbo int           // acquire commands that may still arrive
 	first time.Duration // the lease it began with; 0: the watchdog's
+	limbo int32         // acquire commands that may still arrive
+	index int32         // in the watchdog's heap, -1: not there; guarded by reg.mu
 
 	// guarded by reg.mu
 	claim   *Claim // of whoever has it now
@@ -26,27 +27,31 @@ type Session struct {
 	known   time.Time // the sending of the last answered command about it
 	asked   time.Time // the latest end that was asked for on the server, answered or not
 	asks    time.Time // the end that a renewal without an answer asks for
-	final   bool      // its last release was sent: "gone" says nothing any more
-	dead    bool
-	open    bool      // readers of this process may share it
-	joined  bool      // and did
-	passes  int       // how often it was passed on
 	tenure  time.Time // since when this process has had it
 	lastErr error
+	passes  int32 // how often it was passed on
+	final   bool  // its last release was sent: "gone" says nothing any more
+	dead    bool
+	open    bool // readers of this process may share it
+	joined  bool // and did
 
 	// the watchdog's, guarded by reg.mu
-	renewAt   time.Time     // next renewal or check
-	renewing  bool          // one has no answer
-	renewed   bool          // or checked, at least once
-	confirm   time.Duration // a grant: what was asked for, until it is confirmed
-	granted   time.Time     // when the grant was received
+	renewing bool      // one has no answer
+	renewed  bool      // or checked, at least once
+	renewAt  time.Time // next renewal or check
+	nextAt   time.Time // when the watchdog must look
+	grant    *grant    // handed over by another one's command; nil: by our own, or confirmed
+}
+
+// grant is a lock that was handed over, until it is confirmed.
+type grant struct {
+	asked     time.Duration // the lease that was asked for
+	at        time.Time     // when it was received
 	confirmAt time.Time     // when to confirm it
-	nextAt    time.Time     // when the watchdog must look
-	index     int           // in its heap, -1: not there
 }
 
 // Due implements Timed.
-func (s *Session) Due() (time.Time, *int) { return s.nextAt, &s.index }
+func (s *Session) Due() (time.Time, *int32) { return s.nextAt, &s.index }
 
 // First is the lease that the session's first hold asked for; 0: the watchdog's.
 func (s *Session) First() time.Duration { return s.first }
@@ -121,7 +126,7 @@ func (r *Registry) Take(g *Grant) *Hold {
 
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	m := &memory{session: Session{
-		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: g.Limbo, first: g.Fixed,
+		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: int32(min(g.Limbo, 1<<30)), first: g.Fixed,
 		index: -1, known: g.Sent, tenure: g.Sent,
 	}}
 	s := &m.session
@@ -137,10 +142,10 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	if g.Handed {
 		// shorter than asked for until it is confirmed
 		h.until, h.lasts = s.until, lease
-		s.confirm, s.granted = g.Lease, time.Now()
+		now := time.Now()
 		// Late enough that a short section needs no confirmation at all, early
 		// enough for several tries.
-		s.confirmAt = s.granted.Add(s.until.Sub(s.granted) / 4)
+		s.grant = &grant{asked: g.Lease, at: now, confirmAt: now.Add(s.until.Sub(now) / 4)}
 	}
 	r.dog.scheduleLocked(s, g.Sent)
 	g.Claim.tellWatchersLocked()

@@ -78,8 +78,8 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 			spread = every / 2
 		}
 		s.renewAt = confirmed.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
-		if s.confirm > 0 {
-			s.renewAt = s.confirmAt
+		if s.grant != nil {
+			s.renewAt = s.grant.confirmAt
 		}
 		if confirmed.Before(w.movedAt) {
 			s.renewAt = time.Now()
@@ -103,14 +103,14 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 	if s.index < 0 {
 		heap.Push(&w.heap, s)
 	} else {
-		heap.Fix(&w.heap, s.index)
+		heap.Fix(&w.heap, int(s.index))
 	}
 	w.wakeLocked(next)
 }
 
 func (w *watchdog) removeLocked(s *Session) {
 	if s.index >= 0 {
-		heap.Remove(&w.heap, s.index)
+		heap.Remove(&w.heap, int(s.index))
 	}
 }
 
@@ -260,9 +260,9 @@ func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
 		if s.watchedLocked() {
 			n.sets[i] = w.reg.cfg.LeaseTime
 		}
-		if s.confirm > 0 {
+		if g := s.grant; g != nil {
 			// what is left of the asked lease; a fixed one is not extended by it
-			n.sets[i] = max(n.sets[i], s.granted.Add(s.confirm).Sub(now))
+			n.sets[i] = max(n.sets[i], g.at.Add(g.asked).Sub(now))
 		}
 		n.links[i] = s.link
 		if n.sets[i] > 0 {
@@ -431,11 +431,11 @@ func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
 func (w *watchdog) raiseLocked(s *Session, sent time.Time, lease time.Duration) {
 	until := LocalDeadline(sent, lease)
 	s.until = later(s.until, until)
-	if s.confirm == 0 {
+	if s.grant == nil {
 		return
 	}
-	full := LocalDeadline(s.granted, s.confirm)
-	s.confirm = 0
+	full := LocalDeadline(s.grant.at, s.grant.asked)
+	s.grant = nil
 	for _, h := range s.holds {
 		if h.lease > 0 && !h.again { // a re-entry's own lease is not what was granted
 			h.until, h.lasts = later(h.until, earlier(until, full)), h.lease
@@ -447,7 +447,7 @@ func (w *watchdog) raiseLocked(s *Session, sent time.Time, lease time.Duration) 
 // retried until the deadline.
 func (w *watchdog) againLocked(s *Session) {
 	pause := w.retryAfter()
-	if s.confirm > 0 {
+	if s.grant != nil {
 		pause = min(pause, time.Until(s.until)/4)
 	}
 	s.renewing = false

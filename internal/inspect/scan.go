@@ -181,7 +181,7 @@ func (i *Inspector) look(ctx context.Context, keys []string) ([]lock.Inspection,
 		cmds[n] = LookCommand(topo, key, few)
 	}
 	res, err := i.run(ctx, "", "inspect", conn.Ambiguous, func() ([]conn.Result, error) {
-		return i.conn.RunMulti(ctx, cmds), nil
+		return i.conn.RunMulti(ctx, cmds, nil), nil
 	})
 	if err != nil {
 		return nil, err

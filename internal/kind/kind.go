@@ -127,6 +127,10 @@ type Queuer interface {
 type Field struct {
 	Name   string // in the lock's hash: <client>:<owner>-<acquisition>
 	Traced bool   // it left its trace context beside the lock
+
+	// Room is for the arguments of a command that releases it, if not nil: the caller's,
+	// until the command has its answer.
+	Room *[6]string
 }
 
 // Attempt is one acquisition under way, as its kind sees it. The engine calls
@@ -140,6 +144,7 @@ type Attempt struct {
 	Trace string        // "", "-" (read the holder's), or what to leave beside the lock
 	Sent  time.Time     // when the last Acquire command was sent
 	Data  any           // the kind's own
+	Args  [4]string     // room for the arguments of its command, of which one is under way at a time
 }
 
 // Named is the attempt's field.

@@ -74,11 +74,42 @@ func (h *Hub) Join(spec Spec, opts ...Option) *Waiter {
 	for _, o := range opts {
 		o(w)
 	}
+	h.join(w, &spec)
+	return w
+}
+
+// Member stands in line.
+type Member interface {
+	// Logged are arguments for a log line about its subscription. It is called without the
+	// hub's mutex.
+	Logged() []any
+}
+
+// JoinLine is Join for a waiter that stands in line, in memory of the caller's. carry says
+// that TakeHead may offer m.
+func (h *Hub) JoinLine(w *Waiter, spec *Spec, m Member, carry bool) {
+	ch := w.C
+	if ch == nil {
+		ch = make(chan struct{}, 1)
+	} else {
+		select {
+		case <-ch: // of its last use
+		default:
+		}
+	}
+	*w = Waiter{C: ch, hub: h, member: m}
+	if carry {
+		w.carry, w.carries = m, true
+	}
+	h.join(w, spec)
+}
+
+func (h *Hub) join(w *Waiter, spec *Spec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[spec.ID]
 	if t == nil {
-		t = h.newTopicLocked(spec)
+		t = h.newTopicLocked(*spec)
 	}
 	if t.err != nil {
 		t.retryLocked()
@@ -95,7 +126,17 @@ func (h *Hub) Join(spec Spec, opts ...Option) *Waiter {
 	if !t.confirmed() {
 		t.node.kick()
 	}
-	return w
+}
+
+// Nudge makes everybody who stands in a line look, for a reason that they know.
+func (h *Hub) Nudge() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.topics {
+		for w := t.head; w != nil; w = w.next {
+			w.signalLocked(false)
+		}
+	}
 }
 
 // Waiting reports whether somebody stands in the topic's line already.

@@ -42,7 +42,8 @@ type Waiter struct {
 	key    string
 	own    []string // channels of this waiter alone
 	about  func() []any
-	carry  any // for TakeHead, if carries
+	member Member // the same, of one that stands in line
+	carry  any    // for TakeHead, if carries
 
 	carries bool
 
@@ -53,6 +54,7 @@ type Waiter struct {
 	prev, next *Waiter // in topic's line of exclusive waiters
 	inLine     bool
 	left       bool
+	told       bool     // a log line may be asking it who it is
 	turn       int      // of the topic, at the last look
 	passed     []Holder // News.Passed for one that was taken
 }
@@ -98,6 +100,14 @@ func (w *Waiter) Take() News {
 	}
 	w.try, w.missed, w.payloads = false, false, nil
 	return n
+}
+
+// Forgotten reports whether nobody else can reach the waiter, or what it carries, any more:
+// it has left, and no log line was about it. Its memory may be used for another one then.
+func (w *Waiter) Forgotten() bool {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.left && !w.told
 }
 
 // Keyed reports whether the waiter was made with [Keyed].
@@ -324,8 +334,9 @@ func (t *topic) anyLocked() *Waiter {
 // notice is a log line in the making: what is known of a topic is read under the
 // hub's mutex, the line is written without it.
 type notice struct {
-	about func() []any
-	args  []any
+	about  func() []any
+	member Member
+	args   []any
 }
 
 // noticeLocked is nil when nobody waits.
@@ -334,13 +345,17 @@ func (t *topic) noticeLocked(args ...any) *notice {
 	if w == nil {
 		return nil
 	}
-	return &notice{about: w.about, args: append([]any{"waiting", t.waiters}, args...)}
+	w.told = true
+	return &notice{about: w.about, member: w.member, args: append([]any{"waiting", t.waiters}, args...)}
 }
 
 func (n *notice) log(h *Hub, msg string) {
 	args := n.args
-	if n.about != nil {
+	switch {
+	case n.about != nil:
 		args = append(n.about(), args...)
+	case n.member != nil:
+		args = append(n.member.Logged(), args...)
 	}
 	h.log(msg, args...)
 }

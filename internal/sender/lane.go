@@ -3,7 +3,9 @@ package sender
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -12,7 +14,8 @@ import (
 // lane is the way to one node.
 type lane struct {
 	s     *Sender
-	known bool // all of it goes to one node
+	known bool                      // all of it goes to one node
+	broke atomic.Pointer[time.Time] // when a command last failed without an answer
 
 	mu      sync.Mutex     // guards all below, and the calls' state
 	queue   [classes]calls // not sent
@@ -20,11 +23,11 @@ type lane struct {
 	acked   calls          // the same of those that wait for replicas: their silence means nothing
 	flying  [classes]int   // commands without an answer
 	busy    [classes]int   // carriers
+	waking  [classes]bool  // a carrier was woken for the class, and will look what there is
 	idle    []*carrier
-	spare   int       // of them, not used since the last trim
-	trims   bool      // a trim will come
-	failed  error     // since the node last answered
-	broke   time.Time // when a command last failed without an answer
+	spare   int   // of them, not used since the last trim
+	trims   bool  // a trim will come
+	failed  error // since the node last answered
 	stopped bool
 }
 
@@ -32,34 +35,28 @@ func (s *Sender) newLane(known bool) *lane { return &lane{s: s, known: known} }
 
 // carrier is a goroutine that sends commands and waits for their answers.
 type carrier struct {
-	lane  *lane
-	class Class
-	wake  chan struct{}
-	load  []*Call // what it carries; its own while it is busy
-	cmds  []conn.Command
+	lane    *lane
+	class   Class
+	wake    chan struct{}
+	due     bool    // guarded by lane.mu; it was woken for its class
+	load    []*Call // what it carries; its own while it is busy
+	cmds    []conn.Command
+	results []conn.Result
 }
 
 func (l *lane) start(c *Call) {
 	l.mu.Lock()
 	l.queue[c.Class].push(c)
 	k := l.assignLocked(c.Class)
-	fresh := k != nil && k.wake == nil
-	if fresh {
-		k.wake = make(chan struct{}, 1)
-		l.s.wg.Add(1)
-	}
 	l.mu.Unlock()
-	switch {
-	case fresh:
-		go k.run() // ends with Stop and the answer to what it carries
-	case k != nil:
-		k.wake <- struct{}{}
-	}
+	k.set()
 }
 
-// assignLocked finds a carrier for what is queued in a class, if one may be had.
+// assignLocked finds a carrier for what is queued in a class, if one may be had and none
+// is on its way. It takes its load when it runs: what has come by then travels with it.
+// set must follow, without the mutex.
 func (l *lane) assignLocked(class Class) *carrier {
-	if l.busy[class] >= carriers[class] || !l.readyLocked(class) {
+	if l.waking[class] || l.busy[class] >= carriers[class] || !l.readyLocked(class) {
 		return nil
 	}
 	var k *carrier
@@ -69,25 +66,51 @@ func (l *lane) assignLocked(class Class) *carrier {
 		l.spare = min(l.spare, n-1)
 	} else {
 		k = &carrier{lane: l}
+		l.s.wg.Add(1)
 	}
-	l.takeLocked(k, class)
+	k.class, k.due = class, true
+	l.waking[class] = true
+	l.busy[class]++
 	return k
+}
+
+// set sets a carrier to work that assignLocked found; nil: it found none.
+func (k *carrier) set() {
+	switch {
+	case k == nil:
+	case k.wake == nil:
+		k.wake = make(chan struct{}, 1)
+		go k.run() // ends with Stop and the answer to what it carries
+	default:
+		k.wake <- struct{}{}
+	}
 }
 
 func (l *lane) readyLocked(class Class) bool {
 	return l.queue[class].first != nil && l.flying[class] < flights[class]
 }
 
-// takeLocked loads a carrier with what travels together.
+// takeLocked loads a carrier with what travels together: first its class, then, in what
+// room is left, what waits for the same node.
 func (l *lane) takeLocked(k *carrier, class Class) {
 	now := time.Now()
 	k.class = class
 	l.busy[class]++
-	room := min(flights[class]-l.flying[class], maxMerged)
-	for len(k.load) < room {
+	l.fillLocked(k, class, now)
+	switch class {
+	case Keep:
+		l.fillLocked(k, Ask, now)
+	case Ask:
+		l.fillLocked(k, Keep, now)
+	case Acked, classes:
+	}
+}
+
+func (l *lane) fillLocked(k *carrier, class Class, now time.Time) {
+	for l.readyLocked(class) && len(k.load) < maxMerged {
 		c := l.queue[class].first
-		if c == nil || len(k.load) > 0 && !l.togetherLocked(k.load[0], c) {
-			break
+		if len(k.load) > 0 && !l.togetherLocked(k.load[0], c) {
+			return
 		}
 		l.queue[class].remove(c)
 		c.state, c.Sent = sent, now
@@ -114,39 +137,65 @@ func (l *lane) togetherLocked(a, b *Call) bool {
 // run carries until the lane stops.
 func (k *carrier) run() {
 	defer k.lane.s.wg.Done()
+	for k.next() {
+		k.carry()
+	}
+}
+
+// next loads the carrier, or lets it sleep until there is something to carry; false: the
+// lane stopped.
+func (k *carrier) next() bool {
+	l := k.lane
 	for {
-		if len(k.load) > 0 {
-			k.carry()
+		l.mu.Lock()
+		if l.gathersLocked() {
+			l.mu.Unlock()
+			runtime.Gosched()
+			l.mu.Lock()
 		}
-		if !k.next() {
-			return
+		if k.due {
+			k.due, l.waking[k.class] = false, false
+			l.busy[k.class]--
+		}
+		for class := range classes {
+			if l.busy[class] < carriers[class] && l.readyLocked(class) {
+				l.takeLocked(k, class)
+				var more [classes]*carrier // for what it can't take
+				for class := range classes {
+					more[class] = l.assignLocked(class)
+				}
+				l.mu.Unlock()
+				for _, k := range more {
+					k.set()
+				}
+				return true
+			}
+		}
+		if l.stopped {
+			l.mu.Unlock()
+			return false
+		}
+		l.idle = append(l.idle, k)
+		if !l.trims {
+			l.trims = true
+			time.AfterFunc(trimEvery, l.trim)
+		}
+		l.mu.Unlock()
+		<-k.wake
+		l.mu.Lock()
+		due := k.due
+		l.mu.Unlock()
+		if !due {
+			return false
 		}
 	}
 }
 
-// next finds more to carry, or sleeps until there is; false: the lane stopped.
-func (k *carrier) next() bool {
-	l := k.lane
-	l.mu.Lock()
-	for class := range classes {
-		if l.busy[class] < carriers[class] && l.readyLocked(class) {
-			l.takeLocked(k, class)
-			l.mu.Unlock()
-			return true
-		}
-	}
-	if l.stopped {
-		l.mu.Unlock()
-		return false
-	}
-	l.idle = append(l.idle, k)
-	if !l.trims {
-		l.trims = true
-		time.AfterFunc(trimEvery, l.trim)
-	}
-	l.mu.Unlock()
-	<-k.wake
-	return len(k.load) > 0
+// gathersLocked reports whether a carrier lets others run before it loads: who was answered
+// just now has more to send, and what is sent together costs both sides less. While no other
+// carrier is busy nobody was answered just now, and who is alone does not wait.
+func (l *lane) gathersLocked() bool {
+	return l.busy[Keep]+l.busy[Ask] >= 2
 }
 
 // trimEvery is how long a carrier may have nothing to do before it ends.
@@ -179,9 +228,11 @@ func (k *carrier) carry() {
 			k.cmds = append(k.cmds, c.Cmd)
 		}
 		// A merged write carries nobody's values.
-		for i, res := range run.RunMulti(context.Background(), k.cmds) {
-			k.load[i].Reply, k.load[i].Err = res.Reply, res.Err
+		k.results = run.RunMulti(context.Background(), k.cmds, k.results)
+		for i := range k.results {
+			k.load[i].Reply, k.load[i].Err = k.results[i].Reply, k.results[i].Err
 		}
+		clear(k.results)
 		clear(k.cmds)
 		k.cmds = k.cmds[:0]
 	}
@@ -193,8 +244,8 @@ func (k *carrier) carry() {
 	rest := k.load[:0]
 	l.mu.Lock()
 	for _, c := range k.load {
-		l.awayLocked(k.class).remove(c)
-		l.flying[k.class]--
+		l.awayLocked(c.Class).remove(c)
+		l.flying[c.Class]--
 		c.state = answered
 		l.noteLocked(c.Err)
 		switch {
@@ -232,7 +283,8 @@ func (l *lane) noteLocked(err error) {
 	case conn.Permanent:
 		l.failed = nil
 	case conn.Unsent, conn.Ambiguous:
-		l.broke = time.Now()
+		now := time.Now()
+		l.broke.Store(&now)
 	case conn.Refused:
 	}
 }

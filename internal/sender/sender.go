@@ -125,9 +125,10 @@ func (s *Sender) Trouble(key string) error {
 // the node had answered before may not hold any more.
 func (s *Sender) Broke(key string) time.Time {
 	l, _ := s.laneOf(key)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.broke
+	if at := l.broke.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
 }
 
 // Run sends a command and waits for its answer, however long that takes.
@@ -138,6 +139,28 @@ func (s *Sender) Run(ctx context.Context, class Class, cmd conn.Command) (conn.R
 	c.Done()
 	return c.Reply, c.Err
 }
+
+// Values is what a command of ctx's is sent with: the values of ctx and nothing of its
+// end, as long as anybody can see them (an observer of the commands, or a client that is
+// not our own). Nothing keeps a reference to ctx, or to what holds it, otherwise.
+func (s *Sender) Values(ctx context.Context) context.Context {
+	if o := s.cfg.Observer; !s.cfg.Alone && (o == nil || !o.Carries()) {
+		return context.Background()
+	}
+	return detached{ctx}
+}
+
+// detached has the values of a context and nothing of its end.
+type detached struct{ context.Context }
+
+// Deadline implements context.Context.
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (detached) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (detached) Err() error { return nil }
 
 // Interrupt wakes all who wait for answers: the client is being closed. What was
 // queued for them is withdrawn when they leave.
