@@ -1,13 +1,9 @@
 package integration
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -67,52 +63,5 @@ func TestFencedReentryHasAToken(t *testing.T) {
 	defer rlUnlock(t, inner)
 	if inner.Token() == 0 {
 		t.Error("a hold of a fenced lock has token 0")
-	}
-}
-
-// Renewals wait for nothing but the server: not for the unlocks of others, of which
-// a borrowed client sends each on its own.
-func TestRenewalDoesNotWaitForUnlocksOfABorrowedClient(t *testing.T) {
-	t.Parallel()
-	s := testbed.Standalone(t)
-	p := testbed.NewProxy(t, s.Addr())
-	rc, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{p.Addr()}, DisableCache: true, ConnWriteTimeout: 600 * time.Millisecond, AlwaysPipelining: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rc.Close()
-	c, err := redlatch.NewWithClient(rc, redlatch.Config{LeaseTime: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
-	p.Delay(testbed.Replies, 20*time.Millisecond)
-	h := rlLock(t, t.Context(), c.RLock("kept"))
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-	defer cancel()
-	load(ctx, t, c, 1000)
-	if h.Context().Err() != nil {
-		t.Errorf("a hold was lost on a healthy server: %v", context.Cause(h.Context()))
-	}
-}
-
-// The same of a Client with a connection of its own, whose commands travel together, on
-// a line of 100 ms.
-func TestRenewalDoesNotWaitForUnlocks(t *testing.T) {
-	t.Parallel()
-	s := testbed.Standalone(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr(), rlLease(1500*time.Millisecond))
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
-	p.Delay(testbed.Replies, 100*time.Millisecond)
-	h := rlLock(t, t.Context(), c.RLock("kept"))
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-	defer cancel()
-	load(ctx, t, c, 6000)
-	if h.Context().Err() != nil {
-		t.Errorf("a hold was lost on a healthy server: %v", context.Cause(h.Context()))
 	}
 }

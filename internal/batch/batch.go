@@ -53,7 +53,7 @@ type sending struct {
 }
 
 func (r *sending) start(b batch) {
-	r.s.Start(&sender.Call{Cmd: b.cmd, Class: sender.Keep, Ctx: context.Background(), Then: func(c *sender.Call) { r.answered(b, c) }})
+	r.s.Start(&sender.Call{Cmd: b.cmd, Class: sender.Renew, Ctx: context.Background(), Then: func(c *sender.Call) { r.answered(b, c) }})
 }
 
 func (r *sending) answered(b batch, c *sender.Call) {

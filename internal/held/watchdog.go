@@ -301,7 +301,7 @@ func (n *renewal) split(i int, cmds []conn.Command) {
 	sent := time.Now()
 	var next func(k int)
 	next = func(k int) {
-		n.w.reg.send.Start(&sender.Call{Cmd: cmds[k], Class: sender.Keep, Ctx: context.Background(), Then: func(c *sender.Call) {
+		n.w.reg.send.Start(&sender.Call{Cmd: cmds[k], Class: sender.Renew, Ctx: context.Background(), Then: func(c *sender.Call) {
 			vals := c.Reply.Vals
 			if len(vals) == 0 {
 				vals = []conn.Value{{Int: c.Reply.Code}}

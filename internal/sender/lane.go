@@ -20,7 +20,7 @@ type lane struct {
 	mu      sync.Mutex     // guards all below, and the calls' state
 	queue   [classes]calls // not sent
 	away    calls          // sent, without an answer, in the order of sending
-	acked   calls          // the same of those that wait for replicas: their silence means nothing
+	acked   calls          // the same of those that wait for replicas: their silence means less
 	flying  [classes]int   // commands without an answer
 	busy    [classes]int   // carriers
 	waking  [classes]bool  // a carrier was woken for the class, and will look what there is
@@ -56,7 +56,7 @@ func (l *lane) start(c *Call) {
 // is on its way. It takes its load when it runs: what has come by then travels with it.
 // set must follow, without the mutex.
 func (l *lane) assignLocked(class Class) *carrier {
-	if l.waking[class] || l.busy[class] >= carriers[class] || !l.readyLocked(class) {
+	if l.waking[class] || l.busy[class] >= l.carriers(class) || !l.readyLocked(class) {
 		return nil
 	}
 	var k *carrier
@@ -86,24 +86,31 @@ func (k *carrier) set() {
 	}
 }
 
+// carriers is how many carriers a class may have.
+func (l *lane) carriers(class Class) int {
+	if l.s.cfg.Alone && (class == Keep || class == Ask) {
+		return aloneCarriers
+	}
+	return carriers[class]
+}
+
 func (l *lane) readyLocked(class Class) bool {
 	return l.queue[class].first != nil && l.flying[class] < flights[class]
 }
 
-// takeLocked loads a carrier with what travels together: first its class, then, in what
-// room is left, what waits for the same node.
+// takeLocked loads a carrier with what travels together. Releases come before attempts to
+// acquire also with the carriers of these: under more load than the node takes, the queue
+// stands where nothing is held yet.
 func (l *lane) takeLocked(k *carrier, class Class) {
 	now := time.Now()
 	k.class = class
 	l.busy[class]++
-	l.fillLocked(k, class, now)
-	switch class {
-	case Keep:
-		l.fillLocked(k, Ask, now)
-	case Ask:
+	if class == Keep || class == Ask {
 		l.fillLocked(k, Keep, now)
-	case Acked, classes:
+		l.fillLocked(k, Ask, now)
+		return
 	}
+	l.fillLocked(k, class, now)
 }
 
 func (l *lane) fillLocked(k *carrier, class Class, now time.Time) {
@@ -158,7 +165,7 @@ func (k *carrier) next() bool {
 			l.busy[k.class]--
 		}
 		for class := range classes {
-			if l.busy[class] < carriers[class] && l.readyLocked(class) {
+			if l.busy[class] < l.carriers(class) && l.readyLocked(class) {
 				l.takeLocked(k, class)
 				var more [classes]*carrier // for what it can't take
 				for class := range classes {
@@ -294,6 +301,11 @@ func (l *lane) trouble(now time.Time) error {
 	defer l.mu.Unlock()
 	if c := l.away.first; c != nil {
 		if silent := now.Sub(c.Sent); silent >= l.s.cfg.Slow {
+			return &SilentError{For: silent}
+		}
+	}
+	if c := l.acked.first; c != nil { // the server may keep it for so long
+		if silent := now.Sub(c.Sent); silent >= l.s.cfg.Slow+c.Cmd.AckTimeout {
 			return &SilentError{For: silent}
 		}
 	}

@@ -22,9 +22,13 @@ import (
 type Class uint8
 
 const (
-	// Keep is what concerns locks that are held, or may be: renewals, releases,
-	// undoing. It has places of its own, which acquisitions can't take away.
-	Keep Class = iota
+	// Renew is what keeps leases and places alive: renewals, checks, refreshes. It
+	// waits for no caller's commands, or a hold would be lost behind the unlocks of
+	// others.
+	Renew Class = iota
+	// Keep is what concerns locks that are held, or may be: releases, re-entries,
+	// undoing. Acquisitions can't take its places away.
+	Keep
 	// Ask is an attempt to acquire, or a look.
 	Ask
 	// Acked waits for replicas, on a connection of its own.
@@ -33,15 +37,19 @@ const (
 )
 
 // The bounds of a lane. A connection has 1,024 places for commands without an
-// answer, and blocks when they are taken: both classes together stay below that.
+// answer, and blocks when they are taken: all classes together stay below that.
 var (
-	carriers = [classes]int{Keep: 4, Ask: 10, Acked: 32}
-	flights  = [classes]int{Keep: 384, Ask: MaxAsking, Acked: 32}
+	carriers = [classes]int{Renew: 4, Keep: 6, Ask: 6, Acked: 32}
+	flights  = [classes]int{Renew: 64, Keep: 480, Ask: MaxAsking, Acked: 32}
 )
+
+// aloneCarriers is how many commands of a class are under way where each travels on its
+// own.
+const aloneCarriers = 128
 
 // MaxAsking bounds the attempts to acquire that wait for an answer of one node.
 // Those beyond it have sent nothing when they give up.
-const MaxAsking = 512
+const MaxAsking = 384
 
 const (
 	// maxMerged bounds the commands of one write.

@@ -1,0 +1,137 @@
+package sender
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+)
+
+// held is a node that answers nothing until it is let go.
+type held struct {
+	open chan struct{}
+	ran  chan string // the first keys of the commands that arrive
+
+	arrives func(key string) // if not nil
+}
+
+func (h *held) Topology() conn.Topology { return conn.Topology{} }
+
+func (h *held) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
+	h.ran <- cmd.Keys[0]
+	if h.arrives != nil {
+		h.arrives(cmd.Keys[0])
+	}
+	if cmd.Keys[0] != "renewed" {
+		<-h.open
+	}
+	return conn.Reply{Code: 1}, nil
+}
+
+func (h *held) RunMulti(ctx context.Context, cmds []conn.Command, out []conn.Result) []conn.Result {
+	out = out[:0]
+	for _, cmd := range cmds {
+		r, err := h.Run(ctx, cmd)
+		out = append(out, conn.Result{Reply: r, Err: err})
+	}
+	return out
+}
+
+func withHeld(t *testing.T, alone bool, test func(s *Sender, node *held)) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		node := &held{open: make(chan struct{}), ran: make(chan string, 10000)}
+		s := New(node, Config{Slow: time.Second, Alone: alone})
+		test(s, node)
+		close(node.open)
+		synctest.Wait()
+		s.Stop()
+		s.Wait()
+	})
+}
+
+func command(key string) conn.Command {
+	return conn.Command{Script: luascript.Release, Keys: []string{key}}
+}
+
+// However many releases and attempts wait for an answer, or for their turn to be sent, a
+// renewal is sent at once.
+func TestRenewalsWaitForNoCaller(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		withHeld(t, alone, func(s *Sender, node *held) {
+			for range 2000 {
+				for _, class := range []Class{Keep, Ask} {
+					s.Start(&Call{Cmd: command("stuck"), Class: class, Ctx: context.Background(), Then: func(*Call) {}})
+				}
+			}
+			synctest.Wait()
+			for len(node.ran) > 0 {
+				<-node.ran
+			}
+			renewed := false
+			s.Start(&Call{Cmd: command("renewed"), Class: Renew, Ctx: context.Background(), Then: func(*Call) { renewed = true }})
+			synctest.Wait()
+			if !renewed {
+				t.Errorf("alone %v: a renewal stands behind callers' commands", alone)
+			}
+		})
+	}
+}
+
+// Releases are sent before attempts to acquire that came earlier: what can't be sent yet
+// holds nothing.
+func TestReleasesComeFirst(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		withHeld(t, alone, func(s *Sender, node *held) {
+			start := func(n int, class Class, key string) {
+				for range n {
+					s.Start(&Call{Cmd: command(key), Class: class, Ctx: context.Background(), Then: func(*Call) {}})
+				}
+				synctest.Wait()
+			}
+			start(2000, Ask, "blocks")
+			start(2000, Keep, "blocks")
+			start(300, Ask, "acquire")
+			start(300, Keep, "release")
+			early := 0
+			node.arrives = func(key string) {
+				s.one.mu.Lock()
+				defer s.one.mu.Unlock()
+				if key == "acquire" && s.one.queue[Keep].first != nil {
+					early++
+				}
+			}
+			for range 4600 {
+				node.open <- struct{}{}
+			}
+			synctest.Wait()
+			if early > 0 {
+				t.Errorf("alone %v: %d attempts were sent while releases waited to be", alone, early)
+			}
+		})
+	}
+}
+
+// A node that is silent for longer than the replicas may take is in trouble, also when
+// nothing but commands that wait for replicas is under way.
+func TestSilenceBehindReplicas(t *testing.T) {
+	withHeld(t, false, func(s *Sender, _ *held) {
+		cmd := command("stuck")
+		cmd.Acks, cmd.AckTimeout = 1, 2*time.Second
+		s.Start(&Call{Cmd: cmd, Class: Acked, Ctx: context.Background(), Then: func(*Call) {}})
+		synctest.Wait()
+		time.Sleep(2900 * time.Millisecond)
+		if err := s.Trouble("stuck"); err != nil {
+			t.Error("in trouble while the replicas may be slow:", err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		var silent *SilentError
+		if err := s.Trouble("stuck"); !errors.As(err, &silent) {
+			t.Errorf("%v, want silence", err)
+		}
+	})
+}
