@@ -3,15 +3,21 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/redlatch/redlatch"
 )
 
 // section is what a holder does in the rows with a critical section.
 const section = time.Millisecond
 
-// loneBound is how long a waiter of another process waits at most for a process that passes the lock on among its own:
-// the time that one process may keep it, the section under way at its end, and what processors that are busy add.
-// redlatch's documentation of hand-over inside a process names the first.
-const loneBound = 25 * time.Millisecond
+// pause is how long a process leaves a lock alone, at most, after it has passed it on inside for as long as it may:
+// docs/DESIGN.md, "Passing on".
+const pause = 4 * time.Millisecond
+
+// loneBound is how long a waiter of another process waits at most for a process that passes the lock on among its own,
+// as docs/SAFETY.md has it: the time that a process may keep it, the section under way at its end, and the pause within
+// which the waiter takes it.
+func loneBound(inside time.Duration) time.Duration { return redlatch.DefaultTenure + inside + pause }
 
 func contendedRows() []row {
 	out := []row{
@@ -96,7 +102,7 @@ func lone(name, title string, inside time.Duration) row {
 		main:       loneMax,
 		against:    "floor",
 		goals: goalsOf("redlatch", goal{
-			metric: loneMax, factor: micros(loneBound), why: "one process's time, a section, and room for busy processors",
+			metric: loneMax, factor: micros(loneBound(inside)), why: "Config.Tenure, a section and the pause after it",
 		}),
 	}
 }
