@@ -116,10 +116,10 @@ func TestPassingOnAmongThoseWhoLeave(t *testing.T) {
 // What comes while a carrier is on its way, or busy, travels in one write.
 func TestWhatComesTogetherTravelsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+		f, _ := newFake(t, leaseTime)
 		f.latency = time.Millisecond
 		writes := &counting{Runner: f}
-		core = coreOn(t, writes)
+		core := coreOn(t, writes)
 		const many = 200
 		var wg sync.WaitGroup
 		for i := range many {
