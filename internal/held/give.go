@@ -174,7 +174,7 @@ func (r *Registry) freeLeft(h *Hold) {
 	s := h.s
 	h.claim.Retain()
 	r.mu.Lock()
-	p := part{lock: s.Lock, claim: h.claim, field: s.Field, until: later(s.asked, s.asks)}
+	p := part{lock: s.Lock, claim: h.claim, field: s.Field, until: s.askedUntilLocked()}
 	if s.limbo > 0 {
 		p.void = VoidTTL
 	}

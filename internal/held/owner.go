@@ -17,17 +17,22 @@ type Owner struct {
 	seq  uint64 // of a generated one, whose text is made of it
 	live atomic.Int64
 
-	// explicit owners are found by id, and forgotten when unused
-	reg  *Registry
-	id   string
-	refs int32 // guarded by reg.mu
-	used bool  // guarded by mu: first is taken
+	explicit *explicit // nil: a generated one
 
 	mu     sync.Mutex
 	claims []*Claim            // guarded by mu, while they are few
 	many   map[claimKey]*Claim // guarded by mu, when they are not
 	first  Claim               // in the owner's own memory: most owners have no other
 	list   [1]*Claim
+	used   bool // guarded by mu: first is taken
+}
+
+// explicit is what an owner has that was named by the user: it is found by its id, and
+// forgotten when unused.
+type explicit struct {
+	reg  *Registry
+	id   string
+	refs int // guarded by reg.mu
 }
 
 type claimKey struct {
@@ -86,8 +91,8 @@ func newOwner() *Owner { return &Owner{seq: ownerSeq.Add(1)} }
 
 // AppendText appends the owner's part of a hash field, which begins with 'g'.
 func (o *Owner) AppendText(to []byte) []byte {
-	if o.reg != nil {
-		return append(append(to, "g="...), escapeOwner(o.id)...)
+	if o.explicit != nil {
+		return append(append(to, "g="...), escapeOwner(o.explicit.id)...)
 	}
 	return strconv.AppendUint(append(to, 'g'), o.seq, 36)
 }
@@ -117,10 +122,10 @@ func (r *Registry) Owner(ctx context.Context) (*Owner, error) {
 		defer r.mu.Unlock()
 		o := r.owners[k.id]
 		if o == nil {
-			o = &Owner{reg: r, id: k.id}
+			o = &Owner{explicit: &explicit{reg: r, id: k.id}}
 			r.owners[k.id] = o
 		}
-		o.refs++
+		o.explicit.refs++
 		return o, nil
 	}
 	if k.owner.pin() {
@@ -150,7 +155,7 @@ func (o *Owner) pin() bool {
 
 // Unpin ends what Registry.Owner began.
 func (o *Owner) Unpin() {
-	if o.reg == nil {
+	if o.explicit == nil {
 		o.live.Add(-1)
 		return
 	}
@@ -179,29 +184,31 @@ func OneOwner(ctx, spanned context.Context) (one, oneSpanned context.Context, do
 }
 
 func (o *Owner) ref() {
-	if o.reg == nil {
+	if o.explicit == nil {
 		return
 	}
-	o.reg.mu.Lock()
-	o.refs++
-	o.reg.mu.Unlock()
+	x := o.explicit
+	x.reg.mu.Lock()
+	x.refs++
+	x.reg.mu.Unlock()
 }
 
 func (o *Owner) unref() {
-	if o.reg == nil {
+	if o.explicit == nil {
 		return
 	}
-	o.reg.mu.Lock()
-	if o.refs--; o.refs == 0 {
-		delete(o.reg.owners, o.id)
+	x := o.explicit
+	x.reg.mu.Lock()
+	if x.refs--; x.refs == 0 {
+		delete(x.reg.owners, x.id)
 	}
-	o.reg.mu.Unlock()
+	x.reg.mu.Unlock()
 }
 
 // carries is what the contexts of the owner's holds say.
 func (o *Owner) carries() carried {
-	if o.reg != nil {
-		return carried{explicit: true, id: o.id}
+	if o.explicit != nil {
+		return carried{explicit: true, id: o.explicit.id}
 	}
 	return carried{owner: o}
 }
@@ -300,8 +307,8 @@ func (c *Claim) retainLocked() {
 	c.Owner.mu.Lock()
 	c.refs++
 	c.Owner.mu.Unlock()
-	if c.Owner.reg != nil {
-		c.Owner.refs++
+	if c.Owner.explicit != nil {
+		c.Owner.explicit.refs++
 	}
 }
 

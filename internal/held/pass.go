@@ -47,7 +47,7 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 		s.limbo > 0 || s.grant != nil || s.token != 0 || s.final || Passed(now, s.until):
 		r.mu.Unlock()
 		return false, false
-	case Passed(now, earlier(s.known, s.tenure).Add(tenure)):
+	case Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:
 		late = s.passes > 0
 		r.mu.Unlock()
 		return false, late

@@ -65,10 +65,11 @@ func (l *Lock) Observed() observe.Lock {
 
 // Registry is all that one client holds. It is safe for concurrent use.
 type Registry struct {
-	cfg  Config
-	send *sender.Sender
-	topo conn.Topology
-	dog  *watchdog
+	cfg   Config
+	send  *sender.Sender
+	topo  conn.Topology
+	dog   *watchdog
+	epoch time.Time // when the registry was made: instants that need not be exact count from it
 
 	// closedLate is closed when the work that leaves nothing behind has had its
 	// time after Close.
@@ -91,7 +92,7 @@ type Registry struct {
 func NewRegistry(cfg Config, send *sender.Sender, topo conn.Topology) *Registry {
 	r := &Registry{
 		cfg: cfg, send: send, topo: topo,
-		closedLate: make(chan struct{}), owners: map[string]*Owner{},
+		epoch: time.Now(), closedLate: make(chan struct{}), owners: map[string]*Owner{},
 	}
 	r.dog = newWatchdog(r)
 	r.dog.start()

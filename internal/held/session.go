@@ -23,11 +23,11 @@ type Session struct {
 	link    any    // the observer's, of that one's acquisition
 	token   uint64
 	holds   []*Hold
-	until   time.Time // the watchdog holds' local deadline
-	known   time.Time // the sending of the last answered command about it
-	asked   time.Time // the latest end that was asked for on the server, answered or not
-	asks    time.Time // the end that a renewal without an answer asks for
-	tenure  time.Time // since when this process has had it
+	until   time.Time     // the watchdog holds' local deadline
+	known   time.Time     // the sending of the last answered command about it
+	asked   time.Time     // the latest end that was asked for on the server, answered or not
+	asks    *time.Time    // the end that a renewal without an answer asks for
+	tenure  time.Duration // since when this process has had it, on the registry's clock
 	lastErr error
 	passes  int32 // how often it was passed on
 	final   bool  // its last release was sent: "gone" says nothing any more
@@ -127,7 +127,7 @@ func (r *Registry) Take(g *Grant) *Hold {
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	m := &memory{session: Session{
 		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: int32(min(g.Limbo, 1<<30)), first: g.Fixed,
-		index: -1, known: g.Sent, tenure: g.Sent,
+		index: -1, known: g.Sent, tenure: g.Sent.Sub(r.epoch),
 	}}
 	s := &m.session
 	s.holds = m.list[:0]
@@ -305,7 +305,15 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 // leftLocked reports whether the server was asked for a lease that ends notably later
 // than that.
 func (s *Session) leftLocked(than time.Time) bool {
-	return later(s.asked, s.asks).After(than.Add(leftBehind))
+	return s.askedUntilLocked().After(than.Add(leftBehind))
+}
+
+// askedUntilLocked is the latest end that the server was asked for, answered or not.
+func (s *Session) askedUntilLocked() time.Time {
+	if s.asks != nil {
+		return later(s.asked, *s.asks)
+	}
+	return s.asked
 }
 
 // askedLocked is when the lease that the hold itself was promised ends on the server.

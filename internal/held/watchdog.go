@@ -266,7 +266,8 @@ func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
 		}
 		n.links[i] = s.link
 		if n.sets[i] > 0 {
-			s.asks = now.Add(n.sets[i])
+			at := now.Add(n.sets[i])
+			s.asks = &at
 		}
 		n.items[i] = s.Lock.Kind.Renew(s.Field, n.sets[i])
 	}
@@ -346,9 +347,9 @@ func (n *renewal) settle(i int, a batch.Answer) {
 	n.failed = append(n.failed, s)
 	r.mu.Lock()
 	if err != errRefused && conn.Classify(err) == conn.Ambiguous { //nolint:errorlint // our own
-		s.asked = later(s.asked, s.asks)
+		s.asked = s.askedUntilLocked()
 	}
-	s.asks = time.Time{}
+	s.asks = nil
 	if s.lastErr == nil && n.first == nil {
 		n.first = err
 	}
@@ -415,7 +416,7 @@ func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
 	r := w.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.lastErr, s.renewed, s.renewing, s.asks = nil, true, false, time.Time{}
+	s.lastErr, s.renewed, s.renewing, s.asks = nil, true, false, nil
 	if lease > 0 {
 		s.asked = later(s.asked, sent.Add(lease))
 	}

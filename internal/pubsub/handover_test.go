@@ -214,3 +214,36 @@ func TestTakenWaitersKnowWhoHeldIt(t *testing.T) {
 		}
 	})
 }
+
+// A waiter's memory may be used again when it has left and nothing is being said about it.
+func TestForgottenWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		spec := one("c")
+		var quiet, noticed pubsub.Waiter
+		h.JoinLine(&noticed, &spec, member("first"), false)
+		synctest.Wait()
+		s.cut() // told in a log line about the first in line
+		synctest.Wait()
+		h.JoinLine(&quiet, &spec, member("second"), false)
+		if quiet.Forgotten() {
+			t.Error("forgotten while it stands in line")
+		}
+		leave(&quiet)
+		leave(&noticed)
+		if !quiet.Forgotten() {
+			t.Error("one that has left is not forgotten")
+		}
+		if noticed.Forgotten() {
+			t.Error("a log line that is written without the hub's mutex may still ask it")
+		}
+		h.JoinLine(&quiet, &spec, member("third"), false)
+		if n := quiet.Take(); quiet.Forgotten() || !n.Line || !n.Head {
+			t.Errorf("memory that is used again: %+v", n)
+		}
+		leave(&quiet)
+	})
+}
+
+type member string
+
+func (m member) Logged() []any { return []any{"member", string(m)} }

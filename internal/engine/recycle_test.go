@@ -1,0 +1,149 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// An acquisition's memory is used again, but not while an answer to it is out: what is
+// granted to a caller who has gone is given back under that one's name, whoever came and
+// went meanwhile.
+func TestALateAnswerFindsItsOwnAcquisition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		answer := make(chan struct{})
+		var held atomic.Int32
+		f.onAfter(func(cmd conn.Command) error { // it ran; the reply takes long
+			if cmd.Script == luascript.Acquire && held.Add(1) <= 3 {
+				<-answer
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var leaving sync.WaitGroup
+		for i := range 3 {
+			leaving.Go(func() {
+				if _, err := rlock.New(core, "left"+strconv.Itoa(i)).Lock(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("Lock: %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		leaving.Wait()
+
+		var stay []lock.Hold
+		for i := range 50 { // in the memory of whoever ended before
+			h := take(t, t.Context(), core, "other"+strconv.Itoa(i))
+			if i%2 == 0 {
+				stay = append(stay, h)
+			} else if err := h.Unlock(context.Background()); err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+		}
+		close(answer)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			if n := f.count("left" + strconv.Itoa(i)); n != 0 {
+				t.Errorf("left%d is held %d times by somebody who gave up", i, n)
+			}
+		}
+		for _, h := range stay {
+			if n := f.count(h.Name()); n != 1 {
+				t.Errorf("%s is held %d times", h.Name(), n)
+			}
+			if err := h.Unlock(context.Background()); err != nil {
+				t.Errorf("Unlock of %s: %v", h.Name(), err)
+			}
+		}
+	})
+}
+
+// Whoever is passed the lock uses memory of others who had it, and of others who left the
+// line. Nobody gets what was meant for another one.
+func TestPassingOnAmongThoseWhoLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newPassing(t)
+		f.latency = 100 * time.Microsecond
+		end := time.Now().Add(2 * time.Second)
+		var inside, turns, left atomic.Int32
+		var wg sync.WaitGroup
+		for g := range 16 {
+			wg.Go(func() {
+				for i := g; time.Now().Before(end); i++ {
+					wait := time.Duration(i%5) * time.Millisecond
+					h, err := rlock.New(core, "l").TryLock(t.Context(), wait, 0)
+					if err != nil {
+						if left.Add(1); !errors.Is(err, lock.ErrNotAcquired) {
+							t.Errorf("TryLock: %v", err)
+						}
+						time.Sleep(time.Duration(g) * 10 * time.Microsecond)
+						continue
+					}
+					if turns.Add(1); inside.Add(1) != 1 {
+						t.Error("two are inside")
+					}
+					time.Sleep(time.Duration(i%3) * 100 * time.Microsecond)
+					inside.Add(-1)
+					if err := h.Unlock(context.Background()); err != nil {
+						t.Errorf("Unlock: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Second)
+		if n := f.count("l"); n != 0 {
+			t.Errorf("still held %d times", n)
+		}
+		if turns.Load() < 100 || left.Load() < 100 {
+			t.Errorf("%d turns and %d who left say little", turns.Load(), left.Load())
+		}
+	})
+}
+
+// What comes while a carrier is on its way, or busy, travels in one write.
+func TestWhatComesTogetherTravelsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := newFake(t, leaseTime)
+		f.latency = time.Millisecond
+		writes := &counting{Runner: f}
+		core := coreOn(t, writes)
+		const many = 200
+		var wg sync.WaitGroup
+		for i := range many {
+			wg.Go(func() { take(t, t.Context(), core, "l"+strconv.Itoa(i)) })
+		}
+		wg.Wait()
+		if n := writes.n.Load(); n > many/4 {
+			t.Errorf("%d writes for %d commands", n, many)
+		}
+	})
+}
+
+// counting counts what a client writes.
+type counting struct {
+	conn.Runner
+	n atomic.Int32
+}
+
+func (c *counting) Run(ctx context.Context, cmd conn.Command) (conn.Reply, error) {
+	c.n.Add(1)
+	return c.Runner.Run(ctx, cmd)
+}
+
+func (c *counting) RunMulti(ctx context.Context, cmds []conn.Command, out []conn.Result) []conn.Result {
+	c.n.Add(1)
+	return c.Runner.RunMulti(ctx, cmds, out)
+}
