@@ -195,8 +195,8 @@ func (c Config) complete() (Config, error) {
 		return refuse("Name", "it has more than 128 bytes, a space, or a character that is not printable ASCII")
 	case c.LeaseTime < minLeaseTime:
 		return refuse("LeaseTime", "it is below 50ms: a renewal could not come in time")
-	case c.UnlockTimeout < 0:
-		return refuse("UnlockTimeout", "it is negative")
+	case c.UnlockTimeout < time.Millisecond:
+		return refuse("UnlockTimeout", "it is below 1ms")
 	case c.Tenure > c.LeaseTime/3:
 		return refuse("Tenure", "it is above a third of LeaseTime: the server would be asked too rarely")
 	case c.FenceTTL > 0 && c.FenceTTL < c.LeaseTime:

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestRWShareIsOneHold(t *testing.T) {
 	if holds[1].Context().Err() != nil || !errors.Is(context.Cause(holds[5].Context()), redlatch.ErrUnlocked) {
 		t.Error("contexts", holds[1].Context().Err(), context.Cause(holds[5].Context()))
 	}
-	left := append(holds[1:5:5], holds[6:]...)
+	left := slices.Concat(holds[1:5], holds[6:])
 	if n := rwScripts(t, s, func() { rwUnlock(t, left[:len(left)-1]...) }); n != 0 {
 		t.Errorf("%d commands to leave while one stays", n)
 	}

@@ -76,6 +76,9 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 		if k.prefer {
 			k.reads.Shares = "reads past writers"
 		}
+		if k.token != "" { // and who has no token nobody who must have one
+			k.reads.Shares += ", fenced"
+		}
 	}
 	k.spec = pubsub.Spec{ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(key), Route: route}
 	return k, nil

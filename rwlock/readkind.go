@@ -60,7 +60,8 @@ func (k readKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 		// A retry that finds its own field does not look for writers, and who was
 		// refused before may pass those that came later.
 		w, waited := a.Data.(*waiting)
-		out.Open = out.Acquired && !out.Renewed && a.Other == "" && !(waited && w.came != "")
+		refused := waited && w.came != ""
+		out.Open = out.Acquired && !out.Renewed && !refused && a.Other == ""
 		return out
 	}
 	out := k.busy(a, r)

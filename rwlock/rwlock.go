@@ -32,6 +32,10 @@ func PreferReaders() lock.Option {
 // the shared hold is lost. On the server, in State and in ForceUnlock they are one
 // reader: the one who came first.
 //
+// Readers that waited for a writer ask the server each for itself when it has left. A
+// re-entry with a lease of its own raises the lease of the shared hold, which lasts as long
+// if the process dies. With a negative Tenure nothing is shared.
+//
 // Readers with a lease of their own, who read under a write lock, or who are members of
 // a QuorumLock have holds of their own. [lock.ErrInvalidOption] for other kinds of lock.
 func ShareReads() lock.Option {

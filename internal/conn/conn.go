@@ -116,7 +116,7 @@ type Conn struct {
 	silent time.Duration // how long a server may say nothing
 	watch  *masterWatch  // nil: nothing to follow
 	left   chan struct{} // closed by Close; nil: the client is ours, and closed
-	multis sync.Pool     // of what RunMulti sent; the library has answered, so it does not look any more
+	multis sync.Pool     // of what RunMulti sent, and every answer came: the library does not look any more
 }
 
 // Client is the underlying client, for the subscriptions.
@@ -252,13 +252,15 @@ func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Res
 	for i := range cmds {
 		multi = append(multi, c.evalsha(cmds[i]))
 	}
+	answered := c.left == nil
 	for i, res := range c.client.DoMulti(ctx, multi...) {
+		answered = answered && res.NonRedisError() == nil
 		out[i].Reply, out[i].Err = parse(res)
 		if isNoScript(out[i].Err) {
 			out[i].Reply, out[i].Err = parse(c.client.Do(ctx, c.eval(cmds[i])))
 		}
 	}
-	if c.left == nil {
+	if answered { // else the library may still be writing them, to a connection that broke
 		clear(multi)
 		*room = multi
 		c.multis.Put(room)

@@ -21,26 +21,30 @@ func (a *acquisition) share(fresh int) (won bool, err error) {
 	if a.core.hub.Waiting(spec.ID) { // a writer of this process
 		return false, nil
 	}
-	x := &held.Share{To: held.Receiver{Claim: m.claim, Ctx: a.ctx}, Tenure: a.core.cfg.Tenure}
+	to := held.Receiver{Claim: m.claim, Ctx: a.ctx}
 	if o := a.core.cfg.Observer; o != nil {
-		x.To.Link, x.To.Count = a.linkOf(m), o.Counting()
+		to.Link, to.Count = a.linkOf(m), o.Counting()
 	}
-	switch a.core.reg.Share(x, &m.lock.of, !a.sent) {
-	case held.Leads:
-		a.lead = x
-		return false, nil
-	case held.Follows:
-		if !a.follow(x) {
-			return false, stop(a.ended())
+	for followed := false; ; followed = true {
+		x := &held.Share{To: to, Tenure: a.core.cfg.Tenure}
+		switch a.core.reg.Share(x, &m.lock.of, !a.sent) {
+		case held.Leads:
+			a.lead = x
+			return false, nil
+		case held.Follows:
+			if !a.follow(x) {
+				return false, stop(a.ended())
+			}
+		case held.Joined, held.Alone:
 		}
-	case held.Joined, held.Alone:
+		if m.hold = a.core.reg.Unshare(x); m.hold != nil {
+			return true, nil
+		}
+		// Once more if the one that it followed left: but not behind one after the other.
+		if !x.Again || followed {
+			return false, nil
+		}
 	}
-	h := a.core.reg.Unshare(x)
-	if h == nil {
-		return false, nil
-	}
-	m.hold = h
-	return true, nil
 }
 
 // follow waits for the answer to another reader's command. false: the wait is over,

@@ -260,6 +260,9 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 		return false, a.classify(c.Err)
 	}
 	a.told, a.answered = c.Reply, true
+	if a.lead != nil {
+		a.lead.Answered = true
+	}
 	a.mu.Lock()
 	for i := range a.members {
 		a.members[i].attempt.Sent = c.Sent

@@ -104,6 +104,9 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) {
 	case code == kind.ReleaseGone && !p.split && (!p.ambiguous || p.count > 0):
 		// An earlier try may have ended the session, but only if it was to.
 		g.rel.errs[p.index] = p.hold.releaseLost()
+		if p.count > 0 && g.reg.Begin() == nil { // a kind may have left more than its field
+			g.reg.freeLeft(p.hold)
+		}
 	default:
 		if code == kind.ReleaseDone && reply.Vals != nil && len(g.rel.holds) == 1 && g.reg.cfg.Heard != nil {
 			g.reg.cfg.Heard(p.lock, reply.Int(1))

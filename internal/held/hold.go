@@ -32,6 +32,8 @@ type Hold struct {
 	link    any           // the observer's, of the acquisition
 	again   bool          // a re-entry
 	counted bool          // an observer counts it as held
+	kept    bool          // guarded by reg.mu; the watchdog keeps the session for it
+	at      int32         // guarded by reg.mu; in the session's list
 
 	// guarded by reg.mu
 	state   holdState
@@ -140,16 +142,10 @@ func (h *Hold) Count() int {
 	r := h.s.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !h.s.joined {
-		return len(h.s.holds)
+	if h.s.joined != nil {
+		return int(h.s.joined[h.claim])
 	}
-	n := 0
-	for _, other := range h.s.holds {
-		if other.claim == h.claim {
-			n++
-		}
-	}
-	return n
+	return len(h.s.holds)
 }
 
 // deadlineLocked is the hold's local deadline.
@@ -194,6 +190,9 @@ func (h *Hold) endLocked(state holdState, cause error) {
 // loseLocked takes a hold away.
 func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	h.s.removeLocked(h)
+	if reason == lock.LossGone && h.lease > 0 && Passed(time.Now(), h.until) {
+		reason = lock.LossExpired // nobody took it away
+	}
 	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.grant == nil)
 	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
 	h.passes = h.s.passes
@@ -301,7 +300,10 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	r.mu.Lock()
 	err = h.overLocked()
 	r.mu.Unlock()
-	if err != nil || !ok {
+	if err == nil && !ok {
+		err = lock.ErrNotHeld
+	}
+	if err != nil {
 		gate.Leave()
 		return false, err
 	}

@@ -11,7 +11,7 @@ func (r *Registry) List() []lock.HeldLock {
 	r.mu.Lock()
 	out := make([]lock.HeldLock, 0, len(r.dog.heap))
 	for _, s := range r.dog.heap { // all that have a hold that is not being released
-		if !s.joined {
+		if s.joined == nil {
 			out = append(out, s.listedLocked(s.holds))
 			continue
 		}

@@ -280,7 +280,7 @@ func (rel *Releasing) prepare() {
 			continue
 		}
 		p.count, p.until = s.countLocked(h), h.deadlineLocked()
-		if p.count > 0 && s.joined {
+		if p.count > 0 && s.joined != nil && r.freshLocked(s) {
 			h.outlastedLocked()
 			ended = append(ended, h)
 			p.claim.Gate.Leave()
@@ -390,6 +390,7 @@ func (h *Hold) releasingLocked() *unlockResult {
 	switch h.state {
 	case stateHeld:
 		h.state, h.cause = stateReleasing, lock.ErrUnlocked
+		h.s.unkeepLocked(h)
 		h.retireLocked()
 		h.s.reg.dog.scheduleLocked(h.s, time.Time{})
 		return nil

@@ -32,8 +32,10 @@ type Session struct {
 	passes  int32 // how often it was passed on
 	final   bool  // its last release was sent: "gone" says nothing any more
 	dead    bool
-	open    bool // readers of this process may share it
-	joined  bool // and did
+	open    bool             // readers of this process may share it
+	kept    int32            // holds that the watchdog keeps it for
+	fixed   int32            // holds with leases of their own
+	joined  map[*Claim]int32 // of readers that share it: each one's holds; nil: nobody joined
 
 	// the watchdog's, guarded by reg.mu
 	renewing bool      // one has no answer
@@ -108,10 +110,6 @@ type memory struct {
 // Take makes a session and its first hold; nil when the client takes no more.
 func (r *Registry) Take(g *Grant) *Hold {
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
-	var broke time.Time
-	if g.Share != nil {
-		broke = r.send.Broke(g.Lock.Key)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.drains && !g.Within {
@@ -119,7 +117,7 @@ func (r *Registry) Take(g *Grant) *Hold {
 	}
 	h := r.takeLocked(g, counted)
 	if g.Share != nil {
-		r.openLocked(g.Share, h.s, broke)
+		r.openLocked(g.Share, h.s)
 	}
 	return h
 }
@@ -135,6 +133,9 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	lease := g.Lease
 	if g.Handed {
 		lease = g.Lasts
+	}
+	if g.Sent.Before(r.dog.movedAt) {
+		s.known = time.Time{} // the old server's answer, perhaps
 	}
 	s.until, s.asked = LocalDeadline(g.Sent, lease), g.Sent.Add(lease)
 	h := &m.hold
@@ -160,7 +161,7 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 	r.mu.Lock()
 	now := time.Now()
 	lost := r.expireLocked(s, now)
-	if ok = !s.dead; ok {
+	if ok = !s.dead && !s.final; ok {
 		s.asked = later(s.asked, now.Add(lease))
 		count = s.countLocked(nil) + 1
 	}
@@ -177,7 +178,7 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duratio
 	h := &Hold{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.dead || r.closed {
+	if s.dead || s.final || r.closed { // others of a shared session have gates of their own
 		return nil
 	}
 	if fixed == 0 {
@@ -185,6 +186,9 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duratio
 	}
 	s.known = later(s.known, sent)
 	s.addLocked(ctx, h, c, fixed, sent, counted)
+	if s.joined != nil {
+		s.joined[c]++
+	}
 	h.again = true
 	if fixed > 0 && s.watchedLocked() {
 		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
@@ -196,8 +200,11 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duratio
 // Gone takes all holds away: a command found that the server knows of none.
 func (s *Session) Gone() {
 	r := s.reg
+	var lost []*Hold
 	r.mu.Lock()
-	lost := r.loseLocked(s, lock.LossGone, nil)
+	if !s.final { // else its own release may have come first
+		lost = r.loseLocked(s, lock.LossGone, nil)
+	}
 	r.mu.Unlock()
 	r.tell(lost)
 }
@@ -209,20 +216,42 @@ func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.D
 	if fixed > 0 {
 		h.until, h.lasts = LocalDeadline(sent, fixed), fixed
 	}
+	if fixed > 0 {
+		s.fixed++
+	} else {
+		h.kept = true
+		s.kept++
+	}
+	h.at = int32(len(s.holds)) // #nosec G115 -- fewer
 	s.holds = append(s.holds, h)
 	c.Owner.live.Add(1)
 	s.reg.held++
 }
 
+// removeLocked takes a hold out, without looking at the others: readers that share may
+// be thousands.
 func (s *Session) removeLocked(h *Hold) {
-	for i, x := range s.holds {
-		if x == h {
-			s.holds = append(s.holds[:i], s.holds[i+1:]...)
-			if s.joined {
-				s.unjoinLocked(h.claim)
-			}
-			return
+	if at := int(h.at); at < len(s.holds) && s.holds[at] == h {
+		last := len(s.holds) - 1
+		s.holds[at] = s.holds[last]
+		s.holds[at].at = h.at
+		s.holds[last] = nil
+		s.holds = s.holds[:last]
+		s.unkeepLocked(h)
+		if h.lease > 0 {
+			s.fixed--
 		}
+		if s.joined != nil {
+			s.unjoinLocked(h.claim)
+		}
+	}
+}
+
+// unkeepLocked: the watchdog need not keep the session for this hold any more.
+func (s *Session) unkeepLocked(h *Hold) {
+	if h.kept {
+		h.kept = false
+		s.kept--
 	}
 }
 
@@ -231,21 +260,10 @@ func (s *Session) removeLocked(h *Hold) {
 // gate's order.
 func (s *Session) countLocked(besides *Hold) int {
 	n := len(s.holds)
-	for _, h := range s.holds {
-		if h == besides {
-			n--
-		}
+	if besides != nil && int(besides.at) < n && s.holds[besides.at] == besides {
+		n--
 	}
 	return n
-}
-
-// latestLocked is the latest local deadline of a session's holds.
-func (s *Session) latestLocked() time.Time {
-	var at time.Time
-	for _, h := range s.holds {
-		at = later(at, h.deadlineLocked())
-	}
-	return at
 }
 
 // dropLocked ends a session: the owner no longer holds the lock as far as we know.
@@ -278,6 +296,9 @@ func (r *Registry) loseLocked(s *Session, reason lock.LossReason, err error) []*
 // tell gives that back, since a living process leaves none.
 func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	var lost []*Hold
+	if s.fixed == 0 && s.kept > 0 && !Passed(now, s.until) {
+		return nil // all of them last as long
+	}
 	for _, h := range s.holds {
 		if h.state == stateHeld && Passed(now, h.deadlineLocked()) {
 			lost = append(lost, h)

@@ -18,7 +18,13 @@ type Share struct {
 	Done   chan struct{} // of who follows: gets a value when the first one has its answer
 	Tenure time.Duration // how long a session stays open
 
+	// Answered says, of who leads, that the server has answered: those who follow ask
+	// it then, each for itself. Again says, of who followed, that it has not: the first one
+	// left, and one of the others may lead.
+	Answered, Again bool
+
 	lock   *Lock
+	came   time.Time
 	hold   *Hold // guarded by reg.mu: what it got
 	follow bool  // guarded by reg.mu: it waits
 }
@@ -51,14 +57,13 @@ func (l *Lock) shareKey() shareKey { return shareKey{l.Key, l.Kind.Traits().Shar
 // whose gate is the caller's. first says that it has sent nothing yet: else it neither
 // leads nor follows, since it has a place of its own on the server.
 func (r *Registry) Share(x *Share, l *Lock, first bool) Part {
-	x.lock = l
-	broke := r.send.Broke(l.Key)
+	x.lock, x.came = l, time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := l.shareKey()
 	sh := r.shares[k]
 	switch {
-	case sh != nil && sh.session != nil && r.joinLocked(x, sh.session, broke):
+	case sh != nil && sh.session != nil && r.joinLocked(x, sh.session):
 		return Joined
 	case !first || r.drains:
 		return Alone
@@ -105,7 +110,7 @@ func (r *Registry) Unshare(x *Share) *Hold {
 // themselves.
 func (r *Registry) letGoLocked(k shareKey, sh *shared) {
 	for _, f := range sh.follow {
-		f.follow = false
+		f.follow, f.Again = false, !sh.leader.Answered
 		f.Done <- struct{}{}
 	}
 	sh.leader, sh.follow = nil, nil
@@ -115,8 +120,8 @@ func (r *Registry) letGoLocked(k shareKey, sh *shared) {
 }
 
 // openLocked makes the session that the leader got the one to share, and lets those in
-// who followed. broke is when the connection to its node broke last.
-func (r *Registry) openLocked(x *Share, s *Session, broke time.Time) {
+// who followed.
+func (r *Registry) openLocked(x *Share, s *Session) {
 	k := s.Lock.shareKey()
 	sh := r.shares[k]
 	if sh == nil || sh.leader != x {
@@ -124,7 +129,7 @@ func (r *Registry) openLocked(x *Share, s *Session, broke time.Time) {
 	}
 	sh.session, s.open = s, true
 	for _, f := range sh.follow {
-		r.joinLocked(f, s, broke)
+		r.joinLocked(f, s)
 	}
 	r.letGoLocked(k, sh)
 }
@@ -144,19 +149,25 @@ func (r *Registry) closeLocked(s *Session) {
 }
 
 // joinLocked makes x a hold of an open session.
-func (r *Registry) joinLocked(x *Share, s *Session, broke time.Time) bool {
+func (r *Registry) joinLocked(x *Share, s *Session) bool {
 	now, c := time.Now(), x.To.Claim
 	switch {
 	case r.drains || s.dead || s.final || Passed(now, s.until),
-		Passed(now, s.tenure.Add(x.Tenure)),
-		!s.known.After(later(broke, r.doubts[s.Lock.Key])),
+		x.came.Sub(r.epoch)-s.tenure >= x.Tenure,
+		!r.freshLocked(s),
 		c.sessions[modeRead] != nil || c.sessions[modeWrite] != nil:
 		return false
 	}
 	c.retainLocked()
 	h := &Hold{}
-	s.joined = true
+	if s.joined == nil {
+		s.joined = map[*Claim]int32{}
+		for _, first := range s.holds {
+			s.joined[first.claim]++
+		}
+	}
 	s.addLocked(x.To.Ctx, h, c, 0, now, x.To.Count)
+	s.joined[c]++
 	h.link = x.To.Link
 	c.sessions[modeRead] = s
 	c.tellWatchersLocked() // others of its owner may re-enter
@@ -167,14 +178,19 @@ func (r *Registry) joinLocked(x *Share, s *Session, broke time.Time) bool {
 
 // unjoinLocked: a claim whose last hold has left the session has none.
 func (s *Session) unjoinLocked(c *Claim) {
-	for _, h := range s.holds {
-		if h.claim == c {
-			return
-		}
+	if s.joined[c]--; s.joined[c] > 0 {
+		return
 	}
+	delete(s.joined, c)
 	if c.sessions[modeRead] == s {
 		c.sessions[modeRead] = nil
 	}
+}
+
+// freshLocked reports whether nothing has happened since the last answer about the
+// session after which the lock may be somebody else's.
+func (r *Registry) freshLocked(s *Session) bool {
+	return s.known.After(later(r.send.Broke(s.Lock.Key), r.doubts[s.Lock.Key]))
 }
 
 // outlastedLocked ends a hold of a shared session that is being released while others

@@ -85,14 +85,15 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 			s.renewAt = time.Now()
 		}
 	}
-	next, held := s.renewAt, false
-	for _, h := range s.holds {
-		if h.state != stateHeld {
-			continue
-		}
-		held = true
-		if d := h.deadlineLocked(); d.Before(next) {
-			next = d
+	next, held := s.renewAt, s.kept > 0
+	if held {
+		next = earlier(next, s.until)
+	}
+	if s.fixed > 0 {
+		for _, h := range s.holds {
+			if h.state == stateHeld && h.lease > 0 {
+				held, next = true, earlier(next, h.until)
+			}
 		}
 	}
 	if !held {
@@ -402,14 +403,7 @@ func (n *renewal) end() {
 }
 
 // watchedLocked reports whether a hold of the session is the watchdog's to keep.
-func (s *Session) watchedLocked() bool {
-	for _, h := range s.holds {
-		if h.state == stateHeld && h.lease == 0 {
-			return true
-		}
-	}
-	return false
-}
+func (s *Session) watchedLocked() bool { return s.kept > 0 }
 
 // renewed moves the deadlines on after a successful renewal.
 func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
