@@ -19,9 +19,9 @@ import (
 // Parameters: addr (further servers, may be repeated), db, dial_timeout and
 // write_timeout (durations such as 500ms), client_name, master_set (Sentinel),
 // protocol (2 or 3), max_retries=0, client_cache=0 and, for TLS, skip_verify. Any
-// other is an [ErrInvalidOption] that names it and says what to use instead: other
-// libraries have parameters that would be ignored here, and a limit that nobody
-// keeps is worse than an error. The error never shows the URL or a value of it.
+// other parameter is an [ErrInvalidOption] that names it and says what to use instead:
+// silently ignoring a limit would be worse than an error. The error never contains the
+// URL or a value of it.
 func Open(url string, opts ...ConfigOption) (*Client, error) {
 	if err := checkURL(url); err != nil {
 		return nil, err
