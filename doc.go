@@ -36,8 +36,8 @@
 //
 // The server can lose a key, and a process can be cut off from the server. Each hold has a local deadline, which passes
 // before the lease can run out on the server. When it passes without a renewal, or when a check finds the lock gone,
-// [Hold].Context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context stops in time.
-// For other work, use fencing tokens; see [Fenced].
+// [Hold].Context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context stops in
+// time. For other work, use fencing tokens; see [Fenced].
 //
 // # Errors
 //
