@@ -104,16 +104,16 @@ var instead = map[string]string{
 	"min_idle_conns":          "commands share one connection per node; remove it",
 	"max_idle_conns":          "commands share one connection per node; remove it",
 	"max_active_conns":        "commands share one connection per node; remove it",
-	"pool_timeout":            "nobody waits for a connection; bound a call by its ctx",
+	"pool_timeout":            "no call waits for a connection; limit a call by its ctx",
 	"pool_fifo":               "commands share one connection per node; remove it",
-	"read_timeout":            "use write_timeout, which bounds silence in both directions, or bound a call by its ctx",
+	"read_timeout":            "use write_timeout, which bounds silence in both directions, or limit a call by its ctx",
 	"min_retry_backoff":       "redlatch repeats commands itself, within the caller's ctx",
 	"max_retry_backoff":       "redlatch repeats commands itself, within the caller's ctx",
 	"idle_timeout":            "the connection is kept open; remove it",
 	"conn_max_idle_time":      "the connection is kept open; remove it",
 	"idle_check_frequency":    "the connection is kept open; remove it",
-	"max_conn_age":            "a connection that ages out sends commands again that may have run; remove it",
-	"conn_max_lifetime":       "a connection that ages out sends commands again that may have run; remove it",
+	"max_conn_age":            "a connection that ages out repeats commands that may have run; remove it",
+	"conn_max_lifetime":       "a connection that ages out repeats commands that may have run; remove it",
 	"route_by_latency":        "a replica can't decide who holds a lock; remove it",
 	"route_randomly":          "a replica can't decide who holds a lock; remove it",
 	"read_only":               "a replica can't decide who holds a lock; remove it",
@@ -165,7 +165,7 @@ func checkURL(text string) error {
 		case name == "skip_verify" && !secure:
 			reason = "it would be ignored"
 		case name != "addr" && len(query[name]) > 1:
-			reason = "it is there more than once"
+			reason = "it is given more than once"
 		default:
 			for _, value := range query[name] {
 				if reason = check(value); reason != "" {

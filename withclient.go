@@ -62,7 +62,7 @@ func NewWithClient(client rueidis.Client, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	if cfg.ClientBuilder != nil {
-		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "there is a client already; wrap it before NewWithClient"}
+		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "NewWithClient already has a client; wrap that one"}
 	}
 	cn, err := conn.Borrow(client, cfg.Redis, cfg.LeaseTime, cfg.key())
 	if err != nil {

@@ -79,7 +79,7 @@
 // # Scores
 //
 // Redisson drops a head whose score has passed. When one of its waiters acquires, it
-// subtracts that waiter's wait from all scores. Redlatch's waiters get max(score of the
+// subtracts that waiter's wait from all scores. A waiter of redlatch gets max(score of the
 // last, now + skip), and a minute more behind a waiter of Redisson, for the time that it
 // has already waited. Every refresh adds the time since the last one, so that the part
 // that Redisson will subtract stays in. If a living waiter is dropped all the same, its

@@ -57,11 +57,11 @@ func (e *NotAcquiredError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlatch: lock %s not acquired", quote(e.Name))
 	if e.Holder != "" {
-		by := "held by"
+		fmt.Fprintf(&b, ", held by %s", e.Holder)
 		if e.Own {
-			by = "held by this client (pass hold.Context() to re-enter),"
+			b.WriteString(" (of this client; pass hold.Context() to re-enter)")
 		}
-		fmt.Fprintf(&b, ", %s %s for up to %v", by, e.Holder, e.Remaining.Round(time.Millisecond))
+		fmt.Fprintf(&b, " for up to %v", e.Remaining.Round(time.Millisecond))
 	}
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)

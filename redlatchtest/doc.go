@@ -47,7 +47,7 @@
 //   - a network that loses packets or delivers them late, a process that is paused, clocks
 //     that differ or jump.
 //
-// Redlatch's own tests cover those, on real servers. Let at least one test of your
+// The tests of redlatch itself cover those, on real servers. Let at least one test of your
 // deployment use the server that you run.
 //
 // The package is a module of its own: only the tests of a program depend on it, not the

@@ -57,7 +57,7 @@ it by itself. On Windows the command is ended without a TERM, and outlives a run
 			at := cmd.ArgsLenAtDash()
 			switch {
 			case at == -1 && len(args) < 2, at >= 0 && (at != 1 || len(args) < 2):
-				return errors.New("run needs the name of a lock, and behind -- a command: redlatch run NAME -- COMMAND")
+				return errors.New("run needs a lock name and, after --, a command: redlatch run NAME -- COMMAND")
 			}
 			return nil
 		},
@@ -224,7 +224,7 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 	job := newJob(cmd, file(a.std.in))
 	g, err := startGuard(f.grace)
 	if err != nil {
-		return exitError, fmt.Errorf("the guard of the command did not start: %w", err)
+		return exitError, fmt.Errorf("the guard process of the command did not start: %w", err)
 	}
 	defer g.release()
 	if err := cmd.Start(); err != nil {

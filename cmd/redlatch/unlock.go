@@ -83,7 +83,7 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 		}
 		answer, _ := bufio.NewReader(a.std.in).ReadString('\n')
 		if strings.TrimSpace(answer) != "yes" {
-			return &statusError{exitError, fmt.Errorf("not done")}
+			return &statusError{exitError, fmt.Errorf("cancelled: nothing was changed")}
 		}
 	}
 	was, err := client.ForceUnlock(cmd.Context(), name, opts...)

@@ -115,21 +115,21 @@ func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime 
 	}
 	switch write := connWriteTimeout(opt); {
 	case opt.ConnLifetime != 0:
-		return refuse("ConnLifetime", "a connection that ages out sends commands again that may have run")
+		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
 	case opt.ReplicaOnly:
 		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
 	case opt.BlockingPoolSize == 1:
 		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
 	case keepAlive < 0:
-		return refuse("Dialer.KeepAlive", "without it a broken connection would never show")
+		return refuse("Dialer.KeepAlive", "without it a broken connection would never be noticed")
 	case write < 0:
-		return refuse("ConnWriteTimeout", "without it a broken connection would never show")
+		return refuse("ConnWriteTimeout", "without it a broken connection would never be noticed")
 	case write > third:
-		return refuse("ConnWriteTimeout", fmt.Sprintf("it is %v; a broken connection must show within a third of the lease (%v)", write, third))
+		return refuse("ConnWriteTimeout", fmt.Sprintf("it is %v; a broken connection must be noticed within a third of the lease (%v)", write, third))
 	case keepAlive > third:
-		return refuse("Dialer.KeepAlive", fmt.Sprintf("it is %v; a broken connection must show within a third of the lease (%v)", keepAlive, third))
+		return refuse("Dialer.KeepAlive", fmt.Sprintf("it is %v; a broken connection must be noticed within a third of the lease (%v)", keepAlive, third))
 	case mode == rueidis.ClientModeSentinel && opt.Sentinel.TopologyRefreshInterval == 0:
-		return refuse("Sentinel.TopologyRefreshInterval", "without it a missed announcement keeps the client at a master that is none any more; 2s is a good value")
+		return refuse("Sentinel.TopologyRefreshInterval", "without it a client that misses an announcement stays with a demoted master; 2s is a good value")
 	}
 	return nil
 }

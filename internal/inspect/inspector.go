@@ -151,7 +151,7 @@ func (i *Inspector) forceUnlock(ctx context.Context, name, owner string) (Evicte
 	}
 	e, err := ReadForce(r, name, owner)
 	if err == nil && e.Refused != nil {
-		err = &lock.ServerError{Name: name, Op: "telling the next one of a forced unlock", Err: e.Refused}
+		err = &lock.ServerError{Name: name, Op: "notify waiters of a forced unlock", Err: e.Refused}
 	}
 	return e, err
 }
