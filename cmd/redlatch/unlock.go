@@ -59,7 +59,7 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 		return nil
 	}
 	var opts []redlatch.ForceOption
-	evicts := fmt.Sprintf("whoever holds it (now %d)", in.HolderCount)
+	evicts := fmt.Sprintf("all its holders (now %d)", in.HolderCount)
 	if owner != "" {
 		full, err := match(in, owner)
 		if err != nil {
