@@ -18,7 +18,7 @@ type count struct {
 	answered int
 	won      int     // held, on nodes that are trusted
 	young    int     // held, on nodes of which it is not known yet whether they forgot something
-	busy     int     // held by somebody else
+	busy     int     // held by another owner
 	refused  []error // by nodes that will say so again
 	failed   int
 }
