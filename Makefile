@@ -81,7 +81,7 @@ SEED ?=
 PROFILE ?=
 
 .PHONY: faults
-faults: ## Inject random faults and check the locks; see FOR, SEED, PROFILE.
+faults: ## Combine faults at random and check what the locks did; see FOR, SEED, PROFILE.
 	@scripts/ensure-redis.sh
 	cd integration && REDLATCH_FAULTS_FOR=$(FOR) REDLATCH_FAULTS_SEED='$(SEED)' REDLATCH_FAULTS_PROFILE='$(PROFILE)' \
 	  REDLATCH_FAULTS_KEEP='$(CURDIR)/.cache/faults' go test -race -count=1 -timeout 0 -v $(TEST_FLAGS) -run '^TestFaults$$' ./faults

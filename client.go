@@ -149,8 +149,8 @@ func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLoc
 	return rwlock.New(c.core, name, opts...)
 }
 
-// Held lists the locks that this Client holds now, the longest-held first. Use it to
-// find a lock that was never unlocked. It sends no command; a lock that was lost
+// Held lists the locks that this Client holds now, the longest-held first: what to
+// look at when a lock seems to have been forgotten. It asks nobody; a lock that was lost
 // unnoticed is listed until the next check.
 func (c *Client) Held() []HeldLock { return c.core.Held() }
 

@@ -43,11 +43,11 @@ type Config struct {
 	// The Client closes what it returns.
 	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
 
-	// Name tells operators which program this is. It is part of the names of its
-	// connections, with the Client's id (CLIENT LIST: redlatch:<name>:<id>), so the owner of
-	// a lock leads to a process and an address. It also appears in the log lines of forced
-	// unlocks. Printable ASCII without spaces, at most 128 bytes. Default: Redis.ClientName,
-	// else <host>/<process id>.
+	// Name says to people which program this is: it stands, with the Client's id, in the
+	// names of its connections (CLIENT LIST: redlatch:<name>:<id>), so that the owner of a
+	// lock leads to a process and an address, and in the log lines of forced unlocks. Printable
+	// ASCII without spaces, at most 128 bytes. Default: Redis.ClientName, else
+	// <host>/<process id>.
 	Name string
 
 	// LeaseTime is the lease of holds without a fixed one; the watchdog renews it at a
@@ -94,8 +94,8 @@ type Config struct {
 	// Telemetry chooses what they receive.
 	Telemetry Telemetry
 
-	// Logger logs lost leases, failed renewals, lost subscriptions and late grants that
-	// were given back. Default slog.Default().
+	// Logger gets lost leases, failed renewals, lost subscriptions and locks given
+	// back late. Default slog.Default().
 	Logger *slog.Logger
 }
 
