@@ -24,7 +24,7 @@ test: ## Run all tests with the race detector, on real servers.
 	@scripts/test.sh
 
 .PHONY: lint
-lint: ## Check form: gofmt, go vet, builds for three systems, linters.
+lint: ## Check the code: gofmt, go vet, builds for three systems, linters.
 	@scripts/lint.sh
 
 # Flags for the demo, e.g. make demo DEMO_FLAGS=-kill.
@@ -90,7 +90,7 @@ faults: ## Combine faults at random and check what the locks did; see FOR, SEED,
 ONLY ?= all
 
 .PHONY: mutations
-mutations: ## Put faults into a copy of the code; make faults must find each; see ONLY.
+mutations: ## Put bugs into a copy of the code; make faults must find each; see ONLY.
 	@scripts/ensure-redis.sh
 	cd integration && REDLATCH_FAULTS_MUTATIONS='$(ONLY)' go test -count=1 -timeout 0 -v -run '^TestMutations$$' ./faults
 
@@ -102,7 +102,7 @@ fuzz: ## Search for names, replies and messages that break something; see FUZZ.
 	@scripts/fuzz.sh $(FUZZ)
 
 .PHONY: observe
-observe: ## Run Redis, Prometheus and a flash sale to look at, until interrupted.
+observe: ## Run Redis, Prometheus and a flash sale until interrupted.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-prometheus.sh
 	@go run ./examples/observability -prometheus
@@ -112,7 +112,7 @@ install: ## Install the command redlatch into Go's bin folder.
 	go install ./cmd/redlatch
 
 .PHONY: pictures
-pictures: ## Take the pictures of redlatch serve in docs/images anew.
+pictures: ## Retake the pictures of redlatch serve in docs/images.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-chromium.sh
 	cd cmd/redlatch && REDLATCH_TEST_PICTURES=$(CURDIR)/docs/images go test -count=1 -run TestBrowser .

@@ -25,8 +25,8 @@ type claims struct {
 	ackTimeout    time.Duration
 	unlockTimeout time.Duration
 
-	closing chan struct{} // closed: everybody leaves
-	over    chan struct{} // closed: what is left behind has had its time
+	closing chan struct{} // closed: all callers leave
+	over    chan struct{} // closed: the time to undo what is left behind is over
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
@@ -40,7 +40,7 @@ func newClaims(cfg Config, run conn.Runner, addr string) *claims {
 	}
 }
 
-// close makes everybody leave; what they leave behind is undone by wait.
+// close makes all callers leave; settle waits until what they leave behind is undone.
 func (cs *claims) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -48,7 +48,7 @@ func (cs *claims) close() {
 	close(cs.closing)
 }
 
-// settle gives what was left behind its time: until it is done, UnlockTimeout at most.
+// settle waits until what was left behind is undone, for at most UnlockTimeout.
 func (cs *claims) settle() {
 	done := make(chan struct{})
 	go func() { // ends with the commands, at the latest when the connection is closed

@@ -35,11 +35,12 @@ type Client struct {
 }
 
 // New connects and starts a Client. It blocks for at most the dial time-out per
-// address. It returns ErrInvalidOption; a *ConnectError, at once, where only a change
-// of the configuration or of the server can help (a wrong password, a missing
-// permission, TLS on one side alone, an untrusted certificate, a server that is too
-// old); ErrUnavailable for a server that can't be reached or can't answer now. After an
-// error nothing is left. Close ends the Client.
+// address. Close ends the Client.
+//
+// Errors: [ErrInvalidOption]; a [*ConnectError], at once, if only a change of the
+// configuration or of the server can help (a wrong password, a missing permission, TLS on
+// one side only, an untrusted certificate, a server that is too old); [ErrUnavailable] if
+// the server can't be reached or can't answer now. After an error nothing is left behind.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -121,7 +122,7 @@ func openNamed(cfg Config, id string) (*conn.Conn, error) {
 	return conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
 }
 
-// ID is the Client's id, the first part of its owners on the wire.
+// ID is the Client's id: the first part of its owners, as State and Redis show them.
 func (c *Client) ID() string { return c.core.ID() }
 
 // Name is the Client's name: Config.Name or its default.
@@ -130,22 +131,20 @@ func (c *Client) Name() string { return c.name }
 // RLock returns the re-entrant lock of this name. It never fails: a bad name is
 // an error of the first call.
 //
-// R stands for re-entrant, as in Redisson. The read lock is ReadLock of the
-// ReadWriteLock.
+// R stands for re-entrant, as in Redisson. For a read lock see [Client.ReadWriteLock].
 func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
 	return rlock.New(c.core, name, opts...)
 }
 
-// FairLock returns the fair lock of this name: waiters of all processes are
-// served in the order of their arrival. It never fails: a bad name or option is
-// an error of the first call.
+// FairLock returns the fair lock of this name: it serves the waiters of all
+// processes in order of arrival. It never fails: a bad name or option is an error of
+// the first call.
 func (c *Client) FairLock(name string, opts ...Option) *fairlock.FairLock {
 	return fairlock.New(c.core, name, opts...)
 }
 
 // ReadWriteLock returns the read-write lock of this name. Acquire its ReadLock or
-// its WriteLock. It never fails: a bad name is an error of the first
-// call.
+// its WriteLock. It never fails: a bad name or option is an error of the first call.
 func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLock {
 	return rwlock.New(c.core, name, opts...)
 }
@@ -157,8 +156,8 @@ func (c *Client) Held() []HeldLock { return c.core.Held() }
 
 // Shutdown stops new acquisitions (re-entry still works; waiters return
 // ErrClosed), waits until every held lock has been unlocked or lost, and closes
-// the Client. When ctx ends first, it returns ctx.Err(), and the Client goes on
-// renewing what is held: call Close to end it, or Shutdown again.
+// the Client. If ctx ends first, it returns a [*ShutdownError], which matches ctx.Err(),
+// and the Client keeps renewing its locks: call Close to end it, or Shutdown again.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if err := c.core.Drain(ctx); err != nil {
 		return &lock.ShutdownError{Held: c.Held(), Err: err}
@@ -168,10 +167,10 @@ func (c *Client) Shutdown(ctx context.Context) error {
 }
 
 // Close ends the Client now: waiters return ErrClosed and leave their queues,
-// hold contexts end with cause ErrClosed, renewal stops. Held keys are left to
-// their leases. It blocks until nothing of the Client is left, at most for
-// UnlockTimeout and the time in which connections close. Further calls wait for
-// the first.
+// hold contexts end with cause ErrClosed, and renewal stops. Held keys stay on the
+// server until their leases end. Close blocks until all goroutines and connections of
+// the Client have ended: at most UnlockTimeout and the time to close connections.
+// Further calls wait for the first.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		defer close(c.closed)

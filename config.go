@@ -23,24 +23,24 @@ const (
 	DefaultReplicaAckTimeout = time.Second
 )
 
-// Config is a Client's configuration. New needs Redis.InitAddress, and nothing else; it
-// checks the rest and fills in defaults.
+// Config is a Client's configuration. New needs Redis.InitAddress only; it checks the rest
+// and fills in defaults.
 type Config struct {
 	// Redis says where the servers are: standalone, Sentinel (Sentinel.MasterSet)
 	// or Cluster. Options that would break a promise of this package are refused
 	// with ErrInvalidOption and the reason, among them ConnLifetime,
 	// SendToReplicas, DisableAutoPipelining and time-outs above a third of
 	// LeaseTime. Unless set, Dialer.KeepAlive and ConnWriteTimeout are chosen so
-	// that a broken connection shows within a third of LeaseTime and answers that take
-	// a fifth of it (4 s at most) are waited for.
+	// that a broken connection is noticed within a third of LeaseTime, while answers may
+	// take a fifth of it (4 s at most).
 	//
-	// With NewWithClient: the options that the client was made with, to be checked, or
-	// nothing.
+	// With NewWithClient: the options that the client was made with, which are then
+	// checked, or nothing.
 	Redis rueidis.ClientOption
 
 	// ClientBuilder makes the client from the completed options, in place of
-	// rueidis.NewClient: to wrap it, for instance with rueidisotel. The Client
-	// closes what it returns.
+	// rueidis.NewClient. Use it to wrap the client, for instance with rueidisotel.
+	// The Client closes what it returns.
 	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
 
 	// Name says to people which program this is: it stands, with the Client's id, in the
@@ -50,9 +50,9 @@ type Config struct {
 	// <host>/<process id>.
 	Name string
 
-	// LeaseTime is the lease of holds without one of their own; the watchdog
-	// renews it at a third. It is also how long a lock stays taken when its
-	// holder dies. Default 30 s, at least 50 ms.
+	// LeaseTime is the lease of holds without a fixed one; the watchdog renews it at a
+	// third. It is also how long a lock stays taken when its holder dies. Default 30 s, at
+	// least 50 ms.
 	LeaseTime time.Duration
 
 	// Prefix is put in front of every lock name.
@@ -62,19 +62,18 @@ type Config struct {
 	// of it. It must be pure, and give distinct keys for distinct locks.
 	NameMapper func(name string) string
 
-	// Tenure is for how long an RLock may be passed on inside this process: while
-	// goroutines of the process wait for it, Unlock gives it to the next of them without
-	// a command, until Tenure has passed since the server was asked last; then it is
-	// released, and other processes that wait come first. Default 10 ms: so much longer,
-	// plus one critical section, another process may wait than without it. Negative: never.
-	// Fenced locks, fixed leases and other kinds are not passed on. With [ShareReads] it is
-	// also how long the hold of one reader admits others of this process.
+	// Tenure is how long an RLock may be passed on inside this process. While goroutines of
+	// the process wait for it, Unlock passes it to the next of them without a command, until
+	// Tenure has passed since the last command. Then it is released, and waiting processes
+	// come first. Another process may wait longer by Tenure and one critical section.
+	// Default 10 ms. Negative: never pass on. Fenced locks, fixed leases and other kinds are
+	// not passed on. With [ShareReads] it is also how long a reader's hold admits other
+	// readers of this process.
 	Tenure time.Duration
 
 	// FenceTTL is how long a fencing counter is kept after the last acquisition.
-	// Default 24 h. Negative: for ever, as Redisson does it; needed where Java
-	// services take the same fenced locks, since their counter begins at 1 again
-	// when it is gone.
+	// Default 24 h. Negative: for ever, as in Redisson. Java services that take the same
+	// fenced locks need that: their counter begins at 1 again when the key is gone.
 	FenceTTL time.Duration
 
 	// ReplicaAcks makes an acquisition count only after that many replicas have
@@ -84,8 +83,8 @@ type Config struct {
 	ReplicaAcks       int
 	ReplicaAckTimeout time.Duration
 
-	// UnlockTimeout bounds Unlock, Extend, State, ForceUnlock, a TryLock with
-	// wait 0 and the tidying of Close. Default 5 s.
+	// UnlockTimeout limits Unlock, Extend, State, ForceUnlock, a TryLock with
+	// wait 0 and the cleanup of Close. Default 5 s.
 	UnlockTimeout time.Duration
 
 	// TracerProvider and MeterProvider receive the spans and metrics; nil: the
@@ -105,22 +104,21 @@ type Config struct {
 // them.
 type Telemetry struct {
 	// LockName makes the lock.name attribute from a lock's name, so that
-	// "order:42" can become "order:*". Without it, spans carry the name as it is,
+	// "order:42" can become "order:*". Without it, spans carry the name unchanged,
 	// and metrics carry none, since the number of names may be unbounded. With it,
-	// metrics distinguish at most 200 names.
+	// metrics carry at most 200 names.
 	LockName func(name string) string
 
 	// NoLinks keeps the holder's trace context off the server. Otherwise a holder
-	// whose trace is sampled stores it in a key beside the lock, for as long as the
-	// lock lives, and a waiter's span links to the acquisition that it waited for.
+	// whose trace is sampled stores it in a key beside the lock for the lifetime of the
+	// lock, and a waiter's span links to the acquisition that it waited for.
 	NoLinks bool
 
 	// NoCommandSpans leaves out the span of each Redis command. Set it when
-	// ClientBuilder returns a client with an instrumentation of its own.
+	// ClientBuilder returns a client that is instrumented already.
 	NoCommandSpans bool
 
-	// RenewalSpans adds a span for each successful renewal; failed ones always have
-	// one.
+	// RenewalSpans adds a span for each successful renewal. Failed ones always have one.
 	RenewalSpans bool
 }
 
@@ -148,7 +146,7 @@ func WithUnlockTimeout(d time.Duration) ConfigOption { return func(c *Config) { 
 // WithFenceTTL sets Config.FenceTTL.
 func WithFenceTTL(d time.Duration) ConfigOption { return func(c *Config) { c.FenceTTL = d } }
 
-// WithTenure sets Config.Tenure; 0 turns passing on inside the process off.
+// WithTenure sets Config.Tenure; 0 turns off passing on inside the process.
 func WithTenure(d time.Duration) ConfigOption {
 	return func(c *Config) {
 		if c.Tenure = d; d == 0 {

@@ -17,7 +17,7 @@ import (
 type (
 	// RLock is a re-entrant lock; see [Client.RLock].
 	RLock = rlock.RLock
-	// FairLock is a lock that serves waiters in the order of their arrival; see
+	// FairLock is a lock that serves waiters in order of arrival; see
 	// [Client.FairLock].
 	FairLock = fairlock.FairLock
 	// ReadWriteLock has a mode that readers share and one that excludes everybody;
@@ -32,8 +32,7 @@ type (
 	CombinedLock = multilock.MultiLock
 )
 
-// The time after which a silent waiter is passed over, without [WithSkipAfter] and
-// at least.
+// The default and the least value of [WithSkipAfter].
 const (
 	DefaultSkipAfter = lock.DefaultSkipAfter
 	MinSkipAfter     = lock.MinSkipAfter
@@ -53,9 +52,9 @@ type (
 	OwnerState = lock.OwnerState
 	// Mode says how a lock is held.
 	Mode = lock.Mode
-	// Kind says what kind of lock stands at a key.
+	// Kind says what kind of lock a key is.
 	Kind = lock.Kind
-	// Inspection is what the server knows of a lock of whatever kind.
+	// Inspection is what the server knows about a lock of any kind.
 	Inspection = lock.Inspection
 	// Holder is one holder in an Inspection.
 	Holder = lock.Holder
@@ -63,7 +62,7 @@ type (
 	Waiter = lock.Waiter
 	// Process is where an owner runs.
 	Process = lock.Process
-	// OwnerID is an owner on the wire, taken apart.
+	// OwnerID is an owner as Redis stores it, split into its parts.
 	OwnerID = lock.OwnerID
 	// ForceOption changes one ForceUnlock.
 	ForceOption = lock.ForceOption
@@ -74,7 +73,7 @@ type (
 
 	// HeldLock is a lock that a Client holds.
 	HeldLock = lock.HeldLock
-	// ShutdownError says what is still held.
+	// ShutdownError lists the locks that are still held.
 	ShutdownError = lock.ShutdownError
 
 	// NotAcquiredError is the detail of ErrNotAcquired.
@@ -85,7 +84,7 @@ type (
 	NodeError = lock.NodeError
 	// LeaseLostError is the detail of ErrLeaseLost.
 	LeaseLostError = lock.LeaseLostError
-	// LossReason says in a LeaseLostError how the loss was noticed.
+	// LossReason says how the loss in a LeaseLostError was noticed.
 	LossReason = lock.LossReason
 	// InvalidNameError is the detail of ErrInvalidName.
 	InvalidNameError = lock.InvalidNameError
@@ -95,7 +94,7 @@ type (
 	ReplicaAcksError = lock.ReplicaAcksError
 	// OtherOwnerError is the detail of ErrOtherOwner.
 	OtherOwnerError = lock.OtherOwnerError
-	// ServerError is an answer that no retry will change.
+	// ServerError is an answer of the server that no retry would change.
 	ServerError = lock.ServerError
 	// ConnectError says why a Client can't connect until something is changed.
 	ConnectError = lock.ConnectError
@@ -133,9 +132,9 @@ const (
 const (
 	// LossExpired: the local deadline passed without a renewal, or a fixed lease ended.
 	LossExpired = lock.LossExpired
-	// LossGone: the server says that the lock is no longer this owner's.
+	// LossGone: the server says that this owner no longer holds the lock.
 	LossGone = lock.LossGone
-	// LossMember: a member of a MultiLock was lost, or the quorum.
+	// LossMember: a member of a MultiLock was lost, or the majority of a QuorumLock.
 	LossMember = lock.LossMember
 )
 
@@ -147,33 +146,33 @@ var (
 	ErrUnavailable = lock.ErrUnavailable
 	// ErrLeaseLost: the lock was lost before it was unlocked.
 	ErrLeaseLost = lock.ErrLeaseLost
-	// ErrNotHeld: this hold was unlocked before.
+	// ErrNotHeld: this hold has already been unlocked.
 	ErrNotHeld = lock.ErrNotHeld
-	// ErrUnlocked is the cause with which the context of an unlocked hold ends; see
+	// ErrUnlocked is the cause of the context of an unlocked hold; see
 	// [context.Cause]. No call returns it.
 	ErrUnlocked = lock.ErrUnlocked
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed = lock.ErrClosed
 	// ErrUpgrade: a reader asked for the write lock.
 	ErrUpgrade = lock.ErrUpgrade
-	// ErrInvalidName: the name can't be a lock, or its key is none.
+	// ErrInvalidName: the name is not allowed, or its key is not a lock.
 	ErrInvalidName = lock.ErrInvalidName
 	// ErrInvalidOption: an option or argument makes no sense or would break a promise.
 	ErrInvalidOption = lock.ErrInvalidOption
 	// ErrReplicaAcks: too few replicas acknowledged the acquisition.
 	ErrReplicaAcks = lock.ErrReplicaAcks
-	// ErrOtherOwner: ForceUnlock with IfOwner found the lock held by somebody else.
+	// ErrOtherOwner: ForceUnlock with IfOwner found the lock held by another owner.
 	ErrOtherOwner = lock.ErrOtherOwner
 )
 
-// WithLease gives an acquisition a fixed lease that nothing renews; see
+// WithLease gives an acquisition a fixed lease, which is not renewed; see
 // [lock.WithLease].
 func WithLease(lease time.Duration) AcquireOption { return lock.WithLease(lease) }
 
-// IfOwner lets ForceUnlock end the holds of this owner only; see [lock.IfOwner].
+// IfOwner makes ForceUnlock end the holds of this owner only; see [lock.IfOwner].
 func IfOwner(owner string) ForceOption { return lock.IfOwner(owner) }
 
-// ParseOwner takes apart an owner as it stands on the wire; see [lock.ParseOwner].
+// ParseOwner splits an owner, as Redis stores it, into its parts; see [lock.ParseOwner].
 func ParseOwner(text string) (OwnerID, bool) { return lock.ParseOwner(text) }
 
 // Fenced asks for fencing tokens; see [lock.Fenced].
@@ -187,22 +186,21 @@ func PreferReaders() Option { return rwlock.PreferReaders() }
 // server; see [rwlock.ShareReads].
 func ShareReads() Option { return rwlock.ShareReads() }
 
-// WithSkipAfter sets how long after its last sign of life a waiter of this lock
-// object is passed over, by those that wait behind it in a [FairLock], by readers
-// that stand back for a waiting writer in a [ReadWriteLock] and by the writers
-// behind a reader whose turn it is. Other kinds refuse it. A waiter whose process
-// died delays the others by no more than this; a living one that could not tell of
-// itself for longer, because its machine or network stood still, loses its place
-// and queues up again.
+// WithSkipAfter sets how long after its last heartbeat a waiter of this lock object is
+// passed over: by those behind it in the queue of a [FairLock], and in a [ReadWriteLock]
+// by readers that stand back for a waiting writer and by writers behind a reader whose
+// turn it is. Other kinds refuse it. A waiter whose process died delays the others by no
+// more than this. A living waiter that sends no heartbeat for longer, because its machine
+// or network stood still, loses its place and queues up again.
 //
 // A value below [MinSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of
-// one name may have different values: each counts for those who wait through it.
+// one name may have different values: each applies to the waiters of that object.
 func WithSkipAfter(d time.Duration) Option { return lock.WithSkipAfter(d) }
 
 // WithOwner returns a context whose acquisitions belong to the owner id: on the
-// same Client they re-enter each other's holds. It is for the acquisitions of one
-// logical job that can't share a hold's context. The same id on two Clients, in one
-// process or in two, is two owners.
+// same Client they re-enter each other's holds. Use it if the acquisitions of one
+// logical job can't share a hold's context. The same id on two Clients, in one process
+// or in two, means two owners.
 //
 // An empty id or one of more than 256 bytes is an [ErrInvalidOption] of the
 // acquisitions.
@@ -215,7 +213,7 @@ func WithOwner(ctx context.Context, id string) context.Context { return engine.W
 func NewOwner(ctx context.Context) context.Context { return engine.NewOwner(ctx) }
 
 // Do runs fn while holding l: it locks, calls fn with the hold's context and
-// unlocks, also when fn panics. It joins the errors of fn and of Unlock.
+// unlocks, even if fn panics. It joins the errors of fn and of Unlock.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) error {
 	return lock.Do(ctx, l, fn, opts...)
 }

@@ -14,17 +14,17 @@ const MinPeriod = 10 * time.Millisecond
 // earlyShare of a period is how early a run may begin: a tenth.
 const earlyShare = 10
 
-// Once runs a job at most once per period, however many replicas of a service ask for
-// it. It has no state of its own: any number of them may exist for one name. It is
-// safe for concurrent use. The zero value is not usable; get one from [Client.Once].
+// Once runs a job at most once per period, however many replicas of a service call it.
+// It has no state: any number of them may exist for one name. It is safe for concurrent
+// use. The zero value is not usable; get one from [Client.Once].
 type Once struct {
 	client *Client
 	lock   *RLock
 }
 
-// Once returns the job of this name, for what all replicas do at every tick and only
-// one of them shall do: send the report, clean the table, rebuild the index. Every
-// replica calls Do at its own tick, by its own clock:
+// Once returns the job of this name. Use it for work that one replica must do at each
+// tick: send the report, clean the table, rebuild the index. Every replica calls Do at its
+// own tick, by its own clock:
 //
 //	for range time.Tick(time.Minute) {
 //		ran, err := client.Once("report").Do(ctx, time.Minute, report)
@@ -41,52 +41,52 @@ func (o *Once) Name() string { return o.lock.Name() }
 
 // Do runs fn, unless a run of this name has begun within the last period in any
 // process. It reports whether it called fn, and returns fn's error. (false, nil) is
-// the normal answer in all replicas but one: this period has its run already.
+// the normal answer in all replicas but one: this period already has its run.
 //
 // # When a run is due
 //
 // The server's clock alone decides. A period begins with a run; the next run is due
-// when the period is over. The clocks of replicas differ and tickers are late or early
-// by a little, so Do accepts a call in the last tenth of the period, too: otherwise a
-// tick that comes 80 ms early would be skipped. A run that begins early counts from the
-// time at which its period would have begun, so earliness never adds up: two runs begin
-// at least nine tenths of a period apart, and n+1 runs take n periods less a tenth of one.
+// when the period is over. Since clocks differ and tickers are a little late or early, Do
+// also accepts a call in the last tenth of the period: otherwise a tick that comes 80 ms
+// early would be skipped. A run that begins early counts from the time at which its period
+// would have begun, so earliness never adds up: two runs begin at least nine tenths of a
+// period apart, and n+1 runs take at least n periods less a tenth of one.
 //
-// A replica that comes late finds the run made, however short it was. Replicas may call
-// Do as often as they like. When the only run of a period begins later than the others
-// by more than a tenth of the period, the next tick is too early and is skipped. For a
-// job that must not be skipped then, pass a period that is shorter than the tick's.
-// All replicas must pass the same period; otherwise the shortest one counts.
+// A late replica finds that the run has been made, however short it was. Replicas may call
+// Do as often as they like. If the only run of a period begins later than usual by more
+// than a tenth of the period, the next tick is too early and is skipped. If that must not
+// happen, pass a period that is shorter than the tick. All replicas must pass the same
+// period; otherwise the shortest one counts.
 //
 // # While fn runs
 //
 // Do holds client.RLock(name), kept by the watchdog, and passes the hold's context to
 // fn: it ends when ctx ends or the lock is lost. So two runs never overlap, and State
-// and ForceUnlock of that lock work on a run. Holding client.RLock(name) keeps the job
-// from running.
+// and ForceUnlock of that lock apply to a run. Holding client.RLock(name) prevents the
+// job from running.
 //
-//   - fn takes longer than the period: the ticks that come meanwhile are skipped. Their
-//     calls return an error that matches [ErrNotAcquired] and names the holder. They use
-//     up nothing: the first call after the end of fn runs.
+//   - fn takes longer than the period: ticks in the meantime are skipped. Their calls
+//     return an error that matches [ErrNotAcquired] and names the holder. They use up no
+//     period: the first call after the end of fn runs.
 //   - fn fails or panics: the period is used up, since fn may have done half of its work.
-//     The error is returned, joined with that of the unlocking, if any. Call Reset to let
+//     Do returns the error, joined with that of the unlock, if any. Call Reset to let
 //     the next call, of any replica, run again in this period.
-//   - The process dies in the middle: the period is used up, and nobody else starts until
+//   - The process dies during fn: the period is used up, and no replica starts until
 //     the lease of the lock has ended (Config.LeaseTime) and the next run is due.
-//   - The lock is lost in the middle (see [Hold].Context): fn's context ends with cause
+//   - The lock is lost during fn (see [Hold].Context): fn's context ends with cause
 //     [ErrLeaseLost], and Do returns it.
-//   - A failover that loses the last writes can lose the record of a run; the period may
-//     then see a second one. Config.ReplicaAcks narrows that window. Work that must not
-//     be done twice at any price needs a check of its own where it writes.
+//   - A failover that loses the last writes can lose the record of a run, and the period
+//     may then have a second one. Config.ReplicaAcks narrows that window. Work that must
+//     never be done twice needs its own check where it writes.
 //
 // # Blocking and errors
 //
 // Do blocks until the server has answered and, if the run is due, until fn has
 // returned. While the server can't be reached it tries again until ctx ends
 // ([ErrNotAcquired] together with ctx.Err(), and [ErrUnavailable] if a server failed) or
-// a period has passed ([ErrUnavailable]): the next tick is at hand then. A reply that was
-// lost is no second run: the claim recognises itself. When Do returns false, the period
-// is not used up by this call; a claim that is granted late is given back.
+// a period has passed ([ErrUnavailable]), since the next tick is due then. A lost reply
+// does not cause a second run. If Do returns false, this call has not used up the period;
+// a claim that is granted late is given back.
 //
 // Other errors: [ErrInvalidName], [ErrInvalidOption] (a period below [MinPeriod], no fn),
 // [ErrClosed], [ErrReplicaAcks], a [*ServerError].
@@ -118,8 +118,8 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 }
 
 // Reset forgets the last run: the next call of Do, of any replica, runs fn whatever the
-// period. It is for a run that failed and shall be made again, and for operators. A run
-// that is going on goes on. It reports whether there was something to forget.
+// period. It is for repeating a failed run, and for operators. It does not stop a run. It
+// reports whether there was a run to forget.
 //
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has passed
 // (both [ErrUnavailable]; the former matches ctx.Err() as well).

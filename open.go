@@ -19,9 +19,9 @@ import (
 // Parameters: addr (further servers, may be repeated), db, dial_timeout and
 // write_timeout (durations such as 500ms), client_name, master_set (Sentinel),
 // protocol (2 or 3), max_retries=0, client_cache=0 and, for TLS, skip_verify. Any
-// other is an [ErrInvalidOption] that names it and says what to use instead: other
-// libraries have parameters that would be ignored here, and a limit that nobody
-// keeps is worse than an error. The error never shows the URL or a value of it.
+// other parameter is an [ErrInvalidOption] that names it and says what to use instead:
+// silently ignoring a limit would be worse than an error. The error never contains the
+// URL or a value of it.
 func Open(url string, opts ...ConfigOption) (*Client, error) {
 	if err := checkURL(url); err != nil {
 		return nil, err
@@ -104,16 +104,16 @@ var instead = map[string]string{
 	"min_idle_conns":          "commands share one connection per node; remove it",
 	"max_idle_conns":          "commands share one connection per node; remove it",
 	"max_active_conns":        "commands share one connection per node; remove it",
-	"pool_timeout":            "nobody waits for a connection; bound a call by its ctx",
+	"pool_timeout":            "no call waits for a connection; limit a call by its ctx",
 	"pool_fifo":               "commands share one connection per node; remove it",
-	"read_timeout":            "use write_timeout, which bounds silence in both directions, or bound a call by its ctx",
+	"read_timeout":            "use write_timeout, which bounds silence in both directions, or limit a call by its ctx",
 	"min_retry_backoff":       "redlatch repeats commands itself, within the caller's ctx",
 	"max_retry_backoff":       "redlatch repeats commands itself, within the caller's ctx",
 	"idle_timeout":            "the connection is kept open; remove it",
 	"conn_max_idle_time":      "the connection is kept open; remove it",
 	"idle_check_frequency":    "the connection is kept open; remove it",
-	"max_conn_age":            "a connection that ages out sends commands again that may have run; remove it",
-	"conn_max_lifetime":       "a connection that ages out sends commands again that may have run; remove it",
+	"max_conn_age":            "a connection that ages out repeats commands that may have run; remove it",
+	"conn_max_lifetime":       "a connection that ages out repeats commands that may have run; remove it",
 	"route_by_latency":        "a replica can't decide who holds a lock; remove it",
 	"route_randomly":          "a replica can't decide who holds a lock; remove it",
 	"read_only":               "a replica can't decide who holds a lock; remove it",
@@ -165,7 +165,7 @@ func checkURL(text string) error {
 		case name == "skip_verify" && !secure:
 			reason = "it would be ignored"
 		case name != "addr" && len(query[name]) > 1:
-			reason = "it is there more than once"
+			reason = "it is given more than once"
 		default:
 			for _, value := range query[name] {
 				if reason = check(value); reason != "" {

@@ -44,7 +44,7 @@ func main() { _ = block }
 // packages are what blocks use, by the name that they use.
 var packages = map[string]string{
 	"cmp": "cmp", "context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "os": "os", "slog": "log/slog",
-	"strings": "strings", "time": "time", "rueidis": "github.com/redis/rueidis", "redlatch": modulePath,
+	"strings": "strings", "sync": "sync", "time": "time", "rueidis": "github.com/redis/rueidis", "redlatch": modulePath,
 }
 
 // program makes a whole program of a block.

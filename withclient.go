@@ -10,51 +10,50 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// NewWithClient starts a Client on a rueidis client that the application has
-// already. It never closes that client: call Close or Shutdown first, then close
-// the application's client. It blocks until the server has answered one command,
-// for 5 s at most. Errors: [ErrInvalidOption], [ErrUnavailable].
+// NewWithClient starts a Client on a rueidis client that the application already has.
+// It never closes that client: call Close or Shutdown first, then close the
+// application's client. It blocks until the server has answered one command, for 5 s at
+// most. Errors: [ErrInvalidOption], [ErrUnavailable].
 //
-// Prefer [New] where a few more connections do no harm. It makes a client with the
-// options that suit locks, and nothing that the rest of the program does can delay
-// a renewal. A shared client is for programs that must keep to a number of
-// connections, or that have wrapped their client.
+// Prefer [New] unless you must limit connections or have wrapped your client. New makes
+// a client with options that suit locks, and the rest of the program can't delay its
+// renewals.
 //
 // # What is checked
 //
 // The client must send scripts to a master; one that sends them to a replica is
-// refused. Its other options can't be read from it. Set cfg.Redis to the options
-// that it was made with and they are checked, too. Refused are then:
+// refused. Its other options can't be read from it. If you set cfg.Redis to the options
+// that it was made with, they are checked, too, and these are refused:
 //
-//   - ConnLifetime: when a connection has reached its age, the client sends commands
-//     again that may have run. The second answer to an Unlock says "not held", and
-//     Unlock would return a false ErrLeaseLost.
+//   - ConnLifetime: when a connection reaches that age, the client repeats commands that
+//     may have run. The second answer to an Unlock would be "not held", and Unlock would
+//     return a false ErrLeaseLost.
 //   - ReplicaOnly, and a negative Dialer.KeepAlive or ConnWriteTimeout.
 //   - Dialer.KeepAlive and ConnWriteTimeout above a third of LeaseTime. The client
 //     library's default for ConnWriteTimeout is 10 s, so a LeaseTime below 30 s needs
 //     a shorter one: otherwise a broken connection can cost every lock its lease.
 //   - BlockingPoolSize 1: see below.
-//   - Sentinel without Sentinel.TopologyRefreshInterval: the client would stay at an
-//     old master when it misses one announcement.
+//   - Sentinel without Sentinel.TopologyRefreshInterval: a client that misses one
+//     announcement would stay with the old master.
 //
 // # What is up to you
 //
 //   - Connections. Scripts share the application's connections. Subscriptions take
-//     one connection per node out of the blocking pool (BlockingPoolSize), for as
-//     long as somebody waits for a lock; [Config].ReplicaAcks takes up to 64 more.
-//     While the pool is exhausted, waiters can't subscribe: they look again when the
-//     holder's lease ends, not when it unlocks.
+//     one connection per node from the blocking pool (BlockingPoolSize) while a
+//     goroutine waits for a lock; [Config].ReplicaAcks takes up to 64 more. While the
+//     pool is exhausted, waiters can't subscribe: they retry when the holder's lease
+//     ends, not when it unlocks.
 //   - AlwaysPipelining. Without it, the deadline of any of your commands can close the
-//     connection that others share. Locks survive that: the command is repeated. But
-//     each time costs a new connection.
+//     connection that others share. Locks survive that, since the command is repeated,
+//     but each time costs a new connection.
 //   - PipelineMultiplex and DisableAutoPipelining. Several connections per node are
 //     safe for locks. DisableAutoPipelining takes one connection of the pool per command.
-//   - DisableCache, ClientTrackingOptions, SendToReplicas, DisableRetry: locks neither
-//     need nor mind them, as long as scripts go to the master.
+//   - DisableCache, ClientTrackingOptions, SendToReplicas, DisableRetry: they don't
+//     matter to locks, as long as scripts go to the master.
 //   - Instrumentation. A wrapped client sees every command of the locks. Set
 //     [Telemetry].NoCommandSpans if it makes spans of them.
 //   - Frozen servers. Close does not wait for commands that the server has not
-//     answered; the application's client goes on waiting for their answers.
+//     answered; the application's client keeps waiting for their answers.
 //
 // Config.ClientBuilder can't be combined with it.
 func NewWithClient(client rueidis.Client, cfg Config) (*Client, error) {
@@ -63,7 +62,7 @@ func NewWithClient(client rueidis.Client, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	if cfg.ClientBuilder != nil {
-		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "there is a client already; wrap it before NewWithClient"}
+		return nil, &lock.InvalidOptionError{Option: "ClientBuilder", Reason: "NewWithClient already has a client; wrap that one"}
 	}
 	cn, err := conn.Borrow(client, cfg.Redis, cfg.LeaseTime, cfg.key())
 	if err != nil {

@@ -1,7 +1,6 @@
 // Package fairlock provides the fair lock: exclusive and re-entrant like the plain
-// one, and first come, first served over all processes and machines. Its queue on
-// the server is that of Redisson's fair lock, so Java and Go waiters stand in one
-// line.
+// one, and first come, first served across all processes and machines. Its queue on the
+// server is that of Redisson's fair lock, so Java and Go waiters share one queue.
 //
 // # The queue
 //
@@ -9,66 +8,64 @@
 // puts it at the end of a list. Three keys describe the queue and always change
 // together, in scripts:
 //
-//	list   redisson_lock_queue:{name}    who waits, the next one first (shared)
+//	list   redisson_lock_queue:{name}    the waiters, the next one first (shared)
 //	zset   redisson_lock_timeout:{name}  when Redisson may drop each of them (shared)
-//	hash   redlatch_fair:{name}          our waiters: until when each counts as alive,
+//	hash   redlatch_fair:{name}          redlatch's waiters: until when each counts as alive,
 //	                                     and what it wants: lease, fencing, trace
 //
-// Liveness and order are separate: the list alone defines the order, and a sign of
-// life never moves a waiter in it. The watchdog's scheduler sends the signs of life
-// of all waiters of a client, every fifth of the skip time, 128 per command.
+// Liveness and order are separate: the list alone defines the order, and a heartbeat
+// never moves a waiter in it. The client sends the heartbeats (refreshes) of all its
+// waiters every fifth of the skip time, 128 per command.
 //
 // # The hand-over
 //
-//	        Unlock                          ┌─ ours, alive ── hold written, message = grant
+//	        Unlock                          ┌─ redlatch's, alive ── hold written, message = grant
 //	holder ───────▶ script: drop the dead ──┼─ Redisson's ─── message "0", it takes the lock
-//	                first in the list?      ├─ ours, nearly dead ── message, it takes the lock
+//	                first in the list?      ├─ redlatch's, nearly dead ── message, it takes the lock
 //	                                        └─ nobody ── the lock is free
 //
-// One script and one message per turn, on a channel of the waiter's client: what
-// the waiter receives is the lock. Whatever frees the lock, or finds it free, ends
-// in the same few lines (fair_queue.lua): a release, a waiter that gives up, the
-// operator's ForceUnlock, the refresh of anybody's place after the holder's lease
-// has run out. So a lock that became free without a message (its holder died, its
-// key was deleted) is given away by the next refresh of any client with a waiter;
-// a refresh's answer says when the holder's lease, or the time of a silent head,
-// ends, and the next one comes at that moment. Nobody polls.
+// A turn is one script and one message, on a channel of the waiter's client: the message
+// is the grant. Every script that frees the lock, or finds it free, ends in the same few
+// lines (fair_queue.lua): a release, a waiter that gives up, the operator's ForceUnlock,
+// a refresh after the holder's lease has run out. So if a lock becomes free without a
+// message (its holder died, its key was deleted), the next refresh of any client with a
+// waiter hands it over. The answer to a refresh says when the holder's lease, or the time
+// of a silent head, ends; the client sends the next refresh at that moment. Nobody polls.
 //
 // # The grant and its deadline
 //
-// A grant is a hold written by somebody else, so its lease can't be counted from a
-// command of the holder's. It lasts min(lease, A - now), where A is the time until
-// which the waiter counts as alive. A was set to R + skip by a command of the
-// waiter's that ran at R, and that it sent at some r before R by its own clock.
-// With r of the last such command whose answer it has got, the local deadline
+// Another client writes a grant, so its lease can't be counted from a command of the new
+// holder. It lasts min(lease, A - now), where A is the time until which the waiter counts
+// as alive. A command of the waiter that ran at R had set A to R + skip; the waiter had
+// sent that command at some r before R, by its own clock. With r of the last such command
+// that has been answered, the local deadline
 //
 //	r + min(lease, skip) - drift
 //
-// is not later than the lease's end on the server; see docs/SAFETY.md. The place
-// has a number, which the grant and the answers to refreshes carry, so that an old
-// message never meets a newer place. The watchdog confirms the hold once up to its
-// asked lease when a quarter of that time has passed; a shorter section never pays
-// for it. Where less than half is left, or replica acks are asked for, the waiter
-// confirms before Lock returns, by its own acquire command, which finds the grant.
-// The same happens when a refresh tells a waiter that it holds the lock already:
-// the message was lost.
+// is not later than the lease's end on the server; see docs/SAFETY.md. The place has a
+// number, which the grant and the answers to refreshes carry, so that an old message is
+// never taken for a newer place. The watchdog raises the hold once to the lease that was
+// asked for, when a quarter of the grant's time has passed; a shorter section does not pay
+// for that. If less than half is left, or replica acks are asked for, the waiter confirms
+// the grant before Lock returns, by its own acquire command, which finds the grant. The
+// same happens if a refresh tells a waiter that it already holds the lock: the message was
+// lost.
 //
-// # Who dies, freezes or leaves
+// # Waiters that die, freeze or leave
 //
-// A head that has been silent for the skip time is dropped by whatever comes next,
-// and all silent ones behind it in the same script. A grant to one that has just
-// died ends with the time at which it would have been dropped, so neither costs
-// more than the skip time after its last sign of life. A process that was stopped
-// for longer finds its place gone and queues up again; a grant that it reads then
-// has run out by its own clock.
+// The next script of any client drops a head that has been silent for the skip time, and
+// all silent waiters behind it. A grant to a waiter that has just died ends at the time at
+// which that waiter would have been dropped. So neither costs more than the skip time
+// after its last heartbeat. A process that was stopped for longer finds its place gone and
+// queues up again; a grant that it reads then has run out by its own clock.
 //
-// A waiter that leaves is taken off at once. Searching a list for an entry in its
-// middle costs time in proportion to the length, so beyond 128 entries, and when
-// all are ours, the entry stays, with score 0 in the zset and nothing in the hash:
-// everybody, Redisson too, drops it when it comes to the front. The last entry is
-// never such a one, since Redisson computes the next one's score from it; and when
-// they are half of the list it is made anew, which so many departures have paid
-// for. Where waiters of Redisson stand in the queue, the entry is searched for.
+// A waiter that leaves is removed at once. Searching a list for an entry in the middle
+// takes time in proportion to its length. So if the list has more than 128 entries, all of
+// them redlatch's, the entry stays, with score 0 in the zset and nothing in the hash: the
+// scripts, and Redisson's too, drop it when it reaches the front. The last entry is never
+// left like that, since Redisson computes the next score from it. When half of the list
+// are such entries, the list is rebuilt; so many departures have paid for that. If the
+// queue has waiters of Redisson, the entry is searched for.
 //
 // # Cost
 //
@@ -81,19 +78,19 @@
 //
 // # Scores
 //
-// Redisson drops a head whose score has passed, and takes the wait of whoever
-// acquires off all scores. Our waiters get max(score of the last, now + skip), a
-// minute more behind one of Redisson's, for what that one has waited already; every
-// refresh adds the time since the last one, so that the part which Redisson will
-// take off stays in. A living waiter that is dropped all the same is put back by
-// its next refresh, before all that came later.
+// Redisson drops a head whose score has passed. When one of its waiters acquires, it
+// subtracts that waiter's wait from all scores. A waiter of redlatch gets max(score of the
+// last, now + skip), and a minute more behind a waiter of Redisson, for the time that it
+// has already waited. Every refresh adds the time since the last one, so that the part
+// that Redisson will subtract stays in. If a living waiter is dropped all the same, its
+// next refresh puts it back, in front of all that came later.
 //
-// Redisson's own scores stand still, while those of ours in front of them rise.
-// Where they have fallen behind, a refresh lifts them, for two reasons: they would
-// be dropped as stale when their turn comes, and a waiter of Redisson that queues
-// up anew behind a last entry in the past is told a negative time, and sleeps until
-// it is called. One that our scripts drop as stale is called, so that it looks again.
-// Lifting reads all scores, as each acquisition by Redisson does; it happens no more
-// than twice in a skip time, and only when its waiters have waited for longer than
-// they asked for; with 10,000 waiting, 100 of them Redisson's, it cost 6 ms.
+// Redisson's own scores stand still, while those of redlatch's waiters in front of them
+// rise. If Redisson's have fallen behind, a refresh lifts them, for two reasons: they
+// would be dropped as stale when their turn comes, and a waiter of Redisson that queues up
+// behind a last entry in the past is told a negative time, and sleeps until it is called.
+// A waiter of Redisson that redlatch's scripts drop as stale is called, so that it tries
+// again. Lifting reads all scores, as each acquisition by Redisson does. It happens at most
+// twice in a skip time, and only if Redisson's waiters have waited for longer than they
+// asked for; with 10,000 waiting, 100 of them Redisson's, it took 6 ms.
 package fairlock

@@ -9,12 +9,11 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// FairLock is a re-entrant lock by name that serves all waiters, of all
-// processes, in the order in which the server saw them arrive. It has no state
-// of its own: any number of them may exist for one name, and one may be used by
-// any number of goroutines, each Lock being an acquisition by the owner in its
-// context, or by a new owner. A re-entry passes the queue; two waits of one owner
-// are two places in it.
+// FairLock is a named re-entrant lock that serves the waiters of all processes in the
+// order in which they arrived at the server. It has no state: any number of them may
+// exist for one name, and any number of goroutines may use one. Each Lock is an
+// acquisition by the owner in its context, or by a new owner. A re-entry bypasses the
+// queue; two waits of one owner have two places in it.
 //
 // The zero value is not usable; get one from Client.FairLock.
 type FairLock struct {
@@ -23,7 +22,7 @@ type FairLock struct {
 
 var _ lock.Locker = (*FairLock)(nil)
 
-// New makes the lock object; programs call Client.FairLock.
+// New returns the lock object; programs call Client.FairLock.
 func New(c *engine.Core, name string, opts ...lock.Option) *FairLock {
 	set := lock.Apply(opts)
 	return &FairLock{c.NewLock(name, func(key string) (kind.Kind, error) {
@@ -41,29 +40,29 @@ const (
 // WithSkipAfter is [lock.WithSkipAfter].
 func WithSkipAfter(d time.Duration) lock.Option { return lock.WithSkipAfter(d) }
 
-// Name is the name as the caller gave it.
+// Name returns the name as the caller gave it.
 func (f *FairLock) Name() string { return f.l.Name() }
 
 // Lock blocks until the lock is acquired or ctx ends. Without [lock.WithLease]
 // the watchdog keeps it until Unlock.
 //
-// The order is that of arrival at the server. When the wait ends early the place
-// in the queue is given up at once, and if the lock was handed over in that
-// moment it is handed on.
+// The order is that of arrival at the server. If the wait ends early, the place in the
+// queue is given up at once. If the lock was handed over at that moment, it goes to the
+// next waiter.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() when ctx ended first,
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first,
 // [lock.ErrInvalidName], [lock.ErrInvalidOption], [lock.ErrClosed],
-// [lock.ErrReplicaAcks], and a [*lock.ServerError] when the server refuses for
-// good. While the server can't be reached Lock keeps trying. After an error
-// nothing is held, and nothing stays on the server once it answers.
+// [lock.ErrReplicaAcks], and a [*lock.ServerError] if the server refuses
+// permanently. While the server can't be reached Lock keeps trying. After an error
+// nothing is held, and nothing stays on the server, as soon as it answers.
 func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return f.l.Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. With wait 0 it neither
-// enters the queue nor passes it: it acquires only a lock that is free and that
-// nobody waits for. Besides the errors of Lock it returns [lock.ErrUnavailable]
-// when the server could not be asked to the end of the wait.
+// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it neither enters
+// nor bypasses the queue: it acquires only a free lock without waiters. Besides the
+// errors of Lock it returns [lock.ErrUnavailable] if the server failed or was silent
+// until the end of the wait.
 func (f *FairLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return f.l.TryLock(ctx, wait, lease)
 }
@@ -75,18 +74,18 @@ func (f *FairLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 
 // State asks the server who holds the lock and who waits for it, in which order.
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
-// passed ([lock.ErrUnavailable]). A key of this name that is no lock is an
+// passed ([lock.ErrUnavailable]). If the key is not a lock, it returns
 // [lock.ErrInvalidName].
 func (f *FairLock) State(ctx context.Context) (lock.State, error) { return f.l.State(ctx) }
 
-// ForceUnlock takes the lock away from whoever holds it and gives it to the first
-// in the queue. It is for operators: the holder learns of it at its next check
-// only, up to a third of LeaseTime later. It reports whether the lock was held.
-// A key of this name that is no lock is not touched and an [lock.ErrInvalidName].
-// It blocks as State does.
+// ForceUnlock takes the lock away from its holder and hands it to the first waiter in
+// the queue. It is for operators: the holder learns of the loss only at its next check,
+// up to a third of LeaseTime later. It reports whether the lock was held. If the key is
+// not a lock, it returns [lock.ErrInvalidName] and changes nothing. It blocks as State
+// does.
 func (f *FairLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return f.l.ForceUnlock(ctx)
 }
 
-// Engine is the lock inside, for MultiLock.
+// Engine returns the underlying lock, for MultiLock.
 func (f *FairLock) Engine() *engine.Lock { return f.l }

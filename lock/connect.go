@@ -14,19 +14,19 @@ const (
 	ConnectPermission ConnectReason = "permission" // the user may not run a command that connecting needs
 	ConnectTLS        ConnectReason = "tls"        // one side speaks TLS and the other does not, or a certificate is refused
 	ConnectVersion    ConnectReason = "version"    // the server is too old
-	ConnectTopology   ConnectReason = "topology"   // the addresses belong to something else than the options say
-	ConnectRefused    ConnectReason = "refused"    // the server refuses for another reason, in Advice or in its own words
+	ConnectTopology   ConnectReason = "topology"   // the servers are not what the options say
+	ConnectRefused    ConnectReason = "refused"    // the server refuses for another reason, given in Advice or Err
 )
 
-// ConnectError says that connecting failed in a way that only a change of the
-// configuration, of the user's rights or of the server can mend. A server that can't
-// be reached, or can't answer now, is [ErrUnavailable] instead. If the server
-// answered, errors.As finds its answer as a [ServerError] too.
+// ConnectError says that connecting failed, and that only a change of the configuration,
+// of the user's permissions or of the server can help. A server that can't be reached, or
+// can't answer now, is [ErrUnavailable] instead. If the server answered, errors.As also
+// finds its answer, as a [ServerError].
 type ConnectError struct {
 	Node   string // the address, or the addresses, as far as known
 	Reason ConnectReason
 	Advice string // what is wrong and what to change
-	Err    error  // the server's answer, or what TLS says; nil where Advice says it all
+	Err    error  // the server's answer, or the TLS error; nil if Advice says everything
 }
 
 func (e *ConnectError) Error() string {

@@ -8,33 +8,31 @@ import (
 	"time"
 )
 
-// The sentinels. Compare with errors.Is; the errors that are returned carry
-// more, see the detail types.
+// The sentinels. Compare with errors.Is; the detail types carry more.
 var (
 	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first.
 	ErrNotAcquired error = &sentinel{"redlatch: lock not acquired", "not_acquired"}
 	// ErrUnavailable: no answer from the server, or no quorum of answers.
 	ErrUnavailable error = &sentinel{"redlatch: server unavailable", "unavailable"}
-	// ErrLeaseLost: the lock was lost before it was unlocked. What ran under it
-	// may have run beside another holder.
+	// ErrLeaseLost: the lock was lost before it was unlocked. Another holder may have
+	// been inside at the same time.
 	ErrLeaseLost error = &sentinel{"redlatch: lease lost", "lease_lost"}
-	// ErrNotHeld: this hold was unlocked before.
+	// ErrNotHeld: this hold has already been unlocked.
 	ErrNotHeld error = &sentinel{"redlatch: lock not held", "not_held"}
-	// ErrUnlocked is no error of a call: it is the cause with which the context of a
-	// hold ends that was unlocked.
+	// ErrUnlocked is the cause of the context of an unlocked hold; no call returns it.
 	ErrUnlocked error = &sentinel{"redlatch: hold unlocked", "unlocked"}
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed error = &sentinel{"redlatch: client closed", "closed"}
 	// ErrUpgrade: an owner that holds the read lock asked for the write lock,
 	// which could never be granted.
 	ErrUpgrade error = &sentinel{"redlatch: read lock can't be upgraded to the write lock", "upgrade"}
-	// ErrInvalidName: the name can't be a lock, or the key of this name is no lock.
+	// ErrInvalidName: the name is not allowed, or its key is not a lock.
 	ErrInvalidName error = &sentinel{"redlatch: invalid lock name", "invalid_name"}
 	// ErrInvalidOption: an option or argument makes no sense or would break a promise.
 	ErrInvalidOption error = &sentinel{"redlatch: invalid option", "invalid_option"}
 	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone.
 	ErrReplicaAcks error = &sentinel{"redlatch: too few replica acknowledgements", "replica_acks"}
-	// ErrOtherOwner: ForceUnlock with [IfOwner] found the lock held by somebody else.
+	// ErrOtherOwner: ForceUnlock with [IfOwner] found the lock held by another owner.
 	ErrOtherOwner error = &sentinel{"redlatch: lock held by another owner", "other_owner"}
 )
 
@@ -49,21 +47,21 @@ func (e *sentinel) ErrorType() string { return e.kind }
 // NotAcquiredError is the detail of [ErrNotAcquired].
 type NotAcquiredError struct {
 	Name      string
-	Holder    string        // the owner seen last, as on the wire; "" when not known
-	Remaining time.Duration // what was left of its lease then; 0 when not known
+	Holder    string        // the owner seen last, as Redis stores it; "" if not known
+	Remaining time.Duration // what was left of its lease then; 0 if not known
 	Own       bool          // that owner is one of this Client's
-	Err       error         // why the wait ended early: ctx.Err(), what is wrong with the server; nil for a plain timeout
+	Err       error         // why the wait ended early: ctx.Err(), the server's failure; nil for a plain timeout
 }
 
 func (e *NotAcquiredError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlatch: lock %s not acquired", quote(e.Name))
 	if e.Holder != "" {
-		by := "held by"
+		fmt.Fprintf(&b, ", held by %s", e.Holder)
 		if e.Own {
-			by = "held by this client (pass hold.Context() to re-enter),"
+			b.WriteString(" (of this client; pass hold.Context() to re-enter)")
 		}
-		fmt.Fprintf(&b, ", %s %s for up to %v", by, e.Holder, e.Remaining.Round(time.Millisecond))
+		fmt.Fprintf(&b, " for up to %v", e.Remaining.Round(time.Millisecond))
 	}
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
@@ -90,7 +88,7 @@ func (e *NotAcquiredError) ErrorType() string {
 	return "not_acquired"
 }
 
-// NodeError is what one server (or none) answered.
+// NodeError is the failure of one server, or the lack of an answer from it.
 type NodeError struct {
 	Node string // address, as far as known
 	Err  error
@@ -111,7 +109,7 @@ func (e NodeError) ErrorType() string { return "unavailable" }
 
 // UnavailableError is the detail of [ErrUnavailable].
 type UnavailableError struct {
-	Name  string // "" when it is about no lock
+	Name  string // "" if the error is not about a lock
 	Op    string // what was tried: "connect", "acquire", "release", "extend", …
 	Nodes []NodeError
 }
@@ -145,14 +143,14 @@ type LossReason string
 // The reasons of a [LeaseLostError].
 const (
 	LossExpired LossReason = "expired" // the local deadline passed without a successful renewal, or a fixed lease ended
-	LossGone    LossReason = "gone"    // the server says that the lock is no longer this owner's
-	LossMember  LossReason = "member"  // a member of a MultiLock was lost, or the quorum
+	LossGone    LossReason = "gone"    // the server says that this owner no longer holds the lock
+	LossMember  LossReason = "member"  // a member of a MultiLock was lost, or the majority of a QuorumLock
 )
 
 // LeaseLostError is the detail of [ErrLeaseLost].
 type LeaseLostError struct {
 	Name   string
-	Owner  string // as on the wire
+	Owner  string // as Redis stores it
 	Reason LossReason
 	At     time.Time
 	Err    error // the last renewal error, if any
@@ -179,7 +177,7 @@ func (e *LeaseLostError) ErrorType() string { return "lease_lost" }
 type InvalidNameError struct {
 	Name   string
 	Reason string
-	Err    error // of a key that holds something else: a *ServerError; else nil
+	Err    error // a *ServerError if the key holds something else; else nil
 }
 
 func (e *InvalidNameError) Error() string {
@@ -216,7 +214,7 @@ type ReplicaAcksError struct {
 	Name string
 	Want int
 	Got  int
-	Err  error // when the acknowledgements could not be asked for
+	Err  error // why the acknowledgements could not be requested; nil if they could
 }
 
 func (e *ReplicaAcksError) Error() string {
@@ -239,8 +237,8 @@ func (e *ReplicaAcksError) ErrorType() string { return "replica_acks" }
 // OtherOwnerError is the detail of [ErrOtherOwner].
 type OtherOwnerError struct {
 	Name   string
-	Owner  string // the one that was to be evicted
-	Holder string // one that holds the lock
+	Owner  string // the owner to evict
+	Holder string // an owner that holds the lock
 }
 
 func (e *OtherOwnerError) Error() string {
@@ -256,7 +254,7 @@ func (e *OtherOwnerError) ErrorType() string { return "other_owner" }
 // ServerError is an answer of the server that no retry will change: a missing
 // permission, a key of another type, no memory.
 type ServerError struct {
-	Name string // "" when it is about no lock
+	Name string // "" if the error is not about a lock
 	Op   string
 	Err  error
 }

@@ -11,15 +11,14 @@ type HeldLock struct {
 	Name       string
 	Type       string // as the lock.type attribute: reentrant, fair, read, write
 	Mode       Mode
-	Owner      string    // as on the wire; of a lock that was passed on inside the process, of who took it
+	Owner      string    // as Redis stores it; if passed on inside the process, the owner that took it first
 	Count      int       // holds, re-entries included
 	Since      time.Time // of its oldest hold
 	ValidUntil time.Time // the latest local deadline of its holds
 	Fixed      bool      // no hold of it is kept by the watchdog
 }
 
-// ShutdownError is what Client.Shutdown returns when its ctx ends while locks are
-// held.
+// ShutdownError is returned by Client.Shutdown if its ctx ends while locks are held.
 type ShutdownError struct {
 	Held []HeldLock // the longest-held first
 	Err  error      // ctx.Err()

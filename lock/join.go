@@ -2,8 +2,8 @@ package lock
 
 import "strings"
 
-// Join is errors.Join with a message of one line. nil errors are left out; of one
-// error alone it is that error.
+// Join is errors.Join with a one-line message. It leaves out nil errors; a single error
+// is returned as it is.
 func Join(errs ...error) error {
 	var all joined
 	for _, err := range errs {
@@ -33,8 +33,8 @@ func (e joined) Error() string {
 // Unwrap leads to each error.
 func (e joined) Unwrap() []error { return e }
 
-// oneLine makes a message one line: servers, errors.Join and callers' own errors
-// may have more.
+// oneLine makes a message one line: those of servers, errors.Join and callers may have
+// more.
 func oneLine(text string) string {
 	if !strings.ContainsAny(text, "\r\n") {
 		return text

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Locker is implemented by all lock kinds. A type of your own that implements it
-// can be a member of a MultiLock.
+// Locker is implemented by all lock kinds. Your own type that implements it can be a
+// member of a MultiLock.
 //
-// Implementations are safe for concurrent use: each call is an acquisition of its
-// own, by the owner that its ctx carries or else by a new one.
+// Implementations are safe for concurrent use. Each call is a separate acquisition, by
+// the owner that its ctx carries, or else by a new owner.
 type Locker interface {
 	// Lock blocks until the lock is acquired or ctx ends.
 	//
-	// It returns the hold, which must be unlocked once. When ctx ends first,
-	// the error matches both ctx.Err() and [ErrNotAcquired], and the acquisition
-	// leaves nothing behind on the server once that answers.
+	// It returns the hold, which must be unlocked once. If ctx ends first, the error
+	// matches both ctx.Err() and [ErrNotAcquired], and the acquisition leaves nothing on
+	// the server, as soon as the server answers.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
 	// TryLock blocks for at most wait; 0 means one attempt. With a lease of 0 the
-	// watchdog renews the lock until Unlock; any other lease is fixed, and nothing
-	// renews it. A negative wait or lease is an [ErrInvalidOption].
+	// watchdog renews the lock until Unlock. Any other lease is fixed and not renewed. A
+	// negative wait or lease is an [ErrInvalidOption].
 	//
-	// When the lock stays busy for the whole wait, the error matches
-	// [ErrNotAcquired]; errors.As with [*NotAcquiredError] tells who holds it.
+	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its
+	// detail, [*NotAcquiredError], names the holder.
 	TryLock(ctx context.Context, wait, lease time.Duration) (Hold, error)
 }
 
@@ -32,43 +32,41 @@ type Hold interface {
 	// Name is the name of the lock as the caller gave it.
 	Name() string
 
-	// Context carries the owner of the hold: an acquisition of the same lock
-	// with it (or with a context derived from it) re-enters. It ends when the
-	// hold is unlocked, when the context given to the acquisition ends, when the
-	// lock is lost (cause [ErrLeaseLost]) and when the Client is closed (cause
-	// [ErrClosed]); see [context.Cause].
+	// Context carries the owner of the hold: an acquisition of the same lock with it, or
+	// with a context derived from it, re-enters. It ends when the hold is unlocked, when the
+	// context given to the acquisition ends, when the lock is lost (cause [ErrLeaseLost])
+	// and when the Client is closed (cause [ErrClosed]); see [context.Cause].
 	//
-	// The end of the context given to the acquisition ends this context, too,
-	// but the lock stays held until Unlock.
+	// When the context given to the acquisition ends, the lock stays held until Unlock.
 	Context() context.Context
 
 	// Unlock releases the hold and ends its context. It uses the values of ctx but
 	// ignores its cancellation, and blocks for at most the Client's UnlockTimeout.
 	//
 	// It returns
-	//   - nil when the lock was held until now;
-	//   - [ErrLeaseLost] when the lock had been lost before: the critical section may
-	//     not have been exclusive;
-	//   - [ErrNotHeld] when this hold was unlocked before;
-	//   - [ErrUnavailable] when the server did not answer in time: the lock is free at
-	//     the end of its lease at the latest, and Unlock may be called again;
+	//   - nil if the lock was held until now;
+	//   - [ErrLeaseLost] if the lock had been lost: the critical section may not have
+	//     been exclusive;
+	//   - [ErrNotHeld] if this hold has already been unlocked;
+	//   - [ErrUnavailable] if the server did not answer in time: the lock is free when
+	//     its lease ends, if not earlier, and Unlock may be called again;
 	//   - [ErrClosed] after the Client was closed.
 	Unlock(ctx context.Context) error
 
 	// Extend makes the hold last for at least lease from now, in one round trip.
-	// It never shortens a hold. The watchdog goes on renewing a hold that it renews.
+	// It never shortens a hold. If the watchdog renews the hold, it continues to.
 	// Errors are those of Unlock, and [ErrInvalidOption] for a lease that is not
 	// positive. It blocks until the server answers, ctx ends or UnlockTimeout
-	// has passed; after an error the hold has the lease it had before.
+	// has passed. After an error the hold keeps its previous lease.
 	Extend(ctx context.Context, lease time.Duration) error
 
-	// Token is the fencing token that the acquisition got: strictly increasing
-	// over all holders of the name, the same for a re-entry. It is 0 when the
-	// lock was not made with [Fenced].
+	// Token is the fencing token of the acquisition: strictly increasing over all
+	// holders of the name, and the same for a re-entry. It is 0 if the lock was not made
+	// with [Fenced].
 	Token() uint64
 
-	// ValidUntil is the local deadline: before it, by this machine's clocks, the
-	// server can't have let the lease run out. Each renewal moves it forward.
+	// ValidUntil is the local deadline: by this machine's clocks, the lease does not run
+	// out on the server before it. Each renewal moves it forward.
 	ValidUntil() time.Time
 }
 
@@ -76,8 +74,8 @@ type Hold interface {
 type MultiHold interface {
 	Hold
 
-	// Tokens are the members' fencing tokens in the order in which the members
-	// were given; 0 for members that are not fenced.
+	// Tokens are the fencing tokens of the members, in the order of the arguments of
+	// MultiLock; 0 for members that are not fenced.
 	Tokens() []uint64
 }
 
@@ -94,7 +92,7 @@ const (
 
 // OwnerState is one holder of a lock or one waiter in its queue.
 type OwnerState struct {
-	// Owner is the owner as it stands on the wire: "<client>:<owner>".
+	// Owner is the owner as Redis stores it: "<client>:<owner>".
 	Owner string
 	// Mode is how this owner holds the lock, or wants it.
 	Mode Mode
@@ -104,30 +102,29 @@ type OwnerState struct {
 	Remaining time.Duration
 }
 
-// State is a snapshot of a lock as the server saw it, for people and dashboards.
-// It may be out of date by the time it is read: never let it decide who may do
-// something.
+// State is a snapshot of a lock on the server, for people and dashboards. It may be out
+// of date when you read it: never use it to decide who may do something.
 type State struct {
 	Name      string
 	Held      bool
 	Mode      Mode
 	Owners    []OwnerState  // the holders
 	Remaining time.Duration // of the lease; 0 when not held or when the key has no TTL
-	Token     uint64        // the last fencing token given out; 0 when the handle is not fenced
+	Token     uint64        // the last fencing token issued; 0 when the lock object is not fenced
 
 	// QueueLength is the number of waiters known to the server: those of a fair
-	// queue, or the waiting writers of a read-write lock. Waiters of a plain
-	// lock are known to their own processes only.
+	// queue, or the waiting writers of a read-write lock. Only their own processes know
+	// the waiters of a plain lock.
 	QueueLength int
-	// Queue are these waiters in their order, the next one first. Long queues
-	// are cut after the first 1,000.
+	// Queue lists these waiters in order, the next one first. Long queues are cut after
+	// the first 1,000.
 	Queue []OwnerState
 }
 
 // Do runs fn under l: it acquires the lock, calls fn with the hold's context
-// and unlocks, also when fn panics or calls runtime.Goexit. It joins the errors of
-// fn and of Unlock: errors.Is(err, [ErrLeaseLost]) reports that the section may not
-// have been exclusive.
+// and unlocks, even if fn panics or calls runtime.Goexit. It joins the errors of
+// fn and of Unlock: if errors.Is(err, [ErrLeaseLost]), the section may not have been
+// exclusive.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) (err error) {
 	h, err := l.Lock(ctx, opts...)
 	if err != nil {

@@ -12,11 +12,11 @@ type AcquireSettings struct {
 	Lease time.Duration
 }
 
-// WithLease gives the hold a fixed lease: it ends that long after the acquisition
-// at the latest, whatever happens, and the watchdog does not renew it. The hold's
-// context ends a little earlier, with cause [ErrLeaseLost], so choose a lease longer
-// than the slowest run of the critical section. 0 means the watchdog; a negative
-// lease or one below a millisecond is an [ErrInvalidOption] of the acquisition.
+// WithLease gives the hold a fixed lease: the hold ends at most that long after the
+// acquisition, and the watchdog does not renew it. The hold's context ends a little
+// earlier, with cause [ErrLeaseLost]. Choose a lease longer than the slowest run of the
+// critical section. 0 means the watchdog; a negative lease or one below a millisecond is
+// an [ErrInvalidOption] of the acquisition.
 func WithLease(lease time.Duration) AcquireOption {
 	return func(s *AcquireSettings) { s.Lease = lease }
 }
@@ -35,8 +35,7 @@ func Acquire(opts []AcquireOption) AcquireSettings {
 	return s
 }
 
-// Option changes a lock object when it is made; see each option for the kinds
-// it applies to.
+// Option configures a lock object; each option says which kinds it applies to.
 type Option func(*Settings)
 
 // Settings is what [Option]s fill in. It is exported for the lock kinds;
@@ -53,15 +52,15 @@ type Settings struct {
 	ShareReads bool
 }
 
-// Fenced asks for a fencing token with every acquisition: [Hold].Token is then
-// strictly increasing over all holders of the name, also after a failover or
-// when the counter was lost, as long as the servers' clocks agree to within the
-// outage. Send the token with every write to the protected resource, and let the
-// resource refuse a token smaller than the largest it has seen: a lease alone can't
-// stop a holder that was paused for longer than the lease.
+// Fenced asks for a fencing token with every acquisition. [Hold].Token is then strictly
+// increasing over all holders of the name, even after a failover or a lost counter, as
+// long as the servers' clocks differ by less than the outage lasts. Send the token with
+// every write to the protected resource, and let the resource refuse a token smaller than
+// the largest it has seen: a lease alone can't stop a holder that was paused for longer
+// than the lease.
 //
-// It costs a little server time per acquisition and one small key per lock
-// name, which Config.FenceTTL removes.
+// It costs a little server time per acquisition, and one small key per lock name, which
+// expires after Config.FenceTTL.
 func Fenced() Option {
 	return func(s *Settings) { s.Fenced = true }
 }

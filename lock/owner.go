@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// OwnerID is an owner as it stands on the wire, taken apart, for people to read.
+// OwnerID is an owner as Redis stores it, split into its parts for people to read.
 type OwnerID struct {
 	// Client is the id of the Client, or of the Redisson instance.
 	Client string
-	// Owner is its owner: "g" and a number for one of redlatch, "g=" and the escaped
-	// id for one of WithOwner; a number for a Java thread.
+	// Owner identifies the owner within the client: "g" and a number for an owner that
+	// redlatch made, "g=" and the escaped id for WithOwner, a number for a Java thread.
 	Owner string
 	// Explicit is the id that was given to WithOwner, or "".
 	Explicit string
 	// Acquisition is the id of the acquisition; "" for a Java owner.
 	Acquisition string
-	// Since is when the acquisition was asked for, by its client's clock; zero when
-	// the id does not say it, or says something that can't be. It is for people:
-	// nothing may be decided by it.
+	// Since is when the acquisition began, by its client's clock; zero if the id
+	// contains no plausible time. It is for people: don't base decisions on it.
 	Since time.Time
 }
 
 // Java reports whether the owner is a thread of a Java program.
 func (o OwnerID) Java() bool { return !strings.HasPrefix(o.Owner, "g") }
 
-// ParseOwner takes an owner apart; false: the text is no owner.
+// ParseOwner splits an owner into its parts; false means that text is not an owner.
 func ParseOwner(text string) (OwnerID, bool) {
 	client, rest, ok := strings.Cut(strings.TrimSuffix(text, ":write"), ":")
 	if !ok || len(client) != 36 || rest == "" {
@@ -46,8 +45,8 @@ func ParseOwner(text string) (OwnerID, bool) {
 	return id, true
 }
 
-// The times that an acquisition's id may tell: others are a clock that was never
-// set, or no time at all.
+// The plausible times in an acquisition's id: others come from a clock that was never
+// set, or are not times.
 var (
 	sinceFrom = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	sinceTo   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)

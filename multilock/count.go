@@ -18,7 +18,7 @@ type count struct {
 	answered int
 	won      int     // held, on nodes that are trusted
 	young    int     // held, on nodes of which it is not known yet whether they forgot something
-	busy     int     // held by somebody else
+	busy     int     // held by another owner
 	refused  []error // by nodes that will say so again
 	failed   int
 }
@@ -49,7 +49,7 @@ func (c *count) add(a answer) {
 	case a.Hold != nil:
 		c.young++
 		if trouble.Err = a.ServerErr; trouble.Err == nil {
-			trouble.Err = fmt.Errorf("the server was started %v ago and may have forgotten locks: it counts in no quorum until it has been up for %v",
+			trouble.Err = fmt.Errorf("the server was started %v ago and may have forgotten locks: it does not count in a quorum until it has been up for %v",
 				a.Server.Uptime, q.quarantine(q.m.leaves[a.i].eng.Core()))
 		}
 	case !errors.Is(a.Err, lock.ErrNotAcquired):

@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// MultiLock is several locks taken as one. It is safe for concurrent use and has
-// no state of its own; get one from redlatch.MultiLock or redlatch.QuorumLock.
+// MultiLock is several locks taken as one. It is safe for concurrent use; get one from
+// redlatch.MultiLock or redlatch.QuorumLock.
 type MultiLock struct {
 	name    string
 	members []lock.Locker
@@ -26,48 +26,51 @@ type MultiLock struct {
 
 var _ lock.Locker = (*MultiLock)(nil)
 
-// New makes a lock of all members; programs call redlatch.MultiLock.
+// New returns a lock of all members; programs call redlatch.MultiLock.
 func New(members ...lock.Locker) *MultiLock {
 	m := &MultiLock{members: append([]lock.Locker(nil), members...)}
 	m.compose()
 	return m
 }
 
-// NewQuorum makes a lock of a majority of the members, which are the copies of
-// one lock; programs call redlatch.QuorumLock.
+// NewQuorum returns a lock of a majority of the members, which are copies of one lock;
+// programs call redlatch.QuorumLock.
 func NewQuorum(members ...lock.Locker) *MultiLock {
 	m := &MultiLock{members: append([]lock.Locker(nil), members...), quorum: true}
 	m.composeQuorum()
 	return m
 }
 
-// Name names the members: "[a b c]", or that of the copies of a quorum.
+// Name names the members, "[a b c]"; for a quorum it is the name of the copies.
 func (m *MultiLock) Name() string { return m.name }
 
-// Lock blocks until the whole is acquired or ctx ends. Without [lock.WithLease]
-// the watchdogs of the members' clients keep it until Unlock. The hold is a
-// [lock.MultiHold].
+// Lock blocks until all members (of a quorum: a majority) are acquired or ctx ends.
+// Without [lock.WithLease] the watchdogs of the members' clients keep them until Unlock.
+// The hold is a [lock.MultiHold].
 //
-// Errors: [lock.ErrInvalidOption] for a composition that can't work (no member,
-// a nil one, two clients on one server that mean the same lock, a fenced read lock with
-// a write lock that is not; for a quorum also different names or kinds, fair members, two
-// members on one server, only some fenced), and for a re-entry of a quorum with a lease
-// beyond LeaseTime and what the first acquisition asked for: restarted nodes stay out of
-// quorums for no longer. What the members return for good comes back at once, of a quorum
-// when it leaves no majority: a [lock.ServerError] if users may not run INFO, say.
+// Errors:
+//   - [lock.ErrInvalidOption] for members that can't be combined: none, a nil one, two
+//     clients on one server with the same lock, a fenced read lock with a write lock that
+//     is not fenced; for a quorum also different names or kinds, fair members, two members
+//     on one server, or only some of them fenced.
+//   - [lock.ErrInvalidOption] for a re-entry of a quorum with a lease longer than LeaseTime
+//     and than the lease of the first acquisition: a restarted node stays out of quorums
+//     only that long.
+//   - A permanent error of a member, at once; for a quorum only if it leaves no majority.
+//     An example is a [lock.ServerError] if the user may not run INFO.
+//   - [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first. It also matches
+//     [lock.ErrUnavailable], with each node's error, if the server of a member failed or
+//     was silent (for a quorum: if no majority of them answered).
 //
-// [lock.ErrNotAcquired] together with ctx.Err() when ctx ended first. It matches
-// [lock.ErrUnavailable], too, if a member's server failed or was silent (of a
-// quorum: if no majority of them answered), with each node's error. While servers can't be
-// reached Lock keeps trying. After an error nothing is held, and nothing stays on a server
-// once it answers.
+// While servers can't be reached Lock keeps trying. After an error nothing is held, and
+// nothing stays on a server, as soon as it answers.
 func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return m.take(ctx, -1, lock.Acquire(opts).Lease)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 every
-// member is tried once. Errors are those of Lock: [lock.ErrNotAcquired], and
-// [lock.ErrUnavailable] as well or not, also when the wait is over.
+// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every
+// member once. Errors are those of Lock. When the wait is over, it returns
+// [lock.ErrNotAcquired], which matches [lock.ErrUnavailable] under the same condition.
 func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	if wait < 0 {
 		err := &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"}
@@ -78,7 +81,7 @@ func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 	return m.take(ctx, wait, lease)
 }
 
-// Do runs fn while holding the whole; see [lock.Do].
+// Do runs fn while holding the lock; see [lock.Do].
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...lock.AcquireOption) error {
 	return lock.Do(ctx, m, fn, opts...)
 }

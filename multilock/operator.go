@@ -28,12 +28,12 @@ func (m *MultiLock) operators() []operated {
 	return out
 }
 
-// State asks all members at once. Held says that every member is held, of a quorum
-// that a majority is: by whom, the owners tell, which are those of all members, one
-// after the other. Remaining is the least of the members' (of a quorum the least of
-// the longest majority), Token the largest, QueueLength the longest. It blocks and fails as the
-// members' State does; of a quorum a minority may fail. Members of a type of your own
-// without a State are left out.
+// State asks all members at once. Held means that every member is held (of a quorum: a
+// majority). Owners lists the owners of all members, one member after the other.
+// Remaining is the least of the members (of a quorum: the least of the majority that
+// lasts longest), Token the largest, QueueLength the longest. It blocks and fails as the
+// members' State does; a minority of a quorum may fail. It leaves out members of your own
+// types that have no State.
 func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
 	if m.err != nil {
 		return lock.State{}, m.err
@@ -67,10 +67,10 @@ func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
 	return out, nil
 }
 
-// ForceUnlock takes every member away from whoever holds it, also where the holder
-// has only that one; for operators. It reports whether any was held. It blocks and fails
-// as the members' ForceUnlock does, and does not stop at the first failure; of a quorum a minority
-// may fail.
+// ForceUnlock takes every member away from its holder, even if that holder has only this
+// member. It is for operators. It reports whether any member was held. It blocks and
+// fails as the members' ForceUnlock does, and does not stop at the first failure; a
+// minority of a quorum may fail.
 func (m *MultiLock) ForceUnlock(ctx context.Context) (bool, error) {
 	if m.err != nil {
 		return false, m.err

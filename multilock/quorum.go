@@ -31,7 +31,7 @@ func (m *MultiLock) composeQuorum() {
 	for i, l := range m.leaves {
 		switch {
 		case l.eng == nil:
-			m.err = refuseQuorum("a member is no lock of one name on one server")
+			m.err = refuseQuorum("a member is not a single lock on one server")
 		case l.name != first.name:
 			m.err = refuseQuorum(fmt.Sprintf("the members are named %q and %q: they must be copies of one lock", first.name, l.name))
 		case l.eng.Kind().Traits().Queued:
@@ -43,7 +43,7 @@ func (m *MultiLock) composeQuorum() {
 		}
 		for _, other := range m.leaves[:i] {
 			if l.eng != nil && other.eng != nil && l.eng.Core() == other.eng.Core() {
-				m.err = refuseQuorum("two members are of one client: that is one server")
+				m.err = refuseQuorum("two members belong to one client, which means one server")
 			}
 		}
 		if m.err != nil {
@@ -51,7 +51,7 @@ func (m *MultiLock) composeQuorum() {
 		}
 	}
 	if len(m.leaves) < len(m.members) {
-		m.err = refuseQuorum("two members are of one client: that is one server")
+		m.err = refuseQuorum("two members belong to one client, which means one server")
 	}
 }
 

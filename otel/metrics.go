@@ -58,9 +58,9 @@ func newMetrics(mp metric.MeterProvider, src *source, name func(string) string) 
 	m.renewals, errs[5] = meter.Int64Counter("lock.renewals", metric.WithUnit("{renewal}"),
 		metric.WithDescription("Renewals and checks by the watchdog; error.type when they failed."))
 	m.inUse, errs[6] = meter.Int64UpDownCounter("lock.held", metric.WithUnit("{hold}"),
-		metric.WithDescription("Holds of this client now."))
+		metric.WithDescription("Current holds of this client."))
 	m.waits, errs[7] = meter.Int64UpDownCounter("lock.waiting", metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Acquisitions of this client that wait now."))
+		metric.WithDescription("Acquisitions of this client that are waiting."))
 	for _, err := range errs {
 		if err != nil {
 			return nil, err

@@ -51,7 +51,7 @@ func New(opt Options) (observe.Observer, error) {
 	if mp, src := meterProvider(opt.MeterProvider); src != nil {
 		m, err := newMetrics(mp, src, opt.LockName)
 		if err != nil {
-			return nil, fmt.Errorf("redlatch: making the instruments: %w", err)
+			return nil, fmt.Errorf("redlatch: create the instruments: %w", err)
 		}
 		o.metrics = m
 	}

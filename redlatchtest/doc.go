@@ -1,22 +1,23 @@
-// Package redlatchtest helps to test code that uses redlatch, without a Redis.
+// Package redlatchtest helps to test code that uses redlatch, without Redis.
 //
 // # A real Client
 //
-// [New] gives a *redlatch.Client on a server inside the test's process: all kinds of
+// [New] returns a *redlatch.Client on a server inside the test's process. All kinds of
 // locks, scripts, subscriptions and the watchdog work as in production. It needs no port
-// and ends with the test. [NewServer] gives the server as well, to
+// and ends with the test. [NewServer] returns the server as well, so that a test can
 //
-//   - take a lock as somebody else ([Server.Take], [Server.Other]),
-//   - see what is held ([Server.Held]),
+//   - take a lock as another process ([Server.Take], [Server.Other]),
+//   - see which locks are held ([Server.Held]),
 //   - lose a lock ([Server.Lose]),
-//   - take the server away, make it stand still, and lose its data ([Server.Down],
-//     [Server.Freeze], [Server.Restart]).
+//   - stop the server, freeze it, or lose its data ([Server.Down], [Server.Freeze],
+//     [Server.Restart]).
 //
 // # Time
 //
-// Leases end by the clock. Nothing here turns a clock: a hold's local deadline would not
-// follow, and the test would show what can't happen. In a bubble of testing/synctest,
-// client and server live by the bubble's clock, both, and an hour passes at once:
+// Leases end by the clock. This package does not change any clock: a hold's local
+// deadline would not follow, and the test would show what can't happen. In a bubble of
+// testing/synctest, client and server share the bubble's clock, and an hour passes at
+// once:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		client := redlatchtest.New(t)
@@ -25,20 +26,20 @@
 //		time.Sleep(time.Hour) // hold.Context() has ended, and others can have the lock
 //	})
 //
-// Make the client inside the bubble. Outside of one, use a short lease
-// (redlatch.WithLeaseTime) and wait for hold.Context().Done(). Wait for events, never
-// for a time that should be enough.
+// Make the client inside the bubble. Outside of a bubble, use a short lease
+// (redlatch.WithLeaseTime) and wait for hold.Context().Done(). Wait for events, not for
+// a time that should be enough.
 //
 // # A lock without a server
 //
-// [NewLocker] gives a redlatch.Locker that needs nothing at all, and is busy, lost or
-// unavailable on demand, with the errors of the real thing. [NewLockers] gives them by
-// name.
+// [NewLocker] returns a redlatch.Locker that needs no server, and is busy, lost or
+// unavailable on demand, with the same errors as a real lock. [NewLockers] returns a set
+// of them, by name.
 //
 // # What it does not prove
 //
-// The server is an imitation (miniredis). A test with it shows that your code takes,
-// gives back and loses locks as it should. It shows nothing about
+// The server is an imitation (miniredis). A test with it shows that your code acquires,
+// releases and loses locks correctly. It shows nothing about
 //
 //   - failovers, replicas, Sentinel, Cluster, persistence, eviction or a full memory,
 //   - permissions (ACL), or the versions of real servers,
@@ -46,9 +47,9 @@
 //   - a network that loses packets or delivers them late, a process that is paused, clocks
 //     that differ or jump.
 //
-// Whether the locks hold through such things is what redlatch's own tests show, on real
-// servers. Let at least one test of your deployment use the server that you run.
+// The tests of redlatch itself cover those, on real servers. Let at least one test of your
+// deployment use the server that you run.
 //
-// The package is a module of its own: a program that uses redlatch does not depend on it,
-// only its tests do.
+// The package is a module of its own: only the tests of a program depend on it, not the
+// program.
 package redlatchtest

@@ -15,14 +15,14 @@ import (
 var errBroken = errors.New("redlatchtest: made unavailable")
 
 // Locker is a lock without a server, for tests of code that takes a [redlatch.Locker].
-// It behaves as an RLock does: it excludes, waiters are served in their order, a hold's
-// context re-enters, errors have the same types. And it fails on demand: busy, lost,
+// It behaves like an RLock: it excludes, serves waiters in order, re-enters with a hold's
+// context, and returns errors of the same types. And it fails on demand: busy, lost,
 // unavailable, closed, or with any error. It is safe for concurrent use and works in
 // bubbles of testing/synctest.
 //
-// What it does not do: it knows an owner by a hold's context alone, not by
-// [redlatch.WithOwner], and a context that [redlatch.NewOwner] made from a hold's still
-// re-enters. Use [New] for code that needs them.
+// Its limit: only a hold's context identifies an owner. It ignores [redlatch.WithOwner],
+// and a context that [redlatch.NewOwner] made from a hold's context still re-enters. Use
+// [New] for code that needs them.
 type Locker struct {
 	name   string
 	fenced bool
@@ -38,7 +38,7 @@ type Locker struct {
 	acquired int             // guarded by mu
 }
 
-// NewLocker returns a free lock. Of the options [redlatch.Fenced] acts on it.
+// NewLocker returns a free lock. It ignores all options except [redlatch.Fenced].
 func NewLocker(name string, opts ...redlatch.Option) *Locker {
 	return &Locker{name: name, fenced: lock.Apply(opts).Fenced}
 }
@@ -53,7 +53,7 @@ type owner struct {
 
 type ownerKey struct{ *Locker }
 
-// Name is the name as the caller gave it.
+// Name returns the name as the caller gave it.
 func (l *Locker) Name() string { return l.name }
 
 // change does something to the lock and lets waiters look at it.
@@ -73,8 +73,8 @@ func (l *Locker) wakeLocked() {
 	}
 }
 
-// Busy makes somebody else hold the lock, by this name in errors, until free is called.
-// Holds of the code under test are lost by it, as when their lease had ended unnoticed.
+// Busy makes another holder, who has this name in errors, hold the lock until free is
+// called. The code under test loses its holds, as if their lease had ended unnoticed.
 func (l *Locker) Busy(holder string) (free func()) {
 	l.lose(func() { l.foreign = holder })
 	return func() {
@@ -87,26 +87,26 @@ func (l *Locker) Busy(holder string) (free func()) {
 }
 
 // Lose takes the lock away from the code under test: the contexts of its holds end with
-// cause ErrLeaseLost, and Unlock returns it. The lock is free then. It reports whether
+// cause ErrLeaseLost, and Unlock returns it. Then the lock is free. Lose reports whether
 // it was held.
 func (l *Locker) Lose() bool { return l.lose(func() {}) }
 
-// SetUnavailable takes the server away, or brings it back. While it is away Lock waits
+// SetUnavailable simulates that the server is away, or back. While it is away, Lock waits
 // until its ctx ends and TryLock until its wait is over; both errors match ErrNotAcquired
 // and ErrUnavailable. Unlock and Extend return ErrUnavailable at once.
 func (l *Locker) SetUnavailable(away bool) { l.change(func() { l.broken = away }) }
 
 // SetError makes acquisitions fail at once with err, for instance a
-// [redlatch.ReplicaAcksError] or a [redlatch.ServerError]; nil ends that.
+// [redlatch.ReplicaAcksError] or a [redlatch.ServerError]; nil stops it.
 func (l *Locker) SetError(err error) { l.change(func() { l.failing = err }) }
 
-// Close does what closing the Client does: everything returns ErrClosed, and the contexts
-// of holds end with that cause.
+// Close simulates closing the Client: all calls return ErrClosed, and the contexts of
+// holds end with that cause.
 func (l *Locker) Close() {
 	l.end(redlatch.ErrClosed, func() { l.closed = true })
 }
 
-// Holds returns what the code under test holds: empty when it has unlocked all.
+// Holds returns the holds of the code under test; none if it has unlocked all.
 func (l *Locker) Holds() []redlatch.Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,14 +119,14 @@ func (l *Locker) Holds() []redlatch.Hold {
 	return all
 }
 
-// Waiting is the number of acquisitions that wait.
+// Waiting returns the number of acquisitions that wait.
 func (l *Locker) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.queue)
 }
 
-// Acquired is the number of acquisitions that succeeded, re-entries included.
+// Acquired returns the number of successful acquisitions, re-entries included.
 func (l *Locker) Acquired() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// Lockers gives Lockers by name, for code that asks for its locks through a function
+// Lockers is a set of Lockers by name, for code that takes a function
 // func(name string) redlatch.Locker: pass it [Lockers.ByName]. It is safe for concurrent
 // use.
 type Lockers struct {
@@ -18,7 +18,7 @@ type Lockers struct {
 	byName map[string]*Locker // guarded by mu
 }
 
-// NewLockers returns an empty set; its locks are made with opts when they are asked for.
+// NewLockers returns an empty set. It makes each lock, with opts, on first use.
 func NewLockers(opts ...redlatch.Option) *Lockers {
 	return &Lockers{opts: opts, byName: map[string]*Locker{}}
 }
@@ -38,14 +38,14 @@ func (ls *Lockers) Get(name string) *Locker {
 // ByName is Get for the code under test.
 func (ls *Lockers) ByName(name string) redlatch.Locker { return ls.Get(name) }
 
-// Names are those that were asked for, in order.
+// Names returns the names in use, in order.
 func (ls *Lockers) Names() []string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return slices.Sorted(maps.Keys(ls.byName))
 }
 
-// Held are the names of the locks that the code under test holds.
+// Held returns the names of the locks that the code under test holds.
 func (ls *Lockers) Held() []string {
 	var held []string
 	for _, name := range ls.Names() {

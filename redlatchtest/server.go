@@ -18,8 +18,8 @@ import (
 // addr is the server's name; nothing listens there.
 const addr = "redlatchtest:6379"
 
-// TB is the part of testing.TB that is needed here: *testing.T, *testing.B and *testing.F
-// have it.
+// TB is the part of testing.TB that this package needs; *testing.T, *testing.B and
+// *testing.F implement it.
 type TB interface {
 	Helper()
 	Cleanup(f func())
@@ -27,8 +27,8 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// New returns a real Client on a server of its own inside this process. Both end with
-// the test. Use [NewServer] to look at the server or to break it.
+// New returns a real Client on its own server inside this process. Both end with the
+// test. Use [NewServer] to inspect or break the server.
 func New(tb TB, opts ...redlatch.ConfigOption) *redlatch.Client {
 	tb.Helper()
 	return NewServer(tb).Client(opts...)
@@ -48,8 +48,8 @@ type Server struct {
 	accept sync.WaitGroup
 }
 
-// NewServer starts a server. It ends with the test, and its clients before it. It says
-// that it has run for a day, so that a QuorumLock trusts it at once.
+// NewServer starts a server. It ends with the test, after its clients. It claims to have
+// run for a day, so that a QuorumLock trusts it at once.
 func NewServer(tb TB) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, redis: miniredis.NewMiniRedis(), net: newNetwork(), info: newInfo()}
@@ -75,8 +75,8 @@ func (s *Server) close() {
 	s.accept.Wait()
 }
 
-// Options are for a rueidis client on this server: for the application's own data, or
-// for redlatch.NewWithClient. The caller closes what it makes of them.
+// Options returns options for a rueidis client on this server: for the application's own
+// data, or for redlatch.NewWithClient. The caller closes that client.
 func (s *Server) Options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:       []string{addr},
@@ -88,8 +88,8 @@ func (s *Server) Options() rueidis.ClientOption {
 	}
 }
 
-// Client returns a Client on this server, closed when the test ends. Each is a process
-// of its own to the others. It logs nothing, unless an option sets a logger.
+// Client returns a new Client on this server, closed when the test ends. Clients behave
+// like different processes. A Client logs nothing, unless an option sets a logger.
 func (s *Server) Client(opts ...redlatch.ConfigOption) *redlatch.Client {
 	s.tb.Helper()
 	cfg := redlatch.Config{Redis: s.Options(), Logger: slog.New(slog.DiscardHandler)}
@@ -106,8 +106,7 @@ func (s *Server) Client(opts ...redlatch.ConfigOption) *redlatch.Client {
 	return c
 }
 
-// Other returns a Client that stands for another process: what it holds is held by
-// somebody else. It is the same one at every call.
+// Other returns a Client that plays another process; the same one at every call.
 func (s *Server) Other() *redlatch.Client {
 	s.tb.Helper()
 	s.mu.Lock()
@@ -118,9 +117,9 @@ func (s *Server) Other() *redlatch.Client {
 	return s.other
 }
 
-// Take takes RLock(name) as somebody else and returns the hold; unlock it to let others
-// in. It ends the test if the lock is held already. With WithPrefix or a NameMapper, name
-// is what they make of the lock's name. For other kinds, lock with [Server.Other].
+// Take takes RLock(name) as another process and returns the hold; unlock it to let others
+// in. It ends the test if the lock is already held. With WithPrefix or a NameMapper, name
+// is the resulting key. For other kinds, lock with [Server.Other].
 func (s *Server) Take(name string) redlatch.Hold {
 	s.tb.Helper()
 	h, err := s.Other().RLock(name).TryLock(context.WithoutCancel(s.tb.Context()), 0, 0)
@@ -130,8 +129,8 @@ func (s *Server) Take(name string) redlatch.Hold {
 	return h
 }
 
-// Held returns the locks that somebody holds, by name: their names as keys on the server,
-// their modes and owners. A lock that is free is not in it.
+// Held returns the held locks, sorted by name, with their keys as names, their modes and
+// owners.
 func (s *Server) Held() []redlatch.State {
 	s.tb.Helper()
 	var held []redlatch.State
@@ -162,28 +161,28 @@ func isOwner(field string) bool {
 	return ok && len(client) == 36 && strings.Count(client, "-") == 4 && owner != ""
 }
 
-// Lose removes the lock from the server, of whatever kind, as a failover, an eviction or
-// a careless DEL would. Whoever holds it is not told: a Client finds out at its next
-// check, LeaseTime/3 later at most, and ends the hold's context with cause ErrLeaseLost.
-// Waiters are not told either. It reports whether the key existed.
+// Lose removes the lock, of any kind, from the server, as a failover, an eviction or a
+// careless DEL would. Neither its holder nor its waiters are notified: the holder's Client
+// finds out at its next check, LeaseTime/3 later at most, and ends the hold's context with
+// cause ErrLeaseLost. Lose reports whether the key existed.
 func (s *Server) Lose(name string) bool { return s.redis.DB(0).Del(name) }
 
-// Down takes the server away: connections break and new ones are refused, until Up. It
-// keeps its data, and its clock goes on: leases end meanwhile.
+// Down stops the server: connections break and new ones are refused, until Up. It keeps
+// its data, and its clock runs on, so leases end meanwhile.
 func (s *Server) Down() { s.net.set(func() { s.net.down = true }, true) }
 
 // Up brings the server back.
 func (s *Server) Up() { s.net.set(func() { s.net.down = false }, false) }
 
-// Freeze makes the server stand still: connections stay and commands are accepted, but
-// none is answered until Thaw. They run then, however late it is.
+// Freeze makes the server stand still: connections stay open and commands are accepted,
+// but none is answered until Thaw. Then they run, however late.
 func (s *Server) Freeze() { s.net.set(func() { s.net.frozen = true }, false) }
 
 // Thaw ends Freeze.
 func (s *Server) Thaw() { s.net.set(func() { s.net.frozen = false }, false) }
 
 // Restart breaks all connections and forgets all data, as a server without persistence
-// does. Its run_id changes and its uptime begins anew: a quorum does not trust it until
+// does. Its run_id changes and its uptime starts at 0: a quorum does not trust it until
 // a lease has passed.
 func (s *Server) Restart() {
 	s.net.set(func() { s.net.down = true }, true)
@@ -192,9 +191,9 @@ func (s *Server) Restart() {
 	s.Up()
 }
 
-// URL is the server's address for redlatch.Open, for other clients and other processes.
-// The first call begins to listen on a loopback port. It can't be used in a bubble of
-// testing/synctest, where connections of the operating system do not work.
+// URL returns the server's address for redlatch.Open, other clients and other processes.
+// The first call opens a loopback port. It can't be used in a bubble of testing/synctest,
+// where connections of the operating system do not work.
 func (s *Server) URL() string {
 	s.tb.Helper()
 	s.mu.Lock()

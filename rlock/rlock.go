@@ -11,11 +11,10 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// RLock is a re-entrant lock by name. It has no state of its own: any number of
-// them may exist for one name, and one may be used by any number of goroutines,
-// each Lock being an acquisition by the owner in its context, or by a new owner.
-// After an unlock the waiters of one process are served in their order; between
-// processes there is no order.
+// RLock is a named re-entrant lock. It has no state: any number of them may exist for
+// one name, and any number of goroutines may use one. Each Lock is an acquisition by the
+// owner in its context, or by a new owner. The waiters of one process are served in
+// order; between processes there is no order.
 //
 // The zero value is not usable; get one from Client.RLock.
 type RLock struct {
@@ -24,7 +23,7 @@ type RLock struct {
 
 var _ lock.Locker = (*RLock)(nil)
 
-// New makes the lock object; programs call Client.RLock.
+// New returns the lock object; programs call Client.RLock.
 func New(c *engine.Core, name string, opts ...lock.Option) *RLock {
 	set := lock.Apply(opts)
 	return &RLock{c.NewLock(name, func(key string) (kind.Kind, error) {
@@ -32,24 +31,24 @@ func New(c *engine.Core, name string, opts ...lock.Option) *RLock {
 	})}
 }
 
-// Name is the name as the caller gave it.
+// Name returns the name as the caller gave it.
 func (r *RLock) Name() string { return r.l.Name() }
 
 // Lock blocks until the lock is acquired or ctx ends. Without [lock.WithLease]
 // the watchdog keeps it until Unlock.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() when ctx ended first,
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first,
 // [lock.ErrInvalidName], [lock.ErrInvalidOption], [lock.ErrClosed],
-// [lock.ErrReplicaAcks], and a [*lock.ServerError] when the server refuses for
-// good. While the server can't be reached Lock keeps trying. After an error
-// nothing is held, and nothing stays on the server once it answers.
+// [lock.ErrReplicaAcks], and a [*lock.ServerError] if the server refuses
+// permanently. While the server can't be reached Lock keeps trying. After an error
+// nothing is held, and nothing stays on the server, as soon as it answers.
 func (r *RLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return r.l.Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. Besides the errors of Lock
-// it returns [lock.ErrUnavailable] when the server could not be asked to the
-// end of the wait.
+// TryLock blocks for at most wait; see [lock.Locker]. Besides the errors of Lock it
+// returns [lock.ErrUnavailable] if the server failed or was silent until the end of the
+// wait.
 func (r *RLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return r.l.TryLock(ctx, wait, lease)
 }
@@ -60,18 +59,17 @@ func (r *RLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts
 }
 
 // State asks the server who holds the lock. It blocks until the server answers,
-// ctx ends or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). A
-// key of this name that is no lock is an [lock.ErrInvalidName].
+// ctx ends or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If the key
+// is not a lock, it returns [lock.ErrInvalidName].
 func (r *RLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
 
-// ForceUnlock takes the lock away from whoever holds it and wakes a waiter. It
-// is for operators: the holder learns of it at its next check only, up to a
-// third of LeaseTime later. It reports whether the lock was held. A key of this
-// name that is no lock is not touched and an [lock.ErrInvalidName]. It blocks as
-// State does.
+// ForceUnlock takes the lock away from its holder and wakes a waiter. It is for
+// operators: the holder learns of the loss only at its next check, up to a third of
+// LeaseTime later. It reports whether the lock was held. If the key is not a lock, it
+// returns [lock.ErrInvalidName] and changes nothing. It blocks as State does.
 func (r *RLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return r.l.ForceUnlock(ctx)
 }
 
-// Engine is the lock inside, for MultiLock.
+// Engine returns the underlying lock, for MultiLock.
 func (r *RLock) Engine() *engine.Lock { return r.l }

@@ -105,7 +105,7 @@ func (k *keys) traits(of *[2]kind.Traits) *kind.Traits {
 type waiting struct {
 	came  string    // a reader: when the server refused it first, µs
 	until time.Time // when the holder's lease ends, as far as told
-	held  bool      // somebody held the lock then
+	held  bool      // the lock was held then
 	alien bool      // a reader: it was a writer of another library
 }
 
@@ -176,7 +176,7 @@ func (k *keys) Granted(*kind.Attempt, []string) (kind.Outcome, bool) {
 }
 
 // route tells the messages apart: 0 after the last read unlock wakes one writer of
-// each process, 1 after a write unlock everybody who may enter.
+// each process, 1 after a write unlock wakes all that may enter.
 func route(_, payload string) pubsub.Wake {
 	switch payload {
 	case "0":
@@ -200,9 +200,9 @@ func (k *keys) reenter(field, own string, count int, lease time.Duration) conn.C
 	}
 }
 
-// releaseSplit frees the lock when nothing but this hold is left of it. Else it
-// stays as it is until the release that follows: others are inside, and whoever
-// would enter besides them has to wait for the slot to be whole as well.
+// releaseSplit frees the lock if this is the only hold left. Otherwise the hold
+// stays until the release that follows: other holds exist, and a new one can't
+// enter before the slot is whole again.
 func (k *keys) releaseSplit(field string, count int) conn.Command {
 	if count > 0 {
 		return kind.Partial(k.keyOnly, field, count)

@@ -11,9 +11,9 @@ import (
 
 // PreferReaders lets readers in while writers wait, as Redisson does: readers
 // that come without a pause keep writers out for ever. It acts on the read locks
-// of the object that it is given to; another object of the same name made
-// without it keeps standing back. Without it, readers that come after a waiting
-// writer stand back until that writer has had its turn, has given up or has died.
+// of the object that it is given to; readers of another object of the same name still
+// stand back. Without it, readers that arrive after a waiting writer stand back until
+// that writer has had its turn, has given up or has died.
 func PreferReaders() lock.Option {
 	return func(s *lock.Settings) { s.PreferReaders = true }
 }
@@ -52,9 +52,9 @@ const (
 // WithSkipAfter is [lock.WithSkipAfter].
 func WithSkipAfter(d time.Duration) lock.Option { return lock.WithSkipAfter(d) }
 
-// ReadWriteLock is two locks by one name: any number of owners hold the read
-// lock, or one owner the write lock. It has no state of its own: any number of
-// them may exist for one name, and one may be used by any number of goroutines.
+// ReadWriteLock is two locks with one name: any number of owners hold the read lock, or
+// one owner holds the write lock. It has no state: any number of them may exist for one
+// name, and any number of goroutines may use one.
 //
 // The zero value is not usable; get one from Client.ReadWriteLock.
 type ReadWriteLock struct {
@@ -62,7 +62,7 @@ type ReadWriteLock struct {
 	write WriteLock
 }
 
-// New makes the lock object; programs call Client.ReadWriteLock.
+// New returns the lock object; programs call Client.ReadWriteLock.
 func New(c *engine.Core, name string, opts ...lock.Option) *ReadWriteLock {
 	set := lock.Apply(opts)
 	build := func(mode func(*keys) kind.Kind) *engine.Lock {
@@ -80,13 +80,13 @@ func New(c *engine.Core, name string, opts ...lock.Option) *ReadWriteLock {
 	}
 }
 
-// Name is the name as the caller gave it.
+// Name returns the name as the caller gave it.
 func (l *ReadWriteLock) Name() string { return l.read.Name() }
 
-// ReadLock is the lock that readers share.
+// ReadLock returns the lock that readers share.
 func (l *ReadWriteLock) ReadLock() *ReadLock { return &l.read }
 
-// WriteLock is the lock that excludes everybody else.
+// WriteLock returns the exclusive lock.
 func (l *ReadWriteLock) WriteLock() *WriteLock { return &l.write }
 
 // State asks the server who holds the lock in which mode; see [ReadLock.State].
@@ -100,30 +100,29 @@ type ReadLock struct {
 
 var _ lock.Locker = (*ReadLock)(nil)
 
-// Name is the name as the caller gave it.
+// Name returns the name as the caller gave it.
 func (r *ReadLock) Name() string { return r.l.Name() }
 
-// Lock blocks while a writer holds the lock or waits for it since before this
-// call; see the package comment. An owner that holds the read lock already, or
-// the write lock, re-enters at once. The readers that wait when a write lock is
-// given up or downgraded enter then, all together.
+// Lock blocks while a writer holds the lock, or has been waiting for it since before
+// this call; see the package comment. An owner that already holds the read lock or the
+// write lock re-enters at once. When a write lock is unlocked or downgraded, all waiting
+// readers enter together.
 //
-// Each hold has its own lease. With [lock.Fenced], Token is that of the last
-// writer, 0 when there was none for longer than the Client's FenceTTL.
+// Each hold has its own lease. With [lock.Fenced], Token is that of the last writer; 0
+// if there was none for longer than the Client's FenceTTL.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() when ctx ended first,
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first,
 // [lock.ErrInvalidName], [lock.ErrInvalidOption], [lock.ErrClosed],
-// [lock.ErrReplicaAcks], and a [*lock.ServerError] when the server refuses for
-// good. While the server can't be reached Lock keeps trying. After an error
-// nothing is held, and nothing stays on the server once it answers.
+// [lock.ErrReplicaAcks], and a [*lock.ServerError] if the server refuses
+// permanently. While the server can't be reached Lock keeps trying. After an error
+// nothing is held, and nothing stays on the server, as soon as it answers.
 func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return r.l.Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it is
-// refused while a writer waits, though readers are inside. Besides the errors of
-// Lock it returns [lock.ErrUnavailable] when the server could not be asked to
-// the end of the wait.
+// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it fails while a
+// writer waits, even if readers are inside. Besides the errors of Lock it returns
+// [lock.ErrUnavailable] if the server failed or was silent until the end of the wait.
 func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return r.l.TryLock(ctx, wait, lease)
 }
@@ -133,24 +132,23 @@ func (r *ReadLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 	return lock.Do(ctx, r, fn, opts...)
 }
 
-// State asks the server who holds the lock, in whichever mode, with each owner's
-// count and remaining lease. Its queue are the waiting writers, the first of
-// each process, in the order in which readers stand back for them. It blocks
-// until the server answers, ctx ends or the Client's UnlockTimeout has passed
-// ([lock.ErrUnavailable]). A key of this name that is no read-write lock is an
-// [lock.ErrInvalidName].
+// State asks the server who holds the lock, in either mode, with each owner's count and
+// remaining lease. Its queue lists the waiting writers, the first of each process, in the
+// order in which readers stand back for them. It blocks until the server answers, ctx
+// ends or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If the key is
+// not a read-write lock, it returns [lock.ErrInvalidName].
 func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
 
-// ForceUnlock ends all read holds, whoever has them; the write lock of an owner
-// that also reads stays. It is for operators: the holders learn of it at their
-// next check only, up to a third of LeaseTime later. It reports whether there
-// was a read hold. A key of this name that is no read-write lock is not touched
-// and an [lock.ErrInvalidName]. It blocks as State does.
+// ForceUnlock ends all read holds of all owners; the write lock of an owner that also
+// reads stays. It is for operators: the holders learn of the loss only at their next
+// check, up to a third of LeaseTime later. It reports whether there was a read hold. If
+// the key is not a read-write lock, it returns [lock.ErrInvalidName] and changes nothing.
+// It blocks as State does.
 func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return r.l.ForceUnlock(ctx)
 }
 
-// Engine is the lock inside, for MultiLock.
+// Engine returns the underlying lock, for MultiLock.
 func (r *ReadLock) Engine() *engine.Lock { return r.l }
 
 // WriteLock is the exclusive mode of a [ReadWriteLock]. It is safe for
@@ -161,19 +159,18 @@ type WriteLock struct {
 
 var _ lock.Locker = (*WriteLock)(nil)
 
-// Name is the name as the caller gave it.
+// Name returns the name as the caller gave it.
 func (w *WriteLock) Name() string { return w.l.Name() }
 
-// Lock blocks until the owner is alone or ctx ends: until the readers inside
-// have left, and those whose turn it is since the last write unlock have come
-// and gone. The writers of one process enter in their order; between processes
-// there is no order.
+// Lock blocks until the owner has the lock alone or ctx ends: the readers inside must
+// have left, and so must those whose turn began with the last write unlock. The writers
+// of one process enter in order; between processes there is no order.
 //
-// An owner that holds the write lock re-enters, and may take the read lock, too;
-// unlocking the write lock first then downgrades, and other readers enter at
-// that moment. An owner that holds the read lock alone gets [lock.ErrUpgrade] at
-// once: two such owners would wait for each other for ever. It has to unlock its
-// read holds first, and look again at what it read under them.
+// An owner that holds the write lock re-enters, and may take the read lock, too. If it
+// then unlocks the write lock first, the lock is downgraded, and other readers enter at
+// that moment. An owner that holds only the read lock gets [lock.ErrUpgrade] at once: two
+// such owners would wait for each other for ever. It must unlock its read holds first,
+// and read again what it read under them.
 //
 // The other errors are those of [ReadLock.Lock].
 func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
@@ -181,7 +178,7 @@ func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.
 }
 
 // TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock].
-// Readers that came meanwhile and stood back enter when it gives up.
+// Readers that arrived meanwhile and stood back enter when it gives up.
 func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return w.l.TryLock(ctx, wait, lease)
 }
@@ -191,15 +188,15 @@ func (w *WriteLock) Do(ctx context.Context, fn func(ctx context.Context) error, 
 	return lock.Do(ctx, w, fn, opts...)
 }
 
-// State is that of [ReadLock.State]: there is one state for both modes.
+// State is the same as [ReadLock.State]: there is one state for both modes.
 func (w *WriteLock) State(ctx context.Context) (lock.State, error) { return w.l.State(ctx) }
 
-// ForceUnlock takes the write lock away from its holder, whose read holds, if it
-// has any, stay; readers and writers that wait are woken as by an unlock. The
-// rest is as with [ReadLock.ForceUnlock].
+// ForceUnlock takes the write lock away from its holder, and wakes waiting readers and
+// writers as an unlock does. Read holds of that holder stay. The rest is as with
+// [ReadLock.ForceUnlock].
 func (w *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return w.l.ForceUnlock(ctx)
 }
 
-// Engine is the lock inside, for MultiLock.
+// Engine returns the underlying lock, for MultiLock.
 func (w *WriteLock) Engine() *engine.Lock { return w.l }

@@ -42,12 +42,12 @@ type connection struct {
 
 func (c *connection) add(set *pflag.FlagSet) {
 	c.set = set
-	set.StringVar(&c.config, "config", "", "file with defaults for these flags (TOML; the names are the flags') [REDLATCH_CONFIG]")
-	set.StringVarP(&c.url, "url", "u", "", "where the server is [REDIS_URL] (default redis://127.0.0.1:6379)")
-	set.StringVar(&c.prefix, "prefix", "", "what the keys of all locks begin with, as in the SDK's Config.Prefix [REDLATCH_PREFIX]")
+	set.StringVar(&c.config, "config", "", "file with defaults for these flags (TOML; keys are named like the flags) [REDLATCH_CONFIG]")
+	set.StringVarP(&c.url, "url", "u", "", "URL of the server [REDIS_URL] (default redis://127.0.0.1:6379)")
+	set.StringVar(&c.prefix, "prefix", "", "prefix of all locks' keys, as in the SDK's Config.Prefix [REDLATCH_PREFIX]")
 	set.StringVar(&c.clientName, "client-name", "", "name in CLIENT LIST and logs [REDLATCH_CLIENT_NAME] (default redlatch-<command>/<user>@<host>/<pid>)")
-	set.StringVar(&c.username, "username", "", "user of the server, instead of that of the URL [REDLATCH_USERNAME]")
-	set.StringVar(&c.passwordFile, "password-file", "", "file with the password, instead of that of the URL [REDLATCH_PASSWORD_FILE]")
+	set.StringVar(&c.username, "username", "", "Redis user, instead of the one in the URL [REDLATCH_USERNAME]")
+	set.StringVar(&c.passwordFile, "password-file", "", "file with the password, instead of the one in the URL [REDLATCH_PASSWORD_FILE]")
 	set.StringVar(&c.caFile, "tls-ca", "", "certificates to trust for TLS, PEM [REDLATCH_TLS_CA]")
 	set.StringVar(&c.certFile, "tls-cert", "", "own certificate for TLS, PEM [REDLATCH_TLS_CERT]")
 	set.StringVar(&c.keyFile, "tls-key", "", "key of the own certificate, PEM [REDLATCH_TLS_KEY]")

@@ -52,16 +52,16 @@ func (a *app) doctorCommand() *cobra.Command {
 	var needs []string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check that the server can be relied on for locks",
-		Long: `doctor reaches the server as configured and checks what locks depend on: round trip, version,
-topology, permissions (each that is missing, by name), eviction and memory that could take locks away,
-persistence and replicas, the servers' clocks. It says what to change.
+		Short: "Check whether the server is fit for locks",
+		Long: `doctor connects to the server as configured and checks what locks depend on: round trip, version,
+topology, permissions (it names each missing one), eviction and memory limits, persistence and replicas,
+the servers' clocks. It says what to change.
 
-Permissions are tried, not read: with commands on keys of its own, which are gone afterwards. --need says
-what the application uses; what only others need is a note.
+It tests permissions by running commands on keys of its own, and deletes those keys. --need says which
+features the application uses; permissions for other features are only noted.
 
-The exit status is 0, or 1 when there is a problem (with --strict also for a warning), 69 when the server
-can't be reached. Those of INFO and CONFIG that the user may not read are said to be unknown.`,
+The exit status is 0; 1 if there is a problem (with --strict also for a warning); 69 if the server can't be
+reached. Settings of INFO and CONFIG that the user may not read are reported as unknown.`,
 		Example: `  redlatch doctor
   redlatch doctor --need rlock,fair --strict -o json`,
 		Args: cobra.NoArgs,
@@ -72,7 +72,7 @@ can't be reached. Those of INFO and CONFIG that the user may not read are said t
 			}
 			for _, n := range needs {
 				if !slices.ContainsFunc(features, func(f feature) bool { return f.name == n }) {
-					return usageError(fmt.Sprintf("need: %q is none of %s", n, strings.Join(featureNames(), ", ")))
+					return usageError(fmt.Sprintf("need: %q is not one of %s", n, strings.Join(featureNames(), ", ")))
 				}
 			}
 			findings, err := a.examine(cmd.Context(), needs)
@@ -94,7 +94,7 @@ can't be reached. Those of INFO and CONFIG that the user may not read are said t
 		},
 	}
 	o.add(c)
-	c.Flags().BoolVar(&strict, "strict", false, "a warning fails, too")
+	c.Flags().BoolVar(&strict, "strict", false, "fail for warnings, too")
 	c.Flags().StringSliceVar(&needs, "need", []string{"rlock"}, "what the application uses: "+strings.Join(featureNames(), ", "))
 	_ = c.RegisterFlagCompletionFunc("need", cobra.FixedCompletions(featureNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -35,7 +35,7 @@ func (e *examination) reach(ctx context.Context, nodes map[string]rueidis.Client
 		case trips[pings/2] > 500*time.Millisecond:
 			e.add("round trip", addr, problem, text, "locks with leases of a few seconds can't be renewed in time: look at the network and SLOWLOG")
 		case trips[pings/2] > 50*time.Millisecond:
-			e.add("round trip", addr, warning, text, "each acquisition and each hand-over takes that long: put the server nearer")
+			e.add("round trip", addr, warning, text, "each acquisition and each hand-over takes that long: use a server that is nearer")
 		default:
 			e.add("round trip", addr, fine, text, "")
 		}
@@ -74,7 +74,7 @@ func (e *examination) servers(ctx context.Context, nodes map[string]rueidis.Clie
 	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
 		in := info(ctx, nodes[addr])
 		if in == nil {
-			e.add("server", addr, note, "INFO may not be read: version, eviction, persistence and replicas are unknown", "ACL SETUSER … +info")
+			e.add("server", addr, note, "no permission for INFO: version, eviction, persistence and replicas are unknown", "ACL SETUSER … +info")
 			e.clock(ctx, addr, nodes[addr])
 			continue
 		}
@@ -136,7 +136,7 @@ func (e *examination) memory(addr string, in map[string]string) {
 		share := float64(used) / float64(limit) * 100
 		text := fmt.Sprintf("%.0f %% of maxmemory in use", share)
 		if share >= 90 {
-			e.add("memory", addr, warning, text, "at 100 % no lock can be taken (unlock and renewal go on): raise maxmemory")
+			e.add("memory", addr, warning, text, "at 100 % no lock can be taken (unlock and renewal still work): raise maxmemory")
 		} else {
 			e.add("memory", addr, fine, text, "")
 		}
@@ -176,7 +176,7 @@ func (e *examination) replicas(ctx context.Context, addr string, node rueidis.Cl
 	case n == 0:
 		e.add("replicas", addr, note, "none: nothing takes over when the server is gone", "")
 	default:
-		e.add("replicas", addr, note, fmt.Sprintf("%d connected; a failover can forget an acquisition of its last moments", n),
+		e.add("replicas", addr, note, fmt.Sprintf("%d connected; a failover can forget the latest acquisitions", n),
 			"where that matters: Config.ReplicaAcks, fencing, or QuorumLock")
 	}
 }
@@ -187,13 +187,13 @@ func (e *examination) clock(ctx context.Context, addr string, node rueidis.Clien
 	parts, err := node.Do(ctx, node.B().Time().Build()).AsIntSlice()
 	took := time.Since(began)
 	if err != nil || len(parts) != 2 {
-		e.add("clock", addr, note, "TIME may not be read", "ACL SETUSER … +time")
+		e.add("clock", addr, note, "no permission for TIME", "ACL SETUSER … +time")
 		return
 	}
 	off := time.Unix(parts[0], parts[1]*1000).Sub(began.Add(took / 2))
 	text := fmt.Sprintf("%+.0f ms to this machine (± %s)", float64(off.Microseconds())/1000, precise(took/2))
 	if off.Abs() > time.Second+took {
-		e.add("clock", addr, warning, text, "no lock depends on it, but the times shown do, and fencing after a failover on the servers' clocks: NTP")
+		e.add("clock", addr, warning, text, "locks don't depend on it, but the times shown do, and fencing after a failover needs the servers' clocks: use NTP")
 		return
 	}
 	e.add("clock", addr, fine, text, "")
@@ -202,7 +202,7 @@ func (e *examination) clock(ctx context.Context, addr string, node rueidis.Clien
 func (e *examination) cluster(ctx context.Context) {
 	text, err := e.client.Do(ctx, e.client.B().ClusterInfo().Build()).ToString()
 	if err != nil {
-		e.add("topology", "", note, "Cluster; CLUSTER INFO may not be read", "ACL SETUSER … +cluster|info")
+		e.add("topology", "", note, "Cluster; no permission for CLUSTER INFO", "ACL SETUSER … +cluster|info")
 		return
 	}
 	in := map[string]string{}

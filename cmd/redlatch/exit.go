@@ -27,8 +27,8 @@ const exitHelp = `Exit status:
     2  the command line is wrong
     4  unlock: another owner holds the lock; nothing was changed
    69  the server can't be reached, or does not answer
-   70  run: the lock was lost while the command ran, or could not be proven held to the end
-   75  run: somebody else holds the lock (--conflict-exit-code changes this)
+   70  run: the lock was lost while the command ran, or may have been
+   75  run: another owner holds the lock (--conflict-exit-code changes this)
   126  run: the command can't be run
   127  run: the command was not found
 128+n  run: the command, or the wait for the lock, was ended by signal n

@@ -104,7 +104,7 @@ func TestShow(t *testing.T) {
 	}
 	unlock(t, h)
 	s.Do(t, "SET", "data", "1")
-	if st, _, errs := call(t, s, "show", "data"); st != exitError || !strings.Contains(errs, "no lock") {
+	if st, _, errs := call(t, s, "show", "data"); st != exitError || !strings.Contains(errs, "not a lock") {
 		t.Errorf("%d %s", st, errs)
 	}
 	s.Do(t, "DEL", "data")

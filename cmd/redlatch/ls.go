@@ -34,14 +34,14 @@ func (a *app) lsCommand() *cobra.Command {
 	var o output
 	c := &cobra.Command{
 		Use:   "ls [PATTERN]",
-		Short: "List the locks that are held",
+		Short: "List the held locks",
 		Long: `ls lists the locks of the deployment whose names match PATTERN, a glob as in Redis
-(default: all), by name. It asks by SCAN, in batches, every master of a cluster: on a server with many
-keys it takes a while, and slows nobody down. Application data is never taken for a lock.
+(default: all), by name. It uses SCAN, in batches, on every master of a cluster. On a server with many
+keys that takes a while, but it blocks nobody. Application data is never taken for a lock.
 
-Columns: KIND plain (also a fair lock that nobody waits for), fair or read-write; HOLDER the process, and
-how many more there are; HELD since when, where the client's version tells it; LEASE what is left; WAITING
-the waiters that the server knows; PROCS the processes that wait, or did a moment ago.`,
+Columns: KIND plain (or a fair lock without waiters), fair or read-write; HOLDER the process, and the
+number of further holders; HELD since when, if the owner says it; LEASE what is left of it; WAITING the
+waiters that the server knows; PROCS the processes that wait, or waited a moment ago.`,
 		Example: `  redlatch ls
   redlatch ls 'orders:*'
   redlatch ls -o json | jq -r '.[] | select(.queue_length > 10) | .name'`,
@@ -133,12 +133,12 @@ func (a *app) showCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one lock: who holds it, who waits, since when",
-		Long: `show tells what the server knows of the lock NAME, whatever kind it is: its holders with
-their process and address, since when they hold it and what is left of their leases; the queue in its
-order; the processes that wait. A plain lock's waiters are known to their own processes only: their
-number is that of processes.
+		Long: `show prints what the server knows about the lock NAME, of any kind: its holders with their
+process and address, since when they hold it and what is left of their leases; the queue in order;
+the processes that wait. Only their own processes know the waiters of a plain lock, so for a plain
+lock it prints the number of waiting processes.
 
-The exit status is 0 whether the lock is held or free, 1 when the key is no lock.`,
+The exit status is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
 		Example: `  redlatch show orders:42
   redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
 		Args: cobra.ExactArgs(1),

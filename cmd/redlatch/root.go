@@ -24,13 +24,13 @@ func newRoot(std streams) *cobra.Command {
 	a := &app{std: std}
 	root := &cobra.Command{
 		Use:   "redlatch",
-		Short: "Look at the locks of a Redis deployment, free them, run commands under them",
-		Long: `redlatch looks at distributed locks on Redis, those of the Go SDK redlatch and
-of Java's Redisson: who holds one, who waits, since when. It frees a lock whose
-holder is gone, and runs a command under a lock.
+		Short: "Inspect and free the locks of a Redis deployment, and run commands under a lock",
+		Long: `redlatch shows distributed locks on Redis, those of the Go SDK redlatch and of
+Java's Redisson: who holds one, who waits, since when. It can free a lock whose
+holder is gone, and run a command under a lock.
 
-The server is found by --url, REDIS_URL or a file (--config, REDLATCH_CONFIG,
-redlatch/config.toml in the user's configuration folder), the first that is there:
+The server's address comes from --url, REDIS_URL or a file (--config, REDLATCH_CONFIG,
+redlatch/config.toml in the user's configuration folder), whichever is set first:
   redis://user@host:6379/0            a server; rediss:// with TLS
   redis://a:7000?addr=b:7000          a cluster, by any of its nodes
   redis://a:26379?addr=b:26379&master_set=mymaster    Sentinel

@@ -35,21 +35,21 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run a command under a lock",
 		Long: `run acquires the lock NAME, runs COMMAND and frees the lock.
 
-The command's exit status is that of run. Signals (HUP, INT, QUIT, TERM, USR1, USR2, WINCH)
-are passed on. The command finds in its environment:
+run exits with the command's exit status. It passes on signals (HUP, INT, QUIT, TERM, USR1,
+USR2, WINCH). It sets in the command's environment:
   REDLATCH_LOCK       the name of the lock
   REDLATCH_TOKEN      the fencing token, with --fenced
-  REDLATCH_CLIENT_ID  the client's id, with which the lock's owner begins
+  REDLATCH_CLIENT_ID  the client's id, the first part of the lock's owner
 
-When the lock is lost (the server is gone for too long, or somebody freed the lock) the
-command gets TERM and after --grace KILL, and the exit status is 70: what it did last may not
-have been exclusive. When run itself is killed, with KILL too, the command is ended the same
-way, and the lock is free at the end of its lease.
+If the lock is lost (the server is gone for too long, or an operator freed the lock), the
+command gets TERM and after --grace KILL, and the exit status is 70: its last actions may not
+have been exclusive. If run itself is killed, even with KILL, the command is ended the same
+way, and the lock is free when its lease ends.
 
-Without a terminal on standard input the command has a process group of its own: signals, and
-the end, are for all of its processes. With one it stays in that of the terminal, so that it
-can be used; then they are for the command alone, and what the keyboard sends reaches
-it by itself. On Windows the command is ended without a TERM, and outlives a run that is killed.`,
+Without a terminal on standard input the command has its own process group, and signals go to
+all of its processes. With a terminal the command stays in the terminal's group, so that it
+can be used interactively: then run signals the command alone, and the keyboard's signals
+reach it directly. On Windows the command is ended without a TERM, and survives a killed run.`,
 		Example: `  redlatch run nightly-report --wait 0 --conflict-exit-code 0 -- /usr/local/bin/report
   redlatch run db-migrate --wait 5m --fenced -- sh -c 'migrate --token "$REDLATCH_TOKEN"'
   redlatch run cache --kind read -- tar czf /backup/cache.tgz /var/cache/app`,
@@ -57,7 +57,7 @@ it by itself. On Windows the command is ended without a TERM, and outlives a run
 			at := cmd.ArgsLenAtDash()
 			switch {
 			case at == -1 && len(args) < 2, at >= 0 && (at != 1 || len(args) < 2):
-				return errors.New("run needs the name of a lock, and behind -- a command: redlatch run NAME -- COMMAND")
+				return errors.New("run needs a lock name and, after --, a command: redlatch run NAME -- COMMAND")
 			}
 			return nil
 		},
@@ -67,14 +67,14 @@ it by itself. On Windows the command is ended without a TERM, and outlives a run
 	}
 	set := c.Flags()
 	set.SetInterspersed(true)
-	set.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait for the lock at most; 0: one attempt (default: without end)")
+	set.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait for the lock; 0: one attempt (default: no limit)")
 	set.BoolVarP(&f.noWait, "nonblock", "n", false, "the same as --wait 0")
-	set.DurationVar(&f.lease, "lease", 0, "a lease of this length that is never renewed; the lock is lost at its end (default: kept for as long as the command runs)")
+	set.DurationVar(&f.lease, "lease", 0, "a fixed lease, never renewed; the lock is lost at its end (default: renewed while the command runs)")
 	set.DurationVar(&f.leaseTime, "lease-time", redlatch.DefaultLeaseTime, "how long the lock stays taken when this process dies; renewed at a third of it")
 	set.StringVarP(&f.kind, "kind", "k", "rlock", "rlock, fair, read or write")
 	set.BoolVar(&f.fenced, "fenced", false, "ask for a fencing token, in REDLATCH_TOKEN")
 	set.DurationVar(&f.grace, "grace", 10*time.Second, "how long after TERM the command is killed")
-	set.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit status when somebody else holds the lock")
+	set.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit status when another owner holds the lock")
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"rlock", "fair", "read", "write"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -95,7 +95,7 @@ func (f runFlags) locker(c *redlatch.Client, name string) (redlatch.Locker, erro
 	case "write":
 		return c.ReadWriteLock(name, opts...).WriteLock(), nil
 	}
-	return nil, usageError(fmt.Sprintf("kind: %q is none of rlock, fair, read, write", f.kind))
+	return nil, usageError(fmt.Sprintf("kind: %q is not one of rlock, fair, read, write", f.kind))
 }
 
 func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, command []string) error {
@@ -142,7 +142,7 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	case errors.Is(lost, redlatch.ErrLeaseLost), errors.Is(uerr, redlatch.ErrLeaseLost):
 		return &statusError{exitLost, fmt.Errorf("the lock %q was lost while the command ran; it ended with status %d", name, status)}
 	case uerr != nil:
-		fmt.Fprintf(a.std.err, "redlatch: the lock %q could not be freed, it is free at the end of its lease: %s\n", name, message(uerr))
+		fmt.Fprintf(a.std.err, "redlatch: the lock %q could not be released, it will be free when its lease ends: %s\n", name, message(uerr))
 	}
 	if err != nil || status != 0 {
 		return &statusError{status, err}
@@ -224,7 +224,7 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 	job := newJob(cmd, file(a.std.in))
 	g, err := startGuard(f.grace)
 	if err != nil {
-		return exitError, fmt.Errorf("the guard of the command did not start: %w", err)
+		return exitError, fmt.Errorf("the guard process of the command did not start: %w", err)
 	}
 	defer g.release()
 	if err := cmd.Start(); err != nil {
@@ -247,7 +247,7 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 			job.pass(s)
 		case <-lost:
 			lost = nil
-			fmt.Fprintf(a.std.err, "redlatch: the lock %q was lost, the command is ended: %s\n", h.Name(), message(context.Cause(h.Context())))
+			fmt.Fprintf(a.std.err, "redlatch: the lock %q was lost, ending the command: %s\n", h.Name(), message(context.Cause(h.Context())))
 			job.end()
 			t := time.NewTimer(f.grace)
 			defer t.Stop()

@@ -220,7 +220,7 @@ func TestRunLost(t *testing.T) {
 	if st := p.status(); st != exitLost {
 		t.Errorf("status %d: %s", st, p.text())
 	}
-	need(t, p.text(), "was lost, the command is ended", "asked")
+	need(t, p.text(), "was lost, ending the command", "asked")
 	if !dead(ids) {
 		t.Error("its processes live on")
 	}

@@ -33,16 +33,16 @@ func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "A web page of the locks, live",
-		Long: `serve shows the locks on a web page that follows them: the list, and one lock in depth, with its
-holders, the queue in its order, leases that run down and a strip of who held it when.
+		Short: "Serve a live web page of the locks",
+		Long: `serve shows the locks on a live web page: the list, and one lock in detail, with its holders, the
+queue in order, the remaining leases and a timeline of its holders.
 
-It listens on the loopback address. On any other it asks for a token, that of --token-file or
-REDLATCH_SERVE_TOKEN, else one that it makes and prints; programs send it as "Authorization: Bearer TOKEN".
-It speaks HTTP: put a proxy with TLS before it where the network is not trusted. The page can change nothing,
-unless --allow-unlock is given: then a holder can be evicted, one at a time, by its whole owner.
+It listens on the loopback address. On any other address it asks for a token: that of --token-file or
+REDLATCH_SERVE_TOKEN, else one that it makes and prints. Programs send it as "Authorization: Bearer TOKEN".
+It speaks HTTP: put a TLS proxy in front of it if the network is not trusted. The page is read-only, unless
+--allow-unlock is given: then it can evict a holder, one at a time, by its whole owner.
 
-While nobody looks, the server is not asked. Programs get the same from /api/locks and
+While no page is open, serve sends no commands to Redis. Programs get the same data from /api/locks and
 /api/lock?name=NAME; /healthz answers without a token.`,
 		Example: `  redlatch serve
   redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
@@ -56,8 +56,8 @@ While nobody looks, the server is not asked. Programs get the same from /api/loc
 	}
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8379", "address and port")
 	c.Flags().BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token to ask for")
-	c.Flags().DurationVar(&f.interval, "interval", time.Second, "how often to look while somebody watches")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
+	c.Flags().DurationVar(&f.interval, "interval", time.Second, "how often to refresh while a page is open")
 	c.Flags().StringVar(&f.pattern, "pattern", "", "show only the locks whose names match this glob")
 	return c
 }

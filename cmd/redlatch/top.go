@@ -21,21 +21,21 @@ func (a *app) topCommand() *cobra.Command {
 	var listen bool
 	c := &cobra.Command{
 		Use:   "top [PATTERN]",
-		Short: "A live screen of the hottest locks",
-		Long: `top shows the locks whose names match PATTERN (default: all) and looks again every --interval, at
+		Short: "Show the hottest locks, live",
+		Long: `top shows the locks whose names match PATTERN (default: all) and refreshes every --interval, at
 least a second. It needs a terminal, and works over ssh.
 
 Keys:
   up, down, j, k   choose a lock          enter, o   open it         esc, backspace   back
   s, S             sort by the next, the previous column; 1 to 5 sort by waiters, turns/s, longest held,
                    longest waiter, name
-  r                the other way round    /          filter by a part of the name
-  space, p         stand still            +, -       look less, more often
-  ?, h             these keys             q, Ctrl-C  end
+  r                reverse the order      /          filter by a part of the name
+  space, p         pause                  +, -       refresh less, more often
+  ?, h             show these keys        q, Ctrl-C  quit
 
-TURNS/S are the changes of holders that were seen: one at most at each look. With --listen they are counted by
-the messages of every unlock; listening costs each unlock's process a little, as one more process that waits
-would, and can't be done on a cluster with sharded channels (Redis 7).`,
+TURNS/S are the changes of holders that top has seen, at most one per refresh. With --listen it counts the
+messages of all unlocks instead. Listening costs each unlock as much as one more waiting process, and is not
+possible on a cluster with sharded channels (Redis 7).`,
 		Example: `  redlatch top
   redlatch top 'orders:*' --interval 2s`,
 		Args: cobra.MaximumNArgs(1),
@@ -68,7 +68,7 @@ would, and can't be done on a cluster with sharded channels (Redis 7).`,
 			return a.top(cmd.Context(), client, in, out, newTopView(newBoard(turns), pattern, interval))
 		},
 	}
-	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to look")
+	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to refresh")
 	c.Flags().BoolVar(&listen, "listen", false, "count turns by the messages of unlocks")
 	return c
 }

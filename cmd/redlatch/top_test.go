@@ -162,9 +162,9 @@ func TestTop(t *testing.T) {
 	top.press("\x1b")
 	top.shows(60, "NAME")
 	top.press("?")
-	top.shows(60, "look less, more often")
+	top.shows(60, "refresh less, more often")
 	top.press("xp")
-	top.shows(60, "standing still")
+	top.shows(60, "paused")
 	top.press("q")
 	if st := top.status(); st != 0 {
 		t.Errorf("status %d", st)

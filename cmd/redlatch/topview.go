@@ -149,9 +149,9 @@ var topHelp = []string{
 	"esc, backspace    back                 /            filter by a part of the name",
 	"s, S              next, previous column to sort by",
 	"1 2 3 4 5         waiters, turns/s, longest held, longest waiter, name",
-	"r                 the other way round  space, p     stand still",
-	"+, -              look less, more often",
-	"q, Ctrl-C         end",
+	"r                 reverse the order    space, p     pause",
+	"+, -              refresh less, more often",
+	"q, Ctrl-C         quit",
 }
 
 // render is the whole screen.
@@ -163,7 +163,7 @@ func (v *topView) render() string {
 		state += " (reversed)"
 	}
 	if v.paused {
-		state += ", standing still"
+		state += ", paused"
 	}
 	title := "redlatch top"
 	if v.pattern != "" {

@@ -17,16 +17,16 @@ func (a *app) unlockCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unlock NAME (--owner OWNER | --any-owner)",
 		Short: "Take a lock away from a holder that is gone",
-		Long: `unlock ends the hold of OWNER on the lock NAME, whatever kind it is, and does what an unlock
-does: it hands a fair lock over to the next in the queue and wakes those who wait. When somebody else holds
-the lock by then nothing is changed, and the exit status is 4.
+		Long: `unlock ends the hold of OWNER on the lock NAME, of any kind. Then it does what an unlock does: it
+hands a fair lock over to the next in the queue and wakes waiters. If another owner holds the lock by then,
+nothing is changed and the exit status is 4.
 
 OWNER is what show prints: the whole owner, its beginning, or the name of its process, as long as that
-means one holder. --any-owner takes the lock from whoever holds it, all readers too; on a free
-lock it wakes those who sleep on after a DEL by hand.
+matches a single holder. --any-owner takes the lock from all holders, readers included. On a free lock it
+wakes waiters that still sleep after a DEL by hand.
 
-It shows what it will do and asks; --yes does not ask. A holder that lives learns of it at its next
-renewal only, up to a third of its lease time later: make sure that it does not work on.`,
+It shows what it will do and asks for confirmation, unless --yes is given. A living holder learns of the
+loss only at its next renewal, up to a third of its lease time later: make sure that it has stopped working.`,
 		Example: `  redlatch unlock orders:42 --owner 343714c0-0d3a-4e0c-8a2f-0c8f4f1f9b11:g1-mf3k2l9x.1
   redlatch unlock orders:42 --owner checkout/7 --yes
   redlatch unlock orders:42 --any-owner`,
@@ -44,7 +44,7 @@ renewal only, up to a third of its lease time later: make sure that it does not 
 		},
 	}
 	c.Flags().StringVar(&owner, "owner", "", "whose hold to end: an owner, its beginning, or the name of its process")
-	c.Flags().BoolVar(&anyOwner, "any-owner", false, "whoever holds it")
+	c.Flags().BoolVar(&anyOwner, "any-owner", false, "end the holds of all owners")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	return c
 }
@@ -59,7 +59,7 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 		return nil
 	}
 	var opts []redlatch.ForceOption
-	evicts := fmt.Sprintf("whoever holds it (now %d)", in.HolderCount)
+	evicts := fmt.Sprintf("all its holders (now %d)", in.HolderCount)
 	if owner != "" {
 		full, err := match(in, owner)
 		if err != nil {
@@ -71,19 +71,19 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 	if !yes {
 		s := screenOf(a.std.out)
 		s.lock(a, in)
-		next := "wakes the processes that wait"
+		next := "wakes the waiting processes"
 		if in.Kind == redlatch.KindFair && len(in.Queue) > 0 {
 			next = "hands the lock over to " + who(in.Queue[0].Process, in.Queue[0].Owner)
 		}
-		fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder is not asked, and learns of it at its next renewal only. Type yes to do it: ", evicts, next)
+		fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder learns of it only at its next renewal. Type yes to do it: ", evicts, next)
 		f := file(a.std.in)
 		if f != nil && !term.IsTerminal(int(f.Fd())) {
 			fmt.Fprintln(a.std.out)
-			return usageError("nobody to ask: there is no terminal; scripts say --yes")
+			return usageError("can't ask for confirmation without a terminal: use --yes")
 		}
 		answer, _ := bufio.NewReader(a.std.in).ReadString('\n')
 		if strings.TrimSpace(answer) != "yes" {
-			return &statusError{exitError, fmt.Errorf("not done")}
+			return &statusError{exitError, fmt.Errorf("cancelled: nothing was changed")}
 		}
 	}
 	was, err := client.ForceUnlock(cmd.Context(), name, opts...)
@@ -93,7 +93,7 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 	case was:
 		fmt.Fprintf(a.std.out, "%s was taken away from %s\n", printable(name), evicts)
 	default:
-		fmt.Fprintf(a.std.out, "%s was free; who waits was woken\n", printable(name))
+		fmt.Fprintf(a.std.out, "%s was free; waiters were woken\n", printable(name))
 	}
 	return nil
 }

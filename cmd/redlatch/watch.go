@@ -20,10 +20,10 @@ func (a *app) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch NAME",
 		Short: "Follow one lock: a line for each change",
-		Long: `watch looks at the lock NAME every --interval and writes a line for each change: who took it,
-who let go, how long the queue is. Turns that are shorter than the interval are not all seen. With -o json
-each change is one line with what show -o json tells. It ends with Ctrl-C, status 0; while the server
-can't be reached it says so and goes on.`,
+		Long: `watch checks the lock NAME every --interval and prints a line for each change: who took it, who
+released it, how long the queue is. It may miss turns that are shorter than the interval. With -o json each
+change is one line in the format of show -o json. It ends with Ctrl-C, status 0. While the server can't be
+reached it says so and keeps trying.`,
 		Example: `  redlatch watch orders:42
   redlatch watch orders:42 -o json | jq -c '[.at, .holders[0].client]'`,
 		Args: cobra.ExactArgs(1),
@@ -46,7 +46,7 @@ can't be reached it says so and goes on.`,
 		},
 	}
 	o.add(c)
-	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to look")
+	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to check")
 	return c
 }
 

@@ -1,11 +1,11 @@
 // Cachefill keeps a cached catalogue fresh for many replicas: readers share a
-// read lock, one of all replicas loads the source under the write lock, and
-// singleflight keeps the others of its process from queueing for it.
+// read lock, one replica loads the source under the write lock, and singleflight
+// keeps the other goroutines of its process from queueing for it.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/cachefill
 //
 // A single key would need no read lock. This cache has two that belong together
-// (prices and their currency), and nobody may see one without the other.
+// (prices and their currency), and no reader may see one without the other.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Cron runs a job once per tick, however many replicas of the service there are and
-// however early or late each of them comes. Each replica here has a client of its own,
-// as a process would have, and a clock that is wrong by up to 80 ms:
+// however early or late each one is. Each replica here has its own client, like a
+// process, and a clock that is wrong by up to 80 ms:
 //
 //	go run ./examples/cron
 package main

@@ -1,15 +1,14 @@
 // Fencing protects data from a holder that does not know yet that its lock is
-// gone: its process stood still for longer than the lease, and it goes on
-// writing where it stopped.
+// gone: its process stood still for longer than the lease, and then continues to
+// write.
 //
 //	go run ./examples/fencing
 //
 // No lock with a lease can prevent that by itself. But each acquisition of a
-// fenced lock gets a token, larger than all before it, and the data can refuse
-// the writes of a token smaller than the largest that it has seen. Here the
-// data is in Redis, and a script compares and writes in one step. In PostgreSQL
-// the same is one statement, and no row changed means that the write came from
-// the past:
+// fenced lock gets a token, larger than all before it, and the data store can
+// refuse writes with a token smaller than the largest it has seen. Here the data
+// is in Redis, and a script compares and writes in one step. In PostgreSQL one
+// statement does the same; if it changes no row, the write came too late:
 //
 //	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
 //

@@ -1,12 +1,12 @@
-// Flashsale sells 5,000 things to too many buyers at once, in several ways, and
-// shows what each way is worth:
+// Flashsale sells 5,000 items to too many buyers at once, with several locking
+// strategies, and compares them:
 //
 //	go run ./examples/flashsale
 //	go run ./examples/flashsale -strategy rlock,fair -processes 8
 //	go run ./examples/flashsale -kill
 //
 // Without -stock it first measures for some seconds how fast the server is, and
-// sells so much that all of it takes less than a minute.
+// chooses a stock that sells out in less than a minute.
 //
 // Several processes with many goroutines each serve the buyers, some of whom
 // click twice or more. A sale reads the stock, checks it, checks that the user
@@ -31,8 +31,8 @@
 // orders exact have kept them so, and 1 when one has not. It is also 1 when
 // none, without any lock, stayed exact by chance: then the load was too small
 // to show anything, and the rows below prove nothing. (The faults of setnx
-// depend on the machine's mood more than those of none; they are shown, not
-// asked for.) It is 2 when the demo could not be run.
+// depend on timing more than those of none; they are shown, but not required.)
+// It is 2 when the demo could not be run.
 package main
 
 import (

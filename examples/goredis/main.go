@@ -1,9 +1,9 @@
-// Goredis is an application that has its data in go-redis and adds locks: one
-// set of options for both, two connections more to the same server.
+// Goredis is an application that uses go-redis for its data and adds locks: one
+// set of options for both, two more connections to the same server.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/goredis
 //
-// docs/moving/go-redis.md says what becomes of each option.
+// docs/moving/go-redis.md lists the counterpart of each option.
 package main
 
 import (

@@ -1,10 +1,10 @@
-// Httplock is a net/http middleware: one request per key at a time, over all
+// Httplock is a net/http middleware: one request per key at a time, across all
 // replicas of the service.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/httplock
 //	curl -X POST localhost:8080/orders/42/ship & curl -X POST localhost:8080/orders/42/ship
 //
-// The second curl gets 409, or waits its turn if that comes within two seconds.
+// The second curl waits for its turn, and gets 409 if that takes longer than two seconds.
 package main
 
 import (

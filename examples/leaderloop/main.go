@@ -1,6 +1,6 @@
-// Leaderloop elects one of several replicas to do what only one may do all the
-// time: consume a queue, run a scheduler. When the leader dies, another one
-// takes over at the end of its lease; when it ends cleanly, at once.
+// Leaderloop elects one of several replicas for work that only one may do at a
+// time: consume a queue, run a scheduler. If the leader dies, another replica
+// takes over when its lease ends; if it ends cleanly, at once.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/leaderloop   # in two terminals
 package main

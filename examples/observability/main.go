@@ -1,11 +1,10 @@
-// Command observability is a workload to look at: two tills of a shop with a flash
-// sale that never ends, and locks of every kind around it, with what redlatch tells
-// OpenTelemetry sent on.
+// Command observability is a workload to observe: two tills of a shop with an endless
+// flash sale and locks of every kind. It exports redlatch's telemetry.
 //
-// Metrics are served for Prometheus, one address per till; spans go by OTLP to
-// where OTEL_EXPORTER_OTLP_ENDPOINT says, nowhere without it. With -prometheus
-// it starts the prometheus of PATH on a free port, which scrapes both and knows
-// the alert rules of otel/dashboards.
+// It serves metrics for Prometheus, one address per till, and sends spans by OTLP to
+// OTEL_EXPORTER_OTLP_ENDPOINT, if that is set. With -prometheus it starts the
+// prometheus on PATH on a free port, which scrapes both tills and has the alert rules
+// of otel/dashboards.
 //
 //	go run ./examples/observability -prometheus   # from the root; or: make observe
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 go run ./examples/observability

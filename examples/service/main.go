@@ -1,9 +1,9 @@
-// Service shows how a service with locks ends: on SIGTERM it takes no new work,
-// finishes what it has begun, and gives its locks back.
+// Service shows a graceful shutdown with locks: on SIGTERM it takes no new work,
+// finishes running work, and releases its locks.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/service
 //
-// Stop it with Ctrl-C, or as Kubernetes does, with SIGTERM. The grace period of
+// Stop it with Ctrl-C or, like Kubernetes, with SIGTERM. The grace period of
 // the orchestrator (terminationGracePeriodSeconds) must be longer than grace.
 package main
 

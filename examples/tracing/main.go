@@ -1,5 +1,5 @@
-// Tracing prints what redlatch tells OpenTelemetry about a lock that two owners
-// want: their spans, with the waiter's link to the holder, and the metrics.
+// Tracing prints the telemetry of a lock that two owners want: their spans, with
+// the waiter's link to the holder, and the metrics.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/tracing
 //

@@ -1,5 +1,5 @@
-// Transfer moves money between two accounts that no other request may touch
-// meanwhile. A MultiLock takes both locks or none, so two transfers in opposite
+// Transfer moves money between two accounts while no other request may touch
+// them. A MultiLock takes both locks or none, so two transfers in opposite
 // directions can't deadlock.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/transfer

@@ -1,6 +1,6 @@
 // Workers goes through a list of keys with a pool of goroutines, in any number
-// of processes: each key is worked on by one of them, and nobody waits for a
-// key that another one has, but takes the next.
+// of processes: one worker processes each key, and a worker that finds a key
+// taken goes on to the next one.
 //
 //	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/workers & go run ./examples/workers
 package main

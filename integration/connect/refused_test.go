@@ -147,7 +147,7 @@ var otherRefusals = []refusal{
 	}, redlatch.ConnectTopology, []string{"no sentinel"}, true},
 	{"unknown master", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + testbed.Sentinel(t).SentinelAddrs()[0] + "?master_set=nobody")
-	}, redlatch.ConnectTopology, []string{"no master of the name nobody"}, true},
+	}, redlatch.ConnectTopology, []string{"no master named nobody"}, true},
 	{"several servers that are no cluster", func(t *testing.T) func() (*redlatch.Client, error) {
 		return with(rueidis.ClientOption{InitAddress: []string{testbed.Standalone(t).Addr(), testbed.Standalone(t).Addr()}})
 	}, redlatch.ConnectTopology, []string{"no cluster", "a Client each"}, true},

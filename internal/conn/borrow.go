@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// probeLimit bounds the first command through a client that somebody else made.
+// probeLimit limits the first command through a borrowed client.
 const probeLimit = 5 * time.Second
 
 // Borrow makes a Conn of a client that belongs to the application: Close leaves
@@ -59,7 +59,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 func (c *Conn) Borrowed() bool { return c.left != nil }
 
 // limited is context.WithTimeout without a deadline: the client library would
-// give a deadline to the connection, and close it for everybody when it passes.
+// give a deadline to the connection, and close it for all users when it passes.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	timer := time.AfterFunc(limit, cancel)
@@ -100,8 +100,8 @@ func (c *Conn) unreachable(err error) error {
 	return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(addrs, ","), Err: err}}}
 }
 
-// checkBorrowed refuses what would break a promise in a client that can't be made
-// anew. Some options that complete refuses are fine here, since only scripts go
+// checkBorrowed refuses options that would break a promise in a client that already
+// exists. Some options that complete refuses are fine here, since only scripts go
 // through the client and the application may want them: a probe has shown where
 // scripts go.
 func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime time.Duration) error {
@@ -115,21 +115,21 @@ func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime 
 	}
 	switch write := connWriteTimeout(opt); {
 	case opt.ConnLifetime != 0:
-		return refuse("ConnLifetime", "a connection that ages out sends commands again that may have run")
+		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
 	case opt.ReplicaOnly:
 		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
 	case opt.BlockingPoolSize == 1:
 		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
 	case keepAlive < 0:
-		return refuse("Dialer.KeepAlive", "without it a broken connection would never show")
+		return refuse("Dialer.KeepAlive", "without it a broken connection would never be noticed")
 	case write < 0:
-		return refuse("ConnWriteTimeout", "without it a broken connection would never show")
+		return refuse("ConnWriteTimeout", "without it a broken connection would never be noticed")
 	case write > third:
-		return refuse("ConnWriteTimeout", fmt.Sprintf("it is %v; a broken connection must show within a third of the lease (%v)", write, third))
+		return refuse("ConnWriteTimeout", fmt.Sprintf("it is %v; a broken connection must be noticed within a third of the lease (%v)", write, third))
 	case keepAlive > third:
-		return refuse("Dialer.KeepAlive", fmt.Sprintf("it is %v; a broken connection must show within a third of the lease (%v)", keepAlive, third))
+		return refuse("Dialer.KeepAlive", fmt.Sprintf("it is %v; a broken connection must be noticed within a third of the lease (%v)", keepAlive, third))
 	case mode == rueidis.ClientModeSentinel && opt.Sentinel.TopologyRefreshInterval == 0:
-		return refuse("Sentinel.TopologyRefreshInterval", "without it a missed announcement keeps the client at a master that is none any more; 2s is a good value")
+		return refuse("Sentinel.TopologyRefreshInterval", "without it a client that misses an announcement stays with a demoted master; 2s is a good value")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	case len(opt.InitAddress) == 0:
 		return refuse("InitAddress", "no address")
 	case opt.ConnLifetime != 0:
-		return refuse("ConnLifetime", "a connection that ages out sends commands again that may have run")
+		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
 	case opt.SendToReplicas != nil, len(opt.Standalone.ReplicaAddress) > 0:
 		return refuse("SendToReplicas", "a replica can't decide who holds a lock")
 	case opt.ReplicaOnly:
@@ -47,15 +47,15 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	case len(opt.ClientTrackingOptions) > 0, opt.OnInvalidations != nil:
 		return refuse("ClientTrackingOptions", "locks can't be read from a client-side cache")
 	case opt.ConnWriteTimeout > third:
-		return refuse("ConnWriteTimeout", fmt.Sprintf("a broken connection must show within a third of the lease (%v)", third))
+		return refuse("ConnWriteTimeout", fmt.Sprintf("a broken connection must be noticed within a third of the lease (%v)", third))
 	case opt.Dialer.KeepAlive > third:
-		return refuse("Dialer.KeepAlive", fmt.Sprintf("a broken connection must show within a third of the lease (%v)", third))
+		return refuse("Dialer.KeepAlive", fmt.Sprintf("a broken connection must be noticed within a third of the lease (%v)", third))
 	case opt.Dialer.KeepAlive < 0:
-		return refuse("Dialer.KeepAlive", "without it a broken connection would never show")
+		return refuse("Dialer.KeepAlive", "without it a broken connection would never be noticed")
 	case opt.Sentinel.Dialer.KeepAlive < 0:
 		return refuse("Sentinel.Dialer.KeepAlive", "without it a frozen sentinel would keep the client at a dead master")
 	case opt.ConnWriteTimeout < 0:
-		return refuse("ConnWriteTimeout", "without it a broken connection would never show")
+		return refuse("ConnWriteTimeout", "without it a broken connection would never be noticed")
 	}
 
 	// One connection per node for scripts, always pipelined: order is kept, and

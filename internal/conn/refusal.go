@@ -105,15 +105,15 @@ func meaning(opt rueidis.ClientOption, msg string) (lock.ConnectReason, string) 
 	case code == "NOPERM":
 		return lock.ConnectPermission, "the user may not run a command that connecting needs: grant what docs/ACL.md lists"
 	case code == "DENIED":
-		return lock.ConnectPermission, "the server takes connections from its own machine only, until it has a password (protected mode)"
+		return lock.ConnectPermission, "the server accepts connections from its own machine only until it has a password (protected mode)"
 	case strings.Contains(msg, "DB index") || strings.HasPrefix(msg, "SELECT is not allowed"):
-		return lock.ConnectTopology, "the server has no database of this number: change SelectDB, or the number at the end of the URL"
+		return lock.ConnectTopology, "the server has no database with this number: change SelectDB, or the number at the end of the URL"
 	case sentinels && strings.HasPrefix(msg, "No such master"):
-		return lock.ConnectTopology, "the sentinels know no master of the name " + opt.Sentinel.MasterSet + ": change Sentinel.MasterSet"
+		return lock.ConnectTopology, "the sentinels know no master named " + opt.Sentinel.MasterSet + ": change Sentinel.MasterSet"
 	case sentinels && unknown(msg, "sentinel"):
-		return lock.ConnectTopology, "this is no sentinel: InitAddress needs the addresses of sentinels when Sentinel.MasterSet is set"
+		return lock.ConnectTopology, "this is not a sentinel: InitAddress needs the addresses of sentinels when Sentinel.MasterSet is set"
 	case strings.Contains(msg, "cluster support disabled") || unknown(msg, "cluster"):
-		return lock.ConnectTopology, "several addresses were given, and these servers are no cluster: give one address, or set " +
+		return lock.ConnectTopology, "several addresses were given, but the servers are not a cluster: give one address, or set " +
 			"Sentinel.MasterSet (independent masters have a Client each)"
 	}
 	return lock.ConnectRefused, "the server refuses"
@@ -162,7 +162,7 @@ func overTLS(err error) (reason lock.ConnectReason, advice string) {
 func alert(msg string) (lock.ConnectReason, string) {
 	switch {
 	case strings.Contains(msg, "protocol version") || strings.Contains(msg, "insufficient security"):
-		return lock.ConnectTLS, "the server accepts no TLS version or cipher that is offered: change TLSConfig.MinVersion and MaxVersion"
+		return lock.ConnectTLS, "the server accepts none of the TLS versions and ciphers offered: change TLSConfig.MinVersion and MaxVersion"
 	case strings.Contains(msg, "certificate") || strings.Contains(msg, "handshake failure"):
 		return lock.ConnectTLS, "the server wants a client certificate of its own CA: set TLSConfig.Certificates"
 	case strings.Contains(msg, "internal error"):

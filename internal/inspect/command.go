@@ -46,7 +46,7 @@ var kindOf = map[int64]lock.Kind{0: lock.KindNone, 1: lock.KindPlain, 2: lock.Ki
 
 // errNoLock is what stands at a key that is no lock.
 func errNoLock(name string) error {
-	return &lock.InvalidNameError{Name: name, Reason: "the key of this name is no lock"}
+	return &lock.InvalidNameError{Name: name, Reason: "its key is not a lock"}
 }
 
 // ReadLook reads the reply of LookCommand: a *lock.InvalidNameError when the key is no

@@ -26,17 +26,17 @@ func (e Evicted) Owner() string {
 	return e.Owners[0]
 }
 
-// Note is what an observation tells of it.
+// Note is what an observation reports.
 func (e Evicted) Note() observe.Note { return observe.Note{Owner: e.Owner(), Count: e.Count} }
 
 // Untold is the error of a hold that was taken away while the server refused to tell
 // the next one.
 func (e Evicted) Untold(name string) error {
-	return &lock.ServerError{Name: name, Op: "telling the next one of a forced unlock", Err: e.Refused}
+	return &lock.ServerError{Name: name, Op: "notify waiters of a forced unlock", Err: e.Refused}
 }
 
-// ForceCommand takes the lock at key away from owner, "" = whoever holds it: all holds
-// (lock.ModeNone), or those of one mode of a read-write lock.
+// ForceCommand takes the lock at key away from owner, or from all owners if it is "": all
+// holds (lock.ModeNone), or those of one mode of a read-write lock.
 func ForceCommand(topo conn.Topology, key, owner string, mode lock.Mode) conn.Command {
 	want := ""
 	if mode == lock.ModeRead || mode == lock.ModeWrite {
@@ -45,8 +45,8 @@ func ForceCommand(topo conn.Topology, key, owner string, mode lock.Mode) conn.Co
 	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, want, owner)}
 }
 
-// ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError when the key is
-// no lock, a *lock.OtherOwnerError when somebody else than owner holds it.
+// ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError if the key is not a
+// lock, a *lock.OtherOwnerError if another owner holds it.
 func ReadForce(r conn.Reply, name, owner string) (Evicted, error) {
 	switch r.Code {
 	case 0, 1:
@@ -78,10 +78,10 @@ func plain(field string) string {
 	return field
 }
 
-// ForceUnlock takes whatever lock stands at key away from owner, "" = whoever holds it,
-// and hands it over or wakes who waits, in one script. It reports whether a hold was
-// ended, and whose. It blocks as run.Run does; its errors are those of ReadForce and run's.
-// After an error of run it is open whether the lock was taken away.
+// ForceUnlock takes the lock at key, of any kind, away from owner, or from all owners if it
+// is "", and hands it over or wakes waiters, in one script. It reports whether a hold was
+// ended, and whose. It blocks as run.Run does; its errors are those of ReadForce and run.
+// After an error of run it is not known whether the lock was taken away.
 func ForceUnlock(ctx context.Context, run conn.Runner, key, owner string, mode lock.Mode) (Evicted, error) {
 	r, err := run.Run(ctx, ForceCommand(run.Topology(), key, owner, mode))
 	if err != nil {

@@ -121,7 +121,7 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 	return one[0], nil
 }
 
-// ForceUnlock takes the lock away from whoever holds it; see ForceCommand.
+// ForceUnlock takes the lock away from its holders; see ForceCommand.
 func (i *Inspector) ForceUnlock(ctx context.Context, name, owner string) (Evicted, error) {
 	ctx, end := i.operation(ctx, name, observe.ForceUnlock, owner)
 	e, err := i.forceUnlock(ctx, name, owner)

@@ -215,7 +215,7 @@ type Item struct {
 // look like a promise.
 func Only(set lock.Settings, kind string, skipAfter, preferReaders bool) error {
 	refuse := func(option string) error {
-		return &lock.InvalidOptionError{Option: option, Reason: kind + " does not know it"}
+		return &lock.InvalidOptionError{Option: option, Reason: "it is not supported by " + kind}
 	}
 	switch {
 	case set.SkipAfter != 0 && !skipAfter:

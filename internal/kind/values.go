@@ -74,7 +74,7 @@ const farMs = 100 * 365 * 24 * 3600 * 1000
 
 // NoLock is the error for a key that holds no lock of the kind asked for.
 func NoLock(what string) error {
-	return &lock.InvalidNameError{Reason: "the key of this name is no " + what}
+	return &lock.InvalidNameError{Reason: "its key is not a " + what}
 }
 
 // ReadPlainState reads the reply of state.lua.

@@ -9,16 +9,16 @@ var (
 	FairState   = load("fair_state", "common", "clock", "token", "enter", "fair_queue")
 )
 
-// FairQueueKey is the list of who waits for a fair lock.
+// FairQueueKey is the list of a fair lock's waiters.
 func FairQueueKey(key string) string { return Derive("redisson_lock_queue", key) }
 
 // FairTimeoutKey is when Redisson may drop each of them.
 func FairTimeoutKey(key string) string { return Derive("redisson_lock_timeout", key) }
 
-// FairWantsKey is until when each waiter of ours counts as alive, and what it
+// FairWantsKey is until when each redlatch waiter counts as alive, and what it
 // wants.
 func FairWantsKey(key string) string { return Derive("redlatch_fair", key) }
 
-// GrantChannel is where a client gets the grants for its waiters: its id goes
-// behind it.
+// GrantChannel is where a client gets the grants for its waiters; append the
+// client's id.
 func GrantChannel(key string) string { return Derive("redlatch_grant", key) + ":" }

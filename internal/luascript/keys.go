@@ -49,7 +49,7 @@ func RWTimeoutPrefix(key string) string {
 	return "{" + key + "}"
 }
 
-// RWTimeoutKey holds the lease of all read holds of one acquisition of ours.
+// RWTimeoutKey holds the lease of all read holds of one redlatch acquisition.
 func RWTimeoutKey(key, field string) string {
 	return Suffix(key, field+":rwlock_timeout:1")
 }

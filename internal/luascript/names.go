@@ -38,7 +38,7 @@ func CheckKey(key string, cluster bool) (reason string) {
 		return ""
 	}
 	if inner := key[1:]; key[0] == '{' && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
-		return fmt.Sprintf("its braces enclose all of it, which makes its derived keys those of %q", inner[:len(inner)-1])
+		return fmt.Sprintf("its braces enclose the whole name, so its derived keys are those of %q", inner[:len(inner)-1])
 	}
 	if !cluster {
 		return ""

@@ -1,11 +1,11 @@
 // Package pubsub shares subscriptions among waiters: one connection per node,
 // one subscription per lock and client, however many wait.
 //
-// A node's goroutine keeps what is subscribed equal to what the topics want and
-// connects again when the connection breaks; every (re)confirmed subscription
-// wakes its topic's waiters, because a message may have been missed before it.
-// It looks at what has changed only, so that a waiter costs the same however many
-// locks are waited for. A node without topics ends, and is made anew if need be.
+// Each node has a goroutine that subscribes to what the topics want, and reconnects when
+// the connection breaks. Every (re)confirmed subscription wakes its topic's waiters,
+// because a message may have been missed before it. The goroutine looks only at changes,
+// so that the cost of a waiter does not grow with the number of locks. A node without
+// topics ends, and is made again if needed.
 package pubsub
 
 import (
@@ -139,7 +139,7 @@ func (h *Hub) Nudge() {
 	}
 }
 
-// Waiting reports whether somebody stands in the topic's line already.
+// Waiting reports whether the topic's line has a waiter.
 func (h *Hub) Waiting(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -258,7 +258,7 @@ func (n *node) lost(err error) {
 	tell := !n.down && !planned
 	n.down = n.down || !errors.Is(err, errMoved)
 	for _, line := range n.forget(tell, err) {
-		line.log(h, "redlatch: subscription lost; who waits tries again when it is back")
+		line.log(h, "redlatch: subscription lost; waiters retry when it is back")
 	}
 }
 
