@@ -29,9 +29,10 @@ type Hold struct {
 	parent  context.Context // what the acquisition was made with
 	began   time.Time
 	lease   time.Duration // fixed; 0: the watchdog's
+	age     *ageing       // nil: nobody wants to know
 	again   bool          // a re-entry
-	link    any           // the observer's, of the acquisition
 	counted bool          // an observer counts it as held
+	link    any           // the observer's, of the acquisition
 
 	// guarded by reg.mu
 	ctx    *holdContext  // made when it is asked for

@@ -192,6 +192,7 @@ func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.D
 	if fixed > 0 {
 		h.until, h.lasts = LocalDeadline(sent, fixed), fixed
 	}
+	h.watchAgeLocked()
 	s.holds = append(s.holds, h)
 	c.Owner.live.Add(1)
 	s.reg.held++
