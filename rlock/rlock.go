@@ -11,10 +11,11 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// RLock is a named re-entrant lock. It has no state: any number of them may exist for
-// one name, and any number of goroutines may use one. Each Lock is an acquisition by the
-// owner in its context, or by a new owner. The waiters of one process are served in
-// order; between processes there is no order.
+// RLock is a named re-entrant lock: R as in Redisson, where it stands for re-entrant.
+// The read lock is ReadLock of a ReadWriteLock. An RLock has no state: any number of them
+// may exist for one name, and any number of goroutines may use one. Each Lock is an
+// acquisition by the owner in its context, or by a new owner. The waiters of one process
+// are served in order; between processes there is no order.
 //
 // The zero value is not usable; get one from Client.RLock.
 type RLock struct {

@@ -30,6 +30,7 @@ type Hold struct {
 	began   time.Time
 	lease   time.Duration // fixed; 0: the watchdog's
 	link    any           // the observer's, of the acquisition
+	age     *ageing       // nil: nobody wants to know
 	again   bool          // a re-entry
 	counted bool          // an observer counts it as held
 	kept    bool          // guarded by reg.mu; the watchdog keeps the session for it

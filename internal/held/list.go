@@ -10,9 +10,14 @@ import (
 func (r *Registry) List() []lock.HeldLock {
 	r.mu.Lock()
 	out := make([]lock.HeldLock, 0, len(r.dog.heap))
+	places := make([]Place, 0, len(r.dog.heap))
+	add := func(s *Session, holds []*Hold) {
+		l, place := s.listedLocked(holds)
+		out, places = append(out, l), append(places, place)
+	}
 	for _, s := range r.dog.heap { // all that have a hold that is not being released
 		if s.joined == nil {
-			out = append(out, s.listedLocked(s.holds))
+			add(s, s.holds)
 			continue
 		}
 		byOwner := map[*Claim][]*Hold{}
@@ -20,17 +25,21 @@ func (r *Registry) List() []lock.HeldLock {
 			byOwner[h.claim] = append(byOwner[h.claim], h)
 		}
 		for _, holds := range byOwner {
-			out = append(out, s.listedLocked(holds))
+			add(s, holds)
 		}
 	}
 	r.mu.Unlock()
+	for i := range out {
+		out[i].AcquiredAt = places[i].String()
+	}
 	slices.SortFunc(out, func(a, b lock.HeldLock) int { return a.Since.Compare(b.Since) })
 	return out
 }
 
-// listedLocked are an owner's holds of a session as one entry.
-func (s *Session) listedLocked(holds []*Hold) lock.HeldLock {
-	l := lock.HeldLock{
+// listedLocked are an owner's holds of a session as one entry, and where the oldest was
+// acquired.
+func (s *Session) listedLocked(holds []*Hold) (l lock.HeldLock, oldest Place) {
+	l = lock.HeldLock{
 		Name: s.Lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
 		Count: len(holds), Fixed: true,
 	}
@@ -39,7 +48,8 @@ func (s *Session) listedLocked(holds []*Hold) lock.HeldLock {
 		l.ValidUntil = later(l.ValidUntil, h.deadlineLocked())
 		if l.Since.IsZero() || h.began.Before(l.Since) {
 			l.Since = h.began
+			oldest = h.placeLocked()
 		}
 	}
-	return l
+	return l, oldest
 }

@@ -37,6 +37,7 @@ type Config struct {
 	Addr          string // of the servers, for errors
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
+	Warn          time.Duration // what lives for longer is told of; 0: never
 	Log           *slog.Logger
 	Observer      observe.Observer // nil: nobody looks
 

@@ -89,11 +89,15 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 	if held {
 		next = earlier(next, s.until)
 	}
-	if s.fixed > 0 {
+	if s.fixed > 0 || w.reg.cfg.Warn > 0 {
 		for _, h := range s.holds {
-			if h.state == stateHeld && h.lease > 0 {
+			if h.state != stateHeld {
+				continue
+			}
+			if h.lease > 0 {
 				held, next = true, earlier(next, h.until)
 			}
+			next = h.age.nextLocked(next)
 		}
 	}
 	if !held {
@@ -187,6 +191,7 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	r := w.reg
 	var lost []*Hold
 	var due []*Session
+	var aged []old
 	r.mu.Lock()
 	if slept {
 		// The monotonic clock stood still: every deadline must be looked at.
@@ -202,6 +207,7 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		if s.dead {
 			continue
 		}
+		aged = s.agedLocked(aged, now)
 		if s.renewAt.After(horizon) {
 			w.scheduleLocked(s, time.Time{})
 			if s.index >= 0 && !s.nextAt.After(horizon) {
@@ -220,16 +226,17 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	if len(w.heap) > 0 {
 		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
 	}
-	if len(lost) > 0 {
+	if len(lost)+len(aged) > 0 {
 		r.wg.Add(1)
 	}
 	renewal := w.renewalLocked(due, now)
 	r.mu.Unlock()
 	r.finish(lost)
-	if len(lost) > 0 {
+	if len(lost)+len(aged) > 0 {
 		go func() { // ends with the log handler, which must not stop the watchdog
 			defer r.wg.Done()
 			r.logLost(lost)
+			r.logOld(aged, now)
 		}()
 	}
 	if renewal != nil {
