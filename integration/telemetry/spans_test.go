@@ -47,6 +47,9 @@ func TestCommonAttributes(t *testing.T) {
 		if s.InstrumentationScope.SchemaURL != "https://opentelemetry.io/schemas/1.43.0" {
 			t.Errorf("%s: schema %q", s.Name, s.InstrumentationScope.SchemaURL)
 		}
+		if strings.HasPrefix(s.Name, "lock.") && get("lock.client.name") != r.client.Name() {
+			t.Errorf("%s: the client is called %q, want %q", s.Name, get("lock.client.name"), r.client.Name())
+		}
 		switch s.Name {
 		case "EVALSHA":
 			got := strings.Join([]string{get("db.system.name"), get("db.operation.name"), get("server.address") + ":" + get("server.port")}, " ")
