@@ -125,7 +125,7 @@ func TestSpansTimeout(t *testing.T) {
 	l := r.client.RLock("orders:42")
 	h := must[redlatch.Hold](t)(l.Lock(t.Context()))
 	r.exporter.Reset()
-	for _, wait := range []time.Duration{0, 30 * time.Millisecond} {
+	for _, wait := range []time.Duration{0, 500 * time.Millisecond} {
 		if _, err := l.TryLock(t.Context(), wait, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 			t.Error(err)
 		}
@@ -133,7 +133,7 @@ func TestSpansTimeout(t *testing.T) {
 	r.expect(`
 	lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=B type=reentrant wait.limit=0 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
-	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=0.03 -> holder:elsewhere
+	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=0.5 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
 	  lock.wait internal name=orders:42 outcome=timeout type=reentrant
 	  EVALSHA client db.stored_procedure.name=acquire
