@@ -5,9 +5,10 @@
 // Metrics are served for Prometheus, one address per till; spans go by OTLP to
 // where OTEL_EXPORTER_OTLP_ENDPOINT says, nowhere without it. With -prometheus
 // it starts the prometheus of PATH on a free port, which scrapes both and knows
-// the alert rules of otel/dashboards.
+// the alert rules of otel/dashboards; with -jaeger the jaeger of PATH, to which the
+// spans go.
 //
-//	go run ./examples/observability -prometheus   # from the root; or: make observe
+//	go run ./examples/observability -prometheus -jaeger=yes   # from the root; or: make observe
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 go run ./examples/observability
 //
 // compose.yaml beside this file adds Grafana with the shipped dashboard, and Tempo,
@@ -22,6 +23,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -35,6 +37,7 @@ type options struct {
 	listen     string
 	rules      string
 	prometheus bool
+	jaeger     string
 	last       time.Duration
 }
 
@@ -43,6 +46,7 @@ func main() {
 	flag.StringVar(&o.redis, "redis", demoserver.Auto, "URL of a Redis; default: $REDIS_URL, else a private redis-server, else an embedded one")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:0,127.0.0.1:0", "addresses of the two tills' metrics")
 	flag.BoolVar(&o.prometheus, "prometheus", false, "start the prometheus of PATH")
+	flag.StringVar(&o.jaeger, "jaeger", "no", "start the jaeger of PATH: yes, no, or auto: if there is one")
 	flag.StringVar(&o.rules, "rules", "otel/dashboards/alerts.yml", "alert rules for that Prometheus, if the file is there")
 	flag.DurationVar(&o.last, "for", 0, "how long to run; 0: until interrupted")
 	flag.Parse()
@@ -53,6 +57,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, "observability:", err)
 		os.Exit(1)
 	}
+}
+
+// traces starts a Jaeger, if it is wanted, and lets the spans go there.
+func traces(out io.Writer, program *testbed.Program, choice string) error {
+	if choice == "auto" {
+		if _, err := exec.LookPath("jaeger"); err != nil {
+			fmt.Fprintln(out, "Jaeger:      none on PATH; make jaeger builds one from Go's modules, which takes some minutes")
+			return nil
+		}
+	} else if choice != "yes" {
+		return nil
+	}
+	j, err := startJaeger(program)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Jaeger:      %s\n", j.url)
+	if !j.pages {
+		fmt.Fprintln(out, "             its API alone: its pages were not built")
+	}
+	return os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", j.otlp+"/v1/traces")
 }
 
 // run is the program, until ctx ends or its time is over.
@@ -68,6 +93,11 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	fmt.Fprintln(out, "Redis:      ", server.About)
+	program := &testbed.Program{}
+	defer program.Close() // after the shop, whose spans it takes
+	if err := traces(out, program, o.jaeger); err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s, err := openShop(ctx, server, o.listen, log)
 	if err != nil {
@@ -79,8 +109,6 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	fmt.Fprintln(out, "Spans:      ", spansGo())
 	if o.prometheus {
-		program := &testbed.Program{}
-		defer program.Close()
 		p, err := startPrometheus(program, s.targets(), o.rules)
 		if err != nil {
 			return err
