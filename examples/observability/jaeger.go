@@ -26,6 +26,7 @@ const jaegerConfig = `service:
   telemetry:
     metrics: {level: none}
     logs: {level: warn}
+    traces: {level: none}
 extensions:
   jaeger_storage:
     backends: {memory: {memory: {max_traces: 100000}}}
@@ -73,7 +74,9 @@ func startJaeger(tb testbed.TB) (*jaeger, error) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	process := testbed.Run(tb, "jaeger", exec.Command(program, "--config="+file)) //nolint:gosec,noctx // of PATH; ends with tb
+	cmd := exec.Command(program, "--config="+file)                   //nolint:gosec,noctx // of PATH; ends with tb
+	cmd.Env = append(os.Environ(), "OTEL_TRACES_SAMPLER=always_off") // it would send its own, too
+	process := testbed.Run(tb, "jaeger", cmd)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {

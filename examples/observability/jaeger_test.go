@@ -186,7 +186,7 @@ func TestJaeger(t *testing.T) {
 	}
 	curls(ctx, t, page)
 	if path := os.Getenv("REDLATCH_PICTURES"); path != "" {
-		picture(t, j.url+"/trace/"+waiter.TraceID, filepath.Join(path, "jaeger-trace.png"))
+		picture(t, j.url+"/trace/"+waiter.TraceID+"?uiFind="+waiter.SpanID, filepath.Join(path, "jaeger-trace.png"))
 	}
 }
 
@@ -293,7 +293,7 @@ func curls(ctx context.Context, t *testing.T, page string) {
 // picture lets a browser draw a page.
 func picture(t *testing.T, page, path string) {
 	t.Helper()
-	args := []string{"--headless", "--hide-scrollbars", "--window-size=1400,760", "--virtual-time-budget=20000", "--screenshot=" + path}
+	args := []string{"--headless", "--hide-scrollbars", "--window-size=1400,490", "--virtual-time-budget=20000", "--screenshot=" + path}
 	if os.Geteuid() == 0 {
 		args = append(args, "--no-sandbox") // Chromium's own rule for root
 	}
