@@ -61,12 +61,12 @@ func main() {
 
 // traces starts a Jaeger, if it is wanted, and lets the spans go there.
 func traces(out io.Writer, program *testbed.Program, choice string) error {
-	if choice == "auto" {
-		if _, err := exec.LookPath("jaeger"); err != nil {
-			fmt.Fprintln(out, "Jaeger:      none on PATH; make jaeger builds one from Go's modules, which takes some minutes")
-			return nil
-		}
-	} else if choice != "yes" {
+	_, missing := exec.LookPath("jaeger")
+	switch {
+	case choice == "auto" && missing != nil:
+		fmt.Fprintln(out, "Jaeger:      none on PATH; make jaeger builds one from Go's modules, which takes some minutes")
+		return nil
+	case choice != "auto" && choice != "yes":
 		return nil
 	}
 	j, err := startJaeger(program)
