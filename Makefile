@@ -102,10 +102,18 @@ fuzz: ## Search for names, replies and messages that break something; see FUZZ.
 	@scripts/fuzz.sh $(FUZZ)
 
 .PHONY: observe
-observe: ## Run Redis, Prometheus and a flash sale until interrupted.
+observe: ## Run Redis, Prometheus, a Jaeger if there is one, and a flash sale until interrupted.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-prometheus.sh
-	@go run ./examples/observability -prometheus
+	@go run ./examples/observability -prometheus -jaeger auto
+
+.PHONY: jaeger
+jaeger: ## Build a Jaeger for make observe and for the test of the trace queries; some minutes.
+	@scripts/ensure-jaeger.sh
+
+.PHONY: dashboard
+dashboard: ## Check the Grafana dashboard against the schema that Grafana publishes (needs npm).
+	@scripts/check-dashboard.sh
 
 .PHONY: install
 install: ## Install the command redlatch into Go's bin folder.

@@ -67,6 +67,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		NoLinks:        cfg.Telemetry.NoLinks,
 		NoCommands:     cfg.Telemetry.NoCommandSpans,
 		Renewals:       cfg.Telemetry.RenewalSpans,
+		Client:         cfg.Name,
 		LeaseTime:      cfg.LeaseTime,
 		Server:         rotel.Server(address),
 	})

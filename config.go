@@ -45,9 +45,9 @@ type Config struct {
 
 	// Name says to people which program this is: it stands, with the Client's id, in the
 	// names of its connections (CLIENT LIST: redlatch:<name>:<id>), so that the owner of a
-	// lock leads to a process and an address, and in the log lines of forced unlocks. Printable
-	// ASCII without spaces, at most 128 bytes. Default: Redis.ClientName, else
-	// <host>/<process id>.
+	// lock leads to a process and an address; in every log line (client) and on every span
+	// of a lock (lock.client.name). Printable ASCII without spaces, at most 128 bytes.
+	// Default: Redis.ClientName, else <host>/<process id>.
 	Name string
 
 	// LeaseTime is the lease of holds without a fixed one; the watchdog renews it at a
@@ -195,6 +195,7 @@ func (c Config) complete() (Config, error) {
 	if c.Name == "" {
 		c.Name = defaultName(c.Redis.ClientName)
 	}
+	c.Logger = c.Logger.With("client", c.Name)
 	switch {
 	case !inspect.GoodName(c.Name):
 		return refuse("Name", "it has more than 128 bytes, a space, or a character that is not printable ASCII")

@@ -184,6 +184,59 @@ func TestInspectSince(t *testing.T) {
 	}
 }
 
+// State tells of each kind since when: a holder from its call on, its wait included, and
+// a waiter.
+func TestStateSince(t *testing.T) {
+	s := rlServer(t)
+	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
+	for name, tc := range map[string]struct {
+		holder, waiter redlatch.Locker
+		state          func(context.Context) (redlatch.State, error)
+		queue          int
+	}{
+		"plain": {a.RLock("plain"), b.RLock("plain"), a.RLock("plain").State, 0},
+		"fair":  {a.FairLock("fair"), b.FairLock("fair"), a.FairLock("fair").State, 1},
+		"rw":    {a.ReadWriteLock("rw").ReadLock(), b.ReadWriteLock("rw").WriteLock(), a.ReadWriteLock("rw").State, 1},
+	} {
+		// between says that every owner asked after one time and before another.
+		between := func(what string, owners []redlatch.OwnerState, after, before time.Time) {
+			t.Helper()
+			for _, o := range owners {
+				if o.Since.Before(after.Truncate(time.Millisecond)) || o.Since.After(before) {
+					t.Errorf("%s: %s asked at %v, not between %v and %v", name, what, o.Since, after, before)
+				}
+			}
+		}
+		look := func() redlatch.State {
+			t.Helper()
+			st, err := tc.state(ctx)
+			if err != nil || len(st.Owners) != 1 {
+				t.Fatalf("%s: %+v %v", name, st, err)
+			}
+			return st
+		}
+		began := time.Now()
+		h := rlLock(t, ctx, tc.holder)
+		asked := time.Now()
+		got := rlAsync(ctx, tc.waiter)
+		inUntil(t, a, name, func(in redlatch.Inspection) bool { return in.Processes == 1 && in.QueueLength == tc.queue })
+		st := look()
+		waited := time.Now()
+		if len(st.Queue) != tc.queue {
+			t.Errorf("%s: %d wait, not %d", name, len(st.Queue), tc.queue)
+		}
+		between("the holder", st.Owners, began, asked)
+		between("the waiter", st.Queue, asked, waited)
+		rlUnlock(t, h)
+		r := rlGet(t, got)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		between("the next holder", look().Owners, asked, waited)
+		rlUnlock(t, r.hold)
+	}
+}
+
 func base36(n int64) string { return strconv.FormatInt(n, 36) }
 
 // inForeign puts things on the server that look a little like locks, and returns

@@ -100,6 +100,10 @@ type OwnerState struct {
 	Count int
 	// Remaining is what is left of this owner's lease; 0 when not known.
 	Remaining time.Duration
+	// Since is when this acquisition was asked for, by the clock of its client: a
+	// holder's wait counts, too. Zero when the owner does not say it, as Java's. It is for
+	// people: let nothing be decided by it.
+	Since time.Time
 }
 
 // State is a snapshot of a lock on the server, for people and dashboards. It may be out

@@ -30,6 +30,8 @@ type Options struct {
 	// Renewals: spans for renewals that worked, too.
 	Renewals bool
 
+	// Client is the Client's name, on every span of a lock.
+	Client string
 	// LeaseTime is what the watchdog keeps holds for.
 	LeaseTime time.Duration
 	// Server is host and port for the command spans, when there is one server.

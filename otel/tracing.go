@@ -45,7 +45,10 @@ func (t *tracing) common(l observe.Lock) []attribute.KeyValue {
 	if t.opt.LockName != nil {
 		name = t.opt.LockName(name)
 	}
-	return []attribute.KeyValue{attribute.String("lock.name", clean(name)), attribute.String("lock.type", l.Type)}
+	return []attribute.KeyValue{
+		attribute.String("lock.name", clean(name)), attribute.String("lock.type", l.Type),
+		attribute.String("lock.client.name", t.opt.Client),
+	}
 }
 
 // maxValue bounds an attribute: a lock's name may be of any length.

@@ -16,9 +16,8 @@ func readState(r conn.Reply) (lock.State, error) {
 	st := lock.State{Token: kind.Token(r, 1)}
 	mode, i := lock.Mode(r.Str(2)), 4
 	for range r.Int(3) {
-		o := lock.OwnerState{
-			Owner: r.Str(i), Mode: lock.ModeRead, Count: int(r.Int(i + 1)), Remaining: kind.Remaining(r.Int(i + 2)),
-		}
+		o := kind.StateOf(r.Str(i), lock.ModeRead)
+		o.Count, o.Remaining = int(r.Int(i+1)), kind.Remaining(r.Int(i+2))
 		// In write mode an owner has a field for each mode.
 		if owner, ok := strings.CutSuffix(o.Owner, ":write"); ok && mode == lock.ModeWrite {
 			o.Owner, o.Mode = owner, lock.ModeWrite
@@ -30,7 +29,7 @@ func readState(r conn.Reply) (lock.State, error) {
 		st.Held, st.Mode, st.Remaining = true, mode, kind.Remaining(r.Code)
 	}
 	for ; i+1 < len(r.Vals); i += 2 {
-		st.Queue = append(st.Queue, lock.OwnerState{Owner: r.Str(i), Mode: lock.ModeWrite})
+		st.Queue = append(st.Queue, kind.StateOf(r.Str(i), lock.ModeWrite))
 	}
 	st.QueueLength = len(st.Queue)
 	return st, nil

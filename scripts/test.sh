@@ -44,6 +44,7 @@ done
 printf '\n== result by module\n%s' "$summary"
 scripts/ensure-java.sh --check || true
 scripts/ensure-prometheus.sh --check || true
+scripts/ensure-jaeger.sh --check || true
 scripts/ensure-chromium.sh --check || true
 scripts/ensure-servers.sh --check || true
 exit "$failed"

@@ -46,3 +46,18 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Errorf("only %d commands were found", n)
 	}
 }
+
+// Every command says what it is for and shows an example; the help of each is had by the
+// words of its line.
+func TestEveryCommandHasHelp(t *testing.T) {
+	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	for _, c := range append(root.Commands(), root) {
+		if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, "redlatch "+strings.TrimPrefix(c.Name(), "redlatch")) {
+			t.Errorf("%s: short %q, example %q", c.Name(), c.Short, c.Example)
+		}
+		status, out, errs := call(t, nil, strings.Fields(strings.TrimPrefix(c.CommandPath(), "redlatch")+" --help")...)
+		if status != exitOK || !strings.Contains(out, "Examples:") || errs != "" {
+			t.Errorf("%s --help: status %d\n%s%s", c.CommandPath(), status, out, errs)
+		}
+	}
+}

@@ -54,6 +54,11 @@ redlatch/config.toml in the user's configuration folder), whichever is set first
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Example = `  . <(redlatch completion bash)                                  # for this shell
+  redlatch completion fish >~/.config/fish/completions/redlatch.fish   # from the next one on`
+	}
 	return root
 }
 

@@ -75,7 +75,12 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 		if in.Kind == redlatch.KindFair && len(in.Queue) > 0 {
 			next = "hands the lock over to " + who(in.Queue[0].Process, in.Queue[0].Owner)
 		}
-		fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder learns of it only at its next renewal. Type yes to do it: ", evicts, next)
+		if in.Held() {
+			fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder learns of it only at its next renewal.", evicts, next)
+		} else {
+			fmt.Fprintf(a.std.out, "\nNobody holds the lock. This %s.", next)
+		}
+		fmt.Fprint(a.std.out, " Type yes to do it: ")
 		f := file(a.std.in)
 		if f != nil && !term.IsTerminal(int(f.Fd())) {
 			fmt.Fprintln(a.std.out)

@@ -4,9 +4,9 @@
 // It serves metrics for Prometheus, one address per till, and sends spans by OTLP to
 // OTEL_EXPORTER_OTLP_ENDPOINT, if that is set. With -prometheus it starts the
 // prometheus on PATH on a free port, which scrapes both tills and has the alert rules
-// of otel/dashboards.
+// of otel/dashboards; with -jaeger it starts the jaeger on PATH and sends the spans there.
 //
-//	go run ./examples/observability -prometheus   # from the root; or: make observe
+//	go run ./examples/observability -prometheus -jaeger=yes   # from the root; or: make observe
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 go run ./examples/observability
 //
 // compose.yaml beside this file adds Grafana with the shipped dashboard, and Tempo,
@@ -21,6 +21,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -34,6 +35,7 @@ type options struct {
 	listen     string
 	rules      string
 	prometheus bool
+	jaeger     string
 	last       time.Duration
 }
 
@@ -42,6 +44,7 @@ func main() {
 	flag.StringVar(&o.redis, "redis", demoserver.Auto, "URL of a Redis; default: $REDIS_URL, else a private redis-server, else an embedded one")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:0,127.0.0.1:0", "addresses of the two tills' metrics")
 	flag.BoolVar(&o.prometheus, "prometheus", false, "start the prometheus of PATH")
+	flag.StringVar(&o.jaeger, "jaeger", "no", "start the jaeger of PATH: yes, no, or auto: if there is one")
 	flag.StringVar(&o.rules, "rules", "otel/dashboards/alerts.yml", "alert rules for that Prometheus, if the file is there")
 	flag.DurationVar(&o.last, "for", 0, "how long to run; 0: until interrupted")
 	flag.Parse()
@@ -52,6 +55,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, "observability:", err)
 		os.Exit(1)
 	}
+}
+
+// traces starts a Jaeger, if it is wanted, and lets the spans go there.
+func traces(out io.Writer, program *testbed.Program, choice string) error {
+	_, missing := exec.LookPath("jaeger")
+	switch {
+	case choice == "auto" && missing != nil:
+		fmt.Fprintln(out, "Jaeger:      none on PATH; make jaeger builds one from Go's modules, which takes some minutes")
+		return nil
+	case choice != "auto" && choice != "yes":
+		return nil
+	}
+	j, err := startJaeger(program)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Jaeger:      %s\n", j.url)
+	if !j.pages {
+		fmt.Fprintln(out, "             its API alone: its pages were not built")
+	}
+	return os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", j.otlp+"/v1/traces")
 }
 
 // run is the program, until ctx ends or its time is over.
@@ -67,6 +91,11 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	fmt.Fprintln(out, "Redis:      ", server.About)
+	program := &testbed.Program{}
+	defer program.Close() // after the shop, whose spans it takes
+	if err := traces(out, program, o.jaeger); err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s, err := openShop(ctx, server, o.listen, log)
 	if err != nil {
@@ -78,8 +107,6 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 	fmt.Fprintln(out, "Spans:      ", spansGo())
 	if o.prometheus {
-		program := &testbed.Program{}
-		defer program.Close()
 		p, err := startPrometheus(program, s.targets(), o.rules)
 		if err != nil {
 			return err

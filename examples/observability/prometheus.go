@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -20,7 +17,7 @@ import (
 
 // prom is a running Prometheus.
 type prom struct {
-	url   string
+	web
 	pages string // where its pages are: Debian's package has them elsewhere
 }
 
@@ -64,7 +61,7 @@ func startPrometheus(tb testbed.TB, targets []string, rules string) (*prom, erro
 		}
 	}
 	process := testbed.Run(tb, "prometheus", exec.Command(program, args...)) //nolint:gosec,noctx // of PATH; ends with tb
-	p := &prom{url: "http://" + addr}
+	p := &prom{web: web{url: "http://" + addr}}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for {
@@ -85,34 +82,9 @@ func startPrometheus(tb testbed.TB, targets []string, rules string) (*prom, erro
 	}
 }
 
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback port
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
 // graph is the page that draws an expression.
 func (p *prom) graph(expr string) string {
 	return p.pages + "/graph?g0.range_input=5m&g0.tab=0&g0.expr=" + url.QueryEscape(expr)
-}
-
-func (p *prom) get(ctx context.Context, path string, q url.Values) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path+"?"+q.Encode(), nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	return body, err
 }
 
 // sample is one series of an instant query.

@@ -57,7 +57,7 @@ func openShop(ctx context.Context, server *demoserver.Server, listen string, log
 		}
 		s.tills = append(s.tills, t)
 		if t.client, err = redlatch.Open(server.URL, redlatch.WithConfig(func(c *redlatch.Config) {
-			c.LeaseTime = lease
+			c.Name, c.LeaseTime = "shop/"+t.name, lease
 			c.TracerProvider, c.MeterProvider, c.Logger = t.tracing, t.meters, log
 			c.Telemetry.LockName = s.template
 		})); err != nil {

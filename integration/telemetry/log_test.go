@@ -30,8 +30,8 @@ func (r *rig) one(what, lock string) map[string]any {
 	}
 	rec := lines[0]
 	owner, _ := rec["owner"].(string)
-	if rec["lock"] != lock || len(owner) < 40 {
-		r.t.Errorf("lock and owner are missing: %v", rec)
+	if rec["lock"] != lock || len(owner) < 40 || rec["client"] != r.client.Name() {
+		r.t.Errorf("lock, owner or client is missing: %v", rec)
 	}
 	// The acquisition may not have ended: ask for all that began.
 	for _, s := range r.seen.Started() {

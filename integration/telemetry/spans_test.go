@@ -47,6 +47,9 @@ func TestCommonAttributes(t *testing.T) {
 		if s.InstrumentationScope.SchemaURL != "https://opentelemetry.io/schemas/1.43.0" {
 			t.Errorf("%s: schema %q", s.Name, s.InstrumentationScope.SchemaURL)
 		}
+		if strings.HasPrefix(s.Name, "lock.") && get("lock.client.name") != r.client.Name() {
+			t.Errorf("%s: the client is called %q, want %q", s.Name, get("lock.client.name"), r.client.Name())
+		}
 		switch s.Name {
 		case "EVALSHA":
 			got := strings.Join([]string{get("db.system.name"), get("db.operation.name"), get("server.address") + ":" + get("server.port")}, " ")
@@ -122,7 +125,7 @@ func TestSpansTimeout(t *testing.T) {
 	l := r.client.RLock("orders:42")
 	h := must[redlatch.Hold](t)(l.Lock(t.Context()))
 	r.exporter.Reset()
-	for _, wait := range []time.Duration{0, 30 * time.Millisecond} {
+	for _, wait := range []time.Duration{0, 500 * time.Millisecond} {
 		if _, err := l.TryLock(t.Context(), wait, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 			t.Error(err)
 		}
@@ -130,7 +133,7 @@ func TestSpansTimeout(t *testing.T) {
 	r.expect(`
 	lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=B type=reentrant wait.limit=0 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
-	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=0.03 -> holder:elsewhere
+	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=0.5 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
 	  lock.wait internal name=orders:42 outcome=timeout type=reentrant
 	  EVALSHA client db.stored_procedure.name=acquire

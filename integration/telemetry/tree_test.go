@@ -50,7 +50,7 @@ func (d *drawing) owner(field string) string {
 
 // shared are attributes that say the same everywhere; they are checked once, by
 // TestCommonAttributes.
-var shared = []string{"db.system.name", "db.operation.name", "server.address", "server.port", "lock.lease", "lock.watchdog"}
+var shared = []string{"lock.client.name", "db.system.name", "db.operation.name", "server.address", "server.port", "lock.lease", "lock.watchdog"}
 
 func (d *drawing) draw(s tracetest.SpanStub, depth int) {
 	fmt.Fprintf(&d.out, "%s%s %s", strings.Repeat("  ", depth), s.Name, s.SpanKind)

@@ -77,6 +77,12 @@ func NoLock(what string) error {
 	return &lock.InvalidNameError{Reason: "its key is not a " + what}
 }
 
+// StateOf begins what a State says of an owner as it stands on the wire.
+func StateOf(owner string, mode lock.Mode) lock.OwnerState {
+	id, _ := lock.ParseOwner(owner)
+	return lock.OwnerState{Owner: owner, Mode: mode, Since: id.Since}
+}
+
 // ReadPlainState reads the reply of state.lua.
 func ReadPlainState(r conn.Reply) (lock.State, error) {
 	if r.Code < 0 {
@@ -92,9 +98,9 @@ func ReadPlainState(r conn.Reply) (lock.State, error) {
 		if err != nil {
 			return lock.State{}, NoLock("lock")
 		}
-		st.Owners = append(st.Owners, lock.OwnerState{
-			Owner: r.Str(i), Mode: lock.ModeLock, Count: count, Remaining: st.Remaining,
-		})
+		o := StateOf(r.Str(i), lock.ModeLock)
+		o.Count, o.Remaining = count, st.Remaining
+		st.Owners = append(st.Owners, o)
 	}
 	return st, nil
 }

@@ -50,15 +50,33 @@ end
 -- Redisson would block the queue for as long. Up to this much (ms) may stay.
 local FAR = 15000
 
-local function drop_first(head)
-  call('LPOP', QUEUE)
-  local on_top = ours(head) and tonumber(call('ZSCORE', SCORES, head) or '0') - now or 0
+local function denied(answer) return type(answer) == 'table' and answer.err end
+
+-- Takes a waiter off both the scores and the list; the command for the list stands last.
+-- Where the server refuses one of the two neither is done, and a want that is gone
+-- already is put back: a score without an entry would keep the keys for ever, an entry
+-- without a score stops Redisson's waiters.
+local function take_off(field, score, want, ...)
+  local unscored = pcall('ZREM', SCORES, field)
+  if not denied(unscored) then
+    if not denied(pcall(...)) then return end
+    if score then call('ZADD', SCORES, score, field) end
+  end
+  if want then call('HSET', WANTS, field, want) end
+  -- refused again: the script ends with that error
+  if denied(unscored) then call('ZREM', SCORES, field) else call(...) end
+end
+
+-- Drops the first, whose want may be gone already.
+local function drop_first(head, gone)
+  local score = call('ZSCORE', SCORES, head)
+  take_off(head, score, gone, 'LPOP', QUEUE)
+  local on_top = ours(head) and tonumber(score or '0') - now or 0
   if on_top > FAR then
     -- A skip time may be long; waiters of ours behind have no more than it on top.
     local want = call('HGET', WANTS, head)
     if want then on_top = on_top - math.max(alive_until(want) - now, 0) end
   end
-  call('ZREM', SCORES, head)
   call('HDEL', WANTS, head)
   if on_top > FAR then lower(0, on_top) end
 end
@@ -121,8 +139,14 @@ local function hand_over(head, want)
     pcall(ARGV[1], ARGV[2] .. client, id)
     return refused, 0
   end
+  local dropped, why = protected(drop_first, head)
+  if not dropped then
+    -- Nor may it have the lock while it stands in the queue: it is called, too.
+    call('HDEL', LOCK, head)
+    pcall(ARGV[1], ARGV[2] .. client, id)
+    return type(why) == 'table' and why or {err = tostring(why)}, 0
+  end
   leave_trace(KEYS[6], head, trace, ms)
-  drop_first(head)
   sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', n) ..
     (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1

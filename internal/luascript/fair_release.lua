@@ -39,16 +39,17 @@ local function compact()
 end
 
 local function leave()
-  local known = call('HDEL', WANTS, field)
-  if not call('ZSCORE', SCORES, field) then return known end
+  local want = call('HGET', WANTS, field)
+  local known = want and call('HDEL', WANTS, field) or 0
+  local score = call('ZSCORE', SCORES, field)
+  if not score then return known end
   if call('LINDEX', QUEUE, 0) == field then
-    drop_first(field)
+    drop_first(field, want)
   elseif call('LINDEX', QUEUE, -1) == field then
     -- The last entry is never a marked one: Redisson builds scores on it.
     local tail = field
     repeat
-      call('RPOP', QUEUE)
-      call('ZREM', SCORES, tail)
+      take_off(tail, call('ZSCORE', SCORES, tail), tail == field and want, 'RPOP', QUEUE)
       tail = call('LINDEX', QUEUE, -1)
     until not tail or not ours(tail) or call('HEXISTS', WANTS, tail) == 1
   elseif call('LLEN', QUEUE) > 128 and not foreign(known) then
@@ -56,13 +57,12 @@ local function leave()
     if call('ZCOUNT', SCORES, '-inf', '(100000000000') * 2 > call('LLEN', QUEUE) then compact() end
   else
     local at = call('LPOS', QUEUE, field)
+    take_off(field, score, want, 'LREM', QUEUE, 1, field)
     if at then
       local front = tonumber(call('ZSCORE', SCORES, call('LINDEX', QUEUE, at - 1)) or '0')
-      local on_top = tonumber(call('ZSCORE', SCORES, field)) - math.max(front, now)
-      if on_top > FAR then lower(at + 1, on_top) end
+      local on_top = tonumber(score) - math.max(front, now)
+      if on_top > FAR then lower(at, on_top) end
     end
-    call('LREM', QUEUE, 1, field)
-    call('ZREM', SCORES, field)
   end
   if call('EXISTS', QUEUE) == 0 then call('DEL', WANTS) end
   return 1

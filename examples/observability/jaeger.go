@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// jaeger is a running Jaeger (version 2) that keeps its traces in memory.
+type jaeger struct {
+	web
+	otlp  string // where it takes spans by OTLP over HTTP
+	pages bool   // whether it has its pages, or the API alone
+}
+
+const jaegerConfig = `service:
+  extensions: [jaeger_storage, jaeger_query]
+  pipelines:
+    traces: {receivers: [otlp], exporters: [jaeger_storage_exporter]}
+  telemetry:
+    metrics: {level: none}
+    logs: {level: warn}
+    traces: {level: none}
+extensions:
+  jaeger_storage:
+    backends: {memory: {memory: {max_traces: 100000}}}
+  jaeger_query:
+    storage: {traces: memory}
+    http: {endpoint: "%s"}
+    grpc: {endpoint: "%s"}
+%sreceivers:
+  otlp:
+    protocols:
+      http: {endpoint: "%s"}
+exporters:
+  jaeger_storage_exporter: {trace_storage: memory}
+`
+
+// startJaeger starts the program of PATH on free ports. It is stopped by its own pid
+// when tb cleans up, or when this process dies.
+func startJaeger(tb testbed.TB) (*jaeger, error) {
+	program, err := exec.LookPath("jaeger")
+	if err != nil {
+		return nil, fmt.Errorf("%w: make jaeger builds it", err)
+	}
+	dir, err := os.MkdirTemp("", "redlatch-jaeger-")
+	if err != nil {
+		return nil, err
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) }) // after the process has ended
+	var addr [3]string
+	for i := range addr {
+		if addr[i], err = freeAddr(); err != nil {
+			return nil, err
+		}
+	}
+	j := &jaeger{web: web{url: "http://" + addr[0]}, otlp: "http://" + addr[2]}
+	// What scripts/ensure-jaeger.sh builds has its pages beside the program.
+	ui := ""
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		assets := filepath.Join(filepath.Dir(real), "pages")
+		if _, err := os.Stat(filepath.Join(assets, "index.html")); err == nil {
+			ui = fmt.Sprintf("    ui: {assets_path: %q}\n", assets)
+		}
+	}
+	file := filepath.Join(dir, "jaeger.yml")
+	config := fmt.Sprintf(jaegerConfig, addr[0], addr[1], ui, addr[2])
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, "--config="+file)                   //nolint:gosec,noctx // of PATH; ends with tb
+	cmd.Env = append(os.Environ(), "OTEL_TRACES_SAMPLER=always_off") // it would send its own, too
+	process := testbed.Run(tb, "jaeger", cmd)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		if _, err := j.get(ctx, "/api/services", nil); err == nil {
+			page, err := j.get(ctx, "/search", nil)
+			j.pages = err == nil && len(page) > 500 // else a page that says that there are none
+			return j, nil
+		}
+		select {
+		case <-process.Done():
+			return nil, fmt.Errorf("jaeger ended:\n%s", process.Stderr())
+		case <-ctx.Done():
+			return nil, errors.New("jaeger is not ready after a minute")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// found is what Jaeger's query API answers.
+type found struct {
+	Data []struct {
+		TraceID string      `json:"traceID"`
+		Spans   []foundSpan `json:"spans"`
+	} `json:"data"`
+}
+
+type foundSpan struct {
+	TraceID       string     `json:"traceID"`
+	SpanID        string     `json:"spanID"`
+	OperationName string     `json:"operationName"`
+	Duration      int64      `json:"duration"` // us
+	ProcessID     string     `json:"processID"`
+	References    []foundRef `json:"references"`
+	Tags          []struct {
+		Key   string `json:"key"`
+		Value any    `json:"value"`
+	} `json:"tags"`
+}
+
+type foundRef struct {
+	RefType string `json:"refType"`
+	TraceID string `json:"traceID"`
+	SpanID  string `json:"spanID"`
+}
+
+func (s foundSpan) tag(key string) string {
+	for _, t := range s.Tags {
+		if t.Key == key {
+			return fmt.Sprint(t.Value)
+		}
+	}
+	return ""
+}
+
+// traces asks for traces; none are no error.
+func (j *jaeger) traces(ctx context.Context, path string, q url.Values) (found, error) {
+	var out found
+	body, err := j.get(ctx, path, q)
+	if err == nil {
+		err = json.Unmarshal(body, &out)
+	}
+	return out, err
+}
+
+// search is one search of a user: what the form of Jaeger's page makes of its fields.
+type search struct {
+	what, operation, tags, atLeast string
+}
+
+func (s search) query() url.Values {
+	q := url.Values{"service": {"shop"}, "limit": {"20"}, "lookback": {"1h"}}
+	if s.operation != "all" {
+		q.Set("operation", s.operation)
+	}
+	if s.atLeast != "" {
+		q.Set("minDuration", s.atLeast)
+	}
+	if s.tags != "" {
+		tags := map[string]string{}
+		for pair := range strings.FieldsSeq(s.tags) { // logfmt, no value of these has a space
+			key, value, _ := strings.Cut(pair, "=")
+			tags[key] = value
+		}
+		text, _ := json.Marshal(tags) // of texts
+		q.Set("tags", string(text))
+	}
+	return q
+}
+
+// searches reads the table "the search form" of traces.md.
+func searches(t *testing.T, text string) []search {
+	t.Helper()
+	_, section, ok := strings.Cut(text, "\n## Jaeger: the search form")
+	if !ok {
+		t.Fatal("traces.md has no such section")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	code := regexp.MustCompile("`([^`]*)`")
+	parts := func(cell string) []string {
+		var out []string
+		for _, m := range code.FindAllStringSubmatch(cell, -1) {
+			out = append(out, m[1])
+		}
+		if len(out) == 0 {
+			out = []string{strings.TrimSpace(cell)}
+		}
+		return out
+	}
+	var out []search
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) < 5 || strings.Contains(line, "|---") || strings.Contains(line, "| question") {
+			continue
+		}
+		atLeast := ""
+		if strings.Contains(cells[4], "min duration") {
+			atLeast = parts(cells[4])[0]
+		}
+		for _, operation := range parts(cells[2]) {
+			for _, tags := range parts(cells[3]) {
+				out = append(out, search{strings.TrimSpace(cells[1]), operation, tags, atLeast})
+			}
+		}
+	}
+	if len(out) < 9 {
+		t.Fatalf("only %d searches were found", len(out))
+	}
+	return out
+}
+
+// TestJaeger sends the spans of the flash sale to a real Jaeger and asks its query API: for
+// a waiter's trace, for what its links lead to, and all that traces.md asks. It is
+// skipped, loudly, where there is none.
+func TestJaeger(t *testing.T) {
+	if _, err := exec.LookPath("jaeger"); err != nil {
+		if os.Getenv("REDLATCH_JAEGER") == "require" {
+			t.Fatal("jaeger is not on PATH: make jaeger builds it")
+		}
+		t.Skip("NOT TESTED: jaeger is not on PATH; make jaeger builds it from Go's modules")
+	}
+	j, err := startJaeger(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", j.otlp+"/v1/traces")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // ms; 5 s by default
+	ctx, s := shopFor(t, 3*time.Minute)
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	working, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with working
+		defer close(done)
+		s.work(working)
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
+
+	waiter, holder := j.waiter(ctx, t)
+	t.Logf("waiter: trace %s; held by: trace %s", waiter.TraceID, holder.TraceID)
+	text, err := os.ReadFile(filepath.Join(dashboards, "traces.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.NewReplacer(
+		"orders:*", waiter.tag("lock.name"), "<its trace id>", holder.TraceID, "<its lock.owner>", waiter.tag("lock.owner"),
+		"http://localhost:16686", j.url, "2026-01-01T00:00:00Z", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339),
+		"2026-01-02T00:00:00Z", time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+	).Replace(string(text))
+	for _, q := range searches(t, page) {
+		if strings.HasPrefix(q.tags, "lock.predecessor.trace_id=") {
+			// Whoever was waited for in the end held it for others than the one met.
+			q.tags = "lock.predecessor.trace_id=" + j.predecessor(ctx, t)
+		}
+		j.until(ctx, t, q.what+": "+q.operation+" "+q.tags, func() bool {
+			got, err := j.traces(ctx, "/api/traces", q.query())
+			if err != nil {
+				t.Fatalf("%+v: %v", q, err)
+			}
+			return len(got.Data) > 0
+		})
+	}
+	curls(ctx, t, page)
+	if path := os.Getenv("REDLATCH_PICTURES"); path != "" {
+		picture(t, j.url+"/trace/"+waiter.TraceID+"?uiFind="+waiter.SpanID, filepath.Join(path, "jaeger-trace.png"))
+	}
+}
+
+// until asks again until there is an answer: spans arrive in batches.
+func (j *jaeger) until(ctx context.Context, t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("nothing was found: %s", what)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// waiter finds an acquisition that waited a second for one of another process (the other
+// till), follows its first link and checks what is there.
+func (j *jaeger) waiter(ctx context.Context, t *testing.T) (waiter, holder foundSpan) {
+	t.Helper()
+	q := search{operation: "lock.acquire", tags: "lock.contended=true lock.outcome=acquired", atLeast: "1s"}.query()
+	j.until(ctx, t, "a waiter whose link leads to the other till", func() bool {
+		got, err := j.traces(ctx, "/api/traces", q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range got.Data {
+			for _, span := range tr.Spans {
+				if span.OperationName != "lock.acquire" || span.tag("lock.holder.trace_id") == "" {
+					continue
+				}
+				at := slices.IndexFunc(span.References, func(r foundRef) bool { return r.RefType == "FOLLOWS_FROM" })
+				if at < 0 {
+					t.Fatalf("a waiter's span has no link: %+v", span)
+				}
+				to := span.References[at]
+				if to.TraceID != span.tag("lock.holder.trace_id") {
+					t.Fatalf("the first link leads to %s, lock.holder.trace_id says %s", to.TraceID, span.tag("lock.holder.trace_id"))
+				}
+				there, err := j.traces(ctx, "/api/traces/"+to.TraceID, nil)
+				if err != nil {
+					continue // not sent yet
+				}
+				for _, tr := range there.Data {
+					for _, h := range tr.Spans {
+						if h.SpanID != to.SpanID {
+							continue
+						}
+						if h.OperationName != "lock.acquire" || h.tag("lock.owner") != span.tag("lock.holder.owner") {
+							t.Fatalf("the link leads to %+v, want the acquisition of %s", h, span.tag("lock.holder.owner"))
+						}
+						a, _, _ := strings.Cut(h.tag("lock.owner"), ":")
+						b, _, _ := strings.Cut(span.tag("lock.owner"), ":")
+						if a != b {
+							waiter, holder = span, h
+							return true
+						}
+					}
+				}
+			}
+		}
+		return false
+	})
+	return waiter, holder
+}
+
+// predecessor is a trace that somebody waited for in the end, having met another.
+func (j *jaeger) predecessor(ctx context.Context, t *testing.T) (id string) {
+	t.Helper()
+	j.until(ctx, t, "a waiter with a predecessor", func() bool {
+		got, err := j.traces(ctx, "/api/traces", search{operation: "lock.acquire", tags: "lock.type=fair"}.query())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range got.Data {
+			for _, span := range tr.Spans {
+				if id = span.tag("lock.predecessor.trace_id"); id != "" {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return id
+}
+
+// curls runs the commands that the page shows as they stand there.
+func curls(ctx context.Context, t *testing.T, page string) {
+	t.Helper()
+	commands := regexp.MustCompile("(?s)```\n(curl .*?)```").FindAllStringSubmatch(page, -1)
+	if len(commands) < 2 {
+		t.Fatalf("%d commands were found", len(commands))
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("NOT TESTED: the commands of traces.md: there is no curl")
+	}
+	for _, c := range commands {
+		out, err := exec.CommandContext(ctx, "sh", "-c", c[1]).Output() //nolint:gosec // what the page shows
+		if err != nil || !strings.Contains(string(out), "lock.acquire") {
+			t.Errorf("%v: %.300s\n%s", err, out, c[1])
+		}
+	}
+}
+
+// picture lets a browser draw a page.
+func picture(t *testing.T, page, path string) {
+	t.Helper()
+	args := []string{"--headless", "--hide-scrollbars", "--window-size=1400,490", "--virtual-time-budget=20000", "--screenshot=" + path}
+	if os.Geteuid() == 0 {
+		args = append(args, "--no-sandbox") // Chromium's own rule for root
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "chromium", append(args, page)...).CombinedOutput() //nolint:gosec // its arguments are above
+	if err != nil {
+		t.Errorf("chromium: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,71 @@
+#!/bin/sh
+# Makes sure that a Jaeger is there, which make observe shows the spans in and a test asks
+# for the queries of otel/dashboards/traces.md.
+#
+# usage: scripts/ensure-jaeger.sh [--check]
+#
+# Does nothing where jaeger (version 2) is on PATH. Otherwise it builds one into .cache from
+# its sources: Go's module proxy has them, up to the version below. That takes ten minutes or
+# more on two cores, and two gigabytes. Its pages are no Go module: they are built by
+# npm from their repository, where git, npm and the repository can be had (JAEGER_UI names
+# another place of it); without them Jaeger answers its API alone. With --check it builds
+# nothing: it says loudly what will not be tested, and its status is 1, when there is none.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin=$root/.cache/bin
+dir=$root/.cache/jaeger
+PATH=$bin:$PATH
+version=v1.76.0 # of the module; the program in it is Jaeger 2.13
+
+say() { printf 'ensure-jaeger: %s\n' "$*" >&2; }
+
+present() { command -v jaeger >/dev/null 2>&1; }
+
+if [ "${1:-}" = --check ]; then
+  if present; then exit 0; fi
+  printf '\n!!!! NOT TESTED: the queries of traces.md in a Jaeger (none is on PATH).\n' >&2
+  printf '!!!! scripts/ensure-jaeger.sh builds one: ten minutes or more.\n\n' >&2
+  exit 1
+fi
+
+build() {
+  say "fetching the sources of Jaeger ($version)"
+  mkdir -p "$dir" "$bin"
+  # "go install" refuses a module that replaces others: it is built where it is the main one.
+  module=$(cd "$dir" && GOWORK=off GOFLAGS= go mod download -json "github.com/jaegertracing/jaeger@$version" |
+    sed -n 's/^[[:space:]]*"Dir": "\(.*\)",\{0,1\}$/\1/p')
+  rm -rf "$dir/src"
+  cp -R "$module" "$dir/src"
+  chmod -R u+w "$dir/src"
+  say "building it, which takes some minutes"
+  (cd "$dir/src" && GOWORK=off GOFLAGS=-mod=mod go build -trimpath -ldflags '-s -w' -o "$dir/jaeger" ./cmd/jaeger)
+  rm -rf "$dir/src"
+}
+
+pages() {
+  command -v git >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || return 1
+  say "building its pages, which takes some minutes"
+  rm -rf "$dir/ui"
+  git clone -q --depth 1 -b "$version" "${JAEGER_UI:-https://github.com/jaegertracing/jaeger-ui}" "$dir/ui" >&2 || return 1
+  (
+    cd "$dir/ui"
+    # Their scripts would set up a developer's checkout; and a Node that is older than they ask for does.
+    npm ci --no-audit --no-fund --ignore-scripts --engine-strict=false
+    npm run --workspace @jaegertracing/plexus prepublishOnly
+    cd packages/jaeger-ui
+    NODE_ENV=production REACT_APP_VSN_STATE='{}' ../../node_modules/.bin/vite build
+  ) >&2 || return 1
+  rm -rf "$dir/pages"
+  mv "$dir/ui/packages/jaeger-ui/build" "$dir/pages"
+  rm -rf "$dir/ui"
+}
+
+if ! present; then
+  [ -x "$dir/jaeger" ] || build
+  ln -sf "$dir/jaeger" "$bin/jaeger"
+  "$bin/jaeger" version >/dev/null
+fi
+if [ -x "$dir/jaeger" ] && [ ! -f "$dir/pages/index.html" ]; then
+  pages || say "its pages could not be built: it answers its API, and shows nothing"
+fi
