@@ -19,6 +19,9 @@ const (
 	varSeed = "REDLATCH_FAULTS_SEED"
 	// varProfile is the only profile to run.
 	varProfile = "REDLATCH_FAULTS_PROFILE"
+	// varWide spreads the work of each episode over many locks: more operations, and each
+	// lock's history is short.
+	varWide = "REDLATCH_FAULTS_WIDE"
 	// varKeep is a folder that gets the records of an episode that failed.
 	varKeep = "REDLATCH_FAULTS_KEEP"
 	// varBound is after how many operations a run may end; varResult is a file that
@@ -70,6 +73,9 @@ func TestFaults(t *testing.T) {
 	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
 		for i := range profiles {
 			p := &profiles[i]
+			if os.Getenv(varWide) != "" {
+				p = p.wide()
+			}
 			if only != "" && p.name != only || only == "" && p.episode == 0 || round > 0 && time.Now().After(until) {
 				continue
 			}
@@ -109,7 +115,7 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 		if !t.Failed() {
 			return
 		}
-		t.Logf("again: make faults FOR=%v SEED=%d PROFILE='%s'", length, seed, p.name)
+		t.Logf("again: make faults FOR=%v SEED=%d PROFILE='%s' WIDE=%s", length, seed, p.name, os.Getenv(varWide))
 		for _, one := range steps {
 			t.Logf("  %v", one)
 		}

@@ -80,8 +80,11 @@ var topologyFaults = []fault{
 			node := w.cluster.NodeOfSlot(w.t, w.slot(p))
 			for _, tag := range tags {
 				if w.cluster.NodeOfKey(w.t, "{"+tag+"}") == node {
-					for n := range names + len(w.all) + 1 {
+					for n := range max(names, w.p.work.Names) {
 						w.windows[i].names = append(w.windows[i].names, fmt.Sprintf("{%s}%d", tag, n))
+					}
+					for n := range len(w.all) + 1 {
+						w.windows[i].names = append(w.windows[i].names, fmt.Sprintf("{%s}%d", tag, own+n))
 					}
 				}
 			}

@@ -272,7 +272,7 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 func (p *party) hammer(r *rand.Rand) {
 	g := p.gen.Load()
 	kinds := []string{kindPlain, kindFair, kindRead, kindWrite, kindGroup}
-	t := p.thing(g, kinds[r.IntN(len(kinds))], names+p.args.Proc)
+	t := p.thing(g, kinds[r.IntN(len(kinds))], own+p.args.Proc)
 	e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
 	e.Owner = e.ID
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
@@ -324,7 +324,7 @@ func (p *party) hammer(r *rand.Rand) {
 func (p *party) lonely(r *rand.Rand) {
 	g := p.gen.Load()
 	kinds := []string{kindPlain, kindFair, kindRead, kindWrite}
-	t := p.thing(g, kinds[r.IntN(len(kinds))], names+p.args.Proc)
+	t := p.thing(g, kinds[r.IntN(len(kinds))], own+p.args.Proc)
 	e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
 	e.Owner = e.ID
 	const wait = 250 * time.Millisecond
@@ -470,7 +470,7 @@ func (p *party) crowd(n int, tag string, seed uint64) {
 			if tag == "rw" {
 				kind = kindRead
 			}
-			t := p.thing(g, kind, names+1000*p.args.Proc+k)
+			t := p.thing(g, kind, own+1000*p.args.Proc+k)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(100*time.Millisecond))))
 			defer cancel()
 			p.extra.Add(1)
