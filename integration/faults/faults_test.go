@@ -137,8 +137,8 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	for _, one := range steps {
 		out.faults[one.fault.name]++
 	}
-	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; faults %v",
-		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, out.faults)
+	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; %d turns of others at most; faults %v",
+		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, out.faults)
 	return out
 }
 
@@ -178,6 +178,9 @@ func (h *history) check(p *profile) *report {
 	h.waits(r)
 	if p.fifo {
 		h.fifo(r)
+	}
+	if p.turns > 0 {
+		h.turns(r, p.turns)
 	}
 	if p.idle > 0 {
 		h.idle(r, p.idle)

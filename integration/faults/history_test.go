@@ -178,6 +178,7 @@ type report struct {
 	longest    time.Duration // of these
 	lost       int
 	refused    int // writes that the store refused
+	turns      int // the most others that one had to wait for
 }
 
 func (r *report) violation(format string, args ...any) {

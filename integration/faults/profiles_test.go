@@ -15,6 +15,7 @@ type profile struct {
 	pace     time.Duration // the longest pause between two faults
 	fifo     bool          // the order of fair locks is checked
 	idle     time.Duration // how long a lock may lie free while somebody waits; 0: not checked
+	turns    int           // how many others of a plain lock may be served while one waits; 0: not checked
 	servers  []string      // extra arguments of the servers
 	acks     int
 	clock    bool // the servers' clocks can be set
@@ -83,6 +84,28 @@ var profiles = []profile{
 		workers: 3, loops: 4, pace: 150 * time.Millisecond, idle: 2500 * time.Millisecond,
 		faults:  []string{"subscriptions killed", "subscribers overflow"},
 		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
+	},
+	{
+		// Whose unlock was refused for a moment has it done soon after; a lock that was only
+		// said to be unlocked would lie there for its lease.
+		name: "refused releases", topology: "standalone", lease: 20 * time.Second, skip: 6 * time.Second,
+		workers: 3, loops: 4, pace: 800 * time.Millisecond, idle: 2500 * time.Millisecond,
+		faults:  []string{"NOREPLICAS for a moment", "READONLY for a moment"},
+		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
+	},
+	{
+		// Locks go round inside each process; the other one gets its turns.
+		name: "passing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 2, loops: 12, pace: 300 * time.Millisecond, turns: 400,
+		faults:  []string{"scripts flushed"},
+		episode: 4 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Pause: 200},
+	},
+	{
+		// An operator takes locks away: their holders are told, and whoever waits goes on.
+		name: "forced", topology: "standalone", lease: 5 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 4, pace: 300 * time.Millisecond, idle: 2500 * time.Millisecond,
+		faults:  []string{"lock taken away"},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 60, Stay: 20 * time.Millisecond},
 	},
 	{
 		name: "half-open", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,

@@ -94,9 +94,12 @@ func (h *history) tooLate(r *report, o *hold) {
 	if end == nil || end.Valid == 0 || o.Until > 0 && !o.Once { // a context that ended for another reason tells nothing
 		return
 	}
-	told := end.Told
-	if told == 0 {
-		told = end.Call // only Unlock ended it
+	told := end.Call // only Unlock ended it
+	switch {
+	case end.Told > 0:
+		told = end.Told
+	case end.Ended > 0: // with the outer hold, whose Unlock may have taken long
+		told = min(told, end.Ended)
 	}
 	if told > end.Valid+slack && h.during(end.Valid-slack, told, o.Proc, effPause) == nil {
 		r.violation("told %v after its deadline: %v", told-end.Valid, o)
@@ -134,7 +137,7 @@ func (h *history) waits(r *report) {
 	for _, e := range h.none {
 		check(e)
 		h.words(r, e)
-		if e.Result == resBusy && (e.Once || e.Until-e.Call > 200*time.Millisecond) && !wanted(e) && h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+		if e.Result == resBusy && (e.Once || e.Until-e.Call >= slack) && !wanted(e) && h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
 			r.violation("not given, and nobody else wanted it: %v", e)
 		}
 	}
@@ -209,6 +212,28 @@ func (h *history) words(r *report, e *record) {
 		if w.effects&effFrozen != 0 && w.proc == 0 && e.Call > w.from && e.Ret < w.to && e.Ret-e.Call > silent && len(e.Names) == 1 && w.concerns(e.Names) {
 			r.violation("called busy, and the server (%s) was silent: %v", w.name, e)
 			return
+		}
+	}
+}
+
+// turns checks that nobody who wants a plain lock is passed over for ever.
+func (h *history) turns(r *report, bound int) {
+	for name, all := range h.byName() { // by the time of their grants
+		for i, o := range all {
+			if o.Kind != kindPlain || o.Nested {
+				continue
+			}
+			first, _ := slices.BinarySearchFunc(all, o.Call, func(x *hold, at time.Duration) int { return int(x.Ret - at) })
+			n := 0
+			for _, x := range all[first:i] {
+				if x.Proc != o.Proc && !x.Nested {
+					n++
+				}
+			}
+			r.turns = max(r.turns, n)
+			if n > bound && h.during(o.Call, o.Ret, o.Proc, anyEffect, name) == nil {
+				r.violation("%s: %d of another process had it while one waited: %v", name, n, o)
+			}
 		}
 	}
 }

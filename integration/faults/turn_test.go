@@ -46,7 +46,7 @@ func (p *party) turn(g *generation, r *rand.Rand) {
 		e.Owner = fmt.Sprintf("%s shared %d", e.Client, r.IntN(2))
 		ctx = redlatch.WithOwner(ctx, e.Owner)
 	}
-	if r.IntN(3) == 0 {
+	if r.IntN(3) == 0 && !p.args.Work.Watched {
 		e.Lease = p.args.Lease/2 + time.Duration(r.Int64N(int64(p.args.Lease)))
 	}
 	h := p.acquire(ctx, cancel, t.lock, e, r)
@@ -327,7 +327,7 @@ func (p *party) lonely(r *rand.Rand) {
 	t := p.thing(g, kinds[r.IntN(len(kinds))], own+p.args.Proc)
 	e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
 	e.Owner = e.ID
-	const wait = 250 * time.Millisecond
+	const wait = slack // less says nothing on a busy machine
 	e.Call = mono()
 	e.Until = e.Call + wait
 	h, err := t.lock.TryLock(context.Background(), wait, 0)
@@ -351,7 +351,7 @@ func (p *party) release(h redlatch.Hold, end *record, told *told) {
 	if errors.As(err, &lost) {
 		end.Reason = string(lost.Reason)
 	}
-	end.Told = told.at()
+	end.Told, end.Ended = told.at()
 	p.rec.write(end)
 	if end.Result == resOther {
 		p.wrong("Unlock of %v: %s", end.Names, end.Text)
@@ -384,16 +384,17 @@ func newTold(h redlatch.Hold) *told {
 	return n
 }
 
-// at is called after Unlock, which ends the context.
-func (n *told) at() time.Duration {
+// at is called after Unlock, which ends the context. It returns when the hold was told that
+// it is lost, or when its context ended for another reason.
+func (n *told) at() (lost, ended time.Duration) {
 	if n.stop() {
-		return 0
+		return 0, 0
 	}
 	<-n.done
 	if errors.Is(n.why, redlatch.ErrLeaseLost) || errors.Is(n.why, redlatch.ErrClosed) {
-		return n.when
+		return n.when, 0
 	}
-	return 0
+	return 0, n.when
 }
 
 // pause works, until the hold's context says not to.

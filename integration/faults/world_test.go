@@ -1,13 +1,19 @@
 package faults
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -241,10 +247,74 @@ func (w *world) stop() *history {
 	return h
 }
 
+// visit lends a client of its own, past all faults on the line.
+func (w *world) visit(do func(c *redlatch.Client)) {
+	opt := rueidis.ClientOption{ForceSingleClient: w.guard == nil && w.cluster == nil}
+	switch {
+	case w.guard != nil:
+		opt.InitAddress, opt.Sentinel.MasterSet = w.guard.SentinelAddrs(), testbed.MasterName
+	case w.cluster != nil:
+		opt.InitAddress = w.cluster.Addrs()
+	default:
+		opt.InitAddress = []string{w.servers[0].Addr()}
+	}
+	c, err := redlatch.New(redlatch.Config{Redis: opt, LeaseTime: w.p.lease, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	do(c)
+}
+
+// queue is what the keys of a fair lock's waiters begin with.
+const queue = "redisson_lock_queue:"
+
+// tidy takes and unlocks each fair lock in whose queue the dead, and those who were not let
+// leave, have stayed: they wait for the next one who comes, or for ten minutes.
+func (w *world) tidy(r *report) {
+	if len(w.nodes()) > 1 && w.guard == nil && w.cluster == nil {
+		return // no fair locks there
+	}
+	excused := false
+	for _, one := range w.windows {
+		excused = excused || one.effects&(effDead|effRefuse|effSilent|effFrozen|effForget) != 0
+	}
+	left := map[string]bool{}
+	for _, s := range w.nodes() {
+		if s.Info(w.t, "replication")["role"] != "master" {
+			continue
+		}
+		for _, key := range s.List(w.t, "KEYS", queue+"*") {
+			left[strings.TrimPrefix(key, queue)] = true
+			limit := w.p.skip + 10*time.Minute
+			if ttl := s.Int(w.t, "PTTL", key); ttl == -1 || time.Duration(ttl)*time.Millisecond > limit {
+				r.violation("left behind on %s: %s for %d ms", s.Addr(), key, ttl)
+			}
+		}
+	}
+	if len(left) == 0 || !excused {
+		return
+	}
+	w.visit(func(c *redlatch.Client) {
+		for name := range left {
+			begin := mono()
+			h, err := c.FairLock(name, fairlock.WithSkipAfter(w.p.skip)).TryLock(context.Background(), w.p.lease+2*w.p.skip+slack, 0)
+			if err != nil {
+				r.violation("nobody lives, and %s is not given: %v after %v", name, err, mono()-begin)
+				continue
+			}
+			if err := h.Unlock(context.Background()); err != nil {
+				r.violation("nobody lives, and %s is not unlocked: %v", name, err)
+			}
+		}
+	})
+}
+
 // left waits until nothing of the locks is on the servers any more, for as long as the
 // leases of the dead allow.
 func (w *world) left(r *report) {
 	t := w.t
+	w.tidy(r)
 	for _, c := range w.clocks {
 		c.put(t, 3*time.Hour) // what was written at a later time ends
 	}
