@@ -133,12 +133,18 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	w.left(r)
 	r.tell(t)
 	t.Logf("ended in %v, checked in %v, empty after %v", stopped-begin, checked-stopped, mono()-checked)
+	stalls := 0
+	for _, one := range h.windows {
+		if strings.HasSuffix(one.name, "stall") {
+			stalls++
+		}
+	}
 	out := outcome{ops: h.ops, extra: int(w.extra), faults: map[string]int{}, report: r}
 	for _, one := range steps {
 		out.faults[one.fault.name]++
 	}
-	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; %d turns of others at most; faults %v",
-		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, out.faults)
+	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; %d turns of others at most; the machine stalled %d times; faults %v",
+		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, stalls, out.faults)
 	return out
 }
 

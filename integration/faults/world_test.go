@@ -32,7 +32,8 @@ type world struct {
 	workers []*worker // that live, or are just being replaced
 	all     []*worker // killed ones too
 	windows []window
-	extra   int64 // operations that left no record
+	stalls  func() []window // ends the watch over the servers; nil: it has ended
+	extra   int64           // operations that left no record
 }
 
 // worker is a process and what it said.
@@ -72,6 +73,17 @@ func newWorld(t *testing.T, p *profile, seed uint64) *world {
 		}
 		w.proxies = append(w.proxies, testbed.NewProxy(t, s.Addr()))
 	}
+	if p.topology == "masters" {
+		// The first worker must find that all of them have been there for longer than the
+		// longest lease, however long they took to start one after the other.
+		time.Sleep(2 * p.lease)
+	}
+	w.stalls = w.watchServers()
+	t.Cleanup(func() {
+		if w.stalls != nil {
+			w.stalls()
+		}
+	})
 	for range p.workers {
 		w.workers = append(w.workers, w.spawn())
 	}
@@ -240,6 +252,8 @@ func (w *world) stop() *history {
 		}
 		records = append(records, mine...)
 	}
+	w.windows = append(w.windows, w.stalls()...)
+	w.stalls = nil
 	died := h.notes
 	h = newHistory(w.p.lease, records, w.windows)
 	h.notes = append(h.notes, died...)
