@@ -43,7 +43,9 @@ var lineFaults = []fault{
 			trap := w.proxies[p.target].DropRequest(scripts).Times(1 + int(p.seed%4))
 			return func() {
 				trap.Release()
-				trap.DeliverAll(w.t)
+				if !w.away(p.target) { // else the network loses them
+					trap.DeliverAll(w.t)
+				}
 			}
 		},
 	},
@@ -53,7 +55,9 @@ var lineFaults = []fault{
 			trap := w.proxies[p.target].CopyRequest(scripts).Times(5 + int(p.seed%20))
 			return func() {
 				trap.Release()
-				trap.DeliverAll(w.t)
+				if !w.away(p.target) { // else the network loses them
+					trap.DeliverAll(w.t)
+				}
 			}
 		},
 	},

@@ -157,7 +157,7 @@ var mutations = []mutation{
 		file:    "internal/held/pass.go",
 		old:     "case Passed(now, earlier(s.known, s.tenure).Add(tenure)):",
 		new:     "case false:",
-		profile: "passing", finds: "of another process had it while one waited", bound: 30_000,
+		profile: "taking turns", finds: "of another process had it while one waited", bound: 30_000,
 	},
 	{
 		name:    "lock taken away, next one not told",

@@ -198,7 +198,7 @@ func (h *history) words(r *report, e *record) {
 	}
 	for i := range h.windows {
 		w := &h.windows[i]
-		if w.says != "" && h.clients[e.Client] > w.from && e.Ret < w.to && e.Ret-e.Call > slack && !strings.Contains(e.Text, w.says) &&
+		if w.says != "" && h.clients[e.Client] > w.from && e.Ret < w.to && e.Ret-e.Call > slack && !strings.Contains(e.Text, w.says) && !strings.Contains(e.Text, "no answer") &&
 			(e.Result == resBusy || e.Result == resUnavailable) {
 			r.violation("%s, and it does not say so: %v", w.name, e)
 		}
@@ -275,6 +275,9 @@ func (h *history) idle(r *report, bound time.Duration) {
 		for _, name := range o.Names {
 			taken[name] = append(taken[name], span{o.Ret, to})
 		}
+	}
+	for name := range always {
+		taken[name] = append(taken[name], span{}) // perhaps nobody held it
 	}
 	for name := range taken {
 		taken[name] = union(slices.Concat(taken[name], always[""], always[name]))

@@ -41,7 +41,7 @@ func (p *party) turn(g *generation, r *rand.Rand) {
 	e.Owner = e.ID
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
-	shared := r.IntN(16) == 0
+	shared := r.IntN(16) == 0 && !p.args.Work.Single
 	if shared {
 		e.Owner = fmt.Sprintf("%s shared %d", e.Client, r.IntN(2))
 		ctx = redlatch.WithOwner(ctx, e.Owner)
@@ -198,7 +198,7 @@ func (p *party) leave(a *again) {
 func (p *party) work(g *generation, t thing, e *record, h redlatch.Hold, end *record, r *rand.Rand) *again {
 	lease, w := p.args.Lease, p.args.Work
 	var inner *again
-	if r.IntN(4) == 0 {
+	if r.IntN(4) == 0 && !w.Single {
 		inner = p.nested(g, t, e, h, r)
 	}
 	if r.IntN(12) == 0 {

@@ -32,6 +32,7 @@ type world struct {
 	workers []*worker // that live, or are just being replaced
 	all     []*worker // killed ones too
 	windows []window
+	panics  int             // processes that died of the client library's
 	stalls  func() []window // ends the watch over the servers; nil: it has ended
 	extra   int64           // operations that left no record
 }
@@ -42,6 +43,7 @@ type worker struct {
 	proc        int
 	file        string
 	killed      bool
+	ended       time.Duration // when; valid after done
 	ready, done chan struct{}
 	extra       int64  // valid after done
 	strange     string // a line that is none of the protocol; valid after done
@@ -159,7 +161,10 @@ func (w *world) spawn() *worker {
 	}
 	w.all = append(w.all, one)
 	go func() { // ends with the process
-		defer close(one.done)
+		defer func() {
+			one.ended = mono()
+			close(one.done)
+		}()
 		for line := range one.Lines() {
 			switch {
 			case line == "ready":
@@ -184,6 +189,16 @@ func (w *world) open(p planned) int {
 	}
 	w.windows = append(w.windows, one)
 	return len(w.windows) - 1
+}
+
+// away tells whether a server of the plan's stands still or is down.
+func (w *world) away(target int) bool {
+	for _, one := range w.windows {
+		if one.to == forever && one.target == target && (one.name == "BUSY" || strings.HasPrefix(one.name, "server ")) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) close(i int) { w.windows[i].to = mono() }
@@ -229,17 +244,30 @@ func (w *world) run(steps []planned, length time.Duration) {
 	sleep(length)
 }
 
+// libraryPanic is what the client library says; see profile.panics.
+const libraryPanic = "panic: protocol bug, message handled out of order"
+
 // stop ends the workers and returns what they recorded.
 func (w *world) stop() *history {
 	t := w.t
 	for _, one := range w.workers {
-		one.CloseInput(t)
+		select {
+		case <-one.done: // too early; Wait says why
+		default:
+			one.CloseInput(t)
+		}
 	}
 	h := &history{}
 	var records []*record
 	for _, one := range w.all {
 		w.await(one.done, fmt.Sprintf("worker %d does not end", one.proc))
-		if err := one.Wait(t); err != nil && !one.killed {
+		err := one.Wait(t)
+		if err != nil && w.p.panics && strings.Contains(one.Stderr(), libraryPanic) {
+			w.panics++
+			w.windows = append(w.windows, window{name: "the client library panics", from: one.ended, to: one.ended, effects: effDead})
+			err = nil
+		}
+		if err != nil && !one.killed {
 			h.notes = append(h.notes, &record{Proc: one.proc, Text: fmt.Sprintf("%v\n%s", err, one.Stderr())})
 		}
 		if one.strange != "" {
