@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -211,6 +213,9 @@ func (w *world) keep(seed uint64) {
 	}
 	for _, one := range w.all {
 		text, err := os.ReadFile(one.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // killed before it began
+		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(one.file)), text, 0o600)
 		}

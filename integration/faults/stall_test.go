@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// serverStall is how long a server must be silent to count as one that did not get to run.
-const serverStall = 100 * time.Millisecond
+// serverStall is how long a server must be silent to count as one that did not get to run:
+// less than the time limit of a quorum's node.
+const serverStall = 60 * time.Millisecond
 
 // watchServers asks all servers again and again, past all faults on the line, and notes
 // when one did not answer for a while: the plan's doing, or the machine's. The function that
