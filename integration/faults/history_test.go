@@ -19,6 +19,7 @@ const (
 	effFrozen                    // nobody answers anything, from the first to the last moment
 	effLine                      // answers are lost or late; what is retried goes through
 	effMinor                     // one of a quorum's servers is out
+	effSplit                     // a slot's keys are on two servers
 
 	anyEffect effect = 1<<iota - 1
 )

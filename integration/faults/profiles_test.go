@@ -87,7 +87,7 @@ var profiles = []profile{
 		// A lease that is far longer than any wait may be: who is not woken is seen.
 		name: "wake-up", topology: "standalone", lease: 20 * time.Second, skip: 6 * time.Second,
 		workers: 3, loops: 4, pace: 150 * time.Millisecond, idle: 2500 * time.Millisecond,
-		faults:  []string{"subscriptions killed", "subscribers overflow"},
+		faults:  []string{"subscriptions killed", "subscribers overflow", "lock taken away"},
 		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
 	},
 	{
@@ -110,7 +110,7 @@ var profiles = []profile{
 		name: "taking turns", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 2, loops: 24, pace: 300 * time.Millisecond, turns: 200,
 		faults:  []string{"scripts flushed"},
-		episode: 3 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Single: true},
+		episode: 3 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Single: true, Unfenced: true},
 	},
 	{
 		// An operator takes locks away: their holders are told, and whoever waits goes on.

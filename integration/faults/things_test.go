@@ -61,6 +61,12 @@ func (p *party) pick(g *generation, r *rand.Rand) thing {
 
 func (p *party) thing(g *generation, kind string, i int) thing {
 	c := g.clients[0]
+	fenced := func(i int) []redlatch.Option {
+		if p.args.Work.Unfenced {
+			return nil
+		}
+		return fenced(i)
+	}
 	name := func(kind string, i int) string { return fmt.Sprintf("{%s}%d", kind, i) }
 	plain := func(i int) redlatch.Locker { return c.RLock(name(kindPlain, i), fenced(i)...) }
 	fair := func(i int) redlatch.Locker {

@@ -39,7 +39,7 @@ var topologyFaults = []fault{
 	},
 	{
 		// Some keys are on either side. What is held must be kept, and can be unlocked.
-		name: "slot half way", needs: "server", alone: true, effects: effLine, lowest: .6, highest: 1, pauses: .1,
+		name: "slot half way", needs: "server", alone: true, effects: effLine | effSplit, lowest: .6, highest: 1, pauses: .1,
 		begin: func(w *world, p planned) func() {
 			m := w.migrate(p)
 			for i, key := range m.From.List(w.t, "CLUSTER", "GETKEYSINSLOT", fmt.Sprint(w.slot(p)), "100") {
