@@ -167,6 +167,13 @@ var mutations = []mutation{
 		profile: "wake-up", finds: "lay free", bound: 30_000,
 	},
 	{
+		name:    "watchdog not stopped",
+		file:    "internal/held/registry.go",
+		old:     "	r.dog.stop()\n	return true",
+		new:     "	return true",
+		profile: "closing", finds: "unexpected goroutines", bound: 30_000,
+	},
+	{
 		name:    "subscription connection not closed",
 		file:    "internal/pubsub/node.go",
 		old:     "err = n.serve(n.ctx, link, retry)\n\t\tlink.Close()",
