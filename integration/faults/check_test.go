@@ -100,6 +100,9 @@ func TestCheckerFinds(t *testing.T) {
 		"a lock that can't be unlocked": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 4*ms, much)), "could not be unlocked"},
 		"a free lock while somebody waits": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resOK, 3*ms, 4*ms, much),
 			took("b", "B", "x", 2*ms, 2000*ms, much), ended("b", resOK, 2001*ms, 2002*ms, much)), "lay free"},
+		"a lock taken away, and nobody told": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resLost, 4500*ms, 4500*ms, 4000*ms),
+			took("b", "B", "x", 2*ms, 4600*ms, much), ended("b", resOK, 4601*ms, 4602*ms, much),
+			window{name: "taken", from: 10 * ms, to: 11 * ms, names: []string{"x"}, effects: effForget | effTaken}), "lay free"},
 		"an outage called busy": {made(gaveUp(took("a", "A", "x", 100*ms, 2500*ms, 0), resBusy, 2500*ms),
 			window{name: "frozen", from: 1 * ms, to: 3000 * ms, effects: effFrozen | effSilent}), "called busy"},
 		"overtaken": {made(

@@ -20,6 +20,7 @@ const (
 	effLine                      // answers are lost or late; what is retried goes through
 	effMinor                     // one of a quorum's servers is out
 	effSplit                     // a slot's keys are on two servers
+	effTaken                     // whoever holds it is thrown out
 
 	anyEffect effect = 1<<iota - 1
 )

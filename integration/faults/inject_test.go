@@ -325,7 +325,7 @@ var lossFaults = []fault{
 		begin: func(w *world, p planned) func() { _, _ = w.master(p.target).Try("FLUSHALL"); return nil }, // refused by a replica
 	},
 	{
-		name: "lock taken away", needs: "server", part: "data", effects: effForget, lowest: .001, highest: .002,
+		name: "lock taken away", needs: "server", part: "data", effects: effForget | effTaken, lowest: .001, highest: .002,
 		begin: func(w *world, p planned) func() {
 			kinds := []string{kindPlain, kindFair, "rw"}
 			name := fmt.Sprintf("{%s}%d", kinds[p.seed%3], p.seed>>2%uint64(max(names, w.p.work.Names)))

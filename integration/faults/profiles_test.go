@@ -87,7 +87,7 @@ var profiles = []profile{
 		// A lease that is far longer than any wait may be: who is not woken is seen.
 		name: "wake-up", topology: "standalone", lease: 20 * time.Second, skip: 6 * time.Second,
 		workers: 3, loops: 4, pace: 150 * time.Millisecond, idle: 2500 * time.Millisecond,
-		faults:  []string{"subscriptions killed", "subscribers overflow", "lock taken away"},
+		faults:  []string{"subscriptions killed", "subscribers overflow"},
 		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
 	},
 	{
@@ -115,9 +115,9 @@ var profiles = []profile{
 	{
 		// An operator takes locks away: their holders are told, and whoever waits goes on.
 		name: "forced", topology: "standalone", lease: 5 * time.Second, skip: 2 * time.Second,
-		workers: 3, loops: 4, pace: 300 * time.Millisecond, idle: 2500 * time.Millisecond,
+		workers: 3, loops: 12, pace: 200 * time.Millisecond, idle: 1500 * time.Millisecond,
 		faults:  []string{"lock taken away"},
-		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 60, Stay: 20 * time.Millisecond},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100, Stay: 20 * time.Millisecond},
 	},
 	{
 		name: "half-open", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,

@@ -280,6 +280,12 @@ func (h *history) idle(r *report, bound time.Duration) {
 			}
 		}
 		for _, name := range o.Names {
+			to := to
+			for _, w := range h.windows { // it is free, whatever its holder thinks
+				if w.effects&effTaken != 0 && w.from > o.Ret && w.to < to && w.concerns([]string{name}) {
+					to = w.to
+				}
+			}
 			taken[name] = append(taken[name], span{o.Ret, to})
 		}
 	}
