@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,7 +88,7 @@ func TestFaults(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
-				length := max(p.episode, 4*time.Second)
+				length := cmp.Or(p.episode, 4*time.Second)
 				if long {
 					length *= 3
 				}
