@@ -21,8 +21,9 @@ const (
 	effMinor                     // one of a quorum's servers is out
 	effSplit                     // a slot's keys are on two servers
 	effTaken                     // whoever holds it is thrown out
+	effReload                    // scripts have to be sent again: a round trip more for all that travelled together
 
-	anyEffect effect = 1<<iota - 1
+	anyEffect = 1<<iota - 1 - effReload
 )
 
 // window is a time in which a fault was under way.

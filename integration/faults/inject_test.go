@@ -223,7 +223,7 @@ var serverFaults = []fault{
 		},
 	},
 	{
-		name: "scripts flushed", needs: "server", part: "scripts", lowest: .005, highest: .01,
+		name: "scripts flushed", needs: "server", part: "scripts", effects: effReload, lowest: .005, highest: .01,
 		begin: func(w *world, p planned) func() { w.master(p.target).Do(w.t, "SCRIPT", "FLUSH"); return nil },
 	},
 	{

@@ -200,7 +200,11 @@ func (h *history) words(r *report, e *record) {
 	case resOther:
 		r.violation("an error of no known kind: %v", e)
 	}
-	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+	wrong := anyEffect
+	if strings.Contains(e.Text, "no answer for") {
+		wrong |= effReload
+	}
+	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, wrong, e.Names...) == nil {
 		r.violation("called unavailable, and nothing was wrong: %v", e)
 	}
 	for i := range h.windows {

@@ -55,7 +55,7 @@ var topologyFaults = []fault{
 		begin: func(w *world, p planned) func() { w.migrate(p).Finish(w.t); return nil },
 	},
 	{
-		name: "scripts flushed everywhere", needs: "server", alone: true, lowest: .005, highest: .01,
+		name: "scripts flushed everywhere", needs: "server", alone: true, effects: effReload, lowest: .005, highest: .01,
 		begin: func(w *world, _ planned) func() {
 			for _, s := range w.cluster.Masters(w.t) {
 				s.Do(w.t, "SCRIPT", "FLUSH")
