@@ -260,7 +260,7 @@ func (h *history) idle(r *report, bound time.Duration) {
 	for _, w := range h.windows {
 		grace := 1500 * time.Millisecond
 		switch {
-		case w.name == "stall":
+		case strings.HasSuffix(w.name, "stall"):
 			grace = 200 * time.Millisecond
 		case w.effects&effDead != 0:
 			grace += h.lease

@@ -49,6 +49,9 @@ func (p *party) turn(g *generation, r *rand.Rand) {
 	if r.IntN(3) == 0 && !p.args.Work.Watched {
 		e.Lease = p.args.Lease/2 + time.Duration(r.Int64N(int64(p.args.Lease)))
 	}
+	if shared && t.kind == kindQuorum { // it may be a re-entry: see nested
+		e.Lease = min(e.Lease, p.args.Lease)
+	}
 	h := p.acquire(ctx, cancel, t.lock, e, r)
 	if h == nil {
 		if e.Result == resOther || e.Result == resUpgrade && !shared {
