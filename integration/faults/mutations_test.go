@@ -164,7 +164,7 @@ var mutations = []mutation{
 		file:    "internal/luascript/force_any.lua",
 		old:     "  wake('0') -- also when readers stay",
 		new:     "  -- also when readers stay",
-		profile: "forced", finds: "lay free", bound: 90_000,
+		profile: "forced", finds: "lay free", bound: 30_000,
 	},
 	{
 		name:    "watchdog not stopped",

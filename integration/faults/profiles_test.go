@@ -71,7 +71,7 @@ var profiles = []profile{
 		// What comes late must find that nobody wants it; a lock taken for nobody would lie
 		// there for a lease.
 		name: "late", topology: "standalone", lease: 10 * time.Second, skip: 2 * time.Second,
-		workers: 3, loops: 4, pace: 600 * time.Millisecond, idle: 2500 * time.Millisecond,
+		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 2500 * time.Millisecond,
 		faults:  []string{"requests late"},
 		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 4 * time.Millisecond},
 	},
