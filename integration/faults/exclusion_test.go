@@ -65,7 +65,7 @@ func (h *history) fencing(r *report) {
 			r.violation("%s, at %v: %v", o.end.Bad, o.end.BadAt, o)
 		}
 		if found := o.end.Found; o.Read && len(found) == 2 && found[0] != found[1] && o.end.Result == resOK &&
-			h.forgotten(o) == nil && h.during(o.Ret, o.works(), o.Proc, effPause) == nil {
+			!h.late(o) && !h.late(h.sections[found[1]]) {
 			r.violation("a reader saw a write, %q and then %q: %v", found[0], found[1], o)
 		}
 	}
