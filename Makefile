@@ -75,16 +75,19 @@ matrix: ## Run the integration tests on every server version; about two hours.
 	@scripts/ensure-servers.sh
 	@scripts/matrix.sh
 # How long, from which seed (a random one if unset), and only one profile of
-# integration/faults, e.g. make faults FOR=30m SEED=7 PROFILE=calm.
+# integration/faults, e.g. make faults FOR=30m SEED=7 PROFILE=calm. WIDE=1 spreads the work over
+# many locks, and RACE= leaves the race detector out: both for more operations.
 FOR ?= 10m
 SEED ?=
 PROFILE ?=
+WIDE ?=
+RACE ?= -race
 
 .PHONY: faults
-faults: ## Combine faults at random and check what the locks did; see FOR, SEED, PROFILE.
+faults: ## Combine faults at random and check what the locks did; see FOR, SEED, PROFILE, WIDE.
 	@scripts/ensure-redis.sh
 	cd integration && REDLATCH_FAULTS_FOR=$(FOR) REDLATCH_FAULTS_SEED='$(SEED)' REDLATCH_FAULTS_PROFILE='$(PROFILE)' \
-	  REDLATCH_FAULTS_KEEP='$(CURDIR)/.cache/faults' go test -race -count=1 -timeout 0 -v $(TEST_FLAGS) -run '^TestFaults$$' ./faults
+	  REDLATCH_FAULTS_WIDE='$(WIDE)' REDLATCH_FAULTS_KEEP='$(CURDIR)/.cache/faults' go test $(RACE) -count=1 -timeout 0 -v $(TEST_FLAGS) -run '^TestFaults$$' ./faults
 
 # A part of the name of a mutation, or all.
 ONLY ?= all

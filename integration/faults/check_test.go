@@ -45,7 +45,9 @@ func made(parts ...any) *history {
 	return newHistory(time.Second, records, windows)
 }
 
-var judge = &profile{fifo: true, idle: time.Second}
+func by(proc int, e *record) *record { e.Proc = proc; return e }
+
+var judge = &profile{fifo: true, idle: time.Second, turns: 2}
 
 func TestCheckerFinds(t *testing.T) {
 	const much = 5000 * ms
@@ -80,6 +82,16 @@ func TestCheckerFinds(t *testing.T) {
 		"lost without a cause": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 901*ms, 901*ms, 900*ms)), "without a cause"},
 		"told too late": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 2500*ms, 2500*ms, 900*ms),
 			window{name: "frozen", from: 3 * ms, to: 2400 * ms, effects: effSilent}), "after its deadline"},
+		"told too late of a server that forgot": {made(took("a", "A", "x", 1*ms, 2*ms, much),
+			&record{Op: opEnd, ID: "a", Result: resLost, Call: 2001 * ms, Ret: 2001 * ms, Valid: much, Proc: 1, Told: 2000 * ms},
+			window{name: "FLUSHALL", from: 50 * ms, to: 51 * ms, effects: effForget}), "told of FLUSHALL"},
+		"an unlock that takes long": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resOK, 3*ms, 1500*ms, much)), "to unlock"},
+		"a lost hold called released": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms),
+			&record{Op: opEnd, ID: "a", Result: resOK, Call: 1000 * ms, Ret: 1001 * ms, Valid: 900 * ms, Proc: 1, Told: 900 * ms}), "said nothing of it"},
+		"no turn for one of two processes": {made(
+			by(2, took("a", "A", "x", 1*ms, 20*ms, much)), by(2, ended("a", resOK, 21*ms, 22*ms, much)),
+			took("1", "1", "x", 2*ms, 3*ms, much), ended("1", resOK, 4*ms, 5*ms, much), took("2", "2", "x", 6*ms, 7*ms, much), ended("2", resOK, 8*ms, 9*ms, much),
+			took("3", "3", "x", 10*ms, 11*ms, much), ended("3", resOK, 12*ms, 13*ms, much)), "had it while one waited"},
 		"given up too early":            {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resBusy, 500*ms)), "too early"},
 		"given up too late":             {made(gaveUp(took("a", "A", "x", 1*ms, 2000*ms, 0), resBusy, 500*ms)), "late"},
 		"forgotten":                     {made(gaveUp(took("a", "A", "x", 1*ms, 40_001*ms, 0), resBusy, 0)), "forgotten"},
@@ -88,6 +100,9 @@ func TestCheckerFinds(t *testing.T) {
 		"a lock that can't be unlocked": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 4*ms, much)), "could not be unlocked"},
 		"a free lock while somebody waits": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resOK, 3*ms, 4*ms, much),
 			took("b", "B", "x", 2*ms, 2000*ms, much), ended("b", resOK, 2001*ms, 2002*ms, much)), "lay free"},
+		"a lock taken away, and nobody told": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resLost, 4500*ms, 4500*ms, 4000*ms),
+			took("b", "B", "x", 2*ms, 4600*ms, much), ended("b", resOK, 4601*ms, 4602*ms, much),
+			window{name: "taken", from: 10 * ms, to: 11 * ms, names: []string{"x"}, effects: effForget | effTaken}), "lay free"},
 		"an outage called busy": {made(gaveUp(took("a", "A", "x", 100*ms, 2500*ms, 0), resBusy, 2500*ms),
 			window{name: "frozen", from: 1 * ms, to: 3000 * ms, effects: effFrozen | effSilent}), "called busy"},
 		"overtaken": {made(
@@ -131,6 +146,10 @@ func TestCheckerLetsPass(t *testing.T) {
 		"a server that forgot": {made(
 			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 60*ms, much), ended("b", resOK, 100*ms, 101*ms, much),
 			ended("a", resLost, 300*ms, 300*ms, 900*ms), forgot), 1},
+		"a nested hold that ends with the outer one, whose unlock takes long": {made(
+			took("a", "A", "x", 1*ms, 2*ms, much), took("a2", "A", "x", 3*ms, 4*ms, 900*ms), ended("a", resOK, 5*ms, 2000*ms, much),
+			&record{Op: opEnd, ID: "a2", Result: resLost, Call: 2001 * ms, Ret: 2001 * ms, Valid: 900 * ms, Proc: 1, Ended: 6 * ms},
+			window{name: "frozen", from: 4 * ms, to: 1990 * ms, effects: effSilent}), 0},
 		"no answer to the release": {made(
 			took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 100*ms, much), took("b", "B", "x", 4*ms, 50*ms, much),
 			ended("b", resOK, 51*ms, 52*ms, much), window{name: "frozen", from: 1 * ms, to: 99 * ms, effects: effSilent}), 0},

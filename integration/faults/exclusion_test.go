@@ -43,7 +43,7 @@ func (h *history) fencing(r *report) {
 			case !broken:
 			case w.Token > 0:
 				r.violation("%s: a write with token %d was accepted, though it rests on %q and found %q: %v", name, w.Token, w.Base, w.Found, o)
-			case o != nil && (h.forgotten(o) != nil || h.during(o.Ret, o.works(), o.Proc, effPause) != nil):
+			case h.late(o), h.late(h.sections[w.Found]):
 				r.overlap(0) // without a token nobody stops it
 			default:
 				r.violation("%s: a lost update: a write rests on %q and found %q: %v", name, w.Base, w.Found, o)
@@ -65,10 +65,16 @@ func (h *history) fencing(r *report) {
 			r.violation("%s, at %v: %v", o.end.Bad, o.end.BadAt, o)
 		}
 		if found := o.end.Found; o.Read && len(found) == 2 && found[0] != found[1] && o.end.Result == resOK &&
-			h.forgotten(o) == nil && h.during(o.Ret, o.works(), o.Proc, effPause) == nil {
+			!h.late(o) && !h.late(h.sections[found[1]]) {
 			r.violation("a reader saw a write, %q and then %q: %v", found[0], found[1], o)
 		}
 	}
+}
+
+// late tells whether a section may have gone on beside another one: its server forgot it, or its
+// process stood still.
+func (h *history) late(o *hold) bool {
+	return o != nil && (h.forgotten(o) != nil || h.during(o.Ret, o.works(), o.Proc, effPause) != nil)
 }
 
 // mayBeGone tells whether a fault explains that the key's end at this time is not what

@@ -1,7 +1,10 @@
 package faults
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,6 +22,9 @@ const (
 	varSeed = "REDLATCH_FAULTS_SEED"
 	// varProfile is the only profile to run.
 	varProfile = "REDLATCH_FAULTS_PROFILE"
+	// varWide spreads the work of each episode over many locks: more operations, and each
+	// lock's history is short.
+	varWide = "REDLATCH_FAULTS_WIDE"
 	// varKeep is a folder that gets the records of an episode that failed.
 	varKeep = "REDLATCH_FAULTS_KEEP"
 	// varBound is after how many operations a run may end; varResult is a file that
@@ -70,6 +76,9 @@ func TestFaults(t *testing.T) {
 	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
 		for i := range profiles {
 			p := &profiles[i]
+			if os.Getenv(varWide) != "" {
+				p = p.wide()
+			}
 			if only != "" && p.name != only || only == "" && p.episode == 0 || round > 0 && time.Now().After(until) {
 				continue
 			}
@@ -79,7 +88,7 @@ func TestFaults(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
-				length := max(p.episode, 4*time.Second)
+				length := cmp.Or(p.episode, 4*time.Second)
 				if long {
 					length *= 3
 				}
@@ -109,7 +118,7 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 		if !t.Failed() {
 			return
 		}
-		t.Logf("again: make faults FOR=%v SEED=%d PROFILE='%s'", length, seed, p.name)
+		t.Logf("again: make faults FOR=%v SEED=%d PROFILE='%s' WIDE=%s", length, seed, p.name, os.Getenv(varWide))
 		for _, one := range steps {
 			t.Logf("  %v", one)
 		}
@@ -126,13 +135,22 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	checked := mono()
 	w.left(r)
 	r.tell(t)
+	if w.panics > 0 {
+		t.Logf("%d processes died of a panic of the client library", w.panics)
+	}
 	t.Logf("ended in %v, checked in %v, empty after %v", stopped-begin, checked-stopped, mono()-checked)
+	stalls := 0
+	for _, one := range h.windows {
+		if strings.HasSuffix(one.name, "stall") {
+			stalls++
+		}
+	}
 	out := outcome{ops: h.ops, extra: int(w.extra), faults: map[string]int{}, report: r}
 	for _, one := range steps {
 		out.faults[one.fault.name]++
 	}
-	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; faults %v",
-		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, out.faults)
+	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; %d turns of others at most; the machine stalled %d times; faults %v",
+		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, stalls, out.faults)
 	return out
 }
 
@@ -173,6 +191,9 @@ func (h *history) check(p *profile) *report {
 	if p.fifo {
 		h.fifo(r)
 	}
+	if p.turns > 0 {
+		h.turns(r, p.turns)
+	}
 	if p.idle > 0 {
 		h.idle(r, p.idle)
 	}
@@ -193,6 +214,9 @@ func (w *world) keep(seed uint64) {
 	}
 	for _, one := range w.all {
 		text, err := os.ReadFile(one.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // killed before it began
+		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(one.file)), text, 0o600)
 		}

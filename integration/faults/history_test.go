@@ -19,8 +19,11 @@ const (
 	effFrozen                    // nobody answers anything, from the first to the last moment
 	effLine                      // answers are lost or late; what is retried goes through
 	effMinor                     // one of a quorum's servers is out
+	effSplit                     // a slot's keys are on two servers
+	effTaken                     // whoever holds it is thrown out
+	effReload                    // scripts have to be sent again: a round trip more for all that travelled together
 
-	anyEffect effect = 1<<iota - 1
+	anyEffect = 1<<iota - 1 - effReload
 )
 
 // window is a time in which a fault was under way.
@@ -178,6 +181,7 @@ type report struct {
 	longest    time.Duration // of these
 	lost       int
 	refused    int // writes that the store refused
+	turns      int // the most others that one had to wait for
 }
 
 func (r *report) violation(format string, args ...any) {

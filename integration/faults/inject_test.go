@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -41,7 +43,9 @@ var lineFaults = []fault{
 			trap := w.proxies[p.target].DropRequest(scripts).Times(1 + int(p.seed%4))
 			return func() {
 				trap.Release()
-				trap.DeliverAll(w.t)
+				if !w.away(p.target) { // else the network loses them
+					trap.DeliverAll(w.t)
+				}
 			}
 		},
 	},
@@ -51,7 +55,9 @@ var lineFaults = []fault{
 			trap := w.proxies[p.target].CopyRequest(scripts).Times(5 + int(p.seed%20))
 			return func() {
 				trap.Release()
-				trap.DeliverAll(w.t)
+				if !w.away(p.target) { // else the network loses them
+					trap.DeliverAll(w.t)
+				}
 			}
 		},
 	},
@@ -187,6 +193,10 @@ var serverFaults = []fault{
 		[]string{"CONFIG", "SET", "min-replicas-to-write", "9"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}),
 	setting("READONLY", "role", effSilent, .05, .3,
 		[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
+	setting("NOREPLICAS for a moment", "replicas", effSilent, .002, .01,
+		[]string{"CONFIG", "SET", "min-replicas-to-write", "9"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}),
+	setting("READONLY for a moment", "role", effSilent, .002, .01,
+		[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
 	// Holds live on when the memory is full.
 	setting("OOM", "memory", effRefuse, .5, 2.5,
 		[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}),
@@ -213,7 +223,7 @@ var serverFaults = []fault{
 		},
 	},
 	{
-		name: "scripts flushed", needs: "server", part: "scripts", lowest: .005, highest: .01,
+		name: "scripts flushed", needs: "server", part: "scripts", effects: effReload, lowest: .005, highest: .01,
 		begin: func(w *world, p planned) func() { w.master(p.target).Do(w.t, "SCRIPT", "FLUSH"); return nil },
 	},
 	{
@@ -312,7 +322,21 @@ var lossFaults = []fault{
 	},
 	{
 		name: "FLUSHALL", needs: "server", part: "data", effects: effForget, lowest: .001, highest: .002, pauses: .5,
-		begin: func(w *world, p planned) func() { w.master(p.target).Do(w.t, "FLUSHALL"); return nil },
+		begin: func(w *world, p planned) func() { _, _ = w.master(p.target).Try("FLUSHALL"); return nil }, // refused by a replica
+	},
+	{
+		name: "lock taken away", needs: "server", part: "data", effects: effForget | effTaken, lowest: .001, highest: .002,
+		begin: func(w *world, p planned) func() {
+			kinds := []string{kindPlain, kindFair, "rw"}
+			name := fmt.Sprintf("{%s}%d", kinds[p.seed%3], p.seed>>2%uint64(max(names, w.p.work.Names)))
+			w.windows[len(w.windows)-1].names = []string{name}
+			w.visit(func(c *redlatch.Client) {
+				if _, err := c.ForceUnlock(context.Background(), name); err != nil {
+					w.t.Errorf("ForceUnlock of %s: %v", name, err)
+				}
+			})
+			return nil
+		},
 	},
 	{
 		name: "keys deleted", needs: "server", part: "data", effects: effForget, lowest: .001, highest: .002, pauses: .3,
@@ -320,7 +344,7 @@ var lossFaults = []fault{
 			s := w.master(p.target)
 			for i, key := range s.List(w.t, "KEYS", "*") {
 				if p.seed>>(i%64)&1 == 1 && !strings.Contains(key, "_token:") {
-					s.Do(w.t, "DEL", key)
+					_, _ = s.Try("DEL", key) // refused while other faults make the server refuse writes
 				}
 			}
 			return nil

@@ -15,10 +15,16 @@ type profile struct {
 	pace     time.Duration // the longest pause between two faults
 	fifo     bool          // the order of fair locks is checked
 	idle     time.Duration // how long a lock may lie free while somebody waits; 0: not checked
-	servers  []string      // extra arguments of the servers
-	acks     int
-	clock    bool // the servers' clocks can be set
-	user     bool // the workers are a user of their own, who can lose permissions
+	turns    int           // how many others of a plain lock may be served while one waits; 0: not checked
+	// panics: the client library (v1.0.79) may panic, in a goroutine of its own: when the server
+	// begins to answer MISCONF or BUSY after it was asked whether it does and before it has
+	// answered the UNSUBSCRIBE and the PING that the library sends behind it. Such a process
+	// counts as killed.
+	panics  bool
+	servers []string // extra arguments of the servers
+	acks    int
+	clock   bool // the servers' clocks can be set
+	user    bool // the workers are a user of their own, who can lose permissions
 	// episode is how long a run of this profile is in make test; 0: not there.
 	episode time.Duration
 }
@@ -34,6 +40,16 @@ func (p *profile) targets(f *fault) int {
 	return 1
 }
 
+// wide returns the profile with its work spread over so many locks that its loops seldom meet.
+// A section that stays for a lease keeps few others waiting then, and ten times as many
+// operations fit into an episode.
+func (p *profile) wide() *profile {
+	w := *p
+	w.work.Names = 48
+	w.loops *= 4
+	return &w
+}
+
 // masters is how many independent ones a quorum has.
 const masters = 3
 
@@ -42,22 +58,22 @@ var profiles = []profile{
 		// Nothing but the locks' own users: everything is strict.
 		name: "calm", topology: "standalone", lease: 1500 * time.Millisecond, skip: 1500 * time.Millisecond,
 		workers: 3, loops: 6, fifo: true, idle: 2 * time.Second, pace: 700 * time.Millisecond,
-		faults: []string{"scripts flushed", "herd"}, episode: 5 * time.Second,
+		faults: []string{"scripts flushed", "herd"}, episode: 4 * time.Second,
 		work: workload{Kinds: single, Hammer: true, Lonely: true, Hour: true, Pause: 120},
 	},
 	{
 		name: "line", topology: "standalone", lease: 2 * time.Second, skip: time.Second,
 		workers: 3, loops: 6, pace: 60 * time.Millisecond, idle: 3 * time.Second,
 		faults:  []string{"reply lost", "request lost", "latency", "cut", "scripts flushed", "subscriptions killed", "herd"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 200},
+		episode: 3 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 200},
 	},
 	{
 		// What comes late must find that nobody wants it; a lock taken for nobody would lie
 		// there for a lease.
 		name: "late", topology: "standalone", lease: 10 * time.Second, skip: 2 * time.Second,
-		workers: 3, loops: 4, pace: 600 * time.Millisecond, idle: 2500 * time.Millisecond,
+		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 2500 * time.Millisecond,
 		faults:  []string{"requests late"},
-		episode: 5 * time.Second, work: workload{Kinds: single, Idle: 4 * time.Millisecond},
+		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 4 * time.Millisecond},
 	},
 	{
 		// A command that runs twice, the second time when its answer has come long ago. No
@@ -65,7 +81,7 @@ var profiles = []profile{
 		name: "twice", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 3, loops: 6, pace: 100 * time.Millisecond,
 		faults:  []string{"requests repeated"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		// A lease that is far longer than any wait may be: who is not woken is seen.
@@ -75,10 +91,39 @@ var profiles = []profile{
 		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
 	},
 	{
+		// Whose unlock was refused for a moment has it done soon after; a lock that was only
+		// said to be unlocked would lie there for its lease.
+		name: "refused releases", topology: "standalone", lease: 20 * time.Second, skip: 6 * time.Second,
+		workers: 3, loops: 4, pace: 800 * time.Millisecond, idle: 2500 * time.Millisecond,
+		faults:  []string{"NOREPLICAS for a moment", "READONLY for a moment"},
+		episode: 2 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
+	},
+	{
+		// Locks go round inside each process, with all that may happen to them meanwhile.
+		name: "passing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 2, loops: 12, pace: 300 * time.Millisecond, turns: 200,
+		faults:  []string{"scripts flushed"},
+		episode: 3 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Pause: 200},
+	},
+	{
+		// Nothing but full lines in two processes, each of which could keep the lock to itself.
+		name: "taking turns", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 2, loops: 24, pace: 300 * time.Millisecond, turns: 200,
+		faults:  []string{"scripts flushed"},
+		episode: 2 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Single: true, Unfenced: true},
+	},
+	{
+		// An operator takes locks away: their holders are told, and whoever waits goes on.
+		name: "forced", topology: "standalone", lease: 5 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 12, pace: 200 * time.Millisecond, idle: 1500 * time.Millisecond,
+		faults:  []string{"lock taken away"},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100, Stay: 20 * time.Millisecond},
+	},
+	{
 		name: "half-open", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 6, pace: 400 * time.Millisecond,
 		faults:  []string{"requests held", "replies held", "refused", "server frozen"},
-		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "processes", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
@@ -90,12 +135,11 @@ var profiles = []profile{
 		name: "refusals", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 6, pace: 800 * time.Millisecond, idle: 3 * time.Second,
 		faults:  []string{"NOREPLICAS", "READONLY", "LOADING", "CLUSTERDOWN"},
-		episode: 6 * time.Second, work: workload{Kinds: single, Pause: 60},
+		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 60},
 	},
 	{
-		// Not in the tests, and red: the client library (v1.0.79) panics when it sends
-		// UNSUBSCRIBE to a server that answers BUSY, or MISCONF, to it or to the PING behind it.
-		name: "busy and full disk", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
+		// Not in the tests: processes die in it now and then; see panics.
+		name: "busy and full disk", panics: true, topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 3 * time.Second,
 		faults: []string{"MISCONF", "BUSY", "scripts flushed"},
 		work:   workload{Kinds: single, Pause: 60},
@@ -104,26 +148,26 @@ var profiles = []profile{
 		name: "memory", topology: "standalone", lease: 1200 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 300 * time.Millisecond,
 		faults:  []string{"OOM"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 12},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 12},
 	},
 	{
 		name: "permissions", topology: "standalone", user: true, lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 150 * time.Millisecond,
 		faults:  []string{"ACL: no scripts", "ACL: no PUBLISH", "ACL: no SUBSCRIBE", "ACL: no keys"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "closing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 3, loops: 6, pace: 200 * time.Millisecond,
 		faults:  []string{"Close", "Shutdown", "cut", "herd"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "restarts", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 500 * time.Millisecond,
 		servers: []string{"--appendonly", "yes", "--appendfsync", "always"},
 		faults:  []string{"server restarted, nothing lost", "server frozen", "cut"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "forgetting", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,

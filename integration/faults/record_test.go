@@ -56,6 +56,9 @@ type record struct {
 	// of ends
 	Result string        `json:"result,omitempty"`
 	Told   time.Duration `json:"told,omitempty"` // when the context ended for a loss or Close
+	// Ended is when the context ended before Unlock for any other reason, as that of a nested
+	// hold does with the outer one's.
+	Ended  time.Duration `json:"ended,omitempty"`
 	Reason string        `json:"reason,omitempty"`
 	Text   string        `json:"text,omitempty"` // an error, or what was found wrong
 	// Found is what a reader saw at the beginning and at the end of its section.

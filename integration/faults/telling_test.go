@@ -94,9 +94,12 @@ func (h *history) tooLate(r *report, o *hold) {
 	if end == nil || end.Valid == 0 || o.Until > 0 && !o.Once { // a context that ended for another reason tells nothing
 		return
 	}
-	told := end.Told
-	if told == 0 {
-		told = end.Call // only Unlock ended it
+	told := end.Call // only Unlock ended it
+	switch {
+	case end.Told > 0:
+		told = end.Told
+	case end.Ended > 0: // with the outer hold, whose Unlock may have taken long
+		told = min(told, end.Ended)
 	}
 	if told > end.Valid+slack && h.during(end.Valid-slack, told, o.Proc, effPause) == nil {
 		r.violation("told %v after its deadline: %v", told-end.Valid, o)
@@ -124,8 +127,15 @@ func (h *history) waits(r *report) {
 			r.violation("could not be unlocked: %v", o)
 		}
 	}
+	owners := map[string]int{}
 	for _, o := range h.holds {
-		const any = effSilent | effFrozen | effRefuse | effForget | effPause | effMinor
+		owners[o.Owner]++
+	}
+	for _, o := range h.holds {
+		any := effSilent | effFrozen | effRefuse | effForget | effPause | effMinor
+		if owners[o.Owner] > 1 && o.Kind == kindWrite {
+			any |= effSplit // a writer that reads: the second waits for what the first has left to do
+		}
 		if end := o.end; end != nil && end.Ret-end.Call > slack+slack/2 && h.during(end.Call-slack, end.Ret, o.Proc, any, o.Names...) == nil {
 			r.violation("took %v to unlock: %v", end.Ret-end.Call, o)
 		}
@@ -134,7 +144,7 @@ func (h *history) waits(r *report) {
 	for _, e := range h.none {
 		check(e)
 		h.words(r, e)
-		if e.Result == resBusy && (e.Once || e.Until-e.Call > 200*time.Millisecond) && !wanted(e) && h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+		if e.Result == resBusy && (e.Once || e.Until-e.Call >= slack) && !wanted(e) && h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
 			r.violation("not given, and nobody else wanted it: %v", e)
 		}
 	}
@@ -190,12 +200,16 @@ func (h *history) words(r *report, e *record) {
 	case resOther:
 		r.violation("an error of no known kind: %v", e)
 	}
-	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+	wrong := anyEffect
+	if strings.Contains(e.Text, "no answer for") {
+		wrong |= effReload
+	}
+	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, wrong, e.Names...) == nil {
 		r.violation("called unavailable, and nothing was wrong: %v", e)
 	}
 	for i := range h.windows {
 		w := &h.windows[i]
-		if w.says != "" && h.clients[e.Client] > w.from && e.Ret < w.to && e.Ret-e.Call > slack && !strings.Contains(e.Text, w.says) &&
+		if w.says != "" && h.clients[e.Client] > w.from && e.Ret < w.to && e.Ret-e.Call > slack && !strings.Contains(e.Text, w.says) && !strings.Contains(e.Text, "no answer") &&
 			(e.Result == resBusy || e.Result == resUnavailable) {
 			r.violation("%s, and it does not say so: %v", w.name, e)
 		}
@@ -213,6 +227,28 @@ func (h *history) words(r *report, e *record) {
 	}
 }
 
+// turns checks that nobody who wants a plain lock is passed over for ever.
+func (h *history) turns(r *report, bound int) {
+	for name, all := range h.byName() { // by the time of their grants
+		for i, o := range all {
+			if o.Kind != kindPlain || o.Nested {
+				continue
+			}
+			first, _ := slices.BinarySearchFunc(all, o.Call, func(x *hold, at time.Duration) int { return int(x.Ret - at) })
+			n := 0
+			for _, x := range all[first:i] {
+				if x.Proc != o.Proc && !x.Nested {
+					n++
+				}
+			}
+			r.turns = max(r.turns, n)
+			if n > bound && h.during(o.Call, o.Ret, o.Proc, anyEffect, name) == nil {
+				r.violation("%s: %d of another process had it while one waited: %v", name, n, o)
+			}
+		}
+	}
+}
+
 // span is a time in which a lock was, or may have been, somebody's.
 type span struct{ from, to time.Duration }
 
@@ -224,7 +260,7 @@ func (h *history) idle(r *report, bound time.Duration) {
 	for _, w := range h.windows {
 		grace := 1500 * time.Millisecond
 		switch {
-		case w.name == "stall":
+		case strings.HasSuffix(w.name, "stall"):
 			grace = 200 * time.Millisecond
 		case w.effects&effDead != 0:
 			grace += h.lease
@@ -248,8 +284,17 @@ func (h *history) idle(r *report, bound time.Duration) {
 			}
 		}
 		for _, name := range o.Names {
+			to := to
+			for _, w := range h.windows { // it is free, whatever its holder thinks
+				if w.effects&effTaken != 0 && w.from > o.Ret && w.to < to && w.concerns([]string{name}) {
+					to = w.to
+				}
+			}
 			taken[name] = append(taken[name], span{o.Ret, to})
 		}
+	}
+	for name := range always {
+		taken[name] = append(taken[name], span{}) // perhaps nobody held it
 	}
 	for name := range taken {
 		taken[name] = union(slices.Concat(taken[name], always[""], always[name]))

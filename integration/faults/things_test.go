@@ -12,6 +12,9 @@ import (
 // names is how many locks there are of each kind, as a rule. Every other one is fenced.
 const names = 2
 
+// own is the first number of the locks that nobody else wants: one of each kind for each worker.
+const own = 1000
+
 // thing is a lock, with what its holds are recorded as.
 type thing struct {
 	kind  string
@@ -58,6 +61,12 @@ func (p *party) pick(g *generation, r *rand.Rand) thing {
 
 func (p *party) thing(g *generation, kind string, i int) thing {
 	c := g.clients[0]
+	fenced := func(i int) []redlatch.Option {
+		if p.args.Work.Unfenced {
+			return nil
+		}
+		return fenced(i)
+	}
 	name := func(kind string, i int) string { return fmt.Sprintf("{%s}%d", kind, i) }
 	plain := func(i int) redlatch.Locker { return c.RLock(name(kindPlain, i), fenced(i)...) }
 	fair := func(i int) redlatch.Locker {
@@ -82,8 +91,8 @@ func (p *party) thing(g *generation, kind string, i int) thing {
 	case kindGroup:
 		both := func(a, b int) redlatch.Locker { return redlatch.MultiLock(plain(a), plain(b)) }
 		return thing{
-			kind: kind, lock: both(i, 1-i), inner: both(i, 1-i), probe: true,
-			names: []string{name(kindPlain, i), name(kindPlain, 1-i)},
+			kind: kind, lock: both(i, i^1), inner: both(i, i^1), probe: true,
+			names: []string{name(kindPlain, i), name(kindPlain, i^1)},
 		}
 	case kindMixed:
 		both := func() redlatch.Locker { return redlatch.MultiLock(plain(i), fair(i)) }

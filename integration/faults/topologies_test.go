@@ -39,7 +39,7 @@ var topologyFaults = []fault{
 	},
 	{
 		// Some keys are on either side. What is held must be kept, and can be unlocked.
-		name: "slot half way", needs: "server", alone: true, effects: effLine, lowest: .6, highest: 1, pauses: .1,
+		name: "slot half way", needs: "server", alone: true, effects: effLine | effSplit, lowest: .6, highest: 1, pauses: .1,
 		begin: func(w *world, p planned) func() {
 			m := w.migrate(p)
 			for i, key := range m.From.List(w.t, "CLUSTER", "GETKEYSINSLOT", fmt.Sprint(w.slot(p)), "100") {
@@ -55,7 +55,7 @@ var topologyFaults = []fault{
 		begin: func(w *world, p planned) func() { w.migrate(p).Finish(w.t); return nil },
 	},
 	{
-		name: "scripts flushed everywhere", needs: "server", alone: true, lowest: .005, highest: .01,
+		name: "scripts flushed everywhere", needs: "server", alone: true, effects: effReload, lowest: .005, highest: .01,
 		begin: func(w *world, _ planned) func() {
 			for _, s := range w.cluster.Masters(w.t) {
 				s.Do(w.t, "SCRIPT", "FLUSH")
@@ -80,8 +80,11 @@ var topologyFaults = []fault{
 			node := w.cluster.NodeOfSlot(w.t, w.slot(p))
 			for _, tag := range tags {
 				if w.cluster.NodeOfKey(w.t, "{"+tag+"}") == node {
-					for n := range names + len(w.all) + 1 {
+					for n := range max(names, w.p.work.Names) {
 						w.windows[i].names = append(w.windows[i].names, fmt.Sprintf("{%s}%d", tag, n))
+					}
+					for n := range len(w.all) + 1 {
+						w.windows[i].names = append(w.windows[i].names, fmt.Sprintf("{%s}%d", tag, own+n))
 					}
 				}
 			}

@@ -15,7 +15,11 @@ import (
 type totals struct {
 	order []string
 	by    map[string]*line
+	of    map[string]*share // by fault
 }
+
+// share is what the episodes came to in which a fault happened.
+type share struct{ times, ops, violations int }
 
 // enough writes the totals into the file that a mutation reads, and tells whether the run
 // may end: there were enough operations, or the violation that is looked for.
@@ -48,7 +52,6 @@ func (o *verdict) shows(violation string) bool {
 type line struct {
 	episodes, ops, faults, overlaps, lost, refused, violations int
 	longest                                                    time.Duration
-	kinds                                                      map[string]int
 	texts                                                      []string
 }
 
@@ -58,7 +61,7 @@ func (s *totals) add(p *profile, o outcome) {
 	}
 	l := s.by[p.name]
 	if l == nil {
-		l = &line{kinds: map[string]int{}}
+		l = &line{}
 		s.by[p.name] = l
 		s.order = append(s.order, p.name)
 	}
@@ -66,7 +69,17 @@ func (s *totals) add(p *profile, o outcome) {
 	l.ops += o.ops
 	for name, n := range o.faults {
 		l.faults += n
-		l.kinds[name] += n
+		if s.of == nil {
+			s.of = map[string]*share{}
+		}
+		one := s.of[name]
+		if one == nil {
+			one = &share{}
+			s.of[name] = one
+		}
+		one.times += n
+		one.ops += o.ops
+		one.violations += len(o.report.violations)
 	}
 	l.overlaps += o.report.overlaps
 	l.longest = max(l.longest, o.report.longest)
@@ -76,12 +89,12 @@ func (s *totals) add(p *profile, o outcome) {
 	l.texts = append(l.texts, o.report.violations...)
 }
 
-// tell writes the table of docs/FAULTS.md.
+// tell writes the tables of docs/SAFETY.md.
 func (s *totals) tell(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\n| profile | episodes | operations | faults | lost holds | late writes refused | overlaps (longest) | violations |\n" +
 		"|---|---|---|---|---|---|---|---|\n")
-	all, kinds := line{}, map[string]int{}
+	all := line{}
 	row := func(name string, l *line) {
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d (%v) | %d |\n", name, l.episodes, l.ops, l.faults, l.lost, l.refused,
 			l.overlaps, l.longest.Round(time.Millisecond), l.violations)
@@ -97,13 +110,12 @@ func (s *totals) tell(t *testing.T) {
 		all.overlaps += l.overlaps
 		all.longest = max(all.longest, l.longest)
 		all.violations += l.violations
-		for kind, n := range l.kinds {
-			kinds[kind] += n
-		}
 	}
 	row("all", &all)
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		fmt.Fprintf(&b, "%s: %d\n", kind, kinds[kind])
+	b.WriteString("\n| fault | times | operations beside it | violations beside it |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(s.of)) {
+		one := s.of[name]
+		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", name, one.times, one.ops, one.violations)
 	}
 	t.Log(b.String())
 }

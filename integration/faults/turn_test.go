@@ -41,13 +41,16 @@ func (p *party) turn(g *generation, r *rand.Rand) {
 	e.Owner = e.ID
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
-	shared := r.IntN(16) == 0
+	shared := r.IntN(16) == 0 && !p.args.Work.Single
 	if shared {
 		e.Owner = fmt.Sprintf("%s shared %d", e.Client, r.IntN(2))
 		ctx = redlatch.WithOwner(ctx, e.Owner)
 	}
-	if r.IntN(3) == 0 {
+	if r.IntN(3) == 0 && !p.args.Work.Watched {
 		e.Lease = p.args.Lease/2 + time.Duration(r.Int64N(int64(p.args.Lease)))
+	}
+	if shared && t.kind == kindQuorum { // it may be a re-entry: see nested
+		e.Lease = min(e.Lease, p.args.Lease)
 	}
 	h := p.acquire(ctx, cancel, t.lock, e, r)
 	if h == nil {
@@ -198,7 +201,7 @@ func (p *party) leave(a *again) {
 func (p *party) work(g *generation, t thing, e *record, h redlatch.Hold, end *record, r *rand.Rand) *again {
 	lease, w := p.args.Lease, p.args.Work
 	var inner *again
-	if r.IntN(4) == 0 {
+	if r.IntN(4) == 0 && !w.Single {
 		inner = p.nested(g, t, e, h, r)
 	}
 	if r.IntN(12) == 0 {
@@ -272,7 +275,7 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 func (p *party) hammer(r *rand.Rand) {
 	g := p.gen.Load()
 	kinds := []string{kindPlain, kindFair, kindRead, kindWrite, kindGroup}
-	t := p.thing(g, kinds[r.IntN(len(kinds))], names+p.args.Proc)
+	t := p.thing(g, kinds[r.IntN(len(kinds))], own+p.args.Proc)
 	e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
 	e.Owner = e.ID
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
@@ -324,10 +327,10 @@ func (p *party) hammer(r *rand.Rand) {
 func (p *party) lonely(r *rand.Rand) {
 	g := p.gen.Load()
 	kinds := []string{kindPlain, kindFair, kindRead, kindWrite}
-	t := p.thing(g, kinds[r.IntN(len(kinds))], names+p.args.Proc)
+	t := p.thing(g, kinds[r.IntN(len(kinds))], own+p.args.Proc)
 	e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
 	e.Owner = e.ID
-	const wait = 250 * time.Millisecond
+	const wait = slack // less says nothing on a busy machine
 	e.Call = mono()
 	e.Until = e.Call + wait
 	h, err := t.lock.TryLock(context.Background(), wait, 0)
@@ -351,7 +354,7 @@ func (p *party) release(h redlatch.Hold, end *record, told *told) {
 	if errors.As(err, &lost) {
 		end.Reason = string(lost.Reason)
 	}
-	end.Told = told.at()
+	end.Told, end.Ended = told.at()
 	p.rec.write(end)
 	if end.Result == resOther {
 		p.wrong("Unlock of %v: %s", end.Names, end.Text)
@@ -384,16 +387,17 @@ func newTold(h redlatch.Hold) *told {
 	return n
 }
 
-// at is called after Unlock, which ends the context.
-func (n *told) at() time.Duration {
+// at is called after Unlock, which ends the context. It returns when the hold was told that
+// it is lost, or when its context ended for another reason.
+func (n *told) at() (lost, ended time.Duration) {
 	if n.stop() {
-		return 0
+		return 0, 0
 	}
 	<-n.done
 	if errors.Is(n.why, redlatch.ErrLeaseLost) || errors.Is(n.why, redlatch.ErrClosed) {
-		return n.when
+		return n.when, 0
 	}
-	return 0
+	return 0, n.when
 }
 
 // pause works, until the hold's context says not to.
@@ -470,7 +474,7 @@ func (p *party) crowd(n int, tag string, seed uint64) {
 			if tag == "rw" {
 				kind = kindRead
 			}
-			t := p.thing(g, kind, names+1000*p.args.Proc+k)
+			t := p.thing(g, kind, own+1000*p.args.Proc+k)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(100*time.Millisecond))))
 			defer cancel()
 			p.extra.Add(1)

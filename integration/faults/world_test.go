@@ -1,13 +1,21 @@
 package faults
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -26,7 +34,9 @@ type world struct {
 	workers []*worker // that live, or are just being replaced
 	all     []*worker // killed ones too
 	windows []window
-	extra   int64 // operations that left no record
+	panics  int             // processes that died of the client library's
+	stalls  func() []window // ends the watch over the servers; nil: it has ended
+	extra   int64           // operations that left no record
 }
 
 // worker is a process and what it said.
@@ -35,6 +45,7 @@ type worker struct {
 	proc        int
 	file        string
 	killed      bool
+	ended       time.Duration // when; valid after done
 	ready, done chan struct{}
 	extra       int64  // valid after done
 	strange     string // a line that is none of the protocol; valid after done
@@ -66,6 +77,17 @@ func newWorld(t *testing.T, p *profile, seed uint64) *world {
 		}
 		w.proxies = append(w.proxies, testbed.NewProxy(t, s.Addr()))
 	}
+	if p.topology == "masters" {
+		// The first worker must find that all of them have been there for longer than the
+		// longest lease, however long they took to start one after the other.
+		time.Sleep(2 * p.lease)
+	}
+	w.stalls = w.watchServers()
+	t.Cleanup(func() {
+		if w.stalls != nil {
+			w.stalls()
+		}
+	})
 	for range p.workers {
 		w.workers = append(w.workers, w.spawn())
 	}
@@ -141,7 +163,10 @@ func (w *world) spawn() *worker {
 	}
 	w.all = append(w.all, one)
 	go func() { // ends with the process
-		defer close(one.done)
+		defer func() {
+			one.ended = mono()
+			close(one.done)
+		}()
 		for line := range one.Lines() {
 			switch {
 			case line == "ready":
@@ -166,6 +191,16 @@ func (w *world) open(p planned) int {
 	}
 	w.windows = append(w.windows, one)
 	return len(w.windows) - 1
+}
+
+// away tells whether a server of the plan's stands still or is down.
+func (w *world) away(target int) bool {
+	for _, one := range w.windows {
+		if one.to == forever && one.target == target && (one.name == "BUSY" || strings.HasPrefix(one.name, "server ")) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) close(i int) { w.windows[i].to = mono() }
@@ -211,17 +246,30 @@ func (w *world) run(steps []planned, length time.Duration) {
 	sleep(length)
 }
 
+// libraryPanic is what the client library says; see profile.panics.
+const libraryPanic = "panic: protocol bug, message handled out of order"
+
 // stop ends the workers and returns what they recorded.
 func (w *world) stop() *history {
 	t := w.t
 	for _, one := range w.workers {
-		one.CloseInput(t)
+		select {
+		case <-one.done: // too early; Wait says why
+		default:
+			one.CloseInput(t)
+		}
 	}
 	h := &history{}
 	var records []*record
 	for _, one := range w.all {
 		w.await(one.done, fmt.Sprintf("worker %d does not end", one.proc))
-		if err := one.Wait(t); err != nil && !one.killed {
+		err := one.Wait(t)
+		if err != nil && w.p.panics && strings.Contains(one.Stderr(), libraryPanic) {
+			w.panics++
+			w.windows = append(w.windows, window{name: "the client library panics", from: one.ended, to: one.ended, effects: effDead})
+			err = nil
+		}
+		if err != nil && !one.killed {
 			h.notes = append(h.notes, &record{Proc: one.proc, Text: fmt.Sprintf("%v\n%s", err, one.Stderr())})
 		}
 		if one.strange != "" {
@@ -229,11 +277,13 @@ func (w *world) stop() *history {
 		}
 		w.extra += one.extra
 		mine, err := readRecords(one.file)
-		if err != nil {
+		if err != nil && (!one.killed || !errors.Is(err, fs.ErrNotExist)) { // killed before it began
 			t.Errorf("worker %d: %v", one.proc, err)
 		}
 		records = append(records, mine...)
 	}
+	w.windows = append(w.windows, w.stalls()...)
+	w.stalls = nil
 	died := h.notes
 	h = newHistory(w.p.lease, records, w.windows)
 	h.notes = append(h.notes, died...)
@@ -241,10 +291,74 @@ func (w *world) stop() *history {
 	return h
 }
 
+// visit lends a client of its own, past all faults on the line.
+func (w *world) visit(do func(c *redlatch.Client)) {
+	opt := rueidis.ClientOption{ForceSingleClient: w.guard == nil && w.cluster == nil}
+	switch {
+	case w.guard != nil:
+		opt.InitAddress, opt.Sentinel.MasterSet = w.guard.SentinelAddrs(), testbed.MasterName
+	case w.cluster != nil:
+		opt.InitAddress = w.cluster.Addrs()
+	default:
+		opt.InitAddress = []string{w.servers[0].Addr()}
+	}
+	c, err := redlatch.New(redlatch.Config{Redis: opt, LeaseTime: w.p.lease, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer c.Close()
+	do(c)
+}
+
+// queue is what the keys of a fair lock's waiters begin with.
+const queue = "redisson_lock_queue:"
+
+// tidy takes and unlocks each fair lock in whose queue the dead, and those who were not let
+// leave, have stayed: they wait for the next one who comes, or for ten minutes.
+func (w *world) tidy(r *report) {
+	if len(w.nodes()) > 1 && w.guard == nil && w.cluster == nil {
+		return // no fair locks there
+	}
+	excused := false
+	for _, one := range w.windows {
+		excused = excused || one.effects&(effDead|effRefuse|effSilent|effFrozen|effForget) != 0
+	}
+	left := map[string]bool{}
+	for _, s := range w.nodes() {
+		if s.Info(w.t, "replication")["role"] != "master" {
+			continue
+		}
+		for _, key := range s.List(w.t, "KEYS", queue+"*") {
+			left[strings.TrimPrefix(key, queue)] = true
+			limit := w.p.skip + 10*time.Minute
+			if ttl := s.Int(w.t, "PTTL", key); ttl == -1 || time.Duration(ttl)*time.Millisecond > limit {
+				r.violation("left behind on %s: %s for %d ms", s.Addr(), key, ttl)
+			}
+		}
+	}
+	if len(left) == 0 || !excused {
+		return
+	}
+	w.visit(func(c *redlatch.Client) {
+		for name := range left {
+			begin := mono()
+			h, err := c.FairLock(name, fairlock.WithSkipAfter(w.p.skip)).TryLock(context.Background(), w.p.lease+2*w.p.skip+slack, 0)
+			if err != nil {
+				r.violation("nobody lives, and %s is not given: %v after %v", name, err, mono()-begin)
+				continue
+			}
+			if err := h.Unlock(context.Background()); err != nil {
+				r.violation("nobody lives, and %s is not unlocked: %v", name, err)
+			}
+		}
+	})
+}
+
 // left waits until nothing of the locks is on the servers any more, for as long as the
 // leases of the dead allow.
 func (w *world) left(r *report) {
 	t := w.t
+	w.tidy(r)
 	for _, c := range w.clocks {
 		c.put(t, 3*time.Hour) // what was written at a later time ends
 	}

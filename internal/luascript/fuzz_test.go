@@ -1,6 +1,7 @@
 package luascript_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -66,23 +67,29 @@ func FuzzDerivedKeys(f *testing.F) {
 	})
 }
 
-// FuzzDistinctNames: two locks share no key and no channel, except a name and the same
-// in braces, one of which is therefore no name.
+// field is a holder's in a lock's hash, with its owner escaped as the client does it.
+func field(owner string) string {
+	return "6ba7b810-9dad-11d1-80b4-00c04fd430c8:g" + url.QueryEscape(owner) + "-1"
+}
+
+// FuzzDistinctNames: two locks share no key and no channel, whoever holds them, and none has a
+// key that another lock's name is. What is a name is for CheckKey to say.
 func FuzzDistinctNames(f *testing.F) {
 	for _, a := range names {
 		for _, b := range names[:6] {
-			f.Add(a, b)
+			f.Add(a, b, "1-2", "=job")
 		}
 	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if a == b || a == "{"+b+"}" || b == "{"+a+"}" || a == "" || b == "" {
+	f.Add("{a}:x", "a", "1", "x:1")
+	f.Fuzz(func(t *testing.T, a, b, ownerA, ownerB string) {
+		if a == b || luascript.CheckKey(a, false) != "" || luascript.CheckKey(b, false) != "" {
 			return
 		}
-		all := map[string]bool{}
-		for _, key := range derived(a, "") {
+		all := map[string]bool{a: true}
+		for _, key := range derived(a, field(ownerA)) {
 			all[key] = true
 		}
-		for _, key := range derived(b, "") {
+		for _, key := range append(derived(b, field(ownerB)), b) {
 			if all[key] {
 				t.Errorf("%q and %q share %q", a, b, key)
 			}
