@@ -175,6 +175,7 @@ func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
 }
 
 func TestFixedLeaseAndWatchdogOfTheWhole(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := dial(t, s.Addr(), lease(600*time.Millisecond))
 	m := redlatch.MultiLock(plain(c, "a", "b")...)
@@ -342,6 +343,7 @@ func TestGroupRefusedByTheServer(t *testing.T) {
 }
 
 func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := dial(t, s.Addr(), lease(10*time.Second))
 	m := redlatch.MultiLock(c.RLock("a", redlatch.Fenced()), c.FairLock("b"))

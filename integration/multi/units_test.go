@@ -228,6 +228,7 @@ func TestOwnerOfAllClients(t *testing.T) {
 }
 
 func TestCloseEndsTheWaitAndTheHold(t *testing.T) {
+	t.Parallel()
 	list := servers(t, 2)
 	cs, others := clients(t, addrs(list), lease(5*time.Second)), clients(t, addrs(list), lease(5*time.Second))
 	h := mustLock(t, t.Context(), across(cs, []string{"a", "b"}))
@@ -310,6 +311,7 @@ func init() {
 // order, also over overlapping sets: all make progress, and a counter per member
 // that is not updated atomically comes out right.
 func TestContention(t *testing.T) {
+	t.Parallel()
 	const processes, goroutines, rounds = 4, 16, 4
 	list := servers(t, 3)
 	var ps []*testbed.Process
