@@ -13,7 +13,6 @@ import (
 // A caller whose context ends in the moment in which the members are there gets a
 // hold that unlocks all of them: nothing of it is left to the watchdog.
 func TestContextEndsAsTheLastMemberIsTaken(t *testing.T) {
-	t.Parallel()
 	list := servers(t, 3)
 	cs := clients(t, addrs(list), lease(time.Minute))
 	for _, tc := range []struct {

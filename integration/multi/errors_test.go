@@ -85,7 +85,6 @@ func TestErrorsOfEqualNames(t *testing.T) {
 
 // TestErrorsOfAQuorum: it is unavailable only if no majority answered.
 func TestErrorsOfAQuorum(t *testing.T) {
-	t.Parallel()
 	list := servers(t, 3)
 	proxies := make([]*testbed.Proxy, len(list))
 	through := make([]string, len(list))

@@ -19,7 +19,6 @@ import (
 // TestQuorumTokensIncrease: whatever majority each holder got, and though a
 // minority of nodes keeps losing its counters.
 func TestQuorumTokensIncrease(t *testing.T) {
-	t.Parallel()
 	const nodes, steps = 5, 120
 	list := servers(t, nodes)
 	cs := clients(t, addrs(list))

@@ -311,7 +311,6 @@ func init() {
 // order, also over overlapping sets: all make progress, and a counter per member
 // that is not updated atomically comes out right.
 func TestContention(t *testing.T) {
-	t.Parallel()
 	const processes, goroutines, rounds = 4, 16, 4
 	list := servers(t, 3)
 	var ps []*testbed.Process
