@@ -62,6 +62,7 @@ func replica(ctx context.Context, w *testbed.Worker) error {
 			return fmt.Errorf("tick %d: %w", tick, err)
 		}
 		late = max(late, time.Since(at))
+		w.Say("tick")
 	}
 	w.Say("done %d", late.Milliseconds())
 	return nil
@@ -99,6 +100,9 @@ func spreadOnce(t *testing.T, s *testbed.Server, period time.Duration, ticks int
 		p.Expect(t, "ready")
 	}
 	for _, p := range procs {
+		for range ticks {
+			p.Expect(t, "tick")
+		}
 		ms, err := strconv.Atoi(strings.TrimSpace(p.Expect(t, "done")))
 		if err != nil {
 			t.Fatal(err)
