@@ -102,6 +102,7 @@ func aclWait(t *testing.T, holds, waits redlatch.Locker) error {
 }
 
 func TestACLOfEveryKind(t *testing.T) {
+	t.Parallel()
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:", "redlatch_rw_turn:"))
 	for kind, rules := range aclKinds {

@@ -127,6 +127,7 @@ func TestOperatorsACLToLook(t *testing.T) {
 
 // Each command is needed by something.
 func TestOperatorsACLNoMore(t *testing.T) {
+	t.Parallel()
 	all := [][]string{aclInspect, aclForced}
 	for i, set := range all {
 		for _, rule := range set {

@@ -14,6 +14,7 @@ import (
 // One node of a cluster stands still, and the others must not notice: their locks
 // are renewed, and unlocked, while renewals wait for an answer of that node.
 func TestRLockFrozenClusterNodeDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	// So long that the cluster itself does nothing about it.
 	set := testbed.Cluster(t, "--cluster-node-timeout", "60000")
 	t.Cleanup(func() { // the client library's: see TestRLockOnEveryTopology

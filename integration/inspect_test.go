@@ -387,6 +387,7 @@ func TestLocks(t *testing.T) {
 
 // In a cluster the locks of every master are listed.
 func TestLocksOfACluster(t *testing.T) {
+	t.Parallel()
 	cl := testbed.Cluster(t)
 	c, ctx := rlClient(t, cl.Addrs()[0], inName("n")), t.Context()
 	var holds []redlatch.Hold

@@ -51,6 +51,7 @@ func (s *rlSection) leave(h redlatch.Hold) {
 // and then: exclusion and tokens hold, every call returns what it may, everybody
 // goes on afterwards, and nothing is left behind.
 func TestRLockRandomFaults(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
 	const lease = 800 * time.Millisecond
 	var clients []*redlatch.Client
@@ -137,7 +138,14 @@ func TestRLockRandomFaults(t *testing.T) {
 			}
 		}
 	})
-	time.Sleep(10 * time.Second)
+	enough := func() bool { // on a loaded machine it takes longer
+		section.mu.Lock()
+		defer section.mu.Unlock()
+		return section.entered >= 100 && given.Load() > 0
+	}
+	for begin := time.Now(); time.Since(begin) < 8*time.Second || !enough() && time.Since(begin) < time.Minute; {
+		time.Sleep(100 * time.Millisecond)
+	}
 	stop()
 	faults.Wait()
 	for _, p := range proxies {

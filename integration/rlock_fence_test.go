@@ -133,6 +133,7 @@ func TestRLockFenceTTL(t *testing.T) {
 // Re-entering through a fenced object what was taken without a token can't make
 // one up; it says so with 0.
 func TestRLockTokenOfAnUnfencedHold(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())
 	h := rlLock(t, t.Context(), c.RLock("l"))

@@ -9,6 +9,7 @@ import (
 // TestRLockTakenByForceIsNotPassedOn: who has taken a lock away by force passes it on to
 // nobody of its own process, who would believe to hold it until the next check.
 func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())
 	l := c.RLock("l")

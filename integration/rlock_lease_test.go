@@ -152,7 +152,7 @@ func TestRLockHolderFrozen(t *testing.T) {
 // check, and nothing is created or renewed by it.
 func TestRLockKeyTakenAway(t *testing.T) {
 	t.Parallel()
-	const lease = 900 * time.Millisecond
+	const lease = 3 * time.Second // a stall of two thirds of it would make the loss an expiry
 	for name, tc := range map[string]struct {
 		take  func(t *testing.T, s *testbed.Server)
 		after func(t *testing.T, s *testbed.Server)

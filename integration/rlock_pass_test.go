@@ -17,7 +17,8 @@ import (
 func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 	s := rlServer(t)
 	rlLoad(t, s)
-	c := rlClient(t, s.Addr())
+	// A turn on a busy machine may take longer than the usual tenure, and would end it.
+	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Tenure = 300 * time.Millisecond })
 	before := s.CommandStats(t)
 	var inside, turns atomic.Int32
 	end := time.Now().Add(time.Second)

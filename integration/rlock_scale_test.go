@@ -16,7 +16,7 @@ func TestRLockTenThousandHolds(t *testing.T) {
 	s := rlServer(t)
 	rlLoad(t, s)
 	const n, lease, window = 10_000, 20 * time.Second, 8 * time.Second
-	c := rlClient(t, s.Addr(), rlLease(lease))
+	c := rlClient(t, s.Addr(), rlLease(lease), rlUnlockTimeout(time.Minute)) // 10,000 at once
 	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
 	goroutines := runtime.NumGoroutine()
 	holds := make([]redlatch.Hold, n)

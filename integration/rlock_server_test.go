@@ -232,6 +232,7 @@ func rlAllRules() []string {
 
 // The minimal ACL of docs/ACL.md is enough for everything.
 func TestRLockMinimalACL(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
 	rlUseAll(t, s, rlClient(t, s.Addr(), rlUser(t, s, rlAllRules()...)))
 	for _, denied := range s.DeniedCommands(t) {

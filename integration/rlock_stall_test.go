@@ -17,18 +17,18 @@ import (
 // lose every lock on a healthy server.
 func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	t.Parallel()
-	const lease = 4 * time.Second
+	const lease = 16 * time.Second // a quarter of it is silence: this machine may take almost a second of that
 	s := rlServer(t)
 	rlLoad(t, s)
 	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr(), rlLease(lease))
+	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(rlPatience))
 	holds := make([]redlatch.Hold, 20)
 	for i := range holds {
 		holds[i] = rlLock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
 	}
 	_, before := p.Connections()
 	p.Delay(testbed.Replies, lease/5)
-	for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(lease / 20) {
+	for end := time.Now().Add(lease + lease/4); time.Now().Before(end); time.Sleep(lease / 40) {
 		for _, h := range holds {
 			rlAlive(t, h)
 		}

@@ -85,6 +85,7 @@ func TestRWCommandsPerTurn(t *testing.T) {
 
 // TestRWOnACluster: every name, sharded channels, downgrade and all.
 func TestRWOnACluster(t *testing.T) {
+	t.Parallel()
 	cluster := testbed.Cluster(t)
 	for _, s := range cluster.Nodes() {
 		testbed.LeakCheck(t, s)

@@ -158,6 +158,7 @@ func TestRWWaitersThatGiveUpLeaveNoPlace(t *testing.T) {
 // TestRWCallersThatLeave: waits end at random moments, in both modes; nothing
 // is left, and the lock can be taken.
 func TestRWCallersThatLeave(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	var wg sync.WaitGroup
 	for i := range 4 {

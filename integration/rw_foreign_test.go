@@ -34,6 +34,7 @@ func rwForeignReads(t testing.TB, s *testbed.Server, count, longest int, lease t
 // TestRWForeignReadersAreKeptAndNoLonger: when our last reader leaves, the lock
 // lasts as long as their longest hold, and is free when that ends.
 func TestRWForeignReadersAreKeptAndNoLonger(t *testing.T) {
+	t.Parallel()
 	const lease = 1500 * time.Millisecond
 	for _, longest := range []int{1, 3} {
 		s := rwServer(t)
@@ -107,6 +108,7 @@ func TestRWForeignRenewalsDoNotShortenOurs(t *testing.T) {
 // every reader in the hash, and its unlock gives the lock the longest of them. Our
 // writers go by the leases that we have noted.
 func TestRWForeignRenewalsDoNotReviveOurDead(t *testing.T) {
+	t.Parallel()
 	const lease = 3 * time.Second
 	s := rwServer(t)
 	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})

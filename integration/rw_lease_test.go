@@ -94,6 +94,7 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 // TestRWDeadReaderIsNotRevived: others renew for longer than its lease, then
 // leave: nothing is left of it, though its field stood in the hash meanwhile.
 func TestRWDeadReaderIsNotRevived(t *testing.T) {
+	t.Parallel()
 	const lease = 2500 * time.Millisecond
 	s := rwServer(t)
 	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
@@ -128,6 +129,7 @@ func TestRWDeadReaderIsNotRevived(t *testing.T) {
 // TestRWShortReaderNeverShortensALongOnes lease, by its renewals, its end or its
 // unlock.
 func TestRWShortReaderNeverShortensALongOnes(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	long := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
 	least := func(when string) {
@@ -136,10 +138,11 @@ func TestRWShortReaderNeverShortensALongOnes(t *testing.T) {
 			t.Errorf("%s: the lock lasts %d ms", when, ttl)
 		}
 	}
-	quick := rwClient(t, s, 100*time.Millisecond).ReadWriteLock("n").ReadLock()
+	quick := rwClient(t, s, 2*time.Second).ReadWriteLock("n").ReadLock()
 	a := rwLock(t, quick, t.Context())
 	least("a short one entered")
-	time.Sleep(300 * time.Millisecond)
+	until := a.ValidUntil()
+	rwEventually(t, "it renews", func() bool { return a.ValidUntil().After(until) })
 	least("it has renewed")
 	b := rwLock(t, quick, a.Context())
 	rwUnlock(t, b)
@@ -160,6 +163,7 @@ func TestRWShortReaderNeverShortensALongOnes(t *testing.T) {
 // then on, so the lock must last as long, although another reader ends later than
 // they did before.
 func TestRWPartialReleaseRenewsTheLock(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	const lease = 30 * time.Second
 	l := rwClient(t, s, lease).ReadWriteLock("n").ReadLock()
@@ -179,7 +183,8 @@ func TestRWPartialReleaseRenewsTheLock(t *testing.T) {
 
 // TestRWHoldersAreKeptByTheWatchdog over many leases, in both modes at once.
 func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
-	const lease = 300 * time.Millisecond
+	t.Parallel()
+	const lease = 2 * time.Second // a stall of two thirds of it would lose them, rightly
 	s := rwServer(t)
 	c := rwClient(t, s, lease)
 	l := c.ReadWriteLock("n")
@@ -187,11 +192,11 @@ func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 	w := rwLock(t, l.WriteLock(), job)
 	r := rwLock(t, l.ReadLock(), job)
 	other := rwClient(t, s, lease).ReadWriteLock("n")
-	for end := time.Now().Add(10 * lease); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * lease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		rwBusy(t, other.ReadLock(), t.Context())
 	}
 	rwUnlock(t, w)
-	for end := time.Now().Add(5 * lease); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		rwBusy(t, other.WriteLock(), t.Context())
 	}
 	if r.Context().Err() != nil {
@@ -202,6 +207,7 @@ func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 
 // TestRWDeadWriter: the next ones enter when its lease ends, not earlier.
 func TestRWDeadWriter(t *testing.T) {
+	t.Parallel()
 	const lease = 2 * time.Second
 	s := rwServer(t)
 	p := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
@@ -221,6 +227,7 @@ func TestRWDeadWriter(t *testing.T) {
 
 // TestRWFixedLeasesEnd, and a late Unlock does not touch the successor.
 func TestRWFixedLeasesEnd(t *testing.T) {
+	t.Parallel()
 	const lease = 400 * time.Millisecond
 	s := rwServer(t)
 	c := rwClient(t, s, 0)

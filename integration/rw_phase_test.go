@@ -18,13 +18,14 @@ import (
 // machine; leases and skip times in these tests are far above it.
 const rwSoon = time.Second
 
-// TestRWReadersEnterTogetherAfterAWrite: 20 readers of 4 processes that work
-// 800 ms each are through after about 800 ms, although writers wait, too.
+// TestRWReadersEnterTogetherAfterAWrite: 20 readers of 4 processes are all inside before one of
+// them leaves, although writers wait, too. Nobody looks by itself for ten minutes: the writer's
+// unlock wakes them.
 func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
+	t.Parallel()
+	const procs, each, skip = 4, 5, 10 * time.Minute
 	s := rwServer(t)
-	c := rwClient(t, s, 0)
-	w := rwLock(t, c.ReadWriteLock("n").WriteLock(), t.Context())
-	const procs, each, work = 4, 5, 800 * time.Millisecond
+	w := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).WriteLock(), t.Context(), redlatch.WithLease(skip))
 	type waiter struct {
 		p  *rwProc
 		id int
@@ -32,7 +33,7 @@ func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
 	var readers []waiter
 	writers := map[*rwProc]int{}
 	for range procs {
-		p := rwSpawn(t, rwArgs{Addr: s.Addr()})
+		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
 		p.start(t, rwCommand{Do: "write"})
 		writers[p] = 1
 		for range each {
@@ -43,20 +44,12 @@ func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
 	rwWaiting(t, s, "writers", procs)
 	begin := time.Now()
 	rwUnlock(t, w)
-	var last time.Time
 	for _, r := range readers {
-		if at := r.p.await(t, r.id, "locked").At; at.After(last) {
-			last = at
-		}
+		r.p.await(t, r.id, "locked")
 	}
-	time.Sleep(time.Until(begin.Add(work)))
+	t.Logf("all %d inside after %v", len(readers), time.Since(begin))
 	for _, r := range readers {
 		r.p.unlock(t, r.id)
-	}
-	took := time.Since(begin)
-	t.Logf("last reader inside after %v, all through after %v", last.Sub(begin), took)
-	if last.Sub(begin) > 400*time.Millisecond || took > work+600*time.Millisecond {
-		t.Errorf("readers did not work side by side: last inside after %v, all through after %v", last.Sub(begin), took)
 	}
 	rwServe(t, writers)
 }
@@ -90,6 +83,7 @@ func rwServe(t *testing.T, left map[*rwProc]int) {
 
 // TestRWLastReadUnlockWakesOneWriterPerProcess counts the attempts.
 func TestRWLastReadUnlockWakesOneWriterPerProcess(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	c := rwClient(t, s, time.Hour)
 	r1 := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
@@ -152,7 +146,8 @@ func rwQuiet(t testing.TB, s *testbed.Server) {
 // TestRWWriterIsNotStarved: 32 readers of 4 processes loop without a pause; a
 // writer enters as soon as those inside have left. With PreferReaders it does not.
 func TestRWWriterIsNotStarved(t *testing.T) {
-	const procs, each, hold = 4, 8, 100 * time.Millisecond
+	t.Parallel()
+	const procs, each, hold = 4, 8, 250 * time.Millisecond
 	for _, prefer := range []bool{false, true} {
 		s := rwServer(t)
 		c := rwClient(t, s, 0)
@@ -175,7 +170,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 				t.Error(err)
 			}
 		} else {
-			for range 10 {
+			for range 5 {
 				start := time.Now()
 				h, err := l.TryLock(t.Context(), 10*time.Second, 0)
 				if err != nil {
@@ -183,7 +178,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 				}
 				took := time.Since(start)
 				t.Logf("a writer among %d looping readers waited %v", procs*each, took)
-				if took > hold+400*time.Millisecond {
+				if took > hold+rwSoon { // readers one after the other would never leave a gap
 					t.Errorf("a writer waited %v for readers that hold for %v", took, hold)
 				}
 				rwUnlock(t, h)
@@ -192,7 +187,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 		}
 		for _, p := range ps {
 			p.start(t, rwCommand{ID: 1, Do: "endloop"})
-			if n := p.await(t, 1, "looped").Count; n < each*10 && !prefer {
+			if n := p.await(t, 1, "looped").Count; n < each*5 && !prefer {
 				t.Errorf("only %d read locks in a process: the readers starved", n)
 			}
 		}
@@ -203,6 +198,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 // TestRWReadersAreNotStarved: writers of 4 processes loop without a pause; a
 // reader that waits enters after the phase that was under way, not later.
 func TestRWReadersAreNotStarved(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -281,6 +277,7 @@ func TestRWReadersStandBackForAWaitingWriter(t *testing.T) {
 // TestRWReadersOutliveAFloodOfWritersThatGiveUp: marks of writers that come after
 // a reader do not hold it back.
 func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	inside := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").ReadLock(), t.Context())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -399,6 +396,7 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 // TestRWTurnIsKeptForAReader that is slow to take it, and given up by one that
 // leaves: a writer enters then, not after the skip time.
 func TestRWTurnIsKeptForAReader(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	proxy := testbed.NewProxy(t, s.Addr())
 	c, err := rwOpen(proxy.Addr(), 0)

@@ -12,6 +12,7 @@ import (
 // users pass finds the master of a Sentinel set and every node of a Cluster,
 // and leaves nothing behind when it is closed.
 func TestClientsReachEveryTopology(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		start func(t *testing.T) (rueidis.ClientOption, []*testbed.Server)

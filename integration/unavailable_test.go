@@ -103,6 +103,7 @@ func TestShortWaitIsNoOutage(t *testing.T) {
 
 // What was given up on one node of a cluster takes no place of another one's.
 func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
+	t.Parallel()
 	set := testbed.Cluster(t, "--cluster-node-timeout", "60000")
 	t.Cleanup(func() { // the client library's: see TestRLockOnEveryTopology
 		rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })
@@ -158,6 +159,7 @@ func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 // No name puts keys of one lock into different slots, or stops the process: a name
 // that would is refused, with the reason, by every kind and every call.
 func TestNamesOnACluster(t *testing.T) {
+	t.Parallel()
 	set := testbed.Cluster(t)
 	t.Cleanup(func() { // the client library's: see TestRLockOnEveryTopology
 		rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })

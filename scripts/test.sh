@@ -4,9 +4,9 @@
 # usage: TEST_FLAGS='-run TestA|TestB' scripts/test.sh
 #
 # TEST_FLAGS are flags for go test, separated by spaces.
-# The packages of a module run one after the other: many of their tests start
-# servers and processes of their own, and none should starve another.
-# Tests that run side by side mostly wait for leases: eight at a time.
+# Three packages of a module run side by side, and of each eight of the tests that may
+# run in parallel: most of them wait for leases. All bounds in them leave room for a
+# machine that has other work; TEST_FLAGS='-p 1' gives each package the machine alone.
 # Goes on after a module has failed, prints a line per module at the end, and
 # fails when one failed or ran no test at all.
 set -eu
@@ -25,7 +25,7 @@ for module in $(scripts/modules.sh); do
   printf '\n== %s: go test -race %s ./...\n' "$name" "$*"
   begin=$(date +%s)
   # The status of the first part of a pipe is lost in sh: it goes through a file.
-  { (cd "$module" && go test -race -count=1 -p 1 -parallel 8 -timeout 30m "$@" ./...) 2>&1 && echo 0 >"$log.status" || echo 1 >"$log.status"; } | tee "$log"
+  { (cd "$module" && go test -race -count=1 -p 3 -parallel 8 -timeout 30m "$@" ./...) 2>&1 && echo 0 >"$log.status" || echo 1 >"$log.status"; } | tee "$log"
   took=$(($(date +%s) - begin))
   ran=$(grep -c '^ok ' "$log" || true)
   empty=$(grep -c '^ok .*\[no tests to run\]' "$log" || true)

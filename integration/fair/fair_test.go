@@ -170,11 +170,11 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 func calm(t *testing.T, s *testbed.Server) {
 	t.Helper()
 	last, since := int64(-1), time.Now()
-	eventually(t, 10*time.Second, "no more scripts", func() bool {
+	eventually(t, 30*time.Second, "no more scripts", func() bool {
 		if n := s.CommandStats(t).Calls["evalsha"]; n != last {
 			last, since = n, time.Now()
 		}
-		return time.Since(since) > 100*time.Millisecond
+		return time.Since(since) > 250*time.Millisecond
 	})
 }
 

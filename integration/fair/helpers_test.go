@@ -61,7 +61,7 @@ func eventually(t *testing.T, limit time.Duration, what string, ok func() bool) 
 // queued waits until n waiters stand in the queue.
 func queued(t *testing.T, s *testbed.Server, n int64) {
 	t.Helper()
-	eventually(t, 20*time.Second, fmt.Sprintf("%d waiters in the queue", n), func() bool {
+	eventually(t, time.Minute, fmt.Sprintf("%d waiters in the queue", n), func() bool {
 		return s.Int(t, "LLEN", queueKey) == n
 	})
 }

@@ -225,9 +225,15 @@ func TestRandomCancellationsLeaveNothing(t *testing.T) {
 		seed := rnd.Uint64()
 		go func() {
 			mine, acquired := source(seed), 0
+			limit := 4 * time.Millisecond // longer after a miss, shorter after a hit: near the edge on any machine
 			for range rounds {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(mine.Int64N(int64(4*time.Millisecond))))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(mine.Int64N(int64(limit))))
 				h, err := c.FairLock(name).Lock(ctx)
+				if err == nil {
+					limit = max(limit*3/4, time.Millisecond)
+				} else {
+					limit = min(limit*5/4, 5*time.Second)
+				}
 				if err == nil {
 					select {
 					case inside <- struct{}{}:

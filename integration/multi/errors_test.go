@@ -143,6 +143,7 @@ func TestErrorsOfAQuorum(t *testing.T) {
 // TestQuorumWithoutINFO: nodes that may not say who they are can be trusted in no
 // round. That is said at once when they leave no majority.
 func TestQuorumWithoutINFO(t *testing.T) {
+	t.Parallel()
 	list := servers(t, 3)
 	for _, s := range list[1:] {
 		s.Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all", "-info")

@@ -176,10 +176,10 @@ func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
 
 func TestFixedLeaseAndWatchdogOfTheWhole(t *testing.T) {
 	s := server(t)
-	c := dial(t, s.Addr(), lease(600*time.Millisecond))
+	c := dial(t, s.Addr(), lease(1500*time.Millisecond))
 	m := redlatch.MultiLock(plain(c, "a", "b")...)
 	h := mustLock(t, t.Context(), m)
-	time.Sleep(2 * time.Second)
+	time.Sleep(2500 * time.Millisecond)
 	if h.Context().Err() != nil {
 		t.Fatalf("the hold ended: %v", context.Cause(h.Context()))
 	}

@@ -26,30 +26,29 @@ func ownerOn(t *testing.T, s *testbed.Server, name string) string {
 func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 	list := servers(t, 2)
 	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
-	for name, m := range map[string]redlatch.Locker{
-		"units":  across(cs, []string{"a", "b"}),
-		"quorum": redlatch.QuorumLock(cs[0].RLock("a"), cs[1].RLock("a")),
+	for name, tc := range map[string]struct {
+		m             redlatch.Locker
+		first, second string // of their own: the other's subscription may linger
+	}{
+		"units":  {across(cs, []string{"a", "b"}), "a", "b"},
+		"quorum": {redlatch.QuorumLock(cs[0].RLock("q"), cs[1].RLock("q")), "q", "q"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := mustLock(t, t.Context(), cs[0].RLock("before"))
 			owner := ownerOn(t, list[0], "before")
-			busy := mustLock(t, t.Context(), others[0].RLock("a"))
-			got := async(context.WithoutCancel(before.Context()), m)
-			listens(t, list[0], "a")
+			busy := mustLock(t, t.Context(), others[0].RLock(tc.first))
+			got := async(context.WithoutCancel(before.Context()), tc.m)
+			listens(t, list[0], tc.first)
 			unlock(t, before)
 			unlock(t, busy)
 			h := get(t, got)
-			second := "b"
-			if name == "quorum" {
-				second = "a"
-			}
-			if a, b := ownerOn(t, list[0], "a"), ownerOn(t, list[1], second); a != owner || b != owner {
+			if a, b := ownerOn(t, list[0], tc.first), ownerOn(t, list[1], tc.second); a != owner || b != owner {
 				t.Errorf("the members are %s's and %s's, asked for by %s", a, b, owner)
 			}
 			if h.Context().Err() != nil {
 				t.Errorf("the hold's context has ended: %v", context.Cause(h.Context()))
 			}
-			for i, n := range []string{"a", second} {
+			for i, n := range []string{tc.first, tc.second} {
 				unlock(t, mustLock(t, h.Context(), cs[i].RLock(n)))
 			}
 			unlock(t, h)

@@ -228,6 +228,7 @@ func TestOwnerOfAllClients(t *testing.T) {
 }
 
 func TestCloseEndsTheWaitAndTheHold(t *testing.T) {
+	t.Parallel()
 	list := servers(t, 2)
 	cs, others := clients(t, addrs(list), lease(5*time.Second)), clients(t, addrs(list), lease(5*time.Second))
 	h := mustLock(t, t.Context(), across(cs, []string{"a", "b"}))

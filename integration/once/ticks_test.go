@@ -47,6 +47,7 @@ func replica(ctx context.Context, w *testbed.Worker) error {
 	}
 	defer c.Close()
 	w.Say("ready")
+	var late time.Duration
 	for tick := range a.Ticks {
 		at := time.UnixMilli(a.StartMs + int64(tick)*a.PeriodMs + a.SkewMs)
 		if a.JitterMs > 0 {
@@ -60,13 +61,31 @@ func replica(ctx context.Context, w *testbed.Worker) error {
 		if err != nil {
 			return fmt.Errorf("tick %d: %w", tick, err)
 		}
+		late = max(late, time.Since(at))
+		w.Say("tick")
 	}
-	w.Say("done")
+	w.Say("done %d", late.Milliseconds())
 	return nil
 }
 
-// spread runs one process per skew and returns the server's times of the runs by tick.
-func spread(t *testing.T, s *testbed.Server, period time.Duration, ticks int, jitter time.Duration, skews ...time.Duration) map[int][]int64 {
+// spread runs one process per skew and returns the server's times of the runs by tick. The
+// processes come when they are told to, or that says nothing about their clocks: where this
+// machine lets one wait, all is done again with a longer period.
+func spread(t *testing.T, period time.Duration, ticks int, jitter time.Duration, skews ...time.Duration) map[int][]int64 {
+	t.Helper()
+	for range 4 {
+		runs, late := spreadOnce(t, server(t), period, ticks, jitter, skews...)
+		if late <= period/25 {
+			return runs
+		}
+		t.Logf("a process came %v late at a tick of %v", late, period)
+		period *= 2
+	}
+	t.Fatal("this machine lets processes wait for too long")
+	return nil
+}
+
+func spreadOnce(t *testing.T, s *testbed.Server, period time.Duration, ticks int, jitter time.Duration, skews ...time.Duration) (runs map[int][]int64, late time.Duration) {
 	t.Helper()
 	start := time.Now().Add(3 * time.Second)
 	var procs []*testbed.Process
@@ -81,12 +100,19 @@ func spread(t *testing.T, s *testbed.Server, period time.Duration, ticks int, ji
 		p.Expect(t, "ready")
 	}
 	for _, p := range procs {
-		p.Expect(t, "done")
+		for range ticks {
+			p.Expect(t, "tick")
+		}
+		ms, err := strconv.Atoi(strings.TrimSpace(p.Expect(t, "done")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		late = max(late, time.Duration(ms)*time.Millisecond)
 		if err := p.Wait(t); err != nil {
 			t.Error(err)
 		}
 	}
-	runs := map[int][]int64{}
+	runs = map[int][]int64{}
 	for _, line := range s.List(t, "LRANGE", "runs", "0", "-1") {
 		at, tick, _ := strings.Cut(line, " ")
 		ms, err1 := strconv.ParseInt(at, 10, 64)
@@ -96,17 +122,16 @@ func spread(t *testing.T, s *testbed.Server, period time.Duration, ticks int, ji
 		}
 		runs[n] = append(runs[n], ms)
 	}
-	return runs
+	return runs, late
 }
 
 // Five processes, each late or early by its own amount at every tick, and by a little
 // more at random: every tick has exactly one run, though the job itself takes no time.
 func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
 	t.Parallel()
-	s := server(t)
 	const ticks = 5
 	ms := time.Millisecond
-	runs := spread(t, s, 2000*ms, ticks, 40*ms, -60*ms, 0, 80*ms, 300*ms, 700*ms)
+	runs := spread(t, 2000*ms, ticks, 40*ms, -60*ms, 0, 80*ms, 300*ms, 700*ms)
 	for tick := range ticks {
 		if len(runs[tick]) != 1 {
 			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
@@ -118,9 +143,8 @@ func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
 // own jitter would make it skip ticks.
 func TestOneReplicaSkipsNoTick(t *testing.T) {
 	t.Parallel()
-	s := server(t)
 	const ticks = 6
-	runs := spread(t, s, 2*time.Second, ticks, 60*time.Millisecond, 0)
+	runs := spread(t, 2*time.Second, ticks, 60*time.Millisecond, 0)
 	for tick := range ticks {
 		if len(runs[tick]) != 1 {
 			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
@@ -135,13 +159,14 @@ func TestEarlinessNeverAddsUp(t *testing.T) {
 	s := server(t)
 	a, b := dial(t, s.Addr()), dial(t, s.Addr())
 	const period = time.Second
-	var begins []int64
+	var calls, begins []int64 // a run is claimed after its call and before its fn: a stall between the two must not count
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for len(begins) < 6 && ctx.Err() == nil {
 		for _, c := range []*redlatch.Client{a, b} {
+			call := now(t, s)
 			_, err := c.Once("report").Do(ctx, period, func(context.Context) error {
-				begins = append(begins, now(t, s))
+				calls, begins = append(calls, call), append(begins, now(t, s))
 				return nil
 			})
 			if err != nil {
@@ -152,14 +177,12 @@ func TestEarlinessNeverAddsUp(t *testing.T) {
 	if len(begins) < 6 {
 		t.Fatalf("%d runs: %v", len(begins), begins)
 	}
-	// fn notes the time a little after its run was claimed.
-	const slack = 100
 	for i := 1; i < len(begins); i++ {
-		if gap := begins[i] - begins[i-1]; gap < 900-slack {
-			t.Errorf("runs %d and %d are %d ms apart: %v", i-1, i, gap, begins)
+		if gap := begins[i] - calls[i-1]; gap < 900 {
+			t.Errorf("runs %d and %d are at most %d ms apart: calls %v, runs %v", i-1, i, gap, calls, begins)
 		}
-		if all := begins[i] - begins[0]; all < int64(i)*1000-100-slack {
-			t.Errorf("%d runs within %d ms: %v", i+1, all, begins)
+		if all := begins[i] - calls[0]; all < int64(i)*1000-100 {
+			t.Errorf("%d runs within %d ms: calls %v, runs %v", i+1, all, calls, begins)
 		}
 	}
 }

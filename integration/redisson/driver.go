@@ -23,7 +23,7 @@ import (
 
 // patience bounds each wait for an answer that a healthy machine gives soon. It
 // ends a test that would hang; no test measures with it.
-const patience = 15 * time.Second
+const patience = 45 * time.Second
 
 // ErrGone is the answer to commands of a driver that has ended.
 var ErrGone = errors.New("redisson: the driver has ended")

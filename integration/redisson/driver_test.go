@@ -104,11 +104,11 @@ func TestKilledDriverAnswersGone(t *testing.T) {
 
 func TestFrozenDriverStopsRenewing(t *testing.T) {
 	needJava(t)
-	b := ownBed(t, V4, Options{Watchdog: 600 * time.Millisecond})
+	b := ownBed(t, V4, Options{Watchdog: shortLease})
 	n := name(t)
 	a := b.java.Owner("a").RLock(n)
 	a.Lock(t, 0)
-	time.Sleep(1500 * time.Millisecond) // well over a lease: only the watchdog can have kept it
+	time.Sleep(shortLease * 3 / 2) // well over a lease: only the watchdog can have kept it
 	if !a.State(t).Locked {
 		t.Fatal("the watchdog did not keep the lock")
 	}

@@ -228,10 +228,11 @@ func TestForcedUnlockAcross(t *testing.T) {
 
 const shortLease = 1500 * time.Millisecond
 
-// shortBed has short leases, for what happens at their ends and between renewals.
+// shortBed is a shared bed with short leases, for what happens at their ends and between
+// renewals. Those who are killed are processes of the test's own.
 func shortBed(t *testing.T, v Version) *bed {
 	t.Helper()
-	return ownBed(t, v, Options{Watchdog: shortLease})
+	return sharedBedWith(t, v, Options{Watchdog: shortLease})
 }
 
 // All kinds and directions at once: it takes two and a half leases.

@@ -51,7 +51,7 @@ type bed struct {
 var (
 	shared     = &testbed.Program{} // owns the shared beds
 	sharedMu   sync.Mutex
-	sharedBeds = map[Version]*bed{} // guarded by sharedMu
+	sharedBeds = map[string]*bed{} // guarded by sharedMu; by version and lease
 	names      atomic.Int64
 )
 
@@ -66,17 +66,24 @@ func needJava(t *testing.T) {
 // sharedBed returns the shared bed of a version; it starts with the first test that asks.
 func sharedBed(t *testing.T, v Version) *bed {
 	t.Helper()
+	return sharedBedWith(t, v, Options{})
+}
+
+// sharedBedWith returns the shared bed of a version whose processes have a lease.
+func sharedBedWith(t *testing.T, v Version, o Options) *bed {
+	t.Helper()
 	if _, err := Build(v); err != nil {
 		t.Fatal(err)
 	}
 	sharedMu.Lock()
 	defer sharedMu.Unlock()
-	if sharedBeds[v] == nil {
+	key := fmt.Sprint(v, " ", o.Watchdog)
+	if sharedBeds[key] == nil {
 		server := testbed.Standalone(shared)
-		o := Options{Addresses: []string{server.Addr()}}
-		sharedBeds[v] = &bed{v, server, Start(shared, v, o), startGo(shared, o)}
+		o.Addresses = []string{server.Addr()}
+		sharedBeds[key] = &bed{v, server, Start(shared, v, o), startGo(shared, o)}
 	}
-	return sharedBeds[v]
+	return sharedBeds[key]
 }
 
 // ownBed starts a server, a Java and a Go process for one test.
