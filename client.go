@@ -86,6 +86,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Alone:         cn.Borrowed() || cfg.ClientBuilder != nil,
 		LeaseTime:     cfg.LeaseTime,
 		UnlockTimeout: cfg.UnlockTimeout,
+		HoldWarning:   cfg.HoldWarning,
 		FenceTTL:      cfg.FenceTTL,
 		ReplicaAcks:   cfg.ReplicaAcks,
 		AckTimeout:    cfg.ReplicaAckTimeout,

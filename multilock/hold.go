@@ -28,6 +28,8 @@ type hold struct {
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
 
+	place held.Place // where it was acquired; nil: nobody wants to know
+
 	most time.Duration // of a quorum: the longest lease that Extend may ask for
 
 	// for the observer
@@ -43,10 +45,24 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 		h.counted = o.Counting()
 	}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
+	h.place = here(parts)
 	// All of them, also those that ended already, and before the first end is heard
 	// of: what is not the hold's would be kept by the watchdog for ever.
 	h.take(parts, func() bool { return true })
 	return h
+}
+
+// here is the place of the caller, nil where no member's age is watched: members are
+// acquired in goroutines of their own.
+func here(parts []*part) held.Place {
+	for _, p := range parts {
+		for _, member := range p.eng {
+			if place := member.Here(); place != nil {
+				return place
+			}
+		}
+	}
+	return nil
 }
 
 // adopt makes a part one of the hold's. It reports false when the hold is over;
@@ -69,6 +85,9 @@ func (h *hold) take(parts []*part, may func() bool) bool {
 	h.mu.Unlock()
 	var stops []func() bool
 	for _, p := range parts {
+		for _, member := range p.eng {
+			member.AcquiredAt(h.place)
+		}
 		for _, member := range p.holds() {
 			// Runs once, when the member's context ends; needs no goroutine until then.
 			stops = append(stops, context.AfterFunc(member.Context(), func() { h.memberEnded(member) }))

@@ -107,7 +107,9 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 	if err := a.finish(); err != nil {
 		return nil, err
 	}
-	return a.members[0].hold, nil
+	h := a.members[0].hold
+	h.AcquiredAt(h.Here())
+	return h, nil
 }
 
 // AcquireAll takes several locks of one client and slot by one command, all or

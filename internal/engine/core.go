@@ -40,6 +40,7 @@ type Config struct {
 	Addr          string // of the servers, for errors
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
+	HoldWarning   time.Duration // what is held for longer is told of; 0: never
 	FenceTTL      time.Duration // negative: none
 	ReplicaAcks   int
 	AckTimeout    time.Duration
@@ -78,7 +79,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 	}
 	c.send = sender.New(run, sender.Config{Slow: min(time.Second, cfg.LeaseTime/3), Alone: cfg.Alone, Observer: cfg.Observer})
 	c.reg = held.NewRegistry(held.Config{
-		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Log: cfg.Log, Observer: cfg.Observer,
+		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Warn: cfg.HoldWarning, Log: cfg.Log, Observer: cfg.Observer,
 		Heard: c.heard, PassOn: c.passOn,
 	}, c.send, c.topo)
 	c.places = newPlaces(c)

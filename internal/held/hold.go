@@ -29,6 +29,7 @@ type Hold struct {
 	parent  context.Context // what the acquisition was made with
 	began   time.Time
 	lease   time.Duration // fixed; 0: the watchdog's
+	age     *ageing       // nil: nobody wants to know
 	link    any           // the observer's, of the acquisition
 	again   bool          // a re-entry
 	counted bool          // an observer counts it as held
@@ -180,6 +181,7 @@ func (h *Hold) endLocked(state holdState, cause error) {
 		h.cause = cause
 	}
 	h.retireLocked()
+	h.unwatchAgeLocked()
 	r := h.s.reg
 	if r.held--; r.held == 0 && r.idle != nil {
 		close(r.idle)

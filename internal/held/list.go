@@ -10,9 +10,10 @@ import (
 func (r *Registry) List() []lock.HeldLock {
 	r.mu.Lock()
 	out := make([]lock.HeldLock, 0, len(r.dog.heap))
+	var places []Place
 	for _, s := range r.dog.heap { // all that have a hold that is not being released
 		if s.joined == nil {
-			out = append(out, s.listedLocked(s.holds))
+			out, places = s.listLocked(s.holds, out, places)
 			continue
 		}
 		byOwner := map[*Claim][]*Hold{}
@@ -20,16 +21,21 @@ func (r *Registry) List() []lock.HeldLock {
 			byOwner[h.claim] = append(byOwner[h.claim], h)
 		}
 		for _, holds := range byOwner {
-			out = append(out, s.listedLocked(holds))
+			out, places = s.listLocked(holds, out, places)
 		}
 	}
 	r.mu.Unlock()
+	for i := range out {
+		out[i].AcquiredAt = places[i].String()
+	}
 	slices.SortFunc(out, func(a, b lock.HeldLock) int { return a.Since.Compare(b.Since) })
 	return out
 }
 
-// listedLocked are an owner's holds of a session as one entry.
-func (s *Session) listedLocked(holds []*Hold) lock.HeldLock {
+// listLocked adds an owner's holds of a session as one entry, and where the oldest was
+// acquired.
+func (s *Session) listLocked(holds []*Hold, to []lock.HeldLock, at []Place) ([]lock.HeldLock, []Place) {
+	var place Place
 	l := lock.HeldLock{
 		Name: s.Lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
 		Count: len(holds), Fixed: true,
@@ -39,7 +45,8 @@ func (s *Session) listedLocked(holds []*Hold) lock.HeldLock {
 		l.ValidUntil = later(l.ValidUntil, h.deadlineLocked())
 		if l.Since.IsZero() || h.began.Before(l.Since) {
 			l.Since = h.began
+			place = h.placeLocked()
 		}
 	}
-	return l
+	return append(to, l), append(at, place)
 }

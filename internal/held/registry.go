@@ -37,6 +37,7 @@ type Config struct {
 	Addr          string // of the servers, for errors
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
+	Warn          time.Duration // what lives for longer is told of; 0: never
 	Log           *slog.Logger
 	Observer      observe.Observer // nil: nobody looks
 
@@ -81,6 +82,7 @@ type Registry struct {
 	idle   chan struct{}        // closed when held falls to 0; nil: nobody waits for it
 	shares map[shareKey]*shared // of readers
 	doubts map[string]time.Time // of keys that were taken away by force: until when nothing is known
+	ages   TimeHeap[*ageing]    // of holds whose age is watched
 	drains bool
 	closed bool
 

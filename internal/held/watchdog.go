@@ -220,16 +220,21 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	if len(w.heap) > 0 {
 		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
 	}
-	if len(lost) > 0 {
+	aged := r.agedLocked(now)
+	if len(r.ages) > 0 {
+		w.armed = earlier(w.armed, earlier(r.ages[0].due, now.Add(wallCheck)))
+	}
+	if len(lost)+len(aged) > 0 {
 		r.wg.Add(1)
 	}
 	renewal := w.renewalLocked(due, now)
 	r.mu.Unlock()
 	r.finish(lost)
-	if len(lost) > 0 {
+	if len(lost)+len(aged) > 0 {
 		go func() { // ends with the log handler, which must not stop the watchdog
 			defer r.wg.Done()
 			r.logLost(lost)
+			r.logOld(aged, now)
 		}()
 	}
 	if renewal != nil {

@@ -1,0 +1,159 @@
+package held
+
+import (
+	"container/heap"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A hold that lives for longer than Config.Warn is told of, once: most often somebody
+// forgot to unlock it. The watchdog looks when the time comes; no hold has a timer or a
+// goroutine of its own. While Config.Warn is 0 a hold keeps nothing of this.
+
+// ageing is what a hold keeps when its age is watched. A hold that is passed on inside
+// the process is a new one, with an age of its own.
+type ageing struct {
+	hold  *Hold
+	due   time.Time // when to tell
+	place Place     // guarded by reg.mu; who acquired it; nil: not noted
+	index int32     // guarded by reg.mu; in the registry's heap; -1: told, or over
+}
+
+// Due implements Timed.
+func (a *ageing) Due() (time.Time, *int32) { return a.due, &a.index }
+
+// watchAgeLocked makes a new hold one whose age is watched, if the client wants that.
+func (h *Hold) watchAgeLocked() {
+	r := h.s.reg
+	if r.cfg.Warn <= 0 {
+		return
+	}
+	h.age = &ageing{hold: h, due: h.began.Add(r.cfg.Warn)}
+	heap.Push(&r.ages, h.age)
+	r.dog.wakeLocked(h.age.due)
+}
+
+// unwatchAgeLocked ends it with the hold.
+func (h *Hold) unwatchAgeLocked() {
+	if h.age != nil && h.age.index >= 0 {
+		heap.Remove(&h.s.reg.ages, int(h.age.index))
+	}
+}
+
+// Place is where in the program a lock was acquired: program counters, the innermost
+// first.
+type Place []uintptr
+
+// Here is the place of the caller, for [Hold.AcquiredAt]; nil where the hold's age is
+// not watched: then it costs nothing.
+func (h *Hold) Here() Place {
+	if h.age == nil {
+		return nil
+	}
+	var pcs [32]uintptr
+	return append(Place(nil), pcs[:runtime.Callers(2, pcs[:])]...)
+}
+
+// AcquiredAt notes where the hold was acquired.
+func (h *Hold) AcquiredAt(p Place) {
+	if h.age == nil || p == nil {
+		return
+	}
+	r := h.s.reg
+	r.mu.Lock()
+	h.age.place = p
+	r.mu.Unlock()
+}
+
+// placeLocked is where the hold was acquired, nil if that is not known.
+func (h *Hold) placeLocked() Place {
+	if h.age == nil {
+		return nil
+	}
+	return h.age.place
+}
+
+// library is what the import paths of this module's packages begin with.
+var library = strings.TrimSuffix(reflect.TypeFor[Hold]().PkgPath(), "/internal/held")
+
+// ours are the packages whose frames say nothing to a user, besides those of the
+// runtime. Programs may lie below the module's path, too.
+var ours = []string{"", "/internal", "/lock", "/rlock", "/fairlock", "/rwlock", "/multilock"}
+
+// shownFrames is how many frames are told.
+const shownFrames = 8
+
+// String lists the frames outside of this library: function file:line; …
+func (p Place) String() string {
+	if len(p) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	frames := runtime.CallersFrames(p)
+	for shown, more := 0, true; more && shown < shownFrames; {
+		var f runtime.Frame
+		if f, more = frames.Next(); f.Function == "" || ofLibrary(f.Function) {
+			continue
+		}
+		if shown++; shown > 1 {
+			b.WriteString("; ")
+		}
+		b.WriteString(f.Function + " " + f.File + ":" + strconv.Itoa(f.Line))
+	}
+	return b.String()
+}
+
+// ofLibrary reports whether a function is one of ours or of the runtime.
+func ofLibrary(function string) bool {
+	slash := strings.LastIndexByte(function, '/') + 1
+	dot := strings.IndexByte(function[slash:], '.')
+	if dot < 0 {
+		return false
+	}
+	path := function[:slash+dot]
+	rest, ok := strings.CutPrefix(path, library)
+	if !ok {
+		return path == "runtime"
+	}
+	for _, own := range ours {
+		if rest == own || own != "" && strings.HasPrefix(rest, own+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// old is a hold to tell of.
+type old struct {
+	hold  *Hold
+	place Place
+}
+
+// agedLocked takes the holds that are to be told of now. Those that are being released
+// are not told of.
+func (r *Registry) agedLocked(now time.Time) []old {
+	var aged []old
+	for len(r.ages) > 0 && !now.Before(r.ages[0].due) {
+		a, _ := heap.Pop(&r.ages).(*ageing)
+		if a.hold.state == stateHeld {
+			aged = append(aged, old{a.hold, a.place})
+		}
+	}
+	return aged
+}
+
+// logOld tells of them.
+func (r *Registry) logOld(holds []old, now time.Time) {
+	for _, o := range holds {
+		h := o.hold
+		args := r.TracedArgs(h.parent, h.link, "lock", h.s.Lock.Name, "owner", h.s.Name,
+			"type", h.s.Lock.Kind.Traits().Type, "since", h.began, "held", now.Sub(h.began))
+		if at := o.place.String(); at != "" {
+			args = append(args, "acquired_at", at)
+		}
+		r.cfg.Log.WarnContext(h.parent, "redlatch: held for long", args...)
+	}
+}
