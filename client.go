@@ -153,7 +153,8 @@ func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLoc
 
 // Held lists the locks that this Client holds now, the longest-held first: what to
 // look at when a lock seems to have been forgotten. It asks nobody; a lock that was lost
-// unnoticed is listed until the next check.
+// unnoticed is listed until the next check. With [Config.HoldWarning] it also says where each
+// was acquired.
 func (c *Client) Held() []HeldLock { return c.core.Held() }
 
 // Shutdown stops new acquisitions (re-entry still works; waiters return

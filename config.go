@@ -88,12 +88,11 @@ type Config struct {
 	// wait 0 and the tidying of Close. Default 5 s.
 	UnlockTimeout time.Duration
 
-	// HoldWarning makes the Client log a warning, once per hold, when it has been held
+	// HoldWarning makes the Client log a warning, once per hold, when the hold has lasted
 	// for so long: most often somebody forgot to unlock it. The line says where the lock
-	// was acquired, and [Client.Held] says it as well, from the beginning: with
-	// HoldWarning each acquisition notes its callers, for about a microsecond and one
-	// allocation more. It changes nothing of the hold. Default 0: no warning, nothing
-	// noted, no cost.
+	// was acquired; [Client.Held] says it from the beginning. For that each acquisition
+	// notes its callers, which costs two allocations and about a microsecond. Nothing
+	// else changes: the hold goes on. Default 0: no warnings, nothing is noted.
 	HoldWarning time.Duration
 
 	// TracerProvider and MeterProvider receive the spans and metrics; nil: the
@@ -104,8 +103,8 @@ type Config struct {
 	// Telemetry chooses what they receive.
 	Telemetry Telemetry
 
-	// Logger gets lost leases, holds that last (HoldWarning), failed renewals, lost subscriptions and locks given
-	// back late. Default slog.Default().
+	// Logger gets lost leases, failed renewals, holds that last for long (HoldWarning),
+	// lost subscriptions and locks given back late. Default slog.Default().
 	Logger *slog.Logger
 }
 
