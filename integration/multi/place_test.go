@@ -14,9 +14,10 @@ func TestQuorumCopiesSayWhereTheyWereAcquired(t *testing.T) {
 	cs := clients(t, addrs(servers(t, 3)), func(c *redlatch.Config) { c.HoldWarning = time.Hour })
 	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
 	for _, c := range cs {
+		// mustLock acquires in async's goroutine.
 		eventually(t, "the copy is held, and says where it was acquired", func() bool {
 			held := c.Held()
-			return len(held) == 1 && strings.Contains(held[0].AcquiredAt, "TestQuorumCopiesSay")
+			return len(held) == 1 && strings.Contains(held[0].AcquiredAt, "multi.async.")
 		})
 	}
 	unlock(t, h)
