@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -15,14 +16,11 @@ import (
 var errBroken = errors.New("redlatchtest: made unavailable")
 
 // Locker is a lock without a server, for tests of code that takes a [redlatch.Locker].
-// It behaves as an RLock does: it excludes, waiters are served in their order, a hold's
-// context re-enters, errors have the same types. And it fails on demand: busy, lost,
+// It behaves as an RLock does: it excludes, waiters are served in their order, owners
+// re-enter (those of a hold's context, also of another lock's hold, and of
+// [redlatch.WithOwner]), errors have the same types. And it fails on demand: busy, lost,
 // unavailable, closed, or with any error. It is safe for concurrent use and works in
 // bubbles of testing/synctest.
-//
-// What it does not do: it knows an owner by a hold's context alone, not by
-// [redlatch.WithOwner], and a context that [redlatch.NewOwner] made from a hold's still
-// re-enters. Use [New] for code that needs them.
 type Locker struct {
 	name   string
 	fenced bool
@@ -45,13 +43,12 @@ func NewLocker(name string, opts ...redlatch.Option) *Locker {
 
 var _ redlatch.Locker = (*Locker)(nil)
 
-// owner is who holds a Locker: all holds whose contexts come from one another.
+// owner is who holds a Locker.
 type owner struct {
+	id    any     // as engine.OwnerOf tells owners apart
 	holds []*hold // guarded by Locker.mu
 	token uint64
 }
-
-type ownerKey struct{ *Locker }
 
 // Name is the name as the caller gave it.
 func (l *Locker) Name() string { return l.name }
@@ -180,14 +177,36 @@ func (l *Locker) TryLock(ctx context.Context, wait, lease time.Duration) (redlat
 
 // acquire tries and waits until expiry fires, if it is not nil, or only tries.
 func (l *Locker) acquire(ctx context.Context, expiry <-chan time.Time, only bool, lease time.Duration) (redlatch.Hold, error) {
-	me, _ := ctx.Value(ownerKey{l}).(*owner)
+	who := &asker{lease: lease}
+	who.ctx, _, who.done = engine.OneOwner(ctx, ctx)
+	var err error
+	if who.id, err = engine.OwnerOf(who.ctx); err == nil {
+		var h *hold
+		if h, err = l.wait(who, expiry, only); err == nil {
+			return h, nil
+		}
+	}
+	who.done()
+	return nil, err
+}
+
+// asker is who acquires.
+type asker struct {
+	ctx   context.Context // carries the owner
+	id    any             // the owner
+	done  func()          // when the hold has ended, or there is none: the owner lives by its holds
+	lease time.Duration
+}
+
+func (l *Locker) wait(who *asker, expiry <-chan time.Time, only bool) (*hold, error) {
+	ctx := who.ctx
 	wake := make(chan struct{}, 1)
 	defer l.leave(wake)
 	for {
 		if ctx.Err() != nil {
 			return nil, l.refuse(ctx.Err())
 		}
-		h, err := l.try(ctx, me, wake, !only, lease)
+		h, err := l.try(who, wake, !only)
 		if h != nil {
 			return h, nil
 		}
@@ -208,7 +227,7 @@ func (l *Locker) acquire(ctx context.Context, expiry <-chan time.Time, only bool
 }
 
 // try makes one attempt: a hold, an error that no waiting changes, or neither.
-func (l *Locker) try(ctx context.Context, me *owner, wake chan struct{}, queue bool, lease time.Duration) (*hold, error) {
+func (l *Locker) try(who *asker, wake chan struct{}, queue bool) (*hold, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -217,7 +236,7 @@ func (l *Locker) try(ctx context.Context, me *owner, wake chan struct{}, queue b
 	case l.failing != nil:
 		return nil, l.failing
 	}
-	inside := me != nil && me == l.holder
+	inside := l.holder != nil && l.holder.id == who.id
 	at := slices.Index(l.queue, wake)
 	first := at == 0 || len(l.queue) == 0
 	if l.broken || !inside && (l.holder != nil || l.foreign != "" || !first) {
@@ -227,15 +246,14 @@ func (l *Locker) try(ctx context.Context, me *owner, wake chan struct{}, queue b
 		return nil, nil
 	}
 	if !inside {
-		me = &owner{}
+		l.holder = &owner{id: who.id}
 		if l.fenced {
 			l.token++
-			me.token = l.token
+			l.holder.token = l.token
 		}
-		l.holder = me
 	}
-	h := newHold(ctx, l, me, lease)
-	me.holds = append(me.holds, h)
+	h := newHold(who, l, l.holder)
+	l.holder.holds = append(l.holder.holds, h)
 	l.acquired++
 	return h, nil
 }

@@ -78,6 +78,30 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			check("extend after unlock", errors.Is(h.Extend(ctx, time.Second), redlatch.ErrNotHeld))
 			check("unlock of the next", next.Unlock(ctx) == nil)
 
+			// An explicit owner re-enters from anywhere; NewOwner makes another one.
+			job := redlatch.WithOwner(ctx, "job 17")
+			h = mustLock(t, job, l)
+			again, err := l.TryLock(job, 0, 0)
+			check("the same explicit owner", err == nil && again.Unlock(ctx) == nil)
+			again, err = l.TryLock(h.Context(), 0, 0)
+			check("the explicit owner by the hold's context", err == nil && again.Unlock(ctx) == nil)
+			_, err = l.TryLock(redlatch.WithOwner(ctx, "job 18"), 0, 0)
+			check("another explicit owner", errors.Is(err, redlatch.ErrNotAcquired))
+			_, err = l.TryLock(redlatch.NewOwner(h.Context()), 0, 0)
+			check("a new owner", errors.Is(err, redlatch.ErrNotAcquired))
+			check("the explicit owner's unlock", h.Unlock(ctx) == nil)
+			_, err = l.Lock(redlatch.WithOwner(ctx, ""))
+			check("an owner without an id", errors.Is(err, redlatch.ErrInvalidOption))
+
+			// An owner means something only while one of its holds lives.
+			h = mustLock(t, ctx, l)
+			over := context.WithoutCancel(h.Context())
+			check("its unlock", h.Unlock(ctx) == nil)
+			h = mustLock(t, over, l)
+			_, err = l.TryLock(over, 0, 0)
+			check("the owner that was", errors.Is(err, redlatch.ErrNotAcquired))
+			check("the next owner's unlock", h.Unlock(ctx) == nil)
+
 			// The ctx of the acquisition ends the hold's, not the hold.
 			request, done := context.WithCancel(ctx)
 			h = mustLock(t, request, l)
@@ -99,6 +123,46 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			check("unlock after the lease", errors.As(h.Unlock(ctx), &lost) && lost.Name == "a" && lost.Reason == "expired")
 			time.Sleep(time.Minute)
 			check("free after the lease", redlatch.Do(ctx, l, func(context.Context) error { return nil }) == nil)
+		}
+	})
+}
+
+// The owner flows on: a second lock that is taken with a hold's context is the same
+// owner's, also for those who know the first context only.
+func TestOwnersFlowFromLockToLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := redlatchtest.New(t)
+		for which, byName := range map[string]func(string) redlatch.Locker{
+			"real": func(name string) redlatch.Locker { return client.RLock(name) },
+			"fake": redlatchtest.NewLockers().ByName,
+		} {
+			a := mustLock(t, t.Context(), byName("a"))
+			b := mustLock(t, a.Context(), byName("b"))
+			for _, name := range []string{"a", "b"} {
+				for _, outer := range []redlatch.Hold{a, b} {
+					h, err := byName(name).TryLock(outer.Context(), 0, 0)
+					if err != nil {
+						t.Errorf("%s: %s by the context of %s: %v", which, name, outer.Name(), err)
+						continue
+					}
+					if err := h.Unlock(t.Context()); err != nil {
+						t.Errorf("%s: %v", which, err)
+					}
+				}
+			}
+			// a is unlocked, b keeps the owner alive.
+			if err := a.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: %v", which, err)
+			}
+			h, err := byName("b").TryLock(context.WithoutCancel(a.Context()), 0, 0)
+			if err != nil {
+				t.Errorf("%s: b by a's old context: %v", which, err)
+			} else if err := h.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: %v", which, err)
+			}
+			if err := b.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: %v", which, err)
+			}
 		}
 	})
 }

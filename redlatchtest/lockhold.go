@@ -15,6 +15,7 @@ type hold struct {
 	owner *owner
 	ctx   context.Context
 	end   context.CancelCauseFunc
+	done  func() // the owner lives by its holds
 
 	until time.Time   // guarded by l.mu; of a fixed lease; zero: the watchdog's
 	timer *time.Timer // guarded by l.mu; ends a fixed lease
@@ -22,10 +23,10 @@ type hold struct {
 }
 
 // newHold is called under l.mu.
-func newHold(ctx context.Context, l *Locker, o *owner, lease time.Duration) *hold {
-	h := &hold{l: l, owner: o}
-	h.ctx, h.end = context.WithCancelCause(context.WithValue(ctx, ownerKey{l}, o))
-	if lease > 0 {
+func newHold(who *asker, l *Locker, o *owner) *hold {
+	h := &hold{l: l, owner: o, done: who.done}
+	h.ctx, h.end = context.WithCancelCause(who.ctx)
+	if lease := who.lease; lease > 0 {
 		h.until = time.Now().Add(lease)
 		h.timer = time.AfterFunc(lease, h.expire) // stopped when the hold ends
 	}
@@ -58,6 +59,7 @@ func (h *hold) dropLocked(cause, err error) {
 		h.l.holder = nil
 	}
 	h.err = err
+	h.done()
 	if h.timer != nil {
 		h.timer.Stop()
 	}

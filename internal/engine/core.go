@@ -214,9 +214,10 @@ func (c *Core) key(name string) (string, error) {
 	return key, nil
 }
 
-// WithOwner, NewOwner and OneOwner say in a context who acquires with it.
+// WithOwner, NewOwner and OneOwner say in a context who acquires with it; OwnerOf reads it.
 var (
 	WithOwner = held.WithOwner
 	NewOwner  = held.NewOwner
 	OneOwner  = held.OneOwner
+	OwnerOf   = held.OwnerOf
 )

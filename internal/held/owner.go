@@ -115,8 +115,8 @@ const maxOwnerID = 256
 func (r *Registry) Owner(ctx context.Context) (*Owner, error) {
 	k, _ := ctx.Value(ownerKey{}).(carried)
 	if k.explicit {
-		if k.id == "" || len(k.id) > maxOwnerID {
-			return nil, &lock.InvalidOptionError{Option: "WithOwner", Reason: "an owner id has 1 to " + strconv.Itoa(maxOwnerID) + " bytes"}
+		if err := checkOwner(k.id); err != nil {
+			return nil, err
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -181,6 +181,23 @@ func OneOwner(ctx, spanned context.Context) (one, oneSpanned context.Context, do
 		oneSpanned = context.WithValue(spanned, ownerKey{}, who)
 	}
 	return one, oneSpanned, o.Unpin
+}
+
+// OwnerOf is who acquires with a context that [OneOwner] returned, as a value to compare
+// with others: two are equal if their acquisitions on one client are one owner's.
+func OwnerOf(ctx context.Context) (any, error) {
+	k, _ := ctx.Value(ownerKey{}).(carried)
+	if !k.explicit {
+		return k.owner, nil
+	}
+	return k.id, checkOwner(k.id)
+}
+
+func checkOwner(id string) error {
+	if id == "" || len(id) > maxOwnerID {
+		return &lock.InvalidOptionError{Option: "WithOwner", Reason: "an owner id has 1 to " + strconv.Itoa(maxOwnerID) + " bytes"}
+	}
+	return nil
 }
 
 func (o *Owner) ref() {
