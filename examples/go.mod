@@ -31,6 +31,7 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/redis/go-redis/v9 v9.23.0 // indirect
+	github.com/redlatch/redlatch/redlatchtest v0.0.0
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
@@ -50,3 +51,5 @@ require (
 )
 
 replace github.com/redlatch/redlatch => ../
+
+replace github.com/redlatch/redlatch/redlatchtest => ../redlatchtest

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -42,6 +43,23 @@ func TestShipTwice(t *testing.T) {
 	}
 }
 
+func TestShipAfterACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := redlatchtest.NewServer(t)
+		client := server.Client()
+		orders := NewOrders(func(name string) redlatch.Locker { return client.RLock(name) })
+
+		server.Take("order:42") // another replica ships it,
+		server.Other().Close()  // and dies: its lease of 30 s runs on
+		if err := orders.Ship(t.Context(), "42"); err != nil {
+			t.Error(err)
+		}
+		if held := server.Held(); len(held) > 0 { // also: server.Down(), server.Lose("order:42")
+			t.Errorf("not unlocked: %v", held)
+		}
+	})
+}
+
 func (o *Orders) ship(ctx context.Context, _ string) error { return ctx.Err() }
 
 // The page shows this file's code.
@@ -57,7 +75,7 @@ func TestInjectionPage(t *testing.T) {
 	shown := 0
 	for i, block := range strings.Split(string(page), "```") {
 		code, ok := strings.CutPrefix(block, "go\n")
-		if i%2 == 0 || !ok || !strings.HasPrefix(code, "// Orders") && !strings.HasPrefix(code, "func TestShipTwice") {
+		if i%2 == 0 || !ok || !strings.HasPrefix(code, "// Orders") && !strings.HasPrefix(code, "func Test") {
 			continue
 		}
 		shown++
@@ -65,7 +83,7 @@ func TestInjectionPage(t *testing.T) {
 			t.Errorf("differs from what is tested:\n%s", code)
 		}
 	}
-	if shown != 2 {
+	if shown != 3 {
 		t.Errorf("%d blocks were found", shown)
 	}
 }
