@@ -112,10 +112,11 @@ install: ## Install the command redlatch into Go's bin folder.
 	go install ./cmd/redlatch
 
 .PHONY: pictures
-pictures: ## Take the pictures of redlatch serve in docs/images anew.
+pictures: ## Take the pictures in docs/images anew: redlatch serve, and a trace.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-chromium.sh
 	cd cmd/redlatch && REDLATCH_TEST_PICTURES=$(CURDIR)/docs/images go test -count=1 -run TestBrowser .
+	cd examples && REDLATCH_TEST_PICTURES=$(CURDIR)/docs/images go test -count=1 -run TestTheTraceLeadsToTheHolder ./tracing
 
 .PHONY: clean
 clean: ## Remove tools and logs that the targets made.

@@ -15,7 +15,8 @@ import (
 // The lock kinds, for struct fields and function signatures. The functions that
 // make them are methods of [Client], [MultiLock] and [QuorumLock].
 type (
-	// RLock is a re-entrant lock; see [Client.RLock].
+	// RLock is a re-entrant lock: R as in Redisson. It is no read lock; that is the
+	// [ReadLock] of a ReadWriteLock. See [Client.RLock].
 	RLock = rlock.RLock
 	// FairLock is a lock that serves waiters in the order of their arrival; see
 	// [Client.FairLock].

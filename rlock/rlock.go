@@ -11,7 +11,8 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// RLock is a re-entrant lock by name. It has no state of its own: any number of
+// RLock is a re-entrant lock by name: R as in Redisson, where it stands for re-entrant.
+// The read lock is ReadLock of a ReadWriteLock. An RLock has no state of its own: any number of
 // them may exist for one name, and one may be used by any number of goroutines,
 // each Lock being an acquisition by the owner in its context, or by a new owner.
 // After an unlock the waiters of one process are served in their order; between
