@@ -105,14 +105,12 @@ func (e *examination) version(addr string, in map[string]string) {
 	if in["valkey_version"] != "" {
 		v, name = in["valkey_version"], "Valkey"
 	}
-	parts := strings.SplitN(v, ".", 3)
-	major, _ := strconv.Atoi(parts[0])
-	minor := 0
-	if len(parts) > 1 {
-		minor, _ = strconv.Atoi(parts[1])
+	var at [3]int
+	for i, part := range strings.SplitN(v, ".", len(at)) {
+		at[i], _ = strconv.Atoi(part)
 	}
-	if major < 6 || major == 6 && minor < 2 {
-		e.add("version", addr, problem, name+" "+v, "redlatch needs 6.2 or newer")
+	if slices.Compare(at[:], []int{6, 0, 6}) < 0 { // the SDK refuses them, too
+		e.add("version", addr, problem, name+" "+v, "redlatch needs 6.0.6 or newer")
 		return
 	}
 	e.add("version", addr, fine, name+" "+v, "")

@@ -181,6 +181,7 @@ func (h *Hold) endLocked(state holdState, cause error) {
 		h.cause = cause
 	}
 	h.retireLocked()
+	h.unwatchAgeLocked()
 	r := h.s.reg
 	if r.held--; r.held == 0 && r.idle != nil {
 		close(r.idle)

@@ -10,14 +10,10 @@ import (
 func (r *Registry) List() []lock.HeldLock {
 	r.mu.Lock()
 	out := make([]lock.HeldLock, 0, len(r.dog.heap))
-	places := make([]Place, 0, len(r.dog.heap))
-	add := func(s *Session, holds []*Hold) {
-		l, place := s.listedLocked(holds)
-		out, places = append(out, l), append(places, place)
-	}
+	var places []Place
 	for _, s := range r.dog.heap { // all that have a hold that is not being released
 		if s.joined == nil {
-			add(s, s.holds)
+			out, places = s.listLocked(s.holds, out, places)
 			continue
 		}
 		byOwner := map[*Claim][]*Hold{}
@@ -25,7 +21,7 @@ func (r *Registry) List() []lock.HeldLock {
 			byOwner[h.claim] = append(byOwner[h.claim], h)
 		}
 		for _, holds := range byOwner {
-			add(s, holds)
+			out, places = s.listLocked(holds, out, places)
 		}
 	}
 	r.mu.Unlock()
@@ -36,10 +32,11 @@ func (r *Registry) List() []lock.HeldLock {
 	return out
 }
 
-// listedLocked are an owner's holds of a session as one entry, and where the oldest was
+// listLocked adds an owner's holds of a session as one entry, and where the oldest was
 // acquired.
-func (s *Session) listedLocked(holds []*Hold) (l lock.HeldLock, oldest Place) {
-	l = lock.HeldLock{
+func (s *Session) listLocked(holds []*Hold, to []lock.HeldLock, at []Place) ([]lock.HeldLock, []Place) {
+	var place Place
+	l := lock.HeldLock{
 		Name: s.Lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
 		Count: len(holds), Fixed: true,
 	}
@@ -48,8 +45,8 @@ func (s *Session) listedLocked(holds []*Hold) (l lock.HeldLock, oldest Place) {
 		l.ValidUntil = later(l.ValidUntil, h.deadlineLocked())
 		if l.Since.IsZero() || h.began.Before(l.Since) {
 			l.Since = h.began
-			oldest = h.placeLocked()
+			place = h.placeLocked()
 		}
 	}
-	return l, oldest
+	return append(to, l), append(at, place)
 }

@@ -1,6 +1,7 @@
 package held
 
 import (
+	"container/heap"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -15,23 +16,31 @@ import (
 // ageing is what a hold keeps when its age is watched. A hold that is passed on inside
 // the process is a new one, with an age of its own.
 type ageing struct {
-	due   time.Time // guarded by reg.mu; when to tell; zero: told
+	hold  *Hold
+	due   time.Time // when to tell
 	place Place     // guarded by reg.mu; who acquired it; nil: not noted
+	index int32     // guarded by reg.mu; in the registry's heap; -1: told, or over
 }
+
+// Due implements Timed.
+func (a *ageing) Due() (time.Time, *int32) { return a.due, &a.index }
 
 // watchAgeLocked makes a new hold one whose age is watched, if the client wants that.
 func (h *Hold) watchAgeLocked() {
-	if warn := h.s.reg.cfg.Warn; warn > 0 {
-		h.age = &ageing{due: h.began.Add(warn)}
+	r := h.s.reg
+	if r.cfg.Warn <= 0 {
+		return
 	}
+	h.age = &ageing{hold: h, due: h.began.Add(r.cfg.Warn)}
+	heap.Push(&r.ages, h.age)
+	r.dog.wakeLocked(h.age.due)
 }
 
-// nextLocked is when the watchdog must look at a hold: at, or before it to tell.
-func (a *ageing) nextLocked(at time.Time) time.Time {
-	if a != nil && !a.due.IsZero() && a.due.Before(at) {
-		return a.due
+// unwatchAgeLocked ends it with the hold.
+func (h *Hold) unwatchAgeLocked() {
+	if h.age != nil && h.age.index >= 0 {
+		heap.Remove(&h.s.reg.ages, int(h.age.index))
 	}
-	return at
 }
 
 // Place is where in the program a lock was acquired: program counters, the innermost
@@ -123,20 +132,17 @@ type old struct {
 	place Place
 }
 
-// agedLocked adds the holds of a session that are to be told of now. Those that are
-// being released are not.
-func (s *Session) agedLocked(to []old, now time.Time) []old {
-	if s.reg.cfg.Warn <= 0 {
-		return to
-	}
-	for _, h := range s.holds {
-		if h.state != stateHeld || h.age == nil || h.age.due.IsZero() || now.Before(h.age.due) {
-			continue
+// agedLocked takes the holds that are to be told of now. Those that are being released
+// are not told of.
+func (r *Registry) agedLocked(now time.Time) []old {
+	var aged []old
+	for len(r.ages) > 0 && !now.Before(r.ages[0].due) {
+		a, _ := heap.Pop(&r.ages).(*ageing)
+		if a.hold.state == stateHeld {
+			aged = append(aged, old{a.hold, a.place})
 		}
-		h.age.due = time.Time{}
-		to = append(to, old{h, h.age.place})
 	}
-	return to
+	return aged
 }
 
 // logOld tells of them.

@@ -89,15 +89,11 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 	if held {
 		next = earlier(next, s.until)
 	}
-	if s.fixed > 0 || w.reg.cfg.Warn > 0 {
+	if s.fixed > 0 {
 		for _, h := range s.holds {
-			if h.state != stateHeld {
-				continue
-			}
-			if h.lease > 0 {
+			if h.state == stateHeld && h.lease > 0 {
 				held, next = true, earlier(next, h.until)
 			}
-			next = h.age.nextLocked(next)
 		}
 	}
 	if !held {
@@ -191,7 +187,6 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	r := w.reg
 	var lost []*Hold
 	var due []*Session
-	var aged []old
 	r.mu.Lock()
 	if slept {
 		// The monotonic clock stood still: every deadline must be looked at.
@@ -207,7 +202,6 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		if s.dead {
 			continue
 		}
-		aged = s.agedLocked(aged, now)
 		if s.renewAt.After(horizon) {
 			w.scheduleLocked(s, time.Time{})
 			if s.index >= 0 && !s.nextAt.After(horizon) {
@@ -225,6 +219,10 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	w.armed = time.Time{}
 	if len(w.heap) > 0 {
 		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
+	}
+	aged := r.agedLocked(now)
+	if len(r.ages) > 0 {
+		w.armed = earlier(w.armed, earlier(r.ages[0].due, now.Add(wallCheck)))
 	}
 	if len(lost)+len(aged) > 0 {
 		r.wg.Add(1)
