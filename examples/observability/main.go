@@ -59,9 +59,9 @@ func main() {
 
 // traces starts a Jaeger, if it is wanted, and lets the spans go there.
 func traces(out io.Writer, program *testbed.Program, choice string) error {
-	_, missing := exec.LookPath("jaeger")
+	there := func() bool { _, err := exec.LookPath("jaeger"); return err == nil }
 	switch {
-	case choice == "auto" && missing != nil:
+	case choice == "auto" && !there():
 		fmt.Fprintln(out, "Jaeger:      none on PATH; make jaeger builds one from Go's modules, which takes some minutes")
 		return nil
 	case choice != "auto" && choice != "yes":
