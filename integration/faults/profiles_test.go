@@ -65,7 +65,7 @@ var profiles = []profile{
 		name: "line", topology: "standalone", lease: 2 * time.Second, skip: time.Second,
 		workers: 3, loops: 6, pace: 60 * time.Millisecond, idle: 3 * time.Second,
 		faults:  []string{"reply lost", "request lost", "latency", "cut", "scripts flushed", "subscriptions killed", "herd"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 200},
+		episode: 2 * time.Second, work: workload{Kinds: single, Hour: true, Pause: 200},
 	},
 	{
 		// What comes late must find that nobody wants it; a lock taken for nobody would lie
@@ -73,7 +73,7 @@ var profiles = []profile{
 		name: "late", topology: "standalone", lease: 10 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 2500 * time.Millisecond,
 		faults:  []string{"requests late"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 4 * time.Millisecond},
+		episode: 3 * time.Second, work: workload{Kinds: single, Idle: 4 * time.Millisecond},
 	},
 	{
 		// A command that runs twice, the second time when its answer has come long ago. No
@@ -81,14 +81,14 @@ var profiles = []profile{
 		name: "twice", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 3, loops: 6, pace: 100 * time.Millisecond,
 		faults:  []string{"requests repeated"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		// A lease that is far longer than any wait may be: who is not woken is seen.
 		name: "wake-up", topology: "standalone", lease: 20 * time.Second, skip: 6 * time.Second,
 		workers: 3, loops: 4, pace: 150 * time.Millisecond, idle: 2500 * time.Millisecond,
 		faults:  []string{"subscriptions killed", "subscribers overflow"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
+		episode: 3 * time.Second, work: workload{Kinds: single, Idle: 2 * time.Millisecond},
 	},
 	{
 		// Whose unlock was refused for a moment has it done soon after; a lock that was only
@@ -103,7 +103,7 @@ var profiles = []profile{
 		name: "passing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 2, loops: 12, pace: 300 * time.Millisecond, turns: 200,
 		faults:  []string{"scripts flushed"},
-		episode: 3 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Pause: 200},
+		episode: 2 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Pause: 200},
 	},
 	{
 		// Nothing but full lines in two processes, each of which could keep the lock to itself.
@@ -117,25 +117,25 @@ var profiles = []profile{
 		name: "forced", topology: "standalone", lease: 5 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 12, pace: 200 * time.Millisecond, idle: 1500 * time.Millisecond,
 		faults:  []string{"lock taken away"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100, Stay: 20 * time.Millisecond},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 100, Stay: 20 * time.Millisecond},
 	},
 	{
 		name: "half-open", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 6, pace: 400 * time.Millisecond,
 		faults:  []string{"requests held", "replies held", "refused", "server frozen"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "processes", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 4, loops: 4, pace: 400 * time.Millisecond,
 		faults:  []string{"worker stopped", "worker stopped for long", "worker killed"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "refusals", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 6, pace: 800 * time.Millisecond, idle: 3 * time.Second,
 		faults:  []string{"NOREPLICAS", "READONLY", "LOADING", "CLUSTERDOWN"},
-		episode: 5 * time.Second, work: workload{Kinds: single, Pause: 60},
+		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 60},
 	},
 	{
 		// Not in the tests: processes die in it now and then; see panics.
@@ -148,38 +148,38 @@ var profiles = []profile{
 		name: "memory", topology: "standalone", lease: 1200 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 300 * time.Millisecond,
 		faults:  []string{"OOM"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 12},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 12},
 	},
 	{
 		name: "permissions", topology: "standalone", user: true, lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 150 * time.Millisecond,
 		faults:  []string{"ACL: no scripts", "ACL: no PUBLISH", "ACL: no SUBSCRIBE", "ACL: no keys"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "closing", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
 		workers: 3, loops: 6, pace: 200 * time.Millisecond,
 		faults:  []string{"Close", "Shutdown", "cut", "herd"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "restarts", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 500 * time.Millisecond,
 		servers: []string{"--appendonly", "yes", "--appendfsync", "always"},
 		faults:  []string{"server restarted, nothing lost", "server frozen", "cut"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "forgetting", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 500 * time.Millisecond,
 		faults:  []string{"server restarted empty", "server restarted behind", "FLUSHALL", "keys deleted", "eviction"},
-		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 60},
+		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 60},
 	},
 	{
 		name: "clock", topology: "standalone", lease: 1500 * time.Millisecond, skip: time.Second,
 		workers: 3, loops: 4, pace: 600 * time.Millisecond, clock: true,
 		faults:  []string{"server's clock set forward", "server's clock set back"},
-		episode: 3 * time.Second, work: workload{Kinds: single, Pause: 100},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 100},
 	},
 	{
 		name: "sentinel", topology: "sentinel", lease: 3 * time.Second, skip: time.Second,
