@@ -47,6 +47,7 @@ type acquisition struct {
 	asleep  atomic.Bool // it waits for a signal
 	given   *held.Hold  // guarded by the registry's mutex; passed on by another one's unlock
 	link    any         // the observer's, for that hold
+	trace   string      // its trace context, for those in line behind it
 	counts  bool        // an observer counts it then
 	peer    atomic.Bool // the same owner acquired in another call
 	place   *place

@@ -57,8 +57,8 @@ func (a *acquisition) takes(give func(held.Receiver) *held.Hold) bool {
 // the server the field names the one who took it.
 func (a *acquisition) inside() pubsub.Holder {
 	who := pubsub.Holder{Owner: a.given.Field().Name}
-	if trace := a.members[0].attempt.Trace; len(trace) > 1 {
-		who.Trace = who.Owner + " " + trace
+	if len(a.trace) > 1 { // the attempt may be getting its id
+		who.Trace = who.Owner + " " + a.trace
 	}
 	return who
 }

@@ -69,7 +69,7 @@ func (a *acquisition) join() {
 	passes := m.lock.of.Line != ""
 	if passes {
 		if o := a.core.cfg.Observer; o != nil {
-			a.link, a.counts = a.linkOf(m), o.Counting()
+			a.link, a.counts, a.trace = a.linkOf(m), o.Counting(), m.attempt.Trace
 		}
 	}
 	if len(opts) == 0 {
