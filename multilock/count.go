@@ -207,17 +207,23 @@ func (c *count) keep() (kept, rest []*part, err error) {
 	// hold it is the largest, since a copy whose counter is behind may be the one that
 	// the next quorum has in common with this one.
 	var token, entered uint64
-	again := false
+	again := map[uint64]int{}
 	for _, a := range c.got {
 		if a != nil && a.Hold != nil && q.trusted(*a) {
 			token = max(token, a.Hold.Token())
 			if a.Hold.Reentry() {
-				again = true
-				entered = max(entered, a.Hold.Token())
+				again[a.Hold.Token()]++
 			}
 		}
 	}
-	if again && entered > 0 {
+	// Beside the copies of the hold it may have re-entered one that did not become part of
+	// it, since its token was larger, and that is still being released.
+	for t, n := range again {
+		if most := again[entered]; n > most || n == most && t < entered {
+			entered = t
+		}
+	}
+	if entered > 0 {
 		token = entered
 	}
 	for _, a := range c.got {

@@ -15,7 +15,7 @@ func readState(r conn.Reply) (lock.State, error) {
 	}
 	st := lock.State{Token: kind.Token(r, 1)}
 	mode, i := lock.Mode(r.Str(2)), 4
-	for range r.Int(3) {
+	for range min(r.Int(3), int64(len(r.Vals))/3) {
 		o := kind.StateOf(r.Str(i), lock.ModeRead)
 		o.Count, o.Remaining = int(r.Int(i+1)), kind.Remaining(r.Int(i+2))
 		// In write mode an owner has a field for each mode.

@@ -127,15 +127,8 @@ func (h *history) waits(r *report) {
 			r.violation("could not be unlocked: %v", o)
 		}
 	}
-	owners := map[string]int{}
-	for _, o := range h.holds {
-		owners[o.Owner]++
-	}
 	for _, o := range h.holds {
 		any := effSilent | effFrozen | effRefuse | effForget | effPause | effMinor
-		if owners[o.Owner] > 1 && o.Kind == kindWrite {
-			any |= effSplit // a writer that reads: the second waits for what the first has left to do
-		}
 		if end := o.end; end != nil && end.Ret-end.Call > slack+slack/2 && h.during(end.Call-slack, end.Ret, o.Proc, any, o.Names...) == nil {
 			r.violation("took %v to unlock: %v", end.Ret-end.Call, o)
 		}

@@ -37,8 +37,9 @@ func (g *giving) run(parts []part, reply conn.Reply, err error) {
 			return
 		case conn.IsTryAgain(err) && parts[0].hold != nil:
 			if g.split(&parts[0]) && len(g.rel.holds) == 1 {
-				g.rel.end() // what follows is not the caller's to wait for
+				g.rel.end() // what follows is not the caller's to wait for,
 				g.rel = nil
+				parts[0].leave() // nor another command's: the field is gone, and never used again
 			}
 		}
 		if g.retry == nil {
@@ -94,7 +95,7 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 
 // decided ends a part that the server has answered for.
 func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) {
-	defer p.claim.Gate.Leave()
+	defer p.leave()
 	if code == kind.ReleaseSilent {
 		g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
 			"lock", p.lock.Name, "owner", p.field.Name, "error", text)
@@ -117,7 +118,7 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) {
 
 // giveUp ends a part that can't be given back.
 func (g *giving) giveUp(p *part, err error) {
-	defer p.claim.Gate.Leave()
+	defer p.leave()
 	if p.hold != nil {
 		g.rel.errs[p.index] = p.hold.abandoned(err)
 		return
@@ -144,6 +145,14 @@ func (g *giving) split(p *part) bool {
 	}
 	p.hold, p.split = nil, true
 	return true
+}
+
+// leave leaves the part's gate, once.
+func (p *part) leave() {
+	if !p.left {
+		p.left = true
+		p.claim.Gate.Leave()
+	}
 }
 
 // Leftover is what an acquisition that was given up may have left on the server:

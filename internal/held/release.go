@@ -33,6 +33,7 @@ type part struct {
 	until     time.Time // after it the lease has run out by itself
 	ambiguous bool      // an earlier try may have worked
 	split     bool      // freed by a command of one key; the whole one follows
+	left      bool      // its gate was left
 	args      [6]string // of its command; a copy's commands have their own
 }
 
