@@ -28,7 +28,9 @@ func TestWriterWhoReadsUnlocksWhileSlotIsHalfWay(t *testing.T) {
 	}
 	mig := set.BeginMigration(t, slot, to)
 	began := time.Now()
-	for _, h := range []interface{ Unlock(ctx context.Context) error }{r, w} {
+	for _, h := range []interface {
+		Unlock(ctx context.Context) error
+	}{r, w} {
 		if err := h.Unlock(t.Context()); err != nil {
 			t.Errorf("Unlock: %v", err)
 		}
