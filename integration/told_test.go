@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -43,25 +42,4 @@ func TestFrozenServerIsUnavailableWithReplicaAcks(t *testing.T) {
 	_, err := c.RLock("l").TryLock(t.Context(), 2500*time.Millisecond, 0)
 	rlWant(t, err, redlatch.ErrNotAcquired)
 	rlWant(t, err, redlatch.ErrUnavailable)
-}
-
-// A fenced lock has a token, also where its owner holds it already by a handle that
-// asks for none.
-func TestFencedReentryHasAToken(t *testing.T) {
-	t.Parallel()
-	s := rlServer(t)
-	c := rlClient(t, s.Addr())
-	outer := rlLock(t, t.Context(), c.RLock("l"))
-	defer rlUnlock(t, outer)
-	inner, err := c.RLock("l", redlatch.Fenced()).Lock(outer.Context())
-	if err != nil {
-		if errors.Is(err, redlatch.ErrInvalidOption) {
-			return // refused: as good
-		}
-		t.Fatal(err)
-	}
-	defer rlUnlock(t, inner)
-	if inner.Token() == 0 {
-		t.Error("a hold of a fenced lock has token 0")
-	}
 }

@@ -202,12 +202,12 @@ func (m *metrics) acquired(a *acquisition, how string, err error) {
 // ended records a hold that ended.
 func (m *metrics) ended(ctx context.Context, l observe.Lock, counted bool, how string, held time.Duration) {
 	s := m.of(l)
-	if counted {
-		m.inUse.Add(ctx, -1, s.add...)
+	if how == "lost" { // first: who sees the hold counted out sees why
+		m.lost.Add(ctx, 1, s.add...)
 	}
 	m.hold.Record(ctx, held.Seconds(), s.ends[how]...)
-	if how == "lost" {
-		m.lost.Add(ctx, 1, s.add...)
+	if counted {
+		m.inUse.Add(ctx, -1, s.add...)
 	}
 }
 

@@ -145,7 +145,9 @@ func noted(span trace.Span, n observe.Note) {
 }
 
 // Carries implements observe.Observer.
-func (o *observer) Carries() bool { return o.tracing.on() && !o.tracing.opt.NoCommands }
+func (o *observer) Carries(ctx context.Context) bool {
+	return o.tracing.on() && !o.tracing.opt.NoCommands && trace.SpanFromContext(ctx).IsRecording()
+}
 
 // Command implements observe.Observer.
 func (o *observer) Command(ctx context.Context, script string) (context.Context, func(error)) {

@@ -15,7 +15,7 @@ import (
 
 // What docs/INJECTION.md shows, as it stands there.
 
-// Orders ships orders. It knows nothing of Redis.
+// Orders ships orders. It knows nothing about Redis.
 type Orders struct {
 	lock func(name string) redlatch.Locker
 }

@@ -144,13 +144,13 @@ var otherRefusals = []refusal{
 	}, redlatch.ConnectTopology, []string{"set Sentinel.MasterSet"}, false},
 	{"a server taken for a sentinel", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + testbed.Standalone(t).Addr() + "?master_set=main")
-	}, redlatch.ConnectTopology, []string{"no sentinel"}, true},
+	}, redlatch.ConnectTopology, []string{"not a sentinel"}, true},
 	{"unknown master", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + testbed.Sentinel(t).SentinelAddrs()[0] + "?master_set=nobody")
 	}, redlatch.ConnectTopology, []string{"no master named nobody"}, true},
 	{"several servers that are no cluster", func(t *testing.T) func() (*redlatch.Client, error) {
 		return with(rueidis.ClientOption{InitAddress: []string{testbed.Standalone(t).Addr(), testbed.Standalone(t).Addr()}})
-	}, redlatch.ConnectTopology, []string{"no cluster", "a Client each"}, true},
+	}, redlatch.ConnectTopology, []string{"not a cluster", "a Client each"}, true},
 	{"Redis 5.0.14", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + pretend(t, "5.0.14", 5))
 	}, redlatch.ConnectVersion, []string{"redis 5.0.14", "needs Redis 6.0.6"}, false},

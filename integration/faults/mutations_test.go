@@ -155,7 +155,7 @@ var mutations = []mutation{
 	{
 		name:    "tenure ignored",
 		file:    "internal/held/pass.go",
-		old:     "case Passed(now, earlier(s.known, s.tenure).Add(tenure)):",
+		old:     "case Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:",
 		new:     "case false:",
 		profile: "taking turns", finds: "of another process had it while one waited", bound: 30_000,
 	},

@@ -188,12 +188,13 @@ func (l *Lock) RaiseToken(ctx context.Context, h *held.Hold, token uint64, limit
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	ctx, end := l.operation(ctx, observe.ForceUnlock, "")
 	e, err := l.forceUnlock(ctx)
-	if err == nil && e.Refused != nil {
-		err = e.Untold(l.of.Name)
-	}
 	end(err, e.Note())
 	if e.Count > 0 {
-		l.core.cfg.Log.WarnContext(ctx, "redlatch: lock taken away by force", "lock", l.of.Name, "owner", e.Owner(), "by", l.core.cfg.ID)
+		args := []any{"lock", l.of.Name, "owner", e.Owner(), "by", l.core.cfg.ID}
+		if e.Refused != nil { // waiters go on at the end of the lease
+			args = append(args, "error", e.Refused)
+		}
+		l.core.cfg.Log.WarnContext(ctx, "redlatch: lock taken away by force", args...)
 	}
 	return e.Count > 0, err
 }

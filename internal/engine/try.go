@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -164,11 +163,6 @@ func (a *acquisition) plan() (fresh int, err error) {
 		look := m.claim.Look(mode)
 		m.session = look.Session
 		if m.session != nil {
-			if m.lock.of.Kind.Traits().Fenced && !m.session.Lock.Kind.Traits().Fenced {
-				return 0, stop(&lock.InvalidOptionError{
-					Option: "Fenced", Reason: "the owner holds lock " + strconv.Quote(m.lock.of.Name) + " without a token, by an object that is not fenced",
-				})
-			}
 			var ok bool
 			if m.count, ok = m.session.Asking(m.attempt.Lease); ok {
 				continue

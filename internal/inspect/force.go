@@ -29,12 +29,6 @@ func (e Evicted) Owner() string {
 // Note is what an observation reports.
 func (e Evicted) Note() observe.Note { return observe.Note{Owner: e.Owner(), Count: e.Count} }
 
-// Untold is the error of a hold that was taken away while the server refused to tell
-// the next one.
-func (e Evicted) Untold(name string) error {
-	return &lock.ServerError{Name: name, Op: "notify waiters of a forced unlock", Err: e.Refused}
-}
-
 // ForceCommand takes the lock at key away from owner, or from all owners if it is "": all
 // holds (lock.ModeNone), or those of one mode of a read-write lock.
 func ForceCommand(topo conn.Topology, key, owner string, mode lock.Mode) conn.Command {

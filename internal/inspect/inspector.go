@@ -151,7 +151,7 @@ func (i *Inspector) forceUnlock(ctx context.Context, name, owner string) (Evicte
 	}
 	e, err := ReadForce(r, name, owner)
 	if err == nil && e.Refused != nil {
-		err = e.Untold(name)
+		err = &lock.ServerError{Name: name, Op: "notify waiters of a forced unlock", Err: e.Refused}
 	}
 	return e, err
 }

@@ -33,7 +33,7 @@ type Observer interface {
 	Operation(ctx context.Context, l Lock, op, owner string) (context.Context, End)
 	// Carries reports whether commands are observed now: if not, what their contexts
 	// carry concerns nobody.
-	Carries() bool
+	Carries(ctx context.Context) bool
 	// Command begins a script run on behalf of what ctx carries.
 	Command(ctx context.Context, script string) (context.Context, func(err error))
 	// Batch tells of a script run on behalf of many at once, with that many keys.

@@ -152,7 +152,7 @@ func (s *Sender) Run(ctx context.Context, class Class, cmd conn.Command) (conn.R
 // end, as long as anybody can see them (an observer of the commands, or a client that is
 // not our own). Nothing keeps a reference to ctx, or to what holds it, otherwise.
 func (s *Sender) Values(ctx context.Context) context.Context {
-	if o := s.cfg.Observer; !s.cfg.Alone && (o == nil || !o.Carries()) {
+	if o := s.cfg.Observer; !s.cfg.Alone && (o == nil || !o.Carries(ctx)) {
 		return context.Background()
 	}
 	return detached{ctx}
