@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/lock"
 )
 
 // otherKinds are redlatch's locks besides the plain one, and arrangements of plain ones that they are compared with.
@@ -34,7 +36,7 @@ var otherKinds = []entry{
 		what:    "the same with ShareReads: readers of a process share a hold on the server",
 		role:    own,
 		promise: promiseOurs,
-		open:    openReadWrite(redlatch.ShareReads()),
+		open:    openReadWrite(shareReads),
 	},
 	{
 		name:    "redlatch-own-keys",
@@ -99,6 +101,13 @@ type readersAndWriters struct {
 
 func (c readersAndWriters) ReadLocker(key string) locker {
 	return anyLock{c.first().ReadWriteLock(key, c.opts...).ReadLock()}
+}
+
+// shareReads is redlatch.ShareReads, and nothing in a checkout that has no such option.
+func shareReads(s *lock.Settings) {
+	if f := reflect.ValueOf(s).Elem().FieldByName("ShareReads"); f.IsValid() {
+		f.SetBool(true)
+	}
 }
 
 func openReadWrite(opts ...redlatch.Option) func(env) (contender, error) {

@@ -23,7 +23,6 @@ type lane struct {
 	acked   calls          // the same of those that wait for replicas: their silence means less
 	flying  [classes]int   // commands without an answer
 	busy    [classes]int   // carriers
-	waking  [classes]bool  // a carrier was woken for the class, and will look what there is
 	idle    []*carrier
 	spare   int   // of them, not used since the last trim
 	trims   bool  // a trim will come
@@ -38,7 +37,6 @@ type carrier struct {
 	lane    *lane
 	class   Class
 	wake    chan struct{}
-	due     bool    // guarded by lane.mu; it was woken for its class
 	load    []*Call // what it carries; its own while it is busy
 	cmds    []conn.Command
 	results []conn.Result
@@ -48,15 +46,23 @@ func (l *lane) start(c *Call) {
 	l.mu.Lock()
 	l.queue[c.Class].push(c)
 	k := l.assignLocked(c.Class)
+	fresh := k != nil && k.wake == nil
+	if fresh {
+		k.wake = make(chan struct{}, 1)
+		l.s.wg.Add(1)
+	}
 	l.mu.Unlock()
-	k.set()
+	switch {
+	case fresh:
+		go k.run() // ends with Stop and the answer to what it carries
+	case k != nil:
+		k.wake <- struct{}{}
+	}
 }
 
-// assignLocked finds a carrier for what is queued in a class, if one may be had and none
-// is on its way. It takes its load when it runs: what has come by then travels with it.
-// set must follow, without the mutex.
+// assignLocked finds a carrier for what is queued in a class, if one may be had.
 func (l *lane) assignLocked(class Class) *carrier {
-	if l.waking[class] || l.busy[class] >= l.carriers(class) || !l.readyLocked(class) {
+	if l.busy[class] >= l.carriers(class) || !l.readyLocked(class) {
 		return nil
 	}
 	var k *carrier
@@ -66,24 +72,9 @@ func (l *lane) assignLocked(class Class) *carrier {
 		l.spare = min(l.spare, n-1)
 	} else {
 		k = &carrier{lane: l}
-		l.s.wg.Add(1)
 	}
-	k.class, k.due = class, true
-	l.waking[class] = true
-	l.busy[class]++
+	l.takeLocked(k, class)
 	return k
-}
-
-// set sets a carrier to work that assignLocked found; nil: it found none.
-func (k *carrier) set() {
-	switch {
-	case k == nil:
-	case k.wake == nil:
-		k.wake = make(chan struct{}, 1)
-		go k.run() // ends with Stop and the answer to what it carries
-	default:
-		k.wake <- struct{}{}
-	}
 }
 
 // carriers is how many carriers a class may have.
@@ -144,65 +135,40 @@ func (l *lane) togetherLocked(a, b *Call) bool {
 // run carries until the lane stops.
 func (k *carrier) run() {
 	defer k.lane.s.wg.Done()
-	for k.next() {
-		k.carry()
+	for {
+		if len(k.load) > 0 {
+			k.carry()
+		}
+		if !k.next() {
+			return
+		}
 	}
 }
 
-// next loads the carrier, or lets it sleep until there is something to carry; false: the
-// lane stopped.
+// next finds more to carry, or sleeps until there is; false: the lane stopped.
 func (k *carrier) next() bool {
 	l := k.lane
-	for {
-		l.mu.Lock()
-		if l.gathersLocked() {
+	runtime.Gosched() // who was answered just now has more to send, and it travels together then
+	l.mu.Lock()
+	for class := range classes {
+		if l.busy[class] < l.carriers(class) && l.readyLocked(class) {
+			l.takeLocked(k, class)
 			l.mu.Unlock()
-			runtime.Gosched()
-			l.mu.Lock()
-		}
-		if k.due {
-			k.due, l.waking[k.class] = false, false
-			l.busy[k.class]--
-		}
-		for class := range classes {
-			if l.busy[class] < l.carriers(class) && l.readyLocked(class) {
-				l.takeLocked(k, class)
-				var more [classes]*carrier // for what it can't take
-				for class := range classes {
-					more[class] = l.assignLocked(class)
-				}
-				l.mu.Unlock()
-				for _, k := range more {
-					k.set()
-				}
-				return true
-			}
-		}
-		if l.stopped {
-			l.mu.Unlock()
-			return false
-		}
-		l.idle = append(l.idle, k)
-		if !l.trims {
-			l.trims = true
-			time.AfterFunc(trimEvery, l.trim)
-		}
-		l.mu.Unlock()
-		<-k.wake
-		l.mu.Lock()
-		due := k.due
-		l.mu.Unlock()
-		if !due {
-			return false
+			return true
 		}
 	}
-}
-
-// gathersLocked reports whether a carrier lets others run before it loads: who was answered
-// just now has more to send, and what is sent together costs both sides less. While no other
-// carrier is busy nobody was answered just now, and who is alone does not wait.
-func (l *lane) gathersLocked() bool {
-	return l.busy[Keep]+l.busy[Ask] >= 2
+	if l.stopped {
+		l.mu.Unlock()
+		return false
+	}
+	l.idle = append(l.idle, k)
+	if !l.trims {
+		l.trims = true
+		time.AfterFunc(trimEvery, l.trim)
+	}
+	l.mu.Unlock()
+	<-k.wake
+	return len(k.load) > 0
 }
 
 // trimEvery is how long a carrier may have nothing to do before it ends.
