@@ -34,7 +34,7 @@ func TestFrozenServerIsUnavailableWithReplicaAcks(t *testing.T) {
 	set.AwaitSync(t)
 	s := set.Master()
 	c := rlClient(t, s.Addr(), func(cfg *redlatch.Config) {
-		cfg.ReplicaAcks, cfg.ReplicaAckTimeout = 1, 100*time.Millisecond
+		cfg.ReplicaAcks, cfg.ReplicaAckTimeout = 1, 500*time.Millisecond
 	})
 	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
 	s.Freeze(t)
