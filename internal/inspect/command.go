@@ -99,7 +99,7 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 			w.ClientID, w.Since = id.Client, id.Since
 		}
 		if us, err := strconv.ParseInt(r.Str(at+2), 10, 64); err == nil {
-			w.Since = time.UnixMicro(us)
+			w.Since = time.UnixMilli(us / 1000) // as exact as At, and so not after it
 		}
 		in.Queue = append(in.Queue, w)
 		at += 3
