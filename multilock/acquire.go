@@ -61,10 +61,15 @@ func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisitio
 	if wait > 0 {
 		a.until = time.Now().Add(wait)
 	}
+	take := a.takeAll
 	if m.quorum {
-		return a.takeQuorum()
+		take = a.takeQuorum
 	}
-	return a.takeAll()
+	h, err := take()
+	if err != nil && !errors.Is(err, lock.ErrNotAcquired) && endsWithHold(ctx) {
+		return nil, a.notAcquired(nil)
+	}
+	return h, err
 }
 
 // newPause is the random pause between rounds: anything from nothing to twice the

@@ -44,7 +44,7 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 	if o := m.observer(); o != nil {
 		h.counted = o.Counting()
 	}
-	h.ctx, h.cancel = context.WithCancelCause(ctx)
+	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
 	h.place = here(parts)
 	// All of them, also those that ended already, and before the first end is heard
 	// of: what is not the hold's would be kept by the watchdog for ever.
@@ -63,6 +63,37 @@ func here(parts []*part) held.Place {
 		}
 	}
 	return nil
+}
+
+// holdKey is the key of the innermost MultiLock's hold in the contexts of its sections.
+type holdKey struct{}
+
+// endsWithHold reports whether ctx has ended, or is about to, with the hold that it comes
+// from: a member was found lost just now, and a goroutine is on its way to say so. It
+// waits for that.
+func endsWithHold(ctx context.Context) bool {
+	h, ok := ctx.Value(holdKey{}).(*hold)
+	if !ok {
+		return false
+	}
+	_, holds := h.members()
+	alive := 0
+	for _, m := range holds {
+		if m.Context().Err() == nil {
+			alive++
+		}
+	}
+	if alive >= h.need {
+		return ctx.Err() != nil
+	}
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return true
+	case <-t.C: // a member's own context does not end the whole
+		return false
+	}
 }
 
 // adopt makes a part one of the hold's. It reports false when the hold is over;
