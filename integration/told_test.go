@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Two Unlocks gave up waiting on a frozen server; the next one is told what came of
@@ -25,21 +24,4 @@ func TestUnlockTellsAThirdTimeWhatCameOfIt(t *testing.T) {
 	if err := h.Unlock(t.Context()); err != nil {
 		t.Errorf("the lock was released by this hold, and its Unlock says: %v", err)
 	}
-}
-
-// A wait on a frozen server is an outage also where acquisitions ask for replicas.
-func TestFrozenServerIsUnavailableWithReplicaAcks(t *testing.T) {
-	t.Parallel()
-	set := testbed.Replicas(t, 1)
-	set.AwaitSync(t)
-	s := set.Master()
-	c := rlClient(t, s.Addr(), func(cfg *redlatch.Config) {
-		cfg.ReplicaAcks, cfg.ReplicaAckTimeout = 1, 500*time.Millisecond
-	})
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
-	s.Freeze(t)
-	defer s.Thaw(t)
-	_, err := c.RLock("l").TryLock(t.Context(), 2500*time.Millisecond, 0)
-	rlWant(t, err, redlatch.ErrNotAcquired)
-	rlWant(t, err, redlatch.ErrUnavailable)
 }
