@@ -32,7 +32,7 @@ func TestTheNextOneLeads(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		leaving[who] = cancel
 		go func() {
-			done <- lead(ctx, client.RLock("leader"), func(ctx context.Context) error {
+			done <- lead(ctx, client.FairLock("leader"), func(ctx context.Context) error {
 				mine := term{who, ctx, make(chan error)}
 				terms <- mine
 				select {
@@ -55,10 +55,22 @@ func TestTheNextOneLeads(t *testing.T) {
 	if second.who == first.who {
 		t.Error("the replica whose term failed leads again, and the other one waits")
 	}
-	if _, err := clients[0].RLock("leader").ForceUnlock(t.Context()); err != nil {
+	// The one whose term failed stands for election again after its pause. The queue of a
+	// fair lock says when it does.
+	for {
+		state, err := clients[0].FairLock("leader").State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.QueueLength == 1 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, err := clients[0].FairLock("leader").ForceUnlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The other one enters at once; the one that lost it learns it by its next check.
+	// It enters at once, while the one that lost the lock pauses.
 	third := <-terms
 	if third.who == second.who {
 		t.Error("the one that lost the lock leads again at once")
