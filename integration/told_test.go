@@ -20,7 +20,6 @@ func TestUnlockTellsAThirdTimeWhatCameOfIt(t *testing.T) {
 	}
 	s.Thaw(t)
 	rlUntil(t, "the release", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
-	time.Sleep(100 * time.Millisecond) // its answer has come
 	if err := h.Unlock(t.Context()); err != nil {
 		t.Errorf("the lock was released by this hold, and its Unlock says: %v", err)
 	}

@@ -36,11 +36,10 @@ func (r *Registry) passOn(h *Hold) bool {
 // takes new sessions.
 func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
 	s := h.s
-	broke := r.send.Broke(s.Lock.Key)
 	r.mu.Lock()
 	now := time.Now()
 	switch {
-	case !s.known.After(later(broke, r.doubts[s.Lock.Key])):
+	case !r.freshLocked(s):
 		r.mu.Unlock()
 		return false, false
 	case r.drains || s.dead || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,

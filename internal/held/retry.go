@@ -46,18 +46,6 @@ func Sleep(ctx context.Context, stop <-chan struct{}, deadline time.Time, d time
 	}
 }
 
-// detached has the values of a context and nothing of its end.
-type detached struct{ context.Context }
-
-// Deadline implements context.Context.
-func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done implements context.Context.
-func (detached) Done() <-chan struct{} { return nil }
-
-// Err implements context.Context.
-func (detached) Err() error { return nil }
-
 // formatToken is a token as the scripts take it.
 func formatToken(token uint64) string { return strconv.FormatUint(token, 10) }
 

@@ -155,20 +155,8 @@ func (s *Sender) Values(ctx context.Context) context.Context {
 	if o := s.cfg.Observer; !s.cfg.Alone && (o == nil || !o.Carries(ctx)) {
 		return context.Background()
 	}
-	return detached{ctx}
+	return context.WithoutCancel(ctx)
 }
-
-// detached has the values of a context and nothing of its end.
-type detached struct{ context.Context }
-
-// Deadline implements context.Context.
-func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done implements context.Context.
-func (detached) Done() <-chan struct{} { return nil }
-
-// Err implements context.Context.
-func (detached) Err() error { return nil }
 
 // Interrupt wakes all who wait for answers: the client is being closed. What was
 // queued for them is withdrawn when they leave.

@@ -1,0 +1,129 @@
+package held
+
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// What a release comes to for a hold.
+
+// unlockResult says that there is nothing to release.
+type unlockResult struct{ err error }
+
+// releasingLocked marks the hold as being released; a result says that there is
+// nothing to do.
+func (h *Hold) releasingLocked() *unlockResult {
+	switch h.state {
+	case stateHeld:
+		h.state, h.cause = stateReleasing, lock.ErrUnlocked
+		h.s.unkeepLocked(h)
+		h.retireLocked()
+		h.s.reg.dog.scheduleLocked(h.s, time.Time{})
+		return nil
+	case stateReleasing:
+		return nil // another Unlock is at it: wait behind it
+	case stateLost:
+		h.state, h.result = stateReleased, h.lost
+		return &unlockResult{h.lost}
+	case stateClosed:
+		return &unlockResult{lock.ErrClosed}
+	default:
+		return &unlockResult{h.releasedLocked()}
+	}
+}
+
+// releasedLocked is what an Unlock of a released hold returns: once, if an
+// earlier one gave up waiting, what came of what it had begun.
+func (h *Hold) releasedLocked() error {
+	if h.late {
+		h.late = false
+		return h.result
+	}
+	return lock.ErrNotHeld
+}
+
+// released ends the hold after a release that worked. It moves no deadline: the
+// holds that stay have the leases that they had.
+func (h *Hold) released(count int) {
+	s, r := h.s, h.s.reg
+	r.mu.Lock()
+	ended := h.state == stateReleasing
+	if ended {
+		s.removeLocked(h)
+		h.endLocked(stateReleased, nil)
+	}
+	left := false
+	switch {
+	case count == 0:
+		r.dropLocked(s)
+	case s.dead:
+	case len(s.holds) == 0:
+		// The lease of the hold that was counted has ended meanwhile.
+		r.dropLocked(s)
+		left = r.leavesLocked(s)
+	default:
+		r.dog.scheduleLocked(s, time.Time{})
+	}
+	r.mu.Unlock()
+	if left {
+		r.freeLeft(h)
+	}
+	if ended {
+		h.tellEnd("released")
+	}
+}
+
+// releaseLost ends the session of a hold whose release found it gone.
+func (h *Hold) releaseLost() error {
+	r := h.s.reg
+	r.mu.Lock()
+	lost := r.loseLocked(h.s, lock.LossGone, nil)
+	res := h.releasingLocked()
+	r.mu.Unlock()
+	r.tell(lost)
+	if res == nil {
+		return nil
+	}
+	return res.err
+}
+
+// leavesLocked reports whether an ended session may still stand on the server for a
+// while, and counts in what freeLeft does about it.
+func (r *Registry) leavesLocked(s *Session) bool {
+	if r.closed || !s.leftLocked(time.Now()) {
+		return false
+	}
+	r.wg.Add(1)
+	return true
+}
+
+// abandoned ends a hold that could not be released: the key stays until its
+// lease ends, and nothing renews it. Where another hold of the session had asked for
+// a longer lease, the release goes on in the background.
+func (h *Hold) abandoned(err error) error {
+	s, r := h.s, h.s.reg
+	r.mu.Lock()
+	if r.closed {
+		err = lock.ErrClosed
+	}
+	h.result = err
+	ended, left := h.state == stateReleasing, false
+	if ended {
+		s.removeLocked(h)
+		h.endLocked(stateReleased, nil)
+		if len(s.holds) == 0 && !s.dead {
+			r.dropLocked(s)
+			left = !conn.IsPermanent(err) && r.leavesLocked(s)
+		}
+	}
+	r.mu.Unlock()
+	if left {
+		r.freeLeft(h)
+	}
+	if ended {
+		h.tellEnd("released")
+	}
+	return err
+}
