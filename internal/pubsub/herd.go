@@ -1,13 +1,18 @@
 package pubsub
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 // herd keeps the processes that wait for one lock from all running for it at
 // every message: one of them gets it, and the attempts of the others cost the
 // server and themselves for nothing. A process that has just had the lock stands
-// back for as many messages as three quarters of the processes can use, so that
-// those run for it who have waited longest. If none of them does, it tries all
-// the same a moment later, and stands back no more until it meets another one.
+// back for as many messages as most of the others can use (see yields), so that
+// those run for it who have waited longest. One that never had it does not know how
+// many there are: when it has lost often, it leaves some messages to the others.
+// If nobody else seems to run, a process that stands back tries all the same a moment
+// later (see patience), and stands back no more until it meets another one.
 //
 // The same timer serves a pause: see Hub.Pause.
 //
@@ -17,6 +22,12 @@ type herd struct {
 	since int  // messages since this process had the lock
 	alone bool // nobody else ran for it the last time
 	late  bool // the attempt under way is one that nobody else seemed to make
+
+	ran    bool          // the attempt under way answers a message
+	losses int           // such attempts that found another holder, before the first turn
+	leave  int           // messages that are left to others because of that
+	heard  time.Time     // the last message
+	gap    time.Duration // between messages, on average
 
 	state herdState
 	pause time.Duration // while paused
@@ -41,9 +52,20 @@ const (
 	// herdSize is how many must listen before a process stands back: among two
 	// there is little to save, and a mistake costs more.
 	herdSize = 3
-	// herdPause is after how long a process that stood back tries. Timers are not
-	// much finer than this in a process that does nothing else.
-	herdPause = time.Millisecond
+	// herdRun is how many of a crowd run for the lock at a message. If it were one,
+	// each turn would depend on a single process.
+	herdRun = 3
+	// herdLosses is how often a process that never had the lock loses before it leaves
+	// messages to others, fewer than herdLeave of them: so often it loses in a small herd
+	// as well, and most of a large one stand back then.
+	herdLosses = 8
+	herdLeave  = 64
+	// herdPause is after how long a process that stood back tries, at least. Timers are
+	// not much finer than this in a process that does nothing else. In a crowd it is
+	// herdEach for each of it at most, and herdLongest.
+	herdPause   = time.Millisecond
+	herdEach    = 30 * time.Microsecond
+	herdLongest = 100 * time.Millisecond
 	// unheard is how long a pause waits at least for a sign of its own release.
 	unheard = 100 * time.Millisecond
 )
@@ -98,23 +120,56 @@ func (h *Hub) Pause(id string, d time.Duration) {
 
 // messageLocked counts a message and says whether the head of the line tries now.
 func (d *herd) messageLocked(t *topic) bool {
-	d.since++
+	d.count()
 	switch {
 	case d.state == unreleased:
 		d.arm(t, released, d.pause)
 		return false
 	case t.head != nil && d.yields(t):
-		d.arm(t, standing, herdPause)
+		d.leave = max(0, d.leave-1)
+		d.arm(t, standing, d.patience())
 		return false
 	}
-	d.late = false
+	d.late, d.ran = false, true
 	d.stop()
 	return true
 }
 
-// yields reports whether the last message is one to be left to others.
+// yields reports whether the last message is one to be left to others. Whoever had
+// the lock leaves as many as three quarters of the listeners can use, or all but
+// herdRun of them if that is more.
 func (d *herd) yields(t *topic) bool {
-	return t.spec.Herd && !d.alone && d.size >= herdSize && 4*d.since < 3*d.size
+	switch {
+	case !t.spec.Herd || d.alone:
+		return false
+	case d.leave > 0:
+		return true
+	}
+	return d.size >= herdSize && (4*d.since < 3*d.size || d.since <= d.size-herdRun)
+}
+
+// patience is for how long a process that stands back waits for another message. In a
+// crowd a message takes long to reach all of it, and so do turns: several times as long
+// as those took lately, and up to twice that at random, so that one of the crowd is first.
+func (d *herd) patience() time.Duration {
+	most := min(time.Duration(d.size)*herdEach, herdLongest)
+	if d.size == 0 {
+		most = herdLongest // it has lost often
+	}
+	p := min(4*d.gap, most)
+	if p <= herdPause {
+		return herdPause
+	}
+	return p + rand.N(p)
+}
+
+// count counts a message.
+func (d *herd) count() {
+	now := time.Now()
+	if d.since++; !d.heard.IsZero() {
+		d.gap += (now.Sub(d.heard) - d.gap) / 8
+	}
+	d.heard = now
 }
 
 // paused reports whether the head waits for the end of a pause; the timer runs then.
@@ -156,20 +211,25 @@ func (d *herd) stop() {
 
 // won says that this process has the lock.
 func (d *herd) won() {
-	d.alone, d.since, d.late = d.late, 0, false
+	d.alone, d.since, d.late, d.ran, d.losses, d.leave = d.late, 0, false, false, 0, 0
 	d.stop()
 }
 
 // kept says that this process has the lock still.
 func (d *herd) kept() {
-	d.since = 0
+	d.since, d.losses, d.leave = 0, 0, 0
 	d.stop()
 }
 
 // lost says that another one has it. A timer that runs goes on: its message may
 // be newer than what was found.
 func (d *herd) lost() {
-	d.alone, d.late = false, false
+	if d.ran && d.size == 0 {
+		if d.losses++; d.losses%herdLosses == 0 {
+			d.leave = rand.IntN(herdLeave)
+		}
+	}
+	d.alone, d.late, d.ran = false, false, false
 	if d.state == unreleased {
 		d.state = released
 	}

@@ -41,7 +41,7 @@ func TestWhoHadTheLockStandsBack(t *testing.T) {
 	for _, c := range []struct {
 		listeners int64
 		want      int
-	}{{0, 1}, {1, 1}, {2, 1}, {3, 3}, {8, 6}, {20, 15}} {
+	}{{0, 1}, {1, 1}, {2, 1}, {3, 3}, {8, 6}, {12, 10}, {20, 18}, {80, 78}} {
 		bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
 			first, second := h.Join(herded()), h.Join(herded())
 			synctest.Wait()
@@ -122,4 +122,90 @@ func TestStandingBackLosesNoWakeUp(t *testing.T) {
 		}
 		leave(third)
 	})
+}
+
+// A process that has never had the lock and always comes too late is in a crowd: from
+// the eighth time on it leaves some messages to others, and tries all the same when
+// there are no more.
+func TestWhoAlwaysLosesStandsBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		w := h.Join(herded())
+		synctest.Wait()
+		lose := func() int {
+			n := wakes(t, s, w)
+			w.Expect(time.Now().Add(time.Minute), pubsub.Holder{Owner: "another"})
+			return n
+		}
+		for i := range 8 {
+			if n := lose(); n != 1 {
+				t.Fatalf("attempt %d came at message %d", i+1, n)
+			}
+		}
+		longest := 0
+		for range 20 {
+			longest = max(longest, lose())
+			for range 7 {
+				if n := lose(); n != 1 {
+					t.Fatalf("it left %d messages between two of eight attempts", n-1)
+				}
+			}
+		}
+		if longest < 2 || longest > 64 {
+			t.Errorf("having lost eight times, it tried at message %d at the latest", longest)
+		}
+		for wakes(t, s, w) == 1 { // until it leaves one
+			w.Expect(time.Now().Add(time.Minute), pubsub.Holder{Owner: "another"})
+		}
+		has(w)
+		next := h.Join(herded())
+		signalled(next)
+		if n := wakes(t, s, next); n != 1 {
+			t.Errorf("after a turn it stood back for %d messages, though it knows of nobody", n-1)
+		}
+		leave(next)
+	})
+}
+
+// In a crowd, a process that stands back waits longer for another message, as long as
+// several of the turns of the crowd take, and not at the same moment as all others.
+func TestPatienceInACrowd(t *testing.T) {
+	for _, c := range []struct {
+		every       time.Duration
+		least, most time.Duration
+	}{
+		{100 * time.Microsecond, time.Millisecond, time.Millisecond},
+		{5 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond},
+		{time.Second, 30 * time.Millisecond, 60 * time.Millisecond},
+	} {
+		seen := map[time.Duration]bool{}
+		for range 5 {
+			bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+				first, second := h.Join(herded()), h.Join(herded())
+				synctest.Wait()
+				for range 100 {
+					time.Sleep(c.every)
+					s.publish("herd", "0")
+				}
+				has(first)
+				h.Heard("herd", 1000)
+				signalled(second)
+				time.Sleep(c.every)
+				s.publish("herd", "0")
+				from := time.Now()
+				for !tries(second) {
+					time.Sleep(100 * time.Microsecond)
+					synctest.Wait()
+				}
+				took := time.Since(from)
+				seen[took] = true
+				if took < c.least-c.least/100 || took > c.most {
+					t.Errorf("with a message every %v it waited %v", c.every, took)
+				}
+				leave(second)
+			})
+		}
+		if c.least < c.most && len(seen) == 1 {
+			t.Errorf("with a message every %v all waited equally long: %v", c.every, seen)
+		}
+	}
 }
