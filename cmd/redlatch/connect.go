@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/conn"
 )
 
 // connection is how the server is found: flags, else the environment, else a file.
@@ -136,10 +139,15 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 	if err := c.resolve(); err != nil {
 		return rueidis.ClientOption{}, err
 	}
-	opt, err := rueidis.ParseURL(c.url)
+	opt, err := conn.ParseURL(c.url) // as redlatch.Open does
 	if err != nil {
-		// The parser's message may contain the URL, and with it the password.
-		return opt, usageError("url: it is not a redis:// or rediss:// URL")
+		return opt, err
+	}
+	if strings.HasPrefix(opt.InitAddress[0], "/") {
+		// The SDK dials a socket by itself; the clients of our own need to be told.
+		opt.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", path)
+		}
 	}
 	if c.username != "" {
 		opt.Username = c.username
@@ -158,15 +166,12 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 }
 
 func (c *connection) tls(opt *rueidis.ClientOption) error {
-	if opt.Sentinel.MasterSet != "" {
-		opt.Sentinel.TLSConfig = opt.TLSConfig // the sentinels speak as their servers do
-	}
 	if c.caFile == "" && c.certFile == "" && c.keyFile == "" && c.serverName == "" {
 		return nil
 	}
 	cfg := opt.TLSConfig
 	if cfg == nil {
-		return errors.New("tls: the URL must begin with rediss:// for TLS")
+		return errors.New("tls: the URL must begin with rediss:// or valkeys:// for TLS")
 	}
 	if c.serverName != "" {
 		cfg.ServerName = c.serverName

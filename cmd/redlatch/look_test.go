@@ -263,7 +263,8 @@ func TestDoctorNamesPermissions(t *testing.T) {
 
 // Flags come before the environment, that before the file.
 func TestConfig(t *testing.T) {
-	s := server(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	s := server(t, "--unixsocket", socket)
 	c := client(t, s, func(c *redlatch.Config) { c.Prefix = "p:" })
 	h := hold(t, c.RLock("x"))
 	dir := t.TempDir()
@@ -290,6 +291,17 @@ func TestConfig(t *testing.T) {
 		t.Errorf("wrong file: %d %s", st, errs)
 	}
 	write("")
+	// A URL means what it means to redlatch.Open: what that takes is taken, what that refuses is refused.
+	for _, url := range []string{"redis://" + s.Addr() + "/", "valkey://" + s.Addr(), "unix://" + socket} {
+		for _, command := range []string{"ls", "doctor"} {
+			if st, out, errs := callWith(t, "", nil, command, "--url", url); st != exitOK {
+				t.Errorf("%s of %s: status %d\n%s%s", command, url, st, out, errs)
+			}
+		}
+	}
+	if st, _, errs := callWith(t, "", nil, "ls", "--url", "redis://"+s.Addr()+"?pool_size=9"); st != exitUsage || !strings.Contains(errs, "pool_size") {
+		t.Errorf("a parameter that would be ignored: %d %s", st, errs)
+	}
 	if st, _, errs := callWith(t, "", nil, "show", "x", "--url", "http://secret@host"); st != exitUsage || strings.Contains(errs, "secret") {
 		t.Errorf("wrong url: %d %s", st, errs)
 	}
