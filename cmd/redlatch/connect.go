@@ -165,6 +165,22 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 	return opt, nil
 }
 
+// server names the deployment for people: hosts, without user and password.
+func (c *connection) server() string {
+	opt, err := c.options()
+	if err != nil {
+		return ""
+	}
+	text := strings.Join(opt.InitAddress, ",")
+	if opt.Sentinel.MasterSet != "" {
+		text = opt.Sentinel.MasterSet + " of " + text
+	}
+	if opt.SelectDB != 0 {
+		text += "/" + strconv.Itoa(opt.SelectDB)
+	}
+	return text
+}
+
 func (c *connection) tls(opt *rueidis.ClientOption) error {
 	if c.caFile == "" && c.certFile == "" && c.keyFile == "" && c.serverName == "" {
 		return nil
