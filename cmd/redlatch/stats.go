@@ -17,6 +17,7 @@ type turn struct {
 	From  time.Time     `json:"from"` // when it was seen first, or asked for the lock, by the server's clock
 	To    time.Time     `json:"to"`   // when it was seen last, or seen to be gone
 	Ended bool          `json:"ended"`
+	Looks int           `json:"looks"` // at which it was seen; of one that was seen once it is not known how long it lasted
 	// How it ended, as far as can be told: "" = released or handed over, "expired" = its lease
 	// ran out, "forced" = this program took it away, "unseen" = at some time after To, when
 	// nobody looked.
@@ -54,6 +55,7 @@ func (w *watched) see(in redlatch.Inspection) {
 		i := slices.IndexFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == t.Owner && h.Mode == t.Mode })
 		if i >= 0 {
 			t.To, t.lease = in.At, t.lease.seen(in.At, in.Holders[i].Remaining)
+			t.Looks++
 			continue
 		}
 		t.Ended = true
@@ -70,7 +72,7 @@ func (w *watched) see(in redlatch.Inspection) {
 		if slices.ContainsFunc(w.Turns, func(t turn) bool { return !t.Ended && h.Owner == t.Owner && h.Mode == t.Mode }) {
 			continue
 		}
-		w.Turns = append(w.Turns, turn{Owner: h.Owner, Mode: h.Mode, Who: who(h.Process, h.Owner) + " " + ownerName(h.Owner), From: in.At, To: in.At, lease: held{}.seen(in.At, h.Remaining)})
+		w.Turns = append(w.Turns, turn{Owner: h.Owner, Mode: h.Mode, Who: who(h.Process, h.Owner) + " " + ownerName(h.Owner), From: in.At, To: in.At, Looks: 1, lease: held{}.seen(in.At, h.Remaining)})
 		w.Changes++
 	}
 	if extra := len(w.Turns) - maxTurns; extra > 0 {

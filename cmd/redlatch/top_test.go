@@ -147,7 +147,7 @@ func TestTop(t *testing.T) {
 	// The open lock is handed over and the screen follows.
 	unlock(t, b)
 	b = <-waits0(t, waits)
-	top.shows(100, "Queue (2)", "until ", "shop/2 g")
+	top.shows(100, "Queue (2)", "now             shop/2 g", "  shop/1 g")
 	if err := pty.Setsize(top.pty, &pty.Winsize{Rows: 12, Cols: 60}); err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestTurnsThatNobodySaw(t *testing.T) {
 	look(&w, time.Second, "", 0)
 	want := []string{"unseen", "expired", ""}
 	for i, turn := range w.Turns {
-		if turn.How != want[i] || turn.To.Sub(turn.From) > 2*time.Second {
+		if looks := []int{1, 2, 1}; turn.How != want[i] || turn.Looks != looks[i] || turn.To.Sub(turn.From) > 2*time.Second {
 			t.Errorf("%s: %q for %s", turn.Owner, turn.How, turn.To.Sub(turn.From))
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -145,6 +146,7 @@ func (v *topView) openChosen() {
 	w := list[v.line(list)]
 	v.open, v.chosen = w.Name, w.Key
 	v.opened = *w
+	v.opened.Turns = slices.Clone(w.Turns) // the board goes on with its own
 }
 
 var topHelp = []string{
@@ -156,11 +158,11 @@ var topHelp = []string{
 	"+, -              refresh less, more often",
 	"q, Ctrl-C         quit",
 	"",
-	"HELD     since when the holder asked for the lock, so that its wait is in it",
-	"WAIT     waiters in the queue. \"2 proc\": processes that listen for the unlock; for a plain",
-	"         lock, and for readers, only they know how many waiters they have",
+	"HELD     since the holder asked for the lock: its wait is part of it",
+	"WAIT     waiters in the queue; \"2 proc\": processes that listen for the unlock",
+	"         (only they know how many waiters of a plain lock, or readers, they have)",
 	"LONGEST  how long the first of the queue has waited",
-	"TURNS/S  changes of holders; ≥ because top misses short turns (--listen counts all)",
+	"TURNS/S  changes of holders; ≥: short turns are missed, --listen counts them",
 }
 
 // render is the whole screen.
@@ -306,6 +308,8 @@ func (v *topView) turn(s screen, t turn) string {
 	switch {
 	case t.Ended && t.How == "unseen":
 		end = "seen  " + t.To.Local().Format(clock)
+	case t.Ended && t.Looks == 1 && t.How == "":
+		end = "seen once     "
 	case t.Ended:
 		end = "until " + t.To.Local().Format(clock)
 	}

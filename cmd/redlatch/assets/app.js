@@ -152,7 +152,7 @@ const line = (label, value) => {
 const strip = (l) => {
   const card = el("div", "card");
   card.append(el("h2", "", "Who held it"));
-  if (!l.turns.length) { card.append(el("p", "dim", "Nobody, since this page watches.")); return card; }
+  if (!l.turns.length) { card.append(el("p", "dim", "Nobody, since this page was opened.")); return card; }
   const to = now(), from = Math.max(to - 120000, Math.min(when(l.first), to - 10000));
   const bar = el("div", "strip");
   bar.setAttribute("role", "img");
@@ -173,8 +173,8 @@ const strip = (l) => {
   for (const t of l.turns.slice().reverse()) {
     const li = el("li"), dot = el("span", "dot");
     dot.style.background = colour(t.owner);
-    let how = t.ended ? "for " + span(when(t.to) - when(t.from)) : "now";
-    if (t.how === "unseen") how = "for at least " + span(when(t.to) - when(t.from)) + ", then nobody looked";
+    let how = !t.ended ? "now" : t.looks === 1 && t.how !== "expired" ? "seen once" : "for " + span(when(t.to) - when(t.from));
+    if (t.how === "unseen") how += ", then nobody looked";
     if (t.how === "expired") how += ", lost: its lease ran out";
     if (t.how === "forced") how += t.ended ? ", taken away from here" : ", being taken away";
     li.append(dot, el("span", "dim", clock(t.from)), el("span", "", t.who + (t.mode === "lock" ? "" : " (" + t.mode + ")")), el("span", t.how && t.how !== "unseen" ? "bad" : "dim", how));
@@ -199,7 +199,7 @@ const showOne = () => {
   if (l.error) { head.append(el("p", "", l.error)); detail.replaceChildren(head); return; }
   const held = l.holder_count > 0;
   head.append(el("span", "badge " + (held ? "held" : "free"), held ? (l.mode === "lock" ? "held" : l.mode === "read" ? "held by readers" : "held by a writer") : "free"), " ",
-    l.kind ? el("span", "badge", l.kind) : "");
+    l.kind ? el("span", "badge", l.kind) : el("span", "dim", "There is no key and no queue of this name."));
   const facts = el("div", "facts");
   if (held) facts.append(fact("lease left", leaseText(l.remaining, l.at)));
   if (l.kind !== "plain" && l.kind) facts.append(fact("in the queue", String(l.queue_length)));
