@@ -82,9 +82,7 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 						return err
 					}
 				} else {
-					for _, l := range lines {
-						fmt.Fprintln(a.std.out, s.paint(dim, in.At.Local().Format("15:04:05.000"))+"  "+s.paint(l.style, l.text))
-					}
+					s.changes(a, in.At, lines)
 				}
 			}
 		}
@@ -93,6 +91,13 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// changes writes what happened until a look.
+func (s screen) changes(a *app, at time.Time, lines []cell) {
+	for _, l := range lines {
+		fmt.Fprintln(a.std.out, s.paint(dim, at.Local().Format("15:04:05.000"))+"  "+s.paint(l.style, l.text))
 	}
 }
 

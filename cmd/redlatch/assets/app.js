@@ -130,7 +130,7 @@ const showList = () => {
   if (focused !== undefined) for (const a of list.querySelectorAll("a")) if (a.dataset.name === focused) a.focus();
   $("none").hidden = items.length > 0;
   $("none").textContent = state.locks.length ? "No name has that." : "No lock is held.";
-  $("count").textContent = state.total + (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
+  $("count").textContent = (rows.length < state.locks.length ? rows.length + " of " : "") + state.total + (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
   run();
 };
 
