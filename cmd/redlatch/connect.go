@@ -35,6 +35,7 @@ type connection struct {
 	clientName   string
 	username     string
 	passwordFile string
+	password     *string // what is in the file, once it was read
 	caFile       string
 	certFile     string
 	keyFile      string
@@ -153,11 +154,15 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 		opt.Username = c.username
 	}
 	if c.passwordFile != "" {
-		text, err := os.ReadFile(c.passwordFile)
-		if err != nil {
-			return opt, usageError("password-file: " + err.Error())
+		if c.password == nil { // once: <(…) of a shell can't be read twice
+			text, err := os.ReadFile(c.passwordFile)
+			if err != nil {
+				return opt, usageError("password-file: " + err.Error())
+			}
+			password := strings.TrimRight(string(text), "\r\n")
+			c.password = &password
 		}
-		opt.Password = strings.TrimRight(string(text), "\r\n")
+		opt.Password = *c.password
 	}
 	if err := c.tls(&opt); err != nil {
 		return opt, usageError(err.Error())

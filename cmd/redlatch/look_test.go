@@ -390,6 +390,19 @@ func TestPasswordFile(t *testing.T) {
 	if st, _, errs := call(t, s, "show", "x", "--username", "ops", "--password-file", path); st != 0 {
 		t.Errorf("%d %s", st, errs)
 	}
+	// As a shell's <(…), which can be read once only: the doctor connects twice.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = w.WriteString("geheim\n")
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if st, out, errs := call(t, s, "doctor", "--username", "ops", "--password-file", fmt.Sprintf("/dev/fd/%d", r.Fd())); st != 0 {
+		t.Errorf("from a pipe: %d %s%s", st, out, errs)
+	}
 	if st, _, errs := call(t, s, "show", "x", "--username", "ops"); st == 0 {
 		t.Errorf("without a password: %d %s", st, errs)
 	}
