@@ -142,7 +142,7 @@ func TestShowOnANarrowTerminal(t *testing.T) {
 	}
 }
 
-// watch tells a holder that renews from one that does not, and one that let go from one
+// watch tells a holder that renews from one that does not, and one that released from one
 // whose lease ran out.
 func TestFollower(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)

@@ -27,7 +27,7 @@ type turn struct {
 }
 
 // blind is how long after a look the end of a turn is not known any more.
-const blind = 5 * time.Second
+const blind = 3 * time.Second
 
 // watched is what was seen of one lock over time.
 type watched struct {
