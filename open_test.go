@@ -61,8 +61,10 @@ func TestOpenTakesParameters(t *testing.T) {
 		t.Error(err)
 	}
 	// Nobody listens there, but the parameters are fine.
-	if _, err := redlatch.Open("rediss://127.0.0.1:1?skip_verify&dial_timeout=200ms"); !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Errorf("skip_verify with TLS: %v", err)
+	for _, scheme := range []string{"rediss", "valkeys"} {
+		if _, err := redlatch.Open(scheme + "://127.0.0.1:1?skip_verify&dial_timeout=200ms"); !errors.Is(err, redlatch.ErrUnavailable) {
+			t.Errorf("skip_verify with %s: %v", scheme, err)
+		}
 	}
 }
 

@@ -231,7 +231,7 @@ func TestBrowser(t *testing.T) {
 	reads(t, b, "#detail .badge.free", "free")
 
 	// Lost: a lease that nobody renews.
-	_ = hold(t, c.FairLock("invoice:7"), redlatch.WithLease(1500*time.Millisecond))
+	_ = hold(t, c.FairLock("invoice:7"), redlatch.WithLease(4*time.Second)) // long enough for several looks
 	reads(t, b, "#detail .badge.held", "held")
 	reads(t, b, ".turns", "lost: its lease ran out")
 

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/conn"
 )
 
 // connection is how the server is found: flags, else the environment, else a file.
@@ -32,6 +35,7 @@ type connection struct {
 	clientName   string
 	username     string
 	passwordFile string
+	password     *string // what is in the file, once it was read
 	caFile       string
 	certFile     string
 	keyFile      string
@@ -136,20 +140,29 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 	if err := c.resolve(); err != nil {
 		return rueidis.ClientOption{}, err
 	}
-	opt, err := rueidis.ParseURL(c.url)
+	opt, err := conn.ParseURL(c.url) // as redlatch.Open does
 	if err != nil {
-		// The parser's message may contain the URL, and with it the password.
-		return opt, usageError("url: it is not a redis:// or rediss:// URL")
+		return opt, err
+	}
+	if strings.HasPrefix(opt.InitAddress[0], "/") {
+		// The SDK dials a socket by itself; the clients of our own need to be told.
+		opt.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", path)
+		}
 	}
 	if c.username != "" {
 		opt.Username = c.username
 	}
 	if c.passwordFile != "" {
-		text, err := os.ReadFile(c.passwordFile)
-		if err != nil {
-			return opt, usageError("password-file: " + err.Error())
+		if c.password == nil { // once: <(…) of a shell can't be read twice
+			text, err := os.ReadFile(c.passwordFile)
+			if err != nil {
+				return opt, usageError("password-file: " + err.Error())
+			}
+			password := strings.TrimRight(string(text), "\r\n")
+			c.password = &password
 		}
-		opt.Password = strings.TrimRight(string(text), "\r\n")
+		opt.Password = *c.password
 	}
 	if err := c.tls(&opt); err != nil {
 		return opt, usageError(err.Error())
@@ -157,16 +170,29 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 	return opt, nil
 }
 
-func (c *connection) tls(opt *rueidis.ClientOption) error {
-	if opt.Sentinel.MasterSet != "" {
-		opt.Sentinel.TLSConfig = opt.TLSConfig // the sentinels speak as their servers do
+// server names the deployment for people: hosts, without user and password.
+func (c *connection) server() string {
+	opt, err := c.options()
+	if err != nil {
+		return ""
 	}
+	text := strings.Join(opt.InitAddress, ",")
+	if opt.Sentinel.MasterSet != "" {
+		text = opt.Sentinel.MasterSet + " of " + text
+	}
+	if opt.SelectDB != 0 {
+		text += "/" + strconv.Itoa(opt.SelectDB)
+	}
+	return text
+}
+
+func (c *connection) tls(opt *rueidis.ClientOption) error {
 	if c.caFile == "" && c.certFile == "" && c.keyFile == "" && c.serverName == "" {
 		return nil
 	}
 	cfg := opt.TLSConfig
 	if cfg == nil {
-		return errors.New("tls: the URL must begin with rediss:// for TLS")
+		return errors.New("tls: the URL must begin with rediss:// or valkeys:// for TLS")
 	}
 	if c.serverName != "" {
 		cfg.ServerName = c.serverName

@@ -189,7 +189,7 @@ func (e *examination) clock(ctx context.Context, addr string, node rueidis.Clien
 		return
 	}
 	off := time.Unix(parts[0], parts[1]*1000).Sub(began.Add(took / 2))
-	text := fmt.Sprintf("%+.0f ms to this machine (± %s)", float64(off.Microseconds())/1000, precise(took/2))
+	text := fmt.Sprintf("%+d ms to this machine (± %s)", off.Round(time.Millisecond).Milliseconds(), precise(took/2))
 	if off.Abs() > time.Second+took {
 		e.add("clock", addr, warning, text, "locks don't depend on it, but the times shown do, and fencing after a failover needs the servers' clocks: use NTP")
 		return

@@ -104,12 +104,80 @@ func TestShow(t *testing.T) {
 	}
 	unlock(t, h)
 	s.Do(t, "SET", "data", "1")
+	if st, out, errs := call(t, s, "show", "dtaa"); st != 0 || !strings.Contains(out, "no key") || !strings.Contains(errs, "Is the name right?") {
+		t.Errorf("a name that is not there: %d %s %s", st, out, errs)
+	}
+	if st, _, errs := call(t, s, "ls", "order*"); st != 0 || !strings.Contains(errs, `no locks match "order*"`) {
+		t.Errorf("a pattern without locks: %d %s", st, errs)
+	}
 	if st, _, errs := call(t, s, "show", "data"); st != exitError || !strings.Contains(errs, "not a lock") {
 		t.Errorf("%d %s", st, errs)
 	}
 	s.Do(t, "DEL", "data")
 	if st, _, _ := call(t, s, "show", "x", "-o", "xml"); st != exitUsage {
 		t.Errorf("%d", st)
+	}
+}
+
+// On a narrow terminal owner and trace stay whole, and names keep their ends.
+func TestShowOnANarrowTerminal(t *testing.T) {
+	owner := "343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11:g1f-mf3k2l9x.1a"
+	at := time.UnixMilli(1_800_000_000_000)
+	in := redlatch.Inspection{Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindFair, Mode: redlatch.ModeLock, HolderCount: 1, QueueLength: 1, Processes: 1}
+	p := redlatch.Process{Client: "checkout/pod-7", ClientID: "343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11", Addr: "10.2.0.17:50882"}
+	in.Holders = []redlatch.Holder{{Owner: owner, Process: p, Mode: redlatch.ModeLock, Count: 1, TraceID: "fc8373abcaab18957461bffbdffc39d7"}}
+	in.Queue = []redlatch.Waiter{{Owner: owner, Process: p, Mode: redlatch.ModeLock}}
+	for _, width := range []int{0, 60, 80, 200} {
+		var b bytes.Buffer
+		screen{width: width}.lock(&app{std: streams{out: &b}}, in)
+		for line := range strings.Lines(b.String()) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); width > 0 && n > width {
+				t.Errorf("width %d: a line of %d: %s", width, n, line)
+			}
+		}
+		need(t, b.String(), owner, "fc8373abcaab18957461bffbdffc39d7", "1 in the queue, of 1 process\n", "-mf3k2l9x.1a")
+	}
+	if got := cutMiddle("{tag}orders:42", 9); got != "{ta…rs:42" {
+		t.Error(got)
+	}
+}
+
+// watch tells a holder that renews from one that does not, and one that released from one
+// whose lease ran out.
+func TestFollower(t *testing.T) {
+	at := time.UnixMilli(1_800_000_000_000)
+	f := follower{leases: map[string]held{}}
+	for i, step := range []struct {
+		after time.Duration
+		owner string
+		left  time.Duration
+		says  string // "": nothing changed
+	}{
+		{0, "c:a", 28 * time.Second, "held by"},
+		{7 * time.Second, "c:a", 21 * time.Second, ""},
+		{time.Second, "c:a", 30 * time.Second, "renewed"},
+		{time.Second, "c:a", 29 * time.Second, ""},
+		{time.Second, "", 0, "released"},
+		{time.Second, "c:b", 30 * time.Second, "held by"},
+		{10 * time.Second, "c:b", 20 * time.Second, ""},
+		{5 * time.Second, "c:b", 15 * time.Second, "overdue"},
+		{time.Second, "c:b", 14 * time.Second, ""},
+		{time.Second, "c:b", 30 * time.Second, "renewed"},
+		{29 * time.Second, "c:b", time.Second, "overdue"},
+		{time.Second, "", 0, "expired"},
+		{time.Second, "c:d", 30 * time.Second, "held by"},
+		{time.Minute, "", 0, "released"}, // it may have renewed meanwhile
+	} {
+		at = at.Add(step.after)
+		in := redlatch.Inspection{Name: "x", Key: "x", At: at, Kind: redlatch.KindNone}
+		if step.owner != "" {
+			in.Kind, in.Mode, in.HolderCount = redlatch.KindPlain, redlatch.ModeLock, 1
+			in.Holders = []redlatch.Holder{{Owner: step.owner, Mode: redlatch.ModeLock, Count: 1, Remaining: step.left}}
+		}
+		lines := f.changes(in)
+		if step.says == "" && len(lines) > 0 || step.says != "" && (len(lines) != 1 || !strings.HasPrefix(lines[0].text, step.says)) {
+			t.Errorf("step %d: %v, not %q", i, lines, step.says)
+		}
 	}
 }
 
@@ -121,7 +189,7 @@ func TestWatch(t *testing.T) {
 	h := hold(t, c.RLock("x"))
 	need(t, w.says("held by"), "shop/1")
 	unlock(t, h)
-	w.says("let go")
+	w.says("released")
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
 	if st := w.status(); st != 0 {
 		t.Errorf("status %d: %s", st, w.text())
@@ -263,7 +331,8 @@ func TestDoctorNamesPermissions(t *testing.T) {
 
 // Flags come before the environment, that before the file.
 func TestConfig(t *testing.T) {
-	s := server(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	s := server(t, "--unixsocket", socket)
 	c := client(t, s, func(c *redlatch.Config) { c.Prefix = "p:" })
 	h := hold(t, c.RLock("x"))
 	dir := t.TempDir()
@@ -290,6 +359,17 @@ func TestConfig(t *testing.T) {
 		t.Errorf("wrong file: %d %s", st, errs)
 	}
 	write("")
+	// A URL means what it means to redlatch.Open: what that takes is taken, what that refuses is refused.
+	for _, url := range []string{"redis://" + s.Addr() + "/", "valkey://" + s.Addr(), "unix://" + socket} {
+		for _, command := range []string{"ls", "doctor"} {
+			if st, out, errs := callWith(t, "", nil, command, "--url", url); st != exitOK {
+				t.Errorf("%s of %s: status %d\n%s%s", command, url, st, out, errs)
+			}
+		}
+	}
+	if st, _, errs := callWith(t, "", nil, "ls", "--url", "redis://"+s.Addr()+"?pool_size=9"); st != exitUsage || !strings.Contains(errs, "pool_size") {
+		t.Errorf("a parameter that would be ignored: %d %s", st, errs)
+	}
 	if st, _, errs := callWith(t, "", nil, "show", "x", "--url", "http://secret@host"); st != exitUsage || strings.Contains(errs, "secret") {
 		t.Errorf("wrong url: %d %s", st, errs)
 	}
@@ -309,6 +389,19 @@ func TestPasswordFile(t *testing.T) {
 	}
 	if st, _, errs := call(t, s, "show", "x", "--username", "ops", "--password-file", path); st != 0 {
 		t.Errorf("%d %s", st, errs)
+	}
+	// As a shell's <(…), which can be read once only: the doctor connects twice.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = w.WriteString("geheim\n")
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if st, out, errs := call(t, s, "doctor", "--username", "ops", "--password-file", fmt.Sprintf("/dev/fd/%d", r.Fd())); st != 0 {
+		t.Errorf("from a pipe: %d %s%s", st, out, errs)
 	}
 	if st, _, errs := call(t, s, "show", "x", "--username", "ops"); st == 0 {
 		t.Errorf("without a password: %d %s", st, errs)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -64,7 +65,11 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 				return writeJSON(a.std.out, locks, false)
 			}
 			if len(locks) == 0 {
-				fmt.Fprintln(a.std.err, "no locks")
+				text := "no locks"
+				if len(args) > 0 {
+					text = fmt.Sprintf("no locks match %q. The pattern is for the whole name: '*word*' finds a word in it", printable(args[0]))
+				}
+				fmt.Fprintln(a.std.err, text)
 				return nil
 			}
 			s := screenOf(a.std.out)
@@ -160,6 +165,9 @@ The exit status is 0 whether the lock is held or free, and 1 if the key is not a
 				return writeJSON(a.std.out, in, false)
 			}
 			screenOf(a.std.out).lock(a, in)
+			if in.Kind == redlatch.KindNone && in.Processes <= 0 {
+				fmt.Fprintln(a.std.err, "Is the name right? redlatch ls lists the held locks; --prefix is the application's Config.Prefix.")
+			}
 			return nil
 		},
 	}
@@ -180,9 +188,9 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 	kind := string(in.Kind)
 	switch in.Kind { //nolint:exhaustive // the others are said by their names
 	case redlatch.KindNone:
-		kind = "nobody holds it or waits for it"
+		kind = "none: no key and no queue of this name"
 	case redlatch.KindPlain:
-		kind = "plain (or fair, and nobody waits)"
+		kind = "plain (a fair lock with an empty queue looks the same)"
 	}
 	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, s.short(printable(in.Name))), state)
 	fmt.Fprintf(out, "kind       %s\n", kind)
@@ -196,43 +204,88 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 		fmt.Fprintf(out, "token      %d\n", in.Token)
 	}
 	switch {
-	case in.Processes == 0:
-	case in.Kind == redlatch.KindFair:
-		fmt.Fprintf(out, "waiting    %d in the queue, of %s process(es)\n", in.QueueLength, processes(in.Processes))
-	default:
-		fmt.Fprintf(out, "waiting    %s process(es) listen for the next unlock\n", processes(in.Processes))
+	case in.QueueLength > 0:
+		fmt.Fprintf(out, "waiting    %d in the queue, of %s\n", in.QueueLength, processesThat(in.Processes, "", ""))
+	case in.Processes != 0:
+		fmt.Fprintf(out, "waiting    %s for the next unlock\n", processesThat(in.Processes, "listens", "listen"))
 	}
 	if in.HolderCount > 0 {
 		fmt.Fprintf(out, "\n%s\n", s.paint(bold, fmt.Sprintf("Holders (%d)", in.HolderCount)))
-		rows := make([][]cell, len(in.Holders))
-		for i, h := range in.Holders {
-			trace := h.TraceID
-			if trace == "" {
-				trace = "-"
-			}
-			rows[i] = []cell{
-				{who(h.Process, h.Owner), cyan}, {orDash(h.Addr), ""}, {string(h.Mode), ""}, {fmt.Sprint(h.Count), ""},
-				{since(in.At, h.Since), ""}, {leaseLeft(h.Remaining), ""}, {printable(h.Owner), ""}, {trace, dim},
-			}
-		}
-		s.table(out, []string{"PROCESS", "ADDRESS", "MODE", "COUNT", "HELD", "LEASE", "OWNER", "TRACE"},
-			[]bool{true, false, false, false, false, false, true, true}, rows)
+		s.holders(out, in)
 	}
 	if len(in.Queue) > 0 {
 		fmt.Fprintf(out, "\n%s\n", s.paint(bold, fmt.Sprintf("Queue (%d)", in.QueueLength)))
-		rows := make([][]cell, len(in.Queue))
-		for i, w := range in.Queue {
-			rows[i] = []cell{
-				{fmt.Sprint(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {orDash(w.Addr), ""}, {string(w.Mode), ""},
-				{since(in.At, w.Since), ""}, {printable(w.Owner), ""},
-			}
-		}
-		s.table(out, []string{"#", "PROCESS", "ADDRESS", "MODE", "WAITS", "OWNER"},
-			[]bool{false, true, false, false, false, true}, rows)
+		s.queue(out, in)
 		if in.QueueLength > len(in.Queue) {
 			fmt.Fprintf(out, "… and %d more\n", in.QueueLength-len(in.Queue))
 		}
 	}
+}
+
+// holders writes the table of holders. Where the terminal is too narrow for it, owner and
+// trace stand below each holder: people copy them.
+func (s screen) holders(out io.Writer, in redlatch.Inspection) {
+	head := []string{"PROCESS", "ADDRESS", "MODE", "COUNT", "HELD", "LEASE", "OWNER", "TRACE"}
+	rows := make([][]cell, len(in.Holders))
+	for i, h := range in.Holders {
+		rows[i] = []cell{
+			{who(h.Process, h.Owner), cyan}, {orDash(h.Addr), ""}, {string(h.Mode), ""}, {fmt.Sprint(h.Count), ""},
+			{since(in.At, h.Since), ""}, {leaseLeft(h.Remaining), ""}, {printable(h.Owner), ""}, {orDash(h.TraceID), dim},
+		}
+	}
+	shrink := []bool{true, false, false, false, false, false, false, false}
+	if s.width == 0 || natural(head, rows) <= s.width {
+		s.table(out, head, shrink, rows)
+		return
+	}
+	const short = 6 // columns before the owner
+	for i := range rows {
+		rows[i] = rows[i][:short]
+	}
+	var b strings.Builder
+	s.table(&b, head[:short], shrink[:short], rows)
+	for i, line := range strings.Split(strings.TrimRight(b.String(), "\n"), "\n") {
+		fmt.Fprintln(out, line)
+		if i == 0 {
+			continue
+		}
+		h := in.Holders[i-1]
+		s.below(out, "owner", printable(h.Owner))
+		if h.TraceID != "" {
+			s.below(out, "trace", printable(h.TraceID))
+		}
+	}
+}
+
+// below writes a value on lines of its own, whole.
+func (s screen) below(out io.Writer, label, text string) {
+	r, room := []rune(text), max(s.width-len(label)-3, 8)
+	for first := true; first || len(r) > 0; first = false {
+		n := min(room, len(r))
+		fmt.Fprintf(out, "  %s %s\n", s.paint(dim, label), string(r[:n]))
+		r, label = r[n:], strings.Repeat(" ", len(label))
+	}
+}
+
+// queue writes the table of waiters. Where the terminal is too narrow, owners are shown
+// without the client's id, which PROCESS stands for.
+func (s screen) queue(out io.Writer, in redlatch.Inspection) {
+	head := []string{"#", "PROCESS", "ADDRESS", "MODE", "WAITS", "OWNER"}
+	rows := make([][]cell, len(in.Queue))
+	for i, w := range in.Queue {
+		rows[i] = []cell{
+			{fmt.Sprint(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {orDash(w.Addr), ""}, {string(w.Mode), ""},
+			{since(in.At, w.Since), ""}, {printable(w.Owner), ""},
+		}
+	}
+	if s.width > 0 && natural(head, rows) > s.width {
+		for _, row := range rows {
+			if _, rest, ok := strings.Cut(row[5].text, ":"); ok {
+				row[5].text = "…:" + rest
+			}
+		}
+	}
+	s.table(out, head, []bool{false, true, false, false, false, true}, rows)
 }
 
 // short leaves room behind a name on its line.

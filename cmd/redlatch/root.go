@@ -31,7 +31,7 @@ holder is gone, and run a command under a lock.
 
 The server's address comes from --url, REDIS_URL or a file (--config, REDLATCH_CONFIG,
 redlatch/config.toml in the user's configuration folder), whichever is set first:
-  redis://user@host:6379/0            a server; rediss:// with TLS
+  redis://user@host:6379/0            a server; rediss:// with TLS; valkey:// and valkeys:// are the same
   redis://a:7000?addr=b:7000          a cluster, by any of its nodes
   redis://a:26379?addr=b:26379&master_set=mymaster    Sentinel
 

@@ -89,7 +89,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	h := newHub(client, f.pattern, f.interval)
-	s := &site{hub: h, client: client, allowUnlock: f.allowUnlock, auth: auth{token: token, local: local}, log: a.std.err}
+	s := &site{hub: h, client: client, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: local}, log: a.std.err}
 	handler, err := s.handler()
 	if err != nil {
 		return err

@@ -62,6 +62,7 @@ func (a auth) rebound(r *http.Request) bool {
 type site struct {
 	hub         *hub
 	client      *redlatch.Client
+	server      string // for people
 	allowUnlock bool
 	auth        auth
 	log         io.Writer
@@ -160,7 +161,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
-	answer(w, map[string]any{"allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()})
+	answer(w, map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()})
 }
 
 func (s *site) locks(w http.ResponseWriter, r *http.Request) {

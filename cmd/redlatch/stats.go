@@ -17,12 +17,17 @@ type turn struct {
 	From  time.Time     `json:"from"` // when it was seen first, or asked for the lock, by the server's clock
 	To    time.Time     `json:"to"`   // when it was seen last, or seen to be gone
 	Ended bool          `json:"ended"`
-	// How it ended, as far as can be told: "" = let go or handed over, "expired" = its lease
-	// ran out, "forced" = this program took it away.
+	Looks int           `json:"looks"` // at which it was seen; of one that was seen once it is not known how long it lasted
+	// How it ended, as far as can be told: "" = released or handed over, "expired" = its lease
+	// ran out, "forced" = this program took it away, "unseen" = at some time after To, when
+	// nobody looked.
 	How string `json:"how,omitempty"`
 
-	ends time.Time // of the lease, when it was seen last; zero: it has no end
+	lease held // when it was seen last
 }
+
+// blind is how long after a look the end of a turn is not known any more.
+const blind = 3 * time.Second
 
 // watched is what was seen of one lock over time.
 type watched struct {
@@ -49,20 +54,25 @@ func (w *watched) see(in redlatch.Inspection) {
 		}
 		i := slices.IndexFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == t.Owner && h.Mode == t.Mode })
 		if i >= 0 {
-			t.To, t.ends = in.At, leaseEnd(in.At, in.Holders[i].Remaining)
+			t.To, t.lease = in.At, t.lease.seen(in.At, in.Holders[i].Remaining)
+			t.Looks++
 			continue
 		}
-		t.Ended, t.To = true, in.At
-		if t.How == "" && !t.ends.IsZero() && !in.At.Before(t.ends) {
-			// A holder that lives renews at a third of its lease: this one did not.
-			t.How, t.To = "expired", t.ends
+		t.Ended = true
+		switch {
+		case t.How == "" && t.lease.late() && !in.At.Before(t.lease.end):
+			t.How, t.To = "expired", t.lease.end
+		case t.How == "" && in.At.Sub(t.To) > blind:
+			t.How = "unseen"
+		default:
+			t.To = in.At
 		}
 	}
 	for _, h := range in.Holders {
 		if slices.ContainsFunc(w.Turns, func(t turn) bool { return !t.Ended && h.Owner == t.Owner && h.Mode == t.Mode }) {
 			continue
 		}
-		w.Turns = append(w.Turns, turn{Owner: h.Owner, Mode: h.Mode, Who: who(h.Process, h.Owner) + " " + ownerName(h.Owner), From: in.At, To: in.At, ends: leaseEnd(in.At, h.Remaining)})
+		w.Turns = append(w.Turns, turn{Owner: h.Owner, Mode: h.Mode, Who: who(h.Process, h.Owner) + " " + ownerName(h.Owner), From: in.At, To: in.At, Looks: 1, lease: held{}.seen(in.At, h.Remaining)})
 		w.Changes++
 	}
 	if extra := len(w.Turns) - maxTurns; extra > 0 {
@@ -70,6 +80,24 @@ func (w *watched) see(in redlatch.Inspection) {
 	}
 	w.Inspection = in
 }
+
+// held is the lease of a holder, over all looks.
+type held struct {
+	end     time.Time     // zero: it has no end
+	left    time.Duration // at the last look
+	full    time.Duration // the most that was left of it at any look
+	overdue bool          // it was said
+}
+
+// seen is the lease after a look.
+func (l held) seen(at time.Time, left time.Duration) held {
+	l.end, l.left, l.full = leaseEnd(at, left), left, max(l.full, left)
+	return l
+}
+
+// late reports whether a living holder would have renewed by now. It does so at a third
+// of its lease, so that two thirds are left, or more.
+func (l held) late() bool { return !l.end.IsZero() && l.left < l.full/10*6 }
 
 func leaseEnd(at time.Time, left time.Duration) time.Time {
 	if left == 0 {

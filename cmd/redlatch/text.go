@@ -67,8 +67,32 @@ func cut(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
+// cutMiddle makes a text at most n characters long and keeps both its ends: names and
+// owners begin alike, and differ at their ends.
+func cutMiddle(text string, n int) string {
+	r := []rune(text)
+	if n < 1 || len(r) <= n {
+		return text
+	}
+	head := n / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
+}
+
 // cell is one field of a table.
 type cell struct{ text, style string }
+
+// natural is how wide a table is that nothing is left out of.
+func natural(head []string, rows [][]cell) int {
+	total := 2 * (len(head) - 1)
+	for i, h := range head {
+		w := utf8.RuneCountInString(h)
+		for _, row := range rows {
+			w = max(w, utf8.RuneCountInString(row[i].text))
+		}
+		total += w
+	}
+	return total
+}
 
 // table writes rows in columns. Where the terminal is too narrow the columns that
 // may shrink do, the widest first; then the last ones are left out.
@@ -108,7 +132,7 @@ func (s screen) table(out io.Writer, head []string, shrink []bool, rows [][]cell
 		var b strings.Builder
 		cells = cells[:columns]
 		for i, c := range cells {
-			text := cut(c.text, widths[i])
+			text := cutMiddle(c.text, widths[i])
 			pad := widths[i] - utf8.RuneCountInString(text)
 			b.WriteString(s.paint(c.style, text))
 			if i < len(cells)-1 {
@@ -202,4 +226,12 @@ func processes(n int) string {
 		return "?"
 	}
 	return fmt.Sprint(n)
+}
+
+// processesThat is a number of processes and what they do, such as "1 process waits".
+func processesThat(n int, does, do string) string {
+	if n == 1 {
+		return strings.TrimSpace("1 process " + does)
+	}
+	return strings.TrimSpace(processes(n) + " processes " + do)
 }

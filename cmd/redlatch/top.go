@@ -33,8 +33,9 @@ Keys:
   space, p         pause                  +, -       refresh less, more often
   ?, h             show these keys        q, Ctrl-C  quit
 
-TURNS/S are the changes of holders that top has seen, at most one per refresh. With --listen it counts the
-messages of all unlocks instead. Listening costs each unlock as much as one more waiting process, and is not
+WAIT is the length of the queue; "2 proc" are processes that listen for the unlock of a plain lock: only
+they know how many waiters they have. TURNS/S are the changes of holders that top has seen, at most one per
+refresh; hence the ≥. With --listen it counts the messages of all unlocks instead. Listening costs each unlock as much as one more waiting process, and is not
 possible on a cluster with sharded channels (Redis 7).`,
 		Example: `  redlatch top
   redlatch top 'orders:*' --interval 2s`,
@@ -65,7 +66,7 @@ possible on a cluster with sharded channels (Redis 7).`,
 			if len(args) > 0 {
 				pattern = args[0]
 			}
-			return a.top(cmd.Context(), client, in, out, newTopView(newBoard(turns), pattern, interval))
+			return a.top(cmd.Context(), client, in, out, newTopView(newBoard(turns), a.flags.server(), pattern, interval))
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to refresh")

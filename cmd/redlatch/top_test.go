@@ -126,7 +126,7 @@ func TestTop(t *testing.T) {
 	untilState(t, c, "fff", func(in redlatch.Inspection) bool { return in.QueueLength == 3 })
 
 	top := onTerminal(t, s, 100, 24, "top")
-	screen := top.shows(100, "2 locks, every 1s, by waiters", "NAME", "TURNS/S", "aaa", "fff", "shop/1", "q end")
+	screen := top.shows(100, "2 locks, every 1s, by waiters", "NAME", "TURNS/S", "aaa", "fff", "shop/1", "q quit", s.Addr(), "≥")
 	if lineOf(screen, "fff") > lineOf(screen, "aaa") {
 		t.Errorf("the one with waiters is not the first:\n%s", screen)
 	}
@@ -147,7 +147,7 @@ func TestTop(t *testing.T) {
 	// The open lock is handed over and the screen follows.
 	unlock(t, b)
 	b = <-waits0(t, waits)
-	top.shows(100, "Queue (2)", "until ", "shop/2 g")
+	top.shows(100, "Queue (2)", "now             shop/2 g", "  shop/1 g")
 	if err := pty.Setsize(top.pty, &pty.Winsize{Rows: 12, Cols: 60}); err != nil {
 		t.Fatal(err)
 	}
@@ -271,6 +271,9 @@ func TestBoard(t *testing.T) {
 	if w := b.locks["fast"]; w.rate < 0.7 || w.rate > 1 || len(w.Turns) != 20 || !w.Turns[0].Ended || w.Turns[19].Ended {
 		t.Errorf("%.2f turns/s, %d turns", w.rate, len(w.Turns))
 	}
+	if w := b.locks["fast"]; w.Turns[0].How != "" {
+		t.Errorf("a turn that was seen to end: %+v", w.Turns[0])
+	}
 	b.see(nil, now)
 	if w := b.locks["long"]; w == nil || w.Held() || !w.Turns[0].Ended {
 		t.Errorf("%+v", w)
@@ -278,6 +281,31 @@ func TestBoard(t *testing.T) {
 	b.see(nil, now.Add(2*time.Minute))
 	if len(b.locks) != 0 {
 		t.Errorf("%d locks are remembered", len(b.locks))
+	}
+}
+
+// A turn that ended while nobody looked is not said to have lasted that long, nor to have lost its lease.
+func TestTurnsThatNobodySaw(t *testing.T) {
+	at := time.UnixMilli(1_800_000_000_000)
+	look := func(w *watched, after time.Duration, owner string, left time.Duration) {
+		at = at.Add(after)
+		in := redlatch.Inspection{Name: "x", Key: "x", At: at}
+		if owner != "" {
+			in.Holders = []redlatch.Holder{{Owner: owner, Mode: redlatch.ModeLock, Remaining: left}}
+		}
+		w.see(in)
+	}
+	var w watched
+	look(&w, 0, "a", 2*time.Second)
+	look(&w, time.Minute, "b", 2*time.Second) // nobody looked for a minute
+	look(&w, time.Second, "b", time.Second)
+	look(&w, time.Second, "c", 2*time.Second) // b did not renew
+	look(&w, time.Second, "", 0)
+	want := []string{"unseen", "expired", ""}
+	for i, turn := range w.Turns {
+		if looks := []int{1, 2, 1}; turn.How != want[i] || turn.Looks != looks[i] || turn.To.Sub(turn.From) > 2*time.Second {
+			t.Errorf("%s: %q for %s", turn.Owner, turn.How, turn.To.Sub(turn.From))
+		}
 	}
 }
 

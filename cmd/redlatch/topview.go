@@ -2,13 +2,17 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/redlatch/redlatch"
 )
 
 // topView is the screen of top: what is shown, and how keys change it.
 type topView struct {
+	server   string
 	board    *board
 	pattern  string
 	interval time.Duration
@@ -30,8 +34,8 @@ type topView struct {
 	last    time.Time
 }
 
-func newTopView(b *board, pattern string, interval time.Duration) *topView {
-	return &topView{board: b, pattern: pattern, interval: interval, width: 80, height: 24}
+func newTopView(b *board, server, pattern string, interval time.Duration) *topView {
+	return &topView{server: server, board: b, pattern: pattern, interval: interval, width: 80, height: 24}
 }
 
 // see takes in what the server said.
@@ -83,7 +87,7 @@ func (v *topView) key(k string) bool {
 	case "r":
 		v.reverse = !v.reverse
 	case "/":
-		v.typing = true
+		v.typing = v.open == "" // one lock has nothing to filter
 	case " ", "p":
 		v.paused = !v.paused
 	case "+":
@@ -142,6 +146,7 @@ func (v *topView) openChosen() {
 	w := list[v.line(list)]
 	v.open, v.chosen = w.Name, w.Key
 	v.opened = *w
+	v.opened.Turns = slices.Clone(w.Turns) // the board goes on with its own
 }
 
 var topHelp = []string{
@@ -152,6 +157,12 @@ var topHelp = []string{
 	"r                 reverse the order    space, p     pause",
 	"+, -              refresh less, more often",
 	"q, Ctrl-C         quit",
+	"",
+	"HELD     since the holder asked for the lock: its wait is part of it",
+	"WAIT     waiters in the queue; \"2 proc\": processes that listen for the unlock",
+	"         (only they know how many waiters of a plain lock, or readers, they have)",
+	"LONGEST  how long the first of the queue has waited",
+	"TURNS/S  changes of holders; ≥: short turns are missed, --listen counts them",
 }
 
 // render is the whole screen.
@@ -165,9 +176,9 @@ func (v *topView) render() string {
 	if v.paused {
 		state += ", paused"
 	}
-	title := "redlatch top"
+	title := "redlatch top  " + printable(v.server)
 	if v.pattern != "" {
-		title += " " + printable(v.pattern)
+		title += "  " + printable(v.pattern)
 	}
 	if !v.last.IsZero() {
 		title += "  " + v.last.Format("15:04:05")
@@ -180,7 +191,7 @@ func (v *topView) render() string {
 		lines = append(lines, s.paint(red, cut(message(v.err), v.width)))
 	case v.typing:
 		lines = append(lines, cut("filter: "+printable(v.filter)+"_", v.width))
-	case v.filter != "":
+	case v.filter != "" && v.open == "" && !v.help:
 		lines = append(lines, cut("filter: "+printable(v.filter)+"   (esc clears it)", v.width))
 	default:
 		lines = append(lines, "")
@@ -198,9 +209,12 @@ func (v *topView) render() string {
 			lines[i] = cut(l, v.width)
 		}
 	}
-	footer := "enter open  s sort  / filter  p pause  ? keys  q end"
-	if v.open != "" {
-		footer = "esc back  p pause  ? keys  q end"
+	footer := "enter open  s sort  / filter  p pause  ? keys and columns  q quit"
+	switch {
+	case v.help:
+		footer = "any key back  q quit"
+	case v.open != "":
+		footer = "esc back  p pause  ? keys and columns  q quit"
 	}
 	for len(lines) < v.height-1 {
 		lines = append(lines, "")
@@ -214,7 +228,15 @@ func (v *topView) render() string {
 
 func (v *topView) renderList(s screen) []string {
 	list := v.list()
-	if len(list) == 0 {
+	switch {
+	case len(list) > 0:
+	case v.last.IsZero():
+		return []string{"looking …"}
+	case v.filter != "" && len(v.board.locks) > 0:
+		return []string{"no lock has this in its name"}
+	case v.pattern != "":
+		return []string{"no locks match " + printable(v.pattern)}
+	default:
 		return []string{"no locks"}
 	}
 	at, rows := v.line(list), v.rows()
@@ -222,19 +244,27 @@ func (v *topView) renderList(s screen) []string {
 	v.offset = max(min(v.offset, len(list)-rows), 0)
 	cells := make([][]cell, 0, rows)
 	for i := v.offset; i < min(v.offset+rows, len(list)); i++ {
-		cells = append(cells, topRow(list[i]))
+		cells = append(cells, v.row(list[i]))
 	}
 	var b strings.Builder
-	s.table(&b, []string{"NAME", "KIND", "MODE", "HOLDER", "HELD", "LEASE", "WAIT", "LONGEST", "TURNS/S"},
-		[]bool{true, false, false, true, false, false, false, false, false}, cells)
+	s.table(&b, []string{"NAME", "KIND", "HOLDER", "HELD", "LEASE", "WAIT", "LONGEST", "TURNS/S"},
+		[]bool{true, false, true, false, false, false, false, false}, cells)
 	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 	marked := at - v.offset + 1
 	lines[marked] = "\x1b[7m" + strings.ReplaceAll(lines[marked], "\x1b[0m", "\x1b[0;7m") + "\x1b[0m"
 	return lines
 }
 
-func topRow(w *watched) []cell {
+// row is a lock on one line. The mode of a read-write lock stands in place of its kind.
+func (v *topView) row(w *watched) []cell {
 	row := lockRow(w.Inspection)
+	name, kind, holder, lease := row[0], row[1], row[3], row[5]
+	switch {
+	case !w.Held():
+		holder = cell{"free", dim}
+	case w.Kind == redlatch.KindReadWrite:
+		kind.text = string(w.Mode)
+	}
 	held := "-"
 	if d := w.heldFor(); d > 0 {
 		held = span(d)
@@ -243,11 +273,18 @@ func topRow(w *watched) []cell {
 	if d := w.waitsFor(); d > 0 {
 		longest = span(d)
 	}
-	style := ""
-	if w.waiters() > 0 {
-		style = yellow
+	wait := cell{"-", ""}
+	switch {
+	case w.QueueLength > 0:
+		wait = cell{fmt.Sprint(w.QueueLength), yellow}
+	case w.Processes > 0:
+		wait = cell{fmt.Sprintf("%d proc", w.Processes), yellow}
 	}
-	return []cell{row[0], row[1], row[2], row[3], {held, ""}, row[5], {fmt.Sprint(w.waiters()), style}, {longest, ""}, {fmt.Sprintf("%.1f", w.rate), ""}}
+	turns := fmt.Sprintf("%.1f", w.rate)
+	if v.board.turns == nil {
+		turns = "≥" + turns
+	}
+	return []cell{name, kind, holder, {held, ""}, lease, wait, {longest, ""}, {turns, ""}}
 }
 
 // renderOpen shows one lock in depth.
@@ -258,13 +295,27 @@ func (v *topView) renderOpen(s screen) []string {
 	if len(v.opened.Turns) > 0 {
 		lines = append(lines, "", s.paint(bold, "Seen holding it, the last first"))
 		for i := len(v.opened.Turns) - 1; i >= 0; i-- {
-			t := v.opened.Turns[i]
-			end := "until " + t.To.Local().Format("15:04:05")
-			if !t.Ended {
-				end = "now"
-			}
-			lines = append(lines, cut(fmt.Sprintf("%s  %s  %s", t.From.Local().Format("15:04:05"), end, t.Who), v.width))
+			lines = append(lines, v.turn(s, v.opened.Turns[i]))
 		}
 	}
 	return lines
+}
+
+// turn is a holder of the past, or the present one, on one line.
+func (v *topView) turn(s screen, t turn) string {
+	const clock = "15:04:05"
+	end, style := "now           ", ""
+	switch {
+	case t.Ended && t.How == "unseen":
+		end = "seen  " + t.To.Local().Format(clock)
+	case t.Ended && t.Looks == 1 && t.How == "":
+		end = "seen once     "
+	case t.Ended:
+		end = "until " + t.To.Local().Format(clock)
+	}
+	text := fmt.Sprintf("%s  %s  %s", t.From.Local().Format(clock), end, t.Who)
+	if t.How == "expired" {
+		text, style = text+", lost: its lease ran out", red
+	}
+	return s.paint(style, cut(text, v.width))
 }

@@ -20,10 +20,15 @@ func (a *app) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch NAME",
 		Short: "Follow one lock: a line for each change",
-		Long: `watch checks the lock NAME every --interval and prints a line for each change: who took it, who
+		Long: `watch checks the lock NAME every --interval and prints a line for each change: who holds it, who
 released it, how long the queue is. It may miss turns that are shorter than the interval. With -o json each
 change is one line in the format of show -o json. It ends with Ctrl-C, status 0. While the server can't be
-reached it says so and keeps trying.`,
+reached it says so and keeps trying.
+
+  renewed    the holder lives: it has renewed its lease
+  overdue    a living holder would have renewed by now; a fixed lease is never renewed
+  expired    the lease ran out
+  released   unlocked, or taken away, or deleted: the server does not say which`,
 		Example: `  redlatch watch orders:42
   redlatch watch orders:42 -o json | jq -c '[.at, .holders[0].client]'`,
 		Args: cobra.ExactArgs(1),
@@ -54,7 +59,7 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 	s := screenOf(a.std.out)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	var last *redlatch.Inspection
+	follow := follower{leases: map[string]held{}}
 	down := false
 	for {
 		in, err := client.Inspect(ctx, name)
@@ -70,19 +75,16 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 			return err
 		default:
 			down = false
-			lines := changes(last, in)
+			lines := follow.changes(in)
 			if len(lines) > 0 {
 				if asJSON {
 					if err := writeJSON(a.std.out, in, true); err != nil {
 						return err
 					}
 				} else {
-					for _, l := range lines {
-						fmt.Fprintln(a.std.out, s.paint(dim, in.At.Local().Format("15:04:05.000"))+"  "+s.paint(l.style, l.text))
-					}
+					s.changes(a, in.At, lines)
 				}
 			}
-			last = &in
 		}
 		select {
 		case <-tick.C:
@@ -92,34 +94,54 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 	}
 }
 
-// changes tells what happened between two looks; nil: the first look.
-func changes(was *redlatch.Inspection, is redlatch.Inspection) []cell {
+// changes writes what happened until a look.
+func (s screen) changes(a *app, at time.Time, lines []cell) {
+	for _, l := range lines {
+		fmt.Fprintln(a.std.out, s.paint(dim, at.Local().Format("15:04:05.000"))+"  "+s.paint(l.style, l.text))
+	}
+}
+
+// follower remembers the last look at a lock.
+type follower struct {
+	last   *redlatch.Inspection // nil: there was none
+	leases map[string]held      // by owner and mode
+}
+
+// changes tells what happened since the last look.
+func (f *follower) changes(is redlatch.Inspection) []cell {
 	var out []cell
 	before := redlatch.Inspection{}
-	if was != nil {
-		before = *was
+	first := f.last == nil
+	if !first {
+		before = *f.last
 	}
-	has := func(in redlatch.Inspection, h redlatch.Holder) int {
-		return slices.IndexFunc(in.Holders, func(o redlatch.Holder) bool { return o.Owner == h.Owner && o.Mode == h.Mode })
-	}
-	for _, h := range before.Holders {
-		if has(is, h) < 0 {
-			text := "let go    " + describe(h)
-			if !h.Since.IsZero() {
-				text += ", asked for it " + since(is.At, h.Since) + " ago"
-			}
-			out = append(out, cell{text, green})
-		}
-	}
+	f.last = &is
+	leases := make(map[string]held, len(is.Holders))
 	for _, h := range is.Holders {
-		switch i := has(before, h); {
-		case i < 0:
-			out = append(out, cell{"held by   " + describe(h) + ", lease " + leaseLeft(h.Remaining), yellow})
-		case before.Holders[i].Count != h.Count:
-			out = append(out, cell{fmt.Sprintf("re-entry  %s, %d holds", describe(h), h.Count), ""})
+		l, known := f.leases[key(h)]
+		was := l.end
+		l = l.seen(is.At, h.Remaining)
+		renewed := known && !was.IsZero() && l.end.Sub(was) > 50*time.Millisecond
+		if renewed {
+			l.overdue = false
 		}
+		i := slices.IndexFunc(before.Holders, func(o redlatch.Holder) bool { return key(o) == key(h) })
+		switch {
+		case !known:
+			out = append(out, cell{"held by   " + describe(h) + ", lease " + leaseLeft(h.Remaining), yellow})
+		case i >= 0 && before.Holders[i].Count != h.Count:
+			out = append(out, cell{fmt.Sprintf("re-entry  %s, %d holds", describe(h), h.Count), ""})
+		case renewed:
+			out = append(out, cell{"renewed   " + describe(h) + ", lease " + leaseLeft(h.Remaining), ""})
+		case l.late() && !l.overdue:
+			l.overdue = true
+			out = append(out, cell{"overdue   " + describe(h) + ", not renewed, lease " + leaseLeft(h.Remaining), red})
+		}
+		leases[key(h)] = l
 	}
-	if was == nil && !is.Held() {
+	out = append(f.gone(before, is, leases), out...)
+	f.leases = leases
+	if first && !is.Held() {
 		out = append(out, cell{"free", green})
 	}
 	if is.QueueLength != before.QueueLength {
@@ -130,10 +152,33 @@ func changes(was *redlatch.Inspection, is redlatch.Inspection) []cell {
 		out = append(out, cell{text, ""})
 	}
 	if is.Processes != before.Processes && is.Kind != redlatch.KindFair {
-		out = append(out, cell{fmt.Sprintf("listening %s process(es)", processes(is.Processes)), ""})
+		out = append(out, cell{"waiting   " + processesThat(is.Processes, "listens", "listen"), ""})
 	}
 	return out
 }
+
+// gone tells of the holders that are there no more.
+func (f *follower) gone(before, is redlatch.Inspection, leases map[string]held) []cell {
+	var out []cell
+	for _, h := range before.Holders {
+		if _, still := leases[key(h)]; still {
+			continue
+		}
+		word, style := "released  ", green
+		if l := f.leases[key(h)]; l.late() && !is.At.Before(l.end) {
+			word, style = "expired   ", red
+		}
+		text := word + describe(h)
+		if !h.Since.IsZero() {
+			text += ", asked for it " + since(is.At, h.Since) + " ago"
+		}
+		out = append(out, cell{text, style})
+	}
+	return out
+}
+
+// key tells holders apart.
+func key(h redlatch.Holder) string { return string(h.Mode) + " " + h.Owner }
 
 // describe is a holder in a line.
 func describe(h redlatch.Holder) string {

@@ -9,21 +9,6 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// ParseURL makes options from a URL.
-func ParseURL(url string) (rueidis.ClientOption, error) {
-	opt, err := rueidis.ParseURL(url)
-	if err != nil {
-		return opt, err
-	}
-	// A Unix socket's path is known by its form: our own dialling does the rest.
-	opt.DialCtxFn = nil
-	if opt.Sentinel.MasterSet != "" {
-		// The address in the URL is a sentinel's: "rediss" is said of it too.
-		opt.Sentinel.TLSConfig = opt.TLSConfig
-	}
-	return opt, nil
-}
-
 // complete refuses the options that would break a promise and fills in those
 // that keep them.
 func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.ClientOption, error) {

@@ -3,7 +3,7 @@
 // only: names and owners are whatever somebody chose.
 
 const $ = (id) => document.getElementById(id);
-const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, source: null, first: {} };
+const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null, first: {} };
 
 const el = (tag, cls, text) => {
   const e = document.createElement(tag);
@@ -37,6 +37,8 @@ const ownerName = (owner) => {
   if (!name.startsWith("g=")) return name;
   try { return decodeURIComponent(name.slice(2)); } catch { return name.slice(2); }
 };
+// processesThat is a number of processes and what they do; -1 is not known.
+const processesThat = (n, does, doThey) => n === 1 ? "1 process " + does : (n < 0 ? "?" : n) + " processes " + doThey;
 const who = (p) => p.client || p.client_id || "?";
 
 // A colour per owner: the same as long as the page is open.
@@ -108,7 +110,8 @@ const showList = () => {
     const h = l.holders && l.holders[0];
     a.append(el("span", "name", l.name));
     const right = el("span", "right");
-    if (l.waiters > 0) right.append(el("span", "waiters", l.waiters + " waiting"), " ");
+    if (l.queue_length > 0) right.append(el("span", "waiters", l.queue_length + " waiting"), " ");
+    else if (l.processes > 0) right.append(el("span", "waiters", processesThat(l.processes, "waiting", "waiting")), " ");
     right.append(el("span", "badge", l.kind === "read-write" ? (l.mode || "read-write") : l.kind));
     a.append(right);
     let text = h ? who(h) + " " + ownerName(h.owner) : "free";
@@ -116,7 +119,7 @@ const showList = () => {
     a.append(el("span", "who", text));
     const facts = el("span", "right dim");
     if (l.held_ms > 0) facts.append("held " + span(l.held_ms));
-    if (l.rate >= 0.05) facts.append((facts.textContent ? ", " : "") + l.rate.toFixed(1) + " turns/s");
+    if (l.rate >= 0.05) facts.append((facts.textContent ? ", " : "") + "≥" + l.rate.toFixed(1) + " turns/s");
     a.append(facts, lease(l.key, l.remaining, l.at));
     const li = el("li");
     li.append(a);
@@ -127,7 +130,7 @@ const showList = () => {
   if (focused !== undefined) for (const a of list.querySelectorAll("a")) if (a.dataset.name === focused) a.focus();
   $("none").hidden = items.length > 0;
   $("none").textContent = state.locks.length ? "No name has that." : "No lock is held.";
-  $("count").textContent = state.total + (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
+  $("count").textContent = (rows.length < state.locks.length ? rows.length + " of " : "") + state.total + (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
   run();
 };
 
@@ -139,10 +142,17 @@ const fact = (label, value) => {
   return d;
 };
 
+// line is a labelled value that people copy.
+const line = (label, value) => {
+  const e = el("span", "owner");
+  e.append(el("span", "label", label), el("span", "", value));
+  return e;
+};
+
 const strip = (l) => {
   const card = el("div", "card");
   card.append(el("h2", "", "Who held it"));
-  if (!l.turns.length) { card.append(el("p", "dim", "Nobody, since this page watches.")); return card; }
+  if (!l.turns.length) { card.append(el("p", "dim", "Nobody, since this page was opened.")); return card; }
   const to = now(), from = Math.max(to - 120000, Math.min(when(l.first), to - 10000));
   const bar = el("div", "strip");
   bar.setAttribute("role", "img");
@@ -163,10 +173,11 @@ const strip = (l) => {
   for (const t of l.turns.slice().reverse()) {
     const li = el("li"), dot = el("span", "dot");
     dot.style.background = colour(t.owner);
-    let how = t.ended ? "for " + span(when(t.to) - when(t.from)) : "now";
+    let how = !t.ended ? "now" : t.looks === 1 && t.how !== "expired" ? "seen once" : "for " + span(when(t.to) - when(t.from));
+    if (t.how === "unseen") how += ", then nobody looked";
     if (t.how === "expired") how += ", lost: its lease ran out";
     if (t.how === "forced") how += t.ended ? ", taken away from here" : ", being taken away";
-    li.append(dot, el("span", "dim", clock(t.from)), el("span", "", t.who + (t.mode === "lock" ? "" : " (" + t.mode + ")")), el("span", t.how ? "bad" : "dim", how));
+    li.append(dot, el("span", "dim", clock(t.from)), el("span", "", t.who + (t.mode === "lock" ? "" : " (" + t.mode + ")")), el("span", t.how && t.how !== "unseen" ? "bad" : "dim", how));
     turns.append(li);
   }
   card.append(bar, scale, turns);
@@ -188,11 +199,11 @@ const showOne = () => {
   if (l.error) { head.append(el("p", "", l.error)); detail.replaceChildren(head); return; }
   const held = l.holder_count > 0;
   head.append(el("span", "badge " + (held ? "held" : "free"), held ? (l.mode === "lock" ? "held" : l.mode === "read" ? "held by readers" : "held by a writer") : "free"), " ",
-    el("span", "badge", l.kind || "nobody waits"));
+    l.kind ? el("span", "badge", l.kind) : el("span", "dim", "There is no key and no queue of this name."));
   const facts = el("div", "facts");
   if (held) facts.append(fact("lease left", leaseText(l.remaining, l.at)));
-  facts.append(fact("in the queue", String(l.queue_length)));
-  facts.append(fact("waiting processes", l.processes < 0 ? "?" : String(l.processes)));
+  if (l.kind !== "plain" && l.kind) facts.append(fact("in the queue", String(l.queue_length)));
+  facts.append(fact(l.processes === 1 ? "process listens" : "processes listen", l.processes < 0 ? "?" : String(l.processes)));
   if (l.token) facts.append(fact("fencing token", String(l.token)));
   head.append(facts);
   if (held) head.append(lease(l.key, l.remaining, l.at));
@@ -208,7 +219,9 @@ const showOne = () => {
       right.append(sinceText("span", "dim", when(h.since), "asked for it ", " ago"));
       if (h.count > 1) right.append(", " + h.count + " holds");
       p.append(title, right);
-      p.append(el("span", "owner", h.owner + (h.addr ? "  " + h.addr : "") + (h.trace_id ? "  trace " + h.trace_id : "")));
+      p.append(line("owner", h.owner));
+      if (h.addr) p.append(line("address", h.addr));
+      if (h.trace_id) p.append(line("trace", h.trace_id));
       if (l.holder_count > 1) p.append(lease(l.key + h.owner, h.remaining, l.at));
       if (state.allowUnlock) {
         const b = el("button", "danger", "Take it away");
@@ -298,6 +311,11 @@ const follow = () => {
     if (s.readyState === EventSource.CLOSED && s === state.source) setTimeout(follow, 2000);
   };
 };
+// title says which lock and which server: people have several of these pages open.
+const title = () => {
+  document.title = [state.open, "redlatch", state.server].filter(Boolean).join(" – ");
+  $("server").textContent = state.server;
+};
 const route = () => {
   const m = location.hash.match(/^#\/lock\/(.+)$/);
   let name = "";
@@ -307,7 +325,7 @@ const route = () => {
     state.one = null;
     follow();
   }
-  document.title = name ? name + " – redlatch" : "redlatch";
+  title();
   showOne();
   showList();
 };
@@ -324,5 +342,5 @@ $("filter").addEventListener("input", showList);
 $("order").addEventListener("change", showList);
 window.addEventListener("hashchange", route);
 setInterval(run, 100);
-fetch("api/settings").then((r) => r.json()).then((s) => { state.allowUnlock = s.allow_unlock; showOne(); }).catch(() => {});
+fetch("api/settings").then((r) => r.json()).then((s) => { state.allowUnlock = s.allow_unlock; state.server = s.server; title(); showOne(); }).catch(() => {});
 route();

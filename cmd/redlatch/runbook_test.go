@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// What docs/OPERATIONS.md says that commands print is what they print.
+func TestRunbookOutputs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, time.November, 22, 3, 11, 11, 947_000_000, time.Local)
+	ago := func(d time.Duration) time.Time { return at.Add(-d) }
+	const seven, two = "343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11", "a09f4338-bf39-4519-bf9b-dae22584e1f5"
+	pod7 := redlatch.Process{ClientID: seven, Client: "checkout/pod-7", Addr: "10.2.0.17:50882"}
+	pod2 := redlatch.Process{ClientID: two, Client: "checkout/pod-2", Addr: "10.2.0.31:41022"}
+	orders := redlatch.Inspection{
+		Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindFair, Mode: redlatch.ModeLock, Remaining: 27 * time.Second,
+		Token: 1795317008957847, HolderCount: 1, QueueLength: 2, Processes: 1,
+		Holders: []redlatch.Holder{{
+			Process: pod7, Owner: seven + ":g1f-mwr9e5v7.1a", Mode: redlatch.ModeLock, Count: 1, Remaining: 27 * time.Second,
+			Since: ago(63 * time.Second), TraceID: "fc8373abcaab18957461bffbdffc39d7",
+		}},
+		Queue: []redlatch.Waiter{
+			{Process: pod2, Owner: two + ":glwn-mwr9e9q3.9", Mode: redlatch.ModeLock, Since: ago(58 * time.Second)},
+			{Process: pod2, Owner: two + ":glx8-mwr9f97v.a", Mode: redlatch.ModeLock, Since: ago(12 * time.Second)},
+		},
+	}
+	printed := func(what string, write func(a *app)) {
+		t.Helper()
+		var b bytes.Buffer
+		write(&app{std: streams{out: &b}})
+		if out := b.String(); !strings.Contains(string(text), "```\n"+out) && !strings.Contains(string(text), out+"```") {
+			t.Errorf("%s prints, and docs/OPERATIONS.md does not say:\n%s", what, out)
+		}
+	}
+	printed("show", func(a *app) { screen{}.lock(a, orders) })
+	free := redlatch.Inspection{Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindNone, Processes: 1}
+	printed("unlock", func(a *app) { screen{}.lock(a, free) })
+	printed("ls", func(a *app) {
+		screen{}.locks(a, []redlatch.Inspection{
+			{
+				Name: "catalogue", At: at, Kind: redlatch.KindReadWrite, Mode: redlatch.ModeRead, Remaining: 29 * time.Second, HolderCount: 3,
+				QueueLength: 5, Processes: 2, Holders: []redlatch.Holder{{Process: pod7, Since: ago(1200 * time.Millisecond)}},
+			},
+			orders,
+			{
+				Name: "report", At: at, Kind: redlatch.KindPlain, Mode: redlatch.ModeLock, Remaining: 24 * time.Second, HolderCount: 1,
+				Holders: []redlatch.Holder{{Process: redlatch.Process{Client: "cron/pod-1"}, Since: ago(2*time.Hour + 10*time.Minute)}},
+			},
+		})
+	})
+	printed("watch", func(a *app) {
+		f := follower{leases: map[string]held{}}
+		for _, left := range []time.Duration{27 * time.Second, 30 * time.Second} {
+			in := orders
+			in.Remaining, in.Holders = left, []redlatch.Holder{orders.Holders[0]}
+			in.Holders[0].Remaining = left
+			screen{}.changes(a, in.At, f.changes(in))
+			orders.At = orders.At.Add(7 * time.Second)
+		}
+	})
+}
