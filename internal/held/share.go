@@ -66,7 +66,7 @@ type shared struct {
 	session *Session
 	leader  *Share
 	waits   bool // the leader was refused, and waits
-	seen    Seen // when it was
+	seen    Seen // what it was told, or one that led before it
 	follow  []*Share
 }
 
@@ -114,14 +114,13 @@ func (r *Registry) Follow(x *Share, leave bool) (part Part, h *Hold, lost bool) 
 	defer r.mu.Unlock()
 	k := x.lock.shareKey()
 	sh := r.shares[k]
-	if part = x.state; part == Follows {
+	if part = x.state; part == Follows || part == Leads {
 		x.Seen = sh.seen
-		if leave || x.peered {
-			sh.removeLocked(x)
-			part = Again
-		}
 	}
 	switch {
+	case part == Follows && (leave || x.peered):
+		sh.removeLocked(x)
+		part = Again
 	case part == Joined:
 		h, x.hold = x.hold, nil
 		return part, h, h.state != stateHeld || Passed(time.Now(), h.deadlineLocked())
@@ -226,7 +225,7 @@ func (sh *shared) removeLocked(x *Share) {
 
 // nextLocked ends the leader's part: the next in line leads.
 func (r *Registry) nextLocked(k shareKey, sh *shared) {
-	sh.leader, sh.waits, sh.seen = nil, false, Seen{}
+	sh.leader, sh.waits = nil, false
 	if len(sh.follow) > 0 {
 		f := sh.follow[0]
 		sh.follow = append(sh.follow[:0], sh.follow[1:]...)
@@ -234,7 +233,7 @@ func (r *Registry) nextLocked(k shareKey, sh *shared) {
 		f.isLocked(Leads)
 		return
 	}
-	sh.follow = nil
+	sh.follow, sh.seen = nil, Seen{}
 	if sh.session == nil {
 		delete(r.shares, k)
 	}
