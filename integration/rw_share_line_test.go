@@ -265,3 +265,98 @@ func TestRWShareLineRefused(t *testing.T) {
 	rwUnlock(t, rwLock(t, l, t.Context()))
 	rwEmpty(t, s)
 }
+
+// TestRWShareLineOnce: a TryLock that does not wait follows a reader whose command is under
+// way, but not one that waits.
+func TestRWShareLineOnce(t *testing.T) {
+	s := rwServer(t)
+	c, proxy := rwShareProxy(t, s, 30*time.Second, 10*time.Millisecond)
+	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
+	rwUnlock(t, rwLock(t, l, t.Context()))
+	w := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context())
+	trap := proxy.StallReply(testbed.Contains("EVALSHA"))
+	leader := rwAsync(t, l, t.Context())
+	trap.Wait(t)
+	errs := make(chan error, 3)
+	for range cap(errs) {
+		go func() { _, err := l.TryLock(t.Context(), 0, 0); errs <- err }()
+	}
+	time.Sleep(100 * time.Millisecond)
+	began := time.Now()
+	trap.Release()
+	for range cap(errs) {
+		var e *redlatch.NotAcquiredError
+		if err := <-errs; !errors.As(err, &e) || e.Holder == "" {
+			t.Error(err)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("they waited %v for the writer", took)
+	}
+	rwUnlock(t, w)
+	rwUnlock(t, rwGot(t, leader, 10*time.Second))
+	rwEmpty(t, s)
+}
+
+// TestRWShareLineDrains: who follows a reader whose command has no answer is told at once that
+// the client shuts down.
+func TestRWShareLineDrains(t *testing.T) {
+	s := rwServer(t)
+	c, proxy := rwShareProxy(t, s, 30*time.Second, 10*time.Millisecond)
+	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
+	rwUnlock(t, rwLock(t, l, t.Context()))
+	kept := rwLock(t, c.RLock("kept"), t.Context())
+	trap := proxy.StallReply(testbed.Contains("EVALSHA"))
+	lead := make(chan error, 1)
+	go func() { _, err := l.Lock(t.Context()); lead <- err }()
+	trap.Wait(t)
+	errs := make(chan error, 5)
+	for range cap(errs) {
+		go func() { _, err := l.Lock(t.Context()); errs <- err }()
+	}
+	time.Sleep(100 * time.Millisecond)
+	down := make(chan error, 1)
+	go func() { down <- c.Shutdown(t.Context()) }()
+	for range cap(errs) {
+		select {
+		case err := <-errs:
+			if !errors.Is(err, redlatch.ErrClosed) {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("still in line")
+		}
+	}
+	trap.Release()
+	if err := <-lead; !errors.Is(err, redlatch.ErrClosed) {
+		t.Error(err)
+	}
+	rwUnlock(t, kept) // Shutdown waits for it
+	if err := <-down; err != nil {
+		t.Error(err)
+	}
+	rwEmpty(t, s)
+}
+
+// TestRWShareLineOwnerGotInElsewhere: who follows is told when its owner got the lock in
+// another call, and re-enters.
+func TestRWShareLineOwnerGotInElsewhere(t *testing.T) {
+	s := rwServer(t)
+	c := rwShareClient(t, s, 10*time.Millisecond)
+	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
+	other := rwClient(t, s, 0).ReadWriteLock("n")
+	inside := rwLock(t, other.ReadLock(), t.Context())
+	writer := rwAsync(t, other.WriteLock(), t.Context())
+	rwWaiting(t, s, "writers", 1)
+	got := rwFollow(t, s, l, 3)
+	owner := redlatch.WithOwner(t.Context(), "one")
+	follows := rwAsync(t, l, owner)
+	time.Sleep(100 * time.Millisecond)
+	past := rwLock(t, c.ReadWriteLock("n", redlatch.PreferReaders()).ReadLock(), owner)
+	again := rwGot(t, follows, 10*time.Second)
+	rwNotYet(t, "a reader of another owner", got[1])
+	rwUnlock(t, again, past, inside)
+	rwUnlock(t, rwGot(t, writer, 10*time.Second))
+	rwUnlock(t, rwAllGot(t, got)...)
+	rwEmpty(t, s)
+}
