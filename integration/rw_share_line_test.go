@@ -323,7 +323,7 @@ func TestRWShareLineDrains(t *testing.T) {
 			if !errors.Is(err, redlatch.ErrClosed) {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Second):
 			t.Fatal("still in line")
 		}
 	}
