@@ -37,10 +37,10 @@ func (a *acquisition) share(fresh int) (*held.Share, held.Part) {
 		x.Tell = a.obs != nil
 	}
 	part := a.core.reg.Share(x, &m.lock.of, !a.sent)
-	switch part {
-	case held.Joined:
+	if part == held.Joined {
 		m.hold = a.core.reg.Unshare(x)
-	case held.Leads:
+	}
+	if part == held.Leads {
 		a.lead = x
 		a.listenEarly()
 	}

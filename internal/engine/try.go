@@ -37,12 +37,12 @@ func (a *acquisition) try() (won bool, err error) {
 		a.leaveGates()
 		return false, err
 	}
-	switch x, part := a.share(fresh); part {
-	case held.Joined:
+	x, part := a.share(fresh)
+	if part == held.Joined || part == held.Follows {
 		a.leaveGates()
-		return true, nil
-	case held.Follows:
-		a.leaveGates()
+		if part == held.Joined {
+			return true, nil
+		}
 		return a.follow(x)
 	}
 	if a.members[0].attempt.Field == "" {

@@ -258,9 +258,12 @@ func (r *Registry) openLocked(x *Share, s *Session, open bool, along time.Time) 
 	if open {
 		sh.session, s.open = s, true
 	}
+	fresh := r.freshLocked(s)
 	stay := sh.follow[:0]
 	for _, f := range sh.follow {
 		switch {
+		case !fresh:
+			f.isLocked(Alone) // a ForceUnlock, say: what each is told itself counts
 		case !f.Came.Before(along) && (!open || f.Behind):
 			stay = append(stay, f)
 		case r.enterLocked(f, s):
