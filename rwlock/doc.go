@@ -49,7 +49,8 @@
 //
 // A writer that is refused leaves a mark (redlatch_rw_writers with its time of
 // arrival, redlatch_rw_marks with the time until which it counts as alive). A
-// reader that is refused leaves its name in redlatch_rw_readers with such a time.
+// reader that is refused leaves its name in redlatch_rw_readers with such a time; with
+// ShareReads the first of a process does, for those who follow it.
 // The client refreshes both in batches, every fifth of the skip time, which is 5 s by
 // default. A process that died is passed over when its last refresh is that old. The
 // rules:

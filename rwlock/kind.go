@@ -104,6 +104,7 @@ func (k *keys) traits(of *[2]kind.Traits) *kind.Traits {
 // is the Attempt's Data.
 type waiting struct {
 	came  string    // a reader: when the server refused it first, µs
+	sent  time.Time // a reader: when the command was sent that was refused first
 	until time.Time // when the holder's lease ends, as far as told
 	held  bool      // the lock was held then
 	alien bool      // a reader: it was a writer of another library

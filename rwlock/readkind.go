@@ -24,6 +24,13 @@ var readTraits = [2]kind.Traits{
 	{Type: "read", Mode: lock.ModeRead, Fenced: true},
 }
 
+// The answers of rw_read to who enters while writers wait: in its turn, or ahead of those
+// that came later.
+const (
+	inTurn    = 3
+	pastLater = 4
+)
+
 // Traits implements kind.Kind.
 func (k readKind) Traits() *kind.Traits { return &k.reads }
 
@@ -56,23 +63,49 @@ func (k readKind) Acquire(a *kind.Attempt) conn.Command {
 
 // Acquired implements kind.Kind.
 func (k readKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
-	if out, done := kind.Answered(r); done {
-		// A retry that finds its own field does not look for writers, and who was
-		// refused before may pass those that came later.
-		w, waited := a.Data.(*waiting)
-		refused := waited && w.came != ""
-		out.Open = out.Acquired && !out.Renewed && !refused && a.Other == ""
+	switch out, done := kind.Answered(r); {
+	case done:
+		// A retry that finds its own field does not look for writers.
+		if out.Open = out.Acquired && !out.Renewed && a.Other == ""; out.Open {
+			if w, ok := a.Data.(*waiting); ok && w.came != "" {
+				out.Along = a.Sent
+			}
+		}
+		return out
+	case r.Code == inTurn, r.Code == pastLater:
+		out = kind.Outcome{Acquired: true, Token: kind.Token(r, 1)}
+		if a.Other == "" {
+			out.Along = k.along(a, r)
+		}
 		return out
 	}
 	out := k.busy(a, r)
 	w := data(a)
 	if w.came == "" {
-		w.came = strconv.FormatInt(r.Int(5), 10)
+		w.came, w.sent = strconv.FormatInt(r.Int(5), 10), a.Sent
 	}
 	// The script knows when each of our own writers ends. Another library's
 	// may downgrade without a message: the refreshes must look for it.
 	w.alien = out.Holder != "" && out.LookIn == 0
 	return out
+}
+
+// along is since when readers of this process must have waited to come along with one that
+// enters while writers wait: whoever waited at the write unlock that began the turn would be
+// of the turn, too, and who came before the first of the writers need not wait for it.
+func (k readKind) along(a *kind.Attempt, r conn.Reply) time.Time {
+	if r.Code == inTurn {
+		return a.Sent
+	}
+	w, ok := a.Data.(*waiting)
+	if !ok || w.came == "" {
+		return time.Time{}
+	}
+	at := w.sent.Add(time.Duration(r.Int(2)) * time.Microsecond)
+	if a.Sent.Before(at) {
+		return a.Sent
+	}
+	return at
 }
 
 // Reenter implements kind.Kind.

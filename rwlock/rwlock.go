@@ -32,8 +32,11 @@ func PreferReaders() lock.Option {
 // the shared hold is lost. On the server, in State and in ForceUnlock they are one
 // reader: the one who came first.
 //
-// Readers that waited for a writer ask the server each for itself when it has left. A
-// re-entry with a lease of its own raises the lease of the shared hold, which lasts as long
+// Readers that wait for a writer stand in line behind the first of them, who asks the server
+// for all: they enter together, as if each had asked, and the writer's end costs one command.
+// If that one gives up just when the writer leaves, the others may wait for one writer more.
+//
+// A re-entry with a lease of its own raises the lease of the shared hold, which lasts as long
 // if the process dies. With a negative Tenure nothing is shared.
 //
 // Readers with a lease of their own, who read under a write lock, or who are members of

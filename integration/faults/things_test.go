@@ -73,7 +73,11 @@ func (p *party) thing(g *generation, kind string, i int) thing {
 		return c.FairLock(name(kindFair, i), append(fenced(i), fairlock.WithSkipAfter(p.args.Skip))...)
 	}
 	rw := func(i int) *rwlock.ReadWriteLock {
-		return c.ReadWriteLock(name("rw", i), append(fenced(i), rwlock.WithSkipAfter(p.args.Skip))...)
+		opts := append(fenced(i), rwlock.WithSkipAfter(p.args.Skip))
+		if i%2 == 1 {
+			opts = append(opts, rwlock.ShareReads())
+		}
+		return c.ReadWriteLock(name("rw", i), opts...)
 	}
 	switch kind {
 	case kindPlain:

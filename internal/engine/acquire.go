@@ -37,7 +37,8 @@ type acquisition struct {
 	mu sync.Mutex // guards the members' attempts against refreshes of their places
 
 	sent  bool        // it has asked the server
-	lead  *held.Share // others of this process wait for the answer of its try
+	lead  *held.Share // it asks for other readers of this process, too
+	came  time.Time   // when it first looked for a reader to share a hold with
 	left  leftover
 	again bool          // the last try re-entered: a Shutdown does not end it
 	undo  chan struct{} // closed when what was given up has been undone
@@ -195,10 +196,13 @@ func (a *acquisition) about() *member { return &a.members[a.at] }
 func (a *acquisition) finish() error {
 	a.observe()
 	behind := a.standsBehind()
-	if !behind || a.obs != nil || a.about().lock.of.Line == "" {
+	if a.obs != nil || !a.mayShare() && (!behind || a.about().lock.of.Line == "") {
 		a.newID() // else when it asks: most are handed the lock by others of this process
+	} else if a.mayShare() {
+		a.members[0].attempt.Lease = a.core.cfg.LeaseTime // a re-entry's
 	}
 	err := a.run(!behind)
+	a.unlead(err)
 	a.observed(err)
 	if err != nil {
 		a.giveUp()
@@ -239,12 +243,12 @@ func (a *acquisition) newID() {
 // run is the one loop of all kinds: try, and while the lock is busy sleep until
 // something may have changed.
 func (a *acquisition) run(try bool) error {
-	if try {
+	if try && !a.mayShare() { // else when it asks
 		a.listenEarly()
 	}
 	for {
 		if try {
-			if a.members[0].attempt.Field == "" {
+			if a.members[0].attempt.Field == "" && !a.mayShare() {
 				a.newID()
 			}
 			won, err := a.try()
@@ -255,7 +259,7 @@ func (a *acquisition) run(try bool) error {
 			switch {
 			case errors.As(err, &stop):
 				return stop.err
-			case errors.Is(err, errSessionGone):
+			case errors.Is(err, errSessionGone), errors.Is(err, errLookAgain):
 				// There is nothing to re-enter any more: acquire, unless it was asked
 				// for with the lost hold's context.
 				if a.ctx.Err() != nil {

@@ -1,82 +1,128 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/lock"
 )
 
-// share is a reader's way into a hold of another reader of this process, before it asks
-// the server: it joins the hold, or waits for the one that is being asked for. The gate
-// is the caller's. Neither won nor an error means that the server must be asked; with
-// lead set, for those who come meanwhile as well.
-func (a *acquisition) share(fresh int) (won bool, err error) {
+// mayShare reports whether the acquisition may share a hold with other readers of this
+// process at all, as far as its options tell.
+func (a *acquisition) mayShare() bool {
 	m := &a.members[0]
-	switch {
-	case m.lock.of.Kind.Traits().Shares == "", fresh != 1 || len(a.members) != 1, a.lease != 0 || a.tell, a.core.cfg.Tenure <= 0,
-		m.attempt.Other != "": // it reads under its own write lock
-		return false, nil
-	}
-	spec, _ := m.lock.of.Kind.Wait(&m.attempt)
-	if a.core.hub.Waiting(spec.ID) { // a writer of this process
-		return false, nil
-	}
-	to := held.Receiver{Claim: m.claim, Ctx: a.ctx}
-	if o := a.core.cfg.Observer; o != nil {
-		to.Link, to.Count = a.linkOf(m), o.Counting()
-	}
-	for followed := false; ; followed = true {
-		x := &held.Share{To: to, Tenure: a.core.cfg.Tenure}
-		switch a.core.reg.Share(x, &m.lock.of, !a.sent) {
-		case held.Leads:
-			a.lead = x
-			return false, nil
-		case held.Follows:
-			if !a.follow(x) {
-				return false, stop(a.ended())
-			}
-		case held.Joined, held.Alone:
-		}
-		if m.hold = a.core.reg.Unshare(x); m.hold != nil {
-			return true, nil
-		}
-		// Once more if the one that it followed left: but not behind one after the other.
-		if !x.Again || followed {
-			return false, nil
-		}
-	}
+	return len(a.members) == 1 && m.lock.of.Kind.Traits().Shares != "" && a.lease == 0 && !a.tell && a.core.cfg.Tenure > 0
 }
 
-// follow waits for the answer to another reader's command. false: the wait is over,
-// and what it got just before has been given back.
-func (a *acquisition) follow(x *held.Share) bool {
+// share is a reader's way into a hold of another reader of this process, before it asks
+// the server: it joins the hold (held.Joined), or waits for the one that is being asked for
+// (held.Follows; follow is next, without the gate). Else the server must be asked; with
+// lead set, for those who come meanwhile as well. The gate is the caller's.
+func (a *acquisition) share(fresh int) (*held.Share, held.Part) {
+	m := &a.members[0]
+	if fresh != 1 || a.lead != nil || !a.mayShare() || m.attempt.Other != "" { // it reads under its own write lock
+		return nil, held.Alone
+	}
+	if a.came.IsZero() {
+		a.came = time.Now()
+	}
+	spec, _ := m.lock.of.Kind.Wait(&m.attempt)
+	x := &held.Share{
+		To: held.Receiver{Claim: m.claim, Ctx: a.ctx}, Tenure: a.core.cfg.Tenure, Came: a.came, Stays: !a.once,
+		Behind: a.core.hub.Waiting(spec.ID), // a writer of this process
+	}
+	if o := a.core.cfg.Observer; o != nil {
+		x.To.Link, x.To.Count = a.linkOf(m), o.Counting()
+		x.Tell = a.obs != nil
+	}
+	part := a.core.reg.Share(x, &m.lock.of, !a.sent)
+	if part == held.Joined {
+		m.hold = a.core.reg.Unshare(x)
+	}
+	if part == held.Leads {
+		a.lead = x
+		a.listenEarly()
+	}
+	return x, part
+}
+
+// follow waits until the one that asks for this acquisition, too, has brought it in (won),
+// or there is something else for it to do: errLookAgain.
+func (a *acquisition) follow(x *held.Share) (won bool, err error) {
+	m := &a.members[0]
+	m.claim.Watch(x)
+	defer func() {
+		m.claim.Unwatch(x)
+		a.core.reg.StopFollowing(x)
+	}()
 	var tick <-chan time.Time
 	if !a.until.IsZero() {
 		t := a.core.send.StartTimer(time.Until(a.until))
 		defer a.core.send.StopTimer(t)
 		tick = t.C
 	}
-	select {
-	case <-x.Done:
-		a.core.send.DropSignal(x.Done)
-		if a.ctx.Err() == nil {
-			return true
+	for over := false; ; {
+		select {
+		case <-x.Done:
+		case <-tick:
+			over = true
+		case <-a.ctx.Done():
+			over = true
+		case <-a.core.closing:
+			over = true
 		}
-	case <-tick:
-	case <-a.ctx.Done():
-	case <-a.core.closing:
+		ended := a.ctx.Err() != nil || a.core.isClosed()
+		part, h, lost := a.core.reg.Follow(x, over || ended)
+		if h != nil && !lost && !ended {
+			m.hold = h
+			return true, nil
+		}
+		if h != nil {
+			held.Release(a.values, []*held.Hold{h}, nil)
+		}
+		a.noteSeen(x.Seen)
+		switch {
+		case over || ended:
+			return false, stop(a.ended())
+		case part == held.Leads:
+			a.lead = x
+			a.listenEarly()
+			return false, errLookAgain
+		case part == held.Alone:
+			a.sent = true // it shares no more
+			return false, errLookAgain
+		case part != held.Follows:
+			return false, errLookAgain
+		}
 	}
-	if h := a.core.reg.Unshare(x); h != nil {
-		held.Release(a.values, []*held.Hold{h}, nil)
-	}
-	return false
 }
 
-// unlead ends the wait of those who follow: they have holds by now, or go on by
-// themselves.
-func (a *acquisition) unlead() {
-	if a.lead != nil {
-		a.core.reg.Unshare(a.lead)
-		a.lead = nil
+// noteSeen takes over what the reader that asks has been told.
+func (a *acquisition) noteSeen(seen held.Seen) {
+	if seen.Until.IsZero() {
+		return
 	}
+	if a.obs != nil && !a.waits {
+		a.waits = true
+		a.obs.Wait()
+	}
+	if seen.Owner == "" {
+		return
+	}
+	a.busy.Holder, a.busy.Trace, a.busy.Remaining = seen.Owner, seen.Trace, time.Until(seen.Until)
+	if a.obs != nil {
+		a.obs.Busy(seen.Owner, seen.Trace, 0)
+	}
+}
+
+// unlead lets the next of those who follow ask, once the acquisition has ended with err.
+// What the server refuses for good each of them asks for by itself.
+func (a *acquisition) unlead(err error) {
+	if a.lead == nil {
+		return
+	}
+	a.lead.Failed = err != nil && !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrClosed)
+	a.core.reg.Unshare(a.lead)
+	a.lead = nil
 }

@@ -16,6 +16,7 @@ var (
 	errVoid        = errors.New("the server had marked this acquisition as given up")
 	errTooLate     = errors.New("the answer came after the lease had run out")
 	errSessionGone = errors.New("the hold to re-enter was lost")
+	errLookAgain   = errors.New("what other readers of the process have has changed")
 )
 
 // try makes one attempt: what the owner holds is re-entered, the rest is acquired.
@@ -36,12 +37,16 @@ func (a *acquisition) try() (won bool, err error) {
 		a.leaveGates()
 		return false, err
 	}
-	if won, err := a.share(fresh); won || err != nil {
+	x, part := a.share(fresh)
+	if part == held.Joined || part == held.Follows {
 		a.leaveGates()
-		return won, err
+		if part == held.Joined {
+			return true, nil
+		}
+		return a.follow(x)
 	}
-	if a.lead != nil {
-		defer a.unlead()
+	if a.members[0].attempt.Field == "" {
+		a.newID()
 	}
 	a.sent = true
 	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: a.core.send.Values(a.values)}
@@ -254,9 +259,6 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 		return false, a.classify(c.Err)
 	}
 	a.told, a.answered = c.Reply, true
-	if a.lead != nil {
-		a.lead.Answered = true
-	}
 	a.mu.Lock()
 	for i := range a.members {
 		a.members[i].attempt.Sent = c.Sent
@@ -306,6 +308,9 @@ func (a *acquisition) refused(out kind.Outcome, part int) {
 		look = a.core.cfg.LeaseTime // a key without a lease: nobody knows
 	}
 	a.look = time.Now().Add(look)
+	if a.lead != nil {
+		a.core.reg.Refused(a.lead, held.Seen{Owner: out.Holder, Trace: out.Trace, Until: time.Now().Add(out.Remaining)})
+	}
 	if a.obs != nil {
 		a.obs.Busy(out.Holder, out.Trace, out.Position)
 	}
@@ -352,15 +357,12 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		a.left.queued = true // giving up undoes it
 		return false, stop(&lock.ReplicaAcksError{Name: a.about().lock.of.Name, Want: want, Got: c.Reply.Acked, Err: c.Reply.Waits})
 	}
-	if !out.Open {
-		a.unlead()
-	}
 	for i := range a.members {
 		token := out.Token
 		if tokens != nil {
 			token = tokens[i]
 		}
-		if !a.hold(&a.members[i], token, sent, lease, handed, lasts) {
+		if !a.hold(&a.members[i], &out, token, sent, lease, handed, lasts) {
 			return false, a.tooLateFor(i)
 		}
 	}
@@ -369,7 +371,7 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 
 // hold makes a member's hold; false: its session was lost, or the client takes no
 // more.
-func (a *acquisition) hold(m *member, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) bool {
+func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) bool {
 	m.claim.Retain()
 	if m.session != nil {
 		m.hold = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
@@ -377,7 +379,7 @@ func (a *acquisition) hold(m *member, token uint64, sent time.Time, lease time.D
 		g := held.Grant{
 			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,
 			Fixed: a.lease, Lease: lease, Sent: sent, Handed: handed, Lasts: lasts, Within: m.attempt.Other != "",
-			Share: a.lead,
+			Share: a.lead, Along: out.Along, Open: out.Open,
 		}
 		if a.obs != nil {
 			g.Link = a.linkOf(m)

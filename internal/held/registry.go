@@ -123,6 +123,7 @@ func (r *Registry) Background(work func()) { r.wg.Go(work) }
 func (r *Registry) Drain() {
 	r.mu.Lock()
 	r.drains = true
+	r.drainSharesLocked()
 	r.mu.Unlock()
 }
 

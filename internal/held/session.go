@@ -93,8 +93,11 @@ type Grant struct {
 	// Sent on until it is confirmed.
 	Handed bool
 	Lasts  time.Duration
-	// Share: of a reader who leads others of this process, which may share the session.
+	// Share: of a reader who leads others of this process. Those who waited since before
+	// Along may share the session at once; Open: whoever comes may.
 	Share *Share
+	Along time.Time
+	Open  bool
 	// Within: the owner holds the lock in another mode, so draining does not refuse.
 	Within bool
 }
@@ -117,7 +120,7 @@ func (r *Registry) Take(g *Grant) *Hold {
 	}
 	h := r.takeLocked(g, counted)
 	if g.Share != nil {
-		r.openLocked(g.Share, h.s)
+		r.openLocked(g.Share, h.s, g.Open, g.Along)
 	}
 	return h
 }

@@ -4,29 +4,45 @@ import "time"
 
 // Readers that share a hold: whoever reads while another reader of this process is
 // inside becomes one more hold of that one's session, without a command, and is
-// released without one unless it is the last. Who comes while the command of the first
-// is under way waits for its answer.
+// released without one unless it is the last. The mutex decides who is the last: a
+// session whose last release has begun admits nobody.
 //
-// A session is open for this for a short time after its acquisition was sent: its
-// answer says that no writer waited, and nobody can know better since then. The mutex
-// decides who is the last: a session whose last release has begun admits nobody.
+// A session is open for this for a short time after its acquisition was sent, if its
+// answer said that no writer waited: nobody can know better since then.
+//
+// One reader of a process asks the server at a time; it leads. Who comes meanwhile
+// follows, in line, with no place on the server: also while the leader waits for a writer.
+// The leader's grant brings in those who would have been granted the lock, too, had they
+// asked when they came. If others are left, or the leader leaves, the next in line leads.
 
 // Share is one acquisition's part in a hold that readers of this process share. Who
-// has called [Registry.Share] calls [Registry.Unshare] in the end.
+// has called [Registry.Share] calls [Registry.Unshare] in the end, or [Registry.Follow]
+// until it says that the acquisition follows no more.
 type Share struct {
 	To     Receiver
-	Done   chan struct{} // of who follows: gets a value when the first one has its answer
 	Tenure time.Duration // how long a session stays open
+	Came   time.Time     // when the acquisition first asked for its part
+	Stays  bool          // it may wait until a writer has left, not just for an answer
+	Behind bool          // a writer of this process waits: it joins no session that is open
+	Tell   bool          // Done is signalled also when the one that it follows must wait
 
-	// Answered says, of who leads, that the server has answered: those who follow ask
-	// it then, each for itself. Again says, of who followed, that it has not: the first one
-	// left, and one of the others may lead.
-	Answered, Again bool
+	Done chan struct{} // of who follows: signalled when Follow should be called
+	Seen Seen          // set by Follow: what the one that it followed was told
+
+	// Failed says, of who leads and leaves, that the server refused it for good: those
+	// who follow ask by themselves.
+	Failed bool
 
 	lock   *Lock
-	came   time.Time
 	hold   *Hold // guarded by reg.mu: what it got
-	follow bool  // guarded by reg.mu: it waits
+	state  Part  // guarded by reg.mu: Follows, until there is something for it to do
+	peered bool  // guarded by reg.mu: its owner acquired in another call
+}
+
+// Seen is what a reader that waits has been told of the lock.
+type Seen struct {
+	Owner, Trace string
+	Until        time.Time // the holder's lease ends; zero: it has not been told
 }
 
 // Part is what an acquisition is to do.
@@ -35,9 +51,10 @@ type Part int
 // The parts.
 const (
 	Alone   Part = iota // ask the server for a hold of its own
-	Joined              // it has a hold: Unshare returns it
+	Joined              // it has a hold: Unshare or Follow returns it
 	Leads               // ask the server; who comes meanwhile follows
-	Follows             // wait for Done
+	Follows             // wait for Done, and call Follow
+	Again               // look once more what its part is
 )
 
 // shareKey are the readers that may share: those of a lock, with equal Traits.Shares.
@@ -48,6 +65,8 @@ type shareKey struct{ key, class string }
 type shared struct {
 	session *Session
 	leader  *Share
+	waits   bool // the leader was refused, and waits
+	seen    Seen // what it was told, or one that led before it
 	follow  []*Share
 }
 
@@ -57,13 +76,13 @@ func (l *Lock) shareKey() shareKey { return shareKey{l.Key, l.Kind.Traits().Shar
 // whose gate is the caller's. first says that it has sent nothing yet: else it neither
 // leads nor follows, since it has a place of its own on the server.
 func (r *Registry) Share(x *Share, l *Lock, first bool) Part {
-	x.lock, x.came = l, time.Now()
+	x.lock = l
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := l.shareKey()
 	sh := r.shares[k]
 	switch {
-	case sh != nil && sh.session != nil && r.joinLocked(x, sh.session):
+	case sh != nil && sh.session != nil && !x.Behind && r.joinLocked(x, sh.session):
 		return Joined
 	case !first || r.drains:
 		return Alone
@@ -73,65 +92,198 @@ func (r *Registry) Share(x *Share, l *Lock, first bool) Part {
 			r.shares = map[shareKey]*shared{}
 		}
 		r.shares[k] = sh
+	case sh.leader != nil && sh.waits && !x.Stays:
+		return Alone
 	case sh.leader != nil:
-		x.Done, x.follow = r.send.Signal(), true
+		x.Done, x.state = r.send.Signal(), Follows
 		sh.follow = append(sh.follow, x)
+		if sh.waits && x.Tell {
+			x.signal()
+		}
 		return Follows
 	}
 	sh.leader = x
 	return Leads
 }
 
-// Unshare ends an acquisition's part, and returns the hold that it got if it joined or
-// followed. Those who wait for it go on by themselves.
-func (r *Registry) Unshare(x *Share) *Hold {
+// Follow looks, after Done was signalled, what has become of an acquisition that
+// follows. Joined comes with its hold; lost says that this is over by now. With leave set
+// the acquisition follows no more in any case, and does not lead either.
+func (r *Registry) Follow(x *Share, leave bool) (part Part, h *Hold, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := x.lock.shareKey()
 	sh := r.shares[k]
+	if part = x.state; part == Follows || part == Leads {
+		x.Seen = sh.seen
+	}
 	switch {
-	case sh == nil:
-	case sh.leader == x:
-		r.letGoLocked(k, sh)
-	case x.follow:
-		for i, f := range sh.follow {
-			if f == x {
-				sh.follow = append(sh.follow[:i], sh.follow[i+1:]...)
-				break
-			}
+	case part == Follows && (leave || x.peered):
+		sh.removeLocked(x)
+		part = Again
+	case part == Joined:
+		h, x.hold = x.hold, nil
+		return part, h, h.state != stateHeld || Passed(time.Now(), h.deadlineLocked())
+	case part == Leads && leave:
+		r.nextLocked(k, sh)
+		part = Again
+	}
+	return part, nil, false
+}
+
+// StopFollowing gives back the signal of an acquisition that follows no more.
+func (r *Registry) StopFollowing(x *Share) {
+	select {
+	case <-x.Done:
+	default:
+	}
+	r.send.DropSignal(x.Done)
+	x.Done = nil
+}
+
+// Told implements [Watcher]: the owner of an acquisition that follows may re-enter.
+func (x *Share) Told() {
+	x.peered = true
+	x.signal()
+}
+
+// Refused tells those who follow that the leader must wait, and for whom. Who can't
+// wait asks by itself.
+func (r *Registry) Refused(x *Share, seen Seen) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sh := r.shares[x.lock.shareKey()]
+	if sh == nil || sh.leader != x {
+		return
+	}
+	sh.seen = seen
+	if sh.waits {
+		return
+	}
+	sh.waits = true
+	stay := sh.follow[:0]
+	for _, f := range sh.follow {
+		if !f.Stays {
+			f.isLocked(Alone)
+			continue
 		}
+		if f.Tell {
+			f.signal()
+		}
+		stay = append(stay, f)
+	}
+	clear(sh.follow[len(stay):])
+	sh.follow = stay
+}
+
+// Unshare ends the part of an acquisition that joined or leads, and returns the hold that
+// it joined. The next of those who follow leads.
+func (r *Registry) Unshare(x *Share) *Hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := x.lock.shareKey()
+	if sh := r.shares[k]; sh != nil && sh.leader == x {
+		if x.Failed {
+			sh.allLocked(Alone)
+		}
+		r.nextLocked(k, sh)
 	}
 	h := x.hold
 	x.hold = nil
 	return h
 }
 
-// letGoLocked ends the leader's part: those who follow have a hold by now, or go on by
-// themselves.
-func (r *Registry) letGoLocked(k shareKey, sh *shared) {
-	for _, f := range sh.follow {
-		f.follow, f.Again = false, !sh.leader.Answered
-		f.Done <- struct{}{}
+// isLocked tells who follows, and does no more, what its part is.
+func (x *Share) isLocked(p Part) {
+	x.state = p
+	x.signal()
+}
+
+func (x *Share) signal() {
+	select {
+	case x.Done <- struct{}{}:
+	default:
 	}
-	sh.leader, sh.follow = nil, nil
+}
+
+// allLocked tells the same to all who follow.
+func (sh *shared) allLocked(p Part) {
+	for _, f := range sh.follow {
+		f.isLocked(p)
+	}
+	sh.follow = nil
+}
+
+func (sh *shared) removeLocked(x *Share) {
+	for i, f := range sh.follow {
+		if f == x {
+			sh.follow = append(sh.follow[:i], sh.follow[i+1:]...)
+			return
+		}
+	}
+}
+
+// nextLocked ends the leader's part: the next in line leads.
+func (r *Registry) nextLocked(k shareKey, sh *shared) {
+	sh.leader, sh.waits = nil, false
+	if len(sh.follow) > 0 {
+		f := sh.follow[0]
+		sh.follow = append(sh.follow[:0], sh.follow[1:]...)
+		sh.leader = f
+		f.isLocked(Leads)
+		return
+	}
+	sh.follow, sh.seen = nil, Seen{}
 	if sh.session == nil {
 		delete(r.shares, k)
 	}
 }
 
-// openLocked makes the session that the leader got the one to share, and lets those in
-// who followed.
-func (r *Registry) openLocked(x *Share, s *Session) {
+// drainSharesLocked: nobody follows any more.
+func (r *Registry) drainSharesLocked() {
+	for _, sh := range r.shares {
+		sh.allLocked(Again)
+	}
+}
+
+// openLocked brings in those who follow the leader, which got a session: those who have
+// waited since before along, and with open set all but those who came behind a writer of
+// this process. With open set the session is the one to share from now on.
+func (r *Registry) openLocked(x *Share, s *Session, open bool, along time.Time) {
 	k := s.Lock.shareKey()
 	sh := r.shares[k]
 	if sh == nil || sh.leader != x {
 		return
 	}
-	sh.session, s.open = s, true
-	for _, f := range sh.follow {
-		r.joinLocked(f, s)
+	if open {
+		sh.session, s.open = s, true
 	}
-	r.letGoLocked(k, sh)
+	fresh := r.freshLocked(s)
+	stay := sh.follow[:0]
+	for _, f := range sh.follow {
+		switch {
+		case !fresh:
+			f.isLocked(Alone) // a ForceUnlock, say: what each is told itself counts
+		case !f.Came.Before(along) && (!open || f.Behind):
+			stay = append(stay, f)
+		case r.enterLocked(f, s):
+			f.isLocked(Joined)
+		default:
+			f.isLocked(Again) // another command of its owner's is under way, or it came too late
+		}
+	}
+	clear(sh.follow[len(stay):])
+	sh.follow = stay
+	r.nextLocked(k, sh)
+}
+
+// enterLocked is joinLocked for an acquisition whose gate is not its own while it waits.
+func (r *Registry) enterLocked(x *Share, s *Session) bool {
+	if !x.To.Claim.Gate.TryEnter() {
+		return false
+	}
+	defer x.To.Claim.Gate.Leave()
+	return r.joinLocked(x, s)
 }
 
 // closeLocked: the session is over.
@@ -148,12 +300,12 @@ func (r *Registry) closeLocked(s *Session) {
 	}
 }
 
-// joinLocked makes x a hold of an open session.
+// joinLocked makes x a hold of a session. Its gate is the caller's.
 func (r *Registry) joinLocked(x *Share, s *Session) bool {
 	now, c := time.Now(), x.To.Claim
 	switch {
 	case r.drains || s.dead || s.final || Passed(now, s.until),
-		x.came.Sub(r.epoch)-s.tenure >= x.Tenure,
+		x.Came.Sub(r.epoch)-s.tenure >= x.Tenure,
 		!r.freshLocked(s),
 		c.sessions[modeRead] != nil || c.sessions[modeWrite] != nil:
 		return false

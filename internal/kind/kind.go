@@ -159,9 +159,12 @@ type Outcome struct {
 	Void bool
 	// Gone: of a group, a part that was to be re-entered is not held any more.
 	Gone bool
-	// Open: the acquisition has just been made, at its first try, and no writer waited
-	// that it has to stand back for: readers of the same process may share the hold.
+	// Open: the acquisition has just been made, and no writer waited that it has to stand
+	// back for: readers of the same process may share the hold.
 	Open bool
+	// Along: writers wait, but readers of the same process that have waited since before
+	// this instant may share the hold all the same. Zero: none may.
+	Along time.Time
 	// NoLock: the key holds something that is no lock of this kind. It was not touched.
 	NoLock bool
 	Token  uint64

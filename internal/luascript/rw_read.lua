@@ -19,14 +19,18 @@
 -- ARGV[7]  '' = not fenced; else the counter's TTL in ms, '-1' = no TTL
 -- ARGV[8]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
 --
--- RETURN   {1, token}  acquired; token is the last writer's, 0 = there was none
+-- RETURN   {1, token}  acquired, and no writer waits that it would stand back for; token is the
+--                      last writer's, 0 = there was none
 --          {2, token}  held by this very acquisition: a retry; the lease was set again
+--          {3, token}  acquired in its turn, while writers wait
+--          {4, token, room}  acquired, while writers wait that came later: the first of them
+--                      so many µs after this acquisition was refused first
 --          {0, pttl, holder, trace, look, now}  not now; pttl in ms, -1 = no TTL, -2 = nobody
 --                      holds it; look: for how many ms it can't be admitted at least without a
 --                      message, 0 = as pttl says; now in µs, for ARGV[3]
 --          {-1}        this acquisition was given up before
 --          {-3}        the key is no lock; it was not touched
---          1 and 2 come as a bare integer when it is not fenced
+--          1, 2 and 3 come as a bare integer when it is not fenced
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and sets nothing but the lease. A run that comes after the acquisition was
@@ -51,7 +55,7 @@ local function raise(key, ms)
   if call('PTTL', key) < ms then return pcall('PEXPIRE', key, ms) end
 end
 
-local function enter(code)
+local function enter(code, room)
   local ends = now + lease
   if mine then
     -- first, since it takes no memory: whoever holds the lock may tell so again
@@ -85,10 +89,10 @@ local function enter(code)
     call('ZREM', KEYS[8], field)
   end
   share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
-  if ARGV[7] == '' then return code end
+  if ARGV[7] == '' then return room and {code, 0, room} or code end
   local n = tonumber(call('GET', KEYS[9]) or '0')
   if n > 0 and ARGV[7] ~= '-1' then call('PEXPIRE', KEYS[9], ARGV[7]) end
-  return {code, n}
+  return {code, n, room}
 end
 
 local function refuse(ms, holder)
@@ -124,12 +128,14 @@ if mode == 'write' then
 end
 if other then return refuse(0, other) end
 
-if ARGV[5] ~= '1' and call('EXISTS', KEYS[5]) == 1 and not call('ZSCORE', KEYS[8], field) then
+if ARGV[5] ~= '1' and call('EXISTS', KEYS[5]) == 1 then
+  if call('ZSCORE', KEYS[8], field) then return enter(3) end
   local came = us
   if ARGV[3] ~= '' then came = tonumber(ARGV[3]) end
   while true do
     local first = call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
-    if not first[1] or tonumber(first[2]) >= came then break end
+    if not first[1] then break end
+    if tonumber(first[2]) >= came then return enter(4, first[2] - came) end
     local alive = tonumber(call('ZSCORE', KEYS[6], first[1]) or '0')
     if alive > now then return refuse(alive - now) end
     call('ZREM', KEYS[5], first[1])
