@@ -91,6 +91,9 @@ func pairFigures(r row, results []result, used usage, e entry, watched time.Dura
 	if r.spec.Section > 0 {
 		f[utilisation] = inside
 	}
+	if r.spec.Turns {
+		stintFigures(results, f)
+	}
 	if counted {
 		f[messages] = float64(told) / float64(total)
 	}

@@ -67,13 +67,8 @@ func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures
 		s.Lease = b.lease
 	}
 	specs := r.specs(s)
-	if b.profile != "" {
-		for i := range specs {
-			specs[i].Profile = fmt.Sprintf("%s-%s-%s-%d.pprof", b.profile, fileName(r.name), e.name, round)
-			if i > 0 {
-				specs[i].Profile += fmt.Sprintf(".%d", i)
-			}
-		}
+	for i := range specs {
+		specs[i].Profiles = b.profiles.of(fmt.Sprintf("%s-%s-%d", fileName(r.name), e.name, round), i)
 	}
 	if e.prepare != nil {
 		if err := e.prepare(ctx, at.admin, s.Key); err != nil {

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"runtime/metrics"
-	"runtime/pprof"
 	"sync/atomic"
 	"time"
 )
@@ -68,6 +66,7 @@ type measurement struct {
 }
 
 func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
+	s.Profiles.prepare()
 	e := Env{Addrs: s.Addrs, Lease: s.Lease, Waiters: s.Waiters, Holds: s.Holds, CountMessages: s.CountMessages}
 	another := func() (Contender, error) { return open(s.Contender, e) }
 	c, err := another()
@@ -115,18 +114,12 @@ func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 }
 
 // count lets the workers count until the next line of input.
-func count(m *measurement, j job, lines *bufio.Scanner, res *Result) error {
-	if m.Profile != "" {
-		f, err := os.Create(m.Profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+func count(m *measurement, j job, lines *bufio.Scanner, res *Result) (err error) {
+	stop, err := m.Profiles.start()
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, stop()) }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	cpu, started, messages := processCPU(), goroutinesStarted(), m.messages()
