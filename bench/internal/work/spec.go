@@ -93,6 +93,8 @@ type Result struct {
 	// Started is how many goroutines were started; -1: unknown.
 	Started  int64
 	CPU      time.Duration // of the process
+	System   time.Duration // of that, in the system
+	Sleeps   int64         // how often a thread of it went to sleep
 	Messages int64         // that the server sent to waiters; -1: not counted
 	Passes   []Pass        // handover
 	Turns    []Turn        // pairs, if asked for

@@ -122,7 +122,7 @@ func count(m *measurement, j job, lines *bufio.Scanner, res *Result) (err error)
 	defer func() { err = errors.Join(err, stop()) }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, started, messages := processCPU(), goroutinesStarted(), m.messages()
+	used, started, messages := processCPU(), goroutinesStarted(), m.messages()
 	start := time.Now()
 	m.phase.Store(counting)
 	close(m.gate)
@@ -130,7 +130,8 @@ func count(m *measurement, j job, lines *bufio.Scanner, res *Result) (err error)
 	m.phase.Store(ended)
 	j.drain()
 	res.Elapsed = time.Since(start)
-	res.CPU = processCPU() - cpu
+	now := processCPU()
+	res.CPU, res.System, res.Sleeps = now.user+now.system-used.user-used.system, now.system-used.system, now.sleeps-used.sleeps
 	res.Started, res.Messages = -1, -1
 	if started >= 0 {
 		res.Started = goroutinesStarted() - started
@@ -141,6 +142,13 @@ func count(m *measurement, j job, lines *bufio.Scanner, res *Result) (err error)
 	runtime.ReadMemStats(&after)
 	res.Mallocs, res.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 	return lines.Err()
+}
+
+// cpu is what a process has used of processors: time in its own code and in the system's for it, and how often one of its
+// threads went to sleep.
+type cpu struct {
+	user, system time.Duration
+	sleeps       int64
 }
 
 // goroutinesStarted counts the goroutines since the process began, -1 where the runtime does not tell.
