@@ -13,5 +13,5 @@ func processCPU() cpu {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return cpu{}
 	}
-	return cpu{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano()), int64(u.Nvcsw)}
+	return cpu{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano()), int64(u.Nvcsw)} //nolint:unconvert // 32 bits elsewhere
 }
