@@ -50,6 +50,7 @@ func (a *admin) empty(ctx context.Context) error {
 // A usage is what the servers have done since they were started, all of them together.
 type usage struct {
 	cpu    float64          // seconds, user and system
+	system float64          // of them
 	calls  map[string]int64 // nil: this server does not count commands
 	micros map[string]int64 // time in each command, what scripts call included in the script's
 }
@@ -81,6 +82,9 @@ func (u *usage) add(info string) error {
 				return fmt.Errorf("INFO %s: %w", name, err)
 			}
 			u.cpu += s
+			if name == "used_cpu_sys" {
+				u.system += s
+			}
 		case strings.HasPrefix(name, "cmdstat_"):
 			command := strings.TrimPrefix(name, "cmdstat_")
 			for field := range strings.SplitSeq(value, ",") {
@@ -104,7 +108,7 @@ func (u *usage) add(info string) error {
 }
 
 func (u usage) since(start usage) usage {
-	d := usage{cpu: u.cpu - start.cpu}
+	d := usage{cpu: u.cpu - start.cpu, system: u.system - start.system}
 	if u.calls == nil {
 		return d
 	}

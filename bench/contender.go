@@ -35,7 +35,7 @@ type entry struct {
 	program *program
 	// server is what the contender needs instead of Redis; nil: Redis.
 	server *foreign
-	// warmUp is how long its processes run before they count, if that is longer than for others.
+	// warmUp is how long its processes run before they count, if that is longer than for others, with a processor each.
 	warmUp time.Duration
 	// twinOf is set for a contender of another build: the name that its program knows it by.
 	twinOf string
@@ -47,6 +47,11 @@ func (e entry) known() string {
 		return e.twinOf
 	}
 	return e.name
+}
+
+// warm is how long each of the contender's processes runs before it counts, where they share the machine's processors.
+func (e entry) warm(processes, processors int) time.Duration {
+	return e.warmUp * time.Duration(max(1, (processes+processors-1)/processors))
 }
 
 // registry holds every contender; rows choose from it by name.

@@ -20,6 +20,8 @@ func costs(results []result, used usage, e entry, n uint64, watched time.Duratio
 		r.Mallocs += one.Mallocs
 		r.Bytes += one.Bytes
 		r.CPU += one.CPU
+		r.System += one.System
+		r.Sleeps += one.Sleeps
 		r.Started += one.Started
 		known = known && one.Started >= 0
 	}
@@ -38,6 +40,12 @@ func costs(results []result, used usage, e entry, n uint64, watched time.Duratio
 	}
 	f[serverCPU] = used.cpu * 1e6 * served
 	f[clientCPU] = micros(r.CPU) * each
+	if used.system > 0 {
+		f[serverSystem] = used.system * 1e6 * served
+	}
+	if r.System > 0 { // processes in other languages do not tell
+		f[clientSystem], f[clientSleeps] = micros(r.System)*each, float64(r.Sleeps)*each
+	}
 	if r.Mallocs > 0 { // processes in other languages do not tell
 		f[allocs] = float64(r.Mallocs) * each
 		f[allocBytes] = float64(r.Bytes) * each
@@ -90,6 +98,9 @@ func pairFigures(r row, results []result, used usage, e entry, watched time.Dura
 	f[leastShare] = least(shares)
 	if r.spec.Section > 0 {
 		f[utilisation] = inside
+	}
+	if r.spec.Turns {
+		stintFigures(results, f)
 	}
 	if counted {
 		f[messages] = float64(told) / float64(total)

@@ -25,7 +25,7 @@ type bench struct {
 	duration time.Duration
 	lease    time.Duration
 	warmUp   time.Duration
-	profile  string
+	profiles profiles
 	progress io.Writer
 	take     selection
 	started  []*testbed.Server
@@ -64,8 +64,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		list       = flags.Bool("list", false, "print the rows and the contenders, measure nothing")
 		markdown   = flags.Bool("markdown", false, "print Markdown tables")
 		jsonFile   = flags.String("json", "", "write every round's figures and the goals to this `file` as well; - for the standard output, the tables then go to the error output")
-		profile    = flags.String("cpuprofile", "", "write a CPU profile of each process to files whose names begin with this `prefix`")
+		turns      = flags.Bool("turns", false, "note each turn where processes compete for one lock, and show in the tables what lies between them")
+		prof       profiles
 	)
+	prof.flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -118,7 +120,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 
 	b := &bench{
 		rounds: *rounds, holdRuns: cmp.Or(*holdRounds, *rounds), duration: *duration, lease: *lease, warmUp: 250 * time.Millisecond,
-		profile: *profile, progress: progress, take: take,
+		profiles: prof, progress: progress, take: take,
 	}
 	defer func() { err = errors.Join(err, b.stop()) }()
 	m, err := b.machine(ctx)
@@ -132,6 +134,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	for _, r := range all {
 		if rowPattern != nil && !rowPattern.MatchString(r.name) {
 			continue
+		}
+		if *turns {
+			r = withTurns(r)
 		}
 		o, err := b.row(ctx, r)
 		if err != nil {

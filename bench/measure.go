@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -30,10 +31,16 @@ const (
 	serverExec  metric = "exec µs/acq"  // the server's time in the commands
 	serverCPU   metric = "srv µs/acq"   // the server's processor time, sockets included
 	clientCPU   metric = "cli µs/acq"
-	allocs      metric = "allocs/acq"
-	allocBytes  metric = "B/acq"
-	started     metric = "go/acq" // goroutines started
-	passesSeen  metric = "passes"
+
+	// Only in what -json writes.
+	serverSystem metric = "srv sys µs/acq" // of the processor time, in the system
+	clientSystem metric = "cli sys µs/acq"
+	clientSleeps metric = "cli sleeps/acq" // how often a thread went to sleep
+
+	allocs     metric = "allocs/acq"
+	allocBytes metric = "B/acq"
+	started    metric = "go/acq" // goroutines started
+	passesSeen metric = "passes"
 
 	// Of the last process, where it is alone against many.
 	loneP50   metric = "lone p50 µs"
@@ -62,18 +69,13 @@ func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures
 	}
 	defer at.close()
 	s := r.spec
-	s.Contender, s.Addrs, s.Key, s.WarmUp = e.known(), at.addrs, at.key, max(b.warmUp, e.warmUp)
+	s.Contender, s.Addrs, s.Key, s.WarmUp = e.known(), at.addrs, at.key, max(b.warmUp, e.warm(r.processes, runtime.NumCPU()))
 	if s.Lease == 0 {
 		s.Lease = b.lease
 	}
 	specs := r.specs(s)
-	if b.profile != "" {
-		for i := range specs {
-			specs[i].Profile = fmt.Sprintf("%s-%s-%s-%d.pprof", b.profile, fileName(r.name), e.name, round)
-			if i > 0 {
-				specs[i].Profile += fmt.Sprintf(".%d", i)
-			}
-		}
+	for i := range specs {
+		specs[i].Profiles = b.profiles.of(fmt.Sprintf("%s-%s-%d", fileName(r.name), e.name, round), i)
 	}
 	if e.prepare != nil {
 		if err := e.prepare(ctx, at.admin, s.Key); err != nil {

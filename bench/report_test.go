@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,14 +139,55 @@ func TestRunWritesEverything(t *testing.T) {
 		len(rep.Rows[0].Contenders[0].Rounds) != 2 || rep.Rows[0].Contenders[0].Medians[throughput] <= 0 {
 		t.Errorf("the file holds %s", data)
 	}
-	profiles, err := filepath.Glob(filepath.Join(dir, "cpu-uncontended-16-limit-*.pprof"))
-	if err != nil || len(profiles) != 2 {
-		t.Errorf("profiles: %v, %v", profiles, err)
+	profilesLie(t, filepath.Join(dir, "cpu-uncontended-16-limit-*.pprof"), 2)
+}
+
+// profilesLie wants n files of that pattern, with something in them.
+func profilesLie(t *testing.T, pattern string, n int) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) != n {
+		t.Errorf("%s: %v, %v", pattern, files, err)
 	}
-	for _, name := range profiles {
+	for _, name := range files {
 		if info, err := os.Stat(name); err != nil || info.Size() == 0 {
 			t.Errorf("the profile %s is empty (%v)", name, err)
 		}
+	}
+}
+
+// TestRunWritesProfiles: each process writes its own.
+func TestRunWritesProfiles(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{
+		"-rounds", "1", "-duration", "200ms", "-peers", "none", "-only", "^lone/63\\+1$", "-contenders", "^redlatch$",
+		"-memprofile", filepath.Join(dir, "mem"), "-trace", filepath.Join(dir, "run"),
+	}
+	if err := run(t.Context(), args, io.Discard, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	profilesLie(t, filepath.Join(dir, "mem-lone-63+1-redlatch-0.pprof*"), 2)
+	profilesLie(t, filepath.Join(dir, "run-lone-63+1-redlatch-0.trace*"), 2)
+}
+
+// TestTurnsAreNoted: one of two processes has the lock, or nobody; -turns tells how long.
+func TestTurnsAreNoted(t *testing.T) {
+	var out, tables bytes.Buffer
+	args := []string{"-rounds", "1", "-duration", "100ms", "-only", "^lone/63\\+1/1ms$", "-contenders", "^redlatch$", "-turns", "-json", "-"}
+	if err := run(t.Context(), args, &out, &tables); err != nil {
+		t.Fatal(err)
+	}
+	var rep report
+	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
+		t.Fatal(err)
+	}
+	seen := rep.Rows[0].Contenders[0].Medians
+	whole := 100*seen[utilisation] + seen[idleWithin] + seen[idleBetween]
+	if seen[stintsSeen] < 2 || whole < 90 || whole > 110 {
+		t.Errorf("%v stints; inside and idle make %v %%: %v", seen[stintsSeen], whole, seen)
+	}
+	if !strings.Contains(tables.String(), string(changeP99)) {
+		t.Errorf("no column %q in\n%s", changeP99, &tables)
 	}
 }
 

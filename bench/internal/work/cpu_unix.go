@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// processCPU is the processor time that this process has used.
-func processCPU() time.Duration {
+// processCPU is what this process has used of processors.
+func processCPU() cpu {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
+		return cpu{}
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return cpu{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano()), int64(u.Nvcsw)} //nolint:unconvert // 32 bits elsewhere
 }

@@ -19,12 +19,17 @@ type handoverJob struct {
 	done     chan struct{}
 	held     Hold
 	passes   []Pass
+	warm     chan struct{} // closed when both sides have taken the lock several times
 }
 
 const (
 	minPause = 2 * time.Millisecond
 	maxPause = minPause + PollEvery
 )
+
+// warmPasses is how many hand-overs come before the second process is ready: connections are open, scripts loaded and
+// subscriptions made by then.
+const warmPasses = 8
 
 // What the processes tell each other, one byte each.
 const (
@@ -34,7 +39,7 @@ const (
 
 func (j *handoverJob) start(ctx context.Context, m *measurement) (Ready, error) {
 	ctx, j.cancel = context.WithCancel(ctx)
-	j.done = make(chan struct{})
+	j.done, j.warm = make(chan struct{}), make(chan struct{})
 	r := Ready{}
 	if m.Process == 0 {
 		var err error
@@ -50,7 +55,7 @@ func (j *handoverJob) start(ctx context.Context, m *measurement) (Ready, error) 
 	go func() {
 		defer close(j.done)
 		err := j.run(ctx, m)
-		if errors.Is(err, errOtherSide) {
+		if errors.Is(err, errOtherSide) && isClosed(j.warm) {
 			// The other process has been told to end a moment before this one; if it has failed, it says so itself.
 			<-ctx.Done()
 			return
@@ -59,7 +64,27 @@ func (j *handoverJob) start(ctx context.Context, m *measurement) (Ready, error) 
 			m.fail(fmt.Errorf("%s: %w", m.Contender, err))
 		}
 	}()
-	return r, nil
+	if m.Process == 0 {
+		return r, nil // the second process needs its address first
+	}
+	select {
+	case <-j.warm:
+		return r, nil
+	case <-j.done: // it failed, or the other side did
+		return r, errors.Join(context.Cause(ctx), errCold)
+	}
+}
+
+// errCold says that the hand-overs ended before anything was counted.
+var errCold = errors.New("the lock was not handed over often enough to begin")
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
 }
 
 // errOtherSide says that the connection to the other process has ended.
@@ -95,6 +120,9 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 		return nil
 	}
 	for number := 0; ; number++ {
+		if number == warmPasses {
+			close(j.warm)
+		}
 		if held != nil {
 			if err := expect(waiting); err != nil {
 				return err

@@ -34,6 +34,7 @@ type pairWorker struct {
 	pairs      *Histogram // nil: not wanted
 	unfinished time.Duration
 	inside     time.Duration
+	turns      []Turn
 	_          [64]byte // the counters of two workers share no cache line
 }
 
@@ -213,6 +214,9 @@ func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 				w.inside += inside
 			}
 		}
+		if counted && m.Turns {
+			w.turns = append(w.turns, Turn{got.UnixNano(), time.Now().UnixNano()})
+		}
 		err = errors.Join(err, h.Unlock(ctx))
 		cancel()
 		if err != nil {
@@ -250,6 +254,7 @@ func (j *pairsJob) finish(r *Result) error {
 		}
 		r.Counts = append(r.Counts, w.count)
 		r.Inside += w.inside
+		r.Turns = append(r.Turns, w.turns...)
 	}
 	var turns uint64
 	for _, n := range r.Counts {

@@ -61,9 +61,12 @@ type Spec struct {
 	// CountMessages asks for the messages that the server sends to waiters.
 	CountMessages bool
 
-	Process int // 0, 1 … within the measurement
-	Peer    string
-	Profile string // file for a CPU profile of the counted time; "" for none
+	// Turns asks for each turn of pairs that share a key.
+	Turns bool
+
+	Process  int // 0, 1 … within the measurement
+	Peer     string
+	Profiles Profiles
 }
 
 // A Message is a line of a process's standard output: first ready, then the result; after an error only the result.
@@ -90,8 +93,11 @@ type Result struct {
 	// Started is how many goroutines were started; -1: unknown.
 	Started  int64
 	CPU      time.Duration // of the process
+	System   time.Duration // of that, in the system
+	Sleeps   int64         // how often a thread of it went to sleep
 	Messages int64         // that the server sent to waiters; -1: not counted
 	Passes   []Pass        // handover
+	Turns    []Turn        // pairs, if asked for
 	Wakes    Sparse        // topics: from Unlock to the return of the waiter's Lock
 	Heap     int64         // holding: bytes on the heap for all holds, after a collection
 	Stack    int64         // holding: bytes of goroutine stacks for all holds

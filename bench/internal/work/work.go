@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"runtime/metrics"
-	"runtime/pprof"
 	"sync/atomic"
 	"time"
 )
@@ -68,6 +66,7 @@ type measurement struct {
 }
 
 func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
+	s.Profiles.prepare()
 	e := Env{Addrs: s.Addrs, Lease: s.Lease, Waiters: s.Waiters, Holds: s.Holds, CountMessages: s.CountMessages}
 	another := func() (Contender, error) { return open(s.Contender, e) }
 	c, err := another()
@@ -115,21 +114,15 @@ func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 }
 
 // count lets the workers count until the next line of input.
-func count(m *measurement, j job, lines *bufio.Scanner, res *Result) error {
-	if m.Profile != "" {
-		f, err := os.Create(m.Profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+func count(m *measurement, j job, lines *bufio.Scanner, res *Result) (err error) {
+	stop, err := m.Profiles.start()
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, stop()) }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, started, messages := processCPU(), goroutinesStarted(), m.messages()
+	used, started, messages := processCPU(), goroutinesStarted(), m.messages()
 	start := time.Now()
 	m.phase.Store(counting)
 	close(m.gate)
@@ -137,7 +130,8 @@ func count(m *measurement, j job, lines *bufio.Scanner, res *Result) error {
 	m.phase.Store(ended)
 	j.drain()
 	res.Elapsed = time.Since(start)
-	res.CPU = processCPU() - cpu
+	now := processCPU()
+	res.CPU, res.System, res.Sleeps = now.user+now.system-used.user-used.system, now.system-used.system, now.sleeps-used.sleeps
 	res.Started, res.Messages = -1, -1
 	if started >= 0 {
 		res.Started = goroutinesStarted() - started
@@ -148,6 +142,13 @@ func count(m *measurement, j job, lines *bufio.Scanner, res *Result) error {
 	runtime.ReadMemStats(&after)
 	res.Mallocs, res.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 	return lines.Err()
+}
+
+// cpu is what a process has used of processors: time in its own code and in the system's for it, and how often one of its
+// threads went to sleep.
+type cpu struct {
+	user, system time.Duration
+	sleeps       int64
 }
 
 // goroutinesStarted counts the goroutines since the process began, -1 where the runtime does not tell.
