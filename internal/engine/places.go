@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
@@ -35,14 +34,13 @@ type place struct {
 	waiter *pubsub.Waiter
 
 	// guarded by places.mu
-	at    time.Time
 	index int32
 	gone  bool
 	again bool // refresh once more when the one under way has ended
 }
 
-// Due implements held.Timed.
-func (p *place) Due() (time.Time, *int32) { return p.at, &p.index }
+// Spot implements held.Timed.
+func (p *place) Spot() *int32 { return &p.index }
 
 // maxRefreshing bounds the refreshes under way. What falls due beyond it waits
 // for the end of one and goes together then, so that a thousand waiters who may
@@ -78,9 +76,9 @@ func (w *places) add(a *acquisition, q kind.Queuer, first time.Duration) *place 
 		w.done = make(chan struct{})
 		go w.run() // ends with stop
 	}
-	p.at = time.Now().Add(min(first, q.Every()))
-	heap.Push(&w.heap, p)
-	w.wakeLocked(p.at)
+	at := time.Now().Add(min(first, q.Every()))
+	w.heap.Set(p, at)
+	w.wakeLocked(at)
 	return p
 }
 
@@ -89,19 +87,17 @@ func (w *places) remove(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.gone = true
-	if p.index >= 0 {
-		heap.Remove(&w.heap, int(p.index))
-	}
+	w.heap.Remove(p)
 }
 
 // hurry refreshes the place at once: its waiter may have missed a message.
 func (w *places) hurry(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.at = time.Now()
 	if p.index >= 0 {
-		heap.Fix(&w.heap, int(p.index))
-		w.wakeLocked(p.at)
+		now := time.Now()
+		w.heap.Set(p, now)
+		w.wakeLocked(now)
 	} else {
 		p.again = true // one is under way, but may be older than the message
 	}
@@ -137,20 +133,20 @@ func (w *places) run() {
 func (w *places) look(now time.Time) time.Duration {
 	var due []*place
 	w.mu.Lock()
-	for w.under < maxRefreshing && len(w.heap) > 0 {
-		p := w.heap[0]
-		if p.at.After(now.Add(p.q.Every()/8)) || (len(due) == 0 && p.at.After(now)) {
+	for w.under < maxRefreshing {
+		p, at, ok := w.heap.First()
+		if !ok || at.After(now.Add(p.q.Every()/8)) || (len(due) == 0 && at.After(now)) {
 			break
 		}
-		heap.Pop(&w.heap)
+		w.heap.Remove(p)
 		due = append(due, p)
 	}
 	if len(due) > 0 {
 		w.under++
 	}
 	w.armed = time.Time{}
-	if len(w.heap) > 0 && w.under < maxRefreshing { // else the end of one looks
-		w.armed = w.heap[0].at
+	if _, first, ok := w.heap.First(); ok && w.under < maxRefreshing { // else the end of one looks
+		w.armed = first
 	}
 	at := w.armed
 	w.mu.Unlock()
@@ -249,7 +245,6 @@ func (w *places) back(p *place, at time.Time) {
 	if p.again {
 		p.again, at = false, time.Now()
 	}
-	p.at = at
-	heap.Push(&w.heap, p)
+	w.heap.Set(p, at)
 	w.wakeLocked(at)
 }

@@ -41,7 +41,6 @@ type Session struct {
 	renewing bool      // one has no answer
 	renewed  bool      // or checked, at least once
 	renewAt  time.Time // next renewal or check
-	nextAt   time.Time // when the watchdog must look
 	grant    *grant    // handed over by another one's command; nil: by our own, or confirmed
 }
 
@@ -52,8 +51,8 @@ type grant struct {
 	confirmAt time.Time     // when to confirm it
 }
 
-// Due implements Timed.
-func (s *Session) Due() (time.Time, *int32) { return s.nextAt, &s.index }
+// Spot implements Timed.
+func (s *Session) Spot() *int32 { return &s.index }
 
 // First is the lease that the session's first hold asked for; 0: the watchdog's.
 func (s *Session) First() time.Duration { return s.first }
@@ -273,7 +272,7 @@ func (r *Registry) dropLocked(s *Session) {
 		return
 	}
 	s.dead = true
-	r.dog.removeLocked(s)
+	r.dog.heap.Remove(s)
 	r.closeLocked(s)
 	i := modeIndex(s.Lock.Kind.Traits().Mode)
 	if s.claim.sessions[i] == s {

@@ -1,9 +1,9 @@
 package held
 
 import (
-	"container/heap"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,11 +63,12 @@ func (w *watchdog) retryAfter() time.Duration {
 	return min(max(w.reg.cfg.LeaseTime/30, 10*time.Millisecond), time.Second)
 }
 
-// scheduleLocked puts a session where it belongs in the heap. A confirmed
-// instant of a command that set or checked the lease starts the next interval.
-func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
+// scheduleLocked puts a session where it belongs in the heap, and returns when it must
+// be looked at: zero if never. A confirmed instant of a command that set or checked the
+// lease starts the next interval.
+func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Time) {
 	if s.dead {
-		return
+		return time.Time{}
 	}
 	if !confirmed.IsZero() {
 		// Spread a little, always to the early side: what was acquired in one
@@ -85,7 +86,8 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 			s.renewAt = time.Now()
 		}
 	}
-	next, held := s.renewAt, s.kept > 0
+	held := s.kept > 0
+	next = s.renewAt
 	if held {
 		next = earlier(next, s.until)
 	}
@@ -97,22 +99,12 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 		}
 	}
 	if !held {
-		w.removeLocked(s)
-		return
+		w.heap.Remove(s)
+		return time.Time{}
 	}
-	s.nextAt = next
-	if s.index < 0 {
-		heap.Push(&w.heap, s)
-	} else {
-		heap.Fix(&w.heap, int(s.index))
-	}
+	w.heap.Set(s, next)
 	w.wakeLocked(next)
-}
-
-func (w *watchdog) removeLocked(s *Session) {
-	if s.index >= 0 {
-		heap.Remove(&w.heap, int(s.index))
-	}
+	return next
 }
 
 // wakeLocked makes the goroutine look no later than at.
@@ -151,7 +143,7 @@ func (w *watchdog) moved() {
 }
 
 func (w *watchdog) sessionsLocked() []*Session {
-	return append([]*Session(nil), w.heap...)
+	return slices.Collect(w.heap.All())
 }
 
 // run is the goroutine.
@@ -196,15 +188,17 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		}
 	}
 	horizon := now.Add(w.window())
-	for len(w.heap) > 0 && !w.heap[0].nextAt.After(horizon) {
-		s := w.heap[0]
+	for {
+		s, next, ok := w.heap.First()
+		if !ok || next.After(horizon) {
+			break
+		}
 		lost = append(lost, r.expireLocked(s, now)...)
 		if s.dead {
 			continue
 		}
 		if s.renewAt.After(horizon) {
-			w.scheduleLocked(s, time.Time{})
-			if s.index >= 0 && !s.nextAt.After(horizon) {
+			if at := w.scheduleLocked(s, time.Time{}); !at.IsZero() && !at.After(horizon) {
 				break // a deadline within the window: wait for it
 			}
 			continue
@@ -217,12 +211,12 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		w.scheduleLocked(s, time.Time{})
 	}
 	w.armed = time.Time{}
-	if len(w.heap) > 0 {
-		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
+	if _, next, ok := w.heap.First(); ok {
+		w.armed = earlier(next, now.Add(wallCheck))
 	}
 	aged := r.agedLocked(now)
-	if len(r.ages) > 0 {
-		w.armed = earlier(w.armed, earlier(r.ages[0].due, now.Add(wallCheck)))
+	if _, next, ok := r.ages.First(); ok {
+		w.armed = earlier(w.armed, earlier(next, now.Add(wallCheck)))
 	}
 	if len(lost)+len(aged) > 0 {
 		r.wg.Add(1)
