@@ -161,21 +161,10 @@ func (w *places) look(now time.Time) time.Duration {
 
 // refresh keeps places alive and wakes waiters that should look.
 func (w *places) refresh(due []*place) {
-	items := make([]kind.Item, len(due))
-	for i, p := range due {
-		p.a.mu.Lock()
-		items[i] = p.q.Refresh(&p.a.about().attempt)
-		p.a.mu.Unlock()
-	}
-	run := &refreshing{w: w, due: due}
-	ran := func(cmd conn.Command, sent time.Time, err error) {
-		if o := w.core.cfg.Observer; o != nil {
-			o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
-		}
-	}
-	batch.Send(w.core.send, w.core.topo.Cluster, items, ran, run.answered, run.end)
+	batch.Send(w.core.send, w.core.topo.Cluster, &refreshing{w: w, due: due})
 }
 
+// refreshing is refreshes that fell due together. It implements batch.Work.
 type refreshing struct {
 	w      *places
 	due    []*place
@@ -184,7 +173,22 @@ type refreshing struct {
 	first  error // guarded by mu
 }
 
-func (r *refreshing) answered(i int, a batch.Answer) {
+func (r *refreshing) Len() int { return len(r.due) }
+
+func (r *refreshing) Item(i int) kind.Item {
+	p := r.due[i]
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	return p.q.Refresh(&p.a.about().attempt)
+}
+
+func (r *refreshing) Ran(cmd conn.Command, sent time.Time, err error) {
+	if o := r.w.core.cfg.Observer; o != nil {
+		o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
+	}
+}
+
+func (r *refreshing) Answered(i int, a batch.Answer) {
 	p := r.due[i]
 	if a.Err != nil {
 		if conn.IsPermanent(a.Err) {
@@ -210,8 +214,8 @@ func (r *refreshing) answered(i int, a batch.Answer) {
 	r.w.back(p, a.Sent.Add(next))
 }
 
-// end lets the next batch go, and tells once that refreshes fail.
-func (r *refreshing) end() {
+// End lets the next batch go, and tells once that refreshes fail.
+func (r *refreshing) End() {
 	w, c := r.w, r.w.core
 	r.mu.Lock()
 	failed, first := r.failed, r.first

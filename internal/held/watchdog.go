@@ -71,14 +71,7 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 		return time.Time{}
 	}
 	if !confirmed.IsZero() {
-		// Spread a little, always to the early side: what was acquired in one
-		// burst must not be renewed in one burst for ever.
-		// The first interval spreads most.
-		every, spread := w.every(), w.every()/16
-		if !s.renewed {
-			spread = every / 2
-		}
-		s.renewAt = confirmed.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
+		s.renewAt = w.nextLocked(s, confirmed)
 		if s.grant != nil {
 			s.renewAt = s.grant.confirmAt
 		}
@@ -105,6 +98,21 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 	w.heap.Set(s, next)
 	w.wakeLocked(next)
 	return next
+}
+
+// nextLocked is when to renew a session whose interval began at an instant. It spreads,
+// always to the early side: what was acquired in one burst must not be renewed in one
+// burst for ever. The first interval spreads most.
+func (w *watchdog) nextLocked(s *Session, began time.Time) time.Time {
+	every := w.every()
+	spread := every / 16
+	if !s.renewed {
+		if spread = every / 2; w.heap.Len() > burst {
+			// Over half an interval twice as many would be renewed as on average.
+			spread = every - every/8
+		}
+	}
+	return began.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
 }
 
 // wakeLocked makes the goroutine look no later than at.
@@ -177,8 +185,8 @@ func (w *watchdog) run() {
 // look does all that is due and arms the timer for the rest.
 func (w *watchdog) look(now time.Time, slept bool) {
 	r := w.reg
+	n := &renewal{w: w, began: now, watched: r.cfg.Observer != nil && r.cfg.Observer.Renewals()}
 	var lost []*Hold
-	var due []*Session
 	r.mu.Lock()
 	if slept {
 		// The monotonic clock stood still: every deadline must be looked at.
@@ -203,11 +211,13 @@ func (w *watchdog) look(now time.Time, slept bool) {
 			}
 			continue
 		}
-		s.renewAt = now.Add(w.every()) // until the answer is there
-		if !s.renewing {               // else it has been without an answer for an interval
+		if !s.renewing { // else it has been without an answer for an interval
 			s.renewing = true
-			due = append(due, s)
+			n.addLocked(s)
 		}
+		// The next interval begins now, and is that of a good answer, too: to schedule once
+		// is half of the work.
+		s.renewAt = w.nextLocked(s, now)
 		w.scheduleLocked(s, time.Time{})
 	}
 	w.armed = time.Time{}
@@ -221,7 +231,6 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	if len(lost)+len(aged) > 0 {
 		r.wg.Add(1)
 	}
-	renewal := w.renewalLocked(due, now)
 	r.mu.Unlock()
 	r.finish(lost)
 	if len(lost)+len(aged) > 0 {
@@ -231,19 +240,20 @@ func (w *watchdog) look(now time.Time, slept bool) {
 			r.logOld(aged, now)
 		}()
 	}
-	if renewal != nil {
-		renewal.send()
+	if len(n.due) > 0 {
+		batch.Send(r.send, r.topo.Cluster, n)
 	}
 }
 
-// renewal is sessions whose renewals fell due together.
+// renewal is sessions whose renewals fell due together. It implements batch.Work.
 type renewal struct {
-	w     *watchdog
-	due   []*Session
-	items []kind.Item
-	sets  []time.Duration // what each asks for; 0: only a check
-	links []any           // the observer's
-	began time.Time
+	w       *watchdog
+	due     []*Session
+	sets    []time.Duration // what each asks for; 0: only a check
+	asks    *time.Time      // the end that the watchdog's lease asks for
+	watched bool            // an observer wants to know of each
+	links   []any           // the observer's, if so
+	began   time.Time
 
 	mu     sync.Mutex
 	gone   []*Session // guarded by mu
@@ -251,41 +261,52 @@ type renewal struct {
 	first  error      // guarded by mu
 }
 
-func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
-	if len(due) == 0 {
-		return nil
+// addLocked adds a session.
+func (n *renewal) addLocked(s *Session) {
+	var set time.Duration
+	if s.watchedLocked() {
+		set = n.w.reg.cfg.LeaseTime
 	}
-	n := &renewal{w: w, due: due, items: make([]kind.Item, len(due)), sets: make([]time.Duration, len(due)), links: make([]any, len(due)), began: now}
-	for i, s := range due {
-		if s.watchedLocked() {
-			n.sets[i] = w.reg.cfg.LeaseTime
-		}
-		if g := s.grant; g != nil {
-			// what is left of the asked lease; a fixed one is not extended by it
-			n.sets[i] = max(n.sets[i], g.at.Add(g.asked).Sub(now))
-		}
-		n.links[i] = s.link
-		if n.sets[i] > 0 {
-			at := now.Add(n.sets[i])
+	switch g := s.grant; {
+	case g != nil:
+		// what is left of the asked lease; a fixed one is not extended by it
+		if set = max(set, g.at.Add(g.asked).Sub(n.began)); set > 0 {
+			at := n.began.Add(set)
 			s.asks = &at
 		}
-		n.items[i] = s.Lock.Kind.Renew(s.Field, n.sets[i])
-	}
-	return n
-}
-
-// send sends it; the answers come in goroutines of the sender's.
-func (n *renewal) send() {
-	r := n.w.reg
-	ran := func(cmd conn.Command, sent time.Time, err error) {
-		if o := r.cfg.Observer; o != nil {
-			o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
+	case set > 0:
+		if n.asks == nil {
+			at := n.began.Add(set)
+			n.asks = &at
 		}
+		s.asks = n.asks
 	}
-	batch.Send(r.send, r.topo.Cluster, n.items, ran, n.answered, n.end)
+	s.renewed = true
+	n.due = append(n.due, s)
+	n.sets = append(n.sets, set)
+	if n.watched {
+		n.links = append(n.links, s.link)
+	}
 }
 
-func (n *renewal) answered(i int, a batch.Answer) {
+// Len implements batch.Work.
+func (n *renewal) Len() int { return len(n.due) }
+
+// Item implements batch.Work.
+func (n *renewal) Item(i int) kind.Item {
+	s := n.due[i]
+	return s.Lock.Kind.Renew(s.Field, n.sets[i])
+}
+
+// Ran implements batch.Work.
+func (n *renewal) Ran(cmd conn.Command, sent time.Time, err error) {
+	if o := n.w.reg.cfg.Observer; o != nil {
+		o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
+	}
+}
+
+// Answered implements batch.Work.
+func (n *renewal) Answered(i int, a batch.Answer) {
 	if conn.IsTryAgain(a.Err) {
 		if splitter, ok := n.due[i].Lock.Kind.(kind.Splitter); ok {
 			n.split(i, splitter.RenewSplit(n.due[i].Field, n.sets[i]))
@@ -298,7 +319,10 @@ func (n *renewal) answered(i int, a batch.Answer) {
 // split renews by commands of one key, one after the other. The watchdog does not
 // wait for it: what comes of it is settled apart.
 func (n *renewal) split(i int, cmds []conn.Command) {
-	one := &renewal{w: n.w, due: n.due[i : i+1], sets: n.sets[i : i+1], links: n.links[i : i+1], began: n.began}
+	one := &renewal{w: n.w, due: n.due[i : i+1], sets: n.sets[i : i+1], watched: n.watched, began: n.began}
+	if n.watched {
+		one.links = n.links[i : i+1]
+	}
 	sent := time.Now()
 	var next func(k int)
 	next = func(k int) {
@@ -315,7 +339,7 @@ func (n *renewal) split(i int, cmds []conn.Command) {
 				vals = []conn.Value{{Int: -1}}
 			}
 			one.settle(0, batch.Answer{Vals: vals, Sent: sent, Err: c.Err})
-			one.end()
+			one.End()
 		}})
 	}
 	next(0)
@@ -331,8 +355,8 @@ func (n *renewal) settle(i int, a batch.Answer) {
 	case a.Vals[0].Int == 0:
 		err = errGone
 	}
-	if o := r.cfg.Observer; o != nil {
-		o.Renewed(s.Lock.Observed(), s.Name, n.links[i], a.Sent, err)
+	if n.watched {
+		r.cfg.Observer.Renewed(s.Lock.Observed(), s.Name, n.links[i], a.Sent, err)
 	}
 	if err == nil {
 		n.w.renewed(s, a.Sent, n.sets[i])
@@ -357,8 +381,8 @@ func (n *renewal) settle(i int, a batch.Answer) {
 	r.mu.Unlock()
 }
 
-// end puts off what failed and takes away what is gone.
-func (n *renewal) end() {
+// End puts off what failed and takes away what is gone.
+func (n *renewal) End() {
 	r := n.w.reg
 	n.mu.Lock()
 	gone, failed, first := n.gone, n.failed, n.first
@@ -409,14 +433,18 @@ func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
 	r := w.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.lastErr, s.renewed, s.renewing, s.asks = nil, true, false, nil
+	s.lastErr, s.renewing, s.asks = nil, false, nil
 	if lease > 0 {
 		s.asked = later(s.asked, sent.Add(lease))
 	}
 	if !sent.Before(w.movedAt) { // else it may have been the old server's answer
+		granted := s.grant != nil
 		s.known = later(s.known, sent)
 		if lease > 0 {
 			w.raiseLocked(s, sent, lease)
+		}
+		if !granted {
+			return // it was scheduled when it was sent
 		}
 	}
 	w.scheduleLocked(s, sent)
