@@ -18,6 +18,7 @@ const MaxKeys = 128
 
 // Answer is what came back for one item.
 type Answer struct {
+	Item int
 	Vals []conn.Value // valid during the call
 	Sent time.Time
 	Err  error
@@ -31,9 +32,10 @@ type Work interface {
 	Item(i int) kind.Item
 	// Ran tells of a command that was answered, or failed.
 	Ran(cmd conn.Command, sent time.Time, err error)
-	// Answered is called for every item, by goroutines of the sender's, perhaps several at
-	// a time.
-	Answered(i int, a Answer)
+	// Answered is called with what a command brought for its items, so that each is in one
+	// of the calls, by goroutines of the sender's, perhaps several at a time. The slice is
+	// valid during the call.
+	Answered(as []Answer)
 	// End is called once after that.
 	End()
 }
@@ -177,9 +179,10 @@ func (b *batch) answered(c *sender.Call) {
 			r.start(one)
 		}
 	default:
-		vals := c.Reply.Vals
-		for _, m := range b.members {
-			a, n := Answer{Sent: c.Sent, Err: c.Err}, int(m.replies)
+		vals, as := c.Reply.Vals, make([]Answer, len(b.members))
+		for i, m := range b.members {
+			a, n := &as[i], int(m.replies)
+			a.Item, a.Sent, a.Err = int(m.item), c.Sent, c.Err
 			switch {
 			case c.Err != nil:
 			case len(vals) < n:
@@ -187,8 +190,8 @@ func (b *batch) answered(c *sender.Call) {
 			default:
 				a.Vals, vals = vals[:n], vals[n:]
 			}
-			r.work.Answered(int(m.item), a)
 		}
+		r.work.Answered(as)
 	}
 	r.ended()
 }

@@ -188,8 +188,13 @@ func (r *refreshing) Ran(cmd conn.Command, sent time.Time, err error) {
 	}
 }
 
-func (r *refreshing) Answered(i int, a batch.Answer) {
-	p := r.due[i]
+func (r *refreshing) Answered(as []batch.Answer) {
+	for _, a := range as {
+		r.answered(r.due[a.Item], a)
+	}
+}
+
+func (r *refreshing) answered(p *place, a batch.Answer) {
 	if a.Err != nil {
 		if conn.IsPermanent(a.Err) {
 			p.waiter.Poke() // it tries, and returns what the server tells it

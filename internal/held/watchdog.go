@@ -306,14 +306,20 @@ func (n *renewal) Ran(cmd conn.Command, sent time.Time, err error) {
 }
 
 // Answered implements batch.Work.
-func (n *renewal) Answered(i int, a batch.Answer) {
-	if conn.IsTryAgain(a.Err) {
-		if splitter, ok := n.due[i].Lock.Kind.(kind.Splitter); ok {
-			n.split(i, splitter.RenewSplit(n.due[i].Field, n.sets[i]))
-			return
+func (n *renewal) Answered(as []batch.Answer) {
+	good := as[:0]
+	for _, a := range as {
+		if conn.IsTryAgain(a.Err) {
+			if splitter, ok := n.due[a.Item].Lock.Kind.(kind.Splitter); ok {
+				n.split(a.Item, splitter.RenewSplit(n.due[a.Item].Field, n.sets[a.Item]))
+				continue
+			}
+		}
+		if n.settle(a) {
+			good = append(good, a)
 		}
 	}
-	n.settle(i, a)
+	n.renewed(good)
 }
 
 // split renews by commands of one key, one after the other. The watchdog does not
@@ -338,15 +344,17 @@ func (n *renewal) split(i int, cmds []conn.Command) {
 			case c.Err == nil && k > 0 && vals[0].Int != 1:
 				vals = []conn.Value{{Int: -1}}
 			}
-			one.settle(0, batch.Answer{Vals: vals, Sent: sent, Err: c.Err})
+			if a := (batch.Answer{Vals: vals, Sent: sent, Err: c.Err}); one.settle(a) {
+				one.renewed([]batch.Answer{a})
+			}
 			one.End()
 		}})
 	}
 	next(0)
 }
 
-func (n *renewal) settle(i int, a batch.Answer) {
-	s, r := n.due[i], n.w.reg
+// settle reports whether a session was renewed, and notes what came of it otherwise.
+func (n *renewal) settle(a batch.Answer) bool {
 	err := a.Err
 	switch {
 	case err != nil:
@@ -356,17 +364,18 @@ func (n *renewal) settle(i int, a batch.Answer) {
 		err = errGone
 	}
 	if n.watched {
-		r.cfg.Observer.Renewed(s.Lock.Observed(), s.Name, n.links[i], a.Sent, err)
+		s := n.due[a.Item]
+		n.w.reg.cfg.Observer.Renewed(s.Lock.Observed(), s.Name, n.links[a.Item], a.Sent, err)
 	}
 	if err == nil {
-		n.w.renewed(s, a.Sent, n.sets[i])
-		return
+		return true
 	}
+	s, r := n.due[a.Item], n.w.reg
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == errGone { //nolint:errorlint // our own
 		n.gone = append(n.gone, s)
-		return
+		return false
 	}
 	n.failed = append(n.failed, s)
 	r.mu.Lock()
@@ -379,6 +388,7 @@ func (n *renewal) settle(i int, a batch.Answer) {
 	}
 	s.lastErr = err
 	r.mu.Unlock()
+	return false
 }
 
 // End puts off what failed and takes away what is gone.
@@ -428,11 +438,21 @@ func (n *renewal) End() {
 // watchedLocked reports whether a hold of the session is the watchdog's to keep.
 func (s *Session) watchedLocked() bool { return s.kept > 0 }
 
-// renewed moves the deadlines on after a successful renewal.
-func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
-	r := w.reg
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// renewed moves the deadlines of those on that were renewed.
+func (n *renewal) renewed(good []batch.Answer) {
+	if len(good) == 0 {
+		return
+	}
+	w := n.w
+	w.reg.mu.Lock()
+	defer w.reg.mu.Unlock()
+	for _, a := range good {
+		w.renewedLocked(n.due[a.Item], a.Sent, n.sets[a.Item])
+	}
+}
+
+// renewedLocked moves the deadlines on after a successful renewal.
+func (w *watchdog) renewedLocked(s *Session, sent time.Time, lease time.Duration) {
 	s.lastErr, s.renewing, s.asks = nil, false, nil
 	if lease > 0 {
 		s.asked = later(s.asked, sent.Add(lease))
