@@ -192,6 +192,9 @@ func (o *observer) Ended(l observe.Lock, link any, counted bool, how string, hel
 	o.metrics.ended(ctx, l, counted, how, held)
 }
 
+// Renewals implements observe.Observer.
+func (o *observer) Renewals() bool { return o.metrics.on() || o.tracing.on() }
+
 // Renewed implements observe.Observer.
 func (o *observer) Renewed(l observe.Lock, owner string, link any, began time.Time, err error) {
 	if o.metrics.on() {

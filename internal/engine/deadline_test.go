@@ -387,6 +387,36 @@ func TestRenewalsTravelTogether(t *testing.T) {
 	}
 }
 
+// What was acquired in one burst is not renewed in one: no half second has more than twice
+// the mean.
+func TestRenewalsOfABurstAreSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		const n, bin = 5000, 500 * time.Millisecond
+		for i := range n {
+			take(t, t.Context(), core, fmt.Sprintf("l%d", i))
+		}
+		began, window := time.Now(), 4*leaseTime
+		time.Sleep(window)
+		bins := make([]int, window/bin)
+		sum := 0
+		for _, r := range f.scripts("renew") {
+			if at := int(r.at.Sub(began) / bin); at < len(bins) {
+				bins[at] += r.keys
+				sum += r.keys
+			}
+		}
+		peak, mean := 0.0, float64(sum)/float64(len(bins))
+		for _, keys := range bins {
+			peak = max(peak, float64(keys))
+		}
+		if peak > 2*mean {
+			t.Errorf("%.0f renewals in one half second, %.0f on average", peak, mean)
+		}
+		t.Logf("%.2f times the mean", peak/mean)
+	})
+}
+
 // Unlock, loss and Close at the same moment end a hold once, and the owner is
 // forgotten.
 func TestHoldsEndOnce(t *testing.T) {

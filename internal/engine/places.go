@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
@@ -35,14 +34,13 @@ type place struct {
 	waiter *pubsub.Waiter
 
 	// guarded by places.mu
-	at    time.Time
 	index int32
 	gone  bool
 	again bool // refresh once more when the one under way has ended
 }
 
-// Due implements held.Timed.
-func (p *place) Due() (time.Time, *int32) { return p.at, &p.index }
+// Spot implements held.Timed.
+func (p *place) Spot() *int32 { return &p.index }
 
 // maxRefreshing bounds the refreshes under way. What falls due beyond it waits
 // for the end of one and goes together then, so that a thousand waiters who may
@@ -78,9 +76,9 @@ func (w *places) add(a *acquisition, q kind.Queuer, first time.Duration) *place 
 		w.done = make(chan struct{})
 		go w.run() // ends with stop
 	}
-	p.at = time.Now().Add(min(first, q.Every()))
-	heap.Push(&w.heap, p)
-	w.wakeLocked(p.at)
+	at := time.Now().Add(min(first, q.Every()))
+	w.heap.Set(p, at)
+	w.wakeLocked(at)
 	return p
 }
 
@@ -89,19 +87,17 @@ func (w *places) remove(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.gone = true
-	if p.index >= 0 {
-		heap.Remove(&w.heap, int(p.index))
-	}
+	w.heap.Remove(p)
 }
 
 // hurry refreshes the place at once: its waiter may have missed a message.
 func (w *places) hurry(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.at = time.Now()
 	if p.index >= 0 {
-		heap.Fix(&w.heap, int(p.index))
-		w.wakeLocked(p.at)
+		now := time.Now()
+		w.heap.Set(p, now)
+		w.wakeLocked(now)
 	} else {
 		p.again = true // one is under way, but may be older than the message
 	}
@@ -137,20 +133,20 @@ func (w *places) run() {
 func (w *places) look(now time.Time) time.Duration {
 	var due []*place
 	w.mu.Lock()
-	for w.under < maxRefreshing && len(w.heap) > 0 {
-		p := w.heap[0]
-		if p.at.After(now.Add(p.q.Every()/8)) || (len(due) == 0 && p.at.After(now)) {
+	for w.under < maxRefreshing {
+		p, at, ok := w.heap.First()
+		if !ok || at.After(now.Add(p.q.Every()/8)) || (len(due) == 0 && at.After(now)) {
 			break
 		}
-		heap.Pop(&w.heap)
+		w.heap.Remove(p)
 		due = append(due, p)
 	}
 	if len(due) > 0 {
 		w.under++
 	}
 	w.armed = time.Time{}
-	if len(w.heap) > 0 && w.under < maxRefreshing { // else the end of one looks
-		w.armed = w.heap[0].at
+	if _, first, ok := w.heap.First(); ok && w.under < maxRefreshing { // else the end of one looks
+		w.armed = first
 	}
 	at := w.armed
 	w.mu.Unlock()
@@ -165,21 +161,10 @@ func (w *places) look(now time.Time) time.Duration {
 
 // refresh keeps places alive and wakes waiters that should look.
 func (w *places) refresh(due []*place) {
-	items := make([]kind.Item, len(due))
-	for i, p := range due {
-		p.a.mu.Lock()
-		items[i] = p.q.Refresh(&p.a.about().attempt)
-		p.a.mu.Unlock()
-	}
-	run := &refreshing{w: w, due: due}
-	ran := func(cmd conn.Command, sent time.Time, err error) {
-		if o := w.core.cfg.Observer; o != nil {
-			o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
-		}
-	}
-	batch.Send(w.core.send, w.core.topo.Cluster, items, ran, run.answered, run.end)
+	batch.Send(w.core.send, w.core.topo.Cluster, &refreshing{w: w, due: due})
 }
 
+// refreshing is refreshes that fell due together. It implements batch.Work.
 type refreshing struct {
 	w      *places
 	due    []*place
@@ -188,8 +173,28 @@ type refreshing struct {
 	first  error // guarded by mu
 }
 
-func (r *refreshing) answered(i int, a batch.Answer) {
+func (r *refreshing) Len() int { return len(r.due) }
+
+func (r *refreshing) Item(i int) kind.Item {
 	p := r.due[i]
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	return p.q.Refresh(&p.a.about().attempt)
+}
+
+func (r *refreshing) Ran(cmd conn.Command, sent time.Time, err error) {
+	if o := r.w.core.cfg.Observer; o != nil {
+		o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
+	}
+}
+
+func (r *refreshing) Answered(as []batch.Answer) {
+	for _, a := range as {
+		r.answered(r.due[a.Item], a)
+	}
+}
+
+func (r *refreshing) answered(p *place, a batch.Answer) {
 	if a.Err != nil {
 		if conn.IsPermanent(a.Err) {
 			p.waiter.Poke() // it tries, and returns what the server tells it
@@ -214,8 +219,8 @@ func (r *refreshing) answered(i int, a batch.Answer) {
 	r.w.back(p, a.Sent.Add(next))
 }
 
-// end lets the next batch go, and tells once that refreshes fail.
-func (r *refreshing) end() {
+// End lets the next batch go, and tells once that refreshes fail.
+func (r *refreshing) End() {
 	w, c := r.w, r.w.core
 	r.mu.Lock()
 	failed, first := r.failed, r.first
@@ -249,7 +254,6 @@ func (w *places) back(p *place, at time.Time) {
 	if p.again {
 		p.again, at = false, time.Now()
 	}
-	p.at = at
-	heap.Push(&w.heap, p)
+	w.heap.Set(p, at)
 	w.wakeLocked(at)
 }

@@ -9,9 +9,9 @@ import (
 // List is what the client holds now, the longest-held first.
 func (r *Registry) List() []lock.HeldLock {
 	r.mu.Lock()
-	out := make([]lock.HeldLock, 0, len(r.dog.heap))
+	out := make([]lock.HeldLock, 0, r.dog.heap.Len())
 	var places []Place
-	for _, s := range r.dog.heap { // all that have a hold that is not being released
+	for s := range r.dog.heap.All() { // all that have a hold that is not being released
 		if s.joined == nil {
 			out, places = s.listLocked(s.holds, out, places)
 			continue

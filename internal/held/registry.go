@@ -253,5 +253,5 @@ func (r *Registry) Count() int {
 func (r *Registry) Scheduled() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.dog.heap)
+	return r.dog.heap.Len()
 }

@@ -8,41 +8,44 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// Session is one 0→1 acquisition with its re-entries: a field in the lock's hash.
+// Session is one 0→1 acquisition with its re-entries: a field in the lock's hash. What a
+// renewal needs of it stands together: among many sessions, each line of memory that it
+// reads is one more that no cache has.
 type Session struct {
+	// guarded by reg.mu
+	index    int32 // in the watchdog's heap, -1: not there
+	kept     int32 // holds that the watchdog keeps it for
+	fixed    int32 // holds with leases of their own
+	renewing bool  // a renewal or check has no answer
+	renewed  bool  // one was sent, at least
+	dead     bool
+	final    bool      // its last release was sent: "gone" says nothing any more
+	renewAt  time.Time // next renewal or check
+	until    time.Time // the watchdog holds' local deadline
+	grant    *grant    // handed over by another one's command; nil: by our own, or confirmed
+
 	Lock *Lock
 	kind.Field
+
+	// guarded by reg.mu
+	asks    *time.Time // the end that a renewal without an answer asks for
+	asked   time.Time  // the latest end that was asked for on the server, answered or not
+	known   time.Time  // the sending of the last answered command about it
+	lastErr error
 
 	reg   *Registry
 	first time.Duration // the lease it began with; 0: the watchdog's
 	limbo int32         // acquire commands that may still arrive
-	index int32         // in the watchdog's heap, -1: not there; guarded by reg.mu
 
 	// guarded by reg.mu
-	claim   *Claim // of whoever has it now
-	link    any    // the observer's, of that one's acquisition
-	token   uint64
-	holds   []*Hold
-	until   time.Time     // the watchdog holds' local deadline
-	known   time.Time     // the sending of the last answered command about it
-	asked   time.Time     // the latest end that was asked for on the server, answered or not
-	asks    *time.Time    // the end that a renewal without an answer asks for
-	tenure  time.Duration // since when this process has had it, on the registry's clock
-	lastErr error
-	passes  int32 // how often it was passed on
-	final   bool  // its last release was sent: "gone" says nothing any more
-	dead    bool
-	open    bool             // readers of this process may share it
-	kept    int32            // holds that the watchdog keeps it for
-	fixed   int32            // holds with leases of their own
-	joined  map[*Claim]int32 // of readers that share it: each one's holds; nil: nobody joined
-
-	// the watchdog's, guarded by reg.mu
-	renewing bool      // one has no answer
-	renewed  bool      // or checked, at least once
-	renewAt  time.Time // next renewal or check
-	nextAt   time.Time // when the watchdog must look
-	grant    *grant    // handed over by another one's command; nil: by our own, or confirmed
+	passes int32  // how often it was passed on
+	open   bool   // readers of this process may share it
+	claim  *Claim // of whoever has it now
+	link   any    // the observer's, of that one's acquisition
+	token  uint64
+	holds  []*Hold
+	tenure time.Duration    // since when this process has had it, on the registry's clock
+	joined map[*Claim]int32 // of readers that share it: each one's holds; nil: nobody joined
 }
 
 // grant is a lock that was handed over, until it is confirmed.
@@ -52,8 +55,8 @@ type grant struct {
 	confirmAt time.Time     // when to confirm it
 }
 
-// Due implements Timed.
-func (s *Session) Due() (time.Time, *int32) { return s.nextAt, &s.index }
+// Spot implements Timed.
+func (s *Session) Spot() *int32 { return &s.index }
 
 // First is the lease that the session's first hold asked for; 0: the watchdog's.
 func (s *Session) First() time.Duration { return s.first }
@@ -276,7 +279,7 @@ func (r *Registry) dropLocked(s *Session) {
 		return
 	}
 	s.dead = true
-	r.dog.removeLocked(s)
+	r.dog.heap.Remove(s)
 	r.closeLocked(s)
 	i := modeIndex(s.Lock.Kind.Traits().Mode)
 	if s.claim.sessions[i] == s {

@@ -1,7 +1,6 @@
 package held
 
 import (
-	"container/heap"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -17,13 +16,12 @@ import (
 // the process is a new one, with an age of its own.
 type ageing struct {
 	hold  *Hold
-	due   time.Time // when to tell
-	place Place     // guarded by reg.mu; who acquired it; nil: not noted
-	index int32     // guarded by reg.mu; in the registry's heap; -1: told, or over
+	place Place // guarded by reg.mu; who acquired it; nil: not noted
+	index int32 // guarded by reg.mu; in the registry's heap; -1: told, or over
 }
 
-// Due implements Timed.
-func (a *ageing) Due() (time.Time, *int32) { return a.due, &a.index }
+// Spot implements Timed.
+func (a *ageing) Spot() *int32 { return &a.index }
 
 // watchAgeLocked makes a new hold one whose age is watched, if the client wants that.
 func (h *Hold) watchAgeLocked() {
@@ -31,15 +29,16 @@ func (h *Hold) watchAgeLocked() {
 	if r.cfg.Warn <= 0 {
 		return
 	}
-	h.age = &ageing{hold: h, due: h.began.Add(r.cfg.Warn)}
-	heap.Push(&r.ages, h.age)
-	r.dog.wakeLocked(h.age.due)
+	due := h.began.Add(r.cfg.Warn)
+	h.age = &ageing{hold: h, index: -1}
+	r.ages.Set(h.age, due)
+	r.dog.wakeLocked(due)
 }
 
 // unwatchAgeLocked ends it with the hold.
 func (h *Hold) unwatchAgeLocked() {
-	if h.age != nil && h.age.index >= 0 {
-		heap.Remove(&h.s.reg.ages, int(h.age.index))
+	if h.age != nil {
+		h.s.reg.ages.Remove(h.age)
 	}
 }
 
@@ -136,13 +135,16 @@ type old struct {
 // are not told of.
 func (r *Registry) agedLocked(now time.Time) []old {
 	var aged []old
-	for len(r.ages) > 0 && !now.Before(r.ages[0].due) {
-		a, _ := heap.Pop(&r.ages).(*ageing)
+	for {
+		a, due, ok := r.ages.First()
+		if !ok || now.Before(due) {
+			return aged
+		}
+		r.ages.Remove(a)
 		if a.hold.state == stateHeld {
 			aged = append(aged, old{a.hold, a.place})
 		}
 	}
-	return aged
 }
 
 // logOld tells of them.

@@ -1,16 +1,11 @@
 package held
 
 import (
-	"container/heap"
-	"context"
 	"math/rand/v2"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
-	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/kind"
-	"github.com/redlatch/redlatch/internal/sender"
 )
 
 // watchdog renews and checks all sessions of a client and ends holds at their
@@ -63,21 +58,15 @@ func (w *watchdog) retryAfter() time.Duration {
 	return min(max(w.reg.cfg.LeaseTime/30, 10*time.Millisecond), time.Second)
 }
 
-// scheduleLocked puts a session where it belongs in the heap. A confirmed
-// instant of a command that set or checked the lease starts the next interval.
-func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
+// scheduleLocked puts a session where it belongs in the heap, and returns when it must
+// be looked at: zero if never. A confirmed instant of a command that set or checked the
+// lease starts the next interval.
+func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Time) {
 	if s.dead {
-		return
+		return time.Time{}
 	}
 	if !confirmed.IsZero() {
-		// Spread a little, always to the early side: what was acquired in one
-		// burst must not be renewed in one burst for ever.
-		// The first interval spreads most.
-		every, spread := w.every(), w.every()/16
-		if !s.renewed {
-			spread = every / 2
-		}
-		s.renewAt = confirmed.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
+		s.renewAt = w.nextLocked(s, confirmed)
 		if s.grant != nil {
 			s.renewAt = s.grant.confirmAt
 		}
@@ -85,7 +74,8 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 			s.renewAt = time.Now()
 		}
 	}
-	next, held := s.renewAt, s.kept > 0
+	held := s.kept > 0
+	next = s.renewAt
 	if held {
 		next = earlier(next, s.until)
 	}
@@ -97,22 +87,27 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) {
 		}
 	}
 	if !held {
-		w.removeLocked(s)
-		return
+		w.heap.Remove(s)
+		return time.Time{}
 	}
-	s.nextAt = next
-	if s.index < 0 {
-		heap.Push(&w.heap, s)
-	} else {
-		heap.Fix(&w.heap, int(s.index))
-	}
+	w.heap.Set(s, next)
 	w.wakeLocked(next)
+	return next
 }
 
-func (w *watchdog) removeLocked(s *Session) {
-	if s.index >= 0 {
-		heap.Remove(&w.heap, int(s.index))
+// nextLocked is when to renew a session whose interval began at an instant. It spreads,
+// always to the early side: what was acquired in one burst must not be renewed in one
+// burst for ever. The first interval spreads most.
+func (w *watchdog) nextLocked(s *Session, began time.Time) time.Time {
+	every := w.every()
+	spread := every / 16
+	if !s.renewed {
+		if spread = every / 2; w.heap.Len() > burst {
+			// Over half an interval twice as many would be renewed as on average.
+			spread = every - every/8
+		}
 	}
+	return began.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
 }
 
 // wakeLocked makes the goroutine look no later than at.
@@ -151,7 +146,7 @@ func (w *watchdog) moved() {
 }
 
 func (w *watchdog) sessionsLocked() []*Session {
-	return append([]*Session(nil), w.heap...)
+	return slices.Collect(w.heap.All())
 }
 
 // run is the goroutine.
@@ -185,8 +180,8 @@ func (w *watchdog) run() {
 // look does all that is due and arms the timer for the rest.
 func (w *watchdog) look(now time.Time, slept bool) {
 	r := w.reg
+	n := &renewal{w: w, began: now, watched: r.cfg.Observer != nil && r.cfg.Observer.Renewals()}
 	var lost []*Hold
-	var due []*Session
 	r.mu.Lock()
 	if slept {
 		// The monotonic clock stood still: every deadline must be looked at.
@@ -196,38 +191,41 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		}
 	}
 	horizon := now.Add(w.window())
-	for len(w.heap) > 0 && !w.heap[0].nextAt.After(horizon) {
-		s := w.heap[0]
+	for {
+		s, next, ok := w.heap.First()
+		if !ok || next.After(horizon) {
+			break
+		}
 		lost = append(lost, r.expireLocked(s, now)...)
 		if s.dead {
 			continue
 		}
 		if s.renewAt.After(horizon) {
-			w.scheduleLocked(s, time.Time{})
-			if s.index >= 0 && !s.nextAt.After(horizon) {
+			if at := w.scheduleLocked(s, time.Time{}); !at.IsZero() && !at.After(horizon) {
 				break // a deadline within the window: wait for it
 			}
 			continue
 		}
-		s.renewAt = now.Add(w.every()) // until the answer is there
-		if !s.renewing {               // else it has been without an answer for an interval
+		if !s.renewing { // else it has been without an answer for an interval
 			s.renewing = true
-			due = append(due, s)
+			n.addLocked(s)
 		}
+		// The next interval begins now, and is that of a good answer, too: to schedule once
+		// is half of the work.
+		s.renewAt = w.nextLocked(s, now)
 		w.scheduleLocked(s, time.Time{})
 	}
 	w.armed = time.Time{}
-	if len(w.heap) > 0 {
-		w.armed = earlier(w.heap[0].nextAt, now.Add(wallCheck))
+	if _, next, ok := w.heap.First(); ok {
+		w.armed = earlier(next, now.Add(wallCheck))
 	}
 	aged := r.agedLocked(now)
-	if len(r.ages) > 0 {
-		w.armed = earlier(w.armed, earlier(r.ages[0].due, now.Add(wallCheck)))
+	if _, next, ok := r.ages.First(); ok {
+		w.armed = earlier(w.armed, earlier(next, now.Add(wallCheck)))
 	}
 	if len(lost)+len(aged) > 0 {
 		r.wg.Add(1)
 	}
-	renewal := w.renewalLocked(due, now)
 	r.mu.Unlock()
 	r.finish(lost)
 	if len(lost)+len(aged) > 0 {
@@ -237,192 +235,28 @@ func (w *watchdog) look(now time.Time, slept bool) {
 			r.logOld(aged, now)
 		}()
 	}
-	if renewal != nil {
-		renewal.send()
+	if len(n.due) > 0 {
+		batch.Send(r.send, r.topo.Cluster, n)
 	}
-}
-
-// renewal is sessions whose renewals fell due together.
-type renewal struct {
-	w     *watchdog
-	due   []*Session
-	items []kind.Item
-	sets  []time.Duration // what each asks for; 0: only a check
-	links []any           // the observer's
-	began time.Time
-
-	mu     sync.Mutex
-	gone   []*Session // guarded by mu
-	failed []*Session // guarded by mu
-	first  error      // guarded by mu
-}
-
-func (w *watchdog) renewalLocked(due []*Session, now time.Time) *renewal {
-	if len(due) == 0 {
-		return nil
-	}
-	n := &renewal{w: w, due: due, items: make([]kind.Item, len(due)), sets: make([]time.Duration, len(due)), links: make([]any, len(due)), began: now}
-	for i, s := range due {
-		if s.watchedLocked() {
-			n.sets[i] = w.reg.cfg.LeaseTime
-		}
-		if g := s.grant; g != nil {
-			// what is left of the asked lease; a fixed one is not extended by it
-			n.sets[i] = max(n.sets[i], g.at.Add(g.asked).Sub(now))
-		}
-		n.links[i] = s.link
-		if n.sets[i] > 0 {
-			at := now.Add(n.sets[i])
-			s.asks = &at
-		}
-		n.items[i] = s.Lock.Kind.Renew(s.Field, n.sets[i])
-	}
-	return n
-}
-
-// send sends it; the answers come in goroutines of the sender's.
-func (n *renewal) send() {
-	r := n.w.reg
-	ran := func(cmd conn.Command, sent time.Time, err error) {
-		if o := r.cfg.Observer; o != nil {
-			o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
-		}
-	}
-	batch.Send(r.send, r.topo.Cluster, n.items, ran, n.answered, n.end)
-}
-
-func (n *renewal) answered(i int, a batch.Answer) {
-	if conn.IsTryAgain(a.Err) {
-		if splitter, ok := n.due[i].Lock.Kind.(kind.Splitter); ok {
-			n.split(i, splitter.RenewSplit(n.due[i].Field, n.sets[i]))
-			return
-		}
-	}
-	n.settle(i, a)
-}
-
-// split renews by commands of one key, one after the other. The watchdog does not
-// wait for it: what comes of it is settled apart.
-func (n *renewal) split(i int, cmds []conn.Command) {
-	one := &renewal{w: n.w, due: n.due[i : i+1], sets: n.sets[i : i+1], links: n.links[i : i+1], began: n.began}
-	sent := time.Now()
-	var next func(k int)
-	next = func(k int) {
-		n.w.reg.send.Start(&sender.Call{Cmd: cmds[k], Class: sender.Renew, Ctx: context.Background(), Then: func(c *sender.Call) {
-			vals := c.Reply.Vals
-			if len(vals) == 0 {
-				vals = []conn.Value{{Int: c.Reply.Code}}
-			}
-			switch {
-			case c.Err == nil && vals[0].Int == 1 && k+1 < len(cmds):
-				next(k + 1)
-				return
-			case c.Err == nil && k > 0 && vals[0].Int != 1:
-				vals = []conn.Value{{Int: -1}}
-			}
-			one.settle(0, batch.Answer{Vals: vals, Sent: sent, Err: c.Err})
-			one.end()
-		}})
-	}
-	next(0)
-}
-
-func (n *renewal) settle(i int, a batch.Answer) {
-	s, r := n.due[i], n.w.reg
-	err := a.Err
-	switch {
-	case err != nil:
-	case a.Vals[0].Int < 0:
-		err = errRefused
-	case a.Vals[0].Int == 0:
-		err = errGone
-	}
-	if o := r.cfg.Observer; o != nil {
-		o.Renewed(s.Lock.Observed(), s.Name, n.links[i], a.Sent, err)
-	}
-	if err == nil {
-		n.w.renewed(s, a.Sent, n.sets[i])
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err == errGone { //nolint:errorlint // our own
-		n.gone = append(n.gone, s)
-		return
-	}
-	n.failed = append(n.failed, s)
-	r.mu.Lock()
-	if err != errRefused && conn.Classify(err) == conn.Ambiguous { //nolint:errorlint // our own
-		s.asked = s.askedUntilLocked()
-	}
-	s.asks = nil
-	if s.lastErr == nil && n.first == nil {
-		n.first = err
-	}
-	s.lastErr = err
-	r.mu.Unlock()
-}
-
-// end puts off what failed and takes away what is gone.
-func (n *renewal) end() {
-	r := n.w.reg
-	n.mu.Lock()
-	gone, failed, first := n.gone, n.failed, n.first
-	n.mu.Unlock()
-	if len(gone)+len(failed) == 0 {
-		return
-	}
-	var lost []*Hold
-	r.mu.Lock()
-	for _, s := range gone {
-		s.renewing = false
-		if !s.final && !s.dead { // else it is our own release that was found
-			lost = append(lost, r.loseLocked(s, lossGone, nil)...)
-		}
-	}
-	for _, s := range failed {
-		n.w.againLocked(s)
-	}
-	closed := r.closed
-	if !closed {
-		r.wg.Add(1)
-	}
-	var link any
-	if len(failed) > 0 {
-		link = failed[0].link
-	}
-	r.mu.Unlock()
-	r.finish(lost)
-	if closed {
-		return
-	}
-	go func() { // ends with the log handler
-		defer r.wg.Done()
-		r.logLost(lost)
-		if first != nil {
-			s := failed[0]
-			r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), link, "lock", s.Lock.Name,
-				"owner", s.Name, "type", s.Lock.Kind.Traits().Type, "locks", len(failed), "error", first)...)
-		}
-	}()
 }
 
 // watchedLocked reports whether a hold of the session is the watchdog's to keep.
 func (s *Session) watchedLocked() bool { return s.kept > 0 }
 
-// renewed moves the deadlines on after a successful renewal.
-func (w *watchdog) renewed(s *Session, sent time.Time, lease time.Duration) {
-	r := w.reg
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s.lastErr, s.renewed, s.renewing, s.asks = nil, true, false, nil
+// renewedLocked moves the deadlines on after a successful renewal.
+func (w *watchdog) renewedLocked(s *Session, sent time.Time, lease time.Duration) {
+	s.lastErr, s.renewing, s.asks = nil, false, nil
 	if lease > 0 {
 		s.asked = later(s.asked, sent.Add(lease))
 	}
 	if !sent.Before(w.movedAt) { // else it may have been the old server's answer
+		granted := s.grant != nil
 		s.known = later(s.known, sent)
 		if lease > 0 {
 			w.raiseLocked(s, sent, lease)
+		}
+		if !granted {
+			return // it was scheduled when it was sent
 		}
 	}
 	w.scheduleLocked(s, sent)

@@ -47,6 +47,9 @@ type Observer interface {
 	// Ended tells that a hold ended, and whether it was counted: how is "released",
 	// "lost", "expired" (a fixed lease, as planned) or "closed". It may come before Held. link is as for Renewed.
 	Ended(l Lock, link any, counted bool, how string, held time.Duration)
+	// Renewals reports whether renewals are looked at now: who has thousands of them need
+	// not tell of each otherwise.
+	Renewals() bool
 	// Renewed tells of a renewal or check. link is what Acquisition.Link returned
 	// for the acquisition that the session began with.
 	Renewed(l Lock, owner string, link any, began time.Time, err error)
