@@ -106,7 +106,7 @@ func (b *bench) measured(t *testing.T, r row) outcome {
 
 func nobody(o outcome) bool {
 	for _, err := range o.failed {
-		if errors.Is(err, errNobody) {
+		if errors.Is(err, errNobody) || errors.Is(err, errNoPass) || errors.Is(err, errNoWake) {
 			return true
 		}
 	}

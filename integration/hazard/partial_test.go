@@ -162,7 +162,7 @@ func TestPartialReleaseIsOneCommand(t *testing.T) {
 // done.
 func TestPartialReleaseWithoutAnswer(t *testing.T) {
 	s := server(t)
-	for name, lease := range map[string]time.Duration{"long": 20 * time.Second, "short": 500 * time.Millisecond} {
+	for name, lease := range map[string]time.Duration{"long": 20 * time.Second, "short": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := testbed.NewProxy(t, s.Addr())
