@@ -82,6 +82,13 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	}
 }
 
+// rlLibraryEnds waits for goroutines of rueidis that Close does not end: it keeps connections
+// to nodes that it does not need any more for five seconds.
+func rlLibraryEnds(t *testing.T) {
+	t.Helper()
+	rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })
+}
+
 // rlGoroutinesIn counts the goroutines with a function on their stack.
 func rlGoroutinesIn(function string) int {
 	var records []runtime.StackRecord
