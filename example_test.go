@@ -71,7 +71,7 @@ func ExampleLocker_tryLock() {
 		fmt.Println(err)
 		return
 	}
-	_, err = lock.TryLock(ctx, 50*time.Millisecond, 0)
+	_, err = lock.TryLock(ctx, time.Second, 0)
 	var busy *redlatch.NotAcquiredError
 	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired), errors.As(err, &busy) && busy.Remaining > 0)
 	fmt.Println(hold.Unlock(ctx))

@@ -101,7 +101,7 @@ func TestHeldSaysWhereALockWasAcquired(t *testing.T) {
 
 // Whoever got the lock from another goroutine of the process is the one who is told of.
 func TestTheWarningNamesWhoHasTheLockNow(t *testing.T) {
-	client, lines := warned(t, time.Second)
+	client, lines := warned(t, 3*time.Second) // the first one unlocks before
 	first, err := client.RLock("place:passed").Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)

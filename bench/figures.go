@@ -56,8 +56,12 @@ func costs(results []result, used usage, e entry, n uint64, watched time.Duratio
 	return f
 }
 
-// errNobody: either the contender is stuck, or its processes had no processor for as long as the window was.
-var errNobody = errors.New("nobody acquired the lock while it counted")
+// Nothing happened in the window: either the contender is stuck, or its processes had no processor for as long as it was.
+var (
+	errNobody = errors.New("nobody acquired the lock while it counted")
+	errNoPass = errors.New("the lock was never handed over")
+	errNoWake = errors.New("no waiter came to listen and was woken")
+)
 
 func pairFigures(r row, results []result, used usage, e entry, watched time.Duration) (figures, error) {
 	waits, pairs := newHistogram(), newHistogram()
@@ -120,7 +124,7 @@ func pairFigures(r row, results []result, used usage, e entry, watched time.Dura
 func handoverFigures(results []result, used usage, e entry, watched time.Duration) (figures, error) {
 	h := work.Handovers(results)
 	if h.Total() == 0 {
-		return nil, errors.New("the lock was never handed over")
+		return nil, errNoPass
 	}
 	f := costs(results, used, e, h.Total(), watched)
 	f[waitP50], f[waitP99], f[passesSeen] = micros(h.Quantile(0.5)), micros(h.Quantile(0.99)), float64(h.Total())
@@ -132,7 +136,7 @@ func topicFigures(r result) (figures, error) {
 	waits.AddSparse(r.Waits)
 	wakes.AddSparse(r.Wakes)
 	if waits.Total() == 0 {
-		return nil, errors.New("no waiter came to listen and was woken")
+		return nil, errNoWake
 	}
 	return figures{
 		waitP50: micros(waits.Quantile(0.5)), waitP99: micros(waits.Quantile(0.99)),

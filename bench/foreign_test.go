@@ -151,10 +151,7 @@ func TestAgainstMeasuresBothBuilds(t *testing.T) {
 	}
 	b := quick(t)
 	b.take = selection{against: other, alone: true}
-	o, err := b.row(t.Context(), rowNamed(t, "uncontended/1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := b.measured(t, rowNamed(t, "uncontended/1"))
 	for _, name := range []string{"redlatch", "redlatch" + twinMark} {
 		if v, ok := o.median(name, throughput); !ok || v <= 0 {
 			t.Errorf("%s: %v (failure: %v)", name, v, o.failed[name])

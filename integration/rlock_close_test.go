@@ -64,7 +64,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
 	for range 10 {
-		c := rlClient(t, s.Addr(), rlLease(300*time.Millisecond))
+		c := rlClient(t, s.Addr(), rlLease(time.Second))
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {

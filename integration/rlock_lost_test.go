@@ -188,16 +188,16 @@ func TestRLockLateDuplicateOfAnAcquisition(t *testing.T) {
 // successor has come, revives nothing.
 func TestRLockLateRenewal(t *testing.T) {
 	t.Parallel()
-	s, p, c := rlProxied(t, rlLease(600*time.Millisecond))
+	s, p, c := rlProxied(t, rlLease(3*time.Second))
 	trap := p.CopyRequest(rlRuns(luascript.Renew, "l"))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	trap.Wait(t)
 	rlUnlock(t, h)
-	next := rlLock(t, t.Context(), c.RLock("l"), redlatch.WithLease(400*time.Millisecond))
+	next := rlLock(t, t.Context(), c.RLock("l"), redlatch.WithLease(2*time.Second))
 	if got := trap.Deliver(t); got != "*1\r\n:0\r\n" {
 		t.Errorf("the late renewal got %q", got)
 	}
-	if ttl := s.Int(t, "PTTL", "l"); ttl > 400 {
+	if ttl := s.Int(t, "PTTL", "l"); ttl > 2000 {
 		t.Errorf("the successor's lease was extended to %d ms", ttl)
 	}
 	rlLost(t, next, "expired")

@@ -107,7 +107,7 @@ func TestRLockUnreachableServerIsNotBusy(t *testing.T) {
 	p.Cut()
 	for name, f := range map[string]func() error{
 		"wait 0":      func() error { _, err := c.RLock("l").TryLock(t.Context(), 0, 0); return err },
-		"wait 200 ms": func() error { _, err := c.RLock("l").TryLock(t.Context(), 200*time.Millisecond, 0); return err },
+		"wait 1 s":    func() error { _, err := c.RLock("l").TryLock(t.Context(), time.Second, 0); return err },
 		"State":       func() error { _, err := c.RLock("l").State(t.Context()); return err },
 		"ForceUnlock": func() error { _, err := c.RLock("l").ForceUnlock(t.Context()); return err },
 	} {

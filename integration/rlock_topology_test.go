@@ -29,11 +29,7 @@ func TestRLockOnEveryTopology(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		set := testbed.Cluster(t)
-		t.Cleanup(func() {
-			// rueidis keeps connections to nodes that it does not need any more for
-			// five seconds, each in a goroutine that Close does not end.
-			rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })
-		})
+		t.Cleanup(func() { rlLibraryEnds(t) })
 		for _, s := range set.Nodes() {
 			rlLeakCheck(t, s)
 		}

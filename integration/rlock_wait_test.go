@@ -82,6 +82,13 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	}
 }
 
+// rlLibraryEnds waits for goroutines of rueidis that Close does not end: it keeps connections
+// to nodes that it does not need any more for five seconds.
+func rlLibraryEnds(t *testing.T) {
+	t.Helper()
+	rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })
+}
+
 // rlGoroutinesIn counts the goroutines with a function on their stack.
 func rlGoroutinesIn(function string) int {
 	var records []runtime.StackRecord
@@ -248,7 +255,7 @@ func TestRLockWaiterNeedsNoMessage(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr(), rlLease(time.Second))
 	s.Do(t, "HSET", "l", owner, "1")
-	s.Do(t, "PEXPIRE", "l", "700")
+	s.Do(t, "PEXPIRE", "l", "2000")
 	low, high := rlExpiry(t, s, "l")
 	got := rlAsync(t.Context(), c.RLock("l"))
 	r := rlGet(t, got)
@@ -284,14 +291,16 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 	rlLoad(t, s)
 	c := rlClient(t, s.Addr())
 	h := rlLock(t, t.Context(), c.RLock("l"))
+	before := s.CommandStats(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiters []<-chan rlAttempt
 	for range 5 {
 		waiters = append(waiters, rlAsync(ctx, c.RLock("l")))
 	}
 	rlSubscribed(t, s, "l", 1)
+	rlUntil(t, "the second attempt, when the subscription stands", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] >= 2 })
 	rlQuiet(t, s)
-	before := s.CommandStats(t)
+	before = s.CommandStats(t)
 	time.Sleep(1500 * time.Millisecond)
 	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 0 {
 		t.Errorf("%d scripts while waiting", n)

@@ -288,8 +288,9 @@ func TestRWOtherKeysAreNotTouched(t *testing.T) {
 
 // TestRWForceUnlockEndsItsOwnModeOnly.
 func TestRWForceUnlockEndsItsOwnModeOnly(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
-	const lease = 900 * time.Millisecond
+	const lease = 3 * time.Second
 	c := rwClient(t, s, lease)
 	l := c.ReadWriteLock("n")
 	force := func(f func(context.Context) (bool, error), want bool) {

@@ -253,7 +253,8 @@ func TestRWFixedLeasesEnd(t *testing.T) {
 // TestRWWriteLeaseEndsUnderItsOwnersRead: a writer's fixed lease ends while its
 // read hold lives: other readers enter then, though nobody unlocked.
 func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
-	const lease = 600 * time.Millisecond
+	t.Parallel()
+	const lease = 2 * time.Second
 	s := rwServer(t)
 	l := rwClient(t, s, 30*time.Second).ReadWriteLock("n")
 	start := time.Now()
@@ -272,7 +273,8 @@ func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 
 // TestRWLossIsNoticed: keys deleted or replaced by others.
 func TestRWLossIsNoticed(t *testing.T) {
-	const lease = 600 * time.Millisecond
+	t.Parallel()
+	const lease = 2 * time.Second
 	for name, remove := range map[string]func(t *testing.T, s *testbed.Server, field string){
 		"deleted":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "DEL", "n") },
 		"emptied":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "FLUSHALL") },

@@ -28,7 +28,7 @@ func rwShareProxy(t *testing.T, s *testbed.Server, lease, tenure time.Duration) 
 // re-entry makes is nobody's then: no key, never told.
 func TestRWShareReentryBesideFinalRelease(t *testing.T) {
 	s := rwServer(t)
-	c, proxy := rwShareProxy(t, s, 3*time.Second, 900*time.Millisecond)
+	c, proxy := rwShareProxy(t, s, 9*time.Second, 900*time.Millisecond)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	w := rwClient(t, s, 0).ReadWriteLock("n").WriteLock()
 	rwUnlock(t, rwLock(t, l, t.Context()))
@@ -36,8 +36,8 @@ func TestRWShareReentryBesideFinalRelease(t *testing.T) {
 
 	asB := redlatch.WithOwner(t.Context(), "b")
 	a := rwLock(t, l, t.Context())
-	b := rwLock(t, l, asB) // joins
-	short := rwLock(t, l, asB, redlatch.WithLease(400*time.Millisecond))
+	b := rwLock(t, l, asB)                                        // joins
+	short := rwLock(t, l, asB, redlatch.WithLease(2*time.Second)) // over before the first renewal
 	rwUnlock(t, b)
 	slow := proxy.StallReply(testbed.Contains("EVALSHA"))
 	again := rwAsync(t, l, asB) // re-enters: the owner holds short
@@ -69,7 +69,7 @@ func TestRWShareReentryBesideFinalRelease(t *testing.T) {
 	}
 	select {
 	case <-b3.Context().Done():
-	case <-time.After(10 * time.Second): // three leases
+	case <-time.After(30 * time.Second): // three leases
 		t.Errorf("a reader is inside beside a writer, and is not told for three leases; its ValidUntil was %v ago; Extend: %v",
 			time.Since(b3.ValidUntil()), b3.Extend(t.Context(), time.Minute))
 	}

@@ -208,7 +208,7 @@ func TestRWShareWhoDoesNot(t *testing.T) {
 // TestRWShareIsLostTogether: all who share a hold are told that it is lost.
 func TestRWShareIsLostTogether(t *testing.T) {
 	s := rwServer(t)
-	c, err := redlatch.Open("redis://"+s.Addr(), redlatch.WithLeaseTime(600*time.Millisecond), redlatch.WithTenure(190*time.Millisecond))
+	c, err := redlatch.Open("redis://"+s.Addr(), redlatch.WithLeaseTime(3*time.Second), redlatch.WithTenure(900*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

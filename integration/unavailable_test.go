@@ -105,9 +105,7 @@ func TestShortWaitIsNoOutage(t *testing.T) {
 func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t, "--cluster-node-timeout", "60000")
-	t.Cleanup(func() { // the client library's: see TestRLockOnEveryTopology
-		rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })
-	})
+	t.Cleanup(func() { rlLibraryEnds(t) })
 	c := rlClient(t, "", func(c *redlatch.Config) {
 		c.Redis = rueidis.ClientOption{InitAddress: set.Addrs()}
 	})
@@ -161,9 +159,7 @@ func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 func TestNamesOnACluster(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t)
-	t.Cleanup(func() { // the client library's: see TestRLockOnEveryTopology
-		rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })
-	})
+	t.Cleanup(func() { rlLibraryEnds(t) })
 	c := rlClient(t, "", func(c *redlatch.Config) {
 		c.Redis = rueidis.ClientOption{InitAddress: set.Addrs()}
 	})

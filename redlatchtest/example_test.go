@@ -13,11 +13,12 @@ import (
 // Shop is the code under test: it takes its locks from a function.
 type Shop struct {
 	Locks func(name string) redlatch.Locker
+	Wait  time.Duration // for the lock; 0: one attempt
 }
 
 // Ship ships an order, unless somebody else does it.
 func (s *Shop) Ship(ctx context.Context, order string) (result string, err error) {
-	hold, err := s.Locks("order:"+order).TryLock(ctx, 200*time.Millisecond, 0)
+	hold, err := s.Locks("order:"+order).TryLock(ctx, s.Wait, 0)
 	switch {
 	case errors.Is(err, redlatch.ErrUnavailable):
 		return "try again later", nil
@@ -63,7 +64,8 @@ func ExampleNewServer() {
 
 	server := redlatchtest.NewServer(t)
 	client := server.Client()
-	shop := &Shop{Locks: func(name string) redlatch.Locker { return client.RLock(name) }}
+	// A server that does not answer is told apart from a slow one after a second.
+	shop := &Shop{Locks: func(name string) redlatch.Locker { return client.RLock(name) }, Wait: 2 * time.Second}
 
 	theirs := server.Take("order:42")
 	for _, state := range server.Held() {

@@ -230,9 +230,11 @@ func TestBrowser(t *testing.T) {
 	unlock(t, third)
 	reads(t, b, "#detail .badge.free", "free")
 
-	// Lost: a lease that nobody renews.
-	_ = hold(t, c.FairLock("invoice:7"), redlatch.WithLease(4*time.Second)) // long enough for several looks
+	// Lost: a lease that nobody renews any more.
+	dies := client(t, s, named("checkout/pod-3"), func(c *redlatch.Config) { c.LeaseTime = 4 * time.Second }) // long enough for several looks
+	_ = hold(t, dies.FairLock("invoice:7"))
 	reads(t, b, "#detail .badge.held", "held")
+	dies.Close()
 	reads(t, b, ".turns", "lost: its lease ran out")
 
 	// Search, order, keys and the colours of the night.

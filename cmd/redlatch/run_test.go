@@ -61,7 +61,7 @@ func TestRunBusy(t *testing.T) {
 	}{
 		{exitBusy, []string{"--wait", "0"}},
 		{exitBusy, []string{"-n"}},
-		{9, []string{"--wait", "100ms", "--conflict-exit-code", "9"}},
+		{9, []string{"--wait", "2s", "--conflict-exit-code", "9"}}, // long enough for an answer, which names the holder
 		{0, []string{"-n", "-E", "0"}},
 	} {
 		args := append(append([]string{"run", "x"}, tc.args...), "--", "echo", "ran")
@@ -212,7 +212,7 @@ func dead(pids []int) bool {
 func TestRunLost(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
-	p := begin(t, s, "run", "x", "--lease-time", "600ms", "--grace", "500ms", "--", "sh", "-c", stubborn)
+	p := begin(t, s, "run", "x", "--lease-time", "3s", "--grace", "2s", "--", "sh", "-c", stubborn)
 	ids := pids(t, p)
 	if was, err := c.ForceUnlock(t.Context(), "x"); !was || err != nil {
 		t.Fatal(was, err)
@@ -258,11 +258,11 @@ func TestRunServerKilled(t *testing.T) {
 func TestRunKilled(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
-	p := begin(t, s, "run", "x", "--lease-time", "1s", "--grace", "300ms", "--", "sh", "-c", stubborn)
+	p := begin(t, s, "run", "x", "--lease-time", "1s", "--grace", "2s", "--", "sh", "-c", stubborn)
 	ids := pids(t, p)
 	_ = p.cmd.Process.Kill()
+	p.says("asked")
 	until(t, "the command ends", func() bool { return dead(ids) }, func() string { return fmt.Sprint(ids) })
-	need(t, p.text(), "asked")
 	untilState(t, c, "x", func(in redlatch.Inspection) bool { return !in.Held() })
 }
 

@@ -259,7 +259,10 @@ func TestServeEvents(t *testing.T) {
 	wait("lock", `"shop/1"`, `"ended":false`)
 	unlock(t, h)
 	wait("lock", `"holder_count":0`, `"ended":true`)
-	hold(t, c.RLock("x"), redlatch.WithLease(500*time.Millisecond))
+	dies := client(t, s, named("shop/2"), func(c *redlatch.Config) { c.LeaseTime = 4 * time.Second }) // long enough for several looks
+	hold(t, dies.RLock("x"))
+	wait("lock", `"shop/2"`)
+	dies.Close() // leaves the lock to its lease, once the page has seen it
 	wait("lock", `"how":"expired"`)
 	c.Close()
 	s.Kill(t)

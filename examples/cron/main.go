@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,30 +41,42 @@ func run(ctx context.Context) (err error) {
 	fmt.Println("Redis:", server.About)
 
 	r := &report{runs: make([]int, ticks)}
+	open := func() (*redlatch.Client, error) { return redlatch.Open(server.URL) }
+	took, err := replicas(ctx, open, server.Tag+":report", r)
+
+	// A machine that stands still can make a replica miss a tick, but no more runs begin
+	// than there are periods; the first may come a tenth of one early.
+	total := 0
+	for _, n := range r.runs {
+		total += n
+	}
+	if most := 1 + int((took+period/10)/period); total == 0 || total > most {
+		err = errors.Join(err, fmt.Errorf("the job ran %d times in %v", total, took))
+	}
+	return err
+}
+
+// replicas lets all replicas go through their ticks. It returns how long that took from
+// the first tick of the first one.
+func replicas(ctx context.Context, open func() (*redlatch.Client, error), name string, r *report) (time.Duration, error) {
 	start := time.Now().Add(period)
 	errs := make([]error, len(skews))
 	var all sync.WaitGroup
 	for nr, skew := range skews {
-		all.Go(func() { errs[nr] = replica(ctx, server, nr, start.Add(skew), r) })
+		all.Go(func() { errs[nr] = replica(ctx, open, name, nr, start.Add(skew), r) })
 	}
 	all.Wait()
-
-	for tick, n := range r.runs {
-		if n != 1 {
-			errs = append(errs, fmt.Errorf("tick %d: the job ran %d times", tick, n))
-		}
-	}
-	return errors.Join(errs...)
+	return time.Since(start.Add(slices.Min(skews))), errors.Join(errs...)
 }
 
 // replica is one instance of the service. start is its first tick, by its own clock.
-func replica(ctx context.Context, server *demoserver.Server, nr int, start time.Time, r *report) error {
-	client, err := redlatch.Open(server.URL)
+func replica(ctx context.Context, open func() (*redlatch.Client, error), name string, nr int, start time.Time, r *report) error {
+	client, err := open()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	job := client.Once(server.Tag + ":report")
+	job := client.Once(name)
 
 	for tick := range ticks {
 		time.Sleep(time.Until(start.Add(time.Duration(tick) * period)))

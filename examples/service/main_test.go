@@ -27,8 +27,9 @@ func TestBegunWorkIsFinished(t *testing.T) {
 	ctx, signal := context.WithCancel(t.Context())
 	begun, goOn, finished := make(chan struct{}), make(chan struct{}), false
 	done := make(chan error, 1)
+	client := open(t, addr)
 	go func() {
-		done <- run(ctx, open(t, addr), time.Minute, func(ctx context.Context, customer int) error {
+		done <- run(ctx, client, time.Minute, func(ctx context.Context, customer int) error {
 			if customer != 1 {
 				t.Error("work began after the signal")
 			}
@@ -62,8 +63,9 @@ func TestGraceEnds(t *testing.T) {
 	ctx, signal := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	begun := make(chan struct{})
+	client := open(t, addr)
 	go func() {
-		done <- run(ctx, open(t, addr), 50*time.Millisecond, func(ctx context.Context, _ int) error {
+		done <- run(ctx, client, 50*time.Millisecond, func(ctx context.Context, _ int) error {
 			close(begun)
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -82,16 +84,34 @@ func TestGraceEnds(t *testing.T) {
 // TestWaitersEndWithTheSignal: who waits for a lock has begun nothing.
 func TestWaitersEndWithTheSignal(t *testing.T) {
 	addr := testbed.Standalone(t).Addr()
-	hold, err := open(t, addr).RLock("customer:1").Lock(t.Context())
+	other := open(t, addr)
+	hold, err := other.RLock("customer:1").Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := open(t, addr)
 	ctx, signal := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, signal)
-	if err := run(ctx, open(t, addr), time.Minute, func(context.Context, int) error {
-		t.Error("it has begun")
-		return nil
-	}); err != nil {
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, client, time.Minute, func(context.Context, int) error {
+			t.Error("it has begun")
+			return nil
+		})
+	}()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if in, err := other.Inspect(t.Context(), "customer:1"); err != nil || in.Processes > 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			break // it waits
+		}
+		if time.Now().After(deadline) {
+			t.Error("nobody waits for the lock")
+			break
+		}
+	}
+	signal()
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if err := hold.Unlock(t.Context()); err != nil {

@@ -26,7 +26,8 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), os.Stdout); err != nil {
+	section := func() { time.Sleep(100 * time.Millisecond) }
+	if err := run(context.Background(), cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), section, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -34,7 +35,8 @@ func main() {
 // digits makes one name of many: metrics must not have a series per order.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-func run(ctx context.Context, url string, out io.Writer) (err error) {
+// run lets two requests want a lock. section is what the first one does with it.
+func run(ctx context.Context, url string, section func(), out io.Writer) (err error) {
 	spans, err := stdouttrace.New(stdouttrace.WithWriter(out), stdouttrace.WithPrettyPrint())
 	if err != nil {
 		return err
@@ -67,7 +69,10 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 		return err
 	}
 	unlocked := make(chan error, 1)
-	time.AfterFunc(100*time.Millisecond, func() { unlocked <- hold.Unlock(first) })
+	go func() {
+		section()
+		unlocked <- hold.Unlock(first)
+	}()
 
 	second, rival := tracer.Start(ctx, "POST /orders/42/cancel")
 	defer rival.End()

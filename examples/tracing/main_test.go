@@ -14,7 +14,9 @@ import (
 // to the holder, the name without its number, and the metrics.
 func TestRun(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), "redis://"+testbed.Standalone(t).Addr(), &out); err != nil {
+	addr := testbed.Standalone(t).Addr()
+	section := func() { untilWaiting(t, addr) }
+	if err := run(t.Context(), "redis://"+addr, section, &out); err != nil {
 		t.Fatal(err)
 	}
 	type context struct{ TraceID string }

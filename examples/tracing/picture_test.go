@@ -51,12 +51,7 @@ func TestTheTraceLeadsToTheHolder(t *testing.T) {
 		go func() {
 			done <- request(second, "POST /ship, pod 2", func(context.Context) { time.Sleep(10 * time.Millisecond) })
 		}()
-		for deadline := time.Now().Add(20 * time.Second); !waits(t, addr); {
-			if time.Now().After(deadline) {
-				t.Error("the second request does not wait")
-				return
-			}
-		}
+		untilWaiting(t, addr)
 		time.Sleep(20 * time.Millisecond) // for the picture
 	})
 	if err != nil {
@@ -89,19 +84,28 @@ func TestTheTraceLeadsToTheHolder(t *testing.T) {
 	}
 }
 
-// waits reports whether somebody has subscribed to the lock's channel.
-func waits(t *testing.T, addr string) bool {
+// untilWaiting returns when somebody has subscribed to the lock's channel.
+func untilWaiting(t *testing.T, addr string) {
 	t.Helper()
 	client, err := redlatch.Open("redis://"+addr, redlatch.WithConfig(func(c *redlatch.Config) { c.TracerProvider = noop.NewTracerProvider() }))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	defer client.Close()
-	state, err := client.Inspect(t.Context(), "orders:42")
-	if err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		state, err := client.Inspect(t.Context(), "orders:42")
+		if err != nil || state.Processes > 0 {
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Error("the second request does not wait")
+			return
+		}
 	}
-	return state.Processes > 0
 }
 
 // drawing is a waterfall of both traces, and the link between them.

@@ -178,6 +178,14 @@ func calm(t *testing.T, s *testbed.Server) {
 	})
 }
 
+// refreshed waits until the places have just been refreshed.
+func refreshed(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	calm(t, s)
+	before := s.CommandStats(t).Calls["evalsha"]
+	eventually(t, 30*time.Second, "a refresh", func() bool { return s.CommandStats(t).Calls["evalsha"] > before })
+}
+
 func TestStateShowsTheQueue(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())

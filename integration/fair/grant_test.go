@@ -29,23 +29,24 @@ func serverEnd(t *testing.T, s *testbed.Server) time.Time {
 // full lease without the holder's doing.
 func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 	t.Parallel() // it waits, for the most part
+	const skip = 5 * time.Second
 	for _, tc := range []struct {
 		name string
 		opts []redlatch.AcquireOption
 		full time.Duration
 	}{
-		{"watchdog", nil, 6 * time.Second},
-		{"fixed", []redlatch.AcquireOption{redlatch.WithLease(8 * time.Second)}, 8 * time.Second},
+		{"watchdog", nil, 15 * time.Second},
+		{"fixed", []redlatch.AcquireOption{redlatch.WithLease(20 * time.Second)}, 20 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := testbed.Standalone(t)
-			c := dial(t, s.Addr(), redlatch.WithLeaseTime(6*time.Second))
-			l := c.FairLock(name, fairlock.WithSkipAfter(2*time.Second))
+			c := dial(t, s.Addr(), redlatch.WithLeaseTime(15*time.Second))
+			l := c.FairLock(name, fairlock.WithSkipAfter(skip))
 			hold := lockIt(t, l)
 			got := make(chan result, 1)
 			wait(t.Context(), l, 1, got, tc.opts...)
 			queued(t, s, 1)
-			calm(t, s)
+			refreshed(t, s) // the next refresh is a second away
 			before := s.CommandStats(t)
 			busy, granted := newMeter(t), time.Now()
 			unlock(t, hold)
@@ -53,18 +54,18 @@ func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 			if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 1 {
 				t.Errorf("%d scripts for the hand-over", n)
 			}
-			if ttl := s.Int(t, "PTTL", name); ttl > 2000 {
+			if ttl := s.Int(t, "PTTL", name); ttl > skip.Milliseconds() {
 				t.Errorf("the grant lasts for %dms", ttl)
 			}
-			for time.Since(granted) < 1500*time.Millisecond {
+			for time.Since(granted) < skip*6/10 { // it is confirmed at a quarter
 				local, server := h.ValidUntil(), serverEnd(t, s)
 				if local.After(server) {
 					t.Fatalf("the local deadline is %v after the server's", local.Sub(server))
 				}
 				time.Sleep(time.Millisecond)
 			}
-			if left := time.Until(h.ValidUntil()); left < tc.full-2*time.Second || left > tc.full {
-				t.Errorf("%v left 1.5s after a grant of %v", left, tc.full)
+			if left := time.Until(h.ValidUntil()); left < tc.full-skip || left > tc.full {
+				t.Errorf("%v left %v after a grant of %v", left, skip*6/10, tc.full)
 			}
 			// A fixed lease counts from the grant, however late it is confirmed.
 			if end := h.ValidUntil().Sub(granted); tc.opts != nil && end > tc.full+busy.slack() {
@@ -83,9 +84,10 @@ func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 // returns: a short lease begins whole, although the waiter's last sign of life
 // is older than that.
 func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
-	const lease = 400 * time.Millisecond
+	t.Parallel() // it waits, for the most part
+	const lease = 2 * time.Second
 	s := testbed.Standalone(t)
-	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(5*time.Second)) // a refresh a second
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(15*time.Second)) // a refresh every three seconds
 	hold := lockIt(t, l)
 	got := make(chan result, 2)
 	wait(t.Context(), l, 1, got, redlatch.WithLease(lease))
@@ -93,9 +95,8 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	wait(t.Context(), l, 2, got)
 	queued(t, s, 2)
 	calm(t, s)
-	before := s.CommandStats(t).Calls["evalsha"]
-	eventually(t, 3*time.Second, "a refresh", func() bool { return s.CommandStats(t).Calls["evalsha"] > before })
-	time.Sleep(500 * time.Millisecond) // the refresh is older than the lease is long
+	refreshed(t, s)
+	time.Sleep(lease + 300*time.Millisecond) // the refresh is older than the lease is long
 	unlock(t, hold)
 	r := receive(t, got, time.Second)
 	if r.err != nil || r.id != 1 {
@@ -343,14 +344,14 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 		s.Do(t, "SET", "warm", "1", "PX", "1")
 		return s.Int(t, "WAIT", "1", "100") == 1
 	})
-	acked := dial(t, s.Addr(), redlatch.WithReplicaAcks(1, 300*time.Millisecond)).FairLock(name)
+	acked := dial(t, s.Addr(), redlatch.WithReplicaAcks(1, 2*time.Second)).FairLock(name)
 	plain := dial(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, plain)
 	got := make(chan result, 2)
 	wait(t.Context(), acked, 1, got)
 	queued(t, s, 1)
 	unlock(t, hold)
-	r := receive(t, got, 2*time.Second)
+	r := receive(t, got, 20*time.Second)
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
@@ -364,8 +365,8 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 	set.Replicas()[0].Freeze(t)
 	unlock(t, r.hold)
 	var acks *redlatch.ReplicaAcksError
-	a := receive(t, got, 5*time.Second)
-	b := receive(t, got, 5*time.Second)
+	a := receive(t, got, 20*time.Second)
+	b := receive(t, got, 20*time.Second)
 	if a.id == 3 {
 		a, b = b, a
 	}

@@ -152,7 +152,7 @@ func TestFairWaiterHearsOfNoMemory(t *testing.T) {
 	s := server(t)
 	c := dial(t, s.Addr(), leaseTime(2*time.Second))
 	holder := dial(t, s.Addr())
-	h := take(t, t.Context(), holder.FairLock("l"), redlatch.WithLease(time.Second))
+	h := take(t, t.Context(), holder.FairLock("l"), redlatch.WithLease(3*time.Second))
 	waiting := async(t.Context(), c.FairLock("l"))
 	eventually(t, "a waiter", func() bool { return s.Int(t, "LLEN", "redisson_lock_queue:{l}") == 1 })
 	s.Do(t, "CONFIG", "SET", "maxmemory", "1")

@@ -159,7 +159,7 @@ func TestGroupReentryPerMember(t *testing.T) {
 
 func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
 	s := server(t)
-	c := dial(t, s.Addr(), lease(900*time.Millisecond))
+	c := dial(t, s.Addr(), lease(3*time.Second))
 	h := mustLock(t, t.Context(), redlatch.MultiLock(plain(c, "a", "b", "c")...))
 	s.Do(t, "DEL", "b")
 	cause := ended(t, h)
@@ -167,7 +167,7 @@ func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
 	if !errors.As(cause, &lost) || lost.Reason != "member" {
 		t.Fatalf("cause %v", cause)
 	}
-	time.Sleep(1200 * time.Millisecond) // over a lease: the watchdog keeps the others
+	time.Sleep(4 * time.Second) // over a lease: the watchdog keeps the others
 	held(t, s, "a", "c")
 	err := h.Unlock(t.Context())
 	want(t, err, redlatch.ErrLeaseLost)
@@ -176,24 +176,24 @@ func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
 
 func TestFixedLeaseAndWatchdogOfTheWhole(t *testing.T) {
 	s := server(t)
-	c := dial(t, s.Addr(), lease(1500*time.Millisecond))
+	c := dial(t, s.Addr(), lease(3*time.Second))
 	m := redlatch.MultiLock(plain(c, "a", "b")...)
 	h := mustLock(t, t.Context(), m)
-	time.Sleep(2500 * time.Millisecond)
+	time.Sleep(4 * time.Second)
 	if h.Context().Err() != nil {
 		t.Fatalf("the hold ended: %v", context.Cause(h.Context()))
 	}
 	held(t, s, "a", "b")
 	unlock(t, h)
 
-	h = mustLock(t, t.Context(), m, redlatch.WithLease(700*time.Millisecond))
-	if left := time.Until(h.ValidUntil()); left > 700*time.Millisecond || left < 300*time.Millisecond {
+	h = mustLock(t, t.Context(), m, redlatch.WithLease(3*time.Second))
+	if left := time.Until(h.ValidUntil()); left > 3*time.Second || left < time.Second {
 		t.Errorf("valid for %v", left)
 	}
-	if err := h.Extend(t.Context(), 1500*time.Millisecond); err != nil {
+	if err := h.Extend(t.Context(), 6*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if left := time.Until(h.ValidUntil()); left < 1100*time.Millisecond {
+	if left := time.Until(h.ValidUntil()); left < 4*time.Second {
 		t.Errorf("valid for %v after Extend", left)
 	}
 	want(t, ended(t, h), redlatch.ErrLeaseLost)

@@ -206,11 +206,11 @@ func TestAnUnreachableServer(t *testing.T) {
 	c := dial(t, p.Addr(), leaseTime(3*time.Second))
 	p.Refuse()
 	p.Cut()
-	ran, err := c.Once("report").Do(t.Context(), 200*time.Millisecond, nothing)
+	ran, err := c.Once("report").Do(t.Context(), outage, nothing)
 	if ran || !errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(ran, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), outage)
 	defer cancel()
 	ran, err = c.Once("report").Do(ctx, hour, nothing)
 	if ran || !errors.Is(err, redlatch.ErrUnavailable) || !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {

@@ -18,6 +18,10 @@ import (
 // patience bounds waits for what a healthy machine does at once.
 const patience = 20 * time.Second
 
+// outage is a wait after which a server that does not answer is unavailable for certain: a
+// second of silence says so, even if the machine is too busy to see the connection fail.
+const outage = 2 * time.Second
+
 // hour is a period that no test outlives.
 const hour = time.Hour
 

@@ -22,7 +22,6 @@ type replicaArgs struct {
 	Addr     string
 	Name     string
 	PeriodMs int64
-	StartMs  int64 // epoch ms of tick 0
 	Ticks    int
 	SkewMs   int64 // how late (or, negative, early) this process is at every tick
 	JitterMs int64 // and by how much more or less at random
@@ -47,9 +46,13 @@ func replica(ctx context.Context, w *testbed.Worker) error {
 	}
 	defer c.Close()
 	w.Say("ready")
+	startMs, err := strconv.ParseInt(<-w.Lines(), 10, 64) // of tick 0
+	if err != nil {
+		return err
+	}
 	var late time.Duration
 	for tick := range a.Ticks {
-		at := time.UnixMilli(a.StartMs + int64(tick)*a.PeriodMs + a.SkewMs)
+		at := time.UnixMilli(startMs + int64(tick)*a.PeriodMs + a.SkewMs)
 		if a.JitterMs > 0 {
 			at = at.Add(time.Duration(rand.Int64N(2*a.JitterMs)-a.JitterMs) * time.Millisecond)
 		}
@@ -87,17 +90,20 @@ func spread(t *testing.T, period time.Duration, ticks int, jitter time.Duration,
 
 func spreadOnce(t *testing.T, s *testbed.Server, period time.Duration, ticks int, jitter time.Duration, skews ...time.Duration) (runs map[int][]int64, late time.Duration) {
 	t.Helper()
-	start := time.Now().Add(3 * time.Second)
 	var procs []*testbed.Process
 	for _, skew := range skews {
 		p := testbed.Spawn(t, "once-replica", replicaArgs{
-			Addr: s.Addr(), Name: "report", PeriodMs: period.Milliseconds(), StartMs: start.UnixMilli(), Ticks: ticks,
+			Addr: s.Addr(), Name: "report", PeriodMs: period.Milliseconds(), Ticks: ticks,
 			SkewMs: skew.Milliseconds(), JitterMs: jitter.Milliseconds(),
 		})
 		procs = append(procs, p)
 	}
 	for _, p := range procs {
 		p.Expect(t, "ready")
+	}
+	start := time.Now().Add(time.Second)
+	for _, p := range procs {
+		p.Send(t, strconv.FormatInt(start.UnixMilli(), 10))
 	}
 	for _, p := range procs {
 		for range ticks {

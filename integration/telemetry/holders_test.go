@@ -147,7 +147,7 @@ func TestAWriterLinksToAReader(t *testing.T) {
 // TestFixedLeasesThatEndAsPlanned are no lost locks.
 func TestFixedLeasesThatEndAsPlanned(t *testing.T) {
 	r := newRig(t)
-	const lease = 100 * time.Millisecond
+	const lease = time.Second
 	h := must[redlatch.Hold](t)(r.client.RLock("a").Lock(t.Context(), redlatch.WithLease(lease)))
 	m := must[redlatch.Hold](t)(redlatch.MultiLock(r.client.RLock("b"), r.client.RLock("c")).Lock(t.Context(), redlatch.WithLease(lease)))
 	<-h.Context().Done()
@@ -178,7 +178,7 @@ func TestFixedLeasesThatEndAsPlanned(t *testing.T) {
 // TestStatusesUseTheTemplate: what an error says of a lock's name goes through
 // Telemetry.LockName as the attributes do.
 func TestStatusesUseTheTemplate(t *testing.T) {
-	r := newRig(t, leaseTime(300*time.Millisecond), func(c *redlatch.Config) {
+	r := newRig(t, leaseTime(checked), func(c *redlatch.Config) {
 		c.Telemetry.LockName = func(name string) string { return strings.ReplaceAll(name, "4711", "*") }
 	})
 	h := must[redlatch.Hold](t)(r.client.RLock("order:4711").Lock(t.Context()))

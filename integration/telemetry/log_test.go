@@ -53,7 +53,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func TestLogOfLostLease(t *testing.T) {
-	r := newRig(t, leaseTime(300*time.Millisecond))
+	r := newRig(t, leaseTime(checked))
 	h := must[redlatch.Hold](t)(r.client.RLock("orders:42").Lock(t.Context()))
 	r.server.Int(t, "DEL", "orders:42")
 	<-h.Context().Done()
@@ -71,7 +71,7 @@ func TestLogOfLostLease(t *testing.T) {
 func TestLogOfFailedRenewals(t *testing.T) {
 	server := testbed.Standalone(t)
 	proxy := testbed.NewProxy(t, server.Addr())
-	r := newRig(t, leaseTime(600*time.Millisecond), through(proxy))
+	r := newRig(t, leaseTime(checked), through(proxy))
 	h := must[redlatch.Hold](t)(r.client.RLock("orders:42").Lock(t.Context()))
 	proxy.Refuse()
 	proxy.Cut()
@@ -175,7 +175,7 @@ func TestLogOfGiveBack(t *testing.T) {
 // recorded here.
 func TestLogWithoutTelemetry(t *testing.T) {
 	r := newRig(t)
-	c := r.open(leaseTime(300*time.Millisecond), off)
+	c := r.open(leaseTime(checked), off)
 	ctx, span := r.tracing.Tracer("test").Start(t.Context(), "request")
 	h := must[redlatch.Hold](t)(c.RLock("a").Lock(ctx))
 	span.End()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	mnoop "go.opentelemetry.io/otel/metric/noop"
@@ -62,7 +61,7 @@ func (r *rig) expectPoints(name string, want map[string]int64) {
 }
 
 func TestMetrics(t *testing.T) {
-	r := newRig(t, leaseTime(300*time.Millisecond))
+	r := newRig(t, leaseTime(checked))
 	l := r.client.RLock("orders:42")
 	h := must[redlatch.Hold](t)(l.Lock(t.Context()))
 

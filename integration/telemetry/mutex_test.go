@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
@@ -43,7 +42,7 @@ func TestObserverMayAskAMultiLock(t *testing.T) {
 	looked := atomic.Int64{}
 	r := newRig(t)
 	c := r.open(func(cfg *redlatch.Config) {
-		cfg.LeaseTime = 600 * time.Millisecond
+		cfg.LeaseTime = checked
 		cfg.MeterProvider = spy{called: func() {
 			if h := now.Load(); h != nil {
 				_ = (*h).ValidUntil()

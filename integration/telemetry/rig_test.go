@@ -28,6 +28,10 @@ func TestMain(m *testing.M) {
 
 const patience = 15 * time.Second
 
+// checked is a lease that is checked once a second: a machine that lets the process wait
+// for two does not end it.
+const checked = 3 * time.Second
+
 // rig is a server, a client and all that the client tells.
 type rig struct {
 	t        *testing.T

@@ -107,7 +107,7 @@ func TestSpansOfThoseInLine(t *testing.T) {
 	head, cancelHead := context.WithCancel(context.Background())
 	waitHead := begin(t, func() { _, _ = l.Lock(head) })
 	r.untilTried("acquire", 3)
-	behind, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	behind, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := l.Lock(behind); !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
@@ -125,7 +125,7 @@ func TestSpansTimeout(t *testing.T) {
 	l := r.client.RLock("orders:42")
 	h := must[redlatch.Hold](t)(l.Lock(t.Context()))
 	r.exporter.Reset()
-	for _, wait := range []time.Duration{0, 500 * time.Millisecond} {
+	for _, wait := range []time.Duration{0, 3 * time.Second} {
 		if _, err := l.TryLock(t.Context(), wait, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 			t.Error(err)
 		}
@@ -133,7 +133,7 @@ func TestSpansTimeout(t *testing.T) {
 	r.expect(`
 	lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=B type=reentrant wait.limit=0 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
-	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=0.5 -> holder:elsewhere
+	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=3 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
 	  lock.wait internal name=orders:42 outcome=timeout type=reentrant
 	  EVALSHA client db.stored_procedure.name=acquire
@@ -189,7 +189,7 @@ func TestSpansReentrant(t *testing.T) {
 }
 
 func TestSpansLostLease(t *testing.T) {
-	r := newRig(t, leaseTime(300*time.Millisecond))
+	r := newRig(t, leaseTime(checked))
 	h := must[redlatch.Hold](t)(r.client.RLock("orders:42").Lock(t.Context()))
 	r.server.Int(t, "DEL", "orders:42")
 	select {
@@ -210,7 +210,7 @@ func TestSpansLostLease(t *testing.T) {
 }
 
 func TestSpansRenewalsThatWork(t *testing.T) {
-	r := newRig(t, leaseTime(150*time.Millisecond), func(c *redlatch.Config) { c.Telemetry.RenewalSpans = true })
+	r := newRig(t, leaseTime(checked), func(c *redlatch.Config) { c.Telemetry.RenewalSpans = true })
 	h := must[redlatch.Hold](t)(r.client.RLock("orders:42").Lock(t.Context()))
 	r.untilEnded("lock.renew", 1)
 	unlock(t, h)

@@ -19,6 +19,9 @@ import (
 // patience is far below the lease of 30 s: who sleeps until it ends fails.
 const patience = 15 * time.Second
 
+// outage is a wait that is long enough for a busy server to say that it refuses writes.
+const outage = 1500 * time.Millisecond
+
 // promises are what is tried on a standalone server of each version, by two Clients.
 var promises = []struct {
 	name string
@@ -327,7 +330,7 @@ func outOfMemory(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
 // readOnly: a server that is a replica for a while is no reason to give up.
 func readOnly(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 	s.Do(t, "REPLICAOF", "127.0.0.1", "1")
-	_, err := a.RLock("ro").TryLock(t.Context(), 300*time.Millisecond, 0)
+	_, err := a.RLock("ro").TryLock(t.Context(), outage, 0)
 	var answer *redlatch.ServerError
 	if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) {
 		t.Errorf("%v, want an outage", err)
@@ -355,7 +358,7 @@ func tooFewReplicas(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 		return
 	}
 	for _, l := range lockers {
-		_, err := l.TryLock(t.Context(), 200*time.Millisecond, 0)
+		_, err := l.TryLock(t.Context(), outage, 0)
 		var answer *redlatch.ServerError
 		if errors.As(err, &answer) || !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Errorf("%v, want an outage", err)
