@@ -12,7 +12,7 @@ import (
 func TestUnlockTellsAThirdTimeWhatCameOfIt(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlUnlockTimeout(300*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlUnlockTimeout(time.Second))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	s.Freeze(t)
 	for range 2 {
