@@ -27,14 +27,14 @@ type Hold struct {
 	s       *Session
 	claim   *Claim
 	parent  context.Context // what the acquisition was made with
-	began   time.Time
-	lease   time.Duration // fixed; 0: the watchdog's
-	link    any           // the observer's, of the acquisition
-	age     *ageing       // nil: nobody wants to know
-	again   bool          // a re-entry
-	counted bool          // an observer counts it as held
-	kept    bool          // guarded by reg.mu; the watchdog keeps the session for it
-	at      int32         // guarded by reg.mu; in the session's list
+	began   time.Duration   // when the command that got it was sent, on the registry's clock
+	lease   time.Duration   // fixed; 0: the watchdog's
+	link    any             // the observer's, of the acquisition
+	age     *ageing         // nil: nobody wants to know
+	again   bool            // a re-entry
+	counted bool            // an observer counts it as held
+	kept    bool            // guarded by reg.mu; the watchdog keeps the session for it
+	at      int32           // guarded by reg.mu; in the session's list
 
 	// guarded by reg.mu
 	state   holdState
@@ -189,6 +189,9 @@ func (h *Hold) endLocked(state holdState, cause error) {
 	}
 }
 
+// since is when the hold began, by the wall clock of now.
+func (h *Hold) since(now time.Time) time.Time { return now.Add(h.began - now.Sub(h.s.reg.epoch)) }
+
 // loseLocked takes a hold away.
 func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	h.s.removeLocked(h)
@@ -212,7 +215,7 @@ func (h *Hold) finish(how string) {
 // released, when releasingLocked says so.
 func (h *Hold) tellEnd(how string) {
 	if o := h.s.reg.cfg.Observer; o != nil {
-		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, time.Since(h.began))
+		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, time.Since(h.s.reg.epoch)-h.began)
 	}
 	h.claim.Release()
 }

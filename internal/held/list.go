@@ -2,6 +2,7 @@ package held
 
 import (
 	"slices"
+	"time"
 
 	"github.com/redlatch/redlatch/lock"
 )
@@ -36,6 +37,7 @@ func (r *Registry) List() []lock.HeldLock {
 // acquired.
 func (s *Session) listLocked(holds []*Hold, to []lock.HeldLock, at []Place) ([]lock.HeldLock, []Place) {
 	var place Place
+	now := time.Now()
 	l := lock.HeldLock{
 		Name: s.Lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
 		Count: len(holds), Fixed: true,
@@ -43,8 +45,8 @@ func (s *Session) listLocked(holds []*Hold, to []lock.HeldLock, at []Place) ([]l
 	for _, h := range holds {
 		l.Fixed = l.Fixed && h.lease > 0
 		l.ValidUntil = later(l.ValidUntil, h.deadlineLocked())
-		if l.Since.IsZero() || h.began.Before(l.Since) {
-			l.Since = h.began
+		if since := h.since(now); l.Since.IsZero() || since.Before(l.Since) {
+			l.Since = since
 			place = h.placeLocked()
 		}
 	}

@@ -217,7 +217,7 @@ func (s *Session) Gone() {
 
 // addLocked adds a hold.
 func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.Duration, sent time.Time, counted bool) {
-	h.s, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent, counted, s.link
+	h.s, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent.Sub(s.reg.epoch), counted, s.link
 	h.alive = true
 	if fixed > 0 {
 		h.until, h.lasts = LocalDeadline(sent, fixed), fixed

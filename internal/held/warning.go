@@ -29,7 +29,7 @@ func (h *Hold) watchAgeLocked() {
 	if r.cfg.Warn <= 0 {
 		return
 	}
-	due := h.began.Add(r.cfg.Warn)
+	due := r.epoch.Add(h.began + r.cfg.Warn)
 	h.age = &ageing{hold: h, index: -1}
 	r.ages.Set(h.age, due)
 	r.dog.wakeLocked(due)
@@ -152,7 +152,7 @@ func (r *Registry) logOld(holds []old, now time.Time) {
 	for _, o := range holds {
 		h := o.hold
 		args := r.TracedArgs(h.parent, h.link, "lock", h.s.Lock.Name, "owner", h.s.Name,
-			"type", h.s.Lock.Kind.Traits().Type, "since", h.began, "held", now.Sub(h.began))
+			"type", h.s.Lock.Kind.Traits().Type, "since", h.since(now), "held", now.Sub(r.epoch)-h.began)
 		if at := o.place.String(); at != "" {
 			args = append(args, "acquired_at", at)
 		}
