@@ -120,13 +120,13 @@ var mutations = []mutation{
 	{
 		name:    "renewal only if the gate is free",
 		file:    "internal/held/watchdog.go",
-		old:     "if !s.renewing {               // else it has been without an answer for an interval",
+		old:     "if !s.renewing { // else it has been without an answer for an interval",
 		new:     "if !s.renewing && s.claim.Gate.TryEnter() {\n\t\t\ts.claim.Gate.Leave()",
 		profile: "calm", finds: "lost without a cause", bound: 60_000,
 	},
 	{
 		name:    "loss found by the watchdog not told",
-		file:    "internal/held/watchdog.go",
+		file:    "internal/held/renewal.go",
 		old:     "if !s.final && !s.dead { // else it is our own release that was found",
 		new:     "if false {",
 		profile: "forced", finds: "told of lock taken away", bound: 30_000,
