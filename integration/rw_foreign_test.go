@@ -124,16 +124,21 @@ func TestRWForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 	rwForeignReads(t, s, 1, 1, 30*time.Second)
 	next := rwAsync(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context())
 	rwWaiting(t, s, "writers", 1)
-	ends := time.Now().Add(rwRemaining(t, s, field))
+	asked := time.Now()
+	left := rwRemaining(t, s, field)
+	soonest, ends := asked.Add(left), time.Now().Add(left)
 	own, foreign := "{n}:"+field+":rwlock_timeout:1", "{n}:"+rwForeign+":rwlock_timeout:1"
 	s.Do(t, "PEXPIRE", own, "30000")
 	s.Do(t, "HDEL", "n", rwForeign)
 	s.Do(t, "DEL", foreign)
 	s.Do(t, "PEXPIRE", "n", "30000")
 	w := rwGot(t, next, lease+2*rwSoon)
-	late := time.Since(ends)
-	t.Logf("the writer entered %v after the dead reader's lease", late)
-	if late < -10*time.Millisecond || late > rwSoon+300*time.Millisecond {
+	entered := time.Now()
+	t.Logf("the writer entered %v after the dead reader's lease", entered.Sub(ends))
+	if early := soonest.Sub(entered); early > 10*time.Millisecond {
+		t.Errorf("the writer entered %v before the end of the dead reader's lease", early)
+	}
+	if late := entered.Sub(ends); late > rwSoon+300*time.Millisecond {
 		t.Errorf("the writer entered %v after the end of the dead reader's lease", late)
 	}
 	rwUnlock(t, w)

@@ -63,8 +63,9 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context()) // renews every third of a second
 			fixed := rwLock(t, long.ReadWriteLock("n").ReadLock(), t.Context(), redlatch.WithLease(tc.fixed))
 			dead.Kill(t)
+			asked := time.Now()
 			left := rwRemaining(t, s, field)
-			ends := time.Now().Add(left)
+			soonest, ends := asked.Add(left), time.Now().Add(left)
 			var opts []redlatch.Option
 			if tc.skip > 0 {
 				opts = append(opts, rwlock.WithSkipAfter(tc.skip))
@@ -78,12 +79,12 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			}
 			rwUnlock(t, live)
 			w := rwGot(t, got, left+2*rwSoon)
-			late := time.Since(ends)
-			t.Logf("the writer entered %v after the dead reader's lease", late)
-			if late < -10*time.Millisecond {
-				t.Errorf("the writer entered %v before the dead reader's lease had ended", -late)
+			entered := time.Now()
+			t.Logf("the writer entered %v after the dead reader's lease", entered.Sub(ends))
+			if early := soonest.Sub(entered); early > 10*time.Millisecond {
+				t.Errorf("the writer entered %v before the dead reader's lease had ended", early)
 			}
-			if late > rwSoon {
+			if late := entered.Sub(ends); late > rwSoon {
 				t.Errorf("the writer entered %v after the dead reader's lease had ended", late)
 			}
 			rwUnlock(t, w)

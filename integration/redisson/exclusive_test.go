@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // What all exclusive kinds promise, with one side in each role. Leases are the
@@ -90,6 +92,16 @@ func TestUnlockWakesTheOtherSideAtOnce(t *testing.T) {
 		slices.Sort(took)
 		t.Logf("from the start of the unlock until the other side has the lock: median %v, longest %v", took[len(took)/2], took[len(took)-1])
 		between(t, "longest wake-up", took[len(took)-1], 0, soon)
+	})
+}
+
+// asked waits until waiters that came after before have asked as often as they do before they sleep: when they come,
+// and when their subscription stands.
+func (b *bed) asked(t *testing.T, before testbed.Stats, waiters int) {
+	t.Helper()
+	eventually(t, "the waiters have asked twice", func() bool {
+		calls := b.server.CommandStats(t).Sub(before).Calls
+		return calls["eval"]+calls["evalsha"] >= int64(2*waiters)
 	})
 }
 

@@ -41,9 +41,10 @@ func TestJavaWaiterThatIsDroppedIsTold(t *testing.T) {
 			var locks []Lock
 			var calls []*Call
 			for i := range 3 {
-				l := b.java.Owner(strconv.Itoa(i)).Fair(n)
+				l, before := b.java.Owner(strconv.Itoa(i)).Fair(n), b.server.CommandStats(t)
 				locks, calls = append(locks, l), append(calls, l.GoLock(0))
 				b.queued(t, n, i+1)
+				b.asked(t, before, 1) // one that asked later would drop those before it, and tell nobody
 			}
 			b.settle(t)
 			// Their times have passed, as they have when the holder stays for longer than

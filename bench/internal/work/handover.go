@@ -31,6 +31,9 @@ const (
 // subscriptions made by then.
 const warmPasses = 8
 
+// coldWait is how long a Lock may take before anything is counted.
+const coldWait = 2 * time.Second
+
 // What the processes tell each other, one byte each.
 const (
 	waiting = 'w' // about to lock
@@ -144,7 +147,7 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 		if err := say(waiting); err != nil {
 			return err
 		}
-		if held, err = l.Lock(ctx); err != nil {
+		if held, err = lockWithin(ctx, l, number); err != nil {
 			return err
 		}
 		at := time.Now().UnixNano()
@@ -155,6 +158,21 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 			return err
 		}
 	}
+}
+
+// lockWithin is Lock, again and again until something is counted: a contender may sleep through the first messages for
+// ever (rueidislock was seen to), and is not to be left out for that.
+func lockWithin(ctx context.Context, l Locker, number int) (Hold, error) {
+	for number < warmPasses {
+		once, cancel := context.WithTimeout(ctx, coldWait)
+		h, err := l.Lock(once)
+		cold := once.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !cold {
+			return h, err
+		}
+	}
+	return l.Lock(ctx)
 }
 
 func (j *handoverJob) connect(ctx context.Context, m *measurement) (net.Conn, error) {
