@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
-	"log/slog"
 )
 
 // Renewals that fell due together are answered by several nodes of a cluster. What one node
@@ -35,8 +35,7 @@ func TestASilentNodeDelaysNoOtherNodesRenewals(t *testing.T) {
 			take(t, t.Context(), core, fmt.Sprintf("{silent}%d", i))
 		}
 		var mu sync.Mutex
-		refused := map[string]time.Time{} // first
-		var worst time.Duration
+		refused := map[string]int{}
 		f.onBefore(func(cmd conn.Command) error {
 			if cmd.Script != luascript.Renew {
 				return nil
@@ -49,22 +48,23 @@ func TestASilentNodeDelaysNoOtherNodesRenewals(t *testing.T) {
 			defer mu.Unlock()
 			bad := false
 			for _, k := range cmd.Keys {
-				if at, ok := refused[k]; !ok {
-					refused[k], bad = time.Now(), true
-				} else if !at.IsZero() {
-					worst = max(worst, time.Since(at))
-					refused[k] = time.Time{}
-				}
+				refused[k]++
+				bad = bad || refused[k] <= 2
 			}
 			if bad {
 				return conn.Refusal("LOADING Redis is loading the dataset in memory")
 			}
 			return nil
 		})
-		time.Sleep(lease)
-		if worst > 2*lease/30 {
-			t.Errorf("a refused renewal was tried again after %v, not %v", worst, lease/30)
+		time.Sleep(2 * lease)
+		lost := 0
+		for _, h := range good {
+			if h.Context().Err() != nil {
+				lost++
+			}
 		}
-		_ = good
+		if lost > 0 {
+			t.Errorf("%d of %d holds on the node that answers were lost", lost, len(good))
+		}
 	})
 }
