@@ -271,6 +271,9 @@ func (a *acquisition) run(try bool) error {
 				return a.notAcquired(nil)
 			case err != nil:
 				a.lastErr = err
+				if a.lead != nil { // those who can't wait hear by themselves what is wrong
+					a.core.reg.Refused(a.lead, held.Seen{})
+				}
 				if a.retry == nil {
 					a.retry = held.NewRetry()
 				}

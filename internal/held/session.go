@@ -194,6 +194,7 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duratio
 	s.addLocked(ctx, h, c, fixed, sent, counted)
 	if s.joined != nil {
 		s.joined[c]++
+		c.sessions[modeRead] = s // its last hold may have ended meanwhile, while others kept the session
 	}
 	h.again = true
 	if fixed > 0 && s.watchedLocked() {

@@ -147,8 +147,8 @@ func (x *Share) Told() {
 	x.signal()
 }
 
-// Refused tells those who follow that the leader must wait, and for whom. Who can't
-// wait asks by itself.
+// Refused tells those who follow that the leader must wait, and for whom, if that is known:
+// it also waits before it repeats a command that failed. Who can't wait asks by itself.
 func (r *Registry) Refused(x *Share, seen Seen) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +156,9 @@ func (r *Registry) Refused(x *Share, seen Seen) {
 	if sh == nil || sh.leader != x {
 		return
 	}
-	sh.seen = seen
+	if !seen.Until.IsZero() {
+		sh.seen = seen
+	}
 	if sh.waits {
 		return
 	}
