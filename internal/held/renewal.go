@@ -22,9 +22,21 @@ type renewal struct {
 	began   time.Time
 
 	mu     sync.Mutex
-	gone   []*Session // guarded by mu
-	failed []*Session // guarded by mu
-	first  error      // guarded by mu
+	failed int      // guarded by mu; how many were not renewed
+	about  *Session // guarded by mu; one of them
+	first  error    // guarded by mu; why, if it was renewed before
+}
+
+// settled is what one command's answers come to.
+type settled struct {
+	good   []batch.Answer
+	gone   []*Session
+	failed []failure
+}
+
+type failure struct {
+	s   *Session
+	err error
 }
 
 // addLocked adds a session.
@@ -71,9 +83,10 @@ func (n *renewal) Ran(cmd conn.Command, sent time.Time, err error) {
 	}
 }
 
-// Answered implements batch.Work.
+// Answered implements batch.Work. What a command's answers say holds at once: another
+// node may be silent for long.
 func (n *renewal) Answered(as []batch.Answer) {
-	good := as[:0]
+	o := settled{good: as[:0]}
 	for _, a := range as {
 		if conn.IsTryAgain(a.Err) {
 			if splitter, ok := n.due[a.Item].Lock.Kind.(kind.Splitter); ok {
@@ -81,11 +94,9 @@ func (n *renewal) Answered(as []batch.Answer) {
 				continue
 			}
 		}
-		if n.settle(a) {
-			good = append(good, a)
-		}
+		n.settle(a, &o)
 	}
-	n.renewed(good)
+	n.tell(&o)
 }
 
 // split renews by commands of one key, one after the other. The watchdog does not
@@ -110,18 +121,18 @@ func (n *renewal) split(i int, cmds []conn.Command) {
 			case c.Err == nil && k > 0 && vals[0].Int != 1:
 				vals = []conn.Value{{Int: -1}}
 			}
-			if a := (batch.Answer{Vals: vals, Sent: sent, Err: c.Err}); one.settle(a) {
-				one.renewed([]batch.Answer{a})
-			}
+			var o settled
+			one.settle(batch.Answer{Vals: vals, Sent: sent, Err: c.Err}, &o)
+			one.tell(&o)
 			one.End()
 		}})
 	}
 	next(0)
 }
 
-// settle reports whether a session was renewed, and notes what came of it otherwise.
-func (n *renewal) settle(a batch.Answer) bool {
-	err := a.Err
+// settle notes what came of one session's renewal.
+func (n *renewal) settle(a batch.Answer, o *settled) {
+	s, err := n.due[a.Item], a.Err
 	switch {
 	case err != nil:
 	case a.Vals[0].Int < 0:
@@ -130,86 +141,89 @@ func (n *renewal) settle(a batch.Answer) bool {
 		err = errGone
 	}
 	if n.watched {
-		s := n.due[a.Item]
 		n.w.reg.cfg.Observer.Renewed(s.Lock.Observed(), s.Name, n.links[a.Item], a.Sent, err)
 	}
-	if err == nil {
-		return true
+	switch err { //nolint:errorlint // our own
+	case nil:
+		o.good = append(o.good, a)
+	case errGone:
+		o.gone = append(o.gone, s)
+	default:
+		o.failed = append(o.failed, failure{s, err})
 	}
-	s, r := n.due[a.Item], n.w.reg
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err == errGone { //nolint:errorlint // our own
-		n.gone = append(n.gone, s)
-		return false
-	}
-	n.failed = append(n.failed, s)
-	r.mu.Lock()
-	if err != errRefused && conn.Classify(err) == conn.Ambiguous { //nolint:errorlint // our own
-		s.asked = s.askedUntilLocked()
-	}
-	s.asks = nil
-	if s.lastErr == nil && n.first == nil {
-		n.first = err
-	}
-	s.lastErr = err
-	r.mu.Unlock()
-	return false
 }
 
-// End puts off what failed and takes away what is gone.
-func (n *renewal) End() {
+// tell moves the deadlines of those on that were renewed, takes away what is gone, and
+// puts off what failed.
+func (n *renewal) tell(o *settled) {
 	r := n.w.reg
-	n.mu.Lock()
-	gone, failed, first := n.gone, n.failed, n.first
-	n.mu.Unlock()
-	if len(gone)+len(failed) == 0 {
-		return
-	}
 	var lost []*Hold
+	var first error
 	r.mu.Lock()
-	for _, s := range gone {
+	for _, a := range o.good {
+		n.w.renewedLocked(n.due[a.Item], a.Sent, n.sets[a.Item])
+	}
+	for _, s := range o.gone {
 		s.renewing = false
 		if !s.final && !s.dead { // else it is our own release that was found
 			lost = append(lost, r.loseLocked(s, lossGone, nil)...)
 		}
 	}
-	for _, s := range failed {
-		n.w.againLocked(s)
+	for _, f := range o.failed {
+		if f.err != errRefused && conn.Classify(f.err) == conn.Ambiguous { //nolint:errorlint // our own
+			f.s.asked = f.s.askedUntilLocked()
+		}
+		f.s.asks = nil
+		if f.s.lastErr == nil && first == nil {
+			first = f.err
+		}
+		f.s.lastErr = f.err
+		n.w.againLocked(f.s)
 	}
-	closed := r.closed
-	if !closed {
+	logs := len(lost) > 0 && !r.closed
+	if logs {
 		r.wg.Add(1)
-	}
-	var link any
-	if len(failed) > 0 {
-		link = failed[0].link
 	}
 	r.mu.Unlock()
 	r.finish(lost)
+	if logs {
+		go func() { // ends with the log handler
+			defer r.wg.Done()
+			r.logLost(lost)
+		}()
+	}
+	if len(o.failed) == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failed += len(o.failed)
+	if n.first == nil {
+		n.first, n.about = first, o.failed[0].s
+	}
+}
+
+// End logs once for all that failed.
+func (n *renewal) End() {
+	r := n.w.reg
+	n.mu.Lock()
+	failed, s, first := n.failed, n.about, n.first
+	n.mu.Unlock()
+	if first == nil {
+		return
+	}
+	r.mu.Lock()
+	closed, link := r.closed, s.link
+	if !closed {
+		r.wg.Add(1)
+	}
+	r.mu.Unlock()
 	if closed {
 		return
 	}
 	go func() { // ends with the log handler
 		defer r.wg.Done()
-		r.logLost(lost)
-		if first != nil {
-			s := failed[0]
-			r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), link, "lock", s.Lock.Name,
-				"owner", s.Name, "type", s.Lock.Kind.Traits().Type, "locks", len(failed), "error", first)...)
-		}
+		r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), link, "lock", s.Lock.Name,
+			"owner", s.Name, "type", s.Lock.Kind.Traits().Type, "locks", failed, "error", first)...)
 	}()
-}
-
-// renewed moves the deadlines of those on that were renewed.
-func (n *renewal) renewed(good []batch.Answer) {
-	if len(good) == 0 {
-		return
-	}
-	w := n.w
-	w.reg.mu.Lock()
-	defer w.reg.mu.Unlock()
-	for _, a := range good {
-		w.renewedLocked(n.due[a.Item], a.Sent, n.sets[a.Item])
-	}
 }

@@ -62,10 +62,11 @@ const (
 	herdLeave  = 64
 	// herdPause is after how long a process that stood back tries, at least. Timers are
 	// not much finer than this in a process that does nothing else. In a crowd it is
-	// herdEach for each of it at most, and herdLongest.
+	// herdEach for each of it at most, and herdLongest; herdUnknown if its size is not known.
 	herdPause   = time.Millisecond
 	herdEach    = 30 * time.Microsecond
 	herdLongest = 100 * time.Millisecond
+	herdUnknown = 16 * time.Millisecond
 	// unheard is how long a pause waits at least for a sign of its own release.
 	unheard = 100 * time.Millisecond
 )
@@ -154,7 +155,7 @@ func (d *herd) yields(t *topic) bool {
 func (d *herd) patience() time.Duration {
 	most := min(time.Duration(d.size)*herdEach, herdLongest)
 	if d.size == 0 {
-		most = herdLongest // it has lost often
+		most = herdUnknown
 	}
 	p := min(4*d.gap, most)
 	if p <= herdPause {

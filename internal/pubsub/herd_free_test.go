@@ -9,7 +9,7 @@ import (
 )
 
 // Of two processes one always came first; now it stops. The other one, which never had the
-// lock, tries within what docs/DESIGN.md says: 1 ms, or 30 µs for each subscriber.
+// lock and does not know how many there are, tries within what docs/DESIGN.md says: 16 ms, and up to twice that.
 func TestTheLastUnlockOfAPairIsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
 		w := h.Join(herded())
@@ -33,7 +33,7 @@ func TestTheLastUnlockOfAPairIsTaken(t *testing.T) {
 			worst = max(worst, time.Since(free))
 			w.Expect(time.Now().Add(time.Minute), pubsub.Holder{Owner: "another"})
 		}
-		if worst > 10*time.Millisecond {
+		if worst > 33*time.Millisecond {
 			t.Errorf("the lock lay free for %v while somebody waited", worst)
 		}
 		leave(w)
