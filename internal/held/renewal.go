@@ -143,10 +143,10 @@ func (n *renewal) settle(a batch.Answer, o *settled) {
 	if n.watched {
 		n.w.reg.cfg.Observer.Renewed(s.Lock.Observed(), s.Name, n.links[a.Item], a.Sent, err)
 	}
-	switch err { //nolint:errorlint // our own
-	case nil:
+	switch {
+	case err == nil:
 		o.good = append(o.good, a)
-	case errGone:
+	case err == errGone: //nolint:errorlint // our own
 		o.gone = append(o.gone, s)
 	default:
 		o.failed = append(o.failed, failure{s, err})
