@@ -39,7 +39,9 @@ func TestRWShareLineOnceInTrouble(t *testing.T) {
 				}
 			}
 			cancel()
-			<-leads
+			if err := <-leads; err == nil {
+				t.Error("the reader that asks got the lock from a server that refuses")
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func (n *renewal) settle(a batch.Answer, o *settled) {
 	switch {
 	case err == nil:
 		o.good = append(o.good, a)
-	case err == errGone: //nolint:errorlint // our own
+	case errors.Is(err, errGone):
 		o.gone = append(o.gone, s)
 	default:
 		o.failed = append(o.failed, failure{s, err})
