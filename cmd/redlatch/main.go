@@ -17,9 +17,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == guardCommand {
-		guard(os.Stdin)
-		return
+	if status, ok := helper(os.Args); ok {
+		os.Exit(status)
 	}
 	os.Exit(execute(context.Background(), os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }

@@ -21,7 +21,10 @@ import (
 
 // TestMain runs the tests, or is the command that a test started.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == guardCommand || os.Getenv("REDLATCH_TEST_COMMAND") != "" {
+	if status, ok := helper(os.Args); ok {
+		os.Exit(status)
+	}
+	if os.Getenv("REDLATCH_TEST_COMMAND") != "" {
 		_ = os.Unsetenv("REDLATCH_TEST_COMMAND")
 		main()
 		return

@@ -36,7 +36,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `run acquires the lock NAME, runs COMMAND and frees the lock.
 
 run exits with the command's exit status. It passes on signals (HUP, INT, QUIT, TERM, USR1,
-USR2, WINCH). It sets in the command's environment:
+USR2, WINCH); HUP and INT stay ignored, also by the command, if they were when run started, as
+nohup has it. It sets in the command's environment:
   REDLATCH_LOCK       the name of the lock
   REDLATCH_TOKEN      the fencing token, with --fenced
   REDLATCH_CLIENT_ID  the client's id, the first part of the lock's owner
@@ -116,7 +117,7 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 		return &statusError{exitCantRun, err}
 	}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passedOn...)
+	signal.Notify(signals, heeded()...)
 	defer signal.Stop(signals)
 
 	client, err := a.open("run", func(c *redlatch.Config) { c.LeaseTime = f.leaseTime })
@@ -227,10 +228,9 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 		return exitError, fmt.Errorf("the guard process of the command did not start: %w", err)
 	}
 	defer g.release()
-	if err := cmd.Start(); err != nil {
+	if err := job.start(g); err != nil {
 		return exitCantRun, err
 	}
-	g.watch(job)
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }() // ends with the command
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -18,6 +19,11 @@ import (
 // passedOn are the signals that the command gets as well.
 var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH,
+}
+
+// heeded are those of them that run listens to. What it was started to ignore, as by nohup, stays ignored.
+func heeded() []os.Signal {
+	return slices.DeleteFunc(slices.Clone(passedOn), signal.Ignored)
 }
 
 // ends reports whether a signal ends a wait for the lock.
@@ -98,11 +104,11 @@ type guardProcess struct {
 }
 
 func startGuard(grace time.Duration) (*guardProcess, error) {
-	self, err := os.Executable()
+	path, err := self()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, guardCommand) //nolint:noctx // it must outlive this process
+	cmd := exec.Command(path, guardCommand) //nolint:noctx // it must outlive this process
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what is sent to our group is not for it
@@ -116,9 +122,10 @@ func startGuard(grace time.Duration) (*guardProcess, error) {
 	return &guardProcess{cmd, in, grace}, nil
 }
 
-// watch tells the guard of the command, which has just started.
-func (g *guardProcess) watch(j *job) {
-	_, _ = fmt.Fprintf(g.in, "watch %d %d\n", j.target(), g.grace.Milliseconds()) // a guard that was killed can't be helped
+// watch tells the guard of the command, which has not begun yet. It fails when the guard has died.
+func (g *guardProcess) watch(j *job) error {
+	_, err := fmt.Fprintf(g.in, "watch %d %d\n", j.target(), g.grace.Milliseconds())
+	return err
 }
 
 // release ends the guard: the command has ended, or never started.

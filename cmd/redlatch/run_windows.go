@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"time"
@@ -10,12 +9,16 @@ import (
 // passedOn are the signals that the program knows here.
 var passedOn = []os.Signal{os.Interrupt}
 
+func heeded() []os.Signal { return passedOn }
+
 func ends(os.Signal) bool { return true }
 
 // job is the command.
 type job struct{ cmd *exec.Cmd }
 
 func newJob(cmd *exec.Cmd, _ *os.File) *job { return &job{cmd} }
+
+func (j *job) start(*guardProcess) error { return j.cmd.Start() }
 
 func (j *job) pass(os.Signal) {} // the console sends Ctrl-C to the command, too
 
@@ -27,14 +30,12 @@ func (j *job) rest(<-chan time.Time) {}
 
 func endedBy(*os.ProcessState) int { return 0 }
 
-const guardCommand = "__guard"
-
 // guardProcess does nothing here: a command outlives a run that is killed.
 type guardProcess struct{}
 
 func startGuard(time.Duration) (*guardProcess, error) { return &guardProcess{}, nil }
 
-func (*guardProcess) watch(*job) {}
-func (*guardProcess) release()   {}
+func (*guardProcess) release() {}
 
-func guard(io.Reader) {}
+// helper is this program as a helper process of run, of which there is none here.
+func helper([]string) (status int, ok bool) { return 0, false }
