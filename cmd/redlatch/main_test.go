@@ -134,7 +134,11 @@ func prepare(s *testbed.Server, args ...string) *exec.Cmd {
 	if err != nil {
 		panic(err)
 	}
-	cmd := exec.Command(self, args...)
+	return as(s, exec.Command(self, args...))
+}
+
+// as makes a process of this program that of the command.
+func as(s *testbed.Server, cmd *exec.Cmd) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "REDLATCH_TEST_COMMAND=1", "REDIS_URL=redis://"+s.Addr())
 	return cmd
 }
@@ -142,7 +146,13 @@ func prepare(s *testbed.Server, args ...string) *exec.Cmd {
 // begin starts the program.
 func begin(t *testing.T, s *testbed.Server, args ...string) *command {
 	t.Helper()
-	c := &command{t: t, cmd: prepare(s, args...), ended: make(chan struct{})}
+	return beginProcess(t, prepare(s, args...))
+}
+
+// beginProcess starts a process that is, or becomes, the program.
+func beginProcess(t *testing.T, cmd *exec.Cmd) *command {
+	t.Helper()
+	c := &command{t: t, cmd: cmd, ended: make(chan struct{})}
 	c.cmd.Stdout, c.cmd.Stderr = c, c
 	c.cmd.WaitDelay = 5 * time.Second // what it leaves behind may hold its output open
 	in, err := c.cmd.StdinPipe()

@@ -1,0 +1,255 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// children are the processes that a process has started and that are there.
+func children(pid int) []string {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var found []string
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		found = append(found, strings.Fields(string(b))...)
+	}
+	return found
+}
+
+// isGuard reports whether a process is the guard; one that is not yet any program of its own is none.
+func isGuard(pid string) bool {
+	b, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+	return bytes.Contains(b, []byte(guardCommand))
+}
+
+// A run that is killed while it starts its command leaves nothing behind, at whichever moment that is.
+func TestRunKilledAtTheStart(t *testing.T) {
+	if len(children(os.Getppid())) == 0 {
+		t.Skip("this system does not tell of a process's children")
+	}
+	s := server(t)
+	c := client(t, s)
+	var names []string
+	// attempt kills run at some time after its second child is there, the first being the guard. A negative
+	// time stands for: when the command has begun. It returns the time.
+	attempt := func(after time.Duration) time.Duration {
+		name := "x" + strconv.Itoa(len(names))
+		names = append(names, name)
+		r, w, err := os.Pipe() // it ends with the last process that can write to it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		cmd := prepare(s, "run", name, "--lease-time", "1s", "--grace", "1s", "--", "sh", "-c", "echo begun; exec sleep 100")
+		cmd.Stdout = w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close()
+		var second string
+		for end := time.Now().Add(patience); second == ""; time.Sleep(100 * time.Microsecond) {
+			if ids := children(cmd.Process.Pid); len(ids) == 2 {
+				second = ids[1]
+				if isGuard(second) {
+					second = ids[0]
+				}
+			}
+			if time.Now().After(end) {
+				t.Fatal("it starts no command")
+			}
+		}
+		began := time.Now()
+		if after < 0 {
+			_, _ = io.ReadFull(r, make([]byte, len("begun\n")))
+			after = time.Since(began)
+		} else {
+			time.Sleep(after)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = r.SetReadDeadline(time.Now().Add(patience))
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			t.Errorf("killed %v after it started the process of its command: the command lives on: %v", after, err)
+			if pid, err := strconv.Atoi(second); err == nil {
+				_, _ = syscall.Kill(-pid, syscall.SIGKILL), syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		return after
+	}
+	span := attempt(-1)
+	const attempts = 20
+	for i := range attempts {
+		if t.Failed() {
+			break
+		}
+		attempt(span * time.Duration(i) / (attempts * 3 / 4)) // some are after it has begun
+	}
+	for _, name := range names {
+		untilState(t, c, name, func(in redlatch.Inspection) bool { return !in.Held() })
+	}
+}
+
+// A command of which the guard can't be told does not begin.
+func TestRunGuardDied(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	defer w.Close()
+	var out bytes.Buffer
+	j := newJob(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "echo begun"}, Stdout: &out}, nil)
+	if err := j.start(&guardProcess{in: w}); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("%v", err)
+	}
+	if j.cmd.ProcessState == nil || out.Len() != 0 {
+		t.Errorf("its process: %v, output: %q", j.cmd.ProcessState, out.String())
+	}
+}
+
+// A command that can't be run is reported as such, under its own name, and the lock is free.
+func TestRunRefused(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	odd := filepath.Join(t.TempDir(), "odd")
+	if err := os.WriteFile(odd, []byte("no program\n"), 0o700); err != nil { //nolint:gosec // it is to be executable
+		t.Fatal(err)
+	}
+	st, out, errs := call(t, s, "run", "x", "--", odd)
+	if st != exitCantRun || out != "" || errs != "redlatch: fork/exec "+odd+": "+syscall.ENOEXEC.Error()+"\n" {
+		t.Errorf("not a program: status %d, %q, %q", st, out, errs)
+	}
+	// It vanishes while run waits for the lock.
+	h := hold(t, c.RLock("x"))
+	p := begin(t, s, "run", "x", "--", odd)
+	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Processes == 1 })
+	if err := os.Remove(odd); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, h)
+	if st := p.status(); st != exitCantRun {
+		t.Errorf("removed: status %d", st)
+	}
+	need(t, p.text(), "redlatch: fork/exec "+odd+": "+syscall.ENOENT.Error()+"\n")
+	if in := inspect(t, c, "x"); in.Held() {
+		t.Errorf("afterwards: %+v", in)
+	}
+}
+
+// The command has the state of a process that was started without run: the descriptors that are meant for it, the
+// signals that it is to ignore, the limits.
+func TestRunInheritance(t *testing.T) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("this system does not tell of a process's state")
+	}
+	s := server(t)
+	meant, err := os.CreateTemp(t.TempDir(), "meant")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer meant.Close()
+	state := `ls -l /proc/self/fd | sed "s/.* \([0-9]* -> \)/\1/; s/proc.*//"; grep -E "^Sig(Blk|Ign)" /proc/self/status; ulimit -n; umask; pwd; cat <&3`
+	if _, err := meant.WriteString("what is in it\n"); err != nil {
+		t.Fatal(err)
+	}
+	for _, ignored := range []string{"", "HUP", "HUP INT"} {
+		run := func(args ...string) string {
+			t.Helper()
+			if _, err := meant.Seek(0, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			script := `ulimit -S -n 200; umask 27; exec "$@"`
+			if ignored != "" {
+				script = `trap "" ` + ignored + "; " + script
+			}
+			cmd := as(s, exec.Command("sh", append([]string{"-c", script, "sh"}, args...)...))
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			cmd.Dir = t.TempDir()
+			cmd.ExtraFiles = []*os.File{meant, nil, meant} // 3 and 5
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("%v: %v\n%s", args, err, out.String())
+			}
+			text := strings.ReplaceAll(out.String(), cmd.Dir, "DIR")
+			return regexp.MustCompile(`pipe:\S+`).ReplaceAllString(text, "pipe") // pipes have numbers, which differ
+		}
+		plain := run("sh", "-c", state)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		under := run(self, "run", "x", "--", "sh", "-c", state)
+		if plain != under {
+			t.Errorf("ignoring %q:\n%s\nand without run:\n%s", ignored, under, plain)
+		}
+		need(t, under, "what is in it")
+	}
+}
+
+// What nohup has ignored ends neither run nor its command.
+func TestRunIgnoresWhatItWasToIgnore(t *testing.T) {
+	s := server(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := beginProcess(t, as(s, exec.Command("sh", "-c", `trap "" HUP; exec "$@"`, "sh", self, "run", "x", "--", "sh", "-c",
+		`echo ready; read line; echo "got $line"`)))
+	p.says("ready")
+	_ = p.cmd.Process.Signal(syscall.SIGHUP)
+	fmt.Fprintln(p.in, "a line")
+	if st := p.status(); st != 0 {
+		t.Errorf("status %d", st)
+	}
+	need(t, p.text(), "got a line")
+}
+
+// A program that was removed, as by an update, while run waited for the lock still starts the command.
+func TestRunOfAProgramThatWasRemoved(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("this system starts no program without a file")
+	}
+	s := server(t)
+	c := client(t, s)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(t.TempDir(), "redlatch")
+	if err := os.WriteFile(old, program, 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	h := hold(t, c.RLock("x"))
+	p := beginProcess(t, as(s, exec.Command(old, "run", "x", "--", "echo", "ran")))
+	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Processes == 1 })
+	if err := os.WriteFile(old+".new", []byte("#!/bin/sh\necho other\n"), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	if err := os.Rename(old+".new", old); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, h)
+	if st := p.status(); st != 0 || p.text() != "ran\n" {
+		t.Errorf("status %d: %s", st, p.text())
+	}
+}
