@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "REDLATCH_") && !strings.HasPrefix(name, "REDLATCH_TEST") && name != "REDLATCH_CHROMIUM" || name == "REDIS_URL" {
 			_ = os.Unsetenv(name)
 		}
+	}
+	if signal.Ignored(os.Interrupt) { // by a shell that runs the tests in its background; the program is to heed it
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	// Two goroutines of the client library end by themselves, seconds after the client: one asks again for
 	// a cluster's topology, one closes connections that are not needed any more.

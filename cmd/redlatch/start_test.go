@@ -32,7 +32,7 @@ func children(pid int) []string {
 	return found
 }
 
-// isGuard reports whether a process is the guard; one that is not yet any program of its own is none.
+// isGuard reports whether a process is a guard.
 func isGuard(pid string) bool {
 	b, _ := os.ReadFile("/proc/" + pid + "/cmdline")
 	return bytes.Contains(b, []byte(guardCommand))
@@ -61,14 +61,12 @@ func TestRunKilledAtTheStart(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = cmd.Process.Kill() }()
 		_ = w.Close()
-		var second string
-		for end := time.Now().Add(patience); second == ""; time.Sleep(100 * time.Microsecond) {
-			if ids := children(cmd.Process.Pid); len(ids) == 2 {
-				second = ids[1]
-				if isGuard(second) {
-					second = ids[0]
-				}
+		var ids []string
+		for end := time.Now().Add(patience); len(ids) < 2; ids = children(cmd.Process.Pid) {
+			if len(ids) == 0 {
+				time.Sleep(time.Millisecond) // then without a pause: the moments at the start count
 			}
 			if time.Now().After(end) {
 				t.Fatal("it starts no command")
@@ -85,20 +83,22 @@ func TestRunKilledAtTheStart(t *testing.T) {
 		_ = cmd.Wait()
 		_ = r.SetReadDeadline(time.Now().Add(patience))
 		if _, err := io.Copy(io.Discard, r); err != nil {
-			t.Errorf("killed %v after it started the process of its command: the command lives on: %v", after, err)
-			if pid, err := strconv.Atoi(second); err == nil {
-				_, _ = syscall.Kill(-pid, syscall.SIGKILL), syscall.Kill(pid, syscall.SIGKILL)
+			for _, id := range ids {
+				if pid, err := strconv.Atoi(id); err == nil && !isGuard(id) {
+					_, _ = syscall.Kill(-pid, syscall.SIGKILL), syscall.Kill(pid, syscall.SIGKILL)
+				}
 			}
+			t.Fatalf("killed %v after it started the process of its command: the command lives on: %v", after, err)
 		}
 		return after
 	}
 	span := attempt(-1)
-	const attempts = 20
-	for i := range attempts {
-		if t.Failed() {
-			break
-		}
-		attempt(span * time.Duration(i) / (attempts * 3 / 4)) // some are after it has begun
+	const atOnce, spread = 12, 12
+	for range atOnce {
+		attempt(0)
+	}
+	for i := range spread {
+		attempt(span * time.Duration(i) / (spread * 3 / 4)) // some are after it has begun
 	}
 	for _, name := range names {
 		untilState(t, c, name, func(in redlatch.Inspection) bool { return !in.Held() })
@@ -118,8 +118,11 @@ func TestRunGuardDied(t *testing.T) {
 	if err := j.start(&guardProcess{in: w}); !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("%v", err)
 	}
-	if j.cmd.ProcessState == nil || out.Len() != 0 {
-		t.Errorf("its process: %v, output: %q", j.cmd.ProcessState, out.String())
+	if j.cmd.ProcessState == nil {
+		t.Fatal("its process was not waited for")
+	}
+	if out.Len() != 0 {
+		t.Errorf("output: %q", out.String())
 	}
 }
 
