@@ -110,7 +110,7 @@ func self() (string, error) {
 	const running = "/proc/self/exe"
 	if runtime.GOOS == "linux" {
 		if this, err := os.Stat(running); err == nil {
-			if now, err := os.Stat(path); err != nil || !os.SameFile(this, now) {
+			if now, _ := os.Stat(path); !os.SameFile(this, now) {
 				return running, nil
 			}
 		}
