@@ -180,7 +180,7 @@ func (w *watchdog) run() {
 // look does all that is due and arms the timer for the rest.
 func (w *watchdog) look(now time.Time, slept bool) {
 	r := w.reg
-	n := &renewal{w: w, began: now, watched: r.cfg.Observer != nil && r.cfg.Observer.Renewals()}
+	var n *renewal // most looks find nothing to renew
 	var lost []*Hold
 	r.mu.Lock()
 	if slept {
@@ -208,6 +208,9 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		}
 		if !s.renewing { // else it has been without an answer for an interval
 			s.renewing = true
+			if n == nil {
+				n = &renewal{w: w, began: now, watched: r.cfg.Observer != nil && r.cfg.Observer.Renewals()}
+			}
 			n.addLocked(s)
 		}
 		// The next interval begins now, and is that of a good answer, too: to schedule once
@@ -235,7 +238,7 @@ func (w *watchdog) look(now time.Time, slept bool) {
 			r.logOld(aged, now)
 		}()
 	}
-	if len(n.due) > 0 {
+	if n != nil {
 		batch.Send(r.send, r.topo.Cluster, n)
 	}
 }
