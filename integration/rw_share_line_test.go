@@ -24,6 +24,15 @@ func rwFollow(t *testing.T, s *testbed.Server, l redlatch.Locker, n int) []<-cha
 	return got
 }
 
+// rwErrors acquires n times at once; what came of each is in the channel.
+func rwErrors(n int, acquire func() (redlatch.Hold, error)) chan error {
+	errs := make(chan error, n)
+	for range n {
+		go func() { _, err := acquire(); errs <- err }()
+	}
+	return errs
+}
+
 func rwAllGot(t *testing.T, got []<-chan redlatch.Hold) []redlatch.Hold {
 	t.Helper()
 	holds := make([]redlatch.Hold, 0, len(got))
@@ -175,10 +184,7 @@ func TestRWShareLineEnds(t *testing.T) {
 		c := rwShareClient(t, s, 10*time.Millisecond)
 		l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 		w := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context())
-		errs := make(chan error, 5)
-		for range cap(errs) {
-			go func() { _, err := l.Lock(t.Context()); errs <- err }()
-		}
+		errs := rwErrors(5, func() (redlatch.Hold, error) { return l.Lock(t.Context()) })
 		rwWaiting(t, s, "readers", 1)
 		time.Sleep(50 * time.Millisecond)
 		for _, wait := range []time.Duration{0, 30 * time.Millisecond} {
@@ -247,17 +253,19 @@ func TestRWShareLineRefused(t *testing.T) {
 	rwUnlock(t, rwLock(t, l, t.Context()))
 	trap := proxy.StallReply(testbed.Contains("EVALSHA"))
 	s.Do(t, "SET", "n", "x") // no lock any more
-	errs := make(chan error, 20)
-	for i := range cap(errs) {
-		go func() { _, err := l.Lock(t.Context()); errs <- err }()
-		if i == 0 {
-			trap.Wait(t)
-		}
-	}
+	lock := func() (redlatch.Hold, error) { return l.Lock(t.Context()) }
+	leader := rwErrors(1, lock)
+	trap.Wait(t)
+	errs := rwErrors(19, lock)
 	time.Sleep(100 * time.Millisecond)
 	trap.Release()
-	for range cap(errs) {
-		if err := <-errs; !errors.Is(err, redlatch.ErrInvalidName) {
+	for range 1 + cap(errs) {
+		var err error
+		select {
+		case err = <-leader:
+		case err = <-errs:
+		}
+		if !errors.Is(err, redlatch.ErrInvalidName) {
 			t.Error(err)
 		}
 	}
@@ -277,10 +285,7 @@ func TestRWShareLineOnce(t *testing.T) {
 	trap := proxy.StallReply(testbed.Contains("EVALSHA"))
 	leader := rwAsync(t, l, t.Context())
 	trap.Wait(t)
-	errs := make(chan error, 3)
-	for range cap(errs) {
-		go func() { _, err := l.TryLock(t.Context(), 0, 0); errs <- err }()
-	}
+	errs := rwErrors(3, func() (redlatch.Hold, error) { return l.TryLock(t.Context(), 0, 0) })
 	time.Sleep(100 * time.Millisecond)
 	began := time.Now()
 	trap.Release()
@@ -307,13 +312,10 @@ func TestRWShareLineDrains(t *testing.T) {
 	rwUnlock(t, rwLock(t, l, t.Context()))
 	kept := rwLock(t, c.RLock("kept"), t.Context())
 	trap := proxy.StallReply(testbed.Contains("EVALSHA"))
-	lead := make(chan error, 1)
-	go func() { _, err := l.Lock(t.Context()); lead <- err }()
+	lock := func() (redlatch.Hold, error) { return l.Lock(t.Context()) }
+	lead := rwErrors(1, lock)
 	trap.Wait(t)
-	errs := make(chan error, 5)
-	for range cap(errs) {
-		go func() { _, err := l.Lock(t.Context()); errs <- err }()
-	}
+	errs := rwErrors(5, lock)
 	time.Sleep(100 * time.Millisecond)
 	down := make(chan error, 1)
 	go func() { down <- c.Shutdown(t.Context()) }()

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -22,13 +20,9 @@ import (
 func TestASilentNodeDelaysNoOtherNodesRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 30 * time.Second
-		f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
-		f.topo = conn.Topology{Cluster: true}
-		core := engine.NewCore(engine.Config{
-			ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: lease, UnlockTimeout: 5 * time.Second,
-			FenceTTL: time.Hour, Log: slog.New(slog.DiscardHandler),
-		}, f, pubsub.NewHub(f, nil))
-		t.Cleanup(func() { core.Close(); core.Wait() })
+		f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+			f.topo, cfg.LeaseTime = conn.Topology{Cluster: true}, lease
+		})
 		var good []lock.Hold
 		for i := range 100 {
 			good = append(good, take(t, t.Context(), core, fmt.Sprintf("{good}%d", i)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -317,7 +318,7 @@ func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {
 func TestSlowLogStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slowLog{make(chan struct{})}
-		_, core := newFakeLogging(t, leaseTime, log)
+		_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.Log = slog.New(log) })
 		kept := take(t, t.Context(), core, "kept")
 		sent := time.Now()
 		var lost []lock.Hold

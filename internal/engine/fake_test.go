@@ -254,16 +254,19 @@ func (l *fakeLink) Close()             {}
 // newFake starts a core on a fake server; call it inside a bubble.
 func newFake(t *testing.T, leaseTime time.Duration) (*fakeRedis, *engine.Core) {
 	t.Helper()
-	return newFakeLogging(t, leaseTime, slog.DiscardHandler)
+	return newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = leaseTime })
 }
 
-func newFakeLogging(t *testing.T, leaseTime time.Duration, log slog.Handler) (*fakeRedis, *engine.Core) {
+// newFakeWith lets set change the server and the configuration before the core starts.
+func newFakeWith(t *testing.T, set func(f *fakeRedis, cfg *engine.Config)) (*fakeRedis, *engine.Core) {
 	t.Helper()
 	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
-	core := engine.NewCore(engine.Config{
+	cfg := engine.Config{
 		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-		FenceTTL: time.Hour, Log: slog.New(log),
-	}, f, pubsub.NewHub(f, nil))
+		FenceTTL: time.Hour, Log: slog.New(slog.DiscardHandler),
+	}
+	set(f, &cfg)
+	core := engine.NewCore(cfg, f, pubsub.NewHub(f, nil))
 	t.Cleanup(func() {
 		core.Close()
 		core.Wait()

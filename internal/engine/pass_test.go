@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -20,13 +18,7 @@ const tenure = 10 * time.Millisecond
 // newPassing starts a core that passes locks on.
 func newPassing(t *testing.T) (*fakeRedis, *engine.Core) {
 	t.Helper()
-	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
-	core := engine.NewCore(engine.Config{
-		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-		Tenure: tenure, Log: slog.New(slog.DiscardHandler),
-	}, f, pubsub.NewHub(f, nil))
-	t.Cleanup(func() { core.Close(); core.Wait() })
-	return f, core
+	return newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.Tenure = tenure })
 }
 
 // Re-entries of its holders don't make a tenure longer: others would never have the

@@ -77,7 +77,7 @@ func (g *groupRunner) Run(ctx context.Context, cmd conn.Command) (conn.Reply, er
 func TestSlowLogKeepsNoLateGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slowLog{make(chan struct{})}
-		f, core := newFakeLogging(t, leaseTime, slog.Handler(log))
+		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.Log = slog.New(log) })
 		defer close(log.released)
 		f.latency = time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)

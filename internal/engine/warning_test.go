@@ -11,7 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -74,13 +73,9 @@ func (e *ear) lines() []told {
 // newWarning starts a core that tells of holds that last for longer than warn.
 func newWarning(t *testing.T, warn time.Duration, log slog.Handler) (*fakeRedis, *engine.Core) {
 	t.Helper()
-	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
-	core := engine.NewCore(engine.Config{
-		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-		Tenure: tenure, HoldWarning: warn, Log: slog.New(log),
-	}, f, pubsub.NewHub(f, nil))
-	t.Cleanup(func() { core.Close(); core.Wait() })
-	return f, core
+	return newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
+		cfg.Tenure, cfg.HoldWarning, cfg.Log = tenure, warn, slog.New(log)
+	})
 }
 
 // Each hold that lasts is told of once, when its time has come: those of the watchdog,
