@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
 )
 
@@ -93,6 +94,44 @@ func TestNothingIsPassedOnAfterABreak(t *testing.T) {
 				t.Errorf("broken %t: Unlock: %v", broken, err)
 			}
 			t.Logf("the receiver: %v", <-got)
+		})
+	}
+}
+
+// While a command that takes a lock away by force has no answer, the lock is not passed on,
+// whatever another one was answered meanwhile; nor as long as one that has got no answer may
+// still run.
+func TestNothingIsPassedOnWhileAForcedUnlockMayRun(t *testing.T) {
+	for name, force := range map[string]func(core *engine.Core){
+		"asked twice": func(core *engine.Core) {
+			core.Doubt("l")
+			core.Doubt("l")(true)
+		},
+		"one without an answer": func(core *engine.Core) {
+			first, second := core.Doubt("l"), core.Doubt("l")
+			first(false)
+			second(true)
+		},
+		"answered": func(core *engine.Core) { core.Doubt("l")(true) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f, core := newPassing(t)
+			force(core)
+			time.Sleep(time.Millisecond)
+			h := take(t, t.Context(), core, "l")
+			next := make(chan lock.Hold)
+			go func() { next <- take(t, t.Context(), core, "l") }()
+			synctest.Wait()
+			if err := h.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+			g := <-next
+			if sent := len(f.scripts("release")); (sent == 0) != (name == "answered") {
+				t.Errorf("%s: %d releases were sent", name, sent)
+			}
+			if err := g.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -66,32 +66,53 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 // lock away.
 const unheard = 2 * VoidTTL
 
+// doubt is about a key that commands of this client take away from whoever has it.
+type doubt struct {
+	asked int       // how many have no answer yet
+	until time.Time // until then nothing is known, whatever is answered
+}
+
 // Doubt is called before a command of this client that takes a lock away from whoever
 // has it, and the function that it returns after the answer: what was known of the
-// lock before is no reason to pass it on.
+// lock before is no reason to pass it on. Several may run side by side.
 func (r *Registry) Doubt(key string) (over func(answered bool)) {
-	set := func(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	past := time.Now().Add(-r.cfg.LeaseTime) // more than any tenure
+	for k, d := range r.doubts {
+		if d.asked == 0 && d.until.Before(past) {
+			delete(r.doubts, k)
+		}
+	}
+	d := r.doubts[key]
+	if d == nil {
+		d = &doubt{}
+		if r.doubts == nil {
+			r.doubts = map[string]*doubt{}
+		}
+		r.doubts[key] = d
+	}
+	d.asked++
+	return func(answered bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		now := time.Now()
-		for k, t := range r.doubts {
-			if t.Before(now.Add(-r.cfg.LeaseTime)) { // more than any tenure
-				delete(r.doubts, k)
-			}
+		until := time.Now()
+		if !answered {
+			until = until.Add(unheard)
 		}
-		if r.doubts == nil {
-			r.doubts = map[string]time.Time{}
-		}
-		r.doubts[key] = until
+		d.asked--
+		d.until = later(d.until, until)
 	}
-	set(time.Now().Add(r.cfg.UnlockTimeout + unheard))
-	return func(answered bool) {
-		if answered {
-			set(time.Now())
-		} else {
-			set(time.Now().Add(unheard))
-		}
+}
+
+// freshLocked reports whether nothing has happened since the last answer about the
+// session after which the lock may be somebody else's.
+func (r *Registry) freshLocked(s *Session) bool {
+	d := r.doubts[s.Lock.Key]
+	if d != nil && (d.asked > 0 || !s.known.After(d.until)) {
+		return false
 	}
+	return s.known.After(r.send.Broke(s.Lock.Key))
 }
 
 // giveLocked makes a session the receiver's; nil: it can't take it.

@@ -81,7 +81,7 @@ type Registry struct {
 	held   int                  // holds not yet unlocked, lost or closed
 	idle   chan struct{}        // closed when held falls to 0; nil: nobody waits for it
 	shares map[shareKey]*shared // of readers
-	doubts map[string]time.Time // of keys that were taken away by force: until when nothing is known
+	doubts map[string]*doubt    // of keys that were taken away by force
 	ages   TimeHeap[*ageing]    // of holds whose age is watched
 	drains bool
 	closed bool

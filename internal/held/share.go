@@ -341,12 +341,6 @@ func (s *Session) unjoinLocked(c *Claim) {
 	}
 }
 
-// freshLocked reports whether nothing has happened since the last answer about the
-// session after which the lock may be somebody else's.
-func (r *Registry) freshLocked(s *Session) bool {
-	return s.known.After(later(r.send.Broke(s.Lock.Key), r.doubts[s.Lock.Key]))
-}
-
 // outlastedLocked ends a hold of a shared session that is being released while others
 // stay: nothing is to be sent. finish must follow, without the mutex.
 func (h *Hold) outlastedLocked() {
