@@ -43,6 +43,27 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	}
 }
 
+// The first answers of a new connection are as late as those of the old one: it is not
+// given up for that.
+func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
+	t.Parallel()
+	const lease = 8 * time.Second
+	s := rlServer(t)
+	rlLoad(t, s)
+	p := testbed.NewProxy(t, s.Addr())
+	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(rlPatience))
+	h := rlLock(t, t.Context(), c.RLock("l"))
+	p.Delay(testbed.Replies, lease/5)
+	p.Cut()
+	rlUnlock(t, rlLock(t, t.Context(), c.RLock("other")))
+	rlUntil(t, "a renewal", func() bool {
+		rlAlive(t, h)
+		return time.Until(h.ValidUntil()) > lease/2
+	})
+	p.Delay(testbed.Replies, 0)
+	rlUnlock(t, h)
+}
+
 // A server that stands still for more than a third of the lease, again and again
 // and at any moment of a renewal's cycle.
 func TestRLockFrozenServerLosesNothing(t *testing.T) {

@@ -65,11 +65,12 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	if opt.Dialer.KeepAlive == 0 {
 		opt.Dialer.KeepAlive = min(max(leaseTime/30, 100*time.Millisecond), time.Second, third)
 	}
-	if opt.Dialer.Timeout == 0 {
-		opt.Dialer.Timeout = min(max(leaseTime/6, 500*time.Millisecond), rueidis.DefaultDialTimeout)
-	}
 	if opt.Sentinel.MasterSet != "" {
 		completeSentinel(&opt, leaseTime)
+	}
+	if opt.Dialer.Timeout == 0 {
+		// The first answers of a new connection may be as late as those of an old one.
+		opt.Dialer.Timeout = min(max(leaseTime/4, 500*time.Millisecond), rueidis.DefaultDialTimeout)
 	}
 	return opt, nil
 }
@@ -90,6 +91,8 @@ func completeSentinel(opt *rueidis.ClientOption, leaseTime time.Duration) {
 		s.Dialer.KeepAlive = opt.Dialer.KeepAlive
 	}
 	if s.Dialer.Timeout == 0 {
-		s.Dialer.Timeout = opt.Dialer.Timeout
+		if s.Dialer.Timeout = opt.Dialer.Timeout; s.Dialer.Timeout == 0 {
+			s.Dialer.Timeout = min(max(leaseTime/6, 500*time.Millisecond), rueidis.DefaultDialTimeout)
+		}
 	}
 }
