@@ -2,7 +2,6 @@ package redlatchtest
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,13 +20,6 @@ type info struct {
 // trusted is how long a new server claims to have run: a quorum does not trust one that
 // may have been restarted within a lease.
 const trusted = 24 * time.Hour
-
-// The clock of a testing/synctest bubble begins in the year 2000, when milliseconds since
-// the epoch had twelve digits. The wire format counts on thirteen, which they have had
-// since 2001: the server's clock is ahead of the bubble's by a fixed amount then.
-var thirteen = time.UnixMilli(1_000_000_000_000)
-
-const ahead = 30 * 365 * 24 * time.Hour
 
 func newInfo() *info {
 	i := &info{}
@@ -50,16 +42,6 @@ func (i *info) hook(peer *server.Peer, command string, args ...string) bool {
 		// The server answers questions about a cluster, but can't do what clients expect
 		// of one (sharded channels): a plain server refuses them.
 		peer.WriteError("ERR This instance has cluster support disabled")
-		return true
-	case "TIME":
-		now := time.Now()
-		if now.After(thirteen) {
-			return false
-		}
-		now = now.Add(ahead)
-		peer.WriteLen(2)
-		peer.WriteBulk(strconv.FormatInt(now.Unix(), 10))
-		peer.WriteBulk(strconv.Itoa(now.Nanosecond() / 1000))
 		return true
 	case "INFO":
 		if len(args) != 1 || !strings.EqualFold(args[0], "server") {

@@ -11,6 +11,8 @@ import (
 // network is what lies between clients and the server: connections in memory, which can
 // be cut, refused and held up. It is safe for concurrent use.
 type network struct {
+	tick func() // moves the server's clock; called without mu
+
 	mu     sync.Mutex
 	moved  *sync.Cond         // signalled when anything below or in a link changes
 	links  map[*link]struct{} // guarded by mu
@@ -19,8 +21,8 @@ type network struct {
 	ended  bool               // guarded by mu
 }
 
-func newNetwork() *network {
-	n := &network{links: map[*link]struct{}{}}
+func newNetwork(tick func()) *network {
+	n := &network{tick: tick, links: map[*link]struct{}{}}
 	n.moved = sync.NewCond(&n.mu)
 	return n
 }
@@ -101,8 +103,18 @@ func (l *link) pump() {
 	}
 }
 
-// Read gives the server what the client has sent.
+// Read gives the server what the client has sent. What it runs next it runs at this
+// moment of its clock, or a later one.
 func (l *link) Read(p []byte) (int, error) {
+	size, err := l.take(p)
+	if size > 0 {
+		l.network.tick()
+	}
+	return size, err
+}
+
+// take waits for what the client has sent.
+func (l *link) take(p []byte) (int, error) {
 	n := l.network
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -39,11 +39,13 @@ func New(tb TB, opts ...redlatch.ConfigOption) *redlatch.Client {
 type Server struct {
 	tb    TB
 	redis *miniredis.Miniredis
+	clock *clock
 	net   *network
 	info  *info
 
 	mu     sync.Mutex
 	other  *redlatch.Client // guarded by mu; made when needed
+	eye    *redlatch.Client // guarded by mu; made when needed: Held works after Other().Close()
 	listen net.Listener     // guarded by mu; for URL
 	accept sync.WaitGroup
 }
@@ -52,8 +54,9 @@ type Server struct {
 // run for a day, so that a QuorumLock trusts it at once.
 func NewServer(tb TB) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, redis: miniredis.NewMiniRedis(), net: newNetwork(), info: newInfo()}
-	s.redis.ClockTTL(true) // leases end by the clock
+	redis := miniredis.NewMiniRedis()
+	clock := startClock(redis)
+	s := &Server{tb: tb, redis: redis, clock: clock, net: newNetwork(clock.tick), info: newInfo()}
 	first, err := s.redis.Dial()
 	if err != nil {
 		tb.Fatalf("redlatchtest: start the server: %v", err)
@@ -109,12 +112,18 @@ func (s *Server) Client(opts ...redlatch.ConfigOption) *redlatch.Client {
 // Other returns a Client that plays another process; the same one at every call.
 func (s *Server) Other() *redlatch.Client {
 	s.tb.Helper()
+	return s.made(&s.other)
+}
+
+// made makes a Client at the first call.
+func (s *Server) made(c **redlatch.Client) *redlatch.Client {
+	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.other == nil {
-		s.other = s.Client()
+	if *c == nil {
+		*c = s.Client()
 	}
-	return s.other
+	return *c
 }
 
 // Take takes RLock(name) as another process and returns the hold; unlock it to let others
@@ -135,14 +144,15 @@ func (s *Server) Held() []redlatch.State {
 	s.tb.Helper()
 	var held []redlatch.State
 	ctx := context.WithoutCancel(s.tb.Context())
+	s.clock.tick()
 	for _, key := range s.redis.DB(0).Keys() { // sorted
 		fields, err := s.redis.DB(0).HKeys(key)
 		if err != nil || !slices.ContainsFunc(fields, isOwner) {
 			continue
 		}
-		look := s.Other().RLock(key).State
+		look := s.made(&s.eye).RLock(key).State
 		if slices.Contains(fields, "mode") {
-			look = s.Other().ReadWriteLock(key).State
+			look = s.made(&s.eye).ReadWriteLock(key).State
 		}
 		state, err := look(ctx)
 		if err != nil {
@@ -165,7 +175,10 @@ func isOwner(field string) bool {
 // careless DEL would. Neither its holder nor its waiters are notified: the holder's Client
 // finds out at its next check, LeaseTime/3 later at most, and ends the hold's context with
 // cause ErrLeaseLost. Lose reports whether the key existed.
-func (s *Server) Lose(name string) bool { return s.redis.DB(0).Del(name) }
+func (s *Server) Lose(name string) bool {
+	s.clock.tick()
+	return s.redis.DB(0).Del(name)
+}
 
 // Down stops the server: connections break and new ones are refused, until Up. It keeps
 // its data, and its clock runs on, so leases end meanwhile.

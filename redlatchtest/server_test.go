@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -291,6 +292,58 @@ func TestLose(t *testing.T) {
 		<-h.Context().Done()
 		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
 			t.Error(cause)
+		}
+	})
+}
+
+// A lock whose lease has ended is gone for the one who looks, whether or not a client has
+// spoken with the server since.
+func TestLoseAndHeldAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		s.Take("a")
+		s.Other().Close() // a crash: nobody renews
+		time.Sleep(29 * time.Second)
+		if held := s.Held(); len(held) != 1 {
+			t.Errorf("within the lease: %+v", held)
+		}
+		time.Sleep(2 * time.Second)
+		if s.Lose("a") {
+			t.Error("a lock was lost whose lease had ended")
+		}
+		if held := s.Held(); len(held) != 0 {
+			t.Errorf("after the lease: %+v", held)
+		}
+	})
+}
+
+// A script sees one moment of the server's clock, as on a real server: a key does not end
+// between two of its calls. The lock's scripts count on it.
+func TestTimeStandsStillInAScript(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		app, err := rueidis.NewClient(s.Options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer app.Close()
+		// The calls take more than the key's time to live.
+		const script = `redis.call('SET', KEYS[1], 'v', 'PX', 1)
+local began, now = redis.call('TIME'), nil
+for _ = 1, 5000 do now = redis.call('TIME') end
+local same = began[1] == now[1] and began[2] == now[2]
+return {same and 1 or 0, redis.call('EXISTS', KEYS[1]), redis.call('PTTL', KEYS[1])}`
+		got, err := app.Do(t.Context(), app.B().Eval().Script(script).Numkeys(1).Key("k").Build()).AsIntSlice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []int64{1, 1, 1}; !slices.Equal(got, want) {
+			t.Errorf("same time, exists, PTTL: %v, want %v", got, want)
+		}
+		// It stands still no longer than that.
+		time.Sleep(2 * time.Millisecond)
+		if n, err := app.Do(t.Context(), app.B().Exists().Key("k").Build()).AsInt64(); err != nil || n != 0 {
+			t.Errorf("after the script: %d, %v", n, err)
 		}
 	})
 }
