@@ -22,8 +22,9 @@ const (
 	effSplit                     // a slot's keys are on two servers
 	effTaken                     // whoever holds it is thrown out
 	effReload                    // scripts have to be sent again: a round trip more for all that travelled together
+	effHitch                     // a process or a server did not run for a moment, too short to count but where moments do
 
-	anyEffect = 1<<iota - 1 - effReload
+	anyEffect = 1<<iota - 1 - effReload - effHitch
 )
 
 // window is a time in which a fault was under way.
@@ -44,7 +45,7 @@ func (w *window) concerns(names []string) bool {
 }
 
 func (w window) String() string {
-	return fmt.Sprintf("%s [%v %v] proc %d", w.name, w.from, w.to, w.proc)
+	return fmt.Sprintf("%s [%v %v] proc %d target %d", w.name, w.from, w.to, w.proc, w.target)
 }
 
 // hold is one acquisition with its end.
@@ -93,7 +94,7 @@ func newHistory(lease time.Duration, records []*record, windows []window) *histo
 			h.none = append(h.none, e)
 			h.ops++
 		case opStall:
-			h.windows = append(h.windows, window{name: "stall", from: e.Call, to: e.Ret, proc: e.Proc, effects: effPause})
+			h.windows = append(h.windows, stood(window{name: "stall", from: e.Call, to: e.Ret, proc: e.Proc, effects: effPause}, beat+stallAfter))
 		case opLeft:
 			h.notes = append(h.notes, e)
 		}
