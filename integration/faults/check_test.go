@@ -30,6 +30,18 @@ func gaveUp(e *record, result string, until time.Duration) *record {
 	return e
 }
 
+// late is an attempt that failed since nodes of a quorum did not answer in time, which is 50 ms at
+// made's lease.
+func late(e *record) *record {
+	e.Text = "no answer within the time limit of a node"
+	return gaveUp(e, resUnavailable, e.Ret)
+}
+
+// hitch is a moment in which a process stood still, or a server for 0.
+func hitch(proc int, from, to time.Duration) window {
+	return window{name: "hitch", from: from, to: to, proc: proc, effects: effHitch}
+}
+
 // history is made of records and windows of a lease of one second.
 func made(parts ...any) *history {
 	var records []*record
@@ -92,9 +104,15 @@ func TestCheckerFinds(t *testing.T) {
 			by(2, took("a", "A", "x", 1*ms, 20*ms, much)), by(2, ended("a", resOK, 21*ms, 22*ms, much)),
 			took("1", "1", "x", 2*ms, 3*ms, much), ended("1", resOK, 4*ms, 5*ms, much), took("2", "2", "x", 6*ms, 7*ms, much), ended("2", resOK, 8*ms, 9*ms, much),
 			took("3", "3", "x", 10*ms, 11*ms, much), ended("3", resOK, 12*ms, 13*ms, much)), "had it while one waited"},
-		"given up too early":            {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resBusy, 500*ms)), "too early"},
-		"given up too late":             {made(gaveUp(took("a", "A", "x", 1*ms, 2000*ms, 0), resBusy, 500*ms)), "late"},
-		"forgotten":                     {made(gaveUp(took("a", "A", "x", 1*ms, 40_001*ms, 0), resBusy, 0)), "forgotten"},
+		"given up too early": {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resBusy, 500*ms)), "too early"},
+		"given up too late":  {made(gaveUp(took("a", "A", "x", 1*ms, 2000*ms, 0), resBusy, 500*ms)), "late"},
+		"forgotten":          {made(gaveUp(took("a", "A", "x", 1*ms, 40_001*ms, 0), resBusy, 0)), "forgotten"},
+		"a node that was too late, and nothing stood still for long": {made(
+			late(took("a", "A", "x", 1*ms, 60*ms, 0)), hitch(0, 5*ms, 25*ms), hitch(2, 30*ms, 60*ms)), "nothing was wrong"},
+		"a node that was too late long after a moment": {made(
+			late(took("a", "A", "x", 1*ms, 2000*ms, 0)), hitch(1, 100*ms, 150*ms)), "nothing was wrong"},
+		"a refusal that is kept back": {made(gaveUp(took("a", "A", "x", 100*ms, 900*ms, 0), resBusy, 900*ms),
+			hitch(1, 200*ms, 220*ms), hitch(0, 210*ms, 290*ms), window{name: "no INFO", from: 1 * ms, to: 1000 * ms, effects: effRefuse | effSilent, says: "NOPERM"}), "does not say so"},
 		"an outage that is none":        {made(gaveUp(took("a", "A", "x", 1*ms, 500*ms, 0), resUnavailable, 500*ms)), "nothing was wrong"},
 		"a refusal for no reason":       {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resRefused, 500*ms)), "no reason"},
 		"a lock that can't be unlocked": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 4*ms, much)), "could not be unlocked"},
@@ -150,6 +168,11 @@ func TestCheckerLetsPass(t *testing.T) {
 			took("a", "A", "x", 1*ms, 2*ms, much), took("a2", "A", "x", 3*ms, 4*ms, 900*ms), ended("a", resOK, 5*ms, 2000*ms, much),
 			&record{Op: opEnd, ID: "a2", Result: resLost, Call: 2001 * ms, Ret: 2001 * ms, Valid: 900 * ms, Proc: 1, Ended: 6 * ms},
 			window{name: "frozen", from: 4 * ms, to: 1990 * ms, effects: effSilent}), 0},
+		"a node that was too late beside moments that stood still": {made(
+			late(took("a", "A", "x", 1*ms, 60*ms, 0)), hitch(0, 5*ms, 18*ms), hitch(1, 40*ms, 60*ms)), 0},
+		"a refusal that was not heard of in time": {made(gaveUp(took("a", "A", "x", 100*ms, 900*ms, 0), resBusy, 900*ms),
+			window{name: "stall", from: 200 * ms, to: 310 * ms, proc: 1, effects: effPause},
+			window{name: "no INFO", from: 1 * ms, to: 1000 * ms, effects: effRefuse | effSilent, says: "NOPERM"}), 0},
 		"no answer to the release": {made(
 			took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 100*ms, much), took("b", "B", "x", 4*ms, 50*ms, much),
 			ended("b", resOK, 51*ms, 52*ms, much), window{name: "frozen", from: 1 * ms, to: 99 * ms, effects: effSilent}), 0},

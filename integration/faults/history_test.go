@@ -62,6 +62,7 @@ type history struct {
 	none     []*record // acquisitions without a hold
 	notes    []*record // of opLeft
 	windows  []window  // stalls among them
+	moments  []window  // of effHitch
 	writes   map[string][]write
 	ops      int
 	sections map[string]*hold
@@ -100,7 +101,30 @@ func newHistory(lease time.Duration, records []*record, windows []window) *histo
 		}
 	}
 	slices.SortFunc(h.holds, func(a, b *hold) int { return int(a.Ret - b.Ret) })
+	h.windows = slices.DeleteFunc(h.windows, func(w window) bool {
+		if w.effects == effHitch {
+			h.moments = append(h.moments, w)
+		}
+		return w.effects == effHitch
+	})
 	return h
+}
+
+// still is for how long of [from, to] the process, or a server, stood still.
+func (h *history) still(from, to time.Duration, proc int) (total time.Duration) {
+	var all []span
+	for _, list := range [][]window{h.windows, h.moments} {
+		for i := range list {
+			w := &list[i]
+			if w.effects&(effHitch|effPause|effMinor|effFrozen) != 0 && (w.proc == 0 || w.proc == proc) && w.from < to && w.to > from {
+				all = append(all, span{max(w.from, from), min(w.to, to)})
+			}
+		}
+	}
+	for _, s := range union(all) {
+		total += s.to - s.from
+	}
+	return total
 }
 
 // during returns a window with any of the effects that touches [from, to] and concerns
