@@ -37,6 +37,13 @@ func late(e *record) *record {
 	return gaveUp(e, resUnavailable, e.Ret)
 }
 
+func quorum(e *record) *record { e.Kind = kindQuorum; return e }
+
+// out is a fault of one server for 50 ms.
+func out(name string, target int, effects effect, from time.Duration) window {
+	return window{name: name, target: target, effects: effects, from: from, to: from + 50*ms}
+}
+
 // hitch is a moment in which a process stood still, or a server for 0.
 func hitch(proc int, from, to time.Duration) window {
 	return window{name: "hitch", from: from, to: to, proc: proc, effects: effHitch}
@@ -92,6 +99,12 @@ func TestCheckerFinds(t *testing.T) {
 			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 500*ms, 501*ms, much), ended("b", resOK, 502*ms, 503*ms, much),
 			ended("a", resLost, 1500*ms, 1500*ms, 900*ms), window{name: "stop", from: 3 * ms, to: 1499 * ms, proc: 1, effects: effPause}), "two inside"},
 		"lost without a cause": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 901*ms, 901*ms, 900*ms)), "without a cause"},
+		"a quorum that had all copies, and lost one of them": {made(
+			quorum(token(took("a", "A", "x", 1*ms, 2*ms, 900*ms), 7, 7, 7)), ended("a", resLost, 500*ms, 500*ms, 900*ms), out("cut", 0, effLine, 0), out("frozen", 2, effMinor, 400*ms)), "without a cause"},
+		"a quorum without fence that lost one copy": {made(
+			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 900*ms), out("frozen", 2, effMinor, 2400*ms)), "without a cause"},
+		"a quorum without fence that lost no copy": {made(
+			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 1900*ms), out("cut", 1, effLine, 1900*ms)), "without a cause"},
 		"told too late": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 2500*ms, 2500*ms, 900*ms),
 			window{name: "frozen", from: 3 * ms, to: 2400 * ms, effects: effSilent}), "after its deadline"},
 		"told too late of a server that forgot": {made(took("a", "A", "x", 1*ms, 2*ms, much),
@@ -158,6 +171,12 @@ func TestCheckerLetsPass(t *testing.T) {
 			ended("b", resOK, 4*ms, 5*ms, much), took("c", "C", "x", 1*ms, 6*ms, much), reads(took("c2", "C", "x", 7*ms, 8*ms, much)),
 			ended("c", resOK, 9*ms, 10*ms, much), reads(took("d", "D", "x", 7*ms, 11*ms, much)), ended("c2", resOK, 12*ms, 13*ms, much)), 0},
 		"a dead holder's lease": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1001*ms, 1002*ms, much)), 0},
+		"a quorum that lost one of two copies": {made(
+			quorum(token(took("a", "A", "x", 1*ms, 2*ms, 900*ms), 0, 7, 7)), ended("a", resLost, 500*ms, 500*ms, 900*ms), out("frozen", 2, effMinor, 400*ms)), 0},
+		"a quorum without fence that lost one of two copies": {made(
+			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 1900*ms), out("frozen", 2, effMinor, 2400*ms)), 0},
+		"a quorum that lost a copy while a restarted server did not count": {made(
+			quorum(token(took("a", "A", "x", 3001*ms, 3002*ms, 3900*ms), 0, 0, 0)), ended("a", resLost, 3500*ms, 3500*ms, 3900*ms), out("minority restarted empty", 0, effMinor, 100*ms), out("frozen", 2, effMinor, 3400*ms)), 0},
 		"a holder that stood still": {made(
 			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1100*ms, 1101*ms, much),
 			ended("a", resLost, 1500*ms, 1500*ms, 900*ms), window{name: "stop", from: 3 * ms, to: 1499 * ms, proc: 1, effects: effPause}), 1},

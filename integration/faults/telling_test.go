@@ -71,7 +71,46 @@ func (h *history) explained(o *hold, at time.Duration) bool {
 	for _, s := range union(still) {
 		total += s.to - s.from
 	}
-	return total > lease/4 || o.Kind == kindQuorum && len(minor) > 1
+	if total > lease/4 || o.Kind != kindQuorum || len(minor) == 0 {
+		return total > lease/4
+	}
+	missing := h.missing(o) // one at most: there was a majority
+	for server := range minor {
+		delete(missing, server)
+	}
+	return len(minor) > 1 || len(missing) > 0
+}
+
+// missing are the servers of which a quorum's hold may have no copy: it was granted with a
+// majority, and what came too late was given back. Of a fenced one the tokens tell.
+func (h *history) missing(o *hold) map[int]bool {
+	missing := map[int]bool{}
+	for i, token := range o.Tokens {
+		if token == 0 {
+			missing[i] = true
+		}
+	}
+	if len(missing) < len(o.Tokens) {
+		return missing
+	}
+	clear(missing)
+	for _, list := range [][]window{h.windows, h.moments} {
+		for i := range list {
+			w := &list[i]
+			from := o.Ret - time.Second
+			if strings.Contains(w.name, "restarted") { // it counts again when it has been up for a lease, in whole seconds
+				from = o.Ret - longest(h.lease) - 2*time.Second
+			}
+			if w.effects&(effMinor|effLine|effHitch) != 0 && w.from <= o.Ret && w.to >= from && (w.proc == 0 || w.proc == o.Proc) {
+				server := w.target
+				if w.proc != 0 {
+					server = -1 // any
+				}
+				missing[server] = true
+			}
+		}
+	}
+	return missing
 }
 
 // drift is the margin by which a local deadline lies before the lease's end.
