@@ -102,7 +102,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	if !q.once && q.entered() == 0 { // else it must not stand behind others who wait for it
 		line := q.line()
 		ctx, cancel := q.limited()
-		entered := line.enter(ctx)
+		entered := line.enter(ctx, q.closed)
 		cancel()
 		defer line.leave(entered)
 		if !entered {

@@ -75,8 +75,21 @@ func (s *state) line(name string) *line {
 	return l
 }
 
-// enter blocks until it is the caller's turn (true), ctx ends, or the client closes.
-func (l *line) enter(ctx context.Context) bool { return l.gate.Enter(ctx, l.s.core.Draining()) }
+// enter blocks until it is the caller's turn (true), ctx ends, or too many of the caller's
+// clients are closed. That the one is closed which keeps the line does not end it.
+func (l *line) enter(ctx context.Context, closed func() (over bool, open []<-chan struct{})) bool {
+	next := func() <-chan struct{} {
+		if over, open := closed(); !over {
+			return open[0]
+		}
+		return nil
+	}
+	if l.gate.TryEnter() {
+		return true
+	}
+	stop := next()
+	return stop != nil && l.gate.EnterWhile(ctx, stop, next)
+}
 
 // leave gives the line back, and the turn if entered says that it was taken.
 func (l *line) leave(entered bool) {

@@ -30,6 +30,25 @@ func gaveUp(e *record, result string, until time.Duration) *record {
 	return e
 }
 
+// late is an attempt that failed since nodes of a quorum did not answer in time, which is 50 ms at
+// made's lease.
+func late(e *record) *record {
+	e.Text = "no answer within the time limit of a node"
+	return gaveUp(e, resUnavailable, e.Ret)
+}
+
+func quorum(e *record) *record { e.Kind = kindQuorum; return e }
+
+// out is a fault of one server for 50 ms.
+func out(name string, target int, effects effect, from time.Duration) window {
+	return window{name: name, target: target, effects: effects, from: from, to: from + 50*ms}
+}
+
+// hitch is a moment in which a process stood still, or a server for 0.
+func hitch(proc int, from, to time.Duration) window {
+	return window{name: "hitch", from: from, to: to, proc: proc, effects: effHitch}
+}
+
 // history is made of records and windows of a lease of one second.
 func made(parts ...any) *history {
 	var records []*record
@@ -80,6 +99,12 @@ func TestCheckerFinds(t *testing.T) {
 			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 500*ms, 501*ms, much), ended("b", resOK, 502*ms, 503*ms, much),
 			ended("a", resLost, 1500*ms, 1500*ms, 900*ms), window{name: "stop", from: 3 * ms, to: 1499 * ms, proc: 1, effects: effPause}), "two inside"},
 		"lost without a cause": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 901*ms, 901*ms, 900*ms)), "without a cause"},
+		"a quorum that had all copies, and lost one of them": {made(
+			quorum(token(took("a", "A", "x", 1*ms, 2*ms, 900*ms), 7, 7, 7)), ended("a", resLost, 500*ms, 500*ms, 900*ms), out("cut", 0, effLine, 0), out("frozen", 2, effMinor, 400*ms)), "without a cause"},
+		"a quorum without fence that lost one copy": {made(
+			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 900*ms), out("frozen", 2, effMinor, 2400*ms)), "without a cause"},
+		"a quorum without fence that lost no copy": {made(
+			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 1900*ms), out("cut", 1, effLine, 1900*ms)), "without a cause"},
 		"told too late": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), ended("a", resLost, 2500*ms, 2500*ms, 900*ms),
 			window{name: "frozen", from: 3 * ms, to: 2400 * ms, effects: effSilent}), "after its deadline"},
 		"told too late of a server that forgot": {made(took("a", "A", "x", 1*ms, 2*ms, much),
@@ -92,9 +117,15 @@ func TestCheckerFinds(t *testing.T) {
 			by(2, took("a", "A", "x", 1*ms, 20*ms, much)), by(2, ended("a", resOK, 21*ms, 22*ms, much)),
 			took("1", "1", "x", 2*ms, 3*ms, much), ended("1", resOK, 4*ms, 5*ms, much), took("2", "2", "x", 6*ms, 7*ms, much), ended("2", resOK, 8*ms, 9*ms, much),
 			took("3", "3", "x", 10*ms, 11*ms, much), ended("3", resOK, 12*ms, 13*ms, much)), "had it while one waited"},
-		"given up too early":            {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resBusy, 500*ms)), "too early"},
-		"given up too late":             {made(gaveUp(took("a", "A", "x", 1*ms, 2000*ms, 0), resBusy, 500*ms)), "late"},
-		"forgotten":                     {made(gaveUp(took("a", "A", "x", 1*ms, 40_001*ms, 0), resBusy, 0)), "forgotten"},
+		"given up too early": {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resBusy, 500*ms)), "too early"},
+		"given up too late":  {made(gaveUp(took("a", "A", "x", 1*ms, 2000*ms, 0), resBusy, 500*ms)), "late"},
+		"forgotten":          {made(gaveUp(took("a", "A", "x", 1*ms, 40_001*ms, 0), resBusy, 0)), "forgotten"},
+		"a node that was too late, and nothing stood still for long": {made(
+			late(took("a", "A", "x", 1*ms, 60*ms, 0)), hitch(0, 5*ms, 25*ms), hitch(2, 30*ms, 60*ms)), "nothing was wrong"},
+		"a node that was too late long after a moment": {made(
+			late(took("a", "A", "x", 1*ms, 2000*ms, 0)), hitch(1, 100*ms, 150*ms)), "nothing was wrong"},
+		"a refusal that is kept back": {made(gaveUp(took("a", "A", "x", 100*ms, 900*ms, 0), resBusy, 900*ms),
+			hitch(1, 200*ms, 220*ms), hitch(0, 210*ms, 290*ms), window{name: "no INFO", from: 1 * ms, to: 1000 * ms, effects: effRefuse | effSilent, says: "NOPERM"}), "does not say so"},
 		"an outage that is none":        {made(gaveUp(took("a", "A", "x", 1*ms, 500*ms, 0), resUnavailable, 500*ms)), "nothing was wrong"},
 		"a refusal for no reason":       {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resRefused, 500*ms)), "no reason"},
 		"a lock that can't be unlocked": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 4*ms, much)), "could not be unlocked"},
@@ -140,6 +171,12 @@ func TestCheckerLetsPass(t *testing.T) {
 			ended("b", resOK, 4*ms, 5*ms, much), took("c", "C", "x", 1*ms, 6*ms, much), reads(took("c2", "C", "x", 7*ms, 8*ms, much)),
 			ended("c", resOK, 9*ms, 10*ms, much), reads(took("d", "D", "x", 7*ms, 11*ms, much)), ended("c2", resOK, 12*ms, 13*ms, much)), 0},
 		"a dead holder's lease": {made(took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1001*ms, 1002*ms, much)), 0},
+		"a quorum that lost one of two copies": {made(
+			quorum(token(took("a", "A", "x", 1*ms, 2*ms, 900*ms), 0, 7, 7)), ended("a", resLost, 500*ms, 500*ms, 900*ms), out("frozen", 2, effMinor, 400*ms)), 0},
+		"a quorum without fence that lost one of two copies": {made(
+			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 1900*ms), out("frozen", 2, effMinor, 2400*ms)), 0},
+		"a quorum that lost a copy while a restarted server did not count": {made(
+			quorum(token(took("a", "A", "x", 3001*ms, 3002*ms, 3900*ms), 0, 0, 0)), ended("a", resLost, 3500*ms, 3500*ms, 3900*ms), out("minority restarted empty", 0, effMinor, 100*ms), out("frozen", 2, effMinor, 3400*ms)), 0},
 		"a holder that stood still": {made(
 			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1100*ms, 1101*ms, much),
 			ended("a", resLost, 1500*ms, 1500*ms, 900*ms), window{name: "stop", from: 3 * ms, to: 1499 * ms, proc: 1, effects: effPause}), 1},
@@ -150,6 +187,11 @@ func TestCheckerLetsPass(t *testing.T) {
 			took("a", "A", "x", 1*ms, 2*ms, much), took("a2", "A", "x", 3*ms, 4*ms, 900*ms), ended("a", resOK, 5*ms, 2000*ms, much),
 			&record{Op: opEnd, ID: "a2", Result: resLost, Call: 2001 * ms, Ret: 2001 * ms, Valid: 900 * ms, Proc: 1, Ended: 6 * ms},
 			window{name: "frozen", from: 4 * ms, to: 1990 * ms, effects: effSilent}), 0},
+		"a node that was too late beside moments that stood still": {made(
+			late(took("a", "A", "x", 1*ms, 60*ms, 0)), hitch(0, 5*ms, 18*ms), hitch(1, 40*ms, 60*ms)), 0},
+		"a refusal that was not heard of in time": {made(gaveUp(took("a", "A", "x", 100*ms, 900*ms, 0), resBusy, 900*ms),
+			window{name: "stall", from: 200 * ms, to: 310 * ms, proc: 1, effects: effPause},
+			window{name: "no INFO", from: 1 * ms, to: 1000 * ms, effects: effRefuse | effSilent, says: "NOPERM"}), 0},
 		"no answer to the release": {made(
 			took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 100*ms, much), took("b", "B", "x", 4*ms, 50*ms, much),
 			ended("b", resOK, 51*ms, 52*ms, much), window{name: "frozen", from: 1 * ms, to: 99 * ms, effects: effSilent}), 0},

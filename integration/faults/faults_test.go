@@ -126,7 +126,9 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 			t.Logf("  %v", one)
 		}
 		for _, one := range w.windows {
-			t.Logf("  %v", one)
+			if one.effects != effHitch { // there are hundreds; w.keep has them
+				t.Logf("  %v", one)
+			}
 		}
 		w.keep(seed)
 	})
@@ -204,7 +206,7 @@ func (h *history) check(p *profile) *report {
 	return r
 }
 
-// keep copies the records to where somebody can read them after the test.
+// keep copies the records, and a list of what was done, to where somebody can read them after the test.
 func (w *world) keep(seed uint64) {
 	dir := os.Getenv(varKeep)
 	if dir == "" {
@@ -214,6 +216,13 @@ func (w *world) keep(seed uint64) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		w.t.Log(err)
 		return
+	}
+	var said strings.Builder
+	for _, one := range w.windows {
+		fmt.Fprintln(&said, one)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "windows"), []byte(said.String()), 0o600); err != nil {
+		w.t.Log(err)
 	}
 	for _, one := range w.all {
 		text, err := os.ReadFile(one.file)

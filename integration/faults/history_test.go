@@ -22,8 +22,9 @@ const (
 	effSplit                     // a slot's keys are on two servers
 	effTaken                     // whoever holds it is thrown out
 	effReload                    // scripts have to be sent again: a round trip more for all that travelled together
+	effHitch                     // a process or a server did not run for a moment, too short to count but where moments do
 
-	anyEffect = 1<<iota - 1 - effReload
+	anyEffect = 1<<iota - 1 - effReload - effHitch
 )
 
 // window is a time in which a fault was under way.
@@ -44,7 +45,7 @@ func (w *window) concerns(names []string) bool {
 }
 
 func (w window) String() string {
-	return fmt.Sprintf("%s [%v %v] proc %d", w.name, w.from, w.to, w.proc)
+	return fmt.Sprintf("%s [%v %v] proc %d target %d", w.name, w.from, w.to, w.proc, w.target)
 }
 
 // hold is one acquisition with its end.
@@ -61,6 +62,7 @@ type history struct {
 	none     []*record // acquisitions without a hold
 	notes    []*record // of opLeft
 	windows  []window  // stalls among them
+	moments  []window  // of effHitch
 	writes   map[string][]write
 	ops      int
 	sections map[string]*hold
@@ -93,13 +95,36 @@ func newHistory(lease time.Duration, records []*record, windows []window) *histo
 			h.none = append(h.none, e)
 			h.ops++
 		case opStall:
-			h.windows = append(h.windows, window{name: "stall", from: e.Call, to: e.Ret, proc: e.Proc, effects: effPause})
+			h.windows = append(h.windows, stood(window{name: "stall", from: e.Call, to: e.Ret, proc: e.Proc, effects: effPause}, beat+stallAfter))
 		case opLeft:
 			h.notes = append(h.notes, e)
 		}
 	}
 	slices.SortFunc(h.holds, func(a, b *hold) int { return int(a.Ret - b.Ret) })
+	h.windows = slices.DeleteFunc(h.windows, func(w window) bool {
+		if w.effects == effHitch {
+			h.moments = append(h.moments, w)
+		}
+		return w.effects == effHitch
+	})
 	return h
+}
+
+// still is for how long of [from, to] the process, or a server, stood still.
+func (h *history) still(from, to time.Duration, proc int) (total time.Duration) {
+	var all []span
+	for _, list := range [][]window{h.windows, h.moments} {
+		for i := range list {
+			w := &list[i]
+			if w.effects&(effHitch|effPause|effMinor|effFrozen) != 0 && (w.proc == 0 || w.proc == proc) && w.from < to && w.to > from {
+				all = append(all, span{max(w.from, from), min(w.to, to)})
+			}
+		}
+	}
+	for _, s := range union(all) {
+		total += s.to - s.from
+	}
+	return total
 }
 
 // during returns a window with any of the effects that touches [from, to] and concerns

@@ -14,7 +14,7 @@ const (
 	opLeave = "leave" // its release begins; what a killed process says last of it
 	opEnd   = "end"   // that hold's end, by the same ID
 	opNone  = "none"  // an acquisition that ended without a hold
-	opStall = "stall" // the process did not run, and it was not the plan's doing
+	opStall = "stall" // the process did not run, for however short, and it was not the plan's doing
 	opLeft  = "left"  // what the process found left over at its end
 )
 

@@ -3,13 +3,31 @@ package faults
 import (
 	"bufio"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
 
-// serverStall is how long a server must be silent to count as one that did not get to run:
-// less than the time limit of a quorum's node.
-const serverStall = 60 * time.Millisecond
+// How the processes and the servers are watched: they are to say something every beat. Who is
+// later than that stood still, on a machine that has other things to do.
+const (
+	beat = 10 * time.Millisecond
+	// hitchAfter is how late counts as a moment, see effHitch. The shortest time limit of a
+	// quorum's node is a twentieth of half a second and more: several moments fill it.
+	hitchAfter = 10 * time.Millisecond
+	// stallAfter is how late counts as standing still.
+	stallAfter = 60 * time.Millisecond
+	// serverStall is the same for a server, since its last answer.
+	serverStall = 60 * time.Millisecond
+)
+
+// stood makes a moment of a time that is no longer than limit.
+func stood(w window, limit time.Duration) window {
+	if w.to-w.from <= limit {
+		w.name, w.effects = strings.Replace(w.name, "stall", "hitch", 1), effHitch
+	}
+	return w
+}
 
 // watchServers asks all servers again and again, past all faults on the line, and notes
 // when one did not answer for a while: the plan's doing, or the machine's. The function that
@@ -27,13 +45,23 @@ func (w *world) watchServers() (stop func() []window) {
 		}
 		wg.Go(func() { // until stop
 			last := mono()
+			note := func() {
+				now := mono()
+				if now-last > beat+hitchAfter {
+					mu.Lock()
+					noted = append(noted, stood(window{name: "server stall", from: last, to: now, target: i, effects: effects}, serverStall))
+					mu.Unlock()
+				}
+				last = now
+			}
 			var line *asker
 			for {
 				select {
 				case <-done:
 					line.close()
+					note() // it may be silent just now
 					return
-				case <-time.After(20 * time.Millisecond):
+				case <-time.After(beat):
 				}
 				if line == nil {
 					line = ask(addr)
@@ -43,13 +71,7 @@ func (w *world) watchServers() (stop func() []window) {
 					line = nil
 					continue
 				}
-				now := mono()
-				if now-last > serverStall {
-					mu.Lock()
-					noted = append(noted, window{name: "server stall", from: last, to: now, target: i, effects: effects})
-					mu.Unlock()
-				}
-				last = now
+				note()
 			}
 		})
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
+// longest is the longest lease that is asked for; the shortest is a third of it.
+func longest(lease time.Duration) time.Duration { return lease + lease/2 }
+
 // result names how an operation ended.
 func result(err error) string {
 	var refused *redlatch.ServerError

@@ -306,22 +306,17 @@ func descriptors() int {
 	return len(list)
 }
 
-// stallAfter is how late a timer must be to count as a time in which the process did
-// not run.
-const stallAfter = 60 * time.Millisecond
-
 // watch records when this process did not get to run.
 func (p *party) watch(done <-chan struct{}) {
-	const beat = 10 * time.Millisecond
 	last := mono()
-	for {
+	for ended := false; !ended; {
 		select {
 		case <-done:
-			return
+			ended = true
 		case <-time.After(beat):
 		}
 		now := mono()
-		if now-last > beat+stallAfter {
+		if now-last > beat+hitchAfter {
 			p.rec.write(&record{Op: opStall, Call: last, Ret: now})
 		}
 		last = now

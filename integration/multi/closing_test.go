@@ -1,0 +1,87 @@
+package multi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// lineUp takes a lock from n goroutines, each of which unlocks it at once and says what came of it.
+func lineUp(ctx context.Context, n int, l redlatch.Locker, said chan<- error) {
+	for range n {
+		go func() {
+			h, err := l.Lock(ctx)
+			if err == nil {
+				err = h.Unlock(context.WithoutCancel(ctx))
+			}
+			said <- err
+		}()
+	}
+}
+
+// inLine is a quorum of three whose copies somebody else holds, and a process that waits for
+// it: one acquisition asks the servers, and three stand behind it, or are about to. home is the
+// client that keeps the line.
+func inLine(t *testing.T) (q redlatch.Locker, other redlatch.Hold, home *redlatch.Client, rest []*redlatch.Client, said chan error) {
+	t.Helper()
+	list := servers(t, 3)
+	cs := clients(t, addrs(list))
+	other = mustLock(t, t.Context(), redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...))
+	q = redlatch.QuorumLock(copies(cs, "q")...)
+	said = make(chan error, 16)
+	lineUp(t.Context(), 1, q, said)
+	for _, s := range list {
+		listens(t, s, "q")
+	}
+	lineUp(t.Context(), 3, q, said)
+	i := slices.IndexFunc(cs, func(c *redlatch.Client) bool {
+		return !slices.ContainsFunc(cs, func(o *redlatch.Client) bool { return strings.Compare(o.ID(), c.ID()) < 0 })
+	})
+	return q, other, cs[i], slices.Delete(slices.Clone(cs), i, i+1), said
+}
+
+// TestQuorumWaitersOutliveAClosedClient: whoever waits for a quorum goes on when one of three
+// clients is closed, whether it asks the servers itself or stands in the line of its process,
+// and whether it came before or after that.
+func TestQuorumWaitersOutliveAClosedClient(t *testing.T) {
+	t.Parallel()
+	q, other, home, _, said := inLine(t)
+	home.Close()
+	lineUp(t.Context(), 3, q, said)
+	unlock(t, other)
+	for range 7 {
+		select {
+		case err := <-said:
+			if err != nil {
+				t.Errorf("two of three clients are open: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("a waiter has been forgotten")
+		}
+	}
+}
+
+// TestQuorumWaitersEndWithTheMajority: they end when no majority of the clients is left.
+func TestQuorumWaitersEndWithTheMajority(t *testing.T) {
+	t.Parallel()
+	q, other, home, rest, said := inLine(t)
+	lineUp(t.Context(), 3, q, said)
+	home.Close()
+	rest[0].Close()
+	for range 7 {
+		select {
+		case err := <-said:
+			if !errors.Is(err, redlatch.ErrClosed) {
+				t.Errorf("error %v, want %v", err, redlatch.ErrClosed)
+			}
+		case <-time.After(patience):
+			t.Fatal("a waiter has been forgotten")
+		}
+	}
+	unlock(t, other)
+}
