@@ -37,6 +37,7 @@ var promises = []struct {
 	{"read-write", readWrite},
 	{"state and force", state},
 	{"a key that is no lock", wrongType},
+	{"fields that have ended", overdue},
 	{"out of memory", outOfMemory},
 	{"read-only for a while", readOnly},
 	{"too few replicas for a while", tooFewReplicas},
@@ -307,6 +308,27 @@ func wrongType(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 	}
 	if got := s.Text(t, "GET", "text"); got != "data" {
 		t.Errorf("%q is left", got)
+	}
+}
+
+// overdue: the only field of a hash has ended, and the server has not removed it yet. Such a
+// hash is no lock; the next look may find that it is gone.
+func overdue(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
+	if _, err := s.Try("HPEXPIRE", "none", "1", "FIELDS", "1", "f"); err != nil {
+		return // fields have no TTLs here
+	}
+	locks := []redlatch.Locker{a.RLock("o"), b.RLock("o", redlatch.Fenced()), a.FairLock("o"), b.ReadWriteLock("o").ReadLock(), a.ReadWriteLock("o").WriteLock()}
+	for i := range 50 {
+		s.Do(t, "HSET", "o", "f", "v")
+		s.Do(t, "HPEXPIRE", "o", "1", "FIELDS", "1", "f")
+		time.Sleep(2 * time.Millisecond)
+		switch h, err := locks[i%len(locks)].TryLock(t.Context(), 0, 0); {
+		case err == nil:
+			unlock(t, h)
+		case !errors.Is(err, redlatch.ErrInvalidName):
+			t.Errorf("%T: %v", locks[i%len(locks)], err)
+		}
+		s.Do(t, "DEL", "o")
 	}
 }
 

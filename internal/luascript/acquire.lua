@@ -25,7 +25,7 @@ local found = redis.call('EXISTS', LOCK, KEYS[2])
 if found > 0 and trace == '' and redis.pcall('HLEN', LOCK) == 1 then
   -- the most frequent answer of a busy lock, as whose has it
   local one = redis.call('HGETALL', LOCK)
-  if one[1] ~= field and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
+  if #one == 2 and one[1] ~= field and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
     return {0, redis.call('PTTL', LOCK), one[1], ''}
   end
 end

@@ -14,8 +14,8 @@ local function whose(lock, field)
   if fields == 1 then
     local one = call('HGETALL', lock)
     if one[1] == field then return field end
-    -- <uuid>:<owner> and a count
-    if string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then return one[1] end
+    -- <uuid>:<owner> and a count; nothing if the one field has a TTL of its own that is over
+    if #one == 2 and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then return one[1] end
   else
     local mode = call('HGET', lock, 'mode')
     if mode == 'read' or mode == 'write' then return '' end
