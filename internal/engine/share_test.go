@@ -127,3 +127,35 @@ func TestShareBringsNobodyInAfterForceUnlock(t *testing.T) {
 		}
 	})
 }
+
+// Who was kept from looking for a reader to share with, by another command of its owner's, joins
+// no session after its tenure: it may be long gone on the server.
+func TestShareEndsWithTheTenureAlsoForWhoCameBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, core := newByHand(t)
+		l := sharing(core)
+		leader := reads(l, "a")
+		lead := b.only(luascript.RWRead, "g=a-")
+		follows := reads(l, "b")
+		ctx, cancel := context.WithCancel(held.WithOwner(t.Context(), "b"))
+		fixed := start(func() (lock.Hold, error) { return l.ReadLock().Lock(ctx, lock.WithLease(10*time.Second)) })
+		own := b.only(luascript.RWRead, "g=b-")
+		b.tell(lead, code1(1), nil)
+		leader.has(t, "the leader")
+		cancel()
+		synctest.Wait()
+		if !fixed.over || fixed.err == nil {
+			t.Fatal("not cancelled")
+		}
+		time.Sleep(time.Second) // of the tenure's 10 ms; another process forces the lock open, and writes
+		b.tell(own, busyRW(0), nil)
+		b.tell(b.only(luascript.RWReadRelease, "g=b-"), code1(0), nil) // its place
+		follows.waits(t, "a reader that comes to look after the tenure")
+		b.tell(b.only(luascript.RWRead, "g=b-"), code1(1), nil)
+		for _, g := range []*got{leader, follows} {
+			gone := unlocks(g.has(t, "a reader"))
+			b.tell(b.only(luascript.RWReadRelease, ""), code1(1), nil)
+			gone.has(t, "the unlock")
+		}
+	})
+}
