@@ -184,3 +184,29 @@ func TestShareOnceAllAskAfterAFailure(t *testing.T) {
 		}
 	})
 }
+
+// Two readers of a shared hold that unlock at the same time, after something happened that makes
+// each of them ask the server: when both are told, nothing is left there.
+func TestShareLastUnlocksTogetherAfterABreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, core := newByHand(t)
+		l := sharing(core)
+		leader := reads(l, "a")
+		b.tell(b.only(luascript.RWRead, "g=a-"), code1(1), nil)
+		x := reads(l, "x").has(t, "who joins")
+		over := core.Doubt("n")
+		over(true)
+
+		one, two := unlocks(leader.has(t, "the leader")), unlocks(x)
+		for _, q := range b.of(luascript.Release, "g=a-") {
+			b.tell(q, code1(1), nil)
+		}
+		last := b.only(luascript.RWReadRelease, "g=a-")
+		if one.over && two.over {
+			t.Error("both have unlocked while the lock is still to be freed")
+		}
+		b.tell(last, code1(1), nil)
+		one.has(t, "the first unlock")
+		two.has(t, "the second unlock")
+	})
+}
