@@ -74,7 +74,7 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 		// Who enters past writers admits only those who would, too.
 		k.reads.Shares = "reads"
 		if k.prefer {
-			k.reads.Shares = "reads past writers"
+			k.reads.Shares, k.reads.Overtakes = "reads past writers", true
 		}
 		if k.token != "" { // and who has no token nobody who must have one
 			k.reads.Shares += ", fenced"

@@ -210,3 +210,24 @@ func TestShareLastUnlocksTogetherAfterABreak(t *testing.T) {
 		two.has(t, "the second unlock")
 	})
 }
+
+// Readers that pass waiting writers share beside a writer of their process, too: they would
+// enter one by one otherwise, each after the answer to the one before it.
+func TestShareOfReadersThatPassWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, core := newByHand(t)
+		l := sharing(core, rwlock.PreferReaders())
+		writer := start(func() (lock.Hold, error) {
+			return l.WriteLock().Lock(held.WithOwner(context.Background(), "w"))
+		})
+		for qs := b.of(luascript.RWWrite, "g=w-"); len(qs) > 0; qs = b.of(luascript.RWWrite, "g=w-") {
+			b.tell(qs[0], busyRW(0), nil)
+		}
+		leader, x, y := reads(l, "a"), reads(l, "x"), reads(l, "y")
+		b.tell(b.only(luascript.RWRead, ""), code1(1), nil)
+		for _, g := range []*got{leader, x, y, reads(l, "z")} {
+			g.has(t, "a reader that passes writers")
+		}
+		writer.waits(t, "the writer")
+	})
+}

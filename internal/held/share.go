@@ -23,7 +23,7 @@ type Share struct {
 	Tenure time.Duration // how long a session stays open
 	Came   time.Time     // when the acquisition first asked for its part
 	Stays  bool          // it may wait until a writer has left, not just for an answer
-	Behind bool          // a writer of this process waits: it joins no session that is open
+	Behind bool          // it stands back for a writer of this process: it joins no session that is open
 	Tell   bool          // Done is signalled also when the one that it follows must wait
 
 	Done chan struct{} // of who follows: signalled when Follow should be called

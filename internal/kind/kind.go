@@ -32,6 +32,8 @@ type Traits struct {
 	// Shares, unless empty: readers of the same process for whom it is equal may share
 	// a hold on the server.
 	Shares string
+	// Overtakes: they do so also while a writer of the process waits.
+	Overtakes bool
 }
 
 // Kind is what differs between the lock kinds: their scripts, what the answers
