@@ -147,7 +147,7 @@ const (
 )
 
 // Every implements kind.Queuer.
-func (k *keys) Every() time.Duration { return k.skip / 5 }
+func (k *keys) Every() time.Duration { return k.skip / kind.PlaceLives }
 
 // refreshed decides whether what a refresh saw is a reason to try again: the
 // place is gone, it is the waiter's turn, or the lock will be free earlier than

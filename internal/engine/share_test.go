@@ -231,3 +231,27 @@ func TestShareOfReadersThatPassWriters(t *testing.T) {
 		writer.waits(t, "the writer")
 	})
 }
+
+// The place of a waiter that asked for a short lease outlives that lease: if the server refuses
+// for the moment to take it back, it is tried again for as long as the place lives.
+func TestPlaceOfAShortLeaseIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, core := newByHand(t)
+		l := rwlock.New(core, "n")
+		short := start(func() (lock.Hold, error) {
+			return l.ReadLock().TryLock(t.Context(), 500*time.Millisecond, 5*time.Millisecond)
+		})
+		for qs := b.of(luascript.RWRead, ""); len(qs) > 0; qs = b.of(luascript.RWRead, "") {
+			b.tell(qs[0], busyRW(0), nil)
+		}
+		for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(time.Second) {
+			for _, q := range b.of(luascript.RWReadRelease, "") {
+				b.tell(q, conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
+			}
+		}
+		if !short.over || !errors.Is(short.err, lock.ErrNotAcquired) {
+			t.Error(short.err)
+		}
+		b.tell(b.only(luascript.RWReadRelease, ""), code1(0), nil)
+	})
+}

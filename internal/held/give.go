@@ -176,9 +176,17 @@ type Leftover struct {
 	Attempt *kind.Attempt
 }
 
+// lasts is for how long it stands on the server at most, if nobody takes it back.
+func (l *Leftover) lasts() time.Duration {
+	if q, ok := l.Lock.Kind.(kind.Queuer); ok && l.Attempt.Wait != 0 {
+		return max(l.Attempt.Lease, kind.PlaceLives*q.Every())
+	}
+	return l.Attempt.Lease
+}
+
 // Undo takes back, in the background, what an acquisition may have left, until
-// the server has answered or a grant would have run out by itself. void > 0 makes
-// the server refuse late commands. entered says that the gates are the caller's;
+// the server has answered or a grant, or a place, would have ended by itself. void > 0
+// makes the server refuse late commands. entered says that the gates are the caller's;
 // Undo leaves them. done, if not nil, is called at the end. The caller has called
 // Begin for what is still under way.
 func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration, entered bool, done func()) {
@@ -186,7 +194,7 @@ func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration,
 	for i, l := range all {
 		parts[i] = part{
 			lock: l.Lock, claim: l.Claim, field: l.Attempt.Named(), attempt: l.Attempt, void: void,
-			until: time.Now().Add(l.Attempt.Lease),
+			until: time.Now().Add(l.lasts()),
 		}
 	}
 	r.wg.Add(1)

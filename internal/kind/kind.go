@@ -106,11 +106,15 @@ type Splitter interface {
 	RenewSplit(f Field, lease time.Duration) []conn.Command
 }
 
+// PlaceLives is for how long a place lives without a refresh, in times of Queuer.Every.
+const PlaceLives = 5
+
 // Queuer is a Kind whose waiters have a place on the server. The engine keeps the
 // places of all waiters of a client alive, in batches.
 type Queuer interface {
 	Kind
-	// Every is the time between two refreshes of a place.
+	// Every is the time between two refreshes of a place, which lives for [PlaceLives] of
+	// them.
 	Every() time.Duration
 	// Refresh builds a waiter's part of a refresh batch.
 	Refresh(a *Attempt) Item
