@@ -146,7 +146,7 @@ func lookAfter(ms int64) time.Duration {
 
 // Every implements kind.Queuer: four refreshes may fail before the fifth comes
 // too late.
-func (k *fair) Every() time.Duration { return k.skip / 5 }
+func (k *fair) Every() time.Duration { return k.skip / kind.PlaceLives }
 
 // Refresh implements kind.Queuer.
 func (k *fair) Refresh(a *kind.Attempt) kind.Item {

@@ -74,7 +74,7 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 		// Who enters past writers admits only those who would, too.
 		k.reads.Shares = "reads"
 		if k.prefer {
-			k.reads.Shares = "reads past writers"
+			k.reads.Shares, k.reads.Overtakes = "reads past writers", true
 		}
 		if k.token != "" { // and who has no token nobody who must have one
 			k.reads.Shares += ", fenced"
@@ -147,7 +147,7 @@ const (
 )
 
 // Every implements kind.Queuer.
-func (k *keys) Every() time.Duration { return k.skip / 5 }
+func (k *keys) Every() time.Duration { return k.skip / kind.PlaceLives }
 
 // refreshed decides whether what a refresh saw is a reason to try again: the
 // place is gone, it is the waiter's turn, or the lock will be free earlier than

@@ -26,8 +26,8 @@ func PreferReaders() lock.Option {
 //
 // A writer of another process can't be seen from here, so a hold admits readers for
 // the Client's Tenure (10 ms) after it was asked for, and none while a writer of this
-// process waits; who comes later asks the server and stands back as usual. The hold is
-// given back when the last of its readers unlocks. An Unlock that others outlast sends
+// process waits, unless with PreferReaders; who comes later asks the server and stands back
+// as usual. The hold is given back when the last of its readers unlocks. An Unlock that others outlast sends
 // nothing. Each reader has its own context, and all end with [lock.ErrLeaseLost] when
 // the shared hold is lost. On the server, in State and in ForceUnlock they are one
 // reader: the one who came first.

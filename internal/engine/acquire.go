@@ -266,13 +266,13 @@ func (a *acquisition) run(try bool) error {
 					return a.ended()
 				}
 				continue
-			case err != nil && a.once:
-				a.lastErr = err
-				return a.notAcquired(nil)
 			case err != nil:
 				a.lastErr = err
 				if a.lead != nil { // those who can't wait hear by themselves what is wrong
 					a.core.reg.Refused(a.lead, held.Seen{})
+				}
+				if a.once {
+					return a.notAcquired(nil)
 				}
 				if a.retry == nil {
 					a.retry = held.NewRetry()

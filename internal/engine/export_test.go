@@ -20,5 +20,11 @@ func (c *Core) Holding() int { return c.reg.Count() }
 // Scheduled counts what the watchdog looks after.
 func (c *Core) Scheduled() int { return c.reg.Scheduled() }
 
+// Shares counts the locks that have readers that share.
+func (c *Core) Shares() int { return c.reg.Shares() }
+
+// Race says that the race detector is on.
+const Race = poison
+
 // MaxInFlight bounds acquisitions that wait for an answer.
 const MaxInFlight = sender.MaxAsking

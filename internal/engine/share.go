@@ -30,7 +30,7 @@ func (a *acquisition) share(fresh int) (*held.Share, held.Part) {
 	spec, _ := m.lock.of.Kind.Wait(&m.attempt)
 	x := &held.Share{
 		To: held.Receiver{Claim: m.claim, Ctx: a.ctx}, Tenure: a.core.cfg.Tenure, Came: a.came, Stays: !a.once,
-		Behind: a.core.hub.Waiting(spec.ID), // a writer of this process
+		Behind: !m.lock.of.Kind.Traits().Overtakes && a.core.hub.Waiting(spec.ID), // a writer of this process
 	}
 	if o := a.core.cfg.Observer; o != nil {
 		x.To.Link, x.To.Count = a.linkOf(m), o.Counting()

@@ -42,14 +42,7 @@ func (g *giving) run(parts []part, reply conn.Reply, err error) {
 				parts[0].leave() // nor another command's: the field is gone, and never used again
 			}
 		}
-		if g.retry == nil {
-			g.retry = NewRetry()
-		}
-		var until time.Time
-		for i := range parts {
-			until = later(until, parts[i].until)
-		}
-		if !Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff()) {
+		if err != nil && !g.pause(parts) {
 			for i := range parts {
 				g.giveUp(&parts[i], parts[i].unavailable(g.reg, err))
 			}
@@ -59,12 +52,24 @@ func (g *giving) run(parts []part, reply conn.Reply, err error) {
 	}
 }
 
+// pause waits before what was refused is tried again; false: there is no time for that.
+func (g *giving) pause(parts []part) bool {
+	if g.retry == nil {
+		g.retry = NewRetry()
+	}
+	var until time.Time
+	for i := range parts {
+		until = later(until, parts[i].until)
+	}
+	return Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff())
+}
+
 func (p *part) unavailable(r *Registry, err error) error {
 	return &lock.UnavailableError{Name: p.lock.Name, Op: "release", Nodes: []lock.NodeError{{Node: r.cfg.Addr, Err: err}}}
 }
 
 // settle ends the parts that the answer decides, and returns the others with the
-// reason.
+// reason: none if they are to be freed at once.
 func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part, why error) {
 	if err == nil && len(parts) > 1 && len(reply.Vals) < 2*len(parts) {
 		err = conn.ErrShortReply
@@ -77,25 +82,29 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 		if failed == nil && code == kind.ReleaseRefused {
 			failed = conn.Refusal(text)
 		}
+		decided := true
 		switch {
 		case failed == nil:
-			g.decided(&p, code, text, reply)
+			decided = g.decided(&p, code, text, reply)
 		case conn.IsPermanent(failed):
 			g.giveUp(&p, &lock.ServerError{Name: p.lock.Name, Op: "release", Err: failed})
 		case p.count > 0 && conn.Classify(failed) == conn.Refused:
 			// Nothing but a number was to be written, and the next release corrects it.
-			g.decided(&p, kind.ReleaseDone, "", conn.Reply{})
+			decided = g.decided(&p, kind.ReleaseDone, "", conn.Reply{})
 		default:
 			p.ambiguous = p.ambiguous || conn.Classify(failed) == conn.Ambiguous
 			left, why = append(left, p), failed
+		}
+		if !decided {
+			left = append(left, p)
 		}
 	}
 	return left, why
 }
 
-// decided ends a part that the server has answered for.
-func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) {
-	defer p.leave()
+// decided ends a part that the server has answered for. It reports false if the lock is to
+// be freed now; see released.
+func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) bool {
 	if code == kind.ReleaseSilent {
 		g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
 			"lock", p.lock.Name, "owner", p.field.Name, "error", text)
@@ -112,8 +121,12 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) {
 		if code == kind.ReleaseDone && reply.Vals != nil && len(g.rel.holds) == 1 && g.reg.cfg.Heard != nil {
 			g.reg.cfg.Heard(p.lock, reply.Int(1))
 		}
-		p.hold.released(p.count)
+		if !p.released() {
+			return false
+		}
 	}
+	p.leave()
+	return true
 }
 
 // giveUp ends a part that can't be given back.
@@ -140,8 +153,8 @@ func (g *giving) split(p *part) bool {
 		return false
 	case reply.Code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
 		g.rel.errs[p.index] = p.hold.releaseLost()
-	default:
-		p.hold.released(p.count)
+	case !p.released():
+		return false
 	}
 	p.hold, p.split = nil, true
 	return true
@@ -163,9 +176,17 @@ type Leftover struct {
 	Attempt *kind.Attempt
 }
 
+// lasts is for how long it stands on the server at most, if nobody takes it back.
+func (l *Leftover) lasts() time.Duration {
+	if q, ok := l.Lock.Kind.(kind.Queuer); ok && l.Attempt.Wait != 0 {
+		return max(l.Attempt.Lease, kind.PlaceLives*q.Every())
+	}
+	return l.Attempt.Lease
+}
+
 // Undo takes back, in the background, what an acquisition may have left, until
-// the server has answered or a grant would have run out by itself. void > 0 makes
-// the server refuse late commands. entered says that the gates are the caller's;
+// the server has answered or a grant, or a place, would have ended by itself. void > 0
+// makes the server refuse late commands. entered says that the gates are the caller's;
 // Undo leaves them. done, if not nil, is called at the end. The caller has called
 // Begin for what is still under way.
 func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration, entered bool, done func()) {
@@ -173,7 +194,7 @@ func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration,
 	for i, l := range all {
 		parts[i] = part{
 			lock: l.Lock, claim: l.Claim, field: l.Attempt.Named(), attempt: l.Attempt, void: void,
-			until: time.Now().Add(l.Attempt.Lease),
+			until: time.Now().Add(l.lasts()),
 		}
 	}
 	r.wg.Add(1)

@@ -255,3 +255,10 @@ func (r *Registry) Scheduled() int {
 	defer r.mu.Unlock()
 	return r.dog.heap.Len()
 }
+
+// Shares counts the locks that have readers that share, or ask for others.
+func (r *Registry) Shares() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.shares)
+}

@@ -229,9 +229,16 @@ func (rel *Releasing) answered(c *sender.Call) {
 		if c.Reply.Vals != nil && rel.reg.cfg.Heard != nil {
 			rel.reg.cfg.Heard(p.lock, c.Reply.Int(1))
 		}
-		p.hold.released(p.count)
-		p.claim.Gate.Leave()
-		rel.end()
+		if p.released() {
+			p.claim.Gate.Leave()
+			rel.end()
+			return
+		}
+		rel.reg.wg.Add(1)
+		go func() { // ends as slow does
+			defer rel.reg.wg.Done()
+			rel.run()
+		}()
 		return
 	}
 	rel.reg.wg.Add(1)
@@ -256,6 +263,11 @@ func (rel *Releasing) slow() {
 		rel.end()
 		return
 	}
+	rel.run()
+}
+
+// run sends a command and goes on until everything is decided.
+func (rel *Releasing) run() {
 	reply, err := rel.reg.send.Run(rel.reg.send.Values(rel.values), sender.Keep, commandOf(rel.parts))
 	rel.rest(reply, err)
 }
@@ -288,10 +300,7 @@ func (rel *Releasing) prepare() {
 			continue
 		}
 		if p.count == 0 {
-			s.final = true
-			if s.limbo > 0 {
-				p.void = VoidTTL
-			}
+			p.lastLocked(s)
 		}
 		left = append(left, p)
 	}

@@ -23,7 +23,7 @@ type Share struct {
 	Tenure time.Duration // how long a session stays open
 	Came   time.Time     // when the acquisition first asked for its part
 	Stays  bool          // it may wait until a writer has left, not just for an answer
-	Behind bool          // a writer of this process waits: it joins no session that is open
+	Behind bool          // it stands back for a writer of this process: it joins no session that is open
 	Tell   bool          // Done is signalled also when the one that it follows must wait
 
 	Done chan struct{} // of who follows: signalled when Follow should be called
@@ -82,7 +82,7 @@ func (r *Registry) Share(x *Share, l *Lock, first bool) Part {
 	k := l.shareKey()
 	sh := r.shares[k]
 	switch {
-	case sh != nil && sh.session != nil && !x.Behind && r.joinLocked(x, sh.session):
+	case sh != nil && sh.session != nil && !x.Behind && r.joinLocked(x, sh.session, time.Now()):
 		return Joined
 	case !first || r.drains:
 		return Alone
@@ -285,7 +285,7 @@ func (r *Registry) enterLocked(x *Share, s *Session) bool {
 		return false
 	}
 	defer x.To.Claim.Gate.Leave()
-	return r.joinLocked(x, s)
+	return r.joinLocked(x, s, x.Came)
 }
 
 // closeLocked: the session is over.
@@ -302,12 +302,13 @@ func (r *Registry) closeLocked(s *Session) {
 	}
 }
 
-// joinLocked makes x a hold of a session. Its gate is the caller's.
-func (r *Registry) joinLocked(x *Share, s *Session) bool {
+// joinLocked makes x a hold of a session, which is open if the tenure was not over at an
+// instant. Its gate is the caller's.
+func (r *Registry) joinLocked(x *Share, s *Session, at time.Time) bool {
 	now, c := time.Now(), x.To.Claim
 	switch {
 	case r.drains || s.dead || s.final || Passed(now, s.until),
-		x.Came.Sub(r.epoch)-s.tenure >= x.Tenure,
+		at.Sub(r.epoch)-s.tenure >= x.Tenure,
 		!r.freshLocked(s),
 		c.sessions[modeRead] != nil || c.sessions[modeWrite] != nil:
 		return false

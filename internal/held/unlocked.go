@@ -44,34 +44,41 @@ func (h *Hold) releasedLocked() error {
 	return lock.ErrNotHeld
 }
 
-// released ends the hold after a release that worked. It moves no deadline: the
-// holds that stay have the leases that they had.
-func (h *Hold) released(count int) {
+// released ends the part's hold after a release that worked. It moves no deadline: the
+// holds that stay have the leases that they had. It reports false if nobody stays after
+// all: who was counted has gone meanwhile, through a gate of its own or with its lease.
+// Then the part is the session's last release, which must follow.
+func (p *part) released() bool {
+	h := p.hold
 	s, r := h.s, h.s.reg
 	r.mu.Lock()
 	ended := h.state == stateReleasing
+	if p.count > 0 && ended && !s.dead && s.countLocked(h) == 0 {
+		p.ambiguous = false
+		p.lastLocked(s)
+		r.mu.Unlock()
+		return false
+	}
 	if ended {
 		s.removeLocked(h)
 		h.endLocked(stateReleased, nil)
 	}
-	left := false
-	switch {
-	case count == 0:
+	if p.count == 0 {
 		r.dropLocked(s)
-	case s.dead:
-	case len(s.holds) == 0:
-		// The lease of the hold that was counted has ended meanwhile.
-		r.dropLocked(s)
-		left = r.leavesLocked(s)
-	default:
-		r.dog.scheduleLocked(s, time.Time{})
 	}
+	r.dog.scheduleLocked(s, time.Time{})
 	r.mu.Unlock()
-	if left {
-		r.freeLeft(h)
-	}
 	if ended {
 		h.tellEnd("released")
+	}
+	return true
+}
+
+// lastLocked makes the part the last release of its session.
+func (p *part) lastLocked(s *Session) {
+	p.count, s.final = 0, true
+	if s.limbo > 0 {
+		p.void = VoidTTL
 	}
 }
 

@@ -32,6 +32,8 @@ type Traits struct {
 	// Shares, unless empty: readers of the same process for whom it is equal may share
 	// a hold on the server.
 	Shares string
+	// Overtakes: they do so also while a writer of the process waits.
+	Overtakes bool
 }
 
 // Kind is what differs between the lock kinds: their scripts, what the answers
@@ -104,11 +106,15 @@ type Splitter interface {
 	RenewSplit(f Field, lease time.Duration) []conn.Command
 }
 
+// PlaceLives is for how long a place lives without a refresh, in times of Queuer.Every.
+const PlaceLives = 5
+
 // Queuer is a Kind whose waiters have a place on the server. The engine keeps the
 // places of all waiters of a client alive, in batches.
 type Queuer interface {
 	Kind
-	// Every is the time between two refreshes of a place.
+	// Every is the time between two refreshes of a place, which lives for [PlaceLives] of
+	// them.
 	Every() time.Duration
 	// Refresh builds a waiter's part of a refresh batch.
 	Refresh(a *Attempt) Item
