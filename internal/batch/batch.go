@@ -186,7 +186,7 @@ func (b *batch) answered(c *sender.Call) {
 			switch {
 			case c.Err != nil:
 			case len(vals) < n:
-				a.Err = conn.ErrShortReply
+				a.Err, vals = conn.ErrShortReply, nil // what follows belongs to nobody
 			default:
 				a.Vals, vals = vals[:n], vals[n:]
 			}

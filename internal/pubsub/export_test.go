@@ -16,3 +16,6 @@ func (h *Hub) Nodes() int {
 
 // IdleNode is how long a node without topics is kept.
 const IdleNode = idleNode
+
+// Carry gives a waiter in line a value for TakeHead, as JoinLine does.
+func Carry(v any) Option { return func(w *Waiter) { w.carry, w.carries = v, true } }

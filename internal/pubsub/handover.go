@@ -2,9 +2,6 @@ package pubsub
 
 import "time"
 
-// Carry gives a waiter in line a value for TakeHead.
-func Carry(v any) Option { return func(w *Waiter) { w.carry, w.carries = v, true } }
-
 // headPause is after how long the new head is told that it is, when the line moved
 // on by a hand-over: most are handed the lock themselves before that.
 const headPause = time.Millisecond
