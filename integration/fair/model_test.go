@@ -3,7 +3,6 @@ package fair
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,12 +21,21 @@ const (
 	// modelSlack is what five processes on a busy machine may add. Here it is about
 	// who enters and that somebody does; how soon is what other tests are about.
 	modelSlack = 2 * time.Second
+	// modelPause is how much of modelLease a process that the model did not stop may not
+	// run, at least, before something that is held may be lost. At worst half of modelSkip
+	// is left of a grant, a quarter of that has passed when the watchdog confirms it, and
+	// then the model stops the process for modelShort: an eighth of modelSkip remains.
+	modelPause = modelSkip / 8
+	modelShort = modelSkip / 4
+	// modelBusy is how long the model begins anew on a machine that pauses its processes.
+	modelBusy = 2 * time.Minute
 )
 
 type modelProc struct {
 	p      *testbed.Process
 	awake  bool
-	serial int // of the process: lines of a dead one are not the next one's
+	serial int    // of the process: lines of a dead one are not the next one's
+	stops  []span // when the model stopped it
 }
 
 type modelWaiter struct {
@@ -49,6 +57,8 @@ type model struct {
 	procs  []*modelProc
 	queue  []*modelWaiter
 	holder *modelWaiter
+	since  time.Time // when the holder entered
+	agreed time.Time // when the queue on the server was last found to be the model's
 	events chan modelEvent
 	busy   *meter
 	nextID int
@@ -62,14 +72,18 @@ func (m *model) note(format string, args ...any) {
 	m.log = m.log[max(0, len(m.log)-40):]
 }
 
-func (m *model) fail(format string, args ...any) {
-	m.t.Helper()
-	m.t.Fatalf("step %d: %s\nqueue on the server: %v\nlast steps:\n%s", m.step, fmt.Sprintf(format, args...),
-		m.s.List(m.t, "LRANGE", queueKey, "0", "-1"), strings.Join(m.log, "\n"))
+// holds notes who has the lock.
+func (m *model) holds(w *modelWaiter) { m.holder, m.since = w, time.Now() }
+
+func (m *model) stop(p *modelProc) {
+	p.stops = append(p.stops, span{from: time.Now().UnixMicro()})
+	p.p.Freeze(m.t)
 }
 
 func (m *model) start(p *modelProc) {
-	p.p, p.awake = spawn(m.t, m.s, modelLease, modelSkip), true
+	p.p = testbed.Spawn(m.t, "fair", workerArgs{Addr: m.s.Addr(), Lease: modelLease, Skip: modelSkip, Pulse: true})
+	p.p.Expect(m.t, "ready")
+	p.awake, p.stops = true, nil
 	p.serial++
 	process, serial := p.p, p.serial
 	go func() { // ends with the process
@@ -137,7 +151,7 @@ func (m *model) enters(limit time.Duration) {
 	if what != "got" || id != w.id {
 		m.fail("%s %d, and not waiter %d", what, id, w.id)
 	}
-	m.holder = w
+	m.holds(w)
 	m.remove(w)
 }
 
@@ -158,7 +172,7 @@ func (m *model) arrive() {
 		m.enters(modelLease + modelSkip)
 		return
 	}
-	eventually(m.t, 5*time.Second, "a place", func() bool {
+	m.eventually(5*time.Second, "a place", func() bool {
 		now := m.s.List(m.t, "LRANGE", queueKey, "0", "-1")
 		if len(now) == 0 || slices.Contains(before, now[len(now)-1]) {
 			return false
@@ -192,7 +206,7 @@ func (m *model) release() {
 			m.fail("%s %d after the release by %d; the next is %v", what, id, h.id, next)
 		}
 	}
-	m.holder = next
+	m.holds(next)
 	m.remove(next)
 }
 
@@ -213,7 +227,7 @@ func (m *model) giveUp() {
 		m.fail("%s %d", what, id)
 	}
 	m.remove(w)
-	eventually(m.t, 2*time.Second, "it has left the queue", func() bool {
+	m.eventually(2*time.Second, "it has left the queue", func() bool {
 		return !slices.Contains(m.s.List(m.t, "LRANGE", queueKey, "0", "-1"), w.field)
 	})
 }
@@ -248,9 +262,10 @@ func (m *model) giveUpAtTheGrant() {
 			m.fail("%s %d", what, id)
 		}
 		if left && decided && (got || entered || next == nil) {
-			if m.holder = next; got {
-				m.holder = w
+			if got {
+				m.holds(w)
 			} else {
+				m.holds(next)
 				m.remove(next)
 			}
 			return
@@ -287,9 +302,11 @@ func (m *model) freezeShortly() {
 		return
 	}
 	m.note("process %d freezes for a moment", slices.Index(m.procs, p))
-	p.p.Freeze(m.t)
-	time.Sleep(modelSkip / 4)
+	m.stop(p)
+	time.Sleep(modelShort)
 	p.p.Thaw(m.t)
+	stop := &p.stops[len(p.stops)-1]
+	stop.to = stop.from + modelShort.Microseconds() // what came on top was the machine's doing
 }
 
 // freezeLong stops a process for longer than its places and its lease last,
@@ -300,7 +317,7 @@ func (m *model) freezeLong() {
 		return
 	}
 	m.note("process %d freezes", slices.Index(m.procs, p))
-	p.p.Freeze(m.t)
+	m.stop(p)
 	p.awake = false
 	frozen := time.Now()
 	var lost *modelWaiter
@@ -315,6 +332,7 @@ func (m *model) freezeLong() {
 	}
 	p.p.Thaw(m.t)
 	p.awake = true
+	p.stops[len(p.stops)-1].to = time.Now().UnixMicro()
 	m.note("process %d goes on", slices.Index(m.procs, p))
 	if lost != nil {
 		p.p.Send(m.t, "unlock %d", lost.id)
@@ -344,7 +362,7 @@ func (m *model) entered(id int) {
 	if i < 0 || !m.queue[i].proc.awake {
 		m.fail("%d entered, who does not wait", id)
 	}
-	m.holder = m.queue[i]
+	m.holds(m.queue[i])
 	m.remove(m.holder)
 }
 
@@ -360,7 +378,7 @@ func (m *model) resync(p *modelProc) {
 	}
 	place := func(w *modelWaiter, list []string) int { return slices.Index(list, w.field) }
 	var list []string
-	eventually(m.t, 5*time.Second, "the thawed stand in the queue again", func() bool {
+	m.eventually(5*time.Second, "the thawed stand in the queue again", func() bool {
 		list = m.s.List(m.t, "LRANGE", queueKey, "0", "-1")
 		for _, w := range m.queue {
 			if w.proc == p && place(w, list) < 0 {
@@ -381,76 +399,4 @@ func (m *model) resync(p *modelProc) {
 		m.fail("the order of those who were awake has changed")
 	}
 	slices.SortFunc(m.queue, byPlace)
-}
-
-// check compares the queue on the server with the model's.
-func (m *model) check() {
-	list := m.s.List(m.t, "LRANGE", queueKey, "0", "-1")
-	at := -1
-	for _, w := range m.queue {
-		if !w.proc.awake {
-			continue
-		}
-		i := slices.Index(list, w.field)
-		if i <= at {
-			m.fail("waiter %d (%s) has place %d, and the one before it %d", w.id, w.field, i, at)
-		}
-		at = i
-	}
-	if scores := m.s.Int(m.t, "ZCARD", scoresKey); scores != int64(len(list)) {
-		m.fail("%d scores for a list of %d", scores, len(list))
-	}
-}
-
-type op struct {
-	weight int
-	name   string
-	do     func()
-}
-
-func (m *model) act(ops []op) {
-	total := 0
-	for _, o := range ops {
-		total += o.weight
-	}
-	n := m.rnd.IntN(total)
-	for _, o := range ops {
-		if n -= o.weight; n < 0 {
-			m.did[o.name]++
-			o.do()
-			return
-		}
-	}
-}
-
-func TestRandomStepsAgainstAModel(t *testing.T) {
-	t.Parallel() // it waits, for the most part
-	steps := 3000
-	if text := os.Getenv("FAIR_STEPS"); text != "" {
-		steps, _ = strconv.Atoi(text)
-	}
-	m := &model{t: t, s: testbed.Standalone(t), rnd: seeded(t), events: make(chan modelEvent, 4096), busy: newMeter(t), did: map[string]int{}}
-	for range 4 {
-		p := &modelProc{}
-		m.procs = append(m.procs, p)
-		m.start(p)
-	}
-	ops := []op{
-		{400, "arrive", m.arrive}, {380, "release", m.release}, {120, "give up", m.giveUp},
-		{60, "give up at the grant", m.giveUpAtTheGrant},
-		{6, "kill", m.kill}, {5, "freeze shortly", m.freezeShortly}, {4, "freeze long", m.freezeLong},
-	}
-	for ; m.step < steps; m.step++ {
-		m.act(ops)
-		m.check()
-	}
-	t.Logf("%v", m.did)
-	// the end: all leave, nothing stays but what the dead are allowed to leave
-	for m.holder != nil {
-		m.release()
-	}
-	eventually(t, 2*modelSkip+modelLease, "the lock is free", func() bool { return m.s.Int(t, "EXISTS", name) == 0 })
-	unlock(t, lockIt(t, dial(t, m.s.Addr()).FairLock(name)))
-	m.s.Do(t, "DEL", recordKey)
-	nothingLeft(t, m.s)
 }

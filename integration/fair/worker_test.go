@@ -27,6 +27,7 @@ type workerArgs struct {
 	Addr  string
 	Lease time.Duration
 	Skip  time.Duration
+	Pulse bool // it measures when it was kept from running
 }
 
 func init() { testbed.Role("fair", work) }
@@ -38,6 +39,7 @@ func init() { testbed.Role("fair", work) }
 //	unlock ID           "unlocked ID" or "err ID TEXT"
 //	cancel ID           ends the ctx of a lock or run
 //	close               closes the client: "closed"
+//	pauses ID SINCE_US  when it was kept from running since then: "pauses ID FROM-TO,…", in µs
 func work(ctx context.Context, w *testbed.Worker) error {
 	var args workerArgs
 	if err := w.Args(&args); err != nil {
@@ -66,6 +68,13 @@ func work(ctx context.Context, w *testbed.Worker) error {
 	defer c.Close()
 	l := c.FairLock(name, fairlock.WithSkipAfter(args.Skip))
 	p := &worker{w: w, raw: raw, lock: l, holds: map[string]redlatch.Hold{}, cancels: map[string]context.CancelFunc{}}
+	if args.Pulse {
+		ctx, stop := context.WithCancel(ctx)
+		var beating sync.WaitGroup
+		defer beating.Wait()
+		defer stop()
+		beating.Go(func() { p.pulse.beat(ctx, raw) })
+	}
 	w.Say("ready")
 	for line := range w.Lines() {
 		words := append(strings.Fields(line), "", "", "")
@@ -90,6 +99,9 @@ func work(ctx context.Context, w *testbed.Worker) error {
 			p.mu.Lock()
 			p.cancels[id]()
 			p.mu.Unlock()
+		case "pauses":
+			since, _ := strconv.ParseInt(words[2], 10, 64)
+			w.Say("pauses %s %s", id, p.pulse.tell(since))
 		case "close":
 			c.Close()
 			w.Say("closed")
@@ -102,6 +114,8 @@ type worker struct {
 	w    *testbed.Worker
 	raw  rueidis.Client
 	lock *fairlock.FairLock
+
+	pulse pulse
 
 	mu      sync.Mutex
 	holds   map[string]redlatch.Hold
@@ -151,7 +165,7 @@ func (p *worker) record(h redlatch.Hold) error {
 // spawn starts a process and waits until it is connected.
 func spawn(t *testing.T, s *testbed.Server, lease, skip time.Duration) *testbed.Process {
 	t.Helper()
-	p := testbed.Spawn(t, "fair", workerArgs{s.Addr(), lease, skip})
+	p := testbed.Spawn(t, "fair", workerArgs{Addr: s.Addr(), Lease: lease, Skip: skip})
 	p.Expect(t, "ready")
 	return p
 }

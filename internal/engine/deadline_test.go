@@ -172,6 +172,40 @@ func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
 	})
 }
 
+// The answer to a renewal may come after the next one was due: the server was slow, or
+// the process stood still. The next one follows at once: the lease has run since the
+// sending, and little of it may be left.
+func TestARenewalFollowsALateAnswerAtOnce(t *testing.T) {
+	for _, silent := range []time.Duration{leaseTime * 2 / 5, leaseTime / 2, leaseTime * 13 / 20} {
+		synctest.Test(t, func(t *testing.T) {
+			f, core := newFake(t, leaseTime)
+			renewals := 0
+			f.onAfter(func(cmd conn.Command) error {
+				if cmd.Script == luascript.Renew {
+					if renewals++; renewals%2 == 1 { // two in a row would pass the deadline
+						time.Sleep(silent)
+					}
+				}
+				return nil
+			})
+			h := take(t, t.Context(), core, "l")
+			time.Sleep(20 * leaseTime)
+			ran := f.scripts("renew")
+			for i := 1; i < len(ran); i += 2 {
+				if late := ran[i].at.Sub(ran[i-1].at) - silent; late != 0 {
+					t.Fatalf("an answer came after %v, and the next renewal %v after it", silent, late)
+				}
+			}
+			if h.Context().Err() != nil || len(ran) < 20 {
+				t.Fatalf("%d renewals; %v", len(ran), context.Cause(h.Context()))
+			}
+			if err := h.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // The deadline counts from before the first byte was sent, also when the answer
 // was slow, and a slow renewal moves it on by no more.
 func TestDeadlineCountsFromTheSending(t *testing.T) {

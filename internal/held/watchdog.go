@@ -258,8 +258,8 @@ func (w *watchdog) renewedLocked(s *Session, sent time.Time, lease time.Duration
 		if lease > 0 {
 			w.raiseLocked(s, sent, lease)
 		}
-		if !granted {
-			return // it was scheduled when it was sent
+		if !granted && !s.renewAt.After(sent.Add(w.every())) {
+			return // it was scheduled when it was sent, and no look has put it off since
 		}
 	}
 	w.scheduleLocked(s, sent)
