@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
-	"github.com/alicebob/miniredis/v2"
-	miniserver "github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 // What [Start] accepts beside a URL.
@@ -109,28 +109,59 @@ func private(ctx context.Context) (*Server, error) {
 // embedded listens on a loopback port, so that the example's other processes
 // reach it too.
 func embedded() (*Server, error) {
-	server := miniredis.NewMiniRedis()
-	if err := server.Start(); err != nil {
+	run := &process{}
+	url, err := run.start()
+	if err != nil {
+		run.end()
 		return nil, fmt.Errorf("start the embedded server: %w", err)
 	}
-	// Without this miniredis stands still in time, and no lease would end.
-	server.ClockTTL(true)
-	// It answers questions about a cluster, but it can't do what clients expect
-	// of one (sharded channels): a plain server refuses them.
-	server.Server().SetPreHook(func(peer *miniserver.Peer, command string, _ ...string) bool {
-		if !strings.EqualFold(command, "CLUSTER") {
-			return false
-		}
-		peer.WriteError("ERR This instance has cluster support disabled")
-		return true
-	})
 	return &Server{
-		URL: "redis://" + server.Addr(),
-		About: "an embedded miniredis at " + server.Addr() +
+		URL: url,
+		About: "an embedded miniredis at " + strings.TrimPrefix(url, "redis://") +
 			" (a redis-server or valkey-server on PATH, or REDIS_URL, would be faster)",
 		Embedded: true,
-		stop:     func() error { server.Close(); return nil },
+		stop:     func() error { run.end(); return nil },
 	}, nil
+}
+
+// process is what redlatchtest, which embeds miniredis, takes for a test.
+type process struct{ last []func() }
+
+func (p *process) start() (url string, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	return redlatchtest.NewServer(p).URL(), nil
+}
+
+// failure is what Fatalf ends with.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+// Fatalf implements redlatchtest.TB.
+func (p *process) Fatalf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+
+// Cleanup implements redlatchtest.TB.
+func (p *process) Cleanup(f func()) { p.last = append(p.last, f) }
+
+// Context implements redlatchtest.TB.
+func (p *process) Context() context.Context { return context.Background() }
+
+// Helper implements redlatchtest.TB.
+func (p *process) Helper() {}
+
+func (p *process) end() {
+	for _, f := range slices.Backward(p.last) {
+		f()
+	}
+	p.last = nil
 }
 
 // Client connects to the server, for the example's own data.
