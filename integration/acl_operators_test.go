@@ -32,11 +32,11 @@ var (
 
 func aclOperator(t *testing.T, s *testbed.Server, sets ...[]string) (*redlatch.Client, *redlatch.Client) {
 	t.Helper()
-	rules := append([]string{"ACL", "SETUSER", "ops", "reset", "on", ">secret"}, aclConnect...)
+	rules := append([]string{"on", ">secret"}, aclConnect...)
 	for _, set := range sets {
 		rules = append(rules, set...)
 	}
-	s.Do(t, rules...)
+	s.SetUser(t, "ops", rules...)
 	op := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password, c.Prefix = "ops", "secret", "app:" })
 	app := rlClient(t, s.Addr(), inName("app/1"), func(c *redlatch.Config) { c.Prefix = "app:" })
 	return op, app

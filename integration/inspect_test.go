@@ -435,7 +435,7 @@ func TestClientName(t *testing.T) {
 		rule string
 		want bool
 	}{{"+client|setname", true}, {"-client", false}} {
-		s.Do(t, "ACL", "SETUSER", "old", "reset", "on", ">pw", "~*", "&*", "+@all", "-client", tc.rule)
+		s.SetUser(t, "old", "on", ">pw", "~*", "&*", "+@all", "-client", tc.rule)
 		r := rlClient(t, s.Addr(), inName("resp2"), func(c *redlatch.Config) {
 			c.Redis.AlwaysRESP2, c.Redis.Username, c.Redis.Password = true, "old", "pw"
 		})

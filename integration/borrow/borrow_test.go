@@ -195,7 +195,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 func TestTheProbeNeedsNoPermission(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	s.Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret",
+	s.SetUser(t, "app", "on", ">secret",
 		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "&redisson_lock__channel:{app:*",
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember", "+sadd")

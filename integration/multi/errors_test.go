@@ -147,9 +147,9 @@ func TestQuorumWithoutINFO(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	for _, s := range list[1:] {
-		s.Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all", "-info")
+		s.SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all", "-info")
 	}
-	list[0].Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all")
+	list[0].SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all")
 	cs := clients(t, addrs(list), lease(1500*time.Millisecond), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -248,7 +248,7 @@ func TestCloseEndsACall(t *testing.T) {
 func TestMinimalACL(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	s.Do(t, "ACL", "SETUSER", "app", "reset", "on", ">secret",
+	s.SetUser(t, "app", "on", ">secret",
 		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "&redisson_lock__channel:{app:*",
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+hlen", "+hgetall", "+pttl", "+hdel", "+sismember", "+sadd",
