@@ -161,7 +161,7 @@ func (m *model) episode(steps int) (paused string) {
 	m.agreed = time.Now()
 	ops := []op{
 		{400, "arrive", m.arrive}, {380, "release", m.release}, {120, "give up", m.giveUp},
-		{60, "give up at the grant", m.giveUpAtTheGrant},
+		{60, "give up at the grant", m.giveUpAtTheGrant}, {3, "keep", m.keep},
 		{6, "kill", m.kill}, {5, "freeze shortly", m.freezeShortly}, {4, "freeze long", m.freezeLong},
 	}
 	for m.step < steps {

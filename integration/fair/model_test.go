@@ -210,6 +210,25 @@ func (m *model) release() {
 	m.remove(next)
 }
 
+// keep lets the holder keep the lock for two leases, while others come and leave: its
+// grant must be confirmed and then renewed. At the end it unlocks.
+func (m *model) keep() {
+	if m.holder == nil || !m.holder.proc.awake {
+		return
+	}
+	m.note("waiter %d keeps it", m.holder.id)
+	field := m.s.List(m.t, "HKEYS", name)
+	for end := time.Now().Add(2 * modelLease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		m.step++
+		m.act([]op{{30, "arrive", m.arrive}, {10, "give up", m.giveUp}})
+		if now := m.s.List(m.t, "HKEYS", name); !slices.Equal(now, field) {
+			m.fail("held by %v, and not by %v any more", now, field)
+		}
+		m.check()
+	}
+	m.release()
+}
+
 func (m *model) giveUp() {
 	var able []*modelWaiter
 	for _, w := range m.queue {
