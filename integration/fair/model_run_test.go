@@ -24,22 +24,25 @@ func (m *model) fail(format string, args ...any) {
 	m.t.Helper()
 	text := fmt.Sprintf("step %d: %s\nqueue on the server: %v\nlast steps:\n%s", m.step, fmt.Sprintf(format, args...),
 		m.s.List(m.t, "LRANGE", queueKey, "0", "-1"), strings.Join(m.log, "\n"))
-	if i, d := m.paused(); d > modelPause {
+	who, from, limit := m.procs, m.agreed, modelPause
+	if m.holder != nil && m.since.Before(from) {
+		from = m.since
+	}
+	from = from.Add(-modelLease)
+	if m.lost() { // only its own process can be why
+		who, from, limit = []*modelProc{m.kept.proc}, m.kept.from, m.kept.limit
+	}
+	if i, d := m.paused(who, from); d > limit {
 		panic(pausedError(fmt.Sprintf("process %d did not run for %v of %v\n%s", i, d, modelLease, text)))
 	}
 	m.t.Fatal(text)
 }
 
-// paused asks the processes for how much of a lease each did not run, since the model
-// and the lock agreed. It returns the one that did so for longest.
-func (m *model) paused() (most int, longest time.Duration) {
+// paused asks processes for how much of a lease each did not run, since an instant. It
+// returns the one that did so for longest.
+func (m *model) paused(who []*modelProc, from time.Time) (most int, longest time.Duration) {
 	m.t.Helper()
-	from := m.agreed
-	if m.holder != nil && m.since.Before(from) {
-		from = m.since
-	}
-	from = from.Add(-modelLease)
-	for i, p := range m.procs {
+	for _, p := range who {
 		select {
 		case <-p.p.Done(): // killed by the model
 			continue
@@ -53,7 +56,7 @@ func (m *model) paused() (most int, longest time.Duration) {
 		id := m.nextID
 		p.p.Send(m.t, "pauses %d %d", id, from.UnixMicro())
 		if d := longestPause(m.pausesOf(id), p.stops, modelLease); d > longest {
-			most, longest = i, d
+			most, longest = slices.Index(m.procs, p), d
 		}
 	}
 	return most, longest
@@ -154,14 +157,14 @@ func (m *model) episode(steps int) (paused string) {
 		}
 	}()
 	m.s.Do(m.t, "FLUSHALL")
-	m.holder, m.queue = nil, nil
+	m.holder, m.queue, m.kept = nil, nil, nil
 	for _, p := range m.procs {
 		m.start(p)
 	}
 	m.agreed = time.Now()
 	ops := []op{
 		{400, "arrive", m.arrive}, {380, "release", m.release}, {120, "give up", m.giveUp},
-		{60, "give up at the grant", m.giveUpAtTheGrant}, {3, "keep", m.keep},
+		{60, "give up at the grant", m.giveUpAtTheGrant}, {2, "keep", m.keep},
 		{6, "kill", m.kill}, {5, "freeze shortly", m.freezeShortly}, {4, "freeze long", m.freezeLong},
 	}
 	for m.step < steps {

@@ -27,6 +27,11 @@ const (
 	// then the model stops the process for modelShort: an eighth of modelSkip remains.
 	modelPause = modelSkip / 8
 	modelShort = modelSkip / 4
+	// modelGrant and modelRenewed are the same for one that keeps the lock, while the model
+	// stops nobody: three eighths of modelSkip remain when its grant is confirmed, and two
+	// thirds of modelLease when a renewal is due.
+	modelGrant   = modelSkip / 4
+	modelRenewed = modelLease / 2
 	// modelBusy is how long the model begins anew on a machine that pauses its processes.
 	modelBusy = 2 * time.Minute
 )
@@ -65,6 +70,15 @@ type model struct {
 	step   int
 	did    map[string]int
 	log    []string
+	kept   *keeping // while the holder keeps the lock for long
+}
+
+// keeping is a hold that lasts for long.
+type keeping struct {
+	proc  *modelProc
+	from  time.Time     // it was granted later
+	field []string      // on the server
+	limit time.Duration // for how much of a lease the process may not run without losing it
 }
 
 func (m *model) note(format string, args ...any) {
@@ -210,23 +224,39 @@ func (m *model) release() {
 	m.remove(next)
 }
 
-// keep lets the holder keep the lock for two leases, while others come and leave: its
-// grant must be confirmed and then renewed. At the end it unlocks.
+// keep lets one who is granted the lock keep it for two leases, while others come and
+// leave: the grant must be confirmed, and then renewed. At the end it unlocks.
 func (m *model) keep() {
-	if m.holder == nil || !m.holder.proc.awake {
-		return
+	m.arrive() // so that somebody holds the lock
+	m.arrive() // and somebody waits for it
+	before := time.Now()
+	m.release()
+	if m.holder == nil {
+		return // the queue is full of the dead
 	}
 	m.note("waiter %d keeps it", m.holder.id)
-	field := m.s.List(m.t, "HKEYS", name)
+	m.kept = &keeping{proc: m.holder.proc, from: before, field: m.s.List(m.t, "HKEYS", name), limit: modelGrant}
+	left := m.s.Int(m.t, "PTTL", name)
 	for end := time.Now().Add(2 * modelLease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		m.step++
 		m.act([]op{{30, "arrive", m.arrive}, {10, "give up", m.giveUp}})
-		if now := m.s.List(m.t, "HKEYS", name); !slices.Equal(now, field) {
-			m.fail("held by %v, and not by %v any more", now, field)
+		if m.lost() {
+			m.fail("it does not hold it any more")
 		}
 		m.check()
+		now := m.s.Int(m.t, "PTTL", name)
+		if now > left {
+			m.kept.limit = modelRenewed
+		}
+		left = now
 	}
+	m.kept = nil
 	m.release()
+}
+
+// lost reports whether the lock is kept, but not with the one that keeps it.
+func (m *model) lost() bool {
+	return m.kept != nil && !slices.Equal(m.s.List(m.t, "HKEYS", name), m.kept.field)
 }
 
 func (m *model) giveUp() {
