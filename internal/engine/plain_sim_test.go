@@ -52,7 +52,7 @@ type world struct {
 	ends  bool // a client is closed in the middle
 	lease time.Duration
 
-	mu sync.Mutex
+	mu   sync.Mutex
 	in   map[string][]*section // by lock
 	left map[string]time.Time  // when somebody has unlocked it last
 }
