@@ -447,3 +447,14 @@ func (f *fakePlain) about(key string) string {
 	}
 	return strings.Join(out[max(0, len(out)-15):], "\n")
 }
+
+// force takes a lock away from whoever has it.
+func (f *fakePlain) force(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.find(key) != nil {
+		f.hist = append(f.hist, fmt.Sprintf("%d force [%s]", time.Now().UnixMicro(), key))
+		f.freed(key)
+		f.publish(luascript.LockChannel(key))
+	}
+}

@@ -49,7 +49,7 @@ type world struct {
 	seed  uint64
 	f     *fakePlain
 	calm  bool // a good server
-	ends  bool // a client is closed in the middle
+	force bool // locks are taken away now and then
 	lease time.Duration
 
 	mu   sync.Mutex
@@ -59,7 +59,7 @@ type world struct {
 
 func simulatePlain(t *testing.T, seed uint64) {
 	w := &world{t: t, seed: seed, f: newFakePlain(seed), calm: seed%3 == 0, lease: 3 * time.Second, in: map[string][]*section{}, left: map[string]time.Time{}}
-	w.f.calm = w.calm
+	w.f.calm, w.force = w.calm, seed%11 < 3
 	if seed%5 == 0 {
 		w.lease = 300 * time.Millisecond
 	}
@@ -129,6 +129,12 @@ func (w *world) trouble(cores []*engine.Core, stop chan struct{}) {
 		switch {
 		case r.IntN(3) == 0 && !w.calm:
 			w.f.cut()
+		case r.IntN(3) == 0 && w.force:
+			over := cores[r.IntN(3)].Doubt("a")
+			time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
+			w.f.force("a")
+			time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
+			over(r.IntN(4) > 0)
 		case r.IntN(4) == 0:
 			cores[r.IntN(3)].Moved()
 		case w.seed%4 == 1 && k == 2:
@@ -158,7 +164,7 @@ func (w *world) enter(name string, s *section) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.in[name] {
-		if o.owner != s.owner && o.alive() && s.alive() {
+		if o.owner != s.owner && !(w.force && name == "a") && o.alive() && s.alive() {
 			w.t.Errorf("seed %d: %s is inside %s beside %s", w.seed, s.owner, name, o.owner)
 		}
 	}
@@ -330,7 +336,7 @@ func (w *world) judge(h lock.Hold, err error, i int, twice bool) {
 	switch {
 	case err == nil, twice && errors.Is(err, lock.ErrNotHeld):
 	case errors.As(err, &lost):
-		if w.calm && lost.Reason != lock.LossExpired {
+		if w.calm && lost.Reason != lock.LossExpired && !(w.force && h.Name() == "a") {
 			w.t.Errorf("seed %d: Unlock of %s: %v", w.seed, h.Name(), err)
 		}
 	case errors.Is(err, lock.ErrUnavailable) && !w.calm:
