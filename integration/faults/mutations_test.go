@@ -33,10 +33,10 @@ var mutations = []mutation{
 		profile: "late", finds: "lay free", bound: 30_000,
 	},
 	{
-		name:    "no wake-up after a reconnect",
+		name:    "message wakes nobody",
 		file:    "internal/pubsub/channel.go",
-		old:     "if t.confirmed() {\n\t\tt.missedLocked()\n\t}",
-		new:     "_ = t.confirmed()",
+		old:     "\tt.wakeLocked(wk, payload)\n}",
+		new:     "\t_ = wk\n}",
 		profile: "wake-up", finds: "lay free", bound: 30_000,
 	},
 	{

@@ -60,15 +60,18 @@ type world struct {
 func simulatePlain(t *testing.T, seed uint64) {
 	w := &world{t: t, seed: seed, f: newFakePlain(seed), calm: seed%3 == 0, lease: 3 * time.Second, in: map[string][]*section{}, left: map[string]time.Time{}}
 	w.f.calm, w.force = w.calm, seed%11 < 3
-	if seed%5 == 0 {
+	switch seed % 5 {
+	case 0:
 		w.lease = 300 * time.Millisecond
+	case 1:
+		w.lease = 50 * time.Millisecond
 	}
 	var cores []*engine.Core
 	for i := range 3 {
 		l := w.f.link()
 		cfg := engine.Config{
 			ID: fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i), LeaseTime: w.lease, UnlockTimeout: 500 * time.Millisecond,
-			Tenure: tenure, FenceTTL: time.Hour, HoldWarning: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+			Tenure: tenure, FenceTTL: time.Hour, HoldWarning: 10 * time.Millisecond, Alone: seed%13 < 4, Log: slog.New(slog.DiscardHandler),
 		}
 		switch {
 		case i == 2 && seed%7 < 3:
