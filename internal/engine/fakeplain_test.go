@@ -18,8 +18,6 @@ import (
 // fakePlain runs the scripts of plain locks, for several clients whose links to it are slow
 // and lossy, with the clock of the test's bubble.
 type fakePlain struct {
-	acks bool // somebody wants acknowledgements of replicas
-
 	mu    sync.Mutex
 	rand  *rand.Rand // guarded by mu, like all below
 	keys  map[string]*plainKey

@@ -155,6 +155,9 @@ func (w *world) trouble(cores []*engine.Core, stop chan struct{}) {
 
 func (w *world) closes(i int) bool { return i == 1 && (w.seed%4 == 1 || w.seed%4 == 2) }
 
+// forced reports whether a lock is taken away now and then.
+func (w *world) forced(name string) bool { return w.force && name == "a" }
+
 // long is a long lease. Close leaves keys to their leases.
 func (w *world) long(i int) time.Duration {
 	if w.closes(i) {
@@ -167,7 +170,7 @@ func (w *world) enter(name string, s *section) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.in[name] {
-		if o.owner != s.owner && !(w.force && name == "a") && o.alive() && s.alive() {
+		if o.owner != s.owner && !w.forced(name) && o.alive() && s.alive() {
 			w.t.Errorf("seed %d: %s is inside %s beside %s", w.seed, s.owner, name, o.owner)
 		}
 	}
@@ -319,10 +322,11 @@ func (w *world) unlock(h lock.Hold, r *rand.Rand, i int) {
 	}
 	defer cancel()
 	var second sync.WaitGroup
-	if r.IntN(6) == 0 {
+	twice := r.IntN(6) == 0
+	if twice {
 		second.Go(func() { w.judge(h, h.Unlock(ctx), i, true) })
 	}
-	w.judge(h, h.Unlock(ctx), i, r.IntN(1) == 0)
+	w.judge(h, h.Unlock(ctx), i, twice)
 	second.Wait()
 	w.mu.Lock()
 	w.left[h.Name()] = time.Now()
@@ -339,7 +343,7 @@ func (w *world) judge(h lock.Hold, err error, i int, twice bool) {
 	switch {
 	case err == nil, twice && errors.Is(err, lock.ErrNotHeld):
 	case errors.As(err, &lost):
-		if w.calm && lost.Reason != lock.LossExpired && !(w.force && h.Name() == "a") {
+		if w.calm && lost.Reason != lock.LossExpired && !w.forced(h.Name()) {
 			w.t.Errorf("seed %d: Unlock of %s: %v", w.seed, h.Name(), err)
 		}
 	case errors.Is(err, lock.ErrUnavailable) && !w.calm:
