@@ -33,10 +33,10 @@ var mutations = []mutation{
 		profile: "late", finds: "lay free", bound: 30_000,
 	},
 	{
-		name:    "message wakes nobody",
+		name:    "not subscribed again after a reconnect",
 		file:    "internal/pubsub/channel.go",
-		old:     "\tt.wakeLocked(wk, payload)\n}",
-		new:     "\t_ = wk\n}",
+		old:     "func (n *node) resetLocked() {",
+		new:     "func (n *node) resetLocked() {\n\tn = &node{}",
 		profile: "wake-up", finds: "lay free", bound: 30_000,
 	},
 	{
