@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,18 +26,9 @@ func TestPlainSimulated(t *testing.T) {
 	if engine.Race {
 		n = 4
 	}
-	if s := os.Getenv("PLAIN_RUNS"); s != "" {
-		n, _ = strconv.Atoi(s)
-	}
 	for range n {
 		seed := rand.Uint64() //nolint:gosec // a test
-		if s := os.Getenv("PLAIN_SEED"); s != "" {
-			seed, _ = strconv.ParseUint(s, 10, 64)
-		}
 		synctest.Test(t, func(t *testing.T) { simulatePlain(t, seed) })
-		if t.Failed() {
-			return
-		}
 	}
 }
 
