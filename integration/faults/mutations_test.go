@@ -33,10 +33,10 @@ var mutations = []mutation{
 		profile: "late", finds: "lay free", bound: 30_000,
 	},
 	{
-		name:    "no wake-up after a reconnect",
+		name:    "not subscribed again after a reconnect",
 		file:    "internal/pubsub/channel.go",
-		old:     "if t.confirmed() {\n\t\tt.missedLocked()\n\t}",
-		new:     "_ = t.confirmed()",
+		old:     "func (n *node) resetLocked() {",
+		new:     "func (n *node) resetLocked() {\n\tn = &node{}",
 		profile: "wake-up", finds: "lay free", bound: 30_000,
 	},
 	{

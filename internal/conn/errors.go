@@ -43,7 +43,7 @@ func Classify(err error) Class {
 		}
 		return Permanent
 	}
-	if dialFailed(err) || errors.Is(err, rueidis.ErrNoAddr) {
+	if dialFailed(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot) {
 		return Unsent
 	}
 	return Ambiguous

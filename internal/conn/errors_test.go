@@ -1,6 +1,34 @@
 package conn
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/redis/rueidis"
+)
+
+// TestClasses: what was not sent needs no undoing, and what may have run does.
+func TestClasses(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want Class
+	}{
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, Unsent},
+		{fmt.Errorf("a node: %w", rueidis.ErrNoSlot), Unsent},
+		{rueidis.ErrNoAddr, Unsent},
+		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, Ambiguous},
+		{rueidis.ErrClosing, Ambiguous},
+		{ErrShortReply, Ambiguous},
+		{Refusal("TRYAGAIN Multiple keys request during rehashing of slot"), Refused},
+		{Refusal("OOM command not allowed when used memory > 'maxmemory'."), Permanent},
+	} {
+		if got := Classify(tc.err); got != tc.want {
+			t.Errorf("%v: %d, not %d", tc.err, got, tc.want)
+		}
+	}
+}
 
 // TestCodesOfEveryVersion: a code is found where each version puts it, and nowhere
 // else. The texts are what servers said; the client library leaves out "ERR ".

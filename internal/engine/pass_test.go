@@ -58,10 +58,14 @@ func TestReentriesDoNotProlongATenure(t *testing.T) {
 	})
 }
 
-// After a command that got no answer nothing is passed on before there is a new one:
-// the node may be another one by now.
+// After a command that got no answer, or that of a server that is not what it was, nothing is
+// passed on before there is a new one: the node may be another one by now.
 func TestNothingIsPassedOnAfterABreak(t *testing.T) {
-	for _, broken := range []bool{false, true} {
+	for what, failure := range map[string]error{
+		"nothing": nil, "no answer": errLost, "not sent": errUnsent,
+		"restarted": conn.Refusal("LOADING Redis is loading the dataset in memory"),
+		"demoted":   conn.Refusal("READONLY You can't write against a read only replica."),
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, core := newPassing(t)
 			h := take(t, t.Context(), core, "l")
@@ -75,10 +79,10 @@ func TestNothingIsPassedOnAfterABreak(t *testing.T) {
 			}()
 			time.Sleep(tenure / 2)
 			synctest.Wait()
-			if broken {
+			if failure != nil {
 				f.onBefore(func(cmd conn.Command) error {
 					if cmd.Keys[0] == "other" && cmd.Script == luascript.Acquire {
-						return errLost
+						return failure
 					}
 					return nil
 				})
@@ -90,8 +94,8 @@ func TestNothingIsPassedOnAfterABreak(t *testing.T) {
 			delete(f.keys, "l") // the new master has never heard of it
 			f.mu.Unlock()
 			err := h.Unlock(context.Background())
-			if passed := err == nil; passed == broken {
-				t.Errorf("broken %t: Unlock: %v", broken, err)
+			if passed := err == nil; passed != (failure == nil) {
+				t.Errorf("%s: Unlock: %v", what, err)
 			}
 			t.Logf("the receiver: %v", <-got)
 		})

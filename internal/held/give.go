@@ -17,38 +17,57 @@ import (
 type giving struct {
 	reg   *Registry
 	ctx   context.Context // for its values
-	rel   *Releasing      // nil: nobody waits
+	rel   *Releasing      // nil: nobody waits any more
+	holds int             // of rel, that have no result yet
+	apart bool            // each part has a command of its own from now on
 	retry *backoff.ExponentialBackOff
 }
 
 // run goes on with parts, whose gates are ours, after an answer, until each is
 // decided. It leaves the gates.
 func (g *giving) run(parts []part, reply conn.Reply, err error) {
-	for {
-		parts, err = g.settle(parts, reply, err)
-		switch {
-		case len(parts) == 0:
-			return
-		case conn.IsTryAgain(err) && len(parts) > 1:
+	left, why := g.settle(parts, reply, err)
+	for len(left) > 0 {
+		if conn.IsTryAgain(why) {
 			// A cluster moves the slot, and some of the keys have moved.
-			for i := range parts {
-				g.run(parts[i:i+1], conn.Reply{}, err)
-			}
-			return
-		case conn.IsTryAgain(err) && parts[0].hold != nil:
-			if g.split(&parts[0]) && len(g.rel.holds) == 1 {
-				g.rel.end() // what follows is not the caller's to wait for,
-				g.rel = nil
-				parts[0].leave() // nor another command's: the field is gone, and never used again
+			g.apart = true
+			for i := range left {
+				g.split(&left[i])
 			}
 		}
-		if err != nil && !g.pause(parts) {
-			for i := range parts {
-				g.giveUp(&parts[i], parts[i].unavailable(g.reg, err))
+		if why != nil && !g.pause(left) {
+			for i := range left {
+				g.giveUp(&left[i], left[i].unavailable(g.reg, why))
 			}
 			return
 		}
-		reply, err = g.reg.send.Run(g.ctx, sender.Keep, commandOf(parts))
+		left, why = g.again(left)
+	}
+}
+
+// again sends what is left once more.
+func (g *giving) again(parts []part) (left []part, why error) {
+	step := len(parts)
+	if g.apart {
+		step = 1
+	}
+	for ; len(parts) > 0; parts = parts[step:] {
+		reply, err := g.reg.send.Run(g.ctx, sender.Keep, commandOf(parts[:step]))
+		some, err := g.settle(parts[:step], reply, err)
+		left = append(left, some...)
+		if why == nil || conn.IsTryAgain(err) {
+			why = err
+		}
+	}
+	return left, why
+}
+
+// told notes that one of the holds has its result: with that of the last one the caller's
+// wait is over.
+func (g *giving) told() {
+	if g.holds--; g.holds == 0 {
+		g.rel.end()
+		g.rel = nil
 	}
 }
 
@@ -111,7 +130,9 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 	}
 	switch {
 	case p.hold == nil:
-	case code == kind.ReleaseGone && !p.split && (!p.ambiguous || p.count > 0):
+		p.leave()
+		return true
+	case code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
 		// An earlier try may have ended the session, but only if it was to.
 		g.rel.errs[p.index] = p.hold.releaseLost()
 		if p.count > 0 && g.reg.Begin() == nil { // a kind may have left more than its field
@@ -126,38 +147,44 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 		}
 	}
 	p.leave()
+	g.told()
 	return true
 }
 
 // giveUp ends a part that can't be given back.
 func (g *giving) giveUp(p *part, err error) {
-	defer p.leave()
 	if p.hold != nil {
 		g.rel.errs[p.index] = p.hold.abandoned(err)
+		p.leave()
+		g.told()
 		return
 	}
+	p.leave()
 	g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: giving back failed", "lock", p.lock.Name, "owner", p.field.Name,
 		"type", p.lock.Kind.Traits().Type, "error", err)
 }
 
 // split frees a lock by a command of one key, where a cluster refuses those of
-// several. The part is nobody's then, and the whole command follows.
-func (g *giving) split(p *part) bool {
+// several. The part is nobody's then, and the whole command follows: that is not the
+// caller's to wait for, nor another command's, since the field is gone and never used again.
+func (g *giving) split(p *part) {
 	splitter, ok := p.lock.Kind.(kind.Splitter)
-	if !ok {
-		return false
+	if !ok || p.hold == nil {
+		return
 	}
 	reply, err := g.reg.send.Run(g.ctx, sender.Keep, splitter.ReleaseSplit(p.field, p.count))
 	switch {
 	case err != nil:
-		return false
+		p.ambiguous = p.ambiguous || conn.Classify(err) == conn.Ambiguous
+		return
 	case reply.Code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
 		g.rel.errs[p.index] = p.hold.releaseLost()
 	case !p.released():
-		return false
+		return
 	}
-	p.hold, p.split = nil, true
-	return true
+	p.hold = nil
+	p.leave()
+	g.told()
 }
 
 // leave leaves the part's gate, once.

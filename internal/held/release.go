@@ -32,7 +32,6 @@ type part struct {
 	void      time.Duration
 	until     time.Time // after it the lease has run out by itself
 	ambiguous bool      // an earlier try may have worked
-	split     bool      // freed by a command of one key; the whole one follows
 	left      bool      // its gate was left
 	args      [6]string // of its command; a copy's commands have their own
 }
@@ -255,7 +254,7 @@ func (rel *Releasing) slow() {
 		if p.claim.Gate.Enter(context.Background(), rel.reg.closedLate) {
 			entered = append(entered, p)
 		} else {
-			rel.errs[p.index] = lock.ErrClosed
+			rel.errs[p.index] = p.hold.abandoned(lock.ErrClosed)
 		}
 	}
 	rel.parts = entered
@@ -315,11 +314,8 @@ func (rel *Releasing) prepare() {
 // rest takes an answer and goes on until everything is decided.
 func (rel *Releasing) rest(reply conn.Reply, err error) {
 	// Copies: once the caller has its result, rel may be used again.
-	g := giving{reg: rel.reg, ctx: context.WithoutCancel(rel.values), rel: rel}
+	g := giving{reg: rel.reg, ctx: context.WithoutCancel(rel.values), rel: rel, holds: len(rel.parts)}
 	g.run(append([]part(nil), rel.parts...), reply, err)
-	if g.rel != nil {
-		rel.end()
-	}
 }
 
 // end tells what came of it, once.

@@ -140,9 +140,6 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	if g.Handed {
 		lease = g.Lasts
 	}
-	if g.Sent.Before(r.dog.movedAt) {
-		s.known = time.Time{} // the old server's answer, perhaps
-	}
 	s.until, s.asked = LocalDeadline(g.Sent, lease), g.Sent.Add(lease)
 	h := &m.hold
 	s.addLocked(g.Ctx, h, g.Claim, g.Fixed, g.Sent, counted)

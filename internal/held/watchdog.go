@@ -138,8 +138,7 @@ func (w *watchdog) moved() {
 		if i >= burst {
 			at = at.Add(rand.N(w.every() / 8)) // #nosec G404 -- only spreads load
 		}
-		s.known = time.Time{} // nothing is known of it there
-		s.renewing = false    // the answer under way may be the old server's
+		s.renewing = false // the answer under way may be the old server's
 		s.renewAt = earlier(s.renewAt, at)
 		w.scheduleLocked(s, time.Time{})
 	}

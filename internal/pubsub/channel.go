@@ -79,6 +79,7 @@ func (n *node) resetLocked() {
 		for _, s := range t.subs {
 			s.confirmed, s.refused = false, false
 		}
+		t.deafLocked()
 	}
 }
 
@@ -256,6 +257,7 @@ func (f *feed) Dropped(name string) {
 		if s.confirmed {
 			s.confirmed = false
 			s.topic.pending++
+			s.topic.deafLocked()
 		}
 		n.changed.push(&c.changed, c)
 		n.kick()

@@ -134,6 +134,9 @@ func TestOldConnectionIsNotHeard(t *testing.T) {
 		s.mu.Unlock()
 		s.cut()
 		time.Sleep(100 * time.Millisecond)
+		if n := w.Take(); !signalled(w) || n.Try || n.Confirmed {
+			t.Error("the loss is not told")
+		}
 		old.Confirmed("c")
 		if signalled(w) || w.Take().Confirmed {
 			t.Error("confirmed by a connection that has ended")

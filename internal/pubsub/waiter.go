@@ -371,11 +371,11 @@ func (t *topic) missedLocked() {
 	}
 }
 
-// failLocked tells every waiter that the subscription was refused for good.
-func (t *topic) failLocked(err error) {
-	t.err = err
-	for w := t.head; w != nil; w = w.next {
-		w.signalLocked(false)
+// deafLocked tells those who sleep until the end of a lease that no message comes any more:
+// they look from time to time until the subscription stands again.
+func (t *topic) deafLocked() {
+	if t.head != nil {
+		t.head.signalLocked(false)
 	}
 	for w := range t.shared {
 		w.signalLocked(false)
@@ -383,6 +383,15 @@ func (t *topic) failLocked(err error) {
 	for _, w := range t.keyed {
 		w.signalLocked(false)
 	}
+}
+
+// failLocked tells every waiter that the subscription was refused for good.
+func (t *topic) failLocked(err error) {
+	t.err = err
+	for w := t.head; w != nil; w = w.next {
+		w.signalLocked(false)
+	}
+	t.deafLocked()
 }
 
 // Poke makes the waiter try again.

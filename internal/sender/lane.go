@@ -15,7 +15,7 @@ import (
 type lane struct {
 	s     *Sender
 	known bool                      // all of it goes to one node
-	broke atomic.Pointer[time.Time] // when a command last failed without an answer
+	broke atomic.Pointer[time.Time] // when a command last failed, or was refused for the moment
 
 	mu      sync.Mutex     // guards all below, and the calls' state
 	queue   [classes]calls // not sent
@@ -252,14 +252,13 @@ func (l *lane) noteLocked(err error) {
 		l.failed = nil
 		return
 	}
-	switch l.failed = err; conn.Classify(err) {
-	case conn.Permanent:
+	if conn.IsPermanent(err) {
 		l.failed = nil
-	case conn.Unsent, conn.Ambiguous:
-		now := time.Now()
-		l.broke.Store(&now)
-	case conn.Refused:
+		return
 	}
+	l.failed = err
+	now := time.Now()
+	l.broke.Store(&now)
 }
 
 func (l *lane) trouble(now time.Time) error {

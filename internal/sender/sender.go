@@ -129,8 +129,9 @@ func (s *Sender) Trouble(key string) error {
 	return l.trouble(time.Now())
 }
 
-// Broke is when a command to the node of a key last failed without an answer: what
-// the node had answered before may not hold any more.
+// Broke is when a command to the node of a key last failed without an answer, or was refused
+// for the moment (the server has been started again, or is a replica now): what the node had
+// answered before may not hold any more.
 func (s *Sender) Broke(key string) time.Time {
 	l, _ := s.laneOf(key)
 	if at := l.broke.Load(); at != nil {

@@ -1,0 +1,458 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/pubsub"
+)
+
+// fakePlain runs the scripts of plain locks, for several clients whose links to it are slow
+// and lossy, with the clock of the test's bubble.
+type fakePlain struct {
+	mu    sync.Mutex
+	rand  *rand.Rand // guarded by mu, like all below
+	keys  map[string]*plainKey
+	free  map[string]time.Time // since when a lock is free
+	void  map[string]time.Time
+	token int64
+	links []*plainLink
+	calm  bool     // nothing is lost, and nothing takes long
+	hist  []string // what happened, for who looks for a fault
+}
+
+type plainKey struct {
+	field string
+	count int
+	ends  time.Time
+	token int64
+}
+
+func newFakePlain(seed uint64) *fakePlain {
+	return &fakePlain{
+		rand: rand.New(rand.NewPCG(seed, 1)), keys: map[string]*plainKey{}, //nolint:gosec // a test
+		free: map[string]time.Time{}, void: map[string]time.Time{},
+	}
+}
+
+// plainLink is one client's way to the server. It implements conn.Runner and pubsub.Dialer.
+type plainLink struct {
+	f    *fakePlain
+	subs *plainSubs // guarded by f.mu; of the connection of the moment
+}
+
+// plainSubs is a connection for subscriptions. It implements pubsub.Link.
+type plainSubs struct {
+	f        *fakePlain
+	listener pubsub.Handler
+	channels map[string]bool // guarded by f.mu
+	down     chan error
+	over     bool // guarded by f.mu
+}
+
+func (f *fakePlain) link() *plainLink {
+	l := &plainLink{f: f}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.links = append(f.links, l)
+	return l
+}
+
+// luck is a number below 60; some of them mean that something goes wrong.
+func (f *fakePlain) luck() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calm {
+		return -1
+	}
+	return f.rand.IntN(60)
+}
+
+// lag is how long something takes on its way.
+func (f *fakePlain) lag() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := time.Duration(f.rand.IntN(1000)) * time.Microsecond
+	switch {
+	case f.calm:
+	case f.rand.IntN(300) == 0:
+		d += time.Duration(f.rand.IntN(4000)) * time.Millisecond // longer than a lease
+	case f.rand.IntN(20) == 0:
+		d += time.Duration(f.rand.IntN(30)) * time.Millisecond
+	}
+	return d
+}
+
+func (l *plainLink) Topology() conn.Topology { return conn.Topology{} }
+
+func (l *plainLink) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
+	f := l.f
+	// The memory of the command is its caller's, and may be used again after the answer.
+	cmd.Keys, cmd.Args = append([]string(nil), cmd.Keys...), append([]string(nil), cmd.Args...)
+	time.Sleep(f.lag())
+	luck := f.luck()
+	switch {
+	case luck == 0:
+		f.note(cmd, "unsent")
+		return conn.Reply{}, errUnsent
+	case luck == 1:
+		f.note(cmd, "loading")
+		return conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory")
+	case luck == 2:
+		f.note(cmd, "late")
+		late := f.lag()
+		go func() { // it runs after its caller was told
+			time.Sleep(late)
+			f.exec(cmd)
+		}()
+		return conn.Reply{}, errLost
+	case luck == 3 && len(cmd.Keys) > 1:
+		f.note(cmd, "tryagain")
+		return conn.Reply{}, conn.Refusal("TRYAGAIN Multiple keys request during rehashing of slot")
+	}
+	r := f.exec(cmd)
+	if luck == 4 {
+		f.note(cmd, "lost")
+		return conn.Reply{}, errLost
+	}
+	if cmd.Acks > 0 {
+		if r.Acked = cmd.Acks; luck == 5 || luck == 6 {
+			r.Acked = 0
+		}
+		if luck == 6 {
+			r.Waits = errLost
+		}
+	}
+	time.Sleep(f.lag())
+	return r, nil
+}
+
+// note says what became of a command on its way.
+func (f *fakePlain) note(cmd conn.Command, what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.noteLocked(cmd, what)
+}
+
+func (f *fakePlain) noteLocked(cmd conn.Command, what string) {
+	f.hist = append(f.hist, fmt.Sprintf("%d %s %v %v: %s", time.Now().UnixMicro(), cmd.Script.Name, cmd.Keys, cmd.Args, what))
+}
+
+func (l *plainLink) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
+	out := make([]conn.Result, len(cmds))
+	var wg sync.WaitGroup
+	for i, cmd := range cmds {
+		wg.Go(func() { out[i].Reply, out[i].Err = l.Run(ctx, cmd) })
+	}
+	wg.Wait()
+	return out
+}
+
+func (l *plainLink) Node(uint16) string { return "" }
+func (l *plainLink) Moved(string)       {}
+func (l *plainLink) Dial(_ string, h pubsub.Handler) (pubsub.Link, error) {
+	time.Sleep(l.f.lag())
+	if l.f.luck() == 0 {
+		return nil, errUnsent
+	}
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	l.subs = &plainSubs{f: l.f, listener: h, channels: map[string]bool{}, down: make(chan error, 1)}
+	return l.subs, nil
+}
+
+func (s *plainSubs) Subscribe(_ context.Context, channels []string, _ bool) error {
+	time.Sleep(s.f.lag())
+	s.f.mu.Lock()
+	for _, ch := range channels {
+		s.channels[ch] = !s.over
+	}
+	s.f.mu.Unlock()
+	go func() {
+		time.Sleep(s.f.lag())
+		s.f.mu.Lock()
+		over := s.over
+		s.f.mu.Unlock()
+		for _, ch := range channels {
+			if !over {
+				s.listener.Confirmed(ch)
+			}
+		}
+	}()
+	return nil
+}
+
+func (s *plainSubs) Unsubscribe(_ context.Context, channels []string, _ bool) error {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	for _, ch := range channels {
+		delete(s.channels, ch)
+	}
+	return nil
+}
+func (s *plainSubs) Down() <-chan error { return s.down }
+func (s *plainSubs) Close() {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	s.over = true
+	clear(s.channels)
+}
+
+// cut ends a connection for subscriptions: its client is told later.
+func (f *fakePlain) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.links[f.rand.IntN(len(f.links))].subs
+	if s == nil || s.over {
+		return
+	}
+	s.over = true
+	clear(s.channels)
+	lag := time.Duration(f.rand.IntN(200)) * time.Millisecond
+	go func() {
+		time.Sleep(lag)
+		s.down <- errors.New("cut")
+	}()
+}
+
+// publish sends a message to all who listen. mu is held.
+func (f *fakePlain) publish(ch string) (n int64) {
+	for _, l := range f.links {
+		s := l.subs
+		if s == nil || !s.channels[ch] {
+			continue
+		}
+		n++
+		lag := time.Duration(f.rand.IntN(2000)) * time.Microsecond
+		go func() {
+			time.Sleep(lag)
+			f.mu.Lock()
+			over := s.over
+			f.mu.Unlock()
+			if !over {
+				s.listener.Message(ch, "0")
+			}
+		}()
+	}
+	return n
+}
+
+// find is the key if its lease has not run out. mu is held.
+func (f *fakePlain) find(key string) *plainKey {
+	k := f.keys[key]
+	if k != nil && !time.Now().Before(k.ends) {
+		f.freed(key)
+		k = nil
+	}
+	return k
+}
+
+func (f *fakePlain) freed(key string) {
+	delete(f.keys, key)
+	f.free[key] = time.Now()
+}
+
+func (k *plainKey) raise(lease string) {
+	if ends := time.Now().Add(ms(lease)); ends.After(k.ends) {
+		k.ends = ends
+	}
+}
+
+func (f *fakePlain) voided(key string) bool {
+	ends, ok := f.void[key]
+	return ok && time.Now().Before(ends)
+}
+
+func (f *fakePlain) take(key, field, lease, fence string) (token int64) {
+	k := f.keys[key]
+	if k == nil {
+		k = &plainKey{field: field, count: 1}
+		f.keys[key] = k
+		if fence != "" {
+			f.token++
+			k.token = f.token
+		}
+	}
+	k.raise(lease)
+	return k.token
+}
+
+func (f *fakePlain) exec(cmd conn.Command) conn.Reply {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.run(cmd)
+	f.noteLocked(cmd, fmt.Sprint(r.Code, r.Vals))
+	return r
+}
+
+func (f *fakePlain) run(cmd conn.Command) conn.Reply {
+	arg := cmd.Args
+	switch cmd.Script {
+	case luascript.Acquire:
+		k := f.find(cmd.Keys[0])
+		code := int64(1)
+		switch {
+		case k == nil && f.voided(arg[0]+" "+cmd.Keys[0]):
+			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
+		case k != nil && k.field != arg[0]:
+			return conn.Reply{Vals: []conn.Value{{}, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
+		case k != nil:
+			code = 2
+		}
+		if token := f.take(cmd.Keys[0], arg[0], arg[1], arg[2]); token != 0 {
+			return conn.Reply{Code: code, Vals: []conn.Value{{Int: code}, {Int: token}}}
+		}
+		return code1(code)
+	case luascript.GroupAcquire:
+		return f.acquireAll(cmd)
+	case luascript.Reenter:
+		k := f.find(cmd.Keys[0])
+		if k == nil || k.field != arg[0] {
+			return code1(0)
+		}
+		k.count, _ = strconv.Atoi(arg[1])
+		k.raise(arg[2])
+		return code1(1)
+	case luascript.Release:
+		code, heard := f.release(cmd.Keys[0], arg)
+		if heard {
+			if n := f.publish(arg[2]); n > 0 {
+				return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {Int: n}}}
+			}
+		}
+		return code1(code)
+	case luascript.GroupRelease:
+		var r conn.Reply
+		for at := 0; len(arg) > 0; arg = arg[7:] {
+			n, _ := strconv.Atoi(arg[0])
+			code, heard := f.release(cmd.Keys[at], arg[1:])
+			if heard {
+				f.publish(arg[3])
+			}
+			r.Vals = append(r.Vals, conn.Value{Int: code}, conn.Value{IsStr: true})
+			at += n
+		}
+		r.Code = r.Vals[0].Int
+		return r
+	case luascript.Renew:
+		var r conn.Reply
+		for i, key := range cmd.Keys {
+			k := f.find(key)
+			held := k != nil && k.field == arg[2*i]
+			if held {
+				k.raise(arg[2*i+1])
+				r.Vals = append(r.Vals, conn.Value{Int: 1})
+			} else {
+				r.Vals = append(r.Vals, conn.Value{})
+			}
+		}
+		r.Code = r.Vals[0].Int
+		return r
+	}
+	panic("no script " + cmd.Script.Name)
+}
+
+func (f *fakePlain) release(key string, arg []string) (code int64, told bool) {
+	if arg[4] != "0" {
+		f.void[arg[0]+" "+key] = time.Now().Add(ms(arg[4]))
+	}
+	k := f.find(key)
+	switch {
+	case k == nil || k.field != arg[0]:
+		return 0, false
+	case arg[1] != "0":
+		k.count, _ = strconv.Atoi(arg[1])
+		return 1, false
+	}
+	f.freed(key)
+	return 1, true
+}
+
+func (f *fakePlain) acquireAll(cmd conn.Command) conn.Reply {
+	code, at := int64(1), 0
+	type one struct{ key, field, count, fence string }
+	var all []one
+	for arg := cmd.Args[1:]; len(arg) > 0; arg = arg[5:] {
+		m := one{cmd.Keys[at], arg[1], arg[2], arg[3]}
+		all = append(all, m)
+		part := conn.Value{Int: int64(len(all))}
+		n, _ := strconv.Atoi(arg[0])
+		at += n
+		k := f.find(m.key)
+		switch {
+		case m.count != "0":
+			if k == nil || k.field != m.field {
+				return conn.Reply{Code: -2, Vals: []conn.Value{{Int: -2}, part}}
+			}
+		case k == nil && f.voided(m.field+" "+m.key):
+			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
+		case k != nil && k.field != m.field:
+			return conn.Reply{Vals: []conn.Value{{}, part, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
+		case k != nil:
+			code = 2
+		}
+	}
+	r := conn.Reply{Code: code, Vals: []conn.Value{{Int: code}}}
+	for _, m := range all {
+		token := f.take(m.key, m.field, cmd.Args[0], m.fence)
+		if m.count != "0" {
+			f.keys[m.key].count, _ = strconv.Atoi(m.count)
+			token = 0
+		}
+		r.Vals = append(r.Vals, conn.Value{Int: token})
+	}
+	return r
+}
+
+// String is what is on the server, and who listens.
+func (f *fakePlain) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var left []string
+	for key := range f.keys {
+		if k := f.find(key); k != nil {
+			left = append(left, fmt.Sprintf("%s held by %s %d times for %v", key, k.field, k.count, time.Until(k.ends)))
+		}
+	}
+	for i, l := range f.links {
+		if l.subs != nil && len(l.subs.channels) > 0 {
+			left = append(left, fmt.Sprintf("link %d listens to %v", i, l.subs.channels))
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return strings.Join(left, ", ") + ", after\n" + strings.Join(f.hist[max(0, len(f.hist)-30):], "\n")
+}
+
+// about is what happened last to a lock.
+func (f *fakePlain) about(key string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for _, h := range f.hist {
+		if strings.Contains(h, " ["+key) || strings.Contains(h, " "+key+" ") || strings.Contains(h, " "+key+"]") {
+			out = append(out, h)
+		}
+	}
+	return strings.Join(out[max(0, len(out)-15):], "\n")
+}
+
+// force takes a lock away from whoever has it.
+func (f *fakePlain) force(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.find(key) != nil {
+		f.hist = append(f.hist, fmt.Sprintf("%d force [%s]", time.Now().UnixMicro(), key))
+		f.freed(key)
+		f.publish(luascript.LockChannel(key))
+	}
+}
