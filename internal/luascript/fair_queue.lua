@@ -67,6 +67,19 @@ local function take_off(field, score, want, ...)
   if denied(unscored) then call('ZREM', SCORES, field) else call(...) end
 end
 
+-- The list and the scores change together, always. One that is there alone has lost the
+-- other (an eviction, a DEL by hand): nobody would be called any more, or Redisson's
+-- scripts would stop at an entry without a score. Both begin anew: ours are put back by
+-- their refreshes, Redisson's are called and queue up again.
+local function mend()
+  if call('EXISTS', QUEUE, SCORES) ~= 1 then return end
+  local left = call('EXISTS', QUEUE) == 1 and call('LRANGE', QUEUE, 0, -1) or call('ZRANGE', SCORES, 0, -1)
+  call('DEL', QUEUE, SCORES)
+  for _, f in ipairs(left) do
+    if not ours(f) then pcall(ARGV[1], ARGV[3] .. f, '0') end
+  end
+end
+
 -- Drops the first, whose want may be gone already.
 local function drop_first(head, gone)
   local score = call('ZSCORE', SCORES, head)

@@ -63,6 +63,7 @@ local function lift_last(skip)
   if score and score < now + skip / 2 then call('ZADD', SCORES, now + skip, last) end
 end
 
+mend()
 local out, longest = {}, 0
 for i = 4, #ARGV, 2 do
   local field, skip = ARGV[i], tonumber(ARGV[i + 1])
