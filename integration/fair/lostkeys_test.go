@@ -108,3 +108,33 @@ func TestALateRefreshOfAHolder(t *testing.T) {
 	}
 	nothingLeft(t, s)
 }
+
+// TestWantsOfTheDeadThatRedissonDropped go while others wait: until then they hide that
+// Redisson's waiters are in the queue, whose keys must have no TTL.
+func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	s := testbed.Standalone(t)
+	const dead = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "300000")
+	acquires(t, s, dead, time.Millisecond)
+	javaWaits(t, s, 2, 5*time.Minute)
+	got := make(chan result, 1)
+	wait(t.Context(), dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second)), 1, got)
+	queued(t, s, 3)
+	s.Do(t, "ZADD", scoresKey, "1", dead)
+	javaUnlocks(t, s) // drops it
+	javaTakes(t, s, 2, 0)
+	javaWaits(t, s, 3, 5*time.Minute)
+	for range 1000 { // as its refreshes would in a quarter of an hour
+		script(t, s, luascript.FairRefresh)
+	}
+	if n := s.Int(t, "HLEN", wantsKey); n != 1 {
+		t.Fatalf("%d wants", n)
+	}
+	eventually(t, 5*time.Second, "Redisson's keys without TTL", func() bool {
+		return s.Int(t, "PTTL", queueKey) == -1 && s.Int(t, "PTTL", scoresKey) == -1
+	})
+	javaUnlocks(t, s)
+	unlock(t, receive(t, got, 5*time.Second).hold)
+}
