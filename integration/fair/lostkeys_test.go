@@ -118,14 +118,15 @@ func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 	s.Do(t, "HSET", name, java(1), "1")
 	s.Do(t, "PEXPIRE", name, "300000")
 	acquires(t, s, dead, time.Millisecond)
-	javaWaits(t, s, 2, 5*time.Minute)
-	got := make(chan result, 1)
-	wait(t.Context(), dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second)), 1, got)
-	queued(t, s, 3)
 	s.Do(t, "ZADD", scoresKey, "1", dead)
+	javaWaits(t, s, 2, 5*time.Minute)
+	s.Do(t, "ZINCRBY", scoresKey, strconv.FormatInt(time.Now().UnixMilli(), 10), java(2))
 	javaUnlocks(t, s) // drops it
 	javaTakes(t, s, 2, 0)
 	javaWaits(t, s, 3, 5*time.Minute)
+	got := make(chan result, 1)
+	wait(t.Context(), dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second)), 1, got)
+	queued(t, s, 2)
 	for range 1000 { // as its refreshes would in a quarter of an hour
 		script(t, s, luascript.FairRefresh)
 	}
@@ -136,5 +137,28 @@ func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 		return s.Int(t, "PTTL", queueKey) == -1 && s.Int(t, "PTTL", scoresKey) == -1
 	})
 	javaUnlocks(t, s)
+	javaTakes(t, s, 3, 0)
+	javaUnlocks(t, s)
 	unlock(t, receive(t, got, 5*time.Second).hold)
+}
+
+// TestAShortSkipTimeBesideALongOne: the queue lasts for those who tell of themselves most
+// seldom, whoever told last.
+func TestAShortSkipTimeBesideALongOne(t *testing.T) {
+	s := testbed.Standalone(t)
+	const short = "11111111-89ab-cdef-0123-456789abcdef:gx-1.2"
+	s.Do(t, "HSET", name, java(1), "1")
+	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", 5*time.Hour)
+	for _, how := range []string{"queues up", "refreshes"} {
+		if how == "queues up" {
+			acquires(t, s, short, time.Second)
+		} else {
+			script(t, s, luascript.FairRefresh, short, "1000")
+		}
+		for _, key := range []string{queueKey, scoresKey, wantsKey} {
+			if ttl := s.Int(t, "PTTL", key); ttl < (4 * time.Hour).Milliseconds() {
+				t.Errorf("%s: PTTL %s: %d", how, key, ttl)
+			}
+		}
+	}
 }

@@ -110,6 +110,6 @@ if not tail then
   if pttl >= 0 then look_in = pttl + 1 end
 elseif behind == 1 then
   -- it may be the first want: there is no refresh if its waiter dies now
-  call('PEXPIRE', WANTS, skip + 600000)
+  call('PEXPIRE', WANTS, lasting(skip))
 end
 return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange())}

@@ -172,10 +172,13 @@ local function foreign(leaving)
   return others > 0 and others > call('ZCOUNT', SCORES, '-inf', '(100000000000')
 end
 
--- The queue outlives its last sign of life by ten minutes, unless it is
--- Redisson's as well: that one never touches a TTL.
+-- The queue outlives the last sign of life by the skip time and ten minutes: the longest
+-- skip time, since its waiters refresh most seldom.
+local function lasting(skip) return math.max(skip + 600000, call('PTTL', WANTS)) end
+
+-- Unless it is Redisson's as well: that one never touches a TTL.
 local function keep(skip)
-  local ms = skip + 600000
+  local ms = lasting(skip)
   if foreign() then
     call('PERSIST', QUEUE)
     call('PERSIST', SCORES)
