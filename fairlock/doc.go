@@ -13,6 +13,11 @@
 //	hash   redlatch_fair:{name}          redlatch's waiters: until when each counts as alive,
 //	                                     and what it wants: lease, fencing, trace
 //
+// If the list or the zset goes alone (an eviction, a DEL by hand), the next refresh drops
+// the other one, calls Redisson's waiters in it, and puts redlatch's back in the order of
+// their arrival. If the hash goes, redlatch's waiters keep their entries and write anew
+// what they want.
+//
 // Liveness and order are separate: the list alone defines the order, and a heartbeat
 // never moves a waiter in it. The client sends the heartbeats (refreshes) of all its
 // waiters every fifth of the skip time, 128 per command.
@@ -70,7 +75,7 @@
 // # Cost
 //
 // A contended turn is two scripts (queue up; release and hand over) and one
-// message, 25 calls inside and about 35 µs of a server on the machine where this
+// message, 26 calls inside and about 35 µs of a server on the machine where this
 // was written, the same with 10, 1,000 and 10,000 waiting. Keeping a place alive
 // costs about 8 µs per refresh, so 10,000 waiters cost a server 8 % of a core by
 // default. Leaving costs a constant, see above; a search in a list of 10,000 cost

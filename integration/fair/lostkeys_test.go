@@ -71,17 +71,20 @@ func TestALostKeyOfTheQueue(t *testing.T) {
 	}
 }
 
-// TestWantsBehindRedissonGoAway: a waiter that dies behind one of Redisson's, before it told
-// of itself a second time, leaves nothing that has no TTL.
-func TestWantsBehindRedissonGoAway(t *testing.T) {
+// TestTheFirstWantHasATTL: a waiter that dies before it tells of itself a second time leaves
+// nothing that has none, behind whomever it stands.
+func TestTheFirstWantHasATTL(t *testing.T) {
 	s := testbed.Standalone(t)
 	s.Do(t, "HSET", name, java(1), "1")
 	s.Do(t, "PEXPIRE", name, "30000")
 	javaWaits(t, s, 2, time.Minute)
-	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", time.Second)
-	queued(t, s, 2)
-	if ttl := s.Int(t, "PTTL", wantsKey); ttl <= 0 || ttl > 601000 {
-		t.Errorf("PTTL %s: %d", wantsKey, ttl)
+	for i, behind := range []string{"a waiter of Redisson", "one of ours, whose want was lost"} {
+		acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1."+strconv.Itoa(i), time.Second)
+		queued(t, s, int64(i+2))
+		if ttl := s.Int(t, "PTTL", wantsKey); ttl <= 0 || ttl > 601000 {
+			t.Errorf("behind %s: PTTL %s: %d", behind, wantsKey, ttl)
+		}
+		s.Do(t, "DEL", wantsKey)
 	}
 }
 

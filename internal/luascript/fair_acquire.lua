@@ -108,8 +108,8 @@ call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARG
 if not tail then
   keep(skip)
   if pttl >= 0 then look_in = pttl + 1 end
-elseif behind == 1 then
-  -- it may be the first want: there is no refresh if its waiter dies now
+elseif call('PTTL', WANTS) < 0 then
+  -- the first want of a queue that stood already: if its waiter dies now no refresh comes
   call('PEXPIRE', WANTS, lasting(skip))
 end
 return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange())}
