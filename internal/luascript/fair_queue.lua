@@ -73,7 +73,8 @@ end
 -- their refreshes, Redisson's are called and queue up again.
 local function mend()
   if call('EXISTS', QUEUE, SCORES) ~= 1 then return end
-  local left = call('EXISTS', QUEUE) == 1 and call('LRANGE', QUEUE, 0, -1) or call('ZRANGE', SCORES, 0, -1)
+  local left = call('LRANGE', QUEUE, 0, -1)
+  if #left == 0 then left = call('ZRANGEBYSCORE', SCORES, '-inf', '+inf') end
   call('DEL', QUEUE, SCORES)
   for _, f in ipairs(left) do
     if not ours(f) then pcall(ARGV[1], ARGV[3] .. f, '0') end

@@ -51,8 +51,9 @@ local function lift()
   end
   if not lowest then return end
   local by = top - tonumber(call('ZSCORE', SCORES, lowest))
-  for _, f in ipairs(call('ZRANGE', SCORES, 0, -1)) do
-    if not ours(f) then call('ZINCRBY', SCORES, by, f) end
+  local all = call('ZRANGEBYSCORE', SCORES, '-inf', '+inf', 'WITHSCORES')
+  for i = 1, #all, 2 do
+    if not ours(all[i]) then call('ZADD', SCORES, all[i + 1] + by, all[i]) end
   end
 end
 
