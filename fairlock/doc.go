@@ -13,6 +13,11 @@
 //	hash   redlatch_fair:{name}          redlatch's waiters: until when each counts as alive,
 //	                                     and what it wants: lease, fencing, trace
 //
+// If the list or the zset goes alone (an eviction, a DEL by hand), the next refresh drops
+// the other one, calls Redisson's waiters in it, and puts redlatch's back in the order of
+// their arrival. If the hash goes, redlatch's waiters keep their entries and write anew
+// what they want.
+//
 // Liveness and order are separate: the list alone defines the order, and a heartbeat
 // never moves a waiter in it. The client sends the heartbeats (refreshes) of all its
 // waiters every fifth of the skip time, 128 per command.

@@ -103,11 +103,11 @@ func (k *keys) traits(of *[2]kind.Traits) *kind.Traits {
 // waiting is what an acquisition that waits remembers between its attempts; it
 // is the Attempt's Data.
 type waiting struct {
-	came  string    // a reader: when the server refused it first, µs
-	sent  time.Time // a reader: when the command was sent that was refused first
-	until time.Time // when the holder's lease ends, as far as told
-	held  bool      // the lock was held then
-	alien bool      // a reader: it was a writer of another library
+	came   string    // a reader: when the server refused it first, µs
+	sent   time.Time // a reader: when the command was sent that was refused first
+	until  time.Time // when the holder's lease ends, as far as told
+	held   bool      // the lock was held then
+	marked bool      // a reader: only the mark of a writer was in the way
 }
 
 func data(a *kind.Attempt) *waiting {
@@ -156,8 +156,10 @@ func (k *keys) refreshed(a *kind.Attempt, vals []conn.Value) bool {
 	w := data(a)
 	state, pttl := vals[0].Int, vals[1].Int
 	switch {
-	case state == 3 && !w.alien:
-		// It stands behind a writer's mark: a message or its end tells.
+	case state == 3 && w.marked:
+		// It stands behind a writer's mark: a message or its end tells. Whom a writer's
+		// hold kept out tries: that hold has gone, perhaps without a message for everybody
+		// (another library's downgrade, a slot on the move, a DEL by hand).
 	case state != 1:
 		return true
 	}

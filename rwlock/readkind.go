@@ -84,9 +84,7 @@ func (k readKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	if w.came == "" {
 		w.came, w.sent = strconv.FormatInt(r.Int(5), 10), a.Sent
 	}
-	// The script knows when each of our own writers ends. Another library's
-	// may downgrade without a message: the refreshes must look for it.
-	w.alien = out.Holder != "" && out.LookIn == 0
+	w.marked = r.Int(6) == 1
 	return out
 }
 

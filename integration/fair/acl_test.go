@@ -53,8 +53,18 @@ func TestMinimalACL(t *testing.T) {
 		s.Do(t, "ZREM", scores, s.Text(t, "LPOP", queue))
 	}
 	eventually(t, 5*time.Second, "they are back", func() bool { return s.Int(t, "LLEN", queue) == 4 })
-	s.Do(t, "ZADD", scores, "9999999999999", java(1))
+	for _, key := range []string{queue, scores} { // lost: the other one is dropped and both are made anew
+		s.Do(t, "DEL", key)
+		eventually(t, 5*time.Second, "a whole queue again", func() bool {
+			return s.Int(t, "LLEN", queue) == 4 && s.Int(t, "ZCARD", scores) == 4
+		})
+	}
+	s.Do(t, "ZADD", scores, "100000000001", java(1))
 	s.Do(t, "RPUSH", queue, java(1))
+	eventually(t, 5*time.Second, "Redisson's is lifted with ours", func() bool {
+		return s.Int(t, "ZCOUNT", scores, "1000000000000", "+inf") == 5
+	})
+	s.Do(t, "ZADD", scores, "9999999999999", java(1))
 	for i := range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		wait(ctx, l, i, got)

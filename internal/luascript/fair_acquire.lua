@@ -38,6 +38,8 @@ if not holder then
     local n = token(KEYS[5], fence, false, clock)
     local refused = type(n) == 'table' and n or take(LOCK, field, lease)
     if refused then return refused end
+    -- Redisson may have dropped its place: a late refresh must not restore it.
+    if not head then call('HDEL', WANTS, field) end
     leave_trace(KEYS[6], field, ARGV[7], lease)
     return {1, n}
   end
@@ -66,12 +68,17 @@ if want then
   return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, 0, strange()}
 end
 local tail = call('LINDEX', QUEUE, -1)
+local scored = tail and call('ZSCORE', SCORES, tail)
+if not scored then
+  mend()
+  tail = call('LINDEX', QUEUE, -1)
+end
 local score = now + skip
 local behind = 0
 if tail then
   -- Behind a waiter of Redisson: when that one acquires, its wait is taken off
   -- all scores; what it has waited so far must not be missing then.
-  local last = tonumber(call('ZSCORE', SCORES, tail) or '0')
+  local last = tonumber(scored or '0')
   if not ours(tail) then
     last = last + 60000
     behind = 1 -- known for sure: foreign() miscounts while the dead ones that Redisson dropped have wants
@@ -86,16 +93,23 @@ elseif call('HLEN', WANTS) > 0 then
 end
 local place = string.format('%.0f', clock[1] * 1000000 + clock[2])
 local trail = ARGV[7] == '-' and '' or ARGV[7]
-local length = call('RPUSH', QUEUE, field)
-local scored = pcall('ZADD', SCORES, score, field)
-if type(scored) == 'table' then
-  -- refused: an entry without a score would stop Redisson's waiters
-  call('RPOP', QUEUE)
-  return scored
+-- Its entry stands already if only the wants were lost.
+local length
+if call('ZADD', SCORES, score, field) == 1 then
+  length = pcall('RPUSH', QUEUE, field)
+  if type(length) == 'table' then
+    call('ZREM', SCORES, field)
+    return length
+  end
+else
+  length = call('LLEN', QUEUE)
 end
 call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. trail)
 if not tail then
   keep(skip)
   if pttl >= 0 then look_in = pttl + 1 end
+elseif call('PTTL', WANTS) < 0 then
+  -- the first want of a queue that stood already: if its waiter dies now no refresh comes
+  call('PEXPIRE', WANTS, lasting(skip))
 end
 return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange())}

@@ -67,6 +67,20 @@ local function take_off(field, score, want, ...)
   if denied(unscored) then call('ZREM', SCORES, field) else call(...) end
 end
 
+-- The list and the scores change together, always. One that is there alone has lost the
+-- other (an eviction, a DEL by hand): nobody would be called any more, or Redisson's
+-- scripts would stop at an entry without a score. Both begin anew: ours are put back by
+-- their refreshes, Redisson's are called and queue up again.
+local function mend()
+  if call('EXISTS', QUEUE, SCORES) ~= 1 then return end
+  local left = call('LRANGE', QUEUE, 0, -1)
+  if #left == 0 then left = call('ZRANGEBYSCORE', SCORES, '-inf', '+inf') end
+  call('DEL', QUEUE, SCORES)
+  for _, f in ipairs(left) do
+    if not ours(f) then pcall(ARGV[1], ARGV[3] .. f, '0') end
+  end
+end
+
 -- Drops the first, whose want may be gone already.
 local function drop_first(head, gone)
   local score = call('ZSCORE', SCORES, head)
@@ -159,10 +173,13 @@ local function foreign(leaving)
   return others > 0 and others > call('ZCOUNT', SCORES, '-inf', '(100000000000')
 end
 
--- The queue outlives its last sign of life by ten minutes, unless it is
--- Redisson's as well: that one never touches a TTL.
+-- The queue outlives the last sign of life by the skip time and ten minutes: the longest
+-- skip time, since its waiters refresh most seldom.
+local function lasting(skip) return math.max(skip + 600000, call('PTTL', WANTS)) end
+
+-- Unless it is Redisson's as well: that one never touches a TTL.
 local function keep(skip)
-  local ms = skip + 600000
+  local ms = lasting(skip)
   if foreign() then
     call('PERSIST', QUEUE)
     call('PERSIST', SCORES)

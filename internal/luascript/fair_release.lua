@@ -42,7 +42,10 @@ local function leave()
   local want = call('HGET', WANTS, field)
   local known = want and call('HDEL', WANTS, field) or 0
   local score = call('ZSCORE', SCORES, field)
-  if not score then return known end
+  if not score then
+    mend()
+    return known
+  end
   if call('LINDEX', QUEUE, 0) == field then
     drop_first(field, want)
   elseif call('LINDEX', QUEUE, -1) == field then

@@ -25,9 +25,10 @@
 --          {3, token}  acquired in its turn, while writers wait
 --          {4, token, room}  acquired, while writers wait that came later: the first of them
 --                      so many µs after this acquisition was refused first
---          {0, pttl, holder, trace, look, now}  not now; pttl in ms, -1 = no TTL, -2 = nobody
---                      holds it; look: for how many ms it can't be admitted at least without a
---                      message, 0 = as pttl says; now in µs, for ARGV[3]
+--          {0, pttl, holder, trace, look, now, marked}  not now; pttl in ms, -1 = no TTL, -2 =
+--                      nobody holds it; look: for how many ms it can't be admitted at least without
+--                      a message, 0 = as pttl says; now in µs, for ARGV[3]; marked 1 = nothing but
+--                      the mark of a writer that came before is in the way
 --          {-1}        this acquisition was given up before
 --          {-3}        the key is no lock; it was not touched
 --          1, 2 and 3 come as a bare integer when it is not fenced
@@ -95,7 +96,7 @@ local function enter(code, room)
   return {code, n, room}
 end
 
-local function refuse(ms, holder)
+local function refuse(ms, holder, marked)
   if ARGV[6] ~= '0' then
     local at = KEYS[7]
     if call('ZSCORE', KEYS[8], field) then at = KEYS[8] end
@@ -106,7 +107,7 @@ local function refuse(ms, holder)
   local several, left = not holder, nil
   if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
   holder, left = traced(LOCK, KEYS[#KEYS], ARGV[8], holder, several)
-  return {0, call('PTTL', LOCK), holder or '', left, ms, us}
+  return {0, call('PTTL', LOCK), holder or '', left, ms, us, marked or 0}
 end
 
 if mine then return enter(2) end
@@ -137,7 +138,7 @@ if ARGV[5] ~= '1' and call('EXISTS', KEYS[5]) == 1 then
     if not first[1] then break end
     if tonumber(first[2]) >= came then return enter(4, first[2] - came) end
     local alive = tonumber(call('ZSCORE', KEYS[6], first[1]) or '0')
-    if alive > now then return refuse(alive - now) end
+    if alive > now then return refuse(alive - now, nil, 1) end
     call('ZREM', KEYS[5], first[1])
     call('ZREM', KEYS[6], first[1])
   end

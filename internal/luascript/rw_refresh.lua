@@ -14,7 +14,7 @@
 --          readers if there are no others
 --          state 2  a reader whose turn it is
 --                3  a reader that waits while others read: behind a writer's mark, or since
---                   another library's writer downgraded and told nobody
+--                   the writer that kept it out has gone and told nobody
 --                1  it waits
 --                0  the place is gone: it was silent for too long
 --

@@ -1,0 +1,167 @@
+package fair
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Keys of a queue that go alone: an eviction, a DEL by hand, a waiter of Redisson that
+// drops ours.
+
+// script runs one of the fair lock's scripts by hand.
+func script(t *testing.T, s *testbed.Server, of *luascript.Script, args ...string) {
+	t.Helper()
+	cmd := []string{
+		"EVAL", of.Body, "7", name, queueKey, scoresKey, wantsKey, luascript.TokenKey(name), luascript.TraceKey(name),
+		luascript.VoidKey(name), "PUBLISH", luascript.GrantChannel(name), luascript.LockChannel(name) + ":",
+	}
+	s.Do(t, append(cmd, args...)...)
+}
+
+// acquires runs fair_acquire of an owner that would wait.
+func acquires(t *testing.T, s *testbed.Server, field string, skip time.Duration) {
+	t.Helper()
+	script(t, s, luascript.FairAcquire, field, "30000", "-", "", strconv.FormatInt(skip.Milliseconds(), 10))
+}
+
+// whole checks that the list has exactly these, each once and each with a score.
+func whole(t *testing.T, s *testbed.Server, n int) bool {
+	t.Helper()
+	list := s.List(t, "LRANGE", queueKey, "0", "-1")
+	scored := s.List(t, "ZRANGE", scoresKey, "0", "-1")
+	slices.Sort(list)
+	slices.Sort(scored)
+	return len(list) == n && slices.Equal(list, scored)
+}
+
+// TestALostKeyOfTheQueue: the waiters stand in the queue again, each once, and the lock is
+// handed over.
+func TestALostKeyOfTheQueue(t *testing.T) {
+	for _, key := range []string{queueKey, scoresKey, wantsKey} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel() // it waits, for the most part
+			s := testbed.Standalone(t)
+			l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second))
+			hold := lockIt(t, l)
+			got := make(chan result, 3)
+			for i := range 3 {
+				wait(t.Context(), l, i, got)
+				queued(t, s, int64(i+1))
+			}
+			s.Do(t, "DEL", key)
+			eventually(t, 5*time.Second, "a whole queue again", func() bool {
+				return s.Int(t, "HLEN", wantsKey) == 3 && whole(t, s, 3)
+			})
+			unlock(t, hold)
+			for range 3 {
+				r := receive(t, got, 5*time.Second)
+				if r.err != nil {
+					t.Fatal(r.err)
+				}
+				javaUnlocks(t, s) // it looks at the scores
+			}
+			nothingLeft(t, s)
+		})
+	}
+}
+
+// TestTheFirstWantHasATTL: a waiter that dies before it tells of itself a second time leaves
+// nothing that has none, behind whomever it stands.
+func TestTheFirstWantHasATTL(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "30000")
+	javaWaits(t, s, 2, time.Minute)
+	for i, behind := range []string{"a waiter of Redisson", "one of ours, whose want was lost"} {
+		acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1."+strconv.Itoa(i), time.Second)
+		queued(t, s, int64(i+2))
+		if ttl := s.Int(t, "PTTL", wantsKey); ttl <= 0 || ttl > 601000 {
+			t.Errorf("behind %s: PTTL %s: %d", behind, wantsKey, ttl)
+		}
+		s.Do(t, "DEL", wantsKey)
+	}
+}
+
+// TestALateRefreshOfAHolder: a waiter that Redisson had dropped got the free lock without a
+// place and gave it back. A refresh that comes then makes no place for it.
+func TestALateRefreshOfAHolder(t *testing.T) {
+	s := testbed.Standalone(t)
+	const field = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "30000")
+	acquires(t, s, field, time.Minute)
+	queued(t, s, 1)
+	s.Do(t, "ZADD", scoresKey, "1", field)
+	javaUnlocks(t, s) // drops it
+	queued(t, s, 0)
+	acquires(t, s, field, time.Minute)
+	if n := s.Int(t, "HEXISTS", name, field); n != 1 {
+		t.Fatal("it has not got the lock")
+	}
+	script(t, s, luascript.FairRelease, field, "0", "0", "0")
+	script(t, s, luascript.FairRefresh, field, "60000")
+	if n := s.Int(t, "EXISTS", name, queueKey); n != 0 {
+		t.Error("who has left has a place, or the lock, again")
+	}
+	nothingLeft(t, s)
+}
+
+// TestWantsOfTheDeadThatRedissonDropped go while others wait: until then they hide that
+// Redisson's waiters are in the queue, whose keys must have no TTL.
+func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	s := testbed.Standalone(t)
+	const dead = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "300000")
+	acquires(t, s, dead, time.Millisecond)
+	s.Do(t, "ZADD", scoresKey, "1", dead)
+	javaWaits(t, s, 2, 5*time.Minute)
+	s.Do(t, "ZINCRBY", scoresKey, strconv.FormatInt(time.Now().UnixMilli(), 10), java(2))
+	javaUnlocks(t, s) // drops it
+	javaTakes(t, s, 2, 0)
+	javaWaits(t, s, 3, 5*time.Minute)
+	got := make(chan result, 1)
+	wait(t.Context(), dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second)), 1, got)
+	queued(t, s, 2)
+	for range 1000 { // as its refreshes would in a quarter of an hour
+		script(t, s, luascript.FairRefresh)
+	}
+	if n := s.Int(t, "HLEN", wantsKey); n != 1 {
+		t.Fatalf("%d wants", n)
+	}
+	eventually(t, 5*time.Second, "Redisson's keys without TTL", func() bool {
+		return s.Int(t, "PTTL", queueKey) == -1 && s.Int(t, "PTTL", scoresKey) == -1
+	})
+	javaUnlocks(t, s)
+	javaTakes(t, s, 3, 0)
+	javaUnlocks(t, s)
+	unlock(t, receive(t, got, 5*time.Second).hold)
+}
+
+// TestAShortSkipTimeBesideALongOne: the queue lasts for those who tell of themselves most
+// seldom, whoever told last.
+func TestAShortSkipTimeBesideALongOne(t *testing.T) {
+	s := testbed.Standalone(t)
+	const short = "11111111-89ab-cdef-0123-456789abcdef:gx-1.2"
+	s.Do(t, "HSET", name, java(1), "1")
+	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", 5*time.Hour)
+	for _, how := range []string{"queues up", "refreshes"} {
+		if how == "queues up" {
+			acquires(t, s, short, time.Second)
+		} else {
+			script(t, s, luascript.FairRefresh, short, "1000")
+		}
+		for _, key := range []string{queueKey, scoresKey, wantsKey} {
+			if ttl := s.Int(t, "PTTL", key); ttl < (4 * time.Hour).Milliseconds() {
+				t.Errorf("%s: PTTL %s: %d", how, key, ttl)
+			}
+		}
+	}
+}
