@@ -118,16 +118,17 @@ func (c *claim) undo(id string, void time.Duration) conn.Command {
 func (c *claim) take(ctx context.Context) (due bool, err error) {
 	limit := time.NewTimer(c.period)
 	defer limit.Stop()
-	r, unsure, err := c.ask(ctx, opClaim, c.command(), limit.C, func(a answer) {
-		if a.err != nil || claimed(a.reply) {
+	r, unsure, err := c.ask(ctx, opClaim, c.command(), limit.C, func(a answer, unsure bool) {
+		if unsure || a.err != nil || claimed(a.reply) {
 			c.undoLate(ctx)
 		}
 	})
+	if unsure && (err != nil || !claimed(r)) {
+		// An earlier command may run yet, also when the next period is due.
+		c.background(func() { c.undoLate(ctx) })
+	}
 	switch {
 	case err != nil:
-		if unsure {
-			c.background(func() { c.undoLate(ctx) })
-		}
 		return false, err
 	case !claimed(r):
 		return false, nil
@@ -148,7 +149,7 @@ func (c *claim) giveBack(ctx context.Context, why error) error {
 	}
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()
-	_, _, err := c.ask(ctx, opGiveBack, c.undo(c.id, 0), limit.C, func(a answer) {
+	_, _, err := c.ask(ctx, opGiveBack, c.undo(c.id, 0), limit.C, func(a answer, _ bool) {
 		if a.err != nil {
 			c.undoLate(ctx)
 		}
@@ -221,9 +222,9 @@ var errSilent = errors.New("no answer")
 
 // ask sends cmd until it is answered, ctx ends, limit fires or the Client closes. When the
 // caller leaves while a command is under way, late gets the outcome, in the background.
-// unsure: a command that failed may have run.
+// unsure: a command that failed may have run, or may run yet.
 func (c *claim) ask(
-	ctx context.Context, op string, cmd conn.Command, limit <-chan time.Time, late func(answer),
+	ctx context.Context, op string, cmd conn.Command, limit <-chan time.Time, late func(a answer, unsure bool),
 ) (r conn.Reply, unsure bool, err error) {
 	var last error // the last failure
 	retry := retries()
@@ -244,7 +245,7 @@ func (c *claim) ask(
 			go func() { // ends with the command, and what late does
 				defer c.cs.wg.Done()
 				if a := <-outcome; late != nil {
-					late(a)
+					late(a, unsure)
 				}
 			}()
 			return conn.Reply{}, false, err // the undoing is late's
