@@ -242,10 +242,11 @@ func (c *claim) ask(
 			outcome <- answer{r, err}
 		}()
 		leave := func(err error) (conn.Reply, bool, error) {
+			was := unsure
 			go func() { // ends with the command, and what late does
 				defer c.cs.wg.Done()
 				if a := <-outcome; late != nil {
-					late(a, unsure)
+					late(a, was)
 				}
 			}()
 			return conn.Reply{}, false, err // the undoing is late's
