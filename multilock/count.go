@@ -1,9 +1,11 @@
 package multilock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,13 +107,14 @@ func (c *count) verdict() (*hold, error) {
 			err = c.lost()
 		} else {
 			var kept, rest []*part
-			kept, rest, err = c.keep()
+			var token uint64
+			kept, rest, token, err = c.keep()
 			if err == nil {
 				if len(rest) > 0 {
 					q.release(rest)
 				}
 				h := newHold(q.plain, q.m, kept, q.need)
-				h.most = q.most
+				h.most, h.token = q.most, token
 				return h, nil
 			}
 		}
@@ -165,6 +168,7 @@ func (c *count) sameServer() error {
 func (c *count) lost() error {
 	q := c.q
 	out := &lock.NotAcquiredError{Name: q.m.name}
+	var held []*lock.NotAcquiredError
 	closed := 0
 	for _, a := range c.got {
 		var busy *lock.NotAcquiredError
@@ -174,9 +178,12 @@ func (c *count) lost() error {
 			return a.Err
 		case errors.Is(a.Err, lock.ErrClosed):
 			closed++
-		case errors.As(a.Err, &busy) && (busy.Remaining > out.Remaining || out.Holder == ""):
-			out.Holder, out.Remaining, out.Own = busy.Holder, busy.Remaining, busy.Own
+		case errors.As(a.Err, &busy) && (busy.Holder != "" || busy.Remaining > 0):
+			held = append(held, busy)
 		}
+	}
+	if busy := q.inTheWay(held); busy != nil {
+		out.Holder, out.Remaining, out.Own = busy.Holder, busy.Remaining, busy.Own
 	}
 	switch {
 	case closed > q.spare():
@@ -185,6 +192,24 @@ func (c *count) lost() error {
 		return c.refusal()
 	}
 	return q.away(out)
+}
+
+// inTheWay is the holder whose lease ends last of those that must end before a majority can be
+// free, nil if nobody is in the way. Other nodes may be held for longer: by who has died with a
+// long lease on a minority.
+func (q *quorum) inTheWay(held []*lock.NotAcquiredError) *lock.NotAcquiredError {
+	if len(held) == 0 {
+		return nil
+	}
+	lasts := func(e *lock.NotAcquiredError) time.Duration {
+		if e.Remaining == 0 {
+			return math.MaxInt64 // a key without a lease
+		}
+		return e.Remaining
+	}
+	slices.SortFunc(held, func(a, b *lock.NotAcquiredError) int { return cmp.Compare(lasts(a), lasts(b)) })
+	free := len(q.m.leaves) - len(held) // or not known
+	return held[max(q.need-1-free, 0)]
 }
 
 // refusal is what so many nodes said for good that no majority can come.
@@ -201,12 +226,12 @@ var errNoAnswerInTime = errors.New("no answer within the time limit of a node")
 
 // keep decides which of the trusted copies make the hold, and gives all of them
 // the whole's token. It fails when too few are still valid then.
-func (c *count) keep() (kept, rest []*part, err error) {
+func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	q := c.q
-	// The token of a re-entry is that of the hold that it re-enters; of a new
-	// hold it is the largest, since a copy whose counter is behind may be the one that
-	// the next quorum has in common with this one.
-	var token, entered uint64
+	// The token of a new hold is the largest, since a copy whose counter is behind may be the
+	// one that the next quorum has in common with this one. The token of a re-entry is that
+	// of the hold that it re-enters: of one that has a majority still, so that nobody else
+	// can have had the lock meanwhile.
 	again := map[uint64]int{}
 	for _, a := range c.got {
 		if a != nil && a.Hold != nil && q.trusted(*a) {
@@ -216,20 +241,15 @@ func (c *count) keep() (kept, rest []*part, err error) {
 			}
 		}
 	}
-	// Beside the copies of the hold it may have re-entered one that did not become part of
-	// it, since its token was larger, and that is still being released.
 	for t, n := range again {
-		if most := again[entered]; n > most || n == most && t < entered {
-			entered = t
+		if n >= q.need {
+			token = t
 		}
-	}
-	if entered > 0 {
-		token = entered
 	}
 	for _, a := range c.got {
 		switch {
 		case a == nil || a.Hold == nil:
-		case !q.trusted(*a) || a.Hold.Token() > token:
+		case !q.trusted(*a) || !a.Hold.LowerToken(token):
 			rest = append(rest, q.part(*a))
 		default:
 			kept = append(kept, q.part(*a))
@@ -245,9 +265,9 @@ func (c *count) keep() (kept, rest []*part, err error) {
 		}
 	}
 	if valid < q.need {
-		return nil, nil, errTooLate
+		return nil, nil, 0, errTooLate
 	}
-	return kept, rest, nil
+	return kept, rest, token, nil
 }
 
 // raise writes the token to the copies that are behind. Those that do not confirm

@@ -30,7 +30,9 @@ type hold struct {
 
 	place held.Place // where it was acquired; nil: nobody wants to know
 
-	most time.Duration // of a quorum: the longest lease that Extend may ask for
+	// of a quorum: the longest lease that Extend may ask for, and the token that it was granted
+	most  time.Duration
+	token uint64
 
 	// for the observer
 	began   time.Time
@@ -204,6 +206,9 @@ func (h *hold) Tokens() []uint64 {
 // Token implements lock.Hold: the largest of the members'. It increases over the
 // holders of one composition, since each member's does.
 func (h *hold) Token() uint64 {
+	if h.m.quorum {
+		return h.token
+	}
 	_, holds := h.members()
 	var token uint64
 	for _, m := range holds {
@@ -299,21 +304,46 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	if released {
 		return lock.ErrNotHeld
 	}
+	// The caller's ctx ends the call, but not what goes on behind it: a copy that is late is
+	// extended, too, since the hold may lose another one.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
 	_, holds := h.members()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	results := make(chan error, len(holds))
+	var open sync.WaitGroup
 	for _, m := range holds {
-		go func() { results <- m.Extend(ctx, lease) }() // ends with Extend, whose time is bounded
+		open.Go(func() { results <- m.Extend(inner, lease) }) // ends with Extend, whose time is bounded
 	}
+	began := time.Now()
+	var grace <-chan time.Time
 	var errs []error
-	ok := 0
-	for range holds {
-		if err := <-results; err != nil {
-			errs = append(errs, err)
-		} else if ok++; ok >= h.need {
-			return nil
+	for ok := 0; ok+len(errs) < len(holds); {
+		select {
+		case err := <-results:
+			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				errs = append(errs, err)
+			} else if ok++; ok == h.need && ok < len(holds) {
+				t := time.NewTimer(max(2*time.Since(began), 5*time.Millisecond))
+				defer t.Stop()
+				grace = t.C
+			}
+			continue
+		case <-grace:
 		}
+		stop()
+		go func() { // ends with the last Extend
+			open.Wait()
+			cancel()
+		}()
+		return nil
+	}
+	stop()
+	cancel()
+	if len(holds)-len(errs) >= h.need {
+		return nil
 	}
 	return lock.Join(errs...)
 }

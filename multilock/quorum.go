@@ -255,17 +255,14 @@ func (q *quorum) stragglers(h *hold, answers <-chan answer, missing int) {
 }
 
 // joins reports whether a copy that was taken after the round was won may be one of
-// the hold's. Like the others it must have the hold's token: it may outlive one of
-// those, and be what the next quorum has in common with this one.
+// the hold's. Like the others' its counter must not be behind the hold's token: it may
+// outlive one of those, and be what the next quorum has in common with this one.
 func (q *quorum) joins(h *hold, a answer) bool {
-	token := h.Token()
-	switch {
-	case !q.trusted(a) || a.Hold.Token() > token:
+	if !q.trusted(a) || !a.Hold.LowerToken(h.token) {
 		return false
-	case a.Hold.Token() == token:
-		return true
 	}
-	return q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, token, q.limit) == nil
+	return a.Hold.Token() == h.token ||
+		q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, h.token, q.limit) == nil
 }
 
 func (q *quorum) part(a answer) *part {

@@ -355,6 +355,24 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	return false, nil
 }
 
+// LowerToken makes the token of the hold, and of those that re-enter it, at most token: that of
+// the quorum whose copy it is. The server's counter stays ahead, so that whoever comes next gets
+// a newer token. It reports false, and does nothing, if others that hold the lock have the
+// larger token already.
+func (h *Hold) LowerToken(token uint64) bool {
+	r := h.s.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case h.s.token <= token:
+	case len(h.s.holds) > 1:
+		return false
+	default:
+		h.s.token = token
+	}
+	return true
+}
+
 // RaiseToken makes the lock's fencing counter, and the token of the hold and of
 // those that re-enter it, at least token. It blocks until the server answers, but
 // no longer than limit.
