@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -27,6 +28,7 @@ type acquisition struct {
 
 	pause  *backoff.ExponentialBackOff
 	signal chan struct{} // of a quorum: there is news
+	told   atomic.Bool   // of a quorum: the owner has got the lock in another call
 	waits  bool          // it has been seen to wait
 	last   error         // what the last round failed with
 }

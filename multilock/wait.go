@@ -29,6 +29,9 @@ func (q *quorum) wait(why error) error {
 		return q.sleep()
 	}
 	for {
+		if q.told.Swap(false) {
+			return nil // its owner got the lock in another call
+		}
 		told := 0
 		for _, w := range q.watches {
 			if w == nil {

@@ -85,3 +85,29 @@ func TestQuorumWaitersEndWithTheMajority(t *testing.T) {
 	}
 	unlock(t, other)
 }
+
+// TestClosedClientEndsTheWaitForAnother: who waits for the lock of one client ends when another
+// one's, which it would need too, can't come any more.
+func TestClosedClientEndsTheWaitForAnother(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(c *redlatch.Client){
+		"Close":    func(c *redlatch.Client) { c.Close() },
+		"Shutdown": func(c *redlatch.Client) { _ = c.Shutdown(context.Background()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			list := servers(t, 2)
+			cs := clients(t, addrs(list))
+			busy := mustLock(t, t.Context(), dial(t, list[0].Addr()).RLock("a"))
+			got := async(t.Context(), across(cs, []string{"a", "b"}))
+			listens(t, list[0], "a")
+			end(cs[1])
+			select {
+			case r := <-got:
+				want(t, r.err, redlatch.ErrClosed)
+			case <-time.After(patience):
+				t.Error("it waits for a lock that is of no use")
+			}
+			unlock(t, busy)
+		})
+	}
+}
