@@ -150,7 +150,7 @@ func (a *acquisition) closed() (over bool, open []<-chan struct{}) {
 	}
 	gone := 0
 	for _, l := range a.m.leaves {
-		if l.eng == nil {
+		if l.eng == nil || !a.m.quorum && a.inside(l) {
 			continue
 		}
 		select {
@@ -161,6 +161,13 @@ func (a *acquisition) closed() (over bool, open []<-chan struct{}) {
 		}
 	}
 	return gone > spare, open
+}
+
+// inside reports whether the owner holds a lock already: a client that takes no more
+// acquisitions lets it re-enter.
+func (a *acquisition) inside(l leaf) bool {
+	_, ok := l.eng.Holds(a.ctx)
+	return ok
 }
 
 // ended is the error of a wait that is over, or of a client that is being closed.

@@ -32,6 +32,7 @@ func (c *count) add(a answer) {
 	if a.Hold == nil {
 		c.failed++
 	}
+	defer func() { stateOf(q.m.leaves[a.i].eng.Core()).note(q.trouble[a.i]) }()
 	trusted, nodes := q.trusted(a), nodesOf(a.Err)
 	trouble := &q.trouble[a.i]
 	node := q.m.leaves[a.i].eng.Core().Addr()

@@ -108,6 +108,9 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	if !q.once {
 		var over bool
 		if entered, over = q.standBehind(line, f); over {
+			for i, l := range q.m.leaves { // as those found who had their turn
+				q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
+			}
 			q.last = q.away(nil)
 			return nil, q.ended()
 		}

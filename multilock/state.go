@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/lock"
 )
 
 // state is what the quorums of a process keep with a client.
@@ -21,6 +22,7 @@ type state struct {
 	// have been up for a lease, with the longest one
 	last    string
 	trusted map[string]time.Duration
+	trouble lock.NodeError // guarded by mu: why it was of no use when it was last asked
 }
 
 type stateKey struct{}
@@ -30,6 +32,20 @@ func stateOf(c *engine.Core) *state {
 		return &state{core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{}, trusted: map[string]time.Duration{}}
 	}).(*state)
 	return s
+}
+
+// note keeps what the last answer, or its absence, came to.
+func (s *state) note(trouble lock.NodeError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = trouble
+}
+
+// lastTrouble is what was noted last.
+func (s *state) lastTrouble() lock.NodeError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trouble
 }
 
 // lastServer is the run_id of the server that answered last; "" if none was asked.

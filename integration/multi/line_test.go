@@ -2,9 +2,11 @@ package multi
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/luascript"
@@ -97,4 +99,37 @@ func TestQuorumOwnersEnterTogether(t *testing.T) {
 	unlock(t, a)
 	unlock(t, b)
 	unlock(t, get(t, between))
+}
+
+// TestQuorumLineTellsWhatIsWrong: who stands behind another one of its process until its wait is
+// over hears which nodes that one found of no use.
+func TestQuorumLineTellsWhatIsWrong(t *testing.T) {
+	list := servers(t, 3)
+	q := redlatch.QuorumLock(copies(clients(t, addrs(list), lease(time.Minute)), "q")...)
+	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	for _, s := range list[1:] {
+		s.Kill(t)
+		s.Restart(t, testbed.Empty)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := async(ctx, q)
+	var err error
+	eventually(t, "the first one asks", func() bool {
+		_, err = q.TryLock(t.Context(), 300*time.Millisecond, 0)
+		return errors.Is(err, redlatch.ErrUnavailable)
+	})
+	want(t, err, redlatch.ErrNotAcquired)
+	for _, s := range list[1:] {
+		if !strings.Contains(err.Error(), s.Addr()) {
+			t.Errorf("node %s is not named: %v", s.Addr(), err)
+		}
+	}
+	cancel()
+	if r := <-first; r.err == nil {
+		t.Error("restarted nodes count")
+	}
+	for _, s := range list {
+		becomesFree(t, s, "q")
+	}
 }
