@@ -243,10 +243,10 @@ func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
 	return out
 }
 
-// valid reports whether the part is held by now.
-func (p *part) valid(now time.Time) bool {
+// valid reports whether the part, acquired with parent, is held by now.
+func (p *part) valid(parent context.Context, now time.Time) bool {
 	for _, h := range p.holds() {
-		if held.Passed(now, h.ValidUntil()) || errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
+		if held.Passed(now, h.ValidUntil()) || errors.Is(endOf(parent, h), lock.ErrLeaseLost) {
 			return false
 		}
 	}

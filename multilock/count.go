@@ -261,7 +261,7 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	}
 	now, valid := time.Now(), 0
 	for _, p := range kept {
-		if p.valid(now) {
+		if p.valid(q.ctx, now) {
 			valid++
 		}
 	}

@@ -134,11 +134,10 @@ func (h *hold) take(parts []*part, may func() bool) bool {
 
 // memberEnded notes that a member's context has ended.
 func (h *hold) memberEnded(member lock.Hold) {
-	cause := context.Cause(member.Context())
+	cause := endOf(h.parent, member)
 	closed := errors.Is(cause, lock.ErrClosed)
-	kept := !closed && !errors.Is(cause, lock.ErrLeaseLost) && h.parent.Err() != nil // the caller's context ended, no more
 	h.mu.Lock()
-	if h.released || kept {
+	if h.released || cause == nil { // nil: the caller's context ended, no more
 		h.mu.Unlock()
 		return
 	}
@@ -158,6 +157,19 @@ func (h *hold) memberEnded(member lock.Hold) {
 		h.ended(how)
 		h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
 	}
+}
+
+// endOf is why a member's hold ended, nil while it is held: the end of the context that it was
+// acquired with, parent, does not end it.
+func endOf(parent context.Context, member lock.Hold) error {
+	if m, ok := member.(*held.Hold); ok {
+		return m.Ended()
+	}
+	cause := context.Cause(member.Context())
+	if ended := context.Cause(parent); ended != nil && errors.Is(cause, ended) {
+		return nil
+	}
+	return cause
 }
 
 func ownerOf(cause error) string {
@@ -221,9 +233,11 @@ func (h *hold) Token() uint64 {
 // needed.
 func (h *hold) ValidUntil() time.Time {
 	_, holds := h.members()
-	ends := make([]time.Time, len(holds))
-	for i, m := range holds {
-		ends[i] = m.ValidUntil()
+	ends := make([]time.Time, 0, len(holds))
+	for _, m := range holds {
+		if !errors.Is(endOf(h.parent, m), lock.ErrLeaseLost) {
+			ends = append(ends, m.ValidUntil())
+		}
 	}
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
 	if len(ends) < h.need {

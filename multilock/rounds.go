@@ -198,7 +198,7 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	}
 	now := time.Now()
 	for _, p := range parts {
-		if !p.valid(now) {
+		if !p.valid(r.ctx, now) {
 			return -1, errTooLate
 		}
 	}

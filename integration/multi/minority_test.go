@@ -155,3 +155,38 @@ func TestFencedQuorumAfterALostOne(t *testing.T) {
 	unlock(t, h)
 	want(t, lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
 }
+
+// TestValidUntilIsOfWhatIsHeld: a lost copy's deadline says nothing of how long the others last.
+func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	const leaseTime = 12 * time.Second
+	list := servers(t, 3)
+	outer := dial(t, list[0].Addr(), lease(time.Minute))
+	cs := clients(t, addrs(list), lease(leaseTime))
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	o := mustLock(t, t.Context(), outer.RLock("o"))
+	h := mustLock(t, o.Context(), q)
+	taken := time.Now()
+	eventually(t, "three copies", func() bool { return heldOn(t, list, "q") == 3 })
+	list[2].Freeze(t)
+	eventually(t, "a renewal of two", func() bool { return h.ValidUntil().After(taken.Add(leaseTime + time.Second)) })
+	list[0].Do(t, "DEL", "q")
+	extended := make(chan error, 1)
+	go func() { extended <- h.Extend(context.Background(), leaseTime) }() // finds out
+	eventually(t, "the frozen node's deadline", func() bool { return h.ValidUntil().Before(taken.Add(leaseTime)) })
+	if h.Context().Err() != nil {
+		t.Error("the hold has ended")
+	}
+	list[2].Thaw(t)
+	if err := <-extended; err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	eventually(t, "two renewed copies", func() bool { return h.ValidUntil().After(taken.Add(leaseTime)) })
+	unlock(t, o)
+	<-h.Context().Done() // with the context that it was acquired with, no more
+	if !h.ValidUntil().After(time.Now()) {
+		t.Error("the hold has ended with its context")
+	}
+	unlock(t, h)
+}

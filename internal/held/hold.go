@@ -165,6 +165,17 @@ func (h *Hold) Planned() bool {
 	return h.planned
 }
 
+// Ended is why the hold ended; nil while it is held, though the context that it was acquired with
+// may have ended.
+func (h *Hold) Ended() error {
+	h.s.reg.mu.Lock()
+	defer h.s.reg.mu.Unlock()
+	if h.state == stateHeld {
+		return nil
+	}
+	return h.cause
+}
+
 // retireLocked makes a hold no longer one that its owner lives by.
 func (h *Hold) retireLocked() {
 	if h.alive {
