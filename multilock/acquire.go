@@ -183,7 +183,7 @@ var errTooLate = errors.New("the first members' leases ended before the last wer
 
 // passing reports whether another round may get what failed with err.
 func passing(err error) bool {
-	return errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errTooLate)
+	return errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errTooLate) || errors.Is(err, errHoldLate)
 }
 
 // verdict is what the acquisition ends with after a round that failed with err;

@@ -223,6 +223,9 @@ func (c *count) refusal() error {
 	return &lock.ServerError{Name: c.q.m.name, Op: refused.Op, Err: all}
 }
 
+// errHoldLate: others may have taken the place of a slow copy of the hold meanwhile.
+var errHoldLate = errors.New("too few copies of the hold to re-enter answered in time")
+
 var errNoAnswerInTime = errors.New("no answer within the time limit of a node")
 
 // keep decides which of the trusted copies make the hold, and gives all of them
@@ -233,7 +236,7 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	// one that the next quorum has in common with this one. The token of a re-entry is that
 	// of the hold that it re-enters: of one that has a majority still, so that nobody else
 	// can have had the lock meanwhile.
-	again := map[uint64]int{}
+	again, local := map[uint64]int{}, map[uint64]int{}
 	for _, a := range c.got {
 		if a != nil && a.Hold != nil && q.trusted(*a) {
 			token = max(token, a.Hold.Token())
@@ -242,8 +245,17 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 			}
 		}
 	}
-	for t, n := range again {
-		if n >= q.need {
+	for i, l := range q.m.leaves {
+		if a := c.got[i]; a == nil || a.Hold == nil || a.Hold.Reentry() {
+			local[l.eng.Token(q.ctx)]++
+		}
+	}
+	for t, n := range local {
+		switch {
+		case t == 0 || n < q.need:
+		case again[t] < q.need: // copies that were slow; if they were lost, that is found out
+			return nil, nil, 0, errHoldLate
+		default:
 			token = t
 		}
 	}

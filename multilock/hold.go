@@ -293,7 +293,8 @@ func (h *hold) unlock(ctx context.Context) error {
 }
 
 // Extend implements lock.Hold, on all members at once. After an error some may
-// have the new lease. A quorum refuses a lease beyond LeaseTime and what its first
+// have the new lease. Of a quorum it returns when a majority has it and the others have had
+// some time more; for those it goes on in the background. A quorum refuses a lease beyond LeaseTime and what its first
 // acquisition asked for; see MultiLock.Lock.
 func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	ctx, end := h.operation(ctx, observe.Extend)

@@ -190,3 +190,36 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	}
 	unlock(t, h)
 }
+
+// TestFencedReentryHasTheTokenOfItsHold: also when a copy of the hold is slow, and a free one is
+// there in its stead.
+func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	proxy := testbed.NewProxy(t, list[1].Addr())
+	through := addrs(list)
+	through[1] = proxy.Addr()
+	cs := clients(t, through, lease(6*time.Second))
+	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	unlock(t, mustLock(t, t.Context(), q))
+	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).RLock("q"))
+	h := mustLock(t, t.Context(), q)
+	unlock(t, busy)
+	proxy.Pause(testbed.Replies)
+	again, err := q.TryLock(h.Context(), 0, 0)
+	proxy.Resume(testbed.Replies)
+	if err == nil {
+		if again.Token() != h.Token() {
+			t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
+		}
+		unlock(t, again)
+	} else {
+		want(t, err, redlatch.ErrNotAcquired)
+	}
+	again = mustLock(t, h.Context(), q)
+	if again.Token() != h.Token() {
+		t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
+	}
+	unlock(t, again)
+	unlock(t, h)
+}
