@@ -240,15 +240,11 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	for _, a := range c.got {
 		if a != nil && a.Hold != nil && q.trusted(*a) {
 			token = max(token, a.Hold.Token())
-			if a.Hold.Reentry() {
-				again[a.Hold.Token()]++
-			}
+			again[c.outer(a.i)]++
 		}
 	}
-	for i, l := range q.m.leaves {
-		if a := c.got[i]; a == nil || a.Hold == nil || a.Hold.Reentry() {
-			local[l.eng.Token(q.ctx)]++
-		}
+	for i := range q.m.leaves {
+		local[c.outer(i)]++
 	}
 	for t, n := range local {
 		switch {
@@ -281,6 +277,22 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 		return nil, nil, 0, errTooLate
 	}
 	return kept, rest, token, nil
+}
+
+// outer is the token of the hold that the owner had on leaf i before this acquisition: of a
+// read lock also of its write hold. 0: none.
+func (c *count) outer(i int) uint64 {
+	l, a := c.q.m.leaves[i].eng, c.got[i]
+	traits := l.Kind().Traits()
+	if traits.Mode == lock.ModeRead {
+		if t := l.Token(c.q.ctx, lock.ModeWrite); t > 0 {
+			return t
+		}
+	}
+	if a != nil && a.Hold != nil && !a.Hold.Reentry() {
+		return 0
+	}
+	return l.Token(c.q.ctx, traits.Mode)
 }
 
 // raise writes the token to the copies that are behind. Those that do not confirm

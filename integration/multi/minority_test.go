@@ -2,10 +2,12 @@ package multi
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -222,4 +224,36 @@ func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 	}
 	unlock(t, again)
 	unlock(t, h)
+}
+
+// TestQuorumReadsWithTheTokenOfItsWrite: who reads under its own write lock has that one's token,
+// though a server's counter is ahead: what it writes afterwards must not be refused for what it
+// has read.
+func TestQuorumReadsWithTheTokenOfItsWrite(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	var reads, writes []redlatch.Locker
+	for _, c := range clients(t, addrs(list)) {
+		rw := c.ReadWriteLock("rw", redlatch.Fenced())
+		reads, writes = append(reads, rw.ReadLock()), append(writes, rw.WriteLock())
+	}
+	job := redlatch.WithOwner(t.Context(), "job") // so that the one's end is not the other's
+	w := mustLock(t, job, redlatch.QuorumLock(writes...))
+	list[2].Do(t, "SET", luascript.TokenKey("rw"), strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
+	r := mustLock(t, job, redlatch.QuorumLock(reads...))
+	if w.Token() != r.Token() {
+		t.Errorf("it writes with token %d, and reads with %d", w.Token(), r.Token())
+	}
+	unlock(t, w)
+	again := mustLock(t, job, redlatch.QuorumLock(reads...))
+	if again.Token() != r.Token() {
+		t.Errorf("token %d, of a re-entry %d", r.Token(), again.Token())
+	}
+	unlock(t, again)
+	unlock(t, r)
+	next := mustLock(t, t.Context(), redlatch.QuorumLock(writes...))
+	if next.Token() <= r.Token() {
+		t.Errorf("token %d after %d", next.Token(), r.Token())
+	}
+	unlock(t, next)
 }

@@ -45,10 +45,9 @@ func (l *Lock) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 	return out
 }
 
-// Token is that of the owner's hold, in the lock's own mode, as far as this client knows; 0 if it
-// has none.
-func (l *Lock) Token(ctx context.Context) uint64 {
-	if s := l.core.reg.Holds(ctx, l.of.Key, l.of.Kind.Traits().Mode); s != nil {
+// Token is that of the owner's hold in a mode, as far as this client knows; 0 if it has none.
+func (l *Lock) Token(ctx context.Context, m lock.Mode) uint64 {
+	if s := l.core.reg.Holds(ctx, l.of.Key, m); s != nil {
 		return s.Token()
 	}
 	return 0
