@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -27,6 +28,7 @@ type acquisition struct {
 
 	pause  *backoff.ExponentialBackOff
 	signal chan struct{} // of a quorum: there is news
+	told   atomic.Bool   // of a quorum: the owner has got the lock in another call
 	waits  bool          // it has been seen to wait
 	last   error         // what the last round failed with
 }
@@ -148,7 +150,7 @@ func (a *acquisition) closed() (over bool, open []<-chan struct{}) {
 	}
 	gone := 0
 	for _, l := range a.m.leaves {
-		if l.eng == nil {
+		if l.eng == nil || !a.m.quorum && a.inside(l) {
 			continue
 		}
 		select {
@@ -159,6 +161,13 @@ func (a *acquisition) closed() (over bool, open []<-chan struct{}) {
 		}
 	}
 	return gone > spare, open
+}
+
+// inside reports whether the owner holds a lock already: a client that takes no more
+// acquisitions lets it re-enter.
+func (a *acquisition) inside(l leaf) bool {
+	_, ok := l.eng.Holds(a.ctx)
+	return ok
 }
 
 // ended is the error of a wait that is over, or of a client that is being closed.
@@ -174,7 +183,7 @@ var errTooLate = errors.New("the first members' leases ended before the last wer
 
 // passing reports whether another round may get what failed with err.
 func passing(err error) bool {
-	return errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errTooLate)
+	return errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errTooLate) || errors.Is(err, errHoldLate)
 }
 
 // verdict is what the acquisition ends with after a round that failed with err;
@@ -234,10 +243,10 @@ func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
 	return out
 }
 
-// valid reports whether the part is held by now.
-func (p *part) valid(now time.Time) bool {
+// valid reports whether the part, acquired with parent, is held by now.
+func (p *part) valid(parent context.Context, now time.Time) bool {
 	for _, h := range p.holds() {
-		if held.Passed(now, h.ValidUntil()) || errors.Is(context.Cause(h.Context()), lock.ErrLeaseLost) {
+		if held.Passed(now, h.ValidUntil()) || errors.Is(endOf(parent, h), lock.ErrLeaseLost) {
 			return false
 		}
 	}

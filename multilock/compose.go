@@ -236,11 +236,15 @@ func makeUnits(leaves []leaf) []unit {
 // fair reports whether an attempt without waiting can't pass a queue.
 func (u *unit) fair() bool { return u.locks != nil && u.locks[0].Kind().Traits().Queued }
 
+// of reports whether the unit is of a client, whose end ends its acquisition.
+func (u *unit) of(core *engine.Core) bool { return u.locks != nil && u.locks[0].Core() == core }
+
 // acquire takes the unit: wait as for Locker.TryLock, negative without a limit. It
 // ends at until, if that is not zero, also where an attempt without waiting would take longer.
-func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
+// redlatch's own locks stop waiting when quit is closed.
+func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time, quit <-chan struct{}) (*part, error) {
 	if u.locks != nil {
-		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until)
+		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until, quit)
 		if err != nil {
 			return nil, err
 		}

@@ -1,9 +1,11 @@
 package multilock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +32,7 @@ func (c *count) add(a answer) {
 	if a.Hold == nil {
 		c.failed++
 	}
+	defer func() { stateOf(q.m.leaves[a.i].eng.Core()).note(q.trouble[a.i]) }()
 	trusted, nodes := q.trusted(a), nodesOf(a.Err)
 	trouble := &q.trouble[a.i]
 	node := q.m.leaves[a.i].eng.Core().Addr()
@@ -105,13 +108,14 @@ func (c *count) verdict() (*hold, error) {
 			err = c.lost()
 		} else {
 			var kept, rest []*part
-			kept, rest, err = c.keep()
+			var token uint64
+			kept, rest, token, err = c.keep()
 			if err == nil {
 				if len(rest) > 0 {
 					q.release(rest)
 				}
 				h := newHold(q.plain, q.m, kept, q.need)
-				h.most = q.most
+				h.most, h.token = q.most, token
 				return h, nil
 			}
 		}
@@ -165,6 +169,7 @@ func (c *count) sameServer() error {
 func (c *count) lost() error {
 	q := c.q
 	out := &lock.NotAcquiredError{Name: q.m.name}
+	var held []*lock.NotAcquiredError
 	closed := 0
 	for _, a := range c.got {
 		var busy *lock.NotAcquiredError
@@ -174,9 +179,12 @@ func (c *count) lost() error {
 			return a.Err
 		case errors.Is(a.Err, lock.ErrClosed):
 			closed++
-		case errors.As(a.Err, &busy) && (busy.Remaining > out.Remaining || out.Holder == ""):
-			out.Holder, out.Remaining, out.Own = busy.Holder, busy.Remaining, busy.Own
+		case errors.As(a.Err, &busy) && (busy.Holder != "" || busy.Remaining > 0):
+			held = append(held, busy)
 		}
+	}
+	if busy := q.inTheWay(held); busy != nil {
+		out.Holder, out.Remaining, out.Own = busy.Holder, busy.Remaining, busy.Own
 	}
 	switch {
 	case closed > q.spare():
@@ -185,6 +193,24 @@ func (c *count) lost() error {
 		return c.refusal()
 	}
 	return q.away(out)
+}
+
+// inTheWay is the holder whose lease ends last of those that must end before a majority can be
+// free, nil if nobody is in the way. Other nodes may be held for longer: by who has died with a
+// long lease on a minority.
+func (q *quorum) inTheWay(held []*lock.NotAcquiredError) *lock.NotAcquiredError {
+	if len(held) == 0 {
+		return nil
+	}
+	lasts := func(e *lock.NotAcquiredError) time.Duration {
+		if e.Remaining == 0 {
+			return math.MaxInt64 // a key without a lease
+		}
+		return e.Remaining
+	}
+	slices.SortFunc(held, func(a, b *lock.NotAcquiredError) int { return cmp.Compare(lasts(a), lasts(b)) })
+	free := len(q.m.leaves) - len(held) // or not known
+	return held[max(q.need-1-free, 0)]
 }
 
 // refusal is what so many nodes said for good that no majority can come.
@@ -197,39 +223,42 @@ func (c *count) refusal() error {
 	return &lock.ServerError{Name: c.q.m.name, Op: refused.Op, Err: all}
 }
 
+// errHoldLate: others may have taken the place of a slow copy of the hold meanwhile.
+var errHoldLate = errors.New("too few copies of the hold to re-enter answered in time")
+
 var errNoAnswerInTime = errors.New("no answer within the time limit of a node")
 
 // keep decides which of the trusted copies make the hold, and gives all of them
 // the whole's token. It fails when too few are still valid then.
-func (c *count) keep() (kept, rest []*part, err error) {
+func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	q := c.q
-	// The token of a re-entry is that of the hold that it re-enters; of a new
-	// hold it is the largest, since a copy whose counter is behind may be the one that
-	// the next quorum has in common with this one.
-	var token, entered uint64
-	again := map[uint64]int{}
+	// The token of a new hold is the largest, since a copy whose counter is behind may be the
+	// one that the next quorum has in common with this one. The token of a re-entry is that
+	// of the hold that it re-enters: of one that has a majority still, so that nobody else
+	// can have had the lock meanwhile.
+	again, local := map[uint64]int{}, map[uint64]int{}
 	for _, a := range c.got {
 		if a != nil && a.Hold != nil && q.trusted(*a) {
 			token = max(token, a.Hold.Token())
-			if a.Hold.Reentry() {
-				again[a.Hold.Token()]++
-			}
+			again[c.outer(a.i)]++
 		}
 	}
-	// Beside the copies of the hold it may have re-entered one that did not become part of
-	// it, since its token was larger, and that is still being released.
-	for t, n := range again {
-		if most := again[entered]; n > most || n == most && t < entered {
-			entered = t
-		}
+	for i := range q.m.leaves {
+		local[c.outer(i)]++
 	}
-	if entered > 0 {
-		token = entered
+	for t, n := range local {
+		switch {
+		case t == 0 || n < q.need:
+		case again[t] < q.need: // copies that were slow; if they were lost, that is found out
+			return nil, nil, 0, errHoldLate
+		default:
+			token = t
+		}
 	}
 	for _, a := range c.got {
 		switch {
 		case a == nil || a.Hold == nil:
-		case !q.trusted(*a) || a.Hold.Token() > token:
+		case !q.trusted(*a) || !a.Hold.LowerToken(token):
 			rest = append(rest, q.part(*a))
 		default:
 			kept = append(kept, q.part(*a))
@@ -240,14 +269,30 @@ func (c *count) keep() (kept, rest []*part, err error) {
 	}
 	now, valid := time.Now(), 0
 	for _, p := range kept {
-		if p.valid(now) {
+		if p.valid(q.ctx, now) {
 			valid++
 		}
 	}
 	if valid < q.need {
-		return nil, nil, errTooLate
+		return nil, nil, 0, errTooLate
 	}
-	return kept, rest, nil
+	return kept, rest, token, nil
+}
+
+// outer is the token of the hold that the owner had on leaf i before this acquisition: of a
+// read lock also of its write hold. 0: none.
+func (c *count) outer(i int) uint64 {
+	l, a := c.q.m.leaves[i].eng, c.got[i]
+	traits := l.Kind().Traits()
+	if traits.Mode == lock.ModeRead {
+		if t := l.Token(c.q.ctx, lock.ModeWrite); t > 0 {
+			return t
+		}
+	}
+	if a != nil && a.Hold != nil && !a.Hold.Reentry() {
+		return 0
+	}
+	return l.Token(c.q.ctx, traits.Mode)
 }
 
 // raise writes the token to the copies that are behind. Those that do not confirm

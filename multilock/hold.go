@@ -30,7 +30,9 @@ type hold struct {
 
 	place held.Place // where it was acquired; nil: nobody wants to know
 
-	most time.Duration // of a quorum: the longest lease that Extend may ask for
+	// of a quorum: the longest lease that Extend may ask for, and the token that it was granted
+	most  time.Duration
+	token uint64
 
 	// for the observer
 	began   time.Time
@@ -132,11 +134,10 @@ func (h *hold) take(parts []*part, may func() bool) bool {
 
 // memberEnded notes that a member's context has ended.
 func (h *hold) memberEnded(member lock.Hold) {
-	cause := context.Cause(member.Context())
+	cause := endOf(h.parent, member)
 	closed := errors.Is(cause, lock.ErrClosed)
-	kept := !closed && !errors.Is(cause, lock.ErrLeaseLost) && h.parent.Err() != nil // the caller's context ended, no more
 	h.mu.Lock()
-	if h.released || kept {
+	if h.released || cause == nil { // nil: the caller's context ended, no more
 		h.mu.Unlock()
 		return
 	}
@@ -156,6 +157,19 @@ func (h *hold) memberEnded(member lock.Hold) {
 		h.ended(how)
 		h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
 	}
+}
+
+// endOf is why a member's hold ended, nil while it is held: the end of the context that it was
+// acquired with, parent, does not end it.
+func endOf(parent context.Context, member lock.Hold) error {
+	if m, ok := member.(*held.Hold); ok {
+		return m.Ended()
+	}
+	cause := context.Cause(member.Context())
+	if ended := context.Cause(parent); ended != nil && errors.Is(cause, ended) {
+		return nil
+	}
+	return cause
 }
 
 func ownerOf(cause error) string {
@@ -204,6 +218,9 @@ func (h *hold) Tokens() []uint64 {
 // Token implements lock.Hold: the largest of the members'. It increases over the
 // holders of one composition, since each member's does.
 func (h *hold) Token() uint64 {
+	if h.m.quorum {
+		return h.token
+	}
 	_, holds := h.members()
 	var token uint64
 	for _, m := range holds {
@@ -216,9 +233,11 @@ func (h *hold) Token() uint64 {
 // needed.
 func (h *hold) ValidUntil() time.Time {
 	_, holds := h.members()
-	ends := make([]time.Time, len(holds))
-	for i, m := range holds {
-		ends[i] = m.ValidUntil()
+	ends := make([]time.Time, 0, len(holds))
+	for _, m := range holds {
+		if !errors.Is(endOf(h.parent, m), lock.ErrLeaseLost) {
+			ends = append(ends, m.ValidUntil())
+		}
 	}
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
 	if len(ends) < h.need {
@@ -274,7 +293,8 @@ func (h *hold) unlock(ctx context.Context) error {
 }
 
 // Extend implements lock.Hold, on all members at once. After an error some may
-// have the new lease. A quorum refuses a lease beyond LeaseTime and what its first
+// have the new lease. Of a quorum it returns when a majority has it and the others have had
+// some time more; for those it goes on in the background. A quorum refuses a lease beyond LeaseTime and what its first
 // acquisition asked for; see MultiLock.Lock.
 func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	ctx, end := h.operation(ctx, observe.Extend)
@@ -299,21 +319,46 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	if released {
 		return lock.ErrNotHeld
 	}
+	// The caller's ctx ends the call, but not what goes on behind it: a copy that is late is
+	// extended, too, since the hold may lose another one.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
 	_, holds := h.members()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	results := make(chan error, len(holds))
+	var open sync.WaitGroup
 	for _, m := range holds {
-		go func() { results <- m.Extend(ctx, lease) }() // ends with Extend, whose time is bounded
+		open.Go(func() { results <- m.Extend(inner, lease) }) // ends with Extend, whose time is bounded
 	}
+	began := time.Now()
+	var grace <-chan time.Time
 	var errs []error
-	ok := 0
-	for range holds {
-		if err := <-results; err != nil {
-			errs = append(errs, err)
-		} else if ok++; ok >= h.need {
-			return nil
+	for ok := 0; ok+len(errs) < len(holds); {
+		select {
+		case err := <-results:
+			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				errs = append(errs, err)
+			} else if ok++; ok == h.need && ok < len(holds) {
+				t := time.NewTimer(max(2*time.Since(began), 5*time.Millisecond))
+				defer t.Stop()
+				grace = t.C
+			}
+			continue
+		case <-grace:
 		}
+		stop()
+		go func() { // ends with the last Extend
+			open.Wait()
+			cancel()
+		}()
+		return nil
+	}
+	stop()
+	cancel()
+	if len(holds)-len(errs) >= h.need {
+		return nil
 	}
 	return lock.Join(errs...)
 }

@@ -58,6 +58,8 @@ func (m *MultiLock) Name() string { return m.name }
 //     only that long.
 //   - A permanent error of a member, at once; for a quorum only if it leaves no majority.
 //     An example is a [lock.ServerError] if the user may not run INFO.
+//   - [lock.ErrClosed] when a member's client is shut down or closed (for a quorum: so many
+//     that no majority is left). What the owner holds already is re-entered during a Shutdown.
 //   - [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first. It also matches
 //     [lock.ErrUnavailable], with each node's error, if the server of a member failed or
 //     was silent (for a quorum: if no majority of them answered).

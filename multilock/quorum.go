@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -99,24 +100,51 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 		acquisition: a, need: majority(n), limit: perNode(a.m.effective(a.lease)),
 		watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n),
 	}
-	if !q.once && q.entered() == 0 { // else it must not stand behind others who wait for it
-		line := q.line()
-		ctx, cancel := q.limited()
-		entered := line.enter(ctx, q.closed)
-		cancel()
-		defer line.leave(entered)
-		if !entered {
+	line := q.line()
+	entered := false
+	defer func() { line.leave(entered) }()
+	f := line.s.join(q)
+	defer f.leave()
+	if !q.once {
+		var over bool
+		if entered, over = q.standBehind(line, f); over {
+			for i, l := range q.m.leaves { // as those found who had their turn
+				q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
+			}
 			q.last = q.away(nil)
 			return nil, q.ended()
 		}
 	}
 	h, err := q.run()
+	if h != nil {
+		f.tell()
+	}
 	for i, w := range q.watches {
 		if w != nil {
 			w.Leave(h.of(i))
 		}
 	}
 	return h, err
+}
+
+// standBehind waits until those who came before have had their turn, and says whether the turn
+// is ours then, or the wait over. Neither: the owner is inside, and must not stand behind others
+// who wait for its end.
+func (q *quorum) standBehind(l *line, f *fellow) (entered, over bool) {
+	for !q.inside() {
+		ctx, cancel := q.limited()
+		entered, told := l.enter(ctx, f)
+		cancel()
+		if entered || !told {
+			return entered, !entered
+		}
+	}
+	return false, false
+}
+
+// inside reports whether the owner holds a copy, in any mode.
+func (q *quorum) inside() bool {
+	return slices.ContainsFunc(q.m.leaves, func(l leaf) bool { return l.eng.Inside(q.ctx) })
 }
 
 // line is where the acquisitions of this name in this process stand.
@@ -255,17 +283,14 @@ func (q *quorum) stragglers(h *hold, answers <-chan answer, missing int) {
 }
 
 // joins reports whether a copy that was taken after the round was won may be one of
-// the hold's. Like the others it must have the hold's token: it may outlive one of
-// those, and be what the next quorum has in common with this one.
+// the hold's. Like the others' its counter must not be behind the hold's token: it may
+// outlive one of those, and be what the next quorum has in common with this one.
 func (q *quorum) joins(h *hold, a answer) bool {
-	token := h.Token()
-	switch {
-	case !q.trusted(a) || a.Hold.Token() > token:
+	if !q.trusted(a) || !a.Hold.LowerToken(h.token) {
 		return false
-	case a.Hold.Token() == token:
-		return true
 	}
-	return q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, token, q.limit) == nil
+	return a.Hold.Token() == h.token ||
+		q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, h.token, q.limit) == nil
 }
 
 func (q *quorum) part(a answer) *part {

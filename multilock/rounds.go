@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -117,7 +118,9 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 		if !r.until.IsZero() {
 			wait = max(time.Until(r.until), time.Millisecond)
 		}
-		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.until); err != nil {
+		quit, done := r.uselessWithout(first)
+		parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.until, quit)
+		if done(); err != nil {
 			return nil, -1, err
 		}
 	}
@@ -131,7 +134,7 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 		if first >= 0 && u.fair() {
 			wait = r.patience(u)
 		}
-		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.until) }) // ends with the attempt, which is bounded
+		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.until, nil) }) // ends with the attempt, which is bounded
 	}
 	wg.Wait()
 	busy, err = r.look(parts, errs)
@@ -140,6 +143,38 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 	}
 	r.giveBack(parts)
 	return nil, busy, err
+}
+
+// uselessWithout returns a channel that is closed when the client of a unit other than first
+// takes no more acquisitions, so that first is of no use, either; nil if all are of one client.
+// done ends the watching.
+func (r *rounds) uselessWithout(first int) (quit <-chan struct{}, done func()) {
+	over := make(chan struct{})
+	var once sync.Once
+	var stop chan struct{}
+	seen := map[*engine.Core]bool{}
+	for i := range r.units {
+		for _, l := range r.units[i].leaves {
+			if i == first || l.eng == nil || seen[l.eng.Core()] || r.units[first].of(l.eng.Core()) || r.inside(l) {
+				continue
+			}
+			seen[l.eng.Core()] = true
+			if stop == nil {
+				stop = make(chan struct{})
+			}
+			go func() { // ends with the wait
+				select {
+				case <-l.eng.Core().Draining():
+					once.Do(func() { close(over) })
+				case <-stop:
+				}
+			}()
+		}
+	}
+	if stop == nil {
+		return nil, func() {}
+	}
+	return over, func() { close(stop) }
 }
 
 // look says what a round came to: nil if everything is held. What is to be waited
@@ -163,7 +198,7 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	}
 	now := time.Now()
 	for _, p := range parts {
-		if !p.valid(now) {
+		if !p.valid(r.ctx, now) {
 			return -1, errTooLate
 		}
 	}

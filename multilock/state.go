@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/lock"
 )
 
 // state is what the quorums of a process keep with a client.
@@ -15,19 +16,36 @@ type state struct {
 
 	mu    sync.Mutex
 	lines map[string]*line // guarded by mu
+	// guarded by mu: the acquisitions of each lock, in whatever mode
+	fellows map[string]map[*fellow]struct{}
 	// run_ids of servers, guarded by mu: the last one that said it, and those known to
 	// have been up for a lease, with the longest one
 	last    string
 	trusted map[string]time.Duration
+	trouble lock.NodeError // guarded by mu: why it was of no use when it was last asked
 }
 
 type stateKey struct{}
 
 func stateOf(c *engine.Core) *state {
 	s, _ := c.Attach(stateKey{}, func() any {
-		return &state{core: c, lines: map[string]*line{}, trusted: map[string]time.Duration{}}
+		return &state{core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{}, trusted: map[string]time.Duration{}}
 	}).(*state)
 	return s
+}
+
+// note keeps what the last answer, or its absence, came to.
+func (s *state) note(trouble lock.NodeError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = trouble
+}
+
+// lastTrouble is what was noted last.
+func (s *state) lastTrouble() lock.NodeError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trouble
 }
 
 // lastServer is the run_id of the server that answered last; "" if none was asked.
@@ -76,19 +94,29 @@ func (s *state) line(name string) *line {
 }
 
 // enter blocks until it is the caller's turn (true), ctx ends, or too many of the caller's
-// clients are closed. That the one is closed which keeps the line does not end it.
-func (l *line) enter(ctx context.Context, closed func() (over bool, open []<-chan struct{})) bool {
+// clients are closed. That the one is closed which keeps the line does not end it. told says
+// that it ended since the owner has got the lock in another call.
+func (l *line) enter(ctx context.Context, f *fellow) (entered, told bool) {
 	next := func() <-chan struct{} {
-		if over, open := closed(); !over {
+		if over, open := f.q.closed(); !over {
 			return open[0]
 		}
 		return nil
 	}
 	if l.gate.TryEnter() {
-		return true
+		return true, false
 	}
 	stop := next()
-	return stop != nil && l.gate.EnterWhile(ctx, stop, next)
+	if stop == nil {
+		return false, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if f.wakes(cancel) {
+		return false, true
+	}
+	entered = l.gate.EnterWhile(ctx, stop, next)
+	return entered, f.wakes(nil)
 }
 
 // leave gives the line back, and the turn if entered says that it was taken.
@@ -100,5 +128,64 @@ func (l *line) leave(entered bool) {
 	defer l.s.mu.Unlock()
 	if l.refs--; l.refs == 0 {
 		delete(l.s.lines, l.name)
+	}
+}
+
+// fellow is an acquisition as others of its owner see it: as soon as one of them has the lock,
+// all may enter.
+type fellow struct {
+	s     *state
+	key   string
+	owner any
+	q     *quorum
+	wake  func() // guarded by s.mu; ends the standing in line
+}
+
+// join makes an acquisition known; leave ends that.
+func (s *state) join(q *quorum) *fellow {
+	f := &fellow{s: s, key: q.m.leaves[0].eng.Key(), q: q}
+	f.owner, _ = engine.OwnerOf(q.ctx) // a bad id gets nothing at all
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fellows[f.key] == nil {
+		s.fellows[f.key] = map[*fellow]struct{}{}
+	}
+	s.fellows[f.key][f] = struct{}{}
+	return f
+}
+
+func (f *fellow) leave() {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if delete(f.s.fellows[f.key], f); len(f.s.fellows[f.key]) == 0 {
+		delete(f.s.fellows, f.key)
+	}
+}
+
+// wakes says what ends the standing in line, and reports whether it was told since it was last
+// asked.
+func (f *fellow) wakes(wake func()) (told bool) {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	f.wake = wake
+	return f.q.told.Swap(false)
+}
+
+// tell lets the owner's other acquisitions try: the owner has got the lock.
+func (f *fellow) tell() {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	for o := range f.s.fellows[f.key] {
+		if o == f || o.owner != f.owner {
+			continue
+		}
+		o.q.told.Store(true)
+		if o.wake != nil {
+			o.wake()
+		}
+		select {
+		case o.q.signal <- struct{}{}:
+		default:
+		}
 	}
 }

@@ -15,16 +15,23 @@ import (
 // of answers, split votes), a random pause is over.
 func (q *quorum) wait(why error) error {
 	var busy *lock.NotAcquiredError
-	held := errors.As(why, &busy) && busy.Err == nil
+	held := errors.As(why, &busy) && busy.Err == nil && (busy.Holder != "" || busy.Remaining > 0)
 	var expect time.Time
 	if held {
-		expect = time.Now().Add(busy.Remaining + 2*time.Millisecond)
+		left := busy.Remaining + 2*time.Millisecond
+		if busy.Remaining == 0 {
+			left = q.m.effective(0) // a key without a lease: nobody knows
+		}
+		expect = time.Now().Add(left)
 		q.listen(expect, busy.Holder)
 	}
 	if q.split || !held {
 		return q.sleep()
 	}
 	for {
+		if q.told.Swap(false) {
+			return nil // its owner got the lock in another call
+		}
 		told := 0
 		for _, w := range q.watches {
 			if w == nil {

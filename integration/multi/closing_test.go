@@ -85,3 +85,57 @@ func TestQuorumWaitersEndWithTheMajority(t *testing.T) {
 	}
 	unlock(t, other)
 }
+
+// TestClosedClientEndsTheWaitForAnother: who waits for the lock of one client ends when another
+// one's, which it would need too, can't come any more.
+func TestClosedClientEndsTheWaitForAnother(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(c *redlatch.Client){
+		"Close":    func(c *redlatch.Client) { c.Close() },
+		"Shutdown": func(c *redlatch.Client) { _ = c.Shutdown(context.Background()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			list := servers(t, 2)
+			cs := clients(t, addrs(list))
+			busy := mustLock(t, t.Context(), dial(t, list[0].Addr()).RLock("a"))
+			got := async(t.Context(), across(cs, []string{"a", "b"}))
+			listens(t, list[0], "a")
+			end(cs[1])
+			select {
+			case r := <-got:
+				want(t, r.err, redlatch.ErrClosed)
+			case <-time.After(patience):
+				t.Error("it waits for a lock that is of no use")
+			}
+			unlock(t, busy)
+		})
+	}
+}
+
+// TestShutdownLetsAMultiLockReenter: a client that is shut down keeps nobody from waiting for
+// another one's lock, whose owner holds what is asked of the former already.
+func TestShutdownLetsAMultiLockReenter(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 2)
+	cs := clients(t, addrs(list))
+	busy := mustLock(t, t.Context(), dial(t, list[0].Addr()).RLock("a"))
+	b := mustLock(t, t.Context(), cs[1].RLock("b"))
+	got := async(b.Context(), across(cs, []string{"a", "b"}))
+	listens(t, list[0], "a")
+	down := make(chan error, 1)
+	go func() { down <- cs[1].Shutdown(context.Background()) }()
+	eventually(t, "the shutdown", func() bool {
+		h, err := cs[1].RLock("other").TryLock(t.Context(), 0, 0)
+		if err == nil {
+			unlock(t, h)
+		}
+		return errors.Is(err, redlatch.ErrClosed)
+	})
+	unlock(t, busy)
+	h := get(t, got)
+	unlock(t, h)
+	unlock(t, b)
+	if err := <-down; err != nil {
+		t.Error(err)
+	}
+}

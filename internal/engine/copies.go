@@ -45,6 +45,14 @@ func (l *Lock) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 	return out
 }
 
+// Token is that of the owner's hold in a mode, as far as this client knows; 0 if it has none.
+func (l *Lock) Token(ctx context.Context, m lock.Mode) uint64 {
+	if s := l.core.reg.Holds(ctx, l.of.Key, m); s != nil {
+		return s.Token()
+	}
+	return 0
+}
+
 // Trouble says what is wrong with the lock's server, whoever asked it: it failed
 // since it last answered, or it has been silent for too long. nil: nothing is.
 func (l *Lock) Trouble() error { return l.core.send.Trouble(l.of.Key) }

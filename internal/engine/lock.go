@@ -177,6 +177,17 @@ func (l *Lock) Holds(ctx context.Context) (first time.Duration, ok bool) {
 	return 0, false
 }
 
+// Inside reports whether the owner that ctx carries holds the lock by now in any mode: it may have
+// more of it, or be refused, whoever waits.
+func (l *Lock) Inside(ctx context.Context) bool {
+	for _, m := range [...]lock.Mode{lock.ModeLock, lock.ModeRead, lock.ModeWrite} {
+		if l.core.reg.Holds(ctx, l.of.Key, m) != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // RaiseToken makes the lock's fencing counter, and the token of a hold of it, at
 // least token; see held.Hold.RaiseToken.
 func (l *Lock) RaiseToken(ctx context.Context, h *held.Hold, token uint64, limit time.Duration) error {

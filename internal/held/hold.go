@@ -165,6 +165,17 @@ func (h *Hold) Planned() bool {
 	return h.planned
 }
 
+// Ended is why the hold ended; nil while it is held, though the context that it was acquired with
+// may have ended.
+func (h *Hold) Ended() error {
+	h.s.reg.mu.Lock()
+	defer h.s.reg.mu.Unlock()
+	if h.state == stateHeld {
+		return nil
+	}
+	return h.cause
+}
+
 // retireLocked makes a hold no longer one that its owner lives by.
 func (h *Hold) retireLocked() {
 	if h.alive {
@@ -353,6 +364,24 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	s.known = later(s.known, c.Sent)
 	r.dog.scheduleLocked(s, time.Time{})
 	return false, nil
+}
+
+// LowerToken makes the token of the hold, and of those that re-enter it, at most token: that of
+// the quorum whose copy it is. The server's counter stays ahead, so that whoever comes next gets
+// a newer token. It reports false, and does nothing, if others that hold the lock have the
+// larger token already.
+func (h *Hold) LowerToken(token uint64) bool {
+	r := h.s.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case h.s.token <= token:
+	case len(h.s.holds) > 1:
+		return false
+	default:
+		h.s.token = token
+	}
+	return true
 }
 
 // RaiseToken makes the lock's fencing counter, and the token of the hold and of

@@ -61,6 +61,13 @@ func (s *Session) Spot() *int32 { return &s.index }
 // First is the lease that the session's first hold asked for; 0: the watchdog's.
 func (s *Session) First() time.Duration { return s.first }
 
+// Token is the fencing token of the session's holds.
+func (s *Session) Token() uint64 {
+	s.reg.mu.Lock()
+	defer s.reg.mu.Unlock()
+	return s.token
+}
+
 // drift is what is taken off a lease for clocks that run at different rates and
 // for rounding, as the Redlock description has it.
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/

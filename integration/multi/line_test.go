@@ -1,0 +1,135 @@
+package multi
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// readWrite are the quorums of a read-write lock's two halves.
+func readWrite(cs []*redlatch.Client, name string) (read, write redlatch.Locker) {
+	var reads, writes []redlatch.Locker
+	for _, c := range cs {
+		rw := c.ReadWriteLock(name)
+		reads, writes = append(reads, rw.ReadLock()), append(writes, rw.WriteLock())
+	}
+	return redlatch.QuorumLock(reads...), redlatch.QuorumLock(writes...)
+}
+
+// waited waits until somebody listens to a read-write lock's messages on all servers.
+func waited(t *testing.T, list []*testbed.Server, name string) {
+	t.Helper()
+	for _, s := range list {
+		eventually(t, "a subscription of "+name, func() bool {
+			return len(s.List(t, "PUBSUB", "CHANNELS", luascript.RWChannel(name))) == 1
+		})
+	}
+}
+
+// TestQuorumWriterReadsPastWaitingReaders: who writes may read, though readers of its process
+// wait for its end.
+func TestQuorumWriterReadsPastWaitingReaders(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	read, write := readWrite(clients(t, addrs(list)), "rw")
+	w := mustLock(t, t.Context(), write)
+	waiting := async(t.Context(), read)
+	waited(t, list, "rw")
+	r := mustLock(t, w.Context(), read)
+	blocked(t, waiting)
+	unlock(t, w) // downgraded
+	second := get(t, waiting)
+	unlock(t, second)
+	unlock(t, r)
+}
+
+// TestQuorumUpgradeIsRefusedPastWaitingWriters: a reader that asks to write is refused, though
+// writers of its process wait for its end.
+func TestQuorumUpgradeIsRefusedPastWaitingWriters(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	read, write := readWrite(clients(t, addrs(list)), "rw")
+	r := mustLock(t, t.Context(), read)
+	waiting := async(t.Context(), write)
+	waited(t, list, "rw")
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	_, err := write.Lock(ctx)
+	want(t, err, redlatch.ErrUpgrade)
+	unlock(t, r)
+	unlock(t, get(t, waiting))
+}
+
+// standing waits until n acquisitions stand in lines behind those that ask the servers. No other
+// test may run meanwhile.
+func standing(t *testing.T, n int) {
+	t.Helper()
+	buf := make([]byte, 1<<20)
+	eventually(t, "acquisitions in line", func() bool {
+		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "multilock.(*line).enter(") == n
+	})
+}
+
+// TestQuorumOwnersEnterTogether: of several acquisitions of one owner each enters as soon as one
+// has, though others of the process stand between them.
+func TestQuorumOwnersEnterTogether(t *testing.T) {
+	list := servers(t, 3)
+	q := redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...)
+	other := mustLock(t, t.Context(), redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...))
+	job := redlatch.WithOwner(t.Context(), "job")
+	first := async(job, q)
+	for _, s := range list {
+		listens(t, s, "q")
+	}
+	between := async(t.Context(), q)
+	standing(t, 1)
+	second := async(job, q)
+	standing(t, 2)
+	unlock(t, other)
+	a := get(t, first)
+	b := get(t, second)
+	blocked(t, between)
+	unlock(t, a)
+	unlock(t, b)
+	unlock(t, get(t, between))
+}
+
+// TestQuorumLineTellsWhatIsWrong: who stands behind another one of its process until its wait is
+// over hears which nodes that one found of no use.
+func TestQuorumLineTellsWhatIsWrong(t *testing.T) {
+	list := servers(t, 3)
+	q := redlatch.QuorumLock(copies(clients(t, addrs(list), lease(time.Minute)), "q")...)
+	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	for _, s := range list[1:] {
+		s.Kill(t)
+		s.Restart(t, testbed.Empty)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := async(ctx, q)
+	var err error
+	eventually(t, "the first one asks", func() bool {
+		_, err = q.TryLock(t.Context(), 300*time.Millisecond, 0)
+		return errors.Is(err, redlatch.ErrUnavailable)
+	})
+	want(t, err, redlatch.ErrNotAcquired)
+	for _, s := range list[1:] {
+		if !strings.Contains(err.Error(), s.Addr()) {
+			t.Errorf("node %s is not named: %v", s.Addr(), err)
+		}
+	}
+	cancel()
+	if r := <-first; r.err == nil {
+		t.Error("restarted nodes count")
+	}
+	for _, s := range list {
+		becomesFree(t, s, "q")
+	}
+}

@@ -1,0 +1,259 @@
+package multi
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestQuorumDoesNotWaitForAMinority: who waits for a quorum tries again when the leases of a
+// majority have ended, though a dead holder left a long one on the third node.
+func TestQuorumDoesNotWaitForAMinority(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	others := clients(t, addrs(list))
+	left := mustLock(t, t.Context(), others[2].RLock("q"), redlatch.WithLease(time.Hour))
+	for _, c := range others[:2] {
+		mustLock(t, t.Context(), c.RLock("q"), redlatch.WithLease(2*time.Second))
+	}
+	through := addrs(list)
+	for i := range 2 { // what the third node says comes first
+		proxy := testbed.NewProxy(t, list[i].Addr())
+		proxy.Delay(testbed.Replies, 20*time.Millisecond)
+		through[i] = proxy.Addr()
+	}
+	q := redlatch.QuorumLock(copies(clients(t, through), "q")...)
+	unlock(t, mustLock(t, t.Context(), q))
+	unlock(t, left)
+}
+
+// TestQuorumExtendsAllItsCopies: an Extend that a majority has answered goes on for the others,
+// so that the hold can lose a node as before.
+func TestQuorumExtendsAllItsCopies(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	proxy := testbed.NewProxy(t, list[2].Addr())
+	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()})
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	const short = 3 * time.Second
+	h := mustLock(t, t.Context(), q, redlatch.WithLease(short))
+	taken := time.Now()
+	eventually(t, "three copies", func() bool { return heldOn(t, list, "q") == 3 })
+	proxy.Delay(testbed.Replies, 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := h.Extend(ctx, 25*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	cancel() // as one does when a call has returned
+	proxy.Delay(testbed.Replies, 0)
+	time.Sleep(time.Until(taken.Add(short + 500*time.Millisecond)))
+	if n := heldOn(t, list, "q"); n != 3 {
+		t.Errorf("%d copies are left after the first lease", n)
+	}
+	list[0].Do(t, "DEL", "q")
+	if h.Context().Err() != nil {
+		t.Errorf("the hold ended: %v", context.Cause(h.Context()))
+	}
+	unlock(t, h)
+}
+
+// outlives: the hold of a quorum of three outlives its first node.
+func outlives(t *testing.T, list []*testbed.Server, leaseTime time.Duration, holds ...redlatch.Hold) {
+	t.Helper()
+	list[0].Kill(t)
+	time.Sleep(leaseTime + leaseTime/4)
+	for _, h := range holds {
+		if h.Context().Err() != nil {
+			t.Errorf("the hold ended with its first node: %v", context.Cause(h.Context()))
+		}
+	}
+	list[0].Restart(t, testbed.Empty)
+}
+
+// TestFencedQuorumKeepsALateCopy: a copy that came after the round was won is one of the hold's,
+// though its server's clock gave it a newer token.
+func TestFencedQuorumKeepsALateCopy(t *testing.T) {
+	t.Parallel()
+	const leaseTime = 4 * time.Second
+	list := servers(t, 3)
+	proxy := testbed.NewProxy(t, list[2].Addr())
+	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()}, lease(leaseTime))
+	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	proxy.Delay(testbed.Requests, 100*time.Millisecond)
+	h := mustLock(t, t.Context(), q)
+	token := h.Token()
+	if list[2].Int(t, "EXISTS", "q") == 1 {
+		t.Fatal("the third copy was not late")
+	}
+	eventually(t, "the third copy", func() bool { return list[2].Int(t, "EXISTS", "q") == 1 })
+	proxy.Delay(testbed.Requests, 0)
+	outlives(t, list, leaseTime, h)
+	again := mustLock(t, h.Context(), q)
+	if h.Token() != token || again.Token() != token {
+		t.Errorf("tokens %d and, of a re-entry, %d; it was granted %d", h.Token(), again.Token(), token)
+	}
+	unlock(t, again)
+	unlock(t, h)
+	next := mustLock(t, t.Context(), q)
+	if next.Token() <= token {
+		t.Errorf("token %d after %d", next.Token(), token)
+	}
+	unlock(t, next)
+}
+
+// TestFencedReentryTakesTheFreeCopy: so is one that only a re-entry got, since another had it
+// when the hold was granted.
+func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
+	t.Parallel()
+	const leaseTime = 4 * time.Second
+	list := servers(t, 3)
+	cs := clients(t, addrs(list), lease(leaseTime))
+	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	unlock(t, mustLock(t, t.Context(), q))
+	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).RLock("q"))
+	job := redlatch.WithOwner(t.Context(), "job") // so that the one's end is not the other's
+	h := mustLock(t, job, q)
+	unlock(t, busy)
+	again := mustLock(t, job, q)
+	if again.Token() != h.Token() {
+		t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
+	}
+	outlives(t, list, leaseTime, again)
+	unlock(t, again)
+	_ = h.Unlock(t.Context()) // it had two copies, one on the node that was lost
+}
+
+// TestFencedQuorumAfterALostOne: an owner that lost a majority, and still has a copy of it, takes
+// the lock anew: with a token that is newer than those of the holders between.
+func TestFencedQuorumAfterALostOne(t *testing.T) {
+	t.Parallel()
+	const leaseTime = 3 * time.Second
+	list := servers(t, 3)
+	cs, others := clients(t, addrs(list), lease(leaseTime)), clients(t, addrs(list), lease(leaseTime))
+	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	job := redlatch.WithOwner(t.Context(), "job")
+	lost := mustLock(t, job, q)
+	first := lost.Token()
+	for _, s := range list[1:] {
+		s.Do(t, "DEL", "q")
+	}
+	want(t, ended(t, lost), redlatch.ErrLeaseLost)
+	between := mustLock(t, t.Context(), redlatch.QuorumLock(copies(others, "q", redlatch.Fenced())...))
+	unlock(t, between)
+	held(t, list[0], "q")
+	h := mustLock(t, job, q)
+	if h.Token() <= between.Token() {
+		t.Errorf("token %d after %d", h.Token(), between.Token())
+	}
+	if lost.Token() != first {
+		t.Errorf("the lost hold's token became %d, it was %d: its late writes would pass", lost.Token(), first)
+	}
+	unlock(t, h)
+	want(t, lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
+}
+
+// TestValidUntilIsOfWhatIsHeld: a lost copy's deadline says nothing of how long the others last.
+func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	const leaseTime = 12 * time.Second
+	list := servers(t, 3)
+	outer := dial(t, list[0].Addr(), lease(time.Minute))
+	cs := clients(t, addrs(list), lease(leaseTime))
+	q := redlatch.QuorumLock(copies(cs, "q")...)
+	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	o := mustLock(t, t.Context(), outer.RLock("o"))
+	h := mustLock(t, o.Context(), q)
+	taken := time.Now()
+	eventually(t, "three copies", func() bool { return heldOn(t, list, "q") == 3 })
+	list[2].Freeze(t)
+	eventually(t, "a renewal of two", func() bool { return h.ValidUntil().After(taken.Add(leaseTime + time.Second)) })
+	list[0].Do(t, "DEL", "q")
+	extended := make(chan error, 1)
+	go func() { extended <- h.Extend(context.Background(), leaseTime) }() // finds out
+	eventually(t, "the frozen node's deadline", func() bool { return h.ValidUntil().Before(taken.Add(leaseTime)) })
+	if h.Context().Err() != nil {
+		t.Error("the hold has ended")
+	}
+	list[2].Thaw(t)
+	if err := <-extended; err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	eventually(t, "two renewed copies", func() bool { return h.ValidUntil().After(taken.Add(leaseTime)) })
+	unlock(t, o)
+	<-h.Context().Done() // with the context that it was acquired with, no more
+	if !h.ValidUntil().After(time.Now()) {
+		t.Error("the hold has ended with its context")
+	}
+	unlock(t, h)
+}
+
+// TestFencedReentryHasTheTokenOfItsHold: also when a copy of the hold is slow, and a free one is
+// there in its stead.
+func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	proxy := testbed.NewProxy(t, list[1].Addr())
+	through := addrs(list)
+	through[1] = proxy.Addr()
+	cs := clients(t, through, lease(6*time.Second))
+	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	unlock(t, mustLock(t, t.Context(), q))
+	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).RLock("q"))
+	h := mustLock(t, t.Context(), q)
+	unlock(t, busy)
+	proxy.Pause(testbed.Replies)
+	again, err := q.TryLock(h.Context(), 0, 0)
+	proxy.Resume(testbed.Replies)
+	if err == nil {
+		if again.Token() != h.Token() {
+			t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
+		}
+		unlock(t, again)
+	} else {
+		want(t, err, redlatch.ErrNotAcquired)
+	}
+	again = mustLock(t, h.Context(), q)
+	if again.Token() != h.Token() {
+		t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
+	}
+	unlock(t, again)
+	unlock(t, h)
+}
+
+// TestQuorumReadsWithTheTokenOfItsWrite: who reads under its own write lock has that one's token,
+// though a server's counter is ahead: what it writes afterwards must not be refused for what it
+// has read.
+func TestQuorumReadsWithTheTokenOfItsWrite(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	var reads, writes []redlatch.Locker
+	for _, c := range clients(t, addrs(list)) {
+		rw := c.ReadWriteLock("rw", redlatch.Fenced())
+		reads, writes = append(reads, rw.ReadLock()), append(writes, rw.WriteLock())
+	}
+	job := redlatch.WithOwner(t.Context(), "job") // so that the one's end is not the other's
+	w := mustLock(t, job, redlatch.QuorumLock(writes...))
+	list[2].Do(t, "SET", luascript.TokenKey("rw"), strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
+	r := mustLock(t, job, redlatch.QuorumLock(reads...))
+	if w.Token() != r.Token() {
+		t.Errorf("it writes with token %d, and reads with %d", w.Token(), r.Token())
+	}
+	unlock(t, w)
+	again := mustLock(t, job, redlatch.QuorumLock(reads...))
+	if again.Token() != r.Token() {
+		t.Errorf("token %d, of a re-entry %d", r.Token(), again.Token())
+	}
+	unlock(t, again)
+	unlock(t, r)
+	next := mustLock(t, t.Context(), redlatch.QuorumLock(writes...))
+	if next.Token() <= r.Token() {
+		t.Errorf("token %d after %d", next.Token(), r.Token())
+	}
+	unlock(t, next)
+}
