@@ -75,7 +75,7 @@
 // # Cost
 //
 // A contended turn is two scripts (queue up; release and hand over) and one
-// message, 27 calls inside and about 35 µs of a server on the machine where this
+// message, 28 calls inside and about 35 µs of a server on the machine where this
 // was written, the same with 10, 1,000 and 10,000 waiting. A skip time of more than two
 // and a half leases costs a third script of 6 calls for most turns: a waiter that was
 // refreshed more than half a lease ago confirms its grant. Keeping a place alive
