@@ -229,15 +229,21 @@ func (h *hold) Token() uint64 {
 	return token
 }
 
-// ValidUntil implements lock.Hold: until then as many members are held as are
-// needed.
+// ValidUntil implements lock.Hold: until then as many members are held as are needed. Of a
+// hold that was lost it is what it was, as of a single one.
 func (h *hold) ValidUntil() time.Time {
 	_, holds := h.members()
 	ends := make([]time.Time, 0, len(holds))
+	var lost []time.Time
 	for _, m := range holds {
-		if !errors.Is(endOf(h.parent, m), lock.ErrLeaseLost) {
+		if errors.Is(endOf(h.parent, m), lock.ErrLeaseLost) {
+			lost = append(lost, m.ValidUntil())
+		} else {
 			ends = append(ends, m.ValidUntil())
 		}
+	}
+	if len(ends) < h.need {
+		ends = append(ends, lost...)
 	}
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
 	if len(ends) < h.need {
@@ -294,8 +300,8 @@ func (h *hold) unlock(ctx context.Context) error {
 
 // Extend implements lock.Hold, on all members at once. After an error some may
 // have the new lease. Of a quorum it returns when a majority has it and the others have had
-// some time more; for those it goes on in the background. A quorum refuses a lease beyond LeaseTime and what its first
-// acquisition asked for; see MultiLock.Lock.
+// some time more; for those it goes on in the background. A quorum refuses a lease beyond
+// LeaseTime and what its first acquisition asked for; see MultiLock.Lock.
 func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	ctx, end := h.operation(ctx, observe.Extend)
 	err := h.extend(ctx, lease)

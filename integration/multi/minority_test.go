@@ -193,6 +193,29 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	unlock(t, h)
 }
 
+// TestValidUntilOfALostHold: it stays what it was, as that of a single lock does.
+func TestValidUntilOfALostHold(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	cs := clients(t, addrs(list), lease(1500*time.Millisecond))
+	for name, l := range map[string]redlatch.Locker{
+		"group":    redlatch.MultiLock(cs[0].RLock("a"), cs[0].RLock("b")),
+		"multi":    redlatch.MultiLock(copies(cs, "m")...),
+		"quorum":   redlatch.QuorumLock(copies(cs, "q")...),
+		"one lock": cs[0].RLock("s"),
+	} {
+		h := mustLock(t, t.Context(), l)
+		for _, s := range list {
+			s.Do(t, "DEL", "a", "m", "q", "s")
+		}
+		<-h.Context().Done()
+		if until := h.ValidUntil(); time.Since(until).Abs() > time.Minute {
+			t.Errorf("%s: %v", name, until)
+		}
+		want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	}
+}
+
 // TestFencedReentryHasTheTokenOfItsHold: also when a copy of the hold is slow, and a free one is
 // there in its stead.
 func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
