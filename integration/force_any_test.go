@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Whatever kind stands there is taken away and goes to who waits, long before a lease
@@ -102,7 +103,8 @@ func TestForceUnlockOfOneReader(t *testing.T) {
 // A DEL by hand tells nobody; a forced unlock of the free lock wakes who waits.
 func TestForceUnlockAfterDelByHand(t *testing.T) {
 	s := rlServer(t)
-	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
+	p := testbed.NewProxy(t, s.Addr())
+	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, p.Addr()), t.Context()
 	for name, l := range map[string][2]redlatch.Locker{
 		"plain": {a.RLock("plain"), b.RLock("plain")},
 		"rw":    {a.ReadWriteLock("rw").WriteLock(), b.ReadWriteLock("rw").WriteLock()},
@@ -110,10 +112,12 @@ func TestForceUnlockAfterDelByHand(t *testing.T) {
 		h := rlLock(t, ctx, l[0], redlatch.WithLease(10*time.Minute))
 		got := rlAsync(ctx, l[1])
 		inUntil(t, a, name, func(in redlatch.Inspection) bool { return in.Processes == 1 })
+		p.Pause(testbed.Requests) // else it could look just after the DEL, as it does when it has subscribed
 		s.Do(t, "DEL", name)
 		if was, err := a.ForceUnlock(ctx, name); was || err != nil {
 			t.Fatalf("%v, %v", was, err)
 		}
+		p.Resume(testbed.Requests)
 		r := rlGet(t, got)
 		if r.err != nil {
 			t.Fatal(r.err)
