@@ -25,7 +25,9 @@ func subscribed(t *testing.T, c *testbed.ClusterSet, key string) func() bool {
 
 func TestCluster(t *testing.T) {
 	set := testbed.Cluster(t)
-	c, other := open(t, cluster(set)), open(t, cluster(set))
+	// A client may learn late of a takeover, where nodes have little time to tell each other.
+	patient := func(cfg *redlatch.Config) { cfg.UnlockTimeout = 20 * time.Second }
+	c, other := open(t, cluster(set), patient), open(t, cluster(set))
 
 	t.Run("any name", func(t *testing.T) {
 		ctx := within(t, 30*time.Second)
