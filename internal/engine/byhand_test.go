@@ -43,13 +43,7 @@ func (b *byHand) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 }
 
 func (b *byHand) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	out := make([]conn.Result, len(cmds))
-	var wg sync.WaitGroup
-	for i, cmd := range cmds {
-		wg.Go(func() { out[i].Reply, out[i].Err = b.Run(ctx, cmd) })
-	}
-	wg.Wait()
-	return out
+	return side(ctx, b.Run, cmds)
 }
 
 // of are the commands without an answer: of one script, whose first argument contains

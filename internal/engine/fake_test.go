@@ -76,13 +76,7 @@ func (f *fakeRedis) Run(_ context.Context, cmd conn.Command) (conn.Reply, error)
 }
 
 func (f *fakeRedis) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	out := make([]conn.Result, len(cmds))
-	var wg sync.WaitGroup
-	for i, cmd := range cmds {
-		wg.Go(func() { out[i].Reply, out[i].Err = f.Run(ctx, cmd) })
-	}
-	wg.Wait()
-	return out
+	return side(ctx, f.Run, cmds)
 }
 
 // onBefore sets what happens before a command runs.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -18,15 +17,13 @@ import (
 // fakePlain runs the scripts of plain locks, for several clients whose links to it are slow
 // and lossy, with the clock of the test's bubble.
 type fakePlain struct {
-	mu    sync.Mutex
-	rand  *rand.Rand // guarded by mu, like all below
+	rough // its mu guards all below
+
 	keys  map[string]*plainKey
 	free  map[string]time.Time // since when a lock is free
 	void  map[string]time.Time
 	token int64
 	links []*plainLink
-	calm  bool     // nothing is lost, and nothing takes long
-	hist  []string // what happened, for who looks for a fault
 }
 
 type plainKey struct {
@@ -38,8 +35,9 @@ type plainKey struct {
 
 func newFakePlain(seed uint64) *fakePlain {
 	return &fakePlain{
-		rand: rand.New(rand.NewPCG(seed, 1)), keys: map[string]*plainKey{}, //nolint:gosec // a test
-		free: map[string]time.Time{}, void: map[string]time.Time{},
+		rough: rough{rand: rand.New(rand.NewPCG(seed, 1))}, //nolint:gosec // a test
+		keys:  map[string]*plainKey{},
+		free:  map[string]time.Time{}, void: map[string]time.Time{},
 	}
 }
 
@@ -64,31 +62,6 @@ func (f *fakePlain) link() *plainLink {
 	defer f.mu.Unlock()
 	f.links = append(f.links, l)
 	return l
-}
-
-// luck is a number below 60; some of them mean that something goes wrong.
-func (f *fakePlain) luck() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.calm {
-		return -1
-	}
-	return f.rand.IntN(60)
-}
-
-// lag is how long something takes on its way.
-func (f *fakePlain) lag() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	d := time.Duration(f.rand.IntN(1000)) * time.Microsecond
-	switch {
-	case f.calm:
-	case f.rand.IntN(300) == 0:
-		d += time.Duration(f.rand.IntN(4000)) * time.Millisecond // longer than a lease
-	case f.rand.IntN(20) == 0:
-		d += time.Duration(f.rand.IntN(30)) * time.Millisecond
-	}
-	return d
 }
 
 func (l *plainLink) Topology() conn.Topology { return conn.Topology{} }
@@ -135,25 +108,8 @@ func (l *plainLink) Run(_ context.Context, cmd conn.Command) (conn.Reply, error)
 	return r, nil
 }
 
-// note says what became of a command on its way.
-func (f *fakePlain) note(cmd conn.Command, what string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.noteLocked(cmd, what)
-}
-
-func (f *fakePlain) noteLocked(cmd conn.Command, what string) {
-	f.hist = append(f.hist, fmt.Sprintf("%d %s %v %v: %s", time.Now().UnixMicro(), cmd.Script.Name, cmd.Keys, cmd.Args, what))
-}
-
 func (l *plainLink) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	out := make([]conn.Result, len(cmds))
-	var wg sync.WaitGroup
-	for i, cmd := range cmds {
-		wg.Go(func() { out[i].Reply, out[i].Err = l.Run(ctx, cmd) })
-	}
-	wg.Wait()
-	return out
+	return side(ctx, l.Run, cmds)
 }
 
 func (l *plainLink) Node(uint16) string { return "" }

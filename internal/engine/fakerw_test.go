@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -17,16 +16,14 @@ import (
 // fakeRW runs the scripts of one read-write lock, as far as its own readers and writers see
 // the difference, with the clock of the test's bubble. Links to it are slow and lossy.
 type fakeRW struct {
-	mu      sync.Mutex
-	rand    *rand.Rand           // guarded by mu, like all below
+	rough // its mu guards all below
+
 	fields  map[string]time.Time // who holds it, a writer with ":write", and until when
 	writers []waitingWriter
 	readers map[string]time.Time
 	turn    map[string]time.Time
 	void    map[string]time.Time
 	links   []*rwLink
-	calm    bool     // nothing is lost any more
-	hist    []string // what happened, for who looks for a fault
 }
 
 type waitingWriter struct {
@@ -37,7 +34,8 @@ type waitingWriter struct {
 
 func newFakeRW(seed uint64) *fakeRW {
 	return &fakeRW{
-		rand: rand.New(rand.NewPCG(seed, 1)), fields: map[string]time.Time{}, //nolint:gosec // a test
+		rough:   rough{rand: rand.New(rand.NewPCG(seed, 1))}, //nolint:gosec // a test
+		fields:  map[string]time.Time{},
 		readers: map[string]time.Time{}, turn: map[string]time.Time{}, void: map[string]time.Time{},
 	}
 }
@@ -56,31 +54,6 @@ func (f *fakeRW) link() *rwLink {
 	defer f.mu.Unlock()
 	f.links = append(f.links, l)
 	return l
-}
-
-// luck is a number below 60; some of them mean that something goes wrong.
-func (f *fakeRW) luck() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.calm {
-		return -1
-	}
-	return f.rand.IntN(60)
-}
-
-// lag is how long something takes on its way.
-func (f *fakeRW) lag() time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	d := time.Duration(f.rand.IntN(1000)) * time.Microsecond
-	switch {
-	case f.calm:
-	case f.rand.IntN(300) == 0:
-		d += time.Duration(f.rand.IntN(4000)) * time.Millisecond // longer than a lease
-	case f.rand.IntN(20) == 0:
-		d += time.Duration(f.rand.IntN(30)) * time.Millisecond
-	}
-	return d
 }
 
 func (l *rwLink) Topology() conn.Topology { return conn.Topology{} }
@@ -114,21 +87,8 @@ func (l *rwLink) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 	return r, nil
 }
 
-// note says what became of a command on its way.
-func (f *fakeRW) note(cmd conn.Command, what string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.hist = append(f.hist, fmt.Sprintf("%v %s %v %s", time.Now().UnixMicro(), cmd.Script.Name, cmd.Args, what))
-}
-
 func (l *rwLink) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	out := make([]conn.Result, len(cmds))
-	var wg sync.WaitGroup
-	for i, cmd := range cmds {
-		wg.Go(func() { out[i].Reply, out[i].Err = l.Run(ctx, cmd) })
-	}
-	wg.Wait()
-	return out
+	return side(ctx, l.Run, cmds)
 }
 
 func (l *rwLink) Node(uint16) string { return "" }
