@@ -230,7 +230,7 @@ func TestRWHistoryIsLinearizable(t *testing.T) {
 	var ps []*testbed.Process
 	for i := range 4 {
 		ps = append(ps, testbed.Spawn(t, "rwmodel", rwModelArgs{
-			Addr: s.Addr(), Lease: 500 * time.Millisecond, Goroutines: 3, Seed: uint64(i + 1),
+			Addr: s.Addr(), Lease: 2 * time.Second, Goroutines: 3, Seed: uint64(i + 1),
 		}))
 	}
 	var events []rwEvent
