@@ -90,3 +90,58 @@ func TestGrantUnderWayAtAMoveIsChecked(t *testing.T) {
 		}
 	})
 }
+
+// What was asked of the old server for longer than its last write that the new one has is
+// asked of that one, too: else it would free the lock while the holder counts on it.
+func TestLongLeasesAreAskedForAgainAfterAMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		fixed := take(t, t.Context(), core, "fixed", lock.WithLease(time.Hour))
+		longer := take(t, t.Context(), core, "longer")
+		if err := longer.Extend(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		f.mu.Lock()
+		for _, k := range f.keys {
+			k.ends = time.Now().Add(leaseTime / 2)
+		}
+		f.mu.Unlock()
+		core.Moved()
+		synctest.Wait()
+		f.mu.Lock()
+		for name, h := range map[string]lock.Hold{"fixed": fixed, "longer": longer} {
+			if early := h.ValidUntil().Sub(f.keys[name].ends); early > 0 {
+				t.Errorf("%s: the server frees it %v before its holder's deadline", name, early)
+			}
+			if late := f.keys[name].ends.Sub(h.ValidUntil()); late > time.Hour/50 {
+				t.Errorf("%s: it lasts for %v after its holder's deadline", name, late)
+			}
+		}
+		f.mu.Unlock()
+	})
+}
+
+// An Extend that the old server answered does not count: the new one is asked.
+func TestExtendUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		h := take(t, t.Context(), core, "l", lock.WithLease(leaseTime))
+		f.latency = 100 * time.Millisecond
+		old := time.Now().Add(leaseTime)
+		time.AfterFunc(f.latency*3/2, func() {
+			f.mu.Lock()
+			f.keys["l"].ends = old
+			f.mu.Unlock()
+			core.Moved()
+		})
+		if err := h.Extend(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if early := h.ValidUntil().Sub(f.keys["l"].ends); early > 0 {
+			t.Errorf("the server frees it %v before its holder's deadline", early)
+		}
+	})
+}

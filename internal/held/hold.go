@@ -354,6 +354,9 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	if err := h.overLocked(); err != nil {
 		return false, err
 	}
+	if c.Sent.Before(r.dog.movedAt) {
+		return true, errMoved
+	}
 	until := LocalDeadline(c.Sent, lease)
 	if h.lease == 0 {
 		s.until = later(s.until, until)

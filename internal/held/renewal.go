@@ -46,13 +46,20 @@ func (n *renewal) addLocked(s *Session) {
 	if s.watchedLocked() {
 		set = n.w.reg.cfg.LeaseTime
 	}
+	own := set
 	switch g := s.grant; {
 	case g != nil:
 		// what is left of the asked lease; a fixed one is not extended by it
-		if set = max(set, g.at.Add(g.asked).Sub(n.began)); set > 0 {
-			at := n.began.Add(set)
-			s.asks = &at
-		}
+		own = max(set, g.at.Add(g.asked).Sub(n.began))
+	case s.known.Before(n.w.movedAt):
+		// what was asked of the server that had the key before: this one may not have heard of it
+		own = max(set, s.asked.Sub(n.began))
+	}
+	switch {
+	case own > set:
+		set = own
+		at := n.began.Add(set)
+		s.asks = &at
 	case set > 0:
 		if n.asks == nil {
 			at := n.began.Add(set)

@@ -14,6 +14,8 @@ import (
 // ErrNoAnswer is why an operation failed that gave up waiting.
 var ErrNoAnswer = errors.New("no answer within the time limit")
 
+var errMoved = errors.New("answered by a server that another one has replaced meanwhile")
+
 // NewRetry spaces the tries after transient errors: soon at first, since most
 // are a single broken connection, and at most a second apart.
 func NewRetry() *backoff.ExponentialBackOff {
