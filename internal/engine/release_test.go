@@ -41,43 +41,35 @@ func TestCloseEndsAHoldWhoseUnlockWaits(t *testing.T) {
 }
 
 // What was answered before the keys moved to another server says nothing of that one: a lock is
-// not passed on because of it, whatever command it was the answer to.
+// not passed on because of it.
 func TestNothingIsPassedOnOnAnAnswerOfTheOldServer(t *testing.T) {
-	for _, reenters := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			b, core := newByHand(t)
-			l := rlock.New(core, "l")
-			g := start(func() (lock.Hold, error) { return l.Lock(t.Context()) })
-			b.tell(b.only(luascript.Acquire, ""), code1(1), nil)
-			h := g.has(t, "the holder")
-			next := start(func() (lock.Hold, error) { return l.Lock(t.Context()) })
-			b.tell(b.only(luascript.Acquire, ""), busyPlain(h), nil)
-			for qs := b.of(luascript.Acquire, ""); len(qs) > 0; qs = b.of(luascript.Acquire, "") {
-				b.tell(qs[0], busyPlain(h), nil)
-			}
-			next.waits(t, "the next")
+	synctest.Test(t, func(t *testing.T) {
+		b, core := newByHand(t)
+		l := rlock.New(core, "l")
+		g := start(func() (lock.Hold, error) { return l.Lock(t.Context()) })
+		b.tell(b.only(luascript.Acquire, ""), code1(1), nil)
+		h := g.has(t, "the holder")
+		next := start(func() (lock.Hold, error) { return l.Lock(t.Context()) })
+		b.tell(b.only(luascript.Acquire, ""), busyPlain(h), nil)
+		for qs := b.of(luascript.Acquire, ""); len(qs) > 0; qs = b.of(luascript.Acquire, "") {
+			b.tell(qs[0], busyPlain(h), nil)
+		}
+		next.waits(t, "the next")
 
-			second := start(func() (lock.Hold, error) {
-				if reenters {
-					return l.Lock(h.Context())
-				}
-				return nil, h.Extend(t.Context(), time.Minute)
-			})
-			q := b.only(luascript.Reenter, "")
-			time.Sleep(time.Millisecond)
-			core.Moved()
-			time.Sleep(time.Millisecond)
-			b.tell(q, code1(1), nil)
-			if inner := second.has(t, "the second command"); inner != nil {
-				again := start(func() (lock.Hold, error) { return nil, inner.Unlock(t.Context()) })
-				b.tell(b.only(luascript.Release, ""), conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
-				again.has(t, "the inner Unlock")
-			}
-			start(func() (lock.Hold, error) { return nil, h.Unlock(t.Context()) })
-			next.waits(t, "the next, whom nobody has told that the new server knows of the lock")
-			b.tell(b.only(luascript.Release, ""), code1(1), nil)
-		})
-	}
+		second := start(func() (lock.Hold, error) { return l.Lock(h.Context()) })
+		q := b.only(luascript.Reenter, "")
+		time.Sleep(time.Millisecond)
+		core.Moved()
+		time.Sleep(time.Millisecond)
+		b.tell(q, code1(1), nil)
+		inner := second.has(t, "the re-entry")
+		again := start(func() (lock.Hold, error) { return nil, inner.Unlock(t.Context()) })
+		b.tell(b.only(luascript.Release, ""), conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
+		again.has(t, "the inner Unlock")
+		start(func() (lock.Hold, error) { return nil, h.Unlock(t.Context()) })
+		next.waits(t, "the next, whom nobody has told that the new server knows of the lock")
+		b.tell(b.only(luascript.Release, ""), code1(1), nil)
+	})
 }
 
 // busyPlain is the refusal of a plain lock that h holds.
