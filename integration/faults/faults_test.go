@@ -140,9 +140,6 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 	checked := mono()
 	w.left(r)
 	r.tell(t)
-	if w.panics > 0 {
-		t.Logf("%d processes died of a panic of the client library", w.panics)
-	}
 	t.Logf("ended in %v, checked in %v, empty after %v", stopped-begin, checked-stopped, mono()-checked)
 	stalls := 0
 	for _, one := range h.windows {

@@ -16,15 +16,10 @@ type profile struct {
 	fifo     bool          // the order of fair locks is checked
 	idle     time.Duration // how long a lock may lie free while somebody waits; 0: not checked
 	turns    int           // how many others of a plain lock may be served while one waits; 0: not checked
-	// panics: the client library (v1.0.79) may panic, in a goroutine of its own: when the server
-	// begins to answer MISCONF or BUSY after it was asked whether it does and before it has
-	// answered the UNSUBSCRIBE and the PING that the library sends behind it. Such a process
-	// counts as killed.
-	panics  bool
-	servers []string // extra arguments of the servers
-	acks    int
-	clock   bool // the servers' clocks can be set
-	user    bool // the workers are a user of their own, who can lose permissions
+	servers  []string      // extra arguments of the servers
+	acks     int
+	clock    bool // the servers' clocks can be set
+	user     bool // the workers are a user of their own, who can lose permissions
 	// episode is how long a run of this profile is in make test; 0: not there.
 	episode time.Duration
 }
@@ -138,11 +133,10 @@ var profiles = []profile{
 		episode: 4 * time.Second, work: workload{Kinds: single, Pause: 60},
 	},
 	{
-		// Not in the tests: processes die in it now and then; see panics.
-		name: "busy and full disk", panics: true, topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
+		name: "busy and full disk", topology: "standalone", lease: 4 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 3 * time.Second,
-		faults: []string{"MISCONF", "BUSY", "scripts flushed"},
-		work:   workload{Kinds: single, Pause: 60},
+		faults:  []string{"MISCONF", "BUSY", "scripts flushed"},
+		episode: 2 * time.Second, work: workload{Kinds: single, Pause: 60},
 	},
 	{
 		name: "memory", topology: "standalone", lease: 1200 * time.Millisecond, skip: time.Second,

@@ -35,7 +35,6 @@ type world struct {
 	workers []*worker // that live, or are just being replaced
 	all     []*worker // killed ones too
 	windows []window
-	panics  int             // processes that died of the client library's
 	stalls  func() []window // ends the watch over the servers; nil: it has ended
 	extra   int64           // operations that left no record
 }
@@ -267,9 +266,6 @@ func (w *world) run(steps []planned, length time.Duration) {
 	sleep(length)
 }
 
-// libraryPanic is what the client library says; see profile.panics.
-const libraryPanic = "panic: protocol bug, message handled out of order"
-
 // stop ends the workers and returns what they recorded.
 func (w *world) stop() *history {
 	t := w.t
@@ -285,11 +281,6 @@ func (w *world) stop() *history {
 	for _, one := range w.all {
 		w.await(one.done, fmt.Sprintf("worker %d does not end", one.proc))
 		err := one.Wait(t)
-		if err != nil && w.p.panics && strings.Contains(one.Stderr(), libraryPanic) {
-			w.panics++
-			w.windows = append(w.windows, window{name: "the client library panics", from: one.ended, to: one.ended, effects: effDead})
-			err = nil
-		}
 		if err != nil && !one.killed {
 			h.notes = append(h.notes, &record{Proc: one.proc, Text: fmt.Sprintf("%v\n%s", err, one.Stderr())})
 		}

@@ -18,7 +18,8 @@ import (
 // dialler makes the connections of one client, by itself or with the dial function
 // that the options bring. It is safe for concurrent use.
 type dialler struct {
-	own bool // the options bring no dial function
+	own   bool // the options bring no dial function
+	delay bool // small writes wait for others: the client library knows its own connections only
 
 	// opening is set until Open has returned: a port that turns out not to speak TLS is
 	// then looked at, so that the error can say so at once. Later there is only silence
@@ -32,12 +33,12 @@ type dialler struct {
 
 // follow puts a dialler into the options.
 func follow(opt *rueidis.ClientOption) *dialler {
-	o := &dialler{own: opt.DialFn == nil && opt.DialCtxFn == nil}
+	o := &dialler{own: opt.DialFn == nil && opt.DialCtxFn == nil, delay: opt.DisableTCPNoDelay}
 	o.opening.Store(true)
 	if plain := opt.DialFn; plain != nil && opt.DialCtxFn == nil {
 		opt.DialFn = func(addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 			o.note(addr, cfg)
-			return plain(addr, d, cfg)
+			return o.leave(plain(addr, d, cfg))
 		}
 		return o
 	}
@@ -47,7 +48,7 @@ func follow(opt *rueidis.ClientOption) *dialler {
 	}
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		o.note(addr, cfg)
-		return plain(ctx, addr, d, cfg)
+		return o.leave(plain(ctx, addr, d, cfg))
 	}
 	return o
 }

@@ -207,10 +207,10 @@ func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) 
 
 // Unsubscribe implements Link.
 func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool) error {
-	// The client library panics, in a goroutine of its own, when a server refuses the
-	// PING that it sends behind an UNSUBSCRIBE (MISCONF) or the UNSUBSCRIBE itself
-	// (BUSY). So the server is asked first; one that refuses loses the connection,
-	// and the subscriptions end with it.
+	// The client library panics, in a goroutine of its own, when a server refuses the PING that
+	// it sends behind an UNSUBSCRIBE (MISCONF) or both (BUSY). Connections that package conn made
+	// end before that. Those of a client that was made elsewhere don't, so the server is asked
+	// first; one that refuses loses the connection, and the subscriptions end with it.
 	if err := l.dc.Do(ctx, l.dc.B().Ping().Build()).Error(); err != nil && !l.permanent(err) {
 		return err
 	}

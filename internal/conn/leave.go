@@ -1,0 +1,81 @@
+package conn
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+)
+
+// leaving is a connection that ends when the server refuses everything for the moment and an
+// UNSUBSCRIBE has been sent on it.
+//
+// The client library sends a PING behind each UNSUBSCRIBE and tells their answers apart by
+// what they say. It takes such a refusal for the wrong one of the two, and panics over that or
+// the next answer in a goroutine of its own, where nobody can recover. An error of the
+// connection it can live with: the subscriptions are made anew on another one.
+// https://github.com/redis/rueidis/pull/691, https://github.com/redis/rueidis/issues/718
+type leaving struct {
+	net.Conn
+	sent atomic.Bool // an UNSUBSCRIBE
+	last []byte      // the reader's: the end of what was read since
+}
+
+// refusals are those that PING gets although UNSUBSCRIBE may not, or both: the server can't
+// save, runs a script that does not end, or is a replica without its master's data.
+var refusals = [][]byte{[]byte("\n-MISCONF "), []byte("\n-BUSY "), []byte("\n-MASTERDOWN ")}
+
+// longest is the length of the longest of them.
+const longest = len("\n-MASTERDOWN ")
+
+var errRefusesAll = errors.New("the server refuses everything for the moment")
+
+// leave makes the connections of a dial function end so.
+func (o *dialler) leave(c net.Conn, err error) (net.Conn, error) {
+	if err != nil || c == nil {
+		return c, err
+	}
+	if o.delay {
+		inner := c
+		if tc, ok := c.(*tls.Conn); ok {
+			inner = tc.NetConn()
+		}
+		if tc, ok := inner.(*net.TCPConn); ok {
+			_ = tc.SetNoDelay(false) // What it saves is all that is lost.
+		}
+	}
+	return &leaving{Conn: c, last: []byte("\n")}, nil
+}
+
+// Write implements net.Conn.
+func (c *leaving) Write(b []byte) (int, error) {
+	// The command comes first in what is written, or behind a PING or two.
+	if !c.sent.Load() && bytes.Contains(b[:min(len(b), 64)], []byte("UNSUBSCRIBE\r\n")) {
+		c.sent.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+// Read implements net.Conn.
+func (c *leaving) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.sent.Load() && c.refused(b[:n]) {
+		return 0, errRefusesAll
+	}
+	return n, err
+}
+
+// refused reports whether a refusal stands in what was read, or ends there.
+func (c *leaving) refused(b []byte) bool {
+	c.last = append(c.last, b...)
+	for _, r := range refusals {
+		if bytes.Contains(c.last, r) {
+			return true
+		}
+	}
+	if over := len(c.last) - longest; over > 0 {
+		c.last = append(c.last[:0], c.last[over:]...)
+	}
+	return false
+}

@@ -1,0 +1,65 @@
+package conn
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+)
+
+// TestALeavingConnectionEndsAtARefusal of everything, wherever the reads are cut; not before an
+// UNSUBSCRIBE was sent, and not at another error.
+func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
+	const ping, leave = "*1\r\n$4\r\nPING\r\n", "*2\r\n$12\r\nSUNSUBSCRIBE\r\n$1\r\nc\r\n"
+	for _, tc := range []struct {
+		name   string
+		writes []string
+		reads  []string
+		ends   bool
+	}{
+		{"at once", []string{leave}, []string{"-BUSY Redis is busy\r\n"}, true},
+		{"behind the answer", []string{leave}, []string{">3\r\n$12\r\nsunsubscribe\r\n$1\r\nc\r\n:0\r\n-MISCONF no\r\n"}, true},
+		{"in two", []string{ping, leave}, []string{"+PONG\r\n", ":0\r\n-MASTER", "DOWN Link is down\r\n"}, true},
+		{"after much", []string{ping + leave}, []string{string(make([]byte, 5000)) + "\r", "\n-MISCONF no\r\n"}, true},
+		{"nobody left", []string{ping}, []string{"-BUSY Redis is busy\r\n"}, false},
+		{"a message that says so", []string{leave}, []string{"$14\r\nand I'm -BUSY \r\n"}, false},
+		{"another error", []string{leave}, []string{"-NOPERM this user has no permissions to run the 'ping' command\r\n"}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer func() { _ = near.Close() }()
+			c, err := (&dialler{}).leave(near, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { // ends with what it has to say
+				defer func() { _ = far.Close() }()
+				for _, w := range tc.writes {
+					if _, err := io.ReadFull(far, make([]byte, len(w))); err != nil {
+						return
+					}
+				}
+				for _, r := range tc.reads {
+					if _, err := far.Write([]byte(r)); err != nil {
+						return
+					}
+				}
+			}()
+			for _, w := range tc.writes {
+				if _, err := c.Write([]byte(w)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err = io.Copy(io.Discard, c); errors.Is(err, errRefusesAll) != tc.ends {
+				t.Errorf("ended with: %v", err)
+			}
+		})
+	}
+}
+
+// TestALeavingConnectionThatWasNotMade stays the error that it was.
+func TestALeavingConnectionThatWasNotMade(t *testing.T) {
+	if c, err := (&dialler{}).leave(nil, io.EOF); c != nil || !errors.Is(err, io.EOF) {
+		t.Error(c, err)
+	}
+}
