@@ -1,5 +1,6 @@
-// Package rlock is the re-entrant lock: exclusive, not fair across processes,
-// the fastest kind. Its format on the server is that of Redisson's RLock.
+// Package rlock provides the re-entrant lock: exclusive, not fair across processes, the
+// fastest kind. Its format on the server is that of Redisson's RLock. Programs get an RLock
+// from Client.RLock and need not import this package.
 package rlock
 
 import (
