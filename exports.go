@@ -108,28 +108,28 @@ type (
 
 // The reasons of a ConnectError.
 const (
-	ConnectLogin      = lock.ConnectLogin
-	ConnectPermission = lock.ConnectPermission
-	ConnectTLS        = lock.ConnectTLS
-	ConnectVersion    = lock.ConnectVersion
-	ConnectTopology   = lock.ConnectTopology
-	ConnectRefused    = lock.ConnectRefused
+	ConnectLogin      = lock.ConnectLogin      // user name or password wrong or missing
+	ConnectPermission = lock.ConnectPermission // the user may not run a command that connecting needs
+	ConnectTLS        = lock.ConnectTLS        // TLS on one side only, or a certificate is refused
+	ConnectVersion    = lock.ConnectVersion    // the server is too old
+	ConnectTopology   = lock.ConnectTopology   // the servers are not what the options say
+	ConnectRefused    = lock.ConnectRefused    // the server refuses for another reason, which the error gives
 )
 
 // The modes in a State.
 const (
-	ModeNone  = lock.ModeNone
-	ModeLock  = lock.ModeLock
-	ModeRead  = lock.ModeRead
-	ModeWrite = lock.ModeWrite
+	ModeNone  = lock.ModeNone  // not held
+	ModeLock  = lock.ModeLock  // held by one owner: RLock, FairLock
+	ModeRead  = lock.ModeRead  // held by readers
+	ModeWrite = lock.ModeWrite // held by one writer, who may also read
 )
 
 // The kinds in an Inspection.
 const (
-	KindNone      = lock.KindNone
-	KindPlain     = lock.KindPlain
-	KindFair      = lock.KindFair
-	KindReadWrite = lock.KindReadWrite
+	KindNone      = lock.KindNone      // nobody holds it or waits for it
+	KindPlain     = lock.KindPlain     // RLock, a member of a MultiLock, or a FairLock that nobody waits for
+	KindFair      = lock.KindFair      // FairLock
+	KindReadWrite = lock.KindReadWrite // ReadWriteLock
 )
 
 // The reasons of a [LeaseLostError].
