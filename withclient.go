@@ -56,6 +56,10 @@ import (
 //     matter to locks, as long as scripts go to the master.
 //   - Instrumentation. A wrapped client sees every command of the locks. Set
 //     [Telemetry].NoCommandSpans if it makes spans of them.
+//   - Errors of the server while a subscription ends. rueidis v1.0.79 panics if a server
+//     begins to answer MISCONF, MASTERDOWN or BUSY at that moment. On connections of its own
+//     redlatch prevents that; on the application's it can only make it rare. See
+//     docs/FAULTS.md.
 //   - Frozen servers. Close does not wait for commands that the server has not
 //     answered; the application's client keeps waiting for their answers.
 //
