@@ -15,7 +15,9 @@ type Locker interface {
 	//
 	// It returns the hold, which must be unlocked once. If ctx ends first, the error
 	// matches both ctx.Err() and [ErrNotAcquired]; it also matches [ErrUnavailable] if the
-	// server failed or was silent. While the server can't be reached, Lock keeps trying.
+	// server failed or was silent: if it had left a command of this Client unanswered for a
+	// second (for a third of LeaseTime, if that is less). While the server can't be reached,
+	// Lock keeps trying.
 	//
 	// Other errors end the call: [ErrInvalidName], [ErrInvalidOption], [ErrClosed],
 	// [ErrUpgrade] (of a write lock), [ErrReplicaAcks], and a [*ServerError] if the server
@@ -29,8 +31,10 @@ type Locker interface {
 	//
 	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its
 	// detail, [*NotAcquiredError], names the holder if it is known. If the server failed or
-	// was silent until the end of the wait, the error matches [ErrUnavailable]: check for that
-	// first. The other errors, also when ctx ends before the wait, are those of Lock.
+	// was silent, see Lock, the error matches [ErrUnavailable], too: check for that first. A
+	// wait of less than a second may be too short to tell a silent server from a busy lock;
+	// then the error matches [ErrNotAcquired] only, and names no holder. The other errors,
+	// also when ctx ends before the wait, are those of Lock.
 	TryLock(ctx context.Context, wait, lease time.Duration) (Hold, error)
 }
 

@@ -128,8 +128,8 @@ func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it fails while a
-// writer waits, even if readers are inside. Besides the errors of Lock it returns
-// [lock.ErrUnavailable] if the server failed or was silent until the end of the wait.
+// writer waits, even if readers are inside. Its errors are those of Lock; without ctx.Err()
+// if the wait ended. If the server failed or was silent, they match [lock.ErrUnavailable], too.
 func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return r.l.TryLock(ctx, wait, lease)
 }
