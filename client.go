@@ -35,7 +35,8 @@ type Client struct {
 }
 
 // New connects and starts a Client. It blocks for at most the dial time-out per
-// address. Close ends the Client.
+// address, and for 5 s more if a server accepts connections and then does not answer.
+// Close ends the Client.
 //
 // Errors: [ErrInvalidOption]; a [*ConnectError], at once, if only a change of the
 // configuration or of the server can help (a wrong password, a missing permission, TLS on

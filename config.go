@@ -32,7 +32,7 @@ type Config struct {
 	// SendToReplicas, DisableAutoPipelining and time-outs above a third of
 	// LeaseTime. Unless set, Dialer.KeepAlive and ConnWriteTimeout are chosen so
 	// that a broken connection is noticed within a third of LeaseTime, while answers may
-	// take a fifth of it (4 s at most).
+	// take a quarter of it (4 s at most).
 	//
 	// With NewWithClient: the options that the client was made with, which are then
 	// checked, or nothing.
@@ -43,10 +43,10 @@ type Config struct {
 	// The Client closes what it returns.
 	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
 
-	// Name says to people which program this is: it stands, with the Client's id, in the
-	// names of its connections (CLIENT LIST: redlatch:<name>:<id>), so that the owner of a
-	// lock leads to a process and an address; in every log line (client) and on every span
-	// of a lock (lock.client.name). Printable ASCII without spaces, at most 128 bytes.
+	// Name tells people which program this is. With the Client's id it names the Client's
+	// connections (CLIENT LIST: redlatch:<name>:<id>), so that the owner of a lock leads to a
+	// process and an address. Every log line has it (client), and every span of a lock
+	// (lock.client.name). Printable ASCII without spaces, at most 128 bytes.
 	// Default: Redis.ClientName, else <host>/<process id>.
 	Name string
 
@@ -66,32 +66,35 @@ type Config struct {
 	// the process wait for it, Unlock passes it to the next of them without a command, until
 	// Tenure has passed since the last command. Then it is released, and waiting processes
 	// come first. Another process may wait longer by Tenure and one critical section.
-	// Default 10 ms. Negative: never pass on. Fenced locks, fixed leases and other kinds are
-	// not passed on. With [ShareReads] it is also how long a reader's hold admits other
-	// readers of this process.
+	// Default 10 ms, or a tenth of LeaseTime if that is less; at most a third of LeaseTime.
+	// Negative: never pass on. Fenced locks, fixed leases and other kinds are not passed on.
+	// With [ShareReads] it is also how long a reader's hold admits other readers of this
+	// process.
 	Tenure time.Duration
 
 	// FenceTTL is how long a fencing counter is kept after the last acquisition.
-	// Default 24 h. Negative: for ever, as in Redisson. Java services that take the same
-	// fenced locks need that: their counter begins at 1 again when the key is gone.
+	// Default 24 h, at least LeaseTime. Negative: for ever, as in Redisson. Java services that
+	// take the same fenced locks need that: their counter begins at 1 again when the key is
+	// gone.
 	FenceTTL time.Duration
 
 	// ReplicaAcks makes an acquisition count only after that many replicas have
-	// acknowledged it within ReplicaAckTimeout (default 1 s); otherwise it is
-	// undone and ErrReplicaAcks returned. It narrows the window in which a
-	// failover loses a lock; it does not close it.
+	// acknowledged it within ReplicaAckTimeout (default 1 s, at most a third of
+	// LeaseTime); otherwise it is undone and ErrReplicaAcks returned. It narrows the
+	// window in which a failover loses a lock; it does not close it. Default 0: replicas
+	// are not waited for.
 	ReplicaAcks       int
 	ReplicaAckTimeout time.Duration
 
-	// UnlockTimeout limits Unlock, Extend, State, ForceUnlock, a TryLock with
-	// wait 0 and the cleanup of Close. Default 5 s.
+	// UnlockTimeout limits Unlock, Extend, State, Inspect, ForceUnlock, each batch of Locks,
+	// a TryLock with wait 0 and the cleanup of Close. Default 5 s.
 	UnlockTimeout time.Duration
 
 	// HoldWarning makes the Client log a warning, once per hold, when the hold has lasted
-	// for so long: most often somebody forgot to unlock it. The line says where the lock
-	// was acquired; [Client.Held] says it from the beginning. For that each acquisition
-	// notes its callers, which costs two allocations and about a microsecond. Nothing
-	// else changes: the hold goes on. Default 0: no warnings, nothing is noted.
+	// for that long: most often somebody forgot to unlock it. The line says where the lock
+	// was acquired, and [Client.Held] says it at any time. For that each acquisition records
+	// its callers, which costs two allocations and about a microsecond. Nothing else
+	// changes: the hold goes on. Default 0: no warnings, nothing is recorded.
 	HoldWarning time.Duration
 
 	// TracerProvider and MeterProvider receive the spans and metrics; nil: the
@@ -132,7 +135,7 @@ type Telemetry struct {
 // ConfigOption changes the configuration that [Open] makes from a URL.
 type ConfigOption func(*Config)
 
-// WithConfig lets f change anything in the configuration.
+// WithConfig lets f change anything in the configuration, also what has no option of its own.
 func WithConfig(f func(*Config)) ConfigOption { return f }
 
 // WithName sets Config.Name.
@@ -153,7 +156,7 @@ func WithUnlockTimeout(d time.Duration) ConfigOption { return func(c *Config) { 
 // WithFenceTTL sets Config.FenceTTL.
 func WithFenceTTL(d time.Duration) ConfigOption { return func(c *Config) { c.FenceTTL = d } }
 
-// WithTenure sets Config.Tenure; 0 turns off passing on inside the process.
+// WithTenure sets Config.Tenure. Other than in Config, 0 means never pass on.
 func WithTenure(d time.Duration) ConfigOption {
 	return func(c *Config) {
 		if c.Tenure = d; d == 0 {
@@ -162,7 +165,8 @@ func WithTenure(d time.Duration) ConfigOption {
 	}
 }
 
-// WithReplicaAcks sets Config.ReplicaAcks and Config.ReplicaAckTimeout.
+// WithReplicaAcks sets Config.ReplicaAcks and Config.ReplicaAckTimeout; a timeout of 0
+// means the default.
 func WithReplicaAcks(n int, timeout time.Duration) ConfigOption {
 	return func(c *Config) { c.ReplicaAcks, c.ReplicaAckTimeout = n, timeout }
 }

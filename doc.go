@@ -44,5 +44,5 @@
 // Check for [ErrUnavailable] first (the server failed), then for [ErrNotAcquired] (the lock was busy, or ctx ended): an
 // error can match both. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
-// All types are safe for concurrent use.
+// Clients, locks and holds are safe for concurrent use.
 package redlatch

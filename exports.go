@@ -16,24 +16,25 @@ import (
 // make them are methods of [Client], [MultiLock] and [QuorumLock].
 type (
 	// RLock is a re-entrant lock: R as in Redisson. It is no read lock; that is the
-	// [ReadLock] of a ReadWriteLock. See [Client.RLock].
+	// [ReadLock] of a ReadWriteLock. See [Client.RLock] and, for its methods,
+	// [rlock.RLock].
 	RLock = rlock.RLock
-	// FairLock is a lock that serves waiters in order of arrival; see
-	// [Client.FairLock].
+	// FairLock is a lock that serves waiters in order of arrival; see [Client.FairLock]
+	// and, for its methods, [fairlock.FairLock].
 	FairLock = fairlock.FairLock
-	// ReadWriteLock has a mode that readers share and one that excludes everybody;
-	// see [Client.ReadWriteLock].
+	// ReadWriteLock has a mode that readers share and one that excludes everybody; see
+	// [Client.ReadWriteLock] and, for its methods, [rwlock.ReadWriteLock].
 	ReadWriteLock = rwlock.ReadWriteLock
-	// ReadLock is the shared mode of a ReadWriteLock.
+	// ReadLock is the shared mode of a ReadWriteLock; see [rwlock.ReadLock].
 	ReadLock = rwlock.ReadLock
-	// WriteLock is the exclusive mode of a ReadWriteLock.
+	// WriteLock is the exclusive mode of a ReadWriteLock; see [rwlock.WriteLock].
 	WriteLock = rwlock.WriteLock
 	// CombinedLock is several locks as one: what the functions [MultiLock] and
-	// [QuorumLock] return.
+	// [QuorumLock] return. For its methods see [multilock.MultiLock].
 	CombinedLock = multilock.MultiLock
 )
 
-// The default and the least value of [WithSkipAfter].
+// The default of [WithSkipAfter], and the shortest time that it accepts.
 const (
 	DefaultSkipAfter = lock.DefaultSkipAfter
 	MinSkipAfter     = lock.MinSkipAfter
@@ -41,11 +42,13 @@ const (
 
 // Package lock under this package's name, so that programs import one package.
 type (
-	// Locker is what all lock kinds have in common.
+	// Locker is what all lock kinds have in common: Lock and TryLock. [lock.Locker] says
+	// what they block for and return.
 	Locker = lock.Locker
-	// Hold is one successful acquisition.
+	// Hold is one successful acquisition: Context, Unlock, Extend, Token, ValidUntil and
+	// Name. [lock.Hold] says what they do.
 	Hold = lock.Hold
-	// MultiHold is the hold of a MultiLock.
+	// MultiHold is the hold of a MultiLock; it has the token of each member.
 	MultiHold = lock.MultiHold
 	// State is a snapshot of a lock.
 	State = lock.State
@@ -105,28 +108,28 @@ type (
 
 // The reasons of a ConnectError.
 const (
-	ConnectLogin      = lock.ConnectLogin
-	ConnectPermission = lock.ConnectPermission
-	ConnectTLS        = lock.ConnectTLS
-	ConnectVersion    = lock.ConnectVersion
-	ConnectTopology   = lock.ConnectTopology
-	ConnectRefused    = lock.ConnectRefused
+	ConnectLogin      = lock.ConnectLogin      // user name or password wrong or missing
+	ConnectPermission = lock.ConnectPermission // the user may not run a command that connecting needs
+	ConnectTLS        = lock.ConnectTLS        // TLS on one side only, or a certificate is refused
+	ConnectVersion    = lock.ConnectVersion    // the server is too old
+	ConnectTopology   = lock.ConnectTopology   // the servers are not what the options say
+	ConnectRefused    = lock.ConnectRefused    // the server refuses for another reason, which the error gives
 )
 
 // The modes in a State.
 const (
-	ModeNone  = lock.ModeNone
-	ModeLock  = lock.ModeLock
-	ModeRead  = lock.ModeRead
-	ModeWrite = lock.ModeWrite
+	ModeNone  = lock.ModeNone  // not held
+	ModeLock  = lock.ModeLock  // held by one owner: RLock, FairLock
+	ModeRead  = lock.ModeRead  // held by readers
+	ModeWrite = lock.ModeWrite // held by one writer, who may also read
 )
 
 // The kinds in an Inspection.
 const (
-	KindNone      = lock.KindNone
-	KindPlain     = lock.KindPlain
-	KindFair      = lock.KindFair
-	KindReadWrite = lock.KindReadWrite
+	KindNone      = lock.KindNone      // nobody holds it or waits for it
+	KindPlain     = lock.KindPlain     // RLock, a member of a MultiLock, or a FairLock that nobody waits for
+	KindFair      = lock.KindFair      // FairLock
+	KindReadWrite = lock.KindReadWrite // ReadWriteLock
 )
 
 // The reasons of a [LeaseLostError].
@@ -145,7 +148,8 @@ var (
 	ErrNotAcquired = lock.ErrNotAcquired
 	// ErrUnavailable: no answer from the server, or no quorum of answers.
 	ErrUnavailable = lock.ErrUnavailable
-	// ErrLeaseLost: the lock was lost before it was unlocked.
+	// ErrLeaseLost: the lock was lost before it was unlocked. Another holder may have been
+	// inside at the same time.
 	ErrLeaseLost = lock.ErrLeaseLost
 	// ErrNotHeld: this hold has already been unlocked.
 	ErrNotHeld = lock.ErrNotHeld
@@ -154,20 +158,20 @@ var (
 	ErrUnlocked = lock.ErrUnlocked
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed = lock.ErrClosed
-	// ErrUpgrade: a reader asked for the write lock.
+	// ErrUpgrade: an owner that holds only the read lock asked for the write lock.
 	ErrUpgrade = lock.ErrUpgrade
 	// ErrInvalidName: the name is not allowed, or its key is not a lock.
 	ErrInvalidName = lock.ErrInvalidName
 	// ErrInvalidOption: an option or argument makes no sense or would break a promise.
 	ErrInvalidOption = lock.ErrInvalidOption
-	// ErrReplicaAcks: too few replicas acknowledged the acquisition.
+	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone.
 	ErrReplicaAcks = lock.ErrReplicaAcks
 	// ErrOtherOwner: ForceUnlock with IfOwner found the lock held by another owner.
 	ErrOtherOwner = lock.ErrOtherOwner
 )
 
-// WithLease gives an acquisition a fixed lease, which is not renewed; see
-// [lock.WithLease].
+// WithLease gives an acquisition a fixed lease, which is not renewed: the hold ends at most
+// that long after the acquisition; see [lock.WithLease].
 func WithLease(lease time.Duration) AcquireOption { return lock.WithLease(lease) }
 
 // IfOwner makes ForceUnlock end the holds of this owner only; see [lock.IfOwner].
@@ -176,7 +180,9 @@ func IfOwner(owner string) ForceOption { return lock.IfOwner(owner) }
 // ParseOwner splits an owner, as Redis stores it, into its parts; see [lock.ParseOwner].
 func ParseOwner(text string) (OwnerID, bool) { return lock.ParseOwner(text) }
 
-// Fenced asks for fencing tokens; see [lock.Fenced].
+// Fenced asks for a fencing token with every acquisition: a number that increases over all
+// holders of the name. Send [Hold].Token with every write, and let the resource refuse a
+// smaller token than the largest it has seen; see [lock.Fenced].
 func Fenced() Option { return lock.Fenced() }
 
 // PreferReaders lets the readers of a ReadWriteLock in while writers wait; see
@@ -194,8 +200,9 @@ func ShareReads() Option { return rwlock.ShareReads() }
 // more than this. A living waiter that sends no heartbeat for longer, because its machine
 // or network stood still, loses its place and queues up again.
 //
-// A value below [MinSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of
-// one name may have different values: each applies to the waiters of that object.
+// The default is [DefaultSkipAfter]. A value below [MinSkipAfter] or above
+// [lock.MaxSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of one name may
+// have different values: each applies to the waiters of that object.
 func WithSkipAfter(d time.Duration) Option { return lock.WithSkipAfter(d) }
 
 // WithOwner returns a context whose acquisitions belong to the owner id: on the
@@ -213,8 +220,10 @@ func WithOwner(ctx context.Context, id string) context.Context { return engine.W
 // re-enter.
 func NewOwner(ctx context.Context) context.Context { return engine.NewOwner(ctx) }
 
-// Do runs fn while holding l: it locks, calls fn with the hold's context and
-// unlocks, even if fn panics. It joins the errors of fn and of Unlock.
+// Do runs fn while holding l: it blocks until l is acquired or ctx ends, calls fn with the
+// hold's context and unlocks, even if fn panics. It returns the error of Lock, or else the
+// errors of fn and of Unlock, joined: if it matches [ErrLeaseLost], the section may not have
+// been exclusive.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) error {
 	return lock.Do(ctx, l, fn, opts...)
 }

@@ -11,7 +11,7 @@ import "github.com/redlatch/redlatch/internal/conn"
 // protocol (2 or 3), max_retries=0, client_cache=0 and, for TLS, skip_verify. Any
 // other parameter is an [ErrInvalidOption] that names it and says what to use instead:
 // silently ignoring a limit would be worse than an error. The error never contains the
-// URL or a value of it.
+// URL or a value of it. Open blocks as New does; its other errors are those of New.
 func Open(url string, opts ...ConfigOption) (*Client, error) {
 	opt, err := conn.ParseURL(url)
 	if err != nil {

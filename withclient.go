@@ -12,8 +12,12 @@ import (
 
 // NewWithClient starts a Client on a rueidis client that the application already has.
 // It never closes that client: call Close or Shutdown first, then close the
-// application's client. It blocks until the server has answered one command, for 5 s at
-// most. Errors: [ErrInvalidOption], [ErrUnavailable].
+// application's client. It blocks until the server has answered two commands, for 5 s
+// each at most.
+//
+// Errors: [ErrInvalidOption]; a [*ConnectError] if the server is too old; [ErrUnavailable]
+// if it does not answer. After an error nothing is left behind, and the application's
+// client stays open.
 //
 // Prefer [New] unless you must limit connections or have wrapped your client. New makes
 // a client with options that suit locks, and the rest of the program can't delay its
@@ -40,9 +44,9 @@ import (
 //
 //   - Connections. Scripts share the application's connections. Subscriptions take
 //     one connection per node from the blocking pool (BlockingPoolSize) while a
-//     goroutine waits for a lock; [Config].ReplicaAcks takes up to 64 more. While the
-//     pool is exhausted, waiters can't subscribe: they retry when the holder's lease
-//     ends, not when it unlocks.
+//     goroutine waits for a lock; [Config].ReplicaAcks takes up to 32 more, and
+//     one for each call of Once under way. While the pool is exhausted, waiters can't
+//     subscribe: they retry when the holder's lease ends, not when it unlocks.
 //   - AlwaysPipelining. Without it, the deadline of any of your commands can close the
 //     connection that others share. Locks survive that, since the command is repeated,
 //     but each time costs a new connection.
@@ -52,6 +56,10 @@ import (
 //     matter to locks, as long as scripts go to the master.
 //   - Instrumentation. A wrapped client sees every command of the locks. Set
 //     [Telemetry].NoCommandSpans if it makes spans of them.
+//   - Errors of the server while a subscription ends. rueidis v1.0.79 panics if a server
+//     begins to answer MISCONF, MASTERDOWN or BUSY at that moment. On connections of its own
+//     redlatch prevents that; on the application's it can only make it rare. See
+//     docs/FAULTS.md.
 //   - Frozen servers. Close does not wait for commands that the server has not
 //     answered; the application's client keeps waiting for their answers.
 //

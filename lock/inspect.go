@@ -40,9 +40,9 @@ type Inspection struct {
 	Holders     []Holder `json:"holders"`
 
 	// QueueLength is the number of waiters that the server knows: all waiters of a fair
-	// lock; the waiters of a read-write lock that have a place. Queue lists at most the
-	// first 1,000, the next one first. Only their own processes know the waiters of a
-	// plain lock.
+	// lock; of a read-write lock the waiting writers, the first of each process, and the
+	// readers that stand back for them. Queue lists at most the first 1,000, the next one
+	// first. Only their own processes know the waiters of a plain lock.
 	QueueLength int      `json:"queue_length"`
 	Queue       []Waiter `json:"queue"`
 
@@ -72,10 +72,10 @@ type Holder struct {
 
 // Waiter is one waiter in an [Inspection].
 type Waiter struct {
-	Owner string `json:"owner"` // as on the wire
+	Owner string `json:"owner"` // as Redis stores it
 	Process
 	Mode Mode `json:"mode"` // how it wants the lock
-	// Since is when it arrived: by the server's clock if its place says so, else by the
+	// Since is when it arrived, by the server's clock if the queue records it, else by the
 	// client's; zero if it is not known.
 	Since time.Time `json:"since,omitzero"`
 }
@@ -93,7 +93,7 @@ type Process struct {
 // ForceOption changes one ForceUnlock.
 type ForceOption func(*ForceSettings)
 
-// ForceSettings is what [ForceOption]s fill in.
+// ForceSettings is what [ForceOption]s fill in; callers use the options.
 type ForceSettings struct {
 	Owner string // the only owner to evict; "": all holders
 }
@@ -103,7 +103,7 @@ type ForceSettings struct {
 // [ErrOtherOwner] and changes nothing.
 func IfOwner(owner string) ForceOption { return func(s *ForceSettings) { s.Owner = owner } }
 
-// ApplyForce collects options.
+// ApplyForce applies opts and returns the settings.
 func ApplyForce(opts []ForceOption) ForceSettings {
 	var s ForceSettings
 	for _, o := range opts {

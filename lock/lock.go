@@ -14,8 +14,15 @@ type Locker interface {
 	// Lock blocks until the lock is acquired or ctx ends.
 	//
 	// It returns the hold, which must be unlocked once. If ctx ends first, the error
-	// matches both ctx.Err() and [ErrNotAcquired], and the acquisition leaves nothing on
-	// the server, as soon as the server answers.
+	// matches both ctx.Err() and [ErrNotAcquired]; it also matches [ErrUnavailable] if the
+	// server failed or was silent: if it had left a command of this Client unanswered for a
+	// second (for a third of LeaseTime, if that is less). While the server can't be reached,
+	// Lock keeps trying.
+	//
+	// Other errors end the call: [ErrInvalidName], [ErrInvalidOption], [ErrClosed],
+	// [ErrUpgrade] (of a write lock), [ErrReplicaAcks], and a [*ServerError] if the server
+	// refuses for good. After an error the caller holds nothing, and the acquisition leaves
+	// nothing on the server, as soon as the server answers.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
 	// TryLock blocks for at most wait; 0 means one attempt. With a lease of 0 the
@@ -23,7 +30,11 @@ type Locker interface {
 	// negative wait or lease is an [ErrInvalidOption].
 	//
 	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its
-	// detail, [*NotAcquiredError], names the holder.
+	// detail, [*NotAcquiredError], names the holder if it is known. If the server failed or
+	// was silent, see Lock, the error matches [ErrUnavailable], too: check for that first. A
+	// wait of less than a second may be too short to tell a silent server from a busy lock;
+	// then the error matches [ErrNotAcquired] only, and names no holder. The other errors,
+	// also when ctx ends before the wait, are those of Lock.
 	TryLock(ctx context.Context, wait, lease time.Duration) (Hold, error)
 }
 
@@ -33,9 +44,10 @@ type Hold interface {
 	Name() string
 
 	// Context carries the owner of the hold: an acquisition of the same lock with it, or
-	// with a context derived from it, re-enters. It ends when the hold is unlocked, when the
-	// context given to the acquisition ends, when the lock is lost (cause [ErrLeaseLost])
-	// and when the Client is closed (cause [ErrClosed]); see [context.Cause].
+	// with a context derived from it, re-enters. It ends when the hold is unlocked (cause
+	// [ErrUnlocked]), when the context given to the acquisition ends (with its cause), when
+	// the lock is lost (cause [ErrLeaseLost]) and when the Client is closed (cause
+	// [ErrClosed]); see [context.Cause].
 	//
 	// When the context given to the acquisition ends, the lock stays held until Unlock.
 	Context() context.Context
@@ -49,15 +61,20 @@ type Hold interface {
 	//     been exclusive;
 	//   - [ErrNotHeld] if this hold has already been unlocked;
 	//   - [ErrUnavailable] if the server did not answer in time: the lock is free when
-	//     its lease ends, if not earlier, and Unlock may be called again;
-	//   - [ErrClosed] after the Client was closed.
+	//     its lease ends, if not earlier, and Unlock may be called again to learn the
+	//     outcome;
+	//   - a [*ServerError] if the server refuses for good, for instance for lack of a
+	//     permission: the lock is free when its lease ends;
+	//   - [ErrClosed] after the Client was closed: the lock is free when its lease ends.
 	Unlock(ctx context.Context) error
 
 	// Extend makes the hold last for at least lease from now, in one round trip.
 	// It never shortens a hold. If the watchdog renews the hold, it continues to.
-	// Errors are those of Unlock, and [ErrInvalidOption] for a lease that is not
-	// positive. It blocks until the server answers, ctx ends or UnlockTimeout
-	// has passed. After an error the hold keeps its previous lease.
+	// It blocks until the server answers, ctx ends or UnlockTimeout has passed.
+	//
+	// Errors are those of Unlock, ctx.Err() if ctx ended first, and [ErrInvalidOption] for a
+	// lease below a millisecond, or one that is too long for a QuorumLock. After an error
+	// the hold keeps its previous deadline; on the server the lease may be the longer one.
 	Extend(ctx context.Context, lease time.Duration) error
 
 	// Token is the fencing token of the acquisition: strictly increasing over all
@@ -100,9 +117,9 @@ type OwnerState struct {
 	Count int
 	// Remaining is what is left of this owner's lease; 0 when not known.
 	Remaining time.Duration
-	// Since is when this acquisition was asked for, by the clock of its client: a
-	// holder's wait counts, too. Zero when the owner does not say it, as Java's. It is for
-	// people: let nothing be decided by it.
+	// Since is when this acquisition began, by its client's clock; a holder's wait counts,
+	// too. Zero if the owner does not contain it, as those of Java. It is for people: don't
+	// base decisions on it.
 	Since time.Time
 }
 
@@ -116,9 +133,9 @@ type State struct {
 	Remaining time.Duration // of the lease; 0 when not held or when the key has no TTL
 	Token     uint64        // the last fencing token issued; 0 when the lock object is not fenced
 
-	// QueueLength is the number of waiters known to the server: those of a fair
-	// queue, or the waiting writers of a read-write lock. Only their own processes know
-	// the waiters of a plain lock.
+	// QueueLength is the number of waiters that the server knows: all waiters of a FairLock;
+	// of a ReadWriteLock the waiting writers, the first of each process. Only their own
+	// processes know the waiters of an RLock.
 	QueueLength int
 	// Queue lists these waiters in order, the next one first. Long queues are cut after
 	// the first 1,000.

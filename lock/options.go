@@ -43,8 +43,8 @@ type Option func(*Settings)
 type Settings struct {
 	// Fenced asks for fencing tokens.
 	Fenced bool
-	// SkipAfter is the time after which a silent waiter of a FairLock, or a
-	// silent waiting writer, is passed over. 0 is the default.
+	// SkipAfter is how long after its last heartbeat a waiter of a FairLock or a
+	// ReadWriteLock is passed over. 0 means DefaultSkipAfter.
 	SkipAfter time.Duration
 	// PreferReaders lets readers of a ReadWriteLock in while a writer waits.
 	PreferReaders bool

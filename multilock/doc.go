@@ -2,6 +2,10 @@
 // takes all of them or none. [NewQuorum] combines copies of one lock on independent
 // servers: it takes a majority (the Redlock algorithm).
 //
+// Programs call redlatch.MultiLock or redlatch.QuorumLock and need not import this package;
+// the methods of [MultiLock] say what they promise. The rest of this comment explains how
+// both work inside.
+//
 // # All of several locks
 //
 // The members are grouped into units:

@@ -1,5 +1,6 @@
-// Package rlock is the re-entrant lock: exclusive, not fair across processes,
-// the fastest kind. Its format on the server is that of Redisson's RLock.
+// Package rlock provides the re-entrant lock: exclusive, not fair across processes, the
+// fastest kind. Its format on the server is that of Redisson's RLock. Programs get an RLock
+// from Client.RLock and need not import this package.
 package rlock
 
 import (
@@ -47,9 +48,9 @@ func (r *RLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold
 	return r.l.Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. Besides the errors of Lock it
-// returns [lock.ErrUnavailable] if the server failed or was silent until the end of the
-// wait.
+// TryLock blocks for at most wait; see [lock.Locker]. Its errors are those of Lock; without
+// ctx.Err() if the wait ended. If the server failed or was silent, they match
+// [lock.ErrUnavailable], too.
 func (r *RLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return r.l.TryLock(ctx, wait, lease)
 }

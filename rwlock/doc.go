@@ -1,6 +1,11 @@
 // Package rwlock provides the read-write lock: any number of readers or one writer.
 // Its format on the server is that of Redisson's RReadWriteLock.
 //
+// Programs get a ReadWriteLock from Client.ReadWriteLock and need not import this package;
+// the methods of [ReadLock] and [WriteLock] say what they promise. The rest of this comment
+// explains how the lock works inside. A refresh is a waiter's heartbeat. The skip time
+// ([WithSkipAfter]) is how long after its last one a waiter is passed over.
+//
 // # On the server
 //
 // The lock is a hash. Its field "mode" is read or write; an owner's field counts
@@ -8,7 +13,7 @@
 // kinds a field names the acquisition, too, so that each 0→1 acquisition has its own
 // field and every script can run twice. Beside the hash is Redisson's key
 // {lock}:<field>:rwlock_timeout:1 with the lease of the field's read holds. Redisson has
-// one such key per hold (:1 to :count) and only asks which of them ends last. Redlatch
+// one such key per hold (:1 to :count) and only asks which of them ends last. redlatch
 // has one key for all holds of an acquisition, with the lease of the one that ends last:
 // counts stay absolute, and a repeated command can't leave an extra key.
 //

@@ -20,27 +20,31 @@ func PreferReaders() lock.Option {
 
 // ShareReads lets the readers of one process share a hold on the server: a reader
 // that comes while another one of the process is inside enters without a command, and
-// readers that come at the same time send one for all. It serves locks that a process
+// readers that come at the same time send one for all. Use it for locks that a process
 // reads far more often than it could ask the server. It acts on the read locks of the
 // object that it is given to.
 //
-// A writer of another process can't be seen from here, so a hold admits readers for
-// the Client's Tenure (10 ms) after it was asked for, and none while a writer of this
-// process waits, unless with PreferReaders; who comes later asks the server and stands back
-// as usual. The hold is given back when the last of its readers unlocks. An Unlock that others outlast sends
-// nothing. Each reader has its own context, and all end with [lock.ErrLeaseLost] when
-// the shared hold is lost. On the server, in State and in ForceUnlock they are one
-// reader: the one who came first.
+// The process can't see writers of other processes. So a shared hold admits readers only
+// for the Client's Tenure (10 ms by default), counted from when it was asked for. While a
+// writer of this process waits, it admits none, unless with [PreferReaders]. Readers that
+// come later ask the server and stand back as usual. With a negative Tenure nothing is
+// shared.
+//
+// Each reader has its own hold and context. The Unlock of the last one gives the shared
+// hold back; the others' send nothing. If the shared hold is lost, all contexts end with
+// [lock.ErrLeaseLost]. On the server, in State and in ForceUnlock they are one reader: the
+// one who came first.
 //
 // Readers that wait for a writer stand in line behind the first of them, who asks the server
-// for all: they enter together, as if each had asked, and the writer's end costs one command.
-// If that one gives up just when the writer leaves, the others may wait for one writer more.
+// for all. They enter together, as if each had asked, and the writer's end costs one command.
+// If the first gives up just when the writer leaves, the others may wait for one writer more.
 //
-// A re-entry with a lease of its own raises the lease of the shared hold, which lasts as long
-// if the process dies. With a negative Tenure nothing is shared.
+// A re-entry with a lease of its own raises the lease of the shared hold. If the process
+// dies, writers wait for that lease.
 //
-// Readers with a lease of their own, who read under a write lock, or who are members of
-// a QuorumLock have holds of their own. [lock.ErrInvalidOption] for other kinds of lock.
+// Some readers have holds of their own all the same: those with a fixed lease, those who read
+// under their own write lock, and members of a QuorumLock. For other kinds of lock the option
+// is a [lock.ErrInvalidOption].
 func ShareReads() lock.Option {
 	return func(s *lock.Settings) { s.ShareReads = true }
 }
@@ -124,8 +128,8 @@ func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it fails while a
-// writer waits, even if readers are inside. Besides the errors of Lock it returns
-// [lock.ErrUnavailable] if the server failed or was silent until the end of the wait.
+// writer waits, even if readers are inside. Its errors are those of Lock; without ctx.Err()
+// if the wait ended. If the server failed or was silent, they match [lock.ErrUnavailable], too.
 func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return r.l.TryLock(ctx, wait, lease)
 }

@@ -1,4 +1,4 @@
-// Flashsale sells 5,000 items to too many buyers at once, with several locking
+// Flashsale sells a limited stock to too many buyers at once, with several locking
 // strategies, and compares them:
 //
 //	go run ./examples/flashsale
