@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// forImplementers are the names of package lock that programs have no use for: the lock kinds and other types that implement
-// Locker need them.
+// forImplementers are the names of package lock that programs have no use for: the lock kinds and other types that
+// implement Locker need them.
 var forImplementers = []string{"Acquire", "AcquireSettings", "Apply", "ApplyForce", "ForceSettings", "Join", "Settings"}
 
 // A program imports one package: what package lock exports for it, the root package has under the same name.

@@ -74,7 +74,8 @@ func makefile(t *testing.T) (targets, variables []string) {
 	return targets, variables
 }
 
-// TestNamedTargetsExist: where a page says make something, the Makefile has that target, and the variables that are set.
+// TestNamedTargetsExist: where a page says make something, the Makefile has that target, and the variables that are
+// set.
 func TestNamedTargetsExist(t *testing.T) {
 	targets, variables := makefile(t)
 	named := 0
@@ -108,7 +109,8 @@ func TestNamedTargetsExist(t *testing.T) {
 
 var byDefault = regexp.MustCompile(`(?m)^([A-Z_]+) *\?=`)
 
-// TestMakefileHasOneDefaultPerVariable: make takes the first default of a variable and ignores the others, without a word.
+// TestMakefileHasOneDefaultPerVariable: make takes the first default of a variable and ignores the others, without a
+// word.
 func TestMakefileHasOneDefaultPerVariable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, found := range byDefault.FindAllStringSubmatch(read(t, "Makefile"), -1) {
@@ -182,8 +184,8 @@ func message(call *ast.CallExpr) string {
 	return ""
 }
 
-// TestLogMessages: docs/OBSERVABILITY.md has the messages that the code logs, and no others. One that ends in … stands for
-// all that begin so.
+// TestLogMessages: docs/OBSERVABILITY.md has the messages that the code logs, and no others. One that ends in … stands
+// for all that begin so.
 func TestLogMessages(t *testing.T) {
 	messages := logged(t)
 	const path = "docs/OBSERVABILITY.md"

@@ -14,8 +14,9 @@ import (
 // root is the top of the repository.
 const root = ".."
 
-// files lists the files whose names end in one of the endings, as paths from the root with slashes. Folders that begin with a
-// dot are left out. The test is skipped where the other modules are missing, as in a module's source that was downloaded.
+// files lists the files whose names end in one of the endings, as paths from the root with slashes. Folders that begin
+// with a dot are left out. The test is skipped where the other modules are missing, as in a module's source that was
+// downloaded.
 func files(t *testing.T, endings ...string) []string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, "integration")); err != nil {
