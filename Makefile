@@ -49,14 +49,14 @@ bench-all: ## The same with Redisson, etcd, ZooKeeper and MariaDB (fetches them 
 	@scripts/ensure-peers.sh || true
 	@go run ./bench -peers all $(BENCH_FLAGS)
 
-# How long the random test of Java and Go processes lasts; 15s in make test.
-SOAK ?= 60s
+# How long the random test of Java and Go processes lasts, e.g. make interop INTEROP_SOAK=5m; 15s in make test.
+INTEROP_SOAK ?= 60s
 
 .PHONY: interop
-interop: ## Run the tests with the real Redisson (needs a JDK and Maven, installs them).
+interop: ## Run the tests with the real Redisson (needs a JDK and Maven, installs them); see INTEROP_SOAK.
 	@scripts/ensure-redis.sh
 	@scripts/ensure-java.sh
-	cd integration && REDLATCH_INTEROP=require REDLATCH_INTEROP_SOAK=$(SOAK) go test -race -count=1 -timeout 20m $(TEST_FLAGS) ./redisson/...
+	cd integration && REDLATCH_INTEROP=require REDLATCH_INTEROP_SOAK=$(INTEROP_SOAK) go test -race -count=1 -timeout 20m $(TEST_FLAGS) ./redisson/...
 
 # How long, e.g. make soak SOAK=30m.
 SOAK ?= 5m

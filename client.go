@@ -105,7 +105,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Timeout:  cfg.UnlockTimeout,
 		Observer: observer,
 		Log:      cfg.Logger,
-		Name:     cfg.Name,
+		ID:       id,
 	}, cn)
 	return &Client{
 		core: core, conn: cn, inspector: inspector, claims: claims, name: cfg.Name, closed: make(chan struct{}),

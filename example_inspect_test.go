@@ -63,6 +63,36 @@ func ExampleClient_Locks() {
 	// Output: orders:42 plain 1
 }
 
+// An owner in an error, a log line or an Inspection, in parts: which process it is, and what
+// the program called the owner.
+func ExampleParseOwner() {
+	client := open()
+	defer client.Close()
+	ctx := redlatch.WithOwner(context.Background(), "job-17")
+	hold, err := client.RLock("batch:7").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	in, err := client.Inspect(ctx, "batch:7")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if owner, ok := redlatch.ParseOwner(in.Holders[0].Owner); ok {
+		fmt.Println(owner.Client == client.ID(), owner.Explicit, owner.Java())
+	}
+	if err := hold.Unlock(ctx); err != nil {
+		fmt.Println(err)
+	}
+
+	thread, _ := redlatch.ParseOwner("343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11:57") // from Redisson
+	fmt.Println(thread.Owner, thread.Java())
+	// Output:
+	// true job-17 false
+	// 57 true
+}
+
 // A holder that is gone is evicted; whoever took the lock meanwhile is not.
 func ExampleClient_ForceUnlock() {
 	client, err := redlatch.Open(redisURL)

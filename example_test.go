@@ -136,6 +136,30 @@ func ExampleWithLease() {
 	// true
 }
 
+// A section with a fixed lease that turns out to be longer asks for more time.
+func ExampleHold_extend() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	hold, err := client.RLock("export").Lock(ctx, redlatch.WithLease(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(hold.Extend(ctx, time.Hour)) // from now on, not in addition
+	fmt.Println(time.Until(hold.ValidUntil()) > 50*time.Minute)
+
+	fmt.Println(hold.Extend(ctx, time.Second)) // the hold lasts for longer already
+	fmt.Println(time.Until(hold.ValidUntil()) > 50*time.Minute)
+	fmt.Println(hold.Unlock(ctx))
+	// Output:
+	// <nil>
+	// true
+	// <nil>
+	// true
+	// <nil>
+}
+
 // Fencing tokens increase from holder to holder; the protected resource refuses
 // a smaller one than it has seen.
 func ExampleFenced() {

@@ -34,10 +34,11 @@ type (
 	CombinedLock = multilock.MultiLock
 )
 
-// The default of [WithSkipAfter], and the shortest time that it accepts.
+// The default of [WithSkipAfter], and the shortest and the longest time that it accepts.
 const (
 	DefaultSkipAfter = lock.DefaultSkipAfter
 	MinSkipAfter     = lock.MinSkipAfter
+	MaxSkipAfter     = lock.MaxSkipAfter
 )
 
 // Package lock under this package's name, so that programs import one package.
@@ -201,7 +202,7 @@ func ShareReads() Option { return rwlock.ShareReads() }
 // or network stood still, loses its place and queues up again.
 //
 // The default is [DefaultSkipAfter]. A value below [MinSkipAfter] or above
-// [lock.MaxSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of one name may
+// [MaxSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of one name may
 // have different values: each applies to the waiters of that object.
 func WithSkipAfter(d time.Duration) Option { return lock.WithSkipAfter(d) }
 

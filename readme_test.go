@@ -190,32 +190,3 @@ func TestCodeOnThePagesWorks(t *testing.T) {
 		}
 	}
 }
-
-// TestLinksOnThePages: the file or folder that a page points to is there.
-func TestLinksOnThePages(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
-	pages := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, found...)
-	}
-	links := 0
-	for _, page := range pages {
-		text, err := os.ReadFile(page) // #nosec G304 -- a page of this repository
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
-			links++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), found[1])); err != nil {
-				t.Errorf("%s: %v", page, err)
-			}
-		}
-	}
-	if links < 20 {
-		t.Errorf("only %d links were looked at", links)
-	}
-}

@@ -35,6 +35,8 @@ const (
 	DefaultSkipAfter = lock.DefaultSkipAfter
 	// MinSkipAfter is [lock.MinSkipAfter].
 	MinSkipAfter = lock.MinSkipAfter
+	// MaxSkipAfter is [lock.MaxSkipAfter].
+	MaxSkipAfter = lock.MaxSkipAfter
 )
 
 // WithSkipAfter is [lock.WithSkipAfter].

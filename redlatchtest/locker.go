@@ -9,6 +9,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -21,8 +23,9 @@ var errBroken = errors.New("redlatchtest: made unavailable")
 // errors of the same types. And it fails on demand: busy, lost, unavailable, closed, or
 // with any error. It is safe for concurrent use and works in bubbles of testing/synctest.
 type Locker struct {
-	name   string
-	fenced bool
+	name    string
+	fenced  bool
+	refusal error // of an option; of every acquisition
 
 	mu       sync.Mutex
 	holder   *owner          // guarded by mu; nil: free
@@ -35,9 +38,12 @@ type Locker struct {
 	acquired int             // guarded by mu
 }
 
-// NewLocker returns a free lock. It ignores all options except [redlatch.Fenced].
+// NewLocker returns a free lock. It takes the option of an RLock, [redlatch.Fenced]. With an
+// option of another kind every acquisition returns [redlatch.ErrInvalidOption], as that of an
+// RLock does.
 func NewLocker(name string, opts ...redlatch.Option) *Locker {
-	return &Locker{name: name, fenced: lock.Apply(opts).Fenced}
+	set := lock.Apply(opts)
+	return &Locker{name: name, fenced: set.Fenced, refusal: kind.Only(set, "RLock", false, false)}
 }
 
 var _ redlatch.Locker = (*Locker)(nil)
@@ -152,11 +158,7 @@ func (l *Locker) end(cause error, change func()) bool {
 // Lock implements [redlatch.Locker]: it blocks until the lock is acquired, ctx ends or an
 // error was set.
 func (l *Locker) Lock(ctx context.Context, opts ...redlatch.AcquireOption) (redlatch.Hold, error) {
-	lease := lock.Acquire(opts).Lease
-	if lease < 0 {
-		return nil, &redlatch.InvalidOptionError{Option: "lease", Reason: "it is negative"}
-	}
-	return l.acquire(ctx, nil, false, lease)
+	return l.acquire(ctx, nil, false, lock.Acquire(opts).Lease)
 }
 
 // TryLock implements [redlatch.Locker]: it blocks for at most wait.
@@ -164,8 +166,6 @@ func (l *Locker) TryLock(ctx context.Context, wait, lease time.Duration) (redlat
 	switch {
 	case wait < 0:
 		return nil, &redlatch.InvalidOptionError{Option: "wait", Reason: "it is negative"}
-	case lease < 0:
-		return nil, &redlatch.InvalidOptionError{Option: "lease", Reason: "it is negative"}
 	case wait == 0:
 		return l.acquire(ctx, nil, true, lease)
 	}
@@ -176,6 +176,12 @@ func (l *Locker) TryLock(ctx context.Context, wait, lease time.Duration) (redlat
 
 // acquire tries and waits until expiry fires, if it is not nil, or only tries.
 func (l *Locker) acquire(ctx context.Context, expiry <-chan time.Time, only bool, lease time.Duration) (redlatch.Hold, error) {
+	if l.refusal != nil {
+		return nil, l.refusal
+	}
+	if err := held.CheckLease(lease); err != nil {
+		return nil, err
+	}
 	who := &asker{lease: lease}
 	who.ctx, _, who.done = engine.OneOwner(ctx, ctx)
 	var err error

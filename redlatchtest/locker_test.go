@@ -65,6 +65,9 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			check("negative lease", errors.Is(err, redlatch.ErrInvalidOption))
 			_, err = l.Lock(ctx, redlatch.WithLease(-1))
 			check("negative lease", errors.Is(err, redlatch.ErrInvalidOption))
+			_, err = l.TryLock(ctx, 0, time.Microsecond)
+			check("a lease below a millisecond", errors.Is(err, redlatch.ErrInvalidOption))
+			check("extend by less than a millisecond", errors.Is(h.Extend(ctx, time.Microsecond), redlatch.ErrInvalidOption))
 			check("extend by nothing", errors.Is(h.Extend(ctx, 0), redlatch.ErrInvalidOption))
 			check("extend", h.Extend(ctx, time.Hour) == nil)
 
@@ -125,6 +128,27 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			check("free after the lease", redlatch.Do(ctx, l, func(context.Context) error { return nil }) == nil)
 		}
 	})
+}
+
+// A Locker refuses the options that an RLock refuses, in the same words.
+func TestLockerRefusesOptions(t *testing.T) {
+	client := redlatchtest.New(t)
+	for which, opts := range map[string][]redlatch.Option{
+		"WithSkipAfter":          {redlatch.WithSkipAfter(time.Second)},
+		"WithSkipAfter, too low": {redlatch.Fenced(), redlatch.WithSkipAfter(0)},
+		"PreferReaders":          {redlatch.PreferReaders()},
+		"ShareReads":             {redlatch.ShareReads(), redlatch.Fenced()},
+	} {
+		_, want := client.RLock("a", opts...).Lock(t.Context())
+		l := redlatchtest.NewLockers(opts...).ByName("a")
+		_, waited := l.Lock(t.Context())
+		_, tried := l.TryLock(t.Context(), 0, 0)
+		for _, err := range []error{waited, tried} {
+			if !errors.Is(err, redlatch.ErrInvalidOption) || err.Error() != want.Error() {
+				t.Errorf("%s: %v; an RLock says: %v", which, err, want)
+			}
+		}
+	}
 }
 
 // The owner flows on: a second lock that is taken with a hold's context is the same

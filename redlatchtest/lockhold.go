@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -91,6 +92,9 @@ func (h *hold) Unlock(context.Context) error {
 func (h *hold) Extend(_ context.Context, lease time.Duration) error {
 	if lease <= 0 {
 		return &redlatch.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
+	}
+	if err := held.CheckLease(lease); err != nil {
+		return err
 	}
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// soakVariable says how long the soak lasts; make interop SOAK=60s sets it.
+// soakVariable says how long the soak lasts; make interop INTEROP_SOAK=60s sets it.
 const soakVariable = "REDLATCH_INTEROP_SOAK"
 
 const (

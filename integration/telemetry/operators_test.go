@@ -47,11 +47,31 @@ func TestForcedUnlockIsSeen(t *testing.T) {
 	if len(spans) != 2 || spans[1] != owner {
 		t.Errorf("spans for %v", spans)
 	}
-	done := r.log.lines(t, "lock was force-unlocked")
-	if len(done) != 1 || done[0]["lock"] != "orders:42" || done[0]["owner"] != owner || done[0]["by"] != "ops/ada" || done[0]["kind"] != "plain" || done[0]["trace_id"] == nil {
+	done := r.log.lines(t, "lock taken away by force")
+	if len(done) != 1 || done[0]["lock"] != "orders:42" || done[0]["owner"] != owner || done[0]["kind"] != "plain" || done[0]["trace_id"] == nil {
 		t.Errorf("%v", done)
 	}
-	if refused := r.log.lines(t, "forced unlock failed"); len(refused) != 1 || refused[0]["wanted"] != "nobody" || refused[0]["by"] != "ops/ada" {
+	if refused := r.log.lines(t, "forced unlock failed"); len(refused) != 1 || refused[0]["wanted"] != "nobody" {
 		t.Errorf("%v", refused)
+	} else {
+		done = append(done, refused[0])
+	}
+
+	// The same words when a lock object does it.
+	l := r.client.RLock("orders:43")
+	held := must[redlatch.Hold](t)(l.Lock(ctx))
+	owner = must[redlatch.State](t)(l.State(ctx)).Owners[0].Owner
+	if was, err := l.ForceUnlock(ctx); !was || err != nil {
+		t.Error(was, err)
+	}
+	_ = held.Unlock(ctx)
+	all := r.log.lines(t, "lock taken away by force")
+	if len(all) != 2 || all[1]["lock"] != "orders:43" || all[1]["owner"] != owner {
+		t.Fatalf("%v", all)
+	}
+	for _, line := range append(done, all[1]) {
+		if line["client"] != "ops/ada" || line["by"] != r.client.ID() {
+			t.Errorf("who did it: %v", line)
+		}
 	}
 }

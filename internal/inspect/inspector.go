@@ -35,7 +35,7 @@ type Config struct {
 	Timeout  time.Duration            // for one call
 	Observer observe.Observer         // nil: nobody looks
 	Log      *slog.Logger
-	Name     string // who forces, for the log
+	ID       string // of the Client that forces, for the log
 }
 
 // New makes an Inspector. Close must come before that of the connection, Wait after.
@@ -156,9 +156,9 @@ func (i *Inspector) forceUnlock(ctx context.Context, name, owner string) (Evicte
 	return e, err
 }
 
-// tell logs what was done to a lock, and by whom.
+// tell logs what was done to a lock, and by whom, in the words of engine.Lock.ForceUnlock.
 func (i *Inspector) tell(ctx context.Context, name, wanted string, e Evicted, err error) {
-	about := []any{"lock", name, "kind", string(e.Kind), "by", i.cfg.Name}
+	about := []any{"lock", name, "kind", string(e.Kind), "by", i.cfg.ID}
 	if wanted != "" {
 		about = append(about, "wanted", wanted)
 	}
@@ -177,7 +177,7 @@ func (i *Inspector) tell(ctx context.Context, name, wanted string, e Evicted, er
 		if e.Refused != nil {
 			about = append(about, "error", e.Refused)
 		}
-		i.cfg.Log.WarnContext(ctx, "redlatch: lock was force-unlocked", about...)
+		i.cfg.Log.WarnContext(ctx, "redlatch: lock taken away by force", about...)
 	}
 }
 

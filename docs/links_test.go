@@ -1,0 +1,184 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var (
+	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	reference = regexp.MustCompile(`(?m)^\[([^\]]+)\]: *(\S+)`)
+	referring = regexp.MustCompile(`\]\[([^\]]+)\]`)
+	tag       = regexp.MustCompile(`(?:href|src)="([^"]+)"`)
+	elsewhere = regexp.MustCompile(`^[a-z]+:`)
+	heading   = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	linked    = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// anchor is the address that GitHub gives to a heading, the first of its text on a page.
+func anchor(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(linked.ReplaceAllString(text, "$1")) {
+		switch {
+		case r == ' ':
+			b.WriteByte('-')
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r):
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// anchors are the addresses of the headings of a page.
+func (p page) anchors() []string {
+	var all []string
+	for _, found := range heading.FindAllStringSubmatch(p.prose, -1) {
+		name, first := anchor(found[1]), anchor(found[1])
+		for n := 1; slices.Contains(all, name); n++ {
+			name = fmt.Sprintf("%s-%d", first, n)
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// badLink says what is wrong with a link to a file or heading, or returns "".
+func (p page) badLink(target string) string {
+	if elsewhere.MatchString(target) {
+		return ""
+	}
+	file, fragment, has := strings.Cut(target, "#")
+	at := p.path
+	if file != "" {
+		at = path.Join(path.Dir(p.path), file)
+	}
+	if at == ".." || strings.HasPrefix(at, "../") {
+		return "it leads out of the repository"
+	}
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(at))) // #nosec G304 -- a file of this repository
+	if info, serr := os.Stat(filepath.Join(root, filepath.FromSlash(at))); serr != nil {
+		return "there is no " + at
+	} else if info.IsDir() && !has {
+		return ""
+	}
+	switch {
+	case err != nil:
+		return err.Error()
+	case has && !strings.HasSuffix(at, ".md"):
+		return "what has headings is a page"
+	case has && !slices.Contains(split(at, string(text)).anchors(), fragment):
+		return at + " has no heading with that address"
+	}
+	return ""
+}
+
+// TestLinks: the file, folder or heading that a page links to is there.
+func TestLinks(t *testing.T) {
+	links, headings := 0, 0
+	for _, p := range pages(t) {
+		words := p.words()
+		var found [][]int // each match, then its target
+		found = append(found, link.FindAllStringSubmatchIndex(words, -1)...)
+		found = append(found, tag.FindAllStringSubmatchIndex(words, -1)...)
+		names := map[string]bool{}
+		for _, ref := range reference.FindAllStringSubmatchIndex(words, -1) {
+			names[strings.ToLower(words[ref[2]:ref[3]])] = true
+			found = append(found, []int{ref[0], ref[1], ref[4], ref[5]})
+		}
+		for _, at := range found {
+			target := words[at[2]:at[3]]
+			links++
+			if strings.Contains(target, "#") {
+				headings++
+			}
+			if bad := p.badLink(target); bad != "" {
+				t.Errorf("%s links to %s: %s", p.at(words, at[2]), target, bad)
+			}
+		}
+		for _, at := range referring.FindAllStringSubmatchIndex(words, -1) {
+			if name := words[at[2]:at[3]]; !names[strings.ToLower(name)] {
+				t.Errorf("%s links to [%s]: the page does not say where that is", p.at(words, at[2]), name)
+			}
+		}
+	}
+	if links < 100 || headings < 5 {
+		t.Errorf("only %d links were found, %d of them to headings", links, headings)
+	}
+}
+
+func TestAnchorsAreThoseOfGitHub(t *testing.T) {
+	for text, want := range map[string]string{
+		"What was tried":                     "what-was-tried",
+		"9. Leases are lost: who held it?":   "9-leases-are-lost-who-held-it",
+		"`processes/8x4/1ms`: The same":      "processes8x41ms-the-same",
+		"From [go-redis](go-redis.md) – now": "from-go-redis--now",
+		"Lock + Unlock, with a_b":            "lock--unlock-with-a_b",
+		"Größe":                              "größe",
+	} {
+		if got := anchor(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	p := split("x.md", "# A\n## B\n```sh\n# no heading\n```\n### B\n## B\n")
+	if got := fmt.Sprint(p.anchors()); got != "[a b b-1 b-2]" {
+		t.Error(got)
+	}
+}
+
+func TestBadLinksAreFound(t *testing.T) {
+	p := page{path: "docs/ACL.md"}
+	for target, bad := range map[string]bool{
+		"https://example.com/x": false, "SAFETY.md": false, "../lock/": false, "../README.md#for-operators": false,
+		"#for-operators": false, "images/trace.svg": false,
+		"SECURE.md": true, "../../x": true, "#nowhere": true, "../README.md#nowhere": true,
+		"../lock#x": true, "images/trace.svg#x": true,
+	} {
+		if got := p.badLink(target); (got != "") != bad {
+			t.Errorf("%s: %q", target, got)
+		}
+	}
+}
+
+// cells counts the cells of a table's row. GitHub takes a | for a border also between backticks.
+func cells(row string) int {
+	row = strings.ReplaceAll(row, `\|`, "")
+	row = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(row), "|"), "|")
+	return 1 + strings.Count(row, "|")
+}
+
+// TestTables: no row has more or fewer cells than its table's first one; GitHub would drop what is too much.
+func TestTables(t *testing.T) {
+	rows := 0
+	for _, p := range pages(t) {
+		width, number := 0, 0
+		for line := range strings.Lines(p.prose) {
+			number++
+			if !strings.HasPrefix(line, "|") {
+				width = 0
+				continue
+			}
+			rows++
+			if width == 0 {
+				width = cells(line)
+			}
+			if n := cells(line); n != width {
+				t.Errorf("%s:%d: a row of %d cells in a table of %d columns", p.path, number, n, width)
+			}
+		}
+	}
+	if rows < 100 {
+		t.Errorf("only %d rows were found", rows)
+	}
+	for row, want := range map[string]int{"| a | b |": 2, "| a | `b\\|c` |\n": 2, "| a | `b|c` |": 3, "|||": 2} {
+		if got := cells(row); got != want {
+			t.Errorf("%q: %d cells, want %d", row, got, want)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var (
+	testFunc = regexp.MustCompile(`^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
+	testName = regexp.MustCompile(`\b((?:Test|Benchmark|Fuzz|Example)[A-Z]\w*)(…?)`)
+)
+
+// TestNamedTestsExist: a test that a page names is in the code. A name that ends in … stands for all that begin so.
+func TestNamedTestsExist(t *testing.T) {
+	var tests []string
+	for _, file := range files(t, "_test.go") {
+		for line := range strings.Lines(read(t, file)) {
+			if found := testFunc.FindStringSubmatch(line); found != nil {
+				tests = append(tests, found[1])
+			}
+		}
+	}
+	slices.Sort(tests)
+	named := 0
+	for _, p := range pages(t) {
+		for _, part := range []string{p.prose, p.code} {
+			for _, at := range testName.FindAllStringSubmatchIndex(part, -1) {
+				name, open := part[at[2]:at[3]], at[4] < at[5]
+				if name == "TestName" { // in CONTRIBUTING.md, for any
+					continue
+				}
+				named++
+				i, found := slices.BinarySearch(tests, name)
+				if open {
+					found = i < len(tests) && strings.HasPrefix(tests[i], name)
+				}
+				if !found {
+					t.Errorf("%s names %s, which is not in the code", p.at(part, at[0]), part[at[0]:at[1]])
+				}
+			}
+		}
+	}
+	if named < 100 {
+		t.Errorf("only %d names were found", named)
+	}
+}
+
+var (
+	target   = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	variable = regexp.MustCompile(`(?m)^(?:export +)?([A-Z_]+) *[?:]?=|^export +([A-Z_ ]+)$`)
+	call     = regexp.MustCompile(`(?m)(?:^|[ ;&(])make +([a-z][a-z-]*)([^#\n]*)`)
+	indented = regexp.MustCompile(`(?m)^    .+`)
+	setting  = regexp.MustCompile(`(?:^| )([A-Z_]+)=`)
+)
+
+// makefile lists the targets and the variables of the Makefile.
+func makefile(t *testing.T) (targets, variables []string) {
+	t.Helper()
+	text := read(t, "Makefile")
+	for _, found := range target.FindAllStringSubmatch(text, -1) {
+		targets = append(targets, found[1])
+	}
+	for _, found := range variable.FindAllStringSubmatch(text, -1) {
+		variables = append(variables, strings.Fields(found[1]+" "+found[2])...)
+	}
+	return targets, variables
+}
+
+// TestNamedTargetsExist: where a page says make something, the Makefile has that target, and the variables that are
+// set.
+func TestNamedTargetsExist(t *testing.T) {
+	targets, variables := makefile(t)
+	named := 0
+	for _, p := range pages(t) {
+		check := func(part string, begin, end int) {
+			for _, at := range call.FindAllStringSubmatchIndex(part[begin:end], -1) {
+				name, rest := part[begin+at[2]:begin+at[3]], part[begin+at[4]:begin+at[5]]
+				named++
+				if !slices.Contains(targets, name) {
+					t.Errorf("%s: the Makefile has no target %s", p.at(part, begin+at[0]), name)
+				}
+				for _, set := range setting.FindAllStringSubmatch(rest, -1) {
+					if !slices.Contains(variables, set[1]) {
+						t.Errorf("%s: the Makefile has no variable %s", p.at(part, begin+at[0]), set[1])
+					}
+				}
+			}
+		}
+		check(p.code, 0, len(p.code))
+		for _, span := range p.spans() {
+			check(p.prose, span[0], span[1])
+		}
+		for _, at := range indented.FindAllStringIndex(p.prose, -1) {
+			check(p.prose, at[0], at[1])
+		}
+	}
+	if named < 30 || len(targets) < 10 || len(variables) < 10 {
+		t.Errorf("only %d calls, %d targets and %d variables were found", named, len(targets), len(variables))
+	}
+}
+
+var byDefault = regexp.MustCompile(`(?m)^([A-Z_]+) *\?=`)
+
+// TestMakefileHasOneDefaultPerVariable: make takes the first default of a variable and ignores the others, without a
+// word.
+func TestMakefileHasOneDefaultPerVariable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, found := range byDefault.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		if seen[found[1]] {
+			t.Errorf("the Makefile gives %s two defaults", found[1])
+		}
+		seen[found[1]] = true
+	}
+	if len(seen) < 5 {
+		t.Errorf("only %d variables were found", len(seen))
+	}
+}
+
+// writers are the functions of the SDK that write to the log; their first text is the message.
+var writers = []string{
+	"Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext",
+	"givenBack", // puts the prefix in front
+	"log",       // of the subscriptions
+}
+
+const prefix = "redlatch: "
+
+// logged lists the messages that the SDK logs, with the files that do it.
+func logged(t *testing.T) map[string]string {
+	t.Helper()
+	messages := map[string]string{}
+	others := []string{}
+	for _, mod := range files(t, "go.mod") {
+		if dir := path.Dir(mod); dir != "." {
+			others = append(others, dir+"/")
+		}
+	}
+	for _, file := range files(t, ".go") {
+		isOther := func(dir string) bool { return strings.HasPrefix(file, dir) }
+		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc(append(others, "internal/testbed/"), isOther) {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if text := message(call); text != "" {
+					messages[text] = file
+				}
+			}
+			return true
+		})
+	}
+	return messages
+}
+
+// message is what a call writes to the log; "" if it does not.
+func message(call *ast.CallExpr) string {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || !slices.Contains(writers, f.Sel.Name) {
+		return ""
+	}
+	for _, arg := range call.Args {
+		lit, ok := arg.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING {
+			continue
+		}
+		text, err := strconv.Unquote(lit.Value)
+		if err != nil {
+			return ""
+		}
+		return prefix + strings.TrimPrefix(text, prefix)
+	}
+	return ""
+}
+
+// TestLogMessages: docs/OBSERVABILITY.md has the messages that the code logs, and no others. One that ends in … stands
+// for all that begin so.
+func TestLogMessages(t *testing.T) {
+	messages := logged(t)
+	const path = "docs/OBSERVABILITY.md"
+	p := split(path, read(t, path))
+	shown := map[string]bool{}
+	for _, span := range p.spans() {
+		text := p.prose[span[0]:span[1]]
+		if !strings.HasPrefix(text, prefix) {
+			continue
+		}
+		begin, open := strings.CutSuffix(text, "…")
+		found := false
+		for message := range messages {
+			if message == text || open && strings.HasPrefix(message, begin) {
+				shown[message], found = true, true
+			}
+		}
+		if !found {
+			t.Errorf("%s: the code does not log %q", p.at(p.prose, span[0]), text)
+		}
+	}
+	for message, file := range messages {
+		if !shown[message] {
+			t.Errorf("%s does not have what %s logs: %q", path, file, message)
+		}
+	}
+	if len(shown) < 10 {
+		t.Errorf("only %d messages were found", len(shown))
+	}
+}
