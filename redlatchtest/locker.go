@@ -10,7 +10,6 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
-	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -23,9 +22,8 @@ var errBroken = errors.New("redlatchtest: made unavailable")
 // errors of the same types. And it fails on demand: busy, lost, unavailable, closed, or
 // with any error. It is safe for concurrent use and works in bubbles of testing/synctest.
 type Locker struct {
-	name    string
-	fenced  bool
-	refusal error // of an option; of every acquisition
+	name   string
+	fenced bool
 
 	mu       sync.Mutex
 	holder   *owner          // guarded by mu; nil: free
@@ -38,12 +36,10 @@ type Locker struct {
 	acquired int             // guarded by mu
 }
 
-// NewLocker returns a free lock. It takes the option of an RLock, [redlatch.Fenced]. With an
-// option of another kind every acquisition returns [redlatch.ErrInvalidOption], as that of an
-// RLock does.
+// NewLocker returns a free lock. It ignores all options except [redlatch.Fenced], so that it can
+// stand for a lock of any kind.
 func NewLocker(name string, opts ...redlatch.Option) *Locker {
-	set := lock.Apply(opts)
-	return &Locker{name: name, fenced: set.Fenced, refusal: kind.Only(set, "RLock", false, false)}
+	return &Locker{name: name, fenced: lock.Apply(opts).Fenced}
 }
 
 var _ redlatch.Locker = (*Locker)(nil)
@@ -176,9 +172,6 @@ func (l *Locker) TryLock(ctx context.Context, wait, lease time.Duration) (redlat
 
 // acquire tries and waits until expiry fires, if it is not nil, or only tries.
 func (l *Locker) acquire(ctx context.Context, expiry <-chan time.Time, only bool, lease time.Duration) (redlatch.Hold, error) {
-	if l.refusal != nil {
-		return nil, l.refusal
-	}
 	if err := held.CheckLease(lease); err != nil {
 		return nil, err
 	}

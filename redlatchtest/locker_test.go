@@ -130,27 +130,6 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 	})
 }
 
-// A Locker refuses the options that an RLock refuses, in the same words.
-func TestLockerRefusesOptions(t *testing.T) {
-	client := redlatchtest.New(t)
-	for which, opts := range map[string][]redlatch.Option{
-		"WithSkipAfter":          {redlatch.WithSkipAfter(time.Second)},
-		"WithSkipAfter, too low": {redlatch.Fenced(), redlatch.WithSkipAfter(0)},
-		"PreferReaders":          {redlatch.PreferReaders()},
-		"ShareReads":             {redlatch.ShareReads(), redlatch.Fenced()},
-	} {
-		_, want := client.RLock("a", opts...).Lock(t.Context())
-		l := redlatchtest.NewLockers(opts...).ByName("a")
-		_, waited := l.Lock(t.Context())
-		_, tried := l.TryLock(t.Context(), 0, 0)
-		for _, err := range []error{waited, tried} {
-			if !errors.Is(err, redlatch.ErrInvalidOption) || err.Error() != want.Error() {
-				t.Errorf("%s: %v; an RLock says: %v", which, err, want)
-			}
-		}
-	}
-}
-
 // The owner flows on: a second lock that is taken with a hold's context is the same
 // owner's, also for those who know the first context only.
 func TestOwnersFlowFromLockToLock(t *testing.T) {

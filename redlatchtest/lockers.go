@@ -18,8 +18,7 @@ type Lockers struct {
 	byName map[string]*Locker // guarded by mu
 }
 
-// NewLockers returns an empty set. It makes each lock, with opts, on first use; see
-// [NewLocker].
+// NewLockers returns an empty set. It makes each lock, with opts, on first use.
 func NewLockers(opts ...redlatch.Option) *Lockers {
 	return &Lockers{opts: opts, byName: map[string]*Locker{}}
 }
