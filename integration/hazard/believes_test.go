@@ -79,16 +79,17 @@ func TestNoHoldCountsForLongerThanItsKeyStands(t *testing.T) {
 }
 
 // believes reports whether the keys stand until the hold's deadline, which may have moved
-// on while they were looked at.
+// on while they were looked at. A slow look is on the hold's side: the answer tells what was
+// left before it came.
 func believes(t *testing.T, s *testbed.Server, keys []string, h redlatch.Hold) bool {
+	t.Helper()
 	until := h.ValidUntil()
 	if h.Context().Err() != nil {
 		return true
 	}
 	for _, key := range keys {
-		asked := time.Now()
-		left := time.Duration(s.Int(t, "PTTL", key)) * time.Millisecond
-		if asked.Add(left).Before(until) && time.Now().Before(until) {
+		left := time.Duration(s.Int(t, "PTTL", key)+1) * time.Millisecond
+		if time.Now().Add(max(left, 0)).Before(until) {
 			return false
 		}
 	}
