@@ -95,10 +95,14 @@ type NodeError struct {
 }
 
 func (e NodeError) Error() string {
-	if e.Node == "" {
-		return oneLine(e.Err.Error())
+	why := "no answer"
+	if e.Err != nil {
+		why = e.Err.Error()
 	}
-	return oneLine(e.Node + ": " + e.Err.Error())
+	if e.Node == "" {
+		return oneLine(why)
+	}
+	return oneLine(e.Node + ": " + why)
 }
 
 // Unwrap leads to the cause.

@@ -41,6 +41,19 @@ func TestMessagesAreOneLine(t *testing.T) {
 	}
 }
 
+// TestMessagesWithoutACause: details can be made by users, for their own tests.
+func TestMessagesWithoutACause(t *testing.T) {
+	for _, err := range []error{
+		&lock.NotAcquiredError{}, lock.NodeError{}, lock.NodeError{Node: "a:1"}, &lock.UnavailableError{Nodes: []lock.NodeError{{}}},
+		&lock.UnavailableError{}, &lock.LeaseLostError{}, &lock.InvalidNameError{}, &lock.InvalidOptionError{},
+		&lock.ReplicaAcksError{}, &lock.OtherOwnerError{}, &lock.ServerError{}, &lock.ConnectError{},
+	} {
+		if err.Error() == "" || errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%T: %q", err, err)
+		}
+	}
+}
+
 // TestErrorTypeOnEveryVersion: the same refusal has the same name, though servers say
 // it differently.
 func TestErrorTypeOnEveryVersion(t *testing.T) {

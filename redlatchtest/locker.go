@@ -44,6 +44,9 @@ func NewLocker(name string, opts ...redlatch.Option) *Locker {
 
 var _ redlatch.Locker = (*Locker)(nil)
 
+// us is the owner of all holds, in errors.
+const us = "redlatchtest:code under test"
+
 // owner is who holds a Locker.
 type owner struct {
 	id    any     // as engine.OwnerOf tells owners apart
@@ -132,7 +135,7 @@ func (l *Locker) Acquired() int {
 }
 
 func (l *Locker) lose(change func()) bool {
-	return l.end(&redlatch.LeaseLostError{Name: l.name, Reason: lock.LossGone, At: time.Now()}, change)
+	return l.end(&redlatch.LeaseLostError{Name: l.name, Owner: us, Reason: lock.LossGone, At: time.Now()}, change)
 }
 
 // end frees the lock, changes something and ends the holds that there were.
@@ -271,11 +274,14 @@ func (l *Locker) refuse(cause error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := &redlatch.NotAcquiredError{Name: l.name, Holder: l.foreign, Err: cause}
-	if l.holder != nil {
-		e.Holder = "redlatchtest:code under test"
-	}
-	if e.Holder != "" {
+	if l.foreign != "" {
 		e.Remaining = redlatch.DefaultLeaseTime
+	}
+	if l.holder != nil {
+		e.Holder, e.Own = us, true
+		for _, h := range l.holder.holds {
+			e.Remaining = max(e.Remaining, time.Until(h.untilLocked()))
+		}
 	}
 	if l.broken {
 		e.Err = lock.Join(cause, l.unavailable("acquire"))

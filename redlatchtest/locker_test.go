@@ -51,7 +51,7 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 
 			_, err := l.TryLock(ctx, 0, 0)
 			var busy *redlatch.NotAcquiredError
-			check("busy", errors.As(err, &busy) && busy.Holder != "" && busy.Remaining > 0 && busy.Err == nil)
+			check("busy", errors.As(err, &busy) && busy.Holder != "" && busy.Own && busy.Remaining > 0 && busy.Err == nil)
 			began := time.Now()
 			_, err = l.TryLock(ctx, time.Second, 0)
 			check("busy for the wait", errors.Is(err, redlatch.ErrNotAcquired) && time.Since(began) == time.Second)
@@ -69,6 +69,9 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			check("a lease below a millisecond", errors.Is(err, redlatch.ErrInvalidOption))
 			check("extend by less than a millisecond", errors.Is(h.Extend(ctx, time.Microsecond), redlatch.ErrInvalidOption))
 			check("extend by nothing", errors.Is(h.Extend(ctx, 0), redlatch.ErrInvalidOption))
+			ended, end := context.WithCancel(ctx)
+			end()
+			check("extend with an ended ctx", errors.Is(h.Extend(ended, time.Hour), context.Canceled))
 			check("extend", h.Extend(ctx, time.Hour) == nil)
 
 			got := make(chan redlatch.Hold)
@@ -123,7 +126,8 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			check(fmt.Sprint("the lease's end after ", took), took > 110*time.Second && took <= 2*time.Minute)
 			check("its cause", errors.Is(context.Cause(h.Context()), redlatch.ErrLeaseLost))
 			var lost *redlatch.LeaseLostError
-			check("unlock after the lease", errors.As(h.Unlock(ctx), &lost) && lost.Name == "a" && lost.Reason == "expired")
+			check("unlock after the lease", errors.As(h.Unlock(ctx), &lost) && lost.Name == "a" && lost.Owner != "" && lost.Reason == "expired")
+			check("a second unlock after the lease", errors.Is(h.Unlock(ctx), redlatch.ErrNotHeld))
 			time.Sleep(time.Minute)
 			check("free after the lease", redlatch.Do(ctx, l, func(context.Context) error { return nil }) == nil)
 		}

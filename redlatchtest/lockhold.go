@@ -2,6 +2,7 @@ package redlatchtest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ func newHold(who *asker, l *Locker, o *owner) *hold {
 
 // expire ends a hold whose fixed lease is over.
 func (h *hold) expire() {
-	lost := &redlatch.LeaseLostError{Name: h.l.name, Reason: lock.LossExpired, At: time.Now()}
+	lost := &redlatch.LeaseLostError{Name: h.l.name, Owner: us, Reason: lock.LossExpired, At: time.Now()}
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	if !time.Now().Before(h.until) { // not extended
@@ -77,6 +78,10 @@ func (h *hold) Unlock(context.Context) error {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	switch {
+	case errors.Is(h.err, redlatch.ErrLeaseLost):
+		err := h.err
+		h.err = redlatch.ErrNotHeld // it has been told
+		return err
 	case h.err != nil:
 		return h.err
 	case h.l.broken:
@@ -89,11 +94,14 @@ func (h *hold) Unlock(context.Context) error {
 }
 
 // Extend implements redlatch.Hold. It never blocks.
-func (h *hold) Extend(_ context.Context, lease time.Duration) error {
+func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	if lease <= 0 {
 		return &redlatch.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}
 	if err := held.CheckLease(lease); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	h.l.mu.Lock()
@@ -118,6 +126,10 @@ func (h *hold) Token() uint64 { return h.owner.token }
 func (h *hold) ValidUntil() time.Time {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
+	return h.untilLocked()
+}
+
+func (h *hold) untilLocked() time.Time {
 	if h.timer == nil {
 		return time.Now().Add(redlatch.DefaultLeaseTime)
 	}

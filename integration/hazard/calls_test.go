@@ -243,3 +243,22 @@ func TestShutdownOutOfTimeLeavesTheHoldsWorking(t *testing.T) {
 		}
 	}
 }
+
+// A nil context is a mistake of the caller's. It costs nobody else the process, not even while a
+// command of the owner is under way, when a goroutine of the library does the rest.
+func TestUnlockWithoutAContextUnlocks(t *testing.T) {
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	for _, kind := range kinds {
+		h := take(t, t.Context(), kind.make(c, "nil-"+kind.name))
+		p.Delay(testbed.Requests, 200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		is(t, "Extend", h.Extend(ctx, time.Minute), context.DeadlineExceeded) // its command is on its way
+		cancel()
+		if err := h.Unlock(nil); err != nil { //nolint:staticcheck // it is the question
+			t.Errorf("%s: %v", kind.name, err)
+		}
+		p.Delay(testbed.Requests, 0)
+	}
+}

@@ -134,6 +134,9 @@ func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Rele
 // begin marks the holds, ends their contexts and sends the first command.
 func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, notify chan<- *Releasing) {
 	rel.reg, rel.holds, rel.notify = r, holds, notify
+	if ctx == nil {
+		ctx = context.Background() // only its values are used: what would be refused must be released first
+	}
 	if rel.done == nil {
 		rel.done = make(chan struct{}, 1)
 	}
