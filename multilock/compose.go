@@ -286,10 +286,12 @@ func (p *part) holds() []lock.Hold {
 	return out
 }
 
-// release begins to give the part back and returns a function that waits for it.
-func (p *part) release(ctx context.Context) func() []error {
+// release begins to give the part back and returns a function that waits for it: as an
+// Unlock that began at an instant does.
+func (p *part) release(ctx context.Context, began time.Time) func() []error {
 	if p.other == nil {
-		return held.Release(ctx, p.eng, nil).Wait
+		rel := held.Release(ctx, p.eng, nil)
+		return func() []error { return rel.Wait(began) }
 	}
 	done := make(chan error, 1)
 	go func() { done <- p.other.Unlock(ctx) }() // ends with Unlock, whose time is bounded

@@ -20,6 +20,8 @@ type hold struct {
 	cancel context.CancelCauseFunc
 	need   int // so many leaves must be held
 
+	unlocking held.Gate // one Unlock at a time: who comes second hears how the first ended
+
 	mu       sync.Mutex
 	parts    []*part       // guarded by mu
 	stops    []func() bool // guarded by mu; end the watching of members' contexts
@@ -262,6 +264,9 @@ func (h *hold) Unlock(ctx context.Context) error {
 }
 
 func (h *hold) unlock(ctx context.Context) error {
+	began := time.Now()
+	h.unlocking.Enter(context.Background(), nil)
+	defer h.unlocking.Leave()
 	h.mu.Lock()
 	parts, again := h.parts, h.released
 	if h.released = true; again {
@@ -279,11 +284,11 @@ func (h *hold) unlock(ctx context.Context) error {
 	}
 	h.cancel(lock.ErrUnlocked)
 	if h.m.quorum {
-		return h.unlockQuorum(ctx, parts)
+		return h.unlockQuorum(ctx, parts, began)
 	}
 	waits := make([]func() []error, len(parts))
 	for i, p := range parts {
-		waits[i] = p.release(ctx)
+		waits[i] = p.release(ctx, began)
 	}
 	var errs []error
 	for i, wait := range waits {

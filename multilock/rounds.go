@@ -212,7 +212,7 @@ func (r *rounds) giveBack(parts []*part) {
 	var waits []func() []error
 	for _, p := range parts {
 		if p != nil {
-			waits = append(waits, p.release(context.WithoutCancel(r.ctx)))
+			waits = append(waits, p.release(context.WithoutCancel(r.ctx), time.Now()))
 		}
 	}
 	if r.ctx.Err() != nil || len(waits) == 0 {
