@@ -129,11 +129,17 @@ func same(a, b leaf) bool {
 	return x.Mode == y.Mode || x.Mode != lock.ModeLock && y.Mode != lock.ModeLock
 }
 
-// order sorts leaves canonically: by name, then by server.
+// order sorts leaves canonically: by name, then by server. A user's own come first, so that
+// those of one name that may be one lock stand side by side.
 func order(leaves []leaf) {
 	slices.SortStableFunc(leaves, func(a, b leaf) int {
-		if c := cmp.Compare(a.key(), b.key()); c != 0 {
+		switch c := cmp.Compare(a.key(), b.key()); {
+		case c != 0:
 			return c
+		case a.eng == nil && b.eng != nil:
+			return -1
+		case a.eng != nil && b.eng == nil:
+			return 1
 		}
 		return cmp.Compare(a.runID, b.runID)
 	})

@@ -20,6 +20,7 @@ func TestCompositionErrors(t *testing.T) {
 		"no member":                 redlatch.MultiLock(),
 		"nil":                       redlatch.MultiLock(c.RLock("a"), nil),
 		"one lock by two clients":   redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
+		"and a user's between them": redlatch.MultiLock(c.RLock("a"), namedLock{userLock{c.RLock("u")}, "a"}, other.RLock("a")),
 		"nested bad":                redlatch.MultiLock(c.RLock("a"), redlatch.MultiLock()),
 		"quorum of none":            redlatch.QuorumLock(),
 		"quorum of names":           redlatch.QuorumLock(c.RLock("a"), other.RLock("b")),
@@ -62,6 +63,14 @@ func (u userLock) Lock(ctx context.Context, o ...redlatch.AcquireOption) (redlat
 func (u userLock) TryLock(ctx context.Context, wait, lease time.Duration) (redlatch.Hold, error) {
 	return u.l.TryLock(ctx, wait, lease)
 }
+
+// namedLock is one that says its name.
+type namedLock struct {
+	userLock
+	name string
+}
+
+func (n namedLock) Name() string { return n.name }
 
 // TestGroupCostsOneCommand: N plain locks of one node cost one command to take
 // and one to free.
