@@ -247,10 +247,14 @@ func (u *unit) of(core *engine.Core) bool { return u.locks != nil && u.locks[0].
 
 // acquire takes the unit: wait as for Locker.TryLock, negative without a limit. It
 // ends at until, if that is not zero, also where an attempt without waiting would take longer.
-// redlatch's own locks stop waiting when quit is closed.
-func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time, quit <-chan struct{}) (*part, error) {
+// redlatch's own locks stop waiting when quit ends, which may be nil.
+func (u *unit) acquire(ctx, quit context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
 	if u.locks != nil {
-		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until, quit)
+		var over <-chan struct{}
+		if quit != nil {
+			over = quit.Done()
+		}
+		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until, over)
 		if err != nil {
 			return nil, err
 		}
@@ -259,7 +263,9 @@ func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until tim
 	l := u.leaves[0]
 	var h lock.Hold
 	var err error
-	if wait < 0 {
+	if q, ok := l.other.(*MultiLock); ok {
+		h, err = q.take(ctx, quit, wait, lease)
+	} else if wait < 0 {
 		h, err = l.other.Lock(ctx, lock.WithLease(lease))
 	} else {
 		h, err = l.other.TryLock(ctx, wait, lease)
