@@ -30,7 +30,7 @@ type hold struct {
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
 
-	place held.Place // where it was acquired; nil: nobody wants to know
+	whole *held.Whole // for the warning of a hold that lasts; nil: nobody wants to know
 
 	// of a quorum: the longest lease that Extend may ask for, and the token that it was granted
 	most  time.Duration
@@ -49,7 +49,10 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 		h.counted = o.Counting()
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
-	h.place = here(parts)
+	if place := here(parts); place != nil {
+		about := m.about()
+		h.whole = &held.Whole{Name: about.Name, Type: about.Type, Place: place}
+	}
 	// All of them, also those that ended already, and before the first end is heard
 	// of: what is not the hold's would be kept by the watchdog for ever.
 	h.take(parts, func() bool { return true })
@@ -121,7 +124,7 @@ func (h *hold) take(parts []*part, may func() bool) bool {
 	var stops []func() bool
 	for _, p := range parts {
 		for _, member := range p.eng {
-			member.AcquiredAt(h.place)
+			member.PartOf(h.whole)
 		}
 		for _, member := range p.holds() {
 			// Runs once, when the member's context ends; needs no goroutine until then.
