@@ -104,8 +104,11 @@ func (r *rounds) behind() int {
 
 // patience is how long a round that holds something queues for a fair member.
 func (r *rounds) patience(u *unit) time.Duration {
-	core := u.leaves[0].eng.Core()
-	return min(20*time.Millisecond<<min(r.round, 10), core.LeaseTime()/10)
+	lease := u.leaves[0].eng.Core().LeaseTime()
+	if r.lease > 0 {
+		lease = min(lease, r.lease)
+	}
+	return min(20*time.Millisecond<<min(r.round, 10), lease/10)
 }
 
 // try makes one round: unit first is waited for, then all others are tried at
