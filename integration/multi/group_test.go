@@ -386,3 +386,32 @@ func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
 	unlock(t, qh)
 	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
 }
+
+// TestRemainingOfTheWhole: it is that of the member whose lease ends first, of a quorum of the
+// first in the majority that lasts longest; also where an int has 32 bits (GOARCH=386).
+func TestRemainingOfTheWhole(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	cs := clients(t, addrs(list))
+	q, m := copies(cs, "q"), []redlatch.Locker{cs[0].RLock("a"), cs[1].RLock("b"), cs[2].RLock("c")}
+	for _, order := range [][]time.Duration{{50, 20, 30}, {20, 50, 30}, {30, 50, 20}} {
+		var holds []redlatch.Hold
+		for i, minutes := range order {
+			for _, l := range []redlatch.Locker{q[i], m[i]} {
+				holds = append(holds, mustLock(t, t.Context(), l, redlatch.WithLease(minutes*time.Minute)))
+			}
+		}
+		for _, tc := range []struct {
+			lock *multiLock
+			want time.Duration
+		}{{redlatch.MultiLock(m...), 20 * time.Minute}, {redlatch.QuorumLock(q...), 30 * time.Minute}} {
+			st, err := tc.lock.State(t.Context())
+			if err != nil || !st.Held || st.Remaining > tc.want || st.Remaining < tc.want-patience {
+				t.Errorf("leases of %d minutes: %v remain of %s, want %v; %v", order, st.Remaining, tc.lock.Name(), tc.want, err)
+			}
+		}
+		for _, h := range holds {
+			unlock(t, h)
+		}
+	}
+}
