@@ -113,6 +113,10 @@ func (a *acquisition) sleep() error {
 
 // sleepUntil blocks until at (over), a signal, or the end of the wait (an error).
 func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
+	gone, open := a.closed()
+	if gone {
+		return true, a.ended()
+	}
 	if a.obs != nil && !a.waits {
 		a.obs.Wait()
 	}
@@ -123,7 +127,6 @@ func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
 	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
 	cases := []reflect.SelectCase{receive(t.C), receive(a.signal), receive(a.ctx.Done())}
-	_, open := a.closed()
 	for _, ch := range open {
 		cases = append(cases, receive(ch))
 	}
@@ -163,9 +166,6 @@ func (m *MultiLock) closed(ctx context.Context, leaves []leaf) (over bool, open 
 	}
 	gone := 0
 	for _, l := range leaves {
-		if !m.quorum && l.inside(ctx) {
-			continue
-		}
 		over, more := l.closed(ctx)
 		if over {
 			gone++
@@ -179,7 +179,8 @@ func (m *MultiLock) closed(ctx context.Context, leaves []leaf) (over bool, open 
 	return gone > spare, open
 }
 
-// closed is about one leaf; nobody knows about a user's own.
+// closed is about one leaf; nobody knows about a user's own. A client that takes no more
+// acquisitions lets an owner re-enter, until it is closed.
 func (l leaf) closed(ctx context.Context) (over bool, open []<-chan struct{}) {
 	if q, ok := l.other.(*MultiLock); ok {
 		return q.closed(ctx, q.leaves)
@@ -188,31 +189,15 @@ func (l leaf) closed(ctx context.Context) (over bool, open []<-chan struct{}) {
 		return false, nil
 	}
 	ch := l.eng.Core().Draining()
+	if _, inside := l.eng.Holds(ctx); inside {
+		ch = l.eng.Core().Closing()
+	}
 	select {
 	case <-ch:
 		return true, nil
 	default:
 		return false, []<-chan struct{}{ch}
 	}
-}
-
-// inside reports whether the owner that ctx carries holds a leaf already: a client that takes no
-// more acquisitions lets it re-enter.
-func (l leaf) inside(ctx context.Context) bool {
-	if q, ok := l.other.(*MultiLock); ok {
-		n := 0
-		for _, copied := range q.leaves {
-			if copied.inside(ctx) {
-				n++
-			}
-		}
-		return n >= majority(len(q.leaves))
-	}
-	if l.eng == nil {
-		return false
-	}
-	_, ok := l.eng.Holds(ctx)
-	return ok
 }
 
 // ended is the error of a wait that is over, or of a client that is being closed.

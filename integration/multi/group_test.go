@@ -394,11 +394,11 @@ func TestRemainingOfTheWhole(t *testing.T) {
 	list := servers(t, 3)
 	cs := clients(t, addrs(list))
 	q, m := copies(cs, "q"), []redlatch.Locker{cs[0].RLock("a"), cs[1].RLock("b"), cs[2].RLock("c")}
-	for _, order := range [][]time.Duration{{50, 20, 30}, {20, 50, 30}, {30, 50, 20}} {
+	for _, order := range [][]int{{50, 20, 30}, {20, 50, 30}, {30, 50, 20}} {
 		var holds []redlatch.Hold
 		for i, minutes := range order {
 			for _, l := range []redlatch.Locker{q[i], m[i]} {
-				holds = append(holds, mustLock(t, t.Context(), l, redlatch.WithLease(minutes*time.Minute)))
+				holds = append(holds, mustLock(t, t.Context(), l, redlatch.WithLease(time.Duration(minutes)*time.Minute)))
 			}
 		}
 		for _, tc := range []struct {
