@@ -96,15 +96,18 @@ const silence = time.Second
 
 func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-func (c *claim) command() conn.Command {
+// command claims the period. After one that may run late, void > 0 makes the server refuse that
+// one, as soon as this one is granted: the next period may be due when it comes.
+func (c *claim) command(void time.Duration) conn.Command {
 	return conn.Command{
 		Script: luascript.Once,
 		Keys:   []string{luascript.OnceKey(c.key), luascript.VoidKey(c.key)},
-		Args:   []string{c.id, ms(c.period), ms(c.period / earlyShare)},
+		Args:   []string{c.id, ms(c.period), ms(c.period / earlyShare), ms(void)},
 		Acks:   c.cs.acks, AckTimeout: c.cs.ackTimeout,
 	}
 }
 
+// undo gives the period back that the claim id got; "" stands for whoever's it is.
 func (c *claim) undo(id string, void time.Duration) conn.Command {
 	keys := []string{luascript.OnceKey(c.key)}
 	if void > 0 {
@@ -118,7 +121,7 @@ func (c *claim) undo(id string, void time.Duration) conn.Command {
 func (c *claim) take(ctx context.Context) (due bool, err error) {
 	limit := time.NewTimer(c.period)
 	defer limit.Stop()
-	r, unsure, err := c.ask(ctx, opClaim, c.command(), limit.C, func(a answer, unsure bool) {
+	r, unsure, err := c.ask(ctx, opClaim, c.command, limit.C, func(a answer, unsure bool) {
 		if unsure || a.err != nil || claimed(a.reply) {
 			c.undoLate(ctx)
 		}
@@ -149,7 +152,7 @@ func (c *claim) giveBack(ctx context.Context, why error) error {
 	}
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()
-	_, _, err := c.ask(ctx, opGiveBack, c.undo(c.id, 0), limit.C, func(a answer, _ bool) {
+	_, _, err := c.ask(ctx, opGiveBack, func(time.Duration) conn.Command { return c.undo(c.id, 0) }, limit.C, func(a answer, _ bool) {
 		if a.err != nil {
 			c.undoLate(ctx)
 		}
@@ -164,7 +167,7 @@ func (c *claim) giveBack(ctx context.Context, why error) error {
 func (c *claim) forget(ctx context.Context) (bool, error) {
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()
-	r, _, err := c.ask(ctx, opReset, c.undo("", 0), limit.C, nil)
+	r, _, err := c.ask(ctx, opReset, func(time.Duration) conn.Command { return c.undo("", 0) }, limit.C, nil)
 	return r.Code == 1, err
 }
 
@@ -220,14 +223,16 @@ type answer struct {
 
 var errSilent = errors.New("no answer")
 
-// ask sends cmd until it is answered, ctx ends, limit fires or the Client closes. When the
+// ask sends what cmd builds until it is answered, ctx ends, limit fires or the Client closes. cmd
+// is told for how long earlier commands must be refused: 0 unless one may run late. When the
 // caller leaves while a command is under way, late gets the outcome, in the background.
 // unsure: a command that failed may have run, or may run yet.
 func (c *claim) ask(
-	ctx context.Context, op string, cmd conn.Command, limit <-chan time.Time, late func(a answer, unsure bool),
+	ctx context.Context, op string, cmd func(void time.Duration) conn.Command, limit <-chan time.Time, late func(a answer, unsure bool),
 ) (r conn.Reply, unsure bool, err error) {
 	var last error // the last failure
 	retry := retries()
+	void := time.Duration(0)
 	for {
 		if ctx.Err() != nil {
 			return r, unsure, c.ended(ctx, op, last)
@@ -235,10 +240,10 @@ func (c *claim) ask(
 		if err := c.cs.begin(); err != nil {
 			return r, unsure, err
 		}
-		sent := time.Now()
+		sent, one := time.Now(), cmd(void)
 		outcome := make(chan answer, 1) // who takes it counts the command out
 		go func() {                     // ends with the answer, or with the connection
-			r, err := c.cs.run.Run(context.WithoutCancel(ctx), cmd)
+			r, err := c.cs.run.Run(context.WithoutCancel(ctx), one)
 			outcome <- answer{r, err}
 		}()
 		leave := func(err error) (conn.Reply, bool, error) {
@@ -273,7 +278,9 @@ func (c *claim) ask(
 		if !class.Transient() {
 			return r, unsure, &lock.ServerError{Name: c.name, Op: op, Err: last}
 		}
-		unsure = unsure || class == conn.Ambiguous
+		if class == conn.Ambiguous {
+			unsure, void = true, voidTime
+		}
 		pause := time.NewTimer(retry.NextBackOff())
 		select {
 		case <-pause.C:

@@ -138,6 +138,55 @@ func TestTheWarningNamesWhoHasTheLockNow(t *testing.T) {
 	}
 }
 
+// The hold of a MultiLock is one hold, however many members it has, and on how many clients.
+func TestAMultiLockIsToldOfOnce(t *testing.T) {
+	const after = time.Second
+	client, lines := warned(t, after)
+	other, others := warned(t, after)
+	hold, err := forgetful(t.Context(), redlatch.MultiLock(
+		client.RLock("told:1"), client.RLock("told:2"), client.FairLock("told:3"), other.RLock("told:4"),
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := forgetful(t.Context(), client.RLock("told:after"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lastToo, err := forgetful(t.Context(), other.RLock("told:after too"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for seen := 0; seen < 2; { // of each client: the one that comes last
+		select {
+		case line := <-lines:
+			told = append(told, line)
+		case line := <-others:
+			told = append(told, line)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no warning; so far: %q", told)
+		}
+		if strings.Contains(told[len(told)-1], "told:after") {
+			told = told[:len(told)-1]
+			seen++
+		}
+	}
+	if len(told) != 1 {
+		t.Fatalf("%d warnings: %q", len(told), told)
+	}
+	for _, want := range []string{`lock="[told:1 told:2 told:3 told:4]"`, "type=multi", "owner=", "held=", ".forgetful "} {
+		if !strings.Contains(told[0], want) {
+			t.Errorf("no %q in %s", want, told[0])
+		}
+	}
+	for _, h := range []redlatch.Hold{hold, last, lastToo} {
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Who does not ask pays nothing: nothing is noted.
 func TestWithoutHoldWarningNothingIsNoted(t *testing.T) {
 	client, lines := warned(t, 0)

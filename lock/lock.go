@@ -59,7 +59,8 @@ type Hold interface {
 	//   - nil if the lock was held until now;
 	//   - [ErrLeaseLost] if the lock had been lost: the critical section may not have
 	//     been exclusive;
-	//   - [ErrNotHeld] if this hold has already been unlocked;
+	//   - [ErrNotHeld] if this hold has already been unlocked; a call that comes while
+	//     another one is under way waits for that one first;
 	//   - [ErrUnavailable] if the server did not answer in time: the lock is free when
 	//     its lease ends, if not earlier, and Unlock may be called again to learn the
 	//     outcome;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ type acquisition struct {
 	once  bool
 	until time.Time // of the wait; zero: no limit
 	lease time.Duration
+	quit  context.Context // of a member: ends when the whole can't come any more; nil: no member
 
 	pause  *backoff.ExponentialBackOff
 	signal chan struct{} // of a quorum: there is news
@@ -33,10 +35,11 @@ type acquisition struct {
 	last   error         // what the last round failed with
 }
 
-// take is Lock and TryLock; a negative wait has no limit.
-func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
+// take is Lock and TryLock; a negative wait has no limit. When quit ends, which may be nil, it
+// ends with lock.ErrClosed.
+func (m *MultiLock) take(ctx, quit context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	spanned, obs := m.observe(ctx, wait, lease)
-	h, err := m.acquire(ctx, spanned, obs, wait, lease)
+	h, err := m.acquire(ctx, spanned, quit, obs, wait, lease)
 	m.observed(obs, h, err)
 	if err != nil {
 		return nil, err
@@ -46,14 +49,14 @@ func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (lock.H
 
 // acquire is take without its observation. spanned is ctx with the span that the
 // members' are children of.
-func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
+func (m *MultiLock) acquire(ctx, spanned, quit context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	if err := held.CheckLease(lease); err != nil {
 		return nil, err
 	}
-	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: lease, pause: newPause()}
+	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: lease, quit: quit, pause: newPause()}
 	var done func()
 	a.plain, a.ctx, done = engine.OneOwner(ctx, spanned)
 	defer done()
@@ -110,6 +113,10 @@ func (a *acquisition) sleep() error {
 
 // sleepUntil blocks until at (over), a signal, or the end of the wait (an error).
 func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
+	gone, open := a.closed()
+	if gone {
+		return true, a.ended()
+	}
 	if a.obs != nil && !a.waits {
 		a.obs.Wait()
 	}
@@ -119,14 +126,9 @@ func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
 	}
 	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
-	cases := []reflect.SelectCase{
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(t.C)},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(a.signal)},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(a.ctx.Done())},
-	}
-	_, open := a.closed()
+	cases := []reflect.SelectCase{receive(t.C), receive(a.signal), receive(a.ctx.Done())}
 	for _, ch := range open {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ch)})
+		cases = append(cases, receive(ch))
 	}
 	switch chosen, _, _ := reflect.Select(cases); {
 	case chosen == 0 && !a.over():
@@ -141,33 +143,61 @@ func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
 	return true, a.ended()
 }
 
+func receive(ch any) reflect.SelectCase {
+	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ch)}
+}
+
 // closed reports whether so many of the clients take no more acquisitions that this one
-// can't be made. The channels are closed when one of the others does.
+// can't be made. The channels are closed when one of the others does, or when it is of no use
+// any more.
 func (a *acquisition) closed() (over bool, open []<-chan struct{}) {
+	over, open = a.m.closed(a.ctx, a.m.leaves)
+	if a.quit != nil {
+		over, open = over || a.quit.Err() != nil, append(open, a.quit.Done())
+	}
+	return over, open
+}
+
+// closed is about some of the leaves, and whoever wants them with ctx.
+func (m *MultiLock) closed(ctx context.Context, leaves []leaf) (over bool, open []<-chan struct{}) {
 	spare := 0
-	if a.m.quorum {
-		spare = len(a.m.leaves) - majority(len(a.m.leaves))
+	if m.quorum {
+		spare = len(m.leaves) - majority(len(m.leaves))
 	}
 	gone := 0
-	for _, l := range a.m.leaves {
-		if l.eng == nil || !a.m.quorum && a.inside(l) {
-			continue
-		}
-		select {
-		case <-l.eng.Core().Draining():
+	for _, l := range leaves {
+		over, more := l.closed(ctx)
+		if over {
 			gone++
-		default:
-			open = append(open, l.eng.Core().Draining())
+		}
+		for _, ch := range more {
+			if !slices.Contains(open, ch) {
+				open = append(open, ch)
+			}
 		}
 	}
 	return gone > spare, open
 }
 
-// inside reports whether the owner holds a lock already: a client that takes no more
-// acquisitions lets it re-enter.
-func (a *acquisition) inside(l leaf) bool {
-	_, ok := l.eng.Holds(a.ctx)
-	return ok
+// closed is about one leaf; nobody knows about a user's own. A client that takes no more
+// acquisitions lets an owner re-enter, until it is closed.
+func (l leaf) closed(ctx context.Context) (over bool, open []<-chan struct{}) {
+	if q, ok := l.other.(*MultiLock); ok {
+		return q.closed(ctx, q.leaves)
+	}
+	if l.eng == nil {
+		return false, nil
+	}
+	ch := l.eng.Core().Draining()
+	if _, inside := l.eng.Holds(ctx); inside {
+		ch = l.eng.Core().Closing()
+	}
+	select {
+	case <-ch:
+		return true, nil
+	default:
+		return false, []<-chan struct{}{ch}
+	}
 }
 
 // ended is the error of a wait that is over, or of a client that is being closed.

@@ -129,11 +129,17 @@ func same(a, b leaf) bool {
 	return x.Mode == y.Mode || x.Mode != lock.ModeLock && y.Mode != lock.ModeLock
 }
 
-// order sorts leaves canonically: by name, then by server.
+// order sorts leaves canonically: by name, then by server. A user's own come first, so that
+// those of one name that may be one lock stand side by side.
 func order(leaves []leaf) {
 	slices.SortStableFunc(leaves, func(a, b leaf) int {
-		if c := cmp.Compare(a.key(), b.key()); c != 0 {
+		switch c := cmp.Compare(a.key(), b.key()); {
+		case c != 0:
 			return c
+		case a.eng == nil && b.eng != nil:
+			return -1
+		case a.eng != nil && b.eng == nil:
+			return 1
 		}
 		return cmp.Compare(a.runID, b.runID)
 	})
@@ -241,10 +247,14 @@ func (u *unit) of(core *engine.Core) bool { return u.locks != nil && u.locks[0].
 
 // acquire takes the unit: wait as for Locker.TryLock, negative without a limit. It
 // ends at until, if that is not zero, also where an attempt without waiting would take longer.
-// redlatch's own locks stop waiting when quit is closed.
-func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time, quit <-chan struct{}) (*part, error) {
+// redlatch's own locks stop waiting when quit ends, which may be nil.
+func (u *unit) acquire(ctx, quit context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
 	if u.locks != nil {
-		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until, quit)
+		var over <-chan struct{}
+		if quit != nil {
+			over = quit.Done()
+		}
+		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until, over)
 		if err != nil {
 			return nil, err
 		}
@@ -253,7 +263,9 @@ func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until tim
 	l := u.leaves[0]
 	var h lock.Hold
 	var err error
-	if wait < 0 {
+	if q, ok := l.other.(*MultiLock); ok {
+		h, err = q.take(ctx, quit, wait, lease)
+	} else if wait < 0 {
 		h, err = l.other.Lock(ctx, lock.WithLease(lease))
 	} else {
 		h, err = l.other.TryLock(ctx, wait, lease)
@@ -286,10 +298,12 @@ func (p *part) holds() []lock.Hold {
 	return out
 }
 
-// release begins to give the part back and returns a function that waits for it.
-func (p *part) release(ctx context.Context) func() []error {
+// release begins to give the part back and returns a function that waits for it: as an
+// Unlock that began at an instant does.
+func (p *part) release(ctx context.Context, began time.Time) func() []error {
 	if p.other == nil {
-		return held.Release(ctx, p.eng, nil).Wait
+		rel := held.Release(ctx, p.eng, nil)
+		return func() []error { return rel.Wait(began) }
 	}
 	done := make(chan error, 1)
 	go func() { done <- p.other.Unlock(ctx) }() // ends with Unlock, whose time is bounded

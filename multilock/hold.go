@@ -20,6 +20,8 @@ type hold struct {
 	cancel context.CancelCauseFunc
 	need   int // so many leaves must be held
 
+	unlocking held.Gate // one Unlock at a time: who comes second hears how the first ended
+
 	mu       sync.Mutex
 	parts    []*part       // guarded by mu
 	stops    []func() bool // guarded by mu; end the watching of members' contexts
@@ -28,7 +30,7 @@ type hold struct {
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
 
-	place held.Place // where it was acquired; nil: nobody wants to know
+	whole *held.Whole // for the warning of a hold that lasts; nil: nobody wants to know
 
 	// of a quorum: the longest lease that Extend may ask for, and the token that it was granted
 	most  time.Duration
@@ -47,7 +49,10 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 		h.counted = o.Counting()
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
-	h.place = here(parts)
+	if place := here(parts); place != nil {
+		about := m.about()
+		h.whole = &held.Whole{Name: about.Name, Type: about.Type, Place: place}
+	}
 	// All of them, also those that ended already, and before the first end is heard
 	// of: what is not the hold's would be kept by the watchdog for ever.
 	h.take(parts, func() bool { return true })
@@ -119,7 +124,7 @@ func (h *hold) take(parts []*part, may func() bool) bool {
 	var stops []func() bool
 	for _, p := range parts {
 		for _, member := range p.eng {
-			member.AcquiredAt(h.place)
+			member.PartOf(h.whole)
 		}
 		for _, member := range p.holds() {
 			// Runs once, when the member's context ends; needs no goroutine until then.
@@ -262,6 +267,9 @@ func (h *hold) Unlock(ctx context.Context) error {
 }
 
 func (h *hold) unlock(ctx context.Context) error {
+	began := time.Now()
+	h.unlocking.Enter(context.Background(), nil)
+	defer h.unlocking.Leave()
 	h.mu.Lock()
 	parts, again := h.parts, h.released
 	if h.released = true; again {
@@ -279,11 +287,11 @@ func (h *hold) unlock(ctx context.Context) error {
 	}
 	h.cancel(lock.ErrUnlocked)
 	if h.m.quorum {
-		return h.unlockQuorum(ctx, parts)
+		return h.unlockQuorum(ctx, parts, began)
 	}
 	waits := make([]func() []error, len(parts))
 	for i, p := range parts {
-		waits[i] = p.release(ctx)
+		waits[i] = p.release(ctx, began)
 	}
 	var errs []error
 	for i, wait := range waits {

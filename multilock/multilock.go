@@ -67,7 +67,7 @@ func (m *MultiLock) Name() string { return m.name }
 // While servers can't be reached Lock keeps trying. After an error nothing is held, and
 // nothing stays on a server, as soon as it answers.
 func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return m.take(ctx, -1, lock.Acquire(opts).Lease)
+	return m.take(ctx, nil, -1, lock.Acquire(opts).Lease)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every
@@ -80,7 +80,7 @@ func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 		m.observed(obs, nil, err)
 		return nil, err
 	}
-	return m.take(ctx, wait, lease)
+	return m.take(ctx, nil, wait, lease)
 }
 
 // Do runs fn while holding the lock; see [lock.Do].

@@ -1,6 +1,7 @@
 package multilock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -62,7 +63,7 @@ func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
 		out.Mode = lock.ModeNone
 		return out, nil
 	}
-	slices.SortFunc(left, func(a, b time.Duration) int { return int(b - a) })
+	slices.SortFunc(left, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	out.Remaining = left[need-1]
 	return out, nil
 }

@@ -277,7 +277,7 @@ func (q *quorum) stragglers(h *hold, answers <-chan answer, missing int) {
 		}
 		p := q.part(a)
 		if h == nil || !q.joins(h, a) || !h.adopt(p) {
-			p.release(context.WithoutCancel(q.ctx))
+			p.release(context.WithoutCancel(q.ctx), time.Now())
 		}
 	}
 }

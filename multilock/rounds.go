@@ -2,10 +2,10 @@ package multilock
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -104,8 +104,11 @@ func (r *rounds) behind() int {
 
 // patience is how long a round that holds something queues for a fair member.
 func (r *rounds) patience(u *unit) time.Duration {
-	core := u.leaves[0].eng.Core()
-	return min(20*time.Millisecond<<min(r.round, 10), core.LeaseTime()/10)
+	lease := u.leaves[0].eng.Core().LeaseTime()
+	if r.lease > 0 {
+		lease = min(lease, r.lease)
+	}
+	return min(20*time.Millisecond<<min(r.round, 10), lease/10)
 }
 
 // try makes one round: unit first is waited for, then all others are tried at
@@ -119,7 +122,7 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 			wait = max(time.Until(r.until), time.Millisecond)
 		}
 		quit, done := r.uselessWithout(first)
-		parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.until, quit)
+		parts[first], err = r.units[first].acquire(r.ctx, quit, wait, r.lease, r.until)
 		if done(); err != nil {
 			return nil, -1, err
 		}
@@ -134,7 +137,7 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 		if first >= 0 && u.fair() {
 			wait = r.patience(u)
 		}
-		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.until, nil) }) // ends with the attempt, which is bounded
+		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, nil, wait, r.lease, r.until) }) // ends with the attempt, which is bounded
 	}
 	wg.Wait()
 	busy, err = r.look(parts, errs)
@@ -145,36 +148,34 @@ func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 	return nil, busy, err
 }
 
-// uselessWithout returns a channel that is closed when the client of a unit other than first
-// takes no more acquisitions, so that first is of no use, either; nil if all are of one client.
-// done ends the watching.
-func (r *rounds) uselessWithout(first int) (quit <-chan struct{}, done func()) {
-	over := make(chan struct{})
-	var once sync.Once
-	var stop chan struct{}
-	seen := map[*engine.Core]bool{}
+// uselessWithout returns a context that ends when one of the units other than first can't come
+// any more, since a client takes no more acquisitions, so that first is of no use, either; nil if
+// none can end without first. done ends the watching.
+func (r *rounds) uselessWithout(first int) (quit context.Context, done func()) {
+	var others []leaf
 	for i := range r.units {
 		for _, l := range r.units[i].leaves {
-			if i == first || l.eng == nil || seen[l.eng.Core()] || r.units[first].of(l.eng.Core()) || r.inside(l) {
-				continue
+			if i != first && (l.eng == nil || !r.units[first].of(l.eng.Core())) {
+				others = append(others, l)
 			}
-			seen[l.eng.Core()] = true
-			if stop == nil {
-				stop = make(chan struct{})
-			}
-			go func() { // ends with the wait
-				select {
-				case <-l.eng.Core().Draining():
-					once.Do(func() { close(over) })
-				case <-stop:
-				}
-			}()
 		}
 	}
-	if stop == nil {
+	over, open := r.m.closed(r.ctx, others)
+	if !over && len(open) == 0 {
 		return nil, func() {}
 	}
-	return over, func() { close(stop) }
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with the wait
+		defer cancel()
+		for ; !over && ctx.Err() == nil; over, open = r.m.closed(r.ctx, others) {
+			cases := []reflect.SelectCase{receive(ctx.Done())}
+			for _, ch := range open {
+				cases = append(cases, receive(ch))
+			}
+			reflect.Select(cases)
+		}
+	}()
+	return ctx, cancel
 }
 
 // look says what a round came to: nil if everything is held. What is to be waited
@@ -212,7 +213,7 @@ func (r *rounds) giveBack(parts []*part) {
 	var waits []func() []error
 	for _, p := range parts {
 		if p != nil {
-			waits = append(waits, p.release(context.WithoutCancel(r.ctx)))
+			waits = append(waits, p.release(context.WithoutCancel(r.ctx), time.Now()))
 		}
 	}
 	if r.ctx.Err() != nil || len(waits) == 0 {

@@ -115,6 +115,9 @@ func (l *line) enter(ctx context.Context, f *fellow) (entered, told bool) {
 	if f.wakes(cancel) {
 		return false, true
 	}
+	if quit := f.q.quit; quit != nil {
+		defer context.AfterFunc(quit, cancel)()
+	}
 	entered = l.gate.EnterWhile(ctx, stop, next)
 	return entered, f.wakes(nil)
 }

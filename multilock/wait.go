@@ -103,15 +103,16 @@ func (h *hold) of(i int) *held.Hold {
 
 // unlockQuorum frees all copies. It returns as soon as a majority is freed and the
 // others have had some time more; for those that do not answer it goes on in the
-// background. nil means that a majority was held until now.
-func (h *hold) unlockQuorum(ctx context.Context, parts []*part) error {
+// background. nil means that a majority was held until now. called is when the caller's Unlock
+// began.
+func (h *hold) unlockQuorum(ctx context.Context, parts []*part, called time.Time) error {
 	began := time.Now()
 	notify := make(chan *held.Releasing, len(parts))
 	open := map[*held.Releasing]*part{}
 	for _, p := range parts {
 		open[held.Release(ctx, p.eng, notify)] = p
 	}
-	limit := time.NewTimer(h.m.leaves[0].eng.Core().UnlockTimeout())
+	limit := time.NewTimer(time.Until(called.Add(h.m.leaves[0].eng.Core().UnlockTimeout())))
 	defer limit.Stop()
 	var grace <-chan time.Time
 	var errs []error

@@ -139,3 +139,64 @@ func TestShutdownLetsAMultiLockReenter(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClosedClientEndsTheWaitOfANestedQuorum: so it is where the lock that is waited for is a
+// quorum, and where the one that can't come any more is.
+func TestClosedClientEndsTheWaitOfANestedQuorum(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(c *redlatch.Client){
+		"Close":    func(c *redlatch.Client) { c.Close() },
+		"Shutdown": func(c *redlatch.Client) { _ = c.Shutdown(context.Background()) },
+	} {
+		for _, tc := range []struct {
+			name  string
+			busy  int // of the servers: whose locks somebody else has
+			ends  []int
+			alone string // leakCheck allows fenced: what a first round has just taken is left by Close
+		}{
+			{"a quorum waited for asks", 3, []int{3}, "fenced:z"},
+			{"a quorum waited for stands in line", 3, []int{3}, "fenced:z"},
+			{"a quorum is needed, too", 4, []int{0, 1}, "a"},
+		} {
+			t.Run(what+"/"+tc.name, func(t *testing.T) {
+				list := servers(t, 4)
+				cs, others := clients(t, addrs(list)), clients(t, addrs(list))
+				var busy redlatch.Hold
+				if tc.busy == 3 {
+					busy = mustLock(t, t.Context(), redlatch.QuorumLock(copies(others[:3], "q")...))
+				} else {
+					busy = mustLock(t, t.Context(), others[3].RLock(tc.alone))
+				}
+				q := redlatch.QuorumLock(copies(cs[:3], "q")...)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var front <-chan result
+				if tc.name == "a quorum waited for stands in line" {
+					front = async(ctx, q)
+					listens(t, list[0], "q")
+				}
+				got := async(t.Context(), redlatch.MultiLock(q, cs[3].RLock(tc.alone)))
+				if tc.busy == 3 {
+					listens(t, list[0], "q")
+				} else {
+					listens(t, list[3], tc.alone)
+				}
+				time.Sleep(20 * time.Millisecond) // so that most runs find it waiting; it is right without
+				for _, i := range tc.ends {
+					end(cs[i])
+				}
+				select {
+				case r := <-got:
+					want(t, r.err, redlatch.ErrClosed)
+				case <-time.After(patience):
+					t.Error("it waits for a lock that is of no use")
+				}
+				cancel()
+				if front != nil {
+					<-front
+				}
+				unlock(t, busy)
+			})
+		}
+	}
+}

@@ -20,6 +20,7 @@ func TestCompositionErrors(t *testing.T) {
 		"no member":                 redlatch.MultiLock(),
 		"nil":                       redlatch.MultiLock(c.RLock("a"), nil),
 		"one lock by two clients":   redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
+		"and a user's between them": redlatch.MultiLock(c.RLock("a"), namedLock{userLock{c.RLock("u")}, "a"}, other.RLock("a")),
 		"nested bad":                redlatch.MultiLock(c.RLock("a"), redlatch.MultiLock()),
 		"quorum of none":            redlatch.QuorumLock(),
 		"quorum of names":           redlatch.QuorumLock(c.RLock("a"), other.RLock("b")),
@@ -62,6 +63,14 @@ func (u userLock) Lock(ctx context.Context, o ...redlatch.AcquireOption) (redlat
 func (u userLock) TryLock(ctx context.Context, wait, lease time.Duration) (redlatch.Hold, error) {
 	return u.l.TryLock(ctx, wait, lease)
 }
+
+// namedLock is one that says its name.
+type namedLock struct {
+	userLock
+	name string
+}
+
+func (n namedLock) Name() string { return n.name }
 
 // TestGroupCostsOneCommand: N plain locks of one node cost one command to take
 // and one to free.
@@ -376,4 +385,33 @@ func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
 	}
 	unlock(t, qh)
 	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+}
+
+// TestRemainingOfTheWhole: it is that of the member whose lease ends first, of a quorum of the
+// first in the majority that lasts longest; also where an int has 32 bits (GOARCH=386).
+func TestRemainingOfTheWhole(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	cs := clients(t, addrs(list))
+	q, m := copies(cs, "q"), []redlatch.Locker{cs[0].RLock("a"), cs[1].RLock("b"), cs[2].RLock("c")}
+	for _, order := range [][]int{{50, 20, 30}, {20, 50, 30}, {30, 50, 20}} {
+		var holds []redlatch.Hold
+		for i, minutes := range order {
+			for _, l := range []redlatch.Locker{q[i], m[i]} {
+				holds = append(holds, mustLock(t, t.Context(), l, redlatch.WithLease(time.Duration(minutes)*time.Minute)))
+			}
+		}
+		for _, tc := range []struct {
+			lock *multiLock
+			want time.Duration
+		}{{redlatch.MultiLock(m...), 20 * time.Minute}, {redlatch.QuorumLock(q...), 30 * time.Minute}} {
+			st, err := tc.lock.State(t.Context())
+			if err != nil || !st.Held || st.Remaining > tc.want || st.Remaining < tc.want-patience {
+				t.Errorf("leases of %d minutes: %v remain of %s, want %v; %v", order, st.Remaining, tc.lock.Name(), tc.want, err)
+			}
+		}
+		for _, h := range holds {
+			unlock(t, h)
+		}
+	}
 }

@@ -111,6 +111,9 @@ func (c *Core) Observer() observe.Observer { return c.cfg.Observer }
 // Draining is closed when the client takes no new acquisitions.
 func (c *Core) Draining() <-chan struct{} { return c.draining }
 
+// Closing is closed when it lets nobody re-enter, either.
+func (c *Core) Closing() <-chan struct{} { return c.closing }
+
 // Held is what the client holds.
 func (c *Core) Held() []lock.HeldLock { return c.reg.List() }
 

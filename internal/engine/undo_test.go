@@ -91,3 +91,36 @@ func TestSlowLogKeepsNoLateGrant(t *testing.T) {
 		}
 	})
 }
+
+// An attempt whose reply was lost is undone by a command of two keys, which a cluster refuses
+// while it moves the slot. Nobody can take the lock as long; when the slot is whole, the undo
+// that is repeated meanwhile frees it within a second, and not the lease.
+func TestUndoOutlastsTheMoveOfItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, time.Minute)
+		f.onAfter(func(cmd conn.Command) error {
+			if cmd.Script == luascript.Acquire {
+				return errLost
+			}
+			return nil
+		})
+		f.onBefore(func(cmd conn.Command) error {
+			if f.count("l") > 0 && len(cmd.Keys) > 1 {
+				return conn.Refusal("TRYAGAIN Multiple keys request during rehashing of slot")
+			}
+			return nil
+		})
+		if h, err := rlock.New(core, "l").TryLock(t.Context(), time.Second, 0); !errors.Is(err, lock.ErrUnavailable) {
+			t.Fatalf("TryLock: %v, %v", h, err)
+		}
+		time.Sleep(20 * time.Second)
+		if f.count("l") != 1 {
+			t.Fatal("the attempt did not get the lock")
+		}
+		f.onBefore(nil)
+		time.Sleep(2 * time.Second) // a pause is a second and a half at most
+		if f.count("l") != 0 {
+			t.Error("the lock was not given back")
+		}
+	})
+}

@@ -345,11 +345,16 @@ func (rel *Releasing) tellEnd() {
 // Errs are the results, nil or one per hold, of a Releasing that was notified of.
 func (rel *Releasing) Errs() []error { return rel.errs }
 
-// Wait blocks until the answer is there, but no longer than the client's
-// UnlockTimeout, and returns one error, or nil, per hold; those without an answer
-// get lock.ErrUnavailable.
-func (rel *Releasing) Wait() []error {
-	limit := time.NewTimer(rel.reg.cfg.UnlockTimeout)
+// Wait blocks until the answer is there, but no longer than the client's UnlockTimeout
+// from began on, and returns one error, or nil, per hold; those without an answer get
+// lock.ErrUnavailable.
+func (rel *Releasing) Wait(began time.Time) []error {
+	select {
+	case <-rel.done: // also where the time is over
+		return rel.errs
+	default:
+	}
+	limit := time.NewTimer(time.Until(began.Add(rel.reg.cfg.UnlockTimeout)))
 	defer limit.Stop()
 	select {
 	case <-rel.done:

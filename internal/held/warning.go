@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,8 +17,17 @@ import (
 // the process is a new one, with an age of its own.
 type ageing struct {
 	hold  *Hold
-	place Place // guarded by reg.mu; who acquired it; nil: not noted
-	index int32 // guarded by reg.mu; in the registry's heap; -1: told, or over
+	place Place  // guarded by reg.mu; who acquired it; nil: not noted
+	whole *Whole // guarded by reg.mu; that it is part of; nil: none
+	index int32  // guarded by reg.mu; in the registry's heap; -1: told, or over
+}
+
+// Whole is a hold that is made of several, of one client or of several: it is told of once.
+type Whole struct {
+	Name, Type string
+	Place      Place
+
+	told atomic.Bool
 }
 
 // Spot implements Timed.
@@ -64,6 +74,18 @@ func (h *Hold) AcquiredAt(p Place) {
 	r := h.s.reg
 	r.mu.Lock()
 	h.age.place = p
+	r.mu.Unlock()
+}
+
+// PartOf notes what the hold is a part of, with where that was acquired; nil: nobody wants to
+// know.
+func (h *Hold) PartOf(w *Whole) {
+	if h.age == nil || w == nil {
+		return
+	}
+	r := h.s.reg
+	r.mu.Lock()
+	h.age.place, h.age.whole = w.Place, w
 	r.mu.Unlock()
 }
 
@@ -129,6 +151,7 @@ func ofLibrary(function string) bool {
 type old struct {
 	hold  *Hold
 	place Place
+	whole *Whole
 }
 
 // agedLocked takes the holds that are to be told of now. Those that are being released
@@ -141,8 +164,8 @@ func (r *Registry) agedLocked(now time.Time) []old {
 			return aged
 		}
 		r.ages.Remove(a)
-		if a.hold.state == stateHeld {
-			aged = append(aged, old{a.hold, a.place})
+		if a.hold.state == stateHeld && (a.whole == nil || a.whole.told.CompareAndSwap(false, true)) {
+			aged = append(aged, old{a.hold, a.place, a.whole})
 		}
 	}
 }
@@ -151,8 +174,12 @@ func (r *Registry) agedLocked(now time.Time) []old {
 func (r *Registry) logOld(holds []old, now time.Time) {
 	for _, o := range holds {
 		h := o.hold
-		args := r.TracedArgs(h.parent, h.link, "lock", h.s.Lock.Name, "owner", h.s.Name,
-			"type", h.s.Lock.Kind.Traits().Type, "since", h.since(now), "held", now.Sub(r.epoch)-h.began)
+		name, typ := h.s.Lock.Name, h.s.Lock.Kind.Traits().Type
+		if o.whole != nil {
+			name, typ = o.whole.Name, o.whole.Type
+		}
+		args := r.TracedArgs(h.parent, h.link, "lock", name, "owner", h.s.Name,
+			"type", typ, "since", h.since(now), "held", now.Sub(r.epoch)-h.began)
 		if at := o.place.String(); at != "" {
 			args = append(args, "acquired_at", at)
 		}

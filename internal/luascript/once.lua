@@ -7,6 +7,8 @@
 -- ARGV[1]  id of this claim, without spaces
 -- ARGV[2]  period, ms
 -- ARGV[3]  how early a run may begin, ms
+-- ARGV[4]  '0'; of a retry: how long (ms) a late command of this claim must be refused, once it
+--          is granted
 --
 -- RETURN   {1, early}  claimed: begin; early: by how many ms before its period
 --          {2}         claimed by this very claim: a retry
@@ -17,12 +19,20 @@
 -- earliness never adds up. The key lives for as long as it can refuse anybody.
 --
 -- Twice: the id names the claim, so a second run finds its own and changes nothing but the
--- TTL. A run that comes after the claim was given up finds its id in the void set.
+-- TTL. A run that comes after the claim was given up finds its id in the void set, and so does
+-- one that comes after a retry was granted and the record of that has expired.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local period = tonumber(ARGV[2])
 local last = redis.call('GET', KEYS[1])
 local tick, id = 0, ''
+local function granted(answer)
+  if ARGV[4] ~= '0' then
+    redis.pcall('SADD', KEYS[2], ARGV[1])
+    redis.pcall('PEXPIRE', KEYS[2], ARGV[4])
+  end
+  return answer
+end
 if last then
   tick, id = string.match(last, '^(%d+) (%S*) ')
   tick = tonumber(tick)
@@ -30,7 +40,7 @@ end
 if id == ARGV[1] then
   -- Written in any case: a WAIT behind it counts the writes of its own connection.
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(1, tick + period - now)))
-  return {2}
+  return granted({2})
 end
 if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {-1} end
 local due = tick + period - ARGV[3]
@@ -40,4 +50,4 @@ local start = now
 if last then start = math.max(now, tick + period) end
 redis.call('SET', KEYS[1], string.format('%.0f %s %.0f', start, ARGV[1], tick),
   'PX', string.format('%.0f', start + period - now))
-return {1, start - now}
+return granted({1, start - now})

@@ -1,0 +1,55 @@
+package hazard
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestFixedLeaseTakenAway: who holds a lock of any kind for a fixed lease hears within a third of
+// LeaseTime that an operator took it away, however long the lease was to last.
+func TestFixedLeaseTakenAway(t *testing.T) {
+	t.Parallel()
+	const (
+		watched = 3 * time.Second
+		slack   = 3 * time.Second
+	)
+	s := server(t)
+	c, operator := dial(t, s.Addr(), leaseTime(watched)), dial(t, s.Addr())
+	for _, kind := range kinds {
+		for what, takeAway := range map[string]func(t *testing.T, s *testbed.Server, name string){
+			"DEL": func(t *testing.T, s *testbed.Server, name string) {
+				t.Helper()
+				s.Do(t, "DEL", name, luascript.RWLeasesKey(name))
+			},
+			"ForceUnlock": func(t *testing.T, _ *testbed.Server, name string) {
+				t.Helper()
+				if n, err := operator.ForceUnlock(t.Context(), name); err != nil {
+					t.Fatalf("ForceUnlock: %v, %v", n, err)
+				}
+			},
+		} {
+			t.Run(kind.name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				name := "taken-" + kind.name + what
+				h := take(t, t.Context(), kind.make(c, name), redlatch.WithLease(time.Hour))
+				began := time.Now()
+				takeAway(t, s, name)
+				select {
+				case <-h.Context().Done():
+				case <-time.After(patience):
+					t.Fatal("the holder does not hear of it")
+				}
+				if took := time.Since(began); took > watched/3+slack {
+					t.Errorf("noticed after %v", took)
+				}
+				is(t, "the cause", context.Cause(h.Context()), redlatch.ErrLeaseLost)
+				is(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			})
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package multi
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// TestPatienceGoesByTheLeaseAskedFor: a MultiLock that has got one fair lock queues for the other
+// for a tenth of the lease at most: of the one that the caller asked for, or it would hold the
+// first for a good part of it, or beyond its end, for nothing.
+func TestPatienceGoesByTheLeaseAskedFor(t *testing.T) {
+	t.Parallel()
+	const fixed = 2 * time.Second
+	s := server(t)
+	c, other := dial(t, s.Addr(), lease(time.Minute)), dial(t, s.Addr(), lease(time.Minute))
+	fair := map[string]redlatch.Locker{"f": other.FairLock("f"), "g": other.FairLock("g")}
+	busy := map[string]redlatch.Hold{"f": mustLock(t, t.Context(), fair["f"]), "g": mustLock(t, t.Context(), fair["g"])}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got := async(ctx, redlatch.MultiLock(c.FairLock("f"), c.FairLock("g")), redlatch.WithLease(fixed))
+	for turn := range 12 { // its patience grows from round to round; a place that it just left costs a turn
+		var name string
+		eventually(t, "the MultiLock waits for one of them", func() bool {
+			for _, name = range []string{"f", "g"} {
+				if st, err := other.FairLock(name).State(t.Context()); err == nil && st.QueueLength == 1 {
+					return true
+				}
+			}
+			return false
+		})
+		unlock(t, busy[name])
+		began := time.Now()
+		busy[name] = mustLock(t, t.Context(), fair[name])
+		if took := time.Since(began); took > fixed/2 {
+			t.Errorf("turn %d: it held %s for %v of a lease of %v, and waited", turn, name, took, fixed)
+		}
+	}
+	cancel()
+	want(t, (<-got).err, context.Canceled)
+	for _, h := range busy {
+		unlock(t, h)
+	}
+}

@@ -1,0 +1,101 @@
+package multi
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// TestSecondUnlockWaitsForTheFirst: an Unlock that comes while another one is under way says what
+// is so when that one has ended, as of a single lock. ErrNotHeld means that the hold has been
+// unlocked, not that somebody is about to.
+func TestSecondUnlockWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	cs := clients(t, addrs(list))
+	for _, tc := range []struct {
+		name string
+		lock redlatch.Locker
+	}{
+		{"a single lock", cs[0].RLock("a")},
+		{"one node", redlatch.MultiLock(plain(cs[0], "a", "b")...)},
+		{"two nodes", redlatch.MultiLock(cs[0].RLock("a"), cs[1].RLock("b"))},
+		{"quorum", redlatch.QuorumLock(copies(cs, "a")...)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := mustLock(t, t.Context(), tc.lock)
+			for _, s := range list[:2] {
+				s.Freeze(t)
+			}
+			first, second := make(chan error, 1), make(chan error, 1)
+			go func() { first <- h.Unlock(context.Background()) }()
+			<-h.Context().Done() // it is under way
+			go func() { second <- h.Unlock(context.Background()) }()
+			select {
+			case err := <-second:
+				t.Errorf("the second Unlock returned %v while the first one was waiting for the servers", err)
+				second <- err
+			case <-time.After(100 * time.Millisecond):
+			}
+			for _, s := range list[:2] {
+				s.Thaw(t)
+			}
+			if err := <-first; err != nil {
+				t.Errorf("the first Unlock: %v", err)
+			}
+			want(t, <-second, redlatch.ErrNotHeld)
+		})
+	}
+}
+
+// TestSecondUnlockGoesOnWhereTheFirstGaveUp: the first of two gets no answer in time. The second
+// one asks for what is left, within its own time.
+func TestSecondUnlockGoesOnWhereTheFirstGaveUp(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Second
+	list := servers(t, 2)
+	cs := clients(t, addrs(list), func(c *redlatch.Config) { c.UnlockTimeout = limit })
+	h := mustLock(t, t.Context(), across(cs, []string{"a", "b"}))
+	list[1].Freeze(t)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- h.Unlock(context.Background()) }()
+	<-h.Context().Done()
+	time.Sleep(limit / 2) // so that the second has as much left when the first gives up
+	go func() { second <- h.Unlock(context.Background()) }()
+	want(t, <-first, redlatch.ErrUnavailable)
+	list[1].Thaw(t)
+	if err := <-second; err != nil {
+		t.Errorf("the second Unlock, for the member without an answer: %v", err)
+	}
+	free(t, list[0], "a")
+	free(t, list[1], "b")
+	want(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+}
+
+// TestUnlockBlocksForOneUnlockTimeout: however many members do not answer, they are waited for
+// together.
+func TestUnlockBlocksForOneUnlockTimeout(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Second
+	list := servers(t, 4)
+	cs := clients(t, addrs(list), func(c *redlatch.Config) { c.UnlockTimeout = limit })
+	h := mustLock(t, t.Context(), across(cs, []string{"a", "b", "c", "d"}))
+	for _, s := range list {
+		s.Freeze(t)
+	}
+	began := time.Now()
+	err := h.Unlock(t.Context())
+	took := time.Since(began)
+	for _, s := range list {
+		s.Thaw(t)
+	}
+	want(t, err, redlatch.ErrUnavailable)
+	if took >= 2*limit {
+		t.Errorf("Unlock blocked for %v with an UnlockTimeout of %v", took, limit)
+	}
+	for i, n := range []string{"a", "b", "c", "d"} {
+		becomesFree(t, list[i], n)
+	}
+}

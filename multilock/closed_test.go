@@ -1,0 +1,61 @@
+package multilock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// silent is a server that nobody needs to ask.
+type silent struct{}
+
+func (silent) Topology() conn.Topology { return conn.Topology{} }
+func (silent) Run(context.Context, conn.Command) (conn.Reply, error) {
+	return conn.Reply{}, errors.New("nobody was to ask")
+}
+
+func (silent) RunMulti(_ context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
+	return make([]conn.Result, len(cmds))
+}
+func (silent) Node(uint16) string { return "" }
+func (silent) Moved(string)       {}
+func (silent) Dial(string, pubsub.Handler) (pubsub.Link, error) {
+	return nil, errors.New("nobody was to ask")
+}
+
+// TestClosedBeforeTheSleep: the majority of a quorum's clients, or one that a MultiLock needs, is
+// closed after a round and before the pause that follows it: that does not begin.
+func TestClosedBeforeTheSleep(t *testing.T) {
+	for name, combine := range map[string]func(...lock.Locker) *MultiLock{"all": New, "quorum": NewQuorum} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cores, locks := make([]*engine.Core, 3), make([]lock.Locker, 3)
+				for i := range cores {
+					cores[i] = engine.NewCore(engine.Config{
+						ID: string(rune('a' + i)), LeaseTime: time.Minute, UnlockTimeout: time.Second, Log: slog.New(slog.DiscardHandler),
+					}, silent{}, pubsub.NewHub(silent{}, nil))
+					locks[i] = rlock.New(cores[i], "q")
+					defer func() { cores[i].Close(); cores[i].Wait() }()
+				}
+				a := &acquisition{m: combine(locks...), ctx: t.Context(), signal: make(chan struct{}, 1)}
+				for _, c := range cores[:2] {
+					c.Close()
+				}
+				began := time.Now()
+				over, err := a.sleepUntil(began.Add(time.Hour))
+				if !over || !errors.Is(err, lock.ErrClosed) || time.Since(began) > 0 {
+					t.Errorf("%v, %v after %v", over, err, time.Since(began))
+				}
+			})
+		})
+	}
+}
