@@ -60,6 +60,9 @@ func (m *MultiLock) acquire(ctx, spanned, quit context.Context, obs observe.Acqu
 	var done func()
 	a.plain, a.ctx, done = engine.OneOwner(ctx, spanned)
 	defer done()
+	if _, err := engine.OwnerOf(a.ctx); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
 		return nil, a.notAcquired(nil)
 	}

@@ -60,6 +60,10 @@ func (m *MultiLock) add(i int, member lock.Locker) string {
 	}
 	switch x := member.(type) {
 	case nil:
+		refuse := refuse
+		if m.quorum {
+			refuse = refuseQuorum
+		}
 		m.err = refuse(fmt.Sprintf("member %d is nil", i+1))
 		return "?"
 	case *MultiLock:
@@ -100,6 +104,9 @@ func (m *MultiLock) addLeaf(i int, l leaf) {
 	for at := range m.leaves {
 		have := &m.leaves[at]
 		if !same(*have, l) {
+			if m.err == nil && have.eng != nil && l.eng != nil && have.eng.Core() == l.eng.Core() && have.eng.Key() == l.eng.Key() {
+				m.err = refuse(fmt.Sprintf("lock %q is named as two kinds: it would wait for itself", l.name))
+			}
 			continue
 		}
 		old, too := have.eng.Kind().Traits(), l.eng.Kind().Traits()

@@ -76,13 +76,15 @@ func here(parts []*part) held.Place {
 type holdKey struct{}
 
 // endsWithHold reports whether ctx has ended, or is about to, with the hold that it comes
-// from: a member was found lost just now, and a goroutine is on its way to say so. It
-// waits for that.
+// from; see ends.
 func endsWithHold(ctx context.Context) bool {
 	h, ok := ctx.Value(holdKey{}).(*hold)
-	if !ok {
-		return false
-	}
+	return ok && h.ends(ctx)
+}
+
+// ends reports whether ctx, which comes from the hold, has ended, or is about to with it: a
+// member was found lost just now, and a goroutine is on its way to say so. It waits for that.
+func (h *hold) ends(ctx context.Context) bool {
 	_, holds := h.members()
 	alive := 0
 	for _, m := range holds {
@@ -374,5 +376,9 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	if len(holds)-len(errs) >= h.need {
 		return nil
 	}
-	return lock.Join(errs...)
+	err := lock.Join(errs...)
+	if errors.Is(err, lock.ErrLeaseLost) {
+		h.ends(h.ctx) // who is told that it is lost finds it ended
+	}
+	return err
 }

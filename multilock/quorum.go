@@ -111,11 +111,11 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 			for i, l := range q.m.leaves { // as those found who had their turn
 				q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
 			}
-			q.last = q.away(nil)
+			q.last = q.away(line.inTheWay())
 			return nil, q.ended()
 		}
 	}
-	h, err := q.run()
+	h, err := q.run(line)
 	if h != nil {
 		f.tell()
 	}
@@ -184,13 +184,14 @@ func beyond(most time.Duration) error {
 		"a restarted node stays out of quorums for %v, as the first acquisition asked: a lease can't be raised beyond that", most)}
 }
 
-// run makes rounds until one is won.
-func (q *quorum) run() (*hold, error) {
+// run makes rounds until one is won. Those in line hear what they come to.
+func (q *quorum) run(line *line) (*hold, error) {
 	for {
 		if q.entered(); q.lease > q.most {
 			return nil, beyond(q.most)
 		}
 		h, err := q.tryRound()
+		line.saw(err)
 		if err == nil {
 			return h, nil
 		}

@@ -2,6 +2,7 @@ package multilock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -78,6 +79,11 @@ type line struct {
 	name string
 	gate held.Gate
 	refs int // guarded by s.mu
+
+	// guarded by s.mu: who was in the way when it was last looked, nil if nobody was, and when
+	// that one's lease ends
+	busy *lock.NotAcquiredError
+	ends time.Time
 }
 
 // line finds the line of a name; leave gives it back.
@@ -91,6 +97,33 @@ func (s *state) line(name string) *line {
 	}
 	l.refs++
 	return l
+}
+
+// saw notes what a round came to.
+func (l *line) saw(err error) {
+	var busy *lock.NotAcquiredError
+	if errors.As(err, &busy) && busy.Holder == "" {
+		busy = nil
+	}
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.busy = busy; busy != nil {
+		l.ends = time.Now().Add(busy.Remaining)
+	}
+}
+
+// inTheWay is what those hear who did not have their turn; nil: nothing is known.
+func (l *line) inTheWay() error {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if l.busy == nil {
+		return nil
+	}
+	out := &lock.NotAcquiredError{Name: l.busy.Name, Holder: l.busy.Holder, Own: l.busy.Own}
+	if l.busy.Remaining > 0 {
+		out.Remaining = max(time.Until(l.ends), 0)
+	}
+	return out
 }
 
 // enter blocks until it is the caller's turn (true), ctx ends, or too many of the caller's

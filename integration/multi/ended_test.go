@@ -76,3 +76,23 @@ func TestContextEndsInTheGraceOfAQuorum(t *testing.T) {
 		eventually(t, "nothing is held", func() bool { return len(s.List(t, "KEYS", "a")) == 0 })
 	}
 }
+
+// Whoever is told by Extend that the lock is lost finds the hold's context ended.
+func TestHoldHasEndedWhenExtendSaysSo(t *testing.T) {
+	s := server(t)
+	c := clients(t, []string{s.Addr()})[0]
+	for what, l := range map[string]redlatch.Locker{
+		"quorum": redlatch.QuorumLock(c.RLock("q")), "two at once": redlatch.MultiLock(plain(c, "q", "r")...),
+	} {
+		for range 50 {
+			h := mustLock(t, t.Context(), l)
+			s.Do(t, "DEL", "q")
+			err := h.Extend(t.Context(), time.Second)
+			want(t, err, redlatch.ErrLeaseLost)
+			if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
+				t.Fatalf("%s: %v, and the hold's context: %v", what, err, cause)
+			}
+			_ = h.Unlock(t.Context())
+		}
+	}
+}

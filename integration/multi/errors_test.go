@@ -207,3 +207,48 @@ func TestQuorumLeaseIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsOfABadOwner: no server is asked, and no other try would make it better.
+func TestErrorsOfABadOwner(t *testing.T) {
+	list := servers(t, 3)
+	cs := clients(t, addrs(list))
+	ctx, cancel := context.WithTimeout(redlatch.WithOwner(t.Context(), ""), 20*time.Second)
+	defer cancel()
+	for _, l := range []redlatch.Locker{redlatch.QuorumLock(copies(cs, "q")...), redlatch.MultiLock(plain(cs[0], "a", "b")...)} {
+		_, err := l.Lock(ctx)
+		outcome(t, err, false, false)
+		want(t, err, redlatch.ErrInvalidOption)
+	}
+}
+
+// TestErrorsOfAQuorumsLine: also who stands behind others of its process hears who holds the lock.
+func TestErrorsOfAQuorumsLine(t *testing.T) {
+	list := servers(t, 3)
+	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
+	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
+	results := make(chan error, 6)
+	for range cap(results) {
+		go func() { // ends with the wait
+			_, err := redlatch.QuorumLock(copies(cs, "q")...).TryLock(context.Background(), time.Second, 0)
+			results <- err
+		}()
+	}
+	for range cap(results) {
+		err := <-results
+		outcome(t, err, true, false)
+		var busy *redlatch.NotAcquiredError
+		if !errors.As(err, &busy) || busy.Holder == "" || busy.Remaining <= 0 {
+			t.Errorf("no holder: %v", err)
+		}
+	}
+	unlock(t, h)
+}
+
+// TestErrorsOfTwoKindsOnOneKey: the second would wait for the first.
+func TestErrorsOfTwoKindsOnOneKey(t *testing.T) {
+	c := clients(t, addrs(servers(t, 1)))[0]
+	for _, other := range []redlatch.Locker{c.RLock("l"), c.FairLock("l")} {
+		_, err := redlatch.MultiLock(c.ReadWriteLock("l").WriteLock(), other).Lock(t.Context())
+		want(t, err, redlatch.ErrInvalidOption)
+	}
+}
