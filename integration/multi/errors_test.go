@@ -150,7 +150,7 @@ func TestQuorumWithoutINFO(t *testing.T) {
 		s.SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all", "-info")
 	}
 	list[0].SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all")
-	cs := clients(t, addrs(list), lease(1500*time.Millisecond), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
+	cs := clients(t, addrs(list), lease(4*time.Second), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

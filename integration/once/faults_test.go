@@ -50,7 +50,7 @@ func TestTheProcessDiesInTheMiddle(t *testing.T) {
 	deadline := time.Now().Add(patience)
 	for {
 		held := s.Int(t, "EXISTS", "report") == 1
-		ran, err := c.Once("report").Do(t.Context(), 100*time.Millisecond, nothing)
+		ran, err := c.Once("report").Do(t.Context(), time.Second, nothing)
 		if ran {
 			if err != nil {
 				t.Error(err)
