@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -60,15 +61,20 @@ func TestRLockClose(t *testing.T) {
 	rlUntil(t, "the end of the leases", func() bool { return s.Int(t, "EXISTS", "w", "f") == 0 }) // nothing renews them
 }
 
+// TestRLockCloseFromManyGoroutines has the default lease: a machine or a server that stands still
+// costs no connection and no hold, and a hold that Close forgets does not end by its lease.
 func TestRLockCloseFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	for range 10 {
-		c := rlClient(t, s.Addr(), rlLease(time.Second))
+	for round := range 10 {
+		c := rlClient(t, s.Addr())
+		name := fmt.Sprintf("l%d", round) // each round's last holders leave their key behind
+		stays := make(chan struct{})      // closed when one has the lock that keeps it until Close
+		var first sync.Once
 		var wg sync.WaitGroup
 		for i := range 16 {
 			wg.Go(func() {
-				h, err := c.RLock("l").Lock(t.Context())
+				h, err := c.RLock(name).Lock(t.Context())
 				if err != nil {
 					rlOneOf(t, err, redlatch.ErrClosed)
 					return
@@ -79,8 +85,10 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 					}
 					return
 				}
+				first.Do(func() { close(stays) })
 				select {
 				case <-h.Context().Done(): // Close ends every hold, also those granted beside it
+					rlOneOf(t, context.Cause(h.Context()), redlatch.ErrClosed)
 				case <-time.After(rlPatience):
 					t.Error("a hold outlives its client")
 				}
@@ -88,6 +96,13 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 		}
 		for i := range 4 {
 			wg.Go(func() {
+				if round%2 == 1 { // in the other rounds, beside the first grants or before them
+					select {
+					case <-stays:
+					case <-time.After(rlPatience):
+						t.Error("nobody was granted the lock")
+					}
+				}
 				if i%2 == 0 {
 					c.Close()
 					return
@@ -100,8 +115,10 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		rlUntil(t, "the end of the lease", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
+		// Nobody is left who could renew.
+		rlUntil(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
 	}
+	s.Do(t, "FLUSHALL")
 }
 
 func TestRLockShutdownWaitsForHolds(t *testing.T) {

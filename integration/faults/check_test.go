@@ -39,6 +39,19 @@ func late(e *record) *record {
 
 func quorum(e *record) *record { e.Kind = kindQuorum; return e }
 
+func mixed(e *record) *record { e.Kind = kindMixed; return e }
+
+// inParts are two holds of one owner. The second one re-enters x while the first is being
+// given back, and takes y anew: somebody else had it in between.
+func inParts(kind string) *history {
+	const much = 5000 * ms
+	of := func(e *record) *record { e.Kind = kind; return e }
+	return made(
+		of(token(took("1", "A", "x y", 1*ms, 2*ms, much), 7, 8)), ended("1", resOK, 5*ms, 9*ms, much),
+		token(took("b", "B", "y", 6*ms, 7*ms, much), 9), ended("b", resOK, 10*ms, 11*ms, much),
+		of(token(took("2", "A", "x y", 3*ms, 12*ms, much), 7, 10)), ended("2", resOK, 13*ms, 14*ms, much))
+}
+
 // out is a fault of one server for 50 ms.
 func out(name string, target int, effects effect, from time.Duration) window {
 	return window{name: name, target: target, effects: effects, from: from, to: from + 50*ms}
@@ -86,6 +99,10 @@ func TestCheckerFinds(t *testing.T) {
 		"a part of a group": {made(
 			took("g", "A", "x y", 1*ms, 2*ms, much), took("b", "B", "y", 3*ms, 4*ms, much),
 			ended("b", resOK, 5*ms, 6*ms, much), ended("g", resOK, 7*ms, 8*ms, much)), "two inside y"},
+		"a group that was not taken at once": {inParts(kindGroup), "no order"},
+		"a member's token twice": {made(
+			mixed(token(took("a", "A", "x y", 1*ms, 2*ms, much), 7, 8)), ended("a", resOK, 3*ms, 4*ms, much),
+			mixed(token(took("b", "B", "x y", 5*ms, 6*ms, much), 9, 8)), ended("b", resOK, 7*ms, 8*ms, much)), "no order"},
 		"the same token twice": {made(
 			token(took("a", "A", "x", 1*ms, 2*ms, much), 7), ended("a", resOK, 3*ms, 4*ms, much),
 			token(took("b", "B", "x", 5*ms, 6*ms, much), 7), ended("b", resOK, 7*ms, 8*ms, much)), "no order"},
@@ -177,6 +194,7 @@ func TestCheckerLetsPass(t *testing.T) {
 			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 1900*ms), out("frozen", 2, effMinor, 2400*ms)), 0},
 		"a quorum that lost a copy while a restarted server did not count": {made(
 			quorum(token(took("a", "A", "x", 3001*ms, 3002*ms, 3900*ms), 0, 0, 0)), ended("a", resLost, 3500*ms, 3500*ms, 3900*ms), out("minority restarted empty", 0, effMinor, 100*ms), out("frozen", 2, effMinor, 3400*ms)), 0},
+		"members that are taken one after the other": {inParts(kindMixed), 0},
 		"a holder that stood still": {made(
 			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1100*ms, 1101*ms, much),
 			ended("a", resLost, 1500*ms, 1500*ms, 900*ms), window{name: "stop", from: 3 * ms, to: 1499 * ms, proc: 1, effects: effPause}), 1},

@@ -10,10 +10,33 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
+// part is what the model takes of a hold at one moment: all of its names, or one of them.
+type part struct {
+	hold  *hold
+	first int // the first name's place among the hold's names
+	names []string
+}
+
+// parts cuts a hold. One command takes a plain lock, a group or a copy, and a quorum counts
+// as one lock. The members of other multi-locks are taken, and given back, one after the
+// other: their holds exclude what they say from grant to release, but no single moment has
+// them all. Holds of one owner can tell. One of them re-enters a member that another has
+// not given back yet, and takes the next member anew, since that one is free already.
+func (o *hold) parts() []part {
+	if o.Kind != kindMixed && o.Kind != kindSpread {
+		return []part{{o, 0, o.Names}}
+	}
+	all := make([]part, len(o.Names))
+	for i := range all {
+		all[i] = part{o, i, o.Names[i : i+1]}
+	}
+	return all
+}
+
 // step is one operation of the model: an acquisition, a release or the end of a hold
 // by its lease.
 type step struct {
-	hold    *hold
+	part
 	acquire bool
 }
 
@@ -90,8 +113,8 @@ func (s lockState) leave(owner string, read bool) (lockState, bool) {
 	return s, true
 }
 
-// lockModel is a set of locks that are taken one by one or several at once: plain, fair
-// and read-write locks, quorums and groups. They are free at first, and tokens are the last
+// lockModel is a set of locks that are taken one by one or several at once, as parts are.
+// They are free at first, and tokens are the last
 // ones that were given out.
 func lockModel(names []string, tokens []uint64) porcupine.Model {
 	index := map[string]int{}
@@ -110,10 +133,10 @@ func lockModel(names []string, tokens []uint64) porcupine.Model {
 			before := state.([]lockState) //nolint:forcetypeassert // as Init made it
 			op := input.(step)            //nolint:forcetypeassert // as given below
 			after := slices.Clone(before)
-			for k, name := range op.hold.Names {
+			for k, name := range op.names {
 				i, ok := index[name], false
 				if op.acquire {
-					after[i], ok = after[i].enter(op.hold.Owner, op.hold.Read, op.hold.token(k))
+					after[i], ok = after[i].enter(op.hold.Owner, op.hold.Read, op.token(k))
 				} else {
 					after[i], ok = after[i].leave(op.hold.Owner, op.hold.Read)
 				}
@@ -137,18 +160,18 @@ func lockModel(names []string, tokens []uint64) porcupine.Model {
 	}
 }
 
-// token is that of a hold's name.
-func (o *hold) token(k int) uint64 {
-	switch {
+// token is that of a part's name.
+func (p part) token(k int) uint64 {
+	switch o := p.hold; {
 	case len(o.Tokens) == len(o.Names):
-		return o.Tokens[k]
+		return o.Tokens[p.first+k]
 	case len(o.Tokens) > 0:
 		return slices.Max(o.Tokens) // a quorum's
 	}
 	return 0
 }
 
-// operations makes of holds what the model checks. The end of a hold that was not
+// operations makes of parts of holds what the model checks. The end of a hold that was not
 // confirmed is open: it may come at any time from its first possible moment on.
 //
 // An acquisition is put at its return, not anywhere since its call. That loses nothing:
@@ -157,9 +180,10 @@ func (o *hold) token(k int) uint64 {
 // each of a hundred waiting readers first. Two kinds differ. Several acquisitions of one
 // owner depend on each other, so theirs count from the call. A hold that may have ended
 // before its acquisition returned excludes nobody for certain, and is left out.
-func (h *history) operations(holds []*hold) []porcupine.Operation {
+func (h *history) operations(parts []part) []porcupine.Operation {
 	var ops []porcupine.Operation
-	for i, o := range holds {
+	for i, p := range parts {
+		o := p.hold
 		call, ret := o.lapses(), time.Duration(math.MaxInt64)
 		if o.end != nil && o.end.Result == resOK {
 			call, ret = o.end.Call, o.end.Ret
@@ -174,14 +198,14 @@ func (h *history) operations(holds []*hold) []porcupine.Operation {
 			continue
 		}
 		ops = append(ops,
-			porcupine.Operation{ClientId: i, Input: step{o, true}, Call: int64(taken), Return: int64(o.Ret)},
-			porcupine.Operation{ClientId: i, Input: step{o, false}, Call: int64(max(call, taken)), Return: int64(ret)})
+			porcupine.Operation{ClientId: i, Input: step{p, true}, Call: int64(taken), Return: int64(o.Ret)},
+			porcupine.Operation{ClientId: i, Input: step{p, false}, Call: int64(max(call, taken)), Return: int64(ret)})
 	}
 	return ops
 }
 
-// components are the names that are taken together, with their holds.
-func (h *history) components() map[string][]*hold {
+// components are the names that are taken together, with the parts of holds.
+func (h *history) components() map[string][]part {
 	parent := map[string]string{}
 	var root func(string) string
 	root = func(name string) string {
@@ -190,15 +214,19 @@ func (h *history) components() map[string][]*hold {
 		}
 		return name
 	}
+	var parts []part
 	for _, o := range h.holds {
-		for _, name := range o.Names[1:] {
-			parent[root(name)] = root(o.Names[0])
+		parts = append(parts, o.parts()...)
+	}
+	for _, p := range parts {
+		for _, name := range p.names[1:] {
+			parent[root(name)] = root(p.names[0])
 		}
 	}
-	all := map[string][]*hold{}
-	for _, o := range h.holds {
-		key := root(o.Names[0])
-		all[key] = append(all[key], o)
+	all := map[string][]part{}
+	for _, p := range parts {
+		key := root(p.names[0])
+		all[key] = append(all[key], p)
 	}
 	return all
 }
@@ -240,17 +268,17 @@ func pieces(ops []porcupine.Operation) [][]porcupine.Operation {
 
 // linearizable asks porcupine whether the history is one of locks.
 func (h *history) linearizable(r *report, limit time.Duration) {
-	for _, holds := range h.components() {
+	for _, parts := range h.components() {
 		var names []string
-		for _, o := range holds {
-			for _, name := range o.Names {
+		for _, p := range parts {
+			for _, name := range p.names {
 				if !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}
 		}
 		tokens := make([]uint64, len(names))
-		for _, piece := range pieces(h.operations(holds)) {
+		for _, piece := range pieces(h.operations(parts)) {
 			switch got := porcupine.CheckOperationsTimeout(lockModel(names, tokens), piece, limit); got {
 			case porcupine.Ok:
 			case porcupine.Illegal:
@@ -262,9 +290,9 @@ func (h *history) linearizable(r *report, limit time.Duration) {
 			}
 			for _, op := range piece {
 				in := op.Input.(step) //nolint:forcetypeassert // as operations made it
-				for k, name := range in.hold.Names {
+				for k, name := range in.names {
 					i := slices.Index(names, name)
-					tokens[i] = max(tokens[i], in.hold.token(k))
+					tokens[i] = max(tokens[i], in.token(k))
 				}
 			}
 		}
