@@ -16,8 +16,8 @@ import (
 // the processes are not named.
 //
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
-// passed ([ErrUnavailable]). If the key is not a lock, it returns [ErrInvalidName], at a
-// cost that does not depend on what the key holds.
+// passed ([ErrUnavailable]). If the name is one that locks refuse, or the key is not a lock,
+// it returns [ErrInvalidName], at a cost that does not depend on what the key holds.
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	return c.inspector.Inspect(ctx, name)
 }
@@ -47,8 +47,9 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // [ErrOtherOwner], which names one of them, and changes nothing.
 //
 // The holder learns of the loss only at its next check, up to a third of its LeaseTime
-// later: make sure that it has stopped working, or use fencing. If the key is not a lock,
-// ForceUnlock returns [ErrInvalidName] and changes nothing.
+// later: make sure that it has stopped working, or use fencing. If the name is one that
+// locks refuse, or the key is not a lock, ForceUnlock returns [ErrInvalidName] and changes
+// nothing.
 //
 // It blocks until the server answers, ctx ends or UnlockTimeout has passed. After an
 // [ErrUnavailable] or the end of ctx it is not known whether the lock was taken away. If it

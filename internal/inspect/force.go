@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"errors"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -70,16 +69,4 @@ func plain(field string) string {
 		return field[:len(field)-len(write)]
 	}
 	return field
-}
-
-// ForceUnlock takes the lock at key, of any kind, away from owner, or from all owners if it
-// is "", and hands it over or wakes waiters, in one script. It reports whether a hold was
-// ended, and whose. It blocks as run.Run does; its errors are those of ReadForce and run.
-// After an error of run it is not known whether the lock was taken away.
-func ForceUnlock(ctx context.Context, run conn.Runner, key, owner string, mode lock.Mode) (Evicted, error) {
-	r, err := run.Run(ctx, ForceCommand(run.Topology(), key, owner, mode))
-	if err != nil {
-		return Evicted{}, err
-	}
-	return ReadForce(r, key, owner)
 }

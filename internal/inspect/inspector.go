@@ -70,25 +70,18 @@ func (i *Inspector) begin(ctx context.Context) error {
 	return nil
 }
 
-// key maps a name and checks it.
+// key maps a name and checks it, as a lock of that name does.
 func (i *Inspector) key(name string) (string, error) {
-	if name == "" {
-		return "", &lock.InvalidNameError{Name: name, Reason: "it is empty"}
-	}
 	key := name
-	if i.cfg.Map != nil {
+	if i.cfg.Map != nil && name != "" {
 		if key = i.cfg.Map(name); key == "" {
 			return "", &lock.InvalidNameError{Name: name, Reason: "the name mapper made it empty"}
 		}
 	}
-	if i.conn.Topology().Cluster && !oneSlot(key) {
-		return "", &lock.InvalidNameError{Name: name, Reason: "its braces put the keys that belong to it into another cluster slot"}
+	if reason := luascript.CheckKey(key, i.conn.Topology().Cluster); reason != "" {
+		return "", &lock.InvalidNameError{Name: name, Reason: reason}
 	}
 	return key, nil
-}
-
-func oneSlot(key string) bool {
-	return luascript.Slot(luascript.Derive("x", key)) == luascript.Slot(key)
 }
 
 // Inspect looks at the lock of this name.
