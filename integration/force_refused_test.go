@@ -127,3 +127,82 @@ func TestDataWithAModeIsNoLock(t *testing.T) {
 		t.Errorf("left behind: %s", key)
 	}
 }
+
+// A forced unlock by the object of another kind changes nothing: it was meant for another lock.
+func TestForceUnlockOfAnotherKindChangesNothing(t *testing.T) {
+	s := rlServer(t)
+	c, ctx := rlClient(t, s.Addr()), t.Context()
+	plain, reads := rlLock(t, ctx, c.RLock("plain")), rlLock(t, ctx, c.ReadWriteLock("rw").ReadLock())
+	fair := rlLock(t, ctx, c.FairLock("fair"))
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	second := rlAsync(waiting, c.FairLock("fair"))
+	inUntil(t, c, "fair", func(in redlatch.Inspection) bool { return in.Kind == redlatch.KindFair && in.QueueLength == 1 })
+	for what, force := range map[string]func(context.Context) (bool, error){
+		"ReadLock of a plain lock":      c.ReadWriteLock("plain").ReadLock().ForceUnlock,
+		"WriteLock of a plain lock":     c.ReadWriteLock("plain").WriteLock().ForceUnlock,
+		"ReadWriteLock of a plain lock": c.ReadWriteLock("plain").ForceUnlock,
+		"ReadWriteLock of a fair lock":  c.ReadWriteLock("fair").ForceUnlock,
+		"RLock of a read lock":          c.RLock("rw").ForceUnlock,
+		"FairLock of a read lock":       c.FairLock("rw").ForceUnlock,
+	} {
+		var inv *redlatch.InvalidNameError
+		if was, err := force(ctx); was || !errors.As(err, &inv) || !strings.Contains(inv.Reason, "its key is held as a ") {
+			t.Errorf("%s: %v, %v", what, was, err)
+		}
+	}
+	rlBlocked(t, second)
+	stop()
+	if r := rlGet(t, second); !errors.Is(r.err, context.Canceled) {
+		t.Errorf("the waiter: %v, %v", r.hold, r.err)
+	}
+	for _, h := range []redlatch.Hold{plain, reads, fair} {
+		if err := h.Unlock(ctx); err != nil {
+			t.Errorf("%s: %v", h.Name(), err)
+		}
+	}
+}
+
+// A read-write lock's own ForceUnlock ends whatever is held, and lets in who waits.
+func TestForceUnlockOfAReadWriteLockInEveryMode(t *testing.T) {
+	s := rlServer(t)
+	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
+	l := a.ReadWriteLock("l")
+	for name, take := range map[string]func() []redlatch.Hold{
+		"readers": func() []redlatch.Hold {
+			return []redlatch.Hold{rlLock(t, ctx, l.ReadLock()), rlLock(t, ctx, b.ReadWriteLock("l").ReadLock())}
+		},
+		"a writer": func() []redlatch.Hold { return []redlatch.Hold{rlLock(t, ctx, l.WriteLock())} },
+		"a writer that reads": func() []redlatch.Hold {
+			w := rlLock(t, ctx, l.WriteLock())
+			return []redlatch.Hold{w, rlLock(t, w.Context(), l.ReadLock())}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			holds := take()
+			next := rlAsync(ctx, b.ReadWriteLock("l").WriteLock())
+			inUntil(t, b, "l", func(in redlatch.Inspection) bool { return in.QueueLength == 1 })
+			if was, err := l.ForceUnlock(ctx); !was || err != nil {
+				t.Fatalf("%v, %v", was, err)
+			}
+			r := rlGet(t, next)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			for _, h := range holds {
+				if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+					t.Errorf("the evicted one's unlock: %v", err)
+				}
+			}
+			if err := r.hold.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if was, err := l.ForceUnlock(ctx); was || err != nil {
+		t.Errorf("of a free lock: %v, %v", was, err)
+	}
+	if was, err := a.ReadWriteLock("{l}").ForceUnlock(ctx); was || !errors.Is(err, redlatch.ErrInvalidName) {
+		t.Errorf("of a bad name: %v, %v", was, err)
+	}
+}

@@ -138,7 +138,7 @@ func (i *Inspector) forceUnlock(ctx context.Context, name, owner string) (Evicte
 	if owner != "" {
 		worst = conn.Ambiguous
 	}
-	r, err := i.ask(ctx, name, "force_unlock", ForceCommand(i.conn.Topology(), key, owner, lock.ModeNone), worst)
+	r, err := i.ask(ctx, name, "force_unlock", ForceCommand(i.conn.Topology(), key, owner, Any), worst)
 	if err != nil {
 		return Evicted{}, err
 	}
