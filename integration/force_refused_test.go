@@ -206,3 +206,17 @@ func TestForceUnlockOfAReadWriteLockInEveryMode(t *testing.T) {
 		t.Errorf("of a bad name: %v, %v", was, err)
 	}
 }
+
+// IfOwner of an empty text, say of a variable that was never set, evicts nobody, rather than everybody.
+func TestIfOwnerOfNobodyEvictsNobody(t *testing.T) {
+	s := rlServer(t)
+	c, ctx := rlClient(t, s.Addr()), t.Context()
+	h := rlLock(t, ctx, c.RLock("l"))
+	var inv *redlatch.InvalidOptionError
+	if was, err := c.ForceUnlock(ctx, "l", redlatch.IfOwner("")); was || !errors.As(err, &inv) || inv.Option != "IfOwner" {
+		t.Errorf("ForceUnlock: %v, %v", was, err)
+	}
+	if err := h.Unlock(ctx); err != nil {
+		t.Errorf("the holder's unlock: %v", err)
+	}
+}
