@@ -15,7 +15,9 @@
 //	err = work(hold.Context())
 //	return errors.Join(err, hold.Unlock(ctx)) // or in one call: client.RLock("orders:42").Do(ctx, work)
 //
-// A lock's name is its Redis key, here shop:orders:42.
+// A lock's name is its Redis key, here shop:orders:42: at most 1,024 bytes, not enclosed in braces as a whole, and none
+// of the names that belong to locks' own keys. Use one name for one kind of lock: locks of different kinds exclude each
+// other, but a waiter of one kind is not woken by the unlock of another.
 //
 // # Who owns a lock
 //

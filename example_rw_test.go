@@ -37,6 +37,30 @@ func ExampleClient_ReadWriteLock() {
 	// <nil>
 }
 
+// Operators end all holds, in whatever mode; each mode's own ForceUnlock ends those of that mode.
+func ExampleClient_ReadWriteLock_forceUnlock() {
+	client := open()
+	defer client.Close()
+	ctx := context.Background()
+	prices := client.ReadWriteLock("prices:stuck")
+	for range 2 {
+		if _, err := prices.ReadLock().Lock(ctx); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	freed, err := prices.WriteLock().ForceUnlock(ctx)
+	fmt.Println("write holds:", freed, err)
+	freed, err = prices.ForceUnlock(ctx)
+	fmt.Println("any holds:", freed, err)
+	freed, err = prices.ForceUnlock(ctx)
+	fmt.Println("again:", freed, err)
+	// Output:
+	// write holds: false <nil>
+	// any holds: true <nil>
+	// again: false <nil>
+}
+
 // A writer that goes on as a reader: it takes the read lock while it has the
 // write lock, and unlocks that first. Other readers enter at that moment, other
 // writers do not.

@@ -16,8 +16,8 @@ import (
 // the processes are not named.
 //
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
-// passed ([ErrUnavailable]). If the key is not a lock, it returns [ErrInvalidName], at a
-// cost that does not depend on what the key holds.
+// passed ([ErrUnavailable]). If the name is one that locks refuse, or the key is not a lock,
+// it returns [ErrInvalidName], at a cost that does not depend on what the key holds.
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	return c.inspector.Inspect(ctx, name)
 }
@@ -44,11 +44,13 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // it still wakes the waiters: that helps after a DEL by hand, which wakes nobody.
 //
 // With [IfOwner] it ends the holds of that owner only. If others hold the lock it returns
-// [ErrOtherOwner], which names one of them, and changes nothing.
+// [ErrOtherOwner], which names one of them, and changes nothing. An empty owner is an
+// [ErrInvalidOption].
 //
 // The holder learns of the loss only at its next check, up to a third of its LeaseTime
-// later: make sure that it has stopped working, or use fencing. If the key is not a lock,
-// ForceUnlock returns [ErrInvalidName] and changes nothing.
+// later: make sure that it has stopped working, or use fencing. If the name is one that
+// locks refuse, or the key is not a lock, ForceUnlock returns [ErrInvalidName] and changes
+// nothing.
 //
 // It blocks until the server answers, ctx ends or UnlockTimeout has passed. After an
 // [ErrUnavailable] or the end of ctx it is not known whether the lock was taken away. If it
@@ -57,7 +59,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // unlock is logged, with the Client's name, and recorded as a span.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
 	over := c.core.Doubt(name)
-	e, err := c.inspector.ForceUnlock(ctx, name, lock.ApplyForce(opts).Owner)
+	e, err := c.inspector.ForceUnlock(ctx, name, lock.ApplyForce(opts))
 	over(err == nil)
 	return e.Count > 0, err
 }

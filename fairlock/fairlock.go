@@ -76,15 +76,15 @@ func (f *FairLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 
 // State asks the server who holds the lock and who waits for it, in which order.
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
-// passed ([lock.ErrUnavailable]). If the key is not a lock, it returns
+// passed ([lock.ErrUnavailable]). If the key is a read-write lock, or no lock, it returns
 // [lock.ErrInvalidName].
 func (f *FairLock) State(ctx context.Context) (lock.State, error) { return f.l.State(ctx) }
 
 // ForceUnlock takes the lock away from its holder and hands it to the first waiter in
 // the queue. It is for operators: the holder learns of the loss only at its next check,
 // up to a third of LeaseTime later. It reports whether the lock was held. If the key is
-// not a lock, it returns [lock.ErrInvalidName] and changes nothing. It blocks as State
-// does.
+// a read-write lock, or no lock, it returns [lock.ErrInvalidName] and changes nothing. It
+// blocks as State does.
 func (f *FairLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return f.l.ForceUnlock(ctx)
 }

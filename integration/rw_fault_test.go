@@ -264,20 +264,13 @@ func TestRWOtherKeysAreNotTouched(t *testing.T) {
 	}
 	s.Do(t, "DEL", "n")
 
-	// A plain lock of the same name excludes both modes. Only ForceUnlock, which takes
-	// away whatever lock stands there, touches it.
+	// A plain lock of the same name excludes both modes, and stays.
 	plain := rwLock(t, c.RLock("n"), t.Context())
 	rwBusy(t, l.ReadLock(), t.Context())
 	rwBusy(t, l.WriteLock(), t.Context())
 	state()
+	refused()
 	rwUnlock(t, plain)
-	plain = rwLock(t, c.RLock("n"), t.Context())
-	if was, err := l.WriteLock().ForceUnlock(t.Context()); !was || err != nil {
-		t.Errorf("ForceUnlock of a plain lock: %t, %v", was, err)
-	}
-	if err := plain.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("the plain lock's Unlock: %v", err)
-	}
 	s.Do(t, "HSET", "n", "mode", "read", "customer", "42")
 	refused()
 	if got := s.Hash(t, "HGETALL", "n"); got["customer"] != "42" {

@@ -61,7 +61,9 @@ func (e *NotAcquiredError) Error() string {
 		if e.Own {
 			b.WriteString(" (of this client; pass hold.Context() to re-enter)")
 		}
-		fmt.Fprintf(&b, " for up to %v", e.Remaining.Round(time.Millisecond))
+		if left := e.Remaining.Round(time.Millisecond); left > 0 { // else it is not known, or has no end
+			fmt.Fprintf(&b, " for up to %v", left)
+		}
 	}
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)

@@ -95,13 +95,17 @@ type ForceOption func(*ForceSettings)
 
 // ForceSettings is what [ForceOption]s fill in; callers use the options.
 type ForceSettings struct {
-	Owner string // the only owner to evict; "": all holders
+	Owner    string // the only owner to evict, if OneOwner is set
+	OneOwner bool   // else all holders are evicted
 }
 
 // IfOwner ends the holds of this owner only. Pass the whole text, as State, Inspect and
 // log lines show it. If another owner holds the lock by then, ForceUnlock returns
-// [ErrOtherOwner] and changes nothing.
-func IfOwner(owner string) ForceOption { return func(s *ForceSettings) { s.Owner = owner } }
+// [ErrOtherOwner] and changes nothing. An empty owner, say of a variable that was never set,
+// is an [ErrInvalidOption]: it does not mean all owners.
+func IfOwner(owner string) ForceOption {
+	return func(s *ForceSettings) { s.Owner, s.OneOwner = owner, true }
+}
 
 // ApplyForce applies opts and returns the settings.
 func ApplyForce(opts []ForceOption) ForceSettings {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch/lock"
 )
@@ -50,6 +51,26 @@ func TestMessagesWithoutACause(t *testing.T) {
 	} {
 		if err.Error() == "" || errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%T: %q", err, err)
+		}
+	}
+}
+
+// TestBusyMessageNamesTheHolderAndWhatIsKnown: no time is made up for a holder whose lease has no end.
+func TestBusyMessageNamesTheHolderAndWhatIsKnown(t *testing.T) {
+	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:42"
+	const own = " (of this client; pass hold.Context() to re-enter)"
+	for want, err := range map[string]*lock.NotAcquiredError{
+		"":                                       {Remaining: time.Second},
+		", held by " + owner:                     {Holder: owner},
+		", held by " + owner + own:               {Holder: owner, Own: true},
+		", held by " + owner + " for up to 1.5s": {Holder: owner, Remaining: 1500 * time.Millisecond},
+		", held by " + owner + own + " for up to 2s: gone": {
+			Holder: owner, Own: true, Remaining: 2*time.Second + time.Microsecond, Err: errors.New("gone"),
+		},
+	} {
+		err.Name = "l"
+		if got := err.Error(); got != `redlatch: lock "l" not acquired`+want {
+			t.Errorf("%s\nwant …%s", got, want)
 		}
 	}
 }

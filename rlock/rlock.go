@@ -62,13 +62,13 @@ func (r *RLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts
 
 // State asks the server who holds the lock. It blocks until the server answers,
 // ctx ends or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If the key
-// is not a lock, it returns [lock.ErrInvalidName].
+// is a read-write lock, or no lock, it returns [lock.ErrInvalidName].
 func (r *RLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
 
 // ForceUnlock takes the lock away from its holder and wakes a waiter. It is for
 // operators: the holder learns of the loss only at its next check, up to a third of
-// LeaseTime later. It reports whether the lock was held. If the key is not a lock, it
-// returns [lock.ErrInvalidName] and changes nothing. It blocks as State does.
+// LeaseTime later. It reports whether the lock was held. If the key is a read-write lock,
+// or no lock, it returns [lock.ErrInvalidName] and changes nothing. It blocks as State does.
 func (r *RLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return r.l.ForceUnlock(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -100,6 +101,13 @@ func (l *ReadWriteLock) WriteLock() *WriteLock { return &l.write }
 
 // State asks the server who holds the lock in which mode; see [ReadLock.State].
 func (l *ReadWriteLock) State(ctx context.Context) (lock.State, error) { return l.read.State(ctx) }
+
+// ForceUnlock ends all holds of all owners, in whatever mode, and wakes waiting readers and
+// writers as an unlock does. It reports whether there was a hold. The rest is as with
+// [ReadLock.ForceUnlock].
+func (l *ReadWriteLock) ForceUnlock(ctx context.Context) (bool, error) {
+	return l.read.l.ForceUnlockOf(ctx, inspect.ReadWrite)
+}
 
 // ReadLock is the shared mode of a [ReadWriteLock]. It is safe for concurrent
 // use.

@@ -1,6 +1,7 @@
 package refusals
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,7 +100,10 @@ func TestGroupReleaseTellsOfEach(t *testing.T) {
 func TestNoLock(t *testing.T) {
 	s := testbed.Standalone(t)
 	other := "6d4e6c1a-0000-4000-8000-00000000000a:17"
-	want := map[string]string{"text": "-3", "one": "-3", "word": "-3", "two": "-3", "modeless": "-3", "lock": "0", "rw": "0"}
+	want := map[string]string{
+		"text": "-3", "one": "-3", "word": "-3", "two": "-3", "modeless": "-3", "lock": "0", "rw": "0", "write": "0",
+		"config": "-3", "export": "-3", "mode": "-3", "word2": "-3", "mixed": "-3", "long": "-3",
+	}
 	s.Do(t, "SET", "text", "x")
 	s.Do(t, "HSET", "one", "name", "1")
 	s.Do(t, "HSET", "word", other, "x")
@@ -107,8 +111,25 @@ func TestNoLock(t *testing.T) {
 	s.Do(t, "HSET", "modeless", "mode", "dark", other, "1")
 	s.Do(t, "HSET", "lock", other, "1")
 	s.Do(t, "HSET", "rw", "mode", "read", other, "1")
+	s.Do(t, "HSET", "write", "mode", "write", other+":write", "1", other, "2")
+	s.Do(t, "HSET", "config", "mode", "read", "path", "/x")
+	s.Do(t, "HSET", "export", "mode", "write", "n:write", "1")
+	s.Do(t, "HSET", "mode", "mode", "read")
+	s.Do(t, "HSET", "word2", "mode", "write", other+":write", "x")
+	s.Do(t, "HSET", "mixed", "mode", "read", other, "1", "n", "1")
+	long := []string{"HSET", "long", "mode", "read"}
+	for i := range 5000 {
+		long = append(long, "f"+strconv.Itoa(i), "1")
+	}
+	s.Do(t, long...)
 	for key, code := range want {
-		before := s.Text(t, "DUMP", key)
+		content := func() string {
+			if key == "text" {
+				return s.Text(t, "GET", key)
+			}
+			return fmt.Sprint(s.Hash(t, "HGETALL", key))
+		}
+		before := content()
 		for name, c := range map[string]call{
 			"acquire": {script: luascript.Acquire, keys: []string{key, "void"}, args: []string{field, "1000", "", ""}},
 			"traced":  {script: luascript.Acquire, keys: []string{key, "void", "trace"}, args: []string{field, "1000", "", "-"}},
@@ -131,8 +152,8 @@ func TestNoLock(t *testing.T) {
 				t.Errorf("%s of %q: %q, want %s", name, key, got, code)
 			}
 		}
-		if s.Text(t, "DUMP", key) != before {
-			t.Errorf("%q was touched", key)
+		if after := content(); after != before || s.Int(t, "PTTL", key) != -1 {
+			t.Errorf("%q was touched: %.200s became %.200s", key, before, after)
 		}
 	}
 }

@@ -197,8 +197,16 @@ func (l *Lock) RaiseToken(ctx context.Context, h *held.Hold, token uint64, limit
 // ForceUnlock takes the lock away from its holder, whoever that is: what is held
 // in the kind's mode.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	if l.err != nil {
+		return l.ForceUnlockOf(ctx, inspect.Any)
+	}
+	return l.ForceUnlockOf(ctx, inspect.In(l.of.Kind.Traits().Mode))
+}
+
+// ForceUnlockOf does the same with the holds that are meant.
+func (l *Lock) ForceUnlockOf(ctx context.Context, which inspect.Which) (bool, error) {
 	ctx, end := l.operation(ctx, observe.ForceUnlock, "")
-	e, err := l.forceUnlock(ctx)
+	e, err := l.forceUnlock(ctx, which)
 	end(err, e.Note())
 	if e.Count > 0 {
 		args := []any{"lock", l.of.Name, "owner", e.Owner(), "by", l.core.cfg.ID}
@@ -210,13 +218,13 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	return e.Count > 0, err
 }
 
-func (l *Lock) forceUnlock(ctx context.Context) (inspect.Evicted, error) {
+func (l *Lock) forceUnlock(ctx context.Context, which inspect.Which) (inspect.Evicted, error) {
 	if l.err != nil {
 		return inspect.Evicted{}, l.err
 	}
 	over := l.core.reg.Doubt(l.of.Key)
 	// Not again when it may have run: the second run would hit the next holder.
-	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, "", l.of.Kind.Traits().Mode), conn.Unsent)
+	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, "", which), conn.Unsent)
 	over(err == nil)
 	if err != nil {
 		return inspect.Evicted{}, err

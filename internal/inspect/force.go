@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"errors"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -29,23 +28,45 @@ func (e Evicted) Owner() string {
 // Note is what an observation reports.
 func (e Evicted) Note() observe.Note { return observe.Note{Owner: e.Owner(), Count: e.Count} }
 
-// ForceCommand takes the lock at key away from owner, or from all owners if it is "": all
-// holds (lock.ModeNone), or those of one mode of a read-write lock.
-func ForceCommand(topo conn.Topology, key, owner string, mode lock.Mode) conn.Command {
-	want := ""
-	if mode == lock.ModeRead || mode == lock.ModeWrite {
-		want = string(mode)
+// Which is what a forced unlock may end, as force_any.lua takes it.
+type Which string
+
+// Holds of a lock of any kind, of a plain or fair lock, of a read-write lock, and those of
+// one of its modes.
+const (
+	Any       Which = ""
+	Exclusive Which = "lock"
+	ReadWrite Which = "rw"
+	Reads     Which = "read"
+	Writes    Which = "write"
+)
+
+// In is what is held in this mode.
+func In(mode lock.Mode) Which {
+	switch mode {
+	case lock.ModeRead:
+		return Reads
+	case lock.ModeWrite:
+		return Writes
 	}
-	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, want, owner)}
+	return Exclusive
+}
+
+// ForceCommand takes the lock at key away from owner, or from all owners if it is "".
+func ForceCommand(topo conn.Topology, key, owner string, which Which) conn.Command {
+	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, string(which), owner)}
 }
 
 // ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError if the key is not a
-// lock, a *lock.OtherOwnerError if another owner holds it.
+// lock of the kind asked for, a *lock.OtherOwnerError if another owner holds it.
 func ReadForce(r conn.Reply, name, owner string) (Evicted, error) {
 	switch r.Code {
 	case 0, 1:
 	case -2:
 		return Evicted{Kind: kindOf[r.Int(1)]}, &lock.OtherOwnerError{Name: name, Owner: owner, Holder: plain(r.Str(2))}
+	case -4:
+		k := kindOf[r.Int(1)]
+		return Evicted{Kind: k}, &lock.InvalidNameError{Name: name, Reason: "its key is held as a " + string(k) + " lock"}
 	default:
 		return Evicted{}, errNoLock(name)
 	}
@@ -70,16 +91,4 @@ func plain(field string) string {
 		return field[:len(field)-len(write)]
 	}
 	return field
-}
-
-// ForceUnlock takes the lock at key, of any kind, away from owner, or from all owners if it
-// is "", and hands it over or wakes waiters, in one script. It reports whether a hold was
-// ended, and whose. It blocks as run.Run does; its errors are those of ReadForce and run.
-// After an error of run it is not known whether the lock was taken away.
-func ForceUnlock(ctx context.Context, run conn.Runner, key, owner string, mode lock.Mode) (Evicted, error) {
-	r, err := run.Run(ctx, ForceCommand(run.Topology(), key, owner, mode))
-	if err != nil {
-		return Evicted{}, err
-	}
-	return ReadForce(r, key, owner)
 }

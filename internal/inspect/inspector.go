@@ -70,25 +70,18 @@ func (i *Inspector) begin(ctx context.Context) error {
 	return nil
 }
 
-// key maps a name and checks it.
+// key maps a name and checks it, as a lock of that name does.
 func (i *Inspector) key(name string) (string, error) {
-	if name == "" {
-		return "", &lock.InvalidNameError{Name: name, Reason: "it is empty"}
-	}
 	key := name
-	if i.cfg.Map != nil {
+	if i.cfg.Map != nil && name != "" {
 		if key = i.cfg.Map(name); key == "" {
 			return "", &lock.InvalidNameError{Name: name, Reason: "the name mapper made it empty"}
 		}
 	}
-	if i.conn.Topology().Cluster && !oneSlot(key) {
-		return "", &lock.InvalidNameError{Name: name, Reason: "its braces put the keys that belong to it into another cluster slot"}
+	if reason := luascript.CheckKey(key, i.conn.Topology().Cluster); reason != "" {
+		return "", &lock.InvalidNameError{Name: name, Reason: reason}
 	}
 	return key, nil
-}
-
-func oneSlot(key string) bool {
-	return luascript.Slot(luascript.Derive("x", key)) == luascript.Slot(key)
 }
 
 // Inspect looks at the lock of this name.
@@ -122,18 +115,21 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 }
 
 // ForceUnlock takes the lock away from its holders; see ForceCommand.
-func (i *Inspector) ForceUnlock(ctx context.Context, name, owner string) (Evicted, error) {
-	ctx, end := i.operation(ctx, name, observe.ForceUnlock, owner)
-	e, err := i.forceUnlock(ctx, name, owner)
+func (i *Inspector) ForceUnlock(ctx context.Context, name string, set lock.ForceSettings) (Evicted, error) {
+	ctx, end := i.operation(ctx, name, observe.ForceUnlock, set.Owner)
+	e, err := i.forceUnlock(ctx, name, set)
 	end(err, e.Note())
-	i.tell(ctx, name, owner, e, err)
+	i.tell(ctx, name, set.Owner, e, err)
 	return e, err
 }
 
-func (i *Inspector) forceUnlock(ctx context.Context, name, owner string) (Evicted, error) {
+func (i *Inspector) forceUnlock(ctx context.Context, name string, set lock.ForceSettings) (Evicted, error) {
 	key, err := i.key(name)
 	if err != nil {
 		return Evicted{}, err
+	}
+	if set.OneOwner && set.Owner == "" {
+		return Evicted{}, &lock.InvalidOptionError{Option: "IfOwner", Reason: "the owner is empty; without the option all holders are evicted"}
 	}
 	if err := i.begin(ctx); err != nil {
 		return Evicted{}, err
@@ -142,14 +138,14 @@ func (i *Inspector) forceUnlock(ctx context.Context, name, owner string) (Evicte
 	// A command that may have run is not sent again, unless it names whom to evict: it
 	// could evict the next holder.
 	worst := conn.Unsent
-	if owner != "" {
+	if set.OneOwner {
 		worst = conn.Ambiguous
 	}
-	r, err := i.ask(ctx, name, "force_unlock", ForceCommand(i.conn.Topology(), key, owner, lock.ModeNone), worst)
+	r, err := i.ask(ctx, name, "force_unlock", ForceCommand(i.conn.Topology(), key, set.Owner, Any), worst)
 	if err != nil {
 		return Evicted{}, err
 	}
-	e, err := ReadForce(r, name, owner)
+	e, err := ReadForce(r, name, set.Owner)
 	if err == nil && e.Refused != nil {
 		err = &lock.ServerError{Name: name, Op: "notify waiters of a forced unlock", Err: e.Refused}
 	}

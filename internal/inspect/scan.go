@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -201,6 +202,11 @@ func (i *Inspector) look(ctx context.Context, keys []string) ([]lock.Inspection,
 	}
 	i.clients.fill(ctx, i, out)
 	return out, nil
+}
+
+// oneSlot reports whether a lock's look at this key stays in its slot.
+func oneSlot(key string) bool {
+	return luascript.Slot(luascript.Derive("x", key)) == luascript.Slot(key)
 }
 
 // escapeGlob makes a text mean itself in a pattern.

@@ -11,8 +11,8 @@
 --
 -- RETURN   {1, token}            acquired
 --          {2, token}            held by this very acquisition: a retry; the lease was set again
---          {0, pttl, holder, trace}  busy; pttl in ms, -1 = the key has no TTL; holder '' = a
---                                read-write lock is held there
+--          {0, pttl, holder, trace}  busy; pttl in ms, -1 = the key has no TTL; holder: also one
+--                                of a read-write lock's, '' = not known
 --          {-1}                  this acquisition was given up before
 --          {-3}                  the key is no lock; it was not touched
 --          1 and 2 come as a bare integer when there is no token

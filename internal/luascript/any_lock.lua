@@ -1,5 +1,6 @@
 -- any_lock: what the scripts have in common that find out by themselves which kind
--- of lock they stand before; it is put in front of them, behind fair_queue.
+-- of lock they stand before; it is put in front of them, behind fair_queue and
+-- hold.
 --
 -- KEYS[1..7]  as in fair_queue
 -- KEYS[8]   redlatch_rw_leases:{lock}
@@ -21,10 +22,6 @@
 local NONE, PLAIN, FAIR, RW, OTHER = 0, 1, 2, 3, -1
 local LEASES, WRITERS, MARKS, READERS, TURN = KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 
-local function is_hold(field, count)
-  return string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:[^ ]+$') and string.match(count, '^%d+$')
-end
-
 -- The kind of what stands at the lock's key, at a cost that does not grow with
 -- what an application may have put there, and the mode of a read-write lock. A fair
 -- lock that nobody waits for looks like a plain one.
@@ -38,16 +35,11 @@ local function kind_of()
   if what ~= 'hash' then return OTHER end
   local mode = call('HGET', LOCK, 'mode')
   if not mode then
-    if call('HLEN', LOCK) ~= 1 then return OTHER end
-    local entry = call('HGETALL', LOCK)
-    if not is_hold(entry[1], entry[2]) then return OTHER end
+    if not only_hold(LOCK) then return OTHER end
     return call('LLEN', QUEUE) > 0 and FAIR or PLAIN
   end
   if mode ~= 'read' and mode ~= 'write' then return OTHER end
-  local some = call('HSCAN', LOCK, '0', 'COUNT', 10)[2]
-  for i = 1, #some, 2 do
-    if some[i] ~= 'mode' and not is_hold(some[i], some[i + 1]) then return OTHER end
-  end
+  if not rw_holder(LOCK) then return OTHER end
   return RW, mode
 end
 

@@ -4,16 +4,20 @@
 -- ARGV[4]  '1' = also read the fencing counter
 -- ARGV[5]  how many waiters to show at most
 --
--- RETURN   {held, pttl, token, length, n, waiter, ..., field, count, ...}
+-- RETURN   {held, pttl, token, length, n, waiter, ..., field, count}
 --              held 1 or 0; pttl in ms, -1 = no TTL; length of the queue; n waiters, the next one
---              first; then the holder
+--              first; then the holder, if any
 --          {-1}  the key is no lock
 --
 -- Twice: it reads only.
 local token = 0
 if ARGV[4] == '1' then token = tonumber(call('GET', KEYS[5]) or '0') end
-local kind = call('TYPE', LOCK).ok
-if kind ~= 'none' and (kind ~= 'hash' or call('HLEN', LOCK) > 64) then return {-1} end
+local held = call('EXISTS', LOCK)
+local field, count
+if held == 1 then
+  field, count = only_hold(LOCK)
+  if not field then return {-1} end
+end
 
 -- Who has left or died does not count, as far as is looked.
 local length = call('LLEN', QUEUE) - call('ZCOUNT', SCORES, '-inf', '(100000000000')
@@ -26,9 +30,8 @@ for _, f in ipairs(entries) do
   end
 end
 if #entries < tonumber(ARGV[5]) then length = #waiters end
-local out = {kind == 'none' and 0 or 1, call('PTTL', LOCK), token, length, #waiters}
+local out = {held, call('PTTL', LOCK), token, length, #waiters}
 for _, f in ipairs(waiters) do out[#out + 1] = f end
-if kind == 'hash' then
-  for _, v in ipairs(call('HGETALL', LOCK)) do out[#out + 1] = v end
-end
+out[#out + 1] = field
+out[#out + 1] = count
 return out

@@ -2,7 +2,8 @@
 -- over or wake who waits, as its own unlock does.
 --
 -- KEYS, ARGV[1..6]  as in any_lock
--- ARGV[7]   '' = all holds; 'read' or 'write' = those of this mode of a read-write lock only
+-- ARGV[7]   '' = all holds of any kind; 'lock' = of a plain or fair lock; 'rw' = of a read-write
+--           lock; 'read' or 'write' = those of this mode of it
 -- ARGV[8]   '' = whoever holds it; else the field of the one owner to evict
 --
 -- RETURN   {1, kind, n, error, field...}  n holds were ended; up to 16 of their fields. kind as in
@@ -10,6 +11,7 @@
 --              one's hold, '' = nothing
 --          {0, kind}        nothing was held (in this mode); who waits all the same was woken
 --          {-1}             the key is no lock and was not touched
+--          {-4, kind}       it is a lock of another kind than asked for; nothing was touched
 --          {-2, kind, field}  held by somebody else than the owner given; nothing was touched
 --
 -- The reads of a writer are left to it when only its write lock is taken away, and
@@ -23,6 +25,10 @@ local kind, mode = kind_of()
 if kind == OTHER then return {-1} end
 local want, only = ARGV[7], ARGV[8]
 local refused = ''
+if want ~= '' and (kind == RW) ~= (want ~= 'lock') then
+  if call('EXISTS', LOCK) == 1 then return {-4, kind} end
+  kind = NONE -- somebody waits for a lock of another kind: none of our business
+end
 
 local function send(channel, message)
   local sent = pcall(ARGV[1], channel, message)
@@ -56,7 +62,7 @@ for i = 1, #all, 2 do
   if f ~= 'mode' or kind ~= RW then
     if not is_hold(f, all[i + 1]) then return {-1} end
     local writes = kind == RW and mode == 'write' and string.sub(f, -6) == ':write'
-    local in_mode = kind ~= RW or want == '' or (want == 'write') == writes
+    local in_mode = want ~= 'read' and want ~= 'write' or (want == 'write') == writes
     if in_mode and (only == '' or f == only or (writes and string.sub(f, 1, -7) == only)) then
       gone[#gone + 1] = f
       write_gone = write_gone or writes

@@ -108,3 +108,27 @@ func FuzzCheckKey(f *testing.F) {
 		}
 	})
 }
+
+// Users read in the README which names are refused.
+func TestReadmeTellsOfEveryRule(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n### Names\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rules := []string{"empty", "1,024 bytes", "`{a}`", "slots", timeoutMark}
+	for _, prefix := range prefixes {
+		if !strings.HasPrefix(prefix, "redlatch_") {
+			rules = append(rules, "`"+prefix+":`")
+		}
+	}
+	for _, rule := range rules {
+		if !strings.Contains(section, rule) {
+			t.Errorf("the section about names in README.md has no %s", rule)
+		}
+	}
+	if MaxKey != 1024 {
+		t.Errorf("it says 1,024 bytes, the limit is %d", MaxKey)
+	}
+}

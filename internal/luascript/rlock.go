@@ -3,9 +3,9 @@ package luascript
 // The scripts of the plain lock. FairLock and the write lock share those that
 // do not depend on how waiting is arranged.
 var (
-	Acquire = load("acquire", "common", "whose", "token")
+	Acquire = load("acquire", "common", "hold", "whose", "token")
 	Reenter = load("reenter", "common", "first")
 	Release = load("release", "common", "leave")
 	Renew   = load("renew", "common", "first")
-	State   = load("state")
+	State   = load("state", "common", "hold")
 )

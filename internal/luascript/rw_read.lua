@@ -52,6 +52,16 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
   end
 end
 
+-- The set of leases belongs to this life of the hash only if any one of its members is in
+-- it: they were all added during one life (see rwlock/doc.go). Then the hash is a lock, too.
+local stale = false
+if mode and not mine then
+  local one = call('ZRANGE', LEASES, 0, 0)[1]
+  local known = one and call('HEXISTS', LOCK, one) == 1
+  if not known and not rw_holder(LOCK) then return {-3} end
+  stale = one and not known
+end
+
 local function raise(key, ms)
   if call('PTTL', key) < ms then return pcall('PEXPIRE', key, ms) end
 end
@@ -64,10 +74,7 @@ local function enter(code, room)
     ends = math.max(ends, tonumber(call('ZSCORE', LEASES, field) or '0'))
     call('SET', OWN, '1', 'PX', ends - now)
   elseif mode then
-    -- The set of leases belongs to this life of the hash only if any one of its
-    -- members is in it: they were all added during one life (see rwlock/doc.go).
-    local one = call('ZRANGE', LEASES, 0, 0)[1]
-    if one and call('HEXISTS', LOCK, one) == 0 then call('DEL', LEASES) end
+    if stale then call('DEL', LEASES) end
     call('SET', OWN, '1', 'PX', ARGV[2])
     call('HSET', LOCK, field, 1)
     raise(LOCK, lease)
@@ -124,8 +131,13 @@ if mode == 'write' then
   -- its lease has ended, and only a read hold of its owner keeps the hash
   call('HDEL', LOCK, writer)
   call('ZREM', LEASES, writer)
-  call('HSET', LOCK, 'mode', 'read')
-  mode = 'read'
+  if call('HLEN', LOCK) == 1 then
+    call('DEL', LOCK, LEASES) -- it has outlived the lease by a moment
+    mode = nil
+  else
+    call('HSET', LOCK, 'mode', 'read')
+    mode = 'read'
+  end
 end
 if other then return refuse(0, other) end
 

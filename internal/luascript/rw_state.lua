@@ -17,22 +17,20 @@
 --          {-3}   the key is no read-write lock
 --
 -- Twice: it reads only.
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local token = 0
-if ARGV[1] == '1' then token = tonumber(redis.call('GET', KEYS[5]) or '0') end
-local out = {redis.call('PTTL', KEYS[1]), token, '', 0}
-local kind = redis.call('TYPE', KEYS[1]).ok
+if ARGV[1] == '1' then token = tonumber(call('GET', KEYS[5]) or '0') end
+local out = {call('PTTL', KEYS[1]), token, '', 0}
+local kind = call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
   if kind ~= 'hash' then return {-3} end
-  local mode = redis.call('HGET', KEYS[1], 'mode')
-  if mode ~= 'read' and mode ~= 'write' then return {-3} end
+  local mode = call('HGET', KEYS[1], 'mode')
+  if mode ~= 'read' and mode ~= 'write' or not rw_holder(KEYS[1]) then return {-3} end
   out[3] = mode
-  local all = redis.call('HGETALL', KEYS[1])
+  local all = call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
     local f, n = all[i], tonumber(all[i + 1])
     if n then
-      local left = redis.call('ZSCORE', KEYS[2], f)
+      local left = call('ZSCORE', KEYS[2], f)
       if left then
         left = left - now
       elseif mode == 'write' then
@@ -40,7 +38,7 @@ if kind ~= 'none' then
       else
         left = -2
         for k = n, 1, -1 do
-          left = math.max(left, redis.call('PTTL', ARGV[2] .. ':' .. f .. ':rwlock_timeout:' .. k))
+          left = math.max(left, call('PTTL', ARGV[2] .. ':' .. f .. ':rwlock_timeout:' .. k))
         end
       end
       if left > 0 or left == -1 then
@@ -52,8 +50,8 @@ if kind ~= 'none' then
     end
   end
 end
-for _, f in ipairs(redis.call('ZRANGE', KEYS[3], 0, 999)) do
-  local alive = tonumber(redis.call('ZSCORE', KEYS[4], f) or '0') - now
+for _, f in ipairs(call('ZRANGE', KEYS[3], 0, 999)) do
+  local alive = tonumber(call('ZSCORE', KEYS[4], f) or '0') - now
   if alive > 0 then
     out[#out + 1] = f
     out[#out + 1] = alive

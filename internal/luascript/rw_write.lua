@@ -52,19 +52,23 @@ end
 
 -- Ours whose leases have ended are not in the way, whatever TTL another library
 -- has given the lock meanwhile: true if nobody is left. Else when the last of ours
--- ends, if there are only ours; 0 if that is not known.
+-- ends, if there are only ours; 0 if that is not known. Nothing: it is no lock.
 local function readers()
+  local ended = 0
   for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 100)) do
     call('ZREM', LEASES, f)
-    call('HDEL', LOCK, f)
+    ended = ended + call('HDEL', LOCK, f)
   end
   local fields = call('HLEN', LOCK) - 1
-  if fields == 0 then return true end
+  if fields == 0 and ended > 0 then return true end
+  -- One of ours in the hash says that it is a lock; else its entries must.
+  local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
+  local known = last[1] and call('HEXISTS', LOCK, last[1]) == 1
+  if not known and not rw_holder(LOCK) then return end
   -- as long as somebody waits who wants to know
   local ttl = call('PTTL', LOCK)
   if ttl > call('PTTL', LEASES) then call('PEXPIRE', LEASES, ttl) end
-  local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
-  if fields ~= call('ZCARD', LEASES) or call('HEXISTS', LOCK, last[1]) == 0 then return false, 0 end
+  if not known or fields ~= call('ZCARD', LEASES) then return false, 0 end
   return false, math.max(1, math.min(last[2] - now, ttl))
 end
 
@@ -84,6 +88,7 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
   end
   if mode == 'read' then
     local none, ms = readers()
+    if none == nil then return {-3} end
     if not none then return refuse(ms) end
     call('DEL', LOCK)
   elseif mode == 'write' then
@@ -92,6 +97,8 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
     for _, f in ipairs(call('HKEYS', LOCK)) do -- one owner's: three as a rule
       if string.sub(f, -6) == ':write' then holder = string.sub(f, 1, -7) end
     end
+    local known = holder and call('ZSCORE', LEASES, holder .. ':write')
+    if not known and not rw_holder(LOCK) then return {-3} end
     return refuse(0, holder)
   elseif mode then
     return {-3}

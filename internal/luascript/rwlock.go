@@ -2,8 +2,8 @@ package luascript
 
 // The scripts of the read-write lock; rwlock/doc.go says how they work together.
 var (
-	RWRead         = load("rw_read", "common", "clock", "whose", "enter")
-	RWWrite        = load("rw_write", "common", "clock", "whose", "token", "enter")
+	RWRead         = load("rw_read", "common", "clock", "hold", "whose", "enter")
+	RWWrite        = load("rw_write", "common", "clock", "hold", "whose", "token", "enter")
 	RWReenter      = load("rw_reenter", "common", "clock", "first")
 	RWRenew        = load("rw_renew", "common", "clock", "first")
 	RWRefresh      = load("rw_refresh", "common", "clock")
@@ -11,5 +11,5 @@ var (
 	RWFree         = load("rw_free", "common", "first")
 	RWReadRelease  = load("rw_read_release", "common", "clock", "leave")
 	RWWriteRelease = load("rw_write_release", "common", "clock", "leave")
-	RWState        = load("rw_state")
+	RWState        = load("rw_state", "common", "clock", "hold")
 )

@@ -1,12 +1,12 @@
 -- whose: who holds the lock at a key; it is put in front of the scripts that
--- acquire.
+-- acquire, behind hold.
 --
 -- KEYS     none of its own
 --
 -- The look costs the same whatever stands at the key.
 
--- Returns the holder ('' = it is a read-write lock), nothing when there is none, or
--- nil and the reply for who wanted it: {-3}, the key is no lock, or an error.
+-- Returns the holder (of a read-write lock one of them, '' = none was seen), nothing when
+-- there is none, or nil and the reply for who wanted it: {-3}, the key is no lock, or an error.
 local function whose(lock, field)
   local fields = pcall('HLEN', lock)
   if type(fields) == 'table' then return nil, replaced(fields) and {-3} or fields end
@@ -18,7 +18,8 @@ local function whose(lock, field)
     if #one == 2 and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then return one[1] end
   else
     local mode = call('HGET', lock, 'mode')
-    if mode == 'read' or mode == 'write' then return '' end
+    local holder = (mode == 'read' or mode == 'write') and rw_holder(lock)
+    if holder then return holder end
   end
   return nil, {-3}
 end
