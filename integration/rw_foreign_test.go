@@ -64,6 +64,23 @@ func TestRWForeignReadersAreKeptAndNoLonger(t *testing.T) {
 	}
 }
 
+// TestRWForeignReaderIsKeptNoLongerThoughTheServerStoodStill: before Redis 7.2 the clock goes on
+// while a script runs. If the server stands still between a script's TIME and its PEXPIRE, the
+// lock's TTL ends after what the script noted as the hold's end. Its release lowers it all the same.
+func TestRWForeignReaderIsKeptNoLongerThoughTheServerStoodStill(t *testing.T) {
+	t.Parallel()
+	const lease = 1500 * time.Millisecond
+	s := rwServer(t)
+	h := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
+	s.Do(t, "PEXPIRE", "n", strconv.FormatInt(s.Int(t, "PTTL", "n")+50, 10)) // it stood still for 50 ms
+	rwForeignReads(t, s, 1, 1, lease)
+	rwUnlock(t, h)
+	if ttl := s.Int(t, "PTTL", "n"); ttl > lease.Milliseconds() {
+		t.Errorf("the lock lasts %d ms, the foreign reader's lease was %v", ttl, lease)
+	}
+	s.Do(t, "FLUSHALL")
+}
+
 // TestRWForeignReaderSurvivesAnEarlierLifeOfTheLock: noted leases of a lock that
 // somebody deleted must not make a foreign reader invisible.
 func TestRWForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {

@@ -87,7 +87,8 @@ func TestFencedQuorumKeepsALateCopy(t *testing.T) {
 	log := make(lateGrants, 16)
 	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()}, lease(leaseTime),
 		func(c *redlatch.Config) { c.Logger = slog.New(log) })
-	unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...))) // each server is known from here on
+	known := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	unlock(t, mustLock(t, t.Context(), known)) // each of the servers, from here on
 	q, h := lateCopy(t, proxy, cs, log, leaseTime/20)
 	token := h.Token()
 	outlives(t, list, leaseTime, h)
@@ -127,7 +128,9 @@ func (g lateGrants) Handle(_ context.Context, r slog.Record) error {
 // A node has limit to answer, and the hold waits for the third one for a part of that. Where the
 // machine stands still for longer, the copy is given back, as it must be. That proves nothing, and
 // another lock is taken; one that is given back within the limit fails the test.
-func lateCopy(t *testing.T, proxy *testbed.Proxy, cs []*redlatch.Client, log lateGrants, limit time.Duration) (redlatch.Locker, redlatch.Hold) {
+func lateCopy(
+	t *testing.T, proxy *testbed.Proxy, cs []*redlatch.Client, log lateGrants, limit time.Duration,
+) (redlatch.Locker, redlatch.Hold) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < patience; {
 		name := "q" + strconv.FormatInt(int64(time.Since(start)), 10)
