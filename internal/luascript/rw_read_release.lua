@@ -88,8 +88,8 @@ if done == 1 then
   if call('HLEN', LOCK) == 1 then
     call('DEL', LOCK, LEASES)
     message = '0'
-  elseif ends == 0 or ends + 5 >= now + call('PTTL', LOCK) then
-    -- nothing outlasts it, but for a few ms of rounding
+  elseif ends == 0 or ends >= tonumber(call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')[2] or '0') then
+    -- none of ours outlasts it
     if settle() then message = '0' end
   end
   if ends > 0 and ends <= now then done = 0 end
