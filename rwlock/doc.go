@@ -50,6 +50,10 @@
 // and drops the set if that member is absent. Since it adds only to a set of one life,
 // one member is enough.
 //
+// That member also tells that the hash is a lock. If there is none, somebody else made the
+// hash: another library, or an application that has a field "mode". Then a few entries are
+// looked at. Every field but "mode" must be an owner's and have a count, and there must be one.
+//
 // # Order of service
 //
 // A writer that is refused leaves a mark (redlatch_rw_writers with its time of

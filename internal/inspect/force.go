@@ -44,12 +44,15 @@ const (
 // In is what is held in this mode.
 func In(mode lock.Mode) Which {
 	switch mode {
+	case lock.ModeLock:
+		return Exclusive
 	case lock.ModeRead:
 		return Reads
 	case lock.ModeWrite:
 		return Writes
+	case lock.ModeNone:
 	}
-	return Exclusive
+	return Any
 }
 
 // ForceCommand takes the lock at key away from owner, or from all owners if it is "".

@@ -1,6 +1,6 @@
 -- any_lock: what the scripts have in common that find out by themselves which kind
--- of lock they stand before; it is put in front of them, behind fair_queue and
--- hold.
+-- of lock they stand before; it is put in front of them, behind fair_queue,
+-- hold and alone.
 --
 -- KEYS[1..7]  as in fair_queue
 -- KEYS[8]   redlatch_rw_leases:{lock}

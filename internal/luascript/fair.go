@@ -6,7 +6,7 @@ var (
 	FairAcquire = load("fair_acquire", "common", "clock", "hold", "whose", "token", "enter", "fair_queue")
 	FairRelease = load("fair_release", "common", "clock", "token", "enter", "leave", "fair_queue")
 	FairRefresh = load("fair_refresh", "common", "clock", "first", "hold", "whose", "token", "enter", "fair_queue")
-	FairState   = load("fair_state", "common", "clock", "hold", "token", "enter", "fair_queue")
+	FairState   = load("fair_state", "common", "clock", "hold", "alone", "token", "enter", "fair_queue")
 )
 
 // FairQueueKey is the list of a fair lock's waiters.

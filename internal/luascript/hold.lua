@@ -8,13 +8,6 @@ local function is_hold(field, count)
   return string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:[^ ]+$') and string.match(count, '^%d+$')
 end
 
--- The one hold of a plain or fair lock, and its count; nil when the key holds something else.
-local function only_hold(lock)
-  if call('TYPE', lock).ok ~= 'hash' or call('HLEN', lock) ~= 1 then return end
-  local one = call('HGETALL', lock) -- nothing if the field has a TTL of its own that is over
-  if #one == 2 and is_hold(one[1], one[2]) then return one[1], one[2] end
-end
-
 -- Whether a hash whose field 'mode' says read or write is a read-write lock, by a few of
 -- its entries: the cost does not grow with what an application may have put there.
 -- Returns the owner of one of its holds, of the writer's if there is one ('' = none was

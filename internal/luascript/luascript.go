@@ -26,8 +26,8 @@ type Script struct {
 }
 
 // load reads an embedded script and puts the parts that it shares with others in
-// front, or where the script says so: behind what most calls come through, which
-// then does not pay for them.
+// front, or where the script says so ("parts stand here" for all, "hold stands here" for
+// one): behind what most calls come through, which then does not pay for them.
 func load(name string, parts ...string) *Script {
 	before, after, ok := strings.Cut(source(name), "-- parts stand here\n")
 	if !ok {
@@ -35,6 +35,10 @@ func load(name string, parts ...string) *Script {
 	}
 	body := strip(before)
 	for _, part := range parts {
+		if head, tail, ok := strings.Cut(after, "-- "+part+" stands here\n"); ok {
+			after = head + source(part) + tail
+			continue
+		}
 		body += strip(source(part))
 	}
 	body += strip(after)

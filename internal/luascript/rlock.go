@@ -7,5 +7,5 @@ var (
 	Reenter = load("reenter", "common", "first")
 	Release = load("release", "common", "leave")
 	Renew   = load("renew", "common", "first")
-	State   = load("state", "common", "hold")
+	State   = load("state", "common", "hold", "alone")
 )

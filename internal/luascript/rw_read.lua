@@ -38,28 +38,32 @@
 -- given up finds its field in the void set. A place is a member of a set.
 local LOCK, LEASES, OWN, field, lease = KEYS[1], KEYS[3], KEYS[4], ARGV[1], tonumber(ARGV[2])
 local us = clock[1] * 1000000 + clock[2]
-local mode, mine, other
+local mode, mine, other, stale
 if call('EXISTS', LOCK, KEYS[2]) > 0 then
   local head = pcall('HMGET', LOCK, 'mode', field)
   if head.err then return replaced(head) and {-3} or head end
   mode, mine = head[1], head[2]
   if mode and mode ~= 'read' and mode ~= 'write' then return {-3} end
   if call('SISMEMBER', KEYS[2], field) == 1 then return {-1} end
-  if not mode then
-    local no
-    other, no = whose(LOCK, '') -- a plain lock?
-    if no then return no end
+  local known = mine
+  if mode and not mine then
+    -- The set of leases belongs to this life of the hash only if any one of its members is in
+    -- it: they were all added during one life (see rwlock/doc.go). Then the hash is a lock, too.
+    local one = call('ZRANGE', LEASES, 0, 0)[1]
+    known = one and call('HEXISTS', LOCK, one) == 1
+    stale = one and not known
   end
-end
-
--- The set of leases belongs to this life of the hash only if any one of its members is in
--- it: they were all added during one life (see rwlock/doc.go). Then the hash is a lock, too.
-local stale = false
-if mode and not mine then
-  local one = call('ZRANGE', LEASES, 0, 0)[1]
-  local known = one and call('HEXISTS', LOCK, one) == 1
-  if not known and not rw_holder(LOCK) then return {-3} end
-  stale = one and not known
+  if not known then
+    -- hold stands here
+    -- whose stands here
+    local no
+    if mode then
+      if not rw_holder(LOCK) then return {-3} end
+    else
+      other, no = whose(LOCK, '') -- a plain lock?
+      if no then return no end
+    end
+  end
 end
 
 local function raise(key, ms)

@@ -50,28 +50,6 @@ local function refuse(ms, holder)
   return {0, call('PTTL', LOCK), holder or '', left, ms}
 end
 
--- Ours whose leases have ended are not in the way, whatever TTL another library
--- has given the lock meanwhile: true if nobody is left. Else when the last of ours
--- ends, if there are only ours; 0 if that is not known. Nothing: it is no lock.
-local function readers()
-  local ended = 0
-  for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 100)) do
-    call('ZREM', LEASES, f)
-    ended = ended + call('HDEL', LOCK, f)
-  end
-  local fields = call('HLEN', LOCK) - 1
-  if fields == 0 and ended > 0 then return true end
-  -- One of ours in the hash says that it is a lock; else its entries must.
-  local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
-  local known = last[1] and call('HEXISTS', LOCK, last[1]) == 1
-  if not known and not rw_holder(LOCK) then return end
-  -- as long as somebody waits who wants to know
-  local ttl = call('PTTL', LOCK)
-  if ttl > call('PTTL', LEASES) then call('PEXPIRE', LEASES, ttl) end
-  if not known or fields ~= call('ZCARD', LEASES) then return false, 0 end
-  return false, math.max(1, math.min(last[2] - now, ttl))
-end
-
 if call('EXISTS', LOCK, KEYS[2]) > 0 then
   local head = pcall('HMGET', LOCK, 'mode', field)
   if head.err then return replaced(head) and {-3} or head end
@@ -86,26 +64,53 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
     if type(n) == 'table' then return n end
     return n > 0 and {2, n} or 2
   end
+  local none, ms, known, holder = false, 0, nil, nil
   if mode == 'read' then
-    local none, ms = readers()
-    if none == nil then return {-3} end
-    if not none then return refuse(ms) end
-    call('DEL', LOCK)
+    -- Ours whose leases have ended are not in the way, whatever TTL another library
+    -- has given the lock meanwhile.
+    local ended = 0
+    for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 100)) do
+      call('ZREM', LEASES, f)
+      ended = ended + call('HDEL', LOCK, f)
+    end
+    local fields = call('HLEN', LOCK) - 1
+    none = fields == 0 and ended > 0
+    if none then
+      known = true
+    else
+      -- as long as somebody waits who wants to know
+      local ttl = call('PTTL', LOCK)
+      if ttl > call('PTTL', LEASES) then call('PEXPIRE', LEASES, ttl) end
+      -- If there are only ours the last of them says when to look.
+      local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
+      known = last[1] and call('HEXISTS', LOCK, last[1]) == 1
+      if known and fields == call('ZCARD', LEASES) then ms = math.max(1, math.min(last[2] - now, ttl)) end
+    end
   elseif mode == 'write' then
     if call('HLEN', LOCK) > 64 then return {-3} end
-    local holder
     for _, f in ipairs(call('HKEYS', LOCK)) do -- one owner's: three as a rule
       if string.sub(f, -6) == ':write' then holder = string.sub(f, 1, -7) end
     end
-    local known = holder and call('ZSCORE', LEASES, holder .. ':write')
-    if not known and not rw_holder(LOCK) then return {-3} end
-    return refuse(0, holder)
+    known = holder and call('ZSCORE', LEASES, holder .. ':write')
   elseif mode then
     return {-3}
-  else
-    local holder, no = whose(LOCK, '') -- a plain lock?
-    if no then return no end
-    if holder then return refuse(0, holder) end
+  end
+  -- One of ours in the hash says that it is a lock; else its entries must.
+  if not known then
+    -- hold stands here
+    -- whose stands here
+    local no
+    if mode then
+      if not rw_holder(LOCK) then return {-3} end
+    else
+      holder, no = whose(LOCK, '') -- a plain lock?
+      if no then return no end
+    end
+  end
+  if none then
+    call('DEL', LOCK)
+  elseif mode or holder then
+    return refuse(ms, holder)
   end
 end
 
