@@ -93,8 +93,14 @@ func TestReleasesComeFirst(t *testing.T) {
 				}
 				synctest.Wait()
 			}
-			start(2000, Ask, "blocks")
-			start(2000, Keep, "blocks")
+			// All carriers are busy. There are fewer releases than may be under way at a time, so
+			// that none waits for anything but a carrier.
+			blocks := carriers[Ask]
+			if alone {
+				blocks = aloneCarriers
+			}
+			start(blocks, Ask, "blocks")
+			start(blocks, Keep, "blocks")
 			start(300, Ask, "acquire")
 			start(300, Keep, "release")
 			early := 0
@@ -105,7 +111,7 @@ func TestReleasesComeFirst(t *testing.T) {
 					early++
 				}
 			}
-			for range 4600 {
+			for range 2*blocks + 600 {
 				node.open <- struct{}{}
 			}
 			synctest.Wait()
