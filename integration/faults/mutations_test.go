@@ -56,8 +56,8 @@ var mutations = []mutation{
 	{
 		name:    "writer enters beside readers",
 		file:    "internal/luascript/rw_write.lua",
-		old:     "if not none then return refuse(ms) end",
-		new:     "",
+		old:     "elseif mode or holder then",
+		new:     "elseif mode == 'write' or holder then",
 		profile: "calm", finds: "two inside", bound: 30_000,
 	},
 	{
