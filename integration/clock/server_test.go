@@ -20,9 +20,10 @@ type server struct {
 	file *os.File
 }
 
-// start starts a server with a clock of its own. It needs a C compiler, as the
-// race detector does, and the dynamic linker of Linux.
-func start(t *testing.T) *server {
+// library builds what gives a server a clock of its own, once for all servers of a
+// test. It needs a C compiler, as the race detector does, and the dynamic linker of
+// Linux.
+func library(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT TESTED: steps of the server's clock (only on Linux)")
@@ -31,12 +32,17 @@ func start(t *testing.T) *server {
 	if err != nil {
 		t.Skip("NOT TESTED: steps of the server's clock (no C compiler cc on PATH)")
 	}
-	dir := t.TempDir()
-	lib := filepath.Join(dir, "clock.so")
+	lib := filepath.Join(t.TempDir(), "clock.so")
 	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", lib, filepath.Join("testdata", "clock.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	file, err := os.Create(filepath.Join(dir, "offset"))
+	return lib
+}
+
+// start starts a server with a clock of its own, which the library makes.
+func start(t *testing.T, lib string) *server {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "offset"))
 	if err != nil {
 		t.Fatal(err)
 	}
