@@ -3,6 +3,8 @@ package multi
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,10 +72,15 @@ func TestQuorumOfFive(t *testing.T) {
 }
 
 // TestQuorumWithTwoAway: any two of five down, stopped, slow or cut off: lock and
-// unlock work, and cost one time limit of a node, not two and not more.
+// unlock work, and cost one time limit of a node, not two and not more. What a machine
+// that is busy adds to one call says nothing of the cost, so the cheapest of some counts;
+// each must still be far from the time after which a silent connection is given up.
 func TestQuorumWithTwoAway(t *testing.T) {
-	const leaseTime = 20 * time.Second
-	limit := leaseTime / 20 // of a node
+	const (
+		leaseTime = 20 * time.Second
+		limit     = 500 * time.Millisecond // of a node
+		silence   = 4 * time.Second        // until a connection counts as broken
+	)
 	for _, tc := range []struct {
 		name string
 		away func(t *testing.T, s *testbed.Server, p *testbed.Proxy) (back func())
@@ -117,6 +124,7 @@ func TestQuorumWithTwoAway(t *testing.T) {
 			for _, i := range []int{1, 3} {
 				back = append(back, tc.away(t, list[i], proxies[i]))
 			}
+			lockCost, unlockCost := silence, silence
 			for range 4 {
 				began := time.Now()
 				h := mustLock(t, t.Context(), q)
@@ -125,16 +133,17 @@ func TestQuorumWithTwoAway(t *testing.T) {
 				unlock(t, h)
 				freed := time.Since(began)
 				t.Logf("lock %v, unlock %v", took, freed)
-				if took > limit+limit/2 {
-					t.Errorf("Lock took %v, a node's limit is %v", took, limit)
+				if took > silence-limit || freed > silence-limit {
+					t.Errorf("Lock took %v, Unlock %v: until a connection was given up", took, freed)
 				}
-				if freed > limit+limit/2 {
-					t.Errorf("Unlock took %v, a node's limit is %v", freed, limit)
-				}
+				lockCost, unlockCost = min(lockCost, took), min(unlockCost, freed)
 				if h.Token() <= token {
 					t.Errorf("token %d after %d", h.Token(), token)
 				}
 				token = h.Token()
+			}
+			if lockCost > limit+limit/2 || unlockCost > limit+limit/2 {
+				t.Errorf("Lock took %v and Unlock %v at best, a node's limit is %v", lockCost, unlockCost, limit)
 			}
 			for _, f := range back {
 				f()
@@ -146,36 +155,59 @@ func TestQuorumWithTwoAway(t *testing.T) {
 }
 
 // TestQuorumThreeDown: no quorum of answers: ErrUnavailable with each node's
-// error, within the wait, and nothing stays locked on the living two.
+// error, within the wait, and nothing stays locked on the living two. A living node
+// that answers later than within 500 ms, its limit, is rightly told of, too: a busy
+// machine does that now and then, not in every attempt.
 func TestQuorumThreeDown(t *testing.T) {
 	t.Parallel()
-	list, cs := five(t, lease(20*time.Second)) // so that silence is four seconds
+	const silence = 4 * time.Second           // until a connection counts as broken
+	list, cs := five(t, lease(3*time.Minute)) // what is left behind stays for longer than the test waits
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	unlock(t, mustLock(t, t.Context(), q))
 	list[0].Kill(t)
 	list[2].Freeze(t)
 	list[4].Kill(t)
-	for _, wait := range []time.Duration{0, 700 * time.Millisecond} {
+	exact := 0
+	for _, wait := range []time.Duration{0, 700 * time.Millisecond, 0} {
 		began := time.Now()
 		_, err := q.TryLock(t.Context(), wait, 0)
 		took := time.Since(began)
 		want(t, err, redlatch.ErrUnavailable)
 		want(t, err, redlatch.ErrNotAcquired)
 		var un *redlatch.UnavailableError
-		if !errors.As(err, &un) || len(un.Nodes) != 3 {
+		if !errors.As(err, &un) {
 			t.Fatalf("details %v", err)
 		}
-		for i, n := range []int{0, 2, 4} {
-			if un.Nodes[i].Node != list[n].Addr() || un.Nodes[i].Err == nil {
-				t.Errorf("node %d: %v", i, un.Nodes[i])
+		told := map[string]error{}
+		var order []int
+		for _, n := range un.Nodes {
+			told[n.Node] = n.Err
+			order = append(order, slices.Index(addrs(list), n.Node))
+		}
+		for i, s := range list {
+			err := told[s.Addr()]
+			switch down := i%2 == 0; {
+			case down && err == nil:
+				t.Errorf("nothing is told of %s, which is down: %v", s.Addr(), un)
+			case !down && err != nil && !strings.Contains(err.Error(), "no answer within the time limit"):
+				t.Errorf("%s lives: %v", s.Addr(), err)
 			}
 		}
-		if took < wait || took > wait+2*time.Second {
+		if len(told) != len(un.Nodes) || !slices.IsSorted(order) {
+			t.Errorf("not each node once and in their order: %v", un)
+		}
+		if len(told) == 3 {
+			exact++
+		}
+		if took < wait || took > wait+silence-500*time.Millisecond {
 			t.Errorf("a wait of %v took %v", wait, took)
 		}
 		for _, i := range []int{1, 3} {
 			becomesFree(t, list[i], "q")
 		}
+	}
+	if exact == 0 {
+		t.Error("the living two are told of each time")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
