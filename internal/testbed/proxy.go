@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// upstreamLimit bounds a proxy's connecting to its server. A loopback server refuses at
+// once or accepts; only a machine that is busy needs longer than a moment.
+const upstreamLimit = 10 * time.Second
+
 // Direction names one way through a [Proxy].
 type Direction int
 
@@ -186,7 +190,7 @@ func (p *Proxy) accept(listener net.Listener) {
 
 func (p *Proxy) connect(client net.Conn) {
 	defer p.wg.Done()
-	server, err := net.DialTimeout("tcp", p.upstream, time.Second)
+	server, err := net.DialTimeout("tcp", p.upstream, upstreamLimit)
 	if err != nil {
 		_ = client.Close() // The client learns it from the closed connection.
 		return
