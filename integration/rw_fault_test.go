@@ -279,13 +279,17 @@ func TestRWOtherKeysAreNotTouched(t *testing.T) {
 	s.Do(t, "DEL", "n")
 }
 
-// TestRWForceUnlockEndsItsOwnModeOnly.
+// TestRWForceUnlockEndsItsOwnModeOnly: the next ones enter at once and the holder hears of
+// it from a check, both before a lease could end.
 func TestRWForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 	t.Parallel()
 	s := rwServer(t)
-	const lease = 3 * time.Second
+	const (
+		lease = 5 * time.Second
+		soon  = lease * 3 / 5 // a hold was renewed within the last third of its lease
+	)
 	c := rwClient(t, s, lease)
-	l := c.ReadWriteLock("n")
+	l, other := c.ReadWriteLock("n"), rwClient(t, s, lease).ReadWriteLock("n")
 	force := func(f func(context.Context) (bool, error), want bool) {
 		t.Helper()
 		if got, err := f(t.Context()); err != nil || got != want {
@@ -296,11 +300,13 @@ func TestRWForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 		t.Helper()
 		select {
 		case <-h.Context().Done():
-		case <-time.After(lease/3 + rwSoon):
+		case <-time.After(rlPatience):
 			t.Fatal("the holder did not notice")
 		}
-		if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-			t.Error(err)
+		err := h.Unlock(t.Context())
+		var detail *redlatch.LeaseLostError
+		if !errors.Is(err, redlatch.ErrLeaseLost) || !errors.As(err, &detail) || detail.Reason != redlatch.LossGone {
+			t.Errorf("Unlock: %v, want a loss that a check has found", err)
 		}
 	}
 	force(l.ReadLock().ForceUnlock, false)
@@ -308,17 +314,17 @@ func TestRWForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 
 	r1, r2 := rwLock(t, l.ReadLock(), t.Context()), rwLock(t, l.ReadLock(), t.Context())
 	force(l.WriteLock().ForceUnlock, false)
-	next := rwAsync(t, rwClient(t, s, lease).ReadWriteLock("n").WriteLock(), t.Context())
+	next := rwAsync(t, other.WriteLock(), t.Context())
 	rwWaiting(t, s, "writers", 1)
 	force(l.ReadLock().ForceUnlock, true)
-	w := rwGot(t, next, rwSoon)
+	w := rwGot(t, next, soon)
 	lost(r1)
 	lost(r2)
 	force(l.ReadLock().ForceUnlock, false)
 	reader := rwAsync(t, l.ReadLock(), t.Context())
 	rwWaiting(t, s, "readers", 1)
 	force(l.WriteLock().ForceUnlock, true)
-	r := rwGot(t, reader, rwSoon)
+	r := rwGot(t, reader, soon)
 	lost(w)
 	rwUnlock(t, r)
 
