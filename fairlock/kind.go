@@ -16,7 +16,7 @@ import (
 // fair implements kind.Queuer and kind.Splitter for one key.
 type fair struct {
 	traits  *kind.Traits
-	keys    []string // as in fair_queue.lua
+	keys    []string // as in fair_keys.lua
 	keyOnly []string
 	traced  []string // the lock and its trace
 	head    []string // its ARGV[1..3]

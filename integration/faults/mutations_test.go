@@ -42,8 +42,8 @@ var mutations = []mutation{
 	{
 		name:    "place in the queue not removed",
 		file:    "internal/luascript/fair_release.lua",
-		old:     "local done = held == 1 and 1 or ARGV[6] == '1' and leave() or 0",
-		new:     "local done = held == 1 and 1 or 0",
+		old:     "  done = leave(field)\n",
+		new:     "",
 		profile: "wake-up", finds: "lay free", bound: 30_000,
 	},
 	{

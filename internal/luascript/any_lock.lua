@@ -1,14 +1,14 @@
 -- any_lock: what the scripts have in common that find out by themselves which kind
--- of lock they stand before; it is put in front of them, behind fair_queue,
--- hold and alone.
+-- of lock they stand before; it is put in front of them, behind fair_keys, hold and
+-- alone.
 --
--- KEYS[1..7]  as in fair_queue
+-- KEYS[1..7]  as in fair_keys
 -- KEYS[8]   redlatch_rw_leases:{lock}
 -- KEYS[9]   redlatch_rw_writers:{lock}
 -- KEYS[10]  redlatch_rw_marks:{lock}
 -- KEYS[11]  redlatch_rw_readers:{lock}
 -- KEYS[12]  redlatch_rw_turn:{lock}
--- ARGV[1..3]  as in fair_queue
+-- ARGV[1..3]  as in fair_keys
 -- ARGV[4]   unlock channel of plain locks
 -- ARGV[5]   channel of read-write locks
 -- ARGV[6]   what the names of all timeout keys begin with: {lock}, or the lock's name with a tag

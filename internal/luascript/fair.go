@@ -3,10 +3,10 @@ package luascript
 // The scripts of the fair lock. Re-entry and renewal do not depend on the queue:
 // they are the plain lock's.
 var (
-	FairAcquire = load("fair_acquire", "common", "clock", "hold", "whose", "token", "enter", "fair_queue")
-	FairRelease = load("fair_release", "common", "clock", "token", "enter", "leave", "fair_queue")
-	FairRefresh = load("fair_refresh", "common", "clock", "first", "hold", "whose", "token", "enter", "fair_queue")
-	FairState   = load("fair_state", "common", "clock", "hold", "alone", "token", "enter", "fair_queue")
+	FairAcquire = load("fair_acquire", "common", "clock", "fair_keys", "fair_life", "hold", "whose", "token", "enter", "fair_queue", "fair_mend")
+	FairRelease = load("fair_release", "common", "clock", "fair_keys", "token", "enter", "leave", "fair_queue", "fair_life", "fair_mend", "fair_leave")
+	FairRefresh = load("fair_refresh", "common", "clock", "first", "fair_keys", "hold", "whose", "token", "enter", "fair_queue", "fair_life", "fair_mend")
+	FairState   = load("fair_state", "common", "clock", "fair_keys", "hold", "alone")
 )
 
 // FairQueueKey is the list of a fair lock's waiters.

@@ -1,6 +1,6 @@
 -- fair_acquire: take a fair lock for a new owner, or stand in its queue.
 --
--- KEYS, ARGV[1..3]  as in fair_queue
+-- KEYS, ARGV[1..3]  as in fair_keys
 -- ARGV[4]  field of this acquisition
 -- ARGV[5]  lease, ms
 -- ARGV[6]  '-' = not fenced; else the counter's TTL in ms, '-1' = no TTL
@@ -20,42 +20,58 @@
 -- only sets the lease, or finds its own place and only keeps it alive. A run
 -- that comes after the acquisition was given up finds its field in the void set.
 local field, lease, fence = ARGV[4], tonumber(ARGV[5]), ARGV[6] == '-' and '' or ARGV[6]
-local holder, no
-if call('EXISTS', LOCK, KEYS[7]) > 0 then holder, no = look(LOCK, KEYS[7], field) end
-if no then return no end
-if holder == field then
-  -- The lease is written in any case: WAIT counts the writes of its connection.
-  call('PEXPIRE', LOCK, math.max(lease, call('PTTL', LOCK)))
-  local n = token(KEYS[5], fence, true, clock)
-  return type(n) == 'table' and n or {2, n}
-end
-
+local holder
 local look_in = 0
-if not holder then
-  local head, want = first_waiter()
-  if not head or head == field then
-    if head then drop_first(head) end
-    local n = token(KEYS[5], fence, false, clock)
-    local refused = type(n) == 'table' and n or take(LOCK, field, lease)
-    if refused then return refused end
-    -- Redisson may have dropped its place: a late refresh must not restore it.
-    if not head then call('HDEL', WANTS, field) end
-    leave_trace(KEYS[6], field, ARGV[7], lease)
-    return {1, n}
+local there = pcall('HLEN', LOCK)
+if there == 1 then
+  -- the most frequent case, as whose has it: somebody else holds the lock
+  local one = call('HGETALL', LOCK)
+  if #one == 2 and one[1] ~= field and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
+    holder = one[1]
   end
-  local _
-  _, look_in = hand_over(head, want)
-  holder = whose(LOCK, field) or ''
+end
+if not holder then
+  -- hold stands here
+  -- whose stands here
+  -- token stands here
+  -- enter stands here
+  -- fair_queue stands here
+  local no
+  if there ~= 0 or call('EXISTS', KEYS[7]) == 1 then holder, no = look(LOCK, KEYS[7], field) end
+  if no then return no end
+  if holder == field then
+    -- The lease is written in any case: WAIT counts the writes of its connection.
+    call('PEXPIRE', LOCK, math.max(lease, call('PTTL', LOCK)))
+    local n = token(KEYS[5], fence, true, clock)
+    return type(n) == 'table' and n or {2, n}
+  end
+  if not holder then
+    local head, want = first_waiter()
+    if not head or head == field then
+      if head then drop_first(head) end
+      local n = token(KEYS[5], fence, false, clock)
+      local refused = type(n) == 'table' and n or take(LOCK, field, lease)
+      if refused then return refused end
+      -- Redisson may have dropped its place: a late refresh must not restore it.
+      if not head then call('HDEL', WANTS, field) end
+      leave_trace(KEYS[6], field, ARGV[7], lease)
+      return {1, n}
+    end
+    local _
+    _, look_in = hand_over(head, want)
+    holder = whose(LOCK, field) or ''
+  end
 end
 
 local pttl = call('PTTL', LOCK)
-local trace = read_trace(KEYS[6], ARGV[7])
+local trace = ARGV[7] ~= '' and pcall('GET', KEYS[6])
+if type(trace) ~= 'string' then trace = '' end
 if ARGV[8] == '0' then return {0, pttl, holder, trace, 0, 0, 0, 0} end
 
 -- Redisson's unlock calls the first in the queue: only one that held the lock
 -- or stood in the queue when this waiter came can be the one to call it.
-local function strange()
-  return ((holder ~= '' and not ours(holder)) or foreign()) and 1 or 0
+local function strange(wants)
+  return ((holder ~= '' and not ours(holder)) or foreign(0, wants)) and 1 or 0
 end
 
 if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
@@ -70,6 +86,7 @@ end
 local tail = call('LINDEX', QUEUE, -1)
 local scored = tail and call('ZSCORE', SCORES, tail)
 if not scored then
+  -- fair_mend stands here
   mend()
   tail = call('LINDEX', QUEUE, -1)
 end
@@ -105,11 +122,12 @@ else
   length = call('LLEN', QUEUE)
 end
 call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. trail)
+local wants = call('HLEN', WANTS)
 if not tail then
   keep(skip)
   if pttl >= 0 then look_in = pttl + 1 end
-elseif call('PTTL', WANTS) < 0 then
+elseif wants == 1 and call('PTTL', WANTS) < 0 then
   -- the first want of a queue that stood already: if its waiter dies now no refresh comes
   call('PEXPIRE', WANTS, lasting(skip))
 end
-return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange())}
+return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange(wants))}

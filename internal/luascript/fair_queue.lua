@@ -1,32 +1,7 @@
--- fair_queue: what the scripts of the fair lock have in common; it is put in
--- front of each of them, behind common, clock, whose and enter.
+-- fair_queue: the front of a fair lock's queue, and how a free lock is handed over; it is
+-- put in front of the scripts that may do so, behind token, enter and fair_keys.
 --
--- KEYS[1]  the lock, a hash: <client>:<owner> -> count
--- KEYS[2]  redisson_lock_queue:{lock}, a list: who waits, the next one first
--- KEYS[3]  redisson_lock_timeout:{lock}, a zset: waiter -> epoch ms after which Redisson may drop it
--- KEYS[4]  redlatch_fair:{lock}, a hash: our waiters -> what they want, see below
--- KEYS[5]  the fencing counter
--- KEYS[6]  redlatch_trace:{lock}
--- KEYS[7]  redlatch_void:{lock}, a set of fields given up
--- ARGV[1]  PUBLISH or SPUBLISH
--- ARGV[2]  channel of the grants, without the client's id at its end
--- ARGV[3]  channel of Redisson's waiters, without the owner at its end
---
--- RETURN   nothing by itself
---
--- A want is one text: "<13 digits> <place> <skip> <lease> <fence> <trace>": the
--- epoch ms until which the waiter counts as alive (server time), the number of its
--- place (the server time of its arrival in us), its skip time and its lease in
--- ms, '-' or the fencing counter's TTL in ms ('-1' = none), its trace or nothing.
---
--- In long queues a waiter that gives up from the middle leaves its list entry
--- behind, marked by a score of 0: everybody drops it when it comes to the front.
---
--- Twice: see each script.
-local LOCK, QUEUE, SCORES, WANTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-
-local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
-local function alive_until(want) return tonumber(string.sub(want, 1, 13)) end
+-- KEYS[5], KEYS[6], ARGV[1..3]  as in fair_keys
 
 -- Takes an amount off the scores of the waiters from an index of the list on.
 -- Ours keep what they need themselves. Redisson does so for its own at each
@@ -65,20 +40,6 @@ local function take_off(field, score, want, ...)
   if want then call('HSET', WANTS, field, want) end
   -- refused again: the script ends with that error
   if denied(unscored) then call('ZREM', SCORES, field) else call(...) end
-end
-
--- The list and the scores change together, always. One that is there alone has lost the
--- other (an eviction, a DEL by hand): nobody would be called any more, or Redisson's
--- scripts would stop at an entry without a score. Both begin anew: ours are put back by
--- their refreshes, Redisson's are called and queue up again.
-local function mend()
-  if call('EXISTS', QUEUE, SCORES) ~= 1 then return end
-  local left = call('LRANGE', QUEUE, 0, -1)
-  if #left == 0 then left = call('ZRANGEBYSCORE', SCORES, '-inf', '+inf') end
-  call('DEL', QUEUE, SCORES)
-  for _, f in ipairs(left) do
-    if not ours(f) then pcall(ARGV[1], ARGV[3] .. f, '0') end
-  end
 end
 
 -- Drops the first, whose want may be gone already.
@@ -164,28 +125,4 @@ local function hand_over(head, want)
   sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', n) ..
     (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
-end
-
--- Whether waiters of Redisson are in the queue; leaving is how many of ours have
--- a score but no want any more.
-local function foreign(leaving)
-  local others = call('ZCARD', SCORES) - call('HLEN', WANTS) - (leaving or 0)
-  return others > 0 and others > call('ZCOUNT', SCORES, '-inf', '(100000000000')
-end
-
--- The queue outlives the last sign of life by the skip time and ten minutes: the longest
--- skip time, since its waiters refresh most seldom.
-local function lasting(skip) return math.max(skip + 600000, call('PTTL', WANTS)) end
-
--- Unless it is Redisson's as well: that one never touches a TTL.
-local function keep(skip)
-  local ms = lasting(skip)
-  if foreign() then
-    call('PERSIST', QUEUE)
-    call('PERSIST', SCORES)
-  else
-    call('PEXPIRE', QUEUE, ms)
-    call('PEXPIRE', SCORES, ms)
-  end
-  call('PEXPIRE', WANTS, ms)
 end

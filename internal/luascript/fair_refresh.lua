@@ -1,7 +1,7 @@
 -- fair_refresh: keep the places of a client's waiters alive, and see to it that
 -- a free lock has a taker.
 --
--- KEYS, ARGV[1..3]  as in fair_queue
+-- KEYS, ARGV[1..3]  as in fair_keys
 -- ARGV[2+2i]  field of the waiter i = 1…
 -- ARGV[3+2i]  its skip time, ms
 --
@@ -107,7 +107,7 @@ for i = 4, #ARGV, 2 do
   out[#out + 1] = place
 end
 if longest > 0 then
-  if foreign() then lift() end
+  if foreign(0) then lift() end
   lift_last(longest)
   keep(longest)
 end

@@ -1,6 +1,6 @@
 -- fair_state: look at a fair lock and its queue.
 --
--- KEYS, ARGV[1..3]  as in fair_queue
+-- KEYS, ARGV[1..3]  as in fair_keys
 -- ARGV[4]  '1' = also read the fencing counter
 -- ARGV[5]  how many waiters to show at most
 --

@@ -5,7 +5,7 @@ package luascript
 var (
 	Acquire = load("acquire", "common", "hold", "whose", "token")
 	Reenter = load("reenter", "common", "first")
-	Release = load("release", "common", "leave")
+	Release = load("release", "common", "leave", "shrink")
 	Renew   = load("renew", "common", "first")
 	State   = load("state", "common", "hold", "alone")
 )

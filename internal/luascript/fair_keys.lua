@@ -1,0 +1,29 @@
+-- fair_keys: the keys of a fair lock, and how its queue is written; it is put in front of
+-- all its scripts, behind common and clock.
+--
+-- KEYS[1]  the lock, a hash: <client>:<owner> -> count
+-- KEYS[2]  redisson_lock_queue:{lock}, a list: who waits, the next one first
+-- KEYS[3]  redisson_lock_timeout:{lock}, a zset: waiter -> epoch ms after which Redisson may drop it
+-- KEYS[4]  redlatch_fair:{lock}, a hash: our waiters -> what they want, see below
+-- KEYS[5]  the fencing counter
+-- KEYS[6]  redlatch_trace:{lock}
+-- KEYS[7]  redlatch_void:{lock}, a set of fields given up
+-- ARGV[1]  PUBLISH or SPUBLISH
+-- ARGV[2]  channel of the grants, without the client's id at its end
+-- ARGV[3]  channel of Redisson's waiters, without the owner at its end
+--
+-- RETURN   nothing by itself
+--
+-- A want is one text: "<13 digits> <place> <skip> <lease> <fence> <trace>": the
+-- epoch ms until which the waiter counts as alive (server time), the number of its
+-- place (the server time of its arrival in us), its skip time and its lease in
+-- ms, '-' or the fencing counter's TTL in ms ('-1' = none), its trace or nothing.
+--
+-- In long queues a waiter that gives up from the middle leaves its list entry
+-- behind, marked by a score of 0: everybody drops it when it comes to the front.
+--
+-- Twice: see each script.
+local LOCK, QUEUE, SCORES, WANTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+
+local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
+local function alive_until(want) return tonumber(string.sub(want, 1, 13)) end

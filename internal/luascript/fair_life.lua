@@ -1,0 +1,28 @@
+-- fair_life: how long the keys of a fair lock's queue last; it is put in front of the scripts
+-- that add to the queue or take out of its middle, behind fair_keys.
+--
+-- KEYS     as in fair_keys
+
+-- Whether waiters of Redisson are in the queue; leaving is how many of ours have
+-- a score but no want any more, wants how many wants there are, if that is known.
+local function foreign(leaving, wants)
+  local others = call('ZCARD', SCORES) - (wants or call('HLEN', WANTS)) - leaving
+  return others > 0 and others > call('ZCOUNT', SCORES, '-inf', '(100000000000')
+end
+
+-- The queue outlives the last sign of life by the skip time and ten minutes: the longest
+-- skip time, since its waiters refresh most seldom.
+local function lasting(skip) return math.max(skip + 600000, call('PTTL', WANTS)) end
+
+-- Unless it is Redisson's as well: that one never touches a TTL.
+local function keep(skip)
+  local ms = lasting(skip)
+  if foreign(0) then
+    call('PERSIST', QUEUE)
+    call('PERSIST', SCORES)
+  else
+    call('PEXPIRE', QUEUE, ms)
+    call('PEXPIRE', SCORES, ms)
+  end
+  call('PEXPIRE', WANTS, ms)
+end
