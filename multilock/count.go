@@ -183,7 +183,11 @@ func (c *count) lost() error {
 			held = append(held, busy)
 		}
 	}
-	if busy := q.inTheWay(held); busy != nil {
+	busy := q.inTheWay(held)
+	if busy == nil && c.limit < q.limit { // the nodes may not have had the time to say so
+		errors.As(q.behind.inTheWay(), &busy)
+	}
+	if busy != nil {
 		out.Holder, out.Remaining, out.Own = busy.Holder, busy.Remaining, busy.Own
 	}
 	switch {

@@ -88,6 +88,7 @@ type quorum struct {
 	limit time.Duration // per node
 	most  time.Duration // the longest lease that it may ask for
 
+	behind  *line            // where it stands, or would
 	split   bool             // the last round got some nodes
 	watches []*engine.Watch  // per leaf; nil: not listening
 	trouble []lock.NodeError // per leaf: how it failed, until it answers again
@@ -101,6 +102,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 		watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n),
 	}
 	line := q.line()
+	q.behind = line
 	entered := false
 	defer func() { line.leave(entered) }()
 	f := line.s.join(q)
@@ -115,7 +117,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 			return nil, q.ended()
 		}
 	}
-	h, err := q.run(line)
+	h, err := q.run()
 	if h != nil {
 		f.tell()
 	}
@@ -185,13 +187,13 @@ func beyond(most time.Duration) error {
 }
 
 // run makes rounds until one is won. Those in line hear what they come to.
-func (q *quorum) run(line *line) (*hold, error) {
+func (q *quorum) run() (*hold, error) {
 	for {
 		if q.entered(); q.lease > q.most {
 			return nil, beyond(q.most)
 		}
 		h, err := q.tryRound()
-		line.saw(err)
+		q.behind.saw(err)
 		if err == nil {
 			return h, nil
 		}

@@ -226,6 +226,50 @@ func TestQuorum(t *testing.T) {
 	})
 }
 
+// TestQuorumTurnTooShort: whose turn in the line comes at the very end of its wait is told who holds
+// the lock, although no server had the time to answer it.
+func TestQuorumTurnTooShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var servers []*redlatchtest.Server
+		var copies, others []redlatch.Locker
+		for range 3 {
+			s := redlatchtest.NewServer(t)
+			servers = append(servers, s)
+			copies = append(copies, s.Client().RLock("payment"))
+			others = append(others, s.Other().RLock("payment"))
+		}
+		h, err := redlatch.QuorumLock(others...).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := make(chan error, 3)
+		for i := range cap(errs) {
+			go func() {
+				wait := time.Second + time.Duration(i)*20*time.Millisecond
+				_, err := redlatch.QuorumLock(copies...).TryLock(t.Context(), wait, 0)
+				errs <- err
+			}()
+		}
+		time.Sleep(950 * time.Millisecond)
+		for _, s := range servers {
+			s.Freeze()
+		}
+		for range cap(errs) {
+			var busy *redlatch.NotAcquiredError
+			err := <-errs
+			if !errors.As(err, &busy) || busy.Holder == "" || busy.Remaining <= 0 || errors.Is(err, redlatch.ErrUnavailable) {
+				t.Errorf("no holder, or an outage: %v", err)
+			}
+		}
+		for _, s := range servers {
+			s.Thaw()
+		}
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestOncePerPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := redlatchtest.NewServer(t)
