@@ -229,7 +229,7 @@ func TestErrorsOfAQuorumsLine(t *testing.T) {
 	results := make(chan error, 6)
 	for range cap(results) {
 		go func() { // ends with the wait
-			_, err := redlatch.QuorumLock(copies(cs, "q")...).TryLock(context.Background(), time.Second, 0)
+			_, err := redlatch.QuorumLock(copies(cs, "q")...).TryLock(context.Background(), 3*time.Second, 0)
 			results <- err
 		}()
 	}

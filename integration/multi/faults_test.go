@@ -241,11 +241,19 @@ func TestLateCopyGetsTheToken(t *testing.T) {
 		s.Do(t, "SET", counter, ahead)
 	}
 	proxy.Delay(testbed.Requests, 100*time.Millisecond) // less than a node's time limit
-	h := mustLock(t, t.Context(), q)
-	if list[2].Int(t, "EXISTS", "q") == 1 {
-		t.Fatal("the third copy was not late")
-	}
-	eventually(t, "the third copy", func() bool { return list[2].Int(t, "EXISTS", "q") == 1 })
+	var h redlatch.Hold
+	// On a busy machine it may not be late, or later than its time limit: then it is no part of the hold.
+	eventually(t, "a late third copy", func() bool {
+		h = mustLock(t, t.Context(), q)
+		late := list[2].Int(t, "EXISTS", "q") == 0
+		for end := time.Now().Add(time.Second); late && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if list[2].Int(t, "EXISTS", "q") == 1 {
+				return true
+			}
+		}
+		unlock(t, h)
+		return false
+	})
 	eventually(t, "its counter is the hold's token", func() bool {
 		return list[2].List(t, "MGET", counter)[0] == strconv.FormatUint(h.Token(), 10)
 	})
