@@ -70,8 +70,8 @@ if ARGV[8] == '0' then return {0, pttl, holder, trace, 0, 0, 0, 0} end
 
 -- Redisson's unlock calls the first in the queue: only one that held the lock
 -- or stood in the queue when this waiter came can be the one to call it.
-local function strange(wants)
-  return ((holder ~= '' and not ours(holder)) or foreign(0, wants)) and 1 or 0
+local function strange(places, wants)
+  return ((holder ~= '' and not ours(holder)) or foreign(places, wants)) and 1 or 0
 end
 
 if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
@@ -81,7 +81,8 @@ local want = call('HGET', WANTS, field)
 if want then
   call('HSET', WANTS, field, alive .. string.sub(want, 14))
   -- its scores are set right by its refresh
-  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, 0, strange()}
+  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, 0,
+    strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
 end
 local tail = call('LINDEX', QUEUE, -1)
 local scored = tail and call('ZSCORE', SCORES, tail)
@@ -130,4 +131,4 @@ elseif wants == 1 and call('PTTL', WANTS) < 0 then
   -- the first want of a queue that stood already: if its waiter dies now no refresh comes
   call('PEXPIRE', WANTS, lasting(skip))
 end
-return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange(wants))}
+return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange(length, wants))}

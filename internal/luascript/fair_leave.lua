@@ -39,7 +39,7 @@ local function leave(field)
       take_off(tail, call('ZSCORE', SCORES, tail), tail == field and want, 'RPOP', QUEUE)
       tail = call('LINDEX', QUEUE, -1)
     until not tail or not ours(tail) or call('HEXISTS', WANTS, tail) == 1
-  elseif call('LLEN', QUEUE) > 128 and not foreign(known) then
+  elseif call('LLEN', QUEUE) > 128 and not foreign(call('ZCARD', SCORES), call('HLEN', WANTS) + known) then
     call('ZADD', SCORES, 0, field)
     if call('ZCOUNT', SCORES, '-inf', '(100000000000') * 2 > call('LLEN', QUEUE) then compact() end
   else

@@ -3,10 +3,10 @@
 --
 -- KEYS     as in fair_keys
 
--- Whether waiters of Redisson are in the queue; leaving is how many of ours have
--- a score but no want any more, wants how many wants there are, if that is known.
-local function foreign(leaving, wants)
-  local others = call('ZCARD', SCORES) - (wants or call('HLEN', WANTS)) - leaving
+-- Whether waiters of Redisson are in the queue, of which each place that is no want of
+-- ours and not marked is one.
+local function foreign(places, wants)
+  local others = places - wants
   return others > 0 and others > call('ZCOUNT', SCORES, '-inf', '(100000000000')
 end
 
@@ -17,7 +17,7 @@ local function lasting(skip) return math.max(skip + 600000, call('PTTL', WANTS))
 -- Unless it is Redisson's as well: that one never touches a TTL.
 local function keep(skip)
   local ms = lasting(skip)
-  if foreign(0) then
+  if foreign(call('ZCARD', SCORES), call('HLEN', WANTS)) then
     call('PERSIST', QUEUE)
     call('PERSIST', SCORES)
   else

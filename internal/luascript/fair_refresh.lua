@@ -107,7 +107,7 @@ for i = 4, #ARGV, 2 do
   out[#out + 1] = place
 end
 if longest > 0 then
-  if foreign(0) then lift() end
+  if foreign(call('ZCARD', SCORES), call('HLEN', WANTS)) then lift() end
   lift_last(longest)
   keep(longest)
 end
