@@ -3,13 +3,9 @@ package faults
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -244,62 +240,12 @@ var serverFaults = []fault{
 	},
 	{
 		name: "MISCONF", needs: "server", part: "disk", effects: effSilent, lowest: .05, highest: .3,
-		begin: misconf,
+		begin: func(w *world, p planned) func() { return w.master(p.target).FailSaves(w.t) },
 	},
 	{
 		name: "BUSY", needs: "server", effects: effSilent, lowest: .03, highest: .2,
-		begin: busy,
+		begin: func(w *world, p planned) func() { return w.master(p.target).Hang(w.t) },
 	},
-}
-
-// misconf makes the server fail to save, so that it refuses writes.
-func misconf(w *world, p planned) func() {
-	s := w.master(p.target)
-	name := filepath.Join(s.Hash(w.t, "CONFIG", "GET", "dir")["dir"], "dump.rdb")
-	if err := os.Mkdir(name, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	s.Do(w.t, "CONFIG", "SET", "save", "360000 1000000000")
-	s.Do(w.t, "BGSAVE")
-	return func() {
-		s.Do(w.t, "CONFIG", "SET", "save", "")
-		for s.Info(w.t, "persistence")["rdb_bgsave_in_progress"] != "0" {
-			time.Sleep(time.Millisecond)
-		}
-		if err := os.Remove(name); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
-// busy runs a script without an end, until it is killed.
-func busy(w *world, p planned) func() {
-	s := w.master(p.target)
-	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
-		ClientName: "redlatch-testbed", ConnWriteTimeout: time.Minute,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	s.Do(w.t, "CONFIG", "SET", "lua-time-limit", "5")
-	done := make(chan struct{})
-	go func() { // until the script is killed
-		defer close(done)
-		_ = c.Do(context.Background(), c.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
-	}()
-	return func() {
-		// It may not have begun yet, and is not killed before its limit.
-		for ended := false; !ended; {
-			_, _ = s.Try("SCRIPT", "KILL")
-			select {
-			case <-done:
-				ended = true
-			case <-time.After(2 * time.Millisecond):
-			}
-		}
-		c.Close()
-	}
 }
 
 // lossFaults are those by which a server forgets.

@@ -1,13 +1,8 @@
 package hazard
 
 import (
-	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -23,7 +18,9 @@ func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 		name  string
 		begin func(t *testing.T, s *testbed.Server) (end func())
 	}{
-		{"MISCONF", noSave}, {"BUSY", endless}, {"MASTERDOWN", orphan},
+		{"MISCONF", func(t *testing.T, s *testbed.Server) func() { return s.FailSaves(t) }},
+		{"BUSY", func(t *testing.T, s *testbed.Server) func() { return s.Hang(t) }},
+		{"MASTERDOWN", orphan},
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
 			t.Parallel()
@@ -37,6 +34,10 @@ func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 			left.Wait(t)
 			_, before := proxy.Connections()
 			end := refusal.begin(t, s)
+			eventually(t, "a refusal", func() bool {
+				_, err := s.Try("PING")
+				return err != nil
+			})
 			left.Release()
 			// It has lost that connection when it makes another one, or has none but the other.
 			eventually(t, "the end of the connection that unsubscribed", func() bool {
@@ -49,53 +50,6 @@ func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 			unlock(t, hold)
 			unlock(t, await(t, next).hold)
 		})
-	}
-}
-
-// noSave makes the server fail to save, so that it refuses writes and PING.
-func noSave(t *testing.T, s *testbed.Server) (end func()) {
-	t.Helper()
-	name := filepath.Join(s.Hash(t, "CONFIG", "GET", "dir")["dir"], "dump.rdb")
-	if err := os.Mkdir(name, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s.Do(t, "CONFIG", "SET", "save", "360000 1000000000")
-	s.Do(t, "BGSAVE")
-	eventually(t, "a save that fails", func() bool { return s.Info(t, "persistence")["rdb_last_bgsave_status"] == "err" })
-	return func() {
-		s.Do(t, "CONFIG", "SET", "save", "")
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// endless runs a script without an end, until it is killed.
-func endless(t *testing.T, s *testbed.Server) (end func()) {
-	t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{s.Addr()}, ForceSingleClient: true, DisableCache: true, DisableRetry: true,
-		ClientName: "redlatch-testbed", ConnWriteTimeout: time.Minute,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Do(t, "CONFIG", "SET", "lua-time-limit", "5")
-	done := make(chan struct{})
-	go func() { // until the script is killed
-		defer close(done)
-		_ = c.Do(context.Background(), c.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
-	}()
-	eventually(t, "BUSY", func() bool {
-		_, err := s.Try("PING")
-		return err != nil
-	})
-	return func() {
-		if _, err := s.Try("SCRIPT", "KILL"); err != nil {
-			t.Error(err)
-		}
-		<-done
-		c.Close()
 	}
 }
 
