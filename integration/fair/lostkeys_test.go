@@ -165,3 +165,17 @@ func TestAShortSkipTimeBesideALongOne(t *testing.T) {
 		}
 	}
 }
+
+// TestALongSkipTimeBehindAShortOne: the same when the waiter that tells of itself most seldom
+// comes later: its place must last until it tells of itself again.
+func TestALongSkipTimeBehindAShortOne(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "HSET", name, java(1), "1")
+	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", time.Second)
+	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.2", 5*time.Hour)
+	for _, key := range []string{queueKey, scoresKey, wantsKey} {
+		if ttl := s.Int(t, "PTTL", key); ttl < time.Hour.Milliseconds() { // when it refreshes its place
+			t.Errorf("PTTL %s: %d", key, ttl)
+		}
+	}
+}
