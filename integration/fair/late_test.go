@@ -1,10 +1,12 @@
 package fair
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -48,4 +50,28 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The holder has died, and its lease ends while somebody waits who came second: the first has
+// given up. Whoever is first then looks when the lease ends, not a fifth of its skip time later.
+func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "2000")
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)) // refreshes every 12s
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan result, 2)
+	wait(ctx, l, 1, got)
+	queued(t, s, 1)
+	calm(t, s)
+	wait(t.Context(), l, 2, got) // it has a subscription already, so it need not ask again
+	queued(t, s, 2)
+	cancel()
+	receive(t, got, time.Second)
+	queued(t, s, 1)
+	r := receive(t, got, 5*time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	unlock(t, r.hold)
 }
