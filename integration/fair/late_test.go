@@ -15,18 +15,20 @@ import (
 // acquisition" does not tell that the late command has run. It must be refused after the
 // release, as any late command is.
 func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
-	for _, message := range []string{"lost", "of which little is left"} {
+	for _, message := range []string{"heard", "lost", "of which little is left"} {
 		t.Run(message, func(t *testing.T) {
 			s := testbed.Standalone(t)
 			holder, lease := dial(t, s.Addr()), 30*time.Second
-			if message == "lost" {
+			switch message {
+			case "heard": // the hold is made of the message
+			case "lost":
 				testbed.Needs(t, 6, 2, "users who may not publish on a channel")
 				s.SetUser(t, "mute", "on", ">pw", "+@all", "~*")
 				holder = dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
 					c.Redis.Username, c.Redis.Password = "mute", "pw"
 				}))
-			} else {
-				lease = 500 * time.Millisecond // the skip time is 5 s: the last refresh is older than half of it
+			default:
+				lease = 500 * time.Millisecond // so it need not wait for long until half of the grant is over
 			}
 			hold := lockIt(t, holder.FairLock(name))
 			proxy := testbed.NewProxy(t, s.Addr())
@@ -36,7 +38,10 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 			wait(t.Context(), c.FairLock(name), 1, got, redlatch.WithLease(lease))
 			trap.Wait(t)
 			queued(t, s, 1) // its retry
-			if message != "lost" {
+			if message == "heard" {
+				calm(t, s)
+			}
+			if lease < time.Second {
 				time.Sleep(lease * 3 / 4) // so old is the last sign of life now
 			}
 			unlock(t, hold)
