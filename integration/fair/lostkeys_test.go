@@ -179,3 +179,27 @@ func TestALongSkipTimeBehindAShortOne(t *testing.T) {
 		}
 	}
 }
+
+// TestADeadWaiterBehindRedissonsGoesAway: when the last waiter of Redisson has had its turn, the
+// place of one of ours that died behind it does not stay for ever in a lock that nobody uses
+// again.
+func TestADeadWaiterBehindRedissonsGoesAway(t *testing.T) {
+	s := testbed.Standalone(t)
+	const dead = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "30000")
+	javaWaits(t, s, 2, time.Minute)
+	acquires(t, s, dead, time.Second)
+	script(t, s, luascript.FairRefresh, dead, "1000") // its last one
+	javaUnlocks(t, s)
+	javaTakes(t, s, 2, time.Minute)
+	javaUnlocks(t, s)
+	if n := s.Int(t, "EXISTS", name); n != 0 {
+		t.Fatal("somebody has the lock")
+	}
+	for _, key := range []string{queueKey, scoresKey} {
+		if s.Int(t, "PTTL", key) == -1 {
+			t.Errorf("%s stays for ever: %v", key, s.List(t, "KEYS", "*"))
+		}
+	}
+}
