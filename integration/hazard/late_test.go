@@ -111,3 +111,28 @@ func TestSubscriptionsLostWhileGroupsChangeTheirMinds(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A command is on its way still when the hold that its retry got is taken away, and found to
+// be: it must not take the lock for nobody, any more than after an unlock.
+func TestLateAcquireAfterALossTakesNothing(t *testing.T) {
+	s := server(t)
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			proxy := testbed.NewProxy(t, s.Addr())
+			c := dial(t, proxy.Addr())
+			trap := proxy.DropRequest(testbed.Contains("EVALSHA", "forced"))
+			h := take(t, t.Context(), kind.make(c, "forced"), redlatch.WithLease(time.Hour))
+			trap.Wait(t)
+			if was, err := c.ForceUnlock(t.Context(), "forced"); err != nil || !was {
+				t.Fatal(was, err)
+			}
+			is(t, "Extend", h.Extend(t.Context(), 2*time.Hour), redlatch.ErrLeaseLost)
+			is(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			reply := trap.Deliver(t)
+			if ttl := s.Int(t, "PTTL", "forced"); ttl != -2 {
+				t.Errorf("the late command was answered with %q: the lock is held for %v by nobody", reply, time.Duration(ttl)*time.Millisecond)
+			}
+			s.Do(t, "FLUSHALL")
+		})
+	}
+}
