@@ -164,3 +164,21 @@ func TestFreeingByHand(t *testing.T) {
 		}
 	}
 }
+
+// A read lock without a TTL (an operator's PERSIST): who is not evicted keeps it.
+func TestForceUnlockOfOneReaderOfALockWithoutTTL(t *testing.T) {
+	s := rlServer(t)
+	a, b, op := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
+	const name = "persisted"
+	h := rlLock(t, t.Context(), a.ReadWriteLock(name).ReadLock())
+	owner := inLook(t, op, name).Holders[0].Owner
+	stays := rlLock(t, t.Context(), b.ReadWriteLock(name).ReadLock())
+	s.Do(t, "PERSIST", name)
+	if was, err := op.ForceUnlock(t.Context(), name, redlatch.IfOwner(owner)); !was || err != nil {
+		t.Fatalf("%v, %v", was, err)
+	}
+	if ttl := s.Int(t, "PTTL", name); ttl != -1 && ttl < 10_000 {
+		t.Errorf("PTTL %d: a writer enters beside the reader; the reader's context: %v", ttl, stays.Context().Err())
+	}
+	_, _ = h.Unlock(t.Context()), stays.Unlock(t.Context())
+}

@@ -165,3 +165,41 @@ func TestAShortSkipTimeBesideALongOne(t *testing.T) {
 		}
 	}
 }
+
+// TestALongSkipTimeBehindAShortOne: the same when the waiter that tells of itself most seldom
+// comes later: its place must last until it tells of itself again.
+func TestALongSkipTimeBehindAShortOne(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "HSET", name, java(1), "1")
+	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", time.Second)
+	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.2", 5*time.Hour)
+	for _, key := range []string{queueKey, scoresKey, wantsKey} {
+		if ttl := s.Int(t, "PTTL", key); ttl < time.Hour.Milliseconds() { // when it refreshes its place
+			t.Errorf("PTTL %s: %d", key, ttl)
+		}
+	}
+}
+
+// TestADeadWaiterBehindRedissonsGoesAway: when the last waiter of Redisson has had its turn, the
+// place of one of ours that died behind it does not stay for ever in a lock that nobody uses
+// again.
+func TestADeadWaiterBehindRedissonsGoesAway(t *testing.T) {
+	s := testbed.Standalone(t)
+	const dead = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "30000")
+	javaWaits(t, s, 2, time.Minute)
+	acquires(t, s, dead, time.Second)
+	script(t, s, luascript.FairRefresh, dead, "1000") // its last one
+	javaUnlocks(t, s)
+	javaTakes(t, s, 2, time.Minute)
+	javaUnlocks(t, s)
+	if n := s.Int(t, "EXISTS", name); n != 0 {
+		t.Fatal("somebody has the lock")
+	}
+	for _, key := range []string{queueKey, scoresKey} {
+		if s.Int(t, "PTTL", key) == -1 {
+			t.Errorf("%s stays for ever: %v", key, s.List(t, "KEYS", "*"))
+		}
+	}
+}

@@ -111,3 +111,76 @@ func TestSubscriptionsLostWhileGroupsChangeTheirMinds(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A command is on its way still when the hold that its retry got is taken away, and found to
+// be: it must not take the lock for nobody, any more than after an unlock.
+func TestLateAcquireAfterALossTakesNothing(t *testing.T) {
+	s := server(t)
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			proxy := testbed.NewProxy(t, s.Addr())
+			c := dial(t, proxy.Addr())
+			trap := proxy.DropRequest(testbed.Contains("EVALSHA", "forced"))
+			h := take(t, t.Context(), kind.make(c, "forced"), redlatch.WithLease(time.Hour))
+			trap.Wait(t)
+			if was, err := c.ForceUnlock(t.Context(), "forced"); err != nil || !was {
+				t.Fatal(was, err)
+			}
+			is(t, "Extend", h.Extend(t.Context(), 2*time.Hour), redlatch.ErrLeaseLost)
+			is(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			reply := trap.Deliver(t)
+			if ttl := s.Int(t, "PTTL", "forced"); ttl != -2 {
+				t.Errorf("the late command was answered with %q: the lock is held for %v by nobody", reply, time.Duration(ttl)*time.Millisecond)
+			}
+			s.Do(t, "FLUSHALL")
+		})
+	}
+}
+
+// A command is on its way still when its acquisition waits in line, behind another of its
+// process: when it takes the free lock for that one after all, somebody enters soon, not when
+// a lease that nobody counts on has ended.
+func TestLateAcquireOfOneWhoWaitsInLine(t *testing.T) {
+	s := server(t)
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			proxy := testbed.NewProxy(t, s.Addr())
+			c, name := dial(t, proxy.Addr()), "line-"+kind.name
+			holder := take(t, t.Context(), kind.make(dial(t, s.Addr()), name))
+			trap := proxy.DropRequest(testbed.Contains("EVALSHA", name, ":g=x-")).Times(4)
+			x := async(redlatch.WithOwner(t.Context(), "x"), kind.make(c, name))
+			trap.Wait(t)
+			y := async(t.Context(), kind.make(c, name)) // before x has its answer
+			for range 3 {
+				trap.Wait(t)
+			}
+			time.Sleep(500 * time.Millisecond) // both have been refused, and wait
+			next := proxy.StallRequest(testbed.Contains("EVALSHA", name))
+			unlock(t, holder)
+			if kind.name != "fair" && kind.name != "read" { // there the grant comes, or both try
+				next.Wait(t)
+			}
+			reply := trap.Deliver(t) // just before
+			next.Release()
+			begun := time.Now()
+			var first result
+			select {
+			case first = <-x:
+			case first = <-y:
+			case <-time.After(5 * time.Second):
+				t.Errorf("the late command was answered with %q, and nobody is inside after 5s; PTTL %d", reply, s.Int(t, "PTTL", name))
+				return
+			}
+			t.Logf("%q, %v", reply, time.Since(begun))
+			unlock(t, first.hold)
+			select {
+			case first = <-x:
+			case first = <-y:
+			case <-time.After(5 * time.Second):
+				t.Error("nobody is next")
+				return
+			}
+			unlock(t, first.hold)
+		})
+	}
+}

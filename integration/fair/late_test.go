@@ -1,0 +1,82 @@
+package fair
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// A command that stood in the queue for a waiter is on its way still when the waiter, whose
+// retry has made the place, finds its grant by asking: the answer "held by this very
+// acquisition" does not tell that the late command has run. It must be refused after the
+// release, as any late command is.
+func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
+	for _, message := range []string{"heard", "lost", "of which little is left"} {
+		t.Run(message, func(t *testing.T) {
+			s := testbed.Standalone(t)
+			holder, lease := dial(t, s.Addr()), 30*time.Second
+			switch message {
+			case "heard": // the hold is made of the message
+			case "lost":
+				testbed.Needs(t, 6, 2, "users who may not publish on a channel")
+				s.SetUser(t, "mute", "on", ">pw", "+@all", "~*")
+				holder = dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
+					c.Redis.Username, c.Redis.Password = "mute", "pw"
+				}))
+			default:
+				lease = 500 * time.Millisecond // so it need not wait for long until half of the grant is over
+			}
+			hold := lockIt(t, holder.FairLock(name))
+			proxy := testbed.NewProxy(t, s.Addr())
+			c := dial(t, proxy.Addr())
+			trap := proxy.DropRequest(testbed.Contains("EVALSHA", queueKey))
+			got := make(chan result, 1)
+			wait(t.Context(), c.FairLock(name), 1, got, redlatch.WithLease(lease))
+			trap.Wait(t)
+			queued(t, s, 1) // its retry
+			if message == "heard" {
+				calm(t, s)
+			}
+			if lease < time.Second {
+				time.Sleep(lease * 3 / 4) // so old is the last sign of life now
+			}
+			unlock(t, hold)
+			r := receive(t, got, 5*time.Second)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			unlock(t, r.hold)
+			if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
+				t.Errorf("the late command was answered with %q: the lock is held for %d ms by nobody", reply, s.Int(t, "PTTL", name))
+			}
+		})
+	}
+}
+
+// The holder has died, and its lease ends while somebody waits who came second: the first has
+// given up. Whoever is first then looks when the lease ends, not a fifth of its skip time later.
+func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "2000")
+	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)) // refreshes every 12s
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan result, 2)
+	wait(ctx, l, 1, got)
+	queued(t, s, 1)
+	calm(t, s)
+	wait(t.Context(), l, 2, got) // it has a subscription already, so it need not ask again
+	queued(t, s, 2)
+	cancel()
+	receive(t, got, time.Second)
+	queued(t, s, 1)
+	r := receive(t, got, 5*time.Second)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	unlock(t, r.hold)
+}
