@@ -116,6 +116,9 @@ func (k *fair) Acquire(a *kind.Attempt) conn.Command {
 // Acquired implements kind.Kind.
 func (k *fair) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	if out, done := kind.Answered(r); done {
+		if a.Data != nil {
+			out.Renewed = false // its place was handed the lock: that is no lost command's doing
+		}
 		return out
 	}
 	out := kind.Outcome{Remaining: kind.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}

@@ -88,6 +88,16 @@ type leftover struct {
 	away   bool // a command whose answer somebody else takes, who cleans up
 }
 
+// failed counts in a command that ended with an error.
+func (l *leftover) failed(err error) {
+	switch {
+	case conn.Classify(err) == conn.Ambiguous:
+		l.lost++
+	case conn.IsPermanent(err):
+		l.queued = true // the script may have been refused half-way
+	}
+}
+
 func (l leftover) any() bool { return !l.away && (l.queued || l.lost > 0) }
 
 // void is how long the server must refuse late commands.

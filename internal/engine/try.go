@@ -100,9 +100,9 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
 	granted := false
 	switch {
 	case fresh == 0: // what a re-entry raised ends with the session
-	case c.Err != nil && conn.Classify(c.Err) == conn.Ambiguous:
-		left.lost++
-	case c.Err == nil:
+	case c.Err != nil:
+		left.failed(c.Err)
+	default:
 		a.mu.Lock()
 		for i := range a.members {
 			a.members[i].attempt.Sent = c.Sent
@@ -253,8 +253,8 @@ func (a *acquisition) read(r conn.Reply) (out kind.Outcome, part int, tokens []u
 func (a *acquisition) take(fresh int) (won bool, err error) {
 	c := &a.call
 	if c.Err != nil {
-		if fresh > 0 && conn.Classify(c.Err) == conn.Ambiguous {
-			a.left.lost++
+		if fresh > 0 {
+			a.left.failed(c.Err)
 		}
 		return false, a.classify(c.Err)
 	}
@@ -314,9 +314,10 @@ func (a *acquisition) refused(out kind.Outcome, part int) {
 	if a.obs != nil {
 		a.obs.Busy(out.Holder, out.Trace, out.Position)
 	}
-	if len(a.members) > 1 && a.left.lost > 0 {
-		// An earlier try without an answer may have taken all of them, and some were
-		// lost since: nothing may be kept while we wait.
+	if a.left.lost > 0 && !a.once && a.about().lock.queue == nil {
+		// An earlier try without an answer may still run, and take the lock for one who stands
+		// behind others of the process, where nobody looks for it; of several locks it may have
+		// taken all, and some were lost since. So nothing may be kept while we wait.
 		a.anew()
 	}
 }

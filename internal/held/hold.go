@@ -41,7 +41,7 @@ type Hold struct {
 	alive   bool          // counts in Owner.live
 	late    bool          // an Unlock gave up waiting; what it began went on
 	planned bool          // a fixed lease that ended when it was to end
-	leaves  bool          // more than its lease was asked of the server
+	leaves  bool          // more than its lease was asked of the server, or a late command may still come
 	passes  int32         // of a lost one: how often its session had been passed on
 	ctx     *holdContext  // made when it is asked for
 	until   time.Time     // a fixed lease's local deadline, or what Extend promised

@@ -300,7 +300,17 @@ func (r *Registry) loseLocked(s *Session, reason lock.LossReason, err error) []*
 		h.loseLocked(reason, err)
 	}
 	r.dropLocked(s)
+	if len(lost) > 0 && s.limbo > 0 && !r.closed {
+		r.leaveLocked(lost[len(lost)-1])
+	}
 	return lost
+}
+
+// leaveLocked notes that the last hold of a session leaves something behind, which finish
+// gives back.
+func (r *Registry) leaveLocked(h *Hold) {
+	h.leaves = true
+	r.wg.Add(1)
 }
 
 // expireLocked takes away the holds whose local deadline has passed. The last one
@@ -326,9 +336,8 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 			for _, h := range lost {
 				own = later(own, h.askedLocked())
 			}
-			if s.leftLocked(own) {
-				lost[len(lost)-1].leaves = true
-				r.wg.Add(1)
+			if s.limbo > 0 || s.leftLocked(own) {
+				r.leaveLocked(lost[len(lost)-1])
 			}
 		}
 	}

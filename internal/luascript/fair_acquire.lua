@@ -76,12 +76,14 @@ end
 
 if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
 local skip = tonumber(ARGV[8])
+-- Whoever may come to be first before its next refresh looks when the lease ends, too.
+if pttl >= 0 and pttl < skip / 5 then look_in = pttl + 1 end
 local alive = string.format('%.0f', now + skip)
 local want = call('HGET', WANTS, field)
 if want then
   call('HSET', WANTS, field, alive .. string.sub(want, 14))
   -- its scores are set right by its refresh
-  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, 0,
+  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, look_in,
     strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
 end
 local tail = call('LINDEX', QUEUE, -1)
@@ -124,9 +126,9 @@ else
 end
 call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. trail)
 local wants = call('HLEN', WANTS)
-if not tail then
+if not tail or skip > 600000 then
   keep(skip)
-  if pttl >= 0 then look_in = pttl + 1 end
+  if not tail and pttl >= 0 then look_in = pttl + 1 end
 elseif wants == 1 and call('PTTL', WANTS) < 0 then
   -- the first want of a queue that stood already: if its waiter dies now no refresh comes
   call('PEXPIRE', WANTS, lasting(skip))

@@ -104,7 +104,8 @@ local function settle()
   if need <= 0 then
     call('DEL', LOCK, LEASES)
   else
-    call('PEXPIRE', LOCK, math.min(need, math.max(call('PTTL', LOCK), 1)))
+    local left = call('PTTL', LOCK)
+    call('PEXPIRE', LOCK, left < 0 and need or math.min(need, math.max(left, 1)))
   end
 end
 

@@ -71,7 +71,11 @@ local function raise(key, ms)
 end
 
 local function enter(code, room)
-  local ends = now + lease
+  local ends, n = now + lease, 0
+  if ARGV[7] ~= '' then
+    n = tonumber(call('GET', KEYS[9]) or '0')
+    if not n then return redis.error_reply('ERR the fencing counter holds no number') end
+  end
   if mine then
     -- first, since it takes no memory: whoever holds the lock may tell so again
     call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), lease))
@@ -102,7 +106,6 @@ local function enter(code, room)
   end
   share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
   if ARGV[7] == '' then return room and {code, 0, room} or code end
-  local n = tonumber(call('GET', KEYS[9]) or '0')
   if n > 0 and ARGV[7] ~= '-1' then call('PEXPIRE', KEYS[9], ARGV[7]) end
   return {code, n, room}
 end
