@@ -1,0 +1,172 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// An Extend that is refused since its hold has been unlocked asks for nothing, so nothing of it
+// may be asked of the server that takes over.
+func TestExtendOfAnUnlockedHoldAsksForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		outer := take(t, t.Context(), core, "l")
+		inner := take(t, outer.Context(), core, "l")
+		if err := inner.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := inner.Extend(t.Context(), time.Hour); !errors.Is(err, lock.ErrNotHeld) {
+			t.Fatal("Extend after Unlock:", err)
+		}
+		time.Sleep(time.Second)
+		core.Moved()
+		synctest.Wait()
+		f.mu.Lock()
+		left := time.Until(f.keys["l"].ends)
+		f.mu.Unlock()
+		if left > leaseTime {
+			t.Errorf("the lock stays for %v if its holder dies now, want at most the LeaseTime of %v", left, leaseTime)
+		}
+		if err := outer.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A reader that follows another one of its process, as a part of a MultiLock, ends when the
+// whole can't come any more, as one that waits by itself does.
+func TestFollowerHearsThatItIsOfNoUse(t *testing.T) {
+	for _, follows := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, core := newByHand(t)
+			l := sharing(core)
+			ctx, cancel := context.WithCancel(held.WithOwner(t.Context(), "a"))
+			defer cancel()
+			var lead *got
+			if follows {
+				lead = start(func() (lock.Hold, error) { return l.ReadLock().Lock(ctx) })
+			}
+			quit := make(chan struct{})
+			member := start(func() (lock.Hold, error) {
+				_, err := engine.AcquireBy(held.WithOwner(context.Background(), "b"),
+					[]*engine.Lock{l.ReadLock().Engine()}, -1, 0, time.Time{}, quit)
+				return nil, err
+			})
+			for qs := b.of(luascript.RWRead, ""); len(qs) > 0; qs = b.of(luascript.RWRead, "") {
+				b.tell(qs[0], busyRW(0), nil)
+			}
+			member.waits(t, "the member")
+			close(quit)
+			synctest.Wait()
+			if !member.over || !errors.Is(member.err, lock.ErrClosed) {
+				t.Errorf("follows %v: it waits for a lock that is of no use (over: %v, %v)", follows, member.over, member.err)
+			}
+			cancel()
+			if lead != nil {
+				synctest.Wait()
+			}
+			b.tellAll(0)
+		})
+	}
+}
+
+// blocking is an observer whose user's code blocks when the span of a command ends without an
+// answer, as that of a synchronous exporter does.
+type blocking struct{ ends chan struct{} }
+
+func (o *blocking) Acquire(ctx context.Context, _ observe.Lock, _, _ time.Duration) (context.Context, observe.Acquisition) {
+	return ctx, nil
+}
+func (o *blocking) Operation(ctx context.Context, _ observe.Lock, _, _ string) (context.Context, observe.End) {
+	return ctx, observe.Ignore
+}
+func (o *blocking) Carries(context.Context) bool { return true }
+func (o *blocking) Command(ctx context.Context, _ string) (context.Context, func(error)) {
+	return ctx, func(err error) {
+		if errors.Is(err, context.Canceled) {
+			<-o.ends
+		}
+	}
+}
+func (o *blocking) Batch(string, int, time.Time, error)                   {}
+func (o *blocking) Counting() bool                                        { return false }
+func (o *blocking) Held(observe.Lock)                                     {}
+func (o *blocking) Ended(observe.Lock, any, bool, string, time.Duration)  {}
+func (o *blocking) Renewals() bool                                        { return false }
+func (o *blocking) Renewed(observe.Lock, string, any, time.Time, error)   {}
+func (o *blocking) TraceOf(context.Context, any) (traceID, spanID string) { return "", "" }
+
+// stalls answers nothing of what is asked for a key "stuck…".
+type stalls struct {
+	f    *fakeRedis
+	open chan struct{}
+}
+
+func (s stalls) Topology() conn.Topology { return conn.Topology{} }
+func (s stalls) Run(ctx context.Context, cmd conn.Command) (conn.Reply, error) {
+	if cmd.Keys[0] == "stuck" {
+		<-s.open
+	}
+	return s.f.Run(ctx, cmd)
+}
+func (s stalls) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
+	return side(ctx, s.Run, cmds)
+}
+
+// The span of a command that is withdrawn ends in a user's code. While that blocks, the holds of
+// others end at their deadlines all the same.
+func TestObserverOfAWithdrawnCommandHoldsNothingUp(t *testing.T) {
+	const leaseTime = 600 * time.Millisecond
+	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
+	s, o := stalls{f, make(chan struct{})}, &blocking{make(chan struct{})}
+	core := engine.NewCore(engine.Config{
+		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: time.Second,
+		FenceTTL: time.Hour, Log: slog.New(slog.DiscardHandler), Observer: o,
+	}, s, pubsub.NewHub(f, nil))
+	t.Cleanup(func() { core.Close(); core.Wait() })
+	h, err := rlock.New(core, "l").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := h.Context()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{}, 64)
+	for range 13 { // more than are sent at a time
+		go func() {
+			_, _ = rlock.New(core, "stuck").TryLock(ctx, time.Minute, 0)
+			done <- struct{}{}
+		}()
+	}
+	time.Sleep(20 * time.Millisecond)
+	cancel() // some were not sent yet: they are withdrawn
+	time.Sleep(2 * leaseTime)
+	f.mu.Lock()
+	k := f.find("l")
+	f.mu.Unlock()
+	if k == nil && work.Err() == nil {
+		t.Errorf("the lease has ended on the server, and %v after the deadline the hold's context has not", time.Since(h2until(h)))
+	}
+	if k != nil {
+		t.Log("renewed")
+	}
+	close(o.ends)
+	close(s.open)
+	for range 13 {
+		<-done
+	}
+}
+
+func h2until(h lock.Hold) time.Time { return h.ValidUntil() }
