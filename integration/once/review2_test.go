@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // "Two runs never overlap", also where both calls come with the context of one and the same
@@ -78,5 +79,35 @@ func TestFencedReentryHasAToken(t *testing.T) {
 		if err := h.Unlock(context.Background()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// At most one run begins in a period, also if the lock of the run before was asked for late: a
+// claim that is a period old is worth nothing.
+func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	slow, b := dial(t, p.Addr()), dial(t, s.Addr())
+	const period = 2 * time.Second
+	trap := p.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
+	var began time.Time
+	done := make(chan error, 1)
+	go func() {
+		_, err := slow.Once("report").Do(t.Context(), period, func(context.Context) error { began = time.Now(); return nil })
+		done <- err
+	}()
+	trap.Wait(t)
+	gone(t, s) // the period of that claim is over
+	if !must(t, b.Once("report"), period) {
+		t.Fatal("the next period has no run: the test tests nothing")
+	}
+	second := time.Now()
+	trap.Release()
+	if err := <-done; err != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Error(err)
+	}
+	if !began.IsZero() && began.Sub(second).Abs() < period*9/10 {
+		t.Errorf("two runs began within %v; a period is %v", began.Sub(second).Abs(), period)
 	}
 }
