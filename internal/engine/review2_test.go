@@ -170,3 +170,55 @@ func TestObserverOfAWithdrawnCommandHoldsNothingUp(t *testing.T) {
 }
 
 func h2until(h lock.Hold) time.Time { return h.ValidUntil() }
+
+// telling is an observer that blocks when it is told of a renewal that failed.
+type telling struct{ blocking }
+
+func (o *telling) Renewals() bool { return true }
+func (o *telling) Renewed(_ observe.Lock, _ string, _ any, _ time.Time, err error) {
+	if err != nil {
+		<-o.ends
+	}
+}
+
+// Who lost the lock is told before anybody else is.
+func TestObserverDoesNotDelayTheNewsOfALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &telling{blocking{make(chan struct{})}}
+		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Observer = leaseTime, o })
+		h := take(t, t.Context(), core, "l")
+		work := h.Context()
+		f.mu.Lock()
+		delete(f.keys, "l") // somebody else may take it
+		f.mu.Unlock()
+		time.Sleep(leaseTime / 2)
+		if work.Err() == nil {
+			t.Errorf("%v after a check found the loss the context goes on, for another %v", leaseTime/2-leaseTime/3, time.Until(h.ValidUntil()))
+		}
+		close(o.ends)
+		synctest.Wait()
+		_ = h.Unlock(context.Background())
+	})
+}
+
+// Close ends within its time, whatever a log handler does.
+func TestCloseWaitsForNoLogHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slowLog{make(chan struct{})}
+		_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Log = leaseTime, slog.New(log) })
+		h := take(t, t.Context(), core, "l", lock.WithLease(time.Second))
+		<-h.Context().Done()
+		closed := false
+		go func() {
+			core.Close()
+			core.Wait()
+			closed = true
+		}()
+		time.Sleep(time.Hour)
+		if !closed {
+			t.Error("Close has not returned after an hour")
+		}
+		close(log.released)
+		synctest.Wait()
+	})
+}
