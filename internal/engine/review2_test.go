@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,5 +221,108 @@ func TestCloseWaitsForNoLogHandler(t *testing.T) {
 		}
 		close(log.released)
 		synctest.Wait()
+	})
+}
+
+// The break of a connection is remembered when the table of slots names another node for the key:
+// that is what follows a break in a cluster.
+func TestNothingIsPassedOnAfterABreakAndAFailover(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var node atomic.Pointer[string]
+			first, second := "10.0.0.1:6379", "10.0.0.2:6379"
+			node.Store(&first)
+			f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+				cfg.Tenure = 5 * time.Second // as long as a tenure may be is a third of LeaseTime
+				f.topo = conn.Topology{Cluster: true, Node: func(uint16) string { return *node.Load() }}
+			})
+			h := take(t, t.Context(), core, "{s}l")
+			got := make(chan error, 1)
+			go func() {
+				h, err := rlock.New(core, "{s}l").Lock(context.Background())
+				if err == nil {
+					err = h.Unlock(context.Background())
+				}
+				got <- err
+			}()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			f.onBefore(func(cmd conn.Command) error {
+				if cmd.Keys[0] == "{s}other" && cmd.Script == luascript.Acquire {
+					return errLost
+				}
+				return nil
+			})
+			if _, err := rlock.New(core, "{s}other").TryLock(t.Context(), 0, 0); err == nil {
+				t.Error("the server answered")
+			}
+			if fails {
+				node.Store(&second)
+			}
+			f.mu.Lock()
+			delete(f.keys, "{s}l") // the new master has never heard of it
+			f.mu.Unlock()
+			if err := h.Unlock(context.Background()); !errors.Is(err, lock.ErrLeaseLost) {
+				t.Errorf("failover %v: Unlock: %v: passed on with what the dead master had said", fails, err)
+			}
+			t.Logf("the receiver: %v", <-got)
+		})
+	}
+}
+
+// A re-entry that the old server answered, and whose answer comes after the move was noticed, is
+// no more than an Extend or a renewal there: it does not count for the deadline before the new
+// server has said the same.
+func TestReentryUnderWayAtAMoveDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		job := held.WithOwner(t.Context(), "job")
+		outer := take(t, job, core, "l", lock.WithLease(leaseTime))
+		time.Sleep(time.Second)
+		f.latency = 100 * time.Millisecond
+		old := time.Now().Add(leaseTime)
+		time.AfterFunc(f.latency*3/2, func() { // it has run, its answer is on its way
+			f.mu.Lock()
+			f.keys["l"].ends = old
+			f.mu.Unlock()
+			core.Moved()
+			f.onBefore(func(conn.Command) error { return errUnsent }) // the new server can't be reached yet
+		})
+		inner := take(t, job, core, "l", lock.WithLease(time.Hour))
+		work := inner.Context()
+		time.Sleep(2 * leaseTime)
+		f.mu.Lock()
+		k := f.find("l")
+		f.mu.Unlock()
+		if k == nil && work.Err() == nil {
+			t.Errorf("the new server has freed the lock, and the holder believes in it for another %v", time.Until(inner.ValidUntil()))
+		}
+		f.onBefore(nil)
+		_ = inner.Unlock(context.Background())
+		_ = outer.Unlock(context.Background())
+	})
+}
+
+// So it is with a grant: what the old server answered, heard after the move, is no more than what
+// the new one says to the check that follows at once.
+func TestGrantUnderWayAtAMoveDoesNotCountForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		f.latency = 100 * time.Millisecond
+		time.AfterFunc(f.latency*3/2, func() {
+			f.mu.Lock()
+			delete(f.keys, "l") // the new server has never heard of it
+			f.mu.Unlock()
+			core.Moved()
+			f.onBefore(func(conn.Command) error { return errUnsent }) // and can't be reached by us
+		})
+		h := take(t, t.Context(), core, "l", lock.WithLease(time.Hour))
+		work := h.Context()
+		time.Sleep(leaseTime)
+		if work.Err() == nil {
+			t.Errorf("no server that is the master now has said that the lock is held, and the holder believes it for another %v", time.Until(h.ValidUntil()))
+		}
+		f.onBefore(nil)
+		_ = h.Unlock(context.Background())
 	})
 }
