@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -324,5 +326,92 @@ func TestGrantUnderWayAtAMoveDoesNotCountForLong(t *testing.T) {
 		}
 		f.onBefore(nil)
 		_ = h.Unlock(context.Background())
+	})
+}
+
+// panics is an observer whose user's code panics once, when the span of a command begins.
+type panics struct {
+	blocking
+	script string
+}
+
+func (o *panics) Command(ctx context.Context, script string) (context.Context, func(error)) {
+	if script == o.script {
+		o.script = ""
+		panic("a span processor of the user's")
+	}
+	return ctx, func(error) {}
+}
+
+// A panic in a user's code that the caller recovers from, as net/http does, costs that call: not
+// the other waiters of the lock, and not Close.
+func TestPanicOfAnObserver(t *testing.T) {
+	for _, in := range []string{"waiter", "unlock"} {
+		t.Run(in, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &panics{}
+				_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Observer = leaseTime, o })
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				h := take(t, t.Context(), core, "l")
+				recovered := func(f func()) (what any) {
+					defer func() { what = recover() }()
+					f()
+					return nil
+				}
+				switch in {
+				case "waiter":
+					go recovered(func() { _, _ = rlock.New(core, "l").Lock(ctx) })
+					synctest.Wait()
+					next := start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(ctx) })
+					o.script = luascript.Acquire.Name
+					if err := h.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(10 * time.Minute)
+					if !next.over {
+						t.Error("the lock is free, and the next waiter sleeps")
+					}
+					if next.h != nil {
+						_ = next.h.Unlock(context.Background())
+					}
+					cancel()
+					synctest.Wait()
+				case "unlock":
+					o.script = luascript.Release.Name
+					if recovered(func() { _ = h.Unlock(t.Context()) }) == nil {
+						t.Fatal("no panic")
+					}
+				}
+				closed := false
+				go func() {
+					core.Close()
+					core.Wait()
+					closed = true
+				}()
+				time.Sleep(time.Hour)
+				if !closed {
+					t.Error("Close has not returned after an hour")
+				}
+			})
+		})
+	}
+}
+
+// The longest durations are no short ones.
+func TestHoldWarningOfForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
+			cfg.LeaseTime, cfg.HoldWarning, cfg.Log = leaseTime, math.MaxInt64, slog.New(slog.NewTextHandler(&said, nil))
+		})
+		time.Sleep(time.Second)
+		h := take(t, t.Context(), core, "l")
+		time.Sleep(time.Second)
+		_ = h.Unlock(t.Context())
+		synctest.Wait()
+		if said.Len() > 0 {
+			t.Errorf("after a second: %s", said.String())
+		}
 	})
 }
