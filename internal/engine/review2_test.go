@@ -415,3 +415,37 @@ func TestHoldWarningOfForever(t *testing.T) {
 		}
 	})
 }
+
+// A server that forgot an Extend (its replica took over in a cluster, or it was started again with
+// what it had written a second before) still has the lock, with a shorter lease. The checks that
+// find it held must not let the holder count on more than the server has for the rest of an hour.
+func TestAnExtendThatTheServerForgot(t *testing.T) {
+	for name, opts := range map[string][]lock.AcquireOption{"watchdog": nil, "fixed": {lock.WithLease(leaseTime)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, core := newFake(t, leaseTime)
+				h := take(t, t.Context(), core, "l", opts...)
+				work := h.Context()
+				if err := h.Extend(t.Context(), time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				f.mu.Lock()
+				f.keys["l"].ends = time.Now().Add(leaseTime) // what it had before
+				f.mu.Unlock()
+				time.Sleep(leaseTime - time.Second)
+				checks := len(f.scripts("renew"))
+				f.onBefore(func(conn.Command) error { return errUnsent }) // and now the line is cut
+				time.Sleep(2 * leaseTime)
+				f.mu.Lock()
+				k := f.find("l")
+				f.mu.Unlock()
+				if k == nil && work.Err() == nil {
+					t.Errorf("%d checks found it held; the server has freed the lock, and the holder believes in it for another %v",
+						checks, time.Until(h.ValidUntil()))
+				}
+				f.onBefore(nil)
+				_ = h.Unlock(context.Background())
+			})
+		})
+	}
+}
