@@ -111,3 +111,42 @@ func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
 		t.Errorf("two runs began within %v; a period is %v", began.Sub(second).Abs(), period)
 	}
 }
+
+// After a broken connection nothing is passed on until the server has answered again, also if no
+// command was under way when it broke: whoever answers now may be another server.
+func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
+	t.Parallel()
+	for _, breaks := range []bool{false, true} {
+		s := server(t)
+		p := testbed.NewProxy(t, s.Addr())
+		c := dial(t, p.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = 9*time.Second, 3*time.Second })
+		h, err := c.RLock("l").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			next, err := c.RLock("l").Lock(t.Context())
+			if err == nil {
+				err = next.Unlock(context.Background())
+			}
+			got <- err
+		}()
+		for deadline := time.Now().Add(patience); len(s.List(t, "PUBSUB", "CHANNELS")) == 0 && time.Now().Before(deadline); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // its second look
+		if breaks {
+			p.Cut()
+			time.Sleep(100 * time.Millisecond)
+		}
+		s.Do(t, "DEL", "l") // the one that took over has never heard of it
+		err = h.Unlock(context.Background())
+		asked := errors.Is(err, redlatch.ErrLeaseLost)
+		t.Logf("broken %v: Unlock: %v", breaks, err)
+		t.Logf("broken %v: Unlock: %v, the receiver: %v", breaks, err, <-got)
+		if asked != breaks {
+			t.Errorf("broken %v: the server was asked: %v", breaks, asked)
+		}
+	}
+}
