@@ -449,3 +449,50 @@ func TestAnExtendThatTheServerForgot(t *testing.T) {
 		})
 	}
 }
+
+// A log handler that blocks holds up no call beyond its own limit: the call that found the loss
+// neither, nor what its owner does next.
+func TestLogHandlerHoldsUpNoCall(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, core *engine.Core, h lock.Hold){
+		"Extend": func(ctx context.Context, _ *engine.Core, h lock.Hold) { _ = h.Extend(ctx, time.Minute) },
+		"Lock": func(ctx context.Context, core *engine.Core, _ lock.Hold) {
+			_, _ = rlock.New(core, "l").TryLock(ctx, time.Second, 0)
+		},
+		"Unlock": func(ctx context.Context, _ *engine.Core, h lock.Hold) {
+			began := time.Now()
+			if err := h.Unlock(ctx); !errors.Is(err, lock.ErrLeaseLost) {
+				panic(err.Error() + " after " + time.Since(began).String())
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := slowLog{make(chan struct{})}
+				f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Log = leaseTime, slog.New(log) })
+				ctx, cancel := context.WithTimeout(held.WithOwner(t.Context(), "job"), time.Second)
+				defer cancel()
+				h := take(t, held.WithOwner(t.Context(), "job"), core, "l")
+				f.mu.Lock()
+				delete(f.keys, "l")
+				f.mu.Unlock()
+				over, failed := false, any(nil)
+				go func() {
+					defer func() { failed, over = recover(), true }()
+					call(ctx, core, h)
+				}()
+				time.Sleep(time.Minute)
+				if !over {
+					t.Error("a minute after the end of its ctx the call has not returned")
+				}
+				if failed != nil {
+					t.Error(failed)
+				}
+				close(log.released)
+				synctest.Wait()
+				if next, err := rlock.New(core, "l").TryLock(held.WithOwner(t.Context(), "job"), 0, 0); err == nil {
+					_ = next.Unlock(t.Context())
+				}
+			})
+		})
+	}
+}
