@@ -496,3 +496,25 @@ func TestLogHandlerHoldsUpNoCall(t *testing.T) {
 		})
 	}
 }
+
+// ending is an observer that blocks when it is told of the end of a hold: Telemetry.LockName, a
+// user's function, is called there.
+type ending struct{ blocking }
+
+func (o *ending) Ended(observe.Lock, any, bool, string, time.Duration) { <-o.ends }
+
+// The end of one hold is told to an observer; the others end at their deadlines meanwhile.
+func TestObserverOfAnEndHoldsUpNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &ending{blocking{make(chan struct{})}}
+		_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Observer = leaseTime, o })
+		one := take(t, t.Context(), core, "one", lock.WithLease(time.Second))
+		two := take(t, t.Context(), core, "two", lock.WithLease(5*time.Second))
+		first, second := one.Context(), two.Context()
+		time.Sleep(10 * time.Second)
+		if first.Err() == nil || second.Err() == nil {
+			t.Errorf("the leases ended %v and %v ago; ended: %v, %v", 9*time.Second, 5*time.Second, first.Err() != nil, second.Err() != nil)
+		}
+		close(o.ends)
+	})
+}
