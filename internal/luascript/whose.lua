@@ -3,7 +3,7 @@
 --
 -- KEYS     none of its own
 --
--- The look costs the same whatever stands at the key.
+-- The look costs the same however many fields stand at the key; it copies what a few of them hold.
 
 -- Returns the holder (of a read-write lock one of them, '' = none was seen), nothing when
 -- there is none, or nil and the reply for who wanted it: {-3}, the key is no lock, or an error.
