@@ -128,6 +128,7 @@ func TestLateAcquireAfterALossTakesNothing(t *testing.T) {
 			}
 			is(t, "Extend", h.Extend(t.Context(), 2*time.Hour), redlatch.ErrLeaseLost)
 			is(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			eventually(t, "late commands refused", func() bool { return s.Int(t, "EXISTS", "redlatch_void:{forced}") == 1 })
 			reply := trap.Deliver(t)
 			if ttl := s.Int(t, "PTTL", "forced"); ttl != -2 {
 				t.Errorf("the late command was answered with %q: the lock is held for %v by nobody", reply, time.Duration(ttl)*time.Millisecond)
