@@ -240,7 +240,7 @@ func TestRLockContextEndsBehindAStuckServer(t *testing.T) {
 		})
 	}
 	rlUntil(t, "all under way", func() bool {
-		return rlGoroutinesIn("(*Call).Wait") >= 1500
+		return testbed.GoroutinesIn("(*Call).Wait") >= 1500
 	})
 	cancelled := time.Now()
 	cancel()
@@ -250,7 +250,7 @@ func TestRLockContextEndsBehindAStuckServer(t *testing.T) {
 	}
 	s.Thaw(t)
 	rlUntil(t, "nothing left", func() bool {
-		return len(s.List(t, "KEYS", "l*")) == 0 && rlGoroutinesIn("(*giving).run") == 0
+		return len(s.List(t, "KEYS", "l*")) == 0 && testbed.GoroutinesIn("(*giving).run") == 0
 	})
 	rlUnlock(t, rlLock(t, t.Context(), c.RLock("l1")))
 }

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	var order []int
 	var wg sync.WaitGroup
 	waiting := func(k int) func() bool {
-		return func() bool { return rlGoroutinesIn("(*acquisition).sleep") >= k }
+		return func() bool { return testbed.GoroutinesIn("(*acquisition).sleep") >= k }
 	}
 	for i := range n {
 		wg.Go(func() {
@@ -86,32 +85,7 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 // to nodes that it does not need any more for five seconds.
 func rlLibraryEnds(t *testing.T) {
 	t.Helper()
-	rlUntil(t, "the client library's goroutines", func() bool { return rlGoroutinesIn("_refresh.func2") == 0 })
-}
-
-// rlGoroutinesIn counts the goroutines with a function on their stack.
-func rlGoroutinesIn(function string) int {
-	var records []runtime.StackRecord
-	n, ok := runtime.GoroutineProfile(nil)
-	for !ok {
-		records = make([]runtime.StackRecord, n+100)
-		n, ok = runtime.GoroutineProfile(records)
-	}
-	count := 0
-	for _, r := range records[:n] {
-		frames := runtime.CallersFrames(r.Stack())
-		for {
-			f, more := frames.Next()
-			if len(f.Function) >= len(function) && f.Function[len(f.Function)-len(function):] == function {
-				count++
-				break
-			}
-			if !more {
-				break
-			}
-		}
-	}
-	return count
+	rlUntil(t, "the client library's goroutines", func() bool { return testbed.GoroutinesIn("_refresh.func2") == 0 })
 }
 
 // A release costs one command and one message per waiting process, and the
@@ -127,7 +101,7 @@ func TestRLockReleaseWakesOneWaiterPerProcess(t *testing.T) {
 		waiters = append(waiters, rlAsync(ctx, c1.RLock("l")), rlAsync(ctx, c2.RLock("l")))
 	}
 	rlSubscribed(t, s, "l", 2)
-	rlUntil(t, "all waiters", func() bool { return rlGoroutinesIn("(*acquisition).sleep") >= 40 })
+	rlUntil(t, "all waiters", func() bool { return testbed.GoroutinesIn("(*acquisition).sleep") >= 40 })
 	rlQuiet(t, s)
 	before := s.CommandStats(t)
 	rlUnlock(t, h)
@@ -237,7 +211,7 @@ func TestRLockServerRestartsWhileWaiting(t *testing.T) {
 	}
 	// Restarted empty: the lock is free, and no message says so.
 	again := rlAsync(t.Context(), c.RLock("l"))
-	rlUntil(t, "the waiter", func() bool { return rlGoroutinesIn("(*acquisition).sleep") >= 1 })
+	rlUntil(t, "the waiter", func() bool { return testbed.GoroutinesIn("(*acquisition).sleep") >= 1 })
 	s.Restart(t, testbed.Empty)
 	next := rlGet(t, again)
 	if next.err != nil {

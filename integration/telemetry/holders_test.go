@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // acquisitions are the spans of that name, in the order of their ends.
@@ -66,7 +67,10 @@ func holdersInTurn(t *testing.T, r *rig) (passed int) {
 		}))
 		r.until("it waits", countStarted("lock.wait", i+1))
 	}
-	r.untilTried("acquire", 3) // the first waiter has seen the holder
+	r.untilTried("acquire", 3)                           // the first waiter has seen the holder, again when its subscription stood
+	for testbed.GoroutinesIn("(*acquisition).try") > 0 { // and has read that answer
+		time.Sleep(time.Millisecond)
+	}
 	unlock(t, h)
 	for _, w := range waits {
 		w()

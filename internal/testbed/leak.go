@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -183,4 +184,30 @@ func (s *Server) tryList(args ...string) ([]string, error) {
 		return nil, err
 	}
 	return msg.AsStrSlice()
+}
+
+// GoroutinesIn counts the goroutines with a function on their stack, named by the end of its
+// whole name.
+func GoroutinesIn(function string) int {
+	var records []runtime.StackRecord
+	n, ok := runtime.GoroutineProfile(nil)
+	for !ok {
+		records = make([]runtime.StackRecord, n+100)
+		n, ok = runtime.GoroutineProfile(records)
+	}
+	count := 0
+	for _, r := range records[:n] {
+		frames := runtime.CallersFrames(r.Stack())
+		for {
+			f, more := frames.Next()
+			if len(f.Function) >= len(function) && f.Function[len(f.Function)-len(function):] == function {
+				count++
+				break
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	return count
 }
