@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -100,14 +101,9 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 	case fn == nil:
 		return false, &lock.InvalidOptionError{Option: "fn", Reason: "it is nil"}
 	}
-	cl := o.client.claims.claim(o.lock.Engine(), period)
-	due, err := cl.take(ctx)
-	if err != nil || !due {
+	hold, err := o.begin(ctx, o.client.claims.claim(o.lock.Engine(), period))
+	if hold == nil {
 		return false, err
-	}
-	hold, err := o.lock.TryLock(ctx, 0, 0)
-	if err != nil {
-		return false, cl.giveBack(ctx, err)
 	}
 	defer func() {
 		if uerr := hold.Unlock(ctx); uerr != nil {
@@ -115,6 +111,44 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 		}
 	}()
 	return true, fn(hold.Context())
+}
+
+// begin claims the period and takes the lock, both or neither. Neither a hold nor an error: the
+// run is not due.
+func (o *Once) begin(ctx context.Context, cl *claim) (*held.Hold, error) {
+	if err := cl.cs.begin(); err != nil {
+		return nil, err
+	}
+	defer cl.cs.wg.Done()
+	due, err := cl.take(ctx)
+	if err != nil || !due {
+		return nil, err
+	}
+	hold, err := o.lock.Engine().Acquire(ctx, 0, 0)
+	if err != nil {
+		return nil, cl.giveBack(ctx, err)
+	}
+	if err := o.unfit(ctx, cl, hold); err != nil {
+		err = cl.giveBack(ctx, err) // under the lock: nobody is told that the period has its run
+		if uerr := hold.Unlock(ctx); uerr != nil && !errors.Is(err, uerr) {
+			err = errors.Join(err, uerr)
+		}
+		return nil, err
+	}
+	return hold, nil
+}
+
+// unfit says why no run may begin under a hold that was granted for a claim.
+func (o *Once) unfit(ctx context.Context, cl *claim, hold *held.Hold) error {
+	switch {
+	case hold.Reentry(): // another run of the owner's, or it holds the lock by hand
+		return cl.busy(hold.Field().Name, max(time.Until(hold.ValidUntil()), 0))
+	case cl.stale():
+		return cl.unavailable(opClaim, errStale)
+	case ctx.Err() != nil:
+		return cl.ended(ctx, opClaim, nil)
+	}
+	return hold.Ended()
 }
 
 // Reset forgets the last run: the next call of Do, of any replica, runs fn whatever the
@@ -127,5 +161,10 @@ func (o *Once) Reset(ctx context.Context) (bool, error) {
 	if err := o.lock.Engine().Err(); err != nil {
 		return false, err
 	}
-	return o.client.claims.claim(o.lock.Engine(), MinPeriod).forget(ctx)
+	cs := o.client.claims
+	if err := cs.begin(); err != nil {
+		return false, err
+	}
+	defer cs.wg.Done()
+	return cs.claim(o.lock.Engine(), MinPeriod).forget(ctx)
 }
