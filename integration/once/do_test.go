@@ -86,11 +86,7 @@ func TestALongRunIsNotOverlapped(t *testing.T) {
 		done <- err
 	}()
 	<-begun
-	// The record lives for a period: when it is gone, the next run is due.
-	deadline := time.Now().Add(patience)
-	for s.Int(t, "EXISTS", luascript.OnceKey("report")) == 1 && time.Now().Before(deadline) {
-		time.Sleep(5 * time.Millisecond)
-	}
+	gone(t, s) // the next run is due
 	ran, err := b.Once("report").Do(t.Context(), period, nothing)
 	var busy *redlatch.NotAcquiredError
 	if ran || !errors.As(err, &busy) || busy.Holder == "" || busy.Name != "report" {
@@ -105,32 +101,6 @@ func TestALongRunIsNotOverlapped(t *testing.T) {
 	}
 	if !must(t, b.Once("report"), period) {
 		t.Error("the first call after the long run did not run")
-	}
-}
-
-// What a refused call gives back is the record as it was.
-func TestGivingBackRestoresTheLastRun(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := dial(t, s.Addr())
-	const period = 1000 * time.Second
-	last := now(t, s) - 950_000 // a call in the last tenth is early
-	s.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "50000")
-	h, err := c.RLock("report").Lock(t.Context()) // keeps the job from running
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ran, err := c.Once("report").Do(t.Context(), period, nothing); ran || !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Error(ran, err)
-	}
-	if tick, found := record(t, s, "report"); !found || tick != last {
-		t.Errorf("the record says %d (%t), want %d", tick, found, last)
-	}
-	if ttl := s.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > 50_000 {
-		t.Errorf("it lives for %d ms", ttl)
-	}
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 

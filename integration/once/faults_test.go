@@ -151,18 +151,6 @@ func TestLeavingBetweenClaimAndLock(t *testing.T) {
 	gone(t, s)
 }
 
-// gone waits until the record is.
-func gone(t *testing.T, s *testbed.Server) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for s.Int(t, "EXISTS", luascript.OnceKey("report")) == 1 {
-		if time.Now().After(deadline) {
-			t.Fatal("the claim was not given back")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // A claim that was given up while it was on its way arrives after the undoing: refused.
 func TestALateCommandOfAGivenUpClaimIsRefused(t *testing.T) {
 	t.Parallel()
