@@ -25,6 +25,10 @@
 -- would hear that the period has its run, until the claim is undone. A key that is no lock is left
 -- to the acquisition behind the claim, which refuses it.
 --
+-- A period begins at most ARGV[3] after its claim. One that is farther ahead was claimed before the
+-- clock was set back, or on a master whose clock was ahead: it is made to begin now, or nobody
+-- would run until the clock is there again.
+--
 -- Twice: the id names the claim, so a second run finds its own and changes nothing but the
 -- TTL. A run that comes after the claim was given up finds its id in the void set, and so does
 -- one that comes after a retry was granted and the record of that has expired.
@@ -51,7 +55,12 @@ if id == ARGV[1] then
 end
 if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {-1} end
 local due = tick + period - ARGV[3]
-if last and now < due then return {0, due - now} end
+if last and now < due then
+  if tick <= now + ARGV[3] then return {0, due - now} end
+  -- the clock was set back: the run was before now, so the period ends at the latest then
+  redis.pcall('SET', KEYS[1], string.format('%.0f %s 0', now, id), 'PX', ARGV[2])
+  return {0, period - ARGV[3]}
+end
 
 -- parts stand here
 local holder = whose(KEYS[3], '')
