@@ -136,6 +136,11 @@ func (o *Once) begin(ctx context.Context, cl *claim) (*held.Hold, error) {
 		return nil, err
 	}
 	defer cl.cs.wg.Done()
+	select {
+	case <-o.lock.Engine().Core().Draining(): // claims no tick from those who can run
+		return nil, lock.ErrClosed
+	default:
+	}
 	due, err := cl.take(ctx)
 	if err != nil || !due {
 		return nil, err

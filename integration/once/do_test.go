@@ -74,11 +74,10 @@ func TestALongRunIsNotOverlapped(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	a, b := dial(t, s.Addr()), dial(t, s.Addr())
-	const period = 100 * time.Millisecond
 	begun, end := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		_, err := a.Once("report").Do(t.Context(), period, func(ctx context.Context) error {
+		_, err := a.Once("report").Do(t.Context(), short, func(ctx context.Context) error {
 			close(begun)
 			<-end
 			return ctx.Err()
@@ -87,7 +86,7 @@ func TestALongRunIsNotOverlapped(t *testing.T) {
 	}()
 	<-begun
 	gone(t, s) // the next run is due
-	ran, err := b.Once("report").Do(t.Context(), period, nothing)
+	ran, err := b.Once("report").Do(t.Context(), short, nothing)
 	var busy *redlatch.NotAcquiredError
 	if ran || !errors.As(err, &busy) || busy.Holder == "" || busy.Name != "report" {
 		t.Errorf("a call during a long run: %t, %v", ran, err)
@@ -99,7 +98,7 @@ func TestALongRunIsNotOverlapped(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if !must(t, b.Once("report"), period) {
+	if !must(t, b.Once("report"), short) {
 		t.Error("the first call after the long run did not run")
 	}
 }

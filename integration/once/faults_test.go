@@ -28,7 +28,7 @@ func victim(ctx context.Context, w *testbed.Worker) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.Once("report").Do(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+	_, err = c.Once("report").Do(ctx, short, func(ctx context.Context) error {
 		w.Say("running")
 		<-ctx.Done()
 		return ctx.Err()

@@ -21,7 +21,7 @@ func TestACallDuringALongRunClaimsNothing(t *testing.T) {
 	a, b, c := dial(t, s.Addr()), dial(t, p.Addr()), dial(t, s.Addr())
 	begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		_, err := a.Once("report").Do(t.Context(), 100*time.Millisecond, func(context.Context) error {
+		_, err := a.Once("report").Do(t.Context(), short, func(context.Context) error {
 			close(begun)
 			<-end
 			return nil
@@ -52,7 +52,7 @@ func TestACallDuringALongRunClaimsNothing(t *testing.T) {
 
 // taken begins a call of Do through the proxy whose lock is taken by hand between its claim and
 // its attempt to get it. The attempt is stalled until the trap is released.
-func taken(t *testing.T, s *testbed.Server, p *testbed.Proxy, c *redlatch.Client, ctx context.Context, period time.Duration) (trap *testbed.Trap, done chan error) {
+func taken(ctx context.Context, t *testing.T, s *testbed.Server, p *testbed.Proxy, c *redlatch.Client, period time.Duration) (trap *testbed.Trap, done chan error) {
 	t.Helper()
 	trap = p.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
 	done = make(chan error, 1)
@@ -81,7 +81,7 @@ func TestGivingBackRestoresTheLastRun(t *testing.T) {
 	const period = 1000 * time.Second
 	last := now(t, s) - 950_000 // a call in the last tenth is early
 	s.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "50000")
-	trap, done := taken(t, s, p, dial(t, p.Addr()), t.Context(), period)
+	trap, done := taken(t.Context(), t, s, p, dial(t, p.Addr()), period)
 	if tick, _ := record(t, s, "report"); tick == last {
 		t.Error("nothing was claimed: the test tests nothing")
 	}
@@ -113,7 +113,7 @@ func TestGivingBackGoesOnWithoutTheCaller(t *testing.T) {
 			c := dial(t, p.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = outage })
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			trap, done := taken(t, s, p, c, ctx, hour)
+			trap, done := taken(ctx, t, s, p, c, hour)
 			lost := p.DropRequest(testbed.Contains("EVALSHA", luascript.OnceUndo.SHA))
 			p.Refuse()
 			trap.Release()
@@ -158,6 +158,33 @@ func TestCloseGivesThePeriodBack(t *testing.T) {
 	<-closed
 	if _, found := record(t, s, "report"); found {
 		t.Error("the period is used up by nobody")
+	}
+}
+
+// A Client that shuts down claims nothing: else the others would hear that the period has its run
+// until it had given that back, and nobody would run.
+func TestShutdownClaimsNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := dial(t, s.Addr())
+	h, err := c.RLock("l").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Shutdown(ctx); !errors.Is(err, context.Canceled) { // goes on taking no new locks
+		t.Fatal(err)
+	}
+	s.Do(t, "CONFIG", "RESETSTAT")
+	if ran, err := c.Once("report").Do(t.Context(), hour, nothing); ran || !errors.Is(err, redlatch.ErrClosed) {
+		t.Error(ran, err)
+	}
+	if n := s.Info(t, "commandstats")["cmdstat_evalsha"]; n != "" {
+		t.Errorf("the server was asked: %s", n)
+	}
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -22,6 +22,9 @@ const patience = 20 * time.Second
 // second of silence says so, even if the machine is too busy to see the connection fail.
 const outage = 2 * time.Second
 
+// short is a period whose end a test waits for; a claim is good for most of one.
+const short = time.Second / 2
+
 // hour is a period that no test outlives.
 const hour = time.Hour
 

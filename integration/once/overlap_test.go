@@ -28,10 +28,9 @@ func TestRunsOfOneOwnerDoNotOverlap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := "report " + name
-			const period = 100 * time.Millisecond
 			begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			go func() {
-				_, err := c.Once(job).Do(ctx, period, func(context.Context) error {
+				_, err := c.Once(job).Do(ctx, short, func(context.Context) error {
 					close(begun)
 					<-end
 					return nil
@@ -40,7 +39,7 @@ func TestRunsOfOneOwnerDoNotOverlap(t *testing.T) {
 			}()
 			<-begun
 			exists(t, s, luascript.OnceKey(job), 0) // the next run is due
-			ran, err := c.Once(job).Do(ctx, period, func(context.Context) error {
+			ran, err := c.Once(job).Do(ctx, short, func(context.Context) error {
 				t.Error("a second run while the first is under way")
 				return nil
 			})
@@ -141,7 +140,7 @@ func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
 	}()
 	trap.Wait(t)
 	gone(t, s) // the period of that claim is over
-	if !must(t, b.Once("report"), period) {
+	if !must(t, b.Once("report"), hour) {
 		t.Fatal("the next period has no run: the test tests nothing")
 	}
 	second := time.Now()
