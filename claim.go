@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -20,6 +23,7 @@ import (
 // claims sends the commands of [Once]. It is safe for concurrent use.
 type claims struct {
 	run           conn.Runner
+	id            string // the Client's
 	addr          string
 	acks          int
 	ackTimeout    time.Duration
@@ -30,12 +34,12 @@ type claims struct {
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
-	wg     sync.WaitGroup // commands under way and what they left in the background; Add under mu
+	wg     sync.WaitGroup // calls, but not their runs, and what they left behind; see begin
 }
 
-func newClaims(cfg Config, run conn.Runner, addr string) *claims {
+func newClaims(cfg Config, run conn.Runner, id, addr string) *claims {
 	return &claims{
-		run: run, addr: addr, acks: cfg.ReplicaAcks, ackTimeout: cfg.ReplicaAckTimeout, unlockTimeout: cfg.UnlockTimeout,
+		run: run, id: id, addr: addr, acks: cfg.ReplicaAcks, ackTimeout: cfg.ReplicaAckTimeout, unlockTimeout: cfg.UnlockTimeout,
 		closing: make(chan struct{}), over: make(chan struct{}),
 	}
 }
@@ -64,7 +68,8 @@ func (cs *claims) settle() {
 	close(cs.over)
 }
 
-// begin counts a command in; end with cs.wg.Done.
+// begin counts a call in; end with cs.wg.Done. What is counted in itself may count more in, whether
+// the Client has been closed or not.
 func (cs *claims) begin() error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -82,10 +87,17 @@ type claim struct {
 	key    string
 	id     string
 	period time.Duration
+	since  time.Time // when the command that claimed it was sent, or one that may have
 }
 
 func (cs *claims) claim(l *engine.Lock, period time.Duration) *claim {
 	return &claim{cs: cs, name: l.Name(), key: l.Key(), id: uuid.NewString(), period: period}
+}
+
+// stale reports whether the claim, which was granted, is so old that another one may have been
+// granted after it: by either clock, since one of them stands still while a machine sleeps.
+func (c *claim) stale() bool {
+	return held.Passed(time.Now(), held.LocalDeadline(c.since, c.period-c.period/earlyShare))
 }
 
 // voidTime is how long a late command of a claim that was given up is refused.
@@ -101,19 +113,19 @@ func ms(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10)
 func (c *claim) command(void time.Duration) conn.Command {
 	return conn.Command{
 		Script: luascript.Once,
-		Keys:   []string{luascript.OnceKey(c.key), luascript.VoidKey(c.key)},
+		Keys:   []string{luascript.OnceKey(c.key), luascript.VoidKey(c.key), c.key},
 		Args:   []string{c.id, ms(c.period), ms(c.period / earlyShare), ms(void)},
 		Acks:   c.cs.acks, AckTimeout: c.cs.ackTimeout,
 	}
 }
 
-// undo gives the period back that the claim id got; "" stands for whoever's it is.
-func (c *claim) undo(id string, void time.Duration) conn.Command {
+// undo gives the period back.
+func (c *claim) undo(void time.Duration) conn.Command {
 	keys := []string{luascript.OnceKey(c.key)}
 	if void > 0 {
 		keys = append(keys, luascript.VoidKey(c.key))
 	}
-	return conn.Command{Script: luascript.OnceUndo, Keys: keys, Args: []string{id, ms(c.period), ms(void)}}
+	return conn.Command{Script: luascript.OnceUndo, Keys: keys, Args: []string{c.id, ms(c.period), ms(void)}}
 }
 
 // take asks for the period until there is an answer, ctx ends or the period has
@@ -122,17 +134,21 @@ func (c *claim) take(ctx context.Context) (due bool, err error) {
 	limit := time.NewTimer(c.period)
 	defer limit.Stop()
 	r, unsure, err := c.ask(ctx, opClaim, c.command, limit.C, func(a answer, unsure bool) {
-		if unsure || a.err != nil || claimed(a.reply) {
-			c.undoLate(ctx)
+		if unsure || claimed(a.reply) || a.err != nil && conn.Classify(a.err) == conn.Ambiguous {
+			_ = c.undoLate(ctx, voidTime)
 		}
 	})
 	if unsure && (err != nil || !claimed(r)) {
 		// An earlier command may run yet, also when the next period is due.
-		c.background(func() { c.undoLate(ctx) })
+		c.background(func() { _ = c.undoLate(ctx, voidTime) })
 	}
 	switch {
 	case err != nil:
 		return false, err
+	case r.Code == codeBusy:
+		return false, c.busy(r.Str(2), kind.Remaining(r.Int(1)))
+	case r.Code == codeVoid:
+		return false, c.unavailable(opClaim, errVoid)
 	case !claimed(r):
 		return false, nil
 	case c.cs.acks > 0 && r.Acked < c.cs.acks:
@@ -141,41 +157,67 @@ func (c *claim) take(ctx context.Context) (due bool, err error) {
 	return true, nil
 }
 
-func claimed(r conn.Reply) bool { return r.Code == 1 || r.Code == 2 }
+// The answers to a claim; 0: not due.
+const (
+	codeClaimed = 1
+	codeAgain   = 2
+	codeBusy    = 3
+	codeVoid    = -1
+)
 
-// giveBack undoes a claim that was answered, since fn can't be called because of why. It
-// adds what went wrong with that. When ctx has ended it does so in the background.
-func (c *claim) giveBack(ctx context.Context, why error) error {
-	if ctx.Err() != nil {
-		c.background(func() { c.undoLate(ctx) })
-		return why
-	}
-	limit := time.NewTimer(c.cs.unlockTimeout)
-	defer limit.Stop()
-	_, _, err := c.ask(ctx, opGiveBack, func(time.Duration) conn.Command { return c.undo(c.id, 0) }, limit.C, func(a answer, _ bool) {
-		if a.err != nil {
-			c.undoLate(ctx)
-		}
-	})
-	if err == nil || errors.Is(err, lock.ErrClosed) || ctx.Err() != nil {
-		return why
-	}
-	return errors.Join(why, err)
+func claimed(r conn.Reply) bool { return r.Code == codeClaimed || r.Code == codeAgain }
+
+// busy is the error of a call whose lock somebody holds.
+func (c *claim) busy(holder string, remaining time.Duration) error {
+	return &lock.NotAcquiredError{Name: c.name, Holder: holder, Remaining: remaining, Own: strings.HasPrefix(holder, c.cs.id+":")}
 }
 
-// forget undoes any claim.
+// giveBack undoes a claim that was granted, since fn can't be called because of why. It adds what
+// went wrong with that. It waits until ctx ends or UnlockTimeout has passed; the undoing goes on.
+func (c *claim) giveBack(ctx context.Context, why error) error {
+	limit := time.NewTimer(c.cs.unlockTimeout)
+	defer limit.Stop()
+	undone := make(chan error, 1)
+	c.background(func() { undone <- c.undoLate(ctx, 0) })
+	select {
+	case err := <-undone:
+		if err != nil {
+			return errors.Join(why, err)
+		}
+	case <-ctx.Done():
+	case <-c.cs.closing:
+	case <-limit.C:
+		return errors.Join(why, c.unavailable(opGiveBack, errSilent))
+	}
+	return why
+}
+
+// forget undoes the last claim, whoever's it is. The server deletes the record that it has told
+// and no other: a command that comes late can't touch that of a later run.
 func (c *claim) forget(ctx context.Context) (bool, error) {
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()
-	r, _, err := c.ask(ctx, opReset, func(time.Duration) conn.Command { return c.undo("", 0) }, limit.C, nil)
-	return r.Code == 1, err
+	record := ""
+	for {
+		r, unsure, err := c.ask(ctx, opReset, func(time.Duration) conn.Command {
+			return conn.Command{Script: luascript.OnceReset, Keys: []string{luascript.OnceKey(c.key)}, Args: []string{record}}
+		}, limit.C, nil)
+		switch there := r.Str(1); {
+		case err != nil:
+			return false, err
+		case r.Code == 1:
+			return true, nil
+		case there == "":
+			return record != "" && unsure, nil // deleted by a command whose answer was lost, or by others
+		default:
+			record = there
+		}
+	}
 }
 
-// background runs f, unless the Client is closed. Close waits for it.
+// background runs f for a call that is counted in. Close waits for it.
 func (c *claim) background(f func()) {
-	if c.cs.begin() != nil {
-		return
-	}
+	c.cs.wg.Add(1)
 	go func() { // ends with f
 		defer c.cs.wg.Done()
 		f()
@@ -183,25 +225,29 @@ func (c *claim) background(f func()) {
 }
 
 // undoLate repeats the undoing until it is answered, the period has passed or the
-// Client has been closed for UnlockTimeout.
-func (c *claim) undoLate(ctx context.Context) {
+// Client has been closed for UnlockTimeout. void is how long the server must refuse commands
+// of the claim that come late.
+func (c *claim) undoLate(ctx context.Context, void time.Duration) error {
 	end := time.Now().Add(c.period)
 	retry := retries()
 	for {
-		_, err := c.cs.run.Run(context.WithoutCancel(ctx), c.undo(c.id, voidTime))
-		if err == nil || !conn.Classify(err).Transient() {
-			return
+		_, err := c.cs.run.Run(context.WithoutCancel(ctx), c.undo(void))
+		if err == nil {
+			return nil
+		}
+		if !conn.Classify(err).Transient() {
+			return &lock.ServerError{Name: c.name, Op: opGiveBack, Err: err}
 		}
 		pause := retry.NextBackOff()
 		if time.Now().Add(pause).After(end) {
-			return
+			return c.unavailable(opGiveBack, err)
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-c.cs.over:
 			timer.Stop()
-			return
+			return lock.ErrClosed
 		}
 	}
 }
@@ -221,7 +267,11 @@ type answer struct {
 	err   error
 }
 
-var errSilent = errors.New("no answer")
+var (
+	errSilent = errors.New("no answer")
+	errVoid   = errors.New("the server had marked this claim as given up")
+	errStale  = errors.New("the lock was granted when the next run was due")
+)
 
 // ask sends what cmd builds until it is answered, ctx ends, limit fires or the Client closes. cmd
 // is told for how long earlier commands must be refused: 0 unless one may run late. When the
@@ -237,29 +287,30 @@ func (c *claim) ask(
 		if ctx.Err() != nil {
 			return r, unsure, c.ended(ctx, op, last)
 		}
-		if err := c.cs.begin(); err != nil {
-			return r, unsure, err
-		}
 		sent, one := time.Now(), cmd(void)
-		outcome := make(chan answer, 1) // who takes it counts the command out
-		go func() {                     // ends with the answer, or with the connection
+		if !unsure {
+			c.since = sent
+		}
+		outcome := make(chan answer, 1)
+		go func() { // ends with the answer, or with the connection
 			r, err := c.cs.run.Run(context.WithoutCancel(ctx), one)
 			outcome <- answer{r, err}
 		}()
 		leave := func(err error) (conn.Reply, bool, error) {
 			was := unsure
-			go func() { // ends with the command, and what late does
-				defer c.cs.wg.Done()
+			c.background(func() { // ends with the command, and what late does
 				if a := <-outcome; late != nil {
 					late(a, was)
 				}
-			}()
+			})
 			return conn.Reply{}, false, err // the undoing is late's
 		}
 		select {
 		case a := <-outcome:
-			c.cs.wg.Done()
 			if a.err == nil {
+				if a.reply.Code == codeClaimed {
+					c.since = sent // those before it claimed nothing
+				}
 				return a.reply, unsure, nil
 			}
 			last = a.err

@@ -76,7 +76,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		cn.Close()
 		return nil, err
 	}
-	claims := newClaims(cfg, cn, strings.Join(addrs, ","))
+	claims := newClaims(cfg, cn, id, strings.Join(addrs, ","))
 	var leave <-chan struct{} // nil: closing the connection ends every wait for one
 	if cn.Borrowed() {
 		leave = claims.closing

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -41,7 +42,8 @@ func (o *Once) Name() string { return o.lock.Name() }
 
 // Do runs fn, unless a run of this name has begun within the last period in any
 // process. It reports whether it called fn, and returns fn's error. (false, nil) is
-// the normal answer in all replicas but one: this period already has its run.
+// the normal answer in all replicas but one: this period already has its run, or another
+// call has just claimed it and is taking the lock.
 //
 // # When a run is due
 //
@@ -58,26 +60,36 @@ func (o *Once) Name() string { return o.lock.Name() }
 // happen, pass a period that is shorter than the tick. All replicas must pass the same
 // period; otherwise the shortest one counts.
 //
+// All this is measured from claim to claim: a call claims its period, takes the lock and calls
+// fn. If the lock is granted so late that the next run may be due, Do gives it back and returns
+// [ErrUnavailable], so each run begins in its own period. If the server's clock is set
+// forward, the next run comes earlier by as much; if it is set back, it comes up to one period
+// later.
+//
 // # While fn runs
 //
 // Do holds client.RLock(name), kept by the watchdog, and passes the hold's context to
 // fn: it ends when ctx ends or the lock is lost. So two runs never overlap, and State
 // and ForceUnlock of that lock apply to a run. Holding client.RLock(name) prevents the
-// job from running.
+// job from running, also for the owner that holds it: a run never re-enters. So a job must not
+// call Do of its own name, and calls that share one owner (see [WithOwner]) exclude each
+// other, too. fn's context carries the owner of ctx, or else a new one; with it fn may
+// re-enter client.RLock(name), and must unlock it again.
 //
 //   - fn takes longer than the period: ticks in the meantime are skipped. Their calls
-//     return an error that matches [ErrNotAcquired] and names the holder. They use up no
+//     return an error that matches [ErrNotAcquired] and names the holder. They claim no
 //     period: the first call after the end of fn runs.
 //   - fn fails or panics: the period is used up, since fn may have done half of its work.
 //     Do returns the error, joined with that of the unlock, if any. Call Reset to let
 //     the next call, of any replica, run again in this period.
-//   - The process dies during fn: the period is used up, and no replica starts until
-//     the lease of the lock has ended (Config.LeaseTime) and the next run is due.
+//   - The process dies during fn, or just before it: the period is used up, and no replica
+//     starts until the lease of the lock has ended (Config.LeaseTime) and the next run is due.
 //   - The lock is lost during fn (see [Hold].Context): fn's context ends with cause
 //     [ErrLeaseLost], and Do returns it.
-//   - A failover that loses the last writes can lose the record of a run, and the period
-//     may then have a second one. Config.ReplicaAcks narrows that window. Work that must
-//     never be done twice needs its own check where it writes.
+//   - A failover that loses the last writes can lose the record of a run, and so can a server
+//     that evicts keys; the period may then have a second one. Config.ReplicaAcks narrows the
+//     window of a failover. Work that must never be done twice needs its own check where it
+//     writes.
 //
 // # Blocking and errors
 //
@@ -85,8 +97,13 @@ func (o *Once) Name() string { return o.lock.Name() }
 // returned. While the server can't be reached it tries again until ctx ends
 // ([ErrNotAcquired] together with ctx.Err(), and [ErrUnavailable] if a server failed) or
 // a period has passed ([ErrUnavailable]), since the next tick is due then. A lost reply
-// does not cause a second run. If Do returns false, this call has not used up the period;
-// a claim that is granted late is given back.
+// does not cause a second run. Taking the lock then is one attempt, for at most
+// UnlockTimeout.
+//
+// If Do returns false, this call has not used up the period. A claim that is granted late, or
+// whose run can't begin, is given back: Do waits for that until ctx ends or UnlockTimeout
+// has passed, and goes on in the background until the server answers, the period is over or the
+// Client has been closed for UnlockTimeout.
 //
 // Other errors: [ErrInvalidName], [ErrInvalidOption] (a period below [MinPeriod], no fn),
 // [ErrClosed], [ErrReplicaAcks], a [*ServerError].
@@ -100,14 +117,9 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 	case fn == nil:
 		return false, &lock.InvalidOptionError{Option: "fn", Reason: "it is nil"}
 	}
-	cl := o.client.claims.claim(o.lock.Engine(), period)
-	due, err := cl.take(ctx)
-	if err != nil || !due {
+	hold, err := o.begin(ctx, o.client.claims.claim(o.lock.Engine(), period))
+	if hold == nil {
 		return false, err
-	}
-	hold, err := o.lock.TryLock(ctx, 0, 0)
-	if err != nil {
-		return false, cl.giveBack(ctx, err)
 	}
 	defer func() {
 		if uerr := hold.Unlock(ctx); uerr != nil {
@@ -117,9 +129,53 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 	return true, fn(hold.Context())
 }
 
+// begin claims the period and takes the lock, both or neither. Neither a hold nor an error: the
+// run is not due.
+func (o *Once) begin(ctx context.Context, cl *claim) (*held.Hold, error) {
+	if err := cl.cs.begin(); err != nil {
+		return nil, err
+	}
+	defer cl.cs.wg.Done()
+	select {
+	case <-o.lock.Engine().Core().Draining(): // claims no tick from those who can run
+		return nil, lock.ErrClosed
+	default:
+	}
+	due, err := cl.take(ctx)
+	if err != nil || !due {
+		return nil, err
+	}
+	hold, err := o.lock.Engine().Acquire(ctx, 0, 0)
+	if err != nil {
+		return nil, cl.giveBack(ctx, err)
+	}
+	if err := o.unfit(ctx, cl, hold); err != nil {
+		err = cl.giveBack(ctx, err) // under the lock: nobody is told that the period has its run
+		if uerr := hold.Unlock(ctx); uerr != nil && !errors.Is(err, uerr) {
+			err = errors.Join(err, uerr)
+		}
+		return nil, err
+	}
+	return hold, nil
+}
+
+// unfit says why no run may begin under a hold that was granted for a claim.
+func (o *Once) unfit(ctx context.Context, cl *claim, hold *held.Hold) error {
+	switch {
+	case hold.Reentry(): // another run of the owner's, or it holds the lock by hand
+		return cl.busy(hold.Field().Name, max(time.Until(hold.ValidUntil()), 0))
+	case cl.stale():
+		return cl.unavailable(opClaim, errStale)
+	case ctx.Err() != nil:
+		return cl.ended(ctx, opClaim, nil)
+	}
+	return hold.Ended()
+}
+
 // Reset forgets the last run: the next call of Do, of any replica, runs fn whatever the
 // period. It is for repeating a failed run, and for operators. It does not stop a run. It
-// reports whether there was a run to forget.
+// reports whether there was a run to forget. A run that begins while Reset blocks may be
+// forgotten, too; one that begins later is not, even if a command of Reset comes late.
 //
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has passed
 // (both [ErrUnavailable]; the former matches ctx.Err() as well).
@@ -127,5 +183,10 @@ func (o *Once) Reset(ctx context.Context) (bool, error) {
 	if err := o.lock.Engine().Err(); err != nil {
 		return false, err
 	}
-	return o.client.claims.claim(o.lock.Engine(), MinPeriod).forget(ctx)
+	cs := o.client.claims
+	if err := cs.begin(); err != nil {
+		return false, err
+	}
+	defer cs.wg.Done()
+	return cs.claim(o.lock.Engine(), MinPeriod).forget(ctx)
 }

@@ -28,7 +28,7 @@ func victim(ctx context.Context, w *testbed.Worker) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.Once("report").Do(ctx, 100*time.Millisecond, func(ctx context.Context) error {
+	_, err = c.Once("report").Do(ctx, short, func(ctx context.Context) error {
 		w.Say("running")
 		<-ctx.Done()
 		return ctx.Err()
@@ -149,18 +149,6 @@ func TestLeavingBetweenClaimAndLock(t *testing.T) {
 	p.Admit(t)
 	trap.Release()
 	gone(t, s)
-}
-
-// gone waits until the record is.
-func gone(t *testing.T, s *testbed.Server) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for s.Int(t, "EXISTS", luascript.OnceKey("report")) == 1 {
-		if time.Now().After(deadline) {
-			t.Fatal("the claim was not given back")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }
 
 // A claim that was given up while it was on its way arrives after the undoing: refused.

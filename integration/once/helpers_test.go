@@ -22,6 +22,9 @@ const patience = 20 * time.Second
 // second of silence says so, even if the machine is too busy to see the connection fail.
 const outage = 2 * time.Second
 
+// short is a period whose end a test waits for; a claim is good for most of one.
+const short = time.Second / 2
+
 // hour is a period that no test outlives.
 const hour = time.Hour
 
@@ -30,7 +33,7 @@ func server(t *testing.T, args ...string) *testbed.Server {
 	s := testbed.Standalone(t, args...)
 	testbed.LeakCheck(t, s, testbed.AllowKeys("redlatch_once:", "redlatch_void:", "runs"))
 	for _, script := range []*luascript.Script{
-		luascript.Once, luascript.OnceUndo, luascript.Acquire, luascript.Release, luascript.Renew,
+		luascript.Once, luascript.OnceUndo, luascript.OnceReset, luascript.Acquire, luascript.Release, luascript.Renew,
 	} {
 		s.Do(t, "SCRIPT", "LOAD", script.Body)
 	}
@@ -95,4 +98,22 @@ func record(t *testing.T, s *testbed.Server, name string) (tick int64, found boo
 		t.Fatal(text)
 	}
 	return tick, true
+}
+
+// gone waits until the record is: the claim was given back, or its period is over.
+func gone(t *testing.T, s *testbed.Server) {
+	t.Helper()
+	exists(t, s, luascript.OnceKey("report"), 0)
+}
+
+// exists waits until the key is there (1) or not (0).
+func exists(t *testing.T, s *testbed.Server, key string, want int64) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for s.Int(t, "EXISTS", key) != want {
+		if time.Now().After(deadline) {
+			t.Fatalf("EXISTS %s is not %d", key, want)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }

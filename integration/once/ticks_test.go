@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -212,5 +213,35 @@ func TestAnEarlyRunCountsFromItsPeriod(t *testing.T) {
 	s.Do(t, "SET", "redlatch_once:{report}", fmt.Sprintf("%d x 0", last), "PX", "101000")
 	if must(t, o, 1000*time.Second) {
 		t.Error("a call before the last tenth ran")
+	}
+}
+
+// The server's clock was set back by a day, or another master with such a clock took over: the
+// next run is due after one period, not after a day.
+func TestAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	o := dial(t, s.Addr()).Once("report")
+	const period = 1000 * time.Second
+	const day = 86_400_000
+	before := now(t, s)
+	s.Do(t, "SET", luascript.OnceKey("report"), itoa(before+day)+" x 0", "PX", itoa(day+1_000_000))
+	if must(t, o, period) {
+		t.Error("ran at once: nobody knows how long ago the last run was")
+	}
+	after := now(t, s)
+	if tick, found := record(t, s, "report"); !found || tick < before || tick > after {
+		t.Errorf("the last run's period begins at %d (%t), not between %d and %d", tick, found, before, after)
+	}
+	if ttl := s.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > period.Milliseconds() {
+		t.Errorf("the record lives for %d ms", ttl)
+	}
+	// A period that was claimed early begins later than now, as it should.
+	s.Do(t, "SET", luascript.OnceKey("report"), itoa(after+90_000)+" x 0", "PX", itoa(1_090_000))
+	if must(t, o, period) {
+		t.Error("a second run in a period")
+	}
+	if tick, _ := record(t, s, "report"); tick != after+90_000 {
+		t.Errorf("the record of an early run says %d, want %d", tick, after+90_000)
 	}
 }

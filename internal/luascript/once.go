@@ -2,8 +2,9 @@ package luascript
 
 // The scripts of what runs at most once per period.
 var (
-	Once     = load("once")
-	OnceUndo = load("once_undo")
+	Once      = load("once", "common", "hold", "whose")
+	OnceUndo  = load("once_undo")
+	OnceReset = load("once_reset")
 )
 
 // OnceKey says when the last run's period began.

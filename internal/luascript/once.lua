@@ -1,9 +1,10 @@
--- once: claim a period for a run, if it is due.
+-- once: claim a period for a run, if it is due and nobody holds its lock.
 --
 -- KEYS[1]  redlatch_once:{lock}, a string: "<tick> <id> <tick before>", ticks in epoch ms
 --          of the server: when the period of the last run began, and the one before it
 --          (0: not known)
 -- KEYS[2]  redlatch_void:{lock}, a set of claims given up
+-- KEYS[3]  the lock
 -- ARGV[1]  id of this claim, without spaces
 -- ARGV[2]  period, ms
 -- ARGV[3]  how early a run may begin, ms
@@ -13,10 +14,20 @@
 -- RETURN   {1, early}  claimed: begin; early: by how many ms before its period
 --          {2}         claimed by this very claim: a retry
 --          {0, left}   not due; for how many ms
+--          {3, pttl, holder}  due, but the lock is held: nothing was claimed. pttl in ms, -1 = the
+--                      key has no TTL; holder '' = not known
 --          {-1}        this claim was given up before
 --
 -- A run that begins early counts from the time at which its period would have begun, so
 -- earliness never adds up. The key lives for as long as it can refuse anybody.
+--
+-- The lock is asked here, too, so that a call that can't have it claims nothing: else the others
+-- would hear that the period has its run, until the claim is undone. A key that is no lock is left
+-- to the acquisition behind the claim, which refuses it.
+--
+-- A period begins at most ARGV[3] after its claim. One that is farther ahead was claimed before the
+-- clock was set back, or on a master whose clock was ahead: it is made to begin now, or nobody
+-- would run until the clock is there again.
 --
 -- Twice: the id names the claim, so a second run finds its own and changes nothing but the
 -- TTL. A run that comes after the claim was given up finds its id in the void set, and so does
@@ -44,7 +55,16 @@ if id == ARGV[1] then
 end
 if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {-1} end
 local due = tick + period - ARGV[3]
-if last and now < due then return {0, due - now} end
+if last and now < due then
+  if tick <= now + ARGV[3] then return {0, due - now} end
+  -- the clock was set back: the run was before now, so the period ends at the latest then
+  redis.pcall('SET', KEYS[1], string.format('%.0f %s 0', now, id), 'PX', ARGV[2])
+  return {0, period - ARGV[3]}
+end
+
+-- parts stand here
+local holder = whose(KEYS[3], '')
+if holder then return {3, call('PTTL', KEYS[3]), holder} end
 
 local start = now
 if last then start = math.max(now, tick + period) end

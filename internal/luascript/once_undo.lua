@@ -1,21 +1,19 @@
--- once_undo: give a claimed period back, or forget the last run.
+-- once_undo: give a claimed period back.
 --
 -- KEYS[1]  redlatch_once:{lock}, see once
 -- KEYS[2]  redlatch_void:{lock}, if ARGV[3] is not '0'
--- ARGV[1]  id of the claim; '' = whoever's, and forget the runs before it, too
+-- ARGV[1]  id of the claim
 -- ARGV[2]  period, ms
 -- ARGV[3]  '0', or how long (ms) a late command of this claim must be refused
 --
 -- RETURN   1  given back
 --          0  there is no such claim
 --
--- Twice: the second run finds the claim gone. It can't touch another one's claim. With ''
--- it can: an operator's command.
+-- Twice: the second run finds the claim gone. It can't touch another one's claim.
 if ARGV[3] ~= '0' then
   redis.call('SADD', KEYS[2], ARGV[1])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
 end
-if ARGV[1] == '' then return redis.call('DEL', KEYS[1]) end
 local last = redis.call('GET', KEYS[1])
 if not last then return 0 end
 local id, before = string.match(last, '^%d+ (%S*) (%d+)$')
