@@ -223,7 +223,7 @@ func (q *quorum) spare() int { return len(q.m.leaves) - q.need }
 func permanent(err error) bool {
 	var refused *lock.ServerError
 	return errors.As(err, &refused) || errors.Is(err, lock.ErrClosed) || errors.Is(err, lock.ErrInvalidName) ||
-		errors.Is(err, lock.ErrUpgrade)
+		errors.Is(err, lock.ErrInvalidOption) || errors.Is(err, lock.ErrUpgrade)
 }
 
 // answer is what one node said.

@@ -58,30 +58,6 @@ func TestRunsOfOneOwnerDoNotOverlap(t *testing.T) {
 	}
 }
 
-// A fenced lock's token is never 0, and later holders' are larger: also where the owner holds the
-// lock already by an object that is not fenced.
-func TestFencedReentryHasAToken(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := dial(t, s.Addr())
-	plain, err := c.RLock("stock").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	fenced, err := c.RLock("stock", redlatch.Fenced()).Lock(plain.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fenced.Token() == 0 {
-		t.Error("a hold of a fenced lock has no token")
-	}
-	for _, h := range []redlatch.Hold{fenced, plain} {
-		if err := h.Unlock(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // At most one run begins in a period, also if the lock of the run before was asked for late: a
 // claim that is a period old is worth nothing.
 func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
