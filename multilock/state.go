@@ -3,7 +3,7 @@ package multilock
 import (
 	"context"
 	"errors"
-	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -25,10 +25,11 @@ type state struct {
 	last      string
 	restarted bool
 	trusted   map[string]time.Duration
-	// guarded by mu: what the last run is known not to have forgotten though it is young, with
-	// the age at which that does not matter any more; see count.newDeployment
-	free    map[use]time.Duration
-	trouble lock.NodeError // guarded by mu: why it was of no use when it was last asked
+	// guarded by mu: the locks of which the last run is known to have forgotten nothing, though
+	// it is young, and the age at which it may forget these; see count.newDeployment
+	free      map[use]struct{}
+	freeUntil time.Duration
+	trouble   lock.NodeError // guarded by mu: why it was of no use when it was last asked
 }
 
 // use is a lock in a mode.
@@ -41,7 +42,10 @@ type stateKey struct{}
 
 func stateOf(c *engine.Core) *state {
 	s, _ := c.Attach(stateKey{}, func() any {
-		return &state{core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{}, trusted: map[string]time.Duration{}, free: map[use]time.Duration{}}
+		return &state{
+			core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{},
+			trusted: map[string]time.Duration{}, free: map[use]struct{}{},
+		}
 	}).(*state)
 	return s
 }
@@ -72,18 +76,16 @@ func (s *state) lastServer() string {
 func (s *state) saw(runID string, up, need time.Duration) (longEnough bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != runID {
-		s.restarted = s.restarted || s.last != ""
+	if s.last != runID || up >= s.freeUntil {
 		clear(s.free)
+		s.freeUntil = math.MaxInt64
 	}
+	s.restarted = s.restarted || s.last != "" && s.last != runID
 	s.last = runID
 	// For each need anew: a run that is old enough for a short lease may still have
 	// forgotten one that was taken for long. The longest is kept since a server's clock
 	// may go back.
 	if up >= need {
-		if s.trusted[runID] < need {
-			maps.DeleteFunc(s.free, func(_ use, need time.Duration) bool { return need <= up })
-		}
 		s.trusted[runID] = max(s.trusted[runID], up)
 	}
 	return s.trusted[runID] >= need
@@ -101,9 +103,14 @@ func (s *state) hasRestarted() bool {
 func (s *state) wasFree(runID string, u use, need time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == runID {
-		s.free[u] = max(s.free[u], need)
+	if s.last != runID {
+		return
 	}
+	if len(s.free) == 0 {
+		s.freeUntil = 0
+	}
+	s.free[u] = struct{}{}
+	s.freeUntil = max(s.freeUntil, need)
 }
 
 // knowsFree reports whether that was noted of the run that was seen last. Who could write
