@@ -19,7 +19,7 @@ import (
 var aclKinds = map[string][]string{
 	"FairLock": {
 		"~redisson_lock_queue:{app:*", "~redisson_lock_timeout:{app:*", "~redlatch_fair:{app:*", "&redlatch_grant:{app:*",
-		"+hget", "+linsert", "+lindex", "+llen", "+lpop", "+lpush", "+lrange", "+lrem", "+persist", "+rpop", "+rpush",
+		"+hget", "+linsert", "+lindex", "+llen", "+lpop", "+lpush", "+lrange", "+lrem", "+rpop", "+rpush",
 		"+zadd", "+zcard", "+zcount", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore", "+del",
 	},
 	"ReadWriteLock": {

@@ -2,7 +2,9 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -130,17 +132,41 @@ func TestRLockFenceTTL(t *testing.T) {
 	}
 }
 
-// Re-entering through a fenced object what was taken without a token can't make
-// one up; it says so with 0.
-func TestRLockTokenOfAnUnfencedHold(t *testing.T) {
+// A hold of a fenced lock has a token, or the acquisition fails: what was acquired without a
+// token can't be re-entered through a fenced object, of whatever kind. The other way round works.
+func TestFencedReentryHasAToken(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())
-	h := rlLock(t, t.Context(), c.RLock("l"))
-	nested := rlLock(t, h.Context(), c.RLock("l", redlatch.Fenced()))
-	if nested.Token() != 0 {
-		t.Errorf("token %d", nested.Token())
+	f := redlatch.Fenced()
+	rw, fencedRW := c.ReadWriteLock("rw"), c.ReadWriteLock("rw", f)
+	shared, fencedShared := c.ReadWriteLock("s", redlatch.ShareReads()), c.ReadWriteLock("s", redlatch.ShareReads(), f)
+	for _, l := range []*redlatch.ReadWriteLock{fencedRW, fencedShared} {
+		rlUnlock(t, rlLock(t, t.Context(), l.WriteLock())) // whose token readers have
 	}
-	rlUnlock(t, nested)
-	rlUnlock(t, h)
+	for what, pair := range map[string][2]redlatch.Locker{
+		"plain":  {c.RLock("l"), c.RLock("l", f)},
+		"fair":   {c.FairLock("f"), c.FairLock("f", f)},
+		"write":  {rw.WriteLock(), fencedRW.WriteLock()},
+		"read":   {rw.ReadLock(), fencedRW.ReadLock()},
+		"shared": {shared.ReadLock(), fencedShared.ReadLock()},
+		"group":  {redlatch.MultiLock(c.RLock("a"), c.RLock("b")), redlatch.MultiLock(c.RLock("b"), c.RLock("c", f), c.RLock("a", f))},
+	} {
+		h := rlLock(t, t.Context(), pair[0])
+		nested, err := pair[1].TryLock(h.Context(), 10*time.Second, 0)
+		if !errors.Is(err, redlatch.ErrInvalidOption) || !strings.Contains(err.Error(), "Fenced") {
+			t.Errorf("%s: a fenced re-entry of a hold without a token: %v", what, err)
+		}
+		if err == nil {
+			rlUnlock(t, nested)
+		}
+		rlUnlock(t, h)
+		h = rlLock(t, t.Context(), pair[1])
+		nested = rlLock(t, h.Context(), pair[0])
+		if h.Token() == 0 || nested.Token() > h.Token() {
+			t.Errorf("%s: token %d, and of the re-entry %d", what, h.Token(), nested.Token())
+		}
+		rlUnlock(t, nested)
+		rlUnlock(t, h)
+	}
 }

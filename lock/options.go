@@ -61,6 +61,9 @@ type Settings struct {
 //
 // It costs a little server time per acquisition, and one small key per lock name, which
 // expires after Config.FenceTTL.
+//
+// Use it for all locks of a name, or for none. A hold of a lock without it has no token,
+// so re-entering that hold through a lock with it is an [ErrInvalidOption].
 func Fenced() Option {
 	return func(s *Settings) { s.Fenced = true }
 }

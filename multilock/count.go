@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -124,26 +125,40 @@ func (c *count) verdict() (*hold, error) {
 	return nil, err
 }
 
-// newDeployment trusts young servers when all of them are young and none was seen
-// before: then nothing restarted, everything was started for the first time.
+// newDeployment counts young servers when all of them are young, this process has seen none of
+// them restart, and all have granted the lock. Then nothing may have restarted, everything was
+// started for the first time. If that is wrong, and some did restart, a hold that they have forgotten
+// still has a copy on another one, which would not have granted: unless a majority restarted, no hold
+// can have lost all its copies. That is known of this lock alone, so every lock needs all the
+// servers once. What the same runs grant of it later counts without the others.
 func (c *count) newDeployment() {
-	if c.answered < len(c.got) || c.won > 0 {
+	q := c.q
+	if c.won >= q.need || c.answered < len(c.got) {
 		return
 	}
 	for i, a := range c.got {
-		core := c.q.m.leaves[i].eng.Core()
-		if !a.Known {
+		core := q.m.leaves[i].eng.Core()
+		s := stateOf(core)
+		if !a.Known || s.saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core)) || s.hasRestarted() {
 			return
 		}
-		if _, before := stateOf(core).saw(a.Server.RunID, a.Server.Uptime, c.q.quarantine(core)); before {
-			return
+	}
+	now, all := time.Now(), true
+	for i, a := range c.got {
+		all = all && a.Hold != nil && !held.Passed(now, a.Hold.ValidUntil())
+		if a.Hold != nil { // that it is young is not what is in the way
+			q.trouble[i].Err = nil
+			stateOf(q.m.leaves[i].eng.Core()).note(q.trouble[i])
 		}
+	}
+	if !all {
+		return
 	}
 	for i, a := range c.got {
-		stateOf(c.q.m.leaves[i].eng.Core()).saw(a.Server.RunID, math.MaxInt64, 0)
+		core := q.m.leaves[i].eng.Core()
+		stateOf(core).wasFree(a.Server.RunID, q.use(i), q.quarantine(core))
 	}
-	c.won, c.young = c.young, 0
-	clear(c.q.trouble)
+	c.won, c.young = len(c.got), 0
 }
 
 // sameServer finds two members on one server.

@@ -53,7 +53,9 @@
 // undone as soon as they do). The next round begins after a random pause, or when unlock
 // messages arrive from the nodes. A node that has been restarted does not count until it
 // has been up for a lease: it may have forgotten a lock that still has a holder. So no
-// re-entry and no Extend may ask for a longer lease.
+// re-entry and no Extend may ask for a longer lease. Where all nodes are young and none was
+// seen to restart, as in a new deployment, a lock's first round is won when all of them are
+// held: a node that has forgotten nothing would not have granted.
 //
 // # The hold
 //

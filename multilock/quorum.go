@@ -223,7 +223,7 @@ func (q *quorum) spare() int { return len(q.m.leaves) - q.need }
 func permanent(err error) bool {
 	var refused *lock.ServerError
 	return errors.As(err, &refused) || errors.Is(err, lock.ErrClosed) || errors.Is(err, lock.ErrInvalidName) ||
-		errors.Is(err, lock.ErrUpgrade)
+		errors.Is(err, lock.ErrInvalidOption) || errors.Is(err, lock.ErrUpgrade)
 }
 
 // answer is what one node said.
@@ -300,15 +300,21 @@ func (q *quorum) part(a answer) *part {
 	return &part{leaves: q.m.leaves[a.i : a.i+1], eng: []*held.Hold{a.Hold}}
 }
 
-// trusted reports whether the node has been up for long enough to know of every
-// lock that was taken on it and may still be held.
+// trusted reports whether the node knows of every holder of the lock that may still be there: it
+// has been up for long enough, or was part of a new deployment.
 func (q *quorum) trusted(a answer) bool {
 	if !a.Known {
 		return false
 	}
 	core := q.m.leaves[a.i].eng.Core()
-	ok, _ := stateOf(core).saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core))
-	return ok
+	s := stateOf(core)
+	return s.saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core)) || s.knowsFree(a.Server.RunID, q.use(a.i))
+}
+
+// use is what the quorum wants of leaf i.
+func (q *quorum) use(i int) use {
+	l := q.m.leaves[i].eng
+	return use{l.Key(), l.Kind().Traits().Mode}
 }
 
 // quarantine is how long a restarted node stays out.

@@ -3,6 +3,7 @@ package multilock
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -19,18 +20,32 @@ type state struct {
 	lines map[string]*line // guarded by mu
 	// guarded by mu: the acquisitions of each lock, in whatever mode
 	fellows map[string]map[*fellow]struct{}
-	// run_ids of servers, guarded by mu: the last one that said it, and those known to
-	// have been up for a lease, with the longest one
-	last    string
-	trusted map[string]time.Duration
-	trouble lock.NodeError // guarded by mu: why it was of no use when it was last asked
+	// run_ids of servers, guarded by mu: the last one that said it, whether another one did
+	// before, and those known to have been up for a lease, with the longest one
+	last      string
+	restarted bool
+	trusted   map[string]time.Duration
+	// guarded by mu: the locks of which the last run is known to have forgotten nothing, though
+	// it is young, and the age at which it may forget these; see count.newDeployment
+	free      map[use]struct{}
+	freeUntil time.Duration
+	trouble   lock.NodeError // guarded by mu: why it was of no use when it was last asked
+}
+
+// use is a lock in a mode.
+type use struct {
+	key  string
+	mode lock.Mode
 }
 
 type stateKey struct{}
 
 func stateOf(c *engine.Core) *state {
 	s, _ := c.Attach(stateKey{}, func() any {
-		return &state{core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{}, trusted: map[string]time.Duration{}}
+		return &state{
+			core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{},
+			trusted: map[string]time.Duration{}, free: map[use]struct{}{},
+		}
 	}).(*state)
 	return s
 }
@@ -56,12 +71,16 @@ func (s *state) lastServer() string {
 	return s.last
 }
 
-// saw notes who answered, and for how long that run of the server has been there.
-// It reports whether that is at least need by now, and whether any run has been
-// found to be there for as long as was needed then.
-func (s *state) saw(runID string, up, need time.Duration) (longEnough, before bool) {
+// saw notes who answered, and for how long that run of the server has been there. It
+// reports whether that is at least need by now.
+func (s *state) saw(runID string, up, need time.Duration) (longEnough bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.last != runID || up >= s.freeUntil {
+		clear(s.free)
+		s.freeUntil = math.MaxInt64
+	}
+	s.restarted = s.restarted || s.last != "" && s.last != runID
 	s.last = runID
 	// For each need anew: a run that is old enough for a short lease may still have
 	// forgotten one that was taken for long. The longest is kept since a server's clock
@@ -69,7 +88,44 @@ func (s *state) saw(runID string, up, need time.Duration) (longEnough, before bo
 	if up >= need {
 		s.trusted[runID] = max(s.trusted[runID], up)
 	}
-	return s.trusted[runID] >= need, len(s.trusted) > 0
+	return s.trusted[runID] >= need
+}
+
+// hasRestarted reports whether this process has seen two runs of the server.
+func (s *state) hasRestarted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restarted
+}
+
+// wasFree notes that a run has forgotten nothing of a lock that would be in the way of u. need
+// is the age that it would need otherwise.
+func (s *state) wasFree(runID string, u use, need time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != runID {
+		return
+	}
+	if len(s.free) == 0 {
+		s.freeUntil = 0
+	}
+	s.free[u] = struct{}{}
+	s.freeUntil = max(s.freeUntil, need)
+}
+
+// knowsFree reports whether that was noted of the run that was seen last. Who could write
+// could read, too.
+func (s *state) knowsFree(runID string, u use) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != runID {
+		return false
+	}
+	_, ok := s.free[u]
+	if !ok && u.mode == lock.ModeRead {
+		_, ok = s.free[use{u.key, lock.ModeWrite}]
+	}
+	return ok
 }
 
 // line is where the quorum acquisitions of one process stand for a lock, first

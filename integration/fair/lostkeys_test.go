@@ -113,7 +113,7 @@ func TestALateRefreshOfAHolder(t *testing.T) {
 }
 
 // TestWantsOfTheDeadThatRedissonDropped go while others wait: until then they hide that
-// Redisson's waiters are in the queue, whose keys must have no TTL.
+// Redisson's waiters are in the queue, whose keys must last for long.
 func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	s := testbed.Standalone(t)
@@ -136,9 +136,7 @@ func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 	if n := s.Int(t, "HLEN", wantsKey); n != 1 {
 		t.Fatalf("%d wants", n)
 	}
-	eventually(t, 5*time.Second, "Redisson's keys without TTL", func() bool {
-		return s.Int(t, "PTTL", queueKey) == -1 && s.Int(t, "PTTL", scoresKey) == -1
-	})
+	eventually(t, 5*time.Second, "Redisson's keys, for a week", func() bool { return forAWeek(t, s) })
 	javaUnlocks(t, s)
 	javaTakes(t, s, 3, 0)
 	javaUnlocks(t, s)
@@ -182,7 +180,7 @@ func TestALongSkipTimeBehindAShortOne(t *testing.T) {
 
 // TestADeadWaiterBehindRedissonsGoesAway: when the last waiter of Redisson has had its turn, the
 // place of one of ours that died behind it does not stay for ever in a lock that nobody uses
-// again.
+// again. (Redisson's own would: its queue has no TTL.)
 func TestADeadWaiterBehindRedissonsGoesAway(t *testing.T) {
 	s := testbed.Standalone(t)
 	const dead = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"
@@ -197,9 +195,50 @@ func TestADeadWaiterBehindRedissonsGoesAway(t *testing.T) {
 	if n := s.Int(t, "EXISTS", name); n != 0 {
 		t.Fatal("somebody has the lock")
 	}
+	if !forAWeek(t, s) {
+		t.Errorf("TTLs of %d and %d ms", s.Int(t, "PTTL", queueKey), s.Int(t, "PTTL", scoresKey))
+	}
+}
+
+// TestAQueueThatIsLeftToRedisson lasts for a week from when the last one of ours left it, not
+// for the ten minutes that it had while only ours were in it: Redisson never touches the TTL.
+func TestAQueueThatIsLeftToRedisson(t *testing.T) {
+	for _, how := range []string{"served", "gone"} {
+		t.Run(how, func(t *testing.T) {
+			s := testbed.Standalone(t)
+			const field = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"
+			s.Do(t, "HSET", name, java(1), "1")
+			s.Do(t, "PEXPIRE", name, "30000")
+			acquires(t, s, field, time.Minute)
+			javaWaits(t, s, 2, time.Minute)
+			if how == "served" {
+				javaUnlocks(t, s)
+				acquires(t, s, field, time.Minute)
+				if s.Int(t, "HEXISTS", name, field) != 1 {
+					t.Fatal("it has not got the lock")
+				}
+				script(t, s, luascript.FairRelease, field, "0", "0", "0")
+			} else {
+				script(t, s, luascript.FairRelease, field, "0", "1", "0")
+			}
+			if list := s.List(t, "LRANGE", queueKey, "0", "-1"); len(list) != 1 || list[0] != java(2) {
+				t.Fatalf("queue %v", list)
+			}
+			if !forAWeek(t, s) {
+				t.Errorf("TTLs of %d and %d ms", s.Int(t, "PTTL", queueKey), s.Int(t, "PTTL", scoresKey))
+			}
+		})
+	}
+}
+
+// forAWeek reports whether that is how long the queue lasts.
+func forAWeek(t *testing.T, s *testbed.Server) bool {
+	t.Helper()
+	const week = 7 * 24 * int64(time.Hour/time.Millisecond)
 	for _, key := range []string{queueKey, scoresKey} {
-		if s.Int(t, "PTTL", key) == -1 {
-			t.Errorf("%s stays for ever: %v", key, s.List(t, "KEYS", "*"))
+		if ttl := s.Int(t, "PTTL", key); ttl > week || ttl < week-int64(time.Hour/time.Millisecond) {
+			return false
 		}
 	}
+	return true
 }

@@ -208,6 +208,28 @@ func TestQuorumLeaseIsBounded(t *testing.T) {
 	}
 }
 
+// TestFencedReentryOfAQuorumWithoutToken is refused, at once: 0 would be no token, and no other
+// try would make one.
+func TestFencedReentryOfAQuorumWithoutToken(t *testing.T) {
+	t.Parallel()
+	cs := clients(t, addrs(servers(t, 3)))
+	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
+	fenced := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	defer cancel()
+	r := <-async(ctx, fenced)
+	want(t, r.err, redlatch.ErrInvalidOption)
+	if ctx.Err() != nil {
+		t.Error("it went on trying")
+	}
+	unlock(t, h)
+	h = mustLock(t, t.Context(), fenced)
+	if h.Token() == 0 {
+		t.Error("no token")
+	}
+	unlock(t, h)
+}
+
 // TestErrorsOfABadOwner: no server is asked, and no other try would make it better.
 func TestErrorsOfABadOwner(t *testing.T) {
 	list := servers(t, 3)

@@ -22,6 +22,7 @@ func TestQuorumTokensIncrease(t *testing.T) {
 	const nodes, steps = 5, 120
 	list := servers(t, nodes)
 	cs := clients(t, addrs(list))
+	unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))) // a majority will do from here on
 	counter := "redisson_lock_token:{q}"
 	var last uint64
 	for step := range steps {

@@ -19,17 +19,20 @@ func TestQuorumDoesNotWaitForAMinority(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	others := clients(t, addrs(list))
+	through := addrs(list)
+	proxies := []*testbed.Proxy{testbed.NewProxy(t, through[0]), testbed.NewProxy(t, through[1])}
+	for i, p := range proxies {
+		through[i] = p.Addr()
+	}
+	q := redlatch.QuorumLock(copies(clients(t, through), "q")...)
+	unlock(t, mustLock(t, t.Context(), q)) // a majority will do from here on
 	left := mustLock(t, t.Context(), others[2].RLock("q"), redlatch.WithLease(time.Hour))
 	for _, c := range others[:2] {
 		mustLock(t, t.Context(), c.RLock("q"), redlatch.WithLease(2*time.Second))
 	}
-	through := addrs(list)
-	for i := range 2 { // what the third node says comes first
-		proxy := testbed.NewProxy(t, list[i].Addr())
-		proxy.Delay(testbed.Replies, 20*time.Millisecond)
-		through[i] = proxy.Addr()
+	for _, p := range proxies { // what the third node says comes first
+		p.Delay(testbed.Replies, 20*time.Millisecond)
 	}
-	q := redlatch.QuorumLock(copies(clients(t, through), "q")...)
 	unlock(t, mustLock(t, t.Context(), q))
 	unlock(t, left)
 }
@@ -87,8 +90,6 @@ func TestFencedQuorumKeepsALateCopy(t *testing.T) {
 	log := make(lateGrants, 16)
 	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()}, lease(leaseTime),
 		func(c *redlatch.Config) { c.Logger = slog.New(log) })
-	known := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-	unlock(t, mustLock(t, t.Context(), known)) // each of the servers, from here on
 	q, h := lateCopy(t, proxy, cs, log, leaseTime/20)
 	token := h.Token()
 	outlives(t, list, leaseTime, h)
@@ -135,6 +136,7 @@ func lateCopy(
 	for start := time.Now(); time.Since(start) < patience; {
 		name := "q" + strconv.FormatInt(int64(time.Since(start)), 10)
 		q := redlatch.QuorumLock(copies(cs, name, redlatch.Fenced())...)
+		unlock(t, mustLock(t, t.Context(), q)) // two of the servers will do from here on
 		trap := proxy.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA, name))
 		began := time.Now()
 		h := mustLock(t, t.Context(), q)

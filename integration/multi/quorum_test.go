@@ -416,6 +416,7 @@ func TestSplitVotes(t *testing.T) {
 
 	// Held in parts by hand: a stranger's two and another's two, freed at once.
 	cs, a, b := clients(t, addrs(list)), clients(t, addrs(list)), clients(t, addrs(list))
+	unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "s")...))) // a majority will do from here on
 	ha := mustLock(t, t.Context(), redlatch.MultiLock(a[0].RLock("s"), a[1].RLock("s")))
 	hb := mustLock(t, t.Context(), redlatch.MultiLock(b[2].RLock("s"), b[3].RLock("s")))
 	got := async(t.Context(), redlatch.QuorumLock(copies(cs, "s")...))

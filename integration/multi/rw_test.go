@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestQuorumOfReadWriteLocks: a quorum's copies can be read and write locks.
@@ -82,4 +83,42 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// TestYoungServersSayNothingOfReaders: that all servers of a new deployment let somebody read is
+// no sign that one of them has not forgotten another reader: a write lock needs them all anew.
+func TestYoungServersSayNothingOfReaders(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	quorum := func(cs []*redlatch.Client, of func(*redlatch.ReadWriteLock) redlatch.Locker) redlatch.Locker {
+		members := make([]redlatch.Locker, len(cs))
+		for i, c := range cs {
+			members[i] = of(c.ReadWriteLock("rw"))
+		}
+		return redlatch.QuorumLock(members...)
+	}
+	read := func(l *redlatch.ReadWriteLock) redlatch.Locker { return l.ReadLock() }
+	write := func(l *redlatch.ReadWriteLock) redlatch.Locker { return l.WriteLock() }
+	long := lease(5 * time.Minute) // no server is that old
+	mine, theirs := clients(t, addrs(list), long), clients(t, addrs(list), long)
+
+	unlock(t, mustLock(t, t.Context(), quorum(mine, read)))
+	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).ReadWriteLock("rw").WriteLock())
+	r := mustLock(t, t.Context(), quorum(mine, read)) // on 0 and 1
+	unlock(t, busy)
+	list[1].Kill(t)
+	list[1].Restart(t, testbed.Empty)
+
+	unlock(t, mustLock(t, t.Context(), quorum(theirs, read)))
+	w, err := quorum(theirs, write).TryLock(t.Context(), 0, 0)
+	if err == nil && r.Context().Err() == nil {
+		t.Error("a writer beside a reader")
+	}
+	if err == nil {
+		unlock(t, w)
+	} else {
+		want(t, err, redlatch.ErrNotAcquired)
+	}
+	_ = r.Unlock(t.Context()) // it lost server 1 and with it the majority
+	unlock(t, mustLock(t, t.Context(), quorum(theirs, write)))
 }

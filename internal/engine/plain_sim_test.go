@@ -293,6 +293,8 @@ func (w *world) acquire(ctx context.Context, core *engine.Core, r *rand.Rand, i 
 			stop = w.calm
 		case errors.Is(err, lock.ErrClosed):
 			stop = !w.closes(i)
+		case errors.Is(err, lock.ErrInvalidOption):
+			stop = len(opts) == 0 // a fenced re-entry of a hold without a token
 		default:
 			stop = true
 		}

@@ -71,6 +71,8 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 			over = true
 		case <-a.core.closing:
 			over = true
+		case <-a.quit:
+			over = true
 		}
 		ended := a.ctx.Err() != nil || a.core.isClosed()
 		part, h, lost := a.core.reg.Follow(x, over || ended)
@@ -83,6 +85,8 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 		}
 		a.noteSeen(x.Seen)
 		switch {
+		case over && !ended && isClosed(a.quit):
+			return false, stop(lock.ErrClosed)
 		case over || ended:
 			return false, stop(a.ended())
 		case part == held.Leads:

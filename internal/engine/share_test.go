@@ -255,3 +255,40 @@ func TestPlaceOfAShortLeaseIsTakenBack(t *testing.T) {
 		b.tell(b.only(luascript.RWReadRelease, ""), code1(0), nil)
 	})
 }
+
+// A reader that follows another one of its process, as a part of a MultiLock, ends when the
+// whole can't come any more, as one that waits by itself does.
+func TestShareFollowerHearsThatItIsOfNoUse(t *testing.T) {
+	for _, follows := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, core := newByHand(t)
+			l := sharing(core)
+			ctx, cancel := context.WithCancel(held.WithOwner(t.Context(), "a"))
+			defer cancel()
+			var lead *got
+			if follows {
+				lead = start(func() (lock.Hold, error) { return l.ReadLock().Lock(ctx) })
+			}
+			quit := make(chan struct{})
+			member := start(func() (lock.Hold, error) {
+				_, err := engine.AcquireBy(held.WithOwner(context.Background(), "b"),
+					[]*engine.Lock{l.ReadLock().Engine()}, -1, 0, time.Time{}, quit)
+				return nil, err
+			})
+			for qs := b.of(luascript.RWRead, ""); len(qs) > 0; qs = b.of(luascript.RWRead, "") {
+				b.tell(qs[0], busyRW(0), nil)
+			}
+			member.waits(t, "the member")
+			close(quit)
+			synctest.Wait()
+			if !member.over || !errors.Is(member.err, lock.ErrClosed) {
+				t.Errorf("follows %v: it waits for a lock that is of no use (over: %v, %v)", follows, member.over, member.err)
+			}
+			cancel()
+			if lead != nil {
+				synctest.Wait()
+			}
+			b.tellAll(0)
+		})
+	}
+}

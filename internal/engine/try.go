@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -170,6 +171,9 @@ func (a *acquisition) plan() (fresh int, err error) {
 		if m.session != nil {
 			var ok bool
 			if m.count, ok = m.session.Asking(m.attempt.Lease); ok {
+				if m.lock.of.Kind.Traits().Fenced && !m.session.Lock.Kind.Traits().Fenced {
+					return 0, stop(unfenced(&m.lock.of))
+				}
 				continue
 			}
 			if m.session = nil; a.ctx.Err() != nil { // it was asked for with the lost hold's context
@@ -194,6 +198,13 @@ func (a *acquisition) plan() (fresh int, err error) {
 		return 0, stop(lock.ErrClosed)
 	}
 	return fresh, nil
+}
+
+// unfenced refuses to re-enter through a fenced object what was acquired through one that is
+// not: there is no token, and 0 would not tell.
+func unfenced(l *held.Lock) error {
+	return &lock.InvalidOptionError{Option: "Fenced", Reason: fmt.Sprintf(
+		"the owner holds lock %q without a fencing token, which a re-entry does not get: acquire it with Fenced", l.Name)}
 }
 
 // command builds the attempt's command.

@@ -51,6 +51,11 @@ local function leave(field)
       if on_top > FAR then lower(at, on_top) end
     end
   end
-  if call('EXISTS', QUEUE) == 0 then call('DEL', WANTS) end
+  if call('EXISTS', QUEUE) == 0 then
+    call('DEL', WANTS)
+  elseif foreign(call('ZCARD', SCORES), call('HLEN', WANTS)) then
+    call('PEXPIRE', QUEUE, SHARED)
+    call('PEXPIRE', SCORES, SHARED)
+  end
   return 1
 end
