@@ -82,7 +82,9 @@ func TestRenewalUnderWayAtAMoveDoesNotCount(t *testing.T) {
 // answer is on its way: then the keys are as forget left them, and the new server can't be
 // reached yet.
 func oldAnswers(f *fakeRedis, core *engine.Core, forget func()) {
-	f.latency = 100 * time.Millisecond
+	if f.latency == 0 {
+		f.latency = 100 * time.Millisecond
+	}
 	time.AfterFunc(f.latency*3/2, func() {
 		f.mu.Lock()
 		forget()
@@ -283,6 +285,21 @@ func TestExtendOfAnUnlockedHoldAsksForNothing(t *testing.T) {
 		}
 		if err := outer.Unlock(t.Context()); err != nil {
 			t.Error(err)
+		}
+
+		outer = take(t, t.Context(), core, "l", lock.WithLease(leaseTime))
+		inner = take(t, outer.Context(), core, "l", lock.WithLease(leaseTime))
+		if err := inner.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := inner.Extend(t.Context(), time.Hour); !errors.Is(err, lock.ErrNotHeld) {
+			t.Fatal("Extend after Unlock:", err)
+		}
+		releases := len(f.scripts("release"))
+		lostAt(t, outer, lock.LossExpired)
+		synctest.Wait()
+		if n := len(f.scripts("release")) - releases; n > 0 {
+			t.Errorf("%d releases of what nobody asked for", n)
 		}
 	})
 }
