@@ -43,10 +43,10 @@ const (
 )
 
 // node implements Topology.Node.
-func (t *slotTable) node(client rueidis.Client, slot uint16) string {
+func (t *slotTable) node(client rueidis.Client, broke *Instant, slot uint16) string {
 	known := t.known.Load()
 	if known == nil || time.Since(known.at) > slotsLast {
-		t.ask(client)
+		t.ask(client, broke)
 	}
 	if known == nil {
 		return ""
@@ -66,8 +66,9 @@ func (t *slotTable) node(client rueidis.Client, slot uint16) string {
 	return known.ranges[i].node
 }
 
-// ask asks in the background, one question at a time.
-func (t *slotTable) ask(client rueidis.Client) {
+// ask asks in the background, one question at a time. It notes when an answer says that slots
+// have moved.
+func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.asking || t.closed || time.Now().Before(t.next) {
@@ -86,6 +87,9 @@ func (t *slotTable) ask(client rueidis.Client) {
 		if err != nil || len(ranges) == 0 {
 			t.next = time.Now().Add(slotsRetry)
 			return
+		}
+		if before := t.known.Load(); before != nil && !slices.Equal(before.ranges, ranges) {
+			broke.Now() // first: whoever finds the new place must not miss it
 		}
 		t.known.Store(&slotRanges{at: at, ranges: ranges})
 	})
