@@ -210,6 +210,7 @@ func TestADeadNodeStopsNoPassingOnElsewhere(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		if !ask.over || ask.err == nil {
 			t.Error("the dead node answered")
 		}
