@@ -21,8 +21,8 @@ import (
 type leaving struct {
 	net.Conn
 	ended *Instant
-	sent atomic.Bool // an UNSUBSCRIBE
-	last []byte      // the reader's: the end of what was read since
+	sent  atomic.Bool // an UNSUBSCRIBE
+	last  []byte      // the reader's: the end of what was read since
 }
 
 // refusals are those that PING gets although UNSUBSCRIBE may not, or both: the server can't

@@ -66,8 +66,7 @@ func (t *slotTable) node(client rueidis.Client, broke *Instant, slot uint16) str
 	return known.ranges[i].node
 }
 
-// ask asks in the background, one question at a time. It notes when an answer says that slots
-// have moved.
+// ask asks in the background, one question at a time.
 func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,11 +87,17 @@ func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 			t.next = time.Now().Add(slotsRetry)
 			return
 		}
-		if before := t.known.Load(); before != nil && !slices.Equal(before.ranges, ranges) {
-			broke.Now() // first: whoever finds the new place must not miss it
-		}
-		t.known.Store(&slotRanges{at: at, ranges: ranges})
+		t.learn(at, ranges, broke)
 	})
+}
+
+// learn notes an answer, and first that slots have moved, if so: whoever finds a new place must
+// not miss that.
+func (t *slotTable) learn(at time.Time, ranges []slotRange, broke *Instant) {
+	if before := t.known.Load(); before != nil && !slices.Equal(before.ranges, ranges) {
+		broke.Now()
+	}
+	t.known.Store(&slotRanges{at: at, ranges: ranges})
 }
 
 // close ends the question under way.
