@@ -60,6 +60,9 @@ import (
 //     begins to answer MISCONF, MASTERDOWN or BUSY at that moment. On connections of its own
 //     redlatch prevents that; on the application's it can only make it rare. See
 //     docs/FAULTS.md.
+//   - Broken connections. redlatch doesn't see that one of the application's connections
+//     breaks while no command of a lock is under way, so for [Config].Tenure it may pass a
+//     lock on inside the process that the server has lost since its last answer.
 //   - Frozen servers. Close does not wait for commands that the server has not
 //     answered; the application's client keeps waiting for their answers.
 //

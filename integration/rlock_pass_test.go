@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Goroutines of one process pass the lock on to each other: many turns cost few
@@ -134,5 +135,50 @@ func TestRLockPassedOnExcludes(t *testing.T) {
 			t.Logf("%d turns, %d gave up", turns.Load(), ended.Load())
 			rlUntil(t, "nothing held", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
 		})
+	}
+}
+
+// After a broken connection nothing is passed on until the server has answered again, also if no
+// command was under way when it broke: whoever answers now may be another server.
+func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
+	for _, breaks := range []bool{false, true} {
+		s := rlServer(t)
+		rlLoad(t, s)
+		p := testbed.NewProxy(t, s.Addr())
+		c := rlClient(t, p.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = 30*time.Second, 10*time.Second })
+		until := func(what string, done func() bool) {
+			t.Helper()
+			for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("it takes too long until", what)
+				}
+			}
+		}
+		before := s.CommandStats(t)
+		h, err := c.RLock("l").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			next, err := c.RLock("l").Lock(t.Context())
+			if err == nil {
+				err = next.Unlock(context.Background())
+			}
+			got <- err
+		}()
+		until("the next one listens, and has looked again", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] >= 3 })
+		if breaks {
+			subs := s.CommandStats(t).Calls["subscribe"]
+			p.Cut()
+			until("it listens again", func() bool { return s.CommandStats(t).Calls["subscribe"] > subs })
+		}
+		s.Do(t, "DEL", "l") // the one that took over has never heard of it
+		if err := h.Unlock(context.Background()); errors.Is(err, redlatch.ErrLeaseLost) != breaks {
+			t.Errorf("broken %v: Unlock: %v", breaks, err)
+		}
+		if err := <-got; errors.Is(err, redlatch.ErrLeaseLost) == breaks {
+			t.Errorf("broken %v: the next one: %v", breaks, err)
+		}
 	}
 }

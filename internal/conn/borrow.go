@@ -37,7 +37,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 	}
 	c := &Conn{
 		client: client, silent: connWriteTimeout(opt),
-		left: make(chan struct{}),
+		left: make(chan struct{}), broke: new(Instant),
 	}
 	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
 	ctx, cancel := limited(context.Background(), probeLimit)

@@ -98,6 +98,11 @@ type Topology struct {
 	// does not block, and may be wrong for a while after a slot has moved. nil: not
 	// known at all.
 	Node func(slot uint16) string
+
+	// Broke tells when a connection last ended, or a slot was found on another node than
+	// before: what was answered until then may not hold any more. The connections of an
+	// application's client are not seen. nil: not known at all.
+	Broke func() time.Time
 }
 
 // Publish is the command that publishes an unlock message.
@@ -113,6 +118,7 @@ type Conn struct {
 	client rueidis.Client
 	topo   Topology
 	slots  slotTable     // where the slots are
+	broke  *Instant      // see Topology.Broke
 	silent time.Duration // how long a server may say nothing
 	watch  *masterWatch  // nil: nothing to follow
 	left   chan struct{} // closed by Close; nil: the client is ours, and closed
@@ -125,8 +131,9 @@ func (c *Conn) Client() rueidis.Client { return c.client }
 // Topology implements Runner.
 func (c *Conn) Topology() Topology {
 	t := c.topo
+	t.Broke = c.broke.Last
 	if t.Cluster {
-		t.Node = func(slot uint16) string { return c.slots.node(c.client, slot) }
+		t.Node = func(slot uint16) string { return c.slots.node(c.client, c.broke, slot) }
 		t.Node(0) // asks
 	}
 	return t

@@ -41,7 +41,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 			return nil, told
 		}
 	}
-	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch}
+	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke}
 	if err == nil {
 		if c.topo, err = d.look(opt, client); err != nil {
 			client.Close()

@@ -21,6 +21,8 @@ type dialler struct {
 	own   bool // the options bring no dial function
 	delay bool // small writes wait for others: the client library knows its own connections only
 
+	broke Instant // a connection ended, whether a command was under way or not
+
 	// opening is set until Open has returned: a port that turns out not to speak TLS is
 	// then looked at, so that the error can say so at once. Later there is only silence
 	// to be dealt with, and no second connection is made for it.

@@ -16,10 +16,13 @@ import (
 // the next answer in a goroutine of its own, where nobody can recover. An error of the
 // connection it can live with: the subscriptions are made anew on another one.
 // https://github.com/redis/rueidis/pull/691, https://github.com/redis/rueidis/issues/718
+//
+// It also notes that it ends.
 type leaving struct {
 	net.Conn
-	sent atomic.Bool // an UNSUBSCRIBE
-	last []byte      // the reader's: the end of what was read since
+	ended *Instant
+	sent  atomic.Bool // an UNSUBSCRIBE
+	last  []byte      // the reader's: the end of what was read since
 }
 
 // refusals are those that PING gets although UNSUBSCRIBE may not, or both: the server can't
@@ -45,7 +48,7 @@ func (o *dialler) leave(c net.Conn, err error) (net.Conn, error) {
 			_ = tc.SetNoDelay(false) // What it saves is all that is lost.
 		}
 	}
-	return &leaving{Conn: c, last: []byte("\n")}, nil
+	return &leaving{Conn: c, ended: &o.broke, last: []byte("\n")}, nil
 }
 
 // Write implements net.Conn.
@@ -60,7 +63,11 @@ func (c *leaving) Write(b []byte) (int, error) {
 // Read implements net.Conn.
 func (c *leaving) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.ended.Now()
+	}
 	if n > 0 && c.sent.Load() && c.refused(b[:n]) {
+		c.ended.Now()
 		return 0, errRefusesAll
 	}
 	return n, err

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 )
 
 // TestALeavingConnectionEndsAtARefusal of everything, wherever the reads are cut; not before an
@@ -61,5 +62,33 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 func TestALeavingConnectionThatWasNotMade(t *testing.T) {
 	if c, err := (&dialler{}).leave(nil, io.EOF); c != nil || !errors.Is(err, io.EOF) {
 		t.Error(c, err)
+	}
+}
+
+// TestTheEndOfAConnectionIsNoted whether it is ended there or here, and not before.
+func TestTheEndOfAConnectionIsNoted(t *testing.T) {
+	for _, here := range []bool{false, true} {
+		near, far := net.Pipe()
+		var d dialler
+		c, err := d.leave(near, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { // ends with the read
+			_, _ = far.Write([]byte("+OK\r\n"))
+			if here {
+				_ = c.Close()
+			} else {
+				_ = far.Close()
+			}
+		}()
+		if _, err := io.ReadFull(c, make([]byte, 5)); err != nil || !d.broke.Last().IsZero() {
+			t.Error("before the end:", err, d.broke.Last())
+		}
+		before := time.Now()
+		if _, err := c.Read(make([]byte, 1)); err == nil || d.broke.Last().Before(before) {
+			t.Error("after it:", err, d.broke.Last())
+		}
+		_, _ = near.Close(), far.Close()
 	}
 }

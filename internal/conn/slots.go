@@ -43,10 +43,10 @@ const (
 )
 
 // node implements Topology.Node.
-func (t *slotTable) node(client rueidis.Client, slot uint16) string {
+func (t *slotTable) node(client rueidis.Client, broke *Instant, slot uint16) string {
 	known := t.known.Load()
 	if known == nil || time.Since(known.at) > slotsLast {
-		t.ask(client)
+		t.ask(client, broke)
 	}
 	if known == nil {
 		return ""
@@ -67,7 +67,7 @@ func (t *slotTable) node(client rueidis.Client, slot uint16) string {
 }
 
 // ask asks in the background, one question at a time.
-func (t *slotTable) ask(client rueidis.Client) {
+func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.asking || t.closed || time.Now().Before(t.next) {
@@ -87,8 +87,17 @@ func (t *slotTable) ask(client rueidis.Client) {
 			t.next = time.Now().Add(slotsRetry)
 			return
 		}
-		t.known.Store(&slotRanges{at: at, ranges: ranges})
+		t.learn(at, ranges, broke)
 	})
+}
+
+// learn notes an answer, and first that slots have moved, if so: whoever finds a new place must
+// not miss that.
+func (t *slotTable) learn(at time.Time, ranges []slotRange, broke *Instant) {
+	if before := t.known.Load(); before != nil && !slices.Equal(before.ranges, ranges) {
+		broke.Now()
+	}
+	t.known.Store(&slotRanges{at: at, ranges: ranges})
 }
 
 // close ends the question under way.

@@ -271,9 +271,9 @@ func (a *acquisition) run(try bool) error {
 			switch {
 			case errors.As(err, &stop):
 				return stop.err
-			case errors.Is(err, errSessionGone), errors.Is(err, errLookAgain):
+			case errors.Is(err, errSessionGone), errors.Is(err, errLookAgain), errors.Is(err, held.ErrMoved):
 				// There is nothing to re-enter any more: acquire, unless it was asked
-				// for with the lost hold's context.
+				// for with the lost hold's context. Or another server is to be asked.
 				if a.ctx.Err() != nil {
 					return a.ended()
 				}

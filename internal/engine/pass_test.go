@@ -2,7 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +103,118 @@ func TestNothingIsPassedOnAfterABreak(t *testing.T) {
 			t.Logf("the receiver: %v", <-got)
 		})
 	}
+}
+
+// A break is remembered until the server has answered: also when the table of slots names another
+// node for the key by then, which is what follows a break in a cluster, and when no command was
+// under way when the connection broke. What another server says, or who is dead anyway, changes
+// nothing.
+func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err          error // of a command of another lock
+		moves, quiet bool
+		passes       bool
+	}{
+		"none":                                   {passes: true},
+		"a lost answer":                          {err: errLost},
+		"a lost answer, then a failover":         {err: errLost, moves: true},
+		"a demoted server":                       {err: conn.Refusal("READONLY You can't write against a read only replica.")},
+		"a demoted server, then a failover":      {err: conn.Refusal("READONLY You can't write against a read only replica."), moves: true},
+		"a connection without a command":         {quiet: true},
+		"the same, and then a failover":          {quiet: true, moves: true},
+		"a slot that moves, nothing else":        {moves: true, passes: true}, // package conn tells of it, as of a connection
+		"a refusal that has to do with the name": {err: conn.Refusal("WRONGTYPE Operation against a key"), passes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var node atomic.Pointer[string]
+				first, second := "10.0.0.1:6379", "10.0.0.2:6379"
+				node.Store(&first)
+				var ended conn.Instant
+				f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+					cfg.Tenure = 5 * time.Second // as long as a tenure may be is a third of LeaseTime
+					f.topo = conn.Topology{Cluster: true, Node: func(uint16) string { return *node.Load() }, Broke: ended.Last}
+				})
+				h := take(t, t.Context(), core, "{s}l")
+				next := start(func() (lock.Hold, error) { return rlock.New(core, "{s}l").Lock(t.Context()) })
+				time.Sleep(time.Second)
+				if tc.err != nil {
+					f.onBefore(func(cmd conn.Command) error {
+						if cmd.Keys[0] == "{s}other" && cmd.Script == luascript.Acquire {
+							return tc.err
+						}
+						return nil
+					})
+					if _, err := rlock.New(core, "{s}other").TryLock(t.Context(), 0, 0); err == nil {
+						t.Error("the server answered")
+					}
+				}
+				if tc.quiet {
+					ended.Now()
+				}
+				if tc.moves {
+					node.Store(&second)
+				}
+				f.mu.Lock()
+				delete(f.keys, "{s}l") // the new master has never heard of it
+				f.mu.Unlock()
+				switch err := h.Unlock(t.Context()); {
+				case tc.passes && err != nil:
+					t.Errorf("Unlock: %v: it was not passed on", err)
+				case !tc.passes && !errors.Is(err, lock.ErrLeaseLost):
+					t.Errorf("Unlock: %v: passed on with what the dead master had said", err)
+				}
+				time.Sleep(time.Minute)
+				if h := next.has(t, "the next"); tc.passes {
+					_ = h.Unlock(t.Context()) // of what is not there
+				} else if err := h.Unlock(t.Context()); err != nil {
+					t.Error("the next one's Unlock:", err)
+				}
+			})
+		})
+	}
+}
+
+// A node that was dead when the lock was acquired, and is asked all the time, is no break for the
+// locks of the others.
+func TestADeadNodeStopsNoPassingOnElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+			cfg.Tenure = 5 * time.Second
+			f.topo = conn.Topology{Cluster: true, Node: func(slot uint16) string { return fmt.Sprintf("10.0.0.1:%d", slot) }}
+		})
+		var asked atomic.Int32
+		f.onBefore(func(cmd conn.Command) error {
+			if cmd.Keys[0] == "dead" {
+				asked.Add(1)
+				return errUnsent
+			}
+			return nil
+		})
+		ask := start(func() (lock.Hold, error) { return rlock.New(core, "dead").TryLock(t.Context(), 20*time.Second, 0) })
+		time.Sleep(5 * time.Second)
+		h := take(t, t.Context(), core, "l")
+		next := start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(t.Context()) })
+		before := asked.Load()
+		time.Sleep(4 * time.Second)
+		if asked.Load() == before {
+			t.Fatal("nobody asks the dead node: the test tests nothing")
+		}
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := len(f.scripts("release")); n > 0 {
+			t.Errorf("%d releases: it was not passed on", n)
+		}
+		if err := next.has(t, "the next").Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if !ask.over || ask.err == nil {
+			t.Error("the dead node answered")
+		}
+	})
 }
 
 // While a command that takes a lock away by force has no answer, the lock is not passed on,

@@ -56,16 +56,9 @@ func TestNothingIsPassedOnOnAnAnswerOfTheOldServer(t *testing.T) {
 		}
 		next.waits(t, "the next")
 
-		second := start(func() (lock.Hold, error) { return l.Lock(h.Context()) })
-		q := b.only(luascript.Reenter, "")
 		time.Sleep(time.Millisecond)
 		core.Moved()
 		time.Sleep(time.Millisecond)
-		b.tell(q, code1(1), nil)
-		inner := second.has(t, "the re-entry")
-		again := start(func() (lock.Hold, error) { return nil, inner.Unlock(t.Context()) })
-		b.tell(b.only(luascript.Release, ""), conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
-		again.has(t, "the inner Unlock")
 		start(func() (lock.Hold, error) { return nil, h.Unlock(t.Context()) })
 		next.waits(t, "the next, whom nobody has told that the new server knows of the lock")
 		b.tell(b.only(luascript.Release, ""), code1(1), nil)

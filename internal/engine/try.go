@@ -374,19 +374,22 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		if tokens != nil {
 			token = tokens[i]
 		}
-		if !a.hold(&a.members[i], &out, token, sent, lease, handed, lasts) {
-			return false, a.tooLateFor(i)
+		if err := a.hold(&a.members[i], &out, token, sent, lease, handed, lasts); err != nil {
+			if errors.Is(err, held.ErrMoved) && fresh > 0 && !handed {
+				a.left.lost++ // its answer is worth no more than none
+			}
+			return false, a.tooLateFor(i, err)
 		}
 	}
 	return true, nil
 }
 
-// hold makes a member's hold; false: its session was lost, or the client takes no
-// more.
-func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) bool {
+// hold makes a member's hold. It returns an error when its session was lost, when the client
+// takes no more, and held.ErrMoved when the answer does not count.
+func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) (err error) {
 	m.claim.Retain()
 	if m.session != nil {
-		m.hold = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
+		m.hold, err = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
 	} else {
 		g := held.Grant{
 			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,
@@ -396,18 +399,17 @@ func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time
 		if a.obs != nil {
 			g.Link = a.linkOf(m)
 		}
-		m.hold = a.core.reg.Take(&g)
+		m.hold, err = a.core.reg.Take(&g)
 	}
-	if m.hold == nil {
+	if err != nil {
 		m.claim.Release()
-		return false
 	}
-	return true
+	return err
 }
 
 // tooLateFor gives back what member i came too late for: Close or Shutdown came
-// while the answer was on its way, or a session was lost.
-func (a *acquisition) tooLateFor(i int) error {
+// while the answer was on its way, a session was lost, or the keys moved to another server.
+func (a *acquisition) tooLateFor(i int, why error) error {
 	for j := range i {
 		m := &a.members[j]
 		hold := m.hold
@@ -421,6 +423,9 @@ func (a *acquisition) tooLateFor(i int) error {
 	if a.core.isDraining() && a.members[i].session == nil || a.core.isClosed() {
 		a.left.queued = true // giving up undoes it
 		return stop(lock.ErrClosed)
+	}
+	if errors.Is(why, held.ErrMoved) {
+		return why // the new server is asked under the same id: if it has the grant, it knows that
 	}
 	a.anew()
 	return errSessionGone

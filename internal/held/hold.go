@@ -312,13 +312,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	if !gate.Enter(lctx, r.closedLate) {
 		return true, ErrNoAnswer
 	}
-	count, ok := s.Asking(lease)
-	r.mu.Lock()
-	err = h.overLocked()
-	r.mu.Unlock()
-	if err == nil && !ok {
-		err = lock.ErrNotHeld
-	}
+	count, err := h.asking(lease)
 	if err != nil {
 		gate.Leave()
 		return false, err
@@ -355,7 +349,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 		return false, err
 	}
 	if c.Sent.Before(r.dog.movedAt) {
-		return true, errMoved
+		return true, ErrMoved
 	}
 	until := LocalDeadline(c.Sent, lease)
 	if h.lease == 0 {
@@ -367,6 +361,25 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	s.known = later(s.known, c.Sent)
 	r.dog.scheduleLocked(s, time.Time{})
 	return false, nil
+}
+
+// asking is [Session.Asking] for a hold that is extended. One that is over asks for nothing: its
+// session may be the hold of somebody else by now, who would leave that behind.
+func (h *Hold) asking(lease time.Duration) (count int, err error) {
+	s, r := h.s, h.s.reg
+	r.mu.Lock()
+	now := time.Now()
+	lost := r.expireLocked(s, now)
+	switch err = h.overLocked(); {
+	case err != nil:
+	case s.dead || s.final:
+		err = lock.ErrNotHeld
+	default:
+		count = s.askingLocked(now, lease)
+	}
+	r.mu.Unlock()
+	r.tell(lost)
+	return count, err
 }
 
 // LowerToken makes the token of the hold, and of those that re-enter it, at most token: that of

@@ -112,7 +112,7 @@ func (r *Registry) freshLocked(s *Session) bool {
 	if d != nil && (d.asked > 0 || !s.known.After(d.until)) {
 		return false
 	}
-	return s.known.After(r.send.Broke(s.Lock.Key)) && !s.known.Before(r.dog.movedAt)
+	return s.known.After(r.send.Broke()) && !s.known.Before(r.dog.movedAt)
 }
 
 // giveLocked makes a session the receiver's; nil: it can't take it.

@@ -46,20 +46,20 @@ func (n *renewal) addLocked(s *Session) {
 	if s.watchedLocked() {
 		set = n.w.reg.cfg.LeaseTime
 	}
-	own := set
-	switch g := s.grant; {
-	case g != nil:
+	// What the holds count on beyond that: a fixed lease, or what Extend raised. The server may
+	// have forgotten it (a failover, a restart with what was saved a second before), and keep the
+	// lock for less. One that has it raises nothing.
+	own := max(set, leaseUntil(n.began, s.countsOnLocked()))
+	if g := s.grant; g != nil {
 		// what is left of the asked lease; a fixed one is not extended by it
-		own = max(set, g.at.Add(g.asked).Sub(n.began))
-	case s.known.Before(n.w.movedAt):
-		// what was asked of the server that had the key before: this one may not have heard of it
-		own = max(set, s.asked.Sub(n.began))
+		own = max(own, g.at.Add(g.asked).Sub(n.began))
 	}
 	switch {
 	case own > set:
 		set = own
-		at := n.began.Add(set)
-		s.asks = &at
+		if at := n.began.Add(set); at.After(s.askedUntilLocked()) {
+			s.asks = &at
+		}
 	case set > 0:
 		if n.asks == nil {
 			at := n.began.Add(set)

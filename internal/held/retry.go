@@ -14,7 +14,9 @@ import (
 // ErrNoAnswer is why an operation failed that gave up waiting.
 var ErrNoAnswer = errors.New("no answer within the time limit")
 
-var errMoved = errors.New("answered by a server that another one has replaced meanwhile")
+// ErrMoved is why an answer does not count: the command was sent before it was noticed that the
+// keys are on another server. That one is to be asked.
+var ErrMoved = errors.New("answered by a server that another one has replaced meanwhile")
 
 // NewRetry spaces the tries after transient errors: soon at first, since most
 // are a single broken connection, and at most a second apart.

@@ -80,6 +80,19 @@ func LocalDeadline(sent time.Time, lease time.Duration) time.Time {
 	return sent.Add(lease - drift(lease))
 }
 
+// leaseUntil is the lease to ask for at an instant so that its local deadline is until, or just
+// after it. Of a lease that was granted before, it asks for a little less with time, as less of
+// it is left to drift in: so a server that still has it need not raise anything, if the command
+// takes no longer than a hundredth of the time that has passed since.
+func leaseUntil(at, until time.Time) time.Duration {
+	left := until.Sub(at)
+	if left <= 0 {
+		return 0
+	}
+	most := left + 2*time.Millisecond
+	return min(most+most/99+1, 2*left)
+}
+
 // Passed reports whether an instant has passed on the monotonic or on the wall
 // clock: the former stands still while a machine sleeps.
 func Passed(now, at time.Time) bool {
@@ -120,19 +133,24 @@ type memory struct {
 	list    [1]*Hold
 }
 
-// Take makes a session and its first hold; nil when the client takes no more.
-func (r *Registry) Take(g *Grant) *Hold {
+// Take makes a session and its first hold. It returns lock.ErrClosed when the client takes no
+// more, and ErrMoved when the grant may be that of a server which another one has replaced: what
+// it may have left there is still the caller's to undo.
+func (r *Registry) Take(g *Grant) (*Hold, error) {
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.drains && !g.Within {
-		return nil
+	switch {
+	case r.closed, r.drains && !g.Within:
+		return nil, lock.ErrClosed
+	case g.Sent.Before(r.dog.movedAt):
+		return nil, ErrMoved
 	}
 	h := r.takeLocked(g, counted)
 	if g.Share != nil {
 		r.openLocked(g.Share, h.s, g.Open, g.Along)
 	}
-	return h
+	return h, nil
 }
 
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
@@ -172,24 +190,35 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 	now := time.Now()
 	lost := r.expireLocked(s, now)
 	if ok = !s.dead && !s.final; ok {
-		s.asked = later(s.asked, now.Add(lease))
-		count = s.countLocked(nil) + 1
+		count = s.askingLocked(now, lease) + 1
 	}
 	r.mu.Unlock()
 	r.tell(lost)
 	return count, ok
 }
 
+// askingLocked notes what a command is about to ask for. It may yet be withdrawn: then the end is
+// one that nobody asked for, which costs a release too many when the session ends, and no more.
+// What is asked of a server again is only what a hold counts on.
+func (s *Session) askingLocked(now time.Time, lease time.Duration) (count int) {
+	s.asked = later(s.asked, now.Add(lease))
+	return s.countLocked(nil)
+}
+
 // Again adds the hold of a re-entry that the server confirmed; the claim, its owner's,
-// has been retained for it. nil: the session is over.
-func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duration, sent time.Time) *Hold {
+// has been retained for it. It returns lock.ErrNotHeld when the session is over, and ErrMoved
+// when the server that confirmed it may be one that another one has replaced.
+func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duration, sent time.Time) (*Hold, error) {
 	r := s.reg
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
 	h := &Hold{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.dead || s.final || r.closed { // others of a shared session have gates of their own
-		return nil
+	switch {
+	case s.dead || s.final || r.closed: // others of a shared session have gates of their own
+		return nil, lock.ErrNotHeld
+	case sent.Before(r.dog.movedAt):
+		return nil, ErrMoved
 	}
 	if fixed == 0 {
 		s.until = later(s.until, LocalDeadline(sent, lease))
@@ -205,7 +234,7 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duratio
 		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
 	}
 	r.dog.scheduleLocked(s, sent)
-	return h
+	return h, nil
 }
 
 // Gone takes all holds away: a command found that the server knows of none.
@@ -348,6 +377,22 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 // than that.
 func (s *Session) leftLocked(than time.Time) bool {
 	return s.askedUntilLocked().After(than.Add(leftBehind))
+}
+
+// countsOnLocked is the latest local deadline of the session's holds: the server must not free
+// the lock before it.
+func (s *Session) countsOnLocked() (until time.Time) {
+	if s.kept > 0 {
+		until = s.until
+	}
+	if s.fixed > 0 {
+		for _, h := range s.holds {
+			if h.state == stateHeld && h.lease > 0 {
+				until = later(until, h.until)
+			}
+		}
+	}
+	return until
 }
 
 // askedUntilLocked is the latest end that the server was asked for, answered or not.

@@ -264,12 +264,14 @@ func (w *watchdog) renewedLocked(s *Session, sent time.Time, lease time.Duration
 	w.scheduleLocked(s, sent)
 }
 
+// raiseLocked moves the deadlines on. What was asked for beyond the watchdog's lease was for the
+// holds that count on it, and raises nobody's.
 func (w *watchdog) raiseLocked(s *Session, sent time.Time, lease time.Duration) {
-	until := LocalDeadline(sent, lease)
-	s.until = later(s.until, until)
+	s.until = later(s.until, LocalDeadline(sent, min(lease, w.reg.cfg.LeaseTime)))
 	if s.grant == nil {
 		return
 	}
+	until := LocalDeadline(sent, lease)
 	full := LocalDeadline(s.grant.at, s.grant.asked)
 	s.grant = nil
 	for _, h := range s.holds {

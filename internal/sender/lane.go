@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -14,8 +13,7 @@ import (
 // lane is the way to one node.
 type lane struct {
 	s     *Sender
-	known bool                      // all of it goes to one node
-	broke atomic.Pointer[time.Time] // when a command last failed, or was refused for the moment
+	known bool // all of it goes to one node
 
 	mu      sync.Mutex     // guards all below, and the calls' state
 	queue   [classes]calls // not sent
@@ -256,9 +254,12 @@ func (l *lane) noteLocked(err error) {
 		l.failed = nil
 		return
 	}
+	// What can't be sent to a node that has failed before says nothing new: a dead node of many
+	// must not keep the others' locks from being passed on.
+	if l.failed == nil || conn.Classify(err) != conn.Unsent {
+		l.s.broke.Now()
+	}
 	l.failed = err
-	now := time.Now()
-	l.broke.Store(&now)
 }
 
 func (l *lane) trouble(now time.Time) error {

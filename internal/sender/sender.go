@@ -72,6 +72,8 @@ type Sender struct {
 	cfg  Config
 	one  *lane // where there is only one node
 
+	broke conn.Instant // see Broke
+
 	mu     sync.RWMutex
 	lanes  map[string]*lane // guarded by mu; by node
 	closed bool             // guarded by mu
@@ -129,15 +131,18 @@ func (s *Sender) Trouble(key string) error {
 	return l.trouble(time.Now())
 }
 
-// Broke is when a command to the node of a key last failed without an answer, or was refused
-// for the moment (the server has been started again, or is a replica now): what the node had
-// answered before may not hold any more.
-func (s *Sender) Broke(key string) time.Time {
-	l, _ := s.laneOf(key)
-	if at := l.broke.Load(); at != nil {
-		return *at
+// Broke is when a command last failed without an answer, or was refused for the moment (the server
+// has been started again, or is a replica now), or a connection ended: what was answered before may
+// not hold any more. It is one instant for all nodes: what follows a break in a cluster is that
+// another node has the key, and nothing says which one had it before.
+func (s *Sender) Broke() time.Time {
+	at := s.broke.Last()
+	if s.topo.Broke != nil {
+		if conns := s.topo.Broke(); conns.After(at) {
+			at = conns
+		}
 	}
-	return time.Time{}
+	return at
 }
 
 // Run sends a command and waits for its answer, however long that takes.
