@@ -59,11 +59,14 @@ func (a *acquisition) try() (won bool, err error) {
 	if a.obs != nil {
 		a.obs.Attempt()
 	}
+	a.fresh = fresh
 	a.core.send.Start(&a.call)
+	a.flies = true
 	if !a.call.Wait(a.ctx, a.until) && !a.stay(fresh) {
 		return false, stop(a.ended())
 	}
-	a.call.Done()
+	a.flies = false
+	defer a.call.Done() // last: an observer is told
 	defer a.leaveGates()
 	return a.take(fresh)
 }
@@ -76,11 +79,13 @@ func (a *acquisition) stay(fresh int) bool {
 	}
 	void := a.left
 	a.core.reg.More()
+	a.flies, a.gated = false, false // from Leave on it may be somebody else's
 	left := a.call.Leave(func(c *sender.Call) { a.late(c, fresh, void) })
 	if left == sender.Away {
 		a.left = leftover{away: true}
 		return false
 	}
+	a.gated = true
 	a.core.reg.End()
 	for i := range a.members {
 		a.members[i].claim.Release()
@@ -114,11 +119,11 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
 	}
 	if left.any() {
 		a.core.reg.Undo(a.values, a.leftovers(), left.void(), true, nil)
-		if granted { // a log handler may be slow
-			a.core.reg.Background(func() { a.givenBack("late grant given back") })
+		if granted {
+			a.givenBack("late grant given back")
 		}
 	} else {
-		a.leaveGates()
+		a.freeGates()
 	}
 	a.releaseClaims()
 }
@@ -149,10 +154,17 @@ func (a *acquisition) enterGates() bool {
 			return false
 		}
 	}
+	a.gated = true
 	return true
 }
 
 func (a *acquisition) leaveGates() {
+	a.gated = false
+	a.freeGates()
+}
+
+// freeGates is leaveGates for whoever got the gates with an answer.
+func (a *acquisition) freeGates() {
 	for i := range a.members {
 		a.members[i].claim.Gate.Leave()
 	}

@@ -125,7 +125,7 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 // be freed now; see released.
 func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) bool {
 	if code == kind.ReleaseSilent {
-		g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
+		g.warn("redlatch: released, but the next one was not told: waiters go on by themselves",
 			"lock", p.lock.Name, "owner", p.field.Name, "error", text)
 	}
 	switch {
@@ -154,14 +154,20 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 // giveUp ends a part that can't be given back.
 func (g *giving) giveUp(p *part, err error) {
 	if p.hold != nil {
-		g.rel.errs[p.index] = p.hold.abandoned(err)
+		g.rel.errs[p.index] = p.abandoned(err)
 		p.leave()
 		g.told()
 		return
 	}
 	p.leave()
-	g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: giving back failed", "lock", p.lock.Name, "owner", p.field.Name,
+	g.warn("redlatch: giving back failed", "lock", p.lock.Name, "owner", p.field.Name,
 		"type", p.lock.Kind.Traits().Type, "error", err)
+}
+
+// warn logs in the background: the gates are ours, and a caller may wait.
+func (g *giving) warn(msg string, args ...any) {
+	ctx, log := g.ctx, g.reg.cfg.Log
+	g.reg.cfg.News.Tell(func() { log.WarnContext(ctx, msg, args...) })
 }
 
 // split frees a lock by a command of one key, where a cluster refuses those of

@@ -69,9 +69,16 @@ func (p *part) released() bool {
 	r.dog.scheduleLocked(s, time.Time{})
 	r.mu.Unlock()
 	if ended {
-		h.tellEnd("released")
+		p.over()
 	}
 	return true
+}
+
+// over notes that the part's release has ended its hold: what an observer hears of that is
+// told with the end of the Unlock.
+func (p *part) over() {
+	p.rel.ended[p.index] = true
+	p.claim.Release()
 }
 
 // lastLocked makes the part the last release of its session.
@@ -109,7 +116,8 @@ func (r *Registry) leavesLocked(s *Session) bool {
 // abandoned ends a hold that could not be released: the key stays until its
 // lease ends, and nothing renews it. Where another hold of the session had asked for
 // a longer lease, the release goes on in the background.
-func (h *Hold) abandoned(err error) error {
+func (p *part) abandoned(err error) error {
+	h := p.hold
 	s, r := h.s, h.s.reg
 	r.mu.Lock()
 	if r.closed {
@@ -130,7 +138,7 @@ func (h *Hold) abandoned(err error) error {
 		r.freeLeft(h)
 	}
 	if ended {
-		h.tellEnd("released")
+		p.over()
 	}
 	return err
 }
