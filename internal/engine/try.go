@@ -385,6 +385,10 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 // hold makes a member's hold; false: its session was lost, or the client takes no
 // more.
 func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) bool {
+	var link any
+	if a.obs != nil && m.session == nil {
+		link = a.linkOf(m) // before anything is counted: it may panic
+	}
 	m.claim.Retain()
 	if m.session != nil {
 		m.hold = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
@@ -392,10 +396,7 @@ func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time
 		g := held.Grant{
 			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,
 			Fixed: a.lease, Lease: lease, Sent: sent, Handed: handed, Lasts: lasts, Within: m.attempt.Other != "",
-			Share: a.lead, Along: out.Along, Open: out.Open,
-		}
-		if a.obs != nil {
-			g.Link = a.linkOf(m)
+			Share: a.lead, Along: out.Along, Open: out.Open, Link: link,
 		}
 		m.hold = a.core.reg.Take(&g)
 	}

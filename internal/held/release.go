@@ -105,7 +105,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	rel.begin(ctx, r, rel.one.holds[:], nil)
 	select {
 	case <-rel.done: // passed on, most likely
-		rel.tell()
+		rel.heard()
 		return rel.again()
 	default:
 	}
@@ -113,25 +113,17 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	defer r.send.StopTimer(limit)
 	select {
 	case <-rel.done:
-		rel.tell()
+		rel.heard()
 		return rel.again()
 	case <-limit.C:
 	}
-	if !rel.teller.CompareAndSwap(tellsUnlock, tellsOther) { // the answer is there after all
+	if !rel.leave() { // the answer is there after all
 		<-rel.done
-		rel.tell()
+		rel.heard()
 		return rel.again()
 	}
 	return rel.GiveUp()[0]
 }
-
-// Who tells an observer of the end of a release: the Unlock that waits for it, until it gives
-// up, or nobody's goroutine.
-const (
-	tellsUnlock int32 = iota
-	tellsOther
-	toldInTime // the Unlock's, for certain: the answer was there while it waited
-)
 
 // again keeps a Releasing of one hold for another Unlock, and returns what came of it.
 // Its end was received, so whoever was at it is through with it: end tells last of all,
@@ -152,6 +144,13 @@ func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Rele
 	rel := &Releasing{}
 	rel.teller.Store(tellsOther)
 	rel.begin(ctx, holds[0].s.reg, holds, notify)
+	return rel
+}
+
+// ReleaseAll is Release for one who calls Wait: an observer hears of the end there.
+func ReleaseAll(ctx context.Context, holds []*Hold) *Releasing {
+	rel := &Releasing{}
+	rel.begin(ctx, holds[0].s.reg, holds, nil)
 	return rel
 }
 
@@ -403,22 +402,6 @@ func (rel *Releasing) end() {
 	rel.signal()
 }
 
-// tell tells an observer of the end.
-func (rel *Releasing) tell() {
-	if rel.reg.cfg.Observer == nil {
-		return
-	}
-	rel.call.Done()
-	for i, h := range rel.holds {
-		if rel.ended[i] {
-			h.tellEnd("released", h.lasted())
-		}
-	}
-	for i, end := range rel.ends {
-		end(rel.errs[i])
-	}
-}
-
 // signal says that all is over. What an observer hears of it the Unlock tells that waits; if
 // none does, it is told in the background.
 func (rel *Releasing) signal() {
@@ -442,6 +425,7 @@ func (rel *Releasing) Errs() []error { return rel.errs }
 func (rel *Releasing) Wait(began time.Time) []error {
 	select {
 	case <-rel.done: // also where the time is over
+		rel.heard()
 		return rel.errs
 	default:
 	}
@@ -449,10 +433,14 @@ func (rel *Releasing) Wait(began time.Time) []error {
 	defer limit.Stop()
 	select {
 	case <-rel.done:
-		return rel.errs
 	case <-limit.C:
-		return rel.GiveUp()
+		if rel.leave() {
+			return rel.GiveUp()
+		}
+		<-rel.done // the answer is there after all
 	}
+	rel.heard()
+	return rel.errs
 }
 
 // GiveUp stops waiting for the answer: another Unlock of the holds gets what came of
@@ -468,19 +456,4 @@ func (rel *Releasing) GiveUp() []error {
 		out[i] = h.unavailable("release", fmt.Errorf("%w of %v", ErrNoAnswer, r.cfg.UnlockTimeout))
 	}
 	return out
-}
-
-// observe begins the observations; a command for several holds belongs to none of
-// them, but to what the caller's ctx carries.
-func (rel *Releasing) observe(ctx context.Context) {
-	if rel.ends = rel.one.ends[:]; len(rel.holds) > 1 {
-		rel.ends = make([]observe.End, len(rel.holds))
-	}
-	one := ctx
-	for i, h := range rel.holds {
-		one, rel.ends[i] = rel.reg.operation(ctx, h.s.Lock, observe.Release, h.s.Name)
-	}
-	if len(rel.holds) == 1 {
-		rel.values = one
-	}
 }
