@@ -125,8 +125,11 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 // be freed now; see released.
 func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) bool {
 	if code == kind.ReleaseSilent {
-		g.warn("redlatch: released, but the next one was not told: waiters go on by themselves",
-			"lock", p.lock.Name, "owner", p.field.Name, "error", text)
+		cfg, ctx, name, owner := &g.reg.cfg, g.ctx, p.lock.Name, p.field.Name
+		cfg.News.Tell(func() {
+			cfg.Log.WarnContext(ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
+				"lock", name, "owner", owner, "error", text)
+		})
 	}
 	switch {
 	case p.hold == nil:
@@ -160,14 +163,11 @@ func (g *giving) giveUp(p *part, err error) {
 		return
 	}
 	p.leave()
-	g.warn("redlatch: giving back failed", "lock", p.lock.Name, "owner", p.field.Name,
-		"type", p.lock.Kind.Traits().Type, "error", err)
-}
-
-// warn logs in the background: the gates are ours, and a caller may wait.
-func (g *giving) warn(msg string, args ...any) {
-	ctx, log := g.ctx, g.reg.cfg.Log
-	g.reg.cfg.News.Tell(func() { log.WarnContext(ctx, msg, args...) })
+	cfg, ctx, l, owner := &g.reg.cfg, g.ctx, p.lock, p.field.Name
+	cfg.News.Tell(func() {
+		cfg.Log.WarnContext(ctx, "redlatch: giving back failed", "lock", l.Name, "owner", owner,
+			"type", l.Kind.Traits().Type, "error", err)
+	})
 }
 
 // split frees a lock by a command of one key, where a cluster refuses those of
