@@ -137,7 +137,7 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 		return true
 	case code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
 		// An earlier try may have ended the session, but only if it was to.
-		g.rel.errs[p.index] = p.hold.releaseLost()
+		g.rel.errs[p.index] = p.releaseLost()
 		if p.count > 0 && g.reg.Begin() == nil { // a kind may have left more than its field
 			g.reg.freeLeft(p.hold)
 		}
@@ -184,7 +184,7 @@ func (g *giving) split(p *part) {
 		p.ambiguous = p.ambiguous || conn.Classify(err) == conn.Ambiguous
 		return
 	case reply.Code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
-		g.rel.errs[p.index] = p.hold.releaseLost()
+		g.rel.errs[p.index] = p.releaseLost()
 	case !p.released():
 		return
 	}

@@ -69,7 +69,7 @@ type Releasing struct {
 	reg    *Registry
 	holds  []*Hold
 	errs   []error       // per hold
-	ended  []bool        // per hold: this release has ended it
+	ended  []string      // per hold: how it ended, if this release found or made the end
 	done   chan struct{} // gets a value when all have an answer
 	ends   []observe.End // of the observations; nil: nobody looks
 	notify chan<- *Releasing
@@ -88,7 +88,7 @@ type Releasing struct {
 	one struct {
 		holds [1]*Hold
 		errs  [1]error
-		ended [1]bool
+		ended [1]string
 		ends  [1]observe.End
 		parts [1]part
 	}
@@ -174,7 +174,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	}
 	rel.ended = rel.one.ended[:]
 	if rel.errs = rel.one.errs[:]; len(holds) > 1 {
-		rel.errs, rel.ended = make([]error, len(holds)), make([]bool, len(holds))
+		rel.errs, rel.ended = make([]error, len(holds)), make([]string, len(holds))
 	}
 	rel.parts = rel.one.parts[:0]
 	rel.values = ctx
@@ -202,7 +202,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 		r.wg.Add(1)
 	}
 	r.mu.Unlock()
-	r.tell(lost)
+	r.tellBut(lost, rel)
 	for i := range rel.parts {
 		if ctx := rel.parts[i].ctx; ctx != nil {
 			ctx.cancel(lock.ErrUnlocked) // one that is asked for from now on ends by itself
@@ -257,7 +257,7 @@ func (rel *Releasing) send(closed bool, todo int) {
 			rel.slow()
 		}()
 	case todo == 1 && r.passOn(rel.parts[0].hold):
-		rel.ended[0] = true
+		rel.ended[0] = "released"
 		rel.parts[0].claim.Gate.Leave()
 		rel.end()
 	default:
@@ -367,7 +367,7 @@ func (rel *Releasing) prepare() {
 		p.count, p.until = s.countLocked(h), h.deadlineLocked()
 		if p.count > 0 && s.joined != nil && r.freshLocked(s) {
 			h.outlastedLocked()
-			rel.ended[p.index] = true
+			rel.ended[p.index] = "released"
 			gone = append(gone, p.claim)
 			p.claim.Gate.Leave()
 			continue
@@ -382,7 +382,7 @@ func (rel *Releasing) prepare() {
 	for _, c := range gone {
 		c.Release()
 	}
-	r.tell(lost)
+	r.tellBut(lost, rel)
 }
 
 // rest takes an answer and goes on until everything is decided.

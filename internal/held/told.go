@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redlatch/redlatch/internal/observe"
 )
@@ -33,13 +34,25 @@ func (rel *Releasing) heard() {
 func (rel *Releasing) tell() {
 	rel.call.Done()
 	for i, h := range rel.holds {
-		if rel.ended[i] {
-			h.tellEnd("released", h.lasted())
+		if how := rel.ended[i]; how != "" {
+			h.tellEnd(how, h.lasted())
 		}
 	}
 	for i, end := range rel.ends {
 		end(rel.errs[i])
 	}
+}
+
+// tells reports whether a lost hold is one of the release's, which tells of it.
+func (rel *Releasing) tells(h *Hold) bool {
+	if rel == nil {
+		return false
+	}
+	i := slices.Index(rel.holds, h)
+	if i >= 0 {
+		rel.ended[i] = h.howLost()
+	}
+	return i >= 0
 }
 
 // observe begins the observations; a command for several holds belongs to none of

@@ -77,7 +77,7 @@ func (p *part) released() bool {
 // over notes that the part's release has ended its hold: what an observer hears of that is
 // told with the end of the Unlock.
 func (p *part) over() {
-	p.rel.ended[p.index] = true
+	p.rel.ended[p.index] = "released"
 	p.claim.Release()
 }
 
@@ -90,13 +90,13 @@ func (p *part) lastLocked(s *Session) {
 }
 
 // releaseLost ends the session of a hold whose release found it gone.
-func (h *Hold) releaseLost() error {
-	r := h.s.reg
+func (p *part) releaseLost() error {
+	h, r := p.hold, p.hold.s.reg
 	r.mu.Lock()
 	lost := r.loseLocked(h.s, lock.LossGone, nil)
 	res := h.releasingLocked()
 	r.mu.Unlock()
-	r.tell(lost)
+	r.tellBut(lost, p.rel)
 	if res == nil {
 		return nil
 	}
