@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	rotel "github.com/redlatch/redlatch/otel"
@@ -81,7 +82,10 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	if cn.Borrowed() {
 		leave = claims.closing
 	}
-	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave), cfg.Logger.Warn)
+	news := &observe.News{}
+	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave), func(msg string, args ...any) {
+		news.Tell(func() { cfg.Logger.Warn(msg, args...) })
+	})
 	core := engine.NewCore(engine.Config{
 		ID:            id,
 		Addr:          strings.Join(addrs, ","),
@@ -96,6 +100,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Map:           cfg.key(),
 		Log:           cfg.Logger,
 		Observer:      observer,
+		News:          news,
 	}, cn, hub)
 	cn.OnMove(core.Moved)
 	inspector := inspect.New(inspect.Config{
@@ -173,7 +178,9 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // Close ends the Client now: waiters return ErrClosed and leave their queues,
 // hold contexts end with cause ErrClosed, and renewal stops. Held keys stay on the
 // server until their leases end. Close blocks until all goroutines and connections of
-// the Client have ended: at most UnlockTimeout and the time to close connections.
+// the Client have ended and everything has been logged: at most UnlockTimeout and the time to
+// close connections. Only code of yours (a log handler, a span processor) that does not return
+// can make it last longer, for another UnlockTimeout; then Close leaves it behind.
 // Further calls wait for the first.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
@@ -188,9 +195,7 @@ func (c *Client) Close() {
 		c.core.Close()
 		<-settled
 		c.conn.Close()
-		c.core.Wait()
-		c.inspector.Wait()
-		c.claims.wg.Wait()
+		c.core.Wait(c.inspector.Wait, c.claims.wg.Wait)
 	})
 	<-c.closed
 }

@@ -305,6 +305,16 @@ func (p *part) holds() []lock.Hold {
 	return out
 }
 
+// unlock is release for an Unlock, which calls what it returns: what an observer hears of the
+// end of the members' it hears there.
+func (p *part) unlock(ctx context.Context, began time.Time) func() []error {
+	if p.other != nil {
+		return p.release(ctx, began)
+	}
+	rel := held.ReleaseAll(ctx, p.eng)
+	return func() []error { return rel.Wait(began) }
+}
+
 // release begins to give the part back and returns a function that waits for it: as an
 // Unlock that began at an instant does.
 func (p *part) release(ctx context.Context, began time.Time) func() []error {

@@ -293,7 +293,7 @@ func (h *hold) unlock(ctx context.Context) error {
 	}
 	waits := make([]func() []error, len(parts))
 	for i, p := range parts {
-		waits[i] = p.release(ctx, began)
+		waits[i] = p.unlock(ctx, began)
 	}
 	var errs []error
 	for i, wait := range waits {

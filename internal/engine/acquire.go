@@ -62,6 +62,12 @@ type acquisition struct {
 	lastErr error // of the last try, unless it was answered
 	retry   *backoff.ExponentialBackOff
 
+	// for what a panic leaves
+	gated  bool // the gates are ours
+	flies  bool // a command was handed to the sender, and has no answer
+	fresh  int  // how many members it acquires
+	broken bool
+
 	tell     bool       // ask who the server is
 	told     conn.Reply // what it said
 	answered bool       // it said something
@@ -204,8 +210,43 @@ func (a *acquisition) close() {
 // about is the member that the acquisition is about at the moment.
 func (a *acquisition) about() *member { return &a.members[a.at] }
 
-// finish runs the acquisition to its end.
+// finish runs the acquisition to its end. It calls code of the user's (an observer, a
+// context), which may panic: then others go on as if the caller had left.
 func (a *acquisition) finish() error {
+	ended := false
+	defer func() {
+		if !ended {
+			a.broke()
+		}
+	}()
+	err := a.toEnd()
+	ended = true
+	return err
+}
+
+// broke cleans up behind a panic. It calls no code of the user's.
+func (a *acquisition) broke() {
+	a.values, a.obs, a.broken = context.Background(), nil, true
+	if a.flies {
+		a.stay(a.fresh) // an answer that is there is as good as one that is not: it is undone
+	}
+	if a.gated {
+		a.leaveGates()
+	}
+	a.unlead(errBroken)
+	won := false
+	for i := range a.members {
+		if m := &a.members[i]; m.hold != nil {
+			won = true
+			m.hold.Drop()
+			m.hold = nil
+		}
+	}
+	a.left.queued = a.left.queued || a.sent && !won // whatever the answer was
+	a.giveUp()
+}
+
+func (a *acquisition) toEnd() error {
 	a.observe()
 	behind := a.standsBehind()
 	if a.obs != nil || !a.mayShare() && (!behind || a.about().lock.of.Line == "") {
@@ -364,8 +405,12 @@ func (a *acquisition) giveUp() {
 	if a.waiter != nil {
 		a.about().claim.Unwatch(a)
 		a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
-		if h, _ := a.core.reg.Given(&a.given); h != nil {
-			held.Release(a.values, []*held.Hold{h}, nil) // passed on just before it left
+		switch h, _ := a.core.reg.Given(&a.given); { // passed on just before it left
+		case h == nil:
+		case a.broken:
+			h.Drop()
+		default:
+			held.Release(a.values, []*held.Hold{h}, nil)
 		}
 	}
 	a.takeBack()
@@ -492,3 +537,6 @@ type stopError struct{ err error }
 func (e *stopError) Error() string { return e.err.Error() }
 
 func stop(err error) error { return &stopError{err} }
+
+// errBroken is how an acquisition ends that a panic ended.
+var errBroken = errors.New("a panic in the user's code")

@@ -49,6 +49,7 @@ type Config struct {
 	Map           func(name string) string // name -> key; nil: as it is
 	Log           *slog.Logger
 	Observer      observe.Observer // nil: nobody looks
+	News          *observe.News    // tells both what belongs to no call; nil: the core makes one
 }
 
 // Core is what all locks of one Client share. It is safe for concurrent use.
@@ -73,13 +74,16 @@ type Core struct {
 
 // NewCore starts the engine of a client. Close ends it.
 func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
+	if cfg.News == nil {
+		cfg.News = &observe.News{}
+	}
 	c := &Core{
 		cfg: cfg, run: run, hub: hub, topo: run.Topology(),
 		draining: make(chan struct{}), closing: make(chan struct{}), attached: map[any]any{},
 	}
-	c.send = sender.New(run, sender.Config{Slow: min(time.Second, cfg.LeaseTime/3), Alone: cfg.Alone, Observer: cfg.Observer})
+	c.send = sender.New(run, sender.Config{Slow: min(time.Second, cfg.LeaseTime/3), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
 	c.reg = held.NewRegistry(held.Config{
-		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Warn: cfg.HoldWarning, Log: cfg.Log, Observer: cfg.Observer,
+		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Warn: cfg.HoldWarning, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
 		Heard: c.heard, PassOn: c.passOn,
 	}, c.send, c.topo)
 	c.places = newPlaces(c)
@@ -189,11 +193,22 @@ func (c *Core) Close() bool {
 	return quiet
 }
 
-// Wait blocks until no goroutine of the core is left; the connection has been
-// closed, so that none can be stuck.
-func (c *Core) Wait() {
-	c.reg.Wait()
-	c.send.Wait()
+// Wait blocks until no goroutine of the core is left, nor any that others wait for; the
+// connection has been closed, so that none can be stuck there. Those that the user's code (an
+// observer, a log handler) keeps for longer than UnlockTimeout are left behind; Wait reports
+// false then.
+func (c *Core) Wait(others ...func()) bool {
+	all := observe.Within(c.cfg.UnlockTimeout, func() {
+		c.reg.Wait()
+		for _, wait := range others {
+			wait()
+		}
+		c.cfg.News.Wait()
+	})
+	if all { // else a call may have more to send, in vain
+		c.send.Wait() // these call no user's code
+	}
+	return all
 }
 
 // Moved tells that the keys are on another server now: what is held is renewed

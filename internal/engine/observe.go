@@ -160,7 +160,8 @@ func (o *observations) Link() any {
 
 // givenBack logs that a lock that the server had granted is given back.
 func (a *acquisition) givenBack(what string) {
-	a.core.cfg.Log.InfoContext(a.values, "redlatch: "+what, a.Logged()...)
+	log, ctx, args := a.core.cfg.Log, a.values, a.Logged()
+	a.core.cfg.News.Tell(func() { log.InfoContext(ctx, "redlatch: "+what, args...) }) // its gates are ours
 }
 
 // Logged implements pubsub.Member: the arguments of a log line about the acquisition, for

@@ -183,8 +183,9 @@ func (r *refreshing) Item(i int) kind.Item {
 }
 
 func (r *refreshing) Ran(cmd conn.Command, sent time.Time, err error) {
-	if o := r.w.core.cfg.Observer; o != nil {
-		o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
+	cfg, name, keys := &r.w.core.cfg, cmd.Script.Name, len(cmd.Keys)
+	if o := cfg.Observer; o != nil {
+		cfg.News.TellOften(func() { o.Batch(name, keys, sent, err) })
 	}
 }
 
@@ -234,15 +235,14 @@ func (r *refreshing) End() {
 	if !tell || c.isClosed() {
 		return
 	}
-	if c.reg.Begin() != nil {
-		return
-	}
-	go func() { // ends with the log handler
-		defer c.reg.End()
-		l := &r.due[0].a.about().lock.of
+	a := r.due[0].a
+	a.mu.Lock()
+	l := &a.about().lock.of
+	a.mu.Unlock()
+	c.cfg.News.Tell(func() {
 		c.cfg.Log.Warn("redlatch: refreshing the places of waiters failed, retrying",
 			"lock", l.Name, "type", l.Kind.Traits().Type, "waiters", failed, "error", first)
-	}()
+	})
 }
 
 func (w *places) back(p *place, at time.Time) {

@@ -52,8 +52,14 @@ func (a *acquisition) share(fresh int) (*held.Share, held.Part) {
 func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 	m := &a.members[0]
 	m.claim.Watch(x)
+	follows := true
 	defer func() {
 		m.claim.Unwatch(x)
+		if follows { // an observer panicked
+			if _, h, _ := a.core.reg.Follow(x, true); h != nil {
+				h.Drop()
+			}
+		}
 		a.core.reg.StopFollowing(x)
 	}()
 	var tick <-chan time.Time
@@ -76,6 +82,9 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 		}
 		ended := a.ctx.Err() != nil || a.core.isClosed()
 		part, h, lost := a.core.reg.Follow(x, over || ended)
+		if follows = part == held.Follows; part == held.Leads {
+			a.lead = x
+		}
 		if h != nil && !lost && !ended {
 			m.hold = h
 			return true, nil
@@ -90,7 +99,6 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 		case over || ended:
 			return false, stop(a.ended())
 		case part == held.Leads:
-			a.lead = x
 			a.listenEarly()
 			return false, errLookAgain
 		case part == held.Alone:

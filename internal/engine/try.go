@@ -60,11 +60,14 @@ func (a *acquisition) try() (won bool, err error) {
 	if a.obs != nil {
 		a.obs.Attempt()
 	}
+	a.fresh = fresh
 	a.core.send.Start(&a.call)
+	a.flies = true
 	if !a.call.Wait(a.ctx, a.until) && !a.stay(fresh) {
 		return false, stop(a.ended())
 	}
-	a.call.Done()
+	a.flies = false
+	defer a.call.Done() // last: an observer is told
 	defer a.leaveGates()
 	return a.take(fresh)
 }
@@ -77,11 +80,13 @@ func (a *acquisition) stay(fresh int) bool {
 	}
 	void := a.left
 	a.core.reg.More()
+	a.flies, a.gated = false, false // from Leave on it may be somebody else's
 	left := a.call.Leave(func(c *sender.Call) { a.late(c, fresh, void) })
 	if left == sender.Away {
 		a.left = leftover{away: true}
 		return false
 	}
+	a.gated = true
 	a.core.reg.End()
 	for i := range a.members {
 		a.members[i].claim.Release()
@@ -115,11 +120,11 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
 	}
 	if left.any() {
 		a.core.reg.Undo(a.values, a.leftovers(), left.void(), true, nil)
-		if granted { // a log handler may be slow
-			a.core.reg.Background(func() { a.givenBack("late grant given back") })
+		if granted {
+			a.givenBack("late grant given back")
 		}
 	} else {
-		a.leaveGates()
+		a.freeGates()
 	}
 	a.releaseClaims()
 }
@@ -150,10 +155,17 @@ func (a *acquisition) enterGates() bool {
 			return false
 		}
 	}
+	a.gated = true
 	return true
 }
 
 func (a *acquisition) leaveGates() {
+	a.gated = false
+	a.freeGates()
+}
+
+// freeGates is leaveGates for whoever got the gates with an answer.
+func (a *acquisition) freeGates() {
 	for i := range a.members {
 		a.members[i].claim.Gate.Leave()
 	}
@@ -387,6 +399,10 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 // hold makes a member's hold. It returns an error when its session was lost, when the client
 // takes no more, and held.ErrMoved when the answer does not count.
 func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time.Time, lease time.Duration, handed bool, lasts time.Duration) (err error) {
+	var link any
+	if a.obs != nil && m.session == nil {
+		link = a.linkOf(m) // before anything is counted: it may panic
+	}
 	m.claim.Retain()
 	if m.session != nil {
 		m.hold, err = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
@@ -394,10 +410,7 @@ func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time
 		g := held.Grant{
 			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,
 			Fixed: a.lease, Lease: lease, Sent: sent, Handed: handed, Lasts: lasts, Within: m.attempt.Other != "",
-			Share: a.lead, Along: out.Along, Open: out.Open,
-		}
-		if a.obs != nil {
-			g.Link = a.linkOf(m)
+			Share: a.lead, Along: out.Along, Open: out.Open, Link: link,
 		}
 		m.hold, err = a.core.reg.Take(&g)
 	}

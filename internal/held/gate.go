@@ -3,6 +3,8 @@ package held
 import (
 	"context"
 	"sync"
+
+	"github.com/redlatch/redlatch/internal/sender"
 )
 
 // Gate lets one command at a time through, first come, first served. Unlike a
@@ -69,6 +71,18 @@ func (g *Gate) TryEnter() bool {
 	}
 	g.held = true
 	return true
+}
+
+// start starts a call of one who has the gate. A panic of an observer's leaves it.
+func (g *Gate) start(s *sender.Sender, c *sender.Call) {
+	started := false
+	defer func() {
+		if !started {
+			g.Leave()
+		}
+	}()
+	s.Start(c)
+	started = true
 }
 
 // Leave lets the next one in.

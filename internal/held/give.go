@@ -125,8 +125,11 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 // be freed now; see released.
 func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) bool {
 	if code == kind.ReleaseSilent {
-		g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
-			"lock", p.lock.Name, "owner", p.field.Name, "error", text)
+		cfg, ctx, name, owner := &g.reg.cfg, g.ctx, p.lock.Name, p.field.Name
+		cfg.News.Tell(func() {
+			cfg.Log.WarnContext(ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
+				"lock", name, "owner", owner, "error", text)
+		})
 	}
 	switch {
 	case p.hold == nil:
@@ -134,7 +137,7 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 		return true
 	case code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
 		// An earlier try may have ended the session, but only if it was to.
-		g.rel.errs[p.index] = p.hold.releaseLost()
+		g.rel.errs[p.index] = p.releaseLost()
 		if p.count > 0 && g.reg.Begin() == nil { // a kind may have left more than its field
 			g.reg.freeLeft(p.hold)
 		}
@@ -154,14 +157,17 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 // giveUp ends a part that can't be given back.
 func (g *giving) giveUp(p *part, err error) {
 	if p.hold != nil {
-		g.rel.errs[p.index] = p.hold.abandoned(err)
+		g.rel.errs[p.index] = p.abandoned(err)
 		p.leave()
 		g.told()
 		return
 	}
 	p.leave()
-	g.reg.cfg.Log.WarnContext(g.ctx, "redlatch: giving back failed", "lock", p.lock.Name, "owner", p.field.Name,
-		"type", p.lock.Kind.Traits().Type, "error", err)
+	cfg, ctx, l, owner := &g.reg.cfg, g.ctx, p.lock, p.field.Name
+	cfg.News.Tell(func() {
+		cfg.Log.WarnContext(ctx, "redlatch: giving back failed", "lock", l.Name, "owner", owner,
+			"type", l.Kind.Traits().Type, "error", err)
+	})
 }
 
 // split frees a lock by a command of one key, where a cluster refuses those of
@@ -178,7 +184,7 @@ func (g *giving) split(p *part) {
 		p.ambiguous = p.ambiguous || conn.Classify(err) == conn.Ambiguous
 		return
 	case reply.Code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):
-		g.rel.errs[p.index] = p.hold.releaseLost()
+		g.rel.errs[p.index] = p.releaseLost()
 	case !p.released():
 		return
 	}

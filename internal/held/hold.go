@@ -215,20 +215,26 @@ func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	h.endLocked(stateLost, h.lost)
 }
 
-// finish ends the context of a hold that endLocked took out, and drops its
-// reference to the claim.
+// finish ends the context of a hold that endLocked took out, drops its reference to the
+// claim, and has its end told in the background.
 func (h *Hold) finish(how string) {
 	h.end()
-	h.tellEnd(how)
+	h.claim.Release()
+	if r := h.s.reg; r.cfg.Observer != nil {
+		lasted := h.lasted()
+		r.cfg.News.Tell(func() { h.tellEnd(how, lasted) })
+	}
 }
 
-// tellEnd is finish for a hold whose context has ended: that of one which is being
-// released, when releasingLocked says so.
-func (h *Hold) tellEnd(how string) {
+// lasted is for how long the hold has been one.
+func (h *Hold) lasted() time.Duration { return time.Since(h.s.reg.epoch) - h.began }
+
+// tellEnd tells an observer that the hold has ended: in the background, or in the Unlock
+// that ended it.
+func (h *Hold) tellEnd(how string, lasted time.Duration) {
 	if o := h.s.reg.cfg.Observer; o != nil {
-		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, time.Since(h.s.reg.epoch)-h.began)
+		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, lasted)
 	}
-	h.claim.Release()
 }
 
 func (h *Hold) unavailable(op string, err error) error {
@@ -318,7 +324,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 		return false, err
 	}
 	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count-1, lease), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
-	r.send.Start(c)
+	gate.start(r.send, c)
 	if !c.Wait(ctx, deadline) {
 		claim := h.claim
 		claim.Retain()
@@ -333,8 +339,8 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 			claim.Release()
 		}
 	}
+	defer c.Done() // last: an observer is told
 	defer gate.Leave()
-	defer c.Done()
 	switch {
 	case c.Err != nil && conn.IsPermanent(c.Err):
 		return false, &lock.ServerError{Name: s.Lock.Name, Op: "extend", Err: c.Err}

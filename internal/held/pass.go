@@ -57,7 +57,7 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 	}
 	r.mu.Unlock()
 	if passed {
-		h.tellEnd("released")
+		h.claim.Release()
 	}
 	return passed, false
 }

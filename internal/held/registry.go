@@ -40,6 +40,7 @@ type Config struct {
 	Warn          time.Duration // what lives for longer is told of; 0: never
 	Log           *slog.Logger
 	Observer      observe.Observer // nil: nobody looks
+	News          *observe.News    // for Log and Observer: what belongs to no call
 
 	// Heard is told how many listened to the message of a release.
 	Heard func(l *Lock, listeners int64)
@@ -189,23 +190,14 @@ func (r *Registry) Close() bool {
 	return true
 }
 
-// Quiet waits for at most limit until no call and no background work is left, and
-// then gives up what goes on for longer.
+// Quiet waits for at most limit until no call and no background work is left and all has
+// been told, and then gives up what goes on for longer.
 func (r *Registry) Quiet(limit time.Duration) bool {
-	done := make(chan struct{})
-	go func() { // ends with the work; a stuck connection is closed by the caller
-		r.wg.Wait()
-		close(done)
-	}()
-	t := time.NewTimer(limit)
-	defer t.Stop()
 	defer close(r.closedLate)
-	select {
-	case <-done:
-		return true
-	case <-t.C:
-		return false
-	}
+	return observe.Within(limit, func() { // a stuck connection is closed by the caller
+		r.wg.Wait()
+		r.cfg.News.Wait()
+	})
 }
 
 // Wait blocks until no call and no background work is left.

@@ -3,6 +3,7 @@ package held
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -26,6 +27,7 @@ type part struct {
 	field     kind.Field
 	attempt   *kind.Attempt // what it may have left; nil: a session
 	hold      *Hold         // nil: nobody waits for the result
+	rel       *Releasing    // of the hold
 	ctx       *holdContext  // of the hold, if it has one when its release begins
 	index     int           // of the hold in its Releasing
 	count     int           // to reach
@@ -67,11 +69,15 @@ type Releasing struct {
 	reg    *Registry
 	holds  []*Hold
 	errs   []error       // per hold
+	ended  []string      // per hold: how it ended, if this release found or made the end
 	done   chan struct{} // gets a value when all have an answer
 	ends   []observe.End // of the observations; nil: nobody looks
 	notify chan<- *Releasing
 	over   bool
-	late   bool // guarded by reg.mu; nobody hears the result
+	unseen bool         // an observer hears nothing of the operation
+	inside bool         // the gates are ours, and the parts prepared
+	late   bool         // guarded by reg.mu; nobody hears the result
+	teller atomic.Int32 // who tells an observer of the end
 
 	values context.Context // the caller's, or that with an observer's span: for what it carries
 	call   sender.Call
@@ -82,6 +88,7 @@ type Releasing struct {
 	one struct {
 		holds [1]*Hold
 		errs  [1]error
+		ended [1]string
 		ends  [1]observe.End
 		parts [1]part
 	}
@@ -98,6 +105,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	rel.begin(ctx, r, rel.one.holds[:], nil)
 	select {
 	case <-rel.done: // passed on, most likely
+		rel.heard()
 		return rel.again()
 	default:
 	}
@@ -105,10 +113,16 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	defer r.send.StopTimer(limit)
 	select {
 	case <-rel.done:
+		rel.heard()
 		return rel.again()
 	case <-limit.C:
-		return rel.GiveUp()[0]
 	}
+	if !rel.leave() { // the answer is there after all
+		<-rel.done
+		rel.heard()
+		return rel.again()
+	}
+	return rel.GiveUp()[0]
 }
 
 // again keeps a Releasing of one hold for another Unlock, and returns what came of it.
@@ -124,11 +138,29 @@ func (rel *Releasing) again() error {
 // Release begins to unlock holds of one client that can be freed by one command,
 // and returns at once: their contexts have ended then. It goes on in the
 // background until the server has answered or the leases have run out, and then
-// tells notify (with room for it), unless that is nil.
+// tells notify (with room for it), unless that is nil. An observer hears of the end in the
+// background.
 func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Releasing {
 	rel := &Releasing{}
+	rel.teller.Store(tellsOther)
 	rel.begin(ctx, holds[0].s.reg, holds, notify)
 	return rel
+}
+
+// ReleaseAll is Release for one who calls Wait: an observer hears of the end there.
+func ReleaseAll(ctx context.Context, holds []*Hold) *Releasing {
+	rel := &Releasing{}
+	rel.begin(ctx, holds[0].s.reg, holds, nil)
+	return rel
+}
+
+// Drop releases the hold in the background, for one who can't: an observer hears only that it
+// has ended.
+func (h *Hold) Drop() {
+	rel := &Releasing{unseen: true}
+	rel.one.holds[0] = h
+	rel.teller.Store(tellsOther)
+	rel.begin(context.Background(), h.s.reg, rel.one.holds[:], nil)
 }
 
 // begin marks the holds, ends their contexts and sends the first command.
@@ -140,13 +172,11 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	if rel.done == nil {
 		rel.done = make(chan struct{}, 1)
 	}
+	rel.ended = rel.one.ended[:]
 	if rel.errs = rel.one.errs[:]; len(holds) > 1 {
-		rel.errs = make([]error, len(holds))
+		rel.errs, rel.ended = make([]error, len(holds)), make([]string, len(holds))
 	}
 	rel.parts = rel.one.parts[:0]
-	if r.cfg.Observer != nil {
-		ctx = rel.observe(ctx)
-	}
 	rel.values = ctx
 	var lost []*Hold
 	todo := 0
@@ -165,22 +195,59 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 			rel.errs[i] = res.err
 			continue
 		}
-		rel.parts = append(rel.parts, part{lock: h.s.Lock, claim: h.claim, field: h.s.Field, hold: h, ctx: h.ctx, index: i})
+		rel.parts = append(rel.parts, part{lock: h.s.Lock, claim: h.claim, field: h.s.Field, hold: h, rel: rel, ctx: h.ctx, index: i})
 		todo++
 	}
 	if !closed {
 		r.wg.Add(1)
 	}
 	r.mu.Unlock()
-	r.tell(lost)
+	r.tellBut(lost, rel)
 	for i := range rel.parts {
 		if ctx := rel.parts[i].ctx; ctx != nil {
 			ctx.cancel(lock.ErrUnlocked) // one that is asked for from now on ends by itself
 		}
 	}
+	if r.cfg.Observer != nil && !rel.unseen { // its code may panic, which must cost no more than this call
+		begun := false
+		defer func() {
+			if !begun {
+				rel.goOn(closed, todo)
+			}
+		}()
+		rel.observe(ctx)
+		rel.send(closed, todo)
+		begun = true
+		return
+	}
+	rel.send(closed, todo)
+}
+
+// goOn releases in the background what an observer's panic left: its holds have ended.
+func (rel *Releasing) goOn(closed bool, todo int) {
+	rel.values, rel.ends = context.Background(), nil
+	rel.teller.Store(tellsOther)
+	if closed || todo == 0 {
+		rel.send(closed, todo)
+		return
+	}
+	rel.reg.wg.Add(1)
+	go func() { // ends as slow does
+		defer rel.reg.wg.Done()
+		if rel.inside {
+			rel.run()
+		} else {
+			rel.slow()
+		}
+	}()
+}
+
+// send sends the first command, if one is to be sent.
+func (rel *Releasing) send(closed bool, todo int) {
+	r := rel.reg
 	switch {
 	case closed:
-		rel.tellEnd()
+		rel.signal()
 	case todo == 0:
 		rel.end()
 	case !rel.enterNow():
@@ -190,6 +257,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 			rel.slow()
 		}()
 	case todo == 1 && r.passOn(rel.parts[0].hold):
+		rel.ended[0] = "released"
 		rel.parts[0].claim.Gate.Leave()
 		rel.end()
 	default:
@@ -219,7 +287,8 @@ func (rel *Releasing) first() {
 	if rel.then == nil {
 		rel.then = rel.answered
 	}
-	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: rel.reg.send.Values(rel.values), Then: rel.then}
+	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: rel.reg.send.Values(rel.values), Then: rel.then, Own: true}
+	rel.inside = true
 	rel.reg.send.Start(&rel.call)
 }
 
@@ -257,7 +326,7 @@ func (rel *Releasing) slow() {
 		if p.claim.Gate.Enter(context.Background(), rel.reg.closedLate) {
 			entered = append(entered, p)
 		} else {
-			rel.errs[p.index] = p.hold.abandoned(lock.ErrClosed)
+			rel.errs[p.index] = p.abandoned(lock.ErrClosed)
 		}
 	}
 	rel.parts = entered
@@ -277,7 +346,8 @@ func (rel *Releasing) run() {
 // prepare says what each part comes to, now that its gate is ours.
 func (rel *Releasing) prepare() {
 	r := rel.reg
-	var lost, ended []*Hold
+	var lost []*Hold
+	var gone []*Claim
 	left := rel.parts[:0]
 	r.mu.Lock()
 	now := time.Now()
@@ -297,7 +367,8 @@ func (rel *Releasing) prepare() {
 		p.count, p.until = s.countLocked(h), h.deadlineLocked()
 		if p.count > 0 && s.joined != nil && r.freshLocked(s) {
 			h.outlastedLocked()
-			ended = append(ended, h)
+			rel.ended[p.index] = "released"
+			gone = append(gone, p.claim)
 			p.claim.Gate.Leave()
 			continue
 		}
@@ -308,10 +379,10 @@ func (rel *Releasing) prepare() {
 	}
 	rel.parts = left
 	r.mu.Unlock()
-	for _, h := range ended {
-		h.finish("released")
+	for _, c := range gone {
+		c.Release()
 	}
-	r.tell(lost)
+	r.tellBut(lost, rel)
 }
 
 // rest takes an answer and goes on until everything is decided.
@@ -328,12 +399,15 @@ func (rel *Releasing) end() {
 	}
 	rel.over = true
 	rel.reg.wg.Done()
-	rel.tellEnd()
+	rel.signal()
 }
 
-func (rel *Releasing) tellEnd() {
-	for i, end := range rel.ends {
-		end(rel.errs[i])
+// signal says that all is over. What an observer hears of it the Unlock tells that waits; if
+// none does, it is told in the background.
+func (rel *Releasing) signal() {
+	r := rel.reg
+	if r.cfg.Observer != nil && !rel.teller.CompareAndSwap(tellsUnlock, toldInTime) {
+		r.cfg.News.Tell(rel.tell)
 	}
 	notify := rel.notify
 	rel.done <- struct{}{} // from here on it may be used again, unless it notifies
@@ -351,6 +425,7 @@ func (rel *Releasing) Errs() []error { return rel.errs }
 func (rel *Releasing) Wait(began time.Time) []error {
 	select {
 	case <-rel.done: // also where the time is over
+		rel.heard()
 		return rel.errs
 	default:
 	}
@@ -358,10 +433,14 @@ func (rel *Releasing) Wait(began time.Time) []error {
 	defer limit.Stop()
 	select {
 	case <-rel.done:
-		return rel.errs
 	case <-limit.C:
-		return rel.GiveUp()
+		if rel.leave() {
+			return rel.GiveUp()
+		}
+		<-rel.done // the answer is there after all
 	}
+	rel.heard()
+	return rel.errs
 }
 
 // GiveUp stops waiting for the answer: another Unlock of the holds gets what came of
@@ -377,20 +456,4 @@ func (rel *Releasing) GiveUp() []error {
 		out[i] = h.unavailable("release", fmt.Errorf("%w of %v", ErrNoAnswer, r.cfg.UnlockTimeout))
 	}
 	return out
-}
-
-// observe begins the observations; a command for several holds belongs to none of
-// them, but to what the caller's ctx carries.
-func (rel *Releasing) observe(ctx context.Context) context.Context {
-	if rel.ends = rel.one.ends[:]; len(rel.holds) > 1 {
-		rel.ends = make([]observe.End, len(rel.holds))
-	}
-	one := ctx
-	for i, h := range rel.holds {
-		one, rel.ends[i] = rel.reg.operation(ctx, h.s.Lock, observe.Release, h.s.Name)
-	}
-	if len(rel.holds) == 1 {
-		return one
-	}
-	return ctx
 }

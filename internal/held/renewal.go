@@ -33,6 +33,15 @@ type settled struct {
 	good   []batch.Answer
 	gone   []*Session
 	failed []failure
+	seen   []seen // for an observer
+}
+
+// seen is a renewal, or check, as an observer is told of it.
+type seen struct {
+	of   *Session
+	link any
+	sent time.Time
+	err  error
 }
 
 type failure struct {
@@ -86,8 +95,9 @@ func (n *renewal) Item(i int) kind.Item {
 
 // Ran implements batch.Work.
 func (n *renewal) Ran(cmd conn.Command, sent time.Time, err error) {
-	if o := n.w.reg.cfg.Observer; o != nil {
-		o.Batch(cmd.Script.Name, len(cmd.Keys), sent, err)
+	r := n.w.reg
+	if o, name, keys := r.cfg.Observer, cmd.Script.Name, len(cmd.Keys); o != nil {
+		r.cfg.News.TellOften(func() { o.Batch(name, keys, sent, err) })
 	}
 }
 
@@ -149,7 +159,7 @@ func (n *renewal) settle(a batch.Answer, o *settled) {
 		err = errGone
 	}
 	if n.watched {
-		n.w.reg.cfg.Observer.Renewed(s.Lock.Observed(), s.Name, n.links[a.Item], a.Sent, err)
+		o.seen = append(o.seen, seen{s, n.links[a.Item], a.Sent, err})
 	}
 	switch {
 	case err == nil:
@@ -188,17 +198,14 @@ func (n *renewal) tell(o *settled) {
 		f.s.lastErr = f.err
 		n.w.againLocked(f.s)
 	}
-	logs := len(lost) > 0 && !r.closed
-	if logs {
-		r.wg.Add(1)
-	}
 	r.mu.Unlock()
-	r.finish(lost)
-	if logs {
-		go func() { // ends with the log handler
-			defer r.wg.Done()
-			r.logLost(lost)
-		}()
+	r.tell(lost)
+	if all := o.seen; len(all) > 0 {
+		r.cfg.News.TellOften(func() {
+			for _, s := range all {
+				r.cfg.Observer.Renewed(s.of.Lock.Observed(), s.of.Name, s.link, s.sent, s.err)
+			}
+		})
 	}
 	if len(o.failed) == 0 {
 		return
@@ -222,16 +229,12 @@ func (n *renewal) End() {
 	}
 	r.mu.Lock()
 	closed, link := r.closed, s.link
-	if !closed {
-		r.wg.Add(1)
-	}
 	r.mu.Unlock()
 	if closed {
 		return
 	}
-	go func() { // ends with the log handler
-		defer r.wg.Done()
+	r.cfg.News.Tell(func() {
 		r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), link, "lock", s.Lock.Name,
 			"owner", s.Name, "type", s.Lock.Kind.Traits().Type, "locks", failed, "error", first)...)
-	}()
+	})
 }

@@ -414,29 +414,44 @@ func (h *Hold) askedLocked() time.Time {
 // leftBehind is how much of a lease is worth a command.
 const leftBehind = 50 * time.Millisecond
 
-// tell ends the contexts of lost holds, logs the losses and gives back what they
-// leave on the server.
-func (r *Registry) tell(lost []*Hold) {
+// tell ends the contexts of lost holds and gives back what they leave on the server. An
+// observer and the log hear of the losses in the background: whoever finds one has
+// deadlines to look after, or a gate, or a caller who waits.
+func (r *Registry) tell(lost []*Hold) { r.tellBut(lost, nil) }
+
+// tellBut is tell for a release that tells an observer of its own holds by itself.
+func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 	if len(lost) == 0 {
 		return
 	}
-	r.finish(lost)
-	r.logLost(lost)
-}
-
-// finish ends the contexts of lost holds, all before anything is logged: a log
-// handler may be slow.
-func (r *Registry) finish(lost []*Hold) {
 	for _, h := range lost {
-		how := "lost"
-		if h.planned {
-			how = "expired"
-		}
+		h.end()
+	}
+	now := time.Since(r.epoch)
+	var others []*Hold
+	for _, h := range lost {
 		if h.leaves {
 			r.freeLeft(h)
 		}
-		h.finish(how)
+		h.claim.Release()
+		if !by.tells(h) {
+			others = append(others, h)
+		}
 	}
+	r.cfg.News.Tell(func() {
+		for _, h := range others {
+			h.tellEnd(h.howLost(), now-h.began)
+		}
+		r.logLost(lost)
+	})
+}
+
+// howLost is the end of a lost hold in an observer's words.
+func (h *Hold) howLost() string {
+	if h.planned {
+		return "expired"
+	}
+	return "lost"
 }
 
 func (r *Registry) logLost(lost []*Hold) {

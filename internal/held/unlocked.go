@@ -69,9 +69,16 @@ func (p *part) released() bool {
 	r.dog.scheduleLocked(s, time.Time{})
 	r.mu.Unlock()
 	if ended {
-		h.tellEnd("released")
+		p.over()
 	}
 	return true
+}
+
+// over notes that the part's release has ended its hold: what an observer hears of that is
+// told with the end of the Unlock.
+func (p *part) over() {
+	p.rel.ended[p.index] = "released"
+	p.claim.Release()
 }
 
 // lastLocked makes the part the last release of its session.
@@ -83,13 +90,13 @@ func (p *part) lastLocked(s *Session) {
 }
 
 // releaseLost ends the session of a hold whose release found it gone.
-func (h *Hold) releaseLost() error {
-	r := h.s.reg
+func (p *part) releaseLost() error {
+	h, r := p.hold, p.hold.s.reg
 	r.mu.Lock()
 	lost := r.loseLocked(h.s, lock.LossGone, nil)
 	res := h.releasingLocked()
 	r.mu.Unlock()
-	r.tell(lost)
+	r.tellBut(lost, p.rel)
 	if res == nil {
 		return nil
 	}
@@ -109,7 +116,8 @@ func (r *Registry) leavesLocked(s *Session) bool {
 // abandoned ends a hold that could not be released: the key stays until its
 // lease ends, and nothing renews it. Where another hold of the session had asked for
 // a longer lease, the release goes on in the background.
-func (h *Hold) abandoned(err error) error {
+func (p *part) abandoned(err error) error {
+	h := p.hold
 	s, r := h.s, h.s.reg
 	r.mu.Lock()
 	if r.closed {
@@ -130,7 +138,7 @@ func (h *Hold) abandoned(err error) error {
 		r.freeLeft(h)
 	}
 	if ended {
-		h.tellEnd("released")
+		p.over()
 	}
 	return err
 }

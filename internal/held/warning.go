@@ -1,6 +1,7 @@
 package held
 
 import (
+	"math"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -39,7 +40,7 @@ func (h *Hold) watchAgeLocked() {
 	if r.cfg.Warn <= 0 {
 		return
 	}
-	due := r.epoch.Add(h.began + r.cfg.Warn)
+	due := r.epoch.Add(h.began + min(r.cfg.Warn, math.MaxInt64/2)) // the longest durations are for ever
 	h.age = &ageing{hold: h, index: -1}
 	r.ages.Set(h.age, due)
 	r.dog.wakeLocked(due)

@@ -181,6 +181,7 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	r := w.reg
 	var n *renewal // most looks find nothing to renew
 	var lost []*Hold
+	watched := r.cfg.Observer != nil && r.cfg.Observer.Renewals()
 	r.mu.Lock()
 	if slept {
 		// The monotonic clock stood still: every deadline must be looked at.
@@ -208,7 +209,7 @@ func (w *watchdog) look(now time.Time, slept bool) {
 		if !s.renewing { // else it has been without an answer for an interval
 			s.renewing = true
 			if n == nil {
-				n = &renewal{w: w, began: now, watched: r.cfg.Observer != nil && r.cfg.Observer.Renewals()}
+				n = &renewal{w: w, began: now, watched: watched}
 			}
 			n.addLocked(s)
 		}
@@ -225,17 +226,10 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	if _, next, ok := r.ages.First(); ok {
 		w.armed = earlier(w.armed, earlier(next, now.Add(wallCheck)))
 	}
-	if len(lost)+len(aged) > 0 {
-		r.wg.Add(1)
-	}
 	r.mu.Unlock()
-	r.finish(lost)
-	if len(lost)+len(aged) > 0 {
-		go func() { // ends with the log handler, which must not stop the watchdog
-			defer r.wg.Done()
-			r.logLost(lost)
-			r.logOld(aged, now)
-		}()
+	r.tell(lost)
+	if len(aged) > 0 {
+		r.cfg.News.Tell(func() { r.logOld(aged, now) })
 	}
 	if n != nil {
 		batch.Send(r.send, r.topo.Cluster, n)

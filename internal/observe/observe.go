@@ -21,8 +21,10 @@ const (
 	State       = "lock.state"
 )
 
-// Observer sees what a client's locks do. Its methods are safe for concurrent
-// use and do not block. The engine holds no mutex when it calls them.
+// Observer sees what a client's locks do. Its methods are safe for concurrent use. They call
+// code of the user's, which may block or panic: what belongs to a call of the user's they are
+// told in its goroutine, all else by [News]. No mutex is held then. Counting, Carries and
+// Renewals call nobody and answer at once.
 //
 // A nil Observer is one that sees nothing, at no cost.
 type Observer interface {

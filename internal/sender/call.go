@@ -18,6 +18,9 @@ type Call struct {
 	// Then is called once with the answer by a goroutine of the sender's, so it does
 	// not block. nil: somebody waits.
 	Then func(*Call)
+	// Own says that Done is called although Then takes the answer. Else an observer hears of
+	// the end of the command in the background.
+	Own bool
 
 	// The answer. Sent is an instant before the first byte was written.
 	Sent  time.Time
@@ -47,11 +50,13 @@ const (
 	withdrawn
 )
 
-// Start hands the call over; it does not block.
+// Start hands the call over; it does not block. An observer is told of the command first, in
+// the caller's goroutine; if that panics, nothing was handed over. (Of renewals and refreshes
+// it hears as batches.)
 func (s *Sender) Start(c *Call) {
 	c.s = s
 	c.lane, c.slot = s.laneOf(c.Cmd.Keys[0])
-	if o := s.cfg.Observer; o != nil {
+	if o := s.cfg.Observer; o != nil && c.Class != Renew {
 		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name)
 	}
 	if c.Then == nil {
@@ -88,11 +93,16 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 	return over
 }
 
-// Done gives back what an answered call used.
+// Done gives back what an answered call used, and tells an observer of
+// its end, in the caller's goroutine: what others wait for comes before it.
 func (c *Call) Done() {
 	if c.done != nil && c.heard {
 		c.s.DropSignal(c.done)
 		c.done = nil
+	}
+	if end := c.end; end != nil {
+		c.end = nil
+		end(c.Err)
 	}
 }
 
@@ -100,7 +110,7 @@ func (c *Call) Done() {
 type Left uint8
 
 const (
-	// Answered says that the answer is there.
+	// Answered says that the answer is there. Done must follow.
 	Answered Left = iota
 	// Withdrawn says that the command was never sent, and won't be.
 	Withdrawn
@@ -123,10 +133,8 @@ func (c *Call) Leave(then func(*Call)) Left {
 		return Answered
 	case queued:
 		l.queue[c.Class].remove(c)
-		c.state = withdrawn
-		if c.end != nil {
-			c.end(context.Canceled)
-		}
+		c.state, c.Err = withdrawn, context.Canceled
+		c.s.tellEnd(c)
 		return Withdrawn
 	default:
 		if then == nil {

@@ -207,11 +207,6 @@ func (k *carrier) carry() {
 		clear(k.cmds)
 		k.cmds = k.cmds[:0]
 	}
-	for _, c := range k.load {
-		if c.end != nil {
-			c.end(c.Err)
-		}
-	}
 	rest := k.load[:0]
 	l.mu.Lock()
 	for _, c := range k.load {
@@ -230,6 +225,9 @@ func (k *carrier) carry() {
 	l.busy[k.class]--
 	l.mu.Unlock()
 	for _, c := range rest {
+		if c.end != nil && !c.Own {
+			l.s.tellEnd(c)
+		}
 		c.Then(c)
 	}
 	clear(k.load)

@@ -63,6 +63,7 @@ type Config struct {
 	Slow     time.Duration    // a node that has not answered for longer is silent
 	Alone    bool             // never several commands in one write
 	Observer observe.Observer // of the commands; nil: nobody looks
+	News     *observe.News    // for the observer: ends that nobody waits for
 }
 
 // Sender sends a client's commands. It is safe for concurrent use.
@@ -145,13 +146,24 @@ func (s *Sender) Broke() time.Time {
 	return at
 }
 
-// Run sends a command and waits for its answer, however long that takes.
+// Run sends a command and waits for its answer, however long that takes. It is for the
+// background: an observer's code holds it up no longer than Start.
 func (s *Sender) Run(ctx context.Context, class Class, cmd conn.Command) (conn.Reply, error) {
 	c := Call{Cmd: cmd, Class: class, Ctx: ctx, patient: true}
 	s.Start(&c)
 	c.Wait(context.Background(), time.Time{})
+	s.tellEnd(&c)
 	c.Done()
 	return c.Reply, c.Err
+}
+
+// tellEnd tells an observer in the background that a call has ended: no call of a user's
+// waits for it, and the one that does may have gates.
+func (s *Sender) tellEnd(c *Call) {
+	if end, err := c.end, c.Err; end != nil {
+		c.end = nil
+		s.cfg.News.Tell(func() { end(err) })
+	}
 }
 
 // Values is what a command of ctx's is sent with: the values of ctx and nothing of its
@@ -195,7 +207,7 @@ func (s *Sender) each(do func(*lane)) {
 }
 
 // StartTimer is time.NewTimer; StopTimer must follow, after which the timer must
-// not be used. (A stopped timer delivers nothing, also when it had fired.)
+// not be used.
 // The pool is the sender's own: channels made in one testing/synctest bubble must
 // not turn up in another, and users test with these.
 func (s *Sender) StartTimer(d time.Duration) *time.Timer {
@@ -206,10 +218,12 @@ func (s *Sender) StartTimer(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// StopTimer gives a timer back.
+// StopTimer gives a timer back. One that has fired is not used again: with GODEBUG
+// asynctimerchan=1 its tick could still be in the channel, or on its way there.
 func (s *Sender) StopTimer(t *time.Timer) {
-	t.Stop()
-	s.timers.Put(t)
+	if t.Stop() {
+		s.timers.Put(t)
+	}
 }
 
 // Signal is a channel of one place for something that happens once. Who has

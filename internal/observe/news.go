@@ -1,0 +1,113 @@
+package observe
+
+import (
+	"sync"
+	"time"
+)
+
+// News tells the user's code (an observer, a log handler) what belongs to no call of the
+// user's: losses, renewals, what went on in the background. One goroutine tells it all, one
+// thing after the other, in order; it runs while there is something to tell. Nobody else
+// waits for it, so code that blocks or is slow holds up nothing but later news.
+//
+// The zero value is empty. It is safe for concurrent use. Its mutex is a leaf.
+type News struct {
+	mu      sync.Mutex
+	queue   []func()      // guarded by mu; not told
+	telling bool          // guarded by mu; the goroutine runs
+	idle    chan struct{} // guarded by mu; closed when all is told; nil: nobody waits
+}
+
+// maxNews is how many news may wait before those are dropped that others follow: code
+// that never returns must not cost memory without end.
+const maxNews = 1024
+
+// Tell has something told. It does not block.
+func (n *News) Tell(tell func()) { n.add(tell, false) }
+
+// TellOften is Tell for what is told again and again, as that a renewal worked. It is dropped
+// while too much waits.
+func (n *News) TellOften(tell func()) { n.add(tell, true) }
+
+func (n *News) add(tell func(), often bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if often && len(n.queue) >= maxNews {
+		return
+	}
+	n.queue = append(n.queue, tell)
+	if !n.telling {
+		n.telling = true
+		go n.run() // ends when all is told
+	}
+}
+
+func (n *News) run() {
+	over := false
+	defer func() {
+		if !over { // a handler ended its goroutine: runtime.Goexit, as t.FailNow does
+			go n.run()
+		}
+	}()
+	for {
+		tell := n.next()
+		if tell == nil {
+			over = true
+			return
+		}
+		tell()
+	}
+}
+
+// next is what to tell now; nil: nothing is left.
+func (n *News) next() func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) == 0 {
+		n.queue, n.telling = nil, false
+		if n.idle != nil {
+			close(n.idle)
+			n.idle = nil
+		}
+		return nil
+	}
+	tell := n.queue[0]
+	n.queue[0] = nil
+	n.queue = n.queue[1:]
+	return tell
+}
+
+// Wait blocks until all is told.
+func (n *News) Wait() {
+	for {
+		n.mu.Lock()
+		if !n.telling {
+			n.mu.Unlock()
+			return
+		}
+		if n.idle == nil {
+			n.idle = make(chan struct{})
+		}
+		idle := n.idle
+		n.mu.Unlock()
+		<-idle
+	}
+}
+
+// Within waits for what wait waits for, but no longer than limit; it reports whether that
+// was enough.
+func Within(limit time.Duration, wait func()) bool {
+	done := make(chan struct{})
+	go func() { // ends with what it waits for
+		wait()
+		close(done)
+	}()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
