@@ -224,7 +224,8 @@ func (a *acquisition) finish() error {
 	return err
 }
 
-// broke cleans up behind a panic. It calls no code of the user's.
+// broke cleans up behind a panic. Nothing of the caller's context goes on, so that the code that
+// panicked is not called again.
 func (a *acquisition) broke() {
 	a.values, a.obs, a.broken = context.Background(), nil, true
 	if a.flies {

@@ -1,12 +1,10 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -196,6 +194,7 @@ func TestObserverOfACommandBlocksItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type slow struct{}
 		open := make(chan struct{})
+		defer close(open)
 		o := &users{func(ctx context.Context, where string, _ error) {
 			if ctx.Value(slow{}) != nil && strings.HasPrefix(where, "command end:") {
 				<-open
@@ -203,8 +202,11 @@ func TestObserverOfACommandBlocksItsCall(t *testing.T) {
 		}}
 		_, core := withUsers(t, o, nil)
 		ctx := context.WithValue(t.Context(), slow{}, true)
+		var holds []lock.Hold
 		for i := range 50 {
-			h := take(t, t.Context(), core, fmt.Sprint("held", i))
+			holds = append(holds, take(t, t.Context(), core, fmt.Sprint("held", i)))
+		}
+		for i, h := range holds {
 			go func() { _ = h.Unlock(ctx) }()
 			go func() {
 				if h, err := rlock.New(core, fmt.Sprint("free", i)).Lock(ctx); err == nil {
@@ -219,8 +221,6 @@ func TestObserverOfACommandBlocksItsCall(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		close(open)
-		synctest.Wait()
 	})
 }
 
@@ -415,130 +415,4 @@ func TestLogHandlerHoldsUpNoCall(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A panic in a user's code that the caller recovers from, as net/http does, costs that call: not
-// the other waiters of the lock, nor its owner's next calls, nor Close. The lock is free then.
-func TestPanicOfAnObserver(t *testing.T) {
-	points := map[string][]string{
-		"lock": {"acquire", "trace", "attempt", "link", "held", "end", "command:acquire", "command end:acquire"},
-		// of one who waits: at "busy" and "wait" before it sleeps
-		"waiter": {"acquire", "trace", "attempt", "busy", "wait", "link", "held", "end", "command:acquire", "command end:acquire"},
-		"unlock": {atRelease, "command:release", "command end:release", "ended:released:l", atReleaseEnd},
-		"extend": {atExtend, "command:reenter", "command end:reenter", atExtendEnd},
-	}
-	for call, all := range points {
-		for _, where := range all {
-			for _, tenure := range []time.Duration{0, time.Second} { // whether locks are passed on
-				t.Run(call+" "+where+" "+tenure.String(), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { panicsAt(t, call, where, tenure) })
-				})
-			}
-		}
-	}
-}
-
-func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
-	type rough struct{}
-	var bad atomic.Bool
-	o := &users{func(ctx context.Context, at string, _ error) {
-		mine := ctx.Value(rough{}) != nil || strings.HasPrefix(at, "ended:") || at == "held"
-		if at == where && mine && bad.CompareAndSwap(true, false) {
-			panic("a span processor of the user's")
-		}
-	}}
-	f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
-		cfg.LeaseTime, cfg.Observer, cfg.Tenure = leaseTime, o, tenure
-	})
-	job := held.WithOwner(t.Context(), "job")
-	mine := context.WithValue(job, rough{}, true)
-	recovered := func(f func()) (what any) {
-		defer func() { what = recover() }()
-		f()
-		return nil
-	}
-	locks := func() { // its hold is dropped, if it got one
-		if h, err := rlock.New(core, "l").Lock(mine); err == nil {
-			_ = h.Unlock(mine)
-		}
-	}
-	var next *got
-	queue := func() {
-		next = start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(t.Context()) })
-	}
-	switch call {
-	case "lock":
-		bad.Store(true)
-		recovered(locks)
-	case "waiter":
-		h := take(t, t.Context(), core, "l")
-		bad.Store(true)
-		go recovered(locks)
-		synctest.Wait()
-		queue()
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	case "unlock":
-		h := take(t, mine, core, "l")
-		if tenure == 0 {
-			queue() // else it is passed on without a command
-		}
-		bad.Store(true)
-		recovered(func() { _ = h.Unlock(mine) })
-		if h.Context().Err() == nil {
-			t.Error("the hold that is being unlocked has not ended")
-		}
-	case "extend":
-		h := take(t, mine, core, "l")
-		bad.Store(true)
-		recovered(func() { _ = h.Extend(mine, time.Minute) })
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error("the hold that was not extended:", err)
-		}
-	}
-	time.Sleep(time.Second)
-	synctest.Wait()
-	if bad.Load() {
-		t.Fatal("nothing panicked")
-	}
-	if next == nil {
-		queue()
-	}
-	if err := next.has(t, "the next one").Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	again := start(func() (lock.Hold, error) { return rlock.New(core, "l").TryLock(job, 0, 0) })
-	if err := again.has(t, "the same owner").Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	synctest.Wait()
-	f.mu.Lock()
-	k := f.find("l")
-	f.mu.Unlock()
-	if k != nil {
-		t.Error("the lock is held by nobody")
-	}
-	if n := core.Holding(); n != 0 {
-		t.Errorf("%d holds are counted", n)
-	}
-	closes(t, core)
-}
-
-// The longest durations are no short ones.
-func TestHoldWarningOfForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said bytes.Buffer
-		_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
-			cfg.LeaseTime, cfg.HoldWarning, cfg.Log = leaseTime, math.MaxInt64, slog.New(slog.NewTextHandler(&said, nil))
-		})
-		time.Sleep(time.Second)
-		h := take(t, t.Context(), core, "l")
-		time.Sleep(time.Second)
-		_ = h.Unlock(t.Context())
-		synctest.Wait()
-		if said.Len() > 0 {
-			t.Errorf("after a second: %s", said.String())
-		}
-	})
 }

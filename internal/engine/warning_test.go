@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -198,6 +200,24 @@ func TestASlowLogOfHoldsThatLastStopsNothing(t *testing.T) {
 		close(log.released)
 		if err := kept.Unlock(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// The longest durations are no short ones.
+func TestHoldWarningOfForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
+			cfg.LeaseTime, cfg.HoldWarning, cfg.Log = leaseTime, math.MaxInt64, slog.New(slog.NewTextHandler(&said, nil))
+		})
+		time.Sleep(time.Second)
+		h := take(t, t.Context(), core, "l")
+		time.Sleep(time.Second)
+		_ = h.Unlock(t.Context())
+		synctest.Wait()
+		if said.Len() > 0 {
+			t.Errorf("after a second: %s", said.String())
 		}
 	})
 }
