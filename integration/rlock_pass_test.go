@@ -160,8 +160,10 @@ func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := make(chan error, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
 		go func() {
-			next, err := c.RLock("l").Lock(t.Context())
+			next, err := c.RLock("l").Lock(ctx)
 			if err == nil {
 				err = next.Unlock(context.Background())
 			}
@@ -176,6 +178,9 @@ func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 		s.Do(t, "DEL", "l") // the one that took over has never heard of it
 		if err := h.Unlock(context.Background()); errors.Is(err, redlatch.ErrLeaseLost) != breaks {
 			t.Errorf("broken %v: Unlock: %v", breaks, err)
+		}
+		if breaks {
+			leave() // nobody tells it of a key that was deleted
 		}
 		if err := <-got; errors.Is(err, redlatch.ErrLeaseLost) == breaks {
 			t.Errorf("broken %v: the next one: %v", breaks, err)

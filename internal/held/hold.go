@@ -323,7 +323,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 		gate.Leave()
 		return false, err
 	}
-	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count-1, lease), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
+	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count, lease), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
 	gate.start(r.send, c)
 	if !c.Wait(ctx, deadline) {
 		claim := h.claim
@@ -369,7 +369,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	return false, nil
 }
 
-// asking is [Session.Asking] for a hold that is extended. One that is over asks for nothing: its
+// asking is [Session.Asking] for a hold that is extended: the count stays. One that is over asks for nothing: its
 // session may be the hold of somebody else by now, who would leave that behind.
 func (h *Hold) asking(lease time.Duration) (count int, err error) {
 	s, r := h.s, h.s.reg

@@ -197,9 +197,10 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 	return count, ok
 }
 
-// askingLocked notes what a command is about to ask for. It may yet be withdrawn: then the end is
-// one that nobody asked for, which costs a release too many when the session ends, and no more.
-// What is asked of a server again is only what a hold counts on.
+// askingLocked notes what a command is about to ask for, and returns the count of the session's
+// holds. The command may yet be withdrawn: then the end is one that nobody asked for, which costs
+// a release too many when the session ends, and no more. What is asked of a server again is only
+// what a hold counts on.
 func (s *Session) askingLocked(now time.Time, lease time.Duration) (count int) {
 	s.asked = later(s.asked, now.Add(lease))
 	return s.countLocked(nil)
