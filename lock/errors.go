@@ -59,7 +59,7 @@ func (e *NotAcquiredError) Error() string {
 	if e.Holder != "" {
 		fmt.Fprintf(&b, ", held by %s", e.Holder)
 		if e.Own {
-			b.WriteString(" (of this client; pass hold.Context() to re-enter)")
+			b.WriteString(" (of this client; to re-enter a hold pass its Context())")
 		}
 		if left := e.Remaining.Round(time.Millisecond); left > 0 { // else it is not known, or has no end
 			fmt.Fprintf(&b, " for up to %v", left)

@@ -83,7 +83,7 @@ var mutations = []mutation{
 	},
 	{
 		name:    "local deadline ignored",
-		file:    "internal/held/session.go",
+		file:    "internal/held/deadline.go",
 		old:     "func Passed(now, at time.Time) bool {",
 		new:     "func Passed(now, at time.Time) bool {\n\tat = at.Add(time.Minute)",
 		profile: "half-open", finds: "after its deadline", bound: 20_000,

@@ -279,7 +279,8 @@ func TestDeadReadersBlockForTheirLeaseOnly(t *testing.T) {
 					time.Sleep(2 * shortLease)
 					w := tc.writer.Owner("w").Write(n)
 					if w.TryLock(t, -1, 0) {
-						t.Fatal("a writer entered beside a living reader")
+						_, err := living.GoUnlock().Result()
+						t.Fatalf("a writer entered beside a living reader; that one's unlock answers %v", err)
 					}
 					waits := w.GoLock(0)
 					p := lineup{bed: b}

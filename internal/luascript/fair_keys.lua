@@ -25,5 +25,11 @@
 -- Twice: see each script.
 local LOCK, QUEUE, SCORES, WANTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
+-- Redisson never touches a TTL: a queue that is also its own lasts for a week from the last
+-- refresh or departure of one of ours, or its call of Redisson's first. So those of ours that
+-- die behind its waiters go away, too; none of its waiters is lost unless the queue was never
+-- empty for that week. (One that was empty begins anew, without a TTL.)
+local SHARED = 604800000
+
 local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
 local function alive_until(want) return tonumber(string.sub(want, 1, 13)) end

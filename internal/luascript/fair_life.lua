@@ -14,12 +14,6 @@ end
 -- skip time, since its waiters refresh most seldom.
 local function lasting(skip) return math.max(skip + 600000, call('PTTL', WANTS)) end
 
--- Redisson never touches a TTL: a queue that is also its own lasts for a week from the last
--- refresh or departure of one of ours, or its call of Redisson's first. So those of ours that
--- die behind its waiters go away, too; none of its waiters is lost unless the queue was never
--- empty for that week. (One that was empty begins anew, without a TTL.)
-local SHARED = 604800000
-
 local function keep(skip)
   local ms = lasting(skip)
   call('PEXPIRE', WANTS, ms)

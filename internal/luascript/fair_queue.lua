@@ -95,9 +95,9 @@ local function hand_over(head, want)
   if not head then return nil, 0 end
   local sent
   if not want then
-    -- As in fair_life: there may be nobody of ours left to do it.
-    call('PEXPIRE', QUEUE, 604800000)
-    call('PEXPIRE', SCORES, 604800000)
+    -- There may be nobody of ours left to do it.
+    call('PEXPIRE', QUEUE, SHARED)
+    call('PEXPIRE', SCORES, SHARED)
     sent = pcall(ARGV[1], ARGV[3] .. head, '0')
     return type(sent) == 'table' and sent, tonumber(call('ZSCORE', SCORES, head)) - now + 1
   end
