@@ -11,6 +11,22 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+// line makes many wait behind one who hears its messages already: who comes before that looks
+// once more, as soon as it hears them.
+func line(t *testing.T, s *testbed.Server, l redlatch.Locker, length int, got chan<- result) {
+	t.Helper()
+	before := s.CommandStats(t).Calls["eval"]
+	wait(t.Context(), l, 0, got)
+	eventually(t, 30*time.Second, "the first look of one who hears", func() bool {
+		return s.CommandStats(t).Calls["eval"] > before // the first run of its script
+	})
+	for i := 1; i < length; i++ {
+		wait(t.Context(), l, i, got)
+	}
+	queued(t, s, int64(length))
+	calm(t, s)
+}
+
 // The cost of a turn does not grow with the queue: a waiter joins at the end,
 // the holder unlocks, the first enters; with 10, 1,000 and 10,000 waiting. The
 // figures are logged; FAIR_COST sets the turns. The bound is on calls, which no
@@ -32,11 +48,7 @@ func TestTheCostOfATurnDoesNotGrow(t *testing.T) {
 		l := c.FairLock(name, fairlock.WithSkipAfter(long))
 		hold := lockIt(t, l)
 		got := make(chan result, length+turns)
-		for i := range length {
-			wait(t.Context(), l, i, got)
-		}
-		queued(t, s, int64(length))
-		calm(t, s)
+		line(t, s, l, length, got)
 		before := s.CommandStats(t)
 		for i := range turns {
 			wait(t.Context(), l, length+i, got)
@@ -80,11 +92,7 @@ func TestTheCostOfLeavingALongQueue(t *testing.T) {
 	l := c.FairLock(name, fairlock.WithSkipAfter(30*time.Minute))
 	lockIt(t, l)
 	got := make(chan result, 2*length)
-	for i := range length {
-		wait(t.Context(), l, i, got)
-	}
-	queued(t, s, length)
-	calm(t, s)
+	line(t, s, l, length, got)
 	fields := s.List(t, "LRANGE", queueKey, "0", "-1")
 	before := s.CommandStats(t)
 	for i := range 50 { // what a search costs here, for comparison

@@ -245,7 +245,7 @@ func TestADeadWaiterOfRedisson(t *testing.T) {
 // behind one in the past may sleep for ever.
 func TestRedissonsWaitersAreLiftedWithOurs(t *testing.T) {
 	t.Parallel() // it waits, for the most part
-	const skip = 500 * time.Millisecond
+	const skip = 2 * time.Second
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(skip))
 	hold := lockIt(t, l)
@@ -268,7 +268,7 @@ func TestRedissonsWaitersAreLiftedWithOurs(t *testing.T) {
 	}
 	// The dead one was to stay a minute above; it is down here where a lift is needed.
 	s.Do(t, "ZADD", scoresKey, strconv.FormatInt(time.Now().Add(skip).UnixMilli(), 10), entries[3])
-	for end := time.Now().Add(4 * skip); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * skip); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, field := range entries {
 			if late := time.Now().UnixMilli() - score(field); late > 0 {
 				t.Fatalf("%s is stale since %d ms", field, late)
@@ -286,7 +286,7 @@ func TestRedissonsWaitersAreLiftedWithOurs(t *testing.T) {
 	// In front it is dropped by its own time again: it has died, and costs no more than a skip time.
 	before := time.Now()
 	unlock(t, hold)
-	unlock(t, receive(t, got, time.Second).hold)
+	unlock(t, receive(t, got, 2*skip).hold)
 	wait(t.Context(), l, 2, got)
 	r := receive(t, got, 4*skip)
 	if took := r.at.Sub(before); r.err != nil || took > 3*skip+300*time.Millisecond {
