@@ -2,8 +2,11 @@ package integration
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +66,36 @@ func TestRLockClose(t *testing.T) {
 
 // TestRLockCloseFromManyGoroutines has the default lease: a machine or a server that stands still
 // costs no connection and no hold, and a hold that Close forgets does not end by its lease.
+// Close while a connection is being made anew, for longer than Close waits for what is under way,
+// leaves none behind.
+func TestRLockCloseBesideADial(t *testing.T) {
+	t.Parallel()
+	s := rlServer(t)
+	var held atomic.Bool
+	dialling, goOn := make(chan struct{}), make(chan struct{})
+	c := rlClient(t, s.Addr(), rlLease(time.Minute), redlatch.WithConfig(func(cfg *redlatch.Config) {
+		cfg.UnlockTimeout = 50 * time.Millisecond
+		cfg.Redis.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if held.CompareAndSwap(true, false) {
+				close(dialling)
+				<-goOn
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	}))
+	held.Store(true)
+	s.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+	stuck := rlAsync(t.Context(), c.RLock("a"))
+	<-dialling
+	closed := make(chan struct{})
+	go func() { c.Close(); close(closed) }()
+	rlWant(t, rlGet(t, stuck).err, redlatch.ErrClosed)
+	time.Sleep(250 * time.Millisecond) // so that most runs find the rest closed; it is right without
+	close(goOn)
+	<-closed
+	rlUntil(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
+}
+
 func TestRLockCloseFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)

@@ -122,6 +122,7 @@ type Conn struct {
 	silent time.Duration // how long a server may say nothing
 	watch  *masterWatch  // nil: nothing to follow
 	left   chan struct{} // closed by Close; nil: the client is ours, and closed
+	dial   *dialler      // of our client
 	multis sync.Pool     // of what RunMulti sent, and every answer came: the library does not look any more
 }
 
@@ -161,6 +162,7 @@ func (c *Conn) Close() {
 		return
 	}
 	c.client.Close()
+	c.dial.close()
 }
 
 // Run implements Runner.

@@ -38,13 +38,15 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 			if client != nil {
 				client.Close()
 			}
+			d.close()
 			return nil, told
 		}
 	}
-	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke}
+	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke, dial: d}
 	if err == nil {
 		if c.topo, err = d.look(opt, client); err != nil {
 			client.Close()
+			d.close()
 			return nil, err
 		}
 	}

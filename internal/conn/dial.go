@@ -28,9 +28,11 @@ type dialler struct {
 	// to be dealt with, and no second connection is made for it.
 	opening atomic.Bool
 
-	mu   sync.Mutex
-	addr string      // guarded by mu: what was dialled last while opening
-	cfg  *tls.Config // guarded by mu: and how
+	mu     sync.Mutex
+	addr   string                // guarded by mu: what was dialled last while opening
+	cfg    *tls.Config           // guarded by mu: and how
+	conns  map[*leaving]struct{} // guarded by mu: those that are open
+	closed bool                  // guarded by mu: nobody dials any more
 }
 
 // follow puts a dialler into the options.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"sync/atomic"
+
+	"github.com/redis/rueidis"
 )
 
 // leaving is a connection that ends when the server refuses everything for the moment and an
@@ -17,12 +19,12 @@ import (
 // connection it can live with: the subscriptions are made anew on another one.
 // https://github.com/redis/rueidis/pull/691, https://github.com/redis/rueidis/issues/718
 //
-// It also notes that it ends.
+// It also notes that it ends, and is closed with the client.
 type leaving struct {
 	net.Conn
-	ended *Instant
-	sent  atomic.Bool // an UNSUBSCRIBE
-	last  []byte      // the reader's: the end of what was read since
+	of   *dialler
+	sent atomic.Bool // an UNSUBSCRIBE
+	last []byte      // the reader's: the end of what was read since
 }
 
 // refusals are those that PING gets although UNSUBSCRIBE may not, or both: the server can't
@@ -48,7 +50,38 @@ func (o *dialler) leave(c net.Conn, err error) (net.Conn, error) {
 			_ = tc.SetNoDelay(false) // What it saves is all that is lost.
 		}
 	}
-	return &leaving{Conn: c, ended: &o.broke, last: []byte("\n")}, nil
+	l := &leaving{Conn: c, of: o, last: []byte("\n")}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		_ = c.Close() // Nobody has used it.
+		return nil, rueidis.ErrClosing
+	}
+	if o.conns == nil {
+		o.conns = map[*leaving]struct{}{}
+	}
+	o.conns[l] = struct{}{}
+	return l, nil
+}
+
+// close follows the Close of the client library, which forgets a connection that is being made
+// meanwhile: it would stay open for ever, and send what waits for it.
+func (o *dialler) close() {
+	o.mu.Lock()
+	left := o.conns
+	o.conns, o.closed = nil, true
+	o.mu.Unlock()
+	for c := range left {
+		_ = c.Conn.Close() // It is of no use any more.
+	}
+}
+
+// Close implements net.Conn.
+func (c *leaving) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // Write implements net.Conn.
@@ -64,10 +97,10 @@ func (c *leaving) Write(b []byte) (int, error) {
 func (c *leaving) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if err != nil {
-		c.ended.Now()
+		c.of.broke.Now()
 	}
 	if n > 0 && c.sent.Load() && c.refused(b[:n]) {
-		c.ended.Now()
+		c.of.broke.Now()
 		return 0, errRefusesAll
 	}
 	return n, err

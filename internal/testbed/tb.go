@@ -98,8 +98,9 @@ func eventually(tb TB, what string, cond func() error) {
 
 func until(deadline time.Time, cond func() error) error {
 	for {
+		late := time.Now().After(deadline) // before: what a server says that stood still meanwhile is old
 		err := cond()
-		if err == nil || time.Now().After(deadline) {
+		if err == nil || late {
 			return err
 		}
 		time.Sleep(poll)
