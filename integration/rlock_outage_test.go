@@ -16,7 +16,7 @@ import (
 
 func TestRLockServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	const lease = 1500 * time.Millisecond
+	const lease = 3 * time.Second
 	type server struct {
 		s *testbed.Server
 		p *testbed.Proxy

@@ -68,7 +68,7 @@ func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 // and at any moment of a renewal's cycle.
 func TestRLockFrozenServerLosesNothing(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = 5 * time.Second
 	s := rlServer(t)
 	c := rlClient(t, s.Addr(), rlLease(lease))
 	holds := make([]redlatch.Hold, 200) // their renewals are spread: some are under way, some due, some just done
@@ -98,7 +98,7 @@ func TestRLockFrozenServerLosesNothing(t *testing.T) {
 // and its answers at once when it goes on: it must renew, not give up.
 func TestRLockFrozenClientLosesNothing(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = 5 * time.Second
 	s := rlServer(t)
 	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: int(lease.Milliseconds())})
 	w.Expect(t, "held")
