@@ -117,10 +117,10 @@ func TestRLockErrorWhenTheContextEnds(t *testing.T) {
 func TestRLockWaitsBeyondTheHoldersLease(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(3*time.Second))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	got := rlAsync(t.Context(), c.RLock("l"))
-	time.Sleep(4 * time.Second) // more than two leases
+	time.Sleep(7 * time.Second) // more than two leases
 	rlBlocked(t, got)
 	rlUnlock(t, h)
 	r := rlGet(t, got)

@@ -157,7 +157,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(3*time.Second))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	waiter := rlAsync(t.Context(), c.RLock("l"))
 	rlSubscribed(t, s, "l", 1)
@@ -174,10 +174,10 @@ func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(context.Background()) }()
 	nested := rlLock(t, h.Context(), c.RLock("l")) // re-entry still works
-	if err := h.Extend(t.Context(), 1600*time.Millisecond); err != nil {
+	if err := h.Extend(t.Context(), 3200*time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(3 * time.Second) // renewal goes on
+	time.Sleep(6 * time.Second) // renewal goes on
 	rlAlive(t, h)
 	rlUnlock(t, nested)
 	select {

@@ -19,7 +19,7 @@ import (
 func TestRLockScriptFlush(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(3*time.Second))
 	flush := func() { t.Helper(); s.Do(t, "SCRIPT", "FLUSH") }
 	for range 3 {
 		flush()
@@ -51,7 +51,7 @@ func TestRLockOutOfMemory(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
 	// Not passed on inside the process: the waiter must ask the server.
-	c := rlClient(t, s.Addr(), rlLease(1500*time.Millisecond), func(c *redlatch.Config) { c.Tenure = -1 })
+	c := rlClient(t, s.Addr(), rlLease(3*time.Second), func(c *redlatch.Config) { c.Tenure = -1 })
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	nested := rlLock(t, h.Context(), c.RLock("l"))
 	waiter := rlAsync(t.Context(), c.RLock("l"))
@@ -222,7 +222,7 @@ func rlUser(t *testing.T, s *testbed.Server, rules ...string) func(*redlatch.Con
 	s.SetUser(t, "app", append([]string{"on", ">secret"}, rules...)...)
 	return func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password = "app", "secret"
-		c.LeaseTime = 1500 * time.Millisecond
+		c.LeaseTime = 3 * time.Second
 	}
 }
 
