@@ -37,9 +37,9 @@ func TestRLockTenThousandHolds(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if got := runtime.NumGoroutine(); got > goroutines+20 {
-		t.Errorf("%d goroutines for %d holds, %d before", got, n, goroutines)
-	}
+	rlUntil(t, fmt.Sprintf("not many more goroutines for %d holds than the %d before", n, goroutines), func() bool {
+		return runtime.NumGoroutine() <= goroutines+20 // the 50 may be on their way out still
+	})
 	if all, _ := rlConnections(t, s); all > 1 {
 		t.Errorf("%d connections", all)
 	}
