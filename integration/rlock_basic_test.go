@@ -251,7 +251,7 @@ func TestRLockUncontendedCostsTwoCommands(t *testing.T) {
 
 func TestRLockStateAndForceUnlock(t *testing.T) {
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(time.Second))
+	c := rlClient(t, s.Addr(), rlLease(time.Second), rlPatientDial)
 	l := c.RLock("l")
 	st, err := l.State(t.Context())
 	if err != nil || st.Held || st.Mode != redlatch.ModeNone || len(st.Owners) != 0 || st.Name != "l" {

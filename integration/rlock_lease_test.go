@@ -67,7 +67,7 @@ func TestRLockFixedLeaseEndsOnTime(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
 	// A watchdog that would renew five times within the lease, if it did.
-	c := rlClient(t, s.Addr(), rlLease(600*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(600*time.Millisecond), rlPatientDial)
 	l := c.RLock("l")
 	// The lease of a fixed acquisition is not remembered by the next one.
 	rlUnlock(t, rlLock(t, t.Context(), l, redlatch.WithLease(time.Hour)))

@@ -227,7 +227,7 @@ func TestRLockWaiterNeedsNoMessage(t *testing.T) {
 	t.Parallel()
 	const owner = "00000000-0000-0000-0000-000000000000:1"
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(time.Second))
+	c := rlClient(t, s.Addr(), rlLease(time.Second), rlPatientDial)
 	s.Do(t, "HSET", "l", owner, "1")
 	s.Do(t, "PEXPIRE", "l", "2000")
 	low, high := rlExpiry(t, s, "l")

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -78,15 +79,19 @@ func busArgs(tb TB, port int) ([]string, int) {
 		// that it is in use, and begins again with another port.
 		return nil, port + 10000
 	}
-	for {
-		bus, err := freePort()
-		if err != nil {
-			tb.Fatalf("%v", err)
-		}
-		if bus != port {
-			return []string{"--cluster-port", strconv.Itoa(bus)}, bus
-		}
+	addr, keeps, err := reserve(forServer)
+	if err != nil {
+		tb.Fatalf("testbed: %v", err)
 	}
+	if keeps != nil {
+		tb.Cleanup(func() { _ = keeps.Close() }) // Nothing was written.
+	}
+	_, bus, err := net.SplitHostPort(addr)
+	if err != nil {
+		tb.Fatalf("testbed: %v", err)
+	}
+	n, _ := strconv.Atoi(bus)
+	return []string{"--cluster-port", bus}, n
 }
 
 // addSlots gives a node the slots from first to before end.

@@ -46,7 +46,7 @@ type Proxy struct {
 // port, for the time of the test.
 func NewProxy(tb TB, addr string) *Proxy {
 	tb.Helper()
-	at, keeps, err := reserve()
+	at, keeps, err := reserve(forProxy)
 	if err != nil {
 		tb.Fatalf("testbed: proxy: %v", err)
 	}

@@ -7,9 +7,11 @@ import (
 	"os"
 )
 
+const forProxy, forServer = 0, 0
+
 // reserve finds a free loopback port. Nothing keeps others from it while nobody
 // listens there.
-func reserve() (addr string, keeps *os.File, err error) {
+func reserve(int) (addr string, keeps *os.File, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err

@@ -45,6 +45,7 @@ type Server struct {
 	port    int
 	tls     *TLS // nil: no TLS
 	tlsPort int
+	keeps   []*os.File // the ports, while the server is down, too
 	dir     string
 	conf    string   // content of a configuration file (sentinels), or ""
 	env     []string // besides this process's own
@@ -136,13 +137,14 @@ func start(ctx context.Context, program string, tls *TLS, args func(port int) []
 	}
 	s := &Server{program: program, tls: tls, dir: dir, conf: conf, env: env}
 	// The port is free when it is chosen; should somebody else take it before
-	// the server does, the next one will do.
+	// the server does (where it can't be reserved), the next one will do.
 	for range 10 {
-		if s.port, err = freePort(); err != nil {
+		s.letGo()
+		if s.port, err = s.reservePort(); err != nil {
 			break
 		}
 		if tls != nil {
-			if s.tlsPort, err = freePort(); err != nil {
+			if s.tlsPort, err = s.reservePort(); err != nil {
 				break
 			}
 		}
@@ -152,20 +154,36 @@ func start(ctx context.Context, program string, tls *TLS, args func(port int) []
 		}
 	}
 	if err != nil {
+		s.letGo()
 		_ = os.RemoveAll(dir) // The first error is the one to tell.
 		return nil, err
 	}
 	return s, nil
 }
 
-// freePort returns a loopback port that nobody listened on a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// reservePort takes a free loopback port for the server, for as long as it can be
+// started again.
+func (s *Server) reservePort() (int, error) {
+	addr, keeps, err := reserve(forServer)
 	if err != nil {
 		return 0, fmt.Errorf("testbed: %w", err)
 	}
-	defer func() { _ = l.Close() }() // Nothing was accepted.
-	return l.Addr().(*net.TCPAddr).Port, nil
+	if keeps != nil {
+		s.keeps = append(s.keeps, keeps)
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return 0, fmt.Errorf("testbed: %w", err)
+	}
+	return strconv.Atoi(port)
+}
+
+// letGo gives the ports back.
+func (s *Server) letGo() {
+	for _, f := range s.keeps {
+		_ = f.Close() // Nothing was written.
+	}
+	s.keeps = nil
 }
 
 // run starts the process and waits until it answers.
@@ -307,11 +325,12 @@ func (s *Server) discard() error {
 	if client != nil {
 		client.Close()
 	}
+	s.letGo()
 	return os.RemoveAll(s.dir)
 }
 
 // Kill ends the process with SIGKILL and returns once it is gone. The port
-// stays reserved for Restart as far as nobody else takes it.
+// stays reserved for Restart.
 func (s *Server) Kill(tb TB) {
 	tb.Helper()
 	s.process().kill()
