@@ -198,17 +198,16 @@ func (c *Core) Close() bool {
 // observer, a log handler) keeps for longer than UnlockTimeout are left behind; Wait reports
 // false then.
 func (c *Core) Wait(others ...func()) bool {
-	all := observe.Within(c.cfg.UnlockTimeout, func() {
+	if !observe.Within(c.cfg.UnlockTimeout, func() {
 		c.reg.Wait()
 		for _, wait := range others {
 			wait()
 		}
-		c.cfg.News.Wait()
-	})
-	if all { // else a call may have more to send, in vain
-		c.send.Wait() // these call no user's code
+	}) {
+		return false // a call may have more to send, in vain
 	}
-	return all
+	c.send.Wait() // these call no user's code, but may find a loss that is to be told
+	return observe.Within(c.cfg.UnlockTimeout, c.cfg.News.Wait)
 }
 
 // Moved tells that the keys are on another server now: what is held is renewed
