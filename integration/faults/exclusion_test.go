@@ -65,7 +65,7 @@ func (h *history) fencing(r *report) {
 			r.violation("%s, at %v: %v", o.end.Bad, o.end.BadAt, o)
 		}
 		if found := o.end.Found; o.Read && len(found) == 2 && found[0] != found[1] && o.end.Result == resOK &&
-			!h.late(o) && !h.late(h.sections[found[1]]) {
+			!h.late(o) && !h.late(h.sections[found[1]]) && !h.over(h.sections[found[1]], o.Ret) {
 			r.violation("a reader saw a write, %q and then %q: %v", found[0], found[1], o)
 		}
 	}
@@ -76,6 +76,11 @@ func (h *history) fencing(r *report) {
 func (h *history) late(o *hold) bool {
 	return o != nil && (h.forgotten(o) != nil || h.during(o.Ret, o.works(), o.Proc, effPause) != nil)
 }
+
+// over tells whether a section's claim had ended before that: it was lost, or its deadline had
+// passed. What it still writes without a token newer than the reader's nobody stops; exclusion
+// counts it as an overlap.
+func (h *history) over(o *hold, before time.Duration) bool { return o != nil && o.claims() <= before }
 
 // mayBeGone tells whether a fault explains that the key's end at this time is not what
 // the holder thinks.
