@@ -64,8 +64,6 @@ func TestRLockClose(t *testing.T) {
 	rlUntil(t, "the end of the leases", func() bool { return s.Int(t, "EXISTS", "w", "f") == 0 }) // nothing renews them
 }
 
-// TestRLockCloseFromManyGoroutines has the default lease: a machine or a server that stands still
-// costs no connection and no hold, and a hold that Close forgets does not end by its lease.
 // Close while a connection is being made anew, for longer than Close waits for what is under way,
 // leaves none behind.
 func TestRLockCloseBesideADial(t *testing.T) {
@@ -96,6 +94,8 @@ func TestRLockCloseBesideADial(t *testing.T) {
 	rlUntil(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
 }
 
+// TestRLockCloseFromManyGoroutines has the default lease: a machine or a server that stands still
+// costs no connection and no hold, and a hold that Close forgets does not end by its lease.
 func TestRLockCloseFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
