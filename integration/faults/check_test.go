@@ -244,6 +244,27 @@ func TestCheckerReadsTheStore(t *testing.T) {
 	}
 }
 
+func TestCheckerReadsWhatReadersSaw(t *testing.T) {
+	for name, c := range map[string]struct {
+		result  string // the writer's, whose lease ends at 9 ms and whose section at 20 ms
+		granted time.Duration
+		want    bool
+	}{
+		"of one who went on after its claim": {resLost, 10 * ms, false},
+		"of one whose claim lasted":          {resLost, 5 * ms, true},
+		"of one who was inside":              {resOK, 10 * ms, true},
+	} {
+		h := made(took("w", "W", "x", 1*ms, 2*ms, 9*ms), ended("w", c.result, 20*ms, 21*ms, 9*ms),
+			reads(took("r", "R", "x", 3*ms, c.granted, 5000*ms)), ended("r", resOK, 30*ms, 31*ms, 5000*ms))
+		h.sections["r"].end.Found = []string{"", "w"}
+		r := &report{}
+		h.fencing(r)
+		if found := strings.Contains(strings.Join(r.violations, "\n"), "saw a write"); found != c.want {
+			t.Errorf("%s: %q", name, r.violations)
+		}
+	}
+}
+
 // TestPlanIsAFunctionOfTheSeed: the same faults at the same times, and others for another seed.
 func TestPlanIsAFunctionOfTheSeed(t *testing.T) {
 	text := func(seed uint64, p *profile) string {

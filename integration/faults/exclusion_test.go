@@ -77,10 +77,11 @@ func (h *history) late(o *hold) bool {
 	return o != nil && (h.forgotten(o) != nil || h.during(o.Ret, o.works(), o.Proc, effPause) != nil)
 }
 
-// over tells whether a section's claim had ended before that: it was lost, or its deadline had
-// passed. What it still writes without a token newer than the reader's nobody stops; exclusion
-// counts it as an overlap.
-func (h *history) over(o *hold, before time.Duration) bool { return o != nil && o.claims() <= before }
+// over tells whether a section went on after its claim, which was lost, had ended before that. What
+// it writes then without a token newer than the reader's nobody stops; exclusion counts it.
+func (h *history) over(o *hold, before time.Duration) bool {
+	return o != nil && o.end != nil && o.claims() < o.works() && o.claims() <= before
+}
 
 // mayBeGone tells whether a fault explains that the key's end at this time is not what
 // the holder thinks.
