@@ -232,7 +232,7 @@ func TestQuorumStartsWithNodesDown(t *testing.T) {
 	list := servers(t, 5)
 	list[0].Kill(t)
 	list[1].Kill(t)
-	cs := clients(t, addrs(list), lease(1500*time.Millisecond))
+	cs := clients(t, addrs(list), lease(4*time.Second))
 	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
 	if n := heldOn(t, list, "q"); n != 3 {
 		t.Errorf("held on %d", n)
@@ -432,7 +432,7 @@ func TestClientsOfAFrozenNodeCanBeMade(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	list[1].Freeze(t)
-	cs := clients(t, addrs(list), lease(1500*time.Millisecond))
+	cs := clients(t, addrs(list), lease(4*time.Second))
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	unlock(t, mustLock(t, t.Context(), q))
 	list[1].Thaw(t)

@@ -231,6 +231,13 @@ func (d *Driver) Quit(tb testbed.TB) {
 // Halt ends the loops of all owners, each after its present round.
 func (d *Driver) Halt(tb testbed.TB) { tb.Helper(); d.Go("halt").Wait(tb) }
 
+// Asleep reports whether every owner of a Java process waits for a message, or for its next
+// command.
+func (d *Driver) Asleep(tb testbed.TB) bool {
+	tb.Helper()
+	return d.Go("asleep").Wait(tb).Value == "true"
+}
+
 // Go sends a command and does not wait for its answer.
 func (d *Driver) Go(fields ...string) *Call {
 	d.mu.Lock()

@@ -21,11 +21,14 @@ func bothSides(t *testing.T, beds func(t *testing.T, v Version) *bed, f func(t *
 	}
 }
 
-// asleep waits until a call waits on the lock's channel and does nothing more.
+// asleep waits until a call waits on the lock's channel and does nothing more. Redisson's own waiters
+// must have got as far as their semaphore: the message that lets readers in wakes those that stand
+// there, and one that comes later sleeps on until the lease ends.
 func (p lineup) asleep(t *testing.T, n string, calls ...*Call) {
 	t.Helper()
 	p.awaitWaiter(t, n, calls[0])
 	p.settle(t)
+	eventually(t, "Redisson's waiters sleep", func() bool { return p.java.Asleep(t) })
 	for _, c := range calls {
 		if !c.Pending() {
 			_, err := c.Result()

@@ -90,6 +90,7 @@ public final class Driver {
                 answer(id, "ok -", start);
             }
             case "doing" -> answer(id, "ok " + commands.doing(), start);
+            case "asleep" -> answer(id, "ok " + owners.values().stream().allMatch(Owner::asleep), start);
             case "interrupt" -> {
                 owner(args[0]).interrupt();
                 answer(id, "ok -", start);

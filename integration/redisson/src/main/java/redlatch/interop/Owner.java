@@ -1,10 +1,12 @@
 package redlatch.interop;
 
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** One owner of locks: a thread of its own, because that is what Redisson takes for the owner. */
 final class Owner {
     private final LinkedBlockingQueue<Runnable> work = new LinkedBlockingQueue<>();
+    private final AtomicInteger commands = new AtomicInteger(); // not answered yet
     private final Thread thread;
 
     Owner(String name) {
@@ -15,6 +17,7 @@ final class Owner {
 
     /** Runs a command after those that this owner was given before; returns at once. */
     void run(Runnable r) {
+        commands.incrementAndGet();
         work.add(r);
     }
 
@@ -23,10 +26,29 @@ final class Owner {
         thread.interrupt();
     }
 
+    /** Whether it has nothing to do, or sleeps until a message comes: Redisson's waiters do so on a semaphore. */
+    boolean asleep() {
+        if (commands.get() == 0) {
+            return true;
+        }
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
+                Thread.State state = thread.getState();
+                return state == Thread.State.WAITING || state == Thread.State.TIMED_WAITING;
+            }
+        }
+        return false;
+    }
+
     private void loop() {
         while (true) {
             try {
-                work.take().run();
+                Runnable command = work.take();
+                try {
+                    command.run();
+                } finally {
+                    commands.decrementAndGet();
+                }
             } catch (InterruptedException e) {
                 // An interrupt between two commands has nobody to end.
             }
