@@ -189,3 +189,24 @@ func TestLogWithoutTelemetry(t *testing.T) {
 		t.Errorf("%d spans, want the request's alone\n%s", got, r.tree())
 	}
 }
+
+// TestALossIsLoggedBeforeCloseReturns: also when it is found while Close runs. Who finds it ends the
+// hold's context first, which takes a while here, and tells of it afterwards.
+func TestALossIsLoggedBeforeCloseReturns(t *testing.T) {
+	r := newRig(t)
+	c := r.open(leaseTime(checked), off)
+	h := must[redlatch.Hold](t)(c.RLock("a").Lock(t.Context()))
+	cancels := make([]context.CancelFunc, 200_000)
+	for i := range cancels {
+		_, cancels[i] = context.WithCancel(h.Context())
+	}
+	r.server.Int(t, "DEL", "a")
+	<-h.Context().Done()
+	c.Close()
+	if lines := r.log.lines(t, "lease lost"); len(lines) != 1 {
+		t.Errorf("logged %v", lines)
+	}
+	for _, cancel := range cancels {
+		cancel()
+	}
+}
