@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redlatch/redlatch/lock"
+)
+
+// ended says why a wait ended.
+func (a *acquisition) ended() error {
+	switch {
+	case a.ctx.Err() != nil:
+		return a.notAcquired(CtxError(a.ctx))
+	case a.core.isClosed(), a.core.isDraining() && !a.again:
+		return lock.ErrClosed
+	}
+	return a.notAcquired(nil)
+}
+
+// CtxError is why ctx ended, with its cause if it has one of its own.
+func CtxError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	return lock.Join(err, cause)
+}
+
+// notAcquired is the error of a wait that is over: why, if it was not for its
+// length, and what is wrong with the servers, if anything is.
+func (a *acquisition) notAcquired(why error) error {
+	l := &a.about().lock.of
+	e := &lock.NotAcquiredError{
+		Name: l.Name, Holder: a.busy.Holder, Remaining: max(a.busy.Remaining, 0), Err: why,
+		Own: a.core.owns(a.busy.Holder),
+	}
+	if trouble := a.trouble(); trouble != nil {
+		un := &lock.UnavailableError{Name: l.Name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: trouble}}}
+		if e.Err = un; why != nil {
+			e.Err = lock.Join(why, un)
+		}
+	}
+	return e
+}
+
+// owns reports whether an owner on the wire is one of this client's.
+func (c *Core) owns(field string) bool {
+	return len(field) > len(c.cfg.ID) && field[:len(c.cfg.ID)] == c.cfg.ID
+}
+
+// trouble is what keeps the servers from answering, whoever asked them.
+func (a *acquisition) trouble() error {
+	if a.lastErr != nil {
+		return a.lastErr
+	}
+	for i := range a.members {
+		if err := a.core.send.Trouble(a.members[i].lock.of.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopError ends the loop: trying again is no use or not wanted.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return e.err.Error() }
+
+func stop(err error) error { return &stopError{err} }
