@@ -59,7 +59,7 @@ func TestSecondUnlockWaitsForTheFirst(t *testing.T) {
 // one asks for what is left, within its own time.
 func TestSecondUnlockGoesOnWhereTheFirstGaveUp(t *testing.T) {
 	t.Parallel()
-	const limit = 2 * time.Second
+	const limit = 4 * time.Second
 	list := servers(t, 2)
 	cs := clients(t, addrs(list), func(c *redlatch.Config) { c.UnlockTimeout = limit })
 	h := mustLock(t, t.Context(), across(cs, []string{"a", "b"}))
