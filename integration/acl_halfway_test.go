@@ -52,6 +52,32 @@ func TestRefusedHalfWay(t *testing.T) {
 	}
 }
 
+// TestReaderRefusedHalfWay: who may not set a lease gets no read lock that would end with the lease of
+// a reader who is inside.
+func TestReaderRefusedHalfWay(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.SetUser(t, "half", "reset", "on", ">pw", "~*", "&*", "+@all", "-pexpire")
+	inside, err := rlClient(t, s.Addr()).ReadWriteLock("n").ReadLock().Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "half", "pw" })
+	_, err = c.ReadWriteLock("n").ReadLock().TryLock(t.Context(), 0, time.Hour)
+	var refused *redlatch.ServerError
+	if !errors.As(err, &refused) {
+		t.Errorf("TryLock: %v", err)
+	}
+	if fields := s.Hash(t, "HGETALL", "n"); len(fields) != 2 {
+		t.Errorf("the lock is %v, want the reader's who is inside alone", fields)
+	}
+	if err := inside.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := s.Int(t, "DBSIZE"); n != 0 {
+		t.Errorf("%d keys left: %v", n, s.List(t, "KEYS", "*"))
+	}
+}
+
 // TestACounterThatHoldsNoNumber: who is refused for it leaves no lock behind.
 func TestACounterThatHoldsNoNumber(t *testing.T) {
 	s := testbed.Standalone(t)

@@ -85,8 +85,9 @@
 // A writer that gives up removes its mark and publishes 1, so that readers that stood
 // back enter at once. If it dies, there is no message, and they retry when its mark ends.
 // A reader of the turn that gives up publishes 0 if it was the last one and the lock is
-// free. If the TTL falls to less than half because the longest holder left, waiting
-// writers get 0 and try again; they learn of smaller changes from their refreshes.
+// free. If the TTL falls to less than half because the longest holder left, 0 is published,
+// and waiting writers try again, Redisson's too. Ours learn of smaller changes from their
+// refreshes.
 //
 // Redisson's writer publishes nothing on a downgrade. A reader that waits for such a
 // writer finds out at its next refresh.

@@ -125,8 +125,8 @@ func (k readKind) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
 }
 
 func (k readKind) free(f kind.Field, void time.Duration, undo bool) conn.Command {
-	list := make([]string, 5, 8)
-	list[0], list[1], list[2], list[3], list[4] = k.lock, k.void, k.leases, k.own(f.Name), k.marks
+	list := make([]string, 4, 7)
+	list[0], list[1], list[2], list[3] = k.lock, k.void, k.leases, k.own(f.Name)
 	if undo {
 		list = append(list, k.readers, k.turn)
 	}

@@ -26,7 +26,7 @@ func PreferReaders() lock.Option {
 // object that it is given to.
 //
 // The process can't see writers of other processes. So a shared hold admits readers only
-// for the Client's Tenure (10 ms by default), counted from when it was asked for. While a
+// for the Client's Tenure (6 ms by default), counted from when it was asked for. While a
 // writer of this process waits, it admits none, unless with [PreferReaders]. Readers that
 // come later ask the server and stand back as usual. With a negative Tenure nothing is
 // shared.

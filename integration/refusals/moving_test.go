@@ -69,7 +69,7 @@ func movedKinds(publish string) map[string]moved {
 			free: func(key string) conn.Command { return one(luascript.RWFree, key, field) },
 			release: func(key string) conn.Command {
 				return conn.Command{Script: luascript.RWReadRelease, Keys: []string{
-					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field), luascript.RWMarksKey(key),
+					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field),
 				}, Args: []string{field, luascript.RWChannel(key), publish, "0", luascript.RWTimeoutPrefix(key), "0", "0"}}
 			},
 			left: func(key string) []string {

@@ -76,12 +76,12 @@ func calls() map[string]call {
 		"read lease alone": {luascript.RWLease, read[1:2], []string{field, more}, "1", "", "r", field, "2", 0},
 		"read free alone":  {luascript.RWFree, free("r"), []string{field}, "1", "", "r", field, "", 0},
 		"read release": {
-			luascript.RWReadRelease, []string{"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWMarksKey("r")},
+			luascript.RWReadRelease, []string{"r", luascript.VoidKey("r"), read[1], read[2]},
 			[]string{field, "ch", "PUBLISH", "0", "{r}", "0", "0"}, "1", "", "r", field, "", 0,
 		},
 		"read undo": {
 			luascript.RWReadRelease,
-			[]string{"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWMarksKey("r"), luascript.RWReadersKey("r"), luascript.RWTurnKey("r")},
+			[]string{"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWReadersKey("r"), luascript.RWTurnKey("r")},
 			[]string{field, "ch", "PUBLISH", "1000", "{r}", "0", "1"}, "1", "", "r", field, "", 0,
 		},
 		"write re-entry": {luascript.RWReenter, write, []string{field + ":write", "3", more}, "1", "", "w", field + ":write", "3", lease + 1},

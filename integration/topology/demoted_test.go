@@ -42,7 +42,7 @@ func TestDemotedMasterDoesNotSayGone(t *testing.T) {
 		"group re-entry":    {luascript.GroupAcquire, keys(1, "absent"), []string{"1000", "1", field, "2", "", ""}},
 		"rw re-entry":       {luascript.RWReenter, keys(3, "absent"), []string{field, "2", "1000"}},
 		"rw stale re-entry": {luascript.RWReenter, keys(3, "stale"), []string{field, "3", "1000"}},
-		"read release":      {luascript.RWReadRelease, keys(5, "absent"), []string{field, "ch", "PUBLISH", "0", "absent", "0", "0"}},
+		"read release":      {luascript.RWReadRelease, keys(4, "absent"), []string{field, "ch", "PUBLISH", "0", "absent", "0", "0"}},
 		"write release":     {luascript.RWWriteRelease, keys(5, "absent"), []string{field, "ch", "PUBLISH", "0", "0", "0"}},
 		"fair release":      {luascript.FairRelease, keys(7, "absent"), []string{"PUBLISH", "ch", "ch2", field, "0", "0", "0"}},
 		"renew":             {luascript.Renew, keys(1, "absent"), []string{field, "1000"}},

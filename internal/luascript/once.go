@@ -3,7 +3,7 @@ package luascript
 // The scripts of what runs at most once per period.
 var (
 	Once      = load("once", "common", "hold", "whose")
-	OnceUndo  = load("once_undo")
+	OnceUndo  = load("once_undo", "common", "first")
 	OnceReset = load("once_reset")
 )
 

@@ -9,7 +9,8 @@
 -- RETURN   1  given back
 --          0  there is no such claim
 --
--- Twice: the second run finds the claim gone. It can't touch another one's claim.
+-- Twice: the second run finds the claim gone. It can't touch another one's claim. Works when the
+-- server is out of memory: the first write takes none.
 if ARGV[3] ~= '0' then
   redis.call('SADD', KEYS[2], ARGV[1])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])

@@ -85,7 +85,13 @@ local function enter(code, room)
     if stale then call('DEL', LEASES) end
     call('SET', OWN, '1', 'PX', ARGV[2])
     call('HSET', LOCK, field, 1)
-    raise(LOCK, lease)
+    local set = raise(LOCK, lease)
+    if type(set) == 'table' then
+      -- refused (an ACL that forgot it): the lock would end with another's lease
+      call('HDEL', LOCK, field)
+      call('DEL', OWN)
+      return set
+    end
   else
     call('SET', OWN, '1', 'PX', ARGV[2])
     call('HSET', LOCK, 'mode', 'read', field, 1)
@@ -99,6 +105,15 @@ local function enter(code, room)
   end
   call('ZADD', LEASES, ends, field)
   raise(LEASES, lease)
+  if mode == 'write' then
+    -- Its own reads whose leases have ended, which nobody else takes away.
+    for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 10)) do
+      if string.sub(f, -6) ~= ':write' then
+        call('HDEL', LOCK, f)
+        call('ZREM', LEASES, f)
+      end
+    end
+  end
   -- also without ARGV[3]: the answer that refused it may have been lost
   if call('EXISTS', KEYS[7], KEYS[8]) > 0 then
     call('ZREM', KEYS[7], field)

@@ -5,9 +5,8 @@
 -- KEYS[2]  redlatch_void:{lock}
 -- KEYS[3]  redlatch_rw_leases:{lock}
 -- KEYS[4]  {lock}:<field>:rwlock_timeout:1
--- KEYS[5]  redlatch_rw_marks:{lock}
--- KEYS[6]  redlatch_rw_readers:{lock}, only to undo
--- KEYS[7]  redlatch_rw_turn:{lock}, only to undo
+-- KEYS[5]  redlatch_rw_readers:{lock}, only to undo
+-- KEYS[6]  redlatch_rw_turn:{lock}, only to undo
 -- KEYS[last]  redlatch_trace:{lock}, if ARGV[6] is '1'
 -- ARGV[1]  field of the acquisition
 -- ARGV[2]  channel
@@ -28,6 +27,13 @@
 -- even one of the same owner. Works when the server is out of memory: the first write
 -- takes none.
 local LOCK, LEASES, field, message = KEYS[1], KEYS[3], ARGV[1], nil
+
+-- The lock is free. The set may have gone with its last member: while a cluster moves the slot, a
+-- command that names a key which is not there fails.
+local function gone()
+  call('DEL', LOCK)
+  pcall('DEL', LEASES)
+end
 
 -- how long the readers of other libraries need the lock; -2: not at all
 local function foreign(ttl)
@@ -57,7 +63,10 @@ local function settle()
   for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now)) do
     call('ZREM', LEASES, f)
     call('HDEL', LOCK, f)
-    if string.sub(f, -6) == ':write' then call('HSET', LOCK, 'mode', 'read') end
+    if string.sub(f, -6) == ':write' then
+      call('HSET', LOCK, 'mode', 'read')
+      message = '1' -- as if it had been unlocked: the readers that wait enter
+    end
   end
   local ttl, need = call('PTTL', LOCK), -2
   local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
@@ -67,12 +76,12 @@ local function settle()
   end
   if call('HLEN', LOCK) - 1 > call('ZCARD', LEASES) then need = math.max(need, foreign(ttl)) end
   if need <= 0 then
-    call('DEL', LOCK, LEASES)
+    gone()
     return true
   end
   call('PEXPIRE', LOCK, need)
-  -- A writer that waits was told a time that is far too long now.
-  if need * 2 < ttl and call('EXISTS', KEYS[5]) == 1 then message = '0' end
+  -- A writer that waits was told a time that is far too long now. (Redisson's leave no mark.)
+  if need * 2 < ttl then message = message or '0' end
   return false
 end
 
@@ -86,21 +95,21 @@ call('ZREM', LEASES, field)
 call('DEL', KEYS[4])
 if done == 1 then
   if call('HLEN', LOCK) == 1 then
-    call('DEL', LOCK, LEASES)
+    gone()
     message = '0'
   elseif ends == 0 or ends >= tonumber(call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')[2] or '0') then
     -- none of ours outlasts it
-    if settle() then message = '0' end
+    if settle() then message = message or '0' end
   end
   if ends > 0 and ends <= now then done = 0 end
 elseif ends > 0 and call('EXISTS', LOCK) == 0 then
   message = '0'
 end
 if ARGV[7] == '1' then
-  local was = call('ZREM', KEYS[7], field)
-  call('ZREM', KEYS[6], field)
+  local was = call('ZREM', KEYS[6], field)
+  call('ZREM', KEYS[5], field)
   -- it was the last whose turn the writers stand back for
-  if was == 1 and call('EXISTS', KEYS[7], LOCK) == 0 then message = '0' end
+  if was == 1 and call('EXISTS', KEYS[6], LOCK) == 0 then message = '0' end
 end
 if not message then return done end
 local sent = pcall(ARGV[3], ARGV[2], message)

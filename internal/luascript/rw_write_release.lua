@@ -49,7 +49,8 @@ if done == 1 then
   if call('HLEN', LOCK) > 1 then
     call('HSET', LOCK, 'mode', 'read')
   else
-    call('DEL', LOCK, LEASES)
+    call('DEL', LOCK)
+    pcall('DEL', LEASES) -- which may have gone with its last member; see rw_read_release
   end
 end
 if done == 1 or known == 1 and call('EXISTS', LOCK) == 0 then
