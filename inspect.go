@@ -58,8 +58,9 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // refused the unlock message: waiters continue when the lease would have ended. A forced
 // unlock is logged, with the Client's name, and recorded as a span.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
-	over := c.core.Doubt(name)
+	over, answered := c.core.Doubt(name), false
+	defer func() { over(answered) }() // an observer, or a log handler, may panic
 	e, err := c.inspector.ForceUnlock(ctx, name, lock.ApplyForce(opts))
-	over(err == nil)
+	answered = err == nil
 	return e.Count > 0, err
 }

@@ -40,7 +40,14 @@ type acquisition struct {
 func (m *MultiLock) take(ctx, quit context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	spanned, obs := m.observe(ctx, wait, lease)
 	h, err := m.acquire(ctx, spanned, quit, obs, wait, lease)
+	told := false
+	defer func() {
+		if !told && h != nil { // a panic in the observer's code: nobody gets the hold
+			h.drop()
+		}
+	}()
 	m.observed(obs, h, err)
+	told = true
 	if err != nil {
 		return nil, err
 	}

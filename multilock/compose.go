@@ -315,6 +315,21 @@ func (p *part) unlock(ctx context.Context, began time.Time) func() []error {
 	return func() []error { return rel.Wait(began) }
 }
 
+// drop gives the part back in the background, for one who can't: no observer hears of it but by
+// the end.
+func (p *part) drop() {
+	for _, h := range p.eng {
+		h.Drop()
+	}
+	switch other := p.other.(type) {
+	case nil:
+	case *hold:
+		other.drop()
+	default:
+		go func() { _ = other.Unlock(context.Background()) }() // ends with Unlock, whose time is bounded
+	}
+}
+
 // release begins to give the part back and returns a function that waits for it: as an
 // Unlock that began at an instant does.
 func (p *part) release(ctx context.Context, began time.Time) func() []error {

@@ -154,15 +154,15 @@ func (h *hold) memberEnded(member lock.Hold) {
 	switch {
 	case !over:
 	case closed:
-		h.ended("closed")
 		h.cancel(lock.ErrClosed)
+		h.endedBehind("closed")
 	default:
 		how := "lost"
 		if m, ok := member.(*held.Hold); ok && m.Planned() {
 			how = "expired"
 		}
-		h.ended(how)
 		h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
+		h.endedBehind(how)
 	}
 }
 
@@ -262,38 +262,73 @@ func (h *hold) ValidUntil() time.Time {
 // Unlock implements lock.Hold: all members are freed, whatever comes back for
 // each, and the errors joined.
 func (h *hold) Unlock(ctx context.Context) error {
-	ctx, end := h.operation(ctx, observe.Release)
-	err := h.unlock(ctx)
+	first, end, err := h.unlock(ctx)
+	if first {
+		h.ended("released")
+	}
 	end(err)
 	return err
 }
 
-func (h *hold) unlock(ctx context.Context) error {
+// unlock is Unlock without what is told of its end. The section is over before an observer's
+// code is called; if that panics, what is left goes on in the background.
+func (h *hold) unlock(ctx context.Context) (first bool, end observe.End, err error) {
 	began := time.Now()
 	h.unlocking.Enter(context.Background(), nil)
 	defer h.unlocking.Leave()
+	parts, first := h.over()
+	left := parts
+	defer func() {
+		for _, p := range left {
+			p.drop()
+		}
+	}()
+	ctx, end = h.operation(ctx, observe.Release)
+	if len(parts) == 0 {
+		return first, end, lock.ErrNotHeld
+	}
+	begun := func() { left = left[1:] }
+	if h.m.quorum {
+		return first, end, h.unlockQuorum(ctx, parts, began, begun)
+	}
+	return first, end, h.unlockAll(ctx, parts, began, begun)
+}
+
+// over ends the section, and returns what is to be given back: for a second Unlock what the
+// first one gave up waiting for.
+func (h *hold) over() (parts []*part, first bool) {
 	h.mu.Lock()
-	parts, again := h.parts, h.released
-	if h.released = true; again {
+	first, h.released = !h.released, true
+	if parts = h.parts; !first {
 		parts, h.pending = h.pending, nil
 	}
 	stops := h.stops
 	h.stops = nil
 	h.mu.Unlock()
-	if len(parts) == 0 {
-		return lock.ErrNotHeld
-	}
-	h.ended("released")
 	for _, stop := range stops {
 		stop()
 	}
 	h.cancel(lock.ErrUnlocked)
-	if h.m.quorum {
-		return h.unlockQuorum(ctx, parts, began)
+	return parts, first
+}
+
+// drop unlocks in the background, for one who can't: an observer hears only that the hold has ended.
+func (h *hold) drop() {
+	parts, first := h.over()
+	if !first {
+		return
 	}
+	for _, p := range parts {
+		p.drop()
+	}
+	h.endedBehind("released")
+}
+
+func (h *hold) unlockAll(ctx context.Context, parts []*part, began time.Time, begun func()) error {
 	waits := make([]func() []error, len(parts))
 	for i, p := range parts {
 		waits[i] = p.unlock(ctx, began)
+		begun()
 	}
 	var errs []error
 	for i, wait := range waits {

@@ -4,16 +4,26 @@ import (
 	"context"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
-// observer is that of the first member's client, or nil.
-func (m *MultiLock) observer() observe.Observer {
+// core is the first member's client, which tells an observer of the whole; nil: all members
+// are somebody else's.
+func (m *MultiLock) core() *engine.Core {
 	for _, l := range m.leaves {
 		if l.eng != nil {
-			return l.eng.Core().Observer()
+			return l.eng.Core()
 		}
+	}
+	return nil
+}
+
+// observer is that of the first member's client, or nil.
+func (m *MultiLock) observer() observe.Observer {
+	if c := m.core(); c != nil {
+		return c.Observer()
 	}
 	return nil
 }
@@ -77,13 +87,28 @@ func (h *hold) operation(ctx context.Context, op string) (context.Context, obser
 // ended tells, once, that the hold is over: how is "released", "lost",
 // "expired" or "closed".
 func (h *hold) ended(how string) {
-	h.mu.Lock()
-	told, link := h.told, h.link
-	h.told = true
-	h.mu.Unlock()
-	if o := h.m.observer(); o != nil && !told {
-		o.Ended(h.m.about(), link, h.counted, how, time.Since(h.began))
+	if tell := h.toTell(how); tell != nil {
+		tell()
 	}
+}
+
+// endedBehind is ended in the background, for what belongs to no call.
+func (h *hold) endedBehind(how string) {
+	if tell := h.toTell(how); tell != nil {
+		h.m.core().Tell(tell)
+	}
+}
+
+// toTell tells how the hold ended; nil: nobody is to be told, or has been.
+func (h *hold) toTell(how string) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o, link, lasted := h.m.observer(), h.link, time.Since(h.began)
+	if o == nil || h.told {
+		return nil
+	}
+	h.told = true
+	return func() { o.Ended(h.m.about(), link, h.counted, how, lasted) }
 }
 
 var _ lock.MultiHold = (*hold)(nil)

@@ -117,14 +117,17 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 			return nil, q.ended()
 		}
 	}
+	var h *hold
+	defer func() {
+		for i, w := range q.watches {
+			if w != nil {
+				w.Leave(h.of(i))
+			}
+		}
+	}()
 	h, err := q.run()
 	if h != nil {
 		f.tell()
-	}
-	for i, w := range q.watches {
-		if w != nil {
-			w.Leave(h.of(i))
-		}
 	}
 	return h, err
 }

@@ -105,12 +105,13 @@ func (h *hold) of(i int) *held.Hold {
 // others have had some time more; for those that do not answer it goes on in the
 // background. nil means that a majority was held until now. called is when the caller's Unlock
 // began.
-func (h *hold) unlockQuorum(ctx context.Context, parts []*part, called time.Time) error {
+func (h *hold) unlockQuorum(ctx context.Context, parts []*part, called time.Time, begun func()) error {
 	began := time.Now()
 	notify := make(chan *held.Releasing, len(parts))
 	open := map[*held.Releasing]*part{}
 	for _, p := range parts {
 		open[held.Release(ctx, p.eng, notify)] = p
+		begun()
 	}
 	limit := time.NewTimer(time.Until(called.Add(h.m.leaves[0].eng.Core().UnlockTimeout())))
 	defer limit.Stop()

@@ -112,6 +112,9 @@ func (c *Core) UnlockTimeout() time.Duration { return c.cfg.UnlockTimeout }
 // Observer is the client's observer, or nil.
 func (c *Core) Observer() observe.Observer { return c.cfg.Observer }
 
+// Tell has an observer told, in the background, of what belongs to no call of the user's.
+func (c *Core) Tell(tell func()) { c.cfg.News.Tell(tell) }
+
 // Draining is closed when the client takes no new acquisitions.
 func (c *Core) Draining() <-chan struct{} { return c.draining }
 

@@ -222,10 +222,11 @@ func (l *Lock) forceUnlock(ctx context.Context, which inspect.Which) (inspect.Ev
 	if l.err != nil {
 		return inspect.Evicted{}, l.err
 	}
-	over := l.core.reg.Doubt(l.of.Key)
+	over, answered := l.core.reg.Doubt(l.of.Key), false
+	defer func() { over(answered) }() // an observer may panic
 	// Not again when it may have run: the second run would hit the next holder.
 	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, "", which), conn.Unsent)
-	over(err == nil)
+	answered = err == nil
 	if err != nil {
 		return inspect.Evicted{}, err
 	}
