@@ -1,0 +1,94 @@
+package telemetry
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// theWhole reports whether a name is that of a MultiLock over a and b.
+func theWhole(name string) bool { return strings.Contains(name, "a") && strings.Contains(name, "b") }
+
+// TestBlockedCodeDoesNotDelayTheLossOfAWhole: the section of a MultiLock hears of the loss first,
+// whatever the code does that is told of it.
+func TestBlockedCodeDoesNotDelayTheLossOfAWhole(t *testing.T) {
+	var blocks atomic.Bool
+	open := make(chan struct{})
+	r := newRig(t, leaseTime(checked), func(c *redlatch.Config) {
+		c.Telemetry.LockName = func(name string) string {
+			if theWhole(name) && blocks.Load() {
+				<-open
+			}
+			return name
+		}
+	})
+	h := must[redlatch.Hold](t)(redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b")).Lock(t.Context()))
+	blocks.Store(true)
+	r.server.Int(t, "DEL", "a")
+	select {
+	case <-h.Context().Done():
+	case <-time.After(patience):
+		t.Error("the context of the lost hold goes on")
+	}
+	close(open)
+	_ = h.Unlock(t.Context())
+}
+
+// TestPanicOfAWholesCode: a panic in the code that is told of a MultiLock costs the call alone. Its
+// members are free soon, whichever of the calls it was.
+func TestPanicOfAWholesCode(t *testing.T) {
+	var left atomic.Int64 // calls until one panics; below zero: none does
+	r := newRig(t, func(c *redlatch.Config) {
+		c.Telemetry.LockName = func(name string) string {
+			if theWhole(name) && left.Add(-1) == 0 {
+				panic("a template of the user's")
+			}
+			return name
+		}
+	})
+	other := r.open(off)
+	wholes := map[string]redlatch.Locker{
+		"one client": redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b")),
+		"two":        redlatch.MultiLock(r.client.RLock("a"), other.RLock("b")),
+		"fair":       redlatch.MultiLock(r.client.FairLock("a"), r.client.FairLock("b")),
+	}
+	for what, whole := range wholes {
+		panics := 0
+		for n := int64(1); ; n++ {
+			left.Store(n)
+			h, over := attempt(func() redlatch.Hold { return must[redlatch.Hold](t)(whole.Lock(t.Context())) })
+			if !over { // nobody has it
+				panics++
+				left.Store(-1)
+			} else if _, over = attempt(func() error { return h.Unlock(t.Context()) }); !over {
+				panics++
+				if h.Context().Err() == nil {
+					t.Errorf("%s, call %d: the section of the hold that is being unlocked goes on", what, n)
+				}
+				left.Store(-1)
+			}
+			eventually(t, what, func() bool { return r.server.Int(t, "EXISTS", "a", "b") == 0 })
+			if over {
+				break
+			}
+		}
+		if panics < 2 {
+			t.Errorf("%s: %d panics, some were expected when it is acquired and when it is unlocked", what, panics)
+		}
+	}
+	left.Store(-1)
+}
+
+// attempt reports whether f returned; it has panicked otherwise.
+func attempt[T any](f func() T) (got T, over bool) {
+	defer func() {
+		if !over {
+			_ = recover()
+		}
+	}()
+	got = f()
+	return got, true
+}
