@@ -315,8 +315,17 @@ func (p *part) unlock(ctx context.Context, began time.Time) func() []error {
 	return func() []error { return rel.Wait(began) }
 }
 
-// drop gives the part back in the background, for one who can't: no observer hears of it but by
-// the end.
+// drop gives parts back in the background, of which some may be nil; see part.drop.
+func drop(parts []*part) {
+	for _, p := range parts {
+		if p != nil {
+			p.drop()
+		}
+	}
+}
+
+// drop gives the part back in the background, for one who can't: an observer hears only that its
+// holds have ended. If it has been given back already nothing happens.
 func (p *part) drop() {
 	for _, h := range p.eng {
 		h.Drop()
@@ -337,7 +346,17 @@ func (p *part) release(ctx context.Context, began time.Time) func() []error {
 		rel := held.Release(ctx, p.eng, nil)
 		return func() []error { return rel.Wait(began) }
 	}
-	done := make(chan error, 1)
-	go func() { done <- p.other.Unlock(ctx) }() // ends with Unlock, whose time is bounded
-	return func() []error { return []error{<-done} }
+	done := make(chan struct{})
+	var err error
+	var broke any
+	go func() { // ends with Unlock, whose time is bounded
+		defer close(done)
+		broke = caught(func() { err = p.other.Unlock(ctx) })
+	}()
+	return func() []error {
+		if <-done; broke != nil {
+			panic(broke)
+		}
+		return []error{err}
+	}
 }

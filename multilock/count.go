@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/held"
@@ -123,6 +122,15 @@ func (c *count) verdict() (*hold, error) {
 	}
 	q.release(parts)
 	return nil, err
+}
+
+// drop gives back what was taken; see part.drop.
+func (c *count) drop() {
+	for _, a := range c.got {
+		if a != nil && a.Hold != nil {
+			a.Hold.Drop()
+		}
+	}
 }
 
 // newDeployment counts young servers when all of them are young, this process has seen none of
@@ -318,13 +326,12 @@ func (c *count) outer(i int) uint64 {
 // it are not part of the hold.
 func (q *quorum) raise(parts, rest []*part, token uint64) (kept, dropped []*part) {
 	errs := make([]error, len(parts))
-	var wg sync.WaitGroup
-	for i, p := range parts {
-		if p.eng[0].Token() < token {
-			wg.Go(func() { errs[i] = p.leaves[0].eng.RaiseToken(q.ctx, p.eng[0], token, q.limit) }) // ends after limit
+	together(len(parts), func(i int) { // ends after limit
+		if p := parts[i]; p.eng[0].Token() < token {
+			errs[i] = errBroken
+			errs[i] = p.leaves[0].eng.RaiseToken(q.ctx, p.eng[0], token, q.limit)
 		}
-	}
-	wg.Wait()
+	})
 	for i, p := range parts {
 		if errs[i] == nil {
 			kept = append(kept, p)

@@ -278,11 +278,7 @@ func (h *hold) unlock(ctx context.Context) (first bool, end observe.End, err err
 	defer h.unlocking.Leave()
 	parts, first := h.over()
 	left := parts
-	defer func() {
-		for _, p := range left {
-			p.drop()
-		}
-	}()
+	defer func() { drop(left) }()
 	ctx, end = h.operation(ctx, observe.Release)
 	if len(parts) == 0 {
 		return first, end, lock.ErrNotHeld
@@ -318,9 +314,7 @@ func (h *hold) drop() {
 	if !first {
 		return
 	}
-	for _, p := range parts {
-		p.drop()
-	}
+	drop(parts)
 	h.endedBehind("released")
 }
 
@@ -375,17 +369,31 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	_, holds := h.members()
-	results := make(chan error, len(holds))
+	type result struct {
+		err   error
+		broke any
+	}
+	results := make(chan result, len(holds))
 	var open sync.WaitGroup
 	for _, m := range holds {
-		open.Go(func() { results <- m.Extend(inner, lease) }) // ends with Extend, whose time is bounded
+		open.Go(func() { // ends with Extend, whose time is bounded
+			var r result
+			r.broke = caught(func() { r.err = m.Extend(inner, lease) })
+			results <- r
+		})
 	}
 	began := time.Now()
 	var grace <-chan time.Time
 	var errs []error
 	for ok := 0; ok+len(errs) < len(holds); {
 		select {
-		case err := <-results:
+		case r := <-results:
+			err := r.err
+			if r.broke != nil {
+				stop()
+				cancel()
+				panic(r.broke)
+			}
 			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 				err = ctx.Err()
 			}

@@ -90,17 +90,23 @@ func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(conte
 		i   int
 		val T
 		err error
+
+		broke any
 	}
 	results := make(chan result, len(ops))
 	for i, o := range ops {
 		go func() { // ends with the call, which is bounded
-			val, err := f(ctx, o)
-			results <- result{i, val, err}
+			r := result{i: i}
+			r.broke = caught(func() { r.val, r.err = f(ctx, o) })
+			results <- r
 		}()
 	}
 	out, errs := make([]T, len(ops)), make([]error, 0, len(ops))
 	for answered := 0; len(errs)+answered < len(ops); {
 		r := <-results
+		if r.broke != nil {
+			panic(r.broke)
+		}
 		if r.err != nil {
 			errs = append(errs, r.err)
 			continue

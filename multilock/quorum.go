@@ -233,6 +233,7 @@ func permanent(err error) bool {
 type answer struct {
 	i int
 	engine.Attempted
+	broke any // it panicked with that
 }
 
 // tryRound asks all nodes at once. When it fails nothing is kept: what was taken
@@ -247,8 +248,19 @@ func (q *quorum) tryRound() (*hold, error) {
 	began := time.Now()
 	answers := make(chan answer, n)
 	for i, l := range q.m.leaves {
-		go func() { answers <- answer{i, l.eng.Try(q.ctx, c.limit, q.lease)} }() // ends after limit
+		go func() { // ends after limit
+			a := answer{i: i}
+			a.broke = caught(func() { a.Attempted = l.eng.Try(q.ctx, c.limit, q.lease) })
+			answers <- a
+		}()
 	}
+	over := false
+	defer func() {
+		if !over { // a panic in the user's code: nobody gets what was taken
+			c.drop()
+			go discard(answers, n-c.answered) // ends after limit
+		}
+	}()
 	var grace <-chan time.Time
 	for c.answered < n && !c.decided() {
 		if grace == nil && c.won >= q.need && c.knowsAll() {
@@ -260,6 +272,10 @@ func (q *quorum) tryRound() (*hold, error) {
 		}
 		select {
 		case a := <-answers:
+			if a.broke != nil {
+				c.answered++
+				panic(a.broke)
+			}
 			c.add(a)
 			continue
 		case <-grace:
@@ -267,7 +283,7 @@ func (q *quorum) tryRound() (*hold, error) {
 		break
 	}
 	h, err := c.verdict()
-	if c.answered < n {
+	if over = true; c.answered < n {
 		go q.stragglers(h, answers, n-c.answered) // ends after limit
 	}
 	return h, err
@@ -278,12 +294,25 @@ func (q *quorum) tryRound() (*hold, error) {
 func (q *quorum) stragglers(h *hold, answers <-chan answer, missing int) {
 	for range missing {
 		a := <-answers
+		if a.broke != nil {
+			panic(a.broke)
+		}
 		if a.Hold == nil {
 			continue
 		}
 		p := q.part(a)
 		if h == nil || !q.joins(h, a) || !h.adopt(p) {
 			p.release(context.WithoutCancel(q.ctx), time.Now())
+		}
+	}
+}
+
+// discard gives back what comes after a round that ended in a panic. Of several panics the caller
+// has heard one.
+func discard(answers <-chan answer, missing int) {
+	for range missing {
+		if a := <-answers; a.Hold != nil {
+			a.Hold.Drop()
 		}
 	}
 }

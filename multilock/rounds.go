@@ -3,7 +3,6 @@ package multilock
 import (
 	"context"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/redlatch/redlatch/lock"
@@ -114,38 +113,54 @@ func (r *rounds) patience(u *unit) time.Duration {
 // try makes one round: unit first is waited for, then all others are tried at
 // once. When it fails nothing is kept; busy is the unit to wait for, -1 if none.
 func (r *rounds) try(first int) (parts []*part, busy int, err error) {
-	attempt(r.obs)
 	parts = make([]*part, len(r.units))
+	over := false
+	defer func() {
+		if !over { // a panic in the user's code: nobody gets them
+			drop(parts)
+		}
+	}()
+	busy, err = r.tryInto(parts, first)
+	if over = true; err != nil {
+		return nil, busy, err
+	}
+	return parts, -1, nil
+}
+
+func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
+	attempt(r.obs)
 	if first >= 0 {
 		wait := time.Duration(-1)
 		if !r.until.IsZero() {
 			wait = max(time.Until(r.until), time.Millisecond)
 		}
-		quit, done := r.uselessWithout(first)
-		parts[first], err = r.units[first].acquire(r.ctx, quit, wait, r.lease, r.until)
-		if done(); err != nil {
-			return nil, -1, err
+		if parts[first], err = r.waitFor(first, wait); err != nil {
+			return -1, err
 		}
 	}
 	errs := make([]error, len(r.units))
-	var wg sync.WaitGroup
-	for i := range r.units {
+	together(len(r.units), func(i int) { // an attempt is bounded
 		if i == first {
-			continue
+			return
 		}
 		u, wait := &r.units[i], time.Duration(0)
 		if first >= 0 && u.fair() {
 			wait = r.patience(u)
 		}
-		wg.Go(func() { parts[i], errs[i] = u.acquire(r.ctx, nil, wait, r.lease, r.until) }) // ends with the attempt, which is bounded
+		errs[i] = errBroken
+		parts[i], errs[i] = u.acquire(r.ctx, nil, wait, r.lease, r.until)
+	})
+	if busy, err = r.look(parts, errs); err != nil {
+		r.giveBack(parts)
 	}
-	wg.Wait()
-	busy, err = r.look(parts, errs)
-	if err == nil {
-		return parts, -1, nil
-	}
-	r.giveBack(parts)
-	return nil, busy, err
+	return busy, err
+}
+
+// waitFor takes one unit, as long as it is of use.
+func (r *rounds) waitFor(first int, wait time.Duration) (*part, error) {
+	quit, done := r.uselessWithout(first)
+	defer done()
+	return r.units[first].acquire(r.ctx, quit, wait, r.lease, r.until)
 }
 
 // uselessWithout returns a context that ends when one of the units other than first can't come
@@ -225,15 +240,19 @@ func (r *rounds) giveBack(parts []*part) {
 	}
 	t := time.NewTimer(limit)
 	defer t.Stop()
-	freed := make(chan struct{})
+	freed := make(chan any, 1)
 	go func() { // ends with the answers, whose time is bounded
-		defer close(freed)
-		for _, wait := range waits {
-			wait()
-		}
+		freed <- caught(func() {
+			for _, wait := range waits {
+				wait()
+			}
+		})
 	}()
 	select {
-	case <-freed:
+	case broke := <-freed:
+		if broke != nil {
+			panic(broke)
+		}
 	case <-t.C:
 	case <-r.ctx.Done():
 	}

@@ -37,19 +37,25 @@ func TestBlockedCodeDoesNotDelayTheLossOfAWhole(t *testing.T) {
 	_ = h.Unlock(t.Context())
 }
 
-// TestPanicOfAWholesCode: a panic in the code that is told of a MultiLock costs the call alone. Its
-// members are free soon, whichever of the calls it was.
+// TestPanicOfAWholesCode: a panic in the code that is told of a MultiLock, or of its members, costs the
+// call alone. All members are free soon, whichever of the calls it was.
 func TestPanicOfAWholesCode(t *testing.T) {
+	t.Run("whole", func(t *testing.T) { panicsInCalls(t, theWhole) })
+	t.Run("members", func(t *testing.T) { panicsInCalls(t, func(name string) bool { return !theWhole(name) }) })
+}
+
+func panicsInCalls(t *testing.T, of func(name string) bool) {
 	var left atomic.Int64 // calls until one panics; below zero: none does
-	r := newRig(t, func(c *redlatch.Config) {
+	bad := func(c *redlatch.Config) {
 		c.Telemetry.LockName = func(name string) string {
-			if theWhole(name) && left.Add(-1) == 0 {
+			if of(name) && left.Add(-1) == 0 {
 				panic("a template of the user's")
 			}
 			return name
 		}
-	})
-	other := r.open(off)
+	}
+	r := newRig(t, bad)
+	other := r.open(bad)
 	wholes := map[string]redlatch.Locker{
 		"one client": redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b")),
 		"two":        redlatch.MultiLock(r.client.RLock("a"), other.RLock("b")),

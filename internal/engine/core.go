@@ -209,8 +209,10 @@ func (c *Core) Wait(others ...func()) bool {
 	}) {
 		return false // a call may have more to send, in vain
 	}
-	c.send.Wait() // these call no user's code, but may find a loss that is to be told
-	return observe.Within(c.cfg.UnlockTimeout, c.cfg.News.Wait)
+	return observe.Within(c.cfg.UnlockTimeout, func() {
+		c.send.Wait() // a carrier may find a loss that is to be told; a client of the user's may block it
+		c.cfg.News.Wait()
+	})
 }
 
 // Moved tells that the keys are on another server now: what is held is renewed

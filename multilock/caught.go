@@ -1,0 +1,34 @@
+package multilock
+
+import (
+	"errors"
+	"sync"
+)
+
+// errBroken is what a member is refused with whose goroutine ended without an answer.
+var errBroken = errors.New("code of the user's ended its goroutine")
+
+// caught calls f and returns what it panicked with, if it did. Members are asked in goroutines of
+// ours, and code of the user's (an observer, a Locker of another type) that panics there would end
+// the program. The panic belongs to the caller, who may recover from it.
+func caught(f func()) (broke any) {
+	defer func() { broke = recover() }()
+	f()
+	return nil
+}
+
+// together calls f for 0 to n-1 at once, each in a goroutine, and waits for them. What one of them
+// panics with, the caller does.
+func together(n int, f func(i int)) {
+	broke := make([]any, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { broke[i] = caught(func() { f(i) }) }) // ends with f
+	}
+	all.Wait()
+	for _, b := range broke {
+		if b != nil {
+			panic(b)
+		}
+	}
+}
