@@ -209,8 +209,11 @@ func (c *Core) Wait(others ...func()) bool {
 	}) {
 		return false // a call may have more to send, in vain
 	}
+	if !c.cfg.Alone {
+		c.send.Wait() // those who carry call no user's code, but may find a loss that is to be told
+	}
 	return observe.Within(c.cfg.UnlockTimeout, func() {
-		c.send.Wait() // a carrier may find a loss that is to be told; a client of the user's may block it
+		c.send.Wait() // a client that is not our own may block them
 		c.cfg.News.Wait()
 	})
 }

@@ -416,3 +416,28 @@ func TestLogHandlerHoldsUpNoCall(t *testing.T) {
 		})
 	}
 }
+
+// A client of the user's may keep a renewal for as long as it likes: Close leaves it behind.
+func TestCloseLeavesABlockedClientBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Alone = leaseTime, true })
+		open := make(chan struct{})
+		t.Cleanup(func() { close(open) }) // before the core's own
+		f.onAfter(func(cmd conn.Command) error {
+			if cmd.Script.Name == "renew" {
+				<-open
+			}
+			return nil
+		})
+		take(t, t.Context(), core, "l")
+		time.Sleep(leaseTime / 2)
+		began := time.Now()
+		core.Close()
+		if core.Wait() {
+			t.Error("Wait says that nothing is left")
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Close took %v with an UnlockTimeout of 5 s", took)
+		}
+	})
+}
