@@ -19,7 +19,7 @@ const (
 	DefaultLeaseTime         = 30 * time.Second
 	DefaultUnlockTimeout     = 5 * time.Second
 	DefaultFenceTTL          = 24 * time.Hour
-	DefaultTenure            = 10 * time.Millisecond
+	DefaultTenure            = 6 * time.Millisecond
 	DefaultReplicaAckTimeout = time.Second
 )
 
@@ -66,7 +66,7 @@ type Config struct {
 	// the process wait for it, Unlock passes it to the next of them without a command, until
 	// Tenure has passed since the last command. Then it is released, and waiting processes
 	// come first. Another process may wait longer by Tenure and one critical section.
-	// Default 10 ms, or a tenth of LeaseTime if that is less; at most a third of LeaseTime.
+	// Default 6 ms, or a tenth of LeaseTime if that is less; at most a third of LeaseTime.
 	// Negative: never pass on. Fenced locks, fixed leases and other kinds are not passed on.
 	// With [ShareReads] it is also how long a reader's hold admits other readers of this
 	// process.

@@ -11,7 +11,7 @@ const section = time.Millisecond
 const (
 	// tenure is the default of redlatch.Config.Tenure, for how long a process passes a lock on inside. (Builds of other
 	// versions, for -against, have no such name.)
-	tenure = 10 * time.Millisecond
+	tenure = 6 * time.Millisecond
 	// pause is how long a process leaves the lock alone, at most, after that: docs/DESIGN.md, "Passing on".
 	pause = 4 * time.Millisecond
 )
