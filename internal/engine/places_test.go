@@ -126,6 +126,7 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 	)
 	f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
 		f.topo, cfg.LeaseTime = conn.Topology{Cluster: true, Node: node}, leaseTime
+		cfg.Alone = true // all that is to be sent arrives
 	})
 	other := second(t, f, leaseTime) // its commands meet no fault
 	var mu sync.Mutex
@@ -186,7 +187,13 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 	frozen = true
 	mu.Unlock()
 	time.Sleep(10 * every)
-	leave() // a place that could not be refreshed is left
+	leave() // places that could not be refreshed are left
+	f.mu.Lock()
+	h := f.listener
+	f.mu.Unlock()
+	for i := range waiters { // and others may have missed a message
+		h.Confirmed(luascript.LockChannel(fmt.Sprintf("{frozen}%d", i)))
+	}
 	time.Sleep(kind.PlaceLives * every)
 
 	mu.Lock()

@@ -43,9 +43,10 @@ var (
 	flights  = [classes]int{Renew: 64, Keep: 480, Ask: MaxAsking, Acked: 32}
 )
 
-// aloneCarriers is how many commands of a class are under way where each travels on its
-// own.
-const aloneCarriers = 128
+// aloneCarriers is the same where each command travels on its own: a carrier has one command, not
+// up to maxMerged. All renewals that may be under way have one, since those of a cluster are a
+// command for each slot.
+var aloneCarriers = [classes]int{Renew: flights[Renew], Keep: 128, Ask: 128, Acked: carriers[Acked]}
 
 // MaxAsking bounds the attempts to acquire that wait for an answer of one node.
 // Those beyond it have sent nothing when they give up.
