@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -224,4 +226,44 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 			t.Error(err)
 		}
 	}
+}
+
+// That a node's refreshes fail is told once, until one succeeds, whatever the other nodes answer.
+func TestFailingRefreshesAreToldOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer // News tells one after the other
+		f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+			f.topo, cfg.LeaseTime = conn.Topology{Cluster: true}, leaseTime
+			cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
+		})
+		other := second(t, f, leaseTime)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for _, name := range []string{"{well}0", "{failing}0"} {
+			h := take(t, t.Context(), other, name)
+			defer func() {
+				if err := h.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+			wg.Go(func() { _, _ = queued(core, name, time.Second).Lock(ctx) })
+		}
+		for i := 1; i <= 2; i++ {
+			f.onBefore(func(cmd conn.Command) error {
+				if cmd.Script == luascript.Renew && strings.HasPrefix(cmd.Keys[0], "{failing}") {
+					return errLost
+				}
+				return nil
+			})
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if n := strings.Count(said.String(), "refreshing the places"); n != i {
+				t.Errorf("told %d times of %d:\n%s", n, i, said.String())
+			}
+			f.onBefore(nil)
+			time.Sleep(10 * time.Second)
+		}
+		cancel()
+		wg.Wait()
+	})
 }
