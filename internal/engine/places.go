@@ -218,8 +218,8 @@ func (w *places) endedLocked(n *placesNode) {
 		n.late.Remove(p)
 		p.late = nil
 		w.heap.Set(p, now)
+		w.wakeLocked(now)
 	}
-	w.wakeLocked(now)
 	if n.under == 0 && !n.failing {
 		delete(w.nodes, n.name)
 	}
