@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
@@ -19,12 +20,23 @@ type places struct {
 	quit chan struct{}
 
 	mu      sync.Mutex
-	heap    held.TimeHeap[*place] // guarded by mu
-	armed   time.Time             // guarded by mu; when the goroutine looks next
-	under   int                   // guarded by mu; batches without an answer
-	failing bool                  // guarded by mu; the last refresh failed: told once
-	done    chan struct{}         // guarded by mu; nil: no goroutine
-	stopped bool                  // guarded by mu
+	heap    held.TimeHeap[*place]  // guarded by mu
+	nodes   map[string]*placesNode // guarded by mu; those with something to know
+	armed   time.Time              // guarded by mu; when the goroutine looks next
+	done    chan struct{}          // guarded by mu; nil: no goroutine
+	stopped bool                   // guarded by mu
+}
+
+// placesNode is what is under way to a node, so that one that does not answer holds up no
+// refresh but its own.
+type placesNode struct {
+	name string
+
+	// guarded by places.mu
+	under   int                   // batches without an answer
+	load    *refreshing           // what a look has found for it so far
+	late    held.TimeHeap[*place] // due, but too much is under way
+	failing bool                  // the last refresh failed: told once
 }
 
 // place is a waiter's place on the server.
@@ -32,9 +44,11 @@ type place struct {
 	a      *acquisition
 	q      kind.Queuer
 	waiter *pubsub.Waiter
+	slot   uint16 // in a cluster
 
 	// guarded by places.mu
 	index int32
+	late  *placesNode // whose late places it is among; nil: it is in the heap of all, or in none
 	gone  bool
 	again bool // refresh once more when the one under way has ended
 }
@@ -42,13 +56,13 @@ type place struct {
 // Spot implements held.Timed.
 func (p *place) Spot() *int32 { return &p.index }
 
-// maxRefreshing bounds the refreshes under way. What falls due beyond it waits
-// for the end of one and goes together then, so that a thousand waiters who may
-// have missed a message ask in a few commands.
+// maxRefreshing bounds the batches under way to a node. What falls due beyond it
+// waits for the end of one and goes together then, so that a thousand waiters who
+// may have missed a message ask in a few commands.
 const maxRefreshing = 8
 
 func newPlaces(c *Core) *places {
-	return &places{core: c, kick: make(chan struct{}, 1), quit: make(chan struct{})}
+	return &places{core: c, kick: make(chan struct{}, 1), quit: make(chan struct{}), nodes: map[string]*placesNode{}}
 }
 
 // stop ends the goroutine.
@@ -67,6 +81,9 @@ func (w *places) stop() {
 // after Every.
 func (w *places) add(a *acquisition, q kind.Queuer, first time.Duration) *place {
 	p := &place{a: a, q: q, waiter: a.waiter, index: -1}
+	if w.core.topo.Cluster {
+		p.slot = luascript.Slot(a.about().lock.of.Key)
+	}
 	if first <= 0 {
 		first = q.Every()
 	}
@@ -87,6 +104,11 @@ func (w *places) remove(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.gone = true
+	if n := p.late; n != nil {
+		n.late.Remove(p)
+		p.late = nil
+		return
+	}
 	w.heap.Remove(p)
 }
 
@@ -94,11 +116,13 @@ func (w *places) remove(p *place) {
 func (w *places) hurry(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p.index >= 0 {
+	switch {
+	case p.late != nil: // it goes as soon as it may
+	case p.index >= 0:
 		now := time.Now()
 		w.heap.Set(p, now)
 		w.wakeLocked(now)
-	} else {
+	default:
 		p.again = true // one is under way, but may be older than the message
 	}
 }
@@ -129,29 +153,40 @@ func (w *places) run() {
 	}
 }
 
-// look refreshes what is due and returns how long to sleep.
+// look refreshes what is due, each node's apart, and returns how long to sleep.
 func (w *places) look(now time.Time) time.Duration {
-	var due []*place
+	var loads []*refreshing
 	w.mu.Lock()
-	for w.under < maxRefreshing {
+	for {
 		p, at, ok := w.heap.First()
-		if !ok || at.After(now.Add(p.q.Every()/8)) || (len(due) == 0 && at.After(now)) {
+		if !ok || at.After(now.Add(p.q.Every()/8)) || (len(loads) == 0 && at.After(now)) {
 			break
 		}
 		w.heap.Remove(p)
-		due = append(due, p)
+		n := w.nodeLocked(p)
+		if n.load == nil {
+			if n.under >= maxRefreshing { // the end of one looks
+				n.late.Set(p, at)
+				p.late = n
+				continue
+			}
+			n.under++
+			n.load = &refreshing{w: w, node: n}
+			loads = append(loads, n.load)
+		}
+		n.load.due = append(n.load.due, p)
 	}
-	if len(due) > 0 {
-		w.under++
+	for _, r := range loads {
+		r.node.load = nil
 	}
 	w.armed = time.Time{}
-	if _, first, ok := w.heap.First(); ok && w.under < maxRefreshing { // else the end of one looks
+	if _, first, ok := w.heap.First(); ok {
 		w.armed = first
 	}
 	at := w.armed
 	w.mu.Unlock()
-	if len(due) > 0 {
-		w.refresh(due)
+	for _, r := range loads {
+		batch.Send(w.core.send, w.core.topo.Cluster, r)
 	}
 	if at.IsZero() {
 		return time.Hour
@@ -159,14 +194,41 @@ func (w *places) look(now time.Time) time.Duration {
 	return time.Until(at)
 }
 
-// refresh keeps places alive and wakes waiters that should look.
-func (w *places) refresh(due []*place) {
-	batch.Send(w.core.send, w.core.topo.Cluster, &refreshing{w: w, due: due})
+// nodeLocked finds the node of a place, as the sender knows it: its slot may have moved
+// since the last refresh.
+func (w *places) nodeLocked(p *place) *placesNode {
+	name, _ := w.core.send.Node(p.slot)
+	n := w.nodes[name]
+	if n == nil {
+		n = &placesNode{name: name}
+		w.nodes[name] = n
+	}
+	return n
 }
 
-// refreshing is refreshes that fell due together. It implements batch.Work.
+// endedLocked lets the next batch of a node go: all that has fallen due meanwhile.
+func (w *places) endedLocked(n *placesNode) {
+	now := time.Now()
+	n.under--
+	for {
+		p, _, ok := n.late.First()
+		if !ok {
+			break
+		}
+		n.late.Remove(p)
+		p.late = nil
+		w.heap.Set(p, now)
+		w.wakeLocked(now)
+	}
+	if n.under == 0 && !n.failing {
+		delete(w.nodes, n.name)
+	}
+}
+
+// refreshing is refreshes of one node that fell due together. It implements batch.Work.
 type refreshing struct {
 	w      *places
+	node   *placesNode
 	due    []*place
 	mu     sync.Mutex
 	failed int   // guarded by mu
@@ -220,17 +282,16 @@ func (r *refreshing) answered(p *place, a batch.Answer) {
 	r.w.back(p, a.Sent.Add(next))
 }
 
-// End lets the next batch go, and tells once that refreshes fail.
+// End lets the next batch go, and tells once that the node's refreshes fail.
 func (r *refreshing) End() {
 	w, c := r.w, r.w.core
 	r.mu.Lock()
 	failed, first := r.failed, r.first
 	r.mu.Unlock()
 	w.mu.Lock()
-	w.under--
-	w.wakeLocked(time.Now())
-	tell := failed > 0 && !w.failing
-	w.failing = failed > 0
+	tell := failed > 0 && !r.node.failing
+	r.node.failing = failed > 0
+	w.endedLocked(r.node)
 	w.mu.Unlock()
 	if !tell || c.isClosed() {
 		return

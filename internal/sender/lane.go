@@ -77,8 +77,8 @@ func (l *lane) assignLocked(class Class) *carrier {
 
 // carriers is how many carriers a class may have.
 func (l *lane) carriers(class Class) int {
-	if l.s.cfg.Alone && (class == Keep || class == Ask) {
-		return aloneCarriers
+	if l.s.cfg.Alone {
+		return aloneCarriers[class]
 	}
 	return carriers[class]
 }

@@ -43,9 +43,10 @@ var (
 	flights  = [classes]int{Renew: 64, Keep: 480, Ask: MaxAsking, Acked: 32}
 )
 
-// aloneCarriers is how many commands of a class are under way where each travels on its
-// own.
-const aloneCarriers = 128
+// aloneCarriers is the same where each command travels on its own: a carrier has one command, not
+// up to maxMerged. All renewals that may be under way have one, since those of a cluster are a
+// command for each slot.
+var aloneCarriers = [classes]int{Renew: flights[Renew], Keep: 128, Ask: 128, Acked: carriers[Acked]}
 
 // MaxAsking bounds the attempts to acquire that wait for an answer of one node.
 // Those beyond it have sent nothing when they give up.
@@ -100,15 +101,7 @@ func (s *Sender) laneOf(key string) (*lane, uint16) {
 		return s.one, 0
 	}
 	slot := luascript.Slot(key)
-	node, known := "", false
-	if s.topo.Node != nil {
-		node = s.topo.Node(slot)
-		known = node != ""
-	}
-	if !known {
-		// Neighbouring slots are mostly one node's.
-		node = string([]byte{'?', byte(slot >> 8)})
-	}
+	node, known := s.Node(slot)
 	s.mu.RLock()
 	l := s.lanes[node]
 	s.mu.RUnlock()
@@ -123,6 +116,20 @@ func (s *Sender) laneOf(key string) (*lane, uint16) {
 		s.lanes[node] = l
 	}
 	return l, slot
+}
+
+// Node names the node of a cluster's slot, whose lane its commands take; "" without a cluster.
+// While no node is known, it names a group of slots. It does not block.
+func (s *Sender) Node(slot uint16) (node string, known bool) {
+	if s.one != nil {
+		return "", true
+	}
+	if s.topo.Node != nil {
+		if node = s.topo.Node(slot); node != "" {
+			return node, true
+		}
+	}
+	return string([]byte{'?', byte(slot >> 8)}), false // neighbouring slots are mostly one node's
 }
 
 // Trouble says what is wrong with the node of a key: it failed since it last

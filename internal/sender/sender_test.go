@@ -82,6 +82,26 @@ func TestRenewalsWaitForNoCaller(t *testing.T) {
 	}
 }
 
+// Where each command travels alone, as many renewals are under way as a lane may have: on a cluster,
+// each slot is a command of its own.
+func TestRenewalsThatTravelAloneWaitForNoOther(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		withHeld(t, alone, func(s *Sender, node *held) {
+			for range 2 * flights[Renew] {
+				s.Start(&Call{Cmd: command("stuck"), Class: Renew, Ctx: context.Background(), Then: func(*Call) {}})
+			}
+			synctest.Wait()
+			want := carriers[Renew]
+			if alone {
+				want = flights[Renew]
+			}
+			if n := len(node.ran); n != want {
+				t.Errorf("alone %v: %d renewals are under way, want %d", alone, n, want)
+			}
+		})
+	}
+}
+
 // Releases are sent before attempts to acquire that came earlier: what can't be sent yet
 // holds nothing.
 func TestReleasesComeFirst(t *testing.T) {
@@ -97,7 +117,7 @@ func TestReleasesComeFirst(t *testing.T) {
 			// that none waits for anything but a carrier.
 			blocks := carriers[Ask]
 			if alone {
-				blocks = aloneCarriers
+				blocks = aloneCarriers[Ask]
 			}
 			start(blocks, Ask, "blocks")
 			start(blocks, Keep, "blocks")
