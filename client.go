@@ -179,8 +179,9 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // hold contexts end with cause ErrClosed, and renewal stops. Held keys stay on the
 // server until their leases end. Close blocks until all goroutines and connections of
 // the Client have ended and everything has been logged: at most UnlockTimeout and the time to
-// close connections. Only code of yours (a log handler, a span processor) that does not return
-// can make it last longer, for another UnlockTimeout; then Close leaves it behind.
+// close connections. Only code of yours (a log handler, a span processor, a client that you made)
+// that does not return can make it last longer; then Close leaves it behind after another
+// UnlockTimeout or two.
 // Further calls wait for the first.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {

@@ -10,7 +10,8 @@ var errBroken = errors.New("code of the user's ended its goroutine")
 
 // caught calls f and returns what it panicked with, if it did. Members are asked in goroutines of
 // ours, and code of the user's (an observer, a Locker of another type) that panics there would end
-// the program. The panic belongs to the caller, who may recover from it.
+// the program. The panic belongs to the caller, who may recover from it; the stack is the caller's
+// then.
 func caught(f func()) (broke any) {
 	defer func() { broke = recover() }()
 	f()

@@ -325,7 +325,8 @@ func drop(parts []*part) {
 }
 
 // drop gives the part back in the background, for one who can't: an observer hears only that its
-// holds have ended. If it has been given back already nothing happens.
+// holds have ended. What has been given back already must not be: a user's own hold would hear of it
+// twice.
 func (p *part) drop() {
 	for _, h := range p.eng {
 		h.Drop()
@@ -347,7 +348,7 @@ func (p *part) release(ctx context.Context, began time.Time) func() []error {
 		return func() []error { return rel.Wait(began) }
 	}
 	done := make(chan struct{})
-	var err error
+	err := errBroken
 	var broke any
 	go func() { // ends with Unlock, whose time is bounded
 		defer close(done)

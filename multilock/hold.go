@@ -154,15 +154,23 @@ func (h *hold) memberEnded(member lock.Hold) {
 	switch {
 	case !over:
 	case closed:
-		h.cancel(lock.ErrClosed)
-		h.endedBehind("closed")
+		h.endWith(lock.ErrClosed, "closed")
 	default:
 		how := "lost"
 		if m, ok := member.(*held.Hold); ok && m.Planned() {
 			how = "expired"
 		}
-		h.cancel(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause})
-		h.endedBehind(how)
+		h.endWith(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause}, how)
+	}
+}
+
+// endWith ends the section, and has its end told behind it. An Unlock that comes meanwhile tells no
+// other end.
+func (h *hold) endWith(cause error, how string) {
+	tell := h.toTell(how)
+	h.cancel(cause)
+	if tell != nil {
+		h.m.core().Tell(tell)
 	}
 }
 
@@ -277,17 +285,24 @@ func (h *hold) unlock(ctx context.Context) (first bool, end observe.End, err err
 	h.unlocking.Enter(context.Background(), nil)
 	defer h.unlocking.Leave()
 	parts, first := h.over()
-	left := parts
-	defer func() { drop(left) }()
+	left, over := parts, false
+	defer func() {
+		if drop(left); first && !over { // a panic in the user's code
+			h.endWith(lock.ErrUnlocked, "released")
+		}
+	}()
 	ctx, end = h.operation(ctx, observe.Release)
-	if len(parts) == 0 {
-		return first, end, lock.ErrNotHeld
-	}
 	begun := func() { left = left[1:] }
-	if h.m.quorum {
-		return first, end, h.unlockQuorum(ctx, parts, began, begun)
+	switch {
+	case len(parts) == 0:
+		err = lock.ErrNotHeld
+	case h.m.quorum:
+		err = h.unlockQuorum(ctx, parts, began, begun)
+	default:
+		err = h.unlockAll(ctx, parts, began, begun)
 	}
-	return first, end, h.unlockAll(ctx, parts, began, begun)
+	over = true
+	return first, end, err
 }
 
 // over ends the section, and returns what is to be given back: for a second Unlock what the
@@ -315,17 +330,24 @@ func (h *hold) drop() {
 		return
 	}
 	drop(parts)
-	h.endedBehind("released")
+	h.endWith(lock.ErrUnlocked, "released")
 }
 
 func (h *hold) unlockAll(ctx context.Context, parts []*part, began time.Time, begun func()) error {
-	waits := make([]func() []error, len(parts))
-	for i, p := range parts {
-		waits[i] = p.unlock(ctx, began)
+	waits := make([]func() []error, 0, len(parts))
+	called := 0
+	defer func() { // after a panic: the others are told of what they are to be told, too
+		for _, wait := range waits[called:] {
+			go func() { _ = caught(func() { wait() }) }() // ends with the answer, which is bounded
+		}
+	}()
+	for _, p := range parts {
+		waits = append(waits, p.unlock(ctx, began))
 		begun()
 	}
 	var errs []error
 	for i, wait := range waits {
+		called++
 		got := wait()
 		if slices.ContainsFunc(got, func(err error) bool { return errors.Is(err, lock.ErrUnavailable) }) {
 			h.mu.Lock()
@@ -377,9 +399,9 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	var open sync.WaitGroup
 	for _, m := range holds {
 		open.Go(func() { // ends with Extend, whose time is bounded
-			var r result
+			r := result{err: errBroken}
+			defer func() { results <- r }()
 			r.broke = caught(func() { r.err = m.Extend(inner, lease) })
-			results <- r
 		})
 	}
 	began := time.Now()

@@ -92,13 +92,6 @@ func (h *hold) ended(how string) {
 	}
 }
 
-// endedBehind is ended in the background, for what belongs to no call.
-func (h *hold) endedBehind(how string) {
-	if tell := h.toTell(how); tell != nil {
-		h.m.core().Tell(tell)
-	}
-}
-
 // toTell tells how the hold ended; nil: nobody is to be told, or has been.
 func (h *hold) toTell(how string) func() {
 	h.mu.Lock()

@@ -96,9 +96,9 @@ func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(conte
 	results := make(chan result, len(ops))
 	for i, o := range ops {
 		go func() { // ends with the call, which is bounded
-			r := result{i: i}
+			r := result{i: i, err: errBroken}
+			defer func() { results <- r }()
 			r.broke = caught(func() { r.val, r.err = f(ctx, o) })
-			results <- r
 		}()
 	}
 	out, errs := make([]T, len(ops)), make([]error, 0, len(ops))

@@ -249,9 +249,9 @@ func (q *quorum) tryRound() (*hold, error) {
 	answers := make(chan answer, n)
 	for i, l := range q.m.leaves {
 		go func() { // ends after limit
-			a := answer{i: i}
+			a := answer{i: i, Attempted: engine.Attempted{Err: errBroken}}
+			defer func() { answers <- a }()
 			a.broke = caught(func() { a.Attempted = l.eng.Try(q.ctx, c.limit, q.lease) })
-			answers <- a
 		}()
 	}
 	over := false

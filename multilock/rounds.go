@@ -226,8 +226,9 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 // background, or by its lease.
 func (r *rounds) giveBack(parts []*part) {
 	var waits []func() []error
-	for _, p := range parts {
+	for i, p := range parts {
 		if p != nil {
+			parts[i] = nil // whatever its release comes to, it is not begun again
 			waits = append(waits, p.release(context.WithoutCancel(r.ctx), time.Now()))
 		}
 	}

@@ -116,6 +116,8 @@ func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime 
 	switch write := connWriteTimeout(opt); {
 	case opt.ConnLifetime != 0:
 		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
+	case opt.Standalone.EnableRedirect:
+		return refuse("Standalone.EnableRedirect", "it repeats commands that have run when one beside them is redirected")
 	case opt.ReplicaOnly:
 		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
 	case opt.BlockingPoolSize == 1:

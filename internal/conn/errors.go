@@ -29,6 +29,7 @@ func (c Class) Transient() bool { return c != Permanent }
 var passing = []string{
 	"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS",
 	"MOVED", "ASK", "MISCONF", "UNBLOCKED", "NOGOODSLAVE", "max number of clients reached",
+	"max number of clients + cluster connections reached",
 }
 
 // Classify tells what err means. A script that fails half way has done its first

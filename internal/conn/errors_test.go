@@ -43,6 +43,7 @@ func TestCodesOfEveryVersion(t *testing.T) {
 		{"@user_script: 1: -NOREPLICAS Not enough good replicas to write.", "NOREPLICAS", true},
 		{"Error running script (call to f_8f): @user_script:6: WRONGTYPE Operation against a key", "WRONGTYPE", true},
 		{"max number of clients reached", "max number of clients reached", true},
+		{"max number of clients + cluster connections reached", "max number of clients + cluster connections reached", true},
 		{"READONLYX", "READONLY", false},
 		{"WRONGTYPE of a key named : -READONLY x", "READONLY", false},
 		{"Error running script (call to f_8f): @user_script:6: WRONGTYPE Operation", "READONLY", false},

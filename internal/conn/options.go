@@ -23,6 +23,8 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
 	case opt.SendToReplicas != nil, len(opt.Standalone.ReplicaAddress) > 0:
 		return refuse("SendToReplicas", "a replica can't decide who holds a lock")
+	case opt.Standalone.EnableRedirect:
+		return refuse("Standalone.EnableRedirect", "it repeats commands that have run when one beside them is redirected")
 	case opt.ReplicaOnly:
 		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
 	case opt.DisableAutoPipelining:

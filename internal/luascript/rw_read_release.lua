@@ -65,7 +65,7 @@ local function settle()
     call('HDEL', LOCK, f)
     if string.sub(f, -6) == ':write' then
       call('HSET', LOCK, 'mode', 'read')
-      message = '1' -- as if it had been unlocked: the readers that wait enter
+      message = '1' -- as at its unlock: the readers that wait look again
     end
   end
   local ttl, need = call('PTTL', LOCK), -2
@@ -81,7 +81,7 @@ local function settle()
   end
   call('PEXPIRE', LOCK, need)
   -- A writer that waits was told a time that is far too long now. (Redisson's leave no mark.)
-  if need * 2 < ttl then message = message or '0' end
+  if need * 2 < ttl then message = message or (call('HGET', LOCK, 'mode') == 'write' and '1' or '0') end
   return false
 end
 

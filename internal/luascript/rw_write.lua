@@ -84,7 +84,11 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
       -- If there are only ours the last of them says when to look.
       local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
       known = last[1] and call('HEXISTS', LOCK, last[1]) == 1
-      if known and fields == call('ZCARD', LEASES) then ms = math.max(1, ttl < 0 and last[2] - now or math.min(last[2] - now, ttl)) end
+      if known and fields == call('ZCARD', LEASES) then
+        ms = last[2] - now
+        if ttl >= 0 then ms = math.min(ms, ttl) end
+        ms = math.max(1, ms)
+      end
     end
   elseif mode == 'write' then
     if call('HLEN', LOCK) > 64 then return {-3} end
