@@ -18,13 +18,16 @@ func caught(f func()) (broke any) {
 	return nil
 }
 
-// together calls f for 0 to n-1 at once, each in a goroutine, and waits for them. What one of them
-// panics with, the caller does.
-func together(n int, f func(i int)) {
-	broke := make([]any, n)
+// together calls f for some indexes at once, each in a goroutine, and waits for them. What one of
+// them panics with, the caller does.
+func together(indexes []int, f func(i int)) {
+	if len(indexes) == 0 {
+		return
+	}
+	broke := make([]any, len(indexes))
 	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { broke[i] = caught(func() { f(i) }) }) // ends with f
+	for n, i := range indexes {
+		all.Go(func() { broke[n] = caught(func() { f(i) }) }) // ends with f
 	}
 	all.Wait()
 	for _, b := range broke {

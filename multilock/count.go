@@ -326,11 +326,15 @@ func (c *count) outer(i int) uint64 {
 // it are not part of the hold.
 func (q *quorum) raise(parts, rest []*part, token uint64) (kept, dropped []*part) {
 	errs := make([]error, len(parts))
-	together(len(parts), func(i int) { // ends after limit
-		if p := parts[i]; p.eng[0].Token() < token {
-			errs[i] = errBroken
-			errs[i] = p.leaves[0].eng.RaiseToken(q.ctx, p.eng[0], token, q.limit)
+	var behind []int
+	for i, p := range parts {
+		if p.eng[0].Token() < token {
+			behind = append(behind, i)
 		}
+	}
+	together(behind, func(i int) { // ends after limit
+		errs[i] = errBroken
+		errs[i] = parts[i].leaves[0].eng.RaiseToken(q.ctx, parts[i].eng[0], token, q.limit)
 	})
 	for i, p := range parts {
 		if errs[i] == nil {

@@ -139,10 +139,13 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 		}
 	}
 	errs := make([]error, len(r.units))
-	together(len(r.units), func(i int) { // an attempt is bounded
-		if i == first {
-			return
+	var others []int
+	for i := range r.units {
+		if i != first {
+			others = append(others, i)
 		}
+	}
+	together(others, func(i int) { // an attempt is bounded
 		u, wait := &r.units[i], time.Duration(0)
 		if first >= 0 && u.fair() {
 			wait = r.patience(u)

@@ -152,8 +152,11 @@ func TestRefusals(t *testing.T) {
 	s := server(t)
 	client, _ := app(t, s.Addr())
 	for option, change := range map[string]func(*redlatch.Config){
-		"Redis.ConnLifetime":     func(c *redlatch.Config) { c.Redis.ConnLifetime = time.Hour },
-		"Redis.ReplicaOnly":      func(c *redlatch.Config) { c.Redis.ReplicaOnly = true },
+		"Redis.ConnLifetime": func(c *redlatch.Config) { c.Redis.ConnLifetime = time.Hour },
+		"Redis.ReplicaOnly":  func(c *redlatch.Config) { c.Redis.ReplicaOnly = true },
+
+		"Redis.Standalone.EnableRedirect": func(c *redlatch.Config) { c.Redis.Standalone.EnableRedirect = true },
+
 		"Redis.BlockingPoolSize": func(c *redlatch.Config) { c.Redis.BlockingPoolSize = 1 },
 		"Redis.ConnWriteTimeout": func(c *redlatch.Config) { // the default of 10 s
 			c.LeaseTime, c.Redis.InitAddress = 15*time.Second, []string{s.Addr()}

@@ -16,10 +16,7 @@ func TestEndedReadsOfAWriter(t *testing.T) {
 	s := testbed.Standalone(t)
 	id := strings.TrimSuffix(field, "1")
 	must(t, s, call{
-		script: luascript.RWWrite, keys: []string{
-			"r", luascript.VoidKey("r"), luascript.RWLeasesKey("r"), luascript.RWWritersKey("r"), luascript.RWMarksKey("r"), luascript.RWTurnKey("r"),
-		},
-		args: []string{field, "600000", "0", "", ""},
+		script: luascript.RWWrite, keys: writeKeys("r"), args: []string{field, "600000", "0", "", ""},
 	})
 	for i := range 70 {
 		own := id + strconv.Itoa(i+2)
@@ -37,6 +34,41 @@ func TestEndedReadsOfAWriter(t *testing.T) {
 	})
 	if err != nil || !strings.HasPrefix(got, "[0 ") {
 		t.Errorf("another reader: %q %v, want that the lock is held", got, err)
+	}
+}
+
+// TestAReadUnlockEndsAWriter: a read unlock that finds its writer's lease ended wakes all who wait, as
+// the writer's unlock would have.
+func TestAReadUnlockEndsAWriter(t *testing.T) {
+	s := testbed.Standalone(t)
+	must(t, s, call{
+		script: luascript.RWWrite, keys: writeKeys("r"), args: []string{field, "20", "0", "", ""},
+	})
+	k := readKeys("r", field)
+	must(t, s, call{script: luascript.RWRead, keys: k, args: []string{field, "600000", "", field + ":write", "0", "0", "", ""}})
+	time.Sleep(30 * time.Millisecond)
+	// The message is left in a key.
+	must(t, s, call{script: luascript.RWReadRelease, keys: k[:4], args: []string{field, "told", "SET", "0", "{r}", "0", "0"}})
+	if told := text(s.Do(t, "GET", "told")); told != "1" {
+		t.Errorf("told %q, want 1", told)
+	}
+}
+
+// TestAWriterBesideALockWithoutATTL: it looks when the last reader's lease ends, not all the time.
+func TestAWriterBesideALockWithoutATTL(t *testing.T) {
+	s := testbed.Standalone(t)
+	must(t, s, call{script: luascript.RWRead, keys: readKeys("r", field), args: []string{field, "600000", "", "", "0", "0", "", ""}})
+	s.Do(t, "PERSIST", "r")
+	got := must(t, s, call{script: luascript.RWWrite, keys: writeKeys("r"), args: []string{strings.TrimSuffix(field, "1") + "2", "1000", "0", "", ""}})
+	f := strings.Fields(strings.Trim(got, "[]"))
+	if look, err := strconv.Atoi(f[len(f)-1]); err != nil || look < 300_000 {
+		t.Errorf("it is told %s, want a look in ten minutes", got)
+	}
+}
+
+func writeKeys(key string) []string {
+	return []string{
+		key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key), luascript.RWTurnKey(key),
 	}
 }
 

@@ -198,8 +198,8 @@ func (c *Core) Close() bool {
 
 // Wait blocks until no goroutine of the core is left, nor any that others wait for; the
 // connection has been closed, so that none can be stuck there. Those that the user's code (an
-// observer, a log handler, a client that is not our own) keeps for longer than UnlockTimeout are left behind; Wait reports
-// false then.
+// observer, a log handler, a client that is not our own) keeps for longer than UnlockTimeout are
+// left behind; Wait reports false then.
 func (c *Core) Wait(others ...func()) bool {
 	if !observe.Within(c.cfg.UnlockTimeout, func() {
 		c.reg.Wait()
