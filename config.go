@@ -73,14 +73,14 @@ type Config struct {
 	Tenure time.Duration
 
 	// FenceTTL is how long a fencing counter is kept after the last acquisition.
-	// Default 24 h, at least LeaseTime. Negative: for ever, as in Redisson. Java services that
-	// take the same fenced locks need that: their counter begins at 1 again when the key is
-	// gone.
+	// Default 24 h, or LeaseTime if that is more; at least LeaseTime. Negative: for ever, as
+	// in Redisson. Java services that take the same fenced locks need that: their counter
+	// begins at 1 again when the key is gone.
 	FenceTTL time.Duration
 
 	// ReplicaAcks makes an acquisition count only after that many replicas have
-	// acknowledged it within ReplicaAckTimeout (default 1 s, at most a third of
-	// LeaseTime); otherwise it is undone and ErrReplicaAcks returned. It narrows the
+	// acknowledged it within ReplicaAckTimeout (default 1 s, or a third of LeaseTime if that
+	// is less; at most that third); otherwise it is undone and ErrReplicaAcks returned. It narrows the
 	// window in which a failover loses a lock; it does not close it. Default 0: replicas
 	// are not waited for.
 	ReplicaAcks       int
@@ -185,13 +185,13 @@ func (c Config) complete() (Config, error) {
 		c.UnlockTimeout = DefaultUnlockTimeout
 	}
 	if c.FenceTTL == 0 {
-		c.FenceTTL = DefaultFenceTTL
+		c.FenceTTL = max(DefaultFenceTTL, c.LeaseTime)
 	}
 	if c.Tenure == 0 {
 		c.Tenure = min(DefaultTenure, c.LeaseTime/10)
 	}
 	if c.ReplicaAckTimeout == 0 {
-		c.ReplicaAckTimeout = DefaultReplicaAckTimeout
+		c.ReplicaAckTimeout = min(DefaultReplicaAckTimeout, max(c.LeaseTime/3, time.Millisecond))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

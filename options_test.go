@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Options that would break a promise are refused before anything is dialled.
@@ -29,6 +30,8 @@ func TestNewRefusesOptions(t *testing.T) {
 		"Redis.DisableAutoPipelining":     func(c *redlatch.Config) { c.Redis.DisableAutoPipelining = true },
 		"Redis.PipelineMultiplex":         func(c *redlatch.Config) { c.Redis.PipelineMultiplex = 2 },
 		"Redis.ClientTrackingOptions":     func(c *redlatch.Config) { c.Redis.ClientTrackingOptions = []string{"BCAST"} },
+		"Redis.BlockingPoolSize":          func(c *redlatch.Config) { c.Redis.BlockingPoolSize = 1 },
+		"Redis.RingScaleEachConn":         func(c *redlatch.Config) { c.Redis.RingScaleEachConn = 9 },
 		"Redis.ConnWriteTimeout":          func(c *redlatch.Config) { c.Redis.ConnWriteTimeout = 11 * time.Second },
 		"Redis.Dialer.KeepAlive":          func(c *redlatch.Config) { c.Redis.Dialer.KeepAlive = 11 * time.Second },
 		"LeaseTime":                       func(c *redlatch.Config) { c.LeaseTime = time.Millisecond },
@@ -88,5 +91,21 @@ func TestNewSaysWhenNobodyAnswers(t *testing.T) {
 	})
 	if !errors.Is(err, redlatch.ErrInvalidOption) {
 		t.Errorf("a builder that builds nothing: %v", err)
+	}
+}
+
+// What is left zero fits the lease that is asked for.
+func TestDefaultsFitTheLease(t *testing.T) {
+	s := testbed.Standalone(t)
+	for _, options := range [][]redlatch.ConfigOption{
+		{redlatch.WithLeaseTime(time.Second), redlatch.WithReplicaAcks(1, 0)},
+		{redlatch.WithLeaseTime(48 * time.Hour)},
+	} {
+		c, err := redlatch.Open("redis://"+s.Addr(), options...)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		c.Close()
 	}
 }

@@ -145,6 +145,15 @@ var otherRefusals = []refusal{
 	{"a server taken for a sentinel", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + testbed.Standalone(t).Addr() + "?master_set=main")
 	}, redlatch.ConnectTopology, []string{"not a sentinel"}, true},
+	{"a cluster's node taken for a single server", func(t *testing.T) func() (*redlatch.Client, error) {
+		return one(testbed.Cluster(t).Addrs()[0], func(o *rueidis.ClientOption) { o.ForceSingleClient = true })
+	}, redlatch.ConnectTopology, []string{"node of a cluster", "ForceSingleClient"}, false},
+	{"one node of a cluster, user without CLUSTER", func(t *testing.T) func() (*redlatch.Client, error) {
+		s := testbed.Cluster(t).Nodes()[0]
+		addUser(t, s)
+		s.Do(t, "ACL", "SETUSER", "app", "-cluster")
+		return at("redis://app:pass@" + s.Addr())
+	}, redlatch.ConnectTopology, []string{"CLUSTER SLOTS", "docs/ACL.md"}, false},
 	{"unknown master", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + testbed.Sentinel(t).SentinelAddrs()[0] + "?master_set=nobody")
 	}, redlatch.ConnectTopology, []string{"no master named nobody"}, true},
@@ -158,12 +167,7 @@ var otherRefusals = []refusal{
 		return at("redis://" + pretend(t, "6.0.5", 6))
 	}, redlatch.ConnectVersion, []string{"redis 6.0.5", "needs Redis 6.0.6"}, false},
 	{"nobody there", func(t *testing.T) func() (*redlatch.Client, error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close() // Nothing was accepted.
-		return at("redis://" + l.Addr().String())
+		return at("redis://" + nobody(t))
 	}, "", []string{"server unavailable", "refused"}, false},
 	{"no such socket", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("unix://" + filepath.Join(t.TempDir(), "none.sock"))
@@ -191,6 +195,17 @@ var otherRefusals = []refusal{
 	{"protected mode", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + greets(t, "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.\r\n"))
 	}, redlatch.ConnectPermission, []string{"its own machine only", "DENIED"}, true},
+}
+
+// nobody is an address at which nobody listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close() // Nothing was accepted.
+	return l.Addr().String()
 }
 
 // TestRefusals: what only a change can mend is said at once, with what to change, and
@@ -270,6 +285,21 @@ func TestAServerThatKeepsItsVersionToItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+}
+
+// TestAnAddressOfAServerThatIsDown: a cluster is found as long as one of its addresses answers.
+func TestAnAddressOfAServerThatIsDown(t *testing.T) {
+	opt := rueidis.ClientOption{InitAddress: testbed.Cluster(t).Addrs()[:1]}
+	for range 30 { // any of them may be asked
+		opt.InitAddress = append(opt.InitAddress, nobody(t))
+	}
+	for range 4 {
+		c, err := with(opt)()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
 }
 
 // TestNothingIsLeftAfterARefusal: no connection stays open, and none is made later.

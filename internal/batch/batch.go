@@ -168,10 +168,10 @@ func (b *batch) answered(c *sender.Call) {
 	r := b.r
 	r.work.Ran(c.Cmd, c.Sent, c.Err)
 	switch {
-	case conn.IsTryAgain(c.Err) && len(b.members) > 1 && !b.shared:
+	case (conn.IsTryAgain(c.Err) || conn.IsCrossSlot(c.Err)) && len(b.members) > 1 && !b.shared:
 		// A cluster refuses commands of several keys while it moves their slot and some
 		// of the keys are here and some there. That can take longer than a lease: each
-		// item goes on its own until then.
+		// item goes on its own until then. One that looks like a single server always does.
 		for _, m := range b.members {
 			it := r.work.Item(int(m.item))
 			one := &batch{r: r, members: []member{m}}

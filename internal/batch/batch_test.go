@@ -19,6 +19,7 @@ import (
 type server struct {
 	cluster bool
 	short   bool // an answer too few
+	proxied bool // a cluster that looks like a single server
 
 	mu   sync.Mutex
 	cmds []conn.Command
@@ -32,6 +33,9 @@ func (s *server) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 	s.mu.Unlock()
 	var r conn.Reply
 	for _, key := range cmd.Keys {
+		if s.proxied && luascript.Slot(key) != luascript.Slot(cmd.Keys[0]) {
+			return r, conn.Refusal("CROSSSLOT Keys in request don't hash to the same slot")
+		}
 		n, err := strconv.Atoi(key[strings.LastIndex(key, "l")+1:])
 		if err != nil {
 			return r, err
@@ -149,6 +153,17 @@ func TestItemsTravelTogether(t *testing.T) {
 					t.Error("a command across slots")
 				}
 			}
+		}
+	}
+}
+
+// A cluster that looks like a single server refuses what concerns several slots: each item goes
+// on its own then.
+func TestItemsOfSeveralSlots(t *testing.T) {
+	w := send(t, &server{proxied: true}, 7)
+	for _, a := range w.got {
+		if a.Err != nil || len(a.Vals) != w.Item(a.Item).Replies || a.Vals[0].Int != int64(a.Item) {
+			t.Fatalf("item %d: %+v", a.Item, a)
 		}
 	}
 }

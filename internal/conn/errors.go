@@ -81,6 +81,13 @@ func IsTryAgain(err error) bool {
 	return ok && hasCode(msg, "TRYAGAIN")
 }
 
+// IsCrossSlot reports whether a server refused a command of several keys because they are in
+// several slots. A cluster behind a proxy does, which looks like a single server otherwise.
+func IsCrossSlot(err error) bool {
+	msg, ok := answerOf(err)
+	return ok && hasCode(msg, "CROSSSLOT")
+}
+
 // answerOf is the server's message, if err is one.
 func answerOf(err error) (string, bool) {
 	var re *rueidis.RedisError

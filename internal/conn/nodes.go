@@ -9,10 +9,28 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// fromAny asks a question that each node can answer. A cluster's client sends what has no key to
+// any address that it knows, that of a server which is down too: one node after the other is
+// asked then, until one answers or refuses for good.
+func fromAny[T any](client rueidis.Client, ask func(rueidis.Client) (T, error)) (T, error) {
+	answer, err := ask(client)
+	if err == nil || IsPermanent(err) || client.Mode() != rueidis.ClientModeCluster {
+		return answer, err
+	}
+	for _, node := range client.Nodes() {
+		if answer, nodeErr := ask(node); nodeErr == nil || IsPermanent(nodeErr) {
+			return answer, nodeErr
+		}
+	}
+	return answer, err
+}
+
 // Masters are the nodes of a cluster that have slots, by address. It blocks until a
 // node answers or ctx ends.
 func Masters(ctx context.Context, client rueidis.Client) (map[string]rueidis.Client, error) {
-	slots, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+	slots, err := fromAny(client, func(client rueidis.Client) ([]rueidis.RedisMessage, error) {
+		return client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+	})
 	if err != nil {
 		return nil, fmt.Errorf("asking for the cluster's slots: %w", err)
 	}

@@ -33,6 +33,11 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 		return refuse("PipelineMultiplex", "commands of one lock would overtake each other on several connections; leave it 0 or set -1")
 	case len(opt.ClientTrackingOptions) > 0, opt.OnInvalidations != nil:
 		return refuse("ClientTrackingOptions", "locks can't be read from a client-side cache")
+	case opt.BlockingPoolSize == 1:
+		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
+	case opt.RingScaleEachConn > 0 && opt.RingScaleEachConn < rueidis.DefaultRingScale:
+		return refuse("RingScaleEachConn", fmt.Sprintf("a server that is slow would hold up more than its own commands; leave it 0 or set at least %d",
+			rueidis.DefaultRingScale))
 	case opt.ConnWriteTimeout > third:
 		return refuse("ConnWriteTimeout", fmt.Sprintf("a broken connection must be noticed within a third of the lease (%v)", third))
 	case opt.Dialer.KeepAlive > third:
@@ -49,6 +54,7 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	// no caller's deadline closes what others use.
 	opt.PipelineMultiplex = -1
 	opt.AlwaysPipelining = true
+	opt.BlockingPipeline = -1 // no pipeline is so long that it gets a connection of its own
 	// Without it, servers that lack CLIENT TRACKING, or whose ACL forbids it,
 	// refuse the connection.
 	opt.DisableCache = true

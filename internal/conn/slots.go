@@ -112,7 +112,9 @@ func (t *slotTable) close() {
 }
 
 func askSlots(ctx context.Context, client rueidis.Client) ([]slotRange, error) {
-	slots, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+	slots, err := fromAny(client, func(client rueidis.Client) ([]rueidis.RedisMessage, error) {
+		return client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,11 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 		return topo, nil //nolint:nilerr // it keeps its version to itself; what it lacks its answers will say
 	case a.mode == "sentinel":
 		return topo, o.final(opt, lock.ConnectTopology, "this is a sentinel: set Sentinel.MasterSet (master_set in a URL)", nil)
+	case a.mode == "cluster" && !topo.Cluster:
+		// It refuses what concerns several locks, which are in several slots, and its own clients
+		// publish elsewhere.
+		return topo, o.final(opt, lock.ConnectTopology, "this is a node of a cluster, and the client takes it for a single server: "+
+			"leave ForceSingleClient unset, and let the user run CLUSTER SLOTS (docs/ACL.md)", nil)
 	}
 	n := a.number()
 	if n != nil && slices.Compare(n, oldest) < 0 {
@@ -71,8 +76,12 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 	return topo, nil
 }
 
-// askServer asks one server what it is.
+// askServer asks what the servers are. One answers for all of a cluster.
 func askServer(client rueidis.Client) (about, error) {
+	return fromAny(client, askOne)
+}
+
+func askOne(client rueidis.Client) (about, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
