@@ -312,6 +312,11 @@ func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
 	}
 	r := h.s.reg
 	if err := r.Begin(); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if over := h.overLocked(); over != nil { // as of an Unlock: what ended before Close did not end by it
+			return over
+		}
 		return err
 	}
 	defer r.End()
