@@ -139,6 +139,16 @@ func (h *Hub) Nudge() {
 	}
 }
 
+// Missed wakes the topic's waiters as a (re)confirmed subscription does: the lock may be free, and
+// no message says so.
+func (h *Hub) Missed(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.topics[id]; t != nil {
+		t.missedLocked()
+	}
+}
+
 // Waiting reports whether the topic's line has a waiter.
 func (h *Hub) Waiting(id string) bool {
 	h.mu.Lock()
