@@ -180,8 +180,9 @@ func (c *Core) Drain(ctx context.Context) error {
 
 // Close ends everything: waiters and holds with ErrClosed, the watchdog, and,
 // once what is under way has left its queues or UnlockTimeout has passed, the
-// subscriptions. The caller closes the connection after it. It reports whether
-// all that was under way has ended.
+// subscriptions, for which it waits no longer than that, either. The caller closes the
+// connection after it, and then calls Wait. It reports whether all that was under way has
+// ended.
 func (c *Core) Close() bool {
 	c.drain()
 	if !c.reg.Close() {
@@ -192,6 +193,7 @@ func (c *Core) Close() bool {
 	c.places.stop()
 	quiet := c.reg.Quiet(c.cfg.UnlockTimeout)
 	c.hub.Close()
+	observe.Within(c.cfg.UnlockTimeout, c.hub.Wait) // what is left ends with the connection: see Wait
 	c.send.Stop()
 	return quiet
 }
@@ -210,10 +212,12 @@ func (c *Core) Wait(others ...func()) bool {
 		return false // a call may have more to send, in vain
 	}
 	if !c.cfg.Alone {
+		c.hub.Wait()
 		c.send.Wait() // those who carry call no user's code, but may find a loss that is to be told
 	}
 	return observe.Within(c.cfg.UnlockTimeout, func() {
-		c.send.Wait() // a client that is not our own may block them
+		c.hub.Wait() // a client that is not our own may block them
+		c.send.Wait()
 		c.cfg.News.Wait()
 	})
 }
