@@ -468,13 +468,13 @@ func (l clingingLink) Close() {
 // behind.
 func TestCloseLeavesABlockedSubscriptionBehind(t *testing.T) {
 	const limit = 5 * time.Second
-	for name, users := range map[string]bool{"a client of our own": false, "a client of the user's": true} {
+	for name, theirs := range map[string]bool{"a client of our own": false, "a client of the user's": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
 				open := make(chan struct{})
 				core := engine.NewCore(engine.Config{
-					ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: limit, Alone: users,
+					ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: limit, Alone: theirs,
 					Log: slog.New(slog.DiscardHandler),
 				}, f, pubsub.NewHub(clinging{f, open}, nil))
 				take(t, t.Context(), core, "l")
@@ -492,14 +492,14 @@ func TestCloseLeavesABlockedSubscriptionBehind(t *testing.T) {
 				if err := <-got; !errors.Is(err, lock.ErrClosed) {
 					t.Errorf("the waiter's error is %v", err)
 				}
-				if !users {
+				if !theirs {
 					close(open)
 				}
 				ended := core.Wait()
-				if took := time.Since(began); ended == users || took > 3*limit {
+				if took := time.Since(began); ended == theirs || took > 3*limit {
 					t.Errorf("Wait says after %v that nothing is left: %t", took, ended)
 				}
-				if users {
+				if theirs {
 					close(open)
 				}
 			})
