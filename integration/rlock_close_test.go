@@ -25,6 +25,8 @@ func TestRLockClose(t *testing.T) {
 	fixed := rlLock(t, t.Context(), c.RLock("f"), redlatch.WithLease(2*time.Second))
 	lost := rlLock(t, t.Context(), c.RLock("lost"), redlatch.WithLease(50*time.Millisecond))
 	rlEnded(t, lost, redlatch.ErrLeaseLost)
+	released := rlLock(t, t.Context(), c.RLock("released"))
+	rlUnlock(t, released)
 	head, second := rlAsync(t.Context(), c.RLock("w")), rlAsync(t.Context(), c.RLock("w"))
 	rlSubscribed(t, s, "w", 1)
 	began := time.Now()
@@ -42,7 +44,12 @@ func TestRLockClose(t *testing.T) {
 		rlWant(t, h.Unlock(t.Context()), redlatch.ErrClosed)
 		rlWant(t, h.Extend(t.Context(), time.Second), redlatch.ErrClosed)
 	}
+	rlWant(t, lost.Extend(t.Context(), time.Second), redlatch.ErrLeaseLost)
 	rlWant(t, lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	for _, h := range []redlatch.Hold{lost, released} { // what has been unlocked is no news of Close's
+		rlWant(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+		rlWant(t, h.Extend(t.Context(), time.Second), redlatch.ErrNotHeld)
+	}
 	if s.Int(t, "EXISTS", "w", "f") != 2 {
 		t.Error("Close freed keys: other processes would enter beside sections that still run")
 	}

@@ -66,7 +66,8 @@ type Hold interface {
 	//     outcome;
 	//   - a [*ServerError] if the server refuses for good, for instance for lack of a
 	//     permission: the lock is free when its lease ends;
-	//   - [ErrClosed] after the Client was closed: the lock is free when its lease ends.
+	//   - [ErrClosed] if the Client was closed while it was held: the lock is free when its
+	//     lease ends.
 	Unlock(ctx context.Context) error
 
 	// Extend makes the hold last for at least lease from now, in one round trip.

@@ -24,8 +24,10 @@ type hold struct {
 
 	mu       sync.Mutex
 	parts    []*part       // guarded by mu
-	stops    []func() bool // guarded by mu; end the watching of members' contexts
+	stops    []func() bool // guarded by mu; end the watching of contexts of the user's members
 	alive    int           // guarded by mu; leaves that are held
+	why      error         // guarded by mu; why it ended; nil: it has not
+	onEnd    func()        // guarded by mu; of the whole that it is a member of
 	released bool          // guarded by mu
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
@@ -53,9 +55,17 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 		about := m.about()
 		h.whole = &held.Whole{Name: about.Name, Type: about.Type, Place: place}
 	}
+	made := false
+	defer func() {
+		if !made { // a panic in the code of a member of the user's: nobody gets the hold
+			h.over()
+			drop(parts)
+		}
+	}()
 	// All of them, also those that ended already, and before the first end is heard
 	// of: what is not the hold's would be kept by the watchdog for ever.
 	h.take(parts, func() bool { return true })
+	made = true
 	return h
 }
 
@@ -83,7 +93,7 @@ func endsWithHold(ctx context.Context) bool {
 }
 
 // ends reports whether ctx, which comes from the hold, has ended, or is about to with it: a
-// member was found lost just now, and a goroutine is on its way to say so. It waits for that.
+// member was found lost just now, and whoever found that is about to say so. It waits for that.
 func (h *hold) ends(ctx context.Context) bool {
 	_, holds := h.members()
 	alive := 0
@@ -123,23 +133,48 @@ func (h *hold) take(parts []*part, may func() bool) bool {
 		h.alive += len(p.leaves)
 	}
 	h.mu.Unlock()
-	var stops []func() bool
 	for _, p := range parts {
 		for _, member := range p.eng {
 			member.PartOf(h.whole)
 		}
 		for _, member := range p.holds() {
-			// Runs once, when the member's context ends; needs no goroutine until then.
-			stops = append(stops, context.AfterFunc(member.Context(), func() { h.memberEnded(member) }))
+			h.watch(member)
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stops = append(h.stops, stops...)
 	return true
 }
 
-// memberEnded notes that a member's context has ended.
+// watch has memberEnded called once, when the member ends: by whoever ends it, since its client's
+// Close waits for that one. Of a member of the user's only the context can be watched.
+func (h *hold) watch(member lock.Hold) {
+	f := func() { h.memberEnded(member) }
+	switch m := member.(type) {
+	case *held.Hold:
+		m.OnEnd(f)
+	case *hold:
+		m.whenOver(f)
+	default:
+		stop := context.AfterFunc(member.Context(), f) // needs no goroutine until then
+		h.mu.Lock()
+		h.stops = append(h.stops, stop)
+		h.mu.Unlock()
+	}
+}
+
+// whenOver has f called once, when the hold is lost or closed: at once, if it is by now.
+func (h *hold) whenOver(f func()) {
+	h.mu.Lock()
+	over := h.why != nil
+	if !over {
+		h.onEnd = f
+	}
+	h.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// memberEnded notes that a member has ended, or a context of the user's. It does not block.
 func (h *hold) memberEnded(member lock.Hold) {
 	cause := endOf(h.parent, member)
 	closed := errors.Is(cause, lock.ErrClosed)
@@ -151,25 +186,41 @@ func (h *hold) memberEnded(member lock.Hold) {
 	h.alive--
 	over := h.alive < h.need
 	h.mu.Unlock()
+	one, _ := member.(*held.Hold)
 	switch {
 	case !over:
 	case closed:
-		h.endWith(lock.ErrClosed, "closed")
+		h.endWith(lock.ErrClosed, "closed", one)
 	default:
 		how := "lost"
-		if m, ok := member.(*held.Hold); ok && m.Planned() {
+		if one != nil && one.Planned() {
 			how = "expired"
 		}
-		h.endWith(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause}, how)
+		h.endWith(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause}, how, one)
 	}
 }
 
 // endWith ends the section, and has its end told behind it. An Unlock that comes meanwhile tells no
-// other end.
-func (h *hold) endWith(cause error, how string) {
+// other end. by is the member whose end it is, nil if that is none of redlatch's: the client of the
+// first member may be closed by then, and its Close waits for nothing any more.
+func (h *hold) endWith(cause error, how string, by *held.Hold) {
 	tell := h.toTell(how)
+	h.mu.Lock()
+	if h.why == nil {
+		h.why = cause
+	}
+	onEnd := h.onEnd
+	h.onEnd = nil
+	h.mu.Unlock()
 	h.cancel(cause)
-	if tell != nil {
+	if onEnd != nil {
+		onEnd()
+	}
+	switch {
+	case tell == nil:
+	case by != nil:
+		by.Tell(tell)
+	default:
 		h.m.core().Tell(tell)
 	}
 }
@@ -177,8 +228,13 @@ func (h *hold) endWith(cause error, how string) {
 // endOf is why a member's hold ended, nil while it is held: the end of the context that it was
 // acquired with, parent, does not end it.
 func endOf(parent context.Context, member lock.Hold) error {
-	if m, ok := member.(*held.Hold); ok {
+	switch m := member.(type) {
+	case *held.Hold:
 		return m.Ended()
+	case *hold:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.why
 	}
 	cause := context.Cause(member.Context())
 	if ended := context.Cause(parent); ended != nil && errors.Is(cause, ended) {
@@ -288,7 +344,7 @@ func (h *hold) unlock(ctx context.Context) (first bool, end observe.End, err err
 	left, over := parts, false
 	defer func() {
 		if drop(left); first && !over { // a panic in the user's code
-			h.endWith(lock.ErrUnlocked, "released")
+			h.endWith(lock.ErrUnlocked, "released", nil)
 		}
 	}()
 	ctx, end = h.operation(ctx, observe.Release)
@@ -315,6 +371,9 @@ func (h *hold) over() (parts []*part, first bool) {
 	}
 	stops := h.stops
 	h.stops = nil
+	if h.why == nil {
+		h.why = lock.ErrUnlocked
+	}
 	h.mu.Unlock()
 	for _, stop := range stops {
 		stop()
@@ -330,7 +389,7 @@ func (h *hold) drop() {
 		return
 	}
 	drop(parts)
-	h.endWith(lock.ErrUnlocked, "released")
+	h.endWith(lock.ErrUnlocked, "released", nil)
 }
 
 func (h *hold) unlockAll(ctx context.Context, parts []*part, began time.Time, begun func()) error {

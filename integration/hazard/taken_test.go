@@ -53,3 +53,39 @@ func TestFixedLeaseTakenAway(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletedLockIsNotLeftLying: somebody deletes a lock and tells nobody. Once a command of the
+// process that held it finds that, those of the same process who wait for it go on: not at the end of
+// the lease that they know of.
+func TestDeletedLockIsNotLeftLying(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c := dial(t, s.Addr())
+	by := map[string]func(*redlatch.Client, string) redlatch.Locker{}
+	for _, kind := range kinds {
+		by[kind.name] = kind.make
+	}
+	for holder, waiters := range map[string][]string{
+		"rlock": {"rlock", "multi"}, "fair": {"fair"}, "read": {"write"}, "write": {"read", "write"}, "multi": {"multi", "rlock"},
+	} {
+		for _, waiter := range waiters {
+			t.Run(waiter+" behind "+holder, func(t *testing.T) {
+				t.Parallel()
+				name := "lying-" + holder + "-" + waiter
+				h := take(t, t.Context(), by[holder](c, name), redlatch.WithLease(time.Hour))
+				got := async(t.Context(), by[waiter](c, name))
+				eventually(t, "a waiter", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", "*"+name+"*")) > 0 })
+				time.Sleep(100 * time.Millisecond) // so that it sleeps by then, as a rule; it is right without
+				keys := append([]string{"DEL", name, "{" + name + "}2", luascript.RWLeasesKey(name)}, s.List(t, "KEYS", "*"+name+"*rwlock_timeout*")...)
+				s.Do(t, keys...)
+				is(t, "Extend", h.Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)
+				if r := await(t, got); r.err != nil {
+					t.Errorf("Lock: %v", r.err)
+				} else {
+					unlock(t, r.hold)
+				}
+				is(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			})
+		}
+	}
+}

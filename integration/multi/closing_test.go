@@ -201,3 +201,62 @@ func TestClosedClientEndsTheWaitOfANestedQuorum(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingOfAWholeEndsAfterClose: when Close or Shutdown has returned, the context of a MultiLock's
+// hold has ended, with all that was derived from it.
+func TestNothingOfAWholeEndsAfterClose(t *testing.T) {
+	t.Parallel()
+	const short = 2 * time.Second // Shutdown waits for the lock to be unlocked, or lost
+	list := servers(t, 3)
+	for _, tc := range []struct {
+		name         string
+		whole        func(cs []*redlatch.Client) redlatch.Locker
+		closed, shut int // so many of the clients: any of them may find the lock lost first
+	}{
+		{"one client", func(cs []*redlatch.Client) redlatch.Locker { return redlatch.MultiLock(plain(cs[0], "a", "b")...) }, 1, 1},
+		{"two", func(cs []*redlatch.Client) redlatch.Locker { return across(cs[:2], []string{"a", "b"}) }, 1, 2},
+		{"a quorum inside", func(cs []*redlatch.Client) redlatch.Locker {
+			return redlatch.MultiLock(redlatch.QuorumLock(copies(cs[:3], "q")...), cs[3].RLock("a"))
+		}, 2, 4},
+	} {
+		for what, way := range map[string]struct {
+			end   func(c *redlatch.Client) error
+			ends  int
+			lease time.Duration
+			cause error
+		}{
+			"Close":    {func(c *redlatch.Client) error { c.Close(); return nil }, tc.closed, time.Minute, redlatch.ErrClosed},
+			"Shutdown": {func(c *redlatch.Client) error { return c.Shutdown(context.Background()) }, tc.shut, short, redlatch.ErrLeaseLost},
+		} {
+			t.Run(tc.name+"/"+what, func(t *testing.T) {
+				cs := clients(t, append(addrs(list), list[0].Addr()))
+				h := mustLock(t, t.Context(), tc.whole(cs), redlatch.WithLease(way.lease))
+				// So many that ending them takes a while.
+				below, cancels := make([]context.Context, 100_000), make([]context.CancelFunc, 100_000)
+				for i := range below {
+					below[i], cancels[i] = context.WithCancel(h.Context())
+				}
+				for _, c := range cs[:way.ends] {
+					if err := way.end(c); err != nil {
+						t.Error(err)
+					}
+				}
+				left := 0
+				for i, ctx := range below {
+					if ctx.Err() == nil {
+						left++
+					}
+					cancels[i]()
+				}
+				if left > 0 {
+					t.Errorf("%d of the section's contexts go on", left)
+				}
+				want(t, context.Cause(h.Context()), way.cause)
+				_ = h.Unlock(context.Background()) // the others' locks
+				for _, s := range list {
+					s.Do(t, "FLUSHALL")
+				}
+			})
+		}
+	}
+}

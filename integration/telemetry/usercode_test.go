@@ -143,6 +143,38 @@ func TestPanicOfAQuorumsCode(t *testing.T) {
 	}
 }
 
+// TestEndOfAQuorumIsToldBeforeCloseReturns: the Close that takes the majority waits until that is told,
+// though the client of the first copy, whose observer hears of it, was closed before.
+func TestEndOfAQuorumIsToldBeforeCloseReturns(t *testing.T) {
+	var told atomic.Bool
+	slow := func(c *redlatch.Config) {
+		c.Telemetry.LockName = func(name string) string {
+			if strings.Contains(string(debug.Stack()), "multilock.(*hold).toTell") {
+				time.Sleep(200 * time.Millisecond)
+				told.Store(true)
+			}
+			return name
+		}
+	}
+	r := newRig(t, slow)
+	cs, copies := []*redlatch.Client{r.client}, []redlatch.Locker{r.client.RLock("q")}
+	for range 2 {
+		s := testbed.Standalone(t)
+		c := r.open(slow, func(c *redlatch.Config) { c.Redis.InitAddress = []string{s.Addr()} })
+		cs, copies = append(cs, c), append(copies, c.RLock("q"))
+	}
+	h := must[redlatch.Hold](t)(redlatch.QuorumLock(copies...).Lock(t.Context()))
+	cs[0].Close()
+	if h.Context().Err() != nil || told.Load() {
+		t.Fatal("two of three copies are held: the whole is")
+	}
+	cs[1].Close()
+	if h.Context().Err() == nil || !told.Load() {
+		t.Errorf("Close returned: the hold has ended %t, that was told %t", h.Context().Err() != nil, told.Load())
+	}
+	_ = h.Unlock(t.Context())
+}
+
 // attempt reports whether f returned; it has panicked otherwise.
 func attempt[T any](f func() T) (got T, over bool) {
 	defer func() {

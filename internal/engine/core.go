@@ -84,7 +84,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 	c.send = sender.New(run, sender.Config{Slow: min(time.Second, cfg.LeaseTime/3), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
 	c.reg = held.NewRegistry(held.Config{
 		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Warn: cfg.HoldWarning, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
-		Heard: c.heard, PassOn: c.passOn,
+		Heard: c.heard, Gone: c.gone, PassOn: c.passOn,
 	}, c.send, c.topo)
 	c.places = newPlaces(c)
 	return c
@@ -180,8 +180,9 @@ func (c *Core) Drain(ctx context.Context) error {
 
 // Close ends everything: waiters and holds with ErrClosed, the watchdog, and,
 // once what is under way has left its queues or UnlockTimeout has passed, the
-// subscriptions. The caller closes the connection after it. It reports whether
-// all that was under way has ended.
+// subscriptions, for which it waits no longer than that, either. The caller closes the
+// connection after it, and then calls Wait. It reports whether all that was under way has
+// ended.
 func (c *Core) Close() bool {
 	c.drain()
 	if !c.reg.Close() {
@@ -192,6 +193,7 @@ func (c *Core) Close() bool {
 	c.places.stop()
 	quiet := c.reg.Quiet(c.cfg.UnlockTimeout)
 	c.hub.Close()
+	observe.Within(c.cfg.UnlockTimeout, c.hub.Wait) // what is left ends with the connection: see Wait
 	c.send.Stop()
 	return quiet
 }
@@ -210,10 +212,12 @@ func (c *Core) Wait(others ...func()) bool {
 		return false // a call may have more to send, in vain
 	}
 	if !c.cfg.Alone {
+		c.hub.Wait()
 		c.send.Wait() // those who carry call no user's code, but may find a loss that is to be told
 	}
 	return observe.Within(c.cfg.UnlockTimeout, func() {
-		c.send.Wait() // a client that is not our own may block them
+		c.hub.Wait() // a client that is not our own may block them
+		c.send.Wait()
 		c.cfg.News.Wait()
 	})
 }

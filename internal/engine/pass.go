@@ -94,13 +94,22 @@ func (a *acquisition) met(holders []pubsub.Holder) {
 	}
 }
 
+// topic is what the lock's waiters listen to.
+func topic(l *held.Lock) (id string) {
+	if l.Line != "" {
+		return l.Line
+	}
+	spec, _ := l.Kind.Wait(&nobody)
+	return spec.ID
+}
+
+// gone wakes the waiters of this process: a lock that it held is gone, and they would sleep until
+// the lease that they know of ends.
+func (c *Core) gone(l *held.Lock) { c.hub.Missed(topic(l)) }
+
 // heard tells the waiters of this process how many have heard a release.
 func (c *Core) heard(l *held.Lock, listeners int64) {
-	line := l.Line
-	if line == "" {
-		spec, _ := l.Kind.Wait(&nobody)
-		line = spec.ID
-	}
+	line := topic(l)
 	c.hub.Heard(line, listeners)
 	if listeners <= 1 && l.Line != "" {
 		c.hub.Pause(line, 0) // nobody else listens

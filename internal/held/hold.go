@@ -57,6 +57,7 @@ type holdContext struct {
 	context.Context
 	cancel  context.CancelCauseFunc
 	carries carried
+	ended   func() // guarded by reg.mu; see OnEnd
 }
 
 // Value implements context.Context.
@@ -93,7 +94,7 @@ func (h *Hold) Context() context.Context {
 	}
 	// The parent may be a type of the user's: it is not called under the mutex.
 	inner, cancel := context.WithCancelCause(h.parent)
-	fresh := &holdContext{inner, cancel, h.claim.Owner.carries()}
+	fresh := &holdContext{Context: inner, cancel: cancel, carries: h.claim.Owner.carries()}
 	r.mu.Lock()
 	ctx = h.ctx
 	if ctx == nil {
@@ -111,16 +112,44 @@ func (h *Hold) Context() context.Context {
 	return fresh
 }
 
-// end ends the hold's context, which nobody may have asked for.
+// end ends the hold's context, which nobody may have asked for, and that of what the hold is a part of.
 func (h *Hold) end() {
 	r := h.s.reg
 	r.mu.Lock()
 	ctx, cause := h.ctx, h.cause
+	var ended func()
+	if ctx != nil {
+		ended, ctx.ended = ctx.ended, nil
+	}
 	r.mu.Unlock()
 	if ctx != nil {
 		ctx.cancel(cause)
 	}
+	if ended != nil {
+		ended()
+	}
 }
+
+// OnEnd has f called once, when the hold is lost or its client is closed, by whoever ends it: so
+// the client's Close waits for that, as for the end itself. If it has ended so already, f is called
+// at once. f must not block, and calls no code of the user's.
+func (h *Hold) OnEnd(f func()) {
+	_ = h.Context() // which keeps f: most holds have neither
+	r := h.s.reg
+	r.mu.Lock()
+	over := h.state == stateLost || h.state == stateClosed
+	if !over {
+		h.ctx.ended = f
+	}
+	r.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// Tell has an observer told in the background of what the hold's end brought about; the client's
+// Close waits for that.
+func (h *Hold) Tell(tell func()) { h.s.reg.cfg.News.Tell(tell) }
 
 // Token implements lock.Hold.
 func (h *Hold) Token() uint64 {
@@ -283,6 +312,11 @@ func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
 	}
 	r := h.s.reg
 	if err := r.Begin(); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if over := h.overLocked(); over != nil { // as of an Unlock: what ended before Close did not end by it
+			return over
+		}
 		return err
 	}
 	defer r.End()

@@ -44,6 +44,10 @@ type Config struct {
 
 	// Heard is told how many listened to the message of a release.
 	Heard func(l *Lock, listeners int64)
+	// Gone is told of a lock that was held and that the server knows nothing of: it may be
+	// free, and no message says so. The contexts of its holds have ended. It does not block.
+	// nil: nobody wants to know.
+	Gone func(l *Lock)
 	// PassOn may give a session whose only hold is being released to somebody else
 	// of this process; see [Registry.Pass]. nil: never.
 	PassOn func(h *Hold) bool

@@ -185,8 +185,8 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	now := time.Now()
 	for i, h := range holds {
 		if closed {
-			if rel.errs[i] = lock.ErrClosed; h.state == stateLost {
-				rel.errs[i] = h.lost // Close does not make it good
+			if rel.errs[i] = lock.ErrClosed; h.state == stateLost || h.state == stateReleased {
+				rel.errs[i] = h.releasingLocked().err // Close does not make it good, nor anything to be released
 			}
 			continue
 		}

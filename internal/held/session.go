@@ -397,6 +397,15 @@ func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 	for _, h := range lost {
 		h.end()
 	}
+	if r.cfg.Gone != nil {
+		var told *Session
+		for _, h := range lost { // those of a session stand together
+			if h.s != told && h.lost.Reason == lock.LossGone {
+				told = h.s
+				r.cfg.Gone(h.s.Lock)
+			}
+		}
+	}
 	now := time.Since(r.epoch)
 	var others []*Hold
 	for _, h := range lost {

@@ -164,7 +164,8 @@ func bubble(t *testing.T, f func(t *testing.T, s *fakeServer, h *pubsub.Hub)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		h := pubsub.NewHub(s, nil)
-		defer h.Close() // goroutines that are left would fail the bubble
+		defer h.Wait() // goroutines that are left would fail the bubble
+		defer h.Close()
 		f(t, s, h)
 	})
 }

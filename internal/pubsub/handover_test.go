@@ -167,6 +167,7 @@ func TestTakeHeadBesideLeave(t *testing.T) {
 // joins again at the end.
 func BenchmarkTakeHead(b *testing.B) {
 	h := pubsub.NewHub(newServer(), nil)
+	defer h.Wait()
 	defer h.Close()
 	line := make(chan *pubsub.Waiter, 64)
 	for range cap(line) {

@@ -59,6 +59,7 @@ func (p *process) end() {
 	close(p.stop)
 	p.wg.Wait()
 	p.h.Close()
+	p.h.Wait()
 }
 
 func (w *world) try() bool {

@@ -139,6 +139,16 @@ func (h *Hub) Nudge() {
 	}
 }
 
+// Missed wakes the topic's waiters as a (re)confirmed subscription does: the lock may be free, and
+// no message says so.
+func (h *Hub) Missed(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.topics[id]; t != nil {
+		t.missedLocked()
+	}
+}
+
 // Waiting reports whether the topic's line has a waiter.
 func (h *Hub) Waiting(id string) bool {
 	h.mu.Lock()
@@ -155,17 +165,20 @@ func (h *Hub) Standing(id string) bool {
 	return t != nil && t.confirmed() && t.err == nil
 }
 
-// Close ends all subscriptions and waits for the goroutines. Waiters are not
-// told: their owner knows.
+// Close ends all subscriptions; Wait waits for that. Waiters are not told: their owner
+// knows.
 func (h *Hub) Close() {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.closed = true
 	for _, n := range h.nodes {
 		n.stopLocked()
 	}
-	h.mu.Unlock()
-	h.wg.Wait()
 }
+
+// Wait blocks, after Close, until no goroutine is left: as long as the client takes to give up
+// what is under way.
+func (h *Hub) Wait() { h.wg.Wait() }
 
 // Redial replaces the connections: they lead to a server that messages are no longer
 // sent to. Who waits is woken when the new ones stand.

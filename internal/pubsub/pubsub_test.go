@@ -368,6 +368,7 @@ func TestClose(t *testing.T) {
 				time.Sleep(time.Second)
 				began := time.Now()
 				h.Close()
+				h.Wait()
 				if took := time.Since(began); took > 0 {
 					t.Errorf("Close took %v", took)
 				}

@@ -118,6 +118,7 @@ func BenchmarkJoin(b *testing.B) {
 		b.Run(fmt.Sprintf("beside=%d", many), func(b *testing.B) {
 			s := newServer()
 			h := pubsub.NewHub(s, nil)
+			defer h.Wait()
 			defer h.Close()
 			for i := range many {
 				<-h.Join(one(fmt.Sprint("lock", i))).C
