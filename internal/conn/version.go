@@ -73,7 +73,7 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 
 // askServer asks one server what it is.
 func askServer(client rueidis.Client) (about, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := limited(context.Background(), 5*time.Second)
 	defer cancel()
 	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
 	if err == nil {
