@@ -109,6 +109,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Prefix:   cfg.Prefix,
 		Timeout:  cfg.UnlockTimeout,
 		Observer: observer,
+		News:     news,
 		Log:      cfg.Logger,
 		ID:       id,
 	}, cn)

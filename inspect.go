@@ -12,8 +12,8 @@ import (
 // and waiters has [KindNone].
 //
 // It is for operators. It runs one script, and reads the server's list of connections at
-// most once a second to find the process of a client. Without permission for CLIENT LIST
-// the processes are not named.
+// most once a second to find the process of a client. Without permission for CLIENT LIST,
+// or if a master does not answer in time, the processes are not named.
 //
 // It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
 // passed ([ErrUnavailable]). If the name is one that locks refuse, or the key is not a lock,
@@ -32,8 +32,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 // the mapped name, which is also the Name of the result. On a cluster, keys whose derived
 // keys would be in other slots are left out.
 //
-// Each batch blocks until the server answers, ctx ends or UnlockTimeout has passed. The
-// first error ends the iteration; it comes with a zero Inspection.
+// Each batch, and before the first one the question for the cluster's masters, blocks until
+// the server answers, ctx ends or UnlockTimeout has passed. The first error ends the
+// iteration; it comes with a zero Inspection.
 func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection, error] {
 	return c.inspector.Locks(ctx, pattern)
 }

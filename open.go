@@ -6,7 +6,7 @@ import "github.com/redlatch/redlatch/internal/conn"
 // TLS, unix:// for a socket. valkey:// and valkeys:// are the same as redis:// and
 // rediss://.
 //
-// Parameters: addr (further servers, may be repeated), db, dial_timeout and
+// Parameters: addr (host:port of further servers, may be repeated), db, dial_timeout and
 // write_timeout (durations such as 500ms), client_name, master_set (Sentinel),
 // protocol (2 or 3), max_retries=0, client_cache=0 and, for TLS, skip_verify. Any
 // other parameter is an [ErrInvalidOption] that names it and says what to use instead:

@@ -24,6 +24,8 @@ func TestOpenRefusesParameters(t *testing.T) {
 		{"dial_timeout=5", "dial_timeout", "500ms"},
 		{"write_timeout=long", "write_timeout", "500ms"},
 		{"db=one", "db", "number"},
+		{"addr=", "addr", "host:port"},
+		{"addr=other", "addr", "host:port"},
 		{"db=1&db=2", "db", "more than once"},
 		{"sentinelMasterId=main", "sentinelMasterId", "master_set"},
 		{"password=hunter2", "password", "in front of the host"},

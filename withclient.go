@@ -51,7 +51,8 @@ import (
 //     connection that others share. Locks survive that, since the command is repeated,
 //     but each time costs a new connection.
 //   - PipelineMultiplex and DisableAutoPipelining. Several connections per node are
-//     safe for locks. DisableAutoPipelining takes one connection of the pool per command.
+//     safe for locks. DisableAutoPipelining takes one connection of the pool per command, and a
+//     command that gets no answer keeps it for ConnWriteTimeout.
 //   - DisableCache, ClientTrackingOptions, SendToReplicas, DisableRetry: they don't
 //     matter to locks, as long as scripts go to the master.
 //   - Instrumentation. A wrapped client sees every command of the locks. Set

@@ -385,6 +385,73 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// UnlockTimeout limits a call as a whole, however many questions it asks: here each answer comes late,
+// and the second one after the limit.
+func TestInspectHasOneLimit(t *testing.T) {
+	t.Parallel()
+	const limit, late = 3 * time.Second, 2 * time.Second
+	s := rlServer(t)
+	ctx := t.Context()
+	inLook(t, rlClient(t, s.Addr()), "x") // the server knows the script
+	p := testbed.NewProxy(t, s.Addr())
+	c := rlClient(t, p.Addr(), inName("late"), rlUnlockTimeout(limit), func(c *redlatch.Config) {
+		c.Redis.ConnWriteTimeout = 10 * time.Second // no connection is given up
+	})
+	h := rlLock(t, ctx, c.RLock("x"))
+	p.Delay(testbed.Replies, late)
+	if in := inLook(t, c, "x"); in.HolderCount != 1 || in.Holders[0].Client != "" {
+		t.Errorf("the holder is %+v: CLIENT LIST had time beyond the limit", in.Holders)
+	}
+	ends := 0
+	for in, err := range c.Locks(ctx, "") {
+		if ends++; !errors.Is(err, redlatch.ErrUnavailable) {
+			t.Errorf("listed: %+v, %v", in, err)
+		}
+	}
+	if ends != 1 {
+		t.Errorf("the list ended %d times", ends)
+	}
+	p.Delay(testbed.Replies, 0)
+	rlUnlock(t, h)
+}
+
+// Masters that stand still are asked for their connections at once, and hide the names of their own
+// clients only. The look at a lock of another one takes no longer than UnlockTimeout.
+func TestInspectBesideFrozenMasters(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * time.Second
+	cl := testbed.Cluster(t, "--cluster-node-timeout", "60000") // the cluster itself does nothing about it
+	t.Cleanup(func() { rlLibraryEnds(t) })
+	c := rlClient(t, "", inName("n"), rlUnlockTimeout(limit), func(c *redlatch.Config) {
+		c.Redis = rueidis.ClientOption{InitAddress: cl.Addrs(), ConnWriteTimeout: 10 * time.Second}
+	})
+	h := rlLock(t, t.Context(), c.RLock("k"))
+	in, err := c.Inspect(t.Context(), "other") // the library has connected where it asks
+	if err != nil || in.HolderCount != 0 {
+		t.Fatalf("%+v, %v", in, err)
+	}
+	home := cl.NodeOfKey(t, "k")
+	frozen := slices.DeleteFunc(cl.Masters(t), func(m *testbed.Server) bool { return m == home })
+	for _, m := range frozen {
+		m.Freeze(t)
+		defer m.Thaw(t)
+	}
+	began := time.Now()
+	in, err = c.Inspect(t.Context(), "k")
+	took := time.Since(began)
+	if err != nil || in.HolderCount != 1 {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if took > limit+rlSlack {
+		t.Errorf("it took %v beside %d frozen masters", took, len(frozen))
+	}
+	for _, m := range frozen {
+		m.Thaw(t)
+	}
+	rlUnlock(t, h)
+	c.Close()
+}
+
 // In a cluster the locks of every master are listed.
 func TestLocksOfACluster(t *testing.T) {
 	t.Parallel()

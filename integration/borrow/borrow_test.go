@@ -261,6 +261,56 @@ func TestCloseBesideAFrozenServer(t *testing.T) {
 	}
 }
 
+// A question of an operator's has a limit: when that passes, the application's own command, which waits
+// behind it on the same connection, goes on waiting for its answer.
+func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) { o.DisableRetry = true })
+	c := with(t, client, func(c *redlatch.Config) { c.UnlockTimeout = 300 * time.Millisecond })
+	get := func() error {
+		// A ctx that can't end: on a new connection such a command is not pipelined, nor is then the next
+		// one, if it has a deadline.
+		err := client.Do(context.Background(), client.B().Get().Key("app:data").Build()).Error()
+		if rueidis.IsRedisNil(err) {
+			return nil
+		}
+		return err
+	}
+	s.Do(t, "CLIENT", "KILL", "TYPE", "normal") // the locks have made the library pipeline on the first one
+	deadline := time.Now().Add(patience)
+	for err := get(); err != nil; err = get() {
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	s.Freeze(t)
+	listed := make(chan error, 1)
+	go func() {
+		for _, err := range c.Locks(context.Background(), "") {
+			listed <- err
+			return
+		}
+		listed <- nil
+	}()
+	time.Sleep(100 * time.Millisecond) // most likely its SCAN is on its way by now; if not, so much the easier
+	got := make(chan error, 1)
+	go func() { got <- get() }()
+	began := time.Now()
+	if err := <-listed; !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the list gave up after %v", took)
+	}
+	s.Thaw(t)
+	if err := <-got; err != nil {
+		t.Errorf("the application's command: %v", err)
+	}
+	works(t, client)
+}
+
 // The application has taken every connection of the pool: a waiter can't subscribe, but it
 // can leave, and Close does not wait for the pool.
 func TestAnExhaustedPool(t *testing.T) {

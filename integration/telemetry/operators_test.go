@@ -1,10 +1,16 @@
 package telemetry
 
 import (
+	"context"
 	"errors"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/redlatch/redlatch"
 )
@@ -73,5 +79,88 @@ func TestForcedUnlockIsSeen(t *testing.T) {
 		if line["client"] != "ops/ada" || line["by"] != r.client.ID() {
 			t.Errorf("who did it: %v", line)
 		}
+	}
+}
+
+// commands is a span processor that is called for the spans of commands.
+type commands struct {
+	started, ended func()
+}
+
+// OnStart implements sdktrace.SpanProcessor.
+func (c commands) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
+	if s.Name() == "EVALSHA" {
+		c.started()
+	}
+}
+
+// OnEnd implements sdktrace.SpanProcessor.
+func (c commands) OnEnd(s sdktrace.ReadOnlySpan) {
+	if s.Name() == "EVALSHA" {
+		c.ended()
+	}
+}
+
+// Shutdown implements sdktrace.SpanProcessor.
+func (commands) Shutdown(context.Context) error { return nil }
+
+// ForceFlush implements sdktrace.SpanProcessor.
+func (commands) ForceFlush(context.Context) error { return nil }
+
+// TestPanicOfAnOperatorsCode: a panic in the code that is told of an operator's command is the
+// caller's, who may recover from it, and costs that call alone.
+func TestPanicOfAnOperatorsCode(t *testing.T) {
+	r := newRig(t)
+	var starts, ends atomic.Bool // the next one panics
+	panics := func(armed *atomic.Bool) func() {
+		return func() {
+			if armed.CompareAndSwap(true, false) {
+				panic("a span processor of the user's")
+			}
+		}
+	}
+	r.tracing.RegisterSpanProcessor(commands{started: panics(&starts), ended: panics(&ends)})
+	ctx := t.Context()
+	h := must[redlatch.Hold](t)(r.client.RLock("a").Lock(ctx))
+	for call, ask := range map[string]func() error{
+		"Inspect":     func() error { _, err := r.client.Inspect(ctx, "a"); return err },
+		"State":       func() error { _, err := r.client.RLock("a").State(ctx); return err },
+		"ForceUnlock": func() error { _, err := r.client.ForceUnlock(ctx, "b"); return err },
+	} {
+		for when, armed := range map[string]*atomic.Bool{"begins": &starts, "ends": &ends} {
+			armed.Store(true)
+			if _, over := attempt(ask); over || armed.Load() {
+				t.Errorf("%s returned (%t), though a panic was to come when its command %s", call, over, when)
+				armed.Store(false)
+			}
+			if err := ask(); err != nil {
+				t.Errorf("%s after a panic when its command %s: %v", call, when, err)
+			}
+		}
+	}
+	unlock(t, h)
+}
+
+// TestAnOperatorsLateCommandIsToldOfInTheBackground: no call waits for it any more.
+func TestAnOperatorsLateCommandIsToldOfInTheBackground(t *testing.T) {
+	r := newRig(t, func(c *redlatch.Config) { c.UnlockTimeout = 500 * time.Millisecond })
+	var told atomic.Value // where the last end was told
+	r.tracing.RegisterSpanProcessor(commands{started: func() {}, ended: func() { told.Store(string(debug.Stack())) }})
+	ctx := t.Context()
+	if _, err := r.client.Inspect(ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if where := told.Swap(""); where == nil || strings.Contains(where.(string), "observe.(*News)") {
+		t.Errorf("the end of a command that was waited for was told by %v", where)
+	}
+	r.server.Freeze(t)
+	_, err := r.client.Inspect(ctx, "a")
+	r.server.Thaw(t)
+	if !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Error(err)
+	}
+	eventually(t, "the end is told", func() bool { return told.Load() != "" })
+	if where := told.Load().(string); !strings.Contains(where, "observe.(*News)") {
+		t.Errorf("it was told by %s", where)
 	}
 }

@@ -58,12 +58,19 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 // Borrowed reports whether the client belongs to the application.
 func (c *Conn) Borrowed() bool { return c.left != nil }
 
-// limited is context.WithTimeout without a deadline: the client library would
-// give a deadline to the connection, and close it for all users when it passes.
+// Undated is ctx without its deadline, for commands: it ends when ctx does. The client
+// library would give a deadline to the connection, and close it for all users when it passes.
+func Undated(ctx context.Context) context.Context { return undated{ctx} }
+
+type undated struct{ context.Context }
+
+// Deadline implements context.Context.
+func (undated) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// limited is context.WithTimeout for commands; see Undated.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(limit, cancel)
-	return ctx, func() { timer.Stop(); cancel() }
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	return Undated(ctx), cancel
 }
 
 // probe sends a script as the locks do. It writes nothing, but a replica refuses it.
@@ -155,7 +162,7 @@ func (c *Conn) lasting(ctx context.Context) context.Context {
 	return untilLeft{ctx, c.left}
 }
 
-// untilLeft ends with a Conn. It has no deadline; see limited.
+// untilLeft ends with a Conn. It has no deadline; see Undated.
 type untilLeft struct {
 	context.Context
 	left <-chan struct{}
@@ -177,6 +184,11 @@ func (u untilLeft) Err() error {
 func pollMaster(leaseTime time.Duration) *masterWatch {
 	return &masterWatch{
 		dialled: make(chan struct{}, 1), quit: make(chan struct{}),
-		poll: min(max(leaseTime/100, 10*time.Millisecond), lastLook),
+		poll: pollEvery(leaseTime),
 	}
+}
+
+// pollEvery is how often to look at the address of a client that nobody hears dialling.
+func pollEvery(leaseTime time.Duration) time.Duration {
+	return min(max(leaseTime/100, 10*time.Millisecond), lastLook)
 }

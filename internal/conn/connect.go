@@ -17,14 +17,17 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 	if err != nil {
 		return nil, err
 	}
-	if build == nil {
-		build = rueidis.NewClient
-	}
 	d := follow(&opt)
 	defer d.opened()
 	var watch *masterWatch
 	if opt.Sentinel.MasterSet != "" {
 		watch = watchMaster(&opt)
+		if build != nil {
+			watch.poll = pollEvery(leaseTime) // it may dial by itself
+		}
+	}
+	if build == nil {
+		build = rueidis.NewClient
 	}
 	client, err := build(opt)
 	if client == nil && err == nil {

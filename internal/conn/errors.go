@@ -32,11 +32,19 @@ var passing = []string{
 	"max number of clients + cluster connections reached",
 }
 
+// notHere is what a script ends with that uses a key which a cluster, moving its slot, does not find:
+// it has moved, or the script itself has deleted it. The words in front depend on the version.
+const notHere = "attempted to access a non local key in a cluster node"
+
 // Classify tells what err means. A script that fails half way has done its first
 // half; ours make the first write the deciding one and undo it themselves when
-// what belongs to it is refused, so an answered error means: not done.
+// what belongs to it is refused, so an answered error means: not done. The exception is
+// [notHere], which may come at any command: a release has freed the lock then, for example.
 func Classify(err error) Class {
 	if msg, ok := answerOf(err); ok {
+		if strings.Contains(msg, notHere) {
+			return Ambiguous
+		}
 		for _, code := range passing {
 			if hasCode(msg, code) {
 				return Refused

@@ -23,6 +23,12 @@ func TestClasses(t *testing.T) {
 		{ErrShortReply, Ambiguous},
 		{Refusal("TRYAGAIN Multiple keys request during rehashing of slot"), Refused},
 		{Refusal("OOM command not allowed when used memory > 'maxmemory'."), Permanent},
+		// Before Redis 7, from Redis 7 on, and as a script caught and returned it. The script may have
+		// deleted the key itself: it has done what it was to do.
+		{Refusal("Error running script (call to f_8f): @user_script:6: @user_script: 6: " +
+			"Lua script attempted to access a non local key in a cluster node"), Ambiguous},
+		{Refusal("Script attempted to access a non local key in a cluster node script: 8f, on @user_script:6."), Ambiguous},
+		{Refusal("ERR Script attempted to access a non local key in a cluster node"), Ambiguous},
 	} {
 		if got := Classify(tc.err); got != tc.want {
 			t.Errorf("%v: %d, not %d", tc.err, got, tc.want)

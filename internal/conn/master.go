@@ -3,7 +3,10 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -105,10 +108,8 @@ func (w *masterWatch) run(addr func() string, moved func()) {
 	}
 }
 
-// masterAddr is the address of the client's only node.
+// masterAddr is the address of the client's only node. A client that reads from a replica has two, and
+// doesn't say which is the master: the two change when that does, unless they change places at once.
 func masterAddr(client rueidis.Client) string {
-	for addr := range client.Nodes() {
-		return addr
-	}
-	return ""
+	return strings.Join(slices.Sorted(maps.Keys(client.Nodes())), ",")
 }

@@ -74,7 +74,7 @@ func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 		return
 	}
 	t.asking = true
-	ctx, cancel := context.WithTimeout(context.Background(), slotsLimit)
+	ctx, cancel := limited(context.Background(), slotsLimit)
 	t.cancel = cancel
 	t.wg.Go(func() { // ends with the answer, its time limit or close
 		defer cancel()

@@ -3,6 +3,7 @@ package conn
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -20,8 +21,13 @@ func ParseURL(text string) (rueidis.ClientOption, error) {
 	if err := checkURL(text); err != nil {
 		return rueidis.ClientOption{}, err
 	}
-	// "redis://host:6379/" means no database, though the parser takes the slash for one.
-	opt, err := rueidis.ParseURL(strings.TrimSuffix(text, "/"))
+	// "redis://host:6379/" means no database, though the parser takes the slash for one; nor does
+	// "redis://host:6379/?client_name=shop".
+	place, query, asks := strings.Cut(text, "?")
+	if text = strings.TrimSuffix(place, "/"); asks {
+		text += "?" + query
+	}
+	opt, err := rueidis.ParseURL(text)
 	if err != nil {
 		return rueidis.ClientOption{}, errURL()
 	}
@@ -43,7 +49,11 @@ func errURL() error {
 // parameters are those that a URL may have, each with a check that says what is
 // wrong with a value.
 var parameters = map[string]func(value string) string{
-	"addr":        anything,
+	"addr": func(value string) string {
+		// The parser would take the URL's own host in its place.
+		_, _, err := net.SplitHostPort(value)
+		return whyNot(err, "it is not host:port")
+	},
 	"client_name": anything,
 	"master_set":  anything,
 	"db": func(value string) string {

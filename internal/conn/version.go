@@ -82,7 +82,7 @@ func askServer(client rueidis.Client) (about, error) {
 }
 
 func askOne(client rueidis.Client) (about, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := limited(context.Background(), 5*time.Second)
 	defer cancel()
 	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
 	if err == nil {

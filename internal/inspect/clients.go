@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,14 +93,7 @@ func (c *clients) known(ctx context.Context, i *Inspector, wanted []*lock.Proces
 			return list
 		}
 	}
-	list = map[string]lock.Process{}
-	for _, node := range i.masters(ctx) {
-		text, err := i.text(ctx, node.client, "CLIENT", "LIST", "TYPE", "NORMAL")
-		if err != nil {
-			continue // not permitted, or not there: names are missing then
-		}
-		parseClients(text, list)
-	}
+	list = i.connections(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list, c.at = list, time.Now()
@@ -128,12 +123,35 @@ func parseClients(text string, into map[string]lock.Process) {
 	}
 }
 
-// text runs a command whose answer is a text on one node. ctx ends it: nothing is
-// changed by it, so that it may be left.
-func (i *Inspector) text(ctx context.Context, node rueidis.Client, words ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
-	defer cancel()
-	return node.Do(ctx, node.B().Arbitrary(words...).Build()).ToString()
+// connections asks all masters for their lists at once: one that is silent or refuses hides
+// the names of its own only.
+func (i *Inspector) connections(ctx context.Context) map[string]lock.Process {
+	list := map[string]lock.Process{}
+	nodes, err := i.masters(ctx)
+	if err != nil {
+		return list
+	}
+	texts := make(chan string, len(nodes))
+	for _, n := range nodes {
+		i.calls.Add(1) // of a call that is counted in
+		go func() {    // ends with the answer, or with ctx
+			defer i.calls.Done()
+			text, err := n.client.Do(ctx, n.client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Build()).ToString()
+			if err != nil {
+				text = "" // not permitted, or not there
+			}
+			texts <- text
+		}()
+	}
+	for range nodes {
+		select {
+		case text := <-texts:
+			parseClients(text, list)
+		case <-ctx.Done():
+			return list
+		}
+	}
+	return list
 }
 
 // node is a server that may have locks.
@@ -142,19 +160,19 @@ type node struct {
 	client rueidis.Client
 }
 
-// masters are the servers that have locks; none when a cluster can't tell.
-func (i *Inspector) masters(ctx context.Context) []node {
+// masters are the servers that have locks, by address.
+func (i *Inspector) masters(ctx context.Context) ([]node, error) {
 	c := i.conn.Client()
 	if !i.conn.Topology().Cluster {
-		return []node{{i.cfg.Addr, c}}
+		return []node{{i.cfg.Addr, c}}, nil
 	}
-	nodes, err := conn.Masters(ctx, c)
+	found, err := await(ctx, i, nil, func() (map[string]rueidis.Client, error) { return conn.Masters(ctx, c) })
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	out := make([]node, 0, len(nodes))
-	for addr, client := range nodes {
-		out = append(out, node{addr, client})
+	out := make([]node, 0, len(found))
+	for _, addr := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, node{addr, found[addr]})
 	}
-	return out
+	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -22,9 +23,10 @@ type Inspector struct {
 	clients clients
 
 	mu     sync.Mutex
-	closed bool           // guarded by mu
-	calls  sync.WaitGroup // calls under way and the commands that they left
-	ends   chan struct{}
+	closed bool            // guarded by mu
+	calls  sync.WaitGroup  // calls under way and the commands that they left
+	life   context.Context // ends with Close
+	end    context.CancelFunc
 }
 
 // Config is what an Inspector knows of its Client.
@@ -34,30 +36,54 @@ type Config struct {
 	Prefix   string                   // of all keys
 	Timeout  time.Duration            // for one call
 	Observer observe.Observer         // nil: nobody looks
+	News     *observe.News            // hears of what no call waits for any more
 	Log      *slog.Logger
 	ID       string // of the Client that forces, for the log
 }
 
 // New makes an Inspector. Close must come before that of the connection, Wait after.
 func New(cfg Config, c *conn.Conn) *Inspector {
-	return &Inspector{cfg: cfg, conn: c, ends: make(chan struct{})}
+	i := &Inspector{cfg: cfg, conn: c}
+	i.life, i.end = context.WithCancel(context.Background())
+	return i
 }
 
 // Close lets every call return ErrClosed.
 func (i *Inspector) Close() {
 	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.closed {
-		i.closed = true
-		close(i.ends)
-	}
+	i.closed = true
+	i.mu.Unlock()
+	i.end()
 }
 
 // Wait blocks until nothing of the calls is left; the connection has been closed.
 func (i *Inspector) Wait() { i.calls.Wait() }
 
-// begin counts a call in.
-func (i *Inspector) begin(ctx context.Context) error {
+// Why the ctx of a call ended, if not with the caller's.
+var (
+	errNoAnswer = errors.New("no answer in time")
+	errClosing  = errors.New("the client is being closed")
+)
+
+// begin counts a call in, and bounds it as a whole, however many questions it asks: its ctx ends
+// with the caller's, after the Client's UnlockTimeout, and with the Inspector; see over. done
+// ends the call.
+func (i *Inspector) begin(ctx context.Context) (bounded context.Context, done func(), err error) {
+	if err := i.enter(ctx); err != nil {
+		return nil, nil, err
+	}
+	inner, stop := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(i.life, func() { stop(errClosing) })
+	inner, cancel := context.WithTimeoutCause(inner, i.cfg.Timeout, errNoAnswer)
+	return conn.Undated(inner), func() {
+		unhook()
+		cancel()
+		stop(nil)
+		i.calls.Done()
+	}, nil
+}
+
+func (i *Inspector) enter(ctx context.Context) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.closed {
@@ -68,6 +94,18 @@ func (i *Inspector) begin(ctx context.Context) error {
 	}
 	i.calls.Add(1)
 	return nil
+}
+
+// over is the error of a call whose ctx has ended; last is why the server at addr had not answered
+// until then.
+func (i *Inspector) over(ctx context.Context, name, op, addr string, last error) error {
+	switch context.Cause(ctx) { //nolint:errorlint // our own
+	case errClosing:
+		return lock.ErrClosed
+	case errNoAnswer:
+		return i.unavailable(name, op, addr, last)
+	}
+	return ctx.Err()
 }
 
 // key maps a name and checks it, as a lock of that name does.
@@ -97,10 +135,11 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 	if err != nil {
 		return lock.Inspection{}, err
 	}
-	if err := i.begin(ctx); err != nil {
+	ctx, done, err := i.begin(ctx)
+	if err != nil {
 		return lock.Inspection{}, err
 	}
-	defer i.calls.Done()
+	defer done()
 	r, err := i.ask(ctx, name, "inspect", LookCommand(i.conn.Topology(), key, Most), conn.Ambiguous)
 	if err != nil {
 		return lock.Inspection{}, err
@@ -131,10 +170,11 @@ func (i *Inspector) forceUnlock(ctx context.Context, name string, set lock.Force
 	if set.OneOwner && set.Owner == "" {
 		return Evicted{}, &lock.InvalidOptionError{Option: "IfOwner", Reason: "the owner is empty; without the option all holders are evicted"}
 	}
-	if err := i.begin(ctx); err != nil {
+	ctx, done, err := i.begin(ctx)
+	if err != nil {
 		return Evicted{}, err
 	}
-	defer i.calls.Done()
+	defer done()
 	// A command that may have run is not sent again, unless it names whom to evict: it
 	// could evict the next holder.
 	worst := conn.Unsent
@@ -184,87 +224,85 @@ func (i *Inspector) operation(ctx context.Context, name, op, owner string) (cont
 	return ctx, observe.Ignore
 }
 
-// errNoAnswer is why a call ended when the server said nothing.
-var errNoAnswer = errors.New("no answer in time")
-
-// ask runs a script until it is answered, at most for the Client's UnlockTimeout.
-// Failures up to worst are tried again.
+// ask runs a script until it is answered, for as long as ctx, the call's, lasts. Failures up to
+// worst are tried again.
 func (i *Inspector) ask(ctx context.Context, name, op string, cmd conn.Command, worst conn.Class) (conn.Reply, error) {
-	res, err := i.run(ctx, name, op, worst, func() ([]conn.Result, error) {
-		cctx, end := ctx, func(error) {}
+	last := errNoAnswer
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		cctx := ctx
+		var end func(error)
 		if o := i.cfg.Observer; o != nil {
 			cctx, end = o.Command(ctx, cmd.Script.Name)
 		}
-		r, err := i.conn.Run(cctx, cmd)
-		end(err)
-		return []conn.Result{{Reply: r}}, err
-	})
-	if err != nil {
-		return conn.Reply{}, err
+		r, err := await(ctx, i, end, func() (conn.Reply, error) { return i.conn.Run(cctx, cmd) })
+		switch {
+		case err == nil:
+			return r, nil
+		case conn.IsPermanent(err):
+			return conn.Reply{}, &lock.ServerError{Name: name, Op: op, Err: err}
+		case err != errNoAnswer: //nolint:errorlint // our own
+			last = err
+		}
+		if ctx.Err() == nil && (conn.Classify(err) > worst || errors.Is(err, rueidis.ErrClosing)) {
+			return conn.Reply{}, i.unavailable(name, op, i.cfg.Addr, last)
+		}
+		if !sleep(ctx, pause) {
+			return conn.Reply{}, i.over(ctx, name, op, i.cfg.Addr, last)
+		}
 	}
-	return res[0].Reply, nil
 }
 
-// run calls f, which blocks until the server answers or the connection breaks, and
-// waits for it no longer than the call may take. A call that is left ends by itself.
-func (i *Inspector) run(ctx context.Context, name, op string, worst conn.Class, f func() ([]conn.Result, error)) ([]conn.Result, error) {
-	limit := time.NewTimer(i.cfg.Timeout)
-	defer limit.Stop()
+// sleep reports whether ctx lasted that long.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// await calls f, which asks a server, in a goroutine of its own, and waits for it for as long as
+// ctx, the call's, lasts: errNoAnswer then, and f is left. An observer hears of the end by end, if
+// it is not nil: here, or in the background if f was left.
+func await[T any](ctx context.Context, i *Inspector, end func(error), f func() (T, error)) (T, error) {
 	type answer struct {
-		res []conn.Result
+		val T
 		err error
 	}
-	last := errNoAnswer
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		answered := make(chan answer, 1)
-		i.calls.Add(1) // of a call that is counted in
-		go func() {    // ends with the answer, or with the connection
-			defer i.calls.Done()
-			res, err := f()
-			answered <- answer{res, err}
-		}()
-		retry := false
-		select {
-		case a := <-answered:
-			if a.err == nil {
-				return a.res, nil
-			}
-			if conn.IsPermanent(a.err) {
-				return nil, &lock.ServerError{Name: name, Op: op, Err: a.err}
-			}
-			last = a.err
-			retry = conn.Classify(a.err) <= worst && !errors.Is(a.err, rueidis.ErrClosing)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-i.ends:
-			return nil, lock.ErrClosed
-		case <-limit.C:
-			return nil, i.unavailable(name, op, last)
+	var decided atomic.Bool // whether it is answered or left
+	answered := make(chan answer, 1)
+	i.calls.Add(1) // of a call that is counted in
+	go func() {    // ends with the answer, or with the connection
+		defer i.calls.Done()
+		val, err := f()
+		answered <- answer{val, err}
+		if !decided.CompareAndSwap(false, true) && end != nil {
+			i.cfg.News.Tell(func() { end(err) })
 		}
-		if !retry {
-			return nil, i.unavailable(name, op, last)
+	}()
+	var a answer
+	select {
+	case a = <-answered:
+	case <-ctx.Done():
+		if decided.CompareAndSwap(false, true) {
+			return a.val, errNoAnswer
 		}
-		again := time.NewTimer(pause)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
-			return nil, ctx.Err()
-		case <-i.ends:
-			again.Stop()
-			return nil, lock.ErrClosed
-		case <-limit.C:
-			again.Stop()
-			return nil, i.unavailable(name, op, last)
-		}
+		a = <-answered
 	}
+	if end != nil {
+		end(a.err)
+	}
+	return a.val, a.err
 }
 
-func (i *Inspector) unavailable(name, op string, err error) error {
+func (i *Inspector) unavailable(name, op, addr string, err error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.closed {
 		return lock.ErrClosed
 	}
-	return &lock.UnavailableError{Name: name, Op: op, Nodes: []lock.NodeError{{Node: i.cfg.Addr, Err: err}}}
+	return &lock.UnavailableError{Name: name, Op: op, Nodes: []lock.NodeError{{Node: addr, Err: err}}}
 }

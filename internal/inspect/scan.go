@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
@@ -55,10 +54,11 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 // batch asks for the next keys and looks at them. Nothing is under way while the caller's
 // loop has its turn: it may close the Client.
 func (i *Inspector) batch(ctx context.Context, n node, match string, cursor uint64, seen map[string]bool) ([]lock.Inspection, uint64, error) {
-	if err := i.begin(ctx); err != nil {
+	ctx, done, err := i.begin(ctx)
+	if err != nil {
 		return nil, 0, err
 	}
-	defer i.calls.Done()
+	defer done()
 	entry, err := i.scan(ctx, n, match, cursor)
 	if err != nil {
 		return nil, 0, err
@@ -80,29 +80,21 @@ func fresh(keys []string, seen map[string]bool) []string {
 }
 
 func (i *Inspector) scanNodes(ctx context.Context) ([]node, error) {
-	if err := i.begin(ctx); err != nil {
+	ctx, done, err := i.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer i.calls.Done()
-	c := i.conn.Client()
-	if !i.conn.Topology().Cluster {
-		return []node{{i.cfg.Addr, c}}, nil
-	}
-	found, err := conn.Masters(ctx, c)
+	defer done()
+	nodes, err := i.masters(ctx)
 	if err != nil {
 		return nil, i.scanError(ctx, i.cfg.Addr, err)
 	}
-	out := make([]node, 0, len(found))
-	for _, addr := range slices.Sorted(maps.Keys(found)) {
-		out = append(out, node{addr, found[addr]})
-	}
-	return out, nil
+	return nodes, nil
 }
 
 func (i *Inspector) scan(ctx context.Context, n node, match string, cursor uint64) (rueidis.ScanEntry, error) {
-	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
-	defer cancel()
-	entry, err := n.client.Do(limited, n.client.B().Scan().Cursor(cursor).Match(match).Count(scanned).Type("hash").Build()).AsScanEntry()
+	cmd := n.client.B().Scan().Cursor(cursor).Match(match).Count(scanned).Type("hash").Build()
+	entry, err := await(ctx, i, nil, func() (rueidis.ScanEntry, error) { return n.client.Do(ctx, cmd).AsScanEntry() })
 	if err != nil {
 		return entry, i.scanError(ctx, n.addr, err)
 	}
@@ -112,16 +104,11 @@ func (i *Inspector) scan(ctx context.Context, n node, match string, cursor uint6
 func (i *Inspector) scanError(ctx context.Context, addr string, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return i.over(ctx, "", "scan", addr, errNoAnswer)
 	case conn.IsPermanent(err):
 		return &lock.ServerError{Op: "scan", Err: err}
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.closed {
-		return lock.ErrClosed
-	}
-	return &lock.UnavailableError{Op: "scan", Nodes: []lock.NodeError{{Node: addr, Err: err}}}
+	return i.unavailable("", "scan", addr, err)
 }
 
 // likely keeps the hashes that may be locks, by two commands that cost next to nothing: a
@@ -130,13 +117,14 @@ func (i *Inspector) likely(ctx context.Context, n node, keys []string) ([]string
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, i.cfg.Timeout)
-	defer cancel()
 	cmds := make([]rueidis.Completed, 0, 2*len(keys))
 	for _, key := range keys {
 		cmds = append(cmds, n.client.B().Hlen().Key(key).Build(), n.client.B().Hget().Key(key).Field("mode").Build())
 	}
-	res := n.client.DoMulti(limited, cmds...)
+	res, err := await(ctx, i, nil, func() ([]rueidis.RedisResult, error) { return n.client.DoMulti(ctx, cmds...), nil })
+	if err != nil {
+		return nil, i.scanError(ctx, n.addr, err)
+	}
 	out := keys[:0:0]
 	for k, key := range keys {
 		fields, err := res[2*k].AsInt64()
@@ -181,11 +169,9 @@ func (i *Inspector) look(ctx context.Context, keys []string) ([]lock.Inspection,
 	for n, key := range keys {
 		cmds[n] = LookCommand(topo, key, few)
 	}
-	res, err := i.run(ctx, "", "inspect", conn.Ambiguous, func() ([]conn.Result, error) {
-		return i.conn.RunMulti(ctx, cmds, nil), nil
-	})
+	res, err := await(ctx, i, nil, func() ([]conn.Result, error) { return i.conn.RunMulti(ctx, cmds, nil), nil })
 	if err != nil {
-		return nil, err
+		return nil, i.over(ctx, "", "inspect", i.cfg.Addr, err)
 	}
 	var out []lock.Inspection
 	for n, r := range res {

@@ -70,8 +70,10 @@ func (d *dialer) locate() {
 	}
 	d.asked = time.Now()
 	d.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	// A limit, but no deadline: the client library would give it to a connection that others use.
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer time.AfterFunc(2*time.Second, cancel).Stop()
 	slots, err := clusterSlots(ctx, d.client)
 	if err != nil {
 		return // the next failure asks again
