@@ -182,12 +182,12 @@ func (c *claim) giveBack(ctx context.Context, why error) error {
 	select {
 	case err := <-undone:
 		if err != nil {
-			return errors.Join(why, err)
+			return lock.Join(why, err)
 		}
 	case <-ctx.Done():
 	case <-c.cs.closing:
 	case <-limit.C:
-		return errors.Join(why, c.unavailable(opGiveBack, errSilent))
+		return lock.Join(why, c.unavailable(opGiveBack, errSilent))
 	}
 	return why
 }
@@ -362,10 +362,10 @@ func (c *claim) unavailable(op string, cause error) *lock.UnavailableError {
 func (c *claim) ended(ctx context.Context, op string, last error) error {
 	err := ctx.Err()
 	if op != opClaim {
-		return c.unavailable(op, errors.Join(err, last))
+		return c.unavailable(op, lock.Join(err, last))
 	}
 	if last != nil {
-		err = errors.Join(err, c.unavailable(op, last))
+		err = lock.Join(err, c.unavailable(op, last))
 	}
 	return &lock.NotAcquiredError{Name: c.name, Err: err}
 }

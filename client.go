@@ -89,6 +89,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	core := engine.NewCore(engine.Config{
 		ID:            id,
 		Addr:          strings.Join(addrs, ","),
+		DB:            cfg.database(cn.Borrowed()),
 		Tenure:        max(cfg.Tenure, 0),
 		Alone:         cn.Borrowed() || cfg.ClientBuilder != nil,
 		LeaseTime:     cfg.LeaseTime,

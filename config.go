@@ -3,6 +3,7 @@ package redlatch
 import (
 	"log/slog"
 	"os"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -235,6 +236,15 @@ func defaultName(connections string) string {
 	pid := "/" + strconv.Itoa(os.Getpid())
 	name := inspect.CleanName(host)
 	return name[:min(len(name), inspect.MaxName-len(pid))] + pid
+}
+
+// database is the number of the client's database, -1 if nobody told with which options a borrowed
+// client was made.
+func (c Config) database(borrowed bool) int {
+	if borrowed && reflect.ValueOf(c.Redis).IsZero() {
+		return -1
+	}
+	return c.Redis.SelectDB
 }
 
 // key maps a lock's name; nil when names are keys.

@@ -123,7 +123,7 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 	}
 	defer func() {
 		if uerr := hold.Unlock(ctx); uerr != nil {
-			err = errors.Join(err, uerr)
+			err = lock.Join(err, uerr)
 		}
 	}()
 	return true, fn(hold.Context())
@@ -152,7 +152,7 @@ func (o *Once) begin(ctx context.Context, cl *claim) (*held.Hold, error) {
 	if err := o.unfit(ctx, cl, hold); err != nil {
 		err = cl.giveBack(ctx, err) // under the lock: nobody is told that the period has its run
 		if uerr := hold.Unlock(ctx); uerr != nil && !errors.Is(err, uerr) {
-			err = errors.Join(err, uerr)
+			err = lock.Join(err, uerr)
 		}
 		return nil, err
 	}

@@ -40,6 +40,9 @@ import (
 //   - Sentinel without Sentinel.TopologyRefreshInterval: a client that misses one
 //     announcement would stay with the old master.
 //
+// From cfg.Redis it is also known which database the client uses. Without it a [MultiLock]
+// refuses a second lock of the same name on the same server, be it in another database.
+//
 // # What is up to you
 //
 //   - Connections. Scripts share the application's connections. Subscriptions take

@@ -50,7 +50,7 @@ type NotAcquiredError struct {
 	Holder    string        // the owner seen last, as Redis stores it; "" if not known
 	Remaining time.Duration // what was left of its lease then; 0 if not known
 	Own       bool          // that owner is one of this Client's
-	Err       error         // why the wait ended early: ctx.Err(), the server's failure; nil for a plain timeout
+	Err       error         // why, if not for the wait alone: ctx.Err(), the server's failure, a grant that came too late
 }
 
 func (e *NotAcquiredError) Error() string {

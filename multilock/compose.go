@@ -20,6 +20,7 @@ type leaf struct {
 	eng   *engine.Lock // nil for a user's own type
 	other lock.Locker
 	runID string // of its server, where the order needs it
+	db    int    // on that server, -1 if not known; where the order needs it
 	index int    // as given
 }
 
@@ -136,7 +137,7 @@ func same(a, b leaf) bool {
 	return x.Mode == y.Mode || x.Mode != lock.ModeLock && y.Mode != lock.ModeLock
 }
 
-// order sorts leaves canonically: by name, then by server. A user's own come first, so that
+// order sorts leaves canonically: by name, server and database. A user's own come first, so that
 // those of one name that may be one lock stand side by side.
 func order(leaves []leaf) {
 	slices.SortStableFunc(leaves, func(a, b leaf) int {
@@ -148,7 +149,7 @@ func order(leaves []leaf) {
 		case a.eng != nil && b.eng == nil:
 			return 1
 		}
-		return cmp.Compare(a.runID, b.runID)
+		return cmp.Or(cmp.Compare(a.runID, b.runID), cmp.Compare(a.db, b.db))
 	})
 }
 
@@ -187,13 +188,19 @@ func (m *MultiLock) settle(ctx context.Context) ([]unit, error) {
 			if err != nil {
 				return nil, err
 			}
-			l.runID = server.RunID
+			l.runID, l.db = server.RunID, l.eng.Core().DB()
 		}
 	}
 	order(leaves)
 	s := &settled{units: makeUnits(leaves)}
 	for i := 1; i < len(leaves); i++ {
-		if a, b := leaves[i-1], leaves[i]; tied(a, b) && a.runID == b.runID {
+		a, b := leaves[i-1], leaves[i] // a database that is not known comes first
+		switch {
+		case !tied(a, b) || a.runID != b.runID || a.db >= 0 && a.db != b.db:
+		case a.db < 0:
+			s.err = refuse(fmt.Sprintf("lock %q of two clients may be one lock on one server, which would wait for itself: "+
+				"NewWithClient was not told in Config.Redis which database its client uses", a.name))
+		default:
 			s.err = refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", a.name))
 		}
 	}

@@ -439,6 +439,9 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	if h.most > 0 && lease > h.most {
 		return beyond(h.most)
 	}
+	if err := ctx.Err(); err != nil { // else the members may be faster than what ends theirs
+		return err
+	}
 	h.mu.Lock()
 	released := h.released
 	h.mu.Unlock()

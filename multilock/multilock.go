@@ -50,9 +50,9 @@ func (m *MultiLock) Name() string { return m.name }
 //
 // Errors:
 //   - [lock.ErrInvalidOption] for members that can't be combined: none, a nil one, two
-//     clients on one server with the same lock, a fenced read lock with a write lock that
-//     is not fenced; for a quorum also different names or kinds, fair members, two members
-//     on one server, or only some of them fenced.
+//     clients with the same lock of one server and database, a fenced read lock with a
+//     write lock that is not fenced; for a quorum also different names or kinds, fair
+//     members, two members on one server, or only some of them fenced.
 //   - [lock.ErrInvalidOption] for a re-entry of a quorum with a lease longer than LeaseTime
 //     and than the lease of the first acquisition: a restarted node stays out of quorums
 //     only that long.

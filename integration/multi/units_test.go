@@ -3,11 +3,14 @@ package multi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -201,6 +204,76 @@ func TestSameNameOnTwoServers(t *testing.T) {
 	got := async(t.Context(), o)
 	unlock(t, h)
 	unlock(t, get(t, got))
+}
+
+// database is one of a server.
+func database(n int) func(*redlatch.Config) {
+	return func(c *redlatch.Config) { c.Redis.SelectDB = n }
+}
+
+// TestSameNameInTwoDatabases: they are two locks of one server, and the order of equal names is
+// that of the databases.
+func TestSameNameInTwoDatabases(t *testing.T) {
+	s := server(t)
+	zero, one := dial(t, s.Addr()), dial(t, s.Addr(), database(1))
+	others := clients(t, []string{s.Addr()}, database(1))[0]
+	m := redlatch.MultiLock(one.RLock("x"), zero.RLock("x"))
+	o := redlatch.MultiLock(dial(t, s.Addr()).RLock("x"), others.RLock("x"))
+	h := mustLock(t, t.Context(), m)
+	for _, c := range []*redlatch.Client{zero, one} {
+		if st, err := c.RLock("x").State(t.Context()); err != nil || !st.Held {
+			t.Errorf("%+v, %v", st, err)
+		}
+	}
+	got := async(t.Context(), o)
+	blocked(t, got)
+	unlock(t, h)
+	unlock(t, get(t, got))
+
+	h = mustLock(t, t.Context(), others.RLock("x")) // in the second one alone
+	_, err := m.TryLock(t.Context(), 0, 0)
+	outcome(t, err, true, false)
+	free(t, s, "x")
+	unlock(t, h)
+	unlock(t, mustLock(t, t.Context(), m))
+
+	for what, l := range map[string]redlatch.Locker{
+		"one database": redlatch.MultiLock(zero.RLock("x"), one.RLock("x"), others.RLock("x")),
+		"a quorum":     redlatch.QuorumLock(zero.RLock("x"), one.RLock("x"), dial(t, s.Addr(), database(2)).RLock("x")),
+	} {
+		_, err := l.TryLock(t.Context(), 0, 0)
+		if !errors.Is(err, redlatch.ErrInvalidOption) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestSameNameInADatabaseThatIsNotKnown: of an application's client only its options say which
+// one it uses.
+func TestSameNameInADatabaseThatIsNotKnown(t *testing.T) {
+	s := server(t)
+	opt := rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true, ForceSingleClient: true, SelectDB: 1}
+	raw, err := rueidis.NewClient(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(raw.Close)
+	borrow := func(opt rueidis.ClientOption) *redlatch.Client {
+		c, err := redlatch.NewWithClient(raw, redlatch.Config{Redis: opt, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	zero, two := dial(t, s.Addr()), dial(t, s.Addr(), database(2))
+	unlock(t, mustLock(t, t.Context(), redlatch.MultiLock(borrow(opt).RLock("x"), zero.RLock("x"))))
+	for _, other := range []*redlatch.Client{zero, two, borrow(rueidis.ClientOption{})} {
+		_, err := redlatch.MultiLock(other.RLock("x"), borrow(rueidis.ClientOption{}).RLock("x")).TryLock(t.Context(), 0, 0)
+		if !errors.Is(err, redlatch.ErrInvalidOption) || !strings.Contains(err.Error(), "Config.Redis") {
+			t.Error(err)
+		}
+	}
 }
 
 // TestOwnerOfAllClients: one explicit owner, two MultiLocks, two clients.

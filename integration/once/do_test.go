@@ -52,6 +52,21 @@ func TestFailureUsesUpThePeriodUntilReset(t *testing.T) {
 	}
 }
 
+// A run that fails and loses its lock: the error is both, on one line.
+func TestFailureOfARunThatLosesItsLock(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	failed := errors.New("disk full")
+	ran, err := dial(t, s.Addr()).Once("report").Do(t.Context(), hour, func(context.Context) error {
+		s.Do(t, "DEL", "report")
+		return failed
+	})
+	if !ran || !errors.Is(err, failed) || !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Fatal(ran, err)
+	}
+	oneLine(t, err)
+}
+
 func TestPanicUnlocks(t *testing.T) {
 	t.Parallel()
 	s := server(t)

@@ -102,9 +102,9 @@ func TestGivingBackRestoresTheLastRun(t *testing.T) {
 // ctx ended between two tries, or the time for an answer was over.
 func TestGivingBackGoesOnWithoutTheCaller(t *testing.T) {
 	t.Parallel()
-	for name, leave := range map[string]func(cancel func()){
-		"ctx ended":              func(cancel func()) { cancel() },
-		"UnlockTimeout was over": func(func()) {},
+	for name, leave := range map[string]func(cancel func()) (unavailable bool){
+		"ctx ended":              func(cancel func()) bool { cancel(); return false },
+		"UnlockTimeout was over": func(func()) bool { return true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,10 +118,12 @@ func TestGivingBackGoesOnWithoutTheCaller(t *testing.T) {
 			p.Refuse()
 			trap.Release()
 			lost.Wait(t)
-			leave(cancel)
-			if err := <-done; !errors.Is(err, redlatch.ErrNotAcquired) {
+			unavailable := leave(cancel)
+			err := <-done
+			if !errors.Is(err, redlatch.ErrNotAcquired) || unavailable && !errors.Is(err, redlatch.ErrUnavailable) {
 				t.Error(err)
 			}
+			oneLine(t, err)
 			if _, found := record(t, s, "report"); !found {
 				t.Error("given back too early: the test tests nothing")
 			}
@@ -129,6 +131,23 @@ func TestGivingBackGoesOnWithoutTheCaller(t *testing.T) {
 			gone(t, s)
 		})
 	}
+}
+
+// The server refuses to give it back: the error says that, too, on one line.
+func TestGivingBackIsRefused(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	trap, done := taken(t.Context(), t, s, p, dial(t, p.Addr()), hour)
+	s.Do(t, "DEL", luascript.OnceKey("report"))
+	s.Do(t, "HSET", luascript.OnceKey("report"), "no", "record")
+	trap.Release()
+	err := <-done
+	var refused *redlatch.ServerError
+	if !errors.Is(err, redlatch.ErrNotAcquired) || !errors.As(err, &refused) {
+		t.Error(err)
+	}
+	oneLine(t, err)
 }
 
 // Close comes between the claim and the lock: the period is given back before it returns.

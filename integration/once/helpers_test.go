@@ -73,6 +73,14 @@ func must(t *testing.T, o *redlatch.Once, period time.Duration) (ran bool) {
 	return ran
 }
 
+// oneLine checks the message of an error.
+func oneLine(t *testing.T, err error) {
+	t.Helper()
+	if err == nil || strings.ContainsAny(err.Error(), "\r\n") {
+		t.Errorf("not one line: %q", err)
+	}
+}
+
 // now is the server's clock in ms.
 func now(t *testing.T, s *testbed.Server) int64 {
 	t.Helper()

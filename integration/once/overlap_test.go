@@ -156,6 +156,29 @@ func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
 	}
 }
 
+// Nobody has that lock any more when it is given back: the error says that, too, on one line.
+func TestALateLockThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Once("report").Do(t.Context(), short, func(context.Context) error { t.Error("fn ran"); return nil })
+		done <- err
+	}()
+	trap.Wait(t)
+	s.Do(t, "DEL", "report")
+	gone(t, s) // the period of the claim is over
+	trap.Release()
+	err := <-done
+	if !errors.Is(err, redlatch.ErrUnavailable) || !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+	oneLine(t, err)
+}
+
 // A claim whose lock is granted late, but before anybody else may run, is good.
 func TestALateLockInItsPeriodRuns(t *testing.T) {
 	t.Parallel()

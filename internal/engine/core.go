@@ -38,6 +38,7 @@ import (
 type Config struct {
 	ID            string // of the client, a UUID
 	Addr          string // of the servers, for errors
+	DB            int    // the database, -1 if that is not known
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
 	HoldWarning   time.Duration // what is held for longer is told of; 0: never
@@ -95,6 +96,9 @@ func (c *Core) ID() string { return c.cfg.ID }
 
 // Addr is where the client's servers are, for errors.
 func (c *Core) Addr() string { return c.cfg.Addr }
+
+// DB is the number of the client's database, -1 if that is not known.
+func (c *Core) DB() int { return c.cfg.DB }
 
 // Topology tells how keys are placed.
 func (c *Core) Topology() conn.Topology { return c.topo }

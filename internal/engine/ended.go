@@ -37,9 +37,9 @@ func (a *acquisition) notAcquired(why error) error {
 	}
 	if trouble := a.trouble(); trouble != nil {
 		un := &lock.UnavailableError{Name: l.Name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: trouble}}}
-		if e.Err = un; why != nil {
-			e.Err = lock.Join(why, un)
-		}
+		e.Err = lock.Join(why, un)
+	} else if a.lastErr != nil {
+		e.Err = lock.Join(why, a.lastErr)
 	}
 	return e
 }
@@ -49,9 +49,10 @@ func (c *Core) owns(field string) bool {
 	return len(field) > len(c.cfg.ID) && field[:len(c.cfg.ID)] == c.cfg.ID
 }
 
-// trouble is what keeps the servers from answering, whoever asked them.
+// trouble is what keeps the servers from answering, whoever asked them. One that answered too
+// late for a short lease has answered.
 func (a *acquisition) trouble() error {
-	if a.lastErr != nil {
+	if a.lastErr != nil && !errors.Is(a.lastErr, errTooLate) {
 		return a.lastErr
 	}
 	for i := range a.members {

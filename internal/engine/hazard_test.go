@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,8 +98,41 @@ func TestPartialReleaseBesideAHoldThatIsOver(t *testing.T) {
 	})
 }
 
+// tooLate reports whether err says that a grant of a healthy server came after its own lease.
+func tooLate(err error) bool {
+	return errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrUnavailable) &&
+		strings.Contains(err.Error(), "came after the lease had run out")
+}
+
+// A lease shorter than the round trip can't be had: that is no outage, and leaves nothing behind.
+func TestGrantThatIsAlwaysTooLateIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t, leaseTime)
+		f.latency = 5 * time.Millisecond
+		for _, wait := range []time.Duration{0, time.Second} {
+			if h, err := rlock.New(core, "l").TryLock(t.Context(), wait, 5*time.Millisecond); !tooLate(err) {
+				t.Error(wait, h, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if h, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !tooLate(err) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(h, err)
+		}
+		f.onBefore(func(conn.Command) error { return errUnsent }) // that is one
+		if h, err := rlock.New(core, "l").TryLock(t.Context(), 0, 5*time.Millisecond); !errors.Is(err, lock.ErrUnavailable) {
+			t.Error(h, err)
+		}
+		f.onBefore(nil)
+		time.Sleep(leaseTime)
+		if f.count("l") != 0 || core.Holding() != 0 {
+			t.Errorf("count %d, %d held", f.count("l"), core.Holding())
+		}
+	})
+}
+
 // A lease shorter than the round trip can't be re-entered with: no reason to ask
-// the server without pause.
+// the server without pause, nor to call one unavailable that answers.
 func TestReentryThatIsAlwaysTooLateIsNoHotLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, core := newFake(t, leaseTime)
@@ -107,14 +141,14 @@ func TestReentryThatIsAlwaysTooLateIsNoHotLoop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(outer.Context(), 10*time.Second)
 		defer cancel()
 		before := len(f.scripts("reenter"))
-		if h, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !errors.Is(err, lock.ErrNotAcquired) {
+		if h, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
 			t.Fatal(h, err)
 		}
 		if n := len(f.scripts("reenter")) - before; n > 30 {
 			t.Errorf("%d commands in ten seconds", n)
 		}
 		began := time.Now()
-		if h, err := rlock.New(core, "l").TryLock(outer.Context(), 0, 5*time.Millisecond); !errors.Is(err, lock.ErrUnavailable) {
+		if h, err := rlock.New(core, "l").TryLock(outer.Context(), 0, 5*time.Millisecond); !tooLate(err) {
 			t.Fatal(h, err)
 		}
 		if took := time.Since(began); took > time.Second {
