@@ -294,7 +294,7 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 		}
 		listed <- nil
 	}()
-	time.Sleep(100 * time.Millisecond) // most likely its SCAN is on its way by now; if not, so much the easier
+	time.Sleep(100 * time.Millisecond) // its SCAN is on its way by now, most likely; if not, the test shows nothing
 	got := make(chan error, 1)
 	go func() { got <- get() }()
 	began := time.Now()
@@ -303,6 +303,11 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the list gave up after %v", took)
+	}
+	select {
+	case err := <-got:
+		t.Fatalf("the application's command ended with the list: %v", err)
+	case <-time.After(200 * time.Millisecond): // a connection that is closed tells those who wait there at once
 	}
 	s.Thaw(t)
 	if err := <-got; err != nil {
