@@ -25,7 +25,7 @@ var aclKinds = map[string][]string{
 	"ReadWriteLock": {
 		"~{app:*", "~redlatch_rw_*:{app:*", "&redisson_rwlock:{app:*",
 		"+hget", "+hkeys", "+hmget", "+hgetall", "+hlen", "+hscan", "+del", "+rename", "+set",
-		"+zadd", "+zcard", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore",
+		"+zadd", "+zcard", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore",
 	},
 	"QuorumLock": {"+info"},
 }

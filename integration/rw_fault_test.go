@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -400,6 +401,69 @@ func TestRWStateShowsHoldersAndWaitingWriters(t *testing.T) {
 		}
 		rwUnlock(t, w)
 	}
+}
+
+// TestRWStateCountsReadersThatWait: whoever waits on the server counts, readers also in their
+// turn, as for Client.Inspect; those whose places have ended do not, and no number is cut.
+func TestRWStateCountsReadersThatWait(t *testing.T) {
+	s := rwServer(t)
+	a, b := rwClient(t, s, 10*time.Second), rwClient(t, s, 10*time.Second)
+	l := a.ReadWriteLock("n", redlatch.Fenced())
+	expect := func(what string, length, listed int) {
+		t.Helper()
+		st, err := l.State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.QueueLength != length || len(st.Queue) != listed {
+			t.Errorf("%s: %d wait, %d in the list; want %d and %d", what, st.QueueLength, len(st.Queue), length, listed)
+		}
+		if in := inLook(t, b, "n"); in.QueueLength != length {
+			t.Errorf("%s: Inspect says %d, want %d", what, in.QueueLength, length)
+		}
+	}
+	w := rwLock(t, l.WriteLock(), t.Context())
+	expect("a writer alone", 0, 0)
+	var got []<-chan redlatch.Hold
+	for _, c := range []*redlatch.Client{a, b, b} {
+		got = append(got, rwAsync(t, c.ReadWriteLock("n").ReadLock(), t.Context()))
+	}
+	rwWaiting(t, s, "readers", 3)
+	expect("three readers", 3, 0)
+	got = append(got, rwAsync(t, b.ReadWriteLock("n").WriteLock(), t.Context()))
+	rwWaiting(t, s, "writers", 1)
+	expect("three readers and a writer", 4, 1)
+	rwUnlock(t, w)
+	for i := range got {
+		rwUnlock(t, rwGot(t, got[i], rwSoon))
+	}
+	expect("all served", 0, 0)
+
+	now := s.List(t, "TIME")
+	at, err := strconv.Atoi(now[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, over := strconv.Itoa((at+600)*1000), strconv.Itoa((at-1)*1000)
+	put := func(key string, list ...string) {
+		s.Do(t, append([]string{"ZADD", "redlatch_rw_" + key + ":{n}"}, list...)...)
+		s.Do(t, "PEXPIRE", "redlatch_rw_"+key+":{n}", "60000")
+	}
+	put("turn", late, "c:r1", late, "c:r2", over, "c:r3")
+	put("readers", late, "c:r4", over, "c:r5")
+	expect("readers, some in their turn", 3, 0)
+	var marks, writers []string
+	for i := range 1200 {
+		marks = append(marks, late, "c:w"+strconv.Itoa(i))
+		writers = append(writers, strconv.Itoa(i), "c:w"+strconv.Itoa(i))
+	}
+	put("marks", append(marks, over, "c:w1200")...)
+	put("writers", append(writers, "1200", "c:w1200")...)
+	expect("a long queue", 1203, 1000)
+	for _, key := range []string{"turn", "readers", "marks", "writers"} {
+		s.Do(t, "DEL", "redlatch_rw_"+key+":{n}")
+	}
+	rwEmpty(t, s)
 }
 
 // TestRWTokens: writers get new ones, readers see the last writer's.

@@ -76,10 +76,22 @@ func (h *hold) owner() string {
 	return ""
 }
 
+// operate observes an operator's call; what the members' tell is below it.
+func operate[T any](ctx context.Context, m *MultiLock, op string, f func(context.Context) (T, error)) (T, error) {
+	o := m.observer()
+	if o == nil {
+		return f(ctx)
+	}
+	ctx, end := o.Operation(ctx, m.about(), op, "")
+	out, err := f(ctx)
+	end(err)
+	return out, err
+}
+
 // operation begins the observation of an operation on a hold.
 func (h *hold) operation(ctx context.Context, op string) (context.Context, observe.End) {
 	if o := h.m.observer(); o != nil {
-		return o.Operation(ctx, h.m.about(), op, "")
+		return o.Operation(ctx, h.m.about(), op, h.owner())
 	}
 	return ctx, observe.Ignore
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -36,6 +37,10 @@ func (m *MultiLock) operators() []operated {
 // members' State does; a minority of a quorum may fail. It leaves out members of your own
 // types that have no State.
 func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
+	return operate(ctx, m, observe.State, m.state)
+}
+
+func (m *MultiLock) state(ctx context.Context) (lock.State, error) {
 	if m.err != nil {
 		return lock.State{}, m.err
 	}
@@ -73,6 +78,10 @@ func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
 // fails as the members' ForceUnlock does, and does not stop at the first failure; a
 // minority of a quorum may fail.
 func (m *MultiLock) ForceUnlock(ctx context.Context) (bool, error) {
+	return operate(ctx, m, observe.ForceUnlock, m.forceUnlock)
+}
+
+func (m *MultiLock) forceUnlock(ctx context.Context) (bool, error) {
 	if m.err != nil {
 		return false, m.err
 	}

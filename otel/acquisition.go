@@ -254,6 +254,9 @@ func (a *acquisition) End(r observe.Result) {
 	}
 	if a.wait != nil {
 		a.wait.SetAttributes(attribute.String("lock.outcome", outcome(r.Err)))
+		if owner := a.ownerLocked(); owner != "" {
+			a.wait.SetAttributes(attribute.String("lock.owner", owner))
+		}
 		a.wait.End()
 		a.wait = nil
 	}
@@ -308,9 +311,7 @@ func (a *acquisition) finish() {
 	}
 	a.over = true
 	members := a.members
-	if len(members) > 0 && r.Owner == "" {
-		r.Owner = members[0].owner()
-	}
+	r.Owner = a.ownerLocked()
 	if a.traced {
 		a.endSpanLocked(r, how)
 	}
@@ -332,6 +333,14 @@ func (a *acquisition) finish() {
 func (a *acquisition) owner() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.ownerLocked()
+}
+
+// ownerLocked is who asks; for a whole that is not held, the first member's.
+func (a *acquisition) ownerLocked() string {
+	if a.result.Owner == "" && len(a.members) > 0 {
+		return a.members[0].owner()
+	}
 	return a.result.Owner
 }
 

@@ -81,21 +81,24 @@ func FuzzMessages(f *testing.F) {
 // FuzzState: no reply crashes a look at a lock, and nobody holds one without an owner.
 func FuzzState(f *testing.F) {
 	for _, code := range codes {
-		f.Add(code, int64(99), "read", int64(1), "c:g1-2", int64(1), int64(3000), "c:g1-3", 9)
-		f.Add(code, int64(0), "write", int64(2), "c:g1-2:write", int64(-1), int64(-1), "", 6)
-		f.Add(code, int64(-1), "", int64(-5), "", int64(0), int64(1<<62), "\xff", 0)
+		f.Add(code, int64(99), "read", int64(5), int64(1), "c:g1-2", int64(1), int64(3000), "c:g1-3", 10)
+		f.Add(code, int64(0), "write", int64(0), int64(2), "c:g1-2:write", int64(-1), int64(-1), "", 7)
+		f.Add(code, int64(-1), "", int64(-1<<63), int64(-5), "", int64(0), int64(1<<62), "\xff", 0)
 	}
-	f.Fuzz(func(t *testing.T, code, token int64, mode string, owners int64, owner string, count, ttl int64, waiter string, n int) {
+	f.Fuzz(func(t *testing.T, code, token int64, mode string, waiters, owners int64, owner string, count, ttl int64, waiter string, n int) {
 		owners = min(owners, 8) // the script counts what it lists
 		all := []conn.Value{
-			{Int: code}, {Int: token}, {Str: mode}, {Int: owners}, {Str: owner}, {Int: count}, {Int: ttl}, {Str: waiter}, {Int: 0},
+			{Int: code}, {Int: token}, {Str: mode}, {Int: waiters}, {Int: owners}, {Str: owner}, {Int: count}, {Int: ttl}, {Str: waiter}, {Int: 0},
 		}
 		st, err := readState(conn.Reply{Code: code, Vals: all[:min(max(n, 0), len(all))]})
 		if (code == -3) != (err != nil) {
 			t.Errorf("code %d: %+v, %v", code, st, err)
 		}
-		if st.Held != (len(st.Owners) > 0) || st.QueueLength != len(st.Queue) || st.Remaining < 0 {
+		if st.Held != (len(st.Owners) > 0) || st.QueueLength < len(st.Queue) || st.Remaining < 0 {
 			t.Errorf("code %d: %+v", code, st)
+		}
+		if err == nil && n > 3 && int64(st.QueueLength) < waiters {
+			t.Errorf("%d waiters: %+v", waiters, st)
 		}
 	})
 }

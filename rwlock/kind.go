@@ -64,7 +64,8 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 	k.renewed = [2][]string{{k.lock, k.leases, k.lock}, {k.lock, k.leases, k.lock, k.trace, k.trace, k.trace}}
 	k.places = [2][]string{{k.readers, k.turn, k.lock, k.leases}, {k.marks, k.writers, k.lock, k.leases}}
 	k.state = conn.Command{
-		Script: luascript.RWState, Keys: []string{k.lock, k.leases, k.writers, k.marks}, Args: []string{"0", k.prefix},
+		Script: luascript.RWState, Keys: []string{k.lock, k.leases, k.writers, k.marks, k.readers, k.turn},
+		Args: []string{"0", k.prefix},
 	}
 	if k.token != "" {
 		k.state.Keys, k.state.Args[0] = append(k.state.Keys, k.token), "1"

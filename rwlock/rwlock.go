@@ -150,10 +150,11 @@ func (r *ReadLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 }
 
 // State asks the server who holds the lock, in either mode, with each owner's count and
-// remaining lease. Its queue lists the waiting writers, the first of each process, in the
-// order in which readers stand back for them. It blocks until the server answers, ctx
-// ends or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If the key is
-// not a read-write lock, it returns [lock.ErrInvalidName].
+// remaining lease. QueueLength counts the waiting readers and writers. Queue lists the
+// writers alone, the first of each process, in the order in which readers stand back for
+// them. It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
+// passed ([lock.ErrUnavailable]). If the key is not a read-write lock, it returns
+// [lock.ErrInvalidName].
 func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
 
 // ForceUnlock ends all read holds of all owners; the write lock of an owner that also

@@ -14,8 +14,8 @@ func readState(r conn.Reply) (lock.State, error) {
 		return lock.State{}, kind.NoLock("read-write lock")
 	}
 	st := lock.State{Token: kind.Token(r, 1)}
-	mode, i := lock.Mode(r.Str(2)), 4
-	for range min(r.Int(3), int64(len(r.Vals))/3) {
+	mode, i := lock.Mode(r.Str(2)), 5
+	for range min(r.Int(4), int64(len(r.Vals))/3) {
 		o := kind.StateOf(r.Str(i), lock.ModeRead)
 		o.Count, o.Remaining = int(r.Int(i+1)), kind.Remaining(r.Int(i+2))
 		// In write mode an owner has a field for each mode.
@@ -31,6 +31,6 @@ func readState(r conn.Reply) (lock.State, error) {
 	for ; i+1 < len(r.Vals); i += 2 {
 		st.Queue = append(st.Queue, kind.StateOf(r.Str(i), lock.ModeWrite))
 	}
-	st.QueueLength = len(st.Queue)
+	st.QueueLength = max(int(r.Int(3)), len(st.Queue)) // readers wait, too
 	return st, nil
 }

@@ -45,8 +45,8 @@ var features = []feature{
 	{
 		"read-write",
 		[]string{
-			"HGET KEY f", "HMGET KEY f", "HGETALL KEY", "HLEN KEY", "DEL KEY", "RENAME KEY KEY", "SET KEY 1 PX 100", "ZADD KEY XX 1 a",
-			"ZCARD KEY", "ZRANGE KEY 0 1", "ZRANGEBYSCORE KEY 0 1", "ZREM KEY a", "ZREMRANGEBYSCORE KEY 0 1", "ZSCORE KEY a", "TIME",
+			"HGET KEY f", "HMGET KEY f", "HGETALL KEY", "HLEN KEY", "HSCAN KEY 0", "DEL KEY", "RENAME KEY KEY", "SET KEY 1 PX 100",
+			"ZADD KEY XX 1 a", "ZCARD KEY", "ZCOUNT KEY 0 1", "ZRANGE KEY 0 1", "ZRANGEBYSCORE KEY 0 1", "ZREM KEY a", "ZREMRANGEBYSCORE KEY 0 1", "ZSCORE KEY a", "TIME",
 		},
 		[]string{"{NAME}:f:rwlock_timeout:1", "redlatch_rw_leases:{NAME}"},
 		[]string{"redisson_rwlock:{NAME}"},

@@ -307,6 +307,7 @@ func TestDoctorNamesPermissions(t *testing.T) {
 		{[]string{"-pexpire"}, "rlock", "+pexpire"},
 		{[]string{"-subscribe"}, "rlock", "+subscribe"},
 		{[]string{"-linsert", "-zcount"}, "fair", "+linsert +zcount"},
+		{[]string{"-hscan", "-zcount"}, "read-write", "+hscan +zcount"},
 		{[]string{"resetchannels", "&redlatch_grant:*"}, "rlock", "&redisson_lock__channel:{*"},
 		{[]string{"resetkeys", "~redlatch-doctor*", "~redisson_*"}, "rlock", "~redlatch_trace:{* ~redlatch_void:{*"},
 		{[]string{"-scan", "-client|list"}, "operators", "+client|list +scan"},

@@ -2,8 +2,11 @@ package telemetry
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -91,7 +94,7 @@ func TestSpansFairTree(t *testing.T) {
 	  EVALSHA client db.stored_procedure.name=fair_acquire
 	lock.acquire internal attempts=1 contended=true count=1 holder.owner=A holder.trace_id=lock.acquire(A) name=orders:42 outcome=acquired owner=B queue.position=1 type=fair wait.duration=~ -> holder:lock.acquire(A)
 	  EVALSHA client db.stored_procedure.name=fair_acquire
-	  lock.wait internal name=orders:42 outcome=acquired type=fair
+	  lock.wait internal name=orders:42 outcome=acquired owner=B type=fair
 	lock.release internal name=orders:42 owner=A type=fair
 	  EVALSHA client db.stored_procedure.name=fair_release
 	lock.release internal name=orders:42 owner=B type=fair
@@ -136,7 +139,7 @@ func TestSpansMultiLock(t *testing.T) {
 	  lock.acquire internal attempts=1 contended=false count=1 name=a outcome=acquired owner=A type=reentrant
 	  lock.acquire internal attempts=1 contended=false count=1 name=b outcome=acquired owner=A type=reentrant
 	  EVALSHA client db.stored_procedure.name=group_acquire
-	lock.release internal name=[a b] type=multi
+	lock.release internal name=[a b] owner=A type=multi
 	  lock.release internal name=a owner=A type=reentrant
 	  lock.release internal name=b owner=A type=reentrant
 	  EVALSHA client db.stored_procedure.name=group_release
@@ -145,6 +148,64 @@ func TestSpansMultiLock(t *testing.T) {
 	r.expectPoints("lock.hold.duration", map[string]int64{
 		"lock.outcome=released,lock.type=multi": 1, "lock.outcome=released,lock.type=reentrant": 2,
 	})
+}
+
+// TestSpansOfAWholesCalls: every call on a MultiLock or its hold is the parent of its members', and
+// those on the hold say whose it is.
+func TestSpansOfAWholesCalls(t *testing.T) {
+	r := newRig(t)
+	m := redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b"))
+	h := must[redlatch.Hold](t)(m.Lock(t.Context()))
+	expect := func(call string, want ...string) {
+		t.Helper()
+		_, got, _ := strings.Cut(r.tree(), "name=group_acquire\n")
+		for _, before := range []string{"\nlock.", "\n  lock."} { // members are called at the same time
+			got = strings.ReplaceAll(got, before, "\n"+before)
+		}
+		parts := strings.Split(strings.TrimSpace(got), "\n\n")
+		parts = parts[max(0, len(parts)-len(want)):]
+		if len(parts) > 1 {
+			slices.Sort(parts[1:])
+		}
+		if !slices.Equal(parts, want) {
+			t.Errorf("%s: the last spans are\n%s\nand should be\n%s", call, strings.Join(parts, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	command := func(script string) string { return "\n    EVALSHA client db.stored_procedure.name=" + script }
+
+	if err := h.Extend(t.Context(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	expect("Extend", "lock.extend internal name=[a b] owner=A type=multi",
+		"  lock.extend internal name=a owner=A type=reentrant"+command("reenter"),
+		"  lock.extend internal name=b owner=A type=reentrant"+command("reenter"))
+	must[redlatch.State](t)(m.State(t.Context()))
+	expect("State", "lock.state internal name=[a b] type=multi",
+		"  lock.state internal name=a type=reentrant"+command("state"),
+		"  lock.state internal name=b type=reentrant"+command("state"))
+	if was, err := m.ForceUnlock(t.Context()); !was || err != nil {
+		t.Error(was, err)
+	}
+	expect("ForceUnlock", "lock.force_unlock internal name=[a b] type=multi",
+		"  lock.force_unlock internal count=1 name=a owner=A type=reentrant"+command("force_any"),
+		"  lock.force_unlock internal count=1 name=b owner=A type=reentrant"+command("force_any"))
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrNotHeld) {
+		t.Error(err)
+	}
+	expect("a second Unlock", "lock.release internal Error error.type=not_held name=[a b] owner=A type=multi")
+
+	bad := redlatch.MultiLock(r.client.RLock("a"), nil)
+	if _, err := bad.State(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {
+		t.Error(err)
+	}
+	expect("State of what is no lock", "lock.state internal Error error.type=invalid_option name=[a ?] type=multi")
+	if _, err := bad.ForceUnlock(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {
+		t.Error(err)
+	}
+	expect("ForceUnlock of it", "lock.force_unlock internal Error error.type=invalid_option name=[a ?] type=multi")
 }
 
 // TestSpansMultiLockContended: the member that was busy says whose it was.
@@ -202,8 +263,8 @@ func TestSpansMultiLockWaits(t *testing.T) {
 		" contended=true count=1 holder.owner=A holder.trace_id=lock.acquire(A) name=b outcome=acquired owner=B " +
 			"type=reentrant wait.duration=~ -> holder:lock.acquire(A)\n",
 		" contended=false count=1 name=c outcome=acquired ",
-		"\n  lock.wait internal name=[a b c] outcome=acquired type=multi\n",
-		"\n    lock.wait internal name=b outcome=acquired type=reentrant\n",
+		"\n  lock.wait internal name=[a b c] outcome=acquired owner=B type=multi\n",
+		"\n    lock.wait internal name=b outcome=acquired owner=B type=reentrant\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no span is %q\n%s", want, got)
@@ -216,6 +277,40 @@ func TestSpansMultiLockWaits(t *testing.T) {
 		t.Errorf("something of what was acquired looks given up\n%s", got)
 	}
 	r.expectPoints("lock.waiting", map[string]int64{"lock.type=reentrant": 0, "lock.type=multi": 0})
+}
+
+// TestSpansMultiLockGivesUp: a wait that ends in vain says whose it was, as the acquisition does.
+func TestSpansMultiLockGivesUp(t *testing.T) {
+	r := newRig(t)
+	held := must[redlatch.Hold](t)(r.client.RLock("b").Lock(t.Context()))
+	r.exporter.Reset()
+	m := redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b"), r.client.FairLock("c"))
+	ctx, cancel := context.WithCancel(t.Context())
+	wait := begin(t, func() {
+		if _, err := m.Lock(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	r.until("a member waits, and the whole", countStarted("lock.wait", 2))
+	cancel()
+	wait()
+	unlock(t, held)
+	owners := map[string]string{}
+	for _, name := range []string{"lock.acquire", "lock.wait"} {
+		for _, s := range r.exporter.GetSpans() {
+			of := attr(s, "lock.name")
+			if s.Name != name || of != "b" && of != "[a b c]" {
+				continue
+			}
+			if owner := attr(s, "lock.owner"); owner == "" || name == "lock.wait" && owner != owners[of] {
+				t.Errorf("%s of %s: owner %q, the acquisition's %q", name, of, owner, owners[of])
+			}
+			owners[of] = attr(s, "lock.owner")
+		}
+	}
+	if len(owners) != 2 {
+		t.Errorf("%v\n%s", owners, r.tree())
+	}
 }
 
 // TestSpansQuorumWaits: the same of a quorum, which waits by itself.
@@ -243,8 +338,18 @@ func TestSpansQuorumWaits(t *testing.T) {
 		t.Errorf("the whole does not say whom it waited for: %s", whole)
 	}
 	children, _, _ = strings.Cut(children, "\nlock.release")
-	if n := strings.Count("\n"+children, "\n  lock.acquire internal"); n != 2 || strings.Count(children, "name=a outcome=acquired owner=") != 2 {
+	acquired := strings.Count(children, "name=a outcome=acquired owner=") // with the wait
+	if n := strings.Count("\n"+children, "\n  lock.acquire internal"); n != 2 || acquired != 3 {
 		t.Errorf("%d children, want one per copy, acquired\n%s", n, children)
+	}
+	owners := map[string]string{}
+	for _, s := range r.exporter.GetSpans() {
+		if attr(s, "lock.type") == "multi" {
+			owners[s.Name] = attr(s, "lock.owner")
+		}
+	}
+	if owner := owners["lock.acquire"]; owner == "" || owners["lock.wait"] != owner || owners["lock.release"] != owner {
+		t.Errorf("the owners of the whole's spans: %v", owners)
 	}
 }
 

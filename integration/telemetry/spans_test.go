@@ -88,7 +88,7 @@ func TestSpansContended(t *testing.T) {
 	  EVALSHA client db.stored_procedure.name=acquire
 	lock.acquire internal attempts=3 contended=true count=1 holder.owner=A holder.trace_id=lock.acquire(A) name=orders:42 outcome=acquired owner=B type=reentrant wait.duration=~ -> holder:lock.acquire(A)
 	  EVALSHA client db.stored_procedure.name=acquire
-	  lock.wait internal name=orders:42 outcome=acquired type=reentrant
+	  lock.wait internal name=orders:42 outcome=acquired owner=B type=reentrant
 	  EVALSHA client db.stored_procedure.name=acquire
 	  EVALSHA client db.stored_procedure.name=acquire
 	lock.release internal name=orders:42 owner=A type=reentrant
@@ -135,7 +135,7 @@ func TestSpansTimeout(t *testing.T) {
 	  EVALSHA client db.stored_procedure.name=acquire
 	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=3 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
-	  lock.wait internal name=orders:42 outcome=timeout type=reentrant
+	  lock.wait internal name=orders:42 outcome=timeout owner=C type=reentrant
 	  EVALSHA client db.stored_procedure.name=acquire
 	`)
 	unlock(t, h)
@@ -162,7 +162,7 @@ func TestSpansCancelled(t *testing.T) {
 	  EVALSHA client db.stored_procedure.name=acquire
 	lock.acquire internal attempts=2 contended=true error.type=cancelled holder.owner=A holder.trace_id=lock.acquire(A) name=orders:42 outcome=cancelled owner=B type=reentrant wait.duration=~ -> holder:lock.acquire(A)
 	  EVALSHA client db.stored_procedure.name=acquire
-	  lock.wait internal name=orders:42 outcome=cancelled type=reentrant
+	  lock.wait internal name=orders:42 outcome=cancelled owner=B type=reentrant
 	  EVALSHA client db.stored_procedure.name=acquire
 	lock.acquire internal attempts=0 contended=false error.type=cancelled name=orders:42 outcome=cancelled type=reentrant
 	`)

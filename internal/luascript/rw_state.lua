@@ -4,22 +4,25 @@
 -- KEYS[2]  redlatch_rw_leases:{lock}
 -- KEYS[3]  redlatch_rw_writers:{lock}
 -- KEYS[4]  redlatch_rw_marks:{lock}
--- KEYS[5]  the fencing counter, if ARGV[1] is '1'
+-- KEYS[5]  redlatch_rw_readers:{lock}
+-- KEYS[6]  redlatch_rw_turn:{lock}
+-- KEYS[7]  the fencing counter, if ARGV[1] is '1'
 -- ARGV[1]  '1' = also read the fencing counter
 -- ARGV[2]  what the names of all timeout keys begin with: {lock}, or the lock's name with a tag
 --
 -- Beside KEYS it reads <ARGV[2]>:<field>:rwlock_timeout:<i> of readers that are
 -- not redlatch's.
 --
--- RETURN   {pttl, token, mode, holders, (field, count, remaining ms)..., (writer, remaining ms)...}
---          mode '' and no holders: free. Waiting writers come in their order, at most 1,000;
---          pttl and remaining -1: no TTL; token 0 if not asked for
+-- RETURN   {pttl, token, mode, waiters, holders, (field, count, remaining ms)..., (writer, remaining ms)...}
+--          mode '' and no holders: free. waiters: all that the server knows, readers, too;
+--          of these the waiting writers come in their order, at most 1,000; pttl and
+--          remaining -1: no TTL; token 0 if not asked for
 --          {-3}   the key is no read-write lock
 --
 -- Twice: it reads only.
 local token = 0
-if ARGV[1] == '1' then token = tonumber(call('GET', KEYS[5]) or '0') end
-local out = {call('PTTL', KEYS[1]), token, '', 0}
+if ARGV[1] == '1' then token = tonumber(call('GET', KEYS[7]) or '0') end
+local out = {call('PTTL', KEYS[1]), token, '', 0, 0}
 local kind = call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
   if kind ~= 'hash' then return {-3} end
@@ -42,7 +45,7 @@ if kind ~= 'none' then
         end
       end
       if left > 0 or left == -1 then
-        out[4] = out[4] + 1
+        out[5] = out[5] + 1
         out[#out + 1] = f
         out[#out + 1] = n
         out[#out + 1] = left
@@ -50,6 +53,8 @@ if kind ~= 'none' then
     end
   end
 end
+local late = '(' .. string.format('%.0f', now)
+for i = 4, 6 do out[4] = out[4] + call('ZCOUNT', KEYS[i], late, '+inf') end
 for _, f in ipairs(call('ZRANGE', KEYS[3], 0, 999)) do
   local alive = tonumber(call('ZSCORE', KEYS[4], f) or '0') - now
   if alive > 0 then
