@@ -99,10 +99,10 @@ func (i *Inspector) enter(ctx context.Context) error {
 // over is the error of a call whose ctx has ended; last is why the server at addr had not answered
 // until then.
 func (i *Inspector) over(ctx context.Context, name, op, addr string, last error) error {
-	switch context.Cause(ctx) { //nolint:errorlint // our own
-	case errClosing:
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errClosing):
 		return lock.ErrClosed
-	case errNoAnswer:
+	case errors.Is(cause, errNoAnswer):
 		return i.unavailable(name, op, addr, last)
 	}
 	return ctx.Err()
@@ -240,7 +240,7 @@ func (i *Inspector) ask(ctx context.Context, name, op string, cmd conn.Command, 
 			return r, nil
 		case conn.IsPermanent(err):
 			return conn.Reply{}, &lock.ServerError{Name: name, Op: op, Err: err}
-		case err != errNoAnswer: //nolint:errorlint // our own
+		case !errors.Is(err, errNoAnswer):
 			last = err
 		}
 		if ctx.Err() == nil && (conn.Classify(err) > worst || errors.Is(err, rueidis.ErrClosing)) {
