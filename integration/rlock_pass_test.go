@@ -187,3 +187,64 @@ func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 		}
 	}
 }
+
+// Whoever is passed a lock gets the lease that it asked for, not the longer one of a holder before
+// it: that one is released.
+func TestALongerLeaseIsNotPassedOn(t *testing.T) {
+	const leaseTime = 20 * time.Second
+	for name, raise := range map[string]func(c *redlatch.Client, h redlatch.Hold) error{
+		"Extend": func(_ *redlatch.Client, h redlatch.Hold) error { return h.Extend(context.Background(), time.Hour) },
+		"a nested hold": func(c *redlatch.Client, h redlatch.Hold) error {
+			inner, err := c.RLock("l").Lock(h.Context(), redlatch.WithLease(time.Hour))
+			if err != nil {
+				return err
+			}
+			return inner.Unlock(context.Background())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := rlServer(t)
+			rlLoad(t, s)
+			c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = leaseTime, leaseTime/3 })
+			h, err := c.RLock("l").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := raise(c, h); err != nil {
+				t.Fatal(err)
+			}
+			before := s.CommandStats(t)
+			got := make(chan redlatch.Hold, 1)
+			go func() {
+				defer close(got)
+				next, err := c.RLock("l").Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got <- next
+			}()
+			for deadline := time.Now().Add(20 * time.Second); s.CommandStats(t).Sub(before).Calls["evalsha"] < 2; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("nobody waits")
+				}
+			}
+			if err := h.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			next := <-got
+			if next == nil {
+				return
+			}
+			if left := time.Until(next.ValidUntil()); left > leaseTime {
+				t.Errorf("its hold is valid for %v", left)
+			}
+			if left := time.Duration(s.Int(t, "PTTL", "l")) * time.Millisecond; left > leaseTime {
+				t.Errorf("the server keeps it for %v", left)
+			}
+			if err := next.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -23,6 +23,7 @@ import (
 // bubble. It is a conn.Runner and a pubsub.Dialer.
 type fakeRedis struct {
 	latency time.Duration // of one way
+	heard   int64         // listeners that a release tells of; 0: it tells of none
 	topo    conn.Topology
 
 	mu       sync.Mutex
@@ -155,6 +156,9 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 		}
 		delete(f.keys, key)
 		f.publish(arg[2])
+		if f.heard > 0 {
+			return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {Int: f.heard}}}
+		}
 		return code(1)
 	case luascript.Renew:
 		var r conn.Reply

@@ -111,7 +111,9 @@ func (c *Core) gone(l *held.Lock) { c.hub.Missed(topic(l)) }
 func (c *Core) heard(l *held.Lock, listeners int64) {
 	line := topic(l)
 	c.hub.Heard(line, listeners)
-	if listeners <= 1 && l.Line != "" {
+	// PUBLISH counts the listeners of one node of a cluster only, and without a subscription of our
+	// own a single listener is another process.
+	if listeners <= 1 && l.Line != "" && (!c.topo.Cluster || c.topo.Sharded) && c.hub.Standing(line) {
 		c.hub.Pause(line, 0) // nobody else listens
 	}
 }

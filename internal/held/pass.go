@@ -43,7 +43,8 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 		r.mu.Unlock()
 		return false, false
 	case r.drains || s.dead || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,
-		s.limbo > 0 || s.grant != nil || s.token != 0 || s.final || Passed(now, s.until):
+		s.limbo > 0 || s.grant != nil || s.token != 0 || s.final || Passed(now, s.until),
+		s.leftLocked(now.Add(r.cfg.LeaseTime)): // the server keeps it for longer than the receiver asked for
 		r.mu.Unlock()
 		return false, false
 	case Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:

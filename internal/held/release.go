@@ -257,7 +257,7 @@ func (rel *Releasing) send(closed bool, todo int) {
 			rel.slow()
 		}()
 	case todo == 1 && r.passOn(rel.parts[0].hold):
-		rel.ended[0] = "released"
+		rel.ended[rel.parts[0].index] = "released"
 		rel.parts[0].claim.Gate.Leave()
 		rel.end()
 	default:
