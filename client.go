@@ -180,8 +180,8 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // Close ends the Client now: waiters return ErrClosed and leave their queues,
 // hold contexts end with cause ErrClosed, and renewal stops. Held keys stay on the
 // server until their leases end. Close blocks until all goroutines and connections of
-// the Client have ended and everything has been logged: at most UnlockTimeout and the time to
-// close connections. Only code of yours (a log handler, a span processor, a client that you made)
+// the Client have ended and everything has been logged: at most UnlockTimeout, as much again for
+// subscriptions that don't end, and the time to close connections. Only code of yours (a log handler, a span processor, a client that you made)
 // that does not return can make it last longer; then Close leaves it behind after another
 // UnlockTimeout or two.
 // Further calls wait for the first.

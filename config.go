@@ -41,6 +41,7 @@ type Config struct {
 
 	// ClientBuilder makes the client from the completed options, in place of
 	// rueidis.NewClient. Use it to wrap the client, for instance with rueidisotel.
+	// It must keep SelectDB: a [MultiLock] of one name in two databases goes by it.
 	// The Client closes what it returns.
 	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
 

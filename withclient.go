@@ -36,12 +36,13 @@ import (
 //   - Dialer.KeepAlive and ConnWriteTimeout above a third of LeaseTime. The client
 //     library's default for ConnWriteTimeout is 10 s, so a LeaseTime below 30 s needs
 //     a shorter one: otherwise a broken connection can cost every lock its lease.
-//   - BlockingPoolSize 1: see below.
+//   - BlockingPoolSize 1: see below. RingScaleEachConn below the library's default of 10.
 //   - Sentinel without Sentinel.TopologyRefreshInterval: a client that misses one
 //     announcement would stay with the old master.
 //
-// From cfg.Redis it is also known which database the client uses. Without it a [MultiLock]
-// refuses a second lock of the same name on the same server, be it in another database.
+// cfg.Redis also says which database the client uses, so SelectDB must be right. Without it
+// a [MultiLock] refuses a second lock of the same name on the same server, be it in another
+// database.
 //
 // # What is up to you
 //

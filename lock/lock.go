@@ -136,9 +136,9 @@ type State struct {
 	Token     uint64        // the last fencing token issued; 0 when the lock object is not fenced
 
 	// QueueLength is the number of waiters that the server knows: all waiters of a FairLock;
-	// of a ReadWriteLock the waiting readers, and of the waiting writers and of readers that
-	// share a hold the first of each process. Only their own processes know the waiters of
-	// an RLock.
+	// of a ReadWriteLock all waiting readers, but of writers, and of readers that share a
+	// hold, only the first of each process. Only their own processes know the waiters of an
+	// RLock.
 	QueueLength int
 	// Queue lists these waiters in order, the next one first; of a ReadWriteLock the writers,
 	// since readers have no order. Long queues are cut after the first 1,000.

@@ -157,7 +157,8 @@ func TestRefusals(t *testing.T) {
 
 		"Redis.Standalone.EnableRedirect": func(c *redlatch.Config) { c.Redis.Standalone.EnableRedirect = true },
 
-		"Redis.BlockingPoolSize": func(c *redlatch.Config) { c.Redis.BlockingPoolSize = 1 },
+		"Redis.BlockingPoolSize":  func(c *redlatch.Config) { c.Redis.BlockingPoolSize = 1 },
+		"Redis.RingScaleEachConn": func(c *redlatch.Config) { c.Redis.RingScaleEachConn = 9 },
 		"Redis.ConnWriteTimeout": func(c *redlatch.Config) { // the default of 10 s
 			c.LeaseTime, c.Redis.InitAddress = 15*time.Second, []string{s.Addr()}
 		},

@@ -17,18 +17,34 @@ import (
 // A version of "" is kept secret.
 func pretend(t *testing.T, version string, major int) string {
 	t.Helper()
-	return serve(t, func(c net.Conn) { // ends when the client closes
-		r := bufio.NewReader(c)
-		for {
-			args, err := command(r)
-			if err != nil {
-				return
+	return serve(t, func(c net.Conn) { answers(c, func(args []string) string { return answer(version, major, args) }) })
+}
+
+// proxied answers as a proxy does that passes everything but CLUSTER on to a cluster.
+func proxied(t *testing.T) string {
+	t.Helper()
+	return serve(t, func(c net.Conn) {
+		answers(c, func(args []string) string {
+			if strings.EqualFold(args[0], "HELLO") {
+				args = []string{"HELLO", "3"}
 			}
-			if _, err := io.WriteString(c, answer(version, major, args)); err != nil {
-				return
-			}
-		}
+			return strings.Replace(answer("7.2.4", 7, args), bulk("standalone"), bulk("cluster"), 1)
+		})
 	})
+}
+
+// answers answers a connection's commands until the client closes it.
+func answers(c net.Conn, answer func(args []string) string) {
+	r := bufio.NewReader(c)
+	for {
+		args, err := command(r)
+		if err != nil {
+			return
+		}
+		if _, err := io.WriteString(c, answer(args)); err != nil {
+			return
+		}
+	}
 }
 
 // greets says one line to whoever connects, and closes.

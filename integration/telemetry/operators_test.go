@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -143,7 +142,7 @@ func TestPanicOfAnOperatorsCode(t *testing.T) {
 
 // TestAnOperatorsLateCommandIsToldOfInTheBackground: no call waits for it any more.
 func TestAnOperatorsLateCommandIsToldOfInTheBackground(t *testing.T) {
-	r := newRig(t, func(c *redlatch.Config) { c.UnlockTimeout = 500 * time.Millisecond })
+	r := newRig(t)
 	var told atomic.Value // where the last end was told
 	r.tracing.RegisterSpanProcessor(commands{started: func() {}, ended: func() { told.Store(string(debug.Stack())) }})
 	ctx := t.Context()

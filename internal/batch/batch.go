@@ -171,7 +171,7 @@ func (b *batch) answered(c *sender.Call) {
 	case (conn.IsTryAgain(c.Err) || conn.IsCrossSlot(c.Err)) && len(b.members) > 1 && !b.shared:
 		// A cluster refuses commands of several keys while it moves their slot and some
 		// of the keys are here and some there. That can take longer than a lease: each
-		// item goes on its own until then. One that looks like a single server always does.
+		// item goes on its own until then. A cluster that looks like a single server always refuses them.
 		for _, m := range b.members {
 			it := r.work.Item(int(m.item))
 			one := &batch{r: r, members: []member{m}}

@@ -129,6 +129,8 @@ func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime 
 		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
 	case opt.BlockingPoolSize == 1:
 		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
+	case opt.RingScaleEachConn > 0 && opt.RingScaleEachConn < rueidis.DefaultRingScale:
+		return refuse("RingScaleEachConn", smallRing)
 	case keepAlive < 0:
 		return refuse("Dialer.KeepAlive", "without it a broken connection would never be noticed")
 	case write < 0:

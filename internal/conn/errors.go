@@ -32,8 +32,9 @@ var passing = []string{
 	"max number of clients + cluster connections reached",
 }
 
-// notHere is what a script ends with that uses a key which a cluster, moving its slot, does not find:
-// it has moved, or the script itself has deleted it. The words in front depend on the version.
+// notHere is the error of a script that uses a key which a cluster can't find while it moves the
+// slot: the key has moved, or the script itself has deleted it. The words in front depend on the
+// version.
 const notHere = "attempted to access a non local key in a cluster node"
 
 // Classify tells what err means. A script that fails half way has done its first

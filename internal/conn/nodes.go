@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/redis/rueidis"
 )
+
+// fromAnyLimit is how long fromAny begins to ask another node.
+const fromAnyLimit = 5 * time.Second
 
 // fromAny asks a question that each node can answer. A cluster's client sends what has no key to
 // any address that it knows, that of a server which is down too: one node after the other is
@@ -17,7 +21,11 @@ func fromAny[T any](client rueidis.Client, ask func(rueidis.Client) (T, error)) 
 	if err == nil || IsPermanent(err) || client.Mode() != rueidis.ClientModeCluster {
 		return answer, err
 	}
+	began := time.Now()
 	for _, node := range client.Nodes() {
+		if time.Since(began) > fromAnyLimit {
+			break
+		}
 		if answer, nodeErr := ask(node); nodeErr == nil || IsPermanent(nodeErr) {
 			return answer, nodeErr
 		}

@@ -9,6 +9,8 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
+const smallRing = "a server that is slow would hold up more than its own commands; leave it 0 or set at least 10"
+
 // complete refuses the options that would break a promise and fills in those
 // that keep them.
 func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.ClientOption, error) {
@@ -36,8 +38,7 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	case opt.BlockingPoolSize == 1:
 		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
 	case opt.RingScaleEachConn > 0 && opt.RingScaleEachConn < rueidis.DefaultRingScale:
-		return refuse("RingScaleEachConn", fmt.Sprintf("a server that is slow would hold up more than its own commands; leave it 0 or set at least %d",
-			rueidis.DefaultRingScale))
+		return refuse("RingScaleEachConn", smallRing)
 	case opt.ConnWriteTimeout > third:
 		return refuse("ConnWriteTimeout", fmt.Sprintf("a broken connection must be noticed within a third of the lease (%v)", third))
 	case opt.Dialer.KeepAlive > third:

@@ -60,9 +60,9 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 		return topo, nil //nolint:nilerr // it keeps its version to itself; what it lacks its answers will say
 	case a.mode == "sentinel":
 		return topo, o.final(opt, lock.ConnectTopology, "this is a sentinel: set Sentinel.MasterSet (master_set in a URL)", nil)
-	case a.mode == "cluster" && !topo.Cluster:
+	case a.mode == "cluster" && !topo.Cluster && showsSlots(client):
 		// It refuses what concerns several locks, which are in several slots, and its own clients
-		// publish elsewhere.
+		// publish elsewhere. One that shows nobody its slots is behind a proxy, which finds them.
 		return topo, o.final(opt, lock.ConnectTopology, "this is a node of a cluster, and the client takes it for a single server: "+
 			"leave ForceSingleClient unset, and let the user run CLUSTER SLOTS (docs/ACL.md)", nil)
 	}
@@ -74,6 +74,16 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 	}
 	topo.Sharded = topo.Cluster && n != nil && n[0] >= 7
 	return topo, nil
+}
+
+// showsSlots reports whether the server tells where the slots of its cluster are, be it to other
+// users only.
+func showsSlots(client rueidis.Client) bool {
+	ctx, cancel := limited(context.Background(), 5*time.Second)
+	defer cancel()
+	err := client.Do(ctx, client.B().ClusterSlots().Build()).Error()
+	msg, answered := answerOf(err)
+	return err == nil || answered && hasCode(msg, "NOPERM")
 }
 
 // askServer asks what the servers are. One answers for all of a cluster.

@@ -186,7 +186,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	for i, h := range holds {
 		if closed {
 			if rel.errs[i] = lock.ErrClosed; h.state == stateLost || h.state == stateReleased {
-				rel.errs[i] = h.releasingLocked().err // Close does not make it good, nor anything to be released
+				rel.errs[i] = h.releasingLocked().err // Close changes nothing for what had ended before
 			}
 			continue
 		}

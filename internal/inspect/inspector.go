@@ -240,7 +240,7 @@ func (i *Inspector) ask(ctx context.Context, name, op string, cmd conn.Command, 
 			return r, nil
 		case conn.IsPermanent(err):
 			return conn.Reply{}, &lock.ServerError{Name: name, Op: op, Err: err}
-		case !errors.Is(err, errNoAnswer):
+		case !errors.Is(err, errNoAnswer) && !errors.Is(err, ctx.Err()):
 			last = err
 		}
 		if ctx.Err() == nil && (conn.Classify(err) > worst || errors.Is(err, rueidis.ErrClosing)) {
@@ -258,7 +258,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
 	}
