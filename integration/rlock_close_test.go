@@ -272,7 +272,9 @@ func TestRLockGrantBesideTheEndIsGivenBack(t *testing.T) {
 func TestRLockCloseOnAFrozenServer(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(3*time.Second), rlUnlockTimeout(500*time.Millisecond))
+	c := rlClient(t, s.Addr(), rlLease(3*time.Second), rlUnlockTimeout(500*time.Millisecond), func(c *redlatch.Config) {
+		c.Tenure = -1 // an Unlock that is faster than Close would pass the lock on to the waiter
+	})
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	waiter := rlAsync(t.Context(), c.RLock("l"))
 	rlSubscribed(t, s, "l", 1)
