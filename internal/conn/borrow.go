@@ -16,7 +16,7 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// probeLimit limits the first command through a borrowed client.
+// probeLimit limits each of the first commands, by which New and NewWithClient find out what they talk to.
 const probeLimit = 5 * time.Second
 
 // Borrow makes a Conn of a client that belongs to the application: Close leaves

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -79,7 +78,7 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 // showsSlots reports whether the server tells where the slots of its cluster are, be it to other
 // users only.
 func showsSlots(client rueidis.Client) bool {
-	ctx, cancel := limited(context.Background(), 5*time.Second)
+	ctx, cancel := limited(context.Background(), probeLimit)
 	defer cancel()
 	err := client.Do(ctx, client.B().ClusterSlots().Build()).Error()
 	msg, answered := answerOf(err)
@@ -92,7 +91,7 @@ func askServer(client rueidis.Client) (about, error) {
 }
 
 func askOne(client rueidis.Client) (about, error) {
-	ctx, cancel := limited(context.Background(), 5*time.Second)
+	ctx, cancel := limited(context.Background(), probeLimit)
 	defer cancel()
 	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
 	if err == nil {

@@ -1,0 +1,117 @@
+package multilock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// watch has memberEnded called once, when the member ends: by whoever ends it, since its client's
+// Close waits for that one. Of a member of the user's only the context can be watched.
+func (h *hold) watch(member lock.Hold) {
+	f := func() { h.memberEnded(member) }
+	switch m := member.(type) {
+	case *held.Hold:
+		m.OnEnd(f)
+	case *hold:
+		m.whenOver(f)
+	default:
+		stop := context.AfterFunc(member.Context(), f) // needs no goroutine until then
+		h.mu.Lock()
+		h.stops = append(h.stops, stop)
+		h.mu.Unlock()
+	}
+}
+
+// whenOver has f called once, when the hold is lost or closed: at once, if it is by now.
+func (h *hold) whenOver(f func()) {
+	h.mu.Lock()
+	over := h.why != nil
+	if !over {
+		h.onEnd = f
+	}
+	h.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// memberEnded notes that a member has ended, or a context of the user's. It does not block.
+func (h *hold) memberEnded(member lock.Hold) {
+	cause := endOf(h.parent, member)
+	closed := errors.Is(cause, lock.ErrClosed)
+	h.mu.Lock()
+	if h.released || cause == nil { // nil: the caller's context ended, no more
+		h.mu.Unlock()
+		return
+	}
+	h.alive--
+	over := h.alive < h.need
+	h.mu.Unlock()
+	one, _ := member.(*held.Hold)
+	switch {
+	case !over:
+	case closed:
+		h.endWith(lock.ErrClosed, "closed", one)
+	default:
+		how := "lost"
+		if one != nil && one.Planned() {
+			how = "expired"
+		}
+		h.endWith(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause}, how, one)
+	}
+}
+
+// endWith ends the section, and has its end told behind it. An Unlock that comes meanwhile tells no
+// other end. by is the member whose end it is, nil if that is none of redlatch's: the client of the
+// first member may be closed by then, and its Close waits for nothing any more.
+func (h *hold) endWith(cause error, how string, by *held.Hold) {
+	tell := h.toTell(how)
+	h.mu.Lock()
+	if h.why == nil {
+		h.why = cause
+	}
+	onEnd := h.onEnd
+	h.onEnd = nil
+	h.mu.Unlock()
+	h.cancel(cause)
+	if onEnd != nil {
+		onEnd()
+	}
+	switch {
+	case tell == nil:
+	case by != nil:
+		by.Tell(tell)
+	default:
+		h.m.core().Tell(tell)
+	}
+}
+
+// endOf is why a member's hold ended, nil while it is held: the end of the context that it was
+// acquired with, parent, does not end it.
+func endOf(parent context.Context, member lock.Hold) error {
+	switch m := member.(type) {
+	case *held.Hold:
+		return m.Ended()
+	case *hold:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.why
+	}
+	cause := context.Cause(member.Context())
+	if ended := context.Cause(parent); ended != nil && errors.Is(cause, ended) {
+		return nil
+	}
+	return cause
+}
+
+func ownerOf(cause error) string {
+	var lost *lock.LeaseLostError
+	if errors.As(cause, &lost) {
+		return lost.Owner
+	}
+	return ""
+}
