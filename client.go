@@ -21,9 +21,9 @@ import (
 )
 
 // Client hands out locks on one Redis deployment. It is safe for concurrent use;
-// a process needs one. Per node it has one connection for commands and one for
-// subscriptions, and its number of goroutines does not grow with the locks that
-// are held.
+// a process needs one. Per node it has one connection for commands, one for subscriptions
+// while goroutines wait, and with Config.ReplicaAcks some more. Its number of goroutines
+// does not grow with the locks that are held.
 type Client struct {
 	core      *engine.Core
 	conn      *conn.Conn
@@ -42,7 +42,9 @@ type Client struct {
 // Errors: [ErrInvalidOption]; a [*ConnectError], at once, if only a change of the
 // configuration or of the server can help (a wrong password, a missing permission, TLS on
 // one side only, an untrusted certificate, a server that is too old); [ErrUnavailable] if
-// the server can't be reached or can't answer now. After an error nothing is left behind.
+// the server can't be reached or can't answer now. (With Redis.ForceSingleClient New
+// succeeds then, and the Client connects as soon as it can.) After an error nothing is left
+// behind.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -180,11 +182,11 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // Close ends the Client now: waiters return ErrClosed and leave their queues,
 // hold contexts end with cause ErrClosed, and renewal stops. Held keys stay on the
 // server until their leases end. Close blocks until all goroutines and connections of
-// the Client have ended and everything has been logged: at most UnlockTimeout, as much again for
-// subscriptions that don't end, and the time to close connections. Only code of yours (a log handler, a span processor, a client that you made)
-// that does not return can make it last longer; then Close leaves it behind after another
-// UnlockTimeout or two.
-// Further calls wait for the first.
+// the Client have ended and everything has been logged: for at most UnlockTimeout, as much
+// again for subscriptions that don't end, and the time to close connections. Only code of
+// yours that does not return (a log handler, a span processor, a client that you made) can
+// make it last longer: for up to twice UnlockTimeout more, then Close leaves that code
+// behind. Further calls wait for the first.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		defer close(c.closed)

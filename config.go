@@ -32,8 +32,8 @@ type Config struct {
 	// with ErrInvalidOption and the reason, among them ConnLifetime,
 	// SendToReplicas, DisableAutoPipelining and time-outs above a third of
 	// LeaseTime. Unless set, Dialer.KeepAlive and ConnWriteTimeout are chosen so
-	// that a broken connection is noticed within a third of LeaseTime, while answers may
-	// take a quarter of it (4 s at most).
+	// that a broken connection is noticed within a third of LeaseTime, and that an answer
+	// may take a quarter of it, at most 4 s, before its connection counts as broken.
 	//
 	// With NewWithClient: the options that the client was made with, which are then
 	// checked, or nothing.
@@ -47,8 +47,9 @@ type Config struct {
 
 	// Name tells people which program this is. With the Client's id it names the Client's
 	// connections (CLIENT LIST: redlatch:<name>:<id>), so that the owner of a lock leads to a
-	// process and an address. Every log line has it (client), and every span of a lock
-	// (lock.client.name). Printable ASCII without spaces, at most 128 bytes.
+	// process and an address; those of a client given to NewWithClient keep their names.
+	// Every log line has it (client), and every span of a lock (lock.client.name).
+	// Printable ASCII without spaces, at most 128 bytes.
 	// Default: Redis.ClientName, else <host>/<process id>.
 	Name string
 
@@ -89,7 +90,7 @@ type Config struct {
 	ReplicaAckTimeout time.Duration
 
 	// UnlockTimeout limits Unlock, Extend, State, Inspect, ForceUnlock, each batch of Locks,
-	// a TryLock with wait 0 and the cleanup of Close. Default 5 s.
+	// a TryLock with wait 0 and the cleanup of Close. Default 5 s, at least 1 ms.
 	UnlockTimeout time.Duration
 
 	// HoldWarning makes the Client log a warning, once per hold, when the hold has lasted

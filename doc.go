@@ -43,7 +43,7 @@
 //
 // # Errors
 //
-// Check for [ErrUnavailable] first (the server failed), then for [ErrNotAcquired] (the lock was busy, or ctx ended): an
+// Check for [ErrUnavailable] (the server failed) before [ErrNotAcquired] (the lock was busy, or ctx ended): an
 // error can match both. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
 // Clients, locks and holds are safe for concurrent use.

@@ -67,8 +67,7 @@ func ExampleClient_ReadWriteLock_forceUnlock() {
 func ExampleClient_ReadWriteLock_downgrade() {
 	client := open()
 	defer client.Close()
-	// One job, one owner: its holds do not depend on each other's contexts.
-	ctx := redlatch.WithOwner(context.Background(), "nightly-import")
+	ctx := context.Background()
 	prices := client.ReadWriteLock("prices")
 
 	write, err := prices.WriteLock().Lock(ctx)
@@ -77,17 +76,20 @@ func ExampleClient_ReadWriteLock_downgrade() {
 		return
 	}
 	// ... import ...
-	read, err := prices.ReadLock().Lock(ctx)
+	// The same owner, but a context that does not end with the write hold.
+	read, err := prices.ReadLock().Lock(context.WithoutCancel(write.Context()))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(write.Unlock(ctx))
-	// ... check what was imported, beside others who read it ...
+	// ... check what was imported, beside others who read it, with read.Context() ...
+	fmt.Println(read.Context().Err())
 	state, err := prices.State(ctx)
 	fmt.Println(state.Mode, len(state.Owners), err)
 	fmt.Println(read.Unlock(ctx))
 	// Output:
+	// <nil>
 	// <nil>
 	// read 1 <nil>
 	// <nil>

@@ -155,7 +155,8 @@ var (
 	// ErrNotHeld: this hold has already been unlocked.
 	ErrNotHeld = lock.ErrNotHeld
 	// ErrUnlocked is the cause of the context of an unlocked hold; see
-	// [context.Cause]. No call returns it.
+	// [context.Cause]. No call returns it by itself; the error of an acquisition with such a
+	// context matches it, too.
 	ErrUnlocked = lock.ErrUnlocked
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed = lock.ErrClosed

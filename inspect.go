@@ -15,9 +15,10 @@ import (
 // most once a second to find the process of a client. Without permission for CLIENT LIST,
 // or if a master does not answer in time, the processes are not named.
 //
-// It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
-// passed ([ErrUnavailable]). If the name is one that locks refuse, or the key is not a lock,
-// it returns [ErrInvalidName], at a cost that does not depend on what the key holds.
+// It blocks until the server answers, ctx ends (ctx.Err()) or the Client's UnlockTimeout
+// has passed ([ErrUnavailable]). If the name is one that locks refuse, or the key is not a
+// lock, it returns [ErrInvalidName]; refusing costs the same whatever the key holds. If the
+// server refuses for good (a missing permission), it returns a [*ServerError].
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	return c.inspector.Inspect(ctx, name)
 }
@@ -32,9 +33,10 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 // the mapped name, which is also the Name of the result. On a cluster, keys whose derived
 // keys would be in other slots are left out.
 //
-// Each batch, and before the first one the question for the cluster's masters, blocks until
-// the server answers, ctx ends or UnlockTimeout has passed. The first error ends the
-// iteration; it comes with a zero Inspection.
+// Each step of the loop may ask for the next batch, and the first one for the cluster's
+// masters. Each of these questions blocks until the server answers, ctx ends or UnlockTimeout
+// has passed, with the errors of Inspect. The first error ends the iteration and comes
+// with a zero Inspection. The loop may be left at any time.
 func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection, error] {
 	return c.inspector.Locks(ctx, pattern)
 }

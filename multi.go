@@ -3,9 +3,10 @@ package redlatch
 import "github.com/redlatch/redlatch/multilock"
 
 // MultiLock combines locks of one or several Clients into one: its holder holds all of
-// them. While it waits it holds none. Plain locks (RLock) of one Client and cluster slot
-// cost one command to take and one to free, however many there are. The hold is a
-// [MultiHold].
+// them. While it waits it holds none, with one exception: it may queue for a FairLock while
+// it holds other members, for at most a tenth of the lease. Plain locks (RLock) of one
+// Client and cluster slot cost one command to take and one to free, however many there are.
+// The hold is a [MultiHold].
 //
 // The order of the arguments does not matter: two MultiLocks over the same locks
 // can't deadlock. A member may be a MultiLock, or a type of your own. MultiLock never

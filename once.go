@@ -101,9 +101,9 @@ func (o *Once) Name() string { return o.lock.Name() }
 // UnlockTimeout.
 //
 // If Do returns false, this call has not used up the period. A claim that is granted late, or
-// whose run can't begin, is given back: Do waits for that until ctx ends or UnlockTimeout
-// has passed, and goes on in the background until the server answers, the period is over or the
-// Client has been closed for UnlockTimeout.
+// whose run can't begin, is given back. Do waits for that until ctx ends or UnlockTimeout
+// has passed. If the server has not answered by then, the giving back goes on in the background,
+// until the server answers, the period is over or the Client has been closed for UnlockTimeout.
 //
 // Other errors: [ErrInvalidName], [ErrInvalidOption] (a period below [MinPeriod], no fn),
 // [ErrClosed], [ErrReplicaAcks], a [*ServerError].
@@ -177,8 +177,8 @@ func (o *Once) unfit(ctx context.Context, cl *claim, hold *held.Hold) error {
 // reports whether there was a run to forget. A run that begins while Reset blocks may be
 // forgotten, too; one that begins later is not, even if a command of Reset comes late.
 //
-// It blocks until the server answers, ctx ends or the Client's UnlockTimeout has passed
-// (both [ErrUnavailable]; the former matches ctx.Err() as well).
+// It blocks until the server answers. If ctx ends first, or the Client's UnlockTimeout
+// passes, it returns [ErrUnavailable]; after the end of ctx that matches ctx.Err(), too.
 func (o *Once) Reset(ctx context.Context) (bool, error) {
 	if err := o.lock.Engine().Err(); err != nil {
 		return false, err

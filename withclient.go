@@ -59,15 +59,18 @@ import (
 //     command that gets no answer keeps it for ConnWriteTimeout.
 //   - DisableCache, ClientTrackingOptions, SendToReplicas, DisableRetry: they don't
 //     matter to locks, as long as scripts go to the master.
+//   - Names. The connections keep the names that the application gave them. So
+//     [Client.Inspect] and the command redlatch show an owner's client id, but neither
+//     name nor address of its process, as if it were not connected.
 //   - Instrumentation. A wrapped client sees every command of the locks. Set
 //     [Telemetry].NoCommandSpans if it makes spans of them.
 //   - Errors of the server while a subscription ends. rueidis v1.0.79 panics if a server
 //     begins to answer MISCONF, MASTERDOWN or BUSY at that moment. On connections of its own
 //     redlatch prevents that; on the application's it can only make it rare. See
 //     docs/FAULTS.md.
-//   - Broken connections. redlatch doesn't see that one of the application's connections
-//     breaks while no command of a lock is under way, so for [Config].Tenure it may pass a
-//     lock on inside the process that the server has lost since its last answer.
+//   - Broken connections. redlatch doesn't see one of the application's connections break
+//     while no command of a lock is under way. So for up to [Config].Tenure it may pass on,
+//     inside the process, a lock that the server has lost since its last answer.
 //   - Frozen servers. Close does not wait for commands that the server has not
 //     answered; the application's client keeps waiting for their answers.
 //

@@ -65,9 +65,10 @@
 //
 // The next script of any client drops a head that has been silent for the skip time, and
 // all silent waiters behind it. A grant to a waiter that has just died ends at the time at
-// which that waiter would have been dropped. So neither costs more than the skip time
-// after its last heartbeat. A process that was stopped for longer finds its place gone and
-// queues up again; a grant that it reads then has run out by its own clock.
+// which that waiter would have been dropped. So a dead waiter, granted or not, delays the
+// others for at most the skip time after its last heartbeat. A process that was stopped for
+// longer finds its place gone and queues up again; a grant that it reads then has run out by
+// its own clock.
 //
 // A waiter that leaves is removed at once. Searching a list for an entry in the middle
 // takes time in proportion to its length. So if the list has more than 128 entries, all of
@@ -80,8 +81,8 @@
 // # Cost
 //
 // A contended turn is two scripts (queue up; release and hand over) and one message. The
-// scripts make 28 Redis calls and took about 35 µs of a server on the machine where this
-// was written, the same with 10, 1,000 and 10,000 waiting. If the skip time is longer than
+// scripts make 24 Redis calls, the same with 10, 1,000 and 10,000 waiting; the rows
+// fair-queue/* in docs/PERFORMANCE.md have the time. If the skip time is longer than
 // two and a half leases, most turns cost a third script of 6 calls: a waiter that was
 // refreshed more than half a lease ago confirms its grant. Keeping a place alive costs
 // about 8 µs per refresh, so 10,000 waiters cost a server 8 % of a core by default. Leaving

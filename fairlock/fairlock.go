@@ -52,11 +52,12 @@ func (f *FairLock) Name() string { return f.l.Name() }
 // queue is given up at once. If the lock was handed over at that moment, it goes to the
 // next waiter.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first,
-// [lock.ErrInvalidName], [lock.ErrInvalidOption], [lock.ErrClosed],
-// [lock.ErrReplicaAcks], and a [*lock.ServerError] if the server refuses
-// permanently. While the server can't be reached Lock keeps trying. After an error
-// nothing is held, and nothing stays on the server, as soon as it answers.
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, and with
+// [lock.ErrUnavailable] if the server failed or was silent; [lock.ErrInvalidName],
+// [lock.ErrInvalidOption], [lock.ErrClosed], [lock.ErrReplicaAcks], and a
+// [*lock.ServerError] if the server refuses permanently. While the server can't be
+// reached Lock keeps trying. After an error nothing is held, and nothing stays on the
+// server, as soon as it answers.
 func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return f.l.Lock(ctx, opts...)
 }
@@ -75,16 +76,17 @@ func (f *FairLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 }
 
 // State asks the server who holds the lock and who waits for it, in which order.
-// It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
-// passed ([lock.ErrUnavailable]). If the key is a read-write lock, or no lock, it returns
-// [lock.ErrInvalidName].
+// It blocks until the server answers, ctx ends (ctx.Err()) or the Client's UnlockTimeout
+// has passed ([lock.ErrUnavailable]). If the key is a read-write lock, or no lock, it
+// returns [lock.ErrInvalidName].
 func (f *FairLock) State(ctx context.Context) (lock.State, error) { return f.l.State(ctx) }
 
 // ForceUnlock takes the lock away from its holder and hands it to the first waiter in
 // the queue. It is for operators: the holder learns of the loss only at its next check,
 // up to a third of LeaseTime later. It reports whether the lock was held. If the key is
 // a read-write lock, or no lock, it returns [lock.ErrInvalidName] and changes nothing. It
-// blocks as State does.
+// blocks as State does; after [lock.ErrUnavailable] or ctx.Err() it is not known whether the
+// lock was taken away.
 func (f *FairLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return f.l.ForceUnlock(ctx)
 }

@@ -19,12 +19,13 @@ var (
 	ErrLeaseLost error = &sentinel{"redlatch: lease lost", "lease_lost"}
 	// ErrNotHeld: this hold has already been unlocked.
 	ErrNotHeld error = &sentinel{"redlatch: lock not held", "not_held"}
-	// ErrUnlocked is the cause of the context of an unlocked hold; no call returns it.
+	// ErrUnlocked is the cause of the context of an unlocked hold. No call returns it by
+	// itself; the error of an acquisition with such a context matches it, too.
 	ErrUnlocked error = &sentinel{"redlatch: hold unlocked", "unlocked"}
 	// ErrClosed: the Client was closed or is shutting down.
 	ErrClosed error = &sentinel{"redlatch: client closed", "closed"}
-	// ErrUpgrade: an owner that holds the read lock asked for the write lock,
-	// which could never be granted.
+	// ErrUpgrade: an owner that holds only the read lock asked for the write lock: it
+	// would wait for itself.
 	ErrUpgrade error = &sentinel{"redlatch: read lock can't be upgraded to the write lock", "upgrade"}
 	// ErrInvalidName: the name is not allowed, or its key is not a lock.
 	ErrInvalidName error = &sentinel{"redlatch: invalid lock name", "invalid_name"}
@@ -50,7 +51,7 @@ type NotAcquiredError struct {
 	Holder    string        // the owner seen last, as Redis stores it; "" if not known
 	Remaining time.Duration // what was left of its lease then; 0 if not known
 	Own       bool          // that owner is one of this Client's
-	Err       error         // why, if not for the wait alone: ctx.Err(), the server's failure, a grant that came too late
+	Err       error         // nil: only the wait ended; else ctx.Err(), the server's failure, a grant that is too late
 }
 
 func (e *NotAcquiredError) Error() string {
@@ -158,8 +159,8 @@ type LeaseLostError struct {
 	Name   string
 	Owner  string // as Redis stores it
 	Reason LossReason
-	At     time.Time
-	Err    error // the last renewal error, if any
+	At     time.Time // when the loss was noticed
+	Err    error     // the last renewal error, if any
 }
 
 func (e *LeaseLostError) Error() string {

@@ -41,8 +41,9 @@ type Inspection struct {
 
 	// QueueLength is the number of waiters that the server knows: all waiters of a fair
 	// lock; of a read-write lock all waiting readers, but of writers, and of readers that share
-	// a hold, only the first of each process. Queue lists at most the first 1,000, the next one
-	// first. Only their own processes know the waiters of a plain lock.
+	// a hold, only the first of each process. Queue lists at most the first 1,000: of a fair
+	// lock the next one first, of a read-write lock the writers in order, then the readers.
+	// Only their own processes know the waiters of a plain lock.
 	QueueLength int      `json:"queue_length"`
 	Queue       []Waiter `json:"queue"`
 

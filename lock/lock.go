@@ -14,7 +14,8 @@ type Locker interface {
 	// Lock blocks until the lock is acquired or ctx ends.
 	//
 	// It returns the hold, which must be unlocked once. If ctx ends first, the error
-	// matches both ctx.Err() and [ErrNotAcquired]; it also matches [ErrUnavailable] if the
+	// matches both ctx.Err() and [ErrNotAcquired], and the cause of ctx: [ErrLeaseLost], if
+	// ctx is that of a hold that was lost. It also matches [ErrUnavailable] if the
 	// server failed or was silent: if it had left a command of this Client unanswered for a
 	// second (for a third of LeaseTime, if that is less). While the server can't be reached,
 	// Lock keeps trying.
@@ -25,9 +26,11 @@ type Locker interface {
 	// nothing on the server, as soon as the server answers.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
-	// TryLock blocks for at most wait; 0 means one attempt. With a lease of 0 the
+	// TryLock blocks for at most wait. A wait of 0 means one attempt, which blocks until
+	// the server answers, for at most the Client's UnlockTimeout. With a lease of 0 the
 	// watchdog renews the lock until Unlock. Any other lease is fixed and not renewed. A
-	// negative wait or lease is an [ErrInvalidOption].
+	// negative wait, and a lease that is negative or below a millisecond, is an
+	// [ErrInvalidOption].
 	//
 	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its
 	// detail, [*NotAcquiredError], names the holder if it is known. If the server failed or
@@ -49,7 +52,10 @@ type Hold interface {
 	// the lock is lost (cause [ErrLeaseLost]) and when the Client is closed (cause
 	// [ErrClosed]); see [context.Cause].
 	//
-	// When the context given to the acquisition ends, the lock stays held until Unlock.
+	// When the context given to the acquisition ends, the lock stays held until Unlock. So a
+	// hold that was acquired with the context of another hold, and is to outlive that one,
+	// stays held, but its context ends with the other. Acquire it with
+	// [context.WithoutCancel] of that context, which keeps the owner.
 	Context() context.Context
 
 	// Unlock releases the hold and ends its context. It uses the values of ctx but
@@ -70,9 +76,11 @@ type Hold interface {
 	//     lease ends.
 	Unlock(ctx context.Context) error
 
-	// Extend makes the hold last for at least lease from now, in one round trip.
-	// It never shortens a hold. If the watchdog renews the hold, it continues to.
-	// It blocks until the server answers, ctx ends or UnlockTimeout has passed.
+	// Extend makes the hold last for lease from now, in one round trip, less the margin
+	// that ValidUntil always keeps. It never shortens a hold, so Extend(ctx, time.Millisecond)
+	// asks the server whether the lock is still held, and changes nothing else. If the watchdog
+	// renews the hold, it continues to. It blocks until the server answers, ctx ends or
+	// UnlockTimeout has passed.
 	//
 	// Errors are those of Unlock, ctx.Err() if ctx ended first, and [ErrInvalidOption] for a
 	// lease below a millisecond, or one that is too long for a QuorumLock. After an error
@@ -80,8 +88,8 @@ type Hold interface {
 	Extend(ctx context.Context, lease time.Duration) error
 
 	// Token is the fencing token of the acquisition: strictly increasing over all
-	// holders of the name, and the same for a re-entry. It is 0 if the lock was not made
-	// with [Fenced].
+	// holders of the name, and the same for a re-entry. Readers share the token of the
+	// last writer, 0 if there was none. It is 0 if the lock was not made with [Fenced].
 	Token() uint64
 
 	// ValidUntil is the local deadline: by this machine's clocks, the lease does not run
@@ -140,8 +148,8 @@ type State struct {
 	// hold, only the first of each process. Only their own processes know the waiters of an
 	// RLock.
 	QueueLength int
-	// Queue lists these waiters in order, the next one first; of a ReadWriteLock the writers,
-	// since readers have no order. Long queues are cut after the first 1,000.
+	// Queue lists these waiters in order, the next one first; of a ReadWriteLock only the
+	// writers, since readers have no order. It has at most the first 1,000.
 	Queue []OwnerState
 }
 

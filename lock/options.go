@@ -53,11 +53,11 @@ type Settings struct {
 }
 
 // Fenced asks for a fencing token with every acquisition. [Hold].Token is then strictly
-// increasing over all holders of the name, even after a failover or a lost counter, as
-// long as the servers' clocks differ by less than the outage lasts. Send the token with
-// every write to the protected resource, and let the resource refuse a token smaller than
-// the largest it has seen: a lease alone can't stop a holder that was paused for longer
-// than the lease.
+// increasing over all holders of the name (of a read-write lock over its writers: readers
+// have the last writer's), even after a failover or a lost counter, as long as the servers'
+// clocks differ by less than the outage lasts. Send the token with every write to the
+// protected resource, and let the resource refuse a token smaller than the largest it has
+// seen: a lease alone can't stop a holder that was paused for longer than the lease.
 //
 // It costs a little server time per acquisition, and one small key per lock name, which
 // expires after Config.FenceTTL.

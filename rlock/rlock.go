@@ -39,11 +39,12 @@ func (r *RLock) Name() string { return r.l.Name() }
 // Lock blocks until the lock is acquired or ctx ends. Without [lock.WithLease]
 // the watchdog keeps it until Unlock.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first,
-// [lock.ErrInvalidName], [lock.ErrInvalidOption], [lock.ErrClosed],
-// [lock.ErrReplicaAcks], and a [*lock.ServerError] if the server refuses
-// permanently. While the server can't be reached Lock keeps trying. After an error
-// nothing is held, and nothing stays on the server, as soon as it answers.
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, and with
+// [lock.ErrUnavailable] if the server failed or was silent; [lock.ErrInvalidName],
+// [lock.ErrInvalidOption], [lock.ErrClosed], [lock.ErrReplicaAcks], and a
+// [*lock.ServerError] if the server refuses permanently. While the server can't be
+// reached Lock keeps trying. After an error nothing is held, and nothing stays on the
+// server, as soon as it answers.
 func (r *RLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return r.l.Lock(ctx, opts...)
 }
@@ -60,15 +61,17 @@ func (r *RLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts
 	return lock.Do(ctx, r, fn, opts...)
 }
 
-// State asks the server who holds the lock. It blocks until the server answers,
-// ctx ends or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If the key
-// is a read-write lock, or no lock, it returns [lock.ErrInvalidName].
+// State asks the server who holds the lock. It blocks until the server answers, ctx
+// ends (ctx.Err()) or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If
+// the key is a read-write lock, or no lock, it returns [lock.ErrInvalidName].
 func (r *RLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
 
 // ForceUnlock takes the lock away from its holder and wakes a waiter. It is for
 // operators: the holder learns of the loss only at its next check, up to a third of
 // LeaseTime later. It reports whether the lock was held. If the key is a read-write lock,
-// or no lock, it returns [lock.ErrInvalidName] and changes nothing. It blocks as State does.
+// or no lock, it returns [lock.ErrInvalidName] and changes nothing. It blocks as State
+// does; after [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken
+// away.
 func (r *RLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return r.l.ForceUnlock(ctx)
 }

@@ -125,14 +125,16 @@ func (r *ReadLock) Name() string { return r.l.Name() }
 // write lock re-enters at once. When a write lock is unlocked or downgraded, all waiting
 // readers enter together.
 //
-// Each hold has its own lease. With [lock.Fenced], Token is that of the last writer; 0
-// if there was none for longer than the Client's FenceTTL.
+// Each hold has its own lease. With [lock.Fenced], Token is that of the last writer; 0 if
+// there was none, or if nobody, reader or writer, acquired the lock fenced for the Client's
+// FenceTTL.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first,
-// [lock.ErrInvalidName], [lock.ErrInvalidOption], [lock.ErrClosed],
-// [lock.ErrReplicaAcks], and a [*lock.ServerError] if the server refuses
-// permanently. While the server can't be reached Lock keeps trying. After an error
-// nothing is held, and nothing stays on the server, as soon as it answers.
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, and with
+// [lock.ErrUnavailable] if the server failed or was silent; [lock.ErrInvalidName],
+// [lock.ErrInvalidOption], [lock.ErrClosed], [lock.ErrReplicaAcks], and a
+// [*lock.ServerError] if the server refuses permanently. While the server can't be
+// reached Lock keeps trying. After an error nothing is held, and nothing stays on the
+// server, as soon as it answers.
 func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
 	return r.l.Lock(ctx, opts...)
 }
@@ -152,16 +154,17 @@ func (r *ReadLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 // State asks the server who holds the lock, in either mode, with each owner's count and
 // remaining lease. QueueLength counts the waiting readers and writers. Queue lists the
 // writers alone, the first of each process, in the order in which readers stand back for
-// them. It blocks until the server answers, ctx ends or the Client's UnlockTimeout has
-// passed ([lock.ErrUnavailable]). If the key is not a read-write lock, it returns
-// [lock.ErrInvalidName].
+// them. It blocks until the server answers, ctx ends (ctx.Err()) or the Client's
+// UnlockTimeout has passed ([lock.ErrUnavailable]). If the key is not a read-write lock, it
+// returns [lock.ErrInvalidName].
 func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
 
 // ForceUnlock ends all read holds of all owners; the write lock of an owner that also
 // reads stays. It is for operators: the holders learn of the loss only at their next
 // check, up to a third of LeaseTime later. It reports whether there was a read hold. If
 // the key is not a read-write lock, it returns [lock.ErrInvalidName] and changes nothing.
-// It blocks as State does.
+// It blocks as State does; after [lock.ErrUnavailable] or ctx.Err() it is not known whether
+// the holds were ended.
 func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return r.l.ForceUnlock(ctx)
 }
@@ -186,9 +189,12 @@ func (w *WriteLock) Name() string { return w.l.Name() }
 //
 // An owner that holds the write lock re-enters, and may take the read lock, too. If it
 // then unlocks the write lock first, the lock is downgraded, and other readers enter at
-// that moment. An owner that holds only the read lock gets [lock.ErrUpgrade] at once: two
-// such owners would wait for each other for ever. It must unlock its read holds first,
-// and read again what it read under them.
+// that moment. Take the read lock with [context.WithoutCancel] of the write hold's context
+// then: the write hold's own context ends with its Unlock, and so would the reader's.
+//
+// An owner that holds only the read lock gets [lock.ErrUpgrade] at once: two such owners
+// would wait for each other for ever. It must unlock its read holds first, and read again
+// what it read under them.
 //
 // The other errors are those of [ReadLock.Lock].
 func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {

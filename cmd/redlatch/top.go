@@ -35,8 +35,8 @@ Keys:
 
 WAIT is the length of the queue; "2 proc" are processes that listen for the unlock of a plain lock: only
 they know how many waiters they have. TURNS/S are the changes of holders that top has seen, at most one per
-refresh; hence the ≥. With --listen it counts the messages of all unlocks instead. Listening costs each unlock as much as one more waiting process, and is not
-possible on a cluster with sharded channels (Redis 7).`,
+refresh; hence the ≥. With --listen it counts the messages of all unlocks instead. Listening costs each
+unlock as much as one more waiting process, and is not possible on a cluster.`,
 		Example: `  redlatch top
   redlatch top 'orders:*' --interval 2s`,
 		Args: cobra.MaximumNArgs(1),
