@@ -156,6 +156,49 @@ func TestRWWaitersThatGiveUpLeaveNoPlace(t *testing.T) {
 	}
 }
 
+// TestWhoGaveUpIsGone: when TryLock returns, its place is gone. So the next attempt, of whatever
+// owner and client, does not meet it: a reader that comes after a writer that gave up enters
+// beside the others, and a fair lock is free when its holder has left.
+func TestWhoGaveUpIsGone(t *testing.T) {
+	t.Parallel()
+	s := rwServer(t)
+	c, other := rwClient(t, s, 0), rwClient(t, s, 0)
+	reads, fair := c.ReadWriteLock("n"), c.FairLock("f")
+	owned := redlatch.WithOwner(t.Context(), "one")
+	gaveUp := func(l redlatch.Locker, ctx context.Context) {
+		t.Helper()
+		if _, err := l.TryLock(ctx, time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+			t.Fatal(err)
+		}
+	}
+	enters := func(l redlatch.Locker, ctx context.Context) {
+		t.Helper()
+		h, err := l.TryLock(ctx, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rwUnlock(t, h)
+	}
+	inside := rwLock(t, reads.ReadLock(), t.Context())
+	for range 100 {
+		for _, ctx := range []context.Context{t.Context(), owned} {
+			gaveUp(reads.WriteLock(), ctx)
+			enters(reads.ReadLock(), ctx)
+			gaveUp(reads.WriteLock(), ctx)
+			enters(other.ReadWriteLock("n").ReadLock(), ctx)
+		}
+	}
+	rwUnlock(t, inside)
+	for range 100 {
+		for _, ctx := range []context.Context{t.Context(), owned} {
+			h := rwLock(t, other.FairLock("f"), t.Context())
+			gaveUp(fair, ctx)
+			rwUnlock(t, h)
+			enters(fair, ctx)
+		}
+	}
+}
+
 // TestRWCallersThatLeave: waits end at random moments, in both modes; nothing
 // is left, and the lock can be taken.
 func TestRWCallersThatLeave(t *testing.T) {

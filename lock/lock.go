@@ -23,7 +23,8 @@ type Locker interface {
 	// Other errors end the call: [ErrInvalidName], [ErrInvalidOption], [ErrClosed],
 	// [ErrUpgrade] (of a write lock), [ErrReplicaAcks], and a [*ServerError] if the server
 	// refuses for good. After an error the caller holds nothing, and the acquisition leaves
-	// nothing on the server, as soon as the server answers.
+	// nothing on the server, as soon as the server answers: the call waits for that for 50 ms
+	// more at most, and then it goes on in the background.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
 	// TryLock blocks for at most wait. A wait of 0 means one attempt, which blocks until

@@ -359,10 +359,11 @@ func (q *quorum) release(parts []*part) {
 	for _, p := range parts {
 		held.Release(q.ctx, p.eng, notify)
 	}
+	limit := q.limit
 	if q.ctx.Err() != nil {
-		return
+		limit = min(limit, engine.TakenBack)
 	}
-	t := time.NewTimer(q.limit)
+	t := time.NewTimer(limit)
 	defer t.Stop()
 	for range parts {
 		select {

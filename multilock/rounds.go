@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -224,9 +225,9 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	return -1, nil
 }
 
-// giveBack frees what a failed round took. It waits for the answers, but not past
-// the end of the wait or of ctx: what can't be freed by then is freed in the
-// background, or by its lease.
+// giveBack frees what a failed round took. It waits for the answers, but hardly past
+// the end of the wait or of ctx (engine.TakenBack): what can't be freed by then is freed in
+// the background, or by its lease.
 func (r *rounds) giveBack(parts []*part) {
 	var waits []func() []error
 	for i, p := range parts {
@@ -235,12 +236,12 @@ func (r *rounds) giveBack(parts []*part) {
 			waits = append(waits, p.release(context.WithoutCancel(r.ctx), time.Now()))
 		}
 	}
-	if r.ctx.Err() != nil || len(waits) == 0 {
+	if len(waits) == 0 {
 		return
 	}
 	limit := time.Hour
 	if !r.until.IsZero() {
-		limit = max(time.Until(r.until), backWithin)
+		limit = max(time.Until(r.until), engine.TakenBack)
 	}
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -252,16 +253,18 @@ func (r *rounds) giveBack(parts []*part) {
 			}
 		})
 	}()
-	select {
-	case broke := <-freed:
-		if broke != nil {
-			panic(broke)
+	for over := r.ctx.Done(); ; {
+		select {
+		case broke := <-freed:
+			if broke != nil {
+				panic(broke)
+			}
+			return
+		case <-over:
+			over = nil
+			t.Reset(engine.TakenBack)
+		case <-t.C:
+			return
 		}
-	case <-t.C:
-	case <-r.ctx.Done():
 	}
 }
-
-// backWithin is how long a server has to take back what a round got whose wait is
-// over.
-const backWithin = 100 * time.Millisecond

@@ -33,10 +33,11 @@ func TestGoneWakesThoseWhoWait(t *testing.T) {
 						if h.Context().Err() == nil {
 							t.Error("two are inside")
 						}
-						got <- time.Now()
+						at := time.Now()
 						if err := next.Unlock(context.Background()); err != nil {
 							t.Error(err)
 						}
+						got <- at
 					}()
 				}
 				time.Sleep(time.Minute)

@@ -144,6 +144,7 @@ func TestShareEndsWithTheTenureAlsoForWhoCameBefore(t *testing.T) {
 		b.tell(lead, code1(1), nil)
 		leader.has(t, "the leader")
 		cancel()
+		time.Sleep(engine.TakenBack)
 		synctest.Wait()
 		if !fixed.over || fixed.err == nil {
 			t.Fatal("not cancelled")
@@ -280,6 +281,7 @@ func TestShareFollowerHearsThatItIsOfNoUse(t *testing.T) {
 			}
 			member.waits(t, "the member")
 			close(quit)
+			time.Sleep(engine.TakenBack)
 			synctest.Wait()
 			if !member.over || !errors.Is(member.err, lock.ErrClosed) {
 				t.Errorf("follows %v: it waits for a lock that is of no use (over: %v, %v)", follows, member.over, member.err)

@@ -78,12 +78,12 @@ func (a *acquisition) stay(fresh int) bool {
 	for i := range a.members {
 		a.members[i].claim.Retain()
 	}
-	void := a.left
+	void, undo := a.left, make(chan struct{})
 	a.core.reg.More()
 	a.flies, a.gated = false, false // from Leave on it may be somebody else's
-	left := a.call.Leave(func(c *sender.Call) { a.late(c, fresh, void) })
+	left := a.call.Leave(func(c *sender.Call) { a.late(c, fresh, void, undo) })
 	if left == sender.Away {
-		a.left = leftover{away: true}
+		a.left, a.undo = leftover{away: true}, undo
 		return false
 	}
 	a.gated = true
@@ -99,9 +99,9 @@ func (a *acquisition) stay(fresh int) bool {
 }
 
 // late takes the answer of an attempt whose caller has gone: a grant is given
-// back, a place in the queue left. The caller tells of its end meanwhile, so nothing
-// here touches what it reads.
-func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
+// back, a place in the queue left, and undo closed. The caller tells of its end meanwhile, so
+// nothing here touches what it reads.
+func (a *acquisition) late(c *sender.Call, fresh int, left leftover, undo chan<- struct{}) {
 	defer a.core.reg.End()
 	granted := false
 	switch {
@@ -119,12 +119,13 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover) {
 		left.queued = left.queued || out.Queued || granted
 	}
 	if left.any() {
-		a.core.reg.Undo(a.values, a.leftovers(), left.void(), true, nil)
+		a.core.reg.Undo(a.values, a.leftovers(), left.void(), true, func() { close(undo) })
 		if granted {
 			a.givenBack("late grant given back")
 		}
 	} else {
 		a.freeGates()
+		close(undo)
 	}
 	a.releaseClaims()
 }

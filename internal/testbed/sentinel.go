@@ -19,13 +19,13 @@ type SentinelSet struct {
 }
 
 // Sentinel starts a master, two replicas and three sentinels (quorum 2, a
-// master counts as down after one second) and returns once every sentinel
-// knows all replicas and all other sentinels.
+// master counts as down after 2.5 s: one that only waits for a processor does
+// not) and returns once every sentinel knows all replicas and all other sentinels.
 func Sentinel(tb TB, args ...string) *SentinelSet {
 	tb.Helper()
 	s := &SentinelSet{ReplicaSet: Replicas(tb, 2, args...)}
 	conf := fmt.Sprintf(`sentinel monitor %[1]s 127.0.0.1 %[2]d 2
-sentinel down-after-milliseconds %[1]s 1000
+sentinel down-after-milliseconds %[1]s 2500
 sentinel failover-timeout %[1]s 5000
 sentinel parallel-syncs %[1]s 2
 `, MasterName, s.Master().peerPort())
