@@ -122,7 +122,7 @@ func TestAckedLockSurvivesFailovers(t *testing.T) {
 		lostLocks := 0
 		for i := range failovers {
 			master, next := set.Master(), set.Replicas()[0]
-			c := open(t, single(master), acks(tc.acks, 10*time.Second))
+			c := open(t, single(master), acks(tc.acks, 10*time.Second), func(cfg *redlatch.Config) { cfg.LeaseTime = 30 * time.Second })
 			if _, err := c.RLock("l").Lock(within(t, 20*time.Second)); err != nil {
 				t.Fatalf("%s %d: %v", tc.name, i, err)
 			}
