@@ -68,6 +68,9 @@ import (
 //   - Broken connections. redlatch doesn't see that one of the application's connections
 //     breaks while no command of a lock is under way, so for [Config].Tenure it may pass a
 //     lock on inside the process that the server has lost since its last answer.
+//   - Failovers behind one address (a name, a virtual IP, a proxy) that close no connection. Your
+//     client stays with the old master, a replica now, and no lock is granted until you end its
+//     connections. A Client of [New] ends its own.
 //   - Frozen servers. Close does not wait for commands that the server has not
 //     answered; the application's client keeps waiting for their answers.
 //
