@@ -88,6 +88,14 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave), func(msg string, args ...any) {
 		news.Tell(func() { cfg.Logger.Warn(msg, args...) })
 	})
+	cn.OnReplica(func(err error, first bool) {
+		hub.Redial() // else each lock with waiters would have a line about its subscription
+		if first {
+			news.Tell(func() {
+				cfg.Logger.Warn("redlatch: the server is a replica; connecting anew until a master answers", "server", strings.Join(addrs, ","), "error", err)
+			})
+		}
+	})
 	core := engine.NewCore(engine.Config{
 		ID:            id,
 		Addr:          strings.Join(addrs, ","),

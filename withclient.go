@@ -71,6 +71,9 @@ import (
 //   - Broken connections. redlatch doesn't see one of the application's connections break
 //     while no command of a lock is under way. So for up to [Config].Tenure it may pass on,
 //     inside the process, a lock that the server has lost since its last answer.
+//   - Failovers behind one address (a name, a virtual IP, a proxy) that close no connection. Your
+//     client stays with the old master, a replica now, and no lock is granted until you end its
+//     connections. A Client of [New] ends its own.
 //   - Frozen servers. Close does not wait for commands that the server has not
 //     answered; the application's client keeps waiting for their answers.
 //

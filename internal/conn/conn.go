@@ -115,15 +115,16 @@ func (t Topology) Publish() string {
 
 // Conn is the Runner over a rueidis client. It is safe for concurrent use.
 type Conn struct {
-	client rueidis.Client
-	topo   Topology
-	slots  slotTable     // where the slots are
-	broke  *Instant      // see Topology.Broke
-	silent time.Duration // how long a server may say nothing
-	watch  *masterWatch  // nil: nothing to follow
-	left   chan struct{} // closed by Close; nil: the client is ours, and closed
-	dial   *dialler      // of our client
-	multis sync.Pool     // of what RunMulti sent, and every answer came: the library does not look any more
+	client  rueidis.Client
+	topo    Topology
+	slots   slotTable     // where the slots are
+	broke   *Instant      // see Topology.Broke
+	silent  time.Duration // how long a server may say nothing
+	watch   *masterWatch  // nil: nothing to follow
+	left    chan struct{} // closed by Close; nil: the client is ours, and closed
+	dial    *dialler      // of our client
+	demoted demotion      // of its only server
+	multis  sync.Pool     // of what RunMulti sent, and every answer came: the library does not look any more
 }
 
 // Client is the underlying client, for the subscriptions.
@@ -171,9 +172,9 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	if cmd.Acks > 0 || cmd.Tell {
 		return c.runMore(ctx, cmd)
 	}
-	r, err := parse(c.client.Do(ctx, c.evalsha(cmd)))
+	r, err := c.parse(c.client.Do(ctx, c.evalsha(cmd)))
 	if isNoScript(err) {
-		r, err = parse(c.client.Do(ctx, c.eval(cmd)))
+		r, err = c.parse(c.client.Do(ctx, c.eval(cmd)))
 	}
 	return r, err
 }
@@ -212,10 +213,10 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		return do(ctx, multi...)
 	}
 	res := send(c.evalsha)
-	r, err := parse(res[0])
+	r, err := c.parse(res[0])
 	if isNoScript(err) {
 		res = send(c.eval)
-		r, err = parse(res[0])
+		r, err = c.parse(res[0])
 	}
 	if err != nil {
 		return r, err
@@ -229,7 +230,7 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 	if cmd.Tell {
 		told, terr := parse(res[0])
 		if isNoScript(terr) {
-			told, terr = parse(c.client.Do(ctx, c.eval(who)))
+			told, terr = c.parse(c.client.Do(ctx, c.eval(who)))
 		}
 		r.Server, r.ServerErr = ReadServer(told), terr
 	}
@@ -264,9 +265,9 @@ func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Res
 	answered := c.left == nil
 	for i, res := range c.client.DoMulti(ctx, multi...) {
 		answered = answered && res.NonRedisError() == nil
-		out[i].Reply, out[i].Err = parse(res)
+		out[i].Reply, out[i].Err = c.parse(res)
 		if isNoScript(out[i].Err) {
-			out[i].Reply, out[i].Err = parse(c.client.Do(ctx, c.eval(cmds[i])))
+			out[i].Reply, out[i].Err = c.parse(c.client.Do(ctx, c.eval(cmds[i])))
 		}
 	}
 	if answered { // else the library may still be writing them, to a connection that broke
@@ -283,6 +284,15 @@ func (c *Conn) evalsha(cmd Command) rueidis.Completed {
 
 func (c *Conn) eval(cmd Command) rueidis.Completed {
 	return c.client.B().Eval().Script(cmd.Script.Body).Numkeys(int64(len(cmd.Keys))).Key(cmd.Keys...).Arg(cmd.Args...).Build()
+}
+
+// parse reads the answer to a script.
+func (c *Conn) parse(res rueidis.RedisResult) (Reply, error) {
+	r, err := parse(res)
+	if err != nil {
+		c.note(err)
+	}
+	return r, err
 }
 
 func parse(res rueidis.RedisResult) (Reply, error) {

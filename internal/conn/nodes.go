@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -33,12 +34,24 @@ func fromAny[T any](client rueidis.Client, ask func(rueidis.Client) (T, error)) 
 	return answer, err
 }
 
+var errNoSlots = errors.New("the cluster has no slots")
+
+// clusterSlots asks where the slots are. A node that knows of none has left the cluster, or is new
+// there: another one is asked.
+func clusterSlots(ctx context.Context, client rueidis.Client) ([]rueidis.RedisMessage, error) {
+	return fromAny(client, func(client rueidis.Client) ([]rueidis.RedisMessage, error) {
+		slots, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
+		if err == nil && len(slots) == 0 {
+			err = errNoSlots
+		}
+		return slots, err
+	})
+}
+
 // Masters are the nodes of a cluster that have slots, by address. It blocks until a
 // node answers or ctx ends.
 func Masters(ctx context.Context, client rueidis.Client) (map[string]rueidis.Client, error) {
-	slots, err := fromAny(client, func(client rueidis.Client) ([]rueidis.RedisMessage, error) {
-		return client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
-	})
+	slots, err := clusterSlots(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the cluster's slots: %w", err)
 	}
@@ -74,7 +87,7 @@ func Masters(ctx context.Context, client rueidis.Client) (map[string]rueidis.Cli
 		out[addr] = found
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("the cluster has no slots")
+		return nil, errNoSlots
 	}
 	return out, nil
 }

@@ -112,9 +112,7 @@ func (t *slotTable) close() {
 }
 
 func askSlots(ctx context.Context, client rueidis.Client) ([]slotRange, error) {
-	slots, err := fromAny(client, func(client rueidis.Client) ([]rueidis.RedisMessage, error) {
-		return client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
-	})
+	slots, err := clusterSlots(ctx, client)
 	if err != nil {
 		return nil, err
 	}

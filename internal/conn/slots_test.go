@@ -1,9 +1,14 @@
 package conn
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestMovedSlotsAreABreak when the table says so, and neither the first table nor one that says
@@ -29,3 +34,33 @@ func TestMovedSlotsAreABreak(t *testing.T) {
 		t.Error("the slot is on", node)
 	}
 }
+
+// TestANodeThatKnowsNoSlotsIsNoAnswer: it has left the cluster, and another one is asked.
+func TestANodeThatKnowsNoSlotsIsNoAnswer(t *testing.T) {
+	table := "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:6379\r\n"
+	left, member := testbed.Answering(t, "*0\r\n"), testbed.Answering(t, table)
+	for range 20 { // the order of the nodes is a matter of chance
+		ranges, err := askSlots(t.Context(), nodes{left, map[string]rueidis.Client{"left": left, "member": member}})
+		if want := []slotRange{{0, 16383, "10.0.0.1:6379"}}; err != nil || !slices.Equal(ranges, want) {
+			t.Fatal(ranges, err)
+		}
+	}
+	if ranges, err := askSlots(t.Context(), nodes{left, map[string]rueidis.Client{"left": left}}); !errors.Is(err, errNoSlots) {
+		t.Error(ranges, err)
+	}
+	if masters, err := Masters(t.Context(), nodes{left, nil}); !errors.Is(err, errNoSlots) {
+		t.Error(masters, err)
+	}
+}
+
+// nodes is a cluster; what has no key goes to Client.
+type nodes struct {
+	rueidis.Client
+	all map[string]rueidis.Client
+}
+
+// Mode implements rueidis.Client.
+func (nodes) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
+
+// Nodes implements rueidis.Client.
+func (n nodes) Nodes() map[string]rueidis.Client { return n.all }

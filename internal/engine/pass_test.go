@@ -175,46 +175,56 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 	}
 }
 
-// A node that was dead when the lock was acquired, and is asked all the time, is no break for the
-// locks of the others.
+// A node that was dead when the lock was acquired, or refuses all the time, is no break for the locks
+// of the others.
 func TestADeadNodeStopsNoPassingOnElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
-			cfg.Tenure = 5 * time.Second
-			f.topo = conn.Topology{Cluster: true, Node: func(slot uint16) string { return fmt.Sprintf("10.0.0.1:%d", slot) }}
+	for name, failure := range map[string]error{
+		"dead": errUnsent, "without replicas": conn.Refusal("NOREPLICAS Not enough good replicas to write."),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { passesBeside(t, failure) })
 		})
-		var asked atomic.Int32
-		f.onBefore(func(cmd conn.Command) error {
-			if cmd.Keys[0] == "dead" {
-				asked.Add(1)
-				return errUnsent
-			}
-			return nil
-		})
-		ask := start(func() (lock.Hold, error) { return rlock.New(core, "dead").TryLock(t.Context(), 20*time.Second, 0) })
-		time.Sleep(5 * time.Second)
-		h := take(t, t.Context(), core, "l")
-		next := start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(t.Context()) })
-		before := asked.Load()
-		time.Sleep(4 * time.Second)
-		if asked.Load() == before {
-			t.Fatal("nobody asks the dead node: the test tests nothing")
-		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if n := len(f.scripts("release")); n > 0 {
-			t.Errorf("%d releases: it was not passed on", n)
-		}
-		if err := next.has(t, "the next").Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if !ask.over || ask.err == nil {
-			t.Error("the dead node answered")
-		}
+	}
+}
+
+// passesBeside passes a lock on while another node fails.
+func passesBeside(t *testing.T, failure error) {
+	t.Helper()
+	f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+		cfg.Tenure = 5 * time.Second
+		f.topo = conn.Topology{Cluster: true, Node: func(slot uint16) string { return fmt.Sprintf("10.0.0.1:%d", slot) }}
 	})
+	var asked atomic.Int32
+	f.onBefore(func(cmd conn.Command) error {
+		if cmd.Keys[0] == "dead" {
+			asked.Add(1)
+			return failure
+		}
+		return nil
+	})
+	ask := start(func() (lock.Hold, error) { return rlock.New(core, "dead").TryLock(t.Context(), 20*time.Second, 0) })
+	time.Sleep(5 * time.Second)
+	h := take(t, t.Context(), core, "l")
+	next := start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(t.Context()) })
+	before := asked.Load()
+	time.Sleep(4 * time.Second)
+	if asked.Load() == before {
+		t.Fatal("nobody asks the dead node: the test tests nothing")
+	}
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := len(f.scripts("release")); n > 0 {
+		t.Errorf("%d releases: it was not passed on", n)
+	}
+	if err := next.has(t, "the next").Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(20 * time.Second)
+	synctest.Wait()
+	if !ask.over || ask.err == nil {
+		t.Error("the dead node answered")
+	}
 }
 
 // While a command that takes a lock away by force has no answer, the lock is not passed on,

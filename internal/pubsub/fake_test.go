@@ -79,6 +79,8 @@ func (l *fakeLink) Subscribe(ctx context.Context, channels []string, _ bool) err
 	l.s.mu.Unlock()
 	select {
 	case <-time.After(late):
+	case err := <-l.end:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -3,10 +3,12 @@ package pubsub_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // noted is a cluster of one node that is not there; it notes the ctx of each command.
@@ -42,3 +44,36 @@ func TestTheQuestionForSlotsHasNoDeadline(t *testing.T) {
 		t.Errorf("a deadline at %v (%t), a limit %t", at, ok, n.ctxs[0].Done() != nil)
 	}
 }
+
+// TestANodeThatKnowsNoSlotsIsNoAnswer: it has left the cluster, and another one is asked. If there is
+// none, what was known before stays.
+func TestANodeThatKnowsNoSlotsIsNoAnswer(t *testing.T) {
+	const table = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:6379\r\n"
+	left, member := testbed.Answering(t, "*0\r\n"), testbed.Answering(t, table)
+	for i := range 20 { // the order of the nodes is a matter of chance
+		n := &nodes{left, map[string]rueidis.Client{"left:1": left, "member:1": member}}
+		d := pubsub.NewDialer(n, true, func(error) bool { return false }, nil)
+		d.Moved("")
+		if node := d.Node(1); node != "10.0.0.1:6379" {
+			t.Fatal("the slot is on", node)
+		}
+		if i > 0 {
+			continue
+		}
+		delete(n.all, "member:1")
+		time.Sleep(60 * time.Millisecond) // within 50 ms nobody is asked
+		d.Moved("")
+		if node := d.Node(1); node != "10.0.0.1:6379" {
+			t.Fatal("when nobody knows, the slot is on", node)
+		}
+	}
+}
+
+// nodes is a cluster.
+type nodes struct {
+	rueidis.Client
+	all map[string]rueidis.Client
+}
+
+// Nodes implements rueidis.Client.
+func (n *nodes) Nodes() map[string]rueidis.Client { return n.all }

@@ -100,6 +100,11 @@ func (n *node) run() {
 		if err == nil || n.ctx.Err() != nil {
 			continue // nothing is wanted any more
 		}
+		select {
+		case <-n.redial: // it may have been ended for that
+			err = errMoved
+		default:
+		}
 		n.lost(err)
 		pause := time.NewTimer(retry.NextBackOff())
 		select {

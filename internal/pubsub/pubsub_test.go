@@ -211,6 +211,36 @@ func TestRedial(t *testing.T) {
 	})
 }
 
+// A connection that is ended because it leads to the wrong server is no loss to tell, also when that
+// ends a command; one that ends by itself is.
+func TestAPlannedEndIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		s := newServer()
+		h := pubsub.NewHub(s, func(msg string, _ ...any) { lines = append(lines, msg) })
+		defer h.Wait()
+		defer h.Close()
+		s.confirmLate = time.Second
+		w := h.Join(one("a"))
+		ends := func(told int) {
+			t.Helper()
+			s.cut()
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if len(lines) != told || !tries(w) {
+				t.Errorf("told: %q, want %d", lines, told)
+			}
+		}
+		time.Sleep(time.Second / 2) // it is being subscribed
+		h.Redial()
+		ends(0)
+		h.Redial()
+		ends(0)
+		ends(1)
+		leave(w)
+	})
+}
+
 // A refused subscription is its waiters' error, not that of others, and is asked
 // for again by those who come later.
 func TestRefusedSubscription(t *testing.T) {

@@ -83,9 +83,9 @@ func (d *dialer) locate() {
 	d.mu.Unlock()
 }
 
-// clusterSlots asks every known node until one answers.
+// clusterSlots asks every known node until one answers. One that knows no slots has left the cluster.
 func clusterSlots(ctx context.Context, client rueidis.Client) ([]slotRange, error) {
-	var last error
+	last := errPlace
 	for addr, nc := range client.Nodes() {
 		list, err := nc.Do(ctx, nc.B().ClusterSlots().Build()).ToArray()
 		if err != nil {
@@ -108,7 +108,9 @@ func clusterSlots(ctx context.Context, client rueidis.Client) ([]slotRange, erro
 			port, _ := primary[1].AsInt64()
 			out = append(out, slotRange{uint16(first), uint16(end), nodeAddr(addr, host, port)}) // #nosec G115 -- slots fit
 		}
-		return out, nil
+		if len(out) > 0 {
+			return out, nil
+		}
 	}
 	return nil, last
 }

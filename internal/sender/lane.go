@@ -22,9 +22,10 @@ type lane struct {
 	flying  [classes]int   // commands without an answer
 	busy    [classes]int   // carriers
 	idle    []*carrier
-	spare   int   // of them, not used since the last trim
-	trims   bool  // a trim will come
-	failed  error // since the node last answered
+	spare   int       // of them, not used since the last trim
+	trims   bool      // a trim will come
+	failed  error     // since the node last answered
+	unnoted time.Time // the last failure that was no break, since it said nothing new
 	stopped bool
 }
 
@@ -213,7 +214,7 @@ func (k *carrier) carry() {
 		l.awayLocked(c.Class).remove(c)
 		l.flying[c.Class]--
 		c.state = answered
-		l.noteLocked(c.Err)
+		l.noteLocked(c)
 		switch {
 		case c.Then != nil:
 			rest = append(rest, c)
@@ -243,21 +244,25 @@ func (l *lane) awayLocked(class Class) *calls {
 }
 
 // noteLocked keeps what is known of the node's health.
-func (l *lane) noteLocked(err error) {
-	if err == nil {
+func (l *lane) noteLocked(c *Call) {
+	switch err := c.Err; {
+	case err == nil:
 		l.failed = nil
-		return
-	}
-	if conn.IsPermanent(err) {
+		// Answers are taken in any order: the node may have failed after this one.
+		if !c.Sent.After(l.unnoted) {
+			l.s.broke.Now()
+		}
+	case conn.IsPermanent(err):
 		l.failed = nil
-		return
-	}
-	// What can't be sent to a node that has failed before says nothing new: a dead node of many
-	// must not keep the others' locks from being passed on.
-	if l.failed == nil || conn.Classify(err) != conn.Unsent {
+	case l.failed == nil || conn.Classify(err) == conn.Ambiguous:
 		l.s.broke.Now()
+		l.failed = err
+	default:
+		// A node that can't be reached, or refuses, and has not answered since it first did: nothing
+		// is known of its locks that is younger than that. One dead node of many, or one that may not
+		// write, must not keep the others' locks from being passed on.
+		l.failed, l.unnoted = err, time.Now()
 	}
-	l.failed = err
 }
 
 func (l *lane) trouble(now time.Time) error {

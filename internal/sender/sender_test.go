@@ -3,6 +3,8 @@ package sender
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,5 +161,79 @@ func TestSilenceBehindReplicas(t *testing.T) {
 		if err := s.Trouble("stuck"); !errors.As(err, &silent) {
 			t.Errorf("%v, want silence", err)
 		}
+	})
+}
+
+// scripted is a node whose answers the test gives, one by one.
+type scripted struct{ answers map[string]chan error } // by key
+
+func (n *scripted) Topology() conn.Topology { return conn.Topology{} }
+
+func (n *scripted) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
+	return conn.Reply{Code: 1}, <-n.answers[cmd.Keys[0]]
+}
+
+func (n *scripted) RunMulti(ctx context.Context, cmds []conn.Command, out []conn.Result) []conn.Result {
+	out = out[:0]
+	for _, cmd := range cmds {
+		r, err := n.Run(ctx, cmd)
+		out = append(out, conn.Result{Reply: r, Err: err})
+	}
+	return out
+}
+
+// What says that a node has failed is a break when the node has answered since it last failed, or
+// may have done so: else it would keep all other nodes' locks from being passed on.
+func TestAFailureThatSaysNothingNewIsNoBreak(t *testing.T) {
+	refused := conn.Refusal("NOREPLICAS Not enough good replicas to write.")
+	unsent := error(&net.OpError{Op: "dial", Err: errors.New("connection refused")})
+	wrong := conn.Refusal("WRONGTYPE Operation against a key")
+	synctest.Test(t, func(t *testing.T) {
+		node := &scripted{answers: map[string]chan error{"a": make(chan error), "b": make(chan error)}}
+		s := New(node, Config{Slow: time.Second})
+		send := func(key string) {
+			s.Start(&Call{Cmd: command(key), Class: Keep, Ctx: context.Background(), Then: func(*Call) {}})
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		breaks := func(key string, answer error) bool {
+			before := s.Broke()
+			node.answers[key] <- answer
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+			return s.Broke() != before
+		}
+		for i, step := range []struct {
+			answer error
+			breaks bool
+		}{
+			{nil, false},
+			{refused, true}, {refused, false}, {refused, false}, // of the same node: nothing new
+			{unsent, false}, {refused, false},
+			{nil, false}, {refused, true}, // it had answered
+			{wrong, false}, {unsent, true}, {refused, false}, // that was an answer, too
+			{io.EOF, true}, {io.EOF, true}, // it may have been an answer
+			{refused, false}, {nil, false},
+		} {
+			send("a")
+			if got := breaks("a", step.answer); got != step.breaks {
+				t.Errorf("answer %d, %v: a break: %v", i, step.answer, got)
+			}
+		}
+		// An answer that is taken late: what the node has refused since is news for it.
+		send("a")
+		if !breaks("a", refused) {
+			t.Error("no break after an answer")
+		}
+		send("a")
+		send("b")
+		if breaks("a", refused) {
+			t.Error("a break, though nothing was answered")
+		}
+		if !breaks("b", nil) {
+			t.Error("no break, though the node has failed after its answer")
+		}
+		s.Stop()
+		s.Wait()
 	})
 }

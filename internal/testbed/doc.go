@@ -39,8 +39,9 @@
 // # Faults on the network
 //
 // [NewProxy] puts a TCP proxy in front of a server. Its switches (Cut, Refuse,
-// Pause, Delay) work on all connections; its traps wait for one request, found
-// by its content, and lose, hold or repeat it or its reply:
+// Pause, Delay) work on all connections, and Lead says where new ones lead; its
+// traps wait for one request, found by its content, and lose, hold or repeat it or
+// its reply:
 //
 //	proxy := testbed.NewProxy(t, server.Addr())
 //	trap := proxy.DropReply(testbed.Contains("EVALSHA", "orders:42"))

@@ -28,11 +28,12 @@ const (
 // replies, and makes the faults that a network makes, at the moment that a
 // test chooses. It is safe for concurrent use.
 type Proxy struct {
-	addr, upstream string
-	keeps          *os.File       // keeps the port while connections are refused; nil where it can't
-	wg             sync.WaitGroup // every goroutine of the proxy
+	addr  string
+	keeps *os.File       // keeps the port while connections are refused; nil where it can't
+	wg    sync.WaitGroup // every goroutine of the proxy
 
 	mu       sync.Mutex
+	upstream string             // guarded by mu
 	listener net.Listener       // guarded by mu; nil while new connections are refused
 	links    map[*link]struct{} // guarded by mu
 	traps    []*Trap            // guarded by mu
@@ -65,7 +66,19 @@ func NewProxy(tb TB, addr string) *Proxy {
 func (p *Proxy) Addr() string { return p.addr }
 
 // Upstream returns the address of the server behind.
-func (p *Proxy) Upstream() string { return p.upstream }
+func (p *Proxy) Upstream() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.upstream
+}
+
+// Lead makes new connections lead to the server at addr, as a name or a virtual IP does after a
+// failover. Those that exist stay where they are.
+func (p *Proxy) Lead(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream = addr
+}
 
 // Connections returns how many connections live now and how many were ever
 // accepted.
@@ -151,7 +164,7 @@ func (p *Proxy) Delay(d Direction, by time.Duration) {
 func Dialer(proxies ...*Proxy) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	through := make(map[string]string, len(proxies))
 	for _, p := range proxies {
-		through[p.upstream] = p.addr
+		through[p.Upstream()] = p.addr
 	}
 	return func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		if proxied, ok := through[addr]; ok {
@@ -190,7 +203,7 @@ func (p *Proxy) accept(listener net.Listener) {
 
 func (p *Proxy) connect(client net.Conn) {
 	defer p.wg.Done()
-	server, err := net.DialTimeout("tcp", p.upstream, upstreamLimit)
+	server, err := net.DialTimeout("tcp", p.Upstream(), upstreamLimit)
 	if err != nil {
 		_ = client.Close() // The client learns it from the closed connection.
 		return
@@ -411,4 +424,4 @@ func (l *link) answered(frame []byte) *pending {
 	return nil
 }
 
-func (p *Proxy) String() string { return fmt.Sprintf("proxy %s -> %s", p.addr, p.upstream) }
+func (p *Proxy) String() string { return fmt.Sprintf("proxy %s -> %s", p.addr, p.Upstream()) }

@@ -58,6 +58,26 @@ func TestProxyPassesOn(t *testing.T) {
 	}
 }
 
+func TestLeadIsForNewConnections(t *testing.T) {
+	_, p, client := proxied(t)
+	other := Standalone(t)
+	p.Lead(other.Addr())
+	set := func(client rueidis.Client, value string) {
+		t.Helper()
+		if err := client.Do(t.Context(), client.B().Set().Key("k").Value(value).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(client, "old")
+	if n := other.Int(t, "EXISTS", "k"); n != 0 {
+		t.Error("a connection that existed was led elsewhere")
+	}
+	set(tested(t, p.Addr()), "new")
+	if got := other.Text(t, "GET", "k"); got != "new" || p.Upstream() != other.Addr() {
+		t.Errorf("%q behind %s", got, p)
+	}
+}
+
 func TestDropReplyLosesOnlyTheReply(t *testing.T) {
 	s, p, client := proxied(t)
 	trap := p.DropReply(Contains("INCR", "k1"))

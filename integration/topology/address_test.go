@@ -1,0 +1,94 @@
+package topology
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// said keeps what a Client logs.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+// Write implements io.Writer.
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+// count is how many lines have what in them.
+func (s *said) count(what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.text.String(), what)
+}
+
+// TestAddressThatFollowsTheMaster: after a failover one address (a name, a virtual IP, a proxy) leads
+// to the new master, and the old one, a replica now, closes none of its connections. A client that
+// knows that address alone goes over all the same: it acquires, releases what it held, and its waiter
+// listens at the new master and is woken there. One line tells it.
+func TestAddressThatFollowsTheMaster(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	for name, n := range map[string]int{"plain": 0, "with ReplicaAcks": 1} {
+		t.Run(name, func(t *testing.T) {
+			set := testbed.Replicas(t, 1)
+			a, b := set.Master(), set.Replicas()[0]
+			address := testbed.NewProxy(t, a.Addr())
+			var log said
+			c := open(t, rueidis.ClientOption{InitAddress: []string{address.Addr()}}, func(cfg *redlatch.Config) {
+				// Longer than the test takes: nobody is woken by the end of a lease.
+				cfg.LeaseTime, cfg.ReplicaAcks = time.Minute, n
+				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			})
+			listens := func(s *testbed.Server) bool {
+				channel := luascript.LockChannel("held")
+				return slices.Contains(s.List(t, "PUBSUB", "CHANNELS", channel), channel)
+			}
+			held := mustLock(t, within(t, time.Minute), c.RLock("held"))
+			waiter := waiting(t, c.RLock("held"), func() bool { return listens(a) })
+			set.AwaitSync(t)
+
+			set.Promote(t, b)
+			host, port, err := net.SplitHostPort(b.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Do(t, "REPLICAOF", host, port)
+			set.AwaitSync(t)
+			// The address is late, so that the client meets the replica once more on new connections.
+			_, err = c.RLock("free").TryLock(within(t, time.Minute), 2*time.Second, 0)
+			if !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, redlatch.ErrUnavailable) {
+				t.Error("a replica granted a lock:", err)
+			}
+			address.Lead(b.Addr())
+			free, err := c.RLock("free").TryLock(within(t, time.Minute), 10*time.Second, 0)
+			if err != nil {
+				t.Fatal("the client stays with the replica:", err)
+			}
+			if b.Int(t, "EXISTS", "free") != 1 {
+				t.Error("the new master knows nothing of it")
+			}
+			eventually(t, 10*time.Second, "the waiter listens at the new master", func() bool { return listens(b) && !listens(a) })
+			mustUnlock(t, free)
+			mustUnlock(t, held)
+			mustUnlock(t, gets(t, waiter, 10*time.Second))
+			if lines, lost := log.count("the server is a replica"), log.count("subscription lost"); lines != 1 || lost != 0 {
+				t.Errorf("%d lines about the replica, %d about subscriptions; want 1 and none", lines, lost)
+			}
+		})
+	}
+}

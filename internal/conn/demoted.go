@@ -1,0 +1,98 @@
+package conn
+
+import (
+	"crypto/tls"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// demotion paces what is done about a replica behind the one address of a client. A name, a virtual
+// IP or a proxy leads to the new master after a failover, but new connections only, and a demoted
+// master closes none of those that it has. So the client library would stay there for ever.
+//
+// The zero value has seen none. It is safe for concurrent use.
+type demotion struct {
+	told func(err error, first bool) // see OnReplica; nil: nobody is
+
+	mu    sync.Mutex
+	began time.Time // guarded by mu; the first refusal of the outage
+	last  time.Time // guarded by mu; its latest
+	next  time.Time // guarded by mu; when connections may be ended again
+}
+
+const (
+	// The pause between two ends of the connections grows with the outage: the address may lead
+	// to the replica for a while, or for good.
+	redialLeast = time.Second
+	redialMost  = 5 * time.Second
+	// outageOver is after how long without a refusal the next one is another outage. (A success
+	// would not tell: a replica knows that a lock is busy as well as its master.)
+	outageOver = 30 * time.Second
+)
+
+// refused notes that a server has said at now that it is a replica. It reports whether to end the
+// connections, and whether that is the first thing to be done in an outage.
+func (d *demotion) refused(now time.Time) (end, first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	first = d.last.IsZero() || now.Sub(d.last) > outageOver
+	if first {
+		d.began = now
+	}
+	d.last = now
+	if now.Before(d.next) {
+		return false, false
+	}
+	d.next = now.Add(min(max(now.Sub(d.began), redialLeast), redialMost))
+	return true, first
+}
+
+// OnReplica has told called when a server has refused a script because it is a replica, if the client
+// knows no other server and its connections are ours: they are ended then, so that the next command
+// and the next subscription get new ones, which may lead to the master. It is called before that, in
+// the goroutine of a command, and must not block; first says that it is the first time in an outage.
+// OnReplica comes before the first command, or not at all.
+func (c *Conn) OnReplica(told func(err error, first bool)) { c.demoted.told = told }
+
+// note looks for what a server says of itself in the error of a command.
+func (c *Conn) note(err error) {
+	if c.dial == nil || c.watch != nil || c.topo.Cluster || !isReplica(err) {
+		return
+	}
+	end, first := c.demoted.refused(time.Now())
+	if !end {
+		return
+	}
+	c.dial.redial(func() {
+		if told := c.demoted.told; told != nil {
+			told(err, first)
+		}
+	})
+}
+
+// isReplica reports whether a server has refused what only a master does.
+func isReplica(err error) bool {
+	msg, ok := answerOf(err)
+	return ok && (hasCode(msg, "READONLY") || hasCode(msg, "MASTERDOWN"))
+}
+
+// redial ends all connections, which others replace, and calls before first. It does nothing if
+// there is none: a ClientBuilder may dial by itself.
+func (o *dialler) redial(before func()) {
+	o.mu.Lock()
+	open := slices.Collect(maps.Keys(o.conns))
+	o.mu.Unlock()
+	if len(open) == 0 {
+		return
+	}
+	before()
+	for _, c := range open {
+		inner := c.Conn
+		if tc, ok := inner.(*tls.Conn); ok {
+			inner = tc.NetConn() // its own Close would wait for a server that reads nothing
+		}
+		_ = inner.Close() // The client library sees the end when it reads, and closes it, too.
+	}
+}
