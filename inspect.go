@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -51,8 +52,9 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // [ErrInvalidOption].
 //
 // The holder learns of the loss only at its next check, up to a third of its LeaseTime
-// later: make sure that it has stopped working, or use fencing. If the name is one that
-// locks refuse, or the key is not a lock, ForceUnlock returns [ErrInvalidName] and changes
+// later: make sure that it has stopped working, or use fencing. Holds of this Client are
+// checked at once: their contexts end a round trip later. If the name is one that locks
+// refuse, or the key is not a lock, ForceUnlock returns [ErrInvalidName] and changes
 // nothing.
 //
 // It blocks until the server answers, ctx ends or UnlockTimeout has passed. After an
@@ -61,8 +63,8 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // refused the unlock message: waiters continue when the lease would have ended. A forced
 // unlock is logged, with the Client's name, and recorded as a span.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
-	over, answered := c.core.Doubt(name), false
-	defer func() { over(answered) }() // an observer, or a log handler, may panic
+	over, answered, e := c.core.Doubt(name), false, inspect.Evicted{}
+	defer func() { over(answered, e) }() // an observer, or a log handler, may panic
 	e, err := c.inspector.ForceUnlock(ctx, name, lock.ApplyForce(opts))
 	answered = err == nil
 	return e.Count > 0, err

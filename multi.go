@@ -16,8 +16,9 @@ func MultiLock(locks ...Locker) *multilock.MultiLock { return multilock.New(lock
 // QuorumLock returns a lock that is held when a majority of its copies is (the Redlock
 // algorithm). The copies are locks of one name and kind, one per Client. Each Client
 // connects to an independent server, not to a replica of another. The lock works while a
-// minority of the servers is down, slow or cut off. docs/SAFETY.md says what a quorum
-// guarantees and what it does not.
+// minority of the servers is down, slow or cut off. A hold never takes a lost copy again: it
+// ends when no majority of the copies is left, even if they went one by one. docs/SAFETY.md
+// says what a quorum guarantees and what it does not.
 //
 // Set Redis.ForceSingleClient in each Config, so that New succeeds even if a server is
 // down at the start. QuorumLock never fails: copies that can't be a quorum (different

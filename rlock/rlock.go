@@ -68,10 +68,10 @@ func (r *RLock) State(ctx context.Context) (lock.State, error) { return r.l.Stat
 
 // ForceUnlock takes the lock away from its holder and wakes a waiter. It is for
 // operators: the holder learns of the loss only at its next check, up to a third of
-// LeaseTime later. It reports whether the lock was held. If the key is a read-write lock,
-// or no lock, it returns [lock.ErrInvalidName] and changes nothing. It blocks as State
-// does; after [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken
-// away.
+// LeaseTime later, or a round trip later if it is a hold of this Client. It reports whether
+// the lock was held. If the key is a read-write lock, or no lock, it returns
+// [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
+// [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken away.
 func (r *RLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return r.l.ForceUnlock(ctx)
 }

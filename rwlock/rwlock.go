@@ -161,10 +161,10 @@ func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.S
 
 // ForceUnlock ends all read holds of all owners; the write lock of an owner that also
 // reads stays. It is for operators: the holders learn of the loss only at their next
-// check, up to a third of LeaseTime later. It reports whether there was a read hold. If
-// the key is not a read-write lock, it returns [lock.ErrInvalidName] and changes nothing.
-// It blocks as State does; after [lock.ErrUnavailable] or ctx.Err() it is not known whether
-// the holds were ended.
+// check, up to a third of LeaseTime later; holds of this Client are checked at once. It
+// reports whether there was a read hold. If the key is not a read-write lock, it returns
+// [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
+// [lock.ErrUnavailable] or ctx.Err() it is not known whether the holds were ended.
 func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return r.l.ForceUnlock(ctx)
 }

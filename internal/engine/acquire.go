@@ -303,12 +303,18 @@ func (a *acquisition) run(try bool) error {
 				if a.retry == nil {
 					a.retry = held.NewRetry()
 				}
-				if !held.Sleep(a.ctx, a.stop(), a.until, a.retry.NextBackOff()) {
+				late := errors.Is(err, errTooLate)
+				if late && a.waiter != nil {
+					a.forget() // what it can't have, those behind it in the line can
+					a.look = time.Time{}
+				}
+				if !a.pause(a.retry.NextBackOff()) {
 					return a.ended()
 				}
 				if isClosed(a.quit) {
 					return lock.ErrClosed
 				}
+				try = !late || !a.standsBehind()
 				continue
 			case a.once:
 				return a.notAcquired(nil)

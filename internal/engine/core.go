@@ -21,12 +21,14 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
@@ -130,12 +132,20 @@ func (c *Core) Held() []lock.HeldLock { return c.reg.List() }
 
 // Doubt is called before and, with what it returns, after a lock is taken away by
 // force; see held.Registry.Doubt.
-func (c *Core) Doubt(name string) (over func(answered bool)) {
+func (c *Core) Doubt(name string) (over func(answered bool, e inspect.Evicted)) {
 	key, err := c.key(name)
 	if err != nil {
-		return func(bool) {}
+		return func(bool, inspect.Evicted) {}
 	}
-	return c.reg.Doubt(key)
+	return c.doubt(key)
+}
+
+func (c *Core) doubt(key string) (over func(answered bool, e inspect.Evicted)) {
+	known := c.reg.Doubt(key)
+	return func(answered bool, e inspect.Evicted) {
+		ours := e.Count > len(e.Owners) || slices.ContainsFunc(e.Owners, c.owns) // not all of many are named
+		known(answered, ours)
+	}
 }
 
 // Attach finds what a package keeps with the client under a key of its own, or

@@ -28,3 +28,9 @@ const Race = poison
 
 // MaxInFlight bounds acquisitions that wait for an answer.
 const MaxInFlight = sender.MaxAsking
+
+// LeastPause is how long a waiter pauses after an error, whatever it hears.
+const LeastPause = leastPause
+
+// Hears reports whether the subscription of a plain lock's waiters stands.
+func (c *Core) Hears(key string) bool { return c.hub.Standing("redisson_lock__channel:{" + key + "}") }

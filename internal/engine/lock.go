@@ -218,17 +218,17 @@ func (l *Lock) ForceUnlockOf(ctx context.Context, which inspect.Which) (bool, er
 	return e.Count > 0, err
 }
 
-func (l *Lock) forceUnlock(ctx context.Context, which inspect.Which) (inspect.Evicted, error) {
+func (l *Lock) forceUnlock(ctx context.Context, which inspect.Which) (e inspect.Evicted, err error) {
 	if l.err != nil {
-		return inspect.Evicted{}, l.err
+		return e, l.err
 	}
-	over, answered := l.core.reg.Doubt(l.of.Key), false
-	defer func() { over(answered) }() // an observer may panic
+	over, answered := l.core.doubt(l.of.Key), false
+	defer func() { over(answered, e) }() // an observer may panic
 	// Not again when it may have run: the second run would hit the next holder.
 	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, "", which), conn.Unsent)
 	answered = err == nil
 	if err != nil {
-		return inspect.Evicted{}, err
+		return e, err
 	}
 	return inspect.ReadForce(r, l.of.Name, "")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -234,14 +235,14 @@ func TestNothingIsPassedOnWhileAForcedUnlockMayRun(t *testing.T) {
 	for name, force := range map[string]func(core *engine.Core){
 		"asked twice": func(core *engine.Core) {
 			core.Doubt("l")
-			core.Doubt("l")(true)
+			core.Doubt("l")(true, inspect.Evicted{})
 		},
 		"one without an answer": func(core *engine.Core) {
 			first, second := core.Doubt("l"), core.Doubt("l")
-			first(false)
-			second(true)
+			first(false, inspect.Evicted{})
+			second(true, inspect.Evicted{})
 		},
-		"answered": func(core *engine.Core) { core.Doubt("l")(true) },
+		"answered": func(core *engine.Core) { core.Doubt("l")(true, inspect.Evicted{}) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, core := newPassing(t)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -126,7 +127,7 @@ func (w *world) trouble(cores []*engine.Core, stop chan struct{}) {
 			time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
 			w.f.force("a")
 			time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
-			over(r.IntN(4) > 0)
+			over(r.IntN(4) > 0, inspect.Evicted{Count: r.IntN(2)})
 		case r.IntN(4) == 0:
 			cores[r.IntN(3)].Moved()
 		case w.seed%4 == 1 && k == 2:

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rwlock"
@@ -196,7 +197,7 @@ func TestShareLastUnlocksTogetherAfterABreak(t *testing.T) {
 		b.tell(b.only(luascript.RWRead, "g=a-"), code1(1), nil)
 		x := reads(l, "x").has(t, "who joins")
 		over := core.Doubt("n")
-		over(true)
+		over(true, inspect.Evicted{})
 
 		one, two := unlocks(leader.has(t, "the leader")), unlocks(x)
 		for _, q := range b.of(luascript.Release, "g=a-") {

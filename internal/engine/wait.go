@@ -21,14 +21,14 @@ func (a *acquisition) standsBehind() bool {
 		m := &a.members[i]
 		if line := m.lock.of.Line; line != "" {
 			if a.core.hub.Waiting(line) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
-				a.at = i
+				a.focus(i)
 				return true
 			}
 			continue
 		}
 		spec, opts := m.lock.of.Kind.Wait(&m.attempt)
 		if len(opts) == 0 && a.core.hub.Waiting(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
-			a.at = i
+			a.focus(i)
 			return true
 		}
 	}
@@ -88,6 +88,34 @@ func (a *acquisition) join() {
 func (a *acquisition) Told() {
 	a.peer.Store(true)
 	a.waiter.Nudge()
+}
+
+// leastPause is how long a waiter that had an error does not try again, whatever it hears: a server
+// may refuse while messages arrive, or connections for them come and go.
+const leastPause = 100 * time.Millisecond
+
+// pause lets d pass after an error; false: the wait ended, or would before. Nobody else of the line
+// asks meanwhile, so what makes a sleeping waiter try ends the pause as well: a message, or a
+// subscription that stands again.
+func (a *acquisition) pause(d time.Duration) bool {
+	if a.waiter == nil || d <= leastPause {
+		return held.Sleep(a.ctx, a.stop(), a.until, d)
+	}
+	over := time.Now().Add(d)
+	if !held.Sleep(a.ctx, a.stop(), a.until, leastPause) {
+		return false
+	}
+	for {
+		slept, signalled := held.SleepOr(a.ctx, a.stop(), a.waiter.C, a.until, time.Until(over))
+		if !signalled {
+			return slept
+		}
+		news := a.waiter.Take()
+		a.met(news.Passed)
+		if news.Try || news.Missed || len(news.Payloads) > 0 {
+			return true
+		}
+	}
 }
 
 // unconfirmedPoll is how often a waiter looks while no subscription stands.

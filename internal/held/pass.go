@@ -75,16 +75,12 @@ type doubt struct {
 
 // Doubt is called before a command of this client that takes a lock away from whoever
 // has it, and the function that it returns after the answer: what was known of the
-// lock before is no reason to pass it on. Several may run side by side.
-func (r *Registry) Doubt(key string) (over func(answered bool)) {
+// lock before is no reason to pass it on. Several may run side by side. ours says that holds of
+// this client were, or may have been, among those that it ended: they are checked at once.
+func (r *Registry) Doubt(key string) (over func(answered, ours bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	past := time.Now().Add(-r.cfg.LeaseTime) // more than any tenure
-	for k, d := range r.doubts {
-		if d.asked == 0 && d.until.Before(past) {
-			delete(r.doubts, k)
-		}
-	}
+	r.pruneDoubtsLocked(time.Now())
 	d := r.doubts[key]
 	if d == nil {
 		d = &doubt{}
@@ -94,15 +90,34 @@ func (r *Registry) Doubt(key string) (over func(answered bool)) {
 		r.doubts[key] = d
 	}
 	d.asked++
-	return func(answered bool) {
+	return func(answered, ours bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		until := time.Now()
+		now := time.Now()
+		until := now
 		if !answered {
 			until = until.Add(unheard)
 		}
 		d.asked--
 		d.until = later(d.until, until)
+		if ours {
+			r.dog.suspectLocked(key, now)
+		}
+	}
+}
+
+// pruneDoubtsLocked forgets doubts that are no reason any more. Whoever takes away thousands
+// of locks does not walk through all of them each time.
+func (r *Registry) pruneDoubtsLocked(now time.Time) {
+	past := now.Add(-r.cfg.LeaseTime) // more than any tenure
+	if !r.pruned.Before(past) {
+		return
+	}
+	r.pruned = now
+	for k, d := range r.doubts {
+		if d.asked == 0 && d.until.Before(past) {
+			delete(r.doubts, k)
+		}
 	}
 }
 

@@ -87,6 +87,7 @@ type Registry struct {
 	idle   chan struct{}        // closed when held falls to 0; nil: nobody waits for it
 	shares map[shareKey]*shared // of readers
 	doubts map[string]*doubt    // of keys that were taken away by force
+	pruned time.Time            // when doubts was looked through last
 	ages   TimeHeap[*ageing]    // of holds whose age is watched
 	drains bool
 	closed bool

@@ -32,6 +32,12 @@ func NewRetry() *backoff.ExponentialBackOff {
 // Sleep pauses for d; false: ctx ended, stop was closed or the deadline (if not
 // zero) would pass first.
 func Sleep(ctx context.Context, stop <-chan struct{}, deadline time.Time, d time.Duration) bool {
+	slept, _ := SleepOr(ctx, stop, nil, deadline, d)
+	return slept
+}
+
+// SleepOr is Sleep that a signal ends, too.
+func SleepOr(ctx context.Context, stop, signal <-chan struct{}, deadline time.Time, d time.Duration) (slept, signalled bool) {
 	over := false
 	if !deadline.IsZero() && time.Until(deadline) <= d {
 		// There is no time for another try: the rest of the wait is spent all the
@@ -42,12 +48,13 @@ func Sleep(ctx context.Context, stop <-chan struct{}, deadline time.Time, d time
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return !over
+		return !over, false
+	case <-signal:
+		return false, true
 	case <-ctx.Done():
-		return false
 	case <-stop:
-		return false
 	}
+	return false, false
 }
 
 // formatToken is a token as the scripts take it.

@@ -144,6 +144,22 @@ func (w *watchdog) moved() {
 	}
 }
 
+// suspectLocked makes the sessions of a key due: it was taken away by force, from whom else does not
+// matter. What a check finds decides.
+func (w *watchdog) suspectLocked(key string, now time.Time) {
+	var of []*Session
+	for s := range w.heap.All() {
+		if s.Lock.Key == key {
+			of = append(of, s)
+		}
+	}
+	for _, s := range of {
+		s.renewing = false // the answer under way may be older
+		s.renewAt = earlier(s.renewAt, now)
+		w.scheduleLocked(s, time.Time{})
+	}
+}
+
 func (w *watchdog) sessionsLocked() []*Session {
 	return slices.Collect(w.heap.All())
 }

@@ -18,11 +18,12 @@ type News struct {
 	idle    chan struct{} // guarded by mu; closed when all is told; nil: nobody waits
 }
 
-// maxNews is how many news may wait before those are dropped that others follow: code
-// that never returns must not cost memory without end.
+// maxNews is how many news may wait before those are dropped that others follow. What is told once is
+// kept: a loss, or the end of a span or of a hold, which a metric counts down. So code that never
+// returns costs memory with each of those.
 const maxNews = 1024
 
-// Tell has something told. It does not block.
+// Tell has something told, however much waits. It does not block.
 func (n *News) Tell(tell func()) { n.add(tell, false) }
 
 // TellOften is Tell for what is told again and again, as that a renewal worked. It is dropped
