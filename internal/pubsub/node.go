@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -37,6 +38,21 @@ type Link interface {
 
 // ErrRefused marks a Subscribe error that another try will not change.
 var ErrRefused = errors.New("subscription refused")
+
+// RefusedError is an ErrRefused that says which channels it is about, and why. The others
+// are subscribed.
+type RefusedError map[string]error
+
+// Error implements error.
+func (e RefusedError) Error() string {
+	for ch, err := range e {
+		return fmt.Sprintf("%d channels, %q among them: %v", len(e), ch, err)
+	}
+	return ErrRefused.Error()
+}
+
+// Is implements errors.Is.
+func (e RefusedError) Is(target error) bool { return target == ErrRefused } //nolint:errorlint // it is the one
 
 // errPlace is Dial's answer for a node that only stands for slots whose place has
 // to be asked for.

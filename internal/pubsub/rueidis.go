@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -190,8 +191,12 @@ type link struct {
 	once      sync.Once
 }
 
-// maxPerCommand keeps a single (un)subscribe command at a reasonable size.
-const maxPerCommand = 256
+const (
+	// maxPerCommand keeps a single (un)subscribe command at a reasonable size.
+	maxPerCommand = 256
+	// maxPerPipeline are sent before their answers are waited for.
+	maxPerPipeline = 128
+)
 
 // Subscribe implements Link.
 func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) error {
@@ -228,22 +233,45 @@ func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool
 	})
 }
 
-// each sends the channels in parts: sharded channels one by one when their slots
-// differ, since a command must stay within a slot.
+// each sends the channels in parts.
 func (l *link) each(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
-	step := maxPerCommand
 	if l.sharded {
-		step = 1
+		return l.eachAlone(ctx, channels, build)
 	}
-	for len(channels) > 0 {
-		part := channels[:min(step, len(channels))]
-		channels = channels[len(part):]
+	for part := range slices.Chunk(channels, maxPerCommand) {
 		if err := l.dc.Do(ctx, build(part)).Error(); err != nil {
 			if l.permanent(err) {
 				return fmt.Errorf("%w: %w", ErrRefused, err)
 			}
 			return err
 		}
+	}
+	return nil
+}
+
+// eachAlone sends a command for each channel, many at a time: a command must stay within a
+// slot. One that is refused does not keep the others from being answered.
+func (l *link) eachAlone(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
+	refused := RefusedError{}
+	for part := range slices.Chunk(channels, maxPerPipeline) {
+		// Commands of their own, since the library may still be writing them when ctx has ended,
+		// and pinned: a client that retries would send again what it has recycled.
+		cmds := make([]rueidis.Completed, len(part))
+		for i := range part {
+			cmds[i] = build(part[i : i+1]).Pin()
+		}
+		for i, res := range l.dc.DoMulti(ctx, cmds...) {
+			switch err := res.Error(); {
+			case err == nil:
+			case !l.permanent(err):
+				return err
+			default:
+				refused[part[i]] = fmt.Errorf("%w: %w", ErrRefused, err)
+			}
+		}
+	}
+	if len(refused) > 0 {
+		return refused
 	}
 	return nil
 }
