@@ -208,6 +208,9 @@ func (h *Hub) newTopicLocked(spec Spec) *topic {
 	for _, p := range spec.Patterns {
 		h.wantLocked(t, p, true)
 	}
+	// While the node waits for a connection, or for its server, nobody sweeps: whoever comes does
+	// more than make up for himself.
+	t.node.dropIdleLocked(h.now(), 2)
 	return t
 }
 
