@@ -52,7 +52,7 @@ func (e RefusedError) Error() string {
 }
 
 // Is implements errors.Is.
-func (e RefusedError) Is(target error) bool { return target == ErrRefused } //nolint:errorlint // it is the one
+func (e RefusedError) Is(target error) bool { return target == ErrRefused }
 
 // errPlace is Dial's answer for a node that only stands for slots whose place has
 // to be asked for.
@@ -76,8 +76,8 @@ type node struct {
 
 	// guarded by hub.mu
 	stopped  bool
-	down     bool                // that there is no connection has been told
-	without  time.Time           // since when there is none; zero: there is one
+	down     bool      // that there is no connection has been told
+	without  time.Time // since when there is none; zero: there is one
 	topics   map[*topic]struct{}
 	empty    time.Time           // since when it has no topics
 	idle     list[*topic]        // those without waiters, by idleSince
