@@ -24,8 +24,8 @@ func (h *Hub) Nodes() int {
 // Astray asks a dialer whose plain channels are on home.
 func Astray(home string, masters ...string) bool { return (&dialer{home: home}).Astray(masters) }
 
-// TellWithout is how long a connection may be waited for before that is told.
-const TellWithout = tellWithout
+// LongWithout is how long a connection may be waited for before that is told.
+const LongWithout = longWithout
 
 // IdleNode is how long a node without topics is kept.
 const IdleNode = idleNode

@@ -176,7 +176,7 @@ func (n *node) connect(retry *backoff.ExponentialBackOff) error {
 	n.feed = f
 	if n.without.IsZero() {
 		n.without = n.hub.now()
-		time.AfterFunc(tellWithout, n.tellWithout) // ends at once
+		time.AfterFunc(longWithout, n.tellWithout) // ends at once
 	}
 	n.hub.mu.Unlock()
 	link, err := n.hub.dial.Dial(n.name, f)
@@ -259,14 +259,14 @@ func (n *node) dropIdleLocked(now time.Time, most int) time.Duration {
 	return time.Hour
 }
 
-// tellWithout is how long a connection may be waited for before that is told.
-const tellWithout = 10 * time.Second
+// longWithout is how long a connection may be waited for before that is told.
+const longWithout = 10 * time.Second
 
 // tellWithout tells that a connection is still waited for, unless its loss was told.
 func (n *node) tellWithout() {
 	h := n.hub
 	h.mu.Lock()
-	waits := !n.without.IsZero() && h.now().Sub(n.without) >= tellWithout
+	waits := !n.without.IsZero() && h.now().Sub(n.without) >= longWithout
 	if n.stopped || n.down || !waits || len(n.topics) == 0 {
 		h.mu.Unlock()
 		return
@@ -276,7 +276,7 @@ func (n *node) tellWithout() {
 	defer h.wg.Done()
 	h.mu.Unlock()
 	h.log("redlatch: no connection for subscriptions yet; waiters ask again and again until there is one",
-		"node", n.name, "after", tellWithout)
+		"node", n.name, "after", longWithout)
 }
 
 // idleLocked notes that nobody waits for the topic any more.

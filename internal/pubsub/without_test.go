@@ -68,7 +68,7 @@ func TestWaitingForAConnectionIsTold(t *testing.T) {
 		hang := make(chan struct{})
 		set(func() { s.hang = hang })
 		w := h.Join(one("c"))
-		time.Sleep(pubsub.TellWithout - time.Millisecond)
+		time.Sleep(pubsub.LongWithout - time.Millisecond)
 		told("before its time")
 		time.Sleep(time.Millisecond)
 		told("after 10 s", "no connection")
