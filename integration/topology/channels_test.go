@@ -118,7 +118,8 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 				if err := link.Subscribe(ctx, some, false); err == nil || errors.Is(err, pubsub.ErrRefused) || !strings.Contains(err.Error(), "MOVED") {
 					t.Errorf("subscribed with %v", err)
 				}
-				if err := link.Unsubscribe(ctx, some, false); err == nil || errors.Is(err, pubsub.ErrRefused) || !strings.Contains(err.Error(), "MOVED") {
+				// Newer servers let everything be unsubscribed.
+				if err := link.Unsubscribe(ctx, some, false); err != nil && (errors.Is(err, pubsub.ErrRefused) || !strings.Contains(err.Error(), "MOVED")) {
 					t.Errorf("unsubscribed with %v", err)
 				}
 				// Each answer belonged to its own command: the connection goes on.
