@@ -114,6 +114,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		News:          news,
 	}, cn, hub)
 	cn.OnMove(core.Moved)
+	cn.OnMasters(hub.Masters)
 	inspector := inspect.New(inspect.Config{
 		Addr:     strings.Join(addrs, ","),
 		Map:      cfg.key(),

@@ -50,7 +50,7 @@ import (
 //     one connection per node from the blocking pool (BlockingPoolSize) while a
 //     goroutine waits for a lock; [Config].ReplicaAcks takes up to 32 more, and
 //     one for each call of Once under way. While the pool is exhausted, waiters can't
-//     subscribe: they retry when the holder's lease ends, not when it unlocks.
+//     subscribe: they ask every second, and after 10 s that is logged.
 //   - AlwaysPipelining. Without it, the deadline of any of your commands can close the
 //     connection that others share. Locks survive that, since the command is repeated,
 //     but each time costs a new connection.

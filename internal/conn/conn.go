@@ -151,6 +151,15 @@ func (c *Conn) OnMove(moved func()) {
 	}
 }
 
+// OnMasters has tell called with the addresses of the cluster's masters whenever they were asked
+// for: every 10 s at most, while commands are sent. It is called from one goroutine, which ends
+// with Close, and must not block.
+func (c *Conn) OnMasters(tell func(masters []string)) {
+	c.slots.mu.Lock()
+	defer c.slots.mu.Unlock()
+	c.slots.tell = tell
+}
+
 // Close closes the client and its connections; a borrowed one stays open, and the
 // commands under way are left to themselves.
 func (c *Conn) Close() {

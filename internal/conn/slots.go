@@ -23,6 +23,7 @@ type slotTable struct {
 	next   time.Time          // guarded by mu; not before
 	closed bool               // guarded by mu
 	cancel context.CancelFunc // guarded by mu; of the question under way
+	tell   func([]string)     // guarded by mu; see Conn.OnMasters
 	wg     sync.WaitGroup     // the question under way
 }
 
@@ -80,15 +81,29 @@ func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 		defer cancel()
 		at := time.Now()
 		ranges, err := askSlots(ctx, client)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.asking = false
-		if err != nil || len(ranges) == 0 {
-			t.next = time.Now().Add(slotsRetry)
-			return
+		if tell := t.answered(at, ranges, err, broke); tell != nil {
+			var masters []string
+			for _, r := range ranges {
+				if !slices.Contains(masters, r.node) {
+					masters = append(masters, r.node)
+				}
+			}
+			tell(masters)
 		}
-		t.learn(at, ranges, broke)
 	})
+}
+
+// answered ends the question under way. It returns who is to be told of the answer.
+func (t *slotTable) answered(at time.Time, ranges []slotRange, err error, broke *Instant) func(masters []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asking = false
+	if err != nil || len(ranges) == 0 {
+		t.next = time.Now().Add(slotsRetry)
+		return nil
+	}
+	t.learn(at, ranges, broke)
+	return t.tell
 }
 
 // learn notes an answer, and first that slots have moved, if so: whoever finds a new place must

@@ -96,26 +96,37 @@ func (l *names) add(name string, s *sub) {
 
 // sync subscribes what is wanted and not there, and unsubscribes the rest. It
 // looks at nothing but what has changed since the last time.
+//
+// Nobody waits for the end of a subscription, so that comes last. A channel dropped
+// and wanted again in the meantime is subscribed at the next round.
 func (n *node) sync(ctx context.Context, link Link) error {
 	add, del := n.changes()
-	// Unsubscribe first: a channel dropped and wanted again in the meantime is
-	// subscribed at the next round.
-	if err := del.each(ctx, link.Unsubscribe); err != nil {
-		return err
-	}
-	return add.each(ctx, func(ctx context.Context, channels []string, patterns bool) error {
+	err := add.each(ctx, func(ctx context.Context, channels []string, patterns bool) error {
 		err := link.Subscribe(ctx, channels, patterns)
-		if errors.Is(err, ErrRefused) {
+		var some RefusedError
+		switch {
+		case errors.As(err, &some):
+			for ch, err := range some {
+				n.tellRefused(ch, err)
+			}
+			return nil
+		case errors.Is(err, ErrRefused):
 			return n.subscribeEach(ctx, link, channels, patterns)
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return del.each(ctx, link.Unsubscribe)
 }
 
-// changes takes what is to be done. From then on a confirmation may come at any time.
+// changes takes what is to be done, first what somebody waits for. From then on a
+// confirmation may come at any time.
 func (n *node) changes() (add, del names) {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
+	var later names
 	for n.changed.first != nil {
 		c := n.changed.first.item
 		c.changed.remove()
@@ -128,11 +139,17 @@ func (n *node) changes() (add, del names) {
 		default:
 			// A channel dropped and wanted again before it was unsubscribed is
 			// subscribed once more: the new waiters need the confirmation.
-			add.add(c.name, c.want)
+			if c.want.topic.waiters > 0 {
+				add.add(c.name, c.want)
+			} else {
+				later.add(c.name, c.want)
+			}
 			c.have = c.want
 		}
 		n.tidyLocked(c)
 	}
+	add.channels = append(add.channels, later.channels...)
+	add.patterns = append(add.patterns, later.patterns...)
 	return add, del
 }
 
@@ -159,11 +176,15 @@ func (n *node) subscribeEach(ctx context.Context, link Link, channels []string, 
 		if !errors.Is(err, ErrRefused) {
 			return err
 		}
-		if line := n.refuse(ch, err); line != nil {
-			line.log(n.hub, "redlatch: subscription refused")
-		}
+		n.tellRefused(ch, err)
 	}
 	return nil
+}
+
+func (n *node) tellRefused(ch string, err error) {
+	if line := n.refuse(ch, err); line != nil {
+		line.log(n.hub, "redlatch: subscription refused")
+	}
 }
 
 // refuse notes that the server denied a channel. It returns a notice if anybody waits.

@@ -16,8 +16,11 @@ import (
 // fakeServer is a pubsub.Dialer whose connections the tests look at and break.
 type fakeServer struct {
 	confirmLate time.Duration // between a Subscribe and its confirmation
+	apart       bool          // a refused channel is told of, and the others are subscribed
 
 	mu      sync.Mutex
+	hang    chan struct{}   // guarded by mu; no connection is made until it is closed; nil: at once
+	asked   []string        // guarded by mu; what was subscribed (+) and unsubscribed (-), in turn
 	down    bool            // guarded by mu; no connection can be made
 	refused map[string]bool // guarded by mu; channels that are denied
 	link    *fakeLink       // guarded by mu; the newest
@@ -56,6 +59,12 @@ func (s *fakeServer) Moved(string) { s.mu.Lock(); s.moved++; s.mu.Unlock() }
 
 func (s *fakeServer) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
 	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dials++
 	if s.down {
@@ -67,11 +76,17 @@ func (s *fakeServer) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
 }
 
 func (l *fakeLink) Subscribe(ctx context.Context, channels []string, _ bool) error {
+	refused := pubsub.RefusedError{}
 	l.s.mu.Lock()
 	for _, ch := range channels {
+		l.s.asked = append(l.s.asked, "+"+ch)
 		if l.s.refused[ch] {
-			l.s.mu.Unlock()
-			return fmt.Errorf("%w: NOPERM", pubsub.ErrRefused)
+			refused[ch] = fmt.Errorf("%w: NOPERM", pubsub.ErrRefused)
+			if !l.s.apart {
+				l.s.mu.Unlock()
+				return refused[ch]
+			}
+			continue
 		}
 		l.s.subs[ch]++
 	}
@@ -85,10 +100,16 @@ func (l *fakeLink) Subscribe(ctx context.Context, channels []string, _ bool) err
 		return ctx.Err()
 	}
 	for _, ch := range channels {
+		if refused[ch] != nil {
+			continue
+		}
 		l.mu.Lock()
 		l.have[ch] = true
 		l.mu.Unlock()
 		l.h.Confirmed(ch)
+	}
+	if len(refused) > 0 {
+		return refused
 	}
 	return nil
 }
@@ -96,6 +117,7 @@ func (l *fakeLink) Subscribe(ctx context.Context, channels []string, _ bool) err
 func (l *fakeLink) Unsubscribe(_ context.Context, channels []string, _ bool) error {
 	for _, ch := range channels {
 		l.s.mu.Lock()
+		l.s.asked = append(l.s.asked, "-"+ch)
 		l.s.unsubs[ch]++
 		l.s.mu.Unlock()
 		l.mu.Lock()

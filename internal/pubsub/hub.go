@@ -193,6 +193,14 @@ func (h *Hub) Redial() {
 	}
 }
 
+// Masters tells which nodes of a cluster have slots. A subscription on another one is made
+// anew: that node may have left, and hear nothing any more.
+func (h *Hub) Masters(addrs []string) {
+	if d, ok := h.dial.(interface{ Astray(masters []string) bool }); ok && d.Astray(addrs) {
+		h.Redial()
+	}
+}
+
 // newTopicLocked makes a topic at the node of its slot. A node that is in nodes has
 // a goroutine that will see it: nodes end under the same mutex.
 func (h *Hub) newTopicLocked(spec Spec) *topic {
@@ -208,6 +216,9 @@ func (h *Hub) newTopicLocked(spec Spec) *topic {
 	for _, p := range spec.Patterns {
 		h.wantLocked(t, p, true)
 	}
+	// While the node waits for a connection, or for its server, nobody sweeps: whoever comes does
+	// more than make up for himself.
+	t.node.dropIdleLocked(h.now(), 2)
 	return t
 }
 

@@ -3,6 +3,7 @@ package pubsub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -38,6 +39,21 @@ type Link interface {
 // ErrRefused marks a Subscribe error that another try will not change.
 var ErrRefused = errors.New("subscription refused")
 
+// RefusedError is an ErrRefused that says which channels it is about, and why. The others
+// are subscribed.
+type RefusedError map[string]error
+
+// Error implements error.
+func (e RefusedError) Error() string {
+	for ch, err := range e {
+		return fmt.Sprintf("%d channels, %q among them: %v", len(e), ch, err)
+	}
+	return ErrRefused.Error()
+}
+
+// Is implements errors.Is.
+func (e RefusedError) Is(target error) bool { return target == ErrRefused }
+
 // errPlace is Dial's answer for a node that only stands for slots whose place has
 // to be asked for.
 var errPlace = errors.New("place of the slots not known yet")
@@ -58,10 +74,10 @@ type node struct {
 
 	cancel context.CancelFunc
 
-	down bool // the loss has been told; of the goroutine alone
-
 	// guarded by hub.mu
 	stopped  bool
+	down     bool      // that there is no connection has been told
+	without  time.Time // since when there is none; zero: there is one
 	topics   map[*topic]struct{}
 	empty    time.Time           // since when it has no topics
 	idle     list[*topic]        // those without waiters, by idleSince
@@ -163,6 +179,10 @@ func (n *node) connect(retry *backoff.ExponentialBackOff) error {
 	f := &feed{n}
 	n.hub.mu.Lock()
 	n.feed = f
+	if n.without.IsZero() {
+		n.without = n.hub.now()
+		time.AfterFunc(longWithout, n.tellWithout) // ends at once
+	}
 	n.hub.mu.Unlock()
 	link, err := n.hub.dial.Dial(n.name, f)
 	if err == nil {
@@ -189,7 +209,6 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 			return err
 		}
 		retry.Reset()
-		n.down = false
 		next := n.sweep()
 		if next <= 0 {
 			return nil
@@ -211,28 +230,58 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 	}
 }
 
-// sweep forgets topics that nobody has waited on for a while. It returns when to
-// look again; 0 if the node had no topics for so long that it may end.
+// sweep follows a sync: the connection stands. It forgets topics that nobody has waited on
+// for a while, and returns when to look again; 0 if the node had no topics for so long
+// that it may end.
 func (n *node) sweep() time.Duration {
 	h := n.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now, next := h.now(), time.Hour
-	for n.idle.first != nil {
-		t := n.idle.first.item
-		h.looked++
-		if left := h.linger - now.Sub(t.idleSince); left > 0 {
-			next = left
-			break
-		}
-		h.dropTopicLocked(t)
-		n.kick() // to unsubscribe
-	}
+	n.down, n.without = false, time.Time{}
+	now := h.now()
+	next := n.dropIdleLocked(now, len(n.topics))
 	if len(n.topics) == 0 {
 		next = max(0, idleNode-now.Sub(n.empty))
 	}
 	n.tick = now.Add(next)
 	return next
+}
+
+// dropIdleLocked forgets topics that nobody has waited on for a while, most of them at
+// most. It returns after how long to look at the next one.
+func (n *node) dropIdleLocked(now time.Time, most int) time.Duration {
+	h := n.hub
+	for n.idle.first != nil && most > 0 {
+		t := n.idle.first.item
+		h.looked++
+		if left := h.linger - now.Sub(t.idleSince); left > 0 {
+			return left
+		}
+		h.dropTopicLocked(t)
+		n.kick() // to unsubscribe
+		most--
+	}
+	return time.Hour
+}
+
+// longWithout is how long a connection may be waited for before that is told.
+const longWithout = 10 * time.Second
+
+// tellWithout tells that a connection is still waited for, unless its loss was told.
+func (n *node) tellWithout() {
+	h := n.hub
+	h.mu.Lock()
+	waits := !n.without.IsZero() && h.now().Sub(n.without) >= longWithout
+	if n.stopped || n.down || !waits || len(n.topics) == 0 {
+		h.mu.Unlock()
+		return
+	}
+	n.down = true
+	h.wg.Add(1) // more than 0 already: the node's goroutine is there while it has topics
+	defer h.wg.Done()
+	h.mu.Unlock()
+	h.log("redlatch: no connection for subscriptions yet; waiters ask again and again until there is one",
+		"node", n.name, "after", longWithout)
 }
 
 // idleLocked notes that nobody waits for the topic any more.
@@ -255,15 +304,9 @@ func (n *node) loseLocked(t *topic) {
 // lost marks everything as not subscribed and moves topics to where their slots
 // are now.
 func (n *node) lost(err error) {
-	h := n.hub
-	h.dial.Moved(n.name)
-	// Once each time, not at every try to connect again; and a place that has to
-	// be asked for, or a connection that is left for a better one, is no loss.
-	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved)
-	tell := !n.down && !planned
-	n.down = n.down || !errors.Is(err, errMoved)
-	for _, line := range n.forget(tell, err) {
-		line.log(h, "redlatch: subscription lost; waiters retry when it is back")
+	n.hub.dial.Moved(n.name)
+	for _, line := range n.forget(err) {
+		line.log(n.hub, "redlatch: subscription lost; waiters retry when it is back")
 	}
 }
 
@@ -271,14 +314,19 @@ func (n *node) lost(err error) {
 const maxNotices = 16
 
 // forget drops the topics that nobody waits for and moves the others to where their
-// slots are now. With tell it returns a notice for each of them.
-func (n *node) forget(tell bool, err error) (lines []*notice) {
+// slots are now. If the loss is to be told, it returns a notice for each of them.
+func (n *node) forget(err error) (lines []*notice) {
 	h := n.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n.stopped {
 		return nil
 	}
+	// Once each time, not at every try to connect again; and a place that has to
+	// be asked for, or a connection that is left for a better one, is no loss.
+	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved)
+	tell := !n.down && !planned
+	n.down = n.down || tell
 	more := 0
 	for t := range n.topics {
 		if t.waiters == 0 {

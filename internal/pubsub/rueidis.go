@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -12,22 +14,25 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// NewDialer subscribes through client: on one connection to any node with plain
+// NewDialer subscribes through client: on one connection to any master with plain
 // channels, on one connection to each slot's primary with sharded ones. It gives up
 // waiting for a connection when closing, if it is not nil, is closed.
 func NewDialer(client rueidis.Client, sharded bool, permanent func(error) bool, closing <-chan struct{}) Dialer {
-	return &dialer{client: client, sharded: sharded, permanent: permanent, closing: closing}
+	plain := !sharded && client.Mode() == rueidis.ClientModeCluster
+	return &dialer{client: client, sharded: sharded, plain: plain, permanent: permanent, closing: closing}
 }
 
 type dialer struct {
 	client    rueidis.Client
 	sharded   bool
+	plain     bool // a cluster without sharded channels
 	permanent func(error) bool
 	closing   <-chan struct{}
 
 	mu    sync.Mutex
 	slots []slotRange // guarded by mu; nil: ask
 	asked time.Time   // guarded by mu
+	home  string      // guarded by mu; the master that plain channels of a cluster were last subscribed on; "": any node
 }
 
 type slotRange struct {
@@ -106,13 +111,47 @@ func clusterSlots(ctx context.Context, client rueidis.Client) ([]slotRange, erro
 			}
 			host, _ := primary[0].ToString()
 			port, _ := primary[1].AsInt64()
-			out = append(out, slotRange{uint16(first), uint16(end), nodeAddr(addr, host, port)}) // #nosec G115 -- slots fit
+			out = append(out, slotRange{uint16(first), uint16(end), nodeAddr(addr, host, strconv.FormatInt(port, 10))}) // #nosec G115 -- slots fit
 		}
-		if len(out) > 0 {
+		if len(out) > 0 { // else it has left the cluster
 			return out, nil
 		}
 	}
 	return nil, last
+}
+
+// master is a master of the cluster, where all messages arrive: the client itself may take a
+// node that has left. It is another one than the last, which has failed, if there is another;
+// nil if the client knows none.
+func (d *dialer) master() rueidis.Client {
+	d.locate()
+	nodes := d.client.Nodes()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var addrs []string
+	for _, r := range d.slots {
+		if nodes[r.addr] != nil && !slices.Contains(addrs, r.addr) {
+			addrs = append(addrs, r.addr)
+		}
+	}
+	if len(addrs) > 1 {
+		addrs = slices.DeleteFunc(addrs, func(addr string) bool { return addr == d.home })
+	}
+	if d.home = ""; len(addrs) > 0 {
+		d.home = addrs[rand.IntN(len(addrs))] // #nosec G404 -- for an even load
+	}
+	return nodes[d.home]
+}
+
+// Astray reports whether the plain channels of a cluster are subscribed on a node that is none
+// of these masters. One that does not know its own address is there without a host.
+func (d *dialer) Astray(masters []string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.home != "" && !slices.ContainsFunc(masters, func(addr string) bool {
+		host, port, err := net.SplitHostPort(addr)
+		return err == nil && nodeAddr(d.home, host, port) == d.home
+	})
 }
 
 // Dial implements Dialer.
@@ -127,6 +166,11 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 			return nil, fmt.Errorf("node %s is not part of the cluster", node)
 		}
 		client = nc
+	}
+	if d.plain {
+		if nc := d.master(); nc != nil {
+			client = nc
+		}
 	}
 	dc, release, err := d.dedicate(client)
 	if err != nil {
@@ -192,8 +236,12 @@ type link struct {
 	once      sync.Once
 }
 
-// maxPerCommand keeps a single (un)subscribe command at a reasonable size.
-const maxPerCommand = 256
+const (
+	// maxPerCommand keeps a single (un)subscribe command at a reasonable size.
+	maxPerCommand = 256
+	// maxPerPipeline are sent before their answers are waited for.
+	maxPerPipeline = 128
+)
 
 // Subscribe implements Link.
 func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) error {
@@ -230,22 +278,45 @@ func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool
 	})
 }
 
-// each sends the channels in parts: sharded channels one by one when their slots
-// differ, since a command must stay within a slot.
+// each sends the channels in parts.
 func (l *link) each(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
-	step := maxPerCommand
 	if l.sharded {
-		step = 1
+		return l.eachAlone(ctx, channels, build)
 	}
-	for len(channels) > 0 {
-		part := channels[:min(step, len(channels))]
-		channels = channels[len(part):]
+	for part := range slices.Chunk(channels, maxPerCommand) {
 		if err := l.dc.Do(ctx, build(part)).Error(); err != nil {
 			if l.permanent(err) {
 				return fmt.Errorf("%w: %w", ErrRefused, err)
 			}
 			return err
 		}
+	}
+	return nil
+}
+
+// eachAlone sends a command for each channel, many at a time: a command must stay within a
+// slot. One that is refused does not keep the others from being answered.
+func (l *link) eachAlone(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
+	refused := RefusedError{}
+	for part := range slices.Chunk(channels, maxPerPipeline) {
+		// Commands of their own, since the library may still be writing them when ctx has ended,
+		// and pinned: a client that retries would send again what it has recycled.
+		cmds := make([]rueidis.Completed, len(part))
+		for i := range part {
+			cmds[i] = build(part[i : i+1]).Pin()
+		}
+		for i, res := range l.dc.DoMulti(ctx, cmds...) {
+			switch err := res.Error(); {
+			case err == nil:
+			case !l.permanent(err):
+				return err
+			default:
+				refused[part[i]] = fmt.Errorf("%w: %w", ErrRefused, err)
+			}
+		}
+	}
+	if len(refused) > 0 {
+		return refused
 	}
 	return nil
 }
@@ -264,9 +335,9 @@ func (l *link) Close() {
 
 // nodeAddr is a node's address as rueidis names it; a server that does not know
 // its own host is where it was asked.
-func nodeAddr(asked, host string, port int64) string {
+func nodeAddr(asked, host, port string) string {
 	if host == "" || host == "?" {
 		host, _, _ = net.SplitHostPort(asked)
 	}
-	return net.JoinHostPort(host, strconv.FormatInt(port, 10))
+	return net.JoinHostPort(host, port)
 }

@@ -1,0 +1,223 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// heard notes what a subscription connection reads.
+type heard struct {
+	mu    sync.Mutex
+	stand map[string]bool // guarded by mu
+}
+
+func (h *heard) Message(string, string) {}
+
+func (h *heard) Confirmed(channel string) { h.mu.Lock(); h.stand[channel] = true; h.mu.Unlock() }
+
+func (h *heard) Dropped(channel string) { h.mu.Lock(); delete(h.stand, channel); h.mu.Unlock() }
+
+func (h *heard) is(channels ...string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, ch := range channels {
+		if !h.stand[ch] {
+			return fmt.Errorf("%s does not stand", ch)
+		}
+	}
+	if len(h.stand) != len(channels) {
+		return fmt.Errorf("%d channels stand, not %d", len(h.stand), len(channels))
+	}
+	return nil
+}
+
+// TestShardedChannelsGoTogether: a node is not asked for one channel after the other, and what it
+// says of each concerns that one.
+func TestShardedChannelsGoTogether(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	testbed.Needs(t, 7, 0, "sharded channels")
+	set := testbed.Cluster(t)
+	master := set.Masters(t)[0]
+	proxy := testbed.NewProxy(t, master.Addr())
+	for _, node := range set.Nodes() {
+		node.SetUser(t, "few", "on", ">secret", "~*", "+@all", "&ours*")
+	}
+	// dial connects to master, and names as many channels of it.
+	dial := func(t *testing.T, resp2 bool, user, prefix string, n int) (pubsub.Link, *heard, []string) {
+		t.Helper()
+		opt := rueidis.ClientOption{
+			InitAddress: set.Addrs(), DisableCache: true, DisableRetry: true, AlwaysRESP2: resp2,
+			DialCtxFn: testbed.Dialer(proxy),
+		}
+		if user != "" {
+			opt.Username, opt.Password = user, "secret"
+		}
+		client, err := rueidis.NewClient(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		dialer := pubsub.NewDialer(client, true, conn.IsPermanent, nil)
+		dialer.Moved("") // asks where the slots are
+		h := &heard{stand: map[string]bool{}}
+		link, err := dialer.Dial(master.Addr(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(link.Close)
+		var names []string
+		for i := 0; len(names) < n; i++ {
+			name := fmt.Sprint(prefix, i)
+			if dialer.Node(uint16(testbed.Slot(name))) == master.Addr() {
+				names = append(names, name)
+			}
+		}
+		return link, h, names
+	}
+	var foreign string // a channel of another master
+	for i := 0; foreign == "" || set.NodeOfKey(t, foreign) == master; i++ {
+		foreign = fmt.Sprint("ours", i)
+	}
+	for _, resp2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("RESP2=", resp2), func(t *testing.T) {
+			t.Run("many", func(t *testing.T) {
+				const many, pause = 300, 200 * time.Millisecond
+				link, h, names := dial(t, resp2, "", "many", many)
+				proxy.Delay(testbed.Replies, pause)
+				defer proxy.Delay(testbed.Replies, 0)
+				ctx := within(t, time.Minute)
+				began := time.Now()
+				if err := errors.Join(link.Subscribe(ctx, names, false), h.is(names...)); err != nil {
+					t.Error(err)
+				}
+				if err := errors.Join(link.Unsubscribe(ctx, names, false), h.is()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > many*pause/10 {
+					t.Errorf("%d channels took %v, at %v for an answer", many, took, pause)
+				}
+			})
+			t.Run("moved", func(t *testing.T) {
+				link, h, names := dial(t, resp2, "", "moved", 6)
+				ctx := within(t, time.Minute)
+				some := slices.Insert(slices.Clone(names), 3, foreign)
+				if err := link.Subscribe(ctx, some, false); err == nil || errors.Is(err, pubsub.ErrRefused) || !strings.Contains(err.Error(), "MOVED") {
+					t.Errorf("subscribed with %v", err)
+				}
+				// Newer servers let everything be unsubscribed.
+				if err := link.Unsubscribe(ctx, some, false); err != nil && (errors.Is(err, pubsub.ErrRefused) || !strings.Contains(err.Error(), "MOVED")) {
+					t.Errorf("unsubscribed with %v", err)
+				}
+				// Each answer belonged to its own command: the connection goes on.
+				if err := errors.Join(h.is(), link.Subscribe(ctx, names, false), h.is(names...)); err != nil {
+					t.Error(err)
+				}
+			})
+			t.Run("refused", func(t *testing.T) {
+				link, h, names := dial(t, resp2, "few", "ours", 6)
+				_, _, others := dial(t, resp2, "few", "others", 2)
+				err := link.Subscribe(within(t, time.Minute), slices.Insert(slices.Clone(names), 3, others...), false)
+				var refused pubsub.RefusedError
+				if !errors.As(err, &refused) || len(refused) != len(others) {
+					t.Fatalf("subscribed with %v", err)
+				}
+				for _, ch := range others {
+					if !errors.Is(refused[ch], pubsub.ErrRefused) || !strings.Contains(refused[ch].Error(), "NOPERM") {
+						t.Errorf("%s: %v", ch, refused[ch])
+					}
+				}
+				if err := h.is(names...); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestPlainChannelsStayInTheCluster: where there are no sharded channels, a client listens on a
+// master, and on another one when that one is a master no more. A node that has left keeps its
+// connections, and hears nothing.
+func TestPlainChannelsStayInTheCluster(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	if testbed.ServerVersion(t).AtLeast(7, 0) {
+		fetched, err := testbed.FetchedServers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetched = slices.DeleteFunc(fetched, func(f testbed.Fetched) bool { return f.AtLeast(7, 0) })
+		if len(fetched) == 0 {
+			t.Skip("NOT TESTED: a cluster without sharded channels (scripts/ensure-servers.sh has fetched no server before 7.0)")
+		}
+		testbed.UseServer(t, fetched[len(fetched)-1].Program)
+	}
+	set := testbed.Cluster(t)
+	long := func(cfg *redlatch.Config) { cfg.LeaseTime = 30 * time.Second }
+	holder := open(t, cluster(set), long)
+	// listener is where somebody listens for this lock; nil: nowhere.
+	listener := func(key string) *testbed.Server {
+		for _, node := range set.Nodes() {
+			if channel := luascript.LockChannel(key); slices.Contains(node.LockChannels(t, channel), channel) {
+				return node
+			}
+		}
+		return nil
+	}
+	var first *redlatch.Client
+	var got <-chan redlatch.Hold
+	var hold redlatch.Hold
+	for i := range 5 { // the client library takes any node
+		key := fmt.Sprint("plain", i)
+		c := open(t, cluster(set), long)
+		h := mustLock(t, within(t, time.Minute), holder.RLock(key))
+		next := waiting(t, c.RLock(key), func() bool { return listener(key) != nil })
+		if at := listener(key); !slices.Contains(set.Masters(t), at) {
+			t.Errorf("client %d listens on %s, which is no master", i, at.Addr())
+		}
+		if i == 0 {
+			first, hold, got = c, h, next
+			continue
+		}
+		mustUnlock(t, h)
+		mustUnlock(t, gets(t, next, 10*time.Second))
+	}
+
+	leaves := listener("plain0")
+	set.Failover(t, leaves)
+	id := leaves.Text(t, "CLUSTER", "MYID")
+	for _, node := range set.Nodes() {
+		if node != leaves {
+			node.Do(t, "CLUSTER", "FORGET", id)
+		}
+	}
+	leaves.Do(t, "CLUSTER", "RESET")
+	// The cluster is looked at when commands are sent.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if h, err := first.RLock("other").TryLock(within(t, time.Minute), 0, 0); err == nil {
+			mustUnlock(t, h)
+		}
+		if at := listener("plain0"); at != nil && at != leaves {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("still on the node that has left")
+		}
+	}
+	if err := hold.Unlock(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, gets(t, got, 10*time.Second))
+}
