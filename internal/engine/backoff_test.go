@@ -47,6 +47,15 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 				}
 			})
 		}
+		// One that stays: the subscriptions come back together, but of a lock that was free before
+		// that nobody needs one any more.
+		busy := take(t, t.Context(), other, "busy", lock.WithLease(time.Hour))
+		ctx, cancel := context.WithCancel(t.Context())
+		stays := make(chan error, 1)
+		go func() {
+			_, err := rlock.New(core, "busy").Lock(ctx)
+			stays <- err
+		}()
 		time.Sleep(8 * time.Second) // they listen, and sleep
 		f.onBefore(func(conn.Command) error { return errUnsent })
 		d.broken.Store(true)
@@ -55,7 +64,7 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 		f.onBefore(nil)
 		back := time.Now()
 		d.broken.Store(false)
-		for !core.Hears("l0") {
+		for !core.Hears("busy") {
 			time.Sleep(time.Millisecond)
 		}
 		heard := time.Now()
@@ -64,6 +73,13 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 		t.Logf("heard after %v, the last one got its lock %v later", heard.Sub(back), late)
 		if late > engine.LeastPause+5*time.Millisecond {
 			t.Errorf("the last one got its lock %v after the subscription stood again", late)
+		}
+		cancel()
+		if err := <-stays; !errors.Is(err, lock.ErrNotAcquired) {
+			t.Error(err)
+		}
+		if err := busy.Unlock(t.Context()); err != nil {
+			t.Error(err)
 		}
 		for _, h := range holds {
 			if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrLeaseLost) {
