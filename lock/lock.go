@@ -6,7 +6,7 @@ import (
 )
 
 // Locker is implemented by all lock kinds. Your own type that implements it can be a
-// member of a MultiLock.
+// member of a MultiLock. If its holds have no lease, their ValidUntil is the zero time.
 //
 // Implementations are safe for concurrent use. Each call is a separate acquisition, by
 // the owner that its ctx carries, or else by a new owner.
@@ -86,6 +86,9 @@ type Hold interface {
 
 	// ValidUntil is the local deadline: by this machine's clocks, the lease does not run
 	// out on the server before it. Each renewal moves it forward.
+	//
+	// A type of your own whose holds have no end returns the zero time; redlatch's never do,
+	// except for a MultiLock of such members alone.
 	ValidUntil() time.Time
 }
 

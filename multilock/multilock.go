@@ -46,7 +46,9 @@ func (m *MultiLock) Name() string { return m.name }
 
 // Lock blocks until all members (of a quorum: a majority) are acquired or ctx ends.
 // Without [lock.WithLease] the watchdogs of the members' clients keep them until Unlock.
-// The hold is a [lock.MultiHold].
+// The hold is a [lock.MultiHold]. Its ValidUntil is when the first member's ends (of a quorum:
+// the first without which there is no majority). Members of your own that have no end are left
+// out; if all are such, it is the zero time.
 //
 // Errors:
 //   - [lock.ErrInvalidOption] for members that can't be combined: none, a nil one, two
