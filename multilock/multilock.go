@@ -89,3 +89,8 @@ func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...lock.AcquireOption) error {
 	return lock.Do(ctx, m, fn, opts...)
 }
+
+// TryDo runs fn while holding the lock, if it gets it within wait; see [lock.TryDo].
+func (m *MultiLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	return lock.TryDo(ctx, m, wait, lease, fn)
+}
