@@ -25,26 +25,28 @@ import (
 // The public API has these names and shapes; programs that use it compile with every
 // version. A line that no longer compiles is a breaking change.
 var (
-	_ func(redlatch.Config) (*redlatch.Client, error)                          = redlatch.New
-	_ func(string, ...redlatch.ConfigOption) (*redlatch.Client, error)         = redlatch.Open
-	_ func(rueidis.Client, redlatch.Config) (*redlatch.Client, error)          = redlatch.NewWithClient
-	_ func(...redlatch.Locker) *multilock.MultiLock                            = redlatch.MultiLock
-	_ func(...redlatch.Locker) *multilock.MultiLock                            = redlatch.QuorumLock
-	_ func(context.Context, string) context.Context                            = redlatch.WithOwner
-	_ func(context.Context) context.Context                                    = redlatch.NewOwner
-	_ func(time.Duration) redlatch.AcquireOption                               = redlatch.WithLease
-	_ func() redlatch.Option                                                   = redlatch.Fenced
-	_ func() redlatch.Option                                                   = redlatch.PreferReaders
-	_ func(string) redlatch.ForceOption                                        = redlatch.IfOwner
-	_ func(*redlatch.Client, string, ...redlatch.Option) *rlock.RLock          = (*redlatch.Client).RLock
-	_ func(*redlatch.Client, string, ...redlatch.Option) *fairlock.FairLock    = (*redlatch.Client).FairLock
-	_ func(*redlatch.Client, string, ...redlatch.Option) *rwlock.ReadWriteLock = (*redlatch.Client).ReadWriteLock
-	_ func(*rwlock.ReadWriteLock) *rwlock.ReadLock                             = (*rwlock.ReadWriteLock).ReadLock
-	_ func(*rwlock.ReadWriteLock) *rwlock.WriteLock                            = (*rwlock.ReadWriteLock).WriteLock
-	_ func(*redlatch.Client, context.Context) error                            = (*redlatch.Client).Shutdown
-	_ func(*redlatch.Client)                                                   = (*redlatch.Client).Close
-	_ func(*redlatch.Client) []redlatch.HeldLock                               = (*redlatch.Client).Held
-	_ func(*redlatch.Client, string) *redlatch.Once                            = (*redlatch.Client).Once
+	_ func(redlatch.Config) (*redlatch.Client, error)                                                         = redlatch.New
+	_ func(string, ...redlatch.ConfigOption) (*redlatch.Client, error)                                        = redlatch.Open
+	_ func(rueidis.Client, redlatch.Config) (*redlatch.Client, error)                                         = redlatch.NewWithClient
+	_ func(...redlatch.Locker) *multilock.MultiLock                                                           = redlatch.MultiLock
+	_ func(...redlatch.Locker) *multilock.MultiLock                                                           = redlatch.QuorumLock
+	_ func(context.Context, string) context.Context                                                           = redlatch.WithOwner
+	_ func(context.Context) context.Context                                                                   = redlatch.NewOwner
+	_ func(time.Duration) redlatch.AcquireOption                                                              = redlatch.WithLease
+	_ func(context.Context, redlatch.Locker, func(context.Context) error, ...redlatch.AcquireOption) error    = redlatch.Do
+	_ func(context.Context, redlatch.Locker, time.Duration, time.Duration, func(context.Context) error) error = redlatch.TryDo
+	_ func() redlatch.Option                                                                                  = redlatch.Fenced
+	_ func() redlatch.Option                                                                                  = redlatch.PreferReaders
+	_ func(string) redlatch.ForceOption                                                                       = redlatch.IfOwner
+	_ func(*redlatch.Client, string, ...redlatch.Option) *rlock.RLock                                         = (*redlatch.Client).RLock
+	_ func(*redlatch.Client, string, ...redlatch.Option) *fairlock.FairLock                                   = (*redlatch.Client).FairLock
+	_ func(*redlatch.Client, string, ...redlatch.Option) *rwlock.ReadWriteLock                                = (*redlatch.Client).ReadWriteLock
+	_ func(*rwlock.ReadWriteLock) *rwlock.ReadLock                                                            = (*rwlock.ReadWriteLock).ReadLock
+	_ func(*rwlock.ReadWriteLock) *rwlock.WriteLock                                                           = (*rwlock.ReadWriteLock).WriteLock
+	_ func(*redlatch.Client, context.Context) error                                                           = (*redlatch.Client).Shutdown
+	_ func(*redlatch.Client)                                                                                  = (*redlatch.Client).Close
+	_ func(*redlatch.Client) []redlatch.HeldLock                                                              = (*redlatch.Client).Held
+	_ func(*redlatch.Client, string) *redlatch.Once                                                           = (*redlatch.Client).Once
 
 	_ func(*redlatch.Client, context.Context, string) (redlatch.Inspection, error)                    = (*redlatch.Client).Inspect
 	_ func(*redlatch.Client, context.Context, string) iter.Seq2[redlatch.Inspection, error]           = (*redlatch.Client).Locks
@@ -57,6 +59,7 @@ type kindOfLock interface {
 	redlatch.Locker
 	Name() string
 	Do(ctx context.Context, fn func(ctx context.Context) error, opts ...redlatch.AcquireOption) error
+	TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error
 	State(ctx context.Context) (redlatch.State, error)
 	ForceUnlock(ctx context.Context) (bool, error)
 }

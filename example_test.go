@@ -118,6 +118,34 @@ func ExampleDo() {
 	// source is down
 }
 
+// A job that runs only if nobody else is at it: with a wait of 0, TryDo tries once. A deadline of ctx, as with Do, would
+// end the job as well.
+func ExampleTryDo() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	lock := client.RLock("cache:rates")
+	rebuild := func(context.Context) error {
+		fmt.Println("rebuilding")
+		return nil
+	}
+
+	fmt.Println(redlatch.TryDo(ctx, lock, 0, 0, rebuild))
+	hold, err := lock.Lock(ctx) // somebody else does it
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = redlatch.TryDo(ctx, lock, 0, 0, rebuild)
+	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired))
+	fmt.Println(hold.Unlock(ctx))
+	// Output:
+	// rebuilding
+	// <nil>
+	// true
+	// <nil>
+}
+
 // A fixed lease ends on time, whatever happens; the section learns of it.
 func ExampleWithLease() {
 	ctx := context.Background()

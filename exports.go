@@ -225,7 +225,19 @@ func NewOwner(ctx context.Context) context.Context { return engine.NewOwner(ctx)
 // Do runs fn while holding l: it blocks until l is acquired or ctx ends, calls fn with the
 // hold's context and unlocks, even if fn panics. It returns the error of Lock, or else the
 // errors of fn and of Unlock, joined: if it matches [ErrLeaseLost], the section may not have
-// been exclusive.
+// been exclusive. A deadline of ctx limits the wait and fn together; [TryDo] limits the wait
+// alone.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) error {
 	return lock.Do(ctx, l, fn, opts...)
+}
+
+// TryDo is [Do] with a limit for the wait alone: it blocks for at most wait until l is
+// acquired, 0 means one attempt, and then for as long as fn takes. With a lease of 0 the
+// watchdog renews the lock meanwhile, any other lease is fixed. If l was not acquired, fn is
+// not called, nothing is held, and the error is that of TryLock: it matches [ErrNotAcquired]
+// if l stayed busy or ctx ended first, and [ErrUnavailable] as well if the server failed or
+// was silent. Else it returns the errors of fn and of Unlock, joined, as Do does; see
+// [lock.TryDo].
+func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	return lock.TryDo(ctx, l, wait, lease, fn)
 }

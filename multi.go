@@ -9,8 +9,9 @@ import "github.com/redlatch/redlatch/multilock"
 // The hold is a [MultiHold].
 //
 // The order of the arguments does not matter: two MultiLocks over the same locks
-// can't deadlock. A member may be a MultiLock, or a type of your own. MultiLock never
-// fails: a combination that can't work is an [ErrInvalidOption] of Lock.
+// can't deadlock. A member may be a MultiLock, or a type of your own, whose holds need not
+// have an end: see [Hold].ValidUntil. MultiLock never fails: a combination that can't work is
+// an [ErrInvalidOption] of Lock.
 func MultiLock(locks ...Locker) *multilock.MultiLock { return multilock.New(locks...) }
 
 // QuorumLock returns a lock that is held when a majority of its copies is (the Redlock

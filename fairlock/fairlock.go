@@ -75,6 +75,11 @@ func (f *FairLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 	return lock.Do(ctx, f, fn, opts...)
 }
 
+// TryDo runs fn while holding the lock, if it gets it within wait; see [lock.TryDo].
+func (f *FairLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	return lock.TryDo(ctx, f, wait, lease, fn)
+}
+
 // State asks the server who holds the lock and who waits for it, in which order.
 // It blocks until the server answers, ctx ends (ctx.Err()) or the Client's UnlockTimeout
 // has passed ([lock.ErrUnavailable]). If the key is a read-write lock, or no lock, it

@@ -6,7 +6,7 @@ import (
 )
 
 // Locker is implemented by all lock kinds. Your own type that implements it can be a
-// member of a MultiLock.
+// member of a MultiLock. If its holds have no lease, their ValidUntil is the zero time.
 //
 // Implementations are safe for concurrent use. Each call is a separate acquisition, by
 // the owner that its ctx carries, or else by a new owner.
@@ -95,6 +95,9 @@ type Hold interface {
 
 	// ValidUntil is the local deadline: by this machine's clocks, the lease does not run
 	// out on the server before it. Each renewal moves it forward.
+	//
+	// A type of your own whose holds have no end returns the zero time; redlatch's never do,
+	// except for a MultiLock of such members alone.
 	ValidUntil() time.Time
 }
 
@@ -158,11 +161,40 @@ type State struct {
 // and unlocks, even if fn panics or calls runtime.Goexit. It joins the errors of
 // fn and of Unlock: if errors.Is(err, [ErrLeaseLost]), the section may not have been
 // exclusive.
-func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) (err error) {
+//
+// A deadline of ctx limits the wait and fn together; [TryDo] limits the wait alone.
+func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) error {
 	h, err := l.Lock(ctx, opts...)
 	if err != nil {
 		return err
 	}
+	return inside(ctx, h, fn)
+}
+
+// TryDo is [Do] for those who don't wait for as long as ctx lasts, or don't wait at all. It
+// blocks for at most wait until l is acquired; 0 means one attempt. Then it calls fn with the
+// hold's context, for as long as fn takes, and unlocks, even if fn panics or calls
+// runtime.Goexit. With a lease of 0 the watchdog renews the lock meanwhile. Any other lease is
+// fixed: when it ends, so does fn's context.
+//
+// If l was not acquired, fn is not called, nothing is held, and the error is that of
+// [Locker].TryLock: it matches [ErrNotAcquired] if l was busy for the whole wait or ctx ended
+// first, and [ErrUnavailable] as well if the server failed or was silent. A negative wait or
+// lease is an [ErrInvalidOption].
+//
+// Else TryDo returns the errors of fn and of Unlock, joined: if errors.Is(err, [ErrLeaseLost]),
+// the section may not have been exclusive. After an error of Unlock the lock is free when its
+// lease ends, if not earlier. If fn takes locks itself, its error may match ErrNotAcquired, too.
+func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	h, err := l.TryLock(ctx, wait, lease)
+	if err != nil {
+		return err
+	}
+	return inside(ctx, h, fn)
+}
+
+// inside calls fn with the hold's context and unlocks.
+func inside(ctx context.Context, h Hold, fn func(ctx context.Context) error) (err error) {
 	defer func() {
 		if uerr := h.Unlock(ctx); uerr != nil {
 			err = Join(err, uerr)

@@ -286,7 +286,7 @@ func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
 // valid reports whether the part, acquired with parent, is held by now.
 func (p *part) valid(parent context.Context, now time.Time) bool {
 	for _, h := range p.holds() {
-		if held.Passed(now, h.ValidUntil()) || errors.Is(endOf(parent, h), lock.ErrLeaseLost) {
+		if end, ends := endsAt(h); ends && held.Passed(now, end) || errors.Is(endOf(parent, h), lock.ErrLeaseLost) {
 			return false
 		}
 	}

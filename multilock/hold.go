@@ -194,26 +194,41 @@ func (h *hold) Token() uint64 {
 }
 
 // ValidUntil implements lock.Hold: until then as many members are held as are needed. Of a
-// hold that was lost it is what it was, as of a single one.
+// hold that was lost it is what it was, as of a single one. If none of them has an end, it
+// is the zero time.
 func (h *hold) ValidUntil() time.Time {
 	_, holds := h.members()
 	ends := make([]time.Time, 0, len(holds))
 	var lost []time.Time
+	need := h.need
 	for _, m := range holds {
-		if errors.Is(endOf(h.parent, m), lock.ErrLeaseLost) {
-			lost = append(lost, m.ValidUntil())
-		} else {
-			ends = append(ends, m.ValidUntil())
+		switch end, has := endsAt(m); {
+		case !has:
+			need--
+		case errors.Is(endOf(h.parent, m), lock.ErrLeaseLost):
+			lost = append(lost, end)
+		default:
+			ends = append(ends, end)
 		}
 	}
-	if len(ends) < h.need {
+	if len(ends) < need {
 		ends = append(ends, lost...)
 	}
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
-	if len(ends) < h.need {
+	if need <= 0 || len(ends) < need {
 		return time.Time{}
 	}
-	return ends[h.need-1]
+	return ends[need-1]
+}
+
+// endsAt is a member's ValidUntil; it reports false for one of the user's that has no end.
+func endsAt(member lock.Hold) (end time.Time, ends bool) {
+	end = member.ValidUntil()
+	switch member.(type) {
+	case *held.Hold, *hold:
+		return end, true
+	}
+	return end, !end.IsZero()
 }
 
 // Unlock implements lock.Hold: all members are freed, whatever comes back for

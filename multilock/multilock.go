@@ -46,7 +46,9 @@ func (m *MultiLock) Name() string { return m.name }
 
 // Lock blocks until all members (of a quorum: a majority) are acquired or ctx ends.
 // Without [lock.WithLease] the watchdogs of the members' clients keep them until Unlock.
-// The hold is a [lock.MultiHold].
+// The hold is a [lock.MultiHold]. Its ValidUntil is when the first member's ends (of a quorum:
+// the first without which there is no majority). Members of your own that have no end are left
+// out; if all are such, it is the zero time.
 //
 // Errors:
 //   - [lock.ErrInvalidOption] for members that can't be combined: none, a nil one, two
@@ -86,4 +88,9 @@ func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 // Do runs fn while holding the lock; see [lock.Do].
 func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...lock.AcquireOption) error {
 	return lock.Do(ctx, m, fn, opts...)
+}
+
+// TryDo runs fn while holding the lock, if it gets it within wait; see [lock.TryDo].
+func (m *MultiLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	return lock.TryDo(ctx, m, wait, lease, fn)
 }

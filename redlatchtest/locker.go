@@ -94,8 +94,23 @@ func (l *Locker) Lose() bool { return l.lose(func() {}) }
 
 // SetUnavailable simulates that the server is away, or back. While it is away, Lock waits
 // until its ctx ends and TryLock until its wait is over; both errors match ErrNotAcquired
-// and ErrUnavailable. Unlock and Extend return ErrUnavailable at once.
-func (l *Locker) SetUnavailable(away bool) { l.change(func() { l.broken = away }) }
+// and ErrUnavailable. Unlock and Extend return ErrUnavailable at once. When the server is
+// back, the holds whose Unlock failed are freed, as a Client does in the background, and
+// another Unlock of them returns nil, once. However long the server is away, no other hold
+// is lost but one whose fixed lease ends: see [Locker.Lose].
+func (l *Locker) SetUnavailable(away bool) {
+	l.change(func() {
+		l.broken = away
+		if away || l.holder == nil {
+			return
+		}
+		for _, h := range slices.Clone(l.holder.holds) {
+			if h.leaving {
+				h.dropLocked(redlatch.ErrUnlocked, nil)
+			}
+		}
+	})
+}
 
 // SetError makes acquisitions fail at once with err, for instance a
 // [redlatch.ReplicaAcksError] or a [redlatch.ServerError]; nil stops it.
@@ -107,14 +122,17 @@ func (l *Locker) Close() {
 	l.end(redlatch.ErrClosed, func() { l.closed = true })
 }
 
-// Holds returns the holds of the code under test; none if it has unlocked all.
+// Holds returns the holds of the code under test; none if it has unlocked all, be it that
+// the server was away.
 func (l *Locker) Holds() []redlatch.Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []redlatch.Hold
 	if l.holder != nil {
 		for _, h := range l.holder.holds {
-			all = append(all, h)
+			if !h.leaving {
+				all = append(all, h)
+			}
 		}
 	}
 	return all
@@ -205,7 +223,7 @@ func (l *Locker) wait(who *asker, expiry <-chan time.Time, only bool) (*hold, er
 	defer l.leave(wake)
 	for {
 		if ctx.Err() != nil {
-			return nil, l.refuse(ctx.Err())
+			return nil, l.refuse(engine.CtxError(ctx))
 		}
 		h, err := l.try(who, wake, !only)
 		if h != nil {
@@ -222,7 +240,7 @@ func (l *Locker) wait(who *asker, expiry <-chan time.Time, only bool) (*hold, er
 		case <-expiry:
 			return nil, l.refuse(nil)
 		case <-ctx.Done():
-			return nil, l.refuse(ctx.Err())
+			return nil, l.refuse(engine.CtxError(ctx))
 		}
 	}
 }

@@ -26,10 +26,19 @@ func mustLock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redl
 // step is made with both.
 func TestLockerBehavesAsARealLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		server, fake := redlatchtest.NewServer(t), redlatchtest.NewLocker("a", redlatch.Fenced())
 		locks := map[string]redlatch.Locker{
-			"real": redlatchtest.New(t).RLock("a", redlatch.Fenced()),
-			"fake": redlatchtest.NewLocker("a", redlatch.Fenced()),
+			"real": server.Client().RLock("a", redlatch.Fenced()),
+			"fake": fake,
 		}
+		away := map[string]func(bool){"fake": fake.SetUnavailable, "real": func(away bool) {
+			if away {
+				server.Down()
+			} else {
+				server.Up()
+			}
+		}}
+		lose := map[string]func() bool{"fake": fake.Lose, "real": func() bool { return server.Lose("a") }}
 		for which, l := range locks {
 			ctx := t.Context()
 			check := func(step string, ok bool) {
@@ -59,6 +68,13 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			_, err = l.Lock(short)
 			cancel()
 			check("ctx ended", errors.Is(err, redlatch.ErrNotAcquired) && errors.Is(err, context.DeadlineExceeded))
+			told, tell := context.WithCancelCause(ctx)
+			over := errors.New("the request is over")
+			time.AfterFunc(time.Second, func() { tell(over) })
+			_, err = l.Lock(told)
+			check("ctx ended with a cause", errors.Is(err, redlatch.ErrNotAcquired) && errors.Is(err, context.Canceled) && errors.Is(err, over))
+			_, err = l.Lock(told)
+			check("a ctx that has ended", errors.Is(err, redlatch.ErrNotAcquired) && errors.Is(err, context.Canceled) && errors.Is(err, over))
 			_, err = l.TryLock(ctx, -1, 0)
 			check("negative wait", errors.Is(err, redlatch.ErrInvalidOption))
 			_, err = l.TryLock(ctx, 0, -1)
@@ -101,10 +117,10 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 
 			// An owner means something only while one of its holds lives.
 			h = mustLock(t, ctx, l)
-			over := context.WithoutCancel(h.Context())
+			gone := context.WithoutCancel(h.Context())
 			check("its unlock", h.Unlock(ctx) == nil)
-			h = mustLock(t, over, l)
-			_, err = l.TryLock(over, 0, 0)
+			h = mustLock(t, gone, l)
+			_, err = l.TryLock(gone, 0, 0)
 			check("the owner that was", errors.Is(err, redlatch.ErrNotAcquired))
 			check("the next owner's unlock", h.Unlock(ctx) == nil)
 
@@ -125,11 +141,16 @@ func TestLockerBehavesAsARealLock(t *testing.T) {
 			took := time.Since(began)
 			check(fmt.Sprint("the lease's end after ", took), took > 110*time.Second && took <= 2*time.Minute)
 			check("its cause", errors.Is(context.Cause(h.Context()), redlatch.ErrLeaseLost))
+			_, err = l.Lock(h.Context())
+			check("another lock in the lost section", errors.Is(err, redlatch.ErrNotAcquired) && errors.Is(err, redlatch.ErrLeaseLost))
 			var lost *redlatch.LeaseLostError
 			check("unlock after the lease", errors.As(h.Unlock(ctx), &lost) && lost.Name == "a" && lost.Owner != "" && lost.Reason == "expired")
 			check("a second unlock after the lease", errors.Is(h.Unlock(ctx), redlatch.ErrNotHeld))
 			time.Sleep(time.Minute)
 			check("free after the lease", redlatch.Do(ctx, l, func(context.Context) error { return nil }) == nil)
+
+			deadlines(t, l, lose[which], check)
+			unlocksInAnOutage(t, l, away[which], lose[which], check)
 		}
 	})
 }
@@ -298,7 +319,13 @@ func TestLockerUnavailable(t *testing.T) {
 		if h.Context().Err() == nil {
 			t.Error("the section goes on after Unlock")
 		}
+		if holds := l.Holds(); len(holds) != 0 {
+			t.Error("the code under test has unlocked all:", holds)
+		}
 		l.SetUnavailable(false)
+		if _, err := l.TryLock(t.Context(), 0, 0); err != nil {
+			t.Error("not freed:", err)
+		}
 		if err := h.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -17,20 +17,24 @@ type hold struct {
 	owner *owner
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	done  func() // the owner lives by its holds
+	began time.Time
 
-	until time.Time   // guarded by l.mu; of a fixed lease; zero: the watchdog's
-	timer *time.Timer // guarded by l.mu; ends a fixed lease
-	err   error       // guarded by l.mu; what Unlock returns after the hold has ended
+	done    func()      // guarded by l.mu; the owner lives by its holds
+	kept    bool        // guarded by l.mu; the watchdog renews it
+	until   time.Time   // guarded by l.mu; the local deadline; of one that is kept, what Extend made of it
+	timer   *time.Timer // guarded by l.mu; ends a fixed lease
+	leaving bool        // guarded by l.mu; was unlocked while the server was away: it goes when that is back
+	over    bool        // guarded by l.mu
+	err     error       // guarded by l.mu; what Unlock returns when it is over
 }
 
 // newHold is called under l.mu.
 func newHold(who *asker, l *Locker, o *owner) *hold {
-	h := &hold{l: l, owner: o, done: who.done}
+	h := &hold{l: l, owner: o, done: who.done, began: time.Now(), kept: who.lease == 0}
 	h.ctx, h.end = context.WithCancelCause(who.ctx)
-	if lease := who.lease; lease > 0 {
-		h.until = time.Now().Add(lease)
-		h.timer = time.AfterFunc(lease, h.expire) // stopped when the hold ends
+	if !h.kept {
+		h.until = held.LocalDeadline(h.began, who.lease)
+		h.timer = time.AfterFunc(h.until.Sub(h.began), h.expire) // stopped when the hold ends
 	}
 	return h
 }
@@ -40,10 +44,15 @@ func (h *hold) expire() {
 	lost := &redlatch.LeaseLostError{Name: h.l.name, Owner: us, Reason: lock.LossExpired, At: time.Now()}
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
-	if !time.Now().Before(h.until) { // not extended
+	switch {
+	case time.Now().Before(h.until): // extended
+		return
+	case h.leaving: // the lease came first
+		h.dropLocked(lost, h.l.unavailable("release"))
+	default:
 		h.dropLocked(lost, lost)
-		h.l.wakeLocked()
 	}
+	h.l.wakeLocked()
 }
 
 // dropLocked ends the hold's context with cause and takes the hold away from its owner,
@@ -51,20 +60,29 @@ func (h *hold) expire() {
 // ends first, so that no two sections are ever inside. It does nothing if the hold has
 // ended already.
 func (h *hold) dropLocked(cause, err error) {
-	at := slices.Index(h.owner.holds, h)
-	if at < 0 {
+	if h.over {
 		return
 	}
-	h.end(cause) // runs nothing of others: context.AfterFunc has goroutines of its own
-	h.owner.holds = slices.Delete(h.owner.holds, at, at+1)
+	h.stopLocked(cause)
+	h.over, h.err = true, err
+	h.owner.holds = slices.DeleteFunc(h.owner.holds, func(one *hold) bool { return one == h })
 	if len(h.owner.holds) == 0 && h.l.holder == h.owner {
 		h.l.holder = nil
 	}
-	h.err = err
-	h.done()
 	if h.timer != nil {
 		h.timer.Stop()
 	}
+}
+
+// stopLocked ends the hold's context, once. Its owner lives by it no longer, and nothing
+// renews it.
+func (h *hold) stopLocked(cause error) {
+	if h.done == nil {
+		return
+	}
+	h.end(cause) // runs nothing of others: context.AfterFunc has goroutines of its own
+	h.done()
+	h.until, h.kept, h.done = h.untilLocked(), false, nil
 }
 
 // Name implements redlatch.Hold.
@@ -78,15 +96,16 @@ func (h *hold) Unlock(context.Context) error {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	switch {
-	case errors.Is(h.err, redlatch.ErrLeaseLost):
+	case h.over:
 		err := h.err
-		h.err = redlatch.ErrNotHeld // it has been told
+		if !errors.Is(err, redlatch.ErrClosed) {
+			h.err = redlatch.ErrNotHeld // it has been told
+		}
 		return err
-	case h.err != nil:
-		return h.err
 	case h.l.broken:
-		h.end(redlatch.ErrUnlocked)       // the section is over
-		return h.l.unavailable("release") // but held: Unlock may be called again
+		h.stopLocked(redlatch.ErrUnlocked)
+		h.leaving = true // and Unlock may be called again, to learn what came of it
+		return h.l.unavailable("release")
 	}
 	h.dropLocked(redlatch.ErrUnlocked, redlatch.ErrNotHeld)
 	h.l.wakeLocked()
@@ -107,14 +126,19 @@ func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	h.l.mu.Lock()
 	defer h.l.mu.Unlock()
 	switch {
-	case h.err != nil:
+	case h.over && h.leaving:
+		return redlatch.ErrNotHeld
+	case h.over:
 		return h.err
 	case h.l.broken:
 		return h.l.unavailable("extend")
 	}
-	if until := time.Now().Add(lease); h.timer != nil && until.After(h.until) {
+	now := time.Now()
+	if until := held.LocalDeadline(now, lease); until.After(h.until) {
 		h.until = until
-		h.timer.Reset(lease)
+		if h.timer != nil {
+			h.timer.Reset(until.Sub(now))
+		}
 	}
 	return nil
 }
@@ -130,8 +154,12 @@ func (h *hold) ValidUntil() time.Time {
 }
 
 func (h *hold) untilLocked() time.Time {
-	if h.timer == nil {
-		return time.Now().Add(redlatch.DefaultLeaseTime)
+	if !h.kept {
+		return h.until
+	}
+	renewed := h.began.Add(time.Since(h.began).Truncate(redlatch.DefaultLeaseTime / 3))
+	if until := held.LocalDeadline(renewed, redlatch.DefaultLeaseTime); until.After(h.until) {
+		return until
 	}
 	return h.until
 }

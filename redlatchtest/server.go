@@ -18,6 +18,9 @@ import (
 // addr is the server's name; nothing listens there.
 const addr = "redlatchtest:6379"
 
+// databases is how many Held and Lose look at: as many as a Redis has.
+const databases = 16
+
 // TB is the part of testing.TB that this package needs; *testing.T, *testing.B and
 // *testing.F implement it.
 type TB interface {
@@ -44,9 +47,9 @@ type Server struct {
 	info  *info
 
 	mu     sync.Mutex
-	other  *redlatch.Client // guarded by mu; made when needed
-	eye    *redlatch.Client // guarded by mu; made when needed: Held works after Other().Close()
-	listen net.Listener     // guarded by mu; for URL
+	other  *redlatch.Client            // guarded by mu; made when needed
+	eyes   [databases]*redlatch.Client // guarded by mu; made when needed: Held works after Other().Close()
+	listen net.Listener                // guarded by mu; for URL
 	accept sync.WaitGroup
 }
 
@@ -116,19 +119,19 @@ func (s *Server) Other() *redlatch.Client {
 }
 
 // made makes a Client at the first call.
-func (s *Server) made(c **redlatch.Client) *redlatch.Client {
+func (s *Server) made(c **redlatch.Client, opts ...redlatch.ConfigOption) *redlatch.Client {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if *c == nil {
-		*c = s.Client()
+		*c = s.Client(opts...)
 	}
 	return *c
 }
 
 // Take takes RLock(name) as another process and returns the hold; unlock it to let others
 // in. It ends the test if the lock is already held. With WithPrefix or a NameMapper, name
-// is the resulting key. For other kinds, lock with [Server.Other].
+// is the resulting key. It is in database 0. For other kinds, lock with [Server.Other].
 func (s *Server) Take(name string) redlatch.Hold {
 	s.tb.Helper()
 	h, err := s.Other().RLock(name).TryLock(context.WithoutCancel(s.tb.Context()), 0, 0)
@@ -139,30 +142,39 @@ func (s *Server) Take(name string) redlatch.Hold {
 }
 
 // Held returns the held locks, sorted by name, with their keys as names, their modes and
-// owners.
+// owners. It looks at all databases, 0 to 15.
 func (s *Server) Held() []redlatch.State {
 	s.tb.Helper()
 	var held []redlatch.State
-	ctx := context.WithoutCancel(s.tb.Context())
 	s.clock.tick()
-	for _, key := range s.redis.DB(0).Keys() { // sorted
-		fields, err := s.redis.DB(0).HKeys(key)
-		if err != nil || !slices.ContainsFunc(fields, isOwner) {
-			continue
-		}
-		look := s.made(&s.eye).RLock(key).State
-		if slices.Contains(fields, "mode") {
-			look = s.made(&s.eye).ReadWriteLock(key).State
-		}
-		state, err := look(ctx)
-		if err != nil {
-			s.tb.Fatalf("redlatchtest: look at %q: %v", key, err)
-		}
-		if state.Held {
-			held = append(held, state)
+	for db := range databases {
+		for _, key := range s.redis.DB(db).Keys() {
+			if state := s.look(db, key); state.Held {
+				held = append(held, state)
+			}
 		}
 	}
+	slices.SortStableFunc(held, func(a, b redlatch.State) int { return strings.Compare(a.Name, b.Name) })
 	return held
+}
+
+// look is the state of a lock; it is not held if it is none.
+func (s *Server) look(db int, key string) redlatch.State {
+	s.tb.Helper()
+	fields, err := s.redis.DB(db).HKeys(key)
+	if err != nil || !slices.ContainsFunc(fields, isOwner) {
+		return redlatch.State{}
+	}
+	eye := s.made(&s.eyes[db], func(c *redlatch.Config) { c.Redis.SelectDB = db })
+	look := eye.RLock(key).State
+	if slices.Contains(fields, "mode") {
+		look = eye.ReadWriteLock(key).State
+	}
+	state, err := look(context.WithoutCancel(s.tb.Context()))
+	if err != nil {
+		s.tb.Fatalf("redlatchtest: look at %q: %v", key, err)
+	}
+	return state
 }
 
 // isOwner tells a lock's fields, <uuid>:<owner>, from other data.
@@ -174,10 +186,15 @@ func isOwner(field string) bool {
 // Lose removes the lock, of any kind, from the server, as a failover, an eviction or a
 // careless DEL would. Neither its holder nor its waiters are notified: the holder's Client
 // finds out at its next check, LeaseTime/3 later at most, and ends the hold's context with
-// cause ErrLeaseLost. Lose reports whether the key existed.
+// cause ErrLeaseLost. Lose reports whether the key existed, in any database from 0 to 15; it
+// removes it from all of them.
 func (s *Server) Lose(name string) bool {
 	s.clock.tick()
-	return s.redis.DB(0).Del(name)
+	existed := false
+	for db := range databases {
+		existed = s.redis.DB(db).Del(name) || existed
+	}
+	return existed
 }
 
 // Down stops the server: connections break and new ones are refused, until Up. It keeps

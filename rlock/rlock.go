@@ -61,6 +61,11 @@ func (r *RLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts
 	return lock.Do(ctx, r, fn, opts...)
 }
 
+// TryDo runs fn while holding the lock, if it gets it within wait; see [lock.TryDo].
+func (r *RLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	return lock.TryDo(ctx, r, wait, lease, fn)
+}
+
 // State asks the server who holds the lock. It blocks until the server answers, ctx
 // ends (ctx.Err()) or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If
 // the key is a read-write lock, or no lock, it returns [lock.ErrInvalidName].

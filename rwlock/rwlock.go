@@ -151,6 +151,11 @@ func (r *ReadLock) Do(ctx context.Context, fn func(ctx context.Context) error, o
 	return lock.Do(ctx, r, fn, opts...)
 }
 
+// TryDo runs fn while holding the read lock, if it gets it within wait; see [lock.TryDo].
+func (r *ReadLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	return lock.TryDo(ctx, r, wait, lease, fn)
+}
+
 // State asks the server who holds the lock, in either mode, with each owner's count and
 // remaining lease. QueueLength counts the waiting readers and writers. Queue lists the
 // writers alone, the first of each process, in the order in which readers stand back for
@@ -210,6 +215,11 @@ func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 // Do runs fn while holding the write lock; see [lock.Do].
 func (w *WriteLock) Do(ctx context.Context, fn func(ctx context.Context) error, opts ...lock.AcquireOption) error {
 	return lock.Do(ctx, w, fn, opts...)
+}
+
+// TryDo runs fn while holding the write lock, if it gets it within wait; see [lock.TryDo].
+func (w *WriteLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error {
+	return lock.TryDo(ctx, w, wait, lease, fn)
 }
 
 // State is the same as [ReadLock.State]: there is one state for both modes.
