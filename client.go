@@ -88,15 +88,16 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave), func(msg string, args ...any) {
 		news.Tell(func() { cfg.Logger.Warn(msg, args...) })
 	})
+	var core *engine.Core
 	cn.OnReplica(func(err error, first bool) {
-		hub.Redial() // else each lock with waiters would have a line about its subscription
+		core.Moved() // the next connection may be to another server
 		if first {
 			news.Tell(func() {
 				cfg.Logger.Warn("redlatch: the server is a replica; connecting anew until a master answers", "server", strings.Join(addrs, ","), "error", err)
 			})
 		}
 	})
-	core := engine.NewCore(engine.Config{
+	core = engine.NewCore(engine.Config{
 		ID:            id,
 		Addr:          strings.Join(addrs, ","),
 		DB:            cfg.database(cn.Borrowed()),

@@ -24,7 +24,7 @@ type Locker interface {
 	// [ErrUpgrade] (of a write lock), [ErrReplicaAcks], and a [*ServerError] if the server
 	// refuses for good. After an error the caller holds nothing, and the acquisition leaves
 	// nothing on the server, as soon as the server answers: the call waits for that for 50 ms
-	// more at most, and then it goes on in the background.
+	// more at most (a MultiLock twice that), and then it goes on in the background.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
 	// TryLock blocks for at most wait. A wait of 0 means one attempt, which blocks until

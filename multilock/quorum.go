@@ -359,15 +359,17 @@ func (q *quorum) release(parts []*part) {
 	for _, p := range parts {
 		held.Release(q.ctx, p.eng, notify)
 	}
-	limit := q.limit
-	if q.ctx.Err() != nil {
-		limit = min(limit, engine.TakenBack)
-	}
-	t := time.NewTimer(limit)
+	end := time.Now().Add(q.limit)
+	t := time.NewTimer(q.limit)
 	defer t.Stop()
-	for range parts {
+	over := q.ctx.Done()
+	for freed := 0; freed < len(parts); {
 		select {
 		case <-notify:
+			freed++
+		case <-over:
+			over = nil
+			t.Reset(min(engine.TakenBack, time.Until(end)))
 		case <-t.C:
 			return
 		}

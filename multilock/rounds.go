@@ -243,6 +243,7 @@ func (r *rounds) giveBack(parts []*part) {
 	if !r.until.IsZero() {
 		limit = max(time.Until(r.until), engine.TakenBack)
 	}
+	end := time.Now().Add(limit)
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	freed := make(chan any, 1)
@@ -262,7 +263,7 @@ func (r *rounds) giveBack(parts []*part) {
 			return
 		case <-over:
 			over = nil
-			t.Reset(engine.TakenBack)
+			t.Reset(min(engine.TakenBack, time.Until(end)))
 		case <-t.C:
 			return
 		}

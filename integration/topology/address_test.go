@@ -40,7 +40,8 @@ func (s *said) count(what string) int {
 // TestAddressThatFollowsTheMaster: after a failover one address (a name, a virtual IP, a proxy) leads
 // to the new master, and the old one, a replica now, closes none of its connections. A client that
 // knows that address alone goes over all the same: it acquires, releases what it held, and its waiter
-// listens at the new master and is woken there. One line tells it.
+// listens at the new master and is woken there. What it holds is checked there at once: what the new
+// master does not know has ended. One line tells it.
 func TestAddressThatFollowsTheMaster(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	for name, n := range map[string]int{"plain": 0, "with ReplicaAcks": 1} {
@@ -59,10 +60,12 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 				return slices.Contains(s.List(t, "PUBSUB", "CHANNELS", channel), channel)
 			}
 			held := mustLock(t, within(t, time.Minute), c.RLock("held"))
+			gone := mustLock(t, within(t, time.Minute), c.RLock("gone"))
 			waiter := waiting(t, c.RLock("held"), func() bool { return listens(a) })
 			set.AwaitSync(t)
 
 			set.Promote(t, b)
+			b.Do(t, "DEL", "gone")
 			host, port, err := net.SplitHostPort(b.Addr())
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +85,11 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 			if b.Int(t, "EXISTS", "free") != 1 {
 				t.Error("the new master knows nothing of it")
 			}
+			eventually(t, 10*time.Second, "what the new master does not know has ended", func() bool { return gone.Context().Err() != nil })
 			eventually(t, 10*time.Second, "the waiter listens at the new master", func() bool { return listens(b) && !listens(a) })
+			if err := gone.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+				t.Error(err)
+			}
 			mustUnlock(t, free)
 			mustUnlock(t, held)
 			mustUnlock(t, gets(t, waiter, 10*time.Second))

@@ -61,15 +61,20 @@ func (c *Conn) note(err error) {
 	if c.dial == nil || c.watch != nil || c.topo.Cluster || !isReplica(err) {
 		return
 	}
+	open := c.dial.open()
+	if len(open) == 0 { // a ClientBuilder may dial by itself
+		return
+	}
 	end, first := c.demoted.refused(time.Now())
 	if !end {
 		return
 	}
-	c.dial.redial(func() {
-		if told := c.demoted.told; told != nil {
-			told(err, first)
-		}
-	})
+	if told := c.demoted.told; told != nil {
+		told(err, first)
+	}
+	for _, l := range open {
+		l.end()
+	}
 }
 
 // isReplica reports whether a server has refused what only a master does.
@@ -78,21 +83,18 @@ func isReplica(err error) bool {
 	return ok && (hasCode(msg, "READONLY") || hasCode(msg, "MASTERDOWN"))
 }
 
-// redial ends all connections, which others replace, and calls before first. It does nothing if
-// there is none: a ClientBuilder may dial by itself.
-func (o *dialler) redial(before func()) {
+// open are the connections that have not ended.
+func (o *dialler) open() []*leaving {
 	o.mu.Lock()
-	open := slices.Collect(maps.Keys(o.conns))
-	o.mu.Unlock()
-	if len(open) == 0 {
-		return
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Keys(o.conns))
+}
+
+// end ends the connection; the client library sees that when it reads, and closes it, too.
+func (l *leaving) end() {
+	inner := l.Conn
+	if tc, ok := inner.(*tls.Conn); ok {
+		inner = tc.NetConn() // its own Close would wait for a server that reads nothing
 	}
-	before()
-	for _, c := range open {
-		inner := c.Conn
-		if tc, ok := inner.(*tls.Conn); ok {
-			inner = tc.NetConn() // its own Close would wait for a server that reads nothing
-		}
-		_ = inner.Close() // The client library sees the end when it reads, and closes it, too.
-	}
+	_ = inner.Close()
 }

@@ -227,7 +227,7 @@ func (a *acquisition) toEnd() error {
 	a.unlead(err)
 	a.observed(err)
 	if err != nil {
-		answers := a.lastErr == nil && a.left.lost == 0
+		answers := (a.lastErr == nil || errors.Is(a.lastErr, errTooLate)) && a.left.lost == 0
 		a.giveUp()
 		switch {
 		case errors.Is(err, lock.ErrReplicaAcks):
@@ -304,9 +304,11 @@ func (a *acquisition) run(try bool) error {
 					a.retry = held.NewRetry()
 				}
 				late := errors.Is(err, errTooLate)
-				if late && a.waiter != nil {
-					a.forget() // what it can't have, those behind it in the line can
+				if late {
 					a.look = time.Time{}
+					if a.waiter != nil {
+						a.forget() // what it can't have, those behind it in the line can
+					}
 				}
 				if !a.pause(a.retry.NextBackOff()) {
 					return a.ended()

@@ -143,7 +143,8 @@ func (c *Core) Doubt(name string) (over func(answered bool, e inspect.Evicted)) 
 func (c *Core) doubt(key string) (over func(answered bool, e inspect.Evicted)) {
 	known := c.reg.Doubt(key)
 	return func(answered bool, e inspect.Evicted) {
-		ours := e.Count > len(e.Owners) || slices.ContainsFunc(e.Owners, c.owns) // not all of many are named
+		// It may have run without an answer, and not all of many are named.
+		ours := !answered || e.Count > len(e.Owners) || slices.ContainsFunc(e.Owners, c.owns)
 		known(answered, ours)
 	}
 }
