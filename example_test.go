@@ -118,8 +118,8 @@ func ExampleDo() {
 	// source is down
 }
 
-// A job that runs only if nobody else is at it: with a wait of 0, TryDo tries once. A deadline of ctx, as with Do, would
-// end the job as well.
+// A job that runs only if nobody else is at it: with a wait of 0, TryDo tries once. A deadline of ctx, as with Do,
+// would end the job as well.
 func ExampleTryDo() {
 	ctx := context.Background()
 	client := open()

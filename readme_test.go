@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The Go code of README and of the pages that people copy from compiles, and whole programs run. A block that begins with
-// "// before" is code of another library.
+// The Go code of README and of the pages that people copy from compiles, and whole programs run. A block that begins
+// with "// before" is code of another library.
 
 // pagesWithCode are checked; in the others code may have gaps.
 func pagesWithCode(t *testing.T) []string {

@@ -56,7 +56,8 @@ func costs(results []result, used usage, e entry, n uint64, watched time.Duratio
 	return f
 }
 
-// Nothing happened in the window: either the contender is stuck, or its processes had no processor for as long as it was.
+// Nothing happened in the window: either the contender is stuck, or its processes had no processor for as long as it
+// was.
 var (
 	errNobody = errors.New("nobody acquired the lock while it counted")
 	errNoPass = errors.New("the lock was never handed over")

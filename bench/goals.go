@@ -125,9 +125,9 @@ func (l goalLine) String() string {
 	return fmt.Sprintf("goal %s: %s (%s)", l.Verdict, l.Goal, short(l.Value))
 }
 
-// noise is how far the median of a figure may lie on the wrong side of another build's before that counts as a loss: two
-// runs of one build differ by as much. Beyond it, agreement is the part of the rounds that must have been worse: where
-// they disagree the machine was not quiet, or the rounds too short, and nothing is known.
+// noise is how far the median of a figure may lie on the wrong side of another build's before that counts as a loss:
+// two runs of one build differ by as much. Beyond it, agreement is the part of the rounds that must have been worse:
+// where they disagree the machine was not quiet, or the rounds too short, and nothing is known.
 const (
 	noise     = 0.03
 	agreement = 0.75

@@ -250,8 +250,8 @@ func (b *bench) row(ctx context.Context, r row) (outcome, error) {
 	return o, nil
 }
 
-// turn is whose turn is the i-th of a round among n. Another one begins each time, and every other round goes backwards, so
-// that none always comes after the same neighbour.
+// turn is whose turn is the i-th of a round among n. Another one begins each time, and every other round goes
+// backwards, so that none always comes after the same neighbour.
 func turn(i, round, n int) int {
 	if round%2 == 1 {
 		i = n - 1 - i

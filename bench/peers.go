@@ -16,9 +16,9 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
-// peers are the libraries that Go services use today. Each gets the settings under which it does best in these rows: one
-// key instead of a majority of three, no notices about its own writes, the default size of a connection pool (larger
-// ones were slower), and, where a library polls, an interval that suits the number of waiters; see manyWaiters.
+// peers are the libraries that Go services use today. Each gets the settings under which it does best in these rows:
+// one key instead of a majority of three, no notices about its own writes, the default size of a connection pool
+// (larger ones were slower), and, where a library polls, an interval that suits the number of waiters; see manyWaiters.
 var peers = []entry{
 	{
 		name:    "rueidislock",

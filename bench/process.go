@@ -103,8 +103,8 @@ func (p *process) stop() error {
 	return p.cmd.Wait()
 }
 
-// startAll starts a process for each spec and waits until all are ready. Processes after the first learn where the first
-// one listens, if it does, so the first must be ready before.
+// startAll starts a process for each spec and waits until all are ready. Processes after the first learn where the
+// first one listens, if it does, so the first must be ready before.
 func startAll(ctx context.Context, by *program, specs []spec) ([]*process, error) {
 	var ps []*process
 	fail := func(err error) ([]*process, error) {

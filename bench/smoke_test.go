@@ -44,8 +44,8 @@ func smallScale() scale {
 	return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}, crowds: []int{8, 16}, topics: 30, owned: 30}
 }
 
-// sameWork are rows whose work the libraries do in another one as well, or that take their time: redlatch and the bounds
-// alone run there.
+// sameWork are rows whose work the libraries do in another one as well, or that take their time: redlatch and the
+// bounds alone run there.
 var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/(1ms|2cmds)|lone/.*|handover/far|holding)$`)
 
 // TestEveryRowRuns measures every contender of every row once, shortly.

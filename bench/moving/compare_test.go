@@ -9,8 +9,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 )
 
-// The tests of this file hold what README's comparison says of other libraries. One that fails after an update means that
-// the table is out of date.
+// The tests of this file hold what README's comparison says of other libraries. One that fails after an update means
+// that the table is out of date.
 
 // TestOthersReentry: none of them lets the holder in again.
 func TestOthersReentry(t *testing.T) {
@@ -113,7 +113,8 @@ func TestRueidislockRenewsAndTells(t *testing.T) {
 	_ = release()
 }
 
-// TestRedlatchKeepsTheLock is the same with redlatch: the end of the caller's context ends the section's, and frees nothing.
+// TestRedlatchKeepsTheLock is the same with redlatch: the end of the caller's context ends the section's, and frees
+// nothing.
 func TestRedlatchKeepsTheLock(t *testing.T) {
 	b := newBed(t)
 	caller, cancel := context.WithCancel(t.Context())

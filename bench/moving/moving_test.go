@@ -105,8 +105,8 @@ func newBed(t *testing.T) *bed {
 }
 
 // TestTheSameNameHeldByTheOldLibrary pins what redlatch does with a name that the old library holds: redsync and
-// redislock use the name as their key, with a string in it, which redlatch refuses with ErrInvalidName and does not touch.
-// rueidislock has keys of its own, so both hold "the same lock" at once.
+// redislock use the name as their key, with a string in it, which redlatch refuses with ErrInvalidName and does not
+// touch. rueidislock has keys of its own, so both hold "the same lock" at once.
 func TestTheSameNameHeldByTheOldLibrary(t *testing.T) {
 	b := newBed(t)
 	for library, o := range b.olds {
@@ -232,8 +232,8 @@ func (b *bed) newOnly(ctx context.Context, name string, section func()) error {
 	return b.client.RLock(newPrefix+name).Do(ctx, func(context.Context) error { section(); return nil })
 }
 
-// TestMovingInTwoSteps: while a fleet moves, the release before and the release after work side by side and exclude each
-// other. That is the promise of the recipe in docs/moving.
+// TestMovingInTwoSteps: while a fleet moves, the release before and the release after work side by side and exclude
+// each other. That is the promise of the recipe in docs/moving.
 func TestMovingInTwoSteps(t *testing.T) {
 	const workers, rounds = 4, 25
 	b := newBed(t)
@@ -276,7 +276,8 @@ func TestMovingInTwoSteps(t *testing.T) {
 	}
 }
 
-// TestOneStepIsNoMove keeps the test above able to fail: without the release in the middle, old and new are inside together.
+// TestOneStepIsNoMove keeps the test above able to fail: without the release in the middle, old and new are inside
+// together.
 func TestOneStepIsNoMove(t *testing.T) {
 	b := newBed(t)
 	for library, o := range b.olds {

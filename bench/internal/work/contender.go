@@ -58,6 +58,6 @@ func (e Env) Addr() string { return e.Addrs[0] }
 // An Open opens a contender by its name.
 type Open func(contender string, e Env) (Contender, error)
 
-// PollEvery is the interval of contenders that poll where few wait: short, so that a free lock is soon found. A holder of
-// the workload [Handover] stays inside for longer than that, at random.
+// PollEvery is the interval of contenders that poll where few wait: short, so that a free lock is soon found. A holder
+// of the workload [Handover] stays inside for longer than that, at random.
 const PollEvery = 10 * time.Millisecond

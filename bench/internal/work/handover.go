@@ -12,7 +12,8 @@ import (
 
 // handoverJob passes one lock between two processes. The holder unlocks only when the other one has said that it is
 // about to lock and has had time to fall asleep over it, so that each pass is a wake-up in another process and never a
-// lock that was free. The pause before is random over more than a poller's interval: a poller is met at any point of it.
+// lock that was free. The pause before is random over more than a poller's interval: a poller is met at any point of
+// it.
 type handoverJob struct {
 	listener net.Listener
 	cancel   context.CancelFunc

@@ -6,7 +6,8 @@ import (
 )
 
 // A Histogram counts durations in log-linear buckets, 128 to each power of two, so that a quantile is off by less than
-// one per cent whatever its size. Sum and maximum are exact. It is not safe for concurrent use: each worker fills its own.
+// one per cent whatever its size. Sum and maximum are exact. It is not safe for concurrent use: each worker fills its
+// own.
 type Histogram struct {
 	counts  []uint32
 	total   uint64

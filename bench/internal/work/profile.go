@@ -8,8 +8,8 @@ import (
 	"runtime/trace"
 )
 
-// Profiles are the files that a process writes about the time that it counts; "" is none. They cost time of their own: a
-// trace a part of what it shows, the profile of allocations several times as much as the work.
+// Profiles are the files that a process writes about the time that it counts; "" is none. They cost time of their own:
+// a trace a part of what it shows, the profile of allocations several times as much as the work.
 type Profiles struct {
 	CPU    string // a CPU profile
 	Allocs string // a profile of every allocation, not of a sample

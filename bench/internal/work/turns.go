@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Turn is one acquisition of a goroutine, in nanoseconds on the machine's wall clock, which processes share: when Lock
-// had returned and when Unlock was called. It travels as an array, since there are many.
+// A Turn is one acquisition of a goroutine, in nanoseconds on the machine's wall clock, which processes share: when
+// Lock had returned and when Unlock was called. It travels as an array, since there are many.
 type Turn [2]int64
 
 // Got is when Lock had returned.

@@ -45,8 +45,8 @@ func Main(open Open, in io.Reader, out io.Writer) int {
 }
 
 // A job is one workload in one process. start returns when it is under way. drain is called once the phase is ended and
-// returns when everything is done that is to count; finish, once its ctx is cancelled as well, waits for what start began
-// and completes the result.
+// returns when everything is done that is to count; finish, once its ctx is cancelled as well, waits for what start
+// began and completes the result.
 type job interface {
 	start(ctx context.Context, m *measurement) (Ready, error)
 	drain()
@@ -144,8 +144,8 @@ func count(m *measurement, j job, lines *bufio.Scanner, res *Result) (err error)
 	return lines.Err()
 }
 
-// cpu is what a process has used of processors: time in its own code and in the system's for it, and how often one of its
-// threads went to sleep.
+// cpu is what a process has used of processors: time in its own code and in the system's for it, and how often one of
+// its threads went to sleep.
 type cpu struct {
 	user, system time.Duration
 	sleeps       int64
