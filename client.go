@@ -89,7 +89,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		news.Tell(func() { cfg.Logger.Warn(msg, args...) })
 	})
 	var core *engine.Core
-	cn.OnReplica(func(err error, first bool) {
+	cn.OnReplica(hub.Redial, func(err error, first bool) {
 		core.Moved() // the next connection may be to another server
 		if first {
 			news.Tell(func() {

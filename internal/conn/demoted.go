@@ -14,7 +14,8 @@ import (
 //
 // The zero value has seen none. It is safe for concurrent use.
 type demotion struct {
-	told func(err error, first bool) // see OnReplica; nil: nobody is
+	before func()                      // see OnReplica; nil: nobody is told
+	told   func(err error, first bool) // see OnReplica
 
 	mu    sync.Mutex
 	began time.Time // guarded by mu; the first refusal of the outage
@@ -49,12 +50,15 @@ func (d *demotion) refused(now time.Time) (end, first bool) {
 	return true, first
 }
 
-// OnReplica has told called when a server has refused a script because it is a replica, if the client
-// knows no other server and its connections are ours: they are ended then, so that the next command
-// and the next subscription get new ones, which may lead to the master. It is called before that, in
-// the goroutine of a command, and must not block; first says that it is the first time in an outage.
-// OnReplica comes before the first command, or not at all.
-func (c *Conn) OnReplica(told func(err error, first bool)) { c.demoted.told = told }
+// OnReplica says what is done when a server has refused a script because it is a replica, if the
+// client knows no other server and its connections are ours. They are ended then, so that the next
+// command and the next subscription get new ones, which may lead to the master: before is called
+// right before that, so that a subscription takes its end for planned, and told after it; first says
+// that it is the first time in an outage. Both are called in the goroutine of a command, and must not
+// block. OnReplica comes before the first command, or not at all.
+func (c *Conn) OnReplica(before func(), told func(err error, first bool)) {
+	c.demoted.before, c.demoted.told = before, told
+}
 
 // note looks for what a server says of itself in the error of a command.
 func (c *Conn) note(err error) {
@@ -69,11 +73,14 @@ func (c *Conn) note(err error) {
 	if !end {
 		return
 	}
-	if told := c.demoted.told; told != nil {
-		told(err, first)
+	if before := c.demoted.before; before != nil {
+		before()
 	}
 	for _, l := range open {
 		l.end()
+	}
+	if told := c.demoted.told; told != nil {
+		told(err, first)
 	}
 }
 

@@ -76,12 +76,16 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 			}
 			told := 0
 			c := &Conn{dial: d}
-			c.OnReplica(func(err error, first bool) {
+			c.OnReplica(func() {
+				if err := link.SetDeadline(time.Time{}); err != nil {
+					t.Error("the connection has ended already:", err)
+				}
+			}, func(err error, first bool) {
 				if told++; !errors.Is(err, tc.says) || !first {
 					t.Error(err, first)
 				}
-				if err := link.SetDeadline(time.Time{}); err != nil {
-					t.Error("the connection has ended already:", err)
+				if err := link.SetDeadline(time.Time{}); err == nil {
+					t.Error("the connection has not ended yet")
 				}
 			})
 			if tc.make != nil {
