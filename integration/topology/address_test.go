@@ -37,6 +37,12 @@ func (s *said) count(what string) int {
 	return strings.Count(s.text.String(), what)
 }
 
+func (s *said) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
 // TestAddressThatFollowsTheMaster: after a failover one address (a name, a virtual IP, a proxy) leads
 // to the new master, and the old one, a replica now, closes none of its connections. A client that
 // knows that address alone goes over all the same: it acquires, releases what it held, and its waiter
@@ -94,7 +100,7 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 			mustUnlock(t, held)
 			mustUnlock(t, gets(t, waiter, 10*time.Second))
 			if lines, lost := log.count("the server is a replica"), log.count("subscription lost"); lines != 1 || lost != 0 {
-				t.Errorf("%d lines about the replica, %d about subscriptions; want 1 and none", lines, lost)
+				t.Errorf("%d lines about the replica, %d about subscriptions; want 1 and none:\n%s", lines, lost, log.all())
 			}
 		})
 	}

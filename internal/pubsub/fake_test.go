@@ -138,11 +138,13 @@ func (l *fakeLink) Close() {
 }
 
 // cut ends the connection.
-func (s *fakeServer) cut() {
+func (s *fakeServer) cut() { s.ends(errors.New("EOF")) }
+
+func (s *fakeServer) ends(err error) {
 	s.mu.Lock()
 	l := s.link
 	s.mu.Unlock()
-	l.once.Do(func() { l.end <- errors.New("EOF") })
+	l.once.Do(func() { l.end <- err })
 }
 
 // publish sends a message to whoever has subscribed; it reports whether anybody has.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -323,8 +324,10 @@ func (n *node) forget(err error) (lines []*notice) {
 		return nil
 	}
 	// Once each time, not at every try to connect again; and a place that has to
-	// be asked for, or a connection that is left for a better one, is no loss.
-	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved)
+	// be asked for, or a connection that is left for a better one, is no loss. (Net's
+	// ErrClosed says that this side has ended it: behind an address that led to a
+	// demoted master all connections are, even one that was taken since Redial.)
+	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved) || errors.Is(err, net.ErrClosed)
 	tell := !n.down && !planned
 	n.down = n.down || tell
 	more := 0

@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -85,6 +86,10 @@ func TestWaitingForAConnectionIsTold(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		told("while it stands")
+
+		s.ends(&net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed})
+		time.Sleep(time.Minute)
+		told("a connection that this side has ended")
 
 		set(func() { s.confirmLate = time.Hour })
 		s.cut()
