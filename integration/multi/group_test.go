@@ -32,7 +32,8 @@ func TestCompositionErrors(t *testing.T) {
 		"quorum of a multi":         redlatch.QuorumLock(redlatch.MultiLock(c.RLock("a"), c.RLock("b"))),
 		"quorum with and without F": redlatch.QuorumLock(c.RLock("a"), other.RLock("a", redlatch.Fenced())),
 	} {
-		h, err := l.TryLock(t.Context(), 0, 0)
+		// With a wait: that two are one server is known when both have answered.
+		h, err := l.TryLock(t.Context(), 10*time.Second, 0)
 		if !errors.Is(err, redlatch.ErrInvalidOption) {
 			t.Errorf("%s: %v, %v", what, h, err)
 		}

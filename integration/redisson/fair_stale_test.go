@@ -82,7 +82,7 @@ func TestJavaWaitersBehindAWaitingGoOneStayAboveIt(t *testing.T) {
 	needJava(t)
 	for _, v := range Versions {
 		t.Run(string(v), func(t *testing.T) {
-			b := ownBed(t, v, Options{FairWait: staleWait, Watchdog: shortLease})
+			b := ownBed(t, v, Options{FairWait: 2 * staleWait, Watchdog: 2 * shortLease}) // far above a stall of the machine
 			n := name(t)
 			queue, scores := fairKeys(n)
 			holder := b.golang.Owner("holder").Fair(n)
@@ -100,7 +100,7 @@ func TestJavaWaitersBehindAWaitingGoOneStayAboveIt(t *testing.T) {
 			entries := b.server.List(t, "LRANGE", queue, "0", "-1")
 			// Long after all waits have passed.
 			past := b.score(t, n, entries[3])
-			for time.Now().Before(past.Add(2 * staleWait)) {
+			for time.Now().Before(past.Add(3 * staleWait)) {
 				time.Sleep(20 * time.Millisecond)
 				for _, field := range entries[1:] {
 					if behind := time.Since(b.score(t, n, field)); behind > 0 {

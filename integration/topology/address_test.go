@@ -58,7 +58,7 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 			var log said
 			c := open(t, rueidis.ClientOption{InitAddress: []string{address.Addr()}}, func(cfg *redlatch.Config) {
 				// Longer than the test takes: nobody is woken by the end of a lease.
-				cfg.LeaseTime, cfg.ReplicaAcks = time.Minute, n
+				cfg.LeaseTime, cfg.ReplicaAcks, cfg.ReplicaAckTimeout = time.Minute, n, 10*time.Second
 				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 			})
 			listens := func(s *testbed.Server) bool {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -29,8 +31,11 @@ var kinds = map[string]func(c *redlatch.Client, name string) redlatch.Locker{
 func TestClusterKinds(t *testing.T) {
 	set := testbed.Cluster(t)
 	var clients []*redlatch.Client
+	var log said
 	for range 3 {
-		clients = append(clients, open(t, cluster(set)))
+		clients = append(clients, open(t, cluster(set), func(c *redlatch.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		}))
 	}
 	for kind, newLock := range kinds {
 		for _, shape := range []string{"%s", "x{%s}y", "{%s}z"} {
@@ -41,6 +46,17 @@ func TestClusterKinds(t *testing.T) {
 				inside, turns := 0, 0
 				ctx := within(t, 30*time.Second)
 				began := time.Now()
+				halfway := make(chan string, 1) // who waits where, and what stands on the servers, if it takes long
+				look := time.AfterFunc(lease/2, func() {
+					stacks := make([]byte, 1<<20)
+					stacks = stacks[:runtime.Stack(stacks, true)]
+					var states []any
+					for _, n := range []string{name, name + "2", "{" + name + "}3"} {
+						s, err := clients[0].RLock(n).State(ctx)
+						states = append(states, s, err)
+					}
+					halfway <- fmt.Sprintf("%+v\n%s", states, stacks)
+				})
 				for i := range 12 {
 					wg.Go(func() {
 						h, err := newLock(clients[i%3], name).Lock(ctx)
@@ -68,8 +84,9 @@ func TestClusterKinds(t *testing.T) {
 					t.Errorf("%d turns of 12", turns)
 				}
 				if d := time.Since(began); d > lease {
-					t.Errorf("12 turns took %v: a message did not arrive", d)
+					t.Errorf("12 turns took %v: a message did not arrive\n%s\nafter %v: %s", d, log.all(), lease/2, <-halfway)
 				}
+				look.Stop()
 			})
 		}
 	}

@@ -146,14 +146,15 @@ func fields(text string) map[string]string {
 // INFO commandstats has them: "evalsha", "config|get". Commands that a script
 // calls count as well.
 type Stats struct {
-	Calls map[string]int64         // how often each command ran
-	Time  map[string]time.Duration // server time that each command took
-	CPU   time.Duration            // user and system time of the whole process
+	Calls  map[string]int64         // how often each command ran
+	Failed map[string]int64         // how often with an error, NOSCRIPT say; not known before 6.2
+	Time   map[string]time.Duration // server time that each command took
+	CPU    time.Duration            // user and system time of the whole process
 }
 
 // Stats reads the counts, without those of INFO, by which it reads them.
 func (s *Server) Stats() (Stats, error) {
-	stats := Stats{Calls: map[string]int64{}, Time: map[string]time.Duration{}}
+	stats := Stats{Calls: map[string]int64{}, Failed: map[string]int64{}, Time: map[string]time.Duration{}}
 	for _, section := range []string{"commandstats", "cpu"} {
 		text, err := s.tryText("INFO", section)
 		if err != nil {
@@ -180,16 +181,19 @@ func (s *Server) Stats() (Stats, error) {
 func (st Stats) add(command, value string) error {
 	for pair := range strings.SplitSeq(value, ",") {
 		name, text, _ := strings.Cut(pair, "=")
-		if name != "calls" && name != "usec" {
+		if name != "calls" && name != "failed_calls" && name != "usec" {
 			continue
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return err
 		}
-		if name == "calls" {
+		switch name {
+		case "calls":
 			st.Calls[command] = n
-		} else {
+		case "failed_calls":
+			st.Failed[command] = n
+		default:
 			st.Time[command] = time.Duration(n) * time.Microsecond
 		}
 	}
@@ -199,10 +203,13 @@ func (st Stats) add(command, value string) error {
 // Sub returns what happened since before was read. Commands that did not run
 // in between are left out.
 func (st Stats) Sub(before Stats) Stats {
-	diff := Stats{Calls: map[string]int64{}, Time: map[string]time.Duration{}, CPU: st.CPU - before.CPU}
+	diff := Stats{
+		Calls: map[string]int64{}, Failed: map[string]int64{}, Time: map[string]time.Duration{}, CPU: st.CPU - before.CPU,
+	}
 	for name, calls := range st.Calls {
 		if calls -= before.Calls[name]; calls != 0 {
 			diff.Calls[name] = calls
+			diff.Failed[name] = st.Failed[name] - before.Failed[name]
 			diff.Time[name] = st.Time[name] - before.Time[name]
 		}
 	}

@@ -201,10 +201,13 @@ func TestCommandStatsCountWhatRan(t *testing.T) {
 		s.Do(t, "SET", "k", "v")
 	}
 	s.Do(t, "EVAL", "redis.call('INCR', KEYS[1]) return 1", "1", "n")
+	if _, err := s.Try("EVALSHA", strings.Repeat("0", 40), "0"); err == nil {
+		t.Error("a script that nobody loaded ran")
+	}
 	got := s.CommandStats(t).Sub(before)
-	want := map[string]int64{"set": 7, "eval": 1, "incr": 1}
-	if fmt.Sprint(got.Calls) != fmt.Sprint(want) {
-		t.Errorf("calls %v, want %v", got.Calls, want)
+	want, failed := map[string]int64{"set": 7, "eval": 1, "incr": 1, "evalsha": 1}, got.Failed["evalsha"]
+	if fmt.Sprint(got.Calls) != fmt.Sprint(want) || failed != 1 || got.Failed["eval"] != 0 {
+		t.Errorf("calls %v, want %v; %v failed, want one evalsha", got.Calls, want, got.Failed)
 	}
 	if got.Time["eval"] <= 0 || got.CPU < 0 {
 		t.Errorf("time %v, CPU %v", got.Time, got.CPU)
