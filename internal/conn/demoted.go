@@ -54,8 +54,9 @@ func (d *demotion) refused(now time.Time) (end, first bool) {
 // client knows no other server and its connections are ours. They are ended then, so that the next
 // command and the next subscription get new ones, which may lead to the master: before is called
 // right before that, so that a subscription takes its end for planned, and told after it; first says
-// that it is the first time in an outage. Both are called in the goroutine of a command, and must not
-// block. OnReplica comes before the first command, or not at all.
+// that it is the first time in an outage. A second later before is called again: a subscription that
+// was made while the address still led to the replica would never learn that commands go elsewhere.
+// Neither may block. OnReplica comes before the first command, or not at all.
 func (c *Conn) OnReplica(before func(), told func(err error, first bool)) {
 	c.demoted.before, c.demoted.told = before, told
 }
@@ -75,6 +76,7 @@ func (c *Conn) note(err error) {
 	}
 	if before := c.demoted.before; before != nil {
 		before()
+		time.AfterFunc(redialLeast, before) // ends at once
 	}
 	for _, l := range open {
 		l.end()

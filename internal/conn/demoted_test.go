@@ -67,38 +67,56 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 		"it dials itself":   {says: Refusal(readonly), make: func(c *Conn) { c.dial = new(dialler) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, far := net.Pipe()
-			defer func() { _, _ = near.Close(), far.Close() }()
-			d := new(dialler)
-			link, err := d.leave(near, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			told := 0
-			c := &Conn{dial: d}
-			c.OnReplica(func() {
-				if err := link.SetDeadline(time.Time{}); err != nil {
-					t.Error("the connection has ended already:", err)
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				defer func() { _, _ = near.Close(), far.Close() }()
+				d := new(dialler)
+				link, err := d.leave(near, nil)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}, func(err error, first bool) {
-				if told++; !errors.Is(err, tc.says) || !first {
-					t.Error(err, first)
+				told, began := 0, time.Now()
+				heard := make(chan time.Duration, 9)
+				c := &Conn{dial: d}
+				c.OnReplica(func() {
+					after := time.Since(began)
+					heard <- after
+					if err := link.SetDeadline(time.Time{}); err != nil && after == 0 {
+						t.Error("the connection has ended already:", err)
+					}
+				}, func(err error, first bool) {
+					if told++; !errors.Is(err, tc.says) || !first {
+						t.Error(err, first)
+					}
+					if err := link.SetDeadline(time.Time{}); err == nil {
+						t.Error("the connection has not ended yet")
+					}
+				})
+				if tc.make != nil {
+					tc.make(c)
 				}
-				if err := link.SetDeadline(time.Time{}); err == nil {
-					t.Error("the connection has not ended yet")
+				c.note(tc.says)
+				c.note(tc.says)
+				if (told == 1) != tc.ends || told > 1 {
+					t.Errorf("told %d times", told)
+				}
+				if err := link.SetDeadline(time.Time{}); (err != nil) != tc.ends {
+					t.Error("the connection:", err)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				close(heard)
+				var got, want []time.Duration
+				for after := range heard {
+					got = append(got, after)
+				}
+				if tc.ends {
+					want = append(want, 0, redialLeast) // what was subscribed in between is left, too
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("subscriptions were to be made anew after %v, want %v", got, want)
 				}
 			})
-			if tc.make != nil {
-				tc.make(c)
-			}
-			c.note(tc.says)
-			c.note(tc.says)
-			if (told == 1) != tc.ends || told > 1 {
-				t.Errorf("told %d times", told)
-			}
-			if err := link.SetDeadline(time.Time{}); (err != nil) != tc.ends {
-				t.Error("the connection:", err)
-			}
 		})
 	}
 }

@@ -8,8 +8,9 @@ import (
 )
 
 // patience bounds every wait for something that a healthy machine does within
-// a second or two. It ends a test that would hang; no test measures with it.
-const patience = 30 * time.Second
+// a second or two. It ends a test that would hang; no test measures with it. A sentinel
+// that did not get to run for two seconds does nothing for 30 (TILT).
+const patience = 75 * time.Second
 
 // poll is the pause between two looks at a state that nobody announces.
 const poll = 5 * time.Millisecond
