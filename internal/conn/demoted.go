@@ -54,9 +54,10 @@ func (d *demotion) refused(now time.Time) (end, first bool) {
 // client knows no other server and its connections are ours. They are ended then, so that the next
 // command and the next subscription get new ones, which may lead to the master: before is called
 // right before that, so that a subscription takes its end for planned, and told after it; first says
-// that it is the first time in an outage. A second later before is called again: a subscription that
-// was made while the address still led to the replica would never learn that commands go elsewhere.
-// Neither may block. OnReplica comes before the first command, or not at all.
+// that it is the first time in an outage. A second later they are ended, and before is called, once
+// more: a subscription that was made, or a connection that was put by, while the address still led to
+// the replica would never learn that commands go elsewhere. Neither may block. OnReplica comes before
+// the first command, or not at all.
 func (c *Conn) OnReplica(before func(), told func(err error, first bool)) {
 	c.demoted.before, c.demoted.told = before, told
 }
@@ -66,23 +67,27 @@ func (c *Conn) note(err error) {
 	if c.dial == nil || c.watch != nil || c.topo.Cluster || !isReplica(err) {
 		return
 	}
-	open := c.dial.open()
-	if len(open) == 0 { // a ClientBuilder may dial by itself
+	if len(c.dial.open()) == 0 { // a ClientBuilder may dial by itself
 		return
 	}
 	end, first := c.demoted.refused(time.Now())
 	if !end {
 		return
 	}
-	if before := c.demoted.before; before != nil {
-		before()
-		time.AfterFunc(redialLeast, before) // ends at once
-	}
-	for _, l := range open {
-		l.end()
-	}
+	c.endAll()
+	time.AfterFunc(redialLeast, c.endAll) // ends at once
 	if told := c.demoted.told; told != nil {
 		told(err, first)
+	}
+}
+
+// endAll ends all connections.
+func (c *Conn) endAll() {
+	if before := c.demoted.before; before != nil {
+		before()
+	}
+	for _, l := range c.dial.open() {
+		l.end()
 	}
 }
 

@@ -103,8 +103,17 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 				if err := link.SetDeadline(time.Time{}); (err != nil) != tc.ends {
 					t.Error("the connection:", err)
 				}
+				near, far = net.Pipe()
+				defer func() { _, _ = near.Close(), far.Close() }()
+				meanwhile, err := d.leave(near, nil) // the address may lead to the replica still
+				if err != nil {
+					t.Fatal(err)
+				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
+				if err := meanwhile.SetDeadline(time.Time{}); (err != nil) != tc.ends {
+					t.Error("a connection that was made after the refusal:", err)
+				}
 				close(heard)
 				var got, want []time.Duration
 				for after := range heard {
