@@ -27,9 +27,10 @@ func TestReplicaAcks(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Replicas(t, 2)
 	master, replicas := set.Master(), set.Replicas()
-	const ackTimeout = 900 * time.Millisecond
+	const ackTimeout = 5 * time.Second // far above a stall of the machine
 	warm(t, master, 2)
-	c := open(t, single(master), acks(2, ackTimeout))
+	c := open(t, single(master), acks(2, ackTimeout), func(cfg *redlatch.Config) { cfg.LeaseTime = 3 * ackTimeout })
+	short := open(t, single(master), acks(2, lease/3))
 	for name, l := range map[string]redlatch.Locker{
 		"plain": c.RLock("plain", redlatch.Fenced()), "fair": c.FairLock("fair"),
 		"[m1 m2]": redlatch.MultiLock(c.RLock("m1"), c.RLock("m2")),
@@ -43,7 +44,9 @@ func TestReplicaAcks(t *testing.T) {
 	}
 
 	kept := mustLock(t, within(t, 30*time.Second), c.RLock("kept"))
+	renewed := mustLock(t, within(t, 30*time.Second), short.RLock("renewed"))
 	replicas[0].Freeze(t)
+	frozen := time.Now()
 	for name, l := range map[string]redlatch.Locker{
 		"plain": c.RLock("plain"), "fair": c.FairLock("fair"), "m1": redlatch.MultiLock(c.RLock("m1"), c.RLock("m2")),
 	} {
@@ -73,15 +76,18 @@ func TestReplicaAcks(t *testing.T) {
 			t.Errorf("%s: the acquisition was not undone", name)
 		}
 	}
-	time.Sleep(2 * lease)
-	if kept.Context().Err() != nil {
-		t.Errorf("a held lock was lost for a slow replica: %v", context.Cause(kept.Context()))
+	time.Sleep(time.Until(frozen.Add(2 * lease)))
+	for _, h := range []redlatch.Hold{kept, renewed} {
+		if h.Context().Err() != nil {
+			t.Errorf("a held lock was lost for a slow replica: %v", context.Cause(h.Context()))
+		}
 	}
-	again, err := c.RLock("kept").Lock(kept.Context())
+	again, err := short.RLock("renewed").Lock(renewed.Context())
 	if err != nil {
 		t.Fatalf("re-entry: %v", err)
 	}
 	mustUnlock(t, again)
+	mustUnlock(t, renewed)
 	mustUnlock(t, kept)
 	replicas[0].Thaw(t)
 	set.AwaitSync(t)
@@ -151,7 +157,7 @@ func TestAckedLockSurvivesFailovers(t *testing.T) {
 func TestReplicaAcksOnACluster(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Cluster(t)
-	c := open(t, cluster(set), acks(1, 900*time.Millisecond))
+	c := open(t, cluster(set), acks(1, 5*time.Second), func(cfg *redlatch.Config) { cfg.LeaseTime = 15 * time.Second })
 	for _, n := range set.Masters(t) {
 		eventually(t, 20*time.Second, "acknowledgements", func() bool { return n.Int(t, "WAIT", "1", "1000") == 1 })
 	}
