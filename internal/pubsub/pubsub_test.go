@@ -93,6 +93,31 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	})
 }
 
+// What a waiter behind the head was told, a while ago perhaps, makes the head look earlier, and never
+// later: it may be of a holder who has gone since, with a lease of an hour.
+func TestAnOldAnswerDoesNotPutTheHeadOff(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		head, late := h.Join(one("c")), h.Join(one("c"))
+		tries(head)
+		dies := time.Now().Add(6 * time.Second)
+		head.Expect(dies, pubsub.Holder{Owner: "now"})
+		late.Expect(time.Now().Add(time.Hour), pubsub.Holder{Owner: "before"})
+		if n := head.Take(); !n.Expect.Equal(dies) || n.Holder.Owner != "now" {
+			t.Errorf("the head expects %q for %v", n.Holder.Owner, time.Until(n.Expect))
+		}
+		late.Expect(dies.Add(-time.Second), pubsub.Holder{Owner: "another"})
+		if n := head.Take(); !n.Expect.Equal(dies.Add(-time.Second)) {
+			t.Errorf("the head looks in %v only", time.Until(n.Expect))
+		}
+		head.Expect(dies.Add(time.Second), pubsub.Holder{Owner: "now"}) // it has looked itself
+		if n := head.Take(); !n.Expect.Equal(dies.Add(time.Second)) {
+			t.Errorf("the head looks in %v", time.Until(n.Expect))
+		}
+		leave(late)
+		leave(head)
+	})
+}
+
 func TestSharedAndKeyedWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
 		head, next := h.Join(all("c")), h.Join(all("c"))

@@ -145,17 +145,22 @@ func (w *Waiter) Listen(channels, patterns []string) {
 
 // Expect notes who holds the lock and when that lease ends as far as known, for
 // whoever is the head of the line then. What a waiter outside the line was told
-// concerns itself alone.
+// concerns itself alone. What one behind the head was told may be older than what the head
+// knows, so it makes the head look earlier, never later.
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
-	if w.inLine {
-		if holder.Owner == w.topic.holder.Owner && w.topic.holder.Trace != "" {
-			holder = w.topic.holder // who has it inside this process is known better here
-		}
-		w.topic.heldBy(at, holder)
-		w.topic.herd.lost()
+	defer w.hub.mu.Unlock()
+	if !w.inLine {
+		return
 	}
-	w.hub.mu.Unlock()
+	t := w.topic
+	if t.head == w || t.expect.IsZero() || at.Before(t.expect) {
+		if holder.Owner == t.holder.Owner && t.holder.Trace != "" {
+			holder = t.holder // who has it inside this process is known better here
+		}
+		t.heldBy(at, holder)
+	}
+	t.herd.lost()
 }
 
 // Leave takes the waiter out of the topic. pass makes the next in line try if
