@@ -46,9 +46,8 @@ func TestQuorumExtendsAllItsCopies(t *testing.T) {
 	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()})
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	const short = 3 * time.Second
-	h := mustLock(t, t.Context(), q, redlatch.WithLease(short))
+	h := lockAll(t, t.Context(), q, list, redlatch.WithLease(short))
 	taken := time.Now()
-	eventually(t, "three copies", func() bool { return heldOn(t, list, "q") == 3 })
 	proxy.Delay(testbed.Replies, 100*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := h.Extend(ctx, 25*time.Second); err != nil {
@@ -240,9 +239,8 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
 	o := mustLock(t, t.Context(), outer.RLock("o"))
-	h := mustLock(t, o.Context(), q)
+	h := lockAll(t, o.Context(), q, list)
 	taken := time.Now()
-	eventually(t, "three copies", func() bool { return heldOn(t, list, "q") == 3 })
 	list[2].Freeze(t)
 	eventually(t, "a renewal of two", func() bool { return h.ValidUntil().After(taken.Add(leaseTime + time.Second)) })
 	list[0].Do(t, "DEL", "q")
