@@ -96,7 +96,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 // What a waiter behind the head was told, a while ago perhaps, makes the head look earlier, and never
 // later: it may be of a holder who has gone since, with a lease of an hour.
 func TestAnOldAnswerDoesNotPutTheHeadOff(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+	bubble(t, func(t *testing.T, _ *fakeServer, h *pubsub.Hub) {
 		head, late := h.Join(one("c")), h.Join(one("c"))
 		tries(head)
 		dies := time.Now().Add(6 * time.Second)
