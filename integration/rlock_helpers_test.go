@@ -38,9 +38,7 @@ func rlLeakCheck(t *testing.T, s *testbed.Server) {
 	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
 }
 
-// rlClient makes a Client that is closed before the leak check.
-func rlClient(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
-	t.Helper()
+func rlConfig(addr string, change []func(*redlatch.Config)) redlatch.Config {
 	cfg := redlatch.Config{
 		Redis:  rueidis.ClientOption{InitAddress: []string{addr}},
 		Logger: slog.New(slog.DiscardHandler),
@@ -48,10 +46,33 @@ func rlClient(t *testing.T, addr string, change ...func(*redlatch.Config)) *redl
 	for _, f := range change {
 		f(&cfg)
 	}
-	c, err := redlatch.New(cfg)
+	return cfg
+}
+
+// rlClient makes a Client that is closed before the leak check.
+func rlClient(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
+	t.Helper()
+	c, err := redlatch.New(rlConfig(addr, change))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// rlConnected is rlClient for leases so short that a busy machine's server may give its
+// first answer too late for them.
+func rlConnected(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
+	t.Helper()
+	cfg := rlConfig(addr, change)
+	var c *redlatch.Client
+	rlUntil(t, "a client", func() (ok bool) {
+		var err error
+		if c, err = redlatch.New(cfg); err != nil && !errors.Is(err, redlatch.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	t.Cleanup(c.Close)
 	return c
 }

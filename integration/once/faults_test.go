@@ -60,7 +60,8 @@ func TestTheProcessDiesInTheMiddle(t *testing.T) {
 			}
 			return
 		}
-		if err != nil && (!errors.Is(err, redlatch.ErrNotAcquired) || !held) {
+		slow := errors.Is(err, redlatch.ErrUnavailable) // a busy machine's server
+		if err != nil && !slow && (!errors.Is(err, redlatch.ErrNotAcquired) || !held) {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
