@@ -223,8 +223,8 @@ func TestRefusals(t *testing.T) {
 					c.Close()
 					t.Fatal("connected")
 				}
-				t.Log(err)
-				if took > 3*time.Second { // the dial time-out is 5 s
+				t.Logf("after %v: %v", took, err)
+				if took > dialLimit/2 { // one node of a cluster may be slow on a busy machine
 					t.Errorf("after %v", took)
 				}
 				check(t, tc, err)

@@ -27,7 +27,15 @@ type way struct {
 	servers []*testbed.Server // that hold locks
 }
 
-func quiet(c *redlatch.Config) { c.Logger = slog.New(slog.DiscardHandler) }
+func quiet(c *redlatch.Config) {
+	c.Logger = slog.New(slog.DiscardHandler)
+	if d := &c.Redis.Dialer; d.Timeout == 0 {
+		d.Timeout = dialLimit
+	}
+}
+
+// dialLimit is longer than anything here may take: what takes as long has waited for it.
+const dialLimit = 30 * time.Second
 
 // with opens by options.
 func with(opt rueidis.ClientOption) func() (*redlatch.Client, error) {
