@@ -79,7 +79,10 @@ func TestMetrics(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := begin(t, func() { _, _ = l.Lock(ctx) })
-	eventually(t, "it waits", func() bool { return points(t, r.collect()["lock.waiting"])["lock.type=reentrant"] == 1 })
+	eventually(t, "it waits", func() bool {
+		m, known := r.collect()["lock.waiting"]
+		return known && points(t, m)["lock.type=reentrant"] == 1
+	})
 	cancel()
 	wait()
 	r.expectPoints("lock.waiting", map[string]int64{"lock.type=reentrant": 0})
