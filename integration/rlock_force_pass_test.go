@@ -28,8 +28,9 @@ func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
 					held <- true
 					return
 				}
-				held <- s.Int(t, "EXISTS", "l") == 1
+				exists := s.Int(t, "EXISTS", "l") == 1
 				_ = g.Unlock(context.Background()) // lost, if it was passed on
+				held <- exists
 			}()
 			time.Sleep(3 * time.Millisecond) // it waits in line, as a rule
 			if _, err := take(); err != nil {

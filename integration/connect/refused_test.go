@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -310,6 +312,50 @@ func TestAnAddressOfAServerThatIsDown(t *testing.T) {
 		}
 		c.Close()
 	}
+}
+
+// TestAClientThatKnowsNoNodeYet: the client library gives one out if an address refuses at the wrong moment.
+// It asks an address at random then, and what was asked of the server that is down is asked of the others.
+func TestAClientThatKnowsNoNodeYet(t *testing.T) {
+	cluster := testbed.Cluster(t)
+	c, err := redlatch.New(redlatch.Config{
+		Redis: rueidis.ClientOption{InitAddress: cluster.Addrs()},
+		ClientBuilder: func(opt rueidis.ClientOption) (rueidis.Client, error) {
+			client, err := rueidis.NewClient(opt)
+			return &newcomer{Client: client}, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	unlock(t, lock(t, c))
+}
+
+// newcomer knows no node of its cluster before its first command that has a key.
+type newcomer struct {
+	rueidis.Client
+	knows atomic.Bool
+}
+
+// Do implements rueidis.Client.
+func (n *newcomer) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if cmd.Slot() < testbed.Slots {
+		n.knows.Store(true)
+	} else if !n.knows.Load() {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = gone
+	}
+	return n.Client.Do(ctx, cmd)
+}
+
+// Nodes implements rueidis.Client.
+func (n *newcomer) Nodes() map[string]rueidis.Client {
+	if !n.knows.Load() {
+		return nil
+	}
+	return n.Client.Nodes()
 }
 
 // TestNothingIsLeftAfterARefusal: no connection stays open, and none is made later.

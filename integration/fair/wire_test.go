@@ -191,7 +191,7 @@ func TestADroppedWaiterIsBack(t *testing.T) {
 		s.Do(t, "LPOP", queueKey)
 		s.Do(t, "ZREM", scoresKey, f)
 	}
-	eventually(t, 2*time.Second, "they are back", func() bool {
+	eventually(t, 10*time.Second, "they are back", func() bool {
 		return slices.Equal(s.List(t, "LRANGE", queueKey, "0", "-1"), order)
 	})
 	for _, f := range order {

@@ -23,7 +23,7 @@ func fromAny[T any](client rueidis.Client, ask func(rueidis.Client) (T, error)) 
 		return answer, err
 	}
 	began := time.Now()
-	for _, node := range client.Nodes() {
+	for _, node := range nodesOf(context.Background(), client) {
 		if time.Since(began) > fromAnyLimit {
 			break
 		}
@@ -32,6 +32,20 @@ func fromAny[T any](client rueidis.Client, ask func(rueidis.Client) (T, error)) 
 		}
 	}
 	return answer, err
+}
+
+// nodesOf are the nodes that a cluster's client knows. The client library gives out a client that
+// knows none if one of its addresses refused in the moment before another was dialled: only a
+// command that has a key makes it look for them at once. PING reads nothing under that key.
+func nodesOf(ctx context.Context, client rueidis.Client) map[string]rueidis.Client {
+	nodes := client.Nodes()
+	if len(nodes) == 0 {
+		ctx, cancel := limited(ctx, probeLimit)
+		defer cancel()
+		_ = client.Do(ctx, client.B().Arbitrary("PING").Keys("redlatch").Build()) // The nodes are all that is wanted.
+		nodes = client.Nodes()
+	}
+	return nodes
 }
 
 var errNoSlots = errors.New("the cluster has no slots")
@@ -55,7 +69,7 @@ func Masters(ctx context.Context, client rueidis.Client) (map[string]rueidis.Cli
 	if err != nil {
 		return nil, fmt.Errorf("asking for the cluster's slots: %w", err)
 	}
-	nodes := client.Nodes()
+	nodes := nodesOf(ctx, client)
 	out := map[string]rueidis.Client{}
 	for _, s := range slots {
 		parts, err := s.ToArray()
