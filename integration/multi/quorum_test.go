@@ -174,8 +174,9 @@ func TestQuorumWithTwoAway(t *testing.T) {
 
 // TestQuorumThreeDown: no quorum of answers: ErrUnavailable with each node's
 // error, within the wait, and nothing stays locked on the living two. A living node
-// that answers later than within 500 ms, its limit, is rightly told of, too: a busy
-// machine does that now and then, not in every attempt.
+// that answers later than within 500 ms, its limit, is rightly told of, too, and may be
+// the third that ends the attempt before the frozen one's limit: a busy machine does
+// that now and then, not in every attempt.
 func TestQuorumThreeDown(t *testing.T) {
 	t.Parallel()
 	const silence = 4 * time.Second           // until a connection counts as broken
@@ -202,19 +203,22 @@ func TestQuorumThreeDown(t *testing.T) {
 			told[n.Node] = n.Err
 			order = append(order, slices.Index(addrs(list), n.Node))
 		}
+		down := 0
 		for i, s := range list {
-			err := told[s.Addr()]
-			switch down := i%2 == 0; {
-			case down && err == nil:
-				t.Errorf("nothing is told of %s, which is down: %v", s.Addr(), un)
-			case !down && err != nil && !strings.Contains(err.Error(), "no answer within the time limit"):
+			switch err := told[s.Addr()]; {
+			case i%2 == 0 && err != nil:
+				down++
+			case i%2 != 0 && err != nil && !strings.Contains(err.Error(), "no answer within the time limit"):
 				t.Errorf("%s lives: %v", s.Addr(), err)
 			}
+		}
+		if len(told) < 3 {
+			t.Errorf("%d are told of, three are down: %v", len(told), un)
 		}
 		if len(told) != len(un.Nodes) || !slices.IsSorted(order) {
 			t.Errorf("not each node once and in their order: %v", un)
 		}
-		if len(told) == 3 {
+		if len(told) == 3 && down == 3 {
 			exact++
 		}
 		if took < wait || took > wait+silence-500*time.Millisecond {
