@@ -20,15 +20,18 @@ import (
 func TestRLockClose(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(2*time.Second))
+	const lease = 5 * time.Second // no stall of the machine ends it
+	c := rlClient(t, s.Addr(), rlLease(lease))
 	watched := rlLock(t, t.Context(), c.RLock("w"))
-	fixed := rlLock(t, t.Context(), c.RLock("f"), redlatch.WithLease(2*time.Second))
+	fixed := rlLock(t, t.Context(), c.RLock("f"), redlatch.WithLease(lease))
 	lost := rlLock(t, t.Context(), c.RLock("lost"), redlatch.WithLease(50*time.Millisecond))
 	rlEnded(t, lost, redlatch.ErrLeaseLost)
 	released := rlLock(t, t.Context(), c.RLock("released"))
 	rlUnlock(t, released)
 	head, second := rlAsync(t.Context(), c.RLock("w")), rlAsync(t.Context(), c.RLock("w"))
 	rlSubscribed(t, s, "w", 1)
+	rlAlive(t, watched)
+	rlAlive(t, fixed)
 	began := time.Now()
 	c.Close()
 	if took := time.Since(began); took > 3*time.Second {

@@ -59,7 +59,7 @@ func TestRLockRandomFaults(t *testing.T) {
 	for range 5 {
 		p := testbed.NewProxy(t, s.Addr())
 		proxies = append(proxies, p)
-		clients = append(clients, rlConnected(t, p.Addr(), rlLease(lease), rlUnlockTimeout(time.Second)))
+		clients = append(clients, rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(time.Second)))
 	}
 	var section rlSection
 	var lost, given, unsure atomic.Int32
