@@ -98,7 +98,8 @@ func rwAsync(t testing.TB, l redlatch.Locker, ctx context.Context) <-chan redlat
 	return ch
 }
 
-// rwGot waits for a hold that must come within the time given.
+// rwGot waits for a hold that must come within the time given. It tells one that comes later
+// from one that does not.
 func rwGot(t testing.TB, ch <-chan redlatch.Hold, within time.Duration) redlatch.Hold {
 	t.Helper()
 	select {
@@ -108,9 +109,15 @@ func rwGot(t testing.TB, ch <-chan redlatch.Hold, within time.Duration) redlatch
 		}
 		return h
 	case <-time.After(within):
-		t.Fatalf("not acquired within %v", within)
-		return nil
 	}
+	began := time.Now()
+	select {
+	case <-ch:
+		t.Fatalf("acquired %v later than within %v", time.Since(began), within)
+	case <-time.After(rlPatience):
+		t.Fatalf("not acquired within %v, nor %v later", within, rlPatience)
+	}
+	return nil
 }
 
 // rwEventually polls what the server shows until it is so.
