@@ -290,7 +290,7 @@ func TestRWUnlockWorksWithoutMemory(t *testing.T) {
 // TestRWOtherKeysAreNotTouched: a key of the name that is no read-write lock.
 func TestRWOtherKeysAreNotTouched(t *testing.T) {
 	s := rwServer(t)
-	c := rwClient(t, s, time.Second)
+	c := rwClient(t, s, 5*time.Second)
 	l := c.ReadWriteLock("n")
 	s.Do(t, "SET", "n", "data")
 	for _, locker := range []redlatch.Locker{l.ReadLock(), l.WriteLock()} {
@@ -524,7 +524,7 @@ func TestRWStateCountsReadersThatWait(t *testing.T) {
 // TestRWTokens: writers get new ones, readers see the last writer's.
 func TestRWTokens(t *testing.T) {
 	s := rwServer(t)
-	c := rwClient(t, s, time.Second)
+	c := rwClient(t, s, 5*time.Second)
 	l := c.ReadWriteLock("n", redlatch.Fenced())
 	r := rwLock(t, l.ReadLock(), t.Context())
 	if r.Token() != 0 {
@@ -541,7 +541,7 @@ func TestRWTokens(t *testing.T) {
 		again := rwLock(t, l.WriteLock(), w.Context())
 		in := rwLock(t, l.ReadLock(), w.Context())
 		rwUnlock(t, again, w)
-		out := rwLock(t, rwClient(t, s, time.Second).ReadWriteLock("n", redlatch.Fenced()).ReadLock(), t.Context())
+		out := rwLock(t, rwClient(t, s, 5*time.Second).ReadWriteLock("n", redlatch.Fenced()).ReadLock(), t.Context())
 		if again.Token() != last || in.Token() != last || out.Token() != last {
 			t.Errorf("tokens %d %d %d, want %d", again.Token(), in.Token(), out.Token(), last)
 		}
@@ -563,7 +563,7 @@ func TestRWTokens(t *testing.T) {
 // TestRWBadOptions are errors of the first call.
 func TestRWBadOptions(t *testing.T) {
 	s := rwServer(t)
-	c := rwClient(t, s, time.Second)
+	c := rwClient(t, s, 5*time.Second)
 	for _, d := range []time.Duration{0, -1, time.Millisecond} {
 		l := c.ReadWriteLock("n", rwlock.WithSkipAfter(d))
 		if _, err := l.ReadLock().Lock(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {

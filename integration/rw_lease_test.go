@@ -59,8 +59,8 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 			dead.locked(t, rwCommand{Do: "read"})
 			field := rwOnlyReader(t, s)
-			quick, long := rwClient(t, s, time.Second), rwClient(t, s, 30*time.Second)
-			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context()) // renews every third of a second
+			quick, long := rwClient(t, s, 2*time.Second), rwClient(t, s, 30*time.Second)
+			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context()) // renews every 667 ms
 			fixed := rwLock(t, long.ReadWriteLock("n").ReadLock(), t.Context(), redlatch.WithLease(tc.fixed))
 			dead.Kill(t)
 			asked := time.Now()
@@ -101,7 +101,7 @@ func TestRWDeadReaderIsNotRevived(t *testing.T) {
 	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 	dead.locked(t, rwCommand{Do: "read"})
 	field := rwOnlyReader(t, s)
-	c := rwClient(t, s, time.Second)
+	c := rwClient(t, s, 2*time.Second)
 	live := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
 	dead.Kill(t)
 	before := rwRemaining(t, s, field)

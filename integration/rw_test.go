@@ -139,7 +139,7 @@ func rwWaiting(t testing.TB, s *testbed.Server, kind string, n int64) {
 
 func TestRWReadersShareAndAWriterExcludes(t *testing.T) {
 	s := rwServer(t)
-	c1, c2 := rwClient(t, s, time.Second), rwClient(t, s, time.Second)
+	c1, c2 := rwClient(t, s, 5*time.Second), rwClient(t, s, 5*time.Second)
 	ctx := t.Context()
 	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n")
 
@@ -161,7 +161,7 @@ func TestRWReadersShareAndAWriterExcludes(t *testing.T) {
 
 func TestRWReentryIsCountedPerMode(t *testing.T) {
 	s := rwServer(t)
-	c := rwClient(t, s, time.Second)
+	c := rwClient(t, s, 2*time.Second)
 	l := c.ReadWriteLock("n")
 	w1 := rwLock(t, l.WriteLock(), t.Context())
 	w2 := rwLock(t, l.WriteLock(), w1.Context(), redlatch.WithLease(5*time.Second))
@@ -188,7 +188,7 @@ func TestRWReentryIsCountedPerMode(t *testing.T) {
 	}
 	rwBusy(t, l.ReadLock(), t.Context())
 	rwUnlock(t, w1)
-	if ttl := s.Int(t, "PTTL", "n"); ttl > 1000 {
+	if ttl := s.Int(t, "PTTL", "n"); ttl > 2000 {
 		t.Errorf("TTL %d ms, want that of the holds left", ttl)
 	}
 	// downgraded
@@ -204,7 +204,7 @@ func TestRWReentryIsCountedPerMode(t *testing.T) {
 
 func TestRWUpgradeIsRefusedAtOnce(t *testing.T) {
 	s := rwServer(t)
-	c := rwClient(t, s, time.Second)
+	c := rwClient(t, s, 5*time.Second)
 	l := c.ReadWriteLock("n")
 	r := rwLock(t, l.ReadLock(), t.Context())
 	start := time.Now()
