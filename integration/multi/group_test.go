@@ -3,6 +3,7 @@ package multi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -406,10 +407,11 @@ func TestRemainingOfTheWhole(t *testing.T) {
 			lock *multiLock
 			want time.Duration
 		}{{redlatch.MultiLock(m...), 20 * time.Minute}, {redlatch.QuorumLock(q...), 30 * time.Minute}} {
-			st, err := tc.lock.State(t.Context())
-			if err != nil || !st.Held || st.Remaining > tc.want || st.Remaining < tc.want-patience {
-				t.Errorf("leases of %d minutes: %v remain of %s, want %v; %v", order, st.Remaining, tc.lock.Name(), tc.want, err)
-			}
+			// A copy whose busy server does not answer in time is left out of one answer, not of all.
+			eventually(t, fmt.Sprintf("leases of %d minutes: %v remain of %s", order, tc.want, tc.lock.Name()), func() bool {
+				st, err := tc.lock.State(t.Context())
+				return err == nil && st.Held && st.Remaining <= tc.want && st.Remaining >= tc.want-patience
+			})
 		}
 		for _, h := range holds {
 			unlock(t, h)
