@@ -389,7 +389,7 @@ func TestLocks(t *testing.T) {
 // and the second one after the limit.
 func TestInspectHasOneLimit(t *testing.T) {
 	t.Parallel()
-	const limit, late = 6 * time.Second, 3200 * time.Millisecond
+	const limit, late = 8 * time.Second, 5200 * time.Millisecond
 	s := rlServer(t)
 	ctx := t.Context()
 	inLook(t, rlClient(t, s.Addr()), "x") // the server knows the script

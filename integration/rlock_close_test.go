@@ -167,7 +167,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(3*time.Second))
+	c := rlClient(t, s.Addr(), rlLease(5*time.Second))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	waiter := rlAsync(t.Context(), c.RLock("l"))
 	rlSubscribed(t, s, "l", 1)
@@ -184,10 +184,10 @@ func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Shutdown(context.Background()) }()
 	nested := rlLock(t, h.Context(), c.RLock("l")) // re-entry still works
-	if err := h.Extend(t.Context(), 3200*time.Millisecond); err != nil {
+	if err := h.Extend(t.Context(), 5200*time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(6 * time.Second) // renewal goes on
+	time.Sleep(10 * time.Second) // renewal goes on
 	rlAlive(t, h)
 	rlUnlock(t, nested)
 	select {
@@ -275,7 +275,7 @@ func TestRLockGrantBesideTheEndIsGivenBack(t *testing.T) {
 func TestRLockCloseOnAFrozenServer(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(3*time.Second), rlUnlockTimeout(500*time.Millisecond), func(c *redlatch.Config) {
+	c := rlClient(t, s.Addr(), rlLease(5*time.Second), rlUnlockTimeout(500*time.Millisecond), func(c *redlatch.Config) {
 		c.Tenure = -1 // an Unlock that is faster than Close would pass the lock on to the waiter
 	})
 	h := rlLock(t, t.Context(), c.RLock("l"))

@@ -49,6 +49,7 @@ func rlNewForeign(t *testing.T, s *testbed.Server, name string) *rlForeign {
 		t.Fatal(err)
 	}
 	f := &rlForeign{c, name, make(chan struct{}, 1)}
+	before := rlSubscriptions(t, s, name)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { // ends with the test
@@ -65,7 +66,7 @@ func rlNewForeign(t *testing.T, s *testbed.Server, name string) *rlForeign {
 		<-ended
 		c.Close()
 	})
-	rlUntil(t, "the foreign subscription", func() bool { return rlSubscriptions(t, s, name) >= 1 })
+	rlUntil(t, "the foreign subscription", func() bool { return rlSubscriptions(t, s, name) > before })
 	return f
 }
 
@@ -109,6 +110,8 @@ func TestRLockIsSharedWithAForeignClient(t *testing.T) {
 		time.Sleep(200 * time.Microsecond)
 		inside.Add(-1)
 	}
+	// Before others subscribe: who began without its own subscription could miss the last message.
+	foreign := []*rlForeign{rlNewForeign(t, s, name), rlNewForeign(t, s, name)}
 	var all sync.WaitGroup
 	lease := func(c *redlatch.Config) { c.LeaseTime = time.Hour }
 	for _, c := range []*redlatch.Client{rlClient(t, s.Addr(), lease), rlClient(t, s.Addr(), lease)} {
@@ -129,8 +132,8 @@ func TestRLockIsSharedWithAForeignClient(t *testing.T) {
 			})
 		}
 	}
-	for i := range 2 {
-		f, owner := rlNewForeign(t, s, name), "8743c9c0-0795-4907-87fd-6c719a6b458"+strconv.Itoa(i)+":42"
+	for i, f := range foreign {
+		owner := "8743c9c0-0795-4907-87fd-6c719a6b458" + strconv.Itoa(i) + ":42"
 		all.Go(func() {
 			for range turns {
 				for range 2 { // and once more, by count

@@ -70,9 +70,6 @@ func rlLease(d time.Duration) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.LeaseTime = d }
 }
 
-// rlPatientDial is for short leases, which make the limit for a connection short.
-func rlPatientDial(c *redlatch.Config) { c.Redis.Dialer.Timeout = rlPatience }
-
 func rlUnlockTimeout(d time.Duration) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.UnlockTimeout = d }
 }

@@ -14,8 +14,8 @@ import (
 // deadlines are exact is shown with a fake clock in internal/engine; here the
 // lower bounds are strict and the upper ones leave room for a busy machine.
 
-// rlSlack is the room for a busy machine.
-const rlSlack = 1500 * time.Millisecond
+// rlSlack is the room for a busy machine, which may stand still for almost two seconds.
+const rlSlack = 2500 * time.Millisecond
 
 // rlExpiry asks the server when the key ends: not before low, not after high.
 func rlExpiry(t *testing.T, s *testbed.Server, name string) (low, high time.Time) {
@@ -48,7 +48,7 @@ func rlLost(t *testing.T, h redlatch.Hold, reason string) time.Time {
 func TestRLockWatchdogHoldsOverSixLeases(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	const lease = 3 * time.Second // a busy machine may stand still for two thirds of it
+	const lease = 5 * time.Second // no stall of the machine takes two thirds of it
 	c := rlClient(t, s.Addr(), rlLease(lease))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	for end := time.Now().Add(6 * lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -67,17 +67,18 @@ func TestRLockFixedLeaseEndsOnTime(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
 	// A watchdog that would renew five times within the lease, if it did.
-	c := rlClient(t, s.Addr(), rlLease(600*time.Millisecond), rlPatientDial)
+	const watched = 3 * time.Second
+	c := rlClient(t, s.Addr(), rlLease(watched))
 	l := c.RLock("l")
 	// The lease of a fixed acquisition is not remembered by the next one.
 	rlUnlock(t, rlLock(t, t.Context(), l, redlatch.WithLease(time.Hour)))
-	const lease = time.Second
+	const lease = 5 * time.Second
 	began := time.Now()
 	h := rlLock(t, t.Context(), l, redlatch.WithLease(lease))
 	low, high := rlExpiry(t, s, "l")
 	next := rlAsync(t.Context(), l)
 	at := rlLost(t, h, "expired")
-	if at.Before(began.Add(lease - 15*time.Millisecond)) {
+	if at.Before(began.Add(lease - lease/50)) {
 		t.Errorf("the hold ended %v after it began, its lease is %v", at.Sub(began), lease)
 	}
 	if at.After(high.Add(rlSlack)) {
@@ -92,7 +93,7 @@ func TestRLockFixedLeaseEndsOnTime(t *testing.T) {
 	}
 	// The late Unlock (in rlLost and here) does not touch the successor.
 	rlWant(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
-	if ttl := s.Int(t, "PTTL", "l"); rlCount(t, s, "l") != 1 || ttl > 600 || ttl < 1 {
+	if ttl := s.Int(t, "PTTL", "l"); rlCount(t, s, "l") != 1 || ttl > watched.Milliseconds() || ttl < 1 {
 		t.Errorf("the successor's lock: count %d, PTTL %d", rlCount(t, s, "l"), ttl)
 	}
 	rlAlive(t, r.hold)
@@ -107,7 +108,7 @@ func TestRLockHolderKilled(t *testing.T) {
 	c := rlClient(t, s.Addr())
 	// The holder must keep the lock until it is killed, though it may get no processor for
 	// two thirds of its lease.
-	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: 4000})
+	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: 6000})
 	w.Expect(t, "held")
 	next := rlAsync(t.Context(), c.RLock("l"))
 	rlSubscribed(t, s, "l", 1)
@@ -157,7 +158,7 @@ func TestRLockHolderFrozen(t *testing.T) {
 // check, and nothing is created or renewed by it.
 func TestRLockKeyTakenAway(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second // a stall of two thirds of it would make the loss an expiry
+	const lease = 6 * time.Second // a stall of two thirds of it, a restart included, would make the loss an expiry
 	for name, tc := range map[string]struct {
 		take  func(t *testing.T, s *testbed.Server)
 		after func(t *testing.T, s *testbed.Server)

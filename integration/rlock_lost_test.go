@@ -188,7 +188,7 @@ func TestRLockLateDuplicateOfAnAcquisition(t *testing.T) {
 // successor has come, revives nothing.
 func TestRLockLateRenewal(t *testing.T) {
 	t.Parallel()
-	s, p, c := rlProxied(t, rlLease(3*time.Second))
+	s, p, c := rlProxied(t, rlLease(5*time.Second))
 	trap := p.CopyRequest(rlRuns(luascript.Renew, "l"))
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	trap.Wait(t)

@@ -79,12 +79,12 @@ func TestRLockReentersThroughTheHoldsContext(t *testing.T) {
 func TestRLockInnerUnlockKeepsTheOuterHoldRenewed(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(3*time.Second))
+	c := rlClient(t, s.Addr(), rlLease(5*time.Second))
 	outer := rlLock(t, t.Context(), c.RLock("l"))
 	for range 3 {
 		rlUnlock(t, rlLock(t, outer.Context(), c.RLock("l")))
 	}
-	for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(11 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		rlAlive(t, outer)
 		if s.Int(t, "EXISTS", "l") != 1 {
 			t.Fatal("the key is gone")

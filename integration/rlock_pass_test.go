@@ -26,7 +26,7 @@ func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
-			for time.Now().Before(end) {
+			for time.Now().Before(end) || turns.Load() < 1000 { // each stall costs some commands
 				h, err := c.RLock("l").Lock(t.Context())
 				if err != nil {
 					t.Error(err)
@@ -66,7 +66,7 @@ func TestRLockPassedOnExcludes(t *testing.T) {
 			end := time.Now().Add(3 * time.Second)
 			var wg sync.WaitGroup
 			for range 3 {
-				c := rlClient(t, s.Addr(), rlLease(3*time.Second), func(c *redlatch.Config) { c.Tenure = tenure })
+				c := rlClient(t, s.Addr(), rlLease(10*time.Second), func(c *redlatch.Config) { c.Tenure = tenure })
 				for i := range 12 {
 					wg.Go(func() {
 						for time.Now().Before(end) {
@@ -81,7 +81,7 @@ func TestRLockPassedOnExcludes(t *testing.T) {
 								owner = c.ID() + string(rune('a'+i%2))
 								ctx = redlatch.WithOwner(ctx, owner)
 							case 2:
-								lease = append(lease, redlatch.WithLease(2*time.Second))
+								lease = append(lease, redlatch.WithLease(20*time.Second))
 							case 3:
 								opts = append(opts, redlatch.Fenced())
 							}
@@ -169,7 +169,10 @@ func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 			}
 			got <- err
 		}()
-		until("the next one listens, and has looked again", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] >= 3 })
+		until("the next one listens, and has looked again", func() bool {
+			return s.CommandStats(t).Sub(before).Calls["evalsha"] >= 3 &&
+				testbed.GoroutinesIn("(*acquisition).sleep") > 0 // it has the answer, too
+		})
 		if breaks {
 			subs := s.CommandStats(t).Calls["subscribe"]
 			p.Cut()

@@ -15,7 +15,7 @@ import (
 func TestRLockTenThousandHolds(t *testing.T) {
 	s := rlServer(t)
 	rlLoad(t, s)
-	const n, lease, window = 10_000, 20 * time.Second, 8 * time.Second
+	const n, lease, window = 10_000, 16 * time.Second, 8 * time.Second
 	c := rlClient(t, s.Addr(), rlLease(lease), rlUnlockTimeout(time.Minute)) // 10,000 at once
 	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
 	goroutines := runtime.NumGoroutine()
@@ -43,7 +43,7 @@ func TestRLockTenThousandHolds(t *testing.T) {
 	if all, _ := rlConnections(t, s); all > 1 {
 		t.Errorf("%d connections", all)
 	}
-	// Within the window every hold is renewed once or twice.
+	// Within the window every hold is renewed once or twice, also if the machine stands still for a part of it.
 	before := s.CommandStats(t)
 	most := 0
 	for end := time.Now().Add(window); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

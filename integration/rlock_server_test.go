@@ -19,7 +19,7 @@ import (
 func TestRLockScriptFlush(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlLease(3*time.Second))
+	c := rlClient(t, s.Addr(), rlLease(5*time.Second))
 	flush := func() { t.Helper(); s.Do(t, "SCRIPT", "FLUSH") }
 	for range 3 {
 		flush()
@@ -51,7 +51,7 @@ func TestRLockOutOfMemory(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
 	// Not passed on inside the process: the waiter must ask the server.
-	c := rlClient(t, s.Addr(), rlLease(3*time.Second), func(c *redlatch.Config) { c.Tenure = -1 })
+	c := rlClient(t, s.Addr(), rlLease(5*time.Second), func(c *redlatch.Config) { c.Tenure = -1 })
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	nested := rlLock(t, h.Context(), c.RLock("l"))
 	waiter := rlAsync(t.Context(), c.RLock("l"))
@@ -88,7 +88,8 @@ func TestRLockOutOfMemory(t *testing.T) {
 func TestRLockServerIsLoading(t *testing.T) {
 	t.Parallel()
 	testbed.Needs(t, 7, 0, "a setting that lets a server answer while it loads little data")
-	s := rlServer(t, "--key-load-delay", "500", "--loading-process-events-interval-bytes", "1024")
+	// Three seconds: it must load still when TryLock asks.
+	s := rlServer(t, "--key-load-delay", "1500", "--loading-process-events-interval-bytes", "1024")
 	for i := range 2000 {
 		s.Do(t, "SET", fmt.Sprintf("k%d", i), strings.Repeat("x", 20))
 	}
@@ -222,7 +223,7 @@ func rlUser(t *testing.T, s *testbed.Server, rules ...string) func(*redlatch.Con
 	s.SetUser(t, "app", append([]string{"on", ">secret"}, rules...)...)
 	return func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password = "app", "secret"
-		c.LeaseTime = 3 * time.Second
+		c.LeaseTime = 5 * time.Second
 	}
 }
 
@@ -331,7 +332,7 @@ func TestRLockDeniedCommands(t *testing.T) {
 			t.Parallel()
 			s := rlServer(t) // +eval is needed only where a script is not loaded yet
 			rules := append(rlAllRules(), "-"+denied[1:])
-			c := rlClient(t, s.Addr(), rlUser(t, s, rules...), rlUnlockTimeout(time.Second))
+			c := rlClient(t, s.Addr(), rlUser(t, s, rules...), rlUnlockTimeout(3*time.Second))
 			err := rlTryAll(t, s, c)
 			switch denied {
 			case "+publish":

@@ -85,7 +85,7 @@ func TestRLockOnEveryTopology(t *testing.T) {
 // server of a name.
 func rlEverything(t *testing.T, option rueidis.ClientOption, owner func(name string) *testbed.Server) {
 	t.Helper()
-	c := rlClient(t, "", func(c *redlatch.Config) { c.Redis, c.LeaseTime = option, 2*time.Second })
+	c := rlClient(t, "", func(c *redlatch.Config) { c.Redis, c.LeaseTime = option, 5*time.Second })
 	other := rlClient(t, "", func(c *redlatch.Config) { c.Redis = option })
 	holds := map[string]redlatch.Hold{}
 	for i := range 30 {
@@ -103,7 +103,7 @@ func rlEverything(t *testing.T, option rueidis.ClientOption, owner func(name str
 			t.Errorf("State: %+v, %v", st, err)
 		}
 	}
-	time.Sleep(4 * time.Second) // two leases: renewed in every slot
+	time.Sleep(7 * time.Second) // more than a lease and a renewal's interval: renewed in every slot, again and again
 	for name, h := range holds {
 		rlAlive(t, h)
 		got := rlAsync(t.Context(), other.RLock(name))
@@ -113,7 +113,7 @@ func rlEverything(t *testing.T, option rueidis.ClientOption, owner func(name str
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		if r.took > 3*time.Second {
+		if r.took > 3*time.Second { // the hold's lease would have woken it after two thirds of it, or later
 			t.Errorf("%s was handed over after %v", name, r.took)
 		}
 		if was, err := c.RLock(name).ForceUnlock(t.Context()); !was || err != nil {

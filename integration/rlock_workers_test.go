@@ -29,12 +29,18 @@ type rlHolderArgs struct {
 	LeaseMs int
 }
 
+// client connects in its own time, as rlClient does.
 func (a rlHolderArgs) client() (*redlatch.Client, error) {
-	return redlatch.New(redlatch.Config{
-		Redis:     rueidis.ClientOption{InitAddress: []string{a.Addr}},
-		LeaseTime: time.Duration(a.LeaseMs) * time.Millisecond,
-		Logger:    slog.New(slog.DiscardHandler),
-	})
+	for end := time.Now().Add(rlPatience); ; time.Sleep(2 * time.Millisecond) {
+		c, err := redlatch.New(redlatch.Config{
+			Redis:     rueidis.ClientOption{InitAddress: []string{a.Addr}},
+			LeaseTime: time.Duration(a.LeaseMs) * time.Millisecond,
+			Logger:    slog.New(slog.DiscardHandler),
+		})
+		if !errors.Is(err, redlatch.ErrUnavailable) || time.Now().After(end) {
+			return c, err
+		}
+	}
 }
 
 // rlHolder takes a lock, says "held", tells when and why the hold ended and what

@@ -43,15 +43,17 @@ func rwOnlyReader(t testing.TB, s *testbed.Server) string {
 // TestRWDeadReaderBlocksNoLongerThanItsLease, whatever living readers do: they
 // renew, come and go, and hold longer leases.
 func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
-	const lease = 4 * time.Second
+	t.Parallel()
+	const lease = 8 * time.Second
 	for name, tc := range map[string]struct {
-		fixed, leave, skip time.Duration // a living reader's lease, when it leaves; the writer's
+		// a living reader's lease, how long before the end of the dead one's it leaves; the writer's
+		fixed, leave, skip time.Duration
 	}{
 		// Only a message can tell the writer: it looks by itself in a minute.
-		"others leave early": {time.Minute, lease / 4, 10 * time.Minute},
-		"others leave late":  {time.Minute, lease - 100*time.Millisecond, 10 * time.Minute},
+		"others leave early": {time.Minute, lease * 3 / 4, 10 * time.Minute},
+		"others leave late":  {time.Minute, 100 * time.Millisecond, 10 * time.Minute},
 		// No message comes for so little: its refreshes tell it.
-		"others end little later": {lease + lease/4, lease / 4, 0},
+		"others end little later": {lease + lease/2, lease * 3 / 4, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,8 +61,8 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 			dead.locked(t, rwCommand{Do: "read"})
 			field := rwOnlyReader(t, s)
-			quick, long := rwClient(t, s, 2*time.Second), rwClient(t, s, 30*time.Second)
-			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context()) // renews every 667 ms
+			quick, long := rwClient(t, s, 5*time.Second), rwClient(t, s, 30*time.Second)
+			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context()) // renews every 1.7 s
 			fixed := rwLock(t, long.ReadWriteLock("n").ReadLock(), t.Context(), redlatch.WithLease(tc.fixed))
 			dead.Kill(t)
 			asked := time.Now()
@@ -72,12 +74,15 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			}
 			got := rwAsync(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n", opts...).WriteLock(), t.Context())
 			rwWaiting(t, s, "writers", 1)
-			time.Sleep(tc.leave)
+			time.Sleep(time.Until(ends.Add(-tc.leave)))
 			rwUnlock(t, fixed)
 			if ttl := s.Int(t, "PTTL", "n"); ttl > int64(lease/time.Millisecond) {
 				t.Errorf("TTL %d ms after the long reader has left", ttl)
 			}
 			rwUnlock(t, live)
+			if freed := time.Now(); freed.After(ends) {
+				ends = freed // the writer waits for the living ones, too
+			}
 			w := rwGot(t, got, left+2*rwSoon)
 			entered := time.Now()
 			t.Logf("the writer entered %v after the dead reader's lease", entered.Sub(ends))
@@ -96,12 +101,12 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 // leave: nothing is left of it, though its field stood in the hash meanwhile.
 func TestRWDeadReaderIsNotRevived(t *testing.T) {
 	t.Parallel()
-	const lease = 2500 * time.Millisecond
+	const lease = 5 * time.Second
 	s := rwServer(t)
 	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 	dead.locked(t, rwCommand{Do: "read"})
 	field := rwOnlyReader(t, s)
-	c := rwClient(t, s, 2*time.Second)
+	c := rwClient(t, s, 6*time.Second)
 	live := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
 	dead.Kill(t)
 	before := rwRemaining(t, s, field)
@@ -116,7 +121,7 @@ func TestRWDeadReaderIsNotRevived(t *testing.T) {
 		return s.Int(t, "EXISTS", "{n}:"+field+":rwlock_timeout:1") == 0
 	})
 	start := time.Now()
-	got := rwAsync(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock(), t.Context())
+	got := rwAsync(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock(), t.Context())
 	rwWaiting(t, s, "writers", 1)
 	rwUnlock(t, live)
 	w := rwGot(t, got, rwSoon)
@@ -135,11 +140,11 @@ func TestRWShortReaderNeverShortensALongOnes(t *testing.T) {
 	long := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
 	least := func(when string) {
 		t.Helper()
-		if ttl := s.Int(t, "PTTL", "n"); ttl < 25000 {
+		if ttl := s.Int(t, "PTTL", "n"); ttl < 15000 { // it is renewed when 20 s are left
 			t.Errorf("%s: the lock lasts %d ms", when, ttl)
 		}
 	}
-	quick := rwClient(t, s, 2*time.Second).ReadWriteLock("n").ReadLock()
+	quick := rwClient(t, s, 5*time.Second).ReadWriteLock("n").ReadLock()
 	a := rwLock(t, quick, t.Context())
 	least("a short one entered")
 	until := a.ValidUntil()
@@ -186,7 +191,7 @@ func TestRWPartialReleaseRenewsTheLock(t *testing.T) {
 // TestRWHoldersAreKeptByTheWatchdog for longer than their leases, in both modes at once.
 func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 	t.Parallel()
-	const lease = 4 * time.Second // a stall of two thirds of it would lose them, rightly
+	const lease = 6 * time.Second // a stall of two thirds of it would lose them, rightly
 	s := rwServer(t)
 	c := rwClient(t, s, lease)
 	l := c.ReadWriteLock("n")
@@ -210,7 +215,7 @@ func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 // TestRWDeadWriter: the next ones enter when its lease ends, not earlier.
 func TestRWDeadWriter(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 5 * time.Second
 	s := rwServer(t)
 	p := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
 	p.locked(t, rwCommand{Do: "write"})
@@ -233,13 +238,14 @@ func TestRWFixedLeasesEnd(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	s := rwServer(t)
 	c := rwClient(t, s, 0)
-	l := c.ReadWriteLock("n")
+	l := c.ReadWriteLock("n", rwTold())
 	for name, mode := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
 		start := time.Now()
-		h := rwLock(t, mode, t.Context(), redlatch.WithLease(lease))
+		h := rwLock(t, mode, t.Context(), redlatch.WithLease(lease)) // again if the answer comes after its end
+		held := time.Now()
 		next := rwLock(t, l.WriteLock(), t.Context())
-		if took := time.Since(start); took < lease || took > lease+rwSoon {
-			t.Errorf("%s: the next writer entered after %v", name, took)
+		if took, waited := time.Since(start), time.Since(held); took < lease || waited > lease+rwSoon {
+			t.Errorf("%s: the next writer entered after %v, and waited %v", name, took, waited)
 		}
 		select { // the timer that ends it was due before; a busy machine may run it later
 		case <-h.Context().Done():
@@ -260,13 +266,14 @@ func TestRWFixedLeasesEnd(t *testing.T) {
 // read hold lives: other readers enter then, though nobody unlocked.
 func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 4 * time.Second
 	s := rwServer(t)
 	l := rwClient(t, s, 30*time.Second).ReadWriteLock("n")
+	waits := rwClient(t, s, 0).ReadWriteLock("n").ReadLock()
 	start := time.Now()
 	w := rwLock(t, l.WriteLock(), t.Context(), redlatch.WithLease(lease))
 	r := rwLock(t, l.ReadLock(), w.Context())
-	other := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").ReadLock(), t.Context())
+	other := rwLock(t, waits, t.Context())
 	if took := time.Since(start); took < lease || took > lease+rwSoon {
 		t.Errorf("a reader entered after %v, the write lease was %v", took, lease)
 	}
@@ -280,14 +287,15 @@ func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 // TestRWLossIsNoticed: keys deleted or replaced by others.
 func TestRWLossIsNoticed(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 9 * time.Second // a check finds it within a third of that; later the hold ends without one
 	for name, remove := range map[string]func(t *testing.T, s *testbed.Server, field string){
 		"deleted":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "DEL", "n") },
 		"emptied":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "FLUSHALL") },
 		"field":    func(t *testing.T, s *testbed.Server, f string) { t.Helper(); s.Do(t, "HDEL", "n", f) },
-		"replaced": func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "SET", "n", "x", "PX", "2000") },
+		"replaced": func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "SET", "n", "x", "PX", "60000") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := rwServer(t)
 			c := rwClient(t, s, lease)
 			l := c.ReadWriteLock("n")

@@ -229,8 +229,13 @@ func TestRWHistoryIsLinearizable(t *testing.T) {
 	s := rwServer(t)
 	var ps []*testbed.Process
 	for i := range 4 {
+		// The one that is killed leaves a lease that ends meanwhile; the others lose none by a stall.
+		lease := 10 * time.Second
+		if i == 3 {
+			lease = 2 * time.Second
+		}
 		ps = append(ps, testbed.Spawn(t, "rwmodel", rwModelArgs{
-			Addr: s.Addr(), Lease: 2 * time.Second, Goroutines: 3, Seed: uint64(i + 1),
+			Addr: s.Addr(), Lease: lease, Goroutines: 3, Seed: uint64(i + 1),
 		}))
 	}
 	var events []rwEvent
@@ -247,7 +252,7 @@ func TestRWHistoryIsLinearizable(t *testing.T) {
 	const enough = 400
 	begin, look := time.Now(), time.NewTicker(50*time.Millisecond)
 	defer look.Stop()
-	kill := time.After(time.Second)
+	kill, fourth := time.After(time.Second), ps[3].Lines()
 	for running := true; running; {
 		select {
 		case line := <-ps[0].Lines():
@@ -256,10 +261,12 @@ func TestRWHistoryIsLinearizable(t *testing.T) {
 			read(ps[1], line)
 		case line := <-ps[2].Lines():
 			read(ps[2], line)
-		case line, ok := <-ps[3].Lines():
-			if ok {
-				read(ps[3], line)
+		case line, ok := <-fourth:
+			if !ok { // it was killed
+				fourth = nil
+				continue
 			}
+			read(ps[3], line)
 		case <-kill:
 			ps[3].Kill(t)
 		case <-look.C:

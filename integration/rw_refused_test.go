@@ -13,10 +13,11 @@ import (
 // TestRWWhoIsRefusedForGoodLeavesNoMark: a writer whose key is no lock any more takes
 // its mark along, behind which readers would stand back.
 func TestRWWhoIsRefusedForGoodLeavesNoMark(t *testing.T) {
+	t.Parallel()
 	s := rwServer(t)
 	c := rwClient(t, s, 0)
-	l := c.ReadWriteLock("n")
-	read, err := l.ReadLock().Lock(t.Context(), redlatch.WithLease(2*time.Second)) // the writer tries at its end
+	l := c.ReadWriteLock("n", rwTold())
+	read, err := l.ReadLock().Lock(t.Context(), redlatch.WithLease(5*time.Second)) // the writer tries at its end
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +36,9 @@ func TestRWWhoIsRefusedForGoodLeavesNoMark(t *testing.T) {
 	case <-time.After(rlPatience):
 		t.Fatal("the writer was not told that its key is no lock")
 	}
-	marks := []string{"EXISTS", luascript.RWMarksKey("n"), luascript.RWWritersKey("n")}
-	for end := time.Now().Add(rwSoon); s.Int(t, marks...) > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the writer's mark is still there")
-		}
-	}
+	rwEventually(t, "the writer's mark is gone", func() bool {
+		return s.Int(t, "EXISTS", luascript.RWMarksKey("n"), luascript.RWWritersKey("n")) == 0
+	})
 	if err := read.Unlock(context.Background()); !errors.Is(err, redlatch.ErrLeaseLost) {
 		t.Errorf("Unlock: %v", err)
 	}

@@ -14,15 +14,15 @@ import (
 // although a writer waits, and is refused the write lock.
 func TestRWShareReentryOutlivesFixedHold(t *testing.T) {
 	s := rwServer(t)
-	c, proxy := rwShareProxy(t, s, 3*time.Second, 900*time.Millisecond)
+	c, proxy := rwShareProxy(t, s, 30*time.Second, 900*time.Millisecond)
 	l := c.ReadWriteLock("n", redlatch.ShareReads())
 	writer := rwClient(t, s, 0).ReadWriteLock("n").WriteLock()
 	rwUnlock(t, rwLock(t, l.ReadLock(), t.Context()))
 
 	asB := redlatch.WithOwner(t.Context(), "b")
 	a := rwLock(t, l.ReadLock(), t.Context())
-	b := rwLock(t, l.ReadLock(), asB) // joins
-	short := rwLock(t, l.ReadLock(), asB, redlatch.WithLease(400*time.Millisecond))
+	b := rwLock(t, l.ReadLock(), asB)                                        // joins
+	short := rwLock(t, l.ReadLock(), asB, redlatch.WithLease(2*time.Second)) // far beyond the tenure
 	rwUnlock(t, b)
 	slow := proxy.StallReply(testbed.Contains("EVALSHA"))
 	again := rwAsync(t, l.ReadLock(), asB)
@@ -31,10 +31,10 @@ func TestRWShareReentryOutlivesFixedHold(t *testing.T) {
 	slow.Release()
 	h := rwGot(t, again, 10*time.Second)
 
-	time.Sleep(time.Second) // nobody joins the session any more
+	// Nobody joins the session any more.
 	w := rwAsync(t, writer, t.Context())
 	rwWaiting(t, s, "writers", 1)
-	nested, err := l.ReadLock().TryLock(h.Context(), 2*time.Second, 0)
+	nested, err := l.ReadLock().TryLock(h.Context(), 10*time.Second, 0)
 	if err != nil {
 		t.Errorf("a reader that is inside waits for the writer that waits for it: %v", err)
 	} else {

@@ -15,13 +15,24 @@ import (
 // rwFollow starts n readers behind the first, which waits on the server.
 func rwFollow(t *testing.T, s *testbed.Server, l redlatch.Locker, n int) []<-chan redlatch.Hold {
 	t.Helper()
+	began := time.Now()
 	got := []<-chan redlatch.Hold{rwAsync(t, l, t.Context())}
 	rwWaiting(t, s, "readers", 1)
+	late := time.Since(began)
 	for range n {
 		got = append(got, rwAsync(t, l, t.Context()))
 	}
-	time.Sleep(100 * time.Millisecond) // they are in line now
+	rwInLine(t, n)
+	// They count as come later by the time that the first one's command took to the server.
+	time.Sleep(late + 50*time.Millisecond)
 	return got
+}
+
+// rwInLine waits until n readers of this process follow another one. Of tests that run side by side
+// none has any.
+func rwInLine(t *testing.T, n int) {
+	t.Helper()
+	rlUntil(t, "the readers are in line", func() bool { return testbed.GoroutinesIn("(*acquisition).follow") == n })
 }
 
 // rwErrors acquires n times at once; what came of each is in the channel.
@@ -58,8 +69,9 @@ func rwNotYet(t *testing.T, who string, ch <-chan redlatch.Hold) {
 func TestRWShareLineCostsOneCommand(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		s := rwServer(t)
-		l := rwShareClient(t, s, 50*time.Millisecond).ReadWriteLock("n", redlatch.ShareReads())
-		other := rwClient(t, s, 0).ReadWriteLock("n")
+		// Nobody asks what has become of its place meanwhile.
+		l := rwShareClient(t, s, 50*time.Millisecond).ReadWriteLock("n", redlatch.ShareReads(), rwTold())
+		other := rwClient(t, s, 0).ReadWriteLock("n", rwTold())
 		writer := other.WriteLock()
 		if own {
 			writer = l.WriteLock()
@@ -67,12 +79,12 @@ func TestRWShareLineCostsOneCommand(t *testing.T) {
 		rwUnlock(t, rwLock(t, l.ReadLock(), t.Context()), rwLock(t, other.ReadLock(), t.Context())) // loads the scripts
 		inside := rwLock(t, writer, t.Context())
 		next := rwAsync(t, writer, t.Context())
-		rwEventually(t, "the next writer waits", func() bool {
-			return own || s.Int(t, "ZCARD", "redlatch_rw_writers:{n}") == 1
-		})
-		time.Sleep(100 * time.Millisecond)
+		rwWaiting(t, s, "writers", 1)
+		rwQuiet(t, s)
 		var got []<-chan redlatch.Hold
-		if n := rwScripts(t, s, func() { got = rwFollow(t, s, l.ReadLock(), 40) }); n > 2 { // once more when it listens
+		// Once more when it listens, and after each second that it must wait for that; so may the next
+		// writer still.
+		if n := rwScripts(t, s, func() { got = rwFollow(t, s, l.ReadLock(), 40) }); n > 6 {
 			t.Errorf("own %v: %d commands of 41 readers that wait", own, n)
 		}
 		var holds []redlatch.Hold
@@ -80,7 +92,7 @@ func TestRWShareLineCostsOneCommand(t *testing.T) {
 			rwUnlock(t, inside)
 			holds = rwAllGot(t, got)
 		})
-		// The unlock, the grant, and the next writer's looks; a refresh of places.
+		// The unlock, the grant, and the next writer's looks.
 		if t.Logf("own %v: %d commands", own, n); n > 6 {
 			t.Errorf("own %v: %d commands for 41 readers", own, n)
 		}
@@ -149,10 +161,10 @@ func TestRWShareLineLeaderLeaves(t *testing.T) {
 		if i == 0 {
 			rwWaiting(t, s, "readers", 1)
 		}
-		time.Sleep(20 * time.Millisecond)
+		rwInLine(t, i)
 	}
 	stays := rwAsync(t, l, t.Context())
-	time.Sleep(50 * time.Millisecond)
+	rwInLine(t, len(leave))
 	for i, cancel := range leave {
 		if i%3 == 2 {
 			cancel() // one that follows
@@ -294,7 +306,7 @@ func TestRWShareLineOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > 4*time.Second { // without an answer they wait for 5 s
 		t.Errorf("they waited %v for the writer", took)
 	}
 	rwUnlock(t, w)

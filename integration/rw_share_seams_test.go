@@ -15,12 +15,7 @@ import (
 func rwShareProxy(t *testing.T, s *testbed.Server, lease, tenure time.Duration) (*redlatch.Client, *testbed.Proxy) {
 	t.Helper()
 	proxy := testbed.NewProxy(t, s.Addr())
-	c, err := redlatch.Open("redis://"+proxy.Addr(), redlatch.WithLeaseTime(lease), redlatch.WithTenure(tenure))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c, proxy
+	return rwShareOpen(t, proxy.Addr(), lease, tenure), proxy
 }
 
 // TestRWShareReentryBesideFinalRelease: the re-entry of one owner and the last
@@ -28,7 +23,7 @@ func rwShareProxy(t *testing.T, s *testbed.Server, lease, tenure time.Duration) 
 // re-entry makes is nobody's then: no key, never told.
 func TestRWShareReentryBesideFinalRelease(t *testing.T) {
 	s := rwServer(t)
-	c, proxy := rwShareProxy(t, s, 9*time.Second, 900*time.Millisecond)
+	c, proxy := rwShareProxy(t, s, 30*time.Second, 9*time.Second)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	w := rwClient(t, s, 0).ReadWriteLock("n").WriteLock()
 	rwUnlock(t, rwLock(t, l, t.Context()))
@@ -69,7 +64,7 @@ func TestRWShareReentryBesideFinalRelease(t *testing.T) {
 	}
 	select {
 	case <-b3.Context().Done():
-	case <-time.After(30 * time.Second): // three leases
+	case <-time.After(90 * time.Second): // three leases
 		t.Errorf("a reader is inside beside a writer, and is not told for three leases; its ValidUntil was %v ago; Extend: %v",
 			time.Since(b3.ValidUntil()), b3.Extend(t.Context(), time.Minute))
 	}
@@ -121,10 +116,7 @@ func TestRWShareCloseInTheMiddle(t *testing.T) {
 	s := rwServer(t)
 	proxy := testbed.NewProxy(t, s.Addr())
 	for i := range 30 {
-		c, err := redlatch.Open("redis://"+proxy.Addr(), redlatch.WithLeaseTime(3*time.Second), redlatch.WithTenure(50*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := rwShareOpen(t, proxy.Addr(), 30*time.Second, 50*time.Millisecond)
 		l := c.ReadWriteLock("n", redlatch.ShareReads())
 		var all sync.WaitGroup
 		for g := range 12 {
@@ -194,7 +186,7 @@ func TestRWShareCloseInTheMiddle(t *testing.T) {
 // TestRWShareCancelled: thousands of cancelled shared reads leave nothing.
 func TestRWShareCancelled(t *testing.T) {
 	s := rwServer(t)
-	c, proxy := rwShareProxy(t, s, 3*time.Second, 50*time.Millisecond)
+	c, proxy := rwShareProxy(t, s, 8*time.Second, 50*time.Millisecond)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	rwUnlock(t, rwLock(t, l, t.Context()))
 	stop := make(chan struct{})
@@ -302,7 +294,7 @@ func TestRWShareLeaderLeaves(t *testing.T) {
 		for range 50 {
 			got = append(got, rwAsync(t, l, t.Context()))
 		}
-		time.Sleep(200 * time.Millisecond)
+		rwInLine(t, 50)
 		leave()
 		time.Sleep(50 * time.Millisecond)
 		trap.Release()

@@ -17,11 +17,18 @@ import (
 // rwShareClient's holds admit readers for tenure.
 func rwShareClient(t testing.TB, s *testbed.Server, tenure time.Duration) *redlatch.Client {
 	t.Helper()
-	c, err := redlatch.Open("redis://"+s.Addr(), redlatch.WithLeaseTime(30*time.Second), redlatch.WithTenure(tenure))
+	return rwShareOpen(t, s.Addr(), 30*time.Second, tenure)
+}
+
+func rwShareOpen(t testing.TB, addr string, lease, tenure time.Duration) *redlatch.Client {
+	t.Helper()
+	c, err := rwPatient(func() (*redlatch.Client, error) {
+		return redlatch.Open("redis://"+addr, redlatch.WithLeaseTime(lease), redlatch.WithTenure(tenure))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(c.Close)
 	return c
 }
 
@@ -76,11 +83,7 @@ func TestRWShareIsOneHold(t *testing.T) {
 func TestRWShareWhoComesTogether(t *testing.T) {
 	s := rwServer(t)
 	proxy := testbed.NewProxy(t, s.Addr())
-	c, err := redlatch.Open("redis://"+proxy.Addr(), redlatch.WithLeaseTime(30*time.Second), redlatch.WithTenure(9*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := rwShareOpen(t, proxy.Addr(), 30*time.Second, 9*time.Second)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	rwUnlock(t, rwLock(t, l, t.Context()))
 	for _, leader := range []bool{true, false} {
@@ -208,11 +211,7 @@ func TestRWShareWhoDoesNot(t *testing.T) {
 // TestRWShareIsLostTogether: all who share a hold are told that it is lost.
 func TestRWShareIsLostTogether(t *testing.T) {
 	s := rwServer(t)
-	c, err := redlatch.Open("redis://"+s.Addr(), redlatch.WithLeaseTime(3*time.Second), redlatch.WithTenure(900*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := rwShareOpen(t, s.Addr(), 9*time.Second, 3*time.Second)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	first := rwLock(t, l, t.Context())
 	second := rwLock(t, l, redlatch.WithOwner(t.Context(), "named"))

@@ -13,7 +13,10 @@ import (
 func TestUnlockTellsAThirdTimeWhatCameOfIt(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
-	c := rlClient(t, s.Addr(), rlUnlockTimeout(time.Second))
+	// The third Unlock must not give up, too; the connection outlasts the other two.
+	c := rlClient(t, s.Addr(), rlUnlockTimeout(3*time.Second), func(c *redlatch.Config) {
+		c.Redis.ConnWriteTimeout = 10 * time.Second
+	})
 	h := rlLock(t, t.Context(), c.RLock("l"))
 	s.Freeze(t)
 	for range 2 {

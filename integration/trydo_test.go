@@ -11,6 +11,7 @@ import (
 
 // TestTryDoOfEachKind: it limits the wait and not the section, and calls nothing without the lock.
 func TestTryDoOfEachKind(t *testing.T) {
+	t.Parallel()
 	s := rlServer(t)
 	c, other := rlClient(t, s.Addr()), rlClient(t, s.Addr())
 	type tries interface {
@@ -35,9 +36,10 @@ func TestTryDoOfEachKind(t *testing.T) {
 	boom := errors.New("boom")
 	for kind, l := range kinds(c) {
 		t.Run(kind, func(t *testing.T) {
-			const wait = 100 * time.Millisecond
-			err := l.TryDo(t.Context(), wait, 0, func(ctx context.Context) error {
-				for end := time.Now().Add(3 * wait); time.Now().Before(end); time.Sleep(wait / 10) {
+			t.Parallel()
+			const patient, wait = 2500 * time.Millisecond, 100 * time.Millisecond
+			err := l.TryDo(t.Context(), patient, 0, func(ctx context.Context) error {
+				for end := time.Now().Add(patient + 3*wait); time.Now().Before(end); time.Sleep(wait / 10) {
 					if ctx.Err() != nil {
 						return context.Cause(ctx)
 					}

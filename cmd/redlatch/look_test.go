@@ -314,14 +314,22 @@ func TestDoctorNamesPermissions(t *testing.T) {
 		{[]string{"-evalsha", "-eval"}, "rlock", "scripts can't be run"},
 	} {
 		s.Do(t, append(all, tc.without...)...)
-		st, out, errs := callWith(t, "", nil, "doctor", "--need", tc.need, "-o", "json", "--url", "redis://app:pw@"+s.Addr())
-		var findings []finding
-		if err := json.Unmarshal([]byte(out), &findings); err != nil {
-			t.Fatalf("%v: %v\n%s%s", tc.without, err, out, errs)
+		tries := 1
+		if tc.named == "+subscribe" {
+			tries = 3 // the refusal is waited for for 300 ms: a busy machine's server may be slower
 		}
+		var st int
+		var out, errs string
 		found := false
-		for _, f := range findings {
-			found = found || f.Level == problem && strings.HasPrefix(f.Check, "permissions") && strings.Contains(f.Text, tc.named)
+		for ; tries > 0 && !found; tries-- {
+			st, out, errs = callWith(t, "", nil, "doctor", "--need", tc.need, "-o", "json", "--url", "redis://app:pw@"+s.Addr())
+			var findings []finding
+			if err := json.Unmarshal([]byte(out), &findings); err != nil {
+				t.Fatalf("%v: %v\n%s%s", tc.without, err, out, errs)
+			}
+			for _, f := range findings {
+				found = found || f.Level == problem && strings.HasPrefix(f.Check, "permissions") && strings.Contains(f.Text, tc.named)
+			}
 		}
 		if st != exitError || !found {
 			t.Errorf("%v: status %d, %s is not named:\n%s", tc.without, st, tc.named, out)

@@ -59,6 +59,7 @@ func server(t *testing.T, args ...string) *testbed.Server {
 func client(t *testing.T, s *testbed.Server, change ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()
 	cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{s.Addr()}}}
+	cfg.Redis.Dialer.Timeout = patience // a short lease would make it short, too
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -141,9 +142,10 @@ func prepare(s *testbed.Server, args ...string) *exec.Cmd {
 	return as(s, exec.Command(self, args...))
 }
 
-// as makes a process of this program that of the command.
+// as makes a process of this program that of the command. A short lease would make the limit of a connection
+// short, too.
 func as(s *testbed.Server, cmd *exec.Cmd) *exec.Cmd {
-	cmd.Env = append(os.Environ(), "REDLATCH_TEST_COMMAND=1", "REDIS_URL=redis://"+s.Addr())
+	cmd.Env = append(os.Environ(), "REDLATCH_TEST_COMMAND=1", "REDIS_URL=redis://"+s.Addr()+"?dial_timeout="+patience.String())
 	return cmd
 }
 

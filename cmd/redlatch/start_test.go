@@ -56,7 +56,7 @@ func TestRunKilledAtTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		cmd := prepare(s, "run", name, "--lease-time", "1s", "--grace", "1s", "--", "sh", "-c", "echo begun; exec sleep 100")
+		cmd := prepare(s, "run", name, "--lease-time", "4s", "--grace", "1s", "--", "sh", "-c", "echo begun; exec sleep 100")
 		cmd.Stdout = w
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

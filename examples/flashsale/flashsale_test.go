@@ -144,9 +144,9 @@ func TestKill(t *testing.T) {
 			if got := row.total().Repaired; got < 1 || got > 1 && spec.shelves == 1 {
 				t.Errorf("%d half-done sales were put right, want 1", got)
 			}
-			// The holder's last renewal is at most a third of the lease old, and
-			// a machine under load may see the end of the lease a bit late.
-			if low, high := killLease*6/10, killLease+time.Second; row.crash.stall < low || row.crash.stall > high {
+			// The holder's last renewal is at most a third of the lease old, unless it came late, and
+			// a machine under load may see the end of the lease a bit late: not as late as a second lease.
+			if low, high := killLease/4, killLease*2; row.crash.stall < low || row.crash.stall > high {
 				t.Errorf("the next buyer entered after %v, want %v to %v", row.crash.stall, low, high)
 			}
 		})
@@ -217,7 +217,8 @@ func TestCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	option.PipelineMultiplex = -1 // one connection: the greetings of another would count
+	option.PipelineMultiplex = -1         // one connection: the greetings of another would count
+	option.Dialer.KeepAlive = time.Minute // a PING would, too
 	var c counter
 	c.watch(&option)
 	client, err := rueidis.NewClient(option)

@@ -23,7 +23,7 @@ func TestTheNextOneLeads(t *testing.T) {
 	var clients []*redlatch.Client
 	leaving, done := make([]context.CancelFunc, 2), make(chan error, 2)
 	for who := range 2 {
-		client, err := redlatch.Open("redis://"+addr, redlatch.WithLeaseTime(3*time.Second))
+		client, err := redlatch.Open("redis://"+addr, redlatch.WithLeaseTime(8*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,21 @@ func TestTheNextOneLeads(t *testing.T) {
 			})
 		}()
 	}
+	// queued returns once the other one stands for election. The queue of a fair lock says when it does.
+	queued := func() {
+		for {
+			state, err := clients[0].FairLock("leader").State(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state.QueueLength == 1 {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	first := <-terms
+	queued()
 	select {
 	case <-terms:
 		t.Fatal("two lead at once")
@@ -55,18 +69,7 @@ func TestTheNextOneLeads(t *testing.T) {
 	if second.who == first.who {
 		t.Error("the replica whose term failed leads again, and the other one waits")
 	}
-	// The one whose term failed stands for election again after its pause. The queue of a
-	// fair lock says when it does.
-	for {
-		state, err := clients[0].FairLock("leader").State(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if state.QueueLength == 1 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	queued() // the one whose term failed, again, after its pause
 	if _, err := clients[0].FairLock("leader").ForceUnlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}

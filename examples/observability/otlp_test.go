@@ -101,7 +101,7 @@ func TestSpansGoByOTLP(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // ms; 5 s by default
 
-	ctx, s := shopFor(t, time.Minute)
+	ctx, s := shopFor(t, 3*time.Minute)
 	working, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { // ends with working

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"math"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/examples/internal/demoserver"
 )
 
@@ -81,11 +83,16 @@ func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
 			t.Error(err)
 		}
 	})
-	s, err := openShop(ctx, server, "127.0.0.1:0,127.0.0.1:0", slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
+	for {
+		s, err := openShop(ctx, server, "127.0.0.1:0,127.0.0.1:0", slog.New(slog.NewTextHandler(io.Discard, nil)))
+		if err == nil {
+			return ctx, s
+		}
+		// With its short lease a client connects in a short time, or not at all: a busy machine's server is slow.
+		if !errors.Is(err, redlatch.ErrUnavailable) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
 	}
-	return ctx, s
 }
 
 // TestPanelsReturnData runs the expression of every panel against a real
@@ -95,7 +102,7 @@ func TestPanelsReturnData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
-	ctx, s := shopFor(t, 2*time.Minute)
+	ctx, s := shopFor(t, 4*time.Minute)
 	defer func() {
 		if err := s.close(); err != nil {
 			t.Error(err)

@@ -24,6 +24,11 @@ import (
 // fails them.
 const patience = 20 * time.Second
 
+// woken bounds the time from an unlock to the hold of the next one, whom a message wakes. A machine that
+// stands still for a while stays below it. Who hears nothing looks again when a lease of 30 s ends, of
+// which 20 s or more are left.
+const woken = 5 * time.Second
+
 // server starts a server on which nothing may be left behind.
 func server(t *testing.T) *testbed.Server {
 	t.Helper()
@@ -196,6 +201,16 @@ func listens(t testing.TB, s *testbed.Server, name string) {
 	channel := luascript.LockChannel(name)
 	eventually(t, "a subscription of "+name, func() bool {
 		return slices.Contains(s.List(t, "PUBSUB", "CHANNELS", channel), channel)
+	})
+}
+
+// unheard waits until nobody listens to a lock's unlock messages any more: a subscription lingers for
+// half a second, and the next waiter would not be told from it.
+func unheard(t testing.TB, s *testbed.Server, name string) {
+	t.Helper()
+	channel := luascript.LockChannel(name)
+	eventually(t, "the end of a subscription of "+name, func() bool {
+		return len(s.List(t, "PUBSUB", "CHANNELS", channel)) == 0
 	})
 }
 

@@ -45,8 +45,8 @@ func TestQuorumExtendsAllItsCopies(t *testing.T) {
 	proxy := testbed.NewProxy(t, list[2].Addr())
 	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()})
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	const short = 3 * time.Second
-	h := lockAll(t, t.Context(), q, list, redlatch.WithLease(short))
+	const short = 5 * time.Second
+	h := lockAll(t, t.Context(), q, list, cs, redlatch.WithLease(short))
 	taken := time.Now()
 	proxy.Delay(testbed.Replies, 100*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func outlives(t *testing.T, list []*testbed.Server, leaseTime time.Duration, hol
 // though its server's clock gave it a newer token.
 func TestFencedQuorumKeepsALateCopy(t *testing.T) {
 	t.Parallel()
-	const leaseTime = 4 * time.Second
+	const leaseTime = 6 * time.Second // no stall of the machine ends it
 	list := servers(t, 3)
 	proxy := testbed.NewProxy(t, list[2].Addr())
 	log := make(lateGrants, 16)
@@ -182,7 +182,7 @@ func lateCopy(
 // when the hold was granted.
 func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 	t.Parallel()
-	const leaseTime = 4 * time.Second
+	const leaseTime = 6 * time.Second // no stall of the machine ends it
 	list := servers(t, 3)
 	cs := clients(t, addrs(list), lease(leaseTime))
 	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
@@ -191,7 +191,7 @@ func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 	job := redlatch.WithOwner(t.Context(), "job") // so that the one's end is not the other's
 	h := mustLock(t, job, q)
 	unlock(t, busy)
-	again := lockAll(t, job, q, list)
+	again := lockAll(t, job, q, list, cs)
 	if again.Token() != h.Token() {
 		t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
 	}
@@ -204,7 +204,7 @@ func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 // the lock anew: with a token that is newer than those of the holders between.
 func TestFencedQuorumAfterALostOne(t *testing.T) {
 	t.Parallel()
-	const leaseTime = 3 * time.Second
+	const leaseTime = 5 * time.Second // no stall of the machine ends it
 	list := servers(t, 3)
 	cs, others := clients(t, addrs(list), lease(leaseTime)), clients(t, addrs(list), lease(leaseTime))
 	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
@@ -239,9 +239,9 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
 	o := mustLock(t, t.Context(), outer.RLock("o"))
-	h := lockAll(t, o.Context(), q, list)
-	taken := time.Now()
+	h := lockAll(t, o.Context(), q, list, cs)
 	list[2].Freeze(t)
+	taken := time.Now() // the frozen node has renewed nothing since then
 	eventually(t, "a renewal of two", func() bool { return h.ValidUntil().After(taken.Add(leaseTime + time.Second)) })
 	list[0].Do(t, "DEL", "q")
 	extended := make(chan error, 1)

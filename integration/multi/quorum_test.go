@@ -32,16 +32,22 @@ func heldOn(t testing.TB, list []*testbed.Server, name string) int {
 	return n
 }
 
-// lockAll takes a quorum with a copy on each server. A server that did not answer in time, on a busy
-// machine, has given its copy back: then the quorum is taken again.
+// lockAll takes a quorum with a copy on each server, of the clients cs. A copy that was not answered for in time,
+// on a busy machine, is given back, though its server may have granted it: then the quorum is taken again.
 func lockAll(
-	t testing.TB, ctx context.Context, q redlatch.Locker, list []*testbed.Server, opts ...redlatch.AcquireOption, //nolint:revive // as mustLock
+	t testing.TB, ctx context.Context, q redlatch.Locker, //nolint:revive // as mustLock
+	list []*testbed.Server, cs []*redlatch.Client, opts ...redlatch.AcquireOption,
 ) redlatch.Hold {
 	t.Helper()
 	for range 10 {
 		h := mustLock(t, ctx, q, opts...)
+		missing := func(c *redlatch.Client) bool {
+			return !slices.ContainsFunc(c.Held(), func(l redlatch.HeldLock) bool { return l.Name == h.Name() })
+		}
 		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-			if heldOn(t, list, h.Name()) == len(list) {
+			tokens := h.(redlatch.MultiHold).Tokens() //nolint:forcetypeassert // it is one
+			behind := h.Token() > 0 && slices.Contains(tokens, 0)
+			if heldOn(t, list, h.Name()) == len(list) && !slices.ContainsFunc(cs, missing) && !behind {
 				return h
 			}
 		}
@@ -55,11 +61,15 @@ func TestQuorumOfFive(t *testing.T) {
 	list, cs := five(t)
 	others := clients(t, addrs(list))
 	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
-	h := lockAll(t, t.Context(), q, list)
+	h := lockAll(t, t.Context(), q, list, cs)
 	if h.Name() != "q" {
 		t.Errorf("name %s", h.Name())
 	}
-	_, err := o.TryLock(t.Context(), 0, 0)
+	var err error
+	eventually(t, "a round that a majority answers in time", func() bool {
+		_, err = o.TryLock(t.Context(), 0, 0)
+		return !errors.Is(err, redlatch.ErrUnavailable)
+	})
 	want(t, err, redlatch.ErrNotAcquired)
 	var busy *redlatch.NotAcquiredError
 	if !errors.As(err, &busy) || busy.Holder == "" || busy.Remaining <= 0 {
@@ -74,7 +84,7 @@ func TestQuorumOfFive(t *testing.T) {
 	began := time.Now()
 	unlock(t, h)
 	oh := get(t, got)
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > woken {
 		t.Errorf("woken %v after the unlock", took)
 	}
 	unlock(t, oh)
@@ -82,7 +92,7 @@ func TestQuorumOfFive(t *testing.T) {
 	want(t, oh.Unlock(t.Context()), redlatch.ErrNotHeld)
 
 	h = mustLock(t, t.Context(), q, redlatch.WithLease(4*time.Second))
-	if left := time.Until(h.ValidUntil()); left > 4*time.Second || left < 2*time.Second {
+	if left := time.Until(h.ValidUntil()); left > 4*time.Second || left < time.Second {
 		t.Errorf("valid for %v", left)
 	}
 	want(t, ended(t, h), redlatch.ErrLeaseLost)
@@ -265,10 +275,10 @@ func TestQuorumStartsWithNodesDown(t *testing.T) {
 // TestQuorumLoss: the hold ends when no majority is left, not before.
 func TestQuorumLoss(t *testing.T) {
 	t.Parallel()
-	const leaseTime = 4 * time.Second // each node is waited for a twentieth of it
+	const leaseTime = 9 * time.Second // no stall of the machine ends it, or is as long as the time between two checks
 	list, cs := five(t, lease(leaseTime))
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	h := lockAll(t, t.Context(), q, list)
+	h := lockAll(t, t.Context(), q, list, cs)
 	list[0].Kill(t)
 	list[1].Do(t, "DEL", "q")
 	time.Sleep(leaseTime * 5 / 4) // over a lease: the other three keep it
@@ -285,7 +295,7 @@ func TestQuorumLoss(t *testing.T) {
 	if !errors.As(cause, &lost) || lost.Reason != "member" {
 		t.Errorf("cause %v", cause)
 	}
-	if late := time.Since(h.ValidUntil()); late > leaseTime/4 { // the machine may be slow to tell
+	if late := time.Since(h.ValidUntil()); late > leaseTime/4 { // the checks are a third apart; the machine may be slow to tell
 		t.Errorf("ended %v after its deadline, %v after the loss, the lease is %v", late, time.Since(began), leaseTime)
 	}
 	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
@@ -347,11 +357,9 @@ func TestRestartedNodeStaysOutForTheLeaseAskedFor(t *testing.T) {
 	unlock(t, mustLock(t, t.Context(), o, redlatch.WithLease(long))) // both know the servers as new
 	unlock(t, mustLock(t, t.Context(), q, redlatch.WithLease(long)))
 	list[2].Freeze(t)
-	h, err := q.TryLock(t.Context(), 0, long) // on 0 and 1 only
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(time.Second) // a node is waited for half as long, so 2 will not join late
+	h := mustLock(t, t.Context(), q, redlatch.WithLease(long)) // on 0 and 1 only
+	// A node is waited for half a second, so 2 will not join late.
+	time.Sleep(2 * time.Second)
 	list[2].Thaw(t)
 	becomesFree(t, list[2], "q")
 	list[1].Kill(t)
@@ -376,7 +384,7 @@ func TestStaleLockOnANodeThatComesBack(t *testing.T) {
 	t.Parallel()
 	list, cs := five(t, lease(20*time.Second))
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	h := lockAll(t, t.Context(), q, list)
+	h := lockAll(t, t.Context(), q, list, cs)
 	list[3].Freeze(t)
 	unlock(t, h)
 	list[3].Thaw(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,7 @@ func TestAcrossNodes(t *testing.T) {
 	began := time.Now()
 	unlock(t, h)
 	h = get(t, got)
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > woken {
 		t.Errorf("woken %v after the unlock", took)
 	}
 	unlock(t, h)
@@ -56,6 +57,7 @@ func TestAcrossNodes(t *testing.T) {
 	want(t, err, redlatch.ErrNotAcquired)
 	free(t, list[0], "a")
 	free(t, list[2], "c")
+	unheard(t, list[1], "b") // the others may have waited for it
 	got = async(t.Context(), m)
 	listens(t, list[1], "b")
 	becomesFree(t, list[0], "a") // its first round may be under way
@@ -67,7 +69,7 @@ func TestAcrossNodes(t *testing.T) {
 	began = time.Now()
 	unlock(t, hb)
 	h = get(t, got)
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > woken {
 		t.Errorf("woken %v after the unlock", took)
 	}
 	unlock(t, h)
@@ -94,8 +96,10 @@ func TestAcrossNodes(t *testing.T) {
 // TestUnlockNeverStopsAtTheFirst: a member that is lost and one whose server does
 // not answer do not keep the others from being freed; the errors are joined.
 func TestUnlockNeverStopsAtTheFirst(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * time.Second // a healthy server answers in time
 	list := servers(t, 4)
-	cs := clients(t, addrs(list), lease(30*time.Second), func(c *redlatch.Config) { c.UnlockTimeout = time.Second })
+	cs := clients(t, addrs(list), lease(30*time.Second), func(c *redlatch.Config) { c.UnlockTimeout = limit })
 	h := mustLock(t, t.Context(), across(cs, []string{"a", "b", "c", "d"}))
 	list[0].Do(t, "DEL", "a")
 	list[1].Freeze(t)
@@ -127,14 +131,18 @@ func TestNodeDownForAll(t *testing.T) {
 		_, err := m.TryLock(t.Context(), wait, 0)
 		want(t, err, redlatch.ErrUnavailable)
 		want(t, err, redlatch.ErrNotAcquired)
-		var un *redlatch.UnavailableError
-		if !errors.As(err, &un) || un.Nodes[0].Node != list[1].Addr() {
+		var un *redlatch.UnavailableError // a busy machine's other server may be told of, too
+		if !errors.As(err, &un) || !slices.ContainsFunc(un.Nodes, func(n redlatch.NodeError) bool { return n.Node == list[1].Addr() }) {
 			t.Errorf("details %v", err)
 		}
 		if took := time.Since(began); took > wait+3*time.Second {
 			t.Errorf("took %v", took)
 		}
-		free(t, list[0], "a")
+		if wait == 0 {
+			free(t, list[0], "a")
+		} else {
+			becomesFree(t, list[0], "a") // given back in the background when the wait is over
+		}
 	}
 	got := async(t.Context(), m)
 	list[1].Restart(t, testbed.Empty)
@@ -241,7 +249,7 @@ func TestSameNameInTwoDatabases(t *testing.T) {
 		"one database": redlatch.MultiLock(zero.RLock("x"), one.RLock("x"), others.RLock("x")),
 		"a quorum":     redlatch.QuorumLock(zero.RLock("x"), one.RLock("x"), dial(t, s.Addr(), database(2)).RLock("x")),
 	} {
-		_, err := l.TryLock(t.Context(), 0, 0)
+		_, err := l.TryLock(t.Context(), 10*time.Second, 0) // what is on one server is known when it has answered
 		if !errors.Is(err, redlatch.ErrInvalidOption) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -67,7 +67,7 @@ func TestSecondUnlockGoesOnWhereTheFirstGaveUp(t *testing.T) {
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- h.Unlock(context.Background()) }()
 	<-h.Context().Done()
-	time.Sleep(limit / 2) // so that the second has as much left when the first gives up
+	time.Sleep(limit / 4 * 3) // so that the second has as much left when the first gives up
 	go func() { second <- h.Unlock(context.Background()) }()
 	want(t, <-first, redlatch.ErrUnavailable)
 	list[1].Thaw(t)
@@ -83,7 +83,7 @@ func TestSecondUnlockGoesOnWhereTheFirstGaveUp(t *testing.T) {
 // together.
 func TestUnlockBlocksForOneUnlockTimeout(t *testing.T) {
 	t.Parallel()
-	const limit = 2 * time.Second
+	const limit = 3 * time.Second
 	list := servers(t, 4)
 	cs := clients(t, addrs(list), func(c *redlatch.Config) { c.UnlockTimeout = limit })
 	h := mustLock(t, t.Context(), across(cs, []string{"a", "b", "c", "d"}))

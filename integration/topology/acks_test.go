@@ -27,10 +27,11 @@ func TestReplicaAcks(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Replicas(t, 2)
 	master, replicas := set.Master(), set.Replicas()
-	const ackTimeout = 5 * time.Second // far above a stall of the machine
+	// Far above a stall of the machine. A lease lasts for three of them at least.
+	const ackTimeout, shortTimeout, shortLease = 5 * time.Second, 3 * time.Second, 9 * time.Second
 	warm(t, master, 2)
 	c := open(t, single(master), acks(2, ackTimeout), func(cfg *redlatch.Config) { cfg.LeaseTime = 3 * ackTimeout })
-	short := open(t, single(master), acks(2, lease/3))
+	short := open(t, single(master), acks(2, shortTimeout), func(cfg *redlatch.Config) { cfg.LeaseTime = shortLease })
 	for name, l := range map[string]redlatch.Locker{
 		"plain": c.RLock("plain", redlatch.Fenced()), "fair": c.FairLock("fair"),
 		"[m1 m2]": redlatch.MultiLock(c.RLock("m1"), c.RLock("m2")),
@@ -76,7 +77,7 @@ func TestReplicaAcks(t *testing.T) {
 			t.Errorf("%s: the acquisition was not undone", name)
 		}
 	}
-	time.Sleep(time.Until(frozen.Add(2 * lease)))
+	time.Sleep(time.Until(frozen.Add(shortLease * 4 / 3)))
 	for _, h := range []redlatch.Hold{kept, renewed} {
 		if h.Context().Err() != nil {
 			t.Errorf("a held lock was lost for a slow replica: %v", context.Cause(h.Context()))
@@ -157,6 +158,7 @@ func TestAckedLockSurvivesFailovers(t *testing.T) {
 func TestReplicaAcksOnACluster(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Cluster(t)
+	nodeTimeout(t, set, standsStill)
 	c := open(t, cluster(set), acks(1, 5*time.Second), func(cfg *redlatch.Config) { cfg.LeaseTime = 15 * time.Second })
 	for _, n := range set.Masters(t) {
 		eventually(t, 20*time.Second, "acknowledgements", func() bool { return n.Int(t, "WAIT", "1", "1000") == 1 })

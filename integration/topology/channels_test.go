@@ -51,6 +51,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	testbed.Needs(t, 7, 0, "sharded channels")
 	set := testbed.Cluster(t)
+	nodeTimeout(t, set, standsStill)
 	master := set.Masters(t)[0]
 	proxy := testbed.NewProxy(t, master.Addr())
 	for _, node := range set.Nodes() {

@@ -25,6 +25,7 @@ func subscribed(t *testing.T, c *testbed.ClusterSet, key string) func() bool {
 
 func TestCluster(t *testing.T) {
 	set := testbed.Cluster(t)
+	nodeTimeout(t, set, standsStill)
 	// A client may learn late of a takeover, where nodes have little time to tell each other.
 	patient := func(cfg *redlatch.Config) { cfg.UnlockTimeout = 20 * time.Second }
 	c, other := open(t, cluster(set), patient), open(t, cluster(set))
@@ -32,7 +33,7 @@ func TestCluster(t *testing.T) {
 	t.Run("any name", func(t *testing.T) {
 		ctx := within(t, 30*time.Second)
 		for _, name := range []string{"a", "b", "orders:{42}:x", "{tag}x", "\x00\xff bin", "much longer than a tag"} {
-			h, err := c.RLock(name, redlatch.Fenced()).TryLock(ctx, 0, 0)
+			h, err := c.RLock(name, redlatch.Fenced()).Lock(ctx)
 			if err != nil {
 				t.Errorf("%q: %v", name, err)
 				continue
@@ -51,12 +52,16 @@ func TestCluster(t *testing.T) {
 
 	t.Run("the unlock message is sharded and wakes at once", func(t *testing.T) {
 		for _, name := range []string{"w1", "w2", "w3", "w4", "w5"} {
-			h := mustLock(t, within(t, 30*time.Second), c.RLock(name))
+			// For so long that a waiter that hears nothing is late, far more than a stall of the machine.
+			h, err := c.RLock(name).Lock(within(t, 30*time.Second), redlatch.WithLease(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
 			got := waiting(t, other.RLock(name), subscribed(t, set, name))
 			began := time.Now()
 			mustUnlock(t, h)
-			mustUnlock(t, gets(t, got, lease/2))
-			if d := time.Since(began); d > lease/2 {
+			mustUnlock(t, gets(t, got, lease))
+			if d := time.Since(began); d > lease {
 				t.Errorf("%s: handed over after %v", name, d)
 			}
 		}
@@ -112,6 +117,7 @@ func TestCluster(t *testing.T) {
 		const name = "dies"
 		h := mustLock(t, within(t, 60*time.Second), c.RLock(name, redlatch.Fenced()))
 		got := waiting(t, other.RLock(name, redlatch.Fenced()), subscribed(t, set, name))
+		nodeTimeout(t, set, testbed.ClusterNodeTimeout)
 		master := set.NodeOfKey(t, name)
 		master.Kill(t)
 		set.AwaitTakeover(t, testbed.Slot(name), master)

@@ -16,8 +16,11 @@ import (
 func TestClusterFrozenNodeKeepsOtherPlaces(t *testing.T) {
 	// So long that the cluster itself does nothing about it.
 	set := testbed.Cluster(t, "--cluster-node-timeout", "60000")
-	const long = time.Minute // nobody loses a hold meanwhile
-	slow := func(cfg *redlatch.Config) { cfg.LeaseTime = long }
+	const (
+		long    = time.Minute      // nobody loses a hold meanwhile
+		silence = 15 * time.Second // until the frozen node's connections end, with what they hold up
+	)
+	slow := func(cfg *redlatch.Config) { cfg.LeaseTime, cfg.Redis.ConnWriteTimeout = long, silence }
 	c, other := open(t, cluster(set), slow), open(t, cluster(set), slow)
 	frozen := set.Masters(t)[1]
 	ctx := within(t, time.Minute)
@@ -64,10 +67,10 @@ func TestClusterFrozenNodeKeepsOtherPlaces(t *testing.T) {
 	frozen.Freeze(t)
 	defer frozen.Thaw(t)
 	for _, b := range here {
-		time.Sleep(2 * time.Second) // two skip times; the frozen node's connections end after five seconds
+		time.Sleep(2 * time.Second) // two skip times
 		began := time.Now()
 		mustUnlock(t, b.hold)
-		h := gets(t, b.waiting, 2*time.Second)
+		h := gets(t, b.waiting, silence/3)
 		t.Logf("handed over after %v", time.Since(began))
 		mustUnlock(t, h)
 	}

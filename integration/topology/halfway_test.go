@@ -14,6 +14,7 @@ import (
 func TestWriterWhoReadsUnlocksWhileSlotIsHalfWay(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t)
+	nodeTimeout(t, set, standsStill)
 	c := open(t, cluster(set))
 	rw := c.ReadWriteLock("{rw}1")
 	w := mustLock(t, within(t, 30*time.Second), rw.WriteLock())
@@ -34,7 +35,7 @@ func TestWriterWhoReadsUnlocksWhileSlotIsHalfWay(t *testing.T) {
 		if err := h.Unlock(t.Context()); err != nil {
 			t.Errorf("Unlock: %v", err)
 		}
-		if took := time.Since(began); took > lease/2 {
+		if took := time.Since(began); took > lease*2/3 { // an Unlock that waits gives up after five seconds
 			t.Errorf("unlocked after %v", took)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -30,6 +31,8 @@ func TestMain(m *testing.M) {
 // machine to renew in time.
 const lease = 6 * time.Second
 
+// open makes a client that is closed with the test. A short lease makes the limits of a connection
+// short, too: a busy machine's server may give its first answer too late for them.
 func open(t *testing.T, opt rueidis.ClientOption, more ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()
 	cfg := redlatch.Config{
@@ -39,13 +42,29 @@ func open(t *testing.T, opt rueidis.ClientOption, more ...func(*redlatch.Config)
 	for _, f := range more {
 		f(&cfg)
 	}
-	c, err := redlatch.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c *redlatch.Client
+	eventually(t, 20*time.Second, "a client", func() bool {
+		var err error
+		if c, err = redlatch.New(cfg); err != nil && !errors.Is(err, redlatch.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	t.Cleanup(c.Close)
 	return c
 }
+
+// nodeTimeout sets how long a node of a cluster must be silent before the others take it for dead. One
+// that only stands still for longer than testbed.ClusterNodeTimeout loses its slots.
+func nodeTimeout(t *testing.T, set *testbed.ClusterSet, d time.Duration) {
+	t.Helper()
+	for _, n := range set.Nodes() {
+		n.Do(t, "CONFIG", "SET", "cluster-node-timeout", strconv.FormatInt(d.Milliseconds(), 10))
+	}
+}
+
+// standsStill is longer than a busy machine's node stands still.
+const standsStill = 3 * time.Second
 
 func cluster(c *testbed.ClusterSet) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: c.Addrs()}
