@@ -83,6 +83,13 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 			if !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, redlatch.ErrUnavailable) {
 				t.Error("a replica granted a lock:", err)
 			}
+			// Connections end once more a second after the last refusal. Both kinds are there again when the
+			// address goes on: if it went on between the two, the subscription would stay, as in the test below.
+			time.Sleep(1100 * time.Millisecond)
+			eventually(t, 10*time.Second, "the waiter listens at the replica", func() bool { return listens(a) })
+			if _, err := c.RLock("held").State(t.Context()); err != nil {
+				t.Error(err)
+			}
 			address.Lead(b.Addr())
 			free, err := c.RLock("free").TryLock(within(t, time.Minute), 10*time.Second, 0)
 			if err != nil {
@@ -103,5 +110,45 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 				t.Errorf("%d lines about the replica, %d about subscriptions; want 1 and none:\n%s", lines, lost, log.all())
 			}
 		})
+	}
+}
+
+// TestWaiterThatStaysWithTheReplica: a client may meet no replica though its subscription leads to one, if
+// the address goes on after that was made and before the commands have a new connection. The waiter hears the
+// unlock all the same: a replica passes on what its master publishes.
+func TestWaiterThatStaysWithTheReplica(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	set := testbed.Replicas(t, 1)
+	a, b := set.Master(), set.Replicas()[0]
+	address := testbed.NewProxy(t, a.Addr())
+	c := open(t, rueidis.ClientOption{InitAddress: []string{address.Addr()}}, func(cfg *redlatch.Config) {
+		cfg.LeaseTime, cfg.Tenure = time.Minute, -1 // nobody is woken by the end of a lease, or in the process
+	})
+	listens := func(s *testbed.Server) bool {
+		channel := luascript.LockChannel("held")
+		return slices.Contains(s.List(t, "PUBSUB", "CHANNELS", channel), channel)
+	}
+	held := mustLock(t, within(t, time.Minute), c.RLock("held"))
+	waiter := waiting(t, c.RLock("held"), func() bool { return listens(a) })
+	time.Sleep(time.Second) // it has looked again since
+	set.AwaitSync(t)
+	set.Promote(t, b)
+	host, port, err := net.SplitHostPort(b.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Do(t, "REPLICAOF", host, port)
+	set.AwaitSync(t)
+	address.Lead(b.Addr())
+	a.Do(t, "CLIENT", "KILL", "TYPE", "normal")
+	mustUnlock(t, held)
+	if b.Int(t, "EXISTS", "held") != 0 {
+		t.Error("the new master knows nothing of the unlock")
+	}
+	began := time.Now()
+	mustUnlock(t, gets(t, waiter, 20*time.Second))
+	t.Logf("woken after %v", time.Since(began))
+	if !listens(a) || listens(b) {
+		t.Error("the subscription did not stay")
 	}
 }

@@ -56,8 +56,10 @@ func (d *demotion) refused(now time.Time) (end, first bool) {
 // right before that, so that a subscription takes its end for planned, and told after it; first says
 // that it is the first time in an outage. A second later they are ended, and before is called, once
 // more: a subscription that was made, or a connection that was put by, while the address still led to
-// the replica would never learn that commands go elsewhere. Neither may block. OnReplica comes before
-// the first command, or not at all.
+// the replica would never learn that commands go elsewhere. One is left out: a subscription that is made
+// right before the address goes on, when the next command connects right after. It hears what the master
+// publishes all the same, since a replica passes that on. Neither may block. OnReplica comes before the
+// first command, or not at all.
 func (c *Conn) OnReplica(before func(), told func(err error, first bool)) {
 	c.demoted.before, c.demoted.told = before, told
 }
