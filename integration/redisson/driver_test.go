@@ -13,76 +13,67 @@ import (
 )
 
 func TestOwnersOfOneDriverExcludeEachOther(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			n := name(t)
-			a, c := b.java.Owner("a"), b.java.Owner("c")
-			if a.Field(t) == c.Field(t) {
-				t.Fatal("two owners have one field")
-			}
-			a.RLock(n).Lock(t, 0)
-			if c.RLock(n).TryLock(t, -1, 0) {
-				t.Fatal("the lock was taken twice")
-			}
-			a.RLock(n).Lock(t, 0)
-			if s := a.RLock(n).State(t); s.Count != 2 || !s.Locked {
-				t.Fatalf("after re-entry: %+v", s)
-			}
-			c.RLock(n).UnlockRefused(t)
-			a.RLock(n).Unlock(t)
-			a.RLock(n).Unlock(t)
-			a.RLock(n).UnlockRefused(t)
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		n := name(t)
+		a, c := b.java.Owner("a"), b.java.Owner("c")
+		if a.Field(t) == c.Field(t) {
+			t.Fatal("two owners have one field")
+		}
+		a.RLock(n).Lock(t, 0)
+		if c.RLock(n).TryLock(t, -1, 0) {
+			t.Fatal("the lock was taken twice")
+		}
+		a.RLock(n).Lock(t, 0)
+		if s := a.RLock(n).State(t); s.Count != 2 || !s.Locked {
+			t.Fatalf("after re-entry: %+v", s)
+		}
+		c.RLock(n).UnlockRefused(t)
+		a.RLock(n).Unlock(t)
+		a.RLock(n).Unlock(t)
+		a.RLock(n).UnlockRefused(t)
+	})
 }
 
 func TestBlockedOwnerHoldsUpNobodyElse(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			n := name(t)
-			a, c := b.java.Owner("a"), b.java.Owner("c")
-			a.RLock(n).Lock(t, 0)
-			waits := c.RLock(n).GoLock(0)
-			b.waitingOn(t, "redisson_lock__channel:{"+n+"}")
-			if !waits.Pending() {
-				t.Fatal("the lock was taken twice")
-			}
-			unlocked := a.RLock(n).Unlock(t)
-			got := waits.Wait(t)
-			if got.At.Before(unlocked.At.Add(-unlocked.Took)) {
-				t.Fatalf("granted at %v, before the unlock began at %v", got.At, unlocked.At.Add(-unlocked.Took))
-			}
-			c.RLock(n).Unlock(t)
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		n := name(t)
+		a, c := b.java.Owner("a"), b.java.Owner("c")
+		a.RLock(n).Lock(t, 0)
+		waits := c.RLock(n).GoLock(0)
+		b.waitingOn(t, "redisson_lock__channel:{"+n+"}")
+		if !waits.Pending() {
+			t.Fatal("the lock was taken twice")
+		}
+		unlocked := a.RLock(n).Unlock(t)
+		got := waits.Wait(t)
+		if got.At.Before(unlocked.At.Add(-unlocked.Took)) {
+			t.Fatalf("granted at %v, before the unlock began at %v", got.At, unlocked.At.Add(-unlocked.Took))
+		}
+		c.RLock(n).Unlock(t)
+	})
 }
 
 func TestInterruptEndsAWait(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			n := name(t)
-			a, c := b.java.Owner("a"), b.java.Owner("c")
-			a.RLock(n).Lock(t, 0)
-			waits := c.RLock(n).GoLock(0)
-			b.waitingOn(t, "redisson_lock__channel:{"+n+"}")
-			c.Interrupt(t)
-			_, err := waits.Result()
-			var java *Error
-			if !errors.As(err, &java) || java.Exception != "InterruptedException" {
-				t.Fatalf("got %v, want InterruptedException", err)
-			}
-			// The thread must have lived through it.
-			a.RLock(n).Unlock(t)
-			c.RLock(n).Lock(t, 0)
-			c.RLock(n).Unlock(t)
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		n := name(t)
+		a, c := b.java.Owner("a"), b.java.Owner("c")
+		a.RLock(n).Lock(t, 0)
+		waits := c.RLock(n).GoLock(0)
+		b.waitingOn(t, "redisson_lock__channel:{"+n+"}")
+		c.Interrupt(t)
+		_, err := waits.Result()
+		var java *Error
+		if !errors.As(err, &java) || java.Exception != "InterruptedException" {
+			t.Fatalf("got %v, want InterruptedException", err)
+		}
+		// The thread must have lived through it.
+		a.RLock(n).Unlock(t)
+		c.RLock(n).Lock(t, 0)
+		c.RLock(n).Unlock(t)
+	})
 }
 
 func TestKilledDriverAnswersGone(t *testing.T) {
@@ -119,76 +110,67 @@ func TestFrozenDriverStopsRenewing(t *testing.T) {
 }
 
 func TestLoopRecordsItsSections(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			n, record := name(t), name(t)
-			calls := make([]*Call, 4)
-			for i := range calls {
-				calls[i] = b.java.Owner("loop" + string(rune('a'+i))).GoLoop(Loop{
-					Specs: []string{Spec("rlock", n)}, Rounds: 10, Record: record, Tag: "j", Wait: -1, Twice: true,
-				})
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		n, record := name(t), name(t)
+		calls := make([]*Call, 4)
+		for i := range calls {
+			calls[i] = b.java.Owner("loop" + string(rune('a'+i))).GoLoop(Loop{
+				Specs: []string{Spec("rlock", n)}, Rounds: 10, Record: record, Tag: "j", Wait: -1, Twice: true,
+			})
+		}
+		for _, c := range calls {
+			if r := c.LoopResult(t); r.Acquired != 10 || r.Lost != 0 || r.Failed != 0 {
+				t.Fatalf("%+v", r)
 			}
-			for _, c := range calls {
-				if r := c.LoopResult(t); r.Acquired != 10 || r.Lost != 0 || r.Failed != 0 {
-					t.Fatalf("%+v", r)
-				}
+		}
+		lines := b.server.List(t, "LRANGE", record, "0", "-1")
+		if len(lines) != 80 {
+			t.Fatalf("%d lines, want 80", len(lines))
+		}
+		for i := 0; i < len(lines); i += 2 {
+			enter, ok1 := strings.CutPrefix(lines[i], "E ")
+			exit, ok2 := strings.CutPrefix(lines[i+1], "X ")
+			if !ok1 || !ok2 || enter != exit {
+				t.Fatalf("sections overlap: %q then %q", lines[i], lines[i+1])
 			}
-			lines := b.server.List(t, "LRANGE", record, "0", "-1")
-			if len(lines) != 80 {
-				t.Fatalf("%d lines, want 80", len(lines))
+			if f := strings.Fields(enter); !slices.Equal(f[2:], []string{"w", n}) {
+				t.Fatalf("line %q", lines[i])
 			}
-			for i := 0; i < len(lines); i += 2 {
-				enter, ok1 := strings.CutPrefix(lines[i], "E ")
-				exit, ok2 := strings.CutPrefix(lines[i+1], "X ")
-				if !ok1 || !ok2 || enter != exit {
-					t.Fatalf("sections overlap: %q then %q", lines[i], lines[i+1])
-				}
-				if f := strings.Fields(enter); !slices.Equal(f[2:], []string{"w", n}) {
-					t.Fatalf("line %q", lines[i])
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 func TestNamesSurviveTheProtocol(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			for _, n := range []string{"a b", "50%", "x+y,z", "ümlaut/слово", "tab\tnew\nline"} {
-				l := b.java.Owner("a").RLock(n)
-				l.Lock(t, 0)
-				if b.server.Int(t, "EXISTS", n) != 1 {
-					t.Errorf("no key %q", n)
-				}
-				l.Unlock(t)
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		for _, n := range []string{"a b", "50%", "x+y,z", "ümlaut/слово", "tab\tnew\nline"} {
+			l := b.java.Owner("a").RLock(n)
+			l.Lock(t, 0)
+			if b.server.Int(t, "EXISTS", n) != 1 {
+				t.Errorf("no key %q", n)
 			}
-		})
-	}
+			l.Unlock(t)
+		}
+	})
 }
 
 func TestMultiLockTakesAllMembers(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			n1, n2 := name(t), name(t)
-			m := b.java.Owner("a").Multi(Spec("rlock", n1), Spec("fair", n2))
-			if !m.TryLock(t, time.Second, 5*time.Second) {
-				t.Fatal("not acquired")
-			}
-			for _, n := range []string{n1, n2} {
-				between(t, "lease of "+n, b.pttl(t, n), 4*time.Second, 5*time.Second)
-			}
-			m.Unlock(t)
-			if left := b.server.Int(t, "EXISTS", n1, n2); left != 0 {
-				t.Fatalf("%d members still locked", left)
-			}
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		n1, n2 := name(t), name(t)
+		m := b.java.Owner("a").Multi(Spec("rlock", n1), Spec("fair", n2))
+		if !m.TryLock(t, time.Second, 5*time.Second) {
+			t.Fatal("not acquired")
+		}
+		for _, n := range []string{n1, n2} {
+			between(t, "lease of "+n, b.pttl(t, n), 4*time.Second, 5*time.Second)
+		}
+		m.Unlock(t)
+		if left := b.server.Int(t, "EXISTS", n1, n2); left != 0 {
+			t.Fatalf("%d members still locked", left)
+		}
+	})
 }
 
 func TestClientsOfOneDriverUseTheirOwnServers(t *testing.T) {

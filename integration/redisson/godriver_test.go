@@ -413,14 +413,11 @@ var exclusive = []string{"rlock", "fenced", "fair", "write"}
 // directions.
 func eachPair(t *testing.T, beds func(t *testing.T, v Version) *bed, f func(t *testing.T, p lineup)) {
 	t.Helper()
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := beds(t, v)
-			for _, kind := range exclusive {
-				t.Run(kind+"/java-go", func(t *testing.T) { f(t, lineup{b, kind, b.java, b.golang}) })
-				t.Run(kind+"/go-java", func(t *testing.T) { f(t, lineup{b, kind, b.golang, b.java}) })
-			}
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := beds(t, v)
+		for _, kind := range exclusive {
+			t.Run(kind+"/java-go", func(t *testing.T) { f(t, lineup{b, kind, b.java, b.golang}) })
+			t.Run(kind+"/go-java", func(t *testing.T) { f(t, lineup{b, kind, b.golang, b.java}) })
+		}
+	})
 }

@@ -63,6 +63,18 @@ func needJava(t *testing.T) {
 	}
 }
 
+// eachVersion runs a test for all versions of Redisson at once: most of its time is waiting.
+func eachVersion(t *testing.T, f func(t *testing.T, v Version)) {
+	t.Helper()
+	needJava(t)
+	for _, v := range Versions {
+		t.Run(string(v), func(t *testing.T) {
+			t.Parallel()
+			f(t, v)
+		})
+	}
+}
+
 // sharedBed returns the shared bed of a version; it starts with the first test that asks.
 func sharedBed(t *testing.T, v Version) *bed {
 	t.Helper()

@@ -50,41 +50,38 @@ func TestMultiLockAgainstItsMembers(t *testing.T) {
 // Multi-locks of both sides over the same members in opposite orders make progress.
 // (Java ones in opposite orders stop each other for seconds at a time, by themselves.)
 func TestMultiLocksInOppositeOrders(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			n1, n2, record := name(t), name(t), name(t)
-			var calls []*Call
-			for tag, d := range map[string]*Driver{"java": b.java, "go": b.golang} {
-				for i := range 4 {
-					order := MultiSpec(Spec("rlock", n1), Spec("rlock", n2))
-					if tag == "go" {
-						order = MultiSpec(Spec("rlock", n2), Spec("rlock", n1))
-					}
-					calls = append(calls, d.Owner("mm"+strconv.Itoa(i)).GoLoop(Loop{
-						Specs:  []string{order, Spec("rlock", n1), Spec("rlock", n2)},
-						Rounds: 10, Record: record, Tag: tag, Wait: -1,
-					}))
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		n1, n2, record := name(t), name(t), name(t)
+		var calls []*Call
+		for tag, d := range map[string]*Driver{"java": b.java, "go": b.golang} {
+			for i := range 4 {
+				order := MultiSpec(Spec("rlock", n1), Spec("rlock", n2))
+				if tag == "go" {
+					order = MultiSpec(Spec("rlock", n2), Spec("rlock", n1))
 				}
+				calls = append(calls, d.Owner("mm"+strconv.Itoa(i)).GoLoop(Loop{
+					Specs:  []string{order, Spec("rlock", n1), Spec("rlock", n2)},
+					Rounds: 10, Record: record, Tag: tag, Wait: -1,
+				}))
 			}
-			began := time.Now()
-			for _, c := range calls {
-				if r := c.LoopResult(t); r.Acquired != 10 || r.Lost != 0 || r.Failed != 0 {
-					t.Fatalf("%+v", r)
-				}
+		}
+		began := time.Now()
+		for _, c := range calls {
+			if r := c.LoopResult(t); r.Acquired != 10 || r.Lost != 0 || r.Failed != 0 {
+				t.Fatalf("%+v", r)
 			}
-			t.Logf("80 sections in %v", time.Since(began))
-			check := newRecordCheck()
-			for _, line := range b.server.List(t, "LRANGE", record, "0", "-1") {
-				check.line(line)
-			}
-			check.report(t)
-			b.server.Do(t, "DEL", record)
-			b.nothingLeft(t, n1)
-			b.nothingLeft(t, n2)
-		})
-	}
+		}
+		t.Logf("80 sections in %v", time.Since(began))
+		check := newRecordCheck()
+		for _, line := range b.server.List(t, "LRANGE", record, "0", "-1") {
+			check.line(line)
+		}
+		check.report(t)
+		b.server.Do(t, "DEL", record)
+		b.nothingLeft(t, n1)
+		b.nothingLeft(t, n2)
+	})
 }
 
 // What a multi-lock of one side promises, as its members taken by the other side see

@@ -11,14 +11,11 @@ import (
 // bothSides runs a test for both versions, with each side in each role.
 func bothSides(t *testing.T, beds func(t *testing.T, v Version) *bed, f func(t *testing.T, p lineup)) {
 	t.Helper()
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := beds(t, v)
-			t.Run("java-go", func(t *testing.T) { f(t, lineup{b, "", b.java, b.golang}) })
-			t.Run("go-java", func(t *testing.T) { f(t, lineup{b, "", b.golang, b.java}) })
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := beds(t, v)
+		t.Run("java-go", func(t *testing.T) { f(t, lineup{b, "", b.java, b.golang}) })
+		t.Run("go-java", func(t *testing.T) { f(t, lineup{b, "", b.golang, b.java}) })
+	})
 }
 
 // asleep waits until a call waits on the lock's channel and does nothing more. Redisson's own waiters
@@ -194,113 +191,104 @@ const rwRefresh = time.Second
 // Read holds of both sides are kept by their watchdogs, and neither breaks the
 // other's.
 func TestReadWatchdogsOfBothSidesTogether(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := shortBed(t, v)
-			n := name(t)
-			j, g := b.java.Owner("r").Read(n), b.golang.Owner("r").Read(n)
-			j.Lock(t, 0)
-			g.Lock(t, 0)
-			g.Lock(t, 4*shortLease) // a fixed lease beside Java's renewals, which lower the lock's TTL
-			w := []*Call{b.java.Owner("w").Write(n).GoTryLock(3*shortLease, 0), b.golang.Owner("w").Write(n).GoTryLock(3*shortLease, 0)}
-			for w[0].Pending() || w[1].Pending() {
-				if ttl := b.pttl(t, n); ttl <= 0 {
-					t.Fatalf("remaining lease %v", ttl)
-				}
-				time.Sleep(20 * time.Millisecond)
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := shortBed(t, v)
+		n := name(t)
+		j, g := b.java.Owner("r").Read(n), b.golang.Owner("r").Read(n)
+		j.Lock(t, 0)
+		g.Lock(t, 0)
+		g.Lock(t, 4*shortLease) // a fixed lease beside Java's renewals, which lower the lock's TTL
+		w := []*Call{b.java.Owner("w").Write(n).GoTryLock(3*shortLease, 0), b.golang.Owner("w").Write(n).GoTryLock(3*shortLease, 0)}
+		for w[0].Pending() || w[1].Pending() {
+			if ttl := b.pttl(t, n); ttl <= 0 {
+				t.Fatalf("remaining lease %v", ttl)
 			}
-			for _, c := range w {
-				if c.Wait(t).Value != "false" {
-					t.Fatal("a writer entered beside readers")
-				}
+			time.Sleep(20 * time.Millisecond)
+		}
+		for _, c := range w {
+			if c.Wait(t).Value != "false" {
+				t.Fatal("a writer entered beside readers")
 			}
-			j.Unlock(t)
-			g.Unlock(t)
-			if b.java.Owner("w").Write(n).TryLock(t, -1, 0) {
-				t.Fatal("a writer entered beside the Go reader")
-			}
-			g.Unlock(t)
-			b.nothingLeft(t, n)
-		})
-	}
+		}
+		j.Unlock(t)
+		g.Unlock(t)
+		if b.java.Owner("w").Write(n).TryLock(t, -1, 0) {
+			t.Fatal("a writer entered beside the Go reader")
+		}
+		g.Unlock(t)
+		b.nothingLeft(t, n)
+	})
 }
 
 // A fixed Go read lease outlives a Java reader that died: Redisson's renewals lower
 // the lock's TTL to their own lease, and the Go side raises it again.
 func TestLongReadLeaseOutlivesADeadJavaReader(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := shortBed(t, v)
-			n := name(t)
-			victim := Start(t, v, Options{Addresses: []string{b.server.Addr()}, Watchdog: shortLease})
-			g := b.golang.Owner("r").Read(n)
-			got := g.Lock(t, 4*shortLease)
-			victim.Owner("r").Read(n).Lock(t, 0)
-			eventually(t, "Java renews", func() bool { return b.pttl(t, n) <= shortLease })
-			victim.Kill(t)
-			// Java's last renewal may be as late as this, if the machine took its time until here.
-			dead := time.Since(got.At.Add(-got.Took)) + shortLease
-			w := b.golang.Owner("w").Write(n)
-			entered := w.Lock(t, 0)
-			between(t, "a writer entered after the read lock was taken", latency(got, entered),
-				4*shortLease-20*time.Millisecond, max(4*shortLease, dead)+soon)
-			g.UnlockRefused(t)
-			w.Unlock(t)
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := shortBed(t, v)
+		n := name(t)
+		victim := Start(t, v, Options{Addresses: []string{b.server.Addr()}, Watchdog: shortLease})
+		g := b.golang.Owner("r").Read(n)
+		got := g.Lock(t, 4*shortLease)
+		victim.Owner("r").Read(n).Lock(t, 0)
+		eventually(t, "Java renews", func() bool { return b.pttl(t, n) <= shortLease })
+		victim.Kill(t)
+		// Java's last renewal may be as late as this, if the machine took its time until here.
+		dead := time.Since(got.At.Add(-got.Took)) + shortLease
+		w := b.golang.Owner("w").Write(n)
+		entered := w.Lock(t, 0)
+		between(t, "a writer entered after the read lock was taken", latency(got, entered),
+			4*shortLease-20*time.Millisecond, max(4*shortLease, dead)+soon)
+		g.UnlockRefused(t)
+		w.Unlock(t)
+	})
 }
 
 // A reader dies while one of the other side lives on. When the living one leaves,
 // the dead one blocks writers for the rest of its lease at most; with a 3.x reader
 // that is longer, see below.
 func TestDeadReadersBlockForTheirLeaseOnly(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := shortBed(t, v)
-			o := Options{Addresses: []string{b.server.Addr()}, Watchdog: shortLease}
-			for _, tc := range []struct {
-				name   string
-				victim func() *Driver
-				living *Driver
-				writer *Driver
-			}{
-				{"java-dies-go-lives", func() *Driver { return Start(t, v, o) }, b.golang, b.java},
-				{"go-dies-java-lives", func() *Driver { return startGo(t, o) }, b.java, b.golang},
-				{"go-dies-go-lives", func() *Driver { return startGo(t, o) }, b.golang, b.java},
-			} {
-				t.Run(tc.name, func(t *testing.T) {
-					n := name(t)
-					victim := tc.victim()
-					living := tc.living.Owner("r").Read(n)
-					living.Lock(t, 0)
-					victim.Owner("r").Read(n).Lock(t, 0)
-					victim.Kill(t)
-					// Long enough for its lease to end, and for the other to be renewed several times.
-					time.Sleep(2 * shortLease)
-					w := tc.writer.Owner("w").Write(n)
-					if w.TryLock(t, -1, 0) {
-						_, err := living.GoUnlock().Result()
-						t.Fatalf("a writer entered beside a living reader; that one's unlock answers %v", err)
-					}
-					waits := w.GoLock(0)
-					p := lineup{bed: b}
-					p.asleep(t, n, waits)
-					took := latency(living.Unlock(t), waits.Wait(t))
-					t.Logf("the writer entered %v after the living reader had left", took)
-					if v == V3 && tc.living == b.java {
-						// Its renewals keep every reader's key alive, the dead one's too.
-						between(t, "wake-up", took, 0, shortLease+soon)
-					} else {
-						between(t, "wake-up", took, 0, shortLease/2)
-					}
-					w.Unlock(t)
-				})
-			}
-		})
-	}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := shortBed(t, v)
+		o := Options{Addresses: []string{b.server.Addr()}, Watchdog: shortLease}
+		for _, tc := range []struct {
+			name   string
+			victim func() *Driver
+			living *Driver
+			writer *Driver
+		}{
+			{"java-dies-go-lives", func() *Driver { return Start(t, v, o) }, b.golang, b.java},
+			{"go-dies-java-lives", func() *Driver { return startGo(t, o) }, b.java, b.golang},
+			{"go-dies-go-lives", func() *Driver { return startGo(t, o) }, b.golang, b.java},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				n := name(t)
+				victim := tc.victim()
+				living := tc.living.Owner("r").Read(n)
+				living.Lock(t, 0)
+				victim.Owner("r").Read(n).Lock(t, 0)
+				victim.Kill(t)
+				// Long enough for its lease to end, and for the other to be renewed several times.
+				time.Sleep(2 * shortLease)
+				w := tc.writer.Owner("w").Write(n)
+				if w.TryLock(t, -1, 0) {
+					_, err := living.GoUnlock().Result()
+					t.Fatalf("a writer entered beside a living reader; that one's unlock answers %v", err)
+				}
+				waits := w.GoLock(0)
+				p := lineup{bed: b}
+				p.asleep(t, n, waits)
+				took := latency(living.Unlock(t), waits.Wait(t))
+				t.Logf("the writer entered %v after the living reader had left", took)
+				if v == V3 && tc.living == b.java {
+					// Its renewals keep every reader's key alive, the dead one's too.
+					between(t, "wake-up", took, 0, shortLease+soon)
+				} else {
+					between(t, "wake-up", took, 0, shortLease/2)
+				}
+				w.Unlock(t)
+			})
+		}
+	})
 }
 
 // A forced unlock ends only what stands in its own mode, on either side.
@@ -329,36 +317,33 @@ func TestForcedUnlockKeepsToItsMode(t *testing.T) {
 
 // Readers and writers of both sides at random, each section in a record.
 func TestContendedReadWriteLock(t *testing.T) {
-	needJava(t)
-	for _, v := range Versions {
-		t.Run(string(v), func(t *testing.T) {
-			b := sharedBed(t, v)
-			n, record := name(t), name(t)
-			var calls []*Call
-			for tag, d := range map[string]*Driver{"java": b.java, "go": b.golang} {
-				for i := range 6 {
-					calls = append(calls, d.Owner("rw"+strconv.Itoa(i)).GoLoop(Loop{
-						Specs:  []string{Spec("read", n), Spec("read", n), Spec("read", n), Spec("write", n)},
-						Rounds: 40, Record: record, Tag: tag, Wait: -1, Twice: true, Hold: 2 * time.Millisecond,
-					}))
-				}
+	eachVersion(t, func(t *testing.T, v Version) {
+		b := sharedBed(t, v)
+		n, record := name(t), name(t)
+		var calls []*Call
+		for tag, d := range map[string]*Driver{"java": b.java, "go": b.golang} {
+			for i := range 6 {
+				calls = append(calls, d.Owner("rw"+strconv.Itoa(i)).GoLoop(Loop{
+					Specs:  []string{Spec("read", n), Spec("read", n), Spec("read", n), Spec("write", n)},
+					Rounds: 40, Record: record, Tag: tag, Wait: -1, Twice: true, Hold: 2 * time.Millisecond,
+				}))
 			}
-			for _, c := range calls {
-				if r := c.LoopResult(t); r.Acquired != 40 || r.Lost != 0 || r.Failed != 0 {
-					t.Fatalf("%+v", r)
-				}
+		}
+		for _, c := range calls {
+			if r := c.LoopResult(t); r.Acquired != 40 || r.Lost != 0 || r.Failed != 0 {
+				t.Fatalf("%+v", r)
 			}
-			check := newRecordCheck()
-			for _, line := range b.server.List(t, "LRANGE", record, "0", "-1") {
-				check.line(line)
-			}
-			check.report(t)
-			t.Logf("%d sections, %d entered beside other readers", check.sections, check.together)
-			if check.sections != 480 || check.together == 0 {
-				t.Fatalf("%d sections, want 480; %d beside others, want some", check.sections, check.together)
-			}
-			b.server.Do(t, "DEL", record)
-			b.nothingLeft(t, n)
-		})
-	}
+		}
+		check := newRecordCheck()
+		for _, line := range b.server.List(t, "LRANGE", record, "0", "-1") {
+			check.line(line)
+		}
+		check.report(t)
+		t.Logf("%d sections, %d entered beside other readers", check.sections, check.together)
+		if check.sections != 480 || check.together == 0 {
+			t.Fatalf("%d sections, want 480; %d beside others, want some", check.sections, check.together)
+		}
+		b.server.Do(t, "DEL", record)
+		b.nothingLeft(t, n)
+	})
 }
