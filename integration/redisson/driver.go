@@ -34,6 +34,7 @@ type Options struct {
 	Cluster   []string      // host:port of some nodes of one cluster (then client 0)
 	Watchdog  time.Duration // lockWatchdogTimeout; 0: Redisson's default, 30 s
 	FairWait  time.Duration // fairLockWaitTimeout; 0: Redisson's default, 5 min
+	SkipAfter time.Duration // of fair locks, for a Go driver only; 0: its default, 5 s
 	Sharded   string        // shardedSubscriptionMode on a cluster: AUTO (default), ON, OFF
 	Username  string
 	Password  string

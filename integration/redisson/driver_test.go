@@ -160,11 +160,11 @@ func TestMultiLockTakesAllMembers(t *testing.T) {
 		b := sharedBed(t, v)
 		n1, n2 := name(t), name(t)
 		m := b.java.Owner("a").Multi(Spec("rlock", n1), Spec("fair", n2))
-		if !m.TryLock(t, time.Second, 5*time.Second) {
+		if !m.TryLock(t, time.Second, 20*time.Second) {
 			t.Fatal("not acquired")
 		}
 		for _, n := range []string{n1, n2} {
-			between(t, "lease of "+n, b.pttl(t, n), 4*time.Second, 5*time.Second)
+			between(t, "lease of "+n, b.pttl(t, n), 15*time.Second, 20*time.Second)
 		}
 		m.Unlock(t)
 		if left := b.server.Int(t, "EXISTS", n1, n2); left != 0 {

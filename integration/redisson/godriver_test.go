@@ -78,9 +78,10 @@ func beGoDriver() {
 }
 
 type goDriver struct {
-	clients []*redlatch.Client
-	redis   rueidis.Client // for the record of the loops
-	halted  atomic.Bool
+	clients   []*redlatch.Client
+	skipAfter time.Duration
+	redis     rueidis.Client // for the record of the loops
+	halted    atomic.Bool
 
 	mu     sync.Mutex
 	owners map[string]*goOwner // guarded by mu
@@ -105,6 +106,7 @@ func (g *goDriver) open(encoded string) error {
 	if err := json.Unmarshal([]byte(encoded), &o); err != nil {
 		return err
 	}
+	g.skipAfter = o.SkipAfter
 	groups := make([][]string, 0, len(o.Addresses)+1)
 	if len(o.Cluster) > 0 {
 		groups = append(groups, o.Cluster)
@@ -366,6 +368,9 @@ func (g *goDriver) locker(spec string) (redlatch.Locker, error) {
 	case "fenced":
 		return c.RLock(n, redlatch.Fenced()), nil
 	case "fair":
+		if g.skipAfter > 0 {
+			return c.FairLock(n, redlatch.WithSkipAfter(g.skipAfter)), nil
+		}
 		return c.FairLock(n), nil
 	case "read":
 		return c.ReadWriteLock(n).ReadLock(), nil

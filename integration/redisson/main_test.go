@@ -137,11 +137,14 @@ func (b *bed) messages(t *testing.T, channel string) <-chan string {
 }
 
 // next returns the next message, or "" when none comes soon.
-func next(messages <-chan string) string {
+func next(messages <-chan string) string { return within(messages, soon) }
+
+// within returns the next message, or "" when none comes in a time.
+func within(messages <-chan string, limit time.Duration) string {
 	select {
 	case m := <-messages:
 		return m
-	case <-time.After(time.Second):
+	case <-time.After(limit):
 		return ""
 	}
 }
