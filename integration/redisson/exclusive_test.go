@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -239,8 +240,8 @@ func TestForcedUnlockAcross(t *testing.T) {
 	})
 }
 
-// shortLease leaves two seconds for a renewal. Redisson's first one of a process that has just started
-// may come a second late on a machine that is busy with other tests.
+// shortLease leaves two seconds for a renewal: on a machine that is busy with other tests, the first
+// one of a Java process that has just started comes half a second late, and a second was too little.
 const shortLease = 3 * time.Second
 
 // shortBed is a shared bed with short leases, for what happens at their ends and between
@@ -302,10 +303,10 @@ func TestGoHolderLearnsOfALossByJava(t *testing.T) {
 		forced := time.Now()
 		p.two("b", n).Lock(t, 0)
 		a := lost.Wait(t)
-		if a.Value != "true" {
-			t.Fatal("the context's cause is not ErrLeaseLost")
+		t.Logf("the holder knew after %v", a.At.Sub(forced))
+		if a.Value != string(redlatch.LossGone) {
+			t.Fatalf("lost because of %q: a look at the server should have told it before its own deadline", a.Value)
 		}
-		between(t, "time until the holder knew", a.At.Sub(forced), -soon, shortLease)
 		p.two("b", n).Unlock(t)
 	})
 }

@@ -276,14 +276,18 @@ func (g *goDriver) run(ctx context.Context, o *goOwner, verb string, a []string)
 		o.holds[a[0]] = holds[:len(holds)-1]
 		return "-", holds[len(holds)-1].Unlock(ctx)
 	case "lost":
-		// Answers when the latest hold's context has ended, with the cause.
+		// Answers when the latest hold's context has ended, with the reason of the loss.
 		holds := o.holds[a[0]]
 		if len(holds) == 0 {
 			return "", errNoHold
 		}
 		end := holds[len(holds)-1].Context()
 		<-end.Done()
-		return strconv.FormatBool(errors.Is(context.Cause(end), redlatch.ErrLeaseLost)), nil
+		var lost *redlatch.LeaseLostError
+		if !errors.As(context.Cause(end), &lost) {
+			return "", fmt.Errorf("the context ended with %w", context.Cause(end))
+		}
+		return string(lost.Reason), nil
 	case "busy":
 		// What an attempt says of the holder.
 		h, err := acquire(0, 0)
@@ -398,7 +402,7 @@ func (l Lock) busy(t *testing.T) (holder string, remaining time.Duration) {
 	return holder, goMillis(ms)
 }
 
-// goLost answers with "true" once the hold's context has ended with ErrLeaseLost.
+// goLost answers with the reason once the hold's context has ended with ErrLeaseLost.
 func (l Lock) goLost() *Call { return l.owner.driver.Go("lost", l.owner.name, l.spec) }
 
 // lineup is the two processes of a pair test: what the first does the second sees.
