@@ -53,10 +53,11 @@ func TestWaiterLooksWhenItsSubscriptionIsLost(t *testing.T) {
 		got := make(chan time.Time, 1)
 		go func() {
 			h := take(t, t.Context(), core, "l")
-			got <- time.Now()
+			at := time.Now()
 			if err := h.Unlock(context.Background()); err != nil {
 				t.Error(err)
 			}
+			got <- at // the test may end now
 		}()
 		time.Sleep(10 * time.Second) // it listens, and sleeps
 		d.broken.Store(true)

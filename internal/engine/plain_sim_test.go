@@ -117,7 +117,7 @@ func (w *world) trouble(cores []*engine.Core, stop chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Duration(r.IntN(100)) * time.Millisecond):
+		case <-time.After(time.Duration(1+r.IntN(100)) * time.Millisecond):
 		}
 		switch {
 		case r.IntN(3) == 0 && !w.calm:

@@ -141,7 +141,7 @@ func trouble(t *testing.T, seed uint64, cores []*engine.Core, stop chan struct{}
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Duration(r.IntN(100)) * time.Millisecond):
+		case <-time.After(time.Duration(1+r.IntN(100)) * time.Millisecond):
 		}
 		switch {
 		case r.IntN(3) == 0:
