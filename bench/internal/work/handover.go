@@ -162,15 +162,21 @@ func (j *handoverJob) run(ctx context.Context, m *measurement) error {
 }
 
 // lockWithin is Lock, again and again until something is counted: a contender may sleep through the first messages for
-// ever (rueidislock was seen to), and is not to be left out for that.
+// ever (rueidislock was seen to), and is not to be left out for that. The ctx of a hold lives on: rueidislock's holds end
+// with it, and the first pass that counts would be one of a lock that is free.
 func lockWithin(ctx context.Context, l Locker, number int) (Hold, error) {
 	for number < warmPasses {
-		once, cancel := context.WithTimeout(ctx, coldWait)
+		once, cancel := context.WithCancel(ctx)
+		limit := time.AfterFunc(coldWait, cancel)
 		h, err := l.Lock(once)
-		cold := once.Err() != nil && ctx.Err() == nil
-		cancel()
-		if err == nil || !cold {
+		if limit.Stop() {
 			return h, err
+		}
+		if err == nil { // at the last moment: its ctx is over
+			_ = h.Unlock(context.Background())
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
 	}
 	return l.Lock(ctx)
