@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -71,17 +72,19 @@ func panicsInCalls(t *testing.T, of func(name string) bool) {
 			h, over := attempt(func() redlatch.Hold { return must[redlatch.Hold](t)(whole.Lock(t.Context())) })
 			if !over { // nobody has it
 				panics++
-				left.Store(-1)
 			} else if _, over = attempt(func() error { return h.Unlock(t.Context()) }); !over {
 				panics++
 				if h.Context().Err() == nil {
 					t.Errorf("%s, call %d: the section of the hold that is being unlocked goes on", what, n)
 				}
-				left.Store(-1)
 			}
 			eventually(t, what, func() bool { return r.server.Int(t, "EXISTS", "a", "b") == 0 })
-			if over {
+			eventually(t, what, func() bool { return !running("redlatch/multilock.") })
+			if left.Swap(-1) > 0 { // there is no such call
 				break
+			}
+			if over {
+				t.Errorf("%s: nobody heard of the panic of call %d", what, n)
 			}
 		}
 		if panics < 2 {
@@ -117,27 +120,35 @@ func TestPanicOfAQuorumsCode(t *testing.T) {
 	third.Kill(t)
 	free := func() bool { return r.server.Int(t, "EXISTS", "q")+second.Int(t, "EXISTS", "q") == 0 }
 	panics := 0
-	for n, over := int64(1), false; !over; n++ {
+	for n := int64(1); ; n++ {
 		left.Store(n)
-		var h redlatch.Hold
-		h, over = attempt(func() redlatch.Hold { return must[redlatch.Hold](t)(q.Lock(t.Context())) })
+		h, over := attempt(func() redlatch.Hold { return must[redlatch.Hold](t)(q.Lock(t.Context())) })
 		if over {
 			if _, over = attempt(func() error { return h.Extend(t.Context(), time.Minute/4) }); over {
 				_, over = attempt(func() error { return h.Unlock(t.Context()) })
 			} else {
-				left.Store(-1)
 				_ = h.Unlock(t.Context())
 			}
 		}
-		left.Store(-1)
 		eventually(t, "all copies free", free)
-		if !over {
-			panics++
+		// The other copy of a call that has panicked goes on, and would have the next panic, which nobody is to hear.
+		eventually(t, "nobody at work", func() bool { return !running("redlatch/multilock.") })
+		if left.Swap(-1) > 0 { // there is no such call
+			break
+		}
+		if panics++; over {
+			t.Errorf("nobody heard of the panic of call %d", n)
 		}
 	}
-	if panics < 6 {
-		t.Errorf("%d panics", panics)
+	if panics < 12 {
+		t.Errorf("%d calls", panics)
 	}
+}
+
+// running reports whether a goroutine is in code of that package, or was started there.
+func running(pkg string) bool {
+	stacks := make([]byte, 4<<20)
+	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), pkg)
 }
 
 // TestEndOfAQuorumIsToldBeforeCloseReturns: the Close that takes the majority waits until that is told,
