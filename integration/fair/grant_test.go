@@ -308,6 +308,27 @@ func TestOutOfMemory(t *testing.T) {
 	nothingLeft(t, s)
 }
 
+// The next waiter's fencing token is refused: that is no failure of the unlock, which has freed the lock. The waiter is
+// told what the server says.
+func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
+	s := testbed.Standalone(t)
+	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
+	got := make(chan result, 1)
+	wait(t.Context(), dial(t, s.Addr()).FairLock(name, redlatch.Fenced()), 1, got)
+	queued(t, s, 1)
+	s.Do(t, "SET", "redisson_lock_token:{"+name+"}", "no number")
+	unlock(t, hold)
+	if n := s.Int(t, "EXISTS", name); n != 0 {
+		t.Error("the lock is held")
+	}
+	var refused *redlatch.ServerError
+	if r := receive(t, got, 10*time.Second); !errors.As(r.err, &refused) {
+		t.Errorf("the waiter: %v", r.err)
+	}
+	s.Do(t, "DEL", "redisson_lock_token:{"+name+"}")
+	nothingLeft(t, s)
+}
+
 func TestScriptFlushAndRestart(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name)

@@ -104,3 +104,34 @@ func TestUnlockBlocksForOneUnlockTimeout(t *testing.T) {
 		becomesFree(t, list[i], n)
 	}
 }
+
+// TestPassingRefusalOfOneMember: a release that the server refuses for a while is tried again for each member, whatever
+// the first one's answer. The first one needs no write here, since its owner goes on holding it.
+func TestPassingRefusalOfOneMember(t *testing.T) {
+	for refusal, set := range map[string][2][]string{
+		"NOREPLICAS": {{"CONFIG", "SET", "min-replicas-to-write", "1"}, {"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		"READONLY":   {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
+	} {
+		t.Run(refusal, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			c := dial(t, s.Addr())
+			m := redlatch.MultiLock(plain(c, "a", "{a}2", "{a}3")...)
+			unlock(t, mustLock(t, t.Context(), m)) // the scripts are loaded
+			outer := mustLock(t, t.Context(), c.RLock("a"), redlatch.WithLease(time.Minute))
+			h := mustLock(t, outer.Context(), m, redlatch.WithLease(time.Minute))
+			s.Do(t, set[0]...)
+			before := s.CommandStats(t)
+			said := make(chan error, 1)
+			go func() { said <- h.Unlock(context.Background()) }()
+			eventually(t, "a release", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] > 0 })
+			s.Do(t, set[1]...)
+			if err := <-said; err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+			becomesFree(t, s, "{a}2", "{a}3")
+			unlock(t, outer)
+			free(t, s, "a")
+		})
+	}
+}
