@@ -105,7 +105,6 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Alone:         cn.Borrowed() || cfg.ClientBuilder != nil,
 		LeaseTime:     cfg.LeaseTime,
 		UnlockTimeout: cfg.UnlockTimeout,
-		HoldWarning:   cfg.HoldWarning,
 		FenceTTL:      cfg.FenceTTL,
 		ReplicaAcks:   cfg.ReplicaAcks,
 		AckTimeout:    cfg.ReplicaAckTimeout,
@@ -173,8 +172,7 @@ func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLoc
 
 // Held lists the locks that this Client holds now, the longest-held first: what to
 // look at when a lock seems to have been forgotten. It asks nobody; a lock that was lost
-// unnoticed is listed until the next check. With [Config.HoldWarning] it also says where each
-// was acquired.
+// unnoticed is listed until the next check.
 func (c *Client) Held() []HeldLock { return c.core.Held() }
 
 // Shutdown stops new acquisitions (re-entry still works; waiters return

@@ -94,13 +94,6 @@ type Config struct {
 	// a TryLock with wait 0 and the cleanup of Close. Default 5 s, at least 1 ms.
 	UnlockTimeout time.Duration
 
-	// HoldWarning makes the Client log a warning, once per hold, when the hold has lasted
-	// for that long: most often somebody forgot to unlock it. The line says where the lock
-	// was acquired, and [Client.Held] says it at any time. For that each acquisition records
-	// its callers, which costs two allocations and about a microsecond. Nothing else
-	// changes: the hold goes on. Default 0: no warnings, nothing is recorded.
-	HoldWarning time.Duration
-
 	// TracerProvider and MeterProvider receive the spans and metrics; nil: the
 	// global ones. With the API's no-op providers telemetry costs nothing.
 	TracerProvider trace.TracerProvider
@@ -109,8 +102,8 @@ type Config struct {
 	// Telemetry chooses what they receive.
 	Telemetry Telemetry
 
-	// Logger gets lost leases, failed renewals, holds that last for long (HoldWarning),
-	// lost subscriptions and locks given back late. Default slog.Default().
+	// Logger gets lost leases, failed renewals, lost subscriptions and locks given back late.
+	// Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -211,8 +204,6 @@ func (c Config) complete() (Config, error) {
 		return refuse("LeaseTime", "it is below 50ms: a renewal could not come in time")
 	case c.UnlockTimeout < time.Millisecond:
 		return refuse("UnlockTimeout", "it is below 1ms")
-	case c.HoldWarning < 0:
-		return refuse("HoldWarning", "it is negative")
 	case c.Tenure > c.LeaseTime/3:
 		return refuse("Tenure", "it is above a third of LeaseTime: the server would be asked too rarely")
 	case c.FenceTTL > 0 && c.FenceTTL < c.LeaseTime:

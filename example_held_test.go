@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -41,33 +40,4 @@ func ExampleClient_Held() {
 	// Output:
 	// held:42 reentrant 1
 	// still held: held:42
-}
-
-// A lock that somebody forgot to unlock: after a minute the Client logs a warning with
-// the place where it was acquired. Held has the place from the beginning.
-func ExampleConfig_holdWarning() {
-	ctx := context.Background()
-	client, err := redlatch.Open(redisURL, redlatch.WithConfig(func(c *redlatch.Config) {
-		c.HoldWarning = time.Minute
-	}))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-
-	hold, err := client.RLock("forgotten:42").Lock(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, l := range client.Held() {
-		function, _, _ := strings.Cut(l.AcquiredAt, " ") // package.Function /path/file.go:line; …
-		fmt.Println(l.Name, "was acquired in", function[strings.LastIndexByte(function, '.')+1:])
-	}
-	if err := hold.Unlock(ctx); err != nil {
-		fmt.Println(err)
-	}
-	// Output:
-	// forgotten:42 was acquired in ExampleConfig_holdWarning
 }

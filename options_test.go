@@ -36,7 +36,6 @@ func TestNewRefusesOptions(t *testing.T) {
 		"Redis.Dialer.KeepAlive":          func(c *redlatch.Config) { c.Redis.Dialer.KeepAlive = 11 * time.Second },
 		"LeaseTime":                       func(c *redlatch.Config) { c.LeaseTime = time.Millisecond },
 		"UnlockTimeout":                   func(c *redlatch.Config) { c.UnlockTimeout = -1 },
-		"HoldWarning":                     func(c *redlatch.Config) { c.HoldWarning = -time.Second },
 		"FenceTTL":                        func(c *redlatch.Config) { c.FenceTTL = time.Second },
 		"ReplicaAcks":                     func(c *redlatch.Config) { c.ReplicaAcks = -1 },
 		"ReplicaAckTimeout":               func(c *redlatch.Config) { c.ReplicaAckTimeout = time.Microsecond },

@@ -16,7 +16,6 @@ type HeldLock struct {
 	Since      time.Time // of its oldest hold
 	ValidUntil time.Time // the latest local deadline of its holds
 	Fixed      bool      // no hold of it is kept by the watchdog
-	AcquiredAt string    // where its oldest hold was acquired; noted with Config.HoldWarning only
 }
 
 // ShutdownError is returned by Client.Shutdown if its ctx ends while locks are held.

@@ -32,8 +32,6 @@ type hold struct {
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
 
-	whole *held.Whole // for the warning of a hold that lasts; nil: nobody wants to know
-
 	// of a quorum: the longest lease that Extend may ask for, and the token that it was granted
 	most  time.Duration
 	token uint64
@@ -51,10 +49,6 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 		h.counted = o.Counting()
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
-	if place := here(parts); place != nil {
-		about := m.about()
-		h.whole = &held.Whole{Name: about.Name, Type: about.Type, Place: place}
-	}
 	made := false
 	defer func() {
 		if !made { // a panic in the code of a member of the user's: nobody gets the hold
@@ -67,19 +61,6 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 	h.take(parts, func() bool { return true })
 	made = true
 	return h
-}
-
-// here is the place of the caller, nil where no member's age is watched: members are
-// acquired in goroutines of their own.
-func here(parts []*part) held.Place {
-	for _, p := range parts {
-		for _, member := range p.eng {
-			if place := member.Here(); place != nil {
-				return place
-			}
-		}
-	}
-	return nil
 }
 
 // holdKey is the key of the innermost MultiLock's hold in the contexts of its sections.
@@ -134,9 +115,6 @@ func (h *hold) take(parts []*part, may func() bool) bool {
 	}
 	h.mu.Unlock()
 	for _, p := range parts {
-		for _, member := range p.eng {
-			member.PartOf(h.whole)
-		}
 		for _, member := range p.holds() {
 			h.watch(member)
 		}

@@ -130,9 +130,7 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 	if err := a.finish(); err != nil {
 		return nil, err
 	}
-	h := a.members[0].hold
-	h.AcquiredAt(h.Here())
-	return h, nil
+	return a.members[0].hold, nil
 }
 
 // AcquireAll takes several locks of one client and slot by one command, all or

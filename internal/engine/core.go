@@ -43,7 +43,6 @@ type Config struct {
 	DB            int    // the database, -1 if that is not known
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
-	HoldWarning   time.Duration // what is held for longer is told of; 0: never
 	FenceTTL      time.Duration // negative: none
 	ReplicaAcks   int
 	AckTimeout    time.Duration
@@ -86,7 +85,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 	}
 	c.send = sender.New(run, sender.Config{Slow: min(time.Second, cfg.LeaseTime/3), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
 	c.reg = held.NewRegistry(held.Config{
-		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Warn: cfg.HoldWarning, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
+		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
 		Heard: c.heard, Gone: c.gone, PassOn: c.passOn,
 	}, c.send, c.topo)
 	c.places = newPlaces(c)

@@ -61,7 +61,7 @@ func simulatePlain(t *testing.T, seed uint64) {
 		l := w.f.link()
 		cfg := engine.Config{
 			ID: fmt.Sprintf("00000000-0000-0000-0000-00000000000%d", i), LeaseTime: w.lease, UnlockTimeout: 500 * time.Millisecond,
-			Tenure: tenure, FenceTTL: time.Hour, HoldWarning: 10 * time.Millisecond, Alone: seed%13 < 4, Log: slog.New(slog.DiscardHandler),
+			Tenure: tenure, FenceTTL: time.Hour, Alone: seed%13 < 4, Log: slog.New(slog.DiscardHandler),
 		}
 		switch {
 		case i == 2 && seed%7 < 3:

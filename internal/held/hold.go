@@ -30,7 +30,6 @@ type Hold struct {
 	began   time.Duration   // when the command that got it was sent, on the registry's clock
 	lease   time.Duration   // fixed; 0: the watchdog's
 	link    any             // the observer's, of the acquisition
-	age     *ageing         // nil: nobody wants to know
 	again   bool            // a re-entry
 	counted bool            // an observer counts it as held
 	kept    bool            // guarded by reg.mu; the watchdog keeps the session for it
@@ -221,7 +220,6 @@ func (h *Hold) endLocked(state holdState, cause error) {
 		h.cause = cause
 	}
 	h.retireLocked()
-	h.unwatchAgeLocked()
 	r := h.s.reg
 	if r.held--; r.held == 0 && r.idle != nil {
 		close(r.idle)

@@ -37,7 +37,6 @@ type Config struct {
 	Addr          string // of the servers, for errors
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
-	Warn          time.Duration // what lives for longer is told of; 0: never
 	Log           *slog.Logger
 	Observer      observe.Observer // nil: nobody looks
 	News          *observe.News    // for Log and Observer: what belongs to no call
@@ -88,7 +87,6 @@ type Registry struct {
 	shares map[shareKey]*shared // of readers
 	doubts map[string]*doubt    // of keys that were taken away by force
 	pruned time.Time            // when doubts was looked through last
-	ages   TimeHeap[*ageing]    // of holds whose age is watched
 	drains bool
 	closed bool
 

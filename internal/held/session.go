@@ -233,7 +233,6 @@ func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.D
 		s.kept++
 	}
 	h.at = int32(len(s.holds)) // #nosec G115 -- fewer
-	h.watchAgeLocked()
 	s.holds = append(s.holds, h)
 	c.Owner.live.Add(1)
 	s.reg.held++

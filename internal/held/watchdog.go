@@ -238,15 +238,8 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	if _, next, ok := w.heap.First(); ok {
 		w.armed = earlier(next, now.Add(wallCheck))
 	}
-	aged := r.agedLocked(now)
-	if _, next, ok := r.ages.First(); ok {
-		w.armed = earlier(w.armed, earlier(next, now.Add(wallCheck)))
-	}
 	r.mu.Unlock()
 	r.tell(lost)
-	if len(aged) > 0 {
-		r.cfg.News.Tell(func() { r.logOld(aged, now) })
-	}
 	if n != nil {
 		batch.Send(r.send, r.topo.Cluster, n)
 	}
