@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +28,7 @@ type runFlags struct {
 	fenced    bool
 	grace     time.Duration
 	conflict  int
+	hideURL   bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -39,13 +42,16 @@ run exits with the command's exit status. It passes on signals (HUP, INT, QUIT, 
 USR2, WINCH); HUP and INT stay ignored, also by the command, if they were when run started, as
 nohup has it. It sets in the command's environment:
   REDLATCH_LOCK       the name of the lock
-  REDLATCH_TOKEN      the fencing token, with --fenced
+  REDLATCH_TOKEN      the fencing token, with --fenced; else it is not set
   REDLATCH_CLIENT_ID  the client's id, the first part of the lock's owner
+The rest of its environment is that of run, REDIS_URL with its password included; --hide-url leaves
+that out.
 
-If the lock is lost (the server is gone for too long, or an operator freed the lock), the
-command gets TERM and after --grace KILL, and the exit status is 70: its last actions may not
-have been exclusive. If run itself is killed, even with KILL, the command is ended the same
-way, and the lock is free when its lease ends.
+Two runs never overlap, unless the lock is lost (the server is gone for too long, or an operator
+freed the lock). Then the command gets TERM and after --grace KILL, and the exit status is 70: its
+last actions may not have been exclusive. Where that matters, use --fenced, and let the place that
+it writes to check the token. If run itself is killed, even with KILL, the command is ended the
+same way, and the lock is free when its lease ends.
 
 Without a terminal on standard input the command has its own process group, and signals go to
 all of its processes. With a terminal the command stays in the terminal's group, so that it
@@ -76,6 +82,7 @@ reach it directly. On Windows the command is ended without a TERM, and survives 
 	set.BoolVar(&f.fenced, "fenced", false, "ask for a fencing token, in REDLATCH_TOKEN")
 	set.DurationVar(&f.grace, "grace", 10*time.Second, "how long after TERM the command is killed")
 	set.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit status when another owner holds the lock")
+	set.BoolVar(&f.hideURL, "hide-url", false, "leave REDIS_URL out of the command's environment")
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"rlock", "fair", "read", "write"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -218,7 +225,7 @@ func acquireError(err error, f runFlags) error {
 // under runs the command while h is held, and returns its exit status.
 func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, command []string, signals <-chan os.Signal) (int, error) {
 	cmd := &exec.Cmd{Path: program, Args: command, Stdin: a.std.in, Stdout: a.std.out, Stderr: a.std.err}
-	cmd.Env = append(os.Environ(), "REDLATCH_LOCK="+h.Name(), "REDLATCH_CLIENT_ID="+clientID)
+	cmd.Env = append(f.inherited(), "REDLATCH_LOCK="+h.Name(), "REDLATCH_CLIENT_ID="+clientID)
 	if f.fenced {
 		cmd.Env = append(cmd.Env, "REDLATCH_TOKEN="+strconv.FormatUint(h.Token(), 10))
 	}
@@ -256,6 +263,14 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 			job.kill()
 		}
 	}
+}
+
+// inherited is what the command gets of run's environment. The token of a run around this one is of another lock.
+func (f runFlags) inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == "REDLATCH_TOKEN" || f.hideURL && name == "REDIS_URL"
+	})
 }
 
 // exitStatus is that of a command that ended, as a shell has it.

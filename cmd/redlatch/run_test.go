@@ -51,6 +51,26 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// The command gets no token but its own: one of a run around it is another lock's. --hide-url keeps the server's
+// address, and the password in it, from the command.
+func TestRunEnvironment(t *testing.T) {
+	s := server(t)
+	environment := func(args ...string) string {
+		cmd := prepare(s, append(append([]string{"run", "x"}, args...), "--", "sh", "-c", `echo "token=${REDLATCH_TOKEN-none} url=${REDIS_URL-none} home=$HOME."`)...)
+		cmd.Env = append(cmd.Env, "REDLATCH_TOKEN=41", "HOME=/here")
+		p := beginProcess(t, cmd)
+		if st := p.status(); st != 0 {
+			t.Errorf("status %d: %s", st, p.text())
+		}
+		return p.text()
+	}
+	need(t, environment(), "token=none ", "url=redis://"+s.Addr(), "home=/here.")
+	need(t, environment("--hide-url"), "url=none ", "home=/here.")
+	if text := environment("--fenced"); strings.Contains(text, "token=none") || strings.Contains(text, "token=41 ") {
+		t.Error(text)
+	}
+}
+
 func TestRunBusy(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
