@@ -57,15 +57,18 @@ var engineLayers = [][]string{
 // layer orders the packages: imports run from a higher one to a lower one, never
 // to one of the same layer. 0: not known.
 func layer(dir string) int {
-	if dir == "lock" {
+	switch dir {
+	case "internal/quote":
 		return 1
+	case "lock":
+		return 2
 	}
 	for i, level := range engineLayers {
 		if slices.Contains(level, dir) {
-			return i + 2
+			return i + 3
 		}
 	}
-	top := len(engineLayers) + 2
+	top := len(engineLayers) + 3
 	switch first, _, _ := strings.Cut(dir, "/"); {
 	case first == "multilock":
 		return top + 1
@@ -197,12 +200,14 @@ func TestBadImportsAreFound(t *testing.T) {
 		{"multilock", false, modulePath + "/internal/held", false},
 		{"internal/engine", false, modulePath + "/internal/luascript", false},
 		{"multilock", false, modulePath + "/rlock", false},
+		{"lock", false, modulePath + "/internal/quote", false},
 		{"rlock", false, "context", false},
 		{"internal/engine", false, "github.com/redis/rueidis", false},
 		{"otel", false, "go.opentelemetry.io/otel/attribute", false},
 		{"rlock", true, modulePath, false},
 		{"", true, modulePath + "/internal/testbed", false},
 
+		{"internal/quote", false, modulePath + "/lock", true},
 		{"rlock", false, modulePath, true},
 		{"rlock", false, modulePath + "/fairlock", true},
 		{"internal/engine", false, modulePath + "/rlock", true},

@@ -3,6 +3,8 @@ package lock
 import (
 	"errors"
 	"strings"
+
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // ConnectReason says why a connection can't be used, however often it is tried.
@@ -39,7 +41,7 @@ func (e *ConnectError) Error() string {
 		}
 		b.WriteString(" (" + err.Error() + ")")
 	}
-	return oneLine(b.String())
+	return quote.Line(b.String())
 }
 
 // Unwrap leads to the cause, if there is another one.

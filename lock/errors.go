@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // The sentinels. Compare with errors.Is; the detail types carry more.
@@ -56,9 +58,9 @@ type NotAcquiredError struct {
 
 func (e *NotAcquiredError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "redlatch: lock %s not acquired", quote(e.Name))
+	fmt.Fprintf(&b, "redlatch: lock %s not acquired", quote.Name(e.Name))
 	if e.Holder != "" {
-		fmt.Fprintf(&b, ", held by %s", e.Holder)
+		b.WriteString(", held by " + quote.Text(e.Holder))
 		if e.Own {
 			b.WriteString(" (of this client; to re-enter a hold pass its Context())")
 		}
@@ -69,7 +71,7 @@ func (e *NotAcquiredError) Error() string {
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
-	return oneLine(b.String())
+	return quote.Line(b.String())
 }
 
 // Is makes errors.Is(err, [ErrNotAcquired]) true.
@@ -103,9 +105,9 @@ func (e NodeError) Error() string {
 		why = e.Err.Error()
 	}
 	if e.Node == "" {
-		return oneLine(why)
+		return quote.Line(why)
 	}
-	return oneLine(e.Node + ": " + why)
+	return quote.Line(e.Node + ": " + why)
 }
 
 // Unwrap leads to the cause.
@@ -126,7 +128,7 @@ func (e *UnavailableError) Error() string {
 	for i, n := range e.Nodes {
 		parts[i] = n.Error()
 	}
-	return oneLine(fmt.Sprintf("redlatch: %s: server unavailable: %s", operation(e.Op, e.Name), strings.Join(parts, "; ")))
+	return quote.Line(fmt.Sprintf("redlatch: %s: server unavailable: %s", operation(e.Op, e.Name), strings.Join(parts, "; ")))
 }
 
 // Is makes errors.Is(err, [ErrUnavailable]) true.
@@ -164,11 +166,11 @@ type LeaseLostError struct {
 }
 
 func (e *LeaseLostError) Error() string {
-	s := fmt.Sprintf("redlatch: lease of lock %s lost (%s)", quote(e.Name), e.Reason)
+	s := fmt.Sprintf("redlatch: lease of lock %s lost (%s)", quote.Name(e.Name), e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return oneLine(s)
+	return quote.Line(s)
 }
 
 // Is makes errors.Is(err, [ErrLeaseLost]) true.
@@ -188,7 +190,7 @@ type InvalidNameError struct {
 }
 
 func (e *InvalidNameError) Error() string {
-	return oneLine(fmt.Sprintf("redlatch: invalid lock name %s: %s", quote(e.Name), e.Reason))
+	return quote.Line(fmt.Sprintf("redlatch: invalid lock name %s: %s", quote.Name(e.Name), e.Reason))
 }
 
 // Is makes errors.Is(err, [ErrInvalidName]) true.
@@ -207,7 +209,7 @@ type InvalidOptionError struct {
 }
 
 func (e *InvalidOptionError) Error() string {
-	return oneLine(fmt.Sprintf("redlatch: invalid option %s: %s", e.Option, e.Reason))
+	return quote.Line(fmt.Sprintf("redlatch: invalid option %s: %s", e.Option, e.Reason))
 }
 
 // Is makes errors.Is(err, [ErrInvalidOption]) true.
@@ -225,11 +227,11 @@ type ReplicaAcksError struct {
 }
 
 func (e *ReplicaAcksError) Error() string {
-	s := fmt.Sprintf("redlatch: lock %s: %d of %d replica acknowledgements; the acquisition was undone", quote(e.Name), e.Got, e.Want)
+	s := fmt.Sprintf("redlatch: lock %s: %d of %d replica acknowledgements; the acquisition was undone", quote.Name(e.Name), e.Got, e.Want)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return oneLine(s)
+	return quote.Line(s)
 }
 
 // Is makes errors.Is(err, [ErrReplicaAcks]) true.
@@ -249,7 +251,7 @@ type OtherOwnerError struct {
 }
 
 func (e *OtherOwnerError) Error() string {
-	return oneLine(fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote(e.Name), e.Holder, e.Owner))
+	return quote.Line(fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote.Name(e.Name), quote.Text(e.Holder), quote.Text(e.Owner)))
 }
 
 // Is makes errors.Is(err, [ErrOtherOwner]) true.
@@ -267,7 +269,7 @@ type ServerError struct {
 }
 
 func (e *ServerError) Error() string {
-	return oneLine(fmt.Sprintf("redlatch: %s: %v", operation(e.Op, e.Name), e.Err))
+	return quote.Line(fmt.Sprintf("redlatch: %s: %v", operation(e.Op, e.Name), e.Err))
 }
 
 // Unwrap leads to the server's error.
@@ -308,14 +310,5 @@ func operation(op, name string) string {
 	if name == "" {
 		return op
 	}
-	return op + " of lock " + quote(name)
-}
-
-// quote shows a name in a message; names can be binary and long.
-func quote(name string) string {
-	const limit = 120
-	if len(name) > limit {
-		return fmt.Sprintf("%q… (%d bytes)", name[:limit], len(name))
-	}
-	return fmt.Sprintf("%q", name)
+	return op + " of lock " + quote.Name(name)
 }

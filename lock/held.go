@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // HeldLock is a lock that a Client holds: one acquisition with its re-entries.
@@ -30,12 +32,12 @@ const shownHeld = 10
 func (e *ShutdownError) Error() string {
 	names := make([]string, 0, shownHeld)
 	for _, h := range e.Held[:min(len(e.Held), shownHeld)] {
-		names = append(names, quote(h.Name))
+		names = append(names, quote.Name(h.Name))
 	}
 	if more := len(e.Held) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return oneLine(fmt.Sprintf("redlatch: shutdown: %d locks are still held (%s): %v", len(e.Held), strings.Join(names, ", "), e.Err))
+	return quote.Line(fmt.Sprintf("redlatch: shutdown: %d locks are still held (%s): %v", len(e.Held), strings.Join(names, ", "), e.Err))
 }
 
 // Unwrap leads to ctx.Err().

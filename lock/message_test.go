@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -91,6 +94,37 @@ func TestErrorTypeOnEveryVersion(t *testing.T) {
 	} {
 		if got := (&lock.ServerError{Err: answer(text)}).ErrorType(); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestMessagesShowNothingHostile: whatever stands in Redis, comes from a server or is asked for by a
+// caller acts on no terminal, forges no line of a log, and doesn't fill a memory.
+func TestMessagesShowNothingHostile(t *testing.T) {
+	for _, s := range testbed.Hostile {
+		said := errors.New(s)
+		node := lock.NodeError{Node: s, Err: said}
+		for _, err := range []error{
+			&lock.NotAcquiredError{Name: s, Holder: s, Remaining: time.Second, Err: said},
+			node,
+			lock.NodeError{Err: said},
+			&lock.UnavailableError{Name: s, Op: "acquire", Nodes: []lock.NodeError{node, node, {Err: said}}},
+			&lock.LeaseLostError{Name: s, Owner: s, Err: said},
+			&lock.InvalidNameError{Name: s, Reason: s},
+			&lock.InvalidOptionError{Option: s, Reason: s},
+			&lock.ReplicaAcksError{Name: s, Err: said},
+			&lock.OtherOwnerError{Name: s, Owner: s, Holder: s},
+			&lock.ServerError{Name: s, Op: "acquire", Err: said},
+			&lock.ConnectError{Node: s, Advice: s, Err: said},
+			&lock.ConnectError{Node: s, Advice: s, Err: &lock.ServerError{Op: "connect", Err: said}},
+			&lock.ShutdownError{Held: []lock.HeldLock{{Name: s, Owner: s}}, Err: said},
+			lock.Join(said, &lock.NotAcquiredError{Name: s, Holder: s}),
+			lock.Join(&lock.NotAcquiredError{Name: "n", Holder: s, Err: lock.Join(said, said)}, lock.ErrClosed),
+		} {
+			text := err.Error()
+			if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || len(text) > 16<<10 {
+				t.Errorf("%T of %.60q: %.300q (%d bytes)", err, s, text, len(text))
+			}
 		}
 	}
 }

@@ -2,9 +2,10 @@ package otel
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 
+	"github.com/redlatch/redlatch/internal/quote"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -14,9 +15,9 @@ func (t *tracing) text(err error) string {
 	s := err.Error()
 	if t.opt.LockName != nil {
 		for name := range names(err) {
-			s = strings.ReplaceAll(s, quoted(name), quoted(t.opt.LockName(name)))
+			s = strings.ReplaceAll(s, quote.Name(name), quote.Name(t.opt.LockName(name)))
 			if inner := strings.Trim(name, "{}"); inner != name { // the reason why a name is refused
-				s = strings.ReplaceAll(s, fmt.Sprintf("%q", inner), quoted(t.opt.LockName(inner)))
+				s = strings.ReplaceAll(s, strconv.Quote(inner), quote.Name(t.opt.LockName(inner)))
 			}
 		}
 	}
@@ -60,13 +61,4 @@ func collect(err error, found map[string]struct{}) {
 		return
 	}
 	collect(errors.Unwrap(err), found)
-}
-
-// quoted is a name as the messages of package lock show it.
-func quoted(name string) string {
-	const limit = 120
-	if len(name) > limit {
-		return fmt.Sprintf("%q… (%d bytes)", name[:limit], len(name))
-	}
-	return fmt.Sprintf("%q", name)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/quote"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -17,12 +18,12 @@ type Evicted struct {
 	Refused error     // the server took the hold away and refused the message or the next one's hold
 }
 
-// Owner is the first of the owners, or "".
+// Owner is the first of the owners, as it may be shown, or "".
 func (e Evicted) Owner() string {
 	if len(e.Owners) == 0 {
 		return ""
 	}
-	return e.Owners[0]
+	return quote.Text(e.Owners[0])
 }
 
 // Note is what an observation reports.
@@ -79,7 +80,7 @@ func ReadForce(r conn.Reply, name, owner string) (Evicted, error) {
 	}
 	e.Count = int(r.Int(2))
 	if text := r.Str(3); text != "" {
-		e.Refused = errors.New(text)
+		e.Refused = errors.New(quote.Line(text))
 	}
 	for i := 4; i < len(r.Vals); i++ {
 		e.Owners = append(e.Owners, plain(r.Str(i)))

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/quote"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -196,7 +197,7 @@ func (i *Inspector) forceUnlock(ctx context.Context, name string, set lock.Force
 func (i *Inspector) tell(ctx context.Context, name, wanted string, e Evicted, err error) {
 	about := []any{"lock", name, "kind", string(e.Kind), "by", i.cfg.ID}
 	if wanted != "" {
-		about = append(about, "wanted", wanted)
+		about = append(about, "wanted", quote.Text(wanted))
 	}
 	if o := i.cfg.Observer; o != nil {
 		if trace, span := o.TraceOf(ctx, nil); trace != "" {
