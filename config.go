@@ -125,7 +125,8 @@ type Telemetry struct {
 	// ClientBuilder returns a client that is instrumented already.
 	NoCommandSpans bool
 
-	// RenewalSpans adds a span for each successful renewal. Failed ones always have one.
+	// RenewalSpans adds a span for each renewal. Without it, a hold has one when its renewals begin
+	// to fail and one when that ends.
 	RenewalSpans bool
 }
 

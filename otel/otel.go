@@ -196,12 +196,12 @@ func (o *observer) Ended(l observe.Lock, link any, counted bool, how string, hel
 func (o *observer) Renewals() bool { return o.metrics.on() || o.tracing.on() }
 
 // Renewed implements observe.Observer.
-func (o *observer) Renewed(l observe.Lock, owner string, link any, began time.Time, err error) {
+func (o *observer) Renewed(l observe.Lock, owner string, link any, began time.Time, turn bool, err error) {
 	if o.metrics.on() {
 		o.metrics.renewed(l, err)
 	}
 	t := o.tracing
-	if !t.on() || (err == nil && !t.opt.Renewals) {
+	if !t.on() || !turn && !t.opt.Renewals {
 		return
 	}
 	opts := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindInternal)}

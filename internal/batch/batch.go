@@ -30,12 +30,10 @@ type Work interface {
 	Len() int
 	// Item builds one. It is called again for an item that must be sent once more.
 	Item(i int) kind.Item
-	// Ran tells of a command that was answered, or failed.
-	Ran(cmd conn.Command, sent time.Time, err error)
 	// Answered is called with what a command brought for its items, so that each is in one
-	// of the calls, by goroutines of the sender's, perhaps several at a time. The slice is
-	// valid during the call.
-	Answered(as []Answer)
+	// of the calls, by goroutines of the sender's, perhaps several at a time; with none for a
+	// command whose items are sent once more. Both are valid during the call.
+	Answered(c *sender.Call, as []Answer)
 	// End is called once after that.
 	End()
 }
@@ -166,12 +164,12 @@ func (r *sending) ended() {
 
 func (b *batch) answered(c *sender.Call) {
 	r := b.r
-	r.work.Ran(c.Cmd, c.Sent, c.Err)
 	switch {
 	case (conn.IsTryAgain(c.Err) || conn.IsCrossSlot(c.Err)) && len(b.members) > 1 && !b.shared:
 		// A cluster refuses commands of several keys while it moves their slot and some
 		// of the keys are here and some there. That can take longer than a lease: each
 		// item goes on its own until then. A cluster that looks like a single server always refuses them.
+		r.work.Answered(c, nil)
 		for _, m := range b.members {
 			it := r.work.Item(int(m.item))
 			one := &batch{r: r, members: []member{m}}
@@ -191,7 +189,7 @@ func (b *batch) answered(c *sender.Call) {
 				a.Vals, vals = vals[:n], vals[n:]
 			}
 		}
-		r.work.Answered(as)
+		r.work.Answered(c, as)
 	}
 	r.ended()
 }

@@ -86,14 +86,9 @@ func (w *work) Item(i int) kind.Item {
 	return it
 }
 
-func (w *work) Ran(conn.Command, time.Time, error) {
+func (w *work) Answered(_ *sender.Call, as []Answer) {
 	w.mu.Lock()
 	w.ran++
-	w.mu.Unlock()
-}
-
-func (w *work) Answered(as []Answer) {
-	w.mu.Lock()
 	w.got = append(w.got, as...)
 	w.mu.Unlock()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/sender"
 )
 
 // places keeps the places of a client's waiters alive, in batches. Its goroutine
@@ -244,14 +245,12 @@ func (r *refreshing) Item(i int) kind.Item {
 	return p.q.Refresh(&p.a.about().attempt)
 }
 
-func (r *refreshing) Ran(cmd conn.Command, sent time.Time, err error) {
-	cfg, name, keys := &r.w.core.cfg, cmd.Script.Name, len(cmd.Keys)
-	if o := cfg.Observer; o != nil {
+func (r *refreshing) Answered(c *sender.Call, as []batch.Answer) {
+	cfg := &r.w.core.cfg
+	if o := cfg.Observer; o != nil && (c.Err == nil || !r.failedBefore()) {
+		name, keys, sent, err := c.Cmd.Script.Name, len(c.Cmd.Keys), c.Sent, c.Err
 		cfg.News.TellOften(func() { o.Batch(name, keys, sent, err) })
 	}
-}
-
-func (r *refreshing) Answered(as []batch.Answer) {
 	for _, a := range as {
 		r.answered(r.due[a.Item], a)
 	}
@@ -280,6 +279,13 @@ func (r *refreshing) answered(p *place, a batch.Answer) {
 		next = p.q.Every()
 	}
 	r.w.back(p, a.Sent.Add(next))
+}
+
+// failedBefore reports whether the last batch of the node failed.
+func (r *refreshing) failedBefore() bool {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return r.node.failing
 }
 
 // End lets the next batch go, and tells once that the node's refreshes fail.

@@ -58,7 +58,7 @@ func (o *users) Ended(l observe.Lock, _ any, _ bool, how string, _ time.Duration
 	o.at(context.Background(), "ended:"+how+":"+l.Name, nil)
 }
 func (o *users) Renewals() bool { return true }
-func (o *users) Renewed(_ observe.Lock, _ string, _ any, _ time.Time, err error) {
+func (o *users) Renewed(_ observe.Lock, _ string, _ any, _ time.Time, _ bool, err error) {
 	o.at(context.Background(), "renewed", err)
 }
 func (o *users) TraceOf(context.Context, any) (traceID, spanID string) { return "", "" }

@@ -3,6 +3,7 @@ package held
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type settled struct {
 	gone   []*Session
 	failed []failure
 	seen   []seen // for an observer
+	turns  bool   // a failure began, or ended, with one of those
 }
 
 // seen is a renewal, or check, as an observer is told of it.
@@ -41,6 +43,7 @@ type seen struct {
 	of   *Session
 	link any
 	sent time.Time
+	turn bool // a failure began, or ended
 	err  error
 }
 
@@ -93,17 +96,9 @@ func (n *renewal) Item(i int) kind.Item {
 	return s.Lock.Kind.Renew(s.Field, n.sets[i])
 }
 
-// Ran implements batch.Work.
-func (n *renewal) Ran(cmd conn.Command, sent time.Time, err error) {
-	r := n.w.reg
-	if o, name, keys := r.cfg.Observer, cmd.Script.Name, len(cmd.Keys); o != nil {
-		r.cfg.News.TellOften(func() { o.Batch(name, keys, sent, err) })
-	}
-}
-
 // Answered implements batch.Work. What a command's answers say holds at once: another
 // node may be silent for long.
-func (n *renewal) Answered(as []batch.Answer) {
+func (n *renewal) Answered(c *sender.Call, as []batch.Answer) {
 	o := settled{good: as[:0]}
 	for _, a := range as {
 		if conn.IsTryAgain(a.Err) {
@@ -115,6 +110,10 @@ func (n *renewal) Answered(as []batch.Answer) {
 		n.settle(a, &o)
 	}
 	n.tell(&o)
+	if r := n.w.reg; n.watched && (c.Err == nil || o.turns || len(o.seen) == 0) {
+		name, keys, sent, err := c.Cmd.Script.Name, len(c.Cmd.Keys), c.Sent, c.Err
+		r.cfg.News.TellOften(func() { r.cfg.Observer.Batch(name, keys, sent, err) })
+	}
 }
 
 // split renews by commands of one key, one after the other. The watchdog does not
@@ -159,7 +158,7 @@ func (n *renewal) settle(a batch.Answer, o *settled) {
 		err = errGone
 	}
 	if n.watched {
-		o.seen = append(o.seen, seen{s, n.links[a.Item], a.Sent, err})
+		o.seen = append(o.seen, seen{of: s, link: n.links[a.Item], sent: a.Sent, err: err})
 	}
 	switch {
 	case err == nil:
@@ -178,6 +177,7 @@ func (n *renewal) tell(o *settled) {
 	var lost []*Hold
 	var first error
 	r.mu.Lock()
+	o.turnLocked()
 	for _, a := range o.good {
 		n.w.renewedLocked(n.due[a.Item], a.Sent, n.sets[a.Item])
 	}
@@ -201,9 +201,13 @@ func (n *renewal) tell(o *settled) {
 	r.mu.Unlock()
 	r.tell(lost)
 	if all := o.seen; len(all) > 0 {
-		r.cfg.News.TellOften(func() {
+		tell := r.cfg.News.TellOften
+		if o.turns {
+			tell = r.cfg.News.Tell
+		}
+		tell(func() {
 			for _, s := range all {
-				r.cfg.Observer.Renewed(s.of.Lock.Observed(), s.of.Name, s.link, s.sent, s.err)
+				r.cfg.Observer.Renewed(s.of.Lock.Observed(), s.of.Name, s.link, s.sent, s.turn, s.err)
 			}
 		})
 	}
@@ -215,6 +219,17 @@ func (n *renewal) tell(o *settled) {
 	n.failed += len(o.failed)
 	if n.first == nil {
 		n.first, n.about = first, o.failed[0].s
+	}
+}
+
+// turnLocked notes with which renewals a failure began or ended: only those are told one by one.
+// What comes of a session that is over by now, or is being released, is no news.
+func (o *settled) turnLocked() {
+	o.seen = slices.DeleteFunc(o.seen, func(v seen) bool { return errors.Is(v.err, errGone) && (v.of.final || v.of.dead) })
+	for i := range o.seen {
+		v := &o.seen[i]
+		v.turn = errors.Is(v.err, errGone) || (v.err != nil) != (v.of.lastErr != nil)
+		o.turns = o.turns || v.turn
 	}
 }
 

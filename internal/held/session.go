@@ -417,11 +417,26 @@ func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 		}
 	}
 	r.cfg.News.Tell(func() {
+		r.tellUnrenewed(lost)
 		for _, h := range others {
 			h.tellEnd(h.howLost(), now-h.began)
 		}
 		r.logLost(lost)
 	})
+}
+
+// tellUnrenewed tells an observer, for each session, that its renewals failed until it was lost.
+func (r *Registry) tellUnrenewed(lost []*Hold) {
+	if r.cfg.Observer == nil || !r.cfg.Observer.Renewals() {
+		return
+	}
+	var told *Session
+	for _, h := range lost { // those of a session stand together
+		if h.s != told && h.lost.Err != nil && !h.planned {
+			told = h.s
+			r.cfg.Observer.Renewed(h.s.Lock.Observed(), h.s.Name, h.link, h.lost.At, true, h.lost)
+		}
+	}
 }
 
 // howLost is the end of a lost hold in an observer's words.

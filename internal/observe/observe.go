@@ -38,7 +38,8 @@ type Observer interface {
 	Carries(ctx context.Context) bool
 	// Command begins a script run on behalf of what ctx carries.
 	Command(ctx context.Context, script string) (context.Context, func(err error))
-	// Batch tells of a script run on behalf of many at once, with that many keys.
+	// Batch tells of a script run on behalf of many at once, with that many keys. Those that fail
+	// because earlier ones failed already are not told.
 	Batch(script string, keys int, began time.Time, err error)
 
 	// Counting reports whether holds are counted now: it may begin while a hold
@@ -52,9 +53,10 @@ type Observer interface {
 	// Renewals reports whether renewals are looked at now: who has thousands of them need
 	// not tell of each otherwise.
 	Renewals() bool
-	// Renewed tells of a renewal or check. link is what Acquisition.Link returned
-	// for the acquisition that the session began with.
-	Renewed(l Lock, owner string, link any, began time.Time, err error)
+	// Renewed tells of a renewal or check; turn: it is the first that fails, or the end of that:
+	// it works again, or the lock is lost. link is what Acquisition.Link returned for the
+	// acquisition that the session began with.
+	Renewed(l Lock, owner string, link any, began time.Time, turn bool, err error)
 
 	// TraceOf names the trace and span of an acquisition for a log: those of link,
 	// or of what ctx carries; "" when there are none.
