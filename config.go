@@ -90,8 +90,8 @@ type Config struct {
 	ReplicaAcks       int
 	ReplicaAckTimeout time.Duration
 
-	// UnlockTimeout limits Unlock, Extend, State, Inspect, ForceUnlock, each batch of Locks,
-	// a TryLock with wait 0 and the cleanup of Close. Default 5 s, at least 1 ms.
+	// UnlockTimeout limits Unlock, Extend, State, Inspect, ForceUnlock, each batch of Locks
+	// and the cleanup of Close. Default 5 s, at least 1 ms.
 	UnlockTimeout time.Duration
 
 	// TracerProvider and MeterProvider receive the spans and metrics; nil: the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -194,4 +195,40 @@ func TestRLockUnlockWithoutAnswer(t *testing.T) {
 		t.Errorf("the second Unlock says %v", err)
 	}
 	rlWant(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+}
+
+// One attempt on a server that is silent takes the time that tells slow from silent, a second or a
+// third of LeaseTime, and is an outage; never the time that Unlock has.
+func TestOneAttemptOnASilentServer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ lease, bound time.Duration }{{30 * time.Second, time.Second}, {900 * time.Millisecond, 300 * time.Millisecond}} {
+		t.Run(tc.bound.String(), func(t *testing.T) {
+			t.Parallel()
+			s := rlServer(t)
+			c := rlClient(t, s.Addr(), rlLease(tc.lease))
+			rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
+			s.Freeze(t)
+			rw := c.ReadWriteLock("rw")
+			var all sync.WaitGroup
+			const slack = time.Second // for a busy machine
+			for name, l := range map[string]redlatch.Locker{
+				"plain": c.RLock("l"), "fair": c.FairLock("f"), "read": rw.ReadLock(), "write": rw.WriteLock(),
+				"multi": redlatch.MultiLock(c.RLock("{m}1"), c.RLock("{m}2")), "spread": redlatch.MultiLock(c.RLock("a"), c.FairLock("b")),
+			} {
+				all.Go(func() {
+					began := time.Now()
+					_, err := l.TryLock(t.Context(), 0, 0)
+					took := time.Since(began)
+					if !errors.Is(err, redlatch.ErrUnavailable) {
+						t.Errorf("%s: %v, want ErrUnavailable", name, err)
+					}
+					if took < tc.bound || took > tc.bound+slack { // UnlockTimeout is 5 s
+						t.Errorf("%s: it took %v, want %v", name, took, tc.bound)
+					}
+				})
+			}
+			all.Wait()
+			s.Thaw(t)
+		})
+	}
 }

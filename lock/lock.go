@@ -28,9 +28,10 @@ type Locker interface {
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
 	// TryLock blocks for at most wait. A wait of 0 means one attempt, which blocks until
-	// the server answers, for at most the Client's UnlockTimeout. With a lease of 0 the
-	// watchdog renews the lock until Unlock. Any other lease is fixed and not renewed. A
-	// negative wait, and a lease that is negative or below a millisecond, is an
+	// the server answers: for at most a second (a third of LeaseTime, if that is less), and
+	// ReplicaAckTimeout on top of it with ReplicaAcks; then it is an [ErrUnavailable]. With a
+	// lease of 0 the watchdog renews the lock until Unlock. Any other lease is fixed and not
+	// renewed. A negative wait, and a lease that is negative or below a millisecond, is an
 	// [ErrInvalidOption].
 	//
 	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its

@@ -193,8 +193,11 @@ func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error
 	}
 	switch {
 	case wait == 0:
-		// One attempt; an unanswered one must not last for ever.
-		a.until = time.Now().Add(c.cfg.UnlockTimeout)
+		// One attempt; a server that is silent must not keep it. An answer may wait for replicas.
+		a.until = time.Now().Add(c.slow())
+		if c.cfg.ReplicaAcks > 0 {
+			a.until = a.until.Add(c.cfg.AckTimeout)
+		}
 	case wait > 0:
 		a.until = time.Now().Add(wait)
 	}

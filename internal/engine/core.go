@@ -83,7 +83,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 		cfg: cfg, run: run, hub: hub, topo: run.Topology(),
 		draining: make(chan struct{}), closing: make(chan struct{}), attached: map[any]any{},
 	}
-	c.send = sender.New(run, sender.Config{Slow: min(time.Second, cfg.LeaseTime/3), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
+	c.send = sender.New(run, sender.Config{Slow: c.slow(), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
 	c.reg = held.NewRegistry(held.Config{
 		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
 		Heard: c.heard, Gone: c.gone, PassOn: c.passOn,
@@ -110,6 +110,9 @@ func (c *Core) FenceTTL() time.Duration { return c.cfg.FenceTTL }
 
 // LeaseTime is the watchdog's lease.
 func (c *Core) LeaseTime() time.Duration { return c.cfg.LeaseTime }
+
+// slow is the bound that tells a slow node from a silent one.
+func (c *Core) slow() time.Duration { return min(time.Second, c.cfg.LeaseTime/3) }
 
 // UnlockTimeout bounds unlocking.
 func (c *Core) UnlockTimeout() time.Duration { return c.cfg.UnlockTimeout }

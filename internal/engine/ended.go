@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
+	"github.com/redlatch/redlatch/internal/sender"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -54,6 +56,9 @@ func (c *Core) owns(field string) bool {
 func (a *acquisition) trouble() error {
 	if a.lastErr != nil && !errors.Is(a.lastErr, errTooLate) {
 		return a.lastErr
+	}
+	if a.once && !a.answered && !a.tell && a.busy.Holder == "" && !time.Now().Before(a.until) {
+		return &sender.SilentError{For: a.core.slow()} // it had no longer
 	}
 	for i := range a.members {
 		if err := a.core.send.Trouble(a.members[i].lock.of.Key); err != nil {
