@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -124,7 +123,6 @@ type Conn struct {
 	left    chan struct{} // closed by Close; nil: the client is ours, and closed
 	dial    *dialler      // of our client
 	demoted demotion      // of its only server
-	multis  sync.Pool     // of what RunMulti sent, and every answer came: the library does not look any more
 }
 
 // Client is the underlying client, for the subscriptions.
@@ -263,26 +261,15 @@ func uncancelled(ctx context.Context) context.Context {
 func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Result {
 	ctx = c.lasting(ctx)
 	out = append(out[:0], make([]Result, len(cmds))...)
-	room, ok := c.multis.Get().(*[]rueidis.Completed)
-	if !ok || c.left != nil { // an application's client may keep what it gets
-		room = new([]rueidis.Completed)
-	}
-	multi := (*room)[:0]
+	multi := make([]rueidis.Completed, 0, len(cmds))
 	for i := range cmds {
 		multi = append(multi, c.evalsha(cmds[i]))
 	}
-	answered := c.left == nil
 	for i, res := range c.client.DoMulti(ctx, multi...) {
-		answered = answered && res.NonRedisError() == nil
 		out[i].Reply, out[i].Err = c.parse(res)
 		if isNoScript(out[i].Err) {
 			out[i].Reply, out[i].Err = c.parse(c.client.Do(ctx, c.eval(cmds[i])))
 		}
-	}
-	if answered { // else the library may still be writing them, to a connection that broke
-		clear(multi)
-		*room = multi
-		c.multis.Put(room)
 	}
 	return out
 }

@@ -455,8 +455,8 @@ func (a *acquisition) undone(limit time.Duration, over <-chan struct{}) {
 	if a.undo == nil {
 		return
 	}
-	t := a.core.send.StartTimer(limit)
-	defer a.core.send.StopTimer(t)
+	t := time.NewTimer(limit)
+	defer t.Stop()
 	select {
 	case <-a.undo:
 	case <-over:

@@ -60,12 +60,12 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 				h.Drop()
 			}
 		}
-		a.core.reg.StopFollowing(x)
+		x.Done = nil
 	}()
 	var tick <-chan time.Time
 	if !a.until.IsZero() {
-		t := a.core.send.StartTimer(time.Until(a.until))
-		defer a.core.send.StopTimer(t)
+		t := time.NewTimer(time.Until(a.until))
+		defer t.Stop()
 		tick = t.C
 	}
 	for over := false; ; {

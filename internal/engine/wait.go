@@ -127,7 +127,7 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 	var timer *time.Timer
 	defer func() {
 		if timer != nil {
-			a.core.send.StopTimer(timer)
+			timer.Stop()
 		}
 	}()
 	a.asleep.Store(true)
@@ -169,7 +169,7 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 		var tick <-chan time.Time
 		if !at.IsZero() {
 			if timer == nil {
-				timer = a.core.send.StartTimer(time.Until(at))
+				timer = time.NewTimer(time.Until(at))
 			} else {
 				timer.Reset(time.Until(at))
 			}

@@ -119,23 +119,12 @@ func (r *Registry) Begin() error {
 // End ends what Begin began.
 func (r *Registry) End() { r.wg.Done() }
 
-// Background runs work that leaves nothing behind. The caller has called Begin
-// for a call that is still under way.
-func (r *Registry) Background(work func()) { r.wg.Go(work) }
-
 // Drain stops new sessions.
 func (r *Registry) Drain() {
 	r.mu.Lock()
 	r.drains = true
 	r.drainSharesLocked()
 	r.mu.Unlock()
-}
-
-// Draining reports whether new sessions are refused, Closed whether everything is.
-func (r *Registry) Draining() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.drains
 }
 
 // Closed reports whether the client was closed.

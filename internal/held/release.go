@@ -109,8 +109,8 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return rel.again()
 	default:
 	}
-	limit := r.send.StartTimer(r.cfg.UnlockTimeout)
-	defer r.send.StopTimer(limit)
+	limit := time.NewTimer(r.cfg.UnlockTimeout)
+	defer limit.Stop()
 	select {
 	case <-rel.done:
 		rel.heard()

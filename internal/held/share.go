@@ -95,7 +95,7 @@ func (r *Registry) Share(x *Share, l *Lock, first bool) Part {
 	case sh.leader != nil && sh.waits && !x.Stays:
 		return Alone
 	case sh.leader != nil:
-		x.Done, x.state = r.send.Signal(), Follows
+		x.Done, x.state = make(chan struct{}, 1), Follows
 		sh.follow = append(sh.follow, x)
 		if sh.waits && x.Tell {
 			x.signal()
@@ -129,16 +129,6 @@ func (r *Registry) Follow(x *Share, leave bool) (part Part, h *Hold, lost bool) 
 		part = Again
 	}
 	return part, nil, false
-}
-
-// StopFollowing gives back the signal of an acquisition that follows no more.
-func (r *Registry) StopFollowing(x *Share) {
-	select {
-	case <-x.Done:
-	default:
-	}
-	r.send.DropSignal(x.Done)
-	x.Done = nil
 }
 
 // Told implements [Watcher]: the owner of an acquisition that follows may re-enter.

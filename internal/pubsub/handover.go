@@ -43,16 +43,6 @@ func (h *Hub) TakeHead(id string, accept func(v any) (Holder, bool)) bool {
 	return true
 }
 
-// Holds notes that this process has the lock, until when and who in it, for those in
-// the topic's line: after TakeHead, or when the lease was renewed.
-func (h *Hub) Holds(id string, expect time.Time, holder Holder) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t := h.topics[id]; t != nil {
-		t.heldBy(expect, holder)
-	}
-}
-
 // lookSoonLocked tells whoever is the head in a moment to look where it stands.
 func (t *topic) lookSoonLocked() {
 	if t.lookSet {

@@ -27,7 +27,6 @@ func TestTakeHeadInOrder(t *testing.T) {
 			if !h.TakeHead("c", func(v any) (pubsub.Holder, bool) { got = v; return pubsub.Holder{}, true }) || got != i {
 				t.Fatalf("took %v, not %d", got, i)
 			}
-			h.Holds("c", time.Now().Add(time.Minute), pubsub.Holder{Owner: "us"})
 			if !signalled(w) {
 				t.Errorf("waiter %d was taken and not woken", i)
 			}
@@ -50,7 +49,7 @@ func TestTakeHeadInOrder(t *testing.T) {
 				if !signalled(line[i+1]) {
 					t.Error("the new head does not know after a millisecond")
 				}
-				if n := line[i+1].Take(); n.Try || !n.Head || n.Holder.Owner != "us" || n.Expect.IsZero() {
+				if n := line[i+1].Take(); n.Try || !n.Head {
 					t.Errorf("news of the new head %+v", n)
 				}
 			}

@@ -31,7 +31,6 @@ type Call struct {
 	lane    *lane
 	slot    uint16
 	patient bool // not interrupted
-	heard   bool // the signal was received
 	end     func(error)
 	done    chan struct{}
 
@@ -60,7 +59,7 @@ func (s *Sender) Start(c *Call) {
 		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name)
 	}
 	if c.Then == nil {
-		c.done = s.Signal()
+		c.done = make(chan struct{}, 1)
 	}
 	c.lane.start(c)
 }
@@ -71,16 +70,14 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 	if deadline.IsZero() {
 		select {
 		case <-c.done:
-			c.heard = true
 		case <-ctx.Done():
 			return false
 		}
 	} else {
-		t := c.s.StartTimer(time.Until(deadline))
-		defer c.s.StopTimer(t)
+		t := time.NewTimer(time.Until(deadline))
+		defer t.Stop()
 		select {
 		case <-c.done:
-			c.heard = true
 		case <-t.C:
 			return false
 		case <-ctx.Done():
@@ -93,13 +90,9 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 	return over
 }
 
-// Done gives back what an answered call used, and tells an observer of
-// its end, in the caller's goroutine: what others wait for comes before it.
+// Done tells an observer of the end of an answered call, in the caller's goroutine: what
+// others wait for comes before it.
 func (c *Call) Done() {
-	if c.done != nil && c.heard {
-		c.s.DropSignal(c.done)
-		c.done = nil
-	}
 	if end := c.end; end != nil {
 		c.end = nil
 		end(c.Err)
@@ -126,10 +119,6 @@ func (c *Call) Leave(then func(*Call)) Left {
 	defer l.mu.Unlock()
 	switch c.state {
 	case answered:
-		if !c.heard {
-			<-c.done // it is there, and must not stay in a channel that is used again
-			c.heard = true
-		}
 		return Answered
 	case queued:
 		l.queue[c.Class].remove(c)

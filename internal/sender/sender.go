@@ -80,9 +80,7 @@ type Sender struct {
 	lanes  map[string]*lane // guarded by mu; by node
 	closed bool             // guarded by mu
 
-	signals sync.Pool
-	timers  sync.Pool
-	wg      sync.WaitGroup // the carriers
+	wg sync.WaitGroup // the carriers
 }
 
 // New makes a Sender; Stop and Wait end it.
@@ -212,35 +210,3 @@ func (s *Sender) each(do func(*lane)) {
 		do(l)
 	}
 }
-
-// StartTimer is time.NewTimer; StopTimer must follow, after which the timer must
-// not be used.
-// The pool is the sender's own: channels made in one testing/synctest bubble must
-// not turn up in another, and users test with these.
-func (s *Sender) StartTimer(d time.Duration) *time.Timer {
-	if t, ok := s.timers.Get().(*time.Timer); ok {
-		t.Reset(d)
-		return t
-	}
-	return time.NewTimer(d)
-}
-
-// StopTimer gives a timer back. One that has fired is not used again: with GODEBUG
-// asynctimerchan=1 its tick could still be in the channel, or on its way there.
-func (s *Sender) StopTimer(t *time.Timer) {
-	if t.Stop() {
-		s.timers.Put(t)
-	}
-}
-
-// Signal is a channel of one place for something that happens once. Who has
-// received from it, and only then, may give it back with DropSignal.
-func (s *Sender) Signal() chan struct{} {
-	if ch, ok := s.signals.Get().(chan struct{}); ok {
-		return ch
-	}
-	return make(chan struct{}, 1)
-}
-
-// DropSignal gives a channel back.
-func (s *Sender) DropSignal(ch chan struct{}) { s.signals.Put(ch) }
