@@ -53,6 +53,37 @@ func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 	}
 }
 
+// TestAMessageIsNoRefusal: a message says what its sender likes, also what a server says that refuses
+// everything. It costs no connection, and nobody a subscription.
+func TestAMessageIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	proxy := testbed.NewProxy(t, s.Addr())
+	c, other := dial(t, proxy.Addr()), dial(t, s.Addr())
+	n, m := take(t, t.Context(), other.RLock("n")), take(t, t.Context(), other.RLock("m"))
+	next := async(t.Context(), c.RLock("m"))
+	left := proxy.StallRequest(testbed.Contains("UNSUBSCRIBE"))
+	_, err := c.RLock("n").TryLock(t.Context(), 100*time.Millisecond, 0)
+	is(t, "a short wait", err, redlatch.ErrNotAcquired)
+	left.Wait(t)
+	left.Release()
+	eventually(t, "one channel alone", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", "*{n}*")) == 0 })
+	_, before := proxy.Connections()
+	for _, channel := range s.List(t, "PUBSUB", "CHANNELS", "*{m}*") {
+		for _, says := range []string{"x\r\n-BUSY Redis is busy\r\n", "\n-MISCONF no\r\n", "-MASTERDOWN no"} {
+			if s.Int(t, "PUBLISH", channel, says) != 1 {
+				t.Fatal("nobody listens on", channel)
+			}
+		}
+	}
+	unlock(t, m)
+	unlock(t, await(t, next).hold)
+	if _, after := proxy.Connections(); after != before {
+		t.Errorf("%d connections were made anew", after-before)
+	}
+	unlock(t, n)
+}
+
 // orphan makes the server a replica of a master that is not there, without old data.
 func orphan(t *testing.T, s *testbed.Server) (end func()) {
 	t.Helper()

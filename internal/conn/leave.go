@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
@@ -24,15 +25,12 @@ type leaving struct {
 	net.Conn
 	of   *dialler
 	sent atomic.Bool // an UNSUBSCRIBE
-	last []byte      // the reader's: the end of what was read since
+	said replies     // the reader's
 }
 
 // refusals are those that PING gets although UNSUBSCRIBE may not, or both: the server can't
 // save, runs a script that does not end, or is a replica without its master's data.
-var refusals = [][]byte{[]byte("\n-MISCONF "), []byte("\n-BUSY "), []byte("\n-MASTERDOWN ")}
-
-// longest is the length of the longest of them.
-const longest = len("\n-MASTERDOWN ")
+var refusals = [][]byte{[]byte("MISCONF "), []byte("BUSY "), []byte("MASTERDOWN ")}
 
 var errRefusesAll = errors.New("the server refuses everything for the moment")
 
@@ -50,7 +48,7 @@ func (o *dialler) leave(c net.Conn, err error) (net.Conn, error) {
 			_ = tc.SetNoDelay(false) // What it saves is all that is lost.
 		}
 	}
-	l := &leaving{Conn: c, of: o, last: []byte("\n")}
+	l := &leaving{Conn: c, of: o}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
@@ -99,23 +97,15 @@ func (c *leaving) Read(b []byte) (int, error) {
 	if err != nil {
 		c.of.broke.Now()
 	}
-	if n > 0 && c.sent.Load() && c.refused(b[:n]) {
+	// Where a reply begins is only known to who has followed all of them.
+	if c.said.read(b[:n], c.refused) {
 		c.of.broke.Now()
 		return 0, errRefusesAll
 	}
 	return n, err
 }
 
-// refused reports whether a refusal stands in what was read, or ends there.
-func (c *leaving) refused(b []byte) bool {
-	c.last = append(c.last, b...)
-	for _, r := range refusals {
-		if bytes.Contains(c.last, r) {
-			return true
-		}
-	}
-	if over := len(c.last) - longest; over > 0 {
-		c.last = append(c.last[:0], c.last[over:]...)
-	}
-	return false
+// refused reports whether an error refuses everything, after an UNSUBSCRIBE.
+func (c *leaving) refused(line []byte) bool {
+	return c.sent.Load() && slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(line, r) })
 }

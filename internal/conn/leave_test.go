@@ -21,8 +21,17 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 		{"at once", []string{leave}, []string{"-BUSY Redis is busy\r\n"}, true},
 		{"behind the answer", []string{leave}, []string{">3\r\n$12\r\nsunsubscribe\r\n$1\r\nc\r\n:0\r\n-MISCONF no\r\n"}, true},
 		{"in two", []string{ping, leave}, []string{"+PONG\r\n", ":0\r\n-MASTER", "DOWN Link is down\r\n"}, true},
-		{"after much", []string{ping + leave}, []string{string(make([]byte, 5000)) + "\r", "\n-MISCONF no\r\n"}, true},
+		{"after much", []string{ping + leave}, []string{"$5001\r\n" + string(make([]byte, 5000)), "\n\r\n-MISC", "ONF no\r\n"}, true},
+		{"after all kinds of replies", []string{leave}, []string{
+			"*-1\r\n$-1\r\n_\r\n#t\r\n,1.5\r\n(12345678901234567890\r\n!5\r\n-BUSY\r\n=7\r\ntxt:abc\r\n",
+			"%1\r\n+k\r\n*2\r\n:1\r\n~1\r\n$0\r\n\r\n|1\r\n+ttl\r\n:3\r\n*1\r\n:2\r\n-MASTERDOWN no\r\n",
+		}, true},
 		{"nobody left", []string{ping}, []string{"-BUSY Redis is busy\r\n"}, false},
+		{"a message of a line that says so", []string{leave}, []string{
+			">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$24\r\nx\r\n-BUSY Redis is busy\r\n\r\n*3\r\n$7\r\nmessage\r\n", "$1\r\nc\r\n$15\r\n", "\n-MISCONF no\r\n\r\n\r\n",
+		}, false},
+		{"an element that says so", []string{leave}, []string{"*2\r\n:1\r\n-BUSY Redis is busy\r\n:1\r\n"}, false},
+		{"no reply at all", []string{leave}, []string{"HTTP/1.1 400\r\n", "-BUSY Redis is busy\r\n"}, false},
 		{"a message that says so", []string{leave}, []string{"$14\r\nand I'm -BUSY \r\n"}, false},
 		{"another error", []string{leave}, []string{"-NOPERM this user has no permissions to run the 'ping' command\r\n"}, false},
 	} {
