@@ -97,12 +97,15 @@ mutations: ## Put bugs into a copy of the code; make faults must find each; see 
 	@scripts/ensure-redis.sh
 	cd integration && REDLATCH_FAULTS_MUTATIONS='$(ONLY)' go test -count=1 -timeout 0 -v -run '^TestMutations$$' ./faults
 
-# How long for each target.
+# How long for each target, and only those with this in "folder target", e.g.
+# make fuzz FUZZ=5m TARGET=rlock.
 FUZZ ?= 30s
+TARGET ?=
 
 .PHONY: fuzz
-fuzz: ## Search for names, replies and messages that break something; see FUZZ.
-	@scripts/fuzz.sh $(FUZZ)
+fuzz: ## Search for names, replies and messages that break something; see FUZZ, TARGET.
+	@scripts/ensure-redis.sh
+	@scripts/fuzz.sh '$(FUZZ)' '$(TARGET)'
 
 .PHONY: observe
 observe: ## Run Redis, Prometheus, a Jaeger if there is one, and a flash sale until interrupted.

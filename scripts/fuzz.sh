@@ -1,19 +1,38 @@
 #!/bin/sh
-# Runs every fuzz target of every module for a while. What it finds is written to the
-# target's testdata/fuzz, from where each go test repeats it.
+# Runs every fuzz target of every module for a while, and says which. What they find is
+# written to the target's testdata/fuzz, from where each go test repeats it.
 #
-# usage: scripts/fuzz.sh [TIME]
+# usage: scripts/fuzz.sh [TIME [NAME]]
+#        scripts/fuzz.sh --list [NAME]
+#
+# TIME is for each target. NAME is a part of "folder target", as --list prints them; a name
+# that fits none is an error.
 set -eu
 cd "$(dirname "$0")/.."
 time=${1:-30s}
-for module in $(scripts/modules.sh); do
-  grep -rlE --include='*_test.go' '^func Fuzz' "$module" --exclude-dir=.cache | while read -r file; do
-    # A module inside this one has its own turn.
-    dir=$(dirname "$file")
-    [ "$(cd "$dir" && go list -m -f '{{.Dir}}' 2>/dev/null)" = "$(cd "$module" && pwd)" ] || continue
-    sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' "$file" | while read -r target; do
-      echo "== $dir $target"
-      (cd "$dir" && go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" .)
-    done
-  done
-done
+name=${2:-}
+
+targets=$(grep -rE --include='*_test.go' --exclude-dir=.cache --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*\(' . |
+  sed -n 's|^\./\(.*\)/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*|\1 \2|p' | sort | grep -F -- "$name" || true)
+if [ -z "$targets" ]; then
+  printf 'fuzz: no target%s: nothing ran\n' "${name:+ is called $name}" >&2
+  exit 1
+fi
+if [ "$time" = --list ]; then
+  printf '%s\n' "$targets"
+  exit 0
+fi
+
+ran=0
+failed=
+while read -r dir target; do
+  printf '== %s %s, %s\n' "$dir" "$target" "$time"
+  if ! (cd "$dir" && go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" .) </dev/null; then
+    failed="$failed $dir/$target"
+  fi
+  ran=$((ran + 1))
+done <<EOF
+$targets
+EOF
+printf '== %d targets ran for %s each%s\n' "$ran" "$time" "${failed:+; failed:$failed}"
+[ -z "$failed" ]

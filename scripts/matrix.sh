@@ -14,9 +14,6 @@ set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd)
 logs=$root/.cache/matrix
-rm -rf "$logs"
-mkdir -p "$logs"
-
 scripts/ensure-servers.sh --check || exit 1
 servers=${SERVERS:-$(cd .cache/servers && for at in */server; do printf '%s\n' "${at%/server}"; done | sort -t- -k1,1 -k2,2V)}
 packages=${PACKAGES:-}
@@ -24,12 +21,26 @@ if [ -z "$packages" ]; then
   packages=". ./fair ./multi ./topology ./connect"
   if scripts/ensure-java.sh --check; then packages="$packages ./redisson"; fi
 fi
+for server in $servers; do
+  [ -x ".cache/servers/$server/server" ] && continue
+  printf 'matrix: no server %s in .cache/servers: nothing ran. There are:\n' "$server" >&2
+  ls .cache/servers >&2
+  exit 1
+done
+for package in $packages; do
+  (cd integration && go list "$package" >/dev/null) && continue
+  printf 'matrix: no package %s in integration: nothing ran\n' "$package" >&2
+  exit 1
+done
+rm -rf "$logs"
+mkdir -p "$logs"
 set -f
 # shellcheck disable=SC2086 # split into words on purpose
 set -- ${TEST_FLAGS:-}
 
 failed=0
 table=
+printf '== servers: %s; packages: %s\n' "$(printf '%s' "$servers" | tr '\n' ' ')" "$packages"
 cd integration
 for server in $servers; do
   row=$server

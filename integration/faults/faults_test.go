@@ -73,6 +73,7 @@ func TestFaults(t *testing.T) {
 		until = time.Now().Add(time.Hour)
 	}
 	var sum totals
+	ran := map[string]int{} // episodes, by profile
 	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
 		for i := range profiles {
 			p := &profiles[i]
@@ -87,6 +88,7 @@ func TestFaults(t *testing.T) {
 				// something: make faults.
 				continue
 			}
+			ran[p.name]++
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
 				length := cmp.Or(p.episode, 4*time.Second)
 				if long || bound >= 0 { // time enough for locks that lie free to be seen
@@ -102,6 +104,14 @@ func TestFaults(t *testing.T) {
 			break
 		}
 	}
+	if len(ran) == 0 {
+		var names []string
+		for i := range profiles {
+			names = append(names, profiles[i].name)
+		}
+		t.Fatalf("%s=%q fits no profile: nothing ran. There are: %s", varProfile, only, strings.Join(names, ", "))
+	}
+	t.Logf("episodes by profile: %v", ran)
 	sum.tell(t)
 }
 

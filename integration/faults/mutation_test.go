@@ -60,10 +60,12 @@ func TestMutations(t *testing.T) {
 	}
 	var table strings.Builder
 	table.WriteString("\n| fault in the code | profile | shows as | found after | bound |\n|---|---|---|---|---|\n")
+	ran := 0
 	for _, m := range mutations {
 		if want != "all" && !strings.Contains(m.name, want) {
 			continue
 		}
+		ran++
 		t.Run(m.name, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := m.copyTo(dir); err != nil {
@@ -94,6 +96,14 @@ func TestMutations(t *testing.T) {
 			}
 		})
 	}
+	if ran == 0 {
+		var names []string
+		for _, m := range mutations {
+			names = append(names, m.name)
+		}
+		t.Fatalf("%s=%q is in no mutation's name: nothing ran. There are: %s", varMutations, want, strings.Join(names, ", "))
+	}
+	t.Logf("%d of %d mutations ran", ran, len(mutations))
 	t.Log(table.String())
 }
 
