@@ -119,7 +119,7 @@ jaeger: ## Build a Jaeger for make observe and for the test of the trace queries
 
 .PHONY: dashboard
 dashboard: ## Check the Grafana dashboard against the schema that Grafana publishes (needs npm).
-	@scripts/check-dashboard.sh
+	@otel/dashboards/check-dashboard.sh
 
 .PHONY: install
 install: ## Install the command redlatch into Go's bin folder.

@@ -12,21 +12,13 @@
 # nothing: it says loudly what will not be tested, and its status is 1, when there is none.
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
-bin=$root/.cache/bin
+. "$(dirname "$0")/lib.sh"
 dir=$root/.cache/jaeger
-PATH=$bin:$PATH
 version=v1.76.0 # of the module; the program in it is Jaeger 2.13
 
-say() { printf 'ensure-jaeger: %s\n' "$*" >&2; }
-
-present() { command -v jaeger >/dev/null 2>&1; }
-
 if [ "${1:-}" = --check ]; then
-  if present; then exit 0; fi
-  printf '\n!!!! NOT TESTED: the queries of traces.md in a Jaeger (none is on PATH).\n' >&2
-  printf '!!!! scripts/ensure-jaeger.sh builds one: ten minutes or more.\n\n' >&2
-  exit 1
+  has jaeger || untested "the queries of traces.md in a Jaeger (none is on PATH)" "scripts/ensure-jaeger.sh builds one: ten minutes or more"
+  exit 0
 fi
 
 build() {
@@ -44,7 +36,7 @@ build() {
 }
 
 pages() {
-  command -v git >/dev/null 2>&1 && command -v npm >/dev/null 2>&1 || return 1
+  has git npm || return 1
   say "building its pages, which takes some minutes"
   rm -rf "$dir/ui"
   git clone -q --depth 1 -b "$version" "${JAEGER_UI:-https://github.com/jaegertracing/jaeger-ui}" "$dir/ui" >&2 || return 1
@@ -61,7 +53,7 @@ pages() {
   rm -rf "$dir/ui"
 }
 
-if ! present; then
+if ! has jaeger; then
   [ -x "$dir/jaeger" ] || build
   ln -sf "$dir/jaeger" "$bin/jaeger"
   "$bin/jaeger" version >/dev/null

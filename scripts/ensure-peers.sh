@@ -13,13 +13,11 @@
 # still count; the status is then 1. With --check nothing is fetched.
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/lib.sh"
 peers=$root/.cache/peers
 bin=$peers/bin
 check=${1:-}
 failed=
-
-say() { printf 'ensure-peers: %s\n' "$*" >&2; }
 
 missing() {
   printf '\n!!!! NOT THERE: %s\n\n' "$1" >&2
@@ -28,7 +26,7 @@ missing() {
 
 # unpack FOLDER PACKAGE: the package and what it needs that is not installed.
 unpack() {
-  command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
+  has apt-get dpkg-deb || return 1
   dir=$peers/$1
   list=$(apt-get install -s -q --no-install-recommends "$2" 2>/dev/null | sed -n 's/^Inst \([^ ]*\) .*/\1/p')
   if [ -z "$list" ]; then
@@ -48,10 +46,10 @@ unpack() {
 
 # lists fetches the package lists where there are none.
 lists() {
-  if ! command -v apt-cache >/dev/null 2>&1 || apt-cache show "$1" >/dev/null 2>&1; then return 0; fi
+  if ! has apt-cache || apt-cache show "$1" >/dev/null 2>&1; then return 0; fi
   if [ "$(id -u)" -eq 0 ]; then
     apt-get update -q >&2 || true
-  elif command -v sudo >/dev/null 2>&1; then
+  elif has sudo; then
     sudo apt-get update -q >&2 || true
   fi
 }

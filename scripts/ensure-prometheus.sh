@@ -11,28 +11,16 @@
 # to install. With --check it fetches nothing: it says loudly what will not be
 # tested, and its status is 1, when something is missing.
 set -eu
+. "$(dirname "$0")/lib.sh"
 
-root=$(cd "$(dirname "$0")/.." && pwd)
-bin=$root/.cache/bin
-PATH=$bin:$PATH
-
-say() { printf 'ensure-prometheus: %s\n' "$*" >&2; }
-
-present() { command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1; }
-
-if [ "${1:-}" = --check ]; then
-  if present; then exit 0; fi
-  printf '\n!!!! NOT TESTED: the dashboard and the alert rules (prometheus and promtool are not on PATH).\n' >&2
-  printf '!!!! scripts/ensure-prometheus.sh fetches them on Debian and Ubuntu.\n\n' >&2
-  exit 1
-fi
-
-if present; then exit 0; fi
-
-if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-deb >/dev/null 2>&1; then
+if has prometheus promtool; then exit 0; fi
+[ "${1:-}" != --check ] ||
+  untested "the dashboard and the alert rules (prometheus and promtool are not on PATH)" \
+    "scripts/ensure-prometheus.sh fetches them on Debian and Ubuntu"
+has apt-get dpkg-deb || {
   say "prometheus and promtool are needed on PATH: https://prometheus.io/download, or the package manager of this system"
   exit 1
-fi
+}
 
 say "fetching the package prometheus"
 dir=$root/.cache/prometheus
@@ -40,14 +28,7 @@ rm -rf "$dir"
 mkdir -p "$dir" "$bin"
 fetch() { (cd "$dir" && apt-get download -q "$@" </dev/null >&2); }
 if ! fetch prometheus; then
-  as_root=
-  if [ "$(id -u)" -ne 0 ]; then
-    if ! command -v sudo >/dev/null 2>&1; then
-      say "the package lists are missing. As root, run: apt-get update; then again scripts/ensure-prometheus.sh"
-      exit 1
-    fi
-    as_root=sudo
-  fi
+  become_root "the package lists are missing. As root, run: apt-get update; then again scripts/ensure-prometheus.sh"
   $as_root apt-get update -q >&2
   fetch prometheus
 fi

@@ -18,20 +18,18 @@
 # server is there.
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+. "$(dirname "$0")/lib.sh"
 servers=$root/.cache/servers
 fetched=$servers/.fetched # per suite: apt's folders, packages, unpacked files
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-say() { printf 'ensure-servers: %s\n' "$*" >&2; }
 loudly() { printf '!!!! NOT FETCHED: %s\n' "$*" >&2; }
 
 present() { ls -d "$servers"/*/server >/dev/null 2>&1; }
 
 if [ "${1:-}" = --check ]; then
-  if present; then exit 0; fi
-  printf '\n!!!! NOT TESTED: other server versions (scripts/ensure-servers.sh fetches them on Debian).\n\n' >&2
-  exit 1
+  present || untested "other server versions" "scripts/ensure-servers.sh fetches them on Debian"
+  exit 0
 fi
 
 # mirror: the address from which this machine gets Debian's own suite.
@@ -141,7 +139,7 @@ debian() {
 python() {
   into=$fetched/$1
   if [ -x "$into/start" ] && place "$into"; then return 0; fi
-  if ! command -v python3 >/dev/null 2>&1 || ! python3 -m pip --version >/dev/null 2>&1; then
+  if ! has python3 || ! python3 -m pip --version >/dev/null 2>&1; then
     say "python3 with pip is needed for $1"
     return 1
   fi
@@ -160,9 +158,9 @@ python() {
 }
 
 arch=
-if command -v dpkg-deb >/dev/null 2>&1; then arch=$(dpkg --print-architecture); fi
+if has dpkg-deb; then arch=$(dpkg --print-architecture); fi
 uri=
-if command -v apt-get >/dev/null 2>&1 && [ -n "$arch" ] && [ -r "$keyring" ]; then uri=$(mirror); fi
+if has apt-get && [ -n "$arch" ] && [ -r "$keyring" ]; then uri=$(mirror); fi
 if [ -z "$uri" ]; then
   printf '\n!!!! NOT FETCHED: other server versions. They come from the packages of Debian, for which this\n' >&2
   printf '!!!! script needs apt, dpkg-deb and a Debian mirror among the sources of apt.\n\n' >&2

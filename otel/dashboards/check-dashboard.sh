@@ -2,12 +2,12 @@
 # Checks otel/dashboards/redlatch.json against what Grafana publishes of its format, the types of
 # the npm package @grafana/schema: the dashboard, and the options of its panels.
 #
-# usage: scripts/check-dashboard.sh [file]
+# usage: otel/dashboards/check-dashboard.sh [file]
 #
 # Needs node and npm; the packages go into .cache/grafana.
 set -eu
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$root/.cache/grafana
 file=${1:-$root/otel/dashboards/redlatch.json}
 
@@ -21,5 +21,5 @@ if [ ! -f "$dir/ready" ]; then
     @grafana/schema@13.2.3 ts-json-schema-generator@2 ajv@8) >&2
   touch "$dir/ready"
 fi
-cp "$root/scripts/check-dashboard.mjs" "$dir/check.mjs"
+cp "$root/otel/dashboards/check-dashboard.mjs" "$dir/check.mjs"
 (cd "$dir" && node check.mjs "$file")
