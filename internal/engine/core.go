@@ -68,6 +68,7 @@ type Core struct {
 	closing  chan struct{} // closed: everything ends
 	acq      atomic.Uint64 // acquisition ids
 	used     sync.Pool     // acquisitions that ended; see recycle
+	nested   nestings
 
 	mu       sync.Mutex
 	drains   bool        // guarded by mu

@@ -338,6 +338,9 @@ func (a *acquisition) refused(out kind.Outcome, part int) {
 	if a.obs != nil {
 		a.obs.Busy(out.Holder, out.Trace, out.Position)
 	}
+	if !a.once {
+		a.tellOfOwn()
+	}
 	if a.left.lost > 0 && !a.once && a.about().lock.queue == nil {
 		// An earlier try without an answer may still run, and take the lock for one who stands
 		// behind others of the process, where nobody looks for it; of several locks it may have

@@ -227,13 +227,15 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	}
 	switch {
 	case a.place != nil && a.busy.Watched:
-		at = time.Time{} // the refreshes look
+		at = a.ownLook() // the refreshes look
 	case !news.Head:
 		at = time.Time{} // somebody else looks
 	case at.IsZero():
 		return at, true
 	case !news.Confirmed:
-		at = earlier(at, time.Now().Add(unconfirmedPoll))
+		at = earlier(earlier(at, a.ownLook()), time.Now().Add(unconfirmedPoll))
+	default:
+		at = earlier(at, a.ownLook())
 	}
 	return earlier(at, a.until), false
 }
