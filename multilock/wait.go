@@ -23,7 +23,7 @@ func (q *quorum) wait(why error) error {
 			left = q.m.effective(0) // a key without a lease: nobody knows
 		}
 		expect = time.Now().Add(left)
-		q.listen(expect, busy.Holder)
+		q.listen(expect)
 	}
 	if q.split || !held {
 		return q.sleep()
@@ -54,12 +54,12 @@ func (q *quorum) wait(why error) error {
 }
 
 // listen makes the copies' unlock messages wake us.
-func (q *quorum) listen(expect time.Time, holder string) {
+func (q *quorum) listen(expect time.Time) {
 	for i, l := range q.m.leaves {
 		if w := q.watches[i]; w != nil {
-			w.Expect(expect, holder)
+			w.Expect(expect)
 		} else {
-			q.watches[i] = l.eng.Watch(q.signal, expect, holder)
+			q.watches[i] = l.eng.Watch(q.signal, expect)
 		}
 	}
 }

@@ -57,9 +57,9 @@ func (l *Lock) Token(ctx context.Context, m lock.Mode) uint64 {
 // since it last answered, or it has been silent for too long. nil: nothing is.
 func (l *Lock) Trouble() error { return l.core.send.Trouble(l.of.Key) }
 
-// Watch is a waiter that looks at a lock without taking it: it stands in the line
-// of its process, and its owner tries when it is told to. It is for the copies of
-// a quorum, whose attempt is one on all of them.
+// Watch is a waiter that looks at a lock without taking it. It stands in no line: its owner can't
+// take the lock when it alone is free, and must hold up nobody who can. It is for the copies of a
+// quorum, whose attempt is one on all of them.
 type Watch struct {
 	w      *pubsub.Waiter
 	expect time.Time
@@ -70,46 +70,38 @@ func (l *Lock) watching() *kind.Attempt { return &kind.Attempt{Field: l.core.cfg
 
 // Watch begins to listen; signal, of capacity 1, gets a value when there may be
 // news. The caller has looked and found that the lock may be taken until expect
-// (zero: not known) by holder.
-func (l *Lock) Watch(signal chan struct{}, expect time.Time, holder string) *Watch {
+// (zero: not known).
+func (l *Lock) Watch(signal chan struct{}, expect time.Time) *Watch {
 	spec, opts := l.of.Kind.Wait(l.watching())
-	inLine := len(opts) == 0
-	w := &Watch{w: l.core.hub.Join(spec, append(opts, pubsub.Signal(signal))...), expect: expect}
-	if !expect.IsZero() && inLine {
-		w.w.Expect(expect, pubsub.Holder{Owner: holder})
+	if len(opts) == 0 {
+		opts = []pubsub.Option{pubsub.Aside()}
 	}
+	w := &Watch{w: l.core.hub.Join(spec, append(opts[:len(opts):len(opts)], pubsub.Signal(signal))...)}
+	w.Expect(expect)
 	return w
 }
 
 // Expect notes what another look found.
-func (w *Watch) Expect(at time.Time, holder string) {
+func (w *Watch) Expect(at time.Time) {
 	w.expect = at
 	if !at.IsZero() {
-		w.w.Expect(at, pubsub.Holder{Owner: holder})
+		w.w.Expect(at, pubsub.Holder{})
 	}
 }
 
-// Look reports whether to try now, and when to try without being told: zero if
-// somebody else in the line of this process does.
+// Look reports whether to try now, and when to try without being told.
 func (w *Watch) Look() (try bool, at time.Time) {
 	n := w.w.Take()
 	if n.Try {
 		return true, time.Time{}
 	}
-	if !n.Head {
-		return false, time.Time{}
-	}
-	at = w.expect
-	if n.Line && !n.Expect.IsZero() {
-		at = n.Expect
-	}
 	if !n.Confirmed {
-		at = earlier(at, time.Now().Add(unconfirmedPoll))
+		return false, earlier(w.expect, time.Now().Add(unconfirmedPoll))
 	}
-	return false, at
+	return false, w.expect
 }
 
-// Leave ends it. A waiter that did not get the lock passes the turn on.
+// Leave ends it. h is what its owner got, if it did.
 func (w *Watch) Leave(h *held.Hold) {
 	if h == nil {
 		w.w.Leave(true, time.Time{}, pubsub.Holder{})

@@ -126,7 +126,7 @@ func (d *herd) messageLocked(t *topic) bool {
 	case d.state == unreleased:
 		d.arm(t, released, d.pause)
 		return false
-	case t.head != nil && d.yields(t):
+	case t.wantedLocked() && d.yields(t):
 		d.leave = max(0, d.leave-1)
 		d.arm(t, standing, d.patience())
 		return false
@@ -189,7 +189,7 @@ func (d *herd) arm(t *topic, state herdState, after time.Duration) {
 		defer h.mu.Unlock()
 		// else it was stopped or set anew after it had fired
 		if d.state != running && !time.Now().Before(d.at) {
-			d.late = t.head != nil
+			d.late = t.wantedLocked()
 			d.end(t)
 		}
 	})
@@ -198,9 +198,7 @@ func (d *herd) arm(t *topic, state herdState, after time.Duration) {
 // end makes the head try.
 func (d *herd) end(t *topic) {
 	d.stop()
-	if t.head != nil {
-		t.head.signalLocked(true)
-	}
+	t.tryLocked()
 }
 
 func (d *herd) stop() {

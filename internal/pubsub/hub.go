@@ -49,8 +49,12 @@ func NewHub(dial Dialer, log func(msg string, args ...any)) *Hub {
 type Option func(*Waiter)
 
 // Shared makes the waiter one that every broadcast wakes; without it, and
-// without Keyed, it stands in line.
+// without Keyed or Aside, it stands in line.
 func Shared() Option { return func(w *Waiter) { w.shared = true } }
+
+// Aside makes the waiter one that hears what the line's head hears, and stands in no line: nobody
+// waits for it to try.
+func Aside() Option { return func(w *Waiter) { w.aside = true } }
 
 // Signal makes the waiter signal on a channel of the caller's, which several
 // waiters may share; its capacity is 1.
@@ -205,7 +209,7 @@ func (h *Hub) Masters(addrs []string) {
 // a goroutine that will see it: nodes end under the same mutex.
 func (h *Hub) newTopicLocked(spec Spec) *topic {
 	t := &topic{
-		spec: spec, shared: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
+		spec: spec, shared: map[*Waiter]struct{}{}, asides: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
 		node: h.nodeLocked(h.dial.Node(spec.Slot)),
 	}
 	h.topics[spec.ID] = t

@@ -7,7 +7,7 @@ import (
 
 // Wake says whom a message wakes.
 type Wake struct {
-	One bool   // the exclusive waiter that has waited longest
+	One bool   // the exclusive waiter that has waited longest, and those aside
 	All bool   // every shared waiter
 	Key string // the waiter with this key; the message's payload goes with it
 }
@@ -39,6 +39,7 @@ type Waiter struct {
 	hub    *Hub
 	topic  *topic
 	shared bool
+	aside  bool
 	key    string
 	own    []string // channels of this waiter alone
 	about  func() []any
@@ -88,7 +89,7 @@ func (w *Waiter) Take() News {
 	n := News{
 		Try: w.try, Missed: w.missed, Payloads: w.payloads,
 		Line:      w.inLine,
-		Head:      w.shared || w.key != "" || w.topic.head == w,
+		Head:      !w.inLine || w.topic.head == w,
 		Confirmed: w.topic.confirmed(),
 		Expect:    w.topic.expect,
 		Holder:    w.topic.holder,
@@ -150,11 +151,11 @@ func (w *Waiter) Listen(channels, patterns []string) {
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if !w.inLine {
+	if !w.inLine && !w.aside {
 		return
 	}
 	t := w.topic
-	if t.head == w || t.expect.IsZero() || at.Before(t.expect) {
+	if w.inLine && (t.head == w || t.expect.IsZero() || at.Before(t.expect)) {
 		if holder.Owner == t.holder.Owner && t.holder.Trace != "" {
 			holder = t.holder // who has it inside this process is known better here
 		}
@@ -175,7 +176,7 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) {
 		return
 	}
 	t := w.topic
-	if !expect.IsZero() && w.inLine {
+	if !expect.IsZero() && (w.inLine || w.aside) {
 		t.heldBy(expect, holder)
 		t.herd.won()
 	}
@@ -219,6 +220,7 @@ type topic struct {
 
 	head, tail *Waiter // exclusive waiters in their order of arrival
 	shared     map[*Waiter]struct{}
+	asides     map[*Waiter]struct{} // those that look without standing in line
 	keyed      map[string]*Waiter
 
 	subs      map[string]*sub // wanted channels and patterns
@@ -267,6 +269,8 @@ func (t *topic) add(w *Waiter) {
 	switch {
 	case w.shared:
 		t.shared[w] = struct{}{}
+	case w.aside:
+		t.asides[w] = struct{}{}
 	case w.key != "":
 		t.keyed[w.key] = w
 	default:
@@ -286,6 +290,8 @@ func (t *topic) remove(w *Waiter) {
 	switch {
 	case w.shared:
 		delete(t.shared, w)
+	case w.aside:
+		delete(t.asides, w)
 	case w.key != "":
 		delete(t.keyed, w.key)
 	case w.inLine:
@@ -305,8 +311,8 @@ func (t *topic) remove(w *Waiter) {
 }
 
 func (t *topic) wakeLocked(wk Wake, payload string) {
-	if wk.One && t.head != nil {
-		t.head.signalLocked(true)
+	if wk.One {
+		t.tryLocked()
 	}
 	if wk.All {
 		for w := range t.shared {
@@ -321,11 +327,27 @@ func (t *topic) wakeLocked(wk Wake, payload string) {
 	}
 }
 
+// tryLocked makes those try that a release of an exclusive lock wakes.
+func (t *topic) tryLocked() {
+	if t.head != nil {
+		t.head.signalLocked(true)
+	}
+	for w := range t.asides {
+		w.signalLocked(true)
+	}
+}
+
+// wantedLocked reports whether anybody would try then.
+func (t *topic) wantedLocked() bool { return t.head != nil || len(t.asides) > 0 }
+
 // anyLocked is a waiter of the topic, the one that has waited longest where they
 // stand in line; nil when nobody waits.
 func (t *topic) anyLocked() *Waiter {
 	if t.head != nil {
 		return t.head
+	}
+	for w := range t.asides {
+		return w
 	}
 	for w := range t.shared {
 		return w
@@ -381,6 +403,9 @@ func (t *topic) missedLocked() {
 func (t *topic) deafLocked() {
 	if t.head != nil {
 		t.head.signalLocked(false)
+	}
+	for w := range t.asides {
+		w.signalLocked(false)
 	}
 	for w := range t.shared {
 		w.signalLocked(false)

@@ -1,0 +1,75 @@
+package multi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+)
+
+// TestNobodyWaitsBehindAQuorum: a quorum that can't get its majority holds up nobody of its process who
+// wants one of its copies alone, for whatever lock that copy is part of. Whoever has the others may be the one
+// who asks: standing behind the quorum he would wait for ever.
+func TestNobodyWaitsBehindAQuorum(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	cs := clients(t, addrs(list))
+	lock := func(c *redlatch.Client, name string) redlatch.Locker { return c.RLock(name) }
+	write := func(c *redlatch.Client, name string) redlatch.Locker { return c.ReadWriteLock(name).WriteLock() }
+	for _, tc := range []struct {
+		name    string
+		copy    func(*redlatch.Client, string) redlatch.Locker
+		channel func(string) string
+		whole   func(redlatch.Locker) redlatch.Locker
+	}{
+		{"plain", lock, luascript.LockChannel, func(l redlatch.Locker) redlatch.Locker { return l }},
+		{"multi", lock, luascript.LockChannel, func(l redlatch.Locker) redlatch.Locker {
+			return redlatch.MultiLock(l, cs[1].RLock("else"))
+		}},
+		{"group", lock, luascript.LockChannel, func(l redlatch.Locker) redlatch.Locker {
+			return redlatch.MultiLock(l, cs[0].RLock("multi"))
+		}},
+		{"write", write, luascript.RWChannel, func(l redlatch.Locker) redlatch.Locker { return l }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var members []redlatch.Locker
+			for _, c := range cs {
+				members = append(members, tc.copy(c, tc.name))
+			}
+			unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(members...))) // a majority will do from here on
+			for _, s := range list {                                             // that listened to nothing
+				if got := s.List(t, "PUBSUB", "CHANNELS", tc.channel(tc.name)); len(got) > 0 {
+					t.Fatalf("a subscription of %v", got)
+				}
+			}
+			b, c := mustLock(t, t.Context(), members[1]), mustLock(t, t.Context(), members[2])
+			quorum := async(t.Context(), redlatch.QuorumLock(members...))
+			for _, s := range list {
+				eventually(t, "the quorum waits", func() bool {
+					return len(s.List(t, "PUBSUB", "CHANNELS", tc.channel(tc.name))) == 1
+				})
+			}
+			becomesFree(t, list[0], tc.name) // it can't have it alone
+			began := time.Now()
+			a, err := tc.whole(members[0]).TryLock(t.Context(), woken, 0)
+			if err != nil {
+				t.Fatalf("a free lock was not acquired within %v: %v", time.Since(began), err)
+			}
+			blocked(t, quorum)
+
+			// The quorum hears of each end, whoever else stands in line.
+			behind := async(t.Context(), members[0])
+			unlock(t, a)
+			unlock(t, get(t, behind))
+			unlock(t, b)
+			began = time.Now()
+			h := get(t, quorum)
+			if took := time.Since(began); took > woken {
+				t.Errorf("the quorum got its majority after %v", took)
+			}
+			unlock(t, h)
+			unlock(t, c)
+		})
+	}
+}
