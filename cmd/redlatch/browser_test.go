@@ -181,6 +181,7 @@ func TestBrowser(t *testing.T) {
 	s := server(t)
 	c, w := client(t, s, named("checkout/pod-1")), client(t, s, named("checkout/pod-2"))
 	ctx := t.Context()
+	t.Setenv("REDLATCH_SERVE_TOKEN", secret)
 	p := serving(t, s, "--allow-unlock")
 	var others []redlatch.Hold
 	for i := range 6 {
@@ -188,10 +189,13 @@ func TestBrowser(t *testing.T) {
 	}
 	others = append(others, hold(t, c.ReadWriteLock("catalogue").ReadLock()), hold(t, w.ReadWriteLock("catalogue").ReadLock()))
 	evil := hold(t, c.RLock("<img src=x onerror=alert(1)>"))
-	b := browser(t, 1280, 900, false, p.url)
+	b := browser(t, 1280, 900, false, p.url+"/#token="+secret)
 	reads(t, b, "#state", "live")
 	reads(t, b, "#locks", "orders:40", "catalogue", "checkout/pod-1", "<img src=x onerror=alert(1)>")
 
+	if at := value[string](t, b, `location.href + document.cookie + Object.values(localStorage)`); strings.Contains(at, secret) {
+		t.Errorf("the token is left in %s", at)
+	}
 	if value[bool](t, b, `document.querySelector("#locks img") !== null`) {
 		t.Error("a lock's name became an element")
 	}
@@ -279,6 +283,11 @@ func TestBrowser(t *testing.T) {
 		waits <- h
 	}()
 	phone := browser(t, 390, 844, true, p.url)
+	act(t, phone, chromedp.WaitVisible("#token"), chromedp.SendKeys("#token", secret+"x"), click("#login button"), chromedp.WaitVisible("#token"))
+	if value[bool](t, phone, `document.querySelector("#locks li") !== null || sessionStorage.length > 0`) {
+		t.Error("a wrong token is kept, or shows something")
+	}
+	act(t, phone, chromedp.SendKeys("#token", secret), click("#login button"))
 	reads(t, phone, "#locks", "invoice:7", "orders:45")
 	wide := func(what string) {
 		t.Helper()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // The exit statuses; exitHelp tells users.
@@ -66,4 +67,5 @@ func status(err error) int {
 }
 
 // message is an error without the SDK's name: the program's is there already.
-func message(err error) string { return strings.TrimPrefix(err.Error(), "redlatch: ") }
+// It is fit to be shown, whatever a server has said.
+func message(err error) string { return quote.Line(strings.TrimPrefix(err.Error(), "redlatch: ")) }

@@ -33,6 +33,7 @@ func (o output) json() (bool, error) {
 
 func (a *app) lsCommand() *cobra.Command {
 	var o output
+	var limit int
 	c := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List the held locks",
@@ -52,14 +53,20 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 			if err != nil {
 				return err
 			}
+			if limit < 1 {
+				return usageError("limit: at least 1")
+			}
 			client, err := a.open("ls")
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			locks, err := list(cmd.Context(), client, strings.Join(args, ""))
+			locks, more, err := list(cmd.Context(), client, strings.Join(args, ""), limit)
 			if err != nil {
 				return err
+			}
+			if more > 0 {
+				fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: see --limit, or give a pattern\n", len(locks), len(locks)+more)
 			}
 			if asJSON {
 				return writeJSON(a.std.out, locks, false)
@@ -78,20 +85,59 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 		},
 	}
 	o.add(c)
+	c.Flags().IntVar(&limit, "limit", maxListed, "how many locks to list at most")
 	return c
 }
 
-// list collects the locks by name.
-func list(ctx context.Context, client *redlatch.Client, pattern string) ([]redlatch.Inspection, error) {
-	locks := []redlatch.Inspection{}
+// maxListed and maxMemory bound a list: more fills the memory, and nobody reads it.
+const (
+	maxListed = 10_000
+	maxMemory = 64 << 20
+)
+
+// list collects the first locks by name, at most that many, and tells how many more there are.
+func list(ctx context.Context, client *redlatch.Client, pattern string, most int) (locks []redlatch.Inspection, more int, err error) {
+	locks = []redlatch.Inspection{}
+	size := 0
 	for in, err := range client.Locks(ctx, pattern) {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		locks = append(locks, in)
+		if size += sizeOf(in); len(locks) > 2*most || size > 2*maxMemory {
+			was := len(locks)
+			locks, size = shorten(locks, most, maxMemory)
+			more += was - len(locks)
+		}
 	}
+	was := len(locks)
+	locks, _ = shorten(locks, most, maxMemory)
+	return locks, more + was - len(locks), nil
+}
+
+// shorten sorts locks by name and keeps the first ones: at most that many, in at most that much memory, which it tells.
+func shorten(locks []redlatch.Inspection, most, memory int) (kept []redlatch.Inspection, size int) {
 	slices.SortFunc(locks, func(x, y redlatch.Inspection) int { return strings.Compare(x.Name, y.Name) })
-	return locks, nil
+	for i, in := range locks {
+		n := sizeOf(in)
+		if i == most || size+n > memory {
+			return slices.Clone(locks[:i]), size
+		}
+		size += n
+	}
+	return locks, size
+}
+
+// sizeOf is about the memory of what is known of a lock.
+func sizeOf(in redlatch.Inspection) int {
+	n := 300 + len(in.Name) + len(in.Key)
+	for _, h := range in.Holders {
+		n += 250 + len(h.Owner)
+	}
+	for _, w := range in.Queue {
+		n += 200 + len(w.Owner)
+	}
+	return n
 }
 
 func (s screen) locks(a *app, locks []redlatch.Inspection) {

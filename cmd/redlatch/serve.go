@@ -25,6 +25,7 @@ type serveFlags struct {
 	listen      string
 	allowUnlock bool
 	tokenFile   string
+	noToken     bool
 	interval    time.Duration
 	pattern     string
 }
@@ -37,13 +38,15 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `serve shows the locks on a live web page: the list, and one lock in detail, with its holders, the
 queue in order, the remaining leases and a timeline of its holders.
 
-It listens on the loopback address. On any other address it asks for a token: that of --token-file or
-REDLATCH_SERVE_TOKEN, else one that it makes and prints. Programs send it as "Authorization: Bearer TOKEN".
-It speaks HTTP: put a TLS proxy in front of it if the network is not trusted. The page is read-only, unless
---allow-unlock is given: then it can evict a holder, one at a time, by its whole owner.
+It listens on the loopback address. On any other address, and with --allow-unlock, it asks for a token: that
+of --token-file or REDLATCH_SERVE_TOKEN, else one that it makes and prints. All users of a machine reach its
+loopback address: --no-token says that they may unlock. The page keeps the token in its tab; programs send it
+as "Authorization: Bearer TOKEN". It speaks HTTP: put a TLS proxy in front of it if the network is not
+trusted. The page is read-only, unless --allow-unlock is given: then it can evict a holder, one at a time, by
+its whole owner.
 
-While no page is open, serve sends no commands to Redis. Programs get the same data from /api/locks and
-/api/lock?name=NAME; /healthz answers without a token.`,
+While no page is open, serve sends no commands to Redis. Programs get the same data from /api/locks (the
+first 1,000 locks by name, at most --interval old) and /api/lock?name=NAME; /healthz answers without a token.`,
 		Example: `  redlatch serve
   redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
   curl -H "Authorization: Bearer $TOKEN" http://host:8379/api/locks`,
@@ -57,6 +60,7 @@ While no page is open, serve sends no commands to Redis. Programs get the same d
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8379", "address and port")
 	c.Flags().BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
+	c.Flags().BoolVar(&f.noToken, "no-token", false, "ask for no token, though --allow-unlock is given; on a loopback address only")
 	c.Flags().DurationVar(&f.interval, "interval", time.Second, "how often to refresh while a page is open")
 	c.Flags().StringVar(&f.pattern, "pattern", "", "show only the locks whose names match this glob")
 	return c
@@ -75,7 +79,13 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return usageError(err.Error())
 	}
 	local := isLoopback(host)
-	made := token == "" && !local
+	switch {
+	case f.noToken && !local:
+		return usageError("no-token: only on a loopback address")
+	case f.noToken && token != "":
+		return usageError("no-token, but a token is given: by --token-file, or REDLATCH_SERVE_TOKEN")
+	}
+	made := token == "" && !f.noToken && (!local || f.allowUnlock)
 	if made {
 		token = rand.Text()
 	}
@@ -89,7 +99,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	h := newHub(client, f.pattern, f.interval)
-	s := &site{hub: h, client: client, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: local}, log: a.std.err}
+	s := &site{hub: h, client: client, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: local}, log: a.std.err, whole: make(chan struct{}, atOnce)}
 	handler, err := s.handler()
 	if err != nil {
 		return err
@@ -98,14 +108,15 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      answerTime,
 		MaxHeaderBytes:    16 << 10,
-		// Streams of events end with the program.
+		// Events end with the program.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	url := "http://" + ln.Addr().String() + "/"
 	fmt.Fprintf(a.std.out, "redlatch: serving %s\n", url)
 	if made {
-		fmt.Fprintf(a.std.out, "redlatch: token made for this run: %s?token=%s\n", url, token)
+		fmt.Fprintf(a.std.out, "redlatch: token made for this run: %s#token=%s\n", url, token)
 	}
 	looks := make(chan struct{})
 	go func() { // ends with ctx

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,38 +9,30 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch"
 )
 
-// auth says who may see the page.
+// answerTime is how long the other side may take to read an answer, or an event.
+const answerTime = 10 * time.Second
+
+// auth says who may see the locks. There is no cookie: a browser would send it along with requests that other
+// pages make, and to other ports of the host.
 type auth struct {
 	token string // "": nobody is asked
 	local bool   // it listens on the loopback address
 }
-
-const cookie = "redlatch_token"
-
-// value is what the cookie holds: not the token itself.
-func (a auth) value() string {
-	sum := sha256.Sum256([]byte("redlatch serve " + a.token))
-	return hex.EncodeToString(sum[:])
-}
-
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // allowed reports whether a request may be answered.
 func (a auth) allowed(r *http.Request) bool {
 	if a.token == "" {
 		return true
 	}
-	if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return same(given, a.token)
-	}
-	c, err := r.Cookie(cookie)
-	return err == nil && same(c.Value, a.value())
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.token)) == 1
 }
 
 // rebound reports whether a request to the loopback address came by another name: a page of
@@ -58,6 +48,17 @@ func (a auth) rebound(r *http.Request) bool {
 	return !isLoopback(strings.Trim(host, "[]"))
 }
 
+// foreign reports whether a browser says that another site's page made the request.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin":
+		return false
+	case "none": // by hand: an address is typed, a form is not
+		return r.Method != http.MethodGet
+	}
+	return true
+}
+
 // site answers requests.
 type site struct {
 	hub         *hub
@@ -66,8 +67,13 @@ type site struct {
 	allowUnlock bool
 	auth        auth
 	log         io.Writer
+	whole       chan struct{} // one for each lock that is read as a whole, until its reader has it
 }
 
+// atOnce is how many locks are read as a whole at a time: each may have a thousand holders and waiters.
+const atOnce = 8
+
+// handler answers the page to everybody: it contains no lock. It asks for the token at /api.
 func (s *site) handler() (http.Handler, error) {
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
@@ -83,67 +89,43 @@ func (s *site) handler() (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
-			"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+			"manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
+		api := strings.HasPrefix(r.URL.Path, "/api/")
 		switch {
 		case r.URL.Path == "/healthz":
 			fmt.Fprintln(w, "ok")
 		case s.auth.rebound(r):
 			http.Error(w, "this address is asked by the name of another host", http.StatusForbidden)
-		case s.login(w, r):
-		case !s.auth.allowed(r):
-			s.refuse(w, r)
+		case api && foreign(r):
+			http.Error(w, "only this page, or a program, may ask", http.StatusForbidden)
+		case api && !s.auth.allowed(r):
+			h.Set("WWW-Authenticate", `Bearer realm="redlatch"`)
+			http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
 		default:
 			inside.ServeHTTP(w, r)
 		}
 	}), nil
 }
 
-// login takes the token out of the address, so that it is not kept in the history, and leaves
-// a cookie.
-func (s *site) login(w http.ResponseWriter, r *http.Request) bool {
-	token := r.URL.Query().Get("token")
-	if r.Method == http.MethodPost && r.URL.Path == "/login" {
-		r.Body = http.MaxBytesReader(w, r.Body, 4096)
-		token = r.PostFormValue("token")
-	} else if r.URL.Path != "/" || token == "" {
-		return false
-	}
-	if s.auth.token == "" || !same(token, s.auth.token) {
-		s.refuse(w, r)
-		return true
-	}
-	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- it speaks HTTP; behind TLS the proxy adds Secure
-		Name: cookie, Value: s.auth.value(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-	})
-	http.Redirect(w, r, "/", http.StatusSeeOther)
-	return true
-}
-
-// refuse asks for the token.
-func (s *site) refuse(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("WWW-Authenticate", `Bearer realm="redlatch"`)
-	if strings.HasPrefix(r.URL.Path, "/api/") {
-		http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
-		return
-	}
-	if r.URL.Path == "/app.css" {
-		http.ServeFileFS(w, r, assets, "assets/app.css")
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(http.StatusUnauthorized)
-	_, _ = io.WriteString(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>redlatch</title><link rel="stylesheet" href="/app.css">
-<main class="login"><h1>redlatch</h1><form method="post" action="/login"><label>Token <input name="token" type="password" autocomplete="current-password" autofocus></label>
-<button>Show the locks</button></form></main></html>`)
-}
-
+// answer writes one value. The other side may have gone, or read nothing until its time is over.
 func answer(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answerText(w, text)
+}
+
+func answerText(w http.ResponseWriter, text []byte) {
+	// The time for the question to the server is not the reader's.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the other side may have gone
+	_, _ = w.Write(text)
 }
 
 // fail answers with an error of the SDK.
@@ -156,7 +138,10 @@ func fail(w http.ResponseWriter, err error) {
 		code = http.StatusConflict
 	case errors.Is(err, redlatch.ErrInvalidName):
 		code = http.StatusNotFound
+	case errors.Is(err, errBusy):
+		code = http.StatusServiceUnavailable
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	http.Error(w, message(err), code)
 }
 
@@ -164,16 +149,24 @@ func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
 	answer(w, map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()})
 }
 
+// locks answers the list that all share. The header tells how many locks there are: the list has maxRows at most.
 func (s *site) locks(w http.ResponseWriter, r *http.Request) {
-	locks, err := list(r.Context(), s.client, s.hub.pattern)
+	l, err := s.hub.list(r.Context())
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	answer(w, locks)
+	w.Header().Set("Redlatch-Total", strconv.Itoa(l.total))
+	answerText(w, l.text)
 }
 
 func (s *site) lock(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.whole <- struct{}{}:
+		defer func() { <-s.whole }()
+	case <-r.Context().Done():
+		return
+	}
 	in, err := s.client.Inspect(r.Context(), r.URL.Query().Get("name"))
 	if err != nil {
 		fail(w, err)
@@ -184,9 +177,9 @@ func (s *site) lock(w http.ResponseWriter, r *http.Request) {
 
 // events streams what changes, until the viewer goes.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
-	v := s.hub.join(r.URL.Query().Get("lock"))
-	if v == nil {
-		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+	v, err := s.hub.join(r.URL.Query().Get("lock"))
+	if err != nil {
+		fail(w, err)
 		return
 	}
 	defer s.hub.leave(v)
@@ -194,30 +187,31 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Accel-Buffering", "no") // proxies shall pass it on at once
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{})
-	send := func(text string) bool {
-		_ = control.SetWriteDeadline(time.Now().Add(10 * time.Second))
-		if _, err := io.WriteString(w, text); err != nil {
+	send := func(event []byte) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(answerTime))
+		if _, err := w.Write(event); err != nil {
 			return false
 		}
 		return control.Flush() == nil
 	}
-	if !send("retry: 2000\n\n") {
+	alive := []byte(": still here\n\n")
+	if !send(alive) {
 		return
 	}
-	alive := time.NewTicker(15 * time.Second)
-	defer alive.Stop()
+	tick := time.NewTicker(15 * time.Second)
+	defer tick.Stop()
 	for {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-s.hub.ctx.Done():
 			return
-		case u := <-v.news:
-			if !send("event: " + u.event + "\ndata: " + string(u.data) + "\n\n") {
+		case event := <-v.news:
+			if !send(event) {
 				return
 			}
-		case <-alive.C:
-			if !send(": still here\n\n") {
+		case <-tick.C:
+			if !send(alive) {
 				return
 			}
 		}
@@ -230,8 +224,8 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this page may only look: redlatch serve --allow-unlock", http.StatusForbidden)
 		return
 	}
-	// Forms of other sites can't send this type, nor be of the same origin.
-	if site := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Content-Type") != "application/json" || site != "" && site != "same-origin" {
+	// Forms of other sites can't send this type.
+	if r.Header.Get("Content-Type") != "application/json" {
 		http.Error(w, "only this page, or a program with the token, may do this", http.StatusForbidden)
 		return
 	}

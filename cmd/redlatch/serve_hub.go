@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,26 +23,36 @@ type hub struct {
 	mu      sync.Mutex
 	viewers map[*viewer]bool // guarded by mu
 	board   *board           // guarded by mu
+	listed  listing          // guarded by mu; the newest
 	came    chan struct{}
 }
 
-// viewer is one page that is open.
+// viewer is one page that is open, or a program that waits for the list.
 type viewer struct {
-	open string      // the lock that it looks into, "" = none
-	news chan update // the newest only
+	open string       // the lock that it looks into, "" = none
+	news chan []byte  // events, the newest only
+	list chan listing // nil: of a page
 }
 
-// update is what a viewer is told.
-type update struct {
-	event string
-	data  []byte
+// listing is the list as programs get it. All share it: it is large, and they may be slow.
+type listing struct {
+	text  []byte
+	total int // locks there are; the list has maxRows at most
+	at    time.Time
+	err   error
 }
 
 // maxViewers bounds what a crowd, or somebody who means ill, can open.
 const maxViewers = 100
 
-// maxRows bounds the list of one page.
-const maxRows = 1000
+// maxRows and maxText bound the list of one page, maxParties the holders and the queue that it shows.
+const (
+	maxRows    = 1000
+	maxText    = 8 << 20
+	maxParties = 100
+)
+
+var errBusy = errors.New("too many pages are open")
 
 func newHub(client *redlatch.Client, pattern string, interval time.Duration) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,17 +64,43 @@ func newHub(client *redlatch.Client, pattern string, interval time.Duration) *hu
 
 func (h *hub) stop() { h.ends() }
 
-// join adds a viewer; nil: there are too many.
-func (h *hub) join(open string) *viewer {
+// join adds a page, which looks into a lock, or into none. It fails when there are too many.
+func (h *hub) join(open string) (*viewer, error) {
+	return h.add(&viewer{open: open, news: make(chan []byte, 2)})
+}
+
+func (h *hub) add(v *viewer) (*viewer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.viewers) >= maxViewers {
-		return nil
+		return nil, errBusy
 	}
-	v := &viewer{open: open, news: make(chan update, 2)}
 	h.viewers[v] = true
 	h.poke()
-	return v
+	return v, nil
+}
+
+// list is the list for programs, at most an interval old. It waits for a look where there is none, until ctx ends.
+func (h *hub) list(ctx context.Context) (listing, error) {
+	h.mu.Lock()
+	l := h.listed
+	h.mu.Unlock()
+	if l.text != nil && time.Since(l.at) < h.interval {
+		return l, nil
+	}
+	v, err := h.add(&viewer{list: make(chan listing, 1)})
+	if err != nil {
+		return listing{}, err
+	}
+	defer h.leave(v)
+	select {
+	case l = <-v.list:
+		return l, l.err
+	case <-ctx.Done():
+		return listing{}, ctx.Err()
+	case <-h.ctx.Done():
+		return listing{}, errBusy
+	}
 }
 
 func (h *hub) leave(v *viewer) {
@@ -124,71 +163,99 @@ type detail struct {
 	Turns []turn    `json:"turns"`
 	First time.Time `json:"first"`
 	Error string    `json:"error,omitempty"`
+
+	event []byte // of it, once it is made
 }
 
-// look asks the server once for everything that is watched, and tells the viewers.
+// look asks the server once for everything that is watched, and tells the viewers. Those who come meanwhile are told
+// of the next look.
 func (h *hub) look(ctx context.Context) {
 	h.mu.Lock()
-	opened := map[string]bool{}
-	for v := range h.viewers {
-		if v.open != "" {
-			opened[v.open] = true
-		}
-	}
+	viewers := slices.Collect(maps.Keys(h.viewers))
 	h.mu.Unlock()
-	locks, err := list(ctx, h.client, h.pattern)
-	details := map[string]redlatch.Inspection{}
-	failed := map[string]string{}
-	for name := range opened {
-		if err != nil {
-			break
+	l := listing{at: time.Now()}
+	locks, more, err := list(ctx, h.client, h.pattern, maxListed)
+	l.total = len(locks) + more
+	details := map[string]*detail{}
+	for _, v := range viewers {
+		if v.open == "" || details[v.open] != nil || err != nil {
+			continue
 		}
-		in, ierr := h.client.Inspect(ctx, name)
-		switch {
-		case ierr == nil:
-			details[name] = in
-		case isNoLock(ierr):
-			failed[name] = message(ierr)
-		default:
-			err = ierr
+		d := &detail{}
+		d.Inspection, err = h.client.Inspect(ctx, v.open)
+		if isNoLock(err) {
+			d.Error, err = message(err), nil
 		}
+		d.Name, details[v.open] = v.open, d
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var page []byte
+	if err == nil {
+		for i, in := range locks { // the whole one, where there is one
+			if d := details[in.Name]; d != nil && d.Held() {
+				locks[i] = d.Inspection
+			}
+		}
+		h.board.see(locks, l.at)
+		page, err = event("locks", h.overviewLocked(more))
+	}
+	for _, v := range viewers {
+		switch {
+		case v.list != nil && l.text == nil && err == nil:
+			few, _ := shorten(locks, maxRows, maxText)
+			l.text, err = json.Marshal(few)
+			h.listed = l
+		case v.open != "" && err == nil:
+			err = h.closeUpLocked(details[v.open])
+		}
+	}
+	l.err = err
 	if err != nil {
-		trouble, _ := json.Marshal(map[string]string{"error": message(err)})
-		for v := range h.viewers {
-			v.tell(update{"trouble", trouble})
-		}
-		return
+		page, _ = event("trouble", map[string]string{"error": message(err)}) // a text has a JSON
 	}
-	for i, in := range locks { // the whole one, where there is one
-		if full, ok := details[in.Name]; ok && full.Held() {
-			locks[i] = full
+	for _, v := range viewers {
+		switch {
+		case v.list != nil:
+			select {
+			case v.list <- l:
+			default: // it has one
+			}
+		default:
+			v.tell(page)
+			if v.open != "" && err == nil {
+				v.tell(details[v.open].event)
+			}
 		}
-	}
-	h.board.see(locks, time.Now())
-	all, _ := json.Marshal(h.overviewLocked())
-	for v := range h.viewers {
-		v.tell(update{"locks", all})
-		if v.open == "" {
-			continue
-		}
-		d := detail{Inspection: details[v.open], Turns: []turn{}, Error: failed[v.open]}
-		d.Name = v.open
-		if w := h.board.locks[d.Key]; w != nil {
-			d.Turns, d.First = append(d.Turns, w.Turns...), w.First
-		}
-		one, _ := json.Marshal(d)
-		v.tell(update{"lock", one})
 	}
 }
 
-func (h *hub) overviewLocked() overview {
-	o := overview{At: time.Now(), Locks: []row{}}
+// closeUpLocked makes the event of a lock that pages look into, once for all of them.
+func (h *hub) closeUpLocked(d *detail) (err error) {
+	if d.event != nil {
+		return nil
+	}
+	d.Turns = []turn{}
+	if w := h.board.locks[d.Key]; w != nil {
+		d.Turns, d.First = append(d.Turns, w.Turns...), w.First
+	}
+	d.Holders, d.Queue = d.Holders[:min(len(d.Holders), maxParties)], d.Queue[:min(len(d.Queue), maxParties)]
+	d.event, err = event("lock", d)
+	return err
+}
+
+// event is an event as the stream has it.
+func event(name string, v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	return slices.Concat([]byte("event: "+name+"\ndata: "), text, []byte("\n\n")), err
+}
+
+// overviewLocked is the list of the page; there are more locks, of which nothing is known.
+func (h *hub) overviewLocked(more int) overview {
+	o := overview{At: time.Now(), Total: more, Locks: []row{}}
 	for _, w := range h.board.sorted(byWaiters, false, "") {
 		if !w.Held() && w.QueueLength == 0 {
 			continue
@@ -215,10 +282,10 @@ func (h *hub) force(key, owner string) {
 }
 
 // tell leaves news; those that a slow viewer has not taken yet are replaced.
-func (v *viewer) tell(u update) {
+func (v *viewer) tell(event []byte) {
 	for {
 		select {
-		case v.news <- u:
+		case v.news <- event:
 			return
 		default:
 		}

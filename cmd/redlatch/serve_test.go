@@ -2,13 +2,17 @@ package main
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,7 +120,7 @@ func TestServeUnlock(t *testing.T) {
 	c := client(t, s)
 	h := hold(t, c.RLock("x"))
 	owner := inspect(t, c, "x").Holders[0].Owner
-	p := serving(t, s, "--allow-unlock")
+	p := serving(t, s, "--allow-unlock", "--no-token")
 	const typ = "Content-Type: application/json"
 	body := fmt.Sprintf(`{"name":"x","owner":%q}`, owner)
 	for _, tc := range []struct {
@@ -127,6 +131,8 @@ func TestServeUnlock(t *testing.T) {
 		{http.StatusForbidden, body, nil},
 		{http.StatusForbidden, body, []string{"Content-Type: text/plain"}},
 		{http.StatusForbidden, body, []string{typ, "Sec-Fetch-Site: cross-site"}},
+		{http.StatusForbidden, body, []string{typ, "Sec-Fetch-Site: same-site"}}, // another port of this host
+		{http.StatusForbidden, body, []string{typ, "Sec-Fetch-Site: none"}},
 		{http.StatusBadRequest, `{"name":"x"}`, []string{typ}},
 		{http.StatusBadRequest, `x`, []string{typ}},
 		{http.StatusConflict, `{"name":"x","owner":"somebody"}`, []string{typ}},
@@ -144,52 +150,151 @@ func TestServeUnlock(t *testing.T) {
 	}
 }
 
-// On other addresses, and wherever one is given, a token is asked for.
+const secret = "0123456789abcdef-secret"
+
+// On other addresses, with --allow-unlock, and wherever one is given, a token is asked for: as a header, which only
+// who has the token can send. A browser would send a cookie to every port of the host.
 func TestServeToken(t *testing.T) {
 	s := server(t)
+	c := client(t, s)
+	h := hold(t, c.RLock("x"))
+	body := fmt.Sprintf(`{"name":"x","owner":%q}`, inspect(t, c, "x").Holders[0].Owner)
 	file := filepath.Join(t.TempDir(), "token")
-	const token = "0123456789abcdef-secret"
-	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := serving(t, s, "--token-file", file)
-	for _, path := range []string{"/", "/api/locks", "/api/events", "/app.js", "/?token=wrong"} {
-		if code, text, _ := p.ask("GET", path, ""); code != http.StatusUnauthorized || strings.Contains(text, token) {
-			t.Errorf("%s without a token: %d", path, code)
+	p := serving(t, s, "--token-file", file, "--allow-unlock")
+	for _, path := range []string{"/api/locks", "/api/lock?name=x", "/api/settings", "/api/events", "/api/locks?token=" + secret, "/api/other"} {
+		code, text, head := p.ask("GET", path, "")
+		if code != http.StatusUnauthorized || strings.Contains(text, secret) || head.Get("Set-Cookie") != "" {
+			t.Errorf("%s without a token: %d %v", path, code, head)
 		}
 	}
-	if code, _, _ := p.ask("GET", "/api/locks", "", "Authorization: Bearer "+token); code != 200 {
+	for _, path := range []string{"/", "/app.js", "/?token=" + secret, "/login"} { // the page itself contains no lock
+		if _, text, head := p.ask("GET", path, ""); strings.Contains(text, secret) || head.Get("Set-Cookie") != "" {
+			t.Errorf("%s leaves the token behind: %v", path, head)
+		}
+	}
+	const typ = "Content-Type: application/json"
+	sum := sha256.Sum256([]byte("redlatch serve " + secret))
+	cookie := "Cookie: redlatch_token=" + hex.EncodeToString(sum[:]) // as such a cookie once was
+	for _, headers := range [][]string{{typ}, {typ, cookie}, {typ, "Cookie: redlatch_token=" + secret}, {typ, "Authorization: Bearer " + secret[1:]}} {
+		if code, _, _ := p.ask("POST", "/api/unlock", body, headers...); code != http.StatusUnauthorized || !inspect(t, c, "x").Held() {
+			t.Errorf("an unlock with %v: %d", headers, code)
+		}
+	}
+	const right = "Authorization: Bearer " + secret
+	if code, _, _ := p.ask("GET", "/api/locks", "", right); code != 200 {
 		t.Errorf("with it: %d", code)
 	}
-	code, _, head := p.ask("GET", "/?token="+token, "")
-	cookie, _, _ := strings.Cut(head.Get("Set-Cookie"), ";")
-	if code != http.StatusSeeOther || head.Get("Location") != "/" || strings.Contains(cookie, token) {
-		t.Fatalf("%d %v", code, head)
+	if code, _, _ := p.ask("POST", "/api/unlock", body, typ, right); code != 200 || inspect(t, c, "x").Held() {
+		t.Errorf("an unlock with it: %d", code)
 	}
-	need(t, head.Get("Set-Cookie"), "HttpOnly", "SameSite=Strict")
-	if code, _, _ := p.ask("GET", "/api/locks", "", "Cookie: "+cookie); code != 200 {
-		t.Errorf("with the cookie: %d", code)
-	}
-	if code, _, _ := p.ask("POST", "/login", "token="+token, "Content-Type: application/x-www-form-urlencoded"); code != http.StatusSeeOther {
-		t.Errorf("login: %d", code)
-	}
-	if strings.Contains(p.text(), token) {
+	_ = h.Unlock(t.Context())
+	if strings.Contains(p.text(), secret) {
 		t.Error("it prints the token")
 	}
 
-	all := begin(t, s, "serve", "--listen", "0.0.0.0:0")
-	text := all.says("token=")
-	url := strings.Replace(strings.Fields(text[strings.LastIndex(text, "http://"):])[0], "[::]", "127.0.0.1", 1)
-	made := &page{all, strings.SplitN(url, "/?", 2)[0]}
-	if code, _, _ := made.ask("GET", "/api/locks", ""); code != http.StatusUnauthorized {
-		t.Errorf("open to everybody: %d", code)
+	for _, args := range [][]string{{"--listen", "0.0.0.0:0"}, {"--listen", "127.0.0.1:0", "--allow-unlock"}} {
+		all := begin(t, s, append([]string{"serve"}, args...)...)
+		text := all.says("token=")
+		url, token, _ := strings.Cut(strings.Fields(text[strings.LastIndex(text, "http://"):])[0], "/#token=")
+		made := &page{all, strings.Replace(url, "[::]", "127.0.0.1", 1)}
+		if code, _, _ := made.ask("GET", "/api/locks", ""); code != http.StatusUnauthorized {
+			t.Errorf("%v is open to everybody: %d", args, code)
+		}
+		if code, _, _ := made.ask("GET", "/api/locks", "", "Authorization: Bearer "+token); code != 200 {
+			t.Errorf("%v, with the token that it made: %d", args, code)
+		}
 	}
 	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if st, _, errs := call(t, s, "serve", "--token-file", file); st != exitUsage {
-		t.Errorf("a short token: %d %s", st, errs)
+	for _, args := range [][]string{{"--token-file", file}, {"--no-token", "--listen", "0.0.0.0:0"}} {
+		if st, _, errs := call(t, s, append([]string{"serve"}, args...)...); st != exitUsage {
+			t.Errorf("%v: %d %s", args, st, errs)
+		}
 	}
+	t.Setenv("REDLATCH_SERVE_TOKEN", secret)
+	if st, _, errs := call(t, s, "serve", "--no-token"); st != exitUsage {
+		t.Errorf("--no-token and a token: %d %s", st, errs)
+	}
+}
+
+// Another site's page, or that of another port of this host, gets nothing of the browser's user.
+func TestServeRefusesOtherSites(t *testing.T) {
+	p := serving(t, server(t))
+	for _, path := range []string{"/api/locks", "/api/lock?name=x", "/api/settings", "/api/events"} {
+		for _, site := range []string{"cross-site", "same-site"} {
+			if code, _, _ := p.ask("GET", path, "", "Sec-Fetch-Site: "+site); code != http.StatusForbidden {
+				t.Errorf("%s of a %s page: %d", path, site, code)
+			}
+		}
+	}
+	for _, site := range []string{"same-origin", "none"} {
+		if code, _, _ := p.ask("GET", "/api/locks", "", "Sec-Fetch-Site: "+site); code != http.StatusOK {
+			t.Errorf("%s: %d", site, code)
+		}
+	}
+}
+
+// Who asks and doesn't read costs no list of his own, and loses the connection.
+func TestServeSlowReaders(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("this system does not tell of a process's memory")
+	}
+	s := server(t)
+	const locks, readers = 2000, 80
+	// With queues: the answer is more than the system takes for a reader.
+	fill := `for i = 1, ` + strconv.Itoa(locks) + ` do
+		local name = KEYS[1] .. i
+		redis.call('HSET', name, ARGV[1], 1)
+		redis.call('PEXPIRE', name, 300000)
+		for w = 1, 8 do redis.call('RPUSH', 'redisson_lock_queue:{' .. name .. '}', string.rep('w', 900) .. w) end
+	end`
+	s.Do(t, "EVAL", fill, "1", "x", "8743c9c0-0795-4907-87fd-6c719a6b4586:1")
+	defer s.Do(t, "FLUSHALL")
+	p := serving(t, s)
+	code, text, head := p.ask("GET", "/api/locks", "")
+	var list []redlatch.Inspection
+	if err := json.Unmarshal([]byte(text), &list); err != nil || code != 200 || len(list) == 0 || len(list) > 1000 || head.Get("Redlatch-Total") != strconv.Itoa(locks) {
+		t.Errorf("%d locks, of %s: %d %v", len(list), head.Get("Redlatch-Total"), code, err)
+	}
+	sockets := func() (n int) {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+		for _, f := range files {
+			if to, _ := os.Readlink(f); strings.HasPrefix(to, "socket:") {
+				n++
+			}
+		}
+		return n
+	}
+	before := sockets()
+	for range readers {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetReadBuffer(4096)
+		fmt.Fprintf(c, "GET /api/locks HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	}
+	until(t, "all readers are there", func() bool { return sockets() >= before+readers }, func() string { return strconv.Itoa(sockets()) })
+	until(t, "no reader is there", func() bool { return sockets() <= before }, func() string { return strconv.Itoa(sockets()) })
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			most, _ = strconv.Atoi(strings.Fields(rest)[0])
+		}
+	}
+	if most == 0 || most > 600<<10 {
+		t.Errorf("it took %d kB of memory", most)
+	}
+	t.Logf("an answer of %d bytes, at most %d kB of memory", len(text), most)
 }
 
 // Changes arrive as events; a server that is gone is said, and its return is seen. While nobody

@@ -165,7 +165,7 @@ func waitLook(busy bool, looks <-chan looked) error {
 func (a *app) look(ctx context.Context, client *redlatch.Client, pattern, open string) (l looked) {
 	l.at = time.Now()
 	defer func() { l.took = time.Since(l.at) }()
-	l.list, l.err = list(ctx, client, pattern)
+	l.list, _, l.err = list(ctx, client, pattern, maxListed)
 	if open != "" && l.err == nil {
 		in, err := client.Inspect(ctx, open)
 		if err == nil {

@@ -1,5 +1,5 @@
 "use strict";
-// The page follows the server by server-sent events. What they say is put into text nodes
+// The page follows the server by a stream of events. What they say is put into text nodes
 // only: names and owners are whatever somebody chose.
 
 const $ = (id) => document.getElementById(id);
@@ -273,7 +273,7 @@ $("ask-no").addEventListener("click", () => $("ask").close());
 $("ask-yes").addEventListener("click", async () => {
   $("ask").close();
   try {
-    const r = await fetch("api/unlock", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
+    const r = await api("unlock", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
     if (!r.ok) say("Not done: " + (await r.text()));
     else say((await r.json()).freed ? asked.name + " was taken away." : asked.name + " was free already.");
   } catch (e) { say("Not done: " + e.message); }
@@ -287,29 +287,74 @@ const trouble = (text) => {
   $("state").textContent = text ? "in trouble" : "live";
   $("state").classList.toggle("live", !text);
 };
-const follow = () => {
-  if (state.source) state.source.close();
-  const s = new EventSource("api/events" + (state.open ? "?lock=" + encodeURIComponent(state.open) : ""));
-  state.source = s;
-  s.addEventListener("locks", (e) => {
-    const o = JSON.parse(e.data);
+// The token lives in this tab, and goes to this origin only: no other page or port of the host has it.
+const TOKEN = "redlatch-token";
+const api = (path, options = {}) => {
+  const headers = Object.assign({}, options.headers), token = sessionStorage.getItem(TOKEN);
+  if (token) headers.Authorization = "Bearer " + token;
+  return fetch("api/" + path, Object.assign({}, options, { headers, credentials: "omit" })).then((r) => {
+    if (r.status === 401) { sessionStorage.removeItem(TOKEN); login(true); }
+    return r;
+  });
+};
+// An address with a token leaves it here, and not in the history.
+const keepToken = () => {
+  const m = location.hash.match(/^#token=(.+)$/);
+  if (!m) return;
+  try { sessionStorage.setItem(TOKEN, decodeURIComponent(m[1])); } catch { /* no token of ours */ }
+  history.replaceState(null, "", location.pathname);
+};
+const login = (needed) => {
+  $("login").hidden = !needed;
+  document.querySelector("main").hidden = needed;
+  if (needed) $("token").focus();
+};
+$("login").addEventListener("submit", (e) => {
+  e.preventDefault();
+  sessionStorage.setItem(TOKEN, $("token").value);
+  $("token").value = "";
+  start();
+});
+
+const told = {
+  locks: (o) => {
     state.locks = o.locks;
     state.total = o.total;
     if (o.locks.length) state.skew = when(o.at) - Date.now();
     trouble("");
     showList();
-  });
-  s.addEventListener("lock", (e) => {
-    state.one = JSON.parse(e.data);
-    state.skew = when(state.one.at) > 0 ? when(state.one.at) - Date.now() : state.skew;
+  },
+  lock: (o) => {
+    state.one = o;
+    state.skew = when(o.at) > 0 ? when(o.at) - Date.now() : state.skew;
     showOne();
-  });
-  s.addEventListener("trouble", (e) => trouble(JSON.parse(e.data).error));
-  s.onerror = () => {
-    $("state").textContent = "connecting";
-    $("state").classList.remove("live");
-    if (s.readyState === EventSource.CLOSED && s === state.source) setTimeout(follow, 2000);
-  };
+  },
+  trouble: (o) => trouble(o.error),
+};
+// An EventSource can't send the token: the stream is read by hand.
+const follow = async () => {
+  if (state.source) state.source.abort();
+  const source = state.source = new AbortController();
+  try {
+    const r = await api("events" + (state.open ? "?lock=" + encodeURIComponent(state.open) : ""), { signal: source.signal });
+    if (r.status === 401) return;
+    if (!r.ok) throw new Error(await r.text());
+    const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = "";;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const events = (text + value).split("\n\n");
+      text = events.pop();
+      for (const e of events) {
+        const m = e.match(/^event: (.*)\ndata: (.*)$/);
+        if (m && source === state.source) told[m[1]](JSON.parse(m[2]));
+      }
+    }
+  } catch (e) { console.debug(e); }
+  if (source !== state.source) return;
+  $("state").textContent = "connecting";
+  $("state").classList.remove("live");
+  setTimeout(() => { if (source === state.source) follow(); }, 2000);
 };
 // title says which lock and which server: people have several of these pages open.
 const title = () => {
@@ -319,11 +364,12 @@ const title = () => {
 const route = () => {
   const m = location.hash.match(/^#\/lock\/(.+)$/);
   let name = "";
+  if (/^#token=/.test(location.hash)) { keepToken(); start(); }
   try { name = m ? decodeURIComponent(m[1]) : ""; } catch { name = ""; }
-  if (name !== state.open || !state.source) {
+  if (name !== state.open) {
     state.open = name;
     state.one = null;
-    follow();
+    if (state.source) follow();
   }
   title();
   showOne();
@@ -342,5 +388,11 @@ $("filter").addEventListener("input", showList);
 $("order").addEventListener("change", showList);
 window.addEventListener("hashchange", route);
 setInterval(run, 100);
-fetch("api/settings").then((r) => r.json()).then((s) => { state.allowUnlock = s.allow_unlock; state.server = s.server; title(); showOne(); }).catch(() => {});
+const start = () => {
+  login(false);
+  api("settings").then((r) => r.json()).then((s) => { state.allowUnlock = s.allow_unlock; state.server = s.server; title(); showOne(); }).catch(() => {});
+  follow();
+};
+keepToken();
 route();
+start();
