@@ -85,7 +85,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		leave = claims.closing
 	}
 	news := &observe.News{}
-	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave), func(msg string, args ...any) {
+	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave, cn.Unsubscribes), func(msg string, args ...any) {
 		news.Tell(func() { cfg.Logger.Warn(msg, args...) })
 	})
 	var core *engine.Core

@@ -45,7 +45,8 @@ var kinds = []string{"rlock", "fairlock", "rwlock", "multilock"}
 // engineLayers are the packages of the engine from below, those of one line beside
 // each other: imports run upwards in this list only.
 var engineLayers = [][]string{
-	{"internal/luascript", "internal/observe", "internal/pubsub"},
+	{"internal/luascript", "internal/observe", "internal/slots"},
+	{"internal/pubsub"},
 	{"internal/conn"},
 	{"internal/kind", "internal/inspect", "otel"},
 	{"internal/sender"},

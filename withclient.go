@@ -64,10 +64,11 @@ import (
 //     name nor address of its process, as if it were not connected.
 //   - Instrumentation. A wrapped client sees every command of the locks. Set
 //     [Telemetry].NoCommandSpans if it makes spans of them.
-//   - Errors of the server while a subscription ends. rueidis v1.0.79 panics if a server
-//     begins to answer MISCONF, MASTERDOWN or BUSY at that moment. On connections of its own
-//     redlatch prevents that; on the application's it can only make it rare. See
-//     docs/FAULTS.md.
+//   - The ends of subscriptions. rueidis v1.0.79 panics if a server answers MISCONF, MASTERDOWN
+//     or BUSY behind an UNSUBSCRIBE, so redlatch sends none on the application's connections. A
+//     channel that nobody waits on any more stays with its connection, which is closed 10 s after
+//     the last waiter has gone, or replaced when there are 1,024 such channels. Your own UNSUBSCRIBE
+//     is up to you; so are a Dedicated client and its release, which send one. See docs/FAULTS.md.
 //   - Broken connections. redlatch doesn't see one of the application's connections break
 //     while no command of a lock is under way. So for up to [Config].Tenure it may pass on,
 //     inside the process, a lock that the server has lost since its last answer.

@@ -72,7 +72,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(client.Close)
-		dialer := pubsub.NewDialer(client, true, conn.IsPermanent, nil)
+		dialer := pubsub.NewDialer(client, true, conn.IsPermanent, nil, func() bool { return true })
 		dialer.Moved("") // asks where the slots are
 		h := &heard{stand: map[string]bool{}}
 		link, err := dialer.Dial(master.Addr(), h)

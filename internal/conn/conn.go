@@ -122,6 +122,7 @@ type Conn struct {
 	watch   *masterWatch  // nil: nothing to follow
 	left    chan struct{} // closed by Close; nil: the client is ours, and closed
 	dial    *dialler      // of our client
+	built   bool          // by a ClientBuilder, which may dial by itself
 	demoted demotion      // of its only server
 }
 
@@ -201,11 +202,13 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		if c.topo.Cluster {
 			// A pipeline that meets a redirection would go on in two places, and the
 			// WAIT that stays behind would count replicas that have nothing to
-			// acknowledge. A dedicated client follows no redirection: it is an error, and
+			// acknowledge. A node's own client follows no redirection: it is an error, and
 			// the engine tries again at the slot's new place.
-			dc, release := c.client.Dedicate()
-			defer release()
-			do = dc.DoMulti
+			nc := c.nodeOf(ctx, cmd.Keys[0])
+			if nc == nil {
+				return Reply{}, rueidis.ErrNoSlot
+			}
+			do = nc.DoMulti
 		}
 	}
 	who := Command{Script: luascript.Server, Keys: cmd.Keys[:1]}
@@ -226,6 +229,9 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		r, err = c.parse(res[0])
 	}
 	if err != nil {
+		if c.topo.Cluster && isRedirection(err) {
+			c.slots.doubt()
+		}
 		return r, err
 	}
 	res = res[1:]

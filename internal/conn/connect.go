@@ -26,7 +26,8 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 			watch.poll = pollEvery(leaseTime) // it may dial by itself
 		}
 	}
-	if build == nil {
+	built := build != nil
+	if !built {
 		build = rueidis.NewClient
 	}
 	client, err := build(opt)
@@ -45,7 +46,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 			return nil, told
 		}
 	}
-	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke, dial: d}
+	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke, dial: d, built: built}
 	if err == nil {
 		if c.topo, err = d.look(opt, client); err != nil {
 			client.Close()

@@ -100,14 +100,14 @@ func isReplica(err error) bool {
 }
 
 // open are the connections that have not ended.
-func (o *dialler) open() []*leaving {
+func (o *dialler) open() []*tracked {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.conns))
 }
 
 // end ends the connection; the client library sees that when it reads, and closes it, too.
-func (l *leaving) end() {
+func (l *tracked) end() {
 	inner := l.Conn
 	if tc, ok := inner.(*tls.Conn); ok {
 		inner = tc.NetConn() // its own Close would wait for a server that reads nothing

@@ -71,7 +71,7 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 				near, far := net.Pipe()
 				defer func() { _, _ = near.Close(), far.Close() }()
 				d := new(dialler)
-				link, err := d.leave(near, nil)
+				link, err := d.track(near, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,7 +105,7 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 				}
 				near, far = net.Pipe()
 				defer func() { _, _ = near.Close(), far.Close() }()
-				meanwhile, err := d.leave(near, nil) // the address may lead to the replica still
+				meanwhile, err := d.track(near, nil) // the address may lead to the replica still
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -149,7 +149,7 @@ func TestAReplicaThatReadsNothingIsLeftAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := new(dialler)
-		if _, err := d.leave(secret, nil); err != nil {
+		if _, err := d.track(secret, nil); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()

@@ -31,7 +31,7 @@ type dialler struct {
 	mu     sync.Mutex
 	addr   string                // guarded by mu: what was dialled last while opening
 	cfg    *tls.Config           // guarded by mu: and how
-	conns  map[*leaving]struct{} // guarded by mu: those that are open
+	conns  map[*tracked]struct{} // guarded by mu: those that are open
 	closed bool                  // guarded by mu: nobody dials any more
 }
 
@@ -42,7 +42,7 @@ func follow(opt *rueidis.ClientOption) *dialler {
 	if plain := opt.DialFn; plain != nil && opt.DialCtxFn == nil {
 		opt.DialFn = func(addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 			o.note(addr, cfg)
-			return o.leave(plain(addr, d, cfg))
+			return o.track(plain(addr, d, cfg))
 		}
 		return o
 	}
@@ -52,7 +52,7 @@ func follow(opt *rueidis.ClientOption) *dialler {
 	}
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		o.note(addr, cfg)
-		return o.leave(plain(ctx, addr, d, cfg))
+		return o.track(plain(ctx, addr, d, cfg))
 	}
 	return o
 }

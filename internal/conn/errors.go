@@ -90,6 +90,12 @@ func IsTryAgain(err error) bool {
 	return ok && hasCode(msg, "TRYAGAIN")
 }
 
+// isRedirection reports whether a node of a cluster has said that a slot, or a key of it, is elsewhere.
+func isRedirection(err error) bool {
+	msg, ok := answerOf(err)
+	return ok && (hasCode(msg, "MOVED") || hasCode(msg, "ASK"))
+}
+
 // IsCrossSlot reports whether a server refused a command of several keys because they are in
 // several slots. A cluster behind a proxy does, which looks like a single server otherwise.
 func IsCrossSlot(err error) bool {

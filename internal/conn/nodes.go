@@ -2,13 +2,12 @@ package conn
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/slots"
 )
 
 // fromAnyLimit is how long fromAny begins to ask another node.
@@ -48,60 +47,19 @@ func nodesOf(ctx context.Context, client rueidis.Client) map[string]rueidis.Clie
 	return nodes
 }
 
-var errNoSlots = errors.New("the cluster has no slots")
-
-// clusterSlots asks where the slots are. A node that knows of none has left the cluster, or is new
-// there: another one is asked.
-func clusterSlots(ctx context.Context, client rueidis.Client) ([]rueidis.RedisMessage, error) {
-	return fromAny(client, func(client rueidis.Client) ([]rueidis.RedisMessage, error) {
-		slots, err := client.Do(ctx, client.B().ClusterSlots().Build()).ToArray()
-		if err == nil && len(slots) == 0 {
-			err = errNoSlots
-		}
-		return slots, err
-	})
-}
-
 // Masters are the nodes of a cluster that have slots, by address. It blocks until a
 // node answers or ctx ends.
 func Masters(ctx context.Context, client rueidis.Client) (map[string]rueidis.Client, error) {
-	slots, err := clusterSlots(ctx, client)
+	nodes := nodesOf(ctx, client)
+	ranges, err := slots.Ask(ctx, nodes)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the cluster's slots: %w", err)
 	}
-	nodes := nodesOf(ctx, client)
 	out := map[string]rueidis.Client{}
-	for _, s := range slots {
-		parts, err := s.ToArray()
-		if err != nil || len(parts) < 3 {
-			continue
-		}
-		master, err := parts[2].ToArray()
-		if err != nil || len(master) < 2 {
-			continue
-		}
-		host, _ := master[0].ToString()
-		port, err := master[1].AsInt64()
-		if err != nil {
-			continue
-		}
-		addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
-		found, ok := nodes[addr]
-		if !ok && (host == "" || host == "?") {
-			// it does not know its own address: the one of this port is meant
-			for a, c := range nodes {
-				if _, p, err := net.SplitHostPort(a); err == nil && p == strconv.FormatInt(port, 10) {
-					addr, found, ok = a, c, true
-				}
-			}
-		}
-		if !ok {
+	for _, addr := range slots.Masters(ranges) {
+		if out[addr] = nodes[addr]; out[addr] == nil {
 			return nil, fmt.Errorf("the cluster's master at %s is not known to the client yet", addr)
 		}
-		out[addr] = found
-	}
-	if len(out) == 0 {
-		return nil, errNoSlots
 	}
 	return out, nil
 }

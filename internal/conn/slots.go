@@ -2,14 +2,15 @@ package conn
 
 import (
 	"context"
-	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/slots"
 )
 
 // slotTable is what is known of where a cluster's slots are. It is asked for in the
@@ -29,12 +30,7 @@ type slotTable struct {
 
 type slotRanges struct {
 	at     time.Time
-	ranges []slotRange // sorted
-}
-
-type slotRange struct {
-	from, to uint16
-	node     string
+	ranges []slots.Range // sorted
 }
 
 const (
@@ -52,19 +48,7 @@ func (t *slotTable) node(client rueidis.Client, broke *Instant, slot uint16) str
 	if known == nil {
 		return ""
 	}
-	i, found := slices.BinarySearchFunc(known.ranges, slot, func(r slotRange, slot uint16) int {
-		switch {
-		case r.to < slot:
-			return -1
-		case r.from > slot:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return ""
-	}
-	return known.ranges[i].node
+	return slots.Find(known.ranges, slot)
 }
 
 // ask asks in the background, one question at a time.
@@ -80,21 +64,15 @@ func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 	t.wg.Go(func() { // ends with the answer, its time limit or close
 		defer cancel()
 		at := time.Now()
-		ranges, err := askSlots(ctx, client)
+		ranges, err := slots.Ask(ctx, nodesOf(ctx, client))
 		if tell := t.answered(at, ranges, err, broke); tell != nil {
-			var masters []string
-			for _, r := range ranges {
-				if !slices.Contains(masters, r.node) {
-					masters = append(masters, r.node)
-				}
-			}
-			tell(masters)
+			tell(slots.Masters(ranges))
 		}
 	})
 }
 
 // answered ends the question under way. It returns who is to be told of the answer.
-func (t *slotTable) answered(at time.Time, ranges []slotRange, err error, broke *Instant) func(masters []string) {
+func (t *slotTable) answered(at time.Time, ranges []slots.Range, err error, broke *Instant) func(masters []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking = false
@@ -108,11 +86,35 @@ func (t *slotTable) answered(at time.Time, ranges []slotRange, err error, broke 
 
 // learn notes an answer, and first that slots have moved, if so: whoever finds a new place must
 // not miss that.
-func (t *slotTable) learn(at time.Time, ranges []slotRange, broke *Instant) {
+func (t *slotTable) learn(at time.Time, ranges []slots.Range, broke *Instant) {
 	if before := t.known.Load(); before != nil && !slices.Equal(before.ranges, ranges) {
 		broke.Now()
 	}
 	t.known.Store(&slotRanges{at: at, ranges: ranges})
+}
+
+// doubt has the next one who wants to know ask again: a node has said that a slot is elsewhere.
+func (t *slotTable) doubt() {
+	if known := t.known.Load(); known != nil {
+		t.known.CompareAndSwap(known, &slotRanges{ranges: known.ranges})
+	}
+}
+
+// nodeOf is the client of the node that a key's slot is on, nil if it is not known. Where nobody has
+// asked so far, it blocks until a node has answered.
+func (c *Conn) nodeOf(ctx context.Context, key string) rueidis.Client {
+	slot := luascript.Slot(key)
+	addr := c.slots.node(c.client, c.broke, slot)
+	if addr == "" {
+		at := time.Now()
+		if ranges, err := slots.Ask(ctx, nodesOf(ctx, c.client)); err == nil {
+			c.slots.mu.Lock()
+			c.slots.learn(at, ranges, c.broke)
+			c.slots.mu.Unlock()
+			addr = slots.Find(ranges, slot)
+		}
+	}
+	return c.client.Nodes()[addr]
 }
 
 // close ends the question under way.
@@ -124,32 +126,4 @@ func (t *slotTable) close() {
 	}
 	t.mu.Unlock()
 	t.wg.Wait()
-}
-
-func askSlots(ctx context.Context, client rueidis.Client) ([]slotRange, error) {
-	slots, err := clusterSlots(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	var out []slotRange
-	for _, s := range slots {
-		parts, err := s.ToArray()
-		if err != nil || len(parts) < 3 {
-			continue
-		}
-		from, err1 := parts[0].AsInt64()
-		to, err2 := parts[1].AsInt64()
-		master, err3 := parts[2].ToArray()
-		if err1 != nil || err2 != nil || err3 != nil || len(master) < 2 || from < 0 || to > 1<<14-1 {
-			continue
-		}
-		host, _ := master[0].ToString() // "" where a node does not know its own address
-		port, err := master[1].AsInt64()
-		if err != nil {
-			continue
-		}
-		out = append(out, slotRange{uint16(from), uint16(to), net.JoinHostPort(host, strconv.FormatInt(port, 10))})
-	}
-	slices.SortFunc(out, func(a, b slotRange) int { return int(a.from) - int(b.from) })
-	return out, nil
 }

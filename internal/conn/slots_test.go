@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/slots"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestMovedSlotsAreABreak(t *testing.T) {
 	var table slotTable
 	var broke Instant
-	ranges := []slotRange{{0, 8191, "10.0.0.1:6379"}, {8192, 16383, "10.0.0.2:6379"}}
+	ranges := []slots.Range{{From: 0, To: 8191, Node: "10.0.0.1:6379"}, {From: 8192, To: 16383, Node: "10.0.0.2:6379"}}
 	for range 2 {
 		table.learn(time.Now(), slices.Clone(ranges), &broke)
 		if !broke.Last().IsZero() {
@@ -25,7 +26,7 @@ func TestMovedSlotsAreABreak(t *testing.T) {
 	}
 	before := time.Now()
 	taken := slices.Clone(ranges)
-	taken[1].node = "10.0.0.3:6379"
+	taken[1].Node = "10.0.0.3:6379"
 	table.learn(time.Now(), taken, &broke)
 	if broke.Last().Before(before) {
 		t.Error("no break, though a node has taken over")
@@ -40,15 +41,15 @@ func TestANodeThatKnowsNoSlotsIsNoAnswer(t *testing.T) {
 	table := "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.0.0.1\r\n:6379\r\n"
 	left, member := testbed.Answering(t, "*0\r\n"), testbed.Answering(t, table)
 	for range 20 { // the order of the nodes is a matter of chance
-		ranges, err := askSlots(t.Context(), nodes{left, map[string]rueidis.Client{"left": left, "member": member}})
-		if want := []slotRange{{0, 16383, "10.0.0.1:6379"}}; err != nil || !slices.Equal(ranges, want) {
+		ranges, err := slots.Ask(t.Context(), map[string]rueidis.Client{"left": left, "member": member})
+		if want := []slots.Range{{From: 0, To: 16383, Node: "10.0.0.1:6379"}}; err != nil || !slices.Equal(ranges, want) {
 			t.Fatal(ranges, err)
 		}
 	}
-	if ranges, err := askSlots(t.Context(), nodes{left, map[string]rueidis.Client{"left": left}}); !errors.Is(err, errNoSlots) {
+	if ranges, err := slots.Ask(t.Context(), map[string]rueidis.Client{"left": left}); !errors.Is(err, slots.ErrNone) {
 		t.Error(ranges, err)
 	}
-	if masters, err := Masters(t.Context(), nodes{left, nil}); !errors.Is(err, errNoSlots) {
+	if masters, err := Masters(t.Context(), nodes{left, map[string]rueidis.Client{"left": left}}); !errors.Is(err, slots.ErrNone) {
 		t.Error(masters, err)
 	}
 }

@@ -327,7 +327,7 @@ func (n *node) forget(err error) (lines []*notice) {
 	// be asked for, or a connection that is left for a better one, is no loss. (Net's
 	// ErrClosed says that this side has ended it: behind an address that led to a
 	// demoted master all connections are, even one that was taken since Redial.)
-	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved) || errors.Is(err, net.ErrClosed)
+	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved) || errors.Is(err, errKept) || errors.Is(err, net.ErrClosed)
 	tell := !n.down && !planned
 	n.down = n.down || tell
 	more := 0

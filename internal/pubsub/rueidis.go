@@ -7,19 +7,22 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/slots"
 )
 
 // NewDialer subscribes through client: on one connection to any master with plain
 // channels, on one connection to each slot's primary with sharded ones. It gives up
-// waiting for a connection when closing, if it is not nil, is closed.
-func NewDialer(client rueidis.Client, sharded bool, permanent func(error) bool, closing <-chan struct{}) Dialer {
+// waiting for a connection when closing, if it is not nil, is closed. unsubscribes says whether the
+// client's connections bear an UNSUBSCRIBE; on those that don't, channels are left to the
+// connection's end.
+func NewDialer(client rueidis.Client, sharded bool, permanent func(error) bool, closing <-chan struct{}, unsubscribes func() bool) Dialer {
 	plain := !sharded && client.Mode() == rueidis.ClientModeCluster
-	return &dialer{client: client, sharded: sharded, plain: plain, permanent: permanent, closing: closing}
+	return &dialer{client: client, sharded: sharded, plain: plain, permanent: permanent, closing: closing, unsubscribes: unsubscribes}
 }
 
 type dialer struct {
@@ -29,15 +32,12 @@ type dialer struct {
 	permanent func(error) bool
 	closing   <-chan struct{}
 
-	mu    sync.Mutex
-	slots []slotRange // guarded by mu; nil: ask
-	asked time.Time   // guarded by mu
-	home  string      // guarded by mu; the master that plain channels of a cluster were last subscribed on; "": any node
-}
+	unsubscribes func() bool
 
-type slotRange struct {
-	first, last uint16
-	addr        string
+	mu    sync.Mutex
+	slots []slots.Range // guarded by mu; nil: ask
+	asked time.Time     // guarded by mu
+	home  string        // guarded by mu; the master that plain channels of a cluster were last subscribed on; "": any node
 }
 
 // Node implements Dialer. It never blocks: where the slots are is asked by Dial.
@@ -47,10 +47,8 @@ func (d *dialer) Node(slot uint16) string {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, r := range d.slots {
-		if slot >= r.first && slot <= r.last {
-			return r.addr
-		}
+	if node := slots.Find(d.slots, slot); node != "" {
+		return node
 	}
 	return unknown
 }
@@ -75,49 +73,16 @@ func (d *dialer) locate() {
 	}
 	d.asked = time.Now()
 	d.mu.Unlock()
-	// A limit, but no deadline: the client library would give it to a connection that others use.
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) // no deadline: see slots.Ask
 	defer cancel()
 	defer time.AfterFunc(2*time.Second, cancel).Stop()
-	slots, err := clusterSlots(ctx, d.client)
+	found, err := slots.Ask(ctx, d.client.Nodes())
 	if err != nil {
 		return // the next failure asks again
 	}
 	d.mu.Lock()
-	d.slots = slots
+	d.slots = found
 	d.mu.Unlock()
-}
-
-// clusterSlots asks every known node until one answers. One that knows no slots has left the cluster.
-func clusterSlots(ctx context.Context, client rueidis.Client) ([]slotRange, error) {
-	last := errPlace
-	for addr, nc := range client.Nodes() {
-		list, err := nc.Do(ctx, nc.B().ClusterSlots().Build()).ToArray()
-		if err != nil {
-			last = err
-			continue
-		}
-		var out []slotRange
-		for _, e := range list {
-			part, err := e.ToArray()
-			if err != nil || len(part) < 3 {
-				continue
-			}
-			first, err1 := part[0].AsInt64()
-			end, err2 := part[1].AsInt64()
-			primary, err3 := part[2].ToArray()
-			if err1 != nil || err2 != nil || err3 != nil || len(primary) < 2 {
-				continue
-			}
-			host, _ := primary[0].ToString()
-			port, _ := primary[1].AsInt64()
-			out = append(out, slotRange{uint16(first), uint16(end), nodeAddr(addr, host, strconv.FormatInt(port, 10))}) // #nosec G115 -- slots fit
-		}
-		if len(out) > 0 { // else it has left the cluster
-			return out, nil
-		}
-	}
-	return nil, last
 }
 
 // master is a master of the cluster, where all messages arrive: the client itself may take a
@@ -129,9 +94,9 @@ func (d *dialer) master() rueidis.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var addrs []string
-	for _, r := range d.slots {
-		if nodes[r.addr] != nil && !slices.Contains(addrs, r.addr) {
-			addrs = append(addrs, r.addr)
+	for _, addr := range slots.Masters(d.slots) {
+		if nodes[addr] != nil {
+			addrs = append(addrs, addr)
 		}
 	}
 	if len(addrs) > 1 {
@@ -150,7 +115,7 @@ func (d *dialer) Astray(masters []string) bool {
 	defer d.mu.Unlock()
 	return d.home != "" && !slices.ContainsFunc(masters, func(addr string) bool {
 		host, port, err := net.SplitHostPort(addr)
-		return err == nil && nodeAddr(d.home, host, port) == d.home
+		return err == nil && slots.Addr(d.home, host, port) == d.home
 	})
 }
 
@@ -176,7 +141,7 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{dc: dc, release: release, sharded: d.sharded, permanent: d.permanent}
+	l := &link{dc: dc, release: release, sharded: d.sharded, permanent: d.permanent, keeps: !d.unsubscribes()}
 	l.down = dc.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) {
 			if m.Pattern != "" {
@@ -216,6 +181,7 @@ func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(
 		select {
 		case got <- lent{dc, release}:
 		case <-d.closing:
+			dc.Close() // given back, it would be sent an UNSUBSCRIBE
 			release()
 		}
 	}()
@@ -232,6 +198,8 @@ type link struct {
 	release   func()
 	sharded   bool
 	permanent func(error) bool
+	keeps     bool // it bears no UNSUBSCRIBE
+	kept      int  // channels that nobody wants any more
 	down      <-chan error
 	once      sync.Once
 }
@@ -241,7 +209,13 @@ const (
 	maxPerCommand = 256
 	// maxPerPipeline are sent before their answers are waited for.
 	maxPerPipeline = 128
+	// maxKept channels are left to a connection that bears no UNSUBSCRIBE. Then it is left for
+	// another one, and all who wait look again.
+	maxKept = 1024
 )
+
+// errKept ends a connection with too many channels that nobody wants.
+var errKept = errors.New("a new connection has fewer channels")
 
 // Subscribe implements Link.
 func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) error {
@@ -259,12 +233,11 @@ func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) 
 
 // Unsubscribe implements Link.
 func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool) error {
-	// The client library panics, in a goroutine of its own, when a server refuses the PING that
-	// it sends behind an UNSUBSCRIBE (MISCONF) or both (BUSY). Connections that package conn made
-	// end before that. Those of a client that was made elsewhere don't, so the server is asked
-	// first; one that refuses loses the connection, and the subscriptions end with it.
-	if err := l.dc.Do(ctx, l.dc.B().Ping().Build()).Error(); err != nil && !l.permanent(err) {
-		return err
+	if l.keeps {
+		if l.kept += len(channels); l.kept > maxKept {
+			return errKept
+		}
+		return nil
 	}
 	return l.each(ctx, channels, func(part []string) rueidis.Completed {
 		switch {
@@ -331,13 +304,4 @@ func (l *link) Close() {
 		l.dc.Close()
 		l.release()
 	})
-}
-
-// nodeAddr is a node's address as rueidis names it; a server that does not know
-// its own host is where it was asked.
-func nodeAddr(asked, host, port string) string {
-	if host == "" || host == "?" {
-		host, _, _ = net.SplitHostPort(asked)
-	}
-	return net.JoinHostPort(host, port)
 }

@@ -38,7 +38,7 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			near, far := net.Pipe()
 			defer func() { _ = near.Close() }()
-			c, err := (&dialler{}).leave(near, nil)
+			c, err := (&dialler{}).track(near, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 
 // TestALeavingConnectionThatWasNotMade stays the error that it was.
 func TestALeavingConnectionThatWasNotMade(t *testing.T) {
-	if c, err := (&dialler{}).leave(nil, io.EOF); c != nil || !errors.Is(err, io.EOF) {
+	if c, err := (&dialler{}).track(nil, io.EOF); c != nil || !errors.Is(err, io.EOF) {
 		t.Error(c, err)
 	}
 }
@@ -79,7 +79,7 @@ func TestTheEndOfAConnectionIsNoted(t *testing.T) {
 	for _, here := range []bool{false, true} {
 		near, far := net.Pipe()
 		var d dialler
-		c, err := d.leave(near, nil)
+		c, err := d.track(near, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,157 @@
+package borrow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// TestSubscriptionsEndBesideABusyServer: scripts of others run past the server's limit again and
+// again, and it says BUSY to all meanwhile. Subscriptions come to their end all the same, and the
+// program lives: on a connection of the application's the client library would panic if it met that
+// answer behind an UNSUBSCRIBE, so none is sent.
+func TestSubscriptionsEndBesideABusyServer(t *testing.T) {
+	t.Parallel()
+	for _, shape := range []string{"defaults", "always pipelining", "RESP2"} {
+		t.Run(shape, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			client, opt := app(t, s.Addr(), shapes[shape], func(o *rueidis.ClientOption) { o.ConnWriteTimeout = 5 * time.Second })
+			c := with(t, client, func(c *redlatch.Config) { c.Redis = opt })
+			other, _ := app(t, s.Addr())
+			keeper := with(t, other)
+			var holds []redlatch.Hold
+			for i := range 8 {
+				h, err := keeper.RLock(fmt.Sprint("n", i)).Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				holds = append(holds, h)
+			}
+			s.Do(t, "CONFIG", "SET", "lua-time-limit", "20")
+			var all, hog sync.WaitGroup
+			over := make(chan struct{})
+			hog.Go(func() { keepBusy(t, s, over) }) // ends with over
+			for i := range 8 {
+				all.Go(func() {
+					for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+						_, err := c.RLock(fmt.Sprint("n", i)).TryLock(t.Context(), 50*time.Millisecond, 0)
+						if !errors.Is(err, redlatch.ErrNotAcquired) {
+							t.Error(err)
+						}
+						time.Sleep(600 * time.Millisecond) // a subscription outlives its last waiter by half a second
+					}
+				})
+			}
+			all.Wait()
+			close(over)
+			hog.Wait()
+			next := make(chan error, 1)
+			go func() {
+				h, err := c.RLock("n0").Lock(t.Context())
+				if err == nil {
+					err = h.Unlock(t.Context())
+				}
+				next <- err
+			}()
+			for _, h := range holds {
+				if err := h.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := <-next; err != nil {
+				t.Error(err)
+			}
+			calls := s.CommandStats(t).Calls
+			if n := calls["unsubscribe"] + calls["sunsubscribe"] + calls["punsubscribe"]; n > 0 {
+				t.Errorf("%d times UNSUBSCRIBE on an application's connections", n)
+			}
+			works(t, client)
+		})
+	}
+}
+
+// keepBusy runs scripts that last for longer than the server's limit, until over is closed.
+func keepBusy(t *testing.T, s *testbed.Server, over <-chan struct{}) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer client.Close()
+	const script = "local t = redis.call('TIME') local from = t[1] * 1000000 + t[2] repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] - from > 40000"
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(5 * time.Millisecond):
+			_ = client.Do(context.Background(), client.B().Eval().Script(script).Numkeys(0).Build()).Error() // BUSY as well
+		}
+	}
+}
+
+// TestManySubscriptionsEndTogether: channels that nobody waits on any more stay with an application's
+// connection, but not for as long as somebody waits on another one: with many of them it is left for a
+// new connection, and who waits still hears.
+func TestManySubscriptionsEndTogether(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	client, opt := app(t, s.Addr())
+	c := with(t, client, func(c *redlatch.Config) { c.Redis = opt })
+	other, _ := app(t, s.Addr())
+	keeper := with(t, other)
+	h, err := keeper.RLock("kept").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 1100
+	var all sync.WaitGroup
+	for i := range many {
+		s.Do(t, "HSET", fmt.Sprint("n", i), "6d4e6c1a-0000-4000-8000-000000000002:1", "1")
+		s.Do(t, "PEXPIRE", fmt.Sprint("n", i), "60000")
+		all.Go(func() {
+			if _, err := c.RLock(fmt.Sprint("n", i)).TryLock(t.Context(), 300*time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+				t.Error(err)
+			}
+		})
+	}
+	next := make(chan error, 1)
+	go func() {
+		h, err := c.RLock("kept").Lock(t.Context())
+		if err == nil {
+			err = h.Unlock(t.Context())
+		}
+		next <- err
+	}()
+	all.Wait()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		n := len(s.List(t, "PUBSUB", "CHANNELS"))
+		if n > 0 && n < 10 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d channels are left", n)
+		}
+	}
+	began := time.Now()
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second { // without a message a third of the lease, or more
+		t.Errorf("the waiter got it after %v", took)
+	}
+	for i := range many {
+		s.Do(t, "DEL", fmt.Sprint("n", i))
+	}
+}
