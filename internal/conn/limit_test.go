@@ -38,6 +38,9 @@ func (n *noted) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResu
 	return n.Client.Do(ctx, cmd)
 }
 
+// Nodes implements rueidis.Client: it is a cluster of itself.
+func (n *noted) Nodes() map[string]rueidis.Client { return map[string]rueidis.Client{"127.0.0.1:1": n} }
+
 // TestLimitsAreNoDeadlines: what is asked through a client that others may use ends by itself, but has
 // no deadline, which would close their connection.
 func TestLimitsAreNoDeadlines(t *testing.T) {
