@@ -18,7 +18,10 @@ func MultiLock(locks ...Locker) *multilock.MultiLock { return multilock.New(lock
 // QuorumLock returns a lock that is held when a majority of its copies is (the Redlock
 // algorithm). The copies are locks of one name and kind, one per Client. Each Client
 // connects to an independent server, not to a replica of another. The lock works while a
-// minority of the servers is down, slow or cut off. A hold never takes a lost copy again: it
+// minority of the servers is down, slow or cut off: once this process has watched them for
+// LeaseTime, from the first acquisition with their Clients on. Until then, and for LeaseTime after
+// a restart, a server counts only if all of them grant the lock, and the process saw none restart:
+// so a process that has just started may need all servers. A hold never takes a lost copy again: it
 // ends when no majority of the copies is left, even if they went one by one. docs/SAFETY.md
 // says what a quorum guarantees and what it does not.
 //

@@ -19,7 +19,6 @@ type count struct {
 	got      []*answer
 	answered int
 	won      int     // held, on nodes that are trusted
-	young    int     // held, on nodes of which it is not known yet whether they forgot something
 	busy     int     // held by another owner
 	refused  []error // by nodes that will say so again
 	failed   int
@@ -33,7 +32,8 @@ func (c *count) add(a answer) {
 		c.failed++
 	}
 	defer func() { stateOf(q.m.leaves[a.i].eng.Core()).note(q.trouble[a.i]) }()
-	trusted, nodes := q.trusted(a), nodesOf(a.Err)
+	age, trusted := q.trusted(a)
+	nodes := nodesOf(a.Err)
 	trouble := &q.trouble[a.i]
 	node := q.m.leaves[a.i].eng.Core().Addr()
 	was := trouble.Err
@@ -50,10 +50,10 @@ func (c *count) add(a answer) {
 	case a.Hold != nil && trusted:
 		c.won++
 	case a.Hold != nil:
-		c.young++
 		if trouble.Err = a.ServerErr; trouble.Err == nil {
-			trouble.Err = fmt.Errorf("the server was started %v ago and may have forgotten locks: it does not count in a quorum until it has been up for %v",
-				a.Server.Uptime, q.quarantine(q.m.leaves[a.i].eng.Core()))
+			trouble.Err = fmt.Errorf("this client has seen the server's present run for %v only, and an earlier one may have granted what is still held: "+
+				"it does not count in a quorum before %v, unless all %d servers grant the lock",
+				age.Round(time.Millisecond), stateOf(q.m.leaves[a.i].eng.Core()).quarantine(), len(c.got))
 		}
 	case !errors.Is(a.Err, lock.ErrNotAcquired):
 		trouble.Err = a.Err
@@ -115,7 +115,7 @@ func (c *count) verdict() (*hold, error) {
 					q.release(rest)
 				}
 				h := newHold(q.plain, q.m, kept, q.need)
-				h.most, h.token = q.most, token
+				h.token = token
 				return h, nil
 			}
 		}
@@ -133,21 +133,18 @@ func (c *count) drop() {
 	}
 }
 
-// newDeployment counts young servers when all of them are young, this process has seen none of
-// them restart, and all have granted the lock. Then nothing may have restarted, everything was
-// started for the first time. If that is wrong, and some did restart, a hold that they have forgotten
-// still has a copy on another one, which would not have granted: unless a majority restarted, no hold
-// can have lost all its copies. That is known of this lock alone, so every lock needs all the
-// servers once. What the same runs grant of it later counts without the others.
+// newDeployment counts young servers when this client has seen no server restart, and all have granted
+// the lock. If some did restart before, a hold that they have forgotten still has a copy on another one,
+// which would not have granted: unless a majority restarted within a lease, no hold can have lost all its
+// copies. That is known of this lock and mode alone, so each needs all the servers once. What the same runs
+// grant of it later counts without the others.
 func (c *count) newDeployment() {
 	q := c.q
 	if c.won >= q.need || c.answered < len(c.got) {
 		return
 	}
 	for i, a := range c.got {
-		core := q.m.leaves[i].eng.Core()
-		s := stateOf(core)
-		if !a.Known || s.saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core)) || s.hasRestarted() {
+		if !a.Known || stateOf(q.m.leaves[i].eng.Core()).hasRestarted() {
 			return
 		}
 	}
@@ -163,10 +160,9 @@ func (c *count) newDeployment() {
 		return
 	}
 	for i, a := range c.got {
-		core := q.m.leaves[i].eng.Core()
-		stateOf(core).wasFree(a.Server.RunID, q.use(i), q.quarantine(core))
+		stateOf(q.m.leaves[i].eng.Core()).wasFree(a.Server.RunID, q.use(i))
 	}
-	c.won, c.young = len(c.got), 0
+	c.won = len(c.got)
 }
 
 // sameServer finds two members on one server.
@@ -255,8 +251,9 @@ var errHoldLate = errors.New("too few copies of the hold to re-enter answered in
 
 var errNoAnswerInTime = errors.New("no answer within the time limit of a node")
 
-// keep decides which of the trusted copies make the hold, and gives all of them
-// the whole's token. It fails when too few are still valid then.
+// keep decides which copies make the hold, and gives all of them the whole's token. It fails when too few
+// are still valid then. A round that a majority of trusted nodes has won proves that nobody else has the
+// lock: so the copies of young nodes are the hold's, too.
 func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	q := c.q
 	// The token of a new hold is the largest, since a copy whose counter is behind may be the
@@ -264,11 +261,19 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	// of the hold that it re-enters: of one that has a majority still, so that nobody else
 	// can have had the lock meanwhile.
 	again, local := map[uint64]int{}, map[uint64]int{}
+	now, votes := time.Now(), 0
 	for _, a := range c.got {
-		if a != nil && a.Hold != nil && q.trusted(*a) {
-			token = max(token, a.Hold.Token())
-			again[c.outer(a.i)]++
+		if a == nil || a.Hold == nil || !a.Known {
+			continue
 		}
+		if _, trusted := q.trusted(*a); trusted && q.part(*a).valid(q.ctx, now) {
+			votes++
+		}
+		token = max(token, a.Hold.Token())
+		again[c.outer(a.i)]++
+	}
+	if votes < q.need {
+		return nil, nil, 0, errTooLate
 	}
 	for i := range q.m.leaves {
 		local[c.outer(i)]++
@@ -285,7 +290,7 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	for _, a := range c.got {
 		switch {
 		case a == nil || a.Hold == nil:
-		case !q.trusted(*a) || !a.Hold.LowerToken(token):
+		case !a.Known || !a.Hold.LowerToken(token):
 			rest = append(rest, q.part(*a))
 		default:
 			kept = append(kept, q.part(*a))
@@ -294,7 +299,8 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	if token > 0 {
 		kept, rest = q.raise(kept, rest, token)
 	}
-	now, valid := time.Now(), 0
+	valid := 0
+	now = time.Now()
 	for _, p := range kept {
 		if p.valid(q.ctx, now) {
 			valid++

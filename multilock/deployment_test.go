@@ -107,7 +107,7 @@ func (m *master) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 		r.Code = r.Vals[0].Int
 	}
 	if cmd.Tell {
-		r.Server = conn.Server{RunID: m.runID, Uptime: now.Sub(m.began)}
+		r.Server = conn.Server{RunID: m.runID}
 	}
 	return r, nil
 }
@@ -274,5 +274,44 @@ func TestNewDeployment(t *testing.T) {
 		}
 		time.Sleep(deployedLease)
 		gives(t, has(t, all("other")))
+	})
+}
+
+// When a majority of servers that count has granted the lock, nobody else has it: so the copy of a server
+// that has just restarted is one of the hold's, which outlives the loss of another.
+func TestAYoungCopyIsTheHoldsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := deploy()
+		one := process(t, list, "1")
+		gives(t, has(t, one("q")))
+		time.Sleep(deployedLease + time.Second)
+		list[2].restart("3b")
+		h := has(t, one("q"))
+		time.Sleep(time.Second)
+		list[0].cut(true)
+		time.Sleep(2 * deployedLease)
+		if h.Context().Err() != nil {
+			t.Error("it ended with one of three servers:", context.Cause(h.Context()))
+		}
+		list[0].cut(false)
+		gives(t, h)
+	})
+}
+
+// A process that was idle while a server restarted has seen the new run for no time at all, however long ago
+// it saw the earlier one.
+func TestAnIdleProcessHasSeenNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := deploy()
+		one, two := process(t, list, "1"), process(t, list, "2")
+		gives(t, has(t, one("q")))
+		gives(t, has(t, two("q")))
+		time.Sleep(2 * deployedLease)
+		list[2].take("q", "somebody", time.Second)
+		first := has(t, one("q")) // on the first two
+		time.Sleep(2 * time.Second)
+		list[1].restart("2b")
+		staysOut(t, two("q"), first)
+		_ = first.Unlock(context.Background())
 	})
 }

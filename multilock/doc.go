@@ -51,11 +51,17 @@
 //
 // A lost round frees all nodes, even those that have not answered (their attempts are
 // undone as soon as they do). The next round begins after a random pause, or when unlock
-// messages arrive from the nodes. A node that has been restarted does not count until it
-// has been up for a lease: it may have forgotten a lock that still has a holder. So no
-// re-entry and no Extend may ask for a longer lease. Where all nodes are young and none was
-// seen to restart, as in a new deployment, a lock's first round is won when all of them are
-// held: a node that has forgotten nothing would not have granted.
+// messages arrive from the nodes.
+//
+// A node that has restarted may have forgotten a lock that still has a holder. So it does not
+// count until this client itself has seen its present run for LeaseTime and a margin; what the
+// node says of its age proves nothing, since its clock may have been set. No copy is asked for
+// more than LeaseTime: a longer fixed lease is renewed up to its end. So nothing that a node
+// forgets lasts longer. Before that, a round is won when all nodes grant the lock and this
+// client saw none restart: a node that has forgotten nothing would not have granted. That is
+// known of one lock and mode; later rounds for the same need a majority of those runs. When a
+// majority of nodes that count has granted, nobody else can have the lock, so the copies of
+// all others are the hold's, too.
 //
 // # The hold
 //

@@ -32,9 +32,7 @@ type hold struct {
 	freed    int           // guarded by mu; of a quorum: copies freed so far
 	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
 
-	// of a quorum: the longest lease that Extend may ask for, and the token that it was granted
-	most  time.Duration
-	token uint64
+	token uint64 // of a quorum: what it was granted
 
 	// for the observer
 	began   time.Time
@@ -306,13 +304,21 @@ func (h *hold) unlockAll(ctx context.Context, parts []*part, began time.Time, be
 
 // Extend implements lock.Hold, on all members at once. After an error some may
 // have the new lease. Of a quorum it returns when a majority has it and the others have had
-// some time more; for those it goes on in the background. A quorum refuses a lease beyond
-// LeaseTime and what its first acquisition asked for; see MultiLock.Lock.
+// some time more; for those it goes on in the background. No copy of a quorum is asked for more
+// than LeaseTime: a longer lease is renewed up to its end.
 func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 	ctx, end := h.operation(ctx, observe.Extend)
 	err := h.extend(ctx, lease)
 	end(err, observe.Note{Lease: lease})
 	return err
+}
+
+// extendMember extends one member, or copy.
+func (h *hold) extendMember(ctx context.Context, m lock.Hold, lease time.Duration) error {
+	if one, ok := m.(*held.Hold); ok && h.m.quorum {
+		return one.Prolong(ctx, lease)
+	}
+	return m.Extend(ctx, lease)
 }
 
 func (h *hold) extend(ctx context.Context, lease time.Duration) error {
@@ -321,9 +327,6 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 	}
 	if err := held.CheckLease(lease); err != nil {
 		return err
-	}
-	if h.most > 0 && lease > h.most {
-		return beyond(h.most)
 	}
 	if err := ctx.Err(); err != nil { // else the members may be faster than what ends theirs
 		return err
@@ -349,7 +352,7 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 		open.Go(func() { // ends with Extend, whose time is bounded
 			r := result{err: errBroken}
 			defer func() { results <- r }()
-			r.broke = caught(func() { r.err = m.Extend(inner, lease) })
+			r.broke = caught(func() { r.err = h.extendMember(inner, m, lease) })
 		})
 	}
 	began := time.Now()

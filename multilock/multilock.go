@@ -47,7 +47,8 @@ func (m *MultiLock) Name() string { return m.name }
 // Lock blocks until all members (of a quorum: a majority) are acquired or ctx ends.
 // Without [lock.WithLease] the watchdogs of the members' clients keep them until Unlock.
 // The hold is a [lock.MultiHold]. Its ValidUntil is when the first member's ends (of a quorum:
-// the first without which there is no majority). Members of your own that have no end are left
+// the first without which there is no majority). A quorum's copies are asked for LeaseTime at
+// most, and renewed up to the end of a longer fixed lease, so that ValidUntil moves on until then. Members of your own that have no end are left
 // out; if all are such, it is the zero time.
 //
 // Errors:
@@ -55,9 +56,6 @@ func (m *MultiLock) Name() string { return m.name }
 //     clients with the same lock of one server and database, a fenced read lock with a
 //     write lock that is not fenced; for a quorum also different names or kinds, fair
 //     members, two members on one server, or only some of them fenced.
-//   - [lock.ErrInvalidOption] for a re-entry of a quorum with a lease longer than LeaseTime
-//     and than the lease of the first acquisition: a restarted node stays out of quorums
-//     only that long.
 //   - A permanent error of a member, at once; for a quorum only if it leaves no majority.
 //     An example is a [lock.ServerError] if the user may not run INFO.
 //   - [lock.ErrClosed] when a member's client is shut down or closed (for a quorum: so many

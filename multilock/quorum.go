@@ -69,14 +69,14 @@ func perNode(lease time.Duration) time.Duration {
 	return min(max(lease/20, 10*time.Millisecond), 500*time.Millisecond)
 }
 
-// effective is the lease that an acquisition gets.
+// effective is the shortest lease that a copy is asked for, of an acquisition with a lease.
 func (m *MultiLock) effective(lease time.Duration) time.Duration {
-	if lease > 0 {
-		return lease
-	}
 	out := m.leaves[0].eng.Core().LeaseTime()
 	for _, l := range m.leaves[1:] {
 		out = min(out, l.eng.Core().LeaseTime())
+	}
+	if lease > 0 {
+		out = min(out, lease)
 	}
 	return out
 }
@@ -86,7 +86,6 @@ type quorum struct {
 	*acquisition
 	need  int
 	limit time.Duration // per node
-	most  time.Duration // the longest lease that it may ask for
 
 	behind  *line            // where it stands, or would
 	split   bool             // the last round got some nodes
@@ -163,38 +162,9 @@ func (q *quorum) line() *line {
 	return stateOf(home.Core()).line(string(home.Kind().Traits().Mode) + ":" + home.Key())
 }
 
-// entered is how many copies the owner holds already. It finds out the longest lease
-// that may be asked for: restarted nodes stay out of the quorums of others for as long
-// as the first acquisition asked for.
-func (q *quorum) entered() int {
-	n := 0
-	longest := q.m.effective(0)
-	q.most = max(longest, q.lease)
-	first := q.most
-	for _, l := range q.m.leaves {
-		if asked, ok := l.eng.Holds(q.ctx); ok {
-			n++
-			first = min(first, max(longest, asked))
-		}
-	}
-	if n >= q.need {
-		q.most = first
-	}
-	return n
-}
-
-// beyond refuses a lease that a quorum can't have.
-func beyond(most time.Duration) error {
-	return &lock.InvalidOptionError{Option: "lease", Reason: fmt.Sprintf(
-		"a restarted node stays out of quorums for %v, as the first acquisition asked: a lease can't be raised beyond that", most)}
-}
-
 // run makes rounds until one is won. Those in line hear what they come to.
 func (q *quorum) run() (*hold, error) {
 	for {
-		if q.entered(); q.lease > q.most {
-			return nil, beyond(q.most)
-		}
 		h, err := q.tryRound()
 		q.behind.saw(err)
 		if err == nil {
@@ -318,12 +288,13 @@ func discard(answers <-chan answer, missing int) {
 }
 
 // joins reports whether a copy that was taken after the round was won may be one of
-// the hold's. Like the others' its counter must not be behind the hold's token: it may
+// the hold's: of a young node, too; see count.keep. Like the others' its counter must not be behind the hold's token: it may
 // outlive one of those, and be what the next quorum has in common with this one.
 func (q *quorum) joins(h *hold, a answer) bool {
-	if !q.trusted(a) || !a.Hold.LowerToken(h.token) {
+	if !a.Known || !a.Hold.LowerToken(h.token) {
 		return false
 	}
+	stateOf(q.m.leaves[a.i].eng.Core()).saw(a.Server.RunID)
 	return a.Hold.Token() == h.token ||
 		q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, h.token, q.limit) == nil
 }
@@ -332,15 +303,16 @@ func (q *quorum) part(a answer) *part {
 	return &part{leaves: q.m.leaves[a.i : a.i+1], eng: []*held.Hold{a.Hold}}
 }
 
-// trusted reports whether the node knows of every holder of the lock that may still be there: it
-// has been up for long enough, or was part of a new deployment.
-func (q *quorum) trusted(a answer) bool {
+// trusted reports whether the node knows of every holder of the lock that may still be there: this
+// client has seen its present run for long enough, or has proof; see count.newDeployment. age is how
+// long it has seen it.
+func (q *quorum) trusted(a answer) (age time.Duration, trusted bool) {
 	if !a.Known {
-		return false
+		return 0, false
 	}
-	core := q.m.leaves[a.i].eng.Core()
-	s := stateOf(core)
-	return s.saw(a.Server.RunID, a.Server.Uptime, q.quarantine(core)) || s.knowsFree(a.Server.RunID, q.use(a.i))
+	s := stateOf(q.m.leaves[a.i].eng.Core())
+	age, old := s.saw(a.Server.RunID)
+	return age, old || s.knowsFree(a.Server.RunID, q.use(a.i))
 }
 
 // use is what the quorum wants of leaf i.
@@ -348,9 +320,6 @@ func (q *quorum) use(i int) use {
 	l := q.m.leaves[i].eng
 	return use{l.Key(), l.Kind().Traits().Mode}
 }
-
-// quarantine is how long a restarted node stays out.
-func (q *quorum) quarantine(core *engine.Core) time.Duration { return max(core.LeaseTime(), q.lease) }
 
 // release gives the parts back and waits for the answers, no longer than a node
 // may take.

@@ -3,7 +3,6 @@ package multilock
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
@@ -20,16 +19,15 @@ type state struct {
 	lines map[string]*line // guarded by mu
 	// guarded by mu: the acquisitions of each lock, in whatever mode
 	fellows map[string]map[*fellow]struct{}
-	// run_ids of servers, guarded by mu: the last one that said it, whether another one did
-	// before, and those known to have been up for a lease, with the longest one
+	// guarded by mu: the run_id of the server that answered last, when this client saw it first, and
+	// whether it saw another one before
 	last      string
+	since     time.Time
 	restarted bool
-	trusted   map[string]time.Duration
-	// guarded by mu: the locks of which the last run is known to have forgotten nothing, though
-	// it is young, and the age at which it may forget these; see count.newDeployment
-	free      map[use]struct{}
-	freeUntil time.Duration
-	trouble   lock.NodeError // guarded by mu: why it was of no use when it was last asked
+	// guarded by mu: the locks of which that run is known to have forgotten nothing, though it is
+	// young; see count.newDeployment. Empty once it is old.
+	free    map[use]struct{}
+	trouble lock.NodeError // guarded by mu: why it was of no use when it was last asked
 }
 
 // use is a lock in a mode.
@@ -44,7 +42,7 @@ func stateOf(c *engine.Core) *state {
 	s, _ := c.Attach(stateKey{}, func() any {
 		return &state{
 			core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{},
-			trusted: map[string]time.Duration{}, free: map[use]struct{}{},
+			free: map[use]struct{}{},
 		}
 	}).(*state)
 	return s
@@ -71,25 +69,28 @@ func (s *state) lastServer() string {
 	return s.last
 }
 
-// saw notes who answered, and for how long that run of the server has been there. It
-// reports whether that is at least need by now.
-func (s *state) saw(runID string, up, need time.Duration) (longEnough bool) {
+// saw notes who answered, and says for how long this client has seen that run of the server, on its own
+// monotonic clock. A run that is old has been there for longer than any lease that an earlier one may
+// have forgotten.
+func (s *state) saw(runID string) (age time.Duration, old bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != runID || up >= s.freeUntil {
+	now := time.Now()
+	if s.last != runID {
+		s.restarted = s.restarted || s.last != ""
+		s.last, s.since = runID, now
 		clear(s.free)
-		s.freeUntil = math.MaxInt64
 	}
-	s.restarted = s.restarted || s.last != "" && s.last != runID
-	s.last = runID
-	// For each need anew: a run that is old enough for a short lease may still have
-	// forgotten one that was taken for long. The longest is kept since a server's clock
-	// may go back.
-	if up >= need {
-		s.trusted[runID] = max(s.trusted[runID], up)
+	age = now.Sub(s.since)
+	if old = age >= s.quarantine(); old {
+		clear(s.free)
 	}
-	return s.trusted[runID] >= need
+	return age, old
 }
+
+// quarantine is how long a run of the server says nothing of what an earlier one had granted: no copy is
+// asked for more than LeaseTime.
+func (s *state) quarantine() time.Duration { return held.Margin(s.core.LeaseTime()) }
 
 // hasRestarted reports whether this process has seen two runs of the server.
 func (s *state) hasRestarted() bool {
@@ -98,19 +99,13 @@ func (s *state) hasRestarted() bool {
 	return s.restarted
 }
 
-// wasFree notes that a run has forgotten nothing of a lock that would be in the way of u. need
-// is the age that it would need otherwise.
-func (s *state) wasFree(runID string, u use, need time.Duration) {
+// wasFree notes that a run has forgotten nothing of a lock that would be in the way of u.
+func (s *state) wasFree(runID string, u use) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != runID {
-		return
+	if s.last == runID {
+		s.free[u] = struct{}{}
 	}
-	if len(s.free) == 0 {
-		s.freeUntil = 0
-	}
-	s.free[u] = struct{}{}
-	s.freeUntil = max(s.freeUntil, need)
 }
 
 // knowsFree reports whether that was noted of the run that was seen last. Who could write

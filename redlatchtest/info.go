@@ -17,14 +17,9 @@ type info struct {
 	since time.Time // guarded by mu
 }
 
-// trusted is how long a new server claims to have run: a quorum does not trust one that
-// may have been restarted within a lease.
-const trusted = 24 * time.Hour
-
 func newInfo() *info {
 	i := &info{}
 	i.restart()
-	i.since = i.since.Add(-trusted)
 	return i
 }
 

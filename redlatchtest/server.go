@@ -53,8 +53,7 @@ type Server struct {
 	accept sync.WaitGroup
 }
 
-// NewServer starts a server. It ends with the test, after its clients. It claims to have
-// run for a day, so that a QuorumLock trusts it at once.
+// NewServer starts a server. It ends with the test, after its clients.
 func NewServer(tb TB) *Server {
 	tb.Helper()
 	redis := miniredis.NewMiniRedis()
@@ -212,8 +211,8 @@ func (s *Server) Freeze() { s.net.set(func() { s.net.frozen = true }, false) }
 func (s *Server) Thaw() { s.net.set(func() { s.net.frozen = false }, false) }
 
 // Restart breaks all connections and forgets all data, as a server without persistence
-// does. Its run_id changes and its uptime starts at 0: a quorum does not trust it until
-// a lease has passed.
+// does. Its run_id changes: a quorum does not count it until its client has seen the new one
+// for LeaseTime.
 func (s *Server) Restart() {
 	s.net.set(func() { s.net.down = true }, true)
 	s.redis.FlushAll()

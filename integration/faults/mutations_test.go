@@ -90,9 +90,9 @@ var mutations = []mutation{
 	},
 	{
 		name:    "quorum counts a restarted node",
-		file:    "multilock/quorum.go",
-		old:     "a.Server.Uptime, q.quarantine(core))",
-		new:     "a.Server.Uptime, 0*q.quarantine(core))",
+		file:    "multilock/state.go",
+		old:     "if old = age >= s.quarantine(); old {",
+		new:     "if old = age >= 0*s.quarantine(); old {",
 		profile: "quorum", finds: "two inside {quorum}", bound: 30_000,
 	},
 	{

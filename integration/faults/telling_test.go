@@ -98,7 +98,7 @@ func (h *history) missing(o *hold) map[int]bool {
 		for i := range list {
 			w := &list[i]
 			from := o.Ret - time.Second
-			if strings.Contains(w.name, "restarted") { // it counts again when it has been up for a lease, in whole seconds
+			if strings.Contains(w.name, "restarted") { // it counts again when it has been seen for LeaseTime
 				from = o.Ret - longest(h.lease) - 2*time.Second
 			}
 			if w.effects&(effMinor|effLine|effHitch) != 0 && w.from <= o.Ret && w.to >= from && (w.proc == 0 || w.proc == o.Proc) {
@@ -236,7 +236,7 @@ func (h *history) words(r *report, e *record) {
 	if strings.Contains(e.Text, "no answer for") {
 		wrong |= effReload
 	}
-	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, wrong, e.Names...) == nil && !h.slowed(e) {
+	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, wrong, e.Names...) == nil && !h.slowed(e) && !h.young(e) {
 		r.violation("called unavailable, and nothing was wrong: %v", e)
 	}
 	for i := range h.windows {
@@ -257,6 +257,12 @@ func (h *history) words(r *report, e *record) {
 			return
 		}
 	}
+}
+
+// young tells whether a client of a quorum began so lately that it can count no server without all the
+// others, and says so.
+func (h *history) young(e *record) bool {
+	return strings.Contains(e.Text, "has seen the server's present run for") && e.Ret-h.clients[e.Client] <= h.lease+drift(h.lease)+slack
 }
 
 // slowed tells whether a quorum's nodes can have been too late for their time limit, which is

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,13 +76,6 @@ func newWorld(t *testing.T, p *profile, seed uint64) *world {
 		}
 		w.proxies = append(w.proxies, testbed.NewProxy(t, s.Addr()))
 	}
-	if p.topology == "masters" {
-		// The first worker must find that all of them have been there for longer than the
-		// longest lease, however long they took to start one after the other.
-		for _, s := range w.servers {
-			awaitAge(t, s, longest(p.lease))
-		}
-	}
 	w.stalls = w.watchServers()
 	t.Cleanup(func() {
 		if w.stalls != nil {
@@ -97,24 +89,6 @@ func newWorld(t *testing.T, p *profile, seed uint64) *world {
 		w.await(one.ready, "a worker does not begin")
 	}
 	return w
-}
-
-// awaitAge blocks until a quorum counts a server that was just started, for a lease. The server tells
-// its age in whole seconds, the first of which may have been short: it takes up to two seconds
-// longer than the lease.
-func awaitAge(t *testing.T, s *testbed.Server, lease time.Duration) {
-	for deadline := time.Now().Add(lease + patient); ; time.Sleep(10 * time.Millisecond) {
-		up, err := strconv.Atoi(s.Info(t, "server")["uptime_in_seconds"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if time.Duration(up-1)*time.Second >= lease {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("a server says after %v that it has been up for %d s", lease+patient, up)
-		}
-	}
 }
 
 func (w *world) server(p *profile) *testbed.Server {

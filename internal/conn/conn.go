@@ -28,11 +28,9 @@ type Command struct {
 	Tell bool
 }
 
-// Server tells one run of a server from the next.
-type Server struct {
-	RunID  string
-	Uptime time.Duration // a second less than the server says: it counts whole ones
-}
+// Server tells one run of a server from the next. What a server says of its age is not asked for: its
+// clock may have been set.
+type Server struct{ RunID string }
 
 // Value is one element of a reply: a string or an integer.
 type Value struct {
@@ -252,7 +250,7 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 
 // ReadServer reads the reply of server.lua.
 func ReadServer(r Reply) Server {
-	return Server{RunID: r.Str(1), Uptime: max(time.Duration(r.Int(0)-1)*time.Second, 0)}
+	return Server{RunID: r.Str(1)}
 }
 
 // uncancelled keeps a context's values alone.

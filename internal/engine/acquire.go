@@ -253,8 +253,8 @@ func (a *acquisition) newID() {
 	buf = append(strconv.AppendInt(buf, time.Now().UnixMilli(), 36), '.')
 	field := string(strconv.AppendUint(buf, c.acq.Add(1), 36))
 	lease := a.lease
-	if lease == 0 {
-		lease = c.cfg.LeaseTime
+	if lease == 0 || a.tell {
+		lease = c.capped(lease)
 	}
 	if a.waiter != nil && a.waiter.Keyed() {
 		a.forget() // messages come by the id: listen for the new one

@@ -24,7 +24,8 @@ type Attempted struct {
 
 // Try makes one attempt that ends after limit at the latest, and asks who the
 // server is, in the same round trip. An attempt without an answer is undone in
-// the background.
+// the background. A lease beyond the client's LeaseTime is asked for by renewals, so that
+// nothing that a server forgets lasts longer.
 func (l *Lock) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 	a := &acquisition{tell: true}
 	a.members = a.one[:]
@@ -43,6 +44,14 @@ func (l *Lock) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 		}
 	}
 	return out
+}
+
+// capped is the lease that is asked of a server for one copy of a quorum.
+func (c *Core) capped(lease time.Duration) time.Duration {
+	if lease == 0 {
+		return c.cfg.LeaseTime
+	}
+	return min(lease, c.cfg.LeaseTime)
 }
 
 // Token is that of the owner's hold in a mode, as far as this client knows; 0 if it has none.

@@ -9,6 +9,9 @@ func drift(lease time.Duration) time.Duration {
 	return min(lease/100+2*time.Millisecond, lease/2)
 }
 
+// Margin is lease, and what clocks that run at different rates may add to it.
+func Margin(lease time.Duration) time.Duration { return lease + drift(lease) }
+
 // LocalDeadline is when a lease that was asked for at an instant ends here.
 func LocalDeadline(sent time.Time, lease time.Duration) time.Time {
 	return sent.Add(lease - drift(lease))

@@ -45,6 +45,7 @@ type Hold struct {
 	ctx     *holdContext  // made when it is asked for
 	until   time.Time     // a fixed lease's local deadline, or what Extend promised
 	lasts   time.Duration // the lease that until comes from
+	full    *time.Time    // of a quorum's copy: the local deadline that renewals lead until to; nil: until is all
 	cause   error         // why it ended
 	result  error         // what came of an Unlock that gave up waiting
 	lost    *lock.LeaseLostError
@@ -236,7 +237,8 @@ func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	if reason == lock.LossGone && h.lease > 0 && Passed(time.Now(), h.until) {
 		reason = lock.LossExpired // nobody took it away
 	}
-	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.grant == nil)
+	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.grant == nil) &&
+		(h.full == nil || Passed(time.Now(), *h.full))
 	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
 	h.passes = h.s.passes
 	h.endLocked(stateLost, h.lost)
@@ -295,13 +297,22 @@ func CheckLease(lease time.Duration) error {
 
 // Extend implements lock.Hold.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
+	return h.extendBy(ctx, lease, lease)
+}
+
+// Prolong is Extend for a copy of a quorum: no more than LeaseTime is asked for, and renewals lead to the rest.
+func (h *Hold) Prolong(ctx context.Context, lease time.Duration) error {
+	return h.extendBy(ctx, lease, min(lease, h.s.reg.cfg.LeaseTime))
+}
+
+func (h *Hold) extendBy(ctx context.Context, lease, asked time.Duration) error {
 	ctx, end := h.s.reg.operation(ctx, h.s.Lock, observe.Extend, h.s.Name)
-	err := h.extend(ctx, lease)
+	err := h.extend(ctx, lease, asked)
 	end(err, observe.Note{Lease: lease})
 	return err
 }
 
-func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
+func (h *Hold) extend(ctx context.Context, lease, asked time.Duration) error {
 	if lease <= 0 {
 		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}
@@ -324,7 +335,7 @@ func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
 	deadline := time.Now().Add(r.cfg.UnlockTimeout)
 	retry := NewRetry()
 	for {
-		again, err := h.extendOnce(ctx, deadline, lease)
+		again, err := h.extendOnce(ctx, deadline, lease, asked)
 		switch {
 		case err == nil || !again:
 			return err
@@ -342,7 +353,7 @@ func (h *Hold) extend(ctx context.Context, lease time.Duration) error {
 // extendOnce makes one attempt; again says whether another one makes sense. What
 // it raised although nobody waits for the answer any more is given back with the
 // session at the latest.
-func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Duration) (again bool, err error) {
+func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease, asked time.Duration) (again bool, err error) {
 	s, r := h.s, h.s.reg
 	gate := &h.claim.Gate
 	lctx, cancel := context.WithDeadline(ctx, deadline)
@@ -350,12 +361,12 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	if !gate.Enter(lctx, r.closedLate) {
 		return true, ErrNoAnswer
 	}
-	count, err := h.asking(lease)
+	count, err := h.asking(asked)
 	if err != nil {
 		gate.Leave()
 		return false, err
 	}
-	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count, lease), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
+	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count, asked), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
 	gate.start(r.send, c)
 	if !c.Wait(ctx, deadline) {
 		claim := h.claim
@@ -389,12 +400,15 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease time.Du
 	if c.Sent.Before(r.dog.movedAt) {
 		return true, ErrMoved
 	}
-	until := LocalDeadline(c.Sent, lease)
+	until := LocalDeadline(c.Sent, asked)
 	if h.lease == 0 {
 		s.until = later(s.until, until)
 	}
 	if until.After(h.until) {
-		h.until, h.lasts = until, lease
+		h.until, h.lasts = until, asked
+	}
+	if full := LocalDeadline(c.Sent, lease); asked < lease && h.lease > 0 && (h.full == nil || full.After(*h.full)) {
+		h.full = &full
 	}
 	s.known = later(s.known, c.Sent)
 	r.dog.scheduleLocked(s, time.Time{})

@@ -62,6 +62,9 @@ func (n *renewal) addLocked(s *Session) {
 	// have forgotten it (a failover, a restart with what was saved a second before), and keep the
 	// lock for less. One that has it raises nothing.
 	own := max(set, leaseUntil(n.began, s.countsOnLocked()))
+	if full := s.fullLocked(); !full.IsZero() {
+		own = max(own, min(n.w.reg.cfg.LeaseTime, leaseUntil(n.began, full)))
+	}
 	if g := s.grant; g != nil {
 		// what is left of the asked lease; a fixed one is not extended by it
 		own = max(own, g.at.Add(g.asked).Sub(n.began))

@@ -144,6 +144,8 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 		// Late enough that a short section needs no confirmation at all, early
 		// enough for several tries.
 		s.grant = &grant{asked: g.Lease, at: now, confirmAt: now.Add(s.until.Sub(now) / 4)}
+	} else {
+		h.prolongLocked(g.Sent, g.Fixed, g.Lease)
 	}
 	r.dog.scheduleLocked(s, g.Sent)
 	g.Claim.tellWatchersLocked()
@@ -195,6 +197,7 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duratio
 	}
 	s.known = later(s.known, sent)
 	s.addLocked(ctx, h, c, fixed, sent, counted)
+	h.prolongLocked(sent, fixed, lease)
 	if s.joined != nil {
 		s.joined[c]++
 		c.sessions[modeRead] = s // its last hold may have ended meanwhile, while others kept the session
@@ -236,6 +239,29 @@ func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.D
 	s.holds = append(s.holds, h)
 	c.Owner.live.Add(1)
 	s.reg.held++
+}
+
+// prolongLocked notes that of a fixed lease only a part was asked for, at an instant: renewals lead to
+// the rest.
+func (h *Hold) prolongLocked(sent time.Time, fixed, asked time.Duration) {
+	if fixed <= asked {
+		return
+	}
+	end := LocalDeadline(sent, fixed)
+	h.until, h.lasts, h.full = LocalDeadline(sent, asked), asked, &end
+}
+
+// fullLocked is the latest local deadline that renewals lead the session's fixed holds to, beyond what was
+// asked for; zero: none.
+func (s *Session) fullLocked() (end time.Time) {
+	if s.fixed > 0 {
+		for _, h := range s.holds {
+			if h.state == stateHeld && h.full != nil {
+				end = later(end, *h.full)
+			}
+		}
+	}
+	return end
 }
 
 // removeLocked takes a hold out, without looking at the others: readers that share may

@@ -270,11 +270,20 @@ func (w *watchdog) renewedLocked(s *Session, sent time.Time, lease time.Duration
 // raiseLocked moves the deadlines on. What was asked for beyond the watchdog's lease was for the
 // holds that count on it, and raises nobody's.
 func (w *watchdog) raiseLocked(s *Session, sent time.Time, lease time.Duration) {
-	s.until = later(s.until, LocalDeadline(sent, min(lease, w.reg.cfg.LeaseTime)))
+	part := min(lease, w.reg.cfg.LeaseTime)
+	until := LocalDeadline(sent, part)
+	s.until = later(s.until, until)
+	if s.fixed > 0 {
+		for _, h := range s.holds {
+			if h.full != nil && until.After(h.until) {
+				h.until, h.lasts = earlier(until, *h.full), part
+			}
+		}
+	}
 	if s.grant == nil {
 		return
 	}
-	until := LocalDeadline(sent, lease)
+	until = LocalDeadline(sent, lease)
 	full := LocalDeadline(s.grant.at, s.grant.asked)
 	s.grant = nil
 	for _, h := range s.holds {

@@ -1,9 +1,8 @@
--- server: which server is this, and for how long has it been up?
+-- server: which run of which server is this?
 --
 -- KEYS[1]  any key of the slot in question: it chooses the node
 --
--- RETURN   {uptime, run_id}   uptime in whole seconds
+-- RETURN   {1, run_id}
 --
 -- Twice: it reads only.
-local info = redis.call('INFO', 'server')
-return {tonumber(string.match(info, 'uptime_in_seconds:(%d+)')), string.match(info, 'run_id:(%x+)')}
+return {1, string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')}

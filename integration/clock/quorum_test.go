@@ -1,0 +1,104 @@
+package clock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// copies are the copies of one lock, of a process of its own: on each address one.
+func copies(t *testing.T, leaseTime time.Duration, addrs ...string) []redlatch.Locker {
+	t.Helper()
+	out := make([]redlatch.Locker, len(addrs))
+	for i, addr := range addrs {
+		c, err := redlatch.New(redlatch.Config{
+			Redis:     rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true},
+			LeaseTime: leaseTime, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		out[i] = c.RLock("q")
+	}
+	return out
+}
+
+// taken acquires a lock, with a limit only to end a hang.
+func taken(t *testing.T, l redlatch.Locker) redlatch.Hold {
+	t.Helper()
+	return get(t, locked(l), "a quorum")
+}
+
+func given(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if err := h.Unlock(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestQuorumRestartAndStep: a server restarts empty, and its clock is then set forward, as NTP does
+// after a boot. So it says that it has been up for long. It has forgotten a lock that is held all
+// the same: what it says of its age counts for nobody.
+func TestQuorumRestartAndStep(t *testing.T) {
+	const leaseTime = 30 * time.Second // the hold outlives what follows
+	lib := library(t)
+	list := []*server{start(t, lib), start(t, lib), start(t, lib)}
+	addrs := []string{list[0].Addr(), list[1].Addr(), list[2].Addr()}
+	proxy := testbed.NewProxy(t, addrs[1])
+	holder := redlatch.QuorumLock(copies(t, leaseTime, addrs[0], proxy.Addr(), addrs[2])...)
+	other := redlatch.QuorumLock(copies(t, leaseTime, addrs...)...)
+	for _, q := range []redlatch.Locker{holder, other} { // both know the servers from here on
+		given(t, taken(t, q))
+	}
+	busy := taken(t, copies(t, leaseTime, addrs[2])[0])
+	first := taken(t, holder) // on 0 and 1
+	given(t, busy)
+	proxy.Pause(testbed.Requests) // its holder does not hear that 1 has forgotten it
+	list[1].Kill(t)
+	list[1].Restart(t, testbed.Empty)
+	list[1].step(t, time.Hour)
+
+	for name, q := range map[string]redlatch.Locker{
+		"who knew the servers": other, "who starts just now": redlatch.QuorumLock(copies(t, leaseTime, addrs...)...),
+	} {
+		second, err := q.TryLock(t.Context(), 0, 0)
+		switch {
+		case first.Context().Err() != nil:
+			t.Fatal("the first hold has ended: the test tests nothing")
+		case err == nil:
+			t.Errorf("%s: two holders, the first for %v from now", name, time.Until(first.ValidUntil()))
+			_ = second.Unlock(context.Background())
+		case !errors.Is(err, redlatch.ErrNotAcquired) && !errors.Is(err, redlatch.ErrUnavailable):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	proxy.Resume(testbed.Requests)
+	_ = first.Unlock(context.Background()) // it lost server 1 and with it the majority
+}
+
+// TestQuorumCountsAServerWhoseClockIsBehind: one that restarts, and whose clock is then set back, has
+// been up for less than nothing. It counts all the same as soon as a client has watched it for a lease.
+func TestQuorumCountsAServerWhoseClockIsBehind(t *testing.T) {
+	const leaseTime = 4 * time.Second
+	lib := library(t)
+	list := []*server{start(t, lib), start(t, lib), start(t, lib)}
+	q := redlatch.QuorumLock(copies(t, leaseTime, list[0].Addr(), list[1].Addr(), list[2].Addr())...)
+	given(t, taken(t, q))
+	list[1].Kill(t)
+	restarted := time.Now()
+	list[1].Restart(t, testbed.Empty)
+	list[1].step(t, -time.Hour)
+	list[2].Kill(t)
+	given(t, taken(t, q))
+	if took := time.Since(restarted); took < leaseTime {
+		t.Errorf("a restarted server counted after %v", took)
+	}
+}
