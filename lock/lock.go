@@ -144,7 +144,7 @@ type State struct {
 	Name      string
 	Held      bool
 	Mode      Mode
-	Owners    []OwnerState  // the holders
+	Owners    []OwnerState  // the holders; of more than 1,000 readers some
 	Remaining time.Duration // of the lease; 0 when not held or when the key has no TTL
 	Token     uint64        // the last fencing token issued; 0 when the lock object is not fenced
 

@@ -25,7 +25,8 @@ local found = redis.call('EXISTS', LOCK, KEYS[2])
 if found > 0 and trace == '' and redis.pcall('HLEN', LOCK) == 1 then
   -- the most frequent answer of a busy lock, as whose has it
   local one = redis.call('HGETALL', LOCK)
-  if #one == 2 and one[1] ~= field and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
+  if #one == 2 and one[1] ~= field and #one[1] < 1025 and #one[2] < 16 and
+     string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
     return {0, redis.call('PTTL', LOCK), one[1], ''}
   end
 end
@@ -36,7 +37,7 @@ if found > 0 or ARGV[3] ~= '' then
   if no then return no end
   if holder and holder ~= field then
     local left = trace ~= '' and pcall('GET', KEYS[#KEYS])
-    return {0, call('PTTL', LOCK), holder, type(left) == 'string' and left or ''}
+    return {0, call('PTTL', LOCK), holder, type(left) == 'string' and #left <= SHOWN and left or ''}
   end
   n = token(KEYS[3], ARGV[3], holder)
   if type(n) == 'table' then return n end

@@ -1,6 +1,6 @@
 -- any_lock: what the scripts have in common that find out by themselves which kind
--- of lock they stand before; it is put in front of them, behind fair_keys, hold and
--- alone.
+-- of lock they stand before; it is put in front of them, behind fair_keys, hold,
+-- foreign and alone.
 --
 -- KEYS[1..7]  as in fair_keys
 -- KEYS[8]   redlatch_rw_leases:{lock}
@@ -41,13 +41,4 @@ local function kind_of()
   if mode ~= 'read' and mode ~= 'write' then return OTHER end
   if not rw_holder(LOCK) then return OTHER end
   return RW, mode
-end
-
--- How long a reader of another library needs the lock: ms, -2 = not at all.
-local function foreign_read(field, count)
-  local longest = -2
-  for i = math.min(count, 1000), 1, -1 do
-    longest = math.max(longest, call('PTTL', ARGV[6] .. ':' .. field .. ':rwlock_timeout:' .. i))
-  end
-  return longest
 end

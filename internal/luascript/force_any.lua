@@ -18,6 +18,9 @@
 -- the other way round. The readers' timeout keys go when their holders notice, or by
 -- their TTL.
 --
+-- Bound: of the readers those are looked at that are evicted by name, and to see for how long the
+-- others stay at most 1,000 of them. If there are more the lock lasts for as long as before.
+--
 -- Twice: the second run finds the lock free, or frees its next holder: an operator's
 -- command. With an owner given it ends that acquisition or nothing: a field of ours
 -- names one acquisition.
@@ -55,51 +58,67 @@ if call('EXISTS', LOCK) == 0 then
   return {0, kind}
 end
 
--- What goes and what stays.
-local all, gone, stay, write_gone, other = call('HGETALL', LOCK), {}, 0, false, nil
-for i = 1, #all, 2 do
-  local f = all[i]
+-- What goes and what stays: of many readers all, or one by name; whoever else holds it has a few
+-- fields.
+local holds = call('HLEN', LOCK) - (kind == RW and 1 or 0)
+local readers, some = kind == RW and mode == 'read', nil
+if not readers and holds > 64 then return {-1} end -- one owner's: two as a rule
+if readers and (only ~= '' or want == 'write' or holds > 64) then
+  some = call('HSCAN', LOCK, '0', 'COUNT', 16)[2]
+else
+  some = call('HGETALL', LOCK)
+end
+local gone, write_gone, other = {}, false, nil -- gone: those that go, or some of many
+for i = 1, #some, 2 do
+  local f = some[i]
   if f ~= 'mode' or kind ~= RW then
-    if not is_hold(f, all[i + 1]) then return {-1} end
-    local writes = kind == RW and mode == 'write' and string.sub(f, -6) == ':write'
+    if not is_hold(f, some[i + 1]) then return {-1} end
+    local writes = mode == 'write' and string.sub(f, -6) == ':write'
     local in_mode = want ~= 'read' and want ~= 'write' or (want == 'write') == writes
     if in_mode and (only == '' or f == only or (writes and string.sub(f, 1, -7) == only)) then
       gone[#gone + 1] = f
       write_gone = write_gone or writes
-    else
-      stay = stay + 1
-      if in_mode then other = f end
+    elseif in_mode then
+      other = f
     end
   end
 end
-if #gone == 0 then
+local going = #gone
+if readers and only == '' and want ~= 'write' then going = holds end
+if readers and want ~= 'write' and only ~= '' and going == 0 and only ~= 'mode' and call('HEXISTS', LOCK, only) == 1 then
+  gone, going = {only}, 1
+end
+local stay = holds - going
+if going == 0 then
   if other then return {-2, kind, other} end
   return {0, kind}
 end
 
 local trace = pcall('GET', KEYS[6])
 if type(trace) == 'string' then
+  trace = string.sub(trace, 1, LONG)
   local whose = string.match(trace, '^%S+')
   for _, f in ipairs(gone) do
-    if f == whose or f == (whose or '') .. ':write' then pcall('DEL', KEYS[6]) end
+    if stay == 0 or f == whose or f == (whose or '') .. ':write' then pcall('DEL', KEYS[6]) end
   end
 end
 
 -- Makes a read-write lock last as long as the latest-ending hold that is left.
 local function settle()
-  for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now)) do
+  for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, MOST)) do
     call('ZREM', LEASES, f)
     call('HDEL', LOCK, f)
   end
   local need = -2
   local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
   if last[1] then
-    need = last[2] - now
+    need = lasts(last[2] - now)
     call('PEXPIRE', LEASES, need)
   end
-  for i = 1, #all, 2 do
-    local f, n = all[i], tonumber(all[i + 1])
-    if n and call('HEXISTS', LOCK, f) == 1 and not call('ZSCORE', LEASES, f) then need = math.max(need, foreign_read(f, n)) end
+  if call('HLEN', LOCK) - 1 > call('ZCARD', LEASES) then
+    local others = foreign_reads(LOCK, LEASES, ARGV[6])
+    if not others then return end
+    need = math.max(need, others)
   end
   if need <= 0 then
     call('DEL', LOCK, LEASES)
@@ -127,6 +146,6 @@ if write_gone then
 else
   wake('0') -- also when readers stay: a writer was told a time that may be far too long now
 end
-local out = {1, kind, #gone, refused}
+local out = {1, kind, going, refused}
 for i = 1, math.min(#gone, 16) do out[#out + 1] = gone[i] end
 return out

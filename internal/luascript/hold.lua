@@ -5,7 +5,8 @@
 
 -- <uuid>:<owner>, in a read-write lock perhaps with ':write', and a count.
 local function is_hold(field, count)
-  return string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:[^ ]+$') and string.match(count, '^%d+$')
+  return #field <= LONG and #count < 16 and
+    string.match(field, '^%x+%-%x+%-%x+%-%x+%-%x+:[^ ]+$') and string.match(count, '^%d+$')
 end
 
 -- Whether a hash whose field 'mode' says read or write is a read-write lock, by a few of

@@ -14,6 +14,9 @@
 --              since: when the waiter came, in us of the server's clock, as text, '' = not known
 --          {-1}  the key is no lock
 --
+-- Bound: at most ARGV[7] holders, 1,000 timeout keys of foreign readers, and ARGV[8] waiters are
+-- looked at.
+--
 -- Twice: it reads only.
 local kind, mode = kind_of()
 if kind == OTHER then return {-1} end
@@ -29,7 +32,8 @@ local counted = pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMS
 if type(counted) == 'table' and counted[2] then listeners = tonumber(counted[2]) end
 
 local pttl = call('PTTL', LOCK)
-local out = {kind, now, pttl, tonumber(read('GET', KEYS[5]) or '0') or 0, mode or '', listeners, string.match(read('GET', KEYS[6]) or '', '^[^\n]*')}
+local last, trace = read('GET', KEYS[5]) or '0', read('GET', KEYS[6]) or ''
+local out = {kind, now, pttl, #last < 32 and tonumber(last) or 0, mode or '', listeners, #trace <= SHOWN and string.match(trace, '^[^\n]*') or ''}
 
 local function add(...)
   for _, v in ipairs({...}) do out[#out + 1] = v end
@@ -49,15 +53,16 @@ if kind ~= NONE and call('EXISTS', LOCK) == 1 then
   end
   local cut = holders > 0
   for i = 1, #entries, 2 do
-    local f, n = entries[i], tonumber(entries[i + 1])
-    if n then
+    local f, n = entries[i], entries[i + 1]
+    if is_hold(f, n) then
+      n = tonumber(n)
       local left = kind == RW and read('ZSCORE', LEASES, f)
       if left then
-        left = left - now
+        left = lasts(left - now)
       elseif kind ~= RW or mode == 'write' then
         left = pttl
       else
-        left = foreign_read(f, n)
+        left = foreign_read(ARGV[6], f, n) or pttl
       end
       if left > 0 or left == -1 then
         if not cut then holders = holders + 1 end
@@ -76,7 +81,7 @@ local most = tonumber(ARGV[8])
 at = #out + 1
 add(0, 0)
 local function wait(f, want, since)
-  if out[at + 1] >= most then return end
+  if out[at + 1] >= most or #f > LONG then return end
   out[at + 1] = out[at + 1] + 1
   add(f, want, since)
 end
@@ -84,7 +89,7 @@ if kind == FAIR then
   local length = call('LLEN', QUEUE)
   for _, f in ipairs(call('LRANGE', QUEUE, 0, most - 1)) do
     local want = ours(f) and call('HGET', WANTS, f)
-    if want and alive_until(want) > now then
+    if want and #want <= LONG and (alive_until(want) or 0) > now then
       wait(f, 'lock', string.match(want, '^%d+ (%d+)') or '')
     elseif not ours(f) then
       wait(f, 'lock', '')
@@ -106,7 +111,7 @@ elseif kind == RW then
     end
   end
   for _, set in ipairs({TURN, READERS}) do
-    for _, f in ipairs(call('ZRANGEBYSCORE', set, late, '+inf', 'LIMIT', 0, most)) do wait(f, 'read', '') end
+    for _, f in ipairs(call('ZRANGEBYSCORE', set, late, '+inf', 'LIMIT', 0, most - out[at + 1])) do wait(f, 'read', '') end
   end
 end
 return out

@@ -15,6 +15,10 @@ local function untrace(key, field, mark)
   if mark ~= '1' then return end
   local left = pcall('GET', key)
   if type(left) ~= 'string' then return end
+  if #left > SHOWN then
+    pcall('DEL', key) -- a neighbour's
+    return
+  end
   local mine, rest
   for line in string.gmatch(left, '[^\n]+') do
     if string.sub(line, 1, #field + 1) == field .. ' ' then

@@ -27,7 +27,7 @@
 --
 -- A period begins at most ARGV[3] after its claim. One that is farther ahead was claimed before the
 -- clock was set back, or on a master whose clock was ahead: it is made to begin now, or nobody
--- would run until the clock is there again.
+-- would run until the clock is there again. So is one that can't be read; one without a TTL gets it.
 --
 -- Twice: the id names the claim, so a second run finds its own and changes nothing but the
 -- TTL. A run that comes after the claim was given up finds its id in the void set, and so does
@@ -45,18 +45,26 @@ local function granted(answer)
   return answer
 end
 if last then
-  tick, id = string.match(last, '^(%d+) (%S*) ')
+  if #last <= 1024 then tick, id = string.match(last, '^(%d+) (%S*) ') end
+  if #last > 1024 or not tick then
+    -- No record: of the run that stood here nobody knows any more. It may have begun just now.
+    redis.call('SET', KEYS[1], string.format('%.0f - 0', now), 'PX', ARGV[2])
+    return {0, period - ARGV[3]}
+  end
   tick = tonumber(tick)
 end
 if id == ARGV[1] then
   -- Written in any case: a WAIT behind it counts the writes of its own connection.
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(1, tick + period - now)))
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.max(1, math.min(tick, now + period) + period - now)))
   return granted({2})
 end
 if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then return {-1} end
 local due = tick + period - ARGV[3]
 if last and now < due then
-  if tick <= now + ARGV[3] then return {0, due - now} end
+  if tick <= now + ARGV[3] then
+    if redis.call('PTTL', KEYS[1]) < 0 then redis.pcall('PEXPIRE', KEYS[1], string.format('%.0f', tick + period - now)) end
+    return {0, due - now}
+  end
   -- the clock was set back: the run was before now, so the period ends at the latest then
   redis.pcall('SET', KEYS[1], string.format('%.0f %s 0', now, id), 'PX', ARGV[2])
   return {0, period - ARGV[3]}

@@ -17,11 +17,12 @@ if ARGV[3] ~= '0' then
 end
 local last = redis.call('GET', KEYS[1])
 if not last then return 0 end
+if #last > 1024 then return 0 end
 local id, before = string.match(last, '^%d+ (%S*) (%d+)$')
 if id ~= ARGV[1] then return 0 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local left = before + ARGV[2] - now
+local left = math.min(before + ARGV[2] - now, tonumber(ARGV[2]))
 if left > 0 then
   redis.call('SET', KEYS[1], before .. ' - 0', 'PX', string.format('%.0f', left))
 else

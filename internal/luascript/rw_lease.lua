@@ -13,7 +13,7 @@ local first = pcall('ZREM', KEYS[1], '') -- a write that takes no memory, as in 
 if type(first) == 'table' then return replaced(first) and 0 or first end
 local ends = tonumber(call('ZSCORE', KEYS[1], ARGV[1]) or '0')
 if ends <= now then return 0 end
-local to = math.max(ends, now + ARGV[2])
+local to = now + lasts(math.max(ends - now, tonumber(ARGV[2])))
 if to > ends then call('ZADD', KEYS[1], to, ARGV[1]) end
 if call('PTTL', KEYS[1]) < to - now then call('PEXPIRE', KEYS[1], to - now) end
 return 1

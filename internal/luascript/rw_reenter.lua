@@ -16,7 +16,7 @@ if first ~= 0 or call('HEXISTS', LOCK, field) == 0 then return 0 end
 local ends = tonumber(call('ZSCORE', LEASES, field) or now + call('PTTL', OWN))
 if ends <= now then return 0 end
 call('HSET', LOCK, field, ARGV[2])
-ends = math.max(ends, now + ARGV[3])
+ends = now + lasts(math.max(ends - now, tonumber(ARGV[3])))
 call('ZADD', LEASES, ends, field)
 if OWN ~= LOCK then call('SET', OWN, '1', 'PX', ends - now) end
 for _, key in ipairs({LOCK, LEASES}) do

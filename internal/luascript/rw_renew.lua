@@ -26,7 +26,7 @@ local function renew(lock, leases, own, field, ms)
     return 0
   end
   local ends = call('ZSCORE', leases, field)
-  local to = math.max(tonumber(ends or now + call('PTTL', own)), now + ms)
+  local to = now + lasts(math.max(tonumber(ends or now + call('PTTL', own)) - now, ms))
   if ends and tonumber(ends) <= now or not ends and call('PTTL', own) <= 0 then return 0 end
   if not ends or to > tonumber(ends) then
     if type(pcall('ZADD', leases, to, field)) == 'table' then return -1 end

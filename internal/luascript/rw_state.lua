@@ -19,9 +19,15 @@
 --          remaining -1: no TTL; token 0 if not asked for
 --          {-3}   the key is no read-write lock
 --
+-- Bound: at most 1,000 holders, 1,000 timeout keys of foreign readers and 1,000 writers are looked
+-- at; of more holders some are shown.
+--
 -- Twice: it reads only.
 local token = 0
-if ARGV[1] == '1' then token = tonumber(call('GET', KEYS[7]) or '0') end
+if ARGV[1] == '1' then
+  local last = call('GET', KEYS[7]) or '0'
+  token = #last < 32 and tonumber(last) or 0
+end
 local out = {call('PTTL', KEYS[1]), token, '', 0, 0}
 local kind = call('TYPE', KEYS[1]).ok
 if kind ~= 'none' then
@@ -29,20 +35,23 @@ if kind ~= 'none' then
   local mode = call('HGET', KEYS[1], 'mode')
   if mode ~= 'read' and mode ~= 'write' or not rw_holder(KEYS[1]) then return {-3} end
   out[3] = mode
-  local all = call('HGETALL', KEYS[1])
+  local all
+  if call('HLEN', KEYS[1]) > MOST + 1 then
+    all = call('HSCAN', KEYS[1], '0', 'COUNT', MOST)[2]
+  else
+    all = call('HGETALL', KEYS[1])
+  end
   for i = 1, #all, 2 do
-    local f, n = all[i], tonumber(all[i + 1])
-    if n then
+    local f, n = all[i], all[i + 1]
+    if is_hold(f, n) then
+      n = tonumber(n)
       local left = call('ZSCORE', KEYS[2], f)
       if left then
-        left = left - now
+        left = lasts(left - now)
       elseif mode == 'write' then
         left = out[1]
       else
-        left = -2
-        for k = n, 1, -1 do
-          left = math.max(left, call('PTTL', ARGV[2] .. ':' .. f .. ':rwlock_timeout:' .. k))
-        end
+        left = foreign_read(ARGV[2], f, n) or out[1]
       end
       if left > 0 or left == -1 then
         out[5] = out[5] + 1
@@ -55,9 +64,9 @@ if kind ~= 'none' then
 end
 local late = '(' .. string.format('%.0f', now)
 for i = 4, 6 do out[4] = out[4] + call('ZCOUNT', KEYS[i], late, '+inf') end
-for _, f in ipairs(call('ZRANGE', KEYS[3], 0, 999)) do
-  local alive = tonumber(call('ZSCORE', KEYS[4], f) or '0') - now
-  if alive > 0 then
+for _, f in ipairs(call('ZRANGE', KEYS[3], 0, MOST - 1)) do
+  local alive = lasts(tonumber(call('ZSCORE', KEYS[4], f) or '0') - now)
+  if alive > 0 and #f <= LONG then
     out[#out + 1] = f
     out[#out + 1] = alive
   end

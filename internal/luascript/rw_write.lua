@@ -46,8 +46,9 @@ local function refuse(ms, holder)
   end
   local several, left = not holder, nil
   if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
+  if holder and #holder > LONG then holder = '' end
   holder, left = traced(LOCK, KEYS[#KEYS], trace, holder, several)
-  return {0, call('PTTL', LOCK), holder or '', left, ms}
+  return {0, call('PTTL', LOCK), holder or '', left, lasts(ms)}
 end
 
 if call('EXISTS', LOCK, KEYS[2]) > 0 then

@@ -10,7 +10,8 @@ local function shrink(lock, field, count)
   if type(first) == 'table' then return replaced(first) and 0 or first end
   local held = pcall('HGET', lock, field)
   if type(held) ~= 'string' then return held or 0 end
-  if tonumber(held) > tonumber(count) then
+  local n = #held < 16 and tonumber(held)
+  if not n or n > tonumber(count) then
     local set = pcall('HSET', lock, field, count)
     if type(set) == 'table' then return set end
   end

@@ -10,7 +10,10 @@
 --
 -- Twice: it reads only.
 local token = 0
-if ARGV[1] == '1' then token = tonumber(call('GET', KEYS[2]) or '0') end
+if ARGV[1] == '1' then
+  local last = call('GET', KEYS[2]) or '0'
+  token = #last < 32 and tonumber(last) or 0
+end
 if call('EXISTS', KEYS[1]) == 0 then return {0, 0, token} end
 local field, count = only_hold(KEYS[1])
 if not field then return {-1} end

@@ -7,16 +7,16 @@
 local function read_trace(key, trace)
   if trace == '' then return '' end
   local left = pcall('GET', key)
-  return type(left) == 'string' and left or ''
+  return type(left) == 'string' and #left <= SHOWN and left or ''
 end
 
 -- Readers leave theirs side by side: one a line, the newest first, four at most.
 local function share_trace(lock, key, field, trace, ms)
   if trace == '' or trace == '-' then return end
-  local lines, n, left = field .. ' ' .. trace, 1, pcall('GET', key)
-  for line in string.gmatch(type(left) == 'string' and left or '', '[^\n]+') do
+  local lines, n = field .. ' ' .. trace, 1
+  for line in string.gmatch(read_trace(key, trace), '[^\n]+') do
     local who = string.match(line, '^%S+')
-    if n < 4 and who ~= field and call('HEXISTS', lock, who) == 1 then
+    if n < 4 and who and who ~= field and call('HEXISTS', lock, who) == 1 then
       lines, n = lines .. '\n' .. line, n + 1
     end
   end
@@ -30,7 +30,7 @@ local function traced(lock, key, trace, holder, several)
   for line in string.gmatch(read_trace(key, trace), '[^\n]+') do
     local who = string.match(line, '^%S+')
     if who == holder then return holder, line end
-    if several and not some and call('HEXISTS', lock, who) == 1 then some = line end
+    if several and not some and who and call('HEXISTS', lock, who) == 1 then some = line end
   end
   if some then return string.match(some, '^%S+'), some end
   return holder, ''

@@ -15,7 +15,8 @@ local function whose(lock, field)
     local one = call('HGETALL', lock)
     if one[1] == field then return field end
     -- <uuid>:<owner> and a count; nothing if the one field has a TTL of its own that is over
-    if #one == 2 and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then return one[1] end
+    if #one == 2 and #one[1] <= LONG and #one[2] < 16 and
+       string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then return one[1] end
   else
     local mode = call('HGET', lock, 'mode')
     local holder = (mode == 'read' or mode == 'write') and rw_holder(lock)

@@ -1,0 +1,254 @@
+package hostile
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// How many entries a neighbour leaves at a key: enough that a script shows that reads them by one
+// command, or that asks for each.
+const (
+	entries = 1_000_000
+	each    = 100_000
+)
+
+// The bounds of one call of the SDK: commands that its scripts ran, and the time that they took
+// without that of freeing keys, which costs what somebody has written, once. A script that walks a
+// million entries takes two to ten times as long.
+const (
+	mostCalls = 8000
+	mostTime  = 250 * time.Millisecond
+)
+
+// fill adds n items to a key by a command, with %d in an item replaced by its number.
+func fill(t *testing.T, s *testbed.Server, n int, command, key string, item ...string) {
+	t.Helper()
+	const step = 100_000
+	for from := 0; from < n; from += step {
+		s.Do(t, append([]string{"EVAL", `
+local parts = {}
+for k = 3, #ARGV do parts[k - 2] = {string.match(ARGV[k], '^(.*)%%d(.*)$')} end
+local i, to = tonumber(ARGV[1]), tonumber(ARGV[2])
+while i < to do
+  local all = {}
+  for _ = i, math.min(i + 500, to) - 1 do
+    local n = string.format('%012d', i)
+    for k, p in ipairs(parts) do all[#all + 1] = p[1] and p[1] .. n .. p[2] or ARGV[k + 2] end
+    i = i + 1
+  end
+  redis.call(KEYS[1], KEYS[2], unpack(all))
+end`, "2", command, key, strconv.Itoa(from), strconv.Itoa(min(from+step, n))}, item...)...)
+	}
+}
+
+// mess is what a neighbour leaves at the keys of the lock "l".
+type mess struct {
+	before func(t *testing.T, c *redlatch.Client) func(context.Context) error // takes a hold first; its release is measured
+	leave  func(t *testing.T, s *testbed.Server)
+}
+
+// messes are by name.
+func messes() map[string]mess {
+	const l = "l"
+	past, future := "1000000000000", "4000000000000"
+	rw := func(mode, count string) func(*testing.T, *testbed.Server) {
+		return func(t *testing.T, s *testbed.Server) {
+			s.Do(t, "HSET", l, "mode", mode)
+			fill(t, s, 60, "HSET", l, java+"%d", count)
+			s.Do(t, "PEXPIRE", l, "60000")
+		}
+	}
+	zset := func(score string, keys ...string) func(*testing.T, *testbed.Server) {
+		return func(t *testing.T, s *testbed.Server) {
+			for _, key := range keys {
+				fill(t, s, each, "ZADD", key, score, java+"g%d-kkkk.1")
+			}
+		}
+	}
+	text := func(key, text string) func(*testing.T, *testbed.Server) {
+		return func(t *testing.T, s *testbed.Server) { s.Do(t, "SET", key, text) }
+	}
+	line := java + "g1-kkkk.1 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\n"
+	leases, writers, marks := luascript.RWLeasesKey(l), luascript.RWWritersKey(l), luascript.RWMarksKey(l)
+	readers, turn := luascript.RWReadersKey(l), luascript.RWTurnKey(l)
+	reads := func(t *testing.T, c *redlatch.Client) func(context.Context) error {
+		return hold(t, c.ReadWriteLock(l).ReadLock())
+	}
+	both := func(t *testing.T, c *redlatch.Client) func(context.Context) error {
+		w, err := c.ReadWriteLock(l).WriteLock().TryLock(t.Context(), 0, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.ReadWriteLock(l).ReadLock().TryLock(w.Context(), 0, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		return w.Unlock
+	}
+	plain := func(t *testing.T, c *redlatch.Client) func(context.Context) error { return hold(t, c.RLock(l)) }
+	many := func(t *testing.T, s *testbed.Server) {
+		s.Do(t, "HSET", l, "mode", "read")
+		fill(t, s, entries, "HSET", l, java+"%d", "1")
+		s.Do(t, "PEXPIRE", l, "60000")
+	}
+	all := func(f ...func(*testing.T, *testbed.Server)) func(*testing.T, *testbed.Server) {
+		return func(t *testing.T, s *testbed.Server) {
+			for _, f := range f {
+				f(t, s)
+			}
+		}
+	}
+	return map[string]mess{
+		"readers that hold 3,000,000 times":   {nil, rw("read", "3000000")},
+		"readers that hold 1,000 times":       {nil, rw("read", "1000")},
+		"readers that hold too often to tell": {nil, rw("read", "99999999999999")},
+		"readers without a number":            {nil, rw("read", "1e308")},
+		"writers that hold 3,000,000 times":   {nil, rw("write", "3000000")},
+		"beside a reader":                     {reads, rw("read", "1000")},
+		"beside a writer that reads":          {both, rw("write", "1000")},
+		"many readers":                        {nil, many},
+		"many beside a reader":                {reads, many},
+		"many beside a writer that reads":     {both, func(t *testing.T, s *testbed.Server) { fill(t, s, entries, "HSET", l, java+"%d", "1") }},
+		"leases that are over":                {reads, zset(past, leases)},
+		"leases of a writer that are over":    {both, zset(past, leases)},
+		"leases of readers that are over":     {nil, all(many, zset(past, leases))},
+		"leases to come":                      {reads, zset(future, leases)},
+		"writers without marks":               {nil, zset("1", writers)},
+		"writers with a mark apart":           {nil, all(zset("1", writers), func(t *testing.T, s *testbed.Server) { s.Do(t, "ZADD", marks, future, "x") })},
+		"writers that are dead":               {nil, all(zset("1", writers), zset(past, marks))},
+		"writers that live":                   {nil, all(zset("1", writers), zset(future, marks))},
+		"readers that are dead":               {plain, zset(past, readers, turn)},
+		"readers that wait":                   {nil, zset(future, readers, turn)},
+		"void":                                {nil, func(t *testing.T, s *testbed.Server) { fill(t, s, each, "SADD", luascript.VoidKey(l), "x%d") }},
+		"a hash":                              {nil, func(t *testing.T, s *testbed.Server) { fill(t, s, entries, "HSET", l, "x%d", "1") }},
+		"a text":                              {nil, text(l, strings.Repeat("x", 20<<20))},
+		"a long owner":                        {nil, func(t *testing.T, s *testbed.Server) { s.Do(t, "HSET", l, java+strings.Repeat("x", 5<<20), "1") }},
+		"a long owner that reads": {nil, func(t *testing.T, s *testbed.Server) {
+			s.Do(t, "HSET", l, "mode", "read", java+strings.Repeat("x", 5<<20), "1")
+		}},
+		"a long count": {nil, func(t *testing.T, s *testbed.Server) { s.Do(t, "HSET", l, java+"1", strings.Repeat("1", 5<<20)) }},
+		"a long trace": {plain, text(luascript.TraceKey(l), strings.Repeat(line, 20<<20/len(line)))},
+		"a long trace of readers": {nil, all(rw("read", "1"), func(t *testing.T, s *testbed.Server) {
+			s.Do(t, "ZADD", leases, future, java+"000000000001")
+		}, text(luascript.TraceKey(l), strings.Repeat(line, 20<<20/len(line))))},
+		"a long counter": {nil, text(luascript.TokenKey(l), strings.Repeat("9", 20<<20))},
+		"a long record":  {nil, text(luascript.OnceKey(l), strings.Repeat("9", 20<<20))},
+		"long words":     {nil, text(luascript.OnceKey(l), "1 "+strings.Repeat("x", 20<<20)+" 0")},
+	}
+}
+
+// hold takes a lock for a minute and returns its release.
+func hold(t *testing.T, l redlatch.Locker) func(context.Context) error {
+	t.Helper()
+	h, err := l.TryLock(t.Context(), 0, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Unlock
+}
+
+// TestScriptsHaveABound: whatever stands at the keys of a lock, no call makes the server run more
+// commands, or for longer, than for a lock with a thousand holders, and no answer is long.
+func TestScriptsHaveABound(t *testing.T) {
+	s := testbed.Standalone(t)
+	all := messes()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			s.Do(t, "FLUSHALL", "ASYNC")
+			c := dial(t, s.Addr())
+			var release func(context.Context) error
+			if before := all[name].before; before != nil {
+				release = before(t, c)
+			}
+			all[name].leave(t, s)
+			for _, op := range operations(c, release) {
+				s.Do(t, "CONFIG", "RESETSTAT")
+				err := op.do(within(t, 20*time.Second))
+				bounded(t, s, op.name, err)
+			}
+		})
+	}
+}
+
+func bounded(t *testing.T, s *testbed.Server, op string, err error) {
+	t.Helper()
+	st := s.CommandStats(t)
+	calls, took := int64(0), time.Duration(0)
+	for name, n := range st.Calls {
+		calls += n
+		switch name {
+		case "eval", "evalsha":
+			took += st.Time[name]
+		case "del":
+			took -= st.Time[name]
+		}
+	}
+	if calls > mostCalls || took > mostTime {
+		t.Errorf("%s: %d commands, %v: %v", op, calls, took, st.Calls)
+	}
+	if sent, _ := strconv.Atoi(s.Info(t, "stats")["total_net_output_bytes"]); sent > 400_000 {
+		t.Errorf("%s: the server answered with %d bytes", op, sent)
+	}
+	if err != nil && len(err.Error()) > 1000 {
+		t.Errorf("%s: an error of %d bytes: %.200s", op, len(err.Error()), err)
+	}
+}
+
+type operation struct {
+	name string
+	do   func(context.Context) error
+}
+
+// operations are all that a client does with the lock "l". None waits, and the last ones end what
+// is held.
+func operations(c *redlatch.Client, release func(context.Context) error) []operation {
+	const l = "l"
+	rw := c.ReadWriteLock(l, redlatch.Fenced())
+	type kind interface {
+		redlatch.Locker
+		State(ctx context.Context) (redlatch.State, error)
+	}
+	kinds := map[string]kind{"plain": c.RLock(l, redlatch.Fenced()), "read": rw.ReadLock(), "write": rw.WriteLock()}
+	ops := []operation{
+		{"inspect", func(ctx context.Context) error { _, err := c.Inspect(ctx, l); return err }},
+		{"list", func(ctx context.Context) error {
+			for _, err := range c.Locks(ctx, "l*") {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	}
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		k := kinds[name]
+		ops = append(ops, operation{"state " + name, func(ctx context.Context) error { _, err := k.State(ctx); return err }})
+		ops = append(ops, operation{"try " + name, func(ctx context.Context) error {
+			h, err := k.TryLock(ctx, 0, time.Minute)
+			if err == nil {
+				err = h.Unlock(ctx)
+			}
+			return err
+		}})
+	}
+	ops = append(ops, operation{"once", func(ctx context.Context) error {
+		_, err := c.Once(l).Do(ctx, time.Hour, func(context.Context) error { return nil })
+		return err
+	}}, operation{"reset", func(ctx context.Context) error { _, err := c.Once(l).Reset(ctx); return err }})
+	if release != nil {
+		ops = append(ops, operation{"unlock", release})
+	}
+	return append(ops, operation{"evict", func(ctx context.Context) error {
+		_, err := c.ForceUnlock(ctx, l, redlatch.IfOwner(java+"000000000001"))
+		return err
+	}}, operation{"evict readers", func(ctx context.Context) error { _, err := rw.ReadLock().ForceUnlock(ctx); return err }},
+		operation{"evict all", func(ctx context.Context) error { _, err := c.ForceUnlock(ctx, l); return err }})
+}
