@@ -54,7 +54,8 @@
 //
 // is not later than the lease's end on the server; see docs/SAFETY.md. The place has a
 // number, which the grant and the answers to refreshes carry, so that an old message is
-// never taken for a newer place. The watchdog raises the hold once to the lease that was
+// never taken for a newer place, and a random nonce, which the grant brings back, so that
+// nobody else's message is taken for one. The watchdog raises the hold once to the lease that was
 // asked for, when a quarter of the grant's time has passed; a shorter section does not pay
 // for that. If less than half is left, or replica acks are asked for, the waiter confirms
 // the grant before Lock returns, by its own acquire command, which finds the grant. The

@@ -10,28 +10,35 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 )
 
-// grantFor is how a grant reads that is for this place: anything without a space, the
-// place, a token, and perhaps who had the lock before. It is written down here apart from the code that reads messages.
+// grantFor is how a grant reads that is for this place: anything without a space, the place, its nonce, a
+// token, and perhaps who had the lock before. It is written down here apart from the code that reads messages.
 func grantFor(place int64) *regexp.Regexp {
-	return regexp.MustCompile(`(?s)^[^ ]* ` + strconv.FormatInt(place, 10) + ` (\d+)( .*)?$`)
+	return regexp.MustCompile(`(?s)^[^ ]* ` + strconv.FormatInt(place, 10) + ` ` + secret + ` (\d+)( .*)?$`)
 }
+
+const secret = "N0NCE"
 
 // FuzzGranted: no message crashes a waiter, and none gives it the lock but a grant of the
 // very place that it has.
 func FuzzGranted(f *testing.F) {
 	for _, payload := range []string{
-		"", " ", "0", "g1-2", "g1-2 7 99", "g1-2 7", "g1-2 7 ", "g1-2 7 -1", "g1-2 7 99 1", "g1-2  99", " 7 99", "g1-2 07 99", "g1-2 7 +99",
-		"g1-2 7 18446744073709551615", "g1-2 7 18446744073709551616", "g1-2 7 9e3", "\x00 7 99", "7 99",
+		"", " ", "0", "g1-2", "g1-2 7 N0NCE 99", "g1-2 7 N0NCE", "g1-2 7 N0NCE ", "g1-2 7 N0NCE -1", "g1-2 7 N0NCE 99 1",
+		"g1-2  N0NCE 99", " 7 N0NCE 99", "g1-2 07 N0NCE 99", "g1-2 7 N0NCE +99", "g1-2 7 N0NCE 18446744073709551615",
+		"g1-2 7 N0NCE 18446744073709551616", "g1-2 7 N0NCE 9e3", "\x00 7 N0NCE 99", "7 N0NCE 99",
+		"g1-2 7 99", "g1-2 7  99", "g1-2 7 n0nce 99", "g1-2 7 N0NCE1 99", "g1-2 7 - 99",
 	} {
 		f.Add(payload, int64(7), true)
 		f.Add(payload, int64(0), false)
 	}
 	f.Fuzz(func(t *testing.T, payload string, place int64, waits bool) {
+		if place == 0 {
+			waits = false // the server gives no such place
+		}
 		k := &fair{skip: time.Second}
 		seen := time.Now()
 		a := &kind.Attempt{Lease: 10 * time.Second}
 		if waits {
-			a.Data = &waiter{place: place, seen: seen}
+			a.Data = &waiter{place: place, nonce: secret, seen: seen}
 		}
 		out, ok := k.Granted(a, []string{"0", payload})
 		match := grantFor(place).FindStringSubmatch(payload)
@@ -47,6 +54,9 @@ func FuzzGranted(f *testing.F) {
 		}
 		if ok && (!out.Acquired || out.Token != token || !out.Granted.Equal(seen) || out.Lease != k.skip) {
 			t.Errorf("%q gives %+v", payload, out)
+		}
+		if _, again := k.Granted(a, []string{payload}); ok && again {
+			t.Errorf("%q is believed twice", payload)
 		}
 	})
 }
@@ -65,7 +75,7 @@ func FuzzReplies(f *testing.F) {
 			{Int: code}, {Int: ttl}, {Str: holder}, {Str: trace}, {Int: place}, {Int: position}, {Int: look}, {Int: foreign},
 		}
 		k := &fair{skip: time.Second, foreign: "channel:"}
-		a := &kind.Attempt{Lease: time.Second, Field: "c:g1-2"}
+		a := &kind.Attempt{Lease: time.Second, Field: "c:g1-2", Data: &waiter{nonce: secret}}
 		out := k.Acquired(a, conn.Reply{Code: code, Vals: all[:min(max(n, 0), len(all))]})
 		if out.Acquired != (code == 1 || code == 2) {
 			t.Errorf("code %d: %+v", code, out)

@@ -1,6 +1,7 @@
 package fairlock
 
 import (
+	"crypto/rand"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,10 @@ func (k *fair) Traits() *kind.Traits { return k.traits }
 // waiter is what a waiting acquisition knows of its place, in Attempt.Data.
 type waiter struct {
 	place int64 // its number on the server; 0: none
+	// nonce stands in the place, and the message of its grant brings it back: whoever may publish, but
+	// can't read the queue, does not know it. It is asked with, and believed once; "": the next command
+	// makes a new one.
+	nonce string
 	// seen is when the last command was sent after which the server counted this
 	// very place as alive for the skip time; see the package comment.
 	seen time.Time
@@ -106,26 +111,35 @@ func (k *fair) command(s *luascript.Script, args ...string) conn.Command {
 
 // Acquire implements kind.Kind.
 func (k *fair) Acquire(a *kind.Attempt) conn.Command {
-	queue := k.skipArg
 	if a.Wait == 0 {
-		queue = "0"
+		return k.command(luascript.FairAcquire, a.Field, kind.Millis(a.Lease), k.fence, a.Trace, "0", "-")
 	}
-	return k.command(luascript.FairAcquire, a.Field, kind.Millis(a.Lease), k.fence, a.Trace, queue)
+	w, ok := a.Data.(*waiter)
+	if !ok {
+		w = &waiter{}
+		a.Data = w
+	}
+	if w.nonce == "" {
+		w.nonce = rand.Text()
+	}
+	return k.command(luascript.FairAcquire, a.Field, kind.Millis(a.Lease), k.fence, a.Trace, k.skipArg, w.nonce)
 }
 
 // Acquired implements kind.Kind.
 func (k *fair) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
+	w, waits := a.Data.(*waiter)
+	stood := waits && w.place != 0
 	if out, done := kind.Answered(r); done {
-		if a.Data != nil {
+		if stood {
 			out.Renewed = false // its place was handed the lock: that is no lost command's doing
 		}
 		return out
 	}
 	out := kind.Outcome{Remaining: kind.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}
-	if place := r.Int(4); place != 0 {
+	if place := r.Int(4); place != 0 && waits {
 		// A place that stood already, though no answer told of it: a lost one did.
-		out.Renewed = a.Data == nil && r.Int(5) == 0
-		a.Data = &waiter{place: place, seen: a.Sent}
+		out.Renewed = !stood && r.Int(5) == 0
+		w.place, w.seen = place, a.Sent
 		out.Queued, out.Watched = true, true
 		out.Position = int(r.Int(5))
 		out.RefreshIn = lookAfter(r.Int(6))
@@ -168,22 +182,24 @@ func (k *fair) Refreshed(a *kind.Attempt, vals []conn.Value, sent time.Time) (wa
 }
 
 // Granted implements kind.Queuer. A grant counts only for the place that it
-// was made for: an old message must not meet a newer place.
+// was made for: an old message must not meet a newer place, and nobody else's is one.
 func (k *fair) Granted(a *kind.Attempt, payloads []string) (kind.Outcome, bool) {
 	w, ok := a.Data.(*waiter)
-	if !ok {
+	if !ok || w.place == 0 || w.nonce == "" {
 		return kind.Outcome{}, false
 	}
+	mine := strconv.FormatInt(w.place, 10) + " " + w.nonce + " "
 	for _, p := range payloads {
 		_, rest, _ := strings.Cut(p, " ")
-		place, rest, _ := strings.Cut(rest, " ")
-		token, last, _ := strings.Cut(rest, " ") // who had it before, and what it left
-		if place != strconv.FormatInt(w.place, 10) {
-			continue // a call to try, or a grant of long ago
+		rest, ok := strings.CutPrefix(rest, mine)
+		if !ok {
+			continue // a call to try, a grant of long ago, or somebody else's words
 		}
+		w.nonce = ""                             // who listened knows it now
+		token, last, _ := strings.Cut(rest, " ") // who had it before, and what it left
 		n, err := strconv.ParseUint(token, 10, 64)
 		if err != nil {
-			continue
+			break
 		}
 		before, _, _ := strings.Cut(last, " ")
 		return kind.Outcome{

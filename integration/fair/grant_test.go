@@ -3,6 +3,7 @@ package fair
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,7 +177,8 @@ func TestAGrantOfAnEarlierPlaceIsIgnored(t *testing.T) {
 	calm(t, s)
 	field := s.List(t, "LRANGE", queueKey, "0", "0")[0]
 	id := field[len(field)-1-indexFromEnd(field):]
-	s.Do(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), id+" 1700000000000000 7")
+	nonce := strings.Fields(s.Text(t, "HGET", wantsKey, field))[5]
+	s.Do(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), id+" 1700000000000000 "+nonce+" 7")
 	select {
 	case r := <-got:
 		t.Fatalf("%v, %v", r.hold, r.err)

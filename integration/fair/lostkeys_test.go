@@ -27,7 +27,7 @@ func script(t *testing.T, s *testbed.Server, of *luascript.Script, args ...strin
 // acquires runs fair_acquire of an owner that would wait.
 func acquires(t *testing.T, s *testbed.Server, field string, skip time.Duration) {
 	t.Helper()
-	script(t, s, luascript.FairAcquire, field, "30000", "-", "", strconv.FormatInt(skip.Milliseconds(), 10))
+	script(t, s, luascript.FairAcquire, field, "30000", "-", "", strconv.FormatInt(skip.Milliseconds(), 10), "nonce")
 }
 
 // whole checks that the list has exactly these, each once and each with a score.

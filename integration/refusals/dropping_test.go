@@ -37,11 +37,11 @@ func TestPlacesStayWhole(t *testing.T) {
 	ms := strconv.Itoa(lease)
 	w := []string{waiter + "1", waiter + "2", waiter + "3"}
 	leave := func(f string) call { return fairCall(luascript.FairRelease, f, "0", "1", "0") }
-	enter := func(f string) call { return fairCall(luascript.FairAcquire, f, ms, "-", "", ms) }
+	enter := func(f string) call { return fairCall(luascript.FairAcquire, f, ms, "-", "", ms, "nonce") }
 	free := func() { s.Do(t, "DEL", "f") }
 	stale := func() { // the first has died, and the lock is free
 		free()
-		s.Do(t, "HSET", luascript.FairWantsKey("f"), w[0], "1000000000000 1 1 1 - ")
+		s.Do(t, "HSET", luascript.FairWantsKey("f"), w[0], "1000000000000 1 1 1 - nonce ")
 	}
 	for name, c := range map[string]struct {
 		before func()

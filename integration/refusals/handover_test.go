@@ -38,7 +38,7 @@ func TestHandOverRefused(t *testing.T) {
 			if got := must(t, s, fairCall(luascript.FairAcquire, field, ms, "-", "", "0")); got != "[1 0]" {
 				t.Fatal(got)
 			}
-			must(t, s, fairCall(luascript.FairAcquire, waiter, ms, ms, "", ms))
+			must(t, s, fairCall(luascript.FairAcquire, waiter, ms, ms, "", ms, "nonce"))
 			s.Do(t, spoil[0]...)
 			if name == "another queue" {
 				s.Do(t, "SET", luascript.FairWantsKey("f"), "x")

@@ -47,7 +47,7 @@ func movedKinds(publish string) map[string]moved {
 			take: func(key string) []conn.Command {
 				return []conn.Command{
 					fair(luascript.FairAcquire, key, field, ms, "-", "", "0"),
-					fair(luascript.FairAcquire, key, waiter, ms, "-", "", ms), // it queues up
+					fair(luascript.FairAcquire, key, waiter, ms, "-", "", ms, "nonce"), // it queues up
 				}
 			},
 			renew:   func(key string) []conn.Command { return []conn.Command{one(luascript.Renew, key, field, more)} },

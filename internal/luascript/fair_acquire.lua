@@ -6,6 +6,7 @@
 -- ARGV[6]  '-' = not fenced; else the counter's TTL in ms, '-1' = no TTL
 -- ARGV[7]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
 -- ARGV[8]  '0' = don't queue up; else the skip time, ms
+-- ARGV[9]  the nonce of the place, without a space: the message of its grant brings it back
 --
 -- RETURN   {1, token}  acquired (0: not fenced)
 --          {2, token}  held by this very acquisition: a retry, or a grant; the lease was set again
@@ -124,7 +125,8 @@ if call('ZADD', SCORES, score, field) == 1 then
 else
   length = call('LLEN', QUEUE)
 end
-call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. trail)
+call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' ..
+  ARGV[9] .. ' ' .. trail)
 local wants = call('HLEN', WANTS)
 if not tail or skip > 600000 then
   keep(skip)

@@ -14,10 +14,11 @@
 --
 -- RETURN   nothing by itself
 --
--- A want is one text: "<13 digits> <place> <skip> <lease> <fence> <trace>": the
+-- A want is one text: "<13 digits> <place> <skip> <lease> <fence> <nonce> <trace>": the
 -- epoch ms until which the waiter counts as alive (server time), the number of its
 -- place (the server time of its arrival in us), its skip time and its lease in
--- ms, '-' or the fencing counter's TTL in ms ('-1' = none), its trace or nothing.
+-- ms, '-' or the fencing counter's TTL in ms ('-1' = none), a random text that nobody
+-- knows who can't read the want, its trace or nothing.
 --
 -- In long queues a waiter that gives up from the middle leaves its list entry
 -- behind, marked by a score of 0: everybody drops it when it comes to the front.

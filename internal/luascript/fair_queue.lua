@@ -101,7 +101,7 @@ local function hand_over(head, want)
     sent = pcall(ARGV[1], ARGV[3] .. head, '0')
     return type(sent) == 'table' and sent, tonumber(call('ZSCORE', SCORES, head)) - now + 1
   end
-  local place, skip, lease, fence, trace = string.match(want, '^%d+ (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local place, skip, lease, fence, nonce, trace = string.match(want, '^%d+ (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$')
   local client, id = string.match(head, '^([^:]*):.*%-(.*)$')
   local left = alive_until(want) - now
   if left * 10 < tonumber(skip) then
@@ -125,7 +125,7 @@ local function hand_over(head, want)
     return type(why) == 'table' and why or {err = tostring(why)}, 0
   end
   leave_trace(KEYS[6], head, trace, ms)
-  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. string.format('%.0f', n) ..
+  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. nonce .. ' ' .. string.format('%.0f', n) ..
     (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
 end
