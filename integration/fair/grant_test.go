@@ -3,6 +3,7 @@ package fair
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -434,4 +436,49 @@ func clusterClient(t *testing.T, cluster *testbed.ClusterSet) *redlatch.Client {
 	return dial(t, "", redlatch.WithConfig(func(c *redlatch.Config) {
 		c.Redis = rueidis.ClientOption{InitAddress: cluster.Addrs()}
 	}))
+}
+
+// The server comes back with an older life of the place: it ends sooner than the waiter's last refresh says, of which
+// that server knows nothing. Until a refresh has been answered since the connection broke, the message of a grant is a
+// call to ask, and the hold never outlives the lease on the server.
+func TestAGrantOfAnOlderLifeOfThePlaceIsConfirmed(t *testing.T) {
+	const skip = 6 * time.Second
+	s := testbed.Standalone(t)
+	proxy := testbed.NewProxy(t, s.Addr())
+	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
+	got := make(chan result, 1)
+	wait(t.Context(), dial(t, proxy.Addr()).FairLock(name, fairlock.WithSkipAfter(skip)), 1, got)
+	queued(t, s, 1)
+	refreshed(t, s)
+	trap := proxy.StallRequest(testbed.Contains("EVALSHA", luascript.FairRefresh.SHA))
+	proxy.Cut()
+	trap.Wait(t) // the first refresh since, as soon as the waiter hears messages again
+	s.Do(t, "EVAL", `
+local clock, field = redis.call('TIME'), redis.call('LINDEX', KEYS[1], 0)
+local alive = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000) + ARGV[1])
+redis.call('HSET', KEYS[2], field, alive .. string.sub(redis.call('HGET', KEYS[2], field), 14))`,
+		"2", queueKey, wantsKey, strconv.FormatInt(skip.Milliseconds()/3, 10))
+	unlock(t, hold)
+	if n := s.Int(t, "EXISTS", name); n != 1 {
+		t.Fatal("the lock was not handed over")
+	}
+	select {
+	case r := <-got:
+		if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
+			t.Errorf("the local deadline is %v after the server's", local.Sub(server))
+		}
+		trap.Release()
+		unlock(t, r.hold)
+	case <-time.After(500 * time.Millisecond): // a lower bound: longer can't fail it
+		trap.Release()
+		r := receive(t, got, 10*time.Second)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
+			t.Errorf("confirmed, the local deadline is %v after the server's", local.Sub(server))
+		}
+		unlock(t, r.hold)
+	}
+	nothingLeft(t, s)
 }

@@ -469,7 +469,8 @@ func (a *acquisition) granted(payloads []string) (won, try bool, err error) {
 	if a.obs != nil && out.Holder != "" {
 		a.obs.Busy(out.Holder, out.Trace, 0) // who gave it to us
 	}
-	if a.core.cfg.ReplicaAcks > 0 || time.Until(held.LocalDeadline(out.Granted, out.Lease)) < out.Lease/2 {
+	if a.core.cfg.ReplicaAcks > 0 || time.Until(held.LocalDeadline(out.Granted, out.Lease)) < out.Lease/2 ||
+		!a.core.reg.Fresh(m.lock.of.Key, out.Granted) { // the server may have come back with an older life of the place
 		// Acquire recognises the grant and sets the whole lease.
 		return false, true, nil
 	}

@@ -123,12 +123,23 @@ func (r *Registry) pruneDoubtsLocked(now time.Time) {
 
 // freshLocked reports whether nothing has happened since the last answer about the
 // session after which the lock may be somebody else's.
-func (r *Registry) freshLocked(s *Session) bool {
-	d := r.doubts[s.Lock.Key]
-	if d != nil && (d.asked > 0 || !s.known.After(d.until)) {
+func (r *Registry) freshLocked(s *Session) bool { return r.freshSinceLocked(s.Lock.Key, s.known) }
+
+// Fresh reports whether nothing has happened since an instant after which what a command that was
+// sent then was told of a key may not hold any more: a connection that broke, a move of the keys, a
+// lock taken away by this client.
+func (r *Registry) Fresh(key string, sent time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.freshSinceLocked(key, sent)
+}
+
+func (r *Registry) freshSinceLocked(key string, sent time.Time) bool {
+	d := r.doubts[key]
+	if d != nil && (d.asked > 0 || !sent.After(d.until)) {
 		return false
 	}
-	return s.known.After(r.send.Broke()) && !s.known.Before(r.dog.movedAt)
+	return sent.After(r.send.Broke()) && !sent.Before(r.dog.movedAt)
 }
 
 // giveLocked makes a session the receiver's; nil: it can't take it.

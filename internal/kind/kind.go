@@ -125,7 +125,8 @@ type Queuer interface {
 	// Granted reads messages for this waiter: the lock itself may have been
 	// handed over. ok is false when the waiter has to try by itself.
 	// A grant is confirmed once by Renew up to the asked lease, in the background;
-	// at once, by Acquire, when little is left of it or replica acks are asked for.
+	// at once, by Acquire, when little is left of it, when a connection broke since the place
+	// was last refreshed, or when replica acks are asked for.
 	Granted(a *Attempt, payloads []string) (out Outcome, ok bool)
 }
 
