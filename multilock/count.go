@@ -97,12 +97,11 @@ func (c *count) verdict() (*hold, error) {
 	var parts []*part
 	c.newDeployment()
 	err := c.sameServer()
-	for _, a := range c.got {
-		if a != nil && a.Hold != nil {
+	for i, a := range c.got {
+		if q.granted[i] = a != nil && a.Hold != nil; q.granted[i] {
 			parts = append(parts, q.part(*a))
 		}
 	}
-	q.split = len(parts) > 0
 	if err == nil {
 		if c.won < q.need {
 			err = c.lost()

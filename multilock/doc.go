@@ -50,8 +50,11 @@
 //	validity = lease - elapsed - drift, on each node; the hold is valid while a majority is
 //
 // A lost round frees all nodes, even those that have not answered (their attempts are
-// undone as soon as they do). The next round begins after a random pause, or when unlock
-// messages arrive from the nodes.
+// undone as soon as they do). The next round begins when unlock messages arrive from the
+// nodes. If nobody in particular is in the way (too few nodes answered, or answered in time),
+// it begins after a random pause; meanwhile the turn is that of the next one of this process
+// who wants the same copies. After a split vote the pause is one to four round trips, and
+// grows twice.
 //
 // A node that has restarted may have forgotten a lock that still has a holder. So it does not
 // count until this client itself has seen its present run for LeaseTime and a margin; what the

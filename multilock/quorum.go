@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -87,8 +88,12 @@ type quorum struct {
 	need  int
 	limit time.Duration // per node
 
-	behind  *line            // where it stands, or would
-	split   bool             // the last round got some nodes
+	behind  *line // where it stands, or would
+	fellow  *fellow
+	turn    bool             // its turn has come
+	granted []bool           // per leaf: the last round got it
+	splits  int              // rounds that got some copies, since one that got none
+	trip    time.Duration    // how long a majority took to answer in the last round
 	watches []*engine.Watch  // per leaf; nil: not listening
 	trouble []lock.NodeError // per leaf: how it failed, until it answers again
 }
@@ -98,23 +103,18 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	a.signal = make(chan struct{}, 1)
 	q := &quorum{
 		acquisition: a, need: majority(n), limit: perNode(a.m.effective(a.lease)),
-		watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n),
+		watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n), granted: make([]bool, n),
 	}
-	line := q.line()
-	q.behind = line
-	entered := false
-	defer func() { line.leave(entered) }()
-	f := line.s.join(q)
-	defer f.leave()
-	if !q.once {
-		var over bool
-		if entered, over = q.standBehind(line, f); over {
-			for i, l := range q.m.leaves { // as those found who had their turn
-				q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
-			}
-			q.last = q.away(line.inTheWay())
-			return nil, q.ended()
+	q.behind = q.line()
+	defer func() { q.behind.leave(q.turn) }()
+	q.fellow = q.behind.s.join(q)
+	defer q.fellow.leave()
+	if !q.once && q.standBehind() {
+		for i, l := range q.m.leaves { // as those found who had their turn
+			q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
 		}
+		q.last = q.away(q.behind.inTheWay())
+		return nil, q.ended()
 	}
 	var h *hold
 	defer func() {
@@ -126,24 +126,40 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	}()
 	h, err := q.run()
 	if h != nil {
-		f.tell()
+		q.fellow.tell()
 	}
 	return h, err
 }
 
-// standBehind waits until those who came before have had their turn, and says whether the turn
-// is ours then, or the wait over. Neither: the owner is inside, and must not stand behind others
-// who wait for its end.
-func (q *quorum) standBehind(l *line, f *fellow) (entered, over bool) {
+// standBehind waits until those who came before have had their turn; over says that the wait ended
+// first. An owner that is inside goes on without a turn: it must not stand behind others who wait
+// for its end.
+func (q *quorum) standBehind() (over bool) {
 	for !q.inside() {
 		ctx, cancel := q.limited()
-		entered, told := l.enter(ctx, f)
+		entered, told := q.behind.enter(ctx, q.fellow)
 		cancel()
-		if entered || !told {
-			return entered, !entered
+		if q.turn = entered; entered || !told {
+			return !entered
 		}
 	}
-	return false, false
+	return false
+}
+
+// rest pauses before the next round. Meanwhile the turn is that of the next in line: what this one
+// can't have (its lease is too short for slow servers) they may get. Afterwards it stands behind them.
+func (q *quorum) rest() error {
+	if q.turn {
+		q.turn = false
+		q.behind.gate.Leave()
+	}
+	if err := q.sleep(); err != nil {
+		return err
+	}
+	if q.standBehind() {
+		return q.ended()
+	}
+	return nil
 }
 
 // inside reports whether the owner holds a copy, in any mode.
@@ -151,15 +167,18 @@ func (q *quorum) inside() bool {
 	return slices.ContainsFunc(q.m.leaves, func(l leaf) bool { return l.eng.Inside(q.ctx) })
 }
 
-// line is where the acquisitions of this name in this process stand.
+// line is where the acquisitions of these copies in this process stand. Who wants others of the
+// same name may get them meanwhile.
 func (q *quorum) line() *line {
 	home := q.m.leaves[0].eng
-	for _, l := range q.m.leaves[1:] {
-		if l.eng.Core().ID() < home.Core().ID() {
+	ids := make([]string, len(q.m.leaves))
+	for i, l := range q.m.leaves {
+		if ids[i] = l.eng.Core().ID(); ids[i] < home.Core().ID() {
 			home = l.eng
 		}
 	}
-	return stateOf(home.Core()).line(string(home.Kind().Traits().Mode) + ":" + home.Key())
+	slices.Sort(ids)
+	return stateOf(home.Core()).line(string(home.Kind().Traits().Mode) + ":" + strings.Join(ids, ",") + ":" + home.Key())
 }
 
 // run makes rounds until one is won. Those in line hear what they come to.
@@ -216,6 +235,7 @@ func (q *quorum) tryRound() (*hold, error) {
 		c.limit = min(q.limit, max(time.Until(q.until), time.Millisecond))
 	}
 	began := time.Now()
+	q.trip = c.limit
 	answers := make(chan answer, n)
 	for i, l := range q.m.leaves {
 		go func() { // ends after limit
@@ -246,7 +266,9 @@ func (q *quorum) tryRound() (*hold, error) {
 				c.answered++
 				panic(a.broke)
 			}
-			c.add(a)
+			if c.add(a); c.answered == q.need {
+				q.trip = time.Since(began)
+			}
 			continue
 		case <-grace:
 		}

@@ -3,6 +3,7 @@ package multilock
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -10,47 +11,95 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// wait blocks until another round makes sense: unlock messages came, the lease of
-// the holder has ended, or, where nobody in particular is waited for (no majority
-// of answers, split votes), a random pause is over.
+// wait blocks until another round makes sense: unlock messages came, the lease of the holder has
+// ended, or a random pause is over: where nobody in particular is waited for (no majority of
+// answers), and after a split vote.
 func (q *quorum) wait(why error) error {
 	var busy *lock.NotAcquiredError
-	held := errors.As(why, &busy) && busy.Err == nil && (busy.Holder != "" || busy.Remaining > 0)
-	var expect time.Time
-	if held {
-		left := busy.Remaining + 2*time.Millisecond
-		if busy.Remaining == 0 {
-			left = q.m.effective(0) // a key without a lease: nobody knows
-		}
-		expect = time.Now().Add(left)
-		q.listen(expect)
+	if !errors.As(why, &busy) || busy.Err != nil || busy.Holder == "" && busy.Remaining == 0 {
+		return q.rest()
 	}
-	if q.split || !held {
-		return q.sleep()
+	left := busy.Remaining + 2*time.Millisecond
+	if busy.Remaining == 0 {
+		left = q.m.effective(0) // a key without a lease: nobody knows
+	}
+	expect := time.Now().Add(left)
+	q.listen(expect)
+	got := q.got()
+	switch {
+	case got == 0:
+		q.splits = 0
+	case q.splits < splitVotes:
+		return q.comeApart()
+	default:
+		// Nobody competes: the others are held. But those that gave no answer may be free.
+		expect = earlier(expect, time.Now().Add(q.pause.NextBackOff()))
 	}
 	for {
 		if q.told.Swap(false) {
 			return nil // its owner got the lock in another call
 		}
-		told := 0
-		for _, w := range q.watches {
-			if w == nil {
-				continue
-			}
-			if try, at := w.Look(); try {
-				told++
-			} else if !at.IsZero() && at.Before(expect) {
-				expect = at
-			}
-		}
+		told, at := q.look()
 		if told > 0 {
-			q.gather(told)
+			q.gather(got + told)
 			return nil
 		}
-		if over, err := q.sleepUntil(expect); over || err != nil {
+		if over, err := q.sleepUntil(earlier(expect, at)); over || err != nil {
 			return err
 		}
 	}
+}
+
+// splitVotes is how often in a row a round may get some copies and lose, before the holders of the
+// others are waited for.
+const splitVotes = 3
+
+// got is how many copies the last round got, and gave back.
+func (q *quorum) got() int {
+	n := 0
+	for _, granted := range q.granted {
+		if granted {
+			n++
+		}
+	}
+	return n
+}
+
+// comeApart pauses after a split vote: for one to four round trips, at random, so that one of those who
+// compete is first; twice as long each time. No message ends it: each of them gives copies back.
+func (q *quorum) comeApart() error {
+	pause := q.trip + rand.N(3*q.trip+1)
+	at := time.Now().Add(pause << q.splits)
+	q.splits++
+	for {
+		if over, err := q.sleepUntil(at); over || err != nil {
+			return err
+		}
+	}
+}
+
+// look counts the copies of which there is news, and says when to try without any; zero: nobody knows.
+// That a copy was freed which the last round gave back says nothing.
+func (q *quorum) look() (told int, at time.Time) {
+	for i, w := range q.watches {
+		if w == nil {
+			continue
+		}
+		try, soon := w.Look()
+		if try && !q.granted[i] {
+			told++
+		}
+		at = earlier(at, soon)
+	}
+	return told, at
+}
+
+// earlier is the earlier of two instants; a zero one does not count.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // listen makes the copies' unlock messages wake us.
@@ -65,21 +114,15 @@ func (q *quorum) listen(expect time.Time) {
 }
 
 // gather waits a moment for the other nodes' messages: the holder frees them at
-// once, but they do not arrive at once.
-func (q *quorum) gather(told int) {
+// once, but they do not arrive at once. free is how many copies there are to be had already.
+func (q *quorum) gather(free int) {
 	t := time.NewTimer(2 * time.Millisecond)
 	defer t.Stop()
-	for told < q.need {
+	for free < q.need {
 		select {
 		case <-q.signal:
-			for _, w := range q.watches {
-				if w == nil {
-					continue
-				}
-				if try, _ := w.Look(); try {
-					told++
-				}
-			}
+			told, _ := q.look()
+			free += told
 		case <-t.C:
 			return
 		}

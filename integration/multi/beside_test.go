@@ -1,11 +1,14 @@
 package multi
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestNobodyWaitsBehindAQuorum: a quorum that can't get its majority holds up nobody of its process who
@@ -72,4 +75,68 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 			unlock(t, c)
 		})
 	}
+}
+
+// TestQuorumRestsAside: a quorum that must rest, since what it asks for can't come now, leaves its turn to
+// those of its process that can have what they ask for.
+func TestQuorumRestsAside(t *testing.T) {
+	t.Parallel()
+	t.Run("other servers", func(t *testing.T) {
+		list := servers(t, 5)
+		cs := clients(t, addrs(list))
+		// The quorums have a client in common, the one that keeps their lines.
+		first := 0
+		for i, c := range cs {
+			if c.ID() < cs[first].ID() {
+				first = i
+			}
+		}
+		list[0], list[first], cs[0], cs[first] = list[first], list[0], cs[first], cs[0]
+		away := redlatch.QuorumLock(copies(cs[:3], "q")...)
+		here := redlatch.QuorumLock(copies([]*redlatch.Client{cs[0], cs[3], cs[4]}, "q")...)
+		list[1].Kill(t)
+		list[2].Kill(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		resting := async(ctx, away)
+		eventually(t, "the first one is refused", func() bool {
+			_, err := away.TryLock(t.Context(), time.Millisecond, 0)
+			return errors.Is(err, redlatch.ErrUnavailable)
+		})
+		unlock(t, mustLock(t, t.Context(), here))
+		blocked(t, resting)
+		cancel()
+		if r := <-resting; r.err == nil {
+			t.Error("a quorum without a majority")
+		}
+	})
+	t.Run("too short a lease", func(t *testing.T) {
+		list := servers(t, 3)
+		var proxied []string
+		var proxies []*testbed.Proxy
+		for _, s := range list {
+			proxies = append(proxies, testbed.NewProxy(t, s.Addr()))
+			proxied = append(proxied, proxies[len(proxies)-1].Addr())
+		}
+		q := redlatch.QuorumLock(copies(clients(t, proxied), "q")...)
+		unlock(t, mustLock(t, t.Context(), q))
+		for _, p := range proxies {
+			p.Delay(testbed.Replies, 40*time.Millisecond)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		resting := async(ctx, q, redlatch.WithLease(100*time.Millisecond)) // 10 ms for an answer
+		eventually(t, "the first one asks", func() bool {
+			return list[0].Int(t, "EXISTS", "q") == 1
+		})
+		unlock(t, mustLock(t, t.Context(), q))
+		blocked(t, resting)
+		cancel()
+		if r := <-resting; r.err == nil {
+			t.Error("a hold whose lease was over before the answer")
+		}
+		for _, s := range list {
+			becomesFree(t, s, "q")
+		}
+	})
 }
