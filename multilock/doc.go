@@ -70,7 +70,8 @@
 //
 // Every member has its own hold, kept by its own client's watchdog. The context of the
 // MultiLock's hold ends when one of them is lost (of a quorum: when no majority is left).
-// The others stay held until Unlock, which frees all members, even if some fail. All
+// The others are renewed no more: they stay held until Unlock, which frees all members, even if
+// some fail, or until their leases end. All
 // members have one owner, on all clients, so that acquisitions with the hold's context
 // re-enter.
 package multilock

@@ -56,12 +56,27 @@ func (h *hold) memberEnded(member lock.Hold) {
 	case !over:
 	case closed:
 		h.endWith(lock.ErrClosed, "closed", one)
+		h.forsake()
 	default:
 		how := "lost"
 		if one != nil && one.Planned() {
 			how = "expired"
 		}
 		h.endWith(&lock.LeaseLostError{Name: h.m.name, Owner: ownerOf(cause), Reason: lock.LossMember, At: time.Now(), Err: cause}, how, one)
+		h.forsake()
+	}
+}
+
+// forsake has nothing renewed of what is left of a lost hold. A member of the user's own is his to keep.
+func (h *hold) forsake() {
+	_, holds := h.members()
+	for _, m := range holds {
+		switch m := m.(type) {
+		case *held.Hold:
+			m.Forsake()
+		case *hold:
+			m.forsake()
+		}
 	}
 }
 

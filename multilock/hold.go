@@ -332,10 +332,13 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 		return err
 	}
 	h.mu.Lock()
-	released := h.released
+	released, why := h.released, h.why
 	h.mu.Unlock()
-	if released {
+	switch {
+	case released:
 		return lock.ErrNotHeld
+	case why != nil: // what is left of it is kept no longer
+		return why
 	}
 	// The caller's ctx ends the call, but not what goes on behind it: a copy that is late is
 	// extended, too, since the hold may lose another one.

@@ -209,13 +209,15 @@ func TestFencedQuorumAfterALostOne(t *testing.T) {
 	cs, others := clients(t, addrs(list), lease(leaseTime)), clients(t, addrs(list), lease(leaseTime))
 	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
 	job := redlatch.WithOwner(t.Context(), "job")
-	lost := mustLock(t, job, q)
+	o := redlatch.QuorumLock(copies(others, "q", redlatch.Fenced())...)
+	unlock(t, mustLock(t, t.Context(), o)) // a majority will do from here on
+	lost := lockAll(t, job, q, list, cs)
 	first := lost.Token()
 	for _, s := range list[1:] {
 		s.Do(t, "DEL", "q")
 	}
 	want(t, ended(t, lost), redlatch.ErrLeaseLost)
-	between := mustLock(t, t.Context(), redlatch.QuorumLock(copies(others, "q", redlatch.Fenced())...))
+	between := mustLock(t, t.Context(), o)
 	unlock(t, between)
 	held(t, list[0], "q")
 	h := mustLock(t, job, q)

@@ -40,6 +40,7 @@ type Hold struct {
 	alive   bool          // counts in Owner.live
 	late    bool          // an Unlock gave up waiting; what it began went on
 	planned bool          // a fixed lease that ended when it was to end
+	forsook bool          // its whole was lost: renewed no more
 	leaves  bool          // more than its lease was asked of the server, or a late command may still come
 	passes  int32         // of a lost one: how often its session had been passed on
 	ctx     *holdContext  // made when it is asked for
@@ -244,6 +245,26 @@ func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	h.endLocked(stateLost, h.lost)
 }
 
+// Forsake has the hold renewed no more, since the whole that it is a part of was lost. It stays until Unlock, or
+// to the latest end that the server was asked for: nothing is freed under a section that still runs.
+func (h *Hold) Forsake() {
+	r := h.s.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.state != stateHeld || h.forsook {
+		return
+	}
+	s, lease := h.s, r.cfg.LeaseTime
+	h.forsook, h.full = true, nil
+	h.until = later(h.deadlineLocked(), s.askedUntilLocked().Add(-drift(lease)))
+	if h.lease == 0 {
+		s.unkeepLocked(h)
+		s.fixed++
+		h.lease, h.lasts = lease, lease
+	}
+	r.dog.scheduleLocked(s, time.Time{})
+}
+
 // finish ends the context of a hold that endLocked took out, drops its reference to the
 // claim, and has its end told in the background.
 func (h *Hold) finish(how string) {
@@ -407,7 +428,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease, asked 
 	if until.After(h.until) {
 		h.until, h.lasts = until, asked
 	}
-	if full := LocalDeadline(c.Sent, lease); asked < lease && h.lease > 0 && (h.full == nil || full.After(*h.full)) {
+	if full := LocalDeadline(c.Sent, lease); asked < lease && h.lease > 0 && !h.forsook && (h.full == nil || full.After(*h.full)) {
 		h.full = &full
 	}
 	s.known = later(s.known, c.Sent)

@@ -382,7 +382,7 @@ func (s *Session) countsOnLocked() (until time.Time) {
 	}
 	if s.fixed > 0 {
 		for _, h := range s.holds {
-			if h.state == stateHeld && h.lease > 0 {
+			if h.state == stateHeld && h.lease > 0 && !h.forsook {
 				until = later(until, h.until)
 			}
 		}
