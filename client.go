@@ -85,7 +85,14 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		leave = claims.closing
 	}
 	news := &observe.News{}
-	hub := pubsub.NewHub(pubsub.NewDialer(cn.Client(), cn.Topology().Sharded, conn.IsPermanent, leave, cn.Unsubscribes), func(msg string, args ...any) {
+	hub := pubsub.NewHub(pubsub.NewDialer(pubsub.Redis{
+		Client: cn.Client(), Sharded: cn.Topology().Sharded, Permanent: conn.IsPermanent, Clean: cn.Clean, Unsubscribes: cn.Unsubscribes, Closing: leave,
+	}), func(msg string, args ...any) {
+		for i := range args {
+			if err, ok := args[i].(error); ok {
+				args[i] = cn.Clean(err)
+			}
+		}
 		news.Tell(func() { cfg.Logger.Warn(msg, args...) })
 	})
 	var core *engine.Core

@@ -15,7 +15,7 @@ func TestOpenRefusesParameters(t *testing.T) {
 	for _, tc := range []struct{ query, parameter, says string }{
 		{"pool_size=10", "pool_size", "one connection per node"},
 		{"read_timeout=3s", "read_timeout", "write_timeout"},
-		{"db=0&POOL_SIZE=7", "POOL_SIZE", "one connection per node"}, // parameters are spelled in lower case
+		{"db=0&POOL_SIZE=7", "pool_size", "one connection per node"}, // parameters are spelled in lower case
 		{"conn_max_lifetime=1h", "conn_max_lifetime", "may have run"},
 		{"max_retries=3", "max_retries", "repeats commands itself"},
 		{"client_cache=1", "client_cache", "cache"},
@@ -27,9 +27,8 @@ func TestOpenRefusesParameters(t *testing.T) {
 		{"addr=", "addr", "host:port"},
 		{"addr=other", "addr", "host:port"},
 		{"db=1&db=2", "db", "more than once"},
-		{"sentinelMasterId=main", "sentinelMasterId", "master_set"},
+		{"sentinelMasterId=main", "sentinelmasterid", "master_set"},
 		{"password=hunter2", "password", "in front of the host"},
-		{"flavour=sweet", "flavour", "Config.Redis"},
 	} {
 		client, err := redlatch.Open("redis://user:secret@127.0.0.1:1/?" + tc.query)
 		var refused *redlatch.InvalidOptionError
@@ -47,6 +46,31 @@ func TestOpenRefusesParameters(t *testing.T) {
 	_, err := redlatch.Open("rediss://127.0.0.1:1?skip_verify=maybe")
 	if !errors.Is(err, redlatch.ErrInvalidOption) {
 		t.Errorf("skip_verify=maybe: %v", err)
+	}
+}
+
+// A URL in which somebody forgot to encode a password's characters is refused, and no error shows a part of
+// it: what follows an unescaped "?" may be the rest of the password.
+func TestOpenQuotesNoPartOfAURL(t *testing.T) {
+	for _, text := range []string{
+		"redis://user:1234?hunter2@127.0.0.1:1/0", "redis://:1234?hunter2@127.0.0.1:1", "redis://1234?client_name=hunter2@127.0.0.1:1",
+		"redis://:1234#hunter2@127.0.0.1:1", "redis://:12/hunter2@127.0.0.1:1", "redis://:ab?hunter2@127.0.0.1:1", "redis://:1%hunter2@127.0.0.1:1",
+		"redis://127.0.0.1:1?hunter2=1", "redis://127.0.0.1:1?db=hunter2", "redis://127.0.0.1:1/hunter2", "redis://127.0.0.1:1?addr=hunter2",
+		"redis://127.0.0.1:1?a;hunter2", "hunter2://127.0.0.1:1", "redis://[hunter2",
+	} {
+		client, err := redlatch.Open(text)
+		if client != nil || !errors.Is(err, redlatch.ErrInvalidOption) {
+			t.Errorf("Open(%q): %v", text, err)
+		}
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if strings.Contains(e.Error(), "hunter2") || strings.Contains(e.Error(), "1234") {
+				t.Errorf("%s: %T: %v", text, e, e)
+			}
+		}
+	}
+	_, err := redlatch.Open("redis://127.0.0.1:1?flavour=sweet")
+	if !errors.Is(err, redlatch.ErrInvalidOption) || !strings.Contains(err.Error(), "Config.Redis") {
+		t.Errorf("an unknown parameter: %v", err)
 	}
 }
 

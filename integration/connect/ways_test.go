@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -315,6 +316,81 @@ func granted(t *testing.T, waiter <-chan result) redlatch.Hold {
 	case <-time.After(patience):
 		t.Fatal("the waiter was not woken")
 		return nil
+	}
+}
+
+// TestAServerThatRepeatsThePassword, since it does not know the command that it was in: no error shows it,
+// whether the server is like that at once or when the client connects anew.
+func TestAServerThatRepeatsThePassword(t *testing.T) {
+	for name, says := range map[string]string{
+		"redis 5":      "-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `app`, `top\\\"secret`, \r\n",
+		"redis 7":      "-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'app' 'top\\\"secr\r\n",
+		"a proxy":      "-ERR bad request: HELLO 3 AUTH app top\"secret SETNAME x\r\n",
+		"a quick one":  "-DENIED HELLO top\"secret\r\n",
+		"a busy one":   "-LOADING HELLO 3 AUTH app top\"secret\r\n",
+		"no more room": "-ERR max number of clients reached top\"secret\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var changed atomic.Bool
+			connections := make(chan net.Conn, 100)
+			addr := serve(t, func(c net.Conn) {
+				connections <- c
+				answers(c, func(args []string) string {
+					if changed.Load() {
+						return says
+					}
+					if strings.EqualFold(args[0], "EVALSHA") {
+						return "*2\r\n:0\r\n:-2\r\n"
+					}
+					return answer("7.2.4", 7, args)
+				})
+			})
+			open := at("redis://app:"+url.QueryEscape(`top"secret`)+"@"+addr, func(c *redlatch.Config) {
+				c.LeaseTime, c.UnlockTimeout = 3*time.Second, 300*time.Millisecond
+			})
+			c, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			changed.Store(true)
+			for len(connections) > 0 {
+				_ = (<-connections).Close() // the client's to find out
+			}
+			var all []error
+			for range 3 {
+				_, err := c.RLock("x").TryLock(t.Context(), 0, 0)
+				_, lockErr := c.RLock("x").TryLock(t.Context(), 100*time.Millisecond, 0)
+				_, state := c.RLock("x").State(t.Context())
+				_, look := c.Inspect(t.Context(), "x")
+				all = append(all, err, lockErr, state, look)
+			}
+			_, err = open()
+			for _, err := range append(all, err) {
+				if err == nil || strings.Contains(err.Error(), "secr") {
+					t.Errorf("%v", err)
+				}
+				shows(t, err)
+			}
+		})
+	}
+}
+
+// shows looks for the password in all that an error is made of.
+func shows(t *testing.T, err error) {
+	if err == nil {
+		return
+	}
+	if strings.Contains(err.Error(), "secr") {
+		t.Errorf("%T: %v", err, err)
+	}
+	switch e := err.(type) { //nolint:errorlint // each link of the chain in turn
+	case interface{ Unwrap() error }:
+		shows(t, e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, e := range e.Unwrap() {
+			shows(t, e)
+		}
 	}
 }
 

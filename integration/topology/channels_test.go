@@ -72,7 +72,9 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(client.Close)
-		dialer := pubsub.NewDialer(client, true, conn.IsPermanent, nil, func() bool { return true })
+		dialer := pubsub.NewDialer(pubsub.Redis{
+			Client: client, Sharded: true, Permanent: conn.IsPermanent, Clean: func(err error) error { return err }, Unsubscribes: func() bool { return true },
+		})
 		dialer.Moved("") // asks where the slots are
 		h := &heard{stand: map[string]bool{}}
 		link, err := dialer.Dial(master.Addr(), h)

@@ -36,7 +36,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 		}
 	}
 	c := &Conn{
-		client: client, silent: connWriteTimeout(opt),
+		client: client, known: secretsOf(&opt), silent: connWriteTimeout(opt),
 		left: make(chan struct{}), broke: new(Instant),
 	}
 	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
@@ -46,7 +46,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 		return nil, err
 	}
 	var err error
-	if c.topo, err = new(dialler).look(opt, client); err != nil {
+	if c.topo, err = (&dialler{known: c.known}).look(opt, client); err != nil {
 		return nil, err
 	}
 	if client.Mode() == rueidis.ClientModeSentinel {
@@ -95,7 +95,7 @@ func (c *Conn) probe(ctx context.Context, key func(string) string) error {
 	case errors.As(err, &answer):
 		return nil // no permission for this key, or a state that passes: the locks will tell
 	}
-	return c.unreachable(err)
+	return c.unreachable(c.Clean(err))
 }
 
 func (c *Conn) unreachable(err error) error {

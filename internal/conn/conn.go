@@ -4,7 +4,6 @@ package conn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -122,6 +121,7 @@ type Conn struct {
 	dial    *dialler      // of our client
 	built   bool          // by a ClientBuilder, which may dial by itself
 	demoted demotion      // of its only server
+	known   *secrets      // of the client's options
 }
 
 // Client is the underlying client, for the subscriptions.
@@ -292,8 +292,11 @@ func (c *Conn) parse(res rueidis.RedisResult) (Reply, error) {
 	if err != nil {
 		c.note(err)
 	}
-	return r, err
+	return r, c.Clean(err)
 }
+
+// Clean is an error of the client's, without the passwords that a server may repeat in its words.
+func (c *Conn) Clean(err error) error { return c.known.clean(err) }
 
 func parse(res rueidis.RedisResult) (Reply, error) {
 	msg, err := res.ToMessage()
@@ -333,6 +336,6 @@ func isNoScript(err error) bool {
 	if err == nil {
 		return false
 	}
-	var re *rueidis.RedisError
-	return errors.As(err, &re) && re.IsNoScript()
+	msg, ok := answerOf(err)
+	return ok && hasCode(msg, "NOSCRIPT")
 }

@@ -46,7 +46,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 			return nil, told
 		}
 	}
-	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke, dial: d, built: built}
+	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke, dial: d, built: built, known: d.known}
 	if err == nil {
 		if c.topo, err = d.look(opt, client); err != nil {
 			client.Close()

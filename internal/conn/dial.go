@@ -19,6 +19,7 @@ import (
 // that the options bring. It is safe for concurrent use.
 type dialler struct {
 	own   bool // the options bring no dial function
+	known *secrets
 	delay bool // small writes wait for others: the client library knows its own connections only
 
 	broke Instant // a connection ended, whether a command was under way or not
@@ -37,7 +38,7 @@ type dialler struct {
 
 // follow puts a dialler into the options.
 func follow(opt *rueidis.ClientOption) *dialler {
-	o := &dialler{own: opt.DialFn == nil && opt.DialCtxFn == nil, delay: opt.DisableTCPNoDelay}
+	o := &dialler{known: secretsOf(opt), own: opt.DialFn == nil && opt.DialCtxFn == nil, delay: opt.DisableTCPNoDelay}
 	o.opening.Store(true)
 	if plain := opt.DialFn; plain != nil && opt.DialCtxFn == nil {
 		opt.DialFn = func(addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {

@@ -37,7 +37,7 @@ func (o *dialler) explain(opt rueidis.ClientOption, err error) (final bool, told
 	var re *rueidis.RedisError
 	switch {
 	case errors.As(err, &re):
-		return o.answered(opt, re.Error(), err)
+		return o.answered(opt, re.Error(), o.known.clean(err))
 	case errors.Is(err, rueidis.ErrInvalidShardsRefreshInterval):
 		return true, &lock.InvalidOptionError{Option: "Redis.ClusterOption.ShardsRefreshInterval", Reason: "it is negative"}
 	case errors.Is(err, rueidis.ErrInvalidTopologyRefreshInterval):
@@ -82,7 +82,7 @@ func (o *dialler) broken(opt rueidis.ClientOption, err error) (final bool, told 
 		}
 	}
 	if said := greeting(ctx, addr, d, cfg); said != "" {
-		return o.answered(opt, said, errors.New(said))
+		return o.answered(opt, said, Refusal(o.known.text(said)))
 	}
 	return false, o.unavailable(opt, err)
 }

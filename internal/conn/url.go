@@ -6,9 +6,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -16,9 +14,14 @@ import (
 )
 
 // ParseURL makes options from a URL. Parameters that would be ignored are refused. Its
-// errors are [lock.ErrInvalidOption]; they contain neither the URL nor a value of it.
+// errors are [lock.ErrInvalidOption]; they quote no part of the URL, which may be one of a password
+// that is not encoded. The names in them are from the lists below.
 func ParseURL(text string) (rueidis.ClientOption, error) {
-	if err := checkURL(text); err != nil {
+	u, err := url.Parse(text)
+	if err != nil || strings.Contains(text, "#") || u.User == nil && strings.Contains(u.RawQuery, "@") {
+		return rueidis.ClientOption{}, errURL("it is not a redis://, rediss://, valkey://, valkeys:// or unix:// URL")
+	}
+	if err := checkParameters(u); err != nil {
 		return rueidis.ClientOption{}, err
 	}
 	// "redis://host:6379/" means no database, though the parser takes the slash for one; nor does
@@ -29,7 +32,17 @@ func ParseURL(text string) (rueidis.ClientOption, error) {
 	}
 	opt, err := rueidis.ParseURL(text)
 	if err != nil {
-		return rueidis.ClientOption{}, errURL()
+		for says, told := range map[string]error{ // the parser's message may contain the password
+			"database number": parameter("db", "it is not a number"),
+			"dial timeout":    parameter("dial_timeout", "it is not a duration such as 500ms or 5s"),
+			"write timeout":   parameter("write_timeout", "it is not a duration such as 500ms or 5s"),
+			"skip verify":     parameter("skip_verify", "it is neither true nor false"),
+		} {
+			if strings.HasPrefix(err.Error(), "redis: invalid "+says+":") {
+				return rueidis.ClientOption{}, told
+			}
+		}
+		return rueidis.ClientOption{}, errURL("it is not a redis://, rediss://, valkey://, valkeys:// or unix:// URL")
 	}
 	// A Unix socket's path is known by its form: our own dialling does the rest.
 	opt.DialCtxFn = nil
@@ -40,153 +53,87 @@ func ParseURL(text string) (rueidis.ClientOption, error) {
 	return opt, nil
 }
 
-// errURL leaves out the parser's message, which may contain the URL, and with it
-// the password.
-func errURL() error {
-	return &lock.InvalidOptionError{Option: "url", Reason: "it is not a redis://, rediss://, valkey://, valkeys:// or unix:// URL"}
+const (
+	encode  = "; in a user or password write % ? # / @ : as %25 %3F %23 %2F %40 %3A"
+	ignored = "it would be ignored: "
+	pooled  = ignored + "commands share one connection per node; remove it"
+	retried = ignored + "redlatch repeats commands itself, within the caller's ctx"
+	aging   = ignored + "a connection that ages out repeats commands that may have run; remove it"
+	replica = ignored + "a replica can't decide who holds a lock; remove it"
+	inFront = ignored + "put it in front of the host: redis://user:password@host"
+	useTLS  = ignored + "use a rediss:// URL, with skip_verify, or Config.Redis.TLSConfig"
+)
+
+// own are the parameters that act.
+var own = strings.Fields("addr client_name client_cache db dial_timeout master_set max_retries protocol skip_verify write_timeout")
+
+// foreign are those that other clients know, by what is said of them.
+var foreign = map[string]string{
+	pooled: "pool_size min_idle_conns max_idle_conns max_active_conns pool_timeout pool_fifo max_connections " +
+		"idle_timeout conn_max_idle_time idle_check_frequency health_check_interval",
+	retried: "min_retry_backoff max_retry_backoff max_redirects context_timeout_enabled",
+	aging:   "max_conn_age conn_max_lifetime",
+	replica: "route_by_latency route_randomly read_only",
+	inFront: "user username password",
+	useTLS:  "tls ssl ssl_cert_reqs ssl_ca_certs",
+
+	ignored + "use write_timeout, which bounds silence in both directions": "read_timeout socket_timeout timeout",
+	ignored + "use dial_timeout":               "connect_timeout connection_timeout socket_connect_timeout",
+	ignored + "use db, or the URL's path":      "database",
+	ignored + "use client_name":                "name identity_suffix",
+	ignored + "use Config.Redis.ClientSetInfo": "disable_identity disable_indentity",
+	ignored + "use master_set":                 "sentinelmasterid master_name sentinel_master",
 }
 
-// parameters are those that a URL may have, each with a check that says what is
-// wrong with a value.
-var parameters = map[string]func(value string) string{
-	"addr": func(value string) string {
-		// The parser would take the URL's own host in its place.
-		_, _, err := net.SplitHostPort(value)
-		return whyNot(err, "it is not host:port")
-	},
-	"client_name": anything,
-	"master_set":  anything,
-	"db": func(value string) string {
-		_, err := strconv.Atoi(value)
-		return whyNot(err, "it is not a number")
-	},
-	"dial_timeout":  duration,
-	"write_timeout": duration,
-	"skip_verify": func(value string) string {
-		if value == "" {
-			return ""
-		}
-		_, err := strconv.ParseBool(value)
-		return whyNot(err, "it is neither true nor false")
-	},
-	"protocol":     oneOf("2", "3"),
-	"max_retries":  oneOf("0"),
-	"client_cache": oneOf("0"),
-}
-
-func anything(string) string { return "" }
-
-func duration(value string) string {
-	_, err := time.ParseDuration(value)
-	return whyNot(err, "it is not a duration such as 500ms or 5s")
-}
-
-func oneOf(values ...string) func(string) string {
-	return func(value string) string {
-		if slices.Contains(values, value) {
-			return ""
-		}
-		return "only " + strings.Join(values, " and ") + " can be set"
-	}
-}
-
-func whyNot(err error, reason string) string {
-	if err == nil {
-		return ""
-	}
-	return reason
-}
-
-// instead says what to use in place of parameters that other libraries know.
-var instead = map[string]string{
-	"max_retries":  "redlatch repeats commands itself, within the caller's ctx",
-	"client_cache": "locks can't be read from a client-side cache",
-	"skip_verify":  "it needs a rediss:// URL",
-
-	// go-redis
-	"pool_size":               "commands share one connection per node; remove it",
-	"min_idle_conns":          "commands share one connection per node; remove it",
-	"max_idle_conns":          "commands share one connection per node; remove it",
-	"max_active_conns":        "commands share one connection per node; remove it",
-	"pool_timeout":            "no call waits for a connection; limit a call by its ctx",
-	"pool_fifo":               "commands share one connection per node; remove it",
-	"read_timeout":            "use write_timeout, which bounds silence in both directions, or limit a call by its ctx",
-	"min_retry_backoff":       "redlatch repeats commands itself, within the caller's ctx",
-	"max_retry_backoff":       "redlatch repeats commands itself, within the caller's ctx",
-	"idle_timeout":            "the connection is kept open; remove it",
-	"conn_max_idle_time":      "the connection is kept open; remove it",
-	"idle_check_frequency":    "the connection is kept open; remove it",
-	"max_conn_age":            "a connection that ages out repeats commands that may have run; remove it",
-	"conn_max_lifetime":       "a connection that ages out repeats commands that may have run; remove it",
-	"route_by_latency":        "a replica can't decide who holds a lock; remove it",
-	"route_randomly":          "a replica can't decide who holds a lock; remove it",
-	"read_only":               "a replica can't decide who holds a lock; remove it",
-	"max_redirects":           "redirections are followed as long as ctx allows; remove it",
-	"context_timeout_enabled": "ctx is always obeyed; remove it",
-	"identity_suffix":         "use client_name",
-	"disable_identity":        "use Config.Redis.ClientSetInfo",
-	"disable_indentity":       "use Config.Redis.ClientSetInfo",
-
-	// other clients
-	"timeout":                "use dial_timeout and write_timeout",
-	"connect_timeout":        "use dial_timeout",
-	"connection_timeout":     "use dial_timeout",
-	"socket_timeout":         "use write_timeout",
-	"socket_connect_timeout": "use dial_timeout",
-	"health_check_interval":  "use Config.Redis.Dialer.KeepAlive",
-	"max_connections":        "commands share one connection per node; remove it",
-	"database":               "use db, or the URL's path",
-	"name":                   "use client_name",
-	"user":                   "put it in front of the host: redis://user:password@host",
-	"username":               "put it in front of the host: redis://user:password@host",
-	"password":               "put it in front of the host: redis://user:password@host",
-	"sentinelmasterid":       "use master_set",
-	"master_name":            "use master_set",
-	"sentinel_master":        "use master_set",
-	"tls":                    "use a rediss:// URL",
-	"ssl":                    "use a rediss:// URL",
-	"ssl_cert_reqs":          "use a rediss:// URL with skip_verify, or Config.Redis.TLSConfig",
-	"ssl_ca_certs":           "use Config.Redis.TLSConfig",
-}
-
-// checkURL refuses parameters that would be ignored.
-func checkURL(text string) error {
-	u, err := url.Parse(text)
-	if err != nil {
-		return errURL()
-	}
+// checkParameters refuses what the parser would ignore.
+func checkParameters(u *url.URL) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return errURL()
+		return errURL("its parameters can't be read")
 	}
-	secure := u.Scheme == "rediss" || u.Scheme == "valkeys"
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		check, known := parameters[name]
-		reason := ""
-		switch {
-		case !known:
-			reason = "it would be ignored"
-		case name == "skip_verify" && !secure:
-			reason = "it would be ignored"
-		case name != "addr" && len(query[name]) > 1:
-			reason = "it is given more than once"
-		default:
-			for _, value := range query[name] {
-				if reason = check(value); reason != "" {
-					break
+		if !slices.Contains(own, name) {
+			for why, names := range foreign {
+				if known := strings.ToLower(name); slices.Contains(strings.Fields(names), known) {
+					return parameter(known, why)
 				}
 			}
+			return errURL("it has a parameter that would be ignored: remove it, or set what you mean in Config.Redis and call New")
 		}
-		if reason == "" {
-			continue
+		if name != "addr" && len(query[name]) > 1 {
+			return parameter(name, "it is given more than once")
 		}
-		switch advice := instead[strings.ToLower(name)]; {
-		case advice != "":
-			reason += ": " + advice
-		case !known:
-			reason += ": remove it, or set what you mean in Config.Redis and call New"
+		for _, value := range query[name] {
+			if why := wrong(name, value, u.Scheme == "rediss" || u.Scheme == "valkeys"); why != "" {
+				return parameter(name, why)
+			}
 		}
-		return &lock.InvalidOptionError{Option: fmt.Sprintf("url parameter %.40q", name), Reason: reason}
 	}
 	return nil
+}
+
+// wrong says what is wrong with a value that the parser would change or ignore.
+func wrong(name, value string, secure bool) string {
+	_, _, err := net.SplitHostPort(value)
+	switch {
+	case name == "addr" && err != nil: // the parser would take the URL's own host in its place
+		return "it is not host:port"
+	case name == "protocol" && value != "2" && value != "3":
+		return "only 2 and 3 can be set"
+	case name == "max_retries" && value != "0":
+		return "only 0 can be set: redlatch repeats commands itself, within the caller's ctx"
+	case name == "client_cache" && value != "0":
+		return "only 0 can be set: locks can't be read from a client-side cache"
+	case name == "skip_verify" && !secure:
+		return ignored + "it needs a rediss:// URL"
+	}
+	return ""
+}
+
+func errURL(reason string) error {
+	return &lock.InvalidOptionError{Option: "url", Reason: reason + encode}
+}
+
+func parameter(name, reason string) error {
+	return &lock.InvalidOptionError{Option: fmt.Sprintf("url parameter %q", name), Reason: reason}
 }

@@ -50,7 +50,7 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 		if opt.ForceSingleClient {
 			return topo, nil // as if it had not been there yet
 		}
-		return topo, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", err))
+		return topo, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", o.known.clean(err)))
 	case err != nil && topo.Cluster:
 		// Where unlock messages go depends on it.
 		_, told := o.explain(opt, err)

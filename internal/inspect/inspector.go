@@ -279,6 +279,7 @@ func await[T any](ctx context.Context, i *Inspector, end func(error), f func() (
 	go func() {    // ends with the answer, or with the connection
 		defer i.calls.Done()
 		val, err := f()
+		err = i.conn.Clean(err)
 		answered <- answer{val, err}
 		if !decided.CompareAndSwap(false, true) && end != nil {
 			i.cfg.News.Tell(func() { end(err) })

@@ -36,7 +36,7 @@ func TestTheQuestionForSlotsHasNoDeadline(t *testing.T) {
 	}
 	defer client.Close()
 	n := &noted{Client: client}
-	pubsub.NewDialer(n, true, func(error) bool { return false }, nil, func() bool { return true }).Moved("")
+	pubsub.NewDialer(pubsub.Redis{Client: n, Sharded: true}).Moved("")
 	if len(n.ctxs) != 1 {
 		t.Fatalf("asked %d times", len(n.ctxs))
 	}
@@ -52,7 +52,7 @@ func TestANodeThatKnowsNoSlotsIsNoAnswer(t *testing.T) {
 	left, member := testbed.Answering(t, "*0\r\n"), testbed.Answering(t, table)
 	for i := range 20 { // the order of the nodes is a matter of chance
 		n := &nodes{left, map[string]rueidis.Client{"left:1": left, "member:1": member}}
-		d := pubsub.NewDialer(n, true, func(error) bool { return false }, nil, func() bool { return true })
+		d := pubsub.NewDialer(pubsub.Redis{Client: n, Sharded: true})
 		d.Moved("")
 		if node := d.Node(1); node != "10.0.0.1:6379" {
 			t.Fatal("the slot is on", node)

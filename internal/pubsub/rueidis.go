@@ -15,24 +15,25 @@ import (
 	"github.com/redlatch/redlatch/internal/slots"
 )
 
-// NewDialer subscribes through client: on one connection to any master with plain
-// channels, on one connection to each slot's primary with sharded ones. It gives up
-// waiting for a connection when closing, if it is not nil, is closed. unsubscribes says whether the
-// client's connections bear an UNSUBSCRIBE; on those that don't, channels are left to the
-// connection's end.
-func NewDialer(client rueidis.Client, sharded bool, permanent func(error) bool, closing <-chan struct{}, unsubscribes func() bool) Dialer {
-	plain := !sharded && client.Mode() == rueidis.ClientModeCluster
-	return &dialer{client: client, sharded: sharded, plain: plain, permanent: permanent, closing: closing, unsubscribes: unsubscribes}
+// Redis is a client to subscribe through.
+type Redis struct {
+	Client       rueidis.Client
+	Sharded      bool                 // publishers use SPUBLISH
+	Permanent    func(err error) bool // another try will not change it
+	Clean        func(err error) error
+	Unsubscribes func() bool     // its connections bear an UNSUBSCRIBE; on others channels are left to their end
+	Closing      <-chan struct{} // closed: nobody waits for a connection any more; nil: there is always one
+}
+
+// NewDialer subscribes through a client: on one connection to any master with plain channels, on one
+// connection to each slot's primary with sharded ones.
+func NewDialer(of Redis) Dialer {
+	return &dialer{Redis: of, plain: !of.Sharded && of.Client.Mode() == rueidis.ClientModeCluster}
 }
 
 type dialer struct {
-	client    rueidis.Client
-	sharded   bool
-	plain     bool // a cluster without sharded channels
-	permanent func(error) bool
-	closing   <-chan struct{}
-
-	unsubscribes func() bool
+	Redis
+	plain bool // a cluster without sharded channels
 
 	mu    sync.Mutex
 	slots []slots.Range // guarded by mu; nil: ask
@@ -42,7 +43,7 @@ type dialer struct {
 
 // Node implements Dialer. It never blocks: where the slots are is asked by Dial.
 func (d *dialer) Node(slot uint16) string {
-	if !d.sharded {
+	if !d.Sharded {
 		return ""
 	}
 	d.mu.Lock()
@@ -59,7 +60,7 @@ const unknown = "?"
 
 // Moved implements Dialer.
 func (d *dialer) Moved(string) {
-	if d.sharded {
+	if d.Sharded {
 		d.locate()
 	}
 }
@@ -76,7 +77,7 @@ func (d *dialer) locate() {
 	ctx, cancel := context.WithCancel(context.Background()) // no deadline: see slots.Ask
 	defer cancel()
 	defer time.AfterFunc(2*time.Second, cancel).Stop()
-	found, err := slots.Ask(ctx, d.client.Nodes())
+	found, err := slots.Ask(ctx, d.Client.Nodes())
 	if err != nil {
 		return // the next failure asks again
 	}
@@ -90,7 +91,7 @@ func (d *dialer) locate() {
 // nil if the client knows none.
 func (d *dialer) master() rueidis.Client {
 	d.locate()
-	nodes := d.client.Nodes()
+	nodes := d.Client.Nodes()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var addrs []string
@@ -121,12 +122,12 @@ func (d *dialer) Astray(masters []string) bool {
 
 // Dial implements Dialer.
 func (d *dialer) Dial(node string, h Handler) (Link, error) {
-	client := d.client
-	if d.sharded {
+	client := d.Client
+	if d.Sharded {
 		if node == unknown {
 			return nil, errPlace
 		}
-		nc, ok := d.client.Nodes()[node]
+		nc, ok := d.Client.Nodes()[node]
 		if !ok {
 			return nil, fmt.Errorf("node %s is not part of the cluster", node)
 		}
@@ -141,7 +142,7 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{dc: dc, release: release, sharded: d.sharded, permanent: d.permanent, keeps: !d.unsubscribes()}
+	l := &link{dc: dc, release: release, sharded: d.Sharded, permanent: d.Permanent, clean: d.Clean, keeps: !d.Unsubscribes()}
 	l.down = dc.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) {
 			if m.Pattern != "" {
@@ -167,7 +168,7 @@ var errClosing = errors.New("closing")
 // dedicate takes a connection out of the client's pool. That takes no ctx, and blocks
 // while the pool is exhausted: the application may share it.
 func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(), error) {
-	if d.closing == nil {
+	if d.Closing == nil {
 		dc, release := client.Dedicate()
 		return dc, release, nil
 	}
@@ -180,7 +181,7 @@ func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(
 		dc, release := client.Dedicate()
 		select {
 		case got <- lent{dc, release}:
-		case <-d.closing:
+		case <-d.Closing:
 			dc.Close() // given back, it would be sent an UNSUBSCRIBE
 			release()
 		}
@@ -188,7 +189,7 @@ func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(
 	select {
 	case l := <-got:
 		return l.dc, l.release, nil
-	case <-d.closing:
+	case <-d.Closing:
 		return nil, nil, errClosing
 	}
 }
@@ -198,6 +199,7 @@ type link struct {
 	release   func()
 	sharded   bool
 	permanent func(error) bool
+	clean     func(error) error
 	keeps     bool // it bears no UNSUBSCRIBE
 	kept      int  // channels that nobody wants any more
 	down      <-chan error
@@ -257,7 +259,7 @@ func (l *link) each(ctx context.Context, channels []string, build func([]string)
 		return l.eachAlone(ctx, channels, build)
 	}
 	for part := range slices.Chunk(channels, maxPerCommand) {
-		if err := l.dc.Do(ctx, build(part)).Error(); err != nil {
+		if err := l.clean(l.dc.Do(ctx, build(part)).Error()); err != nil {
 			if l.permanent(err) {
 				return fmt.Errorf("%w: %w", ErrRefused, err)
 			}
@@ -279,7 +281,7 @@ func (l *link) eachAlone(ctx context.Context, channels []string, build func([]st
 			cmds[i] = build(part[i : i+1]).Pin()
 		}
 		for i, res := range l.dc.DoMulti(ctx, cmds...) {
-			switch err := res.Error(); {
+			switch err := l.clean(res.Error()); {
 			case err == nil:
 			case !l.permanent(err):
 				return err
