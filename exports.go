@@ -131,6 +131,7 @@ const (
 	KindPlain     = lock.KindPlain     // RLock, a member of a MultiLock, or a FairLock that nobody waits for
 	KindFair      = lock.KindFair      // FairLock
 	KindReadWrite = lock.KindReadWrite // ReadWriteLock
+	KindUnknown   = lock.KindUnknown   // something looks like a lock and can't be read
 )
 
 // The reasons of a [LeaseLostError].

@@ -30,6 +30,10 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 // most 16 of its holders and of its waiters. A lock that is taken or freed meanwhile may
 // be missing or out of date.
 //
+// What looks like a lock and can't be read, since something else stands beside it, is one row with
+// [KindUnknown] and a Problem: it never fails the list. Names longer than those of locks are
+// skipped; a last such row counts them.
+//
 // The pattern applies to the part after Config.Prefix. With a NameMapper it applies to
 // the mapped name, which is also the Name of the result. On a cluster, keys whose derived
 // keys would be in other slots are left out.

@@ -64,7 +64,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 // fn. If the lock is granted so late that the next run may be due, Do gives it back and returns
 // [ErrUnavailable], so each run begins in its own period. If the server's clock is set
 // forward, the next run comes earlier by as much; if it is set back, it comes up to one period
-// later.
+// later. So it does if the record of the last run can't be read, since somebody else has written it.
 //
 // # While fn runs
 //

@@ -11,6 +11,7 @@ const (
 	KindPlain     Kind = "plain"      // RLock, a member of a MultiLock, or a FairLock that nobody waits for
 	KindFair      Kind = "fair"       // FairLock
 	KindReadWrite Kind = "read-write" // ReadWriteLock
+	KindUnknown   Kind = "unknown"    // something looks like a lock and can't be read; see Inspection.Problem
 )
 
 // Inspection is what the server knows about a lock of any kind, for people and
@@ -25,6 +26,10 @@ type Inspection struct {
 	// Kind is deduced from the keys on the server. A fair lock without waiters can't be
 	// told from a plain one.
 	Kind Kind `json:"kind"`
+	// Problem says why the lock can't be read, if Kind is KindUnknown: what the server said, or
+	// that the name is too long for a lock's. Then only Name and Key are known besides. Others
+	// may have written it.
+	Problem string `json:"problem,omitempty"`
 	// Mode is how it is held; ModeNone: it is free.
 	Mode Mode `json:"mode"`
 	// At is when this was read. It and the times of waiters are by the server's clock.
@@ -86,9 +91,13 @@ type Process struct {
 	ClientID string `json:"client_id"` // of the Client; of a Redisson instance
 	// Client is the Client's name (Config.Name) and Addr its address, from the server's
 	// CLIENT LIST; "" if it is no longer connected, has no name there, or the list may not
-	// be read.
+	// be read. Whoever may connect can give any name to a connection, and this client's id
+	// with it: don't base decisions on it.
 	Client string `json:"client,omitempty"`
 	Addr   string `json:"addr,omitempty"`
+	// Disputed: connections with other names say that they are this client. Client and Addr
+	// list them, with ", " between.
+	Disputed bool `json:"disputed,omitempty"`
 }
 
 // ForceOption changes one ForceUnlock.

@@ -44,3 +44,14 @@ func within(t testing.TB, d time.Duration) context.Context {
 
 // java is an owner of Redisson's, by number.
 const java = "6d4e6c1a-0000-4000-8000-00000000000a:"
+
+// dialRaw returns a client of the library alone.
+func dialRaw(t testing.TB, addr string) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}

@@ -182,7 +182,7 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	if isNoScript(err) {
 		r, err = c.parse(c.client.Do(ctx, c.eval(cmd)))
 	}
-	return r, err
+	return r, spoiled(cmd, err)
 }
 
 // runMore sends the script and what is asked for behind it, on one connection.
@@ -230,7 +230,7 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		if c.topo.Cluster && isRedirection(err) {
 			c.slots.doubt()
 		}
-		return r, err
+		return r, spoiled(cmd, err)
 	}
 	res = res[1:]
 	if cmd.Acks > 0 {
@@ -274,6 +274,7 @@ func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Res
 		if isNoScript(out[i].Err) {
 			out[i].Reply, out[i].Err = c.parse(c.client.Do(ctx, c.eval(cmds[i])))
 		}
+		out[i].Err = spoiled(cmds[i], out[i].Err)
 	}
 	return out
 }

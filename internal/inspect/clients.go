@@ -116,11 +116,29 @@ func parseClients(text string, into map[string]lock.Process) {
 		if !ok || at < 0 {
 			continue
 		}
-		id := rest[at+1:]
-		if _, known := into[id]; !known {
-			into[id] = lock.Process{ClientID: id, Client: rest[:at], Addr: addr}
+		one := lock.Process{ClientID: rest[at+1:], Client: rest[:at], Addr: addr}
+		if known, ok := into[one.ClientID]; ok {
+			one = disputed(known, one)
 		}
+		into[one.ClientID] = one
 	}
+}
+
+// disputed is a client of which a further connection tells: anybody may give any name to his own,
+// so two names for one client are both shown. The name of a connection has no space.
+func disputed(p, other lock.Process) lock.Process {
+	const most = 3
+	names := strings.Split(p.Client, ", ")
+	if slices.Contains(names, other.Client) || len(names) > most {
+		return p
+	}
+	p.Disputed = true
+	if len(names) == most {
+		other.Client, other.Addr = "…", "…"
+	}
+	p.Client += ", " + other.Client
+	p.Addr += ", " + other.Addr
+	return p
 }
 
 // connections asks all masters for their lists at once: one that is silent or refuses hides

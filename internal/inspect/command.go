@@ -56,26 +56,25 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 		return lock.Inspection{}, errNoLock(name)
 	}
 	in := lock.Inspection{
-		Name: name, Key: key, Kind: kindOf[r.Code], At: time.UnixMilli(r.Int(1)),
+		Name: name, Key: key, Kind: kindOf[r.Code], At: plausible(r.Int(1)),
 		Remaining: milliseconds(r.Int(2)), Token: uint64(max(r.Int(3), 0)), // #nosec G115 -- not negative
 		Processes: int(r.Int(5)), HolderCount: int(r.Int(7)),
 		Holders: []lock.Holder{}, Queue: []lock.Waiter{},
 	}
-	if in.HolderCount > 0 {
+	if in.HolderCount > 0 { // else it is free
 		in.Mode = lock.ModeLock
 		if m := r.Str(4); m != "" {
 			in.Mode = lock.Mode(m)
 		}
 	}
 	traced, traceparent, _ := strings.Cut(r.Str(6), " ")
-	shown := int(r.Int(8))
 	at := 9
-	for range shown {
+	for range shown(r, 8) {
 		field := r.Str(at)
 		h := lock.Holder{Owner: field, Mode: in.Mode, Remaining: milliseconds(r.Int(at + 2))}
 		h.Count, _ = strconv.Atoi(r.Str(at + 1))
-		if r.Vals[at+1].Int > 0 {
-			h.Count = int(r.Vals[at+1].Int)
+		if n := r.Int(at + 1); n > 0 {
+			h.Count = int(n)
 		}
 		if in.Mode == lock.ModeWrite && !strings.HasSuffix(field, ":write") {
 			h.Mode = lock.ModeRead
@@ -91,15 +90,14 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 		at += 3
 	}
 	in.QueueLength = int(r.Int(at))
-	shown = int(r.Int(at + 1))
 	at += 2
-	for range shown {
+	for range shown(r, at-1) {
 		w := lock.Waiter{Owner: r.Str(at), Mode: lock.Mode(r.Str(at + 1))}
 		if id, ok := lock.ParseOwner(w.Owner); ok {
 			w.ClientID, w.Since = id.Client, id.Since
 		}
 		if us, err := strconv.ParseInt(r.Str(at+2), 10, 64); err == nil {
-			w.Since = time.UnixMilli(us / 1000) // as exact as At, and so not after it
+			w.Since = plausible(us / 1000) // as exact as At, and so not after it
 		}
 		in.Queue = append(in.Queue, w)
 		at += 3
@@ -108,6 +106,26 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 		in.Processes = processes(in.Queue)
 	}
 	return in, nil
+}
+
+// shown is the number of rows that a reply says to follow at i, and has.
+func shown(r conn.Reply, i int) int {
+	return int(max(0, min(r.Int(i), int64(len(r.Vals)-i-1)/3)))
+}
+
+// The times that may stand in a lock's keys: others come from a clock that was never set, or from
+// somebody who wrote there. Years of five digits can't be told in JSON.
+var (
+	timesFrom = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	timesTo   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+)
+
+// plausible is the time of ms; zero: not known.
+func plausible(ms int64) time.Time {
+	if ms < timesFrom || ms >= timesTo {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }
 
 // processes counts those that the waiters are of.
@@ -128,7 +146,7 @@ func milliseconds(ms int64) time.Duration {
 // traceID is the trace of a W3C traceparent, or "".
 func traceID(parent string) string {
 	parts := strings.Split(parent, "-")
-	if len(parts) < 4 || len(parts[1]) != 32 {
+	if len(parts) < 4 || len(parts[1]) != 32 || strings.Trim(parts[1], "0123456789abcdef") != "" {
 		return ""
 	}
 	return parts[1]

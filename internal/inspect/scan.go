@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/quote"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -33,10 +35,11 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 		}
 		// A key may be seen twice: while the table grows, or its slot moves.
 		seen := map[string]bool{}
+		var long tooLong
 		for _, n := range nodes {
 			for cursor, more := uint64(0), true; more; more = cursor != 0 {
 				var found []lock.Inspection
-				if found, cursor, err = i.batch(ctx, n, match, cursor, seen); err != nil {
+				if found, cursor, err = i.batch(ctx, n, match, cursor, seen, &long); err != nil {
 					yield(lock.Inspection{}, err)
 					return
 				}
@@ -48,12 +51,53 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 				}
 			}
 		}
+		if long.count > 0 {
+			yield(long.row(), nil)
+		}
+	}
+}
+
+// tooLong counts the names that no lock may have. Each would be sent to the server twelve times, and
+// they may have megabytes.
+type tooLong struct {
+	count int
+	first string // as it may be shown
+	bytes int    // of the first
+}
+
+// leaveOut takes them out of keys.
+func (l *tooLong) leaveOut(keys []string) []string {
+	return slices.DeleteFunc(keys, func(key string) bool {
+		if len(key) <= luascript.MaxKey {
+			return false
+		}
+		if l.count++; l.count == 1 {
+			l.first, l.bytes = quote.Text(key), len(key)
+		}
+		return true
+	})
+}
+
+// row tells of them in one line.
+func (l *tooLong) row() lock.Inspection {
+	problem := fmt.Sprintf("skipped: its name has %d bytes, a lock's at most %d", l.bytes, luascript.MaxKey)
+	if l.count > 1 {
+		problem += fmt.Sprintf("; and %d more such names", l.count-1)
+	}
+	return odd(l.first, l.first, problem)
+}
+
+// odd is a row for what looks like a lock and can't be read.
+func odd(name, key, problem string) lock.Inspection {
+	return lock.Inspection{
+		Name: name, Key: key, Kind: lock.KindUnknown, Problem: quote.Line(problem), Processes: -1,
+		Holders: []lock.Holder{}, Queue: []lock.Waiter{},
 	}
 }
 
 // batch asks for the next keys and looks at them. Nothing is under way while the caller's
 // loop has its turn: it may close the Client.
-func (i *Inspector) batch(ctx context.Context, n node, match string, cursor uint64, seen map[string]bool) ([]lock.Inspection, uint64, error) {
+func (i *Inspector) batch(ctx context.Context, n node, match string, cursor uint64, seen map[string]bool, long *tooLong) ([]lock.Inspection, uint64, error) {
 	ctx, done, err := i.begin(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -63,7 +107,7 @@ func (i *Inspector) batch(ctx context.Context, n node, match string, cursor uint
 	if err != nil {
 		return nil, 0, err
 	}
-	keys, err := i.likely(ctx, n, fresh(entry.Elements, seen))
+	keys, err := i.likely(ctx, n, fresh(long.leaveOut(entry.Elements), seen))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -176,7 +220,13 @@ func (i *Inspector) look(ctx context.Context, keys []string) ([]lock.Inspection,
 	var out []lock.Inspection
 	for n, r := range res {
 		if r.Err != nil { // one of many: a slot that moves, a script that is not known yet
-			if r.Reply, err = i.ask(ctx, keys[n], "inspect", cmds[n], conn.Ambiguous); err != nil {
+			r.Reply, err = i.ask(ctx, keys[n], "inspect", cmds[n], conn.Ambiguous)
+			var spoiled *conn.SpoiledError
+			if errors.As(err, &spoiled) {
+				out = append(out, odd(strings.TrimPrefix(keys[n], i.cfg.Prefix), keys[n], spoiled.Error()))
+				continue
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -1,0 +1,234 @@
+package hostile
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// rows are what Locks returns, by name, as programs read it.
+func rows(t *testing.T, c *redlatch.Client) map[string]map[string]any {
+	t.Helper()
+	out := map[string]map[string]any{}
+	for in, err := range c.Locks(within(t, 20*time.Second), "") {
+		if err != nil {
+			t.Fatalf("%.400v", err)
+		}
+		text, err := json.Marshal(in)
+		if err != nil {
+			t.Fatalf("%.100q: %v", in.Name, err)
+		}
+		var row map[string]any
+		if err := json.Unmarshal(text, &row); err != nil {
+			t.Fatal(err)
+		}
+		out[in.Name] = row
+	}
+	return out
+}
+
+// TestOneBadLockNeverFailsAList: what can't be read is an odd row.
+func TestOneBadLockNeverFailsAList(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	hold(t, c.RLock("good"))
+	odd := map[string]string{ // by name: a key that it names
+		"queue": luascript.FairQueueKey("queue"), "marks": luascript.RWMarksKey("marks"), "wants": luascript.FairWantsKey("wants"),
+	}
+	for name, key := range odd {
+		if name == "marks" {
+			s.Do(t, "HSET", name, "mode", "read", java+"1", "1")
+		} else {
+			s.Do(t, "HSET", name, java+"1", "1")
+		}
+		if name == "wants" {
+			s.Do(t, "RPUSH", luascript.FairQueueKey(name), java+"g1-x.1")
+		}
+		s.Do(t, "SET", key, "x")
+	}
+	for i, want := range []string{"", "x", "1", strings.Repeat("9", 400), strings.Repeat("x", 5<<20)} {
+		name := "want" + strconv.Itoa(i)
+		s.Do(t, "HSET", name, java+"1", "1")
+		s.Do(t, "RPUSH", luascript.FairQueueKey(name), java+"g1-x.1")
+		s.Do(t, "HSET", luascript.FairWantsKey(name), java+"g1-x.1", want)
+	}
+	got := rows(t, c)
+	if got["good"]["kind"] != "plain" || got["want1"]["kind"] != "fair" {
+		t.Errorf("%v", got)
+	}
+	for name, key := range odd {
+		problem, _ := got[name]["problem"].(string)
+		if got[name]["kind"] != "unknown" || !strings.Contains(problem, key) {
+			t.Errorf("%s: %v", name, got[name])
+		}
+	}
+}
+
+// TestNamesThatAreTooLongAreCounted, and never sent to the server.
+func TestNamesThatAreTooLongAreCounted(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	hold(t, c.RLock("good"))
+	s.Do(t, "HSET", strings.Repeat("n", 20<<20), java+"1", "1")
+	s.Do(t, "HSET", strings.Repeat("m", luascript.MaxKey+1), java+"1", "1")
+	rows(t, c) // loads scripts
+	s.Do(t, "CONFIG", "RESETSTAT")
+	got := rows(t, c)
+	if in, _ := strconv.Atoi(s.Info(t, "stats")["total_net_input_bytes"]); in > 100_000 {
+		t.Errorf("%d bytes were sent to the server", in)
+	}
+	if len(got) != 2 || got["good"]["kind"] != "plain" {
+		t.Errorf("%d rows: %.200v", len(got), got["good"])
+	}
+	for name, row := range got {
+		problem, _ := row["problem"].(string)
+		if name != "good" && (len(name) > 300 || row["kind"] != "unknown" || !strings.Contains(problem, "1 more")) {
+			t.Errorf("%.400q: %.400v", name, row)
+		}
+	}
+}
+
+// TestFarAwayTimesEmptyNoJSON: a place of the year 10000, a score without end.
+func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	w := java + "g1-zzzzzzzzzzzz.1"
+	s.Do(t, "HSET", "fair", java+"1", "1")
+	s.Do(t, "RPUSH", luascript.FairQueueKey("fair"), w)
+	s.Do(t, "HSET", luascript.FairWantsKey("fair"), w, "9999999999999 300000000000000000 5000 30000 - ")
+	s.Do(t, "HSET", "rw", "mode", "write", w+":write", "1")
+	s.Do(t, "ZADD", luascript.RWLeasesKey("rw"), "inf", w+":write")
+	s.Do(t, "ZADD", luascript.RWWritersKey("rw"), "300000000000000000", w, "inf", w+"2", "1e300", w+"3", "-inf", w+"4")
+	s.Do(t, "ZADD", luascript.RWMarksKey("rw"), "inf", w, "1e300", w+"2", "9999999999999", w+"3", "inf", w+"4")
+	got := rows(t, c)
+	if got["fair"]["queue_length"] != 1.0 || got["rw"]["queue_length"] != 4.0 || got["rw"]["holder_count"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+	for _, name := range []string{"fair", "rw"} {
+		in, err := c.Inspect(within(t, time.Minute), name)
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := json.Marshal(in); err != nil {
+			t.Error(err)
+		}
+		for _, w := range in.Queue {
+			if y := w.Since.Year(); y > 2200 {
+				t.Errorf("%s: since the year %d", name, y)
+			}
+		}
+	}
+}
+
+// TestANameInTheClientListIsNotBelieved: with two names for one id both are shown.
+func TestANameInTheClientListIsNotBelieved(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr(), func(cfg *redlatch.Config) { cfg.Name = "billing" })
+	hold(t, c.RLock("l"))
+	one := func() map[string]any {
+		return rows(t, c)["l"]["holders"].([]any)[0].(map[string]any)
+	}
+	before := one()
+	id, _ := before["client_id"].(string)
+	if before["client"] != "billing" || before["disputed"] != nil {
+		t.Fatalf("%v", before)
+	}
+	names := []string{"reports", "a", "b", "c", "d"}
+	for _, name := range names {
+		other := dialRaw(t, s.Addr())
+		if err := other.Do(t.Context(), other.B().ClientSetname().ConnectionName("redlatch:"+name+":"+id).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := dial(t, s.Addr())
+	after := rows(t, fresh)["l"]["holders"].([]any)[0].(map[string]any)
+	client, _ := after["client"].(string)
+	if after["disputed"] != true || !strings.Contains(client, "billing") || !strings.Contains(client, "reports") || len(client) > 100 {
+		t.Errorf("%v", after)
+	}
+}
+
+// TestSpoiledKeysAreNamed: who is refused for good hears which key it is, and what helps.
+func TestSpoiledKeysAreNamed(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	for name, tc := range map[string]struct {
+		lock redlatch.Locker
+		key  string
+	}{
+		"counter": {c.RLock("counter", redlatch.Fenced()), luascript.TokenKey("counter")},
+		"void":    {c.RLock("void"), luascript.VoidKey("void")},
+		"leases":  {c.ReadWriteLock("leases").ReadLock(), luascript.RWLeasesKey("leases")},
+		"marks":   {c.ReadWriteLock("marks").WriteLock(), luascript.RWMarksKey("marks")},
+		"queue":   {c.FairLock("queue"), luascript.FairQueueKey("queue")},
+	} {
+		s.Do(t, "SET", tc.key, "x")
+		h, err := tc.lock.TryLock(within(t, 20*time.Second), 0, time.Minute)
+		if err == nil { // it touched no such key
+			_ = h.Unlock(t.Context())
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, tc.key) || !strings.Contains(text, "delete") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestARecordThatCantBeRead: a job runs again a period after its record was spoiled, and not before:
+// a run may have begun just then. A record that has no TTL gets one.
+func TestARecordThatCantBeRead(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr())
+	key := luascript.OnceKey("job")
+	run := func(period time.Duration) bool {
+		t.Helper()
+		ran, err := c.Once("job").Do(within(t, 20*time.Second), period, func(context.Context) error { return nil })
+		if err != nil {
+			t.Errorf("%.200v", err)
+		}
+		return ran
+	}
+	for _, record := range []string{
+		"", "x", "1", "1 2", "-1 x 0", "1e9 x 0", " ", "\n", strings.Repeat("9", 400) + " x 0", strings.Repeat("x", 1<<20),
+		"1 " + strings.Repeat("x", 1<<20) + " 0", strings.Repeat("9", 1<<20) + " x 0",
+	} {
+		s.Do(t, "SET", key, record)
+		if run(time.Hour) {
+			t.Errorf("%.40q: a run that may be the second one", record)
+		}
+		if ttl := s.Int(t, "PTTL", key); ttl <= 0 || ttl > time.Hour.Milliseconds() {
+			t.Errorf("%.40q: its TTL is %d ms", record, ttl)
+		}
+		s.Do(t, "PEXPIRE", key, "1")
+		for s.Int(t, "EXISTS", key) == 1 {
+			time.Sleep(time.Millisecond)
+		}
+		if !run(time.Hour) {
+			t.Errorf("%.40q: no run", record)
+		}
+		s.Do(t, "SET", key, record)
+		if was, err := c.Once("job").Reset(t.Context()); !was || err != nil || s.Int(t, "EXISTS", key) != 0 {
+			t.Errorf("%.40q: Reset: %t %v", record, was, err)
+		}
+	}
+	if !run(time.Hour) || run(time.Hour) {
+		t.Error("the job is not as before")
+	}
+	s.Do(t, "PERSIST", key)
+	if run(time.Hour) || s.Int(t, "PTTL", key) <= 0 {
+		t.Errorf("the record has a TTL of %d ms", s.Int(t, "PTTL", key))
+	}
+	s.Do(t, "DEL", key)
+	s.Do(t, "RPUSH", key, "x")
+	if _, err := c.Once("job").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err == nil ||
+		!strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "delete") {
+		t.Errorf("of another type: %v", err)
+	}
+}
