@@ -237,6 +237,31 @@ func (c *connection) name(command string) string {
 	return clean[:min(len(clean), 128-len(pid))] + pid
 }
 
+// connect connects without the SDK, and tells the addresses.
+func (a *app) connect(command string) (client rueidis.Client, addr string, err error) {
+	opt, err := a.flags.options()
+	if err != nil {
+		return nil, "", err
+	}
+	addr = strings.Join(opt.InitAddress, ",")
+	opt.DisableCache = true
+	opt.ClientName = a.flags.name(command)
+	opt.Dialer.Timeout = a.flags.timeout
+	if client, err = rueidis.NewClient(opt); err != nil {
+		return nil, "", &statusError{exitUnavailable, fmt.Errorf("connect to %s: %w", addr, err)}
+	}
+	return client, addr, nil
+}
+
+// clean takes passwords out of what a server said.
+func (c *connection) clean(said string) string {
+	opt, err := c.options()
+	if err != nil {
+		return said // no server was asked
+	}
+	return conn.Cleaned(opt, said)
+}
+
 // open connects with the SDK.
 func (a *app) open(command string, change ...func(*redlatch.Config)) (*redlatch.Client, error) {
 	opt, err := a.flags.options()

@@ -24,7 +24,7 @@ func TestDocumentedCommands(t *testing.T) {
 			line, _, _ = strings.Cut(line, " | ")
 			line, _, _ = strings.Cut(line, " #")
 			words := strings.Fields(strings.ReplaceAll(line, "'", ""))[1:]
-			root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+			root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
 			c, rest, err := root.Find(words)
 			if err == nil && c == root && words[0] != "help" {
 				t.Errorf("%s: %q is no command", path, line)
@@ -50,7 +50,7 @@ func TestDocumentedCommands(t *testing.T) {
 // Every command says what it is for and shows an example; the help of each is had by the
 // words of its line.
 func TestEveryCommandHasHelp(t *testing.T) {
-	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
 	for _, c := range append(root.Commands(), root) {
 		if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, "redlatch "+strings.TrimPrefix(c.Name(), "redlatch")) {
 			t.Errorf("%s: short %q, example %q", c.Name(), c.Short, c.Example)

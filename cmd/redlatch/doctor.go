@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // level is how much a finding matters.
@@ -37,13 +38,14 @@ type finding struct {
 // examination collects the findings about one deployment.
 type examination struct {
 	client   rueidis.Client
+	clean    func(string) string // of what servers say
 	prefix   string
 	needs    []string
 	findings []finding
 }
 
 func (e *examination) add(check, node string, l level, text, change string) {
-	e.findings = append(e.findings, finding{check, node, l, text, change})
+	e.findings = append(e.findings, finding{check, quote.Text(node), l, quote.Line(e.clean(text)), quote.Line(change)})
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -121,20 +123,13 @@ func (s screen) findings(a *app, findings []finding) {
 
 // examine makes all checks. Its error is a server that can't be reached.
 func (a *app) examine(ctx context.Context, needs []string) ([]finding, error) {
-	opt, err := a.flags.options()
+	client, addr, err := a.connect("doctor")
 	if err != nil {
 		return nil, err
 	}
-	opt.DisableCache = true
-	opt.ClientName = a.flags.name("doctor")
-	opt.Dialer.Timeout = a.flags.timeout
-	client, err := rueidis.NewClient(opt)
-	if err != nil {
-		return nil, &statusError{exitUnavailable, fmt.Errorf("connect to %s: %w", strings.Join(opt.InitAddress, ","), err)}
-	}
 	defer client.Close()
-	e := &examination{client: client, prefix: a.flags.prefix, needs: needs}
-	nodes := map[string]rueidis.Client{strings.Join(opt.InitAddress, ","): client}
+	e := &examination{client: client, clean: a.flags.clean, prefix: a.flags.prefix, needs: needs}
+	nodes := map[string]rueidis.Client{addr: client}
 	if client.Mode() == rueidis.ClientModeCluster || client.Mode() == rueidis.ClientModeSentinel {
 		nodes = client.Nodes()
 	}

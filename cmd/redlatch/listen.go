@@ -21,15 +21,9 @@ type listener struct {
 
 // listen begins to count. Each pattern is one more receiver of every message.
 func (a *app) listen(ctx context.Context) (*listener, error) {
-	opt, err := a.flags.options()
+	client, _, err := a.connect("top")
 	if err != nil {
 		return nil, err
-	}
-	opt.DisableCache = true
-	opt.ClientName = a.flags.name("top")
-	client, err := rueidis.NewClient(opt)
-	if err != nil {
-		return nil, &statusError{exitUnavailable, err}
 	}
 	if client.Mode() == rueidis.ClientModeCluster {
 		client.Close()
@@ -43,7 +37,9 @@ func (a *app) listen(ctx context.Context) (*listener, error) {
 		_ = client.Receive(ctx, cmd, func(m rueidis.PubSubMessage) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.counts[lockOf(m.Channel)]++
+			if key := exact(lockOf(m.Channel)); l.counts[key] > 0 || len(l.counts) < maxListed {
+				l.counts[key]++
+			}
 		})
 	}()
 	return l, nil

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -46,7 +52,7 @@ func TestLs(t *testing.T) {
 		t.Fatalf("%d:\n%s", st, out)
 	}
 	for i, words := range [][]string{
-		{"NAME", "KIND", "HOLDER"}, {"cache", "read-write", "read", "+1"}, {"evil�[31m�"},
+		{"NAME", "KIND", "HOLDER"}, {"cache", "read-write", "read", "+1"}, {`evil\x1b[31m\n`},
 		{"orders:1", "plain", "lock", "shop/1"}, {"orders:2", "fair", "lock", "shop/1", " 1 "},
 	} {
 		need(t, lines[i], words...)
@@ -295,6 +301,68 @@ func TestDoctor(t *testing.T) {
 	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
 }
 
+// repeats is a server, or something in its place, that says this of every command but those for which it has an answer.
+func repeats(t *testing.T, says string, answers map[string]string) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	serve := func(c net.Conn) {
+		defer c.Close()
+		for r := bufio.NewReader(c); ; {
+			var n int
+			if _, err := fmt.Fscanf(r, "*%d\r\n", &n); err != nil {
+				return
+			}
+			words := make([]string, n)
+			for i := range words {
+				var size int
+				_, _ = fmt.Fscanf(r, "$%d\r\n", &size)
+				b := make([]byte, size+2)
+				_, _ = io.ReadFull(r, b)
+				words[i] = string(b[:size])
+			}
+			answer, ok := answers[strings.ToUpper(words[0])]
+			if !ok {
+				answer = fmt.Sprintf("-ERR %s", strings.ReplaceAll(says, "WHAT", words[0]))
+			}
+			_, _ = io.WriteString(c, answer+"\r\n")
+		}
+	}
+	go func() { // ends with the listener
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c) // ends with the connection
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// A server that does not understand what a password came with repeats it. Nothing that is printed does.
+func TestNothingShowsThePassword(t *testing.T) {
+	const password = "geheim"
+	login := map[string]string{"AUTH": "+OK", "CLIENT": "+OK", "PING": "+PONG"}
+	for _, says := range []string{
+		"unknown command 'WHAT', with args beginning with: '3' 'AUTH' 'ops' '" + password + "' ", "unknown command `WHAT`, with args beginning with: `3`, `AUTH`, `ops`, `gehe",
+		"bad request: WHAT 3 AUTH ops " + password + " SETNAME x",
+	} {
+		for _, answers := range []map[string]string{nil, login} {
+			addr := repeats(t, says, answers)
+			for _, args := range [][]string{{"doctor"}, {"doctor", "-o", "json"}, {"ls"}, {"show", "x"}, {"unlock", "x", "--any-owner", "-y"}, {"run", "x", "-n", "--", "true"}} {
+				st, out, errs := callWith(t, "", nil, append([]string{"--timeout", "1s", "--url", "redis://ops:" + password + "@" + addr}, args...)...)
+				if st == 0 || strings.Contains(out+errs, "gehe") {
+					t.Errorf("%v of a server that says %q: status %d\n%s%s", args, says, st, out, errs)
+				}
+			}
+		}
+	}
+}
+
 // Each permission that is missing is named.
 func TestDoctorNamesPermissions(t *testing.T) {
 	s := server(t)
@@ -419,7 +487,7 @@ func TestPasswordFile(t *testing.T) {
 
 // Every command has a help text with an example, and they are completed.
 func TestHelp(t *testing.T) {
-	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
 	for _, c := range root.Commands() {
 		if c.Long == "" || !strings.Contains(c.Example, "redlatch "+c.Name()) || c.Short == "" || c.Args == nil {
 			t.Errorf("%s: help, example or a check of its arguments is missing", c.Name())
@@ -450,4 +518,102 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
+}
+
+// readers puts a read lock with that many readers, each of its own client, into the server, and returns their owners.
+func readers(t *testing.T, s *testbed.Server, key string, n int, leaseMs int) []string {
+	t.Helper()
+	m := s.Do(t, "TIME")
+	now, err := m.AsIntSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, leases := []string{"HSET", key, "mode", "read"}, []string{"ZADD", "redlatch_rw_leases:{" + key + "}"}
+	var owners []string
+	for i := range n {
+		owner := fmt.Sprintf("%08d-0000-4000-8000-000000000000:g1-mf3k2l9x.1", i)
+		owners = append(owners, owner)
+		hash = append(hash, owner, "1")
+		leases = append(leases, fmt.Sprint(now[0]*1000+int64(leaseMs)), owner)
+	}
+	s.Do(t, hash...)
+	s.Do(t, leases...)
+	for _, k := range []string{key, leases[1]} {
+		s.Do(t, "PEXPIRE", k, "300000")
+		t.Cleanup(func() { s.Do(t, "DEL", k) })
+	}
+	return owners
+}
+
+// nameConnection makes a connection with that name in CLIENT LIST.
+func nameConnection(t *testing.T, s *testbed.Server, name string) {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ClientName: name, ForceSingleClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+}
+
+// A holder beyond the thousand that an Inspection shows is found by its owner, by the beginning of that and by name.
+func TestUnlockFindsEveryHolder(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	owners := readers(t, s, "x", 2500, 300_000)
+	hidden := func() []string {
+		in := inspect(t, c, "x")
+		var out []string
+		for _, o := range owners {
+			if !slices.ContainsFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == o }) {
+				out = append(out, o)
+			}
+		}
+		return out
+	}()
+	if len(hidden) < 1000 {
+		t.Fatalf("%d of %d holders are not shown", len(hidden), len(owners))
+	}
+	nameConnection(t, s, "redlatch:shop/9:"+hidden[2][:36])
+	for i, wanted := range []string{hidden[0], hidden[1][:36], "shop/9"} {
+		st, out, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes")
+		if left := s.Do(t, "HEXISTS", "x", hidden[i]); st != 0 || !strings.Contains(out, hidden[i]) {
+			t.Errorf("%s: status %d %s", wanted, st, errs)
+		} else if n, _ := left.AsInt64(); n != 0 {
+			t.Errorf("%s is still there", hidden[i])
+		}
+	}
+	for wanted, status := range map[string]int{hidden[0]: exitOtherOwner, "nobody": exitOtherOwner, "*": exitOtherOwner, "000": exitUsage} {
+		if st, _, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes"); st != status {
+			t.Errorf("%s: status %d, not %d: %s", wanted, st, status, errs)
+		}
+	}
+	fields := s.Do(t, "HLEN", "x")
+	if left, _ := fields.AsInt64(); left != int64(len(owners)-3+1) { // and the mode
+		t.Errorf("%d fields are left of %d readers", left, len(owners))
+	}
+}
+
+// Readers whose leases have ended are none to take the lock from.
+func TestUnlockBesideDeadReaders(t *testing.T) {
+	s := server(t)
+	owners := readers(t, s, "x", 2500, -1000)
+	for _, wanted := range []string{"nobody", owners[0], "0000"} {
+		if st, out, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes"); st == exitError {
+			t.Errorf("%s: status %d: %s%s", wanted, st, out, errs)
+		}
+	}
+}
+
+// Anybody can name a connection: with two names for one client nobody is evicted by either.
+func TestUnlockRefusesTwoNamesForOneClient(t *testing.T) {
+	s := server(t)
+	c := client(t, s, named("shop/1"))
+	h := hold(t, c.RLock("x"))
+	nameConnection(t, s, "redlatch:shop/2:"+c.ID())
+	for _, name := range []string{"shop/1", "shop/2"} {
+		if st, _, errs := call(t, s, "unlock", "x", "--owner", name, "--yes"); st != exitUsage || !inspect(t, c, "x").Held() || !strings.Contains(errs, "shop/1, shop/2") {
+			t.Errorf("%s: status %d: %s", name, st, errs)
+		}
+	}
+	unlock(t, h)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // output is the flag -o.
@@ -74,7 +75,7 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 			if len(locks) == 0 {
 				text := "no locks"
 				if len(args) > 0 {
-					text = fmt.Sprintf("no locks match %q. The pattern is for the whole name: '*word*' finds a word in it", printable(args[0]))
+					text = fmt.Sprintf("no locks match %s. The pattern is for the whole name: '*word*' finds a word in it", quote.Name(args[0]))
 				}
 				fmt.Fprintln(a.std.err, text)
 				return nil
@@ -103,7 +104,7 @@ func list(ctx context.Context, client *redlatch.Client, pattern string, most int
 		if err != nil {
 			return nil, 0, err
 		}
-		locks = append(locks, in)
+		locks = append(locks, shown(in))
 		if size += sizeOf(in); len(locks) > 2*most || size > 2*maxMemory {
 			was := len(locks)
 			locks, size = shorten(locks, most, maxMemory)
@@ -174,7 +175,7 @@ func lockRow(in redlatch.Inspection) []cell {
 		style = yellow
 	}
 	return []cell{
-		{printable(in.Name), cyan}, {string(in.Kind), ""}, {mode, ""}, {holder, ""}, {held, ""},
+		{in.Name, cyan}, {string(in.Kind), ""}, {mode, ""}, {holder, ""}, {held, ""},
 		{leaseLeft(in.Remaining), ""}, {waiting, style}, {processes(in.Processes), ""},
 	}
 }
@@ -203,7 +204,7 @@ The exit status is 0 whether the lock is held or free, and 1 if the key is not a
 				return err
 			}
 			defer client.Close()
-			in, err := client.Inspect(cmd.Context(), args[0])
+			in, err := look(cmd.Context(), client, args[0])
 			if err != nil {
 				return err
 			}
@@ -238,10 +239,10 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 	case redlatch.KindPlain:
 		kind = "plain (a fair lock with an empty queue looks the same)"
 	}
-	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, s.short(printable(in.Name))), state)
+	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, s.short(in.Name)), state)
 	fmt.Fprintf(out, "kind       %s\n", kind)
 	if in.Key != in.Name {
-		fmt.Fprintf(out, "key        %s\n", printable(in.Key))
+		fmt.Fprintf(out, "key        %s\n", brief(in.Key))
 	}
 	if in.Held() {
 		fmt.Fprintf(out, "lease      %s left\n", leaseLeft(in.Remaining))
@@ -276,7 +277,7 @@ func (s screen) holders(out io.Writer, in redlatch.Inspection) {
 	for i, h := range in.Holders {
 		rows[i] = []cell{
 			{who(h.Process, h.Owner), cyan}, {orDash(h.Addr), ""}, {string(h.Mode), ""}, {fmt.Sprint(h.Count), ""},
-			{since(in.At, h.Since), ""}, {leaseLeft(h.Remaining), ""}, {printable(h.Owner), ""}, {orDash(h.TraceID), dim},
+			{since(in.At, h.Since), ""}, {leaseLeft(h.Remaining), ""}, {h.Owner, ""}, {orDash(h.TraceID), dim},
 		}
 	}
 	shrink := []bool{true, false, false, false, false, false, false, false}
@@ -296,9 +297,9 @@ func (s screen) holders(out io.Writer, in redlatch.Inspection) {
 			continue
 		}
 		h := in.Holders[i-1]
-		s.below(out, "owner", printable(h.Owner))
+		s.below(out, "owner", h.Owner)
 		if h.TraceID != "" {
-			s.below(out, "trace", printable(h.TraceID))
+			s.below(out, "trace", h.TraceID)
 		}
 	}
 }
@@ -321,7 +322,7 @@ func (s screen) queue(out io.Writer, in redlatch.Inspection) {
 	for i, w := range in.Queue {
 		rows[i] = []cell{
 			{fmt.Sprint(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {orDash(w.Addr), ""}, {string(w.Mode), ""},
-			{since(in.At, w.Since), ""}, {printable(w.Owner), ""},
+			{since(in.At, w.Since), ""}, {w.Owner, ""},
 		}
 	}
 	if s.width > 0 && natural(head, rows) > s.width {
@@ -337,7 +338,7 @@ func (s screen) queue(out io.Writer, in redlatch.Inspection) {
 // short leaves room behind a name on its line.
 func (s screen) short(name string) string {
 	if s.width == 0 {
-		return name
+		return brief(name)
 	}
 	return cut(name, max(s.width-20, 8))
 }
@@ -346,7 +347,7 @@ func orDash(text string) string {
 	if text == "" {
 		return "-"
 	}
-	return printable(text)
+	return text
 }
 
 // isNoLock reports whether a key that is no lock was the reason.

@@ -25,7 +25,8 @@ func main() {
 
 // execute runs the command line and returns the exit status.
 func execute(ctx context.Context, args []string, std streams) int {
-	root := newRoot(std)
+	a := &app{std: std}
+	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -34,10 +35,10 @@ func execute(ctx context.Context, args []string, std streams) int {
 	var st *statusError
 	if errors.As(err, &st) {
 		if st.err != nil {
-			fmt.Fprintln(std.err, "redlatch:", message(st.err))
+			fmt.Fprintln(std.err, "redlatch:", a.flags.clean(message(st.err)))
 		}
 		return st.status
 	}
-	fmt.Fprintln(std.err, "redlatch:", message(err))
+	fmt.Fprintln(std.err, "redlatch:", a.flags.clean(message(err)))
 	return status(err)
 }

@@ -20,8 +20,7 @@ type app struct {
 	flags connection
 }
 
-func newRoot(std streams) *cobra.Command {
-	a := &app{std: std}
+func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "redlatch",
 		Short: "Inspect and free the locks of a Redis deployment, and run commands under a lock",
@@ -35,6 +34,10 @@ redlatch/config.toml in the user's configuration folder), whichever is set first
   redis://a:7000?addr=b:7000          a cluster, by any of its nodes
   redis://a:26379?addr=b:26379&master_set=mymaster    Sentinel
 
+Names and owners are shown, in tables, JSON, logs and on the page, as text that prints, and read in the same
+way: \n, \x1b, \u202e and \xff (a byte that is not UTF-8) stand for what does not print, \\ for a backslash.
+In tables and sentences long texts are cut; in JSON they are whole.
+
 ` + exitHelp,
 		Example: `  export REDIS_URL=redis://localhost:6379
   redlatch ls 'orders:*'
@@ -44,9 +47,9 @@ redlatch/config.toml in the user's configuration folder), whichever is set first
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetIn(std.in)
-	root.SetOut(std.out)
-	root.SetErr(std.err)
+	root.SetIn(a.std.in)
+	root.SetOut(a.std.out)
+	root.SetErr(a.std.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{exitUsage, err} })
 	a.flags.add(root.PersistentFlags())
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.watchCommand(), a.topCommand(),

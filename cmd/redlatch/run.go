@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // runFlags are the flags of run.
@@ -115,6 +116,10 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	case f.noWait && bounded && f.wait != 0:
 		return usageError("nonblock and wait exclude each other")
 	}
+	name, err := given("name", name)
+	if err != nil {
+		return err
+	}
 	// Found before the lock is taken: a wrong name must not cost a wait.
 	program, err := exec.LookPath(command[0])
 	if err != nil {
@@ -148,9 +153,9 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	uerr := h.Unlock(context.WithoutCancel(ctx))
 	switch {
 	case errors.Is(lost, redlatch.ErrLeaseLost), errors.Is(uerr, redlatch.ErrLeaseLost):
-		return &statusError{exitLost, fmt.Errorf("the lock %q was lost while the command ran; it ended with status %d", name, status)}
+		return &statusError{exitLost, fmt.Errorf("the lock %s was lost while the command ran; it ended with status %d", quote.Name(name), status)}
 	case uerr != nil:
-		fmt.Fprintf(a.std.err, "redlatch: the lock %q could not be released, it will be free when its lease ends: %s\n", name, message(uerr))
+		fmt.Fprintf(a.std.err, "redlatch: the lock %s could not be released, it will be free when its lease ends: %s\n", quote.Name(name), message(uerr))
 	}
 	if err != nil || status != 0 {
 		return &statusError{status, err}
@@ -254,7 +259,7 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 			job.pass(s)
 		case <-lost:
 			lost = nil
-			fmt.Fprintf(a.std.err, "redlatch: the lock %q was lost, ending the command: %s\n", h.Name(), message(context.Cause(h.Context())))
+			fmt.Fprintf(a.std.err, "redlatch: the lock %s was lost, ending the command: %s\n", quote.Name(h.Name()), message(context.Cause(h.Context())))
 			job.end()
 			t := time.NewTimer(f.grace)
 			defer t.Stop()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // answerTime is how long the other side may take to read an answer, or an event.
@@ -131,6 +132,7 @@ func answerText(w http.ResponseWriter, text []byte) {
 // fail answers with an error of the SDK.
 func fail(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
+	var wrong *statusError // a name that can't be read
 	switch {
 	case errors.Is(err, redlatch.ErrUnavailable):
 		code = http.StatusBadGateway
@@ -138,6 +140,8 @@ func fail(w http.ResponseWriter, err error) {
 		code = http.StatusConflict
 	case errors.Is(err, redlatch.ErrInvalidName):
 		code = http.StatusNotFound
+	case errors.As(err, &wrong):
+		code = http.StatusBadRequest
 	case errors.Is(err, errBusy):
 		code = http.StatusServiceUnavailable
 	}
@@ -167,7 +171,7 @@ func (s *site) lock(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	in, err := s.client.Inspect(r.Context(), r.URL.Query().Get("name"))
+	in, err := look(r.Context(), s.client, r.URL.Query().Get("name"))
 	if err != nil {
 		fail(w, err)
 		return
@@ -234,11 +238,25 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `it takes {"name": NAME, "owner": OWNER}`, http.StatusBadRequest)
 		return
 	}
-	if in, err := s.client.Inspect(r.Context(), ask.Name); err == nil {
-		s.hub.force(in.Key, ask.Owner)
+	name, err := given("name", ask.Name)
+	if err != nil {
+		fail(w, err)
+		return
 	}
-	was, err := s.client.ForceUnlock(r.Context(), ask.Name, redlatch.IfOwner(ask.Owner))
-	fmt.Fprintf(s.log, "redlatch: %s asked to take %q away from %s: done %t, error %v\n", r.RemoteAddr, ask.Name, ask.Owner, was, err)
+	owner, err := given("owner", ask.Owner)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if in, err := look(r.Context(), s.client, ask.Name); err == nil {
+		s.hub.force(in.Key, exact(owner))
+	}
+	was, err := s.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
+	result := fmt.Sprintf("done %t", was)
+	if err != nil {
+		result = message(err)
+	}
+	fmt.Fprintf(s.log, "redlatch: %s asked to take %s away from %s: %s\n", r.RemoteAddr, quote.Name(name), quote.Text(owner), result)
 	if err != nil {
 		fail(w, err)
 		return

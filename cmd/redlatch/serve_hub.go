@@ -182,7 +182,7 @@ func (h *hub) look(ctx context.Context) {
 			continue
 		}
 		d := &detail{}
-		d.Inspection, err = h.client.Inspect(ctx, v.open)
+		d.Inspection, err = look(ctx, h.client, v.open)
 		if isNoLock(err) {
 			d.Error, err = message(err), nil
 		}

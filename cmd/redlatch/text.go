@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // screen says how to write for people: how wide, and whether in colours.
@@ -49,15 +50,8 @@ func (s screen) paint(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-// printable keeps what a server may have in names from acting on a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return '�'
-		}
-		return r
-	}, text)
-}
+// brief is a text that people read, and don't copy as a whole.
+func brief(text string) string { return cutMiddle(text, quote.MaxText) }
 
 // cut makes a text at most n characters long.
 func cut(text string, n int) string {
@@ -97,6 +91,11 @@ func natural(head []string, rows [][]cell) int {
 // table writes rows in columns. Where the terminal is too narrow the columns that
 // may shrink do, the widest first; then the last ones are left out.
 func (s screen) table(out io.Writer, head []string, shrink []bool, rows [][]cell) {
+	for _, row := range rows {
+		for i := range row {
+			row[i].text = brief(row[i].text)
+		}
+	}
 	widths := make([]int, len(head))
 	for i, h := range head {
 		widths[i] = utf8.RuneCountInString(h)
@@ -199,11 +198,11 @@ func leaseLeft(d time.Duration) string {
 func who(p redlatch.Process, owner string) string {
 	switch {
 	case p.Client != "":
-		return printable(p.Client)
+		return p.Client
 	case p.ClientID != "":
 		return p.ClientID
 	}
-	return printable(owner)
+	return brief(owner)
 }
 
 // ownerName is an owner without the client's id.
@@ -211,13 +210,13 @@ func ownerName(owner string) string {
 	id, ok := redlatch.ParseOwner(owner)
 	switch {
 	case !ok:
-		return printable(owner)
+		return brief(owner)
 	case id.Explicit != "":
-		return printable(id.Explicit)
+		return quote.Text(id.Explicit)
 	case id.Java():
-		return "thread " + printable(id.Owner)
+		return "thread " + brief(id.Owner)
 	}
-	return printable(id.Owner)
+	return brief(id.Owner)
 }
 
 // processes is a number of processes, "?" when it is not known.

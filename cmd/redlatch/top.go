@@ -167,7 +167,7 @@ func (a *app) look(ctx context.Context, client *redlatch.Client, pattern, open s
 	defer func() { l.took = time.Since(l.at) }()
 	l.list, _, l.err = list(ctx, client, pattern, maxListed)
 	if open != "" && l.err == nil {
-		in, err := client.Inspect(ctx, open)
+		in, err := look(ctx, client, open)
 		if err == nil {
 			l.open = &in
 		} else if !isNoLock(err) {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 // topView is the screen of top: what is shown, and how keys change it.
@@ -176,9 +177,9 @@ func (v *topView) render() string {
 	if v.paused {
 		state += ", paused"
 	}
-	title := "redlatch top  " + printable(v.server)
+	title := "redlatch top  " + quote.Text(v.server)
 	if v.pattern != "" {
-		title += "  " + printable(v.pattern)
+		title += "  " + quote.Text(v.pattern)
 	}
 	if !v.last.IsZero() {
 		title += "  " + v.last.Format("15:04:05")
@@ -190,9 +191,9 @@ func (v *topView) render() string {
 	case v.err != nil:
 		lines = append(lines, s.paint(red, cut(message(v.err), v.width)))
 	case v.typing:
-		lines = append(lines, cut("filter: "+printable(v.filter)+"_", v.width))
+		lines = append(lines, cut("filter: "+quote.Text(v.filter)+"_", v.width))
 	case v.filter != "" && v.open == "" && !v.help:
-		lines = append(lines, cut("filter: "+printable(v.filter)+"   (esc clears it)", v.width))
+		lines = append(lines, cut("filter: "+quote.Text(v.filter)+"   (esc clears it)", v.width))
 	default:
 		lines = append(lines, "")
 	}
@@ -235,7 +236,7 @@ func (v *topView) renderList(s screen) []string {
 	case v.filter != "" && len(v.board.locks) > 0:
 		return []string{"no lock has this in its name"}
 	case v.pattern != "":
-		return []string{"no locks match " + printable(v.pattern)}
+		return []string{"no locks match " + quote.Text(v.pattern)}
 	default:
 		return []string{"no locks"}
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 func (a *app) unlockCommand() *cobra.Command {
@@ -50,77 +53,106 @@ loss only at its next renewal, up to a third of its lease time later: make sure 
 }
 
 func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner string, yes bool) error {
-	in, err := client.Inspect(cmd.Context(), name)
+	in, err := look(cmd.Context(), client, name)
 	if err != nil {
 		return err
 	}
 	if !in.Held() && owner != "" {
-		fmt.Fprintf(a.std.out, "%s is free: nothing to do\n", printable(name))
+		fmt.Fprintf(a.std.out, "%s is free: nothing to do\n", brief(in.Name))
 		return nil
 	}
 	var opts []redlatch.ForceOption
 	evicts := fmt.Sprintf("all its holders (now %d)", in.HolderCount)
 	if owner != "" {
-		full, err := match(in, owner)
+		full, err := a.match(cmd.Context(), in, owner)
 		if err != nil {
 			return err
 		}
 		opts = append(opts, redlatch.IfOwner(full))
-		evicts = full
+		evicts = brief(exact(full))
 	}
 	if !yes {
-		s := screenOf(a.std.out)
-		s.lock(a, in)
-		next := "wakes the waiting processes"
-		if in.Kind == redlatch.KindFair && len(in.Queue) > 0 {
-			next = "hands the lock over to " + who(in.Queue[0].Process, in.Queue[0].Owner)
+		if err := a.confirm(in, evicts); err != nil {
+			return err
 		}
-		if in.Held() {
-			fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder learns of it only at its next renewal.", evicts, next)
-		} else {
-			fmt.Fprintf(a.std.out, "\nNobody holds the lock. This %s.", next)
-		}
-		fmt.Fprint(a.std.out, " Type yes to do it: ")
-		f := file(a.std.in)
-		if f != nil && !term.IsTerminal(int(f.Fd())) {
-			fmt.Fprintln(a.std.out)
-			return usageError("can't ask for confirmation without a terminal: use --yes")
-		}
-		answer, _ := bufio.NewReader(a.std.in).ReadString('\n')
-		if strings.TrimSpace(answer) != "yes" {
-			return &statusError{exitError, fmt.Errorf("cancelled: nothing was changed")}
-		}
+	}
+	if name, err = given("name", name); err != nil {
+		return err
 	}
 	was, err := client.ForceUnlock(cmd.Context(), name, opts...)
 	switch {
 	case err != nil:
 		return err
 	case was:
-		fmt.Fprintf(a.std.out, "%s was taken away from %s\n", printable(name), evicts)
+		fmt.Fprintf(a.std.out, "%s was taken away from %s\n", brief(in.Name), evicts)
 	default:
-		fmt.Fprintf(a.std.out, "%s was free; waiters were woken\n", printable(name))
+		fmt.Fprintf(a.std.out, "%s was free; waiters were woken\n", brief(in.Name))
 	}
 	return nil
 }
 
-// match finds the one holder that is meant.
-func match(in redlatch.Inspection, wanted string) (string, error) {
+// confirm shows what will be done, and asks.
+func (a *app) confirm(in redlatch.Inspection, evicts string) error {
+	screenOf(a.std.out).lock(a, in)
+	next := "wakes the waiting processes"
+	if in.Kind == redlatch.KindFair && len(in.Queue) > 0 {
+		next = "hands the lock over to " + who(in.Queue[0].Process, in.Queue[0].Owner)
+	}
+	if in.Held() {
+		fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder learns of it only at its next renewal.", evicts, next)
+	} else {
+		fmt.Fprintf(a.std.out, "\nNobody holds the lock. This %s.", next)
+	}
+	fmt.Fprint(a.std.out, " Type yes to do it: ")
+	f := file(a.std.in)
+	if f != nil && !term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintln(a.std.out)
+		return usageError("can't ask for confirmation without a terminal: use --yes")
+	}
+	answer, _ := bufio.NewReader(a.std.in).ReadString('\n')
+	if strings.TrimSpace(answer) != "yes" {
+		return &statusError{exitError, fmt.Errorf("cancelled: nothing was changed")}
+	}
+	return nil
+}
+
+// match finds the one holder that is meant, and returns the owner as Redis has it.
+func (a *app) match(ctx context.Context, in redlatch.Inspection, wanted string) (string, error) {
+	raw, err := given("owner", wanted)
+	if err != nil {
+		return "", err
+	}
 	found := map[string]bool{}
 	for _, h := range in.Holders {
-		if h.Owner == wanted {
-			return h.Owner, nil
+		owner, err := given("owner", h.Owner)
+		if owner == raw || err != nil {
+			return owner, err
 		}
-		if strings.HasPrefix(h.Owner, wanted) || h.Client == wanted {
-			found[h.Owner] = true
-		}
-	}
-	switch len(found) {
-	case 0:
-		return "", &redlatch.OtherOwnerError{Name: in.Name, Owner: wanted, Holder: in.Holders[0].Owner}
-	case 1:
-		for owner := range found {
-			return owner, nil
+		if strings.HasPrefix(owner, raw) {
+			found[owner] = true
 		}
 	}
-	return "", usageError(fmt.Sprintf("owner: %q means %d holders of the lock; give the whole owner", wanted, len(found)))
+	all, several := len(in.Holders) >= in.HolderCount, ""
+	if !all {
+		several = "at least "
+	}
+	if !all || len(found) == 0 {
+		if err = a.search(ctx, in, raw, found); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case len(found) == 0:
+		text := fmt.Sprintf("the lock %s is not held by %s", brief(in.Name), quote.Text(raw))
+		if len(in.Holders) > 0 {
+			text += ", but by " + brief(in.Holders[0].Owner)
+		}
+		return "", &statusError{exitOtherOwner, errors.New(text)}
+	case len(found) > 1:
+		return "", usageError(fmt.Sprintf("owner: %s means %s%d holders of the lock; give the whole owner", quote.Text(raw), several, len(found)))
+	}
+	for owner := range found {
+		raw = owner
+	}
+	return raw, nil
 }

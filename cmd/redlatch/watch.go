@@ -62,7 +62,7 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 	follow := follower{leases: map[string]held{}}
 	down := false
 	for {
-		in, err := client.Inspect(ctx, name)
+		in, err := look(ctx, client, name)
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -32,6 +32,9 @@ func secretsOf(opt *rueidis.ClientOption) *secrets {
 	return s
 }
 
+// Cleaned is what a server said to a client with these options, without the passwords that it may repeat.
+func Cleaned(opt rueidis.ClientOption, said string) string { return secretsOf(&opt).text(said) }
+
 // maxSecrets bounds the passwords that are remembered: some change by the minute.
 const maxSecrets = 16
 

@@ -40,6 +40,42 @@ func Text(s string) string {
 	return whole(out[:keep]) + fmt.Sprintf("… (%d bytes) …", n) + tail(out[len(out)-keep:])
 }
 
+// Exact is Text without a bound, for programs and for people who copy: Parse reads it back.
+func Exact(s string) string {
+	if plain(s, true) {
+		return s
+	}
+	var b strings.Builder
+	escape(&b, s, true)
+	return b.String()
+}
+
+// Parse reads what Exact made, and what stands between the quotation marks of Name. It fails where a backslash
+// begins nothing that they write.
+func Parse(text string) (string, error) {
+	if !strings.Contains(text, `\`) {
+		return text, nil
+	}
+	var b []byte
+	for text != "" {
+		if text[0] != '\\' {
+			b, text = append(b, text[0]), text[1:]
+			continue
+		}
+		r, multibyte, rest, err := strconv.UnquoteChar(text, '"')
+		switch {
+		case err != nil:
+			return "", err
+		case multibyte:
+			b = utf8.AppendRune(b, r)
+		default:
+			b = append(b, byte(r))
+		}
+		text = rest
+	}
+	return string(b), nil
+}
+
 // Name shows a lock's name in a message, in quotation marks.
 func Name(name string) string {
 	if len(name) > MaxName {

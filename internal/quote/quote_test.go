@@ -45,6 +45,27 @@ func TestTextsAreNotShownAlike(t *testing.T) {
 	}
 }
 
+// TestExactIsReadBack: what Exact writes is Parse's, whatever it is, and so is a name from a message.
+func TestExactIsReadBack(t *testing.T) {
+	for _, s := range append([]string{`\x1b`, `C:\temp`, "\ufffd", "\xc3", "\u00a0", "\U0010ffff", `"`}, testbed.Hostile...) {
+		text := Exact(s)
+		shown(t, s, text, 10*len(s))
+		if back, err := Parse(text); err != nil || back != s {
+			t.Errorf("%.80q is written %.200s, which reads %.80q %v", s, text, back, err)
+		}
+		if name := Name(s); len(s) <= MaxName {
+			if back, err := Parse(name[1 : len(name)-1]); err != nil || back != s {
+				t.Errorf("%.80q is named %.200s, which reads %.80q %v", s, name, back, err)
+			}
+		}
+	}
+	for _, text := range []string{`\`, `a\qb`, `\x1`, `\ud800`, `\'`} {
+		if back, err := Parse(text); err == nil {
+			t.Errorf("%s reads %q", text, back)
+		}
+	}
+}
+
 func TestPlainTextStaysAsItIs(t *testing.T) {
 	for _, s := range []string{"", "8743c9c0-0795-4907-87fd-6c719a6b4586:g=job 1-k3j.1", "ä ö 漢字 🙂", `"quoted"`, strings.Repeat("x", MaxText)} {
 		if Text(s) != s || Line(s) != s {

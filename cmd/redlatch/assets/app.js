@@ -30,12 +30,14 @@ const span = (v) => {
 
 const clock = (t) => new Date(when(t)).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
+// The server sends text that prints; what is decoded here may turn the reading direction round.
+const visible = (text) => text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 const ownerName = (owner) => {
   const rest = owner.slice(owner.indexOf(":") + 1);
   if (!rest.startsWith("g")) return "thread " + rest;
   const name = rest.includes("-") ? rest.slice(0, rest.lastIndexOf("-")) : rest;
   if (!name.startsWith("g=")) return name;
-  try { return decodeURIComponent(name.slice(2)); } catch { return name.slice(2); }
+  try { return visible(decodeURIComponent(name.slice(2))); } catch { return name.slice(2); }
 };
 // processesThat is a number of processes and what they do; -1 is not known.
 const processesThat = (n, does, doThey) => n === 1 ? "1 process " + does : (n < 0 ? "?" : n) + " processes " + doThey;

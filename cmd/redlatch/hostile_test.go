@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// prints fails unless a text only prints: lines of characters, none of them endless, and hostile not as it is.
+func prints(t *testing.T, what, hostile, text string) {
+	t.Helper()
+	for line := range strings.SplitSeq(text, "\n") {
+		bad := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) })
+		if len(line) > 16<<10 || !utf8.ValidString(line) || bad >= 0 {
+			t.Errorf("%s of %.60q, at %d of %d bytes: %.300q", what, hostile, bad, len(line), line)
+			return
+		}
+	}
+	if strings.ContainsAny(hostile, "\n") && len(hostile) > 4 && strings.Contains(text, hostile) {
+		t.Errorf("%s of %.60q forges a line: %.300q", what, hostile, text)
+	}
+}
+
+// Names, owners and arguments of any bytes act on no terminal, forge no line, and can be given back as they are shown.
+func TestHostileTexts(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+	ownerOf := func(h string) string { return id + ":" + strings.ReplaceAll(h, " ", "_") } // no owner has a space
+	names := map[string]string{}                                                           // what they are, by how they are shown
+	for _, h := range testbed.Hostile {
+		name, owner := "evil:"+h, ownerOf(h)
+		if h == "" || len(owner) > 1000 {
+			continue
+		}
+		names[quote.Exact(name)] = h
+		s.Do(t, "HSET", name, owner, "1")
+		s.Do(t, "PEXPIRE", name, "300000")
+		s.Do(t, "RPUSH", "redisson_lock_queue:{"+name+"}", owner+"w")
+	}
+	defer s.Do(t, "FLUSHALL")
+
+	st, out, errs := call(t, s, "ls")
+	if n := strings.Count(out, "\n"); st != 0 || n != len(names)+1 {
+		t.Errorf("ls: status %d, %d lines for %d locks: %s", st, n, len(names), errs)
+	}
+	prints(t, "ls", "one\ntwo", out)
+	st, out, errs = call(t, s, "ls", "-o", "json")
+	var list []redlatch.Inspection
+	if err := json.Unmarshal([]byte(out), &list); err != nil || st != 0 || len(list) != len(names) {
+		t.Fatalf("ls -o json: status %d, %d locks, %v: %s", st, len(list), err, errs)
+	}
+	prints(t, "ls -o json", "one\ntwo", out)
+
+	p := serving(t, s, "--allow-unlock", "--no-token")
+	_, text, _ := p.ask("GET", "/api/locks", "")
+	var served []redlatch.Inspection
+	if err := json.Unmarshal([]byte(text), &served); err != nil || len(served) != len(names) {
+		t.Errorf("serve: %d locks, %v", len(served), err)
+	}
+	top := onTerminal(t, s, 200, 50, "top")
+	top.shows(200, `\u202etxt.exe`)
+	if screen := top.screen(); strings.ContainsAny(screen, "\u202e\u2066\u009b") {
+		t.Errorf("top shows %q", screen)
+	}
+	top.press("q")
+
+	for i, in := range list {
+		h, ok := names[in.Name]
+		if !ok || in.Name != served[i].Name || in.Holders[0].Owner != served[i].Holders[0].Owner {
+			t.Errorf("%.80q is nobody's name, or serve's is %.80q", in.Name, served[i].Name)
+			continue
+		}
+		owner := in.Holders[0].Owner
+		prints(t, "JSON", h, in.Name+in.Key+owner)
+		st, out, errs := call(t, s, "show", in.Name)
+		if st != 0 || !strings.Contains(out, "held") {
+			t.Errorf("show of %q: status %d: %s", h, st, errs)
+		}
+		prints(t, "show", h, out+errs)
+		_, out, errs = call(t, s, "show", in.Name, "-o", "json")
+		prints(t, "show -o json", h, out+errs)
+		var o, e bytes.Buffer
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		execute(ctx, []string{"--url", "redis://" + s.Addr(), "watch", in.Name}, streams{strings.NewReader(""), &o, &e})
+		cancel()
+		if !strings.Contains(o.String(), "held by") {
+			t.Errorf("watch of %q: %s", h, e.String())
+		}
+		prints(t, "watch", h, o.String()+e.String())
+		if code, text, _ := p.ask("GET", "/api/lock?name="+url.QueryEscape(in.Name), ""); code != http.StatusOK || !strings.Contains(text, id) {
+			t.Errorf("/api/lock of %q: %d %s", h, code, text)
+		}
+		st, out, errs = callWith(t, "no\n", s, "unlock", in.Name, "--owner", owner)
+		if st != exitError || !strings.Contains(out, "takes the lock away from ") {
+			t.Errorf("unlock of %q, and no: status %d: %s", h, st, errs)
+		}
+		prints(t, "unlock", h, out+errs)
+		if i%2 == 0 {
+			st, out, errs = call(t, s, "unlock", in.Name, "--owner", owner, "--yes")
+			prints(t, "unlock", h, out+errs)
+		} else {
+			body, _ := json.Marshal(map[string]string{"name": in.Name, "owner": owner})
+			code, text, _ := p.ask("POST", "/api/unlock", string(body), "Content-Type: application/json")
+			st, errs = code-http.StatusOK, text
+			p.says("away from " + quote.Text(ownerOf(h))) // its line of the log
+		}
+		if raw, err := c.Inspect(t.Context(), "evil:"+h); st != 0 || err != nil || raw.Held() && raw.Holders[0].Owner == ownerOf(h) {
+			t.Errorf("unlock of %q, by its name: %d %v: %s", h, st, err, errs)
+		}
+	}
+	prints(t, "serve", "one\ntwo", p.text())
+}
+
+// What users give is shown by the same rules: in errors, whatever is wrong with it.
+func TestHostileArguments(t *testing.T) {
+	s := server(t)
+	missing := filepath.Join(t.TempDir(), "missing")
+	p := serving(t, s, "--allow-unlock", "--no-token")
+	for _, h := range testbed.Hostile {
+		for _, args := range [][]string{
+			{h}, {"ls", h}, {"ls", "-o", h}, {"ls", "--" + h}, {"ls", "--limit", h}, {"ls", "--prefix", h}, {"show", h}, {"watch", h, "--interval", h},
+			{"unlock", h, "--any-owner"}, {"unlock", "x", "--owner", h}, {"unlock", h, h}, {"doctor", "--need", h}, {"run", "x", "--kind", h, "--", "true"},
+			{"run", h, "--", missing + h}, {"run", h, "--wait", "0", "--", "true"}, {"serve", "--listen", h}, {"serve", "--token-file", missing + h},
+			{"top", h}, {"--config", missing + h, "ls"}, {"--url", h, "ls"}, {"--url", "redis://" + h + "@" + s.Addr(), "ls"}, {"--url", "redis://" + s.Addr() + "?x=" + h, "ls"},
+			{"--password-file", missing + h, "ls"}, {"--tls-ca", missing + h, "ls"}, {"--client-name", h, "ls"}, {"--timeout", h, "ls"},
+		} {
+			if h == "" && args[0] != "ls" {
+				continue
+			}
+			_, out, errs := call(t, s, args...)
+			prints(t, strings.Join(args[:min(len(args), 2)], " "), h, strings.ReplaceAll(out, "\t", " ")+errs)
+		}
+		for _, path := range []string{"/api/lock?name=", "/", "/api/"} {
+			if len(h) > 1000 {
+				continue
+			}
+			if code, text, _ := p.ask("GET", path+url.QueryEscape(h), ""); code != http.StatusOK {
+				prints(t, "GET "+path, h, text)
+			}
+		}
+		body, _ := json.Marshal(map[string]string{"name": h, "owner": h})
+		_, text, _ := p.ask("POST", "/api/unlock", string(body), "Content-Type: application/json")
+		prints(t, "POST /api/unlock", h, text)
+	}
+	prints(t, "serve", "one\ntwo", p.text())
+	if st, _, errs := call(t, s, "show", `C:\users`); st != exitUsage || !strings.Contains(errs, "give two for one") {
+		t.Errorf("a backslash that begins nothing: %d %s", st, errs)
+	}
+}
