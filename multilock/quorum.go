@@ -241,7 +241,7 @@ func (q *quorum) tryRound() (*hold, error) {
 		go func() { // ends after limit
 			a := answer{i: i, Attempted: engine.Attempted{Err: errBroken}}
 			defer func() { answers <- a }()
-			a.broke = caught(func() { a.Attempted = l.eng.Try(q.ctx, c.limit, q.lease) })
+			a.broke = caught(func() { a.Attempted = bounded(l, l.eng.Try(q.ctx, c.limit, q.lease)) })
 		}()
 	}
 	over := false
@@ -279,6 +279,22 @@ func (q *quorum) tryRound() (*hold, error) {
 		go q.stragglers(h, answers, n-c.answered) // ends after limit
 	}
 	return h, err
+}
+
+// boundedToken is the largest token that a quorum takes from one member: it is written to the others, and a
+// counter that is wrong must not use theirs up. The clocks of servers come there in the year 2112.
+const boundedToken = 1 << 52
+
+// bounded gives a copy back whose token is too large.
+func bounded(l leaf, a engine.Attempted) engine.Attempted {
+	if a.Hold == nil || a.Hold.Token() <= boundedToken {
+		return a
+	}
+	a.Err = &lock.ServerError{Name: l.name, Op: "acquire", Err: fmt.Errorf(
+		"its fencing counter stands at %d, and a quorum takes no token above 2^52 from a member: delete the counter", a.Hold.Token())}
+	a.Hold.Drop()
+	a.Hold = nil
+	return a
 }
 
 // stragglers takes what comes after the round was decided: copies for a hold that

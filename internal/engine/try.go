@@ -385,6 +385,15 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		a.left.queued = true // giving up undoes it
 		return false, stop(&lock.ReplicaAcksError{Name: a.about().lock.of.Name, Want: want, Got: c.Reply.Acked, Err: c.Reply.Waits})
 	}
+	largest := out.Token
+	for _, token := range tokens {
+		largest = max(largest, token)
+	}
+	if largest > kind.LastToken {
+		a.givenBack("grant given back: its fencing token is none")
+		a.left.queued = true // giving up undoes it
+		return false, stop(badToken(a.about().lock.of.Name, largest))
+	}
 	for i := range a.members {
 		token := out.Token
 		if tokens != nil {
@@ -398,6 +407,11 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		}
 	}
 	return true, nil
+}
+
+// badToken is the error for a fencing token that is none, or that nobody could follow.
+func badToken(name string, token uint64) error {
+	return &lock.ServerError{Name: name, Op: "acquire", Err: fmt.Errorf("its fencing token %d is not within 1 and 2^53-1", token)}
 }
 
 // hold makes a member's hold. It returns an error when its session was lost, when the client

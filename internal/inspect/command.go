@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -57,7 +58,7 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 	}
 	in := lock.Inspection{
 		Name: name, Key: key, Kind: kindOf[r.Code], At: plausible(r.Int(1)),
-		Remaining: milliseconds(r.Int(2)), Token: uint64(max(r.Int(3), 0)), // #nosec G115 -- not negative
+		Remaining: milliseconds(r.Int(2)), Token: kind.TokenOf(r, 3),
 		Processes: int(r.Int(5)), HolderCount: int(r.Int(7)),
 		Holders: []lock.Holder{}, Queue: []lock.Waiter{},
 	}

@@ -3,9 +3,9 @@ package luascript
 // The scripts of the fair lock. Re-entry and renewal do not depend on the queue:
 // they are the plain lock's.
 var (
-	FairAcquire = load("fair_acquire", "common", "clock", "fair_keys", "fair_life", "hold", "whose", "token", "enter", "fair_queue", "fair_mend")
-	FairRelease = load("fair_release", "common", "clock", "fair_keys", "token", "enter", "leave", "fair_queue", "fair_life", "fair_mend", "fair_leave")
-	FairRefresh = load("fair_refresh", "common", "clock", "first", "fair_keys", "hold", "whose", "token", "enter", "fair_queue", "fair_life", "fair_mend")
+	FairAcquire = load("fair_acquire", "common", "clock", "fair_keys", "fair_life", "hold", "whose", "counter", "token", "enter", "fair_queue", "fair_mend")
+	FairRelease = load("fair_release", "common", "clock", "fair_keys", "counter", "token", "enter", "leave", "fair_queue", "fair_life", "fair_mend", "fair_leave")
+	FairRefresh = load("fair_refresh", "common", "clock", "first", "fair_keys", "hold", "whose", "counter", "token", "enter", "fair_queue", "fair_life", "fair_mend")
 	FairState   = load("fair_state", "common", "clock", "fair_keys", "hold", "alone")
 )
 

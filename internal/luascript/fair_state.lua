@@ -11,7 +11,10 @@
 --
 -- Twice: it reads only.
 local token = 0
-if ARGV[4] == '1' then token = tonumber(call('GET', KEYS[5]) or '0') end
+if ARGV[4] == '1' then
+  local last = call('GET', KEYS[5]) or '0'
+  token = #last < 32 and tonumber(last) or 0
+end
 local held = call('EXISTS', LOCK)
 local field, count
 if held == 1 then

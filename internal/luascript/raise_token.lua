@@ -5,9 +5,11 @@
 -- ARGV[2]  the counter's TTL in ms, '-1' = no TTL
 --
 -- RETURN   1  the counter is not below the token
+--          or an error: it holds no token
 --
 -- Twice: a counter is only ever raised to a value.
-local n = tonumber(redis.call('GET', KEYS[1]) or '0')
+local n = counter(KEYS[1])
+if type(n) == 'table' then return n end
 if n < tonumber(ARGV[1]) then
   if ARGV[2] == '-1' then
     redis.call('SET', KEYS[1], ARGV[1])

@@ -3,7 +3,7 @@ package luascript
 // The scripts of the plain lock. FairLock and the write lock share those that
 // do not depend on how waiting is arranged.
 var (
-	Acquire = load("acquire", "common", "hold", "whose", "token")
+	Acquire = load("acquire", "common", "hold", "whose", "counter", "token")
 	Reenter = load("reenter", "common", "first")
 	Release = load("release", "common", "leave", "shrink")
 	Renew   = load("renew", "common", "first")

@@ -76,8 +76,8 @@ end
 local function enter(code, room)
   local ends, n = now + lease, 0
   if ARGV[7] ~= '' then
-    n = tonumber(call('GET', KEYS[9]) or '0')
-    if not n then return redis.error_reply('ERR the fencing counter holds no number') end
+    n = counter(KEYS[9])
+    if type(n) == 'table' then return n end
   end
   if mine then
     -- first, since it takes no memory: whoever holds the lock may tell so again

@@ -2,8 +2,8 @@ package luascript
 
 // The scripts of the read-write lock; rwlock/doc.go says how they work together.
 var (
-	RWRead         = load("rw_read", "common", "clock", "hold", "whose", "enter", "traces")
-	RWWrite        = load("rw_write", "common", "clock", "hold", "whose", "token", "enter", "traces")
+	RWRead         = load("rw_read", "common", "clock", "hold", "whose", "counter", "enter", "traces")
+	RWWrite        = load("rw_write", "common", "clock", "hold", "whose", "counter", "token", "enter", "traces")
 	RWReenter      = load("rw_reenter", "common", "clock", "first")
 	RWRenew        = load("rw_renew", "common", "clock", "first")
 	RWRefresh      = load("rw_refresh", "common", "clock")

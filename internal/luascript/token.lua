@@ -7,13 +7,11 @@
 -- time, if it is known. Or an error.
 local function token(key, ttl, again, t)
   if ttl == '' then return 0 end
-  local n = pcall('GET', key)
-  if type(n) == 'table' then return n end
-  n = tonumber(n or '0')
-  if not n then return redis.error_reply('ERR the fencing counter holds no number') end
-  if again and n > 0 then return n end
+  local n = counter(key)
+  if type(n) == 'table' or again and n > 0 then return n end
   t = t or call('TIME')
   n = math.max(n + 1, t[1] * 1000000 + t[2])
+  if n > LAST_TOKEN then return redis.error_reply('ERR the fencing counter is used up: no token is larger than 2^53-1') end
   local set
   if ttl == '-1' then
     set = pcall('SET', key, string.format('%.0f', n))

@@ -1,0 +1,16 @@
+-- counter: reading a fencing counter; it is put in front of the scripts that do.
+--
+-- KEYS     none of its own
+
+-- The largest token: from here on, a number that counts in doubles stays the same.
+local LAST_TOKEN = 9007199254740991
+
+-- What a fencing counter stands at, 0 = there is none; or an error.
+local function counter(key)
+  local text = redis.pcall('GET', key)
+  if type(text) == 'table' then return text end
+  if not text then return 0 end
+  local n = #text < 17 and string.match(text, '^[1-9]%d*$') and tonumber(text)
+  if n and n <= LAST_TOKEN then return n end
+  return redis.error_reply('ERR the fencing counter holds no number from 1 to 2^53-1: delete it')
+end
