@@ -6,9 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -27,10 +29,12 @@ import (
 // connection is how the server is found: flags, else the environment, else a file.
 type connection struct {
 	set      *pflag.FlagSet
+	warn     io.Writer
 	resolved bool
 
 	config       string
 	url          string
+	urlFile      string
 	prefix       string
 	clientName   string
 	username     string
@@ -48,6 +52,7 @@ func (c *connection) add(set *pflag.FlagSet) {
 	c.set = set
 	set.StringVar(&c.config, "config", "", "file with defaults for these flags (TOML; keys are named like the flags) [REDLATCH_CONFIG]")
 	set.StringVarP(&c.url, "url", "u", "", "URL of the server [REDIS_URL] (default redis://127.0.0.1:6379)")
+	set.StringVar(&c.urlFile, "url-file", "", "file with the URL, for one with a password: arguments show in the list of processes [REDLATCH_URL_FILE]")
 	set.StringVar(&c.prefix, "prefix", "", "prefix of all locks' keys, as in the SDK's Config.Prefix [REDLATCH_PREFIX]")
 	set.StringVar(&c.clientName, "client-name", "", "name in CLIENT LIST and logs [REDLATCH_CLIENT_NAME] (default redlatch-<command>/<user>@<host>/<pid>)")
 	set.StringVar(&c.username, "username", "", "Redis user, instead of the one in the URL [REDLATCH_USERNAME]")
@@ -87,7 +92,7 @@ func (c *connection) resolve() error {
 		if f.Name == "verbose" {
 			value = ""
 		}
-		if value == "" {
+		if value == "" && (f.Name != "url-file" || c.url == values["url"]) { // a variable comes before the file's
 			value, from = values[f.Name], c.config
 		}
 		if value == "" {
@@ -97,11 +102,36 @@ func (c *connection) resolve() error {
 			bad = usageError(fmt.Sprintf("%s: %s: %v", from, f.Name, err))
 		}
 	})
-	if c.url == "" {
-		c.url = defaultURL
+	if bad == nil {
+		bad = c.chooseURL()
 	}
 	c.resolved = bad == nil
 	return bad
+}
+
+// chooseURL reads the file with the URL, unless a flag gives one. The file may be a pipe, which is read once.
+func (c *connection) chooseURL() error {
+	given := c.set.Changed("url")
+	switch {
+	case given && c.set.Changed("url-file"):
+		return usageError("url and url-file exclude each other")
+	case given:
+		if u, err := url.Parse(c.url); err == nil && u.User != nil {
+			if _, secret := u.User.Password(); secret {
+				fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
+			}
+		}
+	case c.urlFile != "":
+		text, err := os.ReadFile(c.urlFile)
+		if err != nil {
+			return usageError("url-file: " + err.Error())
+		}
+		c.url = strings.TrimSpace(string(text))
+	}
+	if c.url == "" {
+		c.url = defaultURL
+	}
+	return nil
 }
 
 // read reads the file. The one in the usual place may be missing.

@@ -457,6 +457,63 @@ func TestConfig(t *testing.T) {
 	unlock(t, h)
 }
 
+// A password among the arguments shows in the list of processes: that is said once, and a file takes its place.
+func TestURLFile(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	s.Do(t, "ACL", "SETUSER", "ops", "on", ">geheim", "+@all", "~*", "&*")
+	h := hold(t, c.RLock("x"))
+	url := "redis://ops:geheim@" + s.Addr()
+	path := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(path, []byte(url+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const said = "shows in the list of processes"
+	for _, command := range [][]string{{"ls"}, {"doctor"}, {"unlock", "x", "--owner", "nobody", "-y"}} {
+		if _, _, errs := callWith(t, "", nil, append([]string{"-u", url}, command...)...); strings.Count(errs, said) != 1 {
+			t.Errorf("%v with a password in its URL: %s", command, errs)
+		}
+		if _, _, errs := call(t, s, command...); strings.Contains(errs, said) {
+			t.Errorf("%v without a password: %s", command, errs)
+		}
+	}
+	shows := func(what string, args ...string) {
+		t.Helper()
+		if st, out, errs := callWith(t, "", nil, append([]string{"show", "x"}, args...)...); st != 0 || !strings.Contains(out, "held") || errs != "" {
+			t.Errorf("%s: status %d: %s%s", what, st, out, errs)
+		}
+	}
+	shows("--url-file", "--url-file", path)
+	r, w, err := os.Pipe() // as a shell's <(…), which can be read once only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = w.WriteString(url)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	shows("a pipe", "--url-file", fmt.Sprintf("/dev/fd/%d", r.Fd()))
+	config := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "url-file = %q\n", path), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shows("the configuration's", "--config", config)
+	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
+	shows("--url-file before REDIS_URL", "--url-file", path)
+	if st, _, _ := callWith(t, "", nil, "show", "x", "--config", config); st != exitUnavailable {
+		t.Errorf("REDIS_URL before the configuration's: %d", st)
+	}
+	t.Setenv("REDLATCH_URL_FILE", path)
+	shows("REDLATCH_URL_FILE before REDIS_URL")
+	for _, args := range [][]string{{"--url", url, "--url-file", path}, {"--url-file", path + "x"}} {
+		if st, _, errs := callWith(t, "", nil, append([]string{"show", "x"}, args...)...); st != exitUsage {
+			t.Errorf("%v: %d %s", args, st, errs)
+		}
+	}
+	unlock(t, h)
+}
+
 func TestPasswordFile(t *testing.T) {
 	s := testbed.Standalone(t)
 	s.Do(t, "ACL", "SETUSER", "ops", "on", ">geheim", "+@all", "~*", "&*")

@@ -28,8 +28,9 @@ func newRoot(a *app) *cobra.Command {
 Java's Redisson: who holds one, who waits, since when. It can free a lock whose
 holder is gone, and run a command under a lock.
 
-The server's address comes from --url, REDIS_URL or a file (--config, REDLATCH_CONFIG,
-redlatch/config.toml in the user's configuration folder), whichever is set first:
+The server's address comes from --url, --url-file, REDIS_URL or a file (--config, REDLATCH_CONFIG,
+redlatch/config.toml in the user's configuration folder), whichever is set first. A password belongs into
+a file or the environment: other users see arguments.
   redis://user@host:6379/0            a server; rediss:// with TLS; valkey:// and valkeys:// are the same
   redis://a:7000?addr=b:7000          a cluster, by any of its nodes
   redis://a:26379?addr=b:26379&master_set=mymaster    Sentinel
@@ -51,6 +52,7 @@ In tables and sentences long texts are cut; in JSON they are whole.
 	root.SetOut(a.std.out)
 	root.SetErr(a.std.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{exitUsage, err} })
+	a.flags.warn = a.std.err
 	a.flags.add(root.PersistentFlags())
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.watchCommand(), a.topCommand(),
 		a.unlockCommand(), a.doctorCommand(), a.serveCommand())
