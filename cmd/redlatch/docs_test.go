@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,36 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		status, out, errs := call(t, nil, strings.Fields(strings.TrimPrefix(c.CommandPath(), "redlatch")+" --help")...)
 		if status != exitOK || !strings.Contains(out, "Examples:") || errs != "" {
 			t.Errorf("%s --help: status %d\n%s%s", c.CommandPath(), status, out, errs)
+		}
+	}
+}
+
+// Images are pinned by digest, none runs as root, and what the example shows without a login is for this machine only.
+func TestImagesArePinned(t *testing.T) {
+	pinned := regexp.MustCompile(`@sha256:[0-9a-f]{64}( AS \w+)?$`)
+	for path, users := range map[string]int{"deploy/Containerfile": 1, "deploy/cronjob.yaml": 1, "examples/observability/compose.yaml": 5} {
+		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			words := strings.TrimSpace(line)
+			image, ok := strings.CutPrefix(words, "image: ")
+			if from, is := strings.CutPrefix(words, "FROM "); is {
+				image, ok = from, from != "scratch"
+			}
+			if ok && !pinned.MatchString(image) {
+				t.Errorf("%s: %s is pinned by no digest", path, image)
+			}
+			if strings.HasPrefix(words, "user: ") || strings.HasPrefix(words, "USER ") || words == "runAsNonRoot: true" {
+				users--
+			}
+			if strings.HasPrefix(words, "user: \"0") || strings.HasPrefix(words, "ports:") && !strings.HasPrefix(words, `ports: ["127.0.0.1:`) {
+				t.Errorf("%s: %s", path, words)
+			}
+		}
+		if users != 0 {
+			t.Errorf("%s: %d images say no user", path, users)
 		}
 	}
 }

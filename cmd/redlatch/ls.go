@@ -67,7 +67,7 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 				return err
 			}
 			if more > 0 {
-				fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: see --limit, or give a pattern\n", len(locks), len(locks)+more)
+				fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), len(locks)+more)
 			}
 			if asJSON {
 				return writeJSON(a.std.out, locks, false)
@@ -93,7 +93,7 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 // maxListed and maxMemory bound a list: more fills the memory, and nobody reads it.
 const (
 	maxListed = 10_000
-	maxMemory = 64 << 20
+	maxMemory = 32 << 20
 )
 
 // list collects the first locks by name, at most that many, and tells how many more there are.
