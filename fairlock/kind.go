@@ -158,7 +158,7 @@ func lookAfter(ms int64) time.Duration {
 	if ms <= 0 {
 		return 0
 	}
-	return time.Duration(ms+1) * time.Millisecond
+	return time.Duration(min(ms, 1<<40)+1) * time.Millisecond // whatever stands there: what is added to it does not overflow
 }
 
 // Every implements kind.Queuer: four refreshes may fail before the fifth comes

@@ -20,12 +20,12 @@ var aclKinds = map[string][]string{
 	"FairLock": {
 		"~redisson_lock_queue:{app:*", "~redisson_lock_timeout:{app:*", "~redlatch_fair:{app:*", "&redlatch_grant:{app:*",
 		"+hget", "+linsert", "+lindex", "+llen", "+lpop", "+lpush", "+lrange", "+lrem", "+rpop", "+rpush",
-		"+zadd", "+zcard", "+zcount", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore", "+del",
+		"+zadd", "+zcard", "+zcount", "+zrangebyscore", "+zrem", "+zscore", "+del",
 	},
 	"ReadWriteLock": {
 		"~{app:*", "~redlatch_rw_*:{app:*", "&redisson_rwlock:{app:*",
 		"+hget", "+hkeys", "+hmget", "+hgetall", "+hlen", "+hscan", "+del", "+rename", "+set",
-		"+zadd", "+zcard", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore",
+		"+zadd", "+zcard", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zscore",
 	},
 	"QuorumLock": {"+info"},
 }

@@ -21,7 +21,7 @@ var fairRules = strings.Fields(`
 	+hello +ping +eval +evalsha +subscribe +unsubscribe +publish
 	+exists +hset +pexpire +hexists +pttl +hkeys +hdel +sismember +sadd
 	+time +del +hget +hlen +lindex +llen +lpop +lpos +rpop +lpush +rpush +linsert +lrange +lrem
-	+zadd +zrem +zscore +zcard +zcount +zrangebyscore +zremrangebyscore
+	+zadd +zrem +zscore +zcard +zcount +zrangebyscore
 	+get +set +type +hgetall
 	~redlatch_rw_*:{app:* &redisson_rwlock:{app:*`) // the last two are ForceUnlock's
 

@@ -17,6 +17,8 @@
 --          {-1}        this acquisition was given up before
 --          {-3}        the key is no lock; it was not touched
 --
+-- Bound: as in fair_queue, and up to 1,000 wants of the dead.
+--
 -- Twice: the field names the acquisition. A second run finds its own hold and
 -- only sets the lease, or finds its own place and only keeps it alive. A run
 -- that comes after the acquisition was given up finds its field in the void set.
@@ -27,7 +29,7 @@ local there = pcall('HLEN', LOCK)
 if there == 1 then
   -- the most frequent case, as whose has it: somebody else holds the lock
   local one = call('HGETALL', LOCK)
-  if #one == 2 and one[1] ~= field and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
+  if #one == 2 and one[1] ~= field and waiter(one[1]) and tonumber(one[2]) then
     holder = one[1]
   end
 end
@@ -47,8 +49,8 @@ if not holder then
     return type(n) == 'table' and n or {2, n}
   end
   if not holder then
-    local head, want = first_waiter()
-    if not head or head == field then
+    local head, want, more = first_waiter()
+    if not more and (not head or head == field) then
       if head then drop_first(head) end
       local n = token(KEYS[5], fence, false, clock)
       local refused = type(n) == 'table' and n or take(LOCK, field, lease)
@@ -59,7 +61,7 @@ if not holder then
       return {1, n}
     end
     local _
-    _, look_in = hand_over(head, want)
+    if more then look_in = 1 else _, look_in = hand_over(head, want) end
     holder = whose(LOCK, field) or ''
   end
 end
@@ -81,11 +83,10 @@ local skip = tonumber(ARGV[8])
 if pttl >= 0 and pttl < skip / 5 then look_in = pttl + 1 end
 local alive = string.format('%.0f', now + skip)
 local want = call('HGET', WANTS, field)
-if want then
+if want and alive_until(want) > 0 then
   call('HSET', WANTS, field, alive .. string.sub(want, 14))
   -- its scores are set right by its refresh
-  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, look_in,
-    strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
+  return {0, pttl, holder, trace, place_of(want), 0, look_in, strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
 end
 local tail = call('LINDEX', QUEUE, -1)
 local scored = tail and call('ZSCORE', SCORES, tail)
@@ -99,12 +100,14 @@ local behind = 0
 if tail then
   -- Behind a waiter of Redisson: when that one acquires, its wait is taken off
   -- all scores; what it has waited so far must not be missing then.
-  local last = tonumber(scored or '0')
+  local last = bounded(scored or '0')
   if not ours(tail) then
     last = last + 60000
     behind = 1 -- known for sure: foreign() miscounts while the dead ones that Redisson dropped have wants
   end
   score = math.max(score, last)
+elseif call('HLEN', WANTS) > MOST then
+  call('DEL', WANTS) -- nobody waits
 elseif call('HLEN', WANTS) > 0 then
   -- Nobody waits: wants of waiters that died and that Redisson dropped.
   local wants = call('HGETALL', WANTS)

@@ -20,6 +20,9 @@
 -- ms, '-' or the fencing counter's TTL in ms ('-1' = none), a random text that nobody
 -- knows who can't read the want, its trace or nothing.
 --
+-- Bound: the parts of the fair scripts take at most 1,000 entries of the queue into their hands in a run,
+-- together: budget is what is left. The rest is the next run's, which is asked for in a moment.
+--
 -- In long queues a waiter that gives up from the middle leaves its list entry
 -- behind, marked by a score of 0: everybody drops it when it comes to the front.
 --
@@ -32,5 +35,23 @@ local LOCK, QUEUE, SCORES, WANTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- empty for that week. (One that was empty begins anew, without a TTL.)
 local SHARED = 604800000
 
-local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
-local function alive_until(want) return tonumber(string.sub(want, 1, 13)) end
+local budget = MOST
+
+-- By its look: a waiter, which is <uuid>:<owner>, and one of ours. What is no waiter is dropped
+-- where a dead one is.
+local function waiter(field)
+  return string.byte(field, 37) == 58 and string.byte(field, 9) == 45 and #field <= LONG
+end
+local function ours(field) return waiter(field) and string.find(field, '^g[^ ]*%-[^ ]*$', 38) ~= nil end
+
+-- Until when a waiter of ours counts as alive; 0, as of a dead one, if its want can't be read.
+local WANT = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$'
+local function alive_until(want) return #want <= LONG and tonumber((string.match(want, WANT))) or 0 end
+local function place_of(want) return tonumber(string.match(want, '^%d+ (%d+)')) end
+
+-- A score as a number with which one can count on: nil = none, and not farther away than a century.
+local function bounded(score)
+  score = tonumber(score or nil)
+  return score and math.max(math.min(score, now + CENTURY), 0)
+end
+local function score_of(field) return bounded(call('ZSCORE', SCORES, field)) end

@@ -2,14 +2,20 @@
 -- put in front of the scripts that may do so, behind token, enter and fair_keys.
 --
 -- KEYS[5], KEYS[6], ARGV[1..3]  as in fair_keys
+--
+-- Bound: it drops up to half of the budget of dead waiters, about eight commands each; if there are
+-- more the lock stays free, and the script says that it is to be asked again at once. Scores are
+-- lowered within what is left: behind more waiters they stay as far up as they are.
 
 -- Takes an amount off the scores of the waiters from an index of the list on.
 -- Ours keep what they need themselves. Redisson does so for its own at each
 -- acquisition; here only where one of ours has passed a far score on, which is
 -- where Redisson's waiters are in the queue.
 local function lower(from, by)
-  for _, f in ipairs(call('LRANGE', QUEUE, from, -1)) do
-    local score = tonumber(call('ZSCORE', SCORES, f) or '0')
+  if budget <= 0 then return end
+  for _, f in ipairs(call('LRANGE', QUEUE, from, from + budget - 1)) do
+    budget = budget - 1
+    local score = score_of(f) or 0
     if score > 100000000000 then
       score = score - by
       local want = ours(f) and call('HGET', WANTS, f)
@@ -42,44 +48,58 @@ local function take_off(field, score, want, ...)
   if denied(unscored) then call('ZREM', SCORES, field) else call(...) end
 end
 
--- Drops the first, whose want may be gone already.
-local function drop_first(head, gone)
+-- Takes the first off, whose want may be gone already. Returns what it has on top, once all scores
+-- have been lowered by so much.
+local function take_first(head, gone, lowered)
   local score = call('ZSCORE', SCORES, head)
   take_off(head, score, gone, 'LPOP', QUEUE)
-  local on_top = ours(head) and tonumber(score or '0') - now or 0
+  local on_top = ours(head) and (bounded(score) or 0) - lowered - now or 0
   if on_top > FAR then
     -- A skip time may be long; waiters of ours behind have no more than it on top.
     local want = call('HGET', WANTS, head)
     if want then on_top = on_top - math.max(alive_until(want) - now, 0) end
   end
   call('HDEL', WANTS, head)
-  if on_top > FAR then lower(0, on_top) end
+  return on_top > FAR and on_top or 0
 end
 
--- The first who may have the lock: who is dead, has left or is stale by
--- Redisson's rule is dropped. A waiter of Redisson that is dropped may be alive;
+local function drop_first(head, gone)
+  local by = take_first(head, gone, 0)
+  if by > 0 then lower(0, by) end
+end
+
+-- The first who may have the lock: who is dead, has left, is stale by
+-- Redisson's rule or is no waiter at all is dropped. A waiter of Redisson that is dropped may be alive;
 -- it is called, so that it looks again and queues up anew, instead of sleeping on
 -- until the time that it was told last. The call gives it no right: its own script
--- decides.
+-- decides. Nobody, and true: there are more to drop, and who is first is not known yet.
 local function first_waiter()
-  local dropped = false
-  while true do
-    local head = call('LINDEX', QUEUE, 0)
+  local dropped, by = false, 0
+  local head, want, more
+  repeat
+    local dead = true
+    head, want = call('LINDEX', QUEUE, 0), nil
     if not head then
       if dropped then call('DEL', WANTS) end
       return nil
     end
     if ours(head) then
-      local want = call('HGET', WANTS, head)
-      if want and alive_until(want) > now then return head, want end
-    else
-      local score = call('ZSCORE', SCORES, head)
-      if score and tonumber(score) > now then return head end
-      pcall(ARGV[1], ARGV[3] .. head, '0')
+      want = call('HGET', WANTS, head)
+      dead = not want or alive_until(want) <= now
+    elseif waiter(head) then
+      dead = (score_of(head) or 0) - by <= now
     end
-    drop_first(head)
-    dropped = true
-  end
+    if dead then
+      more = budget <= MOST / 2
+      if more then break end
+      if waiter(head) and not ours(head) then pcall(ARGV[1], ARGV[3] .. head, '0') end
+      by = by + take_first(head, nil, by)
+      dropped, budget = true, budget - 1
+    end
+  until not dead
+  if by > 0 then lower(0, by) end
+  if more then return nil, nil, true end
+  return head, want
 end
 
 -- Who gives the lock back, with its trace, '' = not known: the next one is told, if
@@ -91,17 +111,20 @@ local giver = ''
 -- time at which it would be skipped. Returns an error of the server, if any, and
 -- after how many ms to look again (0: not known).
 local function hand_over(head, want)
-  if not head then head, want = first_waiter() end
-  if not head then return nil, 0 end
+  if not head then
+    local more
+    head, want, more = first_waiter()
+    if not head then return nil, more and 1 or 0 end
+  end
   local sent
   if not want then
     -- There may be nobody of ours left to do it.
     call('PEXPIRE', QUEUE, SHARED)
     call('PEXPIRE', SCORES, SHARED)
     sent = pcall(ARGV[1], ARGV[3] .. head, '0')
-    return type(sent) == 'table' and sent, tonumber(call('ZSCORE', SCORES, head)) - now + 1
+    return type(sent) == 'table' and sent, (score_of(head) or now) - now + 1
   end
-  local place, skip, lease, fence, nonce, trace = string.match(want, '^%d+ (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$')
+  local _, place, skip, lease, fence, nonce, trace = string.match(want, WANT)
   local client, id = string.match(head, '^([^:]*):.*%-(.*)$')
   local left = alive_until(want) - now
   if left * 10 < tonumber(skip) then
@@ -109,7 +132,7 @@ local function hand_over(head, want)
     sent = pcall(ARGV[1], ARGV[2] .. client, id)
     return type(sent) == 'table' and sent, left + 1
   end
-  local ms = math.min(left, tonumber(lease))
+  local ms = lasts(math.min(left, tonumber(lease)))
   local n = token(KEYS[5], fence == '-' and '' or fence, false, clock)
   local refused = type(n) == 'table' and n or take(LOCK, head, ms)
   if refused then

@@ -11,6 +11,10 @@
 --          the first waiter's only: after how many ms to look again without a message, 0 = not known
 --          the number of its place, 0 = none
 --
+-- Bound: as in fair_queue; a waiter that is put back looks at 64 places at most, while the budget
+-- lasts, else the next refresh puts it back. Of up to 10,000 scores, read by one command, up to
+-- 1,000 of Redisson's are lifted; where there are more none is. Up to 1,000 wants of the dead go.
+--
 -- Twice: it sets points in time, puts a waiter that Redisson dropped back where
 -- it was, and gives away a lock only while it is free. It makes no places, so
 -- one that comes late can't bring back a waiter that has left.
@@ -20,11 +24,11 @@ if no and no.err then return no end
 -- Puts a waiter back that Redisson took for stale: it was the first then, so it
 -- belongs before all but those who were so, too, and had come earlier.
 local function restore(field, want)
-  local mine = tonumber(string.match(want, '^%d+ (%d+)'))
-  local after
+  local mine, after = place_of(want), nil
   for _, f in ipairs(call('LRANGE', QUEUE, 0, 63)) do
+    budget = budget - 1
     local other = ours(f) and call('HGET', WANTS, f)
-    if not other or tonumber(string.match(other, '^%d+ (%d+)')) > mine then break end
+    if not other or alive_until(other) == 0 or place_of(other) > mine then break end
     after = f
   end
   if after then call('LINSERT', QUEUE, 'AFTER', after, field) else call('LPUSH', QUEUE, field) end
@@ -39,28 +43,32 @@ end
 local function lift()
   local head, want = first_waiter()
   if not want then return end
-  local top = tonumber(call('ZSCORE', SCORES, head))
+  local top = score_of(head)
+  if not top or call('ZCARD', SCORES) > 10 * MOST then return end
   -- Half a skip time below it are none of ours that live, and few others.
   local below = top - tonumber(string.match(want, '^%d+ %d+ (%d+)')) / 2
   local lowest
-  for _, f in ipairs(call('ZRANGEBYSCORE', SCORES, '(100000000000', string.format('(%.0f', below), 'LIMIT', 0, 256)) do
+  local low = call('ZRANGEBYSCORE', SCORES, '(100000000000', string.format('(%.0f', below), 'LIMIT', 0, 256)
+  for _, f in ipairs(low) do
     if not ours(f) then
       lowest = f
       break
     end
   end
   if not lowest then return end
-  local by = top - tonumber(call('ZSCORE', SCORES, lowest))
-  local all = call('ZRANGEBYSCORE', SCORES, '-inf', '+inf', 'WITHSCORES')
+  local by = top - score_of(lowest)
+  local all, them = call('ZRANGEBYSCORE', SCORES, '-inf', '+inf', 'WITHSCORES'), {}
   for i = 1, #all, 2 do
-    if not ours(all[i]) then call('ZADD', SCORES, all[i + 1] + by, all[i]) end
+    if not ours(all[i]) then them[#them + 1] = i end
   end
+  if #them > MOST then return end
+  for _, i in ipairs(them) do call('ZADD', SCORES, bounded(all[i + 1]) + by, all[i]) end
 end
 
 -- The last entry may be one of ours that has died: kept above the present, too.
 local function lift_last(skip)
   local last = call('LINDEX', QUEUE, -1)
-  local score = last and tonumber(call('ZSCORE', SCORES, last) or '0')
+  local score = last and (score_of(last) or 0)
   if score and score < now + skip / 2 then call('ZADD', SCORES, now + skip, last) end
 end
 
@@ -68,10 +76,11 @@ end
 -- (see foreign) for as long as anybody waits. Looked for so seldom that it costs a
 -- refresh one want on the average.
 local function sweep()
-  if clock[2] % math.max(16, call('HLEN', WANTS)) ~= 0 then return end
-  local wants = call('HGETALL', WANTS)
-  for i = 1, #wants, 2 do
-    if alive_until(wants[i + 1]) <= now and not call('ZSCORE', SCORES, wants[i]) then call('HDEL', WANTS, wants[i]) end
+  local wants = call('HLEN', WANTS)
+  if wants > MOST or clock[2] % math.max(16, wants) ~= 0 then return end
+  local all = call('HGETALL', WANTS)
+  for i = 1, #all, 2 do
+    if alive_until(all[i + 1]) <= now and not call('ZSCORE', SCORES, all[i]) then call('HDEL', WANTS, all[i]) end
   end
 end
 
@@ -85,20 +94,21 @@ for i = 4, #ARGV, 2 do
     state = 2
   elseif not no then -- else the key is no lock any more: its own try tells it
     local want = call('HGET', WANTS, field)
-    if want then
+    local before = want and alive_until(want) or 0
+    if before > 0 then
       local alive = now + skip
-      state, place = 1, tonumber(string.match(want, '^%d+ (%d+)'))
+      state, place = 1, place_of(want)
       call('HSET', WANTS, field, string.format('%.0f', alive) .. string.sub(want, 14))
-      local score = call('ZSCORE', SCORES, field)
+      local score = score_of(field)
       if score then
         -- Raised by the time that has passed, so that it still holds what
         -- Redisson's waiters in front will take off.
-        score = tonumber(score) + math.max(alive - alive_until(want), 0)
-      else
+        score = score + math.max(alive - before, 0)
+      elseif budget > MOST / 2 then
         restore(field, want)
         score = 0
       end
-      call('ZADD', SCORES, math.max(score, alive), field)
+      if score then call('ZADD', SCORES, math.max(score, alive), field) end
       longest = math.max(longest, skip)
     end
   end

@@ -14,6 +14,8 @@
 --          {2, error}  done, but the server refused the message or the next one's hold: that one
 --                      keeps its place, and has been called
 --
+-- Bound: as in fair_queue and fair_leave.
+--
 -- Twice: the second run finds the field gone; it can't touch another
 -- acquisition, so the lock is handed over once. Works when the server is out of
 -- memory: the first write takes none.

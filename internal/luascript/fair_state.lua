@@ -9,6 +9,8 @@
 --              first; then the holder, if any
 --          {-1}  the key is no lock
 --
+-- Bound: it looks at ARGV[5] entries.
+--
 -- Twice: it reads only.
 local token = 0
 if ARGV[4] == '1' then
@@ -28,7 +30,7 @@ local entries = call('LRANGE', QUEUE, 0, ARGV[5] - 1)
 local waiters = {}
 for _, f in ipairs(entries) do
   local want = ours(f) and call('HGET', WANTS, f)
-  if not ours(f) or (want and alive_until(want) > now) then
+  if want and alive_until(want) > now or waiter(f) and not ours(f) then
     waiters[#waiters + 1] = f
   end
 end
