@@ -64,6 +64,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	if cn.Client().Mode() == rueidis.ClientModeStandalone && len(addrs) == 1 {
 		address = addrs[0]
 	}
+	guard := &observe.Guard{Log: cfg.Logger}
 	observer, err := rotel.New(rotel.Options{
 		TracerProvider: cfg.TracerProvider,
 		MeterProvider:  cfg.MeterProvider,
@@ -74,6 +75,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Client:         cfg.Name,
 		LeaseTime:      cfg.LeaseTime,
 		Server:         rotel.Server(address),
+		Guard:          guard,
 	})
 	if err != nil {
 		cn.Close()
@@ -84,7 +86,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 	if cn.Borrowed() {
 		leave = claims.closing
 	}
-	news := &observe.News{}
+	news := &observe.News{Guard: guard}
 	hub := pubsub.NewHub(pubsub.NewDialer(pubsub.Redis{
 		Client: cn.Client(), Sharded: cn.Topology().Sharded, Permanent: conn.IsPermanent, Clean: cn.Clean, Unsubscribes: cn.Unsubscribes, Closing: leave,
 	}), func(msg string, args ...any) {
@@ -93,7 +95,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 				args[i] = cn.Clean(err)
 			}
 		}
-		news.Tell(func() { cfg.Logger.Warn(msg, args...) })
+		news.Tell(func() { cfg.Logger.Warn(msg, observe.Resolve(args)...) })
 	})
 	var core *engine.Core
 	cn.OnReplica(hub.Redial, func(err error, first bool) {

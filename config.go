@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -197,7 +198,7 @@ func (c Config) complete() (Config, error) {
 	if c.Name == "" {
 		c.Name = defaultName(c.Redis.ClientName)
 	}
-	c.Logger = c.Logger.With("client", c.Name)
+	c.Logger = slog.New(observe.Handler(c.Logger.Handler())).With("client", c.Name)
 	switch {
 	case !inspect.GoodName(c.Name):
 		return refuse("Name", "it has more than 128 bytes, a space, or a character that is not printable ASCII")

@@ -98,14 +98,12 @@ func (a *acquisition) contend() {
 // Busy implements observe.Acquisition. The whole is told of the member that is
 // waited for, or else of the first that was busy.
 func (a *acquisition) Busy(holder, left string, position int) {
+	defer a.o.guard.Recover()
 	a.contend()
 	if !a.traced {
 		return
 	}
-	a.mu.Lock()
-	waits := a.wait != nil
-	a.busyLocked(holder, left, position)
-	a.mu.Unlock()
+	waits := a.busy(holder, left, position)
 	if a.whole == nil || holder == "" {
 		return
 	}
@@ -120,6 +118,14 @@ func (a *acquisition) Busy(holder, left string, position int) {
 		}
 		w.mu.Unlock()
 	}
+}
+
+// busy notes who holds the lock, and reports whether the acquisition waits.
+func (a *acquisition) busy(holder, left string, position int) (waits bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busyLocked(holder, left, position)
+	return a.wait != nil
 }
 
 func (a *acquisition) busyLocked(holder, left string, position int) {
@@ -209,28 +215,46 @@ func parseTrace(left, holder string) (trace.SpanContext, bool) {
 // Wait implements observe.Acquisition. The whole waits with the first member that
 // does.
 func (a *acquisition) Wait() {
+	defer a.o.guard.Recover()
 	a.contend()
 	a.mu.Lock()
-	if !a.waitBegan.IsZero() {
-		a.mu.Unlock()
-		return
-	}
-	a.waitBegan = time.Now()
-	if a.traced {
-		t := a.o.tracing
-		_, a.wait = t.tracer.Start(a.ctx, "lock.wait", t.internal...)
-		a.wait.SetAttributes(t.common(a.lock)...)
+	first := a.waitBegan.IsZero()
+	if first {
+		a.waitBegan = time.Now()
 	}
 	holder, left := a.holder, a.left
 	a.mu.Unlock()
+	if !first {
+		return
+	}
 	if a.measured {
 		a.o.metrics.waiting(a.ctx, a.lock, 1)
+	}
+	if a.traced {
+		a.startWait()
 	}
 	if a.whole != nil {
 		a.whole.Wait()
 		if holder != "" {
 			a.whole.Busy(holder, left, 0)
 		}
+	}
+}
+
+// startWait begins the bar of the wait. It calls code of the user's, so it has not the mutex, which the
+// members of a whole need; the wait may be over by then.
+func (a *acquisition) startWait() {
+	t := a.o.tracing
+	_, span := t.tracer.Start(a.ctx, "lock.wait", t.internal...)
+	span.SetAttributes(t.common(a.lock)...)
+	a.mu.Lock()
+	waits := !a.waitBegan.IsZero()
+	if waits {
+		a.wait = span
+	}
+	a.mu.Unlock()
+	if !waits {
+		span.End()
 	}
 }
 
@@ -244,6 +268,7 @@ func (a *acquisition) Link() any {
 
 // End implements observe.Acquisition. A member's try has ended: there may be more.
 func (a *acquisition) End(r observe.Result) {
+	defer a.o.guard.Recover()
 	a.mu.Lock()
 	a.result, a.ended = r, time.Now()
 	a.open--
@@ -252,21 +277,22 @@ func (a *acquisition) End(r observe.Result) {
 		a.waited += a.ended.Sub(a.waitBegan)
 		a.waitBegan = time.Time{}
 	}
-	if a.wait != nil {
-		a.wait.SetAttributes(attribute.String("lock.outcome", outcome(r.Err)))
-		if owner := a.ownerLocked(); owner != "" {
-			a.wait.SetAttributes(attribute.String("lock.owner", owner))
-		}
-		a.wait.End()
-		a.wait = nil
-	}
+	wait, owner := a.wait, a.ownerLocked()
+	a.wait = nil
 	done := a.whole == nil || a.over && a.open == 0
 	a.mu.Unlock()
+	if done {
+		defer a.finish() // even if what follows panics
+	}
 	if waited && a.measured {
 		a.o.metrics.waiting(a.ctx, a.lock, -1)
 	}
-	if done {
-		a.finish()
+	if wait != nil {
+		wait.SetAttributes(attribute.String("lock.outcome", outcome(r.Err)))
+		if owner != "" {
+			wait.SetAttributes(attribute.String("lock.owner", owner))
+		}
+		wait.End()
 	}
 }
 
@@ -312,16 +338,25 @@ func (a *acquisition) finish() {
 	a.over = true
 	members := a.members
 	r.Owner = a.ownerLocked()
+	var end func()
 	if a.traced {
-		a.endSpanLocked(r, how)
+		end = a.endSpanLocked(r, how)
 	}
 	a.mu.Unlock()
+	defer finishMembers(members, r.Err != nil) // even if what follows panics
+	if end != nil {
+		end()
+	}
 	if a.measured {
 		a.o.metrics.acquired(a, how, r.Err)
 	}
+}
+
+// finishMembers ends those of a whole that are not under way any more.
+func finishMembers(members []*acquisition, free bool) {
 	for _, m := range members {
 		m.mu.Lock()
-		m.over, m.free = true, r.Err != nil
+		m.over, m.free = true, free
 		done := m.open == 0
 		m.mu.Unlock()
 		if done {
@@ -344,7 +379,9 @@ func (a *acquisition) ownerLocked() string {
 	return a.result.Owner
 }
 
-func (a *acquisition) endSpanLocked(r observe.Result, how string) {
+// endSpanLocked says on the span what the acquisition came to, and returns what ends it: that calls
+// the user's code.
+func (a *acquisition) endSpanLocked(r observe.Result, how string) (end func()) {
 	if a.holder == "" && a.blocker[0] != "" {
 		a.busyLocked(a.blocker[0], a.blocker[1], 0)
 	}
@@ -366,19 +403,17 @@ func (a *acquisition) endSpanLocked(r observe.Result, how string) {
 	}
 	switch {
 	case how == "free":
-		a.span.End(at...)
 	case r.Err == nil:
 		a.span.SetAttributes(attribute.Int("lock.count", r.Count))
 		if r.Token > 0 {
 			a.span.SetAttributes(attribute.Int64("lock.fencing_token", int64(r.Token))) // #nosec G115 -- microseconds of this century
 		}
-		a.span.End(at...)
 	case how == "error" || how == "lost":
-		a.o.tracing.end(a.span, r.Err, at...)
+		return func() { a.o.tracing.end(a.span, r.Err, at...) }
 	default: // busy, or not wanted any more: what was asked for, no fault
 		a.span.SetAttributes(semconv.ErrorTypeKey.String(errorType(r.Err)))
-		a.span.End(at...)
 	}
+	return func() { a.span.End(at...) }
 }
 
 // outcome names what an acquisition came to.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -77,7 +78,7 @@ type sets struct {
 	attrs []attribute.KeyValue
 	add   []metric.AddOption
 	ends  map[string][]metric.RecordOption // by outcome; of acquisitions and holds
-	zero  sync.Once
+	zero  atomic.Bool                      // its counters have begun
 
 	mu     sync.RWMutex
 	errors map[string]failed // guarded by mu; by error.type
@@ -101,7 +102,7 @@ func (m *metrics) of(l observe.Lock) *sets {
 	if s == nil {
 		s = m.add(key)
 	}
-	s.zero.Do(func() { // counters begin at 0, so that a rate sees the first event
+	if s.zero.CompareAndSwap(false, true) { // counters begin at 0, so that a rate sees the first event
 		ctx := context.Background()
 		m.contentions.Add(ctx, 0, s.add...)
 		m.lost.Add(ctx, 0, s.add...)
@@ -109,7 +110,7 @@ func (m *metrics) of(l observe.Lock) *sets {
 		for _, kind := range []string{"lease_lost", "refused", "unavailable"} {
 			m.renewals.Add(ctx, 0, s.failed(kind).renew...)
 		}
-	})
+	}
 	return s
 }
 

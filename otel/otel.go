@@ -36,17 +36,20 @@ type Options struct {
 	LeaseTime time.Duration
 	// Server is host and port for the command spans, when there is one server.
 	Server []attribute.KeyValue
+	// Guard stops the panics of what is called here. nil: nobody hears of them.
+	Guard *observe.Guard
 }
 
 // observer implements observe.Observer.
 type observer struct {
+	guard   *observe.Guard
 	tracing *tracing // nil: off
 	metrics *metrics // nil: off
 }
 
 // New makes the observer; it is nil, at no cost, when both providers are no-ops.
 func New(opt Options) (observe.Observer, error) {
-	o := &observer{}
+	o := &observer{guard: opt.Guard}
 	if tp, src := tracerProvider(opt.TracerProvider); src != nil {
 		o.tracing = newTracing(tp, src, opt)
 	}
@@ -65,7 +68,11 @@ func New(opt Options) (observe.Observer, error) {
 
 // Acquire implements observe.Observer. Of a member that is tried once more it is
 // what it was in the rounds before.
-func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time.Duration) (context.Context, observe.Acquisition) {
+func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time.Duration) (
+	out context.Context, _ observe.Acquisition,
+) {
+	out = ctx // should it panic
+	defer o.guard.Recover()
 	whole, _ := ctx.Value(wholeKey{}).(*acquisition)
 	if whole != nil {
 		if a := whole.member(o, l, nil); a != nil && a.again() {
@@ -113,7 +120,9 @@ type wholeKey struct{}
 var noSpan = trace.SpanFromContext(context.Background())
 
 // Operation implements observe.Observer.
-func (o *observer) Operation(ctx context.Context, l observe.Lock, op, owner string) (context.Context, observe.End) {
+func (o *observer) Operation(ctx context.Context, l observe.Lock, op, owner string) (out context.Context, end observe.End) {
+	out, end = ctx, observe.Ignore // should it panic
+	defer o.guard.Recover()
 	t := o.tracing
 	if !t.on() {
 		return ctx, observe.Ignore
@@ -127,6 +136,7 @@ func (o *observer) Operation(ctx context.Context, l observe.Lock, op, owner stri
 		span.SetAttributes(attribute.String("lock.owner", owner))
 	}
 	return ctx, func(err error, notes ...observe.Note) {
+		defer o.guard.Recover()
 		for _, n := range notes {
 			noted(span, n)
 		}
@@ -146,24 +156,35 @@ func noted(span trace.Span, n observe.Note) {
 
 // Carries implements observe.Observer.
 func (o *observer) Carries(ctx context.Context) bool {
+	defer o.guard.Recover()
 	return o.tracing.on() && !o.tracing.opt.NoCommands && trace.SpanFromContext(ctx).IsRecording()
 }
 
 // Command implements observe.Observer.
-func (o *observer) Command(ctx context.Context, script string) (context.Context, func(error)) {
+func (o *observer) Command(ctx context.Context, script string, began time.Time) (out context.Context, end func(error)) {
+	out, end = ctx, ignore // should it panic
+	defer o.guard.Recover()
 	t := o.tracing
 	if !t.on() || t.opt.NoCommands || !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, ignore
 	}
-	ctx, span := t.tracer.Start(ctx, "EVALSHA", t.client...)
+	opts := t.client
+	if !began.IsZero() {
+		opts = append([]trace.SpanStartOption{trace.WithTimestamp(began)}, opts...)
+	}
+	ctx, span := t.tracer.Start(ctx, "EVALSHA", opts...)
 	if !span.IsRecording() {
 		return ctx, ignore
 	}
-	return ctx, func(err error) { t.endCommand(span, script, err) }
+	return ctx, func(err error) {
+		defer o.guard.Recover()
+		t.endCommand(span, script, err)
+	}
 }
 
 // Batch implements observe.Observer.
 func (o *observer) Batch(script string, keys int, began time.Time, err error) {
+	defer o.guard.Recover()
 	t := o.tracing
 	if !t.on() || t.opt.NoCommands || (err == nil && !t.opt.Renewals) {
 		return
@@ -178,10 +199,14 @@ func (o *observer) Batch(script string, keys int, began time.Time, err error) {
 func (o *observer) Counting() bool { return o.metrics.on() }
 
 // Held implements observe.Observer.
-func (o *observer) Held(l observe.Lock) { o.metrics.held(l) }
+func (o *observer) Held(l observe.Lock) {
+	defer o.guard.Recover()
+	o.metrics.held(l)
+}
 
 // Ended implements observe.Observer.
 func (o *observer) Ended(l observe.Lock, link any, counted bool, how string, held time.Duration) {
+	defer o.guard.Recover()
 	if !o.metrics.on() {
 		return
 	}
@@ -197,6 +222,7 @@ func (o *observer) Renewals() bool { return o.metrics.on() || o.tracing.on() }
 
 // Renewed implements observe.Observer.
 func (o *observer) Renewed(l observe.Lock, owner string, link any, began time.Time, turn bool, err error) {
+	defer o.guard.Recover()
 	if o.metrics.on() {
 		o.metrics.renewed(l, err)
 	}

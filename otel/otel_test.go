@@ -139,11 +139,11 @@ func BenchmarkUnset(b *testing.B) {
 		if acq != nil {
 			b.Fatal("it is recorded")
 		}
-		_, end := o.Command(ctx, "acquire")
+		_, end := o.Command(ctx, "acquire", time.Time{})
 		end(nil)
 		o.Counting()
 		_, done := o.Operation(ctx, l, observe.Release, "owner")
-		_, cmd := o.Command(ctx, "release")
+		_, cmd := o.Command(ctx, "release", time.Time{})
 		cmd(nil)
 		o.Ended(l, nil, false, "released", time.Second)
 		done(nil)

@@ -178,12 +178,12 @@ func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error
 	if ctx.Err() != nil {
 		return &lock.NotAcquiredError{Name: a.members[0].lock.of.Name, Err: CtxError(ctx)}
 	}
-	if err := c.reg.Begin(); err != nil {
+	o, err := c.reg.Owner(ctx) // first: the ctx may be a type of the user's, and panic
+	if err != nil {
 		return err
 	}
-	o, err := c.reg.Owner(ctx)
-	if err != nil {
-		c.reg.End()
+	if err := c.reg.Begin(); err != nil {
+		o.Unpin()
 		return err
 	}
 	a.core, a.ctx, a.wait, a.lease, a.once, a.owner = c, ctx, wait, lease, wait == 0, o

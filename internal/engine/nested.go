@@ -3,6 +3,8 @@ package engine
 import (
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/observe"
 )
 
 // A call inside a critical section that is made with another ctx than the hold's belongs to a new
@@ -48,7 +50,7 @@ func (a *acquisition) tellOfOwn() {
 	log, ctx := a.core.cfg.Log, a.values
 	args := append(a.Logged(), "holder", w.holder, "waited", now.Sub(w.since))
 	a.core.cfg.News.Tell(func() {
-		log.WarnContext(ctx, "redlatch: waiting for a lock that this client holds; inside its section, lock with hold.Context()", args...)
+		log.WarnContext(ctx, "redlatch: waiting for a lock that this client holds; inside its section, lock with hold.Context()", observe.Resolve(args)...)
 	})
 }
 

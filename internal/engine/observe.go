@@ -161,11 +161,11 @@ func (o *observations) Link() any {
 // givenBack logs that a lock that the server had granted is given back.
 func (a *acquisition) givenBack(what string) {
 	log, ctx, args := a.core.cfg.Log, a.values, a.Logged()
-	a.core.cfg.News.Tell(func() { log.InfoContext(ctx, "redlatch: "+what, args...) }) // its gates are ours
+	a.core.cfg.News.Tell(func() { log.InfoContext(ctx, "redlatch: "+what, observe.Resolve(args)...) }) // its gates are ours
 }
 
 // Logged implements pubsub.Member: the arguments of a log line about the acquisition, for
-// whoever writes it.
+// whoever writes it: those with the trace are [observe.Late].
 func (a *acquisition) Logged() []any {
 	var link any
 	if a.obs != nil {
@@ -179,5 +179,6 @@ func (a *acquisition) Logged() []any {
 	}
 	args := []any{"lock", m.lock.of.Name, "owner", owner, "type", m.lock.of.Kind.Traits().Type}
 	a.mu.Unlock()
-	return a.core.reg.TracedArgs(a.ctx, link, args...)
+	reg, ctx := a.core.reg, a.ctx
+	return append(args, observe.Late(func() []any { return reg.TracedArgs(ctx, link) }))
 }

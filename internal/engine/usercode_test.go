@@ -47,7 +47,7 @@ func (o *users) Operation(ctx context.Context, _ observe.Lock, op, _ string) (co
 	return ctx, func(err error, _ ...observe.Note) { o.at(ctx, "operation end:"+op, err) }
 }
 func (o *users) Carries(context.Context) bool { return true }
-func (o *users) Command(ctx context.Context, script string) (context.Context, func(error)) {
+func (o *users) Command(ctx context.Context, script string, _ time.Time) (context.Context, func(error)) {
 	o.at(ctx, "command:"+script, nil)
 	return ctx, func(err error) { o.at(ctx, "command end:"+script, err) }
 }

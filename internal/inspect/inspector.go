@@ -233,7 +233,7 @@ func (i *Inspector) ask(ctx context.Context, name, op string, cmd conn.Command, 
 		cctx := ctx
 		var end func(error)
 		if o := i.cfg.Observer; o != nil {
-			cctx, end = o.Command(ctx, cmd.Script.Name)
+			cctx, end = o.Command(ctx, cmd.Script.Name, time.Time{})
 		}
 		r, err := await(ctx, i, end, func() (conn.Reply, error) { return i.conn.Run(cctx, cmd) })
 		switch {

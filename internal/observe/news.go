@@ -12,6 +12,8 @@ import (
 //
 // The zero value is empty. It is safe for concurrent use. Its mutex is a leaf.
 type News struct {
+	Guard *Guard // stops the panics of what is told
+
 	mu      sync.Mutex
 	queue   []func()      // guarded by mu; not told
 	telling bool          // guarded by mu; the goroutine runs
@@ -56,8 +58,30 @@ func (n *News) run() {
 			over = true
 			return
 		}
-		tell()
+		n.say(tell)
 	}
+}
+
+func (n *News) say(tell func()) {
+	defer n.Guard.Recover()
+	tell()
+}
+
+// Late are arguments of a log line that ask code of the user's (the values of a context): who writes
+// the line has them made, by Resolve.
+type Late func() []any
+
+// Resolve makes the late ones among the arguments of a log line.
+func Resolve(args []any) []any {
+	out := make([]any, 0, len(args)+4)
+	for _, a := range args {
+		if late, ok := a.(Late); ok {
+			out = append(out, late()...)
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 // next is what to tell now; nil: nothing is left.

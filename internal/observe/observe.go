@@ -36,8 +36,9 @@ type Observer interface {
 	// Carries reports whether commands are observed now: if not, what their contexts
 	// carry concerns nobody.
 	Carries(ctx context.Context) bool
-	// Command begins a script run on behalf of what ctx carries.
-	Command(ctx context.Context, script string) (context.Context, func(err error))
+	// Command begins a script run on behalf of what ctx carries. began is zero for one that
+	// begins now.
+	Command(ctx context.Context, script string, began time.Time) (context.Context, func(err error))
 	// Batch tells of a script run on behalf of many at once, with that many keys. Those that fail
 	// because earlier ones failed already are not told.
 	Batch(script string, keys int, began time.Time, err error)

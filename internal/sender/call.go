@@ -55,8 +55,8 @@ const (
 func (s *Sender) Start(c *Call) {
 	c.s = s
 	c.lane, c.slot = s.laneOf(c.Cmd.Keys[0])
-	if o := s.cfg.Observer; o != nil && c.Class != Renew {
-		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name)
+	if o := s.cfg.Observer; o != nil && c.Class != Renew && !c.patient {
+		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name, time.Time{})
 	}
 	if c.Then == nil {
 		c.done = make(chan struct{}, 1)

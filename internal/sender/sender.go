@@ -152,13 +152,18 @@ func (s *Sender) Broke() time.Time {
 }
 
 // Run sends a command and waits for its answer, however long that takes. It is for the
-// background: an observer's code holds it up no longer than Start.
+// background: an observer is told of the whole of it afterwards, in the background, too.
 func (s *Sender) Run(ctx context.Context, class Class, cmd conn.Command) (conn.Reply, error) {
 	c := Call{Cmd: cmd, Class: class, Ctx: ctx, patient: true}
 	s.Start(&c)
 	c.Wait(context.Background(), time.Time{})
-	s.tellEnd(&c)
-	c.Done()
+	if o := s.cfg.Observer; o != nil {
+		script, began, err := cmd.Script.Name, c.Sent, c.Err
+		s.cfg.News.Tell(func() {
+			_, end := o.Command(ctx, script, began)
+			end(err)
+		})
+	}
 	return c.Reply, c.Err
 }
 

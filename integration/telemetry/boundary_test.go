@@ -1,0 +1,319 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"go.opentelemetry.io/otel/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// misbehaving is code of the user's that blocks or panics while it is armed, where it is asked about a lock
+// whose name begins with "bad", or with the context of a call for one.
+type misbehaving struct {
+	panics bool
+	armed  atomic.Bool
+	met    atomic.Int64 // how often it misbehaved
+	open   chan struct{}
+}
+
+func (m *misbehaving) at(bad bool) {
+	if !bad || !m.armed.Load() {
+		return
+	}
+	m.met.Add(1)
+	if m.panics {
+		panic("code of the user's")
+	}
+	<-m.open
+}
+
+func (m *misbehaving) name(name string) string {
+	m.at(strings.HasPrefix(name, "bad") || strings.HasPrefix(name, "[bad"))
+	return name
+}
+
+// badCtx is a context of a type of the user's, for calls for a bad lock.
+type badCtx struct {
+	context.Context
+	m *misbehaving // nil: it only says what it is
+}
+
+type badKey struct{}
+
+func (c badCtx) Value(key any) any {
+	if _, ok := key.(badKey); ok {
+		return true
+	}
+	if c.m != nil {
+		c.m.at(true)
+	}
+	return c.Context.Value(key)
+}
+
+func isBad(ctx context.Context) bool { return ctx.Value(badKey{}) != nil }
+
+type badSampler struct{ m *misbehaving }
+
+func (s badSampler) Description() string { return "bad" }
+func (s badSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	s.m.at(isBad(p.ParentContext))
+	return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
+}
+
+type badProcessor struct{ start, end *misbehaving }
+
+func (p badProcessor) OnStart(ctx context.Context, _ sdktrace.ReadWriteSpan) {
+	if p.start != nil {
+		p.start.at(isBad(ctx))
+	}
+}
+func (p badProcessor) OnEnd(s sdktrace.ReadOnlySpan) {
+	for _, a := range s.Attributes() {
+		if p.end != nil && a.Key == "lock.name" {
+			p.end.name(a.Value.AsString())
+		}
+	}
+}
+func (badProcessor) Shutdown(context.Context) error   { return nil }
+func (badProcessor) ForceFlush(context.Context) error { return nil }
+
+// badMeters are the meters of a real provider with counters that misbehave.
+type badMeters struct {
+	metric.MeterProvider
+	m *misbehaving
+}
+
+func (p badMeters) Meter(name string, opts ...metric.MeterOption) metric.Meter {
+	return badMeter{p.MeterProvider.Meter(name, opts...), p.m}
+}
+
+type badMeter struct {
+	metric.Meter
+	m *misbehaving
+}
+
+func (b badMeter) Int64Counter(name string, opts ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	c, err := b.Meter.Int64Counter(name, opts...)
+	return badCounter{c, b.m}, err
+}
+
+type badCounter struct {
+	metric.Int64Counter
+	m *misbehaving
+}
+
+func (c badCounter) Add(ctx context.Context, n int64, opts ...metric.AddOption) {
+	attrs := metric.NewAddConfig(opts).Attributes()
+	name, _ := attrs.Value("lock.name")
+	c.m.name(name.AsString())
+	c.Int64Counter.Add(ctx, n, opts...)
+}
+
+type badLog struct {
+	slog.Handler
+	m *misbehaving
+}
+
+func (b badLog) Handle(ctx context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "lock" {
+			b.m.name(a.Value.String())
+		}
+		return true
+	})
+	return b.Handler.Handle(ctx, r)
+}
+func (b badLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return badLog{b.Handler.WithAttrs(attrs), b.m}
+}
+
+// badClient is a client that somebody has wrapped.
+type badClient struct {
+	rueidis.Client
+	m *misbehaving
+}
+
+func (c badClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	c.m.at(isBad(ctx))
+	return c.Client.Do(ctx, cmd)
+}
+
+// borders are the ways into code of the user's. A panic of what is only told of a lock costs nobody
+// anything; one of what a call needs is the caller's.
+var borders = map[string]struct {
+	set    func(m *misbehaving, c *redlatch.Config)
+	ctx    bool // its contexts misbehave
+	needed bool // a call can't do without the answer
+}{
+	"Telemetry.LockName": {set: func(m *misbehaving, c *redlatch.Config) { c.Telemetry.LockName = m.name }},
+	"Sampler":            {set: func(m *misbehaving, c *redlatch.Config) { traced(c, sdktrace.WithSampler(badSampler{m})) }},
+	"Processor.OnStart": {set: func(m *misbehaving, c *redlatch.Config) {
+		traced(c, sdktrace.WithSpanProcessor(badProcessor{start: m}))
+	}},
+	"Processor.OnEnd": {set: func(m *misbehaving, c *redlatch.Config) {
+		traced(c, sdktrace.WithSpanProcessor(badProcessor{end: m}))
+	}},
+	"Counter.Add": {set: func(m *misbehaving, c *redlatch.Config) {
+		c.MeterProvider = badMeters{c.MeterProvider, m}
+		c.Telemetry.LockName = func(name string) string { return name }
+	}},
+	"Logger":     {set: func(m *misbehaving, c *redlatch.Config) { c.Logger = slog.New(badLog{c.Logger.Handler(), m}) }},
+	"ctx.Value":  {set: func(*misbehaving, *redlatch.Config) {}, ctx: true, needed: true},
+	"NameMapper": {set: func(m *misbehaving, c *redlatch.Config) { c.NameMapper = m.name }, needed: true},
+	"ClientBuilder": {set: func(m *misbehaving, c *redlatch.Config) {
+		c.ClientBuilder = func(o rueidis.ClientOption) (rueidis.Client, error) {
+			in, err := rueidis.NewClient(o)
+			return badClient{in, m}, err
+		}
+	}, needed: true},
+}
+
+func traced(c *redlatch.Config, opt sdktrace.TracerProviderOption) {
+	c.TracerProvider = sdktrace.NewTracerProvider(opt, sdktrace.WithSyncer(tracetest.NewNoopExporter()))
+}
+
+// TestCodeOfTheUsersHoldsUpNobodyElse: whatever code of the user's is called blocks or panics, about some
+// locks. All the others are renewed, acquired and found lost as ever; what a caller who has gone left on
+// the server is given back; and Close has its bound.
+func TestCodeOfTheUsersHoldsUpNobodyElse(t *testing.T) {
+	for where, border := range borders {
+		for _, panics := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/panics=%t", where, panics), func(t *testing.T) {
+				t.Parallel()
+				m := &misbehaving{panics: panics, open: make(chan struct{})}
+				misbehave(t, m, border.set, border.ctx, border.needed)
+			})
+		}
+	}
+}
+
+func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Config), ctxs, needed bool) {
+	server := testbed.Standalone(t)
+	proxy := testbed.NewProxy(t, server.Addr())
+	r := newRig(t, leaseTime(checked), through(proxy), func(c *redlatch.Config) {
+		c.UnlockTimeout = time.Second
+		set(m, c)
+	})
+	other := r.open(through(proxy))
+	unblock := sync.OnceFunc(func() { m.armed.Store(false); close(m.open) })
+	defer unblock()
+	limited, cancel := context.WithTimeout(t.Context(), 3*checked) // what a client can't do is tried again
+	defer cancel()
+	bad := badCtx{Context: limited}
+	if ctxs {
+		bad.m = m
+	}
+	c := r.client
+	kept := must[redlatch.Hold](t)(c.RLock("good").Lock(t.Context()))
+	taken := must[redlatch.Hold](t)(c.RLock("bad-taken").Lock(bad))
+	lost := must[redlatch.Hold](t)(c.RLock("good-lost").Lock(t.Context()))
+	busy := must[redlatch.Hold](t)(other.RLock("bad-busy").Lock(t.Context()))
+
+	// One whose caller leaves while the answer is on its way.
+	trap := proxy.StallReply(testbed.Contains("EVALSHA", "bad-late"))
+	leaving, leave := context.WithCancel(t.Context())
+	leaves := badCtx{leaving, bad.m}
+	calls := []func(){began(func() {
+		defer func() { _ = recover() }() // its own code
+		if h, err := c.RLock("bad-late").Lock(leaves); err == nil { // the answer was faster
+			_ = h.Unlock(context.Background())
+		}
+	})}
+	trap.Wait(t)
+	m.armed.Store(true)
+	leave()
+	time.Sleep(50 * time.Millisecond) // most leave by then, whatever blocks them afterwards
+	trap.Release()
+
+	var stopped atomic.Int64 // calls that did not panic
+	call := func(f func() error) {
+		calls = append(calls, began(func() {
+			defer func() {
+				if v := recover(); v == nil {
+					stopped.Add(1)
+				}
+			}()
+			_ = f()
+		}))
+	}
+	nothing := func(context.Context) error { return nil }
+	call(func() error { return c.RLock("bad-new").Do(bad, nothing) })
+	call(func() error { return c.FairLock("bad-fair").Do(bad, nothing) })
+	call(func() error { return redlatch.MultiLock(c.RLock("bad-{m}1"), c.RLock("bad-{m}2")).Do(bad, nothing) })
+	call(func() error { _, err := c.RLock("bad-busy").TryLock(bad, checked/3, 0); return err })
+	call(func() error { _, err := c.RLock("bad-taken").ForceUnlock(bad); return err })
+	asked := len(calls) - 1
+
+	soon := func(what string, f func() error) {
+		t.Helper()
+		done := make(chan error, 1)
+		go func() { done <- f() }() // ends with f
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("%s: it does not end", what)
+		}
+	}
+	server.Int(t, "DEL", "good-lost", "bad-taken")
+	for i := range 3 {
+		soon("another lock", func() error { return c.RLock(fmt.Sprint("good", i)).Do(t.Context(), nothing) })
+	}
+	select {
+	case <-lost.Context().Done():
+	case <-time.After(patience):
+		t.Error("the loss of another lock is not told")
+	}
+	if m.armed.Load() && (!needed || ctxs) { // a client that blocks can't give back
+		eventually(t, "the late grant is given back", func() bool { return server.Int(t, "EXISTS", "bad-late") == 0 })
+	}
+	time.Sleep(checked) // two renewals
+	if err := kept.Context().Err(); err != nil {
+		t.Errorf("the hold of another lock ended: %v", context.Cause(kept.Context()))
+	}
+	soon("its unlock", func() error { return kept.Unlock(context.Background()) })
+	if m.met.Load() == 0 {
+		t.Error("nothing misbehaved")
+	}
+	if m.panics {
+		for _, wait := range calls {
+			soon("a call for the bad lock", func() error { wait(); return nil })
+		}
+		if n := stopped.Load(); !needed && n != int64(asked) {
+			t.Errorf("%d of %d calls had no panic", n, asked)
+		}
+		m.armed.Store(false)
+		soon("the bad lock, then", func() error { return c.RLock("bad-new").Do(t.Context(), nothing) })
+	}
+	soon("Close", func() error { c.Close(); return nil })
+	unblock()
+	for _, wait := range calls {
+		soon("a call for the bad lock", func() error { wait(); return nil })
+	}
+	_ = taken.Unlock(t.Context())
+	unlock(t, busy)
+}
+
+// began runs f in a goroutine and returns how to wait for it.
+func began(f func()) (wait func()) {
+	done := make(chan struct{})
+	go func() { // ends with f
+		defer close(done)
+		f()
+	}()
+	return func() { <-done }
+}
