@@ -94,6 +94,7 @@ type quorum struct {
 	granted []bool           // per leaf: the last round got it
 	splits  int              // rounds that got some copies, since one that got none
 	trip    time.Duration    // how long a majority took to answer in the last round
+	bids    []*engine.Bid    // per leaf
 	watches []*engine.Watch  // per leaf; nil: not listening
 	trouble []lock.NodeError // per leaf: how it failed, until it answers again
 }
@@ -103,7 +104,10 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	a.signal = make(chan struct{}, 1)
 	q := &quorum{
 		acquisition: a, need: majority(n), limit: perNode(a.m.effective(a.lease)),
-		watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n), granted: make([]bool, n),
+		bids: make([]*engine.Bid, n), watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n), granted: make([]bool, n),
+	}
+	for i, l := range q.m.leaves {
+		q.bids[i] = l.eng.Bid()
 	}
 	q.behind = q.line()
 	defer func() { q.behind.leave(q.turn) }()
@@ -119,6 +123,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	var h *hold
 	defer func() {
 		for i, w := range q.watches {
+			q.bids[i].Drop()
 			if w != nil {
 				w.Leave(h.of(i))
 			}
@@ -149,6 +154,7 @@ func (q *quorum) standBehind() (over bool) {
 // rest pauses before the next round. Meanwhile the turn is that of the next in line: what this one
 // can't have (its lease is too short for slow servers) they may get. Afterwards it stands behind them.
 func (q *quorum) rest() error {
+	q.dropBids(func(leaf) bool { return true })
 	if q.turn {
 		q.turn = false
 		q.behind.gate.Leave()
@@ -160,6 +166,16 @@ func (q *quorum) rest() error {
 		return q.ended()
 	}
 	return nil
+}
+
+// dropBids gives up what is kept on some of the copies between rounds; the next round begins anew there.
+func (q *quorum) dropBids(which func(leaf) bool) {
+	for i, l := range q.m.leaves {
+		if which(l) {
+			q.bids[i].Drop()
+			q.bids[i] = l.eng.Bid()
+		}
+	}
 }
 
 // inside reports whether the owner holds a copy, in any mode.
@@ -237,11 +253,11 @@ func (q *quorum) tryRound() (*hold, error) {
 	began := time.Now()
 	q.trip = c.limit
 	answers := make(chan answer, n)
-	for i, l := range q.m.leaves {
+	for i, bid := range q.bids {
 		go func() { // ends after limit
 			a := answer{i: i, Attempted: engine.Attempted{Err: errBroken}}
 			defer func() { answers <- a }()
-			a.broke = caught(func() { a.Attempted = bounded(l, l.eng.Try(q.ctx, c.limit, q.lease)) })
+			a.broke = caught(func() { a.Attempted = bounded(q.m.leaves[i], bid.Try(q.ctx, c.limit, q.lease)) })
 		}()
 	}
 	over := false

@@ -16,12 +16,16 @@ import (
 // answers), and after a split vote.
 func (q *quorum) wait(why error) error {
 	var busy *lock.NotAcquiredError
-	if !errors.As(why, &busy) || busy.Err != nil || busy.Holder == "" && busy.Remaining == 0 {
+	if !errors.As(why, &busy) || busy.Err != nil {
 		return q.rest()
 	}
 	left := busy.Remaining + 2*time.Millisecond
-	if busy.Remaining == 0 {
+	switch {
+	case busy.Remaining > 0:
+	case busy.Holder != "":
 		left = q.m.effective(0) // a key without a lease: nobody knows
+	default: // nobody has it, but others come first
+		left = q.pause.NextBackOff()
 	}
 	expect := time.Now().Add(left)
 	q.listen(expect)
@@ -47,6 +51,7 @@ func (q *quorum) wait(why error) error {
 		if over, err := q.sleepUntil(earlier(expect, at)); over || err != nil {
 			return err
 		}
+		q.dropBids(func(l leaf) bool { over, _ := l.closed(q.ctx); return over })
 	}
 }
 
@@ -109,6 +114,7 @@ func (q *quorum) listen(expect time.Time) {
 			w.Expect(expect)
 		} else {
 			q.watches[i] = l.eng.Watch(q.signal, expect)
+			q.bids[i].Pokes(q.watches[i])
 		}
 	}
 }

@@ -73,6 +73,10 @@ type acquisition struct {
 	fresh  int  // how many members it acquires
 	broken bool
 
+	bid    *Bid // whose attempt it is; nil: nobody's
+	parked bool // of a bid: it stays with it
+	stays  bool // of a bid: a late answer left a place, which is kept; read after undo
+
 	tell     bool       // ask who the server is
 	told     conn.Reply // what it said
 	answered bool       // it said something
@@ -221,7 +225,9 @@ func (a *acquisition) toEnd() error {
 	a.observe()
 	behind := a.standsBehind()
 	if a.obs != nil || !a.mayShare() && (!behind || a.about().lock.of.Line == "") {
-		a.newID() // else when it asks: most are handed the lock by others of this process
+		if a.bid == nil || a.members[0].attempt.Field == "" {
+			a.newID() // else when it asks: most are handed the lock by others of this process
+		}
 	} else if a.mayShare() {
 		a.members[0].attempt.Lease = a.core.cfg.LeaseTime // a re-entry's
 	}
@@ -229,6 +235,9 @@ func (a *acquisition) toEnd() error {
 	a.unlead(err)
 	a.observed(err)
 	if err != nil {
+		if a.park(err) {
+			return err
+		}
 		answers := (a.lastErr == nil || errors.Is(a.lastErr, errTooLate)) && a.left.lost == 0
 		a.giveUp()
 		switch {

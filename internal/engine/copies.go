@@ -22,30 +22,6 @@ type Attempted struct {
 	ServerErr error       // why it is not, though the attempt was answered
 }
 
-// Try makes one attempt that ends after limit at the latest, and asks who the
-// server is, in the same round trip. An attempt without an answer is undone in
-// the background. A lease beyond the client's LeaseTime is asked for by renewals, so that
-// nothing that a server forgets lasts longer.
-func (l *Lock) Try(ctx context.Context, limit, lease time.Duration) Attempted {
-	a := &acquisition{tell: true}
-	a.members = a.one[:]
-	a.members[0].lock = l
-	if err := a.open(ctx, 0, lease); err != nil {
-		return Attempted{Err: l.refused(ctx, 0, lease, err)}
-	}
-	defer a.close()
-	a.until = earlier(a.until, time.Now().Add(limit))
-	err := a.finish()
-	out := Attempted{Hold: a.members[0].hold, Err: err}
-	if a.answered {
-		out.Server, out.Known = a.told.Server, a.told.ServerErr == nil && a.told.Server.RunID != ""
-		if out.ServerErr = a.told.ServerErr; conn.IsPermanent(out.ServerErr) {
-			out.ServerErr = &lock.ServerError{Name: l.of.Name, Op: "ask for the server", Err: out.ServerErr}
-		}
-	}
-	return out
-}
-
 // capped is the lease that is asked of a server for one copy of a quorum.
 func (c *Core) capped(lease time.Duration) time.Duration {
 	if lease == 0 {

@@ -9,7 +9,6 @@ import (
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/internal/sender"
 )
 
@@ -42,10 +41,10 @@ type placesNode struct {
 
 // place is a waiter's place on the server.
 type place struct {
-	a      *acquisition
-	q      kind.Queuer
-	waiter *pubsub.Waiter
-	slot   uint16 // in a cluster
+	a    *acquisition
+	q    kind.Queuer
+	poke func() // makes the waiter try
+	slot uint16 // in a cluster
 
 	// guarded by places.mu
 	index int32
@@ -81,7 +80,12 @@ func (w *places) stop() {
 // add begins to keep a place alive; first is when it needs the first refresh, 0:
 // after Every.
 func (w *places) add(a *acquisition, q kind.Queuer, first time.Duration) *place {
-	p := &place{a: a, q: q, waiter: a.waiter, index: -1}
+	p := &place{a: a, q: q, index: -1}
+	if a.bid != nil {
+		p.poke = a.bid.poke
+	} else {
+		p.poke = a.waiter.Poke
+	}
 	if w.core.topo.Cluster {
 		p.slot = luascript.Slot(a.about().lock.of.Key)
 	}
@@ -259,7 +263,7 @@ func (r *refreshing) Answered(c *sender.Call, as []batch.Answer) {
 func (r *refreshing) answered(p *place, a batch.Answer) {
 	if a.Err != nil {
 		if conn.IsPermanent(a.Err) {
-			p.waiter.Poke() // it tries, and returns what the server tells it
+			p.poke() // it tries, and returns what the server tells it
 		}
 		r.mu.Lock()
 		if r.failed++; r.first == nil {
@@ -273,7 +277,7 @@ func (r *refreshing) answered(p *place, a batch.Answer) {
 	wake, next := p.q.Refreshed(&p.a.about().attempt, a.Vals, a.Sent)
 	p.a.mu.Unlock()
 	if wake {
-		p.waiter.Poke()
+		p.poke()
 	}
 	if next <= 0 || next > p.q.Every() {
 		next = p.q.Every()

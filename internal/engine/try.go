@@ -103,7 +103,7 @@ func (a *acquisition) stay(fresh int) bool {
 // nothing here touches what it reads.
 func (a *acquisition) late(c *sender.Call, fresh int, left leftover, undo chan<- struct{}) {
 	defer a.core.reg.End()
-	granted := false
+	granted, stays := false, false
 	switch {
 	case fresh == 0: // what a re-entry raised ends with the session
 	case c.Err != nil:
@@ -117,8 +117,13 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover, undo chan<-
 		a.mu.Unlock()
 		granted = out.Acquired
 		left.queued = left.queued || out.Queued || granted
+		stays = left.lost == 0 && a.keepLate(&out)
 	}
-	if left.any() {
+	if !stays && a.bid != nil && a.place != nil {
+		a.core.places.remove(a.place)
+		a.place = nil
+	}
+	if !stays && left.any() {
 		a.core.reg.Undo(a.values, a.leftovers(), left.void(), true, func() { close(undo) })
 		if granted {
 			a.givenBack("late grant given back")
@@ -251,6 +256,8 @@ func (a *acquisition) parts() []kind.Part {
 
 func (a *acquisition) waitLeft() time.Duration {
 	switch {
+	case a.bid != nil:
+		return forever
 	case a.once:
 		return 0
 	case a.until.IsZero():
