@@ -13,7 +13,7 @@ func readState(r conn.Reply) (lock.State, error) {
 	if r.Code == -3 {
 		return lock.State{}, kind.NoLock("read-write lock")
 	}
-	st := lock.State{Token: kind.TokenOf(r, 1)}
+	st := lock.State{Token: r.Token(1)}
 	mode, i := lock.Mode(r.Str(2)), 5
 	for range min(r.Int(4), int64(len(r.Vals))/3) {
 		o := kind.StateOf(r.Str(i), lock.ModeRead)

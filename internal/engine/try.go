@@ -396,7 +396,7 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 	for _, token := range tokens {
 		largest = max(largest, token)
 	}
-	if largest > kind.LastToken {
+	if largest > conn.LastToken {
 		a.givenBack("grant given back: its fencing token is none")
 		a.left.queued = true // giving up undoes it
 		return false, stop(badToken(a.about().lock.of.Name, largest))

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -58,7 +57,7 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 	}
 	in := lock.Inspection{
 		Name: name, Key: key, Kind: kindOf[r.Code], At: plausible(r.Int(1)),
-		Remaining: milliseconds(r.Int(2)), Token: kind.TokenOf(r, 3),
+		Remaining: milliseconds(r.Int(2)), Token: r.Token(3),
 		Processes: int(r.Int(5)), HolderCount: int(r.Int(7)),
 		Holders: []lock.Holder{}, Queue: []lock.Waiter{},
 	}

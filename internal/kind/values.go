@@ -56,19 +56,9 @@ func Flag(on bool) string {
 	return "0"
 }
 
-// LastToken is the largest fencing token: scripts count in doubles.
-const LastToken = 1<<53 - 1
-
-// Token reads the fencing token at position i of a reply. One that is none is larger than LastToken.
+// Token reads the fencing token at position i of a reply. One that is none is larger than
+// conn.LastToken.
 func Token(r conn.Reply, i int) uint64 { return uint64(r.Int(i)) } // #nosec G115 -- a negative one is larger
-
-// TokenOf reads what a fencing counter stands at, 0 if that is no token.
-func TokenOf(r conn.Reply, i int) uint64 {
-	if n := Token(r, i); n <= LastToken {
-		return n
-	}
-	return 0
-}
 
 // Remaining turns a PTTL into a duration: 0 for a key without one, and never 0
 // for a key with one, however soon it ends.
@@ -99,7 +89,7 @@ func ReadPlainState(r conn.Reply) (lock.State, error) {
 	if r.Code < 0 {
 		return lock.State{}, NoLock("lock")
 	}
-	st := lock.State{Token: TokenOf(r, 2)}
+	st := lock.State{Token: r.Token(2)}
 	if r.Code == 0 {
 		return st, nil
 	}
