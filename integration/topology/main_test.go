@@ -18,13 +18,14 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestMain looks for goroutines that outlive their tests. Two are the client
+// TestMain looks for goroutines that outlive their tests. Three are the client
 // library's: it looks at a cluster's topology a second after it saw a reason to, and closes
-// what it no longer needs five seconds later, whether the client is closed or not.
+// what it no longer needs five seconds later (in two places), whether the client is closed or not.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient).redirectOrNew.func1"))
 }
 
 // lease is short enough for a test to see losses and long enough for a loaded

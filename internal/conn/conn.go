@@ -182,6 +182,9 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	if isNoScript(err) {
 		r, err = c.parse(c.client.Do(ctx, c.eval(cmd)))
 	}
+	if IsTryAgain(err) {
+		r, err = c.halfway(ctx, cmd, err)
+	}
 	return r, spoiled(cmd, err)
 }
 
@@ -202,7 +205,7 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 			// WAIT that stays behind would count replicas that have nothing to
 			// acknowledge. A node's own client follows no redirection: it is an error, and
 			// the engine tries again at the slot's new place.
-			nc := c.nodeOf(ctx, cmd.Keys[0])
+			_, nc := c.nodeOf(ctx, luascript.Slot(cmd.Keys[0]))
 			if nc == nil {
 				return Reply{}, rueidis.ErrNoSlot
 			}
@@ -227,8 +230,9 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		r, err = c.parse(res[0])
 	}
 	if err != nil {
-		if c.topo.Cluster && isRedirection(err) {
+		if c.topo.Cluster && !cmd.Tell && (isRedirection(err) || IsTryAgain(err)) {
 			c.slots.doubt()
+			r, err = c.halfway(ctx, cmd, err)
 		}
 		return r, spoiled(cmd, err)
 	}
@@ -273,6 +277,9 @@ func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Res
 		out[i].Reply, out[i].Err = c.parse(res)
 		if isNoScript(out[i].Err) {
 			out[i].Reply, out[i].Err = c.parse(c.client.Do(ctx, c.eval(cmds[i])))
+		}
+		if IsTryAgain(out[i].Err) {
+			out[i].Reply, out[i].Err = c.halfway(ctx, cmds[i], out[i].Err)
 		}
 		out[i].Err = spoiled(cmds[i], out[i].Err)
 	}

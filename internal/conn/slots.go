@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/slots"
 )
 
@@ -100,11 +99,10 @@ func (t *slotTable) doubt() {
 	}
 }
 
-// nodeOf is the client of the node that a key's slot is on, nil if it is not known. Where nobody has
-// asked so far, it blocks until a node has answered.
-func (c *Conn) nodeOf(ctx context.Context, key string) rueidis.Client {
-	slot := luascript.Slot(key)
-	addr := c.slots.node(c.client, c.broke, slot)
+// nodeOf is the node that a slot is on, and its client, nil if it is not known. Where nobody has asked
+// so far, it blocks until a node has answered.
+func (c *Conn) nodeOf(ctx context.Context, slot uint16) (addr string, node rueidis.Client) {
+	addr = c.slots.node(c.client, c.broke, slot)
 	if addr == "" {
 		at := time.Now()
 		if ranges, err := slots.Ask(ctx, nodesOf(ctx, c.client)); err == nil {
@@ -114,7 +112,7 @@ func (c *Conn) nodeOf(ctx context.Context, key string) rueidis.Client {
 			addr = slots.Find(ranges, slot)
 		}
 	}
-	return c.client.Nodes()[addr]
+	return addr, c.client.Nodes()[addr]
 }
 
 // close ends the question under way.

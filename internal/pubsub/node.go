@@ -204,7 +204,15 @@ func (n *node) connect(retry *backoff.ExponentialBackOff) error {
 func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialBackOff) error {
 	tick := time.NewTimer(time.Hour)
 	defer tick.Stop()
+	moves, _ := link.(mover)
+	surveyed := time.Now()
 	for {
+		if moves != nil && time.Since(surveyed) >= surveyEvery {
+			surveyed = time.Now()
+			if err := n.survey(ctx, moves); err != nil {
+				return err
+			}
+		}
 		err := n.sync(ctx, link)
 		if err != nil {
 			return err
@@ -213,6 +221,9 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 		next := n.sweep()
 		if next <= 0 {
 			return nil
+		}
+		if moves != nil {
+			next = min(next, max(surveyEvery-time.Since(surveyed), time.Millisecond))
 		}
 		tick.Reset(next)
 		select {

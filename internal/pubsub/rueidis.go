@@ -160,6 +160,9 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 			}
 		},
 	})
+	if d.Sharded {
+		return shardedLink{l}, nil
+	}
 	return l, nil
 }
 
@@ -201,6 +204,7 @@ type link struct {
 	permanent func(error) bool
 	clean     func(error) error
 	keeps     bool // it bears no UNSUBSCRIBE
+	silent    bool // it may not be asked for moving slots
 	kept      int  // channels that nobody wants any more
 	down      <-chan error
 	once      sync.Once
