@@ -100,6 +100,9 @@ func messes() map[string]mess {
 		fill(t, s, entries, "HSET", l, java+"%d", "1")
 		s.Do(t, "PEXPIRE", l, "60000")
 	}
+	list := func(item string) func(*testing.T, *testbed.Server) {
+		return func(t *testing.T, s *testbed.Server) { fill(t, s, each, "RPUSH", luascript.FairQueueKey(l), item) }
+	}
 	all := func(f ...func(*testing.T, *testbed.Server)) func(*testing.T, *testbed.Server) {
 		return func(t *testing.T, s *testbed.Server) {
 			for _, f := range f {
@@ -140,6 +143,20 @@ func messes() map[string]mess {
 		"a long trace of readers": {nil, all(rw("read", "1"), func(t *testing.T, s *testbed.Server) {
 			s.Do(t, "ZADD", leases, future, java+"000000000001")
 		}, text(luascript.TraceKey(l), strings.Repeat(line, 20<<20/len(line))))},
+		"a queue of the dead":                       {plain, list(java + "g%d-kkkk.1")},
+		"a queue of foreigners":                     {plain, list(java + "%d")},
+		"a queue of the dead, and the lock is free": {nil, list(java + "g%d-kkkk.1")},
+		"a queue of foreigners, and it is free":     {nil, list(java + "%d")},
+		"a queue that lives": {plain, all(list(java+"g%d-kkkk.1"), func(t *testing.T, s *testbed.Server) {
+			fill(t, s, each, "HSET", luascript.FairWantsKey(l), java+"g%d-kkkk.1", "9999999999999 1 5000 30000 - ")
+		}, zset(future, luascript.FairTimeoutKey(l)))},
+		"a queue of long words": {plain, func(t *testing.T, s *testbed.Server) {
+			s.Do(t, "RPUSH", luascript.FairQueueKey(l), java+"g"+strings.Repeat("x", 5<<20))
+		}},
+		"a want of many words": {plain, func(t *testing.T, s *testbed.Server) {
+			s.Do(t, "RPUSH", luascript.FairQueueKey(l), java+"g1-x.1")
+			s.Do(t, "HSET", luascript.FairWantsKey(l), java+"g1-x.1", strings.Repeat("9", 5<<20))
+		}},
 		"a long counter": {nil, text(luascript.TokenKey(l), strings.Repeat("9", 20<<20))},
 		"a long record":  {nil, text(luascript.OnceKey(l), strings.Repeat("9", 20<<20))},
 		"long words":     {nil, text(luascript.OnceKey(l), "1 "+strings.Repeat("x", 20<<20)+" 0")},
@@ -212,7 +229,10 @@ func operations(c *redlatch.Client, release func(context.Context) error) []opera
 		redlatch.Locker
 		State(ctx context.Context) (redlatch.State, error)
 	}
-	kinds := map[string]kind{"plain": c.RLock(l, redlatch.Fenced()), "read": rw.ReadLock(), "write": rw.WriteLock()}
+	kinds := map[string]kind{
+		"plain": c.RLock(l, redlatch.Fenced()), "read": rw.ReadLock(), "write": rw.WriteLock(),
+		"fair": c.FairLock(l, redlatch.Fenced()), "multi": redlatch.MultiLock(c.RLock(l), c.RLock("m")),
+	}
 	ops := []operation{
 		{"inspect", func(ctx context.Context) error { _, err := c.Inspect(ctx, l); return err }},
 		{"list", func(ctx context.Context) error {
