@@ -42,9 +42,9 @@ type Client struct {
 // Errors: [ErrInvalidOption]; a [*ConnectError], at once, if only a change of the
 // configuration or of the server can help (a wrong password, a missing permission, TLS on
 // one side only, an untrusted certificate, a server that is too old); [ErrUnavailable] if
-// the server can't be reached or can't answer now. (With Redis.ForceSingleClient New
-// succeeds then, and the Client connects as soon as it can.) After an error nothing is left
-// behind.
+// the server can't be reached or can't answer now. (With Redis.ForceSingleClient New, as [Open]
+// with one address, succeeds then, and the Client connects as soon as it can.) After an error
+// nothing is left behind.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -144,12 +144,12 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 func openNamed(cfg Config, id string) (*conn.Conn, error) {
 	given := cfg.Redis.ClientName
 	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
-	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
+	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder, cfg.late)
 	if err == nil || !cfg.Redis.AlwaysRESP2 || given != "" || !strings.Contains(err.Error(), "NOPERM") {
 		return cn, err
 	}
 	cfg.Redis.ClientName = ""
-	return conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder)
+	return conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder, cfg.late)
 }
 
 // ID is the Client's id: the first part of its owners, as State and Redis show them.

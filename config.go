@@ -106,6 +106,8 @@ type Config struct {
 	// Logger gets lost leases, failed renewals, lost subscriptions and locks given back late.
 	// Default slog.Default().
 	Logger *slog.Logger
+
+	late bool // Open: the server may come later
 }
 
 // Telemetry chooses what spans and metrics contain; docs/OBSERVABILITY.md lists
@@ -136,6 +138,10 @@ type ConfigOption func(*Config)
 
 // WithConfig lets f change anything in the configuration, also what has no option of its own.
 func WithConfig(f func(*Config)) ConfigOption { return f }
+
+// MustConnect has [Open] return ErrUnavailable if its only server can't be reached or can't answer now, as
+// [New] does.
+func MustConnect() ConfigOption { return func(c *Config) { c.late = false } }
 
 // WithName sets Config.Name.
 func WithName(name string) ConfigOption { return func(c *Config) { c.Name = name } }

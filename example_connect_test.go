@@ -19,7 +19,7 @@ import (
 // server can't be reached, and tell a person what to change otherwise.
 func ExampleConnectError() {
 	url := strings.Replace(redisURL, "redis://", "redis://nobody:secret@", 1)
-	client, err := redlatch.Open(url)
+	client, err := redlatch.Open(url, redlatch.MustConnect())
 	var refused *redlatch.ConnectError
 	switch {
 	case err == nil:

@@ -25,7 +25,7 @@ func MultiLock(locks ...Locker) *multilock.MultiLock { return multilock.New(lock
 // ends when no majority of the copies is left, even if they went one by one. docs/SAFETY.md
 // says what a quorum guarantees and what it does not.
 //
-// Set Redis.ForceSingleClient in each Config, so that New succeeds even if a server is
-// down at the start. QuorumLock never fails: copies that can't be a quorum (different
+// [Open] makes the Clients even if a server is down at the start, and so does [New] with
+// Redis.ForceSingleClient: that server counts as unavailable, and joins when it comes. QuorumLock never fails: copies that can't be a quorum (different
 // names or kinds, fair locks, two on one server) are an [ErrInvalidOption] of Lock.
 func QuorumLock(copies ...Locker) *multilock.MultiLock { return multilock.NewQuorum(copies...) }

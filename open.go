@@ -11,13 +11,20 @@ import "github.com/redlatch/redlatch/internal/conn"
 // protocol (2 or 3), max_retries=0, client_cache=0 and, for TLS, skip_verify. Any
 // other parameter is an [ErrInvalidOption] that names it and says what to use instead:
 // silently ignoring a limit would be worse than an error. The error never contains the
-// URL or a value of it. Open blocks as New does; its other errors are those of New.
+// URL or a value of it. Open blocks as New does; its other errors are those of New,
+// with one exception.
+//
+// A single server (one address, no Sentinel) that can't be reached, or can't answer now, is no
+// error: a program must start while one of a [QuorumLock]'s servers is down. The Client connects as
+// soon as it can; until then every call is ErrUnavailable. With [MustConnect] it is an error.
+// If the server turns out to be a node of a cluster when it comes, or is too old, every call is a
+// [ServerError] that says so: give a cluster several addresses.
 func Open(url string, opts ...ConfigOption) (*Client, error) {
 	opt, err := conn.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	cfg := Config{Redis: opt}
+	cfg := Config{Redis: opt, late: true}
 	for _, o := range opts {
 		if o != nil {
 			o(&cfg)

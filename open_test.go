@@ -88,7 +88,7 @@ func TestOpenTakesParameters(t *testing.T) {
 	}
 	// Nobody listens there, but the parameters are fine.
 	for _, scheme := range []string{"rediss", "valkeys"} {
-		if _, err := redlatch.Open(scheme + "://127.0.0.1:1?skip_verify&dial_timeout=200ms"); !errors.Is(err, redlatch.ErrUnavailable) {
+		if _, err := redlatch.Open(scheme+"://127.0.0.1:1?skip_verify&dial_timeout=200ms", redlatch.MustConnect()); !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Errorf("skip_verify with %s: %v", scheme, err)
 		}
 	}

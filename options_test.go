@@ -80,9 +80,13 @@ func TestOpenRefusesURLs(t *testing.T) {
 }
 
 func TestNewSaysWhenNobodyAnswers(t *testing.T) {
-	_, err := redlatch.Open("redis://127.0.0.1:1")
+	_, err := redlatch.Open("redis://127.0.0.1:1", redlatch.MustConnect())
 	if !errors.Is(err, redlatch.ErrUnavailable) {
 		t.Errorf("Open: %v", err)
+	}
+	_, err = redlatch.New(redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}})
+	if !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Errorf("New: %v", err)
 	}
 	_, err = redlatch.New(redlatch.Config{
 		Redis:         rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}},

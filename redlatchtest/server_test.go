@@ -522,7 +522,7 @@ func TestURL(t *testing.T) {
 		t.Error(err)
 	}
 	s.Down()
-	if _, err := redlatch.Open(s.URL()); !errors.Is(err, redlatch.ErrUnavailable) {
+	if _, err := redlatch.Open(s.URL(), redlatch.MustConnect()); !errors.Is(err, redlatch.ErrUnavailable) {
 		t.Error(err)
 	}
 	s.Up()

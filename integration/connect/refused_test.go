@@ -170,10 +170,10 @@ var otherRefusals = []refusal{
 		return at("redis://" + pretend(t, "6.0.5", 6))
 	}, redlatch.ConnectVersion, []string{"redis 6.0.5", "needs Redis 6.0.6"}, false},
 	{"nobody there", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + nobody(t))
+		return at("redis://"+nobody(t), strict)
 	}, "", []string{"server unavailable", "refused"}, false},
 	{"no such socket", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("unix://" + filepath.Join(t.TempDir(), "none.sock"))
+		return at("unix://"+filepath.Join(t.TempDir(), "none.sock"), strict)
 	}, "", []string{"server unavailable", "none.sock"}, false},
 	{"a frozen server", func(t *testing.T) func() (*redlatch.Client, error) {
 		s := testbed.Standalone(t)
@@ -193,12 +193,15 @@ var otherRefusals = []refusal{
 		s := testbed.Standalone(t)
 		s.Do(t, "CONFIG", "SET", "maxclients", "1") // the test bed's own
 		t.Cleanup(func() { s.Do(t, "CONFIG", "SET", "maxclients", "100") })
-		return at("redis://" + s.Addr())
+		return at("redis://"+s.Addr(), strict)
 	}, "", []string{"server unavailable", "max number of clients"}, false},
 	{"protected mode", func(t *testing.T) func() (*redlatch.Client, error) {
 		return at("redis://" + greets(t, "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.\r\n"))
 	}, redlatch.ConnectPermission, []string{"its own machine only", "DENIED"}, true},
 }
+
+// strict has Open say that its server is not there.
+func strict(c *redlatch.Config) { redlatch.MustConnect()(c) }
 
 // nobody is an address at which nobody listens.
 func nobody(t *testing.T) string {

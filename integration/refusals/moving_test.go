@@ -99,7 +99,7 @@ func movedKinds(publish string) map[string]moved {
 // kept and freed by commands of one key; the release that follows cleans up.
 func TestWhileASlotMoves(t *testing.T) {
 	set := testbed.Cluster(t)
-	c, err := conn.Open(rueidis.ClientOption{InitAddress: set.Addrs()}, time.Minute, nil)
+	c, err := conn.Open(rueidis.ClientOption{InitAddress: set.Addrs()}, time.Minute, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

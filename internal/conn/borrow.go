@@ -46,7 +46,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 		return nil, err
 	}
 	var err error
-	if c.topo, err = (&dialler{known: c.known}).look(opt, client); err != nil {
+	if c.topo, _, err = (&dialler{known: c.known}).look(opt, client); err != nil {
 		return nil, err
 	}
 	if client.Mode() == rueidis.ClientModeSentinel {

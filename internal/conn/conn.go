@@ -120,6 +120,7 @@ type Conn struct {
 	left    chan struct{} // closed by Close; nil: the client is ours, and closed
 	dial    *dialler      // of our client
 	built   bool          // by a ClientBuilder, which may dial by itself
+	unknown *stranger     // what its server is, if that was not there; nil: that is known
 	demoted demotion      // of its only server
 	known   *secrets      // of the client's options
 }
@@ -175,6 +176,9 @@ func (c *Conn) Close() {
 // Run implements Runner.
 func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	ctx = c.lasting(ctx)
+	if err := c.unknown.meet(); err != nil {
+		return Reply{}, err
+	}
 	if cmd.Acks > 0 || cmd.Tell {
 		return c.runMore(ctx, cmd)
 	}
@@ -269,6 +273,12 @@ func uncancelled(ctx context.Context) context.Context {
 func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Result {
 	ctx = c.lasting(ctx)
 	out = append(out[:0], make([]Result, len(cmds))...)
+	if err := c.unknown.meet(); err != nil {
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
+	}
 	multi := make([]rueidis.Completed, 0, len(cmds))
 	for i := range cmds {
 		multi = append(multi, c.evalsha(cmds[i]))

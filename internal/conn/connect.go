@@ -11,8 +11,10 @@ import (
 // Open checks opt, completes it for a watchdog lease of leaseTime and connects.
 // It blocks for at most the dial time-out per address. What a change of the
 // configuration or of the server must mend is a *lock.ConnectError; only a server
-// that can't be reached, or can't answer now, is lock.ErrUnavailable.
-func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.ClientOption) (rueidis.Client, error)) (*Conn, error) {
+// that can't be reached, or can't answer now, is lock.ErrUnavailable. With late set, a single
+// address that is such is none: the Conn takes it for a single server and connects later. So it
+// does with ForceSingleClient.
+func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.ClientOption) (rueidis.Client, error), late bool) (*Conn, error) {
 	opt, err := complete(opt, leaseTime)
 	if err != nil {
 		return nil, err
@@ -36,6 +38,15 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 	}
 	if err != nil {
 		final, told := d.explain(opt, err)
+		if late && !final && !opt.ForceSingleClient && opt.Sentinel.MasterSet == "" && len(opt.InitAddress) == 1 {
+			if client != nil {
+				client.Close()
+			}
+			opt.ForceSingleClient = true
+			d.later.Store(true) // it was asked just now
+			client, err = build(opt)
+			d.later.Store(false)
+		}
 		// A single client that could not connect yet is usable as soon as its
 		// server is there: the members of a quorum must be able to start late.
 		if client == nil || !opt.ForceSingleClient || final {
@@ -47,12 +58,16 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 		}
 	}
 	c := &Conn{client: client, silent: opt.ConnWriteTimeout, watch: watch, broke: &d.broke, dial: d, built: built, known: d.known}
+	answered := false
 	if err == nil {
-		if c.topo, err = d.look(opt, client); err != nil {
+		if c.topo, answered, err = d.look(opt, client); err != nil {
 			client.Close()
 			d.close()
 			return nil, err
 		}
+	}
+	if !answered {
+		c.unknown = newStranger(d, opt, client)
 	}
 	return c, nil
 }

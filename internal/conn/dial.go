@@ -28,6 +28,7 @@ type dialler struct {
 	// then looked at, so that the error can say so at once. Later there is only silence
 	// to be dealt with, and no second connection is made for it.
 	opening atomic.Bool
+	later   atomic.Bool // nobody is dialled: a client is made that is to connect later
 
 	mu     sync.Mutex
 	addr   string                // guarded by mu: what was dialled last while opening
@@ -42,6 +43,9 @@ func follow(opt *rueidis.ClientOption) *dialler {
 	o.opening.Store(true)
 	if plain := opt.DialFn; plain != nil && opt.DialCtxFn == nil {
 		opt.DialFn = func(addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+			if o.later.Load() {
+				return nil, errLater
+			}
 			o.note(addr, cfg)
 			return o.track(plain(addr, d, cfg))
 		}
@@ -52,6 +56,9 @@ func follow(opt *rueidis.ClientOption) *dialler {
 		plain = o.dial
 	}
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+		if o.later.Load() {
+			return nil, errLater
+		}
 		o.note(addr, cfg)
 		return o.track(plain(ctx, addr, d, cfg))
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/lock"
 )
 
 // Class says what an error of Run means for the caller.
@@ -51,6 +53,10 @@ func Classify(err error) Class {
 				return Refused
 			}
 		}
+		return Permanent
+	}
+	var wrong *lock.ConnectError // of a server that came late: nothing was sent
+	if errors.As(err, &wrong) {
 		return Permanent
 	}
 	if dialFailed(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot) {

@@ -41,16 +41,24 @@ func (a about) number() []int {
 	return append(n, make([]int, len(oldest)-len(n))...)
 }
 
-// look finds out what the client is connected to, and refuses what can't work.
-func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topology, error) {
-	topo := Topology{Cluster: client.Mode() == rueidis.ClientModeCluster}
+// look finds out what the client is connected to, and refuses what can't work. answered is false if a single
+// server gave no answer: as if it had not been there yet.
+func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (topo Topology, answered bool, err error) {
 	a, err := askServer(client)
-	switch {
-	case err != nil && !IsPermanent(err):
+	if err != nil && !IsPermanent(err) {
 		if opt.ForceSingleClient {
-			return topo, nil // as if it had not been there yet
+			return topo, false, nil
 		}
-		return topo, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", o.known.clean(err)))
+		return topo, false, o.unavailable(opt, fmt.Errorf("asking for the server version: %w", o.known.clean(err)))
+	}
+	topo, err = o.judge(opt, client, a, err)
+	return topo, true, err
+}
+
+// judge says what the client is connected to, by what a server said of itself, or err if it refused to.
+func (o *dialler) judge(opt rueidis.ClientOption, client rueidis.Client, a about, err error) (Topology, error) {
+	topo := Topology{Cluster: client.Mode() == rueidis.ClientModeCluster}
+	switch {
 	case err != nil && topo.Cluster:
 		// Where unlock messages go depends on it.
 		_, told := o.explain(opt, err)
@@ -63,7 +71,7 @@ func (o *dialler) look(opt rueidis.ClientOption, client rueidis.Client) (Topolog
 		// It refuses what concerns several locks, which are in several slots, and its own clients
 		// publish elsewhere. One that shows nobody its slots is behind a proxy, which finds them.
 		return topo, o.final(opt, lock.ConnectTopology, "this is a node of a cluster, and the client takes it for a single server: "+
-			"leave ForceSingleClient unset, and let the user run CLUSTER SLOTS (docs/ACL.md)", nil)
+			"leave ForceSingleClient unset, let the user run CLUSTER SLOTS (docs/ACL.md), and open the client when the node is there", nil)
 	}
 	n := a.number()
 	if n != nil && slices.Compare(n, oldest) < 0 {
