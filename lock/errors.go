@@ -52,6 +52,7 @@ type NotAcquiredError struct {
 	Name      string
 	Holder    string        // the owner seen last, as Redis stores it; "" if not known
 	Remaining time.Duration // what was left of its lease then; 0 if not known
+	Age       time.Duration // how long before the call's end that was; it may have been renewed since
 	Own       bool          // that owner is one of this Client's
 	Err       error         // nil: only the wait ended; else ctx.Err(), the server's failure, a grant that is too late
 }
@@ -66,6 +67,9 @@ func (e *NotAcquiredError) Error() string {
 		}
 		if left := e.Remaining.Round(time.Millisecond); left > 0 { // else it is not known, or has no end
 			fmt.Fprintf(&b, " for up to %v", left)
+			if age := e.Age.Round(100 * time.Millisecond); age > 0 {
+				fmt.Fprintf(&b, ", as seen %v ago", age)
+			}
 		}
 	}
 	if e.Err != nil {

@@ -63,9 +63,12 @@ func TestBusyMessageNamesTheHolderAndWhatIsKnown(t *testing.T) {
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:42"
 	const own = " (of this client; to re-enter a hold pass its Context())"
 	for want, err := range map[string]*lock.NotAcquiredError{
-		"":                                       {Remaining: time.Second},
-		", held by " + owner:                     {Holder: owner},
-		", held by " + owner + own:               {Holder: owner, Own: true},
+		"":                         {Remaining: time.Second},
+		", held by " + owner:       {Holder: owner},
+		", held by " + owner + own: {Holder: owner, Own: true},
+		", held by " + owner + " for up to 3s, as seen 2.5s ago": {
+			Holder: owner, Remaining: 3 * time.Second, Age: 2510 * time.Millisecond,
+		},
 		", held by " + owner + " for up to 1.5s": {Holder: owner, Remaining: 1500 * time.Millisecond},
 		", held by " + owner + own + " for up to 2s: gone": {
 			Holder: owner, Own: true, Remaining: 2*time.Second + time.Microsecond, Err: errors.New("gone"),

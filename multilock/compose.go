@@ -43,7 +43,7 @@ func (m *MultiLock) compose() {
 	for i, member := range m.members {
 		names[i] = m.add(i, member)
 	}
-	m.name = "[" + strings.Join(names, " ") + "]"
+	m.name = "[" + strings.Join(counted(names), " ") + "]"
 	if m.err != nil {
 		return
 	}
@@ -52,6 +52,22 @@ func (m *MultiLock) compose() {
 		m.tied = m.tied || tied(m.leaves[i-1], m.leaves[i])
 	}
 	m.units = makeUnits(m.leaves)
+}
+
+// counted are names, each once: copies of a lock on several servers have one name.
+func counted(names []string) []string {
+	times, out := map[string]int{}, []string(nil)
+	for _, n := range names {
+		if times[n]++; times[n] == 1 {
+			out = append(out, n)
+		}
+	}
+	for i, n := range out {
+		if times[n] > 1 {
+			out[i] = fmt.Sprintf("%s ×%d", n, times[n])
+		}
+	}
+	return out
 }
 
 // add puts a member's leaves in and returns its name.

@@ -206,7 +206,7 @@ func (c *count) lost() error {
 		errors.As(q.behind.inTheWay(), &busy)
 	}
 	if busy != nil {
-		out.Holder, out.Remaining, out.Own = busy.Holder, busy.Remaining, busy.Own
+		out.Holder, out.Remaining, out.Own, out.Age = busy.Holder, busy.Remaining, busy.Own, busy.Age
 	}
 	switch {
 	case closed > q.spare():

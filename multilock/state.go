@@ -159,7 +159,7 @@ func (l *line) saw(err error) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	if l.busy = busy; busy != nil {
-		l.ends = time.Now().Add(busy.Remaining)
+		l.ends = time.Now().Add(busy.Remaining - busy.Age)
 	}
 }
 

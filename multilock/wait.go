@@ -19,7 +19,7 @@ func (q *quorum) wait(why error) error {
 	if !errors.As(why, &busy) || busy.Err != nil {
 		return q.rest()
 	}
-	left := busy.Remaining + 2*time.Millisecond
+	left := busy.Remaining - busy.Age + 2*time.Millisecond
 	switch {
 	case busy.Remaining > 0:
 	case busy.Holder != "":

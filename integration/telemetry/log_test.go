@@ -62,8 +62,12 @@ func TestLogOfLostLease(t *testing.T) {
 		t.Error(err)
 	}
 	r.client.Close() // whatever else is logged has been
-	if rec := r.one("lease lost", "orders:42"); rec["reason"] != "gone" {
+	rec := r.one("lease lost", "orders:42")
+	if rec["reason"] != "gone" {
 		t.Errorf("the reason is %v", rec["reason"])
+	}
+	if why, said := rec["error"]; said {
+		t.Errorf("no renewal failed, but the error is %v", why)
 	}
 }
 

@@ -63,6 +63,7 @@ type acquisition struct {
 	line    pubsub.Waiter // in its own memory, for standing in line
 	look    time.Time     // when to try without a message
 	busy    kind.Outcome
+	seenAt  time.Time // when that was known
 	own     ownWait
 	lastErr error // of the last try, unless it was answered
 	retry   *backoff.ExponentialBackOff

@@ -37,6 +37,9 @@ func (a *acquisition) notAcquired(why error) error {
 		Name: l.Name, Holder: a.busy.Holder, Remaining: max(a.busy.Remaining, 0), Err: why,
 		Own: a.core.owns(a.busy.Holder),
 	}
+	if !a.seenAt.IsZero() {
+		e.Age = time.Since(a.seenAt)
+	}
 	if trouble := a.trouble(); trouble != nil {
 		un := &lock.UnavailableError{Name: l.Name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: trouble}}}
 		e.Err = lock.Join(why, un)

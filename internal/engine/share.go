@@ -123,6 +123,7 @@ func (a *acquisition) noteSeen(seen held.Seen) {
 		return
 	}
 	a.busy.Holder, a.busy.Trace, a.busy.Remaining = seen.Owner, seen.Trace, time.Until(seen.Until)
+	a.seenAt = time.Now()
 	if a.obs != nil {
 		a.obs.Busy(seen.Owner, seen.Trace, 0)
 	}

@@ -330,7 +330,7 @@ func noLock(name string) error {
 // refused notes who holds the lock and when to look again.
 func (a *acquisition) refused(out kind.Outcome, part int) {
 	a.focus(part)
-	a.busy = out
+	a.busy, a.seenAt = out, time.Now()
 	look := out.LookIn
 	if look == 0 {
 		look = out.Remaining + 2*time.Millisecond

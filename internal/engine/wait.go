@@ -220,7 +220,7 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	at = a.look
 	if news.Line {
 		at = news.Expect
-		a.busy.Holder, a.busy.Remaining = news.Holder.Owner, time.Until(news.Expect)
+		a.busy.Holder, a.busy.Remaining, a.seenAt = news.Holder.Owner, time.Until(news.Expect), time.Now()
 		if a.obs != nil && news.Holder.Owner != "" {
 			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
 		}

@@ -476,7 +476,10 @@ func (h *Hold) howLost() string {
 func (r *Registry) logLost(lost []*Hold) {
 	for _, h := range lost {
 		args := r.TracedArgs(h.parent, h.link, "lock", h.s.Lock.Name,
-			"owner", h.s.Name, "type", h.s.Lock.Kind.Traits().Type, "reason", string(h.lost.Reason), "error", h.lost.Err)
+			"owner", h.s.Name, "type", h.s.Lock.Kind.Traits().Type, "reason", string(h.lost.Reason))
+		if h.lost.Err != nil {
+			args = append(args, "error", h.lost.Err)
+		}
 		if h.passes > 0 { // who had it before can't have known
 			args = append(args, "passed_on", h.passes)
 		}
