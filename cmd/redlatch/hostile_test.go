@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -160,4 +161,69 @@ func TestHostileArguments(t *testing.T) {
 	if st, _, errs := call(t, s, "show", `C:\users`); st != exitUsage || !strings.Contains(errs, "give two for one") {
 		t.Errorf("a backslash that begins nothing: %d %s", st, errs)
 	}
+}
+
+// What can't be read is one odd row of each list, a name of megabytes is skipped with a word, and no time is too far
+// away to be told: one bad neighbour hides no lock.
+func TestOddRows(t *testing.T) {
+	s := server(t)
+	c := client(t, s, named("shop/1"))
+	h := hold(t, c.RLock("good"))
+	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:"
+	s.Do(t, "HSET", "stray", owner+"1", "1")
+	s.Do(t, "SET", "redisson_lock_queue:{stray}", "x")
+	s.Do(t, "HSET", "far", owner+"1", "1")
+	s.Do(t, "RPUSH", "redisson_lock_queue:{far}", owner+"g1-zzzzzzzzzzzz.1")
+	s.Do(t, "HSET", "redlatch_fair:{far}", owner+"g1-zzzzzzzzzzzz.1", "9999999999999 300000000000000000 5000 30000 - ")
+	s.Do(t, "HSET", strings.Repeat("n", 20<<20), owner+"1", "1")
+	defer s.Do(t, "FLUSHALL")
+
+	st, out, errs := call(t, s, "ls")
+	if st != 0 || len(out) > 10_000 {
+		t.Errorf("ls: status %d, %d bytes: %s", st, len(out), errs)
+	}
+	need(t, out, "shop/1", "stray", "unknown", "far", "bytes", "WRONGTYPE")
+	prints(t, "ls", "", out+errs)
+	st, out, errs = call(t, s, "ls", "-o", "json")
+	var list []redlatch.Inspection
+	if err := json.Unmarshal([]byte(out), &list); err != nil || st != 0 || len(list) != 4 {
+		t.Errorf("ls -o json: status %d, %d locks, %v: %s", st, len(list), err, errs)
+	}
+	if st, out, errs := call(t, s, "show", "stray"); st == 0 || !strings.Contains(errs, "not a lock") {
+		t.Errorf("show: %d %s%s", st, out, errs)
+	}
+	p := serving(t, s)
+	code, text, _ := p.ask("GET", "/api/locks", "")
+	if code != http.StatusOK || len(text) > 10_000 {
+		t.Errorf("/api/locks: %d, %d bytes", code, len(text))
+	}
+	need(t, text, `"good"`, `"stray"`, `"far"`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/events?lock=stray", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	seen := map[string]string{}
+	for sc, event := bufio.NewScanner(res.Body), ""; len(seen) < 2 && sc.Scan(); {
+		if e, ok := strings.CutPrefix(sc.Text(), "event: "); ok {
+			event = e
+		} else if data, ok := strings.CutPrefix(sc.Text(), "data: "); ok {
+			seen[event] = data
+		}
+	}
+	need(t, seen["locks"], `"good"`, `"stray"`, `"far"`, `"total":4`)
+	need(t, seen["lock"], `"error":`)
+	if strings.Contains(seen["locks"], `"total":4,"at":"0001`) {
+		t.Error("the list has the time of what has none")
+	}
+	top := onTerminal(t, s, 200, 50, "top")
+	top.shows(200, "good", "stray", "far", "4 locks")
+	top.press("q")
+	unlock(t, h)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -164,11 +163,14 @@ func lockRow(in redlatch.Inspection) []cell {
 			holder += fmt.Sprintf(" +%d", in.HolderCount-1)
 		}
 	}
-	if mode == "" {
+	switch {
+	case in.Kind == redlatch.KindUnknown:
+		mode, holder = "?", cut(in.Problem, 100)
+	case mode == "":
 		mode = "free"
 	}
 	waiting, style := "-", ""
-	if in.Kind != redlatch.KindPlain {
+	if in.Kind != redlatch.KindPlain && in.Kind != redlatch.KindUnknown {
 		waiting = fmt.Sprint(in.QueueLength)
 	}
 	if in.QueueLength > 0 {
@@ -226,6 +228,9 @@ The exit status is 0 whether the lock is held or free, and 1 if the key is not a
 func (s screen) lock(a *app, in redlatch.Inspection) {
 	out := a.std.out
 	state := s.paint(green, "free")
+	if in.Kind == redlatch.KindUnknown {
+		state = s.paint(red, "can't be read")
+	}
 	if in.Held() {
 		state = s.paint(yellow, "held")
 		if in.Kind == redlatch.KindReadWrite {
@@ -243,6 +248,9 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 	fmt.Fprintf(out, "kind       %s\n", kind)
 	if in.Key != in.Name {
 		fmt.Fprintf(out, "key        %s\n", brief(in.Key))
+	}
+	if in.Problem != "" {
+		fmt.Fprintf(out, "problem    %s\n", in.Problem)
 	}
 	if in.Held() {
 		fmt.Fprintf(out, "lease      %s left\n", leaseLeft(in.Remaining))
@@ -349,6 +357,3 @@ func orDash(text string) string {
 	}
 	return text
 }
-
-// isNoLock reports whether a key that is no lock was the reason.
-func isNoLock(err error) bool { return errors.Is(err, redlatch.ErrInvalidName) }

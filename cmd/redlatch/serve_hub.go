@@ -183,7 +183,7 @@ func (h *hub) look(ctx context.Context) {
 		}
 		d := &detail{}
 		d.Inspection, err = look(ctx, h.client, v.open)
-		if isNoLock(err) {
+		if err != nil && !isGone(err) { // of this lock alone
 			d.Error, err = message(err), nil
 		}
 		d.Name, details[v.open] = v.open, d
@@ -257,11 +257,13 @@ func event(name string, v any) ([]byte, error) {
 func (h *hub) overviewLocked(more int) overview {
 	o := overview{At: time.Now(), Total: more, Locks: []row{}}
 	for _, w := range h.board.sorted(byWaiters, false, "") {
-		if !w.Held() && w.QueueLength == 0 {
+		if !w.Held() && w.QueueLength == 0 && w.Kind != redlatch.KindUnknown {
 			continue
 		}
 		o.Total++
-		o.At = w.At
+		if !w.At.IsZero() {
+			o.At = w.At
+		}
 		if len(o.Locks) == maxRows {
 			continue
 		}

@@ -170,7 +170,7 @@ func (a *app) look(ctx context.Context, client *redlatch.Client, pattern, open s
 		in, err := look(ctx, client, open)
 		if err == nil {
 			l.open = &in
-		} else if !isNoLock(err) {
+		} else if isGone(err) { // else its row in the list tells
 			l.err = err
 		}
 	}

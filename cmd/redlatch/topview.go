@@ -261,6 +261,8 @@ func (v *topView) row(w *watched) []cell {
 	row := lockRow(w.Inspection)
 	name, kind, holder, lease := row[0], row[1], row[3], row[5]
 	switch {
+	case w.Kind == redlatch.KindUnknown:
+		holder.style = red
 	case !w.Held():
 		holder = cell{"free", dim}
 	case w.Kind == redlatch.KindReadWrite:

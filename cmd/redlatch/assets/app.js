@@ -116,7 +116,7 @@ const showList = () => {
     else if (l.processes > 0) right.append(el("span", "waiters", processesThat(l.processes, "waiting", "waiting")), " ");
     right.append(el("span", "badge", l.kind === "read-write" ? (l.mode || "read-write") : l.kind));
     a.append(right);
-    let text = h ? who(h) + " " + ownerName(h.owner) : "free";
+    let text = h ? who(h) + " " + ownerName(h.owner) : l.problem || "free";
     if (l.holder_count > 1) text += " +" + (l.holder_count - 1);
     a.append(el("span", "who", text));
     const facts = el("span", "right dim");
