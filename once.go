@@ -15,7 +15,8 @@ const MinPeriod = 10 * time.Millisecond
 // earlyShare of a period is how early a run may begin: a tenth.
 const earlyShare = 10
 
-// Once runs a job at most once per period, however many replicas of a service call it.
+// Once runs a job at most once per period, however many replicas of a service call it, as long as its
+// lock and its record are not lost; fence what must not be written twice.
 // It has no state: any number of them may exist for one name. It is safe for concurrent
 // use. The zero value is not usable; get one from [Client.Once].
 type Once struct {
@@ -69,7 +70,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 // # While fn runs
 //
 // Do holds client.RLock(name), kept by the watchdog, and passes the hold's context to
-// fn: it ends when ctx ends or the lock is lost. So two runs never overlap, and State
+// fn: it ends when ctx ends or the lock is lost. Two runs overlap only if the lock is lost. State
 // and ForceUnlock of that lock apply to a run. Holding client.RLock(name) prevents the
 // job from running, also for the owner that holds it: a run never re-enters. So a job must not
 // call Do of its own name, and calls that share one owner (see [WithOwner]) exclude each
