@@ -201,6 +201,18 @@ func TestBrowser(t *testing.T) {
 	}
 	unlock(t, evil)
 
+	// A name that neither prints nor is UTF-8 is shown, and opened, in one writing.
+	odd := hold(t, c.RLock("bad\xff\u202e\n"))
+	const written = `bad\xff\u202e\n`
+	reads(t, b, "#locks", written)
+	act(t, b, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf(`(location.hash = "#/lock/" + encodeURIComponent(%q)) !== ""`, written)))
+		return err
+	}))
+	reads(t, b, "#detail", written, "held", "checkout/pod-1")
+	unlock(t, odd)
+	reads(t, b, "#detail .badge.free", "free")
+
 	// Taken.
 	h := hold(t, c.FairLock("invoice:7"))
 	reads(t, b, "#locks", "invoice:7")

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -87,57 +85,6 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 	o.add(c)
 	c.Flags().IntVar(&limit, "limit", maxListed, "how many locks to list at most")
 	return c
-}
-
-// maxListed and maxMemory bound a list: more fills the memory, and nobody reads it.
-const (
-	maxListed = 10_000
-	maxMemory = 32 << 20
-)
-
-// list collects the first locks by name, at most that many, and tells how many more there are.
-func list(ctx context.Context, client *redlatch.Client, pattern string, most int) (locks []redlatch.Inspection, more int, err error) {
-	locks = []redlatch.Inspection{}
-	size := 0
-	for in, err := range client.Locks(ctx, pattern) {
-		if err != nil {
-			return nil, 0, err
-		}
-		locks = append(locks, shown(in))
-		if size += sizeOf(in); len(locks) > 2*most || size > 2*maxMemory {
-			was := len(locks)
-			locks, size = shorten(locks, most, maxMemory)
-			more += was - len(locks)
-		}
-	}
-	was := len(locks)
-	locks, _ = shorten(locks, most, maxMemory)
-	return locks, more + was - len(locks), nil
-}
-
-// shorten sorts locks by name and keeps the first ones: at most that many, in at most that much memory, which it tells.
-func shorten(locks []redlatch.Inspection, most, memory int) (kept []redlatch.Inspection, size int) {
-	slices.SortFunc(locks, func(x, y redlatch.Inspection) int { return strings.Compare(x.Name, y.Name) })
-	for i, in := range locks {
-		n := sizeOf(in)
-		if i == most || size+n > memory {
-			return slices.Clone(locks[:i]), size
-		}
-		size += n
-	}
-	return locks, size
-}
-
-// sizeOf is about the memory of what is known of a lock.
-func sizeOf(in redlatch.Inspection) int {
-	n := 300 + len(in.Name) + len(in.Key)
-	for _, h := range in.Holders {
-		n += 250 + len(h.Owner)
-	}
-	for _, w := range in.Queue {
-		n += 200 + len(w.Owner)
-	}
-	return n
 }
 
 func (s screen) locks(a *app, locks []redlatch.Inspection) {

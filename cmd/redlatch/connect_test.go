@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func TestDoctor(t *testing.T) {
+	s := server(t)
+	st, out, _ := call(t, s, "doctor", "--need", "rlock,fair,read-write,fenced,links,operators,acks")
+	if st != 0 {
+		t.Errorf("status %d:\n%s", st, out)
+	}
+	keys := s.Do(t, "KEYS", "*")
+	if left, err := keys.AsStrSlice(); err != nil || len(left) > 1 {
+		t.Errorf("it leaves %v", left)
+	} else if ttl := s.Do(t, "TTL", left[0]); !strings.HasPrefix(left[0], "redisson_lock_token:") {
+		t.Errorf("it leaves %v", left)
+	} else if n, _ := ttl.AsInt64(); n > 60 {
+		t.Errorf("it leaves %s for %d s", left[0], n)
+	}
+	need(t, out, "round trip", "noeviction", "clock", "permissions fair: all there", "lock read-write: taken and freed", "0 problem(s)")
+
+	s.Do(t, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	st, out, _ = call(t, s, "doctor")
+	if st != exitError {
+		t.Errorf("status %d:\n%s", st, out)
+	}
+	need(t, out, "allkeys-lru can evict a lock", "-> CONFIG SET maxmemory-policy noeviction", "1 problem(s)")
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	if st, _, _ := call(t, s, "doctor"); st != 0 {
+		t.Errorf("a warning alone: %d", st)
+	}
+	if st, _, _ := call(t, s, "doctor", "--strict"); st != exitError {
+		t.Errorf("a warning with --strict: %d", st)
+	}
+	s.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction", "min-replicas-to-write", "1")
+	if st, out, _ := call(t, s, "doctor"); st != exitError || !strings.Contains(out, "min-replicas-to-write is 1") {
+		t.Errorf("%d:\n%s", st, out)
+	}
+	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
+}
+
+func repeats(t *testing.T, says string, answers map[string]string) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	serve := func(c net.Conn) {
+		defer c.Close()
+		for r := bufio.NewReader(c); ; {
+			var n int
+			if _, err := fmt.Fscanf(r, "*%d\r\n", &n); err != nil {
+				return
+			}
+			words := make([]string, n)
+			for i := range words {
+				var size int
+				_, _ = fmt.Fscanf(r, "$%d\r\n", &size)
+				b := make([]byte, size+2)
+				_, _ = io.ReadFull(r, b)
+				words[i] = string(b[:size])
+			}
+			answer, ok := answers[strings.ToUpper(words[0])]
+			if !ok {
+				answer = fmt.Sprintf("-ERR %s", strings.ReplaceAll(says, "WHAT", words[0]))
+			}
+			_, _ = io.WriteString(c, answer+"\r\n")
+		}
+	}
+	go func() { // ends with the listener
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c) // ends with the connection
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func TestNothingShowsThePassword(t *testing.T) {
+	const password = "geheim"
+	login := map[string]string{"AUTH": "+OK", "CLIENT": "+OK", "PING": "+PONG"}
+	for _, says := range []string{
+		"unknown command 'WHAT', with args beginning with: '3' 'AUTH' 'ops' '" + password + "' ", "unknown command `WHAT`, with args beginning with: `3`, `AUTH`, `ops`, `gehe",
+		"bad request: WHAT 3 AUTH ops " + password + " SETNAME x",
+	} {
+		for _, answers := range []map[string]string{nil, login} {
+			addr := repeats(t, says, answers)
+			for _, args := range [][]string{{"doctor"}, {"doctor", "-o", "json"}, {"ls"}, {"show", "x"}, {"unlock", "x", "--any-owner", "-y"}, {"run", "x", "-n", "--", "true"}} {
+				st, out, errs := callWith(t, "", nil, append([]string{"--timeout", "1s", "--url", "redis://ops:" + password + "@" + addr}, args...)...)
+				if st == 0 || strings.Contains(out+errs, "gehe") {
+					t.Errorf("%v of a server that says %q: status %d\n%s%s", args, says, st, out, errs)
+				}
+			}
+		}
+	}
+}
+
+func TestDoctorNamesPermissions(t *testing.T) {
+	s := server(t)
+	all := []string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "+@all", "~*", "&*"}
+	for _, tc := range []struct {
+		without []string
+		need    string
+		named   string
+	}{
+		{[]string{"-pexpire"}, "rlock", "+pexpire"},
+		{[]string{"-subscribe"}, "rlock", "+subscribe"},
+		{[]string{"-linsert", "-zcount"}, "fair", "+linsert +zcount"},
+		{[]string{"-hscan", "-zcount"}, "read-write", "+hscan +zcount"},
+		{[]string{"resetchannels", "&redlatch_grant:*"}, "rlock", "&redisson_lock__channel:{*"},
+		{[]string{"resetkeys", "~redlatch-doctor*", "~redisson_*"}, "rlock", "~redlatch_trace:{* ~redlatch_void:{*"},
+		{[]string{"-scan", "-client|list"}, "operators", "+client|list +scan"},
+		{[]string{"-evalsha", "-eval"}, "rlock", "scripts can't be run"},
+	} {
+		s.Do(t, append(all, tc.without...)...)
+		tries := 1
+		if tc.named == "+subscribe" {
+			tries = 3 // the refusal is waited for for 300 ms: a busy machine's server may be slower
+		}
+		var st int
+		var out, errs string
+		found := false
+		for ; tries > 0 && !found; tries-- {
+			st, out, errs = callWith(t, "", nil, "doctor", "--need", tc.need, "-o", "json", "--url", "redis://app:pw@"+s.Addr())
+			var findings []finding
+			if err := json.Unmarshal([]byte(out), &findings); err != nil {
+				t.Fatalf("%v: %v\n%s%s", tc.without, err, out, errs)
+			}
+			for _, f := range findings {
+				found = found || f.Level == problem && strings.HasPrefix(f.Check, "permissions") && strings.Contains(f.Text, tc.named)
+			}
+		}
+		if st != exitError || !found {
+			t.Errorf("%v: status %d, %s is not named:\n%s", tc.without, st, tc.named, out)
+		}
+	}
+	s.Do(t, "ACL", "DELUSER", "app")
+}
+
+func TestConfig(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	s := server(t, "--unixsocket", socket)
+	c := client(t, s, func(c *redlatch.Config) { c.Prefix = "p:" })
+	h := hold(t, c.RLock("x"))
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.toml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf("url = \"redis://%s\"\nprefix = \"p:\"\ntimeout = \"3s\"\n", s.Addr()))
+	if st, out, errs := callWith(t, "", nil, "--config", path, "show", "x"); st != 0 || !strings.Contains(out, "held") {
+		t.Errorf("file: %d %s %s", st, out, errs)
+	}
+	t.Setenv("REDLATCH_CONFIG", path)
+	t.Setenv("REDLATCH_PREFIX", "q:")
+	if st, out, _ := callWith(t, "", nil, "show", "x"); st != 0 || strings.Contains(out, "held") {
+		t.Errorf("environment: %d %s", st, out)
+	}
+	if st, out, _ := callWith(t, "", nil, "show", "x", "--prefix", "p:"); st != 0 || !strings.Contains(out, "held") {
+		t.Errorf("flag: %d %s", st, out)
+	}
+	write("urll = \"x\"\n")
+	if st, _, errs := callWith(t, "", nil, "show", "x"); st != exitUsage || !strings.Contains(errs, "urll") {
+		t.Errorf("wrong file: %d %s", st, errs)
+	}
+	write("")
+	// A URL means what it means to redlatch.Open: what that takes is taken, what that refuses is refused.
+	for _, url := range []string{"redis://" + s.Addr() + "/", "valkey://" + s.Addr(), "unix://" + socket} {
+		for _, command := range []string{"ls", "doctor"} {
+			if st, out, errs := callWith(t, "", nil, command, "--url", url); st != exitOK {
+				t.Errorf("%s of %s: status %d\n%s%s", command, url, st, out, errs)
+			}
+		}
+	}
+	if st, _, errs := callWith(t, "", nil, "ls", "--url", "redis://"+s.Addr()+"?pool_size=9"); st != exitUsage || !strings.Contains(errs, "pool_size") {
+		t.Errorf("a parameter that would be ignored: %d %s", st, errs)
+	}
+	if st, _, errs := callWith(t, "", nil, "show", "x", "--url", "http://secret@host"); st != exitUsage || strings.Contains(errs, "secret") {
+		t.Errorf("wrong url: %d %s", st, errs)
+	}
+	t.Setenv("REDLATCH_TIMEOUT", "soon")
+	if st, _, errs := callWith(t, "", nil, "show", "x"); st != exitUsage || !strings.Contains(errs, "REDLATCH_TIMEOUT") {
+		t.Errorf("wrong variable: %d %s", st, errs)
+	}
+	unlock(t, h)
+}
+
+func TestURLFile(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	s.Do(t, "ACL", "SETUSER", "ops", "on", ">geheim", "+@all", "~*", "&*")
+	h := hold(t, c.RLock("x"))
+	url := "redis://ops:geheim@" + s.Addr()
+	path := filepath.Join(t.TempDir(), "url")
+	if err := os.WriteFile(path, []byte(url+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const said = "shows in the list of processes"
+	for _, command := range [][]string{{"ls"}, {"doctor"}, {"unlock", "x", "--owner", "nobody", "-y"}} {
+		if _, _, errs := callWith(t, "", nil, append([]string{"-u", url}, command...)...); strings.Count(errs, said) != 1 {
+			t.Errorf("%v with a password in its URL: %s", command, errs)
+		}
+		if _, _, errs := call(t, s, command...); strings.Contains(errs, said) {
+			t.Errorf("%v without a password: %s", command, errs)
+		}
+	}
+	shows := func(what string, args ...string) {
+		t.Helper()
+		if st, out, errs := callWith(t, "", nil, append([]string{"show", "x"}, args...)...); st != 0 || !strings.Contains(out, "held") || errs != "" {
+			t.Errorf("%s: status %d: %s%s", what, st, out, errs)
+		}
+	}
+	shows("--url-file", "--url-file", path)
+	r, w, err := os.Pipe() // as a shell's <(…), which can be read once only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = w.WriteString(url)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	shows("a pipe", "--url-file", fmt.Sprintf("/dev/fd/%d", r.Fd()))
+	config := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "url-file = %q\n", path), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shows("the configuration's", "--config", config)
+	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
+	shows("--url-file before REDIS_URL", "--url-file", path)
+	if st, _, _ := callWith(t, "", nil, "show", "x", "--config", config); st != exitUnavailable {
+		t.Errorf("REDIS_URL before the configuration's: %d", st)
+	}
+	t.Setenv("REDLATCH_URL_FILE", path)
+	shows("REDLATCH_URL_FILE before REDIS_URL")
+	for _, args := range [][]string{{"--url", url, "--url-file", path}, {"--url-file", path + "x"}} {
+		if st, _, errs := callWith(t, "", nil, append([]string{"show", "x"}, args...)...); st != exitUsage {
+			t.Errorf("%v: %d %s", args, st, errs)
+		}
+	}
+	unlock(t, h)
+}
+
+func TestPasswordFile(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "ACL", "SETUSER", "ops", "on", ">geheim", "+@all", "~*", "&*")
+	path := filepath.Join(t.TempDir(), "pw")
+	if err := os.WriteFile(path, []byte("geheim\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if st, _, errs := call(t, s, "show", "x", "--username", "ops", "--password-file", path); st != 0 {
+		t.Errorf("%d %s", st, errs)
+	}
+	// As a shell's <(…), which can be read once only: the doctor connects twice.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = w.WriteString("geheim\n")
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if st, out, errs := call(t, s, "doctor", "--username", "ops", "--password-file", fmt.Sprintf("/dev/fd/%d", r.Fd())); st != 0 {
+		t.Errorf("from a pipe: %d %s%s", st, out, errs)
+	}
+	if st, _, errs := call(t, s, "show", "x", "--username", "ops"); st == 0 {
+		t.Errorf("without a password: %d %s", st, errs)
+	}
+}

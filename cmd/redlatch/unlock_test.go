@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+func TestUnlock(t *testing.T) {
+	s := server(t)
+	c := client(t, s, named("shop/1"))
+	h := hold(t, c.RLock("x"))
+	owner := inspect(t, c, "x").Holders[0].Owner
+	held := func() bool { in := inspect(t, c, "x"); return in.Held() && in.Holders[0].Owner == owner }
+	for _, tc := range []struct {
+		status int
+		input  string
+		args   []string
+	}{
+		{exitUsage, "", nil},
+		{exitUsage, "", []string{"--owner", owner, "--any-owner"}},
+		{exitOtherOwner, "yes\n", []string{"--owner", owner + "x"}},
+		{exitOtherOwner, "", []string{"--owner", "shop/2", "--yes"}},
+		{exitError, "no\n", []string{"--owner", owner}},
+		{exitError, "", []string{"--owner", owner}},
+	} {
+		if st, _, errs := callWith(t, tc.input, s, append([]string{"unlock", "x"}, tc.args...)...); st != tc.status || !held() {
+			t.Errorf("%v: status %d, held %v: %s", tc.args, st, held(), errs)
+		}
+	}
+	st, out, errs := callWith(t, "yes\n", s, "unlock", "x", "--owner", owner[:20])
+	if st != 0 || held() {
+		t.Errorf("%d %s", st, errs)
+	}
+	need(t, out, "takes the lock away from "+owner, "shop/1", "wakes", "was taken away from")
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+
+	h = hold(t, c.RLock("x"))
+	if st, _, errs := call(t, s, "unlock", "x", "--owner", "shop/1", "--yes"); st != 0 {
+		t.Errorf("%d %s", st, errs)
+	}
+	_ = h.Unlock(t.Context())
+	if st, out, _ := call(t, s, "unlock", "x", "--owner", "shop/1", "--yes"); st != 0 || !strings.Contains(out, "nothing to do") {
+		t.Errorf("%d %s", st, out)
+	}
+	// Two readers of one process are two owners.
+	r1, r2 := hold(t, c.ReadWriteLock("rw").ReadLock()), hold(t, c.ReadWriteLock("rw").ReadLock())
+	if st, _, errs := call(t, s, "unlock", "rw", "--owner", "shop/1", "--yes"); st != exitUsage || !strings.Contains(errs, "2 holders") {
+		t.Errorf("%d %s", st, errs)
+	}
+	if st, _, errs := call(t, s, "unlock", "rw", "--any-owner", "--yes"); st != 0 || inspect(t, c, "rw").Held() {
+		t.Errorf("%d %s", st, errs)
+	}
+	_, _ = r1.Unlock(t.Context()), r2.Unlock(t.Context())
+}
+
+func TestUnlockAsksNoScript(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	h := hold(t, c.RLock("x"))
+	p := begin(t, s, "unlock", "x", "--any-owner")
+	if st := p.status(); st != exitUsage || !inspect(t, c, "x").Held() {
+		t.Errorf("%d: %s", st, p.text())
+	}
+	need(t, p.text(), "--yes")
+	unlock(t, h)
+}
+
+func readers(t *testing.T, s *testbed.Server, key string, n int, leaseMs int) []string {
+	t.Helper()
+	m := s.Do(t, "TIME")
+	now, err := m.AsIntSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, leases := []string{"HSET", key, "mode", "read"}, []string{"ZADD", "redlatch_rw_leases:{" + key + "}"}
+	var owners []string
+	for i := range n {
+		owner := fmt.Sprintf("%08d-0000-4000-8000-000000000000:g1-mf3k2l9x.1", i)
+		owners = append(owners, owner)
+		hash = append(hash, owner, "1")
+		leases = append(leases, fmt.Sprint(now[0]*1000+int64(leaseMs)), owner)
+	}
+	s.Do(t, hash...)
+	s.Do(t, leases...)
+	for _, k := range []string{key, leases[1]} {
+		s.Do(t, "PEXPIRE", k, "300000")
+		t.Cleanup(func() { s.Do(t, "DEL", k) })
+	}
+	return owners
+}
+
+func nameConnection(t *testing.T, s *testbed.Server, name string) {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ClientName: name, ForceSingleClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+}
+
+func TestUnlockFindsEveryHolder(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	owners := readers(t, s, "x", 2500, 300_000)
+	hidden := func() []string {
+		in := inspect(t, c, "x")
+		var out []string
+		for _, o := range owners {
+			if !slices.ContainsFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == o }) {
+				out = append(out, o)
+			}
+		}
+		return out
+	}()
+	if len(hidden) < 1000 {
+		t.Fatalf("%d of %d holders are not shown", len(hidden), len(owners))
+	}
+	nameConnection(t, s, "redlatch:shop/9:"+hidden[2][:36])
+	for i, wanted := range []string{hidden[0], hidden[1][:36], "shop/9"} {
+		st, out, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes")
+		if left := s.Do(t, "HEXISTS", "x", hidden[i]); st != 0 || !strings.Contains(out, hidden[i]) {
+			t.Errorf("%s: status %d %s", wanted, st, errs)
+		} else if n, _ := left.AsInt64(); n != 0 {
+			t.Errorf("%s is still there", hidden[i])
+		}
+	}
+	for wanted, status := range map[string]int{hidden[0]: exitOtherOwner, "nobody": exitOtherOwner, "*": exitOtherOwner, "000": exitUsage} {
+		if st, _, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes"); st != status {
+			t.Errorf("%s: status %d, not %d: %s", wanted, st, status, errs)
+		}
+	}
+	fields := s.Do(t, "HLEN", "x")
+	if left, _ := fields.AsInt64(); left != int64(len(owners)-3+1) { // and the mode
+		t.Errorf("%d fields are left of %d readers", left, len(owners))
+	}
+}
+
+func TestUnlockBesideDeadReaders(t *testing.T) {
+	s := server(t)
+	owners := readers(t, s, "x", 2500, -1000)
+	for _, wanted := range []string{"nobody", owners[0], "0000"} {
+		if st, out, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes"); st == exitError {
+			t.Errorf("%s: status %d: %s%s", wanted, st, out, errs)
+		}
+	}
+}
+
+func TestUnlockRefusesTwoNamesForOneClient(t *testing.T) {
+	s := server(t)
+	c := client(t, s, named("shop/1"))
+	h := hold(t, c.RLock("x"))
+	nameConnection(t, s, "redlatch:shop/2:"+c.ID())
+	for _, name := range []string{"shop/1", "shop/2"} {
+		if st, _, errs := call(t, s, "unlock", "x", "--owner", name, "--yes"); st != exitUsage || !inspect(t, c, "x").Held() || !strings.Contains(errs, "shop/1, shop/2") {
+			t.Errorf("%s: status %d: %s", name, st, errs)
+		}
+	}
+	unlock(t, h)
+}
