@@ -29,7 +29,8 @@ local there = pcall('HLEN', LOCK)
 if there == 1 then
   -- the most frequent case, as whose has it: somebody else holds the lock
   local one = call('HGETALL', LOCK)
-  if #one == 2 and one[1] ~= field and waiter(one[1]) and tonumber(one[2]) then
+  if #one == 2 and one[1] ~= field and string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and
+    tonumber(one[2]) then
     holder = one[1]
   end
 end

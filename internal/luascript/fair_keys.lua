@@ -37,16 +37,18 @@ local SHARED = 604800000
 
 local budget = MOST
 
--- By its look: a waiter, which is <uuid>:<owner>, and one of ours. What is no waiter is dropped
--- where a dead one is.
-local function waiter(field)
-  return string.byte(field, 37) == 58 and string.byte(field, 9) == 45 and #field <= LONG
+-- Ours, or else Redisson's if it looks like a waiter, <uuid>:<owner>. What is neither is dropped where a
+-- dead one is.
+local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
+local function redissons(field)
+  return string.byte(field, 37) == 58 and string.byte(field, 9) == 45 and #field <= LONG and not ours(field)
 end
-local function ours(field) return waiter(field) and string.find(field, '^g[^ ]*%-[^ ]*$', 38) ~= nil end
 
 -- Until when a waiter of ours counts as alive; 0, as of a dead one, if its want can't be read.
-local WANT = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d) (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$'
-local function alive_until(want) return #want <= LONG and tonumber((string.match(want, WANT))) or 0 end
+local WANT = '^%d%d%d%d%d%d%d%d%d%d%d%d%d (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$'
+local function alive_until(want)
+  return #want <= LONG and string.find(want, WANT) and tonumber(string.sub(want, 1, 13)) or 0
+end
 local function place_of(want) return tonumber(string.match(want, '^%d+ (%d+)')) end
 
 -- A score as a number with which one can count on: nil = none, and not farther away than a century.

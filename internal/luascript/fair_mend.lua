@@ -16,6 +16,6 @@ local function mend()
   if #left == 0 then left = call('ZRANGEBYSCORE', SCORES, '-inf', '+inf', 'LIMIT', 0, MOST) end
   call('DEL', QUEUE, SCORES)
   for _, f in ipairs(left) do
-    if waiter(f) and not ours(f) then pcall(ARGV[1], ARGV[3] .. f, '0') end
+    if redissons(f) then pcall(ARGV[1], ARGV[3] .. f, '0') end
   end
 end

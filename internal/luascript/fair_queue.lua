@@ -53,8 +53,9 @@ end
 local function take_first(head, gone, lowered)
   local score = call('ZSCORE', SCORES, head)
   take_off(head, score, gone, 'LPOP', QUEUE)
-  local on_top = ours(head) and (bounded(score) or 0) - lowered - now or 0
+  local on_top = score and ours(head) and tonumber(score) - lowered - now or 0
   if on_top > FAR then
+    on_top = lasts(on_top)
     -- A skip time may be long; waiters of ours behind have no more than it on top.
     local want = call('HGET', WANTS, head)
     if want then on_top = on_top - math.max(alive_until(want) - now, 0) end
@@ -68,38 +69,48 @@ local function drop_first(head, gone)
   if by > 0 then lower(0, by) end
 end
 
+-- What the living first one of ours wants, once it has been found.
+local its_client, its_id, its_left, its_place, its_skip, its_lease, its_fence, its_nonce, its_trace
+
+local function lives(head, want)
+  if not want or #head > LONG or #want > LONG then return false end
+  its_left = (tonumber(string.sub(want, 1, 13)) or 0) - now
+  if its_left <= 0 then return false end
+  its_client, its_id = string.match(head, '^([^: ]*):[^: ]*%-([^ ]*)$')
+  its_place, its_skip, its_lease, its_fence, its_nonce, its_trace = string.match(want, WANT)
+  return its_id and its_place and string.byte(head, 37) == 58 and string.byte(head, 9) == 45
+end
+
 -- The first who may have the lock: who is dead, has left, is stale by
--- Redisson's rule or is no waiter at all is dropped. A waiter of Redisson that is dropped may be alive;
--- it is called, so that it looks again and queues up anew, instead of sleeping on
--- until the time that it was told last. The call gives it no right: its own script
--- decides. Nobody, and true: there are more to drop, and who is first is not known yet.
+-- Redisson's rule or is no waiter at all is dropped. A waiter of Redisson that is
+-- dropped may be alive; it is called, so that it looks again and queues up anew,
+-- instead of sleeping on until the time that it was told last. The call gives it no
+-- right: its own script decides. Nobody, and true: there are more to drop, and who is
+-- first is not known yet.
 local function first_waiter()
   local dropped, by = false, 0
-  local head, want, more
-  repeat
-    local dead = true
-    head, want = call('LINDEX', QUEUE, 0), nil
+  while true do
+    local head, want, alive = call('LINDEX', QUEUE, 0), nil, false
     if not head then
       if dropped then call('DEL', WANTS) end
       return nil
     end
+    local other = false
     if ours(head) then
       want = call('HGET', WANTS, head)
-      dead = not want or alive_until(want) <= now
-    elseif waiter(head) then
-      dead = (score_of(head) or 0) - by <= now
+      alive = lives(head, want)
+    elseif redissons(head) then
+      other, alive = true, (score_of(head) or 0) - by > now
     end
-    if dead then
-      more = budget <= MOST / 2
-      if more then break end
-      if waiter(head) and not ours(head) then pcall(ARGV[1], ARGV[3] .. head, '0') end
-      by = by + take_first(head, nil, by)
-      dropped, budget = true, budget - 1
+    local more = not alive and budget <= MOST / 2
+    if alive or more then
+      if by > 0 then lower(0, by) end
+      return not more and head or nil, want, more
     end
-  until not dead
-  if by > 0 then lower(0, by) end
-  if more then return nil, nil, true end
-  return head, want
+    if other then pcall(ARGV[1], ARGV[3] .. head, '0') end
+    by = by + take_first(head, nil, by)
+    dropped, budget = true, budget - 1
+  end
 end
 
 -- Who gives the lock back, with its trace, '' = not known: the next one is told, if
@@ -124,31 +135,28 @@ local function hand_over(head, want)
     sent = pcall(ARGV[1], ARGV[3] .. head, '0')
     return type(sent) == 'table' and sent, (score_of(head) or now) - now + 1
   end
-  local _, place, skip, lease, fence, nonce, trace = string.match(want, WANT)
-  local client, id = string.match(head, '^([^:]*):.*%-(.*)$')
-  local left = alive_until(want) - now
-  if left * 10 < tonumber(skip) then
+  if its_left * 10 < tonumber(its_skip) then
     -- nearly dead: it takes the lock itself, or is dropped in a moment
-    sent = pcall(ARGV[1], ARGV[2] .. client, id)
-    return type(sent) == 'table' and sent, left + 1
+    sent = pcall(ARGV[1], ARGV[2] .. its_client, its_id)
+    return type(sent) == 'table' and sent, its_left + 1
   end
-  local ms = lasts(math.min(left, tonumber(lease)))
-  local n = token(KEYS[5], fence == '-' and '' or fence, false, clock)
+  local ms = lasts(math.min(its_left, tonumber(its_lease)))
+  local n = token(KEYS[5], its_fence == '-' and '' or its_fence, false, clock)
   local refused = type(n) == 'table' and n or take(LOCK, head, ms)
   if refused then
     -- Its place stays, and it is called: its own try tells it why.
-    pcall(ARGV[1], ARGV[2] .. client, id)
+    pcall(ARGV[1], ARGV[2] .. its_client, its_id)
     return refused, 0
   end
   local dropped, why = protected(drop_first, head)
   if not dropped then
     -- Nor may it have the lock while it stands in the queue: it is called, too.
     call('HDEL', LOCK, head)
-    pcall(ARGV[1], ARGV[2] .. client, id)
+    pcall(ARGV[1], ARGV[2] .. its_client, its_id)
     return type(why) == 'table' and why or {err = tostring(why)}, 0
   end
-  leave_trace(KEYS[6], head, trace, ms)
-  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. nonce .. ' ' .. string.format('%.0f', n) ..
-    (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
+  leave_trace(KEYS[6], head, its_trace, ms)
+  sent = pcall(ARGV[1], ARGV[2] .. its_client, its_id .. ' ' .. its_place .. ' ' .. its_nonce .. ' ' .. string.format('%.0f', n) ..
+    (its_trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
 end

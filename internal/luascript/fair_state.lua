@@ -30,7 +30,7 @@ local entries = call('LRANGE', QUEUE, 0, ARGV[5] - 1)
 local waiters = {}
 for _, f in ipairs(entries) do
   local want = ours(f) and call('HGET', WANTS, f)
-  if want and alive_until(want) > now or waiter(f) and not ours(f) then
+  if want and alive_until(want) > now or redissons(f) then
     waiters[#waiters + 1] = f
   end
 end
