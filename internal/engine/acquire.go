@@ -34,7 +34,9 @@ type acquisition struct {
 	until time.Time       // of the wait; zero: no limit
 	quit  <-chan struct{} // closed: what it waits for would be of no use; ErrClosed
 	once  bool            // wait 0
-	owner *held.Owner
+
+	patient time.Time // of one attempt: a server that has not answered by then is silent
+	owner   *held.Owner
 
 	members []member // sorted by key: gates are entered in this order
 	at      int      // the member that it is about: the one waited for
@@ -200,10 +202,11 @@ func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error
 	switch {
 	case wait == 0:
 		// One attempt; a server that is silent must not keep it. An answer may wait for replicas.
-		a.until = time.Now().Add(c.slow())
+		a.patient = time.Now().Add(c.slow())
 		if c.cfg.ReplicaAcks > 0 {
-			a.until = a.until.Add(c.cfg.AckTimeout)
+			a.patient = a.patient.Add(c.cfg.AckTimeout)
 		}
+		a.until = a.patient
 	case wait > 0:
 		a.until = time.Now().Add(wait)
 	}

@@ -60,7 +60,7 @@ func (a *acquisition) trouble() error {
 	if a.lastErr != nil && !errors.Is(a.lastErr, errTooLate) {
 		return a.lastErr
 	}
-	if a.once && !a.answered && !a.tell && a.busy.Holder == "" && !time.Now().Before(a.until) {
+	if a.once && !a.answered && a.busy.Holder == "" && !time.Now().Before(a.patient) {
 		return &sender.SilentError{For: a.core.slow()} // it had no longer
 	}
 	for i := range a.members {
