@@ -189,6 +189,20 @@ var profiles = []profile{
 		episode: 6 * time.Second, work: workload{Kinds: single, Names: 16, Stay: 400 * time.Millisecond},
 	},
 	{
+		// Slots move on and back under load, and stay half-way: nothing is lost, no free lock is waited for.
+		name: "half-way", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
+		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 2 * time.Second,
+		faults:  []string{"slot left half way", "slot left half way", "slot moved"},
+		episode: 6 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond},
+	},
+	{
+		// A long lease: who is not woken is seen.
+		name: "half-way for minutes", topology: "cluster", lease: 10 * time.Second, skip: 2 * time.Second,
+		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 2 * time.Second,
+		faults:  []string{"slot forgotten half way"},
+		episode: 50 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond},
+	},
+	{
 		name: "cluster", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
 		workers: 3, loops: 4, pace: 500 * time.Millisecond,
 		faults:  []string{"slot moved", "cluster failover", "subscriptions killed", "scripts flushed everywhere"},

@@ -51,6 +51,14 @@ var topologyFaults = []fault{
 		},
 	},
 	{
+		// All keys are on one side, and the slot stays half-way: nothing is excused by that.
+		name: "slot left half way", needs: "server", alone: true, lowest: 1.5, highest: 4, pauses: .1, begin: leaveHalfWay,
+	},
+	{
+		// The same for minutes.
+		name: "slot forgotten half way", needs: "server", alone: true, lowest: 9, highest: 12, pauses: .1, begin: leaveHalfWay,
+	},
+	{
 		name: "slot moved", needs: "server", alone: true, effects: effLine, lowest: .001, highest: .002, pauses: .2,
 		begin: func(w *world, p planned) func() { w.migrate(p).Finish(w.t); return nil },
 	},
@@ -168,6 +176,22 @@ func (w *world) migrate(p planned) *testbed.Migration {
 	}
 	w.t.Fatal("a cluster of one master")
 	return nil
+}
+
+// leaveHalfWay moves the keys of a slot, and ends the move later. Only the moments in which keys are on
+// both sides are a window in which something may fail.
+func leaveHalfWay(w *world, p planned) func() {
+	moving := func(move func()) {
+		from := mono()
+		move()
+		w.windows = append(w.windows, window{name: "keys of a slot moved", from: from, to: mono(), effects: effLine | effSplit})
+	}
+	var m *testbed.Migration
+	moving(func() {
+		m = w.migrate(p)
+		m.MoveKeys(w.t)
+	})
+	return func() { moving(func() { m.Finish(w.t) }) }
 }
 
 // spread notes that the locks that need every server lose this one.
