@@ -476,3 +476,77 @@ func TestRWTurnIsKeptForAReader(t *testing.T) {
 		}
 	}
 }
+
+// TestRWWritersEnterInTheirOrder: writers of several processes enter in the order in which they were refused
+// first, whoever held the lock.
+func TestRWWritersEnterInTheirOrder(t *testing.T) {
+	t.Parallel()
+	s := rwServer(t)
+	const writers, rounds = 6, 5
+	locks := make([]*rwlock.WriteLock, writers)
+	for i := range locks {
+		locks[i] = rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock()
+	}
+	other := rwClient(t, s, 30*time.Second).ReadWriteLock("n")
+	for round := range rounds {
+		var first redlatch.Locker = other.ReadLock()
+		if round%2 == 1 {
+			first = other.WriteLock()
+		}
+		h, err := first.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		came := make(chan int, writers)
+		var wg sync.WaitGroup
+		for i, l := range locks {
+			wg.Go(func() {
+				h, err := l.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				came <- i
+				if err := h.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			rwWaiting(t, s, "writers", int64(i)+1)
+		}
+		if err := h.Unlock(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		close(came)
+		want := 0
+		for got := range came {
+			if got != want {
+				t.Fatalf("round %d: writer %d entered as number %d", round, got, want)
+			}
+			want++
+		}
+	}
+}
+
+// TestRWFirstWriterThatDoesNotCome: a writer that is first and does not take the free lock, since it stands still,
+// holds up the next one for a moment only, however long its mark would live.
+func TestRWFirstWriterThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	s := rwServer(t)
+	w := rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock()
+	stranger := "11111111-2222-3333-4444-555555555555:g1-x.1"
+	s.Do(t, "ZADD", "redlatch_rw_writers:{n}", "1000000", stranger)
+	s.Do(t, "ZADD", "redlatch_rw_marks:{n}", "99999999999999", stranger)
+	if h, err := w.TryLock(t.Context(), 0, 0); err == nil {
+		t.Error("an attempt passed a writer whose turn it was")
+		rwUnlock(t, h)
+	}
+	began := time.Now()
+	h, err := w.TryLock(t.Context(), rwSoon, 0)
+	if err != nil {
+		t.Fatalf("after %v: %v", time.Since(began), err)
+	}
+	t.Logf("entered after %v", time.Since(began))
+	rwUnlock(t, h)
+	s.Do(t, "DEL", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}")
+}

@@ -69,7 +69,10 @@
 //   - A reader enters in read mode or when the lock is free, unless a living writer
 //     was marked before the reader was first refused. Readers of the turn, readers
 //     with PreferReaders, and owners that are already inside ignore marks.
-//   - A writer enters when the lock is free and no living reader of the turn is left.
+//   - A writer enters when the lock is free, no living reader of the turn is left, and no
+//     living writer was marked before it. The first writer has been woken when the lock
+//     became free. If it does not come within 250 ms (it stands still, or it is a quorum
+//     that needs more than this copy), its mark counts no more until its next refresh.
 //
 // So phases alternate. Readers that wait when a writer leaves enter before the next
 // writer, however fast that one is. Readers that come later wait behind the writers that
@@ -92,8 +95,8 @@
 // Redisson's writer publishes nothing on a downgrade. A reader that waits for such a
 // writer finds out at its next refresh.
 //
-// Writers of one process wait in line, and only the first of the line has a mark.
-// There is no order between the writers of several processes.
+// Writers of one process wait in line, and only the first of the line has a mark. Those
+// of several processes enter in the order of their marks.
 //
 // # Read, then write
 //

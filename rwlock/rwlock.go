@@ -189,8 +189,9 @@ var _ lock.Locker = (*WriteLock)(nil)
 func (w *WriteLock) Name() string { return w.l.Name() }
 
 // Lock blocks until the owner has the lock alone or ctx ends: the readers inside must
-// have left, and so must those whose turn began with the last write unlock. The writers
-// of one process enter in order; between processes there is no order.
+// have left, and so must those whose turn began with the last write unlock. Writers enter in
+// the order in which they came, in a process and between processes; one whose turn it is and
+// that does not come (its process stands still) holds up the others for 250 ms.
 //
 // An owner that holds the write lock re-enters, and may take the read lock, too. If it
 // then unlocks the write lock first, the lock is downgraded, and other readers enter at
@@ -206,8 +207,8 @@ func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.
 	return w.l.Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock].
-// Readers that arrived meanwhile and stood back enter when it gives up.
+// TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock]. With wait 0 it fails
+// while a writer that came before has its turn, though the lock is free by then. Readers that arrived meanwhile and stood back enter when it gives up.
 func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return w.l.TryLock(ctx, wait, lease)
 }

@@ -17,7 +17,7 @@
 -- RETURN   {1, token}  acquired
 --          {2, token}  held by this very acquisition: a retry; the lease was set again
 --          {0, pttl, holder, trace, look}  busy; pttl in ms, -1 = no TTL, -2 = nobody holds it
---                      (it is the readers' turn); look: for how many ms it can't be admitted at
+--                      (it is the turn of readers, or of another writer); look: for how many ms it can't be admitted at
 --                      least without a message, 0 = as pttl says
 --          {-1}        this acquisition was given up before
 --          {-3}        the key is no lock; it was not touched
@@ -25,7 +25,10 @@
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease; a mark keeps the time of its first run. A
--- run that comes after the acquisition was given up finds its field in the void set.
+-- run that comes after the acquisition was given up finds its field in the void set. Another
+-- writer's mark is only ever made to count for less long.
+--
+-- Work: at most 100 marks that have ended are taken away.
 local LOCK, LEASES, own, lease, fence, trace = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
 local us = clock[1] * 1000000 + clock[2]
 local field = own .. ':write'
@@ -124,6 +127,20 @@ local last = call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES')
 if last[1] then
   if tonumber(last[2]) > now then return refuse(last[2] - now) end
   call('DEL', KEYS[6])
+end
+
+-- Writers enter in the order of their marks. The first one has been woken; if it does not come within a
+-- moment (it stands still, or needs more than this lock), its mark counts no more until it is refreshed.
+for _ = 1, 100 do
+  local first = call('ZRANGE', KEYS[4], 0, 0)[1]
+  if not first or first == own then break end
+  local counts = math.min(tonumber(call('ZSCORE', KEYS[5], first) or '0'), now + 250)
+  if counts > now then
+    call('ZADD', KEYS[5], counts, first)
+    return refuse(counts - now)
+  end
+  call('ZREM', KEYS[4], first)
+  call('ZREM', KEYS[5], first)
 end
 
 local n = token(KEYS[7], fence, false, clock)
