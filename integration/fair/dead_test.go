@@ -81,7 +81,14 @@ func TestTheLongDeadCostNothing(t *testing.T) {
 	s := testbed.Standalone(t)
 	p, hold, behind := ahead(t, s, skip, 10)
 	p.Kill(t)
-	time.Sleep(skip + 50*time.Millisecond) // the time is what the test is about
+	eventually(t, 10*time.Second, "all of them have been silent for the skip time", func() bool {
+		return s.Int(t, "EVAL", `
+local clock, dead = redis.call('TIME'), 0
+for _, want in ipairs(redis.call('HVALS', KEYS[1])) do
+  if tonumber(string.sub(want, 1, 13)) < clock[1] * 1000 + math.floor(clock[2] / 1000) then dead = dead + 1 end
+end
+return dead`, "1", wantsKey) == 10
+	})
 	busy, start := newMeter(t), time.Now()
 	unlock(t, hold)
 	r := receive(t, behind, 3*skip)

@@ -180,11 +180,16 @@ func TestAGrantOfAnEarlierPlaceIsIgnored(t *testing.T) {
 	field := s.List(t, "LRANGE", queueKey, "0", "0")[0]
 	id := field[len(field)-1-indexFromEnd(field):]
 	nonce := strings.Fields(s.Text(t, "HGET", wantsKey, field))[5]
+	asked := s.CommandStats(t).Calls["evalsha"]
 	s.Do(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), id+" 1700000000000000 "+nonce+" 7")
+	eventually(t, 5*time.Second, "it has heard the message, and asks", func() bool {
+		return s.CommandStats(t).Calls["evalsha"] > asked
+	})
+	calm(t, s)
 	select {
 	case r := <-got:
 		t.Fatalf("%v, %v", r.hold, r.err)
-	case <-time.After(100 * time.Millisecond):
+	default:
 	}
 	unlock(t, hold)
 	unlock(t, receive(t, got, 5*time.Second).hold)

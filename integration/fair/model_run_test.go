@@ -24,16 +24,16 @@ func (m *model) fail(format string, args ...any) {
 	m.t.Helper()
 	text := fmt.Sprintf("step %d: %s\nqueue on the server: %v\nlast steps:\n%s", m.step, fmt.Sprintf(format, args...),
 		m.s.List(m.t, "LRANGE", queueKey, "0", "-1"), strings.Join(m.log, "\n"))
-	who, from, limit := m.procs, m.agreed, modelPause
+	who, from, limit := m.procs, m.agreed, m.pause()
 	if m.holder != nil && m.since.Before(from) {
 		from = m.since
 	}
-	from = from.Add(-modelLease)
+	from = from.Add(-m.lease)
 	if m.lost() { // only its own process can be why
 		who, from, limit = []*modelProc{m.kept.proc}, m.kept.from, m.kept.limit
 	}
 	if i, d := m.paused(who, from); d > limit {
-		panic(pausedError(fmt.Sprintf("process %d did not run for %v of %v\n%s", i, d, modelLease, text)))
+		panic(pausedError(fmt.Sprintf("process %d did not run for %v of %v\n%s", i, d, m.lease, text)))
 	}
 	m.t.Fatal(text)
 }
@@ -55,7 +55,7 @@ func (m *model) paused(who []*modelProc, from time.Time) (most int, longest time
 		m.nextID++
 		id := m.nextID
 		p.p.Send(m.t, "pauses %d %d", id, from.UnixMicro())
-		if d := longestPause(m.pausesOf(id), p.stops, modelLease); d > longest {
+		if d := longestPause(m.pausesOf(id), p.stops, m.lease); d > longest {
 			most, longest = slices.Index(m.procs, p), d
 		}
 	}
@@ -176,7 +176,7 @@ func (m *model) episode(steps int) (paused string) {
 	for m.holder != nil {
 		m.release()
 	}
-	m.eventually(2*modelSkip+modelLease, "the lock is free", func() bool { return m.s.Int(m.t, "EXISTS", name) == 0 })
+	m.eventually(2*m.skip+m.lease, "the lock is free", func() bool { return m.s.Int(m.t, "EXISTS", name) == 0 })
 	return ""
 }
 
@@ -186,16 +186,19 @@ func TestRandomStepsAgainstAModel(t *testing.T) {
 	if text := os.Getenv("FAIR_STEPS"); text != "" {
 		steps, _ = strconv.Atoi(text)
 	}
-	m := &model{t: t, s: testbed.Standalone(t), rnd: seeded(t), events: make(chan modelEvent, 4096), busy: newMeter(t), did: map[string]int{}}
+	m := &model{
+		modelTimes: modelFirst,
+		t:          t, s: testbed.Standalone(t), rnd: seeded(t), events: make(chan modelEvent, 4096), busy: newMeter(t), did: map[string]int{},
+	}
 	for range 4 {
 		m.procs = append(m.procs, &modelProc{})
 	}
-	began := time.Now()
 	for paused := m.episode(steps); paused != ""; paused = m.episode(steps) {
-		t.Logf("begins anew: %s", paused)
-		if time.Since(began) > modelBusy {
-			t.Skipf("the machine keeps the processes from running: %d of %d steps were made", m.step, steps)
+		if m.skip >= modelLast {
+			t.Fatalf("the machine keeps the processes from running: %d of %d steps were made; %s", m.step, steps, paused)
 		}
+		m.skip, m.lease = 2*m.skip, 2*m.lease
+		t.Logf("begins anew with twice the times: %s", paused)
 		for _, p := range m.procs {
 			p.p.Kill(t)
 			p.serial++

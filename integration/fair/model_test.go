@@ -15,26 +15,32 @@ import (
 // The model: a FIFO queue with leases, over processes that die and freeze. Every
 // step does something to the real thing and to the model; what enters, and when,
 // must be what the model says.
-const (
-	modelSkip  = 1200 * time.Millisecond
-	modelLease = 1300 * time.Millisecond
-	// modelSlack is what five processes on a busy machine may add. Here it is about
-	// who enters and that somebody does; how soon is what other tests are about.
-	modelSlack = 2 * time.Second
-	// modelPause is how much of modelLease a process that the model did not stop may not
-	// run, at least, before something that is held may be lost. At worst half of modelSkip
-	// is left of a grant, a quarter of that has passed when the watchdog confirms it, and
-	// then the model stops the process for modelShort: an eighth of modelSkip remains.
-	modelPause = modelSkip / 8
-	modelShort = modelSkip / 4
-	// modelGrant and modelRenewed are the same for one that keeps the lock, while the model
-	// stops nobody: three eighths of modelSkip remain when its grant is confirmed, and two
-	// thirds of modelLease when a renewal is due.
-	modelGrant   = modelSkip / 4
-	modelRenewed = modelLease / 2
-	// modelBusy is how long the model begins anew on a machine that pauses its processes.
-	modelBusy = 2 * time.Minute
+
+// modelSlack is what five processes on a busy machine may add. Here it is about
+// who enters and that somebody does; how soon is what other tests are about.
+const modelSlack = 2 * time.Second
+
+// modelTimes are those of an episode. One in which the machine keeps a process from running for longer than they
+// allow says nothing, and begins anew with longer ones: a slow machine makes the test slower, not green.
+type modelTimes struct{ skip, lease time.Duration }
+
+var (
+	modelFirst = modelTimes{1200 * time.Millisecond, 1300 * time.Millisecond}
+	modelLast  = 8 * modelFirst.skip // to which a pause of a second is nothing
 )
+
+// pause is how much of a lease a process that the model did not stop may not
+// run, at least, before something that is held may be lost. At worst half of the skip time
+// is left of a grant, a quarter of that has passed when the watchdog confirms it, and
+// then the model stops the process for short, once in a lease: an eighth of the skip time remains.
+func (t modelTimes) pause() time.Duration { return t.skip / 8 }
+func (t modelTimes) short() time.Duration { return t.skip / 4 }
+
+// grant and renewed are the same for one that keeps the lock, while the model
+// stops nobody: three eighths of the skip time remain when its grant is confirmed, and two
+// thirds of the lease when a renewal is due.
+func (t modelTimes) grant() time.Duration   { return t.skip / 4 }
+func (t modelTimes) renewed() time.Duration { return t.lease / 2 }
 
 type modelProc struct {
 	p      *testbed.Process
@@ -56,6 +62,8 @@ type modelEvent struct {
 }
 
 type model struct {
+	modelTimes
+
 	t      *testing.T
 	s      *testbed.Server
 	rnd    *rand.Rand
@@ -95,7 +103,7 @@ func (m *model) stop(p *modelProc) {
 }
 
 func (m *model) start(p *modelProc) {
-	p.p = testbed.Spawn(m.t, "fair", workerArgs{Addr: m.s.Addr(), Lease: modelLease, Skip: modelSkip, Pulse: true})
+	p.p = testbed.Spawn(m.t, "fair", workerArgs{Addr: m.s.Addr(), Lease: m.lease, Skip: m.skip, Pulse: true})
 	p.p.Expect(m.t, "ready")
 	p.awake, p.stops = true, nil
 	p.serial++
@@ -159,7 +167,7 @@ func (m *model) enters(limit time.Duration) {
 		return
 	}
 	if w != m.queue[0] {
-		limit += modelSkip // who is first counts as alive for as long
+		limit += m.skip // who is first counts as alive for as long
 	}
 	what, id := m.event(limit+modelSlack, fmt.Sprintf("waiter %d enters", w.id))
 	if what != "got" || id != w.id {
@@ -183,7 +191,7 @@ func (m *model) arrive() {
 	if m.holder == nil {
 		// Nobody who is awake waits. Somebody may still count as alive, or hold the
 		// lock in death.
-		m.enters(modelLease + modelSkip)
+		m.enters(m.lease + m.skip)
 		return
 	}
 	m.eventually(5*time.Second, "a place", func() bool {
@@ -208,7 +216,7 @@ func (m *model) release() {
 	left, entered := false, next == nil
 	limit := modelSlack
 	if next != nil && next != m.queue[0] {
-		limit += modelSkip
+		limit += m.skip
 	}
 	for !left || !entered {
 		switch what, id := m.event(limit, fmt.Sprintf("waiter %d left: %t, the next entered: %t", h.id, left, entered)); {
@@ -235,9 +243,9 @@ func (m *model) keep() {
 		return // the queue is full of the dead
 	}
 	m.note("waiter %d keeps it", m.holder.id)
-	m.kept = &keeping{proc: m.holder.proc, from: before, field: m.s.List(m.t, "HKEYS", name), limit: modelGrant}
+	m.kept = &keeping{proc: m.holder.proc, from: before, field: m.s.List(m.t, "HKEYS", name), limit: m.grant()}
 	left := m.s.Int(m.t, "PTTL", name)
-	for end := time.Now().Add(2 * modelLease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * m.lease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		m.step++
 		m.act([]op{{30, "arrive", m.arrive}, {10, "give up", m.giveUp}})
 		if m.lost() {
@@ -246,7 +254,7 @@ func (m *model) keep() {
 		m.check()
 		now := m.s.Int(m.t, "PTTL", name)
 		if now > left {
-			m.kept.limit = modelRenewed
+			m.kept.limit = m.renewed()
 		}
 		left = now
 	}
@@ -295,7 +303,7 @@ func (m *model) giveUpAtTheGrant() {
 	next := m.first()
 	limit := modelSlack
 	if next != nil && next != m.queue[0] {
-		limit += modelSkip
+		limit += m.skip
 	}
 	for left, decided, got, entered := false, false, false, false; ; {
 		switch what, id := m.event(limit, "release and giving up are over"); {
@@ -332,7 +340,7 @@ func (m *model) kill() {
 	p.awake = false
 	p.serial++ // nothing that it said any more counts
 	if m.holder != nil && m.holder.proc == p {
-		m.enters(modelLease)
+		m.enters(m.lease)
 	}
 	// From here on its waiters are history: those in front were dropped or will
 	// be, like those of a process that is not there any more.
@@ -347,15 +355,15 @@ func (m *model) kill() {
 
 func (m *model) freezeShortly() {
 	p := m.procs[m.rnd.IntN(len(m.procs))]
-	if !p.awake {
-		return
+	if n := len(p.stops); !p.awake || n > 0 && p.stops[n-1].to > time.Now().Add(-m.lease).UnixMicro() {
+		return // two stops within a lease take more of a grant than is sure to be left of it
 	}
 	m.note("process %d freezes for a moment", slices.Index(m.procs, p))
 	m.stop(p)
-	time.Sleep(modelShort)
+	time.Sleep(m.short())
 	p.p.Thaw(m.t)
 	stop := &p.stops[len(p.stops)-1]
-	stop.to = stop.from + modelShort.Microseconds() // what came on top was the machine's doing
+	stop.to = stop.from + m.short().Microseconds() // what came on top was the machine's doing
 }
 
 // freezeLong stops a process for longer than its places and its lease last,
@@ -372,9 +380,9 @@ func (m *model) freezeLong() {
 	var lost *modelWaiter
 	if m.holder != nil && m.holder.proc == p {
 		lost = m.holder
-		m.enters(modelLease)
+		m.enters(m.lease)
 	}
-	for time.Since(frozen) < modelLease+100*time.Millisecond {
+	for time.Since(frozen) < m.lease+100*time.Millisecond {
 		m.step++
 		m.act([]op{{30, "arrive", m.arrive}, {30, "release", m.release}, {10, "give up", m.giveUp}})
 		time.Sleep(20 * time.Millisecond)
@@ -419,7 +427,7 @@ func (m *model) entered(id int) {
 // or at the end if they had been dropped. The order of the others does not change.
 func (m *model) resync(p *modelProc) {
 	if m.holder == nil && m.first() != nil {
-		what, id := m.event(modelLease+modelSkip+modelSlack, "one of the thawed enters")
+		what, id := m.event(m.lease+m.skip+modelSlack, "one of the thawed enters")
 		if what != "got" {
 			m.fail("%s %d", what, id)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,18 +46,14 @@ func work(ctx context.Context, w *testbed.Worker) error {
 	if err := w.Args(&args); err != nil {
 		return err
 	}
-	connect := func() (*redlatch.Client, error) {
-		return redlatch.New(redlatch.Config{
-			Redis: rueidis.ClientOption{InitAddress: []string{args.Addr}}, LeaseTime: args.Lease,
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		})
-	}
-	c, err := connect()
-	// With a short lease connections are made in a short time, or not at all: on a
-	// busy machine it takes more than one try.
-	for tries := 1; err != nil && tries < 20; tries++ {
-		c, err = connect()
-	}
+	c, err := redlatch.New(redlatch.Config{
+		Redis: rueidis.ClientOption{
+			InitAddress: []string{args.Addr},
+			// By the short lease it would be half a second, within which a busy machine may not connect.
+			Dialer: net.Dialer{Timeout: time.Minute},
+		},
+		LeaseTime: args.Lease, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
 	if err != nil {
 		return err
 	}
