@@ -113,12 +113,15 @@ func TestManySubscriptionsEndTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	const many = 1100
-	var all sync.WaitGroup
 	for i := range many {
 		s.Do(t, "HSET", fmt.Sprint("n", i), "6d4e6c1a-0000-4000-8000-000000000002:1", "1")
 		s.Do(t, "PEXPIRE", fmt.Sprint("n", i), "60000")
+	}
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range many {
 		all.Go(func() {
-			if _, err := c.RLock(fmt.Sprint("n", i)).TryLock(t.Context(), 300*time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+			if _, err := c.RLock(fmt.Sprint("n", i)).Lock(ctx); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		})
@@ -131,16 +134,22 @@ func TestManySubscriptionsEndTogether(t *testing.T) {
 		}
 		next <- err
 	}()
-	all.Wait()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		n := len(s.List(t, "PUBSUB", "CHANNELS"))
-		if n > 0 && n < 10 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d channels are left", n)
+	listen := func(what string, enough func(channels int) bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+			n := len(s.List(t, "PUBSUB", "CHANNELS"))
+			if enough(n) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %d channels", what, n)
+			}
 		}
 	}
+	listen("all wait", func(n int) bool { return n > many })
+	cancel()
+	all.Wait()
+	listen("one waits", func(n int) bool { return n > 0 && n < 10 })
 	began := time.Now()
 	if err := h.Unlock(t.Context()); err != nil {
 		t.Error(err)

@@ -53,6 +53,9 @@ end)(redis)
 // halfway runs a command that a cluster has refused with TRYAGAIN where its slot is going, if none of
 // its keys is where it comes from. Else it returns the refusal, with what is known of the reason.
 func (c *Conn) halfway(ctx context.Context, cmd Command, refusal error) (Reply, error) {
+	if !c.topo.Cluster { // a proxy in front of one says so, too
+		return Reply{}, refusal
+	}
 	to, err := c.going(ctx, cmd.Keys)
 	if to == nil {
 		if err == nil {

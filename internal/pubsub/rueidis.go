@@ -203,9 +203,9 @@ type link struct {
 	sharded   bool
 	permanent func(error) bool
 	clean     func(error) error
-	keeps     bool // it bears no UNSUBSCRIBE
-	silent    bool // it may not be asked for moving slots
-	kept      int  // channels that nobody wants any more
+	keeps     bool                // it bears no UNSUBSCRIBE
+	silent    bool                // it may not be asked for moving slots
+	kept      map[string]struct{} // channels that nobody wants any more
 	down      <-chan error
 	once      sync.Once
 }
@@ -225,6 +225,9 @@ var errKept = errors.New("a new connection has fewer channels")
 
 // Subscribe implements Link.
 func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) error {
+	for _, ch := range channels {
+		delete(l.kept, ch)
+	}
 	return l.each(ctx, channels, func(part []string) rueidis.Completed {
 		switch {
 		case patterns:
@@ -240,7 +243,13 @@ func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) 
 // Unsubscribe implements Link.
 func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool) error {
 	if l.keeps {
-		if l.kept += len(channels); l.kept > maxKept {
+		if l.kept == nil {
+			l.kept = map[string]struct{}{}
+		}
+		for _, ch := range channels {
+			l.kept[ch] = struct{}{}
+		}
+		if len(l.kept) > maxKept {
 			return errKept
 		}
 		return nil
