@@ -156,7 +156,7 @@ local function hand_over(head, want)
     return type(why) == 'table' and why or {err = tostring(why)}, 0
   end
   leave_trace(KEYS[6], head, its_trace, ms)
-  sent = pcall(ARGV[1], ARGV[2] .. its_client, its_id .. ' ' .. its_place .. ' ' .. its_nonce .. ' ' .. string.format('%.0f', n) ..
-    (its_trace ~= '' and giver ~= '' and ' ' .. giver or ''))
+  sent = pcall(ARGV[1], ARGV[2] .. its_client, its_id .. ' ' .. its_place .. ' ' .. its_nonce .. ' ' ..
+    string.format('%.0f', n) .. (its_trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
 end
