@@ -302,28 +302,6 @@ func TestFixedLeaseIsNotExtendedByTheWatchdog(t *testing.T) {
 	})
 }
 
-// The machine slept: the monotonic clock stood still, the wall clock did not.
-func TestSleepingMachineLosesItsHolds(t *testing.T) {
-	now := time.Now()
-	wall := func(d time.Duration) time.Time { return now.Round(0).Add(d) }
-	if held.Passed(now, now.Add(time.Second)) || !held.Passed(now.Add(time.Second), now.Add(time.Second)) {
-		t.Error("the monotonic clock")
-	}
-	if !held.Passed(wall(time.Hour), now.Add(time.Minute)) || held.Passed(wall(time.Second), now.Add(time.Minute)) {
-		t.Error("the wall clock")
-	}
-	synctest.Test(t, func(t *testing.T) {
-		_, core := newFake(t, leaseTime)
-		h := take(t, t.Context(), core, "l")
-		core.Look(time.Now().Round(0).Add(leaseTime/2), true)
-		if h.Context().Err() != nil {
-			t.Fatal("lost after half a lease")
-		}
-		core.Look(time.Now().Round(0).Add(leaseTime), true)
-		lostAt(t, h, lock.LossExpired)
-	})
-}
-
 // A short lease, and a gate that is taken: the watchdog looks again later, it
 // does not spin.
 func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {

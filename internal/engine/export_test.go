@@ -8,8 +8,8 @@ import (
 
 // For the tests in package engine_test.
 
-// Look is one look of the watchdog; slept says that the wall clock has run ahead.
-func (c *Core) Look(now time.Time, slept bool) { c.reg.Look(now, slept) }
+// Look is one look of the watchdog.
+func (c *Core) Look(now time.Time) { c.reg.Look(now) }
 
 // Owners counts the explicit owners that are remembered.
 func (c *Core) Owners() int { return c.reg.Owners() }

@@ -216,8 +216,8 @@ func (r *Registry) TracedArgs(ctx context.Context, link any, args ...any) []any 
 // with End.
 func (r *Registry) More() { r.wg.Add(1) }
 
-// Look is one look of the watchdog; slept says that the wall clock has run ahead.
-func (r *Registry) Look(now time.Time, slept bool) { r.dog.look(now, slept) }
+// Look is one look of the watchdog.
+func (r *Registry) Look(now time.Time) { r.dog.look(now) }
 
 // Owners counts the explicit owners that are remembered.
 func (r *Registry) Owners() int {

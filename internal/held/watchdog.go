@@ -20,6 +20,9 @@ type watchdog struct {
 	// guarded by reg.mu
 	heap  TimeHeap[*Session]
 	armed time.Time // when the goroutine looks next
+	// ahead is by how much the wall clock had run ahead of the monotonic one, since the registry was
+	// made, when deadlines were last compared with both; less if it was set back since.
+	ahead time.Duration
 	// movedAt is when it was noticed that the keys are on another server. What was
 	// confirmed by a command sent before may not hold there.
 	movedAt time.Time
@@ -28,8 +31,8 @@ type watchdog struct {
 const (
 	// wallCheck is how often the clocks are compared while anything is held.
 	wallCheck = time.Second
-	// wallJump is how far the wall clock runs ahead of the monotonic one when the
-	// machine has slept.
+	// wallJump is how far the wall clock may run ahead of the monotonic one before the machine
+	// has slept: less where leases are so short that their margin is.
 	wallJump = 200 * time.Millisecond
 )
 
@@ -169,12 +172,8 @@ func (w *watchdog) run() {
 	defer close(w.done)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	last := time.Now()
 	for {
-		now := time.Now()
-		slept := now.Round(0).Sub(last.Round(0))-now.Sub(last) > wallJump
-		last = now
-		w.look(now, slept)
+		w.look(time.Now())
 		w.reg.mu.Lock()
 		at := w.armed
 		w.reg.mu.Unlock()
@@ -193,18 +192,14 @@ func (w *watchdog) run() {
 }
 
 // look does all that is due and arms the timer for the rest.
-func (w *watchdog) look(now time.Time, slept bool) {
+func (w *watchdog) look(now time.Time) {
 	r := w.reg
 	var n *renewal // most looks find nothing to renew
 	var lost []*Hold
 	watched := r.cfg.Observer != nil && r.cfg.Observer.Renewals()
 	r.mu.Lock()
-	if slept {
-		// The monotonic clock stood still: every deadline must be looked at.
-		for _, s := range w.sessionsLocked() {
-			lost = append(lost, r.expireLocked(s, now)...)
-			w.scheduleLocked(s, time.Time{})
-		}
+	if w.sleptLocked(now) {
+		lost = w.wakenLocked(now)
 	}
 	horizon := now.Add(w.window())
 	for {
@@ -243,6 +238,37 @@ func (w *watchdog) look(now time.Time, slept bool) {
 	if n != nil {
 		batch.Send(r.send, r.topo.Cluster, n)
 	}
+}
+
+// sleptLocked reports whether the monotonic clock stood still since deadlines were compared with both.
+// Many short sleeps count as one.
+func (w *watchdog) sleptLocked(now time.Time) bool {
+	epoch := w.reg.epoch
+	ahead := now.Round(0).Sub(epoch.Round(0)) - now.Sub(epoch)
+	slept := ahead-w.ahead > min(wallJump, drift(w.reg.cfg.LeaseTime)/2)
+	if slept || ahead < w.ahead {
+		w.ahead = ahead
+	}
+	return slept
+}
+
+// wakenLocked does what is due after the machine slept: deadlines come earlier on the monotonic clock,
+// by which timers run, and who has any time left renews at once.
+func (w *watchdog) wakenLocked(now time.Time) (lost []*Hold) {
+	for i, s := range w.sessionsLocked() {
+		lost = append(lost, w.reg.expireLocked(s, now)...)
+		s.until = onBoth(now, s.until)
+		for _, h := range s.holds {
+			h.until = onBoth(now, h.until)
+		}
+		at := now
+		if i >= burst {
+			at = at.Add(rand.N(w.every() / 8)) // #nosec G404 -- only spreads load
+		}
+		s.renewAt = earlier(s.renewAt, at)
+		w.scheduleLocked(s, time.Time{})
+	}
+	return lost
 }
 
 // watchedLocked reports whether a hold of the session is the watchdog's to keep.
