@@ -28,8 +28,8 @@ var (
 	_ func(redlatch.Config) (*redlatch.Client, error)                                                         = redlatch.New
 	_ func(string, ...redlatch.ConfigOption) (*redlatch.Client, error)                                        = redlatch.Open
 	_ func(rueidis.Client, redlatch.Config) (*redlatch.Client, error)                                         = redlatch.NewWithClient
-	_ func(...redlatch.Locker) *multilock.MultiLock                                                           = redlatch.MultiLock
-	_ func(...redlatch.Locker) *multilock.MultiLock                                                           = redlatch.QuorumLock
+	_ func(...redlatch.Member) *multilock.MultiLock                                                           = redlatch.MultiLock
+	_ func(...redlatch.Member) *multilock.MultiLock                                                           = redlatch.QuorumLock
 	_ func(context.Context, string) context.Context                                                           = redlatch.WithOwner
 	_ func(context.Context) context.Context                                                                   = redlatch.NewOwner
 	_ func(time.Duration) redlatch.AcquireOption                                                              = redlatch.WithLease

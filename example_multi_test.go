@@ -38,7 +38,7 @@ func ExampleMultiLock() {
 func ExampleQuorumLock() {
 	var bed testbed.Program // starts three servers for this example
 	defer bed.Close()
-	var copies []redlatch.Locker
+	var copies []redlatch.Member
 	for _, server := range testbed.Masters(&bed, 3) {
 		client, err := redlatch.New(redlatch.Config{
 			// New succeeds with it although the server is down.

@@ -29,6 +29,9 @@ type (
 	ReadLock = rwlock.ReadLock
 	// WriteLock is the exclusive mode of a ReadWriteLock; see [rwlock.WriteLock].
 	WriteLock = rwlock.WriteLock
+	// Member is a lock that [MultiLock] and [QuorumLock] can combine: redlatch's own locks. The interface is
+	// sealed.
+	Member = multilock.Member
 	// CombinedLock is several locks as one: what the functions [MultiLock] and
 	// [QuorumLock] return. For its methods see [multilock.MultiLock].
 	CombinedLock = multilock.MultiLock

@@ -10,10 +10,10 @@ import "github.com/redlatch/redlatch/multilock"
 // The hold is a [MultiHold].
 //
 // The order of the arguments does not matter: two MultiLocks over the same locks
-// can't deadlock. A member may be a MultiLock, or a type of your own, whose holds need not
-// have an end: see [Hold].ValidUntil. MultiLock never fails: a combination that can't work is
-// an [ErrInvalidOption] of Lock.
-func MultiLock(locks ...Locker) *multilock.MultiLock { return multilock.New(locks...) }
+// can't deadlock. A member may be a MultiLock or QuorumLock; a type of your own is none, since a part
+// of the whole must be taken back, renewed and found lost as the others are. MultiLock never fails:
+// a combination that can't work is an [ErrInvalidOption] of Lock.
+func MultiLock(locks ...Member) *multilock.MultiLock { return multilock.New(locks...) }
 
 // QuorumLock returns a lock that is held when a majority of its copies is (the Redlock
 // algorithm). The copies are locks of one name and kind, one per Client. Each Client
@@ -28,4 +28,4 @@ func MultiLock(locks ...Locker) *multilock.MultiLock { return multilock.New(lock
 // [Open] makes the Clients even if a server is down at the start, and so does [New] with
 // Redis.ForceSingleClient: that server counts as unavailable, and joins when it comes. QuorumLock never fails: copies that can't be a quorum (different
 // names or kinds, fair locks, two on one server) are an [ErrInvalidOption] of Lock.
-func QuorumLock(copies ...Locker) *multilock.MultiLock { return multilock.NewQuorum(copies...) }
+func QuorumLock(copies ...Member) *multilock.MultiLock { return multilock.NewQuorum(copies...) }

@@ -85,7 +85,7 @@ var otherKinds = []entry{
 		role:    own,
 		promise: promiseOurs,
 		open: openRedlatch(func(c *redlatchClients, key string) locker {
-			var copies []redlatch.Locker
+			var copies []redlatch.Member
 			for _, client := range c.clients {
 				copies = append(copies, client.RLock(key))
 			}
@@ -123,8 +123,8 @@ func openReadWrite(opts ...redlatch.Option) func(env) (contender, error) {
 }
 
 // five are five locks: in one slot of the only server, or one on each server.
-func (c *redlatchClients) five(key string) []redlatch.Locker {
-	var locks []redlatch.Locker
+func (c *redlatchClients) five(key string) []redlatch.Member {
+	var locks []redlatch.Member
 	for i := range 5 {
 		client := c.clients[i%len(c.clients)]
 		locks = append(locks, client.RLock(fmt.Sprintf("{%s}:%d", key, i)))
@@ -133,7 +133,7 @@ func (c *redlatchClients) five(key string) []redlatch.Locker {
 }
 
 // inTurn locks several locks one after the other.
-type inTurn []redlatch.Locker
+type inTurn []redlatch.Member
 
 type inTurnHold []redlatch.Hold
 

@@ -156,7 +156,7 @@ func BenchmarkObserver(b *testing.B) {
 					acq.Attempt()
 					link = acq.Link()
 				}
-				_, end := o.Command(ctx, "acquire")
+				_, end := o.Command(ctx, "acquire", time.Now())
 				end(nil)
 				counted := o.Counting()
 				if counted {
@@ -166,7 +166,7 @@ func BenchmarkObserver(b *testing.B) {
 					acq.End(observe.Result{Owner: "owner", Count: 1})
 				}
 				ctx, done := o.Operation(context.Background(), l, observe.Release, "owner")
-				_, end = o.Command(ctx, "release")
+				_, end = o.Command(ctx, "release", time.Now())
 				end(nil)
 				o.Ended(l, link, counted, "released", time.Millisecond)
 				done(nil)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Locker is implemented by all lock kinds. Your own type that implements it can be a
-// member of a MultiLock. If its holds have no lease, their ValidUntil is the zero time.
+// Locker is implemented by all lock kinds, and can be by a type of your own: a fake in tests, or a
+// lock that wraps one of these.
 //
 // Implementations are safe for concurrent use. Each call is a separate acquisition, by
 // the owner that its ctx carries, or else by a new owner.

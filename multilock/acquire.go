@@ -37,7 +37,7 @@ type acquisition struct {
 
 // take is Lock and TryLock; a negative wait has no limit. When quit ends, which may be nil, it
 // ends with lock.ErrClosed.
-func (m *MultiLock) take(ctx, quit context.Context, wait, lease time.Duration) (lock.Hold, error) {
+func (m *MultiLock) take(ctx, quit context.Context, wait, lease time.Duration) (*hold, error) {
 	spanned, obs := m.observe(ctx, wait, lease)
 	h, err := m.acquire(ctx, spanned, quit, obs, wait, lease)
 	told := false
@@ -189,14 +189,11 @@ func (m *MultiLock) closed(ctx context.Context, leaves []leaf) (over bool, open 
 	return gone > spare, open
 }
 
-// closed is about one leaf; nobody knows about a user's own. A client that takes no more
+// closed is about one leaf. A client that takes no more
 // acquisitions lets an owner re-enter, until it is closed.
 func (l leaf) closed(ctx context.Context) (over bool, open []<-chan struct{}) {
-	if q, ok := l.other.(*MultiLock); ok {
+	if q := l.quorum; q != nil {
 		return q.closed(ctx, q.leaves)
-	}
-	if l.eng == nil {
-		return false, nil
 	}
 	ch := l.eng.Core().Draining()
 	if _, inside := l.eng.Holds(ctx); inside {
@@ -283,10 +280,10 @@ func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
 	return out
 }
 
-// valid reports whether the part, acquired with parent, is held by now.
-func (p *part) valid(parent context.Context, now time.Time) bool {
+// valid reports whether the part is held by now.
+func (p *part) valid(now time.Time) bool {
 	for _, h := range p.holds() {
-		if end, ends := endsAt(h); ends && held.Passed(now, end) || errors.Is(endOf(parent, h), lock.ErrLeaseLost) {
+		if held.Passed(now, h.ValidUntil()) || errors.Is(endOf(h), lock.ErrLeaseLost) {
 			return false
 		}
 	}

@@ -9,7 +9,7 @@ import (
 var errBroken = errors.New("code of the user's ended its goroutine")
 
 // caught calls f and returns what it panicked with, if it did. Members are asked in goroutines of
-// ours, and code of the user's (an observer, a Locker of another type) that panics there would end
+// ours, and code of the user's (a context, a client of ClientBuilder's) that panics there would end
 // the program. The panic belongs to the caller, who may recover from it; the stack is the caller's
 // then.
 func caught(f func()) (broke any) {

@@ -35,10 +35,10 @@ func (silent) Dial(string, pubsub.Handler) (pubsub.Link, error) {
 // TestClosedBeforeTheSleep: the majority of a quorum's clients, or one that a MultiLock needs, is
 // closed after a round and before the pause that follows it: that does not begin.
 func TestClosedBeforeTheSleep(t *testing.T) {
-	for name, combine := range map[string]func(...lock.Locker) *MultiLock{"all": New, "quorum": NewQuorum} {
+	for name, combine := range map[string]func(...Member) *MultiLock{"all": New, "quorum": NewQuorum} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cores, locks := make([]*engine.Core, 3), make([]lock.Locker, 3)
+				cores, locks := make([]*engine.Core, 3), make([]Member, 3)
 				for i := range cores {
 					cores[i] = engine.NewCore(engine.Config{
 						ID: string(rune('a' + i)), LeaseTime: time.Minute, UnlockTimeout: time.Second, Log: slog.New(slog.DiscardHandler),

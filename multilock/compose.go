@@ -14,18 +14,20 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// leaf is a member that is no MultiLock: a lock of the engine, or a user's.
-type leaf struct {
-	name  string
-	eng   *engine.Lock // nil for a user's own type
-	other lock.Locker
-	runID string // of its server, where the order needs it
-	db    int    // on that server, -1 if not known; where the order needs it
-	index int    // as given
+// Member is what a MultiLock or QuorumLock is made of: redlatch's own locks. The interface is sealed:
+// Engine can be written in this module alone. A type that embeds one of them is taken for that one.
+type Member interface {
+	lock.Locker
+	Engine() *engine.Lock // nil: a MultiLock
 }
 
-// engined is what redlatch's own lock kinds have.
-type engined interface{ Engine() *engine.Lock }
+// leaf is a member that is no MultiLock of different locks.
+type leaf struct {
+	name   string
+	eng    *engine.Lock // nil: a quorum
+	quorum *MultiLock
+	index  int // as given
+}
 
 func refuse(reason string) error {
 	return &lock.InvalidOptionError{Option: "MultiLock", Reason: reason}
@@ -48,9 +50,6 @@ func (m *MultiLock) compose() {
 		return
 	}
 	order(m.leaves)
-	for i := 1; i < len(m.leaves); i++ {
-		m.tied = m.tied || tied(m.leaves[i-1], m.leaves[i])
-	}
 	m.units = makeUnits(m.leaves)
 }
 
@@ -71,7 +70,7 @@ func counted(names []string) []string {
 }
 
 // add puts a member's leaves in and returns its name.
-func (m *MultiLock) add(i int, member lock.Locker) string {
+func (m *MultiLock) add(i int, member Member) string {
 	if v := reflect.ValueOf(member); v.Kind() == reflect.Pointer && v.IsNil() {
 		member = nil
 	}
@@ -89,30 +88,23 @@ func (m *MultiLock) add(i int, member lock.Locker) string {
 			return x.name
 		}
 		if x.quorum {
-			m.addLeaf(i, leaf{name: x.name, other: x})
+			m.addLeaf(i, leaf{name: x.name, quorum: x})
 			return x.name
 		}
 		for _, l := range x.leaves {
 			m.addLeaf(i, l)
 		}
 		return x.name
-	case engined:
-		l := x.Engine()
-		if err := l.Err(); err != nil {
-			if m.err == nil {
-				m.err = err
-			}
-			return l.Name()
+	}
+	l := member.Engine()
+	if err := l.Err(); err != nil {
+		if m.err == nil {
+			m.err = err
 		}
-		m.addLeaf(i, leaf{name: l.Name(), eng: l})
 		return l.Name()
 	}
-	name := "?"
-	if n, ok := member.(interface{ Name() string }); ok {
-		name = n.Name()
-	}
-	m.addLeaf(i, leaf{name: name, other: member})
-	return name
+	m.addLeaf(i, leaf{name: l.Name(), eng: l})
+	return l.Name()
 }
 
 // addLeaf adds a leaf of member i, unless it is there already: the same lock named
@@ -153,25 +145,27 @@ func same(a, b leaf) bool {
 	return x.Mode == y.Mode || x.Mode != lock.ModeLock && y.Mode != lock.ModeLock
 }
 
-// order sorts leaves canonically: by name, server and database. A user's own come first, so that
-// those of one name that may be one lock stand side by side.
+// order sorts leaves canonically: by name, address and database.
 func order(leaves []leaf) {
 	slices.SortStableFunc(leaves, func(a, b leaf) int {
-		switch c := cmp.Compare(a.key(), b.key()); {
-		case c != 0:
-			return c
-		case a.eng == nil && b.eng != nil:
-			return -1
-		case a.eng != nil && b.eng == nil:
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.runID, b.runID), cmp.Compare(a.db, b.db))
+		return cmp.Or(cmp.Compare(a.key(), b.key()), cmp.Compare(a.addr(), b.addr()), cmp.Compare(a.db(), b.db()))
 	})
 }
 
-// tied reports whether two leaves of different clients have one name.
-func tied(a, b leaf) bool {
-	return a.eng != nil && b.eng != nil && a.eng.Key() == b.eng.Key() && a.eng.Core() != b.eng.Core()
+// addr is the leaf's server, as its client was given it.
+func (l leaf) addr() string {
+	if l.eng != nil {
+		return l.eng.Core().Addr()
+	}
+	return ""
+}
+
+// db is the leaf's database there, -1 if that is not known.
+func (l leaf) db() int {
+	if l.eng != nil {
+		return l.eng.Core().DB()
+	}
+	return 0
 }
 
 // key is the lock's name on the server: that is what others mean, too.
@@ -180,48 +174,6 @@ func (l leaf) key() string {
 		return l.eng.Key()
 	}
 	return l.name
-}
-
-// settled is the order of leaves with equal names, once the servers have said who
-// they are.
-type settled struct {
-	units []unit
-	err   error
-}
-
-// settle asks the servers of equally named leaves who they are. The order is kept.
-func (m *MultiLock) settle(ctx context.Context) ([]unit, error) {
-	if !m.tied {
-		return m.units, nil
-	}
-	if s := m.settled.Load(); s != nil {
-		return s.units, s.err
-	}
-	leaves := slices.Clone(m.leaves)
-	for i := range leaves {
-		if l := &leaves[i]; l.eng != nil {
-			server, err := l.eng.Server(ctx)
-			if err != nil {
-				return nil, err
-			}
-			l.runID, l.db = server.RunID, l.eng.Core().DB()
-		}
-	}
-	order(leaves)
-	s := &settled{units: makeUnits(leaves)}
-	for i := 1; i < len(leaves); i++ {
-		a, b := leaves[i-1], leaves[i] // a database that is not known comes first
-		switch {
-		case !tied(a, b) || a.runID != b.runID || a.db >= 0 && a.db != b.db:
-		case a.db < 0:
-			s.err = refuse(fmt.Sprintf("lock %q of two clients may be one lock on one server, which would wait for itself: "+
-				"NewWithClient was not told in Config.Redis which database its client uses", a.name))
-		default:
-			s.err = refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", a.name))
-		}
-	}
-	m.settled.Store(s)
-	return s.units, s.err
 }
 
 // troubled are the servers of the leaves that failed, which may be known, or are
@@ -246,7 +198,7 @@ func (m *MultiLock) troubled(known []lock.NodeError) []lock.NodeError {
 // unit is what is tried at once.
 type unit struct {
 	leaves []leaf         // in canonical order; several are taken by one command
-	locks  []*engine.Lock // theirs; none for a user's type
+	locks  []*engine.Lock // theirs; none for a quorum
 }
 
 // makeUnits puts plain locks of one client and slot together. A unit stands where
@@ -290,36 +242,24 @@ func (u *unit) acquire(ctx, quit context.Context, wait, lease time.Duration, unt
 		}
 		return &part{leaves: u.leaves, eng: holds}, nil
 	}
-	l := u.leaves[0]
-	var h lock.Hold
-	var err error
-	if q, ok := l.other.(*MultiLock); ok {
-		h, err = q.take(ctx, quit, wait, lease)
-	} else if wait < 0 {
-		h, err = l.other.Lock(ctx, lock.WithLease(lease))
-	} else {
-		h, err = l.other.TryLock(ctx, wait, lease)
-	}
+	h, err := u.leaves[0].quorum.take(ctx, quit, wait, lease)
 	if err != nil {
 		return nil, err
 	}
-	if h == nil {
-		return nil, refuse("a member of your own type returned neither a hold nor an error")
-	}
-	return &part{leaves: u.leaves, other: h}, nil
+	return &part{leaves: u.leaves, quorum: h}, nil
 }
 
 // part is a unit that is held.
 type part struct {
 	leaves []leaf
 	eng    []*held.Hold // or
-	other  lock.Hold
+	quorum *hold
 }
 
 // holds are the part's holds, one per leaf.
 func (p *part) holds() []lock.Hold {
-	if p.other != nil {
-		return []lock.Hold{p.other}
+	if p.quorum != nil {
+		return []lock.Hold{p.quorum}
 	}
 	out := make([]lock.Hold, len(p.eng))
 	for i, h := range p.eng {
@@ -331,7 +271,7 @@ func (p *part) holds() []lock.Hold {
 // unlock is release for an Unlock, which calls what it returns: what an observer hears of the
 // end of the members' it hears there.
 func (p *part) unlock(ctx context.Context, began time.Time) func() []error {
-	if p.other != nil {
+	if p.quorum != nil {
 		return p.release(ctx, began)
 	}
 	rel := held.ReleaseAll(ctx, p.eng)
@@ -348,25 +288,20 @@ func drop(parts []*part) {
 }
 
 // drop gives the part back in the background, for one who can't: an observer hears only that its
-// holds have ended. What has been given back already must not be: a user's own hold would hear of it
-// twice.
+// holds have ended.
 func (p *part) drop() {
 	for _, h := range p.eng {
 		h.Drop()
 	}
-	switch other := p.other.(type) {
-	case nil:
-	case *hold:
-		other.drop()
-	default:
-		go func() { _ = other.Unlock(context.Background()) }() // ends with Unlock, whose time is bounded
+	if p.quorum != nil {
+		p.quorum.drop()
 	}
 }
 
 // release begins to give the part back and returns a function that waits for it: as an
 // Unlock that began at an instant does.
 func (p *part) release(ctx context.Context, began time.Time) func() []error {
-	if p.other == nil {
+	if p.quorum == nil {
 		rel := held.Release(ctx, p.eng, nil)
 		return func() []error { return rel.Wait(began) }
 	}
@@ -375,7 +310,7 @@ func (p *part) release(ctx context.Context, began time.Time) func() []error {
 	var broke any
 	go func() { // ends with Unlock, whose time is bounded
 		defer close(done)
-		broke = caught(func() { err = p.other.Unlock(ctx) })
+		broke = caught(func() { err = p.quorum.Unlock(ctx) })
 	}()
 	return func() []error {
 		if <-done; broke != nil {

@@ -265,7 +265,7 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 		if a == nil || a.Hold == nil || !a.Known {
 			continue
 		}
-		if _, trusted := q.trusted(*a); trusted && q.part(*a).valid(q.ctx, now) {
+		if _, trusted := q.trusted(*a); trusted && q.part(*a).valid(now) {
 			votes++
 		}
 		token = max(token, a.Hold.Token())
@@ -301,7 +301,7 @@ func (c *count) keep() (kept, rest []*part, token uint64, err error) {
 	valid := 0
 	now = time.Now()
 	for _, p := range kept {
-		if p.valid(q.ctx, now) {
+		if p.valid(now) {
 			valid++
 		}
 	}

@@ -148,7 +148,7 @@ func process(t *testing.T, list []*master, id string) func(name string) *MultiLo
 		}
 	})
 	return func(name string) *MultiLock {
-		locks := make([]lock.Locker, len(cores))
+		locks := make([]Member, len(cores))
 		for i, core := range cores {
 			locks[i] = rlock.New(core, name)
 		}

@@ -35,7 +35,7 @@
 // whatever order they name their members, and neither can a MultiLock and code that takes
 // the same locks one by one. Two that keep blocking each other are separated by the
 // random pause, which grows from round to round. If several units are busy, the MultiLock
-// waits for the first one in canonical order (name, the server's run_id, database). So all
+// waits for the first one in canonical order (name, address, database). So all
 // that want the same locks wait in the same line, instead of getting in each other's way.
 //
 // Fair members are the exception: an attempt without waiting never bypasses their queue.

@@ -1,7 +1,6 @@
 package multilock
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -10,7 +9,7 @@ import (
 )
 
 // watch has memberEnded called once, when the member ends: by whoever ends it, since its client's
-// Close waits for that one. Of a member of the user's only the context can be watched.
+// Close waits for that one.
 func (h *hold) watch(member lock.Hold) {
 	f := func() { h.memberEnded(member) }
 	switch m := member.(type) {
@@ -18,11 +17,6 @@ func (h *hold) watch(member lock.Hold) {
 		m.OnEnd(f)
 	case *hold:
 		m.whenOver(f)
-	default:
-		stop := context.AfterFunc(member.Context(), f) // needs no goroutine until then
-		h.mu.Lock()
-		h.stops = append(h.stops, stop)
-		h.mu.Unlock()
 	}
 }
 
@@ -39,9 +33,9 @@ func (h *hold) whenOver(f func()) {
 	}
 }
 
-// memberEnded notes that a member has ended, or a context of the user's. It does not block.
+// memberEnded notes that a member has ended. It does not block.
 func (h *hold) memberEnded(member lock.Hold) {
-	cause := endOf(h.parent, member)
+	cause := endOf(member)
 	closed := errors.Is(cause, lock.ErrClosed)
 	h.mu.Lock()
 	if h.released || cause == nil { // nil: the caller's context ended, no more
@@ -67,7 +61,7 @@ func (h *hold) memberEnded(member lock.Hold) {
 	}
 }
 
-// forsake has nothing renewed of what is left of a lost hold. A member of the user's own is his to keep.
+// forsake has nothing renewed of what is left of a lost hold.
 func (h *hold) forsake() {
 	_, holds := h.members()
 	for _, m := range holds {
@@ -106,21 +100,15 @@ func (h *hold) endWith(cause error, how string, by *held.Hold) {
 }
 
 // endOf is why a member's hold ended, nil while it is held: the end of the context that it was
-// acquired with, parent, does not end it.
-func endOf(parent context.Context, member lock.Hold) error {
-	switch m := member.(type) {
-	case *held.Hold:
-		return m.Ended()
-	case *hold:
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.why
+// acquired with does not end it.
+func endOf(member lock.Hold) error {
+	q, ok := member.(*hold)
+	if !ok {
+		return member.(*held.Hold).Ended()
 	}
-	cause := context.Cause(member.Context())
-	if ended := context.Cause(parent); ended != nil && errors.Is(cause, ended) {
-		return nil
-	}
-	return cause
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.why
 }
 
 func ownerOf(cause error) string {

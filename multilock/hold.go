@@ -23,14 +23,13 @@ type hold struct {
 	unlocking held.Gate // one Unlock at a time: who comes second hears how the first ended
 
 	mu       sync.Mutex
-	parts    []*part       // guarded by mu
-	stops    []func() bool // guarded by mu; end the watching of contexts of the user's members
-	alive    int           // guarded by mu; leaves that are held
-	why      error         // guarded by mu; why it ended; nil: it has not
-	onEnd    func()        // guarded by mu; of the whole that it is a member of
-	released bool          // guarded by mu
-	freed    int           // guarded by mu; of a quorum: copies freed so far
-	pending  []*part       // guarded by mu; an Unlock gave up waiting for them
+	parts    []*part // guarded by mu
+	alive    int     // guarded by mu; leaves that are held
+	why      error   // guarded by mu; why it ended; nil: it has not
+	onEnd    func()  // guarded by mu; of the whole that it is a member of
+	released bool    // guarded by mu
+	freed    int     // guarded by mu; of a quorum: copies freed so far
+	pending  []*part // guarded by mu; an Unlock gave up waiting for them
 
 	token uint64 // of a quorum: what it was granted
 
@@ -49,7 +48,7 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
 	made := false
 	defer func() {
-		if !made { // a panic in the code of a member of the user's: nobody gets the hold
+		if !made { // a panic in code of the user's: nobody gets the hold
 			h.over()
 			drop(parts)
 		}
@@ -170,41 +169,23 @@ func (h *hold) Token() uint64 {
 }
 
 // ValidUntil implements lock.Hold: until then as many members are held as are needed. Of a
-// hold that was lost it is what it was, as of a single one. If none of them has an end, it
-// is the zero time.
+// hold that was lost it is what it was, as of a single one.
 func (h *hold) ValidUntil() time.Time {
 	_, holds := h.members()
 	ends := make([]time.Time, 0, len(holds))
 	var lost []time.Time
-	need := h.need
 	for _, m := range holds {
-		switch end, has := endsAt(m); {
-		case !has:
-			need--
-		case errors.Is(endOf(h.parent, m), lock.ErrLeaseLost):
+		if end := m.ValidUntil(); errors.Is(endOf(m), lock.ErrLeaseLost) {
 			lost = append(lost, end)
-		default:
+		} else {
 			ends = append(ends, end)
 		}
 	}
-	if len(ends) < need {
+	if len(ends) < h.need {
 		ends = append(ends, lost...)
 	}
 	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
-	if need <= 0 || len(ends) < need {
-		return time.Time{}
-	}
-	return ends[need-1]
-}
-
-// endsAt is a member's ValidUntil; it reports false for one of the user's that has no end.
-func endsAt(member lock.Hold) (end time.Time, ends bool) {
-	end = member.ValidUntil()
-	switch member.(type) {
-	case *held.Hold, *hold:
-		return end, true
-	}
-	return end, !end.IsZero()
+	return ends[h.need-1]
 }
 
 // Unlock implements lock.Hold: all members are freed, whatever comes back for
@@ -253,15 +234,10 @@ func (h *hold) over() (parts []*part, first bool) {
 	if parts = h.parts; !first {
 		parts, h.pending = h.pending, nil
 	}
-	stops := h.stops
-	h.stops = nil
 	if h.why == nil {
 		h.why = lock.ErrUnlocked
 	}
 	h.mu.Unlock()
-	for _, stop := range stops {
-		stop()
-	}
 	h.cancel(lock.ErrUnlocked)
 	return parts, first
 }

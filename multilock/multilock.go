@@ -2,9 +2,10 @@ package multilock
 
 import (
 	"context"
-	"sync/atomic"
+	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -12,34 +13,34 @@ import (
 // redlatch.MultiLock or redlatch.QuorumLock.
 type MultiLock struct {
 	name    string
-	members []lock.Locker
+	members []Member
 	quorum  bool
 	err     error // of the composition, for every call
 
 	leaves []leaf  // what the members come to, in canonical order
 	tokens [][]int // per member: the leaves that are it
 	units  []unit  // of leaves, in canonical order; not of a quorum
-	tied   bool    // two leaves of different clients have one name: ask for run_ids
-
-	settled atomic.Pointer[settled]
 }
 
-var _ lock.Locker = (*MultiLock)(nil)
+var _ Member = (*MultiLock)(nil)
 
 // New returns a lock of all members; programs call redlatch.MultiLock.
-func New(members ...lock.Locker) *MultiLock {
-	m := &MultiLock{members: append([]lock.Locker(nil), members...)}
+func New(members ...Member) *MultiLock {
+	m := &MultiLock{members: slices.Clone(members)}
 	m.compose()
 	return m
 }
 
 // NewQuorum returns a lock of a majority of the members, which are copies of one lock;
 // programs call redlatch.QuorumLock.
-func NewQuorum(members ...lock.Locker) *MultiLock {
-	m := &MultiLock{members: append([]lock.Locker(nil), members...), quorum: true}
+func NewQuorum(members ...Member) *MultiLock {
+	m := &MultiLock{members: slices.Clone(members), quorum: true}
 	m.composeQuorum()
 	return m
 }
+
+// Engine implements [Member].
+func (m *MultiLock) Engine() *engine.Lock { return nil }
 
 // Name names the members, "[a b c]"; for a quorum it is the name of the copies.
 func (m *MultiLock) Name() string { return m.name }
@@ -48,14 +49,14 @@ func (m *MultiLock) Name() string { return m.name }
 // Without [lock.WithLease] the watchdogs of the members' clients keep them until Unlock.
 // The hold is a [lock.MultiHold]. Its ValidUntil is when the first member's ends (of a quorum:
 // the first without which there is no majority). A quorum's copies are asked for LeaseTime at
-// most, and renewed up to the end of a longer fixed lease, so that ValidUntil moves on until then. Members of your own that have no end are left
-// out; if all are such, it is the zero time.
+// most, and renewed up to the end of a longer fixed lease, so that ValidUntil moves on until then.
 //
 // Errors:
-//   - [lock.ErrInvalidOption] for members that can't be combined: none, a nil one, two
-//     clients with the same lock of one server and database, a fenced read lock with a
-//     write lock that is not fenced; for a quorum also different names or kinds, fair
-//     members, two members on one server, or only some of them fenced.
+//   - [lock.ErrInvalidOption] for members that can't be combined: none, a nil one, a fenced
+//     read lock with a write lock that is not fenced, two clients with the same lock of one
+//     server and database, which is found when one of them is refused because the other has it;
+//     for a quorum also different names or kinds, fair members, two members on one server, or
+//     only some of them fenced.
 //   - A permanent error of a member, at once; for a quorum only if it leaves no majority.
 //     An example is a [lock.ServerError] if the user may not run INFO.
 //   - [lock.ErrClosed] when a member's client is shut down or closed (for a quorum: so many
@@ -67,7 +68,7 @@ func (m *MultiLock) Name() string { return m.name }
 // While servers can't be reached Lock keeps trying. After an error nothing is held, and
 // nothing stays on a server, as soon as it answers.
 func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return m.take(ctx, nil, -1, lock.Acquire(opts).Lease)
+	return asHold(m.take(ctx, nil, -1, lock.Acquire(opts).Lease))
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every
@@ -80,7 +81,15 @@ func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 		m.observed(obs, nil, err)
 		return nil, err
 	}
-	return m.take(ctx, nil, wait, lease)
+	return asHold(m.take(ctx, nil, wait, lease))
+}
+
+// asHold is what take returned for a caller: no hold is a nil interface.
+func asHold(h *hold, err error) (lock.Hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // Do runs fn while holding the lock; see [lock.Do].

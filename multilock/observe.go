@@ -9,15 +9,16 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// core is the first member's client, which tells an observer of the whole; nil: all members
-// are somebody else's.
+// core is the first leaf's client, which tells an observer of the whole; nil: there is no leaf, which
+// no acquisition gets past.
 func (m *MultiLock) core() *engine.Core {
-	for _, l := range m.leaves {
-		if l.eng != nil {
-			return l.eng.Core()
-		}
+	switch {
+	case len(m.leaves) == 0:
+		return nil
+	case m.leaves[0].eng != nil:
+		return m.leaves[0].eng.Core()
 	}
-	return nil
+	return m.leaves[0].quorum.core()
 }
 
 // observer is that of the first member's client, or nil.
@@ -68,12 +69,13 @@ func (m *MultiLock) observed(obs observe.Acquisition, h *hold, err error) {
 func (h *hold) owner() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range h.parts {
-		if p.other == nil {
-			return p.eng[0].Field().Name
-		}
+	switch {
+	case len(h.parts) == 0:
+		return ""
+	case h.parts[0].quorum == nil:
+		return h.parts[0].eng[0].Field().Name
 	}
-	return ""
+	return h.parts[0].quorum.owner()
 }
 
 // operate observes an operator's call; what the members' tell is below it.

@@ -16,15 +16,14 @@ type operated interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
-// operators are the members that can be asked: all of redlatch's own, and those of
-// your own types that have the methods.
+// operators are the members that can be asked.
 func (m *MultiLock) operators() []operated {
 	var out []operated
 	for _, l := range m.leaves {
 		if l.eng != nil {
 			out = append(out, l.eng)
-		} else if o, ok := l.other.(operated); ok {
-			out = append(out, o)
+		} else {
+			out = append(out, l.quorum)
 		}
 	}
 	return out
@@ -34,8 +33,7 @@ func (m *MultiLock) operators() []operated {
 // majority). Owners lists the owners of all members, one member after the other.
 // Remaining is the least of the members (of a quorum: the least of the majority that
 // lasts longest), Token the largest, QueueLength the longest. It blocks and fails as the
-// members' State does; a minority of a quorum may fail. It leaves out members of your own
-// types that have no State.
+// members' State does; a minority of a quorum may fail.
 func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
 	return operate(ctx, m, observe.State, m.state)
 }

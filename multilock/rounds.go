@@ -2,6 +2,8 @@ package multilock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -17,40 +19,12 @@ type rounds struct {
 }
 
 func (a *acquisition) takeAll() (*hold, error) {
-	r := &rounds{acquisition: a}
-	if err := r.settle(); err != nil {
-		return nil, err
-	}
+	r := &rounds{acquisition: a, units: a.m.units}
 	parts, err := r.run()
 	if err != nil {
 		return nil, err
 	}
 	return newHold(a.plain, a.m, parts, len(a.m.leaves)), nil
-}
-
-// settle finds the units and their order, for which servers may have to be asked.
-func (r *rounds) settle() error {
-	for {
-		ctx, cancel := r.limited()
-		units, err := r.m.settle(ctx)
-		ended := ctx.Err() != nil
-		cancel()
-		if err == nil {
-			r.units = units
-			return nil
-		}
-		if ended && nodesOf(err) == nil { // with the wait, before there was an answer
-			if err = r.m.unavailable(nil, r.m.troubled(nil)); err == nil {
-				err = &lock.NotAcquiredError{Name: r.m.name}
-			}
-		}
-		if err := r.verdict(err); err != nil {
-			return err
-		}
-		if err := r.sleep(); err != nil {
-			return err
-		}
-	}
 }
 
 // run makes rounds until one gets everything. A unit alone is waited for at once,
@@ -201,6 +175,9 @@ func (r *rounds) uselessWithout(first int) (quit context.Context, done func()) {
 // for is a unit that is busy, not one whose node fails.
 func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	busy = -1
+	if err := r.twice(parts, errs); err != nil {
+		return -1, err
+	}
 	var away []lock.NodeError
 	for i, e := range errs {
 		switch nodes := nodesOf(e); {
@@ -218,11 +195,33 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	}
 	now := time.Now()
 	for _, p := range parts {
-		if !p.valid(r.ctx, now) {
+		if !p.valid(now) {
 			return -1, errTooLate
 		}
 	}
 	return -1, nil
+}
+
+// twice is an error if a unit is busy because another one of this round has it: two clients name one
+// lock of one server, which would wait for itself.
+func (r *rounds) twice(parts []*part, errs []error) error {
+	for _, e := range errs {
+		var busy *lock.NotAcquiredError
+		if !errors.As(e, &busy) || busy.Holder == "" {
+			continue
+		}
+		for _, p := range parts {
+			if p == nil {
+				continue
+			}
+			for _, h := range p.eng {
+				if h.Field().Name == busy.Holder {
+					return refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", h.Name()))
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // giveBack frees what a failed round took. It waits for the answers, but hardly past

@@ -389,22 +389,3 @@ func TestLockerUnderLoad(t *testing.T) {
 		wg.Wait()
 	})
 }
-
-// A Locker can be a member of a MultiLock, as any type that implements the interface.
-func TestLockerInAMultiLock(t *testing.T) {
-	ls := redlatchtest.NewLockers()
-	both := redlatch.MultiLock(ls.Get("a"), ls.Get("b"))
-	h := mustLock(t, t.Context(), both)
-	if held := ls.Held(); fmt.Sprint(held) != "[a b]" {
-		t.Error(held)
-	}
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if held := ls.Held(); len(held) != 0 || fmt.Sprint(ls.Names()) != "[a b]" {
-		t.Error(held, ls.Names())
-	}
-	if ls.ByName("a") != redlatch.Locker(ls.Get("a")) {
-		t.Error("two locks of one name")
-	}
-}

@@ -198,7 +198,7 @@ func TestFairOrder(t *testing.T) {
 func TestQuorum(t *testing.T) {
 	where(t, func(t *testing.T) {
 		var servers []*redlatchtest.Server
-		var copies []redlatch.Locker
+		var copies []redlatch.Member
 		for range 3 {
 			s := redlatchtest.NewServer(t)
 			servers = append(servers, s)
@@ -231,7 +231,7 @@ func TestQuorum(t *testing.T) {
 func TestQuorumTurnTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var servers []*redlatchtest.Server
-		var copies, others []redlatch.Locker
+		var copies, others []redlatch.Member
 		for range 3 {
 			s := redlatchtest.NewServer(t)
 			servers = append(servers, s)

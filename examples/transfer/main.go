@@ -59,7 +59,7 @@ type bank struct {
 func accountKey(name string) string { return "{bank}:account:" + name }
 
 // lock is the lock of an account. Its name is a key of its own, beside the data.
-func (b *bank) lock(name string) redlatch.Locker { return b.locks.RLock("{bank}:lock:" + name) }
+func (b *bank) lock(name string) redlatch.Member { return b.locks.RLock("{bank}:lock:" + name) }
 
 // transfer reads, checks and writes both balances while nobody else can.
 func (b *bank) transfer(ctx context.Context, from, to string, amount int) error {

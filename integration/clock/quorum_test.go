@@ -14,9 +14,9 @@ import (
 )
 
 // copies are the copies of one lock, of a process of its own: on each address one.
-func copies(t *testing.T, leaseTime time.Duration, addrs ...string) []redlatch.Locker {
+func copies(t *testing.T, leaseTime time.Duration, addrs ...string) []redlatch.Member {
 	t.Helper()
-	out := make([]redlatch.Locker, len(addrs))
+	out := make([]redlatch.Member, len(addrs))
 	for i, addr := range addrs {
 		c, err := redlatch.New(redlatch.Config{
 			Redis:     rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true},
@@ -32,7 +32,7 @@ func copies(t *testing.T, leaseTime time.Duration, addrs ...string) []redlatch.L
 }
 
 // taken acquires a lock, with a limit only to end a hang.
-func taken(t *testing.T, l redlatch.Locker) redlatch.Hold {
+func taken(t *testing.T, l redlatch.Member) redlatch.Hold {
 	t.Helper()
 	return get(t, locked(l), "a quorum")
 }
@@ -55,7 +55,7 @@ func TestQuorumRestartAndStep(t *testing.T) {
 	proxy := testbed.NewProxy(t, addrs[1])
 	holder := redlatch.QuorumLock(copies(t, leaseTime, addrs[0], proxy.Addr(), addrs[2])...)
 	other := redlatch.QuorumLock(copies(t, leaseTime, addrs...)...)
-	for _, q := range []redlatch.Locker{holder, other} { // both know the servers from here on
+	for _, q := range []redlatch.Member{holder, other} { // both know the servers from here on
 		given(t, taken(t, q))
 	}
 	busy := taken(t, copies(t, leaseTime, addrs[2])[0])
@@ -66,7 +66,7 @@ func TestQuorumRestartAndStep(t *testing.T) {
 	list[1].Restart(t, testbed.Empty)
 	list[1].step(t, time.Hour)
 
-	for name, q := range map[string]redlatch.Locker{
+	for name, q := range map[string]redlatch.Member{
 		"who knew the servers": other, "who starts just now": redlatch.QuorumLock(copies(t, leaseTime, addrs...)...),
 	} {
 		second, err := q.TryLock(t.Context(), 0, 0)

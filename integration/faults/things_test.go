@@ -68,8 +68,8 @@ func (p *party) thing(g *generation, kind string, i int) thing {
 		return fenced(i)
 	}
 	name := func(kind string, i int) string { return fmt.Sprintf("{%s}%d", kind, i) }
-	plain := func(i int) redlatch.Locker { return c.RLock(name(kindPlain, i), fenced(i)...) }
-	fair := func(i int) redlatch.Locker {
+	plain := func(i int) redlatch.Member { return c.RLock(name(kindPlain, i), fenced(i)...) }
+	fair := func(i int) redlatch.Member {
 		return c.FairLock(name(kindFair, i), append(fenced(i), fairlock.WithSkipAfter(p.args.Skip))...)
 	}
 	rw := func(i int) *rwlock.ReadWriteLock {
@@ -103,7 +103,7 @@ func (p *party) thing(g *generation, kind string, i int) thing {
 		return thing{kind: kind, lock: both(), inner: both(), probe: true, names: []string{name(kindPlain, i), name(kindFair, i)}}
 	case kindQuorum:
 		copies := func() redlatch.Locker {
-			var all []redlatch.Locker
+			var all []redlatch.Member
 			for _, c := range g.clients {
 				all = append(all, c.RLock(name(kind, i), fenced(i)...))
 			}
@@ -111,7 +111,7 @@ func (p *party) thing(g *generation, kind string, i int) thing {
 		}
 		return thing{kind: kind, lock: copies(), inner: copies(), names: []string{name(kind, i)}}
 	case kindSpread:
-		members := func() (all []redlatch.Locker, resources []string) {
+		members := func() (all []redlatch.Member, resources []string) {
 			for k := range 2 {
 				n := (i + k) % len(g.clients)
 				all = append(all, g.clients[n].RLock(name(kind, 0), redlatch.Fenced()))

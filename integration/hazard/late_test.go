@@ -58,7 +58,7 @@ func TestUndoingForWantOfReplicasDoesNotOutlastCtx(t *testing.T) {
 			c := dial(t, proxy.Addr(), func(cfg *redlatch.Config) {
 				cfg.ReplicaAcks, cfg.ReplicaAckTimeout = 1, 20*time.Millisecond
 			})
-			var l redlatch.Locker = c.RLock("acks")
+			var l redlatch.Member = c.RLock("acks")
 			if tc.name == "multi" {
 				l = redlatch.MultiLock(l, c.RLock("acks2"))
 			}

@@ -14,11 +14,11 @@ func BenchmarkPair(b *testing.B) {
 	list := testbed.Masters(b, 5)
 	cs := clients(b, addrs(list))
 	five := names("k", 5)
-	members := make([]redlatch.Locker, 5)
+	members := make([]redlatch.Member, 5)
 	for i, c := range cs {
 		members[i] = c.RLock(five[i])
 	}
-	for name, l := range map[string]redlatch.Locker{
+	for name, l := range map[string]redlatch.Member{
 		"rlock": cs[0].RLock("one"), "multi-1-node": redlatch.MultiLock(plain(cs[0], five...)...),
 		"multi-5-nodes": redlatch.MultiLock(members...), "quorum-5": redlatch.QuorumLock(copies(cs, "q")...),
 		"quorum-5-fenced": redlatch.QuorumLock(copies(cs, "f", redlatch.Fenced())...),

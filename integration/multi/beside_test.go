@@ -18,25 +18,25 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	cs := clients(t, addrs(list))
-	lock := func(c *redlatch.Client, name string) redlatch.Locker { return c.RLock(name) }
-	write := func(c *redlatch.Client, name string) redlatch.Locker { return c.ReadWriteLock(name).WriteLock() }
+	lock := func(c *redlatch.Client, name string) redlatch.Member { return c.RLock(name) }
+	write := func(c *redlatch.Client, name string) redlatch.Member { return c.ReadWriteLock(name).WriteLock() }
 	for _, tc := range []struct {
 		name    string
-		copy    func(*redlatch.Client, string) redlatch.Locker
+		copy    func(*redlatch.Client, string) redlatch.Member
 		channel func(string) string
-		whole   func(redlatch.Locker) redlatch.Locker
+		whole   func(redlatch.Member) redlatch.Member
 	}{
-		{"plain", lock, luascript.LockChannel, func(l redlatch.Locker) redlatch.Locker { return l }},
-		{"multi", lock, luascript.LockChannel, func(l redlatch.Locker) redlatch.Locker {
+		{"plain", lock, luascript.LockChannel, func(l redlatch.Member) redlatch.Member { return l }},
+		{"multi", lock, luascript.LockChannel, func(l redlatch.Member) redlatch.Member {
 			return redlatch.MultiLock(l, cs[1].RLock("else"))
 		}},
-		{"group", lock, luascript.LockChannel, func(l redlatch.Locker) redlatch.Locker {
+		{"group", lock, luascript.LockChannel, func(l redlatch.Member) redlatch.Member {
 			return redlatch.MultiLock(l, cs[0].RLock("multi"))
 		}},
-		{"write", write, luascript.RWChannel, func(l redlatch.Locker) redlatch.Locker { return l }},
+		{"write", write, luascript.RWChannel, func(l redlatch.Member) redlatch.Member { return l }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var members []redlatch.Locker
+			var members []redlatch.Member
 			for _, c := range cs {
 				members = append(members, tc.copy(c, tc.name))
 			}

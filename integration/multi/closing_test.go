@@ -12,7 +12,7 @@ import (
 )
 
 // lineUp takes a lock from n goroutines, each of which unlocks it at once and says what came of it.
-func lineUp(ctx context.Context, n int, l redlatch.Locker, said chan<- error) {
+func lineUp(ctx context.Context, n int, l redlatch.Member, said chan<- error) {
 	for range n {
 		go func() {
 			h, err := l.Lock(ctx)
@@ -27,7 +27,7 @@ func lineUp(ctx context.Context, n int, l redlatch.Locker, said chan<- error) {
 // inLine is a quorum of three whose copies somebody else holds, and a process that waits for
 // it: one acquisition asks the servers, and three stand behind it, or are about to. home is the
 // client that keeps the line.
-func inLine(t *testing.T) (q redlatch.Locker, other redlatch.Hold, home *redlatch.Client, rest []*redlatch.Client, said chan error) {
+func inLine(t *testing.T) (q redlatch.Member, other redlatch.Hold, home *redlatch.Client, rest []*redlatch.Client, said chan error) {
 	t.Helper()
 	list := servers(t, 3)
 	cs := clients(t, addrs(list))
@@ -210,12 +210,12 @@ func TestNothingOfAWholeEndsAfterClose(t *testing.T) {
 	list := servers(t, 3)
 	for _, tc := range []struct {
 		name         string
-		whole        func(cs []*redlatch.Client) redlatch.Locker
+		whole        func(cs []*redlatch.Client) redlatch.Member
 		closed, shut int // so many of the clients: any of them may find the lock lost first
 	}{
-		{"one client", func(cs []*redlatch.Client) redlatch.Locker { return redlatch.MultiLock(plain(cs[0], "a", "b")...) }, 1, 1},
-		{"two", func(cs []*redlatch.Client) redlatch.Locker { return across(cs[:2], []string{"a", "b"}) }, 1, 2},
-		{"a quorum inside", func(cs []*redlatch.Client) redlatch.Locker {
+		{"one client", func(cs []*redlatch.Client) redlatch.Member { return redlatch.MultiLock(plain(cs[0], "a", "b")...) }, 1, 1},
+		{"two", func(cs []*redlatch.Client) redlatch.Member { return across(cs[:2], []string{"a", "b"}) }, 1, 2},
+		{"a quorum inside", func(cs []*redlatch.Client) redlatch.Member {
 			return redlatch.MultiLock(redlatch.QuorumLock(copies(cs[:3], "q")...), cs[3].RLock("a"))
 		}, 2, 4},
 	} {

@@ -17,7 +17,7 @@ func TestContextEndsAsTheLastMemberIsTaken(t *testing.T) {
 	cs := clients(t, addrs(list), lease(time.Minute))
 	for _, tc := range []struct {
 		name string
-		lock redlatch.Locker
+		lock redlatch.Member
 	}{
 		{"one node", redlatch.MultiLock(plain(cs[0], "a", "b")...)},
 		{"two nodes", redlatch.MultiLock(cs[0].RLock("a"), cs[1].RLock("b"))},
@@ -81,7 +81,7 @@ func TestContextEndsInTheGraceOfAQuorum(t *testing.T) {
 func TestHoldHasEndedWhenExtendSaysSo(t *testing.T) {
 	s := server(t)
 	c := clients(t, []string{s.Addr()})[0]
-	for what, l := range map[string]redlatch.Locker{
+	for what, l := range map[string]redlatch.Member{
 		"quorum": redlatch.QuorumLock(c.RLock("q")), "two at once": redlatch.MultiLock(plain(c, "q", "r")...),
 	} {
 		for range 50 {

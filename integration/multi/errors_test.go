@@ -266,7 +266,7 @@ func TestErrorsOfABadOwner(t *testing.T) {
 	cs := clients(t, addrs(list))
 	ctx, cancel := context.WithTimeout(redlatch.WithOwner(t.Context(), ""), 20*time.Second)
 	defer cancel()
-	for _, l := range []redlatch.Locker{redlatch.QuorumLock(copies(cs, "q")...), redlatch.MultiLock(plain(cs[0], "a", "b")...)} {
+	for _, l := range []redlatch.Member{redlatch.QuorumLock(copies(cs, "q")...), redlatch.MultiLock(plain(cs[0], "a", "b")...)} {
 		_, err := l.Lock(ctx)
 		outcome(t, err, false, false)
 		want(t, err, redlatch.ErrInvalidOption)
@@ -299,7 +299,7 @@ func TestErrorsOfAQuorumsLine(t *testing.T) {
 // TestErrorsOfTwoKindsOnOneKey: the second would wait for the first.
 func TestErrorsOfTwoKindsOnOneKey(t *testing.T) {
 	c := clients(t, addrs(servers(t, 1)))[0]
-	for _, other := range []redlatch.Locker{c.RLock("l"), c.FairLock("l")} {
+	for _, other := range []redlatch.Member{c.RLock("l"), c.FairLock("l")} {
 		_, err := redlatch.MultiLock(c.ReadWriteLock("l").WriteLock(), other).Lock(t.Context())
 		want(t, err, redlatch.ErrInvalidOption)
 	}

@@ -38,7 +38,7 @@ func TestQuorumTokensIncrease(t *testing.T) {
 				blockers = append(blockers, mustLock(t, t.Context(), cs[i].RLock("q")))
 			}
 		}
-		members := make([]redlatch.Locker, nodes)
+		members := make([]redlatch.Member, nodes)
 		for at, i := range rand.Perm(nodes) {
 			members[at] = cs[i].RLock("q", redlatch.Fenced())
 		}

@@ -17,11 +17,10 @@ import (
 func TestCompositionErrors(t *testing.T) {
 	s := server(t)
 	c, other := dial(t, s.Addr()), dial(t, s.Addr())
-	for what, l := range map[string]redlatch.Locker{
+	for what, l := range map[string]redlatch.Member{
 		"no member":                 redlatch.MultiLock(),
 		"nil":                       redlatch.MultiLock(c.RLock("a"), nil),
 		"one lock by two clients":   redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
-		"and a user's between them": redlatch.MultiLock(c.RLock("a"), namedLock{userLock{c.RLock("u")}, "a"}, other.RLock("a")),
 		"nested bad":                redlatch.MultiLock(c.RLock("a"), redlatch.MultiLock()),
 		"quorum of none":            redlatch.QuorumLock(),
 		"quorum of names":           redlatch.QuorumLock(c.RLock("a"), other.RLock("b")),
@@ -29,7 +28,6 @@ func TestCompositionErrors(t *testing.T) {
 		"quorum on one server":      redlatch.QuorumLock(c.RLock("a"), other.RLock("a")),
 		"quorum of fair":            redlatch.QuorumLock(c.FairLock("a"), other.FairLock("a")),
 		"quorum of kinds":           redlatch.QuorumLock(c.RLock("a"), other.FairLock("a")),
-		"quorum of a user's":        redlatch.QuorumLock(userLock{c.RLock("a")}),
 		"quorum of a multi":         redlatch.QuorumLock(redlatch.MultiLock(c.RLock("a"), c.RLock("b"))),
 		"quorum with and without F": redlatch.QuorumLock(c.RLock("a"), other.RLock("a", redlatch.Fenced())),
 	} {
@@ -54,25 +52,6 @@ func TestCompositionErrors(t *testing.T) {
 	want(t, err, redlatch.ErrInvalidOption)
 	free(t, s, "a", "b")
 }
-
-// userLock is a Locker of a user's own: only the interface.
-type userLock struct{ l redlatch.Locker }
-
-func (u userLock) Lock(ctx context.Context, o ...redlatch.AcquireOption) (redlatch.Hold, error) {
-	return u.l.Lock(ctx, o...)
-}
-
-func (u userLock) TryLock(ctx context.Context, wait, lease time.Duration) (redlatch.Hold, error) {
-	return u.l.TryLock(ctx, wait, lease)
-}
-
-// namedLock is one that says its name.
-type namedLock struct {
-	userLock
-	name string
-}
-
-func (n namedLock) Name() string { return n.name }
 
 // TestGroupCostsOneCommand: N plain locks of one node cost one command to take
 // and one to free.
@@ -401,11 +380,11 @@ func TestRemainingOfTheWhole(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	cs := clients(t, addrs(list))
-	q, m := copies(cs, "q"), []redlatch.Locker{cs[0].RLock("a"), cs[1].RLock("b"), cs[2].RLock("c")}
+	q, m := copies(cs, "q"), []redlatch.Member{cs[0].RLock("a"), cs[1].RLock("b"), cs[2].RLock("c")}
 	for _, order := range [][]int{{50, 20, 30}, {20, 50, 30}, {30, 50, 20}} {
 		var holds []redlatch.Hold
 		for i, minutes := range order {
-			for _, l := range []redlatch.Locker{q[i], m[i]} {
+			for _, l := range []redlatch.Member{q[i], m[i]} {
 				holds = append(holds, mustLock(t, t.Context(), l, redlatch.WithLease(time.Duration(minutes)*time.Minute)))
 			}
 		}

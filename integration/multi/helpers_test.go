@@ -97,16 +97,16 @@ func lease(d time.Duration) func(*redlatch.Config) {
 }
 
 // copies are the copies of one lock, one per client.
-func copies(cs []*redlatch.Client, name string, opts ...redlatch.Option) []redlatch.Locker {
-	out := make([]redlatch.Locker, len(cs))
+func copies(cs []*redlatch.Client, name string, opts ...redlatch.Option) []redlatch.Member {
+	out := make([]redlatch.Member, len(cs))
 	for i, c := range cs {
 		out[i] = c.RLock(name, opts...)
 	}
 	return out
 }
 
-func plain(c *redlatch.Client, names ...string) []redlatch.Locker {
-	out := make([]redlatch.Locker, len(names))
+func plain(c *redlatch.Client, names ...string) []redlatch.Member {
+	out := make([]redlatch.Member, len(names))
 	for i, n := range names {
 		out[i] = c.RLock(n)
 	}
@@ -120,7 +120,7 @@ type result struct {
 	took time.Duration
 }
 
-func async(ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) <-chan result {
+func async(ctx context.Context, l redlatch.Member, opts ...redlatch.AcquireOption) <-chan result {
 	out := make(chan result, 1)
 	began := time.Now()
 	go func() {
@@ -153,7 +153,7 @@ func blocked(t testing.TB, c <-chan result) {
 	}
 }
 
-func mustLock(t testing.TB, ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
+func mustLock(t testing.TB, ctx context.Context, l redlatch.Member, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
 	return get(t, async(ctx, l, opts...))
 }

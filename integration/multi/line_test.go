@@ -14,8 +14,8 @@ import (
 )
 
 // readWrite are the quorums of a read-write lock's two halves.
-func readWrite(cs []*redlatch.Client, name string) (read, write redlatch.Locker) {
-	var reads, writes []redlatch.Locker
+func readWrite(cs []*redlatch.Client, name string) (read, write redlatch.Member) {
+	var reads, writes []redlatch.Member
 	for _, c := range cs {
 		rw := c.ReadWriteLock(name)
 		reads, writes = append(reads, rw.ReadLock()), append(writes, rw.WriteLock())

@@ -13,18 +13,18 @@ import (
 func TestLostHoldIsRenewedNoMore(t *testing.T) {
 	const leaseTime = 3 * time.Second
 	for name, tc := range map[string]struct {
-		of    func(cs []*redlatch.Client) redlatch.Locker
+		of    func(cs []*redlatch.Client) redlatch.Member
 		lease time.Duration
 		lost  []int // on which of three servers the lock goes
 		left  int   // on which one it stays
 	}{
-		"multi":            {of: func(cs []*redlatch.Client) redlatch.Locker { return redlatch.MultiLock(copies(cs, "l")...) }, lost: []int{1}, left: 2},
-		"quorum":           {of: func(cs []*redlatch.Client) redlatch.Locker { return redlatch.QuorumLock(copies(cs, "l")...) }, lost: []int{0, 1}, left: 2},
-		"quorum, for long": {of: func(cs []*redlatch.Client) redlatch.Locker { return redlatch.QuorumLock(copies(cs, "l")...) }, lease: time.Hour, lost: []int{0, 1}, left: 2},
-		"a quorum in a multi": {of: func(cs []*redlatch.Client) redlatch.Locker {
+		"multi":            {of: func(cs []*redlatch.Client) redlatch.Member { return redlatch.MultiLock(copies(cs, "l")...) }, lost: []int{1}, left: 2},
+		"quorum":           {of: func(cs []*redlatch.Client) redlatch.Member { return redlatch.QuorumLock(copies(cs, "l")...) }, lost: []int{0, 1}, left: 2},
+		"quorum, for long": {of: func(cs []*redlatch.Client) redlatch.Member { return redlatch.QuorumLock(copies(cs, "l")...) }, lease: time.Hour, lost: []int{0, 1}, left: 2},
+		"a quorum in a multi": {of: func(cs []*redlatch.Client) redlatch.Member {
 			return redlatch.MultiLock(cs[1].RLock("m"), redlatch.QuorumLock(copies(cs, "l")...))
 		}, lost: []int{1}, left: 2},
-		"readers": {of: func(cs []*redlatch.Client) redlatch.Locker {
+		"readers": {of: func(cs []*redlatch.Client) redlatch.Member {
 			return redlatch.MultiLock(cs[0].ReadWriteLock("l").ReadLock(), cs[1].ReadWriteLock("l").ReadLock(), cs[2].RLock("l"))
 		}, lost: []int{2}, left: 1},
 	} {

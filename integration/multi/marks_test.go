@@ -90,7 +90,7 @@ func TestQuorumKeepsItsMarks(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	mine := clients(t, addrs(list))
-	var members []redlatch.Locker
+	var members []redlatch.Member
 	for _, c := range mine {
 		members = append(members, c.ReadWriteLock("rw", redlatch.WithSkipAfter(3*time.Second)).WriteLock())
 	}

@@ -130,7 +130,7 @@ func (g lateGrants) Handle(_ context.Context, r slog.Record) error {
 // another lock is taken; one that is given back within the limit fails the test.
 func lateCopy(
 	t *testing.T, third *testbed.Server, proxy *testbed.Proxy, cs []*redlatch.Client, log lateGrants, limit time.Duration,
-) (redlatch.Locker, redlatch.Hold) {
+) (redlatch.Member, redlatch.Hold) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < patience; {
 		name := "q" + strconv.FormatInt(int64(time.Since(start)), 10)
@@ -270,7 +270,7 @@ func TestValidUntilOfALostHold(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	cs := clients(t, addrs(list), lease(1500*time.Millisecond))
-	for name, l := range map[string]redlatch.Locker{
+	for name, l := range map[string]redlatch.Member{
 		"group":    redlatch.MultiLock(cs[0].RLock("a"), cs[0].RLock("b")),
 		"multi":    redlatch.MultiLock(copies(cs, "m")...),
 		"quorum":   redlatch.QuorumLock(copies(cs, "q")...),
@@ -327,7 +327,7 @@ func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 func TestQuorumReadsWithTheTokenOfItsWrite(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
-	var reads, writes []redlatch.Locker
+	var reads, writes []redlatch.Member
 	for _, c := range clients(t, addrs(list)) {
 		rw := c.ReadWriteLock("rw", redlatch.Fenced())
 		reads, writes = append(reads, rw.ReadLock()), append(writes, rw.WriteLock())

@@ -27,7 +27,7 @@ func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 	list := servers(t, 2)
 	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
 	for name, tc := range map[string]struct {
-		m             redlatch.Locker
+		m             redlatch.Member
 		first, second string // of their own: the other's subscription may linger
 	}{
 		"units":  {across(cs, []string{"a", "b"}), "a", "b"},
@@ -61,14 +61,14 @@ func TestFenceOfALockNamedTwice(t *testing.T) {
 	c := dial(t, server(t).Addr())
 	rw, fencedRW := c.ReadWriteLock("rw"), c.ReadWriteLock("rw", redlatch.Fenced())
 	unlock(t, mustLock(t, t.Context(), fencedRW.WriteLock())) // a reader's token is that of the last writer
-	for what, pair := range map[string][2]redlatch.Locker{
+	for what, pair := range map[string][2]redlatch.Member{
 		"plain": {c.RLock("a"), c.RLock("a", redlatch.Fenced())},
 		"fair":  {c.FairLock("f"), c.FairLock("f", redlatch.Fenced())},
 		"read":  {rw.ReadLock(), fencedRW.ReadLock()},
 		"write": {rw.WriteLock(), fencedRW.WriteLock()},
 		"both":  {rw.ReadLock(), fencedRW.WriteLock()},
 	} {
-		for _, m := range []redlatch.Locker{redlatch.MultiLock(pair[0], pair[1]), redlatch.MultiLock(pair[1], pair[0])} {
+		for _, m := range []redlatch.Member{redlatch.MultiLock(pair[0], pair[1]), redlatch.MultiLock(pair[1], pair[0])} {
 			h := mustLock(t, t.Context(), m)
 			if tokens := h.(redlatch.MultiHold).Tokens(); tokens[0] == 0 || tokens[1] == 0 {
 				t.Errorf("%s: tokens %v", what, tokens)
@@ -76,14 +76,14 @@ func TestFenceOfALockNamedTwice(t *testing.T) {
 			unlock(t, h)
 		}
 	}
-	for _, m := range []redlatch.Locker{
+	for _, m := range []redlatch.Member{
 		redlatch.MultiLock(fencedRW.ReadLock(), rw.WriteLock()), redlatch.MultiLock(rw.WriteLock(), fencedRW.ReadLock()),
 	} {
 		_, err := m.Lock(t.Context()) // the write lock, taken for both, would have no token
 		want(t, err, redlatch.ErrInvalidOption)
 	}
 	other := dial(t, server(t).Addr())
-	for what, m := range map[string]redlatch.Locker{
+	for what, m := range map[string]redlatch.Member{
 		"read":  redlatch.QuorumLock(rw.ReadLock(), other.ReadWriteLock("rw", redlatch.Fenced()).ReadLock()),
 		"write": redlatch.QuorumLock(fencedRW.WriteLock(), other.ReadWriteLock("rw").WriteLock()),
 		"plain": redlatch.QuorumLock(c.RLock("a", redlatch.Fenced()), other.RLock("a")),

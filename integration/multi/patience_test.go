@@ -16,7 +16,7 @@ func TestPatienceGoesByTheLeaseAskedFor(t *testing.T) {
 	const fixed = 4 * time.Second
 	s := server(t)
 	c, other := dial(t, s.Addr(), lease(time.Minute)), dial(t, s.Addr(), lease(time.Minute))
-	fair := map[string]redlatch.Locker{"f": other.FairLock("f"), "g": other.FairLock("g")}
+	fair := map[string]redlatch.Member{"f": other.FairLock("f"), "g": other.FairLock("g")}
 	busy := map[string]redlatch.Hold{"f": mustLock(t, t.Context(), fair["f"]), "g": mustLock(t, t.Context(), fair["g"])}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

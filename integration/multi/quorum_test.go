@@ -35,7 +35,7 @@ func heldOn(t testing.TB, list []*testbed.Server, name string) int {
 // lockAll takes a quorum with a copy on each server, of the clients cs. A copy that was not answered for in time,
 // on a busy machine, is given back, though its server may have granted it: then the quorum is taken again.
 func lockAll(
-	t testing.TB, ctx context.Context, q redlatch.Locker, //nolint:revive // as mustLock
+	t testing.TB, ctx context.Context, q redlatch.Member, //nolint:revive // as mustLock
 	list []*testbed.Server, cs []*redlatch.Client, opts ...redlatch.AcquireOption,
 ) redlatch.Hold {
 	t.Helper()

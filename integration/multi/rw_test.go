@@ -12,15 +12,15 @@ import (
 func TestQuorumOfReadWriteLocks(t *testing.T) {
 	list := servers(t, 3)
 	mine, theirs := clients(t, addrs(list)), clients(t, addrs(list))
-	read := func(cs []*redlatch.Client) redlatch.Locker {
-		members := make([]redlatch.Locker, len(cs))
+	read := func(cs []*redlatch.Client) redlatch.Member {
+		members := make([]redlatch.Member, len(cs))
 		for i, c := range cs {
 			members[i] = c.ReadWriteLock("rw", redlatch.Fenced()).ReadLock()
 		}
 		return redlatch.QuorumLock(members...)
 	}
-	write := func(cs []*redlatch.Client) redlatch.Locker {
-		members := make([]redlatch.Locker, len(cs))
+	write := func(cs []*redlatch.Client) redlatch.Member {
+		members := make([]redlatch.Member, len(cs))
 		for i, c := range cs {
 			members[i] = c.ReadWriteLock("rw", redlatch.Fenced()).WriteLock()
 		}
@@ -90,15 +90,15 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 func TestYoungServersSayNothingOfReaders(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
-	quorum := func(cs []*redlatch.Client, of func(*redlatch.ReadWriteLock) redlatch.Locker) redlatch.Locker {
-		members := make([]redlatch.Locker, len(cs))
+	quorum := func(cs []*redlatch.Client, of func(*redlatch.ReadWriteLock) redlatch.Member) redlatch.Member {
+		members := make([]redlatch.Member, len(cs))
 		for i, c := range cs {
 			members[i] = of(c.ReadWriteLock("rw"))
 		}
 		return redlatch.QuorumLock(members...)
 	}
-	read := func(l *redlatch.ReadWriteLock) redlatch.Locker { return l.ReadLock() }
-	write := func(l *redlatch.ReadWriteLock) redlatch.Locker { return l.WriteLock() }
+	read := func(l *redlatch.ReadWriteLock) redlatch.Member { return l.ReadLock() }
+	write := func(l *redlatch.ReadWriteLock) redlatch.Member { return l.WriteLock() }
 	long := lease(5 * time.Minute) // no server is that old
 	mine, theirs := clients(t, addrs(list), long), clients(t, addrs(list), long)
 

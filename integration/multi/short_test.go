@@ -18,7 +18,7 @@ func TestAShortWaitOnASlowServerIsNoOutage(t *testing.T) {
 	c := dial(t, p.Addr(), lease(time.Minute))
 	l := redlatch.MultiLock(c.RLock("a"), c.FairLock("b"))
 	unlock(t, mustLock(t, t.Context(), l))
-	p.Delay(testbed.Replies, 100 * time.Millisecond)
+	p.Delay(testbed.Replies, 100*time.Millisecond)
 	for _, wait := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 60 * time.Millisecond} {
 		_, err := l.TryLock(t.Context(), wait, 0)
 		if !errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {

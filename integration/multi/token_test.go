@@ -15,9 +15,9 @@ import (
 const last = 1<<53 - 1
 
 // fencedKinds are locks of all kinds with one name. A reader's token is the last writer's.
-func fencedKinds(c *redlatch.Client, name string) map[string]redlatch.Locker {
+func fencedKinds(c *redlatch.Client, name string) map[string]redlatch.Member {
 	rw := c.ReadWriteLock(name, redlatch.Fenced())
-	return map[string]redlatch.Locker{
+	return map[string]redlatch.Member{
 		"plain": c.RLock(name, redlatch.Fenced()), "fair": c.FairLock(name, redlatch.Fenced()),
 		"write": rw.WriteLock(), "read": rw.ReadLock(),
 		"group": redlatch.MultiLock(c.RLock(name, redlatch.Fenced()), c.RLock(name+"2", redlatch.Fenced())),

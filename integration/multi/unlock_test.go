@@ -18,7 +18,7 @@ func TestSecondUnlockWaitsForTheFirst(t *testing.T) {
 	cs := clients(t, addrs(list))
 	for _, tc := range []struct {
 		name string
-		lock redlatch.Locker
+		lock redlatch.Member
 	}{
 		{"a single lock", cs[0].RLock("a")},
 		{"one node", redlatch.MultiLock(plain(cs[0], "a", "b")...)},

@@ -340,9 +340,9 @@ func (g *goDriver) look(ctx context.Context, l redlatch.Locker, o *goOwner, verb
 }
 
 // locker finds the lock that a spec stands for.
-func (g *goDriver) locker(spec string) (redlatch.Locker, error) {
+func (g *goDriver) locker(spec string) (redlatch.Member, error) {
 	if list, ok := strings.CutPrefix(spec, "multi:"); ok {
-		var members []redlatch.Locker
+		var members []redlatch.Member
 		for part := range strings.SplitSeq(list, "+") {
 			l, err := g.locker(part)
 			if err != nil {

@@ -114,7 +114,7 @@ func (p *party) pick(r *rand.Rand) thing {
 		return thing{p.client.ReadWriteLock(n, redlatch.Fenced(), rwlock.WithSkipAfter(p.args.Skip)).ReadLock(), "read", []string{n}, "r"}
 	}
 	a, b, c := name("plain", i), name("plain", 1-i), name("fair*[", i)
-	members := []redlatch.Locker{p.client.RLock(a, redlatch.Fenced()), p.client.RLock(b, redlatch.Fenced())}
+	members := []redlatch.Member{p.client.RLock(a, redlatch.Fenced()), p.client.RLock(b, redlatch.Fenced())}
 	all := []string{a, b}
 	if r.IntN(3) == 0 {
 		members = append(members, p.client.FairLock(c, redlatch.Fenced(), fairlock.WithSkipAfter(p.args.Skip)))

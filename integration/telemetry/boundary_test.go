@@ -226,7 +226,7 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	leaving, leave := context.WithCancel(t.Context())
 	leaves := badCtx{leaving, bad.m}
 	calls := []func(){began(func() {
-		defer func() { _ = recover() }() // its own code
+		defer func() { _ = recover() }()                            // its own code
 		if h, err := c.RLock("bad-late").Lock(leaves); err == nil { // the answer was faster
 			_ = h.Unlock(context.Background())
 		}

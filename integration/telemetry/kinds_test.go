@@ -358,7 +358,7 @@ func TestSpansQuorumWaits(t *testing.T) {
 // TestSpansQuorum: one child per copy.
 func TestSpansQuorum(t *testing.T) {
 	r := newRig(t)
-	copies := []redlatch.Locker{r.client.RLock("a")}
+	copies := []redlatch.Member{r.client.RLock("a")}
 	for range 2 {
 		other := newRig(t)
 		other.tracing, other.metering = r.tracing, r.metering

@@ -147,7 +147,7 @@ func TestEndOfAQuorumIsToldBeforeCloseReturns(t *testing.T) {
 		}
 	}
 	r := newRig(t, slow)
-	cs, copies := []*redlatch.Client{r.client}, []redlatch.Locker{r.client.RLock("q")}
+	cs, copies := []*redlatch.Client{r.client}, []redlatch.Member{r.client.RLock("q")}
 	for range 2 {
 		s := testbed.Standalone(t)
 		c := r.open(slow, func(c *redlatch.Config) { c.Redis.InitAddress = []string{s.Addr()} })
