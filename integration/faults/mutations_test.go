@@ -96,6 +96,27 @@ var mutations = []mutation{
 		profile: "quorum", finds: "two inside {quorum}", bound: 30_000,
 	},
 	{
+		name:    "a restart does not show in the run_id",
+		file:    "internal/luascript/server.lua",
+		old:     "'run_id:(%x+)'",
+		new:     "'tcp_port:(%d+)'",
+		profile: "quorum's clocks", finds: "two inside {quorum}", bound: 30_000,
+	},
+	{
+		name:    "a copy is asked for the whole of a long lease",
+		file:    "internal/engine/copies.go",
+		old:     "return min(lease, c.cfg.LeaseTime)",
+		new:     "return lease",
+		profile: "quorum, long leases", finds: "two inside {quorum}", bound: 30_000,
+	},
+	{
+		name:    "what is left of a lost hold is kept",
+		file:    "multilock/end.go",
+		old:     "	_, holds := h.members()\n	for _, m := range holds {\n		switch m := m.(type) {\n		case *held.Hold:\n			m.Forsake()",
+		new:     "	_, holds := h.members()\n	for _, m := range holds[:0] {\n		switch m := m.(type) {\n		case *held.Hold:\n			m.Forsake()",
+		profile: "lost members", finds: "forgotten for", bound: 5_000,
+	},
+	{
 		name:    "one closed client ends the line of a quorum",
 		file:    "multilock/state.go",
 		old:     "l.gate.EnterWhile(ctx, stop, next)",

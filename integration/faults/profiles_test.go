@@ -225,6 +225,35 @@ var profiles = []profile{
 		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Stay: 400 * time.Millisecond},
 	},
 	{
+		// What a server says of its age follows its clock. (Locks of one server are not among the kinds: their tokens
+		// fall back when a server loses its data and its clock is behind.)
+		name: "quorum's clocks", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second, clock: true,
+		workers: 3, loops: 3, pace: 300 * time.Millisecond,
+		faults: []string{
+			"one frozen, another restarted, its clock set forward", "one frozen, another restarted, its clock set forward",
+			"one frozen, another restarted, its clock set back", "minority's clock set forward", "minority's clock set back",
+		},
+		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum}, Stay: 400 * time.Millisecond},
+	},
+	{
+		name: "quorum, long leases", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 3, pace: 300 * time.Millisecond,
+		faults: []string{
+			"one frozen, another restarted, a worker stopped", "one frozen, another restarted, a worker stopped",
+			"minority frozen", "cut", "worker stopped",
+		},
+		episode: 5 * time.Second, work: workload{Kinds: []string{kindQuorum, kindQuorum, kindSpread}, Stay: 600 * time.Millisecond, Long: true},
+	},
+	{
+		// A member or the majority is lost, and nobody calls Unlock.
+		name: "lost members", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second,
+		workers: 3, loops: 4, pace: 300 * time.Millisecond,
+		faults: []string{
+			"minority restarted empty", "minority restarted empty", "one frozen, another restarted", "worker stopped for long",
+		},
+		episode: 12 * time.Second, work: workload{Kinds: []string{kindQuorum, kindSpread, kindSpread}, Stay: 1200 * time.Millisecond, Forget: true},
+	},
+	{
 		name: "quorum without INFO", topology: "masters", lease: 1500 * time.Millisecond, skip: time.Second, user: true,
 		workers: 2, loops: 8, pace: 400 * time.Millisecond,
 		faults:  []string{"ACL: no INFO"},

@@ -139,23 +139,42 @@ var topologyFaults = []fault{
 			return func() { w.servers[p.target].Restart(w.t, testbed.Empty) }
 		},
 	},
+	oneFrozen("one frozen, another restarted", nil),
+	// The server's uptime follows its clock: it says that it is old, or not born yet. Step is how far the clock is set.
+	oneFrozen("one frozen, another restarted, its clock set forward", func(w *world, p planned, restarted int) func() {
+		return func() { w.stepped(restarted, leases(w.p.lease, 2)+time.Duration(p.seed%20)*time.Second) }
+	}),
+	oneFrozen("one frozen, another restarted, its clock set back", func(w *world, p planned, restarted int) func() {
+		return func() { w.stepped(restarted, -time.Duration(1+p.seed%5)*time.Second) }
+	}),
+	// Whoever has a lock for longer than LeaseTime and stands still can't hear that a copy was forgotten.
+	oneFrozen("one frozen, another restarted, a worker stopped", func(w *world, p planned, _ int) func() {
+		one := w.workers[p.seed%uint64(len(w.workers))]
+		w.windows = append(w.windows, window{
+			name: "worker stopped", from: mono(), to: mono() + p.lasts + leases(w.p.lease, 2.2), proc: one.proc, effects: effPause,
+		})
+		one.Freeze(w.t)
+		return func() {
+			time.Sleep(leases(w.p.lease, 1.6))
+			one.Thaw(w.t)
+		}
+	}),
 	{
-		// Who acquires while one is frozen has the other two; when one of these forgets, the
-		// first and the forgetful one are a majority for somebody else, unless it stays out.
-		name: "one frozen, another restarted", needs: "server", alone: true, effects: effMinor, lowest: .35, highest: .5, pauses: 2.2,
+		// The copies of one server end at once, or last for longer. Who has the other two keeps the lock; who has one
+		// of them learns of its loss at the next check.
+		name: "minority's clock set forward", needs: "server", alone: true, effects: effForget, lowest: .001, highest: .002, pauses: 2.2,
 		begin: func(w *world, p planned) func() {
-			next := p
-			next.target = (p.target + 1) % masters
-			w.windows = append(w.windows, window{
-				name: p.fault.name, from: mono(), to: mono() + leases(w.p.lease, .5), target: next.target, effects: effMinor,
-			})
 			w.spread(p)
-			w.spread(next)
-			w.servers[p.target].Freeze(w.t)
-			time.Sleep(leases(w.p.lease, .3))
-			w.servers[p.target].Thaw(w.t)
-			w.servers[next.target].Kill(w.t)
-			return func() { w.servers[next.target].Restart(w.t, testbed.Empty) }
+			w.stepped(p.target, leases(w.p.lease, 2)+time.Duration(p.seed%20)*time.Second)
+			return nil
+		},
+	},
+	{
+		name: "minority's clock set back", needs: "server", alone: true, effects: effMinor, lowest: .001, highest: .002, pauses: 2.2,
+		begin: func(w *world, p planned) func() {
+			w.spread(p)
+			w.stepped(p.target, -time.Duration(1+p.seed%5)*time.Second)
+			return nil
 		},
 	},
 }
@@ -204,4 +223,40 @@ func (w *world) spread(p planned) {
 	// closed by hand: it is no window of run's
 	one.to = one.from + p.lasts + 2*time.Second
 	w.windows = append(w.windows, one)
+}
+
+// oneFrozen: who acquires while one server is frozen has the other two; when one of these forgets, the first and the
+// forgetful one are a majority for somebody else, unless it stays out. besides makes what happens when the second one
+// has died, and what it returns when that is back.
+func oneFrozen(name string, besides func(w *world, p planned, restarted int) (back func())) fault {
+	return fault{
+		name: name, needs: "server", alone: true, effects: effMinor, lowest: .35, highest: .5, pauses: 2.2,
+		begin: func(w *world, p planned) func() {
+			next := p
+			next.target = (p.target + 1) % masters
+			w.windows = append(w.windows, window{
+				name: p.fault.name, from: mono(), to: mono() + leases(w.p.lease, .5), target: next.target, effects: effMinor,
+			})
+			w.spread(p)
+			w.spread(next)
+			w.servers[p.target].Freeze(w.t)
+			time.Sleep(leases(w.p.lease, .3))
+			w.servers[p.target].Thaw(w.t)
+			w.servers[next.target].Kill(w.t)
+			back := func() {}
+			if besides != nil {
+				back = besides(w, p, next.target)
+			}
+			return func() {
+				w.servers[next.target].Restart(w.t, testbed.Empty)
+				back()
+			}
+		},
+	}
+}
+
+// stepped sets a server's clock on by so much.
+func (w *world) stepped(server int, by time.Duration) {
+	c := w.clocks[server]
+	c.put(w.t, c.ahead+by)
 }

@@ -52,8 +52,8 @@ func (p *party) turn(g *generation, r *rand.Rand) {
 	if r.IntN(3) == 0 && !p.args.Work.Watched {
 		e.Lease = p.args.Lease/2 + time.Duration(r.Int64N(int64(p.args.Lease)))
 	}
-	if shared && t.kind == kindQuorum { // it may be a re-entry: see nested
-		e.Lease = min(e.Lease, p.args.Lease)
+	if e.Lease > 0 && p.args.Work.Long {
+		e.Lease *= 2
 	}
 	h := p.acquire(ctx, cancel, t.lock, e, r)
 	if h == nil {
@@ -181,7 +181,9 @@ func (p *party) section(g *generation, t thing, e *record, h redlatch.Hold, shar
 	if inner != nil && first {
 		p.leave(inner)
 	}
-	p.release(h, end, told)
+	if !p.forgets(h, end, told) {
+		p.release(h, end, told)
+	}
 	if inner != nil && !first {
 		p.leave(inner)
 	}
@@ -246,14 +248,10 @@ func (p *party) nested(g *generation, t thing, outer *record, h redlatch.Hold, r
 	if r.IntN(2) == 0 {
 		e.Lease = p.args.Lease/2 + time.Duration(r.Int64N(int64(p.args.Lease)))
 	}
-	bounded := t.kind == kindQuorum // by how long a restarted node stays out
-	if bounded {
-		e.Lease = min(e.Lease, p.args.Lease)
-	}
 	e.Call = mono()
 	var nested redlatch.Hold
 	var err error
-	if p.args.Work.Hour && !bounded && r.IntN(2) == 0 {
+	if p.args.Work.Hour && r.IntN(2) == 0 {
 		e.Lease = time.Hour
 		d := time.Duration(r.Int64N(int64(2 * time.Millisecond)))
 		e.Until = e.Call + d
@@ -371,6 +369,20 @@ func (p *party) release(h redlatch.Hold, end *record, told *told) {
 			return
 		}
 	}
+}
+
+// forgets leaves a lost hold without an Unlock, as a program does that returns early, and records that. What is left
+// of it must not be kept: whoever waits for the lock would be forgotten.
+func (p *party) forgets(h redlatch.Hold, end *record, told *told) bool {
+	if !p.args.Work.Forget || !errors.Is(context.Cause(h.Context()), redlatch.ErrLeaseLost) {
+		return false
+	}
+	p.rec.write(&record{Op: opLeave, ID: end.ID, Call: mono()})
+	end.Call = mono()
+	end.Ret, end.Result, end.Valid = end.Call, resLost, deadline(h)
+	end.Told, end.Ended = told.at()
+	p.rec.write(end)
+	return true
 }
 
 // told notes when a hold's context ends, unless its Unlock or its caller's ctx ended it.

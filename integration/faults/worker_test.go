@@ -55,6 +55,8 @@ type workload struct {
 	Single   bool          // there are neither re-entries nor shared owners
 	Unfenced bool          // no lock has tokens
 	Hour     bool          // some re-entries ask for an hour and are given up
+	Long     bool          // fixed leases of outer holds last for up to three times LeaseTime
+	Forget   bool          // lost holds are not unlocked, if that is known by then
 	Pause    int           // one section of so many lasts for up to a lease; 0: none
 	Idle     time.Duration // the longest pause between two turns
 	Stay     time.Duration // the longest section, as a rule; 0: 2 ms
