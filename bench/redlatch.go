@@ -22,6 +22,15 @@ var ours = []entry{
 		}),
 	},
 	{
+		name:    "redlatch-fenced",
+		what:    "client.RLock, fenced",
+		role:    own,
+		promise: promiseOurs,
+		open: openRedlatch(func(c *redlatchClients, key string) locker {
+			return anyLock{c.first().RLock(key, redlatch.Fenced())}
+		}),
+	},
+	{
 		name:    "redlatch-reentry",
 		what:    "client.RLock, locked again by an owner that holds it",
 		role:    own,

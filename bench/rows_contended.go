@@ -50,9 +50,38 @@ func contendedRows() []row {
 	busy := competing("processes/8x4/2cmds", "The same with two commands to the server inside", 0)
 	busy.spec.InsideCommands = 2
 
-	return append(out, processes, inside, busy,
+	out = append(out, processes, inside, busy)
+	return append(append(out, replicas()...),
 		lone("lone/63+1", "A process of 63 goroutines and one of 1 on one key: how long the lone one waits", 0),
 		lone("lone/63+1/1ms", "The same with a critical section of 1 ms", section))
+}
+
+// replicas are rows of many processes with one waiter each, as the replicas of a service are.
+func replicas() []row {
+	var out []row
+	for _, n := range []int{8, 50, 100} {
+		out = append(out, replica(fmt.Sprintf("replicas/%dx1", n), fmt.Sprintf("%d processes with a goroutine each on one key", n), n,
+			"redlatch", "redlatch-fenced", "redlatch-rw", "redlatch-fair"))
+	}
+	inside := replica("replicas/50x1/1ms", "50 processes with a goroutine each and a critical section of 1 ms", 50,
+		"redlatch", "redlatch-fenced", "redlatch-rw", "redlatch-fair")
+	inside.spec.Section = section
+	busy := replica("replicas/50x1/2cmds", "The same with two commands to the server inside", 50, "redlatch", "redlatch-fair")
+	busy.spec.InsideCommands = 2
+	return append(out, inside, busy)
+}
+
+func replica(name, title string, n int, kinds ...string) row {
+	r := row{
+		name: name, title: title, contenders: besideLibraries("floor", kinds...), processes: n, windows: 5,
+		spec: spec{Workload: pairs, Goroutines: 1}, columns: processColumns, main: throughput, against: "floor",
+		goals: goalsOf("redlatch",
+			goal{metric: throughput, atLeast: true, factor: 0.65, of: "redsync"},
+			goal{metric: waitMax, factor: 1.0 / 15, of: "redsync"},
+			goal{metric: commands, factor: 3.2},
+			goal{metric: jain, atLeast: true, factor: 0.98}),
+	}
+	return r
 }
 
 func contended(name, title string, goroutines int) row {

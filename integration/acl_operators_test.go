@@ -17,16 +17,16 @@ import (
 var (
 	aclConnect = strings.Fields(`+hello +ping`)
 	aclInspect = strings.Fields(`
-		~app:* ~redisson_lock_token:{app:* ~redlatch_void:{app:* ~redlatch_trace:{app:*
+		~app:* ~redisson_lock_token:{app:* ~redlatch_void:{app:* ~redlatch_trace:{app:* ~redlatch_wait:{app:*
 		~redisson_lock_queue:{app:* ~redisson_lock_timeout:{app:* ~redlatch_fair:{app:* ~redlatch_rw_*:{app:* ~{app:*
 		+eval +evalsha +time +type +exists +get +hget +hlen +hgetall +hscan +pttl
 		+llen +lrange +zscore +zcount +zrange +zrangebyscore`)
-	aclCount  = strings.Fields(`+pubsub|numsub`)
+	aclCount  = strings.Fields(`+pubsub|numsub +zcard`)
 	aclNames  = strings.Fields(`+client|list`)
 	aclLocks  = strings.Fields(`+scan`)
 	aclForced = strings.Fields(`
-		&redisson_lock__channel:{app:* &redisson_rwlock:{app:* &redlatch_grant:{app:*
-		+publish +del +hdel +hset +hexists +pexpire +set +rename +zrem +zadd
+		&redisson_lock__channel:{app:* &redisson_rwlock:{app:* &redlatch_grant:{app:* &redlatch_wake:{app:*
+		+publish +del +hdel +hset +hexists +pexpire +set +rename +zrem +zadd +zpopmin
 		+lindex +lpop`)
 )
 
@@ -131,8 +131,8 @@ func TestOperatorsACLNoMore(t *testing.T) {
 	all := [][]string{aclInspect, aclForced}
 	for i, set := range all {
 		for _, rule := range set {
-			if rule[0] != '+' || rule == "+eval" || rule == "+evalsha" || rule == "+zadd" || rule == "+set" || rule == "+hexists" || rule == "+hset" {
-				continue // needed by scripts that are not loaded, hand-overs of other shapes, downgrades
+			if rule[0] != '+' || rule == "+eval" || rule == "+evalsha" || rule == "+zadd" || rule == "+zpopmin" || rule == "+set" || rule == "+hexists" || rule == "+hset" {
+				continue // needed by scripts that are not loaded, hand-overs of other shapes, downgrades, to call who would look
 			}
 			t.Run(rule[1:], func(t *testing.T) {
 				op, app := aclOperator(t, testbed.Standalone(t), aclInspect, aclForced, []string{"-" + rule[1:]})

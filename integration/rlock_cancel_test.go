@@ -63,7 +63,7 @@ func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 		"the subscription is not confirmed": func(t *testing.T, x scene, start func()) (func(), func()) {
 			t.Helper()
 			free := hold(t, x)
-			trap := x.p.StallReply(testbed.Contains("SUBSCRIBE", rlChannel("l")))
+			trap := x.p.StallReply(testbed.Contains("SUBSCRIBE", rlCalls("l")))
 			start()
 			return func() { trap.Wait(t) }, func() { trap.Release(); free() }
 		},

@@ -294,6 +294,7 @@ func TestRLockCloseOnAFrozenServer(t *testing.T) {
 	rlOneOf(t, <-u, redlatch.ErrClosed, redlatch.ErrUnavailable)
 	s.Thaw(t)
 	rlUntil(t, "the end of the leases", func() bool { return s.Int(t, "EXISTS", "l", "m") == 0 })
+	s.Do(t, "DEL", luascript.WaitKey("l")) // which nobody could leave: it ends after a minute
 }
 
 func rlAsyncUnlock(h redlatch.Hold) <-chan error {

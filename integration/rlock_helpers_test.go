@@ -186,7 +186,10 @@ func rlCount(t *testing.T, s *testbed.Server, name string) int {
 
 func rlChannel(name string) string { return luascript.LockChannel(name) }
 
-// rlSubscribed waits until n connections listen to the lock's unlock messages.
+// rlCalls begins the names of the channels on which clients that wait are called.
+func rlCalls(name string) string { return luascript.CallChannel(name) }
+
+// rlSubscribed waits until n connections listen to the lock's messages.
 func rlSubscribed(t *testing.T, s *testbed.Server, name string, n int64) {
 	t.Helper()
 	rlUntil(t, fmt.Sprintf("%d subscriptions of %s", n, name), func() bool { return rlSubscriptions(t, s, name) == n })
@@ -194,6 +197,12 @@ func rlSubscribed(t *testing.T, s *testbed.Server, name string, n int64) {
 
 func rlSubscriptions(t *testing.T, s *testbed.Server, name string) int64 {
 	t.Helper()
+	var called int64
+	for _, channel := range s.List(t, "PUBSUB", "CHANNELS") {
+		if strings.HasPrefix(channel, rlCalls(name)) {
+			called++
+		}
+	}
 	msg := s.Do(t, "PUBSUB", "NUMSUB", rlChannel(name))
 	reply, err := msg.ToArray()
 	if err != nil || len(reply) != 2 {
@@ -203,7 +212,7 @@ func rlSubscriptions(t *testing.T, s *testbed.Server, name string) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return n + called
 }
 
 // rlAsync runs Lock in the background.

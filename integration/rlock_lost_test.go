@@ -234,7 +234,7 @@ func TestRLockReleaseBeforeTheSubscription(t *testing.T) {
 	s, p, c := rlProxied(t)
 	holder := rlClient(t, s.Addr())
 	h := rlLock(t, t.Context(), holder.RLock("l"), redlatch.WithLease(10*time.Minute))
-	trap := p.StallRequest(testbed.Contains("SUBSCRIBE", rlChannel("l")))
+	trap := p.StallRequest(testbed.Contains("SUBSCRIBE", rlCalls("l")))
 	got := rlAsync(t.Context(), c.RLock("l"))
 	trap.Wait(t)
 	rlUnlock(t, h)

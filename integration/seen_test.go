@@ -36,7 +36,7 @@ func TestErrorOfALongWaitSaysWhenTheHolderWasSeen(t *testing.T) {
 			if now := busy.Remaining - busy.Age; now < left-time.Second || now > left+time.Second {
 				t.Errorf("%s: after a wait of %v %v are left, want about %v", kind, wait, now, left)
 			}
-			if said := strings.Contains(err.Error(), "as seen 1."); said != (wait > 0) {
+			if said := strings.Contains(err.Error(), "as seen "); said != (wait > 0) {
 				t.Errorf("%s: a wait of %v: %v", kind, wait, err)
 			}
 		}

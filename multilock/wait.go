@@ -28,7 +28,7 @@ func (q *quorum) wait(why error) error {
 		left = q.pause.NextBackOff()
 	}
 	expect := time.Now().Add(left)
-	q.listen(expect)
+	q.listen(expect, busy.Holder)
 	got := q.got()
 	switch {
 	case got == 0:
@@ -108,12 +108,12 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // listen makes the copies' unlock messages wake us.
-func (q *quorum) listen(expect time.Time) {
+func (q *quorum) listen(expect time.Time, holder string) {
 	for i, l := range q.m.leaves {
 		if w := q.watches[i]; w != nil {
-			w.Expect(expect)
+			w.Expect(expect, holder)
 		} else {
-			q.watches[i] = l.eng.Watch(q.signal, expect)
+			q.watches[i] = l.eng.Watch(q.signal, expect, holder)
 			q.bids[i].Pokes(q.watches[i])
 		}
 	}

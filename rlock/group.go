@@ -13,7 +13,7 @@ import (
 // is specific to each is in the command that its own Acquire builds.
 func (k *reentrant) AcquireAll(lease time.Duration, parts []kind.Part) conn.Command {
 	cmd := conn.Command{
-		Script: luascript.GroupAcquire, Keys: make([]string, 0, 3*len(parts)), Args: make([]string, 1, 1+5*len(parts)),
+		Script: luascript.GroupAcquire, Keys: make([]string, 0, 4*len(parts)), Args: make([]string, 1, 1+6*len(parts)),
 	}
 	cmd.Args[0] = kind.Millis(lease)
 	for i := range parts {
@@ -21,12 +21,12 @@ func (k *reentrant) AcquireAll(lease time.Duration, parts []kind.Part) conn.Comm
 		of := p.Kind.(*reentrant)
 		if p.Count > 0 {
 			cmd.Keys = append(cmd.Keys, of.keyOnly...)
-			cmd.Args = append(cmd.Args, "1", p.Field.Name, strconv.Itoa(p.Count), "", "")
+			cmd.Args = append(cmd.Args, "1", p.Field.Name, strconv.Itoa(p.Count), "", "", "")
 			continue
 		}
 		one := of.Acquire(p.Attempt)
 		cmd.Keys = append(cmd.Keys, one.Keys...)
-		cmd.Args = append(cmd.Args, strconv.Itoa(len(one.Keys)), one.Args[0], "0", one.Args[2], one.Args[3])
+		cmd.Args = append(cmd.Args, strconv.Itoa(len(one.Keys)), one.Args[0], "0", one.Args[2], one.Args[3], one.Args[4])
 	}
 	return cmd
 }
@@ -54,6 +54,7 @@ func (k *reentrant) AcquiredAll(parts []kind.Part, r conn.Reply) (out kind.Outco
 		out.NoLock = true
 	default:
 		out.Remaining, out.Holder, out.Trace = kind.Remaining(r.Int(2)), r.Str(3), r.Str(4)
+		out.Foreign, out.LookIn = kind.Foreign(out.Holder), time.Duration(r.Int(5))*time.Millisecond
 	}
 	return out, part, nil
 }
@@ -61,11 +62,14 @@ func (k *reentrant) AcquiredAll(parts []kind.Part, r conn.Reply) (out kind.Outco
 // ReleaseAll implements kind.Group.
 func (k *reentrant) ReleaseAll(cmds []conn.Command) conn.Command {
 	all := conn.Command{
-		Script: luascript.GroupRelease, Keys: make([]string, 0, 2*len(cmds)), Args: make([]string, 0, 7*len(cmds)),
+		Script: luascript.GroupRelease, Keys: make([]string, 0, 3*len(cmds)), Args: make([]string, 0, 10*len(cmds)),
 	}
 	for i := range cmds {
 		all.Keys = append(all.Keys, cmds[i].Keys...)
 		all.Args = append(append(all.Args, strconv.Itoa(len(cmds[i].Keys))), cmds[i].Args...)
+		for len(all.Args) < 10*(i+1) {
+			all.Args = append(all.Args, "")
+		}
 	}
 	return all
 }

@@ -22,13 +22,17 @@ type reentrant struct {
 	// prebuilt; commands only read them
 	keyOnly []string
 	acquire [2][]string // keys of Acquire, without and with the trace
-	release [4][]string // keys of Release: +1 with the void set, +2 with the trace
-	renew   []string    // keys of Renew with the trace
+	release [4][]string // keys of the last Release: +1 with the void set, +2 with the trace
+	calls   string      // what the names of the channels begin with on which clients are called
+	counts  string      // whether receivers are counted, as the scripts take it
+	leave   conn.Command
+	renew   []string // keys of Renew with the trace
 	state   conn.Command
 	spec    pubsub.Spec
 }
 
 var (
+	_ kind.Caller   = (*reentrant)(nil)
 	_ kind.Group    = (*reentrant)(nil)
 	_ kind.Splitter = (*reentrant)(nil)
 )
@@ -44,29 +48,39 @@ func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
 	if err := kind.Only(set, "RLock", false, false); err != nil {
 		return nil, err
 	}
-	void, trace := luascript.VoidKey(key), luascript.TraceKey(key)
+	void, trace, wait := luascript.VoidKey(key), luascript.TraceKey(key), luascript.WaitKey(key)
+	calls := luascript.CallChannel(key)
 	k := &reentrant{
 		traits: &plainTraits, channel: luascript.LockChannel(key), publish: c.Topology().Publish(),
 		keyOnly: []string{key},
-		acquire: [2][]string{{key, void}, {key, void, trace}},
-		release: [4][]string{{key}, {key, void}, {key, trace}, {key, void, trace}},
+		calls:   calls, counts: c.Topology().Counts(),
+		acquire: [2][]string{{key, void, wait}, {key, void, trace, wait}},
+		release: [4][]string{{key, wait}, {key, void, wait}, {key, trace, wait}, {key, void, trace, wait}},
 		renew:   []string{key, trace},
 		state:   conn.Command{Script: luascript.State, Keys: []string{key}, Args: []string{"0"}},
 	}
 	if set.Fenced {
 		token := luascript.TokenKey(key)
 		k.traits, k.fence = &fencedTraits, kind.FenceArg(c.FenceTTL())
-		k.acquire = [2][]string{{key, void, token}, {key, void, token, trace}}
+		k.acquire = [2][]string{{key, void, token, wait}, {key, void, token, trace, wait}}
 		k.state = conn.Command{Script: luascript.State, Keys: []string{key, token}, Args: []string{"1"}}
 	}
+	k.leave = conn.Command{
+		Script: luascript.WaitLeave, Keys: []string{key, wait}, Args: []string{c.ID(), calls, k.publish, k.counts},
+	}
+	mine := calls + c.ID()
 	k.spec = pubsub.Spec{
-		ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(key), Route: wakeOne, Herd: true,
+		ID: mine, Channels: []string{mine}, Slot: luascript.Slot(key), Foreign: k.channel,
+		Route: func(channel, payload string) pubsub.Wake {
+			if channel == mine {
+				return pubsub.Wake{One: true, Place: payload}
+			}
+			return pubsub.Wake{One: true, Foreign: true}
+		},
+		Unheard: func() { c.Leave(k.leave, mine) },
 	}
 	return k, nil
 }
-
-// wakeOne: a message wakes the waiter that has waited longest in each process.
-func wakeOne(_, _ string) pubsub.Wake { return pubsub.Wake{One: true} }
 
 // Traits implements kind.Kind.
 func (k *reentrant) Traits() *kind.Traits { return k.traits }
@@ -77,7 +91,7 @@ func (k *reentrant) Acquire(a *kind.Attempt) conn.Command {
 	if a.Trace != "" {
 		keys = k.acquire[1]
 	}
-	a.Args = [...]string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace}
+	a.Args = [...]string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace, a.Place}
 	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: a.Args[:]}
 }
 
@@ -86,7 +100,10 @@ func (k *reentrant) Acquired(_ *kind.Attempt, r conn.Reply) kind.Outcome {
 	if out, done := kind.Answered(r); done {
 		return out
 	}
-	return kind.Outcome{Remaining: kind.Remaining(r.Int(1)), Holder: r.Str(2), Trace: r.Str(3)}
+	return kind.Outcome{
+		Remaining: kind.Remaining(r.Int(1)), Holder: r.Str(2), Foreign: kind.Foreign(r.Str(2)), Trace: r.Str(3),
+		LookIn: time.Duration(r.Int(4)) * time.Millisecond,
+	}
 }
 
 // Reenter implements kind.Kind.
@@ -111,11 +128,16 @@ func (k *reentrant) Release(f kind.Field, count int, void time.Duration) conn.Co
 	}
 	room := f.Room
 	if room == nil {
-		room = new([6]string)
+		room = new([9]string)
 	}
-	*room = [...]string{f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced)}
+	*room = [...]string{
+		f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced), k.calls, k.counts, f.Listed,
+	}
 	return conn.Command{Script: luascript.Release, Keys: k.release[which], Args: room[:]}
 }
+
+// Leave implements kind.Caller.
+func (k *reentrant) Leave() conn.Command { return k.leave }
 
 // Abandon implements kind.Kind.
 func (k *reentrant) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
@@ -131,9 +153,15 @@ func (k *reentrant) Renew(f kind.Field, lease time.Duration) kind.Item {
 	return kind.Item{Script: luascript.Renew, Keys: k.keyOnly, Args: []string{f.Name, ms}, Replies: 1}
 }
 
-// ReleaseSplit implements kind.Splitter: the trace is left.
+// ReleaseSplit implements kind.Splitter: the trace is left, and whoever waits is called by the
+// command that follows.
 func (k *reentrant) ReleaseSplit(f kind.Field, count int) conn.Command {
-	return k.Release(kind.Field{Name: f.Name}, count, 0)
+	if count > 0 {
+		return k.Release(f, count, 0)
+	}
+	return conn.Command{
+		Script: luascript.Release, Keys: k.keyOnly, Args: []string{f.Name, "0", k.channel, k.publish, "0", "0"},
+	}
 }
 
 // RenewSplit implements kind.Splitter: the trace is left.

@@ -25,10 +25,10 @@ var features = []feature{
 		"rlock",
 		[]string{
 			"EXISTS KEY", "HSET KEY f 1", "PEXPIRE KEY 100", "HEXISTS KEY f", "HGET KEY f", "PTTL KEY", "HKEYS KEY", "HDEL KEY f",
-			"SISMEMBER KEY f", "SADD KEY f",
+			"SISMEMBER KEY f", "SADD KEY f", "TIME", "ZADD KEY XX 1 a", "ZPOPMIN KEY", "ZREM KEY a",
 		},
-		[]string{"NAME", "redisson_lock_token:{NAME}", "redlatch_void:{NAME}", "redlatch_trace:{NAME}"},
-		[]string{"redisson_lock__channel:{NAME}"},
+		[]string{"NAME", "redisson_lock_token:{NAME}", "redlatch_void:{NAME}", "redlatch_trace:{NAME}", "redlatch_wait:{NAME}"},
+		[]string{"redisson_lock__channel:{NAME}", "redlatch_wake:{NAME}:c"},
 	},
 	{"fenced", []string{"GET KEY", "SET KEY 1 PX 100", "TIME"}, nil, nil},
 	{"links", []string{"GET KEY", "SET KEY 1 PX 100", "DEL KEY"}, nil, nil},

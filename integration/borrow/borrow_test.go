@@ -200,7 +200,8 @@ func TestTheProbeNeedsNoPermission(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	s.SetUser(t, "app", "on", ">secret",
-		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "&redisson_lock__channel:{app:*",
+		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "~redlatch_wait:{app:*", "&redisson_lock__channel:{app:*", "&redlatch_wake:{app:*",
+		"+time", "+zadd", "+zpopmin", "+zrem",
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember", "+sadd")
 	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) {
@@ -428,7 +429,7 @@ func TestSentinelFailover(t *testing.T) {
 		t.Error(err)
 	}
 	patient.Close()
-	channel := luascript.LockChannel("held")
+	channel := luascript.CallChannel("held") + "*"
 	deadline := time.Now().Add(lease)
 	for len(next.List(t, "PUBSUB", "CHANNELS", channel)) == 0 {
 		if time.Now().After(deadline) {

@@ -190,7 +190,7 @@ var mutations = []mutation{
 	{
 		name:    "lock taken away, next one not told",
 		file:    "internal/luascript/force_any.lua",
-		old:     "  wake('0') -- also when readers stay",
+		old:     "  tell('0') -- also when readers stay",
 		new:     "  -- also when readers stay",
 		profile: "forced", finds: "lay free", bound: 30_000,
 	},

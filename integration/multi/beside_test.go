@@ -20,17 +20,18 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 	cs := clients(t, addrs(list))
 	lock := func(c *redlatch.Client, name string) redlatch.Member { return c.RLock(name) }
 	write := func(c *redlatch.Client, name string) redlatch.Member { return c.ReadWriteLock(name).WriteLock() }
+	calls := func(name string) string { return luascript.CallChannel(name) + "*" }
 	for _, tc := range []struct {
 		name    string
 		copy    func(*redlatch.Client, string) redlatch.Member
 		channel func(string) string
 		whole   func(redlatch.Member) redlatch.Member
 	}{
-		{"plain", lock, luascript.LockChannel, func(l redlatch.Member) redlatch.Member { return l }},
-		{"multi", lock, luascript.LockChannel, func(l redlatch.Member) redlatch.Member {
+		{"plain", lock, calls, func(l redlatch.Member) redlatch.Member { return l }},
+		{"multi", lock, calls, func(l redlatch.Member) redlatch.Member {
 			return redlatch.MultiLock(l, cs[1].RLock("else"))
 		}},
-		{"group", lock, luascript.LockChannel, func(l redlatch.Member) redlatch.Member {
+		{"group", lock, calls, func(l redlatch.Member) redlatch.Member {
 			return redlatch.MultiLock(l, cs[0].RLock("multi"))
 		}},
 		{"write", write, luascript.RWChannel, func(l redlatch.Member) redlatch.Member { return l }},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -198,9 +197,9 @@ func ended(t testing.TB, h redlatch.Hold) error {
 // listens waits until somebody listens to a lock's unlock messages.
 func listens(t testing.TB, s *testbed.Server, name string) {
 	t.Helper()
-	channel := luascript.LockChannel(name)
+	channel := luascript.CallChannel(name)
 	eventually(t, "a subscription of "+name, func() bool {
-		return slices.Contains(s.List(t, "PUBSUB", "CHANNELS", channel), channel)
+		return len(s.List(t, "PUBSUB", "CHANNELS", channel+"*")) > 0
 	})
 }
 
@@ -208,9 +207,9 @@ func listens(t testing.TB, s *testbed.Server, name string) {
 // half a second, and the next waiter would not be told from it.
 func unheard(t testing.TB, s *testbed.Server, name string) {
 	t.Helper()
-	channel := luascript.LockChannel(name)
+	channel := luascript.CallChannel(name)
 	eventually(t, "the end of a subscription of "+name, func() bool {
-		return len(s.List(t, "PUBSUB", "CHANNELS", channel)) == 0
+		return len(s.List(t, "PUBSUB", "CHANNELS", channel+"*")) == 0
 	})
 }
 

@@ -238,7 +238,8 @@ func TestMinimalACL(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	s.SetUser(t, "app", "on", ">secret",
-		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "&redisson_lock__channel:{app:*",
+		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "~redlatch_wait:{app:*", "&redisson_lock__channel:{app:*", "&redlatch_wake:{app:*",
+		"+time", "+zadd", "+zpopmin", "+zrem",
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+hlen", "+hgetall", "+pttl", "+hdel", "+sismember", "+sadd",
 		"~redlatch_once:{app:*", "+get", "+set", "+del", "+time")

@@ -79,7 +79,7 @@ func TestGroupReleaseTellsOfEach(t *testing.T) {
 	}
 	s.Do(t, "SET", "b", "replaced")
 	member := func(count, channel, publish string) []string {
-		return []string{"1", field, count, channel, publish, "0", "0"}
+		return []string{"1", field, count, channel, publish, "0", "0", "", "", ""}
 	}
 	args := append(append(member("0", "ch", "NOSUCH"), member("0", "ch", "PUBLISH")...), member("1", "", "")...)
 	args = append(args, member("0", "ch", "PUBLISH")...)
@@ -133,7 +133,7 @@ func TestNoLock(t *testing.T) {
 		for name, c := range map[string]call{
 			"acquire": {script: luascript.Acquire, keys: []string{key, "void"}, args: []string{field, "1000", "", ""}},
 			"traced":  {script: luascript.Acquire, keys: []string{key, "void", "trace"}, args: []string{field, "1000", "", "-"}},
-			"group":   {script: luascript.GroupAcquire, keys: []string{key, "void"}, args: []string{"1000", "2", field, "0", "", ""}},
+			"group":   {script: luascript.GroupAcquire, keys: []string{key, "void", "wait"}, args: []string{"1000", "3", field, "0", "", "", ""}},
 			"fair":    {script: luascript.FairAcquire, keys: fairKeys(key), args: []string{"PUBLISH", "g:", "o:", field, "1000", "-", "", "0"}},
 			"read": {
 				script: luascript.RWRead, keys: []string{key, "void", "leases", "own", "writers", "marks", "readers", "turn"},

@@ -3,7 +3,6 @@ package topology
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,8 +17,7 @@ import (
 func subscribed(t *testing.T, c *testbed.ClusterSet, key string) func() bool {
 	t.Helper()
 	return func() bool {
-		channel := luascript.LockChannel(key)
-		return slices.Contains(c.LockChannels(t, key, channel), channel)
+		return len(c.LockChannels(t, key, luascript.CallChannel(key)+"*")) > 0
 	}
 }
 

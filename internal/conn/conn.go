@@ -109,6 +109,15 @@ func (t Topology) Publish() string {
 	return "PUBLISH"
 }
 
+// Counts is "1" if the answer to a message counts all who got it, as the scripts take it: in a
+// cluster without sharded channels it counts those of one node.
+func (t Topology) Counts() string {
+	if t.Cluster && !t.Sharded {
+		return "0"
+	}
+	return "1"
+}
+
 // Conn is the Runner over a rueidis client. It is safe for concurrent use.
 type Conn struct {
 	client  rueidis.Client

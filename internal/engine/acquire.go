@@ -347,6 +347,9 @@ func (a *acquisition) run(try bool) error {
 			a.waiter.Expect(a.look, a.seen())
 		}
 		a.waiter.Listen(a.busy.Channels, a.busy.Patterns)
+		if a.busy.Foreign {
+			a.waiter.HearOthers()
+		}
 		if a.obs != nil && !a.waits {
 			a.waits = true
 			a.obs.Wait()
@@ -400,7 +403,7 @@ func (a *acquisition) giveUp() {
 	}
 	if a.waiter != nil {
 		a.about().claim.Unwatch(a)
-		a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
+		a.desert()
 		switch h, _ := a.core.reg.Given(&a.given); { // passed on just before it left
 		case h == nil:
 		case a.broken:

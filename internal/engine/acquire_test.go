@@ -70,7 +70,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 }
 
 // A waiter tries, once more when its subscription stands, and then sleeps until
-// the holder's lease ends; a new lease is slept out, too. Nothing polls.
+// the holder's lease ends; it looks once a second, for what nobody calls it for.
 func TestWaiterLooksWhenTheLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, core := newFake(t, leaseTime)
@@ -79,11 +79,11 @@ func TestWaiterLooksWhenTheLeaseEnds(t *testing.T) {
 		before := len(f.scripts("acquire"))
 		began := time.Now()
 		h := take(t, t.Context(), core, "l")
-		if took := time.Since(began); took != 100*time.Second+2*time.Millisecond {
+		if took := time.Since(began); took < 100*time.Second || took > 100*time.Second+2*time.Millisecond {
 			t.Errorf("waited %v for a lease of 100 s", took)
 		}
-		if n := len(f.scripts("acquire")) - before; n != 3 {
-			t.Errorf("%d tries, want 3", n)
+		if n := len(f.scripts("acquire")) - before; n < 80 || n > 140 {
+			t.Errorf("%d tries in 100 s", n)
 		}
 		if err := h.Unlock(t.Context()); err != nil {
 			t.Error(err)
@@ -120,10 +120,10 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			time.Sleep(10 * time.Millisecond) // in line before the next one comes
 		}
 		time.Sleep(5 * time.Second)
-		// The holder, the first waiter, and that one again once it listens: those
-		// behind it ask nothing.
+		// The holder, the first waiter, and that one again once it listens and once a second:
+		// those behind it ask nothing.
 		before := len(f.scripts("acquire"))
-		if before > 3 {
+		if before > 3+8 {
 			t.Errorf("%d tries by %d waiters", before-1, n)
 		}
 		if err := h.Unlock(t.Context()); err != nil {

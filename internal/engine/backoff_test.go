@@ -92,10 +92,9 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 // A server that refuses every try while messages arrive, or connections for them flap, is not asked at their
 // pace.
 func TestSignalsWhileTheServerRefusesAreNoHotLoop(t *testing.T) {
-	const channel = "redisson_lock__channel:{l}"
-	for name, signal := range map[string]func(h pubsub.Handler){
-		"messages":   func(h pubsub.Handler) { h.Message(channel, "0") },
-		"reconnects": func(h pubsub.Handler) { h.Confirmed(channel) },
+	for name, signal := range map[string]func(h pubsub.Handler, channel string){
+		"calls":      func(h pubsub.Handler, channel string) { h.Message(channel, "1700000000000000") },
+		"reconnects": func(h pubsub.Handler, channel string) { h.Confirmed(channel) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestSignalsWhileTheServerRefusesAreNoHotLoop(t *testing.T) {
 				f.mu.Unlock()
 				const lasts = 10 * time.Second
 				for range lasts / time.Millisecond {
-					signal(listener)
+					signal(listener, luascript.CallChannel("l")+core.ID())
 					time.Sleep(time.Millisecond)
 				}
 				synctest.Wait()

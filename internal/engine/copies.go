@@ -46,6 +46,7 @@ func (l *Lock) Trouble() error { return l.core.send.Trouble(l.of.Key) }
 // take the lock when it alone is free, and must hold up nobody who can. It is for the copies of a
 // quorum, whose attempt is one on all of them.
 type Watch struct {
+	l      *Lock
 	w      *pubsub.Waiter
 	expect time.Time
 }
@@ -54,23 +55,27 @@ type Watch struct {
 func (l *Lock) watching() *kind.Attempt { return &kind.Attempt{Field: l.core.cfg.ID + ":g-watch"} }
 
 // Watch begins to listen; signal, of capacity 1, gets a value when there may be
-// news. The caller has looked and found that the lock may be taken until expect
+// news. The caller has looked and found that holder may have the lock until expect
 // (zero: not known).
-func (l *Lock) Watch(signal chan struct{}, expect time.Time) *Watch {
+func (l *Lock) Watch(signal chan struct{}, expect time.Time, holder string) *Watch {
 	spec, opts := l.of.Kind.Wait(l.watching())
 	if len(opts) == 0 {
 		opts = []pubsub.Option{pubsub.Aside()}
 	}
-	w := &Watch{w: l.core.hub.Join(spec, append(opts[:len(opts):len(opts)], pubsub.Signal(signal))...)}
-	w.Expect(expect)
+	w := &Watch{l: l, w: l.core.hub.Join(spec, append(opts[:len(opts):len(opts)], pubsub.Signal(signal))...)}
+	w.Expect(expect, holder)
 	return w
 }
 
 // Expect notes what another look found.
-func (w *Watch) Expect(at time.Time) {
+func (w *Watch) Expect(at time.Time, holder string) {
 	w.expect = at
-	if !at.IsZero() {
-		w.w.Expect(at, pubsub.Holder{})
+	if at.IsZero() {
+		return
+	}
+	who := pubsub.Holder{Owner: holder, Foreign: kind.Foreign(holder)}
+	if w.w.Expect(at, who); who.Foreign {
+		w.w.HearOthers()
 	}
 }
 
@@ -83,13 +88,16 @@ func (w *Watch) Look() (try bool, at time.Time) {
 	if !n.Confirmed {
 		return false, earlier(w.expect, time.Now().Add(unconfirmedPoll))
 	}
-	return false, w.expect
+	return false, earlier(w.expect, n.Look)
 }
 
 // Leave ends it. h is what its owner got, if it did.
 func (w *Watch) Leave(h *held.Hold) {
 	if h == nil {
-		w.w.Leave(true, time.Time{}, pubsub.Holder{})
+		deserted := w.w.Leave(true, time.Time{}, pubsub.Holder{})
+		if caller, ok := w.l.of.Kind.(kind.Caller); ok && deserted {
+			w.l.core.Leave(caller.Leave(), w.l.of.Calls)
+		}
 		return
 	}
 	w.w.Leave(false, h.ValidUntil(), pubsub.Holder{Owner: h.Field().Name})

@@ -87,7 +87,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 	c.send = sender.New(run, sender.Config{Slow: c.slow(), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
 	c.reg = held.NewRegistry(held.Config{
 		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
-		Heard: c.heard, Gone: c.gone, PassOn: c.passOn,
+		Listed: c.listed, Released: c.released, Gone: c.gone, PassOn: c.passOn,
 	}, c.send, c.topo)
 	c.places = newPlaces(c)
 	return c

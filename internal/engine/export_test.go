@@ -33,4 +33,6 @@ const MaxInFlight = sender.MaxAsking
 const LeastPause = leastPause
 
 // Hears reports whether the subscription of a plain lock's waiters stands.
-func (c *Core) Hears(key string) bool { return c.hub.Standing("redisson_lock__channel:{" + key + "}") }
+func (c *Core) Hears(key string) bool {
+	return c.hub.Standing("redlatch_wake:{" + key + "}:" + c.cfg.ID)
+}

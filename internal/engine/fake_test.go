@@ -23,14 +23,15 @@ import (
 // bubble. It is a conn.Runner and a pubsub.Dialer.
 type fakeRedis struct {
 	latency time.Duration // of one way
-	heard   int64         // listeners that a release tells of; 0: it tells of none
 	topo    conn.Topology
+	others  int64 // clients of another library that listen to every message for all
 
 	mu       sync.Mutex
 	before   func(cmd conn.Command) error // guarded by mu; an error: the command does not run
 	after    func(cmd conn.Command) error // guarded by mu; an error: it ran, the reply is lost
 	keys     map[string]*fakeKey          // guarded by mu
 	void     map[string]bool              // guarded by mu
+	list     fakeList                     // guarded by mu
 	ran      []ran                        // guarded by mu
 	listener pubsub.Handler               // guarded by mu
 	channels map[string]bool              // guarded by mu
@@ -118,6 +119,9 @@ func (k *fakeKey) raise(lease time.Duration) {
 func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.list == nil {
+		f.list = fakeList{}
+	}
 	f.ran = append(f.ran, ran{cmd.Script.Name, len(cmd.Keys), time.Now()})
 	code := func(n int64) conn.Reply { return conn.Reply{Code: n} }
 	key, arg := cmd.Keys[0], cmd.Args
@@ -128,13 +132,18 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 		switch {
 		case k == nil && f.void[arg[0]]:
 			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
+		case k == nil && arg[4] == "s":
+			f.list.enlist(key, arg[0], arg[4])
+			return conn.Reply{Vals: []conn.Value{{}, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
 		case k == nil:
+			f.list.granted(key, arg[0], arg[4])
 			f.keys[key] = &fakeKey{arg[0], 1, time.Now().Add(ms(arg[1]))}
 			return code(1)
 		case mine:
 			k.raise(ms(arg[1]))
 			return code(2)
 		}
+		f.list.enlist(key, arg[0], arg[4])
 		return conn.Reply{Vals: []conn.Value{{}, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
 	case luascript.Reenter:
 		if !mine {
@@ -155,11 +164,13 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 			return code(1)
 		}
 		delete(f.keys, key)
-		f.publish(arg[2])
-		if f.heard > 0 {
-			return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {Int: f.heard}}}
+		return f.list.release(key, arg, f.publish)
+	case luascript.WaitLeave:
+		delete(f.list[key], arg[0])
+		if k != nil {
+			return code(0)
 		}
-		return code(1)
+		return code(f.list.call(key, f.publish))
 	case luascript.Renew:
 		var r conn.Reply
 		for i, key := range cmd.Keys {
@@ -177,10 +188,15 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 	panic("no script " + cmd.Script.Name)
 }
 
-func (f *fakeRedis) publish(channel string) {
+func (f *fakeRedis) publish(channel, payload string) int64 {
 	if h := f.listener; h != nil && f.channels[channel] {
-		go h.Message(channel, "0")
+		go h.Message(channel, payload)
+		return 1
 	}
+	if payload == "0" {
+		return f.others
+	}
+	return 0
 }
 
 // count is what the server's hash says, 0 when it is gone.

@@ -23,6 +23,7 @@ type fakePlain struct {
 	free  map[string]time.Time // since when a lock is free
 	void  map[string]time.Time
 	token int64
+	list  fakeList
 	links []*plainLink
 }
 
@@ -37,7 +38,7 @@ func newFakePlain(seed uint64) *fakePlain {
 	return &fakePlain{
 		rough: rough{rand: rand.New(rand.NewPCG(seed, 1))}, //nolint:gosec // a test
 		keys:  map[string]*plainKey{},
-		free:  map[string]time.Time{}, void: map[string]time.Time{},
+		free:  map[string]time.Time{}, void: map[string]time.Time{}, list: fakeList{},
 	}
 }
 
@@ -180,7 +181,7 @@ func (f *fakePlain) cut() {
 }
 
 // publish sends a message to all who listen. mu is held.
-func (f *fakePlain) publish(ch string) (n int64) {
+func (f *fakePlain) publish(ch, payload string) (n int64) {
 	for _, l := range f.links {
 		s := l.subs
 		if s == nil || !s.channels[ch] {
@@ -194,7 +195,7 @@ func (f *fakePlain) publish(ch string) (n int64) {
 			over := s.over
 			f.mu.Unlock()
 			if !over {
-				s.listener.Message(ch, "0")
+				s.listener.Message(ch, payload)
 			}
 		}()
 	}
@@ -258,10 +259,17 @@ func (f *fakePlain) run(cmd conn.Command) conn.Reply {
 		switch {
 		case k == nil && f.voided(arg[0]+" "+cmd.Keys[0]):
 			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
+		case k == nil && arg[4] == "s":
+			f.list.enlist(cmd.Keys[0], arg[0], arg[4])
+			return conn.Reply{Vals: []conn.Value{{}, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
 		case k != nil && k.field != arg[0]:
+			f.list.enlist(cmd.Keys[0], arg[0], arg[4])
 			return conn.Reply{Vals: []conn.Value{{}, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
 		case k != nil:
 			code = 2
+		}
+		if k == nil {
+			f.list.granted(cmd.Keys[0], arg[0], arg[4])
 		}
 		if token := f.take(cmd.Keys[0], arg[0], arg[1], arg[2]); token != 0 {
 			return conn.Reply{Code: code, Vals: []conn.Value{{Int: code}, {Int: token}}}
@@ -280,20 +288,28 @@ func (f *fakePlain) run(cmd conn.Command) conn.Reply {
 	case luascript.Release:
 		code, heard := f.release(cmd.Keys[0], arg)
 		if heard {
-			if n := f.publish(arg[2]); n > 0 {
-				return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {Int: n}}}
-			}
+			return f.list.release(cmd.Keys[0], arg, f.publish)
 		}
+		f.callNext(cmd.Keys[0], arg)
 		return code1(code)
+	case luascript.WaitLeave:
+		delete(f.list[cmd.Keys[0]], arg[0])
+		if f.find(cmd.Keys[0]) != nil {
+			return code1(0)
+		}
+		return code1(f.list.call(cmd.Keys[0], f.publish))
 	case luascript.GroupRelease:
 		var r conn.Reply
-		for at := 0; len(arg) > 0; arg = arg[7:] {
+		for at := 0; len(arg) > 0; arg = arg[10:] {
 			n, _ := strconv.Atoi(arg[0])
 			code, heard := f.release(cmd.Keys[at], arg[1:])
+			text := ""
 			if heard {
-				f.publish(arg[3])
+				text = strconv.FormatInt(f.list.release(cmd.Keys[at], arg[1:10], f.publish).Int(1), 10)
+			} else {
+				f.callNext(cmd.Keys[at], arg[1:10])
 			}
-			r.Vals = append(r.Vals, conn.Value{Int: code}, conn.Value{IsStr: true})
+			r.Vals = append(r.Vals, conn.Value{Int: code}, conn.Value{Str: text, IsStr: true})
 			at += n
 		}
 		r.Code = r.Vals[0].Int
@@ -332,12 +348,19 @@ func (f *fakePlain) release(key string, arg []string) (code int64, told bool) {
 	return 1, true
 }
 
+// callNext is what a release does that finds the lock free. mu is held.
+func (f *fakePlain) callNext(key string, arg []string) {
+	if len(arg) > 6 && arg[6] != "" && f.find(key) == nil {
+		f.list.call(key, f.publish)
+	}
+}
+
 func (f *fakePlain) acquireAll(cmd conn.Command) conn.Reply {
 	code, at := int64(1), 0
-	type one struct{ key, field, count, fence string }
+	type one struct{ key, field, count, fence, place string }
 	var all []one
-	for arg := cmd.Args[1:]; len(arg) > 0; arg = arg[5:] {
-		m := one{cmd.Keys[at], arg[1], arg[2], arg[3]}
+	for arg := cmd.Args[1:]; len(arg) > 0; arg = arg[6:] {
+		m := one{cmd.Keys[at], arg[1], arg[2], arg[3], arg[5]}
 		all = append(all, m)
 		part := conn.Value{Int: int64(len(all))}
 		n, _ := strconv.Atoi(arg[0])
@@ -350,7 +373,11 @@ func (f *fakePlain) acquireAll(cmd conn.Command) conn.Reply {
 			}
 		case k == nil && f.voided(m.field+" "+m.key):
 			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
+		case k == nil && m.place == "s":
+			f.list.enlist(m.key, m.field, m.place)
+			return conn.Reply{Vals: []conn.Value{{}, part, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
 		case k != nil && k.field != m.field:
+			f.list.enlist(m.key, m.field, m.place)
 			return conn.Reply{Vals: []conn.Value{{}, part, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
 		case k != nil:
 			code = 2
@@ -358,6 +385,9 @@ func (f *fakePlain) acquireAll(cmd conn.Command) conn.Reply {
 	}
 	r := conn.Reply{Code: code, Vals: []conn.Value{{Int: code}}}
 	for _, m := range all {
+		if f.find(m.key) == nil {
+			f.list.granted(m.key, m.field, m.place)
+		}
 		token := f.take(m.key, m.field, cmd.Args[0], m.fence)
 		if m.count != "0" {
 			f.keys[m.key].count, _ = strconv.Atoi(m.count)
@@ -409,6 +439,7 @@ func (f *fakePlain) force(key string) {
 	if f.find(key) != nil {
 		f.hist = append(f.hist, fmt.Sprintf("%d force [%s]", time.Now().UnixMicro(), key))
 		f.freed(key)
-		f.publish(luascript.LockChannel(key))
+		f.publish(luascript.LockChannel(key), "0")
+		f.list.call(key, f.publish)
 	}
 }

@@ -34,9 +34,11 @@ func (c *Core) NewLock(name string, build func(key string) (kind.Kind, error)) *
 		l.of.Kind, l.err = build(l.of.Key)
 	}
 	l.queue, _ = l.of.Kind.(kind.Queuer)
-	if l.err == nil && l.of.Kind.Traits().Passes {
+	if _, ok := l.of.Kind.(kind.Caller); ok && l.err == nil {
 		spec, _ := l.of.Kind.Wait(&nobody)
-		l.of.Line = spec.ID
+		if l.of.Calls = spec.ID; l.of.Kind.Traits().Passes {
+			l.of.Line = spec.ID
+		}
 	}
 	return l
 }

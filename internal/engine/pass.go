@@ -1,17 +1,14 @@
 package engine
 
 import (
-	"time"
+	"context"
 
+	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/sender"
 )
-
-// standBack is how long a process leaves a lock alone, if others listen, after it
-// has passed it on inside for as long as it may. Handing over to a process of
-// Redisson takes 1.6 ms.
-const standBack = 4 * time.Millisecond
 
 // nobody's attempt is for questions about a lock alone; kinds only read it then.
 var nobody kind.Attempt
@@ -33,7 +30,7 @@ func (c *Core) passOn(h *held.Hold) bool {
 		})
 	})
 	if late {
-		c.hub.Pause(line, standBack) // the others come first now
+		c.hub.TenureEnds(line) // the others come first now
 	}
 	return passed
 }
@@ -107,13 +104,45 @@ func topic(l *held.Lock) (id string) {
 // the lease that they know of ends.
 func (c *Core) gone(l *held.Lock) { c.hub.Missed(topic(l)) }
 
-// heard tells the waiters of this process how many have heard a release.
-func (c *Core) heard(l *held.Lock, listeners int64) {
-	line := topic(l)
-	c.hub.Heard(line, listeners)
-	// PUBLISH counts the listeners of one node of a cluster only, and without a subscription of our
-	// own a single listener is another process.
-	if listeners <= 1 && l.Line != "" && (!c.topo.Cluster || c.topo.Sharded) && c.hub.Standing(line) {
-		c.hub.Pause(line, 0) // nobody else listens
+// listed says what a release does with this client's place on the list.
+func (c *Core) listed(l *held.Lock) string { return c.hub.Releases(l.Calls) }
+
+// released tells the waiters of this process what a release came to.
+func (c *Core) released(l *held.Lock, called, heard int64, again bool) {
+	c.hub.Released(l.Calls, pubsub.Release{
+		Called: called > kind.CalledNobody, Loser: called == kind.CalledLoser, Heard: heard > 0 || c.topo.Counts() == "0", Again: again,
+	})
+	if caller, ok := l.Kind.(kind.Caller); ok && called == kind.CalledDead {
+		c.Leave(caller.Leave(), l.Calls)
+	}
+}
+
+// Leave takes this client off a lock's list of those that wait, in the background: what it may
+// have been called for goes to the next. Nobody waits for it, and nothing depends on it for longer
+// than until somebody looks.
+func (c *Core) Leave(cmd conn.Command, topic string) {
+	if c.reg.Begin() != nil {
+		return
+	}
+	c.leave(cmd, topic)
+}
+
+// leave is Leave for one who is counted in.
+func (c *Core) leave(cmd conn.Command, topic string) {
+	c.send.Start(&sender.Call{Cmd: cmd, Class: sender.Keep, Ctx: context.Background(), Then: func(call *sender.Call) {
+		c.hub.Left(topic)
+		again := call.Err == nil && call.Reply.Code == kind.CalledDead
+		if again {
+			c.Leave(cmd, topic)
+		}
+		c.reg.End()
+	}})
+}
+
+// deserted leaves the list if nobody of this process waits any more. The caller is counted in.
+func (c *Core) deserted(l *held.Lock, deserted bool) {
+	if caller, ok := l.Kind.(kind.Caller); ok && deserted {
+		c.reg.More()
+		c.leave(caller.Leave(), l.Calls)
 	}
 }

@@ -11,23 +11,25 @@ import (
 )
 
 // TestOthersComeFirstAfterATenure: a process that has passed a lock on inside leaves it alone for a
-// while afterwards, unless the release says that nobody else listens. Of a cluster without sharded
-// channels it can't: PUBLISH counts the listeners of one node.
+// while afterwards if another library listens, which nobody calls. Of a cluster without sharded
+// channels the release can't say so: PUBLISH counts the listeners of one node.
 func TestOthersComeFirstAfterATenure(t *testing.T) {
 	const pause = 4 * time.Millisecond
 	for name, tc := range map[string]struct {
 		topo   conn.Topology
+		others int64
 		pauses bool
 	}{
-		"one server":                       {conn.Topology{}, false},
-		"cluster with sharded channels":    {conn.Topology{Cluster: true, Sharded: true}, false},
-		"cluster without sharded channels": {conn.Topology{Cluster: true}, true},
+		"nobody else":                      {conn.Topology{}, 0, false},
+		"another library":                  {conn.Topology{}, 1, true},
+		"cluster with sharded channels":    {conn.Topology{Cluster: true, Sharded: true}, 0, false},
+		"cluster without sharded channels": {conn.Topology{Cluster: true}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
 					cfg.LeaseTime, cfg.Tenure = leaseTime, 50*time.Millisecond
-					f.topo, f.latency, f.heard = tc.topo, 100*time.Microsecond, 1
+					f.topo, f.latency, f.others = tc.topo, 100*time.Microsecond, tc.others
 				})
 				first := take(t, t.Context(), core, "l")
 				var wg sync.WaitGroup

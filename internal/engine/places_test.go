@@ -85,7 +85,7 @@ func TestMissedMessagesAreAskedForAtOnce(t *testing.T) {
 		f.mu.Lock()
 		h := f.listener
 		f.mu.Unlock()
-		h.Confirmed(luascript.LockChannel("l"))
+		h.Confirmed(luascript.CallChannel("l") + core.ID())
 		time.Sleep(10 * time.Millisecond) // a refresh takes 2
 		asked, sent := 0, 0
 		for _, r := range f.scripts("renew") {
@@ -194,7 +194,7 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 	h := f.listener
 	f.mu.Unlock()
 	for i := range waiters { // and others may have missed a message
-		h.Confirmed(luascript.LockChannel(fmt.Sprintf("{frozen}%d", i)))
+		h.Confirmed(luascript.CallChannel(fmt.Sprintf("{frozen}%d", i)) + core.ID())
 	}
 	time.Sleep(kind.PlaceLives * every)
 

@@ -235,10 +235,22 @@ func (a *acquisition) command() conn.Command {
 			return m.lock.of.Kind.Reenter(m.session.Field, m.count, m.attempt.Lease)
 		}
 		m.attempt.Wait = a.waitLeft()
+		m.attempt.Place = a.askAs(m)
 		return m.lock.of.Kind.Acquire(&m.attempt)
+	}
+	for i := range a.members {
+		a.members[i].attempt.Place = a.askAs(&a.members[i])
 	}
 	group, _ := m.lock.of.Kind.(kind.Group) // SameGroup
 	return group.AcquireAll(m.attempt.Lease, a.parts())
+}
+
+// askAs is what the attempt tells the server of this client's place on the list of those that wait.
+func (a *acquisition) askAs(m *member) string {
+	if m.lock.of.Calls == "" || a.once && !a.tell { // a copy of a quorum is waited for after it was asked
+		return ""
+	}
+	return a.core.hub.Asks(m.lock.of.Calls)
 }
 
 // parts are the members as their kind sees them.

@@ -36,18 +36,23 @@ func (a *acquisition) standsBehind() bool {
 }
 
 // listenEarly begins to listen before the first attempt where the subscription
-// stands already: what the attempt leaves in a queue can't be granted before it
-// is heard then, so there is no need to look again.
+// stands already: what the attempt leaves in a queue, or on the list of those that wait, can't be
+// granted or called before it is heard then, so there is no need to look again.
 func (a *acquisition) listenEarly() {
 	m := a.about()
-	if m.lock.queue == nil || a.once {
+	if m.lock.queue == nil && m.lock.of.Calls == "" || a.once {
 		return
 	}
 	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
-	if len(opts) > 0 && a.core.hub.Standing(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
+	if (len(opts) > 0 || m.lock.of.Calls != "") && a.core.hub.Standing(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
 		a.join()
 		a.waiter.Take()
 	}
+}
+
+// desert leaves the line without the lock.
+func (a *acquisition) desert() {
+	a.core.deserted(&a.about().lock.of, a.waiter.Leave(true, time.Time{}, pubsub.Holder{}))
 }
 
 // forget stops listening and refreshing; run begins anew.
@@ -57,7 +62,7 @@ func (a *acquisition) forget() {
 		a.place = nil
 	}
 	a.about().claim.Unwatch(a)
-	a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
+	a.desert()
 	a.noticed = a.noticed || !a.waiter.Forgotten()
 	a.waiter = nil
 }
@@ -188,6 +193,9 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			if !a.until.IsZero() && !time.Now().Before(a.until) {
 				return false, false, a.ended()
 			}
+			if a.looksAtOwn(news) {
+				continue
+			}
 			return false, true, nil
 		case <-a.ctx.Done():
 			return false, false, a.ended()
@@ -199,10 +207,28 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 	}
 }
 
+// looksAtOwn reports whether it is a hold of this client that is in the way: then that is checked,
+// and who waits goes on when it is found lost, after its context has ended. To ask for the lock
+// could get it before.
+func (a *acquisition) looksAtOwn(news pubsub.News) bool {
+	l := &a.about().lock.of
+	if !news.Line || l.Calls == "" || !a.core.owns(news.Holder.Owner) || !time.Now().Before(news.Expect) {
+		return false
+	}
+	if at := a.ownLook(); !at.IsZero() && !time.Now().Before(at) {
+		return false // it is told of, if the server says so, too
+	}
+	if !a.core.reg.Suspect(l.Key) {
+		return false // it has been released since
+	}
+	a.core.hub.HasLooked(l.Calls)
+	return true
+}
+
 // lastLook leaves the line before the wait ends: from then on nobody passes the
 // lock on to this acquisition, and what was passed on just before is not lost.
 func (a *acquisition) lastLook(err error) (won bool, _ error) {
-	a.waiter.Leave(true, time.Time{}, pubsub.Holder{})
+	a.desert()
 	if h, lost := a.core.reg.Given(&a.given); h != nil {
 		if a.ctx.Err() == nil && !lost {
 			a.about().hold = h
@@ -219,7 +245,7 @@ func (a *acquisition) lastLook(err error) (won bool, _ error) {
 func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	at = a.look
 	if news.Line {
-		at = news.Expect
+		at = earlier(news.Expect, news.Look)
 		a.busy.Holder, a.busy.Remaining, a.seenAt = news.Holder.Owner, time.Until(news.Expect), time.Now()
 		if a.obs != nil && news.Holder.Owner != "" {
 			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
@@ -242,7 +268,7 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 
 // seen is the holder that the last attempt found.
 func (a *acquisition) seen() pubsub.Holder {
-	return pubsub.Holder{Owner: a.busy.Holder, Trace: a.busy.Trace}
+	return pubsub.Holder{Owner: a.busy.Holder, Trace: a.busy.Trace, Foreign: a.busy.Foreign}
 }
 
 // holder is the new holder, as those in line behind it know it.

@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -98,18 +99,26 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 		if err == nil && len(parts) > 1 {
 			code, text = reply.Int(2*i), reply.Str(2*i+1)
 		}
+		var called, heard int64
+		switch {
+		case code != kind.ReleaseDone:
+		case len(parts) == 1:
+			called, heard = reply.Int(1), reply.Int(2)
+		default:
+			called, _ = strconv.ParseInt(text, 10, 64)
+		}
 		if failed == nil && code == kind.ReleaseRefused {
 			failed = conn.Refusal(text)
 		}
 		decided := true
 		switch {
 		case failed == nil:
-			decided = g.decided(&p, code, text, reply)
+			decided = g.decided(&p, code, text, called, heard)
 		case conn.IsPermanent(failed):
 			g.giveUp(&p, &lock.ServerError{Name: p.lock.Name, Op: "release", Err: failed})
 		case p.count > 0 && conn.Classify(failed) == conn.Refused:
 			// Nothing but a number was to be written, and the next release corrects it.
-			decided = g.decided(&p, kind.ReleaseDone, "", conn.Reply{})
+			decided = g.decided(&p, kind.ReleaseDone, "", 0, 0)
 		default:
 			p.ambiguous = p.ambiguous || conn.Classify(failed) == conn.Ambiguous
 			left, why = append(left, p), failed
@@ -123,7 +132,7 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 
 // decided ends a part that the server has answered for. It reports false if the lock is to
 // be freed now; see released.
-func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) bool {
+func (g *giving) decided(p *part, code int64, text string, called, heard int64) bool {
 	if code == kind.ReleaseSilent {
 		cfg, ctx, name, owner := &g.reg.cfg, g.ctx, p.lock.Name, p.field.Name
 		cfg.News.Tell(func() {
@@ -131,6 +140,7 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 				"lock", name, "owner", owner, "error", text)
 		})
 	}
+	p.tellReleased(g.reg, called, heard)
 	switch {
 	case p.hold == nil:
 		p.leave()
@@ -142,9 +152,6 @@ func (g *giving) decided(p *part, code int64, text string, reply conn.Reply) boo
 			g.reg.freeLeft(p.hold)
 		}
 	default:
-		if code == kind.ReleaseDone && reply.Vals != nil && len(g.rel.holds) == 1 && g.reg.cfg.Heard != nil {
-			g.reg.cfg.Heard(p.lock, reply.Int(1))
-		}
 		if !p.released() {
 			return false
 		}
@@ -188,6 +195,7 @@ func (g *giving) split(p *part) {
 	case !p.released():
 		return
 	}
+	p.tellReleased(g.reg, 0, 0)
 	p.hold = nil
 	p.leave()
 	g.told()

@@ -106,6 +106,21 @@ func (r *Registry) Doubt(key string) (over func(answered, ours bool)) {
 	}
 }
 
+// mostSuspects is among how many sessions those of a key are looked for.
+const mostSuspects = 4096
+
+// Suspect has the sessions of a key checked at once: somebody of this client waits for it. It reports
+// whether there are any. A client that holds a great many locks does not know: all of them would be
+// looked through.
+func (r *Registry) Suspect(key string) (held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dog.heap.Len() > mostSuspects {
+		return false
+	}
+	return r.dog.suspectLocked(key, time.Now())
+}
+
 // pruneDoubtsLocked forgets doubts that are no reason any more. Whoever takes away thousands
 // of locks does not walk through all of them each time.
 func (r *Registry) pruneDoubtsLocked(now time.Time) {

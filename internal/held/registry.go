@@ -41,8 +41,13 @@ type Config struct {
 	Observer      observe.Observer // nil: nobody looks
 	News          *observe.News    // for Log and Observer: what belongs to no call
 
-	// Heard is told how many listened to the message of a release.
-	Heard func(l *Lock, listeners int64)
+	// Listed says what the last release of a lock does with this client's place on the list of those
+	// that wait; see kind.Field.Listed.
+	Listed func(l *Lock) string
+	// Released is told what the last release of a session came to, or that nothing is known of it:
+	// whom it called, how many listened to its message, and whether this client went on the list
+	// of those who wait again.
+	Released func(l *Lock, called, heard int64, again bool)
 	// Gone is told of a lock that was held and that the server knows nothing of: it may be
 	// free, and no message says so. The contexts of its holds have ended. It does not block.
 	// nil: nobody wants to know.
@@ -58,6 +63,8 @@ type Lock struct {
 	Key  string // on the server
 	Kind kind.Kind
 	Line string // the topic in whose line its waiters stand, if it is passed on; else ""
+	// Calls is that topic, if a release calls one of the clients that wait; else "".
+	Calls string
 }
 
 // Observed is the lock as an observer knows it.

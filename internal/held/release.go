@@ -35,7 +35,8 @@ type part struct {
 	until     time.Time // after it the lease has run out by itself
 	ambiguous bool      // an earlier try may have worked
 	left      bool      // its gate was left
-	args      [6]string // of its command; a copy's commands have their own
+	listed    string    // as its command says; see kind.Field
+	args      [9]string // of its command; a copy's commands have their own
 }
 
 func (p *part) command() conn.Command {
@@ -43,8 +44,20 @@ func (p *part) command() conn.Command {
 		return p.lock.Kind.Abandon(p.attempt, p.void)
 	}
 	f := p.field
+	if p.hold != nil && p.count == 0 && p.lock.Calls != "" && p.hold.s.reg.cfg.Listed != nil {
+		p.listed = p.hold.s.reg.cfg.Listed(p.lock)
+	}
+	f.Listed = p.listed
 	f.Room = &p.args
 	return p.lock.Kind.Release(f, p.count, p.void)
+}
+
+// tellReleased tells those who wait in this process what the last release came to: called and
+// heard are 0 if that is not known.
+func (p *part) tellReleased(r *Registry, called, heard int64) {
+	if p.count == 0 && p.lock.Calls != "" && r.cfg.Released != nil {
+		r.cfg.Released(p.lock, called, heard, p.listed == "1")
+	}
 }
 
 // commandOf frees all parts at once.
@@ -297,9 +310,7 @@ func (rel *Releasing) first() {
 func (rel *Releasing) answered(c *sender.Call) {
 	if c.Err == nil && len(rel.parts) == 1 && c.Reply.Code == kind.ReleaseDone {
 		p := &rel.parts[0]
-		if c.Reply.Vals != nil && rel.reg.cfg.Heard != nil {
-			rel.reg.cfg.Heard(p.lock, c.Reply.Int(1))
-		}
+		p.tellReleased(rel.reg, c.Reply.Int(1), c.Reply.Int(2))
 		if p.released() {
 			p.claim.Gate.Leave()
 			rel.end()

@@ -149,7 +149,7 @@ func (w *watchdog) moved() {
 
 // suspectLocked makes the sessions of a key due: it was taken away by force, from whom else does not
 // matter. What a check finds decides.
-func (w *watchdog) suspectLocked(key string, now time.Time) {
+func (w *watchdog) suspectLocked(key string, now time.Time) (found bool) {
 	var of []*Session
 	for s := range w.heap.All() {
 		if s.Lock.Key == key {
@@ -161,6 +161,7 @@ func (w *watchdog) suspectLocked(key string, now time.Time) {
 		s.renewAt = earlier(s.renewAt, now)
 		w.scheduleLocked(s, time.Time{})
 	}
+	return len(of) > 0
 }
 
 func (w *watchdog) sessionsLocked() []*Session {

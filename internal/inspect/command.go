@@ -25,7 +25,7 @@ func keys(key string) []string {
 		key, luascript.FairQueueKey(key), luascript.FairTimeoutKey(key), luascript.FairWantsKey(key),
 		luascript.TokenKey(key), luascript.TraceKey(key), luascript.VoidKey(key),
 		luascript.RWLeasesKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key),
-		luascript.RWReadersKey(key), luascript.RWTurnKey(key),
+		luascript.RWReadersKey(key), luascript.RWTurnKey(key), luascript.WaitKey(key),
 	}
 }
 

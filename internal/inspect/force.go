@@ -58,7 +58,7 @@ func In(mode lock.Mode) Which {
 
 // ForceCommand takes the lock at key away from owner, or from all owners if it is "".
 func ForceCommand(topo conn.Topology, key, owner string, which Which) conn.Command {
-	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, string(which), owner)}
+	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, string(which), owner, luascript.CallChannel(key), topo.Counts())}
 }
 
 // ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError if the key is not a

@@ -106,6 +106,13 @@ type Splitter interface {
 	RenewSplit(f Field, lease time.Duration) []conn.Command
 }
 
+// Caller is a Kind whose release calls one client: the first on a list that the server keeps.
+type Caller interface {
+	Kind
+	// Leave takes this client off the list. What it may have been called for goes to the next.
+	Leave() conn.Command
+}
+
 // PlaceLives is for how long a place lives without a refresh, in times of Queuer.Every.
 const PlaceLives = 5
 
@@ -135,9 +142,13 @@ type Field struct {
 	Name   string // in the lock's hash: <client>:<owner>-<acquisition>
 	Traced bool   // it left its trace context beside the lock
 
+	// Listed, of the last release: "0" takes this client off the list of those that wait; "1", since
+	// others of it wait, puts it there again, behind whom the release calls; "" does nothing.
+	Listed string
+
 	// Room is for the arguments of a command that releases it, if not nil: the caller's,
 	// until the command has its answer.
-	Room *[6]string
+	Room *[9]string
 }
 
 // Attempt is one acquisition under way, as its kind sees it. The engine calls
@@ -151,7 +162,8 @@ type Attempt struct {
 	Trace string        // "", "-" (read the holder's), or what to leave beside the lock
 	Sent  time.Time     // when the last Acquire command was sent
 	Data  any           // the kind's own
-	Args  [4]string     // room for the arguments of its command, of which one is under way at a time
+	Place string        // of the client on the list of those that wait, as the scripts take it; "": it does not wait
+	Args  [5]string     // room for the arguments of its command, of which one is under way at a time
 }
 
 // Named is the attempt's field.
@@ -186,6 +198,7 @@ type Outcome struct {
 	// known), what trace the holder left, and when to look again without a
 	// message (0: with Remaining; it may be sooner in a queue).
 	Holder    string
+	Foreign   bool // the holder is another library's: its release calls nobody
 	Remaining time.Duration
 	Trace     string
 	LookIn    time.Duration
@@ -205,9 +218,25 @@ type Outcome struct {
 const (
 	ReleaseRefused = -1 // of a group: the server refused this part; the text says why
 	ReleaseGone    = 0  // not held by this acquisition
-	ReleaseDone    = 1  // a number behind it: so many listened to the unlock message
-	ReleaseSilent  = 2  // done, but the server refused the message or the hand-over; the text says why
+	// ReleaseDone: behind it whom it called (see the Call… constants), and of a single release how
+	// many listened to the unlock message.
+	ReleaseDone   = 1
+	ReleaseSilent = 2 // done, but the server refused the message or the hand-over; the text says why
 )
+
+// Whom a release has called, of the clients that wait.
+const (
+	CalledDead   = -1 // nobody: too many that are dead stood in front
+	CalledNobody = 0
+	CalledFirst  = 1
+	CalledLoser  = 2 // one that had been called before and found the lock taken: it is left to it
+)
+
+// Foreign reports whether a holder is another library's.
+func Foreign(holder string) bool {
+	const owner = 37 // behind the client's UUID and ':'
+	return len(holder) > owner && holder[owner-1] == ':' && holder[owner] != 'g'
+}
 
 // Item is one part of a batch: commands of one script and slot become one.
 type Item struct {

@@ -3,49 +3,65 @@
 -- KEYS[1]  the lock, a hash: <client>:<owner> -> count
 -- KEYS[2]  redlatch_void:{lock}, a set of fields given up
 -- KEYS[3]  the fencing counter, if ARGV[3] is not ''
--- KEYS[last]  redlatch_trace:{lock}, if ARGV[4] is not ''
+-- KEYS[next]  redlatch_trace:{lock}, if ARGV[4] is not ''
+-- KEYS[last]  redlatch_wait:{lock}, if ARGV[5] is there
 -- ARGV[1]  field of this acquisition
 -- ARGV[2]  lease, ms
 -- ARGV[3]  '' = not fenced; else the counter's TTL in ms, '-1' = no TTL
 -- ARGV[4]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
+-- ARGV[5]  '' or absent: refused, it does not wait. Else its client goes on the list: '0' it may be
+--          new there; '1' it stands there, and is taken off with the lock; 's' others come first: it
+--          goes on the list though the lock be free; else the place (µs) that it was called with
 --
 -- RETURN   {1, token}            acquired
 --          {2, token}            held by this very acquisition: a retry; the lease was set again
---          {0, pttl, holder, trace}  busy; pttl in ms, -1 = the key has no TTL; holder: also one
---                                of a read-write lock's, '' = not known
+--          {0, pttl, holder, trace, look}  busy; pttl in ms, -1 = the key has no TTL, -2 = it is
+--                                free, and left to others; holder: also one of a read-write lock's, '' =
+--                                not known; look: not there, or after how many ms to look
 --          {-1}                  this acquisition was given up before
 --          {-3}                  the key is no lock; it was not touched
 --          1 and 2 come as a bare integer when there is no token
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease. A run that comes after the acquisition was
--- given up finds its field in the void set.
-local LOCK, field, lease, trace, n = KEYS[1], ARGV[1], ARGV[2], ARGV[4], 0
+-- given up finds its field in the void set. A client stands on the list once; whom nobody
+-- hears any more is taken off when it is called.
+local LOCK, field, lease, trace, place, n, busy = KEYS[1], ARGV[1], ARGV[2], ARGV[4], ARGV[5], 0, nil
 local found = redis.call('EXISTS', LOCK, KEYS[2])
 if found > 0 and trace == '' and redis.pcall('HLEN', LOCK) == 1 then
   -- the most frequent answer of a busy lock, as whose has it
   local one = redis.call('HGETALL', LOCK)
   if #one == 2 and one[1] ~= field and #one[1] < 1025 and #one[2] < 16 and
      string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
-    return {0, redis.call('PTTL', LOCK), one[1], ''}
+    busy = {0, redis.call('PTTL', LOCK), one[1], ''}
   end
 end
-if found > 0 or ARGV[3] ~= '' then
+if not busy and (found > 0 or ARGV[3] ~= '' or place == 's') then
   -- parts stand here
   local holder, no
   if found > 0 then holder, no = look(LOCK, KEYS[2], field) end
   if no then return no end
   if holder and holder ~= field then
-    local left = trace ~= '' and pcall('GET', KEYS[#KEYS])
-    return {0, call('PTTL', LOCK), holder, type(left) == 'string' and #left <= SHOWN and left or ''}
+    local left = trace ~= '' and pcall('GET', KEYS[#KEYS - (place and 1 or 0)])
+    busy = {0, call('PTTL', LOCK), holder, type(left) == 'string' and #left <= SHOWN and left or ''}
+  elseif not holder and place == 's' then
+    busy = {0, -2, '', '', 250}
+  else
+    n = token(KEYS[3], ARGV[3], holder)
+    if type(n) == 'table' then return n end
   end
-  n = token(KEYS[3], ARGV[3], holder)
-  if type(n) == 'table' then return n end
-  if holder then
+  if not busy and holder then
     -- Written in any case: a WAIT behind it counts the writes of its own connection.
     call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), tonumber(lease)))
     return n > 0 and {2, n} or 2
   end
+end
+if busy then
+  if place then
+    -- enlist stands here
+    return enlist(KEYS[#KEYS], field, place) or busy
+  end
+  return busy
 end
 redis.call('HSET', LOCK, field, 1)
 local set = redis.pcall('PEXPIRE', LOCK, lease)
@@ -54,5 +70,6 @@ if type(set) == 'table' then
   redis.call('DEL', LOCK)
   return set
 end
-if trace ~= '' and trace ~= '-' then redis.pcall('SET', KEYS[#KEYS], field .. ' ' .. trace, 'PX', lease) end
+if trace ~= '' and trace ~= '-' then redis.pcall('SET', KEYS[#KEYS - (place and 1 or 0)], field .. ' ' .. trace, 'PX', lease) end
+if place and place ~= '' and place ~= '0' then redis.pcall('ZREM', KEYS[#KEYS], string.match(field, '^[^:]*')) end
 return n > 0 and {1, n} or 1

@@ -1,10 +1,13 @@
 -- force_any: take a lock of whatever kind away from whoever holds it, and hand it
 -- over or wake who waits, as its own unlock does.
 --
--- KEYS, ARGV[1..6]  as in any_lock
+-- KEYS[1..12], ARGV[1..6]  as in any_lock
+-- KEYS[13]  redlatch_wait:{lock}
 -- ARGV[7]   '' = all holds of any kind; 'lock' = of a plain or fair lock; 'rw' = of a read-write
 --           lock; 'read' or 'write' = those of this mode of it
 -- ARGV[8]   '' = whoever holds it; else the field of the one owner to evict
+-- ARGV[9]   what the names of the channels begin with on which clients are called
+-- ARGV[10]  '1' = the receivers of a message can be counted
 --
 -- RETURN   {1, kind, n, error, field...}  n holds were ended; up to 16 of their fields. kind as in
 --              inspect; error: what the server said when it refused the message or the next
@@ -43,18 +46,22 @@ local head, next_want
 if kind == FAIR then head, next_want = first_waiter() end
 
 -- Nobody holds it: whoever sleeps shall look.
-local function wake(message)
+local function tell(message)
   if kind == RW then return send(ARGV[5], message) end
   if head then
     local bad = hand_over(head, next_want)
     if bad then refused = bad.err end
   end
-  if call('EXISTS', LOCK) == 0 then send(ARGV[4], '0') end
+  if call('EXISTS', LOCK) == 0 then
+    send(ARGV[4], '0')
+    local called = wake(KEYS[13], pcall('ZPOPMIN', KEYS[13]), ARGV[9], ARGV[1], ARGV[10], 64)
+    if type(called) == 'table' then refused = called.err end
+  end
 end
 
 if call('EXISTS', LOCK) == 0 then
   if kind == NONE and only == '' then send(ARGV[5], '1') end
-  if only == '' then wake('1') end
+  if only == '' then tell('1') end
   return {0, kind}
 end
 
@@ -142,9 +149,9 @@ end
 if write_gone then
   -- Whoever waits to read now enters before the next writer.
   if call('EXISTS', READERS) == 1 then pcall('RENAME', READERS, TURN) end
-  wake('1')
+  tell('1')
 else
-  wake('0') -- also when readers stay: a writer was told a time that may be far too long now
+  tell('0') -- also when readers stay: a writer was told a time that may be far too long now
 end
 local out = {1, kind, going, refused}
 for i = 1, math.min(#gone, 16) do out[#out + 1] = gone[i] end

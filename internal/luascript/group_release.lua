@@ -2,13 +2,15 @@
 -- to a count.
 --
 -- KEYS     for each member what release.lua takes: the lock, and
---          redlatch_void:{lock} and redlatch_trace:{lock} if asked for
--- ARGV     for each member seven: how many of the KEYS are its own, then those of
+--          redlatch_void:{lock}, redlatch_trace:{lock} and redlatch_wait:{lock} if asked for
+-- ARGV     for each member ten: how many of the KEYS are its own, then those of
 --          release.lua (field, count, channel, PUBLISH or SPUBLISH, '0' or how long in
---          ms late commands must be refused, '1' = it left its trace)
+--          ms late commands must be refused, '1' = it left its trace, then '' where it has none:
+--          the channels on which clients are called, '1' = receivers can be counted, what
+--          is done with this client's place)
 --
 -- RETURN   a code and a text per member, the text '' where there is nothing to say:
---          1  done
+--          1  done; the text: as a number, whom it called, as release.lua says
 --          0  not held by this acquisition
 --          2  done, but the server refused the message: the text says why
 --         -1  the server refused: the text is its error
@@ -16,8 +18,8 @@
 -- Twice: as release.lua. A member that is gone, whose key is of another type, or that is
 -- refused, does not stop the others; all are free before the first message goes out.
 local out, say, i, k = {}, {}, 1, 1
-for a = 1, #ARGV, 7 do
-  local lock, field, count, last = KEYS[k], ARGV[a + 1], ARGV[a + 2], KEYS[k + ARGV[a] - 1]
+for a = 1, #ARGV, 10 do
+  local lock, field, count, calls, own = KEYS[k], ARGV[a + 1], ARGV[a + 2], ARGV[a + 7], k + ARGV[a] - 1
   local done
   if count ~= '0' then
     done = shrink(lock, field, count)
@@ -26,8 +28,8 @@ for a = 1, #ARGV, 7 do
     if replaced(done) then done = 0 end
     if type(done) ~= 'table' then
       void(KEYS[k + 1], field, ARGV[a + 5])
-      untrace(last, field, ARGV[a + 6])
-      if done == 1 then say[#say + 1] = {i, ARGV[a + 4], ARGV[a + 3]} end
+      untrace(KEYS[own - (calls ~= '' and 1 or 0)], field, ARGV[a + 6])
+      if done == 1 or call('EXISTS', lock) == 0 then say[#say + 1] = {i, a, done == 1, KEYS[own]} end
     end
   end
   if type(done) == 'table' then
@@ -38,7 +40,20 @@ for a = 1, #ARGV, 7 do
   i, k = i + 2, k + ARGV[a]
 end
 for _, s in ipairs(say) do
-  local sent = pcall(s[2], s[3], '0')
-  if type(sent) == 'table' then out[s[1]], out[s[1] + 1] = 2, sent.err end
+  local at, a, freed, list = s[1], s[2], s[3], s[4]
+  local sent, called = freed and pcall(ARGV[a + 4], ARGV[a + 3], '0') or 0, 0
+  if ARGV[a + 7] ~= '' then
+    if ARGV[a + 9] ~= '' then pcall('ZREM', list, string.match(ARGV[a + 1], '^[^:]*')) end
+    called = wake(list, pcall('ZPOPMIN', list), ARGV[a + 7], ARGV[a + 4], ARGV[a + 8], 64)
+    if ARGV[a + 9] == '1' and (called == 1 or called == 2) then enlist(list, ARGV[a + 1], '0') end
+    if type(called) == 'table' then sent, called = called, 0 end
+  end
+  if freed then
+    if type(sent) == 'table' then
+      out[at], out[at + 1] = 2, sent.err
+    elseif called ~= 0 then
+      out[at + 1] = tostring(called == 2 and sent > 0 and 1 or called)
+    end
+  end
 end
 return out

@@ -1,6 +1,7 @@
 -- inspect: look at a lock of whatever kind.
 --
--- KEYS, ARGV[1..6]  as in any_lock
+-- KEYS[1..12], ARGV[1..6]  as in any_lock
+-- KEYS[13]  redlatch_wait:{lock}
 -- ARGV[7]   how many holders to show at most
 -- ARGV[8]   how many waiters to show at most
 --
@@ -10,7 +11,7 @@
 --              kind 0 = nothing stands there, 1 = plain (or fair, and nobody waits), 2 = fair,
 --              3 = read-write, -1 = the key is no lock; now in ms of the server's clock; pttl and remaining in
 --              ms, -1 = no TTL; mode '' but for a held read-write lock; listeners: subscribers of
---              its channel on this server, -1 = not known; trace: <owner> <traceparent> or '';
+--              its channel on this server and clients on its list, -1 = not known; trace: <owner> <traceparent> or '';
 --              since: when the waiter came, in us of the server's clock, as text, '' = not known
 --          {-1}  the key is no lock
 --
@@ -30,6 +31,13 @@ end
 local listeners = -1
 local counted = pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', kind == RW and ARGV[5] or ARGV[4])
 if type(counted) == 'table' and counted[2] then listeners = tonumber(counted[2]) end
+local waits = kind ~= RW and read('ZCARD', KEYS[13]) or 0
+if waits > 0 and listeners >= 0 then
+  -- who was refused by another library listens to the channel, too
+  local holder = call('HLEN', LOCK) == 1 and call('HGETALL', LOCK)[1]
+  local foreign = holder and string.sub(holder, 37, 38) ~= ':g'
+  listeners = foreign and math.max(listeners, waits) or listeners + waits
+end
 
 local pttl = call('PTTL', LOCK)
 local last, trace = read('GET', KEYS[5]) or '0', read('GET', KEYS[6]) or ''

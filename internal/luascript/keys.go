@@ -30,6 +30,14 @@ func LockChannel(key string) string { return Derive("redisson_lock__channel", ke
 // TokenKey is the fencing counter, shared with Redisson's fenced lock.
 func TokenKey(key string) string { return Derive("redisson_lock_token", key) }
 
+// WaitKey is the list of the clients that wait for a plain lock, each with the time in µs of its
+// first refusal; of those that were called and have lost, that less a constant.
+func WaitKey(key string) string { return Derive("redlatch_wait", key) }
+
+// CallChannel is where a client is called when it is its turn to ask for a lock; append the
+// client's id.
+func CallChannel(key string) string { return Derive("redlatch_wake", key) + ":" }
+
 // VoidKey is a short-lived set of acquisitions that were given up while one of
 // their commands may still be on its way; see release.lua.
 func VoidKey(key string) string { return Derive("redlatch_void", key) }

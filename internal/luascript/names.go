@@ -13,7 +13,7 @@ const MaxKey = 1024
 var prefixes = []string{
 	"redisson_lock__channel", "redisson_lock_queue", "redisson_lock_timeout", "redisson_lock_token",
 	"redisson_unlock_latch", "redisson_rwlock",
-	"redlatch_void", "redlatch_trace", "redlatch_fair", "redlatch_grant", "redlatch_rw_leases",
+	"redlatch_void", "redlatch_trace", "redlatch_wait", "redlatch_wake", "redlatch_fair", "redlatch_grant", "redlatch_rw_leases",
 	"redlatch_rw_writers", "redlatch_rw_marks", "redlatch_rw_readers", "redlatch_rw_turn",
 }
 

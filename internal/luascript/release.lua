@@ -2,37 +2,58 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  redlatch_void:{lock}, if ARGV[5] is not '0'
--- KEYS[last]  redlatch_trace:{lock}, if ARGV[6] is '1'
+-- KEYS[next]  redlatch_trace:{lock}, if ARGV[6] is '1'
+-- KEYS[last]  redlatch_wait:{lock}, if ARGV[7] is there
 -- ARGV[1]  field of the acquisition (of a write hold with ':write')
 -- ARGV[2]  the absolute count to reach; '0' = not held any more
 -- ARGV[3]  unlock channel; '' = tell nobody
 -- ARGV[4]  PUBLISH or SPUBLISH
 -- ARGV[5]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[6]  '1' = the acquisition left its trace beside the lock
+-- ARGV[7]  what the names of the channels begin with on which clients are called; absent = call
+--          nobody
+-- ARGV[8]  '1' = the receivers of a message can be counted
+-- ARGV[9]  '1' = others of this client wait: it goes on the list, behind the others, if one is called,
+--          and off it if none is; '0' = it goes off it; '' = neither
 --
--- With a count the rest does not matter, and the lease stays as it is. As a rule the
--- lock is the only key, so that a release works while a cluster moves the slot
--- (several keys, of which some do not exist, get TRYAGAIN then).
+-- With a count the rest does not matter, and the lease stays as it is.
 --
--- RETURN   1           done, and nobody listened
---          {1, n}      done; n subscribers have got the message
---          0           not held by this acquisition
+-- RETURN   1           done, nobody listened and nobody was called
+--          {1, c, n}   done; n subscribers have got the message. c: 1 the first client on the list was
+--                      called, 2 one that had lost once, and nobody else listened; 0 nobody; -1 64 of
+--                      them were dead
+--          0           not held by this acquisition; if the lock is free the first client was called
 --          {2, error}  done, but the server refused the message
 --
 -- Twice: the second run finds the field gone, or the count reached; it can't
 -- touch another acquisition, not even one of the same owner. Works when the server
 -- is out of memory: the first write takes none.
-local gone
+local calls, gone = ARGV[7], nil
 if ARGV[2] == '0' then gone = redis.pcall('HDEL', KEYS[1], ARGV[1]) end
 if gone ~= 1 or ARGV[5] ~= '0' or ARGV[6] ~= '0' then
   -- parts stand here
   if not gone then return shrink(KEYS[1], ARGV[1], ARGV[2]) end
   if type(gone) == 'table' and not replaced(gone) then return gone end
   void(KEYS[2], ARGV[1], ARGV[5])
-  untrace(KEYS[#KEYS], ARGV[1], ARGV[6])
-  if gone ~= 1 then return 0 end
+  untrace(KEYS[#KEYS - (calls and 1 or 0)], ARGV[1], ARGV[6])
+  if gone ~= 1 and (not calls or call('EXISTS', KEYS[1]) == 1) then return 0 end
 end
-if ARGV[3] == '' then return 1 end
-local sent = redis.pcall(ARGV[4], ARGV[3], '0')
+local sent, called, first = 0, 0, nil
+if gone == 1 and ARGV[3] ~= '' then sent = redis.pcall(ARGV[4], ARGV[3], '0') end
+if calls then
+  if ARGV[9] ~= '' then redis.pcall('ZREM', KEYS[#KEYS], string.match(ARGV[1], '^[^:]*')) end
+  first = redis.pcall('ZPOPMIN', KEYS[#KEYS])
+end
+if first and first[1] then
+  -- wake stands here
+  called = wake(KEYS[#KEYS], first, calls, ARGV[4], ARGV[8], 64)
+  if ARGV[9] == '1' and (called == 1 or called == 2) then
+    -- enlist stands here
+    enlist(KEYS[#KEYS], ARGV[1], '0')
+  end
+end
+if gone ~= 1 then return 0 end
 if type(sent) == 'table' then return {2, sent.err} end
-return sent > 0 and {1, sent} or 1
+if type(called) == 'table' then return {2, called.err} end
+if called == 0 and sent == 0 then return 1 end
+return {1, called == 2 and sent > 0 and 1 or called, sent}

@@ -238,17 +238,27 @@ func (f *feed) channelLocked(name string) *channel {
 
 // Message implements Handler.
 func (f *feed) Message(name, payload string) {
+	if unheard := f.message(name, payload); unheard != nil {
+		unheard()
+	}
+}
+
+// message takes a message, and returns what is to be called without the mutex if nobody waits for it.
+func (f *feed) message(name, payload string) (unheard func()) {
 	h := f.node.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := f.channelLocked(name)
 	if c == nil || c.want == nil {
-		return
+		return nil
 	}
 	t := c.want.topic
 	wk := t.spec.Route(name, payload)
-	wk.One = wk.One && t.herd.messageLocked(t)
+	if t.calledLocked(&wk) {
+		unheard = t.spec.Unheard
+	}
 	t.wakeLocked(wk, payload)
+	return unheard
 }
 
 // Confirmed implements Handler. A repeat means that the connection was replaced

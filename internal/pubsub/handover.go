@@ -34,7 +34,6 @@ func (h *Hub) TakeHead(id string, accept func(v any) (Holder, bool)) bool {
 	if who.Trace != "" {
 		t.heldBy(t.expect, who)
 	}
-	t.herd.kept()
 	w.goLocked()
 	if t.head != nil {
 		t.lookSoonLocked()

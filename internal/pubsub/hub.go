@@ -26,7 +26,9 @@ type Hub struct {
 	nodes  map[string]*node
 	closed bool
 	looked int // channels and idle topics that the nodes have looked at
-	wg     sync.WaitGroup
+	// waiting counts the topics for which somebody waits
+	waiting int
+	wg      sync.WaitGroup
 }
 
 // Linger is how long a subscription outlives its last waiter, so that a busy
@@ -261,7 +263,6 @@ func (h *Hub) dropTopicLocked(t *topic) {
 	for ch, s := range t.subs {
 		n.unwantLocked(ch, s)
 	}
-	t.herd.stop()
 	t.idle.remove()
 	delete(h.topics, t.spec.ID)
 	n.loseLocked(t)

@@ -10,6 +10,9 @@ type Wake struct {
 	One bool   // the exclusive waiter that has waited longest, and those aside
 	All bool   // every shared waiter
 	Key string // the waiter with this key; the message's payload goes with it
+
+	Place   string // the client is called: its place on the server's list; see calls
+	Foreign bool   // it counts only while another library's client has the lock, as far as the line knows
 }
 
 // Spec describes the messages that concern the waiters of one lock.
@@ -22,9 +25,12 @@ type Spec struct {
 	// Route says whom a message wakes. It runs under a lock on the connection's
 	// read path: it must not block.
 	Route func(channel, payload string) Wake
-	// Herd says that every message wakes a waiter in each process, of whom one
-	// gets the lock: see herd.
-	Herd bool
+	// Foreign is a channel of another library, which is heard when one of its clients holds the
+	// lock; see HearOthers. "": there is none.
+	Foreign string
+	// Unheard is called, without a mutex, when the client is called and nobody waits. It must
+	// not block. nil: releases of this lock call nobody, and its waiters look only when they are told.
+	Unheard func()
 	// KeyedMiss makes a (re)connection tell keyed waiters that they may have missed
 	// a message.
 	KeyedMiss bool
@@ -63,6 +69,7 @@ type Waiter struct {
 // Holder is who holds the lock, and the trace that it left there.
 type Holder struct {
 	Owner, Trace string
+	Foreign      bool // of another library
 }
 
 // News is what a waiter finds when it looks.
@@ -74,6 +81,7 @@ type News struct {
 	Head      bool      // this waiter watches the holder's lease (for those behind it, if it stands in line)
 	Confirmed bool      // the subscription stands: messages will come
 	Expect    time.Time // when the holder's lease ends, as far as the line knows; zero: not known
+	Look      time.Time // when the head asks without being told; zero: as Expect says
 	Holder    Holder    // who that is
 	Passed    []Holder  // who held it since the last look, in turn, the last eight of those with a trace
 	Err       error     // the subscription was refused for good
@@ -92,6 +100,7 @@ func (w *Waiter) Take() News {
 		Head:      !w.inLine || w.topic.head == w,
 		Confirmed: w.topic.confirmed(),
 		Expect:    w.topic.expect,
+		Look:      w.topic.calls.look,
 		Holder:    w.topic.holder,
 		Err:       w.topic.err,
 	}
@@ -157,36 +166,40 @@ func (w *Waiter) Expect(at time.Time, holder Holder) {
 	t := w.topic
 	if w.inLine && (t.head == w || t.expect.IsZero() || at.Before(t.expect)) {
 		if holder.Owner == t.holder.Owner && t.holder.Trace != "" {
-			holder = t.holder // who has it inside this process is known better here
+			holder.Trace = t.holder.Trace // who has it inside this process is known better here
 		}
 		t.heldBy(at, holder)
 	}
-	t.herd.lost()
+	if w.aside && t.head == nil {
+		t.holder.Foreign = holder.Foreign
+	}
+	t.refusedLocked(holder)
 }
 
 // Leave takes the waiter out of the topic. pass makes the next in line try if
 // this was the head: the lock may be free and nobody else would look. A signal
 // that was not taken is passed on in any case. A waiter that acquired the lock gives the
-// end of its lease as expect and itself as holder, else zero values.
-func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) {
+// end of its lease as expect and itself as holder, else zero values. deserted says that nobody waits
+// any more, and none of them got the lock: the client leaves the server's list, if there is one.
+func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) (deserted bool) {
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w.left {
-		return
+		return false
 	}
-	t := w.topic
-	if !expect.IsZero() && (w.inLine || w.aside) {
+	t, granted := w.topic, !expect.IsZero()
+	if granted && (w.inLine || w.aside) {
 		t.heldBy(expect, holder)
-		t.herd.won()
+		t.grantedLocked()
 	}
 	wasHead := t.head == w
-	// A paused line need not be told that the lock may be free: a timer looks.
-	try := w.inLine && (w.try || (pass && wasHead && !t.herd.paused()))
+	try := w.inLine && (w.try && !granted || pass && wasHead)
 	w.goLocked()
 	if t.head != nil && (wasHead || try) {
 		t.head.signalLocked(try)
 	}
+	return !granted && t.spec.Unheard != nil && !t.wantedLocked()
 }
 
 // goLocked takes the waiter out of its topic, for good.
@@ -232,7 +245,7 @@ type topic struct {
 	passed    []Holder      // the last of them, keptHolders at most
 	idle      entry[*topic] // in node.idle while nobody waits
 	idleSince time.Time
-	herd      herd
+	calls     calls
 	look      *time.Timer // tells the head to look; it will if lookSet
 	lookSet   bool
 }
@@ -264,7 +277,9 @@ func (t *topic) since(turn int) []Holder {
 func (t *topic) confirmed() bool { return t.pending == 0 }
 
 func (t *topic) add(w *Waiter) {
-	t.waiters++
+	if t.waiters++; t.waiters == 1 {
+		t.node.hub.waiting++
+	}
 	t.idle.remove()
 	switch {
 	case w.shared:
@@ -286,7 +301,9 @@ func (t *topic) add(w *Waiter) {
 }
 
 func (t *topic) remove(w *Waiter) {
-	t.waiters--
+	if t.waiters--; t.waiters == 0 {
+		t.node.hub.waiting--
+	}
 	switch {
 	case w.shared:
 		delete(t.shared, w)

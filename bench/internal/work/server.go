@@ -42,13 +42,17 @@ func queueLength(ctx context.Context, s Spec) error {
 
 // subscribed waits, without a pause between two looks, until somebody listens for the release of the plain lock.
 func subscribed(ctx context.Context, client rueidis.Client, key string) error {
-	channel := "redisson_lock__channel:{" + key + "}"
+	channel := "redisson_lock__channel:{" + key + "}" // of builds before clients were called one by one
 	for deadline := time.Now().Add(patience); ; {
 		n, err := client.Do(ctx, client.B().PubsubNumsub().Channel(channel).Build()).AsIntMap()
 		if err != nil {
 			return err
 		}
-		if n[channel] > 0 {
+		called, err := client.Do(ctx, client.B().PubsubChannels().Pattern("redlatch_wake:{"+key+"}:*").Build()).AsStrSlice()
+		if err != nil {
+			return err
+		}
+		if n[channel] > 0 || len(called) > 0 {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -59,6 +63,6 @@ func subscribed(ctx context.Context, client rueidis.Client, key string) error {
 
 // channels is how many channels somebody listens on.
 func channels(ctx context.Context, client rueidis.Client) (int, error) {
-	list, err := client.Do(ctx, client.B().PubsubChannels().Pattern("redisson_lock__channel:*").Build()).AsStrSlice()
+	list, err := client.Do(ctx, client.B().PubsubChannels().Pattern("red*_*:*").Build()).AsStrSlice()
 	return len(list), err
 }
