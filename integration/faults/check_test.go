@@ -269,7 +269,7 @@ func TestCheckerReadsWhatReadersSaw(t *testing.T) {
 func TestPlanIsAFunctionOfTheSeed(t *testing.T) {
 	text := func(seed uint64, p *profile) string {
 		var b strings.Builder
-		for _, one := range plan(seed, p, 10*time.Second) {
+		for _, one := range plan(seed, p, p.length(false, false)) {
 			b.WriteString(one.String())
 		}
 		return b.String()

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,14 +89,7 @@ func TestFaults(t *testing.T) {
 			}
 			ran[p.name]++
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
-				length := cmp.Or(p.episode, 4*time.Second)
-				if long || bound >= 0 { // time enough for locks that lie free to be seen
-					length = max(length, 4*time.Second)
-				}
-				if long {
-					length *= 3
-				}
-				sum.add(p, episode(t, p, seed+round, length))
+				sum.add(p, episode(t, p, seed+round, p.length(long, bound >= 0)))
 			})
 		}
 		if bound >= 0 && sum.enough(t, bound) {

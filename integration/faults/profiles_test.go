@@ -1,6 +1,9 @@
 package faults
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // profile is one world and what happens in it.
 type profile struct {
@@ -20,8 +23,25 @@ type profile struct {
 	acks     int
 	clock    bool // the servers' clocks can be set
 	user     bool // the workers are a user of their own, who can lose permissions
-	// episode is how long a run of this profile is in make test; 0: not there.
+	// episode is how long a run of this profile is in make test; 0: not there, and 4 s elsewhere. At least
+	// one fault fits into it.
 	episode time.Duration
+}
+
+// longestEpisode bounds an episode: the longest fault fits into it.
+const longestEpisode = 150 * time.Second
+
+// length is how long an episode of the profile is; long and bounded runs leave time for locks that lie
+// free to be seen.
+func (p *profile) length(long, bounded bool) time.Duration {
+	length := cmp.Or(p.episode, 4*time.Second)
+	if long || bounded {
+		length = max(length, 4*time.Second)
+	}
+	if long {
+		length = min(3*length, longestEpisode)
+	}
+	return length
 }
 
 // targets is how many there are that a fault can choose from.
@@ -200,7 +220,7 @@ var profiles = []profile{
 		name: "half-way for minutes", topology: "cluster", lease: 10 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 4, pace: 200 * time.Millisecond, idle: 2 * time.Second,
 		faults:  []string{"slot forgotten half way"},
-		episode: 50 * time.Second, work: workload{Kinds: single, Idle: 5 * time.Millisecond},
+		episode: longestEpisode, work: workload{Kinds: single, Idle: 5 * time.Millisecond},
 	},
 	{
 		name: "cluster", topology: "cluster", lease: 2 * time.Second, skip: time.Second,
