@@ -203,7 +203,7 @@ func (c *count) lost() error {
 	}
 	busy := q.inTheWay(held)
 	if busy == nil && c.limit < q.limit { // the nodes may not have had the time to say so
-		errors.As(q.behind.inTheWay(), &busy)
+		errors.As(q.behind.inTheWay(q.m.name), &busy)
 	}
 	if busy != nil {
 		out.Holder, out.Remaining, out.Own, out.Age = busy.Holder, busy.Remaining, busy.Own, busy.Age
