@@ -173,7 +173,7 @@ func (c *claim) busy(holder string, remaining time.Duration) error {
 }
 
 // giveBack undoes a claim that was granted, since fn can't be called because of why. It adds what
-// went wrong with that. It waits until ctx ends or UnlockTimeout has passed; the undoing goes on.
+// went wrong with that: then nobody knows whether the period has a run. It waits until ctx ends or UnlockTimeout has passed; the undoing goes on.
 func (c *claim) giveBack(ctx context.Context, why error) error {
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()
@@ -182,14 +182,25 @@ func (c *claim) giveBack(ctx context.Context, why error) error {
 	select {
 	case err := <-undone:
 		if err != nil {
-			return lock.Join(why, err)
+			return because(why, err)
 		}
 	case <-ctx.Done():
 	case <-c.cs.closing:
 	case <-limit.C:
-		return lock.Join(why, c.unavailable(opGiveBack, errSilent))
+		return because(why, c.unavailable(opGiveBack, errSilent))
 	}
 	return why
+}
+
+// because adds err to why, as its cause where it has one: what is unavailable is not said to be busy.
+func because(why, err error) error {
+	busy, ok := errors.AsType[*lock.NotAcquiredError](why)
+	if !ok {
+		return lock.Join(why, err)
+	}
+	out := *busy
+	out.Err = lock.Join(busy.Err, err)
+	return &out
 }
 
 // forget undoes the last claim, whoever's it is. The server deletes the record that it has told

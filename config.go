@@ -64,8 +64,7 @@ type Config struct {
 	Prefix string
 
 	// NameMapper makes the key from a lock's name, before Prefix is put in front
-	// of it. It must be pure, and give distinct keys for distinct locks: two names of one key
-	// are one lock, and each call reports the name that it was given.
+	// of it. It must be pure, and give distinct keys for distinct locks.
 	NameMapper func(name string) string
 
 	// Tenure is how long an RLock may be passed on inside this process. While goroutines of

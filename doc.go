@@ -43,8 +43,8 @@
 //
 // # Errors
 //
-// Check for [ErrUnavailable] (the server failed) before [ErrNotAcquired] (the lock was busy, or ctx ended): an
-// error can match both. Detail types such as [NotAcquiredError] tell more, with errors.As.
+// [ErrNotAcquired] says that the lock was busy, or ctx ended; [ErrUnavailable] that nobody knows, since a server failed
+// or was silent. No error of a lock matches both. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
 // Clients, locks and holds are safe for concurrent use.
 package redlatch

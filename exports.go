@@ -149,7 +149,8 @@ const (
 
 // The sentinels, for errors.Is.
 var (
-	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first.
+	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first. It never matches together
+	// with ErrUnavailable.
 	ErrNotAcquired = lock.ErrNotAcquired
 	// ErrUnavailable: no answer from the server, or no quorum of answers.
 	ErrUnavailable = lock.ErrUnavailable
@@ -239,7 +240,7 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 // acquired, 0 means one attempt, and then for as long as fn takes. With a lease of 0 the
 // watchdog renews the lock meanwhile, any other lease is fixed. If l was not acquired, fn is
 // not called, nothing is held, and the error is that of TryLock: it matches [ErrNotAcquired]
-// if l stayed busy or ctx ended first, and [ErrUnavailable] as well if the server failed or
+// if l stayed busy or ctx ended first, and [ErrUnavailable] instead if the server failed or
 // was silent. Else it returns the errors of fn and of Unlock, joined, as Do does; see
 // [lock.TryDo].
 func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx context.Context) error) error {

@@ -96,7 +96,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 //
 // Do blocks until the server has answered and, if the run is due, until fn has
 // returned. While the server can't be reached it tries again until ctx ends
-// ([ErrNotAcquired] together with ctx.Err(), and [ErrUnavailable] if a server failed) or
+// ([ErrNotAcquired] together with ctx.Err(), or [ErrUnavailable] if a server failed) or
 // a period has passed ([ErrUnavailable]), since the next tick is due then. A lost reply
 // does not cause a second run. Taking the lock then is one attempt, for at most
 // UnlockTimeout.

@@ -52,8 +52,8 @@ func (f *FairLock) Name() string { return f.l.Name() }
 // queue is given up at once. If the lock was handed over at that moment, it goes to the
 // next waiter.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, and with
-// [lock.ErrUnavailable] if the server failed or was silent; [lock.ErrInvalidName],
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, or
+// [lock.ErrUnavailable] instead if the server failed or was silent; [lock.ErrInvalidName],
 // [lock.ErrInvalidOption], [lock.ErrClosed], [lock.ErrReplicaAcks], and a
 // [*lock.ServerError] if the server refuses permanently. While the server can't be
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the

@@ -136,7 +136,9 @@ func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 			cancel()
 			r := rlGet(t, got)
 			rlWant(t, r.err, context.Canceled)
-			rlWant(t, r.err, redlatch.ErrNotAcquired)
+			if !waited(r.err) { // unavailable, not busy, in the pause after an error
+				t.Error(r.err)
+			}
 			if took := r.at.Sub(cancelled); took > rlSlack {
 				t.Errorf("returned %v after ctx had ended", took)
 			}
@@ -187,7 +189,7 @@ func TestRLockContextEndsAtRandomMoments(t *testing.T) {
 				switch {
 				case err == nil:
 					err = h.Unlock(ctx)
-				case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, redlatch.ErrNotAcquired):
+				case errors.Is(err, context.DeadlineExceeded) && waited(err):
 					err = nil
 				}
 				if err != nil {

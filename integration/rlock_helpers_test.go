@@ -293,3 +293,9 @@ func rlServerError(t *testing.T, err error) {
 		}
 	}
 }
+
+// waited reports whether err is that of a wait that ended, busy or beside a server that was silent.
+func waited(err error) bool {
+	_, is := errors.AsType[*redlatch.NotAcquiredError](err)
+	return is
+}

@@ -133,7 +133,7 @@ func rlAddOne(ctx context.Context, c *redlatch.Client, db rueidis.Client, args r
 		defer cancel()
 	}
 	h, err := c.RLock(args.Name).Lock(lctx)
-	if errors.Is(err, redlatch.ErrNotAcquired) && ctx.Err() == nil {
+	if waited(err) && ctx.Err() == nil {
 		return false, nil
 	}
 	if err != nil {

@@ -103,7 +103,7 @@ func (p *rwModelParty) run(ctx context.Context, r *rand.Rand) error {
 		}
 		h, err := locker.Lock(lctx)
 		cancel()
-		if errors.Is(err, redlatch.ErrNotAcquired) {
+		if waited(err) {
 			continue
 		}
 		if err != nil {

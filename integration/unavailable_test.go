@@ -55,8 +55,8 @@ func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	wg.Wait()
 	alone := 0
 	for i, err := range errs {
-		if !errors.Is(err, redlatch.ErrNotAcquired) {
-			t.Fatalf("%d: %v, want ErrNotAcquired", i, err)
+		if !waited(err) {
+			t.Fatalf("%d: %v, want the end of a wait", i, err)
 		}
 		if i%2 == 1 && !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("%d: %v, want ctx's error too", i, err)
@@ -101,8 +101,8 @@ func TestShortWaitIsNoOutage(t *testing.T) {
 			rlUnlock(t, h)
 			continue
 		}
-		rlWant(t, err, redlatch.ErrNotAcquired)
 		if took < time.Second/2 { // else it may have been without an answer for a second, which is an outage
+			rlWant(t, err, redlatch.ErrNotAcquired)
 			rlNoWant(t, err, redlatch.ErrUnavailable)
 			judged++
 		}
@@ -145,7 +145,7 @@ func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 	for _, name := range there {
 		wg.Go(func() {
 			h, err := c.RLock(name).Lock(ctx)
-			if !errors.Is(err, redlatch.ErrNotAcquired) {
+			if !waited(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if err == nil {

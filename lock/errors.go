@@ -12,7 +12,8 @@ import (
 
 // The sentinels. Compare with errors.Is; the detail types carry more.
 var (
-	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first.
+	// ErrNotAcquired: the server said that the lock was busy, and the wait or ctx ended. It never
+	// matches together with ErrUnavailable.
 	ErrNotAcquired error = &sentinel{"redlatch: lock not acquired", "not_acquired"}
 	// ErrUnavailable: no answer from the server, or no quorum of answers.
 	ErrUnavailable error = &sentinel{"redlatch: server unavailable", "unavailable"}
@@ -47,7 +48,7 @@ func (e *sentinel) Error() string { return e.text }
 // ErrorType is a short, stable name for telemetry.
 func (e *sentinel) ErrorType() string { return e.kind }
 
-// NotAcquiredError is the detail of [ErrNotAcquired].
+// NotAcquiredError is the detail of [ErrNotAcquired], and of an [ErrUnavailable] that ended a wait.
 type NotAcquiredError struct {
 	Name      string
 	Holder    string        // the owner seen last, as Redis stores it; "" if not known
@@ -78,8 +79,11 @@ func (e *NotAcquiredError) Error() string {
 	return quote.Line(b.String())
 }
 
-// Is makes errors.Is(err, [ErrNotAcquired]) true.
-func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
+// Is makes errors.Is(err, [ErrNotAcquired]) true, unless the error matches [ErrUnavailable]: then nobody
+// knows whether the lock was busy.
+func (e *NotAcquiredError) Is(target error) bool {
+	return target == ErrNotAcquired && !errors.Is(e.Err, ErrUnavailable)
+}
 
 // Unwrap leads to ctx.Err() and to the last failure.
 func (e *NotAcquiredError) Unwrap() error { return e.Err }

@@ -15,8 +15,8 @@ type Locker interface {
 	//
 	// It returns the hold, which must be unlocked once. If ctx ends first, the error
 	// matches both ctx.Err() and [ErrNotAcquired], and the cause of ctx: [ErrLeaseLost], if
-	// ctx is that of a hold that was lost. It also matches [ErrUnavailable] if the
-	// server failed or was silent: if it had left a command of this Client unanswered for a
+	// ctx is that of a hold that was lost. It matches [ErrUnavailable] instead of
+	// ErrNotAcquired if the server failed or was silent: if it had left a command of this Client unanswered for a
 	// second (for a third of LeaseTime, if that is less). While the server can't be reached,
 	// Lock keeps trying.
 	//
@@ -36,7 +36,7 @@ type Locker interface {
 	//
 	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its
 	// detail, [*NotAcquiredError], names the holder if it is known. If the server failed or
-	// was silent, see Lock, the error matches [ErrUnavailable], too: check for that first. A
+	// was silent, see Lock, the error matches [ErrUnavailable] and not ErrNotAcquired. A
 	// wait of less than a second may be too short to tell a silent server from a busy lock;
 	// then the error matches [ErrNotAcquired] only, and names no holder. The other errors,
 	// also when ctx ends before the wait, are those of Lock.
@@ -180,7 +180,7 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 //
 // If l was not acquired, fn is not called, nothing is held, and the error is that of
 // [Locker].TryLock: it matches [ErrNotAcquired] if l was busy for the whole wait or ctx ended
-// first, and [ErrUnavailable] as well if the server failed or was silent. A negative wait or
+// first, and [ErrUnavailable] instead if the server failed or was silent. A negative wait or
 // lease is an [ErrInvalidOption].
 //
 // Else TryDo returns the errors of fn and of Unlock, joined: if errors.Is(err, [ErrLeaseLost]),

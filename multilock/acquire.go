@@ -81,7 +81,7 @@ func (m *MultiLock) acquire(ctx, spanned, quit context.Context, obs observe.Acqu
 		take = a.takeQuorum
 	}
 	h, err := take()
-	if err != nil && !errors.Is(err, lock.ErrNotAcquired) && endsWithHold(ctx) {
+	if err != nil && !observe.Waited(err) && endsWithHold(ctx) {
 		return nil, a.notAcquired(nil)
 	}
 	return h, err
@@ -220,7 +220,7 @@ var errTooLate = errors.New("the first members' leases ended before the last wer
 
 // passing reports whether another round may get what failed with err.
 func passing(err error) bool {
-	return errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errTooLate) || errors.Is(err, errHoldLate)
+	return observe.Waited(err) || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, errTooLate) || errors.Is(err, errHoldLate)
 }
 
 // verdict is what the acquisition ends with after a round that failed with err;

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -55,7 +56,7 @@ func (c *count) add(a answer) {
 				"it does not count in a quorum before %v, unless all %d servers grant the lock",
 				age.Round(time.Millisecond), stateOf(q.m.leaves[a.i].eng.Core()).quarantine(), len(c.got))
 		}
-	case !errors.Is(a.Err, lock.ErrNotAcquired):
+	case !observe.Waited(a.Err):
 		trouble.Err = a.Err
 	case a.Known || a.ServerErr != nil:
 		c.busy++
@@ -203,7 +204,7 @@ func (c *count) lost() error {
 	}
 	busy := q.inTheWay(held)
 	if busy == nil && c.limit < q.limit { // the nodes may not have had the time to say so
-		errors.As(q.behind.inTheWay(q.m.name), &busy)
+		errors.As(q.behind.inTheWay(), &busy)
 	}
 	if busy != nil {
 		out.Holder, out.Remaining, out.Own, out.Age = busy.Holder, busy.Remaining, busy.Own, busy.Age

@@ -15,6 +15,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -202,7 +203,7 @@ func staysOut(t *testing.T, who *MultiLock, first lock.Hold) {
 	if err == nil {
 		t.Errorf("two holders: the first until %v from now, as far as it knows", time.Until(first.ValidUntil()))
 		_ = second.Unlock(context.Background())
-	} else if !errors.Is(err, lock.ErrNotAcquired) {
+	} else if !observe.Waited(err) {
 		t.Error(err)
 	}
 }

@@ -61,9 +61,9 @@ func (m *MultiLock) Name() string { return m.name }
 //     An example is a [lock.ServerError] if the user may not run INFO.
 //   - [lock.ErrClosed] when a member's client is shut down or closed (for a quorum: so many
 //     that no majority is left). What the owner holds already is re-entered during a Shutdown.
-//   - [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first. It also matches
-//     [lock.ErrUnavailable], with each node's error, if the server of a member failed or
-//     was silent (for a quorum: if no majority of them answered).
+//   - [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first; [lock.ErrUnavailable]
+//     instead, with each node's error, if the server of a member failed or was silent (for a
+//     quorum: if no majority of them answered), also if another member was busy.
 //
 // While servers can't be reached Lock keeps trying. After an error nothing is held, and
 // nothing stays on a server, as soon as it answers.
@@ -73,7 +73,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every
 // member once. Errors are those of Lock. When the wait is over, it returns
-// [lock.ErrNotAcquired], which matches [lock.ErrUnavailable] under the same condition.
+// [lock.ErrNotAcquired], or [lock.ErrUnavailable] under the same condition.
 func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	if wait < 0 {
 		err := &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"}

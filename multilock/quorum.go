@@ -117,7 +117,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 		for i, l := range q.m.leaves { // as those found who had their turn
 			q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
 		}
-		q.last = q.away(q.behind.inTheWay(q.m.name))
+		q.last = q.away(q.behind.inTheWay())
 		return nil, q.ended()
 	}
 	var h *hold

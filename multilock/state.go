@@ -163,14 +163,14 @@ func (l *line) saw(err error) {
 	}
 }
 
-// inTheWay is what those hear who did not have their turn, by the name that they gave the lock; nil: nothing is known.
-func (l *line) inTheWay(name string) error {
+// inTheWay is what those hear who did not have their turn; nil: nothing is known.
+func (l *line) inTheWay() error {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	if l.busy == nil {
 		return nil
 	}
-	out := &lock.NotAcquiredError{Name: name, Holder: l.busy.Holder, Own: l.busy.Own}
+	out := &lock.NotAcquiredError{Name: l.busy.Name, Holder: l.busy.Holder, Own: l.busy.Own}
 	if l.busy.Remaining > 0 {
 		out.Remaining = max(time.Until(l.ends), 0)
 	}

@@ -423,7 +423,7 @@ func outcome(err error) string {
 		return "acquired"
 	case errors.Is(err, lock.ErrLeaseLost):
 		return "lost"
-	case !errors.Is(err, lock.ErrNotAcquired):
+	case !observe.Waited(err):
 		return "error"
 	case errors.Is(err, context.Canceled):
 		return "cancelled"

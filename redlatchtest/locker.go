@@ -93,8 +93,8 @@ func (l *Locker) Busy(holder string) (free func()) {
 func (l *Locker) Lose() bool { return l.lose(func() {}) }
 
 // SetUnavailable simulates that the server is away, or back. While it is away, Lock waits
-// until its ctx ends and TryLock until its wait is over; both errors match ErrNotAcquired
-// and ErrUnavailable. Unlock and Extend return ErrUnavailable at once. When the server is
+// until its ctx ends and TryLock until its wait is over; both errors match
+// ErrUnavailable. Unlock and Extend return ErrUnavailable at once. When the server is
 // back, the holds whose Unlock failed are freed, as a Client does in the background, and
 // another Unlock of them returns nil, once. However long the server is away, no other hold
 // is lost but one whose fixed lease ends: see [Locker.Lose].

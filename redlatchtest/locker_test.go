@@ -285,15 +285,15 @@ func TestLockerUnavailable(t *testing.T) {
 		l := redlatchtest.NewLocker("a")
 		h := mustLock(t, t.Context(), l)
 		l.SetUnavailable(true)
-		both := func(err error) bool {
-			return errors.Is(err, redlatch.ErrUnavailable) && errors.Is(err, redlatch.ErrNotAcquired)
+		unavailable := func(err error) bool {
+			return errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrNotAcquired)
 		}
-		if _, err := l.TryLock(t.Context(), time.Second, 0); !both(err) {
+		if _, err := l.TryLock(t.Context(), time.Second, 0); !unavailable(err) {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Lock(ctx); !both(err) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Lock(ctx); !unavailable(err) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if err := h.Extend(t.Context(), time.Minute); !errors.Is(err, redlatch.ErrUnavailable) {

@@ -76,7 +76,7 @@ func TestTryDoNotAcquired(t *testing.T) {
 		free()
 		l.SetUnavailable(true)
 		err = redlatch.TryDo(t.Context(), l, time.Second, 0, never(t))
-		if !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, redlatch.ErrUnavailable) {
+		if errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Errorf("unavailable: %v", err)
 		}
 		l.SetUnavailable(false)

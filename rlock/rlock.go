@@ -39,8 +39,8 @@ func (r *RLock) Name() string { return r.l.Name() }
 // Lock blocks until the lock is acquired or ctx ends. Without [lock.WithLease]
 // the watchdog keeps it until Unlock.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, and with
-// [lock.ErrUnavailable] if the server failed or was silent; [lock.ErrInvalidName],
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, or
+// [lock.ErrUnavailable] instead if the server failed or was silent; [lock.ErrInvalidName],
 // [lock.ErrInvalidOption], [lock.ErrClosed], [lock.ErrReplicaAcks], and a
 // [*lock.ServerError] if the server refuses permanently. While the server can't be
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the

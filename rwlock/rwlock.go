@@ -129,8 +129,8 @@ func (r *ReadLock) Name() string { return r.l.Name() }
 // there was none, or if nobody, reader or writer, acquired the lock fenced for the Client's
 // FenceTTL.
 //
-// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, and with
-// [lock.ErrUnavailable] if the server failed or was silent; [lock.ErrInvalidName],
+// Errors: [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first, or
+// [lock.ErrUnavailable] instead if the server failed or was silent; [lock.ErrInvalidName],
 // [lock.ErrInvalidOption], [lock.ErrClosed], [lock.ErrReplicaAcks], and a
 // [*lock.ServerError] if the server refuses permanently. While the server can't be
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the

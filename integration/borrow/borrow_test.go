@@ -122,7 +122,7 @@ func TestExclusionBesideAnApplicationThatCancels(t *testing.T) {
 				h, err := c.RLock("counter-lock").Lock(short)
 				if err != nil {
 					end()
-					if !errors.Is(err, redlatch.ErrNotAcquired) {
+					if _, waited := errors.AsType[*redlatch.NotAcquiredError](err); !waited {
 						t.Error(err)
 					}
 					continue

@@ -44,7 +44,7 @@ func TestSubscriptionsEndBesideABusyServer(t *testing.T) {
 				all.Go(func() {
 					for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
 						_, err := c.RLock(fmt.Sprint("n", i)).TryLock(t.Context(), 50*time.Millisecond, 0)
-						if !errors.Is(err, redlatch.ErrNotAcquired) {
+						if _, waited := errors.AsType[*redlatch.NotAcquiredError](err); !waited {
 							t.Error(err)
 						}
 						time.Sleep(600 * time.Millisecond) // a subscription outlives its last waiter by half a second

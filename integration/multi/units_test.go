@@ -129,8 +129,7 @@ func TestNodeDownForAll(t *testing.T) {
 	for _, wait := range []time.Duration{0, 500 * time.Millisecond} {
 		began := time.Now()
 		_, err := m.TryLock(t.Context(), wait, 0)
-		want(t, err, redlatch.ErrUnavailable)
-		want(t, err, redlatch.ErrNotAcquired)
+		outcome(t, err, false, true)
 		var un *redlatch.UnavailableError // a busy machine's other server may be told of, too
 		if !errors.As(err, &un) || !slices.ContainsFunc(un.Nodes, func(n redlatch.NodeError) bool { return n.Node == list[1].Addr() }) {
 			t.Errorf("details %v", err)

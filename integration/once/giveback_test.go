@@ -120,7 +120,7 @@ func TestGivingBackGoesOnWithoutTheCaller(t *testing.T) {
 			lost.Wait(t)
 			unavailable := leave(cancel)
 			err := <-done
-			if !errors.Is(err, redlatch.ErrNotAcquired) || unavailable && !errors.Is(err, redlatch.ErrUnavailable) {
+			if errors.Is(err, redlatch.ErrUnavailable) != unavailable || errors.Is(err, redlatch.ErrNotAcquired) == unavailable {
 				t.Error(err)
 			}
 			oneLine(t, err)

@@ -246,7 +246,7 @@ func (g *goDriver) run(ctx context.Context, o *goOwner, verb string, a []string)
 		return "-", nil
 	case "trylock":
 		h, err := acquire(max(goMillis(a[1]), 0), goMillis(a[2]))
-		if errors.Is(err, redlatch.ErrNotAcquired) && ctx.Err() == nil {
+		if _, waited := errors.AsType[*redlatch.NotAcquiredError](err); waited && ctx.Err() == nil {
 			return "false", nil
 		}
 		if err != nil {
@@ -260,7 +260,7 @@ func (g *goDriver) run(ctx context.Context, o *goOwner, verb string, a []string)
 			wait, lease = goMillis(a[1]), goMillis(a[2])
 		}
 		h, err := acquire(wait, lease)
-		if errors.Is(err, redlatch.ErrNotAcquired) && ctx.Err() == nil {
+		if _, waited := errors.AsType[*redlatch.NotAcquiredError](err); waited && ctx.Err() == nil {
 			return "null", nil
 		}
 		if err != nil {

@@ -46,7 +46,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 		down = time.Now().Add(time.Hour)
 		began := time.Now()
 		_, err := rlock.New(core, "l").TryLock(t.Context(), 10*time.Second, 0)
-		if !errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, errUnsent) {
+		if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, errUnsent) {
 			t.Errorf("TryLock: %v", err)
 		}
 		if took := time.Since(began); took != 10*time.Second {
@@ -60,7 +60,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
 		defer cancel()
 		_, err = rlock.New(core, "l").Lock(ctx)
-		if !errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Lock: %v", err)
 		}
 		if took := time.Since(began); took != 7*time.Second {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -166,7 +167,7 @@ func (a *acquisition) renew(ctx context.Context) {
 // place and nothing else is left of it, or since its answer is still to come.
 func (a *acquisition) park(err error) bool {
 	a.parked = a.bid != nil && (a.left.away || a.left == leftover{queued: true} && a.about().lock.queue != nil &&
-		errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrReplicaAcks))
+		observe.Waited(err) && !errors.Is(err, lock.ErrReplicaAcks))
 	return a.parked
 }
 

@@ -79,7 +79,7 @@ func TestGroupGivesBackInTheBackground(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				_, err := engine.AcquireAll(ctx, both, -1, 0)
-				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrNotAcquired) {
+				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrUnavailable) {
 					t.Errorf("Acquire: %v", err)
 				}
 				if over := time.Since(began) - tc.wait; over > engine.TakenBack {

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/observe"
-	"github.com/redlatch/redlatch/lock"
 )
 
 // refused observes an acquisition that ended before it began.
@@ -64,7 +62,7 @@ func (a *acquisition) observed(err error) {
 		}
 		if obs := a.obsOf(m); obs != nil {
 			r := m.result(err)
-			r.Free = err != nil && a.answered && i != a.at && errors.Is(err, lock.ErrNotAcquired)
+			r.Free = err != nil && a.answered && i != a.at && observe.Waited(err)
 			obs.End(r)
 		}
 	}

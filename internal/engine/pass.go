@@ -46,7 +46,7 @@ func (a *acquisition) takes(give func(held.Receiver) *held.Hold) bool {
 	if m.lock.of.Line == "" {
 		return false
 	}
-	a.given = give(held.Receiver{Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Link: a.link, Count: a.counts})
+	a.given = give(held.Receiver{Claim: m.claim, Ctx: a.ctx, Link: a.link, Count: a.counts})
 	return a.given != nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/inspect"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -288,8 +289,9 @@ func (w *world) acquire(ctx context.Context, core *engine.Core, r *rand.Rand, i 
 	if err != nil {
 		var stop bool
 		switch {
+		case errors.Is(err, lock.ErrUnavailable):
+			stop = w.calm && !short || !observe.Waited(err)
 		case errors.Is(err, lock.ErrNotAcquired):
-			stop = w.calm && errors.Is(err, lock.ErrUnavailable) && !short
 		case errors.Is(err, lock.ErrReplicaAcks):
 			stop = w.calm
 		case errors.Is(err, lock.ErrClosed):

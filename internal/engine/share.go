@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -135,7 +136,7 @@ func (a *acquisition) unlead(err error) {
 	if a.lead == nil {
 		return
 	}
-	a.lead.Failed = err != nil && !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrClosed)
+	a.lead.Failed = err != nil && !observe.Waited(err) && !errors.Is(err, lock.ErrClosed)
 	a.core.reg.Unshare(a.lead)
 	a.lead = nil
 }

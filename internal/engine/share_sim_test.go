@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rwlock"
@@ -181,7 +182,7 @@ func live(t *testing.T, all *sections, core *engine.Core, together *crowd, r *ra
 	cancel()
 	time.Sleep(time.Duration(r.IntN(3000)) * time.Microsecond)
 	if err != nil {
-		if !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrUpgrade) && !errors.Is(err, lock.ErrClosed) {
+		if !observe.Waited(err) && !errors.Is(err, lock.ErrUpgrade) && !errors.Is(err, lock.ErrClosed) {
 			t.Errorf("seed %d: %v", all.seed, err)
 		}
 		return

@@ -442,7 +442,7 @@ func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time
 	}
 	m.claim.Retain()
 	if m.session != nil {
-		m.hold, err = m.session.Again(a.ctx, &m.lock.of, m.claim, a.lease, lease, sent)
+		m.hold, err = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
 	} else {
 		g := held.Grant{
 			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,

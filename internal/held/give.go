@@ -85,7 +85,7 @@ func (g *giving) pause(parts []part) bool {
 }
 
 func (p *part) unavailable(r *Registry, err error) error {
-	return &lock.UnavailableError{Name: p.name(), Op: "release", Nodes: []lock.NodeError{{Node: r.cfg.Addr, Err: err}}}
+	return &lock.UnavailableError{Name: p.lock.Name, Op: "release", Nodes: []lock.NodeError{{Node: r.cfg.Addr, Err: err}}}
 }
 
 // settle ends the parts that the answer decides, and returns the others with the
@@ -115,7 +115,7 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 		case failed == nil:
 			decided = g.decided(&p, code, text, called, heard)
 		case conn.IsPermanent(failed):
-			g.giveUp(&p, &lock.ServerError{Name: p.name(), Op: "release", Err: failed})
+			g.giveUp(&p, &lock.ServerError{Name: p.lock.Name, Op: "release", Err: failed})
 		case p.count > 0 && conn.Classify(failed) == conn.Refused:
 			// Nothing but a number was to be written, and the next release corrects it.
 			decided = g.decided(&p, kind.ReleaseDone, "", 0, 0)
@@ -134,7 +134,7 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 // be freed now; see released.
 func (g *giving) decided(p *part, code int64, text string, called, heard int64) bool {
 	if code == kind.ReleaseSilent {
-		cfg, ctx, name, owner := &g.reg.cfg, g.ctx, p.name(), p.field.Name
+		cfg, ctx, name, owner := &g.reg.cfg, g.ctx, p.lock.Name, p.field.Name
 		cfg.News.Tell(func() {
 			cfg.Log.WarnContext(ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
 				"lock", name, "owner", owner, "error", text)
@@ -248,7 +248,7 @@ func (r *Registry) freeLeft(h *Hold) {
 	s := h.s
 	h.claim.Retain()
 	r.mu.Lock()
-	p := part{lock: h.lock, claim: h.claim, field: s.Field, until: s.askedUntilLocked()}
+	p := part{lock: s.Lock, claim: h.claim, field: s.Field, until: s.askedUntilLocked()}
 	if s.limbo > 0 {
 		p.void = VoidTTL
 	}

@@ -25,7 +25,6 @@ const (
 // Hold implements lock.Hold.
 type Hold struct {
 	s       *Session
-	lock    *Lock // as its caller named it: another name of the session's key, perhaps
 	claim   *Claim
 	parent  context.Context // what the acquisition was made with
 	began   time.Duration   // when the command that got it was sent, on the registry's clock
@@ -71,10 +70,10 @@ func (c *holdContext) Value(key any) any {
 }
 
 // Name implements lock.Hold.
-func (h *Hold) Name() string { return h.lock.Name }
+func (h *Hold) Name() string { return h.s.Lock.Name }
 
 // Lock is the lock that is held.
-func (h *Hold) Lock() *Lock { return h.lock }
+func (h *Hold) Lock() *Lock { return h.s.Lock }
 
 // Field is the owner as on the wire.
 func (h *Hold) Field() kind.Field { return h.s.Field }
@@ -241,7 +240,7 @@ func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	}
 	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.grant == nil) &&
 		(h.full == nil || Passed(time.Now(), *h.full))
-	h.lost = &lock.LeaseLostError{Name: h.lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
+	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
 	h.passes = h.s.passes
 	h.endLocked(stateLost, h.lost)
 }
@@ -284,12 +283,12 @@ func (h *Hold) lasted() time.Duration { return time.Since(h.s.reg.epoch) - h.beg
 // that ended it.
 func (h *Hold) tellEnd(how string, lasted time.Duration) {
 	if o := h.s.reg.cfg.Observer; o != nil {
-		o.Ended(h.lock.Observed(), h.link, h.counted, how, lasted)
+		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, lasted)
 	}
 }
 
 func (h *Hold) unavailable(op string, err error) error {
-	return &lock.UnavailableError{Name: h.lock.Name, Op: op, Nodes: []lock.NodeError{{Node: h.s.reg.cfg.Addr, Err: err}}}
+	return &lock.UnavailableError{Name: h.s.Lock.Name, Op: op, Nodes: []lock.NodeError{{Node: h.s.reg.cfg.Addr, Err: err}}}
 }
 
 // overLocked is why the hold can't be extended: nil while it is held.
@@ -328,7 +327,7 @@ func (h *Hold) Prolong(ctx context.Context, lease time.Duration) error {
 }
 
 func (h *Hold) extendBy(ctx context.Context, lease, asked time.Duration) error {
-	ctx, end := h.s.reg.operation(ctx, h.lock, observe.Extend, h.s.Name)
+	ctx, end := h.s.reg.operation(ctx, h.s.Lock, observe.Extend, h.s.Name)
 	err := h.extend(ctx, lease, asked)
 	end(err, observe.Note{Lease: lease})
 	return err
@@ -408,7 +407,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease, asked 
 	defer gate.Leave()
 	switch {
 	case c.Err != nil && conn.IsPermanent(c.Err):
-		return false, &lock.ServerError{Name: h.lock.Name, Op: "extend", Err: c.Err}
+		return false, &lock.ServerError{Name: s.Lock.Name, Op: "extend", Err: c.Err}
 	case c.Err != nil:
 		return true, c.Err
 	case c.Reply.Code == 0:

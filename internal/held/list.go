@@ -7,27 +7,20 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// entry is what of a session is listed as one: readers may share it, and a key may have several names.
-type entry struct {
-	claim *Claim
-	name  string
-}
-
 // List is what the client holds now, the longest-held first.
 func (r *Registry) List() []lock.HeldLock {
 	r.mu.Lock()
 	out := make([]lock.HeldLock, 0, r.dog.heap.Len())
 	for s := range r.dog.heap.All() { // all that have a hold that is not being released
-		if len(s.holds) == 1 {
+		if s.joined == nil {
 			out = append(out, s.listLocked(s.holds))
 			continue
 		}
-		entries := map[entry][]*Hold{}
+		byOwner := map[*Claim][]*Hold{}
 		for _, h := range s.holds {
-			e := entry{h.claim, h.lock.Name}
-			entries[e] = append(entries[e], h)
+			byOwner[h.claim] = append(byOwner[h.claim], h)
 		}
-		for _, holds := range entries {
+		for _, holds := range byOwner {
 			out = append(out, s.listLocked(holds))
 		}
 	}
@@ -36,11 +29,11 @@ func (r *Registry) List() []lock.HeldLock {
 	return out
 }
 
-// listLocked is holds of one owner and name as one entry.
+// listLocked is an owner's holds of a session as one entry.
 func (s *Session) listLocked(holds []*Hold) lock.HeldLock {
 	now := time.Now()
 	l := lock.HeldLock{
-		Name: holds[0].lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
+		Name: s.Lock.Name, Type: s.Lock.Kind.Traits().Type, Mode: s.Lock.Kind.Traits().Mode, Owner: s.Name,
 		Count: len(holds), Fixed: true,
 	}
 	for _, h := range holds {

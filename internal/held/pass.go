@@ -13,7 +13,6 @@ import (
 
 // Receiver is who gets a session.
 type Receiver struct {
-	Lock  *Lock
 	Claim *Claim
 	Ctx   context.Context
 	Link  any // the observer's, of its acquisition
@@ -168,7 +167,7 @@ func (r *Registry) giveLocked(s *Session, from *Hold, to Receiver, now time.Time
 	to.Claim.retainLocked()
 	h := &Hold{}
 	s.claim, s.link = to.Claim, to.Link
-	s.addLocked(to.Ctx, h, to.Lock, to.Claim, 0, now, to.Count)
+	s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)
 	s.removeLocked(from)
 	from.endLocked(stateReleased, lock.ErrUnlocked)
 	if from.claim.sessions[i] == s {

@@ -39,14 +39,6 @@ type part struct {
 	args      [9]string // of its command; a copy's commands have their own
 }
 
-// name is the lock's, as the caller gave it who is told.
-func (p *part) name() string {
-	if p.hold != nil {
-		return p.hold.Name()
-	}
-	return p.lock.Name
-}
-
 func (p *part) command() conn.Command {
 	if p.attempt != nil {
 		return p.lock.Kind.Abandon(p.attempt, p.void)

@@ -41,7 +41,6 @@ type settled struct {
 // seen is a renewal, or check, as an observer is told of it.
 type seen struct {
 	of   *Session
-	lock *Lock // as who has it now named it
 	link any
 	sent time.Time
 	turn bool // a failure began, or ended
@@ -211,7 +210,7 @@ func (n *renewal) tell(o *settled) {
 		}
 		tell(func() {
 			for _, s := range all {
-				r.cfg.Observer.Renewed(s.lock.Observed(), s.of.Name, s.link, s.sent, s.turn, s.err)
+				r.cfg.Observer.Renewed(s.of.Lock.Observed(), s.of.Name, s.link, s.sent, s.turn, s.err)
 			}
 		})
 	}
@@ -232,7 +231,6 @@ func (o *settled) turnLocked() {
 	o.seen = slices.DeleteFunc(o.seen, func(v seen) bool { return errors.Is(v.err, errGone) && (v.of.final || v.of.dead) })
 	for i := range o.seen {
 		v := &o.seen[i]
-		v.lock = v.of.lockLocked()
 		v.turn = errors.Is(v.err, errGone) || (v.err != nil) != (v.of.lastErr != nil)
 		o.turns = o.turns || v.turn
 	}
@@ -248,13 +246,13 @@ func (n *renewal) End() {
 		return
 	}
 	r.mu.Lock()
-	closed, link, l := r.closed, s.link, s.lockLocked()
+	closed, link := r.closed, s.link
 	r.mu.Unlock()
 	if closed {
 		return
 	}
 	r.cfg.News.Tell(func() {
-		r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), link, "lock", l.Name,
-			"owner", s.Name, "type", l.Kind.Traits().Type, "locks", failed, "error", first)...)
+		r.cfg.Log.Warn("redlatch: renewal failed, retrying", r.TracedArgs(context.Background(), link, "lock", s.Lock.Name,
+			"owner", s.Name, "type", s.Lock.Kind.Traits().Type, "locks", failed, "error", first)...)
 	})
 }

@@ -2,7 +2,6 @@ package held
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/kind"
@@ -25,7 +24,7 @@ type Session struct {
 	until    time.Time // the watchdog holds' local deadline
 	grant    *grant    // handed over by another one's command; nil: by our own, or confirmed
 
-	Lock *Lock // of the acquisition; what a call reports is the name of its own hold's
+	Lock *Lock
 	kind.Field
 
 	// guarded by reg.mu
@@ -137,7 +136,7 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	}
 	s.until, s.asked = LocalDeadline(g.Sent, lease), g.Sent.Add(lease)
 	h := &m.hold
-	s.addLocked(g.Ctx, h, g.Lock, g.Claim, g.Fixed, g.Sent, counted)
+	s.addLocked(g.Ctx, h, g.Claim, g.Fixed, g.Sent, counted)
 	if g.Handed {
 		// shorter than asked for until it is confirmed
 		h.until, h.lasts = s.until, lease
@@ -178,10 +177,10 @@ func (s *Session) askingLocked(now time.Time, lease time.Duration) (count int) {
 	return s.countLocked(nil)
 }
 
-// Again adds the hold of a re-entry by l that the server confirmed; the claim, its owner's,
+// Again adds the hold of a re-entry that the server confirmed; the claim, its owner's,
 // has been retained for it. It returns lock.ErrNotHeld when the session is over, and ErrMoved
 // when the server that confirmed it may be one that another one has replaced.
-func (s *Session) Again(ctx context.Context, l *Lock, c *Claim, fixed, lease time.Duration, sent time.Time) (*Hold, error) {
+func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duration, sent time.Time) (*Hold, error) {
 	r := s.reg
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
 	h := &Hold{}
@@ -197,7 +196,7 @@ func (s *Session) Again(ctx context.Context, l *Lock, c *Claim, fixed, lease tim
 		s.until = later(s.until, LocalDeadline(sent, lease))
 	}
 	s.known = later(s.known, sent)
-	s.addLocked(ctx, h, l, c, fixed, sent, counted)
+	s.addLocked(ctx, h, c, fixed, sent, counted)
 	h.prolongLocked(sent, fixed, lease)
 	if s.joined != nil {
 		s.joined[c]++
@@ -224,8 +223,7 @@ func (s *Session) Gone() {
 }
 
 // addLocked adds a hold.
-func (s *Session) addLocked(ctx context.Context, h *Hold, l *Lock, c *Claim, fixed time.Duration, sent time.Time, counted bool) {
-	h.lock = l
+func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.Duration, sent time.Time, counted bool) {
 	h.s, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent.Sub(s.reg.epoch), counted, s.link
 	h.alive = true
 	if fixed > 0 {
@@ -241,14 +239,6 @@ func (s *Session) addLocked(ctx context.Context, h *Hold, l *Lock, c *Claim, fix
 	s.holds = append(s.holds, h)
 	c.Owner.live.Add(1)
 	s.reg.held++
-}
-
-// lockLocked is the lock as whoever has it now named it.
-func (s *Session) lockLocked() *Lock {
-	if len(s.holds) > 0 {
-		return s.holds[0].lock
-	}
-	return s.Lock
 }
 
 // prolongLocked notes that of a fixed lease only a part was asked for, at an instant: renewals lead to
@@ -429,7 +419,7 @@ func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 	if len(lost) == 0 {
 		return
 	}
-	for _, h := range slices.Backward(lost) { // a re-entry's context, derived from an earlier hold's, has a cause of its own
+	for _, h := range lost {
 		h.end()
 	}
 	if r.cfg.Gone != nil {
@@ -470,7 +460,7 @@ func (r *Registry) tellUnrenewed(lost []*Hold) {
 	for _, h := range lost { // those of a session stand together
 		if h.s != told && h.lost.Err != nil && !h.planned {
 			told = h.s
-			r.cfg.Observer.Renewed(h.lock.Observed(), h.s.Name, h.link, h.lost.At, true, h.lost)
+			r.cfg.Observer.Renewed(h.s.Lock.Observed(), h.s.Name, h.link, h.lost.At, true, h.lost)
 		}
 	}
 }
@@ -485,7 +475,7 @@ func (h *Hold) howLost() string {
 
 func (r *Registry) logLost(lost []*Hold) {
 	for _, h := range lost {
-		args := r.TracedArgs(h.parent, h.link, "lock", h.lock.Name,
+		args := r.TracedArgs(h.parent, h.link, "lock", h.s.Lock.Name,
 			"owner", h.s.Name, "type", h.s.Lock.Kind.Traits().Type, "reason", string(h.lost.Reason))
 		if h.lost.Err != nil {
 			args = append(args, "error", h.lost.Err)

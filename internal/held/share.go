@@ -311,7 +311,7 @@ func (r *Registry) joinLocked(x *Share, s *Session, at time.Time) bool {
 			s.joined[first.claim]++
 		}
 	}
-	s.addLocked(x.To.Ctx, h, x.lock, c, 0, now, x.To.Count)
+	s.addLocked(x.To.Ctx, h, c, 0, now, x.To.Count)
 	s.joined[c]++
 	h.link = x.To.Link
 	c.sessions[modeRead] = s
