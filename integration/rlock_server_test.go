@@ -88,8 +88,8 @@ func TestRLockOutOfMemory(t *testing.T) {
 func TestRLockServerIsLoading(t *testing.T) {
 	t.Parallel()
 	testbed.Needs(t, 7, 0, "a setting that lets a server answer while it loads little data")
-	// Three seconds: it must load still when TryLock asks.
-	s := rlServer(t, "--key-load-delay", "1500", "--loading-process-events-interval-bytes", "1024")
+	// For 20 seconds, unless it is told to hurry: it loads still when TryLock asks, however slow the machine is.
+	s := rlServer(t, "--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024")
 	for i := range 2000 {
 		s.Do(t, "SET", fmt.Sprintf("k%d", i), strings.Repeat("x", 20))
 	}
@@ -98,11 +98,14 @@ func TestRLockServerIsLoading(t *testing.T) {
 	s.Restart(t, testbed.Keep)
 	_, err := s.Try("GET", "k1")
 	if err == nil || !strings.Contains(err.Error(), "LOADING") {
-		t.Skipf("the server does not load slowly: %v", err)
+		t.Fatalf("the server does not load slowly: %v", err)
 	}
 	_, err = c.RLock("y").TryLock(t.Context(), 0, 0)
 	rlWant(t, err, redlatch.ErrUnavailable)
-	got := rlGet(t, rlAsync(t.Context(), c.RLock("x")))
+	waits := rlAsync(t.Context(), c.RLock("x"))
+	rlBlocked(t, waits)
+	s.Do(t, "CONFIG", "SET", "key-load-delay", "0")
+	got := rlGet(t, waits)
 	if got.err != nil {
 		t.Fatal(got.err)
 	}

@@ -45,7 +45,7 @@ func TestRLockOnEveryTopology(t *testing.T) {
 			rlWant(t, err, redlatch.ErrInvalidName)
 		}
 		if v := testbed.ServerVersion(t); !v.AtLeast(7, 0) {
-			t.Logf("NOT TESTED on %s: needs 7.0 or newer: messages that stay at one node", v)
+			testbed.Untested(t, "on %s: needs 7.0 or newer: messages that stay at one node", v)
 			return
 		}
 		// A waiter listens at the node of its lock alone, and messages stay there.

@@ -7,8 +7,8 @@
 # Three packages of a module run side by side, and of each eight of the tests that may
 # run in parallel: most of them wait for leases. All bounds in them leave room for a
 # machine that has other work; TEST_FLAGS='-p 1' gives each package the machine alone.
-# Goes on after a module has failed, prints a line per module at the end, and
-# fails when one failed or ran no test at all.
+# Goes on after a module has failed, lists at the end what was not tested and a line
+# per module, and fails when one failed or ran no test at all.
 set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd)
@@ -16,6 +16,10 @@ set -f
 # shellcheck disable=SC2086 # split into words on purpose
 set -- ${TEST_FLAGS:-}
 mkdir -p .cache/test
+
+REDLATCH_UNTESTED=$root/.cache/test/untested # go test shows nothing of tests that are skipped
+export REDLATCH_UNTESTED
+: >"$REDLATCH_UNTESTED"
 
 summary=
 failed=0
@@ -41,6 +45,10 @@ for module in $(scripts/modules.sh); do
   summary="$summary$(printf '%-12s %s, %d s' "$name" "$result" "$took")
 "
 done
+if [ -s "$REDLATCH_UNTESTED" ]; then
+  printf '\n== not tested, and why\n'
+  sort "$REDLATCH_UNTESTED" | uniq -c
+fi
 printf '\n== result by module\n%s' "$summary"
 scripts/ensure-java.sh --check || true
 scripts/ensure-prometheus.sh --check || true

@@ -37,7 +37,7 @@ func chromium(t *testing.T) string {
 	if must == "require" {
 		t.Fatal("no chromium is on PATH: scripts/ensure-chromium.sh installs one on Debian")
 	}
-	t.Skip("NOT TESTED: the pages of serve: no chromium is on PATH (scripts/ensure-chromium.sh installs one on Debian)")
+	testbed.Skip(t, "the pages of serve: no chromium is on PATH (scripts/ensure-chromium.sh installs one on Debian)")
 	return ""
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // found is what Jaeger's query API answers.
@@ -135,7 +137,7 @@ func TestJaeger(t *testing.T) {
 		if os.Getenv("REDLATCH_JAEGER") == "require" {
 			t.Fatal("jaeger is not on PATH: make jaeger builds it")
 		}
-		t.Skip("NOT TESTED: jaeger is not on PATH; make jaeger builds it from Go's modules")
+		testbed.Skip(t, "jaeger is not on PATH; make jaeger builds it from Go's modules")
 	}
 	j, err := startJaeger(t)
 	if err != nil {
@@ -280,7 +282,7 @@ func curls(ctx context.Context, t *testing.T, page string) {
 		t.Fatalf("%d commands were found", len(commands))
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("NOT TESTED: the commands of traces.md: there is no curl")
+		testbed.Skip(t, "the commands of traces.md: there is no curl")
 	}
 	for _, c := range commands {
 		out, err := exec.CommandContext(ctx, "sh", "-c", c[1]).Output() //nolint:gosec // what the page shows

@@ -19,6 +19,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/examples/internal/demoserver"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 const dashboards = "../../otel/dashboards"
@@ -32,7 +33,7 @@ func needs(t *testing.T, program string) {
 	if os.Getenv("REDLATCH_PROMETHEUS") == "require" {
 		t.Fatalf("%s is not on PATH: scripts/ensure-prometheus.sh fetches it", program)
 	}
-	t.Skipf("NOT TESTED: %s is not on PATH; scripts/ensure-prometheus.sh fetches it", program)
+	testbed.Skip(t, "%s is not on PATH; scripts/ensure-prometheus.sh fetches it", program)
 }
 
 // dashboard is what the tests need of Grafana's format.

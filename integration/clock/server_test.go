@@ -26,11 +26,11 @@ type server struct {
 func library(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("NOT TESTED: steps of the server's clock (only on Linux)")
+		testbed.Skip(t, "steps of the server's clock (only on Linux)")
 	}
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Skip("NOT TESTED: steps of the server's clock (no C compiler cc on PATH)")
+		testbed.Skip(t, "steps of the server's clock (no C compiler cc on PATH)")
 	}
 	lib := filepath.Join(t.TempDir(), "clock.so")
 	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", lib, filepath.Join("testdata", "clock.c")).CombinedOutput(); err != nil {

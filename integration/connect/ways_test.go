@@ -203,7 +203,7 @@ func six(t *testing.T) *testbed.Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
-		t.Skipf("NOT TESTED: this machine has no IPv6 loopback: %v", err)
+		testbed.Skip(t, "this machine has no IPv6 loopback: %v", err)
 	}
 	_ = l.Close() // Nothing was accepted.
 	return testbed.Standalone(t, "--bind", "127.0.0.1", "::1")

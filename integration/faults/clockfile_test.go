@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // clockFile moves the wall clock of a server that was started with its environment.
@@ -22,7 +24,7 @@ func newClock(t *testing.T) (*clockFile, []string) {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
 	if runtime.GOOS != "linux" || err != nil {
-		t.Skip("NOT TESTED: faults of a server's clock (it takes Linux and a C compiler cc)")
+		testbed.Skip(t, "faults of a server's clock (it takes Linux and a C compiler cc)")
 	}
 	dir := t.TempDir()
 	lib := filepath.Join(dir, "clock.so")

@@ -75,7 +75,7 @@ func TestWhatWasAskedForBeyondTheHoldsIsGivenBack(t *testing.T) {
 					c, other := dial(t, p.Addr()), dial(t, s.Addr())
 					l := kind.make(c, name)
 					warm(t, l)
-					lease := 2 * time.Second
+					lease := 5 * time.Second // for what is raised within it, on a busy machine
 					if unlocks {
 						lease = time.Minute // it must not end before
 					}
@@ -85,7 +85,7 @@ func TestWhatWasAskedForBeyondTheHoldsIsGivenBack(t *testing.T) {
 					// A multi-lock's members are extended by a command each: one may not have been sent.
 					left := max(lasts(t, s, name), lasts(t, s, "{"+name+"}2"))
 					if outer.Context().Err() != nil {
-						t.Skip("the machine was too slow: the outer lease is over")
+						t.Fatal("the outer lease is over")
 					}
 					if !outer.ValidUntil().Equal(promised) {
 						t.Errorf("the outer hold's end moved by %v", outer.ValidUntil().Sub(promised))

@@ -39,7 +39,7 @@ func lockAll(
 	list []*testbed.Server, cs []*redlatch.Client, opts ...redlatch.AcquireOption,
 ) redlatch.Hold {
 	t.Helper()
-	for range 10 {
+	for range 3 {
 		h := mustLock(t, ctx, q, opts...)
 		missing := func(c *redlatch.Client) bool {
 			return !slices.ContainsFunc(c.Held(), func(l redlatch.HeldLock) bool { return l.Name == h.Name() })
@@ -51,9 +51,10 @@ func lockAll(
 				return h
 			}
 		}
+		testbed.Untested(t, "that the first quorum has all its copies in a second: another one was taken")
 		unlock(t, h)
 	}
-	t.Fatal("ten quorums, and none had all its copies")
+	t.Fatal("three quorums, and none had all its copies")
 	return nil
 }
 

@@ -61,6 +61,9 @@ func TestTheProcessDiesInTheMiddle(t *testing.T) {
 			return
 		}
 		slow := errors.Is(err, redlatch.ErrUnavailable) // a busy machine's server
+		if slow {
+			testbed.Untested(t, "one try of a run beside a dead one's lease: %v", err)
+		}
 		if err != nil && !slow && (!errors.Is(err, redlatch.ErrNotAcquired) || !held) {
 			t.Fatal(err)
 		}
@@ -161,18 +164,18 @@ func TestALateCommandOfAGivenUpClaimIsRefused(t *testing.T) {
 	trap := p.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
 	ctx, cancel := context.WithCancel(t.Context())
 	undone := p.CopyRequest(testbed.Contains("EVALSHA", luascript.OnceUndo.SHA))
+	p.Refuse() // no second try before the undoing
 	refuse := make(chan error, 1)
 	go func() {
 		_, err := c.Once("report").Do(ctx, hour, nothing)
 		refuse <- err
 	}()
 	trap.Wait(t)
-	cancel() // at once, or in the pause before the second try, or during it
-	if err := <-refuse; err != nil && !errors.Is(err, context.Canceled) {
+	cancel()
+	if err := <-refuse; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
-	} else if err == nil {
-		t.Skip("the second try was faster than the cancellation")
 	}
+	p.Admit(t)
 	undone.Wait(t)
 	deadline := time.Now().Add(patience)
 	for s.Int(t, "EXISTS", luascript.VoidKey("report")) == 0 && time.Now().Before(deadline) {

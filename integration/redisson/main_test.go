@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	beGoDriver()
 	if err := Available(); err != nil {
-		fmt.Fprintf(os.Stderr, "\n*** REDISSON INTEROPERABILITY IS NOT TESTED: %v\n\n", err)
+		testbed.Untested(shared, "Redisson beside us: %v", err)
 		if os.Getenv("REDLATCH_INTEROP") == "require" {
 			os.Exit(1)
 		}

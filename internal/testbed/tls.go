@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os/exec"
 	"strconv"
@@ -64,7 +63,7 @@ var secured sync.Map // TB: *TLS
 func UseTLS(tb TB, c TLS) {
 	tb.Helper()
 	if !speaksTLS(tb) {
-		skip(tb, fmt.Sprintf("NOT TESTED on %s: it was built without TLS", ServerVersion(tb)))
+		Skip(tb, "on %s: it was built without TLS", ServerVersion(tb))
 	}
 	secured.Store(tb, &c)
 	tb.Cleanup(func() { secured.Delete(tb) })

@@ -91,21 +91,8 @@ func ServerVersion(tb TB) Version {
 func Needs(tb TB, major, minor int, reason string) {
 	tb.Helper()
 	if v := ServerVersion(tb); !v.AtLeast(major, minor) {
-		skip(tb, fmt.Sprintf("NOT TESTED on %s: needs %d.%d or newer: %s", v, major, minor, reason))
+		Skip(tb, "on %s: needs %d.%d or newer: %s", v, major, minor, reason)
 	}
-}
-
-// skip skips a test, loudly, and ends what can't be skipped.
-func skip(tb TB, text string) {
-	tb.Helper()
-	if t, ok := tb.(interface {
-		Helper()
-		Skip(args ...any)
-	}); ok {
-		t.Helper()
-		t.Skip(text)
-	}
-	tb.Fatalf("%s", text)
 }
 
 var chosen sync.Map // TB: program
