@@ -104,6 +104,7 @@ func (a *acquisition) stay(fresh int) bool {
 func (a *acquisition) late(c *sender.Call, fresh int, left leftover, undo chan<- struct{}) {
 	defer a.core.reg.End()
 	granted, stays := false, false
+	a.heard()
 	switch {
 	case fresh == 0: // what a re-entry raised ends with the session
 	case c.Err != nil:
@@ -133,6 +134,15 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover, undo chan<-
 		close(undo)
 	}
 	a.releaseClaims()
+}
+
+// heard notes that a command has its answer, or an error, with the sessions that it re-entered.
+func (a *acquisition) heard() {
+	for i := range a.members {
+		if m := &a.members[i]; m.session != nil {
+			m.session.Heard(m.attempt.Lease)
+		}
+	}
 }
 
 func (a *acquisition) releaseClaims() {
@@ -295,6 +305,7 @@ func (a *acquisition) read(r conn.Reply) (out kind.Outcome, part int, tokens []u
 // take takes the answer to an attempt. The gates are ours.
 func (a *acquisition) take(fresh int) (won bool, err error) {
 	c := &a.call
+	a.heard()
 	if c.Err != nil {
 		if fresh > 0 {
 			a.left.failed(c.Err)

@@ -79,9 +79,24 @@ func (g *giving) pause(parts []part) bool {
 	}
 	var until time.Time
 	for i := range parts {
-		until = later(until, parts[i].until)
+		until = later(until, parts[i].ends())
 	}
 	return Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff())
+}
+
+// ends is when what the part may have left on the server has run out by itself. Of an ended session nobody
+// knows while a renewal has no answer: that is looked at again before the next pause.
+func (p *part) ends() time.Time {
+	if p.ended == nil {
+		return p.until
+	}
+	r := p.ended.reg
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.ended.flying > 0 {
+		return time.Now().Add(time.Hour)
+	}
+	return p.ended.askedUntilLocked()
 }
 
 func (p *part) unavailable(r *Registry, err error) error {
@@ -248,7 +263,7 @@ func (r *Registry) freeLeft(h *Hold) {
 	s := h.s
 	h.claim.Retain()
 	r.mu.Lock()
-	p := part{lock: s.Lock, claim: h.claim, field: s.Field, until: s.askedUntilLocked()}
+	p := part{lock: s.Lock, claim: h.claim, field: s.Field, ended: s}
 	if s.limbo > 0 {
 		p.void = VoidTTL
 	}

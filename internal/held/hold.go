@@ -392,7 +392,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease, asked 
 	if !c.Wait(ctx, deadline) {
 		claim := h.claim
 		claim.Retain()
-		switch c.Leave(func(*sender.Call) { claim.Gate.Leave(); claim.Release() }) {
+		switch c.Leave(func(*sender.Call) { s.Heard(asked); claim.Gate.Leave(); claim.Release() }) {
 		case sender.Away:
 			return true, ErrNoAnswer
 		case sender.Withdrawn:
@@ -405,6 +405,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease, asked 
 	}
 	defer c.Done() // last: an observer is told
 	defer gate.Leave()
+	s.Heard(asked)
 	switch {
 	case c.Err != nil && conn.IsPermanent(c.Err):
 		return false, &lock.ServerError{Name: s.Lock.Name, Op: "extend", Err: c.Err}

@@ -27,6 +27,7 @@ type part struct {
 	field     kind.Field
 	attempt   *kind.Attempt // what it may have left; nil: a session
 	hold      *Hold         // nil: nobody waits for the result
+	ended     *Session      // what its holds left is given back; nil: until is known
 	rel       *Releasing    // of the hold
 	ctx       *holdContext  // of the hold, if it has one when its release begins
 	index     int           // of the hold in its Releasing

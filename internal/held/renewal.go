@@ -49,6 +49,7 @@ type seen struct {
 
 type failure struct {
 	s   *Session
+	set time.Duration // what it asked for
 	err error
 }
 
@@ -83,6 +84,7 @@ func (n *renewal) addLocked(s *Session) {
 		s.asks = n.asks
 	}
 	s.renewed = true
+	s.flying++
 	n.due = append(n.due, s)
 	n.sets = append(n.sets, set)
 	if n.watched {
@@ -169,7 +171,7 @@ func (n *renewal) settle(a batch.Answer, o *settled) {
 	case errors.Is(err, errGone):
 		o.gone = append(o.gone, s)
 	default:
-		o.failed = append(o.failed, failure{s, err})
+		o.failed = append(o.failed, failure{s, n.sets[a.Item], err})
 	}
 }
 
@@ -179,20 +181,22 @@ func (n *renewal) tell(o *settled) {
 	r := n.w.reg
 	var lost []*Hold
 	var first error
+	now := time.Now()
 	r.mu.Lock()
 	o.turnLocked()
 	for _, a := range o.good {
-		n.w.renewedLocked(n.due[a.Item], a.Sent, n.sets[a.Item])
+		n.w.renewedLocked(n.due[a.Item], a.Sent, now, n.sets[a.Item])
 	}
 	for _, s := range o.gone {
-		s.renewing = false
+		s.renewing, s.flying = false, s.flying-1
 		if !s.final && !s.dead { // else it is our own release that was found
 			lost = append(lost, r.loseLocked(s, lossGone, nil)...)
 		}
 	}
 	for _, f := range o.failed {
+		f.s.flying--
 		if f.err != errRefused && conn.Classify(f.err) == conn.Ambiguous { //nolint:errorlint // our own
-			f.s.asked = f.s.askedUntilLocked()
+			f.s.asked = later(f.s.asked, now.Add(f.set)) // it may have run until now
 		}
 		f.s.asks = nil
 		if f.s.lastErr == nil && first == nil {

@@ -29,7 +29,7 @@ type Session struct {
 
 	// guarded by reg.mu
 	asks    *time.Time // the end that a renewal without an answer asks for
-	asked   time.Time  // the latest end that was asked for on the server, answered or not
+	asked   time.Time  // the latest end that may stand on the server: of what was answered, or failed, counted from then
 	known   time.Time  // the sending of the last answered command about it
 	lastErr error
 
@@ -40,6 +40,7 @@ type Session struct {
 	// guarded by reg.mu
 	passes int32  // how often it was passed on
 	open   bool   // readers of this process may share it
+	flying int32  // renewals and checks without an answer
 	claim  *Claim // of whoever has it now
 	link   any    // the observer's, of that one's acquisition
 	token  uint64
@@ -134,7 +135,7 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	if g.Handed {
 		lease = g.Lasts
 	}
-	s.until, s.asked = LocalDeadline(g.Sent, lease), g.Sent.Add(lease)
+	s.until, s.asked = LocalDeadline(g.Sent, lease), time.Now().Add(lease)
 	h := &m.hold
 	s.addLocked(g.Ctx, h, g.Claim, g.Fixed, g.Sent, counted)
 	if g.Handed {
@@ -175,6 +176,14 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 func (s *Session) askingLocked(now time.Time, lease time.Duration) (count int) {
 	s.asked = later(s.asked, now.Add(lease))
 	return s.countLocked(nil)
+}
+
+// Heard notes that the answer to a command that asked for a lease is here, or an error in its stead: the
+// server ran it until now, however long ago it was sent.
+func (s *Session) Heard(lease time.Duration) {
+	s.reg.mu.Lock()
+	defer s.reg.mu.Unlock()
+	s.asked = later(s.asked, time.Now().Add(lease))
 }
 
 // Again adds the hold of a re-entry that the server confirmed; the claim, its owner's,
@@ -356,11 +365,11 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	if len(s.holds) == 0 && !s.dead {
 		r.dropLocked(s)
 		if len(lost) > 0 && !r.closed {
-			own := time.Time{}
+			own, forsook := time.Time{}, false
 			for _, h := range lost {
-				own = later(own, h.askedLocked())
+				own, forsook = later(own, h.askedLocked()), forsook || h.forsook
 			}
-			if s.limbo > 0 || s.leftLocked(own) {
+			if s.limbo > 0 || !forsook && s.leftLocked(own) {
 				r.leaveLocked(lost[len(lost)-1])
 			}
 		}
@@ -368,10 +377,10 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	return lost
 }
 
-// leftLocked reports whether the server was asked for a lease that ends notably later
+// leftLocked reports whether a lease may stand on the server that ends notably later
 // than that.
 func (s *Session) leftLocked(than time.Time) bool {
-	return s.askedUntilLocked().After(than.Add(leftBehind))
+	return s.flying > 0 || s.askedUntilLocked().After(than.Add(leftBehind))
 }
 
 // countsOnLocked is the latest local deadline of the session's holds: the server must not free
@@ -390,7 +399,8 @@ func (s *Session) countsOnLocked() (until time.Time) {
 	return until
 }
 
-// askedUntilLocked is the latest end that the server was asked for, answered or not.
+// askedUntilLocked is the latest end that the server was asked for, answered or not: while a renewal has no
+// answer, it may become later.
 func (s *Session) askedUntilLocked() time.Time {
 	if s.asks != nil {
 		return later(s.asked, *s.asks)

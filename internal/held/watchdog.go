@@ -275,11 +275,12 @@ func (w *watchdog) wakenLocked(now time.Time) (lost []*Hold) {
 // watchedLocked reports whether a hold of the session is the watchdog's to keep.
 func (s *Session) watchedLocked() bool { return s.kept > 0 }
 
-// renewedLocked moves the deadlines on after a successful renewal.
-func (w *watchdog) renewedLocked(s *Session, sent time.Time, lease time.Duration) {
+// renewedLocked moves the deadlines on after a successful renewal, sent and answered at those instants.
+func (w *watchdog) renewedLocked(s *Session, sent, heard time.Time, lease time.Duration) {
+	s.flying--
 	s.lastErr, s.renewing, s.asks = nil, false, nil
 	if lease > 0 {
-		s.asked = later(s.asked, sent.Add(lease))
+		s.asked = later(s.asked, heard.Add(lease))
 	}
 	if !sent.Before(w.movedAt) { // else it may have been the old server's answer
 		granted := s.grant != nil
