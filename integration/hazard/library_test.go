@@ -54,7 +54,7 @@ func unsubscribeWhileBusy(addr string) {
 	defer cancel()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, DisableRetry: true})
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return
 	}
 	defer client.Close()
@@ -62,10 +62,10 @@ func unsubscribeWhileBusy(addr string) {
 	defer release()
 	dc.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
 	if err := dc.Do(ctx, dc.B().Subscribe().Channel("c").Build()).Error(); err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return
 	}
-	fmt.Println("subscribed")
+	fmt.Fprintln(os.Stdout, "subscribed")
 	for client.Do(ctx, client.B().Ping().Build()).Error() == nil {
 		time.Sleep(time.Millisecond)
 	}

@@ -40,7 +40,7 @@ func (in *inside) enter(id int, s section) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, other := range in.live {
-		if other.ctx.Err() == nil && s.ctx.Err() == nil && !(s.reads && other.reads) && in.broken == "" {
+		if other.ctx.Err() == nil && s.ctx.Err() == nil && (!s.reads || !other.reads) && in.broken == "" {
 			in.broken = fmt.Sprintf("%s is inside together with %s", s.of, other.of)
 		}
 	}

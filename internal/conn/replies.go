@@ -12,7 +12,6 @@ import (
 // The zero value stands before the first reply. It is not safe for concurrent use.
 type replies struct {
 	line  []byte // the beginning of the line under way, its end left out
-	more  bool   // a line is under way
 	skip  int    // bytes of a value that are still to come, its line end among them
 	depth int    // elements of the reply under way that are still to come
 	lost  bool   // it was no reply: nothing is known from here on
@@ -48,7 +47,7 @@ func (r *replies) read(b []byte, is func(line []byte) bool) bool {
 // took takes a line; false: it is none of a reply.
 func (r *replies) took(line []byte) bool {
 	line = bytes.TrimSuffix(line, []byte("\r"))
-	if len(line) == 0 || !bytes.Contains([]byte("+-:_#,($!=*~>%|"), line[:1]) {
+	if len(line) == 0 || bytes.IndexByte([]byte("+-:_#,($!=*~>%|"), line[0]) < 0 {
 		r.lost = true
 		return false
 	}
@@ -56,7 +55,7 @@ func (r *replies) took(line []byte) bool {
 		r.depth--
 	}
 	n := 0
-	if bytes.Contains([]byte("$!=*~>%|"), line[:1]) {
+	if bytes.IndexByte([]byte("$!=*~>%|"), line[0]) >= 0 {
 		var err error
 		if n, err = strconv.Atoi(string(line[1:])); err != nil {
 			r.lost = true // parts of unknown number: no server sends that
