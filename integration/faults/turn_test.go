@@ -23,10 +23,10 @@ func result(err error) string {
 		return resOK
 	case errors.Is(err, redlatch.ErrLeaseLost):
 		return resLost
+	case errors.Is(err, redlatch.ErrUnavailable): // it names what a node has said, a refusal, too: to those before it in the line
+		return resUnavailable
 	case errors.As(err, &refused):
 		return resRefused
-	case errors.Is(err, redlatch.ErrUnavailable):
-		return resUnavailable
 	case errors.Is(err, redlatch.ErrClosed):
 		return resClosed
 	case errors.Is(err, redlatch.ErrUpgrade):
