@@ -23,7 +23,7 @@ var fairRules = strings.Fields(`
 	+time +del +hget +hlen +lindex +llen +lpop +lpos +rpop +lpush +rpush +linsert +lrange +lrem
 	+zadd +zrem +zscore +zcard +zcount +zrangebyscore
 	+get +set +type +hgetall
-	~redlatch_rw_*:{app:* &redisson_rwlock:{app:*`) // the last two are ForceUnlock's
+	~redlatch_rw_*:{app:* &redisson_rwlock:{app:* ~redlatch_wait:{app:* +zpopmin`) // the last four are ForceUnlock's
 
 func TestMinimalACL(t *testing.T) {
 	s := testbed.Standalone(t)

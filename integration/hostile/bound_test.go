@@ -148,7 +148,7 @@ func messes() map[string]mess {
 		"a queue of the dead, and the lock is free": {nil, list(java + "g%d-kkkk.1")},
 		"a queue of foreigners, and it is free":     {nil, list(java + "%d")},
 		"a queue that lives": {plain, all(list(java+"g%d-kkkk.1"), func(t *testing.T, s *testbed.Server) {
-			fill(t, s, each, "HSET", luascript.FairWantsKey(l), java+"g%d-kkkk.1", "9999999999999 1 5000 30000 - ")
+			fill(t, s, each, "HSET", luascript.FairWantsKey(l), java+"g%d-kkkk.1", "9999999999999 1 5000 30000 - nonce ")
 		}, zset(future, luascript.FairTimeoutKey(l)))},
 		"a queue of long words": {plain, func(t *testing.T, s *testbed.Server) {
 			s.Do(t, "RPUSH", luascript.FairQueueKey(l), java+"g"+strings.Repeat("x", 5<<20))

@@ -102,7 +102,7 @@ func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 	w := java + "g1-zzzzzzzzzzzz.1"
 	s.Do(t, "HSET", "fair", java+"1", "1")
 	s.Do(t, "RPUSH", luascript.FairQueueKey("fair"), w)
-	s.Do(t, "HSET", luascript.FairWantsKey("fair"), w, "9999999999999 300000000000000000 5000 30000 - ")
+	s.Do(t, "HSET", luascript.FairWantsKey("fair"), w, "9999999999999 300000000000000000 5000 30000 - nonce ")
 	s.Do(t, "HSET", "rw", "mode", "write", w+":write", "1")
 	s.Do(t, "ZADD", luascript.RWLeasesKey("rw"), "inf", w+":write")
 	s.Do(t, "ZADD", luascript.RWWritersKey("rw"), "300000000000000000", w, "inf", w+"2", "1e300", w+"3", "-inf", w+"4")

@@ -202,10 +202,7 @@ func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error
 	switch {
 	case wait == 0:
 		// One attempt; a server that is silent must not keep it. An answer may wait for replicas.
-		a.patient = time.Now().Add(c.slow())
-		if c.cfg.ReplicaAcks > 0 {
-			a.patient = a.patient.Add(c.cfg.AckTimeout)
-		}
+		a.patient = c.patience()
 		a.until = a.patient
 	case wait > 0:
 		a.until = time.Now().Add(wait)
@@ -411,8 +408,18 @@ func (a *acquisition) giveUp() {
 		default:
 			held.Release(a.values, []*held.Hold{h}, nil)
 		}
+	} else if a.answered {
+		a.unlist(a.at)
 	}
 	a.takeBack()
+}
+
+// unlist leaves the list of those that wait on which a refusal has put this client, if nobody of the
+// process waits there: the caller has gone before it began to. part is the member that was refused. The waits of a quorum's copies are its own.
+func (a *acquisition) unlist(part int) {
+	if m := &a.members[part]; a.bid == nil && m.attempt.Place != "" && !a.core.hub.Wanted(m.lock.of.Calls) {
+		a.core.deserted(&m.lock.of, true)
+	}
 }
 
 // takeBack undoes, in the background, what the acquisition may have left. Nothing

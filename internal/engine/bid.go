@@ -161,6 +161,7 @@ func (a *acquisition) renew(ctx context.Context) {
 	a.ctx, a.values, a.obs = ctx, ctx, nil
 	a.sent, a.fresh, a.answered, a.told, a.lastErr, a.again = false, 0, false, conn.Reply{}, nil, false
 	a.busy, a.undo, a.stays, a.parked = kind.Outcome{}, nil, false, false
+	a.patient = a.core.patience()
 }
 
 // park reports whether the acquisition, whose attempt ended with err, stays with its bid: since it has a
@@ -173,7 +174,7 @@ func (a *acquisition) park(err error) bool {
 
 // keepPlace keeps the place alive between attempts.
 func (a *acquisition) keepPlace() {
-	if a.place == nil && a.left.queued && !a.left.away {
+	if !a.left.away && a.place == nil && a.left.queued { // away: whoever takes the answer keeps it; see keepLate
 		a.place = a.core.places.add(a, a.about().lock.queue, a.busy.RefreshIn)
 	}
 }

@@ -115,6 +115,16 @@ func (c *Core) LeaseTime() time.Duration { return c.cfg.LeaseTime }
 // slow is the bound that tells a slow node from a silent one.
 func (c *Core) slow() time.Duration { return min(time.Second, c.cfg.LeaseTime/3) }
 
+// patience is until when an attempt that begins now may have no answer: then its node is silent. An answer may
+// wait for replicas.
+func (c *Core) patience() time.Time {
+	at := time.Now().Add(c.slow())
+	if c.cfg.ReplicaAcks > 0 {
+		at = at.Add(c.cfg.AckTimeout)
+	}
+	return at
+}
+
 // UnlockTimeout bounds unlocking.
 func (c *Core) UnlockTimeout() time.Duration { return c.cfg.UnlockTimeout }
 

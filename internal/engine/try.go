@@ -114,11 +114,14 @@ func (a *acquisition) late(c *sender.Call, fresh int, left leftover, undo chan<-
 		for i := range a.members {
 			a.members[i].attempt.Sent = c.Sent
 		}
-		out, _, _ := a.read(c.Reply)
+		out, part, _ := a.read(c.Reply)
 		a.mu.Unlock()
 		granted = out.Acquired
 		left.queued = left.queued || out.Queued || granted
 		stays = left.lost == 0 && a.keepLate(&out)
+		if !granted {
+			a.unlist(part)
+		}
 	}
 	if !stays && a.bid != nil && a.place != nil {
 		a.core.places.remove(a.place)
@@ -358,8 +361,11 @@ func (a *acquisition) refused(out kind.Outcome, part int) {
 	if look == 0 {
 		look = out.Remaining + 2*time.Millisecond
 	}
-	if out.Remaining == 0 && out.LookIn == 0 {
+	switch {
+	case out.Remaining == 0 && out.LookIn == 0:
 		look = a.core.cfg.LeaseTime // a key without a lease: nobody knows
+	case out.Holder == "" && !a.until.IsZero(): // free, and left to whom the release called: that one may stand still
+		look = min(look, max(time.Until(a.until)/2, time.Millisecond))
 	}
 	a.look = time.Now().Add(look)
 	if a.lead != nil {

@@ -365,9 +365,9 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	if len(s.holds) == 0 && !s.dead {
 		r.dropLocked(s)
 		if len(lost) > 0 && !r.closed {
-			own, forsook := time.Time{}, false
+			own, forsook := time.Time{}, true
 			for _, h := range lost {
-				own, forsook = later(own, h.askedLocked()), forsook || h.forsook
+				own, forsook = later(own, h.askedLocked()), forsook && h.forsook
 			}
 			if s.limbo > 0 || !forsook && s.leftLocked(own) {
 				r.leaveLocked(lost[len(lost)-1])

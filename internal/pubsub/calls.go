@@ -21,7 +21,7 @@ import (
 type calls struct {
 	listed bool      // the server may have the client on the list; cleared by a call and by a grant
 	place  string    // of the last call; cleared by a grant, and by the refusal of who asked with it
-	asked  string    // the place that the last ask told
+	asked  string    // the place that the last ask told; cleared by its answer, and by a call
 	stands time.Time // until then the next ask leaves the lock to others; cleared by it, and by a call
 	late   bool      // the release that comes next ends a tenure: cleared by it
 	look   time.Time // when the head asks without being called
@@ -168,11 +168,12 @@ func (t *topic) calledLocked(wk *Wake) (unheard bool) {
 	case wk.Foreign && !t.holder.Foreign:
 		wk.One = false // a release of our own has called whose turn it is
 	case wk.Place != "":
-		t.calls.listed, t.calls.stands, t.calls.place = false, time.Time{}, ""
-		if isPlace(wk.Place) {
+		wanted := t.wantedLocked()
+		t.calls.listed, t.calls.stands, t.calls.place, t.calls.asked = false, time.Time{}, "", ""
+		if wanted && isPlace(wk.Place) { // else somebody who comes later would ask with it
 			t.calls.place = wk.Place
 		}
-		return !t.wantedLocked() && t.spec.Unheard != nil
+		return !wanted && t.spec.Unheard != nil
 	}
 	return false
 }
@@ -191,7 +192,7 @@ func isPlace(s string) bool {
 // refusedLocked notes that another one has the lock: what was told of a place is done with.
 func (t *topic) refusedLocked(holder Holder) {
 	c := &t.calls
-	if c.asked == c.place {
+	if c.asked == c.place { // else a call came behind the ask that was refused: its place is for the next one
 		c.place, c.listed = "", true
 	}
 	c.asked = ""

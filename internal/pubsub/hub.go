@@ -26,7 +26,7 @@ type Hub struct {
 	nodes  map[string]*node
 	closed bool
 	looked int // channels and idle topics that the nodes have looked at
-	// waiting counts the topics for which somebody waits
+	// waiting counts the topics with a list (see calls) for which somebody waits
 	waiting int
 	wg      sync.WaitGroup
 }
@@ -161,6 +161,14 @@ func (h *Hub) Waiting(id string) bool {
 	defer h.mu.Unlock()
 	t := h.topics[id]
 	return t != nil && t.head != nil
+}
+
+// Wanted reports whether anybody waits who a call is for.
+func (h *Hub) Wanted(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[id]
+	return t != nil && t.wantedLocked()
 }
 
 // Standing reports whether all subscriptions of the topic are confirmed.

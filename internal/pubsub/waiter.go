@@ -277,7 +277,7 @@ func (t *topic) since(turn int) []Holder {
 func (t *topic) confirmed() bool { return t.pending == 0 }
 
 func (t *topic) add(w *Waiter) {
-	if t.waiters++; t.waiters == 1 {
+	if t.waiters++; t.waiters == 1 && t.spec.Unheard != nil {
 		t.node.hub.waiting++
 	}
 	t.idle.remove()
@@ -301,7 +301,7 @@ func (t *topic) add(w *Waiter) {
 }
 
 func (t *topic) remove(w *Waiter) {
-	if t.waiters--; t.waiters == 0 {
+	if t.waiters--; t.waiters == 0 && t.spec.Unheard != nil {
 		t.node.hub.waiting--
 	}
 	switch {
