@@ -173,7 +173,8 @@ func (c *claim) busy(holder string, remaining time.Duration) error {
 }
 
 // giveBack undoes a claim that was granted, since fn can't be called because of why. It adds what
-// went wrong with that: then nobody knows whether the period has a run. It waits until ctx ends or UnlockTimeout has passed; the undoing goes on.
+// went wrong with that: then nobody knows whether the period has a run. It waits until ctx ends or
+// UnlockTimeout has passed; the undoing goes on.
 func (c *claim) giveBack(ctx context.Context, why error) error {
 	limit := time.NewTimer(c.cs.unlockTimeout)
 	defer limit.Stop()

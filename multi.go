@@ -26,6 +26,7 @@ func MultiLock(locks ...Member) *multilock.MultiLock { return multilock.New(lock
 // says what a quorum guarantees and what it does not.
 //
 // [Open] makes the Clients even if a server is down at the start, and so does [New] with
-// Redis.ForceSingleClient: that server counts as unavailable, and joins when it comes. QuorumLock never fails: copies that can't be a quorum (different
-// names or kinds, fair locks, two on one server) are an [ErrInvalidOption] of Lock.
+// Redis.ForceSingleClient: that server counts as unavailable, and joins when it comes. QuorumLock
+// never fails: copies that can't be a quorum (different names or kinds, fair locks, two on one
+// server) are an [ErrInvalidOption] of Lock.
 func QuorumLock(copies ...Member) *multilock.MultiLock { return multilock.NewQuorum(copies...) }

@@ -49,14 +49,14 @@
 //
 //	validity = lease - elapsed - drift, on each node; the hold is valid while a majority is
 //
-// A lost round frees all nodes, even those that have not answered: what they grant is given
-// back when the answer comes. What they refuse is kept: a quorum of read or write locks has
-// its place among the waiters of each copy (engine.Bid), so that readers that overlap without
-// an end stand back for it. It keeps nothing while it rests or stands in line. The next round begins when unlock messages arrive from the
-// nodes. If nobody in particular is in the way (too few nodes answered, or answered in time),
-// it begins after a random pause; meanwhile the turn is that of the next one of this process
-// who wants the same copies. After a split vote the pause is one to four round trips, and
-// grows twice.
+// A lost round frees all nodes, even those that have not answered: what they grant is given back
+// when the answer comes. What they refuse is kept: a quorum of read or write locks has its place
+// among the waiters of each copy (engine.Bid), so that readers that overlap without an end stand
+// back for it. It keeps nothing while it rests or stands in line. The next round begins when unlock
+// messages arrive from the nodes. If nobody in particular is in the way (too few nodes answered, or
+// answered in time), it begins after a random pause; meanwhile the turn is that of the next one of
+// this process who wants the same copies. After a split vote the pause is one to four round trips,
+// and grows twice.
 //
 // A node that has restarted may have forgotten a lock that still has a holder. So it does not
 // count until this client itself has seen its present run for LeaseTime and a margin; what the

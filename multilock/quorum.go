@@ -341,9 +341,9 @@ func discard(answers <-chan answer, missing int) {
 	}
 }
 
-// joins reports whether a copy that was taken after the round was won may be one of
-// the hold's: of a young node, too; see count.keep. Like the others' its counter must not be behind the hold's token: it may
-// outlive one of those, and be what the next quorum has in common with this one.
+// joins reports whether a copy that was taken after the round was won may be one of the hold's: of
+// a young node, too; see count.keep. Like the others' its counter must not be behind the hold's
+// token: it may outlive one of those, and be what the next quorum has in common with this one.
 func (q *quorum) joins(h *hold, a answer) bool {
 	if !a.Known || !a.Hold.LowerToken(h.token) {
 		return false

@@ -71,8 +71,7 @@ func onePerKey(client *redlatch.Client, key func(*http.Request) string, wait tim
 	})
 }
 
-// refuse answers a request that did not get the lock. The order of the cases
-// counts: an error can be an outage and the end of a wait at once.
+// refuse answers a request that did not get the lock: an outage is no busy lock.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrClosed):

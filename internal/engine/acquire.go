@@ -414,8 +414,9 @@ func (a *acquisition) giveUp() {
 	a.takeBack()
 }
 
-// unlist leaves the list of those that wait on which a refusal has put this client, if nobody of the
-// process waits there: the caller has gone before it began to. part is the member that was refused. The waits of a quorum's copies are its own.
+// unlist leaves the list of those that wait on which a refusal has put this client, if nobody of
+// the process waits there: the caller has gone before it began to. part is the member that was
+// refused. The waits of a quorum's copies are its own.
 func (a *acquisition) unlist(part int) {
 	if m := &a.members[part]; a.bid == nil && m.attempt.Place != "" && !a.core.hub.Wanted(m.lock.of.Calls) {
 		a.core.deserted(&m.lock.of, true)
