@@ -1,0 +1,42 @@
+package pubsub
+
+import "testing"
+
+// called is a topic whose client is called with a place; waits says that somebody stands in its line.
+func called(place string, waits bool) (*Hub, *topic) {
+	h := &Hub{topics: map[string]*topic{}}
+	t := &topic{spec: Spec{ID: "x", Unheard: func() {}}, node: &node{hub: h}}
+	if waits {
+		t.head = &Waiter{hub: h, topic: t, C: make(chan struct{}, 1)}
+	}
+	h.topics["x"] = t
+	t.calledLocked(&Wake{One: true, Place: place})
+	return h, t
+}
+
+// TestACallThatOvertakesARefusalKeepsItsPlace: the holder's release may call a client before it hears that its
+// ask was refused. Its next ask tells the place, so that it stands in front again if it loses once more.
+func TestACallThatOvertakesARefusalKeepsItsPlace(t *testing.T) {
+	const place = "1700000000000000"
+	h, topic := called(place, true)
+	if got := h.Asks("x"); got != place {
+		t.Fatalf("the ask after a call tells %q", got)
+	}
+	topic.calledLocked(&Wake{One: true, Place: place})
+	topic.refusedLocked(Holder{Owner: "another"})
+	if got := h.Asks("x"); got != place {
+		t.Errorf("the next ask tells %q", got)
+	}
+	topic.refusedLocked(Holder{Owner: "another"}) // the refusal of the ask that told it: done with
+	if got := h.Asks("x"); got != placeListed {
+		t.Errorf("the ask after that tells %q", got)
+	}
+}
+
+// TestACallForNobodyLeavesNoPlace: whoever comes later asks as a newcomer, behind those who wait.
+func TestACallForNobodyLeavesNoPlace(t *testing.T) {
+	h, _ := called("1700000000000000", false)
+	if got := h.Asks("x"); got != placeNew {
+		t.Errorf("a newcomer tells %q", got)
+	}
+}
