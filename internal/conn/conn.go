@@ -360,9 +360,6 @@ func parse(res rueidis.RedisResult) (Reply, error) {
 }
 
 func isNoScript(err error) bool {
-	if err == nil {
-		return false
-	}
 	msg, ok := answerOf(err)
 	return ok && hasCode(msg, "NOSCRIPT")
 }

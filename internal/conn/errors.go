@@ -111,6 +111,9 @@ func IsCrossSlot(err error) bool {
 
 // answerOf is the server's message, if err is one.
 func answerOf(err error) (string, bool) {
+	if err == nil { // of every command that worked: what follows takes memory
+		return "", false
+	}
 	var re *rueidis.RedisError
 	if errors.As(err, &re) {
 		return re.Error(), true

@@ -59,3 +59,16 @@ func TestCodesOfEveryVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestNoErrorTakesNoMemory: each command that worked is asked what its error was.
+func TestNoErrorTakesNoMemory(t *testing.T) {
+	known := &secrets{words: []string{"word"}}
+	n := testing.AllocsPerRun(100, func() {
+		if IsTryAgain(nil) || isNoScript(nil) || isReplica(nil) || known.clean(nil) != nil {
+			t.Fatal("no error is taken for one")
+		}
+	})
+	if n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

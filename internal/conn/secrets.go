@@ -54,8 +54,11 @@ func (s *secrets) add(words ...string) {
 
 // clean is err, or if a server's words in it repeat what they should not, an error with the rest of them.
 func (s *secrets) clean(err error) error {
+	if err == nil {
+		return nil
+	}
 	var re *rueidis.RedisError
-	if err == nil || !errors.As(err, &re) {
+	if !errors.As(err, &re) {
 		return err
 	}
 	said := re.Error()
