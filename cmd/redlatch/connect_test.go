@@ -52,6 +52,7 @@ func TestDoctor(t *testing.T) {
 	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
 }
 
+// repeats is a server, or something in its place, that says this of every command but those for which it has an answer.
 func repeats(t *testing.T, says string, answers map[string]string) string {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -93,6 +94,7 @@ func repeats(t *testing.T, says string, answers map[string]string) string {
 	return ln.Addr().String()
 }
 
+// A server that does not understand what a password came with repeats it. Nothing that is printed does.
 func TestNothingShowsThePassword(t *testing.T) {
 	const password = "geheim"
 	login := map[string]string{"AUTH": "+OK", "CLIENT": "+OK", "PING": "+PONG"}
@@ -112,6 +114,7 @@ func TestNothingShowsThePassword(t *testing.T) {
 	}
 }
 
+// Each permission that is missing is named.
 func TestDoctorNamesPermissions(t *testing.T) {
 	s := server(t)
 	all := []string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "+@all", "~*", "&*"}
@@ -154,6 +157,7 @@ func TestDoctorNamesPermissions(t *testing.T) {
 	s.Do(t, "ACL", "DELUSER", "app")
 }
 
+// Flags come before the environment, that before the file.
 func TestConfig(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	s := server(t, "--unixsocket", socket)
@@ -204,6 +208,7 @@ func TestConfig(t *testing.T) {
 	unlock(t, h)
 }
 
+// A password among the arguments shows in the list of processes: that is said once, and a file takes its place.
 func TestURLFile(t *testing.T) {
 	s := server(t)
 	c := client(t, s)

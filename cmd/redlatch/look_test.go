@@ -147,10 +147,7 @@ func TestShowOnANarrowTerminal(t *testing.T) {
 	}
 }
 
-// watch tells a holder that renews from one that does not, and one that released from one
-
-// whose lease ran out.
-
+// watch tells a holder that renews from one that does not, and one that released from one whose lease ran out.
 func TestFollower(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)
 	f := follower{leases: map[string]held{}}
@@ -203,20 +200,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A script has nobody to ask.
-
-// repeats is a server, or something in its place, that says this of every command but those for which it has an answer.
-
-// A server that does not understand what a password came with repeats it. Nothing that is printed does.
-
-// Each permission that is missing is named.
-
-// Flags come before the environment, that before the file.
-
-// A password among the arguments shows in the list of processes: that is said once, and a file takes its place.
-
 // Every command has a help text with an example, and they are completed.
-
 func TestHelp(t *testing.T) {
 	root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
 	for _, c := range root.Commands() {
@@ -239,8 +223,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A clock that stands still, and durations for people.
-
+// Durations for people.
 func TestSpans(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-1: "0s", 3 * time.Millisecond: "3ms", 4200 * time.Millisecond: "4.2s", 59 * time.Second: "59s", 723 * time.Second: "12m03s",
@@ -251,13 +234,3 @@ func TestSpans(t *testing.T) {
 		}
 	}
 }
-
-// readers puts a read lock with that many readers, each of its own client, into the server, and returns their owners.
-
-// nameConnection makes a connection with that name in CLIENT LIST.
-
-// A holder beyond the thousand that an Inspection shows is found by its owner, by the beginning of that and by name.
-
-// Readers whose leases have ended are none to take the lock from.
-
-// Anybody can name a connection: with two names for one client nobody is evicted by either.

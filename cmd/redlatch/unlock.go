@@ -2,9 +2,9 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +25,7 @@ hands a fair lock over to the next in the queue and wakes waiters. If another ow
 nothing is changed and the exit status is 4.
 
 OWNER is what show prints: the whole owner, its beginning, or the name of its process, as long as that
-matches a single holder. --any-owner takes the lock from all holders, readers included. On a free lock it
+matches a single holder; of a lock with more holders than show prints, the whole owner. --any-owner takes the lock from all holders, readers included. On a free lock it
 wakes waiters that still sleep after a DEL by hand.
 
 It shows what it will do and asks for confirmation, unless --yes is given. A living holder learns of the
@@ -64,7 +64,7 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 	var opts []redlatch.ForceOption
 	evicts := fmt.Sprintf("all its holders (now %d)", in.HolderCount)
 	if owner != "" {
-		full, err := a.match(cmd.Context(), in, owner)
+		full, err := match(in, owner)
 		if err != nil {
 			return err
 		}
@@ -116,43 +116,42 @@ func (a *app) confirm(in redlatch.Inspection, evicts string) error {
 	return nil
 }
 
-// match finds the one holder that is meant, and returns the owner as Redis has it.
-func (a *app) match(ctx context.Context, in redlatch.Inspection, wanted string) (string, error) {
+// match finds the one holder that is meant, and returns the owner as Redis has it. Of a lock with more holders than an
+// Inspection shows only a whole owner is: nobody can tell whether another text means one of the others as well.
+func match(in redlatch.Inspection, wanted string) (string, error) {
 	raw, err := given("owner", wanted)
 	if err != nil {
 		return "", err
 	}
-	found := map[string]bool{}
+	var found []string
 	for _, h := range in.Holders {
 		owner, err := given("owner", h.Owner)
 		if owner == raw || err != nil {
 			return owner, err
 		}
-		if strings.HasPrefix(owner, raw) {
-			found[owner] = true
+		// Anybody can name a connection: of several names for one client it can't be told which one is true.
+		if h.Disputed && slices.Contains(strings.Split(h.Client, ", "), raw) {
+			return "", usageError(fmt.Sprintf("owner: the connections of the client %s have several names (%s); give the whole owner", h.ClientID, h.Client))
+		}
+		if strings.HasPrefix(owner, raw) || h.Client == raw {
+			found = append(found, owner)
 		}
 	}
-	all, several := len(in.Holders) >= in.HolderCount, ""
-	if !all {
-		several = "at least "
-	}
-	if !all || len(found) == 0 {
-		if err = a.search(ctx, in, raw, found); err != nil {
-			return "", err
+	if hidden := in.HolderCount - len(in.Holders); hidden > 0 {
+		if _, whole := redlatch.ParseOwner(raw); whole {
+			return raw, nil // the server compares
 		}
+		return "", usageError(fmt.Sprintf("owner: %d holders of the lock are not shown; give the whole owner", hidden))
 	}
-	switch {
-	case len(found) == 0:
+	switch len(found) {
+	case 0:
 		text := fmt.Sprintf("the lock %s is not held by %s", brief(in.Name), quote.Text(raw))
 		if len(in.Holders) > 0 {
 			text += ", but by " + brief(in.Holders[0].Owner)
 		}
 		return "", &statusError{exitOtherOwner, errors.New(text)}
-	case len(found) > 1:
-		return "", usageError(fmt.Sprintf("owner: %s means %s%d holders of the lock; give the whole owner", quote.Text(raw), several, len(found)))
+	case 1:
+		return found[0], nil
 	}
-	for owner := range found {
-		raw = owner
-	}
-	return raw, nil
+	return "", usageError(fmt.Sprintf("owner: %s means %d holders of the lock; give the whole owner", quote.Text(raw), len(found)))
 }
