@@ -137,10 +137,8 @@ func (o *Once) begin(ctx context.Context, cl *claim) (*held.Hold, error) {
 		return nil, err
 	}
 	defer cl.cs.wg.Done()
-	select {
-	case <-o.lock.Engine().Core().Draining(): // claims no tick from those who can run
+	if o.lock.Engine().Core().Refuses(false) { // claims no tick from those who can run
 		return nil, lock.ErrClosed
-	default:
 	}
 	due, err := cl.take(ctx)
 	if err != nil || !due {

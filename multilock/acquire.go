@@ -3,8 +3,6 @@ package multilock
 import (
 	"context"
 	"errors"
-	"reflect"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +24,6 @@ type acquisition struct {
 	once  bool
 	until time.Time // of the wait; zero: no limit
 	lease time.Duration
-	quit  context.Context // of a member: ends when the whole can't come any more; nil: no member
 
 	pause  *backoff.ExponentialBackOff
 	signal chan struct{} // of a quorum: there is news
@@ -35,11 +32,10 @@ type acquisition struct {
 	last   error         // what the last round failed with
 }
 
-// take is Lock and TryLock; a negative wait has no limit. When quit ends, which may be nil, it
-// ends with lock.ErrClosed.
-func (m *MultiLock) take(ctx, quit context.Context, wait, lease time.Duration) (*hold, error) {
+// take is Lock and TryLock; a negative wait has no limit.
+func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (*hold, error) {
 	spanned, obs := m.observe(ctx, wait, lease)
-	h, err := m.acquire(ctx, spanned, quit, obs, wait, lease)
+	h, err := m.acquire(ctx, spanned, obs, wait, lease)
 	told := false
 	defer func() {
 		if !told && h != nil { // a panic in the observer's code: nobody gets the hold
@@ -56,14 +52,14 @@ func (m *MultiLock) take(ctx, quit context.Context, wait, lease time.Duration) (
 
 // acquire is take without its observation. spanned is ctx with the span that the
 // members' are children of.
-func (m *MultiLock) acquire(ctx, spanned, quit context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
+func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	if err := held.CheckLease(lease); err != nil {
 		return nil, err
 	}
-	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: lease, quit: quit, pause: newPause()}
+	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: lease, pause: newPause()}
 	var done func()
 	a.plain, a.ctx, done = engine.OneOwner(ctx, spanned)
 	defer done()
@@ -123,10 +119,6 @@ func (a *acquisition) sleep() error {
 
 // sleepUntil blocks until at (over), a signal, or the end of the wait (an error).
 func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
-	gone, open := a.closed()
-	if gone {
-		return true, a.ended()
-	}
 	if a.obs != nil && !a.waits {
 		a.obs.Wait()
 	}
@@ -136,83 +128,41 @@ func (a *acquisition) sleepUntil(at time.Time) (over bool, err error) {
 	}
 	t := time.NewTimer(time.Until(at))
 	defer t.Stop()
-	cases := []reflect.SelectCase{receive(t.C), receive(a.signal), receive(a.ctx.Done())}
-	for _, ch := range open {
-		cases = append(cases, receive(ch))
-	}
-	switch chosen, _, _ := reflect.Select(cases); {
-	case chosen == 0 && !a.over():
-		return true, nil
-	case chosen == 1:
-		return false, nil
-	case chosen > 2:
-		if over, _ := a.closed(); !over {
-			return false, nil // of a quorum: the others may do
+	select {
+	case <-t.C:
+		if !a.over() {
+			return true, nil
 		}
+	case <-a.signal:
+		return false, nil
+	case <-a.ctx.Done():
 	}
-	return true, a.ended()
+	return true, a.notAcquired(a.last)
 }
 
-func receive(ch any) reflect.SelectCase {
-	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ch)}
-}
-
-// closed reports whether so many of the clients take no more acquisitions that this one
-// can't be made. The channels are closed when one of the others does, or when it is of no use
-// any more.
-func (a *acquisition) closed() (over bool, open []<-chan struct{}) {
-	over, open = a.m.closed(a.ctx, a.m.leaves)
-	if a.quit != nil {
-		over, open = over || a.quit.Err() != nil, append(open, a.quit.Done())
-	}
-	return over, open
-}
-
-// closed is about some of the leaves, and whoever wants them with ctx.
-func (m *MultiLock) closed(ctx context.Context, leaves []leaf) (over bool, open []<-chan struct{}) {
+// closed reports whether so many of the clients take no more acquisitions that one with ctx can't be
+// made. Each round begins with it; nothing watches them between rounds.
+func (m *MultiLock) closed(ctx context.Context) bool {
 	spare := 0
 	if m.quorum {
 		spare = len(m.leaves) - majority(len(m.leaves))
 	}
-	gone := 0
-	for _, l := range leaves {
-		over, more := l.closed(ctx)
-		if over {
-			gone++
-		}
-		for _, ch := range more {
-			if !slices.Contains(open, ch) {
-				open = append(open, ch)
-			}
+	for _, l := range m.leaves {
+		if l.closed(ctx) {
+			spare--
 		}
 	}
-	return gone > spare, open
+	return spare < 0
 }
 
 // closed is about one leaf. A client that takes no more
 // acquisitions lets an owner re-enter, until it is closed.
-func (l leaf) closed(ctx context.Context) (over bool, open []<-chan struct{}) {
-	if q := l.quorum; q != nil {
-		return q.closed(ctx, q.leaves)
+func (l leaf) closed(ctx context.Context) bool {
+	if l.quorum != nil {
+		return l.quorum.closed(ctx)
 	}
-	ch := l.eng.Core().Draining()
-	if _, inside := l.eng.Holds(ctx); inside {
-		ch = l.eng.Core().Closing()
-	}
-	select {
-	case <-ch:
-		return true, nil
-	default:
-		return false, []<-chan struct{}{ch}
-	}
-}
-
-// ended is the error of a wait that is over, or of a client that is being closed.
-func (a *acquisition) ended() error {
-	if over, _ := a.closed(); over && a.ctx.Err() == nil {
-		return lock.ErrClosed
-	}
-	return a.notAcquired(a.last)
+	_, inside := l.eng.Holds(ctx)
+	return l.eng.Core().Refuses(inside)
 }
 
 // errTooLate: what was taken first had ended before the last was there.

@@ -32,9 +32,9 @@ func (silent) Dial(string, pubsub.Handler) (pubsub.Link, error) {
 	return nil, errors.New("nobody was to ask")
 }
 
-// TestClosedBeforeTheSleep: the majority of a quorum's clients, or one that a MultiLock needs, is
-// closed after a round and before the pause that follows it: that does not begin.
-func TestClosedBeforeTheSleep(t *testing.T) {
+// TestClosedClientsAreNotAsked: while the majority of a quorum's clients, or one that a MultiLock needs,
+// is closed, no other one's server is asked, and no line joined.
+func TestClosedClientsAreNotAsked(t *testing.T) {
 	for name, combine := range map[string]func(...Member) *MultiLock{"all": New, "quorum": NewQuorum} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,14 +46,13 @@ func TestClosedBeforeTheSleep(t *testing.T) {
 					locks[i] = rlock.New(cores[i], "q")
 					defer func() { cores[i].Close(); cores[i].Wait() }()
 				}
-				a := &acquisition{m: combine(locks...), ctx: t.Context(), signal: make(chan struct{}, 1)}
 				for _, c := range cores[:2] {
 					c.Close()
 				}
 				began := time.Now()
-				over, err := a.sleepUntil(began.Add(time.Hour))
-				if !over || !errors.Is(err, lock.ErrClosed) || time.Since(began) > 0 {
-					t.Errorf("%v, %v after %v", over, err, time.Since(began))
+				_, err := combine(locks...).Lock(t.Context())
+				if !errors.Is(err, lock.ErrClosed) || time.Since(began) > 0 {
+					t.Errorf("%v after %v", err, time.Since(began))
 				}
 			})
 		})

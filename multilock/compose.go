@@ -224,25 +224,17 @@ func makeUnits(leaves []leaf) []unit {
 // fair reports whether an attempt without waiting can't pass a queue.
 func (u *unit) fair() bool { return u.locks != nil && u.locks[0].Kind().Traits().Queued }
 
-// of reports whether the unit is of a client, whose end ends its acquisition.
-func (u *unit) of(core *engine.Core) bool { return u.locks != nil && u.locks[0].Core() == core }
-
 // acquire takes the unit: wait as for Locker.TryLock, negative without a limit. It
 // ends at until, if that is not zero, also where an attempt without waiting would take longer.
-// redlatch's own locks stop waiting when quit ends, which may be nil.
-func (u *unit) acquire(ctx, quit context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
+func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
 	if u.locks != nil {
-		var over <-chan struct{}
-		if quit != nil {
-			over = quit.Done()
-		}
-		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until, over)
+		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until)
 		if err != nil {
 			return nil, err
 		}
 		return &part{leaves: u.leaves, eng: holds}, nil
 	}
-	h, err := u.leaves[0].quorum.take(ctx, quit, wait, lease)
+	h, err := u.leaves[0].quorum.take(ctx, wait, lease)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,8 @@ func (m *MultiLock) Name() string { return m.name }
 //   - A permanent error of a member, at once; for a quorum only if it leaves no majority.
 //     An example is a [lock.ServerError] if the user may not run INFO.
 //   - [lock.ErrClosed] when a member's client is shut down or closed (for a quorum: so many
-//     that no majority is left). What the owner holds already is re-entered during a Shutdown.
+//     that no majority is left). Who waits for one client's lock hears at its next try that another
+//     one is closed. What the owner holds already is re-entered during a Shutdown.
 //   - [lock.ErrNotAcquired] together with ctx.Err() if ctx ended first; [lock.ErrUnavailable]
 //     instead, with each node's error, if the server of a member failed or was silent (for a
 //     quorum: if no majority of them answered), also if another member was busy.
@@ -68,7 +69,7 @@ func (m *MultiLock) Name() string { return m.name }
 // While servers can't be reached Lock keeps trying. After an error nothing is held, and
 // nothing stays on a server, as soon as it answers.
 func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return asHold(m.take(ctx, nil, -1, lock.Acquire(opts).Lease))
+	return asHold(m.take(ctx, -1, lock.Acquire(opts).Lease))
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every
@@ -81,7 +82,7 @@ func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 		m.observed(obs, nil, err)
 		return nil, err
 	}
-	return asHold(m.take(ctx, nil, wait, lease))
+	return asHold(m.take(ctx, wait, lease))
 }
 
 // asHold is what take returned for a caller: no hold is a nil interface.

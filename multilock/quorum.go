@@ -118,7 +118,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 			q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
 		}
 		q.last = q.away(q.behind.inTheWay())
-		return nil, q.ended()
+		return nil, q.notAcquired(q.last)
 	}
 	var h *hold
 	defer func() {
@@ -163,7 +163,7 @@ func (q *quorum) rest() error {
 		return err
 	}
 	if q.standBehind() {
-		return q.ended()
+		return q.notAcquired(q.last)
 	}
 	return nil
 }
@@ -200,6 +200,9 @@ func (q *quorum) line() *line {
 // run makes rounds until one is won. Those in line hear what they come to.
 func (q *quorum) run() (*hold, error) {
 	for {
+		if q.m.closed(q.ctx) {
+			return nil, lock.ErrClosed
+		}
 		h, err := q.tryRound()
 		q.behind.saw(err)
 		if err == nil {

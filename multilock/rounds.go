@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -43,6 +42,9 @@ func (r *rounds) run() ([]*part, error) {
 // are tried, unless it is negative.
 func (r *rounds) from(first int) ([]*part, error) {
 	for ; ; r.round++ {
+		if r.m.closed(r.ctx) {
+			return nil, lock.ErrClosed
+		}
 		parts, busy, err := r.try(first)
 		if err == nil {
 			return parts, nil
@@ -109,7 +111,7 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 		if !r.until.IsZero() {
 			wait = max(time.Until(r.until), time.Millisecond)
 		}
-		if parts[first], err = r.waitFor(first, wait); err != nil {
+		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.until); err != nil {
 			return -1, err
 		}
 	}
@@ -126,49 +128,12 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 			wait = r.patience(u)
 		}
 		errs[i] = errBroken
-		parts[i], errs[i] = u.acquire(r.ctx, nil, wait, r.lease, r.until)
+		parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.until)
 	})
 	if busy, err = r.look(parts, errs); err != nil {
 		r.giveBack(parts)
 	}
 	return busy, err
-}
-
-// waitFor takes one unit, as long as it is of use.
-func (r *rounds) waitFor(first int, wait time.Duration) (*part, error) {
-	quit, done := r.uselessWithout(first)
-	defer done()
-	return r.units[first].acquire(r.ctx, quit, wait, r.lease, r.until)
-}
-
-// uselessWithout returns a context that ends when one of the units other than first can't come
-// any more, since a client takes no more acquisitions, so that first is of no use, either; nil if
-// none can end without first. done ends the watching.
-func (r *rounds) uselessWithout(first int) (quit context.Context, done func()) {
-	var others []leaf
-	for i := range r.units {
-		for _, l := range r.units[i].leaves {
-			if i != first && (l.eng == nil || !r.units[first].of(l.eng.Core())) {
-				others = append(others, l)
-			}
-		}
-	}
-	over, open := r.m.closed(r.ctx, others)
-	if !over && len(open) == 0 {
-		return nil, func() {}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // ends with the wait
-		defer cancel()
-		for ; !over && ctx.Err() == nil; over, open = r.m.closed(r.ctx, others) {
-			cases := []reflect.SelectCase{receive(ctx.Done())}
-			for _, ch := range open {
-				cases = append(cases, receive(ch))
-			}
-			reflect.Select(cases)
-		}
-	}()
-	return ctx, cancel
 }
 
 // look says what a round came to: nil if everything is held. What is to be waited

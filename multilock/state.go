@@ -177,32 +177,18 @@ func (l *line) inTheWay() error {
 	return out
 }
 
-// enter blocks until it is the caller's turn (true), ctx ends, or too many of the caller's
-// clients are closed. That the one is closed which keeps the line does not end it. told says
-// that it ended since the owner has got the lock in another call.
+// enter blocks until it is the caller's turn (true) or ctx ends. That the client is closed which keeps
+// the line does not end it. told says that it ended since the owner has got the lock in another call.
 func (l *line) enter(ctx context.Context, f *fellow) (entered, told bool) {
-	next := func() <-chan struct{} {
-		if over, open := f.q.closed(); !over {
-			return open[0]
-		}
-		return nil
-	}
 	if l.gate.TryEnter() {
 		return true, false
-	}
-	stop := next()
-	if stop == nil {
-		return false, false
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if f.wakes(cancel) {
 		return false, true
 	}
-	if quit := f.q.quit; quit != nil {
-		defer context.AfterFunc(quit, cancel)()
-	}
-	entered = l.gate.EnterWhile(ctx, stop, next)
+	entered = l.gate.Enter(ctx, nil)
 	return entered, f.wakes(nil)
 }
 

@@ -39,10 +39,11 @@ func (q *quorum) wait(why error) error {
 		// Nobody competes: the others are held. But those that gave no answer may be free.
 		expect = earlier(expect, time.Now().Add(q.pause.NextBackOff()))
 	}
-	for {
-		if q.told.Swap(false) {
-			return nil // its owner got the lock in another call
+	for { // the end of one of the clients is signalled, too
+		if q.told.Swap(false) || q.m.closed(q.ctx) {
+			return nil // its owner got the lock in another call, or nobody can
 		}
+		q.dropBids(func(l leaf) bool { return l.closed(q.ctx) })
 		told, at := q.look()
 		if told > 0 {
 			q.gather(got + told)
@@ -51,7 +52,6 @@ func (q *quorum) wait(why error) error {
 		if over, err := q.sleepUntil(earlier(expect, at)); over || err != nil {
 			return err
 		}
-		q.dropBids(func(l leaf) bool { over, _ := l.closed(q.ctx); return over })
 	}
 }
 

@@ -117,13 +117,6 @@ var mutations = []mutation{
 		profile: "lost members", finds: "forgotten for", bound: 5_000,
 	},
 	{
-		name:    "one closed client ends the line of a quorum",
-		file:    "multilock/state.go",
-		old:     "l.gate.EnterWhile(ctx, stop, next)",
-		new:     "l.gate.EnterWhile(ctx, stop, nil)",
-		profile: "quorum without INFO", finds: "forgotten for", bound: 60_000,
-	},
-	{
 		name:    "lease lowered by a re-entry",
 		file:    "internal/luascript/reenter.lua",
 		old:     "if call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then call('PEXPIRE', KEYS[1], ARGV[3]) end",

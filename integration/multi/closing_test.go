@@ -87,9 +87,9 @@ func TestQuorumWaitersEndWithTheMajority(t *testing.T) {
 	unlock(t, other)
 }
 
-// TestClosedClientEndsTheWaitForAnother: who waits for the lock of one client ends when another
-// one's, which it would need too, can't come any more.
-func TestClosedClientEndsTheWaitForAnother(t *testing.T) {
+// TestClosedClientEndsTheNextTry: who waits for the lock of one client hears at its next try that another
+// one's, which it needs too, can't come any more, and keeps nothing.
+func TestClosedClientEndsTheNextTry(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(c *redlatch.Client){
 		"Close":    func(c *redlatch.Client) { c.Close() },
@@ -102,13 +102,16 @@ func TestClosedClientEndsTheWaitForAnother(t *testing.T) {
 			got := async(t.Context(), across(cs, []string{"a", "b"}))
 			listens(t, list[0], "a")
 			end(cs[1])
+			unlock(t, busy)
 			select {
 			case r := <-got:
 				want(t, r.err, redlatch.ErrClosed)
 			case <-time.After(patience):
-				t.Error("it waits for a lock that is of no use")
+				t.Fatal("it waits for a lock that is of no use")
 			}
-			unlock(t, busy)
+			_, err := across(cs, []string{"a", "b"}).Lock(t.Context())
+			want(t, err, redlatch.ErrClosed)
+			unlock(t, mustLock(t, t.Context(), cs[0].RLock("a")))
 		})
 	}
 }
@@ -141,9 +144,9 @@ func TestShutdownLetsAMultiLockReenter(t *testing.T) {
 	}
 }
 
-// TestClosedClientEndsTheWaitOfANestedQuorum: so it is where the lock that is waited for is a
+// TestClosedClientEndsTheNextTryOfANestedQuorum: so it is where the lock that is waited for is a
 // quorum, and where the one that can't come any more is.
-func TestClosedClientEndsTheWaitOfANestedQuorum(t *testing.T) {
+func TestClosedClientEndsTheNextTryOfANestedQuorum(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(c *redlatch.Client){
 		"Close":    func(c *redlatch.Client) { c.Close() },
@@ -186,17 +189,17 @@ func TestClosedClientEndsTheWaitOfANestedQuorum(t *testing.T) {
 				for _, i := range tc.ends {
 					end(cs[i])
 				}
+				cancel()
+				if front != nil {
+					<-front
+				}
+				unlock(t, busy)
 				select {
 				case r := <-got:
 					want(t, r.err, redlatch.ErrClosed)
 				case <-time.After(patience):
 					t.Error("it waits for a lock that is of no use")
 				}
-				cancel()
-				if front != nil {
-					<-front
-				}
-				unlock(t, busy)
 			})
 		}
 	}

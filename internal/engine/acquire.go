@@ -29,11 +29,10 @@ type acquisition struct {
 	core  *Core
 	ctx   context.Context // the caller's
 	obs   observe.Acquisition
-	wait  time.Duration   // as asked for
-	lease time.Duration   // 0: the watchdog's
-	until time.Time       // of the wait; zero: no limit
-	quit  <-chan struct{} // closed: what it waits for would be of no use; ErrClosed
-	once  bool            // wait 0
+	wait  time.Duration // as asked for
+	lease time.Duration // 0: the watchdog's
+	until time.Time     // of the wait; zero: no limit
+	once  bool          // wait 0
 
 	patient time.Time // of one attempt: a server that has not answered by then is silent
 	owner   *held.Owner
@@ -145,14 +144,13 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 // none. They have distinct keys, are sorted by them, and are of kinds that can be
 // taken together; see [SameGroup]. The holds are in the order of the locks.
 func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration) ([]*held.Hold, error) {
-	return AcquireBy(ctx, locks, wait, lease, time.Time{}, nil)
+	return AcquireBy(ctx, locks, wait, lease, time.Time{})
 }
 
 // AcquireBy is AcquireAll for a part of a longer wait: it ends at until, if that is
-// not zero, however long an answer takes; and it stops waiting, with lock.ErrClosed, when
-// quit is closed, as it does when the client is.
-func AcquireBy(ctx context.Context, locks []*Lock, wait, lease time.Duration, until time.Time, quit <-chan struct{}) ([]*held.Hold, error) {
-	a := &acquisition{members: make([]member, len(locks)), quit: quit}
+// not zero, however long an answer takes.
+func AcquireBy(ctx context.Context, locks []*Lock, wait, lease time.Duration, until time.Time) ([]*held.Hold, error) {
+	a := &acquisition{members: make([]member, len(locks))}
 	for i, l := range locks {
 		a.members[i].lock = l
 	}
@@ -324,9 +322,6 @@ func (a *acquisition) run(try bool) error {
 				}
 				if !a.pause(a.retry.NextBackOff()) {
 					return a.ended()
-				}
-				if isClosed(a.quit) {
-					return lock.ErrClosed
 				}
 				try = !late || !a.standsBehind()
 				continue

@@ -134,11 +134,9 @@ func (c *Core) Observer() observe.Observer { return c.cfg.Observer }
 // Tell has an observer told, in the background, of what belongs to no call of the user's.
 func (c *Core) Tell(tell func()) { c.cfg.News.Tell(tell) }
 
-// Draining is closed when the client takes no new acquisitions.
-func (c *Core) Draining() <-chan struct{} { return c.draining }
-
-// Closing is closed when it lets nobody re-enter, either.
-func (c *Core) Closing() <-chan struct{} { return c.closing }
+// Refuses reports whether the client takes no more acquisitions: from Drain on no new ones, from Close on
+// not those of an owner that is inside, either. Both signal whoever waits for messages.
+func (c *Core) Refuses(inside bool) bool { return c.isClosed() || !inside && c.isDraining() }
 
 // Held is what the client holds.
 func (c *Core) Held() []lock.HeldLock { return c.reg.List() }
@@ -183,7 +181,7 @@ func (c *Core) drain() {
 		c.drains = true
 		c.reg.Drain()
 		close(c.draining)
-		c.hub.Nudge() // who stands in line looks whether it is closed
+		c.hub.Nudge() // who waits looks whether it is closed
 	}
 }
 
@@ -217,6 +215,7 @@ func (c *Core) Close() bool {
 		return true
 	}
 	close(c.closing)
+	c.hub.Nudge()
 	c.send.Interrupt()
 	c.places.stop()
 	quiet := c.reg.Quiet(c.cfg.UnlockTimeout)

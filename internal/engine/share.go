@@ -78,8 +78,6 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 			over = true
 		case <-a.core.closing:
 			over = true
-		case <-a.quit:
-			over = true
 		}
 		ended := a.ctx.Err() != nil || a.core.isClosed()
 		part, h, lost := a.core.reg.Follow(x, over || ended)
@@ -95,8 +93,6 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 		}
 		a.noteSeen(x.Seen)
 		switch {
-		case over && !ended && isClosed(a.quit):
-			return false, stop(lock.ErrClosed)
 		case over || ended:
 			return false, stop(a.ended())
 		case part == held.Leads:

@@ -201,8 +201,6 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 			return false, false, a.ended()
 		case <-draining:
 			return false, false, a.ended()
-		case <-a.quit:
-			return false, false, lock.ErrClosed
 		}
 	}
 }

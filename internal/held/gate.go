@@ -19,12 +19,6 @@ type Gate struct {
 // Enter blocks until the gate is free, ctx ends or stop is closed. It reports
 // whether the gate is the caller's now.
 func (g *Gate) Enter(ctx context.Context, stop <-chan struct{}) bool {
-	return g.EnterWhile(ctx, stop, nil)
-}
-
-// EnterWhile is Enter for one who stops waiting only when several things have happened: when
-// stop is closed, next says what to look at from then on. nil, or a nil channel, is the end.
-func (g *Gate) EnterWhile(ctx context.Context, stop <-chan struct{}, next func() <-chan struct{}) bool {
 	g.mu.Lock()
 	if !g.held {
 		g.held = true
@@ -35,18 +29,11 @@ func (g *Gate) EnterWhile(ctx context.Context, stop <-chan struct{}, next func()
 	g.queue = append(g.queue, ch)
 	g.mu.Unlock()
 
-	for waiting := true; waiting; {
-		select {
-		case <-ch:
-			return true
-		case <-ctx.Done():
-			waiting = false
-		case <-stop:
-			if stop = nil; next != nil {
-				stop = next()
-			}
-			waiting = stop != nil
-		}
+	select {
+	case <-ch:
+		return true
+	case <-ctx.Done():
+	case <-stop:
 	}
 	g.mu.Lock()
 	for i, c := range g.queue {

@@ -6,29 +6,28 @@ import (
 	"testing/synctest"
 )
 
-// TestGateKeepsThePlace: who goes on to wait for another end keeps its place, and leaves when
-// there is none.
-func TestGateKeepsThePlace(t *testing.T) {
+// TestGateIsLeftInOrder: who stops waiting leaves the line, and the others keep their places.
+func TestGateIsLeftInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
 		if !g.TryEnter() {
 			t.Fatal("a new gate is not free")
 		}
-		ends := []chan struct{}{make(chan struct{}), make(chan struct{})}
+		end := make(chan struct{})
 		said := make(chan string, 3)
-		enter := func(name string, stop chan struct{}, next func() <-chan struct{}) {
+		enter := func(name string, stop chan struct{}) {
 			go func() {
-				if !g.EnterWhile(t.Context(), stop, next) {
+				if !g.Enter(t.Context(), stop) {
 					name += " has left"
 				}
 				said <- name
 			}()
 			synctest.Wait() // it stands in the line
 		}
-		enter("first", ends[0], func() <-chan struct{} { return ends[1] })
-		enter("gone", ends[0], func() <-chan struct{} { return nil })
-		enter("last", nil, nil)
-		close(ends[0])
+		enter("first", make(chan struct{}))
+		enter("gone", end)
+		enter("last", nil)
+		close(end)
 		if got := <-said; got != "gone has left" {
 			t.Errorf("%s", got)
 		}

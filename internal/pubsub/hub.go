@@ -134,12 +134,19 @@ func (h *Hub) join(w *Waiter, spec *Spec) {
 	}
 }
 
-// Nudge makes everybody who stands in a line look, for a reason that they know.
+// Nudge makes everybody look who has no channel of its own to be told by, for a reason that they know:
+// who stands in a line, and who waits for several locks.
 func (h *Hub) Nudge() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.topics {
 		for w := t.head; w != nil; w = w.next {
+			w.signalLocked(false)
+		}
+		for w := range t.asides {
+			w.signalLocked(false)
+		}
+		for w := range t.shared {
 			w.signalLocked(false)
 		}
 	}
