@@ -1,0 +1,66 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// A crowd waits when the server forgets: the list, or all it has. Nobody is called any more, and nobody waits for the
+// free lock longer than until he looks by himself.
+func TestCrowdTheServerForgets(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		forget func(t *testing.T, s *testbed.Server)
+		frees  bool // the lock
+	}{
+		{"the list is deleted", func(t *testing.T, s *testbed.Server) { t.Helper(); s.Do(t, "DEL", luascript.WaitKey("l")) }, false},
+		{"lock and list are deleted", func(t *testing.T, s *testbed.Server) { t.Helper(); s.Do(t, "DEL", "l", luascript.WaitKey("l")) }, true},
+		{"FLUSHALL", func(t *testing.T, s *testbed.Server) { t.Helper(); s.Do(t, "FLUSHALL") }, true},
+		{"it starts again, empty", func(t *testing.T, s *testbed.Server) { t.Helper(); s.Kill(t); s.Restart(t, testbed.Empty) }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			const clients = 8
+			s := rlServer(t)
+			holder := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
+			got := make(chan rlAttempt, clients)
+			for range clients {
+				l := rlClient(t, s.Addr()).RLock("l")
+				go func() {
+					r := <-rlAsync(t.Context(), l)
+					if r.err == nil {
+						r.err = r.hold.Unlock(t.Context())
+					}
+					got <- r
+				}()
+			}
+			rlUntil(t, "all wait", func() bool { return s.Int(t, "ZCARD", luascript.WaitKey("l")) == clients })
+			rlSubscribed(t, s, "l", clients)
+			tc.forget(t, s)
+			forgot := time.Now()
+			if !tc.frees {
+				rlUnlock(t, holder)
+			}
+			var took []time.Duration
+			for range clients {
+				r := rlGet(t, got)
+				if r.err != nil {
+					t.Fatal(r.err)
+				}
+				took = append(took, r.at.Sub(forgot))
+			}
+			slices.Sort(took)
+			t.Logf("they got it after %v", took)
+			if longest := took[clients-1]; longest > crowdStands {
+				t.Errorf("one waited for the free lock for %v", longest)
+			}
+			if tc.frees {
+				_ = holder.Unlock(t.Context()) // it is lost
+			}
+		})
+	}
+}
