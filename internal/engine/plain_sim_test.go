@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -24,14 +23,7 @@ import (
 // server or on a good one: nobody is inside beside another owner, everybody who waits gets in,
 // nothing is left; and on a good server nobody waits for a lock that is free, and none is lost.
 func TestPlainSimulated(t *testing.T) {
-	n := 20
-	if engine.Race {
-		n = 4
-	}
-	for range n {
-		seed := rand.Uint64() //nolint:gosec // a test
-		synctest.Test(t, func(t *testing.T) { simulatePlain(t, seed) })
-	}
+	simulated(t, simulatePlain)
 }
 
 // world is one simulation.

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -57,14 +56,7 @@ func (all *sections) leave(s *section) {
 // TestShareSimulated runs readers and writers of several processes on a slow and lossy server:
 // nobody is inside beside a writer, everybody who waits gets in, nothing is left.
 func TestShareSimulated(t *testing.T) {
-	n := 20
-	if engine.Race {
-		n = 4
-	}
-	for range n {
-		seed := rand.Uint64() //nolint:gosec // a test
-		synctest.Test(t, func(t *testing.T) { simulate(t, seed) })
-	}
+	simulated(t, simulate)
 }
 
 func simulate(t *testing.T, seed uint64) {
