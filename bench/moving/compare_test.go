@@ -42,7 +42,7 @@ func TestOthersRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, release, err := b.olds["rueidislock"].lock(t.Context(), "renewed-rueidislock")
+	ctx, release, err := b.olds["rueidislock"].lock(t.Context(), "renewed-rueidislock")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,37 @@ func TestOthersRenewal(t *testing.T) {
 	if err := l.Release(t.Context()); err == nil {
 		t.Error("redislock releases a lock that it has lost")
 	}
-	_ = release()
+	// A majority of its keys is enough for it.
+	b.waitForRenewals(t, "rueidislock:0:renewed-rueidislock", "rueidislock:1:renewed-rueidislock")
+	if err := ctx.Err(); err != nil {
+		t.Errorf("rueidislock's context ended while its lock was renewed: %v", err)
+	}
+	if err := release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitForRenewals waits until the TTL of each key has risen.
+func (b *bed) waitForRenewals(t *testing.T, keys ...string) {
+	t.Helper()
+	last, risen := map[string]time.Duration{}, map[string]bool{}
+	for end := time.Now().Add(30 * time.Second); len(risen) < len(keys); time.Sleep(5 * time.Millisecond) {
+		for _, key := range keys {
+			ttl, err := b.raw.PTTL(t.Context(), key).Result()
+			before, seen := last[key]
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case ttl <= 0:
+				t.Fatalf("%s is gone: nobody renews it", key)
+			case seen && ttl > before:
+				risen[key] = true
+			case time.Now().After(end):
+				t.Fatalf("%s is not renewed, and does not end", key)
+			}
+			last[key] = ttl
+		}
+	}
 }
 
 // waitForTheEnd waits until a key that is set now with this TTL is gone.
