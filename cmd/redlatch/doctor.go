@@ -49,7 +49,7 @@ func (e *examination) add(check, node string, l level, text, change string) {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var o output
+	var json *bool
 	var strict bool
 	var needs []string
 	c := &cobra.Command{
@@ -68,10 +68,6 @@ reached. Settings of INFO and CONFIG that the user may not read are reported as 
   redlatch doctor --need rlock,fair --strict -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			asJSON, err := o.json()
-			if err != nil {
-				return err
-			}
 			for _, n := range needs {
 				if !slices.ContainsFunc(features, func(f feature) bool { return f.name == n }) {
 					return usageError(fmt.Sprintf("need: %q is not one of %s", n, strings.Join(featureNames(), ", ")))
@@ -81,7 +77,7 @@ reached. Settings of INFO and CONFIG that the user may not read are reported as 
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if *json {
 				if err := writeJSON(a.std.out, findings, false); err != nil {
 					return err
 				}
@@ -95,7 +91,7 @@ reached. Settings of INFO and CONFIG that the user may not read are reported as 
 			return nil
 		},
 	}
-	o.add(c)
+	json = asJSON(c)
 	c.Flags().BoolVar(&strict, "strict", false, "fail for warnings, too")
 	c.Flags().StringSliceVar(&needs, "need", []string{"rlock"}, "what the application uses: "+strings.Join(featureNames(), ", "))
 	_ = c.RegisterFlagCompletionFunc("need", cobra.FixedCompletions(featureNames(), cobra.ShellCompDirectiveNoFileComp))

@@ -220,7 +220,7 @@ func TestOddRows(t *testing.T) {
 		}
 	}
 	need(t, seen["locks"], `"good"`, `"stray"`, `"far"`, `"total":4`)
-	need(t, seen["lock"], `"error":`)
+	need(t, seen["lock"], `"problem":`)
 	if strings.Contains(seen["locks"], `"total":4,"at":"0001`) {
 		t.Error("the list has the time of what has none")
 	}

@@ -76,7 +76,7 @@ func TestLs(t *testing.T) {
 func TestTableFitsTheTerminal(t *testing.T) {
 	var b bytes.Buffer
 	rows := [][]cell{{{strings.Repeat("n", 80), cyan}, {"plain", ""}, {"x", ""}}, {{"ü", ""}, {"fair", ""}, {"y", red}}}
-	screen{width: 40, colour: true}.table(&b, []string{"NAME", "KIND", "Z"}, []bool{true, false, false}, rows)
+	screen{width: 40, colour: true}.table(&b, []column{{"NAME", true}, {"KIND", false}, {"Z", false}}, rows)
 	for i, line := range strings.Split(strings.TrimRight(b.String(), "\n"), "\n") {
 		plain := line
 		for _, code := range []string{"\x1b[1m", "\x1b[36m", "\x1b[31m", "\x1b[0m"} {
@@ -134,7 +134,7 @@ func TestShowOnANarrowTerminal(t *testing.T) {
 	in.Queue = []redlatch.Waiter{{Owner: owner, Process: p, Mode: redlatch.ModeLock}}
 	for _, width := range []int{0, 60, 80, 200} {
 		var b bytes.Buffer
-		screen{width: width}.lock(&app{std: streams{out: &b}}, in)
+		screen{width: width}.lock(&b, in)
 		for line := range strings.Lines(b.String()) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); width > 0 && n > width {
 				t.Errorf("width %d: a line of %d: %s", width, n, line)
@@ -150,7 +150,7 @@ func TestShowOnANarrowTerminal(t *testing.T) {
 // watch tells a holder that renews from one that does not, and one that released from one whose lease ran out.
 func TestFollower(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)
-	f := follower{leases: map[string]held{}}
+	f := follower{}
 	for i, step := range []struct {
 		after time.Duration
 		owner string

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,26 +14,21 @@ import (
 	"github.com/redlatch/redlatch/internal/quote"
 )
 
-// output is the flag -o.
-type output string
-
-func (o *output) add(c *cobra.Command) {
-	c.Flags().StringVarP((*string)(o), "output", "o", "text", "text for people, json for programs")
+// asJSON is the flag -o: whether programs read the output.
+func asJSON(c *cobra.Command) *bool {
+	is := false
+	c.Flags().FuncP("output", "o", "text for people (the default), json for programs", func(value string) error {
+		if is = value == "json"; !is && value != "text" {
+			return errors.New("it is text or json")
+		}
+		return nil
+	})
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func (o output) json() (bool, error) {
-	switch o {
-	case "text":
-		return false, nil
-	case "json":
-		return true, nil
-	}
-	return false, usageError(fmt.Sprintf("output: %q is neither text nor json", string(o)))
+	return &is
 }
 
 func (a *app) lsCommand() *cobra.Command {
-	var o output
+	var json *bool
 	var limit int
 	c := &cobra.Command{
 		Use:   "ls [PATTERN]",
@@ -47,10 +45,6 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
   redlatch ls -o json | jq -r '.[] | select(.queue_length > 10) | .name'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asJSON, err := o.json()
-			if err != nil {
-				return err
-			}
 			if limit < 1 {
 				return usageError("limit: at least 1")
 			}
@@ -66,7 +60,7 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 			if more > 0 {
 				fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), len(locks)+more)
 			}
-			if asJSON {
+			if *json {
 				return writeJSON(a.std.out, locks, false)
 			}
 			if len(locks) == 0 {
@@ -77,60 +71,89 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 				fmt.Fprintln(a.std.err, text)
 				return nil
 			}
-			s := screenOf(a.std.out)
-			s.locks(a, locks)
+			screenOf(a.std.out).list(a.std.out, locks)
 			return nil
 		},
 	}
-	o.add(c)
+	json = asJSON(c)
 	c.Flags().IntVar(&limit, "limit", maxListed, "how many locks to list at most")
 	return c
 }
 
-func (s screen) locks(a *app, locks []redlatch.Inspection) {
-	rows := make([][]cell, len(locks))
-	for i, in := range locks {
-		rows[i] = lockRow(in)
-	}
-	s.table(a.std.out, lockHead, lockShrink, rows)
+// lockColumn is a column in a list of locks.
+type lockColumn struct {
+	column
+	cell func(w *watched) cell
 }
 
-var (
-	lockHead   = []string{"NAME", "KIND", "MODE", "HOLDER", "HELD", "LEASE", "WAITING", "PROCS"}
-	lockShrink = []bool{true, false, false, true, false, false, false, false}
-)
+func lockName(w *watched) cell { return cell{w.Name, cyan} }
 
-// lockRow is a lock on one line.
-func lockRow(in redlatch.Inspection) []cell {
-	holder, held, mode := "-", "-", string(in.Mode)
-	if len(in.Holders) > 0 {
-		h := in.Holders[0]
-		holder, held = who(h.Process, h.Owner), since(in.At, h.Since)
-		if in.HolderCount > 1 {
-			holder += fmt.Sprintf(" +%d", in.HolderCount-1)
+func lockKind(w *watched) cell { return cell{string(w.Kind), ""} }
+
+func lockHolder(w *watched) cell {
+	switch {
+	case w.Kind == redlatch.KindUnknown:
+		return cell{cut(w.Problem, 100), red}
+	case len(w.Holders) == 0:
+		return cell{"free", dim}
+	}
+	return cell{who(w.Holders[0].Process, w.Holders[0].Owner) + others(w.Inspection), ""}
+}
+
+func lockHeld(w *watched) cell { return cell{some(time.Duration(w.HeldMs) * time.Millisecond), ""} }
+
+func lockLease(w *watched) cell { return cell{some(w.Remaining), ""} }
+
+var lsColumns = []lockColumn{
+	{column{"NAME", true}, lockName},
+	{column{"KIND", false}, lockKind},
+	{column{"MODE", false}, func(w *watched) cell {
+		if w.Kind == redlatch.KindUnknown {
+			return cell{"?", ""}
+		}
+		return cell{orDash(string(w.Mode)), ""}
+	}},
+	{column{"HOLDER", true}, lockHolder},
+	{column{"HELD", false}, lockHeld},
+	{column{"LEASE", false}, lockLease},
+	{column{"WAITING", false}, func(w *watched) cell {
+		switch {
+		case w.Kind == redlatch.KindPlain || w.Kind == redlatch.KindUnknown:
+			return cell{"-", ""}
+		case w.QueueLength > 0:
+			return cell{strconv.Itoa(w.QueueLength), yellow}
+		}
+		return cell{"0", ""}
+	}},
+	{column{"PROCS", false}, func(w *watched) cell { return cell{processes(w.Processes), ""} }},
+}
+
+// list writes what ls lists.
+func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
+	rows := make([]*watched, len(locks))
+	for i, in := range locks {
+		rows[i] = &watched{}
+		rows[i].see(in)
+	}
+	for _, line := range s.locks(lsColumns, rows) {
+		fmt.Fprintln(out, line)
+	}
+}
+
+// locks are the lines of a list of locks.
+func (s screen) locks(columns []lockColumn, list []*watched) []string {
+	heads, rows := make([]column, len(columns)), make([][]cell, len(list))
+	for i, c := range columns {
+		heads[i] = c.column
+		for n, w := range list {
+			rows[n] = append(rows[n], c.cell(w))
 		}
 	}
-	switch {
-	case in.Kind == redlatch.KindUnknown:
-		mode, holder = "?", cut(in.Problem, 100)
-	case mode == "":
-		mode = "free"
-	}
-	waiting, style := "-", ""
-	if in.Kind != redlatch.KindPlain && in.Kind != redlatch.KindUnknown {
-		waiting = fmt.Sprint(in.QueueLength)
-	}
-	if in.QueueLength > 0 {
-		style = yellow
-	}
-	return []cell{
-		{in.Name, cyan}, {string(in.Kind), ""}, {mode, ""}, {holder, ""}, {held, ""},
-		{leaseLeft(in.Remaining), ""}, {waiting, style}, {processes(in.Processes), ""},
-	}
+	return s.lines(heads, rows)
 }
 
 func (a *app) showCommand() *cobra.Command {
-	var o output
+	var json *bool
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one lock: who holds it, who waits, since when",
@@ -144,10 +167,6 @@ The exit status is 0 whether the lock is held or free, and 1 if the key is not a
   redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asJSON, err := o.json()
-			if err != nil {
-				return err
-			}
 			client, err := a.open("show")
 			if err != nil {
 				return err
@@ -157,23 +176,22 @@ The exit status is 0 whether the lock is held or free, and 1 if the key is not a
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if *json {
 				return writeJSON(a.std.out, in, false)
 			}
-			screenOf(a.std.out).lock(a, in)
+			screenOf(a.std.out).lock(a.std.out, in)
 			if in.Kind == redlatch.KindNone && in.Processes <= 0 {
 				fmt.Fprintln(a.std.err, "Is the name right? redlatch ls lists the held locks; --prefix is the application's Config.Prefix.")
 			}
 			return nil
 		},
 	}
-	o.add(c)
+	json = asJSON(c)
 	return c
 }
 
 // lock writes all about one lock.
-func (s screen) lock(a *app, in redlatch.Inspection) {
-	out := a.std.out
+func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	state := s.paint(green, "free")
 	if in.Kind == redlatch.KindUnknown {
 		state = s.paint(red, "can't be read")
@@ -200,7 +218,7 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 		fmt.Fprintf(out, "problem    %s\n", in.Problem)
 	}
 	if in.Held() {
-		fmt.Fprintf(out, "lease      %s left\n", leaseLeft(in.Remaining))
+		fmt.Fprintf(out, "lease      %s left\n", some(in.Remaining))
 	}
 	if in.Token > 0 {
 		fmt.Fprintf(out, "token      %d\n", in.Token)
@@ -227,67 +245,59 @@ func (s screen) lock(a *app, in redlatch.Inspection) {
 // holders writes the table of holders. Where the terminal is too narrow for it, owner and
 // trace stand below each holder: people copy them.
 func (s screen) holders(out io.Writer, in redlatch.Inspection) {
-	head := []string{"PROCESS", "ADDRESS", "MODE", "COUNT", "HELD", "LEASE", "OWNER", "TRACE"}
+	heads := []column{{"PROCESS", true}, {"ADDRESS", false}, {"MODE", false}, {"COUNT", false}, {"HELD", false}, {"LEASE", false}, {"OWNER", false}, {"TRACE", false}}
 	rows := make([][]cell, len(in.Holders))
 	for i, h := range in.Holders {
 		rows[i] = []cell{
-			{who(h.Process, h.Owner), cyan}, {orDash(h.Addr), ""}, {string(h.Mode), ""}, {fmt.Sprint(h.Count), ""},
-			{since(in.At, h.Since), ""}, {leaseLeft(h.Remaining), ""}, {h.Owner, ""}, {orDash(h.TraceID), dim},
+			{who(h.Process, h.Owner), cyan}, {orDash(h.Addr), ""}, {string(h.Mode), ""}, {strconv.Itoa(h.Count), ""},
+			{since(in.At, h.Since), ""}, {some(h.Remaining), ""}, {h.Owner, ""}, {orDash(h.TraceID), dim},
 		}
 	}
-	shrink := []bool{true, false, false, false, false, false, false, false}
-	if s.width == 0 || natural(head, rows) <= s.width {
-		s.table(out, head, shrink, rows)
+	if s.fits(heads, rows) {
+		s.table(out, heads, rows)
 		return
 	}
 	const short = 6 // columns before the owner
 	for i := range rows {
 		rows[i] = rows[i][:short]
 	}
-	var b strings.Builder
-	s.table(&b, head[:short], shrink[:short], rows)
-	for i, line := range strings.Split(strings.TrimRight(b.String(), "\n"), "\n") {
+	for i, line := range s.lines(heads[:short], rows) {
 		fmt.Fprintln(out, line)
-		if i == 0 {
-			continue
-		}
-		h := in.Holders[i-1]
-		s.below(out, "owner", h.Owner)
-		if h.TraceID != "" {
-			s.below(out, "trace", h.TraceID)
+		if i > 0 {
+			s.below(out, "owner", in.Holders[i-1].Owner)
+			s.below(out, "trace", in.Holders[i-1].TraceID)
 		}
 	}
 }
 
-// below writes a value on lines of its own, whole.
+// below writes a value, if there is one, on lines of its own, whole.
 func (s screen) below(out io.Writer, label, text string) {
-	r, room := []rune(text), max(s.width-len(label)-3, 8)
-	for first := true; first || len(r) > 0; first = false {
+	for r, room := []rune(text), max(s.width-len(label)-3, 8); len(r) > 0; label = strings.Repeat(" ", len(label)) {
 		n := min(room, len(r))
 		fmt.Fprintf(out, "  %s %s\n", s.paint(dim, label), string(r[:n]))
-		r, label = r[n:], strings.Repeat(" ", len(label))
+		r = r[n:]
 	}
 }
 
 // queue writes the table of waiters. Where the terminal is too narrow, owners are shown
 // without the client's id, which PROCESS stands for.
 func (s screen) queue(out io.Writer, in redlatch.Inspection) {
-	head := []string{"#", "PROCESS", "ADDRESS", "MODE", "WAITS", "OWNER"}
+	heads := []column{{"#", false}, {"PROCESS", true}, {"ADDRESS", false}, {"MODE", false}, {"WAITS", false}, {"OWNER", true}}
 	rows := make([][]cell, len(in.Queue))
 	for i, w := range in.Queue {
 		rows[i] = []cell{
-			{fmt.Sprint(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {orDash(w.Addr), ""}, {string(w.Mode), ""},
+			{strconv.Itoa(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {orDash(w.Addr), ""}, {string(w.Mode), ""},
 			{since(in.At, w.Since), ""}, {w.Owner, ""},
 		}
 	}
-	if s.width > 0 && natural(head, rows) > s.width {
+	if !s.fits(heads, rows) {
 		for _, row := range rows {
 			if _, rest, ok := strings.Cut(row[5].text, ":"); ok {
 				row[5].text = "…:" + rest
 			}
 		}
 	}
-	s.table(out, head, []bool{false, true, false, false, false, true}, rows)
+	s.table(out, heads, rows)
 }
 
 // short leaves room behind a name on its line.

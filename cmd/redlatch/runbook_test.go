@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,19 +35,19 @@ func TestRunbookOutputs(t *testing.T) {
 			{Process: pod2, Owner: two + ":glx8-mwr9f97v.a", Mode: redlatch.ModeLock, Since: ago(12 * time.Second)},
 		},
 	}
-	printed := func(what string, write func(a *app)) {
+	printed := func(what string, write func(out io.Writer)) {
 		t.Helper()
 		var b bytes.Buffer
-		write(&app{std: streams{out: &b}})
+		write(&b)
 		if out := b.String(); !strings.Contains(string(text), "```\n"+out) && !strings.Contains(string(text), out+"```") {
 			t.Errorf("%s prints, and docs/OPERATIONS.md does not say:\n%s", what, out)
 		}
 	}
-	printed("show", func(a *app) { screen{}.lock(a, orders) })
+	printed("show", func(out io.Writer) { screen{}.lock(out, orders) })
 	free := redlatch.Inspection{Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindNone, Processes: 1}
-	printed("unlock", func(a *app) { screen{}.lock(a, free) })
-	printed("ls", func(a *app) {
-		screen{}.locks(a, []redlatch.Inspection{
+	printed("unlock", func(out io.Writer) { screen{}.lock(out, free) })
+	printed("ls", func(out io.Writer) {
+		screen{}.list(out, []redlatch.Inspection{
 			{
 				Name: "catalogue", At: at, Kind: redlatch.KindReadWrite, Mode: redlatch.ModeRead, Remaining: 29 * time.Second, HolderCount: 3,
 				QueueLength: 5, Processes: 2, Holders: []redlatch.Holder{{Process: pod7, Since: ago(1200 * time.Millisecond)}},
@@ -58,13 +59,13 @@ func TestRunbookOutputs(t *testing.T) {
 			},
 		})
 	})
-	printed("watch", func(a *app) {
-		f := follower{leases: map[string]held{}}
+	printed("watch", func(out io.Writer) {
+		f := follower{}
 		for _, left := range []time.Duration{27 * time.Second, 30 * time.Second} {
 			in := orders
 			in.Remaining, in.Holders = left, []redlatch.Holder{orders.Holders[0]}
 			in.Holders[0].Remaining = left
-			screen{}.changes(a, in.At, f.changes(in))
+			screen{}.changes(out, in.At, f.changes(in))
 			orders.At = orders.At.Add(7 * time.Second)
 		}
 	})

@@ -118,25 +118,25 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if made {
 		fmt.Fprintf(a.std.out, "redlatch: token made for this run: %s#token=%s\n", url, token)
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	looks := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(looks)
 		h.run(ctx)
 	}()
+	defer func() { cancel(); <-looks }()
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(ln) }() // ends with Shutdown or Close
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		sctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
+		sctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer stop()
 		if srv.Shutdown(sctx) != nil {
 			_ = srv.Close()
 		}
 		err = <-failed
 	}
-	h.stop()
-	<-looks
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -160,7 +160,7 @@ func (s *site) locks(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	w.Header().Set("Redlatch-Total", strconv.Itoa(l.total))
+	w.Header().Set("Redlatch-Total", strconv.Itoa(len(l.locks)+l.more))
 	answerText(w, l.text)
 }
 
@@ -208,8 +208,6 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-s.hub.ctx.Done():
-			return
 		case event := <-v.news:
 			if !send(event) {
 				return
@@ -249,7 +247,7 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in, err := look(r.Context(), s.client, ask.Name); err == nil {
-		s.hub.force(in.Key, exact(owner))
+		s.hub.force(in, exact(owner))
 	}
 	was, err := s.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
 	result := fmt.Sprintf("done %t", was)

@@ -75,44 +75,51 @@ func cutMiddle(text string, n int) string {
 // cell is one field of a table.
 type cell struct{ text, style string }
 
-// natural is how wide a table is that nothing is left out of.
-func natural(head []string, rows [][]cell) int {
-	total := 2 * (len(head) - 1)
-	for i, h := range head {
-		w := utf8.RuneCountInString(h)
-		for _, row := range rows {
-			w = max(w, utf8.RuneCountInString(row[i].text))
-		}
-		total += w
-	}
-	return total
+// column is the head of a column; on a narrow terminal it may shrink.
+type column struct {
+	head   string
+	shrink bool
 }
 
-// table writes rows in columns. Where the terminal is too narrow the columns that
+// measure tells how wide each column is, and all of them.
+func measure(heads []column, rows [][]cell) (widths []int, total int) {
+	widths = make([]int, len(heads))
+	for i, h := range heads {
+		widths[i] = utf8.RuneCountInString(h.head)
+		for _, row := range rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+		total += widths[i] + 2
+	}
+	return widths, total - 2
+}
+
+// fits reports whether nothing of a table has to be left out.
+func (s screen) fits(heads []column, rows [][]cell) bool {
+	_, total := measure(heads, rows)
+	return s.width == 0 || total <= s.width
+}
+
+// table writes rows in columns.
+func (s screen) table(out io.Writer, heads []column, rows [][]cell) {
+	for _, line := range s.lines(heads, rows) {
+		fmt.Fprintln(out, line)
+	}
+}
+
+// lines are the lines of a table. Where the terminal is too narrow the columns that
 // may shrink do, the widest first; then the last ones are left out.
-func (s screen) table(out io.Writer, head []string, shrink []bool, rows [][]cell) {
+func (s screen) lines(heads []column, rows [][]cell) []string {
 	for _, row := range rows {
 		for i := range row {
 			row[i].text = brief(row[i].text)
 		}
 	}
-	widths := make([]int, len(head))
-	for i, h := range head {
-		widths[i] = utf8.RuneCountInString(h)
-	}
-	for _, row := range rows {
-		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
-		}
-	}
-	total := 2 * (len(widths) - 1)
-	for _, w := range widths {
-		total += w
-	}
+	widths, total := measure(heads, rows)
 	for s.width > 0 && total > s.width {
 		widest := -1
 		for i, w := range widths {
-			if shrink[i] && w > 8 && (widest < 0 || w > widths[widest]) {
+			if heads[i].shrink && w > 8 && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
@@ -122,32 +129,28 @@ func (s screen) table(out io.Writer, head []string, shrink []bool, rows [][]cell
 		widths[widest]--
 		total--
 	}
-	columns := len(widths)
-	for s.width > 0 && total > s.width && columns > 1 { // the last ones have no place
-		columns--
-		total -= widths[columns] + 2
+	for s.width > 0 && total > s.width && len(widths) > 1 { // the last ones have no place
+		last := len(widths) - 1
+		total -= widths[last] + 2
+		widths = widths[:last]
 	}
-	line := func(cells []cell) {
+	first := make([]cell, len(heads))
+	for i, h := range heads {
+		first[i] = cell{h.head, bold}
+	}
+	lines := make([]string, 0, len(rows)+1)
+	for _, row := range append([][]cell{first}, rows...) {
 		var b strings.Builder
-		cells = cells[:columns]
-		for i, c := range cells {
-			text := cutMiddle(c.text, widths[i])
-			pad := widths[i] - utf8.RuneCountInString(text)
-			b.WriteString(s.paint(c.style, text))
-			if i < len(cells)-1 {
-				b.WriteString(strings.Repeat(" ", pad+2))
+		for i, width := range widths {
+			text := cutMiddle(row[i].text, width)
+			b.WriteString(s.paint(row[i].style, text))
+			if i < len(widths)-1 {
+				b.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(text)+2))
 			}
 		}
-		fmt.Fprintln(out, b.String())
+		lines = append(lines, b.String())
 	}
-	cells := make([]cell, len(head))
-	for i, h := range head {
-		cells[i] = cell{h, bold}
-	}
-	line(cells)
-	for _, row := range rows {
-		line(row)
-	}
+	return lines
 }
 
 // writeJSON writes one value, on one line when it is one of many.
@@ -186,9 +189,9 @@ func since(now, then time.Time) string {
 	return span(max(now.Sub(then), 0))
 }
 
-// leaseLeft is what is left of a lease, "-" for one without an end.
-func leaseLeft(d time.Duration) string {
-	if d == 0 {
+// some is a duration, "-" for none: a lease without an end, or what is not known.
+func some(d time.Duration) string {
+	if d <= 0 {
 		return "-"
 	}
 	return span(d)
@@ -217,6 +220,17 @@ func ownerName(owner string) string {
 		return "thread " + brief(id.Owner)
 	}
 	return brief(id.Owner)
+}
+
+// whoOwns is an owner for people, with its process.
+func whoOwns(p redlatch.Process, owner string) string { return who(p, owner) + " " + ownerName(owner) }
+
+// others tells how many holders there are besides the first.
+func others(in redlatch.Inspection) string {
+	if in.HolderCount < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" +%d", in.HolderCount-1)
 }
 
 // processes is a number of processes, "?" when it is not known.

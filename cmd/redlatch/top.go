@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,18 +25,10 @@ func (a *app) topCommand() *cobra.Command {
 		Long: `top shows the locks whose names match PATTERN (default: all) and refreshes every --interval, at
 least a second. It needs a terminal, and works over ssh.
 
-Keys:
-  up, down, j, k   choose a lock          enter, o   open it         esc, backspace   back
-  s, S             sort by the next, the previous column; 1 to 5 sort by waiters, turns/s, longest held,
-                   longest waiter, name
-  r                reverse the order      /          filter by a part of the name
-  space, p         pause                  +, -       refresh less, more often
-  ?, h             show these keys        q, Ctrl-C  quit
+` + topHelp + `
 
-WAIT is the length of the queue; "2 proc" are processes that listen for the unlock of a plain lock: only
-they know how many waiters they have. TURNS/S are the changes of holders that top has seen, at most one per
-refresh; hence the ≥. With --listen it counts the messages of all unlocks instead. Listening costs each
-unlock as much as one more waiting process, and is not possible on a cluster.`,
+A turn is seen once per refresh at most. With --listen it counts the messages of all unlocks instead. Listening costs
+each unlock as much as one more waiting process, and is not possible on a cluster.`,
 		Example: `  redlatch top
   redlatch top 'orders:*' --interval 2s`,
 		Args: cobra.MaximumNArgs(1),
@@ -62,11 +54,8 @@ unlock as much as one more waiting process, and is not possible on a cluster.`,
 				defer l.close()
 				turns = l.take
 			}
-			pattern := ""
-			if len(args) > 0 {
-				pattern = args[0]
-			}
-			return a.top(cmd.Context(), client, in, out, newTopView(newBoard(turns), a.flags.server(), pattern, interval))
+			v := &topView{server: a.flags.server(), board: newBoard(turns), pattern: strings.Join(args, ""), interval: interval}
+			return top(cmd.Context(), client, in, out, v)
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to refresh")
@@ -74,107 +63,61 @@ unlock as much as one more waiting process, and is not possible on a cluster.`,
 	return c
 }
 
-// looked is what one look at the server came to.
-type looked struct {
-	list []redlatch.Inspection
-	open *redlatch.Inspection // the lock that is open
-	err  error
-	at   time.Time
-	took time.Duration
-}
-
-func (a *app) top(ctx context.Context, client *redlatch.Client, in, out *os.File, v *topView) error {
+func top(ctx context.Context, client *redlatch.Client, in, out *os.File, v *topView) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	old, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
+		stop()
 		return fmt.Errorf("the terminal: %w", err)
 	}
+	_, _ = io.WriteString(out, "\x1b[?1049h\x1b[?25l")
+	keys, asks, looks := make(chan string), make(chan string, 1), make(chan *looked)
+	go readKeys(ctx, in, keys) // ends with its input: with the process
+	go func() {                // ends with asks
+		defer close(looks)
+		for open := range asks {
+			looks <- lookAll(ctx, client, v.pattern, open)
+		}
+	}()
 	defer func() {
+		stop()
+		close(asks)
+		for range looks { // nothing is left of the last one
+		}
 		_, _ = io.WriteString(out, "\x1b[?25h\x1b[?1049l")
 		_ = term.Restore(int(in.Fd()), old)
 	}()
-	_, _ = io.WriteString(out, "\x1b[?1049h\x1b[?25l")
-
-	keys := make(chan string)
-	go readKeys(ctx, in, keys) // ends with its input: with the process
-	looks := make(chan looked, 1)
-	look := func() {
-		open := v.open
-		go func() { // ends with the answers, which ctx and the time limit bound
-			looks <- a.look(ctx, client, v.pattern, open)
-		}()
-	}
-	look()
-	busy := true
-	next := time.NewTimer(v.interval)
+	next := time.NewTimer(0)
 	defer next.Stop()
 	resize := time.NewTicker(250 * time.Millisecond)
 	defer resize.Stop()
-	due, took := false, time.Duration(0)
-	draw := func() {
-		w, h, err := term.GetSize(int(out.Fd()))
-		if err != nil {
-			w, h = 80, 24
+	for shown := ""; ; {
+		if v.width, v.height, err = term.GetSize(int(out.Fd())); err != nil {
+			v.width, v.height = 80, 24
 		}
-		v.width, v.height = w, h
-		_, _ = io.WriteString(out, v.render())
-	}
-	draw()
-	for {
+		if text := v.render(); text != shown {
+			_, _ = io.WriteString(out, text)
+			shown = text
+		}
 		select {
 		case <-ctx.Done():
-			return waitLook(busy, looks)
+			return nil
 		case l := <-looks:
-			busy = false
-			took = l.took
 			v.see(l)
-			draw()
+			next.Reset(max(v.interval-l.took, l.took)) // on a server with very many keys: no more than half of the time
 		case k, ok := <-keys:
 			if !ok || v.key(k) {
-				stop()
-				return waitLook(busy, looks)
+				return nil
 			}
-			draw()
 		case <-next.C:
-			due = true
+			if v.paused {
+				next.Reset(v.interval)
+			} else {
+				asks <- v.open
+			}
 		case <-resize.C:
-			if w, h, err := term.GetSize(int(out.Fd())); err == nil && (w != v.width || h != v.height) {
-				draw()
-			}
-		}
-		if due && !busy {
-			due = false
-			next.Reset(max(v.interval, took)) // on a server with very many keys: no more than half of the time
-			if !v.paused {
-				busy = true
-				look()
-			}
 		}
 	}
-}
-
-// waitLook lets the last look end, so that nothing is left of it.
-func waitLook(busy bool, looks <-chan looked) error {
-	if busy {
-		<-looks
-	}
-	return nil
-}
-
-func (a *app) look(ctx context.Context, client *redlatch.Client, pattern, open string) (l looked) {
-	l.at = time.Now()
-	defer func() { l.took = time.Since(l.at) }()
-	l.list, _, l.err = list(ctx, client, pattern, maxListed)
-	if open != "" && l.err == nil {
-		in, err := look(ctx, client, open)
-		if err == nil {
-			l.open = &in
-		} else if isGone(err) { // else its row in the list tells
-			l.err = err
-		}
-	}
-	return l
 }
 
 // readKeys sends each key that is pressed: a character, or a name.
@@ -224,6 +167,3 @@ func splitKeys(b []byte) []string {
 	}
 	return out
 }
-
-// isGone reports whether the server could not be reached.
-func isGone(err error) bool { return errors.Is(err, redlatch.ErrUnavailable) }

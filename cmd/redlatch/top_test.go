@@ -260,7 +260,7 @@ func TestBoard(t *testing.T) {
 		return i
 	}
 	for n := range 20 {
-		b.see([]redlatch.Inspection{in("fast", fmt.Sprint(n), time.Second, 1), in("long", "x", time.Hour, 0), in("queue", "y", time.Minute, 7)}, now)
+		b.see(&looked{began: now, locks: []redlatch.Inspection{in("fast", fmt.Sprint(n), time.Second, 1), in("long", "x", time.Hour, 0), in("queue", "y", time.Minute, 7)}})
 		now = now.Add(time.Second)
 	}
 	for order, want := range map[int]string{byWaiters: "queue", byTurns: "fast", byHeld: "long", byWaits: "queue", byName: "fast"} {
@@ -268,17 +268,17 @@ func TestBoard(t *testing.T) {
 			t.Errorf("%s: %s is first", orderNames[order], got)
 		}
 	}
-	if w := b.locks["fast"]; w.rate < 0.7 || w.rate > 1 || len(w.Turns) != 20 || !w.Turns[0].Ended || w.Turns[19].Ended {
-		t.Errorf("%.2f turns/s, %d turns", w.rate, len(w.Turns))
+	if w := b.locks["fast"]; w.Rate < 0.7 || w.Rate > 1 || len(w.turns) != 20 || !w.turns[0].Ended || w.turns[19].Ended {
+		t.Errorf("%.2f turns/s, %d turns", w.Rate, len(w.turns))
 	}
-	if w := b.locks["fast"]; w.Turns[0].How != "" {
-		t.Errorf("a turn that was seen to end: %+v", w.Turns[0])
+	if w := b.locks["fast"]; w.turns[0].How != "" {
+		t.Errorf("a turn that was seen to end: %+v", w.turns[0])
 	}
-	b.see(nil, now)
-	if w := b.locks["long"]; w == nil || w.Held() || !w.Turns[0].Ended {
+	b.see(&looked{began: now})
+	if w := b.locks["long"]; w == nil || w.Held() || !w.turns[0].Ended {
 		t.Errorf("%+v", w)
 	}
-	b.see(nil, now.Add(2*time.Minute))
+	b.see(&looked{began: now.Add(2 * time.Minute)})
 	if len(b.locks) != 0 {
 		t.Errorf("%d locks are remembered", len(b.locks))
 	}
@@ -302,7 +302,7 @@ func TestTurnsThatNobodySaw(t *testing.T) {
 	look(&w, time.Second, "c", 2*time.Second) // b did not renew
 	look(&w, time.Second, "", 0)
 	want := []string{"unseen", "expired", ""}
-	for i, turn := range w.Turns {
+	for i, turn := range w.turns {
 		if looks := []int{1, 2, 1}; turn.How != want[i] || turn.Looks != looks[i] || turn.To.Sub(turn.From) > 2*time.Second {
 			t.Errorf("%s: %q for %s", turn.Owner, turn.How, turn.To.Sub(turn.From))
 		}

@@ -93,7 +93,7 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 
 // confirm shows what will be done, and asks.
 func (a *app) confirm(in redlatch.Inspection, evicts string) error {
-	screenOf(a.std.out).lock(a, in)
+	screenOf(a.std.out).lock(a.std.out, in)
 	next := "wakes the waiting processes"
 	if in.Kind == redlatch.KindFair && len(in.Queue) > 0 {
 		next = "hands the lock over to " + who(in.Queue[0].Process, in.Queue[0].Owner)

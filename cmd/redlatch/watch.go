@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 )
 
 func (a *app) watchCommand() *cobra.Command {
-	var o output
+	var json *bool
 	var interval time.Duration
 	c := &cobra.Command{
 		Use:   "watch NAME",
@@ -33,10 +32,6 @@ reached it says so and keeps trying.
   redlatch watch orders:42 -o json | jq -c '[.at, .holders[0].client]'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asJSON, err := o.json()
-			if err != nil {
-				return err
-			}
 			if interval < 100*time.Millisecond {
 				return usageError("interval: at least 100ms")
 			}
@@ -47,10 +42,10 @@ reached it says so and keeps trying.
 			defer client.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			return a.watch(ctx, client, args[0], interval, asJSON)
+			return a.watch(ctx, client, args[0], interval, *json)
 		},
 	}
-	o.add(c)
+	json = asJSON(c)
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to check")
 	return c
 }
@@ -59,14 +54,13 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 	s := screenOf(a.std.out)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	follow := follower{leases: map[string]held{}}
-	down := false
+	follow, down := follower{}, false
 	for {
 		in, err := look(ctx, client, name)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, redlatch.ErrUnavailable):
+		case isGone(err):
 			if !down {
 				fmt.Fprintln(a.std.err, "redlatch:", message(err))
 			}
@@ -76,14 +70,14 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 		default:
 			down = false
 			lines := follow.changes(in)
-			if len(lines) > 0 {
-				if asJSON {
-					if err := writeJSON(a.std.out, in, true); err != nil {
-						return err
-					}
-				} else {
-					s.changes(a, in.At, lines)
+			switch {
+			case len(lines) == 0:
+			case asJSON:
+				if err := writeJSON(a.std.out, in, true); err != nil {
+					return err
 				}
+			default:
+				s.changes(a.std.out, in.At, lines)
 			}
 		}
 		select {
@@ -95,59 +89,47 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 }
 
 // changes writes what happened until a look.
-func (s screen) changes(a *app, at time.Time, lines []cell) {
+func (s screen) changes(out io.Writer, at time.Time, lines []cell) {
 	for _, l := range lines {
-		fmt.Fprintln(a.std.out, s.paint(dim, at.Local().Format("15:04:05.000"))+"  "+s.paint(l.style, l.text))
+		fmt.Fprintln(out, s.paint(dim, at.Local().Format("15:04:05.000"))+"  "+s.paint(l.style, l.text))
 	}
 }
 
-// follower remembers the last look at a lock.
-type follower struct {
-	last   *redlatch.Inspection // nil: there was none
-	leases map[string]held      // by owner and mode
-}
+// follower remembers the looks at a lock.
+type follower struct{ watched }
 
 // changes tells what happened since the last look.
 func (f *follower) changes(is redlatch.Inspection) []cell {
-	var out []cell
-	before := redlatch.Inspection{}
-	first := f.last == nil
-	if !first {
-		before = *f.last
+	before, first, was := f.Inspection, f.first.IsZero(), map[string]turn{}
+	for _, h := range before.Holders {
+		was[key(h)] = *f.turn(h) // see leaves no holder without one
 	}
-	f.last = &is
-	leases := make(map[string]held, len(is.Holders))
+	f.see(is)
+	out := f.gone(before.Holders, was)
 	for _, h := range is.Holders {
-		l, known := f.leases[key(h)]
-		was := l.end
-		l = l.seen(is.At, h.Remaining)
-		renewed := known && !was.IsZero() && l.end.Sub(was) > 50*time.Millisecond
-		if renewed {
-			l.overdue = false
-		}
-		i := slices.IndexFunc(before.Holders, func(o redlatch.Holder) bool { return key(o) == key(h) })
+		old, known := was[key(h)]
+		t := f.turn(h)
+		lease := ", lease " + some(h.Remaining)
 		switch {
 		case !known:
-			out = append(out, cell{"held by   " + describe(h) + ", lease " + leaseLeft(h.Remaining), yellow})
-		case i >= 0 && before.Holders[i].Count != h.Count:
+			out = append(out, cell{"held by   " + describe(h) + lease, yellow})
+		case old.count != h.Count:
 			out = append(out, cell{fmt.Sprintf("re-entry  %s, %d holds", describe(h), h.Count), ""})
-		case renewed:
-			out = append(out, cell{"renewed   " + describe(h) + ", lease " + leaseLeft(h.Remaining), ""})
-		case l.late() && !l.overdue:
-			l.overdue = true
-			out = append(out, cell{"overdue   " + describe(h) + ", not renewed, lease " + leaseLeft(h.Remaining), red})
+		case !old.lease.end.IsZero() && t.lease.end.Sub(old.lease.end) > 50*time.Millisecond:
+			t.lease.overdue = false
+			out = append(out, cell{"renewed   " + describe(h) + lease, ""})
+		case t.lease.late() && !t.lease.overdue:
+			t.lease.overdue = true
+			out = append(out, cell{"overdue   " + describe(h) + ", not renewed" + lease, red})
 		}
-		leases[key(h)] = l
 	}
-	out = append(f.gone(before, is, leases), out...)
-	f.leases = leases
 	if first && !is.Held() {
 		out = append(out, cell{"free", green})
 	}
 	if is.QueueLength != before.QueueLength {
 		text := fmt.Sprintf("waiting   %d", is.QueueLength)
 		if len(is.Queue) > 0 {
-			text += ", next " + who(is.Queue[0].Process, is.Queue[0].Owner) + " " + ownerName(is.Queue[0].Owner)
+			text += ", next " + whoOwns(is.Queue[0].Process, is.Queue[0].Owner)
 		}
 		out = append(out, cell{text, ""})
 	}
@@ -158,19 +140,19 @@ func (f *follower) changes(is redlatch.Inspection) []cell {
 }
 
 // gone tells of the holders that are there no more.
-func (f *follower) gone(before, is redlatch.Inspection, leases map[string]held) []cell {
+func (f *follower) gone(before []redlatch.Holder, was map[string]turn) []cell {
 	var out []cell
-	for _, h := range before.Holders {
-		if _, still := leases[key(h)]; still {
+	for _, h := range before {
+		if f.turn(h) != nil {
 			continue
 		}
 		word, style := "released  ", green
-		if l := f.leases[key(h)]; l.late() && !is.At.Before(l.end) {
+		if l := was[key(h)].lease; l.late() && !f.At.Before(l.end) {
 			word, style = "expired   ", red
 		}
 		text := word + describe(h)
 		if !h.Since.IsZero() {
-			text += ", asked for it " + since(is.At, h.Since) + " ago"
+			text += ", asked for it " + since(f.At, h.Since) + " ago"
 		}
 		out = append(out, cell{text, style})
 	}

@@ -30,18 +30,8 @@ const span = (v) => {
 
 const clock = (t) => new Date(when(t)).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 
-// The server sends text that prints; what is decoded here may turn the reading direction round.
-const visible = (text) => text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
-const ownerName = (owner) => {
-  const rest = owner.slice(owner.indexOf(":") + 1);
-  if (!rest.startsWith("g")) return "thread " + rest;
-  const name = rest.includes("-") ? rest.slice(0, rest.lastIndexOf("-")) : rest;
-  if (!name.startsWith("g=")) return name;
-  try { return visible(decodeURIComponent(name.slice(2))); } catch { return name.slice(2); }
-};
 // processesThat is a number of processes and what they do; -1 is not known.
 const processesThat = (n, does, doThey) => n === 1 ? "1 process " + does : (n < 0 ? "?" : n) + " processes " + doThey;
-const who = (p) => p.client || p.client_id || "?";
 
 // A colour per owner: the same as long as the page is open.
 const colours = {};
@@ -109,16 +99,13 @@ const showList = () => {
     a.href = "#/lock/" + encodeURIComponent(l.name);
     a.dataset.name = l.name;
     if (l.name === state.open) a.className = "open";
-    const h = l.holders && l.holders[0];
     a.append(el("span", "name", l.name));
     const right = el("span", "right");
     if (l.queue_length > 0) right.append(el("span", "waiters", l.queue_length + " waiting"), " ");
     else if (l.processes > 0) right.append(el("span", "waiters", processesThat(l.processes, "waiting", "waiting")), " ");
     right.append(el("span", "badge", l.kind === "read-write" ? (l.mode || "read-write") : l.kind));
     a.append(right);
-    let text = h ? who(h) + " " + ownerName(h.owner) : l.problem || "free";
-    if (l.holder_count > 1) text += " +" + (l.holder_count - 1);
-    a.append(el("span", "who", text));
+    a.append(el("span", "who", l.who));
     const facts = el("span", "right dim");
     if (l.held_ms > 0) facts.append("held " + span(l.held_ms));
     if (l.rate >= 0.05) facts.append((facts.textContent ? ", " : "") + "≥" + l.rate.toFixed(1) + " turns/s");
@@ -198,7 +185,7 @@ const showOne = () => {
   if (!l || l.name !== state.open) { detail.replaceChildren(el("p", "empty", "Looking at " + state.open)); return; }
   const head = el("div", "card");
   head.append(el("h1", "", l.name));
-  if (l.error) { head.append(el("p", "", l.error)); detail.replaceChildren(head); return; }
+  if (l.problem) { head.append(el("p", "", l.problem)); detail.replaceChildren(head); return; }
   const held = l.holder_count > 0;
   head.append(el("span", "badge " + (held ? "held" : "free"), held ? (l.mode === "lock" ? "held" : l.mode === "read" ? "held by readers" : "held by a writer") : "free"), " ",
     l.kind ? el("span", "badge", l.kind) : el("span", "dim", "There is no key and no queue of this name."));
@@ -216,7 +203,7 @@ const showOne = () => {
     card.append(el("h2", "", l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder"));
     for (const h of l.holders.slice(0, 50)) {
       const p = el("div", "party");
-      const title = el("span", "name", who(h) + " " + ownerName(h.owner));
+      const title = el("span", "name", l.names[h.owner]);
       const right = el("span", "right");
       right.append(sinceText("span", "dim", when(h.since), "asked for it ", " ago"));
       if (h.count > 1) right.append(", " + h.count + " holds");
@@ -241,7 +228,7 @@ const showOne = () => {
     card.append(el("h2", "", "Queue (" + l.queue_length + ")"));
     for (const w of l.queue.slice(0, 100)) {
       const li = el("li");
-      li.append(el("span", "", who(w) + " " + ownerName(w.owner) + (w.mode === "lock" ? "" : " (" + w.mode + ")")), sinceText("span", "right dim", when(w.since), "waits ", ""), el("span", "owner", w.owner));
+      li.append(el("span", "", l.names[w.owner] + (w.mode === "lock" ? "" : " (" + w.mode + ")")), sinceText("span", "right dim", when(w.since), "waits ", ""), el("span", "owner", w.owner));
       ol.append(li);
     }
     card.append(ol);
@@ -261,8 +248,8 @@ let asked = null;
 const ask = (l, h) => {
   asked = { name: l.name, owner: h.owner };
   $("ask-name").textContent = l.name;
-  $("ask-owner").textContent = who(h) + " " + h.owner;
-  $("ask-next").textContent = l.kind === "fair" && l.queue.length ? "it goes to " + who(l.queue[0]) + " " + ownerName(l.queue[0].owner) : "those who wait are woken";
+  $("ask-owner").textContent = (h.client || h.client_id || "?") + " " + h.owner;
+  $("ask-next").textContent = l.kind === "fair" && l.queue.length ? "it goes to " + l.names[l.queue[0].owner] : "those who wait are woken";
   $("ask").showModal();
 };
 const say = (text) => {

@@ -2,11 +2,53 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redlatch/redlatch"
 )
+
+// looked is what one look at the server came to: top, the page and programs are shown what one said.
+type looked struct {
+	began time.Time
+	took  time.Duration
+	locks []redlatch.Inspection          // the first ones by name
+	more  int                            // locks that there are besides
+	open  map[string]redlatch.Inspection // those that were looked at in depth, by the names given
+	err   error
+	text  []byte // of locks, as programs get it, once one has asked; then that is the hub's to guard
+}
+
+// lookAll looks at all locks, and at some in depth: what can't be read of one of these is its Problem.
+func lookAll(ctx context.Context, client *redlatch.Client, pattern string, open ...string) *looked {
+	l := &looked{began: time.Now(), open: map[string]redlatch.Inspection{}}
+	l.locks, l.more, l.err = list(ctx, client, pattern, maxListed)
+	for _, name := range open {
+		if _, have := l.open[name]; have || name == "" || l.err != nil {
+			continue
+		}
+		in, err := look(ctx, client, name)
+		switch {
+		case isGone(err):
+			l.err = err
+		case err != nil:
+			in.Kind, in.Problem = redlatch.KindUnknown, message(err)
+		}
+		in.Name, l.open[name] = name, in
+	}
+	for i, in := range l.locks { // the whole one, where there is one
+		if whole := l.open[in.Name]; whole.Held() {
+			l.locks[i] = whole
+		}
+	}
+	l.took = time.Since(l.began)
+	return l
+}
+
+// isGone reports whether the server could not be reached.
+func isGone(err error) bool { return errors.Is(err, redlatch.ErrUnavailable) }
 
 // maxListed and maxMemory bound a list: more fills the memory, and nobody reads it.
 const (

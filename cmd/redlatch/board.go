@@ -1,0 +1,292 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redlatch/redlatch"
+)
+
+// turn is one holder of a lock, as far as it was seen.
+type turn struct {
+	Owner string        `json:"owner"`
+	Mode  redlatch.Mode `json:"mode"`
+	Who   string        `json:"who"`
+	From  time.Time     `json:"from"` // when it was seen first, or asked for the lock, by the server's clock
+	To    time.Time     `json:"to"`   // when it was seen last, or seen to be gone
+	Ended bool          `json:"ended"`
+	Looks int           `json:"looks"` // at which it was seen; of one that was seen once it is not known how long it lasted
+	// How it ended, as far as can be told: "" = released or handed over, "expired" = its lease
+	// ran out, "forced" = this program took it away, "unseen" = at some time after To, when
+	// nobody looked.
+	How string `json:"how,omitempty"`
+
+	lease held // when it was seen last
+	count int
+}
+
+// blind is how long after a look the end of a turn is not known any more.
+const blind = 3 * time.Second
+
+// watched is what was seen of one lock over time, and its row in a list, as the page gets it.
+type watched struct {
+	redlatch.Inspection
+	Who     string  `json:"who"`     // holds it, and how many more do
+	HeldMs  int64   `json:"held_ms"` // of the holder that came first, as far as is known
+	WaitMs  int64   `json:"wait_ms"` // of the waiter that came first
+	Waiters int     `json:"waiters"` // that the server knows: places in queues, or else processes
+	Rate    float64 `json:"rate"`    // turns per second over the last looks
+
+	turns   []turn    // the last ones, oldest first
+	changes int       // of holders
+	first   time.Time // when it was seen first
+	seen    time.Time // when it was in a list last, by our clock
+}
+
+// maxTurns is how many turns of a lock are remembered; those that last are in any case.
+const maxTurns = 64
+
+// see takes in a new look at the lock.
+func (w *watched) see(in redlatch.Inspection) {
+	if w.first.IsZero() {
+		w.first = in.At
+	}
+	for i := range w.turns {
+		t := &w.turns[i]
+		if t.Ended {
+			continue
+		}
+		i := slices.IndexFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == t.Owner && h.Mode == t.Mode })
+		if i >= 0 {
+			t.To, t.lease, t.count = in.At, t.lease.seen(in.At, in.Holders[i].Remaining), in.Holders[i].Count
+			t.Looks++
+			continue
+		}
+		t.Ended = true
+		switch {
+		case t.How == "" && t.lease.late() && !in.At.Before(t.lease.end):
+			t.How, t.To = "expired", t.lease.end
+		case t.How == "" && in.At.Sub(t.To) > blind:
+			t.How = "unseen"
+		default:
+			t.To = in.At
+		}
+	}
+	w.Inspection, w.HeldMs, w.WaitMs, w.Waiters = in, 0, 0, max(in.QueueLength, in.Processes, 0)
+	for _, h := range in.Holders {
+		t := w.turn(h)
+		if t == nil {
+			w.turns = append(w.turns, turn{Owner: h.Owner, Mode: h.Mode, Who: whoOwns(h.Process, h.Owner), From: in.At, To: in.At, Looks: 1, lease: held{}.seen(in.At, h.Remaining), count: h.Count})
+			w.changes++
+			t = &w.turns[len(w.turns)-1]
+		}
+		from := h.Since
+		if from.IsZero() {
+			from = t.From
+		}
+		w.HeldMs = max(w.HeldMs, in.At.Sub(from).Milliseconds())
+	}
+	for _, q := range in.Queue {
+		if !q.Since.IsZero() {
+			w.WaitMs = max(w.WaitMs, in.At.Sub(q.Since).Milliseconds())
+		}
+	}
+	switch w.Who = "free"; {
+	case in.Kind == redlatch.KindUnknown:
+		w.Who = in.Problem
+	case len(in.Holders) > 0:
+		w.Who = whoOwns(in.Holders[0].Process, in.Holders[0].Owner) + others(in)
+	}
+	extra := len(w.turns) - maxTurns
+	w.turns = slices.DeleteFunc(w.turns, func(t turn) bool {
+		extra--
+		return t.Ended && extra >= 0
+	})
+}
+
+// turn is the present turn of a holder, nil if there is none.
+func (w *watched) turn(h redlatch.Holder) *turn {
+	for i := range w.turns {
+		if t := &w.turns[i]; !t.Ended && t.Owner == h.Owner && t.Mode == h.Mode {
+			return t
+		}
+	}
+	return nil
+}
+
+// held is the lease of a holder, over all looks.
+type held struct {
+	end     time.Time     // zero: it has no end
+	left    time.Duration // at the last look
+	full    time.Duration // the most that was left of it at any look
+	overdue bool          // it was said
+}
+
+// seen is the lease after a look.
+func (l held) seen(at time.Time, left time.Duration) held {
+	l.end, l.left, l.full = at.Add(left), left, max(l.full, left)
+	if left == 0 {
+		l.end = time.Time{}
+	}
+	return l
+}
+
+// late reports whether a living holder would have renewed by now. It does so at a third
+// of its lease, so that two thirds are left, or more.
+func (l held) late() bool { return !l.end.IsZero() && l.left < l.full/10*6 }
+
+// board is all locks that were seen.
+type board struct {
+	locks map[string]*watched // by key
+	more  int                 // locks that there are besides
+	last  time.Time           // when the last look began
+	turns func() map[string]int
+}
+
+func newBoard(turns func() map[string]int) *board {
+	return &board{locks: map[string]*watched{}, turns: turns}
+}
+
+// see takes in a look at all locks that are held now. Those that it has not seen are forgotten after a while.
+func (b *board) see(l *looked) {
+	now, elapsed := l.began, l.began.Sub(b.last)
+	if b.last.IsZero() {
+		elapsed = 0
+	}
+	var heard map[string]int
+	if b.turns != nil {
+		heard = b.turns()
+	}
+	for _, in := range l.locks {
+		if b.locks[in.Key] == nil {
+			b.locks[in.Key] = &watched{}
+		}
+		w := b.locks[in.Key]
+		before := w.changes
+		w.see(in)
+		w.seen = now
+		w.measure(w.changes-before, heard, elapsed)
+	}
+	for key, w := range b.locks {
+		switch {
+		case w.seen.Equal(now):
+		case now.Sub(w.seen) > time.Minute:
+			delete(b.locks, key)
+		default:
+			w.see(redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: w.At.Add(elapsed)})
+			w.measure(0, heard, elapsed)
+		}
+	}
+	b.last, b.more = now, l.more
+}
+
+// detail is a lock in depth.
+type detail struct {
+	redlatch.Inspection
+	Names map[string]string `json:"names"` // of owners, as people see them
+	Turns []turn            `json:"turns"`
+	First time.Time         `json:"first"`
+}
+
+// detail is what is known of a lock that was looked at in depth: its first parties.
+func (b *board) detail(in redlatch.Inspection) detail {
+	in.Holders, in.Queue = in.Holders[:min(len(in.Holders), maxParties)], in.Queue[:min(len(in.Queue), maxParties)]
+	d := detail{Inspection: in, Names: map[string]string{}, Turns: []turn{}}
+	for _, h := range in.Holders {
+		d.Names[h.Owner] = whoOwns(h.Process, h.Owner)
+	}
+	for _, q := range in.Queue {
+		d.Names[q.Owner] = whoOwns(q.Process, q.Owner)
+	}
+	if w := b.locks[in.Key]; w != nil {
+		d.Turns, d.First = append(d.Turns, w.turns[max(len(w.turns)-maxTurns, 0):]...), w.first
+	}
+	return d
+}
+
+// maxRows and maxText bound the list of one page, maxParties the holders and the queue that it shows.
+const (
+	maxRows    = 1000
+	maxText    = 8 << 20
+	maxParties = 100
+)
+
+// overview is the list of the page.
+type overview struct {
+	Total int       `json:"total"`
+	At    time.Time `json:"at"`
+	Locks []watched `json:"locks"`
+}
+
+// overview is what the last look found: of the locks that there are besides nothing is known.
+func (b *board) overview() overview {
+	o := overview{At: time.Now(), Total: b.more, Locks: []watched{}}
+	for _, w := range b.sorted(byWaiters, false, "") {
+		if !w.seen.Equal(b.last) {
+			continue
+		}
+		o.Total++
+		if !w.At.IsZero() {
+			o.At = w.At
+		}
+		if len(o.Locks) < maxRows {
+			r := *w
+			r.Holders, r.Queue = r.Holders[:min(len(r.Holders), 1)], nil
+			o.Locks = append(o.Locks, r)
+		}
+	}
+	return o
+}
+
+// measure keeps the mean of the turns per second over about ten seconds.
+func (w *watched) measure(changed int, heard map[string]int, elapsed time.Duration) {
+	if elapsed <= 0 {
+		return
+	}
+	if heard != nil {
+		changed = heard[w.Key]
+	}
+	w.Rate += (float64(changed)/elapsed.Seconds() - w.Rate) * min(elapsed.Seconds()/10, 1)
+}
+
+// The orders of a list.
+const (
+	byWaiters = iota
+	byTurns
+	byHeld
+	byWaits
+	byName
+	orders
+)
+
+var orderNames = [orders]string{"waiters", "turns/s", "longest held", "longest waiter", "name"}
+
+// sorted are the locks whose names contain filter.
+func (b *board) sorted(order int, reverse bool, filter string) []*watched {
+	var out []*watched
+	for _, w := range b.locks {
+		if strings.Contains(strings.ToLower(w.Name), strings.ToLower(filter)) {
+			out = append(out, w)
+		}
+	}
+	slices.SortFunc(out, func(x, y *watched) int {
+		n := 0
+		switch order {
+		case byWaiters:
+			n = cmp.Compare(y.Waiters, x.Waiters)
+		case byTurns:
+			n = cmp.Compare(y.Rate, x.Rate)
+		case byHeld:
+			n = cmp.Compare(y.HeldMs, x.HeldMs)
+		case byWaits:
+			n = cmp.Compare(y.WaitMs, x.WaitMs)
+		}
+		if n = cmp.Or(n, strings.Compare(x.Name, y.Name)); reverse {
+			return -n
+		}
+		return n
+	})
+	return out
+}
