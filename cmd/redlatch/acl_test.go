@@ -34,6 +34,37 @@ func documented(t *testing.T) (look []string, rows map[string][]string) {
 	return strings.Fields(block), rows
 }
 
+// docs/ACL.md shows the table of uses, from which doctor tells what a user lacks.
+func TestACLDocumentIsTheTable(t *testing.T) {
+	text, err := os.ReadFile("../../docs/ACL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range uses {
+		shown := u.rules
+		if u.doc != "" {
+			var places, commands []string
+			for _, rule := range strings.Fields(strings.ReplaceAll(u.rules, "|", `\|`)) {
+				if strings.HasPrefix(rule, "+") {
+					commands = append(commands, rule)
+				} else {
+					places = append(places, rule)
+				}
+			}
+			shown = "\n| " + u.doc + " | "
+			for _, rules := range [][]string{places, commands} {
+				if len(rules) > 0 {
+					shown += "`" + strings.Join(rules, " ") + "` "
+				}
+			}
+			shown = strings.TrimSuffix(shown, " ")
+		}
+		if !strings.Contains(string(text), shown) {
+			t.Errorf("docs/ACL.md does not say:\n%s", shown)
+		}
+	}
+}
+
 // The rules that docs/ACL.md shows for each command are enough for it.
 func TestCommandsACL(t *testing.T) {
 	s := server(t)

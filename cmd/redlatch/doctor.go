@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,8 +68,8 @@ reached. Settings of INFO and CONFIG that the user may not read are reported as 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, n := range needs {
-				if !slices.ContainsFunc(features, func(f feature) bool { return f.name == n }) {
-					return usageError(fmt.Sprintf("need: %q is not one of %s", n, strings.Join(featureNames(), ", ")))
+				if !slices.Contains(useNames(), n) {
+					return usageError(fmt.Sprintf("need: %q is not one of %s", n, strings.Join(useNames(), ", ")))
 				}
 			}
 			findings, err := a.examine(cmd.Context(), needs)
@@ -93,8 +92,8 @@ reached. Settings of INFO and CONFIG that the user may not read are reported as 
 	}
 	json = asJSON(c)
 	c.Flags().BoolVar(&strict, "strict", false, "fail for warnings, too")
-	c.Flags().StringSliceVar(&needs, "need", []string{"rlock"}, "what the application uses: "+strings.Join(featureNames(), ", "))
-	_ = c.RegisterFlagCompletionFunc("need", cobra.FixedCompletions(featureNames(), cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringSliceVar(&needs, "need", []string{"rlock"}, "what the application uses: "+strings.Join(useNames(), ", "))
+	_ = c.RegisterFlagCompletionFunc("need", cobra.FixedCompletions(useNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -140,7 +139,7 @@ func (a *app) examine(ctx context.Context, needs []string) ([]finding, error) {
 
 // probe takes and frees a lock of each kind as an application does.
 func (e *examination) probe(ctx context.Context, a *app) {
-	// The counter of the fenced one shall not stay for a day.
+	// The counter of the fenced one shall not stay for a day, where it can't be deleted.
 	client, err := a.open("doctor", func(c *redlatch.Config) { c.FenceTTL = time.Minute })
 	if err != nil {
 		e.add("sdk", "", problem, message(err), "")
@@ -170,6 +169,7 @@ func (e *examination) probe(ctx context.Context, a *app) {
 			e.add("lock "+try.need, "", note, message(err), "")
 		}
 	}
+	_ = e.client.Do(ctx, e.client.B().Del().Key("redisson_lock_token:{"+e.prefix+name+":t}").Build()).Error() // the counter: at worst it ends by itself
 	if _, err := client.Inspect(ctx, name); err != nil {
 		l := note
 		if e.needed("operators") {
@@ -180,15 +180,3 @@ func (e *examination) probe(ctx context.Context, a *app) {
 }
 
 func (e *examination) needed(feature string) bool { return slices.Contains(e.needs, feature) }
-
-// isDenied reports whether an error is a missing permission.
-func isDenied(err error) bool {
-	var re *rueidis.RedisError
-	return errors.As(err, &re) && denied(re.Error())
-}
-
-// denied finds a missing permission in the words of servers since Redis 6.
-func denied(text string) bool {
-	return strings.Contains(text, "NOPERM") || strings.Contains(text, "no permissions") ||
-		strings.Contains(text, "can't run this command") || strings.Contains(text, "can't access")
-}

@@ -24,7 +24,7 @@ func (e *examination) reach(ctx context.Context, nodes map[string]rueidis.Client
 			pctx, cancel := context.WithTimeout(ctx, timeout)
 			err := node.Do(pctx, node.B().Ping().Build()).Error()
 			cancel()
-			if err != nil && !isDenied(err) {
+			if err != nil && !denied(err) {
 				return &statusError{exitUnavailable, fmt.Errorf("%s does not answer: %w", addr, err)}
 			}
 			trips = append(trips, time.Since(began))
