@@ -1,0 +1,262 @@
+// Package bed is what the tests of the promises stand on: servers behind proxies, a client
+// behind them and one beside them, and the table of all kinds of lock. A new kind joins
+// every table of promises by one line of [Kinds].
+package bed
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// Patience bounds the wait for what a healthy machine does at once. It is far below the
+// leases of [Site], so that who sleeps until a lease ends fails the test.
+const Patience = 15 * time.Second
+
+// Lease is LeaseTime of the clients of a [Site].
+const Lease = time.Minute
+
+// Kind is one kind of lock, as the tables of promises see it.
+type Kind struct {
+	Name string
+	// Servers is how many independent servers the lock stands on.
+	Servers int
+	// Shared says that several holders may be inside at a time.
+	Shared bool
+	// New makes the lock from one client per server.
+	New func(clients []*redlatch.Client, name string) redlatch.Locker
+	// Other makes the lock that this kind excludes, where it is not the same one.
+	Other func(clients []*redlatch.Client, name string) redlatch.Locker
+}
+
+// Excluded is a lock that nobody can have while this kind is held.
+func (k Kind) Excluded(clients []*redlatch.Client, name string) redlatch.Locker {
+	if k.Other != nil {
+		return k.Other(clients, name)
+	}
+	return k.New(clients, name)
+}
+
+// Kinds are all kinds of lock.
+func Kinds() []Kind {
+	write := func(c []*redlatch.Client, name string) redlatch.Locker { return c[0].ReadWriteLock(name).WriteLock() }
+	return []Kind{
+		{Name: "plain", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker { return c[0].RLock(name) }},
+		{Name: "fenced", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker {
+			return c[0].RLock(name, redlatch.Fenced())
+		}},
+		{Name: "fair", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker { return c[0].FairLock(name) }},
+		{Name: "write", Servers: 1, New: write},
+		{Name: "read", Servers: 1, Shared: true, Other: write, New: func(c []*redlatch.Client, name string) redlatch.Locker {
+			return c[0].ReadWriteLock(name).ReadLock()
+		}},
+		{Name: "multi", Servers: 2, New: func(c []*redlatch.Client, name string) redlatch.Locker {
+			return redlatch.MultiLock(c[0].RLock(name), c[1].RLock(name))
+		}},
+		{Name: "group", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker {
+			return redlatch.MultiLock(c[0].RLock(name+"{1}"), c[0].RLock(name+"{2}"))
+		}},
+		{Name: "quorum", Servers: 3, New: func(c []*redlatch.Client, name string) redlatch.Locker {
+			return redlatch.QuorumLock(c[0].RLock(name), c[1].RLock(name), c[2].RLock(name))
+		}},
+	}
+}
+
+// Site is the servers of one kind of lock, each behind a proxy, with two clients of each: one
+// goes through the proxies, where faults happen, the other straight.
+type Site struct {
+	Kind    Kind
+	Servers []*testbed.Server
+	Proxies []*testbed.Proxy
+	Through []*redlatch.Client
+	Direct  []*redlatch.Client
+
+	watch atomic.Pointer[watch] // the requests that Asked waits for
+}
+
+type watch struct {
+	of   testbed.Match
+	seen *atomic.Bool
+}
+
+// saw is asked of every request before any trap, and takes none.
+func (x *Site) saw(args []string) bool {
+	if w := x.watch.Load(); w != nil && w.of(args) {
+		w.seen.Store(true)
+	}
+	return false
+}
+
+// NewSite starts the servers and clients of a kind. At the end of the test nothing may be left
+// of them but what outlives a lock on purpose.
+func NewSite(t *testing.T, k Kind, change ...func(*redlatch.Config)) *Site {
+	t.Helper()
+	x := &Site{Kind: k}
+	for range k.Servers {
+		s := testbed.Standalone(t)
+		testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
+		x.Servers = append(x.Servers, s)
+		p := testbed.NewProxy(t, s.Addr())
+		p.CopyRequest(x.saw)
+		x.Proxies = append(x.Proxies, p)
+	}
+	for i, s := range x.Servers {
+		x.Through = append(x.Through, Client(t, x.Proxies[i].Addr(), change...))
+		x.Direct = append(x.Direct, Client(t, s.Addr(), change...))
+	}
+	// The scripts are known to the servers then, and each request comes once.
+	for _, c := range [][]*redlatch.Client{x.Through, x.Direct} {
+		Unlock(t, Lock(t, t.Context(), k.New(c, "warm")))
+		Unlock(t, Lock(t, t.Context(), k.Excluded(c, "warm")))
+	}
+	return x
+}
+
+// Fresh makes new clients that go through the proxies.
+func (x *Site) Fresh(t *testing.T) []*redlatch.Client {
+	t.Helper()
+	clients := make([]*redlatch.Client, len(x.Proxies))
+	for i, p := range x.Proxies {
+		clients[i] = Client(t, p.Addr())
+	}
+	return clients
+}
+
+// Client makes a Client that is closed with the test.
+func Client(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
+	t.Helper()
+	cfg := redlatch.Config{
+		Redis:     rueidis.ClientOption{InitAddress: []string{addr}},
+		Logger:    slog.New(slog.DiscardHandler),
+		LeaseTime: Lease,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := redlatch.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Lock is the lock of the client behind the proxies.
+func (x *Site) Lock(name string) redlatch.Locker { return x.Kind.New(x.Through, name) }
+
+// Beside is the lock of a client that no fault reaches, of the kind that the site's excludes.
+func (x *Site) Beside(name string) redlatch.Locker { return x.Kind.Excluded(x.Direct, name) }
+
+// Keys are the keys of a lock on all servers, without what outlives it on purpose.
+func (x *Site) Keys(t *testing.T, name string) []string {
+	t.Helper()
+	var keys []string
+	for _, s := range x.Servers {
+		for _, key := range s.List(t, "KEYS", "*"+name+"*") {
+			if !strings.HasPrefix(key, "redisson_lock_token:") && !strings.HasPrefix(key, "redlatch_void:") {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// Attempt is what an acquisition came to.
+type Attempt struct {
+	Hold redlatch.Hold
+	Err  error
+	At   time.Time
+}
+
+// Async locks in a goroutine of its own.
+func Async(ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) <-chan Attempt {
+	return Run(func() (redlatch.Hold, error) { return l.Lock(ctx, opts...) })
+}
+
+// Run acquires in a goroutine of its own.
+func Run(acquire func() (redlatch.Hold, error)) chan Attempt {
+	out := make(chan Attempt, 1)
+	go func() {
+		h, err := acquire()
+		out <- Attempt{h, err, time.Now()}
+	}()
+	return out
+}
+
+// Get waits for what Async came to.
+func Get(t *testing.T, from <-chan Attempt) Attempt {
+	t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	select {
+	case got := <-from:
+		return got
+	case <-timer.C:
+		t.Fatalf("the acquisition does not return within %v", Patience)
+		return Attempt{}
+	}
+}
+
+// Lock locks within Patience or ends the test.
+func Lock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
+	t.Helper()
+	got := Get(t, Async(ctx, l, opts...))
+	if got.Err != nil {
+		t.Fatalf("Lock: %v", got.Err)
+	}
+	return got.Hold
+}
+
+// Unlock unlocks, and fails the test if the lock was not held until now.
+func Unlock(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if err := h.Unlock(context.Background()); err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+// Eventually waits for a state that nobody announces.
+func Eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", Patience, what)
+		}
+	}
+}
+
+// Of matches the scripts that name the lock in a key or an argument.
+func Of(name string) testbed.Match {
+	names := testbed.Contains(name)
+	return func(args []string) bool { return strings.HasPrefix(args[0], "EVAL") && names(args) }
+}
+
+// Nth matches the n-th of the requests that match, from 0.
+func Nth(n int64, match testbed.Match) testbed.Match {
+	var seen atomic.Int64
+	return func(args []string) bool { return match(args) && seen.Add(1) == n+1 }
+}
+
+// Asked returns what waits until a script of this lock has come to one of the proxies. Call it
+// before the lock is asked for.
+func (x *Site) Asked(t *testing.T, name string) func() {
+	t.Helper()
+	var asked atomic.Bool
+	of := Of(name)
+	x.watch.Store(&watch{of, &asked})
+	return func() { t.Helper(); Eventually(t, "a command of the waiter", asked.Load) }
+}
+
+// Name makes a lock's name that no other case has.
+func Name(parts ...any) string {
+	return "p:" + strings.Join(strings.Fields(strings.TrimSuffix(fmt.Sprintln(parts...), "\n")), "-") + ":"
+}

@@ -1,0 +1,177 @@
+package promises
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// What a caller does with a lock, and whose commands the network then loses.
+type scene struct {
+	name string
+	run  func(t *testing.T, x *bed.Site, name string)
+}
+
+var scenes = []scene{
+	{"lock and unlock", func(t *testing.T, x *bed.Site, name string) {
+		t.Helper()
+		h := bed.Lock(t, t.Context(), x.Lock(name))
+		refused(t, x.Beside(name))
+		bed.Unlock(t, h)
+	}},
+	{"re-enter", func(t *testing.T, x *bed.Site, name string) {
+		t.Helper()
+		outer := bed.Lock(t, t.Context(), x.Lock(name))
+		bed.Unlock(t, bed.Lock(t, outer.Context(), x.Lock(name)))
+		refused(t, x.Beside(name))
+		bed.Unlock(t, outer)
+	}},
+	{"extend", func(t *testing.T, x *bed.Site, name string) {
+		t.Helper()
+		h := bed.Lock(t, t.Context(), x.Lock(name))
+		if err := h.Extend(t.Context(), bed.Lease); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		refused(t, x.Beside(name))
+		bed.Unlock(t, h)
+	}},
+	{"wait, lock and unlock", func(t *testing.T, x *bed.Site, name string) {
+		t.Helper()
+		before := bed.Lock(t, t.Context(), x.Beside(name))
+		asked := x.Asked(t, name)
+		got := bed.Async(t.Context(), x.Lock(name))
+		asked()
+		bed.Unlock(t, before)
+		a := bed.Get(t, got)
+		if a.Err != nil {
+			t.Fatalf("Lock: %v", a.Err)
+		}
+		refused(t, x.Beside(name))
+		bed.Unlock(t, a.Hold)
+	}},
+	{"wait and give up", func(t *testing.T, x *bed.Site, name string) {
+		t.Helper()
+		before := bed.Lock(t, t.Context(), x.Beside(name))
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		asked := x.Asked(t, name)
+		got := bed.Async(ctx, x.Lock(name))
+		asked()
+		leave()
+		if a := bed.Get(t, got); !errors.Is(a.Err, context.Canceled) {
+			t.Errorf("Lock: %v, want one that ended with its ctx", a.Err)
+		}
+		bed.Unlock(t, before)
+	}},
+}
+
+// What the network does to one command. The first function makes it happen, and returns what
+// comes later: while the lock should be free, and while another client holds it.
+type fault struct {
+	name string
+	set  func(t *testing.T, p *testbed.Proxy, m testbed.Match) (trap *testbed.Trap, free, held func())
+}
+
+var faults = []fault{
+	{"the request is lost", func(_ *testing.T, p *testbed.Proxy, m testbed.Match) (*testbed.Trap, func(), func()) {
+		return p.DropRequest(m), nothing, nothing
+	}},
+	{"the reply is lost", func(_ *testing.T, p *testbed.Proxy, m testbed.Match) (*testbed.Trap, func(), func()) {
+		return p.DropReply(m), nothing, nothing
+	}},
+	{"the request comes when the lock is free", func(t *testing.T, p *testbed.Proxy, m testbed.Match) (*testbed.Trap, func(), func()) {
+		t.Helper()
+		trap := p.DropRequest(m)
+		return trap, func() { trap.DeliverAll(t) }, nothing
+	}},
+	{"the request comes when another holds the lock", func(t *testing.T, p *testbed.Proxy, m testbed.Match) (*testbed.Trap, func(), func()) {
+		t.Helper()
+		trap := p.DropRequest(m)
+		return trap, nothing, func() { trap.DeliverAll(t) }
+	}},
+	{"the request comes again when another holds the lock", func(t *testing.T, p *testbed.Proxy, m testbed.Match) (*testbed.Trap, func(), func()) {
+		t.Helper()
+		trap := p.CopyRequest(m)
+		return trap, nothing, func() { trap.DeliverAll(t) }
+	}},
+	{"the reply is late", func(t *testing.T, p *testbed.Proxy, m testbed.Match) (*testbed.Trap, func(), func()) {
+		t.Helper()
+		trap := p.StallReply(m)
+		timer := time.AfterFunc(150*time.Millisecond, trap.Release)
+		return trap, func() { timer.Stop(); trap.Release() }, nothing
+	}},
+}
+
+func nothing() {}
+
+// A command that the network loses, doubles or delays changes nothing: every call comes to what it
+// would have come to, the lock is free afterwards for the next one at once, and the next one's hold
+// stays untouched.
+func TestALostCommandChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, k := range bed.Kinds() {
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			x := bed.NewSite(t, k)
+			for _, scene := range scenes {
+				for _, fault := range faults {
+					for n := int64(0); ; n++ {
+						caught := false
+						t.Run(scene.name+"/"+fault.name+"/"+ordinal(n), func(t *testing.T) {
+							caught = loseOne(t, x, scene, fault, n)
+						})
+						if t.Failed() || !caught {
+							break // the scene has no n-th command
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// loseOne reports whether the scene had an n-th command to lose.
+func loseOne(t *testing.T, x *bed.Site, scene scene, fault fault, n int64) (caught bool) {
+	t.Helper()
+	name := bed.Name(t.Name())
+	trap, free, held := fault.set(t, x.Proxies[0], bed.Nth(n, bed.Of(name)))
+	scene.run(t, x, name)
+	select {
+	case <-trap.Hits():
+		caught = true
+		free()
+	default:
+	}
+	trap.Times(0)
+	next := bed.Lock(t, t.Context(), x.Beside(name))
+	if caught {
+		held()
+	}
+	if err := next.Extend(t.Context(), time.Millisecond); err != nil {
+		t.Errorf("the next one's hold: %v", err)
+	}
+	refused(t, x.Lock(name))
+	bed.Unlock(t, next)
+	bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
+	return caught
+}
+
+func ordinal(n int64) string { return "command " + strconv.FormatInt(n+1, 10) }
+
+// refused fails if somebody who asks for the lock can enter.
+func refused(t *testing.T, l redlatch.Locker) {
+	t.Helper()
+	h, err := l.TryLock(context.Background(), 0, 0)
+	if err == nil {
+		t.Error("a second holder came in")
+		bed.Unlock(t, h)
+	} else if !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Errorf("TryLock beside a holder: %v", err)
+	}
+}
