@@ -4,8 +4,7 @@ import "github.com/redlatch/redlatch/multilock"
 
 // MultiLock combines locks of one or several Clients into one: its holder holds all of
 // them. While it waits it holds none, with one exception: it may queue for a FairLock while
-// it holds other members, for at most a tenth of the lease (and up to 50 ms more until it has
-// left that queue). Plain locks (RLock) of one
+// it holds other members, for at most a tenth of the lease. Plain locks (RLock) of one
 // Client and cluster slot cost one command to take and one to free, however many there are.
 // The hold is a [MultiHold].
 //

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/rwlock"
@@ -154,67 +153,6 @@ func TestRWWaitersThatGiveUpLeaveNoPlace(t *testing.T) {
 			return s.Int(t, "EXISTS", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}", "redlatch_rw_readers:{n}", "redlatch_rw_turn:{n}") == 0
 		})
 		rwUnlock(t, h)
-	}
-}
-
-// TestWhoGaveUpIsGone: when TryLock returns, its place is gone. So the next attempt, of whatever
-// owner and client, does not meet it: a reader that comes after a writer that gave up enters
-// beside the others, and a fair lock is free when its holder has left. It waits for that for 50 ms
-// at most; a call that took longer, on a machine that was busy, says nothing, and another client
-// makes it again.
-func TestWhoGaveUpIsGone(t *testing.T) {
-	t.Parallel()
-	s := rwServer(t)
-	c, other := rwClient(t, s, 0), rwClient(t, s, 0)
-	reads, fair := c.ReadWriteLock("n"), c.FairLock("f")
-	// what gives up, of the client that there is then
-	writes := func() redlatch.Locker { return reads.WriteLock() }
-	queues := func() redlatch.Locker { return fair }
-	owned := redlatch.WithOwner(t.Context(), "one")
-	gaveUp := func(l func() redlatch.Locker, ctx context.Context) {
-		t.Helper()
-		for range 10 {
-			began := time.Now()
-			if _, err := l().TryLock(ctx, time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-				t.Fatal(err)
-			}
-			if time.Since(began) < engine.TakenBack {
-				return
-			}
-			c.Close() // waits for what the call has left, which may be under way yet
-			c = rwClient(t, s, 0)
-			reads, fair = c.ReadWriteLock("n"), c.FairLock("f")
-			rwEventually(t, "no place is left", func() bool {
-				return s.Int(t, "EXISTS", "redlatch_rw_writers:{n}", "redisson_lock_queue:{f}") == 0
-			})
-		}
-		t.Fatalf("ten calls with a wait of 1 ms took more than %v each", engine.TakenBack)
-	}
-	enters := func(l redlatch.Locker, ctx context.Context) {
-		t.Helper()
-		h, err := l.TryLock(ctx, 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rwUnlock(t, h)
-	}
-	inside := rwLock(t, other.ReadWriteLock("n").ReadLock(), t.Context())
-	for range 100 {
-		for _, ctx := range []context.Context{t.Context(), owned} {
-			gaveUp(writes, ctx)
-			enters(reads.ReadLock(), ctx)
-			gaveUp(writes, ctx)
-			enters(other.ReadWriteLock("n").ReadLock(), ctx)
-		}
-	}
-	rwUnlock(t, inside)
-	for range 100 {
-		for _, ctx := range []context.Context{t.Context(), owned} {
-			h := rwLock(t, other.FairLock("f"), t.Context())
-			gaveUp(queues, ctx)
-			rwUnlock(t, h)
-			enters(fair, ctx)
-		}
 	}
 }
 

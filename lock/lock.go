@@ -23,8 +23,7 @@ type Locker interface {
 	// Other errors end the call: [ErrInvalidName], [ErrInvalidOption], [ErrClosed],
 	// [ErrUpgrade] (of a write lock), [ErrReplicaAcks], and a [*ServerError] if the server
 	// refuses for good. After an error the caller holds nothing, and the acquisition leaves
-	// nothing on the server, as soon as the server answers: the call waits for that for 50 ms
-	// more at most (a MultiLock twice that), and then it goes on in the background.
+	// nothing on the server, as soon as the server answers: the call does not wait for that.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
 	// TryLock blocks for at most wait. A wait of 0 means one attempt, which blocks until
@@ -40,6 +39,10 @@ type Locker interface {
 	// wait of less than a second may be too short to tell a silent server from a busy lock;
 	// then the error matches [ErrNotAcquired] only, and names no holder. The other errors,
 	// also when ctx ends before the wait, are those of Lock.
+	//
+	// What a call that gave up had left on the server, a place among the waiters, goes in the
+	// background: an attempt right after it, of whatever owner, may meet that place for one round trip,
+	// and find the lock busy that is free. So a TryLock with a wait of 0 in a loop may need one more turn.
 	TryLock(ctx context.Context, wait, lease time.Duration) (Hold, error)
 }
 

@@ -379,23 +379,22 @@ func (q *quorum) use(i int) use {
 }
 
 // release gives the parts back and waits for the answers, no longer than a node
-// may take.
+// may take, and not past the end of the wait or of ctx.
 func (q *quorum) release(parts []*part) {
 	notify := make(chan *held.Releasing, len(parts))
 	for _, p := range parts {
 		held.Release(q.ctx, p.eng, notify)
 	}
-	end := time.Now().Add(q.limit)
+	ctx, cancel := q.limited()
+	defer cancel()
 	t := time.NewTimer(q.limit)
 	defer t.Stop()
-	over := q.ctx.Done()
 	for freed := 0; freed < len(parts); {
 		select {
 		case <-notify:
 			freed++
-		case <-over:
-			over = nil
-			t.Reset(min(engine.TakenBack, time.Until(end)))
+		case <-ctx.Done():
+			return
 		case <-t.C:
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -189,9 +188,8 @@ func (r *rounds) twice(parts []*part, errs []error) error {
 	return nil
 }
 
-// giveBack frees what a failed round took. It waits for the answers, but hardly past
-// the end of the wait or of ctx (engine.TakenBack): what can't be freed by then is freed in
-// the background, or by its lease.
+// giveBack frees what a failed round took. It waits for the answers, but not past the end of
+// the wait or of ctx: what can't be freed by then is freed in the background, or by its lease.
 func (r *rounds) giveBack(parts []*part) {
 	var waits []func() []error
 	for i, p := range parts {
@@ -203,13 +201,8 @@ func (r *rounds) giveBack(parts []*part) {
 	if len(waits) == 0 {
 		return
 	}
-	limit := time.Hour
-	if !r.until.IsZero() {
-		limit = max(time.Until(r.until), engine.TakenBack)
-	}
-	end := time.Now().Add(limit)
-	t := time.NewTimer(limit)
-	defer t.Stop()
+	ctx, cancel := r.limited()
+	defer cancel()
 	freed := make(chan any, 1)
 	go func() { // ends with the answers, whose time is bounded
 		freed <- caught(func() {
@@ -218,18 +211,11 @@ func (r *rounds) giveBack(parts []*part) {
 			}
 		})
 	}()
-	for over := r.ctx.Done(); ; {
-		select {
-		case broke := <-freed:
-			if broke != nil {
-				panic(broke)
-			}
-			return
-		case <-over:
-			over = nil
-			t.Reset(min(engine.TakenBack, time.Until(end)))
-		case <-t.C:
-			return
+	select {
+	case broke := <-freed:
+		if broke != nil {
+			panic(broke)
 		}
+	case <-ctx.Done():
 	}
 }

@@ -19,10 +19,6 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// TakenBack is for how long a call that gives up waits, beyond its wait and its ctx, until the
-// server has taken back what it had left there: a place in the queue, or a late grant.
-const TakenBack = 50 * time.Millisecond
-
 // acquisition is one call of Lock or TryLock, of one lock or of several at once,
 // from its first attempt until it has its holds or has given up.
 type acquisition struct {
@@ -237,13 +233,9 @@ func (a *acquisition) toEnd() error {
 		if a.park(err) {
 			return err
 		}
-		answers := (a.lastErr == nil || errors.Is(a.lastErr, errTooLate)) && a.left.lost == 0
 		a.giveUp()
-		switch {
-		case errors.Is(err, lock.ErrReplicaAcks):
+		if errors.Is(err, lock.ErrReplicaAcks) {
 			a.awaitUndone()
-		case answers && !a.tell: // who asks several servers waits by itself
-			a.undone(TakenBack, nil)
 		}
 		return err
 	}
@@ -461,25 +453,18 @@ func (a *acquisition) anew() {
 // awaitUndone blocks until what was given up is undone, as long as the caller
 // would have waited.
 func (a *acquisition) awaitUndone() {
+	if a.undo == nil {
+		return
+	}
 	limit := time.Hour
 	if !a.until.IsZero() {
 		limit = time.Until(a.until)
-	}
-	a.undone(limit, a.ctx.Done())
-}
-
-// undone blocks until what was given up is undone, for limit at most, or until over is closed.
-// So a caller that goes on with the same lock does not meet its own place, whoever it asks as,
-// nor does one who hears from it that it has given up.
-func (a *acquisition) undone(limit time.Duration, over <-chan struct{}) {
-	if a.undo == nil {
-		return
 	}
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	select {
 	case <-a.undo:
-	case <-over:
+	case <-a.ctx.Done():
 	case <-t.C:
 	case <-a.core.closing:
 	}

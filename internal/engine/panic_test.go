@@ -163,7 +163,6 @@ func TestPanicOfAFollower(t *testing.T) {
 			b.tell(b.only(luascript.RWRead, ""), busyRW(0), nil) // those who follow hear of it
 			synctest.Wait()
 			cancel() // the next one leads
-			time.Sleep(engine.TakenBack)
 			synctest.Wait()
 			if !lead.over {
 				t.Fatal("the leader waits")

@@ -145,7 +145,6 @@ func TestShareEndsWithTheTenureAlsoForWhoCameBefore(t *testing.T) {
 		b.tell(lead, code1(1), nil)
 		leader.has(t, "the leader")
 		cancel()
-		time.Sleep(engine.TakenBack)
 		synctest.Wait()
 		if !fixed.over || fixed.err == nil {
 			t.Fatal("not cancelled")
