@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,6 +65,30 @@ func TestCrowdAReleaseCallsOneClient(t *testing.T) {
 			calls := s.CommandStats(t).Sub(before).Calls["evalsha"]
 			if each := float64(calls) / (clients * turns); each > 4 {
 				t.Errorf("%.1f commands a turn, with %d clients", each, clients)
+			}
+		})
+	}
+}
+
+// Nobody waits: what the list costs an acquisition and its release is one read, and no write. (The server counts the
+// commands of scripts, too.)
+func TestCrowdNobodyWaitsAndNothingIsWritten(t *testing.T) {
+	pair := map[string]int64{"evalsha": 2, "exists": 2, "hset": 1, "pexpire": 1, "hdel": 1, "publish": 1}
+	for name, opts := range map[string][]redlatch.Option{"plain": nil, "fenced": {redlatch.Fenced()}} {
+		t.Run(name, func(t *testing.T) {
+			s := rlServer(t)
+			rlLoad(t, s)
+			l := rlClient(t, s.Addr()).RLock("l", opts...)
+			want := maps.Clone(pair)
+			if opts != nil {
+				want["get"], want["time"], want["set"] = 1, 1, 1
+			}
+			before := s.CommandStats(t)
+			rlUnlock(t, rlLock(t, t.Context(), l))
+			calls := s.CommandStats(t).Sub(before).Calls
+			maps.DeleteFunc(calls, func(_ string, n int64) bool { return n == 0 })
+			if !maps.Equal(calls, want) {
+				t.Errorf("%v, not %v", calls, want)
 			}
 		})
 	}

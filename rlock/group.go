@@ -24,9 +24,10 @@ func (k *reentrant) AcquireAll(lease time.Duration, parts []kind.Part) conn.Comm
 			cmd.Args = append(cmd.Args, "1", p.Field.Name, strconv.Itoa(p.Count), "", "", "")
 			continue
 		}
-		one := of.Acquire(p.Attempt)
-		cmd.Keys = append(cmd.Keys, one.Keys...)
-		cmd.Args = append(cmd.Args, strconv.Itoa(len(one.Keys)), one.Args[0], "0", one.Args[2], one.Args[3], one.Args[4])
+		a := p.Attempt
+		keys := of.acquireKeys(a)
+		cmd.Keys = append(cmd.Keys, keys...)
+		cmd.Args = append(cmd.Args, strconv.Itoa(len(keys)), a.Field, "0", of.fence, a.Trace, a.Place)
 	}
 	return cmd
 }
@@ -62,12 +63,12 @@ func (k *reentrant) AcquiredAll(parts []kind.Part, r conn.Reply) (out kind.Outco
 // ReleaseAll implements kind.Group.
 func (k *reentrant) ReleaseAll(cmds []conn.Command) conn.Command {
 	all := conn.Command{
-		Script: luascript.GroupRelease, Keys: make([]string, 0, 3*len(cmds)), Args: make([]string, 0, 10*len(cmds)),
+		Script: luascript.GroupRelease, Keys: make([]string, 0, 3*len(cmds)), Args: make([]string, 0, 9*len(cmds)),
 	}
 	for i := range cmds {
 		all.Keys = append(all.Keys, cmds[i].Keys...)
 		all.Args = append(append(all.Args, strconv.Itoa(len(cmds[i].Keys))), cmds[i].Args...)
-		for len(all.Args) < 10*(i+1) {
+		for len(all.Args) < 9*(i+1) {
 			all.Args = append(all.Args, "")
 		}
 	}

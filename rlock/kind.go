@@ -23,7 +23,6 @@ type reentrant struct {
 	keyOnly []string
 	acquire [2][]string // keys of Acquire, without and with the trace
 	release [4][]string // keys of the last Release: +1 with the void set, +2 with the trace
-	calls   string      // what the names of the channels begin with on which clients are called
 	counts  string      // whether receivers are counted, as the scripts take it
 	leave   conn.Command
 	renew   []string // keys of Renew with the trace
@@ -53,7 +52,7 @@ func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
 	k := &reentrant{
 		traits: &plainTraits, channel: luascript.LockChannel(key), publish: c.Topology().Publish(),
 		keyOnly: []string{key},
-		calls:   calls, counts: c.Topology().Counts(),
+		counts:  c.Topology().Counts(),
 		acquire: [2][]string{{key, void, wait}, {key, void, trace, wait}},
 		release: [4][]string{{key, wait}, {key, void, wait}, {key, trace, wait}, {key, void, trace, wait}},
 		renew:   []string{key, trace},
@@ -85,14 +84,27 @@ func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
 // Traits implements kind.Kind.
 func (k *reentrant) Traits() *kind.Traits { return k.traits }
 
-// Acquire implements kind.Kind.
-func (k *reentrant) Acquire(a *kind.Attempt) conn.Command {
-	keys := k.acquire[0]
+// acquireKeys are the keys of Acquire.
+func (k *reentrant) acquireKeys(a *kind.Attempt) []string {
 	if a.Trace != "" {
-		keys = k.acquire[1]
+		return k.acquire[1]
 	}
-	a.Args = [...]string{a.Field, kind.Millis(a.Lease), k.fence, a.Trace, a.Place}
-	return conn.Command{Script: luascript.Acquire, Keys: keys, Args: a.Args[:]}
+	return k.acquire[0]
+}
+
+// Acquire implements kind.Kind. What the script takes as given is not sent.
+func (k *reentrant) Acquire(a *kind.Attempt) conn.Command {
+	n := 2
+	switch {
+	case a.Trace != "":
+		n = 5
+	case k.fence != "":
+		n = 4
+	case a.Place != "0":
+		n = 3
+	}
+	a.Args = [...]string{a.Field, kind.Millis(a.Lease), a.Place, k.fence, a.Trace}
+	return conn.Command{Script: luascript.Acquire, Keys: k.acquireKeys(a), Args: a.Args[:n]}
 }
 
 // Acquired implements kind.Kind.
@@ -114,26 +126,27 @@ func (k *reentrant) Reenter(f kind.Field, count int, lease time.Duration) conn.C
 	}
 }
 
-// Release implements kind.Kind.
+// Release implements kind.Kind. What the script takes as given is not sent.
 func (k *reentrant) Release(f kind.Field, count int, void time.Duration) conn.Command {
 	if count > 0 {
 		return kind.Partial(k.keyOnly, f.Name, count)
 	}
-	which := 0
+	which, n := 0, 5
 	if void > 0 {
-		which = 1
+		which, n = 1, 6
 	}
 	if f.Traced {
-		which += 2
+		which, n = which+2, 7
+	}
+	if k.counts == "0" {
+		n = 8
 	}
 	room := f.Room
 	if room == nil {
-		room = new([9]string)
+		room = new([8]string)
 	}
-	*room = [...]string{
-		f.Name, "0", k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced), k.calls, k.counts, f.Listed,
-	}
-	return conn.Command{Script: luascript.Release, Keys: k.release[which], Args: room[:]}
+	*room = [...]string{f.Name, "0", k.channel, k.publish, f.Listed, kind.Millis(void), kind.Flag(f.Traced), k.counts}
+	return conn.Command{Script: luascript.Release, Keys: k.release[which], Args: room[:n]}
 }
 
 // Leave implements kind.Caller.
@@ -160,7 +173,7 @@ func (k *reentrant) ReleaseSplit(f kind.Field, count int) conn.Command {
 		return k.Release(f, count, 0)
 	}
 	return conn.Command{
-		Script: luascript.Release, Keys: k.keyOnly, Args: []string{f.Name, "0", k.channel, k.publish, "0", "0"},
+		Script: luascript.Release, Keys: k.keyOnly, Args: []string{f.Name, "0", k.channel, k.publish},
 	}
 }
 

@@ -79,12 +79,16 @@ func TestGroupReleaseTellsOfEach(t *testing.T) {
 	}
 	s.Do(t, "SET", "b", "replaced")
 	member := func(count, channel, publish string) []string {
-		return []string{"1", field, count, channel, publish, "0", "0", "", "", ""}
+		return []string{"2", field, count, channel, publish, "", "", "", ""}
 	}
 	args := append(append(member("0", "ch", "NOSUCH"), member("0", "ch", "PUBLISH")...), member("1", "", "")...)
 	args = append(args, member("0", "ch", "PUBLISH")...)
 	args = append(args, member("0", "ch", "PUBLISH")...)
-	got := must(t, s, call{script: luascript.GroupRelease, keys: []string{"a", "b", "c", "d", "e"}, args: args})
+	var keys []string
+	for _, k := range []string{"a", "b", "c", "d", "e"} {
+		keys = append(keys, k, luascript.WaitKey(k))
+	}
+	got := must(t, s, call{script: luascript.GroupRelease, keys: keys, args: args})
 	if !strings.HasPrefix(got, "[2 ") || !strings.HasSuffix(got, " 0  1  1  0 ]") {
 		t.Errorf("%q", got)
 	}
@@ -131,8 +135,8 @@ func TestNoLock(t *testing.T) {
 		}
 		before := content()
 		for name, c := range map[string]call{
-			"acquire": {script: luascript.Acquire, keys: []string{key, "void"}, args: []string{field, "1000", "", ""}},
-			"traced":  {script: luascript.Acquire, keys: []string{key, "void", "trace"}, args: []string{field, "1000", "", "-"}},
+			"acquire": {script: luascript.Acquire, keys: []string{key, "void"}, args: []string{field, "1000", ""}},
+			"traced":  {script: luascript.Acquire, keys: []string{key, "void", "trace", "wait"}, args: []string{field, "1000", "", "", "-"}},
 			"group":   {script: luascript.GroupAcquire, keys: []string{key, "void", "wait"}, args: []string{"1000", "3", field, "0", "", "", ""}},
 			"fair":    {script: luascript.FairAcquire, keys: fairKeys(key), args: []string{"PUBLISH", "g:", "o:", field, "1000", "-", "", "0"}},
 			"read": {

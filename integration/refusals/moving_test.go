@@ -51,7 +51,7 @@ func movedKinds(publish string) map[string]moved {
 				}
 			},
 			renew:   func(key string) []conn.Command { return []conn.Command{one(luascript.Renew, key, field, more)} },
-			free:    func(key string) conn.Command { return one(luascript.Release, key, field, "0", "", "", "0", "0") },
+			free:    func(key string) conn.Command { return one(luascript.Release, key, field, "0") },
 			release: func(key string) conn.Command { return fair(luascript.FairRelease, key, field, "0", "0", "0") },
 			left:    func(key string) []string { return fairKeys(key)[1:4] },
 		},

@@ -44,23 +44,24 @@ func calls() map[string]call {
 		"renewal":           {luascript.Renew, free("l"), []string{field, more}, "[1]", "", "l", field, "2", lease + 1},
 		"nothing to raise":  {luascript.Renew, free("l"), []string{field, "1"}, "[1]", "", "l", field, "2", lease / 2},
 		"check":             {luascript.Renew, free("l"), []string{field, "0"}, "[1]", "", "l", field, "2", 0},
-		"partial release":   {luascript.Release, free("l"), []string{field, "1", "", "", "0", "0"}, "1", "", "l", field, "1", lease / 2},
-		"nothing to shrink": {luascript.Release, free("l"), []string{field, "2", "", "", "0", "0"}, "1", "", "l", field, "2", lease / 2},
-		"release":           {luascript.Release, free("l"), []string{field, "0", "ch", "PUBLISH", "0", "0"}, "1", "", "l", field, "", 0},
+		"partial release":   {luascript.Release, free("l"), []string{field, "1"}, "1", "", "l", field, "1", lease / 2},
+		"nothing to shrink": {luascript.Release, free("l"), []string{field, "2"}, "1", "", "l", field, "2", lease / 2},
+		"release":           {luascript.Release, free("l"), []string{field, "0", "ch", "PUBLISH"}, "1", "", "l", field, "", 0},
 		"release, late commands refused": {
-			luascript.Release, []string{"l", luascript.VoidKey("l")}, []string{field, "0", "ch", "PUBLISH", "1000", "0"}, "1", "", "l", field, "", 0,
+			luascript.Release, []string{"l", luascript.VoidKey("l"), luascript.WaitKey("l")}, []string{field, "0", "ch", "PUBLISH", "", "1000"}, "1", "", "l", field, "", 0,
 		},
 		"retry of an acquisition": {
-			luascript.Acquire, []string{"l", luascript.VoidKey("l")}, []string{field, more, "", ""}, "2", "", "l", field, "2", lease + 1,
+			luascript.Acquire, []string{"l", luascript.VoidKey("l")}, []string{field, more, ""}, "2", "", "l", field, "2", lease + 1,
 		},
 		"group re-entry": {
 			luascript.GroupAcquire, []string{"l"}, []string{more, "1", field, "3", "", ""}, "[1 0]", "", "l", field, "3", lease + 1,
 		},
 		"group partial release": {
-			luascript.GroupRelease, []string{"l"}, []string{"1", field, "1", "", "", "0", "0"}, "[1 ]", "[-1 %s]", "l", field, "1", lease / 2,
+			luascript.GroupRelease, []string{"l"}, []string{"1", field, "1", "", "", "", "", "", ""}, "[1 ]", "[-1 %s]", "l", field, "1", lease / 2,
 		},
 		"group release": {
-			luascript.GroupRelease, []string{"l"}, []string{"1", field, "0", "ch", "PUBLISH", "0", "0"}, "[1 ]", "[-1 %s]", "l", field, "", 0,
+			luascript.GroupRelease, []string{"l", luascript.WaitKey("l")}, []string{"2", field, "0", "ch", "PUBLISH", "", "", "", ""},
+			"[1 ]", "[-1 %s]", "l", field, "", 0,
 		},
 		"fair release": {
 			luascript.FairRelease, fairKeys("l"), []string{"PUBLISH", "ch:", "ch2:", field, "0", "0", "0"}, "1", "", "l", field, "", 0,
@@ -72,7 +73,7 @@ func calls() map[string]call {
 		"read renewal":     {luascript.RWRenew, read, []string{field, more}, "[1]", "", "r", field, "2", lease + 1},
 		"read, no raise":   {luascript.RWRenew, read, []string{field, "1"}, "[1]", "", "r", field, "2", lease / 2},
 		"read check":       {luascript.RWRenew, read, []string{field, "0"}, "[1]", "", "r", field, "2", 0},
-		"read partial":     {luascript.Release, free("r"), []string{field, "1", "", "", "0", "0"}, "1", "", "r", field, "1", lease / 2},
+		"read partial":     {luascript.Release, free("r"), []string{field, "1"}, "1", "", "r", field, "1", lease / 2},
 		"read lease alone": {luascript.RWLease, read[1:2], []string{field, more}, "1", "", "r", field, "2", 0},
 		"read free alone":  {luascript.RWFree, free("r"), []string{field}, "1", "", "r", field, "", 0},
 		"read release": {
@@ -87,7 +88,7 @@ func calls() map[string]call {
 		"write re-entry": {luascript.RWReenter, write, []string{field + ":write", "3", more}, "1", "", "w", field + ":write", "3", lease + 1},
 		"write renewal":  {luascript.RWRenew, write, []string{field + ":write", more}, "[1]", "", "w", field + ":write", "2", lease + 1},
 		"write check":    {luascript.RWRenew, write, []string{field + ":write", "0"}, "[1]", "", "w", field + ":write", "2", 0},
-		"write partial":  {luascript.Release, free("w"), []string{field + ":write", "1", "", "", "0", "0"}, "1", "", "w", field + ":write", "1", lease / 2},
+		"write partial":  {luascript.Release, free("w"), []string{field + ":write", "1"}, "1", "", "w", field + ":write", "1", lease / 2},
 		"write release": {
 			luascript.RWWriteRelease, []string{"w", luascript.VoidKey("w"), write[1], luascript.RWReadersKey("w"), luascript.RWTurnKey("w")},
 			[]string{field, "ch", "PUBLISH", "0", "0", "0"}, "1", "", "w", field + ":write", "", 0,
@@ -199,7 +200,7 @@ func TestWithoutMemory(t *testing.T) {
 	s.Do(t, "FLUSHALL")
 	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	for name, c := range map[string]call{
-		"acquire": {script: luascript.Acquire, keys: []string{"n", "v"}, args: []string{field, "1000", "", ""}},
+		"acquire": {script: luascript.Acquire, keys: []string{"n", "v"}, args: []string{field, "1000", ""}},
 		"group":   {script: luascript.GroupAcquire, keys: []string{"n", "v"}, args: []string{"1000", "2", field, "0", "", ""}},
 		"fair":    {script: luascript.FairAcquire, keys: fairKeys("n"), args: []string{"PUBLISH", "a", "b", field, "1000", "-", "", "0"}},
 	} {

@@ -34,10 +34,10 @@ func TestDemotedMasterDoesNotSayGone(t *testing.T) {
 		args   []string
 	}
 	refused := map[string]call{
-		"acquire":           {luascript.Acquire, keys(2, "absent"), []string{field, "1000", "", ""}},
+		"acquire":           {luascript.Acquire, keys(2, "absent"), []string{field, "1000", ""}},
 		"reenter":           {luascript.Reenter, keys(1, "absent"), []string{field, "2", "1000"}},
-		"partial release":   {luascript.Release, keys(1, "absent"), []string{field, "1", "", "", "0", "0"}},
-		"release":           {luascript.Release, keys(1, "absent"), []string{field, "0", "ch", "PUBLISH", "0", "0"}},
+		"partial release":   {luascript.Release, keys(1, "absent"), []string{field, "1"}},
+		"release":           {luascript.Release, keys(1, "absent"), []string{field, "0", "ch", "PUBLISH"}},
 		"group acquire":     {luascript.GroupAcquire, keys(2, "absent"), []string{"1000", "2", field, "0", "", ""}},
 		"group re-entry":    {luascript.GroupAcquire, keys(1, "absent"), []string{"1000", "1", field, "2", "", ""}},
 		"rw re-entry":       {luascript.RWReenter, keys(3, "absent"), []string{field, "2", "1000"}},

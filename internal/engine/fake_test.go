@@ -132,18 +132,18 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 		switch {
 		case k == nil && f.void[arg[0]]:
 			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
-		case k == nil && arg[4] == "s":
-			f.list.enlist(key, arg[0], arg[4])
+		case k == nil && placeOf(arg) == "s":
+			f.list.enlist(key, arg[0], placeOf(arg))
 			return conn.Reply{Vals: []conn.Value{{}, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
 		case k == nil:
-			f.list.granted(key, arg[0], arg[4])
+			f.list.granted(key, arg[0], placeOf(arg))
 			f.keys[key] = &fakeKey{arg[0], 1, time.Now().Add(ms(arg[1]))}
 			return code(1)
 		case mine:
 			k.raise(ms(arg[1]))
 			return code(2)
 		}
-		f.list.enlist(key, arg[0], arg[4])
+		f.list.enlist(key, arg[0], placeOf(arg))
 		return conn.Reply{Vals: []conn.Value{{}, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
 	case luascript.Reenter:
 		if !mine {
@@ -153,7 +153,7 @@ func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 		k.raise(ms(arg[2]))
 		return code(1)
 	case luascript.Release:
-		if arg[4] != "0" {
+		if argument(arg, 5, "0") != "0" {
 			f.void[arg[0]] = true
 		}
 		switch {

@@ -15,6 +15,22 @@ type fakeList map[string]map[string]int64
 
 const fakeLost = int64(4e15)
 
+// argument is one of a script's, or what it takes as given: in a group "" stands for that.
+func argument(arg []string, i int, given string) string {
+	if i < len(arg) && arg[i] != "" {
+		return arg[i]
+	}
+	return given
+}
+
+// placeOf is what an acquisition tells of its client's place.
+func placeOf(arg []string) string {
+	if len(arg) < 3 {
+		return "0"
+	}
+	return arg[2]
+}
+
 // enlist is enlist.lua.
 func (l fakeList) enlist(key, field, place string) {
 	if place == "" {
@@ -67,12 +83,12 @@ func (l fakeList) call(key string, publish func(channel, payload string) int64) 
 // release is the end of release.lua: what it answers once the lock is free.
 func (l fakeList) release(key string, arg []string, publish func(channel, payload string) int64) conn.Reply {
 	heard, called := publish(arg[2], "0"), int64(0)
-	if len(arg) > 6 {
-		if arg[8] != "" {
+	if len(arg) > 4 {
+		if arg[4] != "" {
 			client, _, _ := strings.Cut(arg[0], ":")
 			delete(l[key], client)
 		}
-		if called = l.call(key, publish); called > 0 && arg[8] == "1" {
+		if called = l.call(key, publish); called > 0 && arg[4] == "1" {
 			l.enlist(key, arg[0], "0")
 		}
 	}

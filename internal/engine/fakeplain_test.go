@@ -259,19 +259,19 @@ func (f *fakePlain) run(cmd conn.Command) conn.Reply {
 		switch {
 		case k == nil && f.voided(arg[0]+" "+cmd.Keys[0]):
 			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
-		case k == nil && arg[4] == "s":
-			f.list.enlist(cmd.Keys[0], arg[0], arg[4])
+		case k == nil && placeOf(arg) == "s":
+			f.list.enlist(cmd.Keys[0], arg[0], placeOf(arg))
 			return conn.Reply{Vals: []conn.Value{{}, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
 		case k != nil && k.field != arg[0]:
-			f.list.enlist(cmd.Keys[0], arg[0], arg[4])
+			f.list.enlist(cmd.Keys[0], arg[0], placeOf(arg))
 			return conn.Reply{Vals: []conn.Value{{}, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
 		case k != nil:
 			code = 2
 		}
 		if k == nil {
-			f.list.granted(cmd.Keys[0], arg[0], arg[4])
+			f.list.granted(cmd.Keys[0], arg[0], placeOf(arg))
 		}
-		if token := f.take(cmd.Keys[0], arg[0], arg[1], arg[2]); token != 0 {
+		if token := f.take(cmd.Keys[0], arg[0], arg[1], argument(arg, 3, "")); token != 0 {
 			return conn.Reply{Code: code, Vals: []conn.Value{{Int: code}, {Int: token}}}
 		}
 		return code1(code)
@@ -300,14 +300,14 @@ func (f *fakePlain) run(cmd conn.Command) conn.Reply {
 		return code1(f.list.call(cmd.Keys[0], f.publish))
 	case luascript.GroupRelease:
 		var r conn.Reply
-		for at := 0; len(arg) > 0; arg = arg[10:] {
+		for at := 0; len(arg) > 0; arg = arg[9:] {
 			n, _ := strconv.Atoi(arg[0])
-			code, heard := f.release(cmd.Keys[at], arg[1:])
+			code, heard := f.release(cmd.Keys[at], arg[1:9])
 			text := ""
 			if heard {
-				text = strconv.FormatInt(f.list.release(cmd.Keys[at], arg[1:10], f.publish).Int(1), 10)
+				text = strconv.FormatInt(f.list.release(cmd.Keys[at], arg[1:9], f.publish).Int(1), 10)
 			} else {
-				f.callNext(cmd.Keys[at], arg[1:10])
+				f.callNext(cmd.Keys[at], arg[1:9])
 			}
 			r.Vals = append(r.Vals, conn.Value{Int: code}, conn.Value{Str: text, IsStr: true})
 			at += n
@@ -333,8 +333,8 @@ func (f *fakePlain) run(cmd conn.Command) conn.Reply {
 }
 
 func (f *fakePlain) release(key string, arg []string) (code int64, told bool) {
-	if arg[4] != "0" {
-		f.void[arg[0]+" "+key] = time.Now().Add(ms(arg[4]))
+	if void := argument(arg, 5, "0"); void != "0" {
+		f.void[arg[0]+" "+key] = time.Now().Add(ms(void))
 	}
 	k := f.find(key)
 	switch {
@@ -350,7 +350,7 @@ func (f *fakePlain) release(key string, arg []string) (code int64, told bool) {
 
 // callNext is what a release does that finds the lock free. mu is held.
 func (f *fakePlain) callNext(key string, arg []string) {
-	if len(arg) > 6 && arg[6] != "" && f.find(key) == nil {
+	if len(arg) > 4 && f.find(key) == nil {
 		f.list.call(key, f.publish)
 	}
 }

@@ -37,7 +37,7 @@ type part struct {
 	ambiguous bool      // an earlier try may have worked
 	left      bool      // its gate was left
 	listed    string    // as its command says; see kind.Field
-	args      [9]string // of its command; a copy's commands have their own
+	args      [8]string // of its command; a copy's commands have their own
 }
 
 func (p *part) command() conn.Command {

@@ -148,7 +148,7 @@ type Field struct {
 
 	// Room is for the arguments of a command that releases it, if not nil: the caller's,
 	// until the command has its answer.
-	Room *[9]string
+	Room *[8]string
 }
 
 // Attempt is one acquisition under way, as its kind sees it. The engine calls

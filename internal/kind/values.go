@@ -124,7 +124,7 @@ func Answered(r conn.Reply) (out Outcome, done bool) {
 // keys is the lock's. Count 0 ends it and tells nobody.
 func Partial(keys []string, field string, count int) conn.Command {
 	return conn.Command{
-		Script: luascript.Release, Keys: keys, Args: []string{field, strconv.Itoa(count), "", "", "0", "0"},
+		Script: luascript.Release, Keys: keys, Args: []string{field, strconv.Itoa(count)},
 	}
 }
 

@@ -2,16 +2,16 @@
 --
 -- KEYS[1]  the lock, a hash: <client>:<owner> -> count
 -- KEYS[2]  redlatch_void:{lock}, a set of fields given up
--- KEYS[3]  the fencing counter, if ARGV[3] is not ''
--- KEYS[next]  redlatch_trace:{lock}, if ARGV[4] is not ''
--- KEYS[last]  redlatch_wait:{lock}, if ARGV[5] is there
+-- KEYS[3]  the fencing counter, if ARGV[4] is not ''
+-- KEYS[next]  redlatch_trace:{lock}, if ARGV[5] is not ''
+-- KEYS[last]  redlatch_wait:{lock}; not needed if ARGV[3] is ''
 -- ARGV[1]  field of this acquisition
 -- ARGV[2]  lease, ms
--- ARGV[3]  '' = not fenced; else the counter's TTL in ms, '-1' = no TTL
--- ARGV[4]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
--- ARGV[5]  '' or absent: refused, it does not wait. Else its client goes on the list: '0' it may be
+-- ARGV[3]  '' = refused, it does not wait. Else its client goes on the list: '0' or absent: it may be
 --          new there; '1' it stands there, and is taken off with the lock; 's' others come first: it
 --          goes on the list though the lock be free; else the place (µs) that it was called with
+-- ARGV[4]  '' or absent = not fenced; else the counter's TTL in ms, '-1' = no TTL
+-- ARGV[5]  '' or absent = no trace; '-' = read the holder's only; else the traceparent to leave
 --
 -- RETURN   {1, token}            acquired
 --          {2, token}            held by this very acquisition: a retry; the lease was set again
@@ -26,7 +26,8 @@
 -- and changes nothing but the lease. A run that comes after the acquisition was
 -- given up finds its field in the void set. A client stands on the list once; whom nobody
 -- hears any more is taken off when it is called.
-local LOCK, field, lease, trace, place, n, busy = KEYS[1], ARGV[1], ARGV[2], ARGV[4], ARGV[5], 0, nil
+local LOCK, field, lease, n, busy = KEYS[1], ARGV[1], ARGV[2], 0, nil
+local place, fence, trace = ARGV[3] or '0', ARGV[4] or '', ARGV[5] or ''
 local found = redis.call('EXISTS', LOCK, KEYS[2])
 if found > 0 and trace == '' and redis.pcall('HLEN', LOCK) == 1 then
   -- the most frequent answer of a busy lock, as whose has it
@@ -36,18 +37,24 @@ if found > 0 and trace == '' and redis.pcall('HLEN', LOCK) == 1 then
     busy = {0, redis.call('PTTL', LOCK), one[1], ''}
   end
 end
-if not busy and (found > 0 or ARGV[3] ~= '' or place == 's') then
-  -- parts stand here
+if not busy and (found > 0 or fence ~= '' or place == 's') then
+  -- common stands here
   local holder, no
-  if found > 0 then holder, no = look(LOCK, KEYS[2], field) end
+  if found > 0 then
+    -- hold stands here
+    -- whose stands here
+    holder, no = look(LOCK, KEYS[2], field)
+  end
   if no then return no end
   if holder and holder ~= field then
-    local left = trace ~= '' and pcall('GET', KEYS[#KEYS - (place and 1 or 0)])
+    local left = trace ~= '' and pcall('GET', KEYS[#KEYS - 1])
     busy = {0, call('PTTL', LOCK), holder, type(left) == 'string' and #left <= SHOWN and left or ''}
   elseif not holder and place == 's' then
     busy = {0, -2, '', '', 250}
-  else
-    n = token(KEYS[3], ARGV[3], holder)
+  elseif fence ~= '' then
+    -- counter stands here
+    -- token stands here
+    n = token(KEYS[3], fence, holder)
     if type(n) == 'table' then return n end
   end
   if not busy and holder then
@@ -57,19 +64,17 @@ if not busy and (found > 0 or ARGV[3] ~= '' or place == 's') then
   end
 end
 if busy then
-  if place then
-    -- enlist stands here
-    return enlist(KEYS[#KEYS], field, place) or busy
-  end
-  return busy
+  if place == '' then return busy end
+  -- enlist stands here
+  return enlist(KEYS[#KEYS], field, place) or busy
 end
-redis.call('HSET', LOCK, field, 1)
+redis.call('HSET', LOCK, field, '1')
 local set = redis.pcall('PEXPIRE', LOCK, lease)
 if type(set) == 'table' then
   -- refused (an ACL that forgot it): a lock without a lease must not stay
   redis.call('DEL', LOCK)
   return set
 end
-if trace ~= '' and trace ~= '-' then redis.pcall('SET', KEYS[#KEYS - (place and 1 or 0)], field .. ' ' .. trace, 'PX', lease) end
-if place and place ~= '' and place ~= '0' then redis.pcall('ZREM', KEYS[#KEYS], string.match(field, '^[^:]*')) end
+if trace ~= '' and trace ~= '-' then redis.pcall('SET', KEYS[#KEYS - 1], field .. ' ' .. trace, 'PX', lease) end
+if place ~= '0' and place ~= '' then redis.pcall('ZREM', KEYS[#KEYS], string.match(field, '^[^:]*')) end
 return n > 0 and {1, n} or 1

@@ -3,11 +3,10 @@
 --
 -- KEYS     for each member what release.lua takes: the lock, and
 --          redlatch_void:{lock}, redlatch_trace:{lock} and redlatch_wait:{lock} if asked for
--- ARGV     for each member ten: how many of the KEYS are its own, then those of
---          release.lua (field, count, channel, PUBLISH or SPUBLISH, '0' or how long in
---          ms late commands must be refused, '1' = it left its trace, then '' where it has none:
---          the channels on which clients are called, '1' = receivers can be counted, what
---          is done with this client's place)
+-- ARGV     for each member nine: how many of the KEYS are its own, then those of
+--          release.lua (field, count, channel, PUBLISH or SPUBLISH, what is done with this
+--          client's place, '0' or how long in ms late commands must be refused, '1' = it left its
+--          trace, '0' = receivers can't be counted), '' where one of them is absent
 --
 -- RETURN   a code and a text per member, the text '' where there is nothing to say:
 --          1  done; the text: as a number, whom it called, as release.lua says
@@ -18,8 +17,8 @@
 -- Twice: as release.lua. A member that is gone, whose key is of another type, or that is
 -- refused, does not stop the others; all are free before the first message goes out.
 local out, say, i, k = {}, {}, 1, 1
-for a = 1, #ARGV, 10 do
-  local lock, field, count, calls, own = KEYS[k], ARGV[a + 1], ARGV[a + 2], ARGV[a + 7], k + ARGV[a] - 1
+for a = 1, #ARGV, 9 do
+  local lock, field, count, own = KEYS[k], ARGV[a + 1], ARGV[a + 2], k + ARGV[a] - 1
   local done
   if count ~= '0' then
     done = shrink(lock, field, count)
@@ -27,8 +26,8 @@ for a = 1, #ARGV, 10 do
     done = pcall('HDEL', lock, field)
     if replaced(done) then done = 0 end
     if type(done) ~= 'table' then
-      void(KEYS[k + 1], field, ARGV[a + 5])
-      untrace(KEYS[own - (calls ~= '' and 1 or 0)], field, ARGV[a + 6])
+      void(KEYS[k + 1], field, ARGV[a + 6] ~= '' and ARGV[a + 6] or '0')
+      untrace(KEYS[own - 1], field, ARGV[a + 7])
       if done == 1 or call('EXISTS', lock) == 0 then say[#say + 1] = {i, a, done == 1, KEYS[own]} end
     end
   end
@@ -42,12 +41,10 @@ end
 for _, s in ipairs(say) do
   local at, a, freed, list = s[1], s[2], s[3], s[4]
   local sent, called = freed and pcall(ARGV[a + 4], ARGV[a + 3], '0') or 0, 0
-  if ARGV[a + 7] ~= '' then
-    if ARGV[a + 9] ~= '' then pcall('ZREM', list, string.match(ARGV[a + 1], '^[^:]*')) end
-    called = wake(list, pcall('ZPOPMIN', list), ARGV[a + 7], ARGV[a + 4], ARGV[a + 8], 64)
-    if ARGV[a + 9] == '1' and (called == 1 or called == 2) then enlist(list, ARGV[a + 1], '0') end
-    if type(called) == 'table' then sent, called = called, 0 end
-  end
+  if ARGV[a + 5] ~= '' then pcall('ZREM', list, string.match(ARGV[a + 1], '^[^:]*')) end
+  called = wake(list, pcall('ZPOPMIN', list), calls_of(list), ARGV[a + 4], ARGV[a + 8], 64)
+  if ARGV[a + 5] == '1' and (called == 1 or called == 2) then enlist(list, ARGV[a + 1], '0') end
+  if type(called) == 'table' then sent, called = called, 0 end
   if freed then
     if type(sent) == 'table' then
       out[at], out[at + 1] = 2, sent.err

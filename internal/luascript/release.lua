@@ -1,20 +1,18 @@
 -- release: give a plain lock back; or set the count of a hold of any kind.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  redlatch_void:{lock}, if ARGV[5] is not '0'
--- KEYS[next]  redlatch_trace:{lock}, if ARGV[6] is '1'
--- KEYS[last]  redlatch_wait:{lock}, if ARGV[7] is there
+-- KEYS[2]  redlatch_void:{lock}, if ARGV[6] is not '0'
+-- KEYS[next]  redlatch_trace:{lock}, if ARGV[7] is '1'
+-- KEYS[last]  redlatch_wait:{lock}, if ARGV[5] is there
 -- ARGV[1]  field of the acquisition (of a write hold with ':write')
 -- ARGV[2]  the absolute count to reach; '0' = not held any more
--- ARGV[3]  unlock channel; '' = tell nobody
--- ARGV[4]  PUBLISH or SPUBLISH
--- ARGV[5]  '0', or how long (ms) a late command of this acquisition must be refused
--- ARGV[6]  '1' = the acquisition left its trace beside the lock
--- ARGV[7]  what the names of the channels begin with on which clients are called; absent = call
---          nobody
--- ARGV[8]  '1' = the receivers of a message can be counted
--- ARGV[9]  '1' = others of this client wait: it goes on the list, behind the others, if one is called,
---          and off it if none is; '0' = it goes off it; '' = neither
+-- ARGV[3]  unlock channel
+-- ARGV[4]  PUBLISH or SPUBLISH; absent = tell nobody
+-- ARGV[5]  '1' = others of this client wait: it goes on the list, behind the others, if one is called,
+--          and off it if none is; '0' = it goes off it; '' = neither; absent = call nobody
+-- ARGV[6]  '0' or absent, or how long (ms) a late command of this acquisition must be refused
+-- ARGV[7]  '1' = the acquisition left its trace beside the lock
+-- ARGV[8]  '0' = the receivers of a message can't be counted
 --
 -- With a count the rest does not matter, and the lease stays as it is.
 --
@@ -28,28 +26,28 @@
 -- Twice: the second run finds the field gone, or the count reached; it can't
 -- touch another acquisition, not even one of the same owner. Works when the server
 -- is out of memory: the first write takes none.
-local calls, gone = ARGV[7], nil
+local list, gone = ARGV[5] and KEYS[#KEYS], nil
 if ARGV[2] == '0' then gone = redis.pcall('HDEL', KEYS[1], ARGV[1]) end
-if gone ~= 1 or ARGV[5] ~= '0' or ARGV[6] ~= '0' then
+if gone ~= 1 or ARGV[6] then
   -- parts stand here
   if not gone then return shrink(KEYS[1], ARGV[1], ARGV[2]) end
   if type(gone) == 'table' and not replaced(gone) then return gone end
-  void(KEYS[2], ARGV[1], ARGV[5])
-  untrace(KEYS[#KEYS - (calls and 1 or 0)], ARGV[1], ARGV[6])
-  if gone ~= 1 and (not calls or call('EXISTS', KEYS[1]) == 1) then return 0 end
+  void(KEYS[2], ARGV[1], ARGV[6] or '0')
+  untrace(KEYS[#KEYS - (list and 1 or 0)], ARGV[1], ARGV[7])
+  if gone ~= 1 and (not list or call('EXISTS', KEYS[1]) == 1) then return 0 end
 end
 local sent, called, first = 0, 0, nil
-if gone == 1 and ARGV[3] ~= '' then sent = redis.pcall(ARGV[4], ARGV[3], '0') end
-if calls then
-  if ARGV[9] ~= '' then redis.pcall('ZREM', KEYS[#KEYS], string.match(ARGV[1], '^[^:]*')) end
-  first = redis.pcall('ZPOPMIN', KEYS[#KEYS])
+if gone == 1 and ARGV[4] then sent = redis.pcall(ARGV[4], ARGV[3], '0') end
+if list then
+  if ARGV[5] ~= '' then redis.pcall('ZREM', list, string.match(ARGV[1], '^[^:]*')) end
 end
-if first and first[1] then
+if list and redis.pcall('EXISTS', list) ~= 0 then
+  first = redis.pcall('ZPOPMIN', list)
   -- wake stands here
-  called = wake(KEYS[#KEYS], first, calls, ARGV[4], ARGV[8], 64)
-  if ARGV[9] == '1' and (called == 1 or called == 2) then
+  called = wake(list, first, calls_of(list), ARGV[4], ARGV[8], 64)
+  if ARGV[5] == '1' and (called == 1 or called == 2) then
     -- enlist stands here
-    enlist(KEYS[#KEYS], ARGV[1], '0')
+    enlist(list, ARGV[1], '0')
   end
 end
 if gone ~= 1 then return 0 end

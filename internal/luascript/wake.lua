@@ -5,6 +5,9 @@
 -- What is taken off the places of those who have lost once: they stand in front, as they came.
 local LOST = 4e15
 
+-- What the names of the channels begin with on which the clients of a list are called.
+local function calls_of(list) return 'redlatch_wake' .. string.sub(list, 14) .. ':' end
+
 -- Takes clients off the list, first of all the one given ({client, place}, or nothing), until one
 -- hears its call, the place that it had: at most so many. Where receivers can't be counted
 -- (heeds '0') the first is taken for one that does.
