@@ -143,8 +143,7 @@ func TestCommandsACL(t *testing.T) {
 
 	// Listening, for what is published.
 	user(look, names, lists, []string{"+psubscribe", "+punsubscribe", "&redisson_lock__channel:*", "&redisson_rwlock:*", "&redlatch_grant:*"})
-	listening := &app{flags: connection{url: "redis://ops:secret@" + s.Addr(), timeout: patience, resolved: true}}
-	l, err := listening.listen(t.Context())
+	l, err := connects("redis://ops:secret@" + s.Addr()).listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

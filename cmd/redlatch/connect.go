@@ -1,24 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/BurntSushi/toml"
 	"github.com/redis/rueidis"
 	"github.com/spf13/pflag"
 
@@ -26,38 +24,35 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 )
 
-// connection is how the server is found: flags, else the environment, else a file.
+// connection is how the server is found: by flags, else by the environment.
 type connection struct {
-	set      *pflag.FlagSet
-	warn     io.Writer
-	resolved bool
+	set  *pflag.FlagSet
+	warn io.Writer
 
-	config       string
-	url          string
-	urlFile      string
-	prefix       string
-	clientName   string
-	username     string
-	passwordFile string
-	password     *string // what is in the file, once it was read
-	caFile       string
-	certFile     string
-	keyFile      string
-	serverName   string
-	timeout      time.Duration
-	verbose      bool
+	url        string
+	prefix     string
+	clientName string
+	username   string
+	certFile   string
+	keyFile    string
+	serverName string
+	timeout    time.Duration
+	verbose    bool
+
+	// options are the connection's, for the SDK or a client of our own. A file that a flag names may be a pipe: it is
+	// read once.
+	options func() (rueidis.ClientOption, error)
 }
 
 func (c *connection) add(set *pflag.FlagSet) {
-	c.set = set
-	set.StringVar(&c.config, "config", "", "file with defaults for these flags (TOML; keys are named like the flags) [REDLATCH_CONFIG]")
+	c.set, c.options = set, sync.OnceValues(c.resolve)
 	set.StringVarP(&c.url, "url", "u", "", "URL of the server [REDIS_URL] (default redis://127.0.0.1:6379)")
-	set.StringVar(&c.urlFile, "url-file", "", "file with the URL, for one with a password: arguments show in the list of processes [REDLATCH_URL_FILE]")
+	set.String("url-file", "", "file with the URL, for one with a password: arguments show in the list of processes [REDLATCH_URL_FILE]")
 	set.StringVar(&c.prefix, "prefix", "", "prefix of all locks' keys, as in the SDK's Config.Prefix [REDLATCH_PREFIX]")
 	set.StringVar(&c.clientName, "client-name", "", "name in CLIENT LIST and logs [REDLATCH_CLIENT_NAME] (default redlatch-<command>/<user>@<host>/<pid>)")
 	set.StringVar(&c.username, "username", "", "Redis user, instead of the one in the URL [REDLATCH_USERNAME]")
-	set.StringVar(&c.passwordFile, "password-file", "", "file with the password, instead of the one in the URL [REDLATCH_PASSWORD_FILE]")
-	set.StringVar(&c.caFile, "tls-ca", "", "certificates to trust for TLS, PEM [REDLATCH_TLS_CA]")
+	set.String("password-file", "", "file with the password, instead of the one in the URL [REDLATCH_PASSWORD_FILE]")
+	set.String("tls-ca", "", "certificates to trust for TLS, PEM [REDLATCH_TLS_CA]")
 	set.StringVar(&c.certFile, "tls-cert", "", "own certificate for TLS, PEM [REDLATCH_TLS_CERT]")
 	set.StringVar(&c.keyFile, "tls-key", "", "key of the own certificate, PEM [REDLATCH_TLS_KEY]")
 	set.StringVar(&c.serverName, "tls-server-name", "", "name that the server's certificate must have [REDLATCH_TLS_SERVER_NAME]")
@@ -65,113 +60,28 @@ func (c *connection) add(set *pflag.FlagSet) {
 	set.BoolVarP(&c.verbose, "verbose", "v", false, "write the SDK's log to standard error")
 }
 
-const defaultURL = "redis://127.0.0.1:6379"
-
-// resolve fills in what no flag has set, from the environment and the file.
-func (c *connection) resolve() error {
-	if c.resolved {
-		return nil
-	}
-	if c.config == "" {
-		c.config = os.Getenv("REDLATCH_CONFIG")
-	}
-	values, err := c.read()
-	if err != nil {
-		return err
-	}
-	var bad error
+// resolve fills in what no flag has set, and reads the files.
+func (c *connection) resolve() (opt rueidis.ClientOption, err error) {
 	c.set.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "config" || bad != nil {
-			return
-		}
 		variable := "REDLATCH_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		if f.Name == "url" {
 			variable = "REDIS_URL"
 		}
-		value, from := os.Getenv(variable), variable
-		if f.Name == "verbose" {
-			value = ""
-		}
-		if value == "" && (f.Name != "url-file" || c.url == values["url"]) { // a variable comes before the file's
-			value, from = values[f.Name], c.config
-		}
-		if value == "" {
+		value := os.Getenv(variable)
+		if f.Changed || f.Name == "verbose" || value == "" || err != nil {
 			return
 		}
-		if err := f.Value.Set(value); err != nil {
-			bad = usageError(fmt.Sprintf("%s: %s: %v", from, f.Name, err))
+		if wrong := f.Value.Set(value); wrong != nil {
+			err = usageError(fmt.Sprintf("%s: %s: %v", variable, f.Name, wrong))
 		}
 	})
-	if bad == nil {
-		bad = c.chooseURL()
-	}
-	c.resolved = bad == nil
-	return bad
-}
-
-// chooseURL reads the file with the URL, unless a flag gives one. The file may be a pipe, which is read once.
-func (c *connection) chooseURL() error {
-	given := c.set.Changed("url")
-	switch {
-	case given && c.set.Changed("url-file"):
-		return usageError("url and url-file exclude each other")
-	case given:
-		if u, err := url.Parse(c.url); err == nil && u.User != nil {
-			if _, secret := u.User.Password(); secret {
-				fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
-			}
-		}
-	case c.urlFile != "":
-		text, err := os.ReadFile(c.urlFile)
-		if err != nil {
-			return usageError("url-file: " + err.Error())
-		}
-		c.url = strings.TrimSpace(string(text))
-	}
-	if c.url == "" {
-		c.url = defaultURL
-	}
-	return nil
-}
-
-// read reads the file. The one in the usual place may be missing.
-func (c *connection) read() (map[string]string, error) {
-	asked := c.config != ""
-	if !asked {
-		dir, err := os.UserConfigDir()
-		if err != nil {
-			return nil, nil //nolint:nilerr,nilnil // a user without a home has no file there
-		}
-		c.config = filepath.Join(dir, "redlatch", "config.toml")
-	}
-	text, err := os.ReadFile(c.config) // #nosec G304 -- the user's choice
-	if errors.Is(err, fs.ErrNotExist) && !asked {
-		return nil, nil //nolint:nilnil // no file, no values
+	if err == nil {
+		err = c.chooseURL()
 	}
 	if err != nil {
-		return nil, usageError("config: " + err.Error())
+		return opt, err
 	}
-	raw := map[string]any{}
-	if err := toml.Unmarshal(text, &raw); err != nil {
-		return nil, usageError(c.config + ": " + err.Error())
-	}
-	values := map[string]string{}
-	for name, v := range raw {
-		if c.set.Lookup(name) == nil || name == "config" {
-			return nil, usageError(fmt.Sprintf("%s: there is no setting %q", c.config, name))
-		}
-		values[name] = fmt.Sprint(v)
-	}
-	return values, nil
-}
-
-// options are the connection's, for the SDK or a client of our own.
-func (c *connection) options() (rueidis.ClientOption, error) {
-	if err := c.resolve(); err != nil {
-		return rueidis.ClientOption{}, err
-	}
-	opt, err := conn.ParseURL(c.url) // as redlatch.Open does
-	if err != nil {
+	if opt, err = conn.ParseURL(cmp.Or(c.url, "redis://127.0.0.1:6379")); err != nil { // as redlatch.Open does
 		return opt, err
 	}
 	if strings.HasPrefix(opt.InitAddress[0], "/") {
@@ -180,24 +90,74 @@ func (c *connection) options() (rueidis.ClientOption, error) {
 			return dialer.DialContext(ctx, "unix", path)
 		}
 	}
-	if c.username != "" {
-		opt.Username = c.username
+	opt.Username = cmp.Or(c.username, opt.Username)
+	password, given, err := c.file("password-file")
+	if given {
+		opt.Password = strings.TrimRight(password, "\r\n")
 	}
-	if c.passwordFile != "" {
-		if c.password == nil { // once: <(…) of a shell can't be read twice
-			text, err := os.ReadFile(c.passwordFile)
-			if err != nil {
-				return opt, usageError("password-file: " + err.Error())
-			}
-			password := strings.TrimRight(string(text), "\r\n")
-			c.password = &password
+	if err == nil {
+		err = c.tls(opt.TLSConfig)
+	}
+	return opt, err
+}
+
+// file reads the file that a flag names, if it names one.
+func (c *connection) file(flag string) (text string, given bool, err error) {
+	path := c.set.Lookup(flag).Value.String()
+	if path == "" {
+		return "", false, nil
+	}
+	b, err := os.ReadFile(path) // #nosec G304 -- the user's choice
+	if err != nil {
+		return "", false, usageError(flag + ": " + err.Error())
+	}
+	return string(b), true, nil
+}
+
+// chooseURL reads the file with the URL, unless a flag gives one.
+func (c *connection) chooseURL() error {
+	if c.set.Changed("url") {
+		if c.set.Changed("url-file") {
+			return usageError("url and url-file exclude each other")
 		}
-		opt.Password = *c.password
+		if u, err := url.Parse(c.url); err == nil && u.User != nil {
+			if _, secret := u.User.Password(); secret {
+				fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
+			}
+		}
+		return nil
 	}
-	if err := c.tls(&opt); err != nil {
-		return opt, usageError(err.Error())
+	text, given, err := c.file("url-file")
+	if given {
+		c.url = strings.TrimSpace(text)
 	}
-	return opt, nil
+	return err
+}
+
+func (c *connection) tls(cfg *tls.Config) error {
+	authorities, given, err := c.file("tls-ca")
+	switch {
+	case err != nil:
+		return err
+	case cfg == nil && (given || c.certFile+c.keyFile+c.serverName != ""):
+		return usageError("tls: the URL must begin with rediss:// or valkeys:// for TLS")
+	case cfg == nil:
+		return nil
+	case given:
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM([]byte(authorities)) {
+			return usageError("tls-ca: the file has no certificate")
+		}
+	}
+	cfg.ServerName = cmp.Or(c.serverName, cfg.ServerName)
+	if c.certFile+c.keyFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+		if err != nil {
+			return usageError("tls-cert: " + err.Error())
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return nil
 }
 
 // server names the deployment for people: hosts, without user and password.
@@ -214,37 +174,6 @@ func (c *connection) server() string {
 		text += "/" + strconv.Itoa(opt.SelectDB)
 	}
 	return text
-}
-
-func (c *connection) tls(opt *rueidis.ClientOption) error {
-	if c.caFile == "" && c.certFile == "" && c.keyFile == "" && c.serverName == "" {
-		return nil
-	}
-	cfg := opt.TLSConfig
-	if cfg == nil {
-		return errors.New("tls: the URL must begin with rediss:// or valkeys:// for TLS")
-	}
-	if c.serverName != "" {
-		cfg.ServerName = c.serverName
-	}
-	if c.caFile != "" {
-		pem, err := os.ReadFile(c.caFile)
-		if err != nil {
-			return fmt.Errorf("tls-ca: %w", err)
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("tls-ca: %s has no certificate", c.caFile)
-		}
-	}
-	if c.certFile != "" || c.keyFile != "" {
-		pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-		if err != nil {
-			return fmt.Errorf("tls-cert: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
-	}
-	return nil
 }
 
 // name is the connection's name in CLIENT LIST.
@@ -298,12 +227,12 @@ func (a *app) open(command string, change ...func(*redlatch.Config)) (*redlatch.
 	if err != nil {
 		return nil, err
 	}
+	log := slog.DiscardHandler
+	if a.flags.verbose {
+		log = slog.NewTextHandler(a.std.err, nil)
+	}
 	cfg := redlatch.Config{
-		Redis:         opt,
-		Prefix:        a.flags.prefix,
-		Name:          a.flags.name(command),
-		UnlockTimeout: a.flags.timeout,
-		Logger:        a.logger(),
+		Redis: opt, Prefix: a.flags.prefix, Name: a.flags.name(command), UnlockTimeout: a.flags.timeout, Logger: slog.New(log),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -311,9 +240,12 @@ func (a *app) open(command string, change ...func(*redlatch.Config)) (*redlatch.
 	return redlatch.New(cfg)
 }
 
-func (a *app) logger() *slog.Logger {
-	if !a.flags.verbose {
-		return slog.New(slog.DiscardHandler)
+// with runs what a command does with a client.
+func (a *app) with(command string, do func(*redlatch.Client) error) error {
+	client, err := a.open(command)
+	if err != nil {
+		return err
 	}
-	return slog.New(slog.NewTextHandler(a.std.err, nil))
+	defer client.Close()
+	return do(client)
 }

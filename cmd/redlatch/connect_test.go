@@ -157,24 +157,17 @@ func TestDoctorNamesPermissions(t *testing.T) {
 	s.Do(t, "ACL", "DELUSER", "app")
 }
 
-// Flags come before the environment, that before the file.
+// Flags come before the environment.
 func TestConfig(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	s := server(t, "--unixsocket", socket)
 	c := client(t, s, func(c *redlatch.Config) { c.Prefix = "p:" })
 	h := hold(t, c.RLock("x"))
-	dir := t.TempDir()
-	path := filepath.Join(dir, "config.toml")
-	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	t.Setenv("REDIS_URL", "redis://"+s.Addr())
+	t.Setenv("REDLATCH_PREFIX", "p:")
+	if st, out, errs := callWith(t, "", nil, "show", "x"); st != 0 || !strings.Contains(out, "held") {
+		t.Errorf("environment: %d %s %s", st, out, errs)
 	}
-	write(fmt.Sprintf("url = \"redis://%s\"\nprefix = \"p:\"\ntimeout = \"3s\"\n", s.Addr()))
-	if st, out, errs := callWith(t, "", nil, "--config", path, "show", "x"); st != 0 || !strings.Contains(out, "held") {
-		t.Errorf("file: %d %s %s", st, out, errs)
-	}
-	t.Setenv("REDLATCH_CONFIG", path)
 	t.Setenv("REDLATCH_PREFIX", "q:")
 	if st, out, _ := callWith(t, "", nil, "show", "x"); st != 0 || strings.Contains(out, "held") {
 		t.Errorf("environment: %d %s", st, out)
@@ -182,11 +175,6 @@ func TestConfig(t *testing.T) {
 	if st, out, _ := callWith(t, "", nil, "show", "x", "--prefix", "p:"); st != 0 || !strings.Contains(out, "held") {
 		t.Errorf("flag: %d %s", st, out)
 	}
-	write("urll = \"x\"\n")
-	if st, _, errs := callWith(t, "", nil, "show", "x"); st != exitUsage || !strings.Contains(errs, "urll") {
-		t.Errorf("wrong file: %d %s", st, errs)
-	}
-	write("")
 	// A URL means what it means to redlatch.Open: what that takes is taken, what that refuses is refused.
 	for _, url := range []string{"redis://" + s.Addr() + "/", "valkey://" + s.Addr(), "unix://" + socket} {
 		for _, command := range []string{"ls", "doctor"} {
@@ -245,16 +233,8 @@ func TestURLFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows("a pipe", "--url-file", fmt.Sprintf("/dev/fd/%d", r.Fd()))
-	config := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "url-file = %q\n", path), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	shows("the configuration's", "--config", config)
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:1")
 	shows("--url-file before REDIS_URL", "--url-file", path)
-	if st, _, _ := callWith(t, "", nil, "show", "x", "--config", config); st != exitUnavailable {
-		t.Errorf("REDIS_URL before the configuration's: %d", st)
-	}
 	t.Setenv("REDLATCH_URL_FILE", path)
 	shows("REDLATCH_URL_FILE before REDIS_URL")
 	for _, args := range [][]string{{"--url", url, "--url-file", path}, {"--url-file", path + "x"}} {

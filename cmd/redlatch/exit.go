@@ -43,7 +43,7 @@ type statusError struct {
 
 func (e *statusError) Error() string {
 	if e.err == nil {
-		return "failed"
+		return ""
 	}
 	return e.err.Error()
 }
@@ -53,9 +53,14 @@ func (e *statusError) Unwrap() error { return e.err }
 // usageError is a command line that makes no sense.
 func usageError(text string) error { return &statusError{exitUsage, errors.New(text)} }
 
-// status is the exit status of an error of the SDK.
+// status is the exit status that an error means.
 func status(err error) int {
+	var st *statusError
 	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &st):
+		return st.status
 	case errors.Is(err, redlatch.ErrUnavailable):
 		return exitUnavailable
 	case errors.Is(err, redlatch.ErrOtherOwner):

@@ -138,7 +138,7 @@ func TestHostileArguments(t *testing.T) {
 			{h}, {"ls", h}, {"ls", "-o", h}, {"ls", "--" + h}, {"ls", "--limit", h}, {"ls", "--prefix", h}, {"show", h}, {"watch", h, "--interval", h},
 			{"unlock", h, "--any-owner"}, {"unlock", "x", "--owner", h}, {"unlock", h, h}, {"doctor", "--need", h}, {"run", "x", "--kind", h, "--", "true"},
 			{"run", h, "--", missing + h}, {"run", h, "--wait", "0", "--", "true"}, {"serve", "--listen", h}, {"serve", "--token-file", missing + h},
-			{"top", h}, {"--config", missing + h, "ls"}, {"--url", h, "ls"}, {"--url", "redis://" + h + "@" + s.Addr(), "ls"}, {"--url", "redis://" + s.Addr() + "?x=" + h, "ls"},
+			{"top", h}, {"--url-file", missing + h, "ls"}, {"--url", h, "ls"}, {"--url", "redis://" + h + "@" + s.Addr(), "ls"}, {"--url", "redis://" + s.Addr() + "?x=" + h, "ls"},
 			{"--password-file", missing + h, "ls"}, {"--tls-ca", missing + h, "ls"}, {"--client-name", h, "ls"}, {"--timeout", h, "ls"},
 		} {
 			if h == "" && args[0] != "ls" {

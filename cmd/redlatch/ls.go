@@ -48,31 +48,25 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 			if limit < 1 {
 				return usageError("limit: at least 1")
 			}
-			client, err := a.open("ls")
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			locks, more, err := list(cmd.Context(), client, strings.Join(args, ""), limit)
-			if err != nil {
-				return err
-			}
-			if more > 0 {
-				fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), len(locks)+more)
-			}
-			if *json {
-				return writeJSON(a.std.out, locks, false)
-			}
-			if len(locks) == 0 {
-				text := "no locks"
-				if len(args) > 0 {
-					text = fmt.Sprintf("no locks match %s. The pattern is for the whole name: '*word*' finds a word in it", quote.Name(args[0]))
+			return a.with("ls", func(client *redlatch.Client) error {
+				locks, more, err := list(cmd.Context(), client, strings.Join(args, ""), limit)
+				if more > 0 {
+					fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), len(locks)+more)
 				}
-				fmt.Fprintln(a.std.err, text)
+				switch {
+				case err != nil:
+					return err
+				case *json:
+					return writeJSON(a.std.out, locks, false)
+				case len(locks) > 0:
+					screenOf(a.std.out).list(a.std.out, locks)
+				case len(args) > 0:
+					fmt.Fprintf(a.std.err, "no locks match %s. The pattern is for the whole name: '*word*' finds a word in it\n", quote.Name(args[0]))
+				default:
+					fmt.Fprintln(a.std.err, "no locks")
+				}
 				return nil
-			}
-			screenOf(a.std.out).list(a.std.out, locks)
-			return nil
+			})
 		},
 	}
 	json = asJSON(c)
@@ -167,23 +161,20 @@ The exit status is 0 whether the lock is held or free, and 1 if the key is not a
   redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.open("show")
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			in, err := look(cmd.Context(), client, args[0])
-			if err != nil {
-				return err
-			}
-			if *json {
-				return writeJSON(a.std.out, in, false)
-			}
-			screenOf(a.std.out).lock(a.std.out, in)
-			if in.Kind == redlatch.KindNone && in.Processes <= 0 {
-				fmt.Fprintln(a.std.err, "Is the name right? redlatch ls lists the held locks; --prefix is the application's Config.Prefix.")
-			}
-			return nil
+			return a.with("show", func(client *redlatch.Client) error {
+				in, err := look(cmd.Context(), client, args[0])
+				switch {
+				case err != nil:
+					return err
+				case *json:
+					return writeJSON(a.std.out, in, false)
+				}
+				screenOf(a.std.out).lock(a.std.out, in)
+				if in.Kind == redlatch.KindNone && in.Processes <= 0 {
+					fmt.Fprintln(a.std.err, "Is the name right? redlatch ls lists the held locks; --prefix is the application's Config.Prefix.")
+				}
+				return nil
+			})
 		},
 	}
 	json = asJSON(c)

@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 )
@@ -29,16 +28,8 @@ func execute(ctx context.Context, args []string, std streams) int {
 	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
+	if err != nil && err.Error() != "" {
+		fmt.Fprintln(std.err, "redlatch:", a.flags.clean(message(err)))
 	}
-	var st *statusError
-	if errors.As(err, &st) {
-		if st.err != nil {
-			fmt.Fprintln(std.err, "redlatch:", a.flags.clean(message(st.err)))
-		}
-		return st.status
-	}
-	fmt.Fprintln(std.err, "redlatch:", a.flags.clean(message(err)))
 	return status(err)
 }

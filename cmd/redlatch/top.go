@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -40,11 +42,6 @@ each unlock as much as one more waiting process, and is not possible on a cluste
 			if interval < time.Second {
 				return usageError("interval: at least 1s")
 			}
-			client, err := a.open("top")
-			if err != nil {
-				return err
-			}
-			defer client.Close()
 			var turns func() map[string]int
 			if listen {
 				l, err := a.listen(cmd.Context())
@@ -55,7 +52,7 @@ each unlock as much as one more waiting process, and is not possible on a cluste
 				turns = l.take
 			}
 			v := &topView{server: a.flags.server(), board: newBoard(turns), pattern: strings.Join(args, ""), interval: interval}
-			return top(cmd.Context(), client, in, out, v)
+			return a.with("top", func(client *redlatch.Client) error { return top(cmd.Context(), client, in, out, v) })
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to refresh")
@@ -144,26 +141,14 @@ var keyNames = map[string]string{
 	"\x1b": "esc", "\r": "enter", "\n": "enter", "\x7f": "back", "\b": "back", "\x03": "quit", "\x04": "quit",
 }
 
+// keyPattern is one key: the sequence of a terminal, or a character.
+var keyPattern = regexp.MustCompile(`(?s)\x1b[\[O][^@-~]*[@-~]?|.`)
+
 // splitKeys takes apart what a terminal sent at once.
 func splitKeys(b []byte) []string {
-	var out []string
-	for len(b) > 0 {
-		n := 1
-		if b[0] == 0x1b && len(b) > 1 && (b[1] == '[' || b[1] == 'O') {
-			for n = 2; n < len(b) && (b[n] < '@' || b[n] > '~'); n++ {
-			}
-			n = min(n+1, len(b))
-		} else if b[0] >= 0xc0 {
-			for n < len(b) && b[n]&0xc0 == 0x80 {
-				n++
-			}
-		}
-		k := string(b[:n])
-		if name, ok := keyNames[k]; ok {
-			k = name
-		}
-		out = append(out, k)
-		b = b[n:]
+	keys := keyPattern.FindAllString(string(b), -1)
+	for i, k := range keys {
+		keys[i] = cmp.Or(keyNames[k], k)
 	}
-	return out
+	return keys
 }

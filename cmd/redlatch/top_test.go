@@ -215,12 +215,19 @@ func TestTopServerGone(t *testing.T) {
 	}
 }
 
+// connects is the program as it is called with that URL.
+func connects(url string) *app {
+	a := &app{}
+	newRoot(a)
+	a.flags.url = url
+	return a
+}
+
 // With --listen the turns are counted, however short they are.
 func TestListen(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
-	a := &app{flags: connection{url: "redis://" + s.Addr(), timeout: patience, resolved: true}}
-	l, err := a.listen(t.Context())
+	l, err := connects("redis://" + s.Addr()).listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

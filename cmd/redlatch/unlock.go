@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,12 +39,7 @@ loss only at its next renewal, up to a third of its lease time later: make sure 
 			if (owner == "") == !anyOwner {
 				return usageError("unlock needs --owner OWNER (see redlatch show), or --any-owner")
 			}
-			client, err := a.open("unlock")
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			return a.unlock(cmd, client, args[0], owner, yes)
+			return a.with("unlock", func(client *redlatch.Client) error { return a.unlock(cmd.Context(), client, args[0], owner, yes) })
 		},
 	}
 	c.Flags().StringVar(&owner, "owner", "", "whose hold to end: an owner, its beginning, or the name of its process")
@@ -52,8 +48,8 @@ loss only at its next renewal, up to a third of its lease time later: make sure 
 	return c
 }
 
-func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner string, yes bool) error {
-	in, err := look(cmd.Context(), client, name)
+func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner string, yes bool) error {
+	in, err := look(ctx, client, name)
 	if err != nil {
 		return err
 	}
@@ -79,15 +75,15 @@ func (a *app) unlock(cmd *cobra.Command, client *redlatch.Client, name, owner st
 	if name, err = given("name", name); err != nil {
 		return err
 	}
-	was, err := client.ForceUnlock(cmd.Context(), name, opts...)
-	switch {
-	case err != nil:
+	was, err := client.ForceUnlock(ctx, name, opts...)
+	if err != nil {
 		return err
-	case was:
-		fmt.Fprintf(a.std.out, "%s was taken away from %s\n", brief(in.Name), evicts)
-	default:
-		fmt.Fprintf(a.std.out, "%s was free; waiters were woken\n", brief(in.Name))
 	}
+	did := "was free; waiters were woken"
+	if was {
+		did = "was taken away from " + evicts
+	}
+	fmt.Fprintln(a.std.out, brief(in.Name), did)
 	return nil
 }
 

@@ -35,14 +35,9 @@ reached it says so and keeps trying.
 			if interval < 100*time.Millisecond {
 				return usageError("interval: at least 100ms")
 			}
-			client, err := a.open("watch")
-			if err != nil {
-				return err
-			}
-			defer client.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			return a.watch(ctx, client, args[0], interval, *json)
+			return a.with("watch", func(client *redlatch.Client) error { return a.watch(ctx, client, args[0], interval, *json) })
 		},
 	}
 	json = asJSON(c)
