@@ -80,7 +80,8 @@ type Site struct {
 	Through []*redlatch.Client
 	Direct  []*redlatch.Client
 
-	watch atomic.Pointer[watch] // the requests that Asked waits for
+	change []func(*redlatch.Config)
+	watch  atomic.Pointer[watch] // the requests that Asked waits for
 }
 
 type watch struct {
@@ -100,7 +101,7 @@ func (x *Site) saw(args []string) bool {
 // of them but what outlives a lock on purpose.
 func NewSite(t *testing.T, k Kind, change ...func(*redlatch.Config)) *Site {
 	t.Helper()
-	x := &Site{Kind: k}
+	x := &Site{Kind: k, change: change}
 	for range k.Servers {
 		s := testbed.Standalone(t)
 		testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
@@ -126,7 +127,7 @@ func (x *Site) Fresh(t *testing.T) []*redlatch.Client {
 	t.Helper()
 	clients := make([]*redlatch.Client, len(x.Proxies))
 	for i, p := range x.Proxies {
-		clients[i] = Client(t, p.Addr())
+		clients[i] = Client(t, p.Addr(), x.change...)
 	}
 	return clients
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -163,15 +162,3 @@ func loseOne(t *testing.T, x *bed.Site, scene scene, fault fault, n int64) (caug
 }
 
 func ordinal(n int64) string { return "command " + strconv.FormatInt(n+1, 10) }
-
-// refused fails if somebody who asks for the lock can enter.
-func refused(t *testing.T, l redlatch.Locker) {
-	t.Helper()
-	h, err := l.TryLock(context.Background(), 0, 0)
-	if err == nil {
-		t.Error("a second holder came in")
-		bed.Unlock(t, h)
-	} else if !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Errorf("TryLock beside a holder: %v", err)
-	}
-}

@@ -1,0 +1,65 @@
+package promises
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+)
+
+// overKinds runs each case for each kind of lock, on a lock of its own, of which nothing may be left.
+func overKinds(t *testing.T, change []func(*redlatch.Config), cases map[string]func(t *testing.T, x *bed.Site, name string)) {
+	t.Helper()
+	for _, k := range bed.Kinds() {
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			x := bed.NewSite(t, k, change...)
+			for what, run := range cases {
+				t.Run(what, func(t *testing.T) {
+					name := bed.Name(t.Name())
+					run(t, x, name)
+					bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
+				})
+			}
+		})
+	}
+}
+
+// refused fails if somebody who asks for the lock can enter. On a machine that stands still a quorum may
+// miss the answers of its nodes instead, whose limit is a part of the lease.
+func refused(t *testing.T, l redlatch.Locker) {
+	t.Helper()
+	h, err := l.TryLock(context.Background(), 0, 0)
+	silent := strings.Contains(t.Name(), "/quorum/") && errors.Is(err, redlatch.ErrUnavailable)
+	if err == nil {
+		t.Error("a second holder came in")
+		bed.Unlock(t, h)
+	} else if !errors.Is(err, redlatch.ErrNotAcquired) && !silent {
+		t.Errorf("TryLock beside a holder: %v", err)
+	}
+}
+
+// alive fails if the hold's context has ended.
+func alive(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if h.Context().Err() != nil {
+		t.Fatalf("the hold's context has ended: %v", context.Cause(h.Context()))
+	}
+}
+
+// ended waits until the hold's context has ended for this cause.
+func ended(t *testing.T, h redlatch.Hold, cause error) {
+	t.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(bed.Patience):
+		t.Fatalf("the hold's context does not end")
+	}
+	if got := context.Cause(h.Context()); !errors.Is(got, cause) {
+		t.Errorf("the hold's context ended with %v, want %v", got, cause)
+	}
+}
