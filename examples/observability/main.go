@@ -10,46 +10,40 @@
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 go run ./examples/observability
 //
 // compose.yaml beside this file adds Grafana with the shipped dashboard, and Tempo,
-// for those who have a container engine.
+// for those who have a container engine. telemetry.go has the exporters, shop.go how a
+// client gets them, sale.go the work.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/redlatch/redlatch/examples/internal/demoserver"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/internal/testbed/backends"
 )
 
-type options struct {
-	redis      string
-	listen     string
-	rules      string
-	prometheus bool
-	jaeger     string
-	last       time.Duration
-}
+// What the program takes.
+var (
+	redis      = flag.String("redis", demoserver.Auto, "URL of a Redis; default: $REDIS_URL, else a private redis-server, else an embedded one")
+	listen     = flag.String("listen", "127.0.0.1:0,127.0.0.1:0", "addresses of the two tills' metrics")
+	prometheus = flag.Bool("prometheus", false, "start the prometheus of PATH")
+	jaeger     = flag.String("jaeger", "no", "start the jaeger of PATH: yes, no, or auto: if there is one")
+	rules      = flag.String("rules", "otel/dashboards/alerts.yml", "alert rules for that Prometheus, if the file is there")
+)
 
 func main() {
-	var o options
-	flag.StringVar(&o.redis, "redis", demoserver.Auto, "URL of a Redis; default: $REDIS_URL, else a private redis-server, else an embedded one")
-	flag.StringVar(&o.listen, "listen", "127.0.0.1:0,127.0.0.1:0", "addresses of the two tills' metrics")
-	flag.BoolVar(&o.prometheus, "prometheus", false, "start the prometheus of PATH")
-	flag.StringVar(&o.jaeger, "jaeger", "no", "start the jaeger of PATH: yes, no, or auto: if there is one")
-	flag.StringVar(&o.rules, "rules", "otel/dashboards/alerts.yml", "alert rules for that Prometheus, if the file is there")
-	flag.DurationVar(&o.last, "for", 0, "how long to run; 0: until interrupted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, o)
+	err := run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "observability:", err)
@@ -57,66 +51,62 @@ func main() {
 	}
 }
 
-// traces starts a Jaeger, if it is wanted, and lets the spans go there.
-func traces(out io.Writer, program *testbed.Program, choice string) error {
-	there := func() bool { _, err := exec.LookPath("jaeger"); return err == nil }
-	switch {
-	case choice == "auto" && !there():
-		fmt.Fprintln(out, "Jaeger:      none on PATH; make jaeger builds one from Go's modules, which takes some minutes")
-		return nil
-	case choice != "auto" && choice != "yes":
-		return nil
-	}
-	j, err := startJaeger(program)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "Jaeger:      %s\n", j.url)
-	if !j.pages {
-		fmt.Fprintln(out, "             its API alone: its pages were not built")
-	}
-	return os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", j.otlp+"/v1/traces")
-}
-
-// run is the program, until ctx ends or its time is over.
-func run(ctx context.Context, out io.Writer, o options) (err error) {
-	if o.last > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.last)
-		defer cancel()
-	}
-	server, err := demoserver.Start(ctx, "observability", o.redis)
+// run is the program, until ctx ends.
+func run(ctx context.Context) (err error) {
+	server, err := demoserver.Start(ctx, "observability", *redis)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	fmt.Fprintln(out, "Redis:      ", server.About)
+	fmt.Println("Redis:      ", server.About)
 	program := &testbed.Program{}
 	defer program.Close() // after the shop, whose spans it takes
-	if err := traces(out, program, o.jaeger); err != nil {
+	if err := startJaeger(program); err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s, err := openShop(ctx, server, o.listen, log)
+	s, err := openShop(ctx, server, *listen, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	var targets []string
 	for _, t := range s.tills {
-		fmt.Fprintf(out, "Metrics:     http://%s/metrics (%s)\n", t.addr, t.name)
+		fmt.Printf("Metrics:     http://%s/metrics (%s)\n", t.addr, t.name)
+		targets = append(targets, t.addr)
 	}
-	fmt.Fprintln(out, "Spans:      ", spansGo())
-	if o.prometheus {
-		p, err := startPrometheus(program, s.targets(), o.rules)
+	fmt.Println("Spans:       to", cmp.Or(spansGo(), "nowhere (set OTEL_EXPORTER_OTLP_ENDPOINT)"))
+	if *prometheus {
+		p, err := backends.StartPrometheus(program, targets, *rules)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "Prometheus:  %s\n", p.url)
-		fmt.Fprintf(out, "  waits:     %s\n", p.graph(`histogram_quantile(0.99, sum by (le, lock_name) (rate(lock_wait_duration_seconds_bucket[1m])))`))
-		fmt.Fprintf(out, "  alerts:    %s/alerts\n", p.pages)
+		fmt.Printf("Prometheus:  %s\n", p.URL)
+		fmt.Printf("  waits:     %s\n", p.Graph(`histogram_quantile(0.99, sum by (le, lock_name) (rate(lock_wait_duration_seconds_bucket[1m])))`))
+		fmt.Printf("  alerts:    %s/alerts\n", p.Pages)
 	}
-	fmt.Fprintln(out, "Working until interrupted; lost leases are part of it.")
+	fmt.Println("Working until interrupted; lost leases are part of it.")
 	s.work(ctx)
-	fmt.Fprintf(out, "Sold %d; stock and orders did not agree %d times\n", s.sold.Load(), s.wrong.Load())
+	fmt.Printf("Sold %d; stock and orders did not agree %d times\n", s.sold.Load(), s.wrong.Load())
 	return nil
+}
+
+// startJaeger starts a Jaeger, if it is wanted, and lets the spans go there.
+func startJaeger(program *testbed.Program) error {
+	if _, err := exec.LookPath("jaeger"); err != nil && *jaeger == "auto" {
+		fmt.Println("Jaeger:      none on PATH; make jaeger builds one from Go's modules, which takes some minutes")
+		return nil
+	}
+	if *jaeger == "no" {
+		return nil
+	}
+	j, err := backends.StartJaeger(program)
+	if err != nil {
+		return err
+	}
+	fmt.Println("Jaeger:     ", j.URL)
+	if !j.Pages {
+		fmt.Println("             its API alone: its pages were not built")
+	}
+	return os.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", j.OTLP)
 }

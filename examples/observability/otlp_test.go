@@ -3,7 +3,9 @@ package main
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +16,9 @@ import (
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/demoserver"
 )
 
 // collected is what a collector would know of the tills' lock spans.
@@ -69,6 +74,33 @@ func textOf(of []*commonpb.KeyValue, key string) string {
 		}
 	}
 	return ""
+}
+
+// shopFor opens a shop on a server of its own; ctx ends after limit, or with the
+// test. To close the shop is the caller's.
+func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit) // the server outlives t.Context()
+	t.Cleanup(cancel)
+	server, err := demoserver.Start(ctx, "observability", demoserver.Private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		s, err := openShop(ctx, server, *listen, slog.New(slog.DiscardHandler))
+		if err == nil {
+			return ctx, s
+		}
+		// With its short lease a client connects in a short time, or not at all: a busy machine's server is slow.
+		if !errors.Is(err, redlatch.ErrUnavailable) || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestSpansGoByOTLP: with the environment set as for any program, a collector

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,29 +18,28 @@ import (
 
 // shop is two tills that share their locks.
 type shop struct {
-	ledger
-
 	tills []*till
 	tag   string
 
-	nights atomic.Int64
+	sold, wrong, nights atomic.Int64
 }
 
 // till is one client with telemetry of its own, as a replica of a service has.
 type till struct {
 	*telemetry
-	name   string
-	client *redlatch.Client
-	goods  rueidis.Client // what is for sale, and who has bought
+	*redlatch.Client
+	name  string
+	goods rueidis.Client // what is for sale, and who has bought
 }
 
 // lease is short, so that renewals are to be seen soon.
 const lease = 2 * time.Second
 
+// openShop opens both tills, with their metrics at two addresses.
 func openShop(ctx context.Context, server *demoserver.Server, listen string, log *slog.Logger) (_ *shop, err error) {
-	addrs, err := addresses(listen)
-	if err != nil {
-		return nil, err
+	first, second, ok := strings.Cut(listen, ",")
+	if !ok {
+		return nil, fmt.Errorf("-listen needs two addresses with a comma between, not %q", listen)
 	}
 	s := &shop{tag: server.Tag}
 	defer func() {
@@ -50,25 +47,20 @@ func openShop(ctx context.Context, server *demoserver.Server, listen string, log
 			_ = s.close() // the error is why
 		}
 	}()
-	for i, addr := range addrs {
+	for i, addr := range []string{first, second} {
 		t := &till{name: fmt.Sprintf("till-%d", i+1)}
-		if t.telemetry, err = newTelemetry(ctx, t.name, addr); err != nil {
+		if t.goods, err = server.Client(); err != nil {
 			return nil, err
 		}
 		s.tills = append(s.tills, t)
-		if t.client, err = redlatch.Open(server.URL, redlatch.WithConfig(func(c *redlatch.Config) {
+		if t.telemetry, err = newTelemetry(ctx, t.name, addr); err != nil {
+			return nil, err
+		}
+		if t.Client, err = redlatch.Open(server.URL, redlatch.WithConfig(func(c *redlatch.Config) {
 			c.Name, c.LeaseTime = "shop/"+t.name, lease
 			c.TracerProvider, c.MeterProvider, c.Logger = t.tracing, t.meters, log
 			c.Telemetry.LockName = s.template
 		})); err != nil {
-			return nil, err
-		}
-		option, err := rueidis.ParseURL(server.URL)
-		if err != nil {
-			return nil, err
-		}
-		option.DisableCache = true
-		if t.goods, err = rueidis.NewClient(option); err != nil {
 			return nil, err
 		}
 	}
@@ -84,24 +76,18 @@ func (s *shop) template(name string) string {
 	return strings.TrimRight(name, "0123456789") + "*"
 }
 
-func (s *shop) targets() []string {
-	var out []string
-	for _, t := range s.tills {
-		out = append(out, t.addr)
-	}
-	return out
-}
-
+// close also closes a shop of which only a part was opened.
 func (s *shop) close() error {
-	errs := []error{s.clear()}
+	var errs []error
 	for _, t := range s.tills {
-		if t.client != nil {
-			t.client.Close()
+		errs = append(errs, s.clear(t.goods))
+		if t.Client != nil {
+			t.Client.Close()
 		}
-		if t.goods != nil {
-			t.goods.Close()
+		t.goods.Close()
+		if t.telemetry != nil {
+			errs = append(errs, t.telemetry.close())
 		}
-		errs = append(errs, t.close())
 	}
 	return errors.Join(errs...)
 }
@@ -131,82 +117,4 @@ func (s *shop) work(ctx context.Context) {
 		}
 	}
 	wg.Wait()
-}
-
-func (s *shop) number(n int) string { return strconv.Itoa(rand.N(n)) } //nolint:gosec // a load
-
-func (s *shop) name(kind string, n int) string { return s.tag + kind + s.number(n) }
-
-// pause works for about d.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d/2 + rand.N(d)) //nolint:gosec // a load
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// queueUp waits its turn.
-func (s *shop) queueUp(ctx context.Context, t *till) error {
-	return t.client.FairLock(s.tag+"checkout:0").Do(ctx, func(ctx context.Context) error {
-		pause(ctx, 10*time.Millisecond)
-		return nil
-	})
-}
-
-// browse reads the catalogue while nobody writes it.
-func (s *shop) browse(ctx context.Context, t *till) error {
-	return t.client.ReadWriteLock(s.name("catalogue:", 2)).ReadLock().Do(ctx, func(ctx context.Context) error {
-		pause(ctx, 8*time.Millisecond)
-		return nil
-	})
-}
-
-// restock writes it.
-func (s *shop) restock(ctx context.Context, t *till) error {
-	pause(ctx, 100*time.Millisecond)
-	return t.client.ReadWriteLock(s.name("catalogue:", 2)).WriteLock().Do(ctx, func(ctx context.Context) error {
-		pause(ctx, 30*time.Millisecond)
-		return nil
-	})
-}
-
-// bundle sells two things at once.
-func (s *shop) bundle(ctx context.Context, t *till) error {
-	both := redlatch.MultiLock(t.client.RLock(s.name("item:", things)), t.client.RLock(s.name("coupon:", 3)))
-	return both.Do(ctx, func(ctx context.Context) error {
-		pause(ctx, 10*time.Millisecond)
-		return nil
-	})
-}
-
-// glance gives up soon.
-func (s *shop) glance(ctx context.Context, t *till) error {
-	h, err := t.client.RLock(s.name("item:", things)).TryLock(ctx, 5*time.Millisecond, 0)
-	if errors.Is(err, redlatch.ErrNotAcquired) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return h.Unlock(ctx)
-}
-
-// nightly is a long job; now and then an operator takes its lock away.
-func (s *shop) nightly(ctx context.Context, t *till) error {
-	l := t.client.RLock(s.tag + "job:0")
-	h, err := l.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = h.Unlock(ctx) }() // lost, most of the time: that is the point
-	pause(h.Context(), lease)
-	if s.nights.Add(1)%2 == 1 {
-		if _, err := l.ForceUnlock(ctx); err != nil {
-			return err
-		}
-		<-h.Context().Done()
-	}
-	return nil
 }

@@ -1,16 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	prom "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/otel/attribute"
@@ -18,13 +17,13 @@ import (
 	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace"
 )
 
 // telemetry is one till's exporters.
 type telemetry struct {
 	addr    string // of the metrics
-	tracing *sdktrace.TracerProvider
+	tracing *trace.TracerProvider
 	meters  *metric.MeterProvider
 	server  *http.Server
 	served  chan error
@@ -37,7 +36,7 @@ func newTelemetry(ctx context.Context, instance, listen string) (*telemetry, err
 		attribute.String("service.name", "shop"), attribute.String("service.instance.id", instance))
 
 	// One registry per till: in a service of one process the default one does.
-	registry := prometheus.NewRegistry()
+	registry := prom.NewRegistry()
 	exporter, err := otelprom.New(
 		otelprom.WithRegisterer(registry),
 		otelprom.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes), // lock_wait_duration_seconds
@@ -48,15 +47,15 @@ func newTelemetry(ctx context.Context, instance, listen string) (*telemetry, err
 	}
 	t := &telemetry{meters: metric.NewMeterProvider(metric.WithReader(exporter), metric.WithResource(res)), served: make(chan error, 1)}
 
-	tracing := []sdktrace.TracerProviderOption{sdktrace.WithResource(res)}
-	if exports() {
-		spans, err := otlptracehttp.New(ctx)
+	options := []trace.TracerProviderOption{trace.WithResource(res)}
+	if spansGo() != "" {
+		spans, err := otlptracehttp.New(ctx) // reads the same environment
 		if err != nil {
 			return nil, err
 		}
-		tracing = append(tracing, sdktrace.WithBatcher(spans))
+		options = append(options, trace.WithBatcher(spans))
 	}
-	t.tracing = sdktrace.NewTracerProvider(tracing...)
+	t.tracing = trace.NewTracerProvider(options...)
 
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
@@ -81,22 +80,7 @@ func (t *telemetry) close() error {
 	return errors.Join(err, t.meters.Shutdown(ctx), t.tracing.Shutdown(ctx))
 }
 
-func exports() bool {
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
-}
-
+// spansGo is where spans are sent by OTLP; "": nowhere.
 func spansGo() string {
-	if exports() {
-		return "by OTLP to " + strings.TrimSpace(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")+" "+os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
-	}
-	return "nowhere (set OTEL_EXPORTER_OTLP_ENDPOINT)"
-}
-
-// addresses splits the flag.
-func addresses(listen string) ([]string, error) {
-	list := strings.Split(listen, ",")
-	if len(list) != 2 {
-		return nil, fmt.Errorf("-listen needs two addresses with a comma between, not %q", listen)
-	}
-	return list, nil
+	return cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 }

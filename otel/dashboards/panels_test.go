@@ -1,28 +1,23 @@
-package main
+// Package dashboards tests the dashboard, the alert rules and the trace queries beside it, on
+// the telemetry of examples/observability at work.
+package dashboards
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"log/slog"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/examples/internal/demoserver"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/internal/testbed/backends"
 )
-
-const dashboards = "../../otel/dashboards"
 
 // needs skips a test without the program, unless the environment asks for it.
 func needs(t *testing.T, program string) {
@@ -55,7 +50,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) dashboard {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dashboards, "redlatch.json"))
+	text, err := os.ReadFile("redlatch.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,31 +64,40 @@ func readDashboard(t *testing.T) dashboard {
 // variables stand for what Grafana would put in.
 var variables = strings.NewReplacer("$type", ".*", "$name", ".*", "$lock", "item:*", "$__rate_interval", "15s", "$__interval", "15s")
 
-// shopFor opens a shop on a server of its own; ctx ends after limit, or with the
-// test. To close the shop is the caller's.
-func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
+// shop runs examples/observability until the test ends, and returns where its metrics are.
+// env is its environment beside ours.
+func shop(t *testing.T, env ...string) (targets []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit) // the server outlives t.Context()
-	t.Cleanup(cancel)
-	server, err := demoserver.Start(ctx, "observability", demoserver.Private)
-	if err != nil {
-		t.Fatal(err)
+	root := filepath.Join("..", "..")
+	if _, err := os.Stat(filepath.Join(root, "examples")); err != nil {
+		t.Skip("not in a clone of the repository")
 	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	for {
-		s, err := openShop(ctx, server, "127.0.0.1:0,127.0.0.1:0", slog.New(slog.NewTextHandler(io.Discard, nil)))
-		if err == nil {
-			return ctx, s
+	program := filepath.Join(t.TempDir(), "observability")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/observability")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	server := testbed.Standalone(t)
+	for t.Context().Err() == nil {
+		cmd := exec.Command(program, "-redis", "redis://"+server.Addr())
+		cmd.Env = append(os.Environ(), env...)
+		p := testbed.Run(t, "observability", cmd)
+		targets = nil
+		for line := range p.Lines() {
+			if _, rest, ok := strings.Cut(line, "http://"); ok && strings.HasPrefix(line, "Metrics:") {
+				addr, _, _ := strings.Cut(rest, "/")
+				targets = append(targets, addr)
+			}
+			if strings.HasPrefix(line, "Working") {
+				return targets
+			}
 		}
 		// With its short lease a client connects in a short time, or not at all: a busy machine's server is slow.
-		if !errors.Is(err, redlatch.ErrUnavailable) || ctx.Err() != nil {
-			t.Fatal(err)
-		}
+		t.Logf("it did not begin: %s", p.Stderr())
 	}
+	t.Fatal("the shop did not begin")
+	return nil
 }
 
 // TestPanelsReturnData runs the expression of every panel against a real
@@ -103,26 +107,12 @@ func TestPanelsReturnData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
-	ctx, s := shopFor(t, 4*time.Minute)
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	p, err := startPrometheus(t, s.targets(), filepath.Join(dashboards, "alerts.yml"))
+	p, err := backends.StartPrometheus(t, shop(t), "alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	working, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { // ends with working
-		defer close(done)
-		s.work(working)
-	}()
-	defer func() {
-		stop()
-		<-done
-	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
 
 	exprs := map[string]string{}
 	d := readDashboard(t)
@@ -139,7 +129,7 @@ func TestPanelsReturnData(t *testing.T) {
 	}
 	for len(exprs) > 0 {
 		for name, expr := range exprs {
-			got, err := p.query(ctx, expr)
+			got, err := p.Query(ctx, expr)
 			if ctx.Err() == nil && err != nil {
 				t.Errorf("%s: %v", name, err)
 				delete(exprs, name)
@@ -161,10 +151,10 @@ func TestPanelsReturnData(t *testing.T) {
 	// The variables of the dashboard find what they look for, and a lost lease
 	// fires its alert. A scrape that takes longer than a second leaves nothing to be
 	// found until the next one.
-	found := func(expr string, is func(sample) bool) {
+	found := func(expr string, is func(backends.Sample) bool) {
 		t.Helper()
 		for {
-			got, err := p.query(ctx, expr)
+			got, err := p.Query(ctx, expr)
 			if slices.ContainsFunc(got, is) {
 				return
 			}
@@ -179,17 +169,17 @@ func TestPanelsReturnData(t *testing.T) {
 		if q, ok := v.Query.(map[string]any); ok {
 			text, _ := q["query"].(string)
 			metric, label, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "label_values("), ")"), ", ")
-			found("count by ("+label+") ("+metric+")", func(s sample) bool { return s.Metric[label] != "" })
+			found("count by ("+label+") ("+metric+")", func(s backends.Sample) bool { return s.Metric[label] != "" })
 		}
 	}
-	found(`ALERTS{alertname="RedlatchLeaseLost",alertstate="firing",lock_name="job:*"}`, func(sample) bool { return true })
+	found(`ALERTS{alertname="RedlatchLeaseLost",alertstate="firing",lock_name="job:*"}`, func(backends.Sample) bool { return true })
 	if path := os.Getenv("REDLATCH_DRAW"); path != "" {
 		draw(t, p, d, path)
 	}
 }
 
 // numeric reports whether a series has a value that can be drawn.
-func numeric(s sample) bool {
+func numeric(s backends.Sample) bool {
 	text, _ := s.Value[1].(string)
 	v, err := strconv.ParseFloat(text, 64)
 	return err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
@@ -204,14 +194,14 @@ func TestAlertRules(t *testing.T) {
 		cmd.Dir = dir
 		return cmd.CombinedOutput()
 	}
-	if out, err := promtool(dashboards); err != nil {
+	if out, err := promtool("."); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	rules, err := os.ReadFile(filepath.Join(dashboards, "alerts.yml"))
+	rules, err := os.ReadFile("alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests, err := os.ReadFile(filepath.Join(dashboards, "alerts_test.yml"))
+	tests, err := os.ReadFile("alerts_test.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,35 +228,5 @@ func TestAlertRules(t *testing.T) {
 	}
 	if out, err := promtool(dir); err == nil {
 		t.Errorf("the tests pass for a rule that is wrong:\n%s", out)
-	}
-}
-
-// TestComposeMountsWhatIsThere keeps compose.yaml in step with the files that it
-// names; there is no container engine in these tests.
-func TestComposeMountsWhatIsThere(t *testing.T) {
-	text, err := os.ReadFile("compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mounts := regexp.MustCompile(`(?m)["\s](\.{1,2}/[^:"\s]+):/`).FindAllStringSubmatch(string(text), -1)
-	if len(mounts) < 6 {
-		t.Errorf("only %d mounts were found", len(mounts))
-	}
-	for _, m := range mounts {
-		if _, err := os.Stat(m[1]); err != nil {
-			t.Error(err)
-		}
-	}
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join("compose", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	for _, port := range []string{"9464", "9465"} {
-		if !strings.Contains(string(text), "0.0.0.0:"+port) || !strings.Contains(read("prometheus.yml"), "shop:"+port) {
-			t.Errorf("port %s is served or scraped alone", port)
-		}
 	}
 }

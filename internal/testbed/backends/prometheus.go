@@ -1,30 +1,29 @@
-package main
+package backends
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// prom is a running Prometheus.
-type prom struct {
+// Prometheus is a running Prometheus.
+type Prometheus struct {
 	web
-	pages string // where its pages are: Debian's package has them elsewhere
+	// Pages is where its pages are: Debian's package has them elsewhere.
+	Pages string
 }
 
-// startPrometheus starts the program of PATH on a free port with its data in a
-// temporary folder. It is stopped by its own pid when tb cleans up, or when this
-// process dies.
-func startPrometheus(tb testbed.TB, targets []string, rules string) (*prom, error) {
+// StartPrometheus starts the program of PATH on a free port with its data in a
+// temporary folder. It scrapes targets every second and evaluates rules, if that file is
+// there.
+func StartPrometheus(tb testbed.TB, targets []string, rules string) (*Prometheus, error) {
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
 		return nil, fmt.Errorf("%w: scripts/ensure-prometheus.sh installs it on Debian and Ubuntu", err)
@@ -60,48 +59,37 @@ func startPrometheus(tb testbed.TB, targets []string, rules string) (*prom, erro
 			args = append(args, "--web.local-assets="+filepath.Clean(web))
 		}
 	}
-	process := testbed.Run(tb, "prometheus", exec.Command(program, args...)) //nolint:gosec,noctx // of PATH; ends with tb
-	p := &prom{web: web{url: "http://" + addr}}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	for {
-		if _, err := p.get(ctx, "/-/ready", nil); err == nil {
-			p.pages = p.url
-			if _, err := p.get(ctx, "/classic/alerts", nil); err == nil {
-				p.pages += "/classic"
-			}
-			return p, nil
-		}
-		select {
-		case <-process.Done():
-			return nil, fmt.Errorf("prometheus ended:\n%s", process.Stderr())
-		case <-ctx.Done():
-			return nil, errors.New("prometheus is not ready after 30 s")
-		case <-time.After(50 * time.Millisecond):
-		}
+	p := &Prometheus{web: web{"http://" + addr}}
+	if err := p.run(tb, "prometheus", "/-/ready", exec.Command(program, args...)); err != nil { //nolint:gosec // of PATH
+		return nil, err
 	}
+	p.Pages = p.URL
+	if _, err := p.Get(context.Background(), "/classic/alerts", nil); err == nil {
+		p.Pages += "/classic"
+	}
+	return p, nil
 }
 
-// graph is the page that draws an expression.
-func (p *prom) graph(expr string) string {
-	return p.pages + "/graph?g0.range_input=5m&g0.tab=0&g0.expr=" + url.QueryEscape(expr)
+// Graph is the page that draws an expression.
+func (p *Prometheus) Graph(expr string) string {
+	return p.Pages + "/graph?g0.range_input=5m&g0.tab=0&g0.expr=" + url.QueryEscape(expr)
 }
 
-// sample is one series of an instant query.
-type sample struct {
+// Sample is one series of an instant query.
+type Sample struct {
 	Metric map[string]string `json:"metric"`
 	Value  [2]any            `json:"value"` // time, text
 }
 
-// query evaluates an expression now.
-func (p *prom) query(ctx context.Context, expr string) ([]sample, error) {
-	body, err := p.get(ctx, "/api/v1/query", url.Values{"query": {expr}})
+// Query evaluates an expression now.
+func (p *Prometheus) Query(ctx context.Context, expr string) ([]Sample, error) {
+	body, err := p.Get(ctx, "/api/v1/query", url.Values{"query": {expr}})
 	if err != nil {
 		return nil, err
 	}
 	var out struct {
 		Data struct {
-			Result []sample `json:"result"`
+			Result []Sample `json:"result"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &out); err != nil {

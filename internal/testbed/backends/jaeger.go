@@ -1,22 +1,22 @@
-package main
+package backends
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// jaeger is a running Jaeger (version 2) that keeps its traces in memory.
-type jaeger struct {
+// Jaeger is a running Jaeger (version 2) that keeps its traces in memory.
+type Jaeger struct {
 	web
-	otlp  string // where it takes spans by OTLP over HTTP
-	pages bool   // whether it has its pages, or the API alone
+	// OTLP is where it takes spans by OTLP over HTTP.
+	OTLP string
+	// Pages says whether it has its pages, or the API alone.
+	Pages bool
 }
 
 const jaegerConfig = `service:
@@ -42,9 +42,8 @@ exporters:
   jaeger_storage_exporter: {trace_storage: memory}
 `
 
-// startJaeger starts the program of PATH on free ports. It is stopped by its own pid
-// when tb cleans up, or when this process dies.
-func startJaeger(tb testbed.TB) (*jaeger, error) {
+// StartJaeger starts the program of PATH on free ports.
+func StartJaeger(tb testbed.TB) (*Jaeger, error) {
 	program, err := exec.LookPath("jaeger")
 	if err != nil {
 		return nil, fmt.Errorf("%w: make jaeger builds it", err)
@@ -60,7 +59,7 @@ func startJaeger(tb testbed.TB) (*jaeger, error) {
 			return nil, err
 		}
 	}
-	j := &jaeger{web: web{url: "http://" + addr[0]}, otlp: "http://" + addr[2]}
+	j := &Jaeger{web: web{"http://" + addr[0]}, OTLP: "http://" + addr[2] + "/v1/traces"}
 	// What scripts/ensure-jaeger.sh builds has its pages beside the program.
 	ui := ""
 	if real, err := filepath.EvalSymlinks(program); err == nil {
@@ -76,21 +75,10 @@ func startJaeger(tb testbed.TB) (*jaeger, error) {
 	}
 	cmd := exec.Command(program, "--config="+file)                   //nolint:gosec,noctx // of PATH; ends with tb
 	cmd.Env = append(os.Environ(), "OTEL_TRACES_SAMPLER=always_off") // it would send its own, too
-	process := testbed.Run(tb, "jaeger", cmd)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for {
-		if _, err := j.get(ctx, "/api/services", nil); err == nil {
-			page, err := j.get(ctx, "/search", nil)
-			j.pages = err == nil && len(page) > 500 // else a page that says that there are none
-			return j, nil
-		}
-		select {
-		case <-process.Done():
-			return nil, fmt.Errorf("jaeger ended:\n%s", process.Stderr())
-		case <-ctx.Done():
-			return nil, errors.New("jaeger is not ready after a minute")
-		case <-time.After(50 * time.Millisecond):
-		}
+	if err := j.run(tb, "jaeger", "/api/services", cmd); err != nil {
+		return nil, err
 	}
+	page, err := j.Get(context.Background(), "/search", nil)
+	j.Pages = err == nil && len(page) > 500 // else a page that says that there are none
+	return j, nil
 }

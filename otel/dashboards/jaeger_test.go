@@ -1,4 +1,4 @@
-package main
+package dashboards
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/internal/testbed/backends"
 )
 
 // found is what Jaeger's query API answers.
@@ -53,10 +54,13 @@ func (s foundSpan) tag(key string) string {
 	return ""
 }
 
+// jaeger asks a Jaeger.
+type jaeger struct{ *backends.Jaeger }
+
 // traces asks for traces; none are no error.
 func (j *jaeger) traces(ctx context.Context, path string, q url.Values) (found, error) {
 	var out found
-	body, err := j.get(ctx, path, q)
+	body, err := j.Get(ctx, path, q)
 	if err == nil {
 		err = json.Unmarshal(body, &out)
 	}
@@ -139,38 +143,24 @@ func TestJaeger(t *testing.T) {
 		}
 		testbed.Skip(t, "jaeger is not on PATH; make jaeger builds it from Go's modules")
 	}
-	j, err := startJaeger(t)
+	started, err := backends.StartJaeger(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", j.otlp+"/v1/traces")
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "100") // ms; 5 s by default
-	ctx, s := shopFor(t, 3*time.Minute)
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	working, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { // ends with working
-		defer close(done)
-		s.work(working)
-	}()
-	defer func() {
-		stop()
-		<-done
-	}()
+	j := &jaeger{started}
+	shop(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+j.OTLP, "OTEL_BSP_SCHEDULE_DELAY=100") // ms; 5 s by default
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
 
 	waiter, holder := j.waiter(ctx, t)
 	t.Logf("waiter: trace %s; held by: trace %s", waiter.TraceID, holder.TraceID)
-	text, err := os.ReadFile(filepath.Join(dashboards, "traces.md"))
+	text, err := os.ReadFile("traces.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := strings.NewReplacer(
 		"orders:*", waiter.tag("lock.name"), "<its trace id>", holder.TraceID, "<its lock.owner>", waiter.tag("lock.owner"),
-		"http://localhost:16686", j.url, "2026-01-01T00:00:00Z", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339),
+		"http://localhost:16686", j.URL, "2026-01-01T00:00:00Z", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339),
 		"2026-01-02T00:00:00Z", time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
 	).Replace(string(text))
 	for _, q := range searches(t, page) {
@@ -188,7 +178,7 @@ func TestJaeger(t *testing.T) {
 	}
 	curls(ctx, t, page)
 	if path := os.Getenv("REDLATCH_PICTURES"); path != "" {
-		picture(t, j.url+"/trace/"+waiter.TraceID+"?uiFind="+waiter.SpanID, filepath.Join(path, "jaeger-trace.png"))
+		picture(t, j.URL+"/trace/"+waiter.TraceID+"?uiFind="+waiter.SpanID, filepath.Join(path, "jaeger-trace.png"))
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package dashboards
 
 import (
 	"context"
@@ -12,11 +12,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed/backends"
 )
 
 // draw makes the picture of docs/OBSERVABILITY.md: plain lines from the answers of
 // Prometheus to the expressions of a few panels. It is no rendering by Grafana.
-func draw(t *testing.T, p *prom, d dashboard, path string) {
+func draw(t *testing.T, p *backends.Prometheus, d dashboard, path string) {
 	t.Helper()
 	titles := []string{"Acquire: p50, p95, p99", "Acquisitions by outcome", "Waiting and held", "Wait and hold", "Ends of holds", "Tail of the wait (p99 / p50)"}
 	const width, height = 460, 190
@@ -49,10 +51,10 @@ type line struct {
 	points [][2]float64
 }
 
-func ranged(t *testing.T, p *prom, expr string) []line {
+func ranged(t *testing.T, p *backends.Prometheus, expr string) []line {
 	t.Helper()
 	now := time.Now().Unix()
-	body, err := p.get(context.Background(), "/api/v1/query_range", url.Values{
+	body, err := p.Get(context.Background(), "/api/v1/query_range", url.Values{
 		"query": {expr}, "start": {strconv.FormatInt(now-60, 10)}, "end": {strconv.FormatInt(now, 10)}, "step": {"2"},
 	})
 	if err != nil {
