@@ -16,16 +16,12 @@ import (
 // place that all of them pass: the connection. INFO commandstats would tell
 // less: it also counts what a Lua script calls inside the server, counts what
 // strangers send to a shared server, and the embedded server has none.
-type counter struct {
-	sent atomic.Int64
-}
+type counter struct{ atomic.Int64 }
 
 // watch makes all connections of a client pass the counter.
 func (c *counter) watch(option *rueidis.ClientOption) {
 	dial := option.DialCtxFn // set for unix sockets
-	option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-		var conn net.Conn
-		var err error
+	option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (conn net.Conn, err error) {
 		switch {
 		case dial != nil:
 			conn, err = dial(ctx, addr, d, config)
@@ -34,10 +30,7 @@ func (c *counter) watch(option *rueidis.ClientOption) {
 		default:
 			conn, err = d.DialContext(ctx, "tcp", addr)
 		}
-		if err != nil {
-			return nil, err
-		}
-		return &countingConn{Conn: conn, counter: c}, nil
+		return &countingConn{Conn: conn, sent: c}, err
 	}
 }
 
@@ -45,7 +38,7 @@ func (c *counter) watch(option *rueidis.ClientOption) {
 // strings: "*2\r\n$3\r\nGET\r\n$5\r\nstock\r\n".
 type countingConn struct {
 	net.Conn
-	counter *counter
+	sent *counter
 
 	mu   sync.Mutex
 	line []byte // guarded by mu; the beginning of a line that is not complete yet
@@ -55,38 +48,27 @@ type countingConn struct {
 func (c *countingConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.mu.Lock()
-	c.follow(b[:n])
-	c.mu.Unlock()
-	return n, err
-}
-
-// follow needs c.mu.
-func (c *countingConn) follow(b []byte) {
-	for len(b) > 0 {
-		if c.skip > 0 {
-			n := min(c.skip, len(b))
-			c.skip -= n
-			b = b[n:]
+	defer c.mu.Unlock()
+	for b = b[:n]; len(b) > 0; {
+		if skipped := min(c.skip, len(b)); skipped > 0 {
+			c.skip -= skipped
+			b = b[skipped:]
 			continue
 		}
-		end := bytes.IndexByte(b, '\n')
-		if end < 0 {
-			c.line = append(c.line, b...)
-			return
+		part, rest, complete := bytes.Cut(b, []byte("\n"))
+		c.line, b = append(c.line, part...), rest
+		if !complete {
+			break
 		}
-		c.line = append(c.line, b[:end]...)
-		b = b[end+1:]
-		line := bytes.TrimSuffix(c.line, []byte("\r"))
-		if len(line) > 0 {
-			switch line[0] {
-			case '*':
-				c.counter.sent.Add(1)
-			case '$':
-				if length, err := strconv.Atoi(string(line[1:])); err == nil {
-					c.skip = length + len("\r\n")
-				}
-			}
-		}
+		line := string(bytes.TrimSpace(c.line))
 		c.line = c.line[:0]
+		switch {
+		case line == "": // the end of a string
+		case line[0] == '*':
+			c.sent.Add(1)
+		case line[0] == '$':
+			c.skip, _ = strconv.Atoi(line[1:]) // what rueidis writes is a number
+		}
 	}
+	return n, err
 }

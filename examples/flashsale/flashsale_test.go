@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +11,12 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/examples/internal/demoserver"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // The test program is its own worker, as the demo is.
 func TestMain(m *testing.M) {
-	if encoded, ok := os.LookupEnv(jobVariable); ok {
-		os.Exit(workerMain(encoded))
-	}
+	testbed.Main()
 	os.Exit(m.Run())
 }
 
@@ -26,7 +24,7 @@ func TestMain(m *testing.M) {
 // without a lock.
 func small() load {
 	return load{
-		Stock: 300, Buyers: 400, Processes: 3, Goroutines: 8, Seed: 3,
+		Stock: 300, Processes: 3, Goroutines: 8, Seed: 3,
 		Think: 200 * time.Microsecond, SlowThink: 60 * time.Millisecond, SlowEvery: 40,
 		Limit: time.Minute, Browsers: 4,
 	}
@@ -48,19 +46,19 @@ func startServer(t *testing.T, choice string) *demoserver.Server {
 
 // runSale runs one strategy with real processes and checks that it leaves the
 // server as it was.
-func runSale(t *testing.T, server *demoserver.Server, l load, strategy string, kill bool) outline {
+func runSale(t *testing.T, server *demoserver.Server, l load, strategy string, kill bool) row {
 	t.Helper()
-	spec, err := findOne(strategy)
+	chosen, err := find(strategy, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	row, err := (&sale{load: l, spec: spec, server: server, kill: kill}).run(t.Context())
+	row, err := sale{load: l, strategy: chosen[0], server: server, kill: kill}.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var table strings.Builder
 	printHead(&table)
-	printRow(&table, l, row)
+	printRow(&table, row)
 	t.Logf("\n%s", table.String())
 	nothingLeft(t, server)
 	return row
@@ -84,17 +82,17 @@ func nothingLeft(t *testing.T, server *demoserver.Server) {
 
 func TestNoneOversells(t *testing.T) {
 	row := runSale(t, startServer(t, demoserver.Private), small(), "none", false)
-	if row.audit.Exact() || row.audit.Oversold(300) == 0 {
+	if row.good() || row.oversold() == 0 {
 		t.Errorf("no lock, and yet: %s", row.verdict())
 	}
 }
 
 func TestSetNXDeletesLocksOfOthers(t *testing.T) {
 	row := runSale(t, startServer(t, demoserver.Private), small(), "setnx", false)
-	if row.audit.Exact() {
+	if row.good() {
 		t.Error("slow sales outlive the lease, and yet the books are exact")
 	}
-	if row.total().Stolen == 0 {
+	if row.seen.Stolen == 0 {
 		t.Error("DEL never removed the lock of another")
 	}
 }
@@ -108,12 +106,12 @@ func TestExact(t *testing.T) {
 		}
 		t.Run(spec.name, func(t *testing.T) {
 			row := runSale(t, server, small(), spec.name, false)
-			if !row.good() || row.audit.Sold != 300 || row.audit.Left != 0 {
-				t.Errorf("sold %d of 300, %d left: %s; %s", row.audit.Sold, row.audit.Left, row.verdict(), row.total().Failure)
+			if !row.good() || row.sold != 300 || row.left != 0 {
+				t.Errorf("sold %d of 300, %d left: %s; %s", row.sold, row.left, row.verdict(), row.seen.Failure)
 			}
 			// Every click enters at least once and ends with an order, a
 			// refusal or the sight of an empty shelf.
-			if n, clicks := len(row.waits()), len(small().clicks()); n < clicks {
+			if n, clicks := len(row.seen.Waits), len(small().clicks()); n < clicks {
 				t.Errorf("%d admissions for %d clicks", n, clicks)
 			}
 		})
@@ -130,24 +128,28 @@ func TestKill(t *testing.T) {
 		}
 		t.Run(spec.name, func(t *testing.T) {
 			row := runSale(t, server, small(), spec.name, true)
-			if !row.good() || row.audit.Sold != 300 || row.audit.Left != 0 {
-				t.Errorf("sold %d of 300, %d left: %s; %s", row.audit.Sold, row.audit.Left, row.verdict(), row.total().Failure)
+			if !row.good() || row.sold != 300 || row.left != 0 {
+				t.Errorf("sold %d of 300, %d left: %s; %s", row.sold, row.left, row.verdict(), row.seen.Failure)
 			}
-			if row.crash == nil || !row.crash.resumed {
-				t.Fatalf("no process was killed, or nobody came after it: %+v", row.crash)
+			if row.crash == nil {
+				t.Fatal("no process was killed")
 			}
 			if spec.name == "optimistic" {
 				return // nothing is held, nothing was written: nobody waits
 			}
+			stall, resumed := row.stall()
+			if !resumed {
+				t.Fatal("nobody came after the dead process")
+			}
 			// On other shelves the dead process may have been in the middle of
 			// other sales.
-			if got := row.total().Repaired; got < 1 || got > 1 && spec.shelves == 1 {
+			if got := len(row.seen.Repairs); got < 1 || got > 1 && spec.shelves == 1 {
 				t.Errorf("%d half-done sales were put right, want 1", got)
 			}
 			// The holder's last renewal is at most a third of the lease old, unless it came late, and
 			// a machine under load may see the end of the lease a bit late: not as late as a second lease.
-			if low, high := killLease/4, killLease*2; row.crash.stall < low || row.crash.stall > high {
-				t.Errorf("the next buyer entered after %v, want %v to %v", row.crash.stall, low, high)
+			if low, high := killLease/4, killLease*2; stall < low || stall > high {
+				t.Errorf("the next buyer entered after %v, want %v to %v", stall, low, high)
 			}
 		})
 	}
@@ -156,7 +158,7 @@ func TestKill(t *testing.T) {
 // TestEmbedded: the server of machines that have none, with its clock running.
 func TestEmbedded(t *testing.T) {
 	server := startServer(t, demoserver.Embedded)
-	if row := runSale(t, server, small(), "none", false); row.audit.Exact() {
+	if row := runSale(t, server, small(), "none", false); row.good() {
 		t.Error("no lock, and yet the books are exact")
 	}
 	for _, spec := range strategies {
@@ -164,10 +166,10 @@ func TestEmbedded(t *testing.T) {
 			continue
 		}
 		l := small()
-		l.Browsers = 2               // as the demo has it for this server
-		l.Stock, l.Buyers = 100, 140 // it is ten times slower
+		l.Browsers = 2 // as the demo has it for this server
+		l.Stock = 100  // it is ten times slower
 		if row := runSale(t, server, l, spec.name, false); !row.good() {
-			t.Errorf("%s: %s; %s", spec.name, row.verdict(), row.total().Failure)
+			t.Errorf("%s: %s; %s", spec.name, row.verdict(), row.seen.Failure)
 		}
 	}
 }
@@ -185,22 +187,14 @@ func TestStatus(t *testing.T) {
 		{"closed early, and exact", "-strategy optimistic -limit 1ms", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = out.Close() }()
-			args := append([]string{"-redis", server.URL, "-stock", "100", "-buyers", "200", "-goroutines", "8"}, strings.Fields(test.args)...)
-			good, err := run(t.Context(), args, out)
+			var out strings.Builder
+			args := append([]string{"-redis", server.URL, "-stock", "100", "-goroutines", "8"}, strings.Fields(test.args)...)
+			good, err := run(t.Context(), args, &out)
 			if err != nil || good != test.good {
 				t.Errorf("got %v, %v; want %v", good, err, test.good)
 			}
-			text, err := os.ReadFile(out.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.ContainsAny(string(text), "\r\x1b") {
-				t.Errorf("progress was written into a file:\n%s", text)
+			if strings.ContainsAny(out.String(), "\r\x1b") {
+				t.Errorf("it writes what only a terminal understands:\n%s", out.String())
 			}
 		})
 	}
@@ -208,6 +202,26 @@ func TestStatus(t *testing.T) {
 		t.Errorf("an unknown strategy: %v; want the known ones", err)
 	}
 	nothingLeft(t, server)
+}
+
+// TestLoad: the same seed gives the same load, and a buyer's clicks go to
+// different processes.
+func TestLoad(t *testing.T) {
+	l := load{Stock: 1000, Processes: 3, Seed: 7, SlowEvery: 50}
+	all := l.clicks()
+	byUser := map[int]int{}
+	for i, c := range all {
+		byUser[c.user]++
+		if c.nr != i || c != l.clicks()[i] {
+			t.Fatalf("click %d is not repeatable: %+v", i, c)
+		}
+		if i > 0 && all[i-1].user == c.user && (i-1)%l.Processes == i%l.Processes {
+			t.Fatalf("clicks %d and %d of one buyer go to one process", i-1, i)
+		}
+	}
+	if len(byUser) != l.buyers() || len(all) < l.buyers()*5/4 {
+		t.Errorf("%d buyers with %d clicks; want %d buyers, a quarter of whom click again", len(byUser), len(all), l.buyers())
+	}
 }
 
 // TestCount compares what the connections counted with what the server did.
@@ -243,7 +257,7 @@ func TestCount(t *testing.T) {
 		}
 		return sum
 	}
-	sent, done := c.sent.Load(), calls()
+	sent, done := c.Load(), calls()
 	value := strings.Repeat("*1\r\n$4\r\nPING\r\n", 10_000) // must not be taken for commands, over any number of writes
 	var commands rueidis.Commands
 	for range 100 {
@@ -259,7 +273,7 @@ func TestCount(t *testing.T) {
 	}
 	// The first INFO counts itself only afterwards, and the GETs inside the
 	// scripts are what commandstats counts on top.
-	got, ran := c.sent.Load()-sent, calls()-done
+	got, ran := c.Load()-sent, calls()-done
 	if got != 301 || ran != got+100 {
 		t.Errorf("counted %d commands, the server %d; want 301 and 401", got, ran)
 	}

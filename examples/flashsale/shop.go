@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -16,7 +17,7 @@ import (
 // The goods lie on one or more shelves. A shelf is a stock and the orders that
 // were served from it, and whoever changes one must be alone with it:
 //
-//	{tag}:stock:<shelf>    how many are left, a number
+//	{tag}:stock            hash: shelf → how many are left
 //	{tag}:orders:<shelf>   hash: user → number of orders
 //
 // At any quiet moment stock + orders = what the shelf was filled with.
@@ -29,12 +30,20 @@ type shop struct {
 
 	// repair makes each sale look first whether the one before it was left
 	// half done; see reconcile. Only -kill needs it.
-	repair   bool
-	repaired atomic.Int64
+	repair bool
 
-	// halfway, if set, is called in the middle of a sale: the stock is written,
-	// the order is not. A worker that is to be killed dies there.
+	// halfway is called in the middle of a sale: the stock is written, the order
+	// is not. A worker that is to be killed dies there.
 	halfway func(shelf int)
+
+	mu      sync.Mutex
+	repairs []repair // guarded by mu
+}
+
+// repair is a half-done sale put right.
+type repair struct {
+	Shelf int
+	At    time.Time
 }
 
 // outcome is what a buyer gets.
@@ -50,19 +59,29 @@ const (
 // patience is how long a buyer waits: until the shop closes.
 func (s *shop) patience() time.Duration { return max(0, time.Until(s.closing)) }
 
-func (s *shop) stockKey(shelf int) string  { return fmt.Sprintf("%s:stock:%d", s.tag, shelf) }
+func (s *shop) stockKey() string           { return s.tag + ":stock" }
+func (s *shop) customersKey() string       { return s.tag + ":customers" }
 func (s *shop) ordersKey(shelf int) string { return fmt.Sprintf("%s:orders:%d", s.tag, shelf) }
 
-// lockName is the name of the shelf's lock, for the strategies that take one.
-func (s *shop) lockName(shelf int) string { return fmt.Sprintf("%s:lock:%d", s.tag, shelf) }
-
 // filledWith says how many goods the shelf had in the beginning.
-func (s *shop) filledWith(shelf int) int {
-	n := s.Stock / s.shelves
-	if shelf < s.Stock%s.shelves {
-		n++
+func (s *shop) filledWith(shelf int) int { return (s.Stock + s.shelves - 1 - shelf) / s.shelves }
+
+// open fills the shelves.
+func (s *shop) open(ctx context.Context) error {
+	var err error
+	for shelf := range s.shelves {
+		err = errors.Join(err, s.write(ctx, s.stockKey(), shelf, s.filledWith(shelf)))
 	}
-	return n
+	return err
+}
+
+// close removes the shop's keys.
+func (s *shop) close(ctx context.Context) error {
+	keys := []string{s.stockKey(), s.customersKey()}
+	for shelf := range s.shelves {
+		keys = append(keys, s.ordersKey(shelf))
+	}
+	return s.redis.Do(ctx, s.redis.B().Del().Key(keys...).Build()).Error()
 }
 
 // check is a rule that a sale asks: does the user have an order already?
@@ -72,7 +91,7 @@ type check func(ctx context.Context, shelf, user int) (bool, error)
 // the order. Between any two of these lines others may do the same, unless the
 // caller sees to it that they do not.
 func (s *shop) sell(ctx context.Context, shelf int, c click, hasOrder check) (outcome, error) {
-	stock, err := s.readStock(ctx, shelf)
+	stock, err := s.read(ctx, s.stockKey(), shelf, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -88,25 +107,24 @@ func (s *shop) sell(ctx context.Context, shelf int, c click, hasOrder check) (ou
 		return soldOut, nil
 	}
 	s.think(c)
-	if err := s.writeStock(ctx, shelf, stock-1); err != nil {
+	if err := s.write(ctx, s.stockKey(), shelf, stock-1); err != nil {
 		return 0, err
 	}
-	if s.halfway != nil {
-		s.halfway(shelf)
-	}
+	s.halfway(shelf)
 	return bought, s.recordOrder(ctx, shelf, c.user)
 }
 
-func (s *shop) readStock(ctx context.Context, shelf int) (int, error) {
-	stock, err := s.redis.Do(ctx, s.redis.B().Get().Key(s.stockKey(shelf)).Build()).AsInt64()
-	if err != nil {
-		return 0, fmt.Errorf("read the stock: %w", err)
+// read returns a number in a hash, or what stands for one that is missing.
+func (s *shop) read(ctx context.Context, key string, field, missing int) (int, error) {
+	n, err := s.redis.Do(ctx, s.redis.B().Hget().Key(key).Field(strconv.Itoa(field)).Build()).AsInt64()
+	if rueidis.IsRedisNil(err) {
+		return missing, nil
 	}
-	return int(stock), nil
+	return int(n), err
 }
 
-func (s *shop) writeStock(ctx context.Context, shelf, stock int) error {
-	return s.redis.Do(ctx, s.redis.B().Set().Key(s.stockKey(shelf)).Value(strconv.Itoa(stock)).Build()).Error()
+func (s *shop) write(ctx context.Context, key string, field, n int) error {
+	return s.redis.Do(ctx, s.redis.B().Hset().Key(key).FieldValue().FieldValue(strconv.Itoa(field), strconv.Itoa(n)).Build()).Error()
 }
 
 // hasOrder looks the user up among the shelf's orders.
@@ -120,9 +138,10 @@ func (s *shop) recordOrder(ctx context.Context, shelf, user int) error {
 	return s.redis.Do(ctx, s.redis.B().Hincrby().Key(s.ordersKey(shelf)).Field(strconv.Itoa(user)).Increment(1).Build()).Error()
 }
 
-func (s *shop) countOrders(ctx context.Context, shelf int) (int, error) {
-	n, err := s.redis.Do(ctx, s.redis.B().Hlen().Key(s.ordersKey(shelf)).Build()).AsInt64()
-	return int(n), err
+// misfit says by how many the shelf's stock is larger than its orders leave.
+func (s *shop) misfit(ctx context.Context, shelf, stock int) (int, error) {
+	orders, err := s.redis.Do(ctx, s.redis.B().Hlen().Key(s.ordersKey(shelf)).Build()).AsInt64()
+	return stock + int(orders) - s.filledWith(shelf), err
 }
 
 // reconcile puts right what a process that died in the middle of a sale has
@@ -132,14 +151,58 @@ func (s *shop) countOrders(ctx context.Context, shelf int) (int, error) {
 // Whoever comes next, alone with the shelf, sees a stock that does not fit the
 // orders and corrects it: the sale never happened, its buyer may come again.
 func (s *shop) reconcile(ctx context.Context, shelf, stock int) (int, error) {
-	orders, err := s.countOrders(ctx, shelf)
-	if err != nil {
-		return 0, fmt.Errorf("count the orders: %w", err)
+	off, err := s.misfit(ctx, shelf, stock)
+	if err != nil || off == 0 {
+		return stock, err
 	}
-	right := s.filledWith(shelf) - orders
-	if stock == right {
-		return stock, nil
+	s.mu.Lock()
+	s.repairs = append(s.repairs, repair{shelf, time.Now()})
+	s.mu.Unlock()
+	return stock - off, s.write(ctx, s.stockKey(), shelf, stock-off)
+}
+
+// audit reads the books of a shop in which nobody works any more.
+func (s *shop) audit(ctx context.Context, r *row) error {
+	perUser := map[string]int64{}
+	for shelf := range s.shelves {
+		left, err := s.read(ctx, s.stockKey(), shelf, 0)
+		if err != nil {
+			return err
+		}
+		orders, err := s.redis.Do(ctx, s.redis.B().Hgetall().Key(s.ordersKey(shelf)).Build()).AsIntMap()
+		if err != nil {
+			return err
+		}
+		r.left += left
+		for user, n := range orders {
+			r.sold += int(n)
+			perUser[user] += n
+		}
 	}
-	s.repaired.Add(1)
-	return right, s.writeStock(ctx, shelf, right)
+	for _, n := range perUser {
+		if n > 1 {
+			r.twice++
+		}
+	}
+	return nil
+}
+
+// sellAnywhere sells to a user who may have an order at another shelf. It needs the
+// shelf and the user for itself. A third key says at which shelf the order would be:
+//
+//	{tag}:customers        hash: user → shelf
+//
+// It is written first, and counts for nothing while there is no order: the shelf may be
+// empty, or who serves the user die.
+func (s *shop) sellAnywhere(ctx context.Context, shelf int, c click) (outcome, error) {
+	return s.sell(ctx, shelf, c, func(ctx context.Context, shelf, user int) (bool, error) {
+		at, err := s.read(ctx, s.customersKey(), user, shelf)
+		if err != nil {
+			return false, err
+		}
+		if already, err := s.hasOrder(ctx, at, user); err != nil || already {
+			return already, err
+		}
+		return false, s.write(ctx, s.customersKey(), user, shelf)
+	})
 }

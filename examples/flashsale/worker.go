@@ -1,26 +1,22 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A worker is a process of its own: this program, started again by itself with
-// its job in the environment. It says "ready", waits for a line on its standard
-// input, serves its clicks, and prints what it has seen. Every message is one
-// line of JSON on its standard output.
-
-// jobVariable holds a worker's job; its presence makes a process a worker.
-const jobVariable = "REDLATCH_FLASHSALE_JOB"
+// A worker is a process of its own: this program, started again by itself. It says
+// "ready", waits for a line on its standard input, serves its clicks, and prints what it
+// has seen: "result", and a line of JSON. One that is to be killed says "inside" when
+// that may happen, its shelf, and what it has sent so far, since it can't tell later.
 
 // job is what the parent tells a worker.
 type job struct {
@@ -29,216 +25,165 @@ type job struct {
 	Tag      string
 	Strategy string
 	Process  int
-
-	Lease    time.Duration // of the watchdog; 0: the default
-	Repair   bool          // see shop.repair
-	DieAt    int           // stop in the middle of this sale, to be killed; 0: don't
-	Progress bool          // tell how many were served, now and then
+	Kill     bool // one of the workers is killed: leases are short
+	Dies     bool // it is this one
 }
 
-// message is what a worker tells the parent. One of the fields is set.
-type message struct {
-	Ready  bool    `json:",omitempty"`
-	Served int     `json:",omitempty"` // so far
-	Inside *inside `json:",omitempty"` // ready to be killed
-	Result *result `json:",omitempty"` // the last message
-}
-
-// inside says that the worker stands in the middle of a sale.
-type inside struct {
-	Shelf    int
-	Commands int64 // what it has sent so far, since it can't tell later
-}
-
-// result is what a worker has done.
+// result is what a goroutine has done, a process, or all of them.
 type result struct {
-	Entries  []entry
+	Waits    []int64 // µs, of each admission to a shelf: from the click, or from the failed try at another shelf
 	LastSale time.Time
 	Turned   int // buyers that were not let in any more, because of load.Limit
-	Failed   int // clicks that ended with an error
+	Failed   int // goroutines that met an error
 	Failure  string
 	Commands int64
+	Repairs  []repair
 
-	Stolen, Conflicts, Views, Torn int // as in notebook
-	Repaired                       int // half-done sales put right
+	Stolen    int // locks of others that setnx has deleted
+	Conflicts int // attempts of optimistic that were in vain
+	Views     int // looks of rw's browsers
+	Torn      int // looks that saw a half-done sale
+}
+
+// waited notes that a sale begins.
+func (r *result) waited(d time.Duration) { r.Waits = append(r.Waits, d.Microseconds()) }
+
+// add takes over what another has written down.
+func (r *result) add(o result) {
+	r.Waits = append(r.Waits, o.Waits...)
+	if o.LastSale.After(r.LastSale) {
+		r.LastSale = o.LastSale
+	}
+	r.Turned += o.Turned
+	r.Failed += o.Failed
+	if r.Failure == "" {
+		r.Failure = o.Failure
+	}
+	r.Commands += o.Commands
+	r.Repairs = append(r.Repairs, o.Repairs...)
+	r.Stolen += o.Stolen
+	r.Conflicts += o.Conflicts
+	r.Views += o.Views
+	r.Torn += o.Torn
 }
 
 // worker is the state of a worker process.
 type worker struct {
-	job      job
-	shop     *shop
-	counter  counter
-	sales    atomic.Int64
-	lastSale atomic.Int64 // UnixNano
-
-	out sync.Mutex // one message at a time on standard output
+	*shop
+	job     job
+	counter counter
+	client  *redlatch.Client                     // of strategies with locks
+	look    func(context.Context, *result) error // of strategies that know people who only look
 }
 
-// workerMain runs a worker and returns its exit status.
-func workerMain(encoded string) int {
-	w := &worker{}
-	err := json.Unmarshal([]byte(encoded), &w.job)
-	if err == nil {
-		err = w.run()
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "flashsale: worker %d: %v\n", w.job.Process, err)
-		return 2
-	}
-	return 0
-}
-
-func (w *worker) run() error {
-	ctx := context.Background()
-	spec, err := findOne(w.job.Strategy)
-	if err != nil {
-		return err
-	}
-	option, err := rueidis.ParseURL(w.job.URL)
-	if err != nil {
-		return err
-	}
+// option is how both clients of a worker connect.
+func (w *worker) option() rueidis.ClientOption {
+	option := rueidis.MustParseURL(w.job.URL) // the parent is connected to it
 	option.DisableCache = true
 	w.counter.watch(&option)
-	redis, err := rueidis.NewClient(option)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+	return option
+}
+
+// work is a worker process.
+func work(ctx context.Context, parent *testbed.Worker) error {
+	w := &worker{}
+	if err := parent.Args(&w.job); err != nil {
+		return err
 	}
-	defer redis.Close()
-	w.shop = &shop{load: w.job.load, redis: redis, tag: w.job.Tag, shelves: spec.shelves, repair: w.job.Repair}
-	if w.job.DieAt > 0 {
-		w.shop.halfway = w.dieAt(int64(w.job.DieAt))
-	}
-	strategy, err := spec.make(w)
+	chosen, err := find(w.job.Strategy, false)
 	if err != nil {
 		return err
 	}
-	if closer, ok := strategy.(interface{ close() }); ok {
-		defer closer.close()
+	redis, err := rueidis.NewClient(w.option())
+	if err != nil {
+		return err
+	}
+	defer redis.Close()
+	var sales atomic.Int64
+	halfway := func(shelf int) {
+		if w.job.Dies && int(sales.Add(1)) == 1+w.Stock/w.Processes/8 { // the lock is held and renewed until then
+			parent.Say("inside %d %d", shelf, w.counter.Load())
+			select {}
+		}
+	}
+	w.shop = &shop{load: w.job.load, redis: redis, tag: w.job.Tag, shelves: chosen[0].shelves, halfway: halfway}
+	// A strategy that does not keep others out can't repair anything: it would see its
+	// neighbour's sale.
+	w.repair = w.job.Kill && chosen[0].exact
+	sell, err := chosen[0].make(w)
+	if err != nil {
+		return err
+	}
+	if w.client != nil {
+		defer w.client.Close()
 	}
 
-	w.tell(message{Ready: true})
-	input := bufio.NewReader(os.Stdin)
-	if _, err := input.ReadString('\n'); err != nil {
-		return fmt.Errorf("wait for the start: %w", err)
-	}
-	go func() { // ends with the process: so does the process, when its parent dies
-		_, _ = input.ReadString('\n')
-		os.Exit(2)
-	}()
-	before := w.counter.sent.Load()
-	r := w.serve(ctx, strategy)
-	r.Commands = w.counter.sent.Load() - before
-	r.Repaired = int(w.shop.repaired.Load())
-	w.tell(message{Result: &r})
-	return nil
+	parent.Say("ready")
+	<-parent.Lines()
+	w.counter.Store(0)
+	r := w.serve(ctx, sell)
+	r.Commands, r.Repairs = w.counter.Load(), w.repairs
+	encoded, err := json.Marshal(r)
+	parent.Say("result %s", encoded)
+	return err
 }
 
 // serve lets the goroutines serve all clicks of this process.
-func (w *worker) serve(ctx context.Context, s strategy) result {
-	clicks := w.job.clicksOf(w.job.Process)
-	w.shop.closing = time.Now().Add(w.job.Limit)
-	var next, served atomic.Int64
-	var mu sync.Mutex
-	var r result
-
-	done := make(chan struct{})
-	var others sync.WaitGroup // browsers and the progress, until done is closed
-	if w.job.Progress {
-		others.Go(func() { w.report(done, &served) })
+func (w *worker) serve(ctx context.Context, sell seller) result {
+	clicks := make(chan click, len(w.clicks()))
+	for _, c := range w.clicks() {
+		if c.nr%w.Processes == w.job.Process {
+			clicks <- c
+		}
 	}
-	if b, ok := s.(browser); ok {
-		for range w.job.Browsers {
-			others.Go(func() {
-				book := &notebook{}
-				err := b.browse(ctx, done, book)
+	close(clicks)
+	w.closing = time.Now().Add(w.Limit)
+	var closed atomic.Bool
+	var mu sync.Mutex
+	var all result // guarded by mu
+	start := func(team *sync.WaitGroup, people int, do func(notes *result) error) {
+		for range people {
+			team.Go(func() {
+				var notes result
+				if err := do(&notes); err != nil {
+					notes.Failed, notes.Failure = 1, err.Error()
+				}
 				mu.Lock()
 				defer mu.Unlock()
-				r.add(book, err)
+				all.add(notes)
 			})
 		}
 	}
 
-	var buyers sync.WaitGroup
-	for g := range w.job.Goroutines {
-		buyers.Go(func() {
-			book := &notebook{worker: w.job.Process*w.job.Goroutines + g}
-			var failure error
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(clicks) || w.shop.patience() == 0 {
-					break
+	var buyers, browsers sync.WaitGroup
+	start(&buyers, w.Goroutines, func(notes *result) (err error) { // ends with the last click
+		for c := range clicks {
+			got := turnedAway
+			if w.patience() > 0 {
+				if got, err = sell(ctx, c, notes); err != nil {
+					return err
 				}
-				outcome, err := s.serve(ctx, clicks[i], book)
-				switch {
-				case err != nil:
-					failure = errors.Join(failure, err)
-				case outcome == turnedAway:
-					continue // and find the door closed
-				case outcome == bought:
-					w.lastSale.Store(time.Now().UnixNano())
-				}
-				served.Add(1)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			r.add(book, failure)
+			switch got {
+			case turnedAway:
+				notes.Turned++
+			case bought:
+				notes.LastSale = time.Now()
+			}
+		}
+		return nil
+	})
+	if w.look != nil {
+		start(&browsers, w.Browsers, func(notes *result) (err error) { // ends after the buyers
+			for err == nil && !closed.Load() {
+				time.Sleep(20 * time.Millisecond)
+				err = w.look(ctx, notes)
+			}
+			return err
 		})
 	}
 	buyers.Wait()
-	close(done)
-	others.Wait()
-
-	r.LastSale = time.Unix(0, w.lastSale.Load())
-	r.Turned = len(clicks) - int(served.Load())
-	return r
-}
-
-// add takes over what a goroutine has written down.
-func (r *result) add(book *notebook, err error) {
-	r.Entries = append(r.Entries, book.entries...)
-	r.Stolen += book.stolen
-	r.Conflicts += book.conflicts
-	r.Views += book.views
-	r.Torn += book.torn
-	if err != nil {
-		r.Failed++
-		r.Failure = err.Error()
-	}
-}
-
-// dieAt returns the hook that stops in the middle of the nth sale and waits
-// for the end of the process. Its lock is held and renewed until then.
-func (w *worker) dieAt(n int64) func(shelf int) {
-	return func(shelf int) {
-		if w.sales.Add(1) == n {
-			w.tell(message{Inside: &inside{Shelf: shelf, Commands: w.counter.sent.Load()}})
-			select {}
-		}
-	}
-}
-
-// report tells from time to time how far this process is.
-func (w *worker) report(done <-chan struct{}, served *atomic.Int64) {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			w.tell(message{Served: int(served.Load())})
-		}
-	}
-}
-
-func (w *worker) tell(m message) {
-	line, err := json.Marshal(m)
-	if err != nil {
-		panic(err) // plain structs always encode
-	}
-	w.out.Lock()
-	defer w.out.Unlock()
-	// A parent that is gone can't be told anything, and standard input ends too.
-	_, _ = os.Stdout.Write(append(line, '\n'))
+	closed.Store(true)
+	browsers.Wait()
+	return all
 }
