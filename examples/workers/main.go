@@ -23,11 +23,7 @@ import (
 
 func main() {
 	url := cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379")
-	option, err := rueidis.ParseURL(url)
-	if err != nil {
-		log.Fatal(err)
-	}
-	redis, err := rueidis.NewClient(option)
+	redis, err := rueidis.NewClient(rueidis.MustParseURL(url))
 	if err != nil {
 		log.Fatal(err)
 	}

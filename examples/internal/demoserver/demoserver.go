@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -60,21 +59,17 @@ func start(ctx context.Context, choice string) (*Server, error) {
 	switch choice {
 	case Auto:
 		if url := os.Getenv("REDIS_URL"); url != "" {
-			s, err := foreign(url)
-			if err != nil {
-				return nil, fmt.Errorf("REDIS_URL: %w", err)
-			}
-			return s, nil
+			return foreign(url)
 		}
 		s, err := private(ctx)
 		if errors.Is(err, testbed.ErrNoServer) {
-			return embedded()
+			return embedded(), nil
 		}
 		return s, err
 	case Private:
 		return private(ctx)
 	case Embedded:
-		return embedded()
+		return embedded(), nil
 	default:
 		return foreign(choice)
 	}
@@ -85,7 +80,7 @@ func start(ctx context.Context, choice string) (*Server, error) {
 func foreign(url string) (*Server, error) {
 	option, err := rueidis.ParseURL(url)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the URL of Redis: %w", err)
 	}
 	return &Server{
 		URL:   url,
@@ -108,69 +103,28 @@ func private(ctx context.Context) (*Server, error) {
 
 // embedded listens on a loopback port, so that the example's other processes
 // reach it too.
-func embedded() (*Server, error) {
-	run := &process{}
-	url, err := run.start()
-	if err != nil {
-		run.end()
-		return nil, fmt.Errorf("start the embedded server: %w", err)
-	}
+func embedded() *Server {
+	run := &program{}
+	url := redlatchtest.NewServer(run).URL()
 	return &Server{
 		URL: url,
 		About: "an embedded miniredis at " + strings.TrimPrefix(url, "redis://") +
 			" (a redis-server or valkey-server on PATH, or REDIS_URL, would be faster)",
 		Embedded: true,
-		stop:     func() error { run.end(); return nil },
-	}, nil
+		stop:     func() error { run.Close(); return nil },
+	}
 }
 
-// process is what redlatchtest, which embeds miniredis, takes for a test.
-type process struct{ last []func() }
-
-func (p *process) start() (url string, err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r
-		default:
-			panic(r)
-		}
-	}()
-	return redlatchtest.NewServer(p).URL(), nil
-}
-
-// failure is what Fatalf ends with.
-type failure string
-
-func (f failure) Error() string { return string(f) }
-
-// Fatalf implements redlatchtest.TB.
-func (p *process) Fatalf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
-
-// Cleanup implements redlatchtest.TB.
-func (p *process) Cleanup(f func()) { p.last = append(p.last, f) }
+// program is what redlatchtest, which embeds miniredis, takes for a test.
+type program struct{ testbed.Program }
 
 // Context implements redlatchtest.TB.
-func (p *process) Context() context.Context { return context.Background() }
-
-// Helper implements redlatchtest.TB.
-func (p *process) Helper() {}
-
-func (p *process) end() {
-	for _, f := range slices.Backward(p.last) {
-		f()
-	}
-	p.last = nil
-}
+func (*program) Context() context.Context { return context.Background() }
 
 // Client connects to the server, for the example's own data.
 func (s *Server) Client() (rueidis.Client, error) {
-	option, err := rueidis.ParseURL(s.URL)
-	if err != nil {
-		return nil, err
-	}
-	option.DisableCache = true // miniredis and small ACLs know no client tracking
+	option := rueidis.MustParseURL(s.URL) // Start has parsed it, or made it
+	option.DisableCache = true            // miniredis and small ACLs know no client tracking
 	return rueidis.NewClient(option)
 }
 
