@@ -128,9 +128,9 @@ func TestRWShareLineKeepsWritersTurn(t *testing.T) {
 	before := rwFollow(t, s, l, 5)
 	second := rwAsync(t, w2, t.Context())
 	rwWaiting(t, s, "writers", 2)
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // so much later they come
 	after := []<-chan redlatch.Hold{rwAsync(t, l, t.Context()), rwAsync(t, l, t.Context())}
-	time.Sleep(100 * time.Millisecond)
+	rwInLine(t, 5+len(after))
 	giveUp()
 	if err := <-gone; !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
@@ -197,7 +197,7 @@ func TestRWShareLineEnds(t *testing.T) {
 		w := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context())
 		errs := rwErrors(5, func() (redlatch.Hold, error) { return l.Lock(t.Context()) })
 		rwWaiting(t, s, "readers", 1)
-		time.Sleep(50 * time.Millisecond)
+		rwInLine(t, cap(errs)-1)
 		for _, wait := range []time.Duration{0, 30 * time.Millisecond} {
 			began := time.Now()
 			_, err := l.TryLock(t.Context(), wait, 0)
@@ -246,7 +246,8 @@ func TestRWShareLineOfOneOwner(t *testing.T) {
 		}
 		fixed <- h
 	}()
-	time.Sleep(100 * time.Millisecond)
+	rwInLine(t, len(got)-1)
+	rwWaiting(t, s, "readers", 2) // the first one, and the one with a lease of its own
 	rwUnlock(t, w)
 	holds := append(rwAllGot(t, got), <-fixed)
 	if _, err := l.WriteLock().TryLock(owner, 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
@@ -268,7 +269,7 @@ func TestRWShareLineRefused(t *testing.T) {
 	leader := rwErrors(1, lock)
 	trap.Wait(t)
 	errs := rwErrors(19, lock)
-	time.Sleep(100 * time.Millisecond)
+	rwInLine(t, cap(errs))
 	trap.Release()
 	for range 1 + cap(errs) {
 		var err error
@@ -297,7 +298,7 @@ func TestRWShareLineOnce(t *testing.T) {
 	leader := rwAsync(t, l, t.Context())
 	trap.Wait(t)
 	errs := rwErrors(3, func() (redlatch.Hold, error) { return l.TryLock(t.Context(), 0, 0) })
-	time.Sleep(100 * time.Millisecond)
+	rwInLine(t, cap(errs))
 	began := time.Now()
 	trap.Release()
 	for range cap(errs) {
@@ -327,7 +328,7 @@ func TestRWShareLineDrains(t *testing.T) {
 	lead := rwErrors(1, lock)
 	trap.Wait(t)
 	errs := rwErrors(5, lock)
-	time.Sleep(100 * time.Millisecond)
+	rwInLine(t, cap(errs))
 	down := make(chan error, 1)
 	go func() { down <- c.Shutdown(t.Context()) }()
 	for range cap(errs) {
@@ -364,7 +365,7 @@ func TestRWShareLineOwnerGotInElsewhere(t *testing.T) {
 	got := rwFollow(t, s, l, 3)
 	owner := redlatch.WithOwner(t.Context(), "one")
 	follows := rwAsync(t, l, owner)
-	time.Sleep(100 * time.Millisecond)
+	rwInLine(t, len(got)) // all but the first, and this one
 	past := rwLock(t, c.ReadWriteLock("n", redlatch.PreferReaders()).ReadLock(), owner)
 	again := rwGot(t, follows, 10*time.Second)
 	rwNotYet(t, "a reader of another owner", got[1])

@@ -110,10 +110,10 @@ func TestRWShareWhoComesTogether(t *testing.T) {
 				}
 				all.Go(func() { lock(ctx) })
 			}
-			time.Sleep(20 * time.Millisecond) // most of them follow now; whoever comes later joins
+			rwInLine(t, 40)
 			if leader {
 				leave()
-				time.Sleep(20 * time.Millisecond)
+				rwInLine(t, 19) // of the 20 that stay one asks
 			}
 			trap.Release()
 			all.Wait()

@@ -20,12 +20,13 @@ func TestRWShareLineOnceInTrouble(t *testing.T) {
 			c, proxy := rwShareProxy(t, s, 30*time.Second, 10*time.Millisecond)
 			l := c.ReadWriteLock("n", opts...).ReadLock()
 			rwUnlock(t, rwLock(t, l, t.Context()))
-			proxy.Answer(testbed.Contains("EVALSHA"), "LOADING Redis is loading the dataset in memory").Times(1 << 20)
+			refuses := proxy.Answer(testbed.Contains("EVALSHA"), "LOADING Redis is loading the dataset in memory").Times(1 << 20)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			leads := make(chan error, 1)
 			go func() { _, err := l.Lock(ctx); leads <- err }()
-			time.Sleep(300 * time.Millisecond) // it has failed, and will try again
+			refuses.Wait(t)
+			refuses.Wait(t) // it has failed, and tries again
 			for _, wait := range []time.Duration{0, 100 * time.Millisecond} {
 				began := time.Now()
 				_, err := l.TryLock(t.Context(), wait, 0)
