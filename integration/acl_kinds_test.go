@@ -89,8 +89,12 @@ func aclWait(t *testing.T, holds, waits redlatch.Locker) error {
 	if _, err := waits.TryLock(ctx, 50*time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 		return fmt.Errorf("give up: %w", err)
 	}
-	got := rlAsync(ctx, waits)
-	time.Sleep(100 * time.Millisecond)
+	var got <-chan rlAttempt
+	testbed.Mark(t.Name(), func() { got = rlAsync(ctx, waits) })
+	rlUntil(t, "the third waits, or is refused", func() bool {
+		return testbed.MarkedIn(t.Name(), "engine.(*acquisition).sleep") > 0 ||
+			testbed.MarkedIn(t.Name(), "multilock.(*acquisition).sleepUntil") > 0 || len(got) > 0
+	})
 	if err := h.Unlock(ctx); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 			x.p.Refuse()
 			x.p.Cut()
 			start()
-			return func() { time.Sleep(100 * time.Millisecond) }, func() { x.p.Admit(t) }
+			return func() { rlMarked(t, "(*acquisition).pause") }, func() { x.p.Admit(t) }
 		},
 		"the reply was lost, the pause after it": func(t *testing.T, x scene, start func()) (func(), func()) {
 			t.Helper()
@@ -79,7 +79,7 @@ func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 			first := rlAsync(context.Background(), x.c.RLock("l"))
 			rlSubscribed(t, x.s, "l", 1)
 			start()
-			return func() { time.Sleep(50 * time.Millisecond) }, func() {
+			return func() { rlMarked(t, "(*acquisition).sleep") }, func() {
 				free()
 				rlUnlock(t, rlGet(t, first).hold)
 			}
@@ -101,7 +101,7 @@ func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 			second := rlAsync(owned(context.Background()), x.c.RLock("l"))
 			trap.Wait(t)
 			start()
-			return func() { time.Sleep(50 * time.Millisecond) }, func() {
+			return func() { rlMarked(t, "(*Gate).Enter") }, func() {
 				trap.Release()
 				rlUnlock(t, rlGet(t, second).hold)
 				rlUnlock(t, h)
@@ -129,7 +129,7 @@ func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 				if name == "before it began" {
 					cancel()
 				}
-				got = rlAsync(ctx, x.c.RLock("l"))
+				testbed.Mark(t.Name(), func() { got = rlAsync(ctx, x.c.RLock("l")) })
 			})
 			arrived()
 			cancelled := time.Now()

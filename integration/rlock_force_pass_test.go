@@ -3,7 +3,8 @@ package integration
 import (
 	"context"
 	"testing"
-	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestRLockTakenByForceIsNotPassedOn: who has taken a lock away by force passes it on to
@@ -21,7 +22,7 @@ func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
 		for range 100 {
 			h := rlLock(t, t.Context(), l)
 			held := make(chan bool, 1)
-			go func() {
+			next := func() {
 				g, err := l.Lock(t.Context())
 				if err != nil {
 					t.Error(err)
@@ -31,8 +32,9 @@ func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
 				exists := s.Int(t, "EXISTS", "l") == 1
 				_ = g.Unlock(context.Background()) // lost, if it was passed on
 				held <- exists
-			}()
-			time.Sleep(3 * time.Millisecond) // it waits in line, as a rule
+			}
+			testbed.Mark(t.Name(), func() { go next() }) // ends once h is unlocked
+			rlMarked(t, "(*acquisition).sleep")
 			if _, err := take(); err != nil {
 				t.Fatal(err)
 			}

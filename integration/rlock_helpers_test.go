@@ -128,6 +128,12 @@ func rlUntil(t *testing.T, what string, cond func() bool) {
 	}
 }
 
+// rlMarked waits until the goroutine that the test has marked with its name is in a function.
+func rlMarked(t *testing.T, function string) {
+	t.Helper()
+	rlUntil(t, "the goroutine in "+function, func() bool { return testbed.MarkedIn(t.Name(), function) == 1 })
+}
+
 // rlEnded waits for the end of a hold's context and returns when that was.
 func rlEnded(t *testing.T, h redlatch.Hold, cause error) time.Time {
 	t.Helper()

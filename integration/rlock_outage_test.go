@@ -136,8 +136,9 @@ func TestRLockUnreachableServerIsNotBusy(t *testing.T) {
 	if took := time.Since(began); took > rlSlack {
 		t.Errorf("ctx of 200 ms was heard after %v", took)
 	}
-	got := rlAsync(t.Context(), c.RLock("l"))
-	time.Sleep(50 * time.Millisecond)
+	var got <-chan rlAttempt
+	testbed.Mark(t.Name(), func() { got = rlAsync(t.Context(), c.RLock("l")) })
+	rlMarked(t, "(*acquisition).pause") // it has failed, and will try again
 	p.Admit(t)
 	r := rlGet(t, got)
 	if r.err != nil {

@@ -138,14 +138,7 @@ func TestRLockReleaseWakesOneWaiter(t *testing.T) {
 // the whole process stands still.
 func rlQuiet(t *testing.T, s *testbed.Server) {
 	t.Helper()
-	last, since, looks := int64(-1), time.Now(), 0
-	rlUntil(t, "quiet", func() bool {
-		looks++
-		if n := s.CommandStats(t).Calls["evalsha"]; n != last {
-			last, since, looks = n, time.Now(), 0
-		}
-		return time.Since(since) > 150*time.Millisecond && looks > 50
-	})
+	s.AwaitQuiet(t)
 }
 
 // A channel that is in use again and again is not unsubscribed at every turn,

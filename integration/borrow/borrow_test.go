@@ -227,6 +227,16 @@ func TestAServerThatIsGone(t *testing.T) {
 	}
 }
 
+// marked waits until the goroutine that the test has marked with its name is in a function.
+func marked(t *testing.T, function string) {
+	t.Helper()
+	for end := time.Now().Add(patience); testbed.MarkedIn(t.Name(), function) == 0; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("nobody is in %s", function)
+		}
+	}
+}
+
 // Close does not wait for a server that stands still, though nobody closes the connection.
 func TestCloseBesideAFrozenServer(t *testing.T) {
 	t.Parallel()
@@ -239,11 +249,13 @@ func TestCloseBesideAFrozenServer(t *testing.T) {
 	}
 	s.Freeze(t)
 	got := make(chan error, 1)
-	go func() {
-		_, err := c.RLock("other").Lock(context.Background())
-		got <- err
-	}()
-	time.Sleep(50 * time.Millisecond) // the command is on its way, or not: Close ends both
+	testbed.Mark(t.Name(), func() {
+		go func() { // ends with c
+			_, err := c.RLock("other").Lock(context.Background())
+			got <- err
+		}()
+	})
+	marked(t, "(*Call).Wait") // its command is on its way
 	began := time.Now()
 	c.Close()
 	if took := time.Since(began); took > 10*time.Second { // the server stands still until it has returned
@@ -289,14 +301,16 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 	}
 	s.Freeze(t)
 	listed := make(chan error, 1)
-	go func() {
-		for _, err := range c.Locks(context.Background(), "") {
-			listed <- err
-			return
-		}
-		listed <- nil
-	}()
-	time.Sleep(100 * time.Millisecond) // its SCAN is on its way by now, most likely; if not, the test shows nothing
+	testbed.Mark(t.Name(), func() {
+		go func() { // ends with the list's limit
+			for _, err := range c.Locks(context.Background(), "") {
+				listed <- err
+				return
+			}
+			listed <- nil
+		}()
+	})
+	marked(t, "(*pipe).Do") // its SCAN is on its way
 	got := make(chan error, 1)
 	go func() { got <- get() }()
 	began := time.Now()
@@ -337,15 +351,13 @@ func TestAnExhaustedPool(t *testing.T) {
 		taken = append(taken, release)
 	}
 	got := make(chan error, 1)
-	go func() {
-		_, err := waiter.RLock("a").Lock(ctx)
-		got <- err
-	}()
-	deadline := time.Now().Add(patience)
-	for s.CommandStats(t).Calls["hgetall"] == 0 && time.Now().Before(deadline) { // until it has found the lock busy
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(50 * time.Millisecond) // most likely it waits for the pool by now; if not, so much the easier
+	testbed.Mark(t.Name(), func() {
+		go func() { // ends with waiter
+			_, err := waiter.RLock("a").Lock(ctx)
+			got <- err
+		}()
+	})
+	marked(t, "(*acquisition).sleep") // it has found the lock busy, and its subscription waits for the pool
 	closed := make(chan struct{})
 	go func() {
 		waiter.Close()

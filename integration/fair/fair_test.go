@@ -170,14 +170,7 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 // of this process's own says nothing.
 func calm(t *testing.T, s *testbed.Server) {
 	t.Helper()
-	last, since, looks := int64(-1), time.Now(), 0
-	eventually(t, 30*time.Second, "no more scripts", func() bool {
-		looks++
-		if n := s.CommandStats(t).Calls["evalsha"]; n != last {
-			last, since, looks = n, time.Now(), 0
-		}
-		return looks >= 60 && time.Since(since) > 250*time.Millisecond
-	})
+	s.AwaitQuiet(t)
 }
 
 // refreshed waits until the places have just been refreshed.

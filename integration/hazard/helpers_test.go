@@ -109,6 +109,12 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
+// marked waits until a marked goroutine is in a function.
+func marked(t testing.TB, mark, function string) {
+	t.Helper()
+	eventually(t, mark+" in "+function, func() bool { return testbed.MarkedIn(mark, function) > 0 })
+}
+
 func is(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

@@ -149,13 +149,18 @@ func TestLateAcquireOfOneWhoWaitsInLine(t *testing.T) {
 			c, name := dial(t, proxy.Addr()), "line-"+kind.name
 			holder := take(t, t.Context(), kind.make(dial(t, s.Addr()), name))
 			trap := proxy.DropRequest(testbed.Contains("EVALSHA", name, ":g=x-")).Times(4)
-			x := async(redlatch.WithOwner(t.Context(), "x"), kind.make(c, name))
+			var x, y <-chan result
+			testbed.Mark(name+" x", func() { x = async(redlatch.WithOwner(t.Context(), "x"), kind.make(c, name)) })
 			trap.Wait(t)
-			y := async(t.Context(), kind.make(c, name)) // before x has its answer
+			testbed.Mark(name+" y", func() { y = async(t.Context(), kind.make(c, name)) }) // before x has its answer
 			for range 3 {
 				trap.Wait(t)
 			}
-			time.Sleep(500 * time.Millisecond) // both have been refused, and wait
+			if kind.name != "read" {
+				marked(t, name+" x", "(*acquisition).sleep") // both have been refused, and wait
+				marked(t, name+" y", "(*acquisition).sleep")
+			}
+			s.AwaitQuiet(t) // with nothing on its way
 			next := proxy.StallRequest(testbed.Contains("EVALSHA", name))
 			unlock(t, holder)
 			if kind.name != "fair" && kind.name != "read" { // there the grant comes, or both try

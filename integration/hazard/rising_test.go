@@ -32,9 +32,10 @@ var raises = map[string]func(t *testing.T, p *testbed.Proxy, outer redlatch.Hold
 		ctx, cancel := context.WithCancel(outer.Context())
 		trap := p.DropReply(reenters)
 		p.Refuse()
-		got := async(ctx, l, redlatch.WithLease(time.Hour))
+		var got <-chan result
+		testbed.Mark(t.Name(), func() { got = async(ctx, l, redlatch.WithLease(time.Hour)) })
 		trap.Wait(t)
-		time.Sleep(50 * time.Millisecond) // it knows
+		marked(t, t.Name(), "(*acquisition).pause") // it knows
 		cancel()
 		is(t, "Lock", await(t, got).err, context.Canceled)
 		p.Admit(t)

@@ -25,8 +25,9 @@ func TestServerComesBackWithOldData(t *testing.T) {
 			a, b := dial(t, s.Addr(), leaseTime(lease)), dial(t, s.Addr(), leaseTime(lease))
 			h := take(t, t.Context(), kind.make(a, "stale"))
 			ctx, cancel := context.WithCancel(t.Context())
-			left := async(ctx, exclusive(b, kind.name, "stale"))
-			time.Sleep(100 * time.Millisecond) // it stands in the queue, if there is one; either way is fine
+			var left <-chan result
+			testbed.Mark(t.Name(), func() { left = async(ctx, exclusive(b, kind.name, "stale")) })
+			marked(t, t.Name(), "(*acquisition).sleep") // it stands in the queue, if there is one
 			s.Do(t, "SAVE")
 			cancel()
 			if r := await(t, left); r.err == nil {

@@ -73,9 +73,10 @@ func TestDeletedLockIsNotLeftLying(t *testing.T) {
 				t.Parallel()
 				name := "lying-" + holder + "-" + waiter
 				h := take(t, t.Context(), by[holder](c, name), redlatch.WithLease(time.Hour))
-				got := async(t.Context(), by[waiter](c, name))
+				var got <-chan result
+				testbed.Mark(name, func() { got = async(t.Context(), by[waiter](c, name)) })
 				eventually(t, "a waiter", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", "*"+name+"*")) > 0 })
-				time.Sleep(100 * time.Millisecond) // so that it sleeps by then, as a rule; it is right without
+				marked(t, name, "(*acquisition).sleep")
 				keys := append([]string{"DEL", name, "{" + name + "}2", luascript.RWLeasesKey(name)}, s.List(t, "KEYS", "*"+name+"*rwlock_timeout*")...)
 				s.Do(t, keys...)
 				is(t, "Extend", h.Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)

@@ -34,7 +34,7 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 
 	// Readers that wait enter together when the writer leaves.
 	r1, r2 := async(t.Context(), read(mine)), async(t.Context(), read(theirs))
-	time.Sleep(100 * time.Millisecond)
+	stand(t, list, "readers", 2)
 	blocked(t, r1)
 	began := time.Now()
 	unlock(t, w)
@@ -48,7 +48,7 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 	// A writer that waits enters when the last reader leaves.
 	wait := async(t.Context(), write(theirs))
 	unlock(t, h1)
-	time.Sleep(100 * time.Millisecond)
+	stand(t, list, "writers", 1)
 	blocked(t, wait)
 	began = time.Now()
 	unlock(t, h2)
@@ -121,4 +121,18 @@ func TestYoungServersSayNothingOfReaders(t *testing.T) {
 	}
 	_ = r.Unlock(t.Context()) // it lost server 1 and with it the majority
 	unlock(t, mustLock(t, t.Context(), quorum(theirs, write)))
+}
+
+// stand waits until so many readers or writers of the lock rw wait on a majority of the servers.
+func stand(t *testing.T, list []*testbed.Server, kind string, n int64) {
+	t.Helper()
+	eventually(t, kind+" wait", func() bool {
+		on := 0
+		for _, s := range list {
+			if s.Int(t, "ZCARD", "redlatch_rw_"+kind+":{rw}") == n {
+				on++
+			}
+		}
+		return on > len(list)/2
+	})
 }

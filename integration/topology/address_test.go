@@ -127,7 +127,8 @@ func TestWaiterThatStaysWithTheReplica(t *testing.T) {
 	}
 	held := mustLock(t, within(t, time.Minute), c.RLock("held"))
 	waiter := waiting(t, c.RLock("held"), func() bool { return listens(a) })
-	time.Sleep(time.Second) // it has looked again since
+	before := a.CommandStats(t).Calls["evalsha"]
+	eventually(t, 20*time.Second, "it has looked again twice since", func() bool { return a.CommandStats(t).Calls["evalsha"] >= before+2 })
 	set.AwaitSync(t)
 	set.Promote(t, b)
 	host, port, err := net.SplitHostPort(b.Addr())

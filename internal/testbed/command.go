@@ -226,6 +226,23 @@ func (s *Server) CommandStats(tb TB) Stats {
 	return stats
 }
 
+// AwaitQuiet returns once no script has run for a while: in many looks one after another, since a
+// pause of this process's own says nothing.
+func (s *Server) AwaitQuiet(tb TB) {
+	tb.Helper()
+	last, since, looks := int64(-1), time.Now(), 0
+	eventually(tb, "quiet", func() error {
+		looks++
+		if n := s.CommandStats(tb).Calls["evalsha"]; n != last {
+			last, since, looks = n, time.Now(), 0
+		}
+		if looks < 60 || time.Since(since) < 250*time.Millisecond {
+			return fmt.Errorf("%d scripts, the last %v ago", last, time.Since(since))
+		}
+		return nil
+	})
+}
+
 // SetUser makes an ACL user anew, with these rules and no other. A server before 6.2
 // has no rules about channels: there they are left out.
 func (s *Server) SetUser(tb TB, name string, rules ...string) {
