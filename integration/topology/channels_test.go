@@ -151,11 +151,9 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 	}
 }
 
-// TestPlainChannelsStayInTheCluster: where there are no sharded channels, a client listens on a
-// master, and on another one when that one is a master no more. A node that has left keeps its
-// connections, and hears nothing.
-func TestPlainChannelsStayInTheCluster(t *testing.T) {
-	t.Parallel() // it waits, for the most part
+// oldServer makes the test's servers ones without sharded channels, if one was fetched.
+func oldServer(t *testing.T) {
+	t.Helper()
 	if testbed.ServerVersion(t).AtLeast(7, 0) {
 		fetched, err := testbed.FetchedServers()
 		if err != nil {
@@ -167,6 +165,14 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 		}
 		testbed.UseServer(t, fetched[len(fetched)-1].Program)
 	}
+}
+
+// TestPlainChannelsStayInTheCluster: where there are no sharded channels, a client listens on a
+// master, and on another one when that one is a master no more. A node that has left keeps its
+// connections, and hears nothing.
+func TestPlainChannelsStayInTheCluster(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	oldServer(t)
 	set := testbed.Cluster(t)
 	long := func(cfg *redlatch.Config) { cfg.LeaseTime = 30 * time.Second }
 	holder := open(t, cluster(set), long)

@@ -19,7 +19,7 @@ func TestCrowdOfASlotThatIsHalfWay(t *testing.T) {
 	set := testbed.Cluster(t)
 	nodeTimeout(t, set, standsStill)
 	for _, tc := range []struct {
-		name       string
+		name              string
 		several, traced   bool
 		lock, list, trace bool // have moved
 	}{
