@@ -228,7 +228,7 @@ func (u *unit) fair() bool { return u.locks != nil && u.locks[0].Kind().Traits()
 // ends at until, if that is not zero, also where an attempt without waiting would take longer.
 func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
 	if u.locks != nil {
-		holds, err := engine.AcquireBy(ctx, u.locks, wait, lease, until)
+		holds, err := engine.AcquireAll(ctx, u.locks, wait, lease, until)
 		if err != nil {
 			return nil, err
 		}

@@ -138,14 +138,9 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 
 // AcquireAll takes several locks of one client and slot by one command, all or
 // none. They have distinct keys, are sorted by them, and are of kinds that can be
-// taken together; see [SameGroup]. The holds are in the order of the locks.
-func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration) ([]*held.Hold, error) {
-	return AcquireBy(ctx, locks, wait, lease, time.Time{})
-}
-
-// AcquireBy is AcquireAll for a part of a longer wait: it ends at until, if that is
-// not zero, however long an answer takes.
-func AcquireBy(ctx context.Context, locks []*Lock, wait, lease time.Duration, until time.Time) ([]*held.Hold, error) {
+// taken together; see [SameGroup]. The holds are in the order of the locks. As a part of
+// a longer wait it ends at until, if that is not zero, however long an answer takes.
+func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration, until time.Time) ([]*held.Hold, error) {
 	a := &acquisition{members: make([]member, len(locks))}
 	for i, l := range locks {
 		a.members[i].lock = l

@@ -78,7 +78,7 @@ func TestGroupGivesBackInTheBackground(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tc.wait)
 				defer cancel()
 				began := time.Now()
-				_, err := engine.AcquireAll(ctx, both, -1, 0)
+				_, err := engine.AcquireAll(ctx, both, -1, 0, time.Time{})
 				if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, lock.ErrUnavailable) {
 					t.Errorf("Acquire: %v", err)
 				}

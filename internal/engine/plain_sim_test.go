@@ -252,7 +252,7 @@ func (w *world) acquire(ctx context.Context, core *engine.Core, r *rand.Rand, i 
 		for _, name := range names {
 			all = append(all, rlock.New(core, name).Engine())
 		}
-		hs, e := engine.AcquireBy(ctx, all, time.Duration(r.IntN(20000))*time.Microsecond, 0, time.Time{})
+		hs, e := engine.AcquireAll(ctx, all, time.Duration(r.IntN(20000))*time.Microsecond, 0, time.Time{})
 		for _, h := range hs {
 			holds = append(holds, h)
 		}

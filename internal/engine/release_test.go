@@ -79,7 +79,7 @@ func TestGroupIsFreedWhileItsSlotMoves(t *testing.T) {
 		both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}
 		var holds []*held.Hold
 		g := start(func() (_ lock.Hold, err error) {
-			holds, err = engine.AcquireAll(t.Context(), both, -1, 0)
+			holds, err = engine.AcquireAll(t.Context(), both, -1, 0, time.Time{})
 			return nil, err
 		})
 		granted := conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {}}}

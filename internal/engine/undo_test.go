@@ -28,7 +28,7 @@ func TestGroupGivenUpAfterItsMembersWereTakenElsewhere(t *testing.T) {
 		both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}
 		ended := make(chan error, 1)
 		go func() {
-			_, err := engine.AcquireAll(ctx, both, -1, 0)
+			_, err := engine.AcquireAll(ctx, both, -1, 0, time.Time{})
 			ended <- err
 		}()
 		synctest.Wait() // the first try had no answer; the second one comes in a moment

@@ -11,7 +11,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"strings"
 )
 
@@ -68,19 +67,4 @@ func strip(src string) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
-}
-
-// Files lists the embedded script files with their full text, for tests and
-// tools.
-func Files() (map[string]string, error) {
-	out := map[string]string{}
-	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := files.ReadFile(path)
-		out[path] = string(b)
-		return err
-	})
-	return out, err
 }
