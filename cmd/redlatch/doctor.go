@@ -160,23 +160,21 @@ func (e *examination) probe(ctx context.Context, a *app) {
 		if err == nil {
 			err = h.Unlock(ctx)
 		}
-		switch {
-		case err == nil:
-			e.add("lock "+try.need, "", fine, "taken and freed", "")
-		case e.needed(try.need):
-			e.add("lock "+try.need, "", problem, message(err), "")
-		default:
-			e.add("lock "+try.need, "", note, message(err), "")
-		}
+		e.worked("lock "+try.need, try.need, "taken and freed", err)
 	}
 	_ = e.client.Do(ctx, e.client.B().Del().Key("redisson_lock_token:{"+e.prefix+name+":t}").Build()).Error() // the counter: at worst it ends by itself
-	if _, err := client.Inspect(ctx, name); err != nil {
-		l := note
-		if e.needed("operators") {
-			l = problem
-		}
-		e.add("inspect", "", l, message(err), "")
-	}
+	_, err = client.Inspect(ctx, name)
+	e.worked("inspect", "operators", "works", err)
 }
 
-func (e *examination) needed(feature string) bool { return slices.Contains(e.needs, feature) }
+// worked adds what came of a try of what is needed, or is not.
+func (e *examination) worked(check, need, text string, err error) {
+	switch {
+	case err == nil:
+		e.add(check, "", fine, text, "")
+	case slices.Contains(e.needs, need):
+		e.add(check, "", problem, message(err), "")
+	default:
+		e.add(check, "", note, message(err), "")
+	}
+}

@@ -47,13 +47,12 @@ func (e *examination) permissions(ctx context.Context) {
 	for _, need := range useNames() {
 		slices.Sort(missing[need])
 		rules := strings.Join(missing[need], " ")
-		switch {
-		case rules == "" && e.needed(need):
+		switch needed := slices.Contains(e.needs, need); {
+		case rules == "" && needed:
 			e.add("permissions "+need, "", fine, "all there", "")
-		case rules == "":
-		case e.needed(need):
+		case rules != "" && needed:
 			e.add("permissions "+need, "", problem, "missing: "+rules, "ACL SETUSER … "+rules)
-		default:
+		case rules != "":
 			e.add("permissions "+need, "", note, "missing, and needed only by those who use it: "+rules, "")
 		}
 	}

@@ -31,26 +31,22 @@ func (e *examination) reach(ctx context.Context, nodes map[string]rueidis.Client
 		}
 		slices.Sort(trips)
 		text := fmt.Sprintf("median %s, longest of %d %s", precise(trips[pings/2]), pings, precise(trips[pings-1]))
-		switch {
-		case trips[pings/2] > 500*time.Millisecond:
-			e.add("round trip", addr, problem, text, "locks with leases of a few seconds can't be renewed in time: look at the network and SLOWLOG")
-		case trips[pings/2] > 50*time.Millisecond:
-			e.add("round trip", addr, warning, text, "each acquisition and each hand-over takes that long: use a server that is nearer")
-		default:
-			e.add("round trip", addr, fine, text, "")
+		level, change := fine, ""
+		switch median := trips[pings/2]; {
+		case median > 500*time.Millisecond:
+			level, change = problem, "locks with leases of a few seconds can't be renewed in time: look at the network and SLOWLOG"
+		case median > 50*time.Millisecond:
+			level, change = warning, "each acquisition and each hand-over takes that long: use a server that is nearer"
 		}
+		e.add("round trip", addr, level, text, change)
 	}
 	return nil
 }
 
 func precise(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
 
-// info reads INFO; nil: not permitted, or not there.
-func info(ctx context.Context, node rueidis.Client) map[string]string {
-	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
-	if err != nil {
-		return nil
-	}
+// pairs reads lines such as key:value.
+func pairs(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
@@ -62,23 +58,25 @@ func info(ctx context.Context, node rueidis.Client) map[string]string {
 
 // setting reads one setting; "" = not permitted.
 func setting(ctx context.Context, node rueidis.Client, name string) string {
-	m, err := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
-	if err != nil {
-		return ""
-	}
+	m, _ := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
 	return m[name]
 }
 
 // servers looks at each node by itself.
 func (e *examination) servers(ctx context.Context, nodes map[string]rueidis.Client, mode rueidis.ClientMode) {
 	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
-		in := info(ctx, nodes[addr])
-		if in == nil {
+		text, err := nodes[addr].Do(ctx, nodes[addr].B().Info().Build()).ToString()
+		in := pairs(text)
+		if err != nil {
 			e.add("server", addr, note, "no permission for INFO: version, eviction, persistence and replicas are unknown", "ACL SETUSER … +info")
 			e.clock(ctx, addr, nodes[addr])
 			continue
 		}
-		e.version(addr, in)
+		name := "Redis " + in["redis_version"]
+		if v := in["valkey_version"]; v != "" {
+			name = "Valkey " + v
+		}
+		e.add("version", addr, fine, name, "") // the SDK says whether it is too old
 		if in["role"] != "master" {
 			if mode != rueidis.ClientModeCluster {
 				e.add("topology", addr, problem, "it is a replica: it can't take locks", "use the master's address, or Sentinel (master_set in the URL)")
@@ -100,66 +98,43 @@ func (e *examination) servers(ctx context.Context, nodes map[string]rueidis.Clie
 	}
 }
 
-func (e *examination) version(addr string, in map[string]string) {
-	v, name := in["redis_version"], "Redis"
-	if in["valkey_version"] != "" {
-		v, name = in["valkey_version"], "Valkey"
-	}
-	var at [3]int
-	for i, part := range strings.SplitN(v, ".", len(at)) {
-		at[i], _ = strconv.Atoi(part)
-	}
-	if slices.Compare(at[:], []int{6, 0, 6}) < 0 { // the SDK refuses them, too
-		e.add("version", addr, problem, name+" "+v, "redlatch needs 6.0.6 or newer")
-		return
-	}
-	e.add("version", addr, fine, name+" "+v, "")
-}
-
+// memory tells whether a lock can be evicted while it is held, and whether one can be taken.
 func (e *examination) memory(addr string, in map[string]string) {
 	limit, _ := strconv.ParseInt(in["maxmemory"], 10, 64)
 	used, _ := strconv.ParseInt(in["used_memory"], 10, 64)
 	policy := in["maxmemory_policy"]
-	evicted, _ := strconv.ParseInt(in["evicted_keys"], 10, 64)
 	switch {
 	case limit > 0 && policy != "noeviction":
-		e.add("eviction", addr, problem, fmt.Sprintf("maxmemory-policy %s can evict a lock while it is held (%d keys evicted so far)", policy, evicted),
+		e.add("eviction", addr, problem, fmt.Sprintf("maxmemory-policy %s can evict a lock while it is held (%s keys evicted so far)", policy, in["evicted_keys"]),
 			"CONFIG SET maxmemory-policy noeviction, or a server of its own for locks")
 	case policy != "noeviction":
 		e.add("eviction", addr, warning, "maxmemory-policy "+policy+", without effect as long as maxmemory is 0", "CONFIG SET maxmemory-policy noeviction")
 	default:
 		e.add("eviction", addr, fine, "noeviction", "")
 	}
+	level, text, change := fine, "no maxmemory: "+in["used_memory_human"]+" in use", ""
 	if limit > 0 {
-		share := float64(used) / float64(limit) * 100
-		text := fmt.Sprintf("%.0f %% of maxmemory in use", share)
-		if share >= 90 {
-			e.add("memory", addr, warning, text, "at 100 % no lock can be taken (unlock and renewal still work): raise maxmemory")
-		} else {
-			e.add("memory", addr, fine, text, "")
-		}
-		return
+		text = fmt.Sprintf("%d %% of maxmemory in use", used*100/limit)
 	}
-	e.add("memory", addr, fine, "no maxmemory: "+in["used_memory_human"]+" in use", "")
+	if limit > 0 && used*10 >= limit*9 {
+		level, change = warning, "at 100 % no lock can be taken (unlock and renewal still work): raise maxmemory"
+	}
+	e.add("memory", addr, level, text, change)
 }
 
 func (e *examination) persistence(ctx context.Context, addr string, node rueidis.Client, in map[string]string) {
-	switch in["aof_enabled"] {
-	case "1":
-		sync := setting(ctx, node, "appendfsync")
-		switch sync {
-		case "always":
-			e.add("persistence", addr, fine, "append-only file, every write is synced: locks survive a restart", "")
-		case "":
-			e.add("persistence", addr, fine, "append-only file; appendfsync is unknown", "")
-		default:
-			e.add("persistence", addr, note, "append-only file, appendfsync "+sync+": a crash forgets up to a second of locks",
-				"where that matters: fence, appendfsync always, or QuorumLock")
-		}
-	default:
-		e.add("persistence", addr, note, "no append-only file: a restart forgets the locks that are held; two holders are possible for up to a lease",
-			"where that matters: appendonly yes, start a crashed server later than the longest lease, or fence")
+	level, text, change := fine, "append-only file; appendfsync is unknown", ""
+	switch sync := setting(ctx, node, "appendfsync"); {
+	case in["aof_enabled"] != "1":
+		level, text = note, "no append-only file: a restart forgets the locks that are held; two holders are possible for up to a lease"
+		change = "where that matters: appendonly yes, start a crashed server later than the longest lease, or fence"
+	case sync == "always":
+		text = "append-only file, every write is synced: locks survive a restart"
+	case sync != "":
+		level, text = note, "append-only file, appendfsync "+sync+": a crash forgets up to a second of locks"
+		change = "where that matters: fence, appendfsync always, or QuorumLock"
 	}
+	e.add("persistence", addr, level, text, change)
 	if in["rdb_last_bgsave_status"] == "err" && setting(ctx, node, "stop-writes-on-bgsave-error") != "no" {
 		e.add("persistence", addr, problem, "the last BGSAVE failed: writes are refused (MISCONF)", "look at the server's log and disk")
 	}
@@ -188,13 +163,11 @@ func (e *examination) clock(ctx context.Context, addr string, node rueidis.Clien
 		e.add("clock", addr, note, "no permission for TIME", "ACL SETUSER … +time")
 		return
 	}
-	off := time.Unix(parts[0], parts[1]*1000).Sub(began.Add(took / 2))
-	text := fmt.Sprintf("%+d ms to this machine (± %s)", off.Round(time.Millisecond).Milliseconds(), precise(took/2))
+	off, level, change := time.Unix(parts[0], parts[1]*1000).Sub(began.Add(took/2)), fine, ""
 	if off.Abs() > time.Second+took {
-		e.add("clock", addr, warning, text, "locks don't depend on it, but the times shown do, and fencing after a failover needs the servers' clocks: use NTP")
-		return
+		level, change = warning, "locks don't depend on it, but the times shown do, and fencing after a failover needs the servers' clocks: use NTP"
 	}
-	e.add("clock", addr, fine, text, "")
+	e.add("clock", addr, level, fmt.Sprintf("%+d ms to this machine (± %s)", off.Round(time.Millisecond).Milliseconds(), precise(took/2)), change)
 }
 
 func (e *examination) cluster(ctx context.Context) {
@@ -203,12 +176,7 @@ func (e *examination) cluster(ctx context.Context) {
 		e.add("topology", "", note, "Cluster; no permission for CLUSTER INFO", "ACL SETUSER … +cluster|info")
 		return
 	}
-	in := map[string]string{}
-	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // RESP3 says that it is a text
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			in[k] = v
-		}
-	}
+	in := pairs(strings.TrimPrefix(text, "txt:")) // RESP3 says that it is a text
 	words := fmt.Sprintf("Cluster of %s masters, %s of 16384 slots", in["cluster_size"], in["cluster_slots_ok"])
 	if in["cluster_state"] != "ok" || in["cluster_slots_ok"] != "16384" {
 		e.add("topology", "", problem, words+", state "+in["cluster_state"], "locks of the slots that are not covered can't be taken")

@@ -65,7 +65,7 @@ func status(err error) int {
 		return exitUnavailable
 	case errors.Is(err, redlatch.ErrOtherOwner):
 		return exitOtherOwner
-	case errors.Is(err, redlatch.ErrInvalidOption), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.Is(err, redlatch.ErrInvalidOption):
 		return exitUsage
 	}
 	return exitError

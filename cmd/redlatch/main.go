@@ -31,5 +31,8 @@ func execute(ctx context.Context, args []string, std streams) int {
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(std.err, "redlatch:", a.flags.clean(message(err)))
 	}
+	if err != nil && !a.began {
+		return exitUsage
+	}
 	return status(err)
 }

@@ -18,6 +18,7 @@ type streams struct {
 type app struct {
 	std   streams
 	flags connection
+	began bool // the command line is right
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -46,38 +47,22 @@ In tables and sentences long texts are cut; in JSON they are whole.
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// What fails before is the command line.
+		PersistentPreRun: func(*cobra.Command, []string) { a.began = true },
 	}
 	root.SetIn(a.std.in)
 	root.SetOut(a.std.out)
 	root.SetErr(a.std.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &statusError{exitUsage, err} })
 	a.flags.warn = a.std.err
 	a.flags.add(root.PersistentFlags())
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.watchCommand(), a.topCommand(),
 		a.unlockCommand(), a.doctorCommand(), a.serveCommand())
-	for _, c := range root.Commands() {
-		wrapArgs(c)
-	}
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		c.Example = `  . <(redlatch completion bash)                                  # for this shell
   redlatch completion fish >~/.config/fish/completions/redlatch.fish   # from the next one on`
 	}
 	return root
-}
-
-// wrapArgs gives a wrong number of arguments the status of a wrong command line.
-func wrapArgs(c *cobra.Command) {
-	check := c.Args
-	if check == nil {
-		return
-	}
-	c.Args = func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &statusError{exitUsage, err}
-		}
-		return nil
-	}
 }
 
 // file is the stream's file, or nil.

@@ -122,10 +122,10 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	}
 	// Found before the lock is taken: a wrong name must not cost a wait.
 	program, err := exec.LookPath(command[0])
-	if err != nil {
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-			return &statusError{exitNotFound, err}
-		}
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return &statusError{exitNotFound, err}
+	case err != nil:
 		return &statusError{exitCantRun, err}
 	}
 	signals := make(chan os.Signal, 16)
@@ -171,36 +171,31 @@ func (s signalled) Error() string { return "ended by signal " + s.String() }
 // acquire waits for the lock. A signal that ends programs ends the wait.
 func acquire(
 	ctx context.Context, cancel context.CancelCauseFunc, l redlatch.Locker, f runFlags, bounded bool, signals <-chan os.Signal,
-) (redlatch.Hold, error) {
-	type result struct {
-		h   redlatch.Hold
-		err error
-	}
-	done := make(chan result, 1)
+) (h redlatch.Hold, err error) {
+	done := make(chan struct{})
 	go func() { // ends with the acquisition, which ctx ends
-		if bounded {
-			h, err := l.TryLock(ctx, f.wait, f.lease)
-			done <- result{h, err}
-			return
-		}
+		defer close(done)
 		var opts []redlatch.AcquireOption
 		if f.lease > 0 {
 			opts = append(opts, redlatch.WithLease(f.lease))
 		}
-		h, err := l.Lock(ctx, opts...)
-		done <- result{h, err}
+		if bounded {
+			h, err = l.TryLock(ctx, f.wait, f.lease)
+		} else {
+			h, err = l.Lock(ctx, opts...)
+		}
 	}()
 	for {
 		select {
-		case r := <-done:
+		case <-done:
 			var sig signalled
-			if errors.As(context.Cause(ctx), &sig) {
-				if r.err == nil {
-					_ = r.h.Unlock(context.WithoutCancel(ctx)) // at worst it is free at the end of its lease
-				}
-				return nil, sig
+			if !errors.As(context.Cause(ctx), &sig) {
+				return h, err
 			}
-			return r.h, r.err
+			if err == nil {
+				_ = h.Unlock(context.WithoutCancel(ctx)) // at worst it is free at the end of its lease
+			}
+			return nil, sig
 		case s := <-signals:
 			if ends(s) {
 				cancel(signalled{s})
@@ -216,12 +211,7 @@ func acquireError(err error, f runFlags) error {
 	case errors.As(err, &sig):
 		n, _ := sig.Signal.(syscall.Signal)
 		return &statusError{exitSignal + int(n), nil}
-	case errors.Is(err, redlatch.ErrUnavailable):
-		return &statusError{exitUnavailable, err}
 	case errors.Is(err, redlatch.ErrNotAcquired):
-		if f.conflict == 0 {
-			return &statusError{0, err}
-		}
 		return &statusError{f.conflict, err}
 	}
 	return err

@@ -74,20 +74,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return usageError("listen: " + err.Error())
 	}
-	token, err := f.token()
+	token, made, err := f.token(isLoopback(host))
 	if err != nil {
 		return usageError(err.Error())
-	}
-	local := isLoopback(host)
-	switch {
-	case f.noToken && !local:
-		return usageError("no-token: only on a loopback address")
-	case f.noToken && token != "":
-		return usageError("no-token, but a token is given: by --token-file, or REDLATCH_SERVE_TOKEN")
-	}
-	made := token == "" && !f.noToken && (!local || f.allowUnlock)
-	if made {
-		token = rand.Text()
 	}
 	client, err := a.open("serve")
 	if err != nil {
@@ -99,13 +88,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	h := newHub(client, f.pattern, f.interval)
-	s := &site{hub: h, client: client, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: local}, log: a.std.err, whole: make(chan struct{}, atOnce)}
-	handler, err := s.handler()
-	if err != nil {
-		return err
-	}
+	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: isLoopback(host)}, log: a.std.err, whole: make(chan struct{}, atOnce)}
 	srv := &http.Server{
-		Handler:           handler,
+		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      answerTime,
@@ -143,23 +128,29 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return err
 }
 
-// token is the one to ask for, "" = none was given.
-func (f serveFlags) token() (string, error) {
-	token := os.Getenv("REDLATCH_SERVE_TOKEN")
+// token is the one to ask for, "" = none, and whether it was made here.
+func (f serveFlags) token(local bool) (token string, made bool, err error) {
+	token = os.Getenv("REDLATCH_SERVE_TOKEN")
 	if f.tokenFile != "" {
 		text, err := os.ReadFile(f.tokenFile)
 		if err != nil {
-			return "", fmt.Errorf("token-file: %w", err)
+			return "", false, fmt.Errorf("token-file: %w", err)
 		}
-		token = strings.TrimSpace(string(text))
-		if token == "" {
-			return "", fmt.Errorf("token-file: it is empty")
+		if token = strings.TrimSpace(string(text)); token == "" {
+			return "", false, errors.New("token-file: it is empty")
 		}
 	}
-	if token != "" && len(token) < 16 {
-		return "", fmt.Errorf("the token has fewer than 16 characters")
+	switch {
+	case f.noToken && !local:
+		err = errors.New("no-token: only on a loopback address")
+	case f.noToken && token != "":
+		err = errors.New("no-token, but a token is given: by --token-file, or REDLATCH_SERVE_TOKEN")
+	case token != "" && len(token) < 16:
+		err = errors.New("the token has fewer than 16 characters")
+	case token == "" && !f.noToken && (!local || f.allowUnlock):
+		return rand.Text(), true, nil
 	}
-	return token, nil
+	return token, false, err
 }
 
 // isLoopback reports whether only this machine reaches an address.

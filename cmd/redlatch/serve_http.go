@@ -63,7 +63,6 @@ func foreign(r *http.Request) bool {
 // site answers requests.
 type site struct {
 	hub         *hub
-	client      *redlatch.Client
 	server      string // for people
 	allowUnlock bool
 	auth        auth
@@ -75,11 +74,8 @@ type site struct {
 const atOnce = 8
 
 // handler answers the page to everybody: it contains no lock. It asks for the token at /api.
-func (s *site) handler() (http.Handler, error) {
-	files, err := fs.Sub(assets, "assets")
-	if err != nil {
-		return nil, err
-	}
+func (s *site) handler() http.Handler {
+	files, _ := fs.Sub(assets, "assets") // the name is one
 	inside := http.NewServeMux()
 	inside.Handle("GET /", http.FileServerFS(files))
 	inside.HandleFunc("GET /api/locks", s.locks)
@@ -109,20 +105,19 @@ func (s *site) handler() (http.Handler, error) {
 		default:
 			inside.ServeHTTP(w, r)
 		}
-	}), nil
+	})
 }
 
-// answer writes one value. The other side may have gone, or read nothing until its time is over.
-func answer(w http.ResponseWriter, v any) {
-	text, err := json.Marshal(v)
+// answer writes one value, or an error of the SDK. The other side may have gone, or read nothing until its time is over.
+func answer(w http.ResponseWriter, v any, err error) {
+	text, ready := v.([]byte)
+	if !ready && err == nil {
+		text, err = json.Marshal(v)
+	}
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	answerText(w, text)
-}
-
-func answerText(w http.ResponseWriter, text []byte) {
 	// The time for the question to the server is not the reader's.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	w.Header().Set("Content-Type", "application/json")
@@ -134,14 +129,14 @@ func fail(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	var wrong *statusError // a name that can't be read
 	switch {
+	case errors.As(err, &wrong):
+		code = http.StatusBadRequest
 	case errors.Is(err, redlatch.ErrUnavailable):
 		code = http.StatusBadGateway
 	case errors.Is(err, redlatch.ErrOtherOwner):
 		code = http.StatusConflict
 	case errors.Is(err, redlatch.ErrInvalidName):
 		code = http.StatusNotFound
-	case errors.As(err, &wrong):
-		code = http.StatusBadRequest
 	case errors.Is(err, errBusy):
 		code = http.StatusServiceUnavailable
 	}
@@ -150,7 +145,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
-	answer(w, map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()})
+	answer(w, map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()}, nil)
 }
 
 // locks answers the list that all share. The header tells how many locks there are: the list has maxRows at most.
@@ -161,7 +156,7 @@ func (s *site) locks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Redlatch-Total", strconv.Itoa(len(l.locks)+l.more))
-	answerText(w, l.text)
+	answer(w, l.text, nil)
 }
 
 func (s *site) lock(w http.ResponseWriter, r *http.Request) {
@@ -171,12 +166,8 @@ func (s *site) lock(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	in, err := look(r.Context(), s.client, r.URL.Query().Get("name"))
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, in)
+	in, err := look(r.Context(), s.hub.client, r.URL.Query().Get("name"))
+	answer(w, in, err)
 }
 
 // events streams what changes, until the viewer goes.
@@ -191,31 +182,20 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Accel-Buffering", "no") // proxies shall pass it on at once
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{})
-	send := func(event []byte) bool {
-		_ = control.SetWriteDeadline(time.Now().Add(answerTime))
-		if _, err := w.Write(event); err != nil {
-			return false
-		}
-		return control.Flush() == nil
-	}
 	alive := []byte(": still here\n\n")
-	if !send(alive) {
-		return
-	}
 	tick := time.NewTicker(15 * time.Second)
 	defer tick.Stop()
-	for {
+	for event := alive; ; {
+		_ = control.SetWriteDeadline(time.Now().Add(answerTime))
+		if _, err := w.Write(event); err != nil || control.Flush() != nil {
+			return
+		}
 		select {
 		case <-r.Context().Done():
 			return
-		case event := <-v.news:
-			if !send(event) {
-				return
-			}
+		case event = <-v.news:
 		case <-tick.C:
-			if !send(alive) {
-				return
-			}
+			event = alive
 		}
 	}
 }
@@ -237,28 +217,20 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, err := given("name", ask.Name)
-	if err != nil {
+	owner, wrong := given("owner", ask.Owner)
+	if err := errors.Join(err, wrong); err != nil {
 		fail(w, err)
 		return
 	}
-	owner, err := given("owner", ask.Owner)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	if in, err := look(r.Context(), s.client, ask.Name); err == nil {
+	if in, err := look(r.Context(), s.hub.client, ask.Name); err == nil {
 		s.hub.force(in, exact(owner))
 	}
-	was, err := s.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
+	was, err := s.hub.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
 	result := fmt.Sprintf("done %t", was)
 	if err != nil {
 		result = message(err)
 	}
 	fmt.Fprintf(s.log, "redlatch: %s asked to take %s away from %s: %s\n", r.RemoteAddr, quote.Name(name), quote.Text(owner), result)
-	if err != nil {
-		fail(w, err)
-		return
-	}
 	s.hub.poke()
-	answer(w, map[string]bool{"freed": was})
+	answer(w, map[string]bool{"freed": was}, err)
 }
