@@ -164,10 +164,9 @@ func (w *worker) serve(ctx context.Context, sell seller) result {
 					return err
 				}
 			}
-			switch got {
-			case turnedAway:
+			if got == turnedAway {
 				notes.Turned++
-			case bought:
+			} else if got == bought {
 				notes.LastSale = time.Now()
 			}
 		}

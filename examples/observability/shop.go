@@ -82,11 +82,11 @@ func (s *shop) close() error {
 	for _, t := range s.tills {
 		errs = append(errs, s.clear(t.goods))
 		if t.Client != nil {
-			t.Client.Close()
+			t.Close()
 		}
 		t.goods.Close()
 		if t.telemetry != nil {
-			errs = append(errs, t.telemetry.close())
+			errs = append(errs, t.close())
 		}
 	}
 	return errors.Join(errs...)

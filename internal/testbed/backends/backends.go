@@ -60,7 +60,7 @@ func (w web) run(tb testbed.TB, name, path string, cmd *exec.Cmd) error {
 }
 
 func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback port
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}

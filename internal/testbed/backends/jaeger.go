@@ -73,7 +73,7 @@ func StartJaeger(tb testbed.TB) (*Jaeger, error) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "--config="+file)                   //nolint:gosec,noctx // of PATH; ends with tb
+	cmd := exec.Command(program, "--config="+file)                   //nolint:gosec // of PATH
 	cmd.Env = append(os.Environ(), "OTEL_TRACES_SAMPLER=always_off") // it would send its own, too
 	if err := j.run(tb, "jaeger", "/api/services", cmd); err != nil {
 		return nil, err
