@@ -83,7 +83,7 @@
 //
 // A contended turn is two scripts (queue up; release and hand over) and one message. The
 // scripts make 24 Redis calls, the same with 10, 1,000 and 10,000 waiting; the rows
-// fair-queue/* in docs/PERFORMANCE.md have the time. If the skip time is longer than
+// fair-queue/* in bench/RESULTS.md have the time. If the skip time is longer than
 // two and a half leases, most turns cost a third script of 6 calls: a waiter that was
 // refreshed more than half a lease ago confirms its grant. Keeping a place alive costs
 // about 8 µs per refresh, so 10,000 waiters cost a server 8 % of a core by default. Leaving
