@@ -4,22 +4,17 @@
 #
 # usage: scripts/ensure-jaeger.sh [--check]
 #
-# Does nothing where jaeger (version 2) is on PATH. Otherwise it builds one into .cache from
-# its sources: Go's module proxy has them, up to the version below. That takes ten minutes or
-# more on two cores, and two gigabytes. Its pages are no Go module: they are built by
-# npm from their repository, where git, npm and the repository can be had (JAEGER_UI names
-# another place of it); without them Jaeger answers its API alone. With --check it builds
-# nothing: it says loudly what will not be tested, and its status is 1, when there is none.
+# It is version 2, built into .cache from its sources: Go's module proxy has them, up to the version
+# below. That takes ten minutes or more on two cores, and two gigabytes. Its pages are no Go module:
+# they are built by npm from their repository, where git, npm and the repository can be had
+# (JAEGER_UI names another place of it); without them Jaeger answers its API alone.
 set -eu
-
 . "$(dirname "$0")/lib.sh"
 dir=$root/.cache/jaeger
 version=v1.76.0 # of the module; the program in it is Jaeger 2.13
 
-if [ "${1:-}" = --check ]; then
-  has jaeger || untested "the queries of traces.md in a Jaeger (none is on PATH)" "scripts/ensure-jaeger.sh builds one: ten minutes or more"
-  exit 0
-fi
+has jaeger || untested "${1:-}" "the queries of traces.md in a Jaeger (none is on PATH)" "scripts/ensure-jaeger.sh builds one: ten minutes or more"
+[ "${1:-}" != --check ] || exit 0
 
 build() {
   say "fetching the sources of Jaeger ($version)"

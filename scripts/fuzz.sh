@@ -2,22 +2,18 @@
 # Runs every fuzz target of every module for a while, and says which. What they find is
 # written to the target's testdata/fuzz, from where each go test repeats it.
 #
-# usage: scripts/fuzz.sh [TIME [NAME]]
-#        scripts/fuzz.sh --list [NAME]
+# usage: scripts/fuzz.sh [TIME [NAME]], scripts/fuzz.sh --list [NAME]
 #
-# TIME is for each target. NAME is a part of "folder target", as --list prints them; a name
-# that fits none is an error.
+# TIME is for each target. NAME is a part of "folder target", as --list prints them.
 set -eu
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/lib.sh"
+cd "$root"
 time=${1:-30s}
 name=${2:-}
 
 targets=$(grep -rE --include='*_test.go' --exclude-dir=.cache --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*\(' . |
   sed -n 's|^\./\(.*\)/[^/]*:func \(Fuzz[A-Za-z0-9_]*\).*|\1 \2|p' | sort | grep -F -- "$name" || true)
-if [ -z "$targets" ]; then
-  printf 'fuzz: no target%s: nothing ran\n' "${name:+ is called $name}" >&2
-  exit 1
-fi
+[ -n "$targets" ] || stop "no target${name:+ is called $name}: nothing ran"
 if [ "$time" = --list ]; then
   printf '%s\n' "$targets"
   exit 0

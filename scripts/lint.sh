@@ -4,39 +4,36 @@
 #
 # usage: scripts/lint.sh
 #
-# The last two are installed into .cache/bin. Where one can't be had (no module
-# proxy, no vulnerability database) that is said loudly and the rest still counts.
+# Where one of the last two can't be had, that is said loudly and the rest still counts.
 set -eu
-cd "$(dirname "$0")/.."
-root=$(pwd)
-bin=$root/.cache/bin
-golangci=v2.15.0
-govulncheck=v1.9.0
-
-modules=$(scripts/modules.sh)
+. "$(dirname "$0")/lib.sh"
+cd "$root"
+modules=$(modules)
 skipped=
 
 skip() {
-  printf '\n!!!! NOT CHECKED: %s\n\n' "$1" >&2
+  loudly "NOT CHECKED" "$1"
   skipped="$skipped
   not checked: $1"
 }
 
+# tool PROGRAM VERSION PACKAGE: installs it, unless that version is there.
+tool() {
+  echo "== $1 $2"
+  if go version -m "$bin/$1" 2>/dev/null | grep -q "^[[:space:]]mod[[:space:]].*[[:space:]]$2[[:space:]]"; then return 0; fi
+  GOBIN=$bin GOFLAGS='' GOWORK=off go install "$3@$2" || { skip "$1: $2 can't be installed here"; return 1; }
+}
+
 echo "== gofmt"
 unformatted=$(find . -name .cache -prune -o -name '*.go' -exec gofmt -l {} +)
-if [ -n "$unformatted" ]; then
-  printf 'not formatted (run gofmt -w):\n%s\n' "$unformatted" >&2
-  exit 1
-fi
+[ -z "$unformatted" ] || stop "not formatted (run gofmt -w):
+$unformatted"
 
 # The go command notes the sum of each go.mod that it reads. "go doc" and "go list -m all" read all of the graph, so a sum
 # that is missing here would be a changed file in the clone of whoever asks for documentation.
 echo "== go.work.sum is complete"
 before=$(cksum <go.work.sum)
-if go list -m all >/dev/null && [ "$before" != "$(cksum <go.work.sum)" ]; then
-  echo "go.work.sum was incomplete; it is complete now: commit it" >&2
-  exit 1
-fi
+! go list -m all >/dev/null || [ "$before" = "$(cksum <go.work.sum)" ] || stop "go.work.sum was incomplete; it is complete now: commit it"
 
 for os in linux darwin windows; do
   echo "== go build and go vet for $os"
@@ -45,31 +42,19 @@ for os in linux darwin windows; do
   done
 done
 
-echo "== golangci-lint $golangci"
-if [ "v$("$bin/golangci-lint" version --short 2>/dev/null || true)" != "$golangci" ]; then
-  GOBIN=$bin GOFLAGS= GOWORK=off go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$golangci" ||
-    skip "golangci-lint: $golangci can't be installed here"
-fi
-if [ "v$("$bin/golangci-lint" version --short 2>/dev/null || true)" = "$golangci" ]; then
+if tool golangci-lint v2.15.0 github.com/golangci/golangci-lint/v2/cmd/golangci-lint; then
   for module in $modules; do
     (cd "$module" && "$bin/golangci-lint" run --config "$root/.golangci.yaml" ./...)
   done
 fi
 
-echo "== govulncheck $govulncheck"
-if [ ! -x "$bin/govulncheck" ] &&
-  ! GOBIN=$bin GOFLAGS= GOWORK=off go install "golang.org/x/vuln/cmd/govulncheck@$govulncheck"; then
-  skip "govulncheck: $govulncheck can't be installed here"
-else
+if tool govulncheck v1.9.0 golang.org/x/vuln/cmd/govulncheck; then
   for module in $modules; do
     status=0
     (cd "$module" && "$bin/govulncheck" ./...) || status=$?
     case $status in
       0) ;;
-      3) # its status for vulnerabilities that were found
-        echo "govulncheck found vulnerabilities in $module" >&2
-        exit 1
-        ;;
+      3) stop "govulncheck found vulnerabilities in $module" ;; # its status for those that were found
       *)
         skip "govulncheck: no vulnerability database, or it failed (status $status in $module)"
         break

@@ -4,15 +4,14 @@
 #
 # usage: SERVERS='redis-6.2.14 valkey-9.1.2' PACKAGES='. ./fair' TEST_FLAGS='-race' scripts/matrix.sh
 #
-# SERVERS names folders of .cache/servers (default: all), PACKAGES packages of the
-# module integration (default: those whose outcome depends on the server; the tests
-# with Redisson are among them when a JDK and Maven are there). TEST_FLAGS are flags for
-# go test. Each pair has a log in .cache/matrix. What a test skips, because the server
-# lacks what it is about, is listed at the end. All of it takes about two hours on two
+# SERVERS names folders of .cache/servers (default: all), PACKAGES packages of the module
+# integration (default: those whose outcome depends on the server, among them the tests with
+# Redisson, if a JDK and Maven are there). TEST_FLAGS are flags for go test. Each pair has a log in
+# .cache/matrix. What a test skips is listed at the end. All of it takes about two hours on two
 # cores; an hour of that are the tests with Redisson.
 set -eu
-cd "$(dirname "$0")/.."
-root=$(pwd)
+. "$(dirname "$0")/lib.sh"
+cd "$root"
 logs=$root/.cache/matrix
 scripts/ensure-servers.sh --check || exit 1
 servers=${SERVERS:-$(cd .cache/servers && for at in */server; do printf '%s\n' "${at%/server}"; done | sort -t- -k1,1 -k2,2V)}
@@ -23,14 +22,11 @@ if [ -z "$packages" ]; then
 fi
 for server in $servers; do
   [ -x ".cache/servers/$server/server" ] && continue
-  printf 'matrix: no server %s in .cache/servers: nothing ran. There are:\n' "$server" >&2
-  ls .cache/servers >&2
-  exit 1
+  stop "no server $server in .cache/servers: nothing ran. There are:" .cache/servers/*
 done
 for package in $packages; do
   (cd integration && go list "$package" >/dev/null) && continue
-  printf 'matrix: no package %s in integration: nothing ran\n' "$package" >&2
-  exit 1
+  stop "no package $package in integration: nothing ran"
 done
 rm -rf "$logs"
 mkdir -p "$logs"

@@ -3,15 +3,14 @@
 #
 # usage: TEST_FLAGS='-run TestA|TestB' scripts/test.sh
 #
-# TEST_FLAGS are flags for go test, separated by spaces.
-# Three packages of a module run side by side, and of each eight of the tests that may
-# run in parallel: most of them wait for leases. All bounds in them leave room for a
-# machine that has other work; TEST_FLAGS='-p 1' gives each package the machine alone.
-# Goes on after a module has failed, lists at the end what was not tested and a line
+# TEST_FLAGS are flags for go test, separated by spaces. Three packages of a module run side by
+# side, and of each eight of the tests that may run in parallel: most of them wait for leases. All
+# bounds leave room for a machine that has other work; TEST_FLAGS='-p 1' gives each package the
+# machine alone. Goes on after a module has failed, lists at the end what was not tested and a line
 # per module, and fails when one failed or ran no test at all.
 set -eu
-cd "$(dirname "$0")/.."
-root=$(pwd)
+. "$(dirname "$0")/lib.sh"
+cd "$root"
 set -f
 # shellcheck disable=SC2086 # split into words on purpose
 set -- ${TEST_FLAGS:-}
@@ -23,7 +22,7 @@ export REDLATCH_UNTESTED
 
 summary=
 failed=0
-for module in $(scripts/modules.sh); do
+for module in $(modules); do
   name=$(echo "$module" | sed 's|^\./||; s|^\.$|root|; s|/|-|g')
   log=$root/.cache/test/$name.log
   printf '\n== %s: go test -race %s ./...\n' "$name" "$*"
@@ -50,9 +49,7 @@ if [ -s "$REDLATCH_UNTESTED" ]; then
   sort "$REDLATCH_UNTESTED" | uniq -c
 fi
 printf '\n== result by module\n%s' "$summary"
-scripts/ensure-java.sh --check || true
-scripts/ensure-prometheus.sh --check || true
-scripts/ensure-jaeger.sh --check || true
-scripts/ensure-chromium.sh --check || true
-scripts/ensure-servers.sh --check || true
+for what in java prometheus jaeger chromium servers; do
+  "scripts/ensure-$what.sh" --check || true
+done
 exit "$failed"
