@@ -35,19 +35,27 @@ demo: ## Sell out a flash sale with and without locks and compare; takes a minut
 	@scripts/ensure-redis.sh --optional
 	@go run ./examples/flashsale $(DEMO_FLAGS)
 
-# Flags for the comparison, e.g. make bench BENCH_FLAGS='-only handover -rounds 9'.
+# Flags for the comparison, and what the tables have a column for, e.g. make bench
+# BENCH_FLAGS='-only handover -rounds 9'.
 BENCH_FLAGS ?=
+BENCH_BY ?= /lock
+BENCH_OUT := $(CURDIR)/.cache/bench.txt
+BENCHSTAT := go run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 .PHONY: bench
-bench: ## Compare with other libraries, on a private server; takes three quarters of an hour.
+bench: ## Compare with other libraries, on a private server; takes an hour.
 	@scripts/ensure-redis.sh
-	@go run ./bench $(BENCH_FLAGS)
+	@mkdir -p .cache
+	@go run ./bench $(BENCH_PEERS) $(BENCH_FLAGS) >$(BENCH_OUT); status=$$?; $(MAKE) -s benchstat; exit $$status
 
 .PHONY: bench-all
 bench-all: ## The same with Redisson, etcd, ZooKeeper and MariaDB (fetches them into .cache).
-	@scripts/ensure-redis.sh
 	@scripts/ensure-peers.sh || true
-	@go run ./bench -peers all $(BENCH_FLAGS)
+	@$(MAKE) -s bench BENCH_PEERS='-peers all'
+
+.PHONY: benchstat
+benchstat: ## Show the tables of the last comparison once more.
+	@$(BENCHSTAT) -col '$(BENCH_BY)' $(BENCH_OUT)
 
 # How long the random test of Java and Go processes lasts, e.g. make interop INTEROP_SOAK=5m; 15s in make test.
 INTEROP_SOAK ?= 60s

@@ -2,161 +2,145 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+// A figure is one column of a benchmark's line. Units are benchstat's: it shows "ns" as seconds, with a prefix.
+type figure struct {
+	unit  string
+	value float64
+}
 
-// costs are the figures that any workload has, each for one of n acquisitions. Processes hear "go" and "stop" a little
-// later than the server was looked at, on a busy machine much later: where the server was watched for another time than
-// the processes counted, its figures are for as many acquisitions as there were in that time. 0: for the same.
-func costs(results []result, used usage, e entry, n uint64, watched time.Duration) figures {
-	f := figures{}
-	var r result
-	known := true
-	for _, one := range results {
-		r.Mallocs += one.Mallocs
-		r.Bytes += one.Bytes
-		r.CPU += one.CPU
-		r.System += one.System
-		r.Sleeps += one.Sleeps
-		r.Started += one.Started
-		known = known && one.Started >= 0
-	}
-	each := 1 / float64(n)
-	served := each
-	if watched > 0 {
-		var counted time.Duration
-		for _, one := range results {
-			counted += one.Elapsed
+// figures are what one round of one contender has shown.
+type figures struct {
+	n    uint64 // acquisitions, hand-overs or holds
+	list []figure
+}
+
+func (f *figures) add(unit string, value float64) { f.list = append(f.list, figure{unit, value}) }
+
+func (f *figures) of(unit string) (float64, bool) {
+	for _, one := range f.list {
+		if one.unit == unit {
+			return one.value, true
 		}
-		served *= counted.Seconds() / float64(len(results)) / watched.Seconds()
 	}
-	if used.calls != nil {
-		f[commands] = float64(used.sent(e.commands)) * served
-		f[serverExec] = float64(used.executed(e.commands)) * served
+	return 0, false
+}
+
+// line is the round in the format of Go's benchmarks.
+func (f *figures) line(r row, e entry) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Benchmark%s%s/%s %d", strings.ToUpper(r.name[:1]), r.name[1:], e, f.n)
+	for _, one := range f.list {
+		b.WriteString(" " + strconv.FormatFloat(one.value, 'g', 6, 64) + " " + one.unit)
 	}
-	f[serverCPU] = used.cpu * 1e6 * served
-	f[clientCPU] = micros(r.CPU) * each
-	if used.system > 0 {
-		f[serverSystem] = used.system * 1e6 * served
-	}
-	if r.System > 0 { // processes in other languages do not tell
-		f[clientSystem], f[clientSleeps] = micros(r.System)*each, float64(r.Sleeps)*each
-	}
-	if r.Mallocs > 0 { // processes in other languages do not tell
-		f[allocs] = float64(r.Mallocs) * each
-		f[allocBytes] = float64(r.Bytes) * each
-	}
-	if known {
-		f[started] = float64(r.Started) * each
-	}
-	return f
+	return b.String()
 }
 
 // Nothing happened in the window: either the contender is stuck, or its processes had no processor for as long as it
 // was.
-var (
-	errNobody = errors.New("nobody acquired the lock while it counted")
-	errNoPass = errors.New("the lock was never handed over")
-	errNoWake = errors.New("no waiter came to listen and was woken")
-)
+var errNothing = errors.New("nobody acquired the lock while it counted")
 
-func pairFigures(r row, results []result, used usage, e entry, watched time.Duration) (figures, error) {
-	waits, pairs := newHistogram(), newHistogram()
-	var total, last uint64
-	var counts, shares []float64
-	var rate, inside float64
-	var told int64
-	counted := true
+// figuresOf works out what the processes and the server have told. A negative time was not watched.
+func figuresOf(r row, e entry, results []result, used usage, watched time.Duration) (figures, error) {
+	switch r.spec.Workload {
+	case work.Holding:
+		return holdFigures(results[0], r.spec.Holds, used, e, watched), nil
+	case work.Handover:
+		h := work.Handovers(results)
+		f := figures{n: h.Total()}
+		if f.n == 0 {
+			return f, errNothing
+		}
+		f.waits(h)
+		f.costs(results, used, e, watched)
+		return f, nil
+	default:
+		return pairFigures(r, e, results, used, watched)
+	}
+}
+
+func pairFigures(r row, e entry, results []result, used usage, watched time.Duration) (figures, error) {
+	waits, pairs := work.NewHistogram(), work.NewHistogram()
+	var f figures
+	var counts []float64
+	var rate float64
 	for _, one := range results {
 		waits.AddSparse(one.Waits)
 		pairs.AddSparse(one.Pairs)
-		last = 0
+		var turns uint64
 		for _, n := range one.Counts {
-			last += n
+			turns += n
 			counts = append(counts, float64(n))
 		}
-		total += last
-		shares = append(shares, float64(last))
-		rate += float64(last) / one.Elapsed.Seconds()
-		inside += one.Inside.Seconds() / one.Elapsed.Seconds()
-		told += one.Messages
-		counted = counted && one.Messages >= 0
+		f.n += turns
+		rate += float64(turns) / one.Elapsed.Seconds()
 	}
-	if total == 0 {
-		return nil, errNobody
+	if f.n == 0 {
+		return f, errNothing
 	}
-	f := costs(results, used, e, total, watched)
-	f[throughput] = rate
-	f[waitP50], f[waitP99], f[waitMax] = micros(waits.Quantile(0.5)), micros(waits.Quantile(0.99)), micros(waits.Max())
-	// Where most had no second turn the window ended nearly all waits, and neither the longest nor the mean is known.
-	if total >= 2*uint64(len(counts)) {
-		f[maxToMean] = micros(waits.Max()) / micros(max(waits.Mean(), 1))
-	}
+	f.add("acq/s", rate)
+	f.waits(waits)
 	if pairs.Total() > 0 {
-		f[pairP50] = micros(pairs.Quantile(0.5))
+		f.add("pair-p50-ns", float64(pairs.Quantile(0.5)))
 	}
-	f[jain] = jainIndex(counts)
-	f[leastShare] = least(shares)
-	if r.spec.Section > 0 {
-		f[utilisation] = inside
+	if !r.spec.OwnKeys {
+		f.add("jain", jainIndex(counts))
 	}
-	if r.spec.Turns {
-		stintFigures(results, f)
-	}
-	if counted {
-		f[messages] = float64(told) / float64(total)
-	}
-	if n, ok := f[commands]; ok {
-		f[attempts] = n - 1
-	}
-	if r.goroutines != nil {
-		lone := newHistogram()
-		lone.AddSparse(results[len(results)-1].Waits)
-		f[loneP50], f[loneP99], f[loneMax] = micros(lone.Quantile(0.5)), micros(lone.Quantile(0.99)), micros(lone.Max())
-		f[loneShare] = float64(last) * float64(len(results)) / float64(total)
-	}
+	f.costs(results, used, e, watched)
 	return f, nil
 }
 
-func handoverFigures(results []result, used usage, e entry, watched time.Duration) (figures, error) {
-	h := work.Handovers(results)
-	if h.Total() == 0 {
-		return nil, errNoPass
-	}
-	f := costs(results, used, e, h.Total(), watched)
-	f[waitP50], f[waitP99], f[passesSeen] = micros(h.Quantile(0.5)), micros(h.Quantile(0.99)), float64(h.Total())
-	return f, nil
+func (f *figures) waits(h *work.Histogram) {
+	f.add("wait-p50-ns", float64(h.Quantile(0.5)))
+	f.add("wait-p99-ns", float64(h.Quantile(0.99)))
+	f.add("wait-max-ns", float64(h.Max()))
 }
 
-func topicFigures(r result) (figures, error) {
-	waits, wakes := newHistogram(), newHistogram()
-	waits.AddSparse(r.Waits)
-	wakes.AddSparse(r.Wakes)
-	if waits.Total() == 0 {
-		return nil, errNoWake
+// costs are for one acquisition. Processes hear "go" and "stop" a little later than the server was looked at, on a busy
+// machine much later: where the server was watched for another time than the processes counted, its figures are for as
+// many acquisitions as there were in that time. watched is 0 where it was the same.
+func (f *figures) costs(results []result, used usage, e entry, watched time.Duration) {
+	var mallocs, bytes uint64
+	var cpu, counted time.Duration
+	for _, one := range results {
+		mallocs += one.Mallocs
+		bytes += one.Bytes
+		cpu += one.CPU
+		counted += one.Elapsed
 	}
-	return figures{
-		waitP50: micros(waits.Quantile(0.5)), waitP99: micros(waits.Quantile(0.99)),
-		wakeP50: micros(wakes.Quantile(0.5)), wakeP99: micros(wakes.Quantile(0.99)), passesSeen: float64(waits.Total()),
-	}, nil
+	each := 1 / float64(f.n)
+	served := each
+	if watched > 0 {
+		served *= counted.Seconds() / float64(len(results)) / watched.Seconds()
+	}
+	if used.calls != nil {
+		f.add("cmds/acq", float64(used.sent(e.commands))*served)
+		f.add("exec-ns/acq", float64(used.executed(e.commands))*1e3*served)
+		f.add("srv-cpu-ns/acq", used.cpu*1e9*served)
+	}
+	f.add("cli-cpu-ns/acq", float64(cpu)*each)
+	if mallocs > 0 { // processes in other languages do not tell
+		f.add("allocs/acq", float64(mallocs)*each)
+		f.add("B/acq", float64(bytes)*each)
+	}
 }
 
-func holdFigures(r result, holds int, used usage, e entry, elapsed time.Duration) figures {
-	f := figures{
-		heapPerHold:  float64(r.Heap) / float64(holds),
-		stackPerHold: float64(r.Stack) / float64(holds),
-		goroutines:   float64(r.Routines),
-		renewalRate:  float64(used.renewals()) / elapsed.Seconds(),
-		clientShare:  100 * r.CPU.Seconds() / r.Elapsed.Seconds(),
-		serverShare:  100 * used.cpu / elapsed.Seconds(),
-	}
-	if sent := used.sent(e.commands); sent > 0 {
-		f[perCommand] = float64(used.renewals()) / float64(sent)
-	}
+func holdFigures(r result, holds int, used usage, e entry, watched time.Duration) figures {
+	f := figures{n: uint64(holds)}
+	f.add("heap-B/hold", float64(r.Heap)/float64(holds))
+	f.add("stack-B/hold", float64(r.Stack)/float64(holds))
+	f.add("goroutines", float64(r.Routines))
+	f.add("renewals/s", float64(used.renewals())/watched.Seconds())
+	f.add("renewals/cmd", float64(used.renewals())/float64(max(1, used.sent(e.commands))))
+	f.add("cli-cores", r.CPU.Seconds()/r.Elapsed.Seconds())
+	f.add("srv-cores", used.cpu/watched.Seconds())
 	return f
 }
 
@@ -171,18 +155,4 @@ func jainIndex(counts []float64) float64 {
 		return 0
 	}
 	return sum * sum / (float64(len(counts)) * squares)
-}
-
-// least is what the worst-served got, as a part of an equal share.
-func least(counts []float64) float64 {
-	var sum float64
-	low := counts[0]
-	for _, n := range counts {
-		sum += n
-		low = min(low, n)
-	}
-	if sum == 0 {
-		return 0
-	}
-	return low * float64(len(counts)) / sum
 }

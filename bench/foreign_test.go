@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestAServerThatEndsIsToldWithItsWords, at once and not when the time to start is over, and nothing of it is left.
@@ -24,7 +23,6 @@ func TestAServerThatEndsIsToldWithItsWords(t *testing.T) {
 		command: func(context.Context, string, string, int, int) (*exec.Cmd, error) {
 			return exec.Command("sh", "-c", "echo the disk is full; exit 1"), nil
 		},
-		ready: func(context.Context, string) error { return errors.New("not yet") },
 	}
 	_, err := f.start(t.Context(), "")
 	if err == nil || !strings.Contains(err.Error(), "the disk is full") {
@@ -41,19 +39,22 @@ func TestAForeignServerIsStartedOnce(t *testing.T) {
 		t.Skip("there is no sleep")
 	}
 	t.Setenv("TMPDIR", t.TempDir())
+	b, err := newBench()
+	if err != nil {
+		t.Fatal(err)
+	}
 	starts := 0
-	e := entry{name: "calm", server: &foreign{
-		name: "calm",
-		command: func(context.Context, string, string, int, int) (*exec.Cmd, error) {
+	f := &foreign{
+		name: "calm", answer: "here",
+		command: func(_ context.Context, _, _ string, port, _ int) (*exec.Cmd, error) {
 			starts++
+			answering(t, port, "here")
 			return exec.Command("sleep", "60"), nil
 		},
-		ready: func(context.Context, string) error { return nil },
-	}}
-	b := &bench{}
+	}
 	keys := map[string]bool{}
 	for range 3 {
-		at, err := b.place(t.Context(), row{}, e)
+		at, err := b.place(t.Context(), row{}, entry{server: f})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,61 +75,43 @@ func TestAForeignServerIsStartedOnce(t *testing.T) {
 	}
 }
 
-func TestCPUOfAProcess(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells")
-	}
-	begin := cpuOf(os.Getpid())
-	for start := time.Now(); cpuOf(os.Getpid()) < begin+0.05; {
-		if time.Since(start) > 30*time.Second {
-			t.Fatal("this process spins and uses no processor")
-		}
-	}
-	if got := cpuOf(1 << 30); got != 0 {
-		t.Errorf("a process that is not there has used %v s", got)
-	}
-}
-
-// TestSays: a server is ready when its answer holds the text, not when it only answers.
-func TestSays(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// answering says one text to whoever connects, for as long as the test lasts.
+func answering(t *testing.T, port int, text string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	go func() { // ends with the listener
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte("version 3, starting"))
+			_, _ = conn.Write([]byte(text))
 			_ = conn.Close()
 		}
 	}()
-	if err := says(t.Context(), l.Addr().String(), "", "version 3"); err != nil {
+	return l.Addr().String()
+}
+
+// TestSays: a server is ready when its answer holds the text, not when it only answers.
+func TestSays(t *testing.T) {
+	addr := answering(t, 0, "version 3, starting")
+	if err := says(t.Context(), addr, "", "version 3"); err != nil {
 		t.Error(err)
 	}
-	if err := says(t.Context(), l.Addr().String(), "", "serving"); err == nil || !strings.Contains(err.Error(), "starting") {
+	if err := says(t.Context(), addr, "", "serving"); err == nil || !strings.Contains(err.Error(), "starting") {
 		t.Errorf("what it said instead is not told: %v", err)
 	}
 }
 
-// TestWhatIsNotThereIsNamed: nobody takes a table without a system for one that has been measured.
-func TestWhatIsNotThereIsNamed(t *testing.T) {
+// TestWhatIsNotThereIsMissed: nobody takes a run without a system for one in which it was measured.
+func TestWhatIsNotThereIsMissed(t *testing.T) {
 	for _, e := range systems {
-		if e.server != nil && e.server.find(t.TempDir()) == nil {
-			t.Errorf("%s was found in an empty folder", e.name)
-		}
-	}
-	if redissonReady(t.TempDir()) == nil {
-		t.Error("Redisson was found in an empty folder")
-	}
-	var out strings.Builder
-	notAsked(&out)
-	for _, e := range systems {
-		if !strings.Contains(out.String(), e.name) {
-			t.Errorf("%s is not named in %s", e.name, &out)
+		if p, err := e.runsBy(t.TempDir()); err == nil {
+			t.Errorf("%s was found in an empty folder: %v", e.name, p)
 		}
 	}
 }
@@ -145,19 +128,16 @@ func TestAgainstMeasuresBothBuilds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the program")
 	}
-	other, err := buildAgainst(t.Context(), "..", t.TempDir())
-	if err != nil {
+	b := quick(t)
+	var err error
+	if b.take.against, err = buildAgainst(t.Context(), "..", t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	b := quick(t)
-	b.take = selection{against: other, alone: true}
-	o := b.measured(t, rowNamed(t, "uncontended/1"))
-	for _, name := range []string{"redlatch", "redlatch" + twinMark} {
-		if v, ok := o.median(name, throughput); !ok || v <= 0 {
-			t.Errorf("%s: %v (failure: %v)", name, v, o.failed[name])
+	b.take.alone = true
+	seen, failed := b.measured(t, uncontended(1))
+	for _, name := range []string{"redlatch/build=before", "redlatch/build=now"} {
+		if seen[name].n == 0 {
+			t.Errorf("%s was not measured: %v", name, failed)
 		}
-	}
-	if l := o.twinLines(); len(l) != 1 || l[0].Value == 0 {
-		t.Errorf("the two are compared as %+v", l)
 	}
 }

@@ -17,16 +17,14 @@ var marks = []entry{
 		name:     "limit",
 		what:     "bare SET NX PX and compare-and-delete with automatic pipelining; it cannot wait",
 		role:     mark,
-		promise:  promiseNone,
 		open:     openLimit,
 		commands: []string{"set"},
 	},
 	{
-		name:    "floor",
-		what:    "one token in a list, BLPOP to take and RPUSH to give back; no lease, no owner",
-		role:    mark,
-		promise: promiseNone,
-		open:    openFloor,
+		name: "floor",
+		what: "one token in a list, BLPOP to take and RPUSH to give back; no lease, no owner",
+		role: mark,
+		open: openFloor,
 		prepare: func(ctx context.Context, a *admin, key string) error {
 			return a.client().Do(ctx, a.client().B().Rpush().Key(key).Element("token").Build()).Error()
 		},

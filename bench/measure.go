@@ -4,124 +4,128 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/redlatch/redlatch/bench/internal/work"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// metric names a figure of a measurement. Durations are in microseconds.
-type metric string
+// bench is one run: what was asked for, and the servers that it has started.
+type bench struct {
+	rounds   int
+	duration time.Duration
+	lease    time.Duration
+	warmUp   time.Duration
+	profiles string // a folder; "": none
+	take     selection
+	dir      string // of its files, until stop
+	started  []*testbed.Server
+	foreign  map[*foreign]*running
+}
 
-const (
-	throughput  metric = "acq/s"
-	utilisation metric = "utilisation" // time that somebody was inside, of all time
-	waitP50     metric = "p50 µs"
-	waitP99     metric = "p99 µs"
-	waitMax     metric = "max µs"
-	maxToMean   metric = "max/mean" // of the waits
-	pairP50     metric = "pair p50 µs"
-	wakeP50     metric = "wake p50 µs"
-	wakeP99     metric = "wake p99 µs"
-	jain        metric = "Jain"
-	leastShare  metric = "least share" // of the process that got least, against its due
-	commands    metric = "cmds/acq"
-	attempts    metric = "attempts/acq" // commands but for the release
-	messages    metric = "msgs/acq"     // that the server sent to waiters
-	serverExec  metric = "exec µs/acq"  // the server's time in the commands
-	serverCPU   metric = "srv µs/acq"   // the server's processor time, sockets included
-	clientCPU   metric = "cli µs/acq"
+// defaultLease is every lock's; watchdogs renew at a third of it.
+const defaultLease = 30 * time.Second
 
-	// Only in what -json writes.
-	serverSystem metric = "srv sys µs/acq" // of the processor time, in the system
-	clientSystem metric = "cli sys µs/acq"
-	clientSleeps metric = "cli sleeps/acq" // how often a thread went to sleep
+func newBench() (*bench, error) {
+	dir, err := os.MkdirTemp("", "redlatch-bench-")
+	return &bench{lease: defaultLease, warmUp: 250 * time.Millisecond, dir: dir, foreign: map[*foreign]*running{}}, err
+}
 
-	allocs     metric = "allocs/acq"
-	allocBytes metric = "B/acq"
-	started    metric = "go/acq" // goroutines started
-	passesSeen metric = "passes"
+func (b *bench) stop() error {
+	var errs []error
+	for _, s := range b.started {
+		errs = append(errs, s.Stop())
+	}
+	for _, r := range b.foreign {
+		errs = append(errs, r.stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
+}
 
-	// Of the last process, where it is alone against many.
-	loneP50   metric = "lone p50 µs"
-	loneP99   metric = "lone p99 µs"
-	loneMax   metric = "lone max µs"
-	loneShare metric = "lone share" // of its process, against half
+// row measures all contenders of a row, in turns, and shows each round. A contender that fails is left out from then
+// on; the errors are by contender.
+func (b *bench) row(ctx context.Context, r row, entries []entry, show func(entry, figures), progress func(string)) map[string]error {
+	failed := map[string]error{}
+	for round := range b.rounds {
+		for i := range entries {
+			e := entries[turn(i, round, len(entries))]
+			if failed[e.String()] != nil || ctx.Err() != nil {
+				continue
+			}
+			progress(fmt.Sprintf("%s, round %d of %d: %s", r.name, round+1, b.rounds, e))
+			f, err := b.measure(ctx, r, e, round)
+			if err != nil {
+				failed[e.String()] = err
+				continue
+			}
+			show(e, f)
+		}
+	}
+	return failed
+}
 
-	heapPerHold  metric = "heap B/hold"
-	stackPerHold metric = "stack B/hold"
-	goroutines   metric = "goroutines"
-	renewalRate  metric = "renewals/s"
-	perCommand   metric = "renewals/cmd"
-	burst        metric = "peak/mean"
-	clientShare  metric = "client core %"
-	serverShare  metric = "server core %"
-)
+// turn is whose turn is the i-th of a round among n. Another one begins each time, and every other round goes
+// backwards, so that none always comes after the same neighbour.
+func turn(i, round, n int) int {
+	if round%2 == 1 {
+		i = n - 1 - i
+	}
+	return (i + round) % n
+}
 
-// figures are what one round of one contender has shown.
-type figures map[metric]float64
+// window is how long a measurement counts.
+func (b *bench) window(r row) time.Duration {
+	if r.spec.Workload == work.Holding {
+		return 2 * b.lease / 3 // two renewals of each hold
+	}
+	return time.Duration(max(r.windows, 1)) * b.duration
+}
 
 // measure runs one round of one contender.
 func (b *bench) measure(ctx context.Context, r row, e entry, round int) (figures, error) {
 	at, err := b.place(ctx, r, e)
 	if err != nil {
-		return nil, err
+		return figures{}, err
 	}
 	defer at.close()
 	s := r.spec
-	s.Contender, s.Addrs, s.Key, s.WarmUp = e.known(), at.addrs, at.key, max(b.warmUp, e.warm(r.processes, runtime.NumCPU()))
-	if s.Lease == 0 {
-		s.Lease = b.lease
+	s.Contender, s.Addrs, s.Key, s.Lease, s.WarmUp = e.name, at.addrs, at.key, b.lease, max(b.warmUp, e.warm(r.processes))
+	s.Board = filepath.Join(b.dir, "board")
+	if err := os.WriteFile(s.Board, make([]byte, work.BoardSize), 0o600); err != nil {
+		return figures{}, err
 	}
 	specs := r.specs(s)
-	for i := range specs {
-		specs[i].Profiles = b.profiles.of(fmt.Sprintf("%s-%s-%d", fileName(r.name), e.name, round), i)
+	if b.profiles != "" {
+		for i := range specs {
+			name := fmt.Sprintf("%s-%s-%d.%d.pprof", r.name, e, round, i)
+			specs[i].Profile = filepath.Join(b.profiles, strings.NewReplacer("/", "-", "=", "-").Replace(name))
+		}
 	}
 	if e.prepare != nil {
 		if err := e.prepare(ctx, at.admin, s.Key); err != nil {
-			return nil, err
+			return figures{}, err
 		}
 	}
 	// The processes have a time limit, so that a contender that hangs ends its round and not the run.
 	limit := b.window(r) + 2*time.Minute
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	var f figures
 	ps, err := startAll(ctx, e.program, specs)
-	if err != nil {
-		return nil, err
-	}
-	f, err := b.observe(ctx, at, r, e, ps)
-	// A process that failed has said why already; that it also exits with a status adds nothing.
-	if stopped := stopAll(ps); err == nil {
-		err = stopped
+	if err == nil {
+		f, err = b.observe(ctx, at, r, e, ps)
+		// A process that failed has said why already; that it also exits with a status adds nothing.
+		if stopped := stopAll(ps); err == nil {
+			err = stopped
+		}
 	}
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, fmt.Errorf("within %v: %w", limit, ctx.Err()))
 	}
 	return f, err
-}
-
-// specs are what each process of the row is told, made of what is the same for all.
-func (r row) specs(s spec) []spec {
-	out := make([]spec, max(r.processes, 1))
-	waiters := 0
-	for i := range out {
-		out[i] = s
-		out[i].Process = i
-		if r.goroutines != nil {
-			out[i].Goroutines = r.goroutines[i]
-		}
-		if i > 0 {
-			out[i].Background = 0 // one process keeps them all
-		}
-		waiters += out[i].Goroutines
-	}
-	if !s.OwnKeys {
-		for i := range out {
-			out[i].Waiters = waiters
-		}
-	}
-	return out
 }
 
 // A place is the servers of one measurement, ready for it.
@@ -136,11 +140,19 @@ type place struct {
 // place prepares the servers that the contender needs.
 func (b *bench) place(ctx context.Context, r row, e entry) (*place, error) {
 	if e.server != nil {
-		return b.foreignPlace(ctx, e)
+		return b.foreignPlace(ctx, e.server)
 	}
-	addrs, err := b.servers(ctx, max(r.servers, 1))
-	if err != nil {
-		return nil, err
+	var addrs []string
+	for i := range max(r.servers, 1) {
+		if i == len(b.started) {
+			// So many connections as the rows need are not allowed everywhere by default.
+			s, err := testbed.Start(ctx, "--maxclients", "10000")
+			if err != nil {
+				return nil, err
+			}
+			b.started = append(b.started, s)
+		}
+		addrs = append(addrs, b.started[i].Addr())
 	}
 	a, err := newAdmin(addrs)
 	if err != nil {
@@ -150,111 +162,44 @@ func (b *bench) place(ctx context.Context, r row, e entry) (*place, error) {
 		a.close()
 		return nil, err
 	}
-	at := &place{addrs: addrs, key: "bench", admin: a, usage: a.usage, close: a.close}
-	if r.far > 0 {
-		var bed testbed.Program
-		at.close = func() { a.close(); bed.Close() }
-		for i, addr := range addrs {
-			proxy := testbed.NewProxy(&bed, addr)
-			proxy.Delay(testbed.Requests, r.far)
-			proxy.Delay(testbed.Replies, r.far)
-			addrs[i] = proxy.Addr()
-		}
-	}
-	return at, nil
+	return &place{addrs: addrs, key: "bench", admin: a, usage: a.usage, close: a.close}, nil
 }
 
 // observe lets the processes count for the row's window and works out the figures.
 func (b *bench) observe(ctx context.Context, at *place, r row, e entry, ps []*process) (figures, error) {
 	before, err := at.usage(ctx)
 	if err != nil {
-		return nil, err
+		return figures{}, err
 	}
 	start := time.Now()
-	for _, p := range ps {
-		if err := p.say("go"); err != nil {
-			return nil, err
-		}
+	if err := tellAll(ps, "go"); err != nil {
+		return figures{}, err
 	}
-	rate, err := watch(ctx, at, r, before, b.window(r))
-	if err != nil {
-		return nil, err
+	select {
+	case <-ctx.Done():
+		return figures{}, ctx.Err()
+	case <-time.After(b.window(r)):
 	}
-	for _, p := range ps {
-		if err := p.say("stop"); err != nil {
-			return nil, err
-		}
+	if err := tellAll(ps, "stop"); err != nil {
+		return figures{}, err
 	}
-	elapsed := time.Since(start)
+	watched := time.Since(start)
 	var after usage
 	if !r.spec.OwnKeys {
 		if after, err = at.usage(ctx); err != nil {
-			return nil, err
+			return figures{}, err
 		}
 	}
-	results := make([]result, len(ps))
-	for i, p := range ps {
-		if results[i], err = p.result(); err != nil {
-			return nil, err
-		}
+	results, err := resultsOf(ps)
+	if err != nil {
+		return figures{}, err
 	}
 	if r.spec.OwnKeys {
 		// These have ended their pairs by now, and stood still before: the server's figures are theirs exactly.
-		elapsed = 0
+		watched = 0
 		if after, err = at.usage(ctx); err != nil {
-			return nil, err
+			return figures{}, err
 		}
 	}
-	used := after.since(before)
-	switch r.spec.Workload {
-	case holding:
-		f := holdFigures(results[0], r.spec.Holds, used, e, elapsed)
-		f[burst] = rate
-		return f, nil
-	case handover:
-		return handoverFigures(results, used, e, elapsed)
-	case topics:
-		return topicFigures(results[0])
-	default:
-		return pairFigures(r, results, used, e, elapsed)
-	}
-}
-
-// watch waits for the window to pass. Where locks are held it looks at the renewals meanwhile and returns the largest
-// rate seen over half a second, as a multiple of the mean.
-func watch(ctx context.Context, at *place, r row, before usage, window time.Duration) (float64, error) {
-	every := window
-	if r.spec.Workload == holding {
-		every = min(window, 500*time.Millisecond)
-	}
-	end := time.Now().Add(window)
-	var peak float64
-	last, seen := before, time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(min(every, time.Until(end))):
-		}
-		if r.spec.Workload != holding {
-			return 0, nil
-		}
-		u, err := at.usage(ctx)
-		if err != nil {
-			return 0, err
-		}
-		now := time.Now()
-		// A remnant at the end that is too short to be a rate is left out.
-		if now.Sub(seen) > every/2 {
-			peak = max(peak, float64(u.since(last).renewals())/now.Sub(seen).Seconds())
-		}
-		last, seen = u, now
-		if !now.Before(end) {
-			mean := float64(u.since(before).renewals()) / window.Seconds()
-			if mean == 0 {
-				return 0, nil
-			}
-			return peak / mean, nil
-		}
-	}
+	return figuresOf(r, e, results, after.since(before), watched)
 }

@@ -11,9 +11,14 @@ import (
 )
 
 // BenchmarkLockUnlock is an uncontended Lock + Unlock, each goroutine with a key of its own. It shows allocations; for
-// speed, "go run" the program, which lets the contenders take turns.
+// speed, "go run" the program, which lets the contenders take turns. Go's own flags profile it (-cpuprofile, -memprofile,
+// -trace).
 func BenchmarkLockUnlock(b *testing.B) {
-	for _, e := range contendersOf(b, "uncontended/1") {
+	for _, name := range uncontended(1).contenders {
+		e, err := lookup(name)
+		if err != nil {
+			b.Fatal(err)
+		}
 		for _, goroutines := range []int{1, 16, 256} {
 			b.Run(fmt.Sprintf("%s/%d", e.name, goroutines), func(b *testing.B) {
 				c := openFor(b, e)
@@ -22,21 +27,6 @@ func BenchmarkLockUnlock(b *testing.B) {
 			})
 		}
 	}
-}
-
-func contendersOf(b *testing.B, name string) []entry {
-	b.Helper()
-	for _, r := range rows(smallScale()) {
-		if r.name == name {
-			list, err := selection{}.chosen(r)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return list
-		}
-	}
-	b.Fatalf("no row is called %q", name)
-	return nil
 }
 
 func openFor(b *testing.B, e entry) contender {

@@ -21,17 +21,15 @@ import (
 // (larger ones were slower), and, where a library polls, an interval that suits the number of waiters; see manyWaiters.
 var peers = []entry{
 	{
-		name:    "rueidislock",
-		what:    "github.com/redis/rueidis/rueidislock, KeyMajority 1, NoLoopTracking",
-		role:    peer,
-		promise: promiseRedis,
-		open:    openRueidislock,
+		name: "rueidislock",
+		what: "github.com/redis/rueidis/rueidislock, KeyMajority 1, NoLoopTracking",
+		role: peer,
+		open: openRueidislock,
 	},
 	{
 		name:     "redsync",
 		what:     "github.com/go-redsync/redsync/v4 over go-redis v9, retry every 10 ms, with many waiters its default",
 		role:     peer,
-		promise:  promiseRedis,
 		open:     openRedsync(goRedisPool),
 		commands: []string{"set"},
 	},
@@ -39,16 +37,14 @@ var peers = []entry{
 		name:     "redsync-rueidis",
 		what:     "the same over rueidis, which pipelines for it",
 		role:     peer,
-		promise:  promiseRedis,
 		open:     openRedsync(rueidisPool),
 		commands: []string{"set"},
 	},
 	{
-		name:    "redislock",
-		what:    "github.com/bsm/redislock over go-redis v9, retry every 10 ms, with many waiters 100 ms",
-		role:    peer,
-		promise: promiseRedis,
-		open:    openRedislock,
+		name: "redislock",
+		what: "github.com/bsm/redislock over go-redis v9, retry every 10 ms, with many waiters 100 ms",
+		role: peer,
+		open: openRedislock,
 	},
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
-// A process is this program, started again as one process of a measurement.
+// A process is this program, or the contender's, started as one process of a measurement.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -23,13 +23,16 @@ type process struct {
 }
 
 // startProcess starts a process, which ends when its input is closed, and at the latest when ctx ends.
-func startProcess(ctx context.Context, by *program, s spec) (*process, error) {
-	command, err := by.command()
-	if err != nil {
-		return nil, err
+func startProcess(ctx context.Context, program []string, s spec) (*process, error) {
+	if program == nil {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		program = []string{self}
 	}
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env = append(append(os.Environ(), work.Variable+"=1"), by.environment()...)
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+	cmd.Env = append(os.Environ(), work.Variable+"=1")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -73,28 +76,6 @@ func (p *process) listen() (work.Message, error) {
 	return m, nil
 }
 
-func (p *process) ready() (work.Ready, error) {
-	m, err := p.listen()
-	if err == nil && m.Ready == nil {
-		err = errors.New("a process of the measurement spoke out of turn")
-	}
-	if err != nil {
-		return work.Ready{}, err
-	}
-	return *m.Ready, nil
-}
-
-func (p *process) result() (result, error) {
-	m, err := p.listen()
-	if err == nil && m.Result == nil {
-		err = errors.New("a process of the measurement spoke out of turn")
-	}
-	if err != nil {
-		return result{}, err
-	}
-	return *m.Result, nil
-}
-
 // stop ends the process. It waits for it, and kills it when it does not end by itself in time.
 func (p *process) stop() error {
 	_ = p.in.Close() // what matters is that the process has gone
@@ -103,39 +84,52 @@ func (p *process) stop() error {
 	return p.cmd.Wait()
 }
 
-// startAll starts a process for each spec and waits until all are ready. Processes after the first learn where the
-// first one listens, if it does, so the first must be ready before.
-func startAll(ctx context.Context, by *program, specs []spec) ([]*process, error) {
+// startAll starts a process for each spec and waits until all are ready.
+func startAll(ctx context.Context, program []string, specs []spec) ([]*process, error) {
 	var ps []*process
-	fail := func(err error) ([]*process, error) {
-		return nil, errors.Join(err, stopAll(ps))
-	}
-	add := func(s spec) error {
-		p, err := startProcess(ctx, by, s)
-		if err == nil {
-			ps = append(ps, p)
+	for _, s := range specs {
+		p, err := startProcess(ctx, program, s)
+		if err != nil {
+			return nil, errors.Join(err, stopAll(ps))
 		}
-		return err
+		ps = append(ps, p)
 	}
-	if err := add(specs[0]); err != nil {
-		return fail(err)
-	}
-	first, err := ps[0].ready()
-	if err != nil {
-		return fail(err)
-	}
-	for _, s := range specs[1:] {
-		s.Peer = first.Peer
-		if err := add(s); err != nil {
-			return fail(err)
+	for _, p := range ps {
+		m, err := p.listen()
+		if err == nil && !m.Ready {
+			err = errors.New("a process of the measurement spoke out of turn")
 		}
-	}
-	for _, p := range ps[1:] {
-		if _, err := p.ready(); err != nil {
-			return fail(err)
+		if err != nil {
+			_ = stopAll(ps) // one that failed has said why
+			return nil, err
 		}
 	}
 	return ps, nil
+}
+
+// tellAll says the same to all processes.
+func tellAll(ps []*process, line string) error {
+	for _, p := range ps {
+		if err := p.say(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func resultsOf(ps []*process) ([]result, error) {
+	results := make([]result, len(ps))
+	for i, p := range ps {
+		m, err := p.listen()
+		if err == nil && m.Result == nil {
+			err = errors.New("a process of the measurement spoke out of turn")
+		}
+		if err != nil {
+			return nil, err
+		}
+		results[i] = *m.Result
+	}
+	return results, nil
 }
 
 func stopAll(ps []*process) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/work"
@@ -10,40 +9,16 @@ import (
 
 // A row is one kind of work, measured for each of its contenders.
 type row struct {
-	name       string
-	title      string
-	contenders []string      // by name, in the order of the table
-	systems    bool          // the systems take part as well, where they are asked for
-	processes  int           // 0: 1
-	servers    int           // independent ones; 0: 1
-	far        time.Duration // how much longer each way to a server takes
-	goroutines []int         // of each process, where they differ
-	windows    int           // how many times the usual time is counted; 0: 1
-	spec       spec          // what each process does; the runner fills in who and where
-	columns    []metric
-	// main is the figure that ratios and goals are about, and against names the bound that it is compared with besides
-	// the best peer ("" for none).
-	main    metric
-	against string
-	goals   []goal
+	name, title string
+	contenders  []string // by name
+	systems     bool     // the systems take part as well, where they are asked for
+	processes   int      // 0: 1
+	servers     int      // independent ones; 0: 1
+	windows     int      // how many times the usual time is counted; 0: 1
+	spec        spec     // what each process does; the runner fills in who and where
 }
 
-// lowerIsBetter says whether a small main figure is the good one.
-func (r row) lowerIsBetter() bool { return r.main != throughput && r.main != utilisation }
-
-var (
-	uncontendedColumns = []metric{
-		throughput, waitP50, waitP99, commands, serverExec, serverCPU, clientCPU, allocs, allocBytes, started,
-	}
-	contendedColumns = []metric{throughput, waitP50, waitP99, waitMax, jain, commands, serverCPU, clientCPU, started}
-	processColumns   = []metric{throughput, waitP50, waitP99, waitMax, jain, leastShare, commands, serverCPU, clientCPU}
-	handoverColumns  = []metric{waitP50, waitP99, passesSeen, commands, serverCPU}
-	holdingColumns   = []metric{
-		heapPerHold, stackPerHold, goroutines, renewalRate, perCommand, burst, clientShare, serverShare,
-	}
-)
-
-// libraries are the peers of the plain lock; in a row they come after redlatch and before the bounds.
+// libraries are the peers of the plain lock.
 var libraries = []string{"rueidislock", "redsync", "redsync-rueidis", "redislock"}
 
 // besideLibraries puts the peers between redlatch's kinds and the bound.
@@ -51,134 +26,130 @@ func besideLibraries(bound string, kinds ...string) []string {
 	return append(append(kinds, libraries...), bound)
 }
 
-// goalsOf makes goals of one contender.
-func goalsOf(contender string, goals ...goal) []goal {
-	for i := range goals {
-		goals[i].contender = contender
-	}
-	return goals
-}
-
 // scale sets the sizes that take long to reach.
 type scale struct {
-	holds   int   // locks in the row of held locks
-	queues  []int // lengths of the fair lock's queue
-	readers []int // readers beside the one whose read unlock is measured
-	crowds  []int // clients with connections of their own that want one lock
-	topics  int   // locks that others of a client wait for when a new waiter comes
-	owned   int   // locks that an owner has already when it takes the next
+	holds int // locks in the row of held locks
+	queue int // owners in the fair lock's queue
+	crowd int // clients with connections of their own that want one lock
 }
 
-// fullScale is what issues and documents speak of.
-func fullScale(holds int) scale {
-	return scale{
-		holds: holds, queues: []int{10, 1_000, 10_000}, readers: []int{1, 100, 1_000},
-		crowds: []int{100, 1_000}, topics: 20_000, owned: 30_000,
-	}
-}
+var fullScale = scale{holds: 100_000, queue: 1_000, crowd: 1_000}
 
-// rows lists everything that can be measured.
+// rows lists everything that can be measured. The comments say what redlatch is to reach.
 func rows(s scale) []row {
-	all := append(uncontendedRows(), contendedRows()...)
-	all = append(all, handoverRows()...)
-	all = append(all, holdingRow(s), reentryRow())
-	all = append(all, fairRows(s)...)
-	all = append(all, readWriteRows(s)...)
-	all = append(all, multiRows()...)
-	return append(all, crowdedRows(s)...)
-}
-
-func uncontendedRows() []row {
-	one := uncontended("uncontended/1", "Lock + Unlock, 1 goroutine", 1, 0.95)
-	one.systems = true
 	return []row{
-		one,
-		uncontended("uncontended/16", "Lock + Unlock, 16 goroutines with a key each", 16, 0.9),
-		uncontended("uncontended/256", "Lock + Unlock, 256 goroutines with a key each", 256, 1),
-		otherCtx("ctx-kept/1", "Lock + Unlock with one ctx for all pairs, which can be cancelled, 1 goroutine", 1, work.CtxKept),
-		otherCtx("ctx-none/1", "Lock + Unlock with a ctx that can't be cancelled, 1 goroutine", 1, work.CtxNone),
-		otherCtx("ctx-none/256", "The same, 256 goroutines with a key each", 256, work.CtxNone),
+		// Two commands, ≤ 16 allocations and ≤ 2 KB: ≥ 0.95 × limit, ≥ 0.9 × limit with 16 goroutines, ≥ limit with 256,
+		// where the server's time is ≤ 1.3 × limit's.
+		uncontended(1), uncontended(16), uncontended(256),
+		// Passed on inside the process: ≥ 20 × the best library, Jain ≥ 0.99, p99 not above the best library's.
+		contended(8), contended(64), contended(512),
+		// ≥ 3 × the best library, its longest wait not above theirs; FairLock ≥ 0.95 × floor, Jain ≥ 0.999.
+		{
+			name: "processes/8x4", title: "8 processes with 4 goroutines each on one key", systems: true,
+			contenders: besideLibraries("floor", "redlatch", "redlatch-fair"), processes: 8,
+			windows: 3, // the longest wait of a second says little
+			spec:    spec{Workload: work.Pairs, Goroutines: 4},
+		},
+		// Many processes with one waiter each, as the replicas of a service are: ≥ 0.65 × redsync's acquisitions
+		// (0.85 with 1 ms inside), ≤ 3.2 commands, longest wait ≤ 1/15 of redsync's, Jain ≥ 0.98; p99 ≤ 60 ms with 50.
+		replicas(8, 0), replicas(50, 0), replicas(100, 0), replicas(50, time.Millisecond),
+		// Median and p99 ≤ 1.6 × floor; FairLock ≤ 1.15 × floor.
+		{
+			name: "handover", title: "From Unlock in one process to the return of Lock in another", systems: true,
+			contenders: besideLibraries("floor", "redlatch", "redlatch-fair"), processes: 2,
+			windows: 3, // one hand-over at a time takes more of it for a tail that means something
+			spec:    spec{Workload: work.Handover},
+		},
+		// ≤ 1 KB on the heap for a hold, ≤ 16 goroutines for all, ≥ 100 renewals a command, ≤ 0.02 of a core. The other
+		// libraries have no watchdog.
+		{
+			name: "holding", title: fmt.Sprintf("%d locks held by the watchdog for two thirds of the lease", s.holds),
+			contenders: []string{"redlatch", "rueidislock"}, spec: spec{Workload: work.Holding, Holds: s.holds},
+		},
+		{
+			name: "reentry", title: "Lock + Unlock, 1 goroutine: again by an owner that holds the lock, and from outside",
+			contenders: []string{"redlatch-reentry", "redlatch"}, spec: spec{Workload: work.Pairs, OwnKeys: true, Goroutines: 1},
+		},
+		// A turn costs the server ≤ 2 × what it costs in contended/8.
+		{
+			name: "fair-queue/1000", title: fmt.Sprintf("%d goroutines of one process in the queue of one fair lock", s.queue),
+			contenders: []string{"redlatch-fair"},
+			// The one inside and those on the way back into the queue are not in it.
+			spec: spec{Workload: work.Pairs, Goroutines: s.queue, Queue: (s.queue - 1) * 8 / 10},
+		},
+		readWrite("read-mostly/8", "95 of 100 acquisitions read", 950),
+		readWrite("write-heavy/8", "half of the acquisitions read", 500),
+		// Several locks taken as one: within 1.15 × a single lock on one node. On five masters a MultiLock waits
+		// ≤ 1.5 × as long as redlatch on one of them, a QuorumLock ≤ 1.2 × as long as redsync-rueidis.
+		{
+			name: "multi/one-node", title: "Five keys of one node, 1 goroutine",
+			contenders: []string{"redlatch-multi", "redlatch"},
+			spec:       spec{Workload: work.Pairs, OwnKeys: true, Goroutines: 1},
+		},
+		{
+			name: "multi/five-masters", title: "Five independent masters, 1 goroutine; redlatch and limit use the first alone",
+			contenders: []string{"redlatch-multi", "redlatch-quorum", "redsync", "redsync-rueidis", "redlatch", "limit"},
+			servers:    5, spec: spec{Workload: work.Pairs, OwnKeys: true, Goroutines: 1},
+		},
+		// ≤ 7 commands a turn, FairLock ≤ 2.1. Several turns of each must fit into the window, or the longest wait says
+		// nothing.
+		{
+			name: "crowd/1000", title: fmt.Sprintf("%d clients with connections of their own on one key, in 4 processes", s.crowd),
+			contenders: []string{"redlatch", "redlatch-fair", "floor"}, processes: 4, windows: 10,
+			spec: spec{Workload: work.Pairs, OwnClients: true, Goroutines: s.crowd / 4},
+		},
 	}
 }
 
-func uncontended(name, title string, goroutines int, ofLimit float64) row {
-	goals := []goal{
-		{metric: throughput, atLeast: true, factor: ofLimit, of: "limit"},
-		{metric: throughput, atLeast: true, factor: 1.15, of: "rueidislock"},
-		{metric: throughput, atLeast: true, factor: 1, of: "redsync-rueidis"},
-		{metric: allocs, factor: 8},
-		{metric: allocBytes, factor: 1024},
-		{metric: started, factor: 0.01, why: "no goroutine per hold, wait or command"},
-	}
-	if goroutines == 256 {
-		goals = append(goals, goal{metric: serverCPU, factor: 1.3, of: "limit"})
-	}
+func uncontended(goroutines int) row {
 	return row{
-		name:       name,
-		title:      title,
-		contenders: besideLibraries("limit", "redlatch"),
-		spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: goroutines},
-		columns:    uncontendedColumns,
-		main:       throughput,
-		against:    "limit",
-		goals:      goalsOf("redlatch", goals...),
+		name:       fmt.Sprintf("uncontended/%d", goroutines),
+		title:      fmt.Sprintf("Lock + Unlock, %d goroutine(s) with a key each", goroutines),
+		contenders: besideLibraries("limit", "redlatch"), systems: goroutines == 1,
+		spec: spec{Workload: work.Pairs, OwnKeys: true, Goroutines: goroutines},
 	}
 }
 
-// otherCtx is what the same costs those who have no ctx of their own for each pair.
-func otherCtx(name, title string, goroutines int, ctx work.Ctx) row {
+func contended(goroutines int) row {
 	return row{
-		name:       name,
-		title:      title,
-		contenders: besideLibraries("limit", "redlatch"),
-		spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: goroutines, Ctx: ctx},
-		columns:    uncontendedColumns,
-		main:       throughput,
-		against:    "limit",
+		name:       fmt.Sprintf("contended/%d", goroutines),
+		title:      fmt.Sprintf("%d goroutines of one process on one key", goroutines),
+		contenders: besideLibraries("floor", "redlatch", "redlatch-fair"), systems: goroutines == 64,
+		spec: spec{Workload: work.Pairs, Goroutines: goroutines},
 	}
 }
 
-func holdingRow(s scale) row {
+func replicas(n int, inside time.Duration) row {
+	r := row{
+		name: fmt.Sprintf("replicas/%dx1", n), title: fmt.Sprintf("%d processes with a goroutine each on one key", n),
+		contenders: besideLibraries("floor", "redlatch", "redlatch-fenced", "redlatch-rw", "redlatch-fair"),
+		processes:  n, windows: 5,
+		spec: spec{Workload: work.Pairs, Goroutines: 1, Section: inside},
+	}
+	if inside > 0 {
+		r.name += fmt.Sprintf("/%v", inside)
+		r.title += fmt.Sprintf(", with a critical section of %v", inside)
+	}
+	return r
+}
+
+func readWrite(name, mix string, perMille int) row {
 	return row{
-		name:       "holding",
-		title:      "Locks held by the watchdog for two thirds of the lease",
-		contenders: []string{"redlatch", "rueidislock"}, // the other libraries have no watchdog
-		spec:       spec{Workload: holding, Holds: s.holds},
-		columns:    holdingColumns,
-		main:       heapPerHold,
-		goals: goalsOf("redlatch",
-			goal{metric: heapPerHold, factor: 1024},
-			goal{metric: goroutines, factor: 16, why: "whatever the number of holds"},
-			goal{metric: perCommand, atLeast: true, factor: 100},
-			goal{metric: burst, factor: 2},
-			goal{metric: clientShare, factor: 2}),
+		name: name, title: "64 goroutines in 8 processes on one lock, " + mix,
+		contenders: []string{"redlatch-rw", "redlatch-rw-shared", "redlatch"}, processes: 8,
+		spec: spec{Workload: work.Pairs, Goroutines: 8, ReadPerMille: perMille},
 	}
 }
 
-func reentryRow() row {
-	return row{
-		name:       "reentry",
-		title:      "Lock + Unlock, 1 goroutine: again by an owner that holds the lock, and from outside",
-		contenders: []string{"redlatch-reentry", "redlatch"},
-		spec:       spec{Workload: pairs, OwnKeys: true, Goroutines: 1},
-		columns:    uncontendedColumns,
-		main:       throughput,
-		against:    "redlatch",
+// specs are what each process of the row is told, made of what is the same for all.
+func (r row) specs(s spec) []spec {
+	out := make([]spec, max(r.processes, 1))
+	if !s.OwnKeys {
+		s.Waiters = s.Goroutines * len(out)
 	}
-}
-
-// fileName makes a row's name fit for a part of a file name.
-func fileName(name string) string {
-	return strings.NewReplacer("/", "-", " ", "").Replace(name)
-}
-
-// where words the number of processes.
-func where(processes int) string {
-	if processes == 1 {
-		return "one process"
+	for i := range out {
+		out[i] = s
+		out[i].Process = i
 	}
-	return fmt.Sprintf("%d processes", processes)
+	return out
 }
-
-// longLease is the lease where renewals would disturb what is measured.
-const longLease = 10 * time.Minute

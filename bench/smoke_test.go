@@ -28,10 +28,11 @@ func TestMain(m *testing.M) {
 // quick runs rows on a small scale. Its figures mean nothing but that everything runs and is counted.
 func quick(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{
-		rounds: 1, holdRuns: 1, duration: 60 * time.Millisecond, lease: 3 * time.Second, warmUp: 20 * time.Millisecond,
-		progress: t.Output(),
+	b, err := newBench()
+	if err != nil {
+		t.Fatal(err)
 	}
+	b.rounds, b.duration, b.lease, b.warmUp = 1, 60*time.Millisecond, 3*time.Second, 20*time.Millisecond
 	t.Cleanup(func() {
 		if err := b.stop(); err != nil {
 			t.Error(err)
@@ -40,110 +41,98 @@ func quick(t *testing.T) *bench {
 	return b
 }
 
-func smallScale() scale {
-	return scale{holds: 300, queues: []int{3, 12}, readers: []int{1, 5}, crowds: []int{8, 16}, topics: 30, owned: 30}
-}
+var smallScale = scale{holds: 300, queue: 12, crowd: 16}
 
 // sameWork are rows whose work the libraries do in another one as well, or that take their time: redlatch and the
 // bounds alone run there.
-var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|ctx-.*|contended/(8|512)|processes/8x4/(1ms|2cmds)|lone/.*|handover/far|holding)$`)
+var sameWork = regexp.MustCompile(`^(uncontended/(16|256)|contended/(8|512)|replicas/(8x1|100x1)|holding)$`)
 
 // TestEveryRowRuns measures every contender of every row once, shortly.
 func TestEveryRowRuns(t *testing.T) {
-	done := map[string]outcome{}
-	for _, r := range rows(smallScale()) {
+	for _, r := range rows(smallScale) {
 		t.Run(strings.ReplaceAll(r.name, "/", ","), func(t *testing.T) {
 			r.spec.Goroutines, r.windows = min(r.spec.Goroutines, 32), 1
-			if r.goroutines == nil {
-				r.processes = min(r.processes, 2) // to start them is what takes long
-			}
+			r.processes = min(r.processes, 2) // to start them is what takes long
 			b := quick(t)
 			b.take.alone = sameWork.MatchString(r.name)
-			o := b.measured(t, r)
-			o.earlier, done[r.name] = done, o
-			if len(o.entries) == 0 {
+			seen, failed := b.measured(t, r)
+			if len(seen)+len(failed) == 0 {
 				t.Fatal("no contender")
 			}
-			for _, e := range o.entries {
-				if err := o.failed[e.name]; err != nil {
-					t.Errorf("%s: %v", e.name, err)
-					continue
-				}
-				for _, m := range r.columns {
-					// What a bound would be told is nobody's concern, and the window may be too short for the tail.
-					if _, ok := o.median(e.name, m); !ok && (e.role != mark || m != messages) && m != maxToMean {
-						t.Errorf("%s: the column %q was not measured", e.name, m)
-					}
-				}
-				if v, _ := o.median(e.name, r.main); v <= 0 {
-					t.Errorf("%s: %s is %v", e.name, r.main, v)
-				}
+			for name, err := range failed {
+				t.Errorf("%s: %v", name, err)
 			}
-			for _, g := range r.goals {
-				if v, _ := g.judge(o); v == unproven && !b.take.alone && g.metric != maxToMean {
-					t.Errorf("the goal %q is about something that was not measured", g)
+			for name, f := range seen {
+				if line := f.line(r, entry{name: name}); !benchmarkLine.MatchString(line) || strings.Contains(line, "NaN") {
+					t.Errorf("a line that benchstat can't read: %s", line)
+				}
+				if v, ok := f.of(mainFigure(r)); !ok || v <= 0 {
+					t.Errorf("%s: %s is %v", name, mainFigure(r), v)
 				}
 			}
 		})
 	}
 }
 
+// mainFigure is what a row is about.
+func mainFigure(r row) string {
+	switch r.spec.Workload {
+	case work.Holding:
+		return "heap-B/hold"
+	case work.Handover:
+		return "wait-p50-ns"
+	default:
+		return "acq/s"
+	}
+}
+
 // measured is a row in which everybody had a turn: a busy machine may leave the processes
 // without one for all of a short window, and then the window gets longer.
-func (b *bench) measured(t *testing.T, r row) outcome {
+func (b *bench) measured(t *testing.T, r row) (map[string]figures, map[string]error) {
 	t.Helper()
+	entries, err := b.take.chosen(r)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for {
-		o, err := b.row(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
+		seen := map[string]figures{}
+		failed := b.row(t.Context(), r, entries, func(e entry, f figures) { seen[strings.TrimPrefix(e.String(), "lock=")] = f }, func(string) {})
+		nobody := false
+		for _, err := range failed {
+			nobody = nobody || errors.Is(err, errNothing)
 		}
-		if !nobody(o) || b.duration > 5*time.Second {
-			return o
+		if !nobody || b.duration > 5*time.Second {
+			return seen, failed
 		}
 		b.duration *= 4
 	}
 }
 
-func nobody(o outcome) bool {
-	for _, err := range o.failed {
-		if errors.Is(err, errNobody) || errors.Is(err, errNoPass) || errors.Is(err, errNoWake) {
-			return true
-		}
-	}
-	return false
-}
-
 // TestCommandsAreCounted: what a script calls does not count as sent. An uncontended pair is two commands for every
 // contender; the calls inside their scripts would make it four and more.
 func TestCommandsAreCounted(t *testing.T) {
-	o := quick(t).measured(t, rowNamed(t, "uncontended/1"))
-	for _, e := range o.entries {
+	seen, failed := quick(t).measured(t, uncontended(1))
+	if len(seen) != len(uncontended(1).contenders) {
+		t.Errorf("%d contenders, failed: %v", len(seen), failed)
+	}
+	for name, f := range seen {
 		// Exactly: nobody has a pair under way when the counting begins or ends.
-		if v, ok := o.median(e.name, commands); !ok || math.Abs(v-2) > 1e-9 {
-			t.Errorf("%s: %v commands for an acquisition (failure: %v)", e.name, v, o.failed[e.name])
+		if v, ok := f.of("cmds/acq"); !ok || math.Abs(v-2) > 1e-9 {
+			t.Errorf("%s: %v commands for an acquisition", name, v)
 		}
 	}
 }
 
 // TestFailureIsReported: a contender that fails in its process is named with its reason, and the others go on.
 func TestFailureIsReported(t *testing.T) {
-	b := quick(t)
 	// The limit cannot wait: two goroutines on one key make it fail.
-	r := row{
-		name: "failing", title: "a contender that fails", contenders: []string{"limit", "redislock"},
-		spec: spec{Workload: pairs, Goroutines: 4}, columns: contendedColumns, main: throughput,
-	}
-	o := b.measured(t, r)
-	if err := o.failed["limit"]; err == nil || !strings.Contains(err.Error(), "limit: Lock: busy") {
+	r := row{name: "failing", contenders: []string{"limit", "redislock"}, spec: spec{Workload: work.Pairs, Goroutines: 4}}
+	seen, failed := quick(t).measured(t, r)
+	if err := failed["lock=limit"]; err == nil || !strings.Contains(err.Error(), "limit: Lock: busy") {
 		t.Errorf("the failure was told as: %v", err)
 	}
-	if err := o.failed["redislock"]; err != nil {
-		t.Errorf("the other contender failed too: %v", err)
-	}
-	var out strings.Builder
-	o.write(&out, false)
-	if !strings.Contains(out.String(), "failed: limit:") {
-		t.Errorf("the table does not tell of the failure:\n%s", &out)
+	if seen["redislock"].n == 0 {
+		t.Errorf("the other contender failed too: %v", failed)
 	}
 }
 
@@ -151,21 +140,14 @@ func TestFailureIsReported(t *testing.T) {
 func TestEndOfContext(t *testing.T) {
 	b := quick(t)
 	b.duration = time.Hour
-	b.take.pattern = regexp.MustCompile("^limit$")
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if _, err := b.row(ctx, rowNamed(t, "uncontended/1")); !errors.Is(err, context.DeadlineExceeded) {
+	e, err := lookup("limit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := b.row(ctx, uncontended(1), []entry{e}, func(entry, figures) {}, func(string) {})
+	if err := failed["lock=limit"]; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the run ended with: %v", err)
 	}
-}
-
-func rowNamed(t *testing.T, name string) row {
-	t.Helper()
-	for _, r := range rows(smallScale()) {
-		if r.name == name {
-			return r
-		}
-	}
-	t.Fatalf("no row is called %q", name)
-	return row{}
 }

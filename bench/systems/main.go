@@ -21,10 +21,8 @@ func open(contender string, e work.Env) (work.Contender, error) {
 		return openEtcd(e)
 	case "zookeeper":
 		return openZookeeper(e)
-	case "mariadb-getlock":
-		return openMariadb(e, getLock)
-	case "mariadb-unique":
-		return openMariadb(e, uniqueKey)
+	case "mariadb":
+		return openMariadb(e)
 	default:
 		return nil, fmt.Errorf("systems: no contender is called %q", contender)
 	}

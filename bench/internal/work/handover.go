@@ -1,171 +1,111 @@
 package work
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"time"
 )
 
-// handoverJob passes one lock between two processes. The holder unlocks only when the other one has said that it is
-// about to lock and has had time to fall asleep over it, so that each pass is a wake-up in another process and never a
-// lock that was free. The pause before is random over more than a poller's interval: a poller is met at any point of
-// it.
+// handoverJob passes one lock between two processes: process 0 takes it for the turns 0, 2, 4 …, process 1 for the
+// others. The holder unlocks only when the other one has said on the board that it is about to lock and has had time to
+// fall asleep over it, so that each pass is a wake-up in another process and never a lock that was free. The pause
+// before is random over more than a poller's interval: a poller is met at any point of it.
 type handoverJob struct {
-	listener net.Listener
-	cancel   context.CancelFunc
-	done     chan struct{}
-	held     Hold
-	passes   []Pass
-	warm     chan struct{} // closed when both sides have taken the lock several times
+	cancel context.CancelFunc
+	warm   chan struct{} // closed when the lock was handed over several times
+	done   chan struct{} // closed when run has returned
+	passes []Pass        // run's, until it has returned
 }
 
 const (
 	minPause = 2 * time.Millisecond
 	maxPause = minPause + PollEvery
+	// warmPasses is how many hand-overs come before a process is ready: connections are open, scripts loaded and
+	// subscriptions made by then.
+	warmPasses = 8
+	// coldWait is how long a Lock may take before anything is counted.
+	coldWait = 2 * time.Second
+	// lookEvery is how often the board is looked at. The first look comes after it, so that nobody looks while the lock
+	// changes hands.
+	lookEvery = 500 * time.Microsecond
 )
-
-// warmPasses is how many hand-overs come before the second process is ready: connections are open, scripts loaded and
-// subscriptions made by then.
-const warmPasses = 8
-
-// coldWait is how long a Lock may take before anything is counted.
-const coldWait = 2 * time.Second
-
-// What the processes tell each other, one byte each.
-const (
-	waiting = 'w' // about to lock
-	taken   = 't' // Lock has returned
-)
-
-func (j *handoverJob) start(ctx context.Context, m *measurement) (Ready, error) {
-	ctx, j.cancel = context.WithCancel(ctx)
-	j.done, j.warm = make(chan struct{}), make(chan struct{})
-	r := Ready{}
-	if m.Process == 0 {
-		var err error
-		if j.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
-			return r, err
-		}
-		r.Peer = j.listener.Addr().String()
-		// Before the other process hears of it, which would take the lock else.
-		if j.held, err = m.contender.Locker(m.Key).Lock(ctx); err != nil {
-			return r, err
-		}
-	}
-	go func() {
-		defer close(j.done)
-		err := j.run(ctx, m)
-		if errors.Is(err, errOtherSide) && isClosed(j.warm) {
-			// The other process has been told to end a moment before this one; if it has failed, it says so itself.
-			<-ctx.Done()
-			return
-		}
-		if m.phase.Load() != ended && ctx.Err() == nil {
-			m.fail(fmt.Errorf("%s: %w", m.Contender, err))
-		}
-	}()
-	if m.Process == 0 {
-		return r, nil // the second process needs its address first
-	}
-	select {
-	case <-j.warm:
-		return r, nil
-	case <-j.done: // it failed, or the other side did
-		return r, errors.Join(context.Cause(ctx), errCold)
-	}
-}
 
 // errCold says that the hand-overs ended before anything was counted.
 var errCold = errors.New("the lock was not handed over often enough to begin")
 
-func isClosed(ch <-chan struct{}) bool {
+func (j *handoverJob) start(ctx context.Context, m *measurement) error {
+	ctx, j.cancel = context.WithCancel(ctx)
+	j.warm, j.done = make(chan struct{}), make(chan struct{})
+	go func() { // until its ctx ends: finish waits for it
+		defer close(j.done)
+		if err := j.run(ctx, m); ctx.Err() == nil && m.phase.Load() != ended {
+			m.fail(fmt.Errorf("%s: %w", m.Contender, err))
+		}
+	}()
 	select {
-	case <-ch:
-		return true
-	default:
-		return false
+	case <-j.warm:
+		return nil
+	case <-j.done:
+		return errors.Join(context.Cause(ctx), errCold)
 	}
 }
 
-// errOtherSide says that the connection to the other process has ended.
-var errOtherSide = errors.New("the other process has gone")
-
 // run passes the lock until something ends it, and returns what.
 func (j *handoverJob) run(ctx context.Context, m *measurement) error {
-	conn, err := j.connect(ctx, m)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	in := bufio.NewReader(conn)
 	l := m.contender.Locker(m.Key)
-
-	held := j.held
-	expect := func(what byte) error {
-		b, err := in.ReadByte()
-		if err != nil {
-			return fmt.Errorf("%w: %w", errOtherSide, err)
+	pass := func(turn int64, gave bool) {
+		if at := time.Now().UnixNano(); m.phase.Load() == counting {
+			j.passes = append(j.passes, Pass{turn, gave, at})
 		}
-		if b != what {
-			return fmt.Errorf("the other process said %q, not %q", b, what)
-		}
-		return nil
 	}
-	say := func(what byte) error {
-		if _, err := conn.Write([]byte{what}); err != nil {
-			return fmt.Errorf("%w: %w", errOtherSide, err)
-		}
-		return nil
-	}
-	for number := 0; ; number++ {
-		if number == warmPasses {
+	for turn := int64(m.Process); ; turn += 2 {
+		if turn/2 == warmPasses/2 {
 			close(j.warm)
 		}
-		if held != nil {
-			if err := expect(waiting); err != nil {
-				return err
-			}
-			time.Sleep(minPause + rand.N(maxPause-minPause))
-			at := time.Now().UnixNano()
-			if err := held.Unlock(context.Background()); err != nil {
-				return err
-			}
-			held = nil
-			if m.phase.Load() == counting {
-				j.passes = append(j.passes, Pass{number, true, at})
-			}
-			if err := expect(taken); err != nil {
-				return err
-			}
-			continue
+		if !atLeast(ctx, &m.board.taken, turn) {
+			return context.Cause(ctx)
 		}
-		if err := say(waiting); err != nil {
+		m.board.awaited.Store(turn)
+		h, err := lockWithin(ctx, l, turn)
+		if err != nil {
 			return err
 		}
-		if held, err = lockWithin(ctx, l, number); err != nil {
-			return err
+		pass(turn, false)
+		if !m.board.enter(writer) {
+			return errOverlap
 		}
-		at := time.Now().UnixNano()
-		if m.phase.Load() == counting {
-			j.passes = append(j.passes, Pass{number, false, at})
+		m.board.taken.Store(turn + 1)
+		if !atLeast(ctx, &m.board.awaited, turn+1) {
+			return errors.Join(context.Cause(ctx), h.Unlock(context.Background()))
 		}
-		if err := say(taken); err != nil {
+		time.Sleep(minPause + rand.N(maxPause-minPause))
+		m.board.leave(writer)
+		pass(turn+1, true)
+		if err := h.Unlock(context.Background()); err != nil {
 			return err
 		}
 	}
+}
+
+// atLeast waits until the other process has written that number, and reports whether it has before ctx ended.
+func atLeast(ctx context.Context, cell interface{ Load() int64 }, n int64) bool {
+	for cell.Load() < n {
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // lockWithin is Lock, again and again until something is counted: a contender may sleep through the first messages for
 // ever (rueidislock was seen to), and is not to be left out for that. The ctx of a hold lives on: rueidislock's holds end
 // with it, and the first pass that counts would be one of a lock that is free.
-func lockWithin(ctx context.Context, l Locker, number int) (Hold, error) {
-	for number < warmPasses {
+func lockWithin(ctx context.Context, l Locker, turn int64) (Hold, error) {
+	for turn < warmPasses {
 		once, cancel := context.WithCancel(ctx)
 		limit := time.AfterFunc(coldWait, cancel)
 		h, err := l.Lock(once)
@@ -182,22 +122,10 @@ func lockWithin(ctx context.Context, l Locker, number int) (Hold, error) {
 	return l.Lock(ctx)
 }
 
-func (j *handoverJob) connect(ctx context.Context, m *measurement) (net.Conn, error) {
-	if j.listener == nil {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", m.Peer)
-	}
-	// finish closes the listener as well, if nobody ever comes.
-	conn, err := j.listener.Accept()
-	return conn, errors.Join(err, j.listener.Close())
-}
-
 func (j *handoverJob) drain() {}
 
 func (j *handoverJob) finish(r *Result) error {
 	j.cancel()
-	if j.listener != nil {
-		_ = j.listener.Close() // closed already if the other process came
-	}
 	<-j.done
 	r.Passes = j.passes
 	return nil
@@ -205,7 +133,7 @@ func (j *handoverJob) finish(r *Result) error {
 
 // Handovers joins the two sides' passes to the time that each took.
 func Handovers(results []Result) *Histogram {
-	gave := map[int]int64{}
+	gave := map[int64]int64{}
 	for _, r := range results {
 		for _, p := range r.Passes {
 			if p.Gave {

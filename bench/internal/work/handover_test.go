@@ -2,6 +2,9 @@ package work
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,4 +59,51 @@ func TestWarmHoldsLast(t *testing.T) {
 			t.Error("a hold after the end")
 		}
 	})
+}
+
+// TestProcessesHandOverByTheirBoard, which each has mapped for itself: every pass is told by both sides.
+func TestProcessesHandOverByTheirBoard(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "board")
+	if err := os.WriteFile(file, make([]byte, BoardSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newFake(1)
+	jobs, ms, results := make([]handoverJob, 2), make([]*measurement, 2), make([]Result, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := make(chan error, 4)
+	for i := range jobs {
+		b, err := openBoard(file)
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms[i] = &measurement{Spec: Spec{Process: i}, contender: f, board: b, fail: func(err error) { errs <- err }}
+		go func() { errs <- jobs[i].start(ctx, ms[i]) }() // received below
+	}
+	for range jobs {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := ms[0].board.taken.Load()
+	for _, m := range ms {
+		m.phase.Store(counting)
+	}
+	for ms[1].board.taken.Load() < before+6 {
+		time.Sleep(time.Millisecond) // the processes pass the lock by themselves
+	}
+	for _, m := range ms {
+		m.phase.Store(ended)
+	}
+	cancel()
+	for i := range jobs {
+		if err := jobs[i].finish(&results[i]); err != nil {
+			t.Error(err)
+		}
+	}
+	if h := Handovers(results); h.Total() < 4 || h.Max() > time.Minute {
+		t.Errorf("%d passes of at most %v in 6 turns", h.Total(), h.Max())
+	}
 }

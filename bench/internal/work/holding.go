@@ -17,7 +17,7 @@ type holdingJob struct {
 // How many goroutines acquire and release the locks: enough for pipelining to work.
 const holdingWorkers = 64
 
-func (j *holdingJob) start(ctx context.Context, m *measurement) (Ready, error) {
+func (j *holdingJob) start(ctx context.Context, m *measurement) error {
 	lockers := make([]Locker, m.Holds)
 	for i := range lockers {
 		lockers[i] = m.contender.Locker(fmt.Sprintf("%s:%d", m.Key, i))
@@ -29,22 +29,21 @@ func (j *holdingJob) start(ctx context.Context, m *measurement) (Ready, error) {
 		err = h.Unlock(ctx)
 	}
 	if err != nil {
-		return Ready{}, err
+		return err
 	}
-	before := memory()
-	routines := runtime.NumGoroutine()
+	before, routines := memory(), runtime.NumGoroutine()
 	if err := eachOf(len(j.holds), func(i int) (err error) {
 		j.holds[i], err = lockers[i].Lock(ctx)
 		return err
 	}); err != nil {
-		return Ready{}, err
+		return err
 	}
 	after := memory()
 	j.res.Routines = runtime.NumGoroutine() - routines
 	j.res.Heap = int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	j.res.Stack = int64(after.StackInuse) - int64(before.StackInuse)
 	runtime.KeepAlive(lockers)
-	return Ready{}, nil
+	return nil
 }
 
 func (j *holdingJob) drain() {}
@@ -52,12 +51,7 @@ func (j *holdingJob) drain() {}
 func (j *holdingJob) finish(r *Result) error {
 	r.Heap, r.Stack, r.Routines = j.res.Heap, j.res.Stack, j.res.Routines
 	// A lost lock is an error here too: the row is about holds that last.
-	return eachOf(len(j.holds), func(i int) error {
-		if j.holds[i] == nil {
-			return nil
-		}
-		return j.holds[i].Unlock(context.Background())
-	})
+	return eachOf(len(j.holds), func(i int) error { return j.holds[i].Unlock(context.Background()) })
 }
 
 // eachOf calls do for 0 … n-1 by several goroutines and returns their first errors.
@@ -66,11 +60,8 @@ func eachOf(n int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	for w := range errs {
 		wg.Go(func() {
-			for i := w; i < n; i += holdingWorkers {
-				if err := do(i); err != nil {
-					errs[w] = err
-					return
-				}
+			for i := w; i < n && errs[w] == nil; i += holdingWorkers {
+				errs[w] = do(i)
 			}
 		})
 	}

@@ -16,25 +16,19 @@ import (
 // are told to end they end the pair that they are in: whatever the server has done in between belongs to pairs that are
 // counted. Workers that share a key can't stand still, since most of them stand in line.
 type pairsJob struct {
-	workers    []*pairWorker
-	clients    []Contender    // with OwnClients
-	inside     rueidis.Client // with InsideCommands
-	background []Hold
-	done       sync.WaitGroup
-	ownKeys    bool
-	ctxCost    allocations // of making a ctx, for each pair
+	workers []*pairWorker
+	clients []Contender // with OwnClients
+	done    sync.WaitGroup
+	ownKeys bool
+	ctxCost allocations // of making a ctx, for each pair
 }
 
 type pairWorker struct {
 	lock, read Locker
-	readShare  int                         // of 1,000
-	section    func(context.Context) error // what is done inside; nil: nothing
 	count      uint64
 	waits      *Histogram
 	pairs      *Histogram // nil: not wanted
 	unfinished time.Duration
-	inside     time.Duration
-	turns      []Turn
 	_          [64]byte // the counters of two workers share no cache line
 }
 
@@ -43,60 +37,34 @@ type pairWorker struct {
 // long); they get a time instead.
 const warmTurns = 20
 
-func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
+// errOverlap says that the lock did not exclude.
+var errOverlap = errors.New("two were inside at once")
+
+func (j *pairsJob) start(ctx context.Context, m *measurement) error {
 	j.ownKeys = m.OwnKeys
-	rw, _ := m.contender.(ReadWriter)
-	if rw == nil && m.Background > 0 {
-		return Ready{}, fmt.Errorf("%s has no shared mode", m.Contender)
-	}
-	for range m.Background {
-		h, err := rw.ReadLocker(m.Key).Lock(ctx)
-		if err != nil {
-			return Ready{}, fmt.Errorf("background reader: %w", err)
-		}
-		j.background = append(j.background, h)
-	}
-	if m.Ctx == CtxRequest {
-		j.ctxCost = allocationsOf(func() {
-			_, cancel := context.WithCancel(ctx)
-			cancel()
-		})
-	}
-	var section func(context.Context) error
-	if m.Section > 0 || m.InsideCommands > 0 {
-		var err error
-		if section, err = j.section(m); err != nil {
-			return Ready{}, err
-		}
-	}
+	j.ctxCost = allocationsOf(func() {
+		_, cancel := context.WithCancel(ctx)
+		cancel()
+	})
 	var warm sync.WaitGroup
 	for g := range m.Goroutines {
 		c := m.contender
 		if m.OwnClients {
 			var err error
 			if c, err = m.open(); err != nil {
-				return Ready{}, fmt.Errorf("client %d: %w", g, err)
+				return fmt.Errorf("client %d: %w", g, err)
 			}
 			j.clients = append(j.clients, c)
 		}
-		w := newPairWorker(m, c, g, section)
+		w := newPairWorker(m, c, g)
 		j.workers = append(j.workers, w)
 		warm.Add(1)
-		j.done.Add(1)
-		go func() {
-			defer j.done.Done()
-			if m.Ctx == CtxNone {
-				w.run(context.Background(), m, sync.OnceFunc(warm.Done))
-				return
-			}
-			// One for each goroutine: a shared one would make every contender fight for its mutex.
+		j.done.Go(func() { // until the phase or its ctx ends: drain and finish wait for it
+			// A ctx for each goroutine: a shared one would make every contender fight for its mutex.
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			w.run(ctx, m, sync.OnceFunc(warm.Done))
-		}()
-	}
-	if m.CountMessages {
-		m.messages = j.messages
+		})
 	}
 	if m.OwnKeys {
 		warm.Wait()
@@ -105,58 +73,20 @@ func (j *pairsJob) start(ctx context.Context, m *measurement) (Ready, error) {
 	}
 	if m.Queue > 0 {
 		if err := queueLength(ctx, m.Spec); err != nil {
-			return Ready{}, err
+			return err
 		}
 	}
-	return Ready{}, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
-// section is what the holders do inside.
-func (j *pairsJob) section(m *measurement) (func(context.Context) error, error) {
-	if m.InsideCommands == 0 {
-		return func(context.Context) error {
-			time.Sleep(m.Section)
-			return nil
-		}, nil
-	}
-	client, err := dial(m.Spec)
-	if err != nil {
-		return nil, err
-	}
-	j.inside = client
-	return func(ctx context.Context) error {
-		for range m.InsideCommands {
-			if err := client.Do(ctx, client.B().Incr().Key(m.Key+":work").Build()).Error(); err != nil {
-				return err
-			}
-		}
-		time.Sleep(m.Section)
-		return nil
-	}, nil
-}
-
-// messages adds up what the clients have been sent, -1 if one of them does not count.
-func (j *pairsJob) messages() int64 {
-	var n int64
-	for _, c := range j.clients {
-		counter, ok := c.(MessageCounter)
-		if !ok {
-			return -1
-		}
-		n += int64(counter.Messages())
-	}
-	return n
-}
-
-func newPairWorker(m *measurement, c Contender, g int, section func(context.Context) error) *pairWorker {
+func newPairWorker(m *measurement, c Contender, g int) *pairWorker {
 	key := m.Key
-	w := &pairWorker{readShare: m.ReadPerMille, section: section, waits: NewHistogram()}
+	w := &pairWorker{waits: NewHistogram()}
 	if m.OwnKeys {
 		key = fmt.Sprintf("%s:%d:%d", m.Key, m.Process, g)
 		w.pairs = NewHistogram()
 	}
 	w.lock = c.Locker(key)
-	w.read = w.lock
 	if rw, ok := c.(ReadWriter); ok {
 		w.read = rw.ReadLocker(key)
 	}
@@ -165,7 +95,6 @@ func newPairWorker(m *measurement, c Contender, g int, section func(context.Cont
 
 func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 	defer warm()
-	ctx, cancel := parent, func() {}
 	start := time.Now()
 	for turns := 0; m.phase.Load() != ended; turns++ {
 		if turns == warmTurns {
@@ -179,59 +108,59 @@ func (w *pairWorker) run(parent context.Context, m *measurement, warm func()) {
 				start = time.Now()
 			}
 		}
-		began := m.phase.Load()
-		l := w.lock
-		if w.readShare > 0 && rand.IntN(1000) < w.readShare {
-			l = w.read
-		}
-		if m.Ctx == CtxRequest {
-			ctx, cancel = context.WithCancel(parent)
-		}
-		h, err := l.Lock(ctx)
-		got := time.Now()
-		wait := got.Sub(start)
+		end, err := w.pair(parent, m, start)
 		if err != nil {
-			cancel()
-			if m.phase.Load() != ended && parent.Err() == nil {
-				m.fail(fmt.Errorf("%s: Lock: %w", m.Contender, err))
-			} else if m.phase.Load() == ended {
-				w.unfinished = wait
+			// What the end of the measurement interrupts is no failure.
+			if parent.Err() == nil {
+				m.fail(fmt.Errorf("%s: %w", m.Contender, err))
 			}
 			return
-		}
-		counted := m.phase.Load() == counting || m.OwnKeys && began == counting
-		if t, ok := h.(Timer); ok {
-			wait = t.Took()
-		}
-		if counted {
-			w.count++
-			w.waits.Add(wait)
-		}
-		var inside time.Duration
-		if w.section != nil {
-			err = w.section(parent)
-			if inside = time.Since(got); counted {
-				w.inside += inside
-			}
-		}
-		if counted && m.Turns {
-			w.turns = append(w.turns, Turn{got.UnixNano(), time.Now().UnixNano()})
-		}
-		err = errors.Join(err, h.Unlock(ctx))
-		cancel()
-		if err != nil {
-			// What the end of the measurement interrupts, a library that heeds the ctx may leave locked.
-			if m.phase.Load() != ended || parent.Err() == nil {
-				m.fail(fmt.Errorf("%s: inside or Unlock: %w", m.Contender, err))
-			}
-			return
-		}
-		end := time.Now()
-		if w.pairs != nil && counted {
-			w.pairs.Add(end.Sub(start) - inside)
 		}
 		start = end
 	}
+}
+
+// pair locks and unlocks once. Each pair has a ctx of its own that can be cancelled, as a request has.
+func (w *pairWorker) pair(parent context.Context, m *measurement, start time.Time) (end time.Time, err error) {
+	began := m.phase.Load()
+	l, weight := w.lock, writer
+	if w.read != nil && m.ReadPerMille > 0 && rand.IntN(1000) < m.ReadPerMille {
+		l, weight = w.read, reader
+	}
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	h, err := l.Lock(ctx)
+	wait := time.Since(start)
+	if err != nil {
+		if m.phase.Load() == ended {
+			w.unfinished = wait
+		}
+		return end, fmt.Errorf("Lock: %w", err)
+	}
+	if !m.OwnKeys && !m.board.enter(weight) {
+		return end, errOverlap
+	}
+	counted := m.phase.Load() == counting || m.OwnKeys && began == counting
+	if counted {
+		w.count++
+		w.waits.Add(wait)
+	}
+	if m.Section > 0 {
+		time.Sleep(m.Section)
+	}
+	if !m.OwnKeys {
+		m.board.leave(weight)
+	}
+	err = h.Unlock(ctx)
+	cancel()
+	if err != nil {
+		return end, fmt.Errorf("Unlock: %w", err)
+	}
+	end = time.Now()
+	if w.pairs != nil && counted {
+		w.pairs.Add(end.Sub(start))
+	}
+	return end, nil
 }
 
 func (j *pairsJob) drain() {
@@ -243,6 +172,7 @@ func (j *pairsJob) drain() {
 func (j *pairsJob) finish(r *Result) error {
 	j.done.Wait()
 	waits, pairs := NewHistogram(), NewHistogram()
+	var turns uint64
 	for _, w := range j.workers {
 		if w.unfinished > 0 {
 			// A waiter that never had its turn must not vanish from the tail.
@@ -253,29 +183,17 @@ func (j *pairsJob) finish(r *Result) error {
 			pairs.Merge(w.pairs)
 		}
 		r.Counts = append(r.Counts, w.count)
-		r.Inside += w.inside
-		r.Turns = append(r.Turns, w.turns...)
-	}
-	var turns uint64
-	for _, n := range r.Counts {
-		turns += n
+		turns += w.count
 	}
 	r.Mallocs -= min(r.Mallocs, uint64(j.ctxCost.number*float64(turns)))
 	r.Bytes -= min(r.Bytes, uint64(j.ctxCost.bytes*float64(turns)))
 	r.Waits, r.Pairs = waits.Sparse(), pairs.Sparse()
-	var errs []error
-	for _, h := range j.background {
-		errs = append(errs, h.Unlock(context.Background()))
-	}
-	if j.inside != nil {
-		j.inside.Close()
-	}
 	var closing sync.WaitGroup
 	for _, c := range j.clients {
 		closing.Go(c.Close)
 	}
 	closing.Wait()
-	return errors.Join(errs...)
+	return nil
 }
 
 // allocations are what something allocates on average.
@@ -291,4 +209,26 @@ func allocationsOf(do func()) allocations {
 	}
 	runtime.ReadMemStats(&after)
 	return allocations{float64(after.Mallocs-before.Mallocs) / times, float64(after.TotalAlloc-before.TotalAlloc) / times}
+}
+
+// patience is how long a queue may take to become as long as the row wants it.
+const patience = time.Minute
+
+// queueLength waits until the queue of the fair lock is as long as the row wants it.
+func queueLength(ctx context.Context, s Spec) error {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: s.Addrs[:1], ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	length := client.B().Llen().Key("redisson_lock_queue:{" + s.Key + "}").Build().Pin()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		n, err := client.Do(ctx, length).AsInt64()
+		if err != nil || n >= int64(s.Queue) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the queue has %d entries, not %d", n, s.Queue)
+		}
+	}
 }

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// fake is a contender of one mutex, without a server.
+// fake is a contender of one semaphore, without a server.
 type fake struct {
-	mu       chan struct{}
-	ctxs     sync.Map // of Lock, by identity
+	mu       chan struct{} // holds as many as may be inside
+	ctxs     sync.Map      // of Lock, by identity
 	turns    atomic.Int64
 	perTurn  time.Duration
 	unlocked error
 }
 
-func newFake() *fake { return &fake{mu: make(chan struct{}, 1)} }
+func newFake(inside int) *fake { return &fake{mu: make(chan struct{}, inside)} }
 
 func (f *fake) Locker(string) Locker { return f }
 func (f *fake) Close()               {}
@@ -45,10 +45,9 @@ func (f *fake) Unlock(context.Context) error {
 func runPairs(t *testing.T, f *fake, s Spec) (Result, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	m := &measurement{Spec: s, contender: f, fail: func(err error) { cancel(err) }}
-	m.gate = make(chan struct{})
+	m := &measurement{Spec: s, contender: f, board: &board{}, gate: make(chan struct{}), fail: func(err error) { cancel(err) }}
 	j := &pairsJob{}
-	if _, err := j.start(ctx, m); err != nil {
+	if err := j.start(ctx, m); err != nil {
 		return Result{}, err
 	}
 	m.phase.Store(counting)
@@ -71,7 +70,7 @@ func (f *fake) contexts() (n int) {
 // TestPairsCountTurnsAndSections, and a waiter that the end of the measurement cuts short is counted with its wait.
 func TestPairsCountTurnsAndSections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(1)
 		r, err := runPairs(t, f, Spec{Goroutines: 2, Section: 10 * time.Millisecond, WarmUp: time.Millisecond, Key: "k"})
 		if err != nil {
 			t.Fatal(err)
@@ -79,9 +78,6 @@ func TestPairsCountTurnsAndSections(t *testing.T) {
 		turns := r.Counts[0] + r.Counts[1]
 		if turns < 98 || turns > 101 {
 			t.Errorf("%d turns of 10 ms in a second", turns)
-		}
-		if r.Inside != time.Duration(turns)*10*time.Millisecond {
-			t.Errorf("%v inside in %d turns of 10 ms", r.Inside, turns)
 		}
 		h := NewHistogram()
 		h.AddSparse(r.Waits)
@@ -98,7 +94,7 @@ func TestPairsCountTurnsAndSections(t *testing.T) {
 // is done and counted.
 func TestOwnKeysAreCountedExactly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(1)
 		f.perTurn = 7 * time.Millisecond
 		r, err := runPairs(t, f, Spec{Goroutines: 1, OwnKeys: true, Key: "k"})
 		if err != nil {
@@ -110,38 +106,45 @@ func TestOwnKeysAreCountedExactly(t *testing.T) {
 	})
 }
 
-// TestCtxIsOfTheKindThatWasAsked: rows compare the kinds.
-func TestCtxIsOfTheKindThatWasAsked(t *testing.T) {
-	for _, c := range []struct {
-		kind        Ctx
-		one, cancel bool
-	}{{CtxRequest, false, true}, {CtxKept, true, true}, {CtxNone, true, false}} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFake()
-			f.perTurn = time.Millisecond
-			if _, err := runPairs(t, f, Spec{Goroutines: 1, OwnKeys: true, Key: "k", Ctx: c.kind}); err != nil {
-				t.Fatal(err)
-			}
-			if one := f.contexts() == 1; one != c.one {
-				t.Errorf("%q: %d contexts", c.kind, f.contexts())
-			}
-			f.ctxs.Range(func(ctx, _ any) bool {
-				if can := ctx.(context.Context).Done() != nil; can != c.cancel {
-					t.Errorf("%q: can be cancelled: %t", c.kind, can)
-				}
-				return false
-			})
-		})
-	}
-}
-
 // TestAFailedUnlockEndsTheMeasurement.
 func TestAFailedUnlockEndsTheMeasurement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
+		f := newFake(1)
 		f.unlocked, f.perTurn = errors.New("gone"), time.Millisecond
 		if _, err := runPairs(t, f, Spec{Goroutines: 1, OwnKeys: true, Key: "k"}); !errors.Is(err, f.unlocked) {
 			t.Errorf("it ended with: %v", err)
 		}
 	})
+}
+
+// TestALockThatDoesNotExcludeIsFound: no figure comes from it.
+func TestALockThatDoesNotExcludeIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, err := runPairs(t, newFake(2), Spec{Goroutines: 3, Section: time.Millisecond, WarmUp: time.Millisecond, Key: "k"})
+		if !errors.Is(err, errOverlap) {
+			t.Errorf("it ended with: %v", err)
+		}
+	})
+}
+
+// TestReadersMayBeInsideTogether, and with nobody else.
+func TestReadersMayBeInsideTogether(t *testing.T) {
+	b := &board{}
+	for _, c := range []struct {
+		weight int64
+		want   bool
+	}{{reader, true}, {reader, true}, {writer, false}} {
+		if got := b.enter(c.weight); got != c.want {
+			t.Errorf("after %d, one of weight %d may be inside: %t", b.inside.Load(), c.weight, got)
+		}
+	}
+	b.leave(reader)
+	b.leave(reader)
+	if b.enter(reader) {
+		t.Error("a reader beside the writer")
+	}
+	b.over.Store(1)
+	if !b.enter(writer) {
+		t.Error("what the end interrupts was told")
+	}
 }

@@ -1,6 +1,51 @@
 package work
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// A Contender is one way to lock, opened once in each process of a measurement. Locker and Close are called from one
+// goroutine; the lockers it hands out are used by one goroutine each, many at a time.
+type Contender interface {
+	// Locker returns what one goroutine uses to lock key, in the way that the library's users would: a shared lock
+	// object where the library allows it, one object per goroutine where it does not.
+	Locker(key string) Locker
+	Close()
+}
+
+// A ReadWriter has a shared mode besides the exclusive one that Locker gives.
+type ReadWriter interface {
+	ReadLocker(key string) Locker
+}
+
+// A Locker waits in Lock until it holds its key or ctx ends.
+type Locker interface {
+	Lock(ctx context.Context) (Hold, error)
+}
+
+// A Hold is what a locker has acquired.
+type Hold interface {
+	Unlock(ctx context.Context) error
+}
+
+// Env is what a contender is opened with.
+type Env struct {
+	Addrs []string
+	Lease time.Duration
+	// Waiters is how many goroutines of all processes compete for one key.
+	Waiters int
+}
+
+// Addr is the only address, or the first.
+func (e Env) Addr() string { return e.Addrs[0] }
+
+// An Open opens a contender by its name.
+type Open func(contender string, e Env) (Contender, error)
+
+// PollEvery is the interval of contenders that poll where few wait: short, so that a free lock is soon found. A holder
+// of the workload [Handover] stays inside for longer than that, at random.
+const PollEvery = 10 * time.Millisecond
 
 // A Workload is what the processes of a measurement do.
 type Workload string
@@ -12,21 +57,6 @@ const (
 	Handover Workload = "handover"
 	// Holding lets a process acquire many locks and hold them.
 	Holding Workload = "holding"
-	// Topics lets one waiter after the other subscribe and be woken, beside many that stand elsewhere.
-	Topics Workload = "topics"
-)
-
-// A Ctx says what kind of ctx a worker locks and unlocks with.
-type Ctx string
-
-const (
-	// CtxRequest gives each pair a ctx of its own that can be cancelled, as a request has. What it costs to make is
-	// taken off the allocations.
-	CtxRequest Ctx = ""
-	// CtxKept is one that can be cancelled, for all pairs of a goroutine.
-	CtxKept Ctx = "kept"
-	// CtxNone is one that nobody can cancel.
-	CtxNone Ctx = "none"
 )
 
 // A Spec tells one process what to do.
@@ -36,69 +66,40 @@ type Spec struct {
 	Lease     time.Duration
 	Workload  Workload
 
-	Key        string
-	OwnKeys    bool // pairs: each goroutine has a key of its own instead of sharing Key
-	OwnClients bool // pairs: each goroutine has a contender of its own, with connections of its own
-	Goroutines int
-	Waiters    int           // how many goroutines of all processes compete for one key
-	WarmUp     time.Duration // pairs with a shared key: how long the goroutines run before the process is ready
-	// Ctx is what the workers of pairs lock and unlock with.
-	Ctx Ctx
-	// Section is how long each holder sleeps inside.
-	Section time.Duration
-	// InsideCommands is how many commands each holder sends to the server, one after the other, before it sleeps.
-	InsideCommands int
-	// ReadPerMille is how many of 1,000 acquisitions use the shared mode. A contender that
-	// is no [ReadWriter] locks exclusively instead, as its users would have to.
-	ReadPerMille int
-	// Background is how many holds in shared mode are kept on Key throughout, by a [ReadWriter].
-	Background int
-	// Queue is how many owners must stand in the server's queue of Key before the process is ready; 0: any number.
-	Queue int
-	// Holds is how many locks are held (holding), or by the owner of every further one (pairs), or how many waiters stand
-	// elsewhere (topics).
-	Holds int
-	// CountMessages asks for the messages that the server sends to waiters.
-	CountMessages bool
+	Key          string
+	OwnKeys      bool // pairs: each goroutine has a key of its own instead of sharing Key
+	OwnClients   bool // pairs: each goroutine has a contender of its own, with connections of its own
+	Goroutines   int
+	Waiters      int           // how many goroutines of all processes compete for one key
+	WarmUp       time.Duration // pairs with a shared key: how long the goroutines run before the process is ready
+	Section      time.Duration // how long each holder sleeps inside
+	ReadPerMille int           // of 1,000 acquisitions; who is no [ReadWriter] locks exclusively instead
+	Queue        int           // how many must stand in the server's queue of Key before the process is ready
+	Holds        int           // holding: how many locks
 
-	// Turns asks for each turn of pairs that share a key.
-	Turns bool
-
-	Process  int // 0, 1 … within the measurement
-	Peer     string
-	Profiles Profiles
+	Process int    // 0, 1 … within the measurement
+	Board   string // a file of [BoardSize] zeros, which the processes share; "": this process is alone
+	Profile string // where to write a CPU profile; "": nowhere
 }
 
 // A Message is a line of a process's standard output: first ready, then the result; after an error only the result.
 type Message struct {
-	Ready  *Ready  `json:",omitempty"`
+	Ready  bool    `json:",omitempty"`
 	Result *Result `json:",omitempty"`
 }
 
-// Ready is what a process says when it could begin to count.
-type Ready struct {
-	Peer string // handover: where the first process listens for the second
-}
-
-// Result is what a process has counted between "go" and "stop".
+// Result is what a process has counted between "go" and "stop". Programs in other languages leave out what they can't
+// tell.
 type Result struct {
-	Err     string
-	Elapsed time.Duration
-	Counts  []uint64 // acquisitions by goroutine
-	Waits   Sparse   // time in Lock; waits that "stop" cut short count with the time they had lasted
-	Pairs   Sparse   // time from Lock to the end of Unlock, less the section: pairs with keys of their own
-	Inside  time.Duration
-	Mallocs uint64
-	Bytes   uint64
-	// Started is how many goroutines were started; -1: unknown.
-	Started  int64
+	Err      string
+	Elapsed  time.Duration
+	Counts   []uint64 // acquisitions by goroutine
+	Waits    Sparse   // time in Lock; waits that "stop" cut short count with the time they had lasted
+	Pairs    Sparse   // time from Lock to the end of Unlock: pairs with keys of their own
+	Mallocs  uint64
+	Bytes    uint64
 	CPU      time.Duration // of the process
-	System   time.Duration // of that, in the system
-	Sleeps   int64         // how often a thread of it went to sleep
-	Messages int64         // that the server sent to waiters; -1: not counted
 	Passes   []Pass        // handover
-	Turns    []Turn        // pairs, if asked for
-	Wakes    Sparse        // topics: from Unlock to the return of the waiter's Lock
 	Heap     int64         // holding: bytes on the heap for all holds, after a collection
 	Stack    int64         // holding: bytes of goroutine stacks for all holds
 	Routines int           // holding: goroutines, less those before the first acquisition
@@ -107,7 +108,7 @@ type Result struct {
 // A Pass is one half of a hand-over: the giver says when it began to unlock, the taker when Lock had returned. Number
 // pairs them up. Both read the machine's wall clock, which processes share.
 type Pass struct {
-	Number int
+	Number int64
 	Gave   bool
 	UnixNs int64
 }

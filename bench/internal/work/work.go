@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
-	"runtime/metrics"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 )
@@ -26,7 +27,6 @@ const (
 // Main runs one process of a measurement and returns its exit status.
 func Main(open Open, in io.Reader, out io.Writer) int {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
 	enc := json.NewEncoder(out)
 	var s Spec
 	if !lines.Scan() {
@@ -48,7 +48,7 @@ func Main(open Open, in io.Reader, out io.Writer) int {
 // returns when everything is done that is to count; finish, once its ctx is cancelled as well, waits for what start
 // began and completes the result.
 type job interface {
-	start(ctx context.Context, m *measurement) (Ready, error)
+	start(ctx context.Context, m *measurement) error
 	drain()
 	finish(r *Result) error
 }
@@ -58,27 +58,16 @@ type measurement struct {
 	Spec
 	contender Contender
 	open      func() (Contender, error) // another one like it
+	board     *board
 	phase     atomic.Int32
 	gate      chan struct{} // closed when the counting begins
 	fail      func(error)   // ends the measurement; the first error wins
-	// messages is how many messages have come until now, or -1 where nobody counts them.
-	messages func() int64
 }
 
-func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
-	s.Profiles.prepare()
-	e := Env{Addrs: s.Addrs, Lease: s.Lease, Waiters: s.Waiters, Holds: s.Holds, CountMessages: s.CountMessages}
-	another := func() (Contender, error) { return open(s.Contender, e) }
-	c, err := another()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+// errNoParent says that the program that measures has gone, or wants no more.
+var errNoParent = errors.New("the input ended before the measurement did")
 
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	m := &measurement{Spec: s, contender: c, open: another, gate: make(chan struct{}), fail: func(err error) { cancel(err) }}
-	m.messages = func() int64 { return -1 }
+func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 	var j job
 	switch s.Workload {
 	case Pairs:
@@ -87,24 +76,41 @@ func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 		j = &handoverJob{}
 	case Holding:
 		j = &holdingJob{}
-	case Topics:
-		j = &topicsJob{}
 	default:
 		return fmt.Errorf("no workload is called %q", s.Workload)
 	}
-	r, err := j.start(ctx, m)
+	b, err := openBoard(s.Board)
 	if err != nil {
 		return err
 	}
-	if err := enc.Encode(Message{Ready: &r}); err != nil {
+	another := func() (Contender, error) { return open(s.Contender, Env{s.Addrs, s.Lease, s.Waiters}) }
+	c, err := another()
+	if err != nil {
 		return err
 	}
-
-	if !lines.Scan() {
-		return errors.New("the input ended before the measurement began")
+	defer c.Close()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	m := &measurement{
+		Spec: s, contender: c, open: another, board: b, gate: make(chan struct{}), fail: func(err error) { cancel(err) },
 	}
+	said := make(chan struct{}) // a line of input
+	go func() {                 // ends with the input, or with the process
+		defer close(said)
+		for lines.Scan() {
+			said <- struct{}{}
+		}
+		cancel(errNoParent)
+	}()
+	if err := j.start(ctx, m); err != nil {
+		return err
+	}
+	if err := enc.Encode(Message{Ready: true}); err != nil {
+		return err
+	}
+	<-said // "go"
 	var res Result
-	err = count(m, j, lines, &res)
+	err = count(m, j, said, &res)
 	failure := context.Cause(ctx)
 	cancel(nil)
 	if err := errors.Join(failure, err, j.finish(&res)); err != nil {
@@ -114,49 +120,29 @@ func run(open Open, s Spec, lines *bufio.Scanner, enc *json.Encoder) error {
 }
 
 // count lets the workers count until the next line of input.
-func count(m *measurement, j job, lines *bufio.Scanner, res *Result) (err error) {
-	stop, err := m.Profiles.start()
-	if err != nil {
-		return err
+func count(m *measurement, j job, said <-chan struct{}, res *Result) error {
+	if m.Profile != "" {
+		f, err := os.Create(m.Profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
 	}
-	defer func() { err = errors.Join(err, stop()) }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	used, started, messages := processCPU(), goroutinesStarted(), m.messages()
-	start := time.Now()
+	used, start := processCPU(), time.Now()
 	m.phase.Store(counting)
 	close(m.gate)
-	lines.Scan() // "stop", or the parent has gone: the end either way
+	<-said // "stop", or the parent has gone: the end either way
 	m.phase.Store(ended)
+	m.board.over.Store(1)
 	j.drain()
-	res.Elapsed = time.Since(start)
-	now := processCPU()
-	res.CPU, res.System, res.Sleeps = now.user+now.system-used.user-used.system, now.system-used.system, now.sleeps-used.sleeps
-	res.Started, res.Messages = -1, -1
-	if started >= 0 {
-		res.Started = goroutinesStarted() - started
-	}
-	if messages >= 0 {
-		res.Messages = m.messages() - messages
-	}
+	res.Elapsed, res.CPU = time.Since(start), processCPU()-used
 	runtime.ReadMemStats(&after)
 	res.Mallocs, res.Bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
-	return lines.Err()
-}
-
-// cpu is what a process has used of processors: time in its own code and in the system's for it, and how often one of
-// its threads went to sleep.
-type cpu struct {
-	user, system time.Duration
-	sleeps       int64
-}
-
-// goroutinesStarted counts the goroutines since the process began, -1 where the runtime does not tell.
-func goroutinesStarted() int64 {
-	s := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
-	metrics.Read(s)
-	if s[0].Value.Kind() != metrics.KindUint64 {
-		return -1
-	}
-	return int64(s[0].Value.Uint64())
+	return nil
 }

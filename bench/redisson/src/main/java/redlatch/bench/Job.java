@@ -1,25 +1,61 @@
 package redlatch.bench;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import org.redisson.api.RLock;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
 
-/** One workload in one process. */
-interface Job {
-    /** Makes a lock of the contender. */
-    @FunctionalInterface
-    interface Locks {
-        RLock of(String key);
+/** One workload in one process: threads that lock and unlock until they are interrupted. */
+abstract class Job {
+    enum Phase {
+        WARMING,
+        COUNTING,
+        ENDED
     }
 
-    /** Returns when the workload is under way and warm, with what the others must know in {@code ready}. */
-    void start(ObjectNode ready) throws Exception;
+    @FunctionalInterface
+    interface Work {
+        void run() throws Exception;
+    }
 
-    /** From now on turns count. */
-    void count();
+    final Board board;
+    volatile Phase phase = Phase.WARMING;
+    private final List<Thread> threads = new ArrayList<>();
+    private final AtomicReference<Throwable> failure = new AtomicReference<>();
 
-    /** From now on they don't. */
-    void stop();
+    Job(Board board) {
+        this.board = board;
+    }
 
-    /** Waits for what {@link #start} began and completes the result. */
-    void finish(ObjectNode result) throws Exception;
+    final void add(Work work) {
+        threads.add(new Thread(() -> {
+            try {
+                work.run();
+            } catch (Exception e) {
+                // The end of the measurement interrupts; Redisson wraps it in places.
+                if (phase != Phase.ENDED) {
+                    failure.compareAndSet(null, e);
+                }
+            }
+        }));
+    }
+
+    final void start() {
+        threads.forEach(Thread::start);
+    }
+
+    /** Ends the threads and completes the result. */
+    final void finish(ObjectNode result) throws InterruptedException {
+        threads.forEach(Thread::interrupt);
+        for (Thread t : threads) {
+            t.join();
+        }
+        if (failure.get() != null) {
+            throw new IllegalStateException("a thread failed: " + failure.get(), failure.get());
+        }
+        write(result);
+    }
+
+    /** Writes what was counted, once the threads have ended. */
+    abstract void write(ObjectNode result);
 }

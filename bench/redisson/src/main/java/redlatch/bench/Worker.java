@@ -11,6 +11,8 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
@@ -45,27 +47,42 @@ public final class Worker {
     private static void run(BufferedReader in, PrintStream out) throws Exception {
         JsonNode spec = JSON.readTree(in.readLine());
         RedissonClient client = open(spec);
-        Job job = switch (spec.get("Workload").asText()) {
-            case "pairs" -> new PairsJob(spec, key -> lock(client, spec, key));
-            case "handover" -> new HandoverJob(spec, key -> lock(client, spec, key));
-            default -> throw new IllegalArgumentException("no workload for Redisson: " + spec.get("Workload"));
-        };
-        ObjectNode ready = JSON.createObjectNode();
-        job.start(ready);
-        say(out, JSON.createObjectNode().set("Ready", ready));
+        Job job = job(spec, client);
+        job.start();
+        Thread.sleep(spec.get("WarmUp").asLong() / 1_000_000);
+        say(out, JSON.createObjectNode().put("Ready", true));
 
         in.readLine(); // "go"
         long cpu = cpuNs();
         long start = System.nanoTime();
-        job.count();
+        job.phase = Job.Phase.COUNTING;
         in.readLine(); // "stop", or the parent has gone
-        job.stop();
+        job.phase = Job.Phase.ENDED;
+        job.board.over();
         ObjectNode result = JSON.createObjectNode();
         result.put("Elapsed", System.nanoTime() - start);
         result.put("CPU", cpuNs() - cpu);
-        result.put("Started", -1).put("Messages", -1);
         job.finish(result);
         say(out, JSON.createObjectNode().set("Result", result));
+    }
+
+    private static Job job(JsonNode spec, RedissonClient client) throws IOException {
+        Board board = new Board(spec.get("Board").asText());
+        String key = spec.get("Key").asText();
+        int process = spec.get("Process").asInt();
+        switch (spec.get("Workload").asText()) {
+            case "handover":
+                return new HandoverJob(board, lock(client, spec, key), process);
+            case "pairs":
+                boolean ownKeys = spec.get("OwnKeys").asBoolean();
+                List<RLock> locks = new ArrayList<>();
+                for (int g = 0; g < spec.get("Goroutines").asInt(); g++) {
+                    locks.add(lock(client, spec, ownKeys ? key + ":" + process + ":" + g : key));
+                }
+                return new PairsJob(board, locks, ownKeys);
+            default:
+                throw new IllegalArgumentException("no workload for Redisson: " + spec.get("Workload"));
+        }
     }
 
     private static void say(PrintStream out, JsonNode line) {

@@ -11,9 +11,7 @@ import (
 
 // admin is the harness's own view of the servers of a measurement, over connections of its own. It is not safe for
 // concurrent use.
-type admin struct {
-	clients []rueidis.Client
-}
+type admin struct{ clients []rueidis.Client }
 
 func newAdmin(addrs []string) (*admin, error) {
 	a := &admin{}
@@ -50,8 +48,7 @@ func (a *admin) empty(ctx context.Context) error {
 // A usage is what the servers have done since they were started, all of them together.
 type usage struct {
 	cpu    float64          // seconds, user and system
-	system float64          // of them
-	calls  map[string]int64 // nil: this server does not count commands
+	calls  map[string]int64 // nil: this server is none of Redis, and nothing is known
 	micros map[string]int64 // time in each command, what scripts call included in the script's
 }
 
@@ -59,10 +56,10 @@ func (a *admin) usage(ctx context.Context) (usage, error) {
 	u := usage{calls: map[string]int64{}, micros: map[string]int64{}}
 	for _, c := range a.clients {
 		info, err := c.Do(ctx, c.B().Info().Section("cpu", "commandstats").Build()).ToString()
-		if err != nil {
-			return u, err
+		if err == nil {
+			err = u.add(info)
 		}
-		if err := u.add(info); err != nil {
+		if err != nil {
 			return u, err
 		}
 	}
@@ -71,10 +68,8 @@ func (a *admin) usage(ctx context.Context) (usage, error) {
 
 func (u *usage) add(info string) error {
 	for line := range strings.Lines(info) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
-		if !ok {
-			continue
-		}
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		command, counts := strings.CutPrefix(name, "cmdstat_")
 		switch {
 		case name == "used_cpu_sys" || name == "used_cpu_user":
 			s, err := strconv.ParseFloat(value, 64)
@@ -82,42 +77,26 @@ func (u *usage) add(info string) error {
 				return fmt.Errorf("INFO %s: %w", name, err)
 			}
 			u.cpu += s
-			if name == "used_cpu_sys" {
-				u.system += s
+		case counts:
+			var calls, micros int64
+			if _, err := fmt.Sscanf(value, "calls=%d,usec=%d", &calls, &micros); err != nil {
+				return fmt.Errorf("INFO %s: %w", name, err)
 			}
-		case strings.HasPrefix(name, "cmdstat_"):
-			command := strings.TrimPrefix(name, "cmdstat_")
-			for field := range strings.SplitSeq(value, ",") {
-				key, number, _ := strings.Cut(field, "=")
-				if key != "calls" && key != "usec" {
-					continue
-				}
-				n, err := strconv.ParseInt(number, 10, 64)
-				if err != nil {
-					return fmt.Errorf("INFO %s: %w", name, err)
-				}
-				if key == "calls" {
-					u.calls[command] += n
-				} else {
-					u.micros[command] += n
-				}
-			}
+			u.calls[command] += calls
+			u.micros[command] += micros
 		}
 	}
 	return nil
 }
 
 func (u usage) since(start usage) usage {
-	d := usage{cpu: u.cpu - start.cpu, system: u.system - start.system}
+	d := usage{cpu: u.cpu - start.cpu}
 	if u.calls == nil {
 		return d
 	}
 	d.calls, d.micros = map[string]int64{}, map[string]int64{}
-	for name, n := range u.calls {
-		d.calls[name] = n - start.calls[name]
-	}
-	for name, n := range u.micros {
-		d.micros[name] = n - start.micros[name]
+	for name := range u.calls {
+		d.calls[name], d.micros[name] = u.calls[name]-start.calls[name], u.micros[name]-start.micros[name]
 	}
 	return d
 }
@@ -131,41 +110,23 @@ var alwaysSent = []string{
 }
 
 // sent counts the commands that clients have sent: one for a script, however much it calls.
-func (u usage) sent(further []string) int64 { return sumOf(u.calls, further) }
+func (u usage) sent(further []string) int64 {
+	return sumOf(u.calls, alwaysSent) + sumOf(u.calls, further)
+}
 
 // executed is how many microseconds the server took for those commands, without reading and writing its sockets.
-func (u usage) executed(further []string) int64 { return sumOf(u.micros, further) }
-
-func sumOf(by map[string]int64, further []string) int64 {
-	var n int64
-	for _, list := range [][]string{alwaysSent, further} {
-		for _, name := range list {
-			n += by[name]
-		}
-	}
-	return n
+func (u usage) executed(further []string) int64 {
+	return sumOf(u.micros, alwaysSent) + sumOf(u.micros, further)
 }
 
 // renewals counts the leases that were set again. Contenders that renew do it by one of these commands.
 func (u usage) renewals() int64 {
-	return u.calls["pexpire"] + u.calls["pexpireat"] + u.calls["expire"] + u.calls["expireat"]
+	return sumOf(u.calls, []string{"pexpire", "pexpireat", "expire", "expireat"})
 }
 
-// version is what the first server calls itself.
-func (a *admin) version(ctx context.Context) (string, error) {
-	info, err := a.client().Do(ctx, a.client().B().Info().Section("server").Build()).ToString()
-	if err != nil {
-		return "", err
+func sumOf(by map[string]int64, names []string) (n int64) {
+	for _, name := range names {
+		n += by[name]
 	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "valkey_version:"); ok {
-			return "valkey " + strings.TrimSpace(v), nil
-		}
-	}
-	for line := range strings.Lines(info) {
-		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
-			return "redis " + strings.TrimSpace(v), nil
-		}
-	}
-	return "unknown server", nil
+	return n
 }
