@@ -19,6 +19,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/examples/internal/demoserver"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // collected is what a collector would know of the tills' lock spans.
@@ -82,13 +83,19 @@ func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit) // the server outlives t.Context()
 	t.Cleanup(cancel)
-	server, err := demoserver.Start(ctx, "observability", demoserver.Private)
+	server, err := demoserver.Start(ctx, "observability", "redis://"+testbed.Standalone(t).Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
+	t.Cleanup(func() { // it is not the shop's server: its goods may not stay there
+		client, err := server.Client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		left, err := client.Do(ctx, client.B().Keys().Pattern("{observability-*}item:*:[so]*").Build()).AsStrSlice()
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
 		}
 	})
 	for {

@@ -20,6 +20,7 @@ import (
 type shop struct {
 	tills []*till
 	tag   string
+	clean bool // remove what was for sale: the server stays
 
 	sold, wrong, nights atomic.Int64
 }
@@ -41,7 +42,7 @@ func openShop(ctx context.Context, server *demoserver.Server, listen string, log
 	if !ok {
 		return nil, fmt.Errorf("-listen needs two addresses with a comma between, not %q", listen)
 	}
-	s := &shop{tag: server.Tag}
+	s := &shop{tag: server.Tag, clean: server.Foreign}
 	defer func() {
 		if err != nil {
 			_ = s.close() // the error is why
@@ -79,8 +80,10 @@ func (s *shop) template(name string) string {
 // close also closes a shop of which only a part was opened.
 func (s *shop) close() error {
 	var errs []error
-	for _, t := range s.tills {
-		errs = append(errs, s.clear(t.goods))
+	for i, t := range s.tills {
+		if i == 0 && s.clean {
+			errs = append(errs, s.clear(t.goods))
+		}
 		if t.Client != nil {
 			t.Close()
 		}

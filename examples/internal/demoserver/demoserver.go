@@ -37,6 +37,8 @@ type Server struct {
 	// names of its keys and locks with it: on a server that others use too, no
 	// two runs meet, and on a cluster all keys of one run share a slot.
 	Tag string
+	// Foreign says that the server is somebody else's: Stop leaves it and what is in it.
+	Foreign bool
 	// Embedded says that the server is miniredis: slow, and part of this process.
 	Embedded bool
 
@@ -83,9 +85,10 @@ func foreign(url string) (*Server, error) {
 		return nil, fmt.Errorf("the URL of Redis: %w", err)
 	}
 	return &Server{
-		URL:   url,
-		About: "the server at " + strings.Join(option.InitAddress, ", "),
-		stop:  func() error { return nil },
+		URL:     url,
+		About:   "the server at " + strings.Join(option.InitAddress, ", "),
+		Foreign: true,
+		stop:    func() error { return nil },
 	}, nil
 }
 
