@@ -46,6 +46,7 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 		g.does(o, "w/"+specs[i])
 		var h redlatch.Hold
 		var err error
+		began := time.Now()
 		if wait < 0 {
 			h, err = lockers[i].Lock(ctx, redlatch.WithLease(lease))
 		} else {
@@ -60,6 +61,7 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 			return "", err // there is no fault that could excuse it
 		}
 		r.Acquired++
+		r.Longest = max(r.Longest, time.Since(began))
 		g.does(o, "h/"+specs[i])
 		section := tag + " " + o.name + " " + specMode(specs[i]) + " " + specNames(specs[i])
 		if err := push("E " + section); err != nil {
@@ -88,7 +90,7 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 		}
 		g.does(o, "")
 	}
-	return fmt.Sprintf("acquired=%d,tried=%d,lost=%d,failed=%d", r.Acquired, r.Tried, r.Lost, r.Failed), nil
+	return fmt.Sprintf("acquired=%d,tried=%d,lost=%d,failed=%d,longest=%d", r.Acquired, r.Tried, r.Lost, r.Failed, r.Longest.Microseconds()), nil
 }
 
 // does notes what an owner's loop waits for (w/spec) or holds (h/spec), or that it

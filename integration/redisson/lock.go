@@ -210,8 +210,9 @@ func (o Owner) GoLoop(l Loop) *Call {
 // LoopResult is what a loop did.
 type LoopResult struct {
 	Acquired, Tried int
-	Lost            int // unlocks that Redisson refused: the lock had gone
-	Failed          int // attempts that ended in an exception
+	Lost            int           // unlocks that Redisson refused: the lock had gone
+	Failed          int           // attempts that ended in an exception
+	Longest         time.Duration // wait for an acquisition
 }
 
 // LoopResult waits for a loop and reads its answer.
@@ -219,8 +220,10 @@ func (c *Call) LoopResult(tb testbed.TB) LoopResult {
 	tb.Helper()
 	v := c.Wait(tb).Value
 	var r LoopResult
-	if _, err := fmt.Sscanf(v, "acquired=%d,tried=%d,lost=%d,failed=%d", &r.Acquired, &r.Tried, &r.Lost, &r.Failed); err != nil {
+	var us int64
+	if _, err := fmt.Sscanf(v, "acquired=%d,tried=%d,lost=%d,failed=%d,longest=%d", &r.Acquired, &r.Tried, &r.Lost, &r.Failed, &us); err != nil {
 		tb.Fatalf("redisson: loop %q: %v", v, err)
 	}
+	r.Longest = time.Duration(us) * time.Microsecond
 	return r
 }

@@ -157,7 +157,9 @@ func TestSoak(t *testing.T) {
 			}
 			r := c.LoopResult(t)
 			sum := counts[s.version == ""]
-			counts[s.version == ""] = LoopResult{sum.Acquired + r.Acquired, sum.Tried + r.Tried, sum.Lost + r.Lost, sum.Failed + r.Failed}
+			counts[s.version == ""] = LoopResult{
+				sum.Acquired + r.Acquired, sum.Tried + r.Tried, sum.Lost + r.Lost, sum.Failed + r.Failed, max(sum.Longest, r.Longest),
+			}
 		}
 	}
 	read()

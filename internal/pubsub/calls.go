@@ -26,6 +26,7 @@ type calls struct {
 	late   bool      // the release that comes next ends a tenure: cleared by it
 	look   time.Time // when the head asks without being called
 	other  time.Time // when another library's holder was met last; zero: not since its channel was left
+	met    time.Time // the same, kept
 }
 
 const (
@@ -33,8 +34,11 @@ const (
 	// leaves the lock to it. Whoever comes later has left it for long enough.
 	standBack = 5 * time.Millisecond
 	// javaFirst is how long a process that has passed the lock on inside for as long as it may
-	// leaves it alone, if another library listens: its hand-over takes 1.6 ms.
-	javaFirst = 4 * time.Millisecond
+	// leaves it alone, if another library listens: its hand-over takes 1.6 ms. So does one that is
+	// called, for as long as besideOthers after another library's holder was met: else its clients
+	// would get the lock by chance only, since ours are told sooner.
+	javaFirst    = 4 * time.Millisecond
+	besideOthers = 250 * time.Millisecond
 	// lookEvery is after how long the head asks without being called, give or take a quarter.
 	lookEvery = time.Second
 	// looksAtOnce is of how many locks the waiting heads look so often; with more it is less
@@ -126,7 +130,7 @@ func (h *Hub) Released(id string, r Release) {
 	c := &t.calls
 	late := c.late
 	c.late = false
-	if r.Loser {
+	if r.Loser || r.Called && r.Heard && c.hasMet() {
 		c.stands = time.Now().Add(standBack)
 	}
 	switch {
@@ -173,10 +177,18 @@ func (t *topic) calledLocked(wk *Wake) (unheard bool) {
 		if wanted && isPlace(wk.Place) { // else somebody who comes later would ask with it
 			t.calls.place = wk.Place
 		}
+		if t.calls.hasMet() && t.head != nil && len(t.asides) == 0 {
+			wk.One = false
+			t.calls.look = time.Now().Add(javaFirst)
+			t.head.signalLocked(false)
+		}
 		return !wanted && t.spec.Unheard != nil
 	}
 	return false
 }
+
+// hasMet reports whether clients of another library want the lock, too, as far as can be known.
+func (c *calls) hasMet() bool { return !c.met.IsZero() && time.Since(c.met) < besideOthers }
 
 // isPlace reports whether a message looks like the time that a client came, in µs: anybody may
 // publish anything.
@@ -200,7 +212,7 @@ func (t *topic) refusedLocked(holder Holder) {
 	now := time.Now()
 	switch {
 	case holder.Foreign:
-		c.other = now
+		c.other, c.met = now, now
 	case !c.other.IsZero() && now.Sub(c.other) > forgetOther:
 		c.other = time.Time{}
 		t.node.hub.dropChannelLocked(t, t.spec.Foreign)

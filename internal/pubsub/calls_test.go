@@ -1,6 +1,10 @@
 package pubsub
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 // called is a topic whose client is called with a place; waits says that somebody stands in its line.
 func called(place string, waits bool) (*Hub, *topic) {
@@ -38,5 +42,35 @@ func TestACallForNobodyLeavesNoPlace(t *testing.T) {
 	h, _ := called("1700000000000000", false)
 	if got := h.Asks("x"); got != placeNew {
 		t.Errorf("a newcomer tells %q", got)
+	}
+}
+
+// TestAnotherLibraryGetsAGap: its clients are told later than ours, by milliseconds. For a while after one of them was
+// met, who is called waits for them, and who has called somebody stands back.
+func TestAnotherLibraryGetsAGap(t *testing.T) {
+	for name, tc := range map[string]struct {
+		met, others, waits, stands bool
+	}{
+		"nobody of it was met":        {false, true, false, false},
+		"one was met":                 {true, true, true, true},
+		"one was met, nobody listens": {true, false, true, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, topic := called("1700000000000000", true)
+			topic.refusedLocked(Holder{Owner: "its", Foreign: tc.met})
+			for _, waits := range []bool{tc.waits, false} { // the second time it was long ago
+				wk := &Wake{One: true, Place: "1700000000000000"}
+				topic.calledLocked(wk)
+				if wk.One == waits || waits && (len(topic.head.C) != 1 || !topic.calls.look.Equal(time.Now().Add(javaFirst))) {
+					t.Errorf("%s: it asks at once: %v; in %v", name, wk.One, time.Until(topic.calls.look))
+				}
+				topic.grantedLocked()
+				h.Released("x", Release{Called: true, Heard: tc.others})
+				if stands := h.Asks("x") == placeStands; stands != (waits && tc.stands) {
+					t.Errorf("%s: it stands back: %v", name, stands)
+				}
+				time.Sleep(besideOthers)
+			}
+		})
 	}
 }

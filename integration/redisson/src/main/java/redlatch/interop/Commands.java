@@ -115,13 +115,14 @@ final class Commands {
         long lease = ms(a[7]);
         boolean reenter = a[8].equals("1");
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limit);
-        Map<String, Integer> n = new HashMap<>(Map.of("acquired", 0, "tried", 0, "lost", 0, "failed", 0));
+        Map<String, Integer> n = new HashMap<>(Map.of("acquired", 0, "tried", 0, "lost", 0, "failed", 0, "longest", 0));
         while (!halted && (rounds == 0 || n.get("acquired") < rounds) && (limit == 0 || System.nanoTime() < end)) {
             String spec = specs[ThreadLocalRandom.current().nextInt(specs.length)];
             n.merge("tried", 1, Integer::sum);
             RLock lock = mine.get(spec);
             boolean held = false;
             doing.put(owner, "w/" + spec);
+            long began = System.nanoTime();
             try {
                 if (wait < 0) {
                     lock(lock, lease);
@@ -137,6 +138,7 @@ final class Commands {
                 doing.remove(owner);
                 continue;
             }
+            n.merge("longest", (int) TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - began), Math::max);
             doing.put(owner, "h/" + spec);
             boolean twice = reenter && n.merge("acquired", 1, Integer::sum) % 2 == 0;
             if (!reenter) {
@@ -161,7 +163,8 @@ final class Commands {
             }
             doing.remove(owner);
         }
-        return "acquired=" + n.get("acquired") + ",tried=" + n.get("tried") + ",lost=" + n.get("lost") + ",failed=" + n.get("failed");
+        return "acquired=" + n.get("acquired") + ",tried=" + n.get("tried") + ",lost=" + n.get("lost") + ",failed=" + n.get("failed")
+            + ",longest=" + n.get("longest");
     }
 
     private static long ms(String s) {
