@@ -76,5 +76,5 @@ if type(set) == 'table' then
   return set
 end
 if trace ~= '' and trace ~= '-' then redis.pcall('SET', KEYS[#KEYS - 1], field .. ' ' .. trace, 'PX', lease) end
-if place ~= '0' and place ~= '' then redis.pcall('ZREM', KEYS[#KEYS], string.match(field, '^[^:]*')) end
+if place ~= '0' and place ~= '' then redis.pcall('ZREM', KEYS[#KEYS], string.sub(field, 1, 36)) end
 return n > 0 and {1, n} or 1

@@ -5,22 +5,22 @@
 
 -- place: '' = it does not wait. A number of µs = the place that it was called with, and has lost:
 -- it stands in front, among others that have lost as they came. Else it goes to the end, if it is
--- not on the list. A list that nobody needs any more ends after a minute. Returns an error that
--- lasts (a permission is missing).
+-- not on the list. A list that nobody needs any more ends after a minute. A client's id is the first
+-- 36 characters of its fields. Returns an error that lasts (a permission is missing).
 local function enlist(list, field, place)
   if place == '' then return end
-  local client, t, set = string.match(field, '^[^:]*'), redis.call('TIME'), nil
+  local client, t, set = string.sub(field, 1, 36), redis.call('TIME'), nil
   local us, came = t[1] * 1000000 + t[2], tonumber(place)
   for _ = 1, 2 do
     if came and came > 1 and came <= us then
-      set = redis.pcall('ZADD', list, string.format('%.0f', came - 4e15), client)
+      set = redis.pcall('ZADD', list, came - 4e15, client)
     else
-      set = redis.pcall('ZADD', list, 'NX', string.format('%.0f', us), client)
+      set = redis.pcall('ZADD', list, 'NX', us, client)
     end
     if type(set) ~= 'table' or not string.find(set.err, 'WRONGTYPE', 1, true) then break end
     redis.pcall('DEL', list) -- not ours, whatever it is
   end
-  redis.pcall('PEXPIRE', list, 60000)
+  redis.pcall('PEXPIRE', list, '60000')
   if type(set) ~= 'table' then return end
   -- A server that takes no writes for the moment answers all the same: whoever waits looks by itself.
   for _, why in ipairs({'OOM', 'MISCONF', 'READONLY', 'NOREPLICAS'}) do

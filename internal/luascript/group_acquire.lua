@@ -80,7 +80,7 @@ for i, m in ipairs(members) do
   if not m.mine then
     refused = take(m.lock, m.field, lease)
     if not refused then leave_trace(m.last, m.field, m.trace, lease) end
-    if m.place ~= '' and m.place ~= '0' then pcall('ZREM', m.list, string.match(m.field, '^[^:]*')) end
+    if m.place ~= '' and m.place ~= '0' then pcall('ZREM', m.list, string.sub(m.field, 1, 36)) end
   else
     if m.count ~= '0' then refused = pcall('HSET', m.lock, m.field, m.count) end
     -- Written in any case: a WAIT behind it counts the writes of its own connection.

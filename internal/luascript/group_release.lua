@@ -41,7 +41,7 @@ end
 for _, s in ipairs(say) do
   local at, a, freed, list = s[1], s[2], s[3], s[4]
   local sent, called = freed and pcall(ARGV[a + 4], ARGV[a + 3], '0') or 0, 0
-  if ARGV[a + 5] ~= '' then pcall('ZREM', list, string.match(ARGV[a + 1], '^[^:]*')) end
+  if ARGV[a + 5] ~= '' then pcall('ZREM', list, string.sub(ARGV[a + 1], 1, 36)) end
   called = wake(list, pcall('ZPOPMIN', list), calls_of(list), ARGV[a + 4], ARGV[a + 8], 64)
   if ARGV[a + 5] == '1' and (called == 1 or called == 2) then enlist(list, ARGV[a + 1], '0') end
   if type(called) == 'table' then sent, called = called, 0 end

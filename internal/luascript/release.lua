@@ -39,7 +39,7 @@ end
 local sent, called, first = 0, 0, nil
 if gone == 1 and ARGV[4] then sent = redis.pcall(ARGV[4], ARGV[3], '0') end
 if list then
-  if ARGV[5] ~= '' then redis.pcall('ZREM', list, string.match(ARGV[1], '^[^:]*')) end
+  if ARGV[5] ~= '' then redis.pcall('ZREM', list, string.sub(ARGV[1], 1, 36)) end
 end
 if list and redis.pcall('EXISTS', list) ~= 0 then
   first = redis.pcall('ZPOPMIN', list)
