@@ -161,8 +161,12 @@ func (l leaf) closed(ctx context.Context) bool {
 	if l.quorum != nil {
 		return l.quorum.closed(ctx)
 	}
+	core := l.eng.Core()
+	if !core.Refuses(false) {
+		return false
+	}
 	_, inside := l.eng.Holds(ctx)
-	return l.eng.Core().Refuses(inside)
+	return core.Refuses(inside)
 }
 
 // errTooLate: what was taken first had ended before the last was there.
