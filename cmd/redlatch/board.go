@@ -206,10 +206,9 @@ func (b *board) detail(in redlatch.Inspection) detail {
 	return d
 }
 
-// maxRows and maxText bound the list of one page, maxParties the holders and the queue that it shows.
+// maxRows bounds the list of the page, maxParties the holders and the queue that it shows of a lock.
 const (
 	maxRows    = 1000
-	maxText    = 8 << 20
 	maxParties = 100
 )
 

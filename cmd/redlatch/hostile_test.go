@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 
@@ -67,10 +66,13 @@ func TestHostileTexts(t *testing.T) {
 	prints(t, "ls -o json", "one\ntwo", out)
 
 	p := serving(t, s, "--allow-unlock", "--no-token")
-	_, text, _ := p.ask("GET", "/api/locks", "")
-	var served []redlatch.Inspection
-	if err := json.Unmarshal([]byte(text), &served); err != nil || len(served) != len(names) {
-		t.Errorf("serve: %d locks, %v", len(served), err)
+	var all overview
+	if err := json.Unmarshal([]byte(p.event("locks", "")), &all); err != nil || len(all.Locks) != len(names) {
+		t.Fatalf("serve: %d locks, %v", len(all.Locks), err)
+	}
+	served := map[string]string{} // owners
+	for _, l := range all.Locks {
+		served[l.Name] = l.Holders[0].Owner
 	}
 	top := onTerminal(t, s, 200, 50, "top")
 	top.shows(200, `\u202etxt.exe`)
@@ -81,8 +83,8 @@ func TestHostileTexts(t *testing.T) {
 
 	for i, in := range list {
 		h, ok := names[in.Name]
-		if !ok || in.Name != served[i].Name || in.Holders[0].Owner != served[i].Holders[0].Owner {
-			t.Errorf("%.80q is nobody's name, or serve's is %.80q", in.Name, served[i].Name)
+		if !ok || in.Holders[0].Owner != served[in.Name] {
+			t.Errorf("%.80q is nobody's name, or its owner in serve is %.80q", in.Name, served[in.Name])
 			continue
 		}
 		owner := in.Holders[0].Owner
@@ -104,9 +106,7 @@ func TestHostileTexts(t *testing.T) {
 		cancel()
 		<-watched.ended
 		prints(t, "watch", h, watched.text())
-		if code, text, _ := p.ask("GET", "/api/lock?name="+url.QueryEscape(in.Name), ""); code != http.StatusOK || !strings.Contains(text, id) {
-			t.Errorf("/api/lock of %q: %d %s", h, code, text)
-		}
+		need(t, p.event("lock", in.Name), id)
 		st, out, errs = callWith(t, "no\n", s, "unlock", in.Name, "--owner", owner)
 		if st != exitError || !strings.Contains(out, "takes the lock away from ") {
 			t.Errorf("unlock of %q, and no: status %d: %s", h, st, errs)
@@ -147,7 +147,7 @@ func TestHostileArguments(t *testing.T) {
 			_, out, errs := call(t, s, args...)
 			prints(t, strings.Join(args[:min(len(args), 2)], " "), h, strings.ReplaceAll(out, "\t", " ")+errs)
 		}
-		for _, path := range []string{"/api/lock?name=", "/", "/api/"} {
+		for _, path := range []string{"/", "/api/"} {
 			if len(h) > 1000 {
 				continue
 			}
@@ -195,29 +195,9 @@ func TestOddRows(t *testing.T) {
 		t.Errorf("show: %d %s%s", st, out, errs)
 	}
 	p := serving(t, s)
-	code, text, _ := p.ask("GET", "/api/locks", "")
-	if code != http.StatusOK || len(text) > 10_000 {
-		t.Errorf("/api/locks: %d, %d bytes", code, len(text))
-	}
-	need(t, text, `"good"`, `"stray"`, `"far"`)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/events?lock=stray", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	seen := map[string]string{}
-	for sc, event := bufio.NewScanner(res.Body), ""; (seen["locks"] == "" || seen["lock"] == "") && sc.Scan(); {
-		if e, ok := strings.CutPrefix(sc.Text(), "event: "); ok {
-			event = e
-		} else if data, ok := strings.CutPrefix(sc.Text(), "data: "); ok {
-			seen[event] = data
-		}
+	seen := map[string]string{"locks": p.event("locks", ""), "lock": p.event("lock", "stray")}
+	if len(seen["locks"]) > 10_000 {
+		t.Errorf("the list has %d bytes", len(seen["locks"]))
 	}
 	need(t, seen["locks"], `"good"`, `"stray"`, `"far"`, `"total":4`)
 	need(t, seen["lock"], `"problem":`)

@@ -10,7 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// looked is what one look at the server came to: top, the page and programs are shown what one said.
+// looked is what one look at the server came to: top and the page show what one said.
 type looked struct {
 	began time.Time
 	took  time.Duration
@@ -18,7 +18,6 @@ type looked struct {
 	more  int                            // locks that there are besides
 	open  map[string]redlatch.Inspection // those that were looked at in depth, by the names given
 	err   error
-	text  []byte // of locks, as programs get it, once one has asked; then that is the hub's to guard
 }
 
 // lookAll looks at all locks, and at some in depth: what can't be read of one of these is its Problem.
@@ -67,21 +66,21 @@ func list(ctx context.Context, client *redlatch.Client, pattern string, most int
 		locks = append(locks, shown(in))
 		if size += sizeOf(in); len(locks) > 2*most || size > 2*maxMemory {
 			was := len(locks)
-			locks, size = shorten(locks, most, maxMemory)
+			locks, size = shorten(locks, most)
 			more += was - len(locks)
 		}
 	}
 	was := len(locks)
-	locks, _ = shorten(locks, most, maxMemory)
+	locks, _ = shorten(locks, most)
 	return locks, more + was - len(locks), nil
 }
 
-// shorten sorts locks by name and keeps the first ones: at most that many, in at most that much memory, which it tells.
-func shorten(locks []redlatch.Inspection, most, memory int) (kept []redlatch.Inspection, size int) {
+// shorten sorts locks by name and keeps the first ones: at most that many, in at most maxMemory; it tells how much.
+func shorten(locks []redlatch.Inspection, most int) (kept []redlatch.Inspection, size int) {
 	slices.SortFunc(locks, func(x, y redlatch.Inspection) int { return strings.Compare(x.Name, y.Name) })
 	for i, in := range locks {
 		n := sizeOf(in)
-		if i == most || size+n > memory {
+		if i == most || size+n > maxMemory {
 			return slices.Clone(locks[:i]), size
 		}
 		size += n

@@ -40,16 +40,15 @@ queue in order, the remaining leases and a timeline of its holders.
 
 It listens on the loopback address. On any other address, and with --allow-unlock, it asks for a token: that
 of --token-file or REDLATCH_SERVE_TOKEN, else one that it makes and prints. All users of a machine reach its
-loopback address: --no-token says that they may unlock. The page keeps the token in its tab; programs send it
-as "Authorization: Bearer TOKEN". It speaks HTTP: put a TLS proxy in front of it if the network is not
+loopback address: --no-token says that they may unlock. The page keeps the token in its tab. It speaks HTTP: put a TLS proxy in front of it if the network is not
 trusted. The page is read-only, unless --allow-unlock is given: then it can evict a holder, one at a time, by
 its whole owner.
 
-While no page is open, serve sends no commands to Redis. Programs get the same data from /api/locks (the
-first 1,000 locks by name, at most --interval old) and /api/lock?name=NAME; /healthz answers without a token.`,
+While no page is open, serve sends no commands to Redis. /healthz answers without a token. Programs use
+redlatch ls and show with -o json.`,
 		Example: `  redlatch serve
   redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
-  curl -H "Authorization: Bearer $TOKEN" http://host:8379/api/locks`,
+  redlatch serve --allow-unlock --pattern 'orders:*'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -88,7 +87,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	h := newHub(client, f.pattern, f.interval)
-	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: isLoopback(host)}, log: a.std.err, whole: make(chan struct{}, atOnce)}
+	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: isLoopback(host)}, log: a.std.err}
 	srv := &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second,

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -67,19 +66,13 @@ type site struct {
 	allowUnlock bool
 	auth        auth
 	log         io.Writer
-	whole       chan struct{} // one for each lock that is read as a whole, until its reader has it
 }
-
-// atOnce is how many locks are read as a whole at a time: each may have a thousand holders and waiters.
-const atOnce = 8
 
 // handler answers the page to everybody: it contains no lock. It asks for the token at /api.
 func (s *site) handler() http.Handler {
 	files, _ := fs.Sub(assets, "assets") // the name is one
 	inside := http.NewServeMux()
 	inside.Handle("GET /", http.FileServerFS(files))
-	inside.HandleFunc("GET /api/locks", s.locks)
-	inside.HandleFunc("GET /api/lock", s.lock)
 	inside.HandleFunc("GET /api/settings", s.settings)
 	inside.HandleFunc("GET /api/events", s.events)
 	inside.HandleFunc("POST /api/unlock", s.unlock)
@@ -110,10 +103,6 @@ func (s *site) handler() http.Handler {
 
 // answer writes one value, or an error of the SDK. The other side may have gone, or read nothing until its time is over.
 func answer(w http.ResponseWriter, v any, err error) {
-	text, ready := v.([]byte)
-	if !ready && err == nil {
-		text, err = json.Marshal(v)
-	}
 	if err != nil {
 		fail(w, err)
 		return
@@ -121,7 +110,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 	// The time for the question to the server is not the reader's.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text)
+	_ = json.NewEncoder(w).Encode(v)
 }
 
 // fail answers with an error of the SDK.
@@ -146,28 +135,6 @@ func fail(w http.ResponseWriter, err error) {
 
 func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
 	answer(w, map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()}, nil)
-}
-
-// locks answers the list that all share. The header tells how many locks there are: the list has maxRows at most.
-func (s *site) locks(w http.ResponseWriter, r *http.Request) {
-	l, err := s.hub.list(r.Context())
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	w.Header().Set("Redlatch-Total", strconv.Itoa(len(l.locks)+l.more))
-	answer(w, l.text, nil)
-}
-
-func (s *site) lock(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.whole <- struct{}{}:
-		defer func() { <-s.whole }()
-	case <-r.Context().Done():
-		return
-	}
-	in, err := look(r.Context(), s.hub.client, r.URL.Query().Get("name"))
-	answer(w, in, err)
 }
 
 // events streams what changes, until the viewer goes.

@@ -11,18 +11,16 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// hub looks at the locks for all viewers together, while there are any, and for programs that ask.
+// hub looks at the locks for all viewers together, while there are any.
 type hub struct {
 	client   *redlatch.Client
 	pattern  string
 	interval time.Duration
 	came     chan struct{} // a viewer, or an eviction
-	listing  chan struct{} // taken by who makes the list for programs
 
 	mu      sync.Mutex
 	viewers map[*viewer]bool // guarded by mu
 	board   *board           // guarded by mu
-	last    *looked          // guarded by mu; the newest look
 }
 
 // viewer is one page that is open.
@@ -38,7 +36,7 @@ var errBusy = errors.New("too many pages are open")
 
 func newHub(client *redlatch.Client, pattern string, interval time.Duration) *hub {
 	return &hub{
-		client: client, pattern: pattern, interval: interval, came: make(chan struct{}, 1), listing: make(chan struct{}, 1),
+		client: client, pattern: pattern, interval: interval, came: make(chan struct{}, 1),
 		viewers: map[*viewer]bool{}, board: newBoard(nil),
 	}
 }
@@ -68,35 +66,6 @@ func (h *hub) poke() {
 	case h.came <- struct{}{}:
 	default:
 	}
-}
-
-// list is a look that is at most an interval old, with its text for programs. All share the text: it is large, and they
-// may be slow. One of those who find none makes it, and the others wait for that, or until ctx ends.
-func (h *hub) list(ctx context.Context) (*looked, error) {
-	asked := time.Now()
-	select {
-	case h.listing <- struct{}{}:
-		defer func() { <-h.listing }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	h.mu.Lock()
-	l := h.last
-	h.mu.Unlock()
-	if l == nil || time.Since(l.began) > h.interval && l.began.Before(asked) {
-		l = lookAll(ctx, h.client, h.pattern)
-		if ctx.Err() != nil {
-			return nil, ctx.Err() // it is the next one's to look
-		}
-		h.mu.Lock()
-		h.last = l
-		h.mu.Unlock()
-	}
-	if l.err == nil && l.text == nil {
-		few, _ := shorten(l.locks, maxRows, maxText)
-		l.text, l.err = json.Marshal(few)
-	}
-	return l, l.err
 }
 
 // run looks as long as somebody watches, until ctx ends.
@@ -132,7 +101,6 @@ func (h *hub) run(ctx context.Context) {
 func (h *hub) show(l *looked) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.last = l
 	page, events, err := []byte(nil), map[string][]byte{}, l.err
 	if err == nil {
 		h.board.see(l)
