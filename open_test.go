@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch"
 )
 
@@ -139,5 +141,32 @@ func TestKindsHaveNamesHere(t *testing.T) {
 	}
 	if l.both.Name() != "rw" || l.quorum == nil {
 		t.Error("names")
+	}
+}
+
+// wrapped is a client in another's clothes.
+type wrapped struct{ rueidis.Client }
+
+// A builder that wraps a client wraps nothing where rueidis.NewClient returns none, beside its error. That is an
+// error like any other, and no panic.
+func TestBuilderThatWrapsNoClient(t *testing.T) {
+	wrap := func(c *redlatch.Config) {
+		c.ClientBuilder = func(opt rueidis.ClientOption) (rueidis.Client, error) {
+			client, err := rueidis.NewClient(opt)
+			return wrapped{client}, err
+		}
+	}
+	cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}}
+	wrap(&cfg)
+	if c, err := redlatch.New(cfg); c != nil || !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Errorf("New: %v", err)
+	}
+	c, err := redlatch.Open("redis://127.0.0.1:1", redlatch.WithConfig(wrap)) // it comes later
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.RLock("a").TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Errorf("TryLock: %v", err)
 	}
 }

@@ -39,9 +39,6 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 	if err != nil {
 		final, told := d.explain(opt, err)
 		if late && !final && !opt.ForceSingleClient && opt.Sentinel.MasterSet == "" && len(opt.InitAddress) == 1 {
-			if client != nil {
-				client.Close()
-			}
 			opt.ForceSingleClient = true
 			d.later.Store(true) // it was asked just now
 			client, err = build(opt)
@@ -49,8 +46,9 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 		}
 		// A single client that could not connect yet is usable as soon as its
 		// server is there: the members of a quorum must be able to start late.
+		// No other is returned beside an error: there a builder's may be a wrapper around nothing.
 		if client == nil || !opt.ForceSingleClient || final {
-			if client != nil {
+			if client != nil && opt.ForceSingleClient {
 				client.Close()
 			}
 			d.close()
