@@ -200,10 +200,11 @@ func TestCodeOfTheUsersHoldsUpNobodyElse(t *testing.T) {
 }
 
 func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Config), ctxs, needed bool) {
+	const lease = 2 * checked // a busy machine stalls for longer than a third of the shorter one
 	server := testbed.Standalone(t)
 	proxy := testbed.NewProxy(t, server.Addr())
-	r := newRig(t, leaseTime(checked), through(proxy), func(c *redlatch.Config) {
-		c.UnlockTimeout = time.Second
+	r := newRig(t, leaseTime(lease), through(proxy), func(c *redlatch.Config) {
+		c.UnlockTimeout = 2 * time.Second
 		set(m, c)
 	})
 	other := r.open(through(proxy))
@@ -281,7 +282,7 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	if m.armed.Load() && (!needed || ctxs) { // a client that blocks can't give back
 		eventually(t, "the late grant is given back", func() bool { return server.Int(t, "EXISTS", "bad-late") == 0 })
 	}
-	time.Sleep(checked) // two renewals
+	time.Sleep(lease * 3 / 4) // two renewals
 	if err := kept.Context().Err(); err != nil {
 		t.Errorf("the hold of another lock ended: %v", context.Cause(kept.Context()))
 	}
