@@ -100,6 +100,11 @@ faults: ## Combine faults at random and check what the locks did; see FOR, SEED,
 # A part of the name of a mutation, or all.
 ONLY ?= all
 
+.PHONY: breaks
+breaks: ## Put bugs into a copy of the code; the test of each promise must find its own; see ONLY.
+	@scripts/ensure-redis.sh
+	cd integration && REDLATCH_BREAKS='$(ONLY)' go test -count=1 -timeout 0 -v -run '^TestBreaks$$' ./promises
+
 .PHONY: mutations
 mutations: ## Put bugs into a copy of the code; make faults must find each; see ONLY.
 	@scripts/ensure-redis.sh

@@ -214,6 +214,7 @@ func Lock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redlatch
 	if got.Err != nil {
 		t.Fatalf("Lock: %v", got.Err)
 	}
+	_ = got.Hold.Context() // which exists from now on, as in most sections
 	return got.Hold
 }
 

@@ -2,23 +2,22 @@ package faults
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/integration/broken"
 )
 
 // mutation is a fault put into a copy of the code. The suite must find it.
 type mutation struct {
-	name string
-	file string // from the root of the repository
-	// old stands exactly once in the file; new takes its place.
-	old, new string
+	name     string
+	file     string // from the root of the repository
+	old, new string // see broken.Break
 	profile  string
 	// finds is a part of the violation that shows it. The code as it is must not show
 	// it, with the same profile, seed and number of operations.
@@ -34,13 +33,8 @@ const varMutations = "REDLATCH_FAULTS_MUTATIONS"
 // is there, once.
 func TestMutationsApply(t *testing.T) {
 	for _, m := range mutations {
-		text, err := os.ReadFile(filepath.Join(root, m.file))
-		if err != nil {
+		if err := m.broken().Fits(); err != nil {
 			t.Errorf("%s: %v", m.name, err)
-			continue
-		}
-		if n := strings.Count(string(text), m.old); n != 1 {
-			t.Errorf("%s: what is to be replaced stands %d times in %s; adapt the table", m.name, n, m.file)
 		}
 		found := false
 		for _, p := range profiles {
@@ -67,18 +61,11 @@ func TestMutations(t *testing.T) {
 		}
 		ran++
 		t.Run(m.name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := m.copyTo(dir); err != nil {
+			program, folder, err := m.broken().Build(t.TempDir(), "faults", "clock")
+			if err != nil {
 				t.Fatal(err)
 			}
-			program := filepath.Join(dir, "faults.test")
-			build := exec.Command("go", "test", "-c", "-o", program, ".")
-			build.Dir = filepath.Join(dir, "integration", "faults")
-			build.Env = append(os.Environ(), "GOWORK=off")
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("build: %v\n%s", err, out)
-			}
-			got := m.run(t, program, build.Dir, m.bound)
+			got := m.run(t, program, folder, m.bound)
 			if !got.shows(m.finds) {
 				t.Errorf("not found in %d operations; other violations: %.2000q", got.Ops, got.Violations)
 				return
@@ -107,8 +94,7 @@ func TestMutations(t *testing.T) {
 	t.Log(table.String())
 }
 
-// root is the repository's, from this package's folder.
-var root = filepath.Join("..", "..")
+func (m *mutation) broken() broken.Break { return broken.Break{File: m.file, Old: m.old, New: m.new} }
 
 // run lets a build of this package work on the mutation's profile, until the violation
 // shows or there were so many operations.
@@ -129,42 +115,4 @@ func (m *mutation) run(t *testing.T, program, dir string, bound int) verdict {
 		t.Fatal(err)
 	}
 	return got
-}
-
-// copyTo makes a copy of the SDK and of this package, with the fault in it.
-func (m *mutation) copyTo(dir string) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, name)
-		if d.IsDir() {
-			switch part := filepath.ToSlash(name); {
-			case part == ".":
-				return nil
-			case strings.HasPrefix(d.Name(), "."), part == "docs", part == "bench", part == "examples", part == "cmd",
-				strings.HasPrefix(part, "integration/") && part != "integration/faults" && !strings.HasPrefix(part, "integration/clock"):
-				return fs.SkipDir
-			}
-			return os.MkdirAll(to, 0o750)
-		}
-		if !d.Type().IsRegular() || strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(filepath.ToSlash(name), "integration/faults/") {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if filepath.ToSlash(name) == m.file {
-			if strings.Count(string(text), m.old) != 1 {
-				return errors.New(m.name + ": the table does not fit the code")
-			}
-			text = []byte(strings.Replace(string(text), m.old, m.new, 1))
-		}
-		return os.WriteFile(to, text, 0o600)
-	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // short makes leases that end, and renewals that come, while a test looks.
-func short(c *redlatch.Config) { c.LeaseTime = 3 * time.Second }
+func short(c *redlatch.Config) { c.LeaseTime = 6 * time.Second }
 
 // A lost lock is told: the hold's context ends with ErrLeaseLost, Unlock returns it, and a lease that
 // runs out is told before the next one can be inside.
@@ -21,17 +21,21 @@ func TestALostLockIsTold(t *testing.T) {
 	overKinds(t, []func(*redlatch.Config){short}, map[string]func(t *testing.T, x *bed.Site, name string){
 		"its keys are deleted": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
+			until := h.ValidUntil()
 			for _, s := range x.Servers {
 				for _, key := range s.List(t, "KEYS", "*"+name+"*") {
 					s.Do(t, "DEL", key)
 				}
 			}
 			lost(t, h)
+			checked(t, until)
 		},
 		"it is forced open": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
+			until := h.ValidUntil()
 			forceOpen(t, x, name)
 			lost(t, h)
+			checked(t, until)
 		},
 		"its fixed lease ends": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(2*time.Second))
@@ -58,6 +62,14 @@ func TestALostLockIsTold(t *testing.T) {
 			bed.Unlock(t, next)
 		},
 	})
+}
+
+// checked fails if a loss was found no earlier than the lease would have ended.
+func checked(t *testing.T, until time.Time) {
+	t.Helper()
+	if late := time.Since(until); late > 0 {
+		t.Errorf("told %v after the end of the lease: no check found it", late)
+	}
 }
 
 // succeeds waits until the next one is inside, and checks that the hold before had ended.

@@ -1,0 +1,190 @@
+package promises
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/integration/broken"
+)
+
+// breaks is the table of faults that a promise's test must find. A new one needs the text that it
+// replaces, the test (and case) that goes red, and a part of what that says; try it with
+// make breaks ONLY=name.
+var breaks = []struct {
+	name           string
+	file, old, new string // see broken.Break
+	test, says     string
+}{
+	{
+		"a release takes whatever is there", "internal/luascript/release.lua",
+		"if ARGV[2] == '0' then gone = redis.pcall('HDEL', KEYS[1], ARGV[1]) end",
+		"if ARGV[2] == '0' then gone = redis.pcall('DEL', KEYS[1]) end",
+		"TestALostCommandChangesNothing/plain/lock_and_unlock", "the next one's hold",
+	},
+	{
+		"a fair release takes whatever is there", "internal/luascript/fair_release.lua",
+		"local held = pcall('HDEL', LOCK, field)", "local held = pcall('DEL', LOCK)",
+		"TestALostCommandChangesNothing/fair/lock_and_unlock", "the next one's hold",
+	},
+	{
+		"no lease is set", "internal/luascript/enter.lua",
+		"if type(set) ~= 'table' then set = pcall('PEXPIRE', lock, ms) end", "",
+		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "does not return",
+	},
+	{
+		"the void set is ignored", "internal/luascript/whose.lua",
+		"call('SISMEMBER', void, field) == 1 then no = {-1} end", "false then no = {-1} end",
+		"TestALostCommandChangesNothing/plain/wait_and_give_up/the_request_comes_when_the_lock_is_free", "does not return",
+	},
+	{
+		"the void set of a write lock is ignored", "internal/luascript/rw_write.lua",
+		"if call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end", "",
+		"TestALostCommandChangesNothing/write/wait_and_give_up/the_request_comes_when_the_lock_is_free", "does not return",
+	},
+	{
+		"a group gives its first member back", "internal/luascript/group_release.lua",
+		"done = pcall('HDEL', lock, field)\n    if replaced(done)", "done = i > 1 and 1 or pcall('HDEL', lock, field)\n    if replaced(done)",
+		"TestTheContextIsTheOwner/group/another_goroutine_is_another_owner", "does not return",
+	},
+	{
+		"a writer enters beside readers", "internal/luascript/rw_write.lua",
+		"elseif mode or holder then", "elseif mode == 'write' or holder then",
+		"TestTheContextIsTheOwner/read/the_hold's_context_enters_again", "a second holder came in",
+	},
+	{
+		"a renewal is answered and not made", "internal/luascript/renew.lua",
+		"elseif held == 1 and ms > 0 and call('PTTL', KEYS[i]) < ms then", "elseif false then",
+		"TestLeases/plain/the_watchdog_renews", "",
+	},
+	{
+		"an inner unlock frees the lock", "internal/held/release.go",
+		"p.count, p.until = s.countLocked(h), h.deadlineLocked()", "p.count, p.until = 0, h.deadlineLocked()",
+		"TestTheContextIsTheOwner/plain/the_hold's_context_enters_again", "a second holder came in",
+	},
+	{
+		"the watchdog tells no loss", "internal/held/renewal.go",
+		"if !s.final && !s.dead { // else it is our own release that was found", "if false {",
+		"TestALostLockIsTold/plain/its_keys_are_deleted", "no check found it",
+	},
+	{
+		"a local deadline passes a minute late", "internal/held/deadline.go",
+		"func Passed(now, at time.Time) bool {", "func Passed(now, at time.Time) bool {\n\tat = at.Add(time.Minute)",
+		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
+	},
+	{
+		"no drift is taken off a lease", "internal/held/deadline.go",
+		"return sent.Add(lease - drift(lease))", "return sent.Add(lease + lease/4)",
+		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
+	},
+	{
+		"a second unlock is as good as the first", "internal/held/unlocked.go",
+		"\treturn lock.ErrNotHeld\n}", "\treturn nil\n}",
+		"TestTheContextIsTheOwner/plain/a_second_unlock", "the second Unlock returned",
+	},
+	{
+		"a loss is told once, and not by Unlock", "internal/held/unlocked.go",
+		"return &unlockResult{h.lost}", "return &unlockResult{nil}",
+		"TestALostLockIsTold/plain/it_is_forced_open", "Unlock of a lost hold",
+	},
+	{
+		"Close ends no hold", "internal/held/registry.go",
+		"\t\th.finish(\"closed\")\n", "\t\th.claim.Release()\n",
+		"TestTheEndOfAClient/plain/Close_beside_a_hold", "the hold's context does not end",
+	},
+	{
+		"a draining client lets in", "internal/held/registry.go",
+		"\tr.drains = true\n\tr.drainSharesLocked()", "\tr.drainSharesLocked()",
+		"TestTheEndOfAClient/plain/Shutdown_beside_a_hold", "nobody is let in",
+	},
+	{
+		"Shutdown waits for nobody", "internal/held/registry.go",
+		"if held == 0 || closed {", "if held >= 0 || closed {",
+		"TestTheEndOfAClient/plain/Shutdown_beside_a_hold", "the hold's context has ended",
+	},
+	{
+		"every negative wait is none", "internal/engine/lock.go",
+		"\tif wait < 0 {\n\t\treturn nil, l.refused(", "\tif wait < -time.Hour {\n\t\treturn nil, l.refused(",
+		"TestLeases/plain/what_can't_be_meant", "TryLock(-1ns, 0s)",
+	},
+	{
+		"a lease below a millisecond is taken", "internal/held/hold.go",
+		"case lease > 0 && lease < time.Millisecond:", "case false:",
+		"TestLeases/plain/what_can't_be_meant", "TryLock(0s, 1ns)",
+	},
+	{
+		"everybody is one owner", "internal/held/owner.go",
+		"func newOwner() *Owner { return &Owner{seq: ownerSeq.Add(1)} }", "func newOwner() *Owner { return one }\n\nvar one = &Owner{seq: ownerSeq.Add(1)}",
+		"TestTheContextIsTheOwner/plain/another_goroutine", "",
+	},
+	{
+		"a hold's context carries no owner", "internal/held/hold.go",
+		"if _, ok := key.(ownerKey); ok {", "if _, ok := key.(ownerKey); ok && false {",
+		"TestTheContextIsTheOwner/plain/the_hold's_context_enters_again", "does not return",
+	},
+	{
+		"the caller's context does not end the hold's", "internal/held/hold.go",
+		"context.WithCancelCause(h.parent)", "context.WithCancelCause(context.WithoutCancel(h.parent))",
+		"TestTheContextIsTheOwner/plain/a_context_that_ends_frees_nothing", "the hold's context does not end",
+	},
+}
+
+// varBreaks asks for the breaks: all, or those with this in their names. Each takes a build.
+const varBreaks = "REDLATCH_BREAKS"
+
+// TestBreaksApply keeps the table true when the code changes.
+func TestBreaksApply(t *testing.T) {
+	t.Parallel()
+	for _, b := range breaks {
+		if err := (broken.Break{File: b.file, Old: b.old, New: b.new}).Fits(); err != nil {
+			t.Errorf("%s: %v", b.name, err)
+		}
+	}
+}
+
+// TestBreaks puts each break into a copy, and its test must go red there for the right reason.
+func TestBreaks(t *testing.T) {
+	want := os.Getenv(varBreaks)
+	if want == "" {
+		t.Skipf("set %s to all, or to a part of a name (make breaks does)", varBreaks)
+	}
+	ran := 0
+	for _, b := range breaks {
+		if want != "all" && !strings.Contains(b.name, want) {
+			continue
+		}
+		ran++
+		t.Run(b.name, func(t *testing.T) {
+			program, folder, err := broken.Break{File: b.file, Old: b.old, New: b.new}.Build(t.TempDir(), "promises", "bed", "broken")
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			cmd := exec.CommandContext(t.Context(), program, "-test.timeout", "2m", "-test.run", pattern(b.test))
+			cmd.Dir, cmd.Env = folder, append(os.Environ(), varBreaks+"=")
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), b.says) || !strings.Contains(string(out), "--- FAIL") {
+				t.Errorf("%s does not find it (want %q): %v\n%.3000s", b.test, b.says, err, out)
+			}
+			t.Logf("%s: red after %v", b.test, time.Since(began).Round(10*time.Millisecond))
+		})
+	}
+	if ran == 0 {
+		t.Fatalf("%s=%q is in no break's name: nothing ran", varBreaks, want)
+	}
+	t.Logf("%d of %d breaks ran", ran, len(breaks))
+}
+
+// pattern makes an exact pattern for -test.run of a case's name, in which .* stands for anything.
+func pattern(test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + part
+		if i < 2 {
+			parts[i] += "$"
+		}
+	}
+	return strings.Join(parts, "/")
+}
