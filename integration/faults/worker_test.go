@@ -248,6 +248,9 @@ func (p *party) config(set []string) redlatch.Config {
 // unlockTimeout is that of all workers.
 const unlockTimeout = 3 * time.Second
 
+// closeLimit is how long Close may take, without the time in which the process or a server stood still.
+const closeLimit = unlockTimeout + 2*time.Second
+
 // end closes a generation, or shuts it down and closes it when that takes too long.
 func (p *party) end(gen *generation, how string) {
 	gen.ended.Store(true)
@@ -261,7 +264,7 @@ func (p *party) end(gen *generation, how string) {
 		}
 		begin := mono()
 		c.Close()
-		if took := mono() - begin; took > unlockTimeout+2*time.Second {
+		if took := mono() - begin; took > closeLimit {
 			p.rec.write(&record{Op: opLeft, Call: begin, Ret: mono(), Text: fmt.Sprintf("Close took %v", took)})
 		}
 	}
