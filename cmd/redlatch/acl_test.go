@@ -138,13 +138,4 @@ func TestCommandsACL(t *testing.T) {
 	}
 	p := serving(t, s, "--url", "redis://ops:secret@"+s.Addr(), "--prefix", "app:")
 	need(t, p.event("locks", ""), `"total":0`)
-
-	// Listening, for what is published.
-	user(look, names, lists, []string{"+psubscribe", "+punsubscribe", "&redisson_lock__channel:*", "&redisson_rwlock:*", "&redlatch_grant:*"})
-	l, err := connects("redis://ops:secret@" + s.Addr()).listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	until(t, "it listens", func() bool { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v == 3 }, func() string { return "" })
 }

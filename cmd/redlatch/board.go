@@ -142,22 +142,15 @@ type board struct {
 	locks map[string]*watched // by key
 	more  int                 // locks that there are besides
 	last  time.Time           // when the last look began
-	turns func() map[string]int
 }
 
-func newBoard(turns func() map[string]int) *board {
-	return &board{locks: map[string]*watched{}, turns: turns}
-}
+func newBoard() *board { return &board{locks: map[string]*watched{}} }
 
 // see takes in a look at all locks that are held now. Those that it has not seen are forgotten after a while.
 func (b *board) see(l *looked) {
 	now, elapsed := l.began, l.began.Sub(b.last)
 	if b.last.IsZero() {
 		elapsed = 0
-	}
-	var heard map[string]int
-	if b.turns != nil {
-		heard = b.turns()
 	}
 	for _, in := range l.locks {
 		if b.locks[in.Key] == nil {
@@ -167,7 +160,7 @@ func (b *board) see(l *looked) {
 		before := w.changes
 		w.see(in)
 		w.seen = now
-		w.measure(w.changes-before, heard, elapsed)
+		w.measure(w.changes-before, elapsed)
 	}
 	for key, w := range b.locks {
 		switch {
@@ -176,7 +169,7 @@ func (b *board) see(l *looked) {
 			delete(b.locks, key)
 		default:
 			w.see(redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: w.At.Add(elapsed)})
-			w.measure(0, heard, elapsed)
+			w.measure(0, elapsed)
 		}
 	}
 	b.last, b.more = now, l.more
@@ -222,7 +215,7 @@ type overview struct {
 // overview is what the last look found: of the locks that there are besides nothing is known.
 func (b *board) overview() overview {
 	o := overview{At: time.Now(), Total: b.more, Locks: []watched{}}
-	for _, w := range b.sorted(byWaiters, false, "") {
+	for _, w := range b.sorted(0, false, "") {
 		if !w.seen.Equal(b.last) {
 			continue
 		}
@@ -240,27 +233,24 @@ func (b *board) overview() overview {
 }
 
 // measure keeps the mean of the turns per second over about ten seconds.
-func (w *watched) measure(changed int, heard map[string]int, elapsed time.Duration) {
+func (w *watched) measure(changed int, elapsed time.Duration) {
 	if elapsed <= 0 {
 		return
-	}
-	if heard != nil {
-		changed = heard[w.Key]
 	}
 	w.Rate += (float64(changed)/elapsed.Seconds() - w.Rate) * min(elapsed.Seconds()/10, 1)
 }
 
-// The orders of a list.
-const (
-	byWaiters = iota
-	byTurns
-	byHeld
-	byWaits
-	byName
-	orders
-)
-
-var orderNames = [orders]string{"waiters", "turns/s", "longest held", "longest waiter", "name"}
+// orders are those of a list; the name decides between equals, and is the last one.
+var orders = []struct {
+	name  string
+	first func(w *watched) float64 // the lock with the most is the first
+}{
+	{"waiters", func(w *watched) float64 { return float64(w.Waiters) }},
+	{"turns/s", func(w *watched) float64 { return w.Rate }},
+	{"longest held", func(w *watched) float64 { return float64(w.HeldMs) }},
+	{"longest waiter", func(w *watched) float64 { return float64(w.WaitMs) }},
+	{"name", func(*watched) float64 { return 0 }},
+}
 
 // sorted are the locks whose names contain filter.
 func (b *board) sorted(order int, reverse bool, filter string) []*watched {
@@ -270,22 +260,12 @@ func (b *board) sorted(order int, reverse bool, filter string) []*watched {
 			out = append(out, w)
 		}
 	}
+	first := orders[order].first
 	slices.SortFunc(out, func(x, y *watched) int {
-		n := 0
-		switch order {
-		case byWaiters:
-			n = cmp.Compare(y.Waiters, x.Waiters)
-		case byTurns:
-			n = cmp.Compare(y.Rate, x.Rate)
-		case byHeld:
-			n = cmp.Compare(y.HeldMs, x.HeldMs)
-		case byWaits:
-			n = cmp.Compare(y.WaitMs, x.WaitMs)
-		}
-		if n = cmp.Or(n, strings.Compare(x.Name, y.Name)); reverse {
-			return -n
-		}
-		return n
+		return cmp.Or(cmp.Compare(first(y), first(x)), strings.Compare(x.Name, y.Name))
 	})
+	if reverse {
+		slices.Reverse(out)
+	}
 	return out
 }

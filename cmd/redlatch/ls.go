@@ -201,25 +201,19 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 		kind = "plain (a fair lock with an empty queue looks the same)"
 	}
 	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, s.short(in.Name)), state)
-	fmt.Fprintf(out, "kind       %s\n", kind)
-	if in.Key != in.Name {
-		fmt.Fprintf(out, "key        %s\n", brief(in.Key))
+	field := func(known bool, name, format string, args ...any) {
+		if known {
+			fmt.Fprintf(out, "%-10s "+format+"\n", append([]any{name}, args...)...)
+		}
 	}
-	if in.Problem != "" {
-		fmt.Fprintf(out, "problem    %s\n", in.Problem)
-	}
-	if in.Held() {
-		fmt.Fprintf(out, "lease      %s left\n", some(in.Remaining))
-	}
-	if in.Token > 0 {
-		fmt.Fprintf(out, "token      %d\n", in.Token)
-	}
-	switch {
-	case in.QueueLength > 0:
-		fmt.Fprintf(out, "waiting    %d in the queue, of %s\n", in.QueueLength, processesThat(in.Processes, "", ""))
-	case in.Processes != 0:
-		fmt.Fprintf(out, "waiting    %s for the next unlock\n", processesThat(in.Processes, "listens", "listen"))
-	}
+	field(true, "kind", "%s", kind)
+	field(in.Key != in.Name, "key", "%s", brief(in.Key))
+	field(in.Problem != "", "problem", "%s", in.Problem)
+	field(in.Held(), "lease", "%s left", some(in.Remaining))
+	field(in.Token > 0, "token", "%d", in.Token)
+	queued := in.QueueLength > 0
+	field(queued, "waiting", "%d in the queue, of %s", in.QueueLength, processesThat(in.Processes, "", ""))
+	field(!queued && in.Processes != 0, "waiting", "%s for the next unlock", processesThat(in.Processes, "listens", "listen"))
 	if in.HolderCount > 0 {
 		fmt.Fprintf(out, "\n%s\n", s.paint(bold, fmt.Sprintf("Holders (%d)", in.HolderCount)))
 		s.holders(out, in)
@@ -244,17 +238,13 @@ func (s screen) holders(out io.Writer, in redlatch.Inspection) {
 			{since(in.At, h.Since), ""}, {some(h.Remaining), ""}, {h.Owner, ""}, {orDash(h.TraceID), dim},
 		}
 	}
-	if s.fits(heads, rows) {
-		s.table(out, heads, rows)
-		return
+	short := heads
+	if !s.fits(heads, rows) {
+		short = heads[:6] // before the owner
 	}
-	const short = 6 // columns before the owner
-	for i := range rows {
-		rows[i] = rows[i][:short]
-	}
-	for i, line := range s.lines(heads[:short], rows) {
+	for i, line := range s.lines(short, rows) {
 		fmt.Fprintln(out, line)
-		if i > 0 {
+		if i > 0 && len(short) < len(heads) {
 			s.below(out, "owner", in.Holders[i-1].Owner)
 			s.below(out, "trace", in.Holders[i-1].TraceID)
 		}
@@ -288,7 +278,9 @@ func (s screen) queue(out io.Writer, in redlatch.Inspection) {
 			}
 		}
 	}
-	s.table(out, heads, rows)
+	for _, line := range s.lines(heads, rows) {
+		fmt.Fprintln(out, line)
+	}
 }
 
 // short leaves room behind a name on its line.

@@ -37,7 +37,7 @@ var errBusy = errors.New("too many pages are open")
 func newHub(client *redlatch.Client, pattern string, interval time.Duration) *hub {
 	return &hub{
 		client: client, pattern: pattern, interval: interval, came: make(chan struct{}, 1),
-		viewers: map[*viewer]bool{}, board: newBoard(nil),
+		viewers: map[*viewer]bool{}, board: newBoard(),
 	}
 }
 
@@ -73,13 +73,12 @@ func (h *hub) run(ctx context.Context) {
 	for {
 		h.mu.Lock()
 		var open []string
-		watched := len(h.viewers) > 0
 		for v := range h.viewers {
 			open = append(open, v.open)
 		}
 		h.mu.Unlock()
 		var next <-chan time.Time
-		if watched {
+		if len(open) > 0 {
 			l := lookAll(ctx, h.client, h.pattern, open...)
 			if ctx.Err() != nil {
 				return
@@ -97,7 +96,7 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-// show tells the viewers what a look found. Those who came meanwhile are told of the next one.
+// show tells the viewers what a look found.
 func (h *hub) show(l *looked) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -100,13 +100,6 @@ func (s screen) fits(heads []column, rows [][]cell) bool {
 	return s.width == 0 || total <= s.width
 }
 
-// table writes rows in columns.
-func (s screen) table(out io.Writer, heads []column, rows [][]cell) {
-	for _, line := range s.lines(heads, rows) {
-		fmt.Fprintln(out, line)
-	}
-}
-
 // lines are the lines of a table. Where the terminal is too narrow the columns that
 // may shrink do, the widest first; then the last ones are left out.
 func (s screen) lines(heads []column, rows [][]cell) []string {

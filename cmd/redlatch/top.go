@@ -20,7 +20,6 @@ import (
 
 func (a *app) topCommand() *cobra.Command {
 	var interval time.Duration
-	var listen bool
 	c := &cobra.Command{
 		Use:   "top [PATTERN]",
 		Short: "Show the hottest locks, live",
@@ -29,8 +28,7 @@ least a second. It needs a terminal, and works over ssh.
 
 ` + topHelp + `
 
-A turn is seen once per refresh at most. With --listen it counts the messages of all unlocks instead. Listening costs
-each unlock as much as one more waiting process, and is not possible on a cluster.`,
+A turn is seen once per refresh at most: the metrics of the SDK count all of them.`,
 		Example: `  redlatch top
   redlatch top 'orders:*' --interval 2s`,
 		Args: cobra.MaximumNArgs(1),
@@ -42,21 +40,11 @@ each unlock as much as one more waiting process, and is not possible on a cluste
 			if interval < time.Second {
 				return usageError("interval: at least 1s")
 			}
-			var turns func() map[string]int
-			if listen {
-				l, err := a.listen(cmd.Context())
-				if err != nil {
-					return err
-				}
-				defer l.close()
-				turns = l.take
-			}
-			v := &topView{server: a.flags.server(), board: newBoard(turns), pattern: strings.Join(args, ""), interval: interval}
+			v := &topView{server: a.flags.server(), board: newBoard(), pattern: strings.Join(args, ""), interval: interval}
 			return a.with("top", func(client *redlatch.Client) error { return top(cmd.Context(), client, in, out, v) })
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to refresh")
-	c.Flags().BoolVar(&listen, "listen", false, "count turns by the messages of unlocks")
 	return c
 }
 

@@ -200,7 +200,7 @@ func waits0(t *testing.T, waits []chan redlatch.Hold) chan redlatch.Hold {
 // A server that is gone is said, and its return is seen; Ctrl-C ends it all the same.
 func TestTopServerGone(t *testing.T) {
 	s := server(t)
-	top := onTerminal(t, s, 80, 24, "top", "--timeout", "1s", "--listen")
+	top := onTerminal(t, s, 80, 24, "top", "--timeout", "1s")
 	top.shows(80, "no locks")
 	s.Kill(t)
 	top.shows(80, "can't be reached")
@@ -215,48 +215,9 @@ func TestTopServerGone(t *testing.T) {
 	}
 }
 
-// connects is the program as it is called with that URL.
-func connects(url string) *app {
-	a := &app{}
-	newRoot(a)
-	a.flags.url = url
-	return a
-}
-
-// With --listen the turns are counted, however short they are.
-func TestListen(t *testing.T) {
-	s := server(t)
-	c := client(t, s)
-	l, err := connects("redis://" + s.Addr()).listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	until(t, "it listens", func() bool { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v == 3 }, func() string { return "" })
-	for range 25 {
-		unlock(t, hold(t, c.RLock("x")))
-		unlock(t, hold(t, c.RLock("{tag}:y")))
-	}
-	got := map[string]int{}
-	until(t, "all are counted", func() bool {
-		for k, n := range l.take() {
-			got[k] += n
-		}
-		return got["x"] == 25 && got["{tag}:y"] == 25
-	}, func() string { return fmt.Sprint(got) })
-	for channel, want := range map[string]string{
-		"redisson_lock__channel:{a}": "a", "redisson_lock__channel:{a}b": "{a}b", "redisson_rwlock:{a:b}": "a:b",
-		"redlatch_grant:{a}:343714c0": "a", "redlatch_grant:{t}x:343714c0": "{t}x", "redisson_lock__channel:{a}:343714c0-1111-4222-8333-444455556666:57": "a",
-	} {
-		if got := lockOf(channel); got != want {
-			t.Errorf("%s is of %q", channel, got)
-		}
-	}
-}
-
 // What is needed for the orders is computed from what was seen.
 func TestBoard(t *testing.T) {
-	b := newBoard(nil)
+	b := newBoard()
 	now := time.UnixMilli(1_800_000_000_000)
 	in := func(name, owner string, since time.Duration, queue int) redlatch.Inspection {
 		i := redlatch.Inspection{Name: name, Key: name, At: now, Mode: redlatch.ModeLock, QueueLength: queue, HolderCount: 1,
@@ -270,9 +231,9 @@ func TestBoard(t *testing.T) {
 		b.see(&looked{began: now, locks: []redlatch.Inspection{in("fast", fmt.Sprint(n), time.Second, 1), in("long", "x", time.Hour, 0), in("queue", "y", time.Minute, 7)}})
 		now = now.Add(time.Second)
 	}
-	for order, want := range map[int]string{byWaiters: "queue", byTurns: "fast", byHeld: "long", byWaits: "queue", byName: "fast"} {
+	for order, want := range []string{"queue", "fast", "long", "queue", "fast"} {
 		if got := b.sorted(order, false, "")[0].Name; got != want {
-			t.Errorf("%s: %s is first", orderNames[order], got)
+			t.Errorf("%s: %s is first", orders[order].name, got)
 		}
 	}
 	if w := b.locks["fast"]; w.Rate < 0.7 || w.Rate > 1 || len(w.turns) != 20 || !w.turns[0].Ended || w.turns[19].Ended {

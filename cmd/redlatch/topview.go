@@ -80,9 +80,9 @@ func (v *topView) key(k string) bool {
 	case "?", "h":
 		v.help = true
 	case "s":
-		v.order = (v.order + 1) % orders
+		v.order = (v.order + 1) % len(orders)
 	case "S":
-		v.order = (v.order + orders - 1) % orders
+		v.order = (v.order + len(orders) - 1) % len(orders)
 	case "1", "2", "3", "4", "5":
 		v.order = int(k[0] - '1')
 	case "r":
@@ -150,12 +150,12 @@ HELD     since the holder asked for the lock: its wait is part of it
 WAIT     waiters in the queue; "2 proc": processes that listen for the unlock
          (only they know how many waiters of a plain lock, or readers, they have)
 LONGEST  how long the first of the queue has waited
-TURNS/S  changes of holders; ≥: short turns are missed, --listen counts them`
+TURNS/S  changes of holders; ≥: short turns are missed`
 
 // render is the whole screen.
 func (v *topView) render() string {
 	s := screen{width: v.width, colour: true}
-	state := fmt.Sprintf("%d locks, every %s, by %s", len(v.board.locks), v.interval, orderNames[v.order])
+	state := fmt.Sprintf("%d locks, every %s, by %s", len(v.board.locks), v.interval, orders[v.order].name)
 	if v.reverse {
 		state += " (reversed)"
 	}
@@ -216,43 +216,36 @@ func (v *topView) renderList(s screen) []string {
 	at, rows := v.line(list), v.rows()
 	v.offset = min(max(v.offset, at-rows+1), at)
 	v.offset = max(min(v.offset, len(list)-rows), 0)
-	lines := s.locks(v.columns(), list[v.offset:min(v.offset+rows, len(list))])
+	lines := s.locks(topColumns, list[v.offset:min(v.offset+rows, len(list))])
 	marked := at - v.offset + 1
 	lines[marked] = "\x1b[7m" + strings.ReplaceAll(lines[marked], "\x1b[0m", "\x1b[0;7m") + "\x1b[0m"
 	return lines
 }
 
-// columns are those of ls that matter here, and what several looks tell. The mode of a read-write lock stands in place
+// topColumns are those of ls that matter here, and what several looks tell. The mode of a read-write lock stands in place
 // of its kind.
-func (v *topView) columns() []lockColumn {
-	return []lockColumn{
-		{column{"NAME", true}, lockName},
-		{column{"KIND", false}, func(w *watched) cell {
-			if w.Kind == redlatch.KindReadWrite && w.Held() {
-				return cell{string(w.Mode), ""}
-			}
-			return lockKind(w)
-		}},
-		{column{"HOLDER", true}, lockHolder},
-		{column{"HELD", false}, lockHeld},
-		{column{"LEASE", false}, lockLease},
-		{column{"WAIT", false}, func(w *watched) cell {
-			switch {
-			case w.QueueLength > 0:
-				return cell{strconv.Itoa(w.QueueLength), yellow}
-			case w.Processes > 0:
-				return cell{strconv.Itoa(w.Processes) + " proc", yellow}
-			}
-			return cell{"-", ""}
-		}},
-		{column{"LONGEST", false}, func(w *watched) cell { return cell{some(time.Duration(w.WaitMs) * time.Millisecond), ""} }},
-		{column{"TURNS/S", false}, func(w *watched) cell {
-			if v.board.turns == nil {
-				return cell{fmt.Sprintf("≥%.1f", w.Rate), ""}
-			}
-			return cell{fmt.Sprintf("%.1f", w.Rate), ""}
-		}},
-	}
+var topColumns = []lockColumn{
+	{column{"NAME", true}, lockName},
+	{column{"KIND", false}, func(w *watched) cell {
+		if w.Kind == redlatch.KindReadWrite && w.Held() {
+			return cell{string(w.Mode), ""}
+		}
+		return lockKind(w)
+	}},
+	{column{"HOLDER", true}, lockHolder},
+	{column{"HELD", false}, lockHeld},
+	{column{"LEASE", false}, lockLease},
+	{column{"WAIT", false}, func(w *watched) cell {
+		switch {
+		case w.QueueLength > 0:
+			return cell{strconv.Itoa(w.QueueLength), yellow}
+		case w.Processes > 0:
+			return cell{strconv.Itoa(w.Processes) + " proc", yellow}
+		}
+		return cell{"-", ""}
+	}},
+	{column{"LONGEST", false}, func(w *watched) cell { return cell{some(time.Duration(w.WaitMs) * time.Millisecond), ""} }},
+	{column{"TURNS/S", false}, func(w *watched) cell { return cell{fmt.Sprintf("≥%.1f", w.Rate), ""} }},
 }
 
 // renderOpen shows one lock in depth.

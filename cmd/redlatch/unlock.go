@@ -68,11 +68,12 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 		evicts = brief(exact(full))
 	}
 	if !yes {
-		if err := a.confirm(in, evicts); err != nil {
-			return err
-		}
+		err = a.confirm(in, evicts)
 	}
-	if name, err = given("name", name); err != nil {
+	if err == nil {
+		name, err = given("name", name)
+	}
+	if err != nil {
 		return err
 	}
 	was, err := client.ForceUnlock(ctx, name, opts...)
