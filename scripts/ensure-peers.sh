@@ -20,7 +20,8 @@ has_redisson() {
 get_redisson() {
   "$root/scripts/ensure-java.sh" && cd "$redisson" &&
     { mvn -q -B --offline compiler:compile dependency:build-classpath >/dev/null 2>&1 ||
-      mvn -q -B compiler:compile dependency:build-classpath >&2; } </dev/null
+      mvn -q -B compiler:compile dependency:build-classpath >&2; } </dev/null &&
+    touch target/classpath.txt # Maven leaves it as it is where it would write the same
 }
 
 has_etcd() { [ -x "$peers/bin/etcd" ]; }
