@@ -107,7 +107,7 @@ func TestFreeLockOfASlotThatIsHalfWay(t *testing.T) {
 			mig = set.BeginMigration(t, slot, mig.From)
 			mig.MoveKeys(t)
 			if h2, err := newLock(other, name).TryLock(t.Context(), 0, 0); err == nil {
-				t.Fatalf("two holders: %v", h2.Name())
+				t.Fatalf("two holders: %v (the first one's context: %v)", h2.Name(), context.Cause(h.Context()))
 			}
 			if err := h.Unlock(t.Context()); err != nil {
 				t.Errorf("Unlock on the way back: %v", err)
