@@ -61,7 +61,7 @@ func TestMutations(t *testing.T) {
 		}
 		ran++
 		t.Run(m.name, func(t *testing.T) {
-			program, folder, err := m.broken().Build(t.TempDir(), "faults", "clock")
+			program, folder, err := m.broken().Build(t.TempDir(), "faults", "clock", "broken")
 			if err != nil {
 				t.Fatal(err)
 			}
