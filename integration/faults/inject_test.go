@@ -13,7 +13,7 @@ import (
 
 // faults are all there are. A fault that needs "server" has it for itself; those that
 // need a part of it go together.
-var faults = slices.Concat(lineFaults, workerFaults, serverFaults, lossFaults, topologyFaults)
+var faults = slices.Concat(lineFaults, workerFaults, serverFaults, lossFaults, crowdFaults, topologyFaults)
 
 // scripts matches every script that is called.
 var scripts = testbed.Contains("EVAL")

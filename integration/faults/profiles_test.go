@@ -128,6 +128,35 @@ var profiles = []profile{
 		episode: 2 * time.Second, work: workload{Kinds: []string{kindPlain}, Watched: true, Single: true, Unfenced: true},
 	},
 	{
+		// A process for each who waits: a release calls one of them, whoever is dead or leaves. Within the time that the
+		// lock may lie free nobody looks by himself, and often nobody else comes.
+		name: "crowd", topology: "standalone", lease: 5 * time.Second, skip: time.Second,
+		workers: 8, loops: 1, pace: 300 * time.Millisecond, idle: 600 * time.Millisecond,
+		faults:  []string{"dead clients on the list", "one leaves when it is called", "scripts flushed"},
+		episode: 6 * time.Second,
+		work: workload{
+			Kinds: []string{kindPlain}, Names: 1, Single: true, Patient: true, Stay: 400 * time.Millisecond, Idle: 3 * time.Second,
+		},
+	},
+	{
+		// The same, and what only a look can mend.
+		name: "crowd, not called", topology: "standalone", lease: 5 * time.Second, skip: time.Second,
+		workers: 8, loops: 1, pace: 1500 * time.Millisecond, idle: 1700 * time.Millisecond,
+		faults:  []string{"a deaf client on the list", "list deleted"},
+		episode: 8 * time.Second,
+		work: workload{
+			Kinds: []string{kindPlain}, Names: 1, Single: true, Patient: true, Stay: time.Second, Idle: 6 * time.Second,
+		},
+	},
+	{
+		name: "crowd in trouble", topology: "standalone", lease: time.Second, skip: 500 * time.Millisecond,
+		workers: 8, loops: 1, pace: 800 * time.Millisecond, idle: 2 * time.Second,
+		faults: []string{
+			"worker stopped", "worker stopped for long", "worker killed", "subscriptions killed", "Close", "Shutdown", "cut", "list deleted",
+		},
+		episode: 3 * time.Second, work: workload{Kinds: []string{kindPlain, kindPlain, kindWrite}, Idle: 2 * time.Millisecond, Pause: 400},
+	},
+	{
 		// An operator takes locks away: their holders are told, and whoever waits goes on.
 		name: "forced", topology: "standalone", lease: 5 * time.Second, skip: 2 * time.Second,
 		workers: 3, loops: 12, pace: 200 * time.Millisecond, idle: 1500 * time.Millisecond,

@@ -75,6 +75,9 @@ func (p *party) acquire(ctx context.Context, cancel context.CancelFunc, l redlat
 	var h redlatch.Hold
 	var err error
 	way := r.IntN(20)
+	if p.args.Work.Patient {
+		way = 19
+	}
 	cancelled := time.Duration(r.Int64N(int64(20 * time.Millisecond)))
 	if way%2 == 0 {
 		cancelled = time.Duration(r.Int64N(int64(p.args.Lease)))

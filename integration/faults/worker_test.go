@@ -54,6 +54,7 @@ type workload struct {
 	Watched  bool          // no outer hold has a fixed lease
 	Single   bool          // there are neither re-entries nor shared owners
 	Unfenced bool          // no lock has tokens
+	Patient  bool          // nobody gives up, or tries only once
 	Hour     bool          // some re-entries ask for an hour and are given up
 	Long     bool          // fixed leases of outer holds last for up to three times LeaseTime
 	Forget   bool          // lost holds are not unlocked, if that is known by then

@@ -279,6 +279,12 @@ func (w *world) stop() *history {
 
 // visit lends a client of its own, past all faults on the line.
 func (w *world) visit(do func(c *redlatch.Client)) {
+	c := w.visitor()
+	defer c.Close()
+	do(c)
+}
+
+func (w *world) visitor() *redlatch.Client {
 	opt := rueidis.ClientOption{ForceSingleClient: w.guard == nil && w.cluster == nil}
 	switch {
 	case w.guard != nil:
@@ -292,8 +298,7 @@ func (w *world) visit(do func(c *redlatch.Client)) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer c.Close()
-	do(c)
+	return c
 }
 
 // queue is what the keys of a fair lock's waiters begin with.
