@@ -164,10 +164,12 @@ func (w *worker) serve(ctx context.Context, sell seller) result {
 					return err
 				}
 			}
-			if got == turnedAway {
+			switch got {
+			case turnedAway:
 				notes.Turned++
-			} else if got == bought {
+			case bought:
 				notes.LastSale = time.Now()
+			default: // the buyer has one, or nothing is left
 			}
 		}
 		return nil
