@@ -26,8 +26,8 @@ func MarkedIn(mark, function string) int {
 			continue
 		}
 		// Of the first record a headline goes before: "goroutine profile: total 7".
-		record = record[strings.LastIndex(record[:strings.Index(record, " @ ")], "\n")+1:]
-		if _, err := fmt.Sscan(record, &alike); err == nil {
+		head, _, _ := strings.Cut(record, " @ ")
+		if _, err := fmt.Sscan(head[strings.LastIndex(head, "\n")+1:], &alike); err == nil {
 			count += alike
 		}
 	}
