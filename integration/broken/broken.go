@@ -2,6 +2,7 @@
 package broken
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -44,7 +45,7 @@ func (b Break) Build(dir, pkg string, needs ...string) (program, folder string, 
 		return "", "", err
 	}
 	program, folder = filepath.Join(dir, "broken.test"), filepath.Join(dir, "integration", filepath.FromSlash(pkg))
-	build := exec.Command("go", "test", "-c", "-o", program, ".")
+	build := exec.CommandContext(context.Background(), "go", "test", "-c", "-o", program, ".")
 	build.Dir, build.Env = folder, append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", "", fmt.Errorf("build: %w\n%s", err, out)
