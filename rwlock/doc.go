@@ -70,9 +70,10 @@
 //     was marked before the reader was first refused. Readers of the turn, readers
 //     with PreferReaders, and owners that are already inside ignore marks.
 //   - A writer enters when the lock is free, no living reader of the turn is left, and no
-//     living writer was marked before it. The first writer has been woken when the lock
-//     became free. If it does not come within 250 ms (it stands still, or it is a quorum
-//     that needs more than this copy), its mark counts no more until its next refresh.
+//     living writer was marked before it. Whoever leaves the lock free calls the first
+//     writer, and wakes no other. If it does not come within 250 ms (it stands still, or
+//     it is a quorum that needs more than this copy), its mark counts no more until its
+//     next refresh; others look once a second.
 //
 // So phases alternate. Readers that wait when a writer leaves enter before the next
 // writer, however fast that one is. Readers that come later wait behind the writers that
@@ -80,23 +81,25 @@
 // by entering, giving up or dying. A reader waits only for writers that came before it:
 // when they give up it enters, even if other writers have come meanwhile.
 //
-//	      read unlock, last: 0                      write unlock: 1
+//	      read unlock, last: 0, a call              write unlock: 1, a call
 //	free ◄──────────────────── read ◄───────┐  free ◄────────────── write
 //	                            ▲           │                         │
 //	                            └───────────┴── downgrade: 1 ◄────────┘
 //
 // A writer that gives up removes its mark and publishes 1, so that readers that stood
 // back enter at once. If it dies, there is no message, and they retry when its mark ends.
-// A reader of the turn that gives up publishes 0 if it was the last one and the lock is
-// free. If the TTL falls to less than half because the longest holder left, 0 is published,
-// and waiting writers try again, Redisson's too. Ours learn of smaller changes from their
-// refreshes.
+// A reader of the turn that gives up publishes 0 and calls the first writer if it was the last
+// one and the lock is free. If the TTL falls to less than half because the longest holder left,
+// 0 is published for Redisson's writers, and the first of ours is called, to look. Ours learn
+// of smaller changes from their refreshes.
 //
 // Redisson's writer publishes nothing on a downgrade. A reader that waits for such a
 // writer finds out at its next refresh.
 //
-// Writers of one process wait in line, and only the first of the line has a mark. Those
-// of several processes enter in the order of their marks.
+// Writers of one process wait in line, and the first of the line asks. Those of several
+// processes enter in the order of their marks. Several of one process that came at the same
+// time have marks in another order than that of its line, so a writer does not stand back
+// for the mark of another one of its client, unless it does not wait.
 //
 // # Read, then write
 //

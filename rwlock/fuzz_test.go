@@ -70,8 +70,8 @@ func FuzzMessages(f *testing.F) {
 	for _, payload := range []string{"", "0", "1", "2", "00", "0 ", "\x00", "write"} {
 		f.Add("channel", payload)
 	}
-	f.Fuzz(func(t *testing.T, channel, payload string) {
-		wake := route(channel, payload)
+	f.Fuzz(func(t *testing.T, _, payload string) {
+		wake := route(payload)
 		if wake.One != (payload == "0" || payload == "1") || wake.All != (payload == "1") {
 			t.Errorf("%q: %+v", payload, wake)
 		}

@@ -27,17 +27,18 @@ type keys struct {
 	prefix  string // of all timeout keys
 	fence   string // the counter's TTL as the scripts take it
 	publish string
+	counts  string // whether receivers are counted, as the scripts take it
 	skip    time.Duration
 	skipArg string
 	prefer  bool
 
 	keyOnly []string // the lock
 	// of a write hold, without and with the trace
-	acquire, release, undo, renewed [2][]string
-	places                          [2][]string // of waiting readers, writers
-	state                           conn.Command
-	spec                            pubsub.Spec
-	reads                           kind.Traits // of the read lock
+	acquire, release, renewed [2][]string
+	places                    [2][]string // of waiting readers, writers
+	state                     conn.Command
+	spec                      pubsub.Spec
+	reads                     kind.Traits // of the read lock
 }
 
 func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
@@ -54,13 +55,13 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 		readers: luascript.RWReadersKey(key), turn: luascript.RWTurnKey(key), prefix: luascript.RWTimeoutPrefix(key),
 		publish: c.Topology().Publish(), skip: skip, skipArg: kind.Millis(skip), prefer: set.PreferReaders,
 		keyOnly: []string{key},
+		counts:  c.Topology().Counts(),
 	}
 	if set.Fenced {
 		k.token, k.fence = luascript.TokenKey(key), kind.FenceArg(c.FenceTTL())
 	}
 	k.acquire = k.both(k.token, k.lock, k.void, k.leases, k.writers, k.marks, k.turn)
-	k.release = k.both("", k.lock, k.void, k.leases, k.readers, k.turn)
-	k.undo = k.both("", k.lock, k.void, k.leases, k.readers, k.turn, k.writers, k.marks)
+	k.release = k.both("", k.lock, k.void, k.leases, k.readers, k.turn, k.writers, k.marks)
 	k.renewed = [2][]string{{k.lock, k.leases, k.lock}, {k.lock, k.leases, k.lock, k.trace, k.trace, k.trace}}
 	k.places = [2][]string{{k.readers, k.turn, k.lock, k.leases}, {k.marks, k.writers, k.lock, k.leases}}
 	k.state = conn.Command{
@@ -81,7 +82,17 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 			k.reads.Shares += ", fenced"
 		}
 	}
-	k.spec = pubsub.Spec{ID: k.channel, Channels: []string{k.channel}, Slot: luascript.Slot(key), Route: route}
+	mine := luascript.CallChannel(key) + c.ID() + ":write"
+	k.spec = pubsub.Spec{
+		ID: k.channel, Channels: []string{mine}, Slot: luascript.Slot(key), Foreign: k.channel,
+		Route: func(channel, payload string) pubsub.Wake {
+			if channel == mine {
+				return pubsub.Wake{One: true, Place: payload}
+			}
+			return route(payload)
+		},
+		Unheard: func() {}, // its mark is being taken back, which calls the next one
+	}
 	return k, nil
 }
 
@@ -179,14 +190,14 @@ func (k *keys) Granted(*kind.Attempt, []string) (kind.Outcome, bool) {
 	return kind.Outcome{}, false
 }
 
-// route tells the messages apart: 0 after the last read unlock wakes one writer of
-// each process, 1 after a write unlock wakes all that may enter.
-func route(_, payload string) pubsub.Wake {
+// route tells the messages for all apart: 1 after a write unlock wakes all readers. A writer heeds them
+// only after another library's hold: else it is called.
+func route(payload string) pubsub.Wake {
 	switch payload {
 	case "0":
-		return pubsub.Wake{One: true}
+		return pubsub.Wake{One: true, Foreign: true}
 	case "1":
-		return pubsub.Wake{One: true, All: true}
+		return pubsub.Wake{One: true, Foreign: true, All: true}
 	}
 	return pubsub.Wake{}
 }

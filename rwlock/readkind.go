@@ -125,18 +125,16 @@ func (k readKind) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
 }
 
 func (k readKind) free(f kind.Field, void time.Duration, undo bool) conn.Command {
-	list := make([]string, 4, 7)
+	list := make([]string, 8, 9)
 	list[0], list[1], list[2], list[3] = k.lock, k.void, k.leases, k.own(f.Name)
-	if undo {
-		list = append(list, k.readers, k.turn)
-	}
+	list[4], list[5], list[6], list[7] = k.readers, k.turn, k.writers, k.marks
 	if f.Traced {
 		list = append(list, k.trace)
 	}
 	return conn.Command{
 		Script: luascript.RWReadRelease, Keys: list,
 		Args: []string{
-			f.Name, k.channel, k.publish, kind.Millis(void), k.prefix, kind.Flag(f.Traced), kind.Flag(undo),
+			f.Name, k.channel, k.publish, kind.Millis(void), k.prefix, kind.Flag(f.Traced), kind.Flag(undo), k.counts,
 		},
 	}
 }

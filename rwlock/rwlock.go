@@ -191,7 +191,7 @@ func (w *WriteLock) Name() string { return w.l.Name() }
 // Lock blocks until the owner has the lock alone or ctx ends: the readers inside must
 // have left, and so must those whose turn began with the last write unlock. Writers enter in
 // the order in which they came, in a process and between processes; one whose turn it is and
-// that does not come (its process stands still) holds up the others for 250 ms.
+// that does not come (its process stands still) holds up the others for 1.25 s at most.
 //
 // An owner that holds the write lock re-enters, and may take the read lock, too. If it
 // then unlocks the write lock first, the lock is downgraded, and other readers enter at

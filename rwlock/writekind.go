@@ -14,6 +14,7 @@ import (
 type writeKind struct{ *keys }
 
 var (
+	_ kind.Caller   = writeKind{}
 	_ kind.Queuer   = writeKind{}
 	_ kind.Splitter = writeKind{}
 )
@@ -41,7 +42,7 @@ func with(trace bool) int {
 func (k writeKind) Acquire(a *kind.Attempt) conn.Command {
 	return conn.Command{
 		Script: luascript.RWWrite, Keys: k.acquire[with(a.Trace != "")],
-		Args: []string{a.Field, kind.Millis(a.Lease), k.place(a), k.fence, a.Trace},
+		Args: []string{a.Field, kind.Millis(a.Lease), k.place(a), k.fence, a.Trace, k.publish, k.counts},
 	}
 }
 
@@ -54,6 +55,7 @@ func (k writeKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	if out.LookIn > 0 {
 		data(a).until = time.Now().Add(out.LookIn)
 	}
+	out.Foreign = kind.Foreign(out.Holder) || r.Int(5) == 1
 	return out
 }
 
@@ -67,19 +69,23 @@ func (k writeKind) Release(f kind.Field, count int, void time.Duration) conn.Com
 	if count > 0 {
 		return kind.Partial(k.keyOnly, writeField(f.Name), count)
 	}
-	return k.free(f, void, k.release[with(f.Traced)], false)
+	return k.free(f, void, false)
 }
+
+// Leave implements kind.Caller: who gives up takes its mark back, which calls the next one.
+func (k writeKind) Leave() conn.Command { return conn.Command{} }
 
 // Abandon implements kind.Kind.
 func (k writeKind) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
-	f := a.Named()
-	return k.free(f, void, k.undo[with(f.Traced)], true)
+	return k.free(a.Named(), void, true)
 }
 
-func (k writeKind) free(f kind.Field, void time.Duration, keys []string, undo bool) conn.Command {
+func (k writeKind) free(f kind.Field, void time.Duration, undo bool) conn.Command {
 	return conn.Command{
-		Script: luascript.RWWriteRelease, Keys: keys,
-		Args: []string{f.Name, k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced), kind.Flag(undo)},
+		Script: luascript.RWWriteRelease, Keys: k.release[with(f.Traced)],
+		Args: []string{
+			f.Name, k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced), kind.Flag(undo), k.counts,
+		},
 	}
 }
 

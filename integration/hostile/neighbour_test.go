@@ -143,7 +143,7 @@ func (n *neighbour) publish() {
 	client, _, _ := strings.Cut(n.word(), ":")
 	channels := []string{
 		luascript.LockChannel("l"), luascript.RWChannel("l"), luascript.GrantChannel("l") + client, luascript.LockChannel("l") + ":" + n.word(),
-		luascript.Derive("redlatch_wake", "l") + ":" + client,
+		luascript.Derive("redlatch_wake", "l") + ":" + client, luascript.Derive("redlatch_wake", "l") + ":" + client + ":write",
 	}
 	n.do("PUBLISH", channels[n.pick(len(channels))], n.word())
 }

@@ -22,19 +22,18 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 	write := func(c *redlatch.Client, name string) redlatch.Member { return c.ReadWriteLock(name).WriteLock() }
 	calls := func(name string) string { return luascript.CallChannel(name) + "*" }
 	for _, tc := range []struct {
-		name    string
-		copy    func(*redlatch.Client, string) redlatch.Member
-		channel func(string) string
-		whole   func(redlatch.Member) redlatch.Member
+		name  string
+		copy  func(*redlatch.Client, string) redlatch.Member
+		whole func(redlatch.Member) redlatch.Member
 	}{
-		{"plain", lock, calls, func(l redlatch.Member) redlatch.Member { return l }},
-		{"multi", lock, calls, func(l redlatch.Member) redlatch.Member {
+		{"plain", lock, func(l redlatch.Member) redlatch.Member { return l }},
+		{"multi", lock, func(l redlatch.Member) redlatch.Member {
 			return redlatch.MultiLock(l, cs[1].RLock("else"))
 		}},
-		{"group", lock, calls, func(l redlatch.Member) redlatch.Member {
+		{"group", lock, func(l redlatch.Member) redlatch.Member {
 			return redlatch.MultiLock(l, cs[0].RLock("multi"))
 		}},
-		{"write", write, luascript.RWChannel, func(l redlatch.Member) redlatch.Member { return l }},
+		{"write", write, func(l redlatch.Member) redlatch.Member { return l }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var members []redlatch.Member
@@ -43,7 +42,7 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 			}
 			unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(members...))) // a majority will do from here on
 			for _, s := range list {                                             // that listened to nothing
-				if got := s.List(t, "PUBSUB", "CHANNELS", tc.channel(tc.name)); len(got) > 0 {
+				if got := s.List(t, "PUBSUB", "CHANNELS", calls(tc.name)); len(got) > 0 {
 					t.Fatalf("a subscription of %v", got)
 				}
 			}
@@ -51,7 +50,7 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 			quorum := async(t.Context(), redlatch.QuorumLock(members...))
 			for _, s := range list {
 				eventually(t, "the quorum waits", func() bool {
-					return len(s.List(t, "PUBSUB", "CHANNELS", tc.channel(tc.name))) == 1
+					return len(s.List(t, "PUBSUB", "CHANNELS", calls(tc.name))) == 1
 				})
 			}
 			becomesFree(t, list[0], tc.name) // it can't have it alone

@@ -16,7 +16,7 @@ func TestEndedReadsOfAWriter(t *testing.T) {
 	s := testbed.Standalone(t)
 	id := strings.TrimSuffix(field, "1")
 	must(t, s, call{
-		script: luascript.RWWrite, keys: writeKeys("r"), args: []string{field, "600000", "0", "", ""},
+		script: luascript.RWWrite, keys: writeKeys("r"), args: []string{field, "600000", "0", "", "", "PUBLISH", "1"},
 	})
 	for i := range 70 {
 		own := id + strconv.Itoa(i+2)
@@ -30,7 +30,7 @@ func TestEndedReadsOfAWriter(t *testing.T) {
 		t.Errorf("%d entries", n)
 	}
 	got, err := run(s, call{
-		script: luascript.RWRead, keys: readKeys("r", id+"x"), args: []string{id + "x", "1000", "", "", "0", "0", "", ""},
+		script: luascript.RWRead, keys: readKeys("r", id+"x"), args: []string{id + "x", "1000", "", "", "0", "0", "", "", "PUBLISH", "1"},
 	})
 	if err != nil || !strings.HasPrefix(got, "[0 ") {
 		t.Errorf("another reader: %q %v, want that the lock is held", got, err)
@@ -42,13 +42,13 @@ func TestEndedReadsOfAWriter(t *testing.T) {
 func TestAReadUnlockEndsAWriter(t *testing.T) {
 	s := testbed.Standalone(t)
 	must(t, s, call{
-		script: luascript.RWWrite, keys: writeKeys("r"), args: []string{field, "20", "0", "", ""},
+		script: luascript.RWWrite, keys: writeKeys("r"), args: []string{field, "20", "0", "", "", "PUBLISH", "1"},
 	})
 	k := readKeys("r", field)
 	must(t, s, call{script: luascript.RWRead, keys: k, args: []string{field, "600000", "", field + ":write", "0", "0", "", ""}})
 	time.Sleep(30 * time.Millisecond)
 	// The message is left in a key.
-	must(t, s, call{script: luascript.RWReadRelease, keys: k[:4], args: []string{field, "told", "SET", "0", "{r}", "0", "0"}})
+	must(t, s, call{script: luascript.RWReadRelease, keys: readReleaseKeys("r", field), args: []string{field, "told", "SET", "0", "{r}", "0", "0", "1"}})
 	if told := text(s.Do(t, "GET", "told")); told != "1" {
 		t.Errorf("told %q, want 1", told)
 	}
@@ -59,9 +59,9 @@ func TestAWriterBesideALockWithoutATTL(t *testing.T) {
 	s := testbed.Standalone(t)
 	must(t, s, call{script: luascript.RWRead, keys: readKeys("r", field), args: []string{field, "600000", "", "", "0", "0", "", ""}})
 	s.Do(t, "PERSIST", "r")
-	got := must(t, s, call{script: luascript.RWWrite, keys: writeKeys("r"), args: []string{strings.TrimSuffix(field, "1") + "2", "1000", "0", "", ""}})
+	got := must(t, s, call{script: luascript.RWWrite, keys: writeKeys("r"), args: []string{strings.TrimSuffix(field, "1") + "2", "1000", "0", "", "", "PUBLISH", "1"}})
 	f := strings.Fields(strings.Trim(got, "[]"))
-	if look, err := strconv.Atoi(f[len(f)-1]); err != nil || look < 300_000 {
+	if look, err := strconv.Atoi(f[len(f)-2]); err != nil || look < 300_000 {
 		t.Errorf("it is told %s, want a look in ten minutes", got)
 	}
 }

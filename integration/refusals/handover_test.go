@@ -145,7 +145,7 @@ func TestNoLock(t *testing.T) {
 			},
 			"write": {
 				script: luascript.RWWrite, keys: []string{key, "void", "leases", "writers", "marks", "turn"},
-				args: []string{field, "1000", "0", "", ""},
+				args: []string{field, "1000", "0", "", "", "PUBLISH", "1"},
 			},
 		} {
 			if key == "rw" && name == "read" {

@@ -69,8 +69,9 @@ func movedKinds(publish string) map[string]moved {
 			free: func(key string) conn.Command { return one(luascript.RWFree, key, field) },
 			release: func(key string) conn.Command {
 				return conn.Command{Script: luascript.RWReadRelease, Keys: []string{
-					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field),
-				}, Args: []string{field, luascript.RWChannel(key), publish, "0", luascript.RWTimeoutPrefix(key), "0", "0"}}
+					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field), luascript.RWReadersKey(key),
+					luascript.RWTurnKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key),
+				}, Args: []string{field, luascript.RWChannel(key), publish, "0", luascript.RWTimeoutPrefix(key), "0", "0", "1"}}
 			},
 			left: func(key string) []string {
 				return []string{luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field)}
@@ -81,14 +82,15 @@ func movedKinds(publish string) map[string]moved {
 			take: func(key string) []conn.Command {
 				return []conn.Command{{Script: luascript.RWWrite, Keys: []string{
 					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key), luascript.RWTurnKey(key),
-				}, Args: []string{field, ms, "0", "", ""}}}
+				}, Args: []string{field, ms, "0", "", "", publish, "1"}}}
 			},
 			renew: renewRW(field + ":write"),
 			free:  func(key string) conn.Command { return one(luascript.RWFree, key, field+":write") },
 			release: func(key string) conn.Command {
 				return conn.Command{Script: luascript.RWWriteRelease, Keys: []string{
 					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWReadersKey(key), luascript.RWTurnKey(key),
-				}, Args: []string{field, luascript.RWChannel(key), publish, "0", "0", "0"}}
+					luascript.RWWritersKey(key), luascript.RWMarksKey(key),
+				}, Args: []string{field, luascript.RWChannel(key), publish, "0", "0", "0", "1"}}
 			},
 			left: func(key string) []string { return []string{luascript.RWLeasesKey(key)} },
 		},

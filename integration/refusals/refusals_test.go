@@ -77,21 +77,23 @@ func calls() map[string]call {
 		"read lease alone": {luascript.RWLease, read[1:2], []string{field, more}, "1", "", "r", field, "2", 0},
 		"read free alone":  {luascript.RWFree, free("r"), []string{field}, "1", "", "r", field, "", 0},
 		"read release": {
-			luascript.RWReadRelease, []string{"r", luascript.VoidKey("r"), read[1], read[2]},
-			[]string{field, "ch", "PUBLISH", "0", "{r}", "0", "0"}, "1", "", "r", field, "", 0,
+			luascript.RWReadRelease, readReleaseKeys("r", field),
+			[]string{field, "ch", "PUBLISH", "0", "{r}", "0", "0", "1"}, "1", "", "r", field, "", 0,
 		},
 		"read undo": {
-			luascript.RWReadRelease,
-			[]string{"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWReadersKey("r"), luascript.RWTurnKey("r")},
-			[]string{field, "ch", "PUBLISH", "1000", "{r}", "0", "1"}, "1", "", "r", field, "", 0,
+			luascript.RWReadRelease, readReleaseKeys("r", field),
+			[]string{field, "ch", "PUBLISH", "1000", "{r}", "0", "1", "1"}, "1", "", "r", field, "", 0,
 		},
 		"write re-entry": {luascript.RWReenter, write, []string{field + ":write", "3", more}, "1", "", "w", field + ":write", "3", lease + 1},
 		"write renewal":  {luascript.RWRenew, write, []string{field + ":write", more}, "[1]", "", "w", field + ":write", "2", lease + 1},
 		"write check":    {luascript.RWRenew, write, []string{field + ":write", "0"}, "[1]", "", "w", field + ":write", "2", 0},
 		"write partial":  {luascript.Release, free("w"), []string{field + ":write", "1"}, "1", "", "w", field + ":write", "1", lease / 2},
 		"write release": {
-			luascript.RWWriteRelease, []string{"w", luascript.VoidKey("w"), write[1], luascript.RWReadersKey("w"), luascript.RWTurnKey("w")},
-			[]string{field, "ch", "PUBLISH", "0", "0", "0"}, "1", "", "w", field + ":write", "", 0,
+			luascript.RWWriteRelease, []string{
+				"w", luascript.VoidKey("w"), write[1], luascript.RWReadersKey("w"), luascript.RWTurnKey("w"),
+				luascript.RWWritersKey("w"), luascript.RWMarksKey("w"),
+			},
+			[]string{field, "ch", "PUBLISH", "0", "0", "0", "1"}, "1", "", "w", field + ":write", "", 0,
 		},
 		"retry of a read": {
 			luascript.RWRead, []string{
@@ -104,7 +106,7 @@ func calls() map[string]call {
 			luascript.RWWrite, []string{
 				"w", luascript.VoidKey("w"), write[1], luascript.RWWritersKey("w"), luascript.RWMarksKey("w"), luascript.RWTurnKey("w"),
 			},
-			[]string{field, more, "0", "", ""}, "2", "", "w", field + ":write", "2", lease + 1,
+			[]string{field, more, "0", "", "", "PUBLISH", "1"}, "2", "", "w", field + ":write", "2", lease + 1,
 		},
 	}
 	// What is gone is only said by a server that takes writes.

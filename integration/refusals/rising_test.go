@@ -17,6 +17,10 @@ func readKeys(key, f string) []string {
 	}
 }
 
+func readReleaseKeys(key, f string) []string {
+	return append(readKeys(key, f)[:4:4], luascript.RWReadersKey(key), luascript.RWTurnKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key))
+}
+
 // TestLeasesOnlyRise: nothing that a holder sends lowers a lease, late copies of its
 // acquisition included; leaving a read-write lock lowers its TTL to what others need.
 func TestLeasesOnlyRise(t *testing.T) {
@@ -67,8 +71,8 @@ func TestLeasesOnlyRise(t *testing.T) {
 	k := readKeys("r", field)
 	before := s.CommandStats(t)
 	must(t, s, call{
-		script: luascript.RWReadRelease, keys: k[:4],
-		args: []string{field, "ch", "PUBLISH", "0", "{r}", "0", "0"},
+		script: luascript.RWReadRelease, keys: readReleaseKeys("r", field),
+		args: []string{field, "ch", "PUBLISH", "0", "{r}", "0", "0", "1"},
 	})
 	if ttl := s.Int(t, "PTTL", "r"); ttl > 20_000 || ttl < 15_000 {
 		t.Errorf("after the longer reader has left the lock lasts for %d ms, want 20 s", ttl)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -111,9 +112,8 @@ func (l *rwLink) Unsubscribe(context.Context, []string, bool) error { return nil
 func (l *rwLink) Down() <-chan error                                { return l.down }
 func (l *rwLink) Close()                                            {}
 
-// publish sends a message to all. mu is held.
-func (f *fakeRW) publish(key, payload string) {
-	ch := luascript.RWChannel(key)
+// publish sends a message for all, or for the one whose channel it is. mu is held.
+func (f *fakeRW) publish(ch, payload string) {
 	for _, l := range f.links {
 		if h := l.listener; h != nil {
 			lag := time.Duration(f.rand.IntN(2000)) * time.Microsecond
@@ -245,6 +245,15 @@ func (f *fakeRW) marked(field string) *waitingWriter {
 	return nil
 }
 
+// call calls the first writer if the lock is free and nobody's turn. mu is held.
+func (f *fakeRW) call(key string) {
+	if len(f.fields)+len(f.turn) > 0 || len(f.writers) == 0 {
+		return
+	}
+	client, _, _ := strings.Cut(f.writers[0].field, ":")
+	f.publish(luascript.CallChannel(key)+client+":write", strconv.FormatInt(f.writers[0].us, 10))
+}
+
 func (f *fakeRW) unmark(field string) {
 	f.writers = slices.DeleteFunc(f.writers, func(w waitingWriter) bool { return w.field == field })
 }
@@ -283,8 +292,9 @@ func (f *fakeRW) run(cmd conn.Command) conn.Reply {
 		_, inTurn := f.turn[arg[0]]
 		delete(f.turn, arg[0])
 		if held && len(f.fields) == 0 || inTurn && len(f.turn) == 0 {
-			f.publish(key, "0")
+			f.publish(luascript.RWChannel(key), "0")
 		}
+		f.call(key)
 		if !held {
 			return code1(0)
 		}
@@ -304,8 +314,9 @@ func (f *fakeRW) run(cmd conn.Command) conn.Reply {
 			clear(f.readers)
 		}
 		if held || marked {
-			f.publish(key, "1")
+			f.publish(luascript.RWChannel(key), "1")
 		}
+		f.call(key)
 		if !held {
 			return code1(0)
 		}

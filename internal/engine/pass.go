@@ -121,7 +121,7 @@ func (c *Core) released(l *held.Lock, called, heard int64, again bool) {
 // have been called for goes to the next. Nobody waits for it, and nothing depends on it for longer
 // than until somebody looks.
 func (c *Core) Leave(cmd conn.Command, topic string) {
-	if c.reg.Begin() != nil {
+	if cmd.Script == nil || c.reg.Begin() != nil {
 		return
 	}
 	c.leave(cmd, topic)
@@ -141,8 +141,12 @@ func (c *Core) leave(cmd conn.Command, topic string) {
 
 // deserted leaves the list if nobody of this process waits any more. The caller is counted in.
 func (c *Core) deserted(l *held.Lock, deserted bool) {
-	if caller, ok := l.Kind.(kind.Caller); ok && deserted {
+	caller, ok := l.Kind.(kind.Caller)
+	if !ok || !deserted {
+		return
+	}
+	if cmd := caller.Leave(); cmd.Script != nil {
 		c.reg.More()
-		c.leave(caller.Leave(), l.Calls)
+		c.leave(cmd, l.Calls)
 	}
 }

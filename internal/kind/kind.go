@@ -106,10 +106,11 @@ type Splitter interface {
 	RenewSplit(f Field, lease time.Duration) []conn.Command
 }
 
-// Caller is a Kind whose release calls one client: the first on a list that the server keeps.
+// Caller is a Kind whose release calls one client of those that wait: the first on a list that the server keeps.
 type Caller interface {
 	Kind
-	// Leave takes this client off the list. What it may have been called for goes to the next.
+	// Leave takes this client off the list. What it may have been called for goes to the next. A command
+	// without a script: whoever gives up has left with that.
 	Leave() conn.Command
 }
 

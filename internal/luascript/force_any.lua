@@ -47,7 +47,15 @@ if kind == FAIR then head, next_want = first_waiter() end
 
 -- Nobody holds it: whoever sleeps shall look.
 local function tell(message)
-  if kind == RW then return send(ARGV[5], message) end
+  if kind == RW then
+    local free = call('EXISTS', LOCK) == 0
+    send(ARGV[5], message)
+    if not free or not readers_turn(TURN) then
+      local _, bad = call_writer(WRITERS, MARKS, '', not free, ARGV[1], ARGV[10])
+      if bad then refused = bad.err end
+    end
+    return
+  end
   if head then
     local bad = hand_over(head, next_want)
     if bad then refused = bad.err end

@@ -11,8 +11,9 @@
 --              kind 0 = nothing stands there, 1 = plain (or fair, and nobody waits), 2 = fair,
 --              3 = read-write, -1 = the key is no lock; now in ms of the server's clock; pttl and remaining in
 --              ms, -1 = no TTL; mode '' but for a held read-write lock; listeners: subscribers of
---              its channel on this server and clients on its list, -1 = not known; trace: <owner> <traceparent> or '';
---              since: when the waiter came, in us of the server's clock, as text, '' = not known
+--              its channel on this server and clients on its list, or writers that wait, -1 = not known;
+--              trace: <owner> <traceparent> or ''; since: when the waiter came, in us of the server's
+--              clock, as text, '' = not known
 --          {-1}  the key is no lock
 --
 -- Bound: at most ARGV[7] holders, 1,000 timeout keys of foreign readers, and ARGV[8] waiters are
@@ -31,11 +32,17 @@ end
 local listeners = -1
 local counted = pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', kind == RW and ARGV[5] or ARGV[4])
 if type(counted) == 'table' and counted[2] then listeners = tonumber(counted[2]) end
-local waits = kind ~= RW and read('ZCARD', KEYS[13]) or 0
+local waits, foreign
+if kind == RW then
+  waits = read('ZCOUNT', MARKS, '(' .. string.format('%.0f', now), '+inf') or 0
+  foreign = waits > 0 and call('EXISTS', LOCK) > call('EXISTS', LEASES)
+else
+  waits = read('ZCARD', KEYS[13]) or 0
+  local holder = waits > 0 and call('HLEN', LOCK) == 1 and call('HGETALL', LOCK)[1]
+  foreign = holder and string.sub(holder, 37, 38) ~= ':g'
+end
 if waits > 0 and listeners >= 0 then
   -- who was refused by another library listens to the channel, too
-  local holder = call('HLEN', LOCK) == 1 and call('HGETALL', LOCK)[1]
-  local foreign = holder and string.sub(holder, 37, 38) ~= ':g'
   listeners = foreign and math.max(listeners, waits) or listeners + waits
 end
 

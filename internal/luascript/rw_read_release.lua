@@ -5,8 +5,10 @@
 -- KEYS[2]  redlatch_void:{lock}
 -- KEYS[3]  redlatch_rw_leases:{lock}
 -- KEYS[4]  {lock}:<field>:rwlock_timeout:1
--- KEYS[5]  redlatch_rw_readers:{lock}, only to undo
--- KEYS[6]  redlatch_rw_turn:{lock}, only to undo
+-- KEYS[5]  redlatch_rw_readers:{lock}
+-- KEYS[6]  redlatch_rw_turn:{lock}
+-- KEYS[7]  redlatch_rw_writers:{lock}
+-- KEYS[8]  redlatch_rw_marks:{lock}
 -- KEYS[last]  redlatch_trace:{lock}, if ARGV[6] is '1'
 -- ARGV[1]  field of the acquisition
 -- ARGV[2]  channel
@@ -15,6 +17,11 @@
 -- ARGV[5]  what the names of all timeout keys begin with: {lock}, or the lock's name with a tag
 -- ARGV[6]  '1' = the acquisition left its trace
 -- ARGV[7]  '1' = undo
+-- ARGV[8]  '0' = the receivers of a message can't be counted
+--
+-- If the lock is free then, and it is no other reader's turn, the first writer that waits is called. It is also
+-- called, to look, if the lock will be free far sooner than it was told, or only readers of another library, whose
+-- release calls nobody, are left.
 --
 -- Beside KEYS it reads <ARGV[5]>:<field>:rwlock_timeout:<i> of readers that are
 -- not redlatch's: only when there are any and the leaver was the last to end.
@@ -29,7 +36,7 @@
 -- Twice: the second run finds the field gone; it can't touch another acquisition, not
 -- even one of the same owner. Works when the server is out of memory: the first write
 -- takes none.
-local LOCK, LEASES, field, message = KEYS[1], KEYS[3], ARGV[1], nil
+local LOCK, LEASES, field, message, look = KEYS[1], KEYS[3], ARGV[1], nil, false
 
 -- The lock is free. The set may have gone with its last member: while a cluster moves the slot, a
 -- command that names a key which is not there fails.
@@ -63,6 +70,7 @@ local function settle()
   end
   if call('HLEN', LOCK) - 1 > call('ZCARD', LEASES) then
     local others = foreign_reads(LOCK, LEASES, ARGV[5])
+    look = not last[1]
     if not others then return false end
     need = math.max(need, others)
   end
@@ -84,25 +92,37 @@ untrace(KEYS[#KEYS], field, ARGV[6])
 local ends = tonumber(call('ZSCORE', LEASES, field) or 0)
 call('ZREM', LEASES, field)
 call('DEL', KEYS[4])
+local free = false
 if done == 1 then
   if call('HLEN', LOCK) == 1 then
     gone()
-    message = '0'
+    free = true
   elseif ends == 0 or ends >= tonumber(call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')[2] or '0') then
     -- none of ours outlasts it
-    if settle() then message = message or '0' end
+    free = settle()
   end
+  if free then message = message or '0' end
   if ends > 0 and ends <= now then done = 0 end
-elseif ends > 0 and call('EXISTS', LOCK) == 0 then
-  message = '0'
+else
+  free = call('EXISTS', LOCK) == 0
+  if free and ends > 0 then message = '0' end
 end
 if ARGV[7] == '1' then
   local was = call('ZREM', KEYS[6], field)
   call('ZREM', KEYS[5], field)
   -- it was the last whose turn the writers stand back for
-  if was == 1 and call('EXISTS', KEYS[6], LOCK) == 0 then message = '0' end
+  if was == 1 and free and call('EXISTS', KEYS[6]) == 0 then message = '0' end
 end
-if not message then return done end
-local sent = pcall(ARGV[3], ARGV[2], message)
+local refused
+if (free or message or look) and call('EXISTS', KEYS[7]) == 1 then
+  -- rw_call stands here
+  if not free or not readers_turn(KEYS[6]) then
+    local comes
+    comes, refused = call_writer(KEYS[7], KEYS[8], '', not free, ARGV[3], ARGV[8])
+    if free and not comes and call('EXISTS', KEYS[5]) == 1 then message = '1' end -- they stood back for dead ones
+  end
+end
+local sent = message and pcall(ARGV[3], ARGV[2], message)
+if done == 1 and refused then return {2, refused.err} end
 if done == 1 and type(sent) == 'table' then return {2, sent.err} end
 return done

@@ -13,12 +13,15 @@
 -- ARGV[3]  how long its mark lives, ms; '0' = leave none
 -- ARGV[4]  '' = not fenced; else the counter's TTL in ms, '-1' = no TTL
 -- ARGV[5]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
+-- ARGV[6]  PUBLISH or SPUBLISH
+-- ARGV[7]  '0' = the receivers of a message can't be counted
 --
 -- RETURN   {1, token}  acquired
 --          {2, token}  held by this very acquisition: a retry; the lease was set again
---          {0, pttl, holder, trace, look}  busy; pttl in ms, -1 = no TTL, -2 = nobody holds it
---                      (it is the turn of readers, or of another writer); look: for how many ms it can't be admitted at
---                      least without a message, 0 = as pttl says
+--          {0, pttl, holder, trace, look, others}  busy; pttl in ms, -1 = no TTL, -2 = nobody holds it
+--                      (it is the turn of readers, or of another writer, who was called); look: for how many ms it
+--                      can't be admitted at least without a message, 0 = as pttl says; others 1 = there are
+--                      readers of another library, whose release calls nobody
 --          {-1}        this acquisition was given up before
 --          {-3}        the key is no lock; it was not touched
 --          1 and 2 come as a bare integer when there is no token
@@ -26,18 +29,18 @@
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease; a mark keeps the time of its first run. A
 -- run that comes after the acquisition was given up finds its field in the void set. Another
--- writer's mark is only ever made to count for less long.
+-- writer's mark is only ever made to count for less long; it is called once.
 --
--- Work: at most 100 marks that have ended are taken away.
+-- Bound: at most 64 marks that have ended are taken away.
 local LOCK, LEASES, own, lease, fence, trace = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
 local us = clock[1] * 1000000 + clock[2]
-local field = own .. ':write'
+local field, others = own .. ':write', 0
 
 local function refuse(ms, holder)
   if ARGV[3] ~= '0' then
-    for _, f in ipairs(call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 10)) do
-      call('ZREM', KEYS[4], f)
-      call('ZREM', KEYS[5], f)
+    for _, f in ipairs(pcall('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 10)) do
+      pcall('ZREM', KEYS[4], f)
+      pcall('ZREM', KEYS[5], f)
     end
     local set = pcall('ZADD', KEYS[4], 'NX', us, own)
     if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + ARGV[3], own) end
@@ -51,7 +54,7 @@ local function refuse(ms, holder)
   if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
   if holder and #holder > LONG then holder = '' end
   holder, left = traced(LOCK, KEYS[#KEYS], trace, holder, several)
-  return {0, call('PTTL', LOCK), holder or '', left, lasts(ms)}
+  return {0, call('PTTL', LOCK), holder or '', left, lasts(ms), others}
 end
 
 if call('EXISTS', LOCK, KEYS[2]) > 0 then
@@ -92,6 +95,8 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
         ms = last[2] - now
         if ttl >= 0 then ms = math.min(ms, ttl) end
         ms = math.max(1, ms)
+      else
+        others = 1
       end
     end
   elseif mode == 'write' then
@@ -129,19 +134,13 @@ if last[1] then
   call('DEL', KEYS[6])
 end
 
--- Writers enter in the order of their marks. The first one has been woken; if it does not come within a
--- moment (it stands still, or needs more than this lock), its mark counts no more until it is refreshed.
-for _ = 1, 100 do
-  local first = call('ZRANGE', KEYS[4], 0, 0)[1]
-  if not first or first == own then break end
-  local counts = math.min(tonumber(call('ZSCORE', KEYS[5], first) or '0'), now + 250)
-  if counts > now then
-    call('ZADD', KEYS[5], counts, first)
-    return refuse(counts - now)
-  end
-  call('ZREM', KEYS[4], first)
-  call('ZREM', KEYS[5], first)
-end
+-- Writers enter in the order of their marks. The first one is called if it was not; if it does not come within a
+-- moment, its mark counts no more until it is refreshed. In a process the order is that of its line, whose first one
+-- asks: several that asked at the same time may have left their marks in another one.
+-- rw_call stands here
+local mine = ARGV[3] == '0' and own or string.sub(own, 1, 37)
+local first = call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7])
+if first then return refuse(first) end
 
 local n = token(KEYS[7], fence, false, clock)
 if type(n) == 'table' then return n end
@@ -155,7 +154,7 @@ end
 call('DEL', LEASES)
 call('ZADD', LEASES, now + lease, field)
 call('PEXPIRE', LEASES, lease)
-call('ZREM', KEYS[4], own)
-call('ZREM', KEYS[5], own)
+pcall('ZREM', KEYS[4], own)
+pcall('ZREM', KEYS[5], own)
 leave_trace(KEYS[#KEYS], own, trace, lease)
 return n > 0 and {1, n} or 1

@@ -6,8 +6,8 @@
 -- KEYS[3]  redlatch_rw_leases:{lock}
 -- KEYS[4]  redlatch_rw_readers:{lock}
 -- KEYS[5]  redlatch_rw_turn:{lock}
--- KEYS[6]  redlatch_rw_writers:{lock}, only to undo
--- KEYS[7]  redlatch_rw_marks:{lock}, only to undo
+-- KEYS[6]  redlatch_rw_writers:{lock}
+-- KEYS[7]  redlatch_rw_marks:{lock}
 -- KEYS[last]  redlatch_trace:{lock}, if ARGV[5] is '1'
 -- ARGV[1]  field of the acquisition (without ':write')
 -- ARGV[2]  channel
@@ -15,12 +15,15 @@
 -- ARGV[4]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[5]  '1' = the acquisition left its trace
 -- ARGV[6]  '1' = undo
+-- ARGV[7]  '0' = the receivers of a message can't be counted
+--
+-- If the lock is free then, and it is no reader's turn, the first writer that waits is called.
 --
 -- RETURN   1           done
 --          0           not held by this acquisition; what a release by one key left was cleaned up
 --          {2, error}  done, but the server refused the message
 --
--- Bound: at most 1,000 leases that are over are taken away.
+-- Bound: at most 1,000 leases that are over, and 64 dead writers, are taken away.
 --
 -- Twice: the second run finds the field gone; it can't touch another acquisition, not
 -- even one of the same owner. Works when the server is out of memory: the first write
@@ -46,28 +49,43 @@ if type(done) == 'table' then return done end
 void(KEYS[2], own, ARGV[4])
 untrace(KEYS[#KEYS], own, ARGV[5])
 local known = call('ZREM', LEASES, field)
+local free = false
 if done == 1 then
   if call('HLEN', LOCK) > 1 then settle() end
   if call('HLEN', LOCK) > 1 then
     call('HSET', LOCK, 'mode', 'read')
   else
+    free = true
     call('DEL', LOCK)
     pcall('DEL', LEASES) -- which may have gone with its last member; see rw_read_release
   end
+else
+  free = call('EXISTS', LOCK) == 0
 end
-if done == 1 or known == 1 and call('EXISTS', LOCK) == 0 then
+local waiting = call('EXISTS', KEYS[4], KEYS[5], KEYS[6]) > 0
+if done == 1 or known == 1 and free then
   -- Whoever waits to read now enters before the next writer.
-  if call('EXISTS', KEYS[4]) == 1 then pcall('RENAME', KEYS[4], KEYS[5]) end
+  if waiting and call('EXISTS', KEYS[4]) == 1 then pcall('RENAME', KEYS[4], KEYS[5]) end
   message = '1'
 end
+local left = false
 if ARGV[6] == '1' then
-  call('ZREM', KEYS[7], own)
+  pcall('ZREM', KEYS[7], own)
+  left = pcall('ZREM', KEYS[6], own) == 1
   -- readers that stood back for this writer alone enter
-  if call('ZREM', KEYS[6], own) == 1 and call('EXISTS', KEYS[4]) == 1 and pcall('HGET', LOCK, 'mode') ~= 'write' then
-    message = '1'
+  if left and call('EXISTS', KEYS[4]) == 1 and pcall('HGET', LOCK, 'mode') ~= 'write' then message = '1' end
+end
+local refused
+if waiting and (free or left) then
+  -- rw_call stands here
+  local others = not free and call('EXISTS', LEASES) == 0 -- somebody must listen for their release
+  if free and not readers_turn(KEYS[5]) or others then
+    local comes
+    comes, refused = call_writer(KEYS[6], KEYS[7], '', others, ARGV[3], ARGV[7])
+    if free and not comes and call('EXISTS', KEYS[4]) == 1 then message = '1' end -- they stood back for dead ones
   end
 end
-if not message then return done end
-local sent = pcall(ARGV[3], ARGV[2], message)
+local sent = message and pcall(ARGV[3], ARGV[2], message)
+if done == 1 and refused then return {2, refused.err} end
 if done == 1 and type(sent) == 'table' then return {2, sent.err} end
 return done

@@ -25,8 +25,10 @@ type calls struct {
 	stands time.Time // until then the next ask leaves the lock to others; cleared by it, and by a call
 	late   bool      // the release that comes next ends a tenure: cleared by it
 	look   time.Time // when the head asks without being called
-	other  time.Time // when another library's holder was met last; zero: not since its channel was left
-	met    time.Time // the same, kept
+	// other is when the channel of another library was wanted last, for one of its holders or for shared
+	// waiters; zero: not since it was left
+	other time.Time
+	met   time.Time // when another library's holder was met last, kept
 }
 
 const (
@@ -213,7 +215,7 @@ func (t *topic) refusedLocked(holder Holder) {
 	switch {
 	case holder.Foreign:
 		c.other, c.met = now, now
-	case !c.other.IsZero() && now.Sub(c.other) > forgetOther:
+	case !c.other.IsZero() && now.Sub(c.other) > forgetOther && len(t.shared) == 0:
 		c.other = time.Time{}
 		t.node.hub.dropChannelLocked(t, t.spec.Foreign)
 	}
@@ -241,13 +243,20 @@ func (t *topic) lookLocked() {
 // HearOthers subscribes to the channel of another library, for all of the topic: one of its
 // clients has the lock, and calls nobody.
 func (w *Waiter) HearOthers() {
-	h := w.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := w.topic
-	if w.left || t.spec.Foreign == "" || t.subs[t.spec.Foreign] != nil {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	if !w.left {
+		w.topic.hearOthersLocked()
+	}
+}
+
+func (t *topic) hearOthersLocked() {
+	if t.spec.Foreign == "" {
 		return
 	}
-	h.wantLocked(t, t.spec.Foreign, false)
-	t.node.kick()
+	t.calls.other = time.Now()
+	if t.subs[t.spec.Foreign] == nil {
+		t.node.hub.wantLocked(t, t.spec.Foreign, false)
+		t.node.kick()
+	}
 }

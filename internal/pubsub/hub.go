@@ -122,6 +122,9 @@ func (h *Hub) join(w *Waiter, spec *Spec) {
 	}
 	w.topic = t
 	t.add(w)
+	if w.shared {
+		t.hearOthersLocked()
+	}
 	for _, ch := range w.own {
 		h.wantLocked(t, ch, false)
 	}

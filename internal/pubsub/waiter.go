@@ -26,7 +26,7 @@ type Spec struct {
 	// read path: it must not block.
 	Route func(channel, payload string) Wake
 	// Foreign is a channel of another library, which is heard when one of its clients holds the
-	// lock; see HearOthers. "": there is none.
+	// lock, see HearOthers, and by shared waiters. "": there is none.
 	Foreign string
 	// Unheard is called, without a mutex, when the client is called and nobody waits. It must
 	// not block. nil: releases of this lock call nobody, and its waiters look only when they are told.
@@ -103,6 +103,9 @@ func (w *Waiter) Take() News {
 		Look:      w.topic.calls.look,
 		Holder:    w.topic.holder,
 		Err:       w.topic.err,
+	}
+	if w.shared {
+		n.Look = time.Time{} // it is the line's
 	}
 	if w.inLine && w.turn != w.topic.turn {
 		n.Passed = w.topic.since(w.turn)

@@ -1,0 +1,49 @@
+-- rw_call: a read-write lock calls the first of the writers that wait; it is put where that is so.
+--
+-- KEYS     none of its own
+
+-- For how long (ms) the mark of a writer that was called counts yet at a free lock: if it does not come, it
+-- stands still, or it needs more than this lock.
+local COMES = 250
+
+-- Calls the first writer whose mark lives, on its client's channel. Marks that have ended, and those of clients
+-- that nobody hears, are taken away: at most 64.
+-- own: what begins the fields before which the writer who asks need not stand back; it calls one only if that was
+-- not done by now; '' = who leaves. held: the lock is not free; the first shall look, and its mark stays as it is.
+-- heeds '0': receivers can't be counted, each client is taken for one that hears.
+-- Returns for how many ms that writer has its turn, or nothing if there is none before own; and the error of a
+-- message that was refused.
+local function call_writer(writers, marks, own, held, publish, heeds)
+  local channel = 'redlatch_wake' .. string.sub(writers, 20) .. ':' -- behind redlatch_rw_writers
+  for _ = 1, 64 do
+    local first = pcall('ZRANGE', writers, 0, 0, 'WITHSCORES')
+    if first.err then
+      pcall('DEL', writers) -- not ours, whatever it is
+      return
+    end
+    local field = first[1]
+    if not field or own ~= '' and string.sub(field, 1, #own) == own then return end
+    local left, dead = pcall('ZSCORE', marks, field), false
+    if type(left) == 'table' then pcall('DEL', marks) end
+    left = (tonumber(left) or 0) - now
+    if left > COMES or left > 0 and own == '' then
+      if not held then
+        left = math.min(left, COMES)
+        pcall('ZADD', marks, now + left, field)
+      end
+      -- a client's id is the first 36 characters of its fields
+      local heard = pcall(publish, channel .. string.sub(field, 1, 36) .. ':write', string.format('%.0f', first[2]))
+      if type(heard) == 'table' then return left, heard end
+      dead = heard == 0 and heeds ~= '0'
+    end
+    if left > 0 and not dead then return left end
+    pcall('ZREM', writers, field)
+    pcall('ZREM', marks, field)
+  end
+end
+
+-- Whether readers have their turn: those that waited at the last write unlock.
+local function readers_turn(turn)
+  local last = pcall('ZRANGE', turn, -1, -1, 'WITHSCORES')
+  return tonumber(last[2] or '0') > now
+end
