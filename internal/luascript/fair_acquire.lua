@@ -37,6 +37,7 @@ end
 if not holder then
   -- hold stands here
   -- whose stands here
+  -- counter stands here
   -- token stands here
   -- enter stands here
   -- fair_queue stands here
@@ -87,7 +88,7 @@ local want = call('HGET', WANTS, field)
 if want and alive_until(want) > 0 then
   call('HSET', WANTS, field, alive .. string.sub(want, 14))
   -- its scores are set right by its refresh
-  return {0, pttl, holder, trace, place_of(want), 0, look_in, strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
+  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, look_in, strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
 end
 local tail = call('LINDEX', QUEUE, -1)
 local scored = tail and call('ZSCORE', SCORES, tail)

@@ -49,11 +49,9 @@ local WANT = '^%d%d%d%d%d%d%d%d%d%d%d%d%d (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$'
 local function alive_until(want)
   return #want <= LONG and string.find(want, WANT) and tonumber(string.sub(want, 1, 13)) or 0
 end
-local function place_of(want) return tonumber(string.match(want, '^%d+ (%d+)')) end
 
 -- A score as a number with which one can count on: nil = none, and not farther away than a century.
 local function bounded(score)
   score = tonumber(score or nil)
   return score and math.max(math.min(score, now + CENTURY), 0)
 end
-local function score_of(field) return bounded(call('ZSCORE', SCORES, field)) end

@@ -7,6 +7,8 @@
 -- more the lock stays free, and the script says that it is to be asked again at once. Scores are
 -- lowered within what is left: behind more waiters they stay as far up as they are.
 
+local function score_of(field) return bounded(call('ZSCORE', SCORES, field)) end
+
 -- Takes an amount off the scores of the waiters from an index of the list on.
 -- Ours keep what they need themselves. Redisson does so for its own at each
 -- acquisition; here only where one of ours has passed a far score on, which is
@@ -31,21 +33,19 @@ end
 -- Redisson would block the queue for as long. Up to this much (ms) may stay.
 local FAR = 15000
 
-local function denied(answer) return type(answer) == 'table' and answer.err end
-
 -- Takes a waiter off both the scores and the list; the command for the list stands last.
 -- Where the server refuses one of the two neither is done, and a want that is gone
 -- already is put back: a score without an entry would keep the keys for ever, an entry
 -- without a score stops Redisson's waiters.
 local function take_off(field, score, want, ...)
-  local unscored = pcall('ZREM', SCORES, field)
-  if not denied(unscored) then
-    if not denied(pcall(...)) then return end
+  local scored = type(pcall('ZREM', SCORES, field)) ~= 'table'
+  if scored then
+    if type(pcall(...)) ~= 'table' then return end
     if score then call('ZADD', SCORES, score, field) end
   end
   if want then call('HSET', WANTS, field, want) end
   -- refused again: the script ends with that error
-  if denied(unscored) then call('ZREM', SCORES, field) else call(...) end
+  if scored then call(...) else call('ZREM', SCORES, field) end
 end
 
 -- Takes the first off, whose want may be gone already. Returns what it has on top, once all scores
@@ -69,17 +69,9 @@ local function drop_first(head, gone)
   if by > 0 then lower(0, by) end
 end
 
--- What the living first one of ours wants, once it has been found.
-local its_client, its_id, its_left, its_place, its_skip, its_lease, its_fence, its_nonce, its_trace
-
-local function lives(head, want)
-  if not want or #head > LONG or #want > LONG then return false end
-  its_left = (tonumber(string.sub(want, 1, 13)) or 0) - now
-  if its_left <= 0 then return false end
-  its_client, its_id = string.match(head, '^([^: ]*):[^: ]*%-([^ ]*)$')
-  its_place, its_skip, its_lease, its_fence, its_nonce, its_trace = string.match(want, WANT)
-  return its_id and its_place and string.byte(head, 37) == 58 and string.byte(head, 9) == 45
-end
+-- The living first one of ours, once it has been found: for how many ms it lives, its client and id, and what
+-- it wants. (One table: each variable of a function around costs every run.)
+local its
 
 -- The first who may have the lock: who is dead, has left, is stale by
 -- Redisson's rule or is no waiter at all is dropped. A waiter of Redisson that is
@@ -98,7 +90,12 @@ local function first_waiter()
     local other = false
     if ours(head) then
       want = call('HGET', WANTS, head)
-      alive = lives(head, want)
+      local left = want and #head <= LONG and #want <= LONG and (tonumber(string.sub(want, 1, 13)) or 0) - now or 0
+      if left > 0 and string.byte(head, 37) == 58 and string.byte(head, 9) == 45 then
+        local client, id = string.match(head, '^([^: ]*):[^: ]*%-([^ ]*)$')
+        its = {left, client, id, string.match(want, WANT)}
+        alive = id and its[4]
+      end
     elseif redissons(head) then
       other, alive = true, (score_of(head) or 0) - by > now
     end
@@ -135,28 +132,29 @@ local function hand_over(head, want)
     sent = pcall(ARGV[1], ARGV[3] .. head, '0')
     return type(sent) == 'table' and sent, (score_of(head) or now) - now + 1
   end
-  if its_left * 10 < tonumber(its_skip) then
+  local left, client, id, place, skip, lease, fence, nonce, trace = unpack(its)
+  if left * 10 < tonumber(skip) then
     -- nearly dead: it takes the lock itself, or is dropped in a moment
-    sent = pcall(ARGV[1], ARGV[2] .. its_client, its_id)
-    return type(sent) == 'table' and sent, its_left + 1
+    sent = pcall(ARGV[1], ARGV[2] .. client, id)
+    return type(sent) == 'table' and sent, left + 1
   end
-  local ms = lasts(math.min(its_left, tonumber(its_lease)))
-  local n = token(KEYS[5], its_fence == '-' and '' or its_fence, false, clock)
+  local ms = lasts(math.min(left, tonumber(lease)))
+  local n = token(KEYS[5], fence == '-' and '' or fence, false, clock)
   local refused = type(n) == 'table' and n or take(LOCK, head, ms)
   if refused then
     -- Its place stays, and it is called: its own try tells it why.
-    pcall(ARGV[1], ARGV[2] .. its_client, its_id)
+    pcall(ARGV[1], ARGV[2] .. client, id)
     return refused, 0
   end
   local dropped, why = protected(drop_first, head)
   if not dropped then
     -- Nor may it have the lock while it stands in the queue: it is called, too.
     call('HDEL', LOCK, head)
-    pcall(ARGV[1], ARGV[2] .. its_client, its_id)
+    pcall(ARGV[1], ARGV[2] .. client, id)
     return type(why) == 'table' and why or {err = tostring(why)}, 0
   end
-  leave_trace(KEYS[6], head, its_trace, ms)
-  sent = pcall(ARGV[1], ARGV[2] .. its_client, its_id .. ' ' .. its_place .. ' ' .. its_nonce .. ' ' ..
-    string.format('%.0f', n) .. (its_trace ~= '' and giver ~= '' and ' ' .. giver or ''))
+  leave_trace(KEYS[6], head, trace, ms)
+  sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. nonce .. ' ' ..
+    string.format('%.0f', n) .. (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
 end

@@ -21,6 +21,8 @@
 local holder, no = whose(LOCK, '')
 if no and no.err then return no end
 
+local function place_of(want) return tonumber(string.match(want, '^%d+ (%d+)')) end
+
 -- Puts a waiter back that Redisson took for stale: it was the first then, so it
 -- belongs before all but those who were so, too, and had come earlier.
 local function restore(field, want)
