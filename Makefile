@@ -97,6 +97,10 @@ faults: ## Combine faults at random and check what the locks did; see FOR, SEED,
 	cd integration && REDLATCH_FAULTS_FOR=$(FOR) REDLATCH_FAULTS_SEED='$(SEED)' REDLATCH_FAULTS_PROFILE='$(PROFILE)' \
 	  REDLATCH_FAULTS_WIDE='$(WIDE)' REDLATCH_FAULTS_KEEP='$(CURDIR)/.cache/faults' go test $(RACE) -count=1 -timeout 0 -v $(TEST_FLAGS) -run '^TestFaults$$' ./faults
 
+.PHONY: promises
+promises: ## Write docs/PROMISES.md anew from the comments of the tests.
+	@go test ./docs -count=1 -run '^TestPromises$$' -update
+
 # A part of the name of a mutation, or all.
 ONLY ?= all
 

@@ -105,6 +105,7 @@ func aclWait(t *testing.T, holds, waits redlatch.Locker) error {
 	return r.hold.Unlock(ctx)
 }
 
+// The rules that docs/ACL.md gives for a kind are enough to lock, to wait and to unlock.
 func TestACLOfEveryKind(t *testing.T) {
 	t.Parallel()
 	s := testbed.Standalone(t)
@@ -140,6 +141,7 @@ func TestACLOfEveryKind(t *testing.T) {
 	}
 }
 
+// docs/ACL.md names every kind and each rule that it needs.
 func TestACLDocumentNamesEveryKind(t *testing.T) {
 	doc, err := os.ReadFile("../docs/ACL.md")
 	if err != nil {

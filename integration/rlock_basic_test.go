@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 )
 
+// TryLock of a busy lock says at once who holds it and for how long, and that it is nothing else.
 func TestRLockTryLock(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
@@ -170,6 +171,8 @@ func TestRLockWaitDeadlineDoesNotEndTheHold(t *testing.T) {
 	rlUnlock(t, h)
 }
 
+// Do unlocks whatever becomes of its function, also when that panics, and passes on what it
+// returned.
 func TestRLockDo(t *testing.T) {
 	s := rlServer(t)
 	l := rlClient(t, s.Addr()).RLock("l")
@@ -254,6 +257,8 @@ func TestRLockUncontendedCostsTwoCommands(t *testing.T) {
 	}
 }
 
+// State says who holds the lock and for how long; ForceUnlock frees it, lets in who waits, and its
+// holder hears of it.
 func TestRLockStateAndForceUnlock(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr(), rlLease(5*time.Second))
@@ -315,6 +320,7 @@ func TestRLockOperatorsCallsSpareForeignKeys(t *testing.T) {
 	s.Do(t, "DEL", "text", "user", "numbers", "two", "list")
 }
 
+// Prefix and NameMapper make the key, and a Hold is called what its caller called the lock.
 func TestRLockPrefixAndMapper(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) {
@@ -387,6 +393,7 @@ func TestRLockLeaseOfNestedHolds(t *testing.T) {
 	rlAbsent(t, s) // the last one frees at once
 }
 
+// Extend lengthens a lease on the server and in the hold, and refuses what is no lease.
 func TestRLockExtend(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())

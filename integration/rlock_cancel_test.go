@@ -18,6 +18,8 @@ import (
 // ctx ends at every point at which an acquisition waits: it returns at once and
 // leaves nothing behind.
 
+// An acquisition whose ctx ends returns at once wherever it waits, leaves nothing on the server and
+// holds up nobody.
 func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 	t.Parallel()
 	type scene struct {
@@ -151,8 +153,8 @@ func TestRLockContextEndsAtEveryAwaitPoint(t *testing.T) {
 	}
 }
 
-// The same at 1,000 random moments, on a network with random delays, by owners
-// of their own and by one that the goroutines share.
+// An acquisition whose ctx ends leaves nothing, at whichever of 1,000 random moments that is, on a
+// network with random delays, by owners of their own and by one that the goroutines share.
 func TestRLockContextEndsAtRandomMoments(t *testing.T) {
 	s, p, c := rlProxied(t)
 	stop := make(chan struct{})

@@ -17,6 +17,8 @@ import (
 
 // Close and Shutdown.
 
+// Close ends every hold's context and every wait at once, and frees nothing under a section that
+// still runs.
 func TestRLockClose(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
@@ -104,8 +106,9 @@ func TestRLockCloseBesideADial(t *testing.T) {
 	rlUntil(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
 }
 
-// TestRLockCloseFromManyGoroutines has the default lease: a machine or a server that stands still
-// costs no connection and no hold, and a hold that Close forgets does not end by its lease.
+// Close beside many goroutines that lock ends all of them, and leaves nothing. The lease is the
+// default one: a machine or a server that stands still costs no connection and no hold, and a hold
+// that Close forgets does not end by its lease.
 func TestRLockCloseFromManyGoroutines(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
@@ -164,6 +167,8 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 	s.Do(t, "FLUSHALL")
 }
 
+// Shutdown waits until the last hold is unlocked, keeps it renewed, and lets in nobody but who
+// re-enters.
 func TestRLockShutdownWaitsForHolds(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)

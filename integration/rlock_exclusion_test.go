@@ -8,15 +8,15 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestRLockExcludesOverProcesses lets 8 processes with 16 goroutines each add to
-// a counter that is read and written in two commands.
+// One process at a time is inside: 8 processes with 16 goroutines each add to a counter that is
+// read and written in two commands.
 func TestRLockExcludesOverProcesses(t *testing.T) {
 	rlCountTogether(t, rlCounterArgs{Goroutines: 16, Rounds: 12})
 }
 
-// TestRLockExcludesWithCancellations: the same, with acquisitions whose ctx ends
-// at any moment, before, within or after the acquisition. Late grants are given
-// back: at the end nothing is held and the counter is right.
+// One process at a time is inside, also when the ctx of acquisitions ends at any moment, before,
+// within or after them. Late grants are given back: at the end nothing is held and the counter is
+// right.
 func TestRLockExcludesWithCancellations(t *testing.T) {
 	rlCountTogether(t, rlCounterArgs{Goroutines: 16, Rounds: 40, CancelMs: 120})
 }

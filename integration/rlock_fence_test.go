@@ -16,6 +16,7 @@ import (
 
 // Fencing tokens.
 
+// Fencing tokens increase from holder to holder, over all clients.
 func TestRLockTokensIncrease(t *testing.T) {
 	s := rlServer(t)
 	c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr())
@@ -51,6 +52,8 @@ func TestRLockTokensIncrease(t *testing.T) {
 	}
 }
 
+// A re-entry has the token of the hold that it enters, and who did not ask for a token neither gets
+// nor uses one.
 func TestRLockTokenIsStableOnReentry(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())
@@ -116,6 +119,8 @@ func TestRLockTokensSurviveTheirCounter(t *testing.T) {
 	}
 }
 
+// The counter of the tokens lives for FenceTTL after the last acquisition, a day by default, and
+// for ever if that is negative.
 func TestRLockFenceTTL(t *testing.T) {
 	s := rlServer(t)
 	for ttl, want := range map[time.Duration][2]int64{

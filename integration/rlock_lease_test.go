@@ -63,6 +63,7 @@ func TestRLockWatchdogHoldsOverSixLeases(t *testing.T) {
 	}
 }
 
+// A fixed lease is not renewed: the hold ends when it is over, and then the next one enters.
 func TestRLockFixedLeaseEndsOnTime(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)

@@ -26,6 +26,7 @@ func rlRuns(script *luascript.Script, key string) testbed.Match {
 	return testbed.Contains("EVALSHA", script.SHA, key)
 }
 
+// An acquisition whose reply is lost is counted once, and has the token that the server gave.
 func TestRLockAcquireReplyLost(t *testing.T) {
 	t.Parallel()
 	for times := 1; times <= 3; times++ {
@@ -46,6 +47,8 @@ func TestRLockAcquireReplyLost(t *testing.T) {
 	}
 }
 
+// An acquisition whose request is lost is sent again, and the lost one takes nothing when it
+// arrives after the unlock.
 func TestRLockAcquireRequestLost(t *testing.T) {
 	t.Parallel()
 	s, p, c := rlProxied(t)
@@ -87,6 +90,7 @@ func TestRLockGivenUpAcquireArrivesLate(t *testing.T) {
 	rlUnlock(t, rlLock(t, t.Context(), c.RLock("l")))
 }
 
+// An unlock whose reply is lost succeeds.
 func TestRLockReleaseReplyLost(t *testing.T) {
 	t.Parallel()
 	for times := 1; times <= 3; times++ {
@@ -104,6 +108,7 @@ func TestRLockReleaseReplyLost(t *testing.T) {
 	}
 }
 
+// An unlock whose request is lost is sent again.
 func TestRLockReleaseRequestLost(t *testing.T) {
 	t.Parallel()
 	s, p, c := rlProxied(t)
@@ -114,6 +119,7 @@ func TestRLockReleaseRequestLost(t *testing.T) {
 	rlAbsent(t, s)
 }
 
+// Nested holds whose replies are lost are counted right.
 func TestRLockNestedRepliesLost(t *testing.T) {
 	t.Parallel()
 	s, p, c := rlProxied(t)

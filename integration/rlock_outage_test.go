@@ -14,6 +14,8 @@ import (
 // Holders that are cut off from their server: the hold ends before the lease can
 // run out there, and never earlier than need be.
 
+// A holder whose server does not answer hears that the lock is lost when its lease has passed, and
+// not before.
 func TestRLockServerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	const lease = 4 * time.Second

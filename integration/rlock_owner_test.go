@@ -14,6 +14,7 @@ import (
 
 // Ownership: who re-enters and who is excluded.
 
+// Goroutines that share a lock object exclude each other.
 func TestRLockGoroutinesThatShareALockObjectExcludeEachOther(t *testing.T) {
 	s := rlServer(t)
 	l := rlClient(t, s.Addr()).RLock("shared")
@@ -44,6 +45,7 @@ func TestRLockGoroutinesThatShareALockObjectExcludeEachOther(t *testing.T) {
 	}
 }
 
+// Whoever has the hold's context re-enters, and the lock is free when each hold is unlocked.
 func TestRLockReentersThroughTheHoldsContext(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())
@@ -93,6 +95,7 @@ func TestRLockInnerUnlockKeepsTheOuterHoldRenewed(t *testing.T) {
 	rlUnlock(t, outer)
 }
 
+// Any goroutine may unlock a hold.
 func TestRLockUnlockFromAnotherGoroutine(t *testing.T) {
 	s := rlServer(t)
 	h := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
@@ -128,6 +131,7 @@ func TestRLockNestedHoldsUnlockedAtTheSameTime(t *testing.T) {
 	}
 }
 
+// An owner of one's own re-enters wherever its id is given.
 func TestRLockExplicitOwnerReenters(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())
@@ -220,6 +224,7 @@ func TestRLockWaitersOfOneOwnerEnterTogether(t *testing.T) {
 	}
 }
 
+// A new owner is excluded, also within the context of a hold.
 func TestRLockNewOwnerIsExcluded(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())
@@ -253,6 +258,7 @@ func TestRLockInheritedOwnerEndsWithItsHolds(t *testing.T) {
 	rlUnlock(t, a)
 }
 
+// Two clients exclude each other, though both have the hold's context.
 func TestRLockTwoClientsWithOneContextExclude(t *testing.T) {
 	s := rlServer(t)
 	c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr())

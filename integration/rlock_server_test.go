@@ -16,6 +16,7 @@ import (
 
 // Servers in a bad state, and names that are unusual.
 
+// A server that has forgotten the scripts is told them again, by every call.
 func TestRLockScriptFlush(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
@@ -140,6 +141,7 @@ func TestRLockWrongType(t *testing.T) {
 	}
 }
 
+// A name may be anything that leaves the lock's keys in one slot; what can't be one is refused.
 func TestRLockNames(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())

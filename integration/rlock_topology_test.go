@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// The plain lock behind Sentinel and on a Cluster: the same code, other
+// A plain lock works behind Sentinel and on a Cluster as on one server: the same code, other
 // connections.
 func TestRLockOnEveryTopology(t *testing.T) {
 	t.Run("sentinel", func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestRWCostOfAReadUnlock does not grow with the number of readers: what the
-// script calls is the same, for the reader that ends last and for the others.
+// What a read unlock costs does not grow with the number of readers: what the script calls is the
+// same, for the reader that ends last and for the others.
 func TestRWCostOfAReadUnlock(t *testing.T) {
 	s := rwServer(t)
 	const sample = 50

@@ -107,7 +107,7 @@ func rwEmpty(t testing.TB, s *testbed.Server) {
 	})
 }
 
-// TestRWADelayedReleaseDoesNotTouchTheNextHold of the same owner.
+// A release that comes late does not touch the next hold of the same owner.
 func TestRWADelayedReleaseDoesNotTouchTheNextHold(t *testing.T) {
 	s := rwServer(t)
 	proxy := testbed.NewProxy(t, s.Addr())
@@ -137,7 +137,7 @@ func TestRWADelayedReleaseDoesNotTouchTheNextHold(t *testing.T) {
 	}
 }
 
-// TestRWWaitersThatGiveUpLeaveNoPlace, at once, not after the skip time.
+// Waiters that give up leave no place, at once, not after the skip time.
 func TestRWWaitersThatGiveUpLeaveNoPlace(t *testing.T) {
 	s := rwServer(t)
 	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
@@ -345,7 +345,7 @@ func TestRWForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 	rwEmpty(t, s)
 }
 
-// TestRWStateShowsHoldersAndWaitingWriters.
+// State shows each holder, and the writers that wait.
 func TestRWStateShowsHoldersAndWaitingWriters(t *testing.T) {
 	s := rwServer(t)
 	a, b := rwClient(t, s, time.Minute), rwClient(t, s, 30*time.Second)
@@ -505,7 +505,7 @@ func TestRWTokens(t *testing.T) {
 	}
 }
 
-// TestRWBadOptions are errors of the first call.
+// Options that can't be meant are errors of the first call.
 func TestRWBadOptions(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 5*time.Second)

@@ -40,8 +40,8 @@ func rwOnlyReader(t testing.TB, s *testbed.Server) string {
 	return list[0]
 }
 
-// TestRWDeadReaderBlocksNoLongerThanItsLease, whatever living readers do: they
-// renew, come and go, and hold longer leases.
+// A dead reader blocks no longer than its lease, whatever living readers do: they renew, come and
+// go, and hold longer leases.
 func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 	t.Parallel()
 	const lease = 8 * time.Second
@@ -132,8 +132,7 @@ func TestRWDeadReaderIsNotRevived(t *testing.T) {
 	rwUnlock(t, w)
 }
 
-// TestRWShortReaderNeverShortensALongOnes lease, by its renewals, its end or its
-// unlock.
+// A short reader never shortens a long one's lease, by its renewals, its end or its unlock.
 func TestRWShortReaderNeverShortensALongOnes(t *testing.T) {
 	t.Parallel()
 	s := rwServer(t)
@@ -188,7 +187,7 @@ func TestRWPartialReleaseRenewsTheLock(t *testing.T) {
 	rwUnlock(t, other)
 }
 
-// TestRWHoldersAreKeptByTheWatchdog for longer than their leases, in both modes at once.
+// Holders are kept by the watchdog for longer than their leases, in both modes at once.
 func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second // a stall of two thirds of it would lose them, rightly
@@ -232,7 +231,7 @@ func TestRWDeadWriter(t *testing.T) {
 	rwUnlock(t, ha, hb)
 }
 
-// TestRWFixedLeasesEnd, and a late Unlock does not touch the successor.
+// Fixed leases end, and a late Unlock does not touch the successor.
 func TestRWFixedLeasesEnd(t *testing.T) {
 	t.Parallel()
 	const lease = 400 * time.Millisecond

@@ -309,7 +309,7 @@ func TestRWHistoryIsLinearizable(t *testing.T) {
 	}
 }
 
-// TestRWModelsFindViolations keeps the check above able to fail.
+// The check of the histories finds violations.
 func TestRWModelsFindViolations(t *testing.T) {
 	at := func(e rwEvent, call, ret int64) porcupine.Operation {
 		e.Call, e.Ret = call, ret

@@ -87,7 +87,7 @@ func rwServe(t *testing.T, left map[*rwProc]int) {
 	}
 }
 
-// TestRWLastReadUnlockCallsOneWriter counts the attempts.
+// The last read unlock calls one writer, however many wait.
 func TestRWLastReadUnlockCallsOneWriter(t *testing.T) {
 	t.Parallel()
 	s := rwServer(t)
@@ -260,7 +260,7 @@ func TestRWReadersAreNotStarved(t *testing.T) {
 	}
 }
 
-// TestRWReadersStandBackForAWaitingWriter, and who need not.
+// Readers stand back for a waiting writer, but not who is inside or prefers readers.
 func TestRWReadersStandBackForAWaitingWriter(t *testing.T) {
 	s := rwServer(t)
 	c1, c2 := rwClient(t, s, 0), rwClient(t, s, 0)
@@ -418,8 +418,8 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	})
 }
 
-// TestRWTurnIsKeptForAReader that is slow to take it, and given up by one that
-// leaves: a writer enters then, not after the skip time.
+// The turn is kept for a reader that is slow to take it, and given up by one that leaves: a writer
+// enters then, not after the skip time.
 func TestRWTurnIsKeptForAReader(t *testing.T) {
 	t.Parallel()
 	s := rwServer(t)

@@ -175,10 +175,12 @@ func rwStressRun(t *testing.T, chk *rwStressCheck, l *redlatch.ReadWriteLock, rl
 	}
 }
 
-// TestRWShareStress: everything at random, over proxies that cut and stall.
+// Whatever meets at random, over proxies that cut and stall, readers and writers exclude each other
+// and nothing is left.
 func TestRWShareStress(t *testing.T) { rwStress(t, false) }
 
-// TestPassStress: the same with a plain lock that is passed on.
+// Whatever meets at random, over proxies that cut and stall, a plain lock that is passed on
+// excludes and nothing is left.
 func TestPassStress(t *testing.T) { rwStress(t, true) }
 
 func rwStress(t *testing.T, plain bool) {

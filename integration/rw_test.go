@@ -150,6 +150,7 @@ func rwWaiting(t testing.TB, s *testbed.Server, kind string, n int64) {
 	rwEventually(t, kind+" wait", func() bool { return s.Int(t, "ZCARD", "redlatch_rw_"+kind+":{n}") == n })
 }
 
+// Readers share the lock, and a writer excludes readers and writers.
 func TestRWReadersShareAndAWriterExcludes(t *testing.T) {
 	s := rwServer(t)
 	c1, c2 := rwClient(t, s, 5*time.Second), rwClient(t, s, 5*time.Second)
@@ -172,6 +173,7 @@ func TestRWReadersShareAndAWriterExcludes(t *testing.T) {
 	rwUnlock(t, w)
 }
 
+// Re-entries are counted per mode, and raise the lease to the longest.
 func TestRWReentryIsCountedPerMode(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 10*time.Second)
@@ -215,6 +217,7 @@ func TestRWReentryIsCountedPerMode(t *testing.T) {
 	}
 }
 
+// A reader that asks for the write lock is refused at once, with ErrUpgrade, whoever else waits.
 func TestRWUpgradeIsRefusedAtOnce(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 0)
@@ -271,6 +274,7 @@ func TestRWUpgradeIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// A writer that reads and unlocks the write lock lets readers in at that moment.
 func TestRWDowngradeLetsReadersInAtThatMoment(t *testing.T) {
 	s := rwServer(t)
 	c1, c2 := rwClient(t, s, 30*time.Second), rwClient(t, s, 30*time.Second)

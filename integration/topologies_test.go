@@ -8,9 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestClientsReachEveryTopology shows that a client made with the options that
-// users pass finds the master of a Sentinel set and every node of a Cluster,
-// and leaves nothing behind when it is closed.
+// A client made with the options that users pass finds the master of a Sentinel set and every node
+// of a Cluster, and leaves nothing behind when it is closed.
 func TestClientsReachEveryTopology(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -147,6 +147,7 @@ func TestExclusionBesideAnApplicationThatCancels(t *testing.T) {
 	t.Logf("%d of %d acquired", took, workers*rounds)
 }
 
+// Options that a client of the application's makes meaningless are refused, each by its name.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -216,6 +217,7 @@ func TestTheProbeNeedsNoPermission(t *testing.T) {
 	}
 }
 
+// A client whose server is gone is refused as unavailable.
 func TestAServerThatIsGone(t *testing.T) {
 	t.Parallel()
 	s := testbed.Standalone(t)

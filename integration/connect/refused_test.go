@@ -382,7 +382,7 @@ func TestNothingIsLeftAfterARefusal(t *testing.T) {
 	}
 }
 
-// TestAPasswordThatIsChangedLater is told to the next call, at once: no retry helps.
+// A password that is changed later is told to the next call, at once: no retry helps.
 func TestAPasswordThatIsChangedLater(t *testing.T) {
 	s := protected(t)
 	c, err := at("redis://app:pass@" + s.Addr())()

@@ -209,8 +209,8 @@ func six(t *testing.T) *testbed.Server {
 	return testbed.Standalone(t, "--bind", "127.0.0.1", "::1")
 }
 
-// TestEachWayToConnect has a waiter woken, and again after all connections were
-// broken: what was learnt on the first connection holds on the second too.
+// Whatever way a client connects, a waiter is woken, and again after all connections were broken:
+// what was learnt on the first connection holds on the second too.
 func TestEachWayToConnect(t *testing.T) {
 	for _, tc := range ways {
 		t.Run(tc.name, func(t *testing.T) {
@@ -319,8 +319,8 @@ func granted(t *testing.T, waiter <-chan result) redlatch.Hold {
 	}
 }
 
-// TestAServerThatRepeatsThePassword, since it does not know the command that it was in: no error shows it,
-// whether the server is like that at once or when the client connects anew.
+// A password that a server repeats, since it does not know the command that it was in, is in no
+// error, whether the server is like that at once or when the client connects anew.
 func TestAServerThatRepeatsThePassword(t *testing.T) {
 	for name, says := range map[string]string{
 		"redis 5":      "-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `app`, `top\\\"secret`, \r\n",

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+// The waiters of one process enter in the order in which they came.
 func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s)
@@ -76,6 +77,7 @@ func TestFIFOOverEightProcesses(t *testing.T) {
 	}
 }
 
+// A re-entry passes the queue, which is served after the last unlock.
 func TestReentryPassesTheQueue(t *testing.T) {
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s)
@@ -181,6 +183,7 @@ func refreshed(t *testing.T, s *testbed.Server) {
 	eventually(t, 30*time.Second, "a refresh", func() bool { return s.CommandStats(t).Calls["evalsha"] > before })
 }
 
+// State shows who holds the lock and who waits, in order.
 func TestStateShowsTheQueue(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())
@@ -218,6 +221,7 @@ func TestStateShowsTheQueue(t *testing.T) {
 	eventually(t, 5*time.Second, "an empty queue", func() bool { return s.Int(t, "LLEN", queueKey) == 0 })
 }
 
+// ForceUnlock hands the lock to the first waiter at once, and spares what is no lock.
 func TestForceUnlockHandsOver(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())
@@ -246,6 +250,7 @@ func TestForceUnlockHandsOver(t *testing.T) {
 	}
 }
 
+// A skip time below the least one is refused by the first call.
 func TestSkipAfterIsValidated(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())

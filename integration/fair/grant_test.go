@@ -338,6 +338,8 @@ func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
 	nothingLeft(t, s)
 }
 
+// Waiters enter in turn when the server has forgotten the scripts, and queue up again when it has
+// forgotten all.
 func TestScriptFlushAndRestart(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name)

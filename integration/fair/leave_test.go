@@ -58,6 +58,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	}
 }
 
+// A wait that ends says who holds the lock, and leaves the queue.
 func TestTheEndOfTheWaitLeavesTheQueue(t *testing.T) {
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s)
@@ -77,6 +78,7 @@ func TestTheEndOfTheWaitLeavesTheQueue(t *testing.T) {
 	nothingLeft(t, s)
 }
 
+// Close ends its waits and takes their places out of the queue before it returns.
 func TestCloseLeavesTheQueues(t *testing.T) {
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s)

@@ -112,7 +112,7 @@ func TestALateRefreshOfAHolder(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestWantsOfTheDeadThatRedissonDropped go while others wait: until then they hide that
+// What the dead wanted whom Redisson dropped goes while others wait: until then it hides that
 // Redisson's waiters are in the queue, whose keys must last for long.
 func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 	t.Parallel() // it waits, for the most part
@@ -164,8 +164,8 @@ func TestAShortSkipTimeBesideALongOne(t *testing.T) {
 	}
 }
 
-// TestALongSkipTimeBehindAShortOne: the same when the waiter that tells of itself most seldom
-// comes later: its place must last until it tells of itself again.
+// The place of the waiter that tells of itself most seldom lasts until it does so again, also if it
+// came later than others.
 func TestALongSkipTimeBehindAShortOne(t *testing.T) {
 	s := testbed.Standalone(t)
 	s.Do(t, "HSET", name, java(1), "1")
@@ -200,8 +200,8 @@ func TestADeadWaiterBehindRedissonsGoesAway(t *testing.T) {
 	}
 }
 
-// TestAQueueThatIsLeftToRedisson lasts for a week from when the last one of ours left it, not
-// for the ten minutes that it had while only ours were in it: Redisson never touches the TTL.
+// A queue that is left to Redisson lasts for a week from when the last one of ours left it, not for
+// the ten minutes that it had while only ours were in it: Redisson never touches the TTL.
 func TestAQueueThatIsLeftToRedisson(t *testing.T) {
 	for _, how := range []string{"served", "gone"} {
 		t.Run(how, func(t *testing.T) {

@@ -180,6 +180,7 @@ func (m *model) episode(steps int) (paused string) {
 	return ""
 }
 
+// Whatever happens in whatever order, whoever is inside is who the model of the queue says.
 func TestRandomStepsAgainstAModel(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	steps := 3000

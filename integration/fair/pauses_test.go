@@ -120,6 +120,7 @@ func longestPause(pauses, planned []span, window time.Duration) (most time.Durat
 	return most
 }
 
+// The pauses of the machine count as its own, and those that the test makes don't.
 func TestLongestPause(t *testing.T) {
 	const ms = 1000
 	pauses := []span{{0, 100 * ms}, {200 * ms, 250 * ms}, {2000 * ms, 2300 * ms}}

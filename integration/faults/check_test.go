@@ -81,6 +81,7 @@ func by(proc int, e *record) *record { e.Proc = proc; return e }
 
 var judge = &profile{fifo: true, idle: time.Second, turns: 2}
 
+// The checker finds each kind of violation.
 func TestCheckerFinds(t *testing.T) {
 	const much = 5000 * ms
 	for name, c := range map[string]struct {
@@ -167,6 +168,7 @@ func TestCheckerFinds(t *testing.T) {
 	}
 }
 
+// The checker lets pass what the faults explain.
 func TestCheckerLetsPass(t *testing.T) {
 	const much = 5000 * ms
 	forgot := window{name: "FLUSHALL", from: 50 * ms, to: 51 * ms, effects: effForget}
@@ -223,6 +225,7 @@ func TestCheckerLetsPass(t *testing.T) {
 	}
 }
 
+// The checker finds a write to the store that no holder made.
 func TestCheckerReadsTheStore(t *testing.T) {
 	h := made(took("a", "A", "x", 1*ms, 2*ms, 9*ms), ended("a", resOK, 3*ms, 4*ms, 9*ms),
 		took("b", "B", "x", 4*ms, 5*ms, 9*ms), ended("b", resOK, 6*ms, 7*ms, 9*ms))
@@ -244,6 +247,7 @@ func TestCheckerReadsTheStore(t *testing.T) {
 	}
 }
 
+// The checker finds a reader that saw a write under way.
 func TestCheckerReadsWhatReadersSaw(t *testing.T) {
 	for name, c := range map[string]struct {
 		result  string // the writer's, whose lease ends at 9 ms and whose section at 20 ms
@@ -265,7 +269,7 @@ func TestCheckerReadsWhatReadersSaw(t *testing.T) {
 	}
 }
 
-// TestPlanIsAFunctionOfTheSeed: the same faults at the same times, and others for another seed.
+// A seed makes the same faults at the same times, and another seed others.
 func TestPlanIsAFunctionOfTheSeed(t *testing.T) {
 	text := func(seed uint64, p *profile) string {
 		var b strings.Builder

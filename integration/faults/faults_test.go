@@ -50,7 +50,7 @@ func seedOf(t *testing.T) uint64 {
 	return n
 }
 
-// TestFaults runs each profile, again and again if a time is given.
+// Whatever faults meet, the locks keep their promises: the history of each profile is checked.
 func TestFaults(t *testing.T) {
 	seed := seedOf(t)
 	only := os.Getenv(varProfile)

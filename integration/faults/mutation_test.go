@@ -29,8 +29,7 @@ type mutation struct {
 // up to a minute or two, and a build.
 const varMutations = "REDLATCH_FAULTS_MUTATIONS"
 
-// TestMutationsApply keeps the table true when the code changes: what is to be replaced
-// is there, once.
+// What a mutation replaces stands in the code, once.
 func TestMutationsApply(t *testing.T) {
 	for _, m := range mutations {
 		if err := m.broken().Fits(); err != nil {
@@ -46,7 +45,7 @@ func TestMutationsApply(t *testing.T) {
 	}
 }
 
-// TestMutations puts each fault into a copy and runs the suite there.
+// The checker finds each fault that is put into the code.
 func TestMutations(t *testing.T) {
 	want := os.Getenv(varMutations)
 	if want == "" {

@@ -82,8 +82,8 @@ func TestReenteringInALoopKeepsTheHold(t *testing.T) {
 		func(c *redlatch.Client, name string) redlatch.Locker { return c.ReadWriteLock(name).ReadLock() })
 }
 
-// The same for a hold of a fair lock that was handed over, and is confirmed by the
-// watchdog alone: it lasts as long as it was asked for.
+// A hold of a fair lock that was handed over, and is confirmed by the watchdog alone, lasts as long
+// as it was asked for while its owner re-enters in a loop.
 func TestReenteringInALoopKeepsAGrant(t *testing.T) {
 	s := server(t)
 	for name, opts := range map[string][]redlatch.AcquireOption{"fixed": {redlatch.WithLease(time.Minute)}, "renewed": nil} {

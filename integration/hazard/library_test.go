@@ -16,9 +16,9 @@ import (
 // serverOfTheChild names the server of a child process of TestTheClientLibraryStillPanics.
 const serverOfTheChild = "REDLATCH_TEST_PANICS_AT"
 
-// TestTheClientLibraryStillPanics when a server refuses what it sends behind an UNSUBSCRIBE. If it
-// does not any more, internal/conn/unsubscribe_panic.go can go, with internal/conn/replies.go, and with
-// it Conn.Unsubscribes and what internal/pubsub does where that is false.
+// The client library still panics when a server refuses what it sends behind an UNSUBSCRIBE. If it
+// does not any more, internal/conn/unsubscribe_panic.go can go, with internal/conn/replies.go, and
+// with it Conn.Unsubscribes and what internal/pubsub does where that is false.
 func TestTheClientLibraryStillPanics(t *testing.T) {
 	if addr := os.Getenv(serverOfTheChild); addr != "" {
 		unsubscribeWhileBusy(addr)

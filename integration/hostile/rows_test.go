@@ -71,7 +71,7 @@ func TestOneBadLockNeverFailsAList(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreTooLongAreCounted, and never sent to the server.
+// Names that are too long are counted, and never sent to the server.
 func TestNamesThatAreTooLongAreCounted(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())

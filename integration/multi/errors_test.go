@@ -241,8 +241,8 @@ func TestQuorumLeaseIsBounded(t *testing.T) {
 	}
 }
 
-// TestFencedReentryOfAQuorumWithoutToken is refused, at once: 0 would be no token, and no other
-// try would make one.
+// A fenced re-entry of a quorum without a token is refused, at once: 0 would be no token, and no
+// other try would make one.
 func TestFencedReentryOfAQuorumWithoutToken(t *testing.T) {
 	t.Parallel()
 	cs := clients(t, addrs(servers(t, 3)))

@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/rlock"
 )
 
+// What can't be one lock is refused, with the reason, by the first call.
 func TestCompositionErrors(t *testing.T) {
 	s := server(t)
 	c, other := dial(t, s.Addr()), dial(t, s.Addr())
@@ -120,6 +121,7 @@ func TestNothingKeptAfterAFailedTry(t *testing.T) {
 	}
 }
 
+// Re-entry is counted for each member, whichever lock it was taken through.
 func TestGroupReentryPerMember(t *testing.T) {
 	s := server(t)
 	c := dial(t, s.Addr())
@@ -168,6 +170,7 @@ func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
 	free(t, s, "a", "b", "c")
 }
 
+// The whole is renewed beyond its lease, and ends with a fixed one.
 func TestFixedLeaseAndWatchdogOfTheWhole(t *testing.T) {
 	t.Parallel()                                              // it waits, for the most part
 	const leaseTime, fixed = 5 * time.Second, 4 * time.Second // no stall of the machine ends them
@@ -197,6 +200,7 @@ func TestFixedLeaseAndWatchdogOfTheWhole(t *testing.T) {
 	eventually(t, "the leases' end", func() bool { return s.Int(t, "EXISTS", "a", "b") == 0 })
 }
 
+// A wait for one of the members ends with ctx or its time, and leaves the others free.
 func TestContextEndsTheWait(t *testing.T) {
 	s := server(t)
 	c, other := dial(t, s.Addr()), dial(t, s.Addr())
@@ -237,6 +241,7 @@ func TestHoldOutlivesItsContext(t *testing.T) {
 	free(t, s, "a", "b", "f")
 }
 
+// Each fenced member has its token; the whole's is the highest of them.
 func TestTokensPerMember(t *testing.T) {
 	s := server(t)
 	c := dial(t, s.Addr())
@@ -337,6 +342,7 @@ func TestGroupRefusedByTheServer(t *testing.T) {
 	free(t, s, "a", "b", "c")
 }
 
+// The whole is held when all its members are; ForceUnlock frees them all.
 func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
 	s := server(t)
 	c := dial(t, s.Addr(), lease(10*time.Second))

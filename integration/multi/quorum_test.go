@@ -58,6 +58,7 @@ func lockAll(
 	return nil
 }
 
+// A quorum of five is held on all that answer, excludes, re-enters, and says who holds it.
 func TestQuorumOfFive(t *testing.T) {
 	list, cs := five(t)
 	others := clients(t, addrs(list))

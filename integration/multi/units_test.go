@@ -26,6 +26,7 @@ func across(cs []*redlatch.Client, list []string) *multiLock {
 	return redlatch.MultiLock(members...)
 }
 
+// Members on several servers are one lock: held together, re-entered, waited for, and freed.
 func TestAcrossNodes(t *testing.T) {
 	list := servers(t, 3)
 	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
@@ -305,6 +306,7 @@ func TestOwnerOfAllClients(t *testing.T) {
 	unlock(t, h)
 }
 
+// Close of one of the clients ends the whole's wait and the whole's hold.
 func TestCloseEndsTheWaitAndTheHold(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 2)

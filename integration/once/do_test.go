@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+// A run uses up the period for everybody.
 func TestARunUsesUpThePeriodForEverybody(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -29,6 +30,7 @@ func TestARunUsesUpThePeriodForEverybody(t *testing.T) {
 	}
 }
 
+// A run that fails uses up the period, until Reset.
 func TestFailureUsesUpThePeriodUntilReset(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -67,6 +69,7 @@ func TestFailureOfARunThatLosesItsLock(t *testing.T) {
 	oneLine(t, err)
 }
 
+// A panic of the job reaches its caller and unlocks.
 func TestPanicUnlocks(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -118,6 +121,7 @@ func TestALongRunIsNotOverlapped(t *testing.T) {
 	}
 }
 
+// What can't be meant is refused, by its name, and uses up nothing.
 func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	s := server(t)

@@ -79,8 +79,8 @@ func TestALockByHandKeepsItsOwnersJobFromRunning(t *testing.T) {
 	}
 }
 
-// The same if the owner takes the lock between the claim and the run: what it holds stays held,
-// and the period is given back.
+// A run is no re-entry, also if the owner takes the lock between the claim and the run: what it
+// holds stays held, and the period is given back.
 func TestARunThatWouldReenterIsRefused(t *testing.T) {
 	t.Parallel()
 	s := server(t)

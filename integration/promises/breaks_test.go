@@ -134,7 +134,7 @@ var breaks = []struct {
 // varBreaks asks for the breaks: all, or those with this in their names. Each takes a build.
 const varBreaks = "REDLATCH_BREAKS"
 
-// TestBreaksApply keeps the table true when the code changes.
+// What a break replaces stands in the code, once.
 func TestBreaksApply(t *testing.T) {
 	t.Parallel()
 	for _, b := range breaks {
@@ -144,7 +144,7 @@ func TestBreaksApply(t *testing.T) {
 	}
 }
 
-// TestBreaks puts each break into a copy, and its test must go red there for the right reason.
+// A bug of one line turns the test red that names the promise, for the right reason.
 func TestBreaks(t *testing.T) {
 	want := os.Getenv(varBreaks)
 	if want == "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+// The driver's owners exclude each other, and only the holder unlocks.
 func TestOwnersOfOneDriverExcludeEachOther(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -35,6 +36,7 @@ func TestOwnersOfOneDriverExcludeEachOther(t *testing.T) {
 	})
 }
 
+// An owner of the driver that waits holds up no other.
 func TestBlockedOwnerHoldsUpNobodyElse(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -55,6 +57,7 @@ func TestBlockedOwnerHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
+// An interrupt ends a wait of the driver's, and its thread lives on.
 func TestInterruptEndsAWait(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -76,6 +79,7 @@ func TestInterruptEndsAWait(t *testing.T) {
 	})
 }
 
+// Calls of a killed driver say that it is gone, and its lease stays.
 func TestKilledDriverAnswersGone(t *testing.T) {
 	needJava(t)
 	b := ownBed(t, V4, Options{})
@@ -93,6 +97,7 @@ func TestKilledDriverAnswersGone(t *testing.T) {
 	between(t, "the lease of the killed holder", b.pttl(t, n), 25*time.Second, 30*time.Second)
 }
 
+// A frozen driver renews nothing, and hears of it at its unlock.
 func TestFrozenDriverStopsRenewing(t *testing.T) {
 	needJava(t)
 	b := ownBed(t, V4, Options{Watchdog: shortLease})
@@ -109,6 +114,7 @@ func TestFrozenDriverStopsRenewing(t *testing.T) {
 	a.UnlockRefused(t)
 }
 
+// A loop of the driver's records each begin and end of its sections.
 func TestLoopRecordsItsSections(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -141,6 +147,7 @@ func TestLoopRecordsItsSections(t *testing.T) {
 	})
 }
 
+// The driver locks the key that it was told, whatever bytes that has.
 func TestNamesSurviveTheProtocol(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -155,6 +162,7 @@ func TestNamesSurviveTheProtocol(t *testing.T) {
 	})
 }
 
+// The driver's multi-lock takes all members, and frees them.
 func TestMultiLockTakesAllMembers(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -173,6 +181,7 @@ func TestMultiLockTakesAllMembers(t *testing.T) {
 	})
 }
 
+// The clients of one driver use their own servers.
 func TestClientsOfOneDriverUseTheirOwnServers(t *testing.T) {
 	needJava(t)
 	servers := testbed.Masters(t, 2)
@@ -188,6 +197,7 @@ func TestClientsOfOneDriverUseTheirOwnServers(t *testing.T) {
 	m.Unlock(t)
 }
 
+// A driver that is told to quit ends.
 func TestQuitEndsTheProcess(t *testing.T) {
 	needJava(t)
 	b := ownBed(t, V4, Options{})

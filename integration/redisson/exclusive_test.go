@@ -37,6 +37,7 @@ func (p lineup) awaitWaiter(t *testing.T, n string, waits *Call) {
 	}
 }
 
+// Each side sees that the other holds the lock, and for how long; ours names the holder.
 func TestBusyIsSeenWithTheRemainingTime(t *testing.T) {
 	eachPair(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)
@@ -76,6 +77,7 @@ func TestBusyIsSeenWithTheRemainingTime(t *testing.T) {
 	})
 }
 
+// An unlock of one side wakes a waiter of the other at once.
 func TestUnlockWakesTheOtherSideAtOnce(t *testing.T) {
 	eachPair(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)
@@ -119,6 +121,7 @@ func (b *bed) settle(t *testing.T) {
 	})
 }
 
+// The other side enters after the last of the nested unlocks, not before.
 func TestReentryHoldsTheOtherSideOff(t *testing.T) {
 	eachPair(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)
@@ -147,6 +150,7 @@ func TestReentryHoldsTheOtherSideOff(t *testing.T) {
 	})
 }
 
+// The other side enters when a fixed lease ends, and the late unlock leaves it alone.
 func TestFixedLeaseEndsForTheOtherSide(t *testing.T) {
 	eachPair(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)
@@ -163,6 +167,7 @@ func TestFixedLeaseEndsForTheOtherSide(t *testing.T) {
 	})
 }
 
+// A wait for the other side's lock ends on time and leaves nothing.
 func TestWaitEndsAndLeavesNothing(t *testing.T) {
 	eachPair(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)
@@ -193,6 +198,7 @@ func (b *bed) leftovers(t *testing.T, n string) []string {
 	})
 }
 
+// A wait that is interrupted lets the other waiters go on.
 func TestInterruptedWaitLetsTheOthersGoOn(t *testing.T) {
 	eachPair(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)

@@ -34,6 +34,7 @@ func (p lineup) asleep(t *testing.T, n string, calls ...*Call) {
 	}
 }
 
+// Readers of both sides share the lock and exclude the writers of both.
 func TestReadersOfBothSidesShareAndExcludeWriters(t *testing.T) {
 	bothSides(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)

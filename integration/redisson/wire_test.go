@@ -15,6 +15,7 @@ import (
 
 func goField(owner string) string { return "00000000-0000-4000-8000-000000000000:g" + owner }
 
+// A plain lock of Redisson's is the hash, the lease and the messages that we take it for.
 func TestWireRLock(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -74,6 +75,7 @@ func TestWireUnlockLatch(t *testing.T) {
 	})
 }
 
+// Redisson respects a holder that it does not know, and wakes at its message.
 func TestWireForeignHolder(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -102,6 +104,7 @@ func TestWireForeignHolder(t *testing.T) {
 	})
 }
 
+// A fair lock of Redisson's has the queue, the scores and the messages that we take it for.
 func TestWireFair(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -182,6 +185,7 @@ func TestWireFairStaleHead(t *testing.T) {
 	})
 }
 
+// A read-write lock of Redisson's is the hash, the keys and the messages that we take it for.
 func TestWireReadWrite(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -258,6 +262,7 @@ func TestWireReadRenewal(t *testing.T) {
 	})
 }
 
+// Redisson's fencing tokens are a counter that goes on from whatever stands there.
 func TestWireFenced(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)

@@ -70,6 +70,7 @@ type soak struct {
 	faults chan string
 }
 
+// Locks of all kinds exclude, and nobody is stuck, while processes and connections fail at random.
 func TestSoak(t *testing.T) {
 	s := testbed.Standalone(t)
 	n := seed(t)

@@ -148,7 +148,7 @@ func TestAWriterLinksToAReader(t *testing.T) {
 	unlock(t, h)
 }
 
-// TestFixedLeasesThatEndAsPlanned are no lost locks.
+// Fixed leases that end as planned are no lost locks.
 func TestFixedLeasesThatEndAsPlanned(t *testing.T) {
 	r := newRig(t)
 	const lease = time.Second
@@ -247,7 +247,7 @@ func TestOperationsSayWhat(t *testing.T) {
 	}
 }
 
-// TestErrorTypesAreLowerCase, also those of commands.
+// Types of errors are in lower case, also those of commands.
 func TestErrorTypesAreLowerCase(t *testing.T) {
 	r := newRig(t)
 	r.server.Do(t, "CONFIG", "SET", "maxmemory", "1")

@@ -102,6 +102,7 @@ func TestSpansFairTree(t *testing.T) {
 	`)
 }
 
+// The spans of a read-write lock say which mode it was, and who was inside.
 func TestSpansReadWrite(t *testing.T) {
 	r := newRig(t)
 	rw := r.client.ReadWriteLock("orders:42")
@@ -315,7 +316,7 @@ func TestSpansMultiLockGivesUp(t *testing.T) {
 	}
 }
 
-// TestSpansQuorumWaits: the same of a quorum, which waits by itself.
+// A quorum that waits has one child per copy, over all rounds, and says whom it waited for.
 func TestSpansQuorumWaits(t *testing.T) {
 	r := newRig(t)
 	other := newRig(t)

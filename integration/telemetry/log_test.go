@@ -53,6 +53,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
+// A lost lease is one line in the log, with the reason.
 func TestLogOfLostLease(t *testing.T) {
 	r := newRig(t, leaseTime(checked))
 	h := must[redlatch.Hold](t)(r.client.RLock("orders:42").Lock(t.Context()))

@@ -60,6 +60,7 @@ func (r *rig) expectPoints(name string, want map[string]int64) {
 	}
 }
 
+// The metrics count what docs/OBSERVABILITY.md says that they count.
 func TestMetrics(t *testing.T) {
 	r := newRig(t, leaseTime(checked))
 	l := r.client.RLock("orders:42")

@@ -100,8 +100,8 @@ func neverSampled(c *redlatch.Config) {
 	c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 }
 
-// TestHolderThatIsNotSampled leaves nothing, and what an earlier one left is not
-// taken for its own.
+// A holder that is not sampled leaves no trace, and what an earlier one left is not taken for its
+// own.
 func TestHolderThatIsNotSampled(t *testing.T) {
 	r := newRig(t)
 	never := r.open(neverSampled)

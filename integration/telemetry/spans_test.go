@@ -14,6 +14,7 @@ import (
 
 func leaseTime(d time.Duration) setting { return func(c *redlatch.Config) { c.LeaseTime = d } }
 
+// A free lock is one span with one command, below the caller's; so is its release.
 func TestSpansUncontended(t *testing.T) {
 	r := newRig(t)
 	ctx, section := r.tracing.Tracer("test").Start(t.Context(), "request")
@@ -32,7 +33,7 @@ func TestSpansUncontended(t *testing.T) {
 	`)
 }
 
-// TestCommonAttributes checks what tree leaves out.
+// Every span names its client, and every command its server.
 func TestCommonAttributes(t *testing.T) {
 	r := newRig(t)
 	unlock(t, must[redlatch.Hold](t)(r.client.RLock("a").Lock(t.Context())))
@@ -68,6 +69,7 @@ func TestCommonAttributes(t *testing.T) {
 // tenure is for how long an RLock may be passed on inside the process; negative: never.
 func tenure(d time.Duration) setting { return func(c *redlatch.Config) { c.Tenure = d } }
 
+// A wait is a span below its acquisition's, which links to the holder's.
 func TestSpansContended(t *testing.T) {
 	r := newRig(t, tenure(-1))
 	l := r.client.RLock("orders:42")
@@ -120,6 +122,7 @@ func TestSpansOfThoseInLine(t *testing.T) {
 	}
 }
 
+// A wait that ends says whose the lock was, and is no error of the span's.
 func TestSpansTimeout(t *testing.T) {
 	r := newRig(t)
 	l := r.client.RLock("orders:42")
@@ -141,6 +144,7 @@ func TestSpansTimeout(t *testing.T) {
 	unlock(t, h)
 }
 
+// An acquisition that its ctx ended says so, and is no error of the span's.
 func TestSpansCancelled(t *testing.T) {
 	r := newRig(t)
 	l := r.client.RLock("orders:42")
@@ -169,6 +173,7 @@ func TestSpansCancelled(t *testing.T) {
 	unlock(t, h)
 }
 
+// A re-entry is a span like any, with the count.
 func TestSpansReentrant(t *testing.T) {
 	r := newRig(t)
 	l := r.client.RLock("orders:42")
@@ -188,6 +193,8 @@ func TestSpansReentrant(t *testing.T) {
 	`)
 }
 
+// A lost lease is an error of its renewal's span, which links to the acquisition's, and of its
+// release's.
 func TestSpansLostLease(t *testing.T) {
 	r := newRig(t, leaseTime(checked))
 	h := must[redlatch.Hold](t)(r.client.RLock("orders:42").Lock(t.Context()))
@@ -209,6 +216,7 @@ func TestSpansLostLease(t *testing.T) {
 	`)
 }
 
+// Renewals that work are spans if RenewalSpans asks for them.
 func TestSpansRenewalsThatWork(t *testing.T) {
 	r := newRig(t, leaseTime(checked), func(c *redlatch.Config) { c.Telemetry.RenewalSpans = true })
 	h := must[redlatch.Hold](t)(r.client.RLock("orders:42").Lock(t.Context()))
@@ -225,6 +233,7 @@ func TestSpansRenewalsThatWork(t *testing.T) {
 	}
 }
 
+// What the server refuses is an error of the span, with its type.
 func TestSpansRedisError(t *testing.T) {
 	r := newRig(t)
 	r.server.Int(t, "LPUSH", "orders:42", "no lock")
@@ -249,6 +258,7 @@ func TestSpansRedisError(t *testing.T) {
 	`)
 }
 
+// A call that asks no server is a span without commands.
 func TestSpansOfCallsThatAskNobody(t *testing.T) {
 	r := newRig(t)
 	h := must[redlatch.Hold](t)(r.client.RLock("a").Lock(t.Context()))
@@ -287,6 +297,7 @@ func TestSpansOfCallsThatAskNobody(t *testing.T) {
 	`)
 }
 
+// The options of spans leave out what they say.
 func TestOptionsOfSpans(t *testing.T) {
 	t.Run("template and no commands", func(t *testing.T) {
 		r := newRig(t, func(c *redlatch.Config) {

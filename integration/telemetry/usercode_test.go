@@ -83,7 +83,8 @@ func panicsInCalls(t *testing.T, of func(name string) bool) {
 	left.Store(-1)
 }
 
-// TestPanicOfAQuorumsCode: the same of a majority of copies, which are asked in goroutines.
+// A panic in the code that is told of a majority of copies, which are asked in goroutines, costs
+// nobody anything.
 func TestPanicOfAQuorumsCode(t *testing.T) {
 	var left atomic.Int64
 	bad := func(c *redlatch.Config) {

@@ -21,6 +21,8 @@ func subscribed(t *testing.T, c *testbed.ClusterSet, key string) func() bool {
 	}
 }
 
+// A plain lock on a cluster takes any name, and is kept and waited for over slot moves and
+// failovers.
 func TestCluster(t *testing.T) {
 	set := testbed.Cluster(t)
 	nodeTimeout(t, set, standsStill)

@@ -30,6 +30,8 @@ func replicated(t *testing.T, set *testbed.SentinelSet, key string) {
 	}
 }
 
+// A lock behind Sentinel is kept over a failover, and whoever waits gets it, also when the master
+// dies.
 func TestSentinel(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Sentinel(t)

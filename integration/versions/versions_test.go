@@ -43,7 +43,7 @@ var promises = []struct {
 	{"too few replicas for a while", tooFewReplicas},
 }
 
-// TestEveryVersion runs on all that was fetched, or on the one server that is there.
+// Every version of the server that is supported keeps the promises, as far as it was fetched.
 func TestEveryVersion(t *testing.T) {
 	fetched, err := testbed.FetchedServers()
 	if err != nil {
