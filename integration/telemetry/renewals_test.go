@@ -29,34 +29,42 @@ func failingRenewals(t *testing.T, back bool) {
 		lease = 4 * checked
 	}
 	r := newRig(t, leaseTime(lease), through(proxy))
+	var all []redlatch.Hold
 	for i := range holds {
 		h := must[redlatch.Hold](t)(r.client.RLock(fmt.Sprint("l", i)).Lock(t.Context()))
 		defer func() { _ = h.Unlock(t.Context()) }()
+		all = append(all, h)
 	}
 	proxy.Refuse()
 	proxy.Cut()
 	count := func(kind string) int64 { return points(t, r.collect()["lock.renewals"])[kind] }
 	eventually(t, "renewals fail", func() bool { return count("error.type=unavailable,lock.type=reentrant") >= failures })
-	failing := 0
-	for _, s := range r.exporter.GetSpans() {
-		if s.Name == "lock.renew" {
-			failing++
+	told := func() (began, over int) {
+		for _, s := range r.exporter.GetSpans() {
+			switch {
+			case s.Name == "lock.renew" && attr(s, "error.type") == "unavailable":
+				began++
+			case s.Name == "lock.renew":
+				over++
+			}
 		}
+		return began, over
 	}
-	if failing > holds {
+	if failing, _ := told(); failing > holds {
 		t.Errorf("%d spans of %d holds whose renewals fail", failing, holds)
 	}
 	if back {
 		proxy.Admit(t)
 	}
+	// Failures go on to begin until the last renewal works, or until the last hold is lost.
 	ended := func() bool {
-		told := 0
-		for _, s := range r.exporter.GetSpans() {
-			if s.Name == "lock.renew" && attr(s, "error.type") != "unavailable" {
-				told++
+		for _, h := range all {
+			if !back && h.Context().Err() == nil {
+				return false
 			}
 		}
-		return told >= failing
+		began, over := told()
+		return over >= began
 	}
 	for limit := time.Now().Add(lease + patience); !ended() && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		continue // the assertions below say what is missing
