@@ -78,7 +78,7 @@ func TestReaderRefusedHalfWay(t *testing.T) {
 	}
 }
 
-// TestACounterThatHoldsNoNumber: who is refused for it leaves no lock behind.
+// Who is refused for a fencing counter that holds no number leaves no lock behind.
 func TestACounterThatHoldsNoNumber(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := rlClient(t, s.Addr())

@@ -125,7 +125,7 @@ func TestOperatorsACLToLook(t *testing.T) {
 	}
 }
 
-// Each command is needed by something.
+// docs/ACL.md gives operators no command that nothing needs.
 func TestOperatorsACLNoMore(t *testing.T) {
 	t.Parallel()
 	all := [][]string{aclInspect, aclForced}

@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A crowd waits when the server forgets: the list, or all it has. Nobody is called any more, and nobody waits for the
-// free lock longer than until he looks by himself.
+// A crowd goes on when the server forgets the list, or all it has: nobody is called any more, and
+// nobody waits for the free lock longer than until he looks by himself.
 func TestCrowdTheServerForgets(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -94,8 +94,9 @@ func crowdSections(t *testing.T, s *testbed.Server) []crowdSection {
 	return all
 }
 
-// The process that stands first on the list, a real one, is stopped or killed when it is about to be called. The others
-// go on, who is stopped for a look at most, and when it runs again it takes turns as before.
+// The others go on when the process that stands first on the list, a real one, is stopped or killed
+// as it is about to be called: who is stopped costs a look at most, and when it runs again it takes
+// turns as before.
 func TestCrowdTheFirstProcess(t *testing.T) {
 	const look = 1500 * time.Millisecond // until somebody looks without being called
 	freeze := func(t *testing.T, p *testbed.Process) { t.Helper(); p.Freeze(t) }

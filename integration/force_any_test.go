@@ -9,8 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// Whatever kind stands there is taken away and goes to who waits, long before a lease
-// could end.
+// A forced unlock takes away whatever kind of lock stands there, and lets in who waits, long before
+// a lease could end.
 func TestForceUnlockOfWhateverKind(t *testing.T) {
 	s := rlServer(t)
 	a, b, op := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
@@ -131,8 +131,8 @@ func TestForceUnlockAfterDelByHand(t *testing.T) {
 	}
 }
 
-// What docs/OPERATIONS.md says about freeing a lock by hand: a DEL and a message, and who waits goes
-// on at once.
+// Who frees a lock by hand as docs/OPERATIONS.md says, by a DEL and a message, lets in who waits at
+// once.
 func TestFreeingByHand(t *testing.T) {
 	s := rlServer(t)
 	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()

@@ -84,7 +84,7 @@ func TestRLockTryLock(t *testing.T) {
 	rlWant(t, err, redlatch.ErrInvalidOption)
 }
 
-// The error of a wait that ctx ended matches both, with the cause.
+// The error of a wait that ctx ended is ErrNotAcquired and ctx's error, with the cause.
 func TestRLockErrorWhenTheContextEnds(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)
@@ -294,7 +294,7 @@ func TestRLockStateAndForceUnlock(t *testing.T) {
 	rlUnlock(t, r.hold)
 }
 
-// A wrong name must not cost application data.
+// An operator's call with a wrong name costs no application data.
 func TestRLockOperatorsCallsSpareForeignKeys(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())

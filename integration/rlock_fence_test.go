@@ -86,7 +86,7 @@ func TestRLockTokenIsStableOnReentry(t *testing.T) {
 	rlUnlock(t, next)
 }
 
-// The counter is lost, falls back or runs ahead of the clock: tokens never do.
+// Tokens never fall back, though their counter is lost, falls back or runs ahead of the clock.
 func TestRLockTokensSurviveTheirCounter(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())

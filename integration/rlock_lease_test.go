@@ -155,8 +155,8 @@ func TestRLockHolderFrozen(t *testing.T) {
 	}
 }
 
-// What takes the key away from its holder on the server: noticed at the next
-// check, and nothing is created or renewed by it.
+// A holder whose key is taken away on the server, by whatever, hears of it at the next check, and
+// nothing is created or renewed by that.
 func TestRLockKeyTakenAway(t *testing.T) {
 	t.Parallel()
 	const lease = 6 * time.Second // a stall of two thirds of it, a restart included, would make the loss an expiry

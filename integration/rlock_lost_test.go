@@ -66,7 +66,7 @@ func TestRLockAcquireRequestLost(t *testing.T) {
 	rlAbsent(t, s)
 }
 
-// An acquisition that was given up without an answer: its request arrives after
+// An acquisition that was given up without an answer takes nothing when its request arrives after
 // the undoing.
 func TestRLockGivenUpAcquireArrivesLate(t *testing.T) {
 	t.Parallel()
@@ -210,9 +210,8 @@ func TestRLockLateRenewal(t *testing.T) {
 	rlUntil(t, "the end of the lease", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
 }
 
-// The unlock message is lost with the subscription's connection; the release
-// falls into the gap. The waiter goes on when it has subscribed again, not at the
-// end of the lease.
+// A waiter whose unlock message is lost with the subscription's connection goes on when it has
+// subscribed again, not at the end of the lease.
 func TestRLockUnlockMessageLost(t *testing.T) {
 	t.Parallel()
 	s, p, c := rlProxied(t)
@@ -234,7 +233,7 @@ func TestRLockUnlockMessageLost(t *testing.T) {
 	}
 }
 
-// The release falls between the try and the confirmed subscription.
+// A release between a waiter's try and its confirmed subscription is not missed.
 func TestRLockReleaseBeforeTheSubscription(t *testing.T) {
 	t.Parallel()
 	s, p, c := rlProxied(t)

@@ -203,9 +203,8 @@ func TestRLockOneOwnerInManyGoroutines(t *testing.T) {
 	}
 }
 
-// Two goroutines of one owner wait for a stranger. The one that gets the lock
-// first lets the other in at once, although no message comes and the new
-// holder's lease is long.
+// Two goroutines of one owner that wait for a stranger enter together: the one that gets the lock
+// first lets the other in at once, although no message comes and the new holder's lease is long.
 func TestRLockWaitersOfOneOwnerEnterTogether(t *testing.T) {
 	s := rlServer(t)
 	c := rlClient(t, s.Addr())

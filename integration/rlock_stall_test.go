@@ -12,9 +12,8 @@ import (
 // A server or a client that gets little time, or a slow network, costs no lock:
 // who is slow is not gone.
 
-// Answers that all take a seventh of the lease are late, but they come. A client
-// that took the connection for broken would close it, and each next one too, and
-// lose every lock on a healthy server.
+// Answers that all take a seventh of the lease lose nothing. A client that took the connection for
+// broken would close it, and each next one too, and lose every lock on a healthy server.
 func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const lease = 16 * time.Second // a quarter of it is silence: this machine may take over a second of that
@@ -67,8 +66,8 @@ func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 	rlUnlock(t, h)
 }
 
-// A server that stands still for more than a third of the lease, again and again
-// and at any moment of a renewal's cycle.
+// A server that stands still for more than a third of the lease, again and again and at any moment
+// of a renewal's cycle, loses nothing.
 func TestRLockFrozenServerLosesNothing(t *testing.T) {
 	t.Parallel()
 	const lease = 9 * time.Second // of which 2.4 s are left after a third of it and four tenths

@@ -83,7 +83,7 @@ func TestRWCommandsPerTurn(t *testing.T) {
 	}
 }
 
-// TestRWOnACluster: every name, sharded channels, downgrade and all.
+// A read-write lock works on a cluster: every name, sharded channels, downgrade and all.
 func TestRWOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testbed.Cluster(t)

@@ -312,8 +312,9 @@ func TestRWCrowdForcedOpenAndExpired(t *testing.T) {
 	}
 }
 
-// TestRWCrowdBesideAnotherLibrary: its unlock calls nobody. Who was refused by its hold hears its message, whether it
-// had the lock alone, came in among our readers, or the writer that is called finds it inside and gives up.
+// Our writers go on beside another library, whose unlock calls nobody. Who was refused by its hold
+// hears its message, whether it had the lock alone, came in among our readers, or the writer that
+// is called finds it inside and gives up.
 func TestRWCrowdBesideAnotherLibrary(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_rwlock:{n}"
@@ -444,8 +445,8 @@ func TestRWCrowdAForgedCall(t *testing.T) {
 	rwUnlock(t, r.hold)
 }
 
-// TestRWCrowdSeveralOfOneProcess: writers of one process that ask at the same time leave their marks in another order
-// than that in which they stand in line. The one who asks for them does not stand back for the others.
+// Writers of one process that ask at the same time don't stand back for each other, though they
+// leave their marks in another order than that in which they stand in line.
 func TestRWCrowdSeveralOfOneProcess(t *testing.T) {
 	t.Parallel()
 	s := rwServer(t)

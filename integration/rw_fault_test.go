@@ -193,7 +193,7 @@ func TestRWCallersThatLeave(t *testing.T) {
 	rwUnlock(t, rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context()))
 }
 
-// TestRWUnlockWorksWithoutMemory: the server refuses everything that takes any.
+// An unlock works when the server refuses everything that takes memory.
 func TestRWUnlockWorksWithoutMemory(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 0)
@@ -232,7 +232,7 @@ func TestRWUnlockWorksWithoutMemory(t *testing.T) {
 	rwUnlock(t, rwLock(t, l.WriteLock(), t.Context()))
 }
 
-// TestRWOtherKeysAreNotTouched: a key of the name that is no read-write lock.
+// A key of the name that is no read-write lock is refused and not touched.
 func TestRWOtherKeysAreNotTouched(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 0)
@@ -280,8 +280,8 @@ func TestRWOtherKeysAreNotTouched(t *testing.T) {
 	s.Do(t, "DEL", "n")
 }
 
-// TestRWForceUnlockEndsItsOwnModeOnly: the next ones enter at once and the holder hears of
-// it from a check, both before a lease could end.
+// A forced unlock ends its own mode only: the next ones enter at once and the holder hears of it
+// from a check, both before a lease could end.
 func TestRWForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 	t.Parallel()
 	s := rwServer(t)
@@ -466,7 +466,7 @@ func TestRWStateCountsReadersThatWait(t *testing.T) {
 	rwEmpty(t, s)
 }
 
-// TestRWTokens: writers get new ones, readers see the last writer's.
+// Writers get new tokens, readers see the last writer's.
 func TestRWTokens(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 5*time.Second)

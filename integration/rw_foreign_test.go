@@ -31,8 +31,8 @@ func rwForeignReads(t testing.TB, s *testbed.Server, count, longest int, lease t
 	}
 }
 
-// TestRWForeignReadersAreKeptAndNoLonger: when our last reader leaves, the lock
-// lasts as long as their longest hold, and is free when that ends.
+// When our last reader leaves, the lock lasts as long as the longest hold of foreign readers, and
+// is free when that ends.
 func TestRWForeignReadersAreKeptAndNoLonger(t *testing.T) {
 	t.Parallel()
 	const lease = 4 * time.Second
@@ -68,9 +68,10 @@ func TestRWForeignReadersAreKeptAndNoLonger(t *testing.T) {
 	}
 }
 
-// TestRWForeignReaderIsKeptNoLongerThoughTheServerStoodStill: before Redis 7.2 the clock goes on
-// while a script runs. If the server stands still between a script's TIME and its PEXPIRE, the
-// lock's TTL ends after what the script noted as the hold's end. Its release lowers it all the same.
+// A foreign reader is kept no longer than its lease though the server stood still in the middle of
+// a script. Before Redis 7.2 the clock goes on while a script runs. If the server stands still
+// between a script's TIME and its PEXPIRE, the lock's TTL ends after what the script noted as the
+// hold's end. Its release lowers it all the same.
 func TestRWForeignReaderIsKeptNoLongerThoughTheServerStoodStill(t *testing.T) {
 	t.Parallel()
 	const lease = 1500 * time.Millisecond
@@ -85,8 +86,8 @@ func TestRWForeignReaderIsKeptNoLongerThoughTheServerStoodStill(t *testing.T) {
 	s.Do(t, "FLUSHALL")
 }
 
-// TestRWForeignReaderSurvivesAnEarlierLifeOfTheLock: noted leases of a lock that
-// somebody deleted must not make a foreign reader invisible.
+// A foreign reader stays inside though leases are noted of a lock of that name that somebody
+// deleted.
 func TestRWForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
 	s := rwServer(t)
 	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: 5 * time.Second})
@@ -135,9 +136,9 @@ func TestRWForeignRenewalsDoNotShortenOurs(t *testing.T) {
 	rwUnlock(t, h)
 }
 
-// TestRWForeignRenewalsDoNotReviveOurDead: Redisson 3.x renews the timeout keys of
-// every reader in the hash, and its unlock gives the lock the longest of them. Our
-// writers go by the leases that we have noted.
+// Renewals of foreign readers don't revive our dead ones. Redisson 3.x renews the timeout keys of
+// every reader in the hash, and its unlock gives the lock the longest of them. Our writers go by
+// the leases that we have noted.
 func TestRWForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 	t.Parallel()
 	const (
@@ -178,7 +179,7 @@ func TestRWForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 	s.Do(t, "DEL", own)
 }
 
-// TestRWForeignWriterWakesOurs: the messages of a foreign unlock.
+// A foreign writer's unlock wakes our waiters, of both modes.
 func TestRWForeignWriterWakesOurs(t *testing.T) {
 	s := rwServer(t)
 	l := rwClient(t, s, 0).ReadWriteLock("n", rwTold())

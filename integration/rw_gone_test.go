@@ -7,9 +7,8 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 )
 
-// TestRWWriterGoneWithoutAMessage: the writer that kept a reader out has gone, and another
-// reader is inside before the first one could see that nobody held the lock. It enters at its
-// next refresh, not when the writer's lease would have ended.
+// A reader enters at its next refresh, not when the lease of the writer that kept it out would have
+// ended, when that one has gone without a message and another reader is inside.
 func TestRWWriterGoneWithoutAMessage(t *testing.T) {
 	for _, how := range []string{"released by one key while a cluster moved the slot", "deleted by hand"} {
 		t.Run(how, func(t *testing.T) {

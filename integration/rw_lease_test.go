@@ -97,8 +97,8 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 	}
 }
 
-// TestRWDeadReaderIsNotRevived: others renew for longer than its lease, then
-// leave: nothing is left of it, though its field stood in the hash meanwhile.
+// A dead reader is not revived by others that renew for longer than its lease, then leave: nothing
+// is left of it, though its field stood in the hash meanwhile.
 func TestRWDeadReaderIsNotRevived(t *testing.T) {
 	t.Parallel()
 	const lease = 5 * time.Second
@@ -211,7 +211,7 @@ func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 	rwUnlock(t, r)
 }
 
-// TestRWDeadWriter: the next ones enter when its lease ends, not earlier.
+// The next ones enter when a dead writer's lease ends, not earlier.
 func TestRWDeadWriter(t *testing.T) {
 	t.Parallel()
 	const lease = 5 * time.Second
@@ -283,7 +283,7 @@ func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 	rwUnlock(t, other, r)
 }
 
-// TestRWLossIsNoticed: keys deleted or replaced by others.
+// A holder whose keys are deleted or replaced by others hears of it.
 func TestRWLossIsNoticed(t *testing.T) {
 	t.Parallel()
 	const lease = 9 * time.Second // a check finds it within a third of that; later the hold ends without one

@@ -339,8 +339,8 @@ func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 	rwUnlock(t, inside)
 }
 
-// TestRWDeadWaitersArePassedOver: a waiting writer, and a waiting reader whose
-// turn it is, die without a word.
+// A waiting writer, and a waiting reader whose turn it is, are passed over when they die without a
+// word.
 func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	t.Parallel()
 	const skip = 5 * time.Second // a living waiter that stands still for four fifths of it is passed over, rightly

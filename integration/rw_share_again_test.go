@@ -9,9 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestRWShareReentryOutlivesFixedHold: an owner's only hold of a shared session ends while its
-// re-entry is under way. The hold of that re-entry is the owner's all the same: it re-enters
-// although a writer waits, and is refused the write lock.
+// A re-entry outlives its owner's only hold of a shared session, which ends while the re-entry is
+// under way: it re-enters although a writer waits, and is refused the write lock.
 func TestRWShareReentryOutlivesFixedHold(t *testing.T) {
 	s := rwServer(t)
 	c, proxy := rwShareProxy(t, s, 30*time.Second, 900*time.Millisecond)

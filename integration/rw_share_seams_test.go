@@ -18,9 +18,8 @@ func rwShareProxy(t *testing.T, s *testbed.Server, lease, tenure time.Duration) 
 	return rwShareOpen(t, proxy.Addr(), lease, tenure), proxy
 }
 
-// TestRWShareReentryBesideFinalRelease: the re-entry of one owner and the last
-// release by another one of the same session pass different gates. The hold that the
-// re-entry makes is nobody's then: no key, never told.
+// A re-entry beside the last release by another owner of the same session, which pass different
+// gates, has a hold that excludes, or hears that it is lost.
 func TestRWShareReentryBesideFinalRelease(t *testing.T) {
 	s := rwServer(t)
 	c, proxy := rwShareProxy(t, s, 30*time.Second, 9*time.Second)
@@ -111,7 +110,7 @@ func TestRWShareUnlockAfterForce(t *testing.T) {
 	}
 }
 
-// TestRWShareCloseInTheMiddle: Close or Shutdown at a random moment of many shared reads.
+// Close or Shutdown at a random moment of many shared reads ends them all and leaves nothing.
 func TestRWShareCloseInTheMiddle(t *testing.T) {
 	s := rwServer(t)
 	proxy := testbed.NewProxy(t, s.Addr())

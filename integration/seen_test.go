@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestErrorOfALongWaitSaysWhenTheHolderWasSeen: what was left of its lease then is no news after a wait. It may
-// have been renewed since, or be over soon.
+// The error of a long wait says when the holder was seen: what was left of its lease then is no
+// news after a wait. It may have been renewed since, or be over soon.
 func TestErrorOfALongWaitSaysWhenTheHolderWasSeen(t *testing.T) {
 	s := testbed.Standalone(t)
 	holder, waiter := rlClient(t, s.Addr()), rlClient(t, s.Addr())
@@ -44,7 +44,7 @@ func TestErrorOfALongWaitSaysWhenTheHolderWasSeen(t *testing.T) {
 	}
 }
 
-// TestNameOfAMultiLockOfCopies: it says how many copies of one lock it is made of.
+// The name of a MultiLock of copies says of how many.
 func TestNameOfAMultiLockOfCopies(t *testing.T) {
 	a, b := testbed.Standalone(t), testbed.Standalone(t)
 	ca, cb := rlClient(t, a.Addr()), rlClient(t, b.Addr())

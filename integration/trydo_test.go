@@ -9,7 +9,7 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// TestTryDoOfEachKind: it limits the wait and not the section, and calls nothing without the lock.
+// TryDo limits the wait and not the section, and calls nothing without the lock.
 func TestTryDoOfEachKind(t *testing.T) {
 	t.Parallel()
 	s := rlServer(t)

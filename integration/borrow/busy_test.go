@@ -14,10 +14,9 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestSubscriptionsEndBesideABusyServer: scripts of others run past the server's limit again and
-// again, and it says BUSY to all meanwhile. Subscriptions come to their end all the same, and the
-// program lives: on a connection of the application's the client library would panic if it met that
-// answer behind an UNSUBSCRIBE, so none is sent.
+// Subscriptions end, and the program lives, though scripts of others run past the server's limit
+// again and again, and it says BUSY to all meanwhile: on a connection of the application's the
+// client library would panic if it met that answer behind an UNSUBSCRIBE, so none is sent.
 func TestSubscriptionsEndBesideABusyServer(t *testing.T) {
 	t.Parallel()
 	for _, shape := range []string{"defaults", "always pipelining", "RESP2"} {

@@ -44,9 +44,8 @@ func given(t *testing.T, h redlatch.Hold) {
 	}
 }
 
-// TestQuorumRestartAndStep: a server restarts empty, and its clock is then set forward, as NTP does
-// after a boot. So it says that it has been up for long. It has forgotten a lock that is held all
-// the same: what it says of its age counts for nobody.
+// What a restarted server says of its age counts for no quorum when its clock has been set forward,
+// as NTP does after a boot: it has forgotten a lock that is held all the same.
 func TestQuorumRestartAndStep(t *testing.T) {
 	const leaseTime = 30 * time.Second // the hold outlives what follows
 	lib := library(t)
@@ -84,8 +83,8 @@ func TestQuorumRestartAndStep(t *testing.T) {
 	_ = first.Unlock(context.Background()) // it lost server 1 and with it the majority
 }
 
-// TestQuorumCountsAServerWhoseClockIsBehind: one that restarts, and whose clock is then set back, has
-// been up for less than nothing. It counts all the same as soon as a client has watched it for a lease.
+// A server that restarts, and whose clock is then set back, counts for a quorum as soon as a client
+// has watched it for a lease, though it has been up for less than nothing.
 func TestQuorumCountsAServerWhoseClockIsBehind(t *testing.T) {
 	const leaseTime = 4 * time.Second
 	lib := library(t)

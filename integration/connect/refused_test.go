@@ -270,7 +270,7 @@ func check(t *testing.T, tc refusal, err error) {
 	}
 }
 
-// TestTheOldestServerIsTaken: the edge of what is refused is where it is said to be.
+// A server of the oldest version that is said to work is taken, and so is each newer one.
 func TestTheOldestServerIsTaken(t *testing.T) {
 	for _, version := range []string{"6.0.6", "6.2.0", "7.0.0-rc1", "10.0.1"} {
 		t.Run(version, func(t *testing.T) {
@@ -283,8 +283,7 @@ func TestTheOldestServerIsTaken(t *testing.T) {
 	}
 }
 
-// TestAServerThatKeepsItsVersionToItself: a standalone server may do so; what it lacks
-// its answers will say.
+// A standalone server may keep its version to itself; what it lacks its answers will say.
 func TestAServerThatKeepsItsVersionToItself(t *testing.T) {
 	c, err := at("redis://" + pretend(t, "", 6))()
 	if err != nil {
@@ -293,7 +292,7 @@ func TestAServerThatKeepsItsVersionToItself(t *testing.T) {
 	c.Close()
 }
 
-// TestAClusterBehindAProxyIsTaken: it is a single server to everybody.
+// A cluster behind a proxy is taken for the single server that it is to everybody.
 func TestAClusterBehindAProxyIsTaken(t *testing.T) {
 	c, err := at("redis://" + proxied(t))()
 	if err != nil {
@@ -317,8 +316,9 @@ func TestAnAddressOfAServerThatIsDown(t *testing.T) {
 	}
 }
 
-// TestAClientThatKnowsNoNodeYet: the client library gives one out if an address refuses at the wrong moment.
-// It asks an address at random then, and what was asked of the server that is down is asked of the others.
+// A client of a cluster that knows no node yet asks the servers that are up: the client library
+// gives one out if an address refuses at the wrong moment. It asks an address at random then, and
+// what was asked of the server that is down is asked of the others.
 func TestAClientThatKnowsNoNodeYet(t *testing.T) {
 	cluster := testbed.Cluster(t)
 	c, err := redlatch.New(redlatch.Config{
@@ -361,7 +361,7 @@ func (n *newcomer) Nodes() map[string]rueidis.Client {
 	return n.Client.Nodes()
 }
 
-// TestNothingIsLeftAfterARefusal: no connection stays open, and none is made later.
+// After a refusal no connection stays open, and none is made later.
 func TestNothingIsLeftAfterARefusal(t *testing.T) {
 	s := protected(t)
 	for _, url := range []string{"redis://:wrong@" + s.Addr(), "redis://" + s.Addr(), "redis://:s%20cret@" + s.Addr() + "/99", "rediss://" + s.Addr()} {

@@ -398,7 +398,7 @@ func shows(t *testing.T, err error) {
 	}
 }
 
-// TestPasswordStaysOutOfErrors: an error may be logged, and a URL holds a password.
+// A password stays out of errors, which may be logged, also where it came in a URL.
 func TestPasswordStaysOutOfErrors(t *testing.T) {
 	s := protected(t)
 	secret := url.QueryEscape("topsecret")

@@ -83,8 +83,8 @@ func TestTheCostOfATurnDoesNotGrow(t *testing.T) {
 	}
 }
 
-// What it costs to leave a queue of 10,000 from the middle, and to keep the
-// places in it alive.
+// To leave a queue of 10,000 from the middle, and to keep the places in it alive, searches no
+// queue.
 func TestTheCostOfLeavingALongQueue(t *testing.T) {
 	const length = 10000
 	s := testbed.Standalone(t)

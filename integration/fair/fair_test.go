@@ -294,8 +294,8 @@ func TestTokensIncreaseOverHandOvers(t *testing.T) {
 	unlock(t, hold)
 }
 
-// Two waits of one owner are two places. When the owner has the lock by one of
-// them, the other re-enters and leaves the queue.
+// Two waits of one owner are two places; when the owner has the lock by one of them, the other
+// re-enters and leaves the queue.
 func TestTwoWaitsOfOneOwnerAreTwoPlaces(t *testing.T) {
 	s := testbed.Standalone(t)
 	testbed.LeakCheck(t, s)

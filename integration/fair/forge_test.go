@@ -26,8 +26,9 @@ func outsider(t *testing.T, s *testbed.Server) rueidis.Client {
 	return c
 }
 
-// Ids and places are times and counters: whoever may publish can guess them. Here they are known, and no message that
-// can be made of them is a grant, on the channel of the grants or on Redisson's. Each wakes the waiter, which asks.
+// No message that can be made of known ids and places is a grant, on the channel of the grants or
+// on Redisson's: whoever may publish can guess them, since they are times and counters. Each wakes
+// the waiter, which asks.
 func TestAForgedMessageIsNoGrant(t *testing.T) {
 	for _, holder := range []string{"of redlatch", "of Redisson"} {
 		t.Run(holder, func(t *testing.T) {

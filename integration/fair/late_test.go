@@ -57,8 +57,8 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 	}
 }
 
-// The holder has died, and its lease ends while somebody waits who came second: the first has
-// given up. Whoever is first then looks when the lease ends, not a fifth of its skip time later.
+// Whoever has become the first waiter looks when a dead holder's lease ends, not a fifth of its
+// skip time later.
 func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
 	s := testbed.Standalone(t)
 	s.Do(t, "HSET", name, java(1), "1")

@@ -40,7 +40,7 @@ func whole(t *testing.T, s *testbed.Server, n int) bool {
 	return len(list) == n && slices.Equal(list, scored)
 }
 
-// TestALostKeyOfTheQueue: the waiters stand in the queue again, each once, and the lock is
+// When a key of the queue is lost, the waiters stand in the queue again, each once, and the lock is
 // handed over.
 func TestALostKeyOfTheQueue(t *testing.T) {
 	for _, key := range []string{queueKey, scoresKey, wantsKey} {
@@ -88,8 +88,8 @@ func TestTheFirstWantHasATTL(t *testing.T) {
 	}
 }
 
-// TestALateRefreshOfAHolder: a waiter that Redisson had dropped got the free lock without a
-// place and gave it back. A refresh that comes then makes no place for it.
+// A refresh that comes late makes no place for a waiter that Redisson had dropped, and that has had
+// the free lock without one and given it back.
 func TestALateRefreshOfAHolder(t *testing.T) {
 	s := testbed.Standalone(t)
 	const field = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1"

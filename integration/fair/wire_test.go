@@ -121,9 +121,8 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// Redisson's acquisition takes its wait off all scores, also for what it has
-// waited already. Go waiters that have told of themselves meanwhile keep their
-// places.
+// Go waiters that have told of themselves keep their places though Redisson's acquisition takes its
+// wait off all scores, also for what it has waited already.
 func TestRedissonsShiftingThrowsNobodyOut(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	s := testbed.Standalone(t)

@@ -244,8 +244,9 @@ func TestShutdownOutOfTimeLeavesTheHoldsWorking(t *testing.T) {
 	}
 }
 
-// A nil context is a mistake of the caller's. It costs nobody else the process, not even while a
-// command of the owner is under way, when a goroutine of the library does the rest.
+// Unlock with a nil context unlocks: that mistake of the caller's costs nobody else the process,
+// not even while a command of the owner is under way, when a goroutine of the library does the
+// rest.
 func TestUnlockWithoutAContextUnlocks(t *testing.T) {
 	s := server(t)
 	p := testbed.NewProxy(t, s.Addr())

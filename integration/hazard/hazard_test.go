@@ -178,7 +178,7 @@ func TestFairWaiterHearsOfNoMemory(t *testing.T) {
 	}
 }
 
-// Another type at the key while somebody waits for the fair lock.
+// Who waits for a fair lock is told when its key holds another type.
 func TestFairWaiterHearsOfAnotherType(t *testing.T) {
 	s := server(t)
 	c := dial(t, s.Addr(), leaseTime(2*time.Second))

@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch"
 )
 
-// Several goroutines are one explicit owner, in both modes of a read-write lock
-// and with holds of all sorts, beside another owner who must never meet them.
+// Several goroutines of one explicit owner enter together, in both modes of a read-write lock and
+// with holds of all sorts, and another owner never meets them.
 func TestOneOwnerInManyGoroutines(t *testing.T) {
 	s := server(t)
 	c, other := dial(t, s.Addr(), leaseTime(3*time.Second)), dial(t, s.Addr(), leaseTime(3*time.Second))

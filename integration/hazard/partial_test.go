@@ -161,9 +161,8 @@ func TestPartialReleaseIsOneCommand(t *testing.T) {
 	}
 }
 
-// While an inner hold's release gets no answer it is tried again for as long as the
-// inner lease lasts. The outer hold lives on, and its release corrects what was not
-// done.
+// An inner hold's release that gets no answer is tried again for as long as the inner lease lasts,
+// and the outer hold lives on: its release corrects what was not done.
 func TestPartialReleaseWithoutAnswer(t *testing.T) {
 	s := server(t)
 	for name, lease := range map[string]time.Duration{"long": 20 * time.Second, "short": 5 * time.Second} {

@@ -11,10 +11,9 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// The server comes back with old data: a lock that its holder has given up, a
-// queue whose waiters have left. Those who want the lock get it when the old
-// lease is over, nobody believes to hold it for longer than a check, and nothing
-// stays.
+// A server that comes back with old data (a lock that its holder has given up, a queue whose
+// waiters have left) lets in those who want the lock when the old lease is over, nobody believes to
+// hold it for longer than a check, and nothing stays.
 func TestServerComesBackWithOldData(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {

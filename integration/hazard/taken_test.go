@@ -54,9 +54,8 @@ func TestFixedLeaseTakenAway(t *testing.T) {
 	}
 }
 
-// TestDeletedLockIsNotLeftLying: somebody deletes a lock and tells nobody. Once a command of the
-// process that held it finds that, those of the same process who wait for it go on: not at the end of
-// the lease that they know of.
+// Once a command of the process that held a lock finds that somebody has deleted it, those of the
+// process who wait go on: not at the end of the lease that they know of.
 func TestDeletedLockIsNotLeftLying(t *testing.T) {
 	t.Parallel()
 	s := server(t)

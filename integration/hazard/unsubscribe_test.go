@@ -8,10 +8,10 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestServerThatRefusesWhileAClientUnsubscribes: it begins to refuse (its disk is full, a script
-// does not end, it is a replica without its master) when the client has been told that it
-// answers, and before it sees the UNSUBSCRIBE and what the client library sends behind it. The
-// library takes such an answer for another one and panics in a goroutine of its own; so the
+// A server that begins to refuse while a client unsubscribes ends no program. It refuses (its disk
+// is full, a script does not end, it is a replica without its master) when the client has been told
+// that it answers, and before it sees the UNSUBSCRIBE and what the client library sends behind it.
+// The library takes such an answer for another one and panics in a goroutine of its own; so the
 // connection has to end first. Whoever waits later is woken as ever.
 func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 	for _, refusal := range []struct {
@@ -53,8 +53,8 @@ func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 	}
 }
 
-// TestAMessageIsNoRefusal: a message says what its sender likes, also what a server says that refuses
-// everything. It costs no connection, and nobody a subscription.
+// A message is no refusal, also if it says what a server says that refuses everything: it costs no
+// connection, and nobody a subscription.
 func TestAMessageIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	s := server(t)

@@ -171,8 +171,8 @@ func boundedRuns(t *testing.T, s *testbed.Server, op string) {
 	}
 }
 
-// TestAKeyOfAFairLockThatHoldsSomethingElse: every call says which key it is and what to do, and once that is done the
-// lock works, without a restart.
+// When a key of a fair lock holds something else, every call says which key it is and what to do,
+// and once that is done the lock works, without a restart.
 func TestAKeyOfAFairLockThatHoldsSomethingElse(t *testing.T) {
 	s := testbed.Standalone(t)
 	for _, key := range []string{

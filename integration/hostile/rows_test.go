@@ -34,7 +34,7 @@ func rows(t *testing.T, c *redlatch.Client) map[string]map[string]any {
 	return out
 }
 
-// TestOneBadLockNeverFailsAList: what can't be read is an odd row.
+// One bad lock never fails a list: what can't be read is an odd row.
 func TestOneBadLockNeverFailsAList(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())
@@ -95,7 +95,7 @@ func TestNamesThatAreTooLongAreCounted(t *testing.T) {
 	}
 }
 
-// TestFarAwayTimesEmptyNoJSON: a place of the year 10000, a score without end.
+// Times that are far away empty no JSON: a place of the year 10000, a score without end.
 func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())
@@ -127,7 +127,7 @@ func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 	}
 }
 
-// TestANameInTheClientListIsNotBelieved: with two names for one id both are shown.
+// A name in the server's list of clients is not believed: with two names for one id both are shown.
 func TestANameInTheClientListIsNotBelieved(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr(), func(cfg *redlatch.Config) { cfg.Name = "billing" })

@@ -67,7 +67,7 @@ func TestQuorumWaitersOutliveAClosedClient(t *testing.T) {
 	}
 }
 
-// TestQuorumWaitersEndWithTheMajority: they end when no majority of the clients is left.
+// Who waits for a quorum hears ErrClosed when no majority of the clients is left.
 func TestQuorumWaitersEndWithTheMajority(t *testing.T) {
 	t.Parallel()
 	q, other, home, rest, said := inLine(t)
@@ -144,8 +144,8 @@ func TestShutdownLetsAMultiLockReenter(t *testing.T) {
 	}
 }
 
-// TestClosedClientEndsTheNextTryOfANestedQuorum: so it is where the lock that is waited for is a
-// quorum, and where the one that can't come any more is.
+// Who waits for a lock hears at its next try that another one, which it needs too, can't come any
+// more, also where one of the two is a quorum.
 func TestClosedClientEndsTheNextTryOfANestedQuorum(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(c *redlatch.Client){

@@ -47,7 +47,8 @@ func TestContextEndsAsTheLastMemberIsTaken(t *testing.T) {
 	}
 }
 
-// While the last copies of a quorum are waited for, the caller's context ends.
+// A caller whose context ends while the last copies of a quorum are waited for gets a hold that
+// unlocks all of them, or nothing.
 func TestContextEndsInTheGraceOfAQuorum(t *testing.T) {
 	list := servers(t, 3)
 	proxy := testbed.NewProxy(t, list[2].Addr())

@@ -81,8 +81,8 @@ func TestErrorsOfAMultiLock(t *testing.T) {
 	free(t, list[0], "a")
 }
 
-// TestErrorsOfEqualNames: to order its members a MultiLock asks the servers who they
-// are, within the wait.
+// A MultiLock whose members have equal names asks the servers who they are, to order them, within
+// the wait.
 func TestErrorsOfEqualNames(t *testing.T) {
 	list := servers(t, 2)
 	cs := clients(t, addrs(list)) // silent is what has not answered for a second
@@ -108,7 +108,7 @@ func TestErrorsOfEqualNames(t *testing.T) {
 	unlock(t, mustLock(t, t.Context(), redlatch.MultiLock(cs[0].RLock("x"), cs[1].RLock("x"))))
 }
 
-// TestErrorsOfAQuorum: it is unavailable only if no majority answered.
+// A quorum is unavailable only if no majority answered.
 func TestErrorsOfAQuorum(t *testing.T) {
 	list := servers(t, 3)
 	proxies := make([]*testbed.Proxy, len(list))
@@ -263,7 +263,8 @@ func TestFencedReentryOfAQuorumWithoutToken(t *testing.T) {
 	unlock(t, h)
 }
 
-// TestErrorsOfABadOwner: no server is asked, and no other try would make it better.
+// An owner that can't be one is refused without a server being asked: no other try would make it
+// better.
 func TestErrorsOfABadOwner(t *testing.T) {
 	list := servers(t, 3)
 	cs := clients(t, addrs(list))
@@ -299,7 +300,7 @@ func TestErrorsOfAQuorumsLine(t *testing.T) {
 	unlock(t, h)
 }
 
-// TestErrorsOfTwoKindsOnOneKey: the second would wait for the first.
+// Two kinds of lock on one key are refused: the second would wait for the first.
 func TestErrorsOfTwoKindsOnOneKey(t *testing.T) {
 	c := clients(t, addrs(servers(t, 1)))[0]
 	for _, other := range []redlatch.Member{c.RLock("l"), c.FairLock("l")} {

@@ -16,8 +16,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestQuorumTokensIncrease: whatever majority each holder got, and though a
-// minority of nodes keeps losing its counters.
+// A quorum's tokens increase, whatever majority each holder got, and though a minority of nodes
+// keeps losing its counters.
 func TestQuorumTokensIncrease(t *testing.T) {
 	const nodes, steps = 5, 120
 	list := servers(t, nodes)
@@ -104,10 +104,9 @@ func (f fence) write(token uint64) (bool, error) {
 	return n > 0, err
 }
 
-// TestQuorumUnderFaults: random faults of at most two of five nodes at a time
-// (killed and started empty, frozen, cut off, slow), six clients that lock, work
-// and write through a fence. While a hold's context is alive, no write of it may be
-// refused: a refusal means that somebody with a later token was inside.
+// While a quorum's hold lives, no write of it is refused by a fence, whatever fails on at most two
+// of five nodes at a time (killed and started empty, frozen, cut off, slow), with six clients that
+// lock and work.
 func TestQuorumUnderFaults(t *testing.T) {
 	t.Parallel()
 	const nodes, workers = 5, 6

@@ -149,8 +149,8 @@ func TestGroupReentryPerMember(t *testing.T) {
 	free(t, s, "b")
 }
 
-// TestMemberLossEndsTheHoldAndTheOthersStay: they stay for the lease that they have, or until Unlock. That they
-// are renewed no more says TestLostHoldIsRenewedNoMore.
+// The loss of a member ends the hold, and the others stay for the lease that they have, or until
+// Unlock. That they are renewed no more says TestLostHoldIsRenewedNoMore.
 func TestMemberLossEndsTheHoldAndTheOthersStay(t *testing.T) {
 	t.Parallel()                      // it waits, for the most part
 	const leaseTime = 5 * time.Second // no stall of the machine ends it
@@ -380,7 +380,7 @@ func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
 	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
 }
 
-// TestRemainingOfTheWhole: it is that of the member whose lease ends first, of a quorum of the
+// What remains of a whole is what remains of the member whose lease ends first, of a quorum of the
 // first in the majority that lasts longest; also where an int has 32 bits (GOARCH=386).
 func TestRemainingOfTheWhole(t *testing.T) {
 	t.Parallel()

@@ -178,8 +178,8 @@ func lateCopy(
 	return nil, nil
 }
 
-// TestFencedReentryTakesTheFreeCopy: so is one that only a re-entry got, since another had it
-// when the hold was granted.
+// A copy that only a re-entry got, since another had it when the hold was granted, is one of the
+// hold's.
 func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 6 * time.Second // no stall of the machine ends it
@@ -265,7 +265,7 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	unlock(t, h)
 }
 
-// TestValidUntilOfALostHold: it stays what it was, as that of a single lock does.
+// A lost hold's ValidUntil stays what it was, as that of a single lock does.
 func TestValidUntilOfALostHold(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
@@ -288,8 +288,8 @@ func TestValidUntilOfALostHold(t *testing.T) {
 	}
 }
 
-// TestFencedReentryHasTheTokenOfItsHold: also when a copy of the hold is slow, and a free one is
-// there in its stead.
+// A fenced re-entry has the token of its hold, also when a copy of the hold is slow, and a free one
+// is there in its stead.
 func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)

@@ -68,7 +68,7 @@ func TestQuorumOpensWhileAServerIsAway(t *testing.T) {
 	}
 }
 
-// TestOpenMustConnect: who asks for it is told at once that the server is not there.
+// Who asks Open to connect is told at once that the server is not there.
 func TestOpenMustConnect(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -81,8 +81,9 @@ func TestOpenMustConnect(t *testing.T) {
 	s.Restart(t, testbed.Empty)
 }
 
-// TestOpenMeetsAClusterLate: a server that was not there when the Client was made may be a node of a cluster, where
-// a client of single servers does not hear all messages. Its locks are refused, with what to change.
+// A server that was not there when the Client was made, and turns out to be a node of a cluster,
+// has its locks refused, with what to change: a client of single servers does not hear all messages
+// there.
 func TestOpenMeetsAClusterLate(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t)

@@ -149,7 +149,7 @@ func TestNodeDownForAll(t *testing.T) {
 	unlock(t, get(t, got))
 }
 
-// TestEveryKindOfMember: fair, a quorum, nested ones, the same lock twice.
+// Every kind is a member of a MultiLock: fair, a quorum, nested ones, the same lock twice.
 func TestEveryKindOfMember(t *testing.T) {
 	list := servers(t, 2)
 	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
@@ -219,7 +219,7 @@ func database(n int) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.Redis.SelectDB = n }
 }
 
-// TestSameNameInTwoDatabases: they are two locks of one server. Two clients with the same one are found
+// One name in two databases is two locks of one server. Two clients with the same one are found
 // out: nobody waits for himself.
 func TestSameNameInTwoDatabases(t *testing.T) {
 	s := server(t)
@@ -282,7 +282,7 @@ func TestSameNameInADatabaseThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestOwnerOfAllClients: one explicit owner, two MultiLocks, two clients.
+// One explicit owner enters two MultiLocks of two clients.
 func TestOwnerOfAllClients(t *testing.T) {
 	list := servers(t, 2)
 	cs := clients(t, addrs(list))

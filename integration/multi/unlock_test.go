@@ -55,8 +55,8 @@ func TestSecondUnlockWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// TestSecondUnlockGoesOnWhereTheFirstGaveUp: the first of two gets no answer in time. The second
-// one asks for what is left, within its own time.
+// A second Unlock asks for what is left when the first one got no answer in time, within its own
+// time.
 func TestSecondUnlockGoesOnWhereTheFirstGaveUp(t *testing.T) {
 	t.Parallel()
 	const limit = 4 * time.Second

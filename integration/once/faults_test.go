@@ -236,7 +236,7 @@ func TestCloseEndsACall(t *testing.T) {
 	}
 }
 
-// The permissions of docs/ACL.md are enough.
+// The permissions of docs/ACL.md are enough for Once.
 func TestMinimalACL(t *testing.T) {
 	t.Parallel()
 	s := server(t)

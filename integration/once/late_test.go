@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A claim's first command is under way for long; its retry is told that the period is used
-// up. The command comes when the next period is due: it claims it for nobody.
+// A claim's command that comes when the next period is due claims nothing, after its retry was told
+// that the period is used up.
 func TestALateClaimAfterItsRetryWasRefused(t *testing.T) {
 	s := server(t)
 	const period = time.Second

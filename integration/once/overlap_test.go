@@ -156,7 +156,8 @@ func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
 	}
 }
 
-// Nobody has that lock any more when it is given back: the error says that, too, on one line.
+// A call whose lock comes late, and is nobody's any more when it is given back, says that, too, on
+// one line.
 func TestALateLockThatIsGone(t *testing.T) {
 	t.Parallel()
 	s := server(t)

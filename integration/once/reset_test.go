@@ -8,8 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A Reset is on its way for long, its retry is faster, and another run begins. The late one
-// deletes nothing: the period has its run.
+// A Reset that comes late deletes nothing when its retry was faster, and another run has begun: the
+// period has its run.
 func TestALateResetDoesNotForgetALaterRun(t *testing.T) {
 	t.Parallel()
 	s := server(t)

@@ -147,8 +147,8 @@ func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
 	}
 }
 
-// A single replica is the hardest case for a rule of "not before a whole period": its
-// own jitter would make it skip ticks.
+// A single replica skips no tick: it is the hardest case for a rule of "not before a whole period",
+// since its own jitter would make it.
 func TestOneReplicaSkipsNoTick(t *testing.T) {
 	t.Parallel()
 	const ticks = 6

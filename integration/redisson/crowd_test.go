@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A crowd of both sides, each waiter in a process of its own, wants one lock all the time. Nobody starves: the longest
-// wait of each side is at most three times the other's.
+// In a crowd of both sides, each waiter in a process of its own, nobody starves: the longest wait
+// of each side is at most three times the other's.
 func TestCrowdOfBothSides(t *testing.T) {
 	needJava(t)
 	const each, rounds, long = 4, 5, 2 * time.Second

@@ -257,7 +257,8 @@ func shortBed(t *testing.T, v Version) *bed {
 	return sharedBedWith(t, v, Options{Watchdog: shortLease})
 }
 
-// All kinds and directions at once: it takes two and a half leases.
+// A watchdog keeps the other side off for longer than a lease. All kinds and directions at once: it
+// takes two and a half leases.
 func TestWatchdogKeepsTheOtherSideOff(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := shortBed(t, v)
@@ -363,7 +364,7 @@ func TestKilledHolderBlocksForItsLeaseOnly(t *testing.T) {
 	})
 }
 
-// Waiters that died must not stand in the way of the others of either side.
+// Waiters that died don't stand in the way of the others of either side.
 func TestKilledWaiterIsNotWaitedFor(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)
@@ -393,7 +394,7 @@ func TestKilledWaiterIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// Both sides at one name without pause, each section in a record.
+// Both sides at one name without pause exclude each other: each section is in a record.
 func TestContendedLockExcludes(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)

@@ -101,10 +101,9 @@ func TestMixedQueueKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// Go waiters die at the head of the queue. Nobody tells a Java waiter behind them, so
-// it looks when the holder's lease that it was told last has ended; then it gets the
-// lock as soon as the dead are skipped. Redisson's own rule for its dead is five
-// minutes each.
+// A Java waiter behind dead Go waiters looks when the holder's lease that it was told last has
+// ended, since nobody tells it; then it gets the lock as soon as the dead are skipped. Redisson's
+// own rule for its dead is five minutes each.
 func TestDeadGoWaitersAreSkipped(t *testing.T) {
 	const skip = 5 * time.Second // fairlock's default
 	eachVersion(t, func(t *testing.T, v Version) {
@@ -286,10 +285,10 @@ func TestGivingUpMakesRoomForTheOtherSide(t *testing.T) {
 	})
 }
 
-// A Go waiter behind a Java one stands a minute above it, so that the Java
-// acquisition does not push it into the past. Java waiters behind it build on that;
-// it must go again with the Go waiter, or each change between the sides would add a
-// minute to how long a dead Java waiter blocks the queue.
+// The scores of a queue don't grow with changes between the sides. A Go waiter behind a Java one
+// stands a minute above it, so that the Java acquisition does not push it into the past. Java
+// waiters behind it build on that; it must go again with the Go waiter, or each change between the
+// sides would add a minute to how long a dead Java waiter blocks the queue.
 func TestScoresDoNotGrowWithChangesBetweenTheSides(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		for _, how := range []string{"served", "given-up"} {

@@ -90,7 +90,7 @@ func TestFencingTokensAfterALostCounter(t *testing.T) {
 	})
 }
 
-// Many owners of both sides at once; each writes its token from inside.
+// Tokens increase with many owners of both sides at once; each writes its token from inside.
 func TestFencingTokensUnderContention(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)

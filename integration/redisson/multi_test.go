@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A multi-lock of one side against the members taken by the other.
+// A multi-lock of one side excludes the members taken by the other, and the other way round.
 func TestMultiLockAgainstItsMembers(t *testing.T) {
 	bothSides(t, sharedBed, func(t *testing.T, p lineup) {
 		for _, second := range []string{"rlock", "fair"} {

@@ -89,7 +89,7 @@ func (c *recordCheck) report(t *testing.T) {
 	}
 }
 
-// The check itself must be able to fail.
+// The check of the record finds violations.
 func TestRecordCheckFindsViolations(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

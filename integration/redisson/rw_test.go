@@ -141,9 +141,8 @@ func TestShortReaderDoesNotShortenALongOneOfTheOtherSide(t *testing.T) {
 	})
 }
 
-// The writer takes the read lock as well and unlocks the write lock first. A Go
-// writer lets readers of both sides in at that moment. A Java writer tells nobody:
-// its own library's fault; a Go reader finds out by its next refresh.
+// A Go writer that reads and unlocks the write lock lets readers of both sides in at that moment. A
+// Java writer tells nobody: its own library's fault; a Go reader finds out by its next refresh.
 func TestDowngrade(t *testing.T) {
 	bothSides(t, sharedBed, func(t *testing.T, p lineup) {
 		n := name(t)
@@ -244,9 +243,8 @@ func TestLongReadLeaseOutlivesADeadJavaReader(t *testing.T) {
 	})
 }
 
-// A reader dies while one of the other side lives on. When the living one leaves,
-// the dead one blocks writers for the rest of its lease at most; with a 3.x reader
-// that is longer, see below.
+// A dead reader blocks writers for the rest of its lease at most when a living one of the other
+// side leaves; with a 3.x reader that is longer, see below.
 func TestDeadReadersBlockForTheirLeaseOnly(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := shortBed(t, v)
@@ -318,7 +316,8 @@ func TestForcedUnlockKeepsToItsMode(t *testing.T) {
 	})
 }
 
-// Readers and writers of both sides at random, each section in a record.
+// Readers and writers of both sides at random exclude each other as they should: each section is in
+// a record.
 func TestContendedReadWriteLock(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)

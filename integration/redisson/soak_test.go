@@ -34,11 +34,10 @@ type soaker struct {
 	killed  bool
 }
 
-// Four Java processes (two of each version) and four Go ones, 16 owners in each, take
-// locks of all kinds under a few names at random, while some are killed and
-// replaced: in the middle of sections of every kind and while they stand in fair queues. The record
-// that they write from inside shows no section that another should have excluded, nobody
-// who lives loses a lease or waits for ever, and in the end nothing is left.
+// No section meets another that it excludes, nobody who lives loses a lease or waits for ever, and
+// nothing is left, while four Java processes (two of each version) and four Go ones, 16 owners in
+// each, take locks of all kinds under a few names at random, and some are killed and replaced: in
+// the middle of sections of every kind and while they stand in fair queues.
 //
 // Redisson's fair wait is short here, and few Java owners take fair locks: each place
 // that a dead one leaves blocks the queue for that long and some seconds more

@@ -294,7 +294,7 @@ func TestWireFenced(t *testing.T) {
 	})
 }
 
-// A lock key without a TTL would read as "acquired, token -1" to a fenced lock.
+// Redisson's fenced lock reads a lock key without a TTL as "acquired, token -1".
 func TestWireFencedMisreadsLockWithoutTTL(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		b := sharedBed(t, v)

@@ -54,7 +54,8 @@ func TestAReadUnlockEndsAWriter(t *testing.T) {
 	}
 }
 
-// TestAWriterBesideALockWithoutATTL: it looks when the last reader's lease ends, not all the time.
+// A writer beside a read lock without a TTL looks when the last reader's lease ends, not all the
+// time.
 func TestAWriterBesideALockWithoutATTL(t *testing.T) {
 	s := testbed.Standalone(t)
 	must(t, s, call{script: luascript.RWRead, keys: readKeys("r", field), args: []string{field, "600000", "", "", "0", "0", "", ""}})
@@ -72,7 +73,7 @@ func writeKeys(key string) []string {
 	}
 }
 
-// TestAClaimIsGivenBackWithoutMemory: or nobody would run in that period.
+// A claim is given back without memory, or nobody would run in that period.
 func TestAClaimIsGivenBackWithoutMemory(t *testing.T) {
 	s := testbed.Standalone(t)
 	keys := []string{luascript.OnceKey("o"), luascript.VoidKey("o"), "o"}

@@ -23,9 +23,9 @@ func must(t *testing.T, s *testbed.Server, c call) string {
 	return got
 }
 
-// TestHandOverRefused: the server refuses what the next waiter wants, its token.
-// The lock is free all the same, the release says that it is done and what was
-// refused, and the waiter keeps its place until a refresh hands the lock over.
+// When the server refuses what the next waiter wants, its token, the lock is free all the same, the
+// release says that it is done and what was refused, and the waiter keeps its place until a refresh
+// hands the lock over.
 func TestHandOverRefused(t *testing.T) {
 	for name, spoil := range map[string][2][]string{
 		"another type":  {{"RPUSH", luascript.TokenKey("f"), "x"}, {"DEL", luascript.TokenKey("f")}},
@@ -70,8 +70,7 @@ func TestHandOverRefused(t *testing.T) {
 	}
 }
 
-// TestGroupReleaseTellsOfEach: each member has its own answer, and all are free
-// before the first message goes out.
+// The release of a group tells of each member, and all are free before the first message goes out.
 func TestGroupReleaseTellsOfEach(t *testing.T) {
 	s := testbed.Standalone(t)
 	for _, k := range []string{"a", "c", "d"} {

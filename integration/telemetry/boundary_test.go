@@ -184,9 +184,9 @@ func traced(c *redlatch.Config, opt sdktrace.TracerProviderOption) {
 	c.TracerProvider = sdktrace.NewTracerProvider(opt, sdktrace.WithSyncer(tracetest.NewNoopExporter()))
 }
 
-// TestCodeOfTheUsersHoldsUpNobodyElse: whatever code of the user's is called blocks or panics, about some
-// locks. All the others are renewed, acquired and found lost as ever; what a caller who has gone left on
-// the server is given back; and Close has its bound.
+// Code of the user's that blocks or panics, about some locks, holds up nobody else, wherever it is
+// called: all the others are renewed, acquired and found lost as ever; what a caller who has gone
+// left on the server is given back; and Close has its bound.
 func TestCodeOfTheUsersHoldsUpNobodyElse(t *testing.T) {
 	for where, border := range borders {
 		for _, panics := range []bool{false, true} {

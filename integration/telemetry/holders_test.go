@@ -212,7 +212,7 @@ func TestStatusesUseTheTemplate(t *testing.T) {
 	}
 }
 
-// TestOperationsSayWhat: an Extend its lease, a forced unlock whom it evicted.
+// The span of an Extend says its lease, that of a forced unlock whom it evicted.
 func TestOperationsSayWhat(t *testing.T) {
 	r := newRig(t)
 	l := r.client.RLock("a")

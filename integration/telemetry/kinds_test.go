@@ -128,8 +128,8 @@ func TestSpansReadWrite(t *testing.T) {
 	r.expectPoints("lock.held", map[string]int64{"lock.type=read": 0, "lock.type=write": 0})
 }
 
-// TestSpansMultiLock: the whole is the parent of one child per member. Plain
-// locks of one client are one command, which is the whole's.
+// The span of a MultiLock is the parent of one child per member. Plain locks of one client are one
+// command, which is the whole's.
 func TestSpansMultiLock(t *testing.T) {
 	r := newRig(t)
 	m := redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b"))
@@ -211,7 +211,7 @@ func TestSpansOfAWholesCalls(t *testing.T) {
 	expect("ForceUnlock of it", "lock.force_unlock internal Error error.type=invalid_option name=[a ?] type=multi")
 }
 
-// TestSpansMultiLockContended: the member that was busy says whose it was.
+// The span of the member that was busy says whose it was.
 func TestSpansMultiLockContended(t *testing.T) {
 	r := newRig(t)
 	held := must[redlatch.Hold](t)(r.client.RLock("b").Lock(t.Context()))
@@ -240,8 +240,8 @@ func TestSpansMultiLockContended(t *testing.T) {
 	r.expectPoints("lock.held", map[string]int64{"lock.type=fair": 0, "lock.type=reentrant": 0})
 }
 
-// TestSpansMultiLockWaits: over all rounds each member has one child, with the
-// outcome that it had in the end; the whole says whom it waited for.
+// Over all rounds each member of a MultiLock has one child, with the outcome that it had in the
+// end; the whole says whom it waited for.
 func TestSpansMultiLockWaits(t *testing.T) {
 	r := newRig(t)
 	held := must[redlatch.Hold](t)(r.client.RLock("b").Lock(t.Context()))
@@ -356,7 +356,7 @@ func TestSpansQuorumWaits(t *testing.T) {
 	}
 }
 
-// TestSpansQuorum: one child per copy.
+// The span of a quorum has one child per copy.
 func TestSpansQuorum(t *testing.T) {
 	r := newRig(t)
 	copies := []redlatch.Member{r.client.RLock("a")}

@@ -107,8 +107,8 @@ func attr(s tracetest.SpanStub, key string) string {
 	return ""
 }
 
-// TestLogOfLostSubscription: the connection is killed while two wait in line, and
-// its replacement refused for a while.
+// A lost subscription is one line, which says how many wait: the connection is killed while two
+// wait in line, and its replacement refused for a while.
 func TestLogOfLostSubscription(t *testing.T) {
 	server := testbed.Standalone(t)
 	proxy := testbed.NewProxy(t, server.Addr())
@@ -148,8 +148,8 @@ func TestLogOfLostSubscription(t *testing.T) {
 	unlock(t, h)
 }
 
-// TestLogOfGiveBack: the answer that grants the lock comes after its caller has
-// gone.
+// A lock that is given back, since the answer that grants it came after its caller had gone, is one
+// line.
 func TestLogOfGiveBack(t *testing.T) {
 	server := testbed.Standalone(t)
 	proxy := testbed.NewProxy(t, server.Addr())
@@ -193,8 +193,8 @@ func TestLogWithoutTelemetry(t *testing.T) {
 	}
 }
 
-// TestALossIsLoggedBeforeCloseReturns: also when it is found while Close runs. Who finds it ends the
-// hold's context first, which takes a while here, and tells of it afterwards.
+// A loss is logged before Close returns, also when it is found while Close runs. Who finds it ends
+// the hold's context first, which takes a while here, and tells of it afterwards.
 func TestALossIsLoggedBeforeCloseReturns(t *testing.T) {
 	r := newRig(t)
 	c := r.open(leaseTime(checked), off)

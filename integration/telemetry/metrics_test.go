@@ -139,8 +139,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsAreBounded: whatever names locks have, and whatever kinds of
-// errors there are.
+// The metrics are bounded, whatever names locks have, and whatever kinds of errors there are.
 func TestMetricsAreBounded(t *testing.T) {
 	const names = 400
 	for _, tc := range []struct {

@@ -11,8 +11,8 @@ import (
 
 const ownHolder = "waiting for a lock that this client holds"
 
-// TestLogOfANestedCallWithTheWrongContext: a call inside a critical section that is made with the request's
-// ctx instead of the hold's waits for its own goroutine. One line says so, and what to do.
+// One line says so, and what to do, when a call inside a critical section is made with the
+// request's ctx instead of the hold's, and waits for its own goroutine.
 func TestLogOfANestedCallWithTheWrongContext(t *testing.T) {
 	kinds := map[string]func(c *redlatch.Client) redlatch.Locker{
 		"reentrant":  func(c *redlatch.Client) redlatch.Locker { return c.RLock("a") },

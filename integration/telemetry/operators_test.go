@@ -139,7 +139,7 @@ func TestPanicOfAnOperatorsCode(t *testing.T) {
 	unlock(t, h)
 }
 
-// TestAnOperatorsLateCommandIsToldOfInTheBackground: no call waits for it any more.
+// An operator's late command is told of in the background: no call waits for it any more.
 func TestAnOperatorsLateCommandIsToldOfInTheBackground(t *testing.T) {
 	r := newRig(t)
 	var told atomic.Value // where the last end was told

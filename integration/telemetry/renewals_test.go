@@ -11,9 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestSpansOfFailingRenewals: while a server is away, its holds fail to be renewed again and again. Each hold
-// tells when that begins and when it ends, whether by a renewal that works or by the loss. Between the
-// two, failures are counted.
+// Each hold tells when its renewals begin to fail and when that ends, whether by a renewal that
+// works or by the loss. Between the two, failures are counted.
 func TestSpansOfFailingRenewals(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		t.Run(fmt.Sprintf("back=%t", back), func(t *testing.T) { failingRenewals(t, back) })

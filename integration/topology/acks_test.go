@@ -152,9 +152,9 @@ func TestAckedLockSurvivesFailovers(t *testing.T) {
 	}
 }
 
-// TestReplicaAcksOnACluster: the acknowledgements are those of the master that the
-// script ran on, also after its slot has moved: a WAIT that stays behind at the old
-// place would count replicas that have nothing to acknowledge.
+// On a cluster the acknowledgements are those of the master that the script ran on, also after its
+// slot has moved: a WAIT that stays behind at the old place would count replicas that have nothing
+// to acknowledge.
 func TestReplicaAcksOnACluster(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Cluster(t)

@@ -42,11 +42,11 @@ func (s *said) all() string {
 	return s.text.String()
 }
 
-// TestAddressThatFollowsTheMaster: after a failover one address (a name, a virtual IP, a proxy) leads
-// to the new master, and the old one, a replica now, closes none of its connections. A client that
-// knows that address alone goes over all the same: it acquires, releases what it held, and its waiter
-// listens at the new master and is woken there. What it holds is checked there at once: what the new
-// master does not know has ended. One line tells it.
+// A client that knows one address alone, which leads to the new master after a failover (a name, a
+// virtual IP, a proxy), goes over though the old one, a replica now, closes none of its
+// connections: it acquires, releases what it held, and its waiter listens at the new master and is
+// woken there. What it holds is checked there at once: what the new master does not know has ended.
+// One line tells it.
 func TestAddressThatFollowsTheMaster(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	for name, n := range map[string]int{"plain": 0, "with ReplicaAcks": 1} {
@@ -111,9 +111,9 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 	}
 }
 
-// TestWaiterThatStaysWithTheReplica: a client may meet no replica though its subscription leads to one, if
-// the address goes on after that was made and before the commands have a new connection. The waiter hears the
-// unlock all the same: a replica passes on what its master publishes.
+// A waiter whose subscription leads to a replica hears the unlock all the same: a replica passes on
+// what its master publishes. Its client may meet no replica, if the address goes on after the
+// subscription was made and before the commands have a new connection.
 func TestWaiterThatStaysWithTheReplica(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Replicas(t, 1)

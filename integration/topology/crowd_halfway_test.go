@@ -11,9 +11,9 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestCrowdOfASlotThatIsHalfWay: several processes wait when their slot sets out, and stays half-way: the lock, the
-// list of who waits and the holder's trace are where it comes from, where it goes to, or one here and one there. The
-// lock is unlocked within a second, and everybody gets it.
+// A lock whose slot stays half-way is unlocked within a second, and everybody of several processes
+// gets it, where the lock, the list of who waits and the holder's trace are where it comes from,
+// where it goes to, or one here and one there.
 func TestCrowdOfASlotThatIsHalfWay(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t)

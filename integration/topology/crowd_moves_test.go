@@ -14,8 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestCrowdWhileItsSlotMoves: a crowd wants one lock while its slot moves, and back, with the channels that the cluster
-// has. One at a time is inside, and the lock is never left lying for more than two seconds.
+// One of a crowd is inside at a time while its slot moves, and back, with the channels that the
+// cluster has, and the lock is never left lying for more than two seconds.
 func TestCrowdWhileItsSlotMoves(t *testing.T) {
 	t.Parallel()
 	t.Run("sharded channels", func(t *testing.T) {

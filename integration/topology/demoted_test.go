@@ -9,10 +9,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestDemotedMasterDoesNotSayGone: a replica knows nothing of a lock while it is
-// filled anew after its demotion. What it is asked meanwhile is refused, not
-// answered with "not held": the hold would end although it stands on the new
-// master.
+// What is asked of a replica that is filled anew after its demotion is refused, not answered with
+// "not held": the hold would end although it stands on the new master.
 func TestDemotedMasterDoesNotSayGone(t *testing.T) {
 	set := testbed.Replicas(t, 1)
 	replica := set.Replicas()[0]

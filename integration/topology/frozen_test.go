@@ -11,8 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestClusterFrozenNodeKeepsOtherPlaces: a node freezes while many wait for its fair locks. Who waits
-// for one of another node keeps the place there, and is handed the lock at once.
+// Who waits for a fair lock keeps its place, and is handed the lock at once, while another node
+// freezes, for whose locks many wait.
 func TestClusterFrozenNodeKeepsOtherPlaces(t *testing.T) {
 	// So long that the cluster itself does nothing about it.
 	set := testbed.Cluster(t, "--cluster-node-timeout", "60000")

@@ -11,9 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestWriterWhoReadsUnlocksWhileSlotIsHalfWay: a writer that reads, too, unlocks both while a
-// cluster takes no command of several keys for their slot. The first Unlock must not keep the
-// second one waiting until the slot is whole.
+// A writer that reads, too, unlocks both while a cluster takes no command of several keys for their
+// slot: the first Unlock does not keep the second one waiting until the slot is whole.
 func TestWriterWhoReadsUnlocksWhileSlotIsHalfWay(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t)
@@ -46,9 +45,9 @@ func TestWriterWhoReadsUnlocksWhileSlotIsHalfWay(t *testing.T) {
 	mig.Finish(t)
 }
 
-// TestFreeLockOfASlotThatIsHalfWay: a slot is on its way, and stays there. Every free lock of it is acquired
-// all the same, held by one alone, waited for and unlocked, as long as its keys are on one side. A move
-// that goes on, and back, changes nothing about that.
+// A free lock of a slot that is on its way, and stays there, is acquired all the same, held by one
+// alone, waited for and unlocked, as long as its keys are on one side. A move that goes on, and
+// back, changes nothing about that.
 func TestFreeLockOfASlotThatIsHalfWay(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t)
@@ -133,9 +132,9 @@ func elsewhere(t *testing.T, set *testbed.ClusterSet, slot int) *testbed.Server 
 	return to
 }
 
-// TestTornLockOfASlotThatIsHalfWay: one of its keys is still where the slot comes from, where no other can be
-// made. Nobody can decide, and the error says why. When its keys are on one side it is acquired, with a token
-// that is higher than before.
+// The error says why nobody can decide who has a lock, one of whose keys is still where its slot
+// comes from, where no other can be made. When its keys are on one side it is acquired, with a
+// token that is higher than before.
 func TestTornLockOfASlotThatIsHalfWay(t *testing.T) {
 	t.Parallel()
 	set := testbed.Cluster(t)

@@ -119,7 +119,7 @@ func TestClusterKinds(t *testing.T) {
 	}
 }
 
-// TestClusterKindsSlotMoves: a slot moves while its lock is held and waited for.
+// Every kind is held, waited for and handed over while its slot moves.
 func TestClusterKindsSlotMoves(t *testing.T) {
 	set := testbed.Cluster(t)
 	nodeTimeout(t, set, standsStill)

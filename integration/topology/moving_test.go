@@ -11,7 +11,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestClusterMovesAndFails: both on one cluster, since starting one takes long.
+// A group outlives the move of its slot, and every kind the death of a master. Both on one cluster,
+// since starting one takes long.
 func TestClusterMovesAndFails(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	set := testbed.Cluster(t)

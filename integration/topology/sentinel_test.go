@@ -114,9 +114,9 @@ func dialsByItself(cfg *redlatch.Config) {
 	}
 }
 
-// TestSentinelRenewsAtOnce: a lease on the new master is what was left of it when
-// that was promoted, which may have been long before the client hears of it. So
-// what is held is renewed there at once, not at its next turn, whoever dials.
+// What is held is renewed at once on a new master, not at its next turn, whoever dials: a lease
+// there is what was left of it when that was promoted, which may have been long before the client
+// hears of it.
 func TestSentinelRenewsAtOnce(t *testing.T) {
 	t.Parallel()                 // it waits, for the most part
 	const long = 3 * time.Minute // the first renewal is not due before a sixth of it
