@@ -5,8 +5,10 @@ package bed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,42 +35,81 @@ type Kind struct {
 	// Shared says that several holders may be inside at a time.
 	Shared bool
 	// New makes the lock from one client per server.
-	New func(clients []*redlatch.Client, name string) redlatch.Locker
+	New Make
 	// Other makes the lock that this kind excludes, where it is not the same one.
-	Other func(clients []*redlatch.Client, name string) redlatch.Locker
+	Other Make
+	// Parts are the names of the locks on each server that it consists of, as endings of its name.
+	Parts []string
 }
 
+// Make makes a lock from one client per server.
+type Make func(clients []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker
+
 // Excluded is a lock that nobody can have while this kind is held.
-func (k Kind) Excluded(clients []*redlatch.Client, name string) redlatch.Locker {
+func (k Kind) Excluded(clients []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
 	if k.Other != nil {
-		return k.Other(clients, name)
+		return k.Other(clients, name, opts...)
 	}
-	return k.New(clients, name)
+	return k.New(clients, name, opts...)
+}
+
+// Names are the keys on each server without which the lock is not held.
+func (k Kind) Names(name string) []string {
+	if k.Parts == nil {
+		return []string{name}
+	}
+	names := make([]string, len(k.Parts))
+	for i, part := range k.Parts {
+		names[i] = name + part
+	}
+	return names
 }
 
 // Kinds are all kinds of lock.
 func Kinds() []Kind {
-	write := func(c []*redlatch.Client, name string) redlatch.Locker { return c[0].ReadWriteLock(name).WriteLock() }
+	one := func(of func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker) Make {
+		return func(c []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return of(c[0], name, opts...)
+		}
+	}
+	plain := func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+		return c.RLock(name, opts...)
+	}
+	write := one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+		return c.ReadWriteLock(name, opts...).WriteLock()
+	})
 	return []Kind{
-		{Name: "plain", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker { return c[0].RLock(name) }},
-		{Name: "fenced", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker {
-			return c[0].RLock(name, redlatch.Fenced())
-		}},
-		{Name: "fair", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker { return c[0].FairLock(name) }},
+		{Name: "plain", Servers: 1, New: one(plain)},
+		{Name: "fenced", Servers: 1, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return c.RLock(name, append(opts, redlatch.Fenced())...)
+		})},
+		{Name: "fair", Servers: 1, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return c.FairLock(name, opts...)
+		})},
 		{Name: "write", Servers: 1, New: write},
-		{Name: "read", Servers: 1, Shared: true, Other: write, New: func(c []*redlatch.Client, name string) redlatch.Locker {
-			return c[0].ReadWriteLock(name).ReadLock()
+		{Name: "read", Servers: 1, Shared: true, Other: write, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return c.ReadWriteLock(name, opts...).ReadLock()
+		})},
+		{Name: "multi", Servers: 2, New: func(c []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return redlatch.MultiLock(c[0].RLock(name, opts...), c[1].RLock(name, opts...))
 		}},
-		{Name: "multi", Servers: 2, New: func(c []*redlatch.Client, name string) redlatch.Locker {
-			return redlatch.MultiLock(c[0].RLock(name), c[1].RLock(name))
-		}},
-		{Name: "group", Servers: 1, New: func(c []*redlatch.Client, name string) redlatch.Locker {
-			return redlatch.MultiLock(c[0].RLock(name+"{1}"), c[0].RLock(name+"{2}"))
-		}},
-		{Name: "quorum", Servers: 3, New: func(c []*redlatch.Client, name string) redlatch.Locker {
-			return redlatch.QuorumLock(c[0].RLock(name), c[1].RLock(name), c[2].RLock(name))
+		{Name: "group", Servers: 1, Parts: []string{"{1}", "{2}"}, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return redlatch.MultiLock(c.RLock(name+"{1}", opts...), c.RLock(name+"{2}", opts...))
+		})},
+		{Name: "quorum", Servers: 3, New: func(c []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return redlatch.QuorumLock(c[0].RLock(name, opts...), c[1].RLock(name, opts...), c[2].RLock(name, opts...))
 		}},
 	}
+}
+
+// KindOf finds a kind by its name.
+func KindOf(name string) (Kind, error) {
+	for _, k := range Kinds() {
+		if k.Name == name {
+			return k, nil
+		}
+	}
+	return Kind{}, fmt.Errorf("no kind %q", name)
 }
 
 // Site is the servers of one kind of lock, each behind a proxy, with two clients of each: one
@@ -143,12 +184,23 @@ func Client(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlat
 	for _, f := range change {
 		f(&cfg)
 	}
-	c, err := redlatch.New(cfg)
+	c, err := open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// open connects. A short lease makes the limits of a connection short, too: a busy machine's server may
+// give its first answer too late for them.
+func open(cfg redlatch.Config) (*redlatch.Client, error) {
+	for end := time.Now().Add(Patience); ; time.Sleep(2 * time.Millisecond) {
+		c, err := redlatch.New(cfg)
+		if !errors.Is(err, redlatch.ErrUnavailable) || time.Now().After(end) {
+			return c, err
+		}
+	}
 }
 
 // Lock is the lock of the client behind the proxies.
@@ -169,6 +221,19 @@ func (x *Site) Keys(t *testing.T, name string) []string {
 		}
 	}
 	return keys
+}
+
+// Left is what is left of the lock's lease on the servers: the shortest of its parts; below 0 if one is
+// not held, or has no end.
+func (x *Site) Left(t *testing.T, name string) time.Duration {
+	t.Helper()
+	left := time.Duration(math.MaxInt64)
+	for _, s := range x.Servers {
+		for _, key := range x.Kind.Names(name) {
+			left = min(left, time.Duration(s.Int(t, "PTTL", key))*time.Millisecond)
+		}
+	}
+	return left
 }
 
 // Attempt is what an acquisition came to.
