@@ -1,69 +1,14 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-func init() { testbed.Role("crowd", crowdWorker) }
-
-// crowdWorker takes turns until it is told to stop, and notes each section: who, from and until when. The notes, and a
-// counter that is read and written by two commands, are atomic only because of the lock.
-func crowdWorker(ctx context.Context, w *testbed.Worker) error {
-	var args rlHolderArgs
-	if err := w.Args(&args); err != nil {
-		return err
-	}
-	c, err := args.client()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	db, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{args.Addr}, DisableCache: true})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	w.Say("ready %s", c.ID())
-	for turns := 0; ; turns++ {
-		select {
-		case <-w.Lines(): // or the parent is gone
-			w.Say("done %d", turns)
-			return nil
-		default:
-		}
-		h, err := c.RLock(args.Name).Lock(ctx)
-		if err != nil {
-			return err
-		}
-		from := time.Now()
-		n, err := db.Do(ctx, db.B().Get().Key("counter").Build()).AsInt64()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return err
-		}
-		time.Sleep(time.Millisecond)
-		note := fmt.Sprintf("%s %d %d", c.ID(), from.UnixMicro(), time.Now().UnixMicro())
-		for _, cmd := range []rueidis.Completed{
-			db.B().Set().Key("counter").Value(strconv.FormatInt(n+1, 10)).Build(),
-			db.B().Rpush().Key("sections").Element(note).Build(),
-		} {
-			if err := db.Do(ctx, cmd).Error(); err != nil {
-				return err
-			}
-		}
-		if err := h.Unlock(ctx); err != nil {
-			return err
-		}
-	}
-}
 
 // crowdSection is one note of a worker.
 type crowdSection struct {
@@ -99,12 +44,12 @@ func crowdSections(t *testing.T, s *testbed.Server) []crowdSection {
 // turns as before.
 func TestCrowdTheFirstProcess(t *testing.T) {
 	const look = 1500 * time.Millisecond // until somebody looks without being called
-	freeze := func(t *testing.T, p *testbed.Process) { t.Helper(); p.Freeze(t) }
-	thaw := func(t *testing.T, p *testbed.Process) { t.Helper(); p.Thaw(t) }
-	kill := func(t *testing.T, p *testbed.Process) { t.Helper(); p.Kill(t) }
+	freeze := func(t *testing.T, p *bed.Worker) { t.Helper(); p.Freeze(t) }
+	thaw := func(t *testing.T, p *bed.Worker) { t.Helper(); p.Thaw(t) }
+	kill := func(t *testing.T, p *bed.Worker) { t.Helper(); p.Kill(t) }
 	for _, tc := range []struct {
 		name       string
-		stop, then func(t *testing.T, p *testbed.Process)
+		stop, then func(t *testing.T, p *bed.Worker)
 		lives      bool
 		stands     time.Duration // how long nobody has the lock at most
 	}{
@@ -117,10 +62,13 @@ func TestCrowdTheFirstProcess(t *testing.T) {
 			s := rlServer(t)
 			list := luascript.WaitKey("l")
 			holder := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
-			crowd := map[string]*testbed.Process{}
+			crowd := map[string]*bed.Worker{}
 			for range 5 {
-				p := testbed.Spawn(t, "crowd", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: 30_000})
-				crowd[p.Expect(t, "ready")] = p
+				p := rwSpawn(t, s, 30*time.Second)
+				crowd[p.ClientID] = p
+				p.Start(t, bed.Command{
+					ID: 1, Do: "loop", Kind: "plain", Name: "l", Count: 1, Hold: time.Millisecond, Counter: "counter", Notes: "sections",
+				})
 			}
 			rlUntil(t, "all wait", func() bool { return s.Int(t, "ZCARD", list) == int64(len(crowd)) })
 			rlSubscribed(t, s, "l", int64(len(crowd)))
@@ -142,7 +90,7 @@ func TestCrowdTheFirstProcess(t *testing.T) {
 						t.Errorf("%s has ended: %s", client, p.Stderr())
 					}
 				default:
-					p.Send(t, "stop")
+					p.CloseInput(t)
 				}
 			}
 			for client, p := range crowd {

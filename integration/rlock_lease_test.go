@@ -2,7 +2,6 @@ package integration
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -99,60 +98,6 @@ func TestRLockFixedLeaseEndsOnTime(t *testing.T) {
 	}
 	rlAlive(t, r.hold)
 	rlUnlock(t, r.hold)
-}
-
-// A holder that is killed: the next one enters when the lease has run out on the
-// server, not earlier and not later.
-func TestRLockHolderKilled(t *testing.T) {
-	t.Parallel()
-	s := rlServer(t)
-	c := rlClient(t, s.Addr())
-	// The holder must keep the lock until it is killed, though it may get no processor for
-	// two thirds of its lease.
-	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: 6000})
-	w.Expect(t, "held")
-	next := rlAsync(t.Context(), c.RLock("l"))
-	rlSubscribed(t, s, "l", 1)
-	w.Kill(t)
-	low, high := rlExpiry(t, s, "l")
-	r := rlGet(t, next)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if r.at.Before(low) {
-		t.Errorf("entered %v before the end of the lease", low.Sub(r.at))
-	}
-	if r.at.After(high.Add(rlSlack)) {
-		t.Errorf("entered %v after the end of the lease", r.at.Sub(high))
-	}
-	rlUnlock(t, r.hold)
-}
-
-// A holder that is frozen for longer than its lease hears that it has lost the
-// lock as soon as it runs again, and its Unlock leaves the successor alone.
-func TestRLockHolderFrozen(t *testing.T) {
-	t.Parallel()
-	s := rlServer(t)
-	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: 1000})
-	w.Expect(t, "held")
-	w.Freeze(t)
-	h := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
-	w.Thaw(t)
-	if got := w.Expect(t, "ended"); !strings.Contains(got, "lease") {
-		t.Errorf("the hold ended with %q", got)
-	}
-	if got := w.Expect(t, "unlock"); !strings.Contains(got, "lost") {
-		t.Errorf("its Unlock said %q", got)
-	}
-	if rlCount(t, s, "l") != 1 {
-		t.Error("the successor's lock was touched")
-	}
-	rlAlive(t, h)
-	rlUnlock(t, h)
-	w.CloseInput(t)
-	if err := w.Wait(t); err != nil {
-		t.Error(err)
-	}
 }
 
 // A holder whose key is taken away on the server, by whatever, hears of it at the next check, and

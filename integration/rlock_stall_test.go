@@ -95,30 +95,3 @@ func TestRLockFrozenServerLosesNothing(t *testing.T) {
 		rlUnlock(t, h)
 	}
 }
-
-// A process that stands still for more than a third of the lease finds its timers
-// and its answers at once when it goes on: it must renew, not give up.
-func TestRLockFrozenClientLosesNothing(t *testing.T) {
-	t.Parallel()
-	const lease = 9 * time.Second
-	s := rlServer(t)
-	w := testbed.Spawn(t, "rlock-holder", rlHolderArgs{Addr: s.Addr(), Name: "l", LeaseMs: int(lease.Milliseconds())})
-	w.Expect(t, "held")
-	for range 4 {
-		rlUntil(t, "a renewal", func() bool { return s.Int(t, "PTTL", "l") > lease.Milliseconds()*9/10 })
-		time.Sleep(lease/3 - lease/10) // so that the renewal is due while it stands still
-		w.Freeze(t)
-		time.Sleep(lease * 4 / 10)
-		w.Thaw(t)
-		rlUntil(t, "a renewal, not a loss", func() bool {
-			select {
-			case line := <-w.Lines():
-				t.Fatalf("the worker says %q", line)
-			default:
-			}
-			return s.Int(t, "PTTL", "l") > lease.Milliseconds()*9/10
-		})
-	}
-	w.Kill(t)
-	s.Do(t, "DEL", "l")
-}

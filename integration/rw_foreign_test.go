@@ -90,9 +90,9 @@ func TestRWForeignReaderIsKeptNoLongerThoughTheServerStoodStill(t *testing.T) {
 // deleted.
 func TestRWForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
 	s := rwServer(t)
-	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: 5 * time.Second})
+	dead := rwSpawn(t, s, 5*time.Second)
 	for range 3 {
-		dead.locked(t, rwCommand{Do: "read"})
+		dead.Lock(t, rwAsk("read", 0))
 	}
 	dead.Kill(t)
 	s.Do(t, "DEL", "n") // as Redisson's forceUnlock does: our leases stay behind
@@ -150,8 +150,8 @@ func TestRWForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 	)
 	s := rwServer(t)
 	writer := rwClient(t, s, 0).ReadWriteLock("n").WriteLock()
-	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
-	dead.locked(t, rwCommand{Do: "read"})
+	dead := rwSpawn(t, s, lease)
+	dead.Lock(t, rwAsk("read", 0))
 	field := rwOnlyReader(t, s)
 	dead.Kill(t)
 	rwForeignReads(t, s, 1, 1, foreign)

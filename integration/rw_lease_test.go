@@ -58,8 +58,8 @@ func TestRWDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := rwServer(t)
-			dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
-			dead.locked(t, rwCommand{Do: "read"})
+			dead := rwSpawn(t, s, lease)
+			dead.Lock(t, rwAsk("read", 0))
 			field := rwOnlyReader(t, s)
 			quick, long := rwClient(t, s, 5*time.Second), rwClient(t, s, 30*time.Second)
 			live := rwLock(t, quick.ReadWriteLock("n").ReadLock(), t.Context()) // renews every 1.7 s
@@ -103,8 +103,8 @@ func TestRWDeadReaderIsNotRevived(t *testing.T) {
 	t.Parallel()
 	const lease = 5 * time.Second
 	s := rwServer(t)
-	dead := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
-	dead.locked(t, rwCommand{Do: "read"})
+	dead := rwSpawn(t, s, lease)
+	dead.Lock(t, rwAsk("read", 0))
 	field := rwOnlyReader(t, s)
 	c := rwClient(t, s, 6*time.Second)
 	live := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
@@ -216,8 +216,8 @@ func TestRWDeadWriter(t *testing.T) {
 	t.Parallel()
 	const lease = 5 * time.Second
 	s := rwServer(t)
-	p := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: lease})
-	p.locked(t, rwCommand{Do: "write"})
+	p := rwSpawn(t, s, lease)
+	p.Lock(t, rwAsk("write", 0))
 	l := rwClient(t, s, 0).ReadWriteLock("n")
 	a, b := rwAsync(t, l.ReadLock(), t.Context()), rwAsync(t, l.ReadLock(), t.Context())
 	rwWaiting(t, s, "readers", 2)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/rwlock"
@@ -33,17 +34,17 @@ func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
 	s := rwServer(t)
 	w := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).WriteLock(), t.Context(), redlatch.WithLease(skip))
 	type waiter struct {
-		p  *rwProc
+		p  *bed.Worker
 		id int
 	}
 	var readers []waiter
-	writers := map[*rwProc]int{}
+	writers := map[*bed.Worker]int{}
 	for range procs {
-		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
-		p.start(t, rwCommand{Do: "write"})
+		p := rwSpawn(t, s, 0)
+		p.Start(t, rwAsk("write", skip))
 		writers[p] = 1
 		for range each {
-			readers = append(readers, waiter{p, p.start(t, rwCommand{Do: "read"})})
+			readers = append(readers, waiter{p, p.Start(t, rwAsk("read", skip))})
 		}
 	}
 	rwWaiting(t, s, "readers", procs*each)
@@ -51,37 +52,30 @@ func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
 	begin := time.Now()
 	rwUnlock(t, w)
 	for _, r := range readers {
-		r.p.await(t, r.id, "locked")
+		r.p.Await(t, r.id, "locked")
 	}
 	t.Logf("all %d inside after %v", len(readers), time.Since(begin))
 	for _, r := range readers {
-		r.p.unlock(t, r.id)
+		r.p.Unlock(t, r.id)
 	}
 	rwServe(t, writers)
 }
 
 // rwServe unlocks the holds that the commands of several processes get, one
 // after the other, until each process has had as many as told.
-func rwServe(t *testing.T, left map[*rwProc]int) {
+func rwServe(t *testing.T, left map[*bed.Worker]int) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
-	for len(left) > 0 {
+	for ; len(left) > 0; time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("some were not served: %v", left)
 		}
 		for p := range left {
-			// The next one's line may have come while an unlock was waited for.
-			if a, ok := p.take("locked"); ok {
-				p.unlock(t, a.ID)
+			if a, ok := p.Take(t, "locked"); ok {
+				p.Unlock(t, a.ID)
 				if left[p]--; left[p] == 0 {
 					delete(left, p)
 				}
-				continue
-			}
-			select {
-			case line := <-p.Lines():
-				p.note(t, line)
-			case <-time.After(2 * time.Millisecond):
 			}
 		}
 	}
@@ -95,20 +89,20 @@ func TestRWLastReadUnlockCallsOneWriter(t *testing.T) {
 	r1 := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
 	r2 := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
 	const procs, each = 8, 5
-	left := map[*rwProc]int{}
+	left := map[*bed.Worker]int{}
 	before := s.CommandStats(t)
 	scripts := func() int64 { return s.CommandStats(t).Sub(before).Calls["evalsha"] }
 	for range procs {
 		// Without refreshes of places and renewals nothing else sends commands, but a look each second.
-		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Lease: time.Hour, Skip: time.Hour})
-		p.start(t, rwCommand{Do: "write"})
+		p := rwSpawn(t, s, time.Hour)
+		p.Start(t, rwAsk("write", time.Hour))
 		left[p] = each
 	}
 	rwWaiting(t, s, "writers", procs)
 	rwCalled(t, s, procs)
 	for p := range left {
 		for range each - 1 {
-			p.start(t, rwCommand{Do: "write"})
+			p.Start(t, rwAsk("write", time.Hour))
 		}
 	}
 
@@ -150,14 +144,14 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 	for _, prefer := range []bool{false, true} {
 		s := rwServer(t)
 		c := rwClient(t, s, 0)
-		var ps []*rwProc
+		var ps []*bed.Worker
 		for range procs {
-			p := rwSpawn(t, rwArgs{Addr: s.Addr(), Prefer: prefer})
-			p.start(t, rwCommand{ID: 1, Do: "loop", Count: each, Hold: hold})
+			p := rwSpawn(t, s, 0)
+			p.Start(t, bed.Command{ID: 1, Do: "loop", Kind: "read", Name: "n", Prefer: prefer, Count: each, Hold: hold})
 			ps = append(ps, p)
 		}
 		for _, p := range ps {
-			p.await(t, 1, "looping")
+			p.Await(t, 1, "looping")
 		}
 		l := c.ReadWriteLock("n").WriteLock()
 		if prefer {
@@ -194,12 +188,12 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 			}
 		}
 		for _, p := range ps {
-			p.start(t, rwCommand{ID: 1, Do: "endloop"})
-			if n := p.await(t, 1, "looped").Count; n < each*5 && !prefer {
+			p.Start(t, bed.Command{ID: 1, Do: "cancel"})
+			if n := p.Await(t, 1, "looped").Count; n < each*5 && !prefer {
 				t.Errorf("only %d read locks in a process: the readers starved", n)
 			}
 		}
-		rwEnd(t, ps...)
+		bed.End(t, ps...)
 	}
 }
 
@@ -353,8 +347,8 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	t.Run("writer", func(t *testing.T) {
 		s, l := start(t)
 		r := rwLock(t, l.ReadLock(), t.Context())
-		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
-		p.start(t, rwCommand{Do: "write"})
+		p := rwSpawn(t, s, 0)
+		p.Start(t, rwAsk("write", skip))
 		rwWaiting(t, s, "writers", 1)
 		back := rwAsync(t, l.ReadLock(), t.Context())
 		rwWaiting(t, s, "readers", 1)
@@ -372,8 +366,8 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	t.Run("writer, with a living one that came later", func(t *testing.T) {
 		s, l := start(t)
 		r := rwLock(t, l.ReadLock(), t.Context())
-		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
-		p.start(t, rwCommand{Do: "write"})
+		p := rwSpawn(t, s, 0)
+		p.Start(t, rwAsk("write", skip))
 		rwWaiting(t, s, "writers", 1)
 		back := rwAsync(t, l.ReadLock(), t.Context())
 		rwWaiting(t, s, "readers", 1)
@@ -389,8 +383,8 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	t.Run("reader", func(t *testing.T) {
 		s, l := start(t)
 		w := rwLock(t, l.WriteLock(), t.Context())
-		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
-		p.start(t, rwCommand{Do: "read"})
+		p := rwSpawn(t, s, 0)
+		p.Start(t, rwAsk("read", skip))
 		rwWaiting(t, s, "readers", 1)
 		next := rwAsync(t, l.WriteLock(), t.Context())
 		rwWaiting(t, s, "writers", 1)
@@ -404,17 +398,17 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 	t.Run("frozen writer comes back", func(t *testing.T) {
 		s, l := start(t)
 		r := rwLock(t, l.ReadLock(), t.Context())
-		p := rwSpawn(t, rwArgs{Addr: s.Addr(), Skip: skip})
-		id := p.start(t, rwCommand{Do: "write"})
+		p := rwSpawn(t, s, 0)
+		id := p.Start(t, rwAsk("write", skip))
 		rwWaiting(t, s, "writers", 1)
 		p.Freeze(t)
 		h := rwGot(t, rwAsync(t, l.ReadLock(), t.Context()), skip+rwSoon)
 		p.Thaw(t)
 		rwWaiting(t, s, "writers", 1) // it takes a new place
 		rwUnlock(t, h, r)
-		p.await(t, id, "locked")
-		p.unlock(t, id)
-		rwEnd(t, p)
+		p.Await(t, id, "locked")
+		p.Unlock(t, id)
+		bed.End(t, p)
 	})
 }
 

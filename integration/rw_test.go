@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -148,6 +149,17 @@ func rwEventually(t testing.TB, what string, cond func() bool) {
 func rwWaiting(t testing.TB, s *testbed.Server, kind string, n int64) {
 	t.Helper()
 	rwEventually(t, kind+" wait", func() bool { return s.Int(t, "ZCARD", "redlatch_rw_"+kind+":{n}") == n })
+}
+
+// rwSpawn starts a process whose holds have this lease.
+func rwSpawn(t *testing.T, s *testbed.Server, lease time.Duration) *bed.Worker {
+	t.Helper()
+	return bed.Spawn(t, bed.Setup{Addrs: []string{s.Addr()}, Lease: lease})
+}
+
+// rwAsk asks for the lock in such a process.
+func rwAsk(mode string, skip time.Duration) bed.Command {
+	return bed.Command{Do: "lock", Kind: mode, Name: "n", Skip: skip}
 }
 
 // Readers share the lock, and a writer excludes readers and writers.

@@ -223,17 +223,18 @@ func (x *Site) Keys(t *testing.T, name string) []string {
 	return keys
 }
 
-// Left is what is left of the lock's lease on the servers: the shortest of its parts; below 0 if one is
-// not held, or has no end.
-func (x *Site) Left(t *testing.T, name string) time.Duration {
+// Left is what is left of the lock's leases on the servers: of the part that ends first, and of the one that
+// ends last. It is below 0 of a part that is not held, or has no end.
+func (x *Site) Left(t *testing.T, name string) (first, last time.Duration) {
 	t.Helper()
-	left := time.Duration(math.MaxInt64)
+	first, last = math.MaxInt64, math.MinInt64
 	for _, s := range x.Servers {
 		for _, key := range x.Kind.Names(name) {
-			left = min(left, time.Duration(s.Int(t, "PTTL", key))*time.Millisecond)
+			left := time.Duration(s.Int(t, "PTTL", key)) * time.Millisecond
+			first, last = min(first, left), max(last, left)
 		}
 	}
-	return left
+	return first, last
 }
 
 // Attempt is what an acquisition came to.

@@ -11,8 +11,21 @@ import (
 	"github.com/redlatch/redlatch/integration/bed"
 )
 
+type cases = map[string]func(t *testing.T, x *bed.Site, name string)
+
 // overKinds runs each case for each kind of lock, on a lock of its own, of which nothing may be left.
-func overKinds(t *testing.T, change []func(*redlatch.Config), cases map[string]func(t *testing.T, x *bed.Site, name string)) {
+func overKinds(t *testing.T, change []func(*redlatch.Config), cases cases) {
+	t.Helper()
+	each(t, change, cases, func(*testing.T) {})
+}
+
+// besideEachOther does so with cases that don't disturb each other: none does something to the servers or proxies.
+func besideEachOther(t *testing.T, change []func(*redlatch.Config), cases cases) {
+	t.Helper()
+	each(t, change, cases, (*testing.T).Parallel)
+}
+
+func each(t *testing.T, change []func(*redlatch.Config), cases cases, start func(t *testing.T)) {
 	t.Helper()
 	for _, k := range bed.Kinds() {
 		t.Run(k.Name, func(t *testing.T) {
@@ -20,6 +33,7 @@ func overKinds(t *testing.T, change []func(*redlatch.Config), cases map[string]f
 			x := bed.NewSite(t, k, change...)
 			for what, run := range cases {
 				t.Run(what, func(t *testing.T) {
+					start(t)
 					name := bed.Name(t.Name())
 					run(t, x, name)
 					bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
