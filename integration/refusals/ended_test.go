@@ -67,6 +67,20 @@ func TestAWriterBesideALockWithoutATTL(t *testing.T) {
 	}
 }
 
+// TestAWriterWhoseNameBeginsAnother: an attempt without waiting stands back for every writer that came first. That the
+// name of its acquisition begins that of another one does not make it the same.
+func TestAWriterWhoseNameBeginsAnother(t *testing.T) {
+	s := testbed.Standalone(t)
+	s.Do(t, "ZADD", luascript.RWWritersKey("w"), "1", field+"0")
+	s.Do(t, "ZADD", luascript.RWMarksKey("w"), "99999999999999", field+"0")
+	got := must(t, s, call{
+		script: luascript.RWWrite, keys: writeKeys("w"), args: []string{field, "1000", "0", "", "", "PUBLISH", "0"},
+	})
+	if !strings.HasPrefix(got, "[0 ") {
+		t.Errorf("%q, want that it stands back", got)
+	}
+}
+
 func writeKeys(key string) []string {
 	return []string{
 		key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key), luascript.RWTurnKey(key),

@@ -8,8 +8,8 @@ local COMES = 250
 
 -- Calls the first writer whose mark lives, on its client's channel. Marks that have ended, and those of clients
 -- that nobody hears, are taken away: at most 64.
--- own: what begins the fields before which the writer who asks need not stand back; it calls one only if that was
--- not done by now; '' = who leaves. held: the lock is not free; the first shall look, and its mark stays as it is.
+-- own: the field of who asks, which calls one only if that was not done by now; or a client's id with its ':', for
+-- which those of its writers are as good; '' = who leaves. held: the lock is not free; the first shall look, and its mark stays as it is.
 -- heeds '0': receivers can't be counted, each client is taken for one that hears.
 -- Returns for how many ms that writer has its turn, or nothing if there is none before own; and the error of a
 -- message that was refused.
@@ -22,7 +22,7 @@ local function call_writer(writers, marks, own, held, publish, heeds)
       return
     end
     local field = first[1]
-    if not field or own ~= '' and string.sub(field, 1, #own) == own then return end
+    if not field or own ~= '' and (field == own or string.sub(field, 1, 37) == own) then return end
     local left, dead = pcall('ZSCORE', marks, field), false
     if type(left) == 'table' then pcall('DEL', marks) end
     left = (tonumber(left) or 0) - now
