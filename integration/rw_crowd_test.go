@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/rwlock"
 )
 
 // Tests of many processes that wait to write, with one waiter each. Their limits are those of the plain lock's crowd.
@@ -415,6 +416,131 @@ func TestRWCrowdReadersEnterThoughTheFirstWriterIsDead(t *testing.T) {
 		t.Errorf("it got the lock after %v", took)
 	}
 	rwUnlock(t, r.hold)
+}
+
+// rwEnters fails unless a reader that waits is inside within a second of when the last mark before it counts no more.
+func rwEnters(t *testing.T, reader <-chan rlAttempt, began time.Time) {
+	t.Helper()
+	r := rlGet(t, reader)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	took := r.at.Sub(began)
+	t.Logf("after %v", took)
+	if took > crowdStands+250*time.Millisecond {
+		t.Errorf("it got the lock after %v", took)
+	}
+	rwUnlock(t, r.hold)
+}
+
+// TestRWCrowdReadersLook: readers that stood back for a writer enter within a second of when its mark counts no more,
+// however long it would have counted and whoever has entered meanwhile. Nobody tells them of that.
+func TestRWCrowdReadersLook(t *testing.T) {
+	t.Parallel()
+	const skip = time.Minute
+	behind := func(t *testing.T, s *testbed.Server) <-chan rlAttempt {
+		t.Helper()
+		reader := rlAsync(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).ReadLock())
+		rwWaiting(t, s, "readers", 1)
+		rwQuiet(t, s)
+		rlBlocked(t, reader)
+		return reader
+	}
+	forget := func(t *testing.T, s *testbed.Server) {
+		t.Helper()
+		s.Do(t, "DEL", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}") // what does not belong there
+	}
+	for name, later := range map[string]bool{"a writer that is called stands still": false, "and readers that came later stay": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := rwServer(t)
+			h := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
+			rwHears(t, s, rwStranger(1))
+			rwMark(t, s, rwStranger(1))
+			reader := behind(t, s)
+			began := time.Now()
+			rwUnlock(t, h)
+			if later {
+				l := rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock()
+				rwEventually(t, "a later one enters", func() bool {
+					h, err := l.TryLock(t.Context(), 0, 0)
+					if err == nil {
+						t.Cleanup(func() { rwUnlock(t, h) })
+					}
+					return err == nil
+				})
+			}
+			rwEnters(t, reader, began)
+			forget(t, s)
+		})
+	}
+	t.Run("the lock's lease ends", func(t *testing.T) {
+		t.Parallel()
+		for name, heard := range map[string]bool{"and the writer is dead": false, "and the writer stands still": true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := rwServer(t)
+				const lease = 2 * time.Second
+				rwLock(t, rwClient(t, s, time.Hour).ReadWriteLock("n").WriteLock(), t.Context(), redlatch.WithLease(lease))
+				ends := time.Now().Add(lease)
+				if heard {
+					rwHears(t, s, rwStranger(1))
+				}
+				rwMark(t, s, rwStranger(1))
+				reader := behind(t, s)
+				rwEnters(t, reader, ends)
+				forget(t, s)
+			})
+		}
+	})
+	t.Run("the writer is found dead while others read", func(t *testing.T) {
+		t.Parallel()
+		s := rwServer(t)
+		long := rwLock(t, rwClient(t, s, time.Hour).ReadWriteLock("n").ReadLock(), t.Context())
+		h := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
+		rwMark(t, s, rwStranger(1))
+		reader := behind(t, s)
+		began := time.Now()
+		rwUnlock(t, long) // which calls the writer, to look: the lock ends far sooner
+		if n := s.Int(t, "EXISTS", "redlatch_rw_writers:{n}"); n != 0 {
+			t.Error("the mark of a dead writer stayed: this test shows nothing")
+		}
+		rwEnters(t, reader, began)
+		rwUnlock(t, h)
+	})
+}
+
+// TestRWCrowdReadersLookTogether: those of one client that stand behind a writer's mark look by one command a second,
+// whatever their number, up to what one command takes.
+func TestRWCrowdReadersLookTogether(t *testing.T) {
+	t.Parallel()
+	const readers, seconds = 100, 3
+	s := rwServer(t)
+	h := rwLock(t, rwClient(t, s, time.Hour).ReadWriteLock("n").ReadLock(), t.Context())
+	rwMark(t, s, rwStranger(1))
+	l := rwClient(t, s, time.Hour).ReadWriteLock("n", rwTold()).ReadLock()
+	waiting := make([]<-chan rlAttempt, readers)
+	for i := range waiting {
+		waiting[i] = rlAsync(t.Context(), l)
+	}
+	rwWaiting(t, s, "readers", readers)
+	rwQuiet(t, s)
+	before, began := s.CommandStats(t), time.Now()
+	time.Sleep(seconds * time.Second)
+	n := s.CommandStats(t).Sub(before).Calls["evalsha"]
+	// They have come one after the other, and what is due within an eighth of the second goes with the first.
+	if limit := 8 * int64(time.Since(began)/time.Second+1); n > limit {
+		t.Errorf("%d commands in %d s", n, seconds)
+	}
+	t.Logf("%d commands", n)
+	rwUnlock(t, h)
+	for _, w := range waiting {
+		r := rlGet(t, w)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		rwUnlock(t, r.hold)
+	}
 }
 
 // TestRWCrowdAForgedCall: who has the right to publish can make a client ask, once for each message, and no more.

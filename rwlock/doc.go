@@ -61,8 +61,8 @@
 // reader that is refused leaves its name in redlatch_rw_readers with such a time; with
 // ShareReads the first of a process does, for those who follow it.
 // The client refreshes both in batches, every fifth of the skip time, which is 5 s by
-// default. A process that died is passed over when its last refresh is that old. The
-// rules:
+// default; those of readers behind a mark at least once a second. A process that died is
+// passed over when its last refresh is that old. The rules:
 //
 //   - A write unlock or downgrade makes the waiting readers the turn (RENAME of
 //     redlatch_rw_readers to redlatch_rw_turn: O(1)) and publishes 1.
@@ -73,7 +73,8 @@
 //     living writer was marked before it. Whoever leaves the lock free calls the first
 //     writer, and wakes no other. If it does not come within 250 ms (it stands still, or
 //     it is a quorum that needs more than this copy), its mark counts no more until its
-//     next refresh; others look once a second.
+//     next refresh; others look once a second. If a lease has ended, which calls nobody,
+//     the first reader or writer that asks calls it.
 //
 // So phases alternate. Readers that wait when a writer leaves enter before the next
 // writer, however fast that one is. Readers that come later wait behind the writers that
@@ -87,7 +88,8 @@
 //	                            └───────────┴── downgrade: 1 ◄────────┘
 //
 // A writer that gives up removes its mark and publishes 1, so that readers that stood
-// back enter at once. If it dies, there is no message, and they retry when its mark ends.
+// back enter at once. If it dies, or its mark ends since it does not come, there is no message:
+// a refresh tells them that no living writer is before them.
 // A reader of the turn that gives up publishes 0 and calls the first writer if it was the last
 // one and the lock is free. If the TTL falls to less than half because the longest holder left,
 // 0 is published for Redisson's writers, and the first of ours is called, to look. Ours learn

@@ -63,7 +63,10 @@ func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
 	k.acquire = k.both(k.token, k.lock, k.void, k.leases, k.writers, k.marks, k.turn)
 	k.release = k.both("", k.lock, k.void, k.leases, k.readers, k.turn, k.writers, k.marks)
 	k.renewed = [2][]string{{k.lock, k.leases, k.lock}, {k.lock, k.leases, k.lock, k.trace, k.trace, k.trace}}
-	k.places = [2][]string{{k.readers, k.turn, k.lock, k.leases}, {k.marks, k.writers, k.lock, k.leases}}
+	k.places = [2][]string{
+		{k.readers, k.turn, k.lock, k.leases, k.writers, k.marks},
+		{k.marks, k.writers, k.lock, k.leases},
+	}
 	k.state = conn.Command{
 		Script: luascript.RWState, Keys: []string{k.lock, k.leases, k.writers, k.marks, k.readers, k.turn},
 		Args: []string{"0", k.prefix},
@@ -120,6 +123,7 @@ type waiting struct {
 	until  time.Time // when the holder's lease ends, as far as told
 	held   bool      // the lock was held then
 	marked bool      // a reader: only the mark of a writer was in the way
+	often  bool      // a reader: its place is refreshed for that
 }
 
 func data(a *kind.Attempt) *waiting {
@@ -162,17 +166,12 @@ const (
 func (k *keys) Every() time.Duration { return k.skip / kind.PlaceLives }
 
 // refreshed decides whether what a refresh saw is a reason to try again: the
-// place is gone, it is the waiter's turn, or the lock will be free earlier than
-// it was told.
+// place is gone, it is the waiter's turn, nothing is in a reader's way any more, or the lock
+// will be free earlier than it was told.
 func (k *keys) refreshed(a *kind.Attempt, vals []conn.Value) bool {
 	w := data(a)
 	state, pttl := vals[0].Int, vals[1].Int
-	switch {
-	case state == 3 && w.marked:
-		// It stands behind a writer's mark: a message or its end tells. Whom a writer's
-		// hold kept out tries: that hold has gone, perhaps without a message for everybody
-		// (another library's downgrade, a slot on the move, a DEL by hand).
-	case state != 1:
+	if state != 1 {
 		return true
 	}
 	switch pttl {

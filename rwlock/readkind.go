@@ -57,7 +57,9 @@ func (k readKind) Acquire(a *kind.Attempt) conn.Command {
 	}
 	return conn.Command{
 		Script: luascript.RWRead, Keys: list,
-		Args: []string{a.Field, kind.Millis(a.Lease), came, other, kind.Flag(k.prefer), k.place(a), k.fence, a.Trace},
+		Args: []string{
+			a.Field, kind.Millis(a.Lease), came, other, kind.Flag(k.prefer), k.place(a), k.fence, a.Trace, k.publish, k.counts,
+		},
 	}
 }
 
@@ -81,12 +83,24 @@ func (k readKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	}
 	out := k.busy(a, r)
 	w := data(a)
+	w.marked = r.Int(6) == 1
 	if w.came == "" {
 		w.came, w.sent = strconv.FormatInt(r.Int(5), 10), a.Sent
+		w.often = w.marked // from the place's first refresh on
 	}
-	w.marked = r.Int(6) == 1
+	if w.marked {
+		out.RefreshIn = marksEvery
+		if !w.often { // that a refresh is due so soon is not known yet
+			out.LookIn = min(out.LookIn, marksEvery)
+		}
+	}
 	return out
 }
+
+// marksEvery is how often a reader behind a writer's mark is refreshed at least: a mark may end sooner than
+// told, by a call that nobody answers or since its writer is found dead, and then there is no message. One
+// command does it for all of a client that wait for a lock.
+const marksEvery = time.Second
 
 // along is since when readers of this process must have waited to come along with one that
 // enters while writers wait: whoever waited at the write unlock that began the turn would be
@@ -168,8 +182,12 @@ func (k readKind) Wait(*kind.Attempt) (pubsub.Spec, []pubsub.Option) { return k.
 
 // Refresh implements kind.Queuer.
 func (k readKind) Refresh(a *kind.Attempt) kind.Item {
+	came := ""
+	if !k.prefer {
+		came = data(a).came
+	}
 	return kind.Item{
-		Script: luascript.RWRefresh, Keys: k.places[0], Args: []string{a.Field, k.skipArg},
+		Script: luascript.RWRefresh, Keys: k.places[0], Args: []string{a.Field, k.skipArg, came},
 		Replies: 2, Shared: true, Head: readHead,
 	}
 }
@@ -177,6 +195,10 @@ func (k readKind) Refresh(a *kind.Attempt) kind.Item {
 var readHead, writeHead = []string{"r"}, []string{"w"}
 
 // Refreshed implements kind.Queuer.
-func (k readKind) Refreshed(a *kind.Attempt, vals []conn.Value, _ time.Time) (bool, time.Duration) {
-	return k.refreshed(a, vals), 0
+func (k readKind) Refreshed(a *kind.Attempt, vals []conn.Value, _ time.Time) (wake bool, next time.Duration) {
+	w := data(a)
+	if w.often = w.marked; w.often {
+		next = marksEvery
+	}
+	return k.refreshed(a, vals), next
 }

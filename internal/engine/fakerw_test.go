@@ -341,7 +341,11 @@ func (f *fakeRW) run(cmd conn.Command) conn.Reply {
 		if !last.IsZero() {
 			pttl = last.Sub(now).Milliseconds()
 		}
-		for i := 1; i < len(arg); i += 2 {
+		each := 2
+		if arg[0] == "r" {
+			each = 3
+		}
+		for i := 1; i < len(arg); i += each {
 			state, ends := int64(0), now.Add(ms(arg[i+1]))
 			if _, in := f.turn[arg[i]]; in {
 				state, f.turn[arg[i]] = 2, ends

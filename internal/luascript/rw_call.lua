@@ -7,7 +7,8 @@
 local COMES = 250
 
 -- Calls the first writer whose mark lives, on its client's channel. Marks that have ended, and those of clients
--- that nobody hears, are taken away: at most 64.
+-- that nobody hears, are taken away: at most 64. Readers who stood back for these alone are told by who leaves the lock
+-- free; else a refresh tells them, within a second.
 -- own: the field of who asks, which calls one only if that was not done by now; or a client's id with its ':', for
 -- which those of its writers are as good; '' = who leaves. held: the lock is not free; the first shall look, and its mark stays as it is.
 -- heeds '0': receivers can't be counted, each client is taken for one that hears.

@@ -18,6 +18,8 @@
 -- ARGV[6]  how long a place among the waiting readers lives, ms; '0' = leave none
 -- ARGV[7]  '' = not fenced; else the counter's TTL in ms, '-1' = no TTL
 -- ARGV[8]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
+-- ARGV[9]  PUBLISH or SPUBLISH
+-- ARGV[10] '0' = the receivers of a message can't be counted
 --
 -- RETURN   {1, token}  acquired, and no writer waits that it would stand back for; token is the
 --                      last writer's, 0 = there was none
@@ -33,7 +35,9 @@
 --          {-3}        the key is no lock; it was not touched
 --          1, 2 and 3 come as a bare integer when it is not fenced
 --
--- Bound: at most 10 dead readers and 1,000 dead writers are taken away; behind more writers it
+-- At a free lock whose end has called nobody (it was a TTL's, or by hand) it calls the first writer, as a release does.
+--
+-- Bound: at most 10 dead readers and 1,064 dead writers are taken away; behind more writers it
 -- answers {0, …} with a look of 1 ms.
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
@@ -171,19 +175,25 @@ if ARGV[5] ~= '1' and call('EXISTS', KEYS[5]) == 1 then
   if call('ZSCORE', KEYS[8], field) then return enter(3) end
   local came = us
   if ARGV[3] ~= '' then came = tonumber(ARGV[3]) end
+  local called = mode -- or nobody is to be
   for i = 0, MOST do
     local first = call('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
     if not first[1] then break end
     if i == MOST then return refuse(1) end
     if tonumber(first[2]) >= came then return enter(4, first[2] - came) end
     local alive = tonumber(call('ZSCORE', KEYS[6], first[1]) or '0')
-    if alive > now then return refuse(alive - now, nil, 1) end
-    if tonumber(call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES')[2] or '0') <= now then
+    if alive > now then
+      -- rw_call stands here
+      if called or readers_turn(KEYS[8]) then return refuse(alive - now, nil, 1) end
+      called = true
+      call_writer(KEYS[5], KEYS[6], field, false, ARGV[9], ARGV[10])
+    elseif tonumber(call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES')[2] or '0') <= now then
       call('DEL', KEYS[5], KEYS[6]) -- all are dead
       break
+    else
+      call('ZREM', KEYS[5], first[1])
+      call('ZREM', KEYS[6], first[1])
     end
-    call('ZREM', KEYS[5], first[1])
-    call('ZREM', KEYS[6], first[1])
   end
 end
 return enter(1)

@@ -5,16 +5,19 @@
 -- KEYS[2]  writers: redlatch_rw_writers:{lock}; readers: redlatch_rw_turn:{lock}
 -- KEYS[3]  the lock
 -- KEYS[4]  redlatch_rw_leases:{lock}
--- ARGV[1]  'w' or 'r'
--- ARGV[2i]    field of an acquisition
--- ARGV[2i+1]  how long its place lives from now, ms
+-- KEYS[5]  readers: redlatch_rw_writers:{lock}
+-- KEYS[6]  readers: redlatch_rw_marks:{lock}
+-- ARGV[1]  'w' or 'r'; then of each place
+--          field of the acquisition
+--          how long its place lives from now, ms
+--          readers: when it was refused first, µs of the server; '' = it stands back for no writer
 --
 -- RETURN   two integers per place: state, for how long the lock is held yet (ms; -1: not
 --          known, -2: it is free); that is its TTL, or for writers the end of the last of our
 --          readers if there are no others
 --          state 2  a reader whose turn it is
---                3  a reader that waits while others read: behind a writer's mark, or since
---                   the writer that kept it out has gone and told nobody
+--                3  a reader that waits while the lock is free or others read, and no living writer's mark
+--                   is before it: what kept it out has gone, perhaps without a message
 --                1  it waits
 --                0  the place is gone: it was silent for too long
 --
@@ -29,8 +32,14 @@ local function keep(key, field, ms)
 end
 
 local ttl = call('PTTL', KEYS[3])
-local waits = 1
-if ARGV[1] == 'r' and pcall('HGET', KEYS[3], 'mode') == 'read' then waits = 3 end
+local each, enters, first = 2, false, nil
+if ARGV[1] == 'r' then
+  each, enters = 3, ttl == -2 or pcall('HGET', KEYS[3], 'mode') == 'read'
+  -- since when the first writer waits, if its mark lives; what has ended is taken away by who asks
+  local writer = pcall('ZRANGE', KEYS[5], 0, 0, 'WITHSCORES')
+  local lives = writer[1] and pcall('ZSCORE', KEYS[6], writer[1])
+  if type(lives) == 'string' and tonumber(lives) > now then first = tonumber(writer[2]) end
+end
 if ttl > 0 and ARGV[1] == 'w' then
   if ttl > call('PTTL', KEYS[4]) then pcall('PEXPIRE', KEYS[4], ttl) end
   local last = call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')
@@ -40,7 +49,7 @@ if ttl > 0 and ARGV[1] == 'w' then
   end
 end
 local out = {}
-for i = 2, #ARGV, 2 do
+for i = 2, #ARGV, each do
   local field, ms = ARGV[i], ARGV[i + 1]
   local state = 0
   if ARGV[1] == 'w' then
@@ -51,7 +60,7 @@ for i = 2, #ARGV, 2 do
   elseif keep(KEYS[2], field, ms) then
     state = 2
   elseif keep(KEYS[1], field, ms) then
-    state = waits
+    state = enters and not (first and first < (tonumber(ARGV[i + 2]) or 0)) and 3 or 1
   end
   out[#out + 1] = state
   out[#out + 1] = ttl
