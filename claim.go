@@ -14,8 +14,8 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -97,7 +97,7 @@ func (cs *claims) claim(l *engine.Lock, period time.Duration) *claim {
 // stale reports whether the claim, which was granted, is so old that another one may have been
 // granted after it: by either clock, since one of them stands still while a machine sleeps.
 func (c *claim) stale() bool {
-	return held.Passed(time.Now(), held.LocalDeadline(c.since, c.period-c.period/earlyShare))
+	return lease.Passed(time.Now(), lease.LocalDeadline(c.since, c.period-c.period/earlyShare))
 }
 
 // voidTime is how long a late command of a claim that was given up is refused.

@@ -2,6 +2,7 @@ package redlatch_test
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -45,7 +46,7 @@ var kinds = []string{"rlock", "fairlock", "rwlock", "multilock"}
 // engineLayers are the packages of the engine from below, those of one line beside
 // each other: imports run upwards in this list only.
 var engineLayers = [][]string{
-	{"internal/luascript", "internal/observe", "internal/slots"},
+	{"internal/lease", "internal/luascript", "internal/observe", "internal/slots"},
 	{"internal/pubsub"},
 	{"internal/conn"},
 	{"internal/kind", "internal/inspect", "otel"},
@@ -87,6 +88,73 @@ var neverImports = map[string]string{
 	"internal/held":   "internal/pubsub",
 	"internal/sender": "internal/pubsub",
 	"internal/batch":  "internal/pubsub",
+}
+
+// pure are packages of functions and state machines: whoever calls them tells the time and carries out
+// what they decide, so that every order of events can be tried.
+var pure = []string{"internal/lease"}
+
+// impure are imports and names that a pure package has no use for. Without names: all of it.
+var impure = map[string][]string{
+	"context": nil, "sync": nil, "sync/atomic": nil, "math/rand": nil, "math/rand/v2": nil, "os": nil, "net": nil, "log/slog": nil,
+	"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Timer", "Ticker"},
+}
+
+// impurities are what makes a file no part of a pure package.
+func impurities(file *ast.File) (found []string) {
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if names, bad := impure[imported]; err != nil || bad && names == nil {
+			found = append(found, "import "+imported)
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if of, ok := n.X.(*ast.Ident); ok && of.Name == "time" && slices.Contains(impure["time"], n.Sel.Name) {
+				found = append(found, "time."+n.Sel.Name)
+			}
+		case *ast.GoStmt:
+			found = append(found, "go")
+		case *ast.ChanType:
+			found = append(found, "chan")
+		}
+		return true
+	})
+	return found
+}
+
+// A pure package reads no clock, waits for nothing, shares nothing and throws no dice.
+func TestPurePackagesArePure(t *testing.T) {
+	for _, dir := range pure {
+		files, err := filepath.Glob(dir + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", dir, len(files), err)
+		}
+		for _, name := range files {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := impurities(file); found != nil && !strings.HasSuffix(name, "_test.go") {
+				t.Errorf("%s has %v", name, found)
+			}
+		}
+	}
+}
+
+// The check above can fail.
+func TestImpuritiesAreFound(t *testing.T) {
+	const dirty = `package p
+import ("context"; "sync"; "time")
+func f(c chan int) { go f(c); time.Sleep(time.Second); _ = time.Now() }`
+	file, err := parser.ParseFile(token.NewFileSet(), "", dirty, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(impurities(file)), "[import context import sync chan go time.Sleep time.Now]"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
 }
 
 // badImport says what is wrong about an import of a file in dir ("" is the

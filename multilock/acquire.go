@@ -9,7 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -52,14 +52,14 @@ func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (*hold,
 
 // acquire is take without its observation. spanned is ctx with the span that the
 // members' are children of.
-func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, lease time.Duration) (*hold, error) {
+func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, length time.Duration) (*hold, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
-	if err := held.CheckLease(lease); err != nil {
+	if err := lease.Check(length); err != nil {
 		return nil, err
 	}
-	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: lease, pause: newPause()}
+	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: length, pause: newPause()}
 	var done func()
 	a.plain, a.ctx, done = engine.OneOwner(ctx, spanned)
 	defer done()
@@ -237,7 +237,7 @@ func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
 // valid reports whether the part is held by now.
 func (p *part) valid(now time.Time) bool {
 	for _, h := range p.holds() {
-		if held.Passed(now, h.ValidUntil()) || errors.Is(endOf(h), lock.ErrLeaseLost) {
+		if lease.Passed(now, h.ValidUntil()) || errors.Is(endOf(h), lock.ErrLeaseLost) {
 			return false
 		}
 	}

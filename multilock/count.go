@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -150,7 +150,7 @@ func (c *count) newDeployment() {
 	}
 	now, all := time.Now(), true
 	for i, a := range c.got {
-		all = all && a.Hold != nil && !held.Passed(now, a.Hold.ValidUntil())
+		all = all && a.Hold != nil && !lease.Passed(now, a.Hold.ValidUntil())
 		if a.Hold != nil { // that it is young is not what is in the way
 			q.trouble[i].Err = nil
 			stateOf(q.m.leaves[i].eng.Core()).note(q.trouble[i])

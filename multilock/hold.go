@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -297,11 +298,11 @@ func (h *hold) extendMember(ctx context.Context, m lock.Hold, lease time.Duratio
 	return m.Extend(ctx, lease)
 }
 
-func (h *hold) extend(ctx context.Context, lease time.Duration) error {
-	if lease <= 0 {
+func (h *hold) extend(ctx context.Context, length time.Duration) error {
+	if length <= 0 {
 		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}
-	if err := held.CheckLease(lease); err != nil {
+	if err := lease.Check(length); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil { // else the members may be faster than what ends theirs
@@ -331,7 +332,7 @@ func (h *hold) extend(ctx context.Context, lease time.Duration) error {
 		open.Go(func() { // ends with Extend, whose time is bounded
 			r := result{err: errBroken}
 			defer func() { results <- r }()
-			r.broke = caught(func() { r.err = h.extendMember(inner, m, lease) })
+			r.broke = caught(func() { r.err = h.extendMember(inner, m, length) })
 		})
 	}
 	began := time.Now()

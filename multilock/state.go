@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -90,7 +91,7 @@ func (s *state) saw(runID string) (age time.Duration, old bool) {
 
 // quarantine is how long a run of the server says nothing of what an earlier one had granted: no copy is
 // asked for more than LeaseTime.
-func (s *state) quarantine() time.Duration { return held.Margin(s.core.LeaseTime()) }
+func (s *state) quarantine() time.Duration { return lease.Margin(s.core.LeaseTime()) }
 
 // hasRestarted reports whether this process has seen two runs of the server.
 func (s *state) hasRestarted() bool {

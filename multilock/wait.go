@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -37,7 +38,7 @@ func (q *quorum) wait(why error) error {
 		return q.comeApart()
 	default:
 		// Nobody competes: the others are held. But those that gave no answer may be free.
-		expect = earlier(expect, time.Now().Add(q.pause.NextBackOff()))
+		expect = lease.Earlier(expect, time.Now().Add(q.pause.NextBackOff()))
 	}
 	for { // the end of one of the clients is signalled, too
 		if q.told.Swap(false) || q.m.closed(q.ctx) {
@@ -49,7 +50,7 @@ func (q *quorum) wait(why error) error {
 			q.gather(got + told)
 			return nil
 		}
-		if over, err := q.sleepUntil(earlier(expect, at)); over || err != nil {
+		if over, err := q.sleepUntil(lease.Earlier(expect, at)); over || err != nil {
 			return err
 		}
 	}
@@ -94,17 +95,9 @@ func (q *quorum) look() (told int, at time.Time) {
 		if try && !q.granted[i] {
 			told++
 		}
-		at = earlier(at, soon)
+		at = lease.Earlier(at, soon)
 	}
 	return told, at
-}
-
-// earlier is the earlier of two instants; a zero one does not count.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // listen makes the copies' unlock messages wake us.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -192,11 +192,11 @@ func (l *Locker) TryLock(ctx context.Context, wait, lease time.Duration) (redlat
 }
 
 // acquire tries and waits until expiry fires, if it is not nil, or only tries.
-func (l *Locker) acquire(ctx context.Context, expiry <-chan time.Time, only bool, lease time.Duration) (redlatch.Hold, error) {
-	if err := held.CheckLease(lease); err != nil {
+func (l *Locker) acquire(ctx context.Context, expiry <-chan time.Time, only bool, length time.Duration) (redlatch.Hold, error) {
+	if err := lease.Check(length); err != nil {
 		return nil, err
 	}
-	who := &asker{lease: lease}
+	who := &asker{lease: length}
 	who.ctx, _, who.done = engine.OneOwner(ctx, ctx)
 	var err error
 	if who.id, err = engine.OwnerOf(who.ctx); err == nil {

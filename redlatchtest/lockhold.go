@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -33,7 +33,7 @@ func newHold(who *asker, l *Locker, o *owner) *hold {
 	h := &hold{l: l, owner: o, done: who.done, began: time.Now(), kept: who.lease == 0}
 	h.ctx, h.end = context.WithCancelCause(who.ctx)
 	if !h.kept {
-		h.until = held.LocalDeadline(h.began, who.lease)
+		h.until = lease.LocalDeadline(h.began, who.lease)
 		h.timer = time.AfterFunc(h.until.Sub(h.began), h.expire) // stopped when the hold ends
 	}
 	return h
@@ -113,11 +113,11 @@ func (h *hold) Unlock(context.Context) error {
 }
 
 // Extend implements redlatch.Hold. It never blocks.
-func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
-	if lease <= 0 {
+func (h *hold) Extend(ctx context.Context, length time.Duration) error {
+	if length <= 0 {
 		return &redlatch.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}
-	if err := held.CheckLease(lease); err != nil {
+	if err := lease.Check(length); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -134,7 +134,7 @@ func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
 		return h.l.unavailable("extend")
 	}
 	now := time.Now()
-	if until := held.LocalDeadline(now, lease); until.After(h.until) {
+	if until := lease.LocalDeadline(now, length); until.After(h.until) {
 		h.until = until
 		if h.timer != nil {
 			h.timer.Reset(until.Sub(now))
@@ -158,7 +158,7 @@ func (h *hold) untilLocked() time.Time {
 		return h.until
 	}
 	renewed := h.began.Add(time.Since(h.began).Truncate(redlatch.DefaultLeaseTime / 3))
-	if until := held.LocalDeadline(renewed, redlatch.DefaultLeaseTime); until.After(h.until) {
+	if until := lease.LocalDeadline(renewed, redlatch.DefaultLeaseTime); until.After(h.until) {
 		return until
 	}
 	return h.until

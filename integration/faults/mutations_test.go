@@ -83,7 +83,7 @@ var mutations = []mutation{
 	},
 	{
 		name:    "local deadline ignored",
-		file:    "internal/held/deadline.go",
+		file:    "internal/lease/deadline.go",
 		old:     "func Passed(now, at time.Time) bool {",
 		new:     "func Passed(now, at time.Time) bool {\n\tat = at.Add(time.Minute)",
 		profile: "half-open", finds: "after its deadline", bound: 20_000,
@@ -156,7 +156,7 @@ var mutations = []mutation{
 		name:    "passed on with a deadline of its own",
 		file:    "internal/held/pass.go",
 		old:     "s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)",
-		new:     "s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)\n\ts.until = later(s.until, LocalDeadline(now, 3*r.cfg.LeaseTime))",
+		new:     "s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)\n\ts.until = lease.Later(s.until, lease.LocalDeadline(now, 3*r.cfg.LeaseTime))",
 		profile: "passing", finds: "the deadline lies", bound: 30_000,
 	},
 	{
@@ -176,7 +176,7 @@ var mutations = []mutation{
 	{
 		name:    "tenure ignored",
 		file:    "internal/held/pass.go",
-		old:     "case Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:",
+		old:     "case lease.Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:",
 		new:     "case false:",
 		profile: "taking turns", finds: "of another process had it while one waited", bound: 30_000,
 	},

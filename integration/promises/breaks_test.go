@@ -70,13 +70,13 @@ var breaks = []struct {
 		"TestALostLockIsTold/plain/its_keys_are_deleted", "no check found it",
 	},
 	{
-		"a local deadline passes a minute late", "internal/held/deadline.go",
+		"a local deadline passes a minute late", "internal/lease/deadline.go",
 		"func Passed(now, at time.Time) bool {", "func Passed(now, at time.Time) bool {\n\tat = at.Add(time.Minute)",
 		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
 	},
 	{
-		"no drift is taken off a lease", "internal/held/deadline.go",
-		"return sent.Add(lease - drift(lease))", "return sent.Add(lease + lease/4)",
+		"no drift is taken off a lease", "internal/lease/deadline.go",
+		"return sent.Add(length - Drift(length))", "return sent.Add(length + length/4)",
 		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
 	},
 	{
@@ -110,8 +110,8 @@ var breaks = []struct {
 		"TestLeases/plain/what_can't_be_meant", "TryLock(-1ns, 0s)",
 	},
 	{
-		"a lease below a millisecond is taken", "internal/held/hold.go",
-		"case lease > 0 && lease < time.Millisecond:", "case false:",
+		"a lease below a millisecond is taken", "internal/lease/deadline.go",
+		"case length > 0 && length < time.Millisecond:", "case false:",
 		"TestLeases/plain/what_can't_be_meant", "TryLock(0s, 1ns)",
 	},
 	{

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/internal/sender"
@@ -140,16 +141,16 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 // none. They have distinct keys, are sorted by them, and are of kinds that can be
 // taken together; see [SameGroup]. The holds are in the order of the locks. As a part of
 // a longer wait it ends at until, if that is not zero, however long an answer takes.
-func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration, until time.Time) ([]*held.Hold, error) {
+func AcquireAll(ctx context.Context, locks []*Lock, wait, length time.Duration, until time.Time) ([]*held.Hold, error) {
 	a := &acquisition{members: make([]member, len(locks))}
 	for i, l := range locks {
 		a.members[i].lock = l
 	}
-	if err := a.open(ctx, wait, lease); err != nil {
-		return nil, locks[0].refused(ctx, wait, lease, err)
+	if err := a.open(ctx, wait, length); err != nil {
+		return nil, locks[0].refused(ctx, wait, length, err)
 	}
 	defer a.close()
-	a.until = earlier(a.until, until)
+	a.until = lease.Earlier(a.until, until)
 	if err := a.finish(); err != nil {
 		return nil, err
 	}
@@ -161,13 +162,13 @@ func AcquireAll(ctx context.Context, locks []*Lock, wait, lease time.Duration, u
 }
 
 // open begins an acquisition; close ends it.
-func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error {
+func (a *acquisition) open(ctx context.Context, wait, length time.Duration) error {
 	for i := range a.members {
 		if err := a.members[i].lock.err; err != nil {
 			return err
 		}
 	}
-	if err := held.CheckLease(lease); err != nil {
+	if err := lease.Check(length); err != nil {
 		return err
 	}
 	c := a.members[0].lock.core
@@ -182,7 +183,7 @@ func (a *acquisition) open(ctx context.Context, wait, lease time.Duration) error
 		o.Unpin()
 		return err
 	}
-	a.core, a.ctx, a.wait, a.lease, a.once, a.owner = c, ctx, wait, lease, wait == 0, o
+	a.core, a.ctx, a.wait, a.lease, a.once, a.owner = c, ctx, wait, length, wait == 0, o
 	a.values = ctx
 	for i := range a.members {
 		m := &a.members[i]

@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -86,9 +87,9 @@ func (w *Watch) Look() (try bool, at time.Time) {
 		return true, time.Time{}
 	}
 	if !n.Confirmed {
-		return false, earlier(w.expect, time.Now().Add(unconfirmedPoll))
+		return false, lease.Earlier(w.expect, time.Now().Add(unconfirmedPoll))
 	}
-	return false, earlier(w.expect, n.Look)
+	return false, lease.Earlier(w.expect, n.Look)
 }
 
 // Leave ends it. h is what its owner got, if it did.

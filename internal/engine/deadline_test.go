@@ -12,7 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -23,10 +23,7 @@ import (
 const leaseTime = 30 * time.Second
 
 // drift is what is taken off a lease.
-func drift(lease time.Duration) time.Duration {
-	now := time.Now()
-	return now.Add(lease).Sub(held.LocalDeadline(now, lease))
-}
+func drift(length time.Duration) time.Duration { return lease.Drift(length) }
 
 func TestFixedLeaseEndsAtItsLocalDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

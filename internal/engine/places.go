@@ -6,8 +6,8 @@ import (
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/conn"
-	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/sender"
 )
@@ -20,7 +20,7 @@ type places struct {
 	quit chan struct{}
 
 	mu      sync.Mutex
-	heap    held.TimeHeap[*place]  // guarded by mu
+	heap    lease.Heap[*place]     // guarded by mu
 	nodes   map[string]*placesNode // guarded by mu; those with something to know
 	armed   time.Time              // guarded by mu; when the goroutine looks next
 	done    chan struct{}          // guarded by mu; nil: no goroutine
@@ -33,10 +33,10 @@ type placesNode struct {
 	name string
 
 	// guarded by places.mu
-	under   int                   // batches without an answer
-	load    *refreshing           // what a look has found for it so far
-	late    held.TimeHeap[*place] // due, but too much is under way
-	failing bool                  // the last refresh failed: told once
+	under   int                // batches without an answer
+	load    *refreshing        // what a look has found for it so far
+	late    lease.Heap[*place] // due, but too much is under way
+	failing bool               // the last refresh failed: told once
 }
 
 // place is a waiter's place on the server.
@@ -53,7 +53,7 @@ type place struct {
 	again bool // refresh once more when the one under way has ended
 }
 
-// Spot implements held.Timed.
+// Spot implements lease.Timed.
 func (p *place) Spot() *int32 { return &p.index }
 
 // maxRefreshing bounds the batches under way to a node. What falls due beyond it

@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/sender"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -403,13 +404,13 @@ func (a *acquisition) focus(part int) {
 // won makes holds of a grant, unless it came too late or too few replicas have
 // it. The gates are ours.
 func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, error) {
-	c, lease := &a.call, a.about().attempt.Lease
-	sent, lasts := c.Sent, lease
+	c, length := &a.call, a.about().attempt.Lease
+	sent, lasts := c.Sent, length
 	handed := !out.Granted.IsZero()
 	if handed {
 		sent, lasts = out.Granted, out.Lease
 	}
-	if held.Passed(time.Now(), held.LocalDeadline(sent, lasts)) {
+	if lease.Passed(time.Now(), lease.LocalDeadline(sent, lasts)) {
 		if fresh > 0 {
 			a.givenBack("grant given back: its answer came after the lease had run out")
 			a.anew()
@@ -435,7 +436,7 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		if tokens != nil {
 			token = tokens[i]
 		}
-		if err := a.hold(&a.members[i], &out, token, sent, lease, handed, lasts); err != nil {
+		if err := a.hold(&a.members[i], &out, token, sent, length, handed, lasts); err != nil {
 			if errors.Is(err, held.ErrMoved) && fresh > 0 && !handed {
 				a.left.lost++ // its answer is worth no more than none
 			}
@@ -519,7 +520,7 @@ func (a *acquisition) granted(payloads []string) (won, try bool, err error) {
 	if a.obs != nil && out.Holder != "" {
 		a.obs.Busy(out.Holder, out.Trace, 0) // who gave it to us
 	}
-	if a.core.cfg.ReplicaAcks > 0 || time.Until(held.LocalDeadline(out.Granted, out.Lease)) < out.Lease/2 ||
+	if a.core.cfg.ReplicaAcks > 0 || time.Until(lease.LocalDeadline(out.Granted, out.Lease)) < out.Lease/2 ||
 		!a.core.reg.Fresh(m.lock.of.Key, out.Granted) { // the server may have come back with an older life of the place
 		// Acquire recognises the grant and sets the whole lease.
 		return false, true, nil

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -243,7 +244,7 @@ func (a *acquisition) lastLook(err error) (won bool, _ error) {
 func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	at = a.look
 	if news.Line {
-		at = earlier(news.Expect, news.Look)
+		at = lease.Earlier(news.Expect, news.Look)
 		a.busy.Holder, a.busy.Remaining, a.seenAt = news.Holder.Owner, time.Until(news.Expect), time.Now()
 		if a.obs != nil && news.Holder.Owner != "" {
 			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
@@ -257,11 +258,11 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	case at.IsZero():
 		return at, true
 	case !news.Confirmed:
-		at = earlier(earlier(at, a.ownLook()), time.Now().Add(unconfirmedPoll))
+		at = lease.Earlier(lease.Earlier(at, a.ownLook()), time.Now().Add(unconfirmedPoll))
 	default:
-		at = earlier(at, a.ownLook())
+		at = lease.Earlier(at, a.ownLook())
 	}
-	return earlier(at, a.until), false
+	return lease.Earlier(at, a.until), false
 }
 
 // seen is the holder that the last attempt found.
@@ -278,12 +279,4 @@ func (a *acquisition) holder() pubsub.Holder {
 		who.Trace = f.Name + " " + m.attempt.Trace
 	}
 	return who
-}
-
-// earlier is the earlier of two instants; a zero one does not count.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/sender"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -79,7 +80,7 @@ func (g *giving) pause(parts []part) bool {
 	}
 	var until time.Time
 	for i := range parts {
-		until = later(until, parts[i].ends())
+		until = lease.Later(until, parts[i].ends())
 	}
 	return Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff())
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/sender"
@@ -235,11 +236,11 @@ func (h *Hold) since(now time.Time) time.Time { return now.Add(h.began - now.Sub
 // loseLocked takes a hold away.
 func (h *Hold) loseLocked(reason lock.LossReason, err error) {
 	h.s.removeLocked(h)
-	if reason == lock.LossGone && h.lease > 0 && Passed(time.Now(), h.until) {
+	if reason == lock.LossGone && h.lease > 0 && lease.Passed(time.Now(), h.until) {
 		reason = lock.LossExpired // nobody took it away
 	}
 	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.grant == nil) &&
-		(h.full == nil || Passed(time.Now(), *h.full))
+		(h.full == nil || lease.Passed(time.Now(), *h.full))
 	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
 	h.passes = h.s.passes
 	h.endLocked(stateLost, h.lost)
@@ -254,13 +255,13 @@ func (h *Hold) Forsake() {
 	if h.state != stateHeld || h.forsook {
 		return
 	}
-	s, lease := h.s, r.cfg.LeaseTime
+	s, length := h.s, r.cfg.LeaseTime
 	h.forsook, h.full = true, nil
-	h.until = later(h.deadlineLocked(), s.askedUntilLocked().Add(-drift(lease)))
+	h.until = lease.Later(h.deadlineLocked(), s.askedUntilLocked().Add(-lease.Drift(length)))
 	if h.lease == 0 {
 		s.unkeepLocked(h)
 		s.fixed++
-		h.lease, h.lasts = lease, lease
+		h.lease, h.lasts = length, length
 	}
 	r.dog.scheduleLocked(s, time.Time{})
 }
@@ -305,17 +306,6 @@ func (h *Hold) overLocked() error {
 	return lock.ErrNotHeld
 }
 
-// CheckLease refuses leases that make no sense.
-func CheckLease(lease time.Duration) error {
-	switch {
-	case lease < 0:
-		return &lock.InvalidOptionError{Option: "lease", Reason: "it is negative"}
-	case lease > 0 && lease < time.Millisecond:
-		return &lock.InvalidOptionError{Option: "lease", Reason: "it is below the server's resolution of 1ms"}
-	}
-	return nil
-}
-
 // Extend implements lock.Hold.
 func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 	return h.extendBy(ctx, lease, lease)
@@ -333,11 +323,11 @@ func (h *Hold) extendBy(ctx context.Context, lease, asked time.Duration) error {
 	return err
 }
 
-func (h *Hold) extend(ctx context.Context, lease, asked time.Duration) error {
-	if lease <= 0 {
+func (h *Hold) extend(ctx context.Context, length, asked time.Duration) error {
+	if length <= 0 {
 		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}
-	if err := CheckLease(lease); err != nil {
+	if err := lease.Check(length); err != nil {
 		return err
 	}
 	r := h.s.reg
@@ -356,7 +346,7 @@ func (h *Hold) extend(ctx context.Context, lease, asked time.Duration) error {
 	deadline := time.Now().Add(r.cfg.UnlockTimeout)
 	retry := NewRetry()
 	for {
-		again, err := h.extendOnce(ctx, deadline, lease, asked)
+		again, err := h.extendOnce(ctx, deadline, length, asked)
 		switch {
 		case err == nil || !again:
 			return err
@@ -374,7 +364,7 @@ func (h *Hold) extend(ctx context.Context, lease, asked time.Duration) error {
 // extendOnce makes one attempt; again says whether another one makes sense. What
 // it raised although nobody waits for the answer any more is given back with the
 // session at the latest.
-func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease, asked time.Duration) (again bool, err error) {
+func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked time.Duration) (again bool, err error) {
 	s, r := h.s, h.s.reg
 	gate := &h.claim.Gate
 	lctx, cancel := context.WithDeadline(ctx, deadline)
@@ -422,17 +412,17 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, lease, asked 
 	if c.Sent.Before(r.dog.movedAt) {
 		return true, ErrMoved
 	}
-	until := LocalDeadline(c.Sent, asked)
+	until := lease.LocalDeadline(c.Sent, asked)
 	if h.lease == 0 {
-		s.until = later(s.until, until)
+		s.until = lease.Later(s.until, until)
 	}
 	if until.After(h.until) {
 		h.until, h.lasts = until, asked
 	}
-	if full := LocalDeadline(c.Sent, lease); asked < lease && h.lease > 0 && !h.forsook && (h.full == nil || full.After(*h.full)) {
+	if full := lease.LocalDeadline(c.Sent, length); asked < length && h.lease > 0 && !h.forsook && (h.full == nil || full.After(*h.full)) {
 		h.full = &full
 	}
-	s.known = later(s.known, c.Sent)
+	s.known = lease.Later(s.known, c.Sent)
 	r.dog.scheduleLocked(s, time.Time{})
 	return false, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -38,7 +39,7 @@ func (s *Session) listLocked(holds []*Hold) lock.HeldLock {
 	}
 	for _, h := range holds {
 		l.Fixed = l.Fixed && h.lease > 0
-		l.ValidUntil = later(l.ValidUntil, h.deadlineLocked())
+		l.ValidUntil = lease.Later(l.ValidUntil, h.deadlineLocked())
 		if since := h.since(now); l.Since.IsZero() || since.Before(l.Since) {
 			l.Since = since
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -43,11 +44,11 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 		r.mu.Unlock()
 		return false, false
 	case r.drains || s.dead || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,
-		s.limbo > 0 || s.grant != nil || s.token != 0 || s.final || Passed(now, s.until),
+		s.limbo > 0 || s.grant != nil || s.token != 0 || s.final || lease.Passed(now, s.until),
 		s.leftLocked(now.Add(r.cfg.LeaseTime)): // the server keeps it for longer than the receiver asked for
 		r.mu.Unlock()
 		return false, false
-	case Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:
+	case lease.Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:
 		late = s.passes > 0
 		r.mu.Unlock()
 		return false, late
@@ -99,7 +100,7 @@ func (r *Registry) Doubt(key string) (over func(answered, ours bool)) {
 			until = until.Add(unheard)
 		}
 		d.asked--
-		d.until = later(d.until, until)
+		d.until = lease.Later(d.until, until)
 		if ours {
 			r.dog.suspectLocked(key, now)
 		}
@@ -188,5 +189,5 @@ func (r *Registry) Given(at **Hold) (h *Hold, lost bool) {
 		return nil, false
 	}
 	*at = nil
-	return h, h.state != stateHeld || Passed(time.Now(), h.deadlineLocked())
+	return h, h.state != stateHeld || lease.Passed(time.Now(), h.deadlineLocked())
 }

@@ -2,14 +2,7 @@
 // deadlines, the watchdog that keeps them, and the one path on which they are
 // given back. It knows nothing of how locks are acquired.
 //
-// # The local deadline
-//
-//	until = instant before the command was sent + lease - drift(lease)
-//
-// where the command is the last acquisition, re-entry or renewal that the server
-// confirmed. The server sets the lease later than that instant, so it can't run
-// out before. The deadline counts on the monotonic and on the wall clock,
-// whichever passes first.
+// Package lease says when a lease ends here, and when it is renewed.
 //
 // # Who guards what
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/sender"
 )
 
@@ -62,9 +63,9 @@ func (n *renewal) addLocked(s *Session) {
 	// What the holds count on beyond that: a fixed lease, or what Extend raised. The server may
 	// have forgotten it (a failover, a restart with what was saved a second before), and keep the
 	// lock for less. One that has it raises nothing.
-	own := max(set, leaseUntil(n.began, s.countsOnLocked()))
+	own := max(set, lease.Until(n.began, s.countsOnLocked()))
 	if full := s.fullLocked(); !full.IsZero() {
-		own = max(own, min(n.w.reg.cfg.LeaseTime, leaseUntil(n.began, full)))
+		own = max(own, min(n.w.reg.cfg.LeaseTime, lease.Until(n.began, full)))
 	}
 	if g := s.grant; g != nil {
 		// what is left of the asked lease; a fixed one is not extended by it
@@ -196,7 +197,7 @@ func (n *renewal) tell(o *settled) {
 	for _, f := range o.failed {
 		f.s.flying--
 		if f.err != errRefused && conn.Classify(f.err) == conn.Ambiguous { //nolint:errorlint // our own
-			f.s.asked = later(f.s.asked, now.Add(f.set)) // it may have run until now
+			f.s.asked = lease.Later(f.s.asked, now.Add(f.set)) // it may have run until now
 		}
 		f.s.asks = nil
 		if f.s.lastErr == nil && first == nil {

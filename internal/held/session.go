@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -131,16 +132,16 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	s := &m.session
 	s.holds = m.list[:0]
 	g.Claim.sessions[modeIndex(g.Lock.Kind.Traits().Mode)] = s
-	lease := g.Lease
+	length := g.Lease
 	if g.Handed {
-		lease = g.Lasts
+		length = g.Lasts
 	}
-	s.until, s.asked = LocalDeadline(g.Sent, lease), time.Now().Add(lease)
+	s.until, s.asked = lease.LocalDeadline(g.Sent, length), time.Now().Add(length)
 	h := &m.hold
 	s.addLocked(g.Ctx, h, g.Claim, g.Fixed, g.Sent, counted)
 	if g.Handed {
 		// shorter than asked for until it is confirmed
-		h.until, h.lasts = s.until, lease
+		h.until, h.lasts = s.until, length
 		now := time.Now()
 		// Late enough that a short section needs no confirmation at all, early
 		// enough for several tries.
@@ -173,23 +174,23 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 // holds. The command may yet be withdrawn: then the end is one that nobody asked for, which costs
 // a release too many when the session ends, and no more. What is asked of a server again is only
 // what a hold counts on.
-func (s *Session) askingLocked(now time.Time, lease time.Duration) (count int) {
-	s.asked = later(s.asked, now.Add(lease))
+func (s *Session) askingLocked(now time.Time, length time.Duration) (count int) {
+	s.asked = lease.Later(s.asked, now.Add(length))
 	return s.countLocked(nil)
 }
 
 // Heard notes that the answer to a command that asked for a lease is here, or an error in its stead: the
 // server ran it until now, however long ago it was sent.
-func (s *Session) Heard(lease time.Duration) {
+func (s *Session) Heard(length time.Duration) {
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
-	s.asked = later(s.asked, time.Now().Add(lease))
+	s.asked = lease.Later(s.asked, time.Now().Add(length))
 }
 
 // Again adds the hold of a re-entry that the server confirmed; the claim, its owner's,
 // has been retained for it. It returns lock.ErrNotHeld when the session is over, and ErrMoved
 // when the server that confirmed it may be one that another one has replaced.
-func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duration, sent time.Time) (*Hold, error) {
+func (s *Session) Again(ctx context.Context, c *Claim, fixed, length time.Duration, sent time.Time) (*Hold, error) {
 	r := s.reg
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
 	h := &Hold{}
@@ -202,11 +203,11 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, lease time.Duratio
 		return nil, ErrMoved
 	}
 	if fixed == 0 {
-		s.until = later(s.until, LocalDeadline(sent, lease))
+		s.until = lease.Later(s.until, lease.LocalDeadline(sent, length))
 	}
-	s.known = later(s.known, sent)
+	s.known = lease.Later(s.known, sent)
 	s.addLocked(ctx, h, c, fixed, sent, counted)
-	h.prolongLocked(sent, fixed, lease)
+	h.prolongLocked(sent, fixed, length)
 	if s.joined != nil {
 		s.joined[c]++
 		c.sessions[modeRead] = s // its last hold may have ended meanwhile, while others kept the session
@@ -236,7 +237,7 @@ func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.D
 	h.s, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent.Sub(s.reg.epoch), counted, s.link
 	h.alive = true
 	if fixed > 0 {
-		h.until, h.lasts = LocalDeadline(sent, fixed), fixed
+		h.until, h.lasts = lease.LocalDeadline(sent, fixed), fixed
 	}
 	if fixed > 0 {
 		s.fixed++
@@ -256,8 +257,8 @@ func (h *Hold) prolongLocked(sent time.Time, fixed, asked time.Duration) {
 	if fixed <= asked {
 		return
 	}
-	end := LocalDeadline(sent, fixed)
-	h.until, h.lasts, h.full = LocalDeadline(sent, asked), asked, &end
+	end := lease.LocalDeadline(sent, fixed)
+	h.until, h.lasts, h.full = lease.LocalDeadline(sent, asked), asked, &end
 }
 
 // fullLocked is the latest local deadline that renewals lead the session's fixed holds to, beyond what was
@@ -266,7 +267,7 @@ func (s *Session) fullLocked() (end time.Time) {
 	if s.fixed > 0 {
 		for _, h := range s.holds {
 			if h.state == stateHeld && h.full != nil {
-				end = later(end, *h.full)
+				end = lease.Later(end, *h.full)
 			}
 		}
 	}
@@ -351,11 +352,11 @@ func (r *Registry) leaveLocked(h *Hold) {
 // tell gives that back, since a living process leaves none.
 func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	var lost []*Hold
-	if s.fixed == 0 && s.kept > 0 && !Passed(now, s.until) {
+	if s.fixed == 0 && s.kept > 0 && !lease.Passed(now, s.until) {
 		return nil // all of them last as long
 	}
 	for _, h := range s.holds {
-		if h.state == stateHeld && Passed(now, h.deadlineLocked()) {
+		if h.state == stateHeld && lease.Passed(now, h.deadlineLocked()) {
 			lost = append(lost, h)
 		}
 	}
@@ -367,7 +368,7 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 		if len(lost) > 0 && !r.closed {
 			own, forsook := time.Time{}, true
 			for _, h := range lost {
-				own, forsook = later(own, h.askedLocked()), forsook && h.forsook
+				own, forsook = lease.Later(own, h.askedLocked()), forsook && h.forsook
 			}
 			if s.limbo > 0 || !forsook && s.leftLocked(own) {
 				r.leaveLocked(lost[len(lost)-1])
@@ -392,7 +393,7 @@ func (s *Session) countsOnLocked() (until time.Time) {
 	if s.fixed > 0 {
 		for _, h := range s.holds {
 			if h.state == stateHeld && h.lease > 0 && !h.forsook {
-				until = later(until, h.until)
+				until = lease.Later(until, h.until)
 			}
 		}
 	}
@@ -403,7 +404,7 @@ func (s *Session) countsOnLocked() (until time.Time) {
 // answer, it may become later.
 func (s *Session) askedUntilLocked() time.Time {
 	if s.asks != nil {
-		return later(s.asked, *s.asks)
+		return lease.Later(s.asked, *s.asks)
 	}
 	return s.asked
 }
@@ -411,9 +412,9 @@ func (s *Session) askedUntilLocked() time.Time {
 // askedLocked is when the lease that the hold itself was promised ends on the server.
 func (h *Hold) askedLocked() time.Time {
 	if h.lease == 0 {
-		return h.s.until.Add(drift(h.s.reg.cfg.LeaseTime))
+		return h.s.until.Add(lease.Drift(h.s.reg.cfg.LeaseTime))
 	}
-	return h.until.Add(drift(h.lasts))
+	return h.until.Add(lease.Drift(h.lasts))
 }
 
 // leftBehind is how much of a lease is worth a command.

@@ -1,6 +1,10 @@
 package held
 
-import "time"
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/lease"
+)
 
 // Readers that share a hold: whoever reads while another reader of this process is
 // inside becomes one more hold of that one's session, without a command, and is
@@ -55,6 +59,7 @@ const (
 	Leads               // ask the server; who comes meanwhile follows
 	Follows             // wait for Done, and call Follow
 	Again               // look once more what its part is
+
 )
 
 // shareKey are the readers that may share: those of a lock, with equal Traits.Shares.
@@ -123,7 +128,7 @@ func (r *Registry) Follow(x *Share, leave bool) (part Part, h *Hold, lost bool) 
 		part = Again
 	case part == Joined:
 		h, x.hold = x.hold, nil
-		return part, h, h.state != stateHeld || Passed(time.Now(), h.deadlineLocked())
+		return part, h, h.state != stateHeld || lease.Passed(time.Now(), h.deadlineLocked())
 	case part == Leads && leave:
 		r.nextLocked(k, sh)
 		part = Again
@@ -297,7 +302,7 @@ func (r *Registry) closeLocked(s *Session) {
 func (r *Registry) joinLocked(x *Share, s *Session, at time.Time) bool {
 	now, c := time.Now(), x.To.Claim
 	switch {
-	case r.drains || s.dead || s.final || Passed(now, s.until),
+	case r.drains || s.dead || s.final || lease.Passed(now, s.until),
 		at.Sub(r.epoch)-s.tenure >= x.Tenure,
 		!r.freshLocked(s),
 		c.sessions[modeRead] != nil || c.sessions[modeWrite] != nil:

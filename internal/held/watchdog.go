@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/batch"
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // watchdog renews and checks all sessions of a client and ends holds at their
@@ -16,28 +17,22 @@ type watchdog struct {
 	kick chan struct{} // cap 1: something is due earlier than the timer
 	quit chan struct{}
 	done chan struct{}
+	pace lease.Pace
 
 	// guarded by reg.mu
-	heap  TimeHeap[*Session]
-	armed time.Time // when the goroutine looks next
-	// ahead is by how much the wall clock had run ahead of the monotonic one, since the registry was
-	// made, when deadlines were last compared with both; less if it was set back since.
-	ahead time.Duration
+	heap   lease.Heap[*Session]
+	armed  time.Time    // when the goroutine looks next
+	clocks lease.Clocks // deadlines are compared with both
 	// movedAt is when it was noticed that the keys are on another server. What was
 	// confirmed by a command sent before may not hold there.
 	movedAt time.Time
 }
 
-const (
-	// wallCheck is how often the clocks are compared while anything is held.
-	wallCheck = time.Second
-	// wallJump is how far the wall clock may run ahead of the monotonic one before the machine
-	// has slept: less where leases are so short that their margin is.
-	wallJump = 200 * time.Millisecond
-)
-
 func newWatchdog(r *Registry) *watchdog {
-	return &watchdog{reg: r, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	return &watchdog{
+		reg: r, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		pace: lease.Pace{Length: r.cfg.LeaseTime}, clocks: lease.NewClocks(r.epoch),
+	}
 }
 
 func (w *watchdog) start() { go w.run() } // ends with stop
@@ -46,19 +41,6 @@ func (w *watchdog) start() { go w.run() } // ends with stop
 func (w *watchdog) stop() {
 	close(w.quit)
 	<-w.done
-}
-
-// every is the time between two renewals, or checks, of a session.
-func (w *watchdog) every() time.Duration { return w.reg.cfg.LeaseTime / 3 }
-
-// window is how much earlier than due a renewal may travel with others.
-func (w *watchdog) window() time.Duration {
-	return max(w.reg.cfg.LeaseTime/200, time.Millisecond)
-}
-
-// retryAfter is the pause after a failed renewal.
-func (w *watchdog) retryAfter() time.Duration {
-	return min(max(w.reg.cfg.LeaseTime/30, 10*time.Millisecond), time.Second)
 }
 
 // scheduleLocked puts a session where it belongs in the heap, and returns when it must
@@ -80,12 +62,12 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 	held := s.kept > 0
 	next = s.renewAt
 	if held {
-		next = earlier(next, s.until)
+		next = lease.Earlier(next, s.until)
 	}
 	if s.fixed > 0 {
 		for _, h := range s.holds {
 			if h.state == stateHeld && h.lease > 0 {
-				held, next = true, earlier(next, h.until)
+				held, next = true, lease.Earlier(next, h.until)
 			}
 		}
 	}
@@ -98,19 +80,10 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 	return next
 }
 
-// nextLocked is when to renew a session whose interval began at an instant. It spreads,
-// always to the early side: what was acquired in one burst must not be renewed in one
-// burst for ever. The first interval spreads most.
+// nextLocked is when to renew a session whose interval began at an instant.
 func (w *watchdog) nextLocked(s *Session, began time.Time) time.Time {
-	every := w.every()
-	spread := every / 16
-	if !s.renewed {
-		if spread = every / 2; w.heap.Len() > burst {
-			// Over half an interval twice as many would be renewed as on average.
-			spread = every - every/8
-		}
-	}
-	return began.Add(every - rand.N(spread+1)) // #nosec G404 -- only spreads load
+	spread := w.pace.Spread(!s.renewed, w.heap.Len() > burst)
+	return began.Add(w.pace.Every() - rand.N(spread+1)) // #nosec G404 -- only spreads load
 }
 
 // wakeLocked makes the goroutine look no later than at.
@@ -139,10 +112,10 @@ func (w *watchdog) moved() {
 	for i, s := range w.sessionsLocked() {
 		at := w.movedAt
 		if i >= burst {
-			at = at.Add(rand.N(w.every() / 8)) // #nosec G404 -- only spreads load
+			at = at.Add(rand.N(w.pace.Every() / 8)) // #nosec G404 -- only spreads load
 		}
 		s.renewing = false // the answer under way may be the old server's
-		s.renewAt = earlier(s.renewAt, at)
+		s.renewAt = lease.Earlier(s.renewAt, at)
 		w.scheduleLocked(s, time.Time{})
 	}
 }
@@ -158,7 +131,7 @@ func (w *watchdog) suspectLocked(key string, now time.Time) (found bool) {
 	}
 	for _, s := range of {
 		s.renewing = false // the answer under way may be older
-		s.renewAt = earlier(s.renewAt, now)
+		s.renewAt = lease.Earlier(s.renewAt, now)
 		w.scheduleLocked(s, time.Time{})
 	}
 	return len(of) > 0
@@ -199,10 +172,10 @@ func (w *watchdog) look(now time.Time) {
 	var lost []*Hold
 	watched := r.cfg.Observer != nil && r.cfg.Observer.Renewals()
 	r.mu.Lock()
-	if w.sleptLocked(now) {
+	if w.clocks.Slept(now, w.reg.cfg.LeaseTime) {
 		lost = w.wakenLocked(now)
 	}
-	horizon := now.Add(w.window())
+	horizon := now.Add(w.pace.Window())
 	for {
 		s, next, ok := w.heap.First()
 		if !ok || next.After(horizon) {
@@ -232,7 +205,7 @@ func (w *watchdog) look(now time.Time) {
 	}
 	w.armed = time.Time{}
 	if _, next, ok := w.heap.First(); ok {
-		w.armed = earlier(next, now.Add(wallCheck))
+		w.armed = lease.Earlier(next, now.Add(lease.CheckEvery))
 	}
 	r.mu.Unlock()
 	r.tell(lost)
@@ -241,32 +214,20 @@ func (w *watchdog) look(now time.Time) {
 	}
 }
 
-// sleptLocked reports whether the monotonic clock stood still since deadlines were compared with both.
-// Many short sleeps count as one.
-func (w *watchdog) sleptLocked(now time.Time) bool {
-	epoch := w.reg.epoch
-	ahead := now.Round(0).Sub(epoch.Round(0)) - now.Sub(epoch)
-	slept := ahead-w.ahead > min(wallJump, drift(w.reg.cfg.LeaseTime)/2)
-	if slept || ahead < w.ahead {
-		w.ahead = ahead
-	}
-	return slept
-}
-
 // wakenLocked does what is due after the machine slept: deadlines come earlier on the monotonic clock,
 // by which timers run, and who has any time left renews at once.
 func (w *watchdog) wakenLocked(now time.Time) (lost []*Hold) {
 	for i, s := range w.sessionsLocked() {
 		lost = append(lost, w.reg.expireLocked(s, now)...)
-		s.until = onBoth(now, s.until)
+		s.until = lease.OnBoth(now, s.until)
 		for _, h := range s.holds {
-			h.until = onBoth(now, h.until)
+			h.until = lease.OnBoth(now, h.until)
 		}
 		at := now
 		if i >= burst {
-			at = at.Add(rand.N(w.every() / 8)) // #nosec G404 -- only spreads load
+			at = at.Add(rand.N(w.pace.Every() / 8)) // #nosec G404 -- only spreads load
 		}
-		s.renewAt = earlier(s.renewAt, at)
+		s.renewAt = lease.Earlier(s.renewAt, at)
 		w.scheduleLocked(s, time.Time{})
 	}
 	return lost
@@ -276,19 +237,19 @@ func (w *watchdog) wakenLocked(now time.Time) (lost []*Hold) {
 func (s *Session) watchedLocked() bool { return s.kept > 0 }
 
 // renewedLocked moves the deadlines on after a successful renewal, sent and answered at those instants.
-func (w *watchdog) renewedLocked(s *Session, sent, heard time.Time, lease time.Duration) {
+func (w *watchdog) renewedLocked(s *Session, sent, heard time.Time, length time.Duration) {
 	s.flying--
 	s.lastErr, s.renewing, s.asks = nil, false, nil
-	if lease > 0 {
-		s.asked = later(s.asked, heard.Add(lease))
+	if length > 0 {
+		s.asked = lease.Later(s.asked, heard.Add(length))
 	}
 	if !sent.Before(w.movedAt) { // else it may have been the old server's answer
 		granted := s.grant != nil
-		s.known = later(s.known, sent)
-		if lease > 0 {
-			w.raiseLocked(s, sent, lease)
+		s.known = lease.Later(s.known, sent)
+		if length > 0 {
+			w.raiseLocked(s, sent, length)
 		}
-		if !granted && !s.renewAt.After(sent.Add(w.every())) {
+		if !granted && !s.renewAt.After(sent.Add(w.pace.Every())) {
 			return // it was scheduled when it was sent, and no look has put it off since
 		}
 	}
@@ -297,26 +258,26 @@ func (w *watchdog) renewedLocked(s *Session, sent, heard time.Time, lease time.D
 
 // raiseLocked moves the deadlines on. What was asked for beyond the watchdog's lease was for the
 // holds that count on it, and raises nobody's.
-func (w *watchdog) raiseLocked(s *Session, sent time.Time, lease time.Duration) {
-	part := min(lease, w.reg.cfg.LeaseTime)
-	until := LocalDeadline(sent, part)
-	s.until = later(s.until, until)
+func (w *watchdog) raiseLocked(s *Session, sent time.Time, length time.Duration) {
+	part := min(length, w.reg.cfg.LeaseTime)
+	until := lease.LocalDeadline(sent, part)
+	s.until = lease.Later(s.until, until)
 	if s.fixed > 0 {
 		for _, h := range s.holds {
 			if h.full != nil && until.After(h.until) {
-				h.until, h.lasts = earlier(until, *h.full), part
+				h.until, h.lasts = lease.Earlier(until, *h.full), part
 			}
 		}
 	}
 	if s.grant == nil {
 		return
 	}
-	until = LocalDeadline(sent, lease)
-	full := LocalDeadline(s.grant.at, s.grant.asked)
+	until = lease.LocalDeadline(sent, length)
+	full := lease.LocalDeadline(s.grant.at, s.grant.asked)
 	s.grant = nil
 	for _, h := range s.holds {
 		if h.lease > 0 && !h.again { // a re-entry's own lease is not what was granted
-			h.until, h.lasts = later(h.until, earlier(until, full)), h.lease
+			h.until, h.lasts = lease.Later(h.until, lease.Earlier(until, full)), h.lease
 		}
 	}
 }
@@ -324,7 +285,7 @@ func (w *watchdog) raiseLocked(s *Session, sent time.Time, lease time.Duration) 
 // againLocked puts off a session that could not be renewed: a failed renewal is
 // retried until the deadline.
 func (w *watchdog) againLocked(s *Session) {
-	pause := w.retryAfter()
+	pause := w.pace.RetryAfter()
 	if s.grant != nil {
 		pause = min(pause, time.Until(s.until)/4)
 	}

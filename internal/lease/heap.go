@@ -1,25 +1,28 @@
-package held
+package lease
 
 import (
 	"iter"
 	"time"
 )
 
-// Timed is what a TimeHeap orders.
+// Timed is what a Heap orders.
 type Timed interface {
 	// Spot is where it notes its index in the heap: -1 when it is not there.
 	Spot() *int32
 }
 
-// TimeHeap gives back first what is due first. Its zero value is empty. It is not safe
+// Heap gives back first what is due first. Its zero value is empty. It is not safe
 // for concurrent use.
 //
 // The instants lie in the heap itself, and each node has four children: what moves down
 // is compared with neighbours in memory. Among 100,000 sessions of 500 bytes, to look
 // into one for its instant takes longer than all the rest.
-type TimeHeap[T Timed] struct {
+//
+// Invariant: no node is due before its parent, and each item's Spot is the index of its node.
+type Heap[T Timed] struct {
 	nodes []timed[T]
-	base  time.Time // of the first Set: the nodes' instants count from it
+	base  time.Time // the instant of the first Set: those of the nodes count from it
+	based bool      // base is set; never cleared
 }
 
 type timed[T Timed] struct {
@@ -31,10 +34,10 @@ type timed[T Timed] struct {
 const heapArity = 4
 
 // Len is how many items there are.
-func (h *TimeHeap[T]) Len() int { return len(h.nodes) }
+func (h *Heap[T]) Len() int { return len(h.nodes) }
 
 // First is what is due first, and when; ok is false when the heap is empty.
-func (h *TimeHeap[T]) First() (item T, at time.Time, ok bool) {
+func (h *Heap[T]) First() (item T, at time.Time, ok bool) {
 	if len(h.nodes) == 0 {
 		return item, at, false
 	}
@@ -42,7 +45,7 @@ func (h *TimeHeap[T]) First() (item T, at time.Time, ok bool) {
 }
 
 // All yields all items, in no order. The heap must not change meanwhile.
-func (h *TimeHeap[T]) All() iter.Seq[T] {
+func (h *Heap[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := range h.nodes {
 			if !yield(h.nodes[i].item) {
@@ -53,9 +56,9 @@ func (h *TimeHeap[T]) All() iter.Seq[T] {
 }
 
 // Set makes an item due at an instant, whether it was in the heap or not.
-func (h *TimeHeap[T]) Set(item T, at time.Time) {
-	if h.base.IsZero() {
-		h.base = time.Now()
+func (h *Heap[T]) Set(item T, at time.Time) {
+	if !h.based {
+		h.base, h.based = at, true
 	}
 	n := timed[T]{at.Sub(h.base), item}
 	i := int(*item.Spot())
@@ -67,7 +70,7 @@ func (h *TimeHeap[T]) Set(item T, at time.Time) {
 }
 
 // Remove takes an item out, if it is in the heap.
-func (h *TimeHeap[T]) Remove(item T) {
+func (h *Heap[T]) Remove(item T) {
 	spot := item.Spot()
 	i := int(*spot)
 	if i < 0 {
@@ -84,7 +87,7 @@ func (h *TimeHeap[T]) Remove(item T) {
 }
 
 // settle puts a node where it belongs; i is free.
-func (h *TimeHeap[T]) settle(i int, n timed[T]) {
+func (h *Heap[T]) settle(i int, n timed[T]) {
 	start := i
 	for i > 0 {
 		parent := (i - 1) / heapArity
@@ -114,7 +117,7 @@ func (h *TimeHeap[T]) settle(i int, n timed[T]) {
 	h.put(i, n)
 }
 
-func (h *TimeHeap[T]) put(i int, n timed[T]) {
+func (h *Heap[T]) put(i int, n timed[T]) {
 	h.nodes[i] = n
 	*n.item.Spot() = int32(i) // #nosec G115 -- nobody has so many
 }

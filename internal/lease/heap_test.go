@@ -1,4 +1,4 @@
-package held
+package lease
 
 import (
 	"math/rand/v2"
@@ -15,11 +15,11 @@ type spotted struct {
 func (s *spotted) Spot() *int32 { return &s.index }
 
 // What is due first comes first, whatever was set, moved and removed in between.
-func TestTimeHeap(t *testing.T) {
+func TestHeap(t *testing.T) {
 	const n, steps = 300, 20_000
 	rnd := rand.New(rand.NewPCG(1, 2)) // #nosec G404 -- a test's
 	base := time.Now()
-	var h TimeHeap[*spotted]
+	var h Heap[*spotted]
 	items := make([]*spotted, n)
 	for i := range items {
 		items[i] = &spotted{index: -1}
