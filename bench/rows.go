@@ -53,6 +53,17 @@ func rows(s scale) []row {
 		// Many processes with one waiter each, as the replicas of a service are: ≥ 0.65 × redsync's acquisitions
 		// (0.85 with 1 ms inside), ≤ 3.2 commands, longest wait ≤ 1/15 of redsync's, Jain ≥ 0.98; p99 ≤ 60 ms with 50.
 		replicas(8, 0), replicas(50, 0), replicas(100, 0), replicas(50, time.Millisecond),
+		// The same of several locks taken as one: what their units allow.
+		{
+			name: "replicas/50x1/one-node", title: "50 processes with a goroutine each on five keys of one node",
+			contenders: []string{"redlatch-multi", "redlatch"}, processes: 50, windows: 5,
+			spec: spec{Workload: work.Pairs, Goroutines: 1},
+		},
+		{
+			name: "replicas/8x1/five-masters", title: "8 processes with a goroutine each on one key of five independent masters",
+			contenders: []string{"redlatch-multi", "redlatch-quorum", "redsync", "redsync-rueidis"}, processes: 8, servers: 5, windows: 5,
+			spec: spec{Workload: work.Pairs, Goroutines: 1},
+		},
 		// Median and p99 ≤ 1.6 × floor; FairLock ≤ 1.15 × floor.
 		{
 			name: "handover", title: "From Unlock in one process to the return of Lock in another", systems: true,
