@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -114,15 +113,15 @@ func TestRunGuardDied(t *testing.T) {
 	_ = r.Close()
 	defer w.Close()
 	var out bytes.Buffer
-	j := newJob(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "echo begun"}, Stdout: &out}, nil)
-	if err := j.start(&guardProcess{in: w}); !errors.Is(err, syscall.EPIPE) {
-		t.Errorf("%v", err)
+	j := newJob(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "echo begun"}, Stdout: &out, Stderr: &out}, nil)
+	if err := j.start(&guardProcess{pipe: w}); err != nil {
+		t.Fatal(err)
 	}
-	if j.cmd.ProcessState == nil {
-		t.Fatal("its process was not waited for")
+	if st, err := exitStatus(j.cmd, j.cmd.Wait()); st != exitCantRun || err != nil {
+		t.Errorf("status %d, %v", st, err)
 	}
-	if out.Len() != 0 {
-		t.Errorf("output: %q", out.String())
+	if text := out.String(); !strings.Contains(text, "the guard process of the command has died") || strings.Contains(text, "begun") {
+		t.Errorf("output: %q", text)
 	}
 }
 

@@ -7,100 +7,110 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 )
 
-// startCommand is the argument with which this program waits to become the command of run.
-const startCommand = "__start"
+// The arguments with which this program is a helper process of run.
+const (
+	guardCommand = "__guard"
+	startCommand = "__start"
+)
 
-// start starts the command, which begins only when the guard knows of it. Until then its process is this
-// program, at the other end of a socket: there it waits for the word, and the end of the socket without the
-// word ends it. So a run that dies before the guard knows has begun nothing, and what the guard's pipe has
-// taken is read even when run has died.
+// guardProcess ends the command when run is killed. It is a process of its own that reads from a pipe what to guard.
+// Two processes write to it: the command's, which names itself before it becomes the command, and run, which says at
+// the end that there is nothing to guard any more. So the guard knows each command that has begun, also when run is
+// killed meanwhile, and reads the end of the pipe only when run is gone and no process is about to become a command.
+type guardProcess struct {
+	cmd  *exec.Cmd
+	pipe *os.File
+}
+
+func startGuard(grace time.Duration) (*guardProcess, error) {
+	path, err := self()
+	if err != nil {
+		return nil, err
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	cmd := exec.Command(path, guardCommand, grace.String()) //nolint:noctx // it must outlive this process
+	cmd.Env, cmd.Dir, cmd.Stdin = []string{}, "/", in
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what is sent to our group is not for it
+	return &guardProcess{cmd, out}, cmd.Start()
+}
+
+// release ends the guard: the command has ended, or never started.
+func (g *guardProcess) release() {
+	_, _ = fmt.Fprintln(g.pipe, 0)
+	_ = g.pipe.Close()
+	_ = g.cmd.Wait()
+}
+
+// guard is the guard's process: it reads which command it guards, 0 for none, and ends it when its input ends.
+func guard(in io.Reader, grace time.Duration) {
+	// A service manager sends its signals to every process: the command gets them as well.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+	target := 0
+	for err := error(nil); err == nil; _, err = fmt.Fscanln(in, &target) {
+	}
+	if target == 0 || syscall.Kill(target, syscall.SIGTERM) != nil {
+		return
+	}
+	for end := time.Now().Add(grace); time.Now().Before(end); {
+		time.Sleep(20 * time.Millisecond)
+		if syscall.Kill(target, 0) != nil {
+			return
+		}
+	}
+	_ = syscall.Kill(target, syscall.SIGKILL)
+}
+
+// start starts the command's process, as this program: it becomes the command when the guard knows of it. It inherits
+// the guard's pipe under a number that none of the descriptors has that are meant for the command. Nothing else may
+// start a process meanwhile.
 func (j *job) start(g *guardProcess) error {
-	program, args := j.cmd.Path, j.cmd.Args
-	failed := func(err error) error { return &os.PathError{Op: "fork/exec", Path: program, Err: err} }
 	path, err := self()
 	if err != nil {
 		return err
 	}
-	ours, theirs, err := socket()
+	pipe, err := syscall.Dup(int(g.pipe.Fd()))
 	if err != nil {
-		return err
+		return os.NewSyscallError("dup", err)
 	}
-	defer ours.Close()
-	j.cmd.Path, j.cmd.Args = path, append([]string{"redlatch", startCommand, strconv.Itoa(theirs), program}, args...)
+	defer syscall.Close(pipe)
+	program := j.cmd.Path
+	j.cmd.Args = append([]string{"redlatch", startCommand, strconv.Itoa(pipe), strconv.Itoa(os.Getpid()), program}, j.cmd.Args...)
+	j.cmd.Path = path
 	err = j.cmd.Start()
-	_ = syscall.Close(theirs)
-	if err != nil {
-		var p *os.PathError
-		if errors.As(err, &p) {
-			return failed(p.Err) // of what users know
-		}
-		return err
+	var p *os.PathError
+	if errors.As(err, &p) {
+		p.Path = program // which users know
 	}
-	if err := g.watch(j); err != nil {
-		_ = ours.Close()
-		_ = j.cmd.Wait()
-		return fmt.Errorf("the guard process of the command has died: %w", err)
-	}
-	_, _ = ours.Write([]byte{1})   // one that a signal has ended takes no word: Wait tells
-	refusal, _ := io.ReadAll(ours) // nothing: the socket was closed as it became the command
-	if len(refusal) == 0 {
-		return nil
-	}
-	_ = j.cmd.Wait()
-	n, err := strconv.Atoi(string(refusal))
-	if err != nil {
-		return err
-	}
-	return failed(syscall.Errno(n))
+	return err
 }
 
-// become waits for run's word and becomes the command: the same process, with the same group, streams,
-// environment and descriptors. The arguments are the socket, the program's path and the command. It returns only
-// when there was no word or the program can't be run, and then the exit status.
-func become(args []string) int {
-	if len(args) < 3 {
-		return exitUsage
+// become tells the guard of this process and becomes the command: the same process, with the same group, streams,
+// environment and descriptors. It returns, with the exit status, only when the guard or run has died meanwhile, or the
+// program can't be run.
+func become(pipe, run int, program string, command []string) int {
+	syscall.CloseOnExec(pipe)
+	target := os.Getpid()
+	if syscall.Getpgrp() == target {
+		target = -target // the command's group
 	}
-	fd, err := strconv.Atoi(args[0])
-	if err != nil {
-		return exitUsage
+	if _, err := fmt.Fprintln(os.NewFile(uintptr(pipe), "pipe"), target); err != nil {
+		fmt.Fprintln(os.Stderr, "redlatch: the guard process of the command has died:", err)
+	} else if os.Getppid() == run {
+		err = &os.PathError{Op: "fork/exec", Path: program, Err: syscall.Exec(program, command, os.Environ())}
+		fmt.Fprintln(os.Stderr, "redlatch:", message(err))
 	}
-	syscall.CloseOnExec(fd)
-	// Other signals end it, or are ignored, as they would be in the command; this one would write a trace.
-	quit := make(chan os.Signal, 1)
-	signal.Notify(quit, syscall.SIGQUIT)
-	go func() { // ends with the process, or as it becomes the command
-		<-quit
-		os.Exit(exitSignal + int(syscall.SIGQUIT))
-	}()
-	run := os.NewFile(uintptr(fd), "run")
-	if n, _ := run.Read(make([]byte, 1)); n == 0 {
-		return exitError
-	}
-	err = syscall.Exec(args[1], args[2:], os.Environ())
-	errno := syscall.EINVAL
-	_ = errors.As(err, &errno)
-	_, _ = fmt.Fprintf(run, "%d", errno)
 	return exitCantRun
-}
-
-// socket is a connection to a process that is started next. That process inherits the descriptor theirs under the
-// same number, which therefore is none of those that the command inherits. Nothing else may start a process meanwhile.
-func socket() (ours *os.File, theirs int, err error) {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		return nil, 0, os.NewSyscallError("socketpair", err)
-	}
-	syscall.CloseOnExec(fds[0])
-	return os.NewFile(uintptr(fds[0]), "command"), fds[1], nil
 }
 
 // self is this program's path for its helpers. A program that was replaced or removed since, perhaps during a
@@ -108,11 +118,9 @@ func socket() (ours *os.File, theirs int, err error) {
 func self() (string, error) {
 	path, err := os.Executable()
 	const running = "/proc/self/exe"
-	if runtime.GOOS == "linux" {
-		if this, err := os.Stat(running); err == nil {
-			if now, _ := os.Stat(path); !os.SameFile(this, now) {
-				return running, nil
-			}
+	if this, serr := os.Stat(running); serr == nil { // on Linux
+		if now, _ := os.Stat(path); !os.SameFile(this, now) {
+			return running, nil
 		}
 	}
 	return path, err
@@ -121,12 +129,18 @@ func self() (string, error) {
 // helper is this program as a helper process of run, if the arguments say so, and its exit status then.
 func helper(args []string) (status int, ok bool) {
 	switch {
-	case len(args) < 2:
-	case args[1] == guardCommand:
-		guard(os.Stdin)
-		return exitOK, true
-	case args[1] == startCommand:
-		return become(args[2:]), true
+	case len(args) == 3 && args[1] == guardCommand:
+		grace, err := time.ParseDuration(args[2])
+		if err == nil {
+			guard(os.Stdin, grace)
+		}
+		return status, err == nil
+	case len(args) > 5 && args[1] == startCommand:
+		pipe, err := strconv.Atoi(args[2])
+		run, err2 := strconv.Atoi(args[3])
+		if err == nil && err2 == nil {
+			return become(pipe, run, args[4], args[5:]), true
+		}
 	}
 	return 0, false
 }
