@@ -3,12 +3,13 @@
 // only: names and owners are whatever somebody chose.
 
 const $ = (id) => document.getElementById(id);
-const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null, first: {} };
+const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null };
 
-const el = (tag, cls, text) => {
+// el is an element with texts and elements in it; what is empty or false is left out.
+const el = (tag, cls, ...parts) => {
   const e = document.createElement(tag);
-  if (cls) e.className = cls;
-  if (text !== undefined) e.textContent = text;
+  e.className = cls || "";
+  e.append(...parts.filter(Boolean));
   return e;
 };
 
@@ -17,74 +18,63 @@ const when = (t) => (t && !t.startsWith("0001") ? Date.parse(t) : NaN);
 const now = () => Date.now() + state.skew; // the server's clock
 
 const span = (v) => {
+  const s = v / 1000, two = (n) => String(Math.floor(n)).padStart(2, "0");
   if (!(v > 0)) return "0s";
-  const s = v / 1000;
   if (s < 1) return Math.round(v) + "ms";
   if (s < 10) return s.toFixed(1) + "s";
   if (s < 60) return Math.floor(s) + "s";
-  const two = (n) => String(Math.floor(n)).padStart(2, "0");
   if (s < 3600) return Math.floor(s / 60) + "m" + two(s % 60) + "s";
   if (s < 172800) return Math.floor(s / 3600) + "h" + two((s % 3600) / 60) + "m";
   return Math.floor(s / 86400) + "d" + two((s % 86400) / 3600) + "h";
 };
-
-const clock = (t) => new Date(when(t)).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-
-// processesThat is a number of processes and what they do; -1 is not known.
-const processesThat = (n, does, doThey) => n === 1 ? "1 process " + does : (n < 0 ? "?" : n) + " processes " + doThey;
+const clock = (t) => new Date(when(t)).toLocaleTimeString([], { timeStyle: "medium", hourCycle: "h23" });
+const inMode = (who, mode) => who + (mode === "lock" ? "" : " (" + mode + ")");
 
 // A colour per owner: the same as long as the page is open.
 const colours = {};
-const colour = (owner) => {
-  if (!(owner in colours)) colours[owner] = `hsl(${(Object.keys(colours).length * 137.5 + 210) % 360} 55% 55%)`;
-  return colours[owner];
+const colour = (owner) => colours[owner] ||= `hsl(${(Object.keys(colours).length * 137.5 + 210) % 360} 55% 55%)`;
+
+// ---- what changes between two events
+
+const ticking = new Map(); // elements, and what brings them up to date
+const tick = (e, update) => { ticking.set(e, update); return e; };
+const run = () => {
+  for (const [e, update] of ticking) if (e.isConnected) update(); else ticking.delete(e);
 };
-
-// ---- leases run down between two events
-
-const leases = new Map(); // element -> { key, end, full }
-const longest = {};       // per lock: the longest lease seen, which is a whole bar
+const longest = {}; // per lock: the longest lease seen, which is a whole bar
 const lease = (key, remainingNs, at) => {
-  const bar = el("div", "lease");
-  bar.append(el("i"));
-  const left = ms(remainingNs);
+  const fill = el("i"), bar = el("div", "lease", fill), left = ms(remainingNs), end = when(at) + left;
   if (!(left > 0)) return bar;
-  longest[key] = Math.max(longest[key] || 0, left);
-  leases.set(bar, { end: when(at) + left, full: longest[key] });
-  return bar;
+  const full = longest[key] = Math.max(longest[key] || 0, left);
+  return tick(bar, () => {
+    const part = Math.max(end - now(), 0) / full;
+    fill.style.width = Math.min(part * 100, 100) + "%";
+    bar.classList.toggle("low", part < 1 / 3);
+  });
 };
 const leaseText = (remainingNs, at) => {
-  const e = el("b");
-  if (remainingNs > 0) leases.set(e, { end: when(at) + ms(remainingNs), text: true });
-  else e.textContent = "no end";
-  return e;
+  const e = el("b", "", "no end"), end = when(at) + ms(remainingNs);
+  return remainingNs > 0 ? tick(e, () => { e.textContent = span(end - now()); }) : e;
 };
-const sinceText = (tag, cls, from, before, after) => {
-  const e = el(tag, cls);
-  if (Number.isNaN(from)) e.textContent = before ? "" : "not known";
-  else leases.set(e, { from, before: before || "", after: after || "", text: true });
-  return e;
-};
-const run = () => {
-  for (const [e, l] of leases) {
-    if (!e.isConnected) { leases.delete(e); continue; }
-    if (l.from !== undefined) { e.textContent = l.before + span(Math.max(now() - l.from, 0)) + l.after; continue; }
-    const left = Math.max(l.end - now(), 0);
-    if (l.text) { e.textContent = span(left); continue; }
-    e.firstChild.style.width = Math.min(left / l.full * 100, 100) + "%";
-    e.classList.toggle("low", left < l.full / 3);
-  }
+const since = (cls, from, before, after) => {
+  const e = el("span", cls);
+  return Number.isNaN(from) ? e : tick(e, () => { e.textContent = before + span(now() - from) + after; });
 };
 
 // What is pressed or marked stays as it is: a click needs its element to the end, and people
 // copy owners. What came meanwhile is shown afterwards.
 let pressing = false;
-const still = (root) => {
-  const sel = getSelection();
-  return pressing || (!sel.isCollapsed && root.contains(sel.anchorNode));
-};
+const still = (root) => pressing || (!getSelection().isCollapsed && root.contains(getSelection().anchorNode));
 addEventListener("pointerdown", () => { pressing = true; });
 for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => { pressing = false; showList(); showOne(); }, 0));
+
+// fill replaces what an element contains; what has the focus keeps it.
+const fill = (root, ...parts) => {
+  const focused = root.contains(document.activeElement) && document.activeElement.dataset.name;
+  root.replaceChildren(...parts);
+  if (focused) [...root.querySelectorAll("[data-name]")].find((e) => e.dataset.name === focused)?.focus();
+  run();
+};
 
 // ---- the list
 
@@ -93,153 +83,92 @@ const showList = () => {
   const filter = $("filter").value.toLowerCase(), order = $("order").value;
   const rows = state.locks.filter((l) => l.name.toLowerCase().includes(filter));
   rows.sort((a, b) => (order === "name" ? 0 : b[order] - a[order]) || (a.name < b.name ? -1 : 1));
-  const list = $("locks"), items = [];
-  for (const l of rows.slice(0, 300)) {
-    const a = el("a");
+  const items = rows.slice(0, 300).map((l) => {
+    const waiting = l.queue_length || (l.processes === 1 ? "1 process" : l.processes > 0 && l.processes + " processes");
+    const facts = [l.held_ms > 0 && "held " + span(l.held_ms), l.rate >= 0.05 && "≥" + l.rate.toFixed(1) + " turns/s"];
+    const a = el("a", l.name === state.open && "open",
+      el("span", "name", l.name),
+      el("span", "right", waiting && el("span", "waiters", waiting + " waiting"), " ", el("span", "badge", l.kind === "read-write" ? l.mode || l.kind : l.kind)),
+      el("span", "who", l.who),
+      el("span", "right dim", facts.filter(Boolean).join(", ")),
+      lease(l.key, l.remaining, l.at));
     a.href = "#/lock/" + encodeURIComponent(l.name);
     a.dataset.name = l.name;
-    if (l.name === state.open) a.className = "open";
-    a.append(el("span", "name", l.name));
-    const right = el("span", "right");
-    if (l.queue_length > 0) right.append(el("span", "waiters", l.queue_length + " waiting"), " ");
-    else if (l.processes > 0) right.append(el("span", "waiters", processesThat(l.processes, "waiting", "waiting")), " ");
-    right.append(el("span", "badge", l.kind === "read-write" ? (l.mode || "read-write") : l.kind));
-    a.append(right);
-    a.append(el("span", "who", l.who));
-    const facts = el("span", "right dim");
-    if (l.held_ms > 0) facts.append("held " + span(l.held_ms));
-    if (l.rate >= 0.05) facts.append((facts.textContent ? ", " : "") + "≥" + l.rate.toFixed(1) + " turns/s");
-    a.append(facts, lease(l.key, l.remaining, l.at));
-    const li = el("li");
-    li.append(a);
-    items.push(li);
-  }
-  const focused = document.activeElement && document.activeElement.dataset && document.activeElement.dataset.name;
-  list.replaceChildren(...items);
-  if (focused !== undefined) for (const a of list.querySelectorAll("a")) if (a.dataset.name === focused) a.focus();
+    return el("li", "", a);
+  });
+  fill($("locks"), ...items);
   $("none").hidden = items.length > 0;
   $("none").textContent = state.locks.length ? "No name has that." : "No lock is held.";
-  $("count").textContent = (rows.length < state.locks.length ? rows.length + " of " : "") + state.total + (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
-  run();
+  $("count").textContent = (rows.length < state.locks.length ? rows.length + " of " : "") + state.total +
+    (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
 };
 
 // ---- one lock in depth
 
-const fact = (label, value) => {
-  const d = el("div", "", label);
-  d.prepend(value instanceof Node ? value : el("b", "", value));
-  return d;
-};
-
+const card = (title, ...parts) => el("div", "card", el("h2", "", title), ...parts);
+const fact = (label, value) => el("div", "", value instanceof Node ? value : el("b", "", String(value)), label);
 // line is a labelled value that people copy.
-const line = (label, value) => {
-  const e = el("span", "owner");
-  e.append(el("span", "label", label), el("span", "", value));
-  return e;
-};
+const line = (label, value) => value && el("span", "owner", el("span", "label", label), el("span", "", value));
 
 const strip = (l) => {
-  const card = el("div", "card");
-  card.append(el("h2", "", "Who held it"));
-  if (!l.turns.length) { card.append(el("p", "dim", "Nobody, since this page was opened.")); return card; }
+  if (!l.turns.length) return card("Who held it", el("p", "dim", "Nobody, since this page was opened."));
   const to = now(), from = Math.max(to - 120000, Math.min(when(l.first), to - 10000));
-  const bar = el("div", "strip");
-  bar.setAttribute("role", "img");
-  bar.setAttribute("aria-label", "Who held the lock in the last two minutes");
+  const bar = Object.assign(el("div", "strip"), { role: "img", ariaLabel: "Who held the lock in the last two minutes" });
   for (const t of l.turns) {
-    const end = t.ended ? when(t.to) : to;
+    const begin = Math.max(when(t.from), from), end = t.ended ? when(t.to) : to;
     if (end < from) continue;
-    const i = el("i", t.how || "");
-    i.style.left = Math.max(when(t.from) - from, 0) / (to - from) * 100 + "%";
-    i.style.width = (end - Math.max(when(t.from), from)) / (to - from) * 100 + "%";
-    i.style.backgroundColor = colour(t.owner);
-    i.title = t.who;
+    const i = Object.assign(el("i", t.how), { title: t.who });
+    Object.assign(i.style, { left: (begin - from) / (to - from) * 100 + "%", width: (end - begin) / (to - from) * 100 + "%", backgroundColor: colour(t.owner) });
     bar.append(i);
   }
-  const scale = el("div", "scale");
-  scale.append(el("span", "", span(to - from) + " ago"), el("span", "", "now"));
-  const turns = el("ul", "turns");
-  for (const t of l.turns.slice().reverse()) {
-    const li = el("li"), dot = el("span", "dot");
+  const turns = l.turns.toReversed().map((t) => {
+    const dot = el("span", "dot");
     dot.style.background = colour(t.owner);
-    let how = !t.ended ? "now" : t.looks === 1 && t.how !== "expired" ? "seen once" : "for " + span(when(t.to) - when(t.from));
-    if (t.how === "unseen") how += ", then nobody looked";
-    if (t.how === "expired") how += ", lost: its lease ran out";
-    if (t.how === "forced") how += t.ended ? ", taken away from here" : ", being taken away";
-    li.append(dot, el("span", "dim", clock(t.from)), el("span", "", t.who + (t.mode === "lock" ? "" : " (" + t.mode + ")")), el("span", t.how && t.how !== "unseen" ? "bad" : "dim", how));
-    turns.append(li);
-  }
-  card.append(bar, scale, turns);
-  return card;
+    const ended = { unseen: ", then nobody looked", expired: ", lost: its lease ran out", forced: t.ended ? ", taken away from here" : ", being taken away" };
+    const how = !t.ended ? "now" : t.looks === 1 && t.how !== "expired" ? "seen once" : "for " + span(when(t.to) - when(t.from));
+    return el("li", "", dot, el("span", "dim", clock(t.from)), el("span", "", inMode(t.who, t.mode)),
+      el("span", t.how && t.how !== "unseen" ? "bad" : "dim", how + (ended[t.how] || "")));
+  });
+  return card("Who held it", bar, el("div", "scale", el("span", "", span(to - from) + " ago"), el("span", "", "now")), el("ul", "turns", ...turns));
 };
 
-const showOne = () => {
-  const l = state.one, main = document.querySelector("main");
-  main.classList.toggle("with-one", state.open !== "");
-  main.classList.toggle("list-only", state.open === "");
-  $("one").hidden = state.open === "";
-  if (!state.open) return;
-  const detail = $("detail");
-  if (l && l.name === detail.dataset.name && still(detail)) return;
-  detail.dataset.name = l ? l.name : "";
-  if (!l || l.name !== state.open) { detail.replaceChildren(el("p", "empty", "Looking at " + state.open)); return; }
-  const head = el("div", "card");
-  head.append(el("h1", "", l.name));
-  if (l.problem) { head.append(el("p", "", l.problem)); detail.replaceChildren(head); return; }
-  const held = l.holder_count > 0;
-  head.append(el("span", "badge " + (held ? "held" : "free"), held ? (l.mode === "lock" ? "held" : l.mode === "read" ? "held by readers" : "held by a writer") : "free"), " ",
-    l.kind ? el("span", "badge", l.kind) : el("span", "dim", "There is no key and no queue of this name."));
-  const facts = el("div", "facts");
-  if (held) facts.append(fact("lease left", leaseText(l.remaining, l.at)));
-  if (l.kind !== "plain" && l.kind) facts.append(fact("in the queue", String(l.queue_length)));
-  facts.append(fact(l.processes === 1 ? "process listens" : "processes listen", l.processes < 0 ? "?" : String(l.processes)));
-  if (l.token) facts.append(fact("fencing token", String(l.token)));
-  head.append(facts);
-  if (held) head.append(lease(l.key, l.remaining, l.at));
-  const parts = [head];
+const holder = (l, h) => {
+  const b = state.allowUnlock && Object.assign(el("button", "danger", "Take it away"), { type: "button", onclick: () => ask(l, h) });
+  if (b) b.dataset.name = h.owner;
+  return el("div", "party", el("span", "name", l.names[h.owner]),
+    el("span", "right", since("dim", when(h.since), "asked for it ", " ago"), h.count > 1 && ", " + h.count + " holds"),
+    line("owner", h.owner), line("address", h.addr), line("trace", h.trace_id),
+    l.holder_count > 1 && lease(l.key + h.owner, h.remaining, l.at), b);
+};
 
-  if (held) {
-    const card = el("div", "card");
-    card.append(el("h2", "", l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder"));
-    for (const h of l.holders.slice(0, 50)) {
-      const p = el("div", "party");
-      const title = el("span", "name", l.names[h.owner]);
-      const right = el("span", "right");
-      right.append(sinceText("span", "dim", when(h.since), "asked for it ", " ago"));
-      if (h.count > 1) right.append(", " + h.count + " holds");
-      p.append(title, right);
-      p.append(line("owner", h.owner));
-      if (h.addr) p.append(line("address", h.addr));
-      if (h.trace_id) p.append(line("trace", h.trace_id));
-      if (l.holder_count > 1) p.append(lease(l.key + h.owner, h.remaining, l.at));
-      if (state.allowUnlock) {
-        const b = el("button", "danger", "Take it away");
-        b.type = "button";
-        b.dataset.owner = h.owner;
-        b.addEventListener("click", () => ask(l, h));
-        p.append(b);
-      }
-      card.append(p);
-    }
-    parts.push(card);
+const waiter = (l, w) => el("li", "", el("span", "", inMode(l.names[w.owner], w.mode)), since("right dim", when(w.since), "waits ", ""), el("span", "owner", w.owner));
+
+const showOne = () => {
+  const l = state.one, detail = $("detail");
+  document.querySelector("main").className = state.open ? "with-one" : "list-only";
+  $("one").hidden = !state.open;
+  if (!state.open || (l && l.name === detail.dataset.name && still(detail))) return;
+  detail.dataset.name = l ? l.name : "";
+  if (!l || l.name !== state.open) { fill(detail, el("p", "empty", "Looking at " + state.open)); return; }
+  const title = el("h1", "", l.name);
+  if (l.problem) { fill(detail, el("div", "card", title, el("p", "", l.problem))); return; }
+  const held = l.holder_count > 0, mode = { lock: "held", read: "held by readers", write: "held by a writer" }[l.mode];
+  const parts = [el("div", "card", title,
+    el("span", "badge " + (held ? "held" : "free"), held ? mode : "free"), " ",
+    l.kind ? el("span", "badge", l.kind) : el("span", "dim", "There is no key and no queue of this name."),
+    el("div", "facts",
+      held && fact("lease left", leaseText(l.remaining, l.at)),
+      l.kind && l.kind !== "plain" && fact("in the queue", l.queue_length),
+      fact(l.processes === 1 ? "process listens" : "processes listen", l.processes < 0 ? "?" : l.processes),
+      l.token && fact("fencing token", l.token)),
+    held && lease(l.key, l.remaining, l.at))];
+  if (held) parts.push(card(l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder", ...l.holders.slice(0, 50).map((h) => holder(l, h))));
+  const queued = l.queue_length;
+  if (queued > 0) {
+    parts.push(card("Queue (" + queued + ")", el("ol", "queue", ...l.queue.slice(0, 100).map((w) => waiter(l, w))),
+      queued > 100 && el("p", "dim", "and " + (queued - 100) + " more")));
   }
-  if (l.queue_length > 0) {
-    const card = el("div", "card"), ol = el("ol", "queue");
-    card.append(el("h2", "", "Queue (" + l.queue_length + ")"));
-    for (const w of l.queue.slice(0, 100)) {
-      const li = el("li");
-      li.append(el("span", "", l.names[w.owner] + (w.mode === "lock" ? "" : " (" + w.mode + ")")), sinceText("span", "right dim", when(w.since), "waits ", ""), el("span", "owner", w.owner));
-      ol.append(li);
-    }
-    card.append(ol);
-    if (l.queue_length > 100) card.append(el("p", "dim", "and " + (l.queue_length - 100) + " more"));
-    parts.push(card);
-  }
-  parts.push(strip(l));
-  const busy = document.activeElement && document.activeElement.dataset && document.activeElement.dataset.owner;
-  detail.replaceChildren(...parts);
-  if (busy) for (const b of detail.querySelectorAll("button")) if (b.dataset.owner === busy) b.focus();
-  run();
+  fill(detail, ...parts, strip(l));
 };
 
 // ---- taking a lock away
@@ -263,35 +192,27 @@ $("ask-yes").addEventListener("click", async () => {
   $("ask").close();
   try {
     const r = await api("unlock", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
-    if (!r.ok) say("Not done: " + (await r.text()));
-    else say((await r.json()).freed ? asked.name + " was taken away." : asked.name + " was free already.");
+    if (!r.ok) throw new Error(await r.text());
+    say(asked.name + ((await r.json()).freed ? " was taken away." : " was free already."));
   } catch (e) { say("Not done: " + e.message); }
 });
 
 // ---- following
 
-const trouble = (text) => {
-  $("trouble").textContent = text;
-  $("trouble").hidden = !text;
-  $("state").textContent = text ? "in trouble" : "live";
-  $("state").classList.toggle("live", !text);
+const showState = (text, trouble = "") => {
+  $("trouble").textContent = trouble;
+  $("trouble").hidden = !trouble;
+  $("state").textContent = text;
+  $("state").classList.toggle("live", text === "live");
 };
 // The token lives in this tab, and goes to this origin only: no other page or port of the host has it.
 const TOKEN = "redlatch-token";
-const api = (path, options = {}) => {
-  const headers = Object.assign({}, options.headers), token = sessionStorage.getItem(TOKEN);
+const api = async (path, options = {}) => {
+  const headers = { ...options.headers }, token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = "Bearer " + token;
-  return fetch("api/" + path, Object.assign({}, options, { headers, credentials: "omit" })).then((r) => {
-    if (r.status === 401) { sessionStorage.removeItem(TOKEN); login(true); }
-    return r;
-  });
-};
-// An address with a token leaves it here, and not in the history.
-const keepToken = () => {
-  const m = location.hash.match(/^#token=(.+)$/);
-  if (!m) return;
-  try { sessionStorage.setItem(TOKEN, decodeURIComponent(m[1])); } catch { /* no token of ours */ }
-  history.replaceState(null, "", location.pathname);
+  const r = await fetch("api/" + path, { ...options, headers, credentials: "omit" });
+  if (r.status === 401) { sessionStorage.removeItem(TOKEN); login(true); }
+  return r;
 };
 const login = (needed) => {
   $("login").hidden = !needed;
@@ -307,10 +228,9 @@ $("login").addEventListener("submit", (e) => {
 
 const told = {
   locks: (o) => {
-    state.locks = o.locks;
-    state.total = o.total;
+    Object.assign(state, { locks: o.locks, total: o.total });
     if (o.locks.length) state.skew = when(o.at) - Date.now();
-    trouble("");
+    showState("live");
     showList();
   },
   lock: (o) => {
@@ -318,14 +238,14 @@ const told = {
     state.skew = when(o.at) > 0 ? when(o.at) - Date.now() : state.skew;
     showOne();
   },
-  trouble: (o) => trouble(o.error),
+  trouble: (o) => showState("in trouble", o.error),
 };
 // An EventSource can't send the token: the stream is read by hand.
 const follow = async () => {
-  if (state.source) state.source.abort();
+  state.source?.abort();
   const source = state.source = new AbortController();
   try {
-    const r = await api("events" + (state.open ? "?lock=" + encodeURIComponent(state.open) : ""), { signal: source.signal });
+    const r = await api("events?lock=" + encodeURIComponent(state.open), { signal: source.signal });
     if (r.status === 401) return;
     if (!r.ok) throw new Error(await r.text());
     const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -341,47 +261,50 @@ const follow = async () => {
     }
   } catch (e) { console.debug(e); }
   if (source !== state.source) return;
-  $("state").textContent = "connecting";
-  $("state").classList.remove("live");
+  showState("connecting", $("trouble").textContent);
   setTimeout(() => { if (source === state.source) follow(); }, 2000);
 };
-// title says which lock and which server: people have several of these pages open.
-const title = () => {
-  document.title = [state.open, "redlatch", state.server].filter(Boolean).join(" – ");
-  $("server").textContent = state.server;
-};
+const decoded = (text) => { try { return decodeURIComponent(text); } catch { return ""; } };
 const route = () => {
-  const m = location.hash.match(/^#\/lock\/(.+)$/);
-  let name = "";
-  if (/^#token=/.test(location.hash)) { keepToken(); start(); }
-  try { name = m ? decodeURIComponent(m[1]) : ""; } catch { name = ""; }
+  const [, kind, rest] = location.hash.match(/^#(token=|\/lock\/)(.+)$/) || [], name = kind === "/lock/" ? decoded(rest) : "";
+  if (kind === "token=") { // an address with a token leaves it here, and not in the history
+    sessionStorage.setItem(TOKEN, decoded(rest));
+    history.replaceState(null, "", location.pathname);
+    start();
+  }
   if (name !== state.open) {
-    state.open = name;
-    state.one = null;
+    Object.assign(state, { open: name, one: null });
     if (state.source) follow();
   }
   title();
   showOne();
   showList();
 };
+// title says which lock and which server: people have several of these pages open.
+const title = () => {
+  document.title = [state.open, "redlatch", state.server].filter(Boolean).join(" – ");
+  $("server").textContent = state.server;
+};
 
-const theme = (t) => { if (t) document.documentElement.dataset.theme = t; };
-theme(localStorage.getItem("redlatch-theme"));
+const root = document.documentElement;
+root.dataset.theme = localStorage.getItem("redlatch-theme") || "";
 $("theme").addEventListener("click", () => {
-  const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  theme(dark ? "light" : "dark");
-  localStorage.setItem("redlatch-theme", dark ? "light" : "dark");
+  localStorage.setItem("redlatch-theme", root.dataset.theme = dark ? "light" : "dark");
 });
 $("filter").addEventListener("input", showList);
 $("order").addEventListener("change", showList);
-window.addEventListener("hashchange", route);
+addEventListener("hashchange", route);
 setInterval(run, 100);
-const start = () => {
+const start = async () => {
   login(false);
-  api("settings").then((r) => r.json()).then((s) => { state.allowUnlock = s.allow_unlock; state.server = s.server; title(); showOne(); }).catch(() => {});
   follow();
+  const r = await api("settings");
+  if (!r.ok) return;
+  const s = await r.json();
+  Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server });
+  title();
+  showOne();
 };
-keepToken();
 route();
-start();
+if (!state.source) start();
