@@ -54,34 +54,20 @@ func (w *watched) see(in redlatch.Inspection) {
 		w.first = in.At
 	}
 	for i := range w.turns {
-		t := &w.turns[i]
-		if t.Ended {
-			continue
-		}
-		i := slices.IndexFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == t.Owner && h.Mode == t.Mode })
-		if i >= 0 {
-			t.To, t.lease, t.count = in.At, t.lease.seen(in.At, in.Holders[i].Remaining), in.Holders[i].Count
-			t.Looks++
-			continue
-		}
-		t.Ended = true
-		switch {
-		case t.How == "" && t.lease.late() && !in.At.Before(t.lease.end):
-			t.How, t.To = "expired", t.lease.end
-		case t.How == "" && in.At.Sub(t.To) > blind:
-			t.How = "unseen"
-		default:
-			t.To = in.At
+		if t := &w.turns[i]; !t.Ended && !slices.ContainsFunc(in.Holders, t.is) {
+			t.end(in.At)
 		}
 	}
 	w.Inspection, w.HeldMs, w.WaitMs, w.Waiters = in, 0, 0, max(in.QueueLength, in.Processes, 0)
 	for _, h := range in.Holders {
 		t := w.turn(h)
 		if t == nil {
-			w.turns = append(w.turns, turn{Owner: h.Owner, Mode: h.Mode, Who: whoOwns(h.Process, h.Owner), From: in.At, To: in.At, Looks: 1, lease: held{}.seen(in.At, h.Remaining), count: h.Count})
+			w.turns = append(w.turns, turn{Owner: h.Owner, Mode: h.Mode, Who: whoOwns(h.Process, h.Owner), From: in.At})
 			w.changes++
 			t = &w.turns[len(w.turns)-1]
 		}
+		t.To, t.count, t.lease = in.At, h.Count, t.lease.seen(in.At, h.Remaining)
+		t.Looks++
 		from := h.Since
 		if from.IsZero() {
 			from = t.From
@@ -108,12 +94,26 @@ func (w *watched) see(in redlatch.Inspection) {
 
 // turn is the present turn of a holder, nil if there is none.
 func (w *watched) turn(h redlatch.Holder) *turn {
-	for i := range w.turns {
-		if t := &w.turns[i]; !t.Ended && t.Owner == h.Owner && t.Mode == h.Mode {
-			return t
-		}
+	if i := slices.IndexFunc(w.turns, func(t turn) bool { return t.is(h) }); i >= 0 {
+		return &w.turns[i]
 	}
 	return nil
+}
+
+// is reports whether it is the present turn of a holder.
+func (t *turn) is(h redlatch.Holder) bool { return !t.Ended && t.Owner == h.Owner && t.Mode == h.Mode }
+
+// end is told of a look at which the holder was gone.
+func (t *turn) end(at time.Time) {
+	t.Ended = true
+	switch {
+	case t.How == "" && t.lease.over(at):
+		t.How, t.To = "expired", t.lease.end
+	case t.How == "" && at.Sub(t.To) > blind:
+		t.How = "unseen"
+	default:
+		t.To = at
+	}
 }
 
 // held is the lease of a holder, over all looks.
@@ -137,6 +137,9 @@ func (l held) seen(at time.Time, left time.Duration) held {
 // of its lease, so that two thirds are left, or more.
 func (l held) late() bool { return !l.end.IsZero() && l.left < l.full/10*6 }
 
+// over reports whether it ran out before a look, as far as can be told.
+func (l held) over(at time.Time) bool { return l.late() && !at.Before(l.end) }
+
 // board is all locks that were seen.
 type board struct {
 	locks map[string]*watched // by key
@@ -149,18 +152,21 @@ func newBoard() *board { return &board{locks: map[string]*watched{}} }
 // see takes in a look at all locks that are held now. Those that it has not seen are forgotten after a while.
 func (b *board) see(l *looked) {
 	now, elapsed := l.began, l.began.Sub(b.last)
-	if b.last.IsZero() {
-		elapsed = 0
-	}
-	for _, in := range l.locks {
-		if b.locks[in.Key] == nil {
-			b.locks[in.Key] = &watched{}
-		}
-		w := b.locks[in.Key]
+	see := func(w *watched, in redlatch.Inspection) {
 		before := w.changes
 		w.see(in)
+		if elapsed > 0 { // the mean over about ten seconds
+			w.Rate += (float64(w.changes-before)/elapsed.Seconds() - w.Rate) * min(elapsed.Seconds()/10, 1)
+		}
+	}
+	for _, in := range l.locks {
+		w := b.locks[in.Key]
+		if w == nil {
+			w = &watched{}
+			b.locks[in.Key] = w
+		}
+		see(w, in)
 		w.seen = now
-		w.measure(w.changes-before, elapsed)
 	}
 	for key, w := range b.locks {
 		switch {
@@ -168,8 +174,7 @@ func (b *board) see(l *looked) {
 		case now.Sub(w.seen) > time.Minute:
 			delete(b.locks, key)
 		default:
-			w.see(redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: w.At.Add(elapsed)})
-			w.measure(0, elapsed)
+			see(w, redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: w.At.Add(elapsed)})
 		}
 	}
 	b.last, b.more = now, l.more
@@ -230,14 +235,6 @@ func (b *board) overview() overview {
 		}
 	}
 	return o
-}
-
-// measure keeps the mean of the turns per second over about ten seconds.
-func (w *watched) measure(changed int, elapsed time.Duration) {
-	if elapsed <= 0 {
-		return
-	}
-	w.Rate += (float64(changed)/elapsed.Seconds() - w.Rate) * min(elapsed.Seconds()/10, 1)
 }
 
 // orders are those of a list; the name decides between equals, and is the last one.

@@ -26,18 +26,10 @@ import (
 
 // connection is how the server is found: by flags, else by the environment.
 type connection struct {
-	set  *pflag.FlagSet
-	warn io.Writer
-
-	url        string
-	prefix     string
-	clientName string
-	username   string
-	certFile   string
-	keyFile    string
-	serverName string
-	timeout    time.Duration
-	verbose    bool
+	set     *pflag.FlagSet
+	warn    io.Writer
+	timeout time.Duration
+	verbose bool
 
 	// options are the connection's, for the SDK or a client of our own. A file that a flag names may be a pipe: it is
 	// read once.
@@ -46,18 +38,34 @@ type connection struct {
 
 func (c *connection) add(set *pflag.FlagSet) {
 	c.set, c.options = set, sync.OnceValues(c.resolve)
-	set.StringVarP(&c.url, "url", "u", "", "URL of the server [REDIS_URL] (default redis://127.0.0.1:6379)")
+	set.StringP("url", "u", "", "URL of the server [REDIS_URL] (default redis://127.0.0.1:6379)")
 	set.String("url-file", "", "file with the URL, for one with a password: arguments show in the list of processes [REDLATCH_URL_FILE]")
-	set.StringVar(&c.prefix, "prefix", "", "prefix of all locks' keys, as in the SDK's Config.Prefix [REDLATCH_PREFIX]")
-	set.StringVar(&c.clientName, "client-name", "", "name in CLIENT LIST and logs [REDLATCH_CLIENT_NAME] (default redlatch-<command>/<user>@<host>/<pid>)")
-	set.StringVar(&c.username, "username", "", "Redis user, instead of the one in the URL [REDLATCH_USERNAME]")
+	set.String("prefix", "", "prefix of all locks' keys, as in the SDK's Config.Prefix [REDLATCH_PREFIX]")
+	set.String("client-name", "", "name in CLIENT LIST and logs [REDLATCH_CLIENT_NAME] (default redlatch-<command>/<user>@<host>/<pid>)")
+	set.String("username", "", "Redis user, instead of the one in the URL [REDLATCH_USERNAME]")
 	set.String("password-file", "", "file with the password, instead of the one in the URL [REDLATCH_PASSWORD_FILE]")
 	set.String("tls-ca", "", "certificates to trust for TLS, PEM [REDLATCH_TLS_CA]")
-	set.StringVar(&c.certFile, "tls-cert", "", "own certificate for TLS, PEM [REDLATCH_TLS_CERT]")
-	set.StringVar(&c.keyFile, "tls-key", "", "key of the own certificate, PEM [REDLATCH_TLS_KEY]")
-	set.StringVar(&c.serverName, "tls-server-name", "", "name that the server's certificate must have [REDLATCH_TLS_SERVER_NAME]")
+	set.String("tls-cert", "", "own certificate for TLS, PEM [REDLATCH_TLS_CERT]")
+	set.String("tls-key", "", "key of the own certificate, PEM [REDLATCH_TLS_KEY]")
+	set.String("tls-server-name", "", "name that the server's certificate must have [REDLATCH_TLS_SERVER_NAME]")
 	set.DurationVar(&c.timeout, "timeout", 5*time.Second, "how long to wait for an answer of the server [REDLATCH_TIMEOUT]")
 	set.BoolVarP(&c.verbose, "verbose", "v", false, "write the SDK's log to standard error")
+}
+
+// get is the value of a flag that is a text.
+func (c *connection) get(flag string) string { return c.set.Lookup(flag).Value.String() }
+
+// file reads the file that a flag names, if it names one.
+func (c *connection) file(flag string) (text string, given bool, err error) {
+	path := c.get(flag)
+	if path == "" {
+		return "", false, nil
+	}
+	b, err := os.ReadFile(path) // #nosec G304 -- the user's choice
+	if err != nil {
+		err = usageError("%s: %v", flag, err)
+	}
+	return string(b), true, err
 }
 
 // resolve fills in what no flag has set, and reads the files.
@@ -67,21 +75,33 @@ func (c *connection) resolve() (opt rueidis.ClientOption, err error) {
 		if f.Name == "url" {
 			variable = "REDIS_URL"
 		}
-		value := os.Getenv(variable)
-		if f.Changed || f.Name == "verbose" || value == "" || err != nil {
-			return
-		}
-		if wrong := f.Value.Set(value); wrong != nil {
-			err = usageError(fmt.Sprintf("%s: %s: %v", variable, f.Name, wrong))
+		if value := os.Getenv(variable); value != "" && !f.Changed && f.Name != "verbose" && err == nil {
+			if wrong := f.Value.Set(value); wrong != nil {
+				err = usageError("%s: %s: %v", variable, f.Name, wrong)
+			}
 		}
 	})
+	address, byFlag := c.get("url"), c.set.Changed("url")
+	switch {
+	case err != nil:
+	case byFlag && c.set.Changed("url-file"):
+		err = usageError("url and url-file exclude each other")
+	case !byFlag:
+		var text string
+		if text, byFlag, err = c.file("url-file"); byFlag {
+			address = strings.TrimSpace(text)
+		}
+	default:
+		if u, err := url.Parse(address); err == nil {
+			if _, secret := u.User.Password(); secret {
+				fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
+			}
+		}
+	}
 	if err == nil {
-		err = c.chooseURL()
+		opt, err = conn.ParseURL(cmp.Or(address, "redis://127.0.0.1:6379")) // as redlatch.Open does
 	}
 	if err != nil {
-		return opt, err
-	}
-	if opt, err = conn.ParseURL(cmp.Or(c.url, "redis://127.0.0.1:6379")); err != nil { // as redlatch.Open does
 		return opt, err
 	}
 	if strings.HasPrefix(opt.InitAddress[0], "/") {
@@ -90,7 +110,7 @@ func (c *connection) resolve() (opt rueidis.ClientOption, err error) {
 			return dialer.DialContext(ctx, "unix", path)
 		}
 	}
-	opt.Username = cmp.Or(c.username, opt.Username)
+	opt.Username = cmp.Or(c.get("username"), opt.Username)
 	password, given, err := c.file("password-file")
 	if given {
 		opt.Password = strings.TrimRight(password, "\r\n")
@@ -101,45 +121,13 @@ func (c *connection) resolve() (opt rueidis.ClientOption, err error) {
 	return opt, err
 }
 
-// file reads the file that a flag names, if it names one.
-func (c *connection) file(flag string) (text string, given bool, err error) {
-	path := c.set.Lookup(flag).Value.String()
-	if path == "" {
-		return "", false, nil
-	}
-	b, err := os.ReadFile(path) // #nosec G304 -- the user's choice
-	if err != nil {
-		return "", false, usageError(flag + ": " + err.Error())
-	}
-	return string(b), true, nil
-}
-
-// chooseURL reads the file with the URL, unless a flag gives one.
-func (c *connection) chooseURL() error {
-	if c.set.Changed("url") {
-		if c.set.Changed("url-file") {
-			return usageError("url and url-file exclude each other")
-		}
-		if u, err := url.Parse(c.url); err == nil && u.User != nil {
-			if _, secret := u.User.Password(); secret {
-				fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
-			}
-		}
-		return nil
-	}
-	text, given, err := c.file("url-file")
-	if given {
-		c.url = strings.TrimSpace(text)
-	}
-	return err
-}
-
 func (c *connection) tls(cfg *tls.Config) error {
 	authorities, given, err := c.file("tls-ca")
+	cert, key, name := c.get("tls-cert"), c.get("tls-key"), c.get("tls-server-name")
 	switch {
 	case err != nil:
 		return err
-	case cfg == nil && (given || c.certFile+c.keyFile+c.serverName != ""):
+	case cfg == nil && (given || cert+key+name != ""):
 		return usageError("tls: the URL must begin with rediss:// or valkeys:// for TLS")
 	case cfg == nil:
 		return nil
@@ -149,13 +137,12 @@ func (c *connection) tls(cfg *tls.Config) error {
 			return usageError("tls-ca: the file has no certificate")
 		}
 	}
-	cfg.ServerName = cmp.Or(c.serverName, cfg.ServerName)
-	if c.certFile+c.keyFile != "" {
-		pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-		if err != nil {
-			return usageError("tls-cert: " + err.Error())
+	cfg.ServerName = cmp.Or(name, cfg.ServerName)
+	if cert+key != "" {
+		cfg.Certificates = make([]tls.Certificate, 1)
+		if cfg.Certificates[0], err = tls.LoadX509KeyPair(cert, key); err != nil {
+			return usageError("tls-cert: %v", err)
 		}
-		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return nil
 }
@@ -178,8 +165,8 @@ func (c *connection) server() string {
 
 // name is the connection's name in CLIENT LIST.
 func (c *connection) name(command string) string {
-	if c.clientName != "" {
-		return c.clientName
+	if name := c.get("client-name"); name != "" {
+		return name
 	}
 	who := "unknown"
 	if u, err := user.Current(); err == nil {
@@ -196,20 +183,18 @@ func (c *connection) name(command string) string {
 	return clean[:min(len(clean), 128-len(pid))] + pid
 }
 
-// connect connects without the SDK, and tells the addresses.
-func (a *app) connect(command string) (client rueidis.Client, addr string, err error) {
+// connect connects without the SDK.
+func (a *app) connect(command string) (rueidis.Client, error) {
 	opt, err := a.flags.options()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	addr = strings.Join(opt.InitAddress, ",")
-	opt.DisableCache = true
-	opt.ClientName = a.flags.name(command)
-	opt.Dialer.Timeout = a.flags.timeout
-	if client, err = rueidis.NewClient(opt); err != nil {
-		return nil, "", &statusError{exitUnavailable, fmt.Errorf("connect to %s: %w", addr, err)}
+	opt.DisableCache, opt.ClientName, opt.Dialer.Timeout = true, a.flags.name(command), a.flags.timeout
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		return nil, &statusError{fmt.Errorf("connect to %s: %w", strings.Join(opt.InitAddress, ","), err), exitUnavailable}
 	}
-	return client, addr, nil
+	return client, nil
 }
 
 // clean takes passwords out of what a server said.
@@ -232,7 +217,7 @@ func (a *app) open(command string, change ...func(*redlatch.Config)) (*redlatch.
 		log = slog.NewTextHandler(a.std.err, nil)
 	}
 	cfg := redlatch.Config{
-		Redis: opt, Prefix: a.flags.prefix, Name: a.flags.name(command), UnlockTimeout: a.flags.timeout, Logger: slog.New(log),
+		Redis: opt, Prefix: a.flags.get("prefix"), Name: a.flags.name(command), UnlockTimeout: a.flags.timeout, Logger: slog.New(log),
 	}
 	for _, f := range change {
 		f(&cfg)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -54,40 +55,39 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether the server is fit for locks",
-		Long: `doctor connects to the server as configured and checks what locks depend on: round trip, version,
-topology, permissions (it names each missing one), eviction and memory limits, persistence and replicas,
-the servers' clocks. It says what to change.
+		Long: `doctor connects to the server as configured and checks what locks depend on: round trip, version, topology,
+permissions (it names each missing one), eviction and memory limits, persistence and replicas, the servers' clocks.
+It says what to change, and which settings of INFO and CONFIG the user may not read. It tests permissions by running
+commands on keys of its own, and deletes those keys. --need says which features the application uses; permissions
+for other features are only noted.
 
-It tests permissions by running commands on keys of its own, and deletes those keys. --need says which
-features the application uses; permissions for other features are only noted.
-
-The exit status is 0; 1 if there is a problem (with --strict also for a warning); 69 if the server can't be
-reached. Settings of INFO and CONFIG that the user may not read are reported as unknown.`,
+The exit status is 0; 1 if there is a problem (with --strict also for a warning); 69 if the server can't be reached.`,
 		Example: `  redlatch doctor
   redlatch doctor --need rlock,fair --strict -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, n := range needs {
 				if !slices.Contains(useNames(), n) {
-					return usageError(fmt.Sprintf("need: %q is not one of %s", n, strings.Join(useNames(), ", ")))
+					return usageError("need: %q is not one of %s", n, strings.Join(useNames(), ", "))
 				}
 			}
 			findings, err := a.examine(cmd.Context(), needs)
 			if err != nil {
 				return err
 			}
+			counts := map[level]int{}
+			for _, f := range findings {
+				counts[f.Level]++
+			}
 			if *json {
-				if err := writeJSON(a.std.out, findings, false); err != nil {
-					return err
-				}
+				err = writeJSON(a.std.out, findings, false)
 			} else {
-				screenOf(a.std.out).findings(a, findings)
+				screenOf(a.std.out).findings(a.std.out, findings, counts)
 			}
-			worst := func(l level) bool { return slices.ContainsFunc(findings, func(f finding) bool { return f.Level == l }) }
-			if worst(problem) || strict && worst(warning) {
-				return &statusError{exitError, nil}
+			if err == nil && (counts[problem] > 0 || strict && counts[warning] > 0) {
+				err = &statusError{errSaid, exitError}
 			}
-			return nil
+			return err
 		},
 	}
 	json = asJSON(c)
@@ -98,36 +98,27 @@ reached. Settings of INFO and CONFIG that the user may not read are reported as 
 }
 
 // findings writes them for people.
-func (s screen) findings(a *app, findings []finding) {
+func (s screen) findings(out io.Writer, findings []finding, counts map[level]int) {
 	signs := map[level]cell{fine: {"ok  ", green}, note: {"note", dim}, warning: {"WARN", yellow}, problem: {"BAD ", red}}
-	counts := map[level]int{}
 	for _, f := range findings {
-		counts[f.Level]++
-		sign := signs[f.Level]
-		text := f.Check
-		if f.Node != "" {
-			text += " " + f.Node
-		}
-		fmt.Fprintf(a.std.out, "%s  %s: %s\n", s.paint(sign.style, sign.text), s.paint(bold, text), f.Text)
+		sign, check := signs[f.Level], strings.TrimSpace(f.Check+" "+f.Node)
+		fmt.Fprintf(out, "%s  %s: %s\n", s.paint(sign.style, sign.text), s.paint(bold, check), f.Text)
 		if f.Change != "" {
-			fmt.Fprintf(a.std.out, "      -> %s\n", f.Change)
+			fmt.Fprintf(out, "      -> %s\n", f.Change)
 		}
 	}
-	fmt.Fprintf(a.std.out, "\n%d problem(s), %d warning(s)\n", counts[problem], counts[warning])
+	fmt.Fprintf(out, "\n%d problem(s), %d warning(s)\n", counts[problem], counts[warning])
 }
 
 // examine makes all checks. Its error is a server that can't be reached.
 func (a *app) examine(ctx context.Context, needs []string) ([]finding, error) {
-	client, addr, err := a.connect("doctor")
+	client, err := a.connect("doctor")
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	e := &examination{client: client, clean: a.flags.clean, prefix: a.flags.prefix, needs: needs}
-	nodes := map[string]rueidis.Client{addr: client}
-	if client.Mode() == rueidis.ClientModeCluster || client.Mode() == rueidis.ClientModeSentinel {
-		nodes = client.Nodes()
-	}
+	e := &examination{client: client, clean: a.flags.clean, prefix: a.flags.get("prefix"), needs: needs}
+	nodes := client.Nodes()
 	if err := e.reach(ctx, nodes, a.flags.timeout); err != nil {
 		return nil, err
 	}
@@ -169,12 +160,17 @@ func (e *examination) probe(ctx context.Context, a *app) {
 
 // worked adds what came of a try of what is needed, or is not.
 func (e *examination) worked(check, need, text string, err error) {
-	switch {
-	case err == nil:
-		e.add(check, "", fine, text, "")
-	case slices.Contains(e.needs, need):
-		e.add(check, "", problem, message(err), "")
-	default:
-		e.add(check, "", note, message(err), "")
+	level := fine
+	if err != nil {
+		level, text = e.ifNeeded(need), message(err)
 	}
+	e.add(check, "", level, text, "")
+}
+
+// ifNeeded is the level of what does not work and some need.
+func (e *examination) ifNeeded(need string) level {
+	if slices.Contains(e.needs, need) {
+		return problem
+	}
+	return note
 }

@@ -33,27 +33,28 @@ func (e *examination) permissions(ctx context.Context) {
 		e.add("permissions", "", problem, "scripts can't be run on the keys of locks: "+err.Error(), "ACL SETUSER … +eval +evalsha ~"+e.prefix+"*")
 		return
 	}
-	lacks, missing := map[string]string{}, map[string][]string{}
-	for _, u := range uses {
-		for _, rule := range strings.Fields(u.rules) {
-			if _, tried := lacks[rule]; !tried && u.need != "" {
-				lacks[rule] = strings.Replace(e.lacks(ctx, rule, name), "app:", e.prefix, 1)
-			}
-			if lack := lacks[rule]; lack != "" && !slices.Contains(missing[u.need], lack) {
-				missing[u.need] = append(missing[u.need], lack)
+	lacks := map[string]string{}
+	for _, need := range useNames() {
+		var missing []string
+		for _, u := range uses {
+			for _, rule := range strings.Fields(u.rules) {
+				if _, tried := lacks[rule]; !tried && u.need == need {
+					lacks[rule] = strings.Replace(e.lacks(ctx, rule, name), "app:", e.prefix, 1)
+				}
+				if u.need == need {
+					missing = append(missing, lacks[rule])
+				}
 			}
 		}
-	}
-	for _, need := range useNames() {
-		slices.Sort(missing[need])
-		rules := strings.Join(missing[need], " ")
-		switch needed := slices.Contains(e.needs, need); {
-		case rules == "" && needed:
+		slices.Sort(missing)
+		text := strings.TrimSpace(strings.Join(slices.Compact(missing), " "))
+		switch level := e.ifNeeded(need); {
+		case text == "" && level == problem:
 			e.add("permissions "+need, "", fine, "all there", "")
-		case rules != "" && needed:
-			e.add("permissions "+need, "", problem, "missing: "+rules, "ACL SETUSER … "+rules)
-		case rules != "":
-			e.add("permissions "+need, "", note, "missing, and needed only by those who use it: "+rules, "")
+		case text != "" && level == problem:
+			e.add("permissions "+need, "", problem, "missing: "+text, "ACL SETUSER … "+text)
+		case text != "":
+			e.add("permissions "+need, "", note, "missing, and needed only by those who use it: "+text, "")
 		}
 	}
 }

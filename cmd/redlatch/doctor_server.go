@@ -25,7 +25,7 @@ func (e *examination) reach(ctx context.Context, nodes map[string]rueidis.Client
 			err := node.Do(pctx, node.B().Ping().Build()).Error()
 			cancel()
 			if err != nil && !denied(err) {
-				return &statusError{exitUnavailable, fmt.Errorf("%s does not answer: %w", addr, err)}
+				return &statusError{fmt.Errorf("%s does not answer: %w", addr, err), exitUnavailable}
 			}
 			trips = append(trips, time.Since(began))
 		}

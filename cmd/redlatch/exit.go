@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/redlatch/redlatch"
@@ -35,23 +36,21 @@ const exitHelp = `Exit status:
 128+n  run: the command, or the wait for the lock, was ended by signal n
   else run: the exit status of the command`
 
-// statusError ends the program with a status of its own; err may be nil: said before.
+// statusError ends the program with a status of its own.
 type statusError struct {
+	error
 	status int
-	err    error
 }
 
-func (e *statusError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
+func (e *statusError) Unwrap() error { return e.error }
 
-func (e *statusError) Unwrap() error { return e.err }
+// errSaid is a failure of which everything is said.
+var errSaid = errors.New("")
 
 // usageError is a command line that makes no sense.
-func usageError(text string) error { return &statusError{exitUsage, errors.New(text)} }
+func usageError(format string, args ...any) error {
+	return &statusError{fmt.Errorf(format, args...), exitUsage}
+}
 
 // status is the exit status that an error means.
 func status(err error) int {

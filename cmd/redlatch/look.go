@@ -58,21 +58,19 @@ const (
 // list collects the first locks by name, at most that many, and tells how many more there are.
 func list(ctx context.Context, client *redlatch.Client, pattern string, most int) (locks []redlatch.Inspection, more int, err error) {
 	locks = []redlatch.Inspection{}
-	size := 0
+	n, size := 0, 0
 	for in, err := range client.Locks(ctx, pattern) {
 		if err != nil {
 			return nil, 0, err
 		}
+		n++
 		locks = append(locks, shown(in))
 		if size += sizeOf(in); len(locks) > 2*most || size > 2*maxMemory {
-			was := len(locks)
 			locks, size = shorten(locks, most)
-			more += was - len(locks)
 		}
 	}
-	was := len(locks)
 	locks, _ = shorten(locks, most)
-	return locks, more + was - len(locks), nil
+	return locks, n - len(locks), nil
 }
 
 // shorten sorts locks by name and keeps the first ones: at most that many, in at most maxMemory; it tells how much.

@@ -75,7 +75,10 @@ func TestLs(t *testing.T) {
 
 func TestTableFitsTheTerminal(t *testing.T) {
 	rows := [][]cell{{{strings.Repeat("n", 80), cyan}, {"plain", ""}, {"x", ""}}, {{"ü", ""}, {"fair", ""}, {"y", red}}}
-	lines := screen{width: 40, colour: true}.lines([]column{{"NAME", true}, {"KIND", false}, {"Z", false}}, rows)
+	lines, whole := screen{width: 40, colour: true}.lines("NAME* KIND Z", rows)
+	if whole {
+		t.Error("all of it is said to be there")
+	}
 	for i, line := range lines {
 		plain := line
 		for _, code := range []string{"\x1b[1m", "\x1b[36m", "\x1b[31m", "\x1b[0m"} {

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,13 +34,13 @@ func (a *app) lsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List the held locks",
-		Long: `ls lists the locks of the deployment whose names match PATTERN, a glob as in Redis
-(default: all), by name. It uses SCAN, in batches, on every master of a cluster. On a server with many
-keys that takes a while, but it blocks nobody. Application data is never taken for a lock.
+		Long: `ls lists the locks of the deployment whose names match PATTERN, a glob as in Redis (default: all), by name. It
+uses SCAN, in batches, on every master of a cluster. On a server with many keys that takes a while, but it blocks
+nobody. Application data is never taken for a lock.
 
-Columns: KIND plain (or a fair lock without waiters), fair or read-write; HOLDER the process, and the
-number of further holders; HELD since when, if the owner says it; LEASE what is left of it; WAITING the
-waiters that the server knows; PROCS the processes that wait, or waited a moment ago.`,
+Columns: KIND plain (or a fair lock without waiters), fair or read-write; HOLDER the process, and the number of
+further holders; HELD since when, if the owner says it; LEASE what is left of it; WAITING the waiters that the
+server knows; PROCS the processes that wait, or waited a moment ago.`,
 		Example: `  redlatch ls
   redlatch ls 'orders:*'
   redlatch ls -o json | jq -r '.[] | select(.queue_length > 10) | .name'`,
@@ -74,17 +75,32 @@ waiters that the server knows; PROCS the processes that wait, or waited a moment
 	return c
 }
 
-// lockColumn is a column in a list of locks.
-type lockColumn struct {
-	column
-	cell func(w *watched) cell
+// list writes what ls lists.
+func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
+	rows := make([][]cell, len(locks))
+	for i, in := range locks {
+		w := &watched{}
+		w.see(in)
+		mode, waiting := cmp.Or(string(w.Mode), "-"), cell{strconv.Itoa(w.QueueLength), ""}
+		switch {
+		case w.Kind == redlatch.KindUnknown:
+			mode, waiting.text = "?", "-"
+		case w.Kind == redlatch.KindPlain:
+			waiting.text = "-"
+		case w.QueueLength > 0:
+			waiting.style = yellow
+		}
+		rows[i] = []cell{
+			{w.Name, cyan}, {string(w.Kind), ""}, {mode, ""}, w.holder(), {someMs(w.HeldMs), ""}, {some(w.Remaining), ""}, waiting,
+			{processes(w.Processes), ""},
+		}
+	}
+	lines, _ := s.lines("NAME* KIND MODE HOLDER* HELD LEASE WAITING PROCS", rows)
+	fmt.Fprintln(out, strings.Join(lines, "\n"))
 }
 
-func lockName(w *watched) cell { return cell{w.Name, cyan} }
-
-func lockKind(w *watched) cell { return cell{string(w.Kind), ""} }
-
-func lockHolder(w *watched) cell {
+// holder is who holds the lock, in a list.
+func (w *watched) holder() cell {
 	switch {
 	case w.Kind == redlatch.KindUnknown:
 		return cell{cut(w.Problem, 100), red}
@@ -94,69 +110,15 @@ func lockHolder(w *watched) cell {
 	return cell{who(w.Holders[0].Process, w.Holders[0].Owner) + others(w.Inspection), ""}
 }
 
-func lockHeld(w *watched) cell { return cell{some(time.Duration(w.HeldMs) * time.Millisecond), ""} }
-
-func lockLease(w *watched) cell { return cell{some(w.Remaining), ""} }
-
-var lsColumns = []lockColumn{
-	{column{"NAME", true}, lockName},
-	{column{"KIND", false}, lockKind},
-	{column{"MODE", false}, func(w *watched) cell {
-		if w.Kind == redlatch.KindUnknown {
-			return cell{"?", ""}
-		}
-		return cell{orDash(string(w.Mode)), ""}
-	}},
-	{column{"HOLDER", true}, lockHolder},
-	{column{"HELD", false}, lockHeld},
-	{column{"LEASE", false}, lockLease},
-	{column{"WAITING", false}, func(w *watched) cell {
-		switch {
-		case w.Kind == redlatch.KindPlain || w.Kind == redlatch.KindUnknown:
-			return cell{"-", ""}
-		case w.QueueLength > 0:
-			return cell{strconv.Itoa(w.QueueLength), yellow}
-		}
-		return cell{"0", ""}
-	}},
-	{column{"PROCS", false}, func(w *watched) cell { return cell{processes(w.Processes), ""} }},
-}
-
-// list writes what ls lists.
-func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
-	rows := make([]*watched, len(locks))
-	for i, in := range locks {
-		rows[i] = &watched{}
-		rows[i].see(in)
-	}
-	for _, line := range s.locks(lsColumns, rows) {
-		fmt.Fprintln(out, line)
-	}
-}
-
-// locks are the lines of a list of locks.
-func (s screen) locks(columns []lockColumn, list []*watched) []string {
-	heads, rows := make([]column, len(columns)), make([][]cell, len(list))
-	for i, c := range columns {
-		heads[i] = c.column
-		for n, w := range list {
-			rows[n] = append(rows[n], c.cell(w))
-		}
-	}
-	return s.lines(heads, rows)
-}
-
 func (a *app) showCommand() *cobra.Command {
 	var json *bool
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one lock: who holds it, who waits, since when",
-		Long: `show prints what the server knows about the lock NAME, of any kind: its holders with their
-process and address, since when they hold it and what is left of their leases; the queue in order;
-the processes that wait. Only their own processes know the waiters of a plain lock, so for a plain
-lock it prints the number of waiting processes.
-
-The exit status is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
+		Long: `show prints what the server knows about the lock NAME, of any kind: its holders with their process and address,
+since when they hold it and what is left of their leases; the queue in order; the processes that wait. Only their
+own processes know the waiters of a plain lock: of it show prints the number of waiting processes. The exit status
+is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
 		Example: `  redlatch show orders:42
   redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
 		Args: cobra.ExactArgs(1),
@@ -200,7 +162,11 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	case redlatch.KindPlain:
 		kind = "plain (a fair lock with an empty queue looks the same)"
 	}
-	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, s.short(in.Name)), state)
+	name := brief(in.Name)
+	if s.width > 0 { // leaves room behind it
+		name = cut(in.Name, max(s.width-20, 8))
+	}
+	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, name), state)
 	field := func(known bool, name, format string, args ...any) {
 		if known {
 			fmt.Fprintf(out, "%-10s "+format+"\n", append([]any{name}, args...)...)
@@ -230,21 +196,21 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 // holders writes the table of holders. Where the terminal is too narrow for it, owner and
 // trace stand below each holder: people copy them.
 func (s screen) holders(out io.Writer, in redlatch.Inspection) {
-	heads := []column{{"PROCESS", true}, {"ADDRESS", false}, {"MODE", false}, {"COUNT", false}, {"HELD", false}, {"LEASE", false}, {"OWNER", false}, {"TRACE", false}}
 	rows := make([][]cell, len(in.Holders))
 	for i, h := range in.Holders {
 		rows[i] = []cell{
-			{who(h.Process, h.Owner), cyan}, {orDash(h.Addr), ""}, {string(h.Mode), ""}, {strconv.Itoa(h.Count), ""},
-			{since(in.At, h.Since), ""}, {some(h.Remaining), ""}, {h.Owner, ""}, {orDash(h.TraceID), dim},
+			{who(h.Process, h.Owner), cyan}, {cmp.Or(h.Addr, "-"), ""}, {string(h.Mode), ""}, {strconv.Itoa(h.Count), ""},
+			{since(in.At, h.Since), ""}, {some(h.Remaining), ""}, {h.Owner, ""}, {cmp.Or(h.TraceID, "-"), dim},
 		}
 	}
-	short := heads
-	if !s.fits(heads, rows) {
-		short = heads[:6] // before the owner
+	const heads = "PROCESS* ADDRESS MODE COUNT HELD LEASE"
+	lines, whole := s.lines(heads+" OWNER TRACE", rows)
+	if !whole {
+		lines, _ = s.lines(heads, rows)
 	}
-	for i, line := range s.lines(short, rows) {
+	for i, line := range lines {
 		fmt.Fprintln(out, line)
-		if i > 0 && len(short) < len(heads) {
+		if i > 0 && !whole {
 			s.below(out, "owner", in.Holders[i-1].Owner)
 			s.below(out, "trace", in.Holders[i-1].TraceID)
 		}
@@ -253,47 +219,31 @@ func (s screen) holders(out io.Writer, in redlatch.Inspection) {
 
 // below writes a value, if there is one, on lines of its own, whole.
 func (s screen) below(out io.Writer, label, text string) {
-	for r, room := []rune(text), max(s.width-len(label)-3, 8); len(r) > 0; label = strings.Repeat(" ", len(label)) {
-		n := min(room, len(r))
-		fmt.Fprintf(out, "  %s %s\n", s.paint(dim, label), string(r[:n]))
-		r = r[n:]
+	for part := range slices.Chunk([]rune(text), max(s.width-len(label)-3, 8)) {
+		fmt.Fprintf(out, "  %s %s\n", s.paint(dim, label), string(part))
+		label = strings.Repeat(" ", len(label))
 	}
 }
 
 // queue writes the table of waiters. Where the terminal is too narrow, owners are shown
 // without the client's id, which PROCESS stands for.
 func (s screen) queue(out io.Writer, in redlatch.Inspection) {
-	heads := []column{{"#", false}, {"PROCESS", true}, {"ADDRESS", false}, {"MODE", false}, {"WAITS", false}, {"OWNER", true}}
 	rows := make([][]cell, len(in.Queue))
 	for i, w := range in.Queue {
 		rows[i] = []cell{
-			{strconv.Itoa(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {orDash(w.Addr), ""}, {string(w.Mode), ""},
+			{strconv.Itoa(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {cmp.Or(w.Addr, "-"), ""}, {string(w.Mode), ""},
 			{since(in.At, w.Since), ""}, {w.Owner, ""},
 		}
 	}
-	if !s.fits(heads, rows) {
+	const heads = "# PROCESS* ADDRESS MODE WAITS OWNER*"
+	lines, whole := s.lines(heads, rows)
+	if !whole {
 		for _, row := range rows {
 			if _, rest, ok := strings.Cut(row[5].text, ":"); ok {
 				row[5].text = "…:" + rest
 			}
 		}
+		lines, _ = s.lines(heads, rows)
 	}
-	for _, line := range s.lines(heads, rows) {
-		fmt.Fprintln(out, line)
-	}
-}
-
-// short leaves room behind a name on its line.
-func (s screen) short(name string) string {
-	if s.width == 0 {
-		return brief(name)
-	}
-	return cut(name, max(s.width-20, 8))
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
+	fmt.Fprintln(out, strings.Join(lines, "\n"))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/quote"
@@ -45,7 +44,7 @@ func shownProcess(p redlatch.Process) redlatch.Process {
 func given(what, text string) (string, error) {
 	out, err := quote.Parse(text)
 	if err != nil {
-		return "", usageError(fmt.Sprintf(`%s: %s: a backslash begins an escape such as \n or \xff; give two for one`, what, quote.Text(text)))
+		return "", usageError(`%s: %s: a backslash begins an escape such as \n or \xff; give two for one`, what, quote.Text(text))
 	}
 	return out, nil
 }

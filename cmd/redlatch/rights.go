@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // use is a way to use locks. docs/ACL.md shows this table, which a test compares, and doctor tries each right in it.
 type use struct {
 	need string // as doctor --need calls it; "": it is not tried
@@ -60,7 +62,7 @@ var uses = []use{
 func useNames() []string {
 	var names []string
 	for _, u := range uses {
-		if u.need != "" && (len(names) == 0 || names[len(names)-1] != u.need) {
+		if u.need != "" && !slices.Contains(names, u.need) {
 			names = append(names, u.need)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,34 +39,28 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run NAME [flags] -- COMMAND [ARG...]",
 		Short: "Run a command under a lock",
-		Long: `run acquires the lock NAME, runs COMMAND and frees the lock.
-
-run exits with the command's exit status. It passes on signals (HUP, INT, QUIT, TERM, USR1,
-USR2, WINCH); HUP and INT stay ignored, also by the command, if they were when run started, as
-nohup has it. It sets in the command's environment:
+		Long: `run acquires the lock NAME, runs COMMAND, frees the lock and exits with the command's exit status. It passes on
+the signals HUP, INT, QUIT, TERM, USR1, USR2 and WINCH; HUP and INT stay ignored, also by the command, if they
+were when run started, as nohup has it. The command's environment is that of run (with REDIS_URL and its password,
+unless --hide-url is given), and
   REDLATCH_LOCK       the name of the lock
   REDLATCH_TOKEN      the fencing token, with --fenced; else it is not set
   REDLATCH_CLIENT_ID  the client's id, the first part of the lock's owner
-The rest of its environment is that of run, REDIS_URL with its password included; --hide-url leaves
-that out.
 
-Two runs never overlap, unless the lock is lost (the server is gone for too long, or an operator
-freed the lock). Then the command gets TERM and after --grace KILL, and the exit status is 70: its
-last actions may not have been exclusive. Where that matters, use --fenced, and let the place that
-it writes to check the token. If run itself is killed, even with KILL, the command is ended the
-same way, and the lock is free when its lease ends.
+Two runs never overlap, unless the lock is lost (the server is gone for too long, or an operator freed the lock).
+Then the command gets TERM and after --grace KILL, and the exit status is 70: its last actions may not have been
+exclusive. Where that matters, use --fenced, and let the place that it writes to check the token. If run itself is
+killed, even with KILL, the command is ended the same way, and the lock is free when its lease ends.
 
-Without a terminal on standard input the command has its own process group, and signals go to
-all of its processes. With a terminal the command stays in the terminal's group, so that it
-can be used interactively: then run signals the command alone, and the keyboard's signals
-reach it directly. On Windows the command is ended without a TERM, and survives a killed run.`,
+Without a terminal on standard input the command has its own process group, and signals go to all of its processes.
+With a terminal the command stays in the terminal's group, so that it can be used interactively: then run signals
+the command alone, and the keyboard's signals reach it directly. On Windows the command is ended without a TERM,
+and survives a killed run.`,
 		Example: `  redlatch run nightly-report --wait 0 --conflict-exit-code 0 -- /usr/local/bin/report
   redlatch run db-migrate --wait 5m --fenced -- sh -c 'migrate --token "$REDLATCH_TOKEN"'
   redlatch run cache --kind read -- tar czf /backup/cache.tgz /var/cache/app`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			at := cmd.ArgsLenAtDash()
-			switch {
-			case at == -1 && len(args) < 2, at >= 0 && (at != 1 || len(args) < 2):
+			if at := cmd.ArgsLenAtDash(); len(args) < 2 || at >= 0 && at != 1 {
 				return errors.New("run needs a lock name and, after --, a command: redlatch run NAME -- COMMAND")
 			}
 			return nil
@@ -74,7 +70,6 @@ reach it directly. On Windows the command is ended without a TERM, and survives 
 		},
 	}
 	set := c.Flags()
-	set.SetInterspersed(true)
 	set.DurationVarP(&f.wait, "wait", "w", 0, "how long to wait for the lock; 0: one attempt (default: no limit)")
 	set.BoolVarP(&f.noWait, "nonblock", "n", false, "the same as --wait 0")
 	set.DurationVar(&f.lease, "lease", 0, "a fixed lease, never renewed; the lock is lost at its end (default: renewed while the command runs)")
@@ -86,25 +81,6 @@ reach it directly. On Windows the command is ended without a TERM, and survives 
 	set.BoolVar(&f.hideURL, "hide-url", false, "leave REDIS_URL out of the command's environment")
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"rlock", "fair", "read", "write"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
-}
-
-// locker is the lock that the flags mean.
-func (f runFlags) locker(c *redlatch.Client, name string) (redlatch.Locker, error) {
-	var opts []redlatch.Option
-	if f.fenced {
-		opts = append(opts, redlatch.Fenced())
-	}
-	switch f.kind {
-	case "rlock", "plain":
-		return c.RLock(name, opts...), nil
-	case "fair":
-		return c.FairLock(name, opts...), nil
-	case "read":
-		return c.ReadWriteLock(name, opts...).ReadLock(), nil
-	case "write":
-		return c.ReadWriteLock(name, opts...).WriteLock(), nil
-	}
-	return nil, usageError(fmt.Sprintf("kind: %q is not one of rlock, fair, read, write", f.kind))
 }
 
 func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, command []string) error {
@@ -124,9 +100,9 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	program, err := exec.LookPath(command[0])
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
-		return &statusError{exitNotFound, err}
+		return &statusError{err, exitNotFound}
 	case err != nil:
-		return &statusError{exitCantRun, err}
+		return &statusError{err, exitCantRun}
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, heeded()...)
@@ -137,84 +113,70 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 		return err
 	}
 	defer client.Close()
-	l, err := f.locker(client, name)
+	var opts []redlatch.Option
+	if f.fenced {
+		opts = append(opts, redlatch.Fenced())
+	}
+	plain, rw := client.RLock(name, opts...), client.ReadWriteLock(name, opts...)
+	l := map[string]redlatch.Locker{
+		"rlock": plain, "plain": plain, "fair": client.FairLock(name, opts...), "read": rw.ReadLock(), "write": rw.WriteLock(),
+	}[f.kind]
+	if l == nil {
+		return usageError("kind: %q is not one of rlock, fair, read, write", f.kind)
+	}
+	h, err := acquire(ctx, l, f, bounded || f.noWait, signals)
+	if errors.Is(err, redlatch.ErrNotAcquired) {
+		err = &statusError{err, f.conflict}
+	}
 	if err != nil {
 		return err
-	}
-	// It lives as long as the command: its end would end the hold's context.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	h, err := acquire(ctx, cancel, l, f, bounded || f.noWait, signals)
-	if err != nil {
-		return acquireError(err, f)
 	}
 	status, err := a.under(h, f, client.ID(), program, command, signals)
 	lost := context.Cause(h.Context())
 	uerr := h.Unlock(context.WithoutCancel(ctx))
 	switch {
 	case errors.Is(lost, redlatch.ErrLeaseLost), errors.Is(uerr, redlatch.ErrLeaseLost):
-		return &statusError{exitLost, fmt.Errorf("the lock %s was lost while the command ran; it ended with status %d", quote.Name(name), status)}
+		return &statusError{fmt.Errorf("the lock %s was lost while the command ran; it ended with status %d", quote.Name(name), status), exitLost}
 	case uerr != nil:
 		fmt.Fprintf(a.std.err, "redlatch: the lock %s could not be released, it will be free when its lease ends: %s\n", quote.Name(name), message(uerr))
 	}
 	if err != nil || status != 0 {
-		return &statusError{status, err}
+		return &statusError{cmp.Or(err, errSaid), status}
 	}
 	return nil
 }
 
-// signalled is a wait that a signal ended.
-type signalled struct{ os.Signal }
-
-func (s signalled) Error() string { return "ended by signal " + s.String() }
-
-// acquire waits for the lock. A signal that ends programs ends the wait.
-func acquire(
-	ctx context.Context, cancel context.CancelCauseFunc, l redlatch.Locker, f runFlags, bounded bool, signals <-chan os.Signal,
-) (h redlatch.Hold, err error) {
-	done := make(chan struct{})
-	go func() { // ends with the acquisition, which ctx ends
-		defer close(done)
-		var opts []redlatch.AcquireOption
-		if f.lease > 0 {
-			opts = append(opts, redlatch.WithLease(f.lease))
-		}
-		if bounded {
-			h, err = l.TryLock(ctx, f.wait, f.lease)
-		} else {
-			h, err = l.Lock(ctx, opts...)
-		}
-	}()
-	for {
-		select {
-		case <-done:
-			var sig signalled
-			if !errors.As(context.Cause(ctx), &sig) {
-				return h, err
-			}
-			if err == nil {
-				_ = h.Unlock(context.WithoutCancel(ctx)) // at worst it is free at the end of its lease
-			}
-			return nil, sig
-		case s := <-signals:
-			if ends(s) {
-				cancel(signalled{s})
+// acquire waits for the lock. A signal that ends programs ends the wait. The hold's context ends with ctx.
+func acquire(ctx context.Context, l redlatch.Locker, f runFlags, bounded bool, signals <-chan os.Signal) (h redlatch.Hold, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	acquired := make(chan struct{})
+	var listens sync.WaitGroup
+	listens.Go(func() { // ends with the acquisition
+		for {
+			select {
+			case <-acquired:
+				return
+			case s := <-signals:
+				if n, _ := s.(syscall.Signal); ends(s) {
+					cancel(&statusError{errSaid, exitSignal + int(n)})
+				}
 			}
 		}
+	})
+	if bounded {
+		h, err = l.TryLock(ctx, f.wait, f.lease)
+	} else {
+		h, err = l.Lock(ctx, redlatch.WithLease(f.lease))
 	}
-}
-
-// acquireError gives an acquisition that failed its status.
-func acquireError(err error, f runFlags) error {
-	var sig signalled
-	switch {
-	case errors.As(err, &sig):
-		n, _ := sig.Signal.(syscall.Signal)
-		return &statusError{exitSignal + int(n), nil}
-	case errors.Is(err, redlatch.ErrNotAcquired):
-		return &statusError{f.conflict, err}
+	close(acquired)
+	listens.Wait()
+	if signalled := (*statusError)(nil); errors.As(context.Cause(ctx), &signalled) {
+		if err == nil {
+			_ = h.Unlock(context.WithoutCancel(ctx)) // at worst it is free at the end of its lease
+		}
+		return nil, signalled
 	}
-	return err
+	return h, err
 }
 
 // under runs the command while h is held, and returns its exit status.

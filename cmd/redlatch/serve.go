@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -35,17 +37,15 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a live web page of the locks",
-		Long: `serve shows the locks on a live web page: the list, and one lock in detail, with its holders, the
-queue in order, the remaining leases and a timeline of its holders.
+		Long: `serve shows the locks on a live web page: the list, and one lock in detail, with its holders, the queue in order,
+the remaining leases and a timeline of its holders. The page is read-only, unless --allow-unlock is given: then it
+can evict a holder, one at a time, by its whole owner.
 
-It listens on the loopback address. On any other address, and with --allow-unlock, it asks for a token: that
-of --token-file or REDLATCH_SERVE_TOKEN, else one that it makes and prints. All users of a machine reach its
-loopback address: --no-token says that they may unlock. The page keeps the token in its tab. It speaks HTTP: put a TLS proxy in front of it if the network is not
-trusted. The page is read-only, unless --allow-unlock is given: then it can evict a holder, one at a time, by
-its whole owner.
-
-While no page is open, serve sends no commands to Redis. /healthz answers without a token. Programs use
-redlatch ls and show with -o json.`,
+It listens on the loopback address. On any other address, and with --allow-unlock, it asks for a token: that of
+--token-file or REDLATCH_SERVE_TOKEN, else one that it makes and prints. All users of a machine reach its loopback
+address: --no-token says that they may unlock. The page keeps the token in its tab. It speaks HTTP: put a TLS proxy
+in front of it if the network is not trusted. While no page is open, serve sends no commands to Redis. /healthz
+answers without a token. Programs use redlatch ls and show with -o json.`,
 		Example: `  redlatch serve
   redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
   redlatch serve --allow-unlock --pattern 'orders:*'`,
@@ -71,11 +71,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	}
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return usageError("listen: " + err.Error())
+		return usageError("listen: %v", err)
 	}
 	token, made, err := f.token(isLoopback(host))
 	if err != nil {
-		return usageError(err.Error())
+		return err
 	}
 	client, err := a.open("serve")
 	if err != nil {
@@ -86,8 +86,9 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	ctx, stop := context.WithCancel(ctx)
 	h := newHub(client, f.pattern, f.interval)
-	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, auth: auth{token: token, local: isLoopback(host)}, log: a.std.err}
+	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, token: token, local: isLoopback(host), log: a.std.err}
 	srv := &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -102,25 +103,19 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if made {
 		fmt.Fprintf(a.std.out, "redlatch: token made for this run: %s#token=%s\n", url, token)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	looks := make(chan struct{})
-	go func() { // ends with ctx
-		defer close(looks)
-		h.run(ctx)
-	}()
-	defer func() { cancel(); <-looks }()
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }() // ends with Shutdown or Close
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-		sctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer stop()
-		if srv.Shutdown(sctx) != nil {
+	var inside sync.WaitGroup // ends with ctx
+	inside.Go(func() { h.run(ctx) })
+	inside.Go(func() {
+		<-ctx.Done()
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if srv.Shutdown(limited) != nil {
 			_ = srv.Close()
 		}
-		err = <-failed
-	}
+	})
+	err = srv.Serve(ln)
+	stop()
+	inside.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -133,19 +128,19 @@ func (f serveFlags) token(local bool) (token string, made bool, err error) {
 	if f.tokenFile != "" {
 		text, err := os.ReadFile(f.tokenFile)
 		if err != nil {
-			return "", false, fmt.Errorf("token-file: %w", err)
+			return "", false, usageError("token-file: %v", err)
 		}
 		if token = strings.TrimSpace(string(text)); token == "" {
-			return "", false, errors.New("token-file: it is empty")
+			return "", false, usageError("token-file: it is empty")
 		}
 	}
 	switch {
 	case f.noToken && !local:
-		err = errors.New("no-token: only on a loopback address")
+		err = usageError("no-token: only on a loopback address")
 	case f.noToken && token != "":
-		err = errors.New("no-token, but a token is given: by --token-file, or REDLATCH_SERVE_TOKEN")
+		err = usageError("no-token, but a token is given: by --token-file, or REDLATCH_SERVE_TOKEN")
 	case token != "" && len(token) < 16:
-		err = errors.New("the token has fewer than 16 characters")
+		err = usageError("the token has fewer than 16 characters")
 	case token == "" && !f.noToken && (!local || f.allowUnlock):
 		return rand.Text(), true, nil
 	}
@@ -154,9 +149,6 @@ func (f serveFlags) token(local bool) (token string, made bool, err error) {
 
 // isLoopback reports whether only this machine reaches an address.
 func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	ip, _ := netip.ParseAddr(host)
+	return host == "localhost" || ip.IsLoopback()
 }

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -19,53 +20,33 @@ import (
 // answerTime is how long the other side may take to read an answer, or an event.
 const answerTime = 10 * time.Second
 
-// auth says who may see the locks. There is no cookie: a browser would send it along with requests that other
-// pages make, and to other ports of the host.
-type auth struct {
-	token string // "": nobody is asked
-	local bool   // it listens on the loopback address
-}
-
-// allowed reports whether a request may be answered.
-func (a auth) allowed(r *http.Request) bool {
-	if a.token == "" {
-		return true
-	}
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.token)) == 1
-}
-
-// rebound reports whether a request to the loopback address came by another name: a page of
-// a stranger whose name leads here.
-func (a auth) rebound(r *http.Request) bool {
-	if !a.local || a.token != "" {
-		return false
-	}
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
-	}
-	return !isLoopback(strings.Trim(host, "[]"))
-}
-
-// foreign reports whether a browser says that another site's page made the request.
-func foreign(r *http.Request) bool {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin":
-		return false
-	case "none": // by hand: an address is typed, a form is not
-		return r.Method != http.MethodGet
-	}
-	return true
-}
-
-// site answers requests.
+// site answers requests. There is no cookie: a browser would send it along with requests that other pages make, and to
+// other ports of the host.
 type site struct {
 	hub         *hub
 	server      string // for people
 	allowUnlock bool
-	auth        auth
+	token       string // "": nobody is asked
+	local       bool   // it listens on the loopback address
 	log         io.Writer
+}
+
+// allowed reports whether a request may be answered.
+func (s *site) allowed(r *http.Request) bool {
+	return s.token == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.token)) == 1
+}
+
+// rebound reports whether a request to the loopback address came by another name: a page of
+// a stranger whose name leads here.
+func (s *site) rebound(r *http.Request) bool {
+	return s.local && s.token == "" && !isLoopback((&url.URL{Host: r.Host}).Hostname())
+}
+
+// foreign reports whether a browser says that another site's page made the request. By hand ("none") an address is
+// typed; a form is not.
+func foreign(r *http.Request) bool {
+	from := r.Header.Get("Sec-Fetch-Site")
+	return from != "" && from != "same-origin" && (from != "none" || r.Method != http.MethodGet)
 }
 
 // handler answers the page to everybody: it contains no lock. It asks for the token at /api.
@@ -88,11 +69,11 @@ func (s *site) handler() http.Handler {
 		switch {
 		case r.URL.Path == "/healthz":
 			fmt.Fprintln(w, "ok")
-		case s.auth.rebound(r):
+		case s.rebound(r):
 			http.Error(w, "this address is asked by the name of another host", http.StatusForbidden)
 		case api && foreign(r):
 			http.Error(w, "only this page, or a program, may ask", http.StatusForbidden)
-		case api && !s.auth.allowed(r):
+		case api && !s.allowed(r):
 			h.Set("WWW-Authenticate", `Bearer realm="redlatch"`)
 			http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
 		default:
@@ -101,36 +82,26 @@ func (s *site) handler() http.Handler {
 	})
 }
 
-// answer writes one value, or an error of the SDK. The other side may have gone, or read nothing until its time is over.
-func answer(w http.ResponseWriter, v any, err error) {
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	// The time for the question to the server is not the reader's.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v)
+// codes are the HTTP statuses of exit statuses that errors mean; those of others are 500.
+var codes = map[int]int{
+	exitUsage: http.StatusBadRequest, exitOtherOwner: http.StatusConflict, exitUnavailable: http.StatusBadGateway,
+	exitBusy: http.StatusServiceUnavailable,
 }
 
-// fail answers with an error of the SDK.
-func fail(w http.ResponseWriter, err error) {
-	code := http.StatusInternalServerError
-	var wrong *statusError // a name that can't be read
-	switch {
-	case errors.As(err, &wrong):
-		code = http.StatusBadRequest
-	case errors.Is(err, redlatch.ErrUnavailable):
-		code = http.StatusBadGateway
-	case errors.Is(err, redlatch.ErrOtherOwner):
-		code = http.StatusConflict
-	case errors.Is(err, redlatch.ErrInvalidName):
-		code = http.StatusNotFound
-	case errors.Is(err, errBusy):
-		code = http.StatusServiceUnavailable
-	}
+// answer writes one value, or an error. The other side may have gone, or read nothing until its time is over.
+func answer(w http.ResponseWriter, v any, err error) {
+	// The time for the question to the server is not the reader's.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
-	http.Error(w, message(err), code)
+	if err != nil {
+		code := cmp.Or(codes[status(err)], http.StatusInternalServerError)
+		if errors.Is(err, redlatch.ErrInvalidName) {
+			code = http.StatusNotFound
+		}
+		http.Error(w, message(err), code)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
 }
 
 func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
@@ -141,7 +112,7 @@ func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	v, err := s.hub.join(r.URL.Query().Get("lock"))
 	if err != nil {
-		fail(w, err)
+		answer(w, nil, err)
 		return
 	}
 	defer s.hub.leave(v)
@@ -186,12 +157,10 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 	name, err := given("name", ask.Name)
 	owner, wrong := given("owner", ask.Owner)
 	if err := errors.Join(err, wrong); err != nil {
-		fail(w, err)
+		answer(w, nil, err)
 		return
 	}
-	if in, err := look(r.Context(), s.hub.client, ask.Name); err == nil {
-		s.hub.force(in, exact(owner))
-	}
+	s.hub.force(exact(name), exact(owner))
 	was, err := s.hub.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
 	result := fmt.Sprintf("done %t", was)
 	if err != nil {

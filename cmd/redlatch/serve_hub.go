@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 	"sync"
 	"time"
 
@@ -32,7 +32,7 @@ type viewer struct {
 // maxViewers bounds what a crowd, or somebody who means ill, can open.
 const maxViewers = 100
 
-var errBusy = errors.New("too many pages are open")
+var errBusy = &statusError{errors.New("too many pages are open"), exitBusy}
 
 func newHub(client *redlatch.Client, pattern string, interval time.Duration) *hub {
 	return &hub{
@@ -100,40 +100,44 @@ func (h *hub) run(ctx context.Context) {
 func (h *hub) show(l *looked) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	page, events, err := []byte(nil), map[string][]byte{}, l.err
-	if err == nil {
+	var page []byte
+	events := map[string][]byte{}
+	if l.err != nil {
+		page = trouble(l.err)
+	} else {
 		h.board.see(l)
-		page, err = event("locks", h.board.overview())
-	}
-	for name, in := range l.open {
-		if err == nil {
-			events[name], err = event("lock", h.board.detail(in))
+		page = event("locks", h.board.overview())
+		for name, in := range l.open {
+			events[name] = event("lock", h.board.detail(in))
 		}
-	}
-	if err != nil {
-		page, _ = event("trouble", map[string]string{"error": message(err)}) // a text has a JSON
 	}
 	for v := range h.viewers {
 		v.tell(page)
-		if one := events[v.open]; one != nil && err == nil {
+		if one := events[v.open]; one != nil {
 			v.tell(one)
 		}
 	}
 }
 
 // event is an event as the stream has it.
-func event(name string, v any) ([]byte, error) {
+func event(name string, v any) []byte {
 	text, err := json.Marshal(v)
-	return slices.Concat([]byte("event: "+name+"\ndata: "), text, []byte("\n\n")), err
+	if err != nil {
+		return trouble(err)
+	}
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
 }
 
+// trouble is the event of an error.
+func trouble(err error) []byte { return event("trouble", map[string]string{"error": message(err)}) }
+
 // force marks a holder that is being evicted, so that its turn is shown so.
-func (h *hub) force(in redlatch.Inspection, owner string) {
+func (h *hub) force(name, owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w := h.board.locks[in.Key]; w != nil {
+	for _, w := range h.board.locks {
 		for i := range w.turns {
-			if t := &w.turns[i]; !t.Ended && t.Owner == owner {
+			if t := &w.turns[i]; w.Name == name && t.Owner == owner && !t.Ended {
 				t.How = "forced"
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -75,75 +76,51 @@ func cutMiddle(text string, n int) string {
 // cell is one field of a table.
 type cell struct{ text, style string }
 
-// column is the head of a column; on a narrow terminal it may shrink.
-type column struct {
-	head   string
-	shrink bool
-}
-
-// measure tells how wide each column is, and all of them.
-func measure(heads []column, rows [][]cell) (widths []int, total int) {
-	widths = make([]int, len(heads))
-	for i, h := range heads {
-		widths[i] = utf8.RuneCountInString(h.head)
+// lines are the lines of a table, and whether they show all of it. Where the terminal is too narrow the columns whose
+// heads have a star shrink, the widest first; then the last ones are left out.
+func (s screen) lines(heads string, rows [][]cell) (lines []string, whole bool) {
+	var first []cell
+	names := strings.Fields(heads)
+	for _, name := range names {
+		first = append(first, cell{strings.TrimSuffix(name, "*"), bold})
+	}
+	rows = append([][]cell{first}, rows...)
+	widths, total := make([]int, len(names)), -2
+	for i := range widths {
 		for _, row := range rows {
+			row[i].text = brief(row[i].text)
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
 		}
 		total += widths[i] + 2
 	}
-	return widths, total - 2
-}
-
-// fits reports whether nothing of a table has to be left out.
-func (s screen) fits(heads []column, rows [][]cell) bool {
-	_, total := measure(heads, rows)
-	return s.width == 0 || total <= s.width
-}
-
-// lines are the lines of a table. Where the terminal is too narrow the columns that
-// may shrink do, the widest first; then the last ones are left out.
-func (s screen) lines(heads []column, rows [][]cell) []string {
-	for _, row := range rows {
-		for i := range row {
-			row[i].text = brief(row[i].text)
-		}
-	}
-	widths, total := measure(heads, rows)
-	for s.width > 0 && total > s.width {
+	whole = s.width == 0 || total <= s.width
+	for s.width > 0 && total > s.width && len(widths) > 1 {
 		widest := -1
 		for i, w := range widths {
-			if heads[i].shrink && w > 8 && (widest < 0 || w > widths[widest]) {
+			if strings.HasSuffix(names[i], "*") && w > 8 && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
-		if widest < 0 {
-			break
+		if last := len(widths) - 1; widest < 0 {
+			total -= widths[last] + 2
+			widths = widths[:last]
+		} else {
+			widths[widest]--
+			total--
 		}
-		widths[widest]--
-		total--
 	}
-	for s.width > 0 && total > s.width && len(widths) > 1 { // the last ones have no place
-		last := len(widths) - 1
-		total -= widths[last] + 2
-		widths = widths[:last]
-	}
-	first := make([]cell, len(heads))
-	for i, h := range heads {
-		first[i] = cell{h.head, bold}
-	}
-	lines := make([]string, 0, len(rows)+1)
-	for _, row := range append([][]cell{first}, rows...) {
-		var b strings.Builder
+	for _, row := range rows {
+		line := ""
 		for i, width := range widths {
 			text := cutMiddle(row[i].text, width)
-			b.WriteString(s.paint(row[i].style, text))
+			line += s.paint(row[i].style, text)
 			if i < len(widths)-1 {
-				b.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(text)+2))
+				line += strings.Repeat(" ", width-utf8.RuneCountInString(text)+2)
 			}
 		}
-		lines = append(lines, b.String())
+		lines = append(lines, line)
 	}
-	return lines
+	return lines, whole
 }
 
 // writeJSON writes one value, on one line when it is one of many.
@@ -179,7 +156,7 @@ func since(now, then time.Time) string {
 	if then.IsZero() {
 		return "-"
 	}
-	return span(max(now.Sub(then), 0))
+	return span(now.Sub(then))
 }
 
 // some is a duration, "-" for none: a lease without an end, or what is not known.
@@ -190,16 +167,11 @@ func some(d time.Duration) string {
 	return span(d)
 }
 
+// someMs is some of milliseconds.
+func someMs(ms int64) string { return some(time.Duration(ms) * time.Millisecond) }
+
 // who is a process for people: its name, else its client's id.
-func who(p redlatch.Process, owner string) string {
-	switch {
-	case p.Client != "":
-		return p.Client
-	case p.ClientID != "":
-		return p.ClientID
-	}
-	return brief(owner)
-}
+func who(p redlatch.Process, owner string) string { return cmp.Or(p.Client, p.ClientID, brief(owner)) }
 
 // ownerName is an owner without the client's id.
 func ownerName(owner string) string {

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,8 +24,8 @@ func (a *app) topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [PATTERN]",
 		Short: "Show the hottest locks, live",
-		Long: `top shows the locks whose names match PATTERN (default: all) and refreshes every --interval, at
-least a second. It needs a terminal, and works over ssh.
+		Long: `top shows the locks whose names match PATTERN (default: all) and refreshes every --interval, at least a second. It
+needs a terminal, and works over ssh.
 
 ` + topHelp + `
 
@@ -56,19 +57,12 @@ func top(ctx context.Context, client *redlatch.Client, in, out *os.File, v *topV
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	_, _ = io.WriteString(out, "\x1b[?1049h\x1b[?25l")
-	keys, asks, looks := make(chan string), make(chan string, 1), make(chan *looked)
+	keys, looks := make(chan string), make(chan *looked, 1)
 	go readKeys(ctx, in, keys) // ends with its input: with the process
-	go func() {                // ends with asks
-		defer close(looks)
-		for open := range asks {
-			looks <- lookAll(ctx, client, v.pattern, open)
-		}
-	}()
+	var looking sync.WaitGroup
 	defer func() {
 		stop()
-		close(asks)
-		for range looks { // nothing is left of the last one
-		}
+		looking.Wait()
 		_, _ = io.WriteString(out, "\x1b[?25h\x1b[?1049l")
 		_ = term.Restore(int(in.Fd()), old)
 	}()
@@ -95,10 +89,10 @@ func top(ctx context.Context, client *redlatch.Client, in, out *os.File, v *topV
 				return nil
 			}
 		case <-next.C:
-			if v.paused {
+			if open := v.open; v.paused {
 				next.Reset(v.interval)
 			} else {
-				asks <- v.open
+				looking.Go(func() { looks <- lookAll(ctx, client, v.pattern, open) }) // the next one follows its answer
 			}
 		case <-resize.C:
 		}

@@ -171,10 +171,12 @@ func (v *topView) render() string {
 	}
 	said := ""
 	switch {
-	case v.err != nil && isGone(v.err):
-		said = s.paint(red, cut("the server can't be reached: "+message(v.err), v.width))
 	case v.err != nil:
-		said = s.paint(red, cut(message(v.err), v.width))
+		said = message(v.err)
+		if isGone(v.err) {
+			said = "the server can't be reached: " + said
+		}
+		said = s.paint(red, cut(said, v.width))
 	case v.typing:
 		said = "filter: " + quote.Text(v.filter) + "_"
 	case v.filter != "" && v.open == "" && !v.help:
@@ -216,36 +218,32 @@ func (v *topView) renderList(s screen) []string {
 	at, rows := v.line(list), v.rows()
 	v.offset = min(max(v.offset, at-rows+1), at)
 	v.offset = max(min(v.offset, len(list)-rows), 0)
-	lines := s.locks(topColumns, list[v.offset:min(v.offset+rows, len(list))])
+	var cells [][]cell
+	for _, w := range list[v.offset:min(v.offset+rows, len(list))] {
+		cells = append(cells, v.row(w))
+	}
+	lines, _ := s.lines("NAME* KIND HOLDER* HELD LEASE WAIT LONGEST TURNS/S", cells)
 	marked := at - v.offset + 1
 	lines[marked] = "\x1b[7m" + strings.ReplaceAll(lines[marked], "\x1b[0m", "\x1b[0;7m") + "\x1b[0m"
 	return lines
 }
 
-// topColumns are those of ls that matter here, and what several looks tell. The mode of a read-write lock stands in place
-// of its kind.
-var topColumns = []lockColumn{
-	{column{"NAME", true}, lockName},
-	{column{"KIND", false}, func(w *watched) cell {
-		if w.Kind == redlatch.KindReadWrite && w.Held() {
-			return cell{string(w.Mode), ""}
-		}
-		return lockKind(w)
-	}},
-	{column{"HOLDER", true}, lockHolder},
-	{column{"HELD", false}, lockHeld},
-	{column{"LEASE", false}, lockLease},
-	{column{"WAIT", false}, func(w *watched) cell {
-		switch {
-		case w.QueueLength > 0:
-			return cell{strconv.Itoa(w.QueueLength), yellow}
-		case w.Processes > 0:
-			return cell{strconv.Itoa(w.Processes) + " proc", yellow}
-		}
-		return cell{"-", ""}
-	}},
-	{column{"LONGEST", false}, func(w *watched) cell { return cell{some(time.Duration(w.WaitMs) * time.Millisecond), ""} }},
-	{column{"TURNS/S", false}, func(w *watched) cell { return cell{fmt.Sprintf("≥%.1f", w.Rate), ""} }},
+// row is a lock in the list. The mode of a read-write lock stands in place of its kind.
+func (v *topView) row(w *watched) []cell {
+	kind, wait := string(w.Kind), cell{"-", ""}
+	if w.Kind == redlatch.KindReadWrite && w.Held() {
+		kind = string(w.Mode)
+	}
+	switch {
+	case w.QueueLength > 0:
+		wait = cell{strconv.Itoa(w.QueueLength), yellow}
+	case w.Processes > 0:
+		wait = cell{strconv.Itoa(w.Processes) + " proc", yellow}
+	}
+	return []cell{
+		{w.Name, cyan}, {kind, ""}, w.holder(), {someMs(w.HeldMs), ""}, {some(w.Remaining), ""}, wait, {someMs(w.WaitMs), ""},
+		{fmt.Sprintf("≥%.1f", w.Rate), ""},
+	}
 }
 
 // renderOpen shows one lock in depth.

@@ -21,16 +21,14 @@ func (a *app) unlockCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "unlock NAME (--owner OWNER | --any-owner)",
 		Short: "Take a lock away from a holder that is gone",
-		Long: `unlock ends the hold of OWNER on the lock NAME, of any kind. Then it does what an unlock does: it
-hands a fair lock over to the next in the queue and wakes waiters. If another owner holds the lock by then,
-nothing is changed and the exit status is 4.
+		Long: `unlock ends the hold of OWNER on the lock NAME, of any kind. Then it does what an unlock does: it hands a fair lock
+over to the next in the queue and wakes waiters. If another owner holds the lock by then, nothing is changed and
+the exit status is 4. OWNER is what show prints: the whole owner, its beginning, or the name of its process, as long
+as that matches a single holder; of a lock with more holders than show prints, the whole owner. --any-owner takes
+the lock from all holders, readers included. On a free lock it wakes waiters that still sleep after a DEL by hand.
 
-OWNER is what show prints: the whole owner, its beginning, or the name of its process, as long as that
-matches a single holder; of a lock with more holders than show prints, the whole owner. --any-owner takes the lock from all holders, readers included. On a free lock it
-wakes waiters that still sleep after a DEL by hand.
-
-It shows what it will do and asks for confirmation, unless --yes is given. A living holder learns of the
-loss only at its next renewal, up to a third of its lease time later: make sure that it has stopped working.`,
+It shows what it will do and asks for confirmation, unless --yes is given. A living holder learns of the loss only
+at its next renewal, up to a third of its lease time later: make sure that it has stopped working.`,
 		Example: `  redlatch unlock orders:42 --owner 343714c0-0d3a-4e0c-8a2f-0c8f4f1f9b11:g1-mf3k2l9x.1
   redlatch unlock orders:42 --owner checkout/7 --yes
   redlatch unlock orders:42 --any-owner`,
@@ -49,10 +47,15 @@ loss only at its next renewal, up to a third of its lease time later: make sure 
 }
 
 func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner string, yes bool) error {
-	in, err := look(ctx, client, name)
+	raw, err := given("name", name)
 	if err != nil {
 		return err
 	}
+	in, err := client.Inspect(ctx, raw)
+	if err != nil {
+		return err
+	}
+	in = shown(in)
 	if !in.Held() && owner != "" {
 		fmt.Fprintf(a.std.out, "%s is free: nothing to do\n", brief(in.Name))
 		return nil
@@ -68,15 +71,11 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 		evicts = brief(exact(full))
 	}
 	if !yes {
-		err = a.confirm(in, evicts)
+		if err := a.confirm(in, evicts); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		name, err = given("name", name)
-	}
-	if err != nil {
-		return err
-	}
-	was, err := client.ForceUnlock(ctx, name, opts...)
+	was, err := client.ForceUnlock(ctx, raw, opts...)
 	if err != nil {
 		return err
 	}
@@ -108,7 +107,7 @@ func (a *app) confirm(in redlatch.Inspection, evicts string) error {
 	}
 	answer, _ := bufio.NewReader(a.std.in).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
-		return &statusError{exitError, fmt.Errorf("cancelled: nothing was changed")}
+		return &statusError{errors.New("cancelled: nothing was changed"), exitError}
 	}
 	return nil
 }
@@ -128,7 +127,7 @@ func match(in redlatch.Inspection, wanted string) (string, error) {
 		}
 		// Anybody can name a connection: of several names for one client it can't be told which one is true.
 		if h.Disputed && slices.Contains(strings.Split(h.Client, ", "), raw) {
-			return "", usageError(fmt.Sprintf("owner: the connections of the client %s have several names (%s); give the whole owner", h.ClientID, h.Client))
+			return "", usageError("owner: the connections of the client %s have several names (%s); give the whole owner", h.ClientID, h.Client)
 		}
 		if strings.HasPrefix(owner, raw) || h.Client == raw {
 			found = append(found, owner)
@@ -138,7 +137,7 @@ func match(in redlatch.Inspection, wanted string) (string, error) {
 		if _, whole := redlatch.ParseOwner(raw); whole {
 			return raw, nil // the server compares
 		}
-		return "", usageError(fmt.Sprintf("owner: %d holders of the lock are not shown; give the whole owner", hidden))
+		return "", usageError("owner: %d holders of the lock are not shown; give the whole owner", hidden)
 	}
 	switch len(found) {
 	case 0:
@@ -146,9 +145,9 @@ func match(in redlatch.Inspection, wanted string) (string, error) {
 		if len(in.Holders) > 0 {
 			text += ", but by " + brief(in.Holders[0].Owner)
 		}
-		return "", &statusError{exitOtherOwner, errors.New(text)}
+		return "", &statusError{errors.New(text), exitOtherOwner}
 	case 1:
 		return found[0], nil
 	}
-	return "", usageError(fmt.Sprintf("owner: %s means %d holders of the lock; give the whole owner", quote.Text(raw), len(found)))
+	return "", usageError("owner: %s means %d holders of the lock; give the whole owner", quote.Text(raw), len(found))
 }

@@ -19,10 +19,9 @@ func (a *app) watchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch NAME",
 		Short: "Follow one lock: a line for each change",
-		Long: `watch checks the lock NAME every --interval and prints a line for each change: who holds it, who
-released it, how long the queue is. It may miss turns that are shorter than the interval. With -o json each
-change is one line in the format of show -o json. It ends with Ctrl-C, status 0. While the server can't be
-reached it says so and keeps trying.
+		Long: `watch checks the lock NAME every --interval and prints a line for each change: who holds it, who released it, how
+long the queue is. It may miss turns that are shorter than the interval. With -o json each change is one line in
+the format of show -o json. Ctrl-C ends it, with status 0. While the server can't be reached it says so and tries on.
 
   renewed    the holder lives: it has renewed its lease
   overdue    a living holder would have renewed by now; a fixed lease is never renewed
@@ -142,7 +141,7 @@ func (f *follower) gone(before []redlatch.Holder, was map[string]turn) []cell {
 			continue
 		}
 		word, style := "released  ", green
-		if l := was[key(h)].lease; l.late() && !f.At.Before(l.end) {
+		if was[key(h)].lease.over(f.At) {
 			word, style = "expired   ", red
 		}
 		text := word + describe(h)
