@@ -190,26 +190,6 @@ func TestRLockLateDuplicateOfAnAcquisition(t *testing.T) {
 	rlAbsent(t, s)
 }
 
-// A renewal that was held back and arrives after the unlock, or after a
-// successor has come, revives nothing.
-func TestRLockLateRenewal(t *testing.T) {
-	t.Parallel()
-	s, p, c := rlProxied(t, rlLease(5*time.Second))
-	trap := p.CopyRequest(rlRuns(luascript.Renew, "l"))
-	h := rlLock(t, t.Context(), c.RLock("l"))
-	trap.Wait(t)
-	rlUnlock(t, h)
-	next := rlLock(t, t.Context(), c.RLock("l"), redlatch.WithLease(2*time.Second))
-	if got := trap.Deliver(t); got != "*1\r\n:0\r\n" {
-		t.Errorf("the late renewal got %q", got)
-	}
-	if ttl := s.Int(t, "PTTL", "l"); ttl > 2000 {
-		t.Errorf("the successor's lease was extended to %d ms", ttl)
-	}
-	rlLost(t, next, "expired")
-	rlUntil(t, "the end of the lease", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
-}
-
 // A waiter whose unlock message is lost with the subscription's connection goes on when it has
 // subscribed again, not at the end of the lease.
 func TestRLockUnlockMessageLost(t *testing.T) {

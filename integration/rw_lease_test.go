@@ -211,56 +211,6 @@ func TestRWHoldersAreKeptByTheWatchdog(t *testing.T) {
 	rwUnlock(t, r)
 }
 
-// The next ones enter when a dead writer's lease ends, not earlier.
-func TestRWDeadWriter(t *testing.T) {
-	t.Parallel()
-	const lease = 5 * time.Second
-	s := rwServer(t)
-	p := rwSpawn(t, s, lease)
-	p.Lock(t, rwAsk("write", 0))
-	l := rwClient(t, s, 0).ReadWriteLock("n")
-	a, b := rwAsync(t, l.ReadLock(), t.Context()), rwAsync(t, l.ReadLock(), t.Context())
-	rwWaiting(t, s, "readers", 2)
-	p.Kill(t)
-	ends := time.Now().Add(time.Duration(s.Int(t, "PTTL", "n")) * time.Millisecond)
-	ha, hb := rwGot(t, a, lease+rwSoon), rwGot(t, b, rwSoon)
-	if early := time.Until(ends); early > 10*time.Millisecond {
-		t.Errorf("entered %v before the lease had ended", early)
-	}
-	t.Logf("both entered %v after the end of the lease", time.Since(ends))
-	rwUnlock(t, ha, hb)
-}
-
-// Fixed leases end, and a late Unlock does not touch the successor.
-func TestRWFixedLeasesEnd(t *testing.T) {
-	t.Parallel()
-	const lease = 400 * time.Millisecond
-	s := rwServer(t)
-	c := rwClient(t, s, 0)
-	l := c.ReadWriteLock("n", rwTold())
-	for name, mode := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
-		start := time.Now()
-		h := rwLock(t, mode, t.Context(), redlatch.WithLease(lease)) // again if the answer comes after its end
-		held := time.Now()
-		next := rwLock(t, l.WriteLock(), t.Context())
-		if took, waited := time.Since(start), time.Since(held); took < lease || waited > lease+rwSoon {
-			t.Errorf("%s: the next writer entered after %v, and waited %v", name, took, waited)
-		}
-		select { // the timer that ends it was due before; a busy machine may run it later
-		case <-h.Context().Done():
-		case <-time.After(rwSoon):
-		}
-		if !errors.Is(context.Cause(h.Context()), redlatch.ErrLeaseLost) {
-			t.Errorf("%s: the context's cause is %v", name, context.Cause(h.Context()))
-		}
-		if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-			t.Errorf("%s: the late Unlock returned %v", name, err)
-		}
-		rwBusy(t, l.ReadLock(), t.Context())
-		rwUnlock(t, next)
-	}
-}
-
 // TestRWWriteLeaseEndsUnderItsOwnersRead: a writer's fixed lease ends while its
 // read hold lives: other readers enter then, though nobody unlocked.
 func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
@@ -281,45 +231,4 @@ func TestRWWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 	}
 	rwBusy(t, l.WriteLock(), t.Context())
 	rwUnlock(t, other, r)
-}
-
-// A holder whose keys are deleted or replaced by others hears of it.
-func TestRWLossIsNoticed(t *testing.T) {
-	t.Parallel()
-	const lease = 9 * time.Second // a check finds it within a third of that; later the hold ends without one
-	for name, remove := range map[string]func(t *testing.T, s *testbed.Server, field string){
-		"deleted":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "DEL", "n") },
-		"emptied":  func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "FLUSHALL") },
-		"field":    func(t *testing.T, s *testbed.Server, f string) { t.Helper(); s.Do(t, "HDEL", "n", f) },
-		"replaced": func(t *testing.T, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "SET", "n", "x", "PX", "60000") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := rwServer(t)
-			c := rwClient(t, s, lease)
-			l := c.ReadWriteLock("n")
-			for mode, locker := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
-				h := rwLock(t, locker, t.Context())
-				field := rwOnlyReader(t, s)
-				start := time.Now()
-				remove(t, s, field)
-				select {
-				case <-h.Context().Done():
-				case <-time.After(lease/3 + rwSoon):
-					t.Fatalf("%s: not noticed", mode)
-				}
-				t.Logf("%s: noticed after %v", mode, time.Since(start))
-				if !errors.Is(context.Cause(h.Context()), redlatch.ErrLeaseLost) {
-					t.Error(context.Cause(h.Context()))
-				}
-				if name != "replaced" && s.Int(t, "HEXISTS", "n", field) != 0 {
-					t.Error("the renewal made it again")
-				}
-				if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-					t.Error(err)
-				}
-				s.Do(t, "FLUSHALL")
-			}
-		})
-	}
 }

@@ -3,6 +3,8 @@ package promises
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,40 +13,171 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// short makes leases that end, and renewals that come, while a test looks.
-func short(c *redlatch.Config) { c.LeaseTime = 6 * time.Second }
+// leaseTime makes leases that end, and renewals that come, while a test looks.
+const leaseTime = 6 * time.Second
 
-// A lost lock is told: the hold's context ends with ErrLeaseLost, Unlock returns it, and a lease that
-// runs out is told before the next one can be inside.
-func TestALostLockIsTold(t *testing.T) {
-	t.Parallel()
-	overKinds(t, []func(*redlatch.Config){short}, map[string]func(t *testing.T, x *bed.Site, name string){
-		"its keys are deleted": func(t *testing.T, x *bed.Site, name string) {
-			h := bed.Lock(t, t.Context(), x.Lock(name))
-			until := h.ValidUntil()
-			for _, s := range x.Servers {
-				for _, key := range s.List(t, "KEYS", "*"+name+"*") {
-					s.Do(t, "DEL", key)
+func short(c *redlatch.Config) { c.LeaseTime = leaseTime }
+
+// What takes a lock away from its holder on one of its servers.
+var losses = map[string]func(t *testing.T, x *bed.Site, s *testbed.Server, name string){
+	"is deleted":             remove,
+	"is gone with all there": func(t *testing.T, _ *bed.Site, s *testbed.Server, _ string) { t.Helper(); s.Do(t, "FLUSHALL") },
+	"is evicted": func(t *testing.T, _ *bed.Site, s *testbed.Server, name string) {
+		t.Helper()
+		s.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+		s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+		bed.Eventually(t, "eviction", func() bool { return len(s.List(t, "KEYS", name+"*")) == 0 })
+		s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	},
+	"is gone with a restart": func(t *testing.T, _ *bed.Site, s *testbed.Server, _ string) { t.Helper(); s.Restart(t, testbed.Empty) },
+	"loses its fields": func(t *testing.T, x *bed.Site, s *testbed.Server, name string) {
+		t.Helper()
+		for _, key := range x.Kind.Names(name) {
+			for _, field := range s.List(t, "HKEYS", key) {
+				if field != "mode" {
+					s.Do(t, "HDEL", key, field)
 				}
 			}
-			lost(t, h)
-			checked(t, until)
-		},
+			s.Do(t, "PERSIST", key) // what a renewal would change
+		}
+	},
+	"has another owner": func(t *testing.T, x *bed.Site, s *testbed.Server, name string) {
+		t.Helper()
+		const stranger = "00000000-0000-0000-0000-000000000000:1"
+		remove(t, x, s, name)
+		for _, key := range x.Kind.Names(name) {
+			if strings.Contains("read write", x.Kind.Name) {
+				s.Do(t, "HSET", key, "mode", "write", stranger+":write", "1")
+			} else {
+				s.Do(t, "HSET", key, stranger, "1")
+			}
+		}
+	},
+	"is something else": func(t *testing.T, x *bed.Site, s *testbed.Server, name string) {
+		t.Helper()
+		remove(t, x, s, name)
+		for _, key := range x.Kind.Names(name) {
+			s.Do(t, "SET", key, "data")
+		}
+	},
+}
+
+func remove(t *testing.T, _ *bed.Site, s *testbed.Server, name string) {
+	t.Helper()
+	for _, key := range s.List(t, "KEYS", "*"+name+"*") {
+		s.Do(t, "DEL", key)
+	}
+}
+
+// A lock that is lost is told: the hold's context ends with ErrLeaseLost, found by a check before the lease would have
+// ended, or by Unlock or Extend before that; Unlock returns it; nothing is created, renewed or changed by it.
+func TestALostLockIsTold(t *testing.T) {
+	t.Parallel()
+	all := cases{
 		"it is forced open": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
 			until := h.ValidUntil()
 			forceOpen(t, x, name)
-			lost(t, h)
+			lost(t, h, redlatch.LossGone)
 			checked(t, until)
 		},
-		"its fixed lease ends": func(t *testing.T, x *bed.Site, name string) {
-			h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(2*time.Second))
-			until := h.ValidUntil()
-			next := succeeds(t, x, name, h)
-			if now := time.Now(); now.Before(until) {
-				t.Errorf("the next one is inside %v before the deadline", until.Sub(now))
+	}
+	for what, take := range losses {
+		for mode, opts := range map[string][]redlatch.AcquireOption{"renewed": nil, "fixed": {redlatch.WithLease(time.Minute)}} {
+			all["it "+what+", and is "+mode] = func(t *testing.T, x *bed.Site, name string) {
+				h := bed.Lock(t, t.Context(), x.Lock(name), opts...)
+				inner := bed.Lock(t, h.Context(), x.Lock(name), opts...)
+				taken := takeAway(t, x, take, name)
+				lost(t, h, redlatch.LossGone)
+				checked(t, taken.at.Add(leaseTime/3+slack))
+				lost(t, inner, redlatch.LossGone)
+				taken.untouched(t)
+				bed.Unlock(t, bed.Lock(t, t.Context(), x.Lock(name)))
 			}
-			lost(t, h)
+		}
+		for found, call := range map[string]func(h redlatch.Hold) error{
+			"Unlock": func(h redlatch.Hold) error { return h.Unlock(context.Background()) },
+			"Extend": func(h redlatch.Hold) error { return h.Extend(context.Background(), 2*time.Second) },
+		} {
+			if what == "is gone with a restart" {
+				continue // the client may be on its way to the server still
+			}
+			all["it "+what+", and "+found+" finds it"] = func(t *testing.T, x *bed.Site, name string) {
+				h := bed.Lock(t, t.Context(), x.Lock(name))
+				taken := takeAway(t, x, take, name)
+				want(t, found, call(h), redlatch.ErrLeaseLost)
+				if found == "Extend" {
+					lost(t, h, redlatch.LossGone)
+				} else {
+					ended(t, h, redlatch.ErrUnlocked)
+				}
+				taken.untouched(t)
+			}
+		}
+	}
+	overKinds(t, []func(*redlatch.Config){short}, all)
+}
+
+// taken is a lock that was taken away, and what stood on the servers then.
+type taken struct {
+	at    time.Time
+	x     *bed.Site
+	name  string
+	stood string
+}
+
+func takeAway(t *testing.T, x *bed.Site, take func(t *testing.T, x *bed.Site, s *testbed.Server, name string), name string) taken {
+	t.Helper()
+	at := time.Now()
+	for _, s := range x.Servers {
+		take(t, x, s, name)
+	}
+	return taken{at, x, name, stands(t, x, name)}
+}
+
+// untouched fails if something else stands there now, and removes it.
+func (k taken) untouched(t *testing.T) {
+	t.Helper()
+	if now := stands(t, k.x, k.name); now != k.stood {
+		t.Errorf("%s became %s", k.stood, now)
+	}
+	for _, s := range k.x.Servers {
+		remove(t, k.x, s, k.name)
+	}
+}
+
+func stands(t *testing.T, x *bed.Site, name string) string {
+	t.Helper()
+	var all []string
+	for _, s := range x.Servers {
+		for _, key := range x.Kind.Names(name) {
+			all = append(all, fmt.Sprintf("%s: %q", key, s.Text(t, "EVAL",
+				"return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('DUMP', KEYS[1]) .. redis.call('PTTL', KEYS[1]) or 'nothing'", "1", key)))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Who can't renew is told before the next one can be inside, and not earlier than need be.
+func TestALeaseThatEndsIsTold(t *testing.T) {
+	t.Parallel()
+	all := cases{
+		"its fixed lease ends": func(t *testing.T, x *bed.Site, name string) {
+			const lease = 4 * time.Second // of a watchdog that would renew twice within it, if it did
+			began := time.Now()
+			h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(lease))
+			until := h.ValidUntil()
+			if least := began.Add(lease - lease/50); until.Before(least) {
+				t.Errorf("it is valid until %v before the end of its lease", least.Sub(until))
+			}
+			_, last := x.Left(t, name)
+			latest := time.Now().Add(last + slack)
+			next := succeeds(t, x, name, h)
+			if now := time.Now(); now.Before(until) || now.After(latest) {
+				t.Errorf("the next one is inside at %v, the deadline was %v, the lease ended before %v", now, until, latest)
+			}
+			lost(t, h, redlatch.LossExpired)
+			untouched(t, x, name, next)
 			bed.Unlock(t, next)
 		},
 		"its servers are out of reach": func(t *testing.T, x *bed.Site, name string) {
@@ -58,10 +191,71 @@ func TestALostLockIsTold(t *testing.T) {
 				p.Resume(testbed.Requests)
 				p.Resume(testbed.Replies)
 			}
-			lost(t, h)
+			lost(t, h, redlatch.LossExpired)
 			bed.Unlock(t, next)
 		},
-	})
+	}
+	for what, outage := range outages {
+		all[what] = func(t *testing.T, x *bed.Site, name string) {
+			h := bed.Lock(t, t.Context(), x.Lock(name))
+			valid := h.ValidUntil()
+			bed.Eventually(t, "a renewal", func() bool { return h.ValidUntil().After(valid) })
+			for i, s := range x.Servers {
+				outage.cut(t, s, x.Proxies[i])
+			}
+			cut := time.Now()
+			valid = h.ValidUntil() // no renewal moves it on any more, but one whose answer has come
+			ended(t, h, redlatch.ErrLeaseLost)
+			at := time.Now()
+			if at.Before(valid) && h.ValidUntil().Equal(valid) {
+				t.Errorf("the hold ended %v before its deadline", valid.Sub(at))
+			}
+			if late := at.Sub(cut.Add(leaseTime)); late > slack {
+				t.Errorf("the hold ended %v later than a lease after the cut", late)
+			}
+			one := x.Kind.Servers == 1 && x.Kind.Parts == nil
+			if one { // what is left of several is asked for once more
+				lost(t, h, redlatch.LossExpired)
+			}
+			for i, s := range x.Servers {
+				outage.mend(t, s, x.Proxies[i])
+			}
+			if !one {
+				lost(t, h, redlatch.LossExpired)
+			}
+			bed.Unlock(t, bed.Lock(t, t.Context(), x.Lock(name))) // nothing renews what is left there
+		}
+	}
+	overKinds(t, []func(*redlatch.Config){short}, all)
+}
+
+// What keeps a client from its server.
+var outages = map[string]struct {
+	cut, mend func(t *testing.T, s *testbed.Server, p *testbed.Proxy)
+}{
+	"its servers take no writes": { // scripts wait, while the connection looks healthy
+		func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) {
+			t.Helper()
+			s.Do(t, "CLIENT", "PAUSE", "60000", "WRITE")
+		},
+		func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) { t.Helper(); s.Do(t, "CLIENT", "UNPAUSE") },
+	},
+	"its servers stand still": {
+		func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) { t.Helper(); s.Freeze(t) },
+		func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) { t.Helper(); s.Thaw(t) },
+	},
+	"requests are swallowed": {
+		func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) { p.Pause(testbed.Requests) },
+		func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) { p.Cut(); p.Resume(testbed.Requests) },
+	},
+	"replies are swallowed": {
+		func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) { p.Pause(testbed.Replies) },
+		func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) { p.Cut(); p.Resume(testbed.Replies) },
+	},
+	"it is cut off": {
+		func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) { p.Refuse(); p.Cut() },
+		func(t *testing.T, _ *testbed.Server, p *testbed.Proxy) { t.Helper(); p.Admit(t) },
+	},
 }
 
 // checked fails if a loss was found no earlier than the lease would have ended.
@@ -101,15 +295,16 @@ func forceOpen(t *testing.T, x *bed.Site, name string) {
 	}
 }
 
-// lost waits until the hold's context has ended for a loss, which Unlock tells as well.
-func lost(t *testing.T, h redlatch.Hold) {
+// lost waits until the hold's context has ended for a loss, which Unlock tells as well, once. Of several locks as one
+// either tells of a member.
+func lost(t *testing.T, h redlatch.Hold, reason redlatch.LossReason) {
 	t.Helper()
 	ended(t, h, redlatch.ErrLeaseLost)
 	err := h.Unlock(context.Background())
-	if detail, is := errors.AsType[*redlatch.LeaseLostError](err); !is || detail.Name == "" || detail.Owner == "" || detail.Reason == "" {
-		t.Errorf("Unlock of a lost hold: %v", err)
+	detail, is := errors.AsType[*redlatch.LeaseLostError](err)
+	if !is || detail.Name == "" || detail.Owner == "" || detail.Name == h.Name() && detail.Reason != reason && detail.Reason != redlatch.LossMember {
+		t.Errorf("Unlock of a lost hold: %v, want a loss because it is %s", err, reason)
 	}
-	if err := h.Unlock(context.Background()); !errors.Is(err, redlatch.ErrNotHeld) {
-		t.Errorf("a second Unlock of a lost hold: %v", err)
-	}
+	wantNot(t, "Unlock of a lost hold", err, redlatch.ErrNotHeld, redlatch.ErrClosed)
+	want(t, "a second Unlock of a lost hold", h.Unlock(context.Background()), redlatch.ErrNotHeld)
 }

@@ -3,6 +3,7 @@ package promises
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/redlatch/redlatch"
@@ -13,11 +14,27 @@ import (
 // owner, and the lock is free when the last of the owner's holds is unlocked.
 func TestTheContextIsTheOwner(t *testing.T) {
 	t.Parallel()
-	overKinds(t, nil, map[string]func(t *testing.T, x *bed.Site, name string){
-		"another goroutine is another owner": func(t *testing.T, x *bed.Site, name string) {
-			h := bed.Lock(t, t.Context(), x.Lock(name))
+	overKinds(t, nil, cases{
+		"another owner is kept out, of whatever client": func(t *testing.T, x *bed.Site, name string) {
+			h := bed.Lock(t, redlatch.WithOwner(t.Context(), "same"), x.Lock(name))
 			refused(t, x.Kind.Excluded(x.Through, name))
+			refusedAs(t, redlatch.NewOwner(h.Context()), x.Kind.Excluded(x.Through, name))
+			for _, ctx := range []context.Context{t.Context(), h.Context(), redlatch.WithOwner(t.Context(), "same")} {
+				refusedAs(t, ctx, x.Beside(name))
+			}
 			bed.Unlock(t, h)
+		},
+		"an owner holds locks of two clients": func(t *testing.T, x *bed.Site, name string) {
+			h := bed.Lock(t, t.Context(), x.Lock(name))
+			a, b := bed.Lock(t, h.Context(), x.Lock(name+"a")), bed.Lock(t, h.Context(), x.Kind.New(x.Direct, name+"b"))
+			again := []redlatch.Hold{bed.Lock(t, b.Context(), x.Lock(name+"a")), bed.Lock(t, a.Context(), x.Kind.New(x.Direct, name+"b"))}
+			bed.Unlock(t, a)
+			bed.Unlock(t, b)
+			refused(t, x.Beside(name+"a"))
+			refused(t, x.Beside(name+"b"))
+			for _, h := range append(again, h) {
+				bed.Unlock(t, h)
+			}
 		},
 		"the hold's context enters again": func(t *testing.T, x *bed.Site, name string) {
 			outer := bed.Lock(t, t.Context(), x.Lock(name))
@@ -34,15 +51,83 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			alive(t, inner)
 			bed.Unlock(t, inner)
 		},
-		"an owner of one's own enters again": func(t *testing.T, x *bed.Site, name string) {
-			first := bed.Lock(t, redlatch.WithOwner(t.Context(), "one"), x.Lock(name))
-			second := bed.Lock(t, redlatch.WithOwner(context.Background(), "one"), x.Lock(name))
-			if _, err := x.Kind.Excluded(x.Through, name).TryLock(redlatch.WithOwner(t.Context(), "two"), 0, 0); err == nil {
-				t.Error("another owner came in")
+		"nested holds are unlocked in any order, each once": func(t *testing.T, x *bed.Site, name string) {
+			first := bed.Lock(t, t.Context(), x.Lock(name))
+			second := bed.Lock(t, first.Context(), x.Kind.New(x.Through, name)) // another object
+			third := bed.Lock(t, second.Context(), x.Lock(name))
+			counted(t, x, name, 3)
+			for _, h := range []redlatch.Hold{first, third, second} {
+				refused(t, x.Beside(name))
+				bed.Unlock(t, h)
+				ended(t, h, redlatch.ErrUnlocked)
+				want(t, "a second Unlock", h.Unlock(t.Context()), redlatch.ErrNotHeld)
 			}
-			bed.Unlock(t, first)
+			bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name)))
+		},
+		"nested holds are unlocked at the same time": func(t *testing.T, x *bed.Site, name string) {
+			for range 10 {
+				holds := []redlatch.Hold{bed.Lock(t, t.Context(), x.Lock(name))}
+				for len(holds) < 4 {
+					holds = append(holds, bed.Lock(t, holds[0].Context(), x.Lock(name)))
+				}
+				unlockAll(t, holds)
+				bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name)))
+			}
+		},
+		"an owner of one's own enters again": func(t *testing.T, x *bed.Site, name string) {
+			const odd = "job 7:a-b{}é"
+			first := bed.Lock(t, redlatch.WithOwner(t.Context(), odd), x.Lock(name))
+			second := bed.Lock(t, redlatch.WithOwner(context.Background(), odd), x.Lock(name))
+			third := bed.Lock(t, second.Context(), x.Lock(name)) // which carries it, too
+			for _, h := range []redlatch.Hold{first, third, second} {
+				refusedAs(t, redlatch.WithOwner(t.Context(), "job 8"), x.Kind.Excluded(x.Through, name))
+				refused(t, x.Beside(name))
+				bed.Unlock(t, h)
+			}
+			for _, bad := range []string{"", string(make([]byte, 257))} {
+				_, err := x.Lock(name).Lock(redlatch.WithOwner(t.Context(), bad))
+				want(t, "an owner that can't be", err, redlatch.ErrInvalidOption)
+			}
+		},
+		"an owner enters and leaves in many goroutines": func(t *testing.T, x *bed.Site, name string) {
+			for range 5 {
+				got := make([]<-chan bed.Attempt, 8)
+				for i := range got {
+					got[i] = bed.Async(redlatch.WithOwner(t.Context(), "one"), x.Lock(name))
+				}
+				holds := allGot(t, got)
+				counted(t, x, name, len(holds))
+				unlockAll(t, holds[1:])
+				counted(t, x, name, 1)
+				refused(t, x.Beside(name))
+				bed.Unlock(t, holds[0])
+				bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name)))
+			}
+		},
+		"an owner that waits in several goroutines enters in all of them": func(t *testing.T, x *bed.Site, name string) {
+			for range 5 {
+				before := bed.Lock(t, t.Context(), x.Beside(name))
+				asked := x.Asked(t, name)
+				ctx := redlatch.WithOwner(t.Context(), "one")
+				got := []<-chan bed.Attempt{bed.Async(ctx, x.Lock(name)), bed.Async(ctx, x.Lock(name)), bed.Async(ctx, x.Lock(name))}
+				asked()
+				bed.Unlock(t, before)
+				unlockAll(t, allGot(t, got)) // nobody has left when the last one has entered
+			}
+		},
+		"an owner goes on to other locks, and ends with its last hold": func(t *testing.T, x *bed.Site, name string) {
+			h := bed.Lock(t, t.Context(), x.Lock(name+"first"))
+			kept := context.WithoutCancel(h.Context())
+			child := bed.Lock(t, kept, x.Lock(name))
+			bed.Unlock(t, h)
+			alive(t, child)
+			bed.Unlock(t, bed.Lock(t, child.Context(), x.Lock(name)))
+			bed.Unlock(t, bed.Lock(t, kept, x.Lock(name)))
 			refused(t, x.Beside(name))
-			bed.Unlock(t, second)
+			bed.Unlock(t, child)
+			last := bed.Lock(t, kept, x.Lock(name)) // a new owner: nothing is left of the old one
+			refusedAs(t, kept, x.Kind.Excluded(x.Through, name))
+			bed.Unlock(t, last)
 		},
 		"a second unlock says so and frees nobody's lock": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
@@ -60,7 +145,54 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			leave()
 			ended(t, h, context.Canceled)
 			refused(t, x.Beside(name))
-			bed.Unlock(t, h)
+			if err := h.Unlock(ctx); err != nil { // nor does it keep the lock
+				t.Errorf("Unlock with an ended context: %v", err)
+			}
 		},
 	})
+}
+
+// counted fails unless one owner holds all parts of the lock so often.
+func counted(t *testing.T, x *bed.Site, name string, count int) {
+	t.Helper()
+	l := x.Lock(name).(interface { //nolint:forcetypeassert // all have it
+		State(ctx context.Context) (redlatch.State, error)
+	})
+	st, err := l.State(t.Context())
+	if err != nil || !st.Held || len(st.Owners) != x.Kind.Servers*len(x.Kind.Names(name)) {
+		t.Errorf("state %+v, %v", st, err)
+	}
+	for _, o := range st.Owners {
+		if o.Count != count {
+			t.Errorf("the owner is %+v, want a count of %d", o, count)
+		}
+	}
+}
+
+// allGot waits for several acquisitions.
+func allGot(t *testing.T, got []<-chan bed.Attempt) []redlatch.Hold {
+	t.Helper()
+	holds := make([]redlatch.Hold, len(got))
+	for i, one := range got {
+		a := bed.Get(t, one)
+		if a.Err != nil {
+			t.Fatalf("Lock: %v", a.Err)
+		}
+		holds[i] = a.Hold
+	}
+	return holds
+}
+
+// unlockAll unlocks at the same time, in goroutines of their own.
+func unlockAll(t *testing.T, holds []redlatch.Hold) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, h := range holds {
+		all.Go(func() {
+			if err := h.Unlock(context.Background()); err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+		})
+	}
+	all.Wait()
 }

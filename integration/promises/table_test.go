@@ -47,7 +47,12 @@ func each(t *testing.T, change []func(*redlatch.Config), cases cases, start func
 // miss the answers of its nodes instead, whose limit is a part of the lease.
 func refused(t *testing.T, l redlatch.Locker) {
 	t.Helper()
-	h, err := l.TryLock(context.Background(), 0, 0)
+	refusedAs(t, context.Background(), l)
+}
+
+func refusedAs(t *testing.T, ctx context.Context, l redlatch.Locker) { //nolint:revive // t first, as in testing
+	t.Helper()
+	h, err := l.TryLock(ctx, 0, 0)
 	silent := strings.Contains(t.Name(), "/quorum/") && errors.Is(err, redlatch.ErrUnavailable)
 	if err == nil {
 		t.Error("a second holder came in")
@@ -62,6 +67,22 @@ func alive(t *testing.T, h redlatch.Hold) {
 	t.Helper()
 	if h.Context().Err() != nil {
 		t.Fatalf("the hold's context has ended: %v", context.Cause(h.Context()))
+	}
+}
+
+// want fails if the error matches none of these.
+func want(t *testing.T, what string, err error, sentinels ...error) {
+	t.Helper()
+	if !oneOf(err, sentinels) {
+		t.Errorf("%s: %v, want one of %v", what, err, sentinels)
+	}
+}
+
+// wantNot fails if the error matches one of these.
+func wantNot(t *testing.T, what string, err error, sentinels ...error) {
+	t.Helper()
+	if oneOf(err, sentinels) {
+		t.Errorf("%s: %v, which is none of %v", what, err, sentinels)
 	}
 }
 

@@ -1,0 +1,107 @@
+package promises
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+)
+
+type section = func(ctx context.Context) error
+
+// Do and TryDo as functions and as methods.
+var sections = map[string]struct {
+	do    func(ctx context.Context, l redlatch.Locker, fn section, opts ...redlatch.AcquireOption) error
+	tryDo func(ctx context.Context, l redlatch.Locker, wait, lease time.Duration, fn section) error
+}{
+	"function": {redlatch.Do, redlatch.TryDo},
+	"method": {
+		func(ctx context.Context, l redlatch.Locker, fn section, opts ...redlatch.AcquireOption) error {
+			return l.(interface { //nolint:forcetypeassert // all have it
+				Do(ctx context.Context, fn func(ctx context.Context) error, opts ...redlatch.AcquireOption) error
+			}).Do(ctx, fn, opts...)
+		},
+		func(ctx context.Context, l redlatch.Locker, wait, lease time.Duration, fn section) error {
+			return l.(interface { //nolint:forcetypeassert // all have it
+				TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error
+			}).TryDo(ctx, wait, lease, fn)
+		},
+	},
+}
+
+// Do and TryDo hold the lock while the function runs, whose context re-enters, and unlock whatever becomes of it; TryDo's
+// wait limits no section; without the lock the function is not called; a loss is told beside the function's error.
+func TestSections(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	never := func(t *testing.T) section {
+		t.Helper()
+		return func(context.Context) error { t.Error("the function was called"); return nil }
+	}
+	all := cases{}
+	for form, of := range sections {
+		all[form+": what the function returns or does"] = func(t *testing.T, x *bed.Site, name string) {
+			l, free := x.Lock(name), func() { t.Helper(); bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name))) }
+			err := of.do(t.Context(), l, func(ctx context.Context) error {
+				refused(t, x.Beside(name))
+				return of.do(ctx, l, func(context.Context) error { return boom })
+			})
+			want(t, "Do", err, boom)
+			free()
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic was swallowed")
+					}
+				}()
+				_ = of.do(t.Context(), l, func(context.Context) error { panic("at the disco") })
+			}()
+			free()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = of.do(t.Context(), l, func(context.Context) error { runtime.Goexit(); return nil })
+			}()
+			<-done
+			free()
+			want(t, "Do with a lease of -1", of.do(t.Context(), l, never(t), redlatch.WithLease(-1)), redlatch.ErrInvalidOption)
+		}
+		all[form+": a loss is told beside the function's error"] = func(t *testing.T, x *bed.Site, name string) {
+			until := func(ctx context.Context) error { <-ctx.Done(); return boom }
+			for what, err := range map[string]error{
+				"Do":    of.do(t.Context(), x.Lock(name), until, redlatch.WithLease(300*time.Millisecond)),
+				"TryDo": of.tryDo(t.Context(), x.Lock(name), bed.Patience, 300*time.Millisecond, until),
+			} {
+				want(t, what, err, boom)
+				want(t, what, err, redlatch.ErrLeaseLost)
+			}
+		}
+		all[form+": a wait limits no section, and one that ends calls nothing"] = func(t *testing.T, x *bed.Site, name string) {
+			const patient, wait = 2 * time.Second, 100 * time.Millisecond
+			err := of.tryDo(t.Context(), x.Lock(name), patient, 0, func(ctx context.Context) error {
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(patient + wait):
+				}
+				want(t, "beside another one's section", of.tryDo(t.Context(), x.Beside(name), 0, 0, never(t)), redlatch.ErrNotAcquired)
+				return boom
+			})
+			want(t, "TryDo", err, boom)
+			before := bed.Lock(t, t.Context(), x.Beside(name))
+			for _, wait := range []time.Duration{0, wait} {
+				began := time.Now()
+				want(t, "TryDo", of.tryDo(t.Context(), x.Lock(name), wait, 0, never(t)), redlatch.ErrNotAcquired)
+				if took := time.Since(began); took < wait {
+					t.Errorf("it gave up after %v, not %v", took, wait)
+				}
+			}
+			bed.Unlock(t, before)
+		}
+	}
+	besideEachOther(t, nil, all)
+}
