@@ -13,10 +13,10 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// leaseTime makes leases that end, and renewals that come, while a test looks.
-const leaseTime = 6 * time.Second
+// shortLease makes leases that end, and renewals that come, while a test looks.
+const shortLease = 6 * time.Second
 
-func short(c *redlatch.Config) { c.LeaseTime = leaseTime }
+func short(c *redlatch.Config) { c.LeaseTime = shortLease }
 
 // What takes a lock away from its holder on one of its servers.
 var losses = map[string]func(t *testing.T, x *bed.Site, s *testbed.Server, name string){
@@ -89,7 +89,7 @@ func TestALostLockIsTold(t *testing.T) {
 				inner := bed.Lock(t, h.Context(), x.Lock(name), opts...)
 				taken := takeAway(t, x, take, name)
 				lost(t, h, redlatch.LossGone)
-				checked(t, taken.at.Add(leaseTime/3+slack))
+				checked(t, taken.at.Add(shortLease/3+slack))
 				lost(t, inner, redlatch.LossGone)
 				taken.untouched(t)
 				bed.Unlock(t, bed.Lock(t, t.Context(), x.Lock(name)))
@@ -132,13 +132,13 @@ func takeAway(t *testing.T, x *bed.Site, take func(t *testing.T, x *bed.Site, s 
 	for _, s := range x.Servers {
 		take(t, x, s, name)
 	}
-	return taken{at, x, name, stands(t, x, name)}
+	return taken{at, x, name, content(t, x, name)}
 }
 
 // untouched fails if something else stands there now, and removes it.
 func (k taken) untouched(t *testing.T) {
 	t.Helper()
-	if now := stands(t, k.x, k.name); now != k.stood {
+	if now := content(t, k.x, k.name); now != k.stood {
 		t.Errorf("%s became %s", k.stood, now)
 	}
 	for _, s := range k.x.Servers {
@@ -146,7 +146,7 @@ func (k taken) untouched(t *testing.T) {
 	}
 }
 
-func stands(t *testing.T, x *bed.Site, name string) string {
+func content(t *testing.T, x *bed.Site, name string) string {
 	t.Helper()
 	var all []string
 	for _, s := range x.Servers {
@@ -210,7 +210,7 @@ func TestALeaseThatEndsIsTold(t *testing.T) {
 			if at.Before(valid) && h.ValidUntil().Equal(valid) {
 				t.Errorf("the hold ended %v before its deadline", valid.Sub(at))
 			}
-			if late := at.Sub(cut.Add(leaseTime)); late > slack {
+			if late := at.Sub(cut.Add(shortLease)); late > slack {
 				t.Errorf("the hold ended %v later than a lease after the cut", late)
 			}
 			one := x.Kind.Servers == 1 && x.Kind.Parts == nil

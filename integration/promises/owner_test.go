@@ -18,9 +18,9 @@ func TestTheContextIsTheOwner(t *testing.T) {
 		"another owner is kept out, of whatever client": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, redlatch.WithOwner(t.Context(), "same"), x.Lock(name))
 			refused(t, x.Kind.Excluded(x.Through, name))
-			refusedAs(t, redlatch.NewOwner(h.Context()), x.Kind.Excluded(x.Through, name))
+			refusedTo(t, redlatch.NewOwner(h.Context()), x.Kind.Excluded(x.Through, name))
 			for _, ctx := range []context.Context{t.Context(), h.Context(), redlatch.WithOwner(t.Context(), "same")} {
-				refusedAs(t, ctx, x.Beside(name))
+				refusedTo(t, ctx, x.Beside(name))
 			}
 			bed.Unlock(t, h)
 		},
@@ -80,7 +80,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			second := bed.Lock(t, redlatch.WithOwner(context.Background(), odd), x.Lock(name))
 			third := bed.Lock(t, second.Context(), x.Lock(name)) // which carries it, too
 			for _, h := range []redlatch.Hold{first, third, second} {
-				refusedAs(t, redlatch.WithOwner(t.Context(), "job 8"), x.Kind.Excluded(x.Through, name))
+				refusedTo(t, redlatch.WithOwner(t.Context(), "job 8"), x.Kind.Excluded(x.Through, name))
 				refused(t, x.Beside(name))
 				bed.Unlock(t, h)
 			}
@@ -126,7 +126,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			refused(t, x.Beside(name))
 			bed.Unlock(t, child)
 			last := bed.Lock(t, kept, x.Lock(name)) // a new owner: nothing is left of the old one
-			refusedAs(t, kept, x.Kind.Excluded(x.Through, name))
+			refusedTo(t, kept, x.Kind.Excluded(x.Through, name))
 			bed.Unlock(t, last)
 		},
 		"a second unlock says so and frees nobody's lock": func(t *testing.T, x *bed.Site, name string) {

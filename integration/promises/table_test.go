@@ -47,10 +47,10 @@ func each(t *testing.T, change []func(*redlatch.Config), cases cases, start func
 // miss the answers of its nodes instead, whose limit is a part of the lease.
 func refused(t *testing.T, l redlatch.Locker) {
 	t.Helper()
-	refusedAs(t, context.Background(), l)
+	refusedTo(t, context.Background(), l)
 }
 
-func refusedAs(t *testing.T, ctx context.Context, l redlatch.Locker) { //nolint:revive // t first, as in testing
+func refusedTo(t *testing.T, ctx context.Context, l redlatch.Locker) { //nolint:revive // t first, as in testing
 	t.Helper()
 	h, err := l.TryLock(ctx, 0, 0)
 	silent := strings.Contains(t.Name(), "/quorum/") && errors.Is(err, redlatch.ErrUnavailable)
