@@ -22,7 +22,7 @@ func pagesWithCode(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(pages, "README.md", "docs/COOKBOOK.md", "docs/INJECTION.md")
+	return append(pages, "README.md", "docs/COOKBOOK.md", "docs/TESTING.md")
 }
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
@@ -81,7 +81,7 @@ func declares(block string) bool { return declaration.MatchString(block) }
 
 // leftOut is what pages whose declarations belong together leave out.
 var leftOut = map[string]string{
-	"docs/INJECTION.md": `type Config struct{ RedisURL string }
+	"docs/TESTING.md": `type Config struct{ RedisURL string }
 
 func (o *Orders) ship(ctx context.Context, _ string) error { return ctx.Err() }
 `,

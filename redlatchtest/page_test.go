@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
-// What docs/INJECTION.md shows, as it stands there.
+// What docs/TESTING.md shows, as it stands there.
 
 // Orders ships orders. It knows nothing about Redis.
 type Orders struct {
@@ -63,12 +63,12 @@ func TestShipAfterACrash(t *testing.T) {
 func (o *Orders) ship(ctx context.Context, _ string) error { return ctx.Err() }
 
 // The page shows this file's code.
-func TestInjectionPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/INJECTION.md")
+func TestTestingPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/TESTING.md")
 	if err != nil {
 		t.Skip("not in the repository:", err)
 	}
-	own, err := os.ReadFile("injection_test.go")
+	own, err := os.ReadFile("page_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
