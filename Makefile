@@ -27,8 +27,11 @@ test: ## Run all tests with the race detector, on real servers.
 lint: ## Check the code: gofmt, go vet, builds for three systems, linters.
 	@scripts/lint.sh
 
-# Flags for the demo, e.g. make demo DEMO_FLAGS=-kill.
+# Flags for the demo, e.g. make demo DEMO_FLAGS=-kill. REDIS=install installs a redis-server where none is on PATH
+# (Debian, Ubuntu); without it the demo takes a slower server of its own.
 DEMO_FLAGS ?=
+REDIS ?=
+export REDIS
 
 .PHONY: demo
 demo: ## Sell out a flash sale with and without locks and compare; takes a minute.

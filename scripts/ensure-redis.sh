@@ -4,8 +4,8 @@
 #
 # usage: scripts/ensure-redis.sh [--optional]
 #
-# With --optional (make demo) nothing is asked and nothing fails: REDIS_URL names a server, or a
-# program is found or can be installed without a password, or the caller does without.
+# With --optional (make demo) nothing fails: REDIS_URL names a server, or a program is found, or the
+# caller does without. It is installed only with REDIS=install.
 # Debian ships the program in redis-tools under the name redis-check-rdb (it looks at its name); the
 # package redis-server would add only a link, which is made here, and a service that starts at once.
 set -eu
@@ -36,12 +36,9 @@ link() {
 linked() { link redis-check-rdb redis-server || link valkey-check-rdb valkey-server; }
 
 if linked; then exit 0; fi
+[ -z "$optional" ] || [ "${REDIS:-}" = install ] || without "make demo REDIS=install installs one"
 has apt-get || without "install redis-server or valkey-server with the package manager of this system (macOS: brew install redis)"
 
-if [ -n "$optional" ]; then # the demo waits for no password, no dead mirror and no other installation
-  [ "$(id -u)" -eq 0 ] || sudo -n true >/dev/null 2>&1 || without "install one with sudo apt-get install redis-tools"
-  limits="-o Acquire::http::Timeout=10 -o Acquire::https::Timeout=10 -o Acquire::Retries=0 -o DPkg::Lock::Timeout=5"
-fi
 for package in redis-tools valkey-tools; do
   if apt_install "$package" && linked; then exit 0; fi
 done

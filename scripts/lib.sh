@@ -41,12 +41,11 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else has sudo && sudo "$@"; fi
 }
 
-# apt_install PACKAGE…: the package lists are fetched first. limits are options for apt.
+# apt_install PACKAGE…: the package lists are fetched first.
 apt_install() {
   say "installing $*"
-  # shellcheck disable=SC2086 # split into words on purpose
-  as_root apt-get ${limits:-} update -q >&2 &&
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get ${limits:-} install -q -y --no-install-recommends "$@" </dev/null >&2 ||
+  as_root apt-get update -q >&2 &&
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" </dev/null >&2 ||
     { say "this failed. As root, run: apt-get install --no-install-recommends $*"; return 1; }
 }
 
