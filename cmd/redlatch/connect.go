@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/user"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -173,12 +174,7 @@ func (c *connection) name(command string) string {
 		who = u.Username
 	}
 	host, _ := os.Hostname()
-	clean := strings.Map(func(r rune) rune {
-		if r < '!' || r > '~' {
-			return '-'
-		}
-		return r
-	}, "redlatch-"+command+"/"+who+"@"+host)
+	clean := regexp.MustCompile(`[^!-~]`).ReplaceAllString("redlatch-"+command+"/"+who+"@"+host, "-")
 	pid := "/" + strconv.Itoa(os.Getpid())
 	return clean[:min(len(clean), 128-len(pid))] + pid
 }

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -17,6 +23,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/quote"
 )
 
 //go:embed assets
@@ -50,11 +59,7 @@ answers without a token. Programs use redlatch ls and show with -o json.`,
   redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
   redlatch serve --allow-unlock --pattern 'orders:*'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			return a.serve(ctx, f)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8379", "address and port")
 	c.Flags().BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
@@ -86,7 +91,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	h := newHub(client, f.pattern, f.interval)
 	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, token: token, local: isLoopback(host), log: a.std.err}
 	srv := &http.Server{
@@ -151,4 +156,158 @@ func (f serveFlags) token(local bool) (token string, made bool, err error) {
 func isLoopback(host string) bool {
 	ip, _ := netip.ParseAddr(host)
 	return host == "localhost" || ip.IsLoopback()
+}
+
+// answerTime is how long the other side may take to read an answer, or an event.
+const answerTime = 10 * time.Second
+
+// site answers requests. There is no cookie: a browser would send it along with requests that other pages make, and to
+// other ports of the host.
+type site struct {
+	hub         *hub
+	server      string // for people
+	allowUnlock bool
+	token       string // "": nobody is asked
+	local       bool   // it listens on the loopback address
+	log         io.Writer
+}
+
+// allowed reports whether a request may be answered.
+func (s *site) allowed(r *http.Request) bool {
+	return s.token == "" || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.token)) == 1
+}
+
+// rebound reports whether a request to the loopback address came by another name: a page of
+// a stranger whose name leads here.
+func (s *site) rebound(r *http.Request) bool {
+	return s.local && s.token == "" && !isLoopback((&url.URL{Host: r.Host}).Hostname())
+}
+
+// foreign reports whether a browser says that another site's page made the request. By hand ("none") an address is
+// typed; a form is not.
+func foreign(r *http.Request) bool {
+	from := r.Header.Get("Sec-Fetch-Site")
+	return from != "" && from != "same-origin" && (from != "none" || r.Method != http.MethodGet)
+}
+
+// handler answers the page to everybody: it contains no lock. It asks for the token at /api.
+func (s *site) handler() http.Handler {
+	files, _ := fs.Sub(assets, "assets") // the name is one
+	inside := http.NewServeMux()
+	inside.Handle("GET /", http.FileServerFS(files))
+	inside.HandleFunc("GET /api/settings", s.settings)
+	inside.HandleFunc("GET /api/events", s.events)
+	inside.HandleFunc("POST /api/unlock", s.unlock)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		api := strings.HasPrefix(r.URL.Path, "/api/")
+		switch {
+		case r.URL.Path == "/healthz":
+			fmt.Fprintln(w, "ok")
+		case s.rebound(r):
+			http.Error(w, "this address is asked by the name of another host", http.StatusForbidden)
+		case api && foreign(r):
+			http.Error(w, "only this page, or a program, may ask", http.StatusForbidden)
+		case api && !s.allowed(r):
+			h.Set("WWW-Authenticate", `Bearer realm="redlatch"`)
+			http.Error(w, "a token is needed: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+		default:
+			inside.ServeHTTP(w, r)
+		}
+	})
+}
+
+// codes are the HTTP statuses of exit statuses that errors mean; those of others are 500.
+var codes = map[int]int{
+	exitUsage: http.StatusBadRequest, exitOtherOwner: http.StatusConflict, exitUnavailable: http.StatusBadGateway,
+	exitBusy: http.StatusServiceUnavailable,
+}
+
+// answer writes one value, or an error. The other side may have gone, or read nothing until its time is over.
+func answer(w http.ResponseWriter, v any, err error) {
+	// The time for the question to the server is not the reader's.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
+	if err != nil {
+		code := cmp.Or(codes[status(err)], http.StatusInternalServerError)
+		if errors.Is(err, redlatch.ErrInvalidName) {
+			code = http.StatusNotFound
+		}
+		http.Error(w, message(err), code)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
+	answer(w, map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()}, nil)
+}
+
+// events streams what changes, until the viewer goes.
+func (s *site) events(w http.ResponseWriter, r *http.Request) {
+	v, err := s.hub.join(r.URL.Query().Get("lock"))
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	defer s.hub.leave(v)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies shall pass it on at once
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{})
+	alive := []byte(": still here\n\n")
+	tick := time.NewTicker(15 * time.Second)
+	defer tick.Stop()
+	for event := alive; ; {
+		_ = control.SetWriteDeadline(time.Now().Add(answerTime))
+		if _, err := w.Write(event); err != nil || control.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case event = <-v.news:
+		case <-tick.C:
+			event = alive
+		}
+	}
+}
+
+// unlock evicts one holder.
+func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
+	if !s.allowUnlock {
+		http.Error(w, "this page may only look: redlatch serve --allow-unlock", http.StatusForbidden)
+		return
+	}
+	// Forms of other sites can't send this type.
+	if r.Header.Get("Content-Type") != "application/json" {
+		http.Error(w, "only this page, or a program with the token, may do this", http.StatusForbidden)
+		return
+	}
+	var ask struct{ Name, Owner string }
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&ask); err != nil || ask.Name == "" || ask.Owner == "" {
+		http.Error(w, `it takes {"name": NAME, "owner": OWNER}`, http.StatusBadRequest)
+		return
+	}
+	name, err := given("name", ask.Name)
+	owner, wrong := given("owner", ask.Owner)
+	if err := errors.Join(err, wrong); err != nil {
+		answer(w, nil, err)
+		return
+	}
+	s.hub.force(exact(name), exact(owner))
+	was, err := s.hub.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
+	result := fmt.Sprintf("done %t", was)
+	if err != nil {
+		result = message(err)
+	}
+	fmt.Fprintf(s.log, "redlatch: %s asked to take %s away from %s: %s\n", r.RemoteAddr, quote.Name(name), quote.Text(owner), result)
+	s.hub.poke()
+	answer(w, map[string]bool{"freed": was}, err)
 }

@@ -34,9 +34,9 @@ the format of show -o json. Ctrl-C ends it, with status 0. While the server can'
 			if interval < 100*time.Millisecond {
 				return usageError("interval: at least 100ms")
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			return a.with("watch", func(client *redlatch.Client) error { return a.watch(ctx, client, args[0], interval, *json) })
+			return a.with("watch", func(client *redlatch.Client) error {
+				return a.watch(cmd.Context(), client, args[0], interval, *json)
+			})
 		},
 	}
 	json = asJSON(c)
@@ -45,6 +45,8 @@ the format of show -o json. Ctrl-C ends it, with status 0. While the server can'
 }
 
 func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, interval time.Duration, asJSON bool) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	s := screenOf(a.std.out)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -93,62 +95,54 @@ func (s screen) changes(out io.Writer, at time.Time, lines []cell) {
 type follower struct{ watched }
 
 // changes tells what happened since the last look.
-func (f *follower) changes(is redlatch.Inspection) []cell {
+func (f *follower) changes(is redlatch.Inspection) (out []cell) {
+	say := func(style, format string, args ...any) { out = append(out, cell{fmt.Sprintf(format, args...), style}) }
 	before, first, was := f.Inspection, f.first.IsZero(), map[string]turn{}
 	for _, h := range before.Holders {
 		was[key(h)] = *f.turn(h) // see leaves no holder without one
 	}
 	f.see(is)
-	out := f.gone(before.Holders, was)
-	for _, h := range is.Holders {
-		old, known := was[key(h)]
-		t := f.turn(h)
-		lease := ", lease " + some(h.Remaining)
-		switch {
-		case !known:
-			out = append(out, cell{"held by   " + describe(h) + lease, yellow})
-		case old.count != h.Count:
-			out = append(out, cell{fmt.Sprintf("re-entry  %s, %d holds", describe(h), h.Count), ""})
-		case !old.lease.end.IsZero() && t.lease.end.Sub(old.lease.end) > 50*time.Millisecond:
-			t.lease.overdue = false
-			out = append(out, cell{"renewed   " + describe(h) + lease, ""})
-		case t.lease.late() && !t.lease.overdue:
-			t.lease.overdue = true
-			out = append(out, cell{"overdue   " + describe(h) + ", not renewed" + lease, red})
-		}
-	}
-	if first && !is.Held() {
-		out = append(out, cell{"free", green})
-	}
-	if is.QueueLength != before.QueueLength {
-		text := fmt.Sprintf("waiting   %d", is.QueueLength)
-		if len(is.Queue) > 0 {
-			text += ", next " + whoOwns(is.Queue[0].Process, is.Queue[0].Owner)
-		}
-		out = append(out, cell{text, ""})
-	}
-	if is.Processes != before.Processes && is.Kind != redlatch.KindFair {
-		out = append(out, cell{"waiting   " + processesThat(is.Processes, "listens", "listen"), ""})
-	}
-	return out
-}
-
-// gone tells of the holders that are there no more.
-func (f *follower) gone(before []redlatch.Holder, was map[string]turn) []cell {
-	var out []cell
-	for _, h := range before {
+	for _, h := range before.Holders {
 		if f.turn(h) != nil {
 			continue
 		}
-		word, style := "released  ", green
+		word, style, asked := "released", green, ""
 		if was[key(h)].lease.over(f.At) {
-			word, style = "expired   ", red
+			word, style = "expired", red
 		}
-		text := word + describe(h)
 		if !h.Since.IsZero() {
-			text += ", asked for it " + since(f.At, h.Since) + " ago"
+			asked = ", asked for it " + since(f.At, h.Since) + " ago"
 		}
-		out = append(out, cell{text, style})
+		say(style, "%-9s %s%s", word, describe(h), asked)
+	}
+	for _, h := range is.Holders {
+		old, known := was[key(h)]
+		t, lease := f.turn(h), some(h.Remaining)
+		switch {
+		case !known:
+			say(yellow, "held by   %s, lease %s", describe(h), lease)
+		case old.count != h.Count:
+			say("", "re-entry  %s, %d holds", describe(h), h.Count)
+		case !old.lease.end.IsZero() && t.lease.end.Sub(old.lease.end) > 50*time.Millisecond:
+			t.lease.overdue = false
+			say("", "renewed   %s, lease %s", describe(h), lease)
+		case t.lease.late() && !t.lease.overdue:
+			t.lease.overdue = true
+			say(red, "overdue   %s, not renewed, lease %s", describe(h), lease)
+		}
+	}
+	if first && !is.Held() {
+		say(green, "free")
+	}
+	if is.QueueLength != before.QueueLength {
+		next := ""
+		if len(is.Queue) > 0 {
+			next = ", next " + whoOwns(is.Queue[0].Process, is.Queue[0].Owner)
+		}
+		say("", "waiting   %d%s", is.QueueLength, next)
+	}
+	if is.Processes != before.Processes && is.Kind != redlatch.KindFair {
+		say("", "waiting   %s", processesThat(is.Processes, "listens", "listen"))
 	}
 	return out
 }
