@@ -136,6 +136,14 @@ func TestCommandsACL(t *testing.T) {
 	if st := top.status(); st != 0 {
 		t.Errorf("top: %d", st)
 	}
+	listens := func() *terminal {
+		return onTerminal(t, s, 90, 20, "top", "--listen", "--url", "redis://ops:secret@"+s.Addr(), "--prefix", "app:")
+	}
+	listens().shows(90, "no locks", "it does not listen", "psubscribe")
+	user(look, names, lists, []string{"+psubscribe", "+punsubscribe", "&redisson_lock__channel:*", "&redisson_rwlock:*", "&redlatch_grant:*"})
+	top = listens()
+	until(t, "it listens", func() bool { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v == 3 }, top.screen)
+	top.shows(90, "no locks")
 	p := serving(t, s, "--url", "redis://ops:secret@"+s.Addr(), "--prefix", "app:")
 	need(t, p.event("locks", ""), `"total":0`)
 }

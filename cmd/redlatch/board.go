@@ -158,7 +158,8 @@ func (b *board) see(l *looked) {
 		before := w.changes
 		w.see(in)
 		if elapsed > 0 { // the mean over about ten seconds
-			w.Rate += (float64(w.changes-before)/elapsed.Seconds() - w.Rate) * min(elapsed.Seconds()/10, 1)
+			turns := float64(max(w.changes-before, l.heard[w.Key])) // one that is passed on in a process has no message
+			w.Rate += (turns/elapsed.Seconds() - w.Rate) * min(elapsed.Seconds()/10, 1)
 		}
 	}
 	for _, in := range l.locks {
@@ -276,6 +277,7 @@ type looked struct {
 	locks []redlatch.Inspection          // the first ones by name
 	more  int                            // locks that there are besides
 	open  map[string]redlatch.Inspection // those that were looked at in depth, by the names given
+	heard map[string]int                 // messages of unlocks since the last look, by the lock's key
 	err   error
 }
 

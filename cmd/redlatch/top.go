@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redis/rueidis"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -25,6 +26,7 @@ import (
 
 func (a *app) topCommand() *cobra.Command {
 	var interval time.Duration
+	var listen bool
 	c := &cobra.Command{
 		Use:   "top [PATTERN]",
 		Short: "Show the hottest locks, live",
@@ -33,7 +35,8 @@ needs a terminal, and works over ssh.
 
 ` + topHelp + `
 
-A turn is seen once per refresh at most: the metrics of the SDK count all of them.`,
+A turn is seen once per refresh at most; --listen counts the messages of all unlocks as well, which costs each
+unlock as much as one more waiting process, and is not possible on a cluster. The metrics of the SDK count all turns.`,
 		Example: `  redlatch top
   redlatch top 'orders:*' --interval 2s`,
 		Args: cobra.MaximumNArgs(1),
@@ -46,10 +49,23 @@ A turn is seen once per refresh at most: the metrics of the SDK count all of the
 				return usageError("interval: at least 1s")
 			}
 			v := &topView{server: a.flags.server(), board: newBoard(), pattern: strings.Join(args, ""), interval: interval}
+			if listen {
+				client, err := a.connect("top")
+				if err != nil {
+					return err
+				}
+				defer client.Close()
+				if client.Mode() == rueidis.ClientModeCluster {
+					return usageError("listen: on a cluster messages go over sharded channels, which have no patterns")
+				}
+				v.listener = &listener{counts: map[string]int{}}
+				go v.listener.listen(cmd.Context(), client, a.flags.clean) // ends with client
+			}
 			return a.with("top", func(client *redlatch.Client) error { return top(cmd.Context(), client, in, out, v) })
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to refresh")
+	c.Flags().BoolVar(&listen, "listen", false, "count turns by the messages of unlocks, too")
 	return c
 }
 
@@ -133,6 +149,7 @@ type topView struct {
 	board    *board
 	pattern  string
 	interval time.Duration
+	listener *listener // nil: it does not listen
 
 	width, height int
 
@@ -148,6 +165,7 @@ type topView struct {
 	open    string // name of the lock that is open
 	opened  detail
 	err     error
+	deaf    string // why it hears no unlock
 	last    time.Time
 }
 
@@ -156,6 +174,9 @@ func (v *topView) see(l *looked) {
 	v.err, v.last = l.err, l.began
 	if l.err != nil {
 		return
+	}
+	if v.listener != nil {
+		v.deaf = v.listener.take(l)
 	}
 	v.board.see(l)
 	if in, ok := l.open[v.open]; ok {
@@ -265,7 +286,7 @@ HELD     since the holder asked for the lock: its wait is part of it
 WAIT     waiters in the queue; "2 proc": processes that listen for the unlock
          (only they know how many waiters of a plain lock, or readers, they have)
 LONGEST  how long the first of the queue has waited
-TURNS/S  changes of holders; ≥: short turns are missed`
+TURNS/S  changes of holders; ≥: short turns are missed, --listen hears most of them`
 
 // render is the whole screen.
 func (v *topView) render() string {
@@ -292,6 +313,8 @@ func (v *topView) render() string {
 			said = "the server can't be reached: " + said
 		}
 		said = s.paint(red, cut(said, v.width))
+	case v.deaf != "":
+		said = s.paint(red, cut("it does not listen: "+v.deaf, v.width))
 	case v.typing:
 		said = "filter: " + quote.Text(v.filter) + "_"
 	case v.filter != "" && v.open == "" && !v.help:

@@ -215,6 +215,36 @@ func TestTopServerGone(t *testing.T) {
 	}
 }
 
+// With --listen turns are counted however short they are.
+func TestTopListens(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	listens := func() int64 { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v }
+	top := onTerminal(t, s, 80, 24, "top", "--listen")
+	until(t, "it listens", func() bool { return listens() == 3 }, func() string { return fmt.Sprint(listens()) })
+	for _, name := range []string{"plain", "{tag}ged"} {
+		h := hold(t, c.RLock(name))
+		top.shows(80, name)
+		for range 200 {
+			unlock(t, h)
+			h = hold(t, c.RLock(name))
+		}
+		rate := regexp.MustCompile(regexp.QuoteMeta(name) + ` .*≥([2-9]|1\d|20)\.`) // looks alone see one turn a second
+		until(t, "all are counted", func() bool { return rate.MatchString(top.screen()) }, top.screen)
+		unlock(t, h)
+	}
+	top.press("q")
+	for channel, want := range map[string]string{
+		"redisson_lock__channel:{a}": "a", "redisson_lock__channel:{a}b": "{a}b", "redisson_rwlock:{a:b}": "a:b", "redisson_rwlock:{a}b}": "a}b",
+		"redlatch_grant:{a}:343714c0-1111-4222-8333-444455556666": "a", "redlatch_grant:{t}x:343714c0-1111-4222-8333-444455556666": "{t}x",
+		"redisson_lock__channel:{a}:343714c0-1111-4222-8333-444455556666:57": "a",
+	} {
+		if m := channelOf.FindStringSubmatch(channel); m == nil || m[1]+m[2] != want {
+			t.Errorf("%s is of %q", channel, m)
+		}
+	}
+}
+
 // What is needed for the orders is computed from what was seen.
 func TestBoard(t *testing.T) {
 	b := newBoard()
