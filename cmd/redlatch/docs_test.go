@@ -53,8 +53,8 @@ func TestDocumentedCommands(t *testing.T) {
 func TestEveryCommandHasHelp(t *testing.T) {
 	root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
 	for _, c := range append(root.Commands(), root) {
-		if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, "redlatch "+strings.TrimPrefix(c.Name(), "redlatch")) {
-			t.Errorf("%s: short %q, example %q", c.Name(), c.Short, c.Example)
+		if c.Short == "" || c.Long == "" || c.Args == nil || !strings.Contains(c.Example, "redlatch "+strings.TrimPrefix(c.Name(), "redlatch")) {
+			t.Errorf("%s: short %q, example %q, or it does not check its arguments", c.Name(), c.Short, c.Example)
 		}
 		status, out, errs := call(t, nil, strings.Fields(strings.TrimPrefix(c.CommandPath(), "redlatch")+" --help")...)
 		if status != exitOK || !strings.Contains(out, "Examples:") || errs != "" {

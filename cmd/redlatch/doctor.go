@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -173,4 +175,177 @@ func (e *examination) ifNeeded(need string) level {
 		return problem
 	}
 	return note
+}
+
+const pings = 20
+
+// reach measures the round trip to each node; a server that does not answer is the end.
+func (e *examination) reach(ctx context.Context, nodes map[string]rueidis.Client, timeout time.Duration) error {
+	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
+		node := nodes[addr]
+		var trips []time.Duration
+		for range pings {
+			began := time.Now()
+			pctx, cancel := context.WithTimeout(ctx, timeout)
+			err := node.Do(pctx, node.B().Ping().Build()).Error()
+			cancel()
+			if err != nil && !denied(err) {
+				return &statusError{fmt.Errorf("%s does not answer: %w", addr, err), exitUnavailable}
+			}
+			trips = append(trips, time.Since(began))
+		}
+		slices.Sort(trips)
+		text := fmt.Sprintf("median %s, longest of %d %s", precise(trips[pings/2]), pings, precise(trips[pings-1]))
+		level, change := fine, ""
+		switch median := trips[pings/2]; {
+		case median > 500*time.Millisecond:
+			level, change = problem, "locks with leases of a few seconds can't be renewed in time: look at the network and SLOWLOG"
+		case median > 50*time.Millisecond:
+			level, change = warning, "each acquisition and each hand-over takes that long: use a server that is nearer"
+		}
+		e.add("round trip", addr, level, text, change)
+	}
+	return nil
+}
+
+func precise(d time.Duration) string { return d.Round(10 * time.Microsecond).String() }
+
+// pairs reads lines such as key:value.
+func pairs(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// setting reads one setting; "" = not permitted.
+func setting(ctx context.Context, node rueidis.Client, name string) string {
+	m, _ := node.Do(ctx, node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
+	return m[name]
+}
+
+// servers looks at each node by itself.
+func (e *examination) servers(ctx context.Context, nodes map[string]rueidis.Client, mode rueidis.ClientMode) {
+	for _, addr := range slices.Sorted(maps.Keys(nodes)) {
+		text, err := nodes[addr].Do(ctx, nodes[addr].B().Info().Build()).ToString()
+		in := pairs(text)
+		if err != nil {
+			e.add("server", addr, note, "no permission for INFO: version, eviction, persistence and replicas are unknown", "ACL SETUSER … +info")
+			e.clock(ctx, addr, nodes[addr])
+			continue
+		}
+		name := "Redis " + in["redis_version"]
+		if v := in["valkey_version"]; v != "" {
+			name = "Valkey " + v
+		}
+		e.add("version", addr, fine, name, "") // the SDK says whether it is too old
+		if in["role"] != "master" {
+			if mode != rueidis.ClientModeCluster {
+				e.add("topology", addr, problem, "it is a replica: it can't take locks", "use the master's address, or Sentinel (master_set in the URL)")
+			}
+			continue // its master's settings count
+		}
+		e.memory(addr, in)
+		e.persistence(ctx, addr, nodes[addr], in)
+		e.replicas(ctx, addr, nodes[addr], in)
+		e.clock(ctx, addr, nodes[addr])
+	}
+	switch mode {
+	case rueidis.ClientModeCluster:
+		e.cluster(ctx)
+	case rueidis.ClientModeSentinel:
+		e.add("topology", "", fine, "Sentinel", "")
+	default:
+		e.add("topology", "", fine, "one server; when it is gone nobody can take a lock", "")
+	}
+}
+
+// memory tells whether a lock can be evicted while it is held, and whether one can be taken.
+func (e *examination) memory(addr string, in map[string]string) {
+	limit, _ := strconv.ParseInt(in["maxmemory"], 10, 64)
+	used, _ := strconv.ParseInt(in["used_memory"], 10, 64)
+	policy := in["maxmemory_policy"]
+	switch {
+	case limit > 0 && policy != "noeviction":
+		e.add("eviction", addr, problem, fmt.Sprintf("maxmemory-policy %s can evict a lock while it is held (%s keys evicted so far)", policy, in["evicted_keys"]),
+			"CONFIG SET maxmemory-policy noeviction, or a server of its own for locks")
+	case policy != "noeviction":
+		e.add("eviction", addr, warning, "maxmemory-policy "+policy+", without effect as long as maxmemory is 0", "CONFIG SET maxmemory-policy noeviction")
+	default:
+		e.add("eviction", addr, fine, "noeviction", "")
+	}
+	level, text, change := fine, "no maxmemory: "+in["used_memory_human"]+" in use", ""
+	if limit > 0 {
+		text = fmt.Sprintf("%d %% of maxmemory in use", used*100/limit)
+	}
+	if limit > 0 && used*10 >= limit*9 {
+		level, change = warning, "at 100 % no lock can be taken (unlock and renewal still work): raise maxmemory"
+	}
+	e.add("memory", addr, level, text, change)
+}
+
+func (e *examination) persistence(ctx context.Context, addr string, node rueidis.Client, in map[string]string) {
+	level, text, change := fine, "append-only file; appendfsync is unknown", ""
+	switch sync := setting(ctx, node, "appendfsync"); {
+	case in["aof_enabled"] != "1":
+		level, text = note, "no append-only file: a restart forgets the locks that are held; two holders are possible for up to a lease"
+		change = "where that matters: appendonly yes, start a crashed server later than the longest lease, or fence"
+	case sync == "always":
+		text = "append-only file, every write is synced: locks survive a restart"
+	case sync != "":
+		level, text = note, "append-only file, appendfsync "+sync+": a crash forgets up to a second of locks"
+		change = "where that matters: fence, appendfsync always, or QuorumLock"
+	}
+	e.add("persistence", addr, level, text, change)
+	if in["rdb_last_bgsave_status"] == "err" && setting(ctx, node, "stop-writes-on-bgsave-error") != "no" {
+		e.add("persistence", addr, problem, "the last BGSAVE failed: writes are refused (MISCONF)", "look at the server's log and disk")
+	}
+}
+
+func (e *examination) replicas(ctx context.Context, addr string, node rueidis.Client, in map[string]string) {
+	n, _ := strconv.Atoi(in["connected_slaves"])
+	least, _ := strconv.Atoi(setting(ctx, node, "min-replicas-to-write"))
+	switch {
+	case least > n:
+		e.add("replicas", addr, problem, fmt.Sprintf("%d connected, min-replicas-to-write is %d: writes are refused", n, least), "bring replicas back")
+	case n == 0:
+		e.add("replicas", addr, note, "none: nothing takes over when the server is gone", "")
+	default:
+		e.add("replicas", addr, note, fmt.Sprintf("%d connected; a failover can forget the latest acquisitions", n),
+			"where that matters: Config.ReplicaAcks, fencing, or QuorumLock")
+	}
+}
+
+// clock compares a server's clock with ours.
+func (e *examination) clock(ctx context.Context, addr string, node rueidis.Client) {
+	began := time.Now()
+	parts, err := node.Do(ctx, node.B().Time().Build()).AsIntSlice()
+	took := time.Since(began)
+	if err != nil || len(parts) != 2 {
+		e.add("clock", addr, note, "no permission for TIME", "ACL SETUSER … +time")
+		return
+	}
+	off, level, change := time.Unix(parts[0], parts[1]*1000).Sub(began.Add(took/2)), fine, ""
+	if off.Abs() > time.Second+took {
+		level, change = warning, "locks don't depend on it, but the times shown do, and fencing after a failover needs the servers' clocks: use NTP"
+	}
+	e.add("clock", addr, level, fmt.Sprintf("%+d ms to this machine (± %s)", off.Round(time.Millisecond).Milliseconds(), precise(took/2)), change)
+}
+
+func (e *examination) cluster(ctx context.Context) {
+	text, err := e.client.Do(ctx, e.client.B().ClusterInfo().Build()).ToString()
+	if err != nil {
+		e.add("topology", "", note, "Cluster; no permission for CLUSTER INFO", "ACL SETUSER … +cluster|info")
+		return
+	}
+	in := pairs(strings.TrimPrefix(text, "txt:")) // RESP3 says that it is a text
+	words := fmt.Sprintf("Cluster of %s masters, %s of 16384 slots", in["cluster_size"], in["cluster_slots_ok"])
+	if in["cluster_state"] != "ok" || in["cluster_slots_ok"] != "16384" {
+		e.add("topology", "", problem, words+", state "+in["cluster_state"], "locks of the slots that are not covered can't be taken")
+		return
+	}
+	e.add("topology", "", fine, words, "")
 }

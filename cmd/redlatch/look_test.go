@@ -202,14 +202,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Every command has a help text with an example, and they are completed.
+// The help tells the exit statuses, and shells complete commands and the values of flags.
 func TestHelp(t *testing.T) {
-	root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
-	for _, c := range root.Commands() {
-		if c.Long == "" || !strings.Contains(c.Example, "redlatch "+c.Name()) || c.Short == "" || c.Args == nil {
-			t.Errorf("%s: help, example or a check of its arguments is missing", c.Name())
-		}
-	}
 	st, out, _ := callWith(t, "", nil, "help")
 	if st != 0 {
 		t.Error(st)
