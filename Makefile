@@ -69,14 +69,6 @@ interop: ## Run the tests with the real Redisson (needs a JDK and Maven, install
 	@scripts/ensure-java.sh
 	cd integration && REDLATCH_INTEROP=require REDLATCH_INTEROP_SOAK=$(INTEROP_SOAK) go test -race -count=1 -timeout 20m $(TEST_FLAGS) ./redisson/...
 
-# How long, e.g. make soak SOAK=30m.
-SOAK ?= 5m
-
-.PHONY: soak
-soak: ## Let processes take locks of all kinds at random, through faults; see SOAK.
-	@scripts/ensure-redis.sh
-	cd integration && REDLATCH_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -v $(TEST_FLAGS) ./soak
-
 # Which servers and packages, e.g. make matrix SERVERS=valkey-9.1.2 PACKAGES='. ./fair'.
 export SERVERS PACKAGES
 
