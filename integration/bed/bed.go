@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -144,8 +146,7 @@ func NewSite(t *testing.T, k Kind, change ...func(*redlatch.Config)) *Site {
 	t.Helper()
 	x := &Site{Kind: k, change: change}
 	for range k.Servers {
-		s := testbed.Standalone(t)
-		testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
+		s := Server(t)
 		x.Servers = append(x.Servers, s)
 		p := testbed.NewProxy(t, s.Addr())
 		p.CopyRequest(x.saw)
@@ -157,18 +158,40 @@ func NewSite(t *testing.T, k Kind, change ...func(*redlatch.Config)) *Site {
 	}
 	// The scripts are known to the servers then, and each request comes once.
 	for _, c := range [][]*redlatch.Client{x.Through, x.Direct} {
-		Unlock(t, Lock(t, t.Context(), k.New(c, "warm")))
-		Unlock(t, Lock(t, t.Context(), k.Excluded(c, "warm")))
+		for _, l := range []redlatch.Locker{k.New(c, "warm"), k.Excluded(c, "warm")} {
+			outer := Lock(t, t.Context(), l)
+			Unlock(t, Lock(t, outer.Context(), l, redlatch.WithLease(time.Hour)))
+			if err := outer.Extend(t.Context(), time.Hour); err != nil {
+				t.Fatalf("Extend: %v", err)
+			}
+			Unlock(t, outer)
+		}
 	}
 	return x
 }
 
+// Main is the TestMain of a package: it fails when a goroutine outlives the tests. The client library's may sleep on
+// for a moment.
+func Main(m *testing.M) {
+	testbed.Main()
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
+
+// Server starts a server on which nothing may be left at the end of the test but what outlives a lock on purpose,
+// and keys that begin with one of the others.
+func Server(t *testing.T, others ...string) *testbed.Server {
+	t.Helper()
+	s := testbed.Standalone(t)
+	testbed.LeakCheck(t, s, testbed.AllowKeys(append(others, "redisson_lock_token:", "redlatch_void:")...))
+	return s
+}
+
 // Fresh makes new clients that go through the proxies.
-func (x *Site) Fresh(t *testing.T) []*redlatch.Client {
+func (x *Site) Fresh(t *testing.T, change ...func(*redlatch.Config)) []*redlatch.Client {
 	t.Helper()
 	clients := make([]*redlatch.Client, len(x.Proxies))
 	for i, p := range x.Proxies {
-		clients[i] = Client(t, p.Addr(), x.change...)
+		clients[i] = Client(t, p.Addr(), append(slices.Clone(x.change), change...)...)
 	}
 	return clients
 }
@@ -230,7 +253,7 @@ func (x *Site) Left(t *testing.T, name string) (first, last time.Duration) {
 	first, last = math.MaxInt64, math.MinInt64
 	for _, s := range x.Servers {
 		for _, key := range x.Kind.Names(name) {
-			left := time.Duration(s.Int(t, "PTTL", key)) * time.Millisecond
+			left := time.Duration(min(s.Int(t, "PTTL", key), 1<<40)) * time.Millisecond
 			first, last = min(first, left), max(last, left)
 		}
 	}
@@ -276,7 +299,13 @@ func Get(t *testing.T, from <-chan Attempt) Attempt {
 // Lock locks within Patience or ends the test.
 func Lock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
-	got := Get(t, Async(ctx, l, opts...))
+	return Hold(t, Async(ctx, l, opts...))
+}
+
+// Hold waits for the hold that Async gets.
+func Hold(t *testing.T, from <-chan Attempt) redlatch.Hold {
+	t.Helper()
+	got := Get(t, from)
 	if got.Err != nil {
 		t.Fatalf("Lock: %v", got.Err)
 	}

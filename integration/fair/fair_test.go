@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -254,7 +255,7 @@ func TestForceUnlockHandsOver(t *testing.T) {
 func TestSkipAfterIsValidated(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := dial(t, s.Addr())
-	for _, d := range []time.Duration{-time.Second, 0, fairlock.MinSkipAfter - 1} {
+	for _, d := range []time.Duration{-time.Second, 0, fairlock.MinSkipAfter - 1, math.MaxInt64} {
 		if _, err := c.FairLock(name, fairlock.WithSkipAfter(d)).Lock(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {
 			t.Errorf("%v: %v", d, err)
 		}

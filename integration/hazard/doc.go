@@ -1,2 +1,2 @@
-// Package hazard holds tests of what all lock kinds have to withstand alike.
+// Package hazard holds the tests of what the client library can't bear, and connections that end before it must.
 package hazard

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
 // serverOfTheChild names the server of a child process of TestTheClientLibraryStillPanics.
@@ -25,7 +27,7 @@ func TestTheClientLibraryStillPanics(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheClientLibraryStillPanics$") //nolint:gosec // this program
 	child.Env = append(os.Environ(), serverOfTheChild+"="+s.Addr())
 	var said strings.Builder

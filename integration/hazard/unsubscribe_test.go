@@ -1,10 +1,12 @@
 package hazard
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -24,31 +26,33 @@ func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 	} {
 		t.Run(refusal.name, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Server(t)
 			proxy := testbed.NewProxy(t, s.Addr())
-			c, other := dial(t, proxy.Addr()), dial(t, s.Addr())
-			hold := take(t, t.Context(), other.RLock("n"))
+			c, other := bed.Client(t, proxy.Addr()), bed.Client(t, s.Addr())
+			hold := bed.Lock(t, t.Context(), other.RLock("n"))
 			left := proxy.StallRequest(testbed.Contains("UNSUBSCRIBE"))
 			_, err := c.RLock("n").TryLock(t.Context(), 100*time.Millisecond, 0)
-			is(t, "a short wait", err, redlatch.ErrNotAcquired)
+			if !errors.Is(err, redlatch.ErrNotAcquired) {
+				t.Fatalf("a short wait: %v", err)
+			}
 			left.Wait(t)
 			_, before := proxy.Connections()
 			end := refusal.begin(t, s)
-			eventually(t, "a refusal", func() bool {
+			bed.Eventually(t, "a refusal", func() bool {
 				_, err := s.Try("PING")
 				return err != nil
 			})
 			left.Release()
 			// It has lost that connection when it makes another one, or has none but the other.
-			eventually(t, "the end of the connection that unsubscribed", func() bool {
+			bed.Eventually(t, "the end of the connection that unsubscribed", func() bool {
 				live, accepted := proxy.Connections()
 				return accepted > before || live < 2
 			})
 			end()
-			next := async(t.Context(), c.RLock("n"))
-			eventually(t, "a listener", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS")) > 0 })
-			unlock(t, hold)
-			unlock(t, await(t, next).hold)
+			next := bed.Async(t.Context(), c.RLock("n"))
+			bed.Eventually(t, "a listener", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS")) > 0 })
+			bed.Unlock(t, hold)
+			bed.Unlock(t, bed.Get(t, next).Hold)
 		})
 	}
 }
@@ -57,17 +61,19 @@ func TestServerThatRefusesWhileAClientUnsubscribes(t *testing.T) {
 // connection, and nobody a subscription.
 func TestAMessageIsNoRefusal(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	proxy := testbed.NewProxy(t, s.Addr())
-	c, other := dial(t, proxy.Addr()), dial(t, s.Addr())
-	n, m := take(t, t.Context(), other.RLock("n")), take(t, t.Context(), other.RLock("m"))
-	next := async(t.Context(), c.RLock("m"))
+	c, other := bed.Client(t, proxy.Addr()), bed.Client(t, s.Addr())
+	n, m := bed.Lock(t, t.Context(), other.RLock("n")), bed.Lock(t, t.Context(), other.RLock("m"))
+	next := bed.Async(t.Context(), c.RLock("m"))
 	left := proxy.StallRequest(testbed.Contains("UNSUBSCRIBE"))
 	_, err := c.RLock("n").TryLock(t.Context(), 100*time.Millisecond, 0)
-	is(t, "a short wait", err, redlatch.ErrNotAcquired)
+	if !errors.Is(err, redlatch.ErrNotAcquired) {
+		t.Fatalf("a short wait: %v", err)
+	}
 	left.Wait(t)
 	left.Release()
-	eventually(t, "one channel alone", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", "*{n}*")) == 0 })
+	bed.Eventually(t, "one channel alone", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", "*{n}*")) == 0 })
 	_, before := proxy.Connections()
 	for _, channel := range s.List(t, "PUBSUB", "CHANNELS", "*{m}*") {
 		for _, says := range []string{"x\r\n-BUSY Redis is busy\r\n", "\n-MISCONF no\r\n", "-MASTERDOWN no"} {
@@ -76,12 +82,12 @@ func TestAMessageIsNoRefusal(t *testing.T) {
 			}
 		}
 	}
-	unlock(t, m)
-	unlock(t, await(t, next).hold)
+	bed.Unlock(t, m)
+	bed.Unlock(t, bed.Get(t, next).Hold)
 	if _, after := proxy.Connections(); after != before {
 		t.Errorf("%d connections were made anew", after-before)
 	}
-	unlock(t, n)
+	bed.Unlock(t, n)
 }
 
 // orphan makes the server a replica of a master that is not there, without old data.

@@ -5,12 +5,7 @@ package once
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
-func TestMain(m *testing.M) {
-	testbed.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { bed.Main(m) }

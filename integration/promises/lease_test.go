@@ -3,6 +3,7 @@ package promises
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -129,9 +130,16 @@ func TestLeases(t *testing.T) {
 		},
 		"what can't be meant is refused": func(t *testing.T, x *bed.Site, name string) {
 			l := x.Lock(name)
-			for _, bad := range []struct{ wait, lease time.Duration }{{-1, 0}, {0, -1}, {0, 1}, {0, time.Millisecond - 1}} {
-				if _, err := l.TryLock(t.Context(), bad.wait, bad.lease); !errors.Is(err, redlatch.ErrInvalidOption) {
-					t.Errorf("TryLock(%v, %v): %v", bad.wait, bad.lease, err)
+			over, leave := context.WithCancel(t.Context())
+			leave() // the value is wrong whether or not ctx has ended
+			for _, bad := range []struct{ wait, lease time.Duration }{
+				{-1, 0}, {math.MinInt64, 0}, {0, -1}, {0, math.MinInt64}, {0, 1}, {0, time.Millisecond - 1}, {-1, -1},
+			} {
+				for _, ctx := range []context.Context{t.Context(), over} {
+					_, err := l.TryLock(ctx, bad.wait, bad.lease)
+					if !errors.Is(err, redlatch.ErrInvalidOption) || errors.Is(err, redlatch.ErrNotAcquired) {
+						t.Errorf("TryLock(%v, %v): %v", bad.wait, bad.lease, err)
+					}
 				}
 			}
 			_, err := l.Lock(t.Context(), redlatch.WithLease(-1))

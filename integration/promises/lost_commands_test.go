@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -53,6 +54,16 @@ var scenes = []scene{
 		}
 		refused(t, x.Beside(name))
 		bed.Unlock(t, a.Hold)
+	}},
+	{"lose it", func(t *testing.T, x *bed.Site, name string) {
+		t.Helper()
+		h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(bed.Lease))
+		forceOpen(t, x, name)
+		want(t, "Extend", h.Extend(t.Context(), 2*bed.Lease), redlatch.ErrLeaseLost)
+		want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+		for _, key := range x.Servers[0].List(t, "KEYS", "*"+name+"*rwlock_timeout*") {
+			x.Servers[0].Do(t, "DEL", key) // that of a reader would end with its lease
+		}
 	}},
 	{"wait and give up", func(t *testing.T, x *bed.Site, name string) {
 		t.Helper()

@@ -5,13 +5,7 @@ package promises
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
-// TestMain fails the package when a goroutine outlives its tests.
-func TestMain(m *testing.M) {
-	testbed.Main()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
-}
+func TestMain(m *testing.M) { bed.Main(m) }

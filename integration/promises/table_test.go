@@ -3,6 +3,7 @@ package promises
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +97,66 @@ func ended(t *testing.T, h redlatch.Hold, cause error) {
 	}
 	if got := context.Cause(h.Context()); !errors.Is(got, cause) {
 		t.Errorf("the hold's context ended with %v, want %v", got, cause)
+	}
+}
+
+// operated is what operators ask of every lock.
+type operated interface {
+	State(ctx context.Context) (redlatch.State, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// quorum reports whether the site's lock is one, which asks no copy for more than LeaseTime and gives a node
+// only a part of the lease to answer.
+func quorum(x *bed.Site) bool { return x.Kind.Name == "quorum" }
+
+// parted reports whether the lock's parts end one by one. The others stay until Unlock then, or the end of what
+// was asked for: nothing is freed under a section that still runs.
+func parted(x *bed.Site) bool { return x.Kind.Servers > 1 }
+
+// brief is a lease whose end a test waits for.
+func brief(x *bed.Site) time.Duration {
+	if quorum(x) {
+		return 2 * time.Second
+	}
+	return 200 * time.Millisecond
+}
+
+// asked is for how long the lock's keys stand at most when a lease of d was asked for.
+func asked(x *bed.Site, d time.Duration) time.Duration {
+	if quorum(x) {
+		return min(d, bed.Lease)
+	}
+	return d
+}
+
+// stands is for how long the lock is held on its servers, if nothing more is asked for.
+func stands(t *testing.T, x *bed.Site, name string) time.Duration {
+	t.Helper()
+	if !quorum(x) {
+		first, _ := x.Left(t, name)
+		return first
+	}
+	ends := make([]int64, len(x.Servers))
+	for i, s := range x.Servers {
+		ends[i] = s.Int(t, "PTTL", name)
+	}
+	slices.Sort(ends)
+	return time.Duration(ends[len(ends)/2]) * time.Millisecond // a majority stands as long
+}
+
+// onAll sends a command to each of the site's servers.
+func onAll(t *testing.T, x *bed.Site, args ...string) {
+	t.Helper()
+	for _, s := range x.Servers {
+		s.Do(t, args...)
+	}
+}
+
+// quiet waits until nobody asks the site's servers: who waits sleeps.
+func quiet(t *testing.T, x *bed.Site) {
+	t.Helper()
+	for _, s := range x.Servers {
+		s.AwaitQuiet(t)
 	}
 }

@@ -1,0 +1,90 @@
+package promises
+
+import (
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+)
+
+// Tokens of one name increase over all kinds and ways to get a lock: waiting, being handed
+// it over, together with others, as a quorum's copy, after it was taken away by force, by
+// another client, and when the counter is gone. Re-entry and reading keep the token.
+func TestTokensIncreaseOverAllWaysToLock(t *testing.T) {
+	s := bed.Server(t)
+	one, two := bed.Client(t, s.Addr()), bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.FenceTTL = -1 })
+	fenced := redlatch.Fenced()
+	var last uint64
+	token := func(h redlatch.Hold) uint64 {
+		if m, ok := h.(redlatch.MultiHold); ok {
+			return m.Tokens()[0]
+		}
+		return h.Token()
+	}
+	newer := func(t *testing.T, h redlatch.Hold) redlatch.Hold {
+		t.Helper()
+		if got := token(h); got <= last {
+			t.Errorf("token %d after %d", got, last)
+		}
+		last = token(h)
+		return h
+	}
+	same := func(t *testing.T, h redlatch.Hold) {
+		t.Helper()
+		if got := token(h); got != last {
+			t.Errorf("token %d, want the same as before, %d", got, last)
+		}
+		bed.Unlock(t, h)
+	}
+	ways := map[string]func(t *testing.T, c *redlatch.Client){
+		"rlock": func(t *testing.T, c *redlatch.Client) {
+			h := newer(t, bed.Lock(t, t.Context(), c.RLock("t", fenced)))
+			same(t, bed.Lock(t, h.Context(), c.RLock("t", fenced)))
+			next := bed.Async(t.Context(), two.RLock("t", fenced))
+			bed.Eventually(t, "a waiter", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS")) > 0 })
+			bed.Unlock(t, h)
+			bed.Unlock(t, newer(t, bed.Get(t, next).Hold))
+		},
+		"fair": func(t *testing.T, c *redlatch.Client) {
+			h := newer(t, bed.Lock(t, t.Context(), c.FairLock("t", fenced)))
+			next := bed.Async(t.Context(), two.FairLock("t", fenced))
+			bed.Eventually(t, "a waiter", func() bool { return s.Int(t, "LLEN", "redisson_lock_queue:{t}") == 1 })
+			bed.Unlock(t, h)
+			bed.Unlock(t, newer(t, bed.Get(t, next).Hold))
+		},
+		"write": func(t *testing.T, c *redlatch.Client) {
+			rw := c.ReadWriteLock("t", fenced)
+			h := newer(t, bed.Lock(t, t.Context(), rw.WriteLock()))
+			same(t, bed.Lock(t, h.Context(), rw.ReadLock()))
+			bed.Unlock(t, h)
+			same(t, bed.Lock(t, t.Context(), rw.ReadLock()))
+		},
+		"group": func(t *testing.T, c *redlatch.Client) {
+			bed.Unlock(t, newer(t, bed.Lock(t, t.Context(), redlatch.MultiLock(c.RLock("t", fenced), c.RLock("u", fenced)))))
+		},
+		"units": func(t *testing.T, c *redlatch.Client) {
+			bed.Unlock(t, newer(t, bed.Lock(t, t.Context(), redlatch.MultiLock(c.RLock("t", fenced), c.FairLock("u", fenced)))))
+		},
+		"quorum": func(t *testing.T, c *redlatch.Client) {
+			bed.Unlock(t, newer(t, bed.Lock(t, t.Context(), redlatch.QuorumLock(c.RLock("t", fenced)))))
+		},
+		"by force": func(t *testing.T, c *redlatch.Client) {
+			lost := newer(t, bed.Lock(t, t.Context(), c.RLock("t", fenced)))
+			if was, err := two.ForceUnlock(t.Context(), "t"); !was || err != nil {
+				t.Fatalf("ForceUnlock: %v, %v", was, err)
+			}
+			bed.Unlock(t, newer(t, bed.Lock(t, t.Context(), c.RLock("t", fenced))))
+			want(t, "Unlock of what was taken away", lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
+		},
+	}
+	for range 2 {
+		for name, way := range ways { // in any order
+			t.Run(name, func(t *testing.T) { way(t, one); way(t, two) })
+		}
+		st, err := one.RLock("t", fenced).State(t.Context())
+		if in, ierr := one.Inspect(t.Context(), "t"); err != nil || ierr != nil || st.Token != last || in.Token != last {
+			t.Errorf("State says %d (%v), Inspect %d (%v), want %d", st.Token, err, in.Token, ierr, last)
+		}
+		s.Do(t, "DEL", "redisson_lock_token:{t}")
+	}
+}

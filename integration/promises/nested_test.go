@@ -1,0 +1,258 @@
+package promises
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// An owner's holds don't harm each other: leases on the server only rise, no hold counts for longer than the keys
+// stand, and the last living one frees the lock, whatever the others were.
+func TestNestedHolds(t *testing.T) {
+	t.Parallel()
+	all := cases{
+		"a release of an inner one that comes late": func(t *testing.T, x *bed.Site, name string) {
+			outer := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(40*time.Second))
+			inner := bed.Lock(t, outer.Context(), x.Lock(name), redlatch.WithLease(time.Minute))
+			quiet(t, x) // a quorum's last copy has come
+			promised := outer.ValidUntil()
+			late := x.Proxies[0].DropRequest(bed.Of(name))
+			bed.Unlock(t, inner)
+			late.Wait(t)
+			if left := stands(t, x, name); left < 50*time.Second {
+				t.Errorf("the inner Unlock has cut the lease to %v", left)
+			}
+			bed.Eventually(t, "each count is 1", func() bool { return counts(t, x, name, "1") })
+			if !outer.ValidUntil().Equal(promised) {
+				t.Errorf("the inner Unlock has moved the outer hold's end by %v", outer.ValidUntil().Sub(promised))
+			}
+			again := bed.Lock(t, outer.Context(), x.Lock(name), redlatch.WithLease(time.Hour))
+			late.Deliver(t)
+			if left := stands(t, x, name); left < asked(x, time.Hour)-10*time.Second {
+				t.Errorf("the late release has cut the lease of the next hold to %v", left)
+			}
+			bed.Unlock(t, again)
+			bed.Unlock(t, outer)
+		},
+	}
+	for what, lease := range map[string]time.Duration{"a long lease": 20 * time.Second, "a lease that ends": 4 * time.Second} {
+		all["a release of an inner one without an answer, "+what] = func(t *testing.T, x *bed.Site, name string) {
+			l := x.Kind.New(x.Fresh(t, func(c *redlatch.Config) { c.UnlockTimeout = 2 * time.Second }), name)
+			outer := bed.Lock(t, t.Context(), l)
+			inner := bed.Lock(t, outer.Context(), l, redlatch.WithLease(lease))
+			for _, p := range x.Proxies {
+				p.Refuse()
+				p.Cut()
+			}
+			want(t, "Unlock", inner.Unlock(context.Background()), redlatch.ErrUnavailable)
+			ends := lease < 5*time.Second
+			if ends {
+				time.Sleep(lease) // nothing of it is left
+			}
+			if !counts(t, x, name, "2") {
+				t.Error("the counts have changed before the server can be reached again")
+			}
+			for _, p := range x.Proxies {
+				p.Admit(t)
+			}
+			if ends {
+				want(t, "the second Unlock", inner.Unlock(context.Background()), redlatch.ErrUnavailable)
+			} else {
+				bed.Eventually(t, "the release", func() bool { return counts(t, x, name, "1") })
+				want(t, "the second Unlock", inner.Unlock(context.Background()), nil)
+			}
+			want(t, "the third Unlock", inner.Unlock(context.Background()), redlatch.ErrNotHeld)
+			alive(t, outer)
+			bed.Unlock(t, outer)
+		}
+	}
+	for refusal, set := range map[string][2][]string{
+		"NOREPLICAS": {{"CONFIG", "SET", "min-replicas-to-write", "1"}, {"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		"READONLY":   {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
+		"OOM":        {{"CONFIG", "SET", "maxmemory", "1"}, {"CONFIG", "SET", "maxmemory", "0"}},
+	} {
+		all["a release of an inner one that is refused: "+refusal] = func(t *testing.T, x *bed.Site, name string) {
+			type nested struct {
+				name         string
+				outer, inner redlatch.Hold
+			}
+			var both []nested
+			for what, opts := range map[string][]redlatch.AcquireOption{"fixed": {redlatch.WithLease(15 * time.Second)}, "renewed": nil} {
+				l := x.Lock(name + what)
+				outer := bed.Lock(t, t.Context(), l, opts...)
+				both = append(both, nested{name + what, outer, bed.Lock(t, outer.Context(), l, opts...)})
+			}
+			time.Sleep(500 * time.Millisecond) // what a release would move on
+			onAll(t, x, set[0]...)
+			for _, n := range both {
+				bed.Unlock(t, n.inner)
+				believes(t, x, n.name, n.outer)
+				alive(t, n.outer)
+			}
+			onAll(t, x, set[1]...)
+			for _, n := range both {
+				bed.Unlock(t, n.outer)
+			}
+		}
+	}
+	for _, first := range []bool{true, false} {
+		what := "one whose lease ended keeps nothing, the inner"
+		if first {
+			what = "one whose lease ended keeps nothing, the outer"
+		}
+		all[what] = func(t *testing.T, x *bed.Site, name string) {
+			job, l := redlatch.WithOwner(t.Context(), "job"), x.Lock(name)
+			var lives redlatch.Hold
+			if !first {
+				lives = bed.Lock(t, job, l)
+			}
+			ends := bed.Lock(t, job, l, redlatch.WithLease(brief(x)))
+			if first {
+				lives = bed.Lock(t, job, l)
+			}
+			ended(t, ends, redlatch.ErrLeaseLost)
+			alive(t, lives)
+			refused(t, x.Beside(name))
+			if parted(x) {
+				want(t, "Unlock of what ended", ends.Unlock(t.Context()), redlatch.ErrLeaseLost)
+				refused(t, x.Beside(name))
+			}
+			bed.Unlock(t, lives)
+			next := bed.Lock(t, t.Context(), x.Beside(name))
+			if !parted(x) {
+				want(t, "the late Unlock", ends.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			}
+			bed.Unlock(t, next)
+		}
+	}
+	for what, raise := range raises {
+		all["what was asked for beyond the holds is given back: "+what] = func(t *testing.T, x *bed.Site, name string) {
+			const lease = 5 * time.Second // for what is raised within it, on a busy machine
+			outer := raised(t, x, name, lease, raise)
+			promised := outer.ValidUntil()
+			next := bed.Async(t.Context(), x.Beside(name))
+			ended(t, outer, redlatch.ErrLeaseLost)
+			if early := time.Until(promised); early > 0 {
+				t.Errorf("it ended %v too early", early)
+			}
+			if parted(x) {
+				want(t, "Unlock", outer.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			}
+			bed.Unlock(t, bed.Hold(t, next))
+		}
+		all["an Unlock frees what was asked for beyond it: "+what] = func(t *testing.T, x *bed.Site, name string) {
+			bed.Unlock(t, raised(t, x, name, 50*time.Second, raise))
+			bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name)))
+		}
+	}
+	overKinds(t, nil, all)
+}
+
+// counts reports whether each key of the lock has one holder, with this count.
+func counts(t *testing.T, x *bed.Site, name, want string) bool {
+	t.Helper()
+	same := true
+	for _, s := range x.Servers {
+		for _, key := range x.Kind.Names(name) {
+			all := s.Hash(t, "HGETALL", key)
+			delete(all, "mode")
+			for _, n := range all {
+				same = same && n == want
+			}
+			same = same && len(all) == 1
+		}
+	}
+	return same
+}
+
+// believes fails if the hold counts for longer than the lock stands. The hold's deadline may move on while that is
+// looked at. A slow look is on its side: the answer tells what was left before it came.
+func believes(t *testing.T, x *bed.Site, name string, h redlatch.Hold) {
+	t.Helper()
+	until := h.ValidUntil()
+	if h.Context().Err() != nil {
+		return
+	}
+	left := stands(t, x, name)
+	if over := until.Sub(time.Now().Add(max(left, 0) + time.Millisecond)); over > 0 {
+		t.Fatalf("the hold counts for %v longer than the lock stands", over)
+	}
+}
+
+// raised takes the lock, and asks the server for an hour that no hold has.
+func raised(t *testing.T, x *bed.Site, name string, lease time.Duration, raise func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold)) redlatch.Hold {
+	t.Helper()
+	outer := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(lease))
+	promised := outer.ValidUntil()
+	raise(t, x, name, outer)
+	_, longest := x.Left(t, name) // one member may not have been asked
+	alive(t, outer)
+	if !quorum(x) && !outer.ValidUntil().Equal(promised) {
+		t.Errorf("the outer hold's end moved by %v", outer.ValidUntil().Sub(promised))
+	}
+	if longest < asked(x, time.Hour)-time.Minute/10 {
+		t.Errorf("the key lasts for %v: nothing was asked for, or a lease was lowered", longest)
+	}
+	return outer
+}
+
+// raises are the ways in which more than the outer hold's lease may be asked of the server, without anybody who
+// holds the lock for that long.
+var raises = map[string]func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold){
+	"by an inner hold": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
+		t.Helper()
+		bed.Unlock(t, bed.Lock(t, outer.Context(), x.Lock(name), redlatch.WithLease(time.Hour)))
+	},
+	"a late answer": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
+		t.Helper()
+		ctx, leave := context.WithCancel(outer.Context())
+		caught, release := stalled(x, (*testbed.Proxy).StallReply, 0, name)
+		got := bed.Async(ctx, x.Lock(name), redlatch.WithLease(time.Hour))
+		bed.Eventually(t, "an answer on its way", caught)
+		leave()
+		want(t, "Lock", bed.Get(t, got).Err, context.Canceled)
+		release()
+	},
+	"a lost answer": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
+		t.Helper()
+		ctx, leave := context.WithCancel(outer.Context())
+		var lost, again []*testbed.Trap
+		for _, p := range x.Proxies {
+			lost = append(lost, p.DropReply(bed.Of(name)))
+			again = append(again, p.DropRequest(bed.Of(name)).Times(-1))
+		}
+		got := bed.Async(ctx, x.Lock(name), redlatch.WithLease(time.Hour))
+		bed.Eventually(t, "a lost answer, and another try", func() bool { return hit(again) || quorum(x) && hit(lost) })
+		leave()
+		want(t, "Lock", bed.Get(t, got).Err, context.Canceled)
+		for i := range lost {
+			lost[i].Times(0)
+			again[i].Times(0)
+		}
+	},
+	"an extension": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
+		t.Helper()
+		ctx, leave := context.WithCancel(t.Context())
+		caught, release := stalled(x, (*testbed.Proxy).StallReply, 0, name)
+		errs := make(chan error, 1)
+		go func() { errs <- outer.Extend(ctx, time.Hour) }()
+		bed.Eventually(t, "an answer on its way", caught)
+		leave()
+		want(t, "Extend", <-errs, context.Canceled)
+		release()
+	},
+}
+
+// hit reports whether one of the traps has caught something.
+func hit(traps []*testbed.Trap) bool {
+	for _, trap := range traps {
+		if len(trap.Hits()) > 0 {
+			return true
+		}
+	}
+	return false
+}
