@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -21,22 +22,22 @@ func TestLongLeaseOfAQuorum(t *testing.T) {
 	}
 	q := redlatch.QuorumLock(copies(clients(t, through, lease(leaseTime)), "q")...)
 	o := redlatch.QuorumLock(copies(clients(t, addrs(list), lease(leaseTime)), "q")...)
-	unlock(t, mustLock(t, t.Context(), q)) // both know the servers
-	unlock(t, mustLock(t, t.Context(), o))
-	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).RLock("q"))
-	first := mustLock(t, t.Context(), q, redlatch.WithLease(5*leaseTime)) // on 0 and 1
-	unlock(t, busy)
+	bed.Unlock(t, bed.Lock(t, t.Context(), q)) // both know the servers
+	bed.Unlock(t, bed.Lock(t, t.Context(), o))
+	busy := bed.Lock(t, t.Context(), bed.Client(t, list[2].Addr()).RLock("q"))
+	first := bed.Lock(t, t.Context(), q, redlatch.WithLease(5*leaseTime)) // on 0 and 1
+	bed.Unlock(t, busy)
 	for _, p := range proxies {
 		p.Pause(testbed.Requests)
 	}
 	list[1].Kill(t)
 	list[1].Restart(t, testbed.Empty) // it has forgotten the lock
 
-	second := mustLock(t, t.Context(), o)
+	second := bed.Lock(t, t.Context(), o)
 	if first.Context().Err() == nil {
 		t.Errorf("two holders, the first for %v from now", time.Until(first.ValidUntil()))
 	}
-	unlock(t, second)
+	bed.Unlock(t, second)
 	want(t, ended(t, first), redlatch.ErrLeaseLost)
 	for _, p := range proxies {
 		p.Resume(testbed.Requests)
@@ -60,13 +61,13 @@ func TestQuorumKeepsALongLease(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	fixed := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "fixed")...), redlatch.WithLease(long))
-	extended := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "extended")...), redlatch.WithLease(leaseTime/2))
+	fixed := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "fixed")...), redlatch.WithLease(long))
+	extended := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "extended")...), redlatch.WithLease(leaseTime/2))
 	if err := extended.Extend(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}
-	outer := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "again")...))
-	again := mustLock(t, outer.Context(), redlatch.QuorumLock(copies(cs, "again")...), redlatch.WithLease(long))
+	outer := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "again")...))
+	again := bed.Lock(t, outer.Context(), redlatch.QuorumLock(copies(cs, "again")...), redlatch.WithLease(long))
 	asked := time.Now()
 	for time.Since(began) < long*2/3 {
 		for _, name := range []string{"fixed", "extended", "again"} {
@@ -93,5 +94,5 @@ func TestQuorumKeepsALongLease(t *testing.T) {
 		t.Error("the outer hold ended with the lease of the inner one")
 	}
 	want(t, again.Unlock(t.Context()), redlatch.ErrLeaseLost)
-	unlock(t, outer)
+	bed.Unlock(t, outer)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -40,16 +41,16 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 			for _, c := range cs {
 				members = append(members, tc.copy(c, tc.name))
 			}
-			unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(members...))) // a majority will do from here on
-			for _, s := range list {                                             // that listened to nothing
+			bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.QuorumLock(members...))) // a majority will do from here on
+			for _, s := range list {                                                 // that listened to nothing
 				if got := s.List(t, "PUBSUB", "CHANNELS", calls(tc.name)); len(got) > 0 {
 					t.Fatalf("a subscription of %v", got)
 				}
 			}
-			b, c := mustLock(t, t.Context(), members[1]), mustLock(t, t.Context(), members[2])
-			quorum := async(t.Context(), redlatch.QuorumLock(members...))
+			b, c := bed.Lock(t, t.Context(), members[1]), bed.Lock(t, t.Context(), members[2])
+			quorum := bed.Async(t.Context(), redlatch.QuorumLock(members...))
 			for _, s := range list {
-				eventually(t, "the quorum waits", func() bool {
+				bed.Eventually(t, "the quorum waits", func() bool {
 					return len(s.List(t, "PUBSUB", "CHANNELS", calls(tc.name))) == 1
 				})
 			}
@@ -62,17 +63,17 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 			blocked(t, quorum)
 
 			// The quorum hears of each end, whoever else stands in line.
-			behind := async(t.Context(), members[0])
-			unlock(t, a)
-			unlock(t, get(t, behind))
-			unlock(t, b)
+			behind := bed.Async(t.Context(), members[0])
+			bed.Unlock(t, a)
+			bed.Unlock(t, bed.Hold(t, behind))
+			bed.Unlock(t, b)
 			began = time.Now()
-			h := get(t, quorum)
+			h := bed.Hold(t, quorum)
 			if took := time.Since(began); took > woken {
 				t.Errorf("the quorum got its majority after %v", took)
 			}
-			unlock(t, h)
-			unlock(t, c)
+			bed.Unlock(t, h)
+			bed.Unlock(t, c)
 		})
 	}
 }
@@ -98,15 +99,15 @@ func TestQuorumRestsAside(t *testing.T) {
 		list[2].Kill(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		resting := async(ctx, away)
-		eventually(t, "the first one is refused", func() bool {
+		resting := bed.Async(ctx, away)
+		bed.Eventually(t, "the first one is refused", func() bool {
 			_, err := away.TryLock(t.Context(), time.Millisecond, 0)
 			return errors.Is(err, redlatch.ErrUnavailable)
 		})
-		unlock(t, mustLock(t, t.Context(), here))
+		bed.Unlock(t, bed.Lock(t, t.Context(), here))
 		blocked(t, resting)
 		cancel()
-		if r := <-resting; r.err == nil {
+		if r := <-resting; r.Err == nil {
 			t.Error("a quorum without a majority")
 		}
 	})
@@ -119,20 +120,20 @@ func TestQuorumRestsAside(t *testing.T) {
 			proxied = append(proxied, proxies[len(proxies)-1].Addr())
 		}
 		q := redlatch.QuorumLock(copies(clients(t, proxied), "q")...)
-		unlock(t, mustLock(t, t.Context(), q))
+		bed.Unlock(t, bed.Lock(t, t.Context(), q))
 		for _, p := range proxies {
 			p.Delay(testbed.Replies, 40*time.Millisecond)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		resting := async(ctx, q, redlatch.WithLease(100*time.Millisecond)) // 10 ms for an answer
-		eventually(t, "the first one asks", func() bool {
+		resting := bed.Async(ctx, q, redlatch.WithLease(100*time.Millisecond)) // 10 ms for an answer
+		bed.Eventually(t, "the first one asks", func() bool {
 			return list[0].Int(t, "EXISTS", "q") == 1
 		})
-		unlock(t, mustLock(t, t.Context(), q))
+		bed.Unlock(t, bed.Lock(t, t.Context(), q))
 		blocked(t, resting)
 		cancel()
-		if r := <-resting; r.err == nil {
+		if r := <-resting; r.Err == nil {
 			t.Error("a hold whose lease was over before the answer")
 		}
 		for _, s := range list {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
 // lineUp takes a lock from n goroutines, each of which unlocks it at once and says what came of it.
@@ -32,8 +33,8 @@ func inLine(t *testing.T) (q redlatch.Member, other redlatch.Hold, home *redlatc
 	list := servers(t, 3)
 	cs := clients(t, addrs(list))
 	q = redlatch.QuorumLock(copies(cs, "q")...)
-	unlock(t, mustLock(t, t.Context(), q)) // a majority will do from here on
-	other = mustLock(t, t.Context(), redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q)) // a majority will do from here on
+	other = bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...))
 	said = make(chan error, 16)
 	lineUp(t.Context(), 1, q, said)
 	for _, s := range list {
@@ -54,14 +55,14 @@ func TestQuorumWaitersOutliveAClosedClient(t *testing.T) {
 	q, other, home, _, said := inLine(t)
 	home.Close()
 	lineUp(t.Context(), 3, q, said)
-	unlock(t, other)
+	bed.Unlock(t, other)
 	for range 7 {
 		select {
 		case err := <-said:
 			if err != nil {
 				t.Errorf("two of three clients are open: %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(bed.Patience):
 			t.Fatal("a waiter has been forgotten")
 		}
 	}
@@ -80,11 +81,11 @@ func TestQuorumWaitersEndWithTheMajority(t *testing.T) {
 			if !errors.Is(err, redlatch.ErrClosed) {
 				t.Errorf("error %v, want %v", err, redlatch.ErrClosed)
 			}
-		case <-time.After(patience):
+		case <-time.After(bed.Patience):
 			t.Fatal("a waiter has been forgotten")
 		}
 	}
-	unlock(t, other)
+	bed.Unlock(t, other)
 }
 
 // TestClosedClientEndsTheNextTry: who waits for the lock of one client hears at its next try that another
@@ -98,20 +99,20 @@ func TestClosedClientEndsTheNextTry(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			list := servers(t, 2)
 			cs := clients(t, addrs(list))
-			busy := mustLock(t, t.Context(), dial(t, list[0].Addr()).RLock("a"))
-			got := async(t.Context(), across(cs, []string{"a", "b"}))
+			busy := bed.Lock(t, t.Context(), bed.Client(t, list[0].Addr()).RLock("a"))
+			got := bed.Async(t.Context(), across(cs, []string{"a", "b"}))
 			listens(t, list[0], "a")
 			end(cs[1])
-			unlock(t, busy)
+			bed.Unlock(t, busy)
 			select {
 			case r := <-got:
-				want(t, r.err, redlatch.ErrClosed)
-			case <-time.After(patience):
+				want(t, r.Err, redlatch.ErrClosed)
+			case <-time.After(bed.Patience):
 				t.Fatal("it waits for a lock that is of no use")
 			}
 			_, err := across(cs, []string{"a", "b"}).Lock(t.Context())
 			want(t, err, redlatch.ErrClosed)
-			unlock(t, mustLock(t, t.Context(), cs[0].RLock("a")))
+			bed.Unlock(t, bed.Lock(t, t.Context(), cs[0].RLock("a")))
 		})
 	}
 }
@@ -122,23 +123,23 @@ func TestShutdownLetsAMultiLockReenter(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 2)
 	cs := clients(t, addrs(list))
-	busy := mustLock(t, t.Context(), dial(t, list[0].Addr()).RLock("a"))
-	b := mustLock(t, t.Context(), cs[1].RLock("b"))
-	got := async(b.Context(), across(cs, []string{"a", "b"}))
+	busy := bed.Lock(t, t.Context(), bed.Client(t, list[0].Addr()).RLock("a"))
+	b := bed.Lock(t, t.Context(), cs[1].RLock("b"))
+	got := bed.Async(b.Context(), across(cs, []string{"a", "b"}))
 	listens(t, list[0], "a")
 	down := make(chan error, 1)
 	go func() { down <- cs[1].Shutdown(context.Background()) }()
-	eventually(t, "the shutdown", func() bool {
+	bed.Eventually(t, "the shutdown", func() bool {
 		h, err := cs[1].RLock("other").TryLock(t.Context(), 0, 0)
 		if err == nil {
-			unlock(t, h)
+			bed.Unlock(t, h)
 		}
 		return errors.Is(err, redlatch.ErrClosed)
 	})
-	unlock(t, busy)
-	h := get(t, got)
-	unlock(t, h)
-	unlock(t, b)
+	bed.Unlock(t, busy)
+	h := bed.Hold(t, got)
+	bed.Unlock(t, h)
+	bed.Unlock(t, b)
 	if err := <-down; err != nil {
 		t.Error(err)
 	}
@@ -167,19 +168,19 @@ func TestClosedClientEndsTheNextTryOfANestedQuorum(t *testing.T) {
 				cs, others := clients(t, addrs(list)), clients(t, addrs(list))
 				var busy redlatch.Hold
 				if tc.busy == 3 {
-					busy = mustLock(t, t.Context(), redlatch.QuorumLock(copies(others[:3], "q")...))
+					busy = bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(others[:3], "q")...))
 				} else {
-					busy = mustLock(t, t.Context(), others[3].RLock(tc.alone))
+					busy = bed.Lock(t, t.Context(), others[3].RLock(tc.alone))
 				}
 				q := redlatch.QuorumLock(copies(cs[:3], "q")...)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				var front <-chan result
+				var front <-chan bed.Attempt
 				if tc.name == "a quorum waited for stands in line" {
-					front = async(ctx, q)
+					front = bed.Async(ctx, q)
 					listens(t, list[0], "q")
 				}
-				got := async(t.Context(), redlatch.MultiLock(q, cs[3].RLock(tc.alone)))
+				got := bed.Async(t.Context(), redlatch.MultiLock(q, cs[3].RLock(tc.alone)))
 				if tc.busy == 3 {
 					listens(t, list[0], "q")
 				} else {
@@ -193,11 +194,11 @@ func TestClosedClientEndsTheNextTryOfANestedQuorum(t *testing.T) {
 				if front != nil {
 					<-front
 				}
-				unlock(t, busy)
+				bed.Unlock(t, busy)
 				select {
 				case r := <-got:
-					want(t, r.err, redlatch.ErrClosed)
-				case <-time.After(patience):
+					want(t, r.Err, redlatch.ErrClosed)
+				case <-time.After(bed.Patience):
 					t.Error("it waits for a lock that is of no use")
 				}
 			})
@@ -233,7 +234,7 @@ func TestNothingOfAWholeEndsAfterClose(t *testing.T) {
 		} {
 			t.Run(tc.name+"/"+what, func(t *testing.T) {
 				cs := clients(t, append(addrs(list), list[0].Addr()))
-				h := mustLock(t, t.Context(), tc.whole(cs), redlatch.WithLease(way.lease))
+				h := bed.Lock(t, t.Context(), tc.whole(cs), redlatch.WithLease(way.lease))
 				// So many that ending them takes a while.
 				below, cancels := make([]context.Context, 100_000), make([]context.CancelFunc, 100_000)
 				for i := range below {
@@ -255,7 +256,10 @@ func TestNothingOfAWholeEndsAfterClose(t *testing.T) {
 					t.Errorf("%d of the section's contexts go on", left)
 				}
 				want(t, context.Cause(h.Context()), way.cause)
-				_ = h.Unlock(context.Background()) // the others' locks
+				want(t, h.Unlock(context.Background()), way.cause) // the others' locks are free
+				if tc.name == "two" && what == "Close" {
+					free(t, list[1], "b")
+				}
 				for _, s := range list {
 					s.Do(t, "FLUSHALL")
 				}

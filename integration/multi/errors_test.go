@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/sender"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -29,7 +30,7 @@ func outcome(t *testing.T, err error, notAcquired, unavailable bool) {
 func unacquired(t *testing.T, try func() error) {
 	t.Helper()
 	var err error
-	eventually(t, "an attempt in which no server was silent for a second", func() bool {
+	bed.Eventually(t, "an attempt in which no server was silent for a second", func() bool {
 		err = try()
 		var silent *sender.SilentError
 		return !errors.As(err, &silent) || silent.For < time.Second
@@ -43,8 +44,8 @@ func TestErrorsOfAMultiLock(t *testing.T) {
 	list := servers(t, 2)
 	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
 	m := across(cs, []string{"a", "b"})
-	unlock(t, mustLock(t, t.Context(), m))
-	h := mustLock(t, t.Context(), others[0].RLock("a"))
+	bed.Unlock(t, bed.Lock(t, t.Context(), m))
+	h := bed.Lock(t, t.Context(), others[0].RLock("a"))
 	for _, wait := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
 		unacquired(t, func() error {
 			_, err := m.TryLock(t.Context(), wait, 0)
@@ -77,7 +78,7 @@ func TestErrorsOfAMultiLock(t *testing.T) {
 	if text := err.Error(); !strings.Contains(text, `"a"`) || !strings.Contains(text, "[a b]") {
 		t.Errorf("names are missing: %v", err)
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 	free(t, list[0], "a")
 }
 
@@ -105,7 +106,7 @@ func TestErrorsOfEqualNames(t *testing.T) {
 	outcome(t, err, false, true)
 	want(t, err, context.DeadlineExceeded)
 	list[1].Thaw(t)
-	unlock(t, mustLock(t, t.Context(), redlatch.MultiLock(cs[0].RLock("x"), cs[1].RLock("x"))))
+	bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.MultiLock(cs[0].RLock("x"), cs[1].RLock("x"))))
 }
 
 // A quorum is unavailable only if no majority answered.
@@ -120,7 +121,7 @@ func TestErrorsOfAQuorum(t *testing.T) {
 	// Each node is given half a second, the most. A busy machine's may be later, and is rightly told of then, too.
 	cs, others := clients(t, through, lease(20*time.Second)), clients(t, addrs(list), lease(time.Minute))
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	unlock(t, mustLock(t, t.Context(), q))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
 
 	for _, p := range proxies { // slow, and not given the time
 		p.Delay(testbed.Replies, 40*time.Millisecond)
@@ -136,10 +137,10 @@ func TestErrorsOfAQuorum(t *testing.T) {
 		becomesFree(t, s, "q")
 	}
 
-	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
+	h := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
 	list[2].Freeze(t) // a minority
 	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
-		eventually(t, "an attempt that both living nodes answer in time", func() bool {
+		bed.Eventually(t, "an attempt that both living nodes answer in time", func() bool {
 			_, err := q.TryLock(t.Context(), wait, 0)
 			var un *redlatch.UnavailableError
 			late := errors.As(err, &un) && slices.ContainsFunc(un.Nodes, func(n redlatch.NodeError) bool { return n.Node != through[2] })
@@ -150,7 +151,7 @@ func TestErrorsOfAQuorum(t *testing.T) {
 	proxies[1].Refuse() // and now no majority
 	proxies[1].Cut()
 	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
-		eventually(t, "an attempt that tells of the two that are away, in their order, and not of the living one", func() bool {
+		bed.Eventually(t, "an attempt that tells of the two that are away, in their order, and not of the living one", func() bool {
 			_, err := q.TryLock(t.Context(), wait, 0)
 			outcome(t, err, false, true)
 			var un *redlatch.UnavailableError
@@ -159,15 +160,15 @@ func TestErrorsOfAQuorum(t *testing.T) {
 	}
 	// Who stands behind others in this process is told, too.
 	front, cancel := context.WithCancel(t.Context())
-	got := async(front, q)
-	eventually(t, "it is in front", func() bool { return testbed.GoroutinesIn("multilock.(*quorum).run") == 1 })
+	got := bed.Async(front, q)
+	bed.Eventually(t, "it is in front", func() bool { return testbed.GoroutinesIn("multilock.(*quorum).run") == 1 })
 	_, err := q.TryLock(t.Context(), time.Second, 0)
 	outcome(t, err, false, true)
 	cancel()
-	outcome(t, (<-got).err, false, true)
+	outcome(t, (<-got).Err, false, true)
 	proxies[1].Admit(t)
 	list[2].Thaw(t)
-	unlock(t, h)
+	bed.Unlock(t, h)
 	for _, s := range list {
 		becomesFree(t, s, "q")
 	}
@@ -184,24 +185,24 @@ func TestQuorumWithoutINFO(t *testing.T) {
 	list[0].SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all")
 	cs := clients(t, addrs(list), lease(4*time.Second), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
-	r := <-async(ctx, q)
-	outcome(t, r.err, false, false)
+	r := <-bed.Async(ctx, q)
+	outcome(t, r.Err, false, false)
 	var refused *redlatch.ServerError
-	if !errors.As(r.err, &refused) || refused.Name != "q" {
-		t.Fatalf("details %v", r.err)
+	if !errors.As(r.Err, &refused) || refused.Name != "q" {
+		t.Fatalf("details %v", r.Err)
 	}
 	for _, s := range list[1:] {
-		if !strings.Contains(r.err.Error(), s.Addr()) {
-			t.Errorf("node %s is not named: %v", s.Addr(), r.err)
+		if !strings.Contains(r.Err.Error(), s.Addr()) {
+			t.Errorf("node %s is not named: %v", s.Addr(), r.Err)
 		}
 	}
 	for _, s := range list {
 		becomesFree(t, s, "q")
 	}
 	list[1].Do(t, "ACL", "SETUSER", "app", "+info") // one without is a minority
-	unlock(t, mustLock(t, t.Context(), q))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
 	for _, s := range list {
 		becomesFree(t, s, "q")
 	}
@@ -215,11 +216,11 @@ func TestQuorumLeaseIsBounded(t *testing.T) {
 	cs := clients(t, addrs(list), lease(leaseTime))
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	for _, first := range []time.Duration{0, 6 * time.Second, 20 * time.Second} {
-		h := mustLock(t, t.Context(), q, redlatch.WithLease(first))
+		h := bed.Lock(t, t.Context(), q, redlatch.WithLease(first))
 		if err := h.Extend(t.Context(), time.Hour); err != nil {
 			t.Errorf("Extend: %v", err)
 		}
-		again := mustLock(t, h.Context(), q, redlatch.WithLease(time.Hour))
+		again := bed.Lock(t, h.Context(), q, redlatch.WithLease(time.Hour))
 		if err := again.Extend(t.Context(), 2*time.Hour); err != nil {
 			t.Errorf("Extend of a re-entry: %v", err)
 		}
@@ -233,8 +234,8 @@ func TestQuorumLeaseIsBounded(t *testing.T) {
 				t.Errorf("it counts on %v", left)
 			}
 		}
-		unlock(t, again)
-		unlock(t, h)
+		bed.Unlock(t, again)
+		bed.Unlock(t, h)
 		for _, s := range list {
 			becomesFree(t, s, "q")
 		}
@@ -246,42 +247,28 @@ func TestQuorumLeaseIsBounded(t *testing.T) {
 func TestFencedReentryOfAQuorumWithoutToken(t *testing.T) {
 	t.Parallel()
 	cs := clients(t, addrs(servers(t, 3)))
-	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
+	h := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
 	fenced := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	ctx, cancel := context.WithTimeout(h.Context(), bed.Patience)
 	defer cancel()
-	r := <-async(ctx, fenced)
-	want(t, r.err, redlatch.ErrInvalidOption)
+	r := <-bed.Async(ctx, fenced)
+	want(t, r.Err, redlatch.ErrInvalidOption)
 	if ctx.Err() != nil {
 		t.Error("it went on trying")
 	}
-	unlock(t, h)
-	h = mustLock(t, t.Context(), fenced)
+	bed.Unlock(t, h)
+	h = bed.Lock(t, t.Context(), fenced)
 	if h.Token() == 0 {
 		t.Error("no token")
 	}
-	unlock(t, h)
-}
-
-// An owner that can't be one is refused without a server being asked: no other try would make it
-// better.
-func TestErrorsOfABadOwner(t *testing.T) {
-	list := servers(t, 3)
-	cs := clients(t, addrs(list))
-	ctx, cancel := context.WithTimeout(redlatch.WithOwner(t.Context(), ""), 20*time.Second)
-	defer cancel()
-	for _, l := range []redlatch.Member{redlatch.QuorumLock(copies(cs, "q")...), redlatch.MultiLock(plain(cs[0], "a", "b")...)} {
-		_, err := l.Lock(ctx)
-		outcome(t, err, false, false)
-		want(t, err, redlatch.ErrInvalidOption)
-	}
+	bed.Unlock(t, h)
 }
 
 // TestErrorsOfAQuorumsLine: also who stands behind others of its process hears who holds the lock.
 func TestErrorsOfAQuorumsLine(t *testing.T) {
 	list := servers(t, 3)
 	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
-	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
+	h := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
 	results := make(chan error, 6)
 	for range cap(results) {
 		go func() { // ends with the wait
@@ -297,7 +284,7 @@ func TestErrorsOfAQuorumsLine(t *testing.T) {
 			t.Errorf("no holder: %v", err)
 		}
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 }
 
 // Two kinds of lock on one key are refused: the second would wait for the first.

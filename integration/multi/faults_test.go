@@ -2,16 +2,15 @@ package multi
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -22,7 +21,7 @@ func TestQuorumTokensIncrease(t *testing.T) {
 	const nodes, steps = 5, 120
 	list := servers(t, nodes)
 	cs := clients(t, addrs(list))
-	unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))) // a majority will do from here on
+	bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))) // a majority will do from here on
 	counter := "redisson_lock_token:{q}"
 	var last uint64
 	for step := range steps {
@@ -35,14 +34,14 @@ func TestQuorumTokensIncrease(t *testing.T) {
 		var blockers []redlatch.Hold
 		for i := range nodes {
 			if down[i] { // taken by another: this node can't be part of it
-				blockers = append(blockers, mustLock(t, t.Context(), cs[i].RLock("q")))
+				blockers = append(blockers, bed.Lock(t, t.Context(), cs[i].RLock("q")))
 			}
 		}
 		members := make([]redlatch.Member, nodes)
 		for at, i := range rand.Perm(nodes) {
 			members[at] = cs[i].RLock("q", redlatch.Fenced())
 		}
-		h := mustLock(t, t.Context(), redlatch.QuorumLock(members...))
+		h := bed.Lock(t, t.Context(), redlatch.QuorumLock(members...))
 		token := h.Token()
 		if token <= last {
 			t.Fatalf("step %d: token %d after %d", step, token, last)
@@ -58,14 +57,14 @@ func TestQuorumTokensIncrease(t *testing.T) {
 		if have < majority(nodes) {
 			t.Fatalf("step %d: the token stands on %d nodes", step, have)
 		}
-		again := mustLock(t, h.Context(), redlatch.QuorumLock(members...))
+		again := bed.Lock(t, h.Context(), redlatch.QuorumLock(members...))
 		if again.Token() != token {
 			t.Fatalf("step %d: token %d of a re-entry, %d before", step, again.Token(), token)
 		}
-		unlock(t, again)
-		unlock(t, h)
+		bed.Unlock(t, again)
+		bed.Unlock(t, h)
 		for _, b := range blockers {
-			unlock(t, b)
+			bed.Unlock(t, b)
 		}
 		p := rand.Perm(nodes)
 		switch {
@@ -104,128 +103,6 @@ func (f fence) write(token uint64) (bool, error) {
 	return n > 0, err
 }
 
-// While a quorum's hold lives, no write of it is refused by a fence, whatever fails on at most two
-// of five nodes at a time (killed and started empty, frozen, cut off, slow), with six clients that
-// lock and work.
-func TestQuorumUnderFaults(t *testing.T) {
-	t.Parallel()
-	const nodes, workers = 5, 6
-	const leaseTime, span = 1500 * time.Millisecond, 15 * time.Second
-	list := servers(t, nodes)
-	resource := server(t)
-	raw, err := rawClient(resource.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
-	f := fence{raw, "q"}
-	proxies := make([]*testbed.Proxy, nodes)
-	through := make([]string, nodes)
-	for i, s := range list {
-		proxies[i] = testbed.NewProxy(t, s.Addr())
-		through[i] = proxies[i].Addr()
-	}
-
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	got, lost, refused := 0, 0, 0
-	for range workers {
-		cs := clients(t, through, lease(leaseTime), func(c *redlatch.Config) { c.UnlockTimeout = time.Second })
-		q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				h, err := q.TryLock(context.Background(), 3*time.Second, 0)
-				if err != nil {
-					if !errors.Is(err, redlatch.ErrNotAcquired) && !errors.Is(err, redlatch.ErrUnavailable) {
-						t.Errorf("TryLock: %v", err)
-						return
-					}
-					continue
-				}
-				mu.Lock()
-				got++
-				mu.Unlock()
-				for range 1 + rand.IntN(4) {
-					ok, err := f.write(h.Token())
-					if err != nil {
-						t.Error(err)
-						break
-					}
-					if !ok {
-						// Refused: this one must know by now that it has lost the lock.
-						mu.Lock()
-						refused++
-						if h.Context().Err() == nil && time.Now().Before(h.ValidUntil()) {
-							t.Errorf("a holder with a valid hold was fenced off (token %d)", h.Token())
-						}
-						mu.Unlock()
-						break
-					}
-					time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
-				}
-				if err := h.Unlock(context.Background()); errors.Is(err, redlatch.ErrLeaseLost) {
-					mu.Lock()
-					lost++
-					mu.Unlock()
-				}
-			}
-		})
-	}
-
-	end := time.Now().Add(span)
-	var emptied time.Time   // a second node may be emptied only when the first counts again
-	enough := func() bool { // on a loaded machine it takes longer
-		mu.Lock()
-		defer mu.Unlock()
-		return got >= 100
-	}
-	for time.Now().Before(end) || !enough() && time.Now().Before(end.Add(2*time.Minute)) {
-		p := rand.Perm(nodes)[:1+rand.IntN(2)]
-		var back []func()
-		for _, i := range p {
-			s, proxy := list[i], proxies[i]
-			kind := rand.IntN(4)
-			if kind == 0 && time.Since(emptied) < 2*leaseTime+2*time.Second {
-				kind = 1
-			}
-			switch kind {
-			case 0:
-				emptied = time.Now()
-				s.Kill(t)
-				back = append(back, func() { s.Restart(t, testbed.Empty) })
-			case 1:
-				s.Freeze(t)
-				back = append(back, func() { s.Thaw(t) })
-			case 2:
-				proxy.Refuse()
-				proxy.Cut()
-				back = append(back, func() { proxy.Admit(t) })
-			case 3:
-				proxy.Delay(testbed.Replies, 300*time.Millisecond)
-				back = append(back, func() { proxy.Delay(testbed.Replies, 0) })
-			}
-		}
-		time.Sleep(time.Duration(rand.IntN(int(800 * time.Millisecond))))
-		for _, b := range back {
-			b()
-		}
-		time.Sleep(time.Duration(rand.IntN(int(400 * time.Millisecond))))
-	}
-	close(stop)
-	wg.Wait()
-	t.Logf("%d acquisitions, %d lost, %d writes refused", got, lost, refused)
-	if got < 20 {
-		t.Errorf("only %d acquisitions", got)
-	}
-	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
-}
-
 // TestLateCopyGetsTheToken: a copy that joins the hold after the round was won has
 // the hold's token, too: it may outlive one of the majority, and then be all that
 // the next quorum has in common with this one.
@@ -234,7 +111,7 @@ func TestLateCopyGetsTheToken(t *testing.T) {
 	proxy := testbed.NewProxy(t, list[2].Addr())
 	cs := clients(t, []string{list[0].Addr(), list[1].Addr(), proxy.Addr()}, lease(time.Minute))
 	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	bed.Unlock(t, bed.Lock(t, t.Context(), q)) // each server is known from here on
 	counter := luascript.TokenKey("q")
 	ahead := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	for _, s := range list[:2] {
@@ -244,21 +121,21 @@ func TestLateCopyGetsTheToken(t *testing.T) {
 	var h redlatch.Hold
 	// On a busy machine it may not be late, or later than its time limit: then it is no part of the hold,
 	// also if the server has granted it.
-	eventually(t, "a late third copy", func() bool {
-		h = mustLock(t, t.Context(), q)
+	bed.Eventually(t, "a late third copy", func() bool {
+		h = bed.Lock(t, t.Context(), q)
 		late := list[2].Int(t, "EXISTS", "q") == 0
 		for end := time.Now().Add(time.Second); late && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			if h.(redlatch.MultiHold).Tokens()[2] != 0 { //nolint:forcetypeassert // it is one
 				return true
 			}
 		}
-		unlock(t, h)
+		bed.Unlock(t, h)
 		return false
 	})
 	if n := list[2].List(t, "MGET", counter)[0]; n != strconv.FormatUint(h.Token(), 10) {
 		t.Errorf("the counter of the third is %s, the hold's token %d", n, h.Token())
 	}
 	held(t, list[2], "q")
-	unlock(t, h)
+	bed.Unlock(t, h)
 	proxy.Delay(testbed.Requests, 0)
 }

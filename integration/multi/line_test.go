@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -27,7 +28,7 @@ func readWrite(cs []*redlatch.Client, name string) (read, write redlatch.Member)
 func waited(t *testing.T, list []*testbed.Server, name string) {
 	t.Helper()
 	for _, s := range list {
-		eventually(t, "a subscription of "+name, func() bool {
+		bed.Eventually(t, "a subscription of "+name, func() bool {
 			return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel(name)+"*")) == 1
 		})
 	}
@@ -39,15 +40,15 @@ func TestQuorumWriterReadsPastWaitingReaders(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	read, write := readWrite(clients(t, addrs(list)), "rw")
-	w := mustLock(t, t.Context(), write)
-	waiting := async(t.Context(), read)
+	w := bed.Lock(t, t.Context(), write)
+	waiting := bed.Async(t.Context(), read)
 	waited(t, list, "rw")
-	r := mustLock(t, w.Context(), read)
+	r := bed.Lock(t, w.Context(), read)
 	blocked(t, waiting)
-	unlock(t, w) // downgraded
-	second := get(t, waiting)
-	unlock(t, second)
-	unlock(t, r)
+	bed.Unlock(t, w) // downgraded
+	second := bed.Hold(t, waiting)
+	bed.Unlock(t, second)
+	bed.Unlock(t, r)
 }
 
 // TestQuorumUpgradeIsRefusedPastWaitingWriters: a reader that asks to write is refused, though
@@ -56,15 +57,15 @@ func TestQuorumUpgradeIsRefusedPastWaitingWriters(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	read, write := readWrite(clients(t, addrs(list)), "rw")
-	r := mustLock(t, t.Context(), read)
-	waiting := async(t.Context(), write)
+	r := bed.Lock(t, t.Context(), read)
+	waiting := bed.Async(t.Context(), write)
 	waited(t, list, "rw")
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), bed.Patience)
 	defer cancel()
 	_, err := write.Lock(ctx)
 	want(t, err, redlatch.ErrUpgrade)
-	unlock(t, r)
-	unlock(t, get(t, waiting))
+	bed.Unlock(t, r)
+	bed.Unlock(t, bed.Hold(t, waiting))
 }
 
 // standing waits until n acquisitions stand in lines behind those that ask the servers. No other
@@ -72,7 +73,7 @@ func TestQuorumUpgradeIsRefusedPastWaitingWriters(t *testing.T) {
 func standing(t *testing.T, n int) {
 	t.Helper()
 	buf := make([]byte, 1<<20)
-	eventually(t, "acquisitions in line", func() bool {
+	bed.Eventually(t, "acquisitions in line", func() bool {
 		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "multilock.(*line).enter(") == n
 	})
 }
@@ -82,23 +83,23 @@ func standing(t *testing.T, n int) {
 func TestQuorumOwnersEnterTogether(t *testing.T) {
 	list := servers(t, 3)
 	q := redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...)
-	other := mustLock(t, t.Context(), redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...))
+	other := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...))
 	job := redlatch.WithOwner(t.Context(), "job")
-	first := async(job, q)
+	first := bed.Async(job, q)
 	for _, s := range list {
 		listens(t, s, "q")
 	}
-	between := async(t.Context(), q)
+	between := bed.Async(t.Context(), q)
 	standing(t, 1)
-	second := async(job, q)
+	second := bed.Async(job, q)
 	standing(t, 2)
-	unlock(t, other)
-	a := get(t, first)
-	b := get(t, second)
+	bed.Unlock(t, other)
+	a := bed.Hold(t, first)
+	b := bed.Hold(t, second)
 	blocked(t, between)
-	unlock(t, a)
-	unlock(t, b)
-	unlock(t, get(t, between))
+	bed.Unlock(t, a)
+	bed.Unlock(t, b)
+	bed.Unlock(t, bed.Hold(t, between))
 }
 
 // TestQuorumLineTellsWhatIsWrong: who stands behind another one of its process until its wait is
@@ -106,16 +107,16 @@ func TestQuorumOwnersEnterTogether(t *testing.T) {
 func TestQuorumLineTellsWhatIsWrong(t *testing.T) {
 	list := servers(t, 3)
 	q := redlatch.QuorumLock(copies(clients(t, addrs(list), lease(time.Minute)), "q")...)
-	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
+	bed.Unlock(t, bed.Lock(t, t.Context(), q)) // each server is known from here on
 	for _, s := range list[1:] {
 		s.Kill(t)
 		s.Restart(t, testbed.Empty)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first := async(ctx, q)
+	first := bed.Async(ctx, q)
 	var err error
-	eventually(t, "the first one asks", func() bool {
+	bed.Eventually(t, "the first one asks", func() bool {
 		_, err = q.TryLock(t.Context(), 300*time.Millisecond, 0)
 		return errors.Is(err, redlatch.ErrUnavailable)
 	})
@@ -126,7 +127,7 @@ func TestQuorumLineTellsWhatIsWrong(t *testing.T) {
 		}
 	}
 	cancel()
-	if r := <-first; r.err == nil {
+	if r := <-first; r.Err == nil {
 		t.Error("restarted nodes count")
 	}
 	for _, s := range list {

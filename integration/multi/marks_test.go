@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestQuorumWriterAmongReaders(t *testing.T) {
 	list := servers(t, 3)
 	_, write := readWrite(clients(t, addrs(list)), "rw")
-	unlock(t, mustLock(t, t.Context(), write))
+	bed.Unlock(t, bed.Lock(t, t.Context(), write))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -48,7 +49,7 @@ func TestQuorumWriterAmongReaders(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, "the readers overlap", func() bool {
+	bed.Eventually(t, "the readers overlap", func() bool {
 		for i := range reads {
 			if reads[i].Load() == 0 {
 				return false
@@ -59,17 +60,17 @@ func TestQuorumWriterAmongReaders(t *testing.T) {
 	var longest time.Duration
 	for range 10 {
 		began := time.Now()
-		h, err := write.TryLock(t.Context(), patience, 0)
+		h, err := write.TryLock(t.Context(), bed.Patience, 0)
 		if err != nil {
 			t.Fatalf("a writer starves among readers: %v", err)
 		}
 		longest = max(longest, time.Since(began))
-		unlock(t, h)
+		bed.Unlock(t, h)
 		var before [readers]int64
 		for i := range reads {
 			before[i] = reads[i].Load()
 		}
-		eventually(t, "each reader enters again", func() bool {
+		bed.Eventually(t, "each reader enters again", func() bool {
 			for i := range reads {
 				if reads[i].Load() == before[i] {
 					return false
@@ -95,18 +96,18 @@ func TestQuorumKeepsItsMarks(t *testing.T) {
 		members = append(members, c.ReadWriteLock("rw", redlatch.WithSkipAfter(3*time.Second)).WriteLock())
 	}
 	write := redlatch.QuorumLock(members...)
-	unlock(t, mustLock(t, t.Context(), write))
+	bed.Unlock(t, bed.Lock(t, t.Context(), write))
 	mark := func(s *testbed.Server) string {
 		return strings.Join(s.List(t, "ZRANGE", "redlatch_rw_marks:{rw}", "0", "-1"), " ")
 	}
 	read, _ := readWrite(clients(t, addrs(list)), "rw")
-	r := mustLock(t, t.Context(), read)
+	r := bed.Lock(t, t.Context(), read)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	waiting := async(ctx, write)
+	waiting := bed.Async(ctx, write)
 	marks := make([]string, len(list))
 	for i, s := range list {
-		eventually(t, "a mark", func() bool { marks[i] = mark(s); return marks[i] != "" })
+		bed.Eventually(t, "a mark", func() bool { marks[i] = mark(s); return marks[i] != "" })
 	}
 	for began := time.Now(); time.Since(began) < 7*time.Second; time.Sleep(50 * time.Millisecond) {
 		for i, s := range list {
@@ -128,11 +129,11 @@ func TestQuorumKeepsItsMarks(t *testing.T) {
 	}
 	blocked(t, waiting)
 	cancel()
-	if got := <-waiting; got.err == nil {
+	if got := <-waiting; got.Err == nil {
 		t.Fatal("a writer beside a reader")
 	}
 	for _, s := range list {
-		eventually(t, "no mark", func() bool { return mark(s) == "" })
+		bed.Eventually(t, "no mark", func() bool { return mark(s) == "" })
 	}
-	unlock(t, r)
+	bed.Unlock(t, r)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -25,16 +26,16 @@ func TestQuorumDoesNotWaitForAMinority(t *testing.T) {
 		through[i] = p.Addr()
 	}
 	q := redlatch.QuorumLock(copies(clients(t, through), "q")...)
-	unlock(t, mustLock(t, t.Context(), q)) // a majority will do from here on
-	left := mustLock(t, t.Context(), others[2].RLock("q"), redlatch.WithLease(time.Hour))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q)) // a majority will do from here on
+	left := bed.Lock(t, t.Context(), others[2].RLock("q"), redlatch.WithLease(time.Hour))
 	for _, c := range others[:2] {
-		mustLock(t, t.Context(), c.RLock("q"), redlatch.WithLease(2*time.Second))
+		bed.Lock(t, t.Context(), c.RLock("q"), redlatch.WithLease(2*time.Second))
 	}
 	for _, p := range proxies { // what the third node says comes first
 		p.Delay(testbed.Replies, 20*time.Millisecond)
 	}
-	unlock(t, mustLock(t, t.Context(), q))
-	unlock(t, left)
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
+	bed.Unlock(t, left)
 }
 
 // TestQuorumExtendsAllItsCopies: an Extend that a majority has answered goes on for the others,
@@ -63,7 +64,7 @@ func TestQuorumExtendsAllItsCopies(t *testing.T) {
 	if h.Context().Err() != nil {
 		t.Errorf("the hold ended: %v", context.Cause(h.Context()))
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 }
 
 // outlives: the hold of a quorum of three outlives its first node.
@@ -92,17 +93,17 @@ func TestFencedQuorumKeepsALateCopy(t *testing.T) {
 	q, h := lateCopy(t, list[2], proxy, cs, log, leaseTime/20)
 	token := h.Token()
 	outlives(t, list, leaseTime, h)
-	again := mustLock(t, h.Context(), q)
+	again := bed.Lock(t, h.Context(), q)
 	if h.Token() != token || again.Token() != token {
 		t.Errorf("tokens %d and, of a re-entry, %d; it was granted %d", h.Token(), again.Token(), token)
 	}
-	unlock(t, again)
-	unlock(t, h)
-	next := mustLock(t, t.Context(), q)
+	bed.Unlock(t, again)
+	bed.Unlock(t, h)
+	next := bed.Lock(t, t.Context(), q)
 	if next.Token() <= token {
 		t.Errorf("token %d after %d", next.Token(), token)
 	}
-	unlock(t, next)
+	bed.Unlock(t, next)
 }
 
 // lateGrants is the handler of a logger. It sends the name of each lock of which a grant came so
@@ -132,21 +133,21 @@ func lateCopy(
 	t *testing.T, third *testbed.Server, proxy *testbed.Proxy, cs []*redlatch.Client, log lateGrants, limit time.Duration,
 ) (redlatch.Member, redlatch.Hold) {
 	t.Helper()
-	for start := time.Now(); time.Since(start) < patience; {
+	for start := time.Now(); time.Since(start) < bed.Patience; {
 		name := "q" + strconv.FormatInt(int64(time.Since(start)), 10)
 		q := redlatch.QuorumLock(copies(cs, name, redlatch.Fenced())...)
-		first := mustLock(t, t.Context(), q) // two of the servers will do from here on
+		first := bed.Lock(t, t.Context(), q) // two of the servers will do from here on
 		whole := false                       // else its third copy is given back, too, and told of
 		for end := time.Now().Add(limit); !whole && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			whole = first.(redlatch.MultiHold).Tokens()[2] != 0 //nolint:forcetypeassert // it is one
 		}
-		unlock(t, first)
+		bed.Unlock(t, first)
 		if !whole {
 			continue
 		}
 		trap := proxy.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA, name))
 		began := time.Now()
-		h := mustLock(t, t.Context(), q)
+		h := bed.Lock(t, t.Context(), q)
 		if n := h.(redlatch.MultiHold).Tokens(); n[2] != 0 { //nolint:forcetypeassert // it is one
 			t.Fatalf("tokens %d: the third server has not been asked", n)
 		}
@@ -166,15 +167,15 @@ func lateCopy(
 				}
 			case <-time.After(2 * time.Millisecond):
 				// One whose token came too late is given back without a line.
-				given = time.Since(began) > patience/10 && third.Int(t, "EXISTS", name) == 0
-				if time.Since(began) > patience {
+				given = time.Since(began) > bed.Patience/10 && third.Int(t, "EXISTS", name) == 0
+				if time.Since(began) > bed.Patience {
 					t.Fatal("the third copy is not the hold's")
 				}
 			}
 		}
-		unlock(t, h)
+		bed.Unlock(t, h)
 	}
-	t.Fatalf("no third copy was in time in %v", patience)
+	t.Fatalf("no third copy was in time in %v", bed.Patience)
 	return nil, nil
 }
 
@@ -186,17 +187,17 @@ func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 	list := servers(t, 3)
 	cs := clients(t, addrs(list), lease(leaseTime))
 	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-	unlock(t, mustLock(t, t.Context(), q))
-	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).RLock("q"))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
+	busy := bed.Lock(t, t.Context(), bed.Client(t, list[2].Addr()).RLock("q"))
 	job := redlatch.WithOwner(t.Context(), "job") // so that the one's end is not the other's
-	h := mustLock(t, job, q)
-	unlock(t, busy)
+	h := bed.Lock(t, job, q)
+	bed.Unlock(t, busy)
 	again := lockAll(t, job, q, list, cs)
 	if again.Token() != h.Token() {
 		t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
 	}
 	outlives(t, list, leaseTime, again)
-	unlock(t, again)
+	bed.Unlock(t, again)
 	_ = h.Unlock(t.Context()) // it had two copies, one on the node that was lost
 }
 
@@ -210,24 +211,24 @@ func TestFencedQuorumAfterALostOne(t *testing.T) {
 	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
 	job := redlatch.WithOwner(t.Context(), "job")
 	o := redlatch.QuorumLock(copies(others, "q", redlatch.Fenced())...)
-	unlock(t, mustLock(t, t.Context(), o)) // a majority will do from here on
+	bed.Unlock(t, bed.Lock(t, t.Context(), o)) // a majority will do from here on
 	lost := lockAll(t, job, q, list, cs)
 	first := lost.Token()
 	for _, s := range list[1:] {
 		s.Do(t, "DEL", "q")
 	}
 	want(t, ended(t, lost), redlatch.ErrLeaseLost)
-	between := mustLock(t, t.Context(), o)
-	unlock(t, between)
+	between := bed.Lock(t, t.Context(), o)
+	bed.Unlock(t, between)
 	held(t, list[0], "q")
-	h := mustLock(t, job, q)
+	h := bed.Lock(t, job, q)
 	if h.Token() <= between.Token() {
 		t.Errorf("token %d after %d", h.Token(), between.Token())
 	}
 	if lost.Token() != first {
 		t.Errorf("the lost hold's token became %d, it was %d: its late writes would pass", lost.Token(), first)
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 	want(t, lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
 }
 
@@ -236,19 +237,19 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 12 * time.Second
 	list := servers(t, 3)
-	outer := dial(t, list[0].Addr(), lease(time.Minute))
+	outer := bed.Client(t, list[0].Addr(), lease(time.Minute))
 	cs := clients(t, addrs(list), lease(leaseTime))
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	unlock(t, mustLock(t, t.Context(), q)) // each server is known from here on
-	o := mustLock(t, t.Context(), outer.RLock("o"))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q)) // each server is known from here on
+	o := bed.Lock(t, t.Context(), outer.RLock("o"))
 	h := lockAll(t, o.Context(), q, list, cs)
 	list[2].Freeze(t)
 	taken := time.Now() // the frozen node has renewed nothing since then
-	eventually(t, "a renewal of two", func() bool { return h.ValidUntil().After(taken.Add(leaseTime + time.Second)) })
+	bed.Eventually(t, "a renewal of two", func() bool { return h.ValidUntil().After(taken.Add(leaseTime + time.Second)) })
 	list[0].Do(t, "DEL", "q")
 	extended := make(chan error, 1)
 	go func() { extended <- h.Extend(context.Background(), leaseTime) }() // finds out
-	eventually(t, "the frozen node's deadline", func() bool { return h.ValidUntil().Before(taken.Add(leaseTime)) })
+	bed.Eventually(t, "the frozen node's deadline", func() bool { return h.ValidUntil().Before(taken.Add(leaseTime)) })
 	if h.Context().Err() != nil {
 		t.Error("the hold has ended")
 	}
@@ -256,36 +257,13 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	if err := <-extended; err != nil {
 		t.Errorf("Extend: %v", err)
 	}
-	eventually(t, "two renewed copies", func() bool { return h.ValidUntil().After(taken.Add(leaseTime)) })
-	unlock(t, o)
+	bed.Eventually(t, "two renewed copies", func() bool { return h.ValidUntil().After(taken.Add(leaseTime)) })
+	bed.Unlock(t, o)
 	<-h.Context().Done() // with the context that it was acquired with, no more
 	if !h.ValidUntil().After(time.Now()) {
 		t.Error("the hold has ended with its context")
 	}
-	unlock(t, h)
-}
-
-// A lost hold's ValidUntil stays what it was, as that of a single lock does.
-func TestValidUntilOfALostHold(t *testing.T) {
-	t.Parallel()
-	list := servers(t, 3)
-	cs := clients(t, addrs(list), lease(1500*time.Millisecond))
-	for name, l := range map[string]redlatch.Member{
-		"group":    redlatch.MultiLock(cs[0].RLock("a"), cs[0].RLock("b")),
-		"multi":    redlatch.MultiLock(copies(cs, "m")...),
-		"quorum":   redlatch.QuorumLock(copies(cs, "q")...),
-		"one lock": cs[0].RLock("s"),
-	} {
-		h := mustLock(t, t.Context(), l)
-		for _, s := range list {
-			s.Do(t, "DEL", "a", "m", "q", "s")
-		}
-		<-h.Context().Done()
-		if until := h.ValidUntil(); time.Since(until).Abs() > time.Minute {
-			t.Errorf("%s: %v", name, until)
-		}
-		want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
-	}
+	bed.Unlock(t, h)
 }
 
 // A fenced re-entry has the token of its hold, also when a copy of the hold is slow, and a free one
@@ -298,10 +276,10 @@ func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 	through[1] = proxy.Addr()
 	cs := clients(t, through, lease(6*time.Second))
 	q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-	unlock(t, mustLock(t, t.Context(), q))
-	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).RLock("q"))
-	h := mustLock(t, t.Context(), q)
-	unlock(t, busy)
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
+	busy := bed.Lock(t, t.Context(), bed.Client(t, list[2].Addr()).RLock("q"))
+	h := bed.Lock(t, t.Context(), q)
+	bed.Unlock(t, busy)
 	proxy.Pause(testbed.Replies)
 	again, err := q.TryLock(h.Context(), 0, 0)
 	proxy.Resume(testbed.Replies)
@@ -309,16 +287,16 @@ func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 		if again.Token() != h.Token() {
 			t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
 		}
-		unlock(t, again)
+		bed.Unlock(t, again)
 	} else {
 		want(t, err, redlatch.ErrNotAcquired)
 	}
-	again = mustLock(t, h.Context(), q)
+	again = bed.Lock(t, h.Context(), q)
 	if again.Token() != h.Token() {
 		t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
 	}
-	unlock(t, again)
-	unlock(t, h)
+	bed.Unlock(t, again)
+	bed.Unlock(t, h)
 }
 
 // TestQuorumReadsWithTheTokenOfItsWrite: who reads under its own write lock has that one's token,
@@ -333,22 +311,22 @@ func TestQuorumReadsWithTheTokenOfItsWrite(t *testing.T) {
 		reads, writes = append(reads, rw.ReadLock()), append(writes, rw.WriteLock())
 	}
 	job := redlatch.WithOwner(t.Context(), "job") // so that the one's end is not the other's
-	w := mustLock(t, job, redlatch.QuorumLock(writes...))
+	w := bed.Lock(t, job, redlatch.QuorumLock(writes...))
 	list[2].Do(t, "SET", luascript.TokenKey("rw"), strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
-	r := mustLock(t, job, redlatch.QuorumLock(reads...))
+	r := bed.Lock(t, job, redlatch.QuorumLock(reads...))
 	if w.Token() != r.Token() {
 		t.Errorf("it writes with token %d, and reads with %d", w.Token(), r.Token())
 	}
-	unlock(t, w)
-	again := mustLock(t, job, redlatch.QuorumLock(reads...))
+	bed.Unlock(t, w)
+	again := bed.Lock(t, job, redlatch.QuorumLock(reads...))
 	if again.Token() != r.Token() {
 		t.Errorf("token %d, of a re-entry %d", r.Token(), again.Token())
 	}
-	unlock(t, again)
-	unlock(t, r)
-	next := mustLock(t, t.Context(), redlatch.QuorumLock(writes...))
+	bed.Unlock(t, again)
+	bed.Unlock(t, r)
+	next := bed.Lock(t, t.Context(), redlatch.QuorumLock(writes...))
 	if next.Token() <= r.Token() {
 		t.Errorf("token %d after %d", next.Token(), r.Token())
 	}
-	unlock(t, next)
+	bed.Unlock(t, next)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -34,14 +35,14 @@ func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 		"quorum": {redlatch.QuorumLock(cs[0].RLock("q"), cs[1].RLock("q")), "q", "q"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := mustLock(t, t.Context(), cs[0].RLock("before"))
+			before := bed.Lock(t, t.Context(), cs[0].RLock("before"))
 			owner := ownerOn(t, list[0], "before")
-			busy := mustLock(t, t.Context(), others[0].RLock(tc.first))
-			got := async(context.WithoutCancel(before.Context()), tc.m)
+			busy := bed.Lock(t, t.Context(), others[0].RLock(tc.first))
+			got := bed.Async(context.WithoutCancel(before.Context()), tc.m)
 			listens(t, list[0], tc.first)
-			unlock(t, before)
-			unlock(t, busy)
-			h := get(t, got)
+			bed.Unlock(t, before)
+			bed.Unlock(t, busy)
+			h := bed.Hold(t, got)
 			if a, b := ownerOn(t, list[0], tc.first), ownerOn(t, list[1], tc.second); a != owner || b != owner {
 				t.Errorf("the members are %s's and %s's, asked for by %s", a, b, owner)
 			}
@@ -49,18 +50,18 @@ func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 				t.Errorf("the hold's context has ended: %v", context.Cause(h.Context()))
 			}
 			for i, n := range []string{tc.first, tc.second} {
-				unlock(t, mustLock(t, h.Context(), cs[i].RLock(n)))
+				bed.Unlock(t, bed.Lock(t, h.Context(), cs[i].RLock(n)))
 			}
-			unlock(t, h)
+			bed.Unlock(t, h)
 		})
 	}
 }
 
 // TestFenceOfALockNamedTwice: what is fenced once is fenced, of whatever kind.
 func TestFenceOfALockNamedTwice(t *testing.T) {
-	c := dial(t, server(t).Addr())
+	c := bed.Client(t, bed.Server(t).Addr())
 	rw, fencedRW := c.ReadWriteLock("rw"), c.ReadWriteLock("rw", redlatch.Fenced())
-	unlock(t, mustLock(t, t.Context(), fencedRW.WriteLock())) // a reader's token is that of the last writer
+	bed.Unlock(t, bed.Lock(t, t.Context(), fencedRW.WriteLock())) // a reader's token is that of the last writer
 	for what, pair := range map[string][2]redlatch.Member{
 		"plain": {c.RLock("a"), c.RLock("a", redlatch.Fenced())},
 		"fair":  {c.FairLock("f"), c.FairLock("f", redlatch.Fenced())},
@@ -69,11 +70,11 @@ func TestFenceOfALockNamedTwice(t *testing.T) {
 		"both":  {rw.ReadLock(), fencedRW.WriteLock()},
 	} {
 		for _, m := range []redlatch.Member{redlatch.MultiLock(pair[0], pair[1]), redlatch.MultiLock(pair[1], pair[0])} {
-			h := mustLock(t, t.Context(), m)
+			h := bed.Lock(t, t.Context(), m)
 			if tokens := h.(redlatch.MultiHold).Tokens(); tokens[0] == 0 || tokens[1] == 0 {
 				t.Errorf("%s: tokens %v", what, tokens)
 			}
-			unlock(t, h)
+			bed.Unlock(t, h)
 		}
 	}
 	for _, m := range []redlatch.Member{
@@ -82,7 +83,7 @@ func TestFenceOfALockNamedTwice(t *testing.T) {
 		_, err := m.Lock(t.Context()) // the write lock, taken for both, would have no token
 		want(t, err, redlatch.ErrInvalidOption)
 	}
-	other := dial(t, server(t).Addr())
+	other := bed.Client(t, bed.Server(t).Addr())
 	for what, m := range map[string]redlatch.Member{
 		"read":  redlatch.QuorumLock(rw.ReadLock(), other.ReadWriteLock("rw", redlatch.Fenced()).ReadLock()),
 		"write": redlatch.QuorumLock(fencedRW.WriteLock(), other.ReadWriteLock("rw").WriteLock()),

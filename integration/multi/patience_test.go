@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
 // TestPatienceGoesByTheLeaseAskedFor: a MultiLock that has got one fair lock queues for the other
@@ -14,16 +15,16 @@ import (
 func TestPatienceGoesByTheLeaseAskedFor(t *testing.T) {
 	t.Parallel()
 	const fixed = 4 * time.Second
-	s := server(t)
-	c, other := dial(t, s.Addr(), lease(time.Minute)), dial(t, s.Addr(), lease(time.Minute))
+	s := bed.Server(t)
+	c, other := bed.Client(t, s.Addr(), lease(time.Minute)), bed.Client(t, s.Addr(), lease(time.Minute))
 	fair := map[string]redlatch.Member{"f": other.FairLock("f"), "g": other.FairLock("g")}
-	busy := map[string]redlatch.Hold{"f": mustLock(t, t.Context(), fair["f"]), "g": mustLock(t, t.Context(), fair["g"])}
+	busy := map[string]redlatch.Hold{"f": bed.Lock(t, t.Context(), fair["f"]), "g": bed.Lock(t, t.Context(), fair["g"])}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	got := async(ctx, redlatch.MultiLock(c.FairLock("f"), c.FairLock("g")), redlatch.WithLease(fixed))
-	for turn := range 12 { // its patience grows from round to round; a place that it just left costs a turn
+	got := bed.Async(ctx, redlatch.MultiLock(c.FairLock("f"), c.FairLock("g")), redlatch.WithLease(fixed))
+	for turn := range 12 { // its bed.Patience grows from round to round; a place that it just left costs a turn
 		var name string
-		eventually(t, "the MultiLock waits for one of them", func() bool {
+		bed.Eventually(t, "the MultiLock waits for one of them", func() bool {
 			for _, name = range []string{"f", "g"} {
 				if st, err := other.FairLock(name).State(t.Context()); err == nil && st.QueueLength == 1 {
 					return true
@@ -31,16 +32,16 @@ func TestPatienceGoesByTheLeaseAskedFor(t *testing.T) {
 			}
 			return false
 		})
-		unlock(t, busy[name])
+		bed.Unlock(t, busy[name])
 		began := time.Now()
-		busy[name] = mustLock(t, t.Context(), fair[name])
+		busy[name] = bed.Lock(t, t.Context(), fair[name])
 		if took := time.Since(began); took > fixed*3/4 {
 			t.Errorf("turn %d: it held %s for %v of a lease of %v, and waited", turn, name, took, fixed)
 		}
 	}
 	cancel()
-	want(t, (<-got).err, context.Canceled)
+	want(t, (<-got).Err, context.Canceled)
 	for _, h := range busy {
-		unlock(t, h)
+		bed.Unlock(t, h)
 	}
 }

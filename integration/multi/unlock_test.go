@@ -2,58 +2,12 @@ package multi
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 )
-
-// TestSecondUnlockWaitsForTheFirst: an Unlock that comes while another one is under way says what
-// is so when that one has ended, as of a single lock. ErrNotHeld means that the hold has been
-// unlocked, not that somebody is about to.
-func TestSecondUnlockWaitsForTheFirst(t *testing.T) {
-	t.Parallel()
-	list := servers(t, 3)
-	cs := clients(t, addrs(list))
-	for _, tc := range []struct {
-		name string
-		lock redlatch.Member
-	}{
-		{"a single lock", cs[0].RLock("a")},
-		{"one node", redlatch.MultiLock(plain(cs[0], "a", "b")...)},
-		{"two nodes", redlatch.MultiLock(cs[0].RLock("a"), cs[1].RLock("b"))},
-		{"quorum", redlatch.QuorumLock(copies(cs, "a")...)},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			h := mustLock(t, t.Context(), tc.lock)
-			for _, s := range list[:2] {
-				s.Freeze(t)
-			}
-			said := make(chan error, 2)
-			unlocks := func() { said <- h.Unlock(context.Background()) }
-			go unlocks()
-			<-h.Context().Done() // it is under way
-			go unlocks()
-			select {
-			case err := <-said:
-				t.Errorf("an Unlock returned %v while the servers were silent", err)
-				said <- err
-			case <-time.After(100 * time.Millisecond):
-			}
-			for _, s := range list[:2] {
-				s.Thaw(t)
-			}
-			one, other := <-said, <-said
-			if one != nil { // of a single lock either may be the one that is sent
-				one, other = other, one
-			}
-			if one != nil || !errors.Is(other, redlatch.ErrNotHeld) {
-				t.Errorf("the Unlocks returned %v and %v, want nil and %v", one, other, redlatch.ErrNotHeld)
-			}
-		})
-	}
-}
 
 // A second Unlock asks for what is left when the first one got no answer in time, within its own
 // time.
@@ -62,7 +16,7 @@ func TestSecondUnlockGoesOnWhereTheFirstGaveUp(t *testing.T) {
 	const limit = 4 * time.Second
 	list := servers(t, 2)
 	cs := clients(t, addrs(list), func(c *redlatch.Config) { c.UnlockTimeout = limit })
-	h := mustLock(t, t.Context(), across(cs, []string{"a", "b"}))
+	h := bed.Lock(t, t.Context(), across(cs, []string{"a", "b"}))
 	list[1].Freeze(t)
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- h.Unlock(context.Background()) }()
@@ -86,7 +40,7 @@ func TestUnlockBlocksForOneUnlockTimeout(t *testing.T) {
 	const limit = 3 * time.Second
 	list := servers(t, 4)
 	cs := clients(t, addrs(list), func(c *redlatch.Config) { c.UnlockTimeout = limit })
-	h := mustLock(t, t.Context(), across(cs, []string{"a", "b", "c", "d"}))
+	h := bed.Lock(t, t.Context(), across(cs, []string{"a", "b", "c", "d"}))
 	for _, s := range list {
 		s.Freeze(t)
 	}
@@ -114,23 +68,23 @@ func TestPassingRefusalOfOneMember(t *testing.T) {
 	} {
 		t.Run(refusal, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
-			c := dial(t, s.Addr())
+			s := bed.Server(t)
+			c := bed.Client(t, s.Addr())
 			m := redlatch.MultiLock(plain(c, "a", "{a}2", "{a}3")...)
-			unlock(t, mustLock(t, t.Context(), m)) // the scripts are loaded
-			outer := mustLock(t, t.Context(), c.RLock("a"), redlatch.WithLease(time.Minute))
-			h := mustLock(t, outer.Context(), m, redlatch.WithLease(time.Minute))
+			bed.Unlock(t, bed.Lock(t, t.Context(), m)) // the scripts are loaded
+			outer := bed.Lock(t, t.Context(), c.RLock("a"), redlatch.WithLease(time.Minute))
+			h := bed.Lock(t, outer.Context(), m, redlatch.WithLease(time.Minute))
 			s.Do(t, set[0]...)
 			before := s.CommandStats(t)
 			said := make(chan error, 1)
 			go func() { said <- h.Unlock(context.Background()) }()
-			eventually(t, "a release", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] > 0 })
+			bed.Eventually(t, "a release", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] > 0 })
 			s.Do(t, set[1]...)
 			if err := <-said; err != nil {
 				t.Errorf("Unlock: %v", err)
 			}
 			becomesFree(t, s, "{a}2", "{a}3")
-			unlock(t, outer)
+			bed.Unlock(t, outer)
 			free(t, s, "a")
 		})
 	}
