@@ -129,6 +129,36 @@ var breaks = []struct {
 		"context.WithCancelCause(h.parent)", "context.WithCancelCause(context.WithoutCancel(h.parent))",
 		"TestTheContextIsTheOwner/plain/a_context_that_ends_frees_nothing", "the hold's context does not end",
 	},
+	{
+		"a partial release sets its own lease", "internal/luascript/shrink.lua",
+		"    if type(set) == 'table' then return set end\n", "    if type(set) == 'table' then return set end\n    pcall('PEXPIRE', lock, 20000)\n",
+		"TestNestedHolds/plain/a_release_of_an_inner_one_that_comes_late", "has cut the lease",
+	},
+	{
+		"what was asked for beyond a hold is left to its lease", "internal/held/session.go",
+		"if s.limbo > 0 || !forsook && s.leftLocked(own) {", "if s.limbo > 0 {",
+		"TestNestedHolds/plain/what_was_asked_for_beyond_the_holds_is_given_back:_by_an_inner_hold", "does not return",
+	},
+	{
+		"a second unlock does not wait for the first", "internal/held/unlocked.go",
+		"		return nil // another Unlock is at it: wait behind it\n", "		return &unlockResult{lock.ErrNotHeld}\n",
+		"TestAHoldIsUnlockedOnce/plain/a_second_unlock", "while the servers were silent",
+	},
+	{
+		"a draining client lets nobody re-enter", "internal/engine/try.go",
+		"	drains := false\n	for i := range a.members {", "	drains := a.core.isDraining()\n	for i := range a.members {",
+		"TestWhatAClosingClientStillDoes/plain/a_re-entry_whose_answer_is_lost", "client closed",
+	},
+	{
+		"the longest lease is rounded up", "internal/kind/values.go",
+		"	if d > math.MaxInt64-time.Millisecond {", "	if d > math.MaxInt64-1 && d < 0 {",
+		"TestTheLongestWaitsAndLeases/plain", "",
+	},
+	{
+		"NewOwner is nobody's start", "internal/held/owner.go",
+		"	return context.WithValue(ctx, ownerKey{}, carried{})", "	return ctx",
+		"TestTheInnermostOwnerDecides/plain", "a second holder came in",
+	},
 }
 
 // varBreaks asks for the breaks: all, or those with this in their names. Each takes a build.

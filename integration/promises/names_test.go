@@ -82,7 +82,7 @@ func TestEverythingNamesTheLockAsItsCallerDid(t *testing.T) {
 			if err != nil || ierr != nil || !is {
 				t.Fatalf("%v, %v, %v", err, ierr, busy)
 			}
-			s.Do(t, "DEL", "pre:NAME")
+			deleted(t, x, "pre:NAME")
 			<-h.Context().Done()
 			lost, is := errors.AsType[*redlatch.LeaseLostError](context.Cause(h.Context()))
 			if !is {
