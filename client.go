@@ -39,12 +39,14 @@ type Client struct {
 // address, and for 5 s more if a server accepts connections and then does not answer.
 // Close ends the Client.
 //
-// Errors: [ErrInvalidOption]; a [*ConnectError], at once, if only a change of the
-// configuration or of the server can help (a wrong password, a missing permission, TLS on
-// one side only, an untrusted certificate, a server that is too old); [ErrUnavailable] if
-// the server can't be reached or can't answer now. (With Redis.ForceSingleClient New, as [Open]
-// with one address, succeeds then, and the Client connects as soon as it can.) After an error
-// nothing is left behind.
+// Errors:
+//   - [ErrInvalidOption];
+//   - a [*ConnectError], at once, if only a change of the configuration or of the server can help: a wrong password, a
+//     missing permission, TLS on one side only, an untrusted certificate, a server that is too old;
+//   - [ErrUnavailable] if the server can't be reached or can't answer now. With Redis.ForceSingleClient, as in [Open]
+//     with one address, that is no error: the Client connects as soon as it can.
+//
+// After an error nothing is left behind.
 func New(cfg Config) (*Client, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -158,17 +160,14 @@ func (c *Client) ID() string { return c.core.ID() }
 // Name is the Client's name: Config.Name or its default.
 func (c *Client) Name() string { return c.name }
 
-// RLock returns the re-entrant lock of this name. It never fails: a bad name is
-// an error of the first call.
-//
-// R stands for re-entrant, as in Redisson. For a read lock see [Client.ReadWriteLock].
+// RLock returns the re-entrant lock of this name, Redisson's RLock; for readers see [Client.ReadWriteLock].
+// One owner holds it at a time. RLock never fails: a bad name is an error of the first call.
 func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
 	return rlock.New(c.core, name, opts...)
 }
 
-// FairLock returns the fair lock of this name: it serves the waiters of all
-// processes in order of arrival. It never fails: a bad name or option is an error of
-// the first call.
+// FairLock returns the fair lock of this name: like an RLock, but it serves the waiters of all processes in order of
+// arrival. It never fails: a bad name or option is an error of the first call.
 func (c *Client) FairLock(name string, opts ...Option) *fairlock.FairLock {
 	return fairlock.New(c.core, name, opts...)
 }
@@ -179,9 +178,8 @@ func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLoc
 	return rwlock.New(c.core, name, opts...)
 }
 
-// Held lists the locks that this Client holds now, the longest-held first: what to
-// look at when a lock seems to have been forgotten. It asks nobody; a lock that was lost
-// unnoticed is listed until the next check.
+// Held lists the locks that this Client holds now, the longest-held first. Look at it when a lock seems to have been
+// forgotten. It sends no command: a lock that the server has lost is listed until the next check.
 func (c *Client) Held() []HeldLock { return c.core.Held() }
 
 // Shutdown stops new acquisitions (re-entry still works; waiters return
@@ -196,14 +194,13 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the Client now: waiters return ErrClosed and leave their queues,
-// hold contexts end with cause ErrClosed, and renewal stops. Held keys stay on the
-// server until their leases end. Close blocks until all goroutines and connections of
-// the Client have ended and everything has been logged: for at most UnlockTimeout, as much
-// again for subscriptions that don't end, and the time to close connections. Only code of
-// yours that does not return (a log handler, a span processor, a client that you made) can
-// make it last longer: for up to twice UnlockTimeout more, then Close leaves that code
-// behind. Further calls wait for the first.
+// Close ends the Client now. Waiters return ErrClosed and leave their queues, the contexts of holds end with cause
+// ErrClosed, and renewal stops. Held keys stay on the server until their leases end.
+//
+// Close blocks until all goroutines and connections of the Client have ended and everything has been logged. That takes
+// at most UnlockTimeout, as much again for subscriptions that don't end, and the time to close connections. Code of
+// yours that does not return (a log handler, a span processor, a client that you made) can make it last longer: for up
+// to twice UnlockTimeout more. Then Close leaves that code behind. Further calls wait for the first.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		defer close(c.closed)

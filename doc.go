@@ -43,8 +43,9 @@
 //
 // # Errors
 //
-// [ErrNotAcquired] says that the lock was busy, or ctx ended; [ErrUnavailable] that nobody knows, since a server failed
-// or was silent. No error of a lock matches both. Detail types such as [NotAcquiredError] tell more, with errors.As.
+// [ErrNotAcquired] says that the lock was busy, or that ctx ended. [ErrUnavailable] says that nobody knows, since a
+// server failed or was silent. No error of a lock matches both. Each of the sentinels says what to do now;
+// docs/COOKBOOK.md has a table of them. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
 // Clients, locks and holds are safe for concurrent use.
 package redlatch

@@ -61,11 +61,10 @@ func (o *Once) Name() string { return o.lock.Name() }
 // happen, pass a period that is shorter than the tick. All replicas must pass the same
 // period; otherwise the shortest one counts.
 //
-// All this is measured from claim to claim: a call claims its period, takes the lock and calls
-// fn. If the lock is granted so late that the next run may be due, Do gives it back and returns
-// [ErrUnavailable], so each run begins in its own period. If the server's clock is set
-// forward, the next run comes earlier by as much; if it is set back, it comes up to one period
-// later. So it does if the record of the last run can't be read, since somebody else has written it.
+// All this is measured from claim to claim: a call claims its period, takes the lock and calls fn. If the lock is
+// granted so late that the next run may be due, Do gives it back and returns [ErrUnavailable], so each run begins in
+// its own period. If the server's clock is set forward, the next run comes earlier by as much. If it is set back, or if
+// somebody else has overwritten the record of the last run, the next run comes up to one period later.
 //
 // # While fn runs
 //

@@ -1,11 +1,14 @@
-// Package fairlock provides the fair lock: exclusive and re-entrant like the plain
-// one, and first come, first served across all processes and machines. Its queue on the
-// server is that of Redisson's fair lock, so Java and Go waiters share one queue.
+// Package fairlock provides the fair lock: exclusive and re-entrant like the plain one, and first come, first served
+// across all processes and machines. Java's Redisson uses the same queue, so Java and Go waiters are served in one
+// order.
 //
-// Programs get a FairLock from Client.FairLock and need not import this package; the
-// methods of [FairLock] say what they promise. The rest of this comment explains how the
-// lock works inside. A refresh is a waiter's heartbeat. The skip time ([WithSkipAfter]) is
-// how long after its last one a waiter is passed over.
+// Programs get a FairLock from Client.FairLock and need not import this package; the methods of [FairLock] say what
+// they promise. docs/SAFETY.md says what happens to waiters that die or stand still, and what a turn costs stands in
+// docs/PERFORMANCE.md.
+package fairlock
+
+// How the lock works inside. A refresh is a waiter's heartbeat. The skip time ([WithSkipAfter]) is how long after its
+// last one a waiter is passed over.
 //
 // # The queue
 //
@@ -52,15 +55,24 @@
 //
 //	r + min(lease, skip) - drift
 //
-// is not later than the lease's end on the server; see docs/SAFETY.md. The place has a
-// number, which the grant and the answers to refreshes carry, so that an old message is
-// never taken for a newer place, and a random nonce, which the grant brings back, so that
-// nobody else's message is taken for one. The watchdog raises the hold once to the lease that was
-// asked for, when a quarter of the grant's time has passed; a shorter section does not pay
-// for that. If less than half is left, or replica acks are asked for, the waiter confirms
-// the grant before Lock returns, by its own acquire command, which finds the grant. The
-// same happens if a refresh tells a waiter that it already holds the lock: the message was
-// lost.
+// is not later than the lease's end on the server, on clocks that run at the same rate to
+// within the drift:
+//
+//	1. only a refresh, or queueing up, sets A, to R + skip
+//	2. a grant at the server's time G >= R sets the lease to min(lease, A - G): it ends no
+//	   earlier than R + min(lease, skip)
+//	3. the refresh that was sent at r was answered, so it ran at some R' <= R, and r lies
+//	   before R'
+//	4. so r + min(lease, skip) lies before the lease's end
+//
+// A server that comes back with older data has an older life of the place, with an A from before R. So a message counts
+// only if the place was made or refreshed since the client last saw a connection break or the keys move. The place has
+// a number, which the grant and the answers to refreshes carry, so that an old message is never taken for a newer
+// place, and a random nonce, which the grant brings back, so that nobody else's message is taken for one. The watchdog
+// raises the hold once to the lease that was asked for, when a quarter of the grant's time has passed; a shorter
+// section does not pay for that. If less than half is left, or replica acks are asked for, the waiter confirms the
+// grant before Lock returns, by its own acquire command, which finds the grant. The same happens if a refresh tells a
+// waiter that it already holds the lock: the message was lost.
 //
 // # Waiters that die, freeze or leave
 //
@@ -112,4 +124,3 @@
 // twice in a skip time, and only if Redisson's waiters have waited for longer than they
 // asked for; with 10,000 waiting, 100 of them Redisson's, it took 6 ms. In queues of more
 // than 10,000, or with more than 1,000 of Redisson's, none is lifted.
-package fairlock

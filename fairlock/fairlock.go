@@ -65,7 +65,7 @@ func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it neither enters
 // nor bypasses the queue: it acquires only a free lock without waiters. Its errors are those
 // of Lock; without ctx.Err() if the wait ended. If the server failed or was silent, they match
-// [lock.ErrUnavailable], too.
+// [lock.ErrUnavailable], and not [lock.ErrNotAcquired].
 func (f *FairLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return f.l.TryLock(ctx, wait, lease)
 }

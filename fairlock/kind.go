@@ -100,7 +100,7 @@ type waiter struct {
 	// makes a new one.
 	nonce string
 	// seen is when the last command was sent after which the server counted this
-	// very place as alive for the skip time; see the package comment.
+	// very place as alive for the skip time; see doc.go.
 	seen time.Time
 }
 

@@ -10,33 +10,39 @@ import (
 	"github.com/redlatch/redlatch/internal/quote"
 )
 
-// The sentinels. Compare with errors.Is; the detail types carry more.
+// The sentinels. Compare with errors.Is; the detail types carry more. docs/COOKBOOK.md has a table: error, what is
+// held, whether to retry, which HTTP status.
 var (
-	// ErrNotAcquired: the server said that the lock was busy, and the wait or ctx ended. It never
-	// matches together with ErrUnavailable.
+	// ErrNotAcquired: the server said that the lock was busy, and the wait or ctx ended. Nothing is held. Retry
+	// later, or skip the work. It never matches together with ErrUnavailable.
 	ErrNotAcquired error = &sentinel{"redlatch: lock not acquired", "not_acquired"}
-	// ErrUnavailable: no answer from the server, or no quorum of answers.
+	// ErrUnavailable: the server did not answer, or too few servers of a quorum did. From Lock and TryLock: nothing
+	// is held; retry later, with a pause. From Unlock: the lock is free when its lease ends, if not earlier; call
+	// Unlock again to learn the outcome.
 	ErrUnavailable error = &sentinel{"redlatch: server unavailable", "unavailable"}
-	// ErrLeaseLost: the lock was lost before it was unlocked. Another holder may have
-	// been inside at the same time.
+	// ErrLeaseLost: the lock was lost before it was unlocked. Another holder may have been inside at the same time.
+	// Don't repeat the work blindly: check what it has written.
 	ErrLeaseLost error = &sentinel{"redlatch: lease lost", "lease_lost"}
-	// ErrNotHeld: this hold has already been unlocked.
+	// ErrNotHeld: this hold has already been unlocked. Fix the code: each hold is unlocked once.
 	ErrNotHeld error = &sentinel{"redlatch: lock not held", "not_held"}
-	// ErrUnlocked is the cause of the context of an unlocked hold. No call returns it by
-	// itself; the error of an acquisition with such a context matches it, too.
+	// ErrUnlocked is the cause of the context of an unlocked hold. No call returns it by itself, but the error of an
+	// acquisition with such a context matches it. Fix the code: don't use a hold's context after its Unlock.
 	ErrUnlocked error = &sentinel{"redlatch: hold unlocked", "unlocked"}
-	// ErrClosed: the Client was closed or is shutting down.
+	// ErrClosed: the Client was closed or is shutting down. The program is ending: send the caller elsewhere.
 	ErrClosed error = &sentinel{"redlatch: client closed", "closed"}
-	// ErrUpgrade: an owner that holds only the read lock asked for the write lock: it
-	// would wait for itself.
+	// ErrUpgrade: an owner that holds only the read lock asked for the write lock. It would wait for itself. Fix the
+	// code: unlock the read lock first, or begin with the write lock.
 	ErrUpgrade error = &sentinel{"redlatch: read lock can't be upgraded to the write lock", "upgrade"}
-	// ErrInvalidName: the name is not allowed, or its key is not a lock.
+	// ErrInvalidName: the name is not allowed, or its key is not a lock. Fix the name; the text gives the reason.
 	ErrInvalidName error = &sentinel{"redlatch: invalid lock name", "invalid_name"}
-	// ErrInvalidOption: an option or argument makes no sense or would break a promise.
+	// ErrInvalidOption: an option or argument makes no sense, or would break a promise. Fix it; the text gives the
+	// reason.
 	ErrInvalidOption error = &sentinel{"redlatch: invalid option", "invalid_option"}
-	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone.
+	// ErrReplicaAcks: too few replicas acknowledged the acquisition, and it was undone. Nothing is held. Retry later,
+	// and look at the replicas.
 	ErrReplicaAcks error = &sentinel{"redlatch: too few replica acknowledgements", "replica_acks"}
-	// ErrOtherOwner: ForceUnlock with [IfOwner] found the lock held by another owner.
+	// ErrOtherOwner: ForceUnlock with [IfOwner] found the lock held by another owner, and changed nothing. Look again
+	// who holds it.
 	ErrOtherOwner error = &sentinel{"redlatch: lock held by another owner", "other_owner"}
 )
 

@@ -11,38 +11,38 @@ import (
 // Implementations are safe for concurrent use. Each call is a separate acquisition, by
 // the owner that its ctx carries, or else by a new owner.
 type Locker interface {
-	// Lock blocks until the lock is acquired or ctx ends.
+	// Lock blocks until the lock is acquired or ctx ends. While the server can't be reached, it keeps trying. It returns
+	// the hold, which must be unlocked once.
 	//
-	// It returns the hold, which must be unlocked once. If ctx ends first, the error
-	// matches both ctx.Err() and [ErrNotAcquired], and the cause of ctx: [ErrLeaseLost], if
-	// ctx is that of a hold that was lost. It matches [ErrUnavailable] instead of
-	// ErrNotAcquired if the server failed or was silent: if it had left a command of this Client unanswered for a
-	// second (for a third of LeaseTime, if that is less). While the server can't be reached,
-	// Lock keeps trying.
+	// If ctx ends first, the error matches ctx.Err() and the cause of ctx, and also
+	//   - [ErrNotAcquired], as a rule;
+	//   - [ErrUnavailable] instead, if the server failed or was silent: if it had left a command of this Client
+	//     unanswered for a second (for a third of LeaseTime, if that is less).
 	//
-	// Other errors end the call: [ErrInvalidName], [ErrInvalidOption], [ErrClosed],
-	// [ErrUpgrade] (of a write lock), [ErrReplicaAcks], and a [*ServerError] if the server
-	// refuses for good. After an error the caller holds nothing, and the acquisition leaves
-	// nothing on the server, as soon as the server answers: the call does not wait for that.
+	// The cause of ctx is [ErrLeaseLost] if ctx is the context of a hold that was lost.
+	//
+	// These errors end the call at once: [ErrInvalidName], [ErrInvalidOption], [ErrClosed], [ErrUpgrade] (of a write
+	// lock), [ErrReplicaAcks], and a [*ServerError] if the server refuses for good.
+	//
+	// After an error the caller holds nothing. What the call has left on the server is removed in the background, as
+	// soon as the server answers.
 	Lock(ctx context.Context, opts ...AcquireOption) (Hold, error)
 
-	// TryLock blocks for at most wait. A wait of 0 means one attempt, which blocks until
-	// the server answers: for at most a second (a third of LeaseTime, if that is less), and
-	// ReplicaAckTimeout on top of it with ReplicaAcks; then it is an [ErrUnavailable]. With a
-	// lease of 0 the watchdog renews the lock until Unlock. Any other lease is fixed and not
-	// renewed. A negative wait, and a lease that is negative or below a millisecond, is an
-	// [ErrInvalidOption].
+	// TryLock blocks for at most wait.
+	//   - A wait of 0 means one attempt, which blocks until the server answers: for at most a second (a third of
+	//     LeaseTime, if that is less), and with ReplicaAcks for ReplicaAckTimeout more. Then it is an [ErrUnavailable].
+	//   - A lease of 0 means that the watchdog renews the lock until Unlock. Any other lease is fixed and not renewed.
+	//   - A negative wait, and a lease that is negative or below a millisecond, is an [ErrInvalidOption].
 	//
-	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its
-	// detail, [*NotAcquiredError], names the holder if it is known. If the server failed or
-	// was silent, see Lock, the error matches [ErrUnavailable] and not ErrNotAcquired. A
-	// wait of less than a second may be too short to tell a silent server from a busy lock;
-	// then the error matches [ErrNotAcquired] only, and names no holder. The other errors,
-	// also when ctx ends before the wait, are those of Lock.
+	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its detail, [*NotAcquiredError],
+	// names the holder if it is known. If the server failed or was silent (see Lock), the error matches
+	// [ErrUnavailable] and not ErrNotAcquired. A wait of less than a second may be too short to tell a silent server
+	// from a busy lock: then the error matches ErrNotAcquired and names no holder. The other errors, and those when ctx
+	// ends before the wait, are those of Lock.
 	//
-	// What a call that gave up had left on the server, a place among the waiters, goes in the
-	// background: an attempt right after it, of whatever owner, may meet that place for one round trip,
-	// and find the lock busy that is free. So a TryLock with a wait of 0 in a loop may need one more turn.
+	// A call that gives up may leave a place among the waiters, which is removed in the background. For one round trip
+	// a following attempt, of any owner, may find that place and take the free lock for busy. So a loop of TryLocks
+	// with a wait of 0 may need one more turn.
 	TryLock(ctx context.Context, wait, lease time.Duration) (Hold, error)
 }
 
@@ -51,16 +51,16 @@ type Hold interface {
 	// Name is the name of the lock as the caller gave it.
 	Name() string
 
-	// Context carries the owner of the hold: an acquisition of the same lock with it, or
-	// with a context derived from it, re-enters. It ends when the hold is unlocked (cause
-	// [ErrUnlocked]), when the context given to the acquisition ends (with its cause), when
-	// the lock is lost (cause [ErrLeaseLost]) and when the Client is closed (cause
-	// [ErrClosed]); see [context.Cause].
+	// Context carries the owner of the hold: an acquisition of the same lock with it, or with a context derived from
+	// it, re-enters. It ends
+	//   - when the hold is unlocked (cause [ErrUnlocked]),
+	//   - when the context given to the acquisition ends (with its cause),
+	//   - when the lock is lost (cause [ErrLeaseLost]),
+	//   - when the Client is closed (cause [ErrClosed]); see [context.Cause].
 	//
-	// When the context given to the acquisition ends, the lock stays held until Unlock. So a
-	// hold that was acquired with the context of another hold, and is to outlive that one,
-	// stays held, but its context ends with the other. Acquire it with
-	// [context.WithoutCancel] of that context, which keeps the owner.
+	// When the context given to the acquisition ends, the lock stays held until Unlock. That also holds for a hold that
+	// was acquired with the context of another one: when the other one is unlocked, the hold stays, but its context
+	// ends. To keep that context, acquire with [context.WithoutCancel] of the other hold's; it keeps the owner.
 	Context() context.Context
 
 	// Unlock releases the hold and ends its context. It uses the values of ctx but
@@ -81,27 +81,26 @@ type Hold interface {
 	//     lease ends.
 	Unlock(ctx context.Context) error
 
-	// Extend makes the hold last for lease from now, in one round trip, less the margin
-	// that ValidUntil always keeps. It never shortens a hold, so Extend(ctx, time.Millisecond)
-	// asks the server whether the lock is still held, and changes nothing else. If the watchdog
-	// renews the hold, it continues to. It blocks until the server answers, ctx ends or
-	// UnlockTimeout has passed.
+	// Extend makes the hold last for lease from now, in one round trip, less the margin that ValidUntil always keeps. It
+	// blocks until the server answers, ctx ends or UnlockTimeout has passed. If the watchdog renews the hold, it goes on
+	// renewing it.
 	//
-	// Errors are those of Unlock, ctx.Err() if ctx ended first, and [ErrInvalidOption] for a
-	// lease below a millisecond, or one that is too long for a QuorumLock. After an error
-	// the hold keeps its previous deadline; on the server the lease may be the longer one.
+	// Extend never shortens a hold. So Extend(ctx, time.Millisecond) asks the server whether the lock is still held, and
+	// changes nothing.
+	//
+	// Errors are those of Unlock; ctx.Err() if ctx ended first; and [ErrInvalidOption] for a lease below a millisecond,
+	// or one that is too long for a QuorumLock. After an error the hold keeps its previous deadline, but the server may
+	// have set the longer lease.
 	Extend(ctx context.Context, lease time.Duration) error
 
-	// Token is the fencing token of the acquisition: strictly increasing over all
-	// holders of the name, and the same for a re-entry. Readers share the token of the
-	// last writer, 0 if there was none. It is 0 if the lock was not made with [Fenced].
+	// Token is the fencing token of the acquisition, 0 if the lock was not made with [Fenced]. Tokens strictly increase
+	// over all holders of the name; a re-entry has the token of the first hold. Readers have the token of the last
+	// writer, 0 if there was none.
 	Token() uint64
 
-	// ValidUntil is the local deadline: by this machine's clocks, the lease does not run
-	// out on the server before it. Each renewal moves it forward.
-	//
-	// A type of your own whose holds have no end returns the zero time; redlatch's never do,
-	// except for a MultiLock of such members alone.
+	// ValidUntil is the local deadline: by this machine's clocks, the lease on the server does not end before it. Each
+	// renewal moves it forward. A type of your own whose holds have no end returns the zero time. redlatch's never do,
+	// except for a MultiLock whose members are all such types.
 	ValidUntil() time.Time
 }
 
@@ -175,20 +174,17 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 	return inside(ctx, h, fn)
 }
 
-// TryDo is [Do] for those who don't wait for as long as ctx lasts, or don't wait at all. It
-// blocks for at most wait until l is acquired; 0 means one attempt. Then it calls fn with the
-// hold's context, for as long as fn takes, and unlocks, even if fn panics or calls
-// runtime.Goexit. With a lease of 0 the watchdog renews the lock meanwhile. Any other lease is
-// fixed: when it ends, so does fn's context.
+// TryDo is [Do] with a limit for the wait. It blocks for at most wait until l is acquired; 0 means one attempt. Then it
+// calls fn with the hold's context and unlocks, even if fn panics or calls runtime.Goexit. With a lease of 0 the
+// watchdog renews the lock while fn runs. Any other lease is fixed: when it ends, so does fn's context.
 //
-// If l was not acquired, fn is not called, nothing is held, and the error is that of
-// [Locker].TryLock: it matches [ErrNotAcquired] if l was busy for the whole wait or ctx ended
-// first, and [ErrUnavailable] instead if the server failed or was silent. A negative wait or
-// lease is an [ErrInvalidOption].
+// If l was not acquired, fn is not called, nothing is held, and the error is that of [Locker].TryLock: [ErrNotAcquired]
+// if l was busy for the whole wait or ctx ended first, [ErrUnavailable] instead if the server failed or was silent,
+// [ErrInvalidOption] for a negative wait or lease.
 //
-// Else TryDo returns the errors of fn and of Unlock, joined: if errors.Is(err, [ErrLeaseLost]),
-// the section may not have been exclusive. After an error of Unlock the lock is free when its
-// lease ends, if not earlier. If fn takes locks itself, its error may match ErrNotAcquired, too.
+// Otherwise TryDo returns the errors of fn and of Unlock, joined. If errors.Is(err, [ErrLeaseLost]), the section may
+// not have been exclusive. After an error of Unlock the lock is free when its lease ends, if not earlier. If fn takes
+// locks itself, its error may match ErrNotAcquired, too.
 func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx context.Context) error) error {
 	h, err := l.TryLock(ctx, wait, lease)
 	if err != nil {

@@ -1,10 +1,11 @@
-// Package multilock combines several locks into one. [New] combines different locks: it
-// takes all of them or none. [NewQuorum] combines copies of one lock on independent
-// servers: it takes a majority (the Redlock algorithm).
+// Package multilock combines several locks into one. [New] combines different locks: it takes all of them or none.
+// [NewQuorum] combines copies of one lock on independent servers: it takes a majority (the Redlock algorithm).
 //
-// Programs call redlatch.MultiLock or redlatch.QuorumLock and need not import this package;
-// the methods of [MultiLock] say what they promise. The rest of this comment explains how
-// both work inside.
+// Programs call redlatch.MultiLock or redlatch.QuorumLock and need not import this package; the methods of [MultiLock]
+// say what they promise. docs/SAFETY.md says what a quorum guarantees, and what it does not.
+package multilock
+
+// How both work inside.
 //
 // # All of several locks
 //
@@ -76,4 +77,3 @@
 // some fail, or until their leases end. All
 // members have one owner, on all clients, so that acquisitions with the hold's context
 // re-enter.
-package multilock

@@ -51,7 +51,7 @@ func (r *RLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold
 
 // TryLock blocks for at most wait; see [lock.Locker]. Its errors are those of Lock; without
 // ctx.Err() if the wait ended. If the server failed or was silent, they match
-// [lock.ErrUnavailable], too.
+// [lock.ErrUnavailable], and not [lock.ErrNotAcquired].
 func (r *RLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return r.l.TryLock(ctx, wait, lease)
 }

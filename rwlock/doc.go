@@ -1,10 +1,14 @@
-// Package rwlock provides the read-write lock: any number of readers or one writer.
-// Its format on the server is that of Redisson's RReadWriteLock.
+// Package rwlock provides the read-write lock: any number of readers or one writer. Its format on the server is that of
+// Redisson's RReadWriteLock.
 //
-// Programs get a ReadWriteLock from Client.ReadWriteLock and need not import this package;
-// the methods of [ReadLock] and [WriteLock] say what they promise. The rest of this comment
-// explains how the lock works inside. A refresh is a waiter's heartbeat. The skip time
-// ([WithSkipAfter]) is how long after its last one a waiter is passed over.
+// Programs get a ReadWriteLock from Client.ReadWriteLock and need not import this package; the methods of [ReadLock]
+// and [WriteLock] say what they promise. Readers and writers take turns, and each reader has a lease of its own. An
+// owner that holds the write lock may take the read lock, too, and keep it when it unlocks the write lock. The other
+// way round is refused. docs/SAFETY.md says more.
+package rwlock
+
+// How the lock works inside. A refresh is a waiter's heartbeat. The skip time ([WithSkipAfter]) is how long after its
+// last one a waiter is passed over.
 //
 // # On the server
 //
@@ -113,4 +117,3 @@
 // The reverse is allowed. When a writer takes the read lock, it names the field of its
 // write hold, and the script checks it. If the write lease then ends first (a fixed one),
 // the next reader that asks finds that, and sets the mode to read.
-package rwlock

@@ -121,7 +121,7 @@ var _ lock.Locker = (*ReadLock)(nil)
 func (r *ReadLock) Name() string { return r.l.Name() }
 
 // Lock blocks while a writer holds the lock, or has been waiting for it since before
-// this call; see the package comment. An owner that already holds the read lock or the
+// this call (docs/SAFETY.md). An owner that already holds the read lock or the
 // write lock re-enters at once. When a write lock is unlocked or downgraded, all waiting
 // readers enter together.
 //
@@ -141,7 +141,8 @@ func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it fails while a
 // writer waits, even if readers are inside. Its errors are those of Lock; without ctx.Err()
-// if the wait ended. If the server failed or was silent, they match [lock.ErrUnavailable], too.
+// if the wait ended. If the server failed or was silent, they match [lock.ErrUnavailable], and not
+// [lock.ErrNotAcquired].
 func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return r.l.TryLock(ctx, wait, lease)
 }
