@@ -124,6 +124,22 @@ func TestMakefileHasOneDefaultPerVariable(t *testing.T) {
 	}
 }
 
+var described = regexp.MustCompile(`(?m)^([a-z-]+):.*##(\w*)`)
+
+// TestMakeHelpListsEveryTarget: a target that says what it does is in a group that make help knows.
+func TestMakeHelpListsEveryTarget(t *testing.T) {
+	text := read(t, "Makefile")
+	found := described.FindAllStringSubmatch(text, -1)
+	for _, target := range found {
+		if !strings.Contains(text, " '"+target[2]+":") {
+			t.Errorf("make help does not list %s: it knows no group %q", target[1], target[2])
+		}
+	}
+	if len(found) < 10 {
+		t.Errorf("only %d targets were found", len(found))
+	}
+}
+
 // writers are the functions of the SDK that write to the log; their first text is the message.
 var writers = []string{
 	"Debug", "Info", "Warn", "Error", "DebugContext", "InfoContext", "WarnContext", "ErrorContext",
