@@ -70,6 +70,33 @@ func TestHandOverRefused(t *testing.T) {
 	}
 }
 
+// TestARefreshBehindManyDead: a refresh keeps its waiter's place behind more dead ones than a run drops, while clients of
+// Redisson wait as well.
+func TestARefreshBehindManyDead(t *testing.T) {
+	s := testbed.Standalone(t)
+	k, ms := fairKeys("f"), strconv.Itoa(lease)
+	must(t, s, fairCall(luascript.FairAcquire, field, ms, "-", "", "0"))
+	// their places ended in 1970
+	s.Do(t, "EVAL", `for i = 1, 700 do
+		local f = ARGV[1] .. i
+		redis.call('RPUSH', KEYS[1], f)
+		redis.call('ZADD', KEYS[2], 200000000000, f)
+		redis.call('HSET', KEYS[3], f, '0000000001000 1 5000 30000 - nonce ')
+	end
+	redis.call('RPUSH', KEYS[1], ARGV[2])
+	redis.call('ZADD', KEYS[2], 200000000000, ARGV[2])`,
+		"3", k[1], k[2], k[3], waiter+"dead", "6d4e6c1a-0000-4000-8000-00000000000a:17")
+	must(t, s, fairCall(luascript.FairAcquire, waiter, ms, "-", "", ms, "nonce"))
+	for range 3 {
+		if got := must(t, s, fairCall(luascript.FairRefresh, waiter, ms)); !strings.HasPrefix(got, "[1 ") {
+			t.Errorf("the refresh: %q, want that it waits", got)
+		}
+	}
+	if n := s.Int(t, "LLEN", k[1]); n > 2 {
+		t.Errorf("%d wait", n)
+	}
+}
+
 // The release of a group tells of each member, and all are free before the first message goes out.
 func TestGroupReleaseTellsOfEach(t *testing.T) {
 	s := testbed.Standalone(t)

@@ -102,7 +102,8 @@ local function first_waiter()
     local more = not alive and budget <= MOST / 2
     if alive or more then
       if by > 0 then lower(0, by) end
-      return not more and head or nil, want, more
+      if more then return nil, nil, true end
+      return head, want
     end
     if other then pcall(ARGV[1], ARGV[3] .. head, '0') end
     by = by + take_first(head, nil, by)
