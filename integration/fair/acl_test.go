@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -35,7 +36,7 @@ func TestMinimalACL(t *testing.T) {
 	l := c.FairLock("l", redlatch.Fenced(), fairlock.WithSkipAfter(time.Second))
 	const queue, scores = "redisson_lock_queue:{app:l}", "redisson_lock_timeout:{app:l}"
 	hold := lockIt(t, l)
-	unlock(t, lockItAgain(t, l, hold))
+	bed.Unlock(t, lockItAgain(t, l, hold))
 	const waiters = 400
 	got := make(chan result, waiters)
 	var cancels []context.CancelFunc
@@ -99,7 +100,7 @@ func TestMinimalACL(t *testing.T) {
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	}
 	for _, denied := range s.DeniedCommands(t) {
 		if !strings.Contains(denied, "psubscribe") { // the pattern for Redisson's calls can be done without

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -52,7 +53,7 @@ func TestTheCostOfATurnDoesNotGrow(t *testing.T) {
 		before := s.CommandStats(t)
 		for i := range turns {
 			wait(t.Context(), l, length+i, got)
-			unlock(t, hold)
+			bed.Unlock(t, hold)
 			r := receive(t, got, 10*time.Second)
 			if r.err != nil {
 				t.Fatal(r.err)

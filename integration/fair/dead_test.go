@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -56,7 +57,7 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 			busy := newMeter(t)
 			tc.end(t, p)
 			dead := time.Now()
-			unlock(t, hold)
+			bed.Unlock(t, hold)
 			if n := s.Int(t, "EXISTS", name); n != 1 {
 				t.Error("the lock was not handed to the head, which was alive as far as anybody knew")
 			}
@@ -70,7 +71,7 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 			if took := r.at.Sub(dead); took > tc.skip+busy.slack() {
 				t.Errorf("%d dead waiters cost %v, more than the skip time of %v", tc.dead, took, tc.skip)
 			}
-			unlock(t, r.hold)
+			bed.Unlock(t, r.hold)
 		})
 	}
 }
@@ -90,12 +91,12 @@ end
 return dead`, "1", wantsKey) == 10
 	})
 	busy, start := newMeter(t), time.Now()
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	r := receive(t, behind, 3*skip)
 	if took := r.at.Sub(start); r.err != nil || took > busy.slack() {
 		t.Errorf("%v after the release, %v", took, r.err)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	nothingLeft(t, s)
 }
 
@@ -104,11 +105,10 @@ return dead`, "1", wantsKey) == 10
 // it, queues up again and gets it in its turn.
 func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
 	t.Parallel() // it waits, for the most part
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s, testbed.AllowKeys(recordKey))
+	s := bed.Server(t, recordKey)
 	p, hold, behind := ahead(t, s, skip, 1)
 	p.Freeze(t)
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	r := receive(t, behind, 3*skip)
 	if r.err != nil {
 		t.Fatal(r.err)
@@ -120,7 +120,7 @@ func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
 		t.Fatalf("while somebody else holds the lock: %q", line)
 	case <-time.After(2 * skip):
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	p.Expect(t, "got 0")
 	p.Send(t, "unlock 0")
 	p.Expect(t, "unlocked 0")
@@ -141,7 +141,7 @@ func TestALivingWaiterIsNotSkipped(t *testing.T) {
 		p.Thaw(t)
 		time.Sleep(skip * 5 / 10)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	for i := range 300 {
 		p.Expect(t, fmt.Sprintf("got %d ", i))
 		p.Send(t, "unlock %d", i)
@@ -150,7 +150,7 @@ func TestALivingWaiterIsNotSkipped(t *testing.T) {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 }
 
 // The holder dies: the head enters when its lease has run out, not before, and
@@ -186,9 +186,9 @@ func TestTheHolderDies(t *testing.T) {
 	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 20 {
 		t.Errorf("%d scripts in %v", n, took)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	for range cap(got) - 1 {
-		unlock(t, receive(t, got, 5*time.Second).hold)
+		bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 	}
 }
 
@@ -216,8 +216,8 @@ func TestTheKeyIsDeletedByHand(t *testing.T) {
 	if err := hold.Unlock(t.Context()); err == nil {
 		t.Error("the lost hold was unlocked")
 	}
-	unlock(t, r.hold)
-	unlock(t, receive(t, got, 5*time.Second).hold)
+	bed.Unlock(t, r.hold)
+	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 	nothingLeft(t, s)
 }
 
@@ -250,13 +250,13 @@ func TestWaitingIsCheap(t *testing.T) {
 	if n := len(s.ForeignClients(t)); n > 3 {
 		t.Errorf("%d connections", n)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	for range waiters {
 		r := receive(t, got, 5*time.Second)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	}
 	nothingLeft(t, s)
 }

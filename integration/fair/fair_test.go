@@ -12,37 +12,14 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// The waiters of one process enter in the order in which they came.
-func TestWaitersOfOneProcessAreServedInOrder(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
-	c := dial(t, s.Addr())
-	l := c.FairLock(name)
-	first := lockIt(t, l)
-	got := make(chan result, 10)
-	for i := range 10 {
-		wait(t.Context(), l, i, got)
-		queued(t, s, int64(i+1))
-	}
-	unlock(t, first)
-	for i := range 10 {
-		r := receive(t, got, 5*time.Second)
-		if r.err != nil || r.id != i {
-			t.Fatalf("turn %d: waiter %d, %v", i, r.id, r.err)
-		}
-		unlock(t, r.hold)
-	}
-	nothingLeft(t, s)
-}
 
 // 500 waiters from 8 processes enter in the order in which the server saw them
 // arrive: the queue as it stood, against the record made inside the sections.
 func TestFIFOOverEightProcesses(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s, testbed.AllowKeys(recordKey))
+	s := bed.Server(t, recordKey)
 	l := dial(t, s.Addr()).FairLock(name)
 	first := lockIt(t, l)
 	procs := make([]*testbed.Process, 8)
@@ -63,7 +40,7 @@ func TestFIFOOverEightProcesses(t *testing.T) {
 			last = place
 		}
 	}
-	unlock(t, first)
+	bed.Unlock(t, first)
 	eventually(t, 30*time.Second, "all served", func() bool { return s.Int(t, "LLEN", recordKey) == waiters })
 	if got := s.List(t, "LRANGE", recordKey, "0", "-1"); !slices.Equal(got, want) {
 		t.Errorf("order of the sections:\n%v\norder of arrival:\n%v", got, want)
@@ -80,8 +57,7 @@ func TestFIFOOverEightProcesses(t *testing.T) {
 
 // A re-entry passes the queue, which is served after the last unlock.
 func TestReentryPassesTheQueue(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
+	s := bed.Server(t)
 	c := dial(t, s.Addr())
 	outer := lockIt(t, c.FairLock(name))
 	got := make(chan result, 1)
@@ -91,12 +67,12 @@ func TestReentryPassesTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatalf("re-entry: %v", err)
 	}
-	unlock(t, outer)
+	bed.Unlock(t, outer)
 	if n := s.Int(t, "LLEN", queueKey); n != 1 {
 		t.Errorf("queue of %d after the first of two unlocks", n)
 	}
-	unlock(t, inner)
-	unlock(t, receive(t, got, 5*time.Second).hold)
+	bed.Unlock(t, inner)
+	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 	nothingLeft(t, s)
 }
 
@@ -131,14 +107,13 @@ func TestTryLockWithoutWait(t *testing.T) {
 	_ = hold.Unlock(t.Context())
 	p.Send(t, "unlock a")
 	p.Expect(t, "unlocked a")
-	unlock(t, lockIt(t, l))
+	bed.Unlock(t, lockIt(t, l))
 }
 
 // One script and one message per turn: nobody but the next one is woken, and what
 // it receives is the lock.
 func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
+	s := bed.Server(t)
 	locks := []*fairlock.FairLock{}
 	for range 3 {
 		// so long that no refresh falls into the test
@@ -154,7 +129,7 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 	calm(t, s)
 	before := s.CommandStats(t)
 	for i := range waiters {
-		unlock(t, hold)
+		bed.Unlock(t, hold)
 		r := receive(t, got, 5*time.Second)
 		if r.err != nil || r.id != i {
 			t.Fatalf("turn %d: waiter %d, %v", i, r.id, r.err)
@@ -165,7 +140,7 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 	if diff.Calls["evalsha"] != waiters || diff.Calls["publish"] != waiters {
 		t.Errorf("%d turns took %d scripts and %d messages", waiters, diff.Calls["evalsha"], diff.Calls["publish"])
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	nothingLeft(t, s)
 }
 
@@ -191,6 +166,9 @@ func TestStateShowsTheQueue(t *testing.T) {
 	l := c.FairLock(name, redlatch.Fenced())
 	if st, err := l.State(t.Context()); err != nil || st.Held || st.QueueLength != 0 {
 		t.Errorf("free: %+v, %v", st, err)
+	}
+	if forced, err := l.ForceUnlock(t.Context()); forced || err != nil {
+		t.Errorf("ForceUnlock of a free lock: %v, %v", forced, err)
 	}
 	hold := lockIt(t, l)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -218,37 +196,8 @@ func TestStateShowsTheQueue(t *testing.T) {
 	for range 3 {
 		receive(t, got, 5*time.Second)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	eventually(t, 5*time.Second, "an empty queue", func() bool { return s.Int(t, "LLEN", queueKey) == 0 })
-}
-
-// ForceUnlock hands the lock to the first waiter at once, and spares what is no lock.
-func TestForceUnlockHandsOver(t *testing.T) {
-	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
-	l := c.FairLock(name)
-	if forced, err := l.ForceUnlock(t.Context()); forced || err != nil {
-		t.Errorf("free: %v, %v", forced, err)
-	}
-	lockIt(t, l)
-	got := make(chan result, 1)
-	wait(t.Context(), l, 1, got)
-	queued(t, s, 1)
-	if forced, err := l.ForceUnlock(t.Context()); !forced || err != nil {
-		t.Errorf("held: %v, %v", forced, err)
-	}
-	r := receive(t, got, time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	unlock(t, r.hold)
-	s.Do(t, "HSET", name, "a", "1", "b", "2")
-	if _, err := l.ForceUnlock(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
-		t.Errorf("application data: %v", err)
-	}
-	if n := s.Int(t, "HLEN", name); n != 2 {
-		t.Error("application data was touched")
-	}
 }
 
 // A skip time below the least one is refused by the first call.
@@ -260,14 +209,13 @@ func TestSkipAfterIsValidated(t *testing.T) {
 			t.Errorf("%v: %v", d, err)
 		}
 	}
-	unlock(t, lockIt(t, c.FairLock(name, fairlock.WithSkipAfter(fairlock.MinSkipAfter))))
+	bed.Unlock(t, lockIt(t, c.FairLock(name, fairlock.WithSkipAfter(fairlock.MinSkipAfter))))
 }
 
 // Tokens increase from holder to holder, also when the lock is handed over, and
 // who did not ask has none.
 func TestTokensIncreaseOverHandOvers(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:"))
+	s := bed.Server(t)
 	c := dial(t, s.Addr())
 	hold := lockIt(t, c.FairLock(name, redlatch.Fenced()))
 	last := hold.Token()
@@ -281,7 +229,7 @@ func TestTokensIncreaseOverHandOvers(t *testing.T) {
 		queued(t, s, int64(i+1))
 	}
 	for i := range 10 {
-		unlock(t, hold)
+		bed.Unlock(t, hold)
 		hold = receive(t, got, 5*time.Second).hold
 		switch token := hold.Token(); {
 		case i%3 == 0 && token != 0:
@@ -292,14 +240,13 @@ func TestTokensIncreaseOverHandOvers(t *testing.T) {
 			last = token
 		}
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 }
 
 // Two waits of one owner are two places; when the owner has the lock by one of them, the other
 // re-enters and leaves the queue.
 func TestTwoWaitsOfOneOwnerAreTwoPlaces(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
+	s := bed.Server(t)
 	c := dial(t, s.Addr())
 	l := c.FairLock(name)
 	hold := lockIt(t, l)
@@ -311,19 +258,19 @@ func TestTwoWaitsOfOneOwnerAreTwoPlaces(t *testing.T) {
 	queued(t, s, 2)
 	wait(owner, l, 3, got)
 	queued(t, s, 3)
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	a, b := receive(t, got, 5*time.Second), receive(t, got, 5*time.Second)
 	if ids := fmt.Sprint(min(a.id, b.id), max(a.id, b.id)); a.err != nil || b.err != nil || ids != "1 3" {
 		t.Fatalf("entered: %d %v and %d %v", a.id, a.err, b.id, b.err)
 	}
 	queued(t, s, 1)
-	unlock(t, a.hold)
+	bed.Unlock(t, a.hold)
 	select {
 	case r := <-got:
 		t.Fatalf("waiter %d entered a lock that is still held once", r.id)
 	case <-time.After(50 * time.Millisecond):
 	}
-	unlock(t, b.hold)
-	unlock(t, receive(t, got, 5*time.Second).hold)
+	bed.Unlock(t, b.hold)
+	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 	nothingLeft(t, s)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -80,7 +81,7 @@ func TestAForgedMessageIsNoGrant(t *testing.T) {
 			if r.err != nil {
 				t.Fatal(r.err)
 			}
-			unlock(t, r.hold)
+			bed.Unlock(t, r.hold)
 			nothingLeft(t, s)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -52,7 +53,7 @@ func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 			refreshed(t, s) // the next refresh is a second away
 			before := s.CommandStats(t)
 			busy, granted := newMeter(t), time.Now()
-			unlock(t, hold)
+			bed.Unlock(t, hold)
 			h := receive(t, got, time.Second).hold
 			if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 1 {
 				t.Errorf("%d scripts for the hand-over", n)
@@ -77,7 +78,7 @@ func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 			if h.Context().Err() != nil {
 				t.Error(context.Cause(h.Context()))
 			}
-			unlock(t, h)
+			bed.Unlock(t, h)
 			nothingLeft(t, s)
 		})
 	}
@@ -100,7 +101,7 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	calm(t, s)
 	refreshed(t, s)
 	time.Sleep(lease + 300*time.Millisecond) // the refresh is older than the lease is long
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	r := receive(t, got, time.Second)
 	if r.err != nil || r.id != 1 {
 		t.Fatalf("waiter %d: %v", r.id, r.err)
@@ -111,8 +112,8 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
 		t.Errorf("the local deadline is %v after the server's", local.Sub(server))
 	}
-	unlock(t, r.hold)
-	unlock(t, receive(t, got, time.Second).hold)
+	bed.Unlock(t, r.hold)
+	bed.Unlock(t, receive(t, got, time.Second).hold)
 	nothingLeft(t, s)
 }
 
@@ -131,7 +132,7 @@ func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
 	queued(t, s, 1)
 	calm(t, s)
 	busy, start := newMeter(t), time.Now()
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	r := receive(t, got, 5*time.Second)
 	if took := r.at.Sub(start); r.err != nil || took > time.Second+busy.slack() {
 		t.Errorf("after %v, %v", took, r.err)
@@ -139,7 +140,7 @@ func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
 	if left := time.Until(r.hold.ValidUntil()); left < 20*time.Second {
 		t.Errorf("only %v left", left)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	nothingLeft(t, s)
 }
 
@@ -163,7 +164,7 @@ func TestAGrantDuringAReconnectIsFoundAtOnce(t *testing.T) {
 		t.Fatal(r.err)
 	}
 	_ = hold.Unlock(t.Context())
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 }
 
 // An old grant that arrives late must not be taken for one of the place that the
@@ -191,8 +192,8 @@ func TestAGrantOfAnEarlierPlaceIsIgnored(t *testing.T) {
 		t.Fatalf("%v, %v", r.hold, r.err)
 	default:
 	}
-	unlock(t, hold)
-	unlock(t, receive(t, got, 5*time.Second).hold)
+	bed.Unlock(t, hold)
+	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 	nothingLeft(t, s)
 }
 
@@ -207,8 +208,7 @@ func indexFromEnd(field string) int {
 
 // The reply to the enqueuing is lost: the retry finds its own place.
 func TestALostReplyMakesNoSecondPlace(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
+	s := bed.Server(t)
 	proxy := testbed.NewProxy(t, s.Addr())
 	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
 	c := dial(t, proxy.Addr())
@@ -221,42 +221,15 @@ func TestALostReplyMakesNoSecondPlace(t *testing.T) {
 	if n := s.Int(t, "LLEN", queueKey); n != 1 {
 		t.Errorf("%d places", n)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	r := receive(t, got, 5*time.Second)
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
 	// and the same for the release: its retry finds the work done
 	trap = proxy.DropReply(testbed.Contains("EVALSHA", queueKey))
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	trap.Wait(t)
-	nothingLeft(t, s)
-}
-
-// A release that hands over and arrives twice hands over once.
-func TestALateDuplicateOfAReleaseChangesNothing(t *testing.T) {
-	s := testbed.Standalone(t)
-	proxy := testbed.NewProxy(t, s.Addr())
-	hold := lockIt(t, dial(t, proxy.Addr()).FairLock(name))
-	l := dial(t, s.Addr()).FairLock(name)
-	got := make(chan result, 2)
-	for i := range 2 {
-		wait(t.Context(), l, i, got)
-		queued(t, s, int64(i+1))
-	}
-	trap := proxy.CopyRequest(testbed.Contains("EVALSHA", queueKey))
-	unlock(t, hold)
-	first := receive(t, got, 5*time.Second)
-	if reply := trap.Deliver(t); reply != ":0\r\n" {
-		t.Errorf("the duplicate was answered with %q", reply)
-	}
-	select {
-	case r := <-got:
-		t.Fatalf("waiter %d entered a held lock", r.id)
-	case <-time.After(50 * time.Millisecond):
-	}
-	unlock(t, first.hold)
-	unlock(t, receive(t, got, 5*time.Second).hold)
 	nothingLeft(t, s)
 }
 
@@ -282,7 +255,7 @@ func TestALateAcquireMakesNoPlace(t *testing.T) {
 	if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
 		t.Errorf("the late command was answered with %q", reply)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	if n := s.Int(t, "EXISTS", name, queueKey, scoresKey, wantsKey); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
@@ -305,7 +278,7 @@ func TestOutOfMemory(t *testing.T) {
 	if n := s.Int(t, "LLEN", queueKey); n != 1 {
 		t.Errorf("queue of %d", n)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	r := receive(t, got, time.Second)
 	if r.err != nil {
 		t.Fatal(r.err)
@@ -313,7 +286,7 @@ func TestOutOfMemory(t *testing.T) {
 	if ttl := s.Int(t, "PTTL", name); ttl <= 0 {
 		t.Errorf("PTTL %d: a lock without a lease", ttl)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	nothingLeft(t, s)
 }
 
@@ -326,7 +299,7 @@ func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
 	wait(t.Context(), dial(t, s.Addr()).FairLock(name, redlatch.Fenced()), 1, got)
 	queued(t, s, 1)
 	s.Do(t, "SET", "redisson_lock_token:{"+name+"}", "no number")
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	if n := s.Int(t, "EXISTS", name); n != 0 {
 		t.Error("the lock is held")
 	}
@@ -350,8 +323,8 @@ func TestScriptFlushAndRestart(t *testing.T) {
 		queued(t, s, int64(i+1))
 	}
 	s.Do(t, "SCRIPT", "FLUSH")
-	unlock(t, hold)
-	unlock(t, receive(t, got, 5*time.Second).hold)
+	bed.Unlock(t, hold)
+	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 	lost := receive(t, got, 5*time.Second).hold
 	s.Restart(t, testbed.Empty)
 	r := receive(t, got, 10*time.Second) // it finds no place and queues up again
@@ -361,7 +334,7 @@ func TestScriptFlushAndRestart(t *testing.T) {
 	if err := lost.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
 		t.Errorf("the hold that the server forgot: %v", err)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	nothingLeft(t, s)
 }
 
@@ -382,7 +355,7 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 	got := make(chan result, 2)
 	wait(t.Context(), acked, 1, got)
 	queued(t, s, 1)
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	r := receive(t, got, 20*time.Second)
 	if r.err != nil {
 		t.Fatal(r.err)
@@ -395,7 +368,7 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 	wait(t.Context(), plain, 3, got)
 	queued(t, s, 2)
 	set.Replicas()[0].Freeze(t)
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	var acks *redlatch.ReplicaAcksError
 	a := receive(t, got, 20*time.Second)
 	b := receive(t, got, 20*time.Second)
@@ -409,7 +382,7 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 		t.Fatalf("waiter %d: %v", b.id, b.err)
 	}
 	set.Replicas()[0].Thaw(t)
-	unlock(t, b.hold)
+	bed.Unlock(t, b.hold)
 }
 
 // On a cluster the grants travel over sharded channels.
@@ -427,13 +400,13 @@ func TestOnACluster(t *testing.T) {
 				return err == nil && st.QueueLength == i+1
 			})
 		}
-		unlock(t, hold)
+		bed.Unlock(t, hold)
 		for i := range 4 {
 			r := receive(t, got, 3*time.Second)
 			if r.err != nil || r.id != i {
 				t.Fatalf("%s: waiter %d, %v in the turn of %d", lockName, r.id, r.err, i)
 			}
-			unlock(t, r.hold)
+			bed.Unlock(t, r.hold)
 		}
 	}
 }
@@ -465,7 +438,7 @@ local clock, field = redis.call('TIME'), redis.call('LINDEX', KEYS[1], 0)
 local alive = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000) + ARGV[1])
 redis.call('HSET', KEYS[2], field, alive .. string.sub(redis.call('HGET', KEYS[2], field), 14))`,
 		"2", queueKey, wantsKey, strconv.FormatInt(skip.Milliseconds()/3, 10))
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	if n := s.Int(t, "EXISTS", name); n != 1 {
 		t.Fatal("the lock was not handed over")
 	}
@@ -475,7 +448,7 @@ redis.call('HSET', KEYS[2], field, alive .. string.sub(redis.call('HGET', KEYS[2
 			t.Errorf("the local deadline is %v after the server's", local.Sub(server))
 		}
 		trap.Release()
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	case <-time.After(500 * time.Millisecond): // a lower bound: longer can't fail it
 		trap.Release()
 		r := receive(t, got, 10*time.Second)
@@ -485,7 +458,7 @@ redis.call('HSET', KEYS[2], field, alive .. string.sub(redis.call('HGET', KEYS[2
 		if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
 			t.Errorf("confirmed, the local deadline is %v after the server's", local.Sub(server))
 		}
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	}
 	nothingLeft(t, s)
 }

@@ -3,8 +3,6 @@ package fair
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -13,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -28,22 +25,14 @@ const (
 	wantsKey  = "redlatch_fair:{" + name + "}"
 )
 
-// dial makes a client that is closed with the test.
+// dial makes a client that is closed with the test, with the lease of those who set none.
 func dial(t *testing.T, addr string, opts ...redlatch.ConfigOption) *redlatch.Client {
 	t.Helper()
-	cfg := redlatch.Config{
-		Redis:  rueidis.ClientOption{InitAddress: []string{addr}},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}
+	change := []func(*redlatch.Config){func(c *redlatch.Config) { c.LeaseTime = 30 * time.Second }}
 	for _, o := range opts {
-		o(&cfg)
+		change = append(change, o)
 	}
-	c, err := redlatch.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
+	return bed.Client(t, addr, change...)
 }
 
 // eventually waits until ok is true, for at most limit.
@@ -74,13 +63,6 @@ func lockIt(t *testing.T, l redlatch.Locker, opts ...redlatch.AcquireOption) red
 		t.Fatal(err)
 	}
 	return h
-}
-
-func unlock(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if err := h.Unlock(context.Background()); err != nil {
-		t.Fatalf("unlock: %v", err)
-	}
 }
 
 // nothingLeft checks that neither lock nor queue left a key behind.

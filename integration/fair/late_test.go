@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -44,12 +45,12 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 			if lease < time.Second {
 				time.Sleep(lease * 3 / 4) // so old is the last sign of life now
 			}
-			unlock(t, hold)
+			bed.Unlock(t, hold)
 			r := receive(t, got, 5*time.Second)
 			if r.err != nil {
 				t.Fatal(r.err)
 			}
-			unlock(t, r.hold)
+			bed.Unlock(t, r.hold)
 			if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
 				t.Errorf("the late command was answered with %q: the lock is held for %d ms by nobody", reply, s.Int(t, "PTTL", name))
 			}
@@ -78,5 +79,5 @@ func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 }

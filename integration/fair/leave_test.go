@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -21,8 +22,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 		id   int
 	}{{"first", 0}, {"middle", 2}, {"last", 4}} {
 		t.Run(where.name, func(t *testing.T) {
-			s := testbed.Standalone(t)
-			testbed.LeakCheck(t, s)
+			s := bed.Server(t)
 			l := dial(t, s.Addr()).FairLock(name)
 			hold := lockIt(t, l)
 			got := make(chan result, 5)
@@ -42,7 +42,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 			if n := s.Int(t, "ZCARD", scoresKey); n != 4 {
 				t.Errorf("%d scores for 4 waiters", n)
 			}
-			unlock(t, hold)
+			bed.Unlock(t, hold)
 			for i := range 5 {
 				if i == where.id {
 					continue
@@ -51,37 +51,16 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 				if r.err != nil || r.id != i {
 					t.Fatalf("waiter %d, %v in the turn of %d", r.id, r.err, i)
 				}
-				unlock(t, r.hold)
+				bed.Unlock(t, r.hold)
 			}
 			nothingLeft(t, s)
 		})
 	}
 }
 
-// A wait that ends says who holds the lock, and leaves the queue.
-func TestTheEndOfTheWaitLeavesTheQueue(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
-	l := dial(t, s.Addr()).FairLock(name)
-	hold := lockIt(t, l)
-	busyMachine, start := newMeter(t), time.Now()
-	_, err := l.TryLock(t.Context(), time.Second, 0)
-	var busy *redlatch.NotAcquiredError
-	if !errors.As(err, &busy) || busy.Holder == "" {
-		t.Errorf("%v", err)
-	}
-	if took := time.Since(start); took < time.Second || took > time.Second+busyMachine.slack() {
-		t.Errorf("a wait of 1s took %v", took)
-	}
-	eventually(t, 2*time.Second+busyMachine.slack(), "an empty queue", func() bool { return s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey) == 0 })
-	unlock(t, hold)
-	nothingLeft(t, s)
-}
-
 // Close ends its waits and takes their places out of the queue before it returns.
 func TestCloseLeavesTheQueues(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
+	s := bed.Server(t)
 	l := dial(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, l)
 	closing := dial(t, s.Addr())
@@ -99,15 +78,14 @@ func TestCloseLeavesTheQueues(t *testing.T) {
 	if n := s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey); n != 0 {
 		t.Errorf("%d keys of the queue are left after Close", n)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	nothingLeft(t, s)
 }
 
 // In a long queue those who leave from the middle leave their entry behind,
 // marked: it counts for nothing and costs nobody anything.
 func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
+	s := bed.Server(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute))
 	hold := lockIt(t, l)
 	const waiters = 600
@@ -167,7 +145,7 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 	if n := s.Int(t, "LLEN", queueKey); n >= 2*106+64 {
 		t.Errorf("list of %d for 106 waiters", n)
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	for i := range waiters {
 		if (i >= 100 && i < 590) || i >= 596 {
 			continue
@@ -176,7 +154,7 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 		if r.err != nil || r.id != i {
 			t.Fatalf("waiter %d, %v in the turn of %d", r.id, r.err, i)
 		}
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	}
 	nothingLeft(t, s)
 }
@@ -184,8 +162,7 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 // The lock is handed to a waiter that gives up in the same moment: it passes it
 // on, and the next one enters at once.
 func TestALateGrantIsPassedOn(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
+	s := bed.Server(t)
 	proxy := testbed.NewProxy(t, s.Addr())
 	slow := fairlock.WithSkipAfter(time.Minute) // no refresh helps
 	l := dial(t, s.Addr()).FairLock(name, slow)
@@ -199,7 +176,7 @@ func TestALateGrantIsPassedOn(t *testing.T) {
 	queued(t, s, 2)
 	calm(t, s)
 	proxy.Pause(testbed.Replies) // the grant is on its way
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	cancel()
 	r, left := receive(t, got, time.Second), receive(t, got, time.Second)
 	if r.id == 1 { // it looks for a moment whether it is rid of the grant
@@ -212,61 +189,7 @@ func TestALateGrantIsPassedOn(t *testing.T) {
 		t.Fatalf("waiter %d: %v", r.id, r.err)
 	}
 	proxy.Resume(testbed.Replies)
-	unlock(t, r.hold)
-	nothingLeft(t, s)
-}
-
-// ctx ends at random points of acquisitions: nothing is left behind, nobody is
-// left waiting, the section is never entered twice.
-func TestRandomCancellationsLeaveNothing(t *testing.T) {
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s)
-	rnd := seeded(t)
-	c := dial(t, s.Addr())
-	inside := make(chan struct{}, 1)
-	const workers, rounds = 16, 60
-	done := make(chan int, workers)
-	for range workers {
-		seed := rnd.Uint64()
-		go func() {
-			mine, acquired := source(seed), 0
-			limit := 4 * time.Millisecond // longer after a miss, shorter after a hit: near the edge on any machine
-			for range rounds {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(mine.Int64N(int64(limit))))
-				h, err := c.FairLock(name).Lock(ctx)
-				if err == nil {
-					limit = max(limit*3/4, time.Millisecond)
-				} else {
-					limit = min(limit*5/4, 5*time.Second)
-				}
-				if err == nil {
-					select {
-					case inside <- struct{}{}:
-					default:
-						t.Error("two holders")
-					}
-					acquired++
-					<-inside
-					if err := h.Unlock(ctx); err != nil {
-						t.Error(err)
-					}
-				} else if !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
-				cancel()
-			}
-			done <- acquired
-		}()
-	}
-	total := 0
-	for range workers {
-		total += <-done
-	}
-	if total == 0 || total == workers*rounds {
-		t.Errorf("%d of %d acquired: the time limits hit nothing", total, workers*rounds)
-	}
-	t.Logf("%d of %d acquired", total, workers*rounds)
-	unlock(t, lockIt(t, c.FairLock(name)))
+	bed.Unlock(t, r.hold)
 	nothingLeft(t, s)
 }
 

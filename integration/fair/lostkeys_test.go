@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -58,7 +59,7 @@ func TestALostKeyOfTheQueue(t *testing.T) {
 			eventually(t, 5*time.Second, "a whole queue again", func() bool {
 				return s.Int(t, "HLEN", wantsKey) == 3 && whole(t, s, 3)
 			})
-			unlock(t, hold)
+			bed.Unlock(t, hold)
 			for range 3 {
 				r := receive(t, got, 5*time.Second)
 				if r.err != nil {
@@ -140,7 +141,7 @@ func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 	javaUnlocks(t, s)
 	javaTakes(t, s, 3, 0)
 	javaUnlocks(t, s)
-	unlock(t, receive(t, got, 5*time.Second).hold)
+	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 }
 
 // TestAShortSkipTimeBesideALongOne: the queue lasts for those who tell of themselves most

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -206,7 +207,7 @@ func TestRandomStepsAgainstAModel(t *testing.T) {
 		}
 	}
 	t.Logf("%v", m.did)
-	unlock(t, lockIt(t, dial(t, m.s.Addr()).FairLock(name)))
+	bed.Unlock(t, lockIt(t, dial(t, m.s.Addr()).FairLock(name)))
 	m.s.Do(t, "DEL", recordKey)
 	nothingLeft(t, m.s)
 }

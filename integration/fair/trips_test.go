@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -58,10 +59,10 @@ func TestAHandOverTakesTwoWays(t *testing.T) {
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	}
 	for _, l := range []redlatch.Locker{giver.FairLock(name), giver.RLock("plain")} {
-		unlock(t, lockIt(t, l)) // the server knows the scripts
+		bed.Unlock(t, lockIt(t, l)) // the server knows the scripts
 	}
 	handOver(giver.FairLock(name), taker.FairLock(name), true)
 	handOver(giver.RLock("plain"), taker.RLock("plain"), false)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/fairlock"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -95,7 +96,7 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 	calm(t, s)
 
 	called := s.CommandStats(t).Calls["publish"]
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	if n := s.CommandStats(t).Calls["publish"] - called; n != 1 {
 		t.Errorf("%d messages for Redisson's waiter", n)
 	}
@@ -109,14 +110,14 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 	if took := r.at.Sub(start); r.id != 1 || r.err != nil || took > busy.slack() {
 		t.Fatalf("waiter %d, %v, %v after Redisson's unlock", r.id, r.err, took)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	javaTakes(t, s, 2, javaWait)
 	javaUnlocks(t, s)
 	for i := range 2 {
 		if r = receive(t, got, time.Second); r.id != 2+i {
 			t.Fatalf("waiter %d, %v", r.id, r.err)
 		}
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	}
 	nothingLeft(t, s)
 }
@@ -162,14 +163,14 @@ return {string.format('%.0f', redis.call('ZSCORE', KEYS[1], ARGV[1]) - redis.cal
 			t.Errorf("in %d ms the score has grown by %d ms", passed, grown)
 		}
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	for thread, w := range []time.Duration{300 * time.Second, 50 * time.Second, time.Hour} {
 		javaTakes(t, s, thread, w)
 		if head := javaUnlocks(t, s); head == "" {
 			t.Fatalf("after thread %d: the Go waiter was dropped", thread)
 		}
 	}
-	unlock(t, receive(t, got, time.Second).hold)
+	bed.Unlock(t, receive(t, got, time.Second).hold)
 	nothingLeft(t, s)
 }
 
@@ -198,17 +199,17 @@ func TestADroppedWaiterIsBack(t *testing.T) {
 			t.Errorf("%s has no score", f)
 		}
 	}
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	for i := range 3 {
 		r := receive(t, got, time.Second)
 		if r.id != i {
 			t.Fatalf("waiter %d in the turn of %d", r.id, i)
 		}
-		unlock(t, r.hold)
+		bed.Unlock(t, r.hold)
 	}
 	s.Do(t, "LPOP", queueKey)
 	s.Do(t, "ZREM", scoresKey, java(1))
-	unlock(t, lockIt(t, l))
+	bed.Unlock(t, lockIt(t, l))
 	nothingLeft(t, s)
 }
 
@@ -226,7 +227,7 @@ func TestADeadWaiterOfRedisson(t *testing.T) {
 	got := make(chan result, 1)
 	wait(t.Context(), l, 1, got)
 	queued(t, s, 2)
-	unlock(t, hold)
+	bed.Unlock(t, hold)
 	before := s.CommandStats(t).Calls["evalsha"]
 	r := receive(t, got, 5*time.Second)
 	if late := r.at.Sub(dead); r.err != nil || late < -10*time.Millisecond || late > busy.slack() {
@@ -235,7 +236,7 @@ func TestADeadWaiterOfRedisson(t *testing.T) {
 	if n := s.CommandStats(t).Calls["evalsha"] - before; n > 8 {
 		t.Errorf("%d scripts", n)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	nothingLeft(t, s)
 }
 
@@ -284,14 +285,14 @@ func TestRedissonsWaitersAreLiftedWithOurs(t *testing.T) {
 	}
 	// In front it is dropped by its own time again: it has died, and costs no more than a skip time.
 	before := time.Now()
-	unlock(t, hold)
-	unlock(t, receive(t, got, 2*skip).hold)
+	bed.Unlock(t, hold)
+	bed.Unlock(t, receive(t, got, 2*skip).hold)
 	wait(t.Context(), l, 2, got)
 	r := receive(t, got, 4*skip)
 	if took := r.at.Sub(before); r.err != nil || took > 3*skip+300*time.Millisecond {
 		t.Errorf("%v after the unlock, %v", took, r.err)
 	}
-	unlock(t, r.hold)
+	bed.Unlock(t, r.hold)
 	nothingLeft(t, s)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -15,7 +16,7 @@ import (
 func TestARunUsesUpThePeriodForEverybody(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	a, b := dial(t, s.Addr()), dial(t, s.Addr())
+	a, b := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
 	if !must(t, a.Once("report"), hour) {
 		t.Fatal("the first call did not run")
 	}
@@ -34,7 +35,7 @@ func TestARunUsesUpThePeriodForEverybody(t *testing.T) {
 func TestFailureUsesUpThePeriodUntilReset(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	a, b := dial(t, s.Addr()), dial(t, s.Addr())
+	a, b := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
 	failed := errors.New("disk full")
 	ran, err := a.Once("report").Do(t.Context(), hour, func(context.Context) error { return failed })
 	if !ran || !errors.Is(err, failed) {
@@ -59,7 +60,7 @@ func TestFailureOfARunThatLosesItsLock(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	failed := errors.New("disk full")
-	ran, err := dial(t, s.Addr()).Once("report").Do(t.Context(), hour, func(context.Context) error {
+	ran, err := bed.Client(t, s.Addr()).Once("report").Do(t.Context(), hour, func(context.Context) error {
 		s.Do(t, "DEL", "report")
 		return failed
 	})
@@ -73,7 +74,7 @@ func TestFailureOfARunThatLosesItsLock(t *testing.T) {
 func TestPanicUnlocks(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	a := dial(t, s.Addr())
+	a := bed.Client(t, s.Addr())
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -87,45 +88,11 @@ func TestPanicUnlocks(t *testing.T) {
 	}
 }
 
-// A run that is longer than its period is not overlapped; the ticks meanwhile use up nothing.
-func TestALongRunIsNotOverlapped(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	a, b := dial(t, s.Addr()), dial(t, s.Addr())
-	begun, end := make(chan struct{}), make(chan struct{})
-	done := make(chan error, 1)
-	go func() {
-		_, err := a.Once("report").Do(t.Context(), short, func(ctx context.Context) error {
-			close(begun)
-			<-end
-			return ctx.Err()
-		})
-		done <- err
-	}()
-	<-begun
-	gone(t, s)                                                  // the next run is due
-	ran, err := b.Once("report").Do(t.Context(), hour, nothing) // its answer may take as long as the period
-	var busy *redlatch.NotAcquiredError
-	if ran || !errors.As(err, &busy) || busy.Holder == "" || busy.Name != "report" {
-		t.Errorf("a call during a long run: %t, %v", ran, err)
-	}
-	if n := s.Int(t, "EXISTS", luascript.OnceKey("report")); n != 0 {
-		t.Error("the refused call used up the period")
-	}
-	close(end)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if !must(t, b.Once("report"), short) {
-		t.Error("the first call after the long run did not run")
-	}
-}
-
 // What can't be meant is refused, by its name, and uses up nothing.
 func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	c := dial(t, s.Addr())
+	c := bed.Client(t, s.Addr())
 	for name, call := range map[string]func() error{
 		"period": func() error { _, err := c.Once("a").Do(t.Context(), time.Millisecond, nothing); return err },
 		"fn":     func() error { _, err := c.Once("a").Do(t.Context(), hour, nil); return err },
@@ -157,7 +124,7 @@ func TestBadArguments(t *testing.T) {
 func TestNamesAreMapped(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	c := dial(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "shop:" })
+	c := bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "shop:" })
 	if !must(t, c.Once("report"), time.Minute) {
 		t.Fatal("did not run")
 	}
@@ -170,7 +137,7 @@ func TestNamesAreMapped(t *testing.T) {
 func TestOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testbed.Cluster(t)
-	c := dial(t, cluster.Addrs()[0])
+	c := bed.Client(t, cluster.Addrs()[0])
 	for _, name := range []string{"a", "b", "c", "{x}d"} {
 		if !must(t, c.Once(name), hour) || must(t, c.Once(name), hour) {
 			t.Error(name)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -43,11 +44,11 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 func TestTheProcessDiesInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	c := dial(t, s.Addr())
+	c := bed.Client(t, s.Addr())
 	p := testbed.Spawn(t, "once-victim", victimArgs{s.Addr()})
 	p.Expect(t, "running")
 	p.Kill(t)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(bed.Patience)
 	for {
 		held := s.Int(t, "EXISTS", "report") == 1
 		ran, err := c.Once("report").Do(t.Context(), time.Second, nothing)
@@ -74,85 +75,23 @@ func TestTheProcessDiesInTheMiddle(t *testing.T) {
 	}
 }
 
-// The reply to the claim is lost: the retry recognises itself, fn runs once and the
-// period is used up once.
+// The retry of a claim whose reply was lost recognises itself: fn runs once, and the period is used up once.
 func TestALostReplyIsNoSecondRun(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
-	trap := p.DropReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
+	x := newScene(t)
+	trap := x.proxy.DropReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
 	runs := 0
-	ran, err := c.Once("report").Do(t.Context(), hour, func(context.Context) error { runs++; return nil })
+	ran, err := x.c.Once("report").Do(t.Context(), hour, func(context.Context) error { runs++; return nil })
 	trap.Wait(t)
 	if !ran || err != nil || runs != 1 {
 		t.Fatal(ran, err, runs)
 	}
-	tick, _ := record(t, s, "report")
-	if d := now(t, s) - tick; d < 0 || d > patience.Milliseconds() {
+	tick, _ := record(t, x.Server, "report")
+	if d := now(t, x.Server) - tick; d < 0 || d > bed.Patience.Milliseconds() {
 		t.Errorf("the period began %d ms ago", d)
 	}
-	if must(t, dial(t, s.Addr()).Once("report"), hour) {
+	if must(t, x.other.Once("report"), hour) {
 		t.Error("a second run")
 	}
-}
-
-// The caller leaves while its claim is under way and granted: the period is given back.
-func TestAGrantThatComesLateIsGivenBack(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
-	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Once("report").Do(ctx, hour, func(context.Context) error { t.Error("fn ran"); return nil })
-		done <- err
-	}()
-	trap.Wait(t)
-	cancel()
-	if err := <-done; !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, found := record(t, s, "report"); !found {
-		t.Fatal("the claim was not granted: the test tests nothing")
-	}
-	trap.Release()
-	gone(t, s)
-	if !must(t, dial(t, s.Addr()).Once("report"), hour) {
-		t.Error("the period was used up by nobody")
-	}
-}
-
-// The caller leaves while the lock is being taken: it returns at once, though the server
-// answers nothing, and the period is given back when it does.
-func TestLeavingBetweenClaimAndLock(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = 2 * patience })
-	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Once("report").Do(ctx, hour, func(context.Context) error { t.Error("fn ran"); return nil })
-		done <- err
-	}()
-	trap.Wait(t)
-	p.Refuse() // no new connection either
-	cancel()
-	select {
-	case err := <-done:
-		if !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Error("Do waits for the server after its ctx has ended")
-	}
-	p.Admit(t)
-	trap.Release()
-	gone(t, s)
 }
 
 // A claim that was given up while it was on its way arrives after the undoing: refused.
@@ -160,7 +99,7 @@ func TestALateCommandOfAGivenUpClaimIsRefused(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
+	c := bed.Client(t, p.Addr())
 	trap := p.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
 	ctx, cancel := context.WithCancel(t.Context())
 	undone := p.CopyRequest(testbed.Contains("EVALSHA", luascript.OnceUndo.SHA))
@@ -177,7 +116,7 @@ func TestALateCommandOfAGivenUpClaimIsRefused(t *testing.T) {
 	}
 	p.Admit(t)
 	undone.Wait(t)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(bed.Patience)
 	for s.Int(t, "EXISTS", luascript.VoidKey("report")) == 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
@@ -195,7 +134,7 @@ func TestAnUnreachableServer(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr(), leaseTime(3*time.Second))
+	c := bed.Client(t, p.Addr(), leaseTime(3*time.Second))
 	p.Refuse()
 	p.Cut()
 	ran, err := c.Once("report").Do(t.Context(), outage, nothing)
@@ -217,25 +156,6 @@ func TestAnUnreachableServer(t *testing.T) {
 	}
 }
 
-// Close ends a call that waits for the server, at once.
-func TestCloseEndsACall(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = 200 * time.Millisecond })
-	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Once("report").Do(t.Context(), hour, nothing)
-		done <- err
-	}()
-	trap.Wait(t)
-	c.Close()
-	if err := <-done; !errors.Is(err, redlatch.ErrClosed) {
-		t.Error(err)
-	}
-}
-
 // The permissions of docs/ACL.md are enough for Once.
 func TestMinimalACL(t *testing.T) {
 	t.Parallel()
@@ -246,7 +166,7 @@ func TestMinimalACL(t *testing.T) {
 		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+hlen", "+hgetall", "+pttl", "+hdel", "+sismember", "+sadd",
 		"~redlatch_once:{app:*", "+get", "+set", "+del", "+time")
-	c := dial(t, s.Addr(), func(c *redlatch.Config) {
+	c := bed.Client(t, s.Addr(), func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password, c.Prefix = "app", "secret", "app:"
 	})
 	if !must(t, c.Once("report"), hour) || must(t, c.Once("report"), hour) {
@@ -271,7 +191,7 @@ func TestMinimalACL(t *testing.T) {
 func TestReplicaAcks(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	c := dial(t, s.Addr(), func(c *redlatch.Config) { c.ReplicaAcks, c.ReplicaAckTimeout = 1, 50*time.Millisecond })
+	c := bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.ReplicaAcks, c.ReplicaAckTimeout = 1, 50*time.Millisecond })
 	ran, err := c.Once("report").Do(t.Context(), hour, nothing)
 	if ran || !errors.Is(err, redlatch.ErrReplicaAcks) {
 		t.Error(ran, err)

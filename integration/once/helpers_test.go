@@ -2,21 +2,17 @@ package once
 
 import (
 	"context"
-	"log/slog"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// patience bounds waits for what a healthy machine does at once.
-const patience = 20 * time.Second
 
 // outage is a wait after which a server that does not answer is unavailable for certain: a
 // second of silence says so, even if the machine is too busy to see the connection fail.
@@ -28,33 +24,15 @@ const short = time.Second / 2
 // hour is a period that no test outlives.
 const hour = time.Hour
 
-func server(t *testing.T, args ...string) *testbed.Server {
+func server(t *testing.T) *testbed.Server {
 	t.Helper()
-	s := testbed.Standalone(t, args...)
-	testbed.LeakCheck(t, s, testbed.AllowKeys("redlatch_once:", "redlatch_void:", "runs"))
+	s := bed.Server(t, "redlatch_once:", "runs")
 	for _, script := range []*luascript.Script{
 		luascript.Once, luascript.OnceUndo, luascript.OnceReset, luascript.Acquire, luascript.Release, luascript.Renew,
 	} {
 		s.Do(t, "SCRIPT", "LOAD", script.Body)
 	}
 	return s
-}
-
-func dial(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
-	t.Helper()
-	cfg := redlatch.Config{
-		Redis:  rueidis.ClientOption{InitAddress: []string{addr}},
-		Logger: slog.New(slog.DiscardHandler),
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	c, err := redlatch.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }
 
 func leaseTime(d time.Duration) func(*redlatch.Config) {
@@ -117,11 +95,59 @@ func gone(t *testing.T, s *testbed.Server) {
 // exists waits until the key is there (1) or not (0).
 func exists(t *testing.T, s *testbed.Server, key string, want int64) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for s.Int(t, "EXISTS", key) != want {
-		if time.Now().After(deadline) {
-			t.Fatalf("EXISTS %s is not %d", key, want)
-		}
-		time.Sleep(5 * time.Millisecond)
+	bed.Eventually(t, key+" is there or not", func() bool { return s.Int(t, "EXISTS", key) == want })
+}
+
+// scene is a server with two clients: one goes through a proxy, where faults happen, the other straight.
+type scene struct {
+	*testbed.Server
+	proxy    *testbed.Proxy
+	c, other *redlatch.Client
+}
+
+func newScene(t *testing.T, change ...func(*redlatch.Config)) scene {
+	t.Helper()
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	return scene{s, p, bed.Client(t, p.Addr(), change...), bed.Client(t, s.Addr())}
+}
+
+// never is a job that must not run.
+func never(t *testing.T) func(context.Context) error {
+	t.Helper()
+	return func(context.Context) error { t.Error("fn ran"); return nil }
+}
+
+// call runs a job in a goroutine of its own.
+func call(ctx context.Context, c *redlatch.Client, period time.Duration, fn func(context.Context) error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Once("report").Do(ctx, period, fn)
+		done <- err
+	}()
+	return done
+}
+
+// running begins a run that goes on until end is called, which returns what it came to. The next one is due.
+func running(t *testing.T, s *testbed.Server, ctx context.Context, c *redlatch.Client) (end func() error) { //nolint:revive // t first, as in testing
+	t.Helper()
+	begun, stop := make(chan struct{}), make(chan struct{})
+	done := call(ctx, c, short, func(context.Context) error {
+		close(begun)
+		<-stop
+		return nil
+	})
+	<-begun
+	gone(t, s)
+	return func() error { close(stop); return <-done }
+}
+
+// isBusy fails unless an error says who runs, or holds, the job, and whether that is the caller's own owner.
+func isBusy(t *testing.T, err error, own bool) {
+	t.Helper()
+	busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
+	if !is || busy.Holder == "" || busy.Name != "report" || busy.Own != own {
+		t.Errorf("%+v", err)
 	}
 }

@@ -8,45 +8,28 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A claim's command that comes when the next period is due claims nothing, after its retry was told
-// that the period is used up.
-func TestALateClaimAfterItsRetryWasRefused(t *testing.T) {
-	s := server(t)
-	const period = time.Second
-	must(t, dial(t, s.Addr()).Once("report"), period)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
-	trap := p.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
-	if must(t, c.Once("report"), period) {
-		t.Fatal("ran")
-	}
-	trap.Wait(t)
-	time.Sleep(period)
-	if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
-		t.Errorf("the late command was answered with %q", reply)
-	}
-	if !must(t, c.Once("report"), period) {
-		t.Error("nobody ran in this period")
-	}
-}
-
-// The retry is granted, and the claim's first command comes when the next period is due: it must
-// not use that up.
-func TestALateClaimAfterItsRetryWasGranted(t *testing.T) {
-	s := server(t)
-	const period = time.Second
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
-	trap := p.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
-	if !must(t, c.Once("report"), period) {
-		t.Fatal("did not run")
-	}
-	trap.Wait(t)
-	time.Sleep(period)
-	if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
-		t.Errorf("the late command was answered with %q", reply)
-	}
-	if !must(t, dial(t, s.Addr()).Once("report"), period) {
-		t.Error("nobody ran in this period")
+// A claim's first command that comes when the next period is due claims nothing, for nobody: whether its retry was told
+// that the period is used up, or granted.
+func TestALateClaim(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		t.Run(map[bool]string{false: "after its retry was refused", true: "after its retry was granted"}[granted], func(t *testing.T) {
+			x := newScene(t)
+			const period = time.Second
+			if !granted {
+				must(t, x.other.Once("report"), period)
+			}
+			trap := x.proxy.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
+			if must(t, x.c.Once("report"), period) != granted {
+				t.Fatal("the retry came to something else")
+			}
+			trap.Wait(t)
+			gone(t, x.Server)
+			if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
+				t.Errorf("the late command was answered with %q", reply)
+			}
+			if !must(t, x.other.Once("report"), period) {
+				t.Error("nobody ran in this period")
+			}
+		})
 	}
 }

@@ -7,140 +7,91 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// "Two runs never overlap", also where both calls come with the context of one and the same
-// lock, as the ticks of a leader do, or with one owner's id.
-func TestRunsOfOneOwnerDoNotOverlap(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := dial(t, s.Addr())
-	leader, err := c.RLock("leader").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = leader.Unlock(context.Background()) }()
-	for name, ctx := range map[string]context.Context{
-		"under a lock":   leader.Context(),
-		"with one owner": redlatch.WithOwner(t.Context(), "cron"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := "report " + name
-			begun, end, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			go func() {
-				_, err := c.Once(job).Do(ctx, short, func(context.Context) error {
-					close(begun)
-					<-end
-					return nil
-				})
-				done <- err
-			}()
-			<-begun
-			exists(t, s, luascript.OnceKey(job), 0) // the next run is due
-			ran, err := c.Once(job).Do(ctx, short, func(context.Context) error {
-				t.Error("a second run while the first is under way")
-				return nil
-			})
-			if !errors.Is(err, redlatch.ErrNotAcquired) {
-				t.Errorf("a call during a long run: %t, %v", ran, err)
+// Two runs never overlap, though one is longer than its period, and though both calls come with the context of one and the
+// same lock, as the ticks of a leader do, or with one owner's id; what is refused meanwhile uses up nothing.
+func TestRunsDoNotOverlap(t *testing.T) {
+	for _, with := range []string{"nothing", "one lock", "one owner"} {
+		t.Run("with "+with, func(t *testing.T) {
+			x := newScene(t)
+			ctx, second := t.Context(), x.other
+			switch with {
+			case "one lock":
+				leader := bed.Lock(t, ctx, x.c.RLock("leader"))
+				defer bed.Unlock(t, leader)
+				ctx, second = leader.Context(), x.c
+			case "one owner":
+				ctx, second = redlatch.WithOwner(ctx, "cron"), x.c
 			}
-			close(end)
-			if err := <-done; err != nil {
+			end := running(t, x.Server, ctx, x.c)
+			ran, err := second.Once("report").Do(ctx, hour, never(t)) // its answer may take as long as a short period
+			if isBusy(t, err, second == x.c); ran {
+				t.Error("it ran during a long run")
+			}
+			if _, found := record(t, x.Server, "report"); found {
+				t.Error("the refused call used up the period")
+			}
+			if err := end(); err != nil {
 				t.Error(err)
+			}
+			if !must(t, second.Once("report"), short) {
+				t.Error("the first call after the long run did not run")
 			}
 		})
 	}
 }
 
-// Holding the job's lock prevents it from running, also for the owner that holds it: a run is no
-// re-entry.
+// Holding the job's lock keeps it from running, also for the owner that holds it: a run is no re-entry.
 func TestALockByHandKeepsItsOwnersJobFromRunning(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := dial(t, s.Addr())
-	h, err := c.RLock("report").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := newScene(t)
+	h := bed.Lock(t, t.Context(), x.c.RLock("report"))
 	for range 2 { // the first call uses up nothing
-		ran, err := c.Once("report").Do(h.Context(), hour, nothing)
-		var busy *redlatch.NotAcquiredError
-		if ran || !errors.As(err, &busy) || busy.Holder == "" || !busy.Own || busy.Remaining <= 0 {
-			t.Errorf("%t, %+v", ran, err)
-		}
+		_, err := x.c.Once("report").Do(h.Context(), hour, never(t))
+		isBusy(t, err, true)
 	}
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if !must(t, c.Once("report"), hour) {
+	bed.Unlock(t, h)
+	if !must(t, x.c.Once("report"), hour) {
 		t.Error("did not run after the unlock")
 	}
 }
 
-// A run is no re-entry, also if the owner takes the lock between the claim and the run: what it
-// holds stays held, and the period is given back.
+// A run whose owner takes the lock between the claim and the run is refused: what it holds stays held, and the period is
+// given back.
 func TestARunThatWouldReenterIsRefused(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
+	x := newScene(t)
 	ctx := redlatch.WithOwner(t.Context(), "cron")
-	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Once("report").Do(ctx, hour, func(context.Context) error { t.Error("fn ran"); return nil })
-		done <- err
-	}()
+	trap := x.proxy.StallReply(testbed.Contains("EVALSHA", luascript.Once.SHA))
+	done := call(ctx, x.c, hour, never(t))
 	trap.Wait(t)
-	byHand := make(chan redlatch.Hold, 1)
-	go func() {
-		h, err := c.RLock("report").Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		byHand <- h
-	}()
-	exists(t, s, "report", 1)
+	byHand := bed.Async(ctx, x.c.RLock("report"))
+	exists(t, x.Server, "report", 1)
 	trap.Release()
-	h := <-byHand
-	var busy *redlatch.NotAcquiredError
-	if err := <-done; !errors.As(err, &busy) || busy.Holder == "" || !busy.Own {
-		t.Errorf("%+v", err)
-	}
-	if _, found := record(t, s, "report"); found {
+	h := bed.Hold(t, byHand)
+	isBusy(t, <-done, true)
+	if _, found := record(t, x.Server, "report"); found {
 		t.Error("the period was not given back")
 	}
-	if h == nil {
-		return
-	}
-	if st, err := c.RLock("report").State(t.Context()); err != nil || !st.Held || st.Owners[0].Count != 1 {
+	if st, err := x.c.RLock("report").State(t.Context()); err != nil || !st.Held || st.Owners[0].Count != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	bed.Unlock(t, h)
 }
 
-// At most one run begins in a period, also if the lock of the run before was granted late: a
-// claim that is as old as its period is worth nothing.
+// At most one run begins in a period, also if the lock of the run before was granted late: a claim that is as old as its
+// period is worth nothing.
 func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	slow, b := dial(t, p.Addr()), dial(t, s.Addr())
+	x := newScene(t)
 	const period = 2 * time.Second
-	trap := p.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
+	trap := x.proxy.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
 	var began time.Time
-	done := make(chan error, 1)
-	go func() {
-		_, err := slow.Once("report").Do(t.Context(), period, func(context.Context) error { began = time.Now(); return nil })
-		done <- err
-	}()
+	done := call(t.Context(), x.c, period, func(context.Context) error { began = time.Now(); return nil })
 	trap.Wait(t)
-	gone(t, s) // the period of that claim is over
-	if !must(t, b.Once("report"), hour) {
+	gone(t, x.Server) // the period of that claim is over
+	if !must(t, x.other.Once("report"), hour) {
 		t.Fatal("the next period has no run: the test tests nothing")
 	}
 	second := time.Now()
@@ -151,27 +102,19 @@ func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
 	if !began.IsZero() && began.Sub(second).Abs() < period*9/10 {
 		t.Errorf("two runs began within %v; a period is %v", began.Sub(second).Abs(), period)
 	}
-	if must(t, b.Once("report"), hour) {
+	if must(t, x.other.Once("report"), hour) {
 		t.Error("the run of the next period was forgotten")
 	}
 }
 
-// A call whose lock comes late, and is nobody's any more when it is given back, says that, too, on
-// one line.
+// A late lock that nobody has any more when it is given back is told as well, on one line.
 func TestALateLockThatIsGone(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
-	trap := p.StallReply(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Once("report").Do(t.Context(), short, func(context.Context) error { t.Error("fn ran"); return nil })
-		done <- err
-	}()
+	x := newScene(t)
+	trap := x.proxy.StallReply(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
+	done := call(t.Context(), x.c, short, never(t))
 	trap.Wait(t)
-	s.Do(t, "DEL", "report")
-	gone(t, s) // the period of the claim is over
+	x.Do(t, "DEL", "report")
+	gone(t, x.Server) // the period of the claim is over
 	trap.Release()
 	err := <-done
 	if !errors.Is(err, redlatch.ErrUnavailable) || !errors.Is(err, redlatch.ErrLeaseLost) {
@@ -182,25 +125,16 @@ func TestALateLockThatIsGone(t *testing.T) {
 
 // A claim whose lock is granted late, but before anybody else may run, is good.
 func TestALateLockInItsPeriodRuns(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	slow := dial(t, p.Addr())
-	trap := p.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
-	done := make(chan bool, 1)
-	go func() {
-		ran, err := slow.Once("report").Do(t.Context(), hour, nothing)
-		if err != nil {
-			t.Error(err)
-		}
-		done <- ran
-	}()
+	x := newScene(t)
+	trap := x.proxy.StallRequest(testbed.Contains("EVALSHA", luascript.Acquire.SHA))
+	ran := false
+	done := call(t.Context(), x.c, hour, func(context.Context) error { ran = true; return nil })
 	trap.Wait(t)
-	if must(t, dial(t, s.Addr()).Once("report"), hour) {
+	if must(t, x.other.Once("report"), hour) {
 		t.Error("a second run")
 	}
 	trap.Release()
-	if !<-done {
-		t.Error("nobody ran")
+	if err := <-done; err != nil || !ran {
+		t.Errorf("nobody ran: %v", err)
 	}
 }

@@ -1,52 +1,49 @@
 package once
 
 import (
-	"strconv"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A Reset that comes late deletes nothing when its retry was faster, and another run has begun: the
-// period has its run.
+// A Reset that is on its way for long, and comes when another run has begun behind its faster retry, deletes nothing.
 func TestALateResetDoesNotForgetALaterRun(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
-	if !must(t, c.Once("report"), hour) {
-		t.Fatal("did not run")
-	}
-	tick, _ := record(t, s, "report")
-	trap := p.DropRequest(testbed.Contains("EVALSHA", luascript.OnceReset.SHA, strconv.FormatInt(tick, 10)))
-	if ok, err := c.Once("report").Reset(t.Context()); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	trap.Wait(t)
-	if !must(t, c.Once("report"), hour) {
+	x := newScene(t)
+	trap, reset := x.reset(t, (*testbed.Proxy).DropRequest)
+	reset()
+	if !must(t, x.c.Once("report"), hour) {
 		t.Fatal("did not run after the Reset")
 	}
 	trap.Deliver(t)
-	if must(t, c.Once("report"), hour) {
+	if must(t, x.c.Once("report"), hour) {
 		t.Error("a second run in a period")
 	}
 }
 
-// The reply to a Reset is lost: it did forget the run, and says so.
+// A Reset whose reply is lost did forget the run, and says so.
 func TestAResetWhoseReplyIsLost(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	p := testbed.NewProxy(t, s.Addr())
-	c := dial(t, p.Addr())
-	must(t, c.Once("report"), hour)
-	tick, _ := record(t, s, "report")
-	trap := p.DropReply(testbed.Contains("EVALSHA", luascript.OnceReset.SHA, strconv.FormatInt(tick, 10)))
-	if ok, err := c.Once("report").Reset(t.Context()); !ok || err != nil {
-		t.Error(ok, err)
-	}
-	trap.Wait(t)
-	if !must(t, c.Once("report"), hour) {
+	x := newScene(t)
+	_, reset := x.reset(t, (*testbed.Proxy).DropReply)
+	reset()
+	if !must(t, x.c.Once("report"), hour) {
 		t.Error("did not run after the Reset")
+	}
+}
+
+// reset sets a trap for the command of a Reset, which the returned function makes, of a run that has just been.
+func (x scene) reset(t *testing.T, set func(*testbed.Proxy, testbed.Match) *testbed.Trap) (*testbed.Trap, func()) {
+	t.Helper()
+	if !must(t, x.c.Once("report"), hour) {
+		t.Fatal("did not run")
+	}
+	tick, _ := record(t, x.Server, "report")
+	trap := set(x.proxy, testbed.Contains("EVALSHA", luascript.OnceReset.SHA, itoa(tick)))
+	return trap, func() {
+		t.Helper()
+		if ok, err := x.c.Once("report").Reset(t.Context()); !ok || err != nil {
+			t.Error(ok, err)
+		}
+		trap.Wait(t)
 	}
 }

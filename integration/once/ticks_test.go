@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -165,10 +166,10 @@ func TestOneReplicaSkipsNoTick(t *testing.T) {
 func TestEarlinessNeverAddsUp(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	a, b := dial(t, s.Addr()), dial(t, s.Addr())
+	a, b := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
 	const period = time.Second
 	var calls, begins []int64 // a run is claimed after its call and before its fn: a stall between the two must not count
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
 	for len(begins) < 6 && ctx.Err() == nil {
 		for _, c := range []*redlatch.Client{a, b} {
@@ -199,7 +200,7 @@ func TestEarlinessNeverAddsUp(t *testing.T) {
 func TestAnEarlyRunCountsFromItsPeriod(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	o := dial(t, s.Addr()).Once("report")
+	o := bed.Client(t, s.Addr()).Once("report")
 	// The last run was 950 s ago, the period is 1000 s.
 	last := now(t, s) - 950_000
 	s.Do(t, "SET", "redlatch_once:{report}", fmt.Sprintf("%d x 0", last), "PX", "50000")
@@ -222,7 +223,7 @@ func TestAnEarlyRunCountsFromItsPeriod(t *testing.T) {
 func TestAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	o := dial(t, s.Addr()).Once("report")
+	o := bed.Client(t, s.Addr()).Once("report")
 	const period = 1000 * time.Second
 	const day = 86_400_000
 	before := now(t, s)

@@ -22,8 +22,9 @@ func TestAWaiterIsWoken(t *testing.T) {
 			if took := time.Since(began); took < wait || took > wait+slack {
 				t.Errorf("a wait of %v took %v", wait, took)
 			}
-			if _, is := errors.AsType[*redlatch.NotAcquiredError](err); !is || !errors.Is(err, redlatch.ErrNotAcquired) {
-				t.Errorf("TryLock: %v", err)
+			busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
+			if !is || !errors.Is(err, redlatch.ErrNotAcquired) || busy.Holder == "" || busy.Remaining <= 0 {
+				t.Errorf("TryLock: %+v", err)
 			}
 			bed.Unlock(t, before)
 		},
