@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -27,62 +29,32 @@ var shapes = map[string]func(*rueidis.ClientOption){
 	"tracking by broadcast": func(o *rueidis.ClientOption) { o.ClientTrackingOptions = []string{"PREFIX", "app:", "BCAST"} },
 }
 
-// locks makes one lock of each kind.
-func locks(c *redlatch.Client, name string) map[string]redlatch.Locker {
-	rw := c.ReadWriteLock(name + "rw")
-	return map[string]redlatch.Locker{
-		"rlock": c.RLock(name+"r", redlatch.Fenced()), "fair": c.FairLock(name + "f"),
-		"read": rw.ReadLock(), "write": rw.WriteLock(),
-		"multi": redlatch.MultiLock(c.RLock("{"+name+"}1"), c.RLock("{"+name+"}2")),
-	}
+// kinds are those that need one server.
+func kinds() []bed.Kind {
+	return slices.DeleteFunc(bed.Kinds(), func(k bed.Kind) bool { return k.Servers > 1 })
 }
 
-// Every kind works through a client of any shape, also when it has to be waited for, and
-// the client is as good as before when the locks are closed.
+// Every kind works through a client of any shape, also when it has to be waited for, and the client is as good as before
+// when the locks are closed.
 func TestEveryKindThroughEveryShape(t *testing.T) {
 	t.Parallel()
 	for shape, change := range shapes {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Server(t)
 			client, opt := app(t, s.Addr(), change)
 			a := with(t, client, func(c *redlatch.Config) { c.Redis = opt })
 			b := with(t, client) // two Clients may share one
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			others := locks(b, "x")
-			for kind, l := range locks(a, "x") {
-				h, err := l.Lock(ctx)
-				if err != nil {
-					t.Fatalf("%s: %v", kind, err)
-				}
-				if kind == "read" {
-					others[kind] = others["write"] // readers would not wait
-				}
-				got := make(chan error, 1)
-				go func() {
-					h, err := others[kind].Lock(ctx)
-					if err == nil {
-						err = h.Unlock(ctx)
-					}
-					got <- err
-				}()
-				deadline := time.Now().Add(patience)
-				for len(s.List(t, "PUBSUB", "CHANNELS")) == 0 && time.Now().Before(deadline) {
-					time.Sleep(time.Millisecond)
-				}
-				if err := h.Unlock(ctx); err != nil {
-					t.Errorf("%s: %v", kind, err)
-				}
-				if err := <-got; err != nil {
-					t.Errorf("%s, the waiter: %v", kind, err)
-				}
+			for _, k := range kinds() {
+				h := bed.Lock(t, t.Context(), k.New([]*redlatch.Client{a}, k.Name))
+				got := bed.Async(t.Context(), k.Excluded([]*redlatch.Client{b}, k.Name))
+				bed.Eventually(t, "a subscription", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS")) > 0 })
+				bed.Unlock(t, h)
+				bed.Unlock(t, bed.Hold(t, got))
 			}
 			b.Close()
 			works(t, client)
-			if err := a.RLock("after").Do(ctx, func(context.Context) error { return nil }); err != nil {
-				t.Errorf("a's lock after b was closed: %v", err)
-			}
+			bed.Unlock(t, bed.Lock(t, t.Context(), a.RLock("after")))
 			a.Close()
 			works(t, client)
 		})
@@ -94,10 +66,10 @@ func TestEveryKindThroughEveryShape(t *testing.T) {
 // nothing is left behind.
 func TestExclusionBesideAnApplicationThatCancels(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) { o.PipelineMultiplex = 2 })
 	c := with(t, client)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
 	stop := make(chan struct{})
 	var noise, wg sync.WaitGroup
@@ -150,7 +122,7 @@ func TestExclusionBesideAnApplicationThatCancels(t *testing.T) {
 // Options that a client of the application's makes meaningless are refused, each by its name.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	client, _ := app(t, s.Addr())
 	for option, change := range map[string]func(*redlatch.Config){
 		"Redis.ConnLifetime": func(c *redlatch.Config) { c.Redis.ConnLifetime = time.Hour },
@@ -199,7 +171,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 // A user without the permission for the probe's key is not refused for it.
 func TestTheProbeNeedsNoPermission(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	s.SetUser(t, "app", "on", ">secret",
 		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "~redlatch_wait:{app:*", "&redisson_lock__channel:{app:*", "&redlatch_wake:{app:*",
 		"+time", "+zadd", "+zpopmin", "+zrem",
@@ -232,39 +204,27 @@ func TestAServerThatIsGone(t *testing.T) {
 // marked waits until the goroutine that the test has marked with its name is in a function.
 func marked(t *testing.T, function string) {
 	t.Helper()
-	for end := time.Now().Add(patience); testbed.MarkedIn(t.Name(), function) == 0; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("nobody is in %s", function)
-		}
-	}
+	bed.Eventually(t, "somebody in "+function, func() bool { return testbed.MarkedIn(t.Name(), function) > 0 })
 }
 
 // Close does not wait for a server that stands still, though nobody closes the connection.
 func TestCloseBesideAFrozenServer(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	client, _ := app(t, s.Addr())
 	c := with(t, client, func(c *redlatch.Config) { c.UnlockTimeout = 300 * time.Millisecond })
-	h, err := c.RLock("held").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := bed.Lock(t, t.Context(), c.RLock("held"))
 	s.Freeze(t)
-	got := make(chan error, 1)
-	testbed.Mark(t.Name(), func() {
-		go func() { // ends with c
-			_, err := c.RLock("other").Lock(context.Background())
-			got <- err
-		}()
-	})
+	var got <-chan bed.Attempt
+	testbed.Mark(t.Name(), func() { got = bed.Async(context.Background(), c.RLock("other")) })
 	marked(t, "(*Call).Wait") // its command is on its way
 	began := time.Now()
 	c.Close()
 	if took := time.Since(began); took > 10*time.Second { // the server stands still until it has returned
 		t.Errorf("Close took %v", took)
 	}
-	if err := <-got; !errors.Is(err, redlatch.ErrClosed) {
-		t.Error(err)
+	if a := bed.Get(t, got); !errors.Is(a.Err, redlatch.ErrClosed) {
+		t.Error(a.Err)
 	}
 	if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrClosed) {
 		t.Error(cause)
@@ -281,7 +241,7 @@ func TestCloseBesideAFrozenServer(t *testing.T) {
 // behind it on the same connection, goes on waiting for its answer.
 func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) { o.DisableRetry = true })
 	c := with(t, client, func(c *redlatch.Config) { c.UnlockTimeout = time.Second })
 	get := func() error {
@@ -294,7 +254,7 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 		return err
 	}
 	s.Do(t, "CLIENT", "KILL", "TYPE", "normal") // the locks have made the library pipeline on the first one
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(bed.Patience)
 	for err := get(); err != nil; err = get() {
 		if time.Now().After(deadline) {
 			t.Fatal(err)
@@ -340,27 +300,17 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 // can leave, and Close does not wait for the pool.
 func TestAnExhaustedPool(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize = 2 })
 	holder, waiter := with(t, client), with(t, client)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	h, err := holder.RLock("a").Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := bed.Lock(t, t.Context(), holder.RLock("a"))
 	var taken []func()
 	for range 2 {
 		_, release := client.Dedicate()
 		taken = append(taken, release)
 	}
-	got := make(chan error, 1)
-	testbed.Mark(t.Name(), func() {
-		go func() { // ends with waiter
-			_, err := waiter.RLock("a").Lock(ctx)
-			got <- err
-		}()
-	})
+	var got <-chan bed.Attempt
+	testbed.Mark(t.Name(), func() { got = bed.Async(t.Context(), waiter.RLock("a")) })
 	marked(t, "(*acquisition).sleep") // it has found the lock busy, and its subscription waits for the pool
 	closed := make(chan struct{})
 	go func() {
@@ -369,18 +319,16 @@ func TestAnExhaustedPool(t *testing.T) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(patience):
+	case <-time.After(bed.Patience):
 		t.Error("Close waits for the pool")
 	}
-	if err := <-got; !errors.Is(err, redlatch.ErrClosed) {
-		t.Error(err)
+	if a := bed.Get(t, got); !errors.Is(a.Err, redlatch.ErrClosed) {
+		t.Error(a.Err)
 	}
 	for _, release := range taken {
 		release()
 	}
-	if err := h.Unlock(ctx); err != nil {
-		t.Error(err)
-	}
+	bed.Unlock(t, h)
 	works(t, client)
 }
 
@@ -411,28 +359,13 @@ func TestSentinelFailover(t *testing.T) {
 	t.Cleanup(client.Close)
 	change := func(c *redlatch.Config) { c.LeaseTime, c.Redis = lease, opt }
 	a, b := with(t, client, change), with(t, client, change)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	h, err := a.RLock("held").Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan error, 1)
-	go func() {
-		h, err := b.RLock("held").Lock(ctx)
-		if err == nil {
-			err = h.Unlock(ctx)
-		}
-		got <- err
-	}()
+	h := bed.Lock(t, t.Context(), a.RLock("held"))
+	got := bed.Async(t.Context(), b.RLock("held"))
 	// One whose renewal is not due for long shows that the move itself is noticed.
 	const long = 90 * time.Second
 	patient := with(t, client, func(c *redlatch.Config) { c.LeaseTime, c.Redis = long, opt })
 	began := time.Now()
-	still, err := patient.RLock("still").Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	still := bed.Lock(t, t.Context(), patient.RLock("still"))
 	set.AwaitSync(t)
 	next := set.Failover(t)
 	for next.Int(t, "PTTL", "still") < (long - time.Since(began) + 500*time.Millisecond).Milliseconds() {
@@ -441,25 +374,13 @@ func TestSentinelFailover(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if err := still.Unlock(ctx); err != nil {
-		t.Error(err)
-	}
+	bed.Unlock(t, still)
 	patient.Close()
 	channel := luascript.CallChannel("held") + "*"
-	deadline := time.Now().Add(lease)
-	for len(next.List(t, "PUBSUB", "CHANNELS", channel)) == 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the waiter does not listen to the new master")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	bed.Eventually(t, "the waiter listens to the new master", func() bool { return len(next.List(t, "PUBSUB", "CHANNELS", channel)) > 0 })
 	time.Sleep(lease + lease/2) // what the old master promised has ended
-	if err := h.Unlock(ctx); err != nil {
-		t.Errorf("the lock did not survive the failover: %v", err)
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
+	bed.Unlock(t, h)            // it has survived the failover
+	bed.Unlock(t, bed.Hold(t, got))
 	a.Close()
 	b.Close()
 	works(t, client)
@@ -470,17 +391,9 @@ func TestCluster(t *testing.T) {
 	cluster := testbed.Cluster(t)
 	client, opt := app(t, cluster.Addrs()[0])
 	c := with(t, client, func(c *redlatch.Config) { c.Redis = opt })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	for _, name := range []string{"a", "b", "c", "d"} {
-		for kind, l := range locks(c, name) {
-			h, err := l.Lock(ctx)
-			if err != nil {
-				t.Fatalf("%s: %v", kind, err)
-			}
-			if err := h.Unlock(ctx); err != nil {
-				t.Errorf("%s: %v", kind, err)
-			}
+		for _, k := range kinds() {
+			bed.Unlock(t, bed.Lock(t, t.Context(), k.New([]*redlatch.Client{c}, "{"+name+"}"+k.Name)))
 		}
 	}
 	c.Close()

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -22,18 +23,14 @@ func TestSubscriptionsEndBesideABusyServer(t *testing.T) {
 	for _, shape := range []string{"defaults", "always pipelining", "RESP2"} {
 		t.Run(shape, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Server(t)
 			client, opt := app(t, s.Addr(), shapes[shape], func(o *rueidis.ClientOption) { o.ConnWriteTimeout = 5 * time.Second })
 			c := with(t, client, func(c *redlatch.Config) { c.Redis = opt })
 			other, _ := app(t, s.Addr())
 			keeper := with(t, other)
 			var holds []redlatch.Hold
 			for i := range 8 {
-				h, err := keeper.RLock(fmt.Sprint("n", i)).Lock(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				holds = append(holds, h)
+				holds = append(holds, bed.Lock(t, t.Context(), keeper.RLock(fmt.Sprint("n", i))))
 			}
 			s.Do(t, "CONFIG", "SET", "lua-time-limit", "20")
 			var all, hog sync.WaitGroup
@@ -53,22 +50,11 @@ func TestSubscriptionsEndBesideABusyServer(t *testing.T) {
 			all.Wait()
 			close(over)
 			hog.Wait()
-			next := make(chan error, 1)
-			go func() {
-				h, err := c.RLock("n0").Lock(t.Context())
-				if err == nil {
-					err = h.Unlock(t.Context())
-				}
-				next <- err
-			}()
+			next := bed.Async(t.Context(), c.RLock("n0"))
 			for _, h := range holds {
-				if err := h.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				bed.Unlock(t, h)
 			}
-			if err := <-next; err != nil {
-				t.Error(err)
-			}
+			bed.Unlock(t, bed.Hold(t, next))
 			calls := s.CommandStats(t).Calls
 			if n := calls["unsubscribe"] + calls["sunsubscribe"] + calls["punsubscribe"]; n > 0 {
 				t.Errorf("%d times UNSUBSCRIBE on an application's connections", n)
@@ -102,15 +88,12 @@ func keepBusy(t *testing.T, s *testbed.Server, over <-chan struct{}) {
 // new connection, and who waits still hears.
 func TestManySubscriptionsEndTogether(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Server(t)
 	client, opt := app(t, s.Addr())
 	c := with(t, client, func(c *redlatch.Config) { c.Redis = opt })
 	other, _ := app(t, s.Addr())
 	keeper := with(t, other)
-	h, err := keeper.RLock("kept").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := bed.Lock(t, t.Context(), keeper.RLock("kept"))
 	const many = 1100
 	for i := range many {
 		s.Do(t, "HSET", fmt.Sprint("n", i), "6d4e6c1a-0000-4000-8000-000000000002:1", "1")
@@ -125,40 +108,19 @@ func TestManySubscriptionsEndTogether(t *testing.T) {
 			}
 		})
 	}
-	next := make(chan error, 1)
-	go func() {
-		h, err := c.RLock("kept").Lock(t.Context())
-		if err == nil {
-			err = h.Unlock(t.Context())
-		}
-		next <- err
-	}()
-	listen := func(what string, enough func(channels int) bool) {
-		t.Helper()
-		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-			n := len(s.List(t, "PUBSUB", "CHANNELS"))
-			if enough(n) {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: %d channels", what, n)
-			}
-		}
-	}
-	listen("all wait", func(n int) bool { return n > many })
+	next := bed.Async(t.Context(), c.RLock("kept"))
+	channels := func() int { return len(s.List(t, "PUBSUB", "CHANNELS")) }
+	bed.Eventually(t, "all wait", func() bool { return channels() > many })
 	cancel()
 	all.Wait()
-	listen("one waits", func(n int) bool { return n > 0 && n < 10 })
+	bed.Eventually(t, "one waits", func() bool { n := channels(); return n > 0 && n < 10 })
 	began := time.Now()
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-next; err != nil {
-		t.Error(err)
-	}
+	bed.Unlock(t, h)
+	after := bed.Hold(t, next)
 	if took := time.Since(began); took > 5*time.Second { // without a message a third of the lease, or more
 		t.Errorf("the waiter got it after %v", took)
 	}
+	bed.Unlock(t, after)
 	for i := range many {
 		s.Do(t, "DEL", fmt.Sprint("n", i))
 	}

@@ -6,19 +6,14 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
-	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience bounds waits for what a healthy machine does at once.
-const patience = 20 * time.Second
+func TestMain(m *testing.M) { bed.Main(m) }
 
 // app is the application's own client, with the client library's defaults.
 func app(t *testing.T, addr string, change ...func(*rueidis.ClientOption)) (rueidis.Client, rueidis.ClientOption) {
@@ -51,16 +46,9 @@ func with(t *testing.T, client rueidis.Client, change ...func(*redlatch.Config))
 
 func works(t *testing.T, client rueidis.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), bed.Patience)
 	defer cancel()
 	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
 		t.Errorf("the application's client does not work any more: %v", err)
 	}
-}
-
-func server(t *testing.T) *testbed.Server {
-	t.Helper()
-	s := testbed.Standalone(t)
-	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:", "counter"))
-	return s
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
 // stuck is an application's client that keeps scripts for as long as it likes, whatever their ctx says.
@@ -43,7 +44,7 @@ func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 		"Lock":  func(ctx context.Context, c *redlatch.Client) { _, _ = c.RLock("l").Lock(ctx) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			s := server(t)
+			s := bed.Server(t)
 			client, _ := app(t, s.Addr())
 			wrapped := &stuck{Client: client, open: make(chan struct{})}
 			c, err := redlatch.NewWithClient(wrapped, redlatch.Config{UnlockTimeout: limit, Logger: slog.New(slog.DiscardHandler)})
@@ -72,7 +73,7 @@ func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 				if took := time.Since(began); took > 4*limit+2*time.Second {
 					t.Errorf("Close took %v with an UnlockTimeout of %v", took, limit)
 				}
-			case <-time.After(patience):
+			case <-time.After(bed.Patience):
 				t.Error("Close does not return")
 			}
 			wrapped.keeps.Store(false)

@@ -47,73 +47,94 @@ func inLine(t *testing.T) (q redlatch.Member, other redlatch.Hold, home *redlatc
 	return q, other, cs[i], slices.Delete(slices.Clone(cs), i, i+1), said
 }
 
-// TestQuorumWaitersOutliveAClosedClient: whoever waits for a quorum goes on when one of three
-// clients is closed, whether it asks the servers itself or stands in the line of its process,
-// and whether it came before or after that.
-func TestQuorumWaitersOutliveAClosedClient(t *testing.T) {
-	t.Parallel()
-	q, other, home, _, said := inLine(t)
-	home.Close()
-	lineUp(t.Context(), 3, q, said)
-	bed.Unlock(t, other)
-	for range 7 {
-		select {
-		case err := <-said:
-			if err != nil {
-				t.Errorf("two of three clients are open: %v", err)
+// TestQuorumWaitersOfClosedClients: whoever waits for a quorum goes on when one of three clients is closed, and ends when no
+// majority is left, whether it asks the servers itself or stands in the line of its process, and whenever it came.
+func TestQuorumWaitersOfClosedClients(t *testing.T) {
+	for what, want := range map[string]error{"one": nil, "two": redlatch.ErrClosed} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			q, other, home, rest, said := inLine(t)
+			if want == nil {
+				home.Close()
+				lineUp(t.Context(), 3, q, said)
+				bed.Unlock(t, other)
+			} else {
+				lineUp(t.Context(), 3, q, said)
+				home.Close()
+				rest[0].Close()
 			}
-		case <-time.After(bed.Patience):
-			t.Fatal("a waiter has been forgotten")
-		}
+			for range 7 {
+				select {
+				case err := <-said:
+					if !errors.Is(err, want) {
+						t.Errorf("error %v, want %v", err, want)
+					}
+				case <-time.After(bed.Patience):
+					t.Fatal("a waiter has been forgotten")
+				}
+			}
+			if want != nil {
+				bed.Unlock(t, other)
+			}
+		})
 	}
 }
 
-// Who waits for a quorum hears ErrClosed when no majority of the clients is left.
-func TestQuorumWaitersEndWithTheMajority(t *testing.T) {
-	t.Parallel()
-	q, other, home, rest, said := inLine(t)
-	lineUp(t.Context(), 3, q, said)
-	home.Close()
-	rest[0].Close()
-	for range 7 {
-		select {
-		case err := <-said:
-			if !errors.Is(err, redlatch.ErrClosed) {
-				t.Errorf("error %v, want %v", err, redlatch.ErrClosed)
-			}
-		case <-time.After(bed.Patience):
-			t.Fatal("a waiter has been forgotten")
-		}
-	}
-	bed.Unlock(t, other)
-}
-
-// TestClosedClientEndsTheNextTry: who waits for the lock of one client hears at its next try that another
+// TestClosedClientEndsTheNextTry: who waits for the lock of one client, or for a quorum, hears at its next try that another
 // one's, which it needs too, can't come any more, and keeps nothing.
 func TestClosedClientEndsTheNextTry(t *testing.T) {
 	t.Parallel()
+	type whole = func(cs []*redlatch.Client) redlatch.Member
+	lock := func(i int, name string) whole {
+		return func(cs []*redlatch.Client) redlatch.Member { return cs[i].RLock(name) }
+	}
+	quorum := func(cs []*redlatch.Client) redlatch.Member { return redlatch.QuorumLock(copies(cs[:3], "q")...) }
+	both := func(a, b whole) whole {
+		return func(cs []*redlatch.Client) redlatch.Member { return redlatch.MultiLock(a(cs), b(cs)) }
+	}
 	for what, end := range map[string]func(c *redlatch.Client){
 		"Close":    func(c *redlatch.Client) { c.Close() },
 		"Shutdown": func(c *redlatch.Client) { _ = c.Shutdown(context.Background()) },
 	} {
-		t.Run(what, func(t *testing.T) {
-			list := servers(t, 2)
-			cs := clients(t, addrs(list))
-			busy := bed.Lock(t, t.Context(), bed.Client(t, list[0].Addr()).RLock("a"))
-			got := bed.Async(t.Context(), across(cs, []string{"a", "b"}))
-			listens(t, list[0], "a")
-			end(cs[1])
-			bed.Unlock(t, busy)
-			select {
-			case r := <-got:
-				want(t, r.Err, redlatch.ErrClosed)
-			case <-time.After(bed.Patience):
-				t.Fatal("it waits for a lock that is of no use")
-			}
-			_, err := across(cs, []string{"a", "b"}).Lock(t.Context())
-			want(t, err, redlatch.ErrClosed)
-			bed.Unlock(t, bed.Lock(t, t.Context(), cs[0].RLock("a")))
-		})
+		for name, tc := range map[string]struct {
+			busy, asked whole
+			at          int // the server at which it waits, and for what
+			of          string
+			ends        []int
+		}{
+			"a lock is waited for":               {lock(0, "a"), both(lock(0, "a"), lock(1, "b")), 0, "a", []int{1}},
+			"a quorum waited for asks":           {quorum, both(quorum, lock(3, "fenced:z")), 0, "q", []int{3}}, // what a first
+			"a quorum waited for stands in line": {quorum, both(quorum, lock(3, "fenced:z")), 0, "q", []int{3}}, // round took is left
+			"a quorum is needed, too":            {lock(3, "a"), both(quorum, lock(3, "a")), 3, "a", []int{0, 1}},
+		} {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				list := servers(t, 4)
+				cs, others := clients(t, addrs(list)), clients(t, addrs(list))
+				busy := bed.Lock(t, t.Context(), tc.busy(others))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var front <-chan bed.Attempt
+				if name == "a quorum waited for stands in line" {
+					front = bed.Async(ctx, quorum(cs))
+					listens(t, list[0], "q")
+				}
+				got := bed.Async(t.Context(), tc.asked(cs))
+				listens(t, list[tc.at], tc.of)
+				time.Sleep(20 * time.Millisecond) // so that most runs find it waiting; it is right without
+				for _, i := range tc.ends {
+					end(cs[i])
+				}
+				cancel()
+				if front != nil {
+					<-front
+				}
+				bed.Unlock(t, busy)
+				want(t, bed.Get(t, got).Err, redlatch.ErrClosed)
+				_, err := tc.asked(cs).Lock(t.Context())
+				want(t, err, redlatch.ErrClosed)
+				bed.Unlock(t, bed.Lock(t, t.Context(), tc.busy(others)))
+			})
+		}
 	}
 }
 
@@ -142,67 +163,6 @@ func TestShutdownLetsAMultiLockReenter(t *testing.T) {
 	bed.Unlock(t, b)
 	if err := <-down; err != nil {
 		t.Error(err)
-	}
-}
-
-// Who waits for a lock hears at its next try that another one, which it needs too, can't come any
-// more, also where one of the two is a quorum.
-func TestClosedClientEndsTheNextTryOfANestedQuorum(t *testing.T) {
-	t.Parallel()
-	for what, end := range map[string]func(c *redlatch.Client){
-		"Close":    func(c *redlatch.Client) { c.Close() },
-		"Shutdown": func(c *redlatch.Client) { _ = c.Shutdown(context.Background()) },
-	} {
-		for _, tc := range []struct {
-			name  string
-			busy  int // of the servers: whose locks somebody else has
-			ends  []int
-			alone string // leakCheck allows fenced: what a first round has just taken is left by Close
-		}{
-			{"a quorum waited for asks", 3, []int{3}, "fenced:z"},
-			{"a quorum waited for stands in line", 3, []int{3}, "fenced:z"},
-			{"a quorum is needed, too", 4, []int{0, 1}, "a"},
-		} {
-			t.Run(what+"/"+tc.name, func(t *testing.T) {
-				list := servers(t, 4)
-				cs, others := clients(t, addrs(list)), clients(t, addrs(list))
-				var busy redlatch.Hold
-				if tc.busy == 3 {
-					busy = bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(others[:3], "q")...))
-				} else {
-					busy = bed.Lock(t, t.Context(), others[3].RLock(tc.alone))
-				}
-				q := redlatch.QuorumLock(copies(cs[:3], "q")...)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				var front <-chan bed.Attempt
-				if tc.name == "a quorum waited for stands in line" {
-					front = bed.Async(ctx, q)
-					listens(t, list[0], "q")
-				}
-				got := bed.Async(t.Context(), redlatch.MultiLock(q, cs[3].RLock(tc.alone)))
-				if tc.busy == 3 {
-					listens(t, list[0], "q")
-				} else {
-					listens(t, list[3], tc.alone)
-				}
-				time.Sleep(20 * time.Millisecond) // so that most runs find it waiting; it is right without
-				for _, i := range tc.ends {
-					end(cs[i])
-				}
-				cancel()
-				if front != nil {
-					<-front
-				}
-				bed.Unlock(t, busy)
-				select {
-				case r := <-got:
-					want(t, r.Err, redlatch.ErrClosed)
-				case <-time.After(bed.Patience):
-					t.Error("it waits for a lock that is of no use")
-				}
-			})
-		}
 	}
 }
 
