@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 
@@ -12,96 +11,107 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// inLookalikes puts an application's hashes on the server that have a field "mode", as read-write locks do, or one
-// field with a number, as plain ones do.
-func inLookalikes(t *testing.T, s *testbed.Server) map[string]map[string]string {
+// inForeign puts an application's data on the server that looks a little like locks, and returns the names: hashes
+// with a field "mode", as read-write locks have one, or with one number, as plain locks, and large ones.
+func inForeign(t *testing.T, s *testbed.Server) []string {
 	t.Helper()
-	hashes := map[string]map[string]string{
-		"config":   {"mode": "read", "path": "/x"},
-		"export":   {"mode": "write", "n": "1"},
-		"file":     {"mode": "read"},
-		"counters": {"visits": "12"},
+	const field = "343714c0-1111-4222-8333-444455556666:g1-1"
+	big := []string{"HSET", "d:big", "mode", "read"}
+	for i := range 20000 {
+		big = append(big, fmt.Sprintf("f%d", i), "1")
 	}
-	for key, fields := range hashes {
-		for f, v := range fields {
-			s.Do(t, "HSET", key, f, v)
-		}
-		t.Cleanup(func() { s.Do(t, "DEL", key) })
+	var names []string
+	for _, set := range [][]string{
+		{"SET", "d:string", "1"}, {"HSET", "d:user", "name", "ada"}, {"HSET", "d:two", field, "1", "other", "2"},
+		{"HSET", "d:numbers", "a", "1", "b", "2"}, {"HSET", "d:visits", "visits", "12"}, {"HSET", "d:count", field, "many"},
+		{"HSET", "d:mode", "mode", "read", "title", "x"}, {"HSET", "d:mode2", "mode", "write", field, "text"}, {"HSET", "d:dark", "mode", "dark"},
+		{"HSET", "d:file", "mode", "read"}, {"HSET", "d:export", "mode", "write", "n", "1"}, {"HSET", "d:config", "mode", "read", "customer", "42"},
+		{"RPUSH", "d:list", field}, big,
+	} {
+		s.Do(t, set...)
+		names = append(names, set[1])
+		t.Cleanup(func() { s.Do(t, "DEL", set[1]) })
 	}
-	return hashes
+	return names
 }
 
-// An application's hash is no lock for any call of any kind, whatever its fields are called: nobody waits for it, and
-// it stays as it is.
-func TestDataWithAModeIsNoLock(t *testing.T) {
-	s := rlServer(t)
-	c := rlClient(t, s.Addr())
-	for key, fields := range inLookalikes(t, s) {
-		rw := c.ReadWriteLock(key)
-		for kind, l := range map[string]interface {
-			redlatch.Locker
-			State(context.Context) (redlatch.State, error)
-			ForceUnlock(context.Context) (bool, error)
-		}{"plain": c.RLock(key), "fair": c.FairLock(key), "read": rw.ReadLock(), "write": rw.WriteLock()} {
-			if h, err := l.TryLock(t.Context(), 0, 0); h != nil || !errors.Is(err, redlatch.ErrInvalidName) {
-				t.Errorf("%s: TryLock of a %s lock: %v", key, kind, err)
-			}
-			if h, err := l.TryLock(t.Context(), rlPatience, 0); h != nil || !errors.Is(err, redlatch.ErrInvalidName) {
-				t.Errorf("%s: waiting for a %s lock: %v", key, kind, err)
-			}
-			if st, err := l.State(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
-				t.Errorf("%s: State of a %s lock: %+v, %v", key, kind, st, err)
-			}
-			if was, err := l.ForceUnlock(t.Context()); was || !errors.Is(err, redlatch.ErrInvalidName) {
-				t.Errorf("%s: ForceUnlock of a %s lock: %v, %v", key, kind, was, err)
-			}
-		}
-		if h, err := redlatch.MultiLock(c.RLock(key), c.RLock(key+"2")).TryLock(t.Context(), 0, 0); h != nil || !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Errorf("%s: TryLock of a MultiLock: %v", key, err)
-		}
-		if in, err := c.Inspect(t.Context(), key); !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Errorf("%s: Inspect: %+v, %v", key, in, err)
-		}
-		if after := s.Hash(t, "HGETALL", key); !maps.Equal(after, fields) || s.Int(t, "PTTL", key) != -1 {
-			t.Errorf("%s became %v", key, after)
-		}
-	}
-	for in, err := range c.Locks(t.Context(), "") {
-		t.Errorf("listed: %+v, %v", in, err)
-	}
-	for _, key := range s.List(t, "KEYS", "*:*") {
-		t.Errorf("left behind: %s", key)
-	}
-}
-
-// A large hash is refused by a look at a few entries: nothing of it is read as a whole, by no call of any kind.
-func TestALargeHashIsNotReadAsAWhole(t *testing.T) {
+// An application's data is no lock for any call of any kind, whatever its fields are called: nobody waits for it, and
+// it stays as it is, at a cost that does not depend on its size.
+func TestDataIsNoLock(t *testing.T) {
 	s := rlServer(t)
 	c, ctx := rlClient(t, s.Addr()), t.Context()
-	fields := []string{"HSET", "large", "mode", "read"}
-	for i := range 20000 {
-		fields = append(fields, fmt.Sprintf("f%d", i), "1")
+	names := inForeign(t, s)
+	dump := func(name string) string {
+		if name == "d:big" { // a big table is rehashed on the way
+			m := s.Do(t, "HLEN", name)
+			return fmt.Sprint(m.AsInt64())
+		}
+		return inText(t, s.Do(t, "DUMP", name)) + fmt.Sprint(s.Int(t, "PTTL", name))
 	}
-	s.Do(t, fields...)
-	t.Cleanup(func() { s.Do(t, "DEL", "large") })
-	s.Do(t, "CONFIG", "RESETSTAT")
-	rw := c.ReadWriteLock("large")
+	for _, name := range names {
+		before, rw := dump(name), c.ReadWriteLock(name)
+		s.Do(t, "CONFIG", "RESETSTAT")
+		calls := map[string]func() error{
+			"Inspect":     func() error { _, err := c.Inspect(ctx, name); return err },
+			"ForceUnlock": func() error { _, err := c.ForceUnlock(ctx, name); return err },
+			"MultiLock": func() error {
+				_, err := redlatch.MultiLock(c.RLock(name), c.RLock(name+"2")).TryLock(ctx, 0, 0)
+				return err
+			},
+			"rw.State": func() error { _, err := rw.State(ctx); return err },
+		}
+		for kind, l := range map[string]stater{"plain": c.RLock(name), "fair": c.FairLock(name), "read": rw.ReadLock(), "write": rw.WriteLock()} {
+			calls[kind+".Lock"] = func() error { _, err := l.Lock(ctx); return err }
+			calls[kind+".TryLock"] = func() error { _, err := l.TryLock(ctx, 0, 0); return err }
+			calls[kind+" that waits"] = func() error { _, err := l.TryLock(ctx, rlPatience, 0); return err }
+			calls[kind+".State"] = func() error { _, err := l.State(ctx); return err }
+			calls[kind+".ForceUnlock"] = func() error { _, err := l.ForceUnlock(ctx); return err }
+		}
+		for what, call := range calls {
+			if err := call(); !errors.Is(err, redlatch.ErrInvalidName) {
+				t.Errorf("%s of %s: %v", what, name, err)
+			}
+			if now := dump(name); now != before {
+				t.Fatalf("%s of %s made %q of %q", what, name, now, before)
+			}
+		}
+		stats := inText(t, s.Do(t, "INFO", "commandstats"))
+		if name == "d:big" && (strings.Contains(stats, "cmdstat_hgetall") || strings.Contains(stats, "cmdstat_hkeys")) {
+			t.Errorf("the whole hash was read:\n%s", stats)
+		}
+	}
+	for _, pattern := range []string{"", "*"} {
+		for in, err := range c.Locks(ctx, pattern) {
+			t.Errorf("listed: %+v, %v", in, err)
+		}
+	}
+	for _, key := range s.List(t, "KEYS", "*") {
+		if !strings.HasPrefix(key, "d:") {
+			t.Errorf("left behind: %s", key)
+		}
+	}
+}
+
+// What is no lock any more, and never was one of this type, is an answer of the server that no retry changes: neither
+// busy nor unavailable nor acquired.
+func TestWrongTypeIsAnAnswer(t *testing.T) {
+	s := rlServer(t)
+	c, ctx := rlClient(t, s.Addr()), t.Context()
+	s.Do(t, "SET", "l", "data")
+	s.Do(t, "SET", "redisson_lock_token:{f}", "text") // a counter that is none
+	defer s.Do(t, "DEL", "l")
+	rw := c.ReadWriteLock("l")
 	for kind, l := range map[string]redlatch.Locker{
-		"plain": c.RLock("large"), "fair": c.FairLock("large"), "read": rw.ReadLock(), "write": rw.WriteLock(),
+		"plain": c.RLock("l"), "fair": c.FairLock("l"), "read": rw.ReadLock(), "write": rw.WriteLock(),
+		"counter": c.RLock("f", redlatch.Fenced()),
 	} {
-		if _, err := l.TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Errorf("TryLock of a %s lock: %v", kind, err)
+		_, err := l.Lock(context.WithoutCancel(ctx))
+		rlServerError(t, err)
+		if kind != "counter" && !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("%s: %v", kind, err)
 		}
 	}
-	for kind, state := range map[string]func(context.Context) (redlatch.State, error){
-		"plain": c.RLock("large").State, "fair": c.FairLock("large").State, "read-write": rw.State,
-	} {
-		if st, err := state(ctx); !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Errorf("State of a %s lock: %+v, %v", kind, st, err)
-		}
-	}
-	stats := inText(t, s.Do(t, "INFO", "commandstats"))
-	if strings.Contains(stats, "cmdstat_hgetall") || strings.Contains(stats, "cmdstat_hkeys") {
-		t.Errorf("the whole hash was read:\n%s", stats)
+	if s.Int(t, "EXISTS", "f") != 0 {
+		t.Error("the lock was taken without a token")
 	}
 }

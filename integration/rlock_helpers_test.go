@@ -23,6 +23,9 @@ import (
 // until a lease ends fails them.
 const rlPatience = 20 * time.Second
 
+// rlSlack is the room for a busy machine, which may stand still for almost two seconds.
+const rlSlack = 2500 * time.Millisecond
+
 // rlServer starts a server on which nothing may be left behind.
 func rlServer(t *testing.T, args ...string) *testbed.Server {
 	t.Helper()

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -51,90 +50,6 @@ func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 	}
 	if s.Int(t, "EXISTS", "l") != 0 {
 		t.Error("the lock is still held")
-	}
-}
-
-// Several clients, short waits, contexts that end at any moment, nested holds,
-// explicit owners with several waiters, fixed leases and fenced locks in between:
-// never two inside, and nothing stays.
-func TestRLockPassedOnExcludes(t *testing.T) {
-	for _, tenure := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond} {
-		t.Run(tenure.String(), func(t *testing.T) {
-			s := rlServer(t)
-			var inside atomic.Pointer[string]
-			var turns, ended atomic.Int32
-			end := time.Now().Add(3 * time.Second)
-			var wg sync.WaitGroup
-			for range 3 {
-				c := rlClient(t, s.Addr(), rlLease(10*time.Second), func(c *redlatch.Config) { c.Tenure = tenure })
-				for i := range 12 {
-					wg.Go(func() {
-						for time.Now().Before(end) {
-							ctx, cancel := context.WithCancel(context.Background())
-							owner := "" // of those who may be inside together
-							var opts []redlatch.Option
-							var lease []redlatch.AcquireOption
-							switch rand.N(6) {
-							case 0:
-								time.AfterFunc(rand.N(8*time.Millisecond), cancel)
-							case 1:
-								owner = c.ID() + string(rune('a'+i%2))
-								ctx = redlatch.WithOwner(ctx, owner)
-							case 2:
-								lease = append(lease, redlatch.WithLease(20*time.Second))
-							case 3:
-								opts = append(opts, redlatch.Fenced())
-							}
-							me := owner
-							if me == "" {
-								me = string(rune(i)) + c.ID() + time.Now().String()
-							}
-							l := c.RLock("l", opts...)
-							h, err := l.Lock(ctx, lease...)
-							if err != nil {
-								if !waited(err) {
-									t.Error(err)
-								}
-								ended.Add(1)
-								cancel()
-								continue
-							}
-							if owner == "" { // fellows of an explicit owner are inside together
-								if was := inside.Swap(&me); was != nil {
-									t.Errorf("%q beside %q", me, *was)
-								}
-							} else if was := inside.Load(); was != nil {
-								t.Errorf("%q beside %q", me, *was)
-							}
-							if owner == "" && rand.N(4) == 0 {
-								nested, err := l.Lock(h.Context())
-								switch {
-								case err == nil:
-									if err := nested.Unlock(context.Background()); err != nil {
-										t.Error(err)
-									}
-								case ctx.Err() == nil:
-									t.Error(err)
-								}
-							}
-							if owner == "" {
-								if !inside.CompareAndSwap(&me, nil) {
-									t.Error("somebody came in beside the holder")
-								}
-							}
-							turns.Add(1)
-							if err := h.Unlock(context.Background()); err != nil {
-								t.Error(err)
-							}
-							cancel()
-						}
-					})
-				}
-			}
-			wg.Wait()
-			t.Logf("%d turns, %d gave up", turns.Load(), ended.Load())
-			rlUntil(t, "nothing held", func() bool { return s.Int(t, "EXISTS", "l") == 0 })
-		})
 	}
 }
 

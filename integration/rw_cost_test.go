@@ -64,25 +64,6 @@ func rwReversed(holds []redlatch.Hold) []redlatch.Hold {
 	return out
 }
 
-// TestRWCommandsPerTurn: an uncontended pair is two commands.
-func TestRWCommandsPerTurn(t *testing.T) {
-	s := rwServer(t)
-	l := rwClient(t, s, time.Hour).ReadWriteLock("n")
-	for name, locker := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
-		rwUnlock(t, rwLock(t, locker, t.Context())) // loads the scripts
-		before := s.CommandStats(t)
-		const n = 200
-		for range n {
-			rwUnlock(t, rwLock(t, locker, t.Context()))
-		}
-		diff := s.CommandStats(t).Sub(before)
-		t.Logf("%s: %v of server time per pair, calls in %d pairs: %v", name, diff.Time["evalsha"]/n, n, diff.Calls)
-		if diff.Calls["evalsha"] != 2*n {
-			t.Errorf("%s: %d commands for %d pairs", name, diff.Calls["evalsha"], n)
-		}
-	}
-}
-
 // A read-write lock works on a cluster: every name, sharded channels, downgrade and all.
 func TestRWOnACluster(t *testing.T) {
 	t.Parallel()

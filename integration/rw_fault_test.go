@@ -3,10 +3,8 @@ package integration
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,55 +16,6 @@ import (
 
 // Tests of what goes wrong on the way: lost replies, callers that leave, a
 // server without memory, keys that are something else.
-
-// TestRWLostReplies: the reply of a command is lost after the script ran: one
-// hold, the right count, nothing left behind.
-func TestRWLostReplies(t *testing.T) {
-	s := rwServer(t)
-	proxy := testbed.NewProxy(t, s.Addr())
-	c, err := rwOpen(proxy.Addr(), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	l := c.ReadWriteLock("n")
-	for name, tc := range map[string]struct {
-		lock             redlatch.Locker
-		acquire, release *luascript.Script
-		suffix           string
-	}{
-		"read":  {l.ReadLock(), luascript.RWRead, luascript.RWReadRelease, ""},
-		"write": {l.WriteLock(), luascript.RWWrite, luascript.RWWriteRelease, ":write"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			trap := proxy.DropReply(testbed.Contains(tc.acquire.SHA))
-			h := rwLock(t, tc.lock, t.Context())
-			trap.Wait(t)
-			field := rwOnlyReader(t, s)
-			if got := s.Text(t, "HGET", "n", field); got != "1" || !strings.HasSuffix(field, tc.suffix) {
-				t.Errorf("%s: count %q", field, got)
-			}
-			trap = proxy.DropReply(testbed.Contains(luascript.RWReenter.SHA))
-			ctx, cancel := context.WithTimeout(h.Context(), 10*time.Second)
-			defer cancel()
-			again := rwLock(t, tc.lock, ctx)
-			trap.Wait(t)
-			if got := s.Text(t, "HGET", "n", field); got != "2" {
-				t.Errorf("count %q after a re-entry", got)
-			}
-			trap = proxy.DropReply(testbed.Contains(luascript.Release.SHA)) // a partial one sets the count
-			rwUnlock(t, again)
-			trap.Wait(t)
-			if got := s.Text(t, "HGET", "n", field); got != "1" {
-				t.Errorf("count %q after one of two unlocks", got)
-			}
-			trap = proxy.DropReply(testbed.Contains(tc.release.SHA))
-			rwUnlock(t, h)
-			trap.Wait(t)
-			rwEmpty(t, s)
-		})
-	}
-}
 
 // TestRWLostRefusal: the answer that refused a reader is lost, and it enters with
 // its next try: its place must not keep writers waiting.
@@ -105,92 +54,6 @@ func rwEmpty(t testing.TB, s *testbed.Server) {
 		}
 		return true
 	})
-}
-
-// A release that comes late does not touch the next hold of the same owner.
-func TestRWADelayedReleaseDoesNotTouchTheNextHold(t *testing.T) {
-	s := rwServer(t)
-	proxy := testbed.NewProxy(t, s.Addr())
-	c, err := rwOpen(proxy.Addr(), 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	l := c.ReadWriteLock("n")
-	ctx := redlatch.WithOwner(t.Context(), "job")
-	for _, tc := range []struct {
-		lock    redlatch.Locker
-		release *luascript.Script
-	}{{l.ReadLock(), luascript.RWReadRelease}, {l.WriteLock(), luascript.RWWriteRelease}} {
-		h := rwLock(t, tc.lock, ctx)
-		trap := proxy.CopyRequest(testbed.Contains(tc.release.SHA))
-		rwUnlock(t, h)
-		h = rwLock(t, tc.lock, ctx)
-		if got := trap.Deliver(t); !strings.HasPrefix(got, ":0") {
-			t.Errorf("the late release got %q, want 0", got)
-		}
-		field := rwOnlyReader(t, s)
-		if got := s.Text(t, "HGET", "n", field); got != "1" {
-			t.Errorf("count %q after a late release of an earlier hold", got)
-		}
-		rwUnlock(t, h)
-	}
-}
-
-// Waiters that give up leave no place, at once, not after the skip time.
-func TestRWWaitersThatGiveUpLeaveNoPlace(t *testing.T) {
-	s := rwServer(t)
-	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
-	for _, tc := range []struct{ holds, waits redlatch.Locker }{
-		{l.ReadLock(), l.WriteLock()}, {l.WriteLock(), l.ReadLock()}, {l.WriteLock(), l.WriteLock()},
-	} {
-		h := rwLock(t, tc.holds, t.Context())
-		if _, err := tc.waits.TryLock(t.Context(), 100*time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-			t.Error(err)
-		}
-		rwBusy(t, tc.waits, t.Context()) // a single attempt leaves none in the first place
-		rwEventually(t, "no place is left", func() bool {
-			return s.Int(t, "EXISTS", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}", "redlatch_rw_readers:{n}", "redlatch_rw_turn:{n}") == 0
-		})
-		rwUnlock(t, h)
-	}
-}
-
-// TestRWCallersThatLeave: waits end at random moments, in both modes; nothing
-// is left, and the lock can be taken.
-func TestRWCallersThatLeave(t *testing.T) {
-	t.Parallel()
-	s := rwServer(t)
-	var wg sync.WaitGroup
-	for i := range 4 {
-		c := rwClient(t, s, 0)
-		for g := range 6 {
-			r := rand.New(rand.NewPCG(uint64(i), uint64(g))) // #nosec G404 -- a test
-			wg.Go(func() {
-				// Holds and places that are left behind would stay for longer than the test waits.
-				l := c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
-				for range 60 {
-					locker := redlatch.Locker(l.ReadLock())
-					if r.IntN(2) == 0 {
-						locker = l.WriteLock()
-					}
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(6000))*time.Microsecond)
-					h, err := locker.Lock(ctx)
-					if err == nil {
-						time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond)
-						err = h.Unlock(ctx)
-					}
-					cancel()
-					if err != nil && !waited(err) {
-						t.Error(err)
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	rwEmpty(t, s)
-	rwUnlock(t, rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").WriteLock(), t.Context()))
 }
 
 // An unlock works when the server refuses everything that takes memory.
@@ -232,52 +95,18 @@ func TestRWUnlockWorksWithoutMemory(t *testing.T) {
 	rwUnlock(t, rwLock(t, l.WriteLock(), t.Context()))
 }
 
-// A key of the name that is no read-write lock is refused and not touched.
-func TestRWOtherKeysAreNotTouched(t *testing.T) {
+// A plain lock of the same name excludes both modes, and is no state of a read-write lock.
+func TestRWPlainLockOfTheNameExcludes(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 0)
 	l := c.ReadWriteLock("n")
-	s.Do(t, "SET", "n", "data")
-	for _, locker := range []redlatch.Locker{l.ReadLock(), l.WriteLock()} {
-		var se *redlatch.ServerError
-		if _, err := locker.Lock(t.Context()); !errors.As(err, &se) || se.ErrorType() != "wrongtype" {
-			t.Errorf("%v, want WRONGTYPE", err)
-		}
-	}
-	state := func() {
-		t.Helper()
-		if _, err := l.State(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Errorf("State: %v, want ErrInvalidName", err)
-		}
-	}
-	refused := func() {
-		t.Helper()
-		for _, force := range []func(context.Context) (bool, error){l.ReadLock().ForceUnlock, l.WriteLock().ForceUnlock} {
-			if _, err := force(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
-				t.Errorf("ForceUnlock: %v, want ErrInvalidName", err)
-			}
-		}
-	}
-	state()
-	refused()
-	if got := s.Text(t, "GET", "n"); got != "data" {
-		t.Errorf("the data is %q now", got)
-	}
-	s.Do(t, "DEL", "n")
-
-	// A plain lock of the same name excludes both modes, and stays.
 	plain := rwLock(t, c.RLock("n"), t.Context())
 	rwBusy(t, l.ReadLock(), t.Context())
 	rwBusy(t, l.WriteLock(), t.Context())
-	state()
-	refused()
-	rwUnlock(t, plain)
-	s.Do(t, "HSET", "n", "mode", "read", "customer", "42")
-	refused()
-	if got := s.Hash(t, "HGETALL", "n"); got["customer"] != "42" {
-		t.Errorf("the data is %v now", got)
+	if _, err := l.State(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
+		t.Errorf("State: %v, want ErrInvalidName", err)
 	}
-	s.Do(t, "DEL", "n")
+	rwUnlock(t, plain)
 }
 
 // A forced unlock ends its own mode only: the next ones enter at once and the holder hears of it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -305,4 +306,8 @@ func TestRWShareLeaderLeaves(t *testing.T) {
 	if n > 50 {
 		t.Errorf("%d commands for 50 readers whose leader left", n)
 	}
+}
+
+func rwShareEntries(c *redlatch.Client) int {
+	return reflect.ValueOf(c).Elem().FieldByName("core").Elem().FieldByName("reg").Elem().FieldByName("shares").Len()
 }

@@ -40,12 +40,22 @@ type Kind struct {
 	New Make
 	// Other makes the lock that this kind excludes, where it is not the same one.
 	Other Make
+	// Queues says that who waits has a place on the server, which ends after a time if he doesn't come back.
+	Queues bool
 	// Parts are the names of the locks on each server that it consists of, as endings of its name.
 	Parts []string
 }
 
 // Make makes a lock from one client per server.
 type Make func(clients []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker
+
+// Lasting makes a lock whose waiters' places outlast a test, if they are left behind.
+func (k Kind) Lasting(clients []*redlatch.Client, name string) redlatch.Locker {
+	if k.Queues {
+		return k.New(clients, name, redlatch.WithSkipAfter(10*time.Minute))
+	}
+	return k.New(clients, name)
+}
 
 // Excluded is a lock that nobody can have while this kind is held.
 func (k Kind) Excluded(clients []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
@@ -85,11 +95,11 @@ func Kinds() []Kind {
 		{Name: "fenced", Servers: 1, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
 			return c.RLock(name, append(opts, redlatch.Fenced())...)
 		})},
-		{Name: "fair", Servers: 1, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+		{Name: "fair", Servers: 1, Queues: true, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
 			return c.FairLock(name, opts...)
 		})},
-		{Name: "write", Servers: 1, New: write},
-		{Name: "read", Servers: 1, Shared: true, Other: write, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+		{Name: "write", Servers: 1, Queues: true, New: write},
+		{Name: "read", Servers: 1, Shared: true, Queues: true, Other: write, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
 			return c.ReadWriteLock(name, opts...).ReadLock()
 		})},
 		{Name: "multi", Servers: 2, New: func(c []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
@@ -338,9 +348,18 @@ func Of(name string) testbed.Match {
 }
 
 // Nth matches the n-th of the requests that match, from 0.
-func Nth(n int64, match testbed.Match) testbed.Match {
+func Nth(n int64, match testbed.Match) testbed.Match { return From(n, 1, match) }
+
+// From matches so many of the requests that match, from the n-th on.
+func From(n, many int64, match testbed.Match) testbed.Match {
 	var seen atomic.Int64
-	return func(args []string) bool { return match(args) && seen.Add(1) == n+1 }
+	return func(args []string) bool {
+		if !match(args) {
+			return false
+		}
+		at := seen.Add(1) - 1
+		return n <= at && at < n+many
+	}
 }
 
 // Asked returns what waits until a script of this lock has come to one of the proxies. Call it

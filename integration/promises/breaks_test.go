@@ -32,7 +32,7 @@ var breaks = []struct {
 	{
 		"no lease is set", "internal/luascript/acquire.lua",
 		"local set = redis.pcall('PEXPIRE', LOCK, lease)", "local set = 1",
-		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "does not return",
+		"TestALeaseThatEndsIsTold/plain/its_servers_are_out_of_reach", "does not return",
 	},
 	{
 		"the void set is ignored", "internal/luascript/whose.lua",
@@ -47,7 +47,7 @@ var breaks = []struct {
 	{
 		"a group gives its first member back", "internal/luascript/group_release.lua",
 		"done = pcall('HDEL', lock, field)\n    if replaced(done)", "done = i > 1 and 1 or pcall('HDEL', lock, field)\n    if replaced(done)",
-		"TestTheContextIsTheOwner/group/another_goroutine_is_another_owner", "does not return",
+		"TestTheContextIsTheOwner/group/another_owner_is_kept_out", "does not return",
 	},
 	{
 		"a writer enters beside readers", "internal/luascript/rw_write.lua",
@@ -67,17 +67,17 @@ var breaks = []struct {
 	{
 		"the watchdog tells no loss", "internal/held/renewal.go",
 		"if !s.final && !s.dead { // else it is our own release that was found", "if false {",
-		"TestALostLockIsTold/plain/its_keys_are_deleted", "no check found it",
+		"TestALostLockIsTold/plain/it_is_deleted,_and_is_renewed", "no check found it",
 	},
 	{
 		"a local deadline passes a minute late", "internal/lease/deadline.go",
 		"func Passed(now, at time.Time) bool {", "func Passed(now, at time.Time) bool {\n\tat = at.Add(time.Minute)",
-		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
+		"TestALeaseThatEndsIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
 	},
 	{
 		"no drift is taken off a lease", "internal/lease/deadline.go",
 		"return sent.Add(length - Drift(length))", "return sent.Add(length + length/4)",
-		"TestALostLockIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
+		"TestALeaseThatEndsIsTold/plain/its_servers_are_out_of_reach", "two are inside with live contexts",
 	},
 	{
 		"a second unlock is as good as the first", "internal/held/unlocked.go",
@@ -117,7 +117,7 @@ var breaks = []struct {
 	{
 		"everybody is one owner", "internal/held/owner.go",
 		"func newOwner() *Owner { return &Owner{seq: ownerSeq.Add(1)} }", "func newOwner() *Owner { return one }\n\nvar one = &Owner{seq: ownerSeq.Add(1)}",
-		"TestTheContextIsTheOwner/plain/another_goroutine", "",
+		"TestTheContextIsTheOwner/plain/another_owner_is_kept_out", "",
 	},
 	{
 		"a hold's context carries no owner", "internal/held/hold.go",

@@ -3,6 +3,10 @@ package promises
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,13 +19,119 @@ import (
 // most, a MultiLock twice that; the rest is for the machine.
 const slack = 3 * time.Second
 
-// Where a call waits: on the way to the server, on the way back, and for which command of it.
-var awaits = []struct {
-	name  string
-	stall func(p *testbed.Proxy, m testbed.Match) *testbed.Trap
+// Where a call waits. The function makes it wait there, with the n-th command of the lock to each server where that
+// says which; what it returns says whether a command was caught since it was asked last, and lets all go on.
+type await struct {
+	name string
+	stop func(t *testing.T, x *bed.Site, n int64, name string) (caught func() bool, release func())
+	held bool // it makes nobody wait for a free lock
+}
+
+var awaits = []await{
+	{"the request is on its way", stalled((*testbed.Proxy).StallRequest, bed.Of), false},
+	{"the reply is on its way", stalled((*testbed.Proxy).StallReply, bed.Of), false},
+	{"its subscription is not confirmed", stalled((*testbed.Proxy).StallReply, func(name string) testbed.Match {
+		return testbed.Contains("SUBSCRIBE", name)
+	}), true},
+	{"there is no connection", func(t *testing.T, x *bed.Site, _ int64, _ string) (func() bool, func()) {
+		t.Helper()
+		for _, p := range x.Proxies {
+			p.Refuse()
+			p.Cut()
+		}
+		return never, func() {
+			for _, p := range x.Proxies {
+				p.Admit(t)
+			}
+		}
+	}, false},
+	{"the reply was lost, and there is no connection", func(t *testing.T, x *bed.Site, _ int64, name string) (func() bool, func()) {
+		t.Helper()
+		for _, p := range x.Proxies {
+			p.Refuse()
+			p.DropReply(bed.Nth(0, bed.Of(name)))
+		}
+		return never, func() {
+			for _, p := range x.Proxies {
+				p.Admit(t)
+			}
+		}
+	}, false},
+}
+
+func never() bool { return false }
+
+// Who has the lock when it is asked for.
+var states = []struct {
+	name string
+	// take takes it, with clients that the call has, too; the function gives it back.
+	take func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) (done func(closed bool))
+	held bool
+	own  bool // the owner of the call has it: it re-enters
+	// frees says that it is given back when the call waits; what the call does then is stalled.
+	frees bool
 }{
-	{"the request is on its way", (*testbed.Proxy).StallRequest},
-	{"the reply is on its way", (*testbed.Proxy).StallReply},
+	{"free", func(*testing.T, *bed.Site, []*redlatch.Client, string) func(bool) { return func(bool) {} }, false, false, false},
+	{"held", func(t *testing.T, x *bed.Site, _ []*redlatch.Client, name string) func(bool) {
+		t.Helper()
+		h := bed.Lock(t, t.Context(), x.Beside(name))
+		return func(bool) { bed.Unlock(t, h) }
+	}, true, false, false},
+	{"held, and freed then", func(t *testing.T, x *bed.Site, _ []*redlatch.Client, name string) func(bool) {
+		t.Helper()
+		h := bed.Lock(t, t.Context(), x.Beside(name))
+		return func(bool) { bed.Unlock(t, h) }
+	}, false, false, true},
+	{"behind a waiter of its client", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
+		t.Helper()
+		h := bed.Lock(t, t.Context(), x.Beside(name))
+		asked := x.Asked(t, name)
+		first := passes(t.Context(), x.Kind.New(clients, name))
+		asked()
+		return func(closed bool) {
+			bed.Unlock(t, h)
+			if err := passed(t, first); err != nil && (!closed || !errors.Is(err, redlatch.ErrClosed)) {
+				t.Errorf("the waiter before it: %v", err)
+			}
+		}
+	}, true, false, false},
+	{"held by its owner", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
+		t.Helper()
+		return ownerLeaves(t, x, name, bed.Lock(t, redlatch.WithOwner(t.Context(), "one"), x.Kind.New(clients, name)))
+	}, false, true, false},
+	{"behind another call of its owner", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
+		t.Helper()
+		ctx := redlatch.WithOwner(t.Context(), "one")
+		leave := ownerLeaves(t, x, name, bed.Lock(t, ctx, x.Kind.New(clients, name)))
+		caught, release := stalled((*testbed.Proxy).StallReply, bed.Of)(t, x, 0, name)
+		other := bed.Async(ctx, x.Kind.New(clients, name))
+		bed.Eventually(t, "another call under way", caught)
+		return func(closed bool) {
+			release()
+			if a := bed.Get(t, other); a.Err == nil {
+				_ = a.Hold.Unlock(context.Background()) // it may be Close's
+			} else if !closed || !errors.Is(a.Err, redlatch.ErrClosed) {
+				t.Errorf("the owner's other call: %v", a.Err)
+			}
+			leave(closed)
+		}
+	}, true, true, false},
+}
+
+// ownerLeaves unlocks what the owner of a call has. What Close has left to its lease is forced open.
+func ownerLeaves(t *testing.T, x *bed.Site, name string, h redlatch.Hold) func(closed bool) {
+	t.Helper()
+	return func(closed bool) {
+		if !closed {
+			bed.Unlock(t, h)
+		} else if err := h.Unlock(context.Background()); err != nil {
+			want(t, "Unlock", err, redlatch.ErrClosed)
+			forceOpen(t, x, name)
+			for _, key := range x.Servers[0].List(t, "KEYS", "*"+name+"*rwlock_timeout*") {
+				x.Servers[0].Do(t, "DEL", key) // a reader's ends with its lease
+			}
+		}
+	}
 }
 
 // What ends the call.
@@ -31,8 +141,8 @@ type ending struct {
 	call func(ctx context.Context, l redlatch.Locker) (redlatch.Hold, error)
 	end  func(leave context.CancelFunc, clients []*redlatch.Client)
 	want []error
-	// closes says that who stands behind needs a client of its own.
-	closes bool
+	// closes says that who stands behind needs a client of its own, before that the end comes before the call, shuts that who is inside already may enter again.
+	closes, before, shuts bool
 }
 
 func (e ending) survivors(x *bed.Site, clients []*redlatch.Client) []*redlatch.Client {
@@ -45,6 +155,10 @@ func (e ending) survivors(x *bed.Site, clients []*redlatch.Client) []*redlatch.C
 var endings = []ending{
 	{
 		name: "ctx ends", call: lock, want: []error{context.Canceled},
+		end: func(leave context.CancelFunc, _ []*redlatch.Client) { leave() },
+	},
+	{
+		name: "ctx had ended", call: lock, want: []error{context.Canceled}, before: true,
 		end: func(leave context.CancelFunc, _ []*redlatch.Client) { leave() },
 	},
 	{
@@ -62,6 +176,14 @@ var endings = []ending{
 			}
 		},
 	},
+	{
+		name: "the client is shut down", call: lock, want: []error{redlatch.ErrClosed}, closes: true, shuts: true,
+		end: func(_ context.CancelFunc, clients []*redlatch.Client) {
+			for _, c := range clients {
+				go func() { _ = c.Shutdown(context.Background()) }()
+			}
+		},
+	},
 }
 
 func lock(ctx context.Context, l redlatch.Locker) (redlatch.Hold, error) { return l.Lock(ctx) }
@@ -74,13 +196,26 @@ func TestAnEndedCallLeavesNothing(t *testing.T) {
 		t.Run(k.Name, func(t *testing.T) {
 			t.Parallel()
 			x := bed.NewSite(t, k)
-			for _, held := range []bool{false, true} {
-				for _, at := range awaits {
-					for _, ending := range endings {
+			defer func() {
+				for _, key := range x.Servers[0].List(t, "KEYS", "redlatch_void:*") {
+					if x.Servers[0].Int(t, "PTTL", key) == -1 {
+						t.Errorf("%s, the mark of a call that gave up, stays for ever", key)
+					}
+				}
+			}()
+			for state := range states {
+				for at := range awaits {
+					for end := range endings {
+						c := endedCall{x, state, at, endings[end]}
+						if awaits[at].held && !states[state].held || c.ending.shuts && states[state].own ||
+							states[state].frees && (at > 1 || c.ending.before) {
+							continue
+						}
 						for n := int64(0); ; n++ {
 							caught := false
-							c := endedCall{x, held, at.stall, ending, n}
-							t.Run(c.state()+"/"+at.name+"/"+ending.name+"/"+ordinal(n), func(t *testing.T) { caught = c.run(t, bed.Name(t.Name())) })
+							t.Run(states[state].name+"/"+awaits[at].name+"/"+c.ending.name+"/"+ordinal(n), func(t *testing.T) {
+								caught = c.run(t, n, bed.Name(t.Name()))
+							})
 							if t.Failed() || !caught {
 								break // the call has no n-th command
 							}
@@ -94,97 +229,199 @@ func TestAnEndedCallLeavesNothing(t *testing.T) {
 
 // endedCall is one case of the table.
 type endedCall struct {
-	x      *bed.Site
-	held   bool // by another client
-	stall  func(*testbed.Proxy, testbed.Match) *testbed.Trap
-	ending ending
-	n      int64 // the command that is stalled
-}
-
-func (c endedCall) state() string {
-	if c.held {
-		return "held"
-	}
-	return "free"
+	x         *bed.Site
+	state, at int
+	ending    ending
 }
 
 // run reports whether the call had an n-th command that could be stalled.
-func (c endedCall) run(t *testing.T, name string) (caught bool) {
+func (c endedCall) run(t *testing.T, n int64, name string) (caught bool) {
 	t.Helper()
-	var before redlatch.Hold
-	if c.held {
-		before = bed.Lock(t, t.Context(), c.x.Beside(name))
-	}
 	clients := c.x.Fresh(t)
-	caughtOne, release := stalled(c.x, c.stall, c.n, name)
+	done := states[c.state].take(t, c.x, clients, name)
+	caughtOne, release := never, func() {}
+	if !states[c.state].frees {
+		caughtOne, release = awaits[c.at].stop(t, c.x, n, name)
+	}
+	asked := c.x.Asked(t, name)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	got := bed.Run(func() (redlatch.Hold, error) { return c.ending.call(ctx, c.x.Kind.New(clients, name)) })
+	if states[c.state].own {
+		ctx = redlatch.WithOwner(ctx, "one")
+	}
+	if c.ending.before {
+		leave()
+	}
+	got := bed.Run(func() (redlatch.Hold, error) { return c.ending.call(ctx, c.x.Kind.Lasting(clients, name)) })
+	if states[c.state].frees {
+		asked()
+		for _, s := range c.x.Servers {
+			s.AwaitQuiet(t)
+		}
+		caughtOne, release = awaits[c.at].stop(t, c.x, n, name)
+		done(false)
+		done = func(bool) {}
+	}
 	quiet := bed.Patience // a free lock is had at once
-	if c.held {
+	if states[c.state].held || c.at >= 2 {
 		quiet = 100 * time.Millisecond
 	}
 	for began := time.Now(); !caught && len(got) == 0 && time.Since(began) < quiet; {
 		time.Sleep(time.Millisecond)
 		caught = caughtOne()
 	}
-	if !caught && len(got) > 0 {
+	if !caught && len(got) > 0 && !c.ending.before {
 		release()
-		if !c.held { // it has no command that could be stalled
-			bed.Unlock(t, bed.Get(t, got).Hold)
-			return
+		a := bed.Get(t, got)
+		if a.Err == nil { // it has no command that could be stalled
+			bed.Unlock(t, a.Hold)
+			done(false)
+			return false
 		}
+		got <- a
 	}
-	behind := bed.Async(t.Context(), c.x.Kind.New(c.ending.survivors(c.x, clients), name))
+	behind := passes(t.Context(), c.x.Kind.Excluded(c.ending.survivors(c.x, clients), name))
 	ended := time.Now()
 	c.ending.end(leave, clients)
 	a := bed.Get(t, got)
 	if a.Err == nil {
 		t.Error("the call got the lock")
-	} else if !oneOf(a.Err, c.ending.want) {
-		t.Errorf("the call returned %v, want one of %v", a.Err, c.ending.want)
 	}
+	want(t, "the call", a.Err, c.ending.want...)
 	if took := a.At.Sub(ended); took > slack {
 		t.Errorf("the call took %v to return", took)
 	}
 	release()
-	if before != nil {
-		bed.Unlock(t, before)
+	done(c.ending.closes)
+	if err := passed(t, behind); err != nil {
+		t.Fatalf("the one behind: %v", err)
 	}
-	b := bed.Get(t, behind)
-	if b.Err != nil {
-		t.Fatalf("the one behind: %v", b.Err)
-	}
-	bed.Unlock(t, b.Hold)
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.x.Beside(name)))
 	bed.Eventually(t, "no key left", func() bool { return len(c.x.Keys(t, name)) == 0 })
 	for _, c := range clients {
 		c.Close()
 	}
-	return caught
+	return caught && !c.ending.before
 }
 
-// stalled stalls the n-th command of the lock to each server. The first function says whether
-// one was caught since it was asked last, the second lets all go on.
-func stalled(x *bed.Site, stall func(*testbed.Proxy, testbed.Match) *testbed.Trap, n int64, name string) (func() bool, func()) {
-	var traps []*testbed.Trap
-	for _, p := range x.Proxies {
-		traps = append(traps, stall(p, bed.Nth(n, bed.Of(name))))
+// passes locks, and unlocks as soon as it is inside.
+func passes(ctx context.Context, l redlatch.Locker) <-chan error {
+	out := make(chan error, 1)
+	go func() {
+		h, err := l.Lock(ctx)
+		if err == nil {
+			err = h.Unlock(context.Background())
+		}
+		out <- err
+	}()
+	return out
+}
+
+func passed(t *testing.T, from <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-from:
+		return err
+	case <-time.After(bed.Patience):
+		t.Fatalf("it was not inside within %v", bed.Patience)
+		return nil
 	}
-	caught := func() bool {
-		for _, trap := range traps {
-			select {
-			case <-trap.Hits():
-				return true
-			default:
+}
+
+// stalled stalls the n-th of those commands to each server.
+func stalled(stall func(*testbed.Proxy, testbed.Match) *testbed.Trap, of func(name string) testbed.Match) func(*testing.T, *bed.Site, int64, string) (func() bool, func()) {
+	return func(t *testing.T, x *bed.Site, n int64, name string) (func() bool, func()) {
+		t.Helper()
+		var traps []*testbed.Trap
+		for _, p := range x.Proxies {
+			traps = append(traps, stall(p, bed.Nth(n, of(name))))
+		}
+		caught := func() bool {
+			for _, trap := range traps {
+				select {
+				case <-trap.Hits():
+					return true
+				default:
+				}
+			}
+			return false
+		}
+		return caught, func() {
+			for _, trap := range traps {
+				trap.Release()
 			}
 		}
-		return false
 	}
-	return caught, func() {
-		for _, trap := range traps {
-			trap.Release()
-		}
+}
+
+// Calls that end at random moments, on a network that delays and breaks, by owners of their own and by one that
+// they share, leave nothing: no hold, no place in a queue, no connection.
+func TestCallsThatEndAtRandomMomentsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	for _, k := range bed.Kinds() {
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			x := bed.NewSite(t, k)
+			name := bed.Name(t.Name())
+			stop := make(chan struct{})
+			var shaker, callers sync.WaitGroup
+			shaker.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(5 * time.Millisecond):
+					}
+					p := x.Proxies[rand.IntN(len(x.Proxies))]
+					p.Delay(testbed.Replies, rand.N(3*time.Millisecond))
+					p.Delay(testbed.Requests, rand.N(3*time.Millisecond))
+					if rand.IntN(100) == 0 {
+						p.Cut()
+					}
+				}
+			})
+			var had, gave atomic.Int64
+			for g := range 8 {
+				callers.Go(func() {
+					for i := range 60 {
+						ctx, l := t.Context(), x.Kind.Lasting(x.Through, name+strconv.Itoa(i%3))
+						switch g % 4 {
+						case 0:
+							ctx = redlatch.WithOwner(ctx, "one")
+						case 1:
+							l = x.Kind.Excluded(x.Through, name+strconv.Itoa(i%3))
+						}
+						ctx, leave := context.WithTimeout(ctx, rand.N(time.Duration(12*k.Servers*(1+i/6))*time.Millisecond))
+						h, err := l.Lock(ctx)
+						if err == nil {
+							had.Add(1)
+							if err := h.Unlock(ctx); err != nil {
+								t.Errorf("Unlock: %v", err)
+							}
+						} else {
+							gave.Add(1)
+							want(t, "Lock", err, context.DeadlineExceeded)
+						}
+						leave()
+					}
+				})
+			}
+			callers.Wait()
+			close(stop)
+			shaker.Wait()
+			for _, p := range x.Proxies {
+				p.Delay(testbed.Replies, 0)
+				p.Delay(testbed.Requests, 0)
+			}
+			t.Logf("%d had the lock, %d gave up", had.Load(), gave.Load())
+			if had.Load() == 0 || gave.Load() == 0 {
+				t.Error("one of the outcomes was not tried")
+			}
+			bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
+			for i := range 3 {
+				bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name+strconv.Itoa(i))))
+			}
+		})
 	}
 }
 

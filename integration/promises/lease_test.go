@@ -148,8 +148,8 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// An outage that is shorter than the lease costs nothing: a renewal that failed is tried again until the deadline; and a
-// renewal that arrives after the unlock makes nobody's lease longer.
+// An outage that is shorter than the lease costs nothing: a renewal that failed is tried again until the deadline, and
+// scripts that the server has forgotten are sent again; a renewal that arrives after the unlock makes nobody's lease longer.
 func TestRenewals(t *testing.T) {
 	t.Parallel()
 	const lease = 10 * time.Second // six are left for a retry and for a stall when the outage is over
@@ -171,6 +171,26 @@ func TestRenewals(t *testing.T) {
 			}
 			refused(t, x.Beside(name))
 			bed.Unlock(t, h)
+		},
+		"the scripts are gone before each command": func(t *testing.T, x *bed.Site, name string) {
+			flush := func() { t.Helper(); onAll(t, x, "SCRIPT", "FLUSH") }
+			flush()
+			h := bed.Lock(t, t.Context(), x.Lock(name))
+			flush()
+			inner := bed.Lock(t, h.Context(), x.Lock(name))
+			flush()
+			before := h.ValidUntil()
+			bed.Eventually(t, "a renewal", func() bool { return h.ValidUntil().After(before) })
+			flush()
+			_, err := x.Lock(name).(operated).State(t.Context())
+			want(t, "State", err, nil)
+			flush()
+			bed.Unlock(t, inner)
+			flush()
+			bed.Unlock(t, h)
+			flush()
+			_, err = x.Lock(name).(operated).ForceUnlock(t.Context())
+			want(t, "ForceUnlock", err, nil)
 		},
 		"a renewal that arrives late": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))

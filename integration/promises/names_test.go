@@ -18,16 +18,58 @@ import (
 func TestNamesMayBeAnything(t *testing.T) {
 	t.Parallel()
 	all := cases{}
-	for _, name := range []string{"*", "[a-z]?\\", "a\x00b", "{", "}{", "{}z", " ", "\r\n", "%s%d", "ü", "a:b-c g=1"} {
+	long := strings.Repeat("x", 1024)
+	for _, name := range []string{
+		"*", "*?[a]", "[a-z]?\\", "a\x00b", "\x00\xff\r\n\x80 \"'", "{", "}", "}{", "a{b}c", "a}b{c", "{}z", " ", "\r\n", "%s%d", "ü", "名前", ":",
+		"a:b-c g=1", long,
+	} {
 		all[strconv.Quote(name)] = func(t *testing.T, x *bed.Site, _ string) {
 			if x.Kind.Parts != nil {
 				return // the endings of its names would make others of some
 			}
 			h := bed.Lock(t, t.Context(), x.Lock(name))
+			if x.Kind.Servers == 1 && h.Name() != name {
+				t.Errorf("the hold calls it %.40q", h.Name())
+			}
+			counted(t, x, name, 1)
+			bed.Unlock(t, bed.Lock(t, h.Context(), x.Lock(name)))
+			_, busy := x.Beside(name).TryLock(t.Context(), 0, 0)
+			if want(t, "TryLock", busy, redlatch.ErrNotAcquired); busy != nil && len(busy.Error()) > 1000 {
+				t.Errorf("the message has %d bytes", len(busy.Error()))
+			}
 			next := bed.Async(t.Context(), x.Beside(name))
 			time.Sleep(2 * time.Millisecond) // waiting or not: it must get it
 			bed.Unlock(t, h)
-			bed.Unlock(t, bed.Hold(t, next))
+			a := bed.Get(t, next)
+			if a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			if st, err := x.Beside(name).(operated).State(t.Context()); err != nil || !st.Held || x.Kind.Servers == 1 && st.Name != name {
+				t.Errorf("State: %+.200v, %v", st, err)
+			}
+			was, err := x.Beside(name).(operated).ForceUnlock(t.Context())
+			if want(t, "ForceUnlock", err, nil); !was {
+				t.Error("ForceUnlock found nobody")
+			}
+			want(t, "Unlock", a.Hold.Unlock(t.Context()), redlatch.ErrLeaseLost)
+		}
+	}
+	for _, name := range []string{
+		"", "{}", "{a}", "{a:b}", "redlatch_void:{a}", "redlatch_new:a", "redisson_lock_queue:{a}", "redisson_rwlock:a", "{a}:x:rwlock_timeout:1", long + "x",
+	} {
+		all["it can't be "+strconv.Quote(name)] = func(t *testing.T, x *bed.Site, _ string) {
+			if x.Kind.Parts != nil {
+				return
+			}
+			l := x.Lock(name)
+			_, locked := l.Lock(t.Context())
+			_, tried := l.TryLock(t.Context(), 0, 0)
+			_, looked := l.(operated).State(t.Context())
+			_, forced := l.(operated).ForceUnlock(t.Context())
+			done := redlatch.Do(t.Context(), l, func(context.Context) error { t.Error("it ran"); return nil })
+			for what, err := range map[string]error{"Lock": locked, "TryLock": tried, "State": looked, "ForceUnlock": forced, "Do": done} {
+				want(t, what, err, redlatch.ErrInvalidName)
+			}
 		}
 	}
 	many := []string{"HSET"}

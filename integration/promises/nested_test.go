@@ -210,7 +210,7 @@ var raises = map[string]func(t *testing.T, x *bed.Site, name string, outer redla
 	"a late answer": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
 		t.Helper()
 		ctx, leave := context.WithCancel(outer.Context())
-		caught, release := stalled(x, (*testbed.Proxy).StallReply, 0, name)
+		caught, release := stalled((*testbed.Proxy).StallReply, bed.Of)(t, x, 0, name)
 		got := bed.Async(ctx, x.Lock(name), redlatch.WithLease(time.Hour))
 		bed.Eventually(t, "an answer on its way", caught)
 		leave()
@@ -237,7 +237,7 @@ var raises = map[string]func(t *testing.T, x *bed.Site, name string, outer redla
 	"an extension": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
 		t.Helper()
 		ctx, leave := context.WithCancel(t.Context())
-		caught, release := stalled(x, (*testbed.Proxy).StallReply, 0, name)
+		caught, release := stalled((*testbed.Proxy).StallReply, bed.Of)(t, x, 0, name)
 		errs := make(chan error, 1)
 		go func() { errs <- outer.Extend(ctx, time.Hour) }()
 		bed.Eventually(t, "an answer on its way", caught)

@@ -1,0 +1,56 @@
+package promises
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// An uncontended Lock and Unlock cost each server one command each, one message, and the client no goroutine and no
+// subscription; so does a re-entry, without the message.
+func TestAnUncontendedPairCostsTwoCommands(t *testing.T) { //nolint:paralleltest // it counts goroutines
+	for _, k := range bed.Kinds() {
+		t.Run(k.Name, func(t *testing.T) {
+			const rounds = 50
+			// A quorum's copies come to rest by themselves: a pair may meet what is left of the one before.
+			alone := k.Servers < 3
+			x := bed.NewSite(t, k)
+			l := x.Kind.New(x.Direct, "cost")
+			pairs := func(what string, messages int64, pair func()) {
+				t.Helper()
+				pair() // loads its scripts
+				before := make([]testbed.Stats, len(x.Servers))
+				for i, s := range x.Servers {
+					s.AwaitQuiet(t)
+					before[i] = s.CommandStats(t)
+				}
+				goroutines := runtime.NumGoroutine()
+				for range rounds {
+					pair()
+				}
+				more := runtime.NumGoroutine() - goroutines
+				for i, s := range x.Servers {
+					s.AwaitQuiet(t) // a quorum's last copy has come
+					calls := s.CommandStats(t).Sub(before[i]).Calls
+					if n := calls["evalsha"]; alone && n != 2*rounds || n > 3*rounds || calls["publish"] > messages*rounds {
+						t.Errorf("%s: %d scripts and %d messages for %d pairs", what, calls["evalsha"], calls["publish"], rounds)
+					}
+					for _, not := range []string{"eval", "subscribe", "ssubscribe", "wait", "multi", "script|load", "hgetall", "hkeys", "keys", "scan"} {
+						if calls[not] != 0 && (alone || not != "hgetall") {
+							t.Errorf("%s: %d × %s", what, calls[not], not)
+						}
+					}
+				}
+				if more > 3*len(x.Servers) {
+					t.Errorf("%s: %d goroutines more", what, more)
+				}
+			}
+			pairs("a pair", int64(len(x.Kind.Names(""))), func() { bed.Unlock(t, bed.Lock(t, t.Context(), l)) })
+			outer := bed.Lock(t, t.Context(), l)
+			pairs("a re-entry", 0, func() { bed.Unlock(t, bed.Lock(t, outer.Context(), l)) })
+			bed.Unlock(t, outer)
+		})
+	}
+}

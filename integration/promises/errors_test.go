@@ -1,0 +1,197 @@
+package promises
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+)
+
+// Errors say what is: a busy lock is told from a server that can't be reached or is silent and from a ctx that ended,
+// and who is refused is told by whom and for how long.
+func TestErrorsSayWhatIs(t *testing.T) {
+	t.Parallel()
+	const unlockTimeout = 3 * time.Second
+	notBusy := []error{redlatch.ErrNotAcquired, redlatch.ErrClosed, redlatch.ErrLeaseLost, redlatch.ErrNotHeld}
+	overKinds(t, []func(*redlatch.Config){func(c *redlatch.Config) { c.UnlockTimeout = unlockTimeout }}, cases{
+		"the lock is busy": func(t *testing.T, x *bed.Site, name string) {
+			const lease = 50 * time.Second
+			before := bed.Lock(t, t.Context(), x.Beside(name), redlatch.WithLease(lease))
+			for _, wait := range []time.Duration{0, 1500 * time.Millisecond} {
+				began := time.Now()
+				_, err := x.Lock(name).TryLock(t.Context(), wait, 0)
+				if took := time.Since(began); took < wait || took > wait+slack {
+					t.Errorf("a wait of %v took %v", wait, took)
+				}
+				want(t, "TryLock", err, redlatch.ErrNotAcquired)
+				wantNot(t, "TryLock", err, context.Canceled, context.DeadlineExceeded, redlatch.ErrUnavailable)
+				busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
+				one := x.Kind.Servers == 1 && x.Kind.Parts == nil // else the detail is a member's
+				if !is || one && (busy.Name != name || busy.Err != nil || busy.Own) {
+					t.Errorf("a wait of %v: %+v, %v", wait, busy, err)
+					continue
+				}
+				if !strings.HasPrefix(busy.Holder, x.Direct[0].ID()+":g") && x.Kind.Servers == 1 || busy.Holder == "" {
+					t.Errorf("a wait of %v: the holder is %q", wait, busy.Holder)
+				}
+				left, now := time.Until(before.ValidUntil()), busy.Remaining-busy.Age
+				if x.Kind.Servers <= 2 && (now < left-time.Second || now > left+2*time.Second) {
+					t.Errorf("a wait of %v: %v are left, want about %v", wait, now, left)
+				}
+				if n := len(x.Servers[0].LockChannels(t)); wait == 0 && n > 0 {
+					t.Errorf("one attempt made %d subscriptions", n)
+				}
+				if said := strings.Contains(err.Error(), "as seen "); one && said != (wait > 0) {
+					t.Errorf("a wait of %v: %v", wait, err)
+				}
+			}
+			bed.Unlock(t, before)
+		},
+		"ctx ended": func(t *testing.T, x *bed.Site, name string) {
+			before := bed.Lock(t, t.Context(), x.Beside(name))
+			// At its end every question has its answer, also from a busy server: a second without one is an outage.
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			_, err := x.Lock(name).Lock(ctx)
+			want(t, "Lock", err, redlatch.ErrNotAcquired)
+			want(t, "Lock", err, context.DeadlineExceeded)
+			wantNot(t, "Lock", err, redlatch.ErrUnavailable, redlatch.ErrClosed)
+			reason := errors.New("the user has gone")
+			caused, leave := context.WithCancelCause(t.Context())
+			asked := x.Asked(t, name)
+			got := bed.Async(caused, x.Lock(name))
+			asked()
+			leave(reason)
+			_, tried := x.Lock(name).TryLock(caused, 0, 0)
+			_, waited := x.Lock(name).TryLock(caused, time.Hour, 0)
+			for what, err := range map[string]error{"Lock": bed.Get(t, got).Err, "one attempt": tried, "a wait": waited} {
+				for _, e := range []error{redlatch.ErrNotAcquired, context.Canceled, reason} {
+					want(t, what, err, e)
+				}
+			}
+			bed.Unlock(t, before)
+		},
+		"its servers can't be reached": func(t *testing.T, x *bed.Site, name string) {
+			for _, p := range x.Proxies {
+				p.Refuse()
+				p.Cut()
+			}
+			for what, wait := range map[string]time.Duration{"one attempt": 0, "a wait": 3 * time.Second} {
+				_, err := x.Lock(name).TryLock(t.Context(), wait, 0)
+				want(t, what, err, redlatch.ErrUnavailable)
+				wantNot(t, what, err, notBusy...)
+				if busy, is := errors.AsType[*redlatch.NotAcquiredError](err); is && busy.Holder != "" {
+					t.Errorf("%s: servers that can't be reached named a holder: %v", what, err)
+				}
+				detail, is := errors.AsType[*redlatch.UnavailableError](err)
+				if !is || len(detail.Nodes) == 0 || detail.Nodes[0].Err == nil {
+					t.Errorf("%s: %+v", what, detail)
+				}
+			}
+			l := x.Lock(name).(operated)
+			_, err := l.State(t.Context())
+			want(t, "State", err, redlatch.ErrUnavailable)
+			_, err = l.ForceUnlock(t.Context())
+			want(t, "ForceUnlock", err, redlatch.ErrUnavailable)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			_, err = x.Lock(name).Lock(ctx)
+			want(t, "Lock", err, context.DeadlineExceeded)
+			want(t, "Lock", err, redlatch.ErrUnavailable)
+			if took := time.Since(began); took > slack {
+				t.Errorf("ctx was heard after %v", took)
+			}
+			got := bed.Async(t.Context(), x.Lock(name))
+			time.Sleep(100 * time.Millisecond) // it has failed, most likely, and tries again
+			for _, p := range x.Proxies {
+				p.Admit(t)
+			}
+			bed.Unlock(t, allGot(t, []<-chan bed.Attempt{got})[0])
+		},
+		"its servers are silent": func(t *testing.T, x *bed.Site, name string) {
+			h := bed.Lock(t, t.Context(), x.Lock(name+"held"))
+			for _, s := range x.Servers {
+				s.Freeze(t)
+				defer s.Thaw(t)
+			}
+			const bound = time.Second // slow is told from silent; UnlockTimeout is longer
+			began := time.Now()
+			_, err := x.Lock(name).TryLock(t.Context(), 0, 0)
+			if took := time.Since(began); took > bound+slack/2 {
+				t.Errorf("one attempt took %v", took)
+			}
+			want(t, "one attempt", err, redlatch.ErrUnavailable)
+			wantNot(t, "one attempt", err, notBusy...)
+			for range 2 {
+				began = time.Now()
+				err = h.Unlock(t.Context())
+				if took := time.Since(began); took < unlockTimeout || took > unlockTimeout+slack {
+					t.Errorf("Unlock took %v", took)
+				}
+				want(t, "Unlock", err, redlatch.ErrUnavailable)
+				wantNot(t, "Unlock", err, notBusy...)
+				ended(t, h, redlatch.ErrUnlocked)
+			}
+			for _, s := range x.Servers {
+				s.Thaw(t)
+			}
+			bed.Eventually(t, "the release", func() bool { return len(x.Keys(t, name)) == 0 })
+			bed.Eventually(t, "an answer in time", func() bool {
+				err = h.Unlock(t.Context())
+				return !errors.Is(err, redlatch.ErrUnavailable)
+			})
+			want(t, "Unlock, which tells what came of it", err, nil)
+			want(t, "Unlock once more", h.Unlock(t.Context()), redlatch.ErrNotHeld)
+		},
+		"its servers have no memory": func(t *testing.T, x *bed.Site, name string) {
+			before := bed.Lock(t, t.Context(), x.Beside(name))
+			asked := x.Asked(t, name)
+			waits := bed.Async(t.Context(), x.Lock(name))
+			asked()
+			onAll(t, x, "CONFIG", "SET", "maxmemory", "1")
+			defer onAll(t, x, "CONFIG", "SET", "maxmemory", "0")
+			bed.Unlock(t, before) // who waits is woken, and can't take it
+			waited := bed.Get(t, waits)
+			errs := map[string]error{"who waits": waited.Err}
+			if x.Kind.Name == "fair" && waited.Err == nil { // its place has become the hold, and has the memory that takes
+				bed.Unlock(t, waited.Hold)
+				delete(errs, "who waits")
+			}
+			_, errs["Lock"] = x.Lock(name).Lock(t.Context())
+			_, errs["TryLock"] = x.Lock(name).TryLock(t.Context(), 0, 0)
+			for what, err := range errs {
+				if refused, is := errors.AsType[*redlatch.ServerError](err); !is || refused.Op == "" || !strings.Contains(err.Error(), "OOM") {
+					t.Errorf("%s: %v", what, err)
+				}
+				wantNot(t, what, err, append(notBusy, redlatch.ErrUnavailable, context.DeadlineExceeded)...)
+			}
+			_, err := x.Lock(name).(operated).State(t.Context())
+			want(t, "State", err, nil)
+		},
+	})
+}
+
+// One attempt on servers that are silent takes a third of a short LeaseTime, never the time that Unlock has.
+func TestOneAttemptWithAShortLeaseTime(t *testing.T) {
+	t.Parallel()
+	const lease = 1500 * time.Millisecond
+	overKinds(t, []func(*redlatch.Config){func(c *redlatch.Config) { c.LeaseTime = lease }}, cases{
+		"servers that are silent": func(t *testing.T, x *bed.Site, name string) {
+			for _, s := range x.Servers {
+				s.Freeze(t)
+				defer s.Thaw(t)
+			}
+			began := time.Now()
+			_, err := x.Lock(name).TryLock(t.Context(), 0, 0)
+			if took := time.Since(began); took > lease/3+slack/2 {
+				t.Errorf("it took %v", took)
+			}
+			want(t, "TryLock", err, redlatch.ErrUnavailable)
+		},
+	})
+}
