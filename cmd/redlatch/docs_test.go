@@ -17,9 +17,13 @@ func TestDocumentedCommands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		shown := !strings.HasSuffix(path, ".md") // in a page, what stands in a block of code
 		for line := range strings.Lines(string(text)) {
 			line = strings.TrimPrefix(strings.TrimSpace(line), "ExecStart=/usr/local/bin/")
-			if !strings.HasPrefix(line, "redlatch ") || strings.HasPrefix(line, "redlatch run on") {
+			if strings.HasPrefix(line, "```") {
+				shown = !shown
+			}
+			if !shown || !strings.HasPrefix(line, "redlatch ") {
 				continue
 			}
 			line, _, _ = strings.Cut(line, " | ")
