@@ -96,11 +96,7 @@ func TestMinimalACL(t *testing.T) {
 		t.Fatal(forced, err)
 	}
 	for range 20 {
-		r := receive(t, got, 5*time.Second)
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		bed.Unlock(t, r.hold)
+		bed.Unlock(t, entered(t, got, 5*time.Second).hold)
 	}
 	for _, denied := range s.DeniedCommands(t) {
 		if !strings.Contains(denied, "psubscribe") { // the pattern for Redisson's calls can be done without

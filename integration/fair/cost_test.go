@@ -54,10 +54,7 @@ func TestTheCostOfATurnDoesNotGrow(t *testing.T) {
 		for i := range turns {
 			wait(t.Context(), l, length+i, got)
 			bed.Unlock(t, hold)
-			r := receive(t, got, 10*time.Second)
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
+			r := entered(t, got, 10*time.Second)
 			hold = r.hold
 		}
 		diff := s.CommandStats(t).Sub(before)

@@ -64,10 +64,7 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 			if ttl := time.Duration(s.Int(t, "PTTL", name)) * time.Millisecond; ttl > tc.skip {
 				t.Errorf("the grant lasts for %v, longer than the skip time", ttl)
 			}
-			r := receive(t, behind, 3*tc.skip)
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
+			r := entered(t, behind, 3*tc.skip)
 			if took := r.at.Sub(dead); took > tc.skip+busy.slack() {
 				t.Errorf("%d dead waiters cost %v, more than the skip time of %v", tc.dead, took, tc.skip)
 			}
@@ -109,10 +106,7 @@ func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
 	p, hold, behind := ahead(t, s, skip, 1)
 	p.Freeze(t)
 	bed.Unlock(t, hold)
-	r := receive(t, behind, 3*skip)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	r := entered(t, behind, 3*skip)
 	p.Thaw(t)
 	queued(t, s, 1)
 	select {
@@ -146,11 +140,7 @@ func TestALivingWaiterIsNotSkipped(t *testing.T) {
 		p.Expect(t, fmt.Sprintf("got %d ", i))
 		p.Send(t, "unlock %d", i)
 	}
-	r := receive(t, behind, 5*time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	bed.Unlock(t, r.hold)
+	bed.Unlock(t, entered(t, behind, 5*time.Second).hold)
 }
 
 // The holder dies: the head enters when its lease has run out, not before, and
@@ -173,10 +163,7 @@ func TestTheHolderDies(t *testing.T) {
 	p.Kill(t)
 	busy := newMeter(t)
 	before, ttl, start := s.CommandStats(t), s.Int(t, "PTTL", name), time.Now()
-	r := receive(t, got, lease+3*time.Second)
-	if r.err != nil || r.id != 0 {
-		t.Fatalf("waiter %d: %v", r.id, r.err)
-	}
+	r := inTurn(t, got, lease+3*time.Second, 0)
 	took, left := r.at.Sub(start), time.Duration(ttl)*time.Millisecond
 	if took < left-20*time.Millisecond || took > left+busy.slack() {
 		t.Errorf("the head entered after %v, with %v of the lease left", took, left)
@@ -198,11 +185,7 @@ func TestTheKeyIsDeletedByHand(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, l)
-	got := make(chan result, 2)
-	for i := range 2 {
-		wait(t.Context(), l, i, got)
-		queued(t, s, int64(i+1))
-	}
+	got := inLine(t, s, 2, l)
 	calm(t, s)
 	busy, before, start := newMeter(t), s.CommandStats(t), time.Now()
 	s.Do(t, "DEL", name)
@@ -252,11 +235,7 @@ func TestWaitingIsCheap(t *testing.T) {
 	}
 	bed.Unlock(t, hold)
 	for range waiters {
-		r := receive(t, got, 5*time.Second)
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		bed.Unlock(t, r.hold)
+		bed.Unlock(t, entered(t, got, 5*time.Second).hold)
 	}
 	nothingLeft(t, s)
 }

@@ -60,9 +60,7 @@ func TestReentryPassesTheQueue(t *testing.T) {
 	s := bed.Server(t)
 	c := dial(t, s.Addr())
 	outer := lockIt(t, c.FairLock(name))
-	got := make(chan result, 1)
-	wait(t.Context(), c.FairLock(name), 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, c.FairLock(name))
 	inner, err := c.FairLock(name).TryLock(outer.Context(), 0, 0)
 	if err != nil {
 		t.Fatalf("re-entry: %v", err)
@@ -130,10 +128,7 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 	before := s.CommandStats(t)
 	for i := range waiters {
 		bed.Unlock(t, hold)
-		r := receive(t, got, 5*time.Second)
-		if r.err != nil || r.id != i {
-			t.Fatalf("turn %d: waiter %d, %v", i, r.id, r.err)
-		}
+		r := inTurn(t, got, 5*time.Second, i)
 		hold = r.hold
 	}
 	diff := s.CommandStats(t).Sub(before)

@@ -43,9 +43,7 @@ func TestAForgedMessageIsNoGrant(t *testing.T) {
 			}
 			s.Do(t, "HSET", name, owner, "1")
 			s.Do(t, "PEXPIRE", name, "60000")
-			got := make(chan result, 1)
-			wait(t.Context(), c.FairLock(name), 1, got)
-			queued(t, s, 1)
+			got := inLine(t, s, 1, c.FairLock(name))
 			calm(t, s)
 			field := s.Text(t, "LINDEX", queueKey, "0")
 			id := field[strings.LastIndexByte(field, '-')+1:]
@@ -77,11 +75,7 @@ func TestAForgedMessageIsNoGrant(t *testing.T) {
 			default:
 			}
 			s.Do(t, "DEL", name)
-			r := receive(t, got, 5*time.Second)
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
-			bed.Unlock(t, r.hold)
+			bed.Unlock(t, entered(t, got, 5*time.Second).hold)
 			nothingLeft(t, s)
 		})
 	}

@@ -102,10 +102,7 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	refreshed(t, s)
 	time.Sleep(lease + 300*time.Millisecond) // the refresh is older than the lease is long
 	bed.Unlock(t, hold)
-	r := receive(t, got, time.Second)
-	if r.err != nil || r.id != 1 {
-		t.Fatalf("waiter %d: %v", r.id, r.err)
-	}
+	r := inTurn(t, got, time.Second, 1)
 	if left := r.hold.ValidUntil().Sub(r.at); left < lease*3/4 || left > lease {
 		t.Errorf("%v left of a lease of %v", left, lease)
 	}
@@ -127,9 +124,7 @@ func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
 		c.Redis.Username, c.Redis.Password = "mute", "pw"
 	}))
 	hold := lockIt(t, mute.FairLock(name))
-	got := make(chan result, 1)
-	wait(t.Context(), dial(t, s.Addr()).FairLock(name), 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, dial(t, s.Addr()).FairLock(name))
 	calm(t, s)
 	busy, start := newMeter(t), time.Now()
 	bed.Unlock(t, hold)
@@ -150,19 +145,14 @@ func TestAGrantDuringAReconnectIsFoundAtOnce(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)) // refreshes every 12s
 	hold := lockIt(t, l)
-	got := make(chan result, 1)
-	wait(t.Context(), l, 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, l)
 	calm(t, s)
 	// In one go: the lock becomes free, and whoever listens is gone.
 	s.Do(t, "MULTI")
 	s.Do(t, "DEL", name)
 	s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
 	s.Do(t, "EXEC")
-	r := receive(t, got, 2*time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	r := entered(t, got, 2*time.Second)
 	_ = hold.Unlock(t.Context())
 	bed.Unlock(t, r.hold)
 }
@@ -174,9 +164,7 @@ func TestAGrantOfAnEarlierPlaceIsIgnored(t *testing.T) {
 	c := dial(t, s.Addr())
 	l := c.FairLock(name)
 	hold := lockIt(t, l)
-	got := make(chan result, 1)
-	wait(t.Context(), l, 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, l)
 	calm(t, s)
 	field := s.List(t, "LRANGE", queueKey, "0", "0")[0]
 	id := field[len(field)-1-indexFromEnd(field):]
@@ -222,10 +210,7 @@ func TestALostReplyMakesNoSecondPlace(t *testing.T) {
 		t.Errorf("%d places", n)
 	}
 	bed.Unlock(t, hold)
-	r := receive(t, got, 5*time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	r := entered(t, got, 5*time.Second)
 	// and the same for the release: its retry finds the work done
 	trap = proxy.DropReply(testbed.Contains("EVALSHA", queueKey))
 	bed.Unlock(t, r.hold)
@@ -267,9 +252,7 @@ func TestOutOfMemory(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, l)
-	got := make(chan result, 1)
-	wait(t.Context(), l, 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, l)
 	calm(t, s)
 	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
 	if _, err := l.Lock(t.Context()); err == nil {
@@ -279,10 +262,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("queue of %d", n)
 	}
 	bed.Unlock(t, hold)
-	r := receive(t, got, time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	r := entered(t, got, time.Second)
 	if ttl := s.Int(t, "PTTL", name); ttl <= 0 {
 		t.Errorf("PTTL %d: a lock without a lease", ttl)
 	}
@@ -295,9 +275,7 @@ func TestOutOfMemory(t *testing.T) {
 func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
 	s := testbed.Standalone(t)
 	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
-	got := make(chan result, 1)
-	wait(t.Context(), dial(t, s.Addr()).FairLock(name, redlatch.Fenced()), 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, dial(t, s.Addr()).FairLock(name, redlatch.Fenced()))
 	s.Do(t, "SET", "redisson_lock_token:{"+name+"}", "no number")
 	bed.Unlock(t, hold)
 	if n := s.Int(t, "EXISTS", name); n != 0 {
@@ -317,11 +295,7 @@ func TestScriptFlushAndRestart(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, l)
-	got := make(chan result, 3)
-	for i := range 3 {
-		wait(t.Context(), l, i, got)
-		queued(t, s, int64(i+1))
-	}
+	got := inLine(t, s, 3, l)
 	s.Do(t, "SCRIPT", "FLUSH")
 	bed.Unlock(t, hold)
 	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
@@ -356,10 +330,7 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 	wait(t.Context(), acked, 1, got)
 	queued(t, s, 1)
 	bed.Unlock(t, hold)
-	r := receive(t, got, 20*time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	r := entered(t, got, 20*time.Second)
 	if left := time.Until(r.hold.ValidUntil()); left < 20*time.Second {
 		t.Errorf("not confirmed: %v left", left)
 	}
@@ -402,11 +373,7 @@ func TestOnACluster(t *testing.T) {
 		}
 		bed.Unlock(t, hold)
 		for i := range 4 {
-			r := receive(t, got, 3*time.Second)
-			if r.err != nil || r.id != i {
-				t.Fatalf("%s: waiter %d, %v in the turn of %d", lockName, r.id, r.err, i)
-			}
-			bed.Unlock(t, r.hold)
+			bed.Unlock(t, inTurn(t, got, 3*time.Second, i).hold)
 		}
 	}
 }
@@ -426,9 +393,7 @@ func TestAGrantOfAnOlderLifeOfThePlaceIsConfirmed(t *testing.T) {
 	s := testbed.Standalone(t)
 	proxy := testbed.NewProxy(t, s.Addr())
 	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
-	got := make(chan result, 1)
-	wait(t.Context(), dial(t, proxy.Addr()).FairLock(name, fairlock.WithSkipAfter(skip)), 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, dial(t, proxy.Addr()).FairLock(name, fairlock.WithSkipAfter(skip)))
 	refreshed(t, s)
 	trap := proxy.StallRequest(testbed.Contains("EVALSHA", luascript.FairRefresh.SHA))
 	proxy.Cut()
@@ -451,10 +416,7 @@ redis.call('HSET', KEYS[2], field, alive .. string.sub(redis.call('HGET', KEYS[2
 		bed.Unlock(t, r.hold)
 	case <-time.After(500 * time.Millisecond): // a lower bound: longer can't fail it
 		trap.Release()
-		r := receive(t, got, 10*time.Second)
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
+		r := entered(t, got, 10*time.Second)
 		if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
 			t.Errorf("confirmed, the local deadline is %v after the server's", local.Sub(server))
 		}

@@ -102,6 +102,37 @@ func receive(t *testing.T, from <-chan result, limit time.Duration) result {
 	}
 }
 
+// inLine lets so many wait for a lock that nobody else waits for, one behind the other; their ids begin with 0.
+func inLine(t *testing.T, s *testbed.Server, n int, l redlatch.Locker) chan result {
+	t.Helper()
+	got := make(chan result, n)
+	for i := range n {
+		wait(t.Context(), l, i, got)
+		queued(t, s, int64(i+1))
+	}
+	return got
+}
+
+// entered receives from a waiter that has the lock.
+func entered(t *testing.T, from <-chan result, limit time.Duration) result {
+	t.Helper()
+	r := receive(t, from, limit)
+	if r.err != nil {
+		t.Fatalf("waiter %d: %v", r.id, r.err)
+	}
+	return r
+}
+
+// inTurn receives from a waiter that has the lock, and is this one.
+func inTurn(t *testing.T, from <-chan result, limit time.Duration, id int) result {
+	t.Helper()
+	r := entered(t, from, limit)
+	if r.id != id {
+		t.Fatalf("waiter %d in the turn of %d", r.id, id)
+	}
+	return r
+}
+
 // seeded is a random source whose seed is told when the test fails.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()

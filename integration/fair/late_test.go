@@ -46,11 +46,7 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 				time.Sleep(lease * 3 / 4) // so old is the last sign of life now
 			}
 			bed.Unlock(t, hold)
-			r := receive(t, got, 5*time.Second)
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
-			bed.Unlock(t, r.hold)
+			bed.Unlock(t, entered(t, got, 5*time.Second).hold)
 			if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
 				t.Errorf("the late command was answered with %q: the lock is held for %d ms by nobody", reply, s.Int(t, "PTTL", name))
 			}
@@ -75,9 +71,5 @@ func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
 	cancel()
 	receive(t, got, time.Second)
 	queued(t, s, 1)
-	r := receive(t, got, 5*time.Second)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	bed.Unlock(t, r.hold)
+	bed.Unlock(t, entered(t, got, 5*time.Second).hold)
 }

@@ -47,11 +47,7 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 				if i == where.id {
 					continue
 				}
-				r := receive(t, got, 5*time.Second)
-				if r.err != nil || r.id != i {
-					t.Fatalf("waiter %d, %v in the turn of %d", r.id, r.err, i)
-				}
-				bed.Unlock(t, r.hold)
+				bed.Unlock(t, inTurn(t, got, 5*time.Second, i).hold)
 			}
 			nothingLeft(t, s)
 		})
@@ -150,11 +146,7 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 		if (i >= 100 && i < 590) || i >= 596 {
 			continue
 		}
-		r := receive(t, got, 5*time.Second)
-		if r.err != nil || r.id != i {
-			t.Fatalf("waiter %d, %v in the turn of %d", r.id, r.err, i)
-		}
-		bed.Unlock(t, r.hold)
+		bed.Unlock(t, inTurn(t, got, 5*time.Second, i).hold)
 	}
 	nothingLeft(t, s)
 }

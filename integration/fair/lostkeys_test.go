@@ -50,21 +50,14 @@ func TestALostKeyOfTheQueue(t *testing.T) {
 			s := testbed.Standalone(t)
 			l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Second))
 			hold := lockIt(t, l)
-			got := make(chan result, 3)
-			for i := range 3 {
-				wait(t.Context(), l, i, got)
-				queued(t, s, int64(i+1))
-			}
+			got := inLine(t, s, 3, l)
 			s.Do(t, "DEL", key)
 			eventually(t, 5*time.Second, "a whole queue again", func() bool {
 				return s.Int(t, "HLEN", wantsKey) == 3 && whole(t, s, 3)
 			})
 			bed.Unlock(t, hold)
 			for range 3 {
-				r := receive(t, got, 5*time.Second)
-				if r.err != nil {
-					t.Fatal(r.err)
-				}
+				entered(t, got, 5*time.Second)
 				javaUnlocks(t, s) // it looks at the scores
 			}
 			nothingLeft(t, s)
@@ -144,38 +137,33 @@ func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
 }
 
-// TestAShortSkipTimeBesideALongOne: the queue lasts for those who tell of themselves most
-// seldom, whoever told last.
-func TestAShortSkipTimeBesideALongOne(t *testing.T) {
-	s := testbed.Standalone(t)
-	const short = "11111111-89ab-cdef-0123-456789abcdef:gx-1.2"
-	s.Do(t, "HSET", name, java(1), "1")
-	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", 5*time.Hour)
-	for _, how := range []string{"queues up", "refreshes"} {
-		if how == "queues up" {
-			acquires(t, s, short, time.Second)
-		} else {
-			script(t, s, luascript.FairRefresh, short, "1000")
-		}
-		for _, key := range []string{queueKey, scoresKey, wantsKey} {
-			if ttl := s.Int(t, "PTTL", key); ttl < (4 * time.Hour).Milliseconds() {
-				t.Errorf("%s: PTTL %s: %d", how, key, ttl)
+// TestSkipTimesThatDiffer: the queue lasts for those who tell of themselves most seldom, whoever told last, and for who
+// comes later until it tells of itself again.
+func TestSkipTimesThatDiffer(t *testing.T) {
+	const first, second = "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", "11111111-89ab-cdef-0123-456789abcdef:gx-1.2"
+	for what, tc := range map[string]struct {
+		skips  [2]time.Duration
+		within time.Duration
+	}{
+		"the short one comes later": {[2]time.Duration{5 * time.Hour, time.Second}, 4 * time.Hour},
+		"the long one comes later":  {[2]time.Duration{time.Second, 5 * time.Hour}, time.Hour}, // when it refreshes its place
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := testbed.Standalone(t)
+			s.Do(t, "HSET", name, java(1), "1")
+			acquires(t, s, first, tc.skips[0])
+			acquires(t, s, second, tc.skips[1])
+			for _, how := range []string{"queues up", "refreshes"} {
+				if how == "refreshes" {
+					script(t, s, luascript.FairRefresh, second, strconv.FormatInt(tc.skips[1].Milliseconds(), 10))
+				}
+				for _, key := range []string{queueKey, scoresKey, wantsKey} {
+					if ttl := s.Int(t, "PTTL", key); ttl < tc.within.Milliseconds() {
+						t.Errorf("%s: PTTL %s: %d", how, key, ttl)
+					}
+				}
 			}
-		}
-	}
-}
-
-// The place of the waiter that tells of itself most seldom lasts until it does so again, also if it
-// came later than others.
-func TestALongSkipTimeBehindAShortOne(t *testing.T) {
-	s := testbed.Standalone(t)
-	s.Do(t, "HSET", name, java(1), "1")
-	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.1", time.Second)
-	acquires(t, s, "11111111-89ab-cdef-0123-456789abcdef:gx-1.2", 5*time.Hour)
-	for _, key := range []string{queueKey, scoresKey, wantsKey} {
-		if ttl := s.Int(t, "PTTL", key); ttl < time.Hour.Milliseconds() { // when it refreshes its place
-			t.Errorf("PTTL %s: %d", key, ttl)
-		}
+		})
 	}
 }
 

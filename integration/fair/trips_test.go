@@ -55,11 +55,7 @@ func TestAHandOverTakesTwoWays(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		r := receive(t, got, 20*time.Second)
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		bed.Unlock(t, r.hold)
+		bed.Unlock(t, entered(t, got, 20*time.Second).hold)
 	}
 	for _, l := range []redlatch.Locker{giver.FairLock(name), giver.RLock("plain")} {
 		bed.Unlock(t, lockIt(t, l)) // the server knows the scripts

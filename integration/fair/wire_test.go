@@ -180,11 +180,7 @@ func TestADroppedWaiterIsBack(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, l)
-	got := make(chan result, 3)
-	for i := range 3 {
-		wait(t.Context(), l, i, got)
-		queued(t, s, int64(i+1))
-	}
+	got := inLine(t, s, 3, l)
 	javaWaits(t, s, 1, time.Minute)
 	order := s.List(t, "LRANGE", queueKey, "0", "-1")
 	for _, f := range order[:2] {
@@ -249,9 +245,7 @@ func TestRedissonsWaitersAreLiftedWithOurs(t *testing.T) {
 	s := testbed.Standalone(t)
 	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(skip))
 	hold := lockIt(t, l)
-	got := make(chan result, 1)
-	wait(t.Context(), l, 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, l)
 	javaWaits(t, s, 1, 200*time.Millisecond)
 	javaWaits(t, s, 2, 300*time.Millisecond)
 	dead := spawn(t, s, 30*time.Second, skip)
