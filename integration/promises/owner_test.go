@@ -17,13 +17,15 @@ func TestTheContextIsTheOwner(t *testing.T) {
 	t.Parallel()
 	overKinds(t, nil, cases{
 		"another owner is kept out, of whatever client": func(t *testing.T, x *bed.Site, name string) {
-			h := bed.Lock(t, redlatch.WithOwner(t.Context(), "same"), x.Lock(name))
-			refused(t, x.Kind.Excluded(x.Through, name))
-			refusedTo(t, redlatch.NewOwner(h.Context()), x.Kind.Excluded(x.Through, name))
-			for _, ctx := range []context.Context{t.Context(), h.Context(), redlatch.WithOwner(t.Context(), "same")} {
-				refusedTo(t, ctx, x.Beside(name))
+			for _, own := range []context.Context{t.Context(), redlatch.WithOwner(t.Context(), "same")} {
+				h := bed.Lock(t, own, x.Lock(name))
+				refused(t, x.Kind.Excluded(x.Through, name))
+				refusedTo(t, redlatch.NewOwner(h.Context()), x.Kind.Excluded(x.Through, name))
+				for _, ctx := range []context.Context{t.Context(), h.Context(), own} {
+					refusedTo(t, ctx, x.Beside(name))
+				}
+				bed.Unlock(t, h)
 			}
-			bed.Unlock(t, h)
 		},
 		"an owner holds locks of two clients": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
