@@ -115,6 +115,28 @@ var breaks = []struct {
 		"TestLeases/plain/what_can't_be_meant", "TryLock(0s, 1ns)",
 	},
 	{
+		"a lease is not raised by a re-entry", "internal/luascript/reenter.lua",
+		"if call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then call('PEXPIRE', KEYS[1], ARGV[3]) end", "",
+		"TestLeases/plain/nested_holds", "are left, want 5m0s",
+	},
+	{
+		"a re-entry finds what is gone", "internal/luascript/reenter.lua", "== 0 then return 0 end", "== 0 then return 1 end",
+		"TestALostLockIsTold/plain/it_is_gone_with_all_there,_and_Extend_finds_it", "Extend: <nil>",
+	},
+	{
+		"a section's error hides a loss", "lock/lock.go", "err = Join(err, uerr)", "if err == nil {\n\t\t\t\terr = uerr\n\t\t\t}",
+		"TestSections/plain/function:_a_loss", "Do: boom",
+	},
+	{
+		"who gives up leaves his place", "internal/engine/acquire.go", "\tif !a.left.any() {\n\t\treturn", "\tif true {\n\t\treturn",
+		"TestCallsThatEndAtRandomMomentsLeaveNothing/fair", "no key left",
+	},
+	{
+		"a server that can't be reached is busy", "lock/errors.go",
+		"return target == ErrNotAcquired && !errors.Is(e.Err, ErrUnavailable)", "return target == ErrNotAcquired",
+		"TestErrorsSayWhatIs/plain/its_servers_can't_be_reached", "one attempt",
+	},
+	{
 		"everybody is one owner", "internal/held/owner.go",
 		"func newOwner() *Owner { return &Owner{seq: ownerSeq.Add(1)} }", "func newOwner() *Owner { return one }\n\nvar one = &Owner{seq: ownerSeq.Add(1)}",
 		"TestTheContextIsTheOwner/plain/another_owner_is_kept_out", "",
