@@ -10,7 +10,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
-	"github.com/redlatch/redlatch/internal/sender"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -25,48 +24,15 @@ func outcome(t *testing.T, err error, notAcquired, unavailable bool) {
 	}
 }
 
-// unacquired makes an attempt that ends without a hold, though no server failed. Where the machine stands
-// still for a second meanwhile, a server is rightly called silent: then the attempt is made again.
-func unacquired(t *testing.T, try func() error) {
-	t.Helper()
-	var err error
-	bed.Eventually(t, "an attempt in which no server was silent for a second", func() bool {
-		err = try()
-		var silent *sender.SilentError
-		return !errors.As(err, &silent) || silent.For < time.Second
-	})
-	outcome(t, err, true, false)
-}
-
-// TestErrorsOfAMultiLock: whatever ends because its wait or ctx is over says so,
-// and that a server failed only when one did.
+// TestErrorsOfAMultiLock: a busy member and a server that is away are both told, of which the outage decides.
 func TestErrorsOfAMultiLock(t *testing.T) {
 	list := servers(t, 2)
 	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
 	m := across(cs, []string{"a", "b"})
 	bed.Unlock(t, bed.Lock(t, t.Context(), m))
 	h := bed.Lock(t, t.Context(), others[0].RLock("a"))
-	for _, wait := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
-		unacquired(t, func() error {
-			_, err := m.TryLock(t.Context(), wait, 0)
-			return err
-		})
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("two\nlines"))
-	_, err := m.Lock(ctx)
-	outcome(t, err, true, false)
-	want(t, err, context.Canceled)
-	unacquired(t, func() error {
-		ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer stop()
-		_, err := m.Lock(ctx)
-		want(t, err, context.DeadlineExceeded)
-		return err
-	})
-
 	list[1].Kill(t) // one busy, one away: it is both
-	_, err = m.TryLock(t.Context(), 0, 0)
+	_, err := m.TryLock(t.Context(), 0, 0)
 	if outcome(t, err, false, true); err == nil {
 		t.FailNow()
 	}
@@ -122,20 +88,6 @@ func TestErrorsOfAQuorum(t *testing.T) {
 	cs, others := clients(t, through, lease(20*time.Second)), clients(t, addrs(list), lease(time.Minute))
 	q := redlatch.QuorumLock(copies(cs, "q")...)
 	bed.Unlock(t, bed.Lock(t, t.Context(), q))
-
-	for _, p := range proxies { // slow, and not given the time
-		p.Delay(testbed.Replies, 40*time.Millisecond)
-	}
-	unacquired(t, func() error {
-		_, err := q.TryLock(t.Context(), 2*time.Millisecond, 0)
-		return err
-	})
-	for _, p := range proxies {
-		p.Delay(testbed.Replies, 0)
-	}
-	for _, s := range list {
-		becomesFree(t, s, "q")
-	}
 
 	h := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
 	list[2].Freeze(t) // a minority

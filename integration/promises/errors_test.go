@@ -60,7 +60,7 @@ func TestErrorsSayWhatIs(t *testing.T) {
 			want(t, "Lock", err, redlatch.ErrNotAcquired)
 			want(t, "Lock", err, context.DeadlineExceeded)
 			wantNot(t, "Lock", err, redlatch.ErrUnavailable, redlatch.ErrClosed)
-			reason := errors.New("the user has gone")
+			reason := errors.New("the user\nhas gone")
 			caused, leave := context.WithCancelCause(t.Context())
 			asked := x.Asked(t, name)
 			got := bed.Async(caused, x.Lock(name))
@@ -71,6 +71,9 @@ func TestErrorsSayWhatIs(t *testing.T) {
 			for what, err := range map[string]error{"Lock": bed.Get(t, got).Err, "one attempt": tried, "a wait": waited} {
 				for _, e := range []error{redlatch.ErrNotAcquired, context.Canceled, reason} {
 					want(t, what, err, e)
+				}
+				if strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: more than one line: %q", what, err)
 				}
 			}
 			bed.Unlock(t, before)
