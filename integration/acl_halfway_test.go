@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -46,7 +47,7 @@ func TestRefusedHalfWay(t *testing.T) {
 				if !errors.As(err, &refused) {
 					t.Errorf("TryLock: %v", err)
 				}
-				rlUntil(t, "what it had begun undone", func() bool { return s.Int(t, "EXISTS", name) == 0 })
+				bed.Eventually(t, "what it had begun undone", func() bool { return s.Int(t, "EXISTS", name) == 0 })
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -41,7 +42,7 @@ type stater interface {
 // returns the first error.
 func aclTry(t *testing.T, l stater) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), rlPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
 	h, err := l.Lock(ctx)
 	if err != nil {
@@ -80,7 +81,7 @@ func aclTry(t *testing.T, l stater) error {
 // aclWait lets one wait for the other; the second gives up, a third gets it.
 func aclWait(t *testing.T, holds, waits redlatch.Locker) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), rlPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
 	h, err := holds.Lock(ctx)
 	if err != nil {
@@ -89,20 +90,20 @@ func aclWait(t *testing.T, holds, waits redlatch.Locker) error {
 	if _, err := waits.TryLock(ctx, 50*time.Millisecond, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 		return fmt.Errorf("give up: %w", err)
 	}
-	var got <-chan rlAttempt
-	testbed.Mark(t.Name(), func() { got = rlAsync(ctx, waits) })
-	rlUntil(t, "the third waits, or is refused", func() bool {
+	var got <-chan bed.Attempt
+	testbed.Mark(t.Name(), func() { got = bed.Async(ctx, waits) })
+	bed.Eventually(t, "the third waits, or is refused", func() bool {
 		return testbed.MarkedIn(t.Name(), "engine.(*acquisition).sleep") > 0 ||
 			testbed.MarkedIn(t.Name(), "multilock.(*acquisition).sleepUntil") > 0 || len(got) > 0
 	})
 	if err := h.Unlock(ctx); err != nil {
 		return err
 	}
-	r := rlGet(t, got)
-	if r.err != nil {
-		return fmt.Errorf("wait: %w", r.err)
+	r := bed.Get(t, got)
+	if r.Err != nil {
+		return fmt.Errorf("wait: %w", r.Err)
 	}
-	return r.hold.Unlock(ctx)
+	return r.Hold.Unlock(ctx)
 }
 
 // The rules that docs/ACL.md gives for a kind are enough to lock, to wait and to unlock.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -48,16 +49,16 @@ func aclHolds(t *testing.T, app *redlatch.Client) (names []string, done func()) 
 	ctx, cancel := context.WithCancel(t.Context())
 	var ends []func()
 	add := func(name string, hold, wait redlatch.Locker) {
-		h := rlLock(t, t.Context(), hold)
-		got := rlAsync(ctx, wait)
+		h := bed.Lock(t, t.Context(), hold)
+		got := bed.Async(ctx, wait)
 		inUntil(t, app, name, func(in redlatch.Inspection) bool { return in.Processes > 0 })
 		names = append(names, name)
 		ends = append(ends, func() {
 			if err := h.Unlock(t.Context()); err != nil && !errors.Is(err, redlatch.ErrLeaseLost) {
 				t.Error(err)
 			}
-			if r := rlGet(t, got); r.err == nil {
-				_ = r.hold.Unlock(t.Context())
+			if r := bed.Get(t, got); r.Err == nil {
+				_ = r.Hold.Unlock(t.Context())
 			}
 		})
 	}
@@ -75,7 +76,7 @@ func aclHolds(t *testing.T, app *redlatch.Client) (names []string, done func()) 
 
 // The rules of docs/ACL.md are enough to look, to list and to free.
 func TestOperatorsACL(t *testing.T) {
-	op, app := aclOperator(t, rlServer(t), aclInspect, aclCount, aclNames, aclLocks, aclForced)
+	op, app := aclOperator(t, bed.Server(t), aclInspect, aclCount, aclNames, aclLocks, aclForced)
 	names, done := aclHolds(t, app)
 	defer done()
 	n := 0
@@ -101,7 +102,7 @@ func TestOperatorsACL(t *testing.T) {
 // To look needs no right to change anything; without those for names and numbers they are
 // not known, and the rest is.
 func TestOperatorsACLToLook(t *testing.T) {
-	op, app := aclOperator(t, rlServer(t), aclInspect)
+	op, app := aclOperator(t, bed.Server(t), aclInspect)
 	names, done := aclHolds(t, app)
 	defer done()
 	for _, name := range names {

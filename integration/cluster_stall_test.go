@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -27,7 +28,7 @@ func TestRLockFrozenClusterNodeDelaysNoOther(t *testing.T) {
 	lost := 0
 	for i := range 300 {
 		name := fmt.Sprintf("l%d", i)
-		h := rlLock(t, t.Context(), c.RLock(name))
+		h := bed.Lock(t, t.Context(), c.RLock(name))
 		if set.NodeOfKey(t, name) == frozen {
 			lost++
 		} else {
@@ -44,7 +45,7 @@ func TestRLockFrozenClusterNodeDelaysNoOther(t *testing.T) {
 	for _, h := range well { // over a lease, in which each is renewed several times
 		began := time.Now()
 		rlAlive(t, h)
-		rlUnlock(t, h)
+		bed.Unlock(t, h)
 		took := time.Since(began)
 		slowest = max(slowest, took)
 		time.Sleep(every - took)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -25,33 +26,33 @@ func TestCrowdTheServerForgets(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			const clients = 8
-			s := rlServer(t)
-			holder := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
-			got := make(chan rlAttempt, clients)
+			s := bed.Server(t)
+			holder := bed.Lock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
+			got := make(chan bed.Attempt, clients)
 			for range clients {
 				l := rlClient(t, s.Addr()).RLock("l")
 				go func() {
-					r := <-rlAsync(t.Context(), l)
-					if r.err == nil {
-						r.err = r.hold.Unlock(t.Context())
+					r := <-bed.Async(t.Context(), l)
+					if r.Err == nil {
+						r.Err = r.Hold.Unlock(t.Context())
 					}
 					got <- r
 				}()
 			}
-			rlUntil(t, "all wait", func() bool { return s.Int(t, "ZCARD", luascript.WaitKey("l")) == clients })
+			bed.Eventually(t, "all wait", func() bool { return s.Int(t, "ZCARD", luascript.WaitKey("l")) == clients })
 			rlSubscribed(t, s, "l", clients)
 			tc.forget(t, s)
 			forgot := time.Now()
 			if !tc.frees {
-				rlUnlock(t, holder)
+				bed.Unlock(t, holder)
 			}
 			var took []time.Duration
 			for range clients {
-				r := rlGet(t, got)
-				if r.err != nil {
-					t.Fatal(r.err)
+				r := bed.Get(t, got)
+				if r.Err != nil {
+					t.Fatal(r.Err)
 				}
-				took = append(took, r.at.Sub(forgot))
+				took = append(took, r.At.Sub(forgot))
 			}
 			slices.Sort(took)
 			t.Logf("they got it after %v", took)

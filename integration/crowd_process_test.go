@@ -59,9 +59,9 @@ func TestCrowdTheFirstProcess(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := rlServer(t)
+			s := bed.Server(t)
 			list := luascript.WaitKey("l")
-			holder := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
+			holder := bed.Lock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
 			crowd := map[string]*bed.Worker{}
 			for range 5 {
 				p := rwSpawn(t, s, 30*time.Second)
@@ -70,19 +70,19 @@ func TestCrowdTheFirstProcess(t *testing.T) {
 					ID: 1, Do: "loop", Kind: "plain", Name: "l", Count: 1, Hold: time.Millisecond, Counter: "counter", Notes: "sections",
 				})
 			}
-			rlUntil(t, "all wait", func() bool { return s.Int(t, "ZCARD", list) == int64(len(crowd)) })
+			bed.Eventually(t, "all wait", func() bool { return s.Int(t, "ZCARD", list) == int64(len(crowd)) })
 			rlSubscribed(t, s, "l", int64(len(crowd)))
 			first := s.List(t, "ZRANGE", list, "0", "0")[0]
 			tc.stop(t, crowd[first])
 			began := time.Now()
-			rlUnlock(t, holder)
-			rlUntil(t, "the others take turns", func() bool { return s.Int(t, "LLEN", "sections") > 50 })
+			bed.Unlock(t, holder)
+			bed.Eventually(t, "the others take turns", func() bool { return s.Int(t, "LLEN", "sections") > 50 })
 			resumed := time.Now()
 			if tc.then != nil {
 				tc.then(t, crowd[first])
 			}
 			at := s.Int(t, "LLEN", "sections")
-			rlUntil(t, "they go on", func() bool { return s.Int(t, "LLEN", "sections") > at+200 })
+			bed.Eventually(t, "they go on", func() bool { return s.Int(t, "LLEN", "sections") > at+200 })
 			for client, p := range crowd {
 				select {
 				case <-p.Done(): // killed
@@ -123,7 +123,7 @@ func TestCrowdTheFirstProcess(t *testing.T) {
 			if others := len(turns) - min(1, turns[first]); others != len(crowd)-1 {
 				t.Errorf("%d others took turns", others)
 			}
-			rlUntil(t, "nobody is on the list", func() bool { return s.Int(t, "EXISTS", list) == 0 })
+			bed.Eventually(t, "nobody is on the list", func() bool { return s.Int(t, "EXISTS", list) == 0 })
 			s.Do(t, "DEL", "counter", "sections")
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -33,10 +34,10 @@ func TestCrowdAReleaseCallsOneClient(t *testing.T) {
 	for name, opts := range map[string][]redlatch.Option{"plain": nil, "fenced": {redlatch.Fenced()}} {
 		t.Run(name, func(t *testing.T) {
 			const clients, turns = 20, 10
-			s := rlServer(t)
+			s := bed.Server(t)
 			rlLoad(t, s)
 			ctx := t.Context()
-			h := rlLock(t, ctx, rlClient(t, s.Addr()).RLock("l", opts...))
+			h := bed.Lock(t, ctx, rlClient(t, s.Addr()).RLock("l", opts...))
 			var all sync.WaitGroup
 			inside := 0 // by the lock
 			for range clients {
@@ -55,9 +56,9 @@ func TestCrowdAReleaseCallsOneClient(t *testing.T) {
 					}
 				})
 			}
-			rlUntil(t, "all wait", func() bool { return s.Int(t, "ZCARD", luascript.WaitKey("l")) == clients })
+			bed.Eventually(t, "all wait", func() bool { return s.Int(t, "ZCARD", luascript.WaitKey("l")) == clients })
 			before := s.CommandStats(t)
-			rlUnlock(t, h)
+			bed.Unlock(t, h)
 			all.Wait()
 			if inside != clients*turns {
 				t.Errorf("%d turns", inside)
@@ -76,7 +77,7 @@ func TestCrowdNobodyWaitsAndNothingIsWritten(t *testing.T) {
 	pair := map[string]int64{"evalsha": 2, "exists": 2, "hset": 1, "pexpire": 1, "hdel": 1, "publish": 1}
 	for name, opts := range map[string][]redlatch.Option{"plain": nil, "fenced": {redlatch.Fenced()}} {
 		t.Run(name, func(t *testing.T) {
-			s := rlServer(t)
+			s := bed.Server(t)
 			rlLoad(t, s)
 			l := rlClient(t, s.Addr()).RLock("l", opts...)
 			want := maps.Clone(pair)
@@ -84,7 +85,7 @@ func TestCrowdNobodyWaitsAndNothingIsWritten(t *testing.T) {
 				want["get"], want["time"], want["set"] = 1, 1, 1
 			}
 			before := s.CommandStats(t)
-			rlUnlock(t, rlLock(t, t.Context(), l))
+			bed.Unlock(t, bed.Lock(t, t.Context(), l))
 			calls := s.CommandStats(t).Sub(before).Calls
 			maps.DeleteFunc(calls, func(_ string, n int64) bool { return n == 0 })
 			if !maps.Equal(calls, want) {
@@ -169,27 +170,27 @@ func TestCrowdTrouble(t *testing.T) {
 	for _, trouble := range crowdTroubles {
 		t.Run(trouble.name, func(t *testing.T) {
 			t.Parallel()
-			s := rlServer(t)
+			s := bed.Server(t)
 			list := luascript.WaitKey("l")
-			h := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
-			waiter := rlAsync(t.Context(), rlClient(t, s.Addr()).RLock("l"))
-			rlUntil(t, "it waits", func() bool { return s.Int(t, "EXISTS", list) == 1 })
+			h := bed.Lock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
+			waiter := bed.Async(t.Context(), rlClient(t, s.Addr()).RLock("l"))
+			bed.Eventually(t, "it waits", func() bool { return s.Int(t, "EXISTS", list) == 1 })
 			rlSubscribed(t, s, "l", 1)
 			trouble.make(t, s, list)
 			began := time.Now()
-			rlUnlock(t, h)
+			bed.Unlock(t, h)
 			if took := time.Since(began); took > crowdSoon {
 				t.Errorf("Unlock took %v", took)
 			}
-			r := rlGet(t, waiter)
-			if r.err != nil {
-				t.Fatal(r.err)
+			r := bed.Get(t, waiter)
+			if r.Err != nil {
+				t.Fatal(r.Err)
 			}
-			took := r.at.Sub(began)
+			took := r.At.Sub(began)
 			if limit := crowdStands; took > limit || trouble.soon && took > crowdSoon {
 				t.Errorf("it got the lock after %v", took)
 			}
-			rlUnlock(t, r.hold)
+			bed.Unlock(t, r.Hold)
 			s.Do(t, "DEL", list) // what does not belong there
 		})
 	}
@@ -203,55 +204,55 @@ func TestCrowdTheFirstLeavesWhenItIsCalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := rlServer(t)
+			s := bed.Server(t)
 			list := luascript.WaitKey("l")
 			holder, next := rlClient(t, s.Addr()), rlClient(t, s.Addr())
 			for i := range 30 {
-				h := rlLock(t, t.Context(), holder.RLock("l"))
+				h := bed.Lock(t, t.Context(), holder.RLock("l"))
 				c := rlClient(t, s.Addr())
 				ctx, cancel := context.WithCancel(t.Context())
-				first := rlAsync(ctx, c.RLock("l"))
-				rlUntil(t, "the first waits", func() bool { return s.Int(t, "ZCARD", list) == 1 })
-				second := rlAsync(t.Context(), next.RLock("l"))
-				rlUntil(t, "the second waits", func() bool { return s.Int(t, "ZCARD", list) == 2 })
+				first := bed.Async(ctx, c.RLock("l"))
+				bed.Eventually(t, "the first waits", func() bool { return s.Int(t, "ZCARD", list) == 1 })
+				second := bed.Async(t.Context(), next.RLock("l"))
+				bed.Eventually(t, "the second waits", func() bool { return s.Int(t, "ZCARD", list) == 2 })
 				var both sync.WaitGroup
 				both.Go(func() {
 					time.Sleep(time.Duration(i) * 50 * time.Microsecond)
 					leave(cancel, c)
 				})
-				rlUnlock(t, h)
+				bed.Unlock(t, h)
 				began := time.Now()
 				both.Wait()
-				if r := rlGet(t, first); r.err == nil {
+				if r := bed.Get(t, first); r.Err == nil {
 					// What is closed leaves its key to the lease; so it is freed here.
-					if err := r.hold.Unlock(t.Context()); err != nil {
+					if err := r.Hold.Unlock(t.Context()); err != nil {
 						if _, err := holder.RLock("l").ForceUnlock(t.Context()); err != nil {
 							t.Error(err)
 						}
 					}
 				}
-				r := rlGet(t, second)
-				if r.err != nil {
-					t.Fatal(r.err)
+				r := bed.Get(t, second)
+				if r.Err != nil {
+					t.Fatal(r.Err)
 				}
-				if took := r.at.Sub(began); took > crowdSoon {
+				if took := r.At.Sub(began); took > crowdSoon {
 					t.Errorf("turn %d: the second got the lock after %v", i, took)
 				}
-				rlUnlock(t, r.hold)
+				bed.Unlock(t, r.Hold)
 				c.Close()
 				cancel()
 			}
-			rlUntil(t, "nobody is on the list", func() bool { return s.Int(t, "EXISTS", list) == 0 })
+			bed.Eventually(t, "nobody is on the list", func() bool { return s.Int(t, "EXISTS", list) == 0 })
 		})
 	}
 }
 
 // Who has the right to publish can make a client ask, once for each message, and no more.
 func TestCrowdAForgedCall(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
-	h := rlLock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
-	waiter := rlAsync(t.Context(), c.RLock("l"))
+	h := bed.Lock(t, t.Context(), rlClient(t, s.Addr()).RLock("l"))
+	waiter := bed.Async(t.Context(), c.RLock("l"))
 	rlSubscribed(t, s, "l", 1)
 	rlQuiet(t, s)
 	before := s.CommandStats(t)
@@ -264,10 +265,10 @@ func TestCrowdAForgedCall(t *testing.T) {
 	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > forged+3 {
 		t.Errorf("%d commands for %d forged calls", n, forged)
 	}
-	rlUnlock(t, h)
-	r := rlGet(t, waiter)
-	if r.err != nil {
-		t.Fatal(r.err)
+	bed.Unlock(t, h)
+	r := bed.Get(t, waiter)
+	if r.Err != nil {
+		t.Fatal(r.Err)
 	}
-	rlUnlock(t, r.hold)
+	bed.Unlock(t, r.Hold)
 }

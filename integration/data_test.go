@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -38,7 +39,7 @@ func inForeign(t *testing.T, s *testbed.Server) []string {
 // An application's data is no lock for any call of any kind, whatever its fields are called: nobody waits for it, and
 // it stays as it is, at a cost that does not depend on its size.
 func TestDataIsNoLock(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c, ctx := rlClient(t, s.Addr()), t.Context()
 	names := inForeign(t, s)
 	dump := func(name string) string {
@@ -63,7 +64,7 @@ func TestDataIsNoLock(t *testing.T) {
 		for kind, l := range map[string]stater{"plain": c.RLock(name), "fair": c.FairLock(name), "read": rw.ReadLock(), "write": rw.WriteLock()} {
 			calls[kind+".Lock"] = func() error { _, err := l.Lock(ctx); return err }
 			calls[kind+".TryLock"] = func() error { _, err := l.TryLock(ctx, 0, 0); return err }
-			calls[kind+" that waits"] = func() error { _, err := l.TryLock(ctx, rlPatience, 0); return err }
+			calls[kind+" that waits"] = func() error { _, err := l.TryLock(ctx, bed.Patience, 0); return err }
 			calls[kind+".State"] = func() error { _, err := l.State(ctx); return err }
 			calls[kind+".ForceUnlock"] = func() error { _, err := l.ForceUnlock(ctx); return err }
 		}
@@ -95,7 +96,7 @@ func TestDataIsNoLock(t *testing.T) {
 // What is no lock any more, and never was one of this type, is an answer of the server that no retry changes: neither
 // busy nor unavailable nor acquired.
 func TestWrongTypeIsAnAnswer(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c, ctx := rlClient(t, s.Addr()), t.Context()
 	s.Do(t, "SET", "l", "data")
 	s.Do(t, "SET", "redisson_lock_token:{f}", "text") // a counter that is none

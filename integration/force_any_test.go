@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // A forced unlock takes away whatever kind of lock stands there, and lets in who waits, long before
 // a lease could end.
 func TestForceUnlockOfWhateverKind(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	a, b, op := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
 	ctx := t.Context()
 	for _, tc := range []struct {
@@ -27,8 +28,8 @@ func TestForceUnlockOfWhateverKind(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			name := tc.hold.(interface{ Name() string }).Name()
-			h := rlLock(t, ctx, tc.hold)
-			got := rlAsync(ctx, tc.wait)
+			h := bed.Lock(t, ctx, tc.hold)
+			got := bed.Async(ctx, tc.wait)
 			in := inUntil(t, op, name, func(in redlatch.Inspection) bool {
 				return in.Processes == 1 && (in.Kind == redlatch.KindPlain || in.QueueLength == 1)
 			})
@@ -46,9 +47,9 @@ func TestForceUnlockOfWhateverKind(t *testing.T) {
 			if !was || err != nil {
 				t.Fatalf("%v, %v", was, err)
 			}
-			r := rlGet(t, got)
-			if r.err != nil {
-				t.Fatal(r.err)
+			r := bed.Get(t, got)
+			if r.Err != nil {
+				t.Fatal(r.Err)
 			}
 			if in := inLook(t, op, name); in.HolderCount != 1 || in.Holders[0].ClientID != b.ID() {
 				t.Fatalf("after it: %+v", in)
@@ -60,7 +61,7 @@ func TestForceUnlockOfWhateverKind(t *testing.T) {
 			if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
 				t.Errorf("the evicted one's unlock: %v", err)
 			}
-			if err := r.hold.Unlock(ctx); err != nil {
+			if err := r.Hold.Unlock(ctx); err != nil {
 				t.Error(err)
 			}
 			if was, err := op.ForceUnlock(ctx, name, redlatch.IfOwner(owner)); was || err != nil {
@@ -73,10 +74,10 @@ func TestForceUnlockOfWhateverKind(t *testing.T) {
 // One of several readers is evicted, the others stay; the lock lasts as long as they
 // need, no longer.
 func TestForceUnlockOfOneReader(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
-	long := rlLock(t, ctx, a.ReadWriteLock("rw").ReadLock(), redlatch.WithLease(time.Hour))
-	short := rlLock(t, ctx, b.ReadWriteLock("rw").ReadLock(), redlatch.WithLease(20*time.Second))
+	long := bed.Lock(t, ctx, a.ReadWriteLock("rw").ReadLock(), redlatch.WithLease(time.Hour))
+	short := bed.Lock(t, ctx, b.ReadWriteLock("rw").ReadLock(), redlatch.WithLease(20*time.Second))
 	in := inLook(t, a, "rw")
 	if in.HolderCount != 2 || in.Remaining < 59*time.Minute {
 		t.Fatalf("%+v", in)
@@ -102,15 +103,15 @@ func TestForceUnlockOfOneReader(t *testing.T) {
 
 // A DEL by hand tells nobody; a forced unlock of the free lock wakes who waits.
 func TestForceUnlockAfterDelByHand(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	p := testbed.NewProxy(t, s.Addr())
 	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, p.Addr()), t.Context()
 	for name, l := range map[string][2]redlatch.Locker{
 		"plain": {a.RLock("plain"), b.RLock("plain")},
 		"rw":    {a.ReadWriteLock("rw").WriteLock(), b.ReadWriteLock("rw").WriteLock()},
 	} {
-		h := rlLock(t, ctx, l[0], redlatch.WithLease(10*time.Minute))
-		got := rlAsync(ctx, l[1])
+		h := bed.Lock(t, ctx, l[0], redlatch.WithLease(10*time.Minute))
+		got := bed.Async(ctx, l[1])
 		inUntil(t, a, name, func(in redlatch.Inspection) bool { return in.Processes == 1 })
 		p.Pause(testbed.Requests) // else it could look just after the DEL, as it does when it has subscribed
 		s.Do(t, "DEL", name)
@@ -118,14 +119,14 @@ func TestForceUnlockAfterDelByHand(t *testing.T) {
 			t.Fatalf("%v, %v", was, err)
 		}
 		p.Resume(testbed.Requests)
-		r := rlGet(t, got)
-		if r.err != nil {
-			t.Fatal(r.err)
+		r := bed.Get(t, got)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
 		if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
 			t.Error(err)
 		}
-		if err := r.hold.Unlock(ctx); err != nil {
+		if err := r.Hold.Unlock(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -134,7 +135,7 @@ func TestForceUnlockAfterDelByHand(t *testing.T) {
 // Who frees a lock by hand as docs/OPERATIONS.md says, by a DEL and a message, lets in who waits at
 // once.
 func TestFreeingByHand(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
 	for _, tc := range []struct {
 		name       string
@@ -146,20 +147,20 @@ func TestFreeingByHand(t *testing.T) {
 		{"rw", a.ReadWriteLock("rw").WriteLock(), b.ReadWriteLock("rw").ReadLock(), [][]string{{"DEL", "rw", "redlatch_rw_leases:{rw}"}, {"PUBLISH", "redisson_rwlock:{rw}", "1"}}},
 		{"rw2", a.ReadWriteLock("rw2").ReadLock(), b.ReadWriteLock("rw2").WriteLock(), [][]string{{"DEL", "rw2", "redlatch_rw_leases:{rw2}"}, {"PUBLISH", "redisson_rwlock:{rw2}", "1"}}},
 	} {
-		h := rlLock(t, ctx, tc.hold, redlatch.WithLease(10*time.Minute))
-		got := rlAsync(ctx, tc.wait)
+		h := bed.Lock(t, ctx, tc.hold, redlatch.WithLease(10*time.Minute))
+		got := bed.Async(ctx, tc.wait)
 		inUntil(t, a, tc.name, func(in redlatch.Inspection) bool { return in.Processes == 1 })
 		for _, c := range tc.commands {
 			s.Do(t, c...)
 		}
-		r := rlGet(t, got)
-		if r.err != nil {
-			t.Fatal(r.err)
+		r := bed.Get(t, got)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
 		if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
 			t.Error(err)
 		}
-		if err := r.hold.Unlock(ctx); err != nil {
+		if err := r.Hold.Unlock(ctx); err != nil {
 			t.Error(err)
 		}
 	}
@@ -167,12 +168,12 @@ func TestFreeingByHand(t *testing.T) {
 
 // A read lock without a TTL (an operator's PERSIST): who is not evicted keeps it.
 func TestForceUnlockOfOneReaderOfALockWithoutTTL(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	a, b, op := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
 	const name = "persisted"
-	h := rlLock(t, t.Context(), a.ReadWriteLock(name).ReadLock())
+	h := bed.Lock(t, t.Context(), a.ReadWriteLock(name).ReadLock())
 	owner := inLook(t, op, name).Holders[0].Owner
-	stays := rlLock(t, t.Context(), b.ReadWriteLock(name).ReadLock())
+	stays := bed.Lock(t, t.Context(), b.ReadWriteLock(name).ReadLock())
 	s.Do(t, "PERSIST", name)
 	if was, err := op.ForceUnlock(t.Context(), name, redlatch.IfOwner(owner)); !was || err != nil {
 		t.Fatalf("%v, %v", was, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
 // gone waits until a hold's context has ended because the lock was taken away.
@@ -14,7 +15,7 @@ func gone(t *testing.T, h redlatch.Hold) {
 	t.Helper()
 	select {
 	case <-h.Context().Done():
-	case <-time.After(rlPatience):
+	case <-time.After(bed.Patience):
 		t.Fatal("the context of a hold goes on that was taken away by its own client")
 	}
 	var lost *redlatch.LeaseLostError
@@ -33,7 +34,7 @@ func TestForceUnlockOfTheClientsOwnHolds(t *testing.T) {
 	type operator interface {
 		ForceUnlock(ctx context.Context) (bool, error)
 	}
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr(), rlLease(time.Hour))
 	rw := c.ReadWriteLock("rw")
 	sharing := c.ReadWriteLock("shared", redlatch.ShareReads())
@@ -56,27 +57,27 @@ func TestForceUnlockOfTheClientsOwnHolds(t *testing.T) {
 			"the client": func() (bool, error) { return c.ForceUnlock(t.Context(), tc.key) },
 		} {
 			t.Run(tc.name+" by "+by, func(t *testing.T) {
-				elsewhere := rlLock(t, t.Context(), c.RLock("elsewhere"))
+				elsewhere := bed.Lock(t, t.Context(), c.RLock("elsewhere"))
 				var victims []redlatch.Hold
 				for range tc.holds {
-					victims = append(victims, rlLock(t, t.Context(), tc.hold))
+					victims = append(victims, bed.Lock(t, t.Context(), tc.hold))
 				}
-				waits := rlAsync(t.Context(), tc.next)
+				waits := bed.Async(t.Context(), tc.next)
 				if was, err := take(); !was || err != nil {
 					t.Fatalf("ForceUnlock: %v, %v", was, err)
 				}
 				for _, h := range victims {
 					gone(t, h)
 				}
-				r := rlGet(t, waits)
-				if r.err != nil {
-					t.Fatal(r.err)
+				r := bed.Get(t, waits)
+				if r.Err != nil {
+					t.Fatal(r.Err)
 				}
-				for _, h := range []redlatch.Hold{r.hold, elsewhere} {
+				for _, h := range []redlatch.Hold{r.Hold, elsewhere} {
 					if err := h.Context().Err(); err != nil {
 						t.Errorf("%s: %v", h.Name(), context.Cause(h.Context()))
 					}
-					rlUnlock(t, h)
+					bed.Unlock(t, h)
 				}
 			})
 		}
@@ -87,11 +88,11 @@ func TestForceUnlockOfTheClientsOwnHolds(t *testing.T) {
 // other readers, go on.
 func TestForceUnlockOfSomeOfTheClientsOwnHolds(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr(), rlLease(time.Hour))
 	rw := c.ReadWriteLock("rw")
-	w := rlLock(t, t.Context(), rw.WriteLock())
-	r := rlLock(t, w.Context(), rw.ReadLock())
+	w := bed.Lock(t, t.Context(), rw.WriteLock())
+	r := bed.Lock(t, w.Context(), rw.ReadLock())
 	if was, err := rw.ReadLock().ForceUnlock(t.Context()); !was || err != nil {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
@@ -99,11 +100,11 @@ func TestForceUnlockOfSomeOfTheClientsOwnHolds(t *testing.T) {
 	if err := w.Context().Err(); err != nil {
 		t.Errorf("the write hold: %v", context.Cause(w.Context()))
 	}
-	rlUnlock(t, w)
+	bed.Unlock(t, w)
 
-	one := rlLock(t, t.Context(), rw.ReadLock())
+	one := bed.Lock(t, t.Context(), rw.ReadLock())
 	owner := inLook(t, c, "rw").Holders[0].Owner
-	other := rlLock(t, t.Context(), rw.ReadLock())
+	other := bed.Lock(t, t.Context(), rw.ReadLock())
 	if was, err := c.ForceUnlock(t.Context(), "rw", redlatch.IfOwner(owner)); !was || err != nil {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
@@ -111,5 +112,5 @@ func TestForceUnlockOfSomeOfTheClientsOwnHolds(t *testing.T) {
 	if err := other.Context().Err(); err != nil {
 		t.Errorf("the other reader: %v", context.Cause(other.Context()))
 	}
-	rlUnlock(t, other)
+	bed.Unlock(t, other)
 }

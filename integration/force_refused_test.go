@@ -7,17 +7,18 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
 // What a lock of that name would refuse, an operator's call refuses, too: {a} has the queue of a, so a forced unlock
 // of it would hand a hold of {a} to the first waiter of a, which takes it for one of a.
 func TestForceUnlockRefusesTheNamesThatLocksRefuse(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c, ctx := rlClient(t, s.Addr()), t.Context()
-	h := rlLock(t, ctx, c.FairLock("a"))
+	h := bed.Lock(t, ctx, c.FairLock("a"))
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	second := rlAsync(waiting, c.FairLock("a"))
+	second := bed.Async(waiting, c.FairLock("a"))
 	inUntil(t, c, "a", func(in redlatch.Inspection) bool { return in.QueueLength == 1 })
 
 	before := strings.Join(s.List(t, "KEYS", "*"), " ")
@@ -38,8 +39,8 @@ func TestForceUnlockRefusesTheNamesThatLocksRefuse(t *testing.T) {
 		t.Errorf("keys before: %s\nafter: %s", before, after)
 	}
 	stop()
-	if r := rlGet(t, second); !errors.Is(r.err, context.Canceled) {
-		t.Errorf("the waiter: %v, %v", r.hold, r.err)
+	if r := bed.Get(t, second); !errors.Is(r.Err, context.Canceled) {
+		t.Errorf("the waiter: %v, %v", r.Hold, r.Err)
 	}
 	if err := h.Unlock(ctx); err != nil {
 		t.Error(err)
@@ -48,7 +49,7 @@ func TestForceUnlockRefusesTheNamesThatLocksRefuse(t *testing.T) {
 
 // What stands there is listed, also under a name that no lock of ours may have.
 func TestLocksListsWhatStandsThere(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
 	s.Do(t, "HSET", "{a}", "8743c9c0-0795-4907-87fd-6c719a6b4586:42", "1")
 	t.Cleanup(func() { s.Do(t, "DEL", "{a}") })
@@ -66,13 +67,13 @@ func TestLocksListsWhatStandsThere(t *testing.T) {
 
 // A forced unlock by the object of another kind changes nothing: it was meant for another lock.
 func TestForceUnlockOfAnotherKindChangesNothing(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c, ctx := rlClient(t, s.Addr()), t.Context()
-	plain, reads := rlLock(t, ctx, c.RLock("plain")), rlLock(t, ctx, c.ReadWriteLock("rw").ReadLock())
-	fair := rlLock(t, ctx, c.FairLock("fair"))
+	plain, reads := bed.Lock(t, ctx, c.RLock("plain")), bed.Lock(t, ctx, c.ReadWriteLock("rw").ReadLock())
+	fair := bed.Lock(t, ctx, c.FairLock("fair"))
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	second := rlAsync(waiting, c.FairLock("fair"))
+	second := bed.Async(waiting, c.FairLock("fair"))
 	inUntil(t, c, "fair", func(in redlatch.Inspection) bool { return in.Kind == redlatch.KindFair && in.QueueLength == 1 })
 	for what, force := range map[string]func(context.Context) (bool, error){
 		"ReadLock of a plain lock":      c.ReadWriteLock("plain").ReadLock().ForceUnlock,
@@ -89,8 +90,8 @@ func TestForceUnlockOfAnotherKindChangesNothing(t *testing.T) {
 	}
 	rlBlocked(t, second)
 	stop()
-	if r := rlGet(t, second); !errors.Is(r.err, context.Canceled) {
-		t.Errorf("the waiter: %v, %v", r.hold, r.err)
+	if r := bed.Get(t, second); !errors.Is(r.Err, context.Canceled) {
+		t.Errorf("the waiter: %v, %v", r.Hold, r.Err)
 	}
 	for _, h := range []redlatch.Hold{plain, reads, fair} {
 		if err := h.Unlock(ctx); err != nil {
@@ -101,36 +102,36 @@ func TestForceUnlockOfAnotherKindChangesNothing(t *testing.T) {
 
 // A read-write lock's own ForceUnlock ends whatever is held, and lets in who waits.
 func TestForceUnlockOfAReadWriteLockInEveryMode(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
 	l := a.ReadWriteLock("l")
 	for name, take := range map[string]func() []redlatch.Hold{
 		"readers": func() []redlatch.Hold {
-			return []redlatch.Hold{rlLock(t, ctx, l.ReadLock()), rlLock(t, ctx, b.ReadWriteLock("l").ReadLock())}
+			return []redlatch.Hold{bed.Lock(t, ctx, l.ReadLock()), bed.Lock(t, ctx, b.ReadWriteLock("l").ReadLock())}
 		},
-		"a writer": func() []redlatch.Hold { return []redlatch.Hold{rlLock(t, ctx, l.WriteLock())} },
+		"a writer": func() []redlatch.Hold { return []redlatch.Hold{bed.Lock(t, ctx, l.WriteLock())} },
 		"a writer that reads": func() []redlatch.Hold {
-			w := rlLock(t, ctx, l.WriteLock())
-			return []redlatch.Hold{w, rlLock(t, w.Context(), l.ReadLock())}
+			w := bed.Lock(t, ctx, l.WriteLock())
+			return []redlatch.Hold{w, bed.Lock(t, w.Context(), l.ReadLock())}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			holds := take()
-			next := rlAsync(ctx, b.ReadWriteLock("l").WriteLock())
+			next := bed.Async(ctx, b.ReadWriteLock("l").WriteLock())
 			inUntil(t, b, "l", func(in redlatch.Inspection) bool { return in.QueueLength == 1 })
 			if was, err := l.ForceUnlock(ctx); !was || err != nil {
 				t.Fatalf("%v, %v", was, err)
 			}
-			r := rlGet(t, next)
-			if r.err != nil {
-				t.Fatal(r.err)
+			r := bed.Get(t, next)
+			if r.Err != nil {
+				t.Fatal(r.Err)
 			}
 			for _, h := range holds {
 				if err := h.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
 					t.Errorf("the evicted one's unlock: %v", err)
 				}
 			}
-			if err := r.hold.Unlock(ctx); err != nil {
+			if err := r.Hold.Unlock(ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -145,9 +146,9 @@ func TestForceUnlockOfAReadWriteLockInEveryMode(t *testing.T) {
 
 // IfOwner of an empty text, say of a variable that was never set, evicts nobody, rather than everybody.
 func TestIfOwnerOfNobodyEvictsNobody(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c, ctx := rlClient(t, s.Addr()), t.Context()
-	h := rlLock(t, ctx, c.RLock("l"))
+	h := bed.Lock(t, ctx, c.RLock("l"))
 	var inv *redlatch.InvalidOptionError
 	if was, err := c.ForceUnlock(ctx, "l", redlatch.IfOwner("")); was || !errors.As(err, &inv) || inv.Option != "IfOwner" {
 		t.Errorf("ForceUnlock: %v, %v", was, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -43,7 +44,7 @@ func inLook(t *testing.T, c *redlatch.Client, name string) redlatch.Inspection {
 // inUntil looks until ok says so.
 func inUntil(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.Inspection) bool) redlatch.Inspection {
 	t.Helper()
-	for end := time.Now().Add(rlPatience); ; {
+	for end := time.Now().Add(bed.Patience); ; {
 		in := inLook(t, c, name)
 		if ok(in) {
 			return in
@@ -57,7 +58,7 @@ func inUntil(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.Ins
 
 // Each kind is found by itself, with its holders, where they run, and its waiters.
 func TestInspectEveryKind(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	holder := rlClient(t, s.Addr(), inName("holder"))
 	waiter := rlClient(t, s.Addr(), inName("waiter"))
 	op := rlClient(t, s.Addr(), inName("operator"))
@@ -81,8 +82,8 @@ func TestInspectEveryKind(t *testing.T) {
 		{"rw2", holder.ReadWriteLock("rw2").ReadLock(), waiter.ReadWriteLock("rw2").WriteLock(), redlatch.KindReadWrite, redlatch.ModeRead, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := rlLock(t, ctx, tc.hold)
-			got := rlAsync(ctx, tc.wait)
+			h := bed.Lock(t, ctx, tc.hold)
+			got := bed.Async(ctx, tc.wait)
 			in := inUntil(t, op, tc.name, func(in redlatch.Inspection) bool {
 				return in.Processes == 1 && in.QueueLength == tc.queue
 			})
@@ -107,14 +108,14 @@ func TestInspectEveryKind(t *testing.T) {
 			if err := h.Unlock(ctx); err != nil {
 				t.Fatal(err)
 			}
-			r := rlGet(t, got)
-			if r.err != nil {
-				t.Fatal(r.err)
+			r := bed.Get(t, got)
+			if r.Err != nil {
+				t.Fatal(r.Err)
 			}
 			if in := inLook(t, op, tc.name); in.HolderCount != 1 || in.Holders[0].Client != "waiter" {
 				t.Errorf("after the hand-over: %+v", in)
 			}
-			if err := r.hold.Unlock(ctx); err != nil {
+			if err := r.Hold.Unlock(ctx); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -123,11 +124,11 @@ func TestInspectEveryKind(t *testing.T) {
 
 // A writer that reads, too, is two holders; many readers are counted.
 func TestInspectReadersAndDowngrade(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c, ctx := rlClient(t, s.Addr()), t.Context()
 	rw := c.ReadWriteLock("rw")
-	w := rlLock(t, ctx, rw.WriteLock())
-	r := rlLock(t, w.Context(), rw.ReadLock())
+	w := bed.Lock(t, ctx, rw.WriteLock())
+	r := bed.Lock(t, w.Context(), rw.ReadLock())
 	in := inLook(t, c, "rw")
 	if in.Mode != redlatch.ModeWrite || in.HolderCount != 2 {
 		t.Fatalf("%+v", in)
@@ -142,7 +143,7 @@ func TestInspectReadersAndDowngrade(t *testing.T) {
 	}
 	var holds []redlatch.Hold
 	for range 40 {
-		holds = append(holds, rlLock(t, ctx, rw.ReadLock()))
+		holds = append(holds, bed.Lock(t, ctx, rw.ReadLock()))
 	}
 	if in := inLook(t, c, "rw"); in.HolderCount != 40 || len(in.Holders) != 40 || in.Mode != redlatch.ModeRead {
 		t.Errorf("%d readers, %d shown", in.HolderCount, len(in.Holders))
@@ -162,7 +163,7 @@ func TestInspectReadersAndDowngrade(t *testing.T) {
 // The acquisition's id tells since when, where it has a time; a Java owner's tells
 // nothing.
 func TestInspectSince(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
 	const client = "343714c0-1111-4222-8333-444455556666"
 	asked := time.Now().Add(-90 * time.Second).Truncate(time.Millisecond)
@@ -187,7 +188,7 @@ func TestInspectSince(t *testing.T) {
 // State tells of each kind since when: a holder from its call on, its wait included, and
 // a waiter.
 func TestStateSince(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
 	for name, tc := range map[string]struct {
 		holder, waiter redlatch.Locker
@@ -216,9 +217,9 @@ func TestStateSince(t *testing.T) {
 			return st
 		}
 		began := time.Now()
-		h := rlLock(t, ctx, tc.holder)
+		h := bed.Lock(t, ctx, tc.holder)
 		asked := time.Now()
-		got := rlAsync(ctx, tc.waiter)
+		got := bed.Async(ctx, tc.waiter)
 		inUntil(t, a, name, func(in redlatch.Inspection) bool { return in.Processes == 1 && in.QueueLength == tc.queue })
 		st := look()
 		waited := time.Now()
@@ -227,13 +228,13 @@ func TestStateSince(t *testing.T) {
 		}
 		between("the holder", st.Owners, began, asked)
 		between("the waiter", st.Queue, asked, waited)
-		rlUnlock(t, h)
-		r := rlGet(t, got)
-		if r.err != nil {
-			t.Fatal(r.err)
+		bed.Unlock(t, h)
+		r := bed.Get(t, got)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
 		between("the next holder", look().Owners, asked, waited)
-		rlUnlock(t, r.hold)
+		bed.Unlock(t, r.Hold)
 	}
 }
 
@@ -241,7 +242,7 @@ func base36(n int64) string { return strconv.FormatInt(n, 36) }
 
 // Locks lists all kinds once, among a lot of data, by name and by prefix.
 func TestLocks(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c, ctx := rlClient(t, s.Addr(), inName("all"), func(c *redlatch.Config) { c.Prefix = "p[1]:" }), t.Context()
 	other := rlClient(t, s.Addr())
 	inForeign(t, s)
@@ -249,10 +250,10 @@ func TestLocks(t *testing.T) {
 	want := map[string]redlatch.Kind{}
 	for i := range 600 {
 		name := fmt.Sprintf("orders:%d", i)
-		holds = append(holds, rlLock(t, ctx, c.RLock(name)))
+		holds = append(holds, bed.Lock(t, ctx, c.RLock(name)))
 		want[name] = redlatch.KindPlain
 	}
-	holds = append(holds, rlLock(t, ctx, c.ReadWriteLock("cache").ReadLock()), rlLock(t, ctx, other.RLock("elsewhere")))
+	holds = append(holds, bed.Lock(t, ctx, c.ReadWriteLock("cache").ReadLock()), bed.Lock(t, ctx, other.RLock("elsewhere")))
 	want["cache"] = redlatch.KindReadWrite
 
 	list := func(c *redlatch.Client, pattern string) map[string]redlatch.Kind {
@@ -323,14 +324,14 @@ func TestLocks(t *testing.T) {
 func TestInspectHasOneLimit(t *testing.T) {
 	t.Parallel()
 	const limit, late = 8 * time.Second, 5200 * time.Millisecond
-	s := rlServer(t)
+	s := bed.Server(t)
 	ctx := t.Context()
 	inLook(t, rlClient(t, s.Addr()), "x") // the server knows the script
 	p := testbed.NewProxy(t, s.Addr())
 	c := rlClient(t, p.Addr(), inName("late"), rlUnlockTimeout(limit), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = 10 * time.Second // no connection is given up
 	})
-	h := rlLock(t, ctx, c.RLock("x"))
+	h := bed.Lock(t, ctx, c.RLock("x"))
 	p.Delay(testbed.Replies, late)
 	if in := inLook(t, c, "x"); in.HolderCount != 1 || in.Holders[0].Client != "" {
 		t.Errorf("the holder is %+v: CLIENT LIST had time beyond the limit", in.Holders)
@@ -345,7 +346,7 @@ func TestInspectHasOneLimit(t *testing.T) {
 		t.Errorf("the list ended %d times", ends)
 	}
 	p.Delay(testbed.Replies, 0)
-	rlUnlock(t, h)
+	bed.Unlock(t, h)
 }
 
 // Masters that stand still are asked for their connections at once, and hide the names of their own
@@ -358,7 +359,7 @@ func TestInspectBesideFrozenMasters(t *testing.T) {
 	c := rlClient(t, "", inName("n"), rlUnlockTimeout(limit), func(c *redlatch.Config) {
 		c.Redis = rueidis.ClientOption{InitAddress: cl.Addrs(), ConnWriteTimeout: 10 * time.Second}
 	})
-	h := rlLock(t, t.Context(), c.RLock("k"))
+	h := bed.Lock(t, t.Context(), c.RLock("k"))
 	in, err := c.Inspect(t.Context(), "other") // the library has connected where it asks
 	if err != nil || in.HolderCount != 0 {
 		t.Fatalf("%+v, %v", in, err)
@@ -381,7 +382,7 @@ func TestInspectBesideFrozenMasters(t *testing.T) {
 	for _, m := range frozen {
 		m.Thaw(t)
 	}
-	rlUnlock(t, h)
+	bed.Unlock(t, h)
 	c.Close()
 }
 
@@ -392,7 +393,7 @@ func TestLocksOfACluster(t *testing.T) {
 	c, ctx := rlClient(t, cl.Addrs()[0], inName("n")), t.Context()
 	var holds []redlatch.Hold
 	for i := range 30 {
-		holds = append(holds, rlLock(t, ctx, c.RLock(fmt.Sprintf("k%d", i))))
+		holds = append(holds, bed.Lock(t, ctx, c.RLock(fmt.Sprintf("k%d", i))))
 	}
 	n := 0
 	for in, err := range c.Locks(ctx, "k*") {
@@ -421,7 +422,7 @@ func TestLocksOfACluster(t *testing.T) {
 
 // A Client's connections carry its name and id; a bad name is refused.
 func TestClientName(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr(), inName("checkout/7"))
 	list := inText(t, s.Do(t, "CLIENT", "LIST"))
 	if c.Name() != "checkout/7" || !strings.Contains(list, "name=redlatch:checkout/7:"+c.ID()+" ") {
@@ -439,7 +440,7 @@ func TestClientName(t *testing.T) {
 		r := rlClient(t, s.Addr(), inName("resp2"), func(c *redlatch.Config) {
 			c.Redis.AlwaysRESP2, c.Redis.Username, c.Redis.Password = true, "old", "pw"
 		})
-		if err := rlLock(t, t.Context(), r.RLock("x")).Unlock(t.Context()); err != nil {
+		if err := bed.Lock(t, t.Context(), r.RLock("x")).Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if got := strings.Contains(inText(t, s.Do(t, "CLIENT", "LIST")), r.ID()); got != tc.want {

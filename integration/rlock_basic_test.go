@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 )
 
 // State says who holds the lock and for how long; ForceUnlock frees it, lets in who waits, and its
 // holder hears of it.
 func TestRLockStateAndForceUnlock(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr(), rlLease(5*time.Second))
 	l := c.RLock("l")
 	st, err := l.State(t.Context())
@@ -22,33 +23,33 @@ func TestRLockStateAndForceUnlock(t *testing.T) {
 	if was, err := l.ForceUnlock(t.Context()); was || err != nil {
 		t.Fatalf("ForceUnlock of a free lock: %v, %v", was, err)
 	}
-	h := rlLock(t, t.Context(), l, redlatch.WithLease(time.Minute))
+	h := bed.Lock(t, t.Context(), l, redlatch.WithLease(time.Minute))
 	st, err = l.State(t.Context())
 	if err != nil || !st.Held || st.Remaining < 50*time.Second || st.Remaining > time.Minute ||
 		len(st.Owners) != 1 || !strings.HasPrefix(st.Owners[0].Owner, c.ID()+":") || st.Owners[0].Count != 1 {
 		t.Fatalf("State %+v, %v", st, err)
 	}
 	// Forced: a waiter goes on at once, the holder hears at its next check.
-	got := rlAsync(t.Context(), l)
+	got := bed.Async(t.Context(), l)
 	rlSubscribed(t, s, "l", 1)
 	if was, err := l.ForceUnlock(t.Context()); !was || err != nil {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
-	r := rlGet(t, got)
-	if r.err != nil {
-		t.Fatal(r.err)
+	r := bed.Get(t, got)
+	if r.Err != nil {
+		t.Fatal(r.Err)
 	}
 	rlEnded(t, h, redlatch.ErrLeaseLost)
 	rlWant(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	if rlCount(t, s, "l") != 1 {
 		t.Error("the late Unlock touched the successor")
 	}
-	rlUnlock(t, r.hold)
+	bed.Unlock(t, r.Hold)
 }
 
 // Prefix and NameMapper make the key, and a Hold is called what its caller called the lock.
 func TestRLockPrefixAndMapper(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) {
 		c.Prefix = "app:"
 		c.NameMapper = func(name string) string {
@@ -58,16 +59,16 @@ func TestRLockPrefixAndMapper(t *testing.T) {
 			return strings.ToLower(name)
 		}
 	})
-	h := rlLock(t, t.Context(), c.RLock("Orders"))
+	h := bed.Lock(t, t.Context(), c.RLock("Orders"))
 	if h.Name() != "Orders" {
 		t.Errorf("name %q", h.Name())
 	}
 	if rlCount(t, s, "app:orders") != 1 {
 		t.Errorf("keys %v", s.List(t, "KEYS", "*"))
 	}
-	again := rlLock(t, h.Context(), c.RLock("ORDERS")) // one key, one lock
-	rlUnlock(t, again)
-	rlUnlock(t, h)
+	again := bed.Lock(t, h.Context(), c.RLock("ORDERS")) // one key, one lock
+	bed.Unlock(t, again)
+	bed.Unlock(t, h)
 	_, err := c.RLock("none").Lock(t.Context())
 	rlWant(t, err, redlatch.ErrInvalidName)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -19,12 +20,12 @@ import (
 // answer: each hears its ctx, and those that had not sent anything never do.
 func TestRLockContextEndsBehindAStuckServer(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	c := rlClient(t, s.Addr(), rlLease(time.Minute), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = 20 * time.Second
 	})
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))
 	s.Freeze(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -35,7 +36,7 @@ func TestRLockContextEndsBehindAStuckServer(t *testing.T) {
 			}
 		})
 	}
-	rlUntil(t, "all under way", func() bool {
+	bed.Eventually(t, "all under way", func() bool {
 		return testbed.GoroutinesIn("(*Call).Wait") >= 1500
 	})
 	cancelled := time.Now()
@@ -46,8 +47,8 @@ func TestRLockContextEndsBehindAStuckServer(t *testing.T) {
 		t.Errorf("1,500 acquisitions returned %v after ctx had ended", took)
 	}
 	s.Thaw(t)
-	rlUntil(t, "nothing left", func() bool {
+	bed.Eventually(t, "nothing left", func() bool {
 		return len(s.List(t, "KEYS", "l*")) == 0 && testbed.GoroutinesIn("(*giving).run") == 0
 	})
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("l1")))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("l1")))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -20,7 +21,7 @@ import (
 // leaves none behind.
 func TestRLockCloseBesideADial(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	var held atomic.Bool
 	dialling, goOn := make(chan struct{}), make(chan struct{})
 	c := rlClient(t, s.Addr(), rlLease(time.Minute), redlatch.WithConfig(func(cfg *redlatch.Config) {
@@ -35,15 +36,15 @@ func TestRLockCloseBesideADial(t *testing.T) {
 	}))
 	held.Store(true)
 	s.Do(t, "CLIENT", "KILL", "TYPE", "normal")
-	stuck := rlAsync(t.Context(), c.RLock("a"))
+	stuck := bed.Async(t.Context(), c.RLock("a"))
 	<-dialling
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
-	rlWant(t, rlGet(t, stuck).err, redlatch.ErrClosed)
+	rlWant(t, bed.Get(t, stuck).Err, redlatch.ErrClosed)
 	time.Sleep(250 * time.Millisecond) // so that most runs find the rest closed; it is right without
 	close(goOn)
 	<-closed
-	rlUntil(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
+	bed.Eventually(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
 }
 
 // Close beside many goroutines that lock ends all of them, and leaves nothing. The lease is the
@@ -51,7 +52,7 @@ func TestRLockCloseBesideADial(t *testing.T) {
 // that Close forgets does not end by its lease.
 func TestRLockCloseFromManyGoroutines(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	for round := range 10 {
 		c := rlClient(t, s.Addr())
 		name := fmt.Sprintf("l%d", round) // each round's last holders leave their key behind
@@ -75,7 +76,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 				select {
 				case <-h.Context().Done(): // Close ends every hold, also those granted beside it
 					rlOneOf(t, context.Cause(h.Context()), redlatch.ErrClosed)
-				case <-time.After(rlPatience):
+				case <-time.After(bed.Patience):
 					t.Error("a hold outlives its client")
 				}
 			})
@@ -85,7 +86,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 				if round%2 == 1 { // in the other rounds, beside the first grants or before them
 					select {
 					case <-stays:
-					case <-time.After(rlPatience):
+					case <-time.After(bed.Patience):
 						t.Error("nobody was granted the lock")
 					}
 				}
@@ -93,7 +94,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 					c.Close()
 					return
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), rlPatience)
+				ctx, cancel := context.WithTimeout(context.Background(), bed.Patience)
 				defer cancel()
 				if err := c.Shutdown(ctx); err != nil {
 					t.Errorf("Shutdown beside Close: %v", err)
@@ -102,7 +103,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 		}
 		wg.Wait()
 		// Nobody is left who could renew.
-		rlUntil(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
+		bed.Eventually(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
 	}
 	s.Do(t, "FLUSHALL")
 }
@@ -113,13 +114,13 @@ func TestShutdownLetsAWriterRead(t *testing.T) {
 	s := testbed.Standalone(t)
 	c := rlClient(t, s.Addr())
 	l := c.ReadWriteLock("l")
-	w := rlLock(t, t.Context(), l.WriteLock())
+	w := bed.Lock(t, t.Context(), l.WriteLock())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	rlWant(t, c.Shutdown(ctx), context.Canceled) // it has begun
-	r := rlLock(t, w.Context(), l.ReadLock())
-	rlUnlock(t, r)
-	rlUnlock(t, w)
+	r := bed.Lock(t, w.Context(), l.ReadLock())
+	bed.Unlock(t, r)
+	bed.Unlock(t, w)
 	if err := c.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}

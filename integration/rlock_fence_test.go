@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -18,7 +19,7 @@ import (
 
 // Fencing tokens increase from holder to holder, over all clients.
 func TestRLockTokensIncrease(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr())
 	var mu sync.Mutex
 	var tokens []uint64 // in the order of the sections
@@ -55,10 +56,10 @@ func TestRLockTokensIncrease(t *testing.T) {
 // A re-entry has the token of the hold that it enters, and who did not ask for a token neither gets
 // nor uses one.
 func TestRLockTokenIsStableOnReentry(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
-	h := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
-	nested := rlLock(t, h.Context(), c.RLock("l", redlatch.Fenced()))
+	h := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+	nested := bed.Lock(t, h.Context(), c.RLock("l", redlatch.Fenced()))
 	if h.Token() == 0 || nested.Token() != h.Token() {
 		t.Errorf("tokens %d and %d", h.Token(), nested.Token())
 	}
@@ -66,34 +67,34 @@ func TestRLockTokenIsStableOnReentry(t *testing.T) {
 	if err != nil || st.Token != h.Token() {
 		t.Errorf("State says %d, %v", st.Token, err)
 	}
-	rlUnlock(t, nested)
-	rlUnlock(t, h)
-	plain := rlLock(t, t.Context(), c.RLock("l"))
+	bed.Unlock(t, nested)
+	bed.Unlock(t, h)
+	plain := bed.Lock(t, t.Context(), c.RLock("l"))
 	if plain.Token() != 0 {
 		t.Errorf("token %d without Fenced", plain.Token())
 	}
-	rlUnlock(t, plain)
+	bed.Unlock(t, plain)
 	if now := s.Int(t, "GET", luascript.TokenKey("l")); now != int64(h.Token()) {
 		t.Errorf("an acquisition that did not ask has paid: counter %d", now)
 	}
 	// A stale holder keeps its own token, not its successor's.
-	stale := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()), redlatch.WithLease(50*time.Millisecond))
+	stale := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()), redlatch.WithLease(50*time.Millisecond))
 	token := stale.Token()
-	next := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+	next := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
 	if stale.Token() != token || next.Token() <= token {
 		t.Errorf("stale %d (was %d), next %d", stale.Token(), token, next.Token())
 	}
-	rlUnlock(t, next)
+	bed.Unlock(t, next)
 }
 
 // Tokens never fall back, though their counter is lost, falls back or runs ahead of the clock.
 func TestRLockTokensSurviveTheirCounter(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
 	take := func() uint64 {
 		t.Helper()
-		h := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
-		rlUnlock(t, h)
+		h := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+		bed.Unlock(t, h)
 		return h.Token()
 	}
 	last := take()
@@ -122,18 +123,18 @@ func TestRLockTokensSurviveTheirCounter(t *testing.T) {
 // The counter of the tokens lives for FenceTTL after the last acquisition, a day by default, and
 // for ever if that is negative.
 func TestRLockFenceTTL(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	for ttl, want := range map[time.Duration][2]int64{
 		0:         {23 * 3600_000, 24 * 3600_000}, // the default
 		time.Hour: {3500_000, 3600_000},
 		-1:        {-1, -1},
 	} {
 		c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.FenceTTL = ttl })
-		h := rlLock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
+		h := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
 		if got := s.Int(t, "PTTL", luascript.TokenKey("l")); got < want[0] || got > want[1] {
 			t.Errorf("FenceTTL %v: the counter ends in %d ms", ttl, got)
 		}
-		rlUnlock(t, h)
+		bed.Unlock(t, h)
 	}
 }
 
@@ -141,13 +142,13 @@ func TestRLockFenceTTL(t *testing.T) {
 // token can't be re-entered through a fenced object, of whatever kind. The other way round works.
 func TestFencedReentryHasAToken(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
 	f := redlatch.Fenced()
 	rw, fencedRW := c.ReadWriteLock("rw"), c.ReadWriteLock("rw", f)
 	shared, fencedShared := c.ReadWriteLock("s", redlatch.ShareReads()), c.ReadWriteLock("s", redlatch.ShareReads(), f)
 	for _, l := range []*redlatch.ReadWriteLock{fencedRW, fencedShared} {
-		rlUnlock(t, rlLock(t, t.Context(), l.WriteLock())) // whose token readers have
+		bed.Unlock(t, bed.Lock(t, t.Context(), l.WriteLock())) // whose token readers have
 	}
 	for what, pair := range map[string][2]redlatch.Locker{
 		"plain":  {c.RLock("l"), c.RLock("l", f)},
@@ -157,21 +158,21 @@ func TestFencedReentryHasAToken(t *testing.T) {
 		"shared": {shared.ReadLock(), fencedShared.ReadLock()},
 		"group":  {redlatch.MultiLock(c.RLock("a"), c.RLock("b")), redlatch.MultiLock(c.RLock("b"), c.RLock("c", f), c.RLock("a", f))},
 	} {
-		h := rlLock(t, t.Context(), pair[0])
+		h := bed.Lock(t, t.Context(), pair[0])
 		nested, err := pair[1].TryLock(h.Context(), 10*time.Second, 0)
 		if !errors.Is(err, redlatch.ErrInvalidOption) || !strings.Contains(err.Error(), "Fenced") {
 			t.Errorf("%s: a fenced re-entry of a hold without a token: %v", what, err)
 		}
 		if err == nil {
-			rlUnlock(t, nested)
+			bed.Unlock(t, nested)
 		}
-		rlUnlock(t, h)
-		h = rlLock(t, t.Context(), pair[1])
-		nested = rlLock(t, h.Context(), pair[0])
+		bed.Unlock(t, h)
+		h = bed.Lock(t, t.Context(), pair[1])
+		nested = bed.Lock(t, h.Context(), pair[0])
 		if h.Token() == 0 || nested.Token() > h.Token() {
 			t.Errorf("%s: token %d, and of the re-entry %d", what, h.Token(), nested.Token())
 		}
-		rlUnlock(t, nested)
-		rlUnlock(t, h)
+		bed.Unlock(t, nested)
+		bed.Unlock(t, h)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -11,7 +12,7 @@ import (
 // nobody of its own process, who would believe to hold it until the next check.
 func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
 	l := c.RLock("l")
 	force := map[string]func() (bool, error){
@@ -20,7 +21,7 @@ func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
 	}
 	for name, take := range force {
 		for range 100 {
-			h := rlLock(t, t.Context(), l)
+			h := bed.Lock(t, t.Context(), l)
 			held := make(chan bool, 1)
 			next := func() {
 				g, err := l.Lock(t.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -66,7 +67,7 @@ func rlNewForeign(t *testing.T, s *testbed.Server, name string) *rlForeign {
 		<-ended
 		c.Close()
 	})
-	rlUntil(t, "the foreign subscription", func() bool { return rlSubscriptions(t, s, name) > before })
+	bed.Eventually(t, "the foreign subscription", func() bool { return rlSubscriptions(t, s, name) > before })
 	return f
 }
 
@@ -96,9 +97,9 @@ func (f *rlForeign) unlock(ctx context.Context, owner string) (int64, error) {
 // both sides is inside, counts of re-entries are kept apart, and each unlock wakes the other
 // side. All leases last an hour, so that nothing but a message wakes anybody.
 func TestRLockIsSharedWithAForeignClient(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	const name, turns = "shared", 60
-	ctx, cancel := context.WithTimeout(t.Context(), 2*rlPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*bed.Patience)
 	defer cancel()
 	var inside atomic.Int32
 	total := 0 // guarded by the lock alone

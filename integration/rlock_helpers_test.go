@@ -4,24 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // What the tests of the plain lock share.
-
-// rlPatience bounds waits for what a healthy machine does at once. It is far
-// below the leases that tests about waiting use, so that a waiter who sleeps
-// until a lease ends fails them.
-const rlPatience = 20 * time.Second
 
 // rlSlack is the room for a busy machine, which may stand still for almost two seconds.
 const rlSlack = 2500 * time.Millisecond
@@ -41,32 +34,10 @@ func rlLeakCheck(t *testing.T, s *testbed.Server) {
 	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
 }
 
-func rlConfig(addr string, change []func(*redlatch.Config)) redlatch.Config {
-	cfg := redlatch.Config{
-		Redis:  rueidis.ClientOption{InitAddress: []string{addr}},
-		Logger: slog.New(slog.DiscardHandler),
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	return cfg
-}
-
-// rlClient makes a Client that is closed before the leak check. A short lease makes the limits of
-// a connection short, too: a busy machine's server may give its first answer too late for them.
+// rlClient makes a client with the lease of users who ask for none.
 func rlClient(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()
-	cfg := rlConfig(addr, change)
-	var c *redlatch.Client
-	rlUntil(t, "a client", func() (ok bool) {
-		var err error
-		if c, err = redlatch.New(cfg); err != nil && !errors.Is(err, redlatch.ErrUnavailable) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	t.Cleanup(c.Close)
-	return c
+	return bed.Client(t, addr, append([]func(*redlatch.Config){rlLease(0)}, change...)...)
 }
 
 func rlLease(d time.Duration) func(*redlatch.Config) {
@@ -88,53 +59,10 @@ func rlLoad(t *testing.T, s *testbed.Server) {
 	}
 }
 
-// rlLock acquires within patience.
-func rlLock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
-	t.Helper()
-	type result struct {
-		h   redlatch.Hold
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		h, err := l.Lock(ctx, opts...)
-		done <- result{h, err}
-	}()
-	select {
-	case r := <-done:
-		if r.err != nil {
-			t.Fatalf("Lock: %v", r.err)
-		}
-		return r.h
-	case <-time.After(rlPatience):
-		t.Fatal("Lock does not return")
-		return nil
-	}
-}
-
-func rlUnlock(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if err := h.Unlock(context.Background()); err != nil {
-		t.Fatalf("Unlock: %v", err)
-	}
-}
-
-// rlUntil polls a state that nobody announces.
-func rlUntil(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(rlPatience)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("does not come: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}
-
 // rlMarked waits until the goroutine that the test has marked with its name is in a function.
 func rlMarked(t *testing.T, function string) {
 	t.Helper()
-	rlUntil(t, "the goroutine in "+function, func() bool { return testbed.MarkedIn(t.Name(), function) == 1 })
+	bed.Eventually(t, "the goroutine in "+function, func() bool { return testbed.MarkedIn(t.Name(), function) == 1 })
 }
 
 // rlEnded waits for the end of a hold's context and returns when that was.
@@ -142,7 +70,7 @@ func rlEnded(t *testing.T, h redlatch.Hold, cause error) time.Time {
 	t.Helper()
 	select {
 	case <-h.Context().Done():
-	case <-time.After(rlPatience):
+	case <-time.After(bed.Patience):
 		t.Fatalf("the hold's context does not end")
 	}
 	at := time.Now()
@@ -201,7 +129,7 @@ func rlCalls(name string) string { return luascript.CallChannel(name) }
 // rlSubscribed waits until n connections listen to the lock's messages.
 func rlSubscribed(t *testing.T, s *testbed.Server, name string, n int64) {
 	t.Helper()
-	rlUntil(t, fmt.Sprintf("%d subscriptions of %s", n, name), func() bool { return rlSubscriptions(t, s, name) == n })
+	bed.Eventually(t, fmt.Sprintf("%d subscriptions of %s", n, name), func() bool { return rlSubscriptions(t, s, name) == n })
 }
 
 func rlSubscriptions(t *testing.T, s *testbed.Server, name string) int64 {
@@ -224,42 +152,12 @@ func rlSubscriptions(t *testing.T, s *testbed.Server, name string) int64 {
 	return n + called
 }
 
-// rlAsync runs Lock in the background.
-type rlAttempt struct {
-	hold redlatch.Hold
-	err  error
-	took time.Duration
-	at   time.Time
-}
-
-func rlAsync(ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) <-chan rlAttempt {
-	out := make(chan rlAttempt, 1)
-	began := time.Now()
-	go func() {
-		h, err := l.Lock(ctx, opts...)
-		now := time.Now()
-		out <- rlAttempt{h, err, now.Sub(began), now}
-	}()
-	return out
-}
-
-func rlGet(t *testing.T, c <-chan rlAttempt) rlAttempt {
-	t.Helper()
-	select {
-	case r := <-c:
-		return r
-	case <-time.After(rlPatience):
-		t.Fatal("the acquisition does not return")
-		return rlAttempt{}
-	}
-}
-
 // rlBlocked fails when the acquisition has returned.
-func rlBlocked(t *testing.T, c <-chan rlAttempt) {
+func rlBlocked(t *testing.T, c <-chan bed.Attempt) {
 	t.Helper()
 	select {
 	case r := <-c:
-		t.Fatalf("Lock returned early: %v", r.err)
+		t.Fatalf("Lock returned early: %v", r.Err)
 	default:
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Goroutines of one process pass the lock on to each other: many turns cost few
 // commands, and nobody is inside beside another one.
 func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	// A turn on a busy machine may take longer than the usual tenure, and would end it.
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Tenure = 300 * time.Millisecond })
@@ -57,7 +58,7 @@ func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 // command was under way when it broke: whoever answers now may be another server.
 func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 	for _, breaks := range []bool{false, true} {
-		s := rlServer(t)
+		s := bed.Server(t)
 		rlLoad(t, s)
 		p := testbed.NewProxy(t, s.Addr())
 		c := rlClient(t, p.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = 30*time.Second, 10*time.Second })
@@ -121,7 +122,7 @@ func TestALongerLeaseIsNotPassedOn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := rlServer(t)
+			s := bed.Server(t)
 			rlLoad(t, s)
 			c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = leaseTime, leaseTime/3 })
 			h, err := c.RLock("l").Lock(t.Context())

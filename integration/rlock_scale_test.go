@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
 // 10,000 holds: no goroutine and no connection more, renewals batched and spread.
 func TestRLockTenThousandHolds(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	const n, lease, window = 10_000, 16 * time.Second, 8 * time.Second
 	c := rlClient(t, s.Addr(), rlLease(lease), rlUnlockTimeout(time.Minute)) // 10,000 at once
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))
 	goroutines := runtime.NumGoroutine()
 	holds := make([]redlatch.Hold, n)
 	var wg sync.WaitGroup
@@ -37,7 +38,7 @@ func TestRLockTenThousandHolds(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	rlUntil(t, fmt.Sprintf("not many more goroutines for %d holds than the %d before", n, goroutines), func() bool {
+	bed.Eventually(t, fmt.Sprintf("not many more goroutines for %d holds than the %d before", n, goroutines), func() bool {
 		return runtime.NumGoroutine() <= goroutines+20 // the 50 may be on their way out still
 	})
 	if all, _ := rlConnections(t, s); all > 1 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -27,7 +28,7 @@ func TestRLockServerIsLoading(t *testing.T) {
 		s.Do(t, "SET", fmt.Sprintf("k%d", i), strings.Repeat("x", 20))
 	}
 	c := rlClient(t, s.Addr(), rlLease(10*time.Minute))
-	h := rlLock(t, t.Context(), c.RLock("l"))
+	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	s.Restart(t, testbed.Keep)
 	_, err := s.Try("GET", "k1")
 	if err == nil || !strings.Contains(err.Error(), "LOADING") {
@@ -35,15 +36,15 @@ func TestRLockServerIsLoading(t *testing.T) {
 	}
 	_, err = c.RLock("y").TryLock(t.Context(), 0, 0)
 	rlWant(t, err, redlatch.ErrUnavailable)
-	waits := rlAsync(t.Context(), c.RLock("x"))
+	waits := bed.Async(t.Context(), c.RLock("x"))
 	rlBlocked(t, waits)
 	s.Do(t, "CONFIG", "SET", "key-load-delay", "0")
-	got := rlGet(t, waits)
-	if got.err != nil {
-		t.Fatal(got.err)
+	got := bed.Get(t, waits)
+	if got.Err != nil {
+		t.Fatal(got.Err)
 	}
-	rlUnlock(t, got.hold)
-	rlUnlock(t, h) // it was kept
+	bed.Unlock(t, got.Hold)
+	bed.Unlock(t, h) // it was kept
 	s.Do(t, "FLUSHALL")
 }
 
@@ -83,7 +84,7 @@ func rlAllRules() []string {
 // The minimal ACL of docs/ACL.md is enough for everything.
 func TestRLockMinimalACL(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlUseAll(t, s, rlClient(t, s.Addr(), rlUser(t, s, rlAllRules()...)))
 	for _, denied := range s.DeniedCommands(t) {
 		t.Errorf("denied: %s", denied)
@@ -104,7 +105,7 @@ func rlUseAll(t *testing.T, s *testbed.Server, c *redlatch.Client) {
 
 func rlTryAll(t *testing.T, _ *testbed.Server, c *redlatch.Client) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), rlPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
 	defer cancel()
 	for _, opts := range [][]redlatch.Option{nil, {redlatch.Fenced()}} {
 		l := c.RLock("app:l", opts...)
@@ -119,10 +120,10 @@ func rlTryAll(t *testing.T, _ *testbed.Server, c *redlatch.Client) error {
 		if err := h.Extend(ctx, 2*time.Second); err != nil {
 			return err
 		}
-		got := rlAsync(ctx, l)
+		got := bed.Async(ctx, l)
 		select {
 		case r := <-got:
-			return errors.Join(r.err, nested.Unlock(ctx), h.Unlock(ctx))
+			return errors.Join(r.Err, nested.Unlock(ctx), h.Unlock(ctx))
 		case <-time.After(50 * time.Millisecond):
 		}
 		if _, err := l.TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
@@ -138,9 +139,9 @@ func rlTryAll(t *testing.T, _ *testbed.Server, c *redlatch.Client) error {
 		if err := h.Unlock(ctx); err != nil {
 			return err
 		}
-		r := rlGet(t, got)
-		if r.err != nil {
-			return r.err
+		r := bed.Get(t, got)
+		if r.Err != nil {
+			return r.Err
 		}
 		if _, err := l.State(ctx); err != nil {
 			return err
@@ -148,7 +149,7 @@ func rlTryAll(t *testing.T, _ *testbed.Server, c *redlatch.Client) error {
 		if _, err := l.ForceUnlock(ctx); err != nil {
 			return err
 		}
-		if err := r.hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
+		if err := r.Hold.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
 			return fmt.Errorf("unlock after force unlock: %w", err)
 		}
 	}
@@ -179,7 +180,7 @@ func TestRLockDeniedCommands(t *testing.T) {
 		}
 		t.Run(denied[1:], func(t *testing.T) {
 			t.Parallel()
-			s := rlServer(t) // +eval is needed only where a script is not loaded yet
+			s := bed.Server(t) // +eval is needed only where a script is not loaded yet
 			rules := append(rlAllRules(), "-"+denied[1:])
 			c := rlClient(t, s.Addr(), rlUser(t, s, rules...), rlUnlockTimeout(3*time.Second))
 			err := rlTryAll(t, s, c)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -17,13 +18,13 @@ import (
 func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const lease = 16 * time.Second // a quarter of it is silence: this machine may take over a second of that
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(rlPatience))
+	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience))
 	holds := make([]redlatch.Hold, 20)
 	for i := range holds {
-		holds[i] = rlLock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
+		holds[i] = bed.Lock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
 	}
 	_, before := p.Connections()
 	p.Delay(testbed.Replies, lease/7)
@@ -35,10 +36,10 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	if _, after := p.Connections(); after != before {
 		t.Errorf("%d connections were made again", after-before)
 	}
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("other")))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("other")))
 	p.Delay(testbed.Replies, 0)
 	for _, h := range holds {
-		rlUnlock(t, h)
+		bed.Unlock(t, h)
 	}
 }
 
@@ -47,23 +48,23 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 	t.Parallel()
 	const lease = 20 * time.Second // a quarter of it is silence, and this machine may take 1.5 s of that
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(rlPatience), func(c *redlatch.Config) {
+	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = lease / 4 // by default 4 s at most
 	})
-	h := rlLock(t, t.Context(), c.RLock("l"))
+	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	valid := h.ValidUntil()
 	p.Delay(testbed.Replies, lease/6+lease/200)
 	p.Cut()
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("other")))
-	rlUntil(t, "a renewal", func() bool {
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("other")))
+	bed.Eventually(t, "a renewal", func() bool {
 		rlAlive(t, h)
 		return h.ValidUntil().After(valid)
 	})
 	p.Delay(testbed.Replies, 0)
-	rlUnlock(t, h)
+	bed.Unlock(t, h)
 }
 
 // A server that stands still for more than a third of the lease, again and again and at any moment
@@ -71,17 +72,17 @@ func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 func TestRLockFrozenServerLosesNothing(t *testing.T) {
 	t.Parallel()
 	const lease = 9 * time.Second // of which 2.4 s are left after a third of it and four tenths
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr(), rlLease(lease))
 	holds := make([]redlatch.Hold, 200) // their renewals are spread: some are under way, some due, some just done
 	for i := range holds {
-		holds[i] = rlLock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
+		holds[i] = bed.Lock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
 	}
 	for range 4 {
 		s.Freeze(t)
 		time.Sleep(lease * 4 / 10)
 		s.Thaw(t)
-		rlUntil(t, "the renewal of all", func() bool {
+		bed.Eventually(t, "the renewal of all", func() bool {
 			for _, h := range holds {
 				rlAlive(t, h)
 				if time.Until(h.ValidUntil()) < lease*6/10 {
@@ -92,6 +93,6 @@ func TestRLockFrozenServerLosesNothing(t *testing.T) {
 		})
 	}
 	for _, h := range holds {
-		rlUnlock(t, h)
+		bed.Unlock(t, h)
 	}
 }

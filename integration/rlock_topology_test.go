@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -51,11 +52,11 @@ func TestRLockOnEveryTopology(t *testing.T) {
 		// A waiter listens at the node of its lock alone, and messages stay there.
 		listening := func(s *testbed.Server) int { return len(s.LockChannels(t)) }
 		for _, s := range set.Nodes() {
-			rlUntil(t, "the end of earlier subscriptions", func() bool { return listening(s) == 0 })
+			bed.Eventually(t, "the end of earlier subscriptions", func() bool { return listening(s) == 0 })
 		}
-		h := rlLock(t, t.Context(), c.RLock("l"))
-		got := rlAsync(t.Context(), c.RLock("l"))
-		rlUntil(t, "the subscription", func() bool { return listening(owner("l")) == 1 })
+		h := bed.Lock(t, t.Context(), c.RLock("l"))
+		got := bed.Async(t.Context(), c.RLock("l"))
+		bed.Eventually(t, "the subscription", func() bool { return listening(owner("l")) == 1 })
 		before := map[*testbed.Server]testbed.Stats{}
 		for _, s := range set.Nodes() {
 			before[s] = s.CommandStats(t)
@@ -66,10 +67,10 @@ func TestRLockOnEveryTopology(t *testing.T) {
 				t.Errorf("%s has %d channels that the whole cluster hears", s.Addr(), n)
 			}
 		}
-		rlUnlock(t, h)
-		r := rlGet(t, got)
-		if r.err != nil {
-			t.Fatal(r.err)
+		bed.Unlock(t, h)
+		r := bed.Get(t, got)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
 		for s, b := range before {
 			calls := s.CommandStats(t).Sub(b).Calls
@@ -77,7 +78,7 @@ func TestRLockOnEveryTopology(t *testing.T) {
 				t.Errorf("%s saw %v", s.Addr(), calls)
 			}
 		}
-		rlUnlock(t, r.hold)
+		bed.Unlock(t, r.Hold)
 	})
 }
 
@@ -90,13 +91,13 @@ func rlEverything(t *testing.T, option rueidis.ClientOption, owner func(name str
 	holds := map[string]redlatch.Hold{}
 	for i := range 30 {
 		name := fmt.Sprintf("name%d", i)
-		h := rlLock(t, t.Context(), c.RLock(name, redlatch.Fenced()))
+		h := bed.Lock(t, t.Context(), c.RLock(name, redlatch.Fenced()))
 		holds[name] = h
-		nested := rlLock(t, h.Context(), c.RLock(name))
+		nested := bed.Lock(t, h.Context(), c.RLock(name))
 		if n := rlCount(t, owner(name), name); n != 2 || h.Token() == 0 {
 			t.Errorf("%s: count %d, token %d", name, n, h.Token())
 		}
-		rlUnlock(t, nested)
+		bed.Unlock(t, nested)
 		_, err := other.RLock(name).TryLock(t.Context(), 0, 0)
 		rlWant(t, err, redlatch.ErrNotAcquired)
 		if st, err := other.RLock(name).State(t.Context()); err != nil || !st.Held {
@@ -106,19 +107,20 @@ func rlEverything(t *testing.T, option rueidis.ClientOption, owner func(name str
 	time.Sleep(7 * time.Second) // more than a lease and a renewal's interval: renewed in every slot, again and again
 	for name, h := range holds {
 		rlAlive(t, h)
-		got := rlAsync(t.Context(), other.RLock(name))
+		began := time.Now()
+		got := bed.Async(t.Context(), other.RLock(name))
 		time.Sleep(10 * time.Millisecond)
-		rlUnlock(t, h)
-		r := rlGet(t, got)
-		if r.err != nil {
-			t.Fatal(r.err)
+		bed.Unlock(t, h)
+		r := bed.Get(t, got)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
-		if r.took > 3*time.Second { // the hold's lease would have woken it after two thirds of it, or later
-			t.Errorf("%s was handed over after %v", name, r.took)
+		if took := r.At.Sub(began); took > 3*time.Second { // the hold's lease would have woken it after two thirds of it, or later
+			t.Errorf("%s was handed over after %v", name, took)
 		}
 		if was, err := c.RLock(name).ForceUnlock(t.Context()); !was || err != nil {
 			t.Errorf("ForceUnlock: %v, %v", was, err)
 		}
-		rlWant(t, r.hold.Unlock(t.Context()), redlatch.ErrLeaseLost)
+		rlWant(t, r.Hold.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -16,10 +17,10 @@ import (
 // 10,000 goroutines wait on one lock: one subscription, two connections, all are
 // served, in the order in which they came.
 func TestRLockTenThousandWaiters(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	c := rlClient(t, s.Addr())
-	h := rlLock(t, t.Context(), c.RLock("l"))
+	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	// The first 200 come one after the other, so that their order is known.
 	const n, known = 10_000, 200
 	var mu sync.Mutex
@@ -43,10 +44,10 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 			}
 		})
 		if i < known {
-			rlUntil(t, "a waiter in line", waiting(i+1))
+			bed.Eventually(t, "a waiter in line", waiting(i+1))
 		}
 	}
-	rlUntil(t, "all waiters", waiting(n))
+	bed.Eventually(t, "all waiters", waiting(n))
 	if got := rlSubscriptions(t, s, "l"); got != 1 {
 		t.Errorf("%d subscriptions", got)
 	}
@@ -55,7 +56,7 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	}
 	// Newcomers stand behind those who wait, without asking the server.
 	before := s.CommandStats(t)
-	rlUnlock(t, h)
+	bed.Unlock(t, h)
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	select {
@@ -86,33 +87,33 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 // to nodes that it does not need any more for five seconds.
 func rlLibraryEnds(t *testing.T) {
 	t.Helper()
-	rlUntil(t, "the client library's goroutines", func() bool { return testbed.GoroutinesIn("_refresh.func2") == 0 })
+	bed.Eventually(t, "the client library's goroutines", func() bool { return testbed.GoroutinesIn("_refresh.func2") == 0 })
 }
 
 // A release costs one command and calls one waiter of one process, whatever number of them
 // waits: one more command.
 func TestRLockReleaseWakesOneWaiter(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	holder, c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
-	h := rlLock(t, t.Context(), holder.RLock("l"))
+	h := bed.Lock(t, t.Context(), holder.RLock("l"))
 	ctx, cancel := context.WithCancel(t.Context())
-	var waiters []<-chan rlAttempt
+	var waiters []<-chan bed.Attempt
 	for range 20 {
-		waiters = append(waiters, rlAsync(ctx, c1.RLock("l")), rlAsync(ctx, c2.RLock("l")))
+		waiters = append(waiters, bed.Async(ctx, c1.RLock("l")), bed.Async(ctx, c2.RLock("l")))
 	}
 	rlSubscribed(t, s, "l", 2)
-	rlUntil(t, "all waiters", func() bool { return testbed.GoroutinesIn("(*acquisition).sleep") >= 40 })
+	bed.Eventually(t, "all waiters", func() bool { return testbed.GoroutinesIn("(*acquisition).sleep") >= 40 })
 	rlQuiet(t, s)
 	before := s.CommandStats(t)
-	rlUnlock(t, h)
+	bed.Unlock(t, h)
 	var won redlatch.Hold
-	rlUntil(t, "the next holder", func() bool {
+	bed.Eventually(t, "the next holder", func() bool {
 		for i, w := range waiters {
 			select {
 			case r := <-w:
-				if won = r.hold; r.err != nil || won == nil {
-					t.Fatal(r.err)
+				if won = r.Hold; r.Err != nil || won == nil {
+					t.Fatal(r.Err)
 				}
 				waiters = slices.Delete(waiters, i, i+1)
 				return true
@@ -126,10 +127,10 @@ func TestRLockReleaseWakesOneWaiter(t *testing.T) {
 		t.Errorf("%d messages and %d scripts for a release with waiters in two processes, want 2 and 2, and looks", calls["publish"], calls["evalsha"])
 	}
 	cancel()
-	rlUnlock(t, won)
+	bed.Unlock(t, won)
 	for _, w := range waiters {
-		if r := rlGet(t, w); r.err == nil {
-			rlUnlock(t, r.hold)
+		if r := bed.Get(t, w); r.Err == nil {
+			bed.Unlock(t, r.Hold)
 		}
 	}
 }
@@ -144,19 +145,19 @@ func rlQuiet(t *testing.T, s *testbed.Server) {
 // A channel that is in use again and again is not unsubscribed at every turn,
 // and one that nobody needs is.
 func TestRLockHotChannelStaysSubscribed(t *testing.T) {
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
 	before := s.CommandStats(t)
 	for range 50 {
-		h := rlLock(t, t.Context(), c.RLock("l"))
-		got := rlAsync(t.Context(), c.RLock("l"))
+		h := bed.Lock(t, t.Context(), c.RLock("l"))
+		got := bed.Async(t.Context(), c.RLock("l"))
 		rlSubscribed(t, s, "l", 1)
-		rlUnlock(t, h)
-		r := rlGet(t, got)
-		if r.err != nil {
-			t.Fatal(r.err)
+		bed.Unlock(t, h)
+		r := bed.Get(t, got)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
-		rlUnlock(t, r.hold)
+		bed.Unlock(t, r.Hold)
 	}
 	if n := s.CommandStats(t).Sub(before).Calls["subscribe"]; n > 5 {
 		t.Errorf("%d subscriptions for 50 waits", n)
@@ -168,15 +169,15 @@ func TestRLockHotChannelStaysSubscribed(t *testing.T) {
 // message.
 func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	c := rlClient(t, s.Addr())
 	for i := range 8 {
-		h := rlLock(t, t.Context(), c.RLock("l"), redlatch.WithLease(10*time.Minute))
-		got := rlAsync(t.Context(), c.RLock("l"))
+		h := bed.Lock(t, t.Context(), c.RLock("l"), redlatch.WithLease(10*time.Minute))
+		got := bed.Async(t.Context(), c.RLock("l"))
 		rlSubscribed(t, s, "l", 1)
-		rlUnlock(t, h)
-		r := rlGet(t, got)
-		rlUnlock(t, r.hold)
+		bed.Unlock(t, h)
+		r := bed.Get(t, got)
+		bed.Unlock(t, r.Hold)
 		// Around the 500 ms after which it is dropped.
 		time.Sleep(500*time.Millisecond + time.Duration(i-4)*3*time.Millisecond)
 	}
@@ -185,17 +186,17 @@ func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
 // While a lock is held for long, the waiters of a process look once a second, together.
 func TestRLockWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	c := rlClient(t, s.Addr(), rlLease(10*time.Minute)) // no renewal comes meanwhile
-	h := rlLock(t, t.Context(), c.RLock("l"))
+	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	before := s.CommandStats(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var waiters []<-chan rlAttempt
+	var waiters []<-chan bed.Attempt
 	for i := range 5 {
-		waiters = append(waiters, rlAsync(ctx, c.RLock("l")))
+		waiters = append(waiters, bed.Async(ctx, c.RLock("l")))
 		if i == 0 { // the others stand behind it and ask nothing
-			rlUntil(t, "the second attempt, when the subscription stands", func() bool {
+			bed.Eventually(t, "the second attempt, when the subscription stands", func() bool {
 				return s.CommandStats(t).Sub(before).Calls["evalsha"] >= 2
 			})
 		}
@@ -208,21 +209,21 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 	}
 	cancel()
 	for _, w := range waiters {
-		rlWant(t, rlGet(t, w).err, context.Canceled)
+		rlWant(t, bed.Get(t, w).Err, context.Canceled)
 	}
-	rlUnlock(t, h)
+	bed.Unlock(t, h)
 }
 
 // The subscription is refused for good: Lock says so instead of waiting.
 func TestRLockSubscriptionRefused(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	s.SetUser(t, "nosub", "on", ">pw", "~*", "&*", "+@all", "-subscribe")
 	holder := rlClient(t, s.Addr())
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "nosub", "pw" })
-	h := rlLock(t, t.Context(), holder.RLock("l"))
-	r := rlGet(t, rlAsync(t.Context(), c.RLock("l")))
-	rlServerError(t, r.err)
-	rlUnlock(t, h)
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("l"))) // it needs none
+	h := bed.Lock(t, t.Context(), holder.RLock("l"))
+	r := bed.Get(t, bed.Async(t.Context(), c.RLock("l")))
+	rlServerError(t, r.Err)
+	bed.Unlock(t, h)
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("l"))) // it needs none
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/rwlock"
 )
@@ -177,7 +178,7 @@ func TestRWCrowdTrouble(t *testing.T) {
 					first = l.WriteLock()
 				}
 				h := rwLock(t, first, t.Context())
-				waiter := rlAsync(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
+				waiter := bed.Async(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
 				rwWaiting(t, s, "writers", 1)
 				rwCalled(t, s, 1)
 				rwQuiet(t, s)
@@ -187,16 +188,16 @@ func TestRWCrowdTrouble(t *testing.T) {
 				if took := time.Since(began); took > crowdSoon {
 					t.Errorf("Unlock took %v", took)
 				}
-				r := rlGet(t, waiter)
-				if r.err != nil {
-					t.Fatal(r.err)
+				r := bed.Get(t, waiter)
+				if r.Err != nil {
+					t.Fatal(r.Err)
 				}
-				took := r.at.Sub(began)
+				took := r.At.Sub(began)
 				t.Logf("after %v", took)
 				if took > crowdStands+250*time.Millisecond || trouble.soon && took > crowdSoon {
 					t.Errorf("it got the lock after %v", took)
 				}
-				rwUnlock(t, r.hold)
+				rwUnlock(t, r.Hold)
 				s.Do(t, "DEL", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}") // what does not belong there
 			})
 		}
@@ -224,9 +225,9 @@ func TestRWCrowdTheFirstLeavesWhenItIsCalled(t *testing.T) {
 				h := rwLock(t, by, t.Context())
 				c := rwClient(t, s, 30*time.Second)
 				ctx, cancel := context.WithCancel(t.Context())
-				first := rlAsync(ctx, c.ReadWriteLock("n").WriteLock())
+				first := bed.Async(ctx, c.ReadWriteLock("n").WriteLock())
 				rwWaiting(t, s, "writers", 1)
-				second := rlAsync(t.Context(), next.ReadWriteLock("n", rwTold()).WriteLock())
+				second := bed.Async(t.Context(), next.ReadWriteLock("n", rwTold()).WriteLock())
 				rwWaiting(t, s, "writers", 2)
 				rwCalled(t, s, 2)
 				var both sync.WaitGroup
@@ -237,22 +238,22 @@ func TestRWCrowdTheFirstLeavesWhenItIsCalled(t *testing.T) {
 				rwUnlock(t, h)
 				began := time.Now()
 				both.Wait()
-				if r := rlGet(t, first); r.err == nil {
+				if r := bed.Get(t, first); r.Err == nil {
 					// What is closed leaves its key to the lease; so it is freed here.
-					if err := r.hold.Unlock(t.Context()); err != nil {
+					if err := r.Hold.Unlock(t.Context()); err != nil {
 						if _, err := holder.ReadWriteLock("n").ForceUnlock(t.Context()); err != nil {
 							t.Error(err)
 						}
 					}
 				}
-				r := rlGet(t, second)
-				if r.err != nil {
-					t.Fatal(r.err)
+				r := bed.Get(t, second)
+				if r.Err != nil {
+					t.Fatal(r.Err)
 				}
-				if took := r.at.Sub(began); took > crowdSoon {
+				if took := r.At.Sub(began); took > crowdSoon {
 					t.Errorf("turn %d: the second got the lock after %v", i, took)
 				}
-				rwUnlock(t, r.hold)
+				rwUnlock(t, r.Hold)
 				c.Close()
 				cancel()
 			}
@@ -293,20 +294,20 @@ func TestRWCrowdForcedOpenAndExpired(t *testing.T) {
 					by = l.WriteLock()
 				}
 				rwLock(t, by, t.Context())
-				waiter := rlAsync(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
+				waiter := bed.Async(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
 				rwWaiting(t, s, "writers", 1)
 				rwCalled(t, s, 1)
 				rwQuiet(t, s)
 				began := time.Now()
 				soon := end(t, s, rwClient(t, s, 30*time.Second))
-				r := rlGet(t, waiter)
-				if r.err != nil {
-					t.Fatal(r.err)
+				r := bed.Get(t, waiter)
+				if r.Err != nil {
+					t.Fatal(r.Err)
 				}
-				if took := r.at.Sub(began); took > crowdStands || soon && took > crowdSoon {
+				if took := r.At.Sub(began); took > crowdStands || soon && took > crowdSoon {
 					t.Errorf("it got the lock after %v", took)
 				}
-				rwUnlock(t, r.hold)
+				rwUnlock(t, r.Hold)
 				s.Do(t, "FLUSHALL") // the reader's timeout key, which it leaves until its next check
 			})
 		}
@@ -319,9 +320,9 @@ func TestRWCrowdForcedOpenAndExpired(t *testing.T) {
 func TestRWCrowdBesideAnotherLibrary(t *testing.T) {
 	t.Parallel()
 	const channel = "redisson_rwlock:{n}"
-	waits := func(t *testing.T, s *testbed.Server, n int64) <-chan rlAttempt {
+	waits := func(t *testing.T, s *testbed.Server, n int64) <-chan bed.Attempt {
 		t.Helper()
-		w := rlAsync(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
+		w := bed.Async(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
 		rwWaiting(t, s, "writers", n)
 		return w
 	}
@@ -338,16 +339,16 @@ func TestRWCrowdBesideAnotherLibrary(t *testing.T) {
 		})
 		rwQuiet(t, s)
 	}
-	got := func(t *testing.T, w <-chan rlAttempt, began time.Time) {
+	got := func(t *testing.T, w <-chan bed.Attempt, began time.Time) {
 		t.Helper()
-		r := rlGet(t, w)
-		if r.err != nil {
-			t.Fatal(r.err)
+		r := bed.Get(t, w)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
-		if took := r.at.Sub(began); took > crowdSoon {
+		if took := r.At.Sub(began); took > crowdSoon {
 			t.Errorf("it got the lock after %v", took)
 		}
-		rwUnlock(t, r.hold)
+		rwUnlock(t, r.Hold)
 	}
 	t.Run("its writer", func(t *testing.T) {
 		t.Parallel()
@@ -382,12 +383,12 @@ func TestRWCrowdBesideAnotherLibrary(t *testing.T) {
 		s.Do(t, "HSET", "n", "mode", "write", rwForeign+":write", "1")
 		s.Do(t, "PEXPIRE", "n", "60000")
 		ctx, cancel := context.WithCancel(t.Context())
-		first := rlAsync(ctx, rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
+		first := bed.Async(ctx, rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock())
 		rwWaiting(t, s, "writers", 1)
 		second := waits(t, s, 2)
 		hears(t, s, 2)
 		cancel()
-		rlGet(t, first)
+		bed.Get(t, first)
 		began := time.Now()
 		s.Do(t, "DEL", "n")
 		s.Do(t, "PUBLISH", channel, "1")
@@ -402,35 +403,35 @@ func TestRWCrowdReadersEnterThoughTheFirstWriterIsDead(t *testing.T) {
 	s := rwServer(t)
 	h := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").ReadLock(), t.Context())
 	rwMark(t, s, rwStranger(1))
-	reader := rlAsync(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).ReadLock())
+	reader := bed.Async(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).ReadLock())
 	rwWaiting(t, s, "readers", 1)
 	rwQuiet(t, s)
 	rlBlocked(t, reader)
 	began := time.Now()
 	rwUnlock(t, h)
-	r := rlGet(t, reader)
-	if r.err != nil {
-		t.Fatal(r.err)
+	r := bed.Get(t, reader)
+	if r.Err != nil {
+		t.Fatal(r.Err)
 	}
-	if took := r.at.Sub(began); took > crowdSoon {
+	if took := r.At.Sub(began); took > crowdSoon {
 		t.Errorf("it got the lock after %v", took)
 	}
-	rwUnlock(t, r.hold)
+	rwUnlock(t, r.Hold)
 }
 
 // rwEnters fails unless a reader that waits is inside within a second of when the last mark before it counts no more.
-func rwEnters(t *testing.T, reader <-chan rlAttempt, began time.Time) {
+func rwEnters(t *testing.T, reader <-chan bed.Attempt, began time.Time) {
 	t.Helper()
-	r := rlGet(t, reader)
-	if r.err != nil {
-		t.Fatal(r.err)
+	r := bed.Get(t, reader)
+	if r.Err != nil {
+		t.Fatal(r.Err)
 	}
-	took := r.at.Sub(began)
+	took := r.At.Sub(began)
 	t.Logf("after %v", took)
 	if took > crowdStands+250*time.Millisecond {
 		t.Errorf("it got the lock after %v", took)
 	}
-	rwUnlock(t, r.hold)
+	rwUnlock(t, r.Hold)
 }
 
 // TestRWCrowdReadersLook: readers that stood back for a writer enter within a second of when its mark counts no more,
@@ -438,9 +439,9 @@ func rwEnters(t *testing.T, reader <-chan rlAttempt, began time.Time) {
 func TestRWCrowdReadersLook(t *testing.T) {
 	t.Parallel()
 	const skip = time.Minute
-	behind := func(t *testing.T, s *testbed.Server) <-chan rlAttempt {
+	behind := func(t *testing.T, s *testbed.Server) <-chan bed.Attempt {
 		t.Helper()
-		reader := rlAsync(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).ReadLock())
+		reader := bed.Async(t.Context(), rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).ReadLock())
 		rwWaiting(t, s, "readers", 1)
 		rwQuiet(t, s)
 		rlBlocked(t, reader)
@@ -519,9 +520,9 @@ func TestRWCrowdReadersLookTogether(t *testing.T) {
 	h := rwLock(t, rwClient(t, s, time.Hour).ReadWriteLock("n").ReadLock(), t.Context())
 	rwMark(t, s, rwStranger(1))
 	l := rwClient(t, s, time.Hour).ReadWriteLock("n", rwTold()).ReadLock()
-	waiting := make([]<-chan rlAttempt, readers)
+	waiting := make([]<-chan bed.Attempt, readers)
 	for i := range waiting {
-		waiting[i] = rlAsync(t.Context(), l)
+		waiting[i] = bed.Async(t.Context(), l)
 	}
 	rwWaiting(t, s, "readers", readers)
 	rwQuiet(t, s)
@@ -535,11 +536,11 @@ func TestRWCrowdReadersLookTogether(t *testing.T) {
 	t.Logf("%d commands", n)
 	rwUnlock(t, h)
 	for _, w := range waiting {
-		r := rlGet(t, w)
-		if r.err != nil {
-			t.Fatal(r.err)
+		r := bed.Get(t, w)
+		if r.Err != nil {
+			t.Fatal(r.Err)
 		}
-		rwUnlock(t, r.hold)
+		rwUnlock(t, r.Hold)
 	}
 }
 
@@ -549,7 +550,7 @@ func TestRWCrowdAForgedCall(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 30*time.Second)
 	h := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock(), t.Context())
-	waiter := rlAsync(t.Context(), c.ReadWriteLock("n", rwTold()).WriteLock())
+	waiter := bed.Async(t.Context(), c.ReadWriteLock("n", rwTold()).WriteLock())
 	rwWaiting(t, s, "writers", 1)
 	rwCalled(t, s, 1)
 	rwQuiet(t, s)
@@ -564,11 +565,11 @@ func TestRWCrowdAForgedCall(t *testing.T) {
 		t.Errorf("%d commands for %d forged calls", n, forged)
 	}
 	rwUnlock(t, h)
-	r := rlGet(t, waiter)
-	if r.err != nil {
-		t.Fatal(r.err)
+	r := bed.Get(t, waiter)
+	if r.Err != nil {
+		t.Fatal(r.Err)
 	}
-	rwUnlock(t, r.hold)
+	rwUnlock(t, r.Hold)
 }
 
 // Writers of one process that ask at the same time don't stand back for each other, though they
@@ -578,7 +579,7 @@ func TestRWCrowdSeveralOfOneProcess(t *testing.T) {
 	s := rwServer(t)
 	c := rwClient(t, s, 30*time.Second)
 	h := rwLock(t, rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock(), t.Context())
-	waiter := rlAsync(t.Context(), c.ReadWriteLock("n", rwTold()).WriteLock())
+	waiter := bed.Async(t.Context(), c.ReadWriteLock("n", rwTold()).WriteLock())
 	rwWaiting(t, s, "writers", 1)
 	rwCalled(t, s, 1)
 	rwQuiet(t, s)
@@ -587,13 +588,13 @@ func TestRWCrowdSeveralOfOneProcess(t *testing.T) {
 	}
 	began := time.Now()
 	rwUnlock(t, h)
-	r := rlGet(t, waiter)
-	if r.err != nil {
-		t.Fatal(r.err)
+	r := bed.Get(t, waiter)
+	if r.Err != nil {
+		t.Fatal(r.Err)
 	}
-	if took := r.at.Sub(began); took > crowdSoon {
+	if took := r.At.Sub(began); took > crowdSoon {
 		t.Errorf("it got the lock after %v", took)
 	}
-	rwUnlock(t, r.hold)
+	rwUnlock(t, r.Hold)
 	s.Do(t, "DEL", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/rwlock"
@@ -130,7 +131,7 @@ func TestRWForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 		t.Helper()
 		select {
 		case <-h.Context().Done():
-		case <-time.After(rlPatience):
+		case <-time.After(bed.Patience):
 			t.Fatal("the holder did not notice")
 		}
 		err := h.Unlock(t.Context())

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -120,7 +121,7 @@ func TestRWForeignRenewalsDoNotShortenOurs(t *testing.T) {
 	begin := time.Now()
 	s.Do(t, "PEXPIRE", "n", "30000")
 	s.Do(t, "PEXPIRE", "{n}:"+field+":rwlock_timeout:1", "30000")
-	rlUntil(t, "the lease is put right", func() bool {
+	bed.Eventually(t, "the lease is put right", func() bool {
 		return s.Int(t, "PTTL", "n") > 60000 && s.Int(t, "PTTL", "{n}:"+field+":rwlock_timeout:1") > 60000
 	})
 	if took := time.Since(begin); took > check+rwSoon {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 )
 
@@ -33,7 +34,7 @@ func TestRWWhoIsRefusedForGoodLeavesNoMark(t *testing.T) {
 		if !errors.Is(err, redlatch.ErrInvalidName) {
 			t.Errorf("the writer: %v", err)
 		}
-	case <-time.After(rlPatience):
+	case <-time.After(bed.Patience):
 		t.Fatal("the writer was not told that its key is no lock")
 	}
 	rwEventually(t, "the writer's mark is gone", func() bool {

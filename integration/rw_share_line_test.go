@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -32,7 +33,7 @@ func rwFollow(t *testing.T, s *testbed.Server, l redlatch.Locker, n int) []<-cha
 // none has any.
 func rwInLine(t *testing.T, n int) {
 	t.Helper()
-	rlUntil(t, "the readers are in line", func() bool { return testbed.GoroutinesIn("(*acquisition).follow") == n })
+	bed.Eventually(t, "the readers are in line", func() bool { return testbed.GoroutinesIn("(*acquisition).follow") == n })
 }
 
 // rwErrors acquires n times at once; what came of each is in the channel.
@@ -182,7 +183,7 @@ func TestRWShareLineLeaderLeaves(t *testing.T) {
 	rwUnlock(t, w)
 	h := rwGot(t, stays, 10*time.Second)
 	// One who left with a command on its way got a field of its own, and gives it back.
-	rlUntil(t, "the one field of the reader that stays", func() bool { return s.Int(t, "HLEN", "n") == 2 })
+	bed.Eventually(t, "the one field of the reader that stays", func() bool { return s.Int(t, "HLEN", "n") == 2 })
 	rwUnlock(t, h)
 	rwEmpty(t, s)
 }

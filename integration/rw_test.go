@@ -40,7 +40,7 @@ func rwOpen(addr string, lease time.Duration) (*redlatch.Client, error) {
 // rwPatient opens a client. A short lease makes the limits of a connection short, too: a busy
 // machine's server may give its first answer too late for them.
 func rwPatient(open func() (*redlatch.Client, error)) (*redlatch.Client, error) {
-	for end := time.Now().Add(rlPatience); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(bed.Patience); ; time.Sleep(2 * time.Millisecond) {
 		c, err := open()
 		if err == nil || !errors.Is(err, redlatch.ErrUnavailable) || time.Now().After(end) {
 			return c, err
@@ -128,8 +128,8 @@ func rwGot(t testing.TB, ch <-chan redlatch.Hold, within time.Duration) redlatch
 	select {
 	case <-ch:
 		t.Fatalf("acquired %v later than within %v", time.Since(began), within)
-	case <-time.After(rlPatience):
-		t.Fatalf("not acquired within %v, nor %v later", within, rlPatience)
+	case <-time.After(bed.Patience):
+		t.Fatalf("not acquired within %v, nor %v later", within, bed.Patience)
 	}
 	return nil
 }

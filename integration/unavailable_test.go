@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -18,11 +19,11 @@ import (
 // who stood behind others of the process, or got no place to send.
 func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	c := rlClient(t, s.Addr(), rlLease(3*time.Second)) // silence counts after a second
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("warm")))
-	held := rlLock(t, t.Context(), c.RLock("held"), redlatch.WithLease(time.Minute))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))
+	held := bed.Lock(t, t.Context(), c.RLock("held"), redlatch.WithLease(time.Minute))
 	s.Freeze(t)
 	const wait = 2500 * time.Millisecond
 	var wg sync.WaitGroup
@@ -70,8 +71,8 @@ func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 		t.Errorf("%d of %d were told that a lock is busy, nothing else", alone, len(errs))
 	}
 	s.Thaw(t)
-	rlUnlock(t, held)
-	rlUntil(t, "all undone", func() bool {
+	bed.Unlock(t, held)
+	bed.Eventually(t, "all undone", func() bool {
 		for _, key := range s.List(t, "KEYS", "*") {
 			if s.Text(t, "TYPE", key) == "hash" {
 				return false
@@ -79,18 +80,18 @@ func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 		}
 		return true
 	})
-	rlUnlock(t, rlLock(t, t.Context(), c.RLock("line")))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("line")))
 }
 
 // A wait that was simply too short for a server that is slow, or busy, is no outage.
 func TestShortWaitIsNoOutage(t *testing.T) {
 	t.Parallel()
-	s := rlServer(t)
+	s := bed.Server(t)
 	rlLoad(t, s)
 	p := testbed.NewProxy(t, s.Addr())
 	c := rlClient(t, p.Addr())
 	l := c.RLock("l")
-	rlUnlock(t, rlLock(t, t.Context(), l))
+	bed.Unlock(t, bed.Lock(t, t.Context(), l))
 	p.Delay(testbed.Replies, 100*time.Millisecond)
 	judged := 0
 	for range 20 {
@@ -98,7 +99,7 @@ func TestShortWaitIsNoOutage(t *testing.T) {
 		h, err := l.TryLock(t.Context(), time.Millisecond, 0)
 		took := time.Since(began)
 		if err == nil { // the answer was there when the end of the wait was noticed
-			rlUnlock(t, h)
+			bed.Unlock(t, h)
 			continue
 		}
 		if took < time.Second/2 { // else it may have been without an answer for a second, which is an outage
@@ -114,7 +115,7 @@ func TestShortWaitIsNoOutage(t *testing.T) {
 		t.Error("no wait was too short")
 	}
 	p.Delay(testbed.Replies, 0)
-	rlUnlock(t, rlLock(t, t.Context(), l))
+	bed.Unlock(t, bed.Lock(t, t.Context(), l))
 }
 
 // What was given up on one node of a cluster takes no place of another one's.
@@ -135,7 +136,7 @@ func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 		}
 	}
 	for _, name := range []string{there[0], well[0], well[1], well[2]} { // the scripts are loaded, the connections made
-		rlUnlock(t, rlLock(t, t.Context(), c.RLock(name)))
+		bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock(name)))
 	}
 	frozen.Freeze(t)
 	defer frozen.Thaw(t)
@@ -149,7 +150,7 @@ func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if err == nil {
-				rlUnlock(t, h)
+				bed.Unlock(t, h)
 			}
 		})
 	}
@@ -161,7 +162,7 @@ func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 			t.Errorf("on another node: %v", err)
 			continue
 		}
-		rlUnlock(t, h)
+		bed.Unlock(t, h)
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("a lock and unlock on another node took %v", took)
 		}
@@ -187,11 +188,11 @@ func TestNamesOnACluster(t *testing.T) {
 	} {
 		rw := c.ReadWriteLock(name)
 		for i, l := range []redlatch.Locker{c.RLock(name), c.RLock(name, redlatch.Fenced()), c.FairLock(name), rw.ReadLock(), rw.WriteLock()} {
-			h, err := l.TryLock(t.Context(), rlPatience, 0)
+			h, err := l.TryLock(t.Context(), bed.Patience, 0)
 			switch {
 			case err == nil:
 				works++
-				rlUnlock(t, h)
+				bed.Unlock(t, h)
 			case !errors.Is(err, redlatch.ErrInvalidName):
 				t.Errorf("%d of %.40q: %v", i, name, err)
 			case len(err.Error()) > 1000:
