@@ -26,6 +26,10 @@ test: ##test Run all tests with the race detector, on real servers.
 	@scripts/ensure-servers.sh
 	@scripts/test.sh
 
+.PHONY: quick
+quick: ##test Run the units and the tables of promises, on the server on PATH or an imitation; two minutes.
+	@scripts/quick.sh
+
 .PHONY: lint
 lint: ##test Check the code: gofmt, go vet, builds for three systems, linters.
 	@scripts/lint.sh

@@ -2,6 +2,7 @@ package redlatchtest
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -44,8 +45,8 @@ func (i *info) hook(peer *server.Peer, command string, args ...string) bool {
 		}
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		peer.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:7.0.0\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n",
-			i.runID, int(time.Since(i.since).Seconds())))
+		peer.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:7.0.0\r\nprocess_id:%d\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n",
+			os.Getpid(), i.runID, int(time.Since(i.since).Seconds())))
 		return true
 	}
 	return false

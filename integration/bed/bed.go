@@ -242,6 +242,28 @@ func (x *Site) Lock(name string) redlatch.Locker { return x.Kind.New(x.Through, 
 // Beside is the lock of a client that no fault reaches, of the kind that the site's excludes.
 func (x *Site) Beside(name string) redlatch.Locker { return x.Kind.Excluded(x.Direct, name) }
 
+// Everywhere locks on every server: a quorum may be had without one whose answer is late, and what
+// comes there then finds the lock free. The lock is one of these clients.
+func (x *Site) Everywhere(t *testing.T, ctx context.Context, l redlatch.Locker, name string, clients []*redlatch.Client) redlatch.Hold { //nolint:revive // t first, as in testing
+	t.Helper()
+	for {
+		h := Lock(t, ctx, l)
+		names, held := x.Kind.Names(name), 0
+		for i, s := range x.Servers {
+			ours := func(field string) bool { return strings.HasPrefix(field, clients[i].ID()) }
+			for _, key := range names {
+				if slices.ContainsFunc(s.List(t, "HKEYS", key), ours) {
+					held++
+				}
+			}
+		}
+		if held == len(x.Servers)*len(names) {
+			return h
+		}
+		Unlock(t, h)
+	}
+}
+
 // Keys are the keys of a lock on all servers, without what outlives it on purpose.
 func (x *Site) Keys(t *testing.T, name string) []string {
 	t.Helper()

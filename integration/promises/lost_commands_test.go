@@ -188,9 +188,9 @@ func loseOne(t *testing.T, x *bed.Site, scene scene, fault fault, n int64) (caug
 	var next redlatch.Hold
 	beside := x.Lock(name)
 	if fault.own {
-		next, beside = bed.Lock(t, ctx, x.Lock(name)), x.Beside(name)
+		next, beside = x.Everywhere(t, ctx, x.Lock(name), name, x.Through), x.Beside(name)
 	} else {
-		next = bed.Lock(t, t.Context(), x.Beside(name))
+		next = x.Everywhere(t, t.Context(), x.Beside(name), name, x.Direct)
 	}
 	if caught {
 		held()
