@@ -18,7 +18,7 @@ type clockFile struct {
 	ahead time.Duration
 }
 
-// newClock builds the shim of integration/clock and returns what a server needs to be
+// newClock builds the shim of integration/servers/clock and returns what a server needs to be
 // started with.
 func newClock(t *testing.T) (*clockFile, []string) {
 	t.Helper()
@@ -28,7 +28,7 @@ func newClock(t *testing.T) (*clockFile, []string) {
 	}
 	dir := t.TempDir()
 	lib := filepath.Join(dir, "clock.so")
-	source := filepath.Join("..", "clock", "testdata", "clock.c")
+	source := filepath.Join("..", "servers", "clock", "testdata", "clock.c")
 	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", lib, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

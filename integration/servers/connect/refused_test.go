@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -332,7 +333,7 @@ func TestAClientThatKnowsNoNodeYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	unlock(t, lock(t, c))
+	bed.Unlock(t, lock(t, c))
 }
 
 // newcomer knows no node of its cluster before its first command that has a key.
@@ -390,11 +391,11 @@ func TestAPasswordThatIsChangedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	unlock(t, lock(t, c))
+	bed.Unlock(t, lock(t, c))
 	s.Do(t, "ACL", "SETUSER", "app", "resetpass", ">other")
 	s.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	// What was under way as the connection ended may have been lost: that is transient.
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(bed.Patience); ; {
 		_, err = c.RLock(name).TryLock(t.Context(), 0, 0)
 		var answer *redlatch.ServerError
 		if errors.As(err, &answer) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
@@ -200,8 +201,8 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 			first, hold, got = c, h, next
 			continue
 		}
-		mustUnlock(t, h)
-		mustUnlock(t, gets(t, next, 10*time.Second))
+		bed.Unlock(t, h)
+		bed.Unlock(t, gets(t, next, 10*time.Second))
 	}
 
 	leaves := listener("plain0")
@@ -216,7 +217,7 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 	// The cluster is looked at when commands are sent.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if h, err := first.RLock("other").TryLock(within(t, time.Minute), 0, 0); err == nil {
-			mustUnlock(t, h)
+			bed.Unlock(t, h)
 		}
 		if at := listener("plain0"); at != nil && at != leaves {
 			break
@@ -228,5 +229,5 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 	if err := hold.Unlock(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, gets(t, got, 10*time.Second))
+	bed.Unlock(t, gets(t, got, 10*time.Second))
 }

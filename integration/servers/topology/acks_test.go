@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -41,7 +42,7 @@ func TestReplicaAcks(t *testing.T) {
 		if took := time.Since(began); took > ackTimeout {
 			t.Errorf("%s took %v with healthy replicas", name, took)
 		}
-		mustUnlock(t, h)
+		bed.Unlock(t, h)
 	}
 
 	kept := mustLock(t, within(t, 30*time.Second), c.RLock("kept"))
@@ -87,13 +88,13 @@ func TestReplicaAcks(t *testing.T) {
 	if err != nil {
 		t.Fatalf("re-entry: %v", err)
 	}
-	mustUnlock(t, again)
-	mustUnlock(t, renewed)
-	mustUnlock(t, kept)
+	bed.Unlock(t, again)
+	bed.Unlock(t, renewed)
+	bed.Unlock(t, kept)
 	replicas[0].Thaw(t)
 	set.AwaitSync(t)
 	warm(t, master, 2)
-	mustUnlock(t, mustLock(t, within(t, 30*time.Second), c.RLock("plain")))
+	bed.Unlock(t, mustLock(t, within(t, 30*time.Second), c.RLock("plain")))
 }
 
 // warm waits until n replicas acknowledge: a link that has just been made takes a
@@ -168,14 +169,14 @@ func TestReplicaAcksOnACluster(t *testing.T) {
 	for range 20 { // the links' first acknowledgements take a second
 		h, err := l.Lock(within(t, 30*time.Second))
 		if err == nil {
-			mustUnlock(t, h)
+			bed.Unlock(t, h)
 			break
 		}
 		if !errors.Is(err, redlatch.ErrReplicaAcks) {
 			t.Fatal(err)
 		}
 	}
-	mustUnlock(t, mustLock(t, within(t, 30*time.Second), l))
+	bed.Unlock(t, mustLock(t, within(t, 30*time.Second), l))
 
 	// The slot moves to a master whose replica stalls. The client does not know.
 	slot := testbed.Slot(name)
@@ -200,7 +201,7 @@ func TestReplicaAcksOnACluster(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		mustUnlock(t, h)
+		bed.Unlock(t, h)
 		return true
 	})
 }

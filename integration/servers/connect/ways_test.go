@@ -1,7 +1,6 @@
 package connect
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -16,11 +15,9 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// patience is far below the lease of 30 s: who sleeps until it ends fails.
-const patience = 15 * time.Second
 
 // way is one way to connect.
 type way struct {
@@ -218,8 +215,8 @@ func TestEachWayToConnect(t *testing.T) {
 			first, second := dial(t, w), dial(t, w)
 			hold := lock(t, first)
 			waiter := wait(t, w, second)
-			unlock(t, hold)
-			hold = granted(t, waiter)
+			bed.Unlock(t, hold)
+			hold = bed.Hold(t, waiter)
 
 			waiter = wait(t, w, first)
 			for _, s := range w.servers {
@@ -227,12 +224,12 @@ func TestEachWayToConnect(t *testing.T) {
 				s.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 			}
 			listening(t, w) // again
-			unlock(t, hold)
-			hold = granted(t, waiter)
+			bed.Unlock(t, hold)
+			hold = bed.Hold(t, waiter)
 			if err := hold.Context().Err(); err != nil {
 				t.Errorf("the hold has ended: %v", err)
 			}
-			unlock(t, hold)
+			bed.Unlock(t, hold)
 		})
 	}
 }
@@ -251,37 +248,13 @@ func dial(t *testing.T, w way) *redlatch.Client {
 
 func lock(t *testing.T, c *redlatch.Client) redlatch.Hold {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	hold, err := c.RLock(name).Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hold
-}
-
-func unlock(t *testing.T, hold redlatch.Hold) {
-	t.Helper()
-	if err := hold.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-type result struct {
-	hold redlatch.Hold
-	err  error
+	return bed.Lock(t, t.Context(), c.RLock(name))
 }
 
 // wait begins to wait for the lock and returns once the waiter listens.
-func wait(t *testing.T, w way, c *redlatch.Client) <-chan result {
+func wait(t *testing.T, w way, c *redlatch.Client) <-chan bed.Attempt {
 	t.Helper()
-	got := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	t.Cleanup(cancel)
-	go func() { // ends with the wait
-		hold, err := c.RLock(name).Lock(ctx)
-		got <- result{hold, err}
-	}()
+	got := bed.Async(t.Context(), c.RLock(name))
 	listening(t, w)
 	return got
 }
@@ -289,7 +262,7 @@ func wait(t *testing.T, w way, c *redlatch.Client) <-chan result {
 // listening returns once somebody listens for the lock, on any server.
 func listening(t *testing.T, w way) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(bed.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, s := range w.servers {
 			for _, command := range []string{"CHANNELS", "SHARDCHANNELS"} {
 				msg, err := s.Try("PUBSUB", command)
@@ -303,20 +276,6 @@ func listening(t *testing.T, w way) {
 		}
 	}
 	t.Fatal("nobody listens")
-}
-
-func granted(t *testing.T, waiter <-chan result) redlatch.Hold {
-	t.Helper()
-	select {
-	case r := <-waiter:
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		return r.hold
-	case <-time.After(patience):
-		t.Fatal("the waiter was not woken")
-		return nil
-	}
 }
 
 // A password that a server repeats, since it does not know the command that it was in, is in no

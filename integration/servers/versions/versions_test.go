@@ -4,20 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// patience is far below the lease of 30 s: who sleeps until it ends fails.
-const patience = 15 * time.Second
 
 // outage is a wait that is long enough for a busy server to say that it refuses writes.
 const outage = 1500 * time.Millisecond
@@ -82,86 +77,20 @@ func TestEveryVersion(t *testing.T) {
 
 func dial(t *testing.T, addrs ...string) *redlatch.Client {
 	t.Helper()
-	c, err := redlatch.New(redlatch.Config{
-		Redis: rueidis.ClientOption{InitAddress: addrs}, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
+	return bed.Client(t, addrs[0], func(c *redlatch.Config) { c.Redis.InitAddress = addrs })
 }
 
 func lock(t *testing.T, l redlatch.Locker) redlatch.Hold {
 	t.Helper()
-	return lockIn(t, t.Context(), l)
+	return bed.Lock(t, t.Context(), l)
 }
 
-func lockIn(t *testing.T, parent context.Context, l redlatch.Locker) redlatch.Hold { //nolint:revive // t first, as in testing
-	t.Helper()
-	ctx, cancel := context.WithTimeout(parent, 2*patience)
-	t.Cleanup(cancel) // the hold's context ends with it
-	h, err := l.Lock(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-func unlock(t *testing.T, holds ...redlatch.Hold) {
-	t.Helper()
-	for _, h := range holds {
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-type result struct {
-	hold redlatch.Hold
-	err  error
-}
-
-func wait(t *testing.T, l redlatch.Locker) <-chan result {
-	t.Helper()
-	got := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	t.Cleanup(cancel)
-	go func() { // ends with the wait
-		h, err := l.Lock(ctx)
-		got <- result{h, err}
-	}()
-	return got
-}
-
-func granted(t *testing.T, got <-chan result) redlatch.Hold {
-	t.Helper()
-	select {
-	case r := <-got:
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		return r.hold
-	case <-time.After(patience):
-		t.Fatal("the waiter was not woken")
-		return nil
-	}
-}
+func wait(t *testing.T, l redlatch.Locker) <-chan bed.Attempt { return bed.Async(t.Context(), l) }
 
 func busy(t *testing.T, l redlatch.Locker) {
 	t.Helper()
 	if _, err := l.TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {
 		t.Fatalf("%v, want busy", err)
-	}
-}
-
-// until waits for a state that nobody announces.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s", what)
-		}
 	}
 }
 
@@ -173,11 +102,11 @@ func handOver(t *testing.T, mine, other redlatch.Locker) {
 	got := wait(t, other)
 	select {
 	case r := <-got:
-		t.Fatalf("not excluded: %v", r.err)
+		t.Fatalf("not excluded: %v", r.Err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	unlock(t, h)
-	unlock(t, granted(t, got))
+	bed.Unlock(t, h)
+	bed.Unlock(t, bed.Hold(t, got))
 }
 
 func exclusion(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
@@ -188,7 +117,7 @@ func exclusion(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
 		l := []*redlatch.Client{a, b}[i%2].RLock("x")
 		all.Go(func() {
 			for range turns {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*bed.Patience)
 				err := l.Do(ctx, func(context.Context) error {
 					inside++ // the race detector looks on as well
 					if inside != 1 {
@@ -215,7 +144,7 @@ func exclusion(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
 func reentry(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
 	l := a.RLock("r", redlatch.Fenced())
 	outer := lock(t, l)
-	inner := lockIn(t, outer.Context(), l)
+	inner := bed.Lock(t, outer.Context(), l)
 	if outer.Token() == 0 || inner.Token() != outer.Token() {
 		t.Errorf("tokens %d and %d", outer.Token(), inner.Token())
 	}
@@ -225,26 +154,26 @@ func reentry(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
 	if left := s.Int(t, "PTTL", "r"); left < 4*time.Minute.Milliseconds() {
 		t.Errorf("%d ms left", left)
 	}
-	unlock(t, inner)
+	bed.Unlock(t, inner)
 	busy(t, b.RLock("r"))
-	unlock(t, outer)
+	bed.Unlock(t, outer)
 	next := lock(t, b.RLock("r", redlatch.Fenced()))
 	if next.Token() <= outer.Token() {
 		t.Errorf("token %d after %d", next.Token(), outer.Token())
 	}
-	unlock(t, next)
+	bed.Unlock(t, next)
 }
 
 func fair(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
 	h := lock(t, a.FairLock("f"))
-	var queue []<-chan result
+	var queue []<-chan bed.Attempt
 	for i := range 4 {
 		queue = append(queue, wait(t, []*redlatch.Client{b, a}[i%2].FairLock("f")))
-		until(t, "place in the queue", func() bool { return s.Int(t, "LLEN", "redisson_lock_queue:{f}") == int64(i+1) })
+		bed.Eventually(t, "place in the queue", func() bool { return s.Int(t, "LLEN", "redisson_lock_queue:{f}") == int64(i+1) })
 	}
 	for i, got := range queue {
-		unlock(t, h)
-		h = granted(t, got)
+		bed.Unlock(t, h)
+		h = bed.Hold(t, got)
 		for _, later := range queue[i+1:] {
 			select {
 			case <-later:
@@ -253,7 +182,7 @@ func fair(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
 			}
 		}
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 }
 
 func readWrite(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
@@ -263,21 +192,22 @@ func readWrite(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
 		t.Errorf("%v, want ErrUpgrade", err)
 	}
 	writer := wait(t, one.WriteLock())
-	unlock(t, r1)
+	bed.Unlock(t, r1)
 	select {
 	case <-writer:
 		t.Fatal("a writer beside a reader")
 	case <-time.After(50 * time.Millisecond):
 	}
-	unlock(t, r2)
-	w := granted(t, writer)
+	bed.Unlock(t, r2)
+	w := bed.Hold(t, writer)
 	busy(t, other.ReadLock())
-	down := lockIn(t, w.Context(), one.ReadLock())
+	down := bed.Lock(t, w.Context(), one.ReadLock())
 	reader := wait(t, other.ReadLock())
-	unlock(t, w) // a downgrade
-	r := granted(t, reader)
+	bed.Unlock(t, w) // a downgrade
+	r := bed.Hold(t, reader)
 	busy(t, other.WriteLock())
-	unlock(t, down, r)
+	bed.Unlock(t, down)
+	bed.Unlock(t, r)
 }
 
 func state(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
@@ -324,7 +254,7 @@ func overdue(t *testing.T, s *testbed.Server, a, b *redlatch.Client) {
 		time.Sleep(2 * time.Millisecond)
 		switch h, err := locks[i%len(locks)].TryLock(t.Context(), 0, 0); {
 		case err == nil:
-			unlock(t, h)
+			bed.Unlock(t, h)
 		case !errors.Is(err, redlatch.ErrInvalidName):
 			t.Errorf("%T: %v", locks[i%len(locks)], err)
 		}
@@ -360,11 +290,11 @@ func readOnly(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 	got := wait(t, a.RLock("ro"))
 	select {
 	case r := <-got:
-		t.Errorf("%v", r.err)
+		t.Errorf("%v", r.Err)
 	case <-time.After(100 * time.Millisecond):
 	}
 	s.Do(t, "REPLICAOF", "NO", "ONE")
-	unlock(t, granted(t, got))
+	bed.Unlock(t, bed.Hold(t, got))
 }
 
 // tooFewReplicas: min-replicas-to-write holds for scripts too, but not on Redis 6.0.
@@ -375,8 +305,8 @@ func tooFewReplicas(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 	s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "1")
 	defer s.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
 	if !testbed.ServerVersion(t).AtLeast(6, 2) {
-		unlock(t, lock(t, lockers[0])) // as docs/SERVERS.md says
-		unlock(t, h)
+		bed.Unlock(t, lock(t, lockers[0])) // as docs/SERVERS.md says
+		bed.Unlock(t, h)
 		return
 	}
 	for _, l := range lockers {
@@ -398,7 +328,7 @@ func tooFewReplicas(t *testing.T, s *testbed.Server, a, _ *redlatch.Client) {
 		t.Error(err)
 	}
 	for _, l := range lockers {
-		unlock(t, lock(t, l))
+		bed.Unlock(t, lock(t, l))
 	}
 }
 
@@ -419,7 +349,7 @@ func cluster(t *testing.T) {
 			h := lock(t, l[0])
 			busy(t, l[1])
 			got := wait(t, l[1])
-			until(t, "listener for "+kind, func() bool {
+			bed.Eventually(t, "listener for "+kind, func() bool {
 				for _, s := range c.Nodes() {
 					if len(s.LockChannels(t, "*"+name+"*")) > 0 {
 						return true
@@ -427,13 +357,13 @@ func cluster(t *testing.T) {
 				}
 				return false
 			})
-			unlock(t, h)
-			unlock(t, granted(t, got))
+			bed.Unlock(t, h)
+			bed.Unlock(t, bed.Hold(t, got))
 		}
 	}
 	both := redlatch.MultiLock(a.RLock("a4"), a.RLock("b4"))
 	h := lock(t, both)
 	busy(t, b.RLock("b4"))
-	unlock(t, h)
+	bed.Unlock(t, h)
 	handOver(t, both, b.RLock("a4"))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -69,10 +70,10 @@ func TestClusterFrozenNodeKeepsOtherPlaces(t *testing.T) {
 	for _, b := range here {
 		time.Sleep(2 * time.Second) // two skip times
 		began := time.Now()
-		mustUnlock(t, b.hold)
+		bed.Unlock(t, b.hold)
 		h := gets(t, b.waiting, silence/3)
 		t.Logf("handed over after %v", time.Since(began))
-		mustUnlock(t, h)
+		bed.Unlock(t, h)
 	}
 	frozen.Thaw(t)
 	leave()
@@ -80,6 +81,6 @@ func TestClusterFrozenNodeKeepsOtherPlaces(t *testing.T) {
 		if h := <-b.waiting; h != nil {
 			t.Error("a second holder")
 		}
-		mustUnlock(t, b.hold)
+		bed.Unlock(t, b.hold)
 	}
 }

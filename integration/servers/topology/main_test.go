@@ -95,13 +95,6 @@ func mustLock(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hol
 	return h
 }
 
-func mustUnlock(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if err := h.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // waiting starts a waiter and returns once it has found the lock busy and its
 // subscription stands.
 func waiting(t *testing.T, l redlatch.Locker, subscribed func() bool) <-chan redlatch.Hold {

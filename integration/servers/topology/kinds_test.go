@@ -12,20 +12,9 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// kinds are all lock kinds by name.
-var kinds = map[string]func(c *redlatch.Client, name string) redlatch.Locker{
-	"rlock": func(c *redlatch.Client, name string) redlatch.Locker { return c.RLock(name, redlatch.Fenced()) },
-	"fair":  func(c *redlatch.Client, name string) redlatch.Locker { return c.FairLock(name, redlatch.Fenced()) },
-	"write": func(c *redlatch.Client, name string) redlatch.Locker {
-		return c.ReadWriteLock(name, redlatch.Fenced()).WriteLock()
-	},
-	"multi": func(c *redlatch.Client, name string) redlatch.Locker {
-		return redlatch.MultiLock(c.RLock(name), c.RLock(name+"2"), c.RLock("{"+name+"}3"))
-	},
-}
 
 // TestClusterKinds: every kind excludes, hands over by a message and leaves
 // nothing behind, on several nodes and on names of every shape.
@@ -40,10 +29,10 @@ func TestClusterKinds(t *testing.T) {
 			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		}))
 	}
-	for kind, newLock := range kinds {
-		for _, shape := range []string{"%s", "x{%s}y", "{%s}z"} {
-			name := fmt.Sprintf(shape, kind+"-name")
-			t.Run(kind+"/"+name, func(t *testing.T) {
+	exclusive(func(k bed.Kind, newLock func(*redlatch.Client, string) redlatch.Locker) {
+		for _, shape := range []string{"%s", "x{%s}y", "{%s}z", "\x00\xff bin %s"} {
+			name := fmt.Sprintf(shape, k.Name+"-name")
+			t.Run(k.Name+"/"+name, func(t *testing.T) {
 				var wg sync.WaitGroup
 				var mu sync.Mutex
 				inside, turns := 0, 0
@@ -54,7 +43,7 @@ func TestClusterKinds(t *testing.T) {
 					stacks := make([]byte, 1<<20)
 					stacks = stacks[:runtime.Stack(stacks, true)]
 					var states []any
-					for _, n := range []string{name, name + "2", "{" + name + "}3"} {
+					for _, n := range k.Names(name) {
 						s, err := clients[0].RLock(n).State(ctx)
 						states = append(states, s, err)
 					}
@@ -92,7 +81,15 @@ func TestClusterKinds(t *testing.T) {
 				look.Stop()
 			})
 		}
-	}
+		if k.Parts != nil {
+			return // whose names have tags of their own
+		}
+		for _, name := range []string{"a}b", "a{b", "{}z", "{}", "{tag}", "x{}y"} {
+			if _, err := newLock(clients[0], name).Lock(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
+				t.Errorf("%s %q: %v, want ErrInvalidName", k.Name, name, err)
+			}
+		}
+	})
 	t.Run("readers share, a writer excludes", func(t *testing.T) {
 		ctx := within(t, 30*time.Second)
 		a, b := clients[0].ReadWriteLock("shared"), clients[1].ReadWriteLock("shared")
@@ -100,9 +97,9 @@ func TestClusterKinds(t *testing.T) {
 		if _, err := b.WriteLock().TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 			t.Errorf("a writer beside readers: %v", err)
 		}
-		mustUnlock(t, r1)
-		mustUnlock(t, r2)
-		mustUnlock(t, mustLock(t, ctx, a.WriteLock()))
+		bed.Unlock(t, r1)
+		bed.Unlock(t, r2)
+		bed.Unlock(t, mustLock(t, ctx, a.WriteLock()))
 	})
 	// Nothing is left but the fencing counters, and what refuses late commands for a while.
 	for _, c := range clients {
@@ -116,53 +113,5 @@ func TestClusterKinds(t *testing.T) {
 		}
 		// The server may not have read the connections' ends yet.
 		eventually(t, 5*time.Second, "no subscription is left on "+m.Addr(), func() bool { return len(m.LockChannels(t)) == 0 })
-	}
-}
-
-// Every kind is held, waited for and handed over while its slot moves.
-func TestClusterKindsSlotMoves(t *testing.T) {
-	set := testbed.Cluster(t)
-	nodeTimeout(t, set, standsStill)
-	c, other := open(t, cluster(set)), open(t, cluster(set))
-	for kind, newLock := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			name := "{" + kind + "}z"
-			h := mustLock(t, within(t, 60*time.Second), newLock(c, name))
-			got := newLock(other, name)
-			held := newLock(other, name)
-			if _, err := held.TryLock(within(t, 10*time.Second), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-				t.Fatalf("TryLock of a held lock: %v", err)
-			}
-			next := waiting(t, got, shardHasSubscribers(t, set))
-			slot := testbed.Slot(name)
-			to := set.Masters(t)[0]
-			if to == set.NodeOfSlot(t, slot) {
-				to = set.Masters(t)[1]
-			}
-			m := set.BeginMigration(t, slot, to)
-			m.MoveKeys(t)
-			m.Finish(t)
-			if err := h.Context().Err(); err != nil {
-				t.Fatalf("the hold ended: %v: %v", err, context.Cause(h.Context()))
-			}
-			began := time.Now()
-			mustUnlock(t, h)
-			mustUnlock(t, gets(t, next, 2*lease))
-			t.Logf("handed over after %v", time.Since(began))
-			eventually(t, 10*time.Second, "subscriptions end", func() bool { return !shardHasSubscribers(t, set)() })
-		})
-	}
-}
-
-// shardHasSubscribers reports whether anybody listens on any sharded channel.
-func shardHasSubscribers(t *testing.T, set *testbed.ClusterSet) func() bool {
-	t.Helper()
-	return func() bool {
-		for _, n := range set.Nodes() {
-			if len(n.LockChannels(t)) > 0 {
-				return true
-			}
-		}
-		return false
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -53,9 +54,9 @@ func TestFreeLockOfASlotThatIsHalfWay(t *testing.T) {
 	set := testbed.Cluster(t)
 	nodeTimeout(t, set, standsStill)
 	c, other := open(t, cluster(set)), open(t, cluster(set))
-	for kind, newLock := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			name := "{" + kind + "}half"
+	exclusive(func(k bed.Kind, newLock func(*redlatch.Client, string) redlatch.Locker) {
+		t.Run(k.Name, func(t *testing.T) {
+			name := "{" + k.Name + "}half"
 			slot := testbed.Slot(name)
 			to := elsewhere(t, set, slot)
 			// goRound uses a lock, wherever its slot is.
@@ -96,7 +97,7 @@ func TestFreeLockOfASlotThatIsHalfWay(t *testing.T) {
 			}
 			goRound("before", name)
 			mig := set.BeginMigration(t, slot, to)
-			goRound("half-way, a new name", "{"+kind+"}new")
+			goRound("half-way, a new name", "{"+k.Name+"}new")
 			mig.MoveKeys(t)
 			goRound("half-way", name)
 			mig.MoveKeys(t)
@@ -116,7 +117,7 @@ func TestFreeLockOfASlotThatIsHalfWay(t *testing.T) {
 			mig.Finish(t)
 			goRound("back", name)
 		})
-	}
+	})
 }
 
 // slack is for a busy machine.

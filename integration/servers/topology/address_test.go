@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -101,9 +102,9 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 			if err := gone.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
 				t.Error(err)
 			}
-			mustUnlock(t, free)
-			mustUnlock(t, held)
-			mustUnlock(t, gets(t, waiter, 10*time.Second))
+			bed.Unlock(t, free)
+			bed.Unlock(t, held)
+			bed.Unlock(t, gets(t, waiter, 10*time.Second))
 			if lines, lost := log.count("the server is a replica"), log.count("subscription lost"); lines != 1 || lost != 0 {
 				t.Errorf("%d lines about the replica, %d about subscriptions; want 1 and none:\n%s", lines, lost, log.all())
 			}
@@ -139,12 +140,12 @@ func TestWaiterThatStaysWithTheReplica(t *testing.T) {
 	set.AwaitSync(t)
 	address.Lead(b.Addr())
 	a.Do(t, "CLIENT", "KILL", "TYPE", "normal")
-	mustUnlock(t, held)
+	bed.Unlock(t, held)
 	if b.Int(t, "EXISTS", "held") != 0 {
 		t.Error("the new master knows nothing of the unlock")
 	}
 	began := time.Now()
-	mustUnlock(t, gets(t, waiter, 20*time.Second))
+	bed.Unlock(t, gets(t, waiter, 20*time.Second))
 	t.Logf("woken after %v", time.Since(began))
 	if !listens(a) || listens(b) {
 		t.Error("the subscription did not stay")
