@@ -181,6 +181,106 @@ var breaks = []struct {
 		"	return context.WithValue(ctx, ownerKey{}, carried{})", "	return ctx",
 		"TestTheInnermostOwnerDecides/plain", "a second holder came in",
 	},
+	{
+		"a held lock is taken", "internal/luascript/acquire.lua",
+		"if busy then\n  if place", "if false then\n  if place",
+		"TestTheContextIsTheOwner/plain/another_owner_is_kept_out", "a second holder came in",
+	},
+	{
+		"a group takes what others hold", "internal/luascript/group_acquire.lua",
+		"if holder and holder ~= m.field then", "if false then",
+		"TestTheContextIsTheOwner/group/another_owner_is_kept_out", "a second holder came in",
+	},
+	{
+		"a reader enters beside a writer", "internal/luascript/rw_read.lua",
+		"if mode == 'write' then\n  if ARGV[4]", "if false then\n  if ARGV[4]",
+		"TestTheContextIsTheOwner/read/a_second_unlock", "a second holder came in",
+	},
+	{
+		"a write release takes whatever is there", "internal/luascript/rw_write_release.lua",
+		"local done = pcall('HDEL', LOCK, field)", "local done = pcall('DEL', LOCK)",
+		"TestALostCommandChangesNothing/write/lock_and_unlock", "the next one's hold",
+	},
+	{
+		"a read release takes whatever is there", "internal/luascript/rw_read_release.lua",
+		"local done = pcall('HDEL', LOCK, field)", "local done = pcall('DEL', LOCK)",
+		"TestALostCommandChangesNothing/read/lock_and_unlock", "the next one's hold",
+	},
+	{
+		"no lease is set for a fair lock", "internal/luascript/enter.lua",
+		"set = pcall('PEXPIRE', lock, ms) end", "set = 1 end",
+		"TestALeaseThatEndsIsTold/fair/its_servers_are_out_of_reach", "does not return",
+	},
+	{
+		"no lease is set for a write lock", "internal/luascript/rw_write.lua",
+		"local set = pcall('PEXPIRE', LOCK, lease)", "local set = 1",
+		"TestALeaseThatEndsIsTold/write/its_servers_are_out_of_reach", "does not return",
+	},
+	{
+		"a renewal of a read lock is answered and not made", "internal/luascript/rw_renew.lua",
+		"if call('PTTL', key) < to - now then", "if false then",
+		"TestLeases/read/the_watchdog_renews", "",
+	},
+	{
+		"a renewal takes any lock for its own", "internal/luascript/renew.lua",
+		"held = pcall('HEXISTS', KEYS[i], field) end", "held = 1 end",
+		"TestALostLockIsTold/plain/it_is_deleted,_and_is_renewed", "",
+	},
+	{
+		"a fixed lease is renewed", "internal/held/session.go",
+		"\tif fixed > 0 {\n\t\ts.fixed++", "\tif fixed < 0 {\n\t\ts.fixed++",
+		"TestALeaseThatEndsIsTold/plain/its_fixed_lease_ends", "",
+	},
+	{
+		"a late grant is kept", "internal/engine/try.go",
+		"\tif !stays && left.any() {", "\tif !stays && left.any() && !granted {",
+		"TestAnEndedCallLeavesNothing/plain/free/the_reply_is_on_its_way/ctx_ends", "does not return",
+	},
+	{
+		"a wait is cut short", "internal/engine/acquire.go",
+		"a.until = time.Now().Add(wait)", "a.until = time.Now().Add(wait / 2)",
+		"TestAWaiterIsWoken/plain/a_wait_ends", "a wait of",
+	},
+	{
+		"an owner of one's own is a new one each time", "internal/held/owner.go",
+		"\t\to := r.owners[k.id]\n", "\t\tvar o *Owner\n",
+		"TestTheContextIsTheOwner/plain/an_owner_of_one's_own_enters_again", "does not return",
+	},
+	{
+		"a Shutdown without time says nothing", "internal/held/registry.go",
+		"\t\t\treturn ctx.Err()\n", "\t\t\treturn nil\n",
+		"TestTheEndOfAClient/plain/Shutdown_that_has_no_time", "Shutdown: <nil>",
+	},
+	{
+		"a MultiLock outlives a member", "multilock/end.go",
+		"over := h.alive < h.need", "over := h.alive < 1-h.need",
+		"TestALostLockIsTold/multi/it_is_deleted,_and_is_renewed", "the hold's context does not end",
+	},
+	{
+		"one of three is a majority", "multilock/quorum.go",
+		"{ return n/2 + 1 }", "{ return n / 2 }",
+		"TestOneIsInside/quorum/all_stay", "the counter says",
+	},
+	{
+		"late commands of a released hold are not refused", "internal/held/unlocked.go",
+		"p.count, s.final = 0, true\n\tif s.limbo > 0 {", "p.count, s.final = 0, true\n\tif false {",
+		"TestALostCommandChangesNothing/plain/lock_and_unlock/the_request_comes_when_the_lock_is_free", "does not return",
+	},
+	{
+		"a retry of an acquisition is another one", "internal/engine/acquire.go",
+		"\t\t\t\ta.lastErr = err\n", "\t\t\t\ta.lastErr = err\n\t\t\t\ta.newID()\n",
+		"TestALostCommandChangesNothing/plain/lock_and_unlock/the_reply_is_lost", "does not return",
+	},
+	{
+		"a release whose reply was lost is taken for a loss", "internal/held/give.go",
+		"\tcase code == kind.ReleaseGone && (!p.ambiguous || p.count > 0):\n\t\t// An earlier", "\tcase code == kind.ReleaseGone:\n\t\t// An earlier",
+		"TestALostCommandChangesNothing/plain/lock_and_unlock/the_reply_is_lost", "Unlock: ",
+	},
+	{
+		"Extend may shorten a lease", "internal/held/hold.go",
+		"\tif until.After(h.until) {", "\tif h.lease > 0 {",
+		"TestLeases/plain/Extend_lengthens", "shortened by",
+	},
 }
 
 // varBreaks asks for the breaks: all, or those with this in their names. Each takes a build.
