@@ -19,6 +19,9 @@ var faults = slices.Concat(lineFaults, workerFaults, serverFaults, lossFaults, c
 var scripts = testbed.Contains("EVAL")
 
 // lineFaults are those of the network.
+// latest is by how much the messages of a slow line are late at most, in leases.
+const latest = .04
+
 var lineFaults = []fault{
 	{
 		name: "reply lost", needs: "line", effects: effLine, lowest: .05, highest: .2,
@@ -60,7 +63,7 @@ var lineFaults = []fault{
 	{
 		name: "latency", needs: "line", effects: effLine, lowest: .1, highest: .5,
 		begin: func(w *world, p planned) func() {
-			proxy, d := w.proxies[p.target], time.Duration(p.seed%uint64(leases(w.p.lease, .04)))
+			proxy, d := w.proxies[p.target], time.Duration(p.seed%uint64(leases(w.p.lease, latest)))
 			done, ended := make(chan struct{}), make(chan struct{})
 			go func() { // until the fault ends
 				defer close(ended)

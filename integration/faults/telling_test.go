@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -168,7 +169,7 @@ func (h *history) waits(r *report) {
 	}
 	for _, o := range h.holds {
 		any := effSilent | effFrozen | effRefuse | effForget | effPause | effMinor
-		if end := o.end; end != nil && end.Ret-end.Call > slack+slack/2 && h.during(end.Call-slack, end.Ret, o.Proc, any, o.Names...) == nil {
+		if end := o.end; end != nil && end.Ret-end.Call > slack+slack/2+h.trips(end.Call, end.Ret) && h.during(end.Call-slack, end.Ret, o.Proc, any, o.Names...) == nil {
 			r.violation("took %v to unlock: %v", end.Ret-end.Call, o)
 		}
 	}
@@ -259,10 +260,58 @@ func (h *history) words(r *report, e *record) {
 	}
 }
 
-// young tells whether a client of a quorum began so lately that it can count no server without all the
-// others, and says so.
+// trips is what an unlock takes longer where each message is late: over a line that was cut, it is eight on
+// the way to a server and back (dial, greeting, a script that the server forgot, the script itself).
+func (h *history) trips(from, to time.Duration) time.Duration {
+	for _, w := range h.windows {
+		if w.name == "latency" && w.from <= to && w.to >= from {
+			return 8 * leases(h.lease, latest)
+		}
+	}
+	return 0
+}
+
+var seenFor = regexp.MustCompile(`has seen the server's present run for (\S+) only`)
+
+// young tells whether a client of a quorum says that it can't count a server without all the others, and
+// why that may be: the client began so lately, or a server restarted and the client, which did not use it
+// since, saw so just now.
 func (h *history) young(e *record) bool {
-	return strings.Contains(e.Text, "has seen the server's present run for") && e.Ret-h.clients[e.Client] <= h.lease+drift(h.lease)+slack
+	said := seenFor.FindAllStringSubmatch(e.Text, -1)
+	if len(said) == 0 {
+		return false
+	}
+	if e.Ret-h.clients[e.Client] <= h.lease+drift(h.lease)+slack {
+		return true
+	}
+	restarted := time.Duration(-1)
+	for _, w := range h.windows {
+		if strings.Contains(w.name, "restarted") && w.to <= e.Ret {
+			restarted = max(restarted, w.to)
+		}
+	}
+	for _, words := range said {
+		seen, err := time.ParseDuration(words[1])
+		if err != nil || seen > h.lease+drift(h.lease) || restarted < 0 || h.asked(e, restarted, e.Ret-seen-slack) {
+			return false
+		}
+	}
+	return true
+}
+
+// asked tells whether the client of e got an answer to an acquisition that it began after from, until to.
+func (h *history) asked(e *record, from, to time.Duration) bool {
+	for _, o := range h.holds {
+		if o.Client == e.Client && o.Call >= from && o.Ret <= to {
+			return true
+		}
+	}
+	for _, o := range h.none {
+		if o.Client == e.Client && o.Result == resBusy && o.Call >= from && o.Ret <= to {
+			return true
+		}
+	}
+	return false
 }
 
 // slowed tells whether a quorum's nodes can have been too late for their time limit, which is

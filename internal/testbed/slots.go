@@ -83,8 +83,20 @@ func (c *ClusterSet) BeginMigration(tb TB, slot int, to *Server) *Migration {
 // MoveKey moves one key, if it is there; it says whether it was.
 func (m *Migration) MoveKey(tb TB, key string) bool {
 	tb.Helper()
-	// NOKEY means that the key has expired meanwhile.
-	return m.From.Text(tb, "MIGRATE", "127.0.0.1", strconv.Itoa(m.To.Port()), key, "0", "5000") == "OK"
+	// The cluster may take itself for down while it settles who is master.
+	var moved string
+	eventually(tb, "MIGRATE is taken", func() error {
+		answer, err := m.From.Try("MIGRATE", "127.0.0.1", strconv.Itoa(m.To.Port()), key, "0", "5000")
+		if err != nil && strings.Contains(err.Error(), "CLUSTERDOWN") {
+			return err
+		}
+		if err != nil {
+			tb.Fatalf("testbed: MIGRATE %s from %s: %v", key, m.From.Addr(), err)
+		}
+		moved, _ = answer.ToString()
+		return nil
+	})
+	return moved == "OK" // NOKEY means that the key has expired meanwhile
 }
 
 // MoveKeys moves all keys that are in the slot now and returns how many.
