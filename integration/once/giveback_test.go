@@ -158,11 +158,14 @@ func TestWhoLeavesGivesThePeriodBack(t *testing.T) {
 						t.Error("the period is used up by nobody")
 					}
 				}
-				gone(t, x.Server)
-				exists(t, x.Server, "report", 0) // so is the lock
-				if !must(t, x.other.Once("report"), hour) {
-					t.Error("the period was used up by nobody")
-				}
+				// A claim that was held up runs now, and is undone behind it: nobody has the period for its hour.
+				bed.Eventually(t, "another one runs", func() bool {
+					ran, err := x.other.Once("report").Do(t.Context(), hour, nothing)
+					if err != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
+						t.Fatal(err)
+					}
+					return ran
+				})
 			})
 		}
 	}
