@@ -146,7 +146,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("of %v: every %v, window %v, retry after %v", length, p.Every(), p.Window(), p.RetryAfter())
 		}
 		later, first, crowd := p.Spread(false, false), p.Spread(true, false), p.Spread(true, true)
-		if !(0 < later && later < first && first < crowd && crowd < p.Every()) || p.Spread(false, true) != later {
+		if later <= 0 || later >= first || first >= crowd || crowd >= p.Every() || p.Spread(false, true) != later {
 			t.Errorf("of %v: spreads of %v, %v, %v", length, later, first, crowd)
 		}
 	}
