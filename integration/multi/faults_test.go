@@ -1,13 +1,10 @@
 package multi
 
 import (
-	"context"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
@@ -83,26 +80,6 @@ func TestQuorumTokensIncrease(t *testing.T) {
 func majority(n int) int { return n/2 + 1 }
 
 // fence is a resource that refuses smaller tokens, and says so when it is used
-// by two at once.
-type fence struct {
-	c    rueidis.Client
-	name string
-}
-
-var fencedWrite = rueidis.NewLuaScript(`
-local seen = tonumber(redis.call('GET', KEYS[1]) or '0')
-if tonumber(ARGV[1]) < seen then return 0 end
-redis.call('SET', KEYS[1], ARGV[1])
-return redis.call('INCR', KEYS[2])
-`)
-
-// write reports whether the token was accepted.
-func (f fence) write(token uint64) (bool, error) {
-	n, err := fencedWrite.Exec(context.Background(), f.c, []string{"fenced:max:" + f.name, "fenced:writes:" + f.name},
-		[]string{strconv.FormatUint(token, 10)}).AsInt64()
-	return n > 0, err
-}
-
 // TestLateCopyGetsTheToken: a copy that joins the hold after the round was won has
 // the hold's token, too: it may outlive one of the majority, and then be all that
 // the next quorum has in common with this one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ var losses = map[string]func(t *testing.T, x *bed.Site, s *testbed.Server, name 
 		const stranger = "00000000-0000-0000-0000-000000000000:1"
 		remove(t, x, s, name)
 		for _, key := range x.Kind.Names(name) {
-			if strings.Contains("read write", x.Kind.Name) {
+			if slices.Contains([]string{"read", "write"}, x.Kind.Name) {
 				s.Do(t, "HSET", key, "mode", "write", stranger+":write", "1")
 			} else {
 				s.Do(t, "HSET", key, stranger, "1")
