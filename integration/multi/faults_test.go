@@ -79,7 +79,6 @@ func TestQuorumTokensIncrease(t *testing.T) {
 
 func majority(n int) int { return n/2 + 1 }
 
-// fence is a resource that refuses smaller tokens, and says so when it is used
 // TestLateCopyGetsTheToken: a copy that joins the hold after the round was won has
 // the hold's token, too: it may outlive one of the majority, and then be all that
 // the next quorum has in common with this one.
