@@ -75,7 +75,8 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 			t.Errorf("the last one got its lock %v after the subscription stood again", late)
 		}
 		cancel()
-		if err := <-stays; !errors.Is(err, lock.ErrNotAcquired) {
+		// It may not have asked since the server was away, and then says so.
+		if err := <-stays; !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrUnavailable) {
 			t.Error(err)
 		}
 		if err := busy.Unlock(t.Context()); err != nil {
