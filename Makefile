@@ -116,6 +116,15 @@ mutations: ##faults Put bugs into a copy of the code; make faults must find each
 	@scripts/ensure-redis.sh
 	cd integration && REDLATCH_FAULTS_MUTATIONS='$(ONLY)' go test -count=1 -timeout 0 -v -run '^TestMutations$$' ./faults
 
+.PHONY: simulate
+simulate: ##faults Play the lock table's worlds at random, all profiles for FOR together; see SEED, PROFILE.
+	REDLATCH_DESK_FOR='$(FOR)' REDLATCH_DESK_SEED='$(SEED)' REDLATCH_DESK_PROFILE='$(PROFILE)' \
+	  go test -count=1 -timeout 0 -v $(TEST_FLAGS) -run '^TestWorlds$$' ./internal/desk
+
+.PHONY: mutants
+mutants: ##faults Put bugs into a copy of the lock table; its simulation or its search must find each; see ONLY.
+	REDLATCH_DESK_MUTANTS='$(ONLY)' go test -count=1 -timeout 0 -v -run '^TestMutants$$' ./internal/desk
+
 # How long for each target, and only those with this in "folder target", e.g.
 # make fuzz FUZZ=5m TARGET=rlock.
 FUZZ ?= 30s

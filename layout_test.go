@@ -47,7 +47,7 @@ var kinds = []string{"rlock", "fairlock", "rwlock", "multilock"}
 // each other: imports run upwards in this list only.
 var engineLayers = [][]string{
 	{"internal/lease", "internal/luascript", "internal/observe", "internal/slots"},
-	{"internal/pubsub"},
+	{"internal/desk", "internal/pubsub"},
 	{"internal/conn"},
 	{"internal/kind", "internal/inspect", "otel"},
 	{"internal/sender"},
@@ -92,7 +92,7 @@ var neverImports = map[string]string{
 
 // pure are packages of functions and state machines: whoever calls them tells the time and carries out
 // what they decide, so that every order of events can be tried.
-var pure = []string{"internal/lease"}
+var pure = []string{"internal/desk", "internal/lease"}
 
 // impure are imports and names that a pure package has no use for. Without names: all of it.
 var impure = map[string][]string{
