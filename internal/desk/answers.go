@@ -193,11 +193,13 @@ func (t *Table) reenterAnswered(s *Session, c *Command, a Answer) {
 			t.extended(x, WasRefused)
 		}
 	default: // again, after a pause; a single attempt has only this one
-		if a.Verdict == Done {
+		switch a.Verdict {
+		case Done:
 			s.answered(c)
 			s.server.count = c.Count
-		} else if a.Verdict == Failed {
+		case Failed:
 			s.server.count = -1
+		default:
 		}
 		t.pause(s, a)
 		if r != nil && r.Once {

@@ -11,7 +11,7 @@ import (
 // state is all keys of a lock in the model, in the words of the dump.
 func (s *server) state(key string) string {
 	k := s.key(key)
-	hash, ttl := "", Time(-2*ms)
+	hash, ttl := "", -2*ms
 	if k.count > 0 {
 		hash, ttl = fmt.Sprintf("%s %d", fieldName(k.holder.client, k.holder.id), k.count), k.ends-s.now
 	}

@@ -14,10 +14,9 @@ var (
 	whys     = [...]string{
 		"ok", "unlocked", "lost: gone", "lost: expired", "closed", "busy", "left", "unavailable", "refused", "too few acks", "not held", "invalid",
 	}
-	kinds      = [...]string{"send", "cancel", "listen", "unlisten", "end", "grant", "reject", "unlocked", "extended", "drained", "arm"}
-	phases     = [...]string{"asking", "held", "ending", "gone"}
-	listings   = [...]string{"", " off the list", " behind"}
-	holdStates = [...]string{"held", "unlocking", "unlocked", "over"}
+	kinds    = [...]string{"send", "cancel", "listen", "unlisten", "end", "grant", "reject", "unlocked", "extended", "drained", "arm"}
+	phases   = [...]string{"asking", "held", "ending", "gone"}
+	listings = [...]string{"", " off the list", " behind"}
 )
 
 func (c *Command) String() string {
@@ -29,8 +28,7 @@ func (c *Command) String() string {
 	switch c.Verb {
 	case Acquire:
 		fmt.Fprintf(&b, " lease=%v", c.Lease)
-		switch {
-		case c.Fenced:
+		if c.Fenced {
 			b.WriteString(" fenced")
 		}
 		switch c.Place {

@@ -183,10 +183,10 @@ func (o op) read(m rueidis.RedisMessage, again map[string]bool) (string, error) 
 	var a Answer
 	switch code := vals[0]; o.cmd.Verb {
 	case Acquire:
-		switch {
-		case code == -1:
+		switch code {
+		case -1:
 			a.Verdict = Void
-		case code == 0:
+		case 0:
 			a.Verdict, a.TTL = Busy, time.Duration(vals[1])*ms
 			for id := range uint64(3) {
 				if texts[2] == fieldName(o.client, id) {

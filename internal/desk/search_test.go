@@ -1,7 +1,7 @@
 package desk
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -315,7 +315,7 @@ func search(s small, most int) (states, depth int, bad string, path []choice) {
 		for _, path := range level {
 			w := replay(s, path, false)
 			for _, ch := range w.choices() {
-				longer := append(path[:len(path):len(path)], ch)
+				longer := slices.Concat(path, []choice{ch})
 				w := replay(s, longer, false)
 				if w.failed != "" {
 					return states, depth + 1, w.failed, longer
@@ -345,7 +345,7 @@ func TestSearch(t *testing.T) {
 			if bad != "" {
 				t.Fatalf("after %d states, at depth %d: %s\n%v", states, depth, bad, replay(s, path, true))
 			}
-			t.Log(fmt.Sprintf("%d states, every order to a depth of %d, %.0f states/s", states, depth, float64(states)/time.Since(began).Seconds()))
+			t.Logf("%d states, every order to a depth of %d, %.0f states/s", states, depth, float64(states)/time.Since(began).Seconds())
 		})
 	}
 }

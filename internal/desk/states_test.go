@@ -33,7 +33,7 @@ func (w *searched) hash() uint64 {
 		x.add(uint64(i.c.id), i.id, uint64(i.answer.Verdict))
 		if i.cmd != nil {
 			x.add(uint64(i.cmd.Verb), i.cmd.Field, uint64(i.cmd.Count), uint64(i.cmd.Place))
-			x.from(w.now, Time(i.cmd.sent.Mono))
+			x.from(w.now, i.cmd.sent.Mono)
 		}
 		items += x // in any order
 	}
