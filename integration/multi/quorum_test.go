@@ -393,3 +393,31 @@ func TestSplitVotes(t *testing.T) {
 	bed.Unlock(t, bed.Hold(t, got))
 	bed.Unlock(t, hb)
 }
+
+// TestAQuorumLeavesNoPlaceWhereItWasRefused: who won a majority, or tried once, waits for no other copy, so its client
+// does not stay on the list of those that a release calls.
+func TestAQuorumLeavesNoPlaceWhereItWasRefused(t *testing.T) {
+	for what, take := range map[string]func(l redlatch.Locker) (redlatch.Hold, error){
+		"Lock":       func(l redlatch.Locker) (redlatch.Hold, error) { return l.Lock(t.Context()) },
+		"TryLock(0)": func(l redlatch.Locker) (redlatch.Hold, error) { return l.TryLock(t.Context(), 0, 0) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			list := servers(t, 3)
+			other := bed.Lock(t, t.Context(), bed.Client(t, list[2].Addr()).RLock("l"))
+			defer bed.Unlock(t, other)
+			q := redlatch.QuorumLock(copies(clients(t, addrs(list), lease(2*time.Second)), "l")...)
+			bed.Eventually(t, "two of three count", func() bool {
+				h, err := q.TryLock(t.Context(), 0, 0)
+				return err == nil && h.Unlock(t.Context()) == nil
+			})
+			h, err := take(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer bed.Unlock(t, h)
+			bed.Eventually(t, "nobody waits at the third server", func() bool {
+				return list[2].Int(t, "EXISTS", "redlatch_wait:{l}") == 0
+			})
+		})
+	}
+}

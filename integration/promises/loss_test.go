@@ -225,29 +225,9 @@ func TestALeaseThatEndsIsTold(t *testing.T) {
 				lost(t, h, redlatch.LossExpired)
 			}
 			bed.Unlock(t, bed.Lock(t, t.Context(), x.Lock(name))) // nothing renews what is left there
-			if x.Kind.Servers > 1 {
-				bed.Eventually(t, "no key left but lists", func() bool {
-					dropLists(t, x, name)
-					return len(x.Keys(t, name)) == 0
-				})
-			}
 		}
 	}
 	overKinds(t, []func(*redlatch.Config){short}, all)
-}
-
-// dropLists deletes the lists of those that wait. A round that is over before a server's refusal comes leaves its
-// client on that server's list, which must end within a minute.
-func dropLists(t *testing.T, x *bed.Site, name string) {
-	t.Helper()
-	for _, s := range x.Servers {
-		for _, key := range s.List(t, "KEYS", "redlatch_wait:*"+name+"*") {
-			if left := s.Int(t, "PTTL", key); left == -1 || left > 60_000 {
-				t.Errorf("%s ends in %d ms", key, left)
-			}
-			s.Do(t, "DEL", key)
-		}
-	}
 }
 
 // What keeps a client from its server.

@@ -399,9 +399,19 @@ func (a *acquisition) giveUp() {
 
 // unlist leaves the list of those that wait on which a refusal has put this client, if nobody of
 // the process waits there: the caller has gone before it began to. part is the member that was
-// refused. The waits of a quorum's copies are its own.
+// refused. A quorum's copies may be watched afterwards: its bid's end does it.
 func (a *acquisition) unlist(part int) {
-	if m := &a.members[part]; a.bid == nil && m.attempt.Place != "" && !a.core.hub.Wanted(m.lock.of.Calls) {
+	m := &a.members[part]
+	if m.attempt.Place == "" {
+		return
+	}
+	if a.bid != nil {
+		a.bid.listed.Store(true)
+		if !a.bid.over.Load() {
+			return
+		}
+	}
+	if !a.core.hub.Wanted(m.lock.of.Calls) {
 		a.core.deserted(&m.lock.of, true)
 	}
 }

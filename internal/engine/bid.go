@@ -23,14 +23,17 @@ import (
 // Invariant: whoever has turn has all else. Only Drop's mark is set without it.
 type Bid struct {
 	lock *Lock
+	once bool          // the other one does not wait: it stands on no list; set once
 	turn chan struct{} // of capacity 1
 	over atomic.Bool   // it was dropped: nothing is kept from now on
-	kept *acquisition  // refused, or its answer is somebody else's (left.away); nil: none
-	news atomic.Pointer[Watch]
+	// listed: a refusal has put the client on the list of those that wait; cleared by a grant, and by Drop
+	listed atomic.Bool
+	kept   *acquisition // refused, or its answer is somebody else's (left.away); nil: none
+	news   atomic.Pointer[Watch]
 }
 
-// Bid makes one. Drop ends it.
-func (l *Lock) Bid() *Bid { return &Bid{lock: l, turn: make(chan struct{}, 1)} }
+// Bid makes one, for another one that waits or tries once. Drop ends it.
+func (l *Lock) Bid(once bool) *Bid { return &Bid{lock: l, once: once, turn: make(chan struct{}, 1)} }
 
 // Pokes says who tries again when a refresh of the place finds a reason.
 func (b *Bid) Pokes(w *Watch) { b.news.Store(w) }
@@ -86,6 +89,9 @@ func (b *Bid) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 	}()
 	err := a.finish()
 	out := a.attempted(err)
+	if out.Hold != nil {
+		b.listed.Store(false)
+	}
 	if a.parked {
 		b.kept, open = a, false
 		a.keepPlace()
@@ -112,9 +118,14 @@ func (b *Bid) settle() {
 	a.close()
 }
 
-// Drop ends the bid. What it keeps on the server is taken back in the background.
+// Drop ends the bid. What it keeps on the server is taken back in the background; so is the client's place on the
+// list, if nobody watches for whom it is.
 func (b *Bid) Drop() {
 	b.over.Store(true)
+	l := b.lock
+	if caller, ok := l.of.Kind.(kind.Caller); ok && b.listed.Swap(false) && !l.core.hub.Wanted(l.of.Calls) {
+		l.core.Leave(caller.Leave(), l.of.Calls)
+	}
 	select {
 	case b.turn <- struct{}{}:
 		b.end()

@@ -261,7 +261,7 @@ func (a *acquisition) command() conn.Command {
 
 // askAs is what the attempt tells the server of this client's place on the list of those that wait.
 func (a *acquisition) askAs(m *member) string {
-	if m.lock.of.Calls == "" || a.once && !a.tell { // a copy of a quorum is waited for after it was asked
+	if m.lock.of.Calls == "" || a.once && (a.bid == nil || a.bid.once) { // a copy of a quorum is waited for after it was asked
 		return ""
 	}
 	return a.core.hub.Asks(m.lock.of.Calls)
