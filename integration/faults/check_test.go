@@ -37,6 +37,12 @@ func late(e *record) *record {
 	return gaveUp(e, resUnavailable, e.Ret)
 }
 
+// sawLate is an attempt that failed since its client has seen the run of a quorum's server for so long only.
+func sawLate(e *record, seen string) *record {
+	e.Text = "this client has seen the server's present run for " + seen + " only"
+	return gaveUp(quorum(e), resUnavailable, e.Ret)
+}
+
 func quorum(e *record) *record { e.Kind = kindQuorum; return e }
 
 func mixed(e *record) *record { e.Kind = kindMixed; return e }
@@ -144,6 +150,13 @@ func TestCheckerFinds(t *testing.T) {
 			late(took("a", "A", "x", 1*ms, 2000*ms, 0)), hitch(1, 100*ms, 150*ms)), "nothing was wrong"},
 		"a refusal that is kept back": {made(gaveUp(took("a", "A", "x", 100*ms, 900*ms, 0), resBusy, 900*ms),
 			hitch(1, 200*ms, 220*ms), hitch(0, 210*ms, 290*ms), window{name: "no INFO", from: 1 * ms, to: 1000 * ms, effects: effRefuse | effSilent, says: "NOPERM"}), "does not say so"},
+		"a restart that its client has seen long ago": {made(
+			out("minority restarted empty", 0, effMinor, 100*ms), took("z", "Z", "x", 3000*ms, 3001*ms, much), ended("z", resOK, 3002*ms, 3003*ms, much),
+			sawLate(took("a", "A", "x", 6000*ms, 6010*ms, 0), "0s")), "nothing was wrong"},
+		"a restart that was none": {made(took("z", "Z", "x", 1*ms, 2*ms, much), ended("z", resOK, 3*ms, 4*ms, much),
+			sawLate(took("a", "A", "x", 6000*ms, 6010*ms, 0), "0s")), "nothing was wrong"},
+		"an unlock that takes long on a slow line": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resOK, 3*ms, 1500*ms, much),
+			window{name: "latency", from: 3 * ms, to: 1500 * ms, effects: effLine}), "to unlock"},
 		"an outage that is none":        {made(gaveUp(took("a", "A", "x", 1*ms, 500*ms, 0), resUnavailable, 500*ms)), "nothing was wrong"},
 		"a refusal for no reason":       {made(gaveUp(took("a", "A", "x", 1*ms, 2*ms, 0), resRefused, 500*ms)), "no reason"},
 		"a lock that can't be unlocked": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resUnavailable, 3*ms, 4*ms, much)), "could not be unlocked"},
@@ -196,6 +209,11 @@ func TestCheckerLetsPass(t *testing.T) {
 			quorum(token(took("a", "A", "x", 2001*ms, 2002*ms, 2900*ms), 0, 0, 0)), ended("a", resLost, 2500*ms, 2500*ms, 2900*ms), out("cut", 0, effLine, 1900*ms), out("frozen", 2, effMinor, 2400*ms)), 0},
 		"a quorum that lost a copy while a restarted server did not count": {made(
 			quorum(token(took("a", "A", "x", 3001*ms, 3002*ms, 3900*ms), 0, 0, 0)), ended("a", resLost, 3500*ms, 3500*ms, 3900*ms), out("minority restarted empty", 0, effMinor, 100*ms), out("frozen", 2, effMinor, 3400*ms)), 0},
+		"a restart that its client sees late": {made(
+			took("z", "Z", "x", 1*ms, 2*ms, much), ended("z", resOK, 3*ms, 4*ms, much), out("minority restarted empty", 0, effMinor, 100*ms),
+			sawLate(took("a", "A", "x", 6000*ms, 6010*ms, 0), "1.3ms")), 0},
+		"an unlock on a slow line": {made(took("a", "A", "x", 1*ms, 2*ms, much), ended("a", resOK, 3*ms, 1203*ms, much),
+			window{name: "latency", from: 3 * ms, to: 1000 * ms, effects: effLine}), 0},
 		"members that are taken one after the other": {inParts(kindMixed), 0},
 		"a holder that stood still": {made(
 			took("a", "A", "x", 1*ms, 2*ms, 900*ms), took("b", "B", "x", 3*ms, 1000*ms, much), ended("b", resOK, 1100*ms, 1101*ms, much),
