@@ -153,7 +153,7 @@ func (h *Hub) HasLooked(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.topics[id]; t != nil {
-		t.lookLocked()
+		t.putOffLocked()
 	}
 }
 
@@ -210,7 +210,7 @@ func (t *topic) refusedLocked(holder Holder) {
 		c.place, c.listed = "", true
 	}
 	c.asked = ""
-	t.lookLocked()
+	t.putOffLocked()
 	now := time.Now()
 	switch {
 	case holder.Foreign:
@@ -226,6 +226,13 @@ func (t *topic) refusedLocked(holder Holder) {
 func (t *topic) grantedLocked() {
 	t.calls.place, t.calls.asked, t.calls.listed, t.calls.late = "", "", false, false
 	t.lookLocked()
+}
+
+// putOffLocked is lookLocked unless a call is still to be heeded: that has set when.
+func (t *topic) putOffLocked() {
+	if t.calls.place == "" {
+		t.lookLocked()
+	}
 }
 
 // lookLocked sets when the head asks without being called.

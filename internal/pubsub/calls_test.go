@@ -37,6 +37,24 @@ func TestACallThatOvertakesARefusalKeepsItsPlace(t *testing.T) {
 	}
 }
 
+// TestACallThatOvertakesARefusalIsHeeded: beside another library's clients who is called asks some milliseconds later. The
+// refusal of an ask that was under way then does not put that off until somebody looks.
+func TestACallThatOvertakesARefusalIsHeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const place = "1700000000000000"
+		h, topic := called(place, true)
+		topic.refusedLocked(Holder{Owner: "its", Foreign: true})
+		h.Asks("x")
+		topic.calledLocked(&Wake{One: true, Place: place})
+		due := time.Now().Add(javaFirst)
+		topic.refusedLocked(Holder{Owner: "another"})
+		h.HasLooked("x")
+		if !topic.calls.look.Equal(due) {
+			t.Errorf("it asks %v after the call", topic.calls.look.Sub(due)+javaFirst)
+		}
+	})
+}
+
 // TestACallForNobodyLeavesNoPlace: whoever comes later asks as a newcomer, behind those who wait.
 func TestACallForNobodyLeavesNoPlace(t *testing.T) {
 	h, _ := called("1700000000000000", false)
