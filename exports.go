@@ -184,6 +184,9 @@ func WithLease(lease time.Duration) AcquireOption { return lock.WithLease(lease)
 // IfOwner makes ForceUnlock end the holds of this owner only; see [lock.IfOwner].
 func IfOwner(owner string) ForceOption { return lock.IfOwner(owner) }
 
+// IfOwners makes ForceUnlock end the holds of these owners only; see [lock.IfOwners].
+func IfOwners(owners ...string) ForceOption { return lock.IfOwners(owners...) }
+
 // ParseOwner splits an owner, as Redis stores it, into its parts; see [lock.ParseOwner].
 func ParseOwner(text string) (OwnerID, bool) { return lock.ParseOwner(text) }
 

@@ -51,9 +51,9 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // the waiters of other kinds. It reports whether it ended a hold. If nobody holds the lock
 // it still wakes the waiters: that helps after a DEL by hand, which wakes nobody.
 //
-// With [IfOwner] it ends the holds of that owner only. If others hold the lock it returns
-// [ErrOtherOwner], which names one of them, and changes nothing. An empty owner is an
-// [ErrInvalidOption].
+// With [IfOwner] or [IfOwners] it ends the holds of those owners only: the server compares, in the same step. If
+// only others hold the lock it returns [ErrOtherOwner], which names one of them, and changes nothing. An empty
+// owner is an [ErrInvalidOption].
 //
 // The holder learns of the loss only at its next check, up to a third of its LeaseTime
 // later: make sure that it has stopped working, or use fencing. Holds of this Client are

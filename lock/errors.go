@@ -41,8 +41,8 @@ var (
 	// ErrReplicaAcks: too few replicas acknowledged the acquisition, and it was undone. Nothing is held. Retry later,
 	// and look at the replicas.
 	ErrReplicaAcks error = &sentinel{"redlatch: too few replica acknowledgements", "replica_acks"}
-	// ErrOtherOwner: ForceUnlock with [IfOwner] found the lock held by another owner, and changed nothing. Look again
-	// who holds it.
+	// ErrOtherOwner: ForceUnlock with [IfOwner] or [IfOwners] found the lock held by another owner, and changed nothing.
+	// Look again who holds it.
 	ErrOtherOwner error = &sentinel{"redlatch: lock held by another owner", "other_owner"}
 )
 
@@ -260,12 +260,16 @@ func (e *ReplicaAcksError) ErrorType() string { return "replica_acks" }
 // OtherOwnerError is the detail of [ErrOtherOwner].
 type OtherOwnerError struct {
 	Name   string
-	Owner  string // the owner to evict
+	Owner  string // the owner to evict; with ", " between several, "" if the lock was to be free
 	Holder string // an owner that holds the lock
 }
 
 func (e *OtherOwnerError) Error() string {
-	return quote.Line(fmt.Sprintf("redlatch: lock %s is held by %s, not by %s", quote.Name(e.Name), quote.Text(e.Holder), quote.Text(e.Owner)))
+	text := fmt.Sprintf("redlatch: lock %s is held by %s", quote.Name(e.Name), quote.Text(e.Holder))
+	if e.Owner != "" {
+		text += ", not by " + quote.Text(e.Owner)
+	}
+	return quote.Line(text)
 }
 
 // Is makes errors.Is(err, [ErrOtherOwner]) true.

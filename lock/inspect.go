@@ -105,16 +105,21 @@ type ForceOption func(*ForceSettings)
 
 // ForceSettings is what [ForceOption]s fill in; callers use the options.
 type ForceSettings struct {
-	Owner    string // the only owner to evict, if OneOwner is set
-	OneOwner bool   // else all holders are evicted
+	Owners []string // the only owners to evict, if Bound is set
+	Bound  bool     // else all holders are evicted
 }
 
 // IfOwner ends the holds of this owner only. Pass the whole text, as State, Inspect and
 // log lines show it. If another owner holds the lock by then, ForceUnlock returns
 // [ErrOtherOwner] and changes nothing. An empty owner, say of a variable that was never set,
 // is an [ErrInvalidOption]: it does not mean all owners.
-func IfOwner(owner string) ForceOption {
-	return func(s *ForceSettings) { s.Owner, s.OneOwner = owner, true }
+func IfOwner(owner string) ForceOption { return IfOwners(owner) }
+
+// IfOwners ends the holds of these owners only, at most 1,000, for instance of those that somebody has seen and agreed
+// to evict. Those of them that hold the lock no more are left out; if only others hold it, ForceUnlock does as
+// with [IfOwner]. Without owners it ends no hold, and only wakes the waiters of a lock that is free.
+func IfOwners(owners ...string) ForceOption {
+	return func(s *ForceSettings) { s.Owners, s.Bound = owners, true }
 }
 
 // ApplyForce applies opts and returns the settings.

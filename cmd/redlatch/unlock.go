@@ -27,8 +27,10 @@ the exit status is 4. OWNER is what show prints: the whole owner, its beginning,
 as that matches a single holder; of a lock with more holders than show prints, the whole owner. --any-owner takes
 the lock from all holders, readers included. On a free lock it wakes waiters that still sleep after a DEL by hand.
 
-It shows what it will do and asks for confirmation, unless --yes is given. A living holder learns of the loss only
-at its next renewal, up to a third of its lease time later: make sure that it has stopped working.`,
+It shows what it will do and asks for confirmation, unless --yes is given. It ends the holds that it has shown, and no
+others: the server compares the owners. If only others hold the lock by then, --any-owner shows them and asks
+again. A living holder learns of the loss only at its next renewal, up to a third of its lease time later: make sure
+that it has stopped working.`,
 		Example: `  redlatch unlock orders:42 --owner 343714c0-0d3a-4e0c-8a2f-0c8f4f1f9b11:g1-mf3k2l9x.1
   redlatch unlock orders:42 --owner checkout/7 --yes
   redlatch unlock orders:42 --any-owner`,
@@ -46,56 +48,86 @@ at its next renewal, up to a third of its lease time later: make sure that it ha
 	return c
 }
 
+// maxRounds is how often unlock looks at a lock whose holders change before they are evicted.
+const maxRounds = 10
+
 func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner string, yes bool) error {
 	raw, err := given("name", name)
 	if err != nil {
 		return err
 	}
-	in, err := client.Inspect(ctx, raw)
-	if err != nil {
-		return err
-	}
-	in = shown(in)
-	if !in.Held() && owner != "" {
-		fmt.Fprintf(a.std.out, "%s is free: nothing to do\n", brief(in.Name))
-		return nil
-	}
-	var opts []redlatch.ForceOption
-	evicts := fmt.Sprintf("all its holders (now %d)", in.HolderCount)
-	if owner != "" {
-		full, err := match(in, owner)
+	answers := bufio.NewReader(a.std.in)
+	for changed := 0; changed < maxRounds; {
+		in, err := client.Inspect(ctx, raw)
 		if err != nil {
 			return err
 		}
-		opts = append(opts, redlatch.IfOwner(full))
-		evicts = brief(exact(full))
-	}
-	if !yes {
-		if err := a.confirm(in, evicts); err != nil {
+		in = shown(in)
+		victims := in.Holders
+		if owner != "" && !in.Held() {
+			fmt.Fprintf(a.std.out, "%s is free: nothing to do\n", brief(in.Name))
+			return nil
+		} else if owner != "" {
+			if victims, err = match(in, owner); err != nil {
+				return err
+			}
+		}
+		owners := make([]string, len(victims))
+		for i, v := range victims {
+			if owners[i], err = given("owner", v.Owner); err != nil {
+				return err
+			}
+		}
+		if !yes {
+			if err := a.confirm(in, victims, answers); err != nil {
+				return err
+			}
+		}
+		was, err := client.ForceUnlock(ctx, raw, redlatch.IfOwners(owners...))
+		if errors.Is(err, redlatch.ErrOtherOwner) && owner == "" {
+			changed++
+			fmt.Fprintf(a.std.err, "redlatch: nothing was changed: %s\n", message(err))
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		did := "was free; waiters were woken"
+		if was {
+			did = "was taken away from " + names(victims)
+		} else if len(victims) > 0 {
+			did = "was free by then: nothing was changed"
+		}
+		fmt.Fprintln(a.std.out, brief(in.Name), did)
+		if owner != "" || in.HolderCount <= len(victims) {
+			return nil
+		}
 	}
-	was, err := client.ForceUnlock(ctx, raw, opts...)
-	if err != nil {
-		return err
+	return &statusError{errors.New("the holders change too fast: nothing was changed"), exitOtherOwner}
+}
+
+// names are the holders that are evicted, for people.
+func names(victims []redlatch.Holder) string {
+	if len(victims) != 1 {
+		return fmt.Sprintf("the %d holders shown", len(victims))
 	}
-	did := "was free; waiters were woken"
-	if was {
-		did = "was taken away from " + evicts
+	v := victims[0]
+	text := brief(v.Owner)
+	if place := strings.TrimSpace(v.Client + " " + v.Addr); place != "" {
+		text += " (" + place + ")"
 	}
-	fmt.Fprintln(a.std.out, brief(in.Name), did)
-	return nil
+	return text
 }
 
 // confirm shows what will be done, and asks.
-func (a *app) confirm(in redlatch.Inspection, evicts string) error {
+func (a *app) confirm(in redlatch.Inspection, victims []redlatch.Holder, answers *bufio.Reader) error {
 	screenOf(a.std.out).lock(a.std.out, in)
 	next := "wakes the waiting processes"
 	if in.Kind == redlatch.KindFair && len(in.Queue) > 0 {
 		next = "hands the lock over to " + who(in.Queue[0].Process, in.Queue[0].Owner)
 	}
 	if in.Held() {
-		fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder learns of it only at its next renewal.", evicts, next)
+		fmt.Fprintf(a.std.out, "\nThis takes the lock away from %s and %s.\nThe holder learns of it only at its next renewal.", names(victims), next)
 	} else {
 		fmt.Fprintf(a.std.out, "\nNobody holds the lock. This %s.", next)
 	}
@@ -105,49 +137,49 @@ func (a *app) confirm(in redlatch.Inspection, evicts string) error {
 		fmt.Fprintln(a.std.out)
 		return usageError("can't ask for confirmation without a terminal: use --yes")
 	}
-	answer, _ := bufio.NewReader(a.std.in).ReadString('\n')
+	answer, _ := answers.ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
-		return &statusError{errors.New("cancelled: nothing was changed"), exitError}
+		return &statusError{errors.New("cancelled"), exitError}
 	}
 	return nil
 }
 
-// match finds the one holder that is meant, and returns the owner as Redis has it. Of a lock with more holders than an
-// Inspection shows only a whole owner is: nobody can tell whether another text means one of the others as well.
-func match(in redlatch.Inspection, wanted string) (string, error) {
+// match finds the one holder that is meant. Of a lock with more holders than an Inspection shows only a whole owner is:
+// nobody can tell whether another text means one of the others as well.
+func match(in redlatch.Inspection, wanted string) ([]redlatch.Holder, error) {
 	raw, err := given("owner", wanted)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var found []string
+	var found []redlatch.Holder
 	for _, h := range in.Holders {
 		owner, err := given("owner", h.Owner)
 		if owner == raw || err != nil {
-			return owner, err
+			return []redlatch.Holder{h}, err
 		}
 		// Anybody can name a connection: of several names for one client it can't be told which one is true.
 		if h.Disputed && slices.Contains(strings.Split(h.Client, ", "), raw) {
-			return "", usageError("owner: the connections of the client %s have several names (%s); give the whole owner", h.ClientID, h.Client)
+			return nil, usageError("owner: the connections of the client %s have several names (%s); give the whole owner", h.ClientID, h.Client)
 		}
 		if strings.HasPrefix(owner, raw) || h.Client == raw {
-			found = append(found, owner)
+			found = append(found, h)
 		}
 	}
 	if hidden := in.HolderCount - len(in.Holders); hidden > 0 {
 		if _, whole := redlatch.ParseOwner(raw); whole {
-			return raw, nil // the server compares
+			return []redlatch.Holder{{Owner: exact(raw)}}, nil // the server compares
 		}
-		return "", usageError("owner: %d holders of the lock are not shown; give the whole owner", hidden)
+		return nil, usageError("owner: %d holders of the lock are not shown; give the whole owner", hidden)
 	}
 	switch len(found) {
 	case 0:
 		text := fmt.Sprintf("the lock %s is not held by %s", brief(in.Name), quote.Text(raw))
 		if len(in.Holders) > 0 {
-			text += ", but by " + brief(in.Holders[0].Owner)
+			text += ", but by " + names(in.Holders[:1]) + others(in)
 		}
-		return "", &statusError{errors.New(text), exitOtherOwner}
+		return nil, &statusError{errors.New(text), exitOtherOwner}
 	case 1:
-		return found[0], nil
+		return found, nil
 	}
-	return "", usageError("owner: %s means %d holders of the lock; give the whole owner", quote.Text(raw), len(found))
+	return nil, usageError("owner: %s means %d holders of the lock; give the whole owner", quote.Text(raw), len(found))
 }

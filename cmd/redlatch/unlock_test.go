@@ -175,3 +175,62 @@ func TestUnlockRefusesTwoNamesForOneClient(t *testing.T) {
 	}
 	unlock(t, h)
 }
+
+// changes is an answer to a question: what happens between the question and the answer, and then "yes".
+type changes struct{ between []func() }
+
+func (c *changes) Read(p []byte) (int, error) {
+	if len(c.between) == 0 {
+		return copy(p, "no\n"), nil
+	}
+	c.between[0]()
+	c.between = c.between[1:]
+	return copy(p, "yes\n"), nil
+}
+
+// An eviction ends the holds that were shown, and no other: who came since then is shown, and asked about, first.
+func TestUnlockEndsWhatItHasShown(t *testing.T) {
+	s := server(t)
+	old, late := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	ask := func(name string, between ...func()) (int, string, string) {
+		t.Helper()
+		var out, errs strings.Builder
+		st := execute(t.Context(), []string{"--url", "redis://" + s.Addr(), "unlock", name, "--any-owner"}, streams{&changes{between}, &out, &errs})
+		return st, out.String(), errs.String()
+	}
+	first := hold(t, old.RLock("x"))
+	var second redlatch.Hold
+	turn := func() {
+		unlock(t, first)
+		second = hold(t, late.RLock("x"))
+	}
+	st, out, errs := ask("x", turn) // and no to the second question
+	if in := inspect(t, late, "x"); st != exitError || !in.Held() {
+		t.Errorf("status %d, held %v: %s%s", st, in.Held(), out, errs)
+	}
+	need(t, errs, "nothing was changed", late.ID())
+	need(t, out, "takes the lock away from "+old.ID(), "takes the lock away from "+late.ID(), "(shop/2 127.0.0.1:")
+	st, out, errs = ask("x", func() {})
+	if st != 0 || inspect(t, late, "x").Held() {
+		t.Errorf("status %d: %s%s", st, out, errs)
+	}
+	need(t, out, "x was taken away from "+late.ID(), "(shop/2 127.0.0.1:")
+	_ = second.Unlock(t.Context())
+
+	// Nobody held it when that was asked.
+	st, out, errs = ask("x", func() { second = hold(t, late.RLock("x")) })
+	if in := inspect(t, late, "x"); st != exitError || !in.Held() {
+		t.Errorf("free when it was asked: status %d, held %v: %s%s", st, in.Held(), out, errs)
+	}
+	unlock(t, second)
+
+	// Of readers those that were shown, though others came.
+	r1 := hold(t, old.ReadWriteLock("rw").ReadLock())
+	var r2 redlatch.Hold
+	st, out, errs = ask("rw", func() { r2 = hold(t, late.ReadWriteLock("rw").ReadLock()) })
+	if in := inspect(t, late, "rw"); st != 0 || in.HolderCount != 1 || in.Holders[0].ClientID != late.ID() {
+		t.Errorf("status %d, left %+v: %s%s", st, in.Holders, out, errs)
+	}
+	_ = r1.Unlock(t.Context())
+	unlock(t, r2)
+}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
@@ -56,18 +57,23 @@ func In(mode lock.Mode) Which {
 	return Any
 }
 
-// ForceCommand takes the lock at key away from owner, or from all owners if it is "".
-func ForceCommand(topo conn.Topology, key, owner string, which Which) conn.Command {
-	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, string(which), owner, luascript.CallChannel(key), topo.Counts())}
+// ForceCommand takes the lock at key away from all owners, or from those of set only.
+func ForceCommand(topo conn.Topology, key string, which Which, set lock.ForceSettings) conn.Command {
+	only := ""
+	if set.Bound {
+		only = "1"
+	}
+	own := append([]string{string(which), only, luascript.CallChannel(key), topo.Counts()}, set.Owners...)
+	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, own...)}
 }
 
 // ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError if the key is not a
-// lock of the kind asked for, a *lock.OtherOwnerError if another owner holds it.
-func ReadForce(r conn.Reply, name, owner string) (Evicted, error) {
+// lock of the kind asked for, a *lock.OtherOwnerError if others than owners hold it.
+func ReadForce(r conn.Reply, name string, owners []string) (Evicted, error) {
 	switch r.Code {
 	case 0, 1:
 	case -2:
-		return Evicted{Kind: kindOf[r.Int(1)]}, &lock.OtherOwnerError{Name: name, Owner: owner, Holder: plain(r.Str(2))}
+		return Evicted{Kind: kindOf[r.Int(1)]}, &lock.OtherOwnerError{Name: name, Owner: strings.Join(owners, ", "), Holder: plain(r.Str(2))}
 	case -4:
 		k := kindOf[r.Int(1)]
 		return Evicted{Kind: k}, &lock.InvalidNameError{Name: name, Reason: "its key is held as a " + string(k) + " lock"}

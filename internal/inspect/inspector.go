@@ -3,7 +3,10 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,10 +159,10 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 
 // ForceUnlock takes the lock away from its holders; see ForceCommand.
 func (i *Inspector) ForceUnlock(ctx context.Context, name string, set lock.ForceSettings) (Evicted, error) {
-	ctx, end := i.operation(ctx, name, observe.ForceUnlock, set.Owner)
+	ctx, end := i.operation(ctx, name, observe.ForceUnlock, strings.Join(set.Owners, ", "))
 	e, err := i.forceUnlock(ctx, name, set)
 	end(err, e.Note())
-	i.tell(ctx, name, set.Owner, e, err)
+	i.tell(ctx, name, strings.Join(set.Owners, ", "), e, err)
 	return e, err
 }
 
@@ -168,8 +171,11 @@ func (i *Inspector) forceUnlock(ctx context.Context, name string, set lock.Force
 	if err != nil {
 		return Evicted{}, err
 	}
-	if set.OneOwner && set.Owner == "" {
-		return Evicted{}, &lock.InvalidOptionError{Option: "IfOwner", Reason: "the owner is empty; without the option all holders are evicted"}
+	switch {
+	case slices.Contains(set.Owners, ""):
+		return Evicted{}, &lock.InvalidOptionError{Option: "IfOwner", Reason: "an owner is empty; without the option all holders are evicted"}
+	case len(set.Owners) > Most:
+		return Evicted{}, &lock.InvalidOptionError{Option: "IfOwner", Reason: fmt.Sprintf("it takes at most %d owners", Most)}
 	}
 	ctx, done, err := i.begin(ctx)
 	if err != nil {
@@ -179,14 +185,14 @@ func (i *Inspector) forceUnlock(ctx context.Context, name string, set lock.Force
 	// A command that may have run is not sent again, unless it names whom to evict: it
 	// could evict the next holder.
 	worst := conn.Unsent
-	if set.OneOwner {
+	if set.Bound {
 		worst = conn.Ambiguous
 	}
-	r, err := i.ask(ctx, name, "force_unlock", ForceCommand(i.conn.Topology(), key, set.Owner, Any), worst)
+	r, err := i.ask(ctx, name, "force_unlock", ForceCommand(i.conn.Topology(), key, Any, set), worst)
 	if err != nil {
 		return Evicted{}, err
 	}
-	e, err := ReadForce(r, name, set.Owner)
+	e, err := ReadForce(r, name, set.Owners)
 	if err == nil && e.Refused != nil {
 		err = &lock.ServerError{Name: name, Op: "notify waiters of a forced unlock", Err: e.Refused}
 	}

@@ -5,17 +5,19 @@
 -- KEYS[13]  redlatch_wait:{lock}
 -- ARGV[7]   '' = all holds of any kind; 'lock' = of a plain or fair lock; 'rw' = of a read-write
 --           lock; 'read' or 'write' = those of this mode of it
--- ARGV[8]   '' = whoever holds it; else the field of the one owner to evict
+-- ARGV[8]   '' = whoever holds it; '1' = the owners from ARGV[11] on, perhaps none
 -- ARGV[9]   what the names of the channels begin with on which clients are called
 -- ARGV[10]  '1' = the receivers of a message can be counted
+-- ARGV[11…]  the owners to evict, at most 1,000
 --
 -- RETURN   {1, kind, n, error, field...}  n holds were ended; up to 16 of their fields. kind as in
 --              inspect; error: what the server said when it refused the message or the next
 --              one's hold, '' = nothing
---          {0, kind}        nothing was held (in this mode); who waits all the same was woken
+--          {0, kind}        nothing was held (in this mode); who waits all the same was woken, unless
+--                           an owner was given
 --          {-1}             the key is no lock and was not touched
 --          {-4, kind}       it is a lock of another kind than asked for; nothing was touched
---          {-2, kind, field}  held by somebody else than the owner given; nothing was touched
+--          {-2, kind, field}  held by somebody else than the owners given; nothing was touched
 --
 -- The reads of a writer are left to it when only its write lock is taken away, and
 -- the other way round. The readers' timeout keys go when their holders notice, or by
@@ -25,11 +27,12 @@
 -- others stay at most 1,000 of them. If there are more the lock lasts for as long as before.
 --
 -- Twice: the second run finds the lock free, or frees its next holder: an operator's
--- command. With an owner given it ends that acquisition or nothing: a field of ours
+-- command. With owners given it ends those acquisitions or nothing: a field of ours
 -- names one acquisition.
 local kind, mode = kind_of()
 if kind == OTHER then return {-1} end
-local want, only = ARGV[7], ARGV[8]
+local want, only = ARGV[7], ARGV[8] ~= '' and {}
+for i = 11, #ARGV do only[ARGV[i]] = true end
 local refused = ''
 if want ~= '' and (kind == RW) ~= (want ~= 'lock') then
   if call('EXISTS', LOCK) == 1 then return {-4, kind} end
@@ -68,8 +71,10 @@ local function tell(message)
 end
 
 if call('EXISTS', LOCK) == 0 then
-  if kind == NONE and only == '' then send(ARGV[5], '1') end
-  if only == '' then tell('1') end
+  if not only or not next(only) then
+    if kind == NONE then send(ARGV[5], '1') end
+    tell('1')
+  end
   return {0, kind}
 end
 
@@ -78,7 +83,7 @@ end
 local holds = call('HLEN', LOCK) - (kind == RW and 1 or 0)
 local readers, some = kind == RW and mode == 'read', nil
 if not readers and holds > 64 then return {-1} end -- one owner's: two as a rule
-if readers and (only ~= '' or want == 'write' or holds > 64) then
+if readers and (only or want == 'write' or holds > 64) then
   some = call('HSCAN', LOCK, '0', 'COUNT', 16)[2]
 else
   some = call('HGETALL', LOCK)
@@ -90,7 +95,7 @@ for i = 1, #some, 2 do
     if not is_hold(f, some[i + 1]) then return {-1} end
     local writes = mode == 'write' and string.sub(f, -6) == ':write'
     local in_mode = want ~= 'read' and want ~= 'write' or (want == 'write') == writes
-    if in_mode and (only == '' or f == only or (writes and string.sub(f, 1, -7) == only)) then
+    if in_mode and (not only or only[f] or (writes and only[string.sub(f, 1, -7)])) then
       gone[#gone + 1] = f
       write_gone = write_gone or writes
     elseif in_mode then
@@ -98,11 +103,14 @@ for i = 1, #some, 2 do
     end
   end
 end
-local going = #gone
-if readers and only == '' and want ~= 'write' then going = holds end
-if readers and want ~= 'write' and only ~= '' and going == 0 and only ~= 'mode' and call('HEXISTS', LOCK, only) == 1 then
-  gone, going = {only}, 1
+if readers and only and want ~= 'write' then
+  gone = {}
+  for f in pairs(only) do
+    if f ~= 'mode' and call('HEXISTS', LOCK, f) == 1 then gone[#gone + 1] = f end
+  end
 end
+local going = #gone
+if readers and not only and want ~= 'write' then going = holds end
 local stay = holds - going
 if going == 0 then
   if other then return {-2, kind, other} end
