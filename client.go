@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/fairlock"
@@ -52,7 +51,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := uuid.NewString()
+	id := inspect.ClientID(cfg.Name)
 	cn, err := openNamed(cfg, id)
 	if err != nil {
 		return nil, err

@@ -3,10 +3,10 @@ package redlatch
 import (
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -98,5 +98,5 @@ func NewWithClient(client rueidis.Client, cfg Config) (*Client, error) {
 		}
 		slices.Sort(addrs)
 	}
-	return start(cfg, cn, uuid.NewString(), addrs)
+	return start(cfg, cn, inspect.ClientID(cfg.Name), addrs)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/redlatch/redlatch"
+	clients "github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/quote"
 )
 
@@ -24,8 +25,8 @@ func (a *app) unlockCommand() *cobra.Command {
 		Long: `unlock ends the hold of OWNER on the lock NAME, of any kind. Then it does what an unlock does: it hands a fair lock
 over to the next in the queue and wakes waiters. If another owner holds the lock by then, nothing is changed and
 the exit status is 4. OWNER is what show prints: the whole owner, its beginning, or the name of its process, as long
-as that matches a single holder; of a lock with more holders than show prints, the whole owner. --any-owner takes
-the lock from all holders, readers included. On a free lock it wakes waiters that still sleep after a DEL by hand.
+as that matches a single holder, and though it was killed; of a lock with more holders than show prints, the whole
+owner. --any-owner takes the lock from all holders, readers included. On a free lock it wakes waiters that still sleep after a DEL by hand.
 
 It shows what it will do and asks for confirmation, unless --yes is given. It ends the holds that it has shown, and no
 others: the server compares the owners. If only others hold the lock by then, --any-owner shows them and asks
@@ -162,6 +163,9 @@ func match(in redlatch.Inspection, wanted string) ([]redlatch.Holder, error) {
 			return nil, usageError("owner: the connections of the client %s have several names (%s); give the whole owner", h.ClientID, h.Client)
 		}
 		if strings.HasPrefix(owner, raw) || h.Client == raw {
+			found = append(found, h)
+		} else if h.Client == "" && clients.Named(h.ClientID, raw) {
+			h.Client = quote.Text(raw) + ", not in CLIENT LIST: it has ended, or its connections have no name"
 			found = append(found, h)
 		}
 	}

@@ -234,3 +234,28 @@ func TestUnlockEndsWhatItHasShown(t *testing.T) {
 	_ = r1.Unlock(t.Context())
 	unlock(t, r2)
 }
+
+// A holder that was killed is found by its name as long as its lease lasts.
+func TestUnlockFindsTheDeadByName(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	p := begin(t, s, "run", "x", "--lease-time", "1m", "--client-name", "shop/7", "--", "sleep", "100")
+	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Held() })
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.status()
+	until(t, "its connections end", func() bool {
+		m := s.Do(t, "CLIENT", "LIST")
+		text, _ := m.ToString()
+		return !strings.Contains(text, "shop/7")
+	}, func() string { return "" })
+	if st, out, errs := call(t, s, "unlock", "x", "--owner", "shop/8", "--yes"); st != exitOtherOwner || !inspect(t, c, "x").Held() {
+		t.Errorf("another name: status %d: %s%s", st, out, errs)
+	}
+	st, out, errs := call(t, s, "unlock", "x", "--owner", "shop/7", "--yes")
+	if st != 0 || inspect(t, c, "x").Held() {
+		t.Errorf("status %d: %s", st, errs)
+	}
+	need(t, out, "shop/7, not in CLIENT LIST")
+}

@@ -2,12 +2,15 @@ package inspect
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -22,6 +25,28 @@ const MaxName = 128
 
 // ConnectionName is the name of a Client's connections.
 func ConnectionName(name, id string) string { return namePrefix + name + ":" + id }
+
+// ClientID is a new id for a Client: a random UUID whose last four bytes tell of its name, so that a holder can be
+// found by the name after it has died.
+func ClientID(name string) string {
+	id := uuid.New()
+	copy(id[len(id)-nameMark:], markOf(name))
+	return id.String()
+}
+
+// nameMark is how many bytes of a Client's id tell of its name.
+const nameMark = 4
+
+func markOf(name string) []byte {
+	sum := sha256.Sum256([]byte(name))
+	return sum[:nameMark]
+}
+
+// Named reports whether the Client of this id was given this name, as far as the id tells: of 4 billion other names one
+// looks the same.
+func Named(id, name string) bool {
+	return strings.HasSuffix(id, hex.EncodeToString(markOf(name)))
+}
 
 // GoodName reports whether a name may stand in CLIENT LIST: the server takes printable
 // ASCII without a space.
