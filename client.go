@@ -13,8 +13,8 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/telemetry"
 	"github.com/redlatch/redlatch/lock"
-	rotel "github.com/redlatch/redlatch/otel"
 	"github.com/redlatch/redlatch/rlock"
 	"github.com/redlatch/redlatch/rwlock"
 )
@@ -66,7 +66,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		address = addrs[0]
 	}
 	guard := &observe.Guard{Log: cfg.Logger}
-	observer, err := rotel.New(rotel.Options{
+	observer, err := telemetry.New(telemetry.Options{
 		TracerProvider: cfg.TracerProvider,
 		MeterProvider:  cfg.MeterProvider,
 		LockName:       cfg.Telemetry.LockName,
@@ -75,7 +75,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Renewals:       cfg.Telemetry.RenewalSpans,
 		Client:         cfg.Name,
 		LeaseTime:      cfg.LeaseTime,
-		Server:         rotel.Server(address),
+		Server:         telemetry.Server(address),
 		Guard:          guard,
 	})
 	if err != nil {
@@ -162,19 +162,22 @@ func (c *Client) Name() string { return c.name }
 // RLock returns the re-entrant lock of this name, Redisson's RLock; for readers see [Client.ReadWriteLock].
 // One owner holds it at a time. RLock never fails: a bad name is an error of the first call.
 func (c *Client) RLock(name string, opts ...Option) *rlock.RLock {
-	return rlock.New(c.core, name, opts...)
+	return engine.Open(new(rlock.RLock), c.core, name, opts...)
 }
 
 // FairLock returns the fair lock of this name: like an RLock, but it serves the waiters of all processes in order of
 // arrival. It never fails: a bad name or option is an error of the first call.
 func (c *Client) FairLock(name string, opts ...Option) *fairlock.FairLock {
-	return fairlock.New(c.core, name, opts...)
+	return engine.Open(new(fairlock.FairLock), c.core, name, opts...)
 }
 
 // ReadWriteLock returns the read-write lock of this name. Acquire its ReadLock or
 // its WriteLock. It never fails: a bad name or option is an error of the first call.
 func (c *Client) ReadWriteLock(name string, opts ...Option) *rwlock.ReadWriteLock {
-	return rwlock.New(c.core, name, opts...)
+	l := new(rwlock.ReadWriteLock)
+	engine.Open(l.ReadLock(), c.core, name, opts...)
+	engine.Open(l.WriteLock(), c.core, name, opts...)
+	return l
 }
 
 // Held lists the locks that this Client holds now, the longest-held first. Look at it when a lock seems to have been

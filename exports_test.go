@@ -12,7 +12,7 @@ import (
 
 // forImplementers are the names of package lock that programs have no use for: the lock kinds and other types that
 // implement Locker need them.
-var forImplementers = []string{"Acquire", "AcquireSettings", "Apply", "ApplyForce", "ForceSettings", "Join", "Settings"}
+var forImplementers = []string{"AcquireSettings", "Join", "SettingsOf"}
 
 // A program imports one package: what package lock exports for it, the root package has under the same name.
 func TestRootHasTheNamesOfPackageLock(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/redlatch/redlatch/internal/inspect"
-	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/internal/settings"
 )
 
 // Inspect asks the server for the state of the lock of this name, of any kind: who
@@ -69,7 +69,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
 	over, answered, e := c.core.Doubt(name), false, inspect.Evicted{}
 	defer func() { over(answered, e) }() // an observer, or a log handler, may panic
-	e, err := c.inspector.ForceUnlock(ctx, name, lock.ApplyForce(opts))
+	e, err := c.inspector.ForceUnlock(ctx, name, settings.OfForce(opts))
 	answered = err == nil
 	return e.Count > 0, err
 }

@@ -46,10 +46,10 @@ var kinds = []string{"rlock", "fairlock", "rwlock", "multilock"}
 // engineLayers are the packages of the engine from below, those of one line beside
 // each other: imports run upwards in this list only.
 var engineLayers = [][]string{
-	{"internal/lease", "internal/luascript", "internal/observe", "internal/slots"},
+	{"internal/lease", "internal/luascript", "internal/observe", "internal/slots", "otel"},
 	{"internal/desk", "internal/pubsub"},
 	{"internal/conn"},
-	{"internal/kind", "internal/inspect", "otel"},
+	{"internal/kind", "internal/inspect", "internal/telemetry"},
 	{"internal/sender"},
 	{"internal/batch"},
 	{"internal/held"},
@@ -60,7 +60,7 @@ var engineLayers = [][]string{
 // to one of the same layer. 0: not known.
 func layer(dir string) int {
 	switch dir {
-	case "internal/quote":
+	case "internal/quote", "internal/settings":
 		return 1
 	case "lock":
 		return 2
@@ -289,7 +289,7 @@ func TestBadImportsAreFound(t *testing.T) {
 		{"internal/pubsub", false, modulePath + "/internal/conn", true},
 		{"internal/inspect", false, modulePath + "/internal/held", true},
 		{"internal/engine", false, modulePath + "/multilock", true},
-		{"otel", false, modulePath + "/internal/engine", true},
+		{"internal/telemetry", false, modulePath + "/internal/engine", true},
 		{"internal/pubsub", false, modulePath + "/multilock", true},
 		{"lock", false, modulePath + "/internal/engine", true},
 		{"lock", false, modulePath, true},

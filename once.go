@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -108,7 +109,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 // Other errors: [ErrInvalidName], [ErrInvalidOption] (a period below [MinPeriod], no fn),
 // [ErrClosed], [ErrReplicaAcks], a [*ServerError].
 func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context.Context) error) (ran bool, err error) {
-	if err := o.lock.Engine().Err(); err != nil {
+	if err := engine.Of(o.lock).Err(); err != nil {
 		return false, err
 	}
 	switch {
@@ -117,7 +118,7 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 	case fn == nil:
 		return false, &lock.InvalidOptionError{Option: "fn", Reason: "it is nil"}
 	}
-	hold, err := o.begin(ctx, o.client.claims.claim(o.lock.Engine(), period))
+	hold, err := o.begin(ctx, o.client.claims.claim(engine.Of(o.lock), period))
 	if hold == nil {
 		return false, err
 	}
@@ -136,14 +137,14 @@ func (o *Once) begin(ctx context.Context, cl *claim) (*held.Hold, error) {
 		return nil, err
 	}
 	defer cl.cs.wg.Done()
-	if o.lock.Engine().Core().Refuses(false) { // claims no tick from those who can run
+	if engine.Of(o.lock).Core().Refuses(false) { // claims no tick from those who can run
 		return nil, lock.ErrClosed
 	}
 	due, err := cl.take(ctx)
 	if err != nil || !due {
 		return nil, err
 	}
-	hold, err := o.lock.Engine().Acquire(ctx, 0, 0)
+	hold, err := engine.Of(o.lock).Acquire(ctx, 0, 0)
 	if err != nil {
 		return nil, cl.giveBack(ctx, err)
 	}
@@ -178,7 +179,7 @@ func (o *Once) unfit(ctx context.Context, cl *claim, hold *held.Hold) error {
 // It blocks until the server answers. If ctx ends first, or the Client's UnlockTimeout
 // passes, it returns [ErrUnavailable]; after the end of ctx that matches ctx.Err(), too.
 func (o *Once) Reset(ctx context.Context) (bool, error) {
-	if err := o.lock.Engine().Err(); err != nil {
+	if err := engine.Of(o.lock).Err(); err != nil {
 		return false, err
 	}
 	cs := o.client.claims
@@ -186,5 +187,5 @@ func (o *Once) Reset(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer cs.wg.Done()
-	return cs.claim(o.lock.Engine(), MinPeriod).forget(ctx)
+	return cs.claim(engine.Of(o.lock), MinPeriod).forget(ctx)
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/telemetry"
 	"github.com/redlatch/redlatch/internal/testbed"
-	rotel "github.com/redlatch/redlatch/otel"
 )
 
 // discard is an exporter that costs nothing itself.
@@ -142,7 +142,7 @@ func BenchmarkObserver(b *testing.B) {
 		b.Run(tel.name, func(b *testing.B) {
 			var cfg redlatch.Config
 			tel.set(&cfg)
-			o, err := rotel.New(rotel.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider})
+			o, err := telemetry.New(telemetry.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -16,19 +17,18 @@ import (
 // queue; two waits of one owner have two places in it.
 //
 // The zero value is not usable; get one from Client.FairLock.
-type FairLock struct {
-	l *engine.Lock
+type FairLock struct{ handle }
+
+type handle = engine.Handle[builder]
+
+type builder struct{}
+
+// Kind implements engine.Builder.
+func (builder) Kind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
+	return newKind(c, key, set)
 }
 
 var _ lock.Locker = (*FairLock)(nil)
-
-// New returns the lock object; programs call Client.FairLock.
-func New(c *engine.Core, name string, opts ...lock.Option) *FairLock {
-	set := lock.Apply(opts)
-	return &FairLock{c.NewLock(name, func(key string) (kind.Kind, error) {
-		return newKind(c, key, set)
-	})}
-}
 
 const (
 	// DefaultSkipAfter is [lock.DefaultSkipAfter].
@@ -43,7 +43,7 @@ const (
 func WithSkipAfter(d time.Duration) lock.Option { return lock.WithSkipAfter(d) }
 
 // Name returns the name as the caller gave it.
-func (f *FairLock) Name() string { return f.l.Name() }
+func (f *FairLock) Name() string { return engine.Of(f).Name() }
 
 // Lock blocks until the lock is acquired or ctx ends. Without [lock.WithLease]
 // the watchdog keeps it until Unlock.
@@ -59,7 +59,7 @@ func (f *FairLock) Name() string { return f.l.Name() }
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the
 // server, as soon as it answers.
 func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return f.l.Lock(ctx, opts...)
+	return engine.Of(f).Lock(ctx, opts...)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it neither enters
@@ -67,7 +67,7 @@ func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 // of Lock; without ctx.Err() if the wait ended. If the server failed or was silent, they match
 // [lock.ErrUnavailable], and not [lock.ErrNotAcquired].
 func (f *FairLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	return f.l.TryLock(ctx, wait, lease)
+	return engine.Of(f).TryLock(ctx, wait, lease)
 }
 
 // Do runs fn while holding the lock; see [lock.Do].
@@ -84,7 +84,7 @@ func (f *FairLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func
 // It blocks until the server answers, ctx ends (ctx.Err()) or the Client's UnlockTimeout
 // has passed ([lock.ErrUnavailable]). If the key is a read-write lock, or no lock, it
 // returns [lock.ErrInvalidName].
-func (f *FairLock) State(ctx context.Context) (lock.State, error) { return f.l.State(ctx) }
+func (f *FairLock) State(ctx context.Context) (lock.State, error) { return engine.Of(f).State(ctx) }
 
 // ForceUnlock takes the lock away from its holder and hands it to the first waiter in
 // the queue. It is for operators: the holder learns of the loss only at its next check,
@@ -93,8 +93,5 @@ func (f *FairLock) State(ctx context.Context) (lock.State, error) { return f.l.S
 // returns [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
 // [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken away.
 func (f *FairLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return f.l.ForceUnlock(ctx)
+	return engine.Of(f).ForceUnlock(ctx)
 }
-
-// Engine returns the underlying lock, for MultiLock.
-func (f *FairLock) Engine() *engine.Lock { return f.l }

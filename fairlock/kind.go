@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -40,7 +41,7 @@ var traits = [...]kind.Traits{
 	{Type: "fair", Mode: lock.ModeLock, Queued: true, Fenced: true},
 }
 
-func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
+func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
 	if err := kind.Only(set, "FairLock", true, false); err != nil {
 		return nil, err
 	}

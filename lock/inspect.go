@@ -1,6 +1,10 @@
 package lock
 
-import "time"
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/settings"
+)
 
 // Kind says what kind of lock a key is.
 type Kind string
@@ -100,14 +104,10 @@ type Process struct {
 	Disputed bool `json:"disputed,omitempty"`
 }
 
-// ForceOption changes one ForceUnlock.
-type ForceOption func(*ForceSettings)
+// ForceOption changes one ForceUnlock. A nil ForceOption changes nothing.
+type ForceOption interface{ forceOption }
 
-// ForceSettings is what [ForceOption]s fill in; callers use the options.
-type ForceSettings struct {
-	Owners []string // the only owners to evict, if Bound is set
-	Bound  bool     // else all holders are evicted
-}
+type forceOption = settings.ForceOption
 
 // IfOwner ends the holds of this owner only. Pass the whole text, as State, Inspect and
 // log lines show it. If another owner holds the lock by then, ForceUnlock returns
@@ -119,16 +119,5 @@ func IfOwner(owner string) ForceOption { return IfOwners(owner) }
 // to evict. Those of them that hold the lock no more are left out; if only others hold it, ForceUnlock does as
 // with [IfOwner]. Without owners it ends no hold, and only wakes the waiters of a lock that is free.
 func IfOwners(owners ...string) ForceOption {
-	return func(s *ForceSettings) { s.Owners, s.Bound = owners, true }
-}
-
-// ApplyForce applies opts and returns the settings.
-func ApplyForce(opts []ForceOption) ForceSettings {
-	var s ForceSettings
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
-		}
-	}
-	return s
+	return settings.ForceFunc(func(s *settings.Force) { s.Owners, s.Bound = owners, true })
 }

@@ -1,6 +1,10 @@
 package lock
 
-import "time"
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/settings"
+)
 
 // AcquireOption changes one acquisition.
 type AcquireOption func(*AcquireSettings)
@@ -21,8 +25,8 @@ func WithLease(lease time.Duration) AcquireOption {
 	return func(s *AcquireSettings) { s.Lease = lease }
 }
 
-// Acquire applies opts and returns the settings.
-func Acquire(opts []AcquireOption) AcquireSettings {
+// SettingsOf applies opts and returns the settings.
+func SettingsOf(opts []AcquireOption) AcquireSettings {
 	if len(opts) == 0 {
 		return AcquireSettings{} // without the allocation below
 	}
@@ -35,22 +39,11 @@ func Acquire(opts []AcquireOption) AcquireSettings {
 	return s
 }
 
-// Option configures a lock object; each option says which kinds it applies to.
-type Option func(*Settings)
+// Option configures a lock object when it is made; each option says which kinds it applies to. A nil Option changes
+// nothing.
+type Option interface{ option }
 
-// Settings is what [Option]s fill in. It is exported for the lock kinds;
-// callers use the options.
-type Settings struct {
-	// Fenced asks for fencing tokens.
-	Fenced bool
-	// SkipAfter is how long after its last heartbeat a waiter of a FairLock or a
-	// ReadWriteLock is passed over. 0 means DefaultSkipAfter.
-	SkipAfter time.Duration
-	// PreferReaders lets readers of a ReadWriteLock in while a writer waits.
-	PreferReaders bool
-	// ShareReads lets readers of one process share a hold of a ReadWriteLock.
-	ShareReads bool
-}
+type option = settings.LockOption
 
 // Fenced asks for a fencing token with every acquisition. [Hold].Token is then strictly
 // increasing over all holders of the name (of a read-write lock over its writers: readers
@@ -65,16 +58,5 @@ type Settings struct {
 // Use it for all locks of a name, or for none. A hold of a lock without it has no token,
 // so re-entering that hold through a lock with it is an [ErrInvalidOption].
 func Fenced() Option {
-	return func(s *Settings) { s.Fenced = true }
-}
-
-// Apply applies opts and returns the settings.
-func Apply(opts []Option) Settings {
-	var s Settings
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
-		}
-	}
-	return s
+	return settings.LockFunc(func(s *settings.Lock) { s.Fenced = true })
 }

@@ -1,6 +1,10 @@
 package lock
 
-import "time"
+import (
+	"time"
+
+	"github.com/redlatch/redlatch/internal/settings"
+)
 
 const (
 	// DefaultSkipAfter is the skip time without [WithSkipAfter].
@@ -26,9 +30,9 @@ const (
 // Lock objects of one name may have different values: each applies to the waiters of
 // that object.
 func WithSkipAfter(d time.Duration) Option {
-	return func(s *Settings) {
+	return settings.LockFunc(func(s *settings.Lock) {
 		if s.SkipAfter = d; d == 0 {
 			s.SkipAfter = -1 // not the default: refused
 		}
-	}
+	})
 }

@@ -43,7 +43,7 @@ func TestClosedClientsAreNotAsked(t *testing.T) {
 					cores[i] = engine.NewCore(engine.Config{
 						ID: string(rune('a' + i)), LeaseTime: time.Minute, UnlockTimeout: time.Second, Log: slog.New(slog.DiscardHandler),
 					}, silent{}, pubsub.NewHub(silent{}, nil))
-					locks[i] = rlock.New(cores[i], "q")
+					locks[i] = engine.Open(new(rlock.RLock), cores[i], "q")
 					defer func() { cores[i].Close(); cores[i].Wait() }()
 				}
 				for _, c := range cores[:2] {

@@ -15,11 +15,13 @@ import (
 )
 
 // Member is what a MultiLock or QuorumLock is made of: redlatch's own locks. The interface is sealed:
-// Engine can be written in this module alone. A type that embeds one of them is taken for that one.
+// no other type has its private method. A type that embeds one of them is taken for that one.
 type Member interface {
 	lock.Locker
-	Engine() *engine.Lock // nil: a MultiLock
+	object
 }
+
+type object = engine.Object
 
 // leaf is a member that is no MultiLock of different locks.
 type leaf struct {
@@ -96,7 +98,7 @@ func (m *MultiLock) add(i int, member Member) string {
 		}
 		return x.name
 	}
-	l := member.Engine()
+	l := engine.Of(member)
 	if err := l.Err(); err != nil {
 		if m.err == nil {
 			m.err = err

@@ -19,7 +19,7 @@ func TestOrderOfEqualNames(t *testing.T) {
 			ID: fmt.Sprintf("%s/%d", addr, db), Addr: addr, DB: db, LeaseTime: time.Minute, UnlockTimeout: time.Second, Log: slog.New(slog.DiscardHandler),
 		}, silent{}, pubsub.NewHub(silent{}, nil))
 		t.Cleanup(func() { core.Close(); core.Wait() })
-		return rlock.New(core, "x")
+		return engine.Open(new(rlock.RLock), core, "x")
 	}
 	a0, a1, a2, b0 := lockAt("a", 0), lockAt("a", 1), lockAt("a", 2), lockAt("b", 0)
 	want := []string{"a/0", "a/1", "a/2", "b/0"}

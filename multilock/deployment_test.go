@@ -151,7 +151,7 @@ func process(t *testing.T, list []*master, id string) func(name string) *MultiLo
 	return func(name string) *MultiLock {
 		locks := make([]Member, len(cores))
 		for i, core := range cores {
-			locks[i] = rlock.New(core, name)
+			locks[i] = engine.Open(new(rlock.RLock), core, name)
 		}
 		return NewQuorum(locks...)
 	}

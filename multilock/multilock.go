@@ -12,6 +12,8 @@ import (
 // MultiLock is several locks taken as one. It is safe for concurrent use; get one from
 // redlatch.MultiLock or redlatch.QuorumLock.
 type MultiLock struct {
+	none
+
 	name    string
 	members []Member
 	quorum  bool
@@ -21,6 +23,8 @@ type MultiLock struct {
 	tokens [][]int // per member: the leaves that are it
 	units  []unit  // of leaves, in canonical order; not of a quorum
 }
+
+type none = engine.None
 
 var _ Member = (*MultiLock)(nil)
 
@@ -38,9 +42,6 @@ func NewQuorum(members ...Member) *MultiLock {
 	m.composeQuorum()
 	return m
 }
-
-// Engine implements [Member].
-func (m *MultiLock) Engine() *engine.Lock { return nil }
 
 // Name names the members, "[a b c]"; for a quorum it is the name of the copies.
 func (m *MultiLock) Name() string { return m.name }
@@ -69,7 +70,7 @@ func (m *MultiLock) Name() string { return m.name }
 // While servers can't be reached Lock keeps trying. After an error nothing is held, and
 // nothing stays on a server, as soon as it answers.
 func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return asHold(m.take(ctx, -1, lock.Acquire(opts).Lease))
+	return asHold(m.take(ctx, -1, lock.SettingsOf(opts).Lease))
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every

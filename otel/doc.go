@@ -1,7 +1,7 @@
-// Package otel reports what a Client's locks do as OpenTelemetry spans and metrics.
-// It depends on the OpenTelemetry API only; the program chooses the SDK and the
-// exporters. docs/OBSERVABILITY.md lists every span, attribute and metric.
-//
-// Programs do not import this package: the Client uses the global providers, or
-// those in its Config.
+// Package otel names redlatch's telemetry. A Client reports spans and metrics to the global OpenTelemetry providers, or
+// to those in its Config; docs/OBSERVABILITY.md lists them all. The folder dashboards has a dashboard, alert rules and
+// queries for traces.
 package otel
+
+// Scope is the instrumentation scope of all spans and metrics, for a view or a sampler that applies to them alone.
+const Scope = "github.com/redlatch/redlatch"

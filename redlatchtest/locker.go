@@ -10,6 +10,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -39,7 +40,7 @@ type Locker struct {
 // NewLocker returns a free lock. It ignores all options except [redlatch.Fenced], so that it can
 // stand for a lock of any kind.
 func NewLocker(name string, opts ...redlatch.Option) *Locker {
-	return &Locker{name: name, fenced: lock.Apply(opts).Fenced}
+	return &Locker{name: name, fenced: settings.OfLock(opts).Fenced}
 }
 
 var _ redlatch.Locker = (*Locker)(nil)
@@ -175,7 +176,7 @@ func (l *Locker) end(cause error, change func()) bool {
 // Lock implements [redlatch.Locker]: it blocks until the lock is acquired, ctx ends or an
 // error was set.
 func (l *Locker) Lock(ctx context.Context, opts ...redlatch.AcquireOption) (redlatch.Hold, error) {
-	return l.acquire(ctx, nil, false, lock.Acquire(opts).Lease)
+	return l.acquire(ctx, nil, false, lock.SettingsOf(opts).Lease)
 }
 
 // TryLock implements [redlatch.Locker]: it blocks for at most wait.

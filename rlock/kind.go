@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -43,7 +44,7 @@ var (
 	fencedTraits = kind.Traits{Type: "reentrant", Mode: lock.ModeLock, Fenced: true}
 )
 
-func newKind(c *engine.Core, key string, set lock.Settings) (kind.Kind, error) {
+func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
 	if err := kind.Only(set, "RLock", false, false); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -41,7 +42,7 @@ type keys struct {
 	reads                     kind.Traits // of the read lock
 }
 
-func newKeys(c *engine.Core, key string, set lock.Settings) (*keys, error) {
+func newKeys(c *engine.Core, key string, set settings.Lock) (*keys, error) {
 	if err := kind.Only(set, "ReadWriteLock", true, true); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -16,7 +17,7 @@ import (
 // stand back. Without it, readers that arrive after a waiting writer stand back until
 // that writer has had its turn, has given up or has died.
 func PreferReaders() lock.Option {
-	return func(s *lock.Settings) { s.PreferReaders = true }
+	return settings.LockFunc(func(s *settings.Lock) { s.PreferReaders = true })
 }
 
 // ShareReads lets the readers of one process share a hold on the server: a reader
@@ -47,7 +48,7 @@ func PreferReaders() lock.Option {
 // under their own write lock, and members of a QuorumLock. For other kinds of lock the option
 // is a [lock.ErrInvalidOption].
 func ShareReads() lock.Option {
-	return func(s *lock.Settings) { s.ShareReads = true }
+	return settings.LockFunc(func(s *settings.Lock) { s.ShareReads = true })
 }
 
 const (
@@ -72,24 +73,6 @@ type ReadWriteLock struct {
 	write WriteLock
 }
 
-// New returns the lock object; programs call Client.ReadWriteLock.
-func New(c *engine.Core, name string, opts ...lock.Option) *ReadWriteLock {
-	set := lock.Apply(opts)
-	build := func(mode func(*keys) kind.Kind) *engine.Lock {
-		return c.NewLock(name, func(key string) (kind.Kind, error) {
-			k, err := newKeys(c, key, set)
-			if err != nil {
-				return nil, err
-			}
-			return mode(k), nil
-		})
-	}
-	return &ReadWriteLock{
-		read:  ReadLock{build(func(k *keys) kind.Kind { return readKind{k} })},
-		write: WriteLock{build(func(k *keys) kind.Kind { return writeKind{k} })},
-	}
-}
-
 // Name returns the name as the caller gave it.
 func (l *ReadWriteLock) Name() string { return l.read.Name() }
 
@@ -106,19 +89,30 @@ func (l *ReadWriteLock) State(ctx context.Context) (lock.State, error) { return 
 // writers as an unlock does. It reports whether there was a hold. The rest is as with
 // [ReadLock.ForceUnlock].
 func (l *ReadWriteLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return l.read.l.ForceUnlockOf(ctx, inspect.ReadWrite)
+	return engine.Of(&l.read).ForceUnlockOf(ctx, inspect.ReadWrite)
 }
 
 // ReadLock is the shared mode of a [ReadWriteLock]. It is safe for concurrent
 // use.
-type ReadLock struct {
-	l *engine.Lock
+type ReadLock struct{ reads }
+
+type reads = engine.Handle[readBuilder]
+
+type readBuilder struct{}
+
+// Kind implements engine.Builder.
+func (readBuilder) Kind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
+	k, err := newKeys(c, key, set)
+	if err != nil {
+		return nil, err
+	}
+	return readKind{k}, nil
 }
 
 var _ lock.Locker = (*ReadLock)(nil)
 
 // Name returns the name as the caller gave it.
-func (r *ReadLock) Name() string { return r.l.Name() }
+func (r *ReadLock) Name() string { return engine.Of(r).Name() }
 
 // Lock blocks while a writer holds the lock, or has been waiting for it since before
 // this call (docs/SAFETY.md). An owner that already holds the read lock or the
@@ -136,7 +130,7 @@ func (r *ReadLock) Name() string { return r.l.Name() }
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the
 // server, as soon as it answers.
 func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return r.l.Lock(ctx, opts...)
+	return engine.Of(r).Lock(ctx, opts...)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it fails while a
@@ -144,7 +138,7 @@ func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 // if the wait ended. If the server failed or was silent, they match [lock.ErrUnavailable], and not
 // [lock.ErrNotAcquired].
 func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	return r.l.TryLock(ctx, wait, lease)
+	return engine.Of(r).TryLock(ctx, wait, lease)
 }
 
 // Do runs fn while holding the read lock; see [lock.Do].
@@ -163,7 +157,7 @@ func (r *ReadLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func
 // them. It blocks until the server answers, ctx ends (ctx.Err()) or the Client's
 // UnlockTimeout has passed ([lock.ErrUnavailable]). If the key is not a read-write lock, it
 // returns [lock.ErrInvalidName].
-func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.State(ctx) }
+func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return engine.Of(r).State(ctx) }
 
 // ForceUnlock ends all read holds of all owners; the write lock of an owner that also
 // reads stays. It is for operators: the holders learn of the loss only at their next
@@ -172,22 +166,30 @@ func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return r.l.S
 // [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
 // [lock.ErrUnavailable] or ctx.Err() it is not known whether the holds were ended.
 func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return r.l.ForceUnlock(ctx)
+	return engine.Of(r).ForceUnlock(ctx)
 }
-
-// Engine returns the underlying lock, for MultiLock.
-func (r *ReadLock) Engine() *engine.Lock { return r.l }
 
 // WriteLock is the exclusive mode of a [ReadWriteLock]. It is safe for
 // concurrent use.
-type WriteLock struct {
-	l *engine.Lock
+type WriteLock struct{ writes }
+
+type writes = engine.Handle[writeBuilder]
+
+type writeBuilder struct{}
+
+// Kind implements engine.Builder.
+func (writeBuilder) Kind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
+	k, err := newKeys(c, key, set)
+	if err != nil {
+		return nil, err
+	}
+	return writeKind{k}, nil
 }
 
 var _ lock.Locker = (*WriteLock)(nil)
 
 // Name returns the name as the caller gave it.
-func (w *WriteLock) Name() string { return w.l.Name() }
+func (w *WriteLock) Name() string { return engine.Of(w).Name() }
 
 // Lock blocks until the owner has the lock alone or ctx ends: the readers inside must
 // have left, and so must those whose turn began with the last write unlock. Writers enter in
@@ -205,14 +207,14 @@ func (w *WriteLock) Name() string { return w.l.Name() }
 //
 // The other errors are those of [ReadLock.Lock].
 func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return w.l.Lock(ctx, opts...)
+	return engine.Of(w).Lock(ctx, opts...)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock]. With wait 0 it fails
 // while a writer that came before has its turn, though the lock is free by then. Readers that
 // arrived meanwhile and stood back enter when it gives up.
 func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	return w.l.TryLock(ctx, wait, lease)
+	return engine.Of(w).TryLock(ctx, wait, lease)
 }
 
 // Do runs fn while holding the write lock; see [lock.Do].
@@ -226,14 +228,11 @@ func (w *WriteLock) TryDo(ctx context.Context, wait, lease time.Duration, fn fun
 }
 
 // State is the same as [ReadLock.State]: there is one state for both modes.
-func (w *WriteLock) State(ctx context.Context) (lock.State, error) { return w.l.State(ctx) }
+func (w *WriteLock) State(ctx context.Context) (lock.State, error) { return engine.Of(w).State(ctx) }
 
 // ForceUnlock takes the write lock away from its holder, and wakes waiting readers and
 // writers as an unlock does. Read holds of that holder stay. The rest is as with
 // [ReadLock.ForceUnlock].
 func (w *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return w.l.ForceUnlock(ctx)
+	return engine.Of(w).ForceUnlock(ctx)
 }
-
-// Engine returns the underlying lock, for MultiLock.
-func (w *WriteLock) Engine() *engine.Lock { return w.l }

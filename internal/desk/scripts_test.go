@@ -12,8 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/internal/testbed"
-	"github.com/redlatch/redlatch/lock"
 )
 
 // clientIDs are those of the model's clients; the last one is another library's.
@@ -140,7 +140,7 @@ func (o op) command(client rueidis.Client, topo conn.Topology) rueidis.Completed
 	case "expires":
 		return client.B().Pexpire().Key(key).Milliseconds(0).Build()
 	case "forced":
-		f := inspect.ForceCommand(topo, key, inspect.Exclusive, lock.ForceSettings{})
+		f := inspect.ForceCommand(topo, key, inspect.Exclusive, settings.Force{})
 		return eval(f.Script.Body, f.Keys, f.Args)
 	}
 	s, keys, args := o.script(topo)

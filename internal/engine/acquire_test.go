@@ -45,7 +45,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 
 		down = time.Now().Add(time.Hour)
 		began := time.Now()
-		_, err := rlock.New(core, "l").TryLock(t.Context(), 10*time.Second, 0)
+		_, err := engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), 10*time.Second, 0)
 		if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, errUnsent) {
 			t.Errorf("TryLock: %v", err)
 		}
@@ -53,13 +53,13 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 			t.Errorf("a wait of 10 s took %v", took)
 		}
 		began = time.Now()
-		_, err = rlock.New(core, "l").TryLock(t.Context(), 0, 0)
+		_, err = engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), 0, 0)
 		if !errors.Is(err, lock.ErrUnavailable) || time.Since(began) != 0 {
 			t.Errorf("TryLock without a wait: %v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
 		defer cancel()
-		_, err = rlock.New(core, "l").Lock(ctx)
+		_, err = engine.Open(new(rlock.RLock), core, "l").Lock(ctx)
 		if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Lock: %v", err)
 		}
@@ -104,7 +104,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		const n = 100
 		for i := range n {
 			wg.Go(func() {
-				h, err := rlock.New(core, "l").Lock(context.Background())
+				h, err := engine.Open(new(rlock.RLock), core, "l").Lock(context.Background())
 				if err != nil {
 					t.Error(err)
 					return
@@ -152,14 +152,14 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if h, err := rlock.New(core, "l").Lock(ctx); err == nil {
+				if h, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx); err == nil {
 					_ = h.Unlock(ctx)
 				}
 			})
 			time.Sleep(time.Second)
 			began := time.Now()
 			wg.Go(func() {
-				h, err := rlock.New(core, "l").Lock(context.Background())
+				h, err := engine.Open(new(rlock.RLock), core, "l").Lock(context.Background())
 				if err != nil {
 					t.Error(err)
 					return
@@ -186,7 +186,7 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		_, err := rlock.New(core, "l").Lock(ctx)
+		_, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 500*time.Millisecond {
 			t.Fatalf("Lock: %v after %v", err, time.Since(began))
 		}
@@ -221,7 +221,7 @@ func TestGivingBackIsRetried(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := rlock.New(core, "l").Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		if f.count("l") != 1 {
@@ -348,7 +348,7 @@ func TestAcquisitionsUnderWayAreBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 2 * engine.MaxInFlight {
 			wg.Go(func() {
-				if _, err := rlock.New(core, fmt.Sprint(i)).Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := engine.Open(new(rlock.RLock), core, fmt.Sprint(i)).Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})

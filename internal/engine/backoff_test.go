@@ -53,7 +53,7 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		stays := make(chan error, 1)
 		go func() {
-			_, err := rlock.New(core, "busy").Lock(ctx)
+			_, err := engine.Open(new(rlock.RLock), core, "busy").Lock(ctx)
 			stays <- err
 		}()
 		time.Sleep(8 * time.Second) // they listen, and sleep
@@ -106,7 +106,7 @@ func TestSignalsWhileTheServerRefusesAreNoHotLoop(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() {
-					_, err := rlock.New(core, "l").Lock(ctx)
+					_, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx)
 					ended <- err
 				}()
 				time.Sleep(time.Second) // it listens, and sleeps
@@ -160,7 +160,7 @@ func TestGrantsThatAreTooLateHoldUpNobody(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			_, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(2*time.Millisecond))
+			_, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx, lock.WithLease(2*time.Millisecond))
 			ended <- err
 		}()
 		synctest.Wait()

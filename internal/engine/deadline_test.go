@@ -435,7 +435,7 @@ func TestHoldsEndOnce(t *testing.T) {
 			f, core := newFake(t, leaseTime)
 			ctx := engine.WithOwner(context.Background(), "one")
 			h := take(t, ctx, core, "l")
-			inner, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(leaseTime/3))
+			inner, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx, lock.WithLease(leaseTime/3))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -332,7 +332,7 @@ func (s shared) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Resu
 
 func take(t *testing.T, ctx context.Context, core *engine.Core, name string, opts ...lock.AcquireOption) lock.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
-	h, err := rlock.New(core, name).Lock(ctx, opts...)
+	h, err := engine.Open(new(rlock.RLock), core, name).Lock(ctx, opts...)
 	if err != nil {
 		t.Fatalf("Lock: %v", err)
 	}

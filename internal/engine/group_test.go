@@ -74,7 +74,7 @@ func TestGroupGivesBackInTheBackground(t *testing.T) {
 				d := &deafRunner{acquire: tc.acquire}
 				d.deaf.Store(true)
 				core := coreOn(t, d)
-				both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}
+				both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.wait)
 				defer cancel()
 				began := time.Now()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
@@ -110,17 +111,17 @@ func TestGrantThatIsAlwaysTooLateIsNoOutage(t *testing.T) {
 		f, core := newFake(t, leaseTime)
 		f.latency = 5 * time.Millisecond
 		for _, wait := range []time.Duration{0, time.Second} {
-			if h, err := rlock.New(core, "l").TryLock(t.Context(), wait, 5*time.Millisecond); !tooLate(err) {
+			if h, err := engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), wait, 5*time.Millisecond); !tooLate(err) {
 				t.Error(wait, h, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if h, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !tooLate(err) || !errors.Is(err, context.DeadlineExceeded) {
+		if h, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !tooLate(err) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(h, err)
 		}
 		f.onBefore(func(conn.Command) error { return errUnsent }) // that is one
-		if h, err := rlock.New(core, "l").TryLock(t.Context(), 0, 5*time.Millisecond); !errors.Is(err, lock.ErrUnavailable) {
+		if h, err := engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), 0, 5*time.Millisecond); !errors.Is(err, lock.ErrUnavailable) {
 			t.Error(h, err)
 		}
 		f.onBefore(nil)
@@ -141,14 +142,14 @@ func TestReentryThatIsAlwaysTooLateIsNoHotLoop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(outer.Context(), 10*time.Second)
 		defer cancel()
 		before := len(f.scripts("reenter"))
-		if h, err := rlock.New(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
+		if h, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
 			t.Fatal(h, err)
 		}
 		if n := len(f.scripts("reenter")) - before; n > 30 {
 			t.Errorf("%d commands in ten seconds", n)
 		}
 		began := time.Now()
-		if h, err := rlock.New(core, "l").TryLock(outer.Context(), 0, 5*time.Millisecond); !tooLate(err) {
+		if h, err := engine.Open(new(rlock.RLock), core, "l").TryLock(outer.Context(), 0, 5*time.Millisecond); !tooLate(err) {
 			t.Fatal(h, err)
 		}
 		if took := time.Since(began); took > time.Second {

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -70,7 +71,7 @@ func SameGroup(a, b *Lock) bool {
 
 // Lock implements lock.Locker.
 func (l *Lock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return asHold(l.Acquire(ctx, forever, lock.Acquire(opts).Lease))
+	return asHold(l.Acquire(ctx, forever, lock.SettingsOf(opts).Lease))
 }
 
 // TryLock implements lock.Locker.
@@ -227,7 +228,7 @@ func (l *Lock) forceUnlock(ctx context.Context, which inspect.Which) (e inspect.
 	over, answered := l.core.doubt(l.of.Key), false
 	defer func() { over(answered, e) }() // an observer may panic
 	// Not again when it may have run: the second run would hit the next holder.
-	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, which, lock.ForceSettings{}), conn.Unsent)
+	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, which, settings.Force{}), conn.Unsent)
 	answered = err == nil
 	if err != nil {
 		return e, err

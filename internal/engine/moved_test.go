@@ -107,7 +107,7 @@ func TestGrantUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
 						delete(f.keys, "l")
 					}
 				})
-				l := rlock.New(core, "l")
+				l := engine.Open(new(rlock.RLock), core, "l")
 				if _, err := l.TryLock(t.Context(), time.Second, time.Hour); !errors.Is(err, lock.ErrUnavailable) {
 					t.Fatalf("no server that is the master now has said that the lock is held: %v", err)
 				}
@@ -149,7 +149,7 @@ func TestReentryUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
 		old := time.Now().Add(leaseTime)
 		time.Sleep(time.Second)
 		oldAnswers(f, core, func() { f.keys["l"].ends = old })
-		if _, err := rlock.New(core, "l").TryLock(job, 5*time.Second, time.Hour); !errors.Is(err, lock.ErrUnavailable) {
+		if _, err := engine.Open(new(rlock.RLock), core, "l").TryLock(job, 5*time.Second, time.Hour); !errors.Is(err, lock.ErrUnavailable) {
 			t.Fatalf("no server that is the master now has said that the lock is held for an hour: %v", err)
 		}
 		if err := outer.Context().Err(); err != nil {
@@ -180,7 +180,7 @@ func TestReentryUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
 func TestGrantOfSeveralUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, core := newByHand(t)
-		both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}
+		both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
 		var holds []*held.Hold
 		g := start(func() (_ lock.Hold, err error) {
 			holds, err = engine.AcquireAll(t.Context(), both, -1, 0, time.Time{})

@@ -62,13 +62,13 @@ func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
 		return nil
 	}
 	locks := func() { // its hold is dropped, if it got one
-		if h, err := rlock.New(core, "l").Lock(mine); err == nil {
+		if h, err := engine.Open(new(rlock.RLock), core, "l").Lock(mine); err == nil {
 			_ = h.Unlock(mine)
 		}
 	}
 	var next *got
 	queue := func() {
-		next = start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(t.Context()) })
+		next = start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").Lock(t.Context()) })
 	}
 	switch call {
 	case "lock":
@@ -112,7 +112,7 @@ func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
 	if err := next.has(t, "the next one").Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
-	again := start(func() (lock.Hold, error) { return rlock.New(core, "l").TryLock(job, 0, 0) })
+	again := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").TryLock(job, 0, 0) })
 	if err := again.has(t, "the same owner").Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}

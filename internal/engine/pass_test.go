@@ -75,7 +75,7 @@ func TestNothingIsPassedOnAfterABreak(t *testing.T) {
 			h := take(t, t.Context(), core, "l")
 			got := make(chan error, 1)
 			go func() {
-				h, err := rlock.New(core, "l").Lock(context.Background())
+				h, err := engine.Open(new(rlock.RLock), core, "l").Lock(context.Background())
 				if err == nil {
 					err = h.Unlock(context.Background())
 				}
@@ -90,7 +90,7 @@ func TestNothingIsPassedOnAfterABreak(t *testing.T) {
 					}
 					return nil
 				})
-				if _, err := rlock.New(core, "other").TryLock(t.Context(), 0, 0); err == nil {
+				if _, err := engine.Open(new(rlock.RLock), core, "other").TryLock(t.Context(), 0, 0); err == nil {
 					t.Error("the server answered")
 				}
 			}
@@ -137,7 +137,7 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 					f.topo = conn.Topology{Cluster: true, Node: func(uint16) string { return *node.Load() }, Broke: ended.Last}
 				})
 				h := take(t, t.Context(), core, "{s}l")
-				next := start(func() (lock.Hold, error) { return rlock.New(core, "{s}l").Lock(t.Context()) })
+				next := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "{s}l").Lock(t.Context()) })
 				time.Sleep(time.Second)
 				if tc.err != nil {
 					f.onBefore(func(cmd conn.Command) error {
@@ -146,7 +146,7 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 						}
 						return nil
 					})
-					if _, err := rlock.New(core, "{s}other").TryLock(t.Context(), 0, 0); err == nil {
+					if _, err := engine.Open(new(rlock.RLock), core, "{s}other").TryLock(t.Context(), 0, 0); err == nil {
 						t.Error("the server answered")
 					}
 				}
@@ -203,10 +203,12 @@ func passesBeside(t *testing.T, failure error) {
 		}
 		return nil
 	})
-	ask := start(func() (lock.Hold, error) { return rlock.New(core, "dead").TryLock(t.Context(), 20*time.Second, 0) })
+	ask := start(func() (lock.Hold, error) {
+		return engine.Open(new(rlock.RLock), core, "dead").TryLock(t.Context(), 20*time.Second, 0)
+	})
 	time.Sleep(5 * time.Second)
 	h := take(t, t.Context(), core, "l")
-	next := start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(t.Context()) })
+	next := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").Lock(t.Context()) })
 	before := asked.Load()
 	time.Sleep(4 * time.Second)
 	if asked.Load() == before {

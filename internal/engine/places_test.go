@@ -57,7 +57,7 @@ func (queuer) Granted(*kind.Attempt, []string) (kind.Outcome, bool) {
 // queued is a plain lock whose waiters have places.
 func queued(core *engine.Core, name string, every time.Duration) *engine.Lock {
 	return core.NewLock(name, func(key string) (kind.Kind, error) {
-		return queuer{rlock.New(core, name).Engine().Kind(), key, every}, nil
+		return queuer{engine.Of(engine.Open(new(rlock.RLock), core, name)).Kind(), key, every}, nil
 	})
 }
 

@@ -234,7 +234,7 @@ func (w *world) acquire(ctx context.Context, core *engine.Core, r *rand.Rand, i 
 	var err error
 	short := false // a lease may be over when the answer comes
 	took := time.Now()
-	switch l := rlock.New(core, names[0], opts...); r.IntN(10) {
+	switch l := engine.Open(new(rlock.RLock), core, names[0], opts...); r.IntN(10) {
 	case 0:
 		h, e := l.TryLock(ctx, 0, 0)
 		holds, err = append(holds, h), e
@@ -250,7 +250,7 @@ func (w *world) acquire(ctx context.Context, core *engine.Core, r *rand.Rand, i 
 		names = []string{"a", "b", "c"}[r.IntN(2):]
 		var all []*engine.Lock
 		for _, name := range names {
-			all = append(all, rlock.New(core, name).Engine())
+			all = append(all, engine.Of(engine.Open(new(rlock.RLock), core, name)))
 		}
 		hs, e := engine.AcquireAll(ctx, all, time.Duration(r.IntN(20000))*time.Microsecond, 0, time.Time{})
 		for _, h := range hs {

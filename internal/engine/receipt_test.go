@@ -79,7 +79,7 @@ func TestAReleaseIsTriedAsLongAsALateCommandLasts(t *testing.T) {
 				h := take(t, t.Context(), core, "l", lock.WithLease(lease))
 				ctx, cancel := context.WithTimeout(h.Context(), 10*time.Second)
 				defer cancel()
-				if _, err := rlock.New(core, "l").Lock(ctx); err == nil {
+				if _, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx); err == nil {
 					t.Error("the re-entry was answered")
 				}
 				return h

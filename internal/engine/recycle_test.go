@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
@@ -34,7 +35,7 @@ func TestALateAnswerFindsItsOwnAcquisition(t *testing.T) {
 		var leaving sync.WaitGroup
 		for i := range 3 {
 			leaving.Go(func() {
-				if _, err := rlock.New(core, "left"+strconv.Itoa(i)).Lock(ctx); !errors.Is(err, context.Canceled) {
+				if _, err := engine.Open(new(rlock.RLock), core, "left"+strconv.Itoa(i)).Lock(ctx); !errors.Is(err, context.Canceled) {
 					t.Errorf("Lock: %v", err)
 				}
 			})
@@ -83,7 +84,7 @@ func TestPassingOnAmongThoseWhoLeave(t *testing.T) {
 			wg.Go(func() {
 				for i := g; time.Now().Before(end); i++ {
 					wait := time.Duration(i%5) * time.Millisecond
-					h, err := rlock.New(core, "l").TryLock(t.Context(), wait, 0)
+					h, err := engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), wait, 0)
 					if err != nil {
 						if left.Add(1); !errors.Is(err, lock.ErrNotAcquired) {
 							t.Errorf("TryLock: %v", err)

@@ -20,7 +20,9 @@ import (
 func TestCloseEndsAHoldWhoseUnlockWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, core := newByHand(t)
-		g := start(func() (lock.Hold, error) { return rlock.New(core, "l").Lock(held.WithOwner(t.Context(), "x")) })
+		g := start(func() (lock.Hold, error) {
+			return engine.Open(new(rlock.RLock), core, "l").Lock(held.WithOwner(t.Context(), "x"))
+		})
 		b.tell(b.only(luascript.Acquire, ""), code1(1), nil)
 		h := g.has(t, "x")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -45,7 +47,7 @@ func TestCloseEndsAHoldWhoseUnlockWaits(t *testing.T) {
 func TestNothingIsPassedOnOnAnAnswerOfTheOldServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, core := newByHand(t)
-		l := rlock.New(core, "l")
+		l := engine.Open(new(rlock.RLock), core, "l")
 		g := start(func() (lock.Hold, error) { return l.Lock(t.Context()) })
 		b.tell(b.only(luascript.Acquire, ""), code1(1), nil)
 		h := g.has(t, "the holder")
@@ -76,7 +78,7 @@ func busyPlain(h lock.Hold) conn.Reply {
 func TestGroupIsFreedWhileItsSlotMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, core := newByHand(t)
-		both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}
+		both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
 		var holds []*held.Hold
 		g := start(func() (_ lock.Hold, err error) {
 			holds, err = engine.AcquireAll(t.Context(), both, -1, 0, time.Time{})

@@ -158,7 +158,7 @@ func live(t *testing.T, all *sections, core *engine.Core, together *crowd, r *ra
 	if i == 2 && r.IntN(8) == 0 {
 		opts = append(opts, rwlock.PreferReaders())
 	}
-	l := rwlock.New(core, "n", opts...)
+	l := openRW(core, "n", opts...)
 	owner := name
 	if r.IntN(3) == 0 {
 		owner = fmt.Sprintf("%d-named-%d", i, r.IntN(2))

@@ -16,10 +16,18 @@ import (
 	"github.com/redlatch/redlatch/rwlock"
 )
 
+// openRW is what Client.ReadWriteLock does.
+func openRW(core *engine.Core, name string, opts ...lock.Option) *rwlock.ReadWriteLock {
+	l := new(rwlock.ReadWriteLock)
+	engine.Open(l.ReadLock(), core, name, opts...)
+	engine.Open(l.WriteLock(), core, name, opts...)
+	return l
+}
+
 // Readers that share a hold, in the order in which the test gives the answers.
 
 func sharing(core *engine.Core, opts ...lock.Option) *rwlock.ReadWriteLock {
-	return rwlock.New(core, "n", append(opts, rwlock.ShareReads())...)
+	return openRW(core, "n", append(opts, rwlock.ShareReads())...)
 }
 
 // reads begins to read for an owner.
@@ -238,7 +246,7 @@ func TestShareOfReadersThatPassWriters(t *testing.T) {
 func TestPlaceOfAShortLeaseIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, core := newByHand(t)
-		l := rwlock.New(core, "n")
+		l := openRW(core, "n")
 		short := start(func() (lock.Hold, error) {
 			return l.ReadLock().TryLock(t.Context(), 500*time.Millisecond, 5*time.Millisecond)
 		})

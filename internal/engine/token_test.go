@@ -29,7 +29,7 @@ func TestATokenThatIsNoneIsRefused(t *testing.T) {
 		defer core.Close()
 		for _, before := range []int64{1<<53 - 1, math.MaxInt64 - 1, math.MinInt64, -2} {
 			f.token = before // the next one is larger by one
-			h, err := rlock.New(core, "l", lock.Fenced()).TryLock(t.Context(), 0, 0)
+			h, err := engine.Open(new(rlock.RLock), core, "l", lock.Fenced()).TryLock(t.Context(), 0, 0)
 			var refused *lock.ServerError
 			if err == nil {
 				t.Errorf("token %d", h.Token())

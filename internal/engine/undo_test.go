@@ -25,7 +25,7 @@ func TestGroupGivenUpAfterItsMembersWereTakenElsewhere(t *testing.T) {
 		core := coreOn(t, g)
 		ctx, cancel := context.WithCancel(engine.WithOwner(t.Context(), "x"))
 		defer cancel()
-		both := []*engine.Lock{rlock.New(core, "a").Engine(), rlock.New(core, "b").Engine()}
+		both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
 		ended := make(chan error, 1)
 		go func() {
 			_, err := engine.AcquireAll(ctx, both, -1, 0, time.Time{})
@@ -82,7 +82,7 @@ func TestSlowLogKeepsNoLateGrant(t *testing.T) {
 		f.latency = time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		if _, err := rlock.New(core, "l").Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Lock: %v", err)
 		}
 		time.Sleep(5 * time.Second)
@@ -110,7 +110,7 @@ func TestUndoOutlastsTheMoveOfItsSlot(t *testing.T) {
 			}
 			return nil
 		})
-		if h, err := rlock.New(core, "l").TryLock(t.Context(), time.Second, 0); !errors.Is(err, lock.ErrUnavailable) {
+		if h, err := engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), time.Second, 0); !errors.Is(err, lock.ErrUnavailable) {
 			t.Fatalf("TryLock: %v, %v", h, err)
 		}
 		time.Sleep(20 * time.Second)

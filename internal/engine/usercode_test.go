@@ -161,13 +161,13 @@ func TestObserverOfAWithdrawnCommandHoldsNothingUp(t *testing.T) {
 	t.Cleanup(func() { core.Close(); core.Wait() })
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), stuck, true))
 	defer cancel()
-	h, err := rlock.New(core, "l").Lock(t.Context(), lock.WithLease(3*time.Second)) // checked every 200 ms
+	h, err := engine.Open(new(rlock.RLock), core, "l").Lock(t.Context(), lock.WithLease(3*time.Second)) // checked every 200 ms
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
 	for range many {
-		all.Go(func() { _, _ = rlock.New(core, "stuck").TryLock(ctx, time.Minute, 0) })
+		all.Go(func() { _, _ = engine.Open(new(rlock.RLock), core, "stuck").TryLock(ctx, time.Minute, 0) })
 	}
 	for range many {
 		<-asked
@@ -209,14 +209,16 @@ func TestObserverOfACommandBlocksItsCall(t *testing.T) {
 		for i, h := range holds {
 			go func() { _ = h.Unlock(ctx) }()
 			go func() {
-				if h, err := rlock.New(core, fmt.Sprint("free", i)).Lock(ctx); err == nil {
+				if h, err := engine.Open(new(rlock.RLock), core, fmt.Sprint("free", i)).Lock(ctx); err == nil {
 					_ = h.Unlock(ctx)
 				}
 			}()
 		}
 		synctest.Wait()
 		for range 10 {
-			h := start(func() (lock.Hold, error) { return rlock.New(core, "l").TryLock(t.Context(), time.Second, 0) }).has(t, "another")
+			h := start(func() (lock.Hold, error) {
+				return engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), time.Second, 0)
+			}).has(t, "another")
 			if err := h.Unlock(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -354,7 +356,7 @@ func TestCloseWaitsForNoCodeOfTheUsers(t *testing.T) {
 			h := take(t, t.Context(), core, "l", lock.WithLease(leaseTime/2))
 			take(t, t.Context(), core, "kept")
 			blocking.Store(true)
-			go func() { _, _ = rlock.New(core, "m").Lock(t.Context()) }()
+			go func() { _, _ = engine.Open(new(rlock.RLock), core, "m").Lock(t.Context()) }()
 			<-h.Context().Done()
 			closes(t, core)
 			close(open)
@@ -374,7 +376,7 @@ func TestLogHandlerHoldsUpNoCall(t *testing.T) {
 			return nil
 		},
 		"Lock": func(ctx context.Context, core *engine.Core, _ lock.Hold) error {
-			_, err := rlock.New(core, "l").TryLock(ctx, time.Second, 0)
+			_, err := engine.Open(new(rlock.RLock), core, "l").TryLock(ctx, time.Second, 0)
 			return err
 		},
 		"Unlock": func(ctx context.Context, _ *engine.Core, h lock.Hold) error {
@@ -408,7 +410,7 @@ func TestLogHandlerHoldsUpNoCall(t *testing.T) {
 				if failed != nil {
 					t.Error("not what it would return otherwise:", failed)
 				}
-				next := start(func() (lock.Hold, error) { return rlock.New(core, "l").TryLock(job, 0, 0) })
+				next := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").TryLock(job, 0, 0) })
 				_ = next.has(t, "the same owner").Unlock(t.Context())
 				close(log.released)
 				synctest.Wait()
@@ -480,7 +482,7 @@ func TestCloseLeavesABlockedSubscriptionBehind(t *testing.T) {
 				take(t, t.Context(), core, "l")
 				got := make(chan error, 1)
 				go func() {
-					_, err := rlock.New(core, "l").Lock(t.Context())
+					_, err := engine.Open(new(rlock.RLock), core, "l").Lock(t.Context())
 					got <- err
 				}()
 				time.Sleep(time.Second) // it listens

@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/quote"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -58,7 +59,7 @@ func In(mode lock.Mode) Which {
 }
 
 // ForceCommand takes the lock at key away from all owners, or from those of set only.
-func ForceCommand(topo conn.Topology, key string, which Which, set lock.ForceSettings) conn.Command {
+func ForceCommand(topo conn.Topology, key string, which Which, set settings.Force) conn.Command {
 	only := ""
 	if set.Bound {
 		only = "1"

@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/quote"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -158,7 +159,7 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 }
 
 // ForceUnlock takes the lock away from its holders; see ForceCommand.
-func (i *Inspector) ForceUnlock(ctx context.Context, name string, set lock.ForceSettings) (Evicted, error) {
+func (i *Inspector) ForceUnlock(ctx context.Context, name string, set settings.Force) (Evicted, error) {
 	ctx, end := i.operation(ctx, name, observe.ForceUnlock, strings.Join(set.Owners, ", "))
 	e, err := i.forceUnlock(ctx, name, set)
 	end(err, e.Note())
@@ -166,7 +167,7 @@ func (i *Inspector) ForceUnlock(ctx context.Context, name string, set lock.Force
 	return e, err
 }
 
-func (i *Inspector) forceUnlock(ctx context.Context, name string, set lock.ForceSettings) (Evicted, error) {
+func (i *Inspector) forceUnlock(ctx context.Context, name string, set settings.Force) (Evicted, error) {
 	key, err := i.key(name)
 	if err != nil {
 		return Evicted{}, err

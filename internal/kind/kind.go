@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -253,7 +254,7 @@ type Item struct {
 
 // Only refuses options that a kind does not know: an option that is ignored would
 // look like a promise.
-func Only(set lock.Settings, kind string, skipAfter, preferReaders bool) error {
+func Only(set settings.Lock, kind string, skipAfter, preferReaders bool) error {
 	refuse := func(option string) error {
 		return &lock.InvalidOptionError{Option: option, Reason: "it is not supported by " + kind}
 	}

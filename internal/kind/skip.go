@@ -3,11 +3,12 @@ package kind
 import (
 	"time"
 
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
 // SkipAfter is the skip time of a kind whose waiters have places on the server.
-func SkipAfter(set lock.Settings) (time.Duration, error) {
+func SkipAfter(set settings.Lock) (time.Duration, error) {
 	refuse := func(reason string) (time.Duration, error) {
 		return 0, &lock.InvalidOptionError{Option: "WithSkipAfter", Reason: reason}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/settings"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -15,24 +16,24 @@ func TestSkipAfter(t *testing.T) {
 		lock.MinSkipAfter: lock.MinSkipAfter, time.Minute: time.Minute, lock.MaxSkipAfter: lock.MaxSkipAfter,
 		0: -1, -time.Second: -1, lock.MinSkipAfter - 1: -1, lock.MaxSkipAfter + 1: -1,
 	} {
-		got, err := SkipAfter(lock.Apply([]lock.Option{lock.WithSkipAfter(d)}))
+		got, err := SkipAfter(settings.OfLock([]lock.Option{lock.WithSkipAfter(d)}))
 		if (want < 0) != errors.Is(err, lock.ErrInvalidOption) || (want > 0 && (err != nil || got != want)) {
 			t.Errorf("%v: %v %v", d, got, err)
 		}
 	}
-	if got, err := SkipAfter(lock.Settings{}); got != lock.DefaultSkipAfter || err != nil {
+	if got, err := SkipAfter(settings.Lock{}); got != lock.DefaultSkipAfter || err != nil {
 		t.Errorf("by default %v %v", got, err)
 	}
 }
 
 func TestOnly(t *testing.T) {
-	skip, prefer := lock.Settings{SkipAfter: time.Second}, lock.Settings{PreferReaders: true}
+	skip, prefer := settings.Lock{SkipAfter: time.Second}, settings.Lock{PreferReaders: true}
 	for _, tc := range []struct {
-		set                    lock.Settings
+		set                    settings.Lock
 		knowsSkip, knowsPrefer bool
 		refused                string
 	}{
-		{lock.Settings{Fenced: true}, false, false, ""},
+		{settings.Lock{Fenced: true}, false, false, ""},
 		{skip, true, false, ""},
 		{skip, false, true, "WithSkipAfter"},
 		{prefer, false, true, ""},

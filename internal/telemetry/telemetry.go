@@ -1,4 +1,7 @@
-package otel
+// Package telemetry reports what a Client's locks do as OpenTelemetry spans and metrics.
+// It depends on the OpenTelemetry API only; the program chooses the SDK and the
+// exporters. docs/OBSERVABILITY.md lists every span, attribute and metric.
+package telemetry
 
 import (
 	"context"
@@ -11,9 +14,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/observe"
 )
-
-// Scope is the instrumentation scope of all spans and metrics.
-const Scope = "github.com/redlatch/redlatch"
 
 // Options chooses what is reported, and to which providers.
 type Options struct {

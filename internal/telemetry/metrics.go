@@ -1,4 +1,4 @@
-package otel
+package telemetry
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/otel"
 )
 
 // metrics are the instruments.
@@ -44,7 +45,7 @@ var (
 
 func newMetrics(mp metric.MeterProvider, src *source, name func(string) string) (*metrics, error) {
 	m := &metrics{source: src, name: name, sets: map[observe.Lock]*sets{}}
-	meter := mp.Meter(Scope, metric.WithSchemaURL(semconv.SchemaURL))
+	meter := mp.Meter(otel.Scope, metric.WithSchemaURL(semconv.SchemaURL))
 	var errs [8]error
 	m.acquire, errs[0] = meter.Float64Histogram("lock.acquire.duration", metric.WithUnit("s"),
 		metric.WithDescription("Time from the call of Lock or TryLock to its return."), metric.WithExplicitBucketBoundaries(buckets...))

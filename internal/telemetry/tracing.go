@@ -1,4 +1,4 @@
-package otel
+package telemetry
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/otel"
 )
 
 // tracing is the tracer with its prebuilt options.
@@ -27,7 +28,7 @@ func newTracing(tp trace.TracerProvider, src *source, opt Options) *tracing {
 	return &tracing{
 		source:   src,
 		opt:      opt,
-		tracer:   tp.Tracer(Scope, trace.WithSchemaURL(semconv.SchemaURL)),
+		tracer:   tp.Tracer(otel.Scope, trace.WithSchemaURL(semconv.SchemaURL)),
 		internal: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindInternal)},
 		client: []trace.SpanStartOption{
 			trace.WithSpanKind(trace.SpanKindClient),

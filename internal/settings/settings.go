@@ -1,0 +1,60 @@
+// Package settings holds what the options of package lock fill in. The option types embed the interfaces of this
+// package under private names: programs can pass options and can't read them.
+package settings
+
+import "time"
+
+// Lock is what the options of a lock object fill in.
+type Lock struct {
+	// Fenced asks for fencing tokens.
+	Fenced bool
+	// SkipAfter is how long after its last heartbeat a waiter of a FairLock or a
+	// ReadWriteLock is passed over. 0 means the default.
+	SkipAfter time.Duration
+	// PreferReaders lets readers of a ReadWriteLock in while a writer waits.
+	PreferReaders bool
+	// ShareReads lets readers of one process share a hold of a ReadWriteLock.
+	ShareReads bool
+}
+
+// LockOption fills in a part of Lock.
+type LockOption interface{ fill(s *Lock) }
+
+// LockFunc is a LockOption.
+type LockFunc func(s *Lock)
+
+func (f LockFunc) fill(s *Lock) { f(s) }
+
+// OfLock applies opts.
+func OfLock[O LockOption](opts []O) (s Lock) {
+	for _, o := range opts {
+		if any(o) != nil {
+			o.fill(&s)
+		}
+	}
+	return s
+}
+
+// Force is what the options of a ForceUnlock fill in.
+type Force struct {
+	Owners []string // the only owners to evict, if Bound is set
+	Bound  bool     // else all holders are evicted
+}
+
+// ForceOption fills in a part of Force.
+type ForceOption interface{ fill(s *Force) }
+
+// ForceFunc is a ForceOption.
+type ForceFunc func(s *Force)
+
+func (f ForceFunc) fill(s *Force) { f(s) }
+
+// OfForce applies opts.
+func OfForce[O ForceOption](opts []O) (s Force) {
+	for _, o := range opts {
+		if any(o) != nil {
+			o.fill(&s)
+		}
+	}
+	return s
+}
