@@ -43,7 +43,7 @@ const (
 func WithSkipAfter(d time.Duration) lock.Option { return lock.WithSkipAfter(d) }
 
 // Name returns the name as the caller gave it.
-func (f *FairLock) Name() string { return engine.Of(f).Name() }
+func (f *FairLock) Name() string { return engine.Of(&f.handle).Name() }
 
 // Lock blocks until the lock is acquired or ctx ends. Without [lock.WithLease]
 // the watchdog keeps it until Unlock.
@@ -59,7 +59,7 @@ func (f *FairLock) Name() string { return engine.Of(f).Name() }
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the
 // server, as soon as it answers.
 func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return engine.Of(f).Lock(ctx, opts...)
+	return engine.Of(&f.handle).Lock(ctx, opts...)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it neither enters
@@ -67,7 +67,7 @@ func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 // of Lock; without ctx.Err() if the wait ended. If the server failed or was silent, they match
 // [lock.ErrUnavailable], and not [lock.ErrNotAcquired].
 func (f *FairLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	return engine.Of(f).TryLock(ctx, wait, lease)
+	return engine.Of(&f.handle).TryLock(ctx, wait, lease)
 }
 
 // Do runs fn while holding the lock; see [lock.Do].
@@ -84,7 +84,9 @@ func (f *FairLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func
 // It blocks until the server answers, ctx ends (ctx.Err()) or the Client's UnlockTimeout
 // has passed ([lock.ErrUnavailable]). If the key is a read-write lock, or no lock, it
 // returns [lock.ErrInvalidName].
-func (f *FairLock) State(ctx context.Context) (lock.State, error) { return engine.Of(f).State(ctx) }
+func (f *FairLock) State(ctx context.Context) (lock.State, error) {
+	return engine.Of(&f.handle).State(ctx)
+}
 
 // ForceUnlock takes the lock away from its holder and hands it to the first waiter in
 // the queue. It is for operators: the holder learns of the loss only at its next check,
@@ -93,5 +95,5 @@ func (f *FairLock) State(ctx context.Context) (lock.State, error) { return engin
 // returns [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
 // [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken away.
 func (f *FairLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return engine.Of(f).ForceUnlock(ctx)
+	return engine.Of(&f.handle).ForceUnlock(ctx)
 }

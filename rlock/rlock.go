@@ -34,7 +34,7 @@ func (builder) Kind(c *engine.Core, key string, set settings.Lock) (kind.Kind, e
 var _ lock.Locker = (*RLock)(nil)
 
 // Name returns the name as the caller gave it.
-func (r *RLock) Name() string { return engine.Of(r).Name() }
+func (r *RLock) Name() string { return engine.Of(&r.handle).Name() }
 
 // Lock blocks until the lock is acquired or ctx ends. Without [lock.WithLease]
 // the watchdog keeps it until Unlock.
@@ -46,14 +46,14 @@ func (r *RLock) Name() string { return engine.Of(r).Name() }
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the
 // server, as soon as it answers.
 func (r *RLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return engine.Of(r).Lock(ctx, opts...)
+	return engine.Of(&r.handle).Lock(ctx, opts...)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. Its errors are those of Lock; without
 // ctx.Err() if the wait ended. If the server failed or was silent, they match
 // [lock.ErrUnavailable], and not [lock.ErrNotAcquired].
 func (r *RLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	return engine.Of(r).TryLock(ctx, wait, lease)
+	return engine.Of(&r.handle).TryLock(ctx, wait, lease)
 }
 
 // Do runs fn while holding the lock; see [lock.Do].
@@ -69,7 +69,9 @@ func (r *RLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func(ct
 // State asks the server who holds the lock. It blocks until the server answers, ctx
 // ends (ctx.Err()) or the Client's UnlockTimeout has passed ([lock.ErrUnavailable]). If
 // the key is a read-write lock, or no lock, it returns [lock.ErrInvalidName].
-func (r *RLock) State(ctx context.Context) (lock.State, error) { return engine.Of(r).State(ctx) }
+func (r *RLock) State(ctx context.Context) (lock.State, error) {
+	return engine.Of(&r.handle).State(ctx)
+}
 
 // ForceUnlock takes the lock away from its holder and wakes a waiter. It is for
 // operators: the holder learns of the loss only at its next check, up to a third of
@@ -78,5 +80,5 @@ func (r *RLock) State(ctx context.Context) (lock.State, error) { return engine.O
 // [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
 // [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken away.
 func (r *RLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return engine.Of(r).ForceUnlock(ctx)
+	return engine.Of(&r.handle).ForceUnlock(ctx)
 }

@@ -89,7 +89,7 @@ func (l *ReadWriteLock) State(ctx context.Context) (lock.State, error) { return 
 // writers as an unlock does. It reports whether there was a hold. The rest is as with
 // [ReadLock.ForceUnlock].
 func (l *ReadWriteLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return engine.Of(&l.read).ForceUnlockOf(ctx, inspect.ReadWrite)
+	return engine.Of(&l.read.reads).ForceUnlockOf(ctx, inspect.ReadWrite)
 }
 
 // ReadLock is the shared mode of a [ReadWriteLock]. It is safe for concurrent
@@ -112,7 +112,7 @@ func (readBuilder) Kind(c *engine.Core, key string, set settings.Lock) (kind.Kin
 var _ lock.Locker = (*ReadLock)(nil)
 
 // Name returns the name as the caller gave it.
-func (r *ReadLock) Name() string { return engine.Of(r).Name() }
+func (r *ReadLock) Name() string { return engine.Of(&r.reads).Name() }
 
 // Lock blocks while a writer holds the lock, or has been waiting for it since before
 // this call (docs/SAFETY.md). An owner that already holds the read lock or the
@@ -130,7 +130,7 @@ func (r *ReadLock) Name() string { return engine.Of(r).Name() }
 // reached Lock keeps trying. After an error nothing is held, and nothing stays on the
 // server, as soon as it answers.
 func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return engine.Of(r).Lock(ctx, opts...)
+	return engine.Of(&r.reads).Lock(ctx, opts...)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it fails while a
@@ -138,7 +138,7 @@ func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 // if the wait ended. If the server failed or was silent, they match [lock.ErrUnavailable], and not
 // [lock.ErrNotAcquired].
 func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	return engine.Of(r).TryLock(ctx, wait, lease)
+	return engine.Of(&r.reads).TryLock(ctx, wait, lease)
 }
 
 // Do runs fn while holding the read lock; see [lock.Do].
@@ -157,7 +157,9 @@ func (r *ReadLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func
 // them. It blocks until the server answers, ctx ends (ctx.Err()) or the Client's
 // UnlockTimeout has passed ([lock.ErrUnavailable]). If the key is not a read-write lock, it
 // returns [lock.ErrInvalidName].
-func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return engine.Of(r).State(ctx) }
+func (r *ReadLock) State(ctx context.Context) (lock.State, error) {
+	return engine.Of(&r.reads).State(ctx)
+}
 
 // ForceUnlock ends all read holds of all owners; the write lock of an owner that also
 // reads stays. It is for operators: the holders learn of the loss only at their next
@@ -166,7 +168,7 @@ func (r *ReadLock) State(ctx context.Context) (lock.State, error) { return engin
 // [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
 // [lock.ErrUnavailable] or ctx.Err() it is not known whether the holds were ended.
 func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return engine.Of(r).ForceUnlock(ctx)
+	return engine.Of(&r.reads).ForceUnlock(ctx)
 }
 
 // WriteLock is the exclusive mode of a [ReadWriteLock]. It is safe for
@@ -189,7 +191,7 @@ func (writeBuilder) Kind(c *engine.Core, key string, set settings.Lock) (kind.Ki
 var _ lock.Locker = (*WriteLock)(nil)
 
 // Name returns the name as the caller gave it.
-func (w *WriteLock) Name() string { return engine.Of(w).Name() }
+func (w *WriteLock) Name() string { return engine.Of(&w.writes).Name() }
 
 // Lock blocks until the owner has the lock alone or ctx ends: the readers inside must
 // have left, and so must those whose turn began with the last write unlock. Writers enter in
@@ -207,14 +209,14 @@ func (w *WriteLock) Name() string { return engine.Of(w).Name() }
 //
 // The other errors are those of [ReadLock.Lock].
 func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return engine.Of(w).Lock(ctx, opts...)
+	return engine.Of(&w.writes).Lock(ctx, opts...)
 }
 
 // TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock]. With wait 0 it fails
 // while a writer that came before has its turn, though the lock is free by then. Readers that
 // arrived meanwhile and stood back enter when it gives up.
 func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
-	return engine.Of(w).TryLock(ctx, wait, lease)
+	return engine.Of(&w.writes).TryLock(ctx, wait, lease)
 }
 
 // Do runs fn while holding the write lock; see [lock.Do].
@@ -228,11 +230,13 @@ func (w *WriteLock) TryDo(ctx context.Context, wait, lease time.Duration, fn fun
 }
 
 // State is the same as [ReadLock.State]: there is one state for both modes.
-func (w *WriteLock) State(ctx context.Context) (lock.State, error) { return engine.Of(w).State(ctx) }
+func (w *WriteLock) State(ctx context.Context) (lock.State, error) {
+	return engine.Of(&w.writes).State(ctx)
+}
 
 // ForceUnlock takes the write lock away from its holder, and wakes waiting readers and
 // writers as an unlock does. Read holds of that holder stay. The rest is as with
 // [ReadLock.ForceUnlock].
 func (w *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
-	return engine.Of(w).ForceUnlock(ctx)
+	return engine.Of(&w.writes).ForceUnlock(ctx)
 }
