@@ -12,8 +12,8 @@ local COMES = 250
 -- own: the field of who asks, which calls one only if that was not done by now; or a client's id with its ':', for
 -- which those of its writers are as good; '' = who leaves. held: the lock is not free; the first shall look, and its mark stays as it is.
 -- heeds '0': receivers can't be counted, each client is taken for one that hears.
--- Returns for how many ms that writer has its turn, or nothing if there is none before own; and the error of a
--- message that was refused.
+-- Returns for how many ms that writer has its turn, or nothing if there is none before own, false if there is none at
+-- all; and the error of a message that was refused.
 local function call_writer(writers, marks, own, held, publish, heeds)
   local channel = 'redlatch_wake' .. string.sub(writers, 20) .. ':' -- behind redlatch_rw_writers
   for _ = 1, 64 do
@@ -23,7 +23,8 @@ local function call_writer(writers, marks, own, held, publish, heeds)
       return
     end
     local field = first[1]
-    if not field or own ~= '' and (field == own or string.sub(field, 1, 37) == own) then return end
+    if not field then return false end
+    if own ~= '' and (field == own or string.sub(field, 1, 37) == own) then return end
     local left, dead = pcall('ZSCORE', marks, field), false
     if type(left) == 'table' then pcall('DEL', marks) end
     left = (tonumber(left) or 0) - now

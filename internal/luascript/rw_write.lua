@@ -38,15 +38,20 @@ local field, others = own .. ':write', 0
 
 local function refuse(ms, holder)
   if ARGV[3] ~= '0' then
-    for _, f in ipairs(pcall('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 10)) do
-      pcall('ZREM', KEYS[4], f)
-      pcall('ZREM', KEYS[5], f)
+    -- Four times in the life of a mark the keys are given more time, and marks that have ended go.
+    local lives = tonumber(ARGV[3])
+    local due = call('PTTL', KEYS[4]) < lives or call('PTTL', KEYS[5]) < lives
+    if due then
+      for _, f in ipairs(pcall('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 100)) do
+        pcall('ZREM', KEYS[4], f)
+        pcall('ZREM', KEYS[5], f)
+      end
     end
     local set = pcall('ZADD', KEYS[4], 'NX', us, own)
     if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + ARGV[3], own) end
-    if type(set) ~= 'table' then
+    if due and type(set) ~= 'table' then
       for i = 4, 5 do
-        if call('PTTL', KEYS[i]) < tonumber(ARGV[3]) then pcall('PEXPIRE', KEYS[i], ARGV[3]) end
+        if call('PTTL', KEYS[i]) < lives then pcall('PEXPIRE', KEYS[i], lives + math.floor(lives / 4)) end
       end
     end
   end
@@ -57,11 +62,16 @@ local function refuse(ms, holder)
   return {0, call('PTTL', LOCK), holder or '', left, lasts(ms), others}
 end
 
-if call('EXISTS', LOCK, KEYS[2]) > 0 then
-  local head = pcall('HMGET', LOCK, 'mode', field)
+local found = call('EXISTS', LOCK, KEYS[2], LEASES, KEYS[6])
+if found > 0 then
+  local last = pcall('ZRANGE', LEASES, -1, -1)[1]
+  local head = pcall('HMGET', LOCK, 'mode', field, last or field)
   if head.err then return replaced(head) and {-3} or head end
-  if call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end
   local mode, mine = head[1], head[2]
+  -- No void set is there if lock and leases are all that was found.
+  if not (mode and last and found == 2) then
+    if call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end
+  end
   if mine then
     -- first, since it takes no memory: whoever holds the lock may tell so again
     call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), lease))
@@ -99,6 +109,8 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
         others = 1
       end
     end
+  elseif mode == 'write' and head[3] and string.sub(last, -6) == ':write' then
+    holder, known = string.sub(last, 1, -7), true
   elseif mode == 'write' then
     if call('HLEN', LOCK) > 64 then return {-3} end
     for _, f in ipairs(call('HKEYS', LOCK)) do -- one owner's: three as a rule
@@ -128,7 +140,7 @@ if call('EXISTS', LOCK, KEYS[2]) > 0 then
 end
 
 -- Readers that waited at the last write unlock enter before the next writer.
-local last = call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES')
+local last = found > 0 and call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES') or {}
 if last[1] then
   if tonumber(last[2]) > now then return refuse(last[2] - now) end
   call('DEL', KEYS[6])
@@ -151,10 +163,10 @@ if type(set) == 'table' then
   call('DEL', LOCK)
   return set
 end
-call('DEL', LEASES)
+if found > 0 then call('DEL', LEASES) end
 call('ZADD', LEASES, now + lease, field)
 call('PEXPIRE', LEASES, lease)
-pcall('ZREM', KEYS[4], own)
+if first == nil then pcall('ZREM', KEYS[4], own) end -- false: nobody is on that list
 pcall('ZREM', KEYS[5], own)
 leave_trace(KEYS[#KEYS], own, trace, lease)
 return n > 0 and {1, n} or 1

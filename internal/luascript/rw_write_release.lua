@@ -48,24 +48,32 @@ if replaced(done) then done = 0 end
 if type(done) == 'table' then return done end
 void(KEYS[2], own, ARGV[4])
 untrace(KEYS[#KEYS], own, ARGV[5])
-local known = call('ZREM', LEASES, field)
-local free = false
+local free, known = false, 0
 if done == 1 then
-  if call('HLEN', LOCK) > 1 then settle() end
-  if call('HLEN', LOCK) > 1 then
+  local fields = call('HLEN', LOCK)
+  if fields > 1 then
+    call('ZREM', LEASES, field)
+    settle()
+    fields = call('HLEN', LOCK)
+  end
+  if fields > 1 then
     call('HSET', LOCK, 'mode', 'read')
   else
     free = true
-    call('DEL', LOCK)
-    pcall('DEL', LEASES) -- which may have gone with its last member; see rw_read_release
+    -- while a cluster moves the slot this fails if one of them is not there; see rw_read_release
+    if type(pcall('DEL', LOCK, LEASES)) == 'table' then
+      call('DEL', LOCK)
+      pcall('DEL', LEASES)
+    end
   end
 else
+  known = call('ZREM', LEASES, field)
   free = call('EXISTS', LOCK) == 0
 end
-local waiting = call('EXISTS', KEYS[4], KEYS[5], KEYS[6]) > 0
+local readers = call('EXISTS', KEYS[4], KEYS[5]) > 0 -- that wait, or have their turn
 if done == 1 or known == 1 and free then
   -- Whoever waits to read now enters before the next writer.
-  if waiting and call('EXISTS', KEYS[4]) == 1 then pcall('RENAME', KEYS[4], KEYS[5]) end
+  if readers and call('EXISTS', KEYS[4]) == 1 then pcall('RENAME', KEYS[4], KEYS[5]) end
   message = '1'
 end
 local left = false
@@ -76,13 +84,13 @@ if ARGV[6] == '1' then
   if left and call('EXISTS', KEYS[4]) == 1 and pcall('HGET', LOCK, 'mode') ~= 'write' then message = '1' end
 end
 local refused
-if waiting and (free or left) then
+if free or left then
   -- rw_call stands here
   local others = not free and call('EXISTS', LEASES) == 0 -- somebody must listen for their release
-  if free and not readers_turn(KEYS[5]) or others then
+  if free and not (readers and readers_turn(KEYS[5])) or others then
     local comes
     comes, refused = call_writer(KEYS[6], KEYS[7], '', others, ARGV[3], ARGV[7])
-    if free and not comes and call('EXISTS', KEYS[4]) == 1 then message = '1' end -- they stood back for dead ones
+    if free and not comes and readers and call('EXISTS', KEYS[4]) == 1 then message = '1' end -- they stood back for dead ones
   end
 end
 local sent = message and pcall(ARGV[3], ARGV[2], message)
