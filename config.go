@@ -161,14 +161,8 @@ func WithUnlockTimeout(d time.Duration) ConfigOption { return func(c *Config) { 
 // WithFenceTTL sets Config.FenceTTL.
 func WithFenceTTL(d time.Duration) ConfigOption { return func(c *Config) { c.FenceTTL = d } }
 
-// WithTenure sets Config.Tenure. Other than in Config, 0 means never pass on.
-func WithTenure(d time.Duration) ConfigOption {
-	return func(c *Config) {
-		if c.Tenure = d; d == 0 {
-			c.Tenure = -1
-		}
-	}
-}
+// WithTenure sets Config.Tenure: 0 means the default, a negative one never to pass on.
+func WithTenure(d time.Duration) ConfigOption { return func(c *Config) { c.Tenure = d } }
 
 // WithReplicaAcks sets Config.ReplicaAcks and Config.ReplicaAckTimeout; a timeout of 0
 // means the default.

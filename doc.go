@@ -15,37 +15,68 @@
 //	err = work(hold.Context())
 //	return errors.Join(err, hold.Unlock(ctx)) // or in one call: client.RLock("orders:42").Do(ctx, work)
 //
+// Clients, locks and holds are safe for concurrent use.
+//
+// # Clients
+//
+// [Open] takes a URL, [New] a [Config], [NewWithClient] a rueidis client that you have. A process needs one Client.
+// [Client.Shutdown] waits until its locks are unlocked, [Client.Close] ends now.
+//
+// # Locks
+//
+//	client.RLock(name)          one holder at a time, re-entrant
+//	client.FairLock(name)       the same, in order of arrival over all processes
+//	client.ReadWriteLock(name)  ReadLock() for any number of readers, WriteLock() for one writer
+//	MultiLock(a, b)             all of them, or none
+//	QuorumLock(a, b, c)         a majority of the copies of one lock, on independent servers
+//	client.Once(name)           no lock: a job at most once per period, over all replicas
+//
+// All locks have these calls:
+//
+//	Lock(ctx, opts...) (Hold, error)         waits until it has the lock or ctx ends
+//	TryLock(ctx, wait, lease) (Hold, error)  waits for at most wait (0: one attempt); lease 0: the watchdog renews it
+//	Do(ctx, fn, opts...) error               Lock, fn, Unlock; also [DoFenced], which gives fn the fencing token
+//	TryDo(ctx, wait, lease, fn) error        TryLock, fn, Unlock
+//	State(ctx) (State, error)                who holds it, who waits
+//	ForceUnlock(ctx) (bool, error)           takes it away from its holders
+//	Name() string
+//
 // A lock's name is its Redis key, here shop:orders:42: at most 1,024 bytes, not enclosed in braces as a whole, and none
 // of the names that belong to locks' own keys. Use one name for one kind of lock: locks of different kinds exclude each
 // other, but a waiter of one kind is not woken by the unlock of another.
 //
-// # Who owns a lock
+// # Holds
+//
+// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name.
 //
 // The context carries the owner, as the thread does in Java. Each acquisition whose ctx carries no owner makes a new
-// owner. So goroutines that share a lock object, or a request's context, exclude each other. [Hold].Context carries the
-// owner of the hold: acquiring the same lock with it, or with a context derived from it, re-enters. Goroutines that you
-// start inside a critical section with that context are the same owner, and all re-enter. If they must exclude each
-// other, give each a context from [NewOwner].
+// owner. So goroutines that share a lock object, or a request's context, exclude each other. Acquiring the same lock
+// with the hold's context, or with one derived from it, re-enters. Goroutines that you start inside a section with that
+// context are the same owner, and all re-enter. If they must exclude each other, give each a context from [NewOwner].
 //
-// # How long a lock is held
+// The lock is held until Unlock. Its key on the server has a lease, which the watchdog renews at a third of
+// [Config].LeaseTime while the process lives. A fixed lease, from [WithLease] or TryLock's argument, is never renewed.
+// When the context given to Lock ends, the hold's context ends too, but the lock stays held: releasing it while the
+// section still runs would let another holder in.
 //
-// Until Unlock. The key on the server has a lease. The watchdog renews it at a third of [Config].LeaseTime for as long
-// as the process lives. A fixed lease, from [WithLease] or TryLock's argument, is never renewed. When the context given
-// to Lock ends, the hold's context ends too, but the lock stays held: releasing it while the section still runs would
-// let another holder in.
-//
-// # When a lock is lost
-//
-// The server can lose a key, and a process can be cut off from the server. Each hold has a local deadline, which passes
+// The server can lose a key, and a process can be cut off from the server. A hold has a local deadline, which passes
 // before the lease can run out on the server. When it passes without a renewal, or when a check finds the lock gone,
-// [Hold].Context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context stops in
-// time. For other work, use fencing tokens; see [Fenced].
+// the hold's context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context stops in
+// time. For other work use fencing tokens: [Fenced].
+//
+// # Options
+//
+// Of a lock: [Fenced], [WithSkipAfter], [PreferReaders], [ShareReads]. Of an acquisition: [WithLease]. Of [Open]: the
+// functions that return a [ConfigOption]; [WithConfig] reaches every field of Config.
 //
 // # Errors
 //
 // [ErrNotAcquired] says that the lock was busy, or that ctx ended. [ErrUnavailable] says that nobody knows, since a
-// server failed or was silent. No error of a lock matches both. Each of the sentinels says what to do now;
-// docs/COOKBOOK.md has a table of them. Detail types such as [NotAcquiredError] tell more, with errors.As.
+// server failed or was silent. No error of a lock matches both. Each sentinel says what to do now; docs/COOKBOOK.md
+// has a table of them. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
-// Clients, locks and holds are safe for concurrent use.
+// # For operators
+//
+// [Client.Held], [Client.Inspect], [Client.Locks] and [Client.ForceUnlock] look at locks of any kind; the command
+// redlatch is made of them. docs/OPERATIONS.md is the runbook.
 package redlatch

@@ -53,7 +53,8 @@ func ExampleQuorumLock() {
 	}
 	leader := redlatch.QuorumLock(copies...)
 
-	hold, err := leader.TryLock(context.Background(), 5*time.Second, 0)
+	const wait, watchdog = 5 * time.Second, 0
+	hold, err := leader.TryLock(context.Background(), wait, watchdog)
 	if err != nil {
 		fmt.Println(err)
 		return

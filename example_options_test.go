@@ -52,7 +52,8 @@ func ExampleWithSkipAfter() {
 	network.Pause(testbed.Replies)
 
 	fmt.Println(hold.Unlock(ctx)) // the frozen waiter's turn, and then the next one's
-	next, err := printer.TryLock(ctx, time.Minute, 0)
+	const wait, watchdog = time.Minute, 0
+	next, err := printer.TryLock(ctx, wait, watchdog)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -125,7 +125,8 @@ func ExamplePreferReaders() {
 	defer client.Close()
 	ctx := context.Background()
 	prices := client.ReadWriteLock("prices", redlatch.PreferReaders())
-	hold, err := prices.ReadLock().TryLock(ctx, time.Second, 0)
+	const wait, watchdog = time.Second, 0
+	hold, err := prices.ReadLock().TryLock(ctx, wait, watchdog)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -71,7 +71,8 @@ func ExampleLocker_tryLock() {
 		fmt.Println(err)
 		return
 	}
-	_, err = lock.TryLock(ctx, time.Second, 0)
+	const wait, watchdog = time.Second, 0
+	_, err = lock.TryLock(ctx, wait, watchdog)
 	var busy *redlatch.NotAcquiredError
 	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired), errors.As(err, &busy) && busy.Remaining > 0)
 	fmt.Println(hold.Unlock(ctx))

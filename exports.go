@@ -15,25 +15,35 @@ import (
 // The lock kinds, for struct fields and function signatures. The functions that
 // make them are methods of [Client], [MultiLock] and [QuorumLock].
 type (
-	// RLock is a re-entrant lock: R as in Redisson. It is no read lock; that is the
-	// [ReadLock] of a ReadWriteLock. See [Client.RLock] and, for its methods,
-	// [rlock.RLock].
+	// RLock is a re-entrant lock, for one holder at a time: R as in Redisson. It is no read lock; that is the
+	// [ReadLock] of a ReadWriteLock. Get one from [Client.RLock].
+	//
+	// Calls: Lock, TryLock, Do, TryDo, State, ForceUnlock, Name. [rlock.RLock] says what each does.
 	RLock = rlock.RLock
-	// FairLock is a lock that serves waiters in order of arrival; see [Client.FairLock]
-	// and, for its methods, [fairlock.FairLock].
+	// FairLock is an RLock that serves the waiters of all processes in order of arrival. Get one from
+	// [Client.FairLock].
+	//
+	// Calls: Lock, TryLock, Do, TryDo, State, ForceUnlock, Name. [fairlock.FairLock] says what each does.
 	FairLock = fairlock.FairLock
-	// ReadWriteLock has a mode that readers share and one that excludes everybody; see
-	// [Client.ReadWriteLock] and, for its methods, [rwlock.ReadWriteLock].
+	// ReadWriteLock is two locks of one name: one that readers share and one that excludes everybody. Get one from
+	// [Client.ReadWriteLock].
+	//
+	// Calls: ReadLock, WriteLock, State, ForceUnlock, Name. [rwlock.ReadWriteLock] says what each does.
 	ReadWriteLock = rwlock.ReadWriteLock
-	// ReadLock is the shared mode of a ReadWriteLock; see [rwlock.ReadLock].
+	// ReadLock is the shared mode of a ReadWriteLock.
+	//
+	// Calls: Lock, TryLock, Do, TryDo, State, ForceUnlock, Name. [rwlock.ReadLock] says what each does.
 	ReadLock = rwlock.ReadLock
-	// WriteLock is the exclusive mode of a ReadWriteLock; see [rwlock.WriteLock].
+	// WriteLock is the exclusive mode of a ReadWriteLock.
+	//
+	// Calls: Lock, TryLock, Do, TryDo, State, ForceUnlock, Name. [rwlock.WriteLock] says what each does.
 	WriteLock = rwlock.WriteLock
 	// Member is a lock that [MultiLock] and [QuorumLock] can combine: redlatch's own locks. The interface is
 	// sealed.
 	Member = multilock.Member
-	// CombinedLock is several locks as one: what the functions [MultiLock] and
-	// [QuorumLock] return. For its methods see [multilock.MultiLock].
+	// CombinedLock is several locks as one: what the functions [MultiLock] and [QuorumLock] return.
+	//
+	// Calls: Lock, TryLock, Do, TryDo, State, ForceUnlock, Name. [multilock.MultiLock] says what each does.
 	CombinedLock = multilock.MultiLock
 )
 
@@ -149,31 +159,34 @@ const (
 
 // The sentinels, for errors.Is.
 var (
-	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first. It never matches together
-	// with ErrUnavailable.
+	// ErrNotAcquired: the lock was busy for the whole wait, or ctx ended first. Retry later, or skip the work. It never
+	// matches together with ErrUnavailable.
 	ErrNotAcquired = lock.ErrNotAcquired
-	// ErrUnavailable: no answer from the server, or no quorum of answers.
+	// ErrUnavailable: no answer from the server, or no quorum of answers. Retry later, with a pause; after Unlock, call
+	// Unlock again to learn the outcome.
 	ErrUnavailable = lock.ErrUnavailable
-	// ErrLeaseLost: the lock was lost before it was unlocked. Another holder may have been
-	// inside at the same time.
+	// ErrLeaseLost: the lock was lost before it was unlocked, and another holder may have been inside at the same time.
+	// Don't repeat the work blindly: check what it has written.
 	ErrLeaseLost = lock.ErrLeaseLost
-	// ErrNotHeld: this hold has already been unlocked.
+	// ErrNotHeld: this hold has already been unlocked. Fix the code: unlock each hold once.
 	ErrNotHeld = lock.ErrNotHeld
-	// ErrUnlocked is the cause of the context of an unlocked hold; see
-	// [context.Cause]. No call returns it by itself; the error of an acquisition with such a
-	// context matches it, too.
+	// ErrUnlocked is the cause of the context of an unlocked hold; see [context.Cause]. No call returns it by itself;
+	// the error of an acquisition with such a context matches it, too. Fix the code: don't use the context any more.
 	ErrUnlocked = lock.ErrUnlocked
-	// ErrClosed: the Client was closed or is shutting down.
+	// ErrClosed: the Client was closed or is shutting down. Send the caller to another process.
 	ErrClosed = lock.ErrClosed
-	// ErrUpgrade: an owner that holds only the read lock asked for the write lock.
+	// ErrUpgrade: an owner that holds only the read lock asked for the write lock. Fix the code: unlock the read lock
+	// first, or begin with the write lock.
 	ErrUpgrade = lock.ErrUpgrade
-	// ErrInvalidName: the name is not allowed, or its key is not a lock.
+	// ErrInvalidName: the name is not allowed, or its key is not a lock. Fix the name; the text gives the reason.
 	ErrInvalidName = lock.ErrInvalidName
-	// ErrInvalidOption: an option or argument makes no sense or would break a promise.
+	// ErrInvalidOption: an option or argument makes no sense or would break a promise. Fix it; the text gives the
+	// reason.
 	ErrInvalidOption = lock.ErrInvalidOption
-	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone.
+	// ErrReplicaAcks: too few replicas acknowledged the acquisition; it was undone. Retry later, and look at the
+	// replicas.
 	ErrReplicaAcks = lock.ErrReplicaAcks
-	// ErrOtherOwner: ForceUnlock with IfOwner found the lock held by another owner.
+	// ErrOtherOwner: ForceUnlock with IfOwner found the lock held by another owner. Look again who holds it.
 	ErrOtherOwner = lock.ErrOtherOwner
 )
 
@@ -192,7 +205,7 @@ func ParseOwner(text string) (OwnerID, bool) { return lock.ParseOwner(text) }
 
 // Fenced asks for a fencing token with every acquisition: a number that increases over all
 // holders of the name. Send [Hold].Token with every write, and let the resource refuse a
-// smaller token than the largest it has seen; see [lock.Fenced].
+// smaller token than the largest it has seen; see [lock.Fenced]. [DoFenced] refuses a lock without it.
 func Fenced() Option { return lock.Fenced() }
 
 // PreferReaders lets the readers of a ReadWriteLock in while writers wait; see
@@ -248,4 +261,10 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 // [lock.TryDo].
 func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx context.Context) error) error {
 	return lock.TryDo(ctx, l, wait, lease, fn)
+}
+
+// DoFenced is [Do] for a section that writes: it gives fn the fencing token of its hold. A lock that was made without
+// [Fenced] is an [ErrInvalidOption], and fn is not called; see [lock.DoFenced].
+func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token uint64) error, opts ...AcquireOption) error {
+	return lock.DoFenced(ctx, l, fn, opts...)
 }

@@ -34,6 +34,9 @@ type Locker interface {
 	//   - A lease of 0 means that the watchdog renews the lock until Unlock. Any other lease is fixed and not renewed.
 	//   - A negative wait, and a lease that is negative or below a millisecond, is an [ErrInvalidOption].
 	//
+	// Both are durations, and easily swapped: name them. A Client warns once, in its log, of a fixed lease of five
+	// seconds or less next to a wait of four times that or more.
+	//
 	// If the lock stays busy for the whole wait, the error matches [ErrNotAcquired]; its detail, [*NotAcquiredError],
 	// names the holder if it is known. If the server failed or was silent (see Lock), the error matches
 	// [ErrUnavailable] and not ErrNotAcquired. A wait of less than a second may be too short to tell a silent server
@@ -172,6 +175,23 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 		return err
 	}
 	return inside(ctx, h, fn)
+}
+
+// DoFenced is [Do] for a section that writes with its fencing token, which it gives to fn. It returns
+// [ErrInvalidOption] without calling fn if the hold has no token: if l was made without [Fenced], or is a read lock
+// that has had no writer. So an option that was forgotten in one place can't send a write with the token 0 to a store
+// that has not seen another token yet.
+func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token uint64) error, opts ...AcquireOption) error {
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	return inside(ctx, h, func(ctx context.Context) error {
+		if h.Token() == 0 {
+			return &InvalidOptionError{Option: "Fenced", Reason: "the lock was made without it, so the hold has no token"}
+		}
+		return fn(ctx, h.Token())
+	})
 }
 
 // TryDo is [Do] with a limit for the wait. It blocks for at most wait until l is acquired; 0 means one attempt. Then it

@@ -55,6 +55,9 @@ type option = settings.LockOption
 // It costs a little server time per acquisition, and one small key per lock name, which
 // expires after Config.FenceTTL.
 //
+// Write under [DoFenced]: it refuses a lock that was made without this option. [Hold].Token can't, since all kinds of
+// locks and types of your own have the same interface.
+//
 // Use it for all locks of a name, or for none. A hold of a lock without it has no token,
 // so re-entering that hold through a lock with it is an [ErrInvalidOption].
 func Fenced() Option {

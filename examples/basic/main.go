@@ -89,7 +89,8 @@ func try(ctx context.Context, lock redlatch.Locker) (err error) {
 
 	// ctx, not other.Context(): this is another owner, so it has to wait. A lease
 	// of 0 would mean a renewed one; 10 s means: over after 10 s, whatever happens.
-	hold, err := lock.TryLock(ctx, 100*time.Millisecond, 10*time.Second)
+	const wait, lease = 100 * time.Millisecond, 10 * time.Second
+	hold, err := lock.TryLock(ctx, wait, lease)
 	var busy *redlatch.NotAcquiredError
 	switch {
 	case errors.As(err, &busy):

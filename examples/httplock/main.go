@@ -55,7 +55,8 @@ func ship(w http.ResponseWriter, r *http.Request) {
 // most wait and get 409; where Redis does not answer they get 503.
 func onePerKey(client *redlatch.Client, key func(*http.Request) string, wait time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hold, err := client.RLock(key(r)).TryLock(r.Context(), wait, 0)
+		const watchdog = 0
+		hold, err := client.RLock(key(r)).TryLock(r.Context(), wait, watchdog)
 		if err != nil {
 			refuse(w, r, err)
 			return

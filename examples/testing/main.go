@@ -51,7 +51,8 @@ type cashier struct {
 
 // pay waits for two seconds at most while another replica pays the same order.
 func (c *cashier) pay(ctx context.Context, order string) (err error) {
-	hold, err := c.lock("order:"+order).TryLock(ctx, 2*time.Second, 0)
+	const wait, watchdog = 2 * time.Second, 0
+	hold, err := c.lock("order:"+order).TryLock(ctx, wait, watchdog)
 	switch {
 	case errors.Is(err, redlatch.ErrUnavailable):
 		return errLater

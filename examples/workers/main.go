@@ -90,7 +90,8 @@ func (p *pool) all(ctx context.Context, keys []string, n int) error {
 
 // one works on a key unless somebody else does, or has.
 func (p *pool) one(ctx context.Context, key string) (err error) {
-	hold, err := p.locks.RLock(key).TryLock(ctx, 0, 0) // one attempt, no waiting
+	const oneAttempt, watchdog = 0, 0
+	hold, err := p.locks.RLock(key).TryLock(ctx, oneAttempt, watchdog)
 	switch {
 	case errors.Is(err, redlatch.ErrUnavailable):
 		return err

@@ -69,6 +69,7 @@ type Core struct {
 	acq      atomic.Uint64 // acquisition ids
 	used     sync.Pool     // acquisitions that ended; see recycle
 	nested   nestings
+	swapped  sync.Once // a warning of swapped arguments
 
 	mu       sync.Mutex
 	drains   bool        // guarded by mu

@@ -79,7 +79,28 @@ func (l *Lock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hol
 	if wait < 0 {
 		return nil, l.refused(ctx, wait, lease, &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"})
 	}
+	l.tellSwapped(ctx, wait, lease)
 	return asHold(l.Acquire(ctx, wait, lease))
+}
+
+// A fixed lease of at most shortLease, next to a wait of longWait times as much, looks like swapped arguments.
+const (
+	shortLease = 5 * time.Second
+	longWait   = 4
+)
+
+// tellSwapped warns, once for each client, of arguments that look swapped.
+func (l *Lock) tellSwapped(ctx context.Context, wait, lease time.Duration) {
+	if lease <= 0 || lease > shortLease || wait/longWait < lease {
+		return
+	}
+	l.core.swapped.Do(func() {
+		log, values := l.core.cfg.Log, context.WithoutCancel(ctx)
+		l.core.Tell(func() {
+			log.WarnContext(values, "redlatch: TryLock waits far longer than its lease lasts; were wait and lease swapped?",
+				"lock", l.of.Name, "wait", wait, "lease", lease)
+		})
+	})
 }
 
 // asHold keeps a nil *Hold from becoming a non-nil interface.
