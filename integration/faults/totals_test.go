@@ -89,7 +89,7 @@ func (s *totals) add(p *profile, o outcome) {
 	l.texts = append(l.texts, o.report.violations...)
 }
 
-// tell writes the tables of docs/FAULTS.md.
+// tell writes the tables that docs/FAULTS.md sums up.
 func (s *totals) tell(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\n| profile | episodes | operations | faults | lost holds | late writes refused | overlaps (longest) | violations |\n" +
