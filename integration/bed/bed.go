@@ -102,6 +102,9 @@ func Kinds() []Kind {
 		{Name: "read", Servers: 1, Shared: true, Queues: true, Other: write, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
 			return c.ReadWriteLock(name, opts...).ReadLock()
 		})},
+		{Name: "sharing", Servers: 1, Shared: true, Queues: true, Other: write, New: one(func(c *redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return c.ReadWriteLock(name, append(opts, redlatch.ShareReads())...).ReadLock()
+		})},
 		{Name: "multi", Servers: 2, New: func(c []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
 			return redlatch.MultiLock(c[0].RLock(name, opts...), c[1].RLock(name, opts...))
 		}},
