@@ -1,4 +1,4 @@
-package integration
+package readwrite
 
 import (
 	"context"
@@ -17,22 +17,14 @@ import (
 
 // Tests of who comes next: readers and writers over several processes.
 
-// rwSoon is what a message takes to wake a waiter in another process on a busy
-// machine, at most; who hears none enters after a lease or a skip time far above it.
-const rwSoon = 3 * time.Second
-
-// rwTold is for waiters that a message must wake: others look after their places each second, and
-// enter without a message then.
-func rwTold() redlatch.Option { return rwlock.WithSkipAfter(10 * time.Minute) }
-
-// TestRWReadersEnterTogetherAfterAWrite: 20 readers of 4 processes are all inside before one of
+// 20 readers of 4 processes are all inside before one of
 // them leaves, although writers wait, too. Nobody looks by itself for ten minutes: the writer's
 // unlock wakes them.
-func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
+func TestReadersEnterTogetherAfterAWrite(t *testing.T) {
 	t.Parallel()
 	const procs, each, skip = 4, 5, 10 * time.Minute
-	s := rwServer(t)
-	w := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).WriteLock(), t.Context(), redlatch.WithLease(skip))
+	s := server(t)
+	w := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).WriteLock(), redlatch.WithLease(skip))
 	type waiter struct {
 		p  *bed.Worker
 		id int
@@ -40,17 +32,17 @@ func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
 	var readers []waiter
 	writers := map[*bed.Worker]int{}
 	for range procs {
-		p := rwSpawn(t, s, 0)
-		p.Start(t, rwAsk("write", skip))
+		p := spawn(t, s, 0)
+		p.Start(t, ask("write", skip))
 		writers[p] = 1
 		for range each {
-			readers = append(readers, waiter{p, p.Start(t, rwAsk("read", skip))})
+			readers = append(readers, waiter{p, p.Start(t, ask("read", skip))})
 		}
 	}
-	rwWaiting(t, s, "readers", procs*each)
-	rwWaiting(t, s, "writers", procs)
+	waiting(t, s, "readers", procs*each)
+	waiting(t, s, "writers", procs)
 	begin := time.Now()
-	rwUnlock(t, w)
+	unlock(t, w)
 	for _, r := range readers {
 		r.p.Await(t, r.id, "locked")
 	}
@@ -58,12 +50,12 @@ func TestRWReadersEnterTogetherAfterAWrite(t *testing.T) {
 	for _, r := range readers {
 		r.p.Unlock(t, r.id)
 	}
-	rwServe(t, writers)
+	serve(t, writers)
 }
 
-// rwServe unlocks the holds that the commands of several processes get, one
+// serve unlocks the holds that the commands of several processes get, one
 // after the other, until each process has had as many as told.
-func rwServe(t *testing.T, left map[*bed.Worker]int) {
+func serve(t *testing.T, left map[*bed.Worker]int) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for ; len(left) > 0; time.Sleep(2 * time.Millisecond) {
@@ -82,71 +74,54 @@ func rwServe(t *testing.T, left map[*bed.Worker]int) {
 }
 
 // The last read unlock calls one writer, however many wait.
-func TestRWLastReadUnlockCallsOneWriter(t *testing.T) {
+func TestLastReadUnlockCallsOneWriter(t *testing.T) {
 	t.Parallel()
-	s := rwServer(t)
-	c := rwClient(t, s, time.Hour)
-	r1 := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
-	r2 := rwLock(t, c.ReadWriteLock("n").ReadLock(), t.Context())
+	s := server(t)
+	c := client(t, s, time.Hour)
+	r1 := bed.Lock(t, t.Context(), c.ReadWriteLock("n").ReadLock())
+	r2 := bed.Lock(t, t.Context(), c.ReadWriteLock("n").ReadLock())
 	const procs, each = 8, 5
 	left := map[*bed.Worker]int{}
 	before := s.CommandStats(t)
 	scripts := func() int64 { return s.CommandStats(t).Sub(before).Calls["evalsha"] }
 	for range procs {
 		// Without refreshes of places and renewals nothing else sends commands, but a look each second.
-		p := rwSpawn(t, s, time.Hour)
-		p.Start(t, rwAsk("write", time.Hour))
+		p := spawn(t, s, time.Hour)
+		p.Start(t, ask("write", time.Hour))
 		left[p] = each
 	}
-	rwWaiting(t, s, "writers", procs)
-	rwCalled(t, s, procs)
+	waiting(t, s, "writers", procs)
+	listening(t, s, procs)
 	for p := range left {
 		for range each - 1 {
-			p.Start(t, rwAsk("write", time.Hour))
+			p.Start(t, ask("write", time.Hour))
 		}
 	}
 
 	before = s.CommandStats(t)
 	began := time.Now()
-	rwUnlock(t, r1)
-	rwUnlock(t, r2)
-	rwEventually(t, "a writer enters", func() bool { return s.Hash(t, "HGETALL", "n")["mode"] == "write" })
+	unlock(t, r1)
+	unlock(t, r2)
+	bed.Eventually(t, "a writer enters", func() bool { return s.Hash(t, "HGETALL", "n")["mode"] == "write" })
 	took := time.Since(began)
 	looks := int64(procs) * int64(1+took/time.Second) / 2
 	if n := scripts(); n > 3+looks {
 		t.Errorf("%d commands for two read unlocks within %v, want their own and one attempt", n, took)
 	}
-	rwServe(t, left)
+	serve(t, left)
 }
 
-// rwQuiet waits until no script has run for a while.
-func rwQuiet(t testing.TB, s *testbed.Server) {
-	t.Helper()
-	rwQuietFor(t, s, 150*time.Millisecond)
-}
-
-func rwQuietFor(t testing.TB, s *testbed.Server, while time.Duration) {
-	t.Helper()
-	last, since := s.CommandStats(t).Calls["evalsha"], time.Now()
-	rwEventually(t, "no commands", func() bool {
-		if n := s.CommandStats(t).Calls["evalsha"]; n != last {
-			last, since = n, time.Now()
-		}
-		return time.Since(since) > while
-	})
-}
-
-// TestRWWriterIsNotStarved: 32 readers of 4 processes loop without a pause; a
+// 32 readers of 4 processes loop without a pause; a
 // writer enters as soon as those inside have left. With PreferReaders it does not.
-func TestRWWriterIsNotStarved(t *testing.T) {
+func TestWriterIsNotStarved(t *testing.T) {
 	t.Parallel()
 	const procs, each, hold = 4, 8, 250 * time.Millisecond
 	for _, prefer := range []bool{false, true} {
-		s := rwServer(t)
-		c := rwClient(t, s, 0)
+		s := server(t)
+		c := client(t, s, 0)
 		var ps []*bed.Worker
 		for range procs {
-			p := rwSpawn(t, s, 0)
+			p := spawn(t, s, 0)
 			p.Start(t, bed.Command{ID: 1, Do: "loop", Kind: "read", Name: "n", Prefer: prefer, Count: each, Hold: hold})
 			ps = append(ps, p)
 		}
@@ -166,7 +141,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rwUnlock(t, h)
+				unlock(t, h)
 			}
 			if !kept {
 				t.Error("writers entered among readers that prefer themselves: they do not overlap, the test shows nothing")
@@ -183,7 +158,7 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 				if took > hold+4*time.Second { // readers one after the other would never leave a gap
 					t.Errorf("a writer waited %v for readers that hold for %v", took, hold)
 				}
-				rwUnlock(t, h)
+				unlock(t, h)
 				time.Sleep(hold / 2) // let the readers mix again
 			}
 		}
@@ -197,16 +172,16 @@ func TestRWWriterIsNotStarved(t *testing.T) {
 	}
 }
 
-// TestRWReadersAreNotStarved: writers of 4 processes loop without a pause; a
+// Writers of 4 processes loop without a pause; a
 // reader that waits enters after the phase that was under way, not later.
-func TestRWReadersAreNotStarved(t *testing.T) {
+func TestReadersAreNotStarved(t *testing.T) {
 	t.Parallel()
-	s := rwServer(t)
+	s := server(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	for range 4 {
-		c := rwClient(t, s, 0)
+		c := client(t, s, 0)
 		l := c.ReadWriteLock("n").WriteLock()
 		for range 2 {
 			wg.Go(func() {
@@ -224,25 +199,20 @@ func TestRWReadersAreNotStarved(t *testing.T) {
 			})
 		}
 	}
-	proxy := testbed.NewProxy(t, s.Addr())
-	c, err := rwOpen(proxy.Addr(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	c, proxy := proxied(t, s, 0, 0)
 	reader := c.ReadWriteLock("n").ReadLock()
-	rwEventually(t, "writers at work", func() bool { return s.Int(t, "EXISTS", "phases") == 1 })
+	bed.Eventually(t, "writers at work", func() bool { return s.Int(t, "EXISTS", "phases") == 1 })
 	worst := int64(0)
 	for range 100 {
 		asks := proxy.StallReply(testbed.Contains("EVALSHA", luascript.RWRead.SHA))
-		got := rwAsync(t, reader, t.Context())
+		got := bed.Async(t.Context(), reader)
 		asks.Wait(t) // not before the server knows of it: how long that takes is the machine's affair
 		before := s.Int(t, "GET", "phases")
 		asks.Release()
-		h := rwGot(t, got, 30*time.Second)
+		h := within(t, 30*time.Second, got)
 		after := s.Int(t, "GET", "phases")
 		worst = max(worst, after-before)
-		rwUnlock(t, h)
+		unlock(t, h)
 	}
 	cancel()
 	wg.Wait()
@@ -255,50 +225,50 @@ func TestRWReadersAreNotStarved(t *testing.T) {
 }
 
 // Readers stand back for a waiting writer, but not who is inside or prefers readers.
-func TestRWReadersStandBackForAWaitingWriter(t *testing.T) {
-	s := rwServer(t)
-	c1, c2 := rwClient(t, s, 0), rwClient(t, s, 0)
-	l1, l2 := c1.ReadWriteLock("n", rwTold()), c2.ReadWriteLock("n", rwTold())
-	r := rwLock(t, l1.ReadLock(), t.Context())
+func TestReadersStandBackForAWaitingWriter(t *testing.T) {
+	s := server(t)
+	c1, c2 := client(t, s, 0), client(t, s, 0)
+	l1, l2 := c1.ReadWriteLock("n", told()), c2.ReadWriteLock("n", told())
+	r := bed.Lock(t, t.Context(), l1.ReadLock())
 	wctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	failed := make(chan error, 1)
 	go func() { _, err := l2.WriteLock().Lock(wctx); failed <- err }()
-	rwWaiting(t, s, "writers", 1)
+	waiting(t, s, "writers", 1)
 
-	rwBusy(t, l1.ReadLock(), t.Context())
-	rwBusy(t, l2.ReadLock(), t.Context())
-	again := rwLock(t, l1.ReadLock(), r.Context()) // inside already
-	rwUnlock(t, again)
-	preferring := rwLock(t, c2.ReadWriteLock("n", rwlock.PreferReaders()).ReadLock(), t.Context())
-	rwUnlock(t, preferring)
+	busy(t, t.Context(), l1.ReadLock())
+	busy(t, t.Context(), l2.ReadLock())
+	again := bed.Lock(t, r.Context(), l1.ReadLock()) // inside already
+	unlock(t, again)
+	preferring := bed.Lock(t, t.Context(), c2.ReadWriteLock("n", rwlock.PreferReaders()).ReadLock())
+	unlock(t, preferring)
 
 	// A writer that gives up lets them in at once.
-	back := rwAsync(t, l1.ReadLock(), t.Context())
-	rwWaiting(t, s, "readers", 1)
+	back := bed.Async(t.Context(), l1.ReadLock())
+	waiting(t, s, "readers", 1)
 	start := time.Now()
 	giveUp()
 	if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
 	}
-	h := rwGot(t, back, rwSoon)
+	h := within(t, soon, back)
 	t.Logf("entered %v after the writer gave up", time.Since(start))
-	rwUnlock(t, h, r)
+	unlock(t, h, r)
 }
 
-// TestRWReadersOutliveAFloodOfWritersThatGiveUp: marks of writers that come after
+// Marks of writers that come after
 // a reader do not hold it back.
-func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
+func TestReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 	t.Parallel()
-	s := rwServer(t)
-	inside := rwLock(t, rwClient(t, s, 0).ReadWriteLock("n").ReadLock(), t.Context())
+	s := server(t)
+	inside := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	var tries atomic.Int64
 	const writers = 4 // their waits overlap: there is always a mark
 	for range writers {
-		l := rwClient(t, s, 0).ReadWriteLock("n").WriteLock()
+		l := client(t, s, 0).ReadWriteLock("n").WriteLock()
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				tries.Add(1)
@@ -309,9 +279,9 @@ func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 			}
 		})
 	}
-	rwWaiting(t, s, "writers", writers)
+	waiting(t, s, "writers", writers)
 	for range 5 {
-		reader := rwClient(t, s, 0).ReadWriteLock("n").ReadLock()
+		reader := client(t, s, 0).ReadWriteLock("n").ReadLock()
 		start, before := time.Now(), tries.Load()
 		h, err := reader.TryLock(t.Context(), 30*time.Second, 0)
 		if err != nil {
@@ -326,32 +296,32 @@ func TestRWReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 		if came > 20*writers {
 			t.Errorf("a reader waited while %d writers came and went that came after it", came)
 		}
-		rwUnlock(t, h)
+		unlock(t, h)
 	}
 	cancel()
 	wg.Wait()
-	rwUnlock(t, inside)
+	unlock(t, inside)
 }
 
 // A waiting writer, and a waiting reader whose turn it is, are passed over when they die without a
 // word.
-func TestRWDeadWaitersArePassedOver(t *testing.T) {
+func TestDeadWaitersArePassedOver(t *testing.T) {
 	t.Parallel()
 	const skip = 5 * time.Second // a living waiter that stands still for four fifths of it is passed over, rightly
 	start := func(t *testing.T) (*testbed.Server, *rwlock.ReadWriteLock) {
 		t.Helper()
 		t.Parallel()
-		s := rwServer(t)
-		return s, rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
+		s := server(t)
+		return s, client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
 	}
 	t.Run("writer", func(t *testing.T) {
 		s, l := start(t)
-		r := rwLock(t, l.ReadLock(), t.Context())
-		p := rwSpawn(t, s, 0)
-		p.Start(t, rwAsk("write", skip))
-		rwWaiting(t, s, "writers", 1)
-		back := rwAsync(t, l.ReadLock(), t.Context())
-		rwWaiting(t, s, "readers", 1)
+		r := bed.Lock(t, t.Context(), l.ReadLock())
+		p := spawn(t, s, 0)
+		p.Start(t, ask("write", skip))
+		waiting(t, s, "writers", 1)
+		back := bed.Async(t.Context(), l.ReadLock())
+		waiting(t, s, "readers", 1)
 		select { // it is refreshed: longer than its first life time
 		case <-back:
 			t.Fatal("entered before a living writer")
@@ -359,53 +329,53 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 		}
 		p.Kill(t)
 		began := time.Now()
-		h := rwGot(t, back, skip+rwSoon)
+		h := within(t, skip+soon, back)
 		t.Logf("entered %v after the waiting writer was killed", time.Since(began))
-		rwUnlock(t, h, r)
+		unlock(t, h, r)
 	})
 	t.Run("writer, with a living one that came later", func(t *testing.T) {
 		s, l := start(t)
-		r := rwLock(t, l.ReadLock(), t.Context())
-		p := rwSpawn(t, s, 0)
-		p.Start(t, rwAsk("write", skip))
-		rwWaiting(t, s, "writers", 1)
-		back := rwAsync(t, l.ReadLock(), t.Context())
-		rwWaiting(t, s, "readers", 1)
-		later := rwAsync(t, l.WriteLock(), t.Context()) // keeps the sets of marks alive
-		rwWaiting(t, s, "writers", 2)
+		r := bed.Lock(t, t.Context(), l.ReadLock())
+		p := spawn(t, s, 0)
+		p.Start(t, ask("write", skip))
+		waiting(t, s, "writers", 1)
+		back := bed.Async(t.Context(), l.ReadLock())
+		waiting(t, s, "readers", 1)
+		later := bed.Async(t.Context(), l.WriteLock()) // keeps the sets of marks alive
+		waiting(t, s, "writers", 2)
 		p.Kill(t)
 		began := time.Now()
-		h := rwGot(t, back, skip+rwSoon)
+		h := within(t, skip+soon, back)
 		t.Logf("entered %v after the waiting writer was killed", time.Since(began))
-		rwUnlock(t, h, r)
-		rwUnlock(t, rwGot(t, later, 10*time.Second))
+		unlock(t, h, r)
+		unlock(t, within(t, 10*time.Second, later))
 	})
 	t.Run("reader", func(t *testing.T) {
 		s, l := start(t)
-		w := rwLock(t, l.WriteLock(), t.Context())
-		p := rwSpawn(t, s, 0)
-		p.Start(t, rwAsk("read", skip))
-		rwWaiting(t, s, "readers", 1)
-		next := rwAsync(t, l.WriteLock(), t.Context())
-		rwWaiting(t, s, "writers", 1)
+		w := bed.Lock(t, t.Context(), l.WriteLock())
+		p := spawn(t, s, 0)
+		p.Start(t, ask("read", skip))
+		waiting(t, s, "readers", 1)
+		next := bed.Async(t.Context(), l.WriteLock())
+		waiting(t, s, "writers", 1)
 		p.Kill(t)
 		began := time.Now()
-		rwUnlock(t, w)
-		h := rwGot(t, next, skip+rwSoon)
+		unlock(t, w)
+		h := within(t, skip+soon, next)
 		t.Logf("entered %v after the unlock, behind a dead reader", time.Since(began))
-		rwUnlock(t, h)
+		unlock(t, h)
 	})
 	t.Run("frozen writer comes back", func(t *testing.T) {
 		s, l := start(t)
-		r := rwLock(t, l.ReadLock(), t.Context())
-		p := rwSpawn(t, s, 0)
-		id := p.Start(t, rwAsk("write", skip))
-		rwWaiting(t, s, "writers", 1)
+		r := bed.Lock(t, t.Context(), l.ReadLock())
+		p := spawn(t, s, 0)
+		id := p.Start(t, ask("write", skip))
+		waiting(t, s, "writers", 1)
 		p.Freeze(t)
-		h := rwGot(t, rwAsync(t, l.ReadLock(), t.Context()), skip+rwSoon)
+		h := within(t, skip+soon, bed.Async(t.Context(), l.ReadLock()))
 		p.Thaw(t)
-		rwWaiting(t, s, "writers", 1) // it takes a new place
-		rwUnlock(t, h, r)
+		waiting(t, s, "writers", 1) // it takes a new place
+		unlock(t, h, r)
 		p.Await(t, id, "locked")
 		p.Unlock(t, id)
 		bed.End(t, p)
@@ -414,28 +384,23 @@ func TestRWDeadWaitersArePassedOver(t *testing.T) {
 
 // The turn is kept for a reader that is slow to take it, and given up by one that leaves: a writer
 // enters then, not after the skip time.
-func TestRWTurnIsKeptForAReader(t *testing.T) {
+func TestTurnIsKeptForAReader(t *testing.T) {
 	t.Parallel()
-	s := rwServer(t)
-	proxy := testbed.NewProxy(t, s.Addr())
-	c, err := rwOpen(proxy.Addr(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	s := server(t)
+	c, proxy := proxied(t, s, 0, 0)
 	reader := c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute)).ReadLock()
-	l := rwClient(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
+	l := client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
 	for _, leaves := range []bool{false, true} {
-		w := rwLock(t, l.WriteLock(), t.Context())
+		w := bed.Lock(t, t.Context(), l.WriteLock())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		got := rwAsync(t, reader, ctx)
-		rwWaiting(t, s, "readers", 1)
-		next := rwAsync(t, l.WriteLock(), t.Context())
-		rwWaiting(t, s, "writers", 1)
-		rwQuiet(t, s)
+		got := bed.Async(ctx, reader)
+		waiting(t, s, "readers", 1)
+		next := bed.Async(t.Context(), l.WriteLock())
+		waiting(t, s, "writers", 1)
+		s.AwaitQuiet(t)
 		proxy.Pause(testbed.Replies) // it hears nothing, but is heard
-		rwUnlock(t, w)
+		unlock(t, w)
 		select {
 		case <-next:
 			t.Fatal("a writer entered before a reader whose turn it was")
@@ -443,27 +408,27 @@ func TestRWTurnIsKeptForAReader(t *testing.T) {
 		}
 		if leaves {
 			cancel()
-			rwUnlock(t, rwGot(t, next, rwSoon))
+			unlock(t, within(t, soon, next))
 			proxy.Resume(testbed.Replies)
 		} else {
 			proxy.Resume(testbed.Replies)
-			rwUnlock(t, rwGot(t, got, rwSoon))
-			rwUnlock(t, rwGot(t, next, rwSoon))
+			unlock(t, within(t, soon, got))
+			unlock(t, within(t, soon, next))
 		}
 	}
 }
 
-// TestRWWritersEnterInTheirOrder: writers of several processes enter in the order in which they were refused
+// Writers of several processes enter in the order in which they were refused
 // first, whoever held the lock. One that nobody hears yet when it is called loses its place, so all listen first.
-func TestRWWritersEnterInTheirOrder(t *testing.T) {
+func TestWritersEnterInTheirOrder(t *testing.T) {
 	t.Parallel()
-	s := rwServer(t)
+	s := server(t)
 	const writers, rounds = 6, 5
 	locks := make([]*rwlock.WriteLock, writers)
 	for i := range locks {
-		locks[i] = rwClient(t, s, 30*time.Second).ReadWriteLock("n").WriteLock()
+		locks[i] = client(t, s, 30*time.Second).ReadWriteLock("n").WriteLock()
 	}
-	other := rwClient(t, s, 30*time.Second).ReadWriteLock("n")
+	other := client(t, s, 30*time.Second).ReadWriteLock("n")
 	for round := range rounds {
 		var first redlatch.Locker = other.ReadLock()
 		if round%2 == 1 {
@@ -487,8 +452,8 @@ func TestRWWritersEnterInTheirOrder(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			rwWaiting(t, s, "writers", int64(i)+1)
-			bed.Eventually(t, "it listens", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", rlCalls("n")+"*:write")) > i })
+			waiting(t, s, "writers", int64(i)+1)
+			bed.Eventually(t, "it listens", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel("n")+"*:write")) > i })
 		}
 		if err := h.Unlock(context.Background()); err != nil {
 			t.Fatal(err)
@@ -505,24 +470,23 @@ func TestRWWritersEnterInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestRWFirstWriterThatDoesNotCome: a writer that is first and does not take the free lock, since it stands still,
+// A writer that is first and does not take the free lock, since it stands still,
 // holds up the next one for a moment only, however long its mark would live.
-func TestRWFirstWriterThatDoesNotCome(t *testing.T) {
+func TestFirstWriterThatDoesNotCome(t *testing.T) {
 	t.Parallel()
-	s := rwServer(t)
-	w := rwClient(t, s, 30*time.Second).ReadWriteLock("n", rwTold()).WriteLock()
-	rwHears(t, s, rwStranger(1))
-	rwMark(t, s, rwStranger(1))
+	s := server(t)
+	w := client(t, s, 30*time.Second).ReadWriteLock("n", told()).WriteLock()
+	hears(t, s, stranger)
+	mark(t, s, stranger)
 	if h, err := w.TryLock(t.Context(), 0, 0); err == nil {
 		t.Error("an attempt passed a writer whose turn it was")
-		rwUnlock(t, h)
+		unlock(t, h)
 	}
 	began := time.Now()
-	h, err := w.TryLock(t.Context(), rwSoon, 0)
+	h, err := w.TryLock(t.Context(), soon, 0)
 	if err != nil {
 		t.Fatalf("after %v: %v", time.Since(began), err)
 	}
 	t.Logf("entered after %v", time.Since(began))
-	rwUnlock(t, h)
-	s.Do(t, "DEL", "redlatch_rw_writers:{n}", "redlatch_rw_marks:{n}")
+	unlock(t, h)
 }

@@ -1,0 +1,459 @@
+package readwrite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/rwlock"
+)
+
+// Readers share the lock, and a writer excludes readers and writers.
+func TestReadersShareAndAWriterExcludes(t *testing.T) {
+	s := server(t)
+	c1, c2 := client(t, s, 5*time.Second), client(t, s, 5*time.Second)
+	ctx := t.Context()
+	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n")
+
+	r1, r2 := bed.Lock(t, ctx, l1.ReadLock()), bed.Lock(t, ctx, l2.ReadLock())
+	busy(t, ctx, l1.WriteLock())
+	busy(t, ctx, l2.WriteLock())
+	if got := s.Text(t, "HGET", "n", "mode"); got != "read" {
+		t.Errorf("mode %q", got)
+	}
+	unlock(t, r1)
+	busy(t, ctx, l2.WriteLock())
+	unlock(t, r2)
+	w := bed.Lock(t, ctx, l2.WriteLock())
+	busy(t, ctx, l1.ReadLock())
+	busy(t, ctx, l2.ReadLock())
+	busy(t, ctx, l1.WriteLock())
+	unlock(t, w)
+}
+
+// Re-entries are counted per mode, and raise the lease to the longest.
+func TestReentryIsCountedPerMode(t *testing.T) {
+	s := server(t)
+	c := client(t, s, 10*time.Second)
+	l := c.ReadWriteLock("n")
+	w1 := bed.Lock(t, t.Context(), l.WriteLock())
+	w2 := bed.Lock(t, w1.Context(), l.WriteLock(), redlatch.WithLease(time.Minute))
+	r1 := bed.Lock(t, w2.Context(), l.ReadLock())
+	r2 := bed.Lock(t, w2.Context(), l.ReadLock())
+	st, err := l.State(t.Context())
+	if err != nil || st.Mode != redlatch.ModeWrite || len(st.Owners) != 2 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	for _, o := range st.Owners {
+		if o.Count != 2 {
+			t.Errorf("%+v: want 2 holds", o)
+		}
+	}
+	// Re-entry raises to the longer lease; it does not add up.
+	if ttl := s.Int(t, "PTTL", "n"); ttl < 40000 || ttl > 60000 {
+		t.Errorf("TTL %d ms, want that of the longer lease", ttl)
+	}
+	unlock(t, w2)
+	// An inner unlock lowers nothing; the lock's end is that of those who are left when
+	// one leaves wholly.
+	if ttl := s.Int(t, "PTTL", "n"); ttl < 30000 || ttl > 60000 {
+		t.Errorf("TTL %d ms after an inner unlock, want what was asked for", ttl)
+	}
+	busy(t, t.Context(), l.ReadLock())
+	unlock(t, w1)
+	if ttl := s.Int(t, "PTTL", "n"); ttl > 10000 {
+		t.Errorf("TTL %d ms, want that of the holds left", ttl)
+	}
+	// downgraded
+	r3 := bed.Lock(t, t.Context(), l.ReadLock())
+	busy(t, t.Context(), l.WriteLock())
+	unlock(t, r3, r1)
+	busy(t, t.Context(), l.WriteLock())
+	unlock(t, r2)
+	if n := s.Int(t, "DBSIZE"); n != 0 {
+		t.Errorf("%d keys left: %v", n, s.List(t, "KEYS", "*"))
+	}
+}
+
+// A writer that reads and unlocks the write lock lets readers in at that moment.
+func TestDowngradeLetsReadersInAtThatMoment(t *testing.T) {
+	s := server(t)
+	c1, c2 := client(t, s, 30*time.Second), client(t, s, 30*time.Second)
+	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n", told())
+	w := bed.Lock(t, t.Context(), l1.WriteLock())
+	r := bed.Lock(t, w.Context(), l1.ReadLock())
+	blocked := bed.Async(t.Context(), l2.ReadLock())
+	waiting(t, s, "readers", 1)
+	unlock(t, w)
+	got := within(t, soon, blocked)
+	busy(t, t.Context(), l2.WriteLock())
+	unlock(t, got, r)
+}
+
+// The answer that refused a reader is lost, and it enters with
+// its next try: its place must not keep writers waiting.
+func TestLostRefusal(t *testing.T) {
+	s := server(t)
+	c, proxy := proxied(t, s, 0, 0)
+	l := client(t, s, 0).ReadWriteLock("n")
+	w := bed.Lock(t, t.Context(), l.WriteLock())
+	trap := proxy.DropReply(testbed.Contains(luascript.RWRead.SHA))
+	got := bed.Async(t.Context(), c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute)).ReadLock())
+	trap.Wait(t)
+	proxy.Refuse() // it can't ask again before the unlock
+	unlock(t, w)
+	proxy.Admit(t)
+	unlock(t, within(t, 10*time.Second, got))
+	if h, err := l.WriteLock().TryLock(t.Context(), 0, 0); err != nil {
+		t.Errorf("a place was left behind: %v", err)
+	} else {
+		unlock(t, h)
+	}
+}
+
+// State shows each holder, and the writers that wait.
+func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
+	s := server(t)
+	a, b := client(t, s, time.Minute), client(t, s, 30*time.Second)
+	la, lb := a.ReadWriteLock("n", redlatch.Fenced(), told()), b.ReadWriteLock("n", redlatch.Fenced(), told())
+	state := func() redlatch.State {
+		t.Helper()
+		st, err := la.State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	if st := state(); st.Held || st.Mode != redlatch.ModeNone || st.QueueLength != 0 || st.Name != "n" {
+		t.Errorf("free: %+v", st)
+	}
+	r1 := bed.Lock(t, t.Context(), la.ReadLock())
+	r2 := bed.Lock(t, t.Context(), lb.ReadLock())
+	r3 := bed.Lock(t, r2.Context(), lb.ReadLock())
+	first := bed.Async(t.Context(), la.WriteLock())
+	waiting(t, s, "writers", 1)
+	second := bed.Async(t.Context(), lb.WriteLock())
+	waiting(t, s, "writers", 2)
+	st := state()
+	if !st.Held || st.Mode != redlatch.ModeRead || len(st.Owners) != 2 || st.QueueLength != 2 || len(st.Queue) != 2 {
+		t.Fatalf("%+v", st)
+	}
+	for _, o := range st.Owners {
+		count, lease := 1, time.Minute
+		if strings.HasPrefix(o.Owner, b.ID()) {
+			count, lease = 2, 30*time.Second
+		}
+		if o.Mode != redlatch.ModeRead || o.Count != count || o.Remaining > lease || o.Remaining < lease-20*time.Second {
+			t.Errorf("%+v: want %d holds and at most %v", o, count, lease)
+		}
+	}
+	if !strings.HasPrefix(st.Queue[0].Owner, a.ID()) || !strings.HasPrefix(st.Queue[1].Owner, b.ID()) {
+		t.Errorf("queue %+v: not in the order of arrival", st.Queue)
+	}
+	unlock(t, r1, r2, r3)
+	for _, from := range []<-chan bed.Attempt{first, second} {
+		w := within(t, soon, from)
+		if st := state(); st.Mode != redlatch.ModeWrite || len(st.Owners) != 1 || st.Owners[0].Mode != redlatch.ModeWrite ||
+			st.Token != w.Token() || strings.Contains(st.Owners[0].Owner, ":write") {
+			t.Errorf("a writer with token %d: %+v", w.Token(), st)
+		}
+		bed.Unlock(t, w)
+	}
+}
+
+// Whoever waits on the server counts, readers also in their
+// turn, as for Client.Inspect; those whose places have ended do not, and no number is cut.
+func TestStateCountsReadersThatWait(t *testing.T) {
+	s := server(t)
+	a, b := client(t, s, 10*time.Second), client(t, s, 10*time.Second)
+	l := a.ReadWriteLock("n", redlatch.Fenced())
+	expect := func(what string, length, listed int) {
+		t.Helper()
+		st, err := l.State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.QueueLength != length || len(st.Queue) != listed {
+			t.Errorf("%s: %d wait, %d in the list; want %d and %d", what, st.QueueLength, len(st.Queue), length, listed)
+		}
+		if in, err := b.Inspect(t.Context(), "n"); err != nil || in.QueueLength != length {
+			t.Errorf("%s: Inspect says %d, want %d: %v", what, in.QueueLength, length, err)
+		}
+	}
+	w := bed.Lock(t, t.Context(), l.WriteLock())
+	expect("a writer alone", 0, 0)
+	var got []<-chan bed.Attempt
+	for _, c := range []*redlatch.Client{a, b, b} {
+		got = append(got, bed.Async(t.Context(), c.ReadWriteLock("n").ReadLock()))
+	}
+	waiting(t, s, "readers", 3)
+	expect("three readers", 3, 0)
+	got = append(got, bed.Async(t.Context(), b.ReadWriteLock("n").WriteLock()))
+	waiting(t, s, "writers", 1)
+	expect("three readers and a writer", 4, 1)
+	unlock(t, w)
+	for i := range got {
+		unlock(t, within(t, 10*time.Second, got[i]))
+	}
+	expect("all served", 0, 0)
+
+	now := s.List(t, "TIME")
+	at, err := strconv.Atoi(now[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, over := strconv.Itoa((at+600)*1000), strconv.Itoa((at-1)*1000)
+	put := func(key string, list ...string) {
+		s.Do(t, append([]string{"ZADD", "redlatch_rw_" + key + ":{n}"}, list...)...)
+		s.Do(t, "PEXPIRE", "redlatch_rw_"+key+":{n}", "60000")
+	}
+	put("turn", late, "c:r1", late, "c:r2", over, "c:r3")
+	put("readers", late, "c:r4", over, "c:r5")
+	expect("readers, some in their turn", 3, 0)
+	var marks, writers []string
+	for i := range 1200 {
+		marks = append(marks, late, "c:w"+strconv.Itoa(i))
+		writers = append(writers, strconv.Itoa(i), "c:w"+strconv.Itoa(i))
+	}
+	put("marks", append(marks, over, "c:w1200")...)
+	put("writers", append(writers, "1200", "c:w1200")...)
+	expect("a long queue", 1203, 1000)
+	for _, key := range []string{"turn", "readers", "marks", "writers"} {
+		s.Do(t, "DEL", "redlatch_rw_"+key+":{n}")
+	}
+	empty(t, s)
+}
+
+// A reader enters at its next refresh, not when the lease of the writer that kept it out would have
+// ended, when that one has gone without a message and another reader is inside.
+func TestWriterGoneWithoutAMessage(t *testing.T) {
+	for _, how := range []string{"released by one key while a cluster moved the slot", "deleted by hand"} {
+		t.Run(how, func(t *testing.T) {
+			s := server(t)
+			w := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").WriteLock())
+			l := client(t, s, 0).ReadWriteLock("n")
+			waits := bed.Async(t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
+			waiting(t, s, "readers", 1)
+			gone := []string{"DEL", "n"}
+			if how != "deleted by hand" {
+				gone = []string{"EVAL", luascript.RWFree.Body, "1", "n", s.List(t, "ZRANGE", leases, "0", "0")[0]}
+			}
+			if n := s.Int(t, gone...); n != 1 {
+				t.Fatalf("%d holds have gone", n)
+			}
+			r := bed.Lock(t, t.Context(), l.ReadLock())
+			if err := w.Unlock(t.Context()); err == nil {
+				t.Error("an Unlock of what was gone reports success")
+			}
+			unlock(t, within(t, 5*time.Second, waits), r)
+		})
+	}
+}
+
+// What a read unlock costs does not grow with the number of readers: what the script calls is the
+// same, for the reader that ends last and for the others.
+func TestCostOfAReadUnlock(t *testing.T) {
+	s := server(t)
+	const sample = 50
+	var most int64
+	for _, readers := range []int{1, 100, 1000} {
+		c := client(t, s, time.Hour)
+		l := c.ReadWriteLock("n").ReadLock()
+		holds := make([]redlatch.Hold, 0, readers+2*sample)
+		for range readers + 2*sample {
+			holds = append(holds, bed.Lock(t, t.Context(), l))
+		}
+		slices.Reverse(holds[len(holds)-sample:])
+		for name, part := range map[string][]redlatch.Hold{
+			"first to end": holds[:sample],
+			"last to end":  holds[len(holds)-sample:],
+		} {
+			before := s.CommandStats(t)
+			unlock(t, part...)
+			diff := s.CommandStats(t).Sub(before)
+			var calls int64
+			for cmd, n := range diff.Calls {
+				if cmd != "evalsha" && cmd != "ping" { // each connection sends one a second
+					calls += n
+				}
+			}
+			t.Logf("%d readers stay, %s: %v of server time and %d calls per unlock: %v", readers, name,
+				diff.Time["evalsha"]/sample, calls/sample, diff.Calls)
+			if diff.Calls["evalsha"] != sample {
+				t.Errorf("%d commands for %d unlocks", diff.Calls["evalsha"], sample)
+			}
+			if readers == 1 {
+				most = max(most, calls)
+			} else if calls > most+sample/10 {
+				t.Errorf("%d readers: %d calls for %d unlocks, with one reader %d", readers, calls, sample, most)
+			}
+			for _, scan := range []string{"hgetall", "hkeys", "keys", "scan", "hscan"} {
+				if diff.Calls[scan] > 0 {
+					t.Errorf("%d times %s", diff.Calls[scan], scan)
+				}
+			}
+		}
+		unlock(t, holds[sample:len(holds)-sample]...)
+		empty(t, s)
+	}
+}
+
+// A reader that asks for the write lock is refused at once, with ErrUpgrade, whoever else waits.
+func TestUpgradeIsRefusedAtOnce(t *testing.T) {
+	s := server(t)
+	l := client(t, s, 0).ReadWriteLock("n")
+	r := bed.Lock(t, t.Context(), l.ReadLock())
+	refused := func(when string) {
+		t.Helper()
+		for _, wait := range []time.Duration{0, time.Hour} {
+			began := time.Now()
+			if _, err := l.WriteLock().TryLock(r.Context(), wait, 0); !errors.Is(err, redlatch.ErrUpgrade) || time.Since(began) > soon {
+				t.Errorf("%s: %v after %v, want ErrUpgrade at once", when, err, time.Since(began))
+			}
+		}
+	}
+	refused("alone")
+	other := bed.Async(t.Context(), l.WriteLock())
+	waiting(t, s, "writers", 1)
+	s.AwaitQuiet(t)
+	refused("behind another writer of this process")
+	bed.Unlock(t, r)
+
+	// Also when the owner's read comes while its write waits.
+	w, job := bed.Hold(t, other), redlatch.WithOwner(t.Context(), "job")
+	upgrade := bed.Async(job, l.WriteLock())
+	waiting(t, s, "writers", 1)
+	read := bed.Async(job, l.ReadLock())
+	waiting(t, s, "readers", 1)
+	bed.Unlock(t, w) // the readers' turn
+	h := bed.Hold(t, read)
+	if a := bed.Get(t, upgrade); !errors.Is(a.Err, redlatch.ErrUpgrade) {
+		t.Errorf("a writer whose owner reads now: %v, want ErrUpgrade", a.Err)
+	}
+	bed.Unlock(t, h)
+}
+
+// A plain lock of the same name excludes both modes, and they exclude every other kind, which is told by whom and for
+// how long; none is a state of another.
+func TestOtherKindsOfTheNameAreExcluded(t *testing.T) {
+	s := server(t)
+	c, other, ctx := client(t, s, 0), client(t, s, 0), t.Context()
+	l := c.ReadWriteLock("n")
+	plain := bed.Lock(t, ctx, c.RLock("n"))
+	busy(t, ctx, l.ReadLock())
+	busy(t, ctx, l.WriteLock())
+	if _, err := l.State(ctx); !errors.Is(err, redlatch.ErrInvalidName) {
+		t.Errorf("State: %v, want ErrInvalidName", err)
+	}
+	bed.Unlock(t, plain)
+	for mode, held := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
+		h := bed.Lock(t, ctx, held)
+		in, err := c.Inspect(ctx, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, l := range map[string]redlatch.Locker{
+			"plain": other.RLock("n"), "fair": other.FairLock("n"), "multi": redlatch.MultiLock(other.RLock("n"), other.RLock("n2")),
+		} {
+			_, err := l.TryLock(ctx, 0, 0)
+			if told, is := errors.AsType[*redlatch.NotAcquiredError](err); !is || told.Holder != in.Holders[0].Owner || told.Remaining <= 0 {
+				t.Errorf("a %s lock against a %s hold of %s: %v", kind, mode, in.Holders[0].Owner, err)
+			}
+		}
+		bed.Unlock(t, h)
+	}
+}
+
+// A writer whose key is no lock any more takes its mark along, behind which readers would stand back.
+func TestWhoIsRefusedForGoodLeavesNoMark(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	l := client(t, s, 0).ReadWriteLock("n", told())
+	read := bed.Lock(t, t.Context(), l.ReadLock(), redlatch.WithLease(5*time.Second)) // the writer tries at its end
+	writer := bed.Async(t.Context(), l.WriteLock())
+	waiting(t, s, "writers", 1)
+	s.Do(t, "SET", "n", "data")
+	if a := bed.Get(t, writer); !errors.Is(a.Err, redlatch.ErrInvalidName) {
+		t.Errorf("the writer: %v", a.Err)
+	}
+	bed.Eventually(t, "the writer's mark is gone", func() bool { return s.Int(t, "EXISTS", marks, writers) == 0 })
+	if err := read.Unlock(context.Background()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+	s.Do(t, "DEL", "n", leases)
+}
+
+// A skip time that can't be meant is an error of the first call.
+func TestBadSkipTimes(t *testing.T) {
+	c := client(t, server(t), 0)
+	for _, d := range []time.Duration{0, -1, time.Millisecond} {
+		l := c.ReadWriteLock("n", rwlock.WithSkipAfter(d))
+		for _, l := range []redlatch.Locker{l.ReadLock(), l.WriteLock()} {
+			if _, err := l.TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrInvalidOption) {
+				t.Errorf("skip %v: %v", d, err)
+			}
+		}
+	}
+}
+
+// A forced unlock of one mode ends that mode only, and tells whether there was a hold of it.
+func TestForceUnlockEndsItsOwnModeOnly(t *testing.T) {
+	s := server(t)
+	l := client(t, s, 0).ReadWriteLock("n")
+	read, write := l.ReadLock(), l.WriteLock()
+	job := redlatch.WithOwner(t.Context(), "job")
+	for _, tc := range []struct {
+		name  string
+		held  []redlatch.Locker
+		force interface {
+			ForceUnlock(ctx context.Context) (bool, error)
+		}
+		was           bool
+		reads, writes bool // may enter then
+	}{
+		{"no read lock", nil, read, false, true, true},
+		{"no write lock", nil, write, false, true, true},
+		{"the write lock, which is read", []redlatch.Locker{read, read}, write, false, true, false},
+		{"the read lock", []redlatch.Locker{read, read}, read, true, true, true},
+		{"the read lock, which is written", []redlatch.Locker{write}, read, false, false, false},
+		{"the write lock", []redlatch.Locker{write}, write, true, true, true},
+		{"the write lock of one who reads, too", []redlatch.Locker{write, read}, write, true, true, false},
+		{"the read lock of one who writes, too", []redlatch.Locker{write, read}, read, true, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var holds []redlatch.Hold
+			for _, l := range tc.held {
+				holds = append(holds, bed.Lock(t, job, l))
+			}
+			if was, err := tc.force.ForceUnlock(t.Context()); err != nil || was != tc.was {
+				t.Errorf("ForceUnlock: %t, %v; want %t", was, err, tc.was)
+			}
+			for _, try := range []struct {
+				l      redlatch.Locker
+				enters bool
+			}{{read, tc.reads}, {write, tc.writes}} {
+				h, err := try.l.TryLock(t.Context(), 0, 0)
+				if try.enters != (err == nil) || err != nil && !errors.Is(err, redlatch.ErrNotAcquired) {
+					t.Errorf("then %s: %v", try.l.(interface{ Name() string }).Name(), err)
+				}
+				if err == nil {
+					bed.Unlock(t, h)
+				}
+			}
+			for i, h := range holds {
+				if lost := errors.Is(h.Unlock(t.Context()), redlatch.ErrLeaseLost); lost != (tc.was && any(tc.held[i]) == any(tc.force)) {
+					t.Errorf("hold %d is lost: %t", i, lost)
+				}
+			}
+			empty(t, s)
+		})
+	}
+}
