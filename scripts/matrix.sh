@@ -17,7 +17,7 @@ scripts/ensure-servers.sh --check || exit 1
 servers=${SERVERS:-$(cd .cache/servers && for at in */server; do printf '%s\n' "${at%/server}"; done | sort -t- -k1,1 -k2,2V)}
 packages=${PACKAGES:-}
 if [ -z "$packages" ]; then
-  packages=". ./fair ./multi ./servers/topology ./servers/connect"
+  packages=". ./fair ./readwrite ./multi ./servers/topology ./servers/connect"
   if scripts/ensure-java.sh --check; then packages="$packages ./redisson"; fi
 fi
 for server in $servers; do

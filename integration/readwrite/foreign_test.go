@@ -125,9 +125,9 @@ func TestForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 	const (
 		// What follows up to the foreign unlock must happen within it: a writer that asks
 		// when only the foreign reader is left waits for that one's lease, rightly.
-		lease   = 5 * time.Second
-		theirs  = 10 * time.Minute
-		late    = 5 * time.Second // far from the lease that the dead one seems to have
+		lease  = 5 * time.Second
+		theirs = 10 * time.Minute
+		late   = 5 * time.Second // far from the lease that the dead one seems to have
 	)
 	s := server(t)
 	writer := client(t, s, 0).ReadWriteLock("n").WriteLock()
