@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,7 +26,8 @@ func inForeign(t *testing.T, s *testbed.Server) []string {
 		{"HSET", "d:numbers", "a", "1", "b", "2"}, {"HSET", "d:visits", "visits", "12"}, {"HSET", "d:count", field, "many"},
 		{"HSET", "d:mode", "mode", "read", "title", "x"}, {"HSET", "d:mode2", "mode", "write", field, "text"}, {"HSET", "d:dark", "mode", "dark"},
 		{"HSET", "d:file", "mode", "read"}, {"HSET", "d:export", "mode", "write", "n", "1"}, {"HSET", "d:config", "mode", "read", "customer", "42"},
-		{"RPUSH", "d:list", field}, big,
+		{"HSET", "d:mixed", "mode", "read", field, "1", "n", "1"}, {"HSET", "d:text", "mode", "write", field + ":write", "x"},
+		{"HSET", "d:word", field, "x"}, {"RPUSH", "d:list", field}, big,
 	} {
 		s.Do(t, set...)
 		names = append(names, set[1])
@@ -90,29 +90,5 @@ func TestDataIsNoLock(t *testing.T) {
 		if !strings.HasPrefix(key, "d:") {
 			t.Errorf("left behind: %s", key)
 		}
-	}
-}
-
-// What is no lock any more, and never was one of this type, is an answer of the server that no retry changes: neither
-// busy nor unavailable nor acquired.
-func TestWrongTypeIsAnAnswer(t *testing.T) {
-	s := bed.Server(t)
-	c, ctx := rlClient(t, s.Addr()), t.Context()
-	s.Do(t, "SET", "l", "data")
-	s.Do(t, "SET", "redisson_lock_token:{f}", "text") // a counter that is none
-	defer s.Do(t, "DEL", "l")
-	rw := c.ReadWriteLock("l")
-	for kind, l := range map[string]redlatch.Locker{
-		"plain": c.RLock("l"), "fair": c.FairLock("l"), "read": rw.ReadLock(), "write": rw.WriteLock(),
-		"counter": c.RLock("f", redlatch.Fenced()),
-	} {
-		_, err := l.Lock(context.WithoutCancel(ctx))
-		rlServerError(t, err)
-		if kind != "counter" && !strings.Contains(err.Error(), "WRONGTYPE") {
-			t.Errorf("%s: %v", kind, err)
-		}
-	}
-	if s.Int(t, "EXISTS", "f") != 0 {
-		t.Error("the lock was taken without a token")
 	}
 }

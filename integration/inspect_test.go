@@ -216,6 +216,9 @@ func TestStateSince(t *testing.T) {
 			}
 			return st
 		}
+		if st, err := tc.state(ctx); err != nil || st.Held || st.Mode != redlatch.ModeNone || len(st.Owners) != 0 || st.Name != name {
+			t.Errorf("%s, which is free: %+v %v", name, st, err)
+		}
 		began := time.Now()
 		h := bed.Lock(t, ctx, tc.holder)
 		asked := time.Now()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
-	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Close and Shutdown.
@@ -106,22 +105,4 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 		bed.Eventually(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
 	}
 	s.Do(t, "FLUSHALL")
-}
-
-// A writer that takes the read lock, too, re-enters: Shutdown lets it.
-func TestShutdownLetsAWriterRead(t *testing.T) {
-	t.Parallel()
-	s := testbed.Standalone(t)
-	c := rlClient(t, s.Addr())
-	l := c.ReadWriteLock("l")
-	w := bed.Lock(t, t.Context(), l.WriteLock())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	rlWant(t, c.Shutdown(ctx), context.Canceled) // it has begun
-	r := bed.Lock(t, w.Context(), l.ReadLock())
-	bed.Unlock(t, r)
-	bed.Unlock(t, w)
-	if err := c.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
 }

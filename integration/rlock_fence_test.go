@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,76 +14,6 @@ import (
 )
 
 // Fencing tokens.
-
-// Fencing tokens increase from holder to holder, over all clients.
-func TestRLockTokensIncrease(t *testing.T) {
-	s := bed.Server(t)
-	c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr())
-	var mu sync.Mutex
-	var tokens []uint64 // in the order of the sections
-	var wg sync.WaitGroup
-	for g := range 8 {
-		c := c1
-		if g%2 == 0 {
-			c = c2
-		}
-		wg.Go(func() {
-			for range 25 {
-				h, err := c.RLock("l", redlatch.Fenced()).Lock(context.Background())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				tokens = append(tokens, h.Token())
-				mu.Unlock()
-				if err := h.Unlock(context.Background()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for i := 1; i < len(tokens); i++ {
-		if tokens[i] <= tokens[i-1] {
-			t.Fatalf("token %d after %d", tokens[i], tokens[i-1])
-		}
-	}
-}
-
-// A re-entry has the token of the hold that it enters, and who did not ask for a token neither gets
-// nor uses one.
-func TestRLockTokenIsStableOnReentry(t *testing.T) {
-	s := bed.Server(t)
-	c := rlClient(t, s.Addr())
-	h := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
-	nested := bed.Lock(t, h.Context(), c.RLock("l", redlatch.Fenced()))
-	if h.Token() == 0 || nested.Token() != h.Token() {
-		t.Errorf("tokens %d and %d", h.Token(), nested.Token())
-	}
-	st, err := c.RLock("l", redlatch.Fenced()).State(t.Context())
-	if err != nil || st.Token != h.Token() {
-		t.Errorf("State says %d, %v", st.Token, err)
-	}
-	bed.Unlock(t, nested)
-	bed.Unlock(t, h)
-	plain := bed.Lock(t, t.Context(), c.RLock("l"))
-	if plain.Token() != 0 {
-		t.Errorf("token %d without Fenced", plain.Token())
-	}
-	bed.Unlock(t, plain)
-	if now := s.Int(t, "GET", luascript.TokenKey("l")); now != int64(h.Token()) {
-		t.Errorf("an acquisition that did not ask has paid: counter %d", now)
-	}
-	// A stale holder keeps its own token, not its successor's.
-	stale := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()), redlatch.WithLease(50*time.Millisecond))
-	token := stale.Token()
-	next := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
-	if stale.Token() != token || next.Token() <= token {
-		t.Errorf("stale %d (was %d), next %d", stale.Token(), token, next.Token())
-	}
-	bed.Unlock(t, next)
-}
 
 // Tokens never fall back, though their counter is lost, falls back or runs ahead of the clock.
 func TestRLockTokensSurviveTheirCounter(t *testing.T) {

@@ -65,21 +65,6 @@ func rlMarked(t *testing.T, function string) {
 	bed.Eventually(t, "the goroutine in "+function, func() bool { return testbed.MarkedIn(t.Name(), function) == 1 })
 }
 
-// rlEnded waits for the end of a hold's context and returns when that was.
-func rlEnded(t *testing.T, h redlatch.Hold, cause error) time.Time {
-	t.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(bed.Patience):
-		t.Fatalf("the hold's context does not end")
-	}
-	at := time.Now()
-	if got := context.Cause(h.Context()); !errors.Is(got, cause) {
-		t.Fatalf("the hold's context ended with %v, want %v", got, cause)
-	}
-	return at
-}
-
 func rlAlive(t *testing.T, h redlatch.Hold) {
 	t.Helper()
 	if h.Context().Err() != nil {
@@ -92,33 +77,6 @@ func rlWant(t *testing.T, err, want error) {
 	if !errors.Is(err, want) {
 		t.Fatalf("error %v, want %v", err, want)
 	}
-}
-
-// rlNoWant fails when err matches a sentinel that it must not match.
-func rlNoWant(t *testing.T, err error, not ...error) {
-	t.Helper()
-	for _, e := range not {
-		if errors.Is(err, e) {
-			t.Fatalf("error %v matches %v", err, e)
-		}
-	}
-}
-
-// rlCount is the count of the one owner that holds the lock, 0 when it is free.
-func rlCount(t *testing.T, s *testbed.Server, name string) int {
-	t.Helper()
-	all := s.Hash(t, "HGETALL", name)
-	if len(all) > 1 {
-		t.Fatalf("several owners hold %s: %v", name, all)
-	}
-	for _, v := range all {
-		var n int
-		if _, err := fmt.Sscan(v, &n); err != nil {
-			t.Fatalf("count %q", v)
-		}
-		return n
-	}
-	return 0
 }
 
 func rlChannel(name string) string { return luascript.LockChannel(name) }

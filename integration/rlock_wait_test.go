@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -90,51 +89,6 @@ func rlLibraryEnds(t *testing.T) {
 	bed.Eventually(t, "the client library's goroutines", func() bool { return testbed.GoroutinesIn("_refresh.func2") == 0 })
 }
 
-// A release costs one command and calls one waiter of one process, whatever number of them
-// waits: one more command.
-func TestRLockReleaseWakesOneWaiter(t *testing.T) {
-	s := bed.Server(t)
-	rlLoad(t, s)
-	holder, c1, c2 := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
-	h := bed.Lock(t, t.Context(), holder.RLock("l"))
-	ctx, cancel := context.WithCancel(t.Context())
-	var waiters []<-chan bed.Attempt
-	for range 20 {
-		waiters = append(waiters, bed.Async(ctx, c1.RLock("l")), bed.Async(ctx, c2.RLock("l")))
-	}
-	rlSubscribed(t, s, "l", 2)
-	bed.Eventually(t, "all waiters", func() bool { return testbed.GoroutinesIn("(*acquisition).sleep") >= 40 })
-	rlQuiet(t, s)
-	before := s.CommandStats(t)
-	bed.Unlock(t, h)
-	var won redlatch.Hold
-	bed.Eventually(t, "the next holder", func() bool {
-		for i, w := range waiters {
-			select {
-			case r := <-w:
-				if won = r.Hold; r.Err != nil || won == nil {
-					t.Fatal(r.Err)
-				}
-				waiters = slices.Delete(waiters, i, i+1)
-				return true
-			default:
-			}
-		}
-		return false
-	})
-	calls := s.CommandStats(t).Sub(before).Calls
-	if calls["publish"] != 2 || calls["evalsha"] > 4 {
-		t.Errorf("%d messages and %d scripts for a release with waiters in two processes, want 2 and 2, and looks", calls["publish"], calls["evalsha"])
-	}
-	cancel()
-	bed.Unlock(t, won)
-	for _, w := range waiters {
-		if r := bed.Get(t, w); r.Err == nil {
-			bed.Unlock(t, r.Hold)
-		}
-	}
-}
-
 // rlQuiet waits until no script has run for a while, and for many looks: time alone also passes while
 // the whole process stands still.
 func rlQuiet(t *testing.T, s *testbed.Server) {
@@ -212,18 +166,4 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 		rlWant(t, bed.Get(t, w).Err, context.Canceled)
 	}
 	bed.Unlock(t, h)
-}
-
-// The subscription is refused for good: Lock says so instead of waiting.
-func TestRLockSubscriptionRefused(t *testing.T) {
-	t.Parallel()
-	s := bed.Server(t)
-	s.SetUser(t, "nosub", "on", ">pw", "~*", "&*", "+@all", "-subscribe")
-	holder := rlClient(t, s.Addr())
-	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "nosub", "pw" })
-	h := bed.Lock(t, t.Context(), holder.RLock("l"))
-	r := bed.Get(t, bed.Async(t.Context(), c.RLock("l")))
-	rlServerError(t, r.Err)
-	bed.Unlock(t, h)
-	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("l"))) // it needs none
 }

@@ -83,41 +83,6 @@ func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("line")))
 }
 
-// A wait that was simply too short for a server that is slow, or busy, is no outage.
-func TestShortWaitIsNoOutage(t *testing.T) {
-	t.Parallel()
-	s := bed.Server(t)
-	rlLoad(t, s)
-	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr())
-	l := c.RLock("l")
-	bed.Unlock(t, bed.Lock(t, t.Context(), l))
-	p.Delay(testbed.Replies, 100*time.Millisecond)
-	judged := 0
-	for range 20 {
-		began := time.Now()
-		h, err := l.TryLock(t.Context(), time.Millisecond, 0)
-		took := time.Since(began)
-		if err == nil { // the answer was there when the end of the wait was noticed
-			bed.Unlock(t, h)
-			continue
-		}
-		if took < time.Second/2 { // else it may have been without an answer for a second, which is an outage
-			rlWant(t, err, redlatch.ErrNotAcquired)
-			rlNoWant(t, err, redlatch.ErrUnavailable)
-			judged++
-		}
-		if _, err := l.State(t.Context()); err != nil { // what was asked before has its answer then
-			t.Fatal(err)
-		}
-	}
-	if judged == 0 {
-		t.Error("no wait was too short")
-	}
-	p.Delay(testbed.Replies, 0)
-	bed.Unlock(t, bed.Lock(t, t.Context(), l))
-}
-
 // What was given up on one node of a cluster takes no place of another one's.
 func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 	t.Parallel()
@@ -168,43 +133,5 @@ func TestFrozenClusterNodeStopsNoOthersAcquisitions(t *testing.T) {
 		}
 	}
 	frozen.Thaw(t)
-	c.Close()
-}
-
-// No name puts keys of one lock into different slots, or stops the process: a name
-// that would is refused, with the reason, by every kind and every call.
-func TestNamesOnACluster(t *testing.T) {
-	t.Parallel()
-	set := testbed.Cluster(t)
-	t.Cleanup(func() { rlLibraryEnds(t) })
-	c := rlClient(t, "", func(c *redlatch.Config) {
-		c.Redis = rueidis.ClientOption{InitAddress: set.Addrs()}
-	})
-	fill := func(n int, end string) string { return fmt.Sprintf("%*s", n, end) }
-	works := 0
-	for _, name := range []string{
-		"{", "}", "a{", "a}", "{a", "}a", "{}", "{}a", "a{}", "}{", "{{}", "{}}", "{{a}}", "{a}{b}", "{a}b", "a{b}", "a{b", "a}b{c", "{a}:{",
-		fill(100, "{"), fill(1024, "{"), fill(1024, "}{"), fill(1025, "{"), fill(6709, "{"), fill(6709, "}"),
-	} {
-		rw := c.ReadWriteLock(name)
-		for i, l := range []redlatch.Locker{c.RLock(name), c.RLock(name, redlatch.Fenced()), c.FairLock(name), rw.ReadLock(), rw.WriteLock()} {
-			h, err := l.TryLock(t.Context(), bed.Patience, 0)
-			switch {
-			case err == nil:
-				works++
-				bed.Unlock(t, h)
-			case !errors.Is(err, redlatch.ErrInvalidName):
-				t.Errorf("%d of %.40q: %v", i, name, err)
-			case len(err.Error()) > 1000:
-				t.Errorf("the message of %.40q has %d bytes", name, len(err.Error()))
-			}
-		}
-		if _, err := c.RLock(name).State(t.Context()); err != nil && !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Errorf("State of %.40q: %v", name, err)
-		}
-	}
-	if works < 30 {
-		t.Errorf("only %d of the locks work", works)
-	}
 	c.Close()
 }

@@ -1,7 +1,6 @@
 package refusals
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,67 +122,5 @@ func TestGroupReleaseTellsOfEach(t *testing.T) {
 	}
 	if got := s.Hash(t, "HGETALL", "c")[field]; got != "1" {
 		t.Errorf("count %q", got)
-	}
-}
-
-// TestNoLock: what is no lock is told at once, whatever its size, and not touched.
-func TestNoLock(t *testing.T) {
-	s := testbed.Standalone(t)
-	other := "6d4e6c1a-0000-4000-8000-00000000000a:17"
-	want := map[string]string{
-		"text": "-3", "one": "-3", "word": "-3", "two": "-3", "modeless": "-3", "lock": "0", "rw": "0", "write": "0",
-		"config": "-3", "export": "-3", "mode": "-3", "word2": "-3", "mixed": "-3", "long": "-3",
-	}
-	s.Do(t, "SET", "text", "x")
-	s.Do(t, "HSET", "one", "name", "1")
-	s.Do(t, "HSET", "word", other, "x")
-	s.Do(t, "HSET", "two", "a", "1", "b", "2")
-	s.Do(t, "HSET", "modeless", "mode", "dark", other, "1")
-	s.Do(t, "HSET", "lock", other, "1")
-	s.Do(t, "HSET", "rw", "mode", "read", other, "1")
-	s.Do(t, "HSET", "write", "mode", "write", other+":write", "1", other, "2")
-	s.Do(t, "HSET", "config", "mode", "read", "path", "/x")
-	s.Do(t, "HSET", "export", "mode", "write", "n:write", "1")
-	s.Do(t, "HSET", "mode", "mode", "read")
-	s.Do(t, "HSET", "word2", "mode", "write", other+":write", "x")
-	s.Do(t, "HSET", "mixed", "mode", "read", other, "1", "n", "1")
-	long := []string{"HSET", "long", "mode", "read"}
-	for i := range 5000 {
-		long = append(long, "f"+strconv.Itoa(i), "1")
-	}
-	s.Do(t, long...)
-	for key, code := range want {
-		content := func() string {
-			if key == "text" {
-				return s.Text(t, "GET", key)
-			}
-			return fmt.Sprint(s.Hash(t, "HGETALL", key))
-		}
-		before := content()
-		for name, c := range map[string]call{
-			"acquire": {script: luascript.Acquire, keys: []string{key, "void"}, args: []string{field, "1000", ""}},
-			"traced":  {script: luascript.Acquire, keys: []string{key, "void", "trace", "wait"}, args: []string{field, "1000", "", "", "-"}},
-			"group":   {script: luascript.GroupAcquire, keys: []string{key, "void", "wait"}, args: []string{"1000", "3", field, "0", "", "", ""}},
-			"fair":    {script: luascript.FairAcquire, keys: fairKeys(key), args: []string{"PUBLISH", "g:", "o:", field, "1000", "-", "", "0"}},
-			"read": {
-				script: luascript.RWRead, keys: []string{key, "void", "leases", "own", "writers", "marks", "readers", "turn"},
-				args: []string{field, "1000", "", "", "0", "0", "", ""},
-			},
-			"write": {
-				script: luascript.RWWrite, keys: []string{key, "void", "leases", "writers", "marks", "turn"},
-				args: []string{field, "1000", "0", "", "", "PUBLISH", "1"},
-			},
-		} {
-			if key == "rw" && name == "read" {
-				continue // it enters
-			}
-			got := must(t, s, c)
-			if first, _, _ := strings.Cut(strings.Trim(got, "[]"), " "); first != code {
-				t.Errorf("%s of %q: %q, want %s", name, key, got, code)
-			}
-		}
-		if after := content(); after != before || s.Int(t, "PTTL", key) != -1 {
-			t.Errorf("%q was touched: %.200s became %.200s", key, before, after)
-		}
 	}
 }
