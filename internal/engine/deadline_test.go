@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // The bubble's clock makes these exact: a deadline that is a microsecond off fails.
@@ -24,64 +23,6 @@ const leaseTime = 30 * time.Second
 
 // drift is what is taken off a lease.
 func drift(length time.Duration) time.Duration { return lease.Drift(length) }
-
-func TestFixedLeaseEndsAtItsLocalDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		f.latency = 100 * time.Millisecond
-		const lease = 10 * time.Second
-		sent := time.Now()
-		h := take(t, t.Context(), core, "l", lock.WithLease(lease))
-		if took := time.Since(sent); took != 2*f.latency {
-			t.Fatalf("Lock took %v", took)
-		}
-		want := sent.Add(lease - lease/100 - 2*time.Millisecond)
-		if !h.ValidUntil().Equal(want) {
-			t.Errorf("ValidUntil is %v off", h.ValidUntil().Sub(want))
-		}
-		at := lostAt(t, h, lock.LossExpired)
-		if !at.Equal(want) {
-			t.Errorf("the hold ended %v off its deadline", at.Sub(want))
-		}
-		if f.count("l") != 1 {
-			t.Error("the server's lease ended first")
-		}
-		if n := len(f.scripts("release")); n != 0 {
-			t.Errorf("%d releases of a lost hold", n)
-		}
-	})
-}
-
-func TestWatchdogRenewsAtAThird(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		f.latency = 5 * time.Millisecond
-		h := take(t, t.Context(), core, "l")
-		for range 100 * 30 { // a hundred leases
-			time.Sleep(time.Second)
-			if h.Context().Err() != nil || f.count("l") != 1 {
-				t.Fatal("lost")
-			}
-		}
-		renewals := f.scripts("renew")
-		for i := 1; i < len(renewals); i++ {
-			if gap := renewals[i].at.Sub(renewals[i-1].at); gap < 9*time.Second || gap > 10*time.Second+time.Second/5 {
-				t.Fatalf("%v between two renewals", gap)
-			}
-		}
-		if n := len(renewals); n < 290 || n > 340 {
-			t.Errorf("%d renewals in 100 leases", n)
-		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		n := len(f.scripts("renew"))
-		time.Sleep(time.Minute)
-		if got := len(f.scripts("renew")); got != n {
-			t.Error("renewed after the unlock")
-		}
-	})
-}
 
 // A failed renewal is retried until the deadline, which is that of the last
 // successful one.
@@ -116,32 +57,6 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestRenewalRecoversBeforeTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		var until atomic.Int64
-		f.onBefore(func(conn.Command) error {
-			if time.Now().UnixNano() < until.Load() {
-				return errLost
-			}
-			return nil
-		})
-		h := take(t, t.Context(), core, "l")
-		for range 20 {
-			mended := h.ValidUntil().Add(-2 * time.Second)
-			until.Store(mended.UnixNano())
-			time.Sleep(time.Until(mended))
-			time.Sleep(12 * time.Second)
-			if h.Context().Err() != nil || f.count("l") != 1 {
-				t.Fatal("lost in spite of a retry in time")
-			}
-		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // The deadline does not wait for a renewal that has no answer, and a late answer
@@ -221,80 +136,6 @@ func TestDeadlineCountsFromTheSending(t *testing.T) {
 		}
 		if err := h.Unlock(t.Context()); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-func TestGoneIsNoticedAtTheNextCheck(t *testing.T) {
-	for name, opts := range map[string][]lock.AcquireOption{"watchdog": nil, "fixed": {lock.WithLease(time.Hour)}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, core := newFake(t, leaseTime)
-				h := take(t, t.Context(), core, "l", opts...)
-				inner := take(t, h.Context(), core, "l", opts...)
-				time.Sleep(time.Minute)
-				f.mu.Lock()
-				delete(f.keys, "l")
-				f.mu.Unlock()
-				gone := time.Now()
-				at := lostAt(t, h, lock.LossGone)
-				lostAt(t, inner, lock.LossGone)
-				if took := at.Sub(gone); took > leaseTime/3 {
-					t.Errorf("noticed after %v", took)
-				}
-				if f.count("l") != 0 {
-					t.Error("created again")
-				}
-			})
-		})
-	}
-}
-
-// The server's lease of a fixed hold is set once.
-func TestFixedLeaseIsCheckedNotRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		sent := time.Now()
-		const lease = 100 * time.Second
-		h := take(t, t.Context(), core, "l", lock.WithLease(lease))
-		for h.Context().Err() == nil {
-			f.mu.Lock()
-			if k := f.find("l"); k == nil || !k.ends.Equal(sent.Add(lease)) {
-				t.Errorf("the server's lease was moved")
-			}
-			f.mu.Unlock()
-			time.Sleep(time.Second)
-		}
-		if n := len(f.scripts("renew")); n < 9 {
-			t.Errorf("%d checks in a fixed lease of %v", n, lease)
-		}
-		lostAt(t, h, lock.LossExpired)
-	})
-}
-
-// A fixed lease is checked but never extended, and what a watchdog's hold of the
-// same owner needs does not prolong it.
-func TestFixedLeaseIsNotExtendedByTheWatchdog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		sent := time.Now()
-		fixed := take(t, t.Context(), core, "l", lock.WithLease(time.Minute))
-		watched := take(t, fixed.Context(), core, "l")
-		at := lostAt(t, fixed, lock.LossExpired)
-		if want := sent.Add(time.Minute - drift(time.Minute)); !at.Equal(want) {
-			t.Errorf("ended %v off", at.Sub(want))
-		}
-		// The context of the inner hold was derived from the outer one's; the hold
-		// itself lives on.
-		time.Sleep(5 * time.Minute)
-		if f.count("l") == 0 {
-			t.Fatal("the watchdog's hold was lost")
-		}
-		if err := watched.Unlock(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if f.count("l") != 0 {
-			t.Error("the key stays")
 		}
 	})
 }
@@ -425,35 +266,4 @@ func TestRenewalsOfABurstAreSpread(t *testing.T) {
 		}
 		t.Logf("%.2f times the mean", peak/mean)
 	})
-}
-
-// Unlock, loss and Close at the same moment end a hold once, and the owner is
-// forgotten.
-func TestHoldsEndOnce(t *testing.T) {
-	for range 50 {
-		synctest.Test(t, func(t *testing.T) {
-			f, core := newFake(t, leaseTime)
-			ctx := engine.WithOwner(context.Background(), "one")
-			h := take(t, ctx, core, "l")
-			inner, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx, lock.WithLease(leaseTime/3))
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.onBefore(func(conn.Command) error { time.Sleep(time.Millisecond); return nil })
-			time.Sleep(leaseTime/3 - drift(leaseTime/3))
-			done := make(chan struct{}, 4)
-			for _, end := range []func(){
-				func() { _ = h.Unlock(ctx) }, func() { _ = inner.Unlock(ctx) },
-				func() { f.mu.Lock(); delete(f.keys, "l"); f.mu.Unlock() }, func() { core.Close() },
-			} {
-				go func() { end(); done <- struct{}{} }()
-			}
-			for range cap(done) {
-				<-done
-			}
-			if core.Holding() != 0 {
-				t.Errorf("%d holds are counted", core.Holding())
-			}
-		})
-	}
 }

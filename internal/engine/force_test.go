@@ -25,54 +25,6 @@ func forced(core *engine.Core, f *fakeRedis, key string, e inspect.Evicted) {
 	over(true, e)
 }
 
-// A ForceUnlock of this very client that ended holds of its own: they are checked at once, those
-// of other locks when they are due, and what the check finds decides.
-func TestForcedUnlockChecksTheClientsOwnHoldsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		f.latency = time.Millisecond
-		victim := take(t, t.Context(), core, "l")
-		fixed := take(t, t.Context(), core, "fixed", lock.WithLease(time.Hour))
-		bystander := take(t, t.Context(), core, "m")
-		began := time.Now()
-		forced(core, f, "l", inspect.Evicted{Count: 1})
-		next := take(t, t.Context(), core, "l") // another owner of this client
-		if took := lostAt(t, victim, lock.LossGone).Sub(began); took > 5*time.Millisecond {
-			t.Errorf("the evicted one was told after %v", took)
-		}
-		began = time.Now()
-		forced(core, f, "fixed", inspect.Evicted{Count: 1})
-		if took := lostAt(t, fixed, lock.LossGone).Sub(began); took > 5*time.Millisecond {
-			t.Errorf("the one with a fixed lease was told after %v", took)
-		}
-		for _, r := range f.scripts("renew") {
-			if r.keys != 1 {
-				t.Errorf("a check of %d locks", r.keys)
-			}
-		}
-		core.Doubt("l")(true, inspect.Evicted{Count: 17, Owners: []string{"somebody"}}) // not all are named
-		time.Sleep(10 * time.Millisecond)
-		core.Doubt("l")(false, inspect.Evicted{}) // it may have run
-		time.Sleep(10 * time.Millisecond)
-		if n := len(f.scripts("renew")); n != 4 {
-			t.Errorf("%d checks, want one for each forced unlock", n)
-		}
-		core.Doubt("l")(true, inspect.Evicted{Count: 1, Owners: []string{"somebody"}})
-		time.Sleep(10 * time.Millisecond)
-		if n := len(f.scripts("renew")); n != 4 {
-			t.Errorf("%d checks: the last one ended nothing of this client's", n)
-		}
-		for _, h := range []lock.Hold{next, bystander} {
-			if err := h.Context().Err(); err != nil {
-				t.Errorf("%s: %v", h.Name(), err)
-			}
-			if err := h.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
 // A renewal that ran before the lock was taken away, and has no answer yet, does not put the
 // check off.
 func TestForcedUnlockBesideARenewalUnderWay(t *testing.T) {

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,20 +10,10 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
 )
-
-// A lease that is no number on the wire would delete the key that it is set on.
-func TestMillisOfTheLongestDuration(t *testing.T) {
-	for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - time.Millisecond} {
-		if got := kind.Millis(d); len(got) != len("9223372036854") || got[0] != '9' {
-			t.Errorf("Millis(%d) = %s", d, got)
-		}
-	}
-}
 
 // The inner Unlock's reply is lost, and the key with it: that the field is gone
 // can't be the first try's doing, which leaves the outer hold's count.

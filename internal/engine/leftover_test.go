@@ -15,22 +15,6 @@ import (
 // A living process leaves no lease behind that is longer than what its last hold
 // lasted, whichever hold had asked for it.
 func TestTheLongerLeaseOfAReleasedHoldIsNotLeftBehind(t *testing.T) {
-	t.Run("the outer one's", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			f, core := newFake(t, leaseTime)
-			own := engine.WithOwner(t.Context(), "x")
-			outer := take(t, own, core, "l", lock.WithLease(time.Hour))
-			inner := take(t, own, core, "l", lock.WithLease(2*time.Second))
-			if err := outer.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-			lostAt(t, inner, lock.LossExpired)
-			time.Sleep(time.Second)
-			if f.count("l") != 0 {
-				t.Error("the key is left for an hour")
-			}
-		})
-	})
 	t.Run("a watched one's", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, core := newFake(t, leaseTime)
@@ -45,23 +29,6 @@ func TestTheLongerLeaseOfAReleasedHoldIsNotLeftBehind(t *testing.T) {
 			time.Sleep(time.Second)
 			if f.count("l") != 0 {
 				t.Error("the key is left")
-			}
-		})
-	})
-	t.Run("released while the other's lease ends", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			f, core := newFake(t, leaseTime)
-			f.latency = 200 * time.Millisecond
-			outer := take(t, t.Context(), core, "l", lock.WithLease(2*time.Second))
-			inner := take(t, outer.Context(), core, "l", lock.WithLease(time.Hour))
-			time.Sleep(time.Until(outer.ValidUntil()) - 300*time.Millisecond)
-			if err := inner.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-			lostAt(t, outer, lock.LossExpired)
-			time.Sleep(time.Second)
-			if f.count("l") != 0 {
-				t.Error("the key is left for an hour")
 			}
 		})
 	})

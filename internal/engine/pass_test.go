@@ -62,50 +62,6 @@ func TestReentriesDoNotProlongATenure(t *testing.T) {
 	})
 }
 
-// After a command that got no answer, or that of a server that is not what it was, nothing is
-// passed on before there is a new one: the node may be another one by now.
-func TestNothingIsPassedOnAfterABreak(t *testing.T) {
-	for what, failure := range map[string]error{
-		"nothing": nil, "no answer": errLost, "not sent": errUnsent,
-		"restarted": conn.Refusal("LOADING Redis is loading the dataset in memory"),
-		"demoted":   conn.Refusal("READONLY You can't write against a read only replica."),
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			f, core := newPassing(t)
-			h := take(t, t.Context(), core, "l")
-			got := make(chan error, 1)
-			go func() {
-				h, err := engine.Open(new(rlock.RLock), core, "l").Lock(context.Background())
-				if err == nil {
-					err = h.Unlock(context.Background())
-				}
-				got <- err
-			}()
-			time.Sleep(tenure / 2)
-			synctest.Wait()
-			if failure != nil {
-				f.onBefore(func(cmd conn.Command) error {
-					if cmd.Keys[0] == "other" && cmd.Script == luascript.Acquire {
-						return failure
-					}
-					return nil
-				})
-				if _, err := engine.Open(new(rlock.RLock), core, "other").TryLock(t.Context(), 0, 0); err == nil {
-					t.Error("the server answered")
-				}
-			}
-			f.mu.Lock()
-			delete(f.keys, "l") // the new master has never heard of it
-			f.mu.Unlock()
-			err := h.Unlock(context.Background())
-			if passed := err == nil; passed != (failure == nil) {
-				t.Errorf("%s: Unlock: %v", what, err)
-			}
-			t.Logf("the receiver: %v", <-got)
-		})
-	}
-}
-
 // A break is remembered until the server has answered: also when the table of slots names another
 // node for the key by then, which is what follows a break in a cluster, and when no command was
 // under way when the connection broke. What another server says, or who is dead anyway, changes
@@ -119,6 +75,8 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 		"none":                                   {passes: true},
 		"a lost answer":                          {err: errLost},
 		"a lost answer, then a failover":         {err: errLost, moves: true},
+		"a command that was not sent":            {err: errUnsent},
+		"a server that starts":                   {err: conn.Refusal("LOADING Redis is loading the dataset in memory")},
 		"a demoted server":                       {err: conn.Refusal("READONLY You can't write against a read only replica.")},
 		"a demoted server, then a failover":      {err: conn.Refusal("READONLY You can't write against a read only replica."), moves: true},
 		"a connection without a command":         {quiet: true},

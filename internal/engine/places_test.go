@@ -61,52 +61,6 @@ func queued(core *engine.Core, name string, every time.Duration) *engine.Lock {
 	})
 }
 
-// Who may have missed a message asks at once, however many they are: a grant
-// could have been in it.
-func TestMissedMessagesAreAskedForAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const waiters = 300
-		f, core := newFake(t, leaseTime)
-		f.latency = time.Millisecond
-		holder := take(t, t.Context(), core, "l")
-		l := queued(core, "l", time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for range waiters {
-			wg.Go(func() {
-				if _, err := l.Lock(ctx); err == nil {
-					t.Error("a second holder")
-				}
-			})
-		}
-		time.Sleep(100 * time.Millisecond)
-
-		began := time.Now()
-		f.mu.Lock()
-		h := f.listener
-		f.mu.Unlock()
-		h.Confirmed(luascript.CallChannel("l") + core.ID())
-		time.Sleep(10 * time.Millisecond) // a refresh takes 2
-		asked, sent := 0, 0
-		for _, r := range f.scripts("renew") {
-			if !r.at.Before(began) {
-				asked, sent = asked+r.keys, sent+1
-			}
-		}
-		if asked < waiters {
-			t.Errorf("%d of %d have asked after 10 ms", asked, waiters)
-		}
-		if sent > 20 {
-			t.Errorf("it took %d commands", sent)
-		}
-		cancel()
-		wg.Wait()
-		if err := holder.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // One node of a cluster answers no refresh. The places on the others are refreshed in time all the
 // same, and what waits for an answer of that node stays bounded. Once it answers again, so are its
 // own, in few commands.

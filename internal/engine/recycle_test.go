@@ -71,49 +71,6 @@ func TestALateAnswerFindsItsOwnAcquisition(t *testing.T) {
 	})
 }
 
-// Whoever is passed the lock uses memory of others who had it, and of others who left the
-// line. Nobody gets what was meant for another one.
-func TestPassingOnAmongThoseWhoLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newPassing(t)
-		f.latency = 100 * time.Microsecond
-		end := time.Now().Add(2 * time.Second)
-		var inside, turns, left atomic.Int32
-		var wg sync.WaitGroup
-		for g := range 16 {
-			wg.Go(func() {
-				for i := g; time.Now().Before(end); i++ {
-					wait := time.Duration(i%5) * time.Millisecond
-					h, err := engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), wait, 0)
-					if err != nil {
-						if left.Add(1); !errors.Is(err, lock.ErrNotAcquired) {
-							t.Errorf("TryLock: %v", err)
-						}
-						time.Sleep(time.Duration(g) * 10 * time.Microsecond)
-						continue
-					}
-					if turns.Add(1); inside.Add(1) != 1 {
-						t.Error("two are inside")
-					}
-					time.Sleep(time.Duration(i%3) * 100 * time.Microsecond)
-					inside.Add(-1)
-					if err := h.Unlock(context.Background()); err != nil {
-						t.Errorf("Unlock: %v", err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		time.Sleep(time.Second)
-		if n := f.count("l"); n != 0 {
-			t.Errorf("still held %d times", n)
-		}
-		if turns.Load() < 100 || left.Load() < 100 {
-			t.Errorf("%d turns and %d who left say little", turns.Load(), left.Load())
-		}
-	})
-}
-
 // What comes while a carrier is on its way, or busy, travels in one write.
 func TestWhatComesTogetherTravelsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

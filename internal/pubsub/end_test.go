@@ -64,50 +64,6 @@ func TestNodesWithoutTopicsEnd(t *testing.T) {
 	})
 }
 
-// A topic that comes at the very moment at which its node ends is served, whether
-// a waiter brings it or it moves there.
-func TestTopicBesideTheEndOfItsNode(t *testing.T) {
-	for _, moves := range []bool{false, true} {
-		t.Run(fmt.Sprint("moves=", moves), func(t *testing.T) {
-			for range 100 {
-				bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
-					var mu sync.Mutex
-					home := "a"
-					s.where = func(uint16) string { mu.Lock(); defer mu.Unlock(); return home }
-					w := h.Join(one("c"))
-					tries(w)
-					leave(w)
-					time.Sleep(pubsub.Linger)
-					synctest.Wait()
-					if moves {
-						mu.Lock()
-						home = "b"
-						mu.Unlock()
-						w = h.Join(one("c"))
-						tries(w)
-						mu.Lock()
-						home = "a"
-						mu.Unlock()
-						time.Sleep(pubsub.IdleNode)
-						s.cut() // at the instant at which a ends
-					} else {
-						time.Sleep(pubsub.IdleNode)
-						w = h.Join(one("c"))
-					}
-					time.Sleep(time.Second)
-					if !tries(w) || !w.Take().Confirmed {
-						t.Fatal("not confirmed: the waiter would poll for ever")
-					}
-					if !s.publish("c", "0") || !tries(w) {
-						t.Fatal("the message is lost")
-					}
-					leave(w)
-				})
-			}
-		})
-	}
-}
-
 // While no connection can be made, topics that nobody waits for any more are not kept.
 func TestOutageKeepsNoIdleTopics(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {

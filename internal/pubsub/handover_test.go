@@ -1,8 +1,6 @@
 package pubsub_test
 
 import (
-	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -180,39 +178,6 @@ func BenchmarkTakeHead(b *testing.B) {
 		<-(<-line).C
 		line <- h.Join(one("c"), pubsub.Carry(b))
 	}
-}
-
-// Those in line learn who held the lock meanwhile, also those who are taken.
-func TestTakenWaitersKnowWhoHeldIt(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *fakeServer, h *pubsub.Hub) {
-		holder := func(i int) pubsub.Holder { return pubsub.Holder{Owner: "o", Trace: fmt.Sprint("t", i)} }
-		const n = 12
-		var line []*pubsub.Waiter
-		for i := range n {
-			line = append(line, h.Join(one("c"), pubsub.Carry(i)))
-		}
-		synctest.Wait()
-		line[0].Expect(time.Now().Add(time.Second), holder(-1))
-		for i := range n {
-			if !h.TakeHead("c", func(any) (pubsub.Holder, bool) { return holder(i), true }) {
-				t.Fatal("not taken")
-			}
-			var want []pubsub.Holder
-			for j := max(-1, i-8); j < i; j++ {
-				want = append(want, holder(j))
-			}
-			if got := line[i].Take().Passed; !slices.Equal(got, want) {
-				t.Errorf("waiter %d was told %v, want %v", i, got, want)
-			}
-			// What the server says of the owner is what the first of the tenure left.
-			if i+1 < n {
-				line[i+1].Expect(time.Now().Add(time.Second), holder(-1))
-			}
-		}
-		for _, w := range line {
-			leave(w)
-		}
-	})
 }
 
 // A waiter's memory may be used again when it has left and nothing is being said about it.

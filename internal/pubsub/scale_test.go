@@ -75,42 +75,6 @@ func TestWaiterCostsTheSameAmongMany(t *testing.T) {
 	}
 }
 
-// Idle topics end at their time, one after the other, though only the oldest is
-// looked at; one that is waited for again starts anew.
-func TestIdleTopicsEndInOrder(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
-		const step = pubsub.Linger / 8
-		var line []*pubsub.Waiter
-		for i := range 5 {
-			line = append(line, h.Join(one(fmt.Sprint("c", i))))
-		}
-		synctest.Wait()
-		for _, w := range line { // c0 goes idle first
-			leave(w)
-			time.Sleep(step)
-		}
-		leave(h.Join(one("c1"))) // comes back for a moment, at 5 steps
-		for at := 5; at <= 14; at++ {
-			time.Sleep(time.Millisecond)
-			synctest.Wait()
-			for i := range 5 {
-				end := 8 + i
-				if i == 1 {
-					end = 13
-				}
-				want := 0
-				if at >= end {
-					want = 1
-				}
-				if got := s.count(s.unsubs, fmt.Sprint("c", i)); got != want {
-					t.Errorf("step %d: c%d unsubscribed %d times, not %d", at, i, got, want)
-				}
-			}
-			time.Sleep(step - time.Millisecond)
-		}
-	})
-}
-
 // BenchmarkJoin is a waiter for a new lock, from Join to its confirmation, beside
 // locks that are waited for.
 func BenchmarkJoin(b *testing.B) {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestMain(m *testing.M) {
@@ -45,24 +44,6 @@ func init() {
 	})
 }
 
-func TestWorkerTalksByLines(t *testing.T) {
-	p := Spawn(t, "echo", map[string]string{"Greeting": "hello there"})
-	if got := p.Line(t); got != "hello there" {
-		t.Errorf("greeting %q", got)
-	}
-	p.Send(t, "one %d", 1)
-	if got := p.Expect(t, "echo"); got != "one 1" {
-		t.Errorf("echo %q", got)
-	}
-	p.CloseInput(t)
-	if got := p.Line(t); got != "bye" {
-		t.Errorf("last line %q", got)
-	}
-	if err := p.Wait(t); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestWorkerErrorIsSeen(t *testing.T) {
 	p := Spawn(t, "failing", nil)
 	if err := p.Wait(t); err == nil {
@@ -74,33 +55,6 @@ func TestWorkerErrorIsSeen(t *testing.T) {
 	p = Spawn(t, "nobody", nil)
 	if err := p.Wait(t); err == nil || !strings.Contains(p.Stderr(), `no role "nobody"`) {
 		t.Errorf("%v, %q", err, p.Stderr())
-	}
-}
-
-func TestFrozenWorkerSaysNothingUntilThawed(t *testing.T) {
-	p := Spawn(t, "echo", map[string]string{"Greeting": "up"})
-	p.Expect(t, "up")
-	p.Freeze(t)
-	p.Send(t, "x")
-	select {
-	case line := <-p.Lines():
-		t.Fatalf("a frozen process said %q", line)
-	case <-time.After(50 * time.Millisecond):
-	}
-	p.Thaw(t)
-	p.Expect(t, "echo x")
-}
-
-func TestKilledWorkerIsGone(t *testing.T) {
-	p := Spawn(t, "echo", map[string]string{"Greeting": "up"})
-	p.Expect(t, "up")
-	p.Freeze(t)
-	p.Kill(t)
-	if err := p.Wait(t); err == nil {
-		t.Error("a killed process has exit status 0")
-	}
-	if _, ok := <-p.Lines(); ok {
-		t.Error("it said something more")
 	}
 }
 
