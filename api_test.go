@@ -1,11 +1,25 @@
 package redlatch_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"iter"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +167,440 @@ func TestEachErrorIsItsOwnSentinel(t *testing.T) {
 			if errors.Is(err, sentinel) {
 				t.Errorf("%T matches %q", err, sentinel)
 			}
+		}
+	}
+}
+
+// forImplementers are the names of package lock that programs have no use for: the lock kinds and other types that
+// implement Locker need them.
+var forImplementers = []string{"AcquireSettings", "Join", "SettingsOf"}
+
+// A program imports one package: what package lock exports for it, the root package has under the same name.
+func TestRootHasTheNamesOfPackageLock(t *testing.T) {
+	root := exported(t, ".")
+	all := exported(t, "lock")
+	if len(all) < 40 {
+		t.Errorf("only %d names were found", len(all))
+	}
+	for _, name := range all {
+		if !slices.Contains(root, name) && !slices.Contains(forImplementers, name) {
+			t.Errorf("lock.%s is missing in the root package", name)
+		}
+	}
+	for _, name := range forImplementers {
+		if !slices.Contains(all, name) {
+			t.Errorf("package lock has no %s", name)
+		}
+	}
+}
+
+// exported lists the exported names of the package in dir, without methods and fields.
+func exported(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), dir+"/"+entry.Name(), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			names = append(names, declared(decl)...)
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !token.IsExported(name) })
+}
+
+// declared are the names that a declaration of a package makes.
+func declared(decl ast.Decl) []string {
+	if f, ok := decl.(*ast.FuncDecl); ok {
+		if f.Recv != nil {
+			return nil
+		}
+		return []string{f.Name.Name}
+	}
+	var names []string
+	for _, spec := range decl.(*ast.GenDecl).Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			names = append(names, spec.Name.Name)
+		case *ast.ValueSpec:
+			for _, name := range spec.Names {
+				names = append(names, name.Name)
+			}
+		}
+	}
+	return names
+}
+
+// publicPackages are what a program may import, by folder.
+var publicPackages = []string{"", "lock", "rlock", "fairlock", "rwlock", "multilock", "otel", "redlatchtest"}
+
+// No signature, exported field or constant that a program can reach has a type of an internal package.
+func TestPublicSignaturesHaveNoInternalType(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".", "./redlatchtest")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	compiled := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		pkg, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		compiled[pkg] = file
+	}
+	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(pkg string) (io.ReadCloser, error) { return os.Open(compiled[pkg]) })
+	walked := &exports{seen: map[types.Type]bool{}}
+	for _, dir := range publicPackages {
+		pkg, err := imports.Import(path.Join(modulePath, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		walked.pkg(pkg)
+	}
+	for _, bad := range walked.internal {
+		t.Error(bad)
+	}
+	if walked.objects < 300 {
+		t.Errorf("only %d objects were looked at", walked.objects)
+	}
+}
+
+// The walk above finds an internal type wherever a program can see one, and not where it can't.
+func TestInternalTypesAreFound(t *testing.T) {
+	inside := typesOf(t, modulePath+"/internal/in", `package in
+type T struct{}
+type I interface{ hidden() *T }
+type H struct{ T *T }
+func (H) hidden() *T { return nil }
+func (H) Shown() *T { return nil }`, nil)
+	for source, bad := range map[string]bool{
+		`func F(*in.T) {}`:                                   true,
+		`func F() map[string]func([]in.T) {}`:                true,
+		`var V chan in.T`:                                    true,
+		`type S struct { F in.T }`:                           true,
+		`type S struct { in.T }`:                             true,
+		`type S struct { f in.T }`:                           false,
+		`type S struct { t }; type t = in.T`:                 false,
+		`type S struct { h }; type h = in.H`:                 true, // its method is promoted
+		`type A = in.T`:                                      true,
+		`type F func(s *in.T)`:                               true,
+		`type I interface { M() in.T }`:                      true,
+		`type I interface { in.I }`:                          true,
+		`type I interface { i }; type i = in.I`:              false, // sealed by a private method
+		`type S struct{}; func (*S) M(in.T) {}`:              true,
+		`type S struct{}; func (*S) m(in.T) {}`:              false,
+		`func F() s { return s{} }; type s struct{ F in.T }`: true,
+		`func F[X in.I](X) {}`:                               true,
+		`func f(in.T) {}; var v in.T`:                        false,
+	} {
+		walked := &exports{seen: map[types.Type]bool{}}
+		walked.pkg(typesOf(t, modulePath+"/p", "package p; import \""+modulePath+"/internal/in\"; var _ in.T; "+source, inside))
+		if got := len(walked.internal) > 0; got != bad {
+			t.Errorf("%s: found %v", source, walked.internal)
+		}
+	}
+}
+
+func typesOf(t *testing.T, name, source string, imported *types.Package) *types.Package {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "p.go", source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf := types.Config{Importer: one{imported}, Error: func(error) {}} // bodies may lack a return
+	pkg, _ := conf.Check(name, fset, []*ast.File{file}, nil)
+	return pkg
+}
+
+type one struct{ pkg *types.Package }
+
+func (o one) Import(string) (*types.Package, error) { return o.pkg, nil }
+
+// exports walks what programs can see of packages.
+type exports struct {
+	seen     map[types.Type]bool
+	objects  int
+	internal []string // what has an internal type
+}
+
+func (e *exports) pkg(pkg *types.Package) {
+	scope := pkg.Scope()
+	for _, name := range scope.Names() {
+		if obj := scope.Lookup(name); obj.Exported() {
+			e.object(pkg.Path()+"."+name, obj)
+		}
+	}
+}
+
+func (e *exports) object(where string, obj types.Object) {
+	e.objects++
+	if named, ok := obj.Type().(*types.Named); ok && internal(named.Obj()) {
+		e.internal = append(e.internal, fmt.Sprintf("%s is %s", where, named))
+		return
+	}
+	e.typ(where, obj.Type())
+}
+
+func internal(name *types.TypeName) bool {
+	return name.Pkg() != nil && strings.HasPrefix(name.Pkg().Path(), modulePath+"/internal/")
+}
+
+// typ looks into a type that a program sees at where.
+func (e *exports) typ(where string, t types.Type) {
+	if e.seen[t] {
+		return
+	}
+	e.seen[t] = true
+	switch t := t.(type) {
+	case *types.Alias:
+		e.name(where, t.Obj())
+		e.typ(where, types.Unalias(t))
+	case *types.Named:
+		e.name(where, t.Obj())
+		for arg := range t.TypeArgs().Types() {
+			e.typ(where, arg)
+		}
+		if pkg := t.Obj().Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), modulePath) && !internal(t.Obj()) {
+			e.methods(where, types.NewPointer(t))
+			e.typ(where, t.Underlying())
+		}
+	case *types.Struct:
+		for f := range t.Fields() {
+			if f.Exported() {
+				e.typ(where+"."+f.Name(), f.Type())
+			}
+		}
+	case *types.Interface:
+		for m := range t.ExplicitMethods() {
+			if m.Exported() {
+				e.typ(where+"."+m.Name(), m.Type())
+			}
+		}
+		for embedded := range t.EmbeddedTypes() {
+			if alias, ok := embedded.(*types.Alias); ok && !alias.Obj().Exported() {
+				e.methods(where, alias)
+				continue
+			}
+			e.typ(where, embedded)
+		}
+	case *types.Signature:
+		for p := range t.TypeParams().TypeParams() {
+			e.typ(where, p.Constraint())
+		}
+		e.typ(where, t.Params())
+		e.typ(where, t.Results())
+	case *types.Tuple:
+		for v := range t.Variables() {
+			e.typ(where, v.Type())
+		}
+	case *types.Map:
+		e.typ(where, t.Key())
+		e.typ(where, t.Elem())
+	case interface{ Elem() types.Type }: // pointer, slice, array, channel
+		e.typ(where, t.Elem())
+	}
+}
+
+func (e *exports) name(where string, name *types.TypeName) {
+	if internal(name) {
+		e.internal = append(e.internal, fmt.Sprintf("%s has %s", where, name.Type()))
+	}
+}
+
+// methods looks at the exported methods of a type, promoted ones included.
+func (e *exports) methods(where string, t types.Type) {
+	for m := range types.NewMethodSet(t).Methods() {
+		if m.Obj().Exported() {
+			e.objects++
+			e.typ(where+"."+m.Obj().Name(), m.Type())
+		}
+	}
+}
+
+// The Go code of README and of the pages that people copy from compiles, and whole programs run. A block that begins
+// with "// before" is code of another library.
+
+// pagesWithCode are checked; in the others code may have gaps.
+func pagesWithCode(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("docs/moving/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pages, "README.md", "docs/COOKBOOK.md", "docs/TESTING.md")
+}
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// snippet stands around a block that is no whole program. It has what such a block may take for granted.
+const snippet = `package main
+
+import (
+%s)
+
+func block(ctx context.Context, client *redlatch.Client, work func(context.Context) error) error {
+%s
+	return nil
+}
+
+func main() { _ = block }
+`
+
+// packages are what blocks use, by the name that they use.
+var packages = map[string]string{
+	"cmp": "cmp", "context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "os": "os", "slog": "log/slog",
+	"strings": "strings", "sync": "sync", "time": "time", "rueidis": "github.com/redis/rueidis", "redlatch": modulePath,
+}
+
+// program makes a whole program of a block.
+func program(block string) string {
+	if strings.HasPrefix(block, "package ") {
+		return block
+	}
+	var imports strings.Builder
+	used := block + "context. redlatch."
+	names := []string{}
+	for name := range packages {
+		if regexp.MustCompile(`\b` + name + `\.`).MatchString(used) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(&imports, "\t%q\n", packages[name])
+	}
+	if declares(block) {
+		if !strings.Contains(block, "func main() {") {
+			block += "\nfunc main() {}\n"
+		}
+		return fmt.Sprintf("package main\n\nimport (\n%s)\n\nvar _ context.Context\nvar _ redlatch.Config\n\n%s", &imports, block)
+	}
+	block = "if ctx.Err() == nil {\n" + block + "}" // its last line may be a return of its own
+	return fmt.Sprintf(snippet, &imports, block)
+}
+
+var declaration = regexp.MustCompile(`^(//[^\n]*\n)*(func|type) `)
+
+// declares reports whether a block is declarations, not statements.
+func declares(block string) bool { return declaration.MatchString(block) }
+
+// leftOut is what pages whose declarations belong together leave out.
+var leftOut = map[string]string{
+	"docs/TESTING.md": `type Config struct{ RedisURL string }
+
+func (o *Orders) ship(ctx context.Context, _ string) error { return ctx.Err() }
+`,
+}
+
+// blocksOf are the blocks of a page that must compile, each as a program or a part of one.
+func blocksOf(page, text string) []string {
+	var blocks []string
+	rest, joins := leftOut[page]
+	for _, found := range goBlock.FindAllStringSubmatch(text, -1) {
+		switch block := found[1]; {
+		case strings.HasPrefix(block, "// before"):
+		case strings.HasPrefix(block, "func Test"): // package redlatchtest has them
+		case joins && declares(block):
+			rest = block + "\n" + rest
+		default:
+			blocks = append(blocks, block)
+		}
+	}
+	if joins {
+		blocks = append(blocks, rest)
+	}
+	return blocks
+}
+
+// consumer makes a module that uses this one as a user's does, with the dependencies that this one brings.
+func consumer(t *testing.T) string {
+	t.Helper()
+	root, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := os.ReadFile("go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mod := strings.Replace(string(own), "module "+modulePath, "module example.com/consumer", 1) +
+		"\nrequire " + modulePath + " v0.0.0\n\nreplace " + modulePath + " => " + filepath.ToSlash(root) + "\n"
+	for name, text := range map[string]string{"go.mod": mod, "go.sum": string(sum)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// goTool runs the go command in a consumer's module.
+func goTool(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...) // #nosec G204 -- words of this file
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestCodeOnThePagesWorks(t *testing.T) {
+	dir := consumer(t)
+	whole := map[string]string{} // program's directory → where it is from
+	for _, page := range pagesWithCode(t) {
+		text, err := os.ReadFile(page) // #nosec G304 -- a page of this repository
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := blocksOf(page, string(text))
+		if page == "README.md" && len(blocks) < 2 {
+			t.Errorf("%s: %d blocks of Go", page, len(blocks))
+		}
+		for i, block := range blocks {
+			name := fmt.Sprintf("%s%02d", strings.ToLower(strings.TrimSuffix(filepath.Base(page), ".md")), i)
+			name = strings.ReplaceAll(name, "-", "")
+			if strings.HasPrefix(block, "package main") {
+				if formatted, err := format.Source([]byte(block)); err != nil || string(formatted) != block {
+					t.Errorf("%s: a program is not formatted as gofmt does it: %v", page, err)
+				}
+				whole[name] = page
+			}
+			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			code := strings.ReplaceAll(program(block), "redis://127.0.0.1:6379", redisURL)
+			if err := os.WriteFile(filepath.Join(dir, name, "main.go"), []byte(code), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if out, err := goTool(t, dir, "vet", "./..."); err != nil {
+		t.Fatalf("what is copied from a page does not compile: %v\n%s", err, out)
+	}
+	if len(whole) == 0 {
+		t.Error("README has no whole program")
+	}
+	for name, page := range whole {
+		out, err := goTool(t, dir, "run", "./"+name)
+		t.Logf("%s, %s:\n%s", page, name, out)
+		if err != nil {
+			t.Errorf("%s: a program copied from it: %v", page, err)
+		}
+		if page == "README.md" && out != "shipping, and nobody else is\n" {
+			t.Errorf("%s: its program printed %q", page, out)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package pubsub_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,6 +217,46 @@ func TestAPlannedEndIsNotTold(t *testing.T) {
 		h.Redial()
 		ends(0)
 		ends(1)
+		leave(w)
+	})
+}
+
+// When a slot moves, its topics follow to the other node; the rest stays.
+func TestTopicsFollowTheirSlot(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		var mu sync.Mutex
+		home := "node1"
+		s.where = func(uint16) string { mu.Lock(); defer mu.Unlock(); return home }
+		w := h.Join(one("c"))
+		tries(w)
+		mu.Lock()
+		home = "node2"
+		mu.Unlock()
+		s.cut()
+		time.Sleep(time.Second)
+		if !tries(w) || !w.Take().Confirmed {
+			t.Fatal("not subscribed at the new place")
+		}
+		s.mu.Lock()
+		node := s.link.node
+		s.mu.Unlock()
+		if node != "node2" || !s.publish("c", "0") || !tries(w) {
+			t.Errorf("subscribed at %s", node)
+		}
+		leave(w)
+	})
+}
+
+// The server ends a subscription by itself (a slot that moved): it is asked for
+// again.
+func TestDroppedSubscriptionComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+		w := h.Join(one("c"))
+		tries(w)
+		s.link.h.Dropped("c")
+		if !tries(w) || s.count(s.subs, "c") != 2 {
+			t.Errorf("subscribed %d times", s.count(s.subs, "c"))
+		}
 		leave(w)
 	})
 }
