@@ -170,6 +170,30 @@ func TestShareEndsWithTheTenureAlsoForWhoCameBefore(t *testing.T) {
 	})
 }
 
+// A TryLock that can't wait is not kept by others of its kind whose commands fail.
+func TestShareOnceAllAskAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, core := newByHand(t)
+		l := sharing(core)
+		once := func(owner string) *got {
+			return start(func() (lock.Hold, error) {
+				return l.ReadLock().TryLock(held.WithOwner(context.Background(), owner), 0, 0)
+			})
+		}
+		lead, x, y := once("a"), once("x"), once("y")
+		b.tell(b.only(luascript.RWRead, "g=a-"), conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
+		if !lead.over || !errors.Is(lead.err, lock.ErrUnavailable) {
+			t.Error("the leader:", lead.err)
+		}
+		for _, q := range []*question{b.only(luascript.RWRead, "g=x-"), b.only(luascript.RWRead, "g=y-")} {
+			b.tell(q, conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
+		}
+		if !x.over || !y.over {
+			t.Error("still under way")
+		}
+	})
+}
+
 // Two readers of a shared hold that unlock at the same time, after something happened that makes
 // each of them ask the server: when both are told, nothing is left there.
 func TestShareLastUnlocksTogetherAfterABreak(t *testing.T) {
