@@ -234,7 +234,7 @@ var breaks = []struct {
 	{
 		"a late grant is kept", "internal/engine/try.go",
 		"\tif !stays && left.any() {", "\tif !stays && left.any() && !granted {",
-		"TestAnEndedCallLeavesNothing/plain/free/the_reply_is_on_its_way/ctx_ends", "does not return",
+		"TestAnEndedCallLeavesNothing/plain/free/the_reply_is_on_its_way/ctx_ends", "left behind on",
 	},
 	{
 		"a wait is cut short", "internal/engine/acquire.go",
