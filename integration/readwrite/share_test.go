@@ -493,3 +493,64 @@ func TestShareReentryOutlivesFixedHold(t *testing.T) {
 	unlock(t, within(t, 10*time.Second, w))
 	empty(t, s)
 }
+
+// Who follows a reader whose command has no answer is told at once that the client shuts down or is closed, and what
+// the server refuses that reader for good; who does not wait follows it, and hears who holds the lock.
+func TestShareLineBehindAStalledReader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(t *testing.T, s *testbed.Server)
+		try    bool                     // the followers don't wait
+		end    func(c *redlatch.Client) // else the answer comes
+		want   error
+	}{
+		"Shutdown": {end: func(c *redlatch.Client) { go func() { _ = c.Shutdown(context.Background()) }() }, want: redlatch.ErrClosed},
+		"Close":    {end: func(c *redlatch.Client) { go c.Close() }, want: redlatch.ErrClosed},
+		"refused":  {before: func(t *testing.T, s *testbed.Server) { t.Helper(); s.Do(t, "SET", "n", "x") }, want: redlatch.ErrInvalidName},
+		"busy": {before: func(t *testing.T, s *testbed.Server) {
+			t.Helper()
+			bed.Lock(t, t.Context(), client(t, s, time.Hour).ReadWriteLock("n").WriteLock())
+		}, try: true, want: redlatch.ErrNotAcquired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := server(t)
+			c, proxy := proxied(t, s, 30*time.Second, 10*time.Millisecond)
+			l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
+			unlock(t, bed.Lock(t, t.Context(), l))
+			bed.Lock(t, t.Context(), c.RLock("kept")) // Shutdown waits for it
+			if tc.before != nil {
+				tc.before(t, s)
+			}
+			trap := proxy.StallReply(testbed.Contains("EVALSHA"))
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			lead := bed.Async(ctx, l)
+			trap.Wait(t)
+			var got []<-chan bed.Attempt
+			for range 5 {
+				got = append(got, bed.Run(func() (redlatch.Hold, error) {
+					if tc.try {
+						return l.TryLock(t.Context(), 0, 0)
+					}
+					return l.Lock(t.Context())
+				}))
+			}
+			inLine(t, len(got))
+			if tc.end != nil {
+				tc.end(c)
+			} else {
+				trap.Release()
+			}
+			began := time.Now()
+			for _, from := range got {
+				if a := bed.Get(t, from); !errors.Is(a.Err, tc.want) || a.At.Sub(began) > soon {
+					t.Errorf("after %v: %v, want %v", a.At.Sub(began), a.Err, tc.want)
+				}
+			}
+			trap.Release()
+			leave()
+			bed.Get(t, lead)
+			c.Close()
+			s.Do(t, "FLUSHALL")
+		})
+	}
+}
