@@ -3,7 +3,8 @@
 // caller carries them out. There is no clock, no goroutine, no channel, no mutex and no random number in it,
 // so every order of events can be tried, and is (see the simulation and the search in its tests).
 //
-// Nothing imports it yet.
+// Nothing imports it: it is the first step of a rebuild that was stopped, kept as a model of the plain lock's rules
+// whose server answers as the real scripts do. docs/DESIGN.md says why, and what is missing.
 //
 // # Words
 //
