@@ -277,7 +277,7 @@ var breaks = []struct {
 		"TestALostCommandChangesNothing/plain/lock_and_unlock/the_reply_is_lost", "Unlock: ",
 	},
 	{
-		"Extend may shorten a lease", "internal/held/hold.go",
+		"Extend may shorten a lease", "internal/held/extend.go",
 		"\tif until.After(h.until) {", "\tif h.lease > 0 {",
 		"TestLeases/plain/Extend_lengthens", "shortened by",
 	},
