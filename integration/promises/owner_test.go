@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"fmt"
 	"context"
 	"errors"
 	"strconv"
@@ -162,14 +163,22 @@ func TestTheContextIsTheOwner(t *testing.T) {
 // counted fails unless one owner holds all parts of the lock so often. A quorum's last copies come later.
 func counted(t *testing.T, x *bed.Site, name string, count int) {
 	t.Helper()
-	free := 0
+	if wrong := miscounted(t, x, name, count); wrong != "" {
+		t.Error(wrong)
+	}
+}
+
+// miscounted says what is not as counted wants it.
+func miscounted(t *testing.T, x *bed.Site, name string, count int) string {
+	t.Helper()
+	free, spare := 0, 0
 	for _, s := range x.Servers {
 		for _, key := range x.Kind.Names(name) {
 			all := s.Hash(t, "HGETALL", key)
 			delete(all, "mode")
 			for _, n := range all {
 				if n != strconv.Itoa(count) || len(all) > 1 {
-					t.Errorf("the holders are %v, want one with a count of %d", all, count)
+					return fmt.Sprintf("the holders are %v, want one with a count of %d", all, count)
 				}
 			}
 			if len(all) == 0 {
@@ -177,13 +186,13 @@ func counted(t *testing.T, x *bed.Site, name string, count int) {
 			}
 		}
 	}
-	spare := 0
 	if x.Kind.Servers >= 3 {
 		spare = (x.Kind.Servers - 1) / 2
 	}
 	if free > spare {
-		t.Errorf("nobody holds %d parts of %s, want %d at most", free, name, spare)
+		return fmt.Sprintf("nobody holds %d parts of %s, want %d at most", free, name, spare)
 	}
+	return ""
 }
 
 // allGot waits for several acquisitions.
