@@ -1,9 +1,9 @@
 package promises
 
 import (
-	"fmt"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
