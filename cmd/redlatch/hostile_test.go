@@ -119,7 +119,7 @@ func TestHostileTexts(t *testing.T) {
 			body, _ := json.Marshal(map[string]string{"name": in.Name, "owner": owner})
 			code, text, _ := p.ask("POST", "/api/unlock", string(body), "Content-Type: application/json")
 			st, errs = code-http.StatusOK, text
-			p.says("away from " + quote.Text(ownerOf(h))) // its line of the log
+			p.says(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(quote.Text(ownerOf(h)))) // its line of the log
 		}
 		if raw, err := c.Inspect(t.Context(), "evil:"+h); st != 0 || err != nil || raw.Held() && raw.Holders[0].Owner == ownerOf(h) {
 			t.Errorf("unlock of %q, by its name: %d %v: %s", h, st, err, errs)

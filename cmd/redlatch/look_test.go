@@ -209,6 +209,9 @@ func TestHelp(t *testing.T) {
 		t.Error(st)
 	}
 	need(t, out, "Exit status", "run ", "doctor", "REDIS_URL")
+	if st, out, errs := callWith(t, "", nil, "--version"); st != 0 || !strings.HasPrefix(out, "redlatch version ") || !strings.Contains(out, "go1.") {
+		t.Errorf("--version: %d %q %s", st, out, errs)
+	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if st, out, errs := callWith(t, "", nil, "completion", shell); st != 0 || len(out) < 1000 {
 			t.Errorf("%s: %d %s", shell, st, errs)

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,6 +83,7 @@ In tables and sentences long texts are cut; in JSON they are whole.
 		Example: `  export REDIS_URL=redis://localhost:6379
   redlatch ls 'orders:*'
   redlatch show orders:42`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -101,6 +104,25 @@ In tables and sentences long texts are cut; in JSON they are whole.
   redlatch completion fish >~/.config/fish/completions/redlatch.fish   # from the next one on`
 	}
 	return root
+}
+
+// version is that of the program and of the SDK in it.
+func version() string {
+	text := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		text = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				text += " " + s.Value
+			}
+		}
+		for _, d := range info.Deps {
+			if d.Path == "github.com/redlatch/redlatch" {
+				text += ", SDK " + d.Version
+			}
+		}
+	}
+	return text + ", " + runtime.Version()
 }
 
 // file is the stream's file, or nil.

@@ -9,8 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -35,8 +35,10 @@ var assets embed.FS
 type serveFlags struct {
 	listen      string
 	allowUnlock bool
+	readOnly    bool
 	tokenFile   string
 	noToken     bool
+	userHeader  string
 	interval    time.Duration
 	pattern     string
 }
@@ -48,13 +50,18 @@ func (a *app) serveCommand() *cobra.Command {
 		Short: "Serve a live web page of the locks",
 		Long: `serve shows the locks on a live web page: the list, and one lock in detail, with its holders, the queue in order,
 the remaining leases and a timeline of its holders. The page is read-only, unless --allow-unlock is given: then it
-can evict a holder, one at a time, by its whole owner.
+can evict a holder, one at a time, by its whole owner. --read-only refuses to start with --allow-unlock.
 
 It listens on the loopback address. On any other address, and with --allow-unlock, it asks for a token: that of
 --token-file or REDLATCH_SERVE_TOKEN, else one that it makes and prints. All users of a machine reach its loopback
 address: --no-token says that they may unlock. The page keeps the token in its tab. It speaks HTTP: put a TLS proxy
-in front of it if the network is not trusted. While no page is open, serve sends no commands to Redis. /healthz
-answers without a token. Programs use redlatch ls and show with -o json.`,
+in front of it if the network is not trusted. A proxy that logs people in sends the token itself (Authorization:
+Bearer TOKEN), and their names in the header --user-header: whoever has the token can write any name. With --no-token
+an eviction needs that header.
+
+While no page is open, serve sends no commands to Redis. Without a token, /healthz answers while the program lives,
+and /readyz asks Redis, at most once a second: 503 if there is no answer within two seconds. Each eviction is a line
+of JSON on standard error. Programs use redlatch ls and show with -o json.`,
 		Example: `  redlatch serve
   redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
   redlatch serve --allow-unlock --pattern 'orders:*'`,
@@ -63,8 +70,10 @@ answers without a token. Programs use redlatch ls and show with -o json.`,
 	}
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8379", "address and port")
 	c.Flags().BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
+	c.Flags().BoolVar(&f.readOnly, "read-only", false, "only look (the default)")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
 	c.Flags().BoolVar(&f.noToken, "no-token", false, "ask for no token, though --allow-unlock is given; on a loopback address only")
+	c.Flags().StringVar(&f.userHeader, "user-header", "", "header with the user's name, such as X-Forwarded-User, which a proxy sets")
 	c.Flags().DurationVar(&f.interval, "interval", time.Second, "how often to refresh while a page is open")
 	c.Flags().StringVar(&f.pattern, "pattern", "", "show only the locks whose names match this glob")
 	return c
@@ -73,6 +82,9 @@ answers without a token. Programs use redlatch ls and show with -o json.`,
 func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if f.interval < 100*time.Millisecond {
 		return usageError("interval: at least 100ms")
+	}
+	if f.readOnly && f.allowUnlock {
+		return usageError("read-only and allow-unlock exclude each other")
 	}
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
@@ -92,18 +104,20 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	h := newHub(client, f.pattern, f.interval)
-	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, token: token, local: isLoopback(host), log: a.std.err}
+	log := slog.New(slog.NewJSONHandler(a.std.err, nil)) // quotes all texts
+	h := newHub(client, f.pattern, f.interval, log)
+	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, token: token, userHeader: f.userHeader, local: isLoopback(host), log: log}
 	srv := &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      answerTime,
 		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// Events end with the program.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	url := "http://" + ln.Addr().String() + "/"
+	url := address(ln.Addr())
 	fmt.Fprintf(a.std.out, "redlatch: serving %s\n", url)
 	if made {
 		fmt.Fprintf(a.std.out, "redlatch: token made for this run: %s#token=%s\n", url, token)
@@ -152,6 +166,15 @@ func (f serveFlags) token(local bool) (token string, made bool, err error) {
 	return token, false, err
 }
 
+// address is where a browser of this machine finds the page.
+func address(at net.Addr) string {
+	host, port, _ := net.SplitHostPort(at.String())
+	if ip, _ := netip.ParseAddr(host); ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/"
+}
+
 // isLoopback reports whether only this machine reaches an address.
 func isLoopback(host string) bool {
 	ip, _ := netip.ParseAddr(host)
@@ -168,8 +191,9 @@ type site struct {
 	server      string // for people
 	allowUnlock bool
 	token       string // "": nobody is asked
+	userHeader  string // which names the user, "" = none
 	local       bool   // it listens on the loopback address
-	log         io.Writer
+	log         *slog.Logger
 }
 
 // allowed reports whether a request may be answered.
@@ -210,6 +234,12 @@ func (s *site) handler() http.Handler {
 		switch {
 		case r.URL.Path == "/healthz":
 			fmt.Fprintln(w, "ok")
+		case r.URL.Path == "/readyz":
+			if s.hub.answers() {
+				fmt.Fprintln(w, "ok")
+			} else {
+				http.Error(w, "the server does not answer", http.StatusServiceUnavailable)
+			}
 		case s.rebound(r):
 			http.Error(w, "this address is asked by the name of another host", http.StatusForbidden)
 		case api && foreign(r):
@@ -290,6 +320,11 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only this page, or a program with the token, may do this", http.StatusForbidden)
 		return
 	}
+	user := quote.Text(r.Header.Get(s.userHeader))
+	if s.token == "" && s.userHeader != "" && user == "" {
+		http.Error(w, "the proxy must name the user: "+s.userHeader, http.StatusForbidden)
+		return
+	}
 	var ask struct{ Name, Owner string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&ask); err != nil || ask.Name == "" || ask.Owner == "" {
 		http.Error(w, `it takes {"name": NAME, "owner": OWNER}`, http.StatusBadRequest)
@@ -303,11 +338,11 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 	}
 	s.hub.force(exact(name), exact(owner))
 	was, err := s.hub.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
-	result := fmt.Sprintf("done %t", was)
+	about := []any{"user", cmp.Or(user, "?"), "from", r.RemoteAddr, "lock", quote.Text(name), "owner", quote.Text(owner), "freed", was}
 	if err != nil {
-		result = message(err)
+		about = append(about, "error", message(err))
 	}
-	fmt.Fprintf(s.log, "redlatch: %s asked to take %s away from %s: %s\n", r.RemoteAddr, quote.Name(name), quote.Text(owner), result)
+	s.log.WarnContext(r.Context(), "evict", about...)
 	s.hub.poke()
 	answer(w, map[string]bool{"freed": was}, err)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -16,11 +17,15 @@ type hub struct {
 	client   *redlatch.Client
 	pattern  string
 	interval time.Duration
+	log      *slog.Logger
 	came     chan struct{} // a viewer, or an eviction
 
 	mu      sync.Mutex
 	viewers map[*viewer]bool // guarded by mu
 	board   *board           // guarded by mu
+	down    bool             // guarded by mu; the last look failed
+	asked   time.Time        // guarded by mu; when ready was made
+	ready   func() bool      // guarded by mu; whether the server answers, asked once
 }
 
 // viewer is one page that is open.
@@ -34,9 +39,9 @@ const maxViewers = 100
 
 var errBusy = &statusError{errors.New("too many pages are open"), exitBusy}
 
-func newHub(client *redlatch.Client, pattern string, interval time.Duration) *hub {
+func newHub(client *redlatch.Client, pattern string, interval time.Duration, log *slog.Logger) *hub {
 	return &hub{
-		client: client, pattern: pattern, interval: interval, came: make(chan struct{}, 1),
+		client: client, pattern: pattern, interval: interval, log: log, came: make(chan struct{}, 1),
 		viewers: map[*viewer]bool{}, board: newBoard(),
 	}
 }
@@ -100,6 +105,14 @@ func (h *hub) run(ctx context.Context) {
 func (h *hub) show(l *looked) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if down := l.err != nil; down != h.down {
+		h.down = down
+		if down {
+			h.log.Error("look failed", "error", message(l.err))
+		} else {
+			h.log.Info("look works again")
+		}
+	}
 	var page []byte
 	events := map[string][]byte{}
 	if l.err != nil {
@@ -117,6 +130,23 @@ func (h *hub) show(l *looked) {
 			v.tell(one)
 		}
 	}
+}
+
+// answers reports whether the server answers, within two seconds. It is asked at most once a second, whoever wants to
+// know: by a look at a lock, which is an answer, too, if it is refused. On a cluster that is one of the masters.
+func (h *hub) answers() bool {
+	h.mu.Lock()
+	if time.Since(h.asked) > time.Second {
+		h.asked, h.ready = time.Now(), sync.OnceValue(func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			_, err := h.client.Inspect(ctx, "redlatch-ready")
+			return ctx.Err() == nil && !isGone(err)
+		})
+	}
+	ready := h.ready
+	h.mu.Unlock()
+	return ready()
 }
 
 // event is an event as the stream has it.

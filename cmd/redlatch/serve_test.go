@@ -167,7 +167,7 @@ func TestServeUnlock(t *testing.T) {
 	if code, text, _ := p.ask("POST", "/api/unlock", body, typ, "Sec-Fetch-Site: same-origin"); code != 200 || !strings.Contains(text, "true") || inspect(t, c, "x").Held() {
 		t.Errorf("%d %s", code, text)
 	}
-	p.says("asked to take \"x\" away from " + owner)
+	p.says(`"msg":"evict","user":"?"`)
 	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
 		t.Error(err)
 	}
@@ -222,7 +222,7 @@ func TestServeToken(t *testing.T) {
 		all := begin(t, s, append([]string{"serve"}, args...)...)
 		text := all.says("token=")
 		url, token, _ := strings.Cut(strings.Fields(text[strings.LastIndex(text, "http://"):])[0], "/#token=")
-		made := &page{all, strings.Replace(url, "[::]", "127.0.0.1", 1)}
+		made := &page{all, url}
 		if code, _, _ := made.ask("GET", "/api/settings", ""); code != http.StatusUnauthorized {
 			t.Errorf("%v is open to everybody: %d", args, code)
 		}
@@ -233,7 +233,7 @@ func TestServeToken(t *testing.T) {
 	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"--token-file", file}, {"--no-token", "--listen", "0.0.0.0:0"}} {
+	for _, args := range [][]string{{"--token-file", file}, {"--no-token", "--listen", "0.0.0.0:0"}, {"--read-only", "--allow-unlock"}} {
 		if st, _, errs := call(t, s, append([]string{"serve"}, args...)...); st != exitUsage {
 			t.Errorf("%v: %d %s", args, st, errs)
 		}
@@ -242,6 +242,83 @@ func TestServeToken(t *testing.T) {
 	if st, _, errs := call(t, s, "serve", "--no-token"); st != exitUsage {
 		t.Errorf("--no-token and a token: %d %s", st, errs)
 	}
+}
+
+// What is printed is an address that a browser of this machine opens.
+func TestServeAddress(t *testing.T) {
+	for at, want := range map[string]string{
+		"127.0.0.1:80": "127.0.0.1:80", "[::]:81": "localhost:81", "0.0.0.0:82": "localhost:82", "[::1]:83": "[::1]:83", "10.1.2.3:84": "10.1.2.3:84",
+	} {
+		tcp, err := net.ResolveTCPAddr("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := address(tcp); got != "http://"+want+"/" {
+			t.Errorf("%s: %s", at, got)
+		}
+	}
+}
+
+// Behind a proxy that logs people in, the log names who evicted whom: each eviction is a line of JSON. Without a
+// token nobody evicts whom the proxy has not named.
+func TestServeLogsWhoEvicts(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	h := hold(t, c.RLock("a=\"x\"\n"))
+	owner := inspect(t, c, "a=\"x\"\n").Holders[0].Owner
+	p := serving(t, s, "--allow-unlock", "--no-token", "--user-header", "X-Forwarded-User")
+	body, _ := json.Marshal(map[string]string{"name": `a="x"\n`, "owner": owner})
+	const typ = "Content-Type: application/json"
+	if code, text, _ := p.ask("POST", "/api/unlock", string(body), typ); code != http.StatusForbidden || !inspect(t, c, "a=\"x\"\n").Held() {
+		t.Errorf("without a name: %d %s", code, text)
+	}
+	if code, text, _ := p.ask("POST", "/api/unlock", string(body), typ, "X-Forwarded-User: ann@example.org\t\u202e"); code != http.StatusOK {
+		t.Errorf("with one: %d %s", code, text)
+	}
+	_ = h.Unlock(t.Context())
+	_, line, _ := strings.Cut(p.says(`"msg":"evict"`), "\n")
+	var said struct {
+		Time                         time.Time
+		Msg, User, From, Lock, Owner string
+		Freed                        bool
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	if err := json.Unmarshal([]byte(line), &said); err != nil || time.Since(said.Time) > time.Minute {
+		t.Errorf("%v: %s", err, line)
+	}
+	if said.User != `ann@example.org\t\u202e` || said.Lock != `a="x"\n` || said.Owner != owner || !said.Freed || !strings.HasPrefix(said.From, "127.0.0.1:") {
+		t.Errorf("%+v", said)
+	}
+}
+
+// The program lives while its server is frozen, and says within three seconds that it is not ready.
+func TestServeReady(t *testing.T) {
+	s := server(t)
+	p := serving(t, s)
+	ready := func() int { code, _, _ := p.ask("GET", "/readyz", "", "Host: probe.example"); return code }
+	if code := ready(); code != http.StatusOK {
+		t.Errorf("ready: %d", code)
+	}
+	s.Freeze(t)
+	for asked, code := time.Now(), http.StatusOK; code == http.StatusOK; { // the last answer counts for a second
+		before := time.Now()
+		if code = ready(); code == http.StatusOK && time.Since(asked) > 3*time.Second || time.Since(before) > 3*time.Second {
+			t.Fatalf("ready all the same: %d after %v", code, time.Since(before))
+		}
+	}
+	if code, _, _ := p.ask("GET", "/healthz", ""); code != http.StatusOK {
+		t.Errorf("it lives: %d", code)
+	}
+	s.Thaw(t)
+	until(t, "it is ready again", func() bool { return ready() == http.StatusOK }, p.text)
+	s.Do(t, "ACL", "SETUSER", "default", "-@scripting")
+	until(t, "the look is refused", func() bool {
+		if code := ready(); code != http.StatusOK {
+			t.Fatalf("a refusal is an answer: %d", code)
+		}
+		return len(s.DeniedCommands(t)) > 0
+	}, p.text)
+	s.Do(t, "ACL", "SETUSER", "default", "+@scripting")
 }
 
 // Another site's page, or that of another port of this host, gets nothing of the browser's user.
