@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -56,52 +55,53 @@ func TestShareIsOneHold(t *testing.T) {
 // Readers that come at once cost one acquisition, and those
 // whose wait ends leave nothing behind.
 func TestShareWhoComesTogether(t *testing.T) {
-	s := server(t)
-	c, proxy := proxied(t, s, 30*time.Second, 9*time.Second)
-	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
-	unlock(t, bed.Lock(t, t.Context(), l))
-	for _, leader := range []bool{true, false} {
-		lead, leave := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		holds := make(chan redlatch.Hold, 64)
-		lock := func(ctx context.Context) {
-			h, err := l.Lock(ctx)
-			if err != nil && (ctx != lead || !errors.Is(err, redlatch.ErrNotAcquired)) {
-				t.Error(err)
-			}
-			if h != nil {
-				holds <- h
-			}
-		}
-		n := scripts(t, s, func() {
-			trap := proxy.StallReply(testbed.Contains("EVALSHA"))
-			all.Go(func() { lock(lead) })
-			trap.Wait(t)
-			for i := range 40 {
-				ctx := t.Context()
-				if i%2 == 0 {
-					ctx = lead
+	for name, tc := range map[string]struct {
+		leaves bool // the first one; of the 20 that stay another one asks
+		tenure time.Duration
+		most   int64
+	}{
+		"the first stays":                         {false, 9 * time.Second, 1},
+		"the first leaves":                        {true, 9 * time.Second, 3},
+		"the answer takes longer than the tenure": {false, 500 * time.Millisecond, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := server(t)
+			c, proxy := proxied(t, s, 30*time.Second, tc.tenure)
+			l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
+			unlock(t, bed.Lock(t, t.Context(), l))
+			lead, leave := context.WithCancel(t.Context())
+			defer leave()
+			var stay, leaves []<-chan bed.Attempt
+			n := scripts(t, s, func() {
+				trap := proxy.StallReply(testbed.Contains("EVALSHA"))
+				leaves = append(leaves, bed.Async(lead, l))
+				trap.Wait(t)
+				for range 20 {
+					stay, leaves = append(stay, bed.Async(t.Context(), l)), append(leaves, bed.Async(lead, l))
 				}
-				all.Go(func() { lock(ctx) })
+				inLine(t, 40)
+				if tc.leaves {
+					leave()
+					inLine(t, 19)
+				}
+				if tc.tenure < time.Second {
+					time.Sleep(tc.tenure + tc.tenure/2)
+				}
+				trap.Release()
+				unlock(t, allGot(t, stay)...)
+				for _, from := range leaves {
+					if a := bed.Get(t, from); a.Err == nil {
+						unlock(t, a.Hold)
+					} else if !tc.leaves || !errors.Is(a.Err, redlatch.ErrNotAcquired) {
+						t.Error(a.Err)
+					}
+				}
+				bed.Eventually(t, "nothing is left", func() bool { return s.Int(t, "EXISTS", "n") == 0 })
+			})
+			if n > tc.most+1 { // and the release
+				t.Errorf("%d commands for 41 readers", n)
 			}
-			inLine(t, 40)
-			if leader {
-				leave()
-				inLine(t, 19) // of the 20 that stay one asks
-			}
-			trap.Release()
-			all.Wait()
 		})
-		leave()
-		close(holds)
-		for h := range holds {
-			unlock(t, h)
-		}
-		t.Logf("leader left: %v; %d commands", leader, n)
-		if !leader && n != 1 {
-			t.Errorf("%d commands for 41 readers", n)
-		}
-		bed.Eventually(t, "nothing is left", func() bool { return s.Int(t, "EXISTS", "n") == 0 })
 	}
 }
 

@@ -58,20 +58,15 @@ func movedKinds(publish string) map[string]moved {
 		"read": {
 			field: field,
 			take: func(key string) []conn.Command {
-				return []conn.Command{{Script: luascript.RWRead, Keys: []string{
-					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field), luascript.RWWritersKey(key),
-					luascript.RWMarksKey(key), luascript.RWReadersKey(key), luascript.RWTurnKey(key),
-				}, Args: []string{field, ms, "", "", "0", "0", "", ""}}}
+				return []conn.Command{{Script: luascript.RWRead, Keys: readKeys(key, field), Args: []string{field, ms, "", "", "0", "0", "", ""}}}
 			},
 			renew: func(key string) []conn.Command {
 				return append(renewRW(field)(key), one(luascript.Renew, luascript.RWTimeoutKey(key, field), "", more))
 			},
 			free: func(key string) conn.Command { return one(luascript.RWFree, key, field) },
 			release: func(key string) conn.Command {
-				return conn.Command{Script: luascript.RWReadRelease, Keys: []string{
-					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field), luascript.RWReadersKey(key),
-					luascript.RWTurnKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key),
-				}, Args: []string{field, luascript.RWChannel(key), publish, "0", luascript.RWTimeoutPrefix(key), "0", "0", "1"}}
+				args := []string{field, luascript.RWChannel(key), publish, "0", luascript.RWTimeoutPrefix(key), "0", "0", "1"}
+				return conn.Command{Script: luascript.RWReadRelease, Keys: readReleaseKeys(key, field), Args: args}
 			},
 			left: func(key string) []string {
 				return []string{luascript.RWLeasesKey(key), luascript.RWTimeoutKey(key, field)}
@@ -80,17 +75,13 @@ func movedKinds(publish string) map[string]moved {
 		"write": {
 			field: field + ":write",
 			take: func(key string) []conn.Command {
-				return []conn.Command{{Script: luascript.RWWrite, Keys: []string{
-					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key), luascript.RWTurnKey(key),
-				}, Args: []string{field, ms, "0", "", "", publish, "1"}}}
+				return []conn.Command{{Script: luascript.RWWrite, Keys: writeKeys(key), Args: []string{field, ms, "0", "", "", publish, "1"}}}
 			},
 			renew: renewRW(field + ":write"),
 			free:  func(key string) conn.Command { return one(luascript.RWFree, key, field+":write") },
 			release: func(key string) conn.Command {
-				return conn.Command{Script: luascript.RWWriteRelease, Keys: []string{
-					key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWReadersKey(key), luascript.RWTurnKey(key),
-					luascript.RWWritersKey(key), luascript.RWMarksKey(key),
-				}, Args: []string{field, luascript.RWChannel(key), publish, "0", "0", "0", "1"}}
+				args := []string{field, luascript.RWChannel(key), publish, "0", "0", "0", "1"}
+				return conn.Command{Script: luascript.RWWriteRelease, Keys: writeReleaseKeys(key), Args: args}
 			},
 			left: func(key string) []string { return []string{luascript.RWLeasesKey(key)} },
 		},

@@ -19,7 +19,7 @@ const (
 )
 
 // call is one script of a holder: of a plain lock "l", held twice, of a read lock
-// "r" and a write lock "w", held twice, too.
+// "r" and a write lock "w", held twice, too, or a write lock "d" whose owner also reads.
 type call struct {
 	script *luascript.Script
 	keys   []string
@@ -38,6 +38,7 @@ func calls() map[string]call {
 	write := []string{"w", luascript.RWLeasesKey("w"), "w"}
 	more := strconv.Itoa(2 * lease)
 	free := func(k string, rest ...string) []string { return append([]string{k}, rest...) }
+	rwRelease := []string{field, "ch", "PUBLISH", "0", "0", "0", "1"}
 	out := map[string]call{
 		"re-entry":          {luascript.Reenter, free("l"), []string{field, "3", more}, "1", "", "l", field, "3", lease + 1},
 		"shorter re-entry":  {luascript.Reenter, free("l"), []string{field, "3", "1"}, "1", "", "l", field, "3", lease / 2},
@@ -88,25 +89,13 @@ func calls() map[string]call {
 		"write renewal":  {luascript.RWRenew, write, []string{field + ":write", more}, "[1]", "", "w", field + ":write", "2", lease + 1},
 		"write check":    {luascript.RWRenew, write, []string{field + ":write", "0"}, "[1]", "", "w", field + ":write", "2", 0},
 		"write partial":  {luascript.Release, free("w"), []string{field + ":write", "1"}, "1", "", "w", field + ":write", "1", lease / 2},
-		"write release": {
-			luascript.RWWriteRelease, []string{
-				"w", luascript.VoidKey("w"), write[1], luascript.RWReadersKey("w"), luascript.RWTurnKey("w"),
-				luascript.RWWritersKey("w"), luascript.RWMarksKey("w"),
-			},
-			[]string{field, "ch", "PUBLISH", "0", "0", "0", "1"}, "1", "", "w", field + ":write", "", 0,
-		},
+		"write release":  {luascript.RWWriteRelease, writeReleaseKeys("w"), rwRelease, "1", "", "w", field + ":write", "", 0},
+		"downgrade":      {luascript.RWWriteRelease, writeReleaseKeys("d"), rwRelease, "1", "", "d", "mode", "read", lease / 2},
 		"retry of a read": {
-			luascript.RWRead, []string{
-				"r", luascript.VoidKey("r"), read[1], read[2], luascript.RWWritersKey("r"), luascript.RWMarksKey("r"),
-				luascript.RWReadersKey("r"), luascript.RWTurnKey("r"),
-			},
-			[]string{field, more, "", "", "0", "0", "", ""}, "2", "", "r", field, "2", lease + 1,
+			luascript.RWRead, readKeys("r", field), []string{field, more, "", "", "0", "0", "", ""}, "2", "", "r", field, "2", lease + 1,
 		},
 		"retry of a write": {
-			luascript.RWWrite, []string{
-				"w", luascript.VoidKey("w"), write[1], luascript.RWWritersKey("w"), luascript.RWMarksKey("w"), luascript.RWTurnKey("w"),
-			},
-			[]string{field, more, "0", "", "", "PUBLISH", "1"}, "2", "", "w", field + ":write", "2", lease + 1,
+			luascript.RWWrite, writeKeys("w"), []string{field, more, "0", "", "", "PUBLISH", "1"}, "2", "", "w", field + ":write", "2", lease + 1,
 		},
 	}
 	// What is gone is only said by a server that takes writes.
@@ -132,6 +121,13 @@ func fairKeys(key string) []string {
 	}
 }
 
+func writeReleaseKeys(key string) []string {
+	return []string{
+		key, luascript.VoidKey(key), luascript.RWLeasesKey(key), luascript.RWReadersKey(key), luascript.RWTurnKey(key),
+		luascript.RWWritersKey(key), luascript.RWMarksKey(key),
+	}
+}
+
 // hold makes the holds anew.
 func hold(t *testing.T, s *testbed.Server) {
 	t.Helper()
@@ -141,6 +137,7 @@ func hold(t *testing.T, s *testbed.Server) {
 	s.Do(t, "HSET", "r", "mode", "read", field, "2")
 	s.Do(t, "SET", luascript.RWTimeoutKey("r", field), "1", "PX", ms)
 	s.Do(t, "HSET", "w", "mode", "write", field+":write", "2")
+	s.Do(t, "HSET", "d", "mode", "write", field, "1", field+":write", "1")
 	now := s.List(t, "TIME")
 	sec, err := strconv.ParseInt(now[0], 10, 64)
 	if err != nil {
@@ -149,7 +146,8 @@ func hold(t *testing.T, s *testbed.Server) {
 	ends := strconv.FormatInt(sec*1000+lease, 10)
 	s.Do(t, "ZADD", luascript.RWLeasesKey("r"), ends, field)
 	s.Do(t, "ZADD", luascript.RWLeasesKey("w"), ends, field+":write")
-	for _, k := range []string{"l", "r", "w", luascript.RWLeasesKey("r"), luascript.RWLeasesKey("w")} {
+	s.Do(t, "ZADD", luascript.RWLeasesKey("d"), ends, field, ends, field+":write")
+	for _, k := range []string{"l", "r", "w", "d", luascript.RWLeasesKey("r"), luascript.RWLeasesKey("w"), luascript.RWLeasesKey("d")} {
 		s.Do(t, "PEXPIRE", k, ms)
 	}
 }
@@ -181,7 +179,7 @@ func text(m rueidis.RedisMessage) string {
 func look(t *testing.T, s *testbed.Server) string {
 	t.Helper()
 	var b strings.Builder
-	for _, key := range []string{"l", "r", "w"} {
+	for _, key := range []string{"l", "r", "w", "d"} {
 		fmt.Fprintln(&b, key, s.Hash(t, "HGETALL", key), (s.Int(t, "PTTL", key)+lease/20)/(lease/10))
 	}
 	return b.String()
@@ -204,6 +202,8 @@ func TestWithoutMemory(t *testing.T) {
 	for name, c := range map[string]call{
 		"acquire": {script: luascript.Acquire, keys: []string{"n", "v"}, args: []string{field, "1000", ""}},
 		"group":   {script: luascript.GroupAcquire, keys: []string{"n", "v"}, args: []string{"1000", "2", field, "0", "", ""}},
+		"read":    {script: luascript.RWRead, keys: readKeys("n", field), args: []string{field, "1000", "", "", "0", "0", "", ""}},
+		"write":   {script: luascript.RWWrite, keys: writeKeys("n"), args: []string{field, "1000", "0", "", "", "PUBLISH", "1"}},
 		"fair":    {script: luascript.FairAcquire, keys: fairKeys("n"), args: []string{"PUBLISH", "a", "b", field, "1000", "-", "", "0"}},
 	} {
 		if got, err := run(s, c); err == nil || !strings.Contains(err.Error(), "OOM") {
