@@ -9,7 +9,7 @@ import (
 
 // Tokens of one name increase over all kinds and ways to get a lock: waiting, being handed
 // it over, together with others, as a quorum's copy, after it was taken away by force, by
-// another client, and when the counter is gone. Re-entry and reading keep the token.
+// another client, and when the counter is gone. Re-entry and reading keep the token. Who asks for none has none.
 func TestTokensIncreaseOverAllWaysToLock(t *testing.T) {
 	s := bed.Server(t)
 	one, two := bed.Client(t, s.Addr()), bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.FenceTTL = -1 })
@@ -59,6 +59,16 @@ func TestTokensIncreaseOverAllWaysToLock(t *testing.T) {
 			bed.Unlock(t, h)
 			same(t, bed.Lock(t, t.Context(), rw.ReadLock()))
 		},
+		"not asked for": func(t *testing.T, c *redlatch.Client) {
+			rw := c.ReadWriteLock("t")
+			for _, l := range []redlatch.Locker{c.RLock("t"), c.FairLock("t"), rw.WriteLock(), rw.ReadLock()} {
+				h := bed.Lock(t, t.Context(), l)
+				if h.Token() != 0 {
+					t.Errorf("%T: token %d", l, h.Token())
+				}
+				bed.Unlock(t, h)
+			}
+		},
 		"group": func(t *testing.T, c *redlatch.Client) {
 			bed.Unlock(t, newer(t, bed.Lock(t, t.Context(), redlatch.MultiLock(c.RLock("t", fenced), c.RLock("u", fenced)))))
 		},
@@ -77,6 +87,7 @@ func TestTokensIncreaseOverAllWaysToLock(t *testing.T) {
 			want(t, "Unlock of what was taken away", lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
 		},
 	}
+	same(t, bed.Lock(t, t.Context(), one.ReadWriteLock("t", fenced).ReadLock())) // 0: nobody has written
 	for range 2 {
 		for name, way := range ways { // in any order
 			t.Run(name, func(t *testing.T) { way(t, one); way(t, two) })

@@ -90,17 +90,24 @@ func TestClusterKinds(t *testing.T) {
 			}
 		}
 	})
-	t.Run("readers share, a writer excludes", func(t *testing.T) {
-		ctx := within(t, 30*time.Second)
-		a, b := clients[0].ReadWriteLock("shared"), clients[1].ReadWriteLock("shared")
-		r1, r2 := mustLock(t, ctx, a.ReadLock()), mustLock(t, ctx, b.ReadLock())
-		if _, err := b.WriteLock().TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-			t.Errorf("a writer beside readers: %v", err)
-		}
-		bed.Unlock(t, r1)
-		bed.Unlock(t, r2)
-		bed.Unlock(t, mustLock(t, ctx, a.WriteLock()))
-	})
+	for _, name := range []string{"shared", "order:{42}", "{x}y", "with space"} {
+		t.Run("a writer who reads lets readers in: "+name, func(t *testing.T) {
+			ctx := within(t, 30*time.Second)
+			a, b := clients[0].ReadWriteLock(name), clients[1].ReadWriteLock(name, redlatch.WithSkipAfter(10*time.Minute))
+			w := mustLock(t, ctx, a.WriteLock())
+			r := mustLock(t, w.Context(), a.ReadLock())
+			got := waiting(t, b.ReadLock(), func() bool { return len(set.LockChannels(t, name)) > 0 })
+			set.NodeOfKey(t, name).AwaitQuiet(t)
+			bed.Unlock(t, w)
+			other := gets(t, got, lease/2) // by a message
+			if _, err := b.WriteLock().TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
+				t.Errorf("a writer beside readers: %v", err)
+			}
+			bed.Unlock(t, r)
+			bed.Unlock(t, other)
+			bed.Unlock(t, mustLock(t, ctx, a.WriteLock()))
+		})
+	}
 	// Nothing is left but the fencing counters, and what refuses late commands for a while.
 	for _, c := range clients {
 		c.Close()
