@@ -26,7 +26,8 @@ func ExampleClient_ReadWriteLock() {
 		if err := prices.ReadLock().Do(other, func(context.Context) error { return nil }); err != nil {
 			return err
 		}
-		_, err := prices.WriteLock().TryLock(other, 0, 0)
+		const oneAttempt, watchdog = 0, 0
+		_, err := prices.WriteLock().TryLock(other, oneAttempt, watchdog)
 		fmt.Println("a writer beside readers:", !errors.Is(err, redlatch.ErrNotAcquired))
 
 		// A reader can't become a writer: two of them would wait for each other.
@@ -149,8 +150,9 @@ func ExampleMultiLock() {
 	order := redlatch.MultiLock(client.RLock("stock:7"), client.RLock("user:42"), client.RLock("coupon:x"))
 	err := order.Do(ctx, func(ctx context.Context) error {
 		// All three are held; ctx ends when one of them is lost.
+		const oneAttempt, watchdog = 0, 0
 		_, err := redlatch.MultiLock(client.RLock("coupon:x"), client.RLock("coupon:y")).
-			TryLock(redlatch.NewOwner(ctx), 0, 0) // somebody else
+			TryLock(redlatch.NewOwner(ctx), oneAttempt, watchdog) // somebody else
 		fmt.Println("busy:", errors.Is(err, redlatch.ErrNotAcquired))
 		return nil
 	})

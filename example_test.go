@@ -66,12 +66,13 @@ func ExampleLocker_tryLock() {
 	defer client.Close()
 	lock := client.RLock("nightly-report")
 
-	hold, err := lock.TryLock(ctx, 0, 0)
+	const oneAttempt, watchdog = 0, 0
+	hold, err := lock.TryLock(ctx, oneAttempt, watchdog)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	const wait, watchdog = time.Second, 0
+	const wait = time.Second
 	_, err = lock.TryLock(ctx, wait, watchdog)
 	var busy *redlatch.NotAcquiredError
 	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired), errors.As(err, &busy) && busy.Remaining > 0)
@@ -131,13 +132,14 @@ func ExampleTryDo() {
 		return nil
 	}
 
-	fmt.Println(redlatch.TryDo(ctx, lock, 0, 0, rebuild))
+	const oneAttempt, watchdog = 0, 0
+	fmt.Println(redlatch.TryDo(ctx, lock, oneAttempt, watchdog, rebuild))
 	hold, err := lock.Lock(ctx) // somebody else does it
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	err = redlatch.TryDo(ctx, lock, 0, 0, rebuild)
+	err = redlatch.TryDo(ctx, lock, oneAttempt, watchdog, rebuild)
 	fmt.Println(errors.Is(err, redlatch.ErrNotAcquired))
 	fmt.Println(hold.Unlock(ctx))
 	// Output:
@@ -219,9 +221,10 @@ func ExampleWithOwner() {
 	lock := client.RLock("batch")
 	ctx := redlatch.WithOwner(context.Background(), "job-17")
 
-	first, err := lock.TryLock(ctx, 0, 0)
+	const oneAttempt, watchdog = 0, 0
+	first, err := lock.TryLock(ctx, oneAttempt, watchdog)
 	fmt.Println(err)
-	second, err := lock.TryLock(ctx, 0, 0) // re-enters
+	second, err := lock.TryLock(ctx, oneAttempt, watchdog) // re-enters
 	fmt.Println(err)
 	fmt.Println(second.Unlock(ctx), first.Unlock(ctx))
 	// Output:

@@ -18,7 +18,8 @@ type Shop struct {
 
 // Ship ships an order, unless somebody else does it.
 func (s *Shop) Ship(ctx context.Context, order string) (result string, err error) {
-	hold, err := s.Locks("order:"+order).TryLock(ctx, s.Wait, 0)
+	const watchdog = 0
+	hold, err := s.Locks("order:"+order).TryLock(ctx, s.Wait, watchdog)
 	switch {
 	case errors.Is(err, redlatch.ErrUnavailable):
 		return "try again later", nil

@@ -32,9 +32,9 @@ func (l *locked) serve(ctx context.Context, c click, notes *result) (outcome, er
 
 func (l *locked) serveFrom(ctx context.Context, shelf int, c click, notes *result) (got outcome, err error) {
 	since := time.Now()
-	// Without a closing time this would be Lock(ctx). The lease of 0 stands for one
-	// that is renewed until Unlock.
-	hold, err := l.lock(shelf, c).TryLock(ctx, l.shop.patience(), 0)
+	const watchdog = 0 // renews the lock until Unlock
+	// Without a closing time this would be Lock(ctx).
+	hold, err := l.lock(shelf, c).TryLock(ctx, l.shop.patience(), watchdog)
 	switch closed := l.shop.patience() == 0; {
 	case errors.Is(err, redlatch.ErrUnavailable) && closed, errors.Is(err, redlatch.ErrNotAcquired):
 		// The buyer's turn did not come. A server that is slow when the shop closes is no failure.

@@ -133,7 +133,8 @@ func (s *shop) bundle(ctx context.Context, t *till) error {
 
 // glance gives up soon.
 func (s *shop) glance(ctx context.Context, t *till) error {
-	err := t.RLock(s.name("item:", things)).TryDo(ctx, 5*time.Millisecond, 0, busy(1))
+	const wait, watchdog = 5 * time.Millisecond, 0
+	err := t.RLock(s.name("item:", things)).TryDo(ctx, wait, watchdog, busy(1))
 	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return nil
 	}
