@@ -36,7 +36,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 		banks = append(banks, &bank{redis, locks})
 	}
 	for _, a := range accounts {
-		if err := banks[0].put(ctx, a, 100); err != nil {
+		if err := banks[0].put(ctx, map[string]int64{a: 100}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 			all.Go(func() {
 				for range 25 {
 					i := rand.IntN(3)
-					err := b.transfer(ctx, accounts[i], accounts[(i+1+rand.IntN(2))%3], 1+rand.IntN(60))
+					err := b.transfer(ctx, accounts[i], accounts[(i+1+rand.IntN(2))%3], 1+rand.Int64N(60))
 					if err != nil && !errors.Is(err, errFunds) {
 						t.Error(err)
 						return
@@ -56,7 +56,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 		}
 	}
 	all.Wait()
-	sum := 0
+	sum := int64(0)
 	for _, a := range accounts {
 		n, err := banks[0].get(ctx, a)
 		if err != nil || n < 0 {

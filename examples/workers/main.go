@@ -1,8 +1,7 @@
-// Workers goes through a list of keys with a pool of goroutines, in any number
-// of processes: one worker processes each key, and a worker that finds a key
-// taken goes on to the next one.
+// Workers does each job of a list once, with any number of goroutines and processes. A worker that finds a job taken
+// goes on to the next one.
 //
-//	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/workers & go run ./examples/workers
+//	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/workers   # in two terminals
 package main
 
 import (
@@ -13,7 +12,6 @@ import (
 	"log"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,99 +22,51 @@ import (
 func main() {
 	url := cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379")
 	redis, err := rueidis.NewClient(rueidis.MustParseURL(url))
-	if err != nil {
+	locks, err2 := redlatch.Open(url, redlatch.WithPrefix("lock:"))
+	if err := errors.Join(err, err2); err != nil {
 		log.Fatal(err)
 	}
-	locks, err := redlatch.Open(url, redlatch.WithPrefix("reindex:lock:"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	var keys []string
-	for i := range 50 {
-		keys = append(keys, fmt.Sprintf("tenant-%02d", i))
-	}
-	p := &pool{redis: redis, locks: locks, run: time.Now().Format(time.DateOnly), work: func(_ context.Context, key string) error {
-		time.Sleep(100 * time.Millisecond)
-		fmt.Println("done", key)
+	w := &worker{redis, locks, time.Now().Format("done:2006-01-02"), func(_ context.Context, job string) error {
+		time.Sleep(time.Second)
+		log.Print("done ", job)
 		return nil
 	}}
-	err = p.all(context.Background(), keys, 8)
-	locks.Close()
-	redis.Close()
-	if err != nil {
-		log.Fatal(err)
-	}
+	log.Print("errors: ", w.all(context.Background(), []string{"mail:1", "mail:2", "mail:3", "mail:4", "mail:5"}))
 }
 
-type pool struct {
+// worker is safe for concurrent use: start all in as many goroutines and processes as you like.
+type worker struct {
 	redis rueidis.Client
 	locks *redlatch.Client
-	run   string // names this round of work; a key is done once in it
-	work  func(ctx context.Context, key string) error
+	done  string // key of the set of jobs that are done in this round
+	work  func(ctx context.Context, job string) error
 }
 
-// all works on keys with n goroutines. It returns when each is done, or in the
-// hands of another process, or has failed.
-func (p *pool) all(ctx context.Context, keys []string, n int) error {
-	// Processes that begin at the same end would meet at every key.
-	todo := make(chan string)
-	go func() { // ends with the last key, or with ctx
-		defer close(todo)
-		for _, i := range rand.Perm(len(keys)) {
-			select {
-			case todo <- keys[i]:
-			case <-ctx.Done():
-				return
-			}
+// all returns when each job is done, in the hands of another worker, or has failed here.
+func (w *worker) all(ctx context.Context, jobs []string) (err error) {
+	for _, i := range rand.Perm(len(jobs)) { // workers that begin at the same end would meet at every job
+		if failed := w.one(ctx, jobs[i]); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", jobs[i], failed))
 		}
-	}()
-	var mu sync.Mutex
-	var failed []error // guarded by mu
-	var workers sync.WaitGroup
-	for range n {
-		workers.Go(func() {
-			for key := range todo {
-				if err := p.one(ctx, key); err != nil {
-					mu.Lock()
-					failed = append(failed, fmt.Errorf("%s: %w", key, err))
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	workers.Wait()
-	return errors.Join(append(failed, ctx.Err())...)
-}
-
-// one works on a key unless somebody else does, or has.
-func (p *pool) one(ctx context.Context, key string) (err error) {
-	const oneAttempt, watchdog = 0, 0
-	hold, err := p.locks.RLock(key).TryLock(ctx, oneAttempt, watchdog)
-	switch {
-	case errors.Is(err, redlatch.ErrUnavailable):
-		return err
-	case errors.Is(err, redlatch.ErrNotAcquired):
-		return ctx.Err() // nil: it is in other hands
-	case err != nil:
-		return err
-	}
-	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
-
-	// A free lock says that nobody works on the key now, not that nobody has: what is
-	// done is noted, and the note is looked at under the lock.
-	ctx = hold.Context()
-	done := "reindex:done:" + p.run
-	already, err := p.redis.Do(ctx, p.redis.B().Sismember().Key(done).Member(key).Build()).AsBool()
-	if err != nil || already {
-		return err
-	}
-	if err := p.work(ctx, key); err != nil {
-		return err
-	}
-	for _, r := range p.redis.DoMulti(ctx,
-		p.redis.B().Sadd().Key(done).Member(key).Build(),
-		p.redis.B().Expire().Key(done).Seconds(int64((48 * time.Hour).Seconds())).Build()) {
-		err = errors.Join(err, r.Error())
 	}
 	return err
+}
+
+// one does a job unless somebody else does it, or has done it.
+func (w *worker) one(ctx context.Context, job string) error {
+	const oneAttempt, watchdog = 0, 0
+	hold, err := w.locks.RLock(job).TryLock(ctx, oneAttempt, watchdog)
+	if errors.Is(err, redlatch.ErrNotAcquired) {
+		return ctx.Err() // nil: it is in other hands
+	} else if err != nil {
+		return err
+	}
+	// A free lock says that nobody does the job now, not that nobody has: what is done is noted, and looked up.
+	noted, err := w.redis.Do(hold.Context(), w.redis.B().Sismember().Key(w.done).Member(job).Build()).AsBool()
+	if err == nil && !noted {
+		if err = w.work(hold.Context(), job); err == nil {
+			err = w.redis.Do(hold.Context(), w.redis.B().Sadd().Key(w.done).Member(job).Build()).Error()
+		}
+	}
+	return errors.Join(err, hold.Unlock(ctx))
 }

@@ -49,7 +49,7 @@ func TestEachKeyOnce(t *testing.T) {
 			processes.Go(func() {
 				defer redis.Close()
 				defer locks.Close()
-				errs[i] = (&pool{redis: redis, locks: locks, run: "test", work: work}).all(t.Context(), keys, 4)
+				errs[i] = (&worker{redis, locks, "done:test", work}).all(t.Context(), keys)
 			})
 		}
 		processes.Wait()

@@ -1,0 +1,84 @@
+package docs
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// screen is how many lines of an example there are to read at most, imports left out.
+const screen = 60
+
+// toRead counts the lines of a program without its imports.
+func toRead(source string) int {
+	n, imports := 0, false
+	for line := range strings.Lines(source) {
+		imports = imports || strings.HasPrefix(line, "import (")
+		if !imports {
+			n++
+		}
+		imports = imports && !strings.HasPrefix(line, ")")
+	}
+	return n
+}
+
+// TestExamplesFitOnAScreen: each program in examples/ is short, and the two tables list it. The demo and the workload to
+// observe are tools, not examples to copy.
+func TestExamplesFitOnAScreen(t *testing.T) {
+	found := 0
+	for _, file := range files(t, "main.go") {
+		name := path.Base(path.Dir(file))
+		if path.Dir(path.Dir(file)) != "examples" {
+			continue
+		}
+		found++
+		for _, table := range []string{"docs/COOKBOOK.md", "examples/README.md"} {
+			if !strings.Contains(read(t, table), "["+name+"](") {
+				t.Errorf("%s does not list %s", table, name)
+			}
+		}
+		if n := toRead(read(t, file)); n > screen && name != "flashsale" && name != "observability" {
+			t.Errorf("%s has %d lines to read, more than %d", file, n, screen)
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d examples were found", found)
+	}
+	if n := toRead("package p\n\nimport (\n\t\"a\"\n)\n\nfunc f() {\n}\n"); n != 5 {
+		t.Errorf("counted %d lines", n)
+	}
+}
+
+var waits = regexp.MustCompile(`Try(?:Lock|Do)\(.*, (\d|[^,]*time\.)[^,]*,? .*\)|Try(?:Lock|Do)\(.*, \d+\)`)
+
+// TestExamplesNameDurations: who reads TryLock(ctx, wait, lease) sees which is which.
+func TestExamplesNameDurations(t *testing.T) {
+	calls := 0
+	for _, file := range files(t, ".go") {
+		example := strings.HasPrefix(path.Base(file), "example") && strings.HasSuffix(file, "_test.go")
+		if !example && (!strings.HasPrefix(file, "examples/") || strings.HasSuffix(file, "_test.go")) {
+			continue
+		}
+		for line := range strings.Lines(read(t, file)) {
+			if strings.Contains(line, "TryLock(") || strings.Contains(line, "TryDo(") {
+				calls++
+			}
+			if waits.MatchString(line) {
+				t.Errorf("%s: wait and lease have no names: %s", file, strings.TrimSpace(line))
+			}
+		}
+	}
+	if calls < 10 {
+		t.Errorf("only %d calls were found", calls)
+	}
+	for call, bad := range map[string]bool{
+		"TryLock(ctx, 0, 0)": true, "TryDo(ctx, wait, 0, work)": true, "TryLock(ctx, time.Second, lease)": true,
+		"TryDo(ctx, 5*time.Millisecond, watchdog, busy(1))": true, "TryLock(ctx, wait, 0)": true,
+		"TryLock(ctx, wait, watchdog)": false, "TryDo(ctx, wait, watchdog, busy(1))": false,
+	} {
+		if waits.MatchString(call) != bad {
+			t.Errorf("%s: %t", call, !bad)
+		}
+	}
+}
