@@ -57,7 +57,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 	if err != nil {
 		return err
 	}
-	answers := bufio.NewReader(a.std.in)
+	answers, unchanged := bufio.NewReader(a.std.in), "nothing was changed"
 	for changed := 0; changed < maxRounds; {
 		in, err := client.Inspect(ctx, raw)
 		if err != nil {
@@ -87,7 +87,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 		was, err := client.ForceUnlock(ctx, raw, redlatch.IfOwners(owners...))
 		if errors.Is(err, redlatch.ErrOtherOwner) && owner == "" {
 			changed++
-			fmt.Fprintf(a.std.err, "redlatch: nothing was changed: %s\n", message(err))
+			fmt.Fprintf(a.std.err, "redlatch: %s: %s\n", unchanged, message(err))
 			continue
 		}
 		if err != nil {
@@ -95,7 +95,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 		}
 		did := "was free; waiters were woken"
 		if was {
-			did = "was taken away from " + names(victims)
+			did, unchanged = "was taken away from "+names(victims), "nothing more was changed; the evictions before stand"
 		} else if len(victims) > 0 {
 			did = "was free by then: nothing was changed"
 		}
@@ -104,7 +104,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 			return nil
 		}
 	}
-	return &statusError{errors.New("the holders change too fast: nothing was changed"), exitOtherOwner}
+	return &statusError{errors.New("the holders change too fast: " + unchanged), exitOtherOwner}
 }
 
 // names are the holders that are evicted, for people.

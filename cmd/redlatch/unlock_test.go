@@ -17,7 +17,7 @@ func TestUnlock(t *testing.T) {
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	h := hold(t, c.RLock("x"))
-	owner := inspect(t, c, "x").Holders[0].Owner
+	owner := h.Owner().String()
 	held := func() bool { in := inspect(t, c, "x"); return in.Held() && in.Holders[0].Owner == owner }
 	for _, tc := range []struct {
 		status int
@@ -233,6 +233,31 @@ func TestUnlockEndsWhatItHasShown(t *testing.T) {
 	}
 	_ = r1.Unlock(t.Context())
 	unlock(t, r2)
+}
+
+// Whose holders change faster than somebody can agree learns what was done: nothing, or the evictions of earlier rounds.
+func TestUnlockSaysWhatItDid(t *testing.T) {
+	s := server(t)
+	for n, said := range map[int]string{1: "too fast: nothing was changed", 1500: "too fast: nothing more was changed; the evictions before stand"} {
+		readers(t, s, "x", n, 300_000)
+		var between []func()
+		if n > 1000 {
+			between = append(between, func() {}) // these are evicted, as many as are shown
+		}
+		for i := range maxRounds {
+			between = append(between, func() {
+				s.Do(t, "DEL", "x", "redlatch_rw_leases:{x}")
+				s.Do(t, "HSET", "x", fmt.Sprintf("99999999-0000-4000-8000-000000000000:g%d-mf3k2l9x.1", i), "1")
+			})
+		}
+		var out, errs strings.Builder
+		st := execute(t.Context(), []string{"--url", "redis://" + s.Addr(), "unlock", "x", "--any-owner"}, streams{&changes{between}, &out, &errs})
+		if st != exitOtherOwner || strings.Contains(out.String(), "was taken away from") != (n > 1000) {
+			t.Errorf("%d holders: status %d: %s", n, st, out.String())
+		}
+		need(t, errs.String(), said)
+		s.Do(t, "DEL", "x")
+	}
 }
 
 // A holder that was killed is found by its name as long as its lease lasts.
