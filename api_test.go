@@ -96,6 +96,7 @@ func (ownHold) Unlock(context.Context) error                { return nil }
 func (ownHold) Extend(context.Context, time.Duration) error { return nil }
 func (ownHold) Token() uint64                               { return 0 }
 func (ownHold) ValidUntil() time.Time                       { return time.Time{} }
+func (ownHold) Owner() redlatch.OwnerID                     { return redlatch.OwnerID{} }
 
 type ownLock struct{}
 

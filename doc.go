@@ -47,7 +47,7 @@
 //
 // # Holds
 //
-// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name.
+// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name, Owner.
 //
 // The context carries the owner, as the thread does in Java. Each acquisition whose ctx carries no owner makes a new
 // owner. So goroutines that share a lock object, or a request's context, exclude each other. Acquiring the same lock

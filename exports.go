@@ -59,8 +59,8 @@ type (
 	// Locker is what all lock kinds have in common: Lock and TryLock. [lock.Locker] says
 	// what they block for and return.
 	Locker = lock.Locker
-	// Hold is one successful acquisition: Context, Unlock, Extend, Token, ValidUntil and
-	// Name. [lock.Hold] says what they do.
+	// Hold is one successful acquisition: Context, Unlock, Extend, Token, ValidUntil, Name
+	// and Owner. [lock.Hold] says what they do.
 	Hold = lock.Hold
 	// MultiHold is the hold of a MultiLock; it has the token of each member.
 	MultiHold = lock.MultiHold
@@ -80,7 +80,7 @@ type (
 	Waiter = lock.Waiter
 	// Process is where an owner runs.
 	Process = lock.Process
-	// OwnerID is an owner as Redis stores it, split into its parts.
+	// OwnerID is an owner as Redis stores it, split into its parts; its String is what IfOwner takes.
 	OwnerID = lock.OwnerID
 	// ForceOption changes one ForceUnlock.
 	ForceOption = lock.ForceOption

@@ -105,6 +105,13 @@ type Hold interface {
 	// renewal moves it forward. A type of your own whose holds have no end returns the zero time. redlatch's never do,
 	// except for a MultiLock whose members are all such types.
 	ValidUntil() time.Time
+
+	// Owner is whom State and Inspect name as the holder; its String is what log lines show, and [IfOwner] takes. A
+	// re-entry has the owner of the first hold. Goroutines of one process that a lock is passed on to have that of the
+	// first of them, and readers that share a hold have one owner. Of a MultiLock it is the first member's, of a
+	// QuorumLock that of the first copy that is held: each member and copy has an owner of its own. A type of your own
+	// may return the zero OwnerID.
+	Owner() OwnerID
 }
 
 // MultiHold is the hold of a MultiLock. Get it from a [Hold] by a type assertion.
@@ -188,10 +195,21 @@ func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token 
 	}
 	return inside(ctx, h, func(ctx context.Context) error {
 		if h.Token() == 0 {
-			return &InvalidOptionError{Option: "Fenced", Reason: "the lock was made without it, so the hold has no token"}
+			return &InvalidOptionError{Option: "Fenced", Reason: tokenless(h)}
 		}
 		return fn(ctx, h.Token())
 	})
+}
+
+// tokenless is why a hold has no token.
+func tokenless(h Hold) string {
+	switch own, ok := h.(interface{ Fenced() bool }); {
+	case !ok:
+		return "the hold has no token"
+	case own.Fenced():
+		return "a read lock has no token before its first writer, whose token the readers get"
+	}
+	return "the lock was made without it, so the hold has no token"
 }
 
 // TryDo is [Do] with a limit for the wait. It blocks for at most wait until l is acquired; 0 means one attempt. Then it

@@ -25,6 +25,18 @@ type OwnerID struct {
 // Java reports whether the owner is a thread of a Java program.
 func (o OwnerID) Java() bool { return !strings.HasPrefix(o.Owner, "g") }
 
+// String is the owner as State and Inspect show it, and as [IfOwner] and redlatch unlock --owner take it: the text that
+// [ParseOwner] split, without the ":write" of a write lock's field. Quote it before you print an owner that others made.
+func (o OwnerID) String() string {
+	switch {
+	case o == OwnerID{}:
+		return ""
+	case o.Acquisition == "":
+		return o.Client + ":" + o.Owner
+	}
+	return o.Client + ":" + o.Owner + "-" + o.Acquisition
+}
+
 // ParseOwner splits an owner into its parts; false means that text is not an owner.
 func ParseOwner(text string) (OwnerID, bool) {
 	client, rest, ok := strings.Cut(strings.TrimSuffix(text, ":write"), ":")
@@ -35,7 +47,7 @@ func ParseOwner(text string) (OwnerID, bool) {
 	if id.Java() {
 		return id, true
 	}
-	if i := strings.LastIndexByte(rest, '-'); i >= 0 {
+	if i := strings.LastIndexByte(rest, '-'); i >= 0 && i+1 < len(rest) {
 		id.Owner, id.Acquisition = rest[:i], rest[i+1:]
 	}
 	if escaped, ok := strings.CutPrefix(id.Owner, "g="); ok {

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,6 +15,7 @@ func TestParseOwner(t *testing.T) {
 		client + ":g=x%-1":                 {Client: client, Owner: "g=x%", Explicit: "x%", Acquisition: "1"},
 		client + ":g1-mf4v5o1s.":           {Client: client, Owner: "g1", Acquisition: "mf4v5o1s."},
 		client + ":g1-1.1":                 {Client: client, Owner: "g1", Acquisition: "1.1"},
+		client + ":g1-":                    {Client: client, Owner: "g1-"},
 		client + ":g1--5.1":                {Client: client, Owner: "g1-", Acquisition: "5.1"},
 		client + ":g1-zzzzzzzzzzzzzzzzz.1": {Client: client, Owner: "g1", Acquisition: "zzzzzzzzzzzzzzzzz.1"},
 		client + ":57":                     {Client: client, Owner: "57"},
@@ -24,6 +26,9 @@ func TestParseOwner(t *testing.T) {
 		}
 		if got.Java() != (want.Owner == "57") {
 			t.Errorf("%s: Java %v", text, got.Java())
+		}
+		if back := got.String(); back != strings.TrimSuffix(text, ":write") {
+			t.Errorf("%s: the text of it is %s", text, back)
 		}
 	}
 	for _, text := range []string{"", "x", client, client + ":", "short:g1-1", ":g1"} {

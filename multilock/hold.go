@@ -169,6 +169,27 @@ func (h *hold) Token() uint64 {
 	return token
 }
 
+// Fenced reports whether a member is.
+func (h *hold) Fenced() bool {
+	_, holds := h.members()
+	return slices.ContainsFunc(holds, func(m lock.Hold) bool {
+		one, ok := m.(interface{ Fenced() bool })
+		return ok && one.Fenced()
+	})
+}
+
+// Owner implements lock.Hold: the first member's, in the order of the arguments.
+func (h *hold) Owner() lock.OwnerID {
+	leaves, holds := h.members()
+	first := 0
+	for i, l := range leaves {
+		if l.index < leaves[first].index {
+			first = i
+		}
+	}
+	return holds[first].Owner()
+}
+
 // ValidUntil implements lock.Hold: until then as many members are held as are needed. Of a
 // hold that was lost it is what it was, as of a single one.
 func (h *hold) ValidUntil() time.Time {

@@ -45,8 +45,11 @@ func NewLocker(name string, opts ...redlatch.Option) *Locker {
 
 var _ redlatch.Locker = (*Locker)(nil)
 
-// us is the owner of all holds, in errors.
-const us = "redlatchtest:code under test"
+// us is the owner of all holds.
+var (
+	usID = redlatch.OwnerID{Client: "redlatchtest", Owner: "code under test"}
+	us   = usID.String()
+)
 
 // owner is who holds a Locker.
 type owner struct {

@@ -146,6 +146,9 @@ func (h *hold) Extend(ctx context.Context, length time.Duration) error {
 // Token implements redlatch.Hold.
 func (h *hold) Token() uint64 { return h.owner.token }
 
+// Owner implements redlatch.Hold.
+func (h *hold) Owner() redlatch.OwnerID { return usID }
+
 // ValidUntil implements redlatch.Hold.
 func (h *hold) ValidUntil() time.Time {
 	h.l.mu.Lock()

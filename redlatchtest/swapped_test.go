@@ -76,3 +76,22 @@ func TestDoFenced(t *testing.T) {
 		}
 	}
 }
+
+// DoFenced tells a lock that was made without tokens from a read lock whose first writer has not come yet.
+func TestDoFencedSaysWhyThereIsNoToken(t *testing.T) {
+	client := redlatchtest.New(t)
+	read := func(name string, opts ...redlatch.Option) *redlatch.ReadLock {
+		return client.ReadWriteLock(name, opts...).ReadLock()
+	}
+	for want, locks := range map[string][]redlatch.Locker{
+		"made without it":  {client.RLock("a"), read("b"), redlatch.MultiLock(client.RLock("a"), read("b"))},
+		"its first writer": {read("c", redlatch.Fenced()), redlatch.MultiLock(client.RLock("a"), read("c", redlatch.Fenced()))},
+	} {
+		for _, l := range locks {
+			err := redlatch.DoFenced(t.Context(), l, func(context.Context, uint64) error { return nil })
+			if !errors.Is(err, redlatch.ErrInvalidOption) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%T: %v, want %q", l, err, want)
+			}
+		}
+	}
+}

@@ -3,6 +3,7 @@ package promises
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,37 @@ import (
 )
 
 type valueKey struct{}
+
+// A hold names its owner as State and Inspect do, also of a re-entry; IfOwner takes that text.
+func TestAHoldNamesItsOwner(t *testing.T) {
+	t.Parallel()
+	besideEachOther(t, nil, cases{
+		"an evicted one": func(t *testing.T, x *bed.Site, name string) {
+			l, at := x.Lock(name), x.Kind.Names(name)[0] // of the first client and part
+			h := x.Everywhere(t, redlatch.WithOwner(t.Context(), "job-1 "+name), l, name, x.Through)
+			inner := bed.Lock(t, h.Context(), l)
+			bed.Eventually(t, "the first copy is the hold's", func() bool { return h.Owner().Client == x.Through[0].ID() })
+			st, err := l.(operated).State(t.Context())
+			in, ierr := x.Through[0].Inspect(t.Context(), at)
+			named := func(o redlatch.OwnerState) bool { return o.Owner == h.Owner().String() }
+			if err != nil || ierr != nil || !slices.ContainsFunc(st.Owners, named) || in.HolderCount != 1 || in.Holders[0].Owner != h.Owner().String() {
+				t.Errorf("%s: State %+v, %v; Inspect %+v, %v", h.Owner(), st.Owners, err, in.Holders, ierr)
+			}
+			if h.Owner().Explicit != "job-1 "+name || inner.Owner() != h.Owner() {
+				t.Errorf("%+v, of the re-entry %+v", h.Owner(), inner.Owner())
+			}
+			was, err := x.Direct[0].ForceUnlock(t.Context(), at, redlatch.IfOwner(h.Owner().String()))
+			if err != nil || !was {
+				t.Errorf("ForceUnlock: %t, %v", was, err)
+			}
+			before := h.Owner()
+			_, _ = inner.Unlock(t.Context()), h.Unlock(t.Context())
+			if h.Owner() != before {
+				t.Errorf("after Unlock: %s, not %s", h.Owner(), before)
+			}
+		},
+	})
+}
 
 // The innermost of WithOwner, NewOwner and a hold's context decides who asks; for the rest a hold's context is the
 // caller's.

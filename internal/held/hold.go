@@ -76,6 +76,15 @@ func (h *Hold) Lock() *Lock { return h.s.Lock }
 // Field is the owner as on the wire.
 func (h *Hold) Field() kind.Field { return h.s.Field }
 
+// Owner implements lock.Hold.
+func (h *Hold) Owner() lock.OwnerID {
+	id, _ := lock.ParseOwner(h.s.Name)
+	return id
+}
+
+// Fenced reports whether the hold was acquired with a fencing token, which a reader gets from a writer.
+func (h *Hold) Fenced() bool { return h.s.Lock.Kind.Traits().Fenced }
+
 // Reentry reports whether the owner held the lock already.
 func (h *Hold) Reentry() bool { return h.again }
 
