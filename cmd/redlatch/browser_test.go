@@ -322,6 +322,27 @@ func TestBrowser(t *testing.T) {
 		unlock(t, h)
 	}
 
+	// Of a server that is frozen the page says since when it is silent, and turns grey; a new one says no more than it knows.
+	last := hold(t, c.FairLock("invoice:7"))
+	reads(t, b, "#detail", "lease left", "29s")
+	s.Freeze(t)
+	frozen := time.Now()
+	reads(t, b, "#state", "no answer since ")
+	if took := time.Since(frozen); took > 4*time.Second {
+		t.Errorf("it is live for %v", took)
+	}
+	const left = `document.querySelector("#detail .facts b").textContent`
+	before := value[string](t, b, left)
+	time.Sleep(1100 * time.Millisecond) // what must not happen has no event
+	if grey := value[string](t, b, `getComputedStyle(document.querySelector("main")).filter`); grey != "grayscale(1)" || value[string](t, b, left) != before {
+		t.Errorf("its colours are %q, or it counts on from %s", grey, before)
+	}
+	act(t, phone, chromedp.Navigate(p.url+"/?"))
+	reads(t, phone, "#none", "Connecting …")
+	s.Thaw(t)
+	reads(t, b, "#state", "live")
+	unlock(t, last)
+
 	// A server that is gone is said.
 	c.Close()
 	w.Close()
@@ -329,4 +350,38 @@ func TestBrowser(t *testing.T) {
 	reads(t, b, "#trouble", "unavailable")
 	s.Restart(t, testbed.Empty)
 	reads(t, b, "#state", "live")
+}
+
+// However many hold a lock and wait for it, its past is near the top, and the others are shown when they are asked for.
+func TestBrowserManyParties(t *testing.T) {
+	chromium(t)
+	s := server(t)
+	defer s.Do(t, "FLUSHALL")
+	s.Do(t, "EVAL", `redis.call('HSET', KEYS[1], 'mode', 'read')
+		for i = 1, 120 do
+			redis.call('HSET', KEYS[1], ARGV[1] .. i, 1)
+			redis.call('SET', '{many}:' .. ARGV[1] .. i .. ':rwlock_timeout:1', 1, 'PX', 300000)
+		end
+		redis.call('PEXPIRE', KEYS[1], 300000)`, "1", "many", "8743c9c0-0795-4907-87fd-6c719a6b4586:")
+	s.Do(t, "HSET", "queued", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1")
+	for i := range 120 {
+		s.Do(t, "RPUSH", "redisson_lock_queue:{queued}", fmt.Sprintf("8743c9c0-0795-4907-87fd-6c719a6b4586:%d", 100+i))
+	}
+	p := serving(t, s)
+	for name, row := range map[string]string{"many": ".party", "queued": ".queue li"} {
+		b := browser(t, 1280, 900, false, p.url+"/#/lock/"+name)
+		reads(t, b, "#detail", "Show 90 more", "Who held it")
+		rows := fmt.Sprintf("document.querySelectorAll(%q).length", row)
+		if n := value[int](t, b, rows); n != 10 {
+			t.Errorf("%s: %d rows", name, n)
+		}
+		if row != ".party" && !value[bool](t, b, `document.querySelector(".strip").offsetTop < document.querySelector(".queue").offsetTop`) {
+			t.Error("the past is below the queue")
+		}
+		act(t, b, click(`[data-name^="more "]`))
+		reads(t, b, "#detail", "and 20 more: redlatch show "+name)
+		if n := value[int](t, b, rows); n != 100 {
+			t.Errorf("%s: all are %d rows", name, n)
+		}
+	}
 }

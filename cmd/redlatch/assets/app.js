@@ -3,7 +3,7 @@
 // only: names and owners are whatever somebody chose.
 
 const $ = (id) => document.getElementById(id);
-const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null };
+const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null, came: 0, interval: 1000, all: false };
 
 // el is an element with texts and elements in it; what is empty or false is left out.
 const el = (tag, cls, ...parts) => {
@@ -98,8 +98,8 @@ const showList = () => {
   });
   fill($("locks"), ...items);
   $("none").hidden = items.length > 0;
-  $("none").textContent = state.locks.length ? "No name has that." : "No lock is held.";
-  $("count").textContent = (rows.length < state.locks.length ? rows.length + " of " : "") + state.total +
+  $("none").textContent = !state.came ? "Connecting …" : state.locks.length ? "No name has that." : "No lock is held.";
+  $("count").textContent = state.came && (rows.length < state.locks.length ? rows.length + " of " : "") + state.total +
     (state.total === 1 ? " lock" : " locks") + (rows.length > items.length ? ", " + items.length + " shown" : "");
 };
 
@@ -143,6 +143,15 @@ const holder = (l, h) => {
 
 const waiter = (l, w) => el("li", "", el("span", "", inMode(l.names[w.owner], w.mode)), since("right dim", when(w.since), "waits ", ""), el("span", "owner", w.owner));
 
+// some are the first of the parties, or all that came, and a word about the others.
+const some = (parties, total, l, show) => {
+  const shown = parties.slice(0, state.all ? parties.length : 10), rest = total - shown.length;
+  const more = rest > 0 && shown.length < parties.length && Object.assign(el("button", "quiet", "Show " + (parties.length - shown.length) + " more"),
+    { type: "button", onclick: () => { state.all = true; showOne(); } });
+  if (more) more.dataset.name = "more " + show.name;
+  return [...shown.map((p) => show(l, p)), more || (rest > 0 && el("p", "dim", "and " + rest + " more: redlatch show " + l.name))];
+};
+
 const showOne = () => {
   const l = state.one, detail = $("detail");
   document.querySelector("main").className = state.open ? "with-one" : "list-only";
@@ -162,13 +171,10 @@ const showOne = () => {
       fact(l.processes === 1 ? "process listens" : "processes listen", l.processes < 0 ? "?" : l.processes),
       l.token && fact("fencing token", l.token)),
     held && lease(l.key, l.remaining, l.at))];
-  if (held) parts.push(card(l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder", ...l.holders.slice(0, 50).map((h) => holder(l, h))));
-  const queued = l.queue_length;
-  if (queued > 0) {
-    parts.push(card("Queue (" + queued + ")", el("ol", "queue", ...l.queue.slice(0, 100).map((w) => waiter(l, w))),
-      queued > 100 && el("p", "dim", "and " + (queued - 100) + " more")));
-  }
-  fill(detail, ...parts, strip(l));
+  if (held) parts.push(card(l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder", ...some(l.holders, l.holder_count, l, holder)));
+  parts.push(strip(l));
+  if (l.queue_length > 0) parts.push(card("Queue (" + l.queue_length + ")", el("ol", "queue", ...some(l.queue, l.queue_length, l, waiter))));
+  fill(detail, ...parts);
 };
 
 // ---- taking a lock away
@@ -204,6 +210,14 @@ const showState = (text, trouble = "") => {
   $("trouble").hidden = !trouble;
   $("state").textContent = text;
   $("state").classList.toggle("live", text === "live");
+  document.body.classList.toggle("stale", text !== "live" && state.came > 0);
+};
+// age says when what is shown is old, whoever is silent: the server, the program or the network. Nothing counts on then.
+const age = () => {
+  if ($("state").textContent === "live" && Date.now() - state.came > Math.max(2000, state.interval + 1000)) {
+    showState("no answer since " + clock(new Date(state.came).toISOString()));
+  }
+  if (!document.body.classList.contains("stale")) run();
 };
 // The token lives in this tab, and goes to this origin only: no other page or port of the host has it.
 const TOKEN = "redlatch-token";
@@ -228,7 +242,7 @@ $("login").addEventListener("submit", (e) => {
 
 const told = {
   locks: (o) => {
-    Object.assign(state, { locks: o.locks, total: o.total });
+    Object.assign(state, { locks: o.locks, total: o.total, came: Date.now() });
     if (o.locks.length) state.skew = when(o.at) - Date.now();
     showState("live");
     showList();
@@ -273,7 +287,7 @@ const route = () => {
     start();
   }
   if (name !== state.open) {
-    Object.assign(state, { open: name, one: null });
+    Object.assign(state, { open: name, one: null, all: false });
     if (state.source) follow();
   }
   title();
@@ -295,14 +309,14 @@ $("theme").addEventListener("click", () => {
 $("filter").addEventListener("input", showList);
 $("order").addEventListener("change", showList);
 addEventListener("hashchange", route);
-setInterval(run, 100);
+setInterval(age, 100);
 const start = async () => {
   login(false);
   follow();
   const r = await api("settings");
   if (!r.ok) return;
   const s = await r.json();
-  Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server });
+  Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server, interval: s.interval_ms });
   title();
   showOne();
 };
