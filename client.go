@@ -2,6 +2,7 @@ package redlatch
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -29,6 +30,8 @@ type Client struct {
 	inspector *inspect.Inspector
 	claims    *claims // of Once
 	name      string
+
+	untold func() // takes it out of the gauges of its observer
 
 	closeOnce sync.Once
 	closed    chan struct{}
@@ -123,6 +126,12 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Observer:      observer,
 		News:          news,
 	}, cn, hub)
+	untold, err := telemetry.Ages(observer, core.Ages)
+	if err != nil {
+		core.Close()
+		cn.Close()
+		return nil, fmt.Errorf("redlatch: create the instruments: %w", err)
+	}
 	cn.OnMove(core.Moved)
 	cn.OnMasters(hub.Masters)
 	inspector := inspect.New(inspect.Config{
@@ -136,7 +145,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		ID:       id,
 	}, cn)
 	return &Client{
-		core: core, conn: cn, inspector: inspector, claims: claims, name: cfg.Name, closed: make(chan struct{}),
+		core: core, conn: cn, inspector: inspector, claims: claims, name: cfg.Name, untold: untold, closed: make(chan struct{}),
 	}, nil
 }
 
@@ -216,7 +225,7 @@ func (c *Client) Close() {
 		c.core.Close()
 		<-settled
 		c.conn.Close()
-		c.core.Wait(c.inspector.Wait, c.claims.wg.Wait)
+		c.core.Wait(c.untold, c.inspector.Wait, c.claims.wg.Wait)
 	})
 	<-c.closed
 }

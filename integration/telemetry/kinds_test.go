@@ -116,7 +116,7 @@ func TestSpansReadWrite(t *testing.T) {
 	got := r.tree()
 	for _, want := range []string{
 		"lock.acquire internal attempts=1 contended=false count=1 name=orders:42 outcome=acquired owner=A type=write\n",
-		"contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) name=orders:42 outcome=timeout owner=B type=read wait.limit=0 -> holder:lock.acquire(A)\n",
+		"contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) name=orders:42 outcome=busy owner=B type=read wait.limit=0 -> holder:lock.acquire(A)\n",
 		"lock.release internal name=orders:42 owner=A type=write\n",
 		"lock.acquire internal attempts=1 contended=false count=1 name=orders:42 outcome=acquired owner=C type=read\n",
 		"lock.release internal name=orders:42 owner=C type=read\n",
@@ -225,7 +225,7 @@ func TestSpansMultiLockContended(t *testing.T) {
 	_, rest, _ = strings.Cut(rest, "name=[a b c]")
 	for _, want := range []string{
 		"lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) " +
-			"name=[a b c] outcome=timeout owner=B type=multi wait.limit=0 -> holder:lock.acquire(A)\n",
+			"name=[a b c] outcome=busy owner=B type=multi wait.limit=0 -> holder:lock.acquire(A)\n",
 		"\n  lock.acquire internal attempts=1 contended=false name=a outcome=free ",
 		"\n  lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=lock.acquire(A) name=b ",
 		"\n  lock.acquire internal attempts=1 contended=false name=c outcome=free ",

@@ -33,7 +33,7 @@ func countStarted(name string, n int) func([]sdktrace.ReadWriteSpan, []sdktrace.
 	}
 }
 
-// points are a metric's values by their attributes; of a histogram the counts.
+// points are a metric's values by their attributes; of a histogram the counts, of a gauge of seconds milliseconds.
 func points(t *testing.T, m metricdata.Metrics) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -46,6 +46,10 @@ func points(t *testing.T, m metricdata.Metrics) map[string]int64 {
 	case metricdata.Histogram[float64]:
 		for _, p := range data.DataPoints {
 			out[label(p.Attributes)] = int64(p.Count) //nolint:gosec // small
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range data.DataPoints {
+			out[label(p.Attributes)] = int64(1000 * p.Value)
 		}
 	default:
 		t.Fatalf("%s: %T", m.Name, m.Data)
@@ -111,7 +115,7 @@ func TestMetrics(t *testing.T) {
 	r.server.Int(t, "DEL", "orders:43")
 	r.expectPoints("lock.acquire.duration", map[string]int64{
 		"lock.outcome=acquired,lock.type=reentrant":                      2,
-		"lock.outcome=timeout,lock.type=reentrant":                       1,
+		"lock.outcome=busy,lock.type=reentrant":                          1,
 		"lock.outcome=cancelled,lock.type=reentrant":                     1,
 		"error.type=invalid_name,lock.outcome=error,lock.type=reentrant": 1,
 	})
@@ -120,7 +124,7 @@ func TestMetrics(t *testing.T) {
 	units := map[string]string{
 		"lock.acquire.duration": "s", "lock.wait.duration": "s", "lock.hold.duration": "s",
 		"lock.contentions": "{acquisition}", "lock.leases.lost": "{hold}", "lock.renewals": "{renewal}",
-		"lock.held": "{hold}", "lock.waiting": "{acquisition}",
+		"lock.held": "{hold}", "lock.waiting": "{acquisition}", "lock.hold.age": "s", "lock.wait.age": "s",
 	}
 	all := r.collect()
 	for name, m := range all {

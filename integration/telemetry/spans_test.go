@@ -134,7 +134,7 @@ func TestSpansTimeout(t *testing.T) {
 		}
 	}
 	r.expect(`
-	lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=B type=reentrant wait.limit=0 -> holder:elsewhere
+	lock.acquire internal attempts=1 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=busy owner=B type=reentrant wait.limit=0 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire
 	lock.acquire internal attempts=2 contended=true error.type=not_acquired holder.owner=A holder.trace_id=elsewhere name=orders:42 outcome=timeout owner=C type=reentrant wait.duration=~ wait.limit=3 -> holder:elsewhere
 	  EVALSHA client db.stored_procedure.name=acquire

@@ -142,6 +142,9 @@ func (c *Core) Refuses(inside bool) bool { return c.isClosed() || !inside && c.i
 // Held is what the client holds.
 func (c *Core) Held() []lock.HeldLock { return c.reg.List() }
 
+// Ages is for how long what is held has been held, for an observer.
+func (c *Core) Ages(named bool) []observe.Age { return c.reg.Ages(named) }
+
 // Doubt is called before and, with what it returns, after a lock is taken away by
 // force; see held.Registry.Doubt.
 func (c *Core) Doubt(name string) (over func(answered bool, e inspect.Evicted)) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -45,4 +46,31 @@ func (s *Session) listLocked(holds []*Hold) lock.HeldLock {
 		}
 	}
 	return l
+}
+
+// Ages is for how long each lock has been held: the oldest hold of each session or, if names are of
+// no use, of each type. It looks at every session under the mutex, at about 0.1 µs each.
+func (r *Registry) Ages(named bool) []observe.Age {
+	var out []observe.Age
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Since(r.epoch)
+	if named {
+		out = make([]observe.Age, 0, r.dog.heap.Len())
+	}
+	for s := range r.dog.heap.All() {
+		a := observe.Age{Lock: s.Lock.Observed()}
+		for _, h := range s.holds {
+			a.Age = max(a.Age, now-h.began)
+		}
+		if !named {
+			a.Name = ""
+			if i := slices.IndexFunc(out, func(o observe.Age) bool { return o.Lock == a.Lock }); i >= 0 {
+				out[i].Age = max(out[i].Age, a.Age)
+				continue
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }

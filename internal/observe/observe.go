@@ -64,6 +64,12 @@ type Observer interface {
 	TraceOf(ctx context.Context, link any) (traceID, spanID string)
 }
 
+// Age is for how long a lock has been held.
+type Age struct {
+	Lock
+	Age time.Duration
+}
+
 // End ends the observation of an operation, with what is known of it then.
 type End func(err error, notes ...Note)
 

@@ -30,6 +30,8 @@ type acquisition struct {
 
 	measured bool
 	began    time.Time
+	place    place
+	once     bool // it does not wait
 
 	contended atomic.Bool
 	whole     *acquisition // what this is a member of
@@ -218,7 +220,7 @@ func (a *acquisition) Wait() {
 	defer a.o.guard.Recover()
 	a.contend()
 	a.mu.Lock()
-	first := a.waitBegan.IsZero()
+	first := a.waitBegan.IsZero() && (!a.over || a.open > 0) // a whole may hear of a member when it has ended
 	if first {
 		a.waitBegan = time.Now()
 	}
@@ -228,7 +230,7 @@ func (a *acquisition) Wait() {
 		return
 	}
 	if a.measured {
-		a.o.metrics.waiting(a.ctx, a.lock, 1)
+		a.o.metrics.waiting(a, 1)
 	}
 	if a.traced {
 		a.startWait()
@@ -279,13 +281,14 @@ func (a *acquisition) End(r observe.Result) {
 	}
 	wait, owner := a.wait, a.ownerLocked()
 	a.wait = nil
-	done := a.whole == nil || a.over && a.open == 0
+	a.over = a.over || a.whole == nil
+	done := a.over && a.open == 0
 	a.mu.Unlock()
 	if done {
 		defer a.finish() // even if what follows panics
 	}
 	if waited && a.measured {
-		a.o.metrics.waiting(a.ctx, a.lock, -1)
+		a.o.metrics.waiting(a, -1)
 	}
 	if wait != nil {
 		wait.SetAttributes(attribute.String("lock.outcome", outcome(r.Err)))
@@ -334,6 +337,8 @@ func (a *acquisition) finish() {
 	how := outcome(r.Err)
 	if a.free && r.Err == nil || r.Free {
 		how, r.Err = "free", nil
+	} else if how == "timeout" && a.tries() {
+		how = "busy"
 	}
 	a.over = true
 	members := a.members
@@ -348,8 +353,19 @@ func (a *acquisition) finish() {
 		end()
 	}
 	if a.measured {
+		if len(members) > 0 { // the last of them may be telling it to wait
+			a.o.metrics.leave(a, true)
+		}
 		a.o.metrics.acquired(a, how, r.Err)
 	}
+}
+
+// tries reports whether the acquisition, or the whole that it is a member of, does not wait.
+func (a *acquisition) tries() bool {
+	for a.whole != nil {
+		a = a.whole
+	}
+	return a.once
 }
 
 // finishMembers ends those of a whole that are not under way any more.

@@ -17,8 +17,9 @@ import (
 
 // metrics are the instruments.
 type metrics struct {
-	source *source
-	name   func(string) string
+	provider metric.MeterProvider
+	source   *source
+	name     func(string) string
 
 	acquire, wait, hold         metric.Float64Histogram
 	contentions, lost, renewals metric.Int64Counter
@@ -26,6 +27,8 @@ type metrics struct {
 
 	mu   sync.RWMutex
 	sets map[observe.Lock]*sets // guarded by mu; by templated name and type
+
+	lines sync.Mutex // guards who waits: line, place
 }
 
 // maxNames bounds how many lock names and types the metrics tell apart; a
@@ -44,7 +47,7 @@ var (
 )
 
 func newMetrics(mp metric.MeterProvider, src *source, name func(string) string) (*metrics, error) {
-	m := &metrics{source: src, name: name, sets: map[observe.Lock]*sets{}}
+	m := &metrics{provider: mp, source: src, name: name, sets: map[observe.Lock]*sets{}}
 	meter := mp.Meter(otel.Scope, metric.WithSchemaURL(semconv.SchemaURL))
 	var errs [8]error
 	m.acquire, errs[0] = meter.Float64Histogram("lock.acquire.duration", metric.WithUnit("s"),
@@ -76,6 +79,8 @@ func (m *metrics) on() bool { return m != nil && m.source.on() }
 
 // sets are the prebuilt attribute options of one lock name and type.
 type sets struct {
+	lock  observe.Lock // with the templated name
+	line  line
 	attrs []attribute.KeyValue
 	add   []metric.AddOption
 	ends  map[string][]metric.RecordOption // by outcome; of acquisitions and holds
@@ -134,17 +139,22 @@ func (m *metrics) add(key observe.Lock) *sets {
 
 func newSets(key observe.Lock) *sets {
 	s := &sets{
-		attrs: []attribute.KeyValue{attribute.String("lock.type", key.Type)},
-		ends:  map[string][]metric.RecordOption{}, errors: map[string]failed{},
+		lock: key, attrs: attributes(key), ends: map[string][]metric.RecordOption{}, errors: map[string]failed{},
 	}
-	if key.Name != "" {
-		s.attrs = append(s.attrs, attribute.String("lock.name", key.Name))
-	}
-	for _, how := range []string{"acquired", "timeout", "cancelled", "free", "released", "lost", "expired", "closed"} {
+	for _, how := range []string{"acquired", "busy", "timeout", "cancelled", "free", "released", "lost", "expired", "closed"} {
 		s.ends[how] = []metric.RecordOption{s.with(attribute.String("lock.outcome", how))}
 	}
 	s.add = []metric.AddOption{s.with()}
 	return s
+}
+
+// attributes are those of all series of a lock.
+func attributes(l observe.Lock) []attribute.KeyValue {
+	attrs := []attribute.KeyValue{attribute.String("lock.type", l.Type)}
+	if l.Name != "" {
+		attrs = append(attrs, attribute.String("lock.name", l.Name))
+	}
+	return attrs
 }
 
 func (s *sets) with(more ...attribute.KeyValue) metric.MeasurementOption {
@@ -180,8 +190,15 @@ func (m *metrics) contended(ctx context.Context, l observe.Lock) {
 	m.contentions.Add(ctx, 1, m.of(l).add...)
 }
 
-func (m *metrics) waiting(ctx context.Context, l observe.Lock, n int64) {
-	m.waits.Add(ctx, n, m.of(l).add...)
+// waiting counts an acquisition in or out that waits.
+func (m *metrics) waiting(a *acquisition, n int64) {
+	s := m.of(a.lock)
+	m.waits.Add(a.ctx, n, s.add...)
+	if n > 0 {
+		m.enter(a, &s.line)
+	} else {
+		m.leave(a, false)
+	}
 }
 
 func (m *metrics) held(l observe.Lock) {

@@ -87,7 +87,7 @@ func (o *observer) Acquire(ctx context.Context, l observe.Lock, wait, lease time
 	if !traced && !measured {
 		return ctx, nil
 	}
-	a := &acquisition{o: o, lock: l, ctx: ctx, span: span, traced: traced, measured: measured, began: time.Now(), open: 1}
+	a := &acquisition{o: o, lock: l, ctx: ctx, span: span, traced: traced, measured: measured, began: time.Now(), once: wait == 0, open: 1}
 	if whole != nil {
 		whole.member(o, l, a)
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -147,5 +149,39 @@ func BenchmarkUnset(b *testing.B) {
 		cmd(nil)
 		o.Ended(l, nil, false, "released", time.Second)
 		done(nil)
+	}
+}
+
+// The first in a line is always who has waited longest, whoever goes; one that is over comes back no more.
+func TestLine(t *testing.T) {
+	m := &metrics{}
+	var l line
+	var want []*acquisition
+	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	for range 2000 {
+		if len(want) == 0 || rnd.IntN(9) < 5 {
+			a := &acquisition{}
+			m.enter(a, &l)
+			m.enter(a, &l)
+			want = append(want, a)
+		} else {
+			i := rnd.IntN(len(want))
+			over := rnd.IntN(2) == 0
+			m.leave(want[i], over)
+			m.leave(want[i], false)
+			if m.enter(want[i], &l); over {
+				want = slices.Delete(want, i, i+1)
+			} else {
+				a := want[i]
+				want = append(slices.Delete(want, i, i+1), a)
+			}
+		}
+		var got []*acquisition
+		for a := l.first; a != nil; a = a.place.after {
+			got = append(got, a)
+		}
+		if !slices.Equal(got, want) || len(want) > 0 && l.last != want[len(want)-1] {
+			t.Fatalf("%d stand in the line, want %d, or in another order", len(got), len(want))
+		}
 	}
 }

@@ -1,0 +1,187 @@
+package telemetry
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/otel"
+)
+
+// ages are the gauges of the oldest holds and waits of one meter provider's Clients. A gauge has one value for
+// all of them: the largest. They are asked for when the metrics are read: locking and unlocking pay nothing.
+type ages struct {
+	hold, wait metric.Float64ObservableGauge
+	end        metric.Registration
+
+	mu      sync.Mutex
+	clients map[*metrics]client // guarded by mu
+}
+
+// client is what the gauges ask of one Client.
+type client struct {
+	guard *observe.Guard
+	held  func(named bool) []observe.Age
+}
+
+// told has the gauges of each provider: those of a Client with a provider of its own are never found there by
+// another one.
+var told = struct {
+	mu sync.Mutex
+	by map[metric.MeterProvider]*ages // guarded by mu
+}{by: map[metric.MeterProvider]*ages{}}
+
+// Ages has the gauges of o tell the ages of a Client's holds, until stop. held is called by whoever reads the
+// metrics; it lists all holds, or without names the oldest of each type. stop may wait for a reader, and so for the
+// user's code.
+func Ages(o observe.Observer, held func(named bool) []observe.Age) (stop func(), err error) {
+	t, ok := o.(*observer)
+	if !ok || t.metrics == nil || !reflect.ValueOf(t.metrics.provider).Comparable() {
+		return func() {}, nil
+	}
+	m := t.metrics
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	g := told.by[m.provider]
+	if g == nil {
+		if g, err = newAges(m.provider); err != nil {
+			return nil, err
+		}
+		told.by[m.provider] = g
+	}
+	g.mu.Lock()
+	g.clients[m] = client{t.guard, held}
+	g.mu.Unlock()
+	return func() { g.leave(m) }, nil
+}
+
+func newAges(mp metric.MeterProvider) (g *ages, err error) {
+	g = &ages{clients: map[*metrics]client{}}
+	meter := mp.Meter(otel.Scope, metric.WithSchemaURL(semconv.SchemaURL))
+	if g.hold, err = meter.Float64ObservableGauge("lock.hold.age", metric.WithUnit("s"),
+		metric.WithDescription("For how long the oldest current hold has been held; 0: none.")); err != nil {
+		return nil, err
+	}
+	if g.wait, err = meter.Float64ObservableGauge("lock.wait.age", metric.WithUnit("s"),
+		metric.WithDescription("For how long the acquisition that has waited longest has been waiting; 0: none.")); err != nil {
+		return nil, err
+	}
+	g.end, err = meter.RegisterCallback(g.tell, g.hold, g.wait)
+	return g, err
+}
+
+// leave takes a Client out; after the last one the provider calls no more.
+func (g *ages) leave(m *metrics) {
+	told.mu.Lock()
+	g.mu.Lock()
+	delete(g.clients, m)
+	last := len(g.clients) == 0
+	g.mu.Unlock()
+	if last {
+		delete(told.by, m.provider)
+	}
+	told.mu.Unlock()
+	if last {
+		_ = g.end.Unregister() // without a mutex: a provider that is being read calls tell under its own
+	}
+}
+
+// oldest are the ages of one series.
+type oldest struct{ hold, wait time.Duration }
+
+// tell is called by the provider when it is read.
+func (g *ages) tell(_ context.Context, to metric.Observer) error {
+	g.mu.Lock()
+	clients := maps.Clone(g.clients)
+	g.mu.Unlock()
+	all := map[observe.Lock]oldest{}
+	for m, c := range clients {
+		m.ages(c, all)
+	}
+	for l, a := range all {
+		at := metric.WithAttributeSet(attribute.NewSet(attributes(l)...))
+		to.ObserveFloat64(g.hold, a.hold.Seconds(), at)
+		to.ObserveFloat64(g.wait, a.wait.Seconds(), at)
+	}
+	return nil
+}
+
+// ages adds those of one Client.
+func (m *metrics) ages(c client, all map[observe.Lock]oldest) {
+	defer c.guard.Recover() // LockName may panic
+	for _, h := range c.held(m.name != nil) {
+		l := m.of(h.Lock).lock
+		a := all[l]
+		a.hold = max(a.hold, h.Age)
+		all[l] = a
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	m.lines.Lock()
+	defer m.lines.Unlock()
+	for _, s := range m.sets {
+		a := all[s.lock]
+		if first := s.line.first; first != nil {
+			a.wait = max(a.wait, time.Since(first.place.since))
+		}
+		all[s.lock] = a
+	}
+}
+
+// line are the acquisitions of one series that wait, the one that has waited longest first.
+type line struct {
+	first, last *acquisition // guarded by metrics.lines
+}
+
+// place is where an acquisition stands in a line; guarded by metrics.lines. Once over it enters none: a whole may
+// hear that a member waits when it has ended itself.
+type place struct {
+	of            *line // nil: it stands in none
+	since         time.Time
+	before, after *acquisition
+	over          bool
+}
+
+// enter counts an acquisition in that begins to wait.
+func (m *metrics) enter(a *acquisition, l *line) {
+	m.lines.Lock()
+	defer m.lines.Unlock()
+	if a.place.over || a.place.of != nil {
+		return
+	}
+	a.place = place{of: l, since: time.Now(), before: l.last}
+	if l.last == nil {
+		l.first = a
+	} else {
+		l.last.place.after = a
+	}
+	l.last = a
+}
+
+// leave counts it out.
+func (m *metrics) leave(a *acquisition, over bool) {
+	m.lines.Lock()
+	defer m.lines.Unlock()
+	p := a.place
+	a.place = place{over: p.over || over}
+	if p.of == nil {
+		return
+	}
+	if p.before == nil {
+		p.of.first = p.after
+	} else {
+		p.before.place.after = p.after
+	}
+	if p.after == nil {
+		p.of.last = p.before
+	} else {
+		p.after.place.before = p.before
+	}
+}
