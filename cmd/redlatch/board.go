@@ -51,8 +51,12 @@ type watched struct {
 	seen    time.Time // when it was in a list last, by our clock
 }
 
-// maxTurns is how many turns of a lock are remembered; those that last are in any case.
-const maxTurns = 64
+// maxTurns is how many turns of a lock are remembered, maxAllTurns those of all locks together, when they are many;
+// those that last are in any case.
+const (
+	maxTurns    = 64
+	maxAllTurns = maxRows * maxTurns
+)
 
 // see takes in a new look at the lock.
 func (w *watched) see(in redlatch.Inspection) {
@@ -91,7 +95,12 @@ func (w *watched) see(in redlatch.Inspection) {
 	case len(in.Holders) > 0:
 		w.Who = whoOwns(in.Holders[0].Process, in.Holders[0].Owner) + others(in)
 	}
-	extra := len(w.turns) - maxTurns
+	w.forget(maxTurns)
+}
+
+// forget leaves the last turns, and those that last.
+func (w *watched) forget(most int) {
+	extra := len(w.turns) - most
 	w.turns = slices.DeleteFunc(w.turns, func(t turn) bool {
 		extra--
 		return t.Ended && extra >= 0
@@ -161,6 +170,7 @@ func (b *board) see(l *looked) {
 	see := func(w *watched, in redlatch.Inspection) {
 		before := w.changes
 		w.see(in)
+		w.forget(min(maxTurns, max(maxAllTurns/len(b.locks), 1)))
 		if elapsed > 0 { // the mean over about ten seconds
 			turns := float64(max(w.changes-before, l.heard[w.Key])) // one that is passed on in a process has no message
 			w.Rate += (turns/elapsed.Seconds() - w.Rate) * min(elapsed.Seconds()/10, 1)
@@ -178,7 +188,7 @@ func (b *board) see(l *looked) {
 	for key, w := range b.locks {
 		switch {
 		case w.seen.Equal(now):
-		case now.Sub(w.seen) > time.Minute:
+		case now.Sub(w.seen) > time.Minute, len(b.locks) > 2*maxListed:
 			delete(b.locks, key)
 		default:
 			see(w, redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: w.At.Add(elapsed)})

@@ -282,6 +282,31 @@ func TestBoard(t *testing.T) {
 	}
 }
 
+// However many locks come and go, and change hands, a board keeps a bounded number of them and of their turns.
+func TestBoardIsBounded(t *testing.T) {
+	b, now := newBoard(), time.UnixMilli(1_800_000_000_000)
+	look := func(lock, owner int) {
+		l := &looked{began: now}
+		for i := range maxListed {
+			name := fmt.Sprint(lock, " ", i)
+			l.locks = append(l.locks, redlatch.Inspection{Name: name, Key: name, At: now, Mode: redlatch.ModeLock, HolderCount: 1,
+				Holders: []redlatch.Holder{{Owner: fmt.Sprint(owner), Mode: redlatch.ModeLock}}})
+		}
+		b.see(l)
+		now = now.Add(time.Second)
+	}
+	for n := range 30 {
+		look(min(n, 10), n)
+	}
+	turns := 0
+	for _, w := range b.locks {
+		turns += len(w.turns)
+	}
+	if len(b.locks) > 3*maxListed || turns > maxAllTurns+len(b.locks) {
+		t.Errorf("%d locks with %d turns", len(b.locks), turns)
+	}
+}
+
 // A turn that ended while nobody looked is not said to have lasted that long, nor to have lost its lease.
 func TestTurnsThatNobodySaw(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)
