@@ -37,6 +37,7 @@ var (
 	listen     = flag.String("listen", "127.0.0.1:0,127.0.0.1:0", "addresses of the two tills' metrics")
 	prometheus = flag.Bool("prometheus", false, "start the prometheus of PATH")
 	jaeger     = flag.String("jaeger", "no", "start the jaeger of PATH: yes, no, or auto: if there is one")
+	names      = flag.Bool("names", true, "metrics with lock names, as templates")
 	rules      = flag.String("rules", "otel/dashboards/alerts.yml", "alert rules for that Prometheus, if the file is there")
 )
 
@@ -65,7 +66,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s, err := openShop(ctx, server, *listen, log)
+	s, err := openShop(ctx, server, *listen, *names, log)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
 		}
 	})
 	for {
-		s, err := openShop(ctx, server, *listen, slog.New(slog.DiscardHandler))
+		s, err := openShop(ctx, server, *listen, true, slog.New(slog.DiscardHandler))
 		if err == nil {
 			return ctx, s
 		}

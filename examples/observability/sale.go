@@ -131,9 +131,10 @@ func (s *shop) bundle(ctx context.Context, t *till) error {
 	return redlatch.MultiLock(t.RLock(s.name("item:", things)), t.RLock(s.name("coupon:", 3))).Do(ctx, busy(10*time.Millisecond))
 }
 
-// glance gives up soon.
+// glance gives up soon, or at once.
 func (s *shop) glance(ctx context.Context, t *till) error {
-	const wait, watchdog = 5 * time.Millisecond, 0
+	const watchdog = 0
+	wait := time.Duration(rand.N(2)) * 5 * time.Millisecond //nolint:gosec // a load
 	err := t.RLock(s.name("item:", things)).TryDo(ctx, wait, watchdog, busy(1))
 	if errors.Is(err, redlatch.ErrNotAcquired) {
 		return nil

@@ -37,7 +37,7 @@ type till struct {
 const lease = 2 * time.Second
 
 // openShop opens both tills, with their metrics at two addresses.
-func openShop(ctx context.Context, server *demoserver.Server, listen string, log *slog.Logger) (_ *shop, err error) {
+func openShop(ctx context.Context, server *demoserver.Server, listen string, names bool, log *slog.Logger) (_ *shop, err error) {
 	first, second, ok := strings.Cut(listen, ",")
 	if !ok {
 		return nil, fmt.Errorf("-listen needs two addresses with a comma between, not %q", listen)
@@ -60,7 +60,9 @@ func openShop(ctx context.Context, server *demoserver.Server, listen string, log
 		if t.Client, err = redlatch.Open(server.URL, redlatch.WithConfig(func(c *redlatch.Config) {
 			c.Name, c.LeaseTime = "shop/"+t.name, lease
 			c.TracerProvider, c.MeterProvider, c.Logger = t.tracing, t.meters, log
-			c.Telemetry.LockName = s.template
+			if names {
+				c.Telemetry.LockName = s.template
+			}
 		})); err != nil {
 			return nil, err
 		}

@@ -148,7 +148,7 @@ func TestJaeger(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := &jaeger{started}
-	shop(t, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+j.OTLP, "OTEL_BSP_SCHEDULE_DELAY=100") // ms; 5 s by default
+	shop(t, true, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+j.OTLP, "OTEL_BSP_SCHEDULE_DELAY=100") // ms; 5 s by default
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 

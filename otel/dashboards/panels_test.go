@@ -65,8 +65,8 @@ func readDashboard(t *testing.T) dashboard {
 var variables = strings.NewReplacer("$type", ".*", "$name", ".*", "$lock", "item:*", "$__rate_interval", "15s", "$__interval", "15s")
 
 // shop runs examples/observability until the test ends, and returns where its metrics are.
-// env is its environment beside ours.
-func shop(t *testing.T, env ...string) (targets []string) {
+// env is its environment beside ours; without names its metrics have no lock names.
+func shop(t *testing.T, names bool, env ...string) (targets []string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
 	if _, err := os.Stat(filepath.Join(root, "examples")); err != nil {
@@ -80,7 +80,7 @@ func shop(t *testing.T, env ...string) (targets []string) {
 	}
 	server := testbed.Standalone(t)
 	for t.Context().Err() == nil {
-		cmd := exec.Command(program, "-redis", "redis://"+server.Addr())
+		cmd := exec.Command(program, "-redis", "redis://"+server.Addr(), "-names="+strconv.FormatBool(names))
 		cmd.Env = append(os.Environ(), env...)
 		p := testbed.Run(t, "observability", cmd)
 		targets = nil
@@ -107,7 +107,7 @@ func TestPanelsReturnData(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
-	p, err := backends.StartPrometheus(t, shop(t), "alerts.yml")
+	p, err := backends.StartPrometheus(t, shop(t, true), "alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestAlertRules(t *testing.T) {
 			t.Errorf("no test for %s", name)
 		}
 	}
-	if names < 6 {
+	if names < 8 {
 		t.Errorf("%d rules were found", names)
 	}
 	dir := t.TempDir()
