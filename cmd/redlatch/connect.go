@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/redlatch/redlatch"
@@ -220,6 +221,30 @@ func (a *app) open(command string, change ...func(*redlatch.Config)) (*redlatch.
 	}
 	return redlatch.New(cfg)
 }
+
+// complete finds names of locks that begin with a text, for a shell: it must not wait long.
+func (a *app) complete(cmd *cobra.Command, args []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	raw, err := given("name", begun)
+	if len(args) > 0 || err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	a.flags.timeout = time.Second
+	_ = a.with("complete", func(client *redlatch.Client) error {
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		defer cancel()
+		for in, err := range client.Locks(ctx, globEscape.Replace(raw)+"*") {
+			if err != nil || len(names) == 100 {
+				return err
+			}
+			names = append(names, exact(in.Name))
+		}
+		return nil
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// globEscape makes a text mean itself in a pattern.
+var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
 // with runs what a command does with a client.
 func (a *app) with(command string, do func(*redlatch.Client) error) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -185,6 +186,32 @@ func TestFollower(t *testing.T) {
 			t.Errorf("step %d: %v, not %q", i, lines, step.says)
 		}
 	}
+}
+
+// Shells complete the names of locks, also of odd ones, and wait no longer than a second for a server that is silent.
+func TestCompletion(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	for _, name := range []string{"orders:1", "orders:2", "odd*\n", "other"} {
+		defer unlock(t, hold(t, c.RLock(name)))
+	}
+	for _, command := range []string{"show", "watch", "unlock", "run"} {
+		for begun, want := range map[string]string{"ord": "orders:1\norders:2\n", "odd*": "odd*\\n\n", "none": "", "order s": ""} {
+			_, out, _ := call(t, s, "__complete", command, begun)
+			lines := strings.SplitAfter(strings.TrimSuffix(out, ":4\n"), "\n")
+			slices.Sort(lines)
+			if got := strings.Join(lines, ""); got != want {
+				t.Errorf("%s %s: %q", command, begun, out)
+			}
+		}
+	}
+	s.Freeze(t)
+	began := time.Now()
+	_, out, _ := call(t, s, "__complete", "show", "ord")
+	if took := time.Since(began); took > 5*time.Second || strings.Contains(out, "orders") {
+		t.Errorf("after %v: %s", took, out)
+	}
+	s.Thaw(t)
 }
 
 func TestWatch(t *testing.T) {

@@ -98,6 +98,11 @@ In tables and sentences long texts are cut; in JSON they are whole.
 	a.flags.add(root.PersistentFlags())
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.watchCommand(), a.topCommand(),
 		a.unlockCommand(), a.doctorCommand(), a.serveCommand())
+	for _, c := range root.Commands() {
+		if strings.Contains(c.Use, " NAME") {
+			c.ValidArgsFunction = a.complete
+		}
+	}
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		c.Example = `  . <(redlatch completion bash)                                  # for this shell

@@ -31,6 +31,7 @@ type runFlags struct {
 	fenced    bool
 	grace     time.Duration
 	conflict  int
+	quiet     bool // about a conflict: its exit status was chosen, and says it
 	hideURL   bool
 }
 
@@ -52,6 +53,9 @@ Then the command gets TERM and after --grace KILL, and the exit status is 70: it
 exclusive. Where that matters, use --fenced, and let the place that it writes to check the token. If run itself is
 killed, even with KILL, the command is ended the same way, and the lock is free when its lease ends.
 
+A TERM that run gets is passed on, and what is left of the command after --grace gets KILL, too: run keeps the lock
+until then. With --conflict-exit-code it writes nothing about a lock that another owner holds.
+
 Without a terminal on standard input the command has its own process group, and signals go to all of its processes.
 With a terminal the command stays in the terminal's group, so that it can be used interactively: then run signals
 the command alone, and the keyboard's signals reach it directly. On Windows the command is ended without a TERM,
@@ -66,6 +70,7 @@ and survives a killed run.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.quiet = cmd.Flags().Changed("conflict-exit-code")
 			return a.run(cmd.Context(), f, cmd.Flags().Changed("wait"), args[0], args[1:])
 		},
 	}
@@ -76,8 +81,8 @@ and survives a killed run.`,
 	set.DurationVar(&f.leaseTime, "lease-time", redlatch.DefaultLeaseTime, "how long the lock stays taken when this process dies; renewed at a third of it")
 	set.StringVarP(&f.kind, "kind", "k", "rlock", "rlock, fair, read or write")
 	set.BoolVar(&f.fenced, "fenced", false, "ask for a fencing token, in REDLATCH_TOKEN")
-	set.DurationVar(&f.grace, "grace", 10*time.Second, "how long after TERM the command is killed")
-	set.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit status when another owner holds the lock")
+	set.DurationVar(&f.grace, "grace", 10*time.Second, "how long after TERM, also one that run gets, the command is killed")
+	set.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit status when another owner holds the lock; then nothing is written")
 	set.BoolVar(&f.hideURL, "hide-url", false, "leave REDIS_URL out of the command's environment")
 	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"rlock", "fair", "read", "write"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -126,6 +131,9 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	}
 	h, err := acquire(ctx, l, f, bounded || f.noWait, signals)
 	if errors.Is(err, redlatch.ErrNotAcquired) {
+		if f.quiet {
+			err = errSaid
+		}
 		err = &statusError{err, f.conflict}
 	}
 	if err != nil {
@@ -200,22 +208,28 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 
 	lost := h.Context().Done()
 	var kill <-chan time.Time
+	limit := func() {
+		if kill == nil {
+			kill = time.After(f.grace)
+		}
+	}
 	for {
 		select {
 		case err := <-exited:
-			if lost == nil {
+			if kill != nil {
 				job.rest(kill)
 			}
 			return exitStatus(cmd, err)
 		case s := <-signals:
 			job.pass(s)
+			if s == syscall.SIGTERM {
+				limit()
+			}
 		case <-lost:
 			lost = nil
 			fmt.Fprintf(a.std.err, "redlatch: the lock %s was lost, ending the command: %s\n", quote.Name(h.Name()), message(context.Cause(h.Context())))
 			job.end()
-			t := time.NewTimer(f.grace)
-			defer t.Stop()
-			kill = t.C
+			limit()
 		case <-kill:
 			job.kill()
 		}

@@ -89,6 +89,12 @@ func TestRunBusy(t *testing.T) {
 		if st != tc.status || strings.Contains(out, "ran") {
 			t.Errorf("%v: status %d, %s", tc.args, st, out)
 		}
+		if tc.status != exitBusy {
+			if errs != "" {
+				t.Errorf("%v: the status says it, and it writes %q", tc.args, errs)
+			}
+			continue
+		}
 		need(t, errs, "not acquired", c.ID())
 	}
 	// Who waits without end gets it.
@@ -242,6 +248,25 @@ func TestRunLost(t *testing.T) {
 	}
 	need(t, p.text(), "was lost, ending the command", "asked")
 	until(t, "its processes end", func() bool { return dead(ids) }, func() string { return fmt.Sprint(ids) })
+}
+
+// A TERM that run gets is passed on, and after the grace what is left of the command is killed: whether the command
+// itself has ended or not. Until then nobody else gets the lock.
+func TestRunTerminated(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	leaves := `sh -c 'trap "" TERM; while :; do sleep 0.05; done' & echo "pids $$ $! ."; wait`
+	for script, status := range map[string]int{stubborn: exitSignal + int(syscall.SIGKILL), leaves: exitSignal + int(syscall.SIGTERM)} {
+		p := begin(t, s, "run", "x", "--grace", "2s", "--", "sh", "-c", script)
+		ids := pids(t, p)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		if st := p.status(); st != status {
+			t.Errorf("status %d: %s", st, p.text())
+		}
+		if in := inspect(t, c, "x"); in.Held() || !dead(ids) {
+			t.Errorf("the lock is held: %t, its processes have ended: %t", in.Held(), dead(ids))
+		}
+	}
 }
 
 // A fixed lease that ends is the end of the command, too.
