@@ -34,7 +34,12 @@ func (r *Registry) passOn(h *Hold) bool {
 //
 // Nothing is passed on that is not exactly what a new acquisition would get: an
 // unfenced lock kept by the watchdog, with one hold, confirmed, of a client that
-// takes new sessions.
+// takes new sessions, to a receiver whose gate is free and who wants the same. If the first of
+// the line wants something else, it is not skipped: the lock is released for it.
+//
+// After a move to another server, a broken connection or a temporary refusal (a restart, a demotion) it needs an answer
+// to a newer command. The client keeps one instant for that (sender.Sender.Broke), not one per node: the key may move
+// meanwhile. Each connection that redlatch dialled notes when it ends, and the table of slots when it changes.
 func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
 	s := h.s
 	r.mu.Lock()

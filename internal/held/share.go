@@ -18,6 +18,25 @@ import (
 // follows, in line, with no place on the server: also while the leader waits for a writer.
 // The leader's grant brings in those who would have been granted the lock, too, had they
 // asked when they came. If others are left, or the leader leaves, the next in line leads.
+// Who they are depends on what the script says of waiting writers (rw_read.lua):
+//
+//   - No writer waits: all of them, except those who came behind a waiting writer of this process while the first
+//     attempt was under way. The session stays open for the tenure.
+//   - Writers wait, and the leader entered in its turn: those who waited when the command was sent. Had they asked, the
+//     write unlock would have put them into the turn, too.
+//   - Writers wait that came later than the leader: those who came before the first of these writers. The script says
+//     how much later than the leader that writer came, by the server's clock. The client counts this from the sending of
+//     the refused command, so it errs on the early side.
+//   - The attempt was a retry and found its own field, so the script has not looked for writers: none.
+//
+// In the last three cases the session admits nobody else. A reader whose owner has another command under way does not
+// enter with the leader; it looks again, and re-enters what that command got.
+//
+// Under the mutex a release finds out whether other readers stay; if so, it ends its own hold and sends nothing. The gate
+// belongs to the claim, not to the session, so a session whose last release has begun takes no more holds, whichever gate
+// they come through. While it is uncertain whether the server still has the session (a broken connection, a ForceUnlock),
+// each release asks there. Two of them may count each other then; the one whose answer comes last frees the lock before
+// its Unlock returns (part.released).
 
 // Share is one acquisition's part in a hold that readers of this process share. Who
 // has called [Registry.Share] calls [Registry.Unshare] in the end, or [Registry.Follow]

@@ -1,5 +1,32 @@
 // Package observe is the seam between the engine and telemetry. It knows neither
 // OpenTelemetry nor Redis.
+//
+// # Code of the user's
+//
+// An observer calls samplers, span processors, exporters and Telemetry.LockName; a logger calls a handler. Such code may
+// block, be slow or panic. All of it is called in one of two ways:
+//
+//   - What belongs to a call is told in the call's goroutine: its spans, from the first to the last, the end of the hold
+//     that an Unlock ends, a forced unlock's log line. So it has been told when the call returns. A command's span is
+//     ended by the caller that waited for it, not by the carrier (sender.Call.Done). Unlock ends the hold's context
+//     before anything is told, and tells the end last of all; if it gives up, the rest is told in the background.
+//   - All else is told in the background ([News]): losses, ends by deadline and by Close, renewals and their batches,
+//     commands that nobody waits for any more, and log lines, of the subscriptions too. Whoever has something to tell
+//     ends the contexts of all holds that it is about, and then puts it in the queue, which takes no time.
+//
+// Counting, Carries and Renewals call nobody and are asked anywhere but under a mutex. A call that begins something (a
+// span) has to wait for it, with what it has: a gate, a place in the line.
+//
+// Panics of telemetry and of log handlers stop at [Guard]: every method of the observer, the log handler and News have
+// it. A command that is sent in the background (sender.Sender.Run) is told of afterwards, by News, and a log line asks
+// contexts for their trace there ([Late]), so that no goroutine of the Client's runs such code.
+//
+// What a call can't do without may panic in it: a method of its ctx, a NameMapper. That is the caller's, and costs the
+// call alone: the engine cleans up behind it as if the caller had left. An Unlock whose code panicked goes on in the
+// background, and an Extend leaves its gate. What cleans up carries nothing of the caller's context. A panic of a client
+// that Config.ClientBuilder made is an answer that never came. A MultiLock asks its members in goroutines of its own:
+// what one of those panics with, the caller's goroutine panics with, while what the others got is given back in the
+// background.
 package observe
 
 import (

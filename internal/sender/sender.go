@@ -5,7 +5,17 @@
 // the answer to one that was sent is taken by whoever takes over.
 //
 // One command per goroutine is sent while goroutines are free, so that nobody
-// waits for others; beyond that, what has come meanwhile travels in one write.
+// waits for others; beyond that, what has come meanwhile travels in one write, those for locks that are held before those
+// that ask for a lock.
+//
+// # Limits
+//
+// Each lane limits the commands without an answer, separately for renewals, for locks that are held (releases,
+// re-entries, undoing), for acquisitions and for commands that wait for replicas. A slot becomes free when the answer
+// arrives or the connection ends, not when the caller leaves: a frozen node fills only its own lane.
+//
+// A lane's node is in trouble if it has failed since it last answered, or its oldest command has had no answer for a
+// second (for a third of the lease, if that is less; a command that waits for replicas may take ReplicaAckTimeout more).
 package sender
 
 import (
