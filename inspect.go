@@ -62,14 +62,15 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // nothing.
 //
 // It blocks until the server answers, ctx ends or UnlockTimeout has passed. After an
-// [ErrUnavailable] or the end of ctx it is not known whether the lock was taken away. If it
-// returns true together with a [*ServerError], the lock was taken away, but the server
-// refused the unlock message: waiters continue when the lease would have ended. A forced
-// unlock is logged, with the Client's name, and recorded as a span.
+// [ErrUnavailable] or the end of ctx it is not known whether the lock was taken away.
+//
+// If it returns true together with a [*ServerError], the lock was taken away, and nobody was woken, for instance since
+// PUBLISH is not permitted: redlatch's waiters look by themselves within seconds, other libraries' when the lease would
+// have ended. A forced unlock is logged, with the Client's name, and recorded as a span.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
 	over, answered, e := c.core.Doubt(name), false, inspect.Evicted{}
 	defer func() { over(answered, e) }() // an observer, or a log handler, may panic
 	e, err := c.inspector.ForceUnlock(ctx, name, settings.OfForce(opts))
-	answered = err == nil
+	answered = err == nil || e.Refused != nil
 	return e.Count > 0, err
 }

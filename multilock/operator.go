@@ -74,7 +74,8 @@ func (m *MultiLock) state(ctx context.Context) (lock.State, error) {
 // ForceUnlock takes every member away from its holder, even if that holder has only this
 // member. It is for operators. It reports whether any member was held. It blocks and
 // fails as the members' ForceUnlock does, and does not stop at the first failure; a
-// minority of a quorum may fail.
+// minority of a quorum may fail. True together with a [*lock.ServerError] means that nobody was woken of a member that
+// was taken away, or that a member could not be.
 func (m *MultiLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return operate(ctx, m, observe.ForceUnlock, m.forceUnlock)
 }
@@ -114,11 +115,11 @@ func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(conte
 		if r.broke != nil {
 			panic(r.broke)
 		}
+		out[r.i] = r.val // also beside an error: a lock taken away of which nobody could be told
 		if r.err != nil {
 			errs = append(errs, r.err)
 			continue
 		}
-		out[r.i] = r.val
 		if answered++; m.quorum && answered == majority(len(m.leaves)) {
 			t := time.AfterFunc(perNode(m.effective(0)), cancel)
 			defer t.Stop()

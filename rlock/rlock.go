@@ -78,7 +78,9 @@ func (r *RLock) State(ctx context.Context) (lock.State, error) {
 // LeaseTime later, or a round trip later if it is a hold of this Client. It reports whether
 // the lock was held. If the key is a read-write lock, or no lock, it returns
 // [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
-// [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken away.
+// [lock.ErrUnavailable] or ctx.Err() it is not known whether the lock was taken away. If it returns
+// true together with a [*lock.ServerError], that was done, and nobody was woken: waiters look by
+// themselves within seconds.
 func (r *RLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return engine.Of(&r.handle).ForceUnlock(ctx)
 }

@@ -166,7 +166,9 @@ func (r *ReadLock) State(ctx context.Context) (lock.State, error) {
 // check, up to a third of LeaseTime later; holds of this Client are checked at once. It
 // reports whether there was a read hold. If the key is not a read-write lock, it returns
 // [lock.ErrInvalidName] and changes nothing. It blocks as State does; after
-// [lock.ErrUnavailable] or ctx.Err() it is not known whether the holds were ended.
+// [lock.ErrUnavailable] or ctx.Err() it is not known whether the holds were ended. If it returns
+// true together with a [*lock.ServerError], that was done, and nobody was woken: waiters look by
+// themselves within seconds.
 func (r *ReadLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return engine.Of(&r.reads).ForceUnlock(ctx)
 }

@@ -58,6 +58,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 		return err
 	}
 	answers, unchanged := bufio.NewReader(a.std.in), "nothing was changed"
+	var untold error // of the waiters
 	for changed := 0; changed < maxRounds; {
 		in, err := client.Inspect(ctx, raw)
 		if err != nil {
@@ -90,8 +91,12 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 			fmt.Fprintf(a.std.err, "redlatch: %s: %s\n", unchanged, message(err))
 			continue
 		}
-		if err != nil {
+		switch {
+		case err != nil && !was:
 			return err
+		case err != nil:
+			untold = &statusError{fmt.Errorf("nobody was woken: redlatch's waiters look by themselves within seconds, others when the "+
+				"lease would have ended (redlatch doctor --need evict): %s", message(err)), exitError}
 		}
 		did := "was free; waiters were woken"
 		if was {
@@ -101,7 +106,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 		}
 		fmt.Fprintln(a.std.out, brief(in.Name), did)
 		if owner != "" || in.HolderCount <= len(victims) {
-			return nil
+			return untold
 		}
 	}
 	return &statusError{errors.New("the holders change too fast: " + unchanged), exitOtherOwner}

@@ -235,6 +235,23 @@ func TestUnlockEndsWhatItHasShown(t *testing.T) {
 	unlock(t, r2)
 }
 
+// Who may not publish evicts all the same, and is told that nobody was woken.
+func TestUnlockSaysThatNobodyWasWoken(t *testing.T) {
+	s := server(t)
+	s.Do(t, "ACL", "SETUSER", "ops", "reset", "on", ">pw", "~*", "&*", "+@all", "-publish")
+	c := client(t, s)
+	for _, l := range []redlatch.Locker{c.RLock("x"), c.FairLock("x"), c.ReadWriteLock("x").ReadLock(), c.ReadWriteLock("x").WriteLock()} {
+		h := hold(t, l)
+		st, out, errs := callWith(t, "", nil, "--url", "redis://ops:pw@"+s.Addr(), "unlock", "x", "--owner", h.Owner().String(), "--yes")
+		if st != exitError || inspect(t, c, "x").Held() {
+			t.Errorf("%T: status %d, held %t", l, st, inspect(t, c, "x").Held())
+		}
+		need(t, out, "x was taken away from "+h.Owner().String())
+		need(t, errs, "nobody was woken", "doctor --need evict")
+		_ = h.Unlock(t.Context())
+	}
+}
+
 // Whose holders change faster than somebody can agree learns what was done: nothing, or the evictions of earlier rounds.
 func TestUnlockSaysWhatItDid(t *testing.T) {
 	s := server(t)

@@ -2,12 +2,15 @@ package promises
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // A lock that was taken away is lost for its holder with the next thing that he does, and only for him: he may take it
@@ -51,6 +54,58 @@ func TestWhoseLockWasTakenAway(t *testing.T) {
 		}
 	}
 	overKinds(t, []func(*redlatch.Config){short}, all)
+}
+
+// Who may delete a lock and not publish takes it away all the same, and is told that nobody was woken: who waits comes by
+// himself, long before the lease would have ended.
+func TestALockIsTakenAwayInSilence(t *testing.T) {
+	t.Parallel()
+	all := cases{}
+	for what, rules := range map[string]string{"may publish nothing": "&* -publish", "may publish nowhere": "~*"} {
+		all["by one who "+what] = func(t *testing.T, x *bed.Site, name string) {
+			if rules == "~*" && !testbed.ServerVersion(t).AtLeast(6, 2) {
+				return // it has no rules about channels
+			}
+			mute := silenced(t, x, what[len(what)-5:], rules)
+			for force, call := range map[string]func() (bool, error){
+				"the kind's": func() (bool, error) { return x.Kind.New(mute, name).(operated).ForceUnlock(t.Context()) },
+				"the client's": func() (was bool, err error) {
+					for _, c := range mute {
+						for _, part := range x.Kind.Names(name) {
+							one, refused := c.ForceUnlock(t.Context(), part)
+							was, err = was || one, refused
+						}
+					}
+					return was, err
+				},
+			} {
+				h := bed.Lock(t, t.Context(), x.Lock(name))
+				next := bed.Async(t.Context(), x.Beside(name))
+				quiet(t, x)
+				was, err := call()
+				if _, is := errors.AsType[*redlatch.ServerError](err); !was || !is || !strings.Contains(err.Error(), "wake the waiters") {
+					t.Errorf("%s ForceUnlock: %t, %v", force, was, err)
+				}
+				bed.Unlock(t, bed.Hold(t, next))
+				want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+				if was, err = call(); was || err == nil { // nor anybody who waits although it is free
+					t.Errorf("%s ForceUnlock of a free lock: %t, %v", force, was, err)
+				}
+			}
+		}
+	}
+	overKinds(t, nil, all)
+}
+
+// silenced are clients of a user with these rules about channels.
+func silenced(t *testing.T, x *bed.Site, user, rules string) []*redlatch.Client {
+	t.Helper()
+	clients := make([]*redlatch.Client, len(x.Servers))
+	for i, s := range x.Servers {
+		s.SetUser(t, user, append([]string{"on", ">secret", "~*", "+@all"}, strings.Fields(rules)...)...)
+		clients[i] = bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = user, "secret" })
+	}
+	return clients
 }
 
 // Somebody deletes a lock and tells nobody: once a command of the process that held it finds that, those of the same

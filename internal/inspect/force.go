@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -17,7 +16,7 @@ type Evicted struct {
 	Kind    lock.Kind // of what stood there
 	Count   int       // holds that were ended
 	Owners  []string  // of them, at most 16, as on the wire
-	Refused error     // the server took the hold away and refused the message or the next one's hold
+	Refused error     // the server did so, and refused the message or the next one's hold: a *lock.ServerError
 }
 
 // Owner is the first of the owners, as it may be shown, or "".
@@ -69,7 +68,8 @@ func ForceCommand(topo conn.Topology, key string, which Which, set settings.Forc
 }
 
 // ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError if the key is not a
-// lock of the kind asked for, a *lock.OtherOwnerError if others than owners hold it.
+// lock of the kind asked for, a *lock.OtherOwnerError if others than owners hold it, Evicted.Refused if what it tells
+// was done and nobody could be woken.
 func ReadForce(r conn.Reply, name string, owners []string) (Evicted, error) {
 	switch r.Code {
 	case 0, 1:
@@ -81,18 +81,17 @@ func ReadForce(r conn.Reply, name string, owners []string) (Evicted, error) {
 	default:
 		return Evicted{}, errNoLock(name)
 	}
-	e := Evicted{Kind: kindOf[r.Int(1)]}
-	if r.Code == 0 {
-		return e, nil
+	e, refused := Evicted{Kind: kindOf[r.Int(1)]}, r.Str(2)
+	if r.Code == 1 {
+		e.Count, refused = int(r.Int(2)), r.Str(3)
+		for i := 4; i < len(r.Vals); i++ {
+			e.Owners = append(e.Owners, plain(r.Str(i)))
+		}
 	}
-	e.Count = int(r.Int(2))
-	if text := r.Str(3); text != "" {
-		e.Refused = errors.New(quote.Line(text))
+	if refused != "" {
+		e.Refused = &lock.ServerError{Name: name, Op: "wake the waiters after the forced unlock", Err: conn.Refusal(quote.Line(refused))}
 	}
-	for i := 4; i < len(r.Vals); i++ {
-		e.Owners = append(e.Owners, plain(r.Str(i)))
-	}
-	return e, nil
+	return e, e.Refused
 }
 
 // plain is the owner of a field: a write hold's has more.

@@ -193,11 +193,7 @@ func (i *Inspector) forceUnlock(ctx context.Context, name string, set settings.F
 	if err != nil {
 		return Evicted{}, err
 	}
-	e, err := ReadForce(r, name, set.Owners)
-	if err == nil && e.Refused != nil {
-		err = &lock.ServerError{Name: name, Op: "notify waiters of a forced unlock", Err: e.Refused}
-	}
-	return e, err
+	return ReadForce(r, name, set.Owners)
 }
 
 // tell logs what was done to a lock, and by whom, in the words of engine.Lock.ForceUnlock.

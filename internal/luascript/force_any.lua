@@ -13,8 +13,8 @@
 -- RETURN   {1, kind, n, error, field...}  n holds were ended; up to 16 of their fields. kind as in
 --              inspect; error: what the server said when it refused the message or the next
 --              one's hold, '' = nothing
---          {0, kind}        nothing was held (in this mode); who waits all the same was woken, unless
---                           an owner was given
+--          {0, kind, error}  nothing was held (in this mode); who waits all the same was woken, unless
+--                           an owner was given or the server refused the message: error, else ''
 --          {-1}             the key is no lock and was not touched
 --          {-4, kind}       it is a lock of another kind than asked for; nothing was touched
 --          {-2, kind, field}  held by somebody else than the owners given; nothing was touched
@@ -75,7 +75,7 @@ if call('EXISTS', LOCK) == 0 then
     if kind == NONE then send(ARGV[5], '1') end
     tell('1')
   end
-  return {0, kind}
+  return {0, kind, refused}
 end
 
 -- What goes and what stays: of many readers all, or one by name; whoever else holds it has a few
@@ -114,7 +114,7 @@ if readers and not only and want ~= 'write' then going = holds end
 local stay = holds - going
 if going == 0 then
   if other then return {-2, kind, other} end
-  return {0, kind}
+  return {0, kind, refused}
 end
 
 local trace = pcall('GET', KEYS[6])
