@@ -322,6 +322,24 @@ func TestLocks(t *testing.T) {
 	}
 }
 
+// What stands there is listed, also under a name that no lock of ours may have.
+func TestLocksListsWhatStandsThere(t *testing.T) {
+	s := bed.Server(t)
+	c := rlClient(t, s.Addr())
+	s.Do(t, "HSET", "{a}", "8743c9c0-0795-4907-87fd-6c719a6b4586:42", "1")
+	t.Cleanup(func() { s.Do(t, "DEL", "{a}") })
+	var names []string
+	for in, err := range c.Locks(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, in.Name)
+	}
+	if len(names) != 1 || names[0] != "{a}" {
+		t.Errorf("listed: %q", names)
+	}
+}
+
 // UnlockTimeout limits a call as a whole, however many questions it asks: here each answer comes late,
 // and the second one after the limit.
 func TestInspectHasOneLimit(t *testing.T) {

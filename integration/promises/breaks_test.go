@@ -281,6 +281,44 @@ var breaks = []struct {
 		"\tif until.After(h.until) {", "\tif h.lease > 0 {",
 		"TestLeases/plain/Extend_lengthens", "shortened by",
 	},
+	{
+		"an eviction ends whoever holds it", "internal/luascript/force_any.lua",
+		"if in_mode and (not only or only[f] or (writes and only[string.sub(f, 1, -7)])) then", "if in_mode then",
+		"TestOperatorsTakeALockAway/plain/an_eviction", "another owner: true",
+	},
+	{
+		"the object of another kind takes a lock away", "internal/luascript/force_any.lua",
+		"if want ~= '' and (kind == RW) ~= (want ~= 'lock') then", "if false then",
+		"TestOperatorsTakeALockAway/read/the_object_of_another_kind", "true, <nil>",
+	},
+	{
+		"nobody is woken at a free lock", "internal/luascript/force_any.lua",
+		"    tell('1')\n  end\n  return {0, kind}", "  end\n  return {0, kind}",
+		"TestOperatorsTakeALockAway/plain/of_a_lock_that_somebody_deleted", "it is inside after",
+	},
+	{
+		"a client that takes its own lock away does not look", "internal/held/pass.go",
+		"\t\tif ours {\n", "\t\tif ours && !answered {\n",
+		"TestOperatorsTakeALockAway/sharing/by_the_lock", "does not",
+	},
+	{
+		"State halves what is left", "internal/luascript/state.lua",
+		"return {1, call('PTTL', KEYS[1]), token", "return {1, math.floor(call('PTTL', KEYS[1]) / 2), token",
+		"TestTheContextIsTheOwner/plain/nested_holds_are_unlocked_in_any_order", "state {",
+	},
+	{
+		"a reader makes a token", "internal/luascript/rw_read.lua",
+		"    n = counter(KEYS[9])\n", "    n = math.max(counter(KEYS[9]), 1)\n",
+		"TestTokensIncreaseOverAllWaysToLock", "want the same as before, 0",
+	},
+	{
+		"an unfenced write lock has a token", "rwlock/kind.go", "\tif set.Fenced {\n", "\tif true {\n",
+		"TestTokensIncreaseOverAllWaysToLock/not_asked_for", "WriteLock: token",
+	},
+	{
+		"a mapped name may be empty", "config.go", "\t\t\tif key == \"\" {", "\t\t\tif false {",
+		"TestEverythingNamesTheLockAsItsCallerDid/plain", "a name that the mapper makes nothing of: <nil>",
+	},
 }
 
 // varBreaks asks for the breaks: all, or those with this in their names. Each takes a build.

@@ -66,8 +66,12 @@ func TestNamesMayBeAnything(t *testing.T) {
 			_, tried := l.TryLock(t.Context(), 0, 0)
 			_, looked := l.(operated).State(t.Context())
 			_, forced := l.(operated).ForceUnlock(t.Context())
+			_, shown := x.Direct[0].Inspect(t.Context(), name)
+			_, freed := x.Direct[0].ForceUnlock(t.Context(), name)
 			done := redlatch.Do(t.Context(), l, func(context.Context) error { t.Error("it ran"); return nil })
-			for what, err := range map[string]error{"Lock": locked, "TryLock": tried, "State": looked, "ForceUnlock": forced, "Do": done} {
+			for what, err := range map[string]error{
+				"Lock": locked, "TryLock": tried, "State": looked, "ForceUnlock": forced, "Do": done, "Client.Inspect": shown, "Client.ForceUnlock": freed,
+			} {
 				want(t, what, err, redlatch.ErrInvalidName)
 			}
 		}
@@ -106,7 +110,9 @@ func TestNamesMayBeAnything(t *testing.T) {
 // Whatever speaks of a lock calls it as the caller did, not by the key that Prefix and NameMapper made of it.
 func TestEverythingNamesTheLockAsItsCallerDid(t *testing.T) {
 	t.Parallel()
-	mapped := func(c *redlatch.Config) { c.Prefix, c.NameMapper = "pre:", strings.ToUpper }
+	mapped := func(c *redlatch.Config) {
+		c.Prefix, c.NameMapper = "pre:", func(name string) string { return strings.TrimPrefix(strings.ToUpper(name), "NONE") }
+	}
 	overKinds(t, []func(*redlatch.Config){short, mapped}, cases{
 		"errors, states and holds": func(t *testing.T, x *bed.Site, _ string) {
 			if x.Kind.Servers > 1 || x.Kind.Parts != nil {
@@ -117,6 +123,9 @@ func TestEverythingNamesTheLockAsItsCallerDid(t *testing.T) {
 			if s.Int(t, "EXISTS", "pre:NAME") != 1 {
 				t.Fatalf("keys %v", s.List(t, "KEYS", "*"))
 			}
+			bed.Unlock(t, bed.Lock(t, h.Context(), x.Lock("NAME"))) // one key, one lock
+			_, none := x.Lock("none").TryLock(t.Context(), 0, 0)
+			want(t, "a name that the mapper makes nothing of", none, redlatch.ErrInvalidName)
 			st, err := l.(operated).State(t.Context())
 			in, ierr := x.Through[0].Inspect(t.Context(), "name")
 			_, busy := x.Beside("name").TryLock(t.Context(), 0, 0)

@@ -205,3 +205,35 @@ func TestWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 	busy(t, t.Context(), l.WriteLock())
 	unlock(t, other, r)
 }
+
+// One of several readers is evicted, of this client or another one, and the others stay: the lock lasts for as long as
+// they need, no longer, and is theirs though somebody took its TTL away.
+func TestOneReaderIsEvicted(t *testing.T) {
+	s := server(t)
+	a, b := client(t, s, time.Hour), client(t, s, time.Hour)
+	for _, evicts := range []*redlatch.Client{a, b} {
+		for _, persists := range []bool{false, true} {
+			long := bed.Lock(t, t.Context(), a.ReadWriteLock("n").ReadLock())
+			owner := onlyReader(t, s)
+			stays := bed.Lock(t, t.Context(), b.ReadWriteLock("n").ReadLock(), redlatch.WithLease(20*time.Second))
+			if persists {
+				s.Do(t, "PERSIST", "n")
+			}
+			if was, err := evicts.ForceUnlock(t.Context(), "n", redlatch.IfOwner(owner)); !was || err != nil {
+				t.Fatalf("%v, %v", was, err)
+			}
+			if ttl := s.Int(t, "PTTL", "n"); (!persists || ttl != -1) && (ttl > 20_000 || ttl < 10_000) {
+				t.Errorf("the lock lasts %d ms", ttl)
+			}
+			in, err := a.Inspect(t.Context(), "n")
+			if err != nil || in.HolderCount != 1 || in.Holders[0].ClientID != b.ID() || stays.Context().Err() != nil {
+				t.Errorf("%+v, %v; %v", in, err, context.Cause(stays.Context()))
+			}
+			if err := long.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+				t.Errorf("the evicted one's Unlock: %v", err)
+			}
+			unlock(t, stays)
+		}
+	}
+	empty(t, s)
+}

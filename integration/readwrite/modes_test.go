@@ -404,18 +404,21 @@ func TestBadSkipTimes(t *testing.T) {
 	}
 }
 
-// A forced unlock of one mode ends that mode only, and tells whether there was a hold of it.
+// forcer is what takes a lock away by force.
+type forcer interface {
+	ForceUnlock(ctx context.Context) (bool, error)
+}
+
+// A forced unlock of one mode ends that mode only, of the read-write lock both; it tells whether there was a hold.
 func TestForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 	s := server(t)
 	l := client(t, s, 0).ReadWriteLock("n")
 	read, write := l.ReadLock(), l.WriteLock()
 	job := redlatch.WithOwner(t.Context(), "job")
 	for _, tc := range []struct {
-		name  string
-		held  []redlatch.Locker
-		force interface {
-			ForceUnlock(ctx context.Context) (bool, error)
-		}
+		name          string
+		held          []redlatch.Locker
+		force         forcer
 		was           bool
 		reads, writes bool // may enter then
 	}{
@@ -427,6 +430,10 @@ func TestForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 		{"the write lock", []redlatch.Locker{write}, write, true, true, true},
 		{"the write lock of one who reads, too", []redlatch.Locker{write, read}, write, true, true, false},
 		{"the read lock of one who writes, too", []redlatch.Locker{write, read}, read, true, false, false},
+		{"nothing", nil, l, false, true, true},
+		{"whatever is read", []redlatch.Locker{read, read}, l, true, true, true},
+		{"whatever is written", []redlatch.Locker{write}, l, true, true, true},
+		{"whatever is read and written", []redlatch.Locker{write, read}, l, true, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var holds []redlatch.Hold
@@ -449,7 +456,7 @@ func TestForceUnlockEndsItsOwnModeOnly(t *testing.T) {
 				}
 			}
 			for i, h := range holds {
-				if lost := errors.Is(h.Unlock(t.Context()), redlatch.ErrLeaseLost); lost != (tc.was && any(tc.held[i]) == any(tc.force)) {
+				if lost := errors.Is(h.Unlock(t.Context()), redlatch.ErrLeaseLost); lost != (tc.was && (tc.force == forcer(l) || any(tc.held[i]) == any(tc.force))) {
 					t.Errorf("hold %d is lost: %t", i, lost)
 				}
 			}
