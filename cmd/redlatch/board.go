@@ -266,6 +266,9 @@ var orders = []struct {
 	{"name", func(*watched) float64 { return 0 }},
 }
 
+// sorts are those of ls, by what --sort calls them.
+var sorts = map[string]int{"waiters": 0, "held": 2, "waiter": 3, "name": 4}
+
 // sorted are the locks whose names contain filter.
 func (b *board) sorted(order int, reverse bool, filter string) []*watched {
 	var out []*watched
@@ -298,7 +301,7 @@ type looked struct {
 // lookAll looks at all locks, and at some in depth: what can't be read of one of these is its Problem.
 func lookAll(ctx context.Context, client *redlatch.Client, pattern string, open ...string) *looked {
 	l := &looked{began: time.Now(), open: map[string]redlatch.Inspection{}}
-	l.locks, l.more, l.err = list(ctx, client, pattern, maxListed)
+	l.locks, l.more, l.err = list(ctx, client, pattern, maxListed, func(*redlatch.Inspection) (bool, error) { return true, nil })
 	for _, name := range open {
 		if _, have := l.open[name]; have || name == "" || l.err != nil {
 			continue
@@ -330,13 +333,21 @@ const (
 	maxMemory = 32 << 20
 )
 
-// list collects the first locks by name, at most that many, and tells how many more there are.
-func list(ctx context.Context, client *redlatch.Client, pattern string, most int) (locks []redlatch.Inspection, more int, err error) {
+// list collects the first locks by name, at most that many, of those that look keeps, and tells how many more there
+// are.
+func list(
+	ctx context.Context, client *redlatch.Client, pattern string, most int, look func(*redlatch.Inspection) (bool, error),
+) (locks []redlatch.Inspection, more int, err error) {
 	locks = []redlatch.Inspection{}
 	n, size := 0, 0
 	for in, err := range client.Locks(ctx, pattern) {
 		if err != nil {
 			return nil, 0, err
+		}
+		if keep, err := look(&in); err != nil {
+			return nil, 0, err
+		} else if !keep {
+			continue
 		}
 		n++
 		locks = append(locks, shown(in))

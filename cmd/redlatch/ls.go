@@ -2,12 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +32,7 @@ func asJSON(c *cobra.Command) *bool {
 
 func (a *app) lsCommand() *cobra.Command {
 	var json *bool
-	var limit int
+	var f lsFlags
 	c := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List the held locks",
@@ -40,39 +42,94 @@ nobody. Application data is never taken for a lock.
 
 Columns: KIND plain (or a fair lock without waiters), fair or read-write; HOLDER the process, and the number of
 further holders; HELD since when, if the owner says it; LEASE what is left of it; WAITING the waiters that the
-server knows; PROCS the processes that wait, or waited a moment ago.`,
+server knows; PROCS the processes that wait, or waited a moment ago.
+
+--process keeps the locks that a process holds or waits for, by a part of its name or the beginning of its address or
+id. --by lists the holders and waiters instead, with their locks: by process, by host (the address), or by owner, where
+the members of a MultiLock, and what is locked inside a section, stand together. Of a lock with more than 1,000
+holders or waiters both know the first ones. A quorum's copies are on servers of their own: ask each.`,
 		Example: `  redlatch ls
-  redlatch ls 'orders:*'
+  redlatch ls 'orders:*' --sort held
+  redlatch ls --process checkout/pod-7
+  redlatch ls --by host
   redlatch ls -o json | jq -r '.[] | select(.queue_length > 10) | .name'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 1 {
+			switch {
+			case f.limit < 1:
 				return usageError("limit: at least 1")
+			case sorts[f.sort] == 0 && f.sort != "waiters":
+				return usageError("sort: %q is not one of name, held, waiters, waiter", f.sort)
+			case f.by != "" && groupings[f.by] == nil:
+				return usageError("by: %q is not one of process, host, owner", f.by)
 			}
 			return a.with("ls", func(client *redlatch.Client) error {
-				locks, more, err := list(cmd.Context(), client, strings.Join(args, ""), limit)
-				if more > 0 {
-					fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), len(locks)+more)
-				}
-				switch {
-				case err != nil:
-					return err
-				case *json:
-					return writeJSON(a.std.out, locks, false)
-				case len(locks) > 0:
-					screenOf(a.std.out).list(a.std.out, locks)
-				case len(args) > 0:
-					fmt.Fprintf(a.std.err, "no locks match %s. The pattern is for the whole name: '*word*' finds a word in it\n", quote.Name(args[0]))
-				default:
-					fmt.Fprintln(a.std.err, "no locks")
-				}
-				return nil
+				return a.ls(cmd.Context(), client, f, strings.Join(args, ""), *json)
 			})
 		},
 	}
 	json = asJSON(c)
-	c.Flags().IntVar(&limit, "limit", maxListed, "how many locks to list at most")
+	c.Flags().IntVar(&f.limit, "limit", maxListed, "how many locks to list at most")
+	c.Flags().StringVar(&f.sort, "sort", "name", "name, held, waiters or waiter (the one that waits longest)")
+	c.Flags().StringVar(&f.process, "process", "", "only the locks that this process holds or waits for")
+	c.Flags().StringVar(&f.by, "by", "", "list the holders and waiters: by process, host or owner")
 	return c
+}
+
+func (a *app) ls(ctx context.Context, client *redlatch.Client, f lsFlags, pattern string, asJSON bool) error {
+	locks, more, err := list(ctx, client, pattern, f.limit, func(in *redlatch.Inspection) (bool, error) { return f.look(ctx, client, in) })
+	if err != nil {
+		return err
+	}
+	if more > 0 {
+		fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), len(locks)+more)
+	}
+	if f.sort != "name" {
+		b := newBoard()
+		b.see(&looked{began: time.Now(), locks: locks})
+		locks = locks[:0]
+		for _, w := range b.sorted(sorts[f.sort], false, "") {
+			locks = append(locks, w.Inspection)
+		}
+	}
+	switch s := screenOf(a.std.out); {
+	case asJSON && f.by != "":
+		return writeJSON(a.std.out, f.grouped(locks), false)
+	case asJSON:
+		return writeJSON(a.std.out, locks, false)
+	case len(locks) == 0:
+		fmt.Fprintln(a.std.err, a.nothing(ctx, f, pattern))
+	case f.by != "":
+		s.parties(a.std.out, f.by, f.grouped(locks))
+	default:
+		s.list(a.std.out, locks)
+	}
+	return nil
+}
+
+// nothing says that no lock was found, and which there are elsewhere: the prefix, or the pattern, may be wrong.
+func (a *app) nothing(ctx context.Context, f lsFlags, pattern string) string {
+	text, prefix := "no locks", a.flags.get("prefix")
+	if prefix != "" {
+		text = "nothing under the prefix " + quote.Name(prefix)
+	}
+	if pattern != "" {
+		text += fmt.Sprintf(": no locks match %s. The pattern is for the whole name: '*word*' finds a word in it", quote.Name(pattern))
+	}
+	if prefix+pattern == "" || f.process != "" {
+		return text
+	}
+	found := ""
+	if all, err := a.open("ls", func(c *redlatch.Config) { c.Prefix = "" }); err == nil {
+		defer all.Close()
+		for in, err := range all.Locks(ctx, "") {
+			if err != nil || strings.Count(found, ", ") == 3 {
+				break
+			}
+			found += ", " + quote.Name(in.Name)
+		}
+	}
+	return text + strings.Replace(found, ", ", "; found ", 1)
 }
 
 // list writes what ls lists.

@@ -111,21 +111,11 @@ In tables and sentences long texts are cut; in JSON they are whole.
 	return root
 }
 
-// version is that of the program and of the SDK in it.
+// version is that of the program, and of Go.
 func version() string {
 	text := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		text = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				text += " " + s.Value
-			}
-		}
-		for _, d := range info.Deps {
-			if d.Path == "github.com/redlatch/redlatch" {
-				text += ", SDK " + d.Version
-			}
-		}
 	}
 	return text + ", " + runtime.Version()
 }

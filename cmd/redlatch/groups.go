@@ -1,0 +1,104 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/redlatch/redlatch"
+)
+
+// lsFlags are the flags of ls.
+type lsFlags struct {
+	limit             int
+	sort, process, by string
+}
+
+// groupings are what the parties of locks are grouped by.
+var groupings = map[string]func(redlatch.Process, string) string{
+	"process": who,
+	"owner":   whoOwns,
+	"host": func(p redlatch.Process, _ string) string {
+		host, _, _ := net.SplitHostPort(p.Addr)
+		return cmp.Or(host, "?")
+	},
+}
+
+// party is who holds locks, and waits for some.
+type party struct {
+	Name  string   `json:"name"`
+	Holds []string `json:"holds"` // a name for each hold
+	Waits []string `json:"waits"` // a name for each waiter
+}
+
+// parties calls f for each holder and waiter that --process means.
+func (l lsFlags) parties(in redlatch.Inspection, f func(p redlatch.Process, owner string, holds bool)) {
+	each := func(p redlatch.Process, owner string, holds bool) {
+		if strings.Contains(p.Client, l.process) || strings.HasPrefix(p.Addr, l.process) || strings.HasPrefix(p.ClientID, l.process) {
+			f(p, owner, holds)
+		}
+	}
+	for _, h := range in.Holders {
+		each(h.Process, h.Owner, true)
+	}
+	for _, w := range in.Queue {
+		each(w.Process, w.Owner, false)
+	}
+}
+
+// look completes the parties of a lock, of which a list has a few, where all of them count, and reports whether the
+// lock is meant.
+func (l lsFlags) look(ctx context.Context, client *redlatch.Client, in *redlatch.Inspection) (bool, error) {
+	if l.by+l.process == "" {
+		return true, nil
+	}
+	if in.HolderCount > len(in.Holders) || in.QueueLength > len(in.Queue) {
+		if whole, err := client.Inspect(ctx, in.Name); err == nil {
+			*in = whole
+		} else if isGone(err) {
+			return false, err
+		}
+	}
+	n := 0
+	l.parties(*in, func(redlatch.Process, string, bool) { n++ })
+	return n > 0, nil
+}
+
+// grouped are the parties of locks, those with the most holds and waiters first.
+func (l lsFlags) grouped(locks []redlatch.Inspection) []*party {
+	byName, out := map[string]*party{}, []*party{}
+	for _, in := range locks {
+		l.parties(in, func(p redlatch.Process, owner string, holds bool) {
+			name := groupings[l.by](p, owner)
+			g := byName[name]
+			if g == nil {
+				g = &party{Name: name, Holds: []string{}, Waits: []string{}}
+				byName[name], out = g, append(out, g)
+			}
+			if holds {
+				g.Holds = append(g.Holds, in.Name)
+			} else {
+				g.Waits = append(g.Waits, in.Name)
+			}
+		})
+	}
+	slices.SortFunc(out, func(x, y *party) int {
+		return cmp.Or(cmp.Compare(len(y.Holds)+len(y.Waits), len(x.Holds)+len(x.Waits)), strings.Compare(x.Name, y.Name))
+	})
+	return out
+}
+
+// parties writes what ls --by lists.
+func (s screen) parties(out io.Writer, by string, parties []*party) {
+	var rows [][]cell
+	for _, g := range parties {
+		names := strings.Join(slices.Compact(slices.Concat(g.Holds, g.Waits)), ", ")
+		rows = append(rows, []cell{{g.Name, cyan}, {fmt.Sprint(len(g.Holds)), ""}, {fmt.Sprint(len(g.Waits)), ""}, {names, dim}})
+	}
+	lines, _ := s.lines(strings.ToUpper(by)+"* HOLDS WAITS LOCKS*", rows)
+	fmt.Fprintln(out, strings.Join(lines, "\n"))
+}
