@@ -132,8 +132,8 @@ func program(t *testing.T) string {
 			continue
 		}
 		blocks := block.FindAllStringSubmatch(page(t, library.library), -1)
-		if len(blocks) != 2 {
-			t.Errorf("the page of %s has %d blocks of its code", library.library, len(blocks))
+		if len(blocks) == 0 {
+			t.Errorf("the page of %s has none of its code", library.library)
 		}
 		for _, found := range blocks {
 			add(library.given, found[1])

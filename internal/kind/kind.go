@@ -3,6 +3,20 @@
 //
 // A kind builds commands and reads replies. The engine sends the commands,
 // repeats them, and decides what follows.
+//
+// # Adding a lock kind
+//
+//  1. Write its scripts in internal/luascript, with headers that list KEYS, ARGV, RETURN and why they may run twice,
+//     and put every key name there. A script for a holder begins with a write that takes no memory and always
+//     happens: if the server refuses it, that is the answer.
+//  2. Implement kind.Kind in its own package: Traits says what it can do; the other methods build commands and read
+//     replies. A kind has no state, no goroutine and no retry; the engine has those. For waiters with a place on the
+//     server implement kind.Queuer, for commands with several keys kind.Splitter, for several locks at once
+//     kind.Group.
+//  3. Refuse unknown options with kind.Only.
+//  4. Wrap engine.Lock in a public type, as thin as rlock/rlock.go, and give Client a method for it.
+//  5. Test the wire format, each hazard of kind (lost reply of each script, late grant, cancellation, refusal) and
+//     every topology.
 package kind
 
 import (
