@@ -143,6 +143,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		News:     news,
 		Log:      cfg.Logger,
 		ID:       id,
+		Name:     cfg.Name,
 	}, cn)
 	return &Client{
 		core: core, conn: cn, inspector: inspector, claims: claims, name: cfg.Name, untold: untold, closed: make(chan struct{}),

@@ -338,3 +338,32 @@ func ExampleClient_ForceUnlock() {
 	// true <nil>
 	// true
 }
+
+// Who took a lock away, and why, stays on the server for those who ask later.
+func ExampleRecorded() {
+	client, err := redlatch.Open(redisURL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	ctx := context.Background()
+	hold, err := client.RLock("nightly").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = client.ForceUnlock(ctx, "nightly",
+		redlatch.IfOwner(hold.Owner().String()), redlatch.Recorded("ann", "its machine is gone"))
+	if err != nil {
+		fmt.Println(err)
+	}
+	evictions, err := client.Evictions(ctx, "nightly", 10)
+	if err != nil {
+		fmt.Println(err)
+	}
+	for _, e := range evictions {
+		fmt.Println(e.By, "evicted", len(e.Evicted), "holder:", e.Reason)
+	}
+	// Output: ann evicted 1 holder: its machine is gone
+}

@@ -82,6 +82,10 @@ type (
 	Process = lock.Process
 	// OwnerID is an owner as Redis stores it, split into its parts; its String is what IfOwner takes.
 	OwnerID = lock.OwnerID
+	// Eviction is an entry of the history of evictions.
+	Eviction = lock.Eviction
+	// Evicted is an owner in an Eviction.
+	Evicted = lock.Evicted
 	// ForceOption changes one ForceUnlock.
 	ForceOption = lock.ForceOption
 	// Option changes a lock object when it is made.
@@ -199,6 +203,9 @@ func IfOwner(owner string) ForceOption { return lock.IfOwner(owner) }
 
 // IfOwners makes ForceUnlock end the holds of these owners only; see [lock.IfOwners].
 func IfOwners(owners ...string) ForceOption { return lock.IfOwners(owners...) }
+
+// Recorded has ForceUnlock note in the history on the server who evicted whom, and why; see [lock.Recorded].
+func Recorded(by, reason string) ForceOption { return lock.Recorded(by, reason) }
 
 // ParseOwner splits an owner, as Redis stores it, into its parts; see [lock.ParseOwner].
 func ParseOwner(text string) (OwnerID, bool) { return lock.ParseOwner(text) }

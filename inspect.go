@@ -66,11 +66,30 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 //
 // If it returns true together with a [*ServerError], the lock was taken away, and nobody was woken, for instance since
 // PUBLISH is not permitted: redlatch's waiters look by themselves within seconds, other libraries' when the lease would
-// have ended. A forced unlock is logged, with the Client's name, and recorded as a span.
+// have ended. A forced unlock is logged, with the Client's name, and recorded as a span; with [Recorded] also in the
+// history on the server.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
-	over, answered, e := c.core.Doubt(name), false, inspect.Evicted{}
-	defer func() { over(answered, e) }() // an observer, or a log handler, may panic
-	e, err := c.inspector.ForceUnlock(ctx, name, settings.OfForce(opts))
-	answered = err == nil || e.Refused != nil
+	set := settings.OfForce(opts)
+	e, err := c.forceUnlock(ctx, name, set)
+	if e.Count > 0 && set.Recorded {
+		c.inspector.Record(ctx, name, e, set)
+	}
 	return e.Count > 0, err
+}
+
+func (c *Client) forceUnlock(ctx context.Context, name string, set settings.Force) (e inspect.Evicted, err error) {
+	over, answered := c.core.Doubt(name), false
+	defer func() { over(answered, e) }() // an observer, or a log handler, may panic
+	e, err = c.inspector.ForceUnlock(ctx, name, set)
+	answered = err == nil || e.Refused != nil
+	return e, err
+}
+
+// Evictions reads the history of evictions, the newest first: what ForceUnlock with [Recorded] has noted of the lock of
+// this name, or of all locks under the Client's prefix if name is "". It returns at most most entries, from 1 to
+// 1,000; another number is an [ErrInvalidOption]. Of what others have written there it reads a bounded part.
+//
+// It blocks and fails as Inspect does.
+func (c *Client) Evictions(ctx context.Context, name string, most int) ([]Eviction, error) {
+	return c.inspector.Evictions(ctx, name, most)
 }

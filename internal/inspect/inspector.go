@@ -44,6 +44,7 @@ type Config struct {
 	News     *observe.News            // hears of what no call waits for any more
 	Log      *slog.Logger
 	ID       string // of the Client that forces, for the log
+	Name     string // of that Client
 }
 
 // New makes an Inspector. Close must come before that of the connection, Wait after.
@@ -163,7 +164,7 @@ func (i *Inspector) ForceUnlock(ctx context.Context, name string, set settings.F
 	ctx, end := i.operation(ctx, name, observe.ForceUnlock, strings.Join(set.Owners, ", "))
 	e, err := i.forceUnlock(ctx, name, set)
 	end(err, e.Note())
-	i.tell(ctx, name, strings.Join(set.Owners, ", "), e, err)
+	i.tell(ctx, name, set, e, err)
 	return e, err
 }
 
@@ -197,10 +198,13 @@ func (i *Inspector) forceUnlock(ctx context.Context, name string, set settings.F
 }
 
 // tell logs what was done to a lock, and by whom, in the words of engine.Lock.ForceUnlock.
-func (i *Inspector) tell(ctx context.Context, name, wanted string, e Evicted, err error) {
+func (i *Inspector) tell(ctx context.Context, name string, set settings.Force, e Evicted, err error) {
 	about := []any{"lock", name, "kind", string(e.Kind), "by", i.cfg.ID}
-	if wanted != "" {
+	if wanted := strings.Join(set.Owners, ", "); wanted != "" {
 		about = append(about, "wanted", quote.Text(wanted))
+	}
+	if set.Recorded {
+		about = append(about, "user", quote.Text(set.By), "reason", quote.Text(set.Reason))
 	}
 	if o := i.cfg.Observer; o != nil {
 		if trace, span := o.TraceOf(ctx, nil); trace != "" {

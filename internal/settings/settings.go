@@ -39,6 +39,10 @@ func OfLock[O LockOption](opts []O) (s Lock) {
 type Force struct {
 	Owners []string // the only owners to evict, if Bound is set
 	Bound  bool     // else all holders are evicted
+
+	Recorded   bool // in the history on the server
+	By, Reason string
+	Told       func(err error) // hears why it was not recorded, or nil; nil: nobody hears
 }
 
 // ForceOption fills in a part of Force.

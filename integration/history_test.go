@@ -1,0 +1,243 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+const historyKey = "redlatch_history:{}"
+
+// historyServer is a server whose history goes with the test.
+func historyServer(t *testing.T) *testbed.Server {
+	s := bed.Server(t)
+	t.Cleanup(func() { s.Do(t, "DEL", historyKey, luascript.HistoryKey("app:")) })
+	return s
+}
+
+// logsTo has a Client's log written to out.
+func logsTo(out *bytes.Buffer) func(*redlatch.Config) {
+	return func(c *redlatch.Config) { c.Logger = slog.New(slog.NewJSONHandler(out, nil)) }
+}
+
+// evict takes the lock away from a holder of its own, which must succeed.
+func evict(t *testing.T, holder, op *redlatch.Client, name string, opts ...redlatch.ForceOption) (owner string) {
+	t.Helper()
+	h := bed.Lock(t, t.Context(), holder.RLock(name))
+	owner = h.Owner().String()
+	if was, err := op.ForceUnlock(t.Context(), name, opts...); !was || err != nil {
+		t.Fatalf("%v, %v", was, err)
+	}
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Errorf("the evicted one's unlock: %v", err)
+	}
+	return owner
+}
+
+func evictions(t *testing.T, c *redlatch.Client, name string, most int) []redlatch.Eviction {
+	t.Helper()
+	got, err := c.Evictions(t.Context(), name, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// The history says who evicted whom, when and why, the newest first, of one lock or of all; only of evictions that are
+// to be recorded, and only of the last ones.
+func TestHistory(t *testing.T) {
+	s := historyServer(t)
+	shop, op := rlClient(t, s.Addr(), inName("shop/1")), rlClient(t, s.Addr(), inName("ops/7"))
+	if got := evictions(t, op, "", 10); len(got) != 0 {
+		t.Fatalf("before the first: %+v", got)
+	}
+	evict(t, shop, op, "silent")
+	if was, err := op.ForceUnlock(t.Context(), "free", redlatch.Recorded("ann", "")); was || err != nil {
+		t.Fatalf("of a free lock: %v, %v", was, err)
+	}
+	if n := s.Int(t, "EXISTS", historyKey); n != 0 {
+		t.Error("what nobody asked for, or ended no hold, is recorded")
+	}
+	first := evict(t, shop, op, "orders:42", redlatch.Recorded("ann", "pod is gone"))
+	evict(t, shop, op, "other", redlatch.Recorded("bob", ""))
+	got := evictions(t, op, "", 10)
+	if len(got) != 2 || got[0].Name != "other" || got[0].By != "bob" || got[1].Name != "orders:42" {
+		t.Fatalf("%+v", got)
+	}
+	for _, got := range [][]redlatch.Eviction{got[1:], evictions(t, op, "orders:42", 10)} {
+		if len(got) != 1 {
+			t.Fatalf("%+v", got)
+		}
+		e := got[0]
+		if e.By != "ann" || e.Reason != "pod is gone" || e.Client != "ops/7" || e.Kind != redlatch.KindPlain || e.Holds != 1 ||
+			len(e.Evicted) != 1 || e.Evicted[0].Owner != first || !strings.HasPrefix(e.Evicted[0].Process, "shop/1 127.0.0.1:") ||
+			time.Since(e.At).Abs() > time.Minute {
+			t.Errorf("%+v, want the eviction of %s", e, first)
+		}
+	}
+	if got := evictions(t, op, "", 1); len(got) != 1 || got[0].Name != "other" {
+		t.Errorf("one: %+v", got)
+	}
+	for _, most := range []int{0, 1001} {
+		if _, err := op.Evictions(t.Context(), "", most); !errors.Is(err, redlatch.ErrInvalidOption) {
+			t.Errorf("%d: %v", most, err)
+		}
+	}
+	for range 2500 {
+		s.Do(t, "XADD", historyKey, "*", "name", "old")
+	}
+	evict(t, shop, op, "last", redlatch.Recorded("ann", strings.Repeat("x", 5000)))
+	if n := s.Int(t, "XLEN", historyKey); n > 1200 {
+		t.Errorf("%d entries are kept", n)
+	}
+	if got := evictions(t, op, "last", 10); len(got) != 1 || len(got[0].Reason) != 512 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// All holders of a read lock are in the record, of many the first ones; the rule for the key is that of the prefix.
+func TestHistoryOfReaders(t *testing.T) {
+	s := historyServer(t)
+	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "app:" })
+	var holds []redlatch.Hold
+	for range 20 {
+		holds = append(holds, bed.Lock(t, t.Context(), c.ReadWriteLock("rw").ReadLock()))
+	}
+	if was, err := c.ForceUnlock(t.Context(), "rw", redlatch.Recorded("ann", "")); !was || err != nil {
+		t.Fatalf("%v, %v", was, err)
+	}
+	for _, h := range holds {
+		_ = h.Unlock(t.Context())
+	}
+	got := evictions(t, c, "rw", 10)
+	if len(got) != 1 || got[0].Holds != 20 || len(got[0].Evicted) != 16 || got[0].Kind != redlatch.KindReadWrite || got[0].Name != "rw" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A record that can't be made changes nothing about the eviction: it is done once, no error is returned, and the log
+// says that it is not recorded. So it is for a user without the right, for a key of another type, for a server without
+// memory, and for an answer that is lost.
+func TestHistoryThatCannotBeWritten(t *testing.T) {
+	s := historyServer(t)
+	var log bytes.Buffer
+	told := func(op *redlatch.Client, why string) {
+		t.Helper()
+		op.Close() // all is logged
+		if got := log.String(); !strings.Contains(got, "redlatch: forced unlock not recorded") || !strings.Contains(got, why) {
+			t.Errorf("the log does not say %q:\n%s", why, got)
+		}
+		if n := strings.Count(log.String(), "lock taken away by force"); n != 1 {
+			t.Errorf("%d evictions are logged:\n%s", n, log.String())
+		}
+		log.Reset()
+	}
+	app := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "app:" })
+	s.SetUser(t, "ops", append([]string{"on", ">secret"}, append(append(aclConnect, aclInspect...), aclForced...)...)...)
+	op := rlClient(t, s.Addr(), logsTo(&log), func(c *redlatch.Config) {
+		c.Redis.Username, c.Redis.Password, c.Prefix = "ops", "secret", "app:"
+	})
+	evict(t, app, op, "x", redlatch.Recorded("ann", ""))
+	if _, err := op.Evictions(t.Context(), "", 10); err == nil {
+		t.Error("a user without the right reads the history")
+	}
+	told(op, "ermission")
+
+	shop := rlClient(t, s.Addr())
+	s.Do(t, "SET", historyKey, "no stream")
+	op = rlClient(t, s.Addr(), logsTo(&log))
+	evict(t, shop, op, "x", redlatch.Recorded("ann", ""))
+	var refused *redlatch.ServerError
+	if _, err := op.Evictions(t.Context(), "", 10); !errors.As(err, &refused) {
+		t.Error(err)
+	}
+	told(op, "WRONGTYPE")
+	s.Do(t, "DEL", historyKey)
+
+	op = rlClient(t, s.Addr(), logsTo(&log))
+	h := bed.Lock(t, t.Context(), shop.RLock("x"))
+	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+	was, err := op.ForceUnlock(t.Context(), "x", redlatch.Recorded("ann", ""))
+	s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+	if !was || err != nil {
+		t.Errorf("without memory: %v, %v", was, err)
+	}
+	_ = h.Unlock(t.Context())
+	told(op, "OOM")
+
+	// Whose answer is lost is not noted twice, and nobody else is evicted.
+	p := testbed.NewProxy(t, s.Addr())
+	op = rlClient(t, p.Addr(), logsTo(&log))
+	evict(t, shop, op, "warm", redlatch.Recorded("ann", "")) // the server knows the scripts
+	log.Reset()
+	trap := p.DropReply(testbed.Contains(luascript.HistoryAdd.SHA))
+	evict(t, shop, op, "x", redlatch.Recorded("ann", ""))
+	trap.Wait(t)
+	next := bed.Lock(t, t.Context(), shop.RLock("x"))
+	bed.Unlock(t, next)
+	if got := evictions(t, shop, "x", 10); len(got) != 1 {
+		t.Errorf("%d entries: %+v", len(got), got)
+	}
+	told(op, "not recorded")
+}
+
+// Whatever others have put into the history, reading it has a bound and what it returns can be shown; evictions are
+// recorded beside it, or say that they are not.
+func TestHistoryIsAnybodys(t *testing.T) {
+	s := historyServer(t)
+	c := rlClient(t, s.Addr())
+	add := func(words ...string) { s.Do(t, append([]string{"XADD", historyKey}, words...)...) }
+	add("1-1", "name", "\xff\x1b[31m", "holds", "-9999999999999999999999", "by", "\x00", "process", "nobody's")
+	add("2-1", "other", "thing")
+	add("3-1", "name", "big", "reason", strings.Repeat("r", 1<<20))
+	many := []string{"4-1", "name", "many"}
+	for i := range 5000 {
+		many = append(many, "owner", fmt.Sprint(i))
+	}
+	add(many...)
+	add("999999999999999999-1", "name", "when")
+	got := evictions(t, c, "", 100)
+	if len(got) != 5 {
+		t.Fatalf("%d entries", len(got))
+	}
+	if !got[0].At.IsZero() || len(got[1].Evicted) > 64 || len(got[2].Reason) != 512 || got[3].Name != "" || len(got[4].Evicted) != 0 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := json.Marshal(got); err != nil {
+		t.Error(err)
+	}
+	for i := range 12 { // newer than all: what is older is read no more
+		add(fmt.Sprintf("1999999999999999999-%d", i+1), "name", "big", "reason", strings.Repeat("r", 1<<20))
+	}
+	if got := evictions(t, c, "", 100); len(got) < 4 || len(got) > 6 {
+		t.Errorf("%d entries of a megabyte are read", len(got))
+	}
+	evict(t, c, c, "x", redlatch.Recorded("ann", ""))
+	if got := evictions(t, c, "x", 10); len(got) != 1 {
+		t.Errorf("beside them: %+v", got)
+	}
+	add("18446744073709551615-18446744073709551615", "name", "the last that there can be")
+	evict(t, c, c, "x", redlatch.Recorded("ann", ""))
+}
+
+// On a Cluster all evictions are in one history, whatever slots the locks are in.
+func TestHistoryOfACluster(t *testing.T) {
+	set := testbed.Cluster(t)
+	c := rlClient(t, set.Addrs()[0], func(c *redlatch.Config) { c.Redis.InitAddress = set.Addrs() })
+	for i := range 6 {
+		evict(t, c, c, fmt.Sprint("lock-", i), redlatch.Recorded("ann", ""))
+	}
+	if got := evictions(t, c, "", 10); len(got) != 6 || got[0].Name != "lock-5" {
+		t.Errorf("%+v", got)
+	}
+}
