@@ -5,7 +5,7 @@
 -- Writes a hold. An error is returned when the server refuses it, or the lease (an
 -- ACL that forgot it): a lock without one must not stay.
 local function take(lock, field, ms)
-  local set = pcall('HSET', lock, field, 1)
+  local set = pcall('HSET', lock, field, '1')
   if type(set) ~= 'table' then set = pcall('PEXPIRE', lock, ms) end
   if type(set) == 'table' then
     pcall('DEL', lock)

@@ -84,20 +84,21 @@ local skip = tonumber(ARGV[8])
 -- Whoever may come to be first before its next refresh looks when the lease ends, too.
 if pttl >= 0 and pttl < skip / 5 then look_in = pttl + 1 end
 local alive = string.format('%.0f', now + skip)
-local want = call('HGET', WANTS, field)
-if want and alive_until(want) > 0 then
+local want, until_ms, place = call('HGET', WANTS, field), 0, nil
+if want then until_ms, place = alive_until(want) end
+if until_ms > 0 then
   call('HSET', WANTS, field, alive .. string.sub(want, 14))
   -- its scores are set right by its refresh
-  return {0, pttl, holder, trace, tonumber(string.match(want, '^%d+ (%d+)')), 0, look_in, strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
+  return {0, pttl, holder, trace, place, 0, look_in, strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
 end
-local tail = call('LINDEX', QUEUE, -1)
+local tail = call('LINDEX', QUEUE, '-1')
 local scored = tail and call('ZSCORE', SCORES, tail)
 if not scored then
   -- fair_mend stands here
   mend()
-  tail = call('LINDEX', QUEUE, -1)
+  tail = call('LINDEX', QUEUE, '-1')
 end
-local score = now + skip
+local score = alive
 local behind = 0
 if tail then
   -- Behind a waiter of Redisson: when that one acquires, its wait is taken off
@@ -107,7 +108,7 @@ if tail then
     last = last + 60000
     behind = 1 -- known for sure: foreign() miscounts while the dead ones that Redisson dropped have wants
   end
-  score = math.max(score, last)
+  if last > now + skip then score = last end
 elseif call('HLEN', WANTS) > MOST then
   call('DEL', WANTS) -- nobody waits
 elseif call('HLEN', WANTS) > 0 then
@@ -117,7 +118,7 @@ elseif call('HLEN', WANTS) > 0 then
     if alive_until(wants[i + 1]) <= now then call('HDEL', WANTS, wants[i]) end
   end
 end
-local place = string.format('%.0f', clock[1] * 1000000 + clock[2])
+place = clock[1] * 1000000 + clock[2]
 local trail = ARGV[7] == '-' and '' or ARGV[7]
 -- Its entry stands already if only the wants were lost.
 local length
@@ -130,7 +131,7 @@ if call('ZADD', SCORES, score, field) == 1 then
 else
   length = call('LLEN', QUEUE)
 end
-call('HSET', WANTS, field, alive .. ' ' .. place .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' ..
+call('HSET', WANTS, field, alive .. ' ' .. string.format('%.0f', place) .. ' ' .. ARGV[8] .. ' ' .. ARGV[5] .. ' ' .. ARGV[6] .. ' ' ..
   ARGV[9] .. ' ' .. trail)
 local wants = call('HLEN', WANTS)
 if not tail or skip > 600000 then
@@ -140,4 +141,4 @@ elseif wants == 1 and call('PTTL', WANTS) < 0 then
   -- the first want of a queue that stood already: if its waiter dies now no refresh comes
   call('PEXPIRE', WANTS, lasting(skip))
 end
-return {0, pttl, holder, trace, tonumber(place), length, look_in, math.max(behind, strange(length, wants))}
+return {0, pttl, holder, trace, place, length, look_in, math.max(behind, strange(length, wants))}

@@ -44,10 +44,17 @@ local function redissons(field)
   return string.byte(field, 37) == 58 and string.byte(field, 9) == 45 and #field <= LONG and not ours(field)
 end
 
--- Until when a waiter of ours counts as alive; 0, as of a dead one, if its want can't be read.
-local WANT = '^%d%d%d%d%d%d%d%d%d%d%d%d%d (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$'
+-- The seven parts of a want; nothing if it can't be read.
+local function parts(want)
+  if #want <= LONG and string.byte(want, 14) == 32 then
+    return string.match(want, '^(%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$')
+  end
+end
+
+-- Until when a waiter of ours counts as alive, and its place; 0, as of a dead one, if its want can't be read.
 local function alive_until(want)
-  return #want <= LONG and string.find(want, WANT) and tonumber(string.sub(want, 1, 13)) or 0
+  local alive, place = parts(want)
+  return tonumber(alive or 0), tonumber(place or 0)
 end
 
 -- A score as a number with which one can count on: nil = none, and not farther away than a century.

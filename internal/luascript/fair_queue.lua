@@ -21,7 +21,7 @@ local function lower(from, by)
     if score > 100000000000 then
       score = score - by
       local want = ours(f) and call('HGET', WANTS, f)
-      if want then score = math.max(score, alive_until(want)) end
+      if want then score = math.max(alive_until(want), score) end
       call('ZADD', SCORES, score, f)
     end
   end
@@ -69,32 +69,28 @@ local function drop_first(head, gone)
   if by > 0 then lower(0, by) end
 end
 
--- The living first one of ours, once it has been found: for how many ms it lives, its client and id, and what
--- it wants. (One table: each variable of a function around costs every run.)
-local its
-
 -- The first who may have the lock: who is dead, has left, is stale by
 -- Redisson's rule or is no waiter at all is dropped. A waiter of Redisson that is
 -- dropped may be alive; it is called, so that it looks again and queues up anew,
 -- instead of sleeping on until the time that it was told last. The call gives it no
--- right: its own script decides. Nobody, and true: there are more to drop, and who is
--- first is not known yet.
+-- right: its own script decides. Of one of ours also its client, its id and the parts of
+-- its want, in a table. Nobody, and true: there are more to drop, and who is first is not
+-- known yet.
 local function first_waiter()
   local dropped, by = false, 0
   while true do
-    local head, want, alive = call('LINDEX', QUEUE, 0), nil, false
+    local head, its, alive = call('LINDEX', QUEUE, '0'), nil, false
     if not head then
       if dropped then call('DEL', WANTS) end
       return nil
     end
     local other = false
     if ours(head) then
-      want = call('HGET', WANTS, head)
-      local left = want and #head <= LONG and #want <= LONG and (tonumber(string.sub(want, 1, 13)) or 0) - now or 0
-      if left > 0 and string.byte(head, 37) == 58 and string.byte(head, 9) == 45 then
+      local want = call('HGET', WANTS, head)
+      if want and #head <= LONG and string.byte(head, 37) == 58 and string.byte(head, 9) == 45 then
         local client, id = string.match(head, '^([^: ]*):[^: ]*%-([^ ]*)$')
-        its = {left, client, id, string.match(want, WANT)}
-        alive = id and its[4]
+        its = {client, id, parts(want)}
+        alive = id and its[3] and its[3] - now > 0
       end
     elseif redissons(head) then
       other, alive = true, (score_of(head) or 0) - by > now
@@ -103,7 +99,7 @@ local function first_waiter()
     if alive or more then
       if by > 0 then lower(0, by) end
       if more then return nil, nil, true end
-      return head, want
+      return head, its
     end
     if other then pcall(ARGV[1], ARGV[3] .. head, '0') end
     by = by + take_first(head, nil, by)
@@ -119,28 +115,29 @@ local giver = ''
 -- that is known to be alive, calls any other. Its lease ends no later than the
 -- time at which it would be skipped. Returns an error of the server, if any, and
 -- after how many ms to look again (0: not known).
-local function hand_over(head, want)
+local function hand_over(head, its)
   if not head then
     local more
-    head, want, more = first_waiter()
+    head, its, more = first_waiter()
     if not head then return nil, more and 1 or 0 end
   end
   local sent
-  if not want then
+  if not its then
     -- There may be nobody of ours left to do it.
     call('PEXPIRE', QUEUE, SHARED)
     call('PEXPIRE', SCORES, SHARED)
     sent = pcall(ARGV[1], ARGV[3] .. head, '0')
     return type(sent) == 'table' and sent, (score_of(head) or now) - now + 1
   end
-  local left, client, id, place, skip, lease, fence, nonce, trace = unpack(its)
+  local client, id, alive, place, skip, lease, fence, nonce, trace = unpack(its)
+  local left = alive - now
   if left * 10 < tonumber(skip) then
     -- nearly dead: it takes the lock itself, or is dropped in a moment
     sent = pcall(ARGV[1], ARGV[2] .. client, id)
     return type(sent) == 'table' and sent, left + 1
   end
   local ms = lasts(math.min(left, tonumber(lease)))
-  local n = token(KEYS[5], fence == '-' and '' or fence, false, clock)
+  local n = fence == '-' and '0' or token(KEYS[5], fence, false, clock)
   local refused = type(n) == 'table' and n or take(LOCK, head, ms)
   if refused then
     -- Its place stays, and it is called: its own try tells it why.
@@ -156,6 +153,6 @@ local function hand_over(head, want)
   end
   leave_trace(KEYS[6], head, trace, ms)
   sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. nonce .. ' ' ..
-    string.format('%.0f', n) .. (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
+    (n == '0' and n or string.format('%.0f', n)) .. (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
 end

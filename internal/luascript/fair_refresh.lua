@@ -21,16 +21,16 @@
 local holder, no = whose(LOCK, '')
 if no and no.err then return no end
 
-local function place_of(want) return tonumber(string.match(want, '^%d+ (%d+)')) end
-
 -- Puts a waiter back that Redisson took for stale: it was the first then, so it
 -- belongs before all but those who were so, too, and had come earlier.
-local function restore(field, want)
-  local mine, after = place_of(want), nil
+local function restore(field, mine)
+  local after
   for _, f in ipairs(call('LRANGE', QUEUE, 0, 63)) do
     budget = budget - 1
     local other = ours(f) and call('HGET', WANTS, f)
-    if not other or alive_until(other) == 0 or place_of(other) > mine then break end
+    local alive, place = 0, nil
+    if other then alive, place = alive_until(other) end
+    if alive == 0 or place > mine then break end
     after = f
   end
   if after then call('LINSERT', QUEUE, 'AFTER', after, field) else call('LPUSH', QUEUE, field) end
@@ -43,12 +43,12 @@ end
 -- as the lowest lacks. Their distances stay, since Redisson takes them off again.
 -- Behind a first one of Redisson, which is not lifted, they are above it.
 local function lift()
-  local head, want = first_waiter()
-  if not want then return end
+  local head, its = first_waiter()
+  if not its then return end
   local top = score_of(head)
   if not top or call('ZCARD', SCORES) > 10 * MOST then return end
   -- Half a skip time below it are none of ours that live, and few others.
-  local below = top - tonumber(string.match(want, '^%d+ %d+ (%d+)')) / 2
+  local below = top - its[5] / 2
   local lowest
   local low = call('ZRANGEBYSCORE', SCORES, '(100000000000', string.format('(%.0f', below), 'LIMIT', 0, 256)
   for _, f in ipairs(low) do
@@ -96,10 +96,11 @@ for i = 4, #ARGV, 2 do
     state = 2
   elseif not no then -- else the key is no lock any more: its own try tells it
     local want = call('HGET', WANTS, field)
-    local before = want and alive_until(want) or 0
+    local before, came = 0, nil
+    if want then before, came = alive_until(want) end
     if before > 0 then
       local alive = now + skip
-      state, place = 1, place_of(want)
+      state, place = 1, came
       call('HSET', WANTS, field, string.format('%.0f', alive) .. string.sub(want, 14))
       local score = score_of(field)
       if score then
@@ -107,7 +108,7 @@ for i = 4, #ARGV, 2 do
         -- Redisson's waiters in front will take off.
         score = score + math.max(alive - before, 0)
       elseif budget > MOST / 2 then
-        restore(field, want)
+        restore(field, place)
         score = 0
       end
       if score then call('ZADD', SCORES, math.max(score, alive), field) end

@@ -26,66 +26,77 @@
 -- run finds its own fields and changes nothing but leases. A run that comes after
 -- the acquisition was given up finds its field in a void set. Where nothing is to be
 -- taken anew, only re-entered, it works when the server is out of memory.
-local lease = tonumber(ARGV[1])
-local members, k, again, new = {}, 1, false, false
+local lease, some, k = ARGV[1], {}, 1
 for a = 2, #ARGV, 6 do
-  local m = {
-    lock = KEYS[k], last = KEYS[k + ARGV[a] - 2], list = KEYS[k + ARGV[a] - 1], counter = KEYS[k + 2],
-    field = ARGV[a + 1], count = ARGV[a + 2], fence = ARGV[a + 3], trace = ARGV[a + 4], place = ARGV[a + 5],
-  }
-  members[#members + 1] = m
-  if m.count ~= '0' then
-    local held = pcall('HEXISTS', m.lock, m.field)
+  if ARGV[a + 2] == '0' then some[#some + 1], some[#some + 2] = KEYS[k], KEYS[k + 1] end
+  k = k + ARGV[a]
+end
+-- As a rule all are free, and none was given up: one call says so.
+local found = #some > MOST or #some > 0 and call('EXISTS', unpack(some)) > 0
+
+local mine, again, new = {}, false, false
+k = 1
+for a = 2, #ARGV, 6 do
+  local lock, field, count, place = KEYS[k], ARGV[a + 1], ARGV[a + 2], ARGV[a + 5]
+  local i, after, holder, no = #mine + 1, k + ARGV[a], nil, nil
+  if count ~= '0' then
+    local held = pcall('HEXISTS', lock, field)
     if type(held) == 'table' and not replaced(held) then return held end
     if held ~= 1 then
       -- a write, though it changes nothing: a demoted master must not say "gone"
-      local first = pcall('HDEL', m.lock, '')
+      local first = pcall('HDEL', lock, '')
       if type(first) == 'table' and not replaced(first) then return first end
-      return {-2, #members}
+      return {-2, i}
     end
-    m.mine = true
+    mine[i] = true
   else
-    local holder, no
-    if call('EXISTS', m.lock, KEYS[k + 1]) > 0 then holder, no = look(m.lock, KEYS[k + 1], m.field) end
+    if found then holder, no = look(lock, KEYS[k + 1], field) end
     if no then
-      if no[1] == -3 then no[2] = #members end
+      if no[1] == -3 then no[2] = i end
       return no
     end
-    if holder and holder ~= m.field then
-      return enlist(m.list, m.field, m.place) or {0, #members, call('PTTL', m.lock), holder, read_trace(m.last, m.trace)}
+    if holder and holder ~= field then
+      return enlist(KEYS[after - 1], field, place) or
+        {0, i, call('PTTL', lock), holder, read_trace(KEYS[after - 2], ARGV[a + 4])}
     end
-    if not holder and m.place == 's' then
-      return enlist(m.list, m.field, m.place) or {0, #members, -2, '', '', 250}
+    if not holder and place == 's' then
+      return enlist(KEYS[after - 1], field, place) or {0, i, -2, '', '', 250}
     end
-    m.mine = holder ~= nil
-    if m.mine then again = true else new = true end
+    mine[i] = holder ~= nil
+    if holder then again = true else new = true end
   end
-  k = k + ARGV[a]
+  k = after
 end
 
 -- Nothing has been written so far. If the server refuses a write (no memory, an
 -- ACL), what was taken is given back: half a group must not stay.
-local function undo(upto, err)
-  for j = 1, upto do
-    if not members[j].mine then pcall('DEL', members[j].lock) end
-  end
+local taken = {}
+local function undo(err)
+  for _, lock in ipairs(taken) do pcall('DEL', lock) end
   return err
 end
-if not new then call('HDEL', members[1].lock, '') end
 local out = {again and 2 or 1}
-for i, m in ipairs(members) do
-  local n, refused = token(m.counter, m.fence, m.mine), nil
-  if type(n) == 'table' then return undo(i - 1, n) end
+k = 1
+for a = 2, #ARGV, 6 do
+  local lock, field, count, trace, place = KEYS[k], ARGV[a + 1], ARGV[a + 2], ARGV[a + 4], ARGV[a + 5]
+  local i, after, refused = #out, k + ARGV[a], nil
+  if i == 1 and not new then call('HDEL', lock, '') end
+  local n = token(KEYS[k + 2], ARGV[a + 3], mine[i])
+  if type(n) == 'table' then return undo(n) end
   out[i + 1] = n
-  if not m.mine then
-    refused = take(m.lock, m.field, lease)
-    if not refused then leave_trace(m.last, m.field, m.trace, lease) end
-    if m.place ~= '' and m.place ~= '0' then pcall('ZREM', m.list, string.sub(m.field, 1, 36)) end
+  if not mine[i] then
+    refused = take(lock, field, lease)
+    if not refused then
+      taken[#taken + 1] = lock
+      leave_trace(KEYS[after - 2], field, trace, lease)
+    end
+    if place ~= '' and place ~= '0' then pcall('ZREM', KEYS[after - 1], string.sub(field, 1, 36)) end
   else
-    if m.count ~= '0' then refused = pcall('HSET', m.lock, m.field, m.count) end
+    if count ~= '0' then refused = pcall('HSET', lock, field, count) end
     -- Written in any case: a WAIT behind it counts the writes of its own connection.
-    if type(refused) ~= 'table' then refused = pcall('PEXPIRE', m.lock, math.max(call('PTTL', m.lock), lease)) end
+    if type(refused) ~= 'table' then refused = pcall('PEXPIRE', lock, math.max(call('PTTL', lock), tonumber(lease))) end
   end
-  if type(refused) == 'table' then return undo(i - 1, refused) end
+  if type(refused) == 'table' then return undo(refused) end
+  k = after
 end
 return out

@@ -16,7 +16,7 @@
 --
 -- Twice: as release.lua. A member that is gone, whose key is of another type, or that is
 -- refused, does not stop the others; all are free before the first message goes out.
-local out, say, i, k = {}, {}, 1, 1
+local out, say, lists, i, k = {}, {}, {}, 1, 1
 for a = 1, #ARGV, 9 do
   local lock, field, count, own = KEYS[k], ARGV[a + 1], ARGV[a + 2], k + ARGV[a] - 1
   local done
@@ -28,7 +28,10 @@ for a = 1, #ARGV, 9 do
     if type(done) ~= 'table' then
       void(KEYS[k + 1], field, ARGV[a + 6] ~= '' and ARGV[a + 6] or '0')
       untrace(KEYS[own - 1], field, ARGV[a + 7])
-      if done == 1 or call('EXISTS', lock) == 0 then say[#say + 1] = {i, a, done == 1, KEYS[own]} end
+      if done == 1 or call('EXISTS', lock) == 0 then
+        say[#say + 1] = {i, a, done == 1, KEYS[own]}
+        lists[#lists + 1] = KEYS[own]
+      end
     end
   end
   if type(done) == 'table' then
@@ -38,11 +41,14 @@ for a = 1, #ARGV, 9 do
   end
   i, k = i + 2, k + ARGV[a]
 end
+local waited = #lists > MOST or #lists > 0 and pcall('EXISTS', unpack(lists)) ~= 0
 for _, s in ipairs(say) do
   local at, a, freed, list = s[1], s[2], s[3], s[4]
   local sent, called = freed and pcall(ARGV[a + 4], ARGV[a + 3], '0') or 0, 0
-  if ARGV[a + 5] ~= '' then pcall('ZREM', list, string.sub(ARGV[a + 1], 1, 36)) end
-  called = wake(list, pcall('ZPOPMIN', list), calls_of(list), ARGV[a + 4], ARGV[a + 8], 64)
+  if waited then
+    if ARGV[a + 5] ~= '' then pcall('ZREM', list, string.sub(ARGV[a + 1], 1, 36)) end
+    called = wake(list, pcall('ZPOPMIN', list), calls_of(list), ARGV[a + 4], ARGV[a + 8], 64)
+  end
   if ARGV[a + 5] == '1' and (called == 1 or called == 2) then enlist(list, ARGV[a + 1], '0') end
   if type(called) == 'table' then sent, called = called, 0 end
   if freed then
