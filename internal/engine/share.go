@@ -119,8 +119,8 @@ func (a *acquisition) noteSeen(seen held.Seen) {
 	if seen.Owner == "" {
 		return
 	}
-	a.busy.Holder, a.busy.Trace, a.busy.Remaining = seen.Owner, seen.Trace, time.Until(seen.Until)
 	a.seenAt = time.Now()
+	a.busy.Holder, a.busy.Trace, a.busy.Remaining = seen.Owner, seen.Trace, seen.Until.Sub(a.seenAt)
 	if a.obs != nil {
 		a.obs.Busy(seen.Owner, seen.Trace, 0)
 	}

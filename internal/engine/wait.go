@@ -245,7 +245,8 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	at = a.look
 	if news.Line {
 		at = lease.Earlier(news.Expect, news.Look)
-		a.busy.Holder, a.busy.Remaining, a.seenAt = news.Holder.Owner, time.Until(news.Expect), time.Now()
+		a.seenAt = time.Now() // each waiter in line comes here: one look at the clock
+		a.busy.Holder, a.busy.Remaining = news.Holder.Owner, news.Expect.Sub(a.seenAt)
 		if a.obs != nil && news.Holder.Owner != "" {
 			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
 		}

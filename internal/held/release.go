@@ -96,6 +96,7 @@ type Releasing struct {
 	values context.Context // the caller's, or that with an observer's span: for what it carries
 	call   sender.Call
 	then   func(*sender.Call) // answered, kept when it is used again
+	limit  *time.Timer        // of the Unlock before, kept if it did not fire
 	parts  []part
 
 	// most unlocks are of one hold
@@ -123,10 +124,17 @@ func (h *Hold) Unlock(ctx context.Context) error {
 		return rel.again()
 	default:
 	}
-	limit := time.NewTimer(r.cfg.UnlockTimeout)
-	defer limit.Stop()
+	limit := rel.limit
+	if rel.limit = nil; limit == nil {
+		limit = time.NewTimer(r.cfg.UnlockTimeout)
+	} else {
+		limit.Reset(r.cfg.UnlockTimeout)
+	}
 	select {
 	case <-rel.done:
+		if limit.Stop() { // else its tick may be on its way, where GODEBUG=asynctimerchan=1 says so
+			rel.limit = limit
+		}
 		rel.heard()
 		return rel.again()
 	case <-limit.C:
@@ -144,7 +152,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // and what goes on after it has copies (see rest).
 func (rel *Releasing) again() error {
 	r, err := rel.reg, rel.errs[0]
-	*rel = Releasing{then: rel.then, done: rel.done}
+	*rel = Releasing{then: rel.then, done: rel.done, limit: rel.limit}
 	r.releases.Put(rel)
 	return err
 }
