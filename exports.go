@@ -78,6 +78,8 @@ type (
 	Holder = lock.Holder
 	// Waiter is one waiter in an Inspection.
 	Waiter = lock.Waiter
+	// WaitingProcess is a process that waits for a plain lock, in an [Inspection].
+	WaitingProcess = lock.WaitingProcess
 	// Process is where an owner runs.
 	Process = lock.Process
 	// OwnerID is an owner as Redis stores it, split into its parts; its String is what IfOwner takes.

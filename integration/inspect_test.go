@@ -476,3 +476,50 @@ func TestClientName(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for a plain lock is listed by process, the one that came first first, with the time, also where the lock was
+// deleted by hand; and a process that is gone looks different from one of which nothing may be known.
+func TestInspectWhoWaitsForAPlainLock(t *testing.T) {
+	s := bed.Server(t)
+	holder, first, second := rlClient(t, s.Addr(), inName("holder")), rlClient(t, s.Addr(), inName("first")), rlClient(t, s.Addr(), inName("second"))
+	op := rlClient(t, s.Addr(), inName("operator"))
+	ctx := t.Context()
+	h := bed.Lock(t, ctx, holder.RLock("x"))
+	one := bed.Async(ctx, first.RLock("x"))
+	inUntil(t, op, "x", func(in redlatch.Inspection) bool { return len(in.Waiting) == 1 })
+	two := bed.Async(ctx, second.RLock("x"))
+	in := inUntil(t, op, "x", func(in redlatch.Inspection) bool { return len(in.Waiting) == 2 && in.Waiting[1].Client != "" })
+	for i, want := range []string{"first", "second"} {
+		if w := in.Waiting[i]; w.Client != want || w.Since.After(in.At) || in.At.Sub(w.Since) > time.Minute {
+			t.Errorf("%d: %+v at %v", i, w, in.At)
+		}
+	}
+	if in.Waiting[1].Since.Before(in.Waiting[0].Since) {
+		t.Errorf("%+v", in.Waiting)
+	}
+	for l, err := range op.Locks(ctx, "") {
+		if err != nil || len(l.Waiting) != 2 {
+			t.Errorf("%v %+v", err, l)
+		}
+	}
+
+	// Nobody names the connections of who is not there; who may not read the list knows nothing of anybody.
+	s.Do(t, "HSET", "dead", "8743c9c0-0795-4907-87fd-6c719a6b4586:g1-mwr9e5v7.1", "1")
+	defer s.Do(t, "DEL", "dead")
+	if in := inLook(t, op, "dead"); !in.Holders[0].Unlisted {
+		t.Errorf("gone: %+v", in.Holders[0])
+	}
+	if in := inLook(t, op, "x"); in.Holders[0].Unlisted || in.Waiting[0].Unlisted {
+		t.Errorf("there: %+v", in)
+	}
+	s.SetUser(t, "blind", "on", ">pw", "+@all", "-client|list", "~*", "&*")
+	blind := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "blind", "pw" })
+	if in := inLook(t, blind, "dead"); in.Holders[0].Unlisted {
+		t.Errorf("not permitted to know: %+v", in.Holders[0])
+	}
+	for _, got := range []func() redlatch.Hold{func() redlatch.Hold { return h }, func() redlatch.Hold { return bed.Get(t, one).Hold }, func() redlatch.Hold { return bed.Get(t, two).Hold }} {
+		if err := got().Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}

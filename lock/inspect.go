@@ -61,6 +61,9 @@ type Inspection struct {
 	// known. On a cluster without sharded channels it counts those that listen at the
 	// lock's own node.
 	Processes int `json:"processes"`
+	// Waiting lists those of them that wait for a plain lock with this library, or waited a
+	// moment ago, the one that was refused first first: at most the first 1,000.
+	Waiting []WaitingProcess `json:"waiting,omitempty"`
 }
 
 // Held reports whether the lock is held.
@@ -90,6 +93,14 @@ type Waiter struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// WaitingProcess is a process with waiters in an [Inspection].
+type WaitingProcess struct {
+	Process
+	// Since is when the first of those waiters was refused, by the server's clock; zero if it
+	// is not known.
+	Since time.Time `json:"since,omitzero"`
+}
+
 // Process is where an owner runs.
 type Process struct {
 	ClientID string `json:"client_id"` // of the Client; of a Redisson instance
@@ -99,6 +110,9 @@ type Process struct {
 	// with it: don't base decisions on it.
 	Client string `json:"client,omitempty"`
 	Addr   string `json:"addr,omitempty"`
+	// Unlisted: CLIENT LIST was read, and names no connection of the client. It has ended, or its
+	// connections have other names: those of Redisson, and of an application's own client.
+	Unlisted bool `json:"unlisted,omitempty"`
 	// Disputed: connections with other names say that they are this client. Client and Addr
 	// list them, with ", " between.
 	Disputed bool `json:"disputed,omitempty"`

@@ -208,6 +208,7 @@ type detail struct {
 // detail is what is known of a lock that was looked at in depth: its first parties.
 func (b *board) detail(in redlatch.Inspection) detail {
 	in.Holders, in.Queue = in.Holders[:min(len(in.Holders), maxParties)], in.Queue[:min(len(in.Queue), maxParties)]
+	in.Waiting = in.Waiting[:min(len(in.Waiting), maxParties)]
 	d := detail{Inspection: in, Names: map[string]string{}, Turns: []turn{}}
 	for _, h := range in.Holders {
 		d.Names[h.Owner] = whoOwns(h.Process, h.Owner)
@@ -247,7 +248,7 @@ func (b *board) overview() overview {
 		}
 		if len(o.Locks) < maxRows {
 			r := *w
-			r.Holders, r.Queue = r.Holders[:min(len(r.Holders), 1)], nil
+			r.Holders, r.Queue, r.Waiting = r.Holders[:min(len(r.Holders), 1)], nil, nil
 			o.Locks = append(o.Locks, r)
 		}
 	}
@@ -374,7 +375,7 @@ func shorten(locks []redlatch.Inspection, most int) (kept []redlatch.Inspection,
 
 // sizeOf is about the memory of what is known of a lock.
 func sizeOf(in redlatch.Inspection) int {
-	n := 300 + len(in.Name) + len(in.Key)
+	n := 300 + len(in.Name) + len(in.Key) + 250*len(in.Waiting)
 	for _, h := range in.Holders {
 		n += 250 + len(h.Owner)
 	}

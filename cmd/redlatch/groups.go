@@ -48,6 +48,9 @@ func (l lsFlags) parties(in redlatch.Inspection, f func(p redlatch.Process, owne
 	for _, w := range in.Queue {
 		each(w.Process, w.Owner, false)
 	}
+	for _, w := range in.Waiting {
+		each(w.Process, "", false)
+	}
 }
 
 // look completes the parties of a lock, of which a list has a few, where all of them count, and reports whether the
@@ -56,7 +59,7 @@ func (l lsFlags) look(ctx context.Context, client *redlatch.Client, in *redlatch
 	if l.by+l.process == "" {
 		return true, nil
 	}
-	if in.HolderCount > len(in.Holders) || in.QueueLength > len(in.Queue) {
+	if in.HolderCount > len(in.Holders) || in.QueueLength > len(in.Queue) || in.Kind == redlatch.KindPlain && in.Processes > len(in.Waiting) {
 		if whole, err := client.Inspect(ctx, in.Name); err == nil {
 			*in = whole
 		} else if isGone(err) {

@@ -99,3 +99,40 @@ func TestLsWrongPrefix(t *testing.T) {
 		t.Errorf("%d %s%s", st, out, errs)
 	}
 }
+
+// show and ls name the processes that wait for a plain lock; a holder that is gone, and one of whom nothing may be known,
+// look different.
+func TestShowWhoWaits(t *testing.T) {
+	s := server(t)
+	c, w := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	h := hold(t, c.RLock("x"))
+	waits := make(chan redlatch.Hold, 1)
+	go func() { // ends with the lock
+		h, err := w.RLock("x").Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- h
+	}()
+	untilState(t, c, "x", func(in redlatch.Inspection) bool { return len(in.Waiting) == 1 && in.Waiting[0].Client != "" })
+	_, out, _ := call(t, s, "show", "x")
+	need(t, out, "Waiting processes (1)", "shop/2 ", "127.0.0.1:")
+	if _, out, _ := call(t, s, "ls", "--by", "process", "--process", "shop/2"); strings.Join(strings.Fields(out), " ") != "PROCESS HOLDS WAITS LOCKS shop/2 0 1 x" {
+		t.Error(out)
+	}
+	p := serving(t, s)
+	need(t, p.event("lock", "x"), `"waiting":[{`, `"shop/2"`)
+	unlock(t, h)
+	unlock(t, <-waits)
+
+	const gone = "8743c9c0-0795-4907-87fd-6c719a6b4586"
+	s.Do(t, "HSET", "x", gone+":g1-mwr9e5v7.1", "1")
+	s.Do(t, "HSET", "y", gone+":57", "1")
+	defer s.Do(t, "DEL", "x", "y")
+	_, out, _ = call(t, s, "ls")
+	need(t, out, gone+" (gone?)", gone+" (Java)")
+	s.Do(t, "ACL", "SETUSER", "default", "-client|list")
+	defer s.Do(t, "ACL", "SETUSER", "default", "+client|list")
+	_, out, _ = call(t, s, "show", "x")
+	need(t, out, gone+" (not known)")
+}

@@ -174,8 +174,9 @@ func (a *app) showCommand() *cobra.Command {
 		Short: "Show one lock: who holds it, who waits, since when",
 		Long: `show prints what the server knows about the lock NAME, of any kind: its holders with their process and address,
 since when they hold it and what is left of their leases; the queue in order; the processes that wait. Only their
-own processes know the waiters of a plain lock: of it show prints the number of waiting processes. The exit status
-is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
+own processes know the waiters of a plain lock: of it show prints the waiting processes, and since when. A process
+without a name is "(gone?)" if CLIENT LIST has no connection of it, "(not known)" if the list may not be read. The
+exit status is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
 		Example: `  redlatch show orders:42
   redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
 		Args: cobra.ExactArgs(1),
@@ -237,6 +238,14 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	queued := in.QueueLength > 0
 	field(queued, "waiting", "%d in the queue, of %s", in.QueueLength, processesThat(in.Processes, "", ""))
 	field(!queued && in.Processes != 0, "waiting", "%s for the next unlock", processesThat(in.Processes, "listens", "listen"))
+	if len(in.Waiting) > 0 {
+		rows := make([][]cell, len(in.Waiting))
+		for i, w := range in.Waiting {
+			rows[i] = []cell{{who(w.Process, ""), cyan}, {cmp.Or(w.Addr, "-"), ""}, {since(in.At, w.Since), ""}}
+		}
+		lines, _ := s.lines("PROCESS* ADDRESS WAITS", rows)
+		fmt.Fprintf(out, "\n%s\n%s\n", s.paint(bold, fmt.Sprintf("Waiting processes (%d)", len(rows))), strings.Join(lines, "\n"))
+	}
 	if in.HolderCount > 0 {
 		fmt.Fprintf(out, "\n%s\n", s.paint(bold, fmt.Sprintf("Holders (%d)", in.HolderCount)))
 		s.holders(out, in)

@@ -171,8 +171,19 @@ func some(d time.Duration) string {
 // someMs is some of milliseconds.
 func someMs(ms int64) string { return some(time.Duration(ms) * time.Millisecond) }
 
-// who is a process for people: its name, else its client's id.
-func who(p redlatch.Process, owner string) string { return cmp.Or(p.Client, p.ClientID, brief(owner)) }
+// who is a process for people: its name, else its client's id and why it has no name.
+func who(p redlatch.Process, owner string) string {
+	id, _ := redlatch.ParseOwner(owner)
+	switch {
+	case p.Client != "" || p.ClientID == "":
+		return cmp.Or(p.Client, brief(owner))
+	case id.Java():
+		return p.ClientID + " (Java)"
+	case p.Unlisted:
+		return p.ClientID + " (gone?)"
+	}
+	return p.ClientID + " (not known)" // CLIENT LIST could not be read
+}
 
 // ownerName is an owner without the client's id.
 func ownerName(owner string) string {
@@ -239,6 +250,9 @@ func shown(in redlatch.Inspection) redlatch.Inspection {
 	for i := range in.Queue {
 		w := &in.Queue[i]
 		w.Owner, w.Process = exact(w.Owner), shownProcess(w.Process)
+	}
+	for i := range in.Waiting {
+		in.Waiting[i].Process = shownProcess(in.Waiting[i].Process)
 	}
 	return in
 }

@@ -70,8 +70,14 @@ func badInName(r rune) bool { return r < '!' || r > '~' }
 // clients knows where Clients run, by the servers' lists of connections.
 type clients struct {
 	mu   sync.Mutex
-	at   time.Time               // guarded by mu; when it was read
-	list map[string]lock.Process // guarded by mu; by client id
+	at   time.Time // guarded by mu; when it was read
+	list connected // guarded by mu
+}
+
+// connected are the clients of the lists, by their ids.
+type connected struct {
+	byID  map[string]lock.Process
+	whole bool // all masters have told
 }
 
 // The list of a busy server is long: it is read again only after this time, sooner
@@ -91,26 +97,31 @@ func (c *clients) fill(ctx context.Context, i *Inspector, ins []lock.Inspection)
 		for m := range ins[n].Queue {
 			wanted = append(wanted, &ins[n].Queue[m].Process)
 		}
+		for m := range ins[n].Waiting {
+			wanted = append(wanted, &ins[n].Waiting[m].Process)
+		}
 	}
 	if len(wanted) == 0 {
 		return
 	}
 	list := c.known(ctx, i, wanted)
 	for _, p := range wanted {
-		if found, ok := list[p.ClientID]; ok {
+		if found, ok := list.byID[p.ClientID]; ok {
 			*p = found
+		} else {
+			p.Unlisted = list.whole && p.ClientID != ""
 		}
 	}
 }
 
-func (c *clients) known(ctx context.Context, i *Inspector, wanted []*lock.Process) map[string]lock.Process {
+func (c *clients) known(ctx context.Context, i *Inspector, wanted []*lock.Process) connected {
 	c.mu.Lock()
 	list, age := c.list, time.Since(c.at)
 	c.mu.Unlock()
-	if list != nil && age < listFresh {
+	if list.byID != nil && age < listFresh {
 		missing := false
 		for _, p := range wanted {
-			if _, ok := list[p.ClientID]; !ok {
+			if _, ok := list.byID[p.ClientID]; !ok {
 				missing = true
 			}
 		}
@@ -168,12 +179,13 @@ func disputed(p, other lock.Process) lock.Process {
 
 // connections asks all masters for their lists at once: one that is silent or refuses hides
 // the names of its own only.
-func (i *Inspector) connections(ctx context.Context) map[string]lock.Process {
-	list := map[string]lock.Process{}
+func (i *Inspector) connections(ctx context.Context) connected {
+	list := connected{byID: map[string]lock.Process{}}
 	nodes, err := i.masters(ctx)
 	if err != nil {
 		return list
 	}
+	list.whole = true
 	texts := make(chan string, len(nodes))
 	for _, n := range nodes {
 		i.calls.Add(1) // of a call that is counted in
@@ -189,8 +201,10 @@ func (i *Inspector) connections(ctx context.Context) map[string]lock.Process {
 	for range nodes {
 		select {
 		case text := <-texts:
-			parseClients(text, list)
+			list.whole = list.whole && text != ""
+			parseClients(text, list.byID)
 		case <-ctx.Done():
+			list.whole = false
 			return list
 		}
 	}

@@ -102,6 +102,11 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 		in.Queue = append(in.Queue, w)
 		at += 3
 	}
+	for k := range max(0, min(r.Int(at), int64(len(r.Vals)-at-1)/2)) {
+		n := at + 1 + 2*int(k)
+		us, _ := strconv.ParseInt(r.Str(n+1), 10, 64) // else it is not known
+		in.Waiting = append(in.Waiting, lock.WaitingProcess{Process: lock.Process{ClientID: r.Str(n)}, Since: plausible(us / 1000)})
+	}
 	if in.Kind == lock.KindFair {
 		in.Processes = processes(in.Queue)
 	}

@@ -7,16 +7,17 @@
 --
 -- RETURN   {kind, now, pttl, token, mode, listeners, trace,
 --           holders, shown, (field, count, remaining)...,
---           waiters, shown, (field, mode, since)...}
+--           waiters, shown, (field, mode, since)...,
+--           shown, (client, since)...}
 --              kind 0 = nothing stands there, 1 = plain (or fair, and nobody waits), 2 = fair,
 --              3 = read-write, -1 = the key is no lock; now in ms of the server's clock; pttl and remaining in
 --              ms, -1 = no TTL; mode '' but for a held read-write lock; listeners: subscribers of
 --              its channel on this server and clients on its list, or writers that wait, -1 = not known;
 --              trace: <owner> <traceparent> or ''; since: when the waiter came, in us of the server's
---              clock, as text, '' = not known
+--              clock, as text, '' = not known; client: one on the list of a plain lock, in its order
 --          {-1}  the key is no lock
 --
--- Bound: at most ARGV[7] holders, 1,000 timeout keys of foreign readers, and ARGV[8] waiters are
+-- Bound: at most ARGV[7] holders, 1,000 timeout keys of foreign readers, and ARGV[8] waiters and clients are
 -- looked at.
 --
 -- Twice: it reads only.
@@ -127,6 +128,18 @@ elseif kind == RW then
   end
   for _, set in ipairs({TURN, READERS}) do
     for _, f in ipairs(call('ZRANGEBYSCORE', set, late, '+inf', 'LIMIT', 0, most - out[at + 1])) do wait(f, 'read', '') end
+  end
+end
+
+-- The clients that wait for a plain lock. What is taken off the places of those that were called is in wake.
+at = #out + 1
+add(0)
+local list = waits > 0 and (kind == PLAIN or kind == NONE) and pcall('ZRANGE', KEYS[13], 0, most - 1, 'WITHSCORES') or {}
+for i = 1, #list, 2 do
+  local place = tonumber(list[i + 1])
+  if #list[i] <= 64 then
+    out[at] = out[at] + 1
+    add(list[i], string.format('%.0f', place < 0 and place + 4e15 or place))
   end
 end
 return out

@@ -152,6 +152,8 @@ const some = (parties, total, l, show) => {
   return [...shown.map((p) => show(l, p)), more || (rest > 0 && el("p", "dim", "and " + rest + " more: redlatch show " + l.name))];
 };
 
+const waiting = (l, w) => el("li", "", el("span", "", w.client || w.client_id), since("right dim", when(w.since), "waits ", ""), el("span", "owner", w.addr || ""));
+
 const showOne = () => {
   const l = state.one, detail = $("detail");
   document.querySelector("main").className = state.open ? "with-one" : "list-only";
@@ -173,6 +175,7 @@ const showOne = () => {
     held && lease(l.key, l.remaining, l.at))];
   if (held) parts.push(card(l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder", ...some(l.holders, l.holder_count, l, holder)));
   parts.push(strip(l));
+  if (l.waiting) parts.push(card("Waiting processes (" + l.waiting.length + ")", el("ol", "queue", ...some(l.waiting, l.waiting.length, l, waiting))));
   if (l.queue_length > 0) parts.push(card("Queue (" + l.queue_length + ")", el("ol", "queue", ...some(l.queue, l.queue_length, l, waiter))));
   fill(detail, ...parts);
 };
