@@ -65,7 +65,7 @@ var engineLayers = [][]string{
 // to one of the same layer. 0: not known.
 func layer(dir string) int {
 	switch dir {
-	case "internal/quote", "internal/settings":
+	case "internal/acl", "internal/quote", "internal/settings":
 		return 1
 	case "lock":
 		return 2

@@ -260,7 +260,7 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		if isNoScript(terr) {
 			told, terr = c.parse(c.client.Do(ctx, c.eval(who)))
 		}
-		r.Server, r.ServerErr = ReadServer(told), terr
+		r.Server, r.ServerErr = ReadServer(told), spoiled(who, terr)
 	}
 	return r, nil
 }

@@ -29,7 +29,7 @@ func (e *SpoiledError) Error() string {
 // Unwrap leads to the server's answer.
 func (e *SpoiledError) Unwrap() error { return e.Err }
 
-// spoiled names the keys of a command whose script failed for what stands there.
+// spoiled names the keys of a command whose script failed for what stands there, or for lack of a right to them.
 func spoiled(cmd Command, err error) error {
 	if err == nil {
 		return nil
@@ -45,7 +45,7 @@ func spoiled(cmd Command, err error) error {
 		}
 	case hasCode(text, "WRONGTYPE"), strings.Contains(text, "attempt to "): // Lua's own words
 	default:
-		return err
+		return denied(cmd, err)
 	}
 	keys := slices.Clone(cmd.Keys)
 	slices.Sort(keys)

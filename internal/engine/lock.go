@@ -249,10 +249,11 @@ func (l *Lock) forceUnlock(ctx context.Context, which inspect.Which) (e inspect.
 	over, answered := l.core.doubt(l.of.Key), false
 	defer func() { over(answered, e) }() // an observer may panic
 	// Not again when it may have run: the second run would hit the next holder.
-	r, err := l.ask(ctx, "force_unlock", inspect.ForceCommand(l.core.topo, l.of.Key, which, settings.Force{}), conn.Unsent)
+	cmd := inspect.ForceCommand(l.core.topo, l.of.Key, which, settings.Force{})
+	r, err := l.ask(ctx, "force_unlock", cmd, conn.Unsent)
 	answered = err == nil
 	if err != nil {
 		return e, err
 	}
-	return inspect.ReadForce(r, l.of.Name, nil)
+	return inspect.ReadForce(cmd, r, l.of.Name, nil)
 }

@@ -124,7 +124,7 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 			called, _ = strconv.ParseInt(text, 10, 64)
 		}
 		if failed == nil && code == kind.ReleaseRefused {
-			failed = conn.Refusal(text)
+			failed = conn.RefusalOf(commandOf(parts), text)
 		}
 		decided := true
 		switch {
@@ -151,9 +151,10 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 func (g *giving) decided(p *part, code int64, text string, called, heard int64) bool {
 	if code == kind.ReleaseSilent {
 		cfg, ctx, name, owner := &g.reg.cfg, g.ctx, p.lock.Name, p.field.Name
+		why := conn.RefusalOf(commandOf([]part{*p}), text)
 		cfg.News.Tell(func() {
 			cfg.Log.WarnContext(ctx, "redlatch: released, but the next one was not told: waiters go on by themselves",
-				"lock", name, "owner", owner, "error", text)
+				"lock", name, "owner", owner, "error", why)
 		})
 	}
 	p.tellReleased(g.reg, called, heard)

@@ -67,10 +67,10 @@ func ForceCommand(topo conn.Topology, key string, which Which, set settings.Forc
 	return conn.Command{Script: luascript.ForceAny, Keys: keys(key), Args: args(topo, key, own...)}
 }
 
-// ReadForce reads the reply of ForceCommand: a *lock.InvalidNameError if the key is not a
+// ReadForce reads the reply to a ForceCommand: a *lock.InvalidNameError if the key is not a
 // lock of the kind asked for, a *lock.OtherOwnerError if others than owners hold it, Evicted.Refused if what it tells
 // was done and nobody could be woken.
-func ReadForce(r conn.Reply, name string, owners []string) (Evicted, error) {
+func ReadForce(cmd conn.Command, r conn.Reply, name string, owners []string) (Evicted, error) {
 	switch r.Code {
 	case 0, 1:
 	case -2:
@@ -89,7 +89,7 @@ func ReadForce(r conn.Reply, name string, owners []string) (Evicted, error) {
 		}
 	}
 	if refused != "" {
-		e.Refused = &lock.ServerError{Name: name, Op: "wake the waiters after the forced unlock", Err: conn.Refusal(quote.Line(refused))}
+		e.Refused = &lock.ServerError{Name: name, Op: "wake the waiters after the forced unlock", Err: conn.RefusalOf(cmd, quote.Line(refused))}
 	}
 	return e, e.Refused
 }

@@ -190,11 +190,12 @@ func (i *Inspector) forceUnlock(ctx context.Context, name string, set settings.F
 	if set.Bound {
 		worst = conn.Ambiguous
 	}
-	r, err := i.ask(ctx, name, "force_unlock", ForceCommand(i.conn.Topology(), key, Any, set), worst)
+	cmd := ForceCommand(i.conn.Topology(), key, Any, set)
+	r, err := i.ask(ctx, name, "force_unlock", cmd, worst)
 	if err != nil {
 		return Evicted{}, err
 	}
-	return ReadForce(r, name, set.Owners)
+	return ReadForce(cmd, r, name, set.Owners)
 }
 
 // tell logs what was done to a lock, and by whom, in the words of engine.Lock.ForceUnlock.

@@ -15,7 +15,7 @@ local function calls_of(list) return 'redlatch_wake' .. string.sub(list, 14) .. 
 local function wake(list, first, channel, publish, heeds, most)
   for i = 1, most do
     local client, place = first[1], tonumber(first[2])
-    if not client then return 0 end
+    if not client then return first.err and first or 0 end
     if #client <= 64 then
       local n = redis.pcall(publish, channel .. client, string.format('%.0f', place < 0 and place + LOST or place))
       if type(n) == 'table' then return n end
