@@ -103,6 +103,10 @@ faults: ##faults Combine faults at random and check what the locks did; see FOR,
 promises: ##test Write docs/PROMISES.md anew from the comments of the tests.
 	@go test ./docs -count=1 -run '^TestPromises$$' -update
 
+.PHONY: acl
+acl: ##test Write the rights in docs/ACL.md anew from internal/acl.
+	@go test ./docs -count=1 -run '^TestACLPage$$' -update
+
 # A part of the name of a mutation, or all.
 ONLY ?= all
 

@@ -23,7 +23,7 @@ const (
 	promisesEnd   = "<!-- To here. -->\n"
 )
 
-var update = flag.Bool("update", false, "write "+promisesPage+" anew")
+var update = flag.Bool("update", false, "write the page anew")
 
 var promising = regexp.MustCompile(`^(Test|Fuzz)[A-Z]`)
 

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,13 @@ import (
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
+
+// stater is what all single locks have besides being Lockers.
+type stater interface {
+	redlatch.Locker
+	State(ctx context.Context) (redlatch.State, error)
+	ForceUnlock(ctx context.Context) (bool, error)
+}
 
 // inForeign puts an application's data on the server that looks a little like locks, and returns the names: hashes
 // with a field "mode", as read-write locks have one, or with one number, as plain locks, and large ones.

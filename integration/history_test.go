@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -143,7 +144,7 @@ func TestHistoryThatCannotBeWritten(t *testing.T) {
 		log.Reset()
 	}
 	app := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "app:" })
-	s.SetUser(t, "ops", append([]string{"on", ">secret"}, append(append(aclConnect, aclInspect...), aclForced...)...)...)
+	s.SetUser(t, "ops", append([]string{"on", ">secret"}, acl.Rules("evict")...)...)
 	op := rlClient(t, s.Addr(), logsTo(&log), func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password, c.Prefix = "ops", "secret", "app:"
 	})

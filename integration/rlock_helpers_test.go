@@ -144,21 +144,6 @@ func rlOneOf(t *testing.T, err error, sentinels ...error) {
 	t.Errorf("error %v matches none of %v", err, sentinels)
 }
 
-// rlServerError checks an answer that no retry will change: neither busy nor
-// unavailable nor acquired.
-func rlServerError(t *testing.T, err error) {
-	t.Helper()
-	var refused *redlatch.ServerError
-	if !errors.As(err, &refused) || refused.Op == "" || refused.Err == nil {
-		t.Errorf("error %v, want a ServerError", err)
-	}
-	for _, e := range []error{redlatch.ErrNotAcquired, redlatch.ErrUnavailable, redlatch.ErrClosed, redlatch.ErrLeaseLost, context.DeadlineExceeded} {
-		if errors.Is(err, e) {
-			t.Errorf("error %v matches %v", err, e)
-		}
-	}
-}
-
 // waited reports whether err is that of a wait that ended, busy or beside a server that was silent.
 func waited(err error) bool {
 	_, is := errors.AsType[*redlatch.NotAcquiredError](err)

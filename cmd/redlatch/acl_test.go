@@ -5,62 +5,58 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"regexp"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/acl"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// documented reads the rules of docs/ACL.md: the block for users who look, and the rows of
-// the table for operators. In a table Markdown writes | as \|.
-func documented(t *testing.T) (look []string, rows map[string][]string) {
+// eachRight asks the doctor as a user who has all rights of a need but one, and all: it names the one, and leaves no key.
+func eachRight(t *testing.T, need string, nodes []*testbed.Server, url string) {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/ACL.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, part, _ := strings.Cut(string(doc), "## For operators")
-	_, block, _ := strings.Cut(part, "ACL SETUSER looks reset on >secret")
-	block, _, _ = strings.Cut(block, "```")
-	rows = map[string][]string{}
-	for line := range strings.Lines(part) {
-		if cells := strings.Split(line, "| "); strings.HasPrefix(line, "| ") && len(cells) == 3 {
-			rows[strings.TrimSpace(cells[1])] = regexp.MustCompile(`[~&+][a-z_{}:*|]+`).FindAllString(strings.ReplaceAll(cells[2], `\|`, "|"), -1)
+	base := acl.Rules(need)
+	for i, without := range append([]string{""}, acl.Own(need)...) {
+		prefix := fmt.Sprintf("%s%d:", need, i)
+		rules := slices.DeleteFunc(slices.Clone(base), func(r string) bool { return r == without })
+		user := need + strconv.Itoa(i)
+		for _, s := range nodes {
+			s.SetUser(t, user, append([]string{"on", ">pw"}, acl.For(prefix, rules)...)...)
+		}
+		st, out, errs := callWith(t, "", nil, "doctor", "--need", need, "--prefix", prefix, "-o", "json", "--url", strings.Replace(url, "//", "//"+user+":pw@", 1))
+		missing := acl.For(prefix, []string{without})[0]
+		var findings []finding
+		_ = json.Unmarshal([]byte(out), &findings)
+		named := slices.ContainsFunc(findings, func(f finding) bool {
+			said := strings.Fields(strings.TrimPrefix(strings.Split(f.Text, ";")[0], "missing: "))
+			return f.Level == problem && strings.HasPrefix(f.Check, "permissions") && slices.Equal(said, []string{missing})
+		})
+		switch {
+		case without == "+hello" || without == "": // everybody may, since 7.0
+			if st != 0 {
+				t.Errorf("%s with all rights: %d %s%s", need, st, out, errs)
+			}
+		case st == exitUnavailable && strings.Contains(errs, "'"+without[1:]+"'"): // it needs that to connect
+		case st != exitError || !named:
+			t.Errorf("%s without %s: %d\n%s%s", need, without, st, out, errs)
+		}
+		for _, s := range nodes {
+			until(t, need+" without "+without+": no key", func() bool { return len(s.List(t, "KEYS", "*"+prefix+"*")) == 0 }, func() string { return "" })
 		}
 	}
-	return strings.Fields(block), rows
 }
 
-// docs/ACL.md shows the table of uses, from which doctor tells what a user lacks.
-func TestACLDocumentIsTheTable(t *testing.T) {
-	text, err := os.ReadFile("../../docs/ACL.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range uses {
-		shown := u.rules
-		if u.doc != "" {
-			var places, commands []string
-			for _, rule := range strings.Fields(strings.ReplaceAll(u.rules, "|", `\|`)) {
-				if strings.HasPrefix(rule, "+") {
-					commands = append(commands, rule)
-				} else {
-					places = append(places, rule)
-				}
-			}
-			shown = "\n| " + u.doc + " | "
-			for _, rules := range [][]string{places, commands} {
-				if len(rules) > 0 {
-					shown += "`" + strings.Join(rules, " ") + "` "
-				}
-			}
-			shown = strings.TrimSuffix(shown, " ")
-		}
-		if !strings.Contains(string(text), shown) {
-			t.Errorf("docs/ACL.md does not say:\n%s", shown)
+// Each right that is missing is named, and only that; no key is left behind, and the exit status tells.
+func TestDoctorNamesEachRight(t *testing.T) {
+	testbed.Needs(t, 7, 0, "scripts that may not write")
+	s := server(t)
+	for _, need := range needs() {
+		if need != "cluster" && need != "sentinel" {
+			eachRight(t, need, []*testbed.Server{s}, "redis://"+s.Addr())
 		}
 	}
 }
@@ -68,20 +64,7 @@ func TestACLDocumentIsTheTable(t *testing.T) {
 // The rules that docs/ACL.md shows for each command are enough for it.
 func TestCommandsACL(t *testing.T) {
 	s := server(t)
-	look, rows := documented(t)
-	row := func(begins string) []string {
-		for name, rules := range rows {
-			if strings.HasPrefix(name, begins) {
-				return rules
-			}
-		}
-		t.Fatalf("docs/ACL.md has no row %q", begins)
-		return nil
-	}
-	names, lists, numbers, forced := row("names and"), row("`Locks`"), row("the number"), row("`ForceUnlock`")
-	if !slices.Contains(numbers, "+pubsub|numsub") || !slices.Equal(names, []string{"+client|list"}) {
-		t.Fatalf("read from docs/ACL.md: for numbers %q, for names %q", numbers, names)
-	}
+	look, names, lists, numbers, forced := acl.Rules("operators"), acl.Own("names"), acl.Own("list"), acl.Own("numbers"), acl.Own("evict")
 	user := func(sets ...[]string) {
 		s.Do(t, append([]string{"ACL", "SETUSER", "ops", "reset", "on", ">secret"}, slices.Concat(sets...)...)...)
 	}
@@ -140,7 +123,7 @@ func TestCommandsACL(t *testing.T) {
 		return onTerminal(t, s, 90, 20, "top", "--listen", "--url", "redis://ops:secret@"+s.Addr(), "--prefix", "app:")
 	}
 	listens().shows(90, "no locks", "it does not listen", "psubscribe")
-	user(look, names, lists, []string{"+psubscribe", "+punsubscribe", "&redisson_lock__channel:*", "&redisson_rwlock:*", "&redlatch_grant:*"})
+	user(acl.Rules("names", "listen"))
 	top = listens()
 	until(t, "it listens", func() bool { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v == 3 }, top.screen)
 	top.shows(90, "no locks")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,7 @@ import (
 
 func TestDoctor(t *testing.T) {
 	s := server(t)
-	st, out, _ := call(t, s, "doctor", "--need", strings.Join(useNames(), ","))
+	st, out, _ := call(t, s, "doctor", "--need", strings.Join(needs(), ","))
 	if st != 0 {
 		t.Errorf("status %d:\n%s", st, out)
 	}
@@ -108,53 +107,6 @@ func TestNothingShowsThePassword(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Each permission that is missing is named.
-func TestDoctorNamesPermissions(t *testing.T) {
-	s := server(t)
-	all := []string{"ACL", "SETUSER", "app", "reset", "on", ">pw", "+@all", "~*", "&*"}
-	for _, tc := range []struct {
-		without []string
-		need    string
-		named   string
-	}{
-		{[]string{"-pexpire"}, "rlock", "+pexpire"},
-		{[]string{"-subscribe"}, "rlock", "+subscribe"},
-		{[]string{"-linsert", "-zcount"}, "fair", "+linsert +zcount"},
-		{[]string{"-hscan", "-zcount"}, "read-write", "+hscan +zcount"},
-		{[]string{"resetchannels", "&redlatch_grant:*"}, "rlock", "&redisson_lock__channel:{*"},
-		{[]string{"resetkeys", "~redlatch-doctor*", "~redisson_*"}, "rlock", "~redlatch_trace:{* ~redlatch_void:{*"},
-		{[]string{"-scan", "-client|list"}, "operators", "+client|list +scan"},
-		{[]string{"-pubsub", "-type"}, "operators", "+pubsub|numsub +type"},
-		{[]string{"-publish"}, "evict", "+publish"},
-		{[]string{"-info", "-wait"}, "quorum", "+info"},
-		{[]string{"resetkeys", "~redlatch-doctor*", "~redisson_*", "~redlatch_trace*", "~redlatch_void*", "~redlatch_wait*"}, "once", "missing: ~redlatch_once:{*"},
-		{[]string{"-evalsha", "-eval"}, "rlock", "scripts can't be run"},
-	} {
-		s.Do(t, append(all, tc.without...)...)
-		tries := 1
-		if tc.named == "+subscribe" {
-			tries = 3 // the refusal is waited for for 300 ms: a busy machine's server may be slower
-		}
-		var st int
-		var out, errs string
-		found := false
-		for ; tries > 0 && !found; tries-- {
-			st, out, errs = callWith(t, "", nil, "doctor", "--need", tc.need, "-o", "json", "--url", "redis://app:pw@"+s.Addr())
-			var findings []finding
-			if err := json.Unmarshal([]byte(out), &findings); err != nil {
-				t.Fatalf("%v: %v\n%s%s", tc.without, err, out, errs)
-			}
-			for _, f := range findings {
-				found = found || f.Level == problem && strings.HasPrefix(f.Check, "permissions") && strings.Contains(f.Text, tc.named)
-			}
-		}
-		if st != exitError || !found {
-			t.Errorf("%v: status %d, %s is not named:\n%s", tc.without, st, tc.named, out)
-		}
-	}
-	s.Do(t, "ACL", "DELUSER", "app")
 }
 
 // Flags come before the environment.

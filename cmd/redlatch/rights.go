@@ -5,81 +5,56 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/acl"
 )
 
-// use is a way to use locks. docs/ACL.md shows this table, which a test compares, and doctor tries each right in it.
-type use struct {
-	need string // as doctor --need calls it; "": it is not tried
-	doc  string // as the table in docs/ACL.md calls it; "": it is a block there
-	// rules are the rights that it needs besides those of an RLock, as ACL SETUSER takes them, for locks whose names
-	// begin with "app:".
-	rules string
-}
-
-var uses = []use{
-	{"rlock", "", `
-  ~app:* ~redisson_lock_token:{app:* ~redlatch_void:{app:* ~redlatch_trace:{app:* ~redlatch_wait:{app:*
-  &redisson_lock__channel:{app:* &redlatch_wake:{app:*
-  +hello +ping +eval +evalsha +subscribe +unsubscribe +publish
-  +exists +hset +pexpire +hexists +hget +hlen +hgetall +pttl +hdel +sismember +sadd
-  +time +zadd +zpopmin +zrem
-`},
-	{"fenced", "`Fenced()`", "+get +set"},
-	{"links", "links between traces (unless `Telemetry.NoLinks`)", "+get +set +del"},
-	{"state", "`State`", "+type"},
-	{
-		"", "`ForceUnlock` of any kind, `Inspect`",
-		`~redisson_lock_queue:{app:* ~redisson_lock_timeout:{app:* ~redlatch_fair:{app:* ~redlatch_rw_*:{app:*
-		&redisson_rwlock:{app:* &redlatch_grant:{app:* +type +hlen +hgetall +hscan +get +time +lindex +llen +del +zpopmin`,
-	},
-	{"acks", "`ReplicaAcks`", "+wait"},
-	{
-		"fair", "`FairLock`",
-		`~redisson_lock_queue:{app:* ~redisson_lock_timeout:{app:* ~redlatch_fair:{app:* &redlatch_grant:{app:*
-		+hget +hgetall +hlen +lindex +linsert +llen +lpop +lpos +lpush +lrange +lrem +rpop +rpush +zadd +zcard +zcount +zrangebyscore
-		+zrem +zscore +del +time`,
-	},
-	{
-		"read-write", "`ReadWriteLock`",
-		`~{app:* ~redlatch_rw_*:{app:* &redisson_rwlock:{app:* +hget +hkeys +hmget +hgetall +hlen +hscan +del +rename +set +zadd +zcard
-		+zcount +zrange +zrangebyscore +zrem +zscore +time`,
-	},
-	{"quorum", "`QuorumLock`", "+info"},
-	{"once", "`Once`", "~redlatch_once:{app:* +get +set +del +time"},
-	{"operators", "", `
-  ~app:* ~redisson_lock_token:{app:* ~redlatch_void:{app:* ~redlatch_trace:{app:* ~redlatch_wait:{app:*
-  ~redisson_lock_queue:{app:* ~redisson_lock_timeout:{app:* ~redlatch_fair:{app:* ~redlatch_rw_*:{app:* ~{app:*
-  +hello +ping
-  +eval +evalsha +time +type +exists +get +hget +hlen +hgetall +hscan +pttl
-  +llen +lrange +zscore +zcount +zrange +zrangebyscore
-`},
-	{"operators", "the number of processes that wait", "+zcard +pubsub|numsub"},
-	{"operators", "names and addresses of processes", "+client|list"},
-	{"operators", "`Locks`", "+scan"},
-	{
-		"evict", "`ForceUnlock`",
-		`&redisson_lock__channel:{app:* &redisson_rwlock:{app:* &redlatch_grant:{app:* &redlatch_wake:{app:*
-		+publish +del +hdel +hset +hexists +pexpire +set +rename +zrem +zadd +zpopmin +lindex +lpop`,
-	},
-}
-
-// useNames are the uses that doctor knows.
-func useNames() []string {
-	var names []string
-	for _, u := range uses {
-		if u.need != "" && !slices.Contains(names, u.need) {
-			names = append(names, u.need)
-		}
-	}
-	return names
+// needs are the uses that doctor knows. What the sentinels' user lacks, a client that can't connect says.
+func needs() []string {
+	return slices.DeleteFunc(acl.Needs(), func(need string) bool { return need == "sentinels" })
 }
 
 // direct are the commands that no script runs, as they are tried.
-var direct = map[string]string{"+scan": "SCAN 0 COUNT 1", "+client|list": "CLIENT LIST TYPE PUBSUB", "+wait": "WAIT 0 1", "+info": "INFO server"}
+var direct = map[string]string{
+	"+ping": "PING", "+evalsha": "EVALSHA ffffffffffffffffffffffffffffffffffffffff 0", "+scan": "SCAN 0 COUNT 1", "+client|list": "CLIENT LIST TYPE PUBSUB",
+	"+wait": "WAIT 0 1", "+info": "INFO server", "+role": "ROLE", "+asking": "ASKING",
+	"+cluster|slots": "CLUSTER SLOTS", "+cluster|shards": "CLUSTER SHARDS", "+cluster|nodes": "CLUSTER NODES",
+}
+
+// listening are the commands of a connection that listens.
+var listening = map[string]func(b rueidis.Builder, channel string) rueidis.Completed{
+	"+subscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
+		return b.Subscribe().Channel(channel).Build()
+	},
+	"+unsubscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
+		return b.Unsubscribe().Channel(channel).Build()
+	},
+	"+ssubscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
+		return b.Ssubscribe().Channel(channel).Build()
+	},
+	"+sunsubscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
+		return b.Sunsubscribe().Channel(channel).Build()
+	},
+	"+psubscribe": func(b rueidis.Builder, pattern string) rueidis.Completed {
+		return b.Psubscribe().Pattern(pattern).Build()
+	},
+	"+punsubscribe": func(b rueidis.Builder, pattern string) rueidis.Completed {
+		return b.Punsubscribe().Pattern(pattern).Build()
+	},
+}
+
+// readOnly begins a script that may write nothing, which the server sees after it has looked at the right. Before 7.0
+// nothing is tried that could leave a key, and could not be taken away.
+const (
+	readOnly = "#!lua flags=no-writes\n"
+	older    = `local stays = redis.pcall('DEL', KEYS[1])
+stays = type(stays) == 'table' and redis.pcall('PEXPIRE', KEYS[1], 100)
+if type(stays) == 'table' and ARGV[1] ~= 'DEL' and ARGV[1] ~= 'PEXPIRE' then return '' end
+`
+)
 
 // tryScript runs one command on the key, with as many arguments as it takes, and takes away what it may have left.
 const tryScript = `local words, err = ARGV, ''
@@ -93,32 +68,49 @@ redis.pcall('DEL', KEYS[1])
 redis.pcall('PEXPIRE', KEYS[1], 100)
 return err`
 
-// permissions tries every right.
+// permissions tries every right, and notes the needs of which none is missing.
 func (e *examination) permissions(ctx context.Context) {
 	name := e.prefix + "redlatch-doctor:" + uuid.NewString()
-	if err := e.try(ctx, "return ''", name); err != nil {
-		e.add("permissions", "", problem, "scripts can't be run on the keys of locks: "+err.Error(), "ACL SETUSER … +eval +evalsha ~"+e.prefix+"*")
+	e.script = readOnly
+	err := e.try(ctx, "return ''", name)
+	if err != nil && !denied(err) { // an older server
+		e.script = older
+		err = e.try(ctx, "return ''", name)
+	}
+	if err != nil {
+		missing := "~" + e.prefix + "*"
+		if strings.Contains(err.Error(), "'eval'") {
+			missing = "+eval"
+		}
+		e.add("permissions", "", problem, "missing: "+missing+"; without it scripts can't be run, and no other right be tried: "+err.Error(), "ACL SETUSER … "+missing)
 		return
 	}
 	lacks := map[string]string{}
-	for _, need := range useNames() {
+	for _, need := range needs() {
+		needed := e.ifNeeded(need) == problem
+		if !needed && slices.Contains([]string{"sentinel", "cluster"}, need) {
+			continue // it is none
+		}
+		rules := acl.Rules(need)
+		if !needed {
+			rules = acl.Own(need)
+		}
 		var missing []string
-		for _, u := range uses {
-			for _, rule := range strings.Fields(u.rules) {
-				if _, tried := lacks[rule]; !tried && u.need == need {
-					lacks[rule] = strings.Replace(e.lacks(ctx, rule, name), "app:", e.prefix, 1)
-				}
-				if u.need == need {
-					missing = append(missing, lacks[rule])
-				}
+		for _, rule := range rules {
+			if _, tried := lacks[rule]; !tried {
+				lacks[rule] = strings.Replace(e.lacks(ctx, rule, name), acl.Prefix, e.prefix, 1)
+			}
+			if lacks[rule] != "" {
+				missing = append(missing, lacks[rule])
 			}
 		}
 		slices.Sort(missing)
-		text := strings.TrimSpace(strings.Join(slices.Compact(missing), " "))
-		switch level := e.ifNeeded(need); {
-		case text == "" && level == problem:
+		text := strings.Join(slices.Compact(missing), " ")
+		switch {
+		case text == "" && needed:
+			e.fit = append(e.fit, need)
 			e.add("permissions "+need, "", fine, "all there", "")
-		case text != "" && level == problem:
+		case text != "" && needed:
 			e.add("permissions "+need, "", problem, "missing: "+text, "ACL SETUSER … "+text)
 		case text != "":
 			e.add("permissions "+need, "", note, "missing, and needed only by those who use it: "+text, "")
@@ -128,9 +120,9 @@ func (e *examination) permissions(ctx context.Context) {
 
 // lacks returns the rule that is missing, if this one, or what it stands for on a cluster, can't be used; else "".
 func (e *examination) lacks(ctx context.Context, rule, name string) string {
-	publish, subscribe := "PUBLISH", e.client.B().Subscribe().Channel("redisson_lock__channel:{"+name+"}").Build()
-	if e.client.Mode() == rueidis.ClientModeCluster {
-		publish, subscribe = "SPUBLISH", e.client.B().Ssubscribe().Channel("redisson_lock__channel:{"+name+"}").Build()
+	publish, sharded := "PUBLISH", e.client.Mode() == rueidis.ClientModeCluster
+	if sharded {
+		publish = "SPUBLISH"
 	}
 	what := strings.Replace(strings.Replace(rule[1:], "rw_*", "rw_leases", 1), "app:*", name, 1)
 	if strings.Contains(what, "{") {
@@ -138,19 +130,23 @@ func (e *examination) lacks(ctx context.Context, rule, name string) string {
 	}
 	var err error
 	switch {
-	case slices.Contains([]string{"+hello", "+ping", "+eval", "+evalsha", "+unsubscribe", "+publish"}, rule):
-		return "" // used already, or with each channel
-	case rule == "+subscribe":
-		rule = "+" + strings.ToLower(subscribe.Commands()[0])
-		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		defer cancel()
-		if err = e.client.Receive(short, subscribe, func(rueidis.PubSubMessage) {}); ofChannel(err) {
+	case slices.Contains([]string{"+hello", "+eval", "+publish", "+spublish"}, rule), sharded && (rule == "+subscribe" || rule == "+unsubscribe"):
+		return "" // used already, or with each channel, or not at all
+	case listening[rule] != nil:
+		if err = e.listen(ctx, rule, "redisson_lock__channel:{"+name+"}"); ofChannel(err) {
 			return "" // the channel's own rule is tried, too
 		}
 	case direct[rule] != "":
 		err = e.client.Do(ctx, e.client.B().Arbitrary(strings.Fields(direct[rule])...).Build()).Error()
 	case rule[0] == '~':
 		err = e.try(ctx, "return ''", what)
+	case rule[0] == '&' && !strings.Contains(rule, acl.Prefix): // a pattern, compared as it stands there
+		if what == "*" {
+			what = "redisson_lock__channel:{" + name + "}:*"
+		}
+		if err = e.listen(ctx, "+psubscribe", what); !ofChannel(err) {
+			return ""
+		}
 	case rule[0] == '&':
 		if err = e.try(ctx, tryScript, name, publish, what, "0"); !ofChannel(err) {
 			rule = "+" + strings.ToLower(publish)
@@ -164,9 +160,14 @@ func (e *examination) lacks(ctx context.Context, rule, name string) string {
 	return rule
 }
 
+// listen runs a command of a connection that listens on one of its own.
+func (e *examination) listen(ctx context.Context, rule, channel string) error {
+	return e.client.Dedicated(func(dc rueidis.DedicatedClient) error { return dc.Do(ctx, listening[rule](dc.B(), channel)).Error() })
+}
+
 // try runs a script that says what was refused.
 func (e *examination) try(ctx context.Context, script, key string, args ...string) error {
-	said, err := e.client.Do(ctx, e.client.B().Eval().Script(script).Numkeys(1).Key(key).Arg(args...).Build()).ToString()
+	said, err := e.client.Do(ctx, e.client.B().Eval().Script(e.script+script).Numkeys(1).Key(key).Arg(args...).Build()).ToString()
 	if err == nil && said != "" {
 		err = errors.New(said)
 	}

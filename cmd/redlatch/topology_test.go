@@ -65,6 +65,7 @@ func TestCluster(t *testing.T) {
 	}
 	t.Cleanup(c.Close)
 	everywhere(t, c, "Cluster of 3 masters, 16384 of 16384 slots", "--url", "redis://"+addrs[0]+"?addr="+addrs[1])
+	eachRight(t, "cluster", cl.Nodes(), "redis://"+addrs[0]+"?addr="+addrs[1])
 	if st, _, errs := callWith(t, "", nil, "top", "--listen", "--url", "redis://"+addrs[0]); st != exitUsage {
 		t.Errorf("%d %s", st, errs)
 	}

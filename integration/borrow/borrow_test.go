@@ -14,6 +14,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -172,11 +173,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 func TestTheProbeNeedsNoPermission(t *testing.T) {
 	t.Parallel()
 	s := bed.Server(t)
-	s.SetUser(t, "app", "on", ">secret",
-		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "~redlatch_wait:{app:*", "&redisson_lock__channel:{app:*", "&redlatch_wake:{app:*",
-		"+time", "+zadd", "+zpopmin", "+zrem",
-		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
-		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+pttl", "+hkeys", "+hdel", "+sismember", "+sadd")
+	s.SetUser(t, "app", append([]string{"on", ">secret"}, acl.Rules("rlock")...)...)
 	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) {
 		o.Username, o.Password, o.DisableCache = "app", "secret", true
 	})

@@ -156,37 +156,6 @@ func TestAnUnreachableServer(t *testing.T) {
 	}
 }
 
-// The permissions of docs/ACL.md are enough for Once.
-func TestMinimalACL(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	s.SetUser(t, "app", "on", ">secret",
-		"~app:*", "~redisson_lock_token:{app:*", "~redlatch_void:{app:*", "~redlatch_trace:{app:*", "~redlatch_wait:{app:*", "&redisson_lock__channel:{app:*", "&redlatch_wake:{app:*",
-		"+time", "+zadd", "+zpopmin", "+zrem",
-		"+hello", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
-		"+exists", "+hset", "+pexpire", "+hexists", "+hget", "+hlen", "+hgetall", "+pttl", "+hdel", "+sismember", "+sadd",
-		"~redlatch_once:{app:*", "+get", "+set", "+del", "+time")
-	c := bed.Client(t, s.Addr(), func(c *redlatch.Config) {
-		c.Redis.Username, c.Redis.Password, c.Prefix = "app", "secret", "app:"
-	})
-	if !must(t, c.Once("report"), hour) || must(t, c.Once("report"), hour) {
-		t.Error("not once")
-	}
-	h, err := c.RLock("busy").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Once("busy").Do(t.Context(), hour, nothing); !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Error(err)
-	}
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if ok, err := c.Once("report").Reset(t.Context()); !ok || err != nil {
-		t.Error(ok, err)
-	}
-}
-
 // Too few replicas: the claim is undone, and the error says so.
 func TestReplicaAcks(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,66 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch/internal/acl"
+)
+
+// The blocks and tables of docs/ACL.md are those of internal/acl, from which redlatch doctor tells what a user lacks.
+func TestACLPage(t *testing.T) {
+	const path = "docs/ACL.md"
+	page := read(t, path)
+	var shown []string
+	want := regexp.MustCompile(`(?s)(<!-- acl: ([a-z]+) ([a-z]+) -->\n).*?(<!-- to here -->\n)`).ReplaceAllStringFunc(page, func(part string) string {
+		about, rest, _ := strings.Cut(part, "\n")
+		words := strings.Fields(about)
+		shown = append(shown, words[2]+" "+words[3])
+		_, end, _ := strings.Cut(rest, "<!-- to here -->")
+		if words[2] == "block" {
+			return about + "\n" + block(words[3]) + "<!-- to here -->" + end
+		}
+		return about + "\n" + table(words[3]) + "<!-- to here -->" + end
+	})
+	if got := strings.Join(shown, ", "); got != "block rlock, table rlock, block sentinels, block operators, table operators" {
+		t.Errorf("the page shows %s", got)
+	}
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, path), []byte(want), 0o644); err != nil { // #nosec G306 -- a page
+			t.Fatal(err)
+		}
+	} else if page != want {
+		t.Errorf("%s shows other rights than internal/acl: make acl", path)
+	}
+}
+
+// block is a user's rights as a command.
+func block(need string) string {
+	for _, u := range acl.Uses {
+		if u.Need == need {
+			return "```\nACL SETUSER " + u.Row + " reset resetchannels on >secret\n  " + strings.TrimSpace(u.Rules) + "\n```\n"
+		}
+	}
+	return ""
+}
+
+// table has the uses that need more than another one.
+func table(root string) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, "| for | `--need` | add |\n|---|---|---|")
+	for _, u := range acl.Uses {
+		if u.With == "" || acl.Root(u.Need) != root {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | `%s` | ", u.Row, u.Need)
+		if u.With != root {
+			fmt.Fprintf(&b, "what `%s` needs, ", u.With)
+		}
+		fmt.Fprintf(&b, "`%s` |\n", strings.ReplaceAll(strings.Join(strings.Fields(u.Rules), " "), "|", `\|`))
+	}
+	return b.String()
+}

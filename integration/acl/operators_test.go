@@ -1,0 +1,149 @@
+package acl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// crowd has an application hold a lock of each kind, with a waiter each, until the test ends.
+func (w *walk) crowd() (app *redlatch.Client, names []string) {
+	app = bed.Client(w.t, w.s.Addr(), func(c *redlatch.Config) { c.Prefix, c.Name = w.prefix, "app/1" })
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.t.Cleanup(cancel)
+	for _, of := range []struct {
+		name        string
+		holds, wait redlatch.Locker
+	}{
+		{"plain", app.RLock("plain"), app.RLock("plain")},
+		{"fair", app.FairLock("fair", redlatch.Fenced()), app.FairLock("fair", redlatch.Fenced())},
+		{"read", app.ReadWriteLock("read").ReadLock(), app.ReadWriteLock("read").WriteLock()},
+		{"write", app.ReadWriteLock("write").WriteLock(), app.ReadWriteLock("write").ReadLock()},
+	} {
+		bed.Lock(w.t, ctx, of.holds)
+		bed.Async(ctx, of.wait)
+		bed.Eventually(w.t, "somebody waits for "+of.name, func() bool {
+			in, err := app.Inspect(w.t.Context(), of.name)
+			return err == nil && in.Processes > 0
+		})
+		names = append(names, of.name)
+	}
+	java := w.prefix + "java" // a reader of Redisson's
+	w.s.Do(w.t, "HSET", java, "mode", "read", redissons, "1")
+	w.s.Do(w.t, "SET", "{"+java+"}:"+redissons+":rwlock_timeout:1", "1", "PX", "60000")
+	w.s.Do(w.t, "PEXPIRE", java, "60000")
+	w.s.Do(w.t, "SCRIPT", "FLUSH") // or +eval were not needed
+	return app, append(names, "java")
+}
+
+// look inspects all of them, and says what is not known.
+func (w *walk) look() {
+	_, names := w.crowd()
+	for _, name := range names {
+		in, err := w.a.Inspect(w.ctx, name)
+		if w.note(err) {
+			continue
+		}
+		if !in.Held() || name != "plain" && name != "java" && in.QueueLength != 1 || name == "fair" && (in.Token == 0 || len(in.Queue) != 1) {
+			w.say(fmt.Sprintf("not complete: %+v", in))
+		}
+	}
+}
+
+func init() {
+	inspect := func(lacks func(redlatch.Inspection) string) func(w *walk) {
+		return func(w *walk) {
+			_, names := w.crowd()
+			for _, name := range names {
+				if in, err := w.a.Inspect(w.ctx, name); !w.note(err) && lacks(in) != "" {
+					w.say(lacks(in))
+				}
+			}
+		}
+	}
+	walks["operators"] = (*walk).look
+	walks["numbers"] = inspect(func(in redlatch.Inspection) string {
+		if in.Processes != 1 && !strings.HasSuffix(in.Key, "java") {
+			return fmt.Sprintf("%d processes wait for %s", in.Processes, in.Name)
+		}
+		return ""
+	})
+	walks["names"] = inspect(func(in redlatch.Inspection) string {
+		if in.Holders[0].Client != "app/1" && !strings.HasSuffix(in.Key, "java") {
+			return "no name of the holder of " + in.Name
+		}
+		return ""
+	})
+	walks["list"] = func(w *walk) {
+		_, names := w.crowd()
+		n := 0
+		for _, err := range w.a.Locks(w.ctx, "") {
+			if !w.note(err) {
+				n++
+			}
+		}
+		if n != len(names) {
+			w.say(fmt.Sprintf("%d of %d locks", n, len(names)))
+		}
+	}
+	walks["history"] = func(w *walk) {
+		_, err := w.a.Evictions(w.ctx, "", 10)
+		w.note(err)
+	}
+	walks["record"] = func(w *walk) {
+		app, _ := w.crowd()
+		_, err := w.a.ForceUnlock(w.ctx, "plain", redlatch.Recorded("ann", "it hangs"))
+		w.note(err)
+		w.a.Close() // all is logged
+		if kept, err := app.Evictions(w.ctx, "plain", 10); err != nil || len(kept) != 1 {
+			w.say(fmt.Sprint(len(kept), " evictions are noted: ", err))
+		}
+	}
+	walks["evict"] = func(w *walk) {
+		app, names := w.crowd()
+		for _, name := range names {
+			before, err := app.Inspect(w.ctx, name)
+			if w.note(err) {
+				continue
+			}
+			if was, err := w.a.ForceUnlock(w.ctx, name, redlatch.IfOwner(before.Holders[0].Owner)); !w.note(err) && !was {
+				w.say(name + " was not freed")
+			}
+		}
+		// A writer who reads too: the write lock alone, and the rest.
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		rw := app.ReadWriteLock("both")
+		h := bed.Lock(w.t, ctx, rw.WriteLock())
+		bed.Lock(w.t, h.Context(), rw.ReadLock())
+		_, err := w.a.ReadWriteLock("both").WriteLock().ForceUnlock(w.ctx)
+		w.note(err)
+		_, err = w.a.ForceUnlock(w.ctx, "both")
+		w.note(err)
+	}
+}
+
+// Who may look changes nothing: an eviction is refused whole.
+func TestWhoLooksEvictsNobody(t *testing.T) {
+	w := start(t, testbed.Standalone(t), 1, "operators", "")
+	app, names := w.crowd()
+	for _, name := range names {
+		before, err := app.Inspect(w.ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *redlatch.ServerError
+		if was, err := w.a.ForceUnlock(w.ctx, name); was || !errors.As(err, &refused) || refused.ErrorType() != "noperm" {
+			t.Errorf("%s: forced without the right: %v, %v", name, was, err)
+		}
+		if after, err := app.Inspect(w.ctx, name); err != nil || !after.Held() || after.Holders[0].Owner != before.Holders[0].Owner {
+			t.Errorf("%+v became %+v, %v", before, after, err)
+		}
+	}
+}
