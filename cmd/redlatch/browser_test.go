@@ -253,10 +253,11 @@ func TestBrowser(t *testing.T) {
 	if in := inspect(t, c, "invoice:7"); in.QueueLength != 2 {
 		t.Errorf("after no: %+v", in)
 	}
-	act(t, b, ask(".party button"), click("#ask-yes"))
+	act(t, b, ask(".party button"), chromedp.SendKeys("#ask-reason", "<b>hangs"), click("#ask-yes"))
 	second := <-got[1]
 	reads(t, b, "#said", "was taken away")
 	reads(t, b, ".turns", "taken away from here", "job 1")
+	reads(t, b, "#history", "Evictions", "taken from checkout/pod-2", "by 127.0.0.1", "<b>hangs")
 	if err := first.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
 		t.Error(err)
 	}

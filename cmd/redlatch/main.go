@@ -97,7 +97,7 @@ In tables and sentences long texts are cut; in JSON they are whole.
 	a.flags.warn = a.std.err
 	a.flags.add(root.PersistentFlags())
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.watchCommand(), a.topCommand(),
-		a.unlockCommand(), a.doctorCommand(), a.serveCommand())
+		a.unlockCommand(), a.historyCommand(), a.doctorCommand(), a.serveCommand())
 	for _, c := range root.Commands() {
 		if strings.Contains(c.Use, " NAME") {
 			c.ValidArgsFunction = a.complete

@@ -52,7 +52,7 @@ const patience = 30 * time.Second
 func server(t *testing.T, args ...string) *testbed.Server {
 	t.Helper()
 	s := testbed.Standalone(t, args...)
-	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:"))
+	testbed.LeakCheck(t, s, testbed.AllowKeys("redisson_lock_token:", "redlatch_void:", "redlatch_history:"))
 	return s
 }
 

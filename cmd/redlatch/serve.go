@@ -221,6 +221,7 @@ func (s *site) handler() http.Handler {
 	inside.Handle("GET /", http.FileServerFS(files))
 	inside.HandleFunc("GET /api/settings", s.settings)
 	inside.HandleFunc("GET /api/events", s.events)
+	inside.HandleFunc("GET /api/history", s.history)
 	inside.HandleFunc("POST /api/unlock", s.unlock)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -309,6 +310,12 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// history are the last evictions.
+func (s *site) history(w http.ResponseWriter, r *http.Request) {
+	past, err := evictions(r.Context(), s.hub.client, r.URL.Query().Get("lock"), maxParties)
+	answer(w, past, err)
+}
+
 // unlock evicts one holder.
 func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 	if !s.allowUnlock {
@@ -325,9 +332,9 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the proxy must name the user: "+s.userHeader, http.StatusForbidden)
 		return
 	}
-	var ask struct{ Name, Owner string }
+	var ask struct{ Name, Owner, Reason string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&ask); err != nil || ask.Name == "" || ask.Owner == "" {
-		http.Error(w, `it takes {"name": NAME, "owner": OWNER}`, http.StatusBadRequest)
+		http.Error(w, `it takes {"name": NAME, "owner": OWNER, "reason": TEXT}`, http.StatusBadRequest)
 		return
 	}
 	name, err := given("name", ask.Name)
@@ -337,12 +344,18 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.hub.force(exact(name), exact(owner))
-	was, err := s.hub.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner))
-	about := []any{"user", cmp.Or(user, "?"), "from", r.RemoteAddr, "lock", quote.Text(name), "owner", quote.Text(owner), "freed", was}
+	var lost error
+	was, err := s.hub.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner), recorded(cmp.Or(r.Header.Get(s.userHeader), r.RemoteAddr), ask.Reason, &lost))
+	about := []any{"user", cmp.Or(user, "?"), "from", r.RemoteAddr, "lock", quote.Text(name), "owner", quote.Text(owner), "reason", quote.Text(ask.Reason), "freed", was}
+	unrecorded := ""
+	if lost != nil {
+		unrecorded = message(lost)
+		about = append(about, "unrecorded", unrecorded)
+	}
 	if err != nil {
 		about = append(about, "error", message(err))
 	}
 	s.log.WarnContext(r.Context(), "evict", about...)
 	s.hub.poke()
-	answer(w, map[string]bool{"freed": was}, err)
+	answer(w, map[string]any{"freed": was, "unrecorded": unrecorded}, err)
 }

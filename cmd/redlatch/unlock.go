@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) unlockCommand() *cobra.Command {
-	var owner string
+	var owner, reason string
 	var anyOwner, yes bool
 	c := &cobra.Command{
 		Use:   "unlock NAME (--owner OWNER | --any-owner)",
@@ -31,20 +31,26 @@ owner. --any-owner takes the lock from all holders, readers included. On a free 
 It shows what it will do and asks for confirmation, unless --yes is given. It ends the holds that it has shown, and no
 others: the server compares the owners. If only others hold the lock by then, --any-owner shows them and asks
 again. A living holder learns of the loss only at its next renewal, up to a third of its lease time later: make sure
-that it has stopped working.`,
+that it has stopped working.
+
+The eviction is noted in the history on the server, with --reason, the user and the host (redlatch history). Without the
+right to do that it is done all the same, and unlock says so.`,
 		Example: `  redlatch unlock orders:42 --owner 343714c0-0d3a-4e0c-8a2f-0c8f4f1f9b11:g1-mf3k2l9x.1
   redlatch unlock orders:42 --owner checkout/7 --yes
-  redlatch unlock orders:42 --any-owner`,
+  redlatch unlock orders:42 --any-owner --reason 'its machine is gone'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (owner == "") == !anyOwner {
 				return usageError("unlock needs --owner OWNER (see redlatch show), or --any-owner")
 			}
-			return a.with("unlock", func(client *redlatch.Client) error { return a.unlock(cmd.Context(), client, args[0], owner, yes) })
+			return a.with("unlock", func(client *redlatch.Client) error {
+				return a.unlock(cmd.Context(), client, args[0], owner, reason, yes)
+			})
 		},
 	}
 	c.Flags().StringVar(&owner, "owner", "", "whose hold to end: an owner, its beginning, or the name of its process")
 	c.Flags().BoolVar(&anyOwner, "any-owner", false, "end the holds of all owners")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the history")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
 	return c
 }
@@ -52,7 +58,7 @@ that it has stopped working.`,
 // maxRounds is how often unlock looks at a lock whose holders change before they are evicted.
 const maxRounds = 10
 
-func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner string, yes bool) error {
+func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner, reason string, yes bool) error {
 	raw, err := given("name", name)
 	if err != nil {
 		return err
@@ -85,7 +91,8 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 				return err
 			}
 		}
-		was, err := client.ForceUnlock(ctx, raw, redlatch.IfOwners(owners...))
+		var lost error // the record
+		was, err := client.ForceUnlock(ctx, raw, redlatch.IfOwners(owners...), recorded(operator(), reason, &lost))
 		if errors.Is(err, redlatch.ErrOtherOwner) && owner == "" {
 			changed++
 			fmt.Fprintf(a.std.err, "redlatch: %s: %s\n", unchanged, message(err))
@@ -105,6 +112,9 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner s
 			did = "was free by then: nothing was changed"
 		}
 		fmt.Fprintln(a.std.out, brief(in.Name), did)
+		if lost != nil {
+			fmt.Fprintln(a.std.err, "redlatch: the eviction is not in the history:", message(lost))
+		}
 		if owner != "" || in.HolderCount <= len(victims) {
 			return untold
 		}

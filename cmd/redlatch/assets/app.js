@@ -180,6 +180,21 @@ const showOne = () => {
   fill(detail, ...parts);
 };
 
+// ---- who was evicted: of the open lock, or of all
+
+const showHistory = async () => {
+  const of = state.open, root = $("history"), r = await api("history?lock=" + encodeURIComponent(of));
+  if (of !== state.open || r.status === 401) return;
+  const past = r.ok ? await r.json() : [], problem = !r.ok && (await r.text());
+  (of ? $("one") : $("list")).append(root);
+  root.hidden = !past.length && r.ok;
+  const items = past.map((e) => el("li", "",
+    el("span", "dim", Date.parse(e.at) > 0 ? new Date(e.at).toLocaleString([], { dateStyle: "short", timeStyle: "medium", hourCycle: "h23" }) : "?"),
+    el("span", "", !of && el("b", "", e.name + " "), "taken from " + (e.evicted.map((v) => v.process || v.owner).join(", ") || "?"), " by " + (e.by || "?")),
+    e.reason && el("span", "reason", e.reason)));
+  root.replaceChildren(el("h2", "", "Evictions"), problem ? el("p", "dim", problem) : el("ul", "turns history", ...items));
+};
+
 // ---- taking a lock away
 
 let asked = null;
@@ -188,6 +203,7 @@ const ask = (l, h) => {
   $("ask-name").textContent = l.name;
   $("ask-owner").textContent = (h.client || h.client_id || "?") + " " + h.owner;
   $("ask-next").textContent = l.kind === "fair" && l.queue.length ? "it goes to " + l.names[l.queue[0].owner] : "those who wait are woken";
+  $("ask-reason").value = "";
   $("ask").showModal();
 };
 const say = (text) => {
@@ -200,9 +216,11 @@ $("ask-no").addEventListener("click", () => $("ask").close());
 $("ask-yes").addEventListener("click", async () => {
   $("ask").close();
   try {
-    const r = await api("unlock", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) });
+    const r = await api("unlock", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...asked, reason: $("ask-reason").value }) });
     if (!r.ok) throw new Error(await r.text());
-    say(asked.name + ((await r.json()).freed ? " was taken away." : " was free already."));
+    const did = await r.json();
+    say(asked.name + (did.freed ? " was taken away." : " was free already.") + (did.unrecorded && " It is not in the history: " + did.unrecorded));
+    showHistory();
   } catch (e) { say("Not done: " + e.message); }
 });
 
@@ -291,7 +309,7 @@ const route = () => {
   }
   if (name !== state.open) {
     Object.assign(state, { open: name, one: null, all: false });
-    if (state.source) follow();
+    if (state.source) { follow(); showHistory(); }
   }
   title();
   showOne();
@@ -313,6 +331,7 @@ $("filter").addEventListener("input", showList);
 $("order").addEventListener("change", showList);
 addEventListener("hashchange", route);
 setInterval(age, 100);
+setInterval(() => { if (!document.hidden && state.source) showHistory(); }, 30000);
 const start = async () => {
   login(false);
   follow();
@@ -322,6 +341,7 @@ const start = async () => {
   Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server, interval: s.interval_ms });
   title();
   showOne();
+  showHistory();
 };
 route();
 if (!state.source) start();
