@@ -234,6 +234,7 @@ func TestHistoryIsAnybodys(t *testing.T) {
 // On a Cluster all evictions are in one history, whatever slots the locks are in.
 func TestHistoryOfACluster(t *testing.T) {
 	set := testbed.Cluster(t)
+	t.Cleanup(func() { rlLibraryEnds(t) })
 	c := rlClient(t, set.Addrs()[0], func(c *redlatch.Config) { c.Redis.InitAddress = set.Addrs() })
 	for i := range 6 {
 		evict(t, c, c, fmt.Sprint("lock-", i), redlatch.Recorded("ann", ""))

@@ -183,9 +183,11 @@ const showOne = () => {
 // ---- who was evicted: of the open lock, or of all
 
 const showHistory = async () => {
+  if (state.refused) return; // for good: asking again would fill the server's log of refusals
   const of = state.open, root = $("history"), r = await api("history?lock=" + encodeURIComponent(of));
   if (of !== state.open || r.status === 401) return;
   const past = r.ok ? await r.json() : [], problem = !r.ok && (await r.text());
+  state.refused = r.status === 500;
   (of ? $("one") : $("list")).append(root);
   root.hidden = !past.length && r.ok;
   const items = past.map((e) => el("li", "",
@@ -339,6 +341,7 @@ const start = async () => {
   if (!r.ok) return;
   const s = await r.json();
   Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server, interval: s.interval_ms });
+  state.refused = false;
   title();
   showOne();
   showHistory();
