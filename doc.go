@@ -77,6 +77,6 @@
 //
 // # For operators
 //
-// [Client.Held], [Client.Inspect], [Client.Locks] and [Client.ForceUnlock] look at locks of any kind; the command
+// [Client.Held], [Client.HeldHandler], [Client.Inspect], [Client.Locks] and [Client.ForceUnlock] look at locks of any kind; the command
 // redlatch is made of them. docs/OPERATIONS.md is the runbook.
 package redlatch

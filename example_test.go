@@ -2,8 +2,11 @@ package redlatch_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"time"
@@ -345,6 +348,45 @@ func ExampleClient_FairLock() {
 	// <nil>
 	// job 1
 	// job 2
+}
+
+// A page for a debug port: what this process holds and waits for. It has no access control.
+func ExampleClient_HeldHandler() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	mux := http.NewServeMux()
+	mux.Handle("/debug/locks", client.HeldHandler())
+	server := httptest.NewServer(mux) // in a program: http.ListenAndServe("localhost:6060", mux)
+	defer server.Close()
+
+	hold, err := client.RLock("orders:43").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answer, err := http.Get(server.URL + "/debug/locks?format=json") // without the parameter: text
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer answer.Body.Close()
+	var page struct {
+		Held []struct {
+			Name string
+			Held float64 `json:"held_s"`
+		}
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {
+		fmt.Println(err)
+	}
+	for _, l := range page.Held {
+		fmt.Println(l.Name, "held for less than a minute:", l.Held < 60)
+	}
+	fmt.Println(hold.Unlock(ctx))
+	// Output:
+	// orders:43 held for less than a minute: true
+	// <nil>
 }
 
 func ExampleClient_Held() {

@@ -47,13 +47,14 @@ type acquisition struct {
 	undo  chan struct{} // closed when what was given up has been undone
 
 	// while it waits
-	waits   bool        // it has been seen to wait
-	asleep  atomic.Bool // it waits for a signal
-	given   *held.Hold  // guarded by the registry's mutex; passed on by another one's unlock
-	link    any         // the observer's, for that hold
-	trace   string      // its trace context, for those in line behind it
-	counts  bool        // an observer counts it then
-	peer    atomic.Bool // the same owner acquired in another call
+	waits   bool         // it has been seen to wait
+	since   atomic.Int64 // when it began to, in ns of unix time; 0: it has not
+	asleep  atomic.Bool  // it waits for a signal
+	given   *held.Hold   // guarded by the registry's mutex; passed on by another one's unlock
+	link    any          // the observer's, for that hold
+	trace   string       // its trace context, for those in line behind it
+	counts  bool         // an observer counts it then
+	peer    atomic.Bool  // the same owner acquired in another call
 	place   *place
 	placed  bool // it has had one
 	waiter  *pubsub.Waiter

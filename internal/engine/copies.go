@@ -50,6 +50,7 @@ type Watch struct {
 	l      *Lock
 	w      *pubsub.Waiter
 	expect time.Time
+	since  time.Time
 }
 
 // watching is the attempt of one that only looks.
@@ -63,7 +64,8 @@ func (l *Lock) Watch(signal chan struct{}, expect time.Time, holder string) *Wat
 	if len(opts) == 0 {
 		opts = []pubsub.Option{pubsub.Aside()}
 	}
-	w := &Watch{l: l, w: l.core.hub.Join(spec, append(opts[:len(opts):len(opts)], pubsub.Signal(signal))...)}
+	w := &Watch{l: l, since: time.Now()}
+	w.w = l.core.hub.Join(spec, append(opts[:len(opts):len(opts)], pubsub.Signal(signal), pubsub.About(w))...)
 	w.Expect(expect, holder)
 	return w
 }

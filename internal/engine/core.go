@@ -69,6 +69,7 @@ type Core struct {
 	acq      atomic.Uint64 // acquisition ids
 	used     sync.Pool     // acquisitions that ended; see recycle
 	nested   nestings
+	pausing  pauses
 	swapped  sync.Once // a warning of swapped arguments
 
 	mu       sync.Mutex
@@ -140,7 +141,13 @@ func (c *Core) Tell(tell func()) { c.cfg.News.Tell(tell) }
 func (c *Core) Refuses(inside bool) bool { return c.isClosed() || !inside && c.isDraining() }
 
 // Held is what the client holds.
-func (c *Core) Held() []lock.HeldLock { return c.reg.List() }
+func (c *Core) Held() []lock.HeldLock {
+	all, _ := c.reg.List(0)
+	return all
+}
+
+// Oldest is what it has held longest, at most so many locks, and how many there are.
+func (c *Core) Oldest(most int) ([]lock.HeldLock, int) { return c.reg.List(most) }
 
 // Ages is for how long what is held has been held, for an observer.
 func (c *Core) Ages(named bool) []observe.Age { return c.reg.Ages(named) }

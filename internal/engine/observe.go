@@ -169,14 +169,8 @@ func (a *acquisition) Logged() []any {
 	if a.obs != nil {
 		link = a.obs.Link()
 	}
-	a.mu.Lock()
-	m := a.about()
-	owner := m.attempt.Field
-	if owner == "" { // it has asked for nothing yet
-		owner = string(a.owner.AppendText([]byte(a.core.cfg.ID + ":")))
-	}
-	args := []any{"lock", m.lock.of.Name, "owner", owner, "type", m.lock.of.Kind.Traits().Type}
-	a.mu.Unlock()
+	who := a.Waits()
+	args := []any{"lock", who.Name, "owner", who.Owner, "type", who.Type}
 	reg, ctx := a.core.reg, a.ctx
 	return append(args, observe.Late(func() []any { return reg.TracedArgs(ctx, link) }))
 }

@@ -85,9 +85,16 @@ func (a *acquisition) join() {
 			a.waiter.Expect(a.look, a.seen())
 		}
 	} else {
-		a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a.Logged))...)
+		a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a))...)
 	}
 	m.claim.Watch(a)
+}
+
+// waitsAt notes, at an instant, that it waits.
+func (a *acquisition) waitsAt(now time.Time) {
+	if a.since.Load() == 0 {
+		a.since.Store(now.UnixNano())
+	}
 }
 
 // Told implements held.Watcher: the same owner acquired in another call.
@@ -104,6 +111,10 @@ const leastPause = 100 * time.Millisecond
 // asks meanwhile, so what makes a sleeping waiter try ends the pause as well: a message, or a
 // subscription that stands again.
 func (a *acquisition) pause(d time.Duration) bool {
+	if a.waiter == nil {
+		a.waitsAt(time.Now())
+		defer a.core.pausing.enter(a)()
+	}
 	if a.waiter == nil || d <= leastPause {
 		return held.Sleep(a.ctx, a.stop(), a.until, d)
 	}
@@ -242,11 +253,12 @@ func (a *acquisition) lastLook(err error) (won bool, _ error) {
 // nextLook is when to try, or to give up, without a message; zero: never. ask
 // says that nothing is known of the holder.
 func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
+	now := time.Now() // each waiter comes here: one look at the clock
+	a.waitsAt(now)
 	at = a.look
 	if news.Line {
 		at = lease.Earlier(news.Expect, news.Look)
-		a.seenAt = time.Now() // each waiter in line comes here: one look at the clock
-		a.busy.Holder, a.busy.Remaining = news.Holder.Owner, news.Expect.Sub(a.seenAt)
+		a.busy.Holder, a.busy.Remaining, a.seenAt = news.Holder.Owner, news.Expect.Sub(now), now
 		if a.obs != nil && news.Holder.Owner != "" {
 			a.obs.Busy(news.Holder.Owner, news.Holder.Trace, 0)
 		}
@@ -259,7 +271,7 @@ func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	case at.IsZero():
 		return at, true
 	case !news.Confirmed:
-		at = lease.Earlier(lease.Earlier(at, a.ownLook()), time.Now().Add(unconfirmedPoll))
+		at = lease.Earlier(lease.Earlier(at, a.ownLook()), now.Add(unconfirmedPoll))
 	default:
 		at = lease.Earlier(at, a.ownLook())
 	}

@@ -1,6 +1,8 @@
 package held
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -9,13 +11,43 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// List is what the client holds now, the longest-held first.
-func (r *Registry) List() []lock.HeldLock {
+// owned is an owner's holds of a session.
+type owned struct {
+	began time.Duration // of the oldest
+	s     *Session
+	holds []*Hold
+}
+
+// List is what the client holds now, the longest-held first, at most so many (0: all), and how many there are. It looks
+// at every session under the mutex.
+func (r *Registry) List(most int) (out []lock.HeldLock, all int) {
+	var parts []owned
+	newest := time.Duration(math.MaxInt64) // who began later is none of the first so many
+	sort := func() {
+		slices.SortFunc(parts, func(a, b owned) int { return cmp.Compare(a.began, b.began) })
+		if most > 0 && len(parts) > most {
+			clear(parts[most:])
+			parts = parts[:most]
+			newest = parts[most-1].began
+		}
+	}
+	add := func(s *Session, holds []*Hold) {
+		p := owned{holds[0].began, s, holds}
+		for _, h := range holds {
+			p.began = min(p.began, h.began)
+		}
+		if all++; p.began > newest {
+			return
+		}
+		if parts = append(parts, p); most > 0 && len(parts) == 2*most {
+			sort()
+		}
+	}
 	r.mu.Lock()
-	out := make([]lock.HeldLock, 0, r.dog.heap.Len())
+	defer r.mu.Unlock()
 	for s := range r.dog.heap.All() { // all that have a hold that is not being released
 		if s.joined == nil {
-			out = append(out, s.listLocked(s.holds))
+			add(s, s.holds)
 			continue
 		}
 		byOwner := map[*Claim][]*Hold{}
@@ -23,12 +55,15 @@ func (r *Registry) List() []lock.HeldLock {
 			byOwner[h.claim] = append(byOwner[h.claim], h)
 		}
 		for _, holds := range byOwner {
-			out = append(out, s.listLocked(holds))
+			add(s, holds)
 		}
 	}
-	r.mu.Unlock()
-	slices.SortFunc(out, func(a, b lock.HeldLock) int { return a.Since.Compare(b.Since) })
-	return out
+	sort()
+	out = make([]lock.HeldLock, len(parts))
+	for i, p := range parts {
+		out[i] = p.s.listLocked(p.holds)
+	}
+	return out, all
 }
 
 // listLocked is an owner's holds of a session as one entry.
@@ -71,6 +106,19 @@ func (r *Registry) Ages(named bool) []observe.Age {
 			}
 		}
 		out = append(out, a)
+	}
+	return out
+}
+
+// Follows lists the readers that wait for another one of the process to share its hold with: of more than so many some.
+func (r *Registry) Follows(client string, most int) (out []observe.Waiting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, sh := range r.shares {
+		for _, x := range sh.follow[:min(len(sh.follow), most-len(out))] {
+			owner := x.To.Claim.Owner.AppendText([]byte(client + ":"))
+			out = append(out, observe.Waiting{Lock: x.lock.Observed(), Owner: string(owner), Since: x.Came, Holder: sh.seen.Owner})
+		}
 	}
 	return out
 }

@@ -91,6 +91,14 @@ type Observer interface {
 	TraceOf(ctx context.Context, link any) (traceID, spanID string)
 }
 
+// Waiting is an acquisition that waits.
+type Waiting struct {
+	Lock
+	Owner  string // as on the wire; without an acquisition's id before it has asked; "": not known
+	Since  time.Time
+	Holder string // for whom, as far as its process knows; "": nobody knows
+}
+
 // Age is for how long a lock has been held.
 type Age struct {
 	Lock

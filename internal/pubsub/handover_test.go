@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
@@ -211,4 +212,5 @@ func TestForgottenWaiters(t *testing.T) {
 
 type member string
 
-func (m member) Logged() []any { return []any{"member", string(m)} }
+func (m member) Logged() []any          { return []any{"member", string(m)} }
+func (m member) Waits() observe.Waiting { return observe.Waiting{Owner: string(m)} }

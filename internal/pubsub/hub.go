@@ -21,6 +21,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/observe"
 )
 
 // Hub is a client's subscriptions. It is safe for concurrent use.
@@ -77,9 +79,8 @@ func Keyed(key string, channels ...string) Option {
 	return func(w *Waiter) { w.key, w.own = key, channels }
 }
 
-// About makes the waiter one that log lines about its subscription can name:
-// about returns their arguments and is called without the hub's mutex.
-func About(about func() []any) Option { return func(w *Waiter) { w.about = about } }
+// About says who waits.
+func About(m Member) Option { return func(w *Waiter) { w.member = m } }
 
 // Join adds a waiter. If the subscription stands already, a waiter that would
 // have to look (the head of the line, a shared or a keyed one) is signalled at
@@ -93,11 +94,36 @@ func (h *Hub) Join(spec Spec, opts ...Option) *Waiter {
 	return w
 }
 
-// Member stands in line.
+// Member is who waits. Its methods are called without the hub's mutex.
 type Member interface {
-	// Logged are arguments for a log line about its subscription. It is called without the
-	// hub's mutex.
+	// Logged are arguments for a log line about its subscription.
 	Logged() []any
+	// Waits is its row in a list of those who wait.
+	Waits() observe.Waiting
+}
+
+// Waits lists those who wait: of more than so many some.
+func (h *Hub) Waits(most int) []observe.Waiting {
+	var members []Member
+	var out []observe.Waiting
+	h.mu.Lock()
+	for _, t := range h.topics {
+		for w := range t.each {
+			if len(out) == most {
+				break
+			}
+			if w.member != nil {
+				w.told = true // its memory is not used again: it may have left when it is asked
+				members, out = append(members, w.member), append(out, observe.Waiting{Holder: t.holder.Owner})
+			}
+		}
+	}
+	h.mu.Unlock()
+	for i, m := range members {
+		row := m.Waits()
+		row.Holder, out[i] = out[i].Holder, row
+	}
+	return out
 }
 
 // JoinLine is Join for a waiter that stands in line, in memory of the caller's. carry says

@@ -1,6 +1,8 @@
 package pubsub
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"time"
 )
@@ -48,9 +50,8 @@ type Waiter struct {
 	aside  bool
 	key    string
 	own    []string // channels of this waiter alone
-	about  func() []any
-	member Member // the same, of one that stands in line
-	carry  any    // for TakeHead, if carries
+	member Member   // who waits; nil: nobody says
+	carry  any      // for TakeHead, if carries
 
 	carries bool
 
@@ -360,48 +361,41 @@ func (t *topic) tryLocked() {
 // wantedLocked reports whether anybody would try then.
 func (t *topic) wantedLocked() bool { return t.head != nil || len(t.asides) > 0 }
 
-// anyLocked is a waiter of the topic, the one that has waited longest where they
-// stand in line; nil when nobody waits.
-func (t *topic) anyLocked() *Waiter {
-	if t.head != nil {
-		return t.head
+// each calls yield for the topic's waiters, in the order of the line where they stand in one.
+func (t *topic) each(yield func(*Waiter) bool) {
+	for w := t.head; w != nil; w = w.next {
+		if !yield(w) {
+			return
+		}
 	}
-	for w := range t.asides {
-		return w
+	for _, others := range []iter.Seq[*Waiter]{maps.Keys(t.asides), maps.Keys(t.shared), maps.Values(t.keyed)} {
+		for w := range others {
+			if !yield(w) {
+				return
+			}
+		}
 	}
-	for w := range t.shared {
-		return w
-	}
-	for _, w := range t.keyed {
-		return w
-	}
-	return nil
 }
 
 // notice is a log line in the making: what is known of a topic is read under the
 // hub's mutex, the line is written without it.
 type notice struct {
-	about  func() []any
 	member Member
 	args   []any
 }
 
-// noticeLocked is nil when nobody waits.
+// noticeLocked is nil when nobody waits. It is about one who does, the longest where they stand in line.
 func (t *topic) noticeLocked(args ...any) *notice {
-	w := t.anyLocked()
-	if w == nil {
-		return nil
+	for w := range t.each {
+		w.told = true
+		return &notice{member: w.member, args: append([]any{"waiting", t.waiters}, args...)}
 	}
-	w.told = true
-	return &notice{about: w.about, member: w.member, args: append([]any{"waiting", t.waiters}, args...)}
+	return nil
 }
 
 func (n *notice) log(h *Hub, msg string) {
 	args := n.args
-	switch {
-	case n.about != nil:
-		args = append(n.about(), args...)
-	case n.member != nil:
+	if n.member != nil {
 		args = append(n.member.Logged(), args...)
 	}
 	h.log(msg, args...)

@@ -292,6 +292,31 @@ func (l *lane) trouble(now time.Time) error {
 	return l.failed
 }
 
+// Trouble is a node that failed since it last answered, or is silent.
+type Trouble struct {
+	Node       string // "" where there is only one
+	Unanswered int    // commands
+	Err        error
+}
+
+// Troubled are the nodes that are in trouble.
+func (s *Sender) Troubled() (out []Trouble) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for node, l := range s.lanes {
+		if err := l.trouble(time.Now()); err != nil {
+			t := Trouble{Node: node, Err: err}
+			l.mu.Lock()
+			for _, n := range l.flying {
+				t.Unanswered += n
+			}
+			l.mu.Unlock()
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // SilentError says that a node has not answered for some time.
 type SilentError struct{ For time.Duration }
 
