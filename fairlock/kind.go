@@ -112,18 +112,20 @@ func (k *fair) command(s *luascript.Script, args ...string) conn.Command {
 
 // Acquire implements kind.Kind.
 func (k *fair) Acquire(a *kind.Attempt) conn.Command {
-	if a.Wait == 0 {
-		return k.command(luascript.FairAcquire, a.Field, kind.Millis(a.Lease), k.fence, a.Trace, "0", "-")
+	skip, nonce := "0", "-"
+	if a.Wait != 0 {
+		w, ok := a.Data.(*waiter)
+		if !ok {
+			w = &waiter{}
+			a.Data = w
+		}
+		if w.nonce == "" {
+			w.nonce = rand.Text()
+		}
+		skip, nonce = k.skipArg, w.nonce
 	}
-	w, ok := a.Data.(*waiter)
-	if !ok {
-		w = &waiter{}
-		a.Data = w
-	}
-	if w.nonce == "" {
-		w.nonce = rand.Text()
-	}
-	return k.command(luascript.FairAcquire, a.Field, kind.Millis(a.Lease), k.fence, a.Trace, k.skipArg, w.nonce)
+	args := []string{a.Entry, kind.Millis(a.Lease), k.fence, a.Trace, skip, nonce}
+	return k.command(luascript.FairAcquire, kind.Unless(args, a.Entry, a.Field)...)
 }
 
 // Acquired implements kind.Kind.
@@ -131,6 +133,9 @@ func (k *fair) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	w, waits := a.Data.(*waiter)
 	stood := waits && w.place != 0
 	if out, done := kind.Answered(r); done {
+		if f := r.Str(2); out.Renewed && kind.EntryOf(f) == a.Entry {
+			a.Field = f // a grant's tells for how long it had waited
+		}
 		if stood {
 			out.Renewed = false // its place was handed the lock: that is no lost command's doing
 		}
@@ -146,7 +151,7 @@ func (k *fair) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 		out.RefreshIn = lookAfter(r.Int(6))
 		if r.Int(7) != 0 {
 			if out.Patterns = k.patterns; out.Patterns == nil {
-				out.Channels = []string{k.foreign + a.Field}
+				out.Channels = []string{k.foreign + a.Entry}
 			}
 		}
 	}
@@ -170,7 +175,7 @@ func (k *fair) Every() time.Duration { return k.skip / kind.PlaceLives }
 func (k *fair) Refresh(a *kind.Attempt) kind.Item {
 	return kind.Item{
 		Script: luascript.FairRefresh, Keys: k.keys, Head: k.head, Shared: true,
-		Args: []string{a.Field, k.skipArg}, Replies: 3,
+		Args: []string{a.Entry, k.skipArg}, Replies: 3,
 	}
 }
 
@@ -196,12 +201,15 @@ func (k *fair) Granted(a *kind.Attempt, payloads []string) (kind.Outcome, bool) 
 		if !ok {
 			continue // a call to try, a grant of long ago, or somebody else's words
 		}
-		w.nonce = ""                             // who listened knows it now
-		token, last, _ := strings.Cut(rest, " ") // who had it before, and what it left
+		w.nonce = "" // who listened knows it now
+		token, rest, _ := strings.Cut(rest, " ")
+		waited, last, _ := strings.Cut(rest, " ") // who had it before, and what it left
 		n, err := strconv.ParseUint(token, 10, 64)
-		if err != nil {
+		ms, werr := strconv.ParseInt(waited, 10, 64)
+		if err != nil || werr != nil {
 			break
 		}
+		a.Field = kind.Waited(a.Entry, ms)
 		before, _, _ := strings.Cut(last, " ")
 		return kind.Outcome{
 			Acquired: true, Token: n, Granted: w.seen, Lease: min(a.Lease, k.skip), Holder: before, Trace: last,
@@ -224,13 +232,17 @@ func (k *fair) Release(f kind.Field, count int, void time.Duration) conn.Command
 	if count > 0 {
 		return kind.Partial(k.keyOnly, f.Name, count)
 	}
-	return k.command(luascript.FairRelease, f.Name, kind.Millis(void), "0", kind.Flag(f.Traced))
+	return k.give(f, void, false)
 }
 
 // Abandon implements kind.Kind: a grant is handed on, a place is left.
 func (k *fair) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
-	f := a.Named()
-	return k.command(luascript.FairRelease, f.Name, kind.Millis(void), "1", kind.Flag(f.Traced))
+	return k.give(a.Named(), void, true)
+}
+
+func (k *fair) give(f kind.Field, void time.Duration, undo bool) conn.Command {
+	args := []string{f.Name, kind.Millis(void), kind.Flag(undo), kind.Flag(f.Traced)}
+	return k.command(luascript.FairRelease, kind.Unless(args, f.Name, kind.EntryOf(f.Name))...)
 }
 
 // Renew implements kind.Kind.

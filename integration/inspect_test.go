@@ -101,8 +101,8 @@ func TestInspectEveryKind(t *testing.T) {
 				if w.Client != "waiter" || w.ClientID != waiter.ID() {
 					t.Errorf("waiter: %+v", w)
 				}
-				if tc.kind == redlatch.KindFair && (w.Since.After(in.At) || in.At.Sub(w.Since) > time.Minute) {
-					t.Errorf("it waits since %v, now is %v", w.Since, in.At)
+				if tc.kind == redlatch.KindFair && (w.AskedSince.After(in.At) || in.At.Sub(w.AskedSince) > time.Minute) {
+					t.Errorf("it waits since %v, now is %v", w.AskedSince, in.At)
 				}
 			}
 			if err := h.Unlock(ctx); err != nil {
@@ -178,15 +178,14 @@ func TestInspectSince(t *testing.T) {
 		s.Do(t, "HSET", "x", field, "2")
 		s.Do(t, "PEXPIRE", "x", "30000")
 		in := inLook(t, c, "x")
-		if len(in.Holders) != 1 || !in.Holders[0].Since.Equal(want) || in.Holders[0].Count != 2 || in.Holders[0].Owner != field || in.Holders[0].ClientID != client {
+		if len(in.Holders) != 1 || !in.Holders[0].AskedSince.Equal(want) || in.Holders[0].Count != 2 || in.Holders[0].Owner != field || in.Holders[0].ClientID != client {
 			t.Errorf("%s: %+v", field, in.Holders)
 		}
 		s.Do(t, "DEL", "x")
 	}
 }
 
-// State tells of each kind since when: a holder from its call on, its wait included, and
-// a waiter.
+// State tells of each kind since when a holder has the lock, and since when it, or a waiter, has asked for it.
 func TestStateSince(t *testing.T) {
 	s := bed.Server(t)
 	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
@@ -203,8 +202,8 @@ func TestStateSince(t *testing.T) {
 		between := func(what string, owners []redlatch.OwnerState, after, before time.Time) {
 			t.Helper()
 			for _, o := range owners {
-				if o.Since.Before(after.Truncate(time.Millisecond)) || o.Since.After(before) {
-					t.Errorf("%s: %s asked at %v, not between %v and %v", name, what, o.Since, after, before)
+				if o.AskedSince.Before(after.Truncate(time.Millisecond)) || o.AskedSince.After(before) {
+					t.Errorf("%s: %s asked at %v, not between %v and %v", name, what, o.AskedSince, after, before)
 				}
 			}
 		}
@@ -236,7 +235,11 @@ func TestStateSince(t *testing.T) {
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
-		between("the next holder", look().Owners, asked, waited)
+		next := look().Owners
+		between("the next holder", next, asked, waited)
+		if held := next[0].HeldSince; held.Before(waited.Truncate(time.Millisecond)) || held.After(r.At) {
+			t.Errorf("%s: held since %v, not between %v and %v", name, held, waited, r.At)
+		}
 		bed.Unlock(t, r.Hold)
 	}
 }

@@ -20,7 +20,7 @@ const (
 
 // Inspection is what the server knows about a lock of any kind, for people and
 // dashboards. It may be out of date when you read it: never use it to decide who may do
-// something.
+// something. In JSON, Remaining is remaining_seconds, a number with a fraction, and times are RFC 3339.
 type Inspection struct {
 	// Name is the name of the lock, Key its Redis key. They are equal without a prefix
 	// and a name mapper.
@@ -40,7 +40,7 @@ type Inspection struct {
 	At time.Time `json:"at"`
 	// Remaining is what is left of the lease that ends last; 0 if the lock is free or its
 	// key has no TTL.
-	Remaining time.Duration `json:"remaining"`
+	Remaining time.Duration `json:"-"`
 	// Token is the last fencing token issued, 0 if there is none.
 	Token uint64 `json:"token,omitempty"`
 
@@ -75,10 +75,14 @@ type Holder struct {
 	Owner string `json:"owner"`
 	Process
 	Mode      Mode          `json:"mode"`
-	Count     int           `json:"count"`     // holds, re-entries included
-	Remaining time.Duration `json:"remaining"` // of its lease; 0: it has no end, or it is not known
-	// Since is when the acquisition began, by the client's clock; zero if it is not known.
-	Since time.Time `json:"since,omitzero"`
+	Count     int           `json:"count"` // holds, re-entries included
+	Remaining time.Duration `json:"-"`     // of its lease; 0: it has no end, or it is not known
+	// AskedSince is when the acquisition began, and HeldSince when it got the lock, both in UTC; zero if it is not
+	// known, as of Redisson's holders. They are by the client's clock; HeldSince is by the server's if the lock was
+	// handed over (FairLock). A re-entry changes neither. If processes pass the lock on inside, or readers share a
+	// hold, they are the first one's. If replies were lost, HeldSince is when the first of these commands was sent.
+	AskedSince time.Time `json:"asked_since,omitzero"`
+	HeldSince  time.Time `json:"held_since,omitzero"`
 	// TraceID is the trace of the acquisition, if its holder stored it beside the lock.
 	TraceID string `json:"trace_id,omitempty"`
 }
@@ -88,9 +92,9 @@ type Waiter struct {
 	Owner string `json:"owner"` // as Redis stores it
 	Process
 	Mode Mode `json:"mode"` // how it wants the lock
-	// Since is when it arrived, by the server's clock if the queue records it, else by the
-	// client's; zero if it is not known.
-	Since time.Time `json:"since,omitzero"`
+	// AskedSince is when its acquisition began, by the client's clock, in UTC; of a writer, or a waiter whose id does
+	// not tell, when it arrived, by the server's; zero if it is not known.
+	AskedSince time.Time `json:"asked_since,omitzero"`
 }
 
 // WaitingProcess is a process with waiters in an [Inspection].

@@ -144,10 +144,9 @@ type OwnerState struct {
 	Count int
 	// Remaining is what is left of this owner's lease; 0 when not known.
 	Remaining time.Duration
-	// Since is when this acquisition began, by its client's clock; a holder's wait counts,
-	// too. Zero if the owner does not contain it, as those of Java. It is for people: don't
-	// base decisions on it.
-	Since time.Time
+	// AskedSince is when this acquisition began, and HeldSince when a holder got the lock, as in [Holder]. Zero if
+	// the owner does not contain it, as those of Java. They are for people: don't base decisions on them.
+	AskedSince, HeldSince time.Time
 }
 
 // State is a snapshot of a lock on the server, for people and dashboards. It may be out

@@ -17,9 +17,10 @@ type OwnerID struct {
 	Explicit string
 	// Acquisition is the id of the acquisition; "" for a Java owner.
 	Acquisition string
-	// Since is when the acquisition began, by its client's clock; zero if the id
-	// contains no plausible time. It is for people: don't base decisions on it.
-	Since time.Time
+	// AskedSince is when the acquisition began, by its client's clock, in UTC; zero if the id
+	// contains no plausible time. HeldSince is when it got the lock, if it holds it. They are
+	// for people: don't base decisions on them.
+	AskedSince, HeldSince time.Time
 }
 
 // Java reports whether the owner is a thread of a Java program.
@@ -53,7 +54,7 @@ func ParseOwner(text string) (OwnerID, bool) {
 	if escaped, ok := strings.CutPrefix(id.Owner, "g="); ok {
 		id.Explicit = unescape(escaped)
 	}
-	id.Since = acquisitionTime(id.Acquisition)
+	id.AskedSince, id.HeldSince = times(id.Acquisition)
 	return id, true
 }
 
@@ -64,17 +65,23 @@ var (
 	sinceTo   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// acquisitionTime reads "<ms of unix time, base 36>.<sequence, base 36>".
-func acquisitionTime(id string) time.Time {
-	text, seq, ok := strings.Cut(id, ".")
-	if !ok || seq == "" {
-		return time.Time{}
+// times reads "<ms of unix time, base 36>.<sequence, base 36>", and perhaps ".<ms that it waited>".
+func times(id string) (asked, held time.Time) {
+	text, rest, _ := strings.Cut(id, ".")
+	seq, waited, waits := strings.Cut(rest, ".")
+	from, err := strconv.ParseInt(text, 36, 64)
+	if err != nil || seq == "" || from < sinceFrom.UnixMilli() || from >= sinceTo.UnixMilli() {
+		return asked, held
 	}
-	ms, err := strconv.ParseInt(text, 36, 64)
-	if err != nil || ms < sinceFrom.UnixMilli() || ms >= sinceTo.UnixMilli() {
-		return time.Time{}
+	asked = time.UnixMilli(from).UTC()
+	if !waits {
+		return asked, asked
 	}
-	return time.UnixMilli(ms)
+	ms, err := strconv.ParseInt(waited, 10, 64)
+	if err != nil || ms < 0 || ms >= sinceTo.UnixMilli()-from {
+		return asked, held
+	}
+	return asked, asked.Add(time.Duration(ms) * time.Millisecond)
 }
 
 // unescape undoes the %XX of an explicit owner's id.

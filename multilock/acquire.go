@@ -22,6 +22,7 @@ type acquisition struct {
 	ctx   context.Context // and with the whole's span: the members' are below it
 	obs   observe.Acquisition
 	once  bool
+	began time.Time // or what it is a unit of
 	until time.Time // of the wait; zero: no limit
 	lease time.Duration
 
@@ -32,10 +33,10 @@ type acquisition struct {
 	last   error         // what the last round failed with
 }
 
-// take is Lock and TryLock; a negative wait has no limit.
-func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (*hold, error) {
+// take is Lock and TryLock, as a part of what began then; a negative wait has no limit.
+func (m *MultiLock) take(ctx context.Context, began time.Time, wait, lease time.Duration) (*hold, error) {
 	spanned, obs := m.observe(ctx, wait, lease)
-	h, err := m.acquire(ctx, spanned, obs, wait, lease)
+	h, err := m.acquire(ctx, spanned, obs, began, wait, lease)
 	told := false
 	defer func() {
 		if !told && h != nil { // a panic in the observer's code: nobody gets the hold
@@ -52,14 +53,14 @@ func (m *MultiLock) take(ctx context.Context, wait, lease time.Duration) (*hold,
 
 // acquire is take without its observation. spanned is ctx with the span that the
 // members' are children of.
-func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, wait, length time.Duration) (*hold, error) {
+func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, began time.Time, wait, length time.Duration) (*hold, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	if err := lease.Check(length); err != nil {
 		return nil, err
 	}
-	a := &acquisition{m: m, obs: obs, once: wait == 0, lease: length, pause: newPause()}
+	a := &acquisition{m: m, obs: obs, once: wait == 0, began: began, lease: length, pause: newPause()}
 	var done func()
 	a.plain, a.ctx, done = engine.OneOwner(ctx, spanned)
 	defer done()

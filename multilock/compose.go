@@ -226,17 +226,17 @@ func makeUnits(leaves []leaf) []unit {
 // fair reports whether an attempt without waiting can't pass a queue.
 func (u *unit) fair() bool { return u.locks != nil && u.locks[0].Kind().Traits().Queued }
 
-// acquire takes the unit: wait as for Locker.TryLock, negative without a limit. It
+// acquire takes the unit, for a whole that began then: wait as for Locker.TryLock, negative without a limit. It
 // ends at until, if that is not zero, also where an attempt without waiting would take longer.
-func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, until time.Time) (*part, error) {
+func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, began, until time.Time) (*part, error) {
 	if u.locks != nil {
-		holds, err := engine.AcquireAll(ctx, u.locks, wait, lease, until)
+		holds, err := engine.AcquireAll(ctx, u.locks, wait, lease, began, until)
 		if err != nil {
 			return nil, err
 		}
 		return &part{leaves: u.leaves, eng: holds}, nil
 	}
-	h, err := u.leaves[0].quorum.take(ctx, wait, lease)
+	h, err := u.leaves[0].quorum.take(ctx, began, wait, lease)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 		bids: make([]*engine.Bid, n), watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n), granted: make([]bool, n),
 	}
 	for i, l := range q.m.leaves {
-		q.bids[i] = l.eng.Bid(q.once)
+		q.bids[i] = l.eng.Bid(q.once, q.began)
 	}
 	q.behind = q.line()
 	defer func() { q.behind.leave(q.turn) }()
@@ -173,7 +173,7 @@ func (q *quorum) dropBids(which func(leaf) bool) {
 	for i, l := range q.m.leaves {
 		if which(l) {
 			q.bids[i].Drop()
-			q.bids[i] = l.eng.Bid(q.once)
+			q.bids[i] = l.eng.Bid(q.once, q.began)
 		}
 	}
 }

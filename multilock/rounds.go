@@ -110,7 +110,7 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 		if !r.until.IsZero() {
 			wait = max(time.Until(r.until), time.Millisecond)
 		}
-		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.until); err != nil {
+		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.began, r.until); err != nil {
 			return -1, err
 		}
 	}
@@ -127,7 +127,7 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 			wait = r.patience(u)
 		}
 		errs[i] = errBroken
-		parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.until)
+		parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.began, r.until)
 	})
 	if busy, err = r.look(parts, errs); err != nil {
 		r.giveBack(parts)

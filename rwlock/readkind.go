@@ -57,9 +57,9 @@ func (k readKind) Acquire(a *kind.Attempt) conn.Command {
 	}
 	return conn.Command{
 		Script: luascript.RWRead, Keys: list,
-		Args: []string{
+		Args: kind.Unless([]string{
 			a.Field, kind.Millis(a.Lease), came, other, kind.Flag(k.prefer), k.place(a), k.fence, a.Trace, k.publish, k.counts,
-		},
+		}, a.Field, a.Entry),
 	}
 }
 
@@ -147,9 +147,9 @@ func (k readKind) free(f kind.Field, void time.Duration, undo bool) conn.Command
 	}
 	return conn.Command{
 		Script: luascript.RWReadRelease, Keys: list,
-		Args: []string{
+		Args: kind.Unless([]string{
 			f.Name, k.channel, k.publish, kind.Millis(void), k.prefix, kind.Flag(f.Traced), kind.Flag(undo), k.counts,
-		},
+		}, f.Name, kind.EntryOf(f.Name)),
 	}
 }
 
@@ -187,7 +187,7 @@ func (k readKind) Refresh(a *kind.Attempt) kind.Item {
 		came = data(a).came
 	}
 	return kind.Item{
-		Script: luascript.RWRefresh, Keys: k.places[0], Args: []string{a.Field, k.skipArg, came},
+		Script: luascript.RWRefresh, Keys: k.places[0], Args: []string{a.Entry, k.skipArg, came},
 		Replies: 2, Shared: true, Head: readHead,
 	}
 }

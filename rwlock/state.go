@@ -16,7 +16,7 @@ func readState(r conn.Reply) (lock.State, error) {
 	st := lock.State{Token: r.Token(1)}
 	mode, i := lock.Mode(r.Str(2)), 5
 	for range min(r.Int(4), int64(len(r.Vals))/3) {
-		o := kind.StateOf(r.Str(i), lock.ModeRead)
+		o := kind.HolderOf(r.Str(i), lock.ModeRead)
 		o.Count, o.Remaining = int(r.Int(i+1)), kind.Remaining(r.Int(i+2))
 		// In write mode an owner has a field for each mode.
 		if owner, ok := strings.CutSuffix(o.Owner, ":write"); ok && mode == lock.ModeWrite {

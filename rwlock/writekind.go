@@ -42,7 +42,7 @@ func with(trace bool) int {
 func (k writeKind) Acquire(a *kind.Attempt) conn.Command {
 	return conn.Command{
 		Script: luascript.RWWrite, Keys: k.acquire[with(a.Trace != "")],
-		Args: []string{a.Field, kind.Millis(a.Lease), k.place(a), k.fence, a.Trace, k.publish, k.counts},
+		Args: kind.Unless([]string{a.Field, kind.Millis(a.Lease), k.place(a), k.fence, a.Trace, k.publish, k.counts}, a.Field, a.Entry),
 	}
 }
 
@@ -83,9 +83,9 @@ func (k writeKind) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
 func (k writeKind) free(f kind.Field, void time.Duration, undo bool) conn.Command {
 	return conn.Command{
 		Script: luascript.RWWriteRelease, Keys: k.release[with(f.Traced)],
-		Args: []string{
+		Args: kind.Unless([]string{
 			f.Name, k.channel, k.publish, kind.Millis(void), kind.Flag(f.Traced), kind.Flag(undo), k.counts,
-		},
+		}, f.Name, kind.EntryOf(f.Name)),
 	}
 }
 
@@ -114,7 +114,7 @@ func (k writeKind) Wait(*kind.Attempt) (pubsub.Spec, []pubsub.Option) { return k
 // Refresh implements kind.Queuer.
 func (k writeKind) Refresh(a *kind.Attempt) kind.Item {
 	return kind.Item{
-		Script: luascript.RWRefresh, Keys: k.places[1], Args: []string{a.Field, k.skipArg},
+		Script: luascript.RWRefresh, Keys: k.places[1], Args: []string{a.Entry, k.skipArg},
 		Replies: 2, Shared: true, Head: writeHead,
 	}
 }

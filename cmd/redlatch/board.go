@@ -20,7 +20,7 @@ type turn struct {
 	Owner string        `json:"owner"`
 	Mode  redlatch.Mode `json:"mode"`
 	Who   string        `json:"who"`
-	From  time.Time     `json:"from"` // when it was seen first, or asked for the lock, by the server's clock
+	From  time.Time     `json:"from"` // when it was seen first, by the server's clock
 	To    time.Time     `json:"to"`   // when it was seen last, or seen to be gone
 	Ended bool          `json:"ended"`
 	Looks int           `json:"looks"` // at which it was seen; of one that was seen once it is not known how long it lasted
@@ -39,17 +39,26 @@ const blind = 3 * time.Second
 // watched is what was seen of one lock over time, and its row in a list, as the page gets it.
 type watched struct {
 	redlatch.Inspection
-	Who     string  `json:"who"`     // holds it, and how many more do
-	HeldMs  int64   `json:"held_ms"` // of the holder that came first, as far as is known
-	WaitMs  int64   `json:"wait_ms"` // of the waiter that came first
-	Waiters int     `json:"waiters"` // that the server knows: places in queues, or else processes
-	Rate    float64 `json:"rate"`    // turns per second over the last looks
+	row
 
 	turns   []turn    // the last ones, oldest first
 	changes int       // of holders
 	first   time.Time // when it was seen first
 	seen    time.Time // when it was in a list last, by our clock
 }
+
+// row is what a list tells of a lock besides.
+type row struct {
+	Who       string  `json:"who"`            // holds it, and how many more do
+	HeldFor   float64 `json:"held_seconds"`   // of the holder that came first, as far as is known
+	WaitedFor float64 `json:"waited_seconds"` // that holder, before
+	WaitsFor  float64 `json:"wait_seconds"`   // of the waiter that came first
+	Waiters   int     `json:"waiters"`        // that the server knows: places in queues, or else processes
+	Rate      float64 `json:"rate"`           // turns per second over the last looks
+}
+
+// MarshalJSON implements json.Marshaler.
+func (w watched) MarshalJSON() ([]byte, error) { return joined(w.Inspection, w.row) }
 
 // maxTurns is how many turns of a lock are remembered, maxAllTurns those of all locks together, when they are many;
 // those that last are in any case.
@@ -68,7 +77,7 @@ func (w *watched) see(in redlatch.Inspection) {
 			t.end(in.At)
 		}
 	}
-	w.Inspection, w.HeldMs, w.WaitMs, w.Waiters = in, 0, 0, max(in.QueueLength, in.Processes, 0)
+	w.Inspection, w.HeldFor, w.WaitedFor, w.WaitsFor, w.Waiters = in, 0, 0, 0, max(in.QueueLength, in.Processes, 0)
 	for _, h := range in.Holders {
 		t := w.turn(h)
 		if t == nil {
@@ -78,15 +87,17 @@ func (w *watched) see(in redlatch.Inspection) {
 		}
 		t.To, t.count, t.lease = in.At, h.Count, t.lease.seen(in.At, h.Remaining)
 		t.Looks++
-		from := h.Since
+		from := h.HeldSince
 		if from.IsZero() {
 			from = t.From
 		}
-		w.HeldMs = max(w.HeldMs, in.At.Sub(from).Milliseconds())
+		if held := in.At.Sub(from).Seconds(); held > w.HeldFor {
+			w.HeldFor, w.WaitedFor = held, waited(h).Seconds()
+		}
 	}
 	for _, q := range in.Queue {
-		if !q.Since.IsZero() {
-			w.WaitMs = max(w.WaitMs, in.At.Sub(q.Since).Milliseconds())
+		if !q.AskedSince.IsZero() {
+			w.WaitsFor = max(w.WaitsFor, in.At.Sub(q.AskedSince).Seconds())
 		}
 	}
 	switch w.Who = "free"; {
@@ -200,16 +211,23 @@ func (b *board) see(l *looked) {
 // detail is a lock in depth.
 type detail struct {
 	redlatch.Inspection
+	past
+}
+
+type past struct {
 	Names map[string]string `json:"names"` // of owners, as people see them
 	Turns []turn            `json:"turns"`
 	First time.Time         `json:"first"`
 }
 
+// MarshalJSON implements json.Marshaler.
+func (d detail) MarshalJSON() ([]byte, error) { return joined(d.Inspection, d.past) }
+
 // detail is what is known of a lock that was looked at in depth: its first parties.
 func (b *board) detail(in redlatch.Inspection) detail {
 	in.Holders, in.Queue = in.Holders[:min(len(in.Holders), maxParties)], in.Queue[:min(len(in.Queue), maxParties)]
 	in.Waiting = in.Waiting[:min(len(in.Waiting), maxParties)]
-	d := detail{Inspection: in, Names: map[string]string{}, Turns: []turn{}}
+	d := detail{in, past{Names: map[string]string{}, Turns: []turn{}}}
 	for _, h := range in.Holders {
 		d.Names[h.Owner] = whoOwns(h.Process, h.Owner)
 	}
@@ -262,8 +280,8 @@ var orders = []struct {
 }{
 	{"waiters", func(w *watched) float64 { return float64(w.Waiters) }},
 	{"turns/s", func(w *watched) float64 { return w.Rate }},
-	{"longest held", func(w *watched) float64 { return float64(w.HeldMs) }},
-	{"longest waiter", func(w *watched) float64 { return float64(w.WaitMs) }},
+	{"longest held", func(w *watched) float64 { return w.HeldFor }},
+	{"longest waiter", func(w *watched) float64 { return w.WaitsFor }},
 	{"name", func(*watched) float64 { return 0 }},
 }
 

@@ -41,8 +41,9 @@ uses SCAN, in batches, on every master of a cluster. On a server with many keys 
 nobody. Application data is never taken for a lock.
 
 Columns: KIND plain (or a fair lock without waiters), fair or read-write; HOLDER the process, and the number of
-further holders; HELD since when, if the owner says it; LEASE what is left of it; WAITING the waiters that the
-server knows; PROCS the processes that wait, or waited a moment ago.
+further holders; HELD for how long, if the owner says it; WAITED how long it had waited before; LEASE what is left of
+it; WAITING the waiters that the server knows; PROCS the processes that wait, or waited a moment ago. In JSON,
+durations are seconds with a fraction (remaining_seconds), times RFC 3339 in UTC (held_since, asked_since).
 
 --process keeps the locks that a process holds or waits for, by a part of its name or the beginning of its address or
 id. --by lists the holders and waiters instead, with their locks: by process, by host (the address), or by owner, where
@@ -148,11 +149,11 @@ func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
 			waiting.style = yellow
 		}
 		rows[i] = []cell{
-			{w.Name, cyan}, {string(w.Kind), ""}, {mode, ""}, w.holder(), {someMs(w.HeldMs), ""}, {some(w.Remaining), ""}, waiting,
+			{w.Name, cyan}, {string(w.Kind), ""}, {mode, ""}, w.holder(), {someSeconds(w.HeldFor), ""}, {someSeconds(w.WaitedFor), ""}, {some(w.Remaining), ""}, waiting,
 			{processes(w.Processes), ""},
 		}
 	}
-	lines, _ := s.lines("NAME* KIND MODE HOLDER* HELD LEASE WAITING PROCS", rows)
+	lines, _ := s.lines("NAME* KIND MODE HOLDER* HELD WAITED LEASE WAITING PROCS", rows)
 	fmt.Fprintln(out, strings.Join(lines, "\n"))
 }
 
@@ -173,10 +174,10 @@ func (a *app) showCommand() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show one lock: who holds it, who waits, since when",
 		Long: `show prints what the server knows about the lock NAME, of any kind: its holders with their process and address,
-since when they hold it and what is left of their leases; the queue in order; the processes that wait. Only their
-own processes know the waiters of a plain lock: of it show prints the waiting processes, and since when. A process
-without a name is "(gone?)" if CLIENT LIST has no connection of it, "(not known)" if the list may not be read. The
-exit status is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
+since when they hold it, how long they had waited before, and what is left of their leases; the queue in order; the
+processes that wait. Only their own processes know the waiters of a plain lock: of it show prints the waiting
+processes, and since when. A process without a name is "(gone?)" if CLIENT LIST has no connection of it, "(not known)"
+if the list may not be read. The exit status is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
 		Example: `  redlatch show orders:42
   redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
 		Args: cobra.ExactArgs(1),
@@ -266,10 +267,10 @@ func (s screen) holders(out io.Writer, in redlatch.Inspection) {
 	for i, h := range in.Holders {
 		rows[i] = []cell{
 			{who(h.Process, h.Owner), cyan}, {cmp.Or(h.Addr, "-"), ""}, {string(h.Mode), ""}, {strconv.Itoa(h.Count), ""},
-			{since(in.At, h.Since), ""}, {some(h.Remaining), ""}, {h.Owner, ""}, {cmp.Or(h.TraceID, "-"), dim},
+			{since(in.At, h.HeldSince), ""}, {some(waited(h)), ""}, {some(h.Remaining), ""}, {h.Owner, ""}, {cmp.Or(h.TraceID, "-"), dim},
 		}
 	}
-	const heads = "PROCESS* ADDRESS MODE COUNT HELD LEASE"
+	const heads = "PROCESS* ADDRESS MODE COUNT HELD WAITED LEASE"
 	lines, whole := s.lines(heads+" OWNER TRACE", rows)
 	if !whole {
 		lines, _ = s.lines(heads, rows)
@@ -298,7 +299,7 @@ func (s screen) queue(out io.Writer, in redlatch.Inspection) {
 	for i, w := range in.Queue {
 		rows[i] = []cell{
 			{strconv.Itoa(i + 1), dim}, {who(w.Process, w.Owner), cyan}, {cmp.Or(w.Addr, "-"), ""}, {string(w.Mode), ""},
-			{since(in.At, w.Since), ""}, {w.Owner, ""},
+			{since(in.At, w.AskedSince), ""}, {w.Owner, ""},
 		}
 	}
 	const heads = "# PROCESS* ADDRESS MODE WAITS OWNER*"

@@ -27,12 +27,12 @@ func TestRunbookOutputs(t *testing.T) {
 		Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindFair, Mode: redlatch.ModeLock, Remaining: 27 * time.Second,
 		Token: 1795317008957847, HolderCount: 1, QueueLength: 2, Processes: 1,
 		Holders: []redlatch.Holder{{
-			Process: pod7, Owner: seven + ":g1f-mwr9e5v7.1a", Mode: redlatch.ModeLock, Count: 1, Remaining: 27 * time.Second,
-			Since: ago(63 * time.Second), TraceID: "fc8373abcaab18957461bffbdffc39d7",
+			Process: pod7, Owner: seven + ":g1f-mwr9e5v7.1a.4100", Mode: redlatch.ModeLock, Count: 1, Remaining: 27 * time.Second,
+			AskedSince: ago(67100 * time.Millisecond), HeldSince: ago(63 * time.Second), TraceID: "fc8373abcaab18957461bffbdffc39d7",
 		}},
 		Queue: []redlatch.Waiter{
-			{Process: pod2, Owner: two + ":glwn-mwr9e9q3.9", Mode: redlatch.ModeLock, Since: ago(58 * time.Second)},
-			{Process: pod2, Owner: two + ":glx8-mwr9f97v.a", Mode: redlatch.ModeLock, Since: ago(12 * time.Second)},
+			{Process: pod2, Owner: two + ":glwn-mwr9e9q3.9", Mode: redlatch.ModeLock, AskedSince: ago(58 * time.Second)},
+			{Process: pod2, Owner: two + ":glx8-mwr9f97v.a", Mode: redlatch.ModeLock, AskedSince: ago(12 * time.Second)},
 		},
 	}
 	printed := func(what string, write func(out io.Writer)) {
@@ -50,12 +50,12 @@ func TestRunbookOutputs(t *testing.T) {
 		screen{}.list(out, []redlatch.Inspection{
 			{
 				Name: "catalogue", At: at, Kind: redlatch.KindReadWrite, Mode: redlatch.ModeRead, Remaining: 29 * time.Second, HolderCount: 3,
-				QueueLength: 5, Processes: 2, Holders: []redlatch.Holder{{Process: pod7, Since: ago(1200 * time.Millisecond)}},
+				QueueLength: 5, Processes: 2, Holders: []redlatch.Holder{{Process: pod7, AskedSince: ago(1200 * time.Millisecond), HeldSince: ago(1200 * time.Millisecond)}},
 			},
 			orders,
 			{
 				Name: "report", At: at, Kind: redlatch.KindPlain, Mode: redlatch.ModeLock, Remaining: 24 * time.Second, HolderCount: 1,
-				Holders: []redlatch.Holder{{Process: redlatch.Process{Client: "cron/pod-1"}, Since: ago(2*time.Hour + 10*time.Minute)}},
+				Holders: []redlatch.Holder{{Process: redlatch.Process{Client: "cron/pod-1"}, AskedSince: ago(2*time.Hour + 10*time.Minute), HeldSince: ago(2*time.Hour + 10*time.Minute)}},
 			},
 		})
 	})

@@ -133,6 +133,19 @@ func writeJSON(out io.Writer, v any, lines bool) error {
 	return enc.Encode(v)
 }
 
+// joined is one object of two that have members.
+func joined(a, b any) ([]byte, error) {
+	first, err := json.Marshal(a)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(first[:len(first)-1], ','), rest[1:]...), nil
+}
+
 // span is a duration for people: 3ms, 4.2s, 12m3s, 5h7m, 3d4h.
 func span(d time.Duration) string {
 	switch {
@@ -168,8 +181,11 @@ func some(d time.Duration) string {
 	return span(d)
 }
 
-// someMs is some of milliseconds.
-func someMs(ms int64) string { return some(time.Duration(ms) * time.Millisecond) }
+// someSeconds is some of seconds.
+func someSeconds(s float64) string { return some(time.Duration(s * float64(time.Second))) }
+
+// waited is for how long a holder had waited when it got the lock.
+func waited(h redlatch.Holder) time.Duration { return h.HeldSince.Sub(h.AskedSince) }
 
 // who is a process for people: its name, else its client's id and why it has no name.
 func who(p redlatch.Process, owner string) string {

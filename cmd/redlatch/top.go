@@ -282,7 +282,8 @@ r                 reverse the order    space, p     pause
 +, -              refresh less, more often
 ?, h              show this            q, Ctrl-C    quit
 
-HELD     since the holder asked for the lock: its wait is part of it
+HELD     since the holder got the lock
+WAITED   how long it had waited before
 WAIT     waiters in the queue; "2 proc": processes that listen for the unlock
          (only they know how many waiters of a plain lock, or readers, they have)
 LONGEST  how long the first of the queue has waited
@@ -360,7 +361,7 @@ func (v *topView) renderList(s screen) []string {
 	for _, w := range list[v.offset:min(v.offset+rows, len(list))] {
 		cells = append(cells, v.row(w))
 	}
-	lines, _ := s.lines("NAME* KIND HOLDER* HELD LEASE WAIT LONGEST TURNS/S", cells)
+	lines, _ := s.lines("NAME* KIND HOLDER* HELD WAITED LEASE WAIT LONGEST TURNS/S", cells)
 	marked := at - v.offset + 1
 	lines[marked] = "\x1b[7m" + strings.ReplaceAll(lines[marked], "\x1b[0m", "\x1b[0;7m") + "\x1b[0m"
 	return lines
@@ -379,8 +380,8 @@ func (v *topView) row(w *watched) []cell {
 		wait = cell{strconv.Itoa(w.Processes) + " proc", yellow}
 	}
 	return []cell{
-		{w.Name, cyan}, {kind, ""}, w.holder(), {someMs(w.HeldMs), ""}, {some(w.Remaining), ""}, wait, {someMs(w.WaitMs), ""},
-		{fmt.Sprintf("≥%.1f", w.Rate), ""},
+		{w.Name, cyan}, {kind, ""}, w.holder(), {someSeconds(w.HeldFor), ""}, {someSeconds(w.WaitedFor), ""}, {some(w.Remaining), ""}, wait,
+		{someSeconds(w.WaitsFor), ""}, {fmt.Sprintf("≥%.1f", w.Rate), ""},
 	}
 }
 

@@ -251,9 +251,9 @@ func TestBoard(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
 	in := func(name, owner string, since time.Duration, queue int) redlatch.Inspection {
 		i := redlatch.Inspection{Name: name, Key: name, At: now, Mode: redlatch.ModeLock, QueueLength: queue, HolderCount: 1,
-			Holders: []redlatch.Holder{{Owner: owner, Mode: redlatch.ModeLock, Since: now.Add(-since)}}}
+			Holders: []redlatch.Holder{{Owner: owner, Mode: redlatch.ModeLock, HeldSince: now.Add(-since)}}}
 		for range queue {
-			i.Queue = append(i.Queue, redlatch.Waiter{Owner: "w", Since: now.Add(-since / 2)})
+			i.Queue = append(i.Queue, redlatch.Waiter{Owner: "w", AskedSince: now.Add(-since / 2)})
 		}
 		return i
 	}

@@ -106,14 +106,14 @@ func (f *follower) changes(is redlatch.Inspection) (out []cell) {
 		if f.turn(h) != nil {
 			continue
 		}
-		word, style, asked := "released", green, ""
+		word, style, lasted := "released", green, ""
 		if was[key(h)].lease.over(f.At) {
 			word, style = "expired", red
 		}
-		if !h.Since.IsZero() {
-			asked = ", asked for it " + since(f.At, h.Since) + " ago"
+		if !h.HeldSince.IsZero() {
+			lasted = ", held for " + since(f.At, h.HeldSince)
 		}
-		say(style, "%-9s %s%s", word, describe(h), asked)
+		say(style, "%-9s %s%s", word, describe(h), lasted)
 	}
 	for _, h := range is.Holders {
 		old, known := was[key(h)]

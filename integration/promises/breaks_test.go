@@ -60,6 +60,16 @@ var breaks = []struct {
 		"TestLeases/plain/the_watchdog_renews", "",
 	},
 	{
+		"a wait counts as held", "internal/engine/identity.go",
+		"if !a.later || a.left.lost > 0 {", "if true {",
+		"TestHeldIsSinceTheGrant/plain/after_a_wait", "is held since",
+	},
+	{
+		"a wait counts as held where a lock is handed over", "internal/luascript/fair_queue.lua",
+		"local as = waited > 0 and head .. '.' .. waited or head", "local as = head",
+		"TestHeldIsSinceTheGrant/fair/after_a_wait", "",
+	},
+	{
 		"an inner unlock frees the lock", "internal/held/release.go",
 		"p.count, p.until = s.countLocked(h), h.deadlineLocked()", "p.count, p.until = 0, h.deadlineLocked()",
 		"TestTheContextIsTheOwner/plain/the_hold's_context_enters_again", "a second holder came in",

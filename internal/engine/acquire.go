@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +37,9 @@ type acquisition struct {
 	at      int      // the member that it is about: the one waited for
 
 	mu sync.Mutex // guards the members' attempts against refreshes of their places
+
+	began time.Time // the acquisition, or the whole that it is a part of
+	later bool      // it has waited since: what it asks for next is held since then
 
 	sent  bool        // it has asked the server
 	lead  *held.Share // it asks for other readers of this process, too
@@ -141,9 +143,9 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 // AcquireAll takes several locks of one client and slot by one command, all or
 // none. They have distinct keys, are sorted by them, and are of kinds that can be
 // taken together; see [SameGroup]. The holds are in the order of the locks. As a part of
-// a longer wait it ends at until, if that is not zero, however long an answer takes.
-func AcquireAll(ctx context.Context, locks []*Lock, wait, length time.Duration, until time.Time) ([]*held.Hold, error) {
-	a := &acquisition{members: make([]member, len(locks))}
+// a longer wait, which began then, it ends at until, if that is not zero, however long an answer takes.
+func AcquireAll(ctx context.Context, locks []*Lock, wait, length time.Duration, began, until time.Time) ([]*held.Hold, error) {
+	a := &acquisition{members: make([]member, len(locks)), began: began, later: true}
 	for i, l := range locks {
 		a.members[i].lock = l
 	}
@@ -216,6 +218,9 @@ func (a *acquisition) about() *member { return &a.members[a.at] }
 func (a *acquisition) toEnd() error {
 	a.observe()
 	behind := a.standsBehind()
+	if behind {
+		a.lag()
+	}
 	if a.obs != nil || !a.mayShare() && (!behind || a.about().lock.of.Line == "") {
 		if a.bid == nil || a.members[0].attempt.Field == "" {
 			a.newID() // else when it asks: most are handed the lock by others of this process
@@ -240,31 +245,6 @@ func (a *acquisition) toEnd() error {
 	return nil
 }
 
-// newID makes the acquisition a new one for the server. The id begins with the
-// time, for people; nothing is decided by it.
-func (a *acquisition) newID() {
-	c := a.core
-	buf := append(make([]byte, 0, 96), c.cfg.ID...)
-	buf = append(a.owner.AppendText(append(buf, ':')), '-')
-	at := len(buf)
-	buf = append(strconv.AppendInt(buf, time.Now().UnixMilli(), 36), '.')
-	field := string(strconv.AppendUint(buf, c.acq.Add(1), 36))
-	lease := a.lease
-	if lease == 0 || a.tell {
-		lease = c.capped(lease)
-	}
-	if a.waiter != nil && a.waiter.Keyed() {
-		a.forget() // messages come by the id: listen for the new one
-	}
-	a.mu.Lock()
-	for i := range a.members {
-		m := &a.members[i]
-		m.attempt = kind.Attempt{ID: field[at:], Field: field, Lease: lease, Trace: m.attempt.Trace}
-	}
-	a.mu.Unlock()
-	a.left = leftover{}
-}
-
 // run is the one loop of all kinds: try, and while the lock is busy sleep until
 // something may have changed.
 func (a *acquisition) run(try bool) error {
@@ -280,6 +260,7 @@ func (a *acquisition) run(try bool) error {
 			if won {
 				return nil
 			}
+			a.lag()
 			var stop *stopError
 			switch {
 			case errors.As(err, &stop):

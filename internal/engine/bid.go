@@ -24,6 +24,7 @@ import (
 type Bid struct {
 	lock *Lock
 	once bool          // the other one does not wait: it stands on no list; set once
+	from time.Time     // when the other one began; set once
 	turn chan struct{} // of capacity 1
 	over atomic.Bool   // it was dropped: nothing is kept from now on
 	// listed: a refusal has put the client on the list of those that wait; cleared by a grant, and by Drop
@@ -32,8 +33,10 @@ type Bid struct {
 	news   atomic.Pointer[Watch]
 }
 
-// Bid makes one, for another one that waits or tries once. Drop ends it.
-func (l *Lock) Bid(once bool) *Bid { return &Bid{lock: l, once: once, turn: make(chan struct{}, 1)} }
+// Bid makes one, for another one that began then, and waits or tries once. Drop ends it.
+func (l *Lock) Bid(once bool, began time.Time) *Bid {
+	return &Bid{lock: l, once: once, from: began, turn: make(chan struct{}, 1)}
+}
 
 // Pokes says who tries again when a refresh of the place finds a reason.
 func (b *Bid) Pokes(w *Watch) { b.news.Store(w) }
@@ -71,7 +74,7 @@ func (b *Bid) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 	}
 	a := b.kept
 	if b.kept = nil; a == nil {
-		a = &acquisition{tell: true, bid: b}
+		a = &acquisition{tell: true, bid: b, began: b.from, later: true}
 		a.members = a.one[:]
 		a.members[0].lock = l
 		if err := a.open(ctx, 0, lease); err != nil {

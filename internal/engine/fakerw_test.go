@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
@@ -167,24 +168,24 @@ func (f *fakeRW) refusal(now time.Time) conn.Reply {
 }
 
 func (f *fakeRW) read(arg []string, now time.Time) conn.Reply {
-	field := arg[0]
+	field, entry := arg[0], kind.EntryOf(arg[0])
 	if _, gone := f.void[field]; gone {
 		return conn.Reply{Code: -1}
 	}
 	enter := func(code int64, room int64) conn.Reply {
 		f.raise(field, arg[1], now)
-		delete(f.readers, field)
-		delete(f.turn, field)
+		delete(f.readers, entry)
+		delete(f.turn, entry)
 		if code == 4 {
 			return conn.Reply{Code: 4, Vals: []conn.Value{{Int: 4}, {}, {Int: room}}}
 		}
 		return code1(code)
 	}
 	refuse := func() conn.Reply {
-		if _, in := f.turn[field]; in {
-			f.turn[field] = now.Add(ms(arg[5]))
+		if _, in := f.turn[entry]; in {
+			f.turn[entry] = now.Add(ms(arg[5]))
 		} else if arg[5] != "0" {
-			f.readers[field] = now.Add(ms(arg[5]))
+			f.readers[entry] = now.Add(ms(arg[5]))
 		}
 		return f.refusal(now)
 	}
@@ -198,7 +199,7 @@ func (f *fakeRW) read(arg []string, now time.Time) conn.Reply {
 		return refuse()
 	}
 	if arg[4] != "1" && len(f.writers) > 0 {
-		if _, in := f.turn[field]; in {
+		if _, in := f.turn[entry]; in {
 			return enter(3, 0)
 		}
 		came := now.UnixMicro()
@@ -214,7 +215,7 @@ func (f *fakeRW) read(arg []string, now time.Time) conn.Reply {
 }
 
 func (f *fakeRW) write(arg []string, now time.Time) conn.Reply {
-	own, field := arg[0], arg[0]+":write"
+	own, field, entry := arg[0], arg[0]+":write", kind.EntryOf(arg[0])
 	if _, gone := f.void[own]; gone {
 		return conn.Reply{Code: -1}
 	}
@@ -223,14 +224,14 @@ func (f *fakeRW) write(arg []string, now time.Time) conn.Reply {
 		return code1(2)
 	}
 	if len(f.fields)+len(f.turn) > 0 {
-		if w := f.marked(own); w != nil {
+		if w := f.marked(entry); w != nil {
 			w.ends = now.Add(ms(arg[2]))
 		} else if arg[2] != "0" {
-			f.writers = append(f.writers, waitingWriter{own, now.UnixMicro(), now.Add(ms(arg[2]))})
+			f.writers = append(f.writers, waitingWriter{entry, now.UnixMicro(), now.Add(ms(arg[2]))})
 		}
 		return f.refusal(now)
 	}
-	f.unmark(own)
+	f.unmark(entry)
 	f.raise(field, arg[1], now)
 	return code1(1)
 }
@@ -288,9 +289,9 @@ func (f *fakeRW) run(cmd conn.Command) conn.Reply {
 		}
 		_, held := f.fields[arg[0]]
 		delete(f.fields, arg[0])
-		delete(f.readers, arg[0])
-		_, inTurn := f.turn[arg[0]]
-		delete(f.turn, arg[0])
+		delete(f.readers, kind.EntryOf(arg[0]))
+		_, inTurn := f.turn[kind.EntryOf(arg[0])]
+		delete(f.turn, kind.EntryOf(arg[0]))
 		if held && len(f.fields) == 0 || inTurn && len(f.turn) == 0 {
 			f.publish(luascript.RWChannel(key), "0")
 		}
@@ -305,8 +306,8 @@ func (f *fakeRW) run(cmd conn.Command) conn.Reply {
 		}
 		_, held := f.fields[arg[0]+":write"]
 		delete(f.fields, arg[0]+":write")
-		marked := f.marked(arg[0]) != nil
-		f.unmark(arg[0])
+		marked := f.marked(kind.EntryOf(arg[0])) != nil
+		f.unmark(kind.EntryOf(arg[0]))
 		if held {
 			for r, ends := range f.readers {
 				f.turn[r] = ends

@@ -70,7 +70,7 @@ func (a *acquisition) observed(err error) {
 
 // result is what an acquisition came to, for an observer.
 func (m *member) result(err error) observe.Result {
-	r := observe.Result{Err: err, Owner: m.attempt.Field}
+	r := observe.Result{Err: err, Owner: m.attempt.Entry}
 	if err == nil {
 		r.Owner, r.Token, r.Count = m.hold.Field().Name, m.hold.Token(), m.hold.Count()
 	}

@@ -252,7 +252,7 @@ func (w *world) acquire(ctx context.Context, core *engine.Core, r *rand.Rand, i 
 		for _, name := range names {
 			all = append(all, engine.Of(engine.Open(new(rlock.RLock), core, name)))
 		}
-		hs, e := engine.AcquireAll(ctx, all, time.Duration(r.IntN(20000))*time.Microsecond, 0, time.Time{})
+		hs, e := engine.AcquireAll(ctx, all, time.Duration(r.IntN(20000))*time.Microsecond, 0, time.Now(), time.Time{})
 		for _, h := range hs {
 			holds = append(holds, h)
 		}

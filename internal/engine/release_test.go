@@ -81,7 +81,7 @@ func TestGroupIsFreedWhileItsSlotMoves(t *testing.T) {
 		both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
 		var holds []*held.Hold
 		g := start(func() (_ lock.Hold, err error) {
-			holds, err = engine.AcquireAll(t.Context(), both, -1, 0, time.Time{})
+			holds, err = engine.AcquireAll(t.Context(), both, -1, 0, time.Now(), time.Time{})
 			return nil, err
 		})
 		granted := conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {}}}

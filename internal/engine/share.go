@@ -26,7 +26,9 @@ func (a *acquisition) share(fresh int) (*held.Share, held.Part) {
 		return nil, held.Alone
 	}
 	if a.came.IsZero() {
-		a.came = time.Now()
+		if a.came = time.Now(); a.began.IsZero() {
+			a.began = a.came
+		}
 	}
 	spec, _ := m.lock.of.Kind.Wait(&m.attempt)
 	x := &held.Share{

@@ -49,6 +49,7 @@ func (a *acquisition) try() (won bool, err error) {
 	if a.members[0].attempt.Field == "" {
 		a.newID()
 	}
+	a.stamp()
 	a.sent = true
 	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: a.core.send.Values(a.values)}
 	if fresh == 0 {
@@ -161,6 +162,7 @@ func (a *acquisition) enterGates() bool {
 		if gate.TryEnter() {
 			continue
 		}
+		a.lag()
 		ctx := a.ctx
 		if !a.until.IsZero() {
 			var cancel context.CancelFunc

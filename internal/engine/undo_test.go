@@ -28,7 +28,7 @@ func TestGroupGivenUpAfterItsMembersWereTakenElsewhere(t *testing.T) {
 		both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
 		ended := make(chan error, 1)
 		go func() {
-			_, err := engine.AcquireAll(ctx, both, -1, 0, time.Time{})
+			_, err := engine.AcquireAll(ctx, both, -1, 0, time.Now(), time.Time{})
 			ended <- err
 		}()
 		synctest.Wait() // the first try had no answer; the second one comes in a moment

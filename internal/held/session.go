@@ -143,6 +143,7 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 		// shorter than asked for until it is confirmed
 		h.until, h.lasts = s.until, length
 		now := time.Now()
+		h.began = now.Sub(r.epoch)
 		// Late enough that a short section needs no confirmation at all, early
 		// enough for several tries.
 		s.grant = &grant{asked: g.Lease, at: now, confirmAt: now.Add(s.until.Sub(now) / 4)}

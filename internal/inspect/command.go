@@ -81,7 +81,7 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 		}
 		h.Owner = strings.TrimSuffix(field, ":write")
 		if id, ok := lock.ParseOwner(field); ok {
-			h.ClientID, h.Since = id.Client, id.Since
+			h.ClientID, h.AskedSince, h.HeldSince = id.Client, id.AskedSince, id.HeldSince
 		}
 		if h.Owner == traced {
 			h.TraceID = traceID(traceparent)
@@ -94,10 +94,10 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 	for range shown(r, at-1) {
 		w := lock.Waiter{Owner: r.Str(at), Mode: lock.Mode(r.Str(at + 1))}
 		if id, ok := lock.ParseOwner(w.Owner); ok {
-			w.ClientID, w.Since = id.Client, id.Since
+			w.ClientID, w.AskedSince = id.Client, id.AskedSince
 		}
 		if us, err := strconv.ParseInt(r.Str(at+2), 10, 64); err == nil {
-			w.Since = plausible(us / 1000) // as exact as At, and so not after it
+			w.AskedSince = plausible(us / 1000) // as exact as At, and so not after it
 		}
 		in.Queue = append(in.Queue, w)
 		at += 3
@@ -130,7 +130,7 @@ func plausible(ms int64) time.Time {
 	if ms < timesFrom || ms >= timesTo {
 		return time.Time{}
 	}
-	return time.UnixMilli(ms)
+	return time.UnixMilli(ms).UTC()
 }
 
 // processes counts those that the waiters are of.

@@ -171,7 +171,8 @@ type Field struct {
 // the kind's methods with an Attempt one at a time.
 type Attempt struct {
 	ID    string        // of the acquisition, unique in the client
-	Field string        // in the lock's hash: <client>:<owner>-<ID>
+	Entry string        // among the waiters on the server: <client>:<owner>-<ID>
+	Field string        // in the lock's hash: Entry, and behind it for how long it had waited; see [Waited]
 	Lease time.Duration // what the grant shall last
 	Wait  time.Duration // what is left of the wait; 0: this is the only attempt; negative: no limit
 	Other string        // to read: the field of the owner's write hold; "" when it has none

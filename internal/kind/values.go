@@ -3,6 +3,7 @@ package kind
 import (
 	"math"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +82,13 @@ func NoLock(what string) error {
 // StateOf begins what a State says of an owner as it stands on the wire.
 func StateOf(owner string, mode lock.Mode) lock.OwnerState {
 	id, _ := lock.ParseOwner(owner)
-	return lock.OwnerState{Owner: owner, Mode: mode, Since: id.Since}
+	return lock.OwnerState{Owner: owner, Mode: mode, AskedSince: id.AskedSince}
+}
+
+// HolderOf is StateOf for one that holds the lock.
+func HolderOf(owner string, mode lock.Mode) lock.OwnerState {
+	id, _ := lock.ParseOwner(owner)
+	return lock.OwnerState{Owner: owner, Mode: mode, AskedSince: id.AskedSince, HeldSince: id.HeldSince}
 }
 
 // ReadPlainState reads the reply of state.lua.
@@ -99,11 +106,39 @@ func ReadPlainState(r conn.Reply) (lock.State, error) {
 		if err != nil {
 			return lock.State{}, NoLock("lock")
 		}
-		o := StateOf(r.Str(i), lock.ModeLock)
+		o := HolderOf(r.Str(i), lock.ModeLock)
 		o.Count, o.Remaining = count, st.Remaining
 		st.Owners = append(st.Owners, o)
 	}
 	return st, nil
+}
+
+// Waited is the field of an acquisition that gets the lock after waiting for so many ms: its entry, and ".<ms>". The
+// time is for people. Nothing is decided by it, but two fields with one entry are one acquisition's.
+func Waited(entry string, ms int64) string {
+	if ms <= 0 {
+		return entry
+	}
+	return entry + "." + strconv.FormatInt(ms, 10)
+}
+
+// Unless are a command's args, and behind them a last one if it is not what the script takes as given.
+func Unless(args []string, given, last string) []string {
+	if last == given {
+		return args
+	}
+	return append(args, last)
+}
+
+// EntryOf is the entry of an acquisition's field.
+func EntryOf(field string) string {
+	id := strings.LastIndexByte(field, '-') + 1
+	if seq := strings.IndexByte(field[id:], '.') + 1; seq > 0 {
+		if ms := strings.IndexByte(field[id+seq:], '.'); ms >= 0 {
+			return field[:id+seq+ms]
+		}
+	}
+	return field
 }
 
 // Answered reads the codes that the scripts that acquire have in common; done is

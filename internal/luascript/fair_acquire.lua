@@ -1,15 +1,17 @@
 -- fair_acquire: take a fair lock for a new owner, or stand in its queue.
 --
 -- KEYS, ARGV[1..3]  as in fair_keys
--- ARGV[4]  field of this acquisition
+-- ARGV[4]  this acquisition among those that wait
 -- ARGV[5]  lease, ms
 -- ARGV[6]  '-' = not fenced; else the counter's TTL in ms, '-1' = no TTL
 -- ARGV[7]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
 -- ARGV[8]  '0' = don't queue up; else the skip time, ms
 -- ARGV[9]  the nonce of the place, without a space: the message of its grant brings it back
+-- ARGV[10] field of its hold: ARGV[4], '.' and for how many ms it has waited; absent = ARGV[4]
 --
 -- RETURN   {1, token}  acquired (0: not fenced)
---          {2, token}  held by this very acquisition: a retry, or a grant; the lease was set again
+--          {2, token, field}  held by this very acquisition: a retry, or a grant, which says by itself for
+--                      how long it had waited; the lease was set again
 --          {0, pttl, holder, trace, place, length, look, foreign}  busy; pttl in ms, -1 = no TTL,
 --                      -2 = free, but others are first; place 0 = not queued; length of the queue;
 --                      look: after how many ms something may change without a message, 0 = not
@@ -29,7 +31,7 @@ local there = pcall('HLEN', LOCK)
 if there == 1 then
   -- the most frequent case, as whose has it: somebody else holds the lock
   local one = call('HGETALL', LOCK)
-  if #one == 2 and one[1] ~= field and #one[1] < 1025 and #one[2] < 16 and
+  if #one == 2 and string.sub(one[1] .. '.', 1, #field + 1) ~= field .. '.' and #one[1] < 1025 and #one[2] < 16 and
     string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
     holder = one[1]
   end
@@ -44,22 +46,22 @@ if not holder then
   local no
   if there ~= 0 or call('EXISTS', KEYS[7]) == 1 then holder, no = look(LOCK, KEYS[7], field) end
   if no then return no end
-  if holder == field then
+  if holder and string.sub(holder .. '.', 1, #field + 1) == field .. '.' then
     -- The lease is written in any case: WAIT counts the writes of its connection.
     call('PEXPIRE', LOCK, math.max(lease, call('PTTL', LOCK)))
     local n = token(KEYS[5], fence, true, clock)
-    return type(n) == 'table' and n or {2, n}
+    return type(n) == 'table' and n or {2, n, holder}
   end
   if not holder then
     local head, want, more = first_waiter()
     if not more and (not head or head == field) then
       if head then drop_first(head) end
       local n = token(KEYS[5], fence, false, clock)
-      local refused = type(n) == 'table' and n or take(LOCK, field, lease)
+      local refused = type(n) == 'table' and n or take(LOCK, ARGV[10] or field, lease)
       if refused then return refused end
       -- Redisson may have dropped its place: a late refresh must not restore it.
       if not head then call('HDEL', WANTS, field) end
-      leave_trace(KEYS[6], field, ARGV[7], lease)
+      leave_trace(KEYS[6], ARGV[10] or field, ARGV[7], lease)
       return {1, n}
     end
     local _

@@ -138,7 +138,10 @@ local function hand_over(head, its)
   end
   local ms = lasts(math.min(left, tonumber(lease)))
   local n = fence == '-' and '0' or token(KEYS[5], fence, false, clock)
-  local refused = type(n) == 'table' and n or take(LOCK, head, ms)
+  -- its id begins with the time at which it began to wait
+  local waited = math.max(0, now - (tonumber(string.match(id, '^(%w+)%.') or '', 36) or now))
+  local as = waited > 0 and head .. '.' .. waited or head
+  local refused = type(n) == 'table' and n or take(LOCK, as, ms)
   if refused then
     -- Its place stays, and it is called: its own try tells it why.
     pcall(ARGV[1], ARGV[2] .. client, id)
@@ -147,12 +150,12 @@ local function hand_over(head, its)
   local dropped, why = protected(drop_first, head)
   if not dropped then
     -- Nor may it have the lock while it stands in the queue: it is called, too.
-    call('HDEL', LOCK, head)
+    call('HDEL', LOCK, as)
     pcall(ARGV[1], ARGV[2] .. client, id)
     return type(why) == 'table' and why or {err = tostring(why)}, 0
   end
-  leave_trace(KEYS[6], head, trace, ms)
+  leave_trace(KEYS[6], as, trace, ms)
   sent = pcall(ARGV[1], ARGV[2] .. client, id .. ' ' .. place .. ' ' .. nonce .. ' ' ..
-    (n == '0' and n or string.format('%.0f', n)) .. (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
+    (n == '0' and n or string.format('%.0f', n)) .. ' ' .. waited .. (trace ~= '' and giver ~= '' and ' ' .. giver or ''))
   return type(sent) == 'table' and sent, ms + 1
 end

@@ -2,7 +2,7 @@
 -- a free lock has a taker.
 --
 -- KEYS, ARGV[1..3]  as in fair_keys
--- ARGV[2+2i]  field of the waiter i = 1…
+-- ARGV[2+2i]  the waiter i = 1…
 -- ARGV[3+2i]  its skip time, ms
 --
 -- RETURN   three integers per waiter:
@@ -92,7 +92,7 @@ local out, longest = {}, 0
 for i = 4, #ARGV, 2 do
   local field, skip = ARGV[i], tonumber(ARGV[i + 1])
   local state, place = 0, 0
-  if field == holder then
+  if holder and string.sub(holder .. '.', 1, #field + 1) == field .. '.' then
     state = 2
   elseif not no then -- else the key is no lock any more: its own try tells it
     local want = call('HGET', WANTS, field)

@@ -7,6 +7,8 @@
 -- ARGV[5]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[6]  '1' = leave the queue, too
 -- ARGV[7]  '1' = the acquisition left its trace beside the lock
+-- ARGV[8]  the acquisition among those that wait, absent = ARGV[4]; if it leaves, a grant of it is given back, whatever
+--          field it has
 --
 -- RETURN   1           done
 --          0           neither held by this acquisition nor in the queue; a lock that is free, as
@@ -19,14 +21,18 @@
 -- Twice: the second run finds the field gone; it can't touch another
 -- acquisition, so the lock is handed over once. Works when the server is out of
 -- memory: the first write takes none.
-local field = ARGV[4]
+local field, entry = ARGV[4], ARGV[8] or ARGV[4]
+if ARGV[6] == '1' and pcall('HLEN', LOCK) == 1 then
+  local one = call('HKEYS', LOCK)[1]
+  if one and string.sub(one .. '.', 1, #entry + 1) == entry .. '.' then field = one end
+end
 
 local held = pcall('HDEL', LOCK, field)
 if replaced(held) then held = 0 end
 if type(held) == 'table' then return held end
 if ARGV[5] ~= '0' or ARGV[7] == '1' then
   -- leave stands here
-  void(KEYS[7], field, ARGV[5])
+  void(KEYS[7], entry, ARGV[5])
   giver = untrace(KEYS[6], field, ARGV[7]) or ''
 end
 local done = held
@@ -34,7 +40,7 @@ if held == 0 and ARGV[6] == '1' then
   -- fair_life stands here
   -- fair_mend stands here
   -- fair_leave stands here
-  done = leave(field)
+  done = leave(entry)
 end
 if call('EXISTS', LOCK) == 0 then
   -- The lock is free whatever comes: an error of the hand-over is no error of the release.

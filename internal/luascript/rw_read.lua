@@ -20,6 +20,7 @@
 -- ARGV[8]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
 -- ARGV[9]  PUBLISH or SPUBLISH
 -- ARGV[10] '0' = the receivers of a message can't be counted
+-- ARGV[11] the acquisition among those that wait; absent = ARGV[1]
 --
 -- RETURN   {1, token}  acquired, and no writer waits that it would stand back for; token is the
 --                      last writer's, 0 = there was none
@@ -44,6 +45,7 @@
 -- and sets nothing but the lease. A run that comes after the acquisition was
 -- given up finds its field in the void set. A place is a member of a set.
 local LOCK, LEASES, OWN, field, lease = KEYS[1], KEYS[3], KEYS[4], ARGV[1], tonumber(ARGV[2])
+local entry = ARGV[11] or field
 local us = clock[1] * 1000000 + clock[2]
 local mode, mine, other, stale
 if call('EXISTS', LOCK, KEYS[2]) > 0 then
@@ -123,8 +125,8 @@ local function enter(code, room)
   end
   -- also without ARGV[3]: the answer that refused it may have been lost
   if call('EXISTS', KEYS[7], KEYS[8]) > 0 then
-    call('ZREM', KEYS[7], field)
-    call('ZREM', KEYS[8], field)
+    call('ZREM', KEYS[7], entry)
+    call('ZREM', KEYS[8], entry)
   end
   share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
   if ARGV[7] == '' then return room and {code, 0, room} or code end
@@ -135,9 +137,9 @@ end
 local function refuse(ms, holder, marked)
   if ARGV[6] ~= '0' then
     local at = KEYS[7]
-    if call('ZSCORE', KEYS[8], field) then at = KEYS[8] end
+    if call('ZSCORE', KEYS[8], entry) then at = KEYS[8] end
     for _, f in ipairs(call('ZRANGEBYSCORE', at, '-inf', now, 'LIMIT', 0, 10)) do call('ZREM', at, f) end
-    local set = pcall('ZADD', at, now + ARGV[6], field)
+    local set = pcall('ZADD', at, now + ARGV[6], entry)
     if type(set) ~= 'table' then raise(at, tonumber(ARGV[6])) end
   end
   local several, left = not holder, nil
@@ -172,7 +174,7 @@ end
 if other then return refuse(0, other) end
 
 if ARGV[5] ~= '1' and call('EXISTS', KEYS[5]) == 1 then
-  if call('ZSCORE', KEYS[8], field) then return enter(3) end
+  if call('ZSCORE', KEYS[8], entry) then return enter(3) end
   local came = us
   if ARGV[3] ~= '' then came = tonumber(ARGV[3]) end
   local called = mode -- or nobody is to be

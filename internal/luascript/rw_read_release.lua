@@ -18,6 +18,7 @@
 -- ARGV[6]  '1' = the acquisition left its trace
 -- ARGV[7]  '1' = undo
 -- ARGV[8]  '0' = the receivers of a message can't be counted
+-- ARGV[9]  the acquisition among those that wait; absent = ARGV[1]
 --
 -- If the lock is free then, and it is no other reader's turn, the first writer that waits is called. It is also
 -- called, to look, if the lock will be free far sooner than it was told, or only readers of another library, whose
@@ -108,8 +109,9 @@ else
   if free and ends > 0 then message = '0' end
 end
 if ARGV[7] == '1' then
-  local was = call('ZREM', KEYS[6], field)
-  call('ZREM', KEYS[5], field)
+  local entry = ARGV[9] or field
+  local was = call('ZREM', KEYS[6], entry)
+  call('ZREM', KEYS[5], entry)
   -- it was the last whose turn the writers stand back for
   if was == 1 and free and call('EXISTS', KEYS[6]) == 0 then message = '0' end
 end

@@ -8,7 +8,7 @@
 -- KEYS[5]  readers: redlatch_rw_writers:{lock}
 -- KEYS[6]  readers: redlatch_rw_marks:{lock}
 -- ARGV[1]  'w' or 'r'; then of each place
---          field of the acquisition
+--          the acquisition among those that wait
 --          how long its place lives from now, ms
 --          readers: when it was refused first, µs of the server; '' = it stands back for no writer
 --

@@ -15,6 +15,7 @@
 -- ARGV[5]  '' = no trace; '-' = read the holder's only; else the traceparent to leave
 -- ARGV[6]  PUBLISH or SPUBLISH
 -- ARGV[7]  '0' = the receivers of a message can't be counted
+-- ARGV[8]  the acquisition among those that wait; absent = ARGV[1]
 --
 -- RETURN   {1, token}  acquired
 --          {2, token}  held by this very acquisition: a retry; the lease was set again
@@ -34,7 +35,7 @@
 -- Bound: at most 64 marks that have ended are taken away.
 local LOCK, LEASES, own, lease, fence, trace = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
 local us = clock[1] * 1000000 + clock[2]
-local field, others = own .. ':write', 0
+local field, entry, others = own .. ':write', ARGV[8] or own, 0
 
 local function refuse(ms, holder)
   if ARGV[3] ~= '0' then
@@ -47,8 +48,8 @@ local function refuse(ms, holder)
         pcall('ZREM', KEYS[5], f)
       end
     end
-    local set = pcall('ZADD', KEYS[4], 'NX', us, own)
-    if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + ARGV[3], own) end
+    local set = pcall('ZADD', KEYS[4], 'NX', us, entry)
+    if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + ARGV[3], entry) end
     if due and type(set) ~= 'table' then
       for i = 4, 5 do
         if call('PTTL', KEYS[i]) < lives then pcall('PEXPIRE', KEYS[i], lives + math.floor(lives / 4)) end
@@ -166,7 +167,7 @@ end
 if found > 0 then call('DEL', LEASES) end
 call('ZADD', LEASES, now + lease, field)
 call('PEXPIRE', LEASES, lease)
-if first == nil then pcall('ZREM', KEYS[4], own) end -- false: nobody is on that list
-pcall('ZREM', KEYS[5], own)
+if first == nil then pcall('ZREM', KEYS[4], entry) end -- false: nobody is on that list
+pcall('ZREM', KEYS[5], entry)
 leave_trace(KEYS[#KEYS], own, trace, lease)
 return n > 0 and {1, n} or 1

@@ -16,6 +16,7 @@
 -- ARGV[5]  '1' = the acquisition left its trace
 -- ARGV[6]  '1' = undo
 -- ARGV[7]  '0' = the receivers of a message can't be counted
+-- ARGV[8]  the acquisition among those that wait; absent = ARGV[1]
 --
 -- If the lock is free then, and it is no reader's turn, the first writer that waits is called.
 --
@@ -78,8 +79,9 @@ if done == 1 or known == 1 and free then
 end
 local left = false
 if ARGV[6] == '1' then
-  pcall('ZREM', KEYS[7], own)
-  left = pcall('ZREM', KEYS[6], own) == 1
+  local entry = ARGV[8] or own
+  pcall('ZREM', KEYS[7], entry)
+  left = pcall('ZREM', KEYS[6], entry) == 1
   -- readers that stood back for this writer alone enter
   if left and call('EXISTS', KEYS[4]) == 1 and pcall('HGET', LOCK, 'mode') ~= 'write' then message = '1' end
 end

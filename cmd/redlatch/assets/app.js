@@ -13,7 +13,7 @@ const el = (tag, cls, ...parts) => {
   return e;
 };
 
-const ms = (ns) => ns / 1e6;
+const ms = (seconds) => seconds * 1e3;
 const when = (t) => (t && !t.startsWith("0001") ? Date.parse(t) : NaN);
 const now = () => Date.now() + state.skew; // the server's clock
 
@@ -42,8 +42,8 @@ const run = () => {
   for (const [e, update] of ticking) if (e.isConnected) update(); else ticking.delete(e);
 };
 const longest = {}; // per lock: the longest lease seen, which is a whole bar
-const lease = (key, remainingNs, at) => {
-  const fill = el("i"), bar = el("div", "lease", fill), left = ms(remainingNs), end = when(at) + left;
+const lease = (key, remaining, at) => {
+  const fill = el("i"), bar = el("div", "lease", fill), left = ms(remaining), end = when(at) + left;
   if (!(left > 0)) return bar;
   const full = longest[key] = Math.max(longest[key] || 0, left);
   return tick(bar, () => {
@@ -52,9 +52,9 @@ const lease = (key, remainingNs, at) => {
     bar.classList.toggle("low", part < 1 / 3);
   });
 };
-const leaseText = (remainingNs, at) => {
-  const e = el("b", "", "no end"), end = when(at) + ms(remainingNs);
-  return remainingNs > 0 ? tick(e, () => { e.textContent = span(end - now()); }) : e;
+const leaseText = (remaining, at) => {
+  const e = el("b", "", "no end"), end = when(at) + ms(remaining);
+  return remaining > 0 ? tick(e, () => { e.textContent = span(end - now()); }) : e;
 };
 const since = (cls, from, before, after) => {
   const e = el("span", cls);
@@ -85,13 +85,13 @@ const showList = () => {
   rows.sort((a, b) => (order === "name" ? 0 : b[order] - a[order]) || (a.name < b.name ? -1 : 1));
   const items = rows.slice(0, 300).map((l) => {
     const waiting = l.queue_length || (l.processes === 1 ? "1 process" : l.processes > 0 && l.processes + " processes");
-    const facts = [l.held_ms > 0 && "held " + span(l.held_ms), l.rate >= 0.05 && "≥" + l.rate.toFixed(1) + " turns/s"];
+    const facts = [l.held_seconds > 0 && "held " + span(l.held_seconds * 1e3), l.rate >= 0.05 && "≥" + l.rate.toFixed(1) + " turns/s"];
     const a = el("a", l.name === state.open && "open",
       el("span", "name", l.name),
       el("span", "right", waiting && el("span", "waiters", waiting + " waiting"), " ", el("span", "badge", l.kind === "read-write" ? l.mode || l.kind : l.kind)),
       el("span", "who", l.who),
       el("span", "right dim", facts.filter(Boolean).join(", ")),
-      lease(l.key, l.remaining, l.at));
+      lease(l.key, l.remaining_seconds, l.at));
     a.href = "#/lock/" + encodeURIComponent(l.name);
     a.dataset.name = l.name;
     return el("li", "", a);
@@ -136,12 +136,12 @@ const holder = (l, h) => {
   const b = state.allowUnlock && Object.assign(el("button", "danger", "Take it away"), { type: "button", onclick: () => ask(l, h) });
   if (b) b.dataset.name = h.owner;
   return el("div", "party", el("span", "name", l.names[h.owner]),
-    el("span", "right", since("dim", when(h.since), "asked for it ", " ago"), h.count > 1 && ", " + h.count + " holds"),
+    el("span", "right", since("dim", when(h.held_since), "held for ", ""), when(h.held_since) > when(h.asked_since) && ", after waiting " + span(when(h.held_since) - when(h.asked_since)), h.count > 1 && ", " + h.count + " holds"),
     line("owner", h.owner), line("address", h.addr), line("trace", h.trace_id),
-    l.holder_count > 1 && lease(l.key + h.owner, h.remaining, l.at), b);
+    l.holder_count > 1 && lease(l.key + h.owner, h.remaining_seconds, l.at), b);
 };
 
-const waiter = (l, w) => el("li", "", el("span", "", inMode(l.names[w.owner], w.mode)), since("right dim", when(w.since), "waits ", ""), el("span", "owner", w.owner));
+const waiter = (l, w) => el("li", "", el("span", "", inMode(l.names[w.owner], w.mode)), since("right dim", when(w.asked_since), "waits ", ""), el("span", "owner", w.owner));
 
 // some are the first of the parties, or all that came, and a word about the others.
 const some = (parties, total, l, show) => {
@@ -168,11 +168,11 @@ const showOne = () => {
     el("span", "badge " + (held ? "held" : "free"), held ? mode : "free"), " ",
     l.kind ? el("span", "badge", l.kind) : el("span", "dim", "There is no key and no queue of this name."),
     el("div", "facts",
-      held && fact("lease left", leaseText(l.remaining, l.at)),
+      held && fact("lease left", leaseText(l.remaining_seconds, l.at)),
       l.kind && l.kind !== "plain" && fact("in the queue", l.queue_length),
       fact(l.processes === 1 ? "process listens" : "processes listen", l.processes < 0 ? "?" : l.processes),
       l.token && fact("fencing token", l.token)),
-    held && lease(l.key, l.remaining, l.at))];
+    held && lease(l.key, l.remaining_seconds, l.at))];
   if (held) parts.push(card(l.holder_count > 1 ? "Holders (" + l.holder_count + ")" : "Holder", ...some(l.holders, l.holder_count, l, holder)));
   parts.push(strip(l));
   if (l.waiting) parts.push(card("Waiting processes (" + l.waiting.length + ")", el("ol", "queue", ...some(l.waiting, l.waiting.length, l, waiting))));

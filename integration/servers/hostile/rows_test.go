@@ -120,7 +120,7 @@ func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 			t.Error(err)
 		}
 		for _, w := range in.Queue {
-			if y := w.Since.Year(); y > 2200 {
+			if y := w.AskedSince.Year(); y > 2200 {
 				t.Errorf("%s: since the year %d", name, y)
 			}
 		}

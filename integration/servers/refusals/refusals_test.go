@@ -68,7 +68,7 @@ func calls() map[string]call {
 			luascript.FairRelease, fairKeys("l"), []string{"PUBLISH", "ch:", "ch2:", field, "0", "0", "0"}, "1", "", "l", field, "", 0,
 		},
 		"retry of a fair acquisition": {
-			luascript.FairAcquire, fairKeys("l"), []string{"PUBLISH", "ch:", "ch2:", field, more, "-", "", "0"}, "[2 0]", "", "l", field, "2", lease + 1,
+			luascript.FairAcquire, fairKeys("l"), []string{"PUBLISH", "ch:", "ch2:", field, more, "-", "", "0"}, "[2 0 " + field + "]", "", "l", field, "2", lease + 1,
 		},
 		"read re-entry":    {luascript.RWReenter, read, []string{field, "3", more}, "1", "", "r", field, "3", lease + 1},
 		"read renewal":     {luascript.RWRenew, read, []string{field, more}, "[1]", "", "r", field, "2", lease + 1},

@@ -1,0 +1,102 @@
+package promises
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/integration/bed"
+)
+
+// span is when something was called and when it was known to be done.
+type span struct{ from, to time.Time }
+
+// since fails if a holder of the lock did not ask, or get it, within these.
+func since(t *testing.T, x *bed.Site, name string, asked, held span) {
+	t.Helper()
+	within := func(what, owner string, at time.Time, s span) {
+		if at.Before(s.from.Truncate(time.Millisecond)) || at.After(s.to) {
+			t.Errorf("%s %s since %v: %v after the earliest, %v before the latest", owner, what, at, at.Sub(s.from), s.to.Sub(at))
+		}
+	}
+	for _, c := range x.Through {
+		for _, h := range c.Held() {
+			if slices.Contains(x.Kind.Names(name), h.Name) {
+				within("holds by itself", h.Owner, h.Since, held)
+			}
+		}
+	}
+	for _, c := range x.Direct {
+		for _, part := range x.Kind.Names(name) {
+			in, err := c.Inspect(t.Context(), part)
+			if err != nil || len(in.Holders) == 0 {
+				t.Errorf("%s: %+v, %v", part, in, err)
+			}
+			for _, h := range in.Holders {
+				within("asked", h.Owner, h.AskedSince, asked)
+				within("is held", h.Owner, h.HeldSince, held)
+			}
+		}
+	}
+}
+
+// Inspect tells since when a lock is held, and apart from that since when it was asked for: of who got it at once,
+// who waited for another process, who waited behind others of its own; a re-entry changes neither.
+func TestHeldIsSinceTheGrant(t *testing.T) {
+	t.Parallel()
+	const wait = 2 * time.Second
+	besideEachOther(t, nil, cases{
+		"at once, and again inside": func(t *testing.T, x *bed.Site, name string) {
+			began := time.Now()
+			outer := bed.Lock(t, t.Context(), x.Lock(name))
+			once := span{began, time.Now()}
+			since(t, x, name, once, once)
+			inner := bed.Lock(t, outer.Context(), x.Lock(name))
+			since(t, x, name, once, once)
+			bed.Unlock(t, inner)
+			bed.Unlock(t, outer)
+		},
+		"after a wait": func(t *testing.T, x *bed.Site, name string) {
+			before := bed.Lock(t, t.Context(), x.Beside(name))
+			waiting := x.Asked(t, name)
+			began := time.Now()
+			next := bed.Async(t.Context(), x.Lock(name))
+			waiting()
+			asked := span{began, time.Now()}
+			time.Sleep(wait)
+			freed := time.Now()
+			bed.Unlock(t, before)
+			a := bed.Get(t, next)
+			if a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			since(t, x, name, asked, span{freed, a.At})
+			bed.Unlock(t, a.Hold)
+		},
+		"behind others of its process": func(t *testing.T, x *bed.Site, name string) {
+			before := bed.Lock(t, t.Context(), x.Beside(name))
+			waiting := x.Asked(t, name)
+			began := time.Now()
+			got := []<-chan bed.Attempt{bed.Async(t.Context(), x.Lock(name))}
+			waiting()
+			got = append(got, bed.Async(t.Context(), x.Lock(name)))
+			time.Sleep(wait)
+			freed := time.Now()
+			bed.Unlock(t, before)
+			for len(got) > 0 { // whoever comes first gives it to the other one
+				var a bed.Attempt
+				select {
+				case a = <-got[0]:
+					got = got[1:]
+				case a = <-got[len(got)-1]:
+					got = got[:len(got)-1]
+				}
+				if a.Err != nil {
+					t.Fatal(a.Err)
+				}
+				since(t, x, name, span{began, freed}, span{freed, time.Now()})
+				bed.Unlock(t, a.Hold)
+			}
+		},
+	})
+}
