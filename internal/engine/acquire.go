@@ -273,6 +273,7 @@ func (a *acquisition) run(try bool) error {
 				}
 				continue
 			case err != nil:
+				first := a.lastErr == nil
 				a.lastErr = err
 				if a.lead != nil { // those who can't wait hear by themselves what is wrong
 					a.core.reg.Refused(a.lead, held.Seen{})
@@ -282,6 +283,8 @@ func (a *acquisition) run(try bool) error {
 				}
 				if a.retry == nil {
 					a.retry = held.NewRetry()
+				} else if first {
+					a.retry.Reset()
 				}
 				late := errors.Is(err, errTooLate)
 				if late {
@@ -289,6 +292,8 @@ func (a *acquisition) run(try bool) error {
 					if a.waiter != nil {
 						a.forget() // what it can't have, those behind it in the line can
 					}
+				} else {
+					a.tellOfOutage(err)
 				}
 				if !a.pause(a.retry.NextBackOff()) {
 					return a.ended()

@@ -70,6 +70,7 @@ type Core struct {
 	used     sync.Pool     // acquisitions that ended; see recycle
 	nested   nestings
 	pausing  pauses
+	outage   outage
 	swapped  sync.Once // a warning of swapped arguments
 
 	mu       sync.Mutex
