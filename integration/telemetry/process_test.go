@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"go.opentelemetry.io/otel"
@@ -166,6 +168,31 @@ func lateProviders(ctx context.Context, w *testbed.Worker) error {
 	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
+	later, err := redlatch.New(redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
+	if err != nil {
+		return err
+	}
+	defer later.Close()
+	time.Sleep(50 * time.Millisecond) // so old is the first hold at least
+	young, err := later.RLock("later").Lock(ctx)
+	if err != nil {
+		return err
+	}
+	var ages metricdata.ResourceMetrics
+	if err := reader.Collect(ctx, &ages); err != nil {
+		return err
+	}
+	for _, scope := range ages.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if g, ok := m.Data.(metricdata.Gauge[float64]); ok && m.Name == "lock.hold.age" {
+				w.Say("age %f", g.DataPoints[0].Value)
+			}
+		}
+	}
+	if err := young.Unlock(ctx); err != nil {
+		return err
+	}
+	spans.Reset()
 	if err := early.Unlock(ctx); err != nil {
 		return err
 	}
@@ -215,6 +242,9 @@ func TestProvidersSetLater(t *testing.T) {
 	}
 	if before > noops {
 		t.Errorf("%d allocations for Lock + Unlock before providers are set, %d with no-ops", before, noops)
+	}
+	if got, err := strconv.ParseFloat(p.Expect(t, "age"), 64); err != nil || got < 0.05 {
+		t.Errorf("the oldest hold is %f s old: %v", got, err)
 	}
 	if got, want := p.Expect(t, "spans"), "EVALSHA lock.release EVALSHA lock.acquire EVALSHA lock.release"; got != want {
 		t.Errorf("spans: %s, want %s", got, want)

@@ -18,6 +18,7 @@ import (
 // ages are the gauges of the oldest holds and waits of one meter provider's Clients. A gauge has one value for
 // all of them: the largest. They are asked for when the metrics are read: locking and unlocking pay nothing.
 type ages struct {
+	of         metric.MeterProvider
 	hold, wait metric.Float64ObservableGauge
 	end        metric.Registration
 
@@ -31,11 +32,11 @@ type client struct {
 	held  func(named bool) []observe.Age
 }
 
-// told has the gauges of each provider: those of a Client with a provider of its own are never found there by
-// another one.
+// told has the gauges of each provider.
 var told = struct {
-	mu sync.Mutex
-	by map[metric.MeterProvider]*ages // guarded by mu
+	mu    sync.Mutex
+	by    map[metric.MeterProvider]*ages // guarded by mu
+	early metric.MeterProvider           // guarded by mu; the API's placeholder, if a Client was made with it
 }{by: map[metric.MeterProvider]*ages{}}
 
 // Ages has the gauges of o tell the ages of a Client's holds, until stop. held is called by whoever reads the
@@ -50,6 +51,11 @@ func Ages(o observe.Observer, held func(named bool) []observe.Age) (stop func(),
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	g := told.by[m.provider]
+	if isPlaceholder(m.provider) {
+		told.early = m.provider
+	} else if early := told.by[told.early]; early != nil && isGlobal(m.provider) {
+		g = early // the placeholder leads to the same
+	}
 	if g == nil {
 		if g, err = newAges(m.provider); err != nil {
 			return nil, err
@@ -63,7 +69,7 @@ func Ages(o observe.Observer, held func(named bool) []observe.Age) (stop func(),
 }
 
 func newAges(mp metric.MeterProvider) (g *ages, err error) {
-	g = &ages{clients: map[*metrics]client{}}
+	g = &ages{of: mp, clients: map[*metrics]client{}}
 	meter := mp.Meter(otel.Scope, metric.WithSchemaURL(semconv.SchemaURL))
 	if g.hold, err = meter.Float64ObservableGauge("lock.hold.age", metric.WithUnit("s"),
 		metric.WithDescription("For how long the oldest current hold has been held; 0: none.")); err != nil {
@@ -85,7 +91,7 @@ func (g *ages) leave(m *metrics) {
 	last := len(g.clients) == 0
 	g.mu.Unlock()
 	if last {
-		delete(told.by, m.provider)
+		delete(told.by, g.of)
 	}
 	told.mu.Unlock()
 	if last {

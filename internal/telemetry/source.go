@@ -76,6 +76,9 @@ func isPlaceholder(provider any) bool {
 	return strings.HasPrefix(fmt.Sprintf("%T", provider), "*global.")
 }
 
+// isGlobal reports whether the program has set this one for all.
+func isGlobal(mp metric.MeterProvider) bool { return mp == otel.GetMeterProvider() }
+
 func tracerProvider(given trace.TracerProvider) (trace.TracerProvider, *source) {
 	if given == nil {
 		given = otel.GetTracerProvider()
