@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	scan "github.com/redlatch/redlatch/internal/inspect"
 )
 
 // turn is one holder of a lock, as far as it was seen.
@@ -171,6 +173,8 @@ type board struct {
 	locks map[string]*watched // by key
 	more  int                 // locks that there are besides
 	last  time.Time           // when the last look began
+	took  time.Duration       // the last look
+	share string              // what looks take of the server's time, "" = no bound
 }
 
 func newBoard() *board { return &board{locks: map[string]*watched{}} }
@@ -205,7 +209,7 @@ func (b *board) see(l *looked) {
 			see(w, redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: w.At.Add(elapsed)})
 		}
 	}
-	b.last, b.more = now, l.more
+	b.last, b.more, b.took, b.share = now, l.more, l.took, l.share
 }
 
 // detail is a lock in depth.
@@ -250,12 +254,14 @@ const (
 type overview struct {
 	Total int       `json:"total"`
 	At    time.Time `json:"at"`
+	Took  float64   `json:"took_seconds"` // the look
+	Share string    `json:"share,omitempty"`
 	Locks []watched `json:"locks"`
 }
 
 // overview is what the last look found: of the locks that there are besides nothing is known.
 func (b *board) overview() overview {
-	o := overview{At: time.Now(), Total: b.more, Locks: []watched{}}
+	o := overview{At: time.Now(), Total: b.more, Took: b.took.Seconds(), Share: b.share, Locks: []watched{}}
 	for _, w := range b.sorted(0, false, "") {
 		if !w.seen.Equal(b.last) {
 			continue
@@ -306,10 +312,22 @@ func (b *board) sorted(order int, reverse bool, filter string) []*watched {
 	return out
 }
 
+// budget is what all scans of a command take of a server's time, after the first 50 ms.
+const budget = "at most 2 % of the server's time"
+
+func newPace() *scan.Pace { return scan.NewPace(0.02, 50*time.Millisecond) }
+
+// fullSpeed is the flag that lifts the budget.
+func (a *app) fullSpeed(c *cobra.Command) {
+	c.Flags().BoolVar(&a.full, "full-speed", false, "scan as fast as the server answers, instead of in "+budget)
+}
+
 // looked is what one look at the server came to: top and the page show what one said.
 type looked struct {
 	began time.Time
 	took  time.Duration
+	pause time.Duration                  // to make before the next one: no more than half of the time is for looks
+	share string                         // what they take of the server's time, "" = no bound
 	locks []redlatch.Inspection          // the first ones by name
 	more  int                            // locks that there are besides
 	open  map[string]redlatch.Inspection // those that were looked at in depth, by the names given
@@ -320,6 +338,11 @@ type looked struct {
 // lookAll looks at all locks, and at some in depth: what can't be read of one of these is its Problem.
 func lookAll(ctx context.Context, client *redlatch.Client, pattern string, open ...string) *looked {
 	l := &looked{began: time.Now(), open: map[string]redlatch.Inspection{}}
+	pace := scan.PaceOf(ctx)
+	rested := pace.Rested()
+	if pace != nil {
+		l.share = budget
+	}
 	l.locks, l.more, l.err = list(ctx, client, pattern, maxListed, func(*redlatch.Inspection) (bool, error) { return true, nil })
 	for _, name := range open {
 		if _, have := l.open[name]; have || name == "" || l.err != nil {
@@ -340,6 +363,7 @@ func lookAll(ctx context.Context, client *redlatch.Client, pattern string, open 
 		}
 	}
 	l.took = time.Since(l.began)
+	l.pause = l.took - (pace.Rested() - rested)
 	return l
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/conn"
+	scan "github.com/redlatch/redlatch/internal/inspect"
 )
 
 // connection is how the server is found: by flags, else by the environment.
@@ -230,7 +231,7 @@ func (a *app) complete(cmd *cobra.Command, args []string, begun string) (names [
 	}
 	a.flags.timeout = time.Second
 	_ = a.with("complete", func(client *redlatch.Client) error {
-		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(scan.WithPace(cmd.Context(), newPace()), time.Second)
 		defer cancel()
 		for in, err := range client.Locks(ctx, globEscape.Replace(raw)+"*") {
 			if err != nil || len(names) == 100 {

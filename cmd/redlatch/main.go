@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	scan "github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/quote"
 )
 
@@ -59,6 +60,7 @@ type app struct {
 	std   streams
 	flags connection
 	began bool // the command line is right
+	full  bool // nothing bounds scans
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -89,7 +91,14 @@ In tables and sentences long texts are cut; in JSON they are whole.
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// What fails before is the command line.
-		PersistentPreRun: func(*cobra.Command, []string) { a.began = true },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			a.began = true
+			if !a.full {
+				pace := newPace()
+				pace.Slow = func() { fmt.Fprintln(a.std.err, "redlatch: this takes", budget+"; --full-speed lifts that") }
+				cmd.SetContext(scan.WithPace(cmd.Context(), pace))
+			}
+		},
 	}
 	root.SetIn(a.std.in)
 	root.SetOut(a.std.out)

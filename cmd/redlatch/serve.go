@@ -70,6 +70,7 @@ of JSON on standard error. Programs use redlatch ls and show with -o json.`,
 	}
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8379", "address and port")
 	c.Flags().BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
+	a.fullSpeed(c)
 	c.Flags().BoolVar(&f.readOnly, "read-only", false, "only look (the default)")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
 	c.Flags().BoolVar(&f.noToken, "no-token", false, "ask for no token, though --allow-unlock is given; on a loopback address only")

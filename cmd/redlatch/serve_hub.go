@@ -89,8 +89,7 @@ func (h *hub) run(ctx context.Context) {
 				return
 			}
 			h.show(l)
-			// On a server with very many keys it looks no more than half of the time.
-			next = time.After(max(h.interval, l.took))
+			next = time.After(max(h.interval, l.pause))
 		}
 		select {
 		case <-ctx.Done():

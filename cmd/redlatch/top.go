@@ -65,6 +65,7 @@ unlock as much as one more waiting process, and is not possible on a cluster. Th
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to refresh")
+	a.fullSpeed(c)
 	c.Flags().BoolVar(&listen, "listen", false, "count turns by the messages of unlocks, too")
 	return c
 }
@@ -103,7 +104,7 @@ func top(ctx context.Context, client *redlatch.Client, in, out *os.File, v *topV
 			return nil
 		case l := <-looks:
 			v.see(l)
-			next.Reset(max(v.interval-l.took, l.took)) // on a server with very many keys: no more than half of the time
+			next.Reset(max(v.interval-l.took, l.pause))
 		case k, ok := <-keys:
 			if !ok || v.key(k) {
 				return nil
@@ -298,6 +299,12 @@ func (v *topView) render() string {
 	}
 	if v.paused {
 		state += ", paused"
+	}
+	if v.board.share != "" {
+		state += ", " + v.board.share
+	}
+	if v.board.took > time.Second {
+		state += ", a look takes " + span(v.board.took)
 	}
 	title := "redlatch top  " + quote.Text(v.server)
 	if v.pattern != "" {

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/redlatch/redlatch"
+	scan "github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -336,5 +339,68 @@ func TestTurnsThatNobodySaw(t *testing.T) {
 func TestTopNeedsATerminal(t *testing.T) {
 	if st, _, errs := callWith(t, "", nil, "top"); st != exitUsage || !strings.Contains(errs, "terminal") {
 		t.Errorf("%d %s", st, errs)
+	}
+}
+
+// A scan takes its share of the server's time, says so, and --full-speed lifts that.
+func TestBudget(t *testing.T) {
+	s := server(t)
+	defer s.Do(t, "FLUSHALL")
+	fill := func(locks string) {
+		s.Do(t, "FLUSHALL")
+		s.Do(t, "EVAL", `for i = 1, ARGV[2] do
+			redis.call('HSET', 'orders:' .. i, ARGV[1] .. i, 1)
+			redis.call('PEXPIRE', 'orders:' .. i, 300000)
+		end`, "0", "8743c9c0-0795-4907-87fd-6c719a6b4586:", locks)
+	}
+	used := func() (used time.Duration) {
+		for name, text := range s.Info(t, "cpu") {
+			if seconds, err := strconv.ParseFloat(text, 64); err == nil && strings.HasSuffix(name, "_main_thread") {
+				used += time.Duration(seconds * float64(time.Second))
+			}
+		}
+		return used
+	}
+	if used() == 0 {
+		t.Skip("this server does not tell what its thread took")
+	}
+	c := client(t, s)
+	took := func(p *scan.Pace, limit time.Duration) (locks int, of time.Duration) {
+		ctx, cancel := context.WithTimeout(scan.WithPace(t.Context(), p), limit)
+		defer cancel()
+		before := used()
+		for _, err := range c.Locks(ctx, "") {
+			if err != nil {
+				break // its time is over
+			}
+			locks++
+		}
+		return locks, used() - before
+	}
+	fill("20000")
+	all, full := took(nil, patience)
+	few, paced := took(scan.NewPace(0.02, 0), 4*time.Second)
+	t.Logf("%v for %d locks at full speed, %v for %d in four seconds", full, all, paced, few)
+	if share := 4 * time.Second / 50; paced > 3*share || full < 4*share || few >= all {
+		t.Errorf("%v for %d locks, and %v for %d at full speed", paced, few, full, all)
+	}
+
+	fill("4000")
+	top := onTerminal(t, s, 120, 24, "top")
+	top.shows(120, budget, "a look takes ")
+	top.press("q")
+	top = onTerminal(t, s, 120, 24, "top", "--full-speed")
+	if screen := top.shows(120, "000 locks, every 1s"); strings.Contains(screen, budget) {
+		t.Errorf("at full speed:\n%s", screen)
+	}
+	top.press("q")
+	if st, out, errs := call(t, s, "ls", "orders:1?", "--full-speed"); st != 0 || strings.Count(out, "\n") != 11 || errs != "" {
+		t.Errorf("%d %s%s", st, out, errs)
+	}
+	ls := begin(t, s, "ls")
+	ls.says("this takes " + budget + "; --full-speed lifts that")
+	p := serving(t, s, "--full-speed")
+	if text := p.event("locks", ""); strings.Contains(text, `"share":`) || !strings.Contains(text, `"took_seconds":`) {
+		t.Errorf("%.200s", text)
 	}
 }

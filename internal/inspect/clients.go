@@ -203,6 +203,7 @@ func (i *Inspector) connections(ctx context.Context) connected {
 		case text := <-texts:
 			list.whole = list.whole && text != ""
 			parseClients(text, list.byID)
+			PaceOf(ctx).owe(time.Duration(len(text)) * perByte)
 		case <-ctx.Done():
 			list.whole = false
 			return list

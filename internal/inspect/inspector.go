@@ -146,6 +146,7 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 		return lock.Inspection{}, err
 	}
 	defer done()
+	PaceOf(ctx).owe(perLock)
 	r, err := i.ask(ctx, name, "inspect", LookCommand(i.conn.Topology(), key, Most), conn.Ambiguous)
 	if err != nil {
 		return lock.Inspection{}, err

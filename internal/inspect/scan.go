@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -38,6 +39,7 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 		var long tooLong
 		for _, n := range nodes {
 			for cursor, more := uint64(0), true; more; more = cursor != 0 {
+				PaceOf(ctx).rest(ctx)
 				var found []lock.Inspection
 				if found, cursor, err = i.batch(ctx, n, match, cursor, seen, &long); err != nil {
 					yield(lock.Inspection{}, err)
@@ -107,10 +109,12 @@ func (i *Inspector) batch(ctx context.Context, n node, match string, cursor uint
 	if err != nil {
 		return nil, 0, err
 	}
+	PaceOf(ctx).owe(scanned*perKey + time.Duration(len(entry.Elements))*perHash)
 	keys, err := i.likely(ctx, n, fresh(long.leaveOut(entry.Elements), seen))
 	if err != nil {
 		return nil, 0, err
 	}
+	PaceOf(ctx).owe(time.Duration(len(keys)) * perLock)
 	found, err := i.look(ctx, keys)
 	return found, entry.Cursor, err
 }

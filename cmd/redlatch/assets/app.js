@@ -3,7 +3,7 @@
 // only: names and owners are whatever somebody chose.
 
 const $ = (id) => document.getElementById(id);
-const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null, came: 0, interval: 1000, all: false };
+const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null, came: 0, took: 0, interval: 1000, all: false };
 
 // el is an element with texts and elements in it; what is empty or false is left out.
 const el = (tag, cls, ...parts) => {
@@ -232,12 +232,13 @@ const showState = (text, trouble = "") => {
   $("trouble").textContent = trouble;
   $("trouble").hidden = !trouble;
   $("state").textContent = text;
-  $("state").classList.toggle("live", text === "live");
-  document.body.classList.toggle("stale", text !== "live" && state.came > 0);
+  const live = text.startsWith("live");
+  $("state").classList.toggle("live", live);
+  document.body.classList.toggle("stale", !live && state.came > 0);
 };
 // age says when what is shown is old, whoever is silent: the server, the program or the network. Nothing counts on then.
 const age = () => {
-  if ($("state").textContent === "live" && Date.now() - state.came > Math.max(2000, state.interval + 1000)) {
+  if ($("state").classList.contains("live") && Date.now() - state.came > Math.max(2000, state.interval + 2 * state.took)) {
     showState("no answer since " + clock(new Date(state.came).toISOString()));
   }
   if (!document.body.classList.contains("stale")) run();
@@ -265,9 +266,10 @@ $("login").addEventListener("submit", (e) => {
 
 const told = {
   locks: (o) => {
-    Object.assign(state, { locks: o.locks, total: o.total, came: Date.now() });
+    Object.assign(state, { locks: o.locks, total: o.total, came: Date.now(), took: o.took_seconds * 1000 });
+    $("share").textContent = o.share ? "Looks take " + o.share + "." : "";
     if (o.locks.length) state.skew = when(o.at) - Date.now();
-    showState("live");
+    showState(state.took > 1000 ? "live, a look takes " + span(state.took) : "live");
     showList();
   },
   lock: (o) => {
