@@ -23,7 +23,7 @@
 -- memory: the first write takes none.
 local field, entry = ARGV[4], ARGV[8] or ARGV[4]
 if ARGV[6] == '1' and pcall('HLEN', LOCK) == 1 then
-  local one = call('HKEYS', LOCK)[1]
+  local one = call('HGETALL', LOCK)[1]
   if one and string.sub(one .. '.', 1, #entry + 1) == entry .. '.' then field = one end
 end
 
