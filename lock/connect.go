@@ -12,12 +12,21 @@ type ConnectReason string
 
 // The reasons of a [ConnectError].
 const (
-	ConnectLogin      ConnectReason = "login"      // user name or password wrong or missing
-	ConnectPermission ConnectReason = "permission" // the user may not run a command that connecting needs
-	ConnectTLS        ConnectReason = "tls"        // one side speaks TLS and the other does not, or a certificate is refused
-	ConnectVersion    ConnectReason = "version"    // the server is too old
-	ConnectTopology   ConnectReason = "topology"   // the servers are not what the options say
-	ConnectRefused    ConnectReason = "refused"    // the server refuses for another reason, given in Advice or Err
+	// ConnectLogin: user or password are wrong, missing, or not wanted.
+	ConnectLogin ConnectReason = "login"
+	// ConnectPermission: the user may not run a command that connecting needs; protected mode; no permission for the
+	// socket.
+	ConnectPermission ConnectReason = "permission"
+	// ConnectTLS: TLS to a plain port, or no TLS to a TLS port; a certificate that is not trusted, is for another name, or
+	// is out of date; a client certificate that is missing or refused.
+	ConnectTLS ConnectReason = "tls"
+	// ConnectVersion: the server is too old.
+	ConnectVersion ConnectReason = "version"
+	// ConnectTopology: no such database; servers instead of sentinels, or sentinels instead of servers; an unknown master;
+	// several addresses that are not a cluster; a node of a cluster that is taken for a single server.
+	ConnectTopology ConnectReason = "topology"
+	// ConnectRefused: any other permanent refusal; the server's own words are in the message.
+	ConnectRefused ConnectReason = "refused"
 )
 
 // ConnectError says that connecting failed, and that only a change of the configuration,
