@@ -43,6 +43,9 @@ package multilock
 // In a round that began with waiting, the MultiLock queues for them while it holds other
 // members: in canonical order, and for at most a tenth of the lease.
 //
+// A closed client ends the wait at the next try, not at once: to watch all clients takes a select over as many channels.
+// A quorum's waiter is signalled, since a place that it keeps would hold up Close.
+//
 // # A majority of copies
 //
 // Each copy is asked at once, with a time limit per node far below the lease. The
