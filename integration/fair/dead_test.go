@@ -179,31 +179,6 @@ func TestTheHolderDies(t *testing.T) {
 	}
 }
 
-// The key is deleted by hand: the head enters within a second, whatever the
-// lease was.
-func TestTheKeyIsDeletedByHand(t *testing.T) {
-	s := testbed.Standalone(t)
-	l := dial(t, s.Addr()).FairLock(name)
-	hold := lockIt(t, l)
-	got := inLine(t, s, 2, l)
-	calm(t, s)
-	busy, before, start := newMeter(t), s.CommandStats(t), time.Now()
-	s.Do(t, "DEL", name)
-	r := receive(t, got, 5*time.Second)
-	if took := r.at.Sub(start); r.err != nil || r.id != 0 || took > time.Second+busy.slack() {
-		t.Errorf("waiter %d after %v, %v", r.id, took, r.err)
-	}
-	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 6 {
-		t.Errorf("%d scripts", n)
-	}
-	if err := hold.Unlock(t.Context()); err == nil {
-		t.Error("the lost hold was unlocked")
-	}
-	bed.Unlock(t, r.hold)
-	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
-	nothingLeft(t, s)
-}
-
 // 1,000 waiters of one client wait for seconds: their places are kept alive by a
 // few commands per refresh, one subscription and the goroutines that they are.
 func TestWaitingIsCheap(t *testing.T) {

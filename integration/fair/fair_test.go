@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -198,49 +197,6 @@ func TestStateShowsTheQueue(t *testing.T) {
 	}
 	bed.Unlock(t, hold)
 	eventually(t, 5*time.Second, "an empty queue", func() bool { return s.Int(t, "LLEN", queueKey) == 0 })
-}
-
-// A skip time below the least one is refused by the first call.
-func TestSkipAfterIsValidated(t *testing.T) {
-	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
-	for _, d := range []time.Duration{-time.Second, 0, fairlock.MinSkipAfter - 1, math.MaxInt64} {
-		if _, err := c.FairLock(name, fairlock.WithSkipAfter(d)).Lock(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {
-			t.Errorf("%v: %v", d, err)
-		}
-	}
-	bed.Unlock(t, lockIt(t, c.FairLock(name, fairlock.WithSkipAfter(fairlock.MinSkipAfter))))
-}
-
-// Tokens increase from holder to holder, also when the lock is handed over, and
-// who did not ask has none.
-func TestTokensIncreaseOverHandOvers(t *testing.T) {
-	s := bed.Server(t)
-	c := dial(t, s.Addr())
-	hold := lockIt(t, c.FairLock(name, redlatch.Fenced()))
-	last := hold.Token()
-	got := make(chan result, 10)
-	for i := range 10 {
-		opts := []redlatch.Option{}
-		if i%3 != 0 {
-			opts = append(opts, redlatch.Fenced())
-		}
-		wait(t.Context(), c.FairLock(name, opts...), i, got)
-		queued(t, s, int64(i+1))
-	}
-	for i := range 10 {
-		bed.Unlock(t, hold)
-		hold = receive(t, got, 5*time.Second).hold
-		switch token := hold.Token(); {
-		case i%3 == 0 && token != 0:
-			t.Errorf("turn %d: token %d, though not fenced", i, token)
-		case i%3 != 0 && token <= last:
-			t.Errorf("turn %d: token %d after %d", i, token, last)
-		case i%3 != 0:
-			last = token
-		}
-	}
-	bed.Unlock(t, hold)
 }
 
 // Two waits of one owner are two places; when the owner has the lock by one of them, the other

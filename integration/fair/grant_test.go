@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/integration/bed"
@@ -194,30 +192,6 @@ func indexFromEnd(field string) int {
 	return n - 1
 }
 
-// The reply to the enqueuing is lost: the retry finds its own place.
-func TestALostReplyMakesNoSecondPlace(t *testing.T) {
-	s := bed.Server(t)
-	proxy := testbed.NewProxy(t, s.Addr())
-	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
-	c := dial(t, proxy.Addr())
-	trap := proxy.DropReply(testbed.Contains("EVALSHA", queueKey))
-	got := make(chan result, 1)
-	wait(t.Context(), c.FairLock(name), 1, got)
-	trap.Wait(t)
-	queued(t, s, 1)
-	calm(t, s)
-	if n := s.Int(t, "LLEN", queueKey); n != 1 {
-		t.Errorf("%d places", n)
-	}
-	bed.Unlock(t, hold)
-	r := entered(t, got, 5*time.Second)
-	// and the same for the release: its retry finds the work done
-	trap = proxy.DropReply(testbed.Contains("EVALSHA", queueKey))
-	bed.Unlock(t, r.hold)
-	trap.Wait(t)
-	nothingLeft(t, s)
-}
-
 // An acquisition that was given up while its command was under way: the command
 // arrives late and neither acquires nor queues up.
 func TestALateAcquireMakesNoPlace(t *testing.T) {
@@ -289,29 +263,6 @@ func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// Waiters enter in turn when the server has forgotten the scripts, and queue up again when it has
-// forgotten all.
-func TestScriptFlushAndRestart(t *testing.T) {
-	s := testbed.Standalone(t)
-	l := dial(t, s.Addr()).FairLock(name)
-	hold := lockIt(t, l)
-	got := inLine(t, s, 3, l)
-	s.Do(t, "SCRIPT", "FLUSH")
-	bed.Unlock(t, hold)
-	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
-	lost := receive(t, got, 5*time.Second).hold
-	s.Restart(t, testbed.Empty)
-	r := receive(t, got, 10*time.Second) // it finds no place and queues up again
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	if err := lost.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("the hold that the server forgot: %v", err)
-	}
-	bed.Unlock(t, r.hold)
-	nothingLeft(t, s)
-}
-
 // With ReplicaAcks a grant counts only once the replicas have it: it is confirmed
 // before Lock returns, and passed on when too few answer.
 func TestReplicaAcksOfAGrant(t *testing.T) {
@@ -354,35 +305,6 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 	}
 	set.Replicas()[0].Thaw(t)
 	bed.Unlock(t, b.hold)
-}
-
-// On a cluster the grants travel over sharded channels.
-func TestOnACluster(t *testing.T) {
-	cluster := testbed.Cluster(t)
-	a, b := clusterClient(t, cluster), clusterClient(t, cluster)
-	for _, lockName := range []string{"orders:1", "{x}y", "a{b}c", "z"} {
-		hold := lockIt(t, a.FairLock(lockName, redlatch.Fenced()))
-		got := make(chan result, 4)
-		for i := range 4 {
-			l := []*redlatch.Client{a, b}[i%2].FairLock(lockName)
-			wait(t.Context(), l, i, got)
-			eventually(t, 5*time.Second, "a place", func() bool {
-				st, err := a.FairLock(lockName).State(t.Context())
-				return err == nil && st.QueueLength == i+1
-			})
-		}
-		bed.Unlock(t, hold)
-		for i := range 4 {
-			bed.Unlock(t, inTurn(t, got, 3*time.Second, i).hold)
-		}
-	}
-}
-
-func clusterClient(t *testing.T, cluster *testbed.ClusterSet) *redlatch.Client {
-	t.Helper()
-	return dial(t, "", redlatch.WithConfig(func(c *redlatch.Config) {
-		c.Redis = rueidis.ClientOption{InitAddress: cluster.Addrs()}
-	}))
 }
 
 // The server comes back with an older life of the place: it ends sooner than the waiter's last refresh says, of which

@@ -14,46 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A waiter that gives up is out of the queue at once, wherever it stands; the
-// others keep their order.
-func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
-	for _, where := range []struct {
-		name string
-		id   int
-	}{{"first", 0}, {"middle", 2}, {"last", 4}} {
-		t.Run(where.name, func(t *testing.T) {
-			s := bed.Server(t)
-			l := dial(t, s.Addr()).FairLock(name)
-			hold := lockIt(t, l)
-			got := make(chan result, 5)
-			cancels := make([]context.CancelFunc, 5)
-			for i := range cancels {
-				var ctx context.Context
-				ctx, cancels[i] = context.WithCancel(t.Context())
-				defer cancels[i]()
-				wait(ctx, l, i, got)
-				queued(t, s, int64(i+1))
-			}
-			cancels[where.id]()
-			if r := receive(t, got, time.Second); r.id != where.id || !errors.Is(r.err, context.Canceled) || !errors.Is(r.err, redlatch.ErrNotAcquired) {
-				t.Fatalf("waiter %d: %v", r.id, r.err)
-			}
-			queued(t, s, 4)
-			if n := s.Int(t, "ZCARD", scoresKey); n != 4 {
-				t.Errorf("%d scores for 4 waiters", n)
-			}
-			bed.Unlock(t, hold)
-			for i := range 5 {
-				if i == where.id {
-					continue
-				}
-				bed.Unlock(t, inTurn(t, got, 5*time.Second, i).hold)
-			}
-			nothingLeft(t, s)
-		})
-	}
-}
-
 // Close ends its waits and takes their places out of the queue before it returns.
 func TestCloseLeavesTheQueues(t *testing.T) {
 	s := bed.Server(t)

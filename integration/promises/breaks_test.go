@@ -198,7 +198,7 @@ var breaks = []struct {
 	},
 	{
 		"a group takes what others hold", "internal/luascript/group_acquire.lua",
-		"if holder and holder ~= m.field then", "if false then",
+		"if holder and holder ~= field then", "if false then",
 		"TestTheContextIsTheOwner/group/another_owner_is_kept_out", "a second holder came in",
 	},
 	{
@@ -303,7 +303,7 @@ var breaks = []struct {
 	},
 	{
 		"nobody is woken at a free lock", "internal/luascript/force_any.lua",
-		"    tell('1')\n  end\n  return {0, kind}", "  end\n  return {0, kind}",
+		"send(ARGV[5], '1') end\n    tell('1')\n", "send(ARGV[5], '1') end\n",
 		"TestOperatorsTakeALockAway/plain/of_a_lock_that_somebody_deleted", "it is inside after",
 	},
 	{
@@ -328,6 +328,26 @@ var breaks = []struct {
 	{
 		"a mapped name may be empty", "config.go", "\t\t\tif key == \"\" {", "\t\t\tif false {",
 		"TestEverythingNamesTheLockAsItsCallerDid/plain", "a name that the mapper makes nothing of: <nil>",
+	},
+	{
+		"a retry takes a second place", "internal/luascript/fair_acquire.lua",
+		"local want, until_ms, place = call('HGET', WANTS, field), 0, nil", "local want, until_ms, place = call('ZREM', SCORES, field) and nil, 0, nil",
+		"TestALostCommandChangesNothing/fair/wait,_lock_and_unlock/the_request_is_lost", "does not return",
+	},
+	{
+		"a waiter whose place is gone is not told", "fairlock/kind.go",
+		"return vals[0].Int != 1, lookAfter", "return false, lookAfter",
+		"TestAWaiterIsWoken/fair/it_is_gone_with_servers_that_start_again", "does not return",
+	},
+	{
+		"places are looked after too seldom", "fairlock/kind.go",
+		"{ return k.skip / kind.PlaceLives }", "{ return k.skip * 8 / 10 }",
+		"TestOperatorsTakeALockAway/fair/by_hand", "it is inside after",
+	},
+	{
+		"a reader is refused beside a reader", "internal/luascript/rw_read.lua",
+		"if mine then return enter(2) end\n", "if mine then return enter(2) end\nif mode == 'read' then return refuse(0) end\n",
+		"TestOperatorsTakeALockAway/read/by_the_lock", "does not return",
 	},
 }
 

@@ -49,8 +49,15 @@ func TestTokensIncreaseOverAllWaysToLock(t *testing.T) {
 			h := newer(t, bed.Lock(t, t.Context(), c.FairLock("t", fenced)))
 			next := bed.Async(t.Context(), two.FairLock("t", fenced))
 			bed.Eventually(t, "a waiter", func() bool { return s.Int(t, "LLEN", "redisson_lock_queue:{t}") == 1 })
+			plain := bed.Async(t.Context(), c.FairLock("t"))
+			bed.Eventually(t, "another one", func() bool { return s.Int(t, "LLEN", "redisson_lock_queue:{t}") == 2 })
 			bed.Unlock(t, h)
-			bed.Unlock(t, newer(t, bed.Get(t, next).Hold))
+			bed.Unlock(t, newer(t, bed.Hold(t, next)))
+			h = bed.Hold(t, plain)
+			if h.Token() != 0 {
+				t.Errorf("token %d of one who asked for none and was handed the lock", h.Token())
+			}
+			bed.Unlock(t, h)
 		},
 		"write": func(t *testing.T, c *redlatch.Client) {
 			rw := c.ReadWriteLock("t", fenced)

@@ -3,11 +3,13 @@ package promises
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -144,6 +146,13 @@ func TestLeases(t *testing.T) {
 			}
 			_, err := l.Lock(t.Context(), redlatch.WithLease(-1))
 			want(t, "Lock with a lease of -1", err, redlatch.ErrInvalidOption)
+			for _, bad := range []time.Duration{-time.Second, 0, fairlock.MinSkipAfter - 1, math.MaxInt64} {
+				_, err := x.Kind.New(x.Through, name, redlatch.WithSkipAfter(bad)).TryLock(t.Context(), 0, 0)
+				want(t, fmt.Sprint("a skip time of ", bad), err, redlatch.ErrInvalidOption)
+			}
+			if x.Kind.Queues {
+				bed.Unlock(t, bed.Lock(t, t.Context(), x.Kind.New(x.Through, name, redlatch.WithSkipAfter(fairlock.MinSkipAfter))))
+			}
 		},
 	})
 }

@@ -16,23 +16,23 @@ import (
 // What a caller does with a lock, and whose commands the network then loses.
 type scene struct {
 	name string
-	run  func(t *testing.T, ctx context.Context, x *bed.Site, name string)
+	run  func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string)
 }
 
 var scenes = []scene{
-	{"lock and unlock", func(t *testing.T, ctx context.Context, x *bed.Site, name string) {
+	{"lock and unlock", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
 		t.Helper()
-		h := bed.Lock(t, ctx, x.Lock(name))
+		h := bed.Lock(t, ctx, l)
 		if token := h.Token(); token != 0 && x.Servers[0].Int(t, "GET", luascript.TokenKey(name)) != int64(token) { //nolint:gosec // far below
 			t.Errorf("the token is %d, and not the counter's last", token)
 		}
 		refused(t, x.Beside(name))
 		bed.Unlock(t, h)
 	}},
-	{"re-enter", func(t *testing.T, ctx context.Context, x *bed.Site, name string) {
+	{"re-enter", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
 		t.Helper()
-		outer := bed.Lock(t, ctx, x.Lock(name))
-		inner := bed.Lock(t, outer.Context(), x.Lock(name))
+		outer := bed.Lock(t, ctx, l)
+		inner := bed.Lock(t, outer.Context(), l)
 		exact := x.Kind.Servers < 3 // else the last copies come later
 		if exact {
 			counted(t, x, name, 2)
@@ -44,20 +44,20 @@ var scenes = []scene{
 		refused(t, x.Beside(name))
 		bed.Unlock(t, outer)
 	}},
-	{"extend", func(t *testing.T, ctx context.Context, x *bed.Site, name string) {
+	{"extend", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
 		t.Helper()
-		h := bed.Lock(t, ctx, x.Lock(name))
+		h := bed.Lock(t, ctx, l)
 		if err := h.Extend(ctx, bed.Lease); err != nil {
 			t.Errorf("Extend: %v", err)
 		}
 		refused(t, x.Beside(name))
 		bed.Unlock(t, h)
 	}},
-	{"wait, lock and unlock", func(t *testing.T, ctx context.Context, x *bed.Site, name string) {
+	{"wait, lock and unlock", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
 		t.Helper()
 		before := bed.Lock(t, t.Context(), x.Beside(name))
 		asked := x.Asked(t, name)
-		got := bed.Async(ctx, x.Lock(name))
+		got := bed.Async(ctx, l)
 		asked()
 		bed.Unlock(t, before)
 		a := bed.Get(t, got)
@@ -67,9 +67,9 @@ var scenes = []scene{
 		refused(t, x.Beside(name))
 		bed.Unlock(t, a.Hold)
 	}},
-	{"lose it", func(t *testing.T, ctx context.Context, x *bed.Site, name string) {
+	{"lose it", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
 		t.Helper()
-		h := bed.Lock(t, ctx, x.Lock(name), redlatch.WithLease(bed.Lease))
+		h := bed.Lock(t, ctx, l, redlatch.WithLease(bed.Lease))
 		forceOpen(t, x, name)
 		want(t, "Extend", h.Extend(t.Context(), 2*bed.Lease), redlatch.ErrLeaseLost)
 		want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
@@ -77,13 +77,13 @@ var scenes = []scene{
 			x.Servers[0].Do(t, "DEL", key) // that of a reader would end with its lease
 		}
 	}},
-	{"wait and give up", func(t *testing.T, ctx context.Context, x *bed.Site, name string) {
+	{"wait and give up", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
 		t.Helper()
 		before := bed.Lock(t, t.Context(), x.Beside(name))
 		ctx, leave := context.WithCancel(ctx)
 		defer leave()
 		asked := x.Asked(t, name)
-		got := bed.Async(ctx, x.Lock(name))
+		got := bed.Async(ctx, l)
 		asked()
 		leave()
 		if a := bed.Get(t, got); !errors.Is(a.Err, context.Canceled) {
@@ -177,7 +177,11 @@ func loseOne(t *testing.T, x *bed.Site, scene scene, fault fault, n int64) (caug
 	name := bed.Name(t.Name())
 	ctx := redlatch.WithOwner(t.Context(), "one")
 	trap, free, held := fault.set(t, x.Proxies[0], n, bed.Of(name))
-	scene.run(t, ctx, x, name)
+	l := x.Kind.Lasting(x.Through, name)
+	if fault.twice {
+		l = x.Lock(name) // whose place, made once more when it was given up, ends soon
+	}
+	scene.run(t, ctx, x, l, name)
 	select {
 	case <-trap.Hits():
 		caught = true

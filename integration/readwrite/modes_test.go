@@ -16,29 +16,6 @@ import (
 	"github.com/redlatch/redlatch/rwlock"
 )
 
-// Readers share the lock, and a writer excludes readers and writers.
-func TestReadersShareAndAWriterExcludes(t *testing.T) {
-	s := server(t)
-	c1, c2 := client(t, s, 5*time.Second), client(t, s, 5*time.Second)
-	ctx := t.Context()
-	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n")
-
-	r1, r2 := bed.Lock(t, ctx, l1.ReadLock()), bed.Lock(t, ctx, l2.ReadLock())
-	busy(t, ctx, l1.WriteLock())
-	busy(t, ctx, l2.WriteLock())
-	if got := s.Text(t, "HGET", "n", "mode"); got != "read" {
-		t.Errorf("mode %q", got)
-	}
-	unlock(t, r1)
-	busy(t, ctx, l2.WriteLock())
-	unlock(t, r2)
-	w := bed.Lock(t, ctx, l2.WriteLock())
-	busy(t, ctx, l1.ReadLock())
-	busy(t, ctx, l2.ReadLock())
-	busy(t, ctx, l1.WriteLock())
-	unlock(t, w)
-}
-
 // Re-entries are counted per mode, and raise the lease to the longest.
 func TestReentryIsCountedPerMode(t *testing.T) {
 	s := server(t)
@@ -389,19 +366,6 @@ func TestWhoIsRefusedForGoodLeavesNoMark(t *testing.T) {
 		t.Errorf("Unlock: %v", err)
 	}
 	s.Do(t, "DEL", "n", leases)
-}
-
-// A skip time that can't be meant is an error of the first call.
-func TestBadSkipTimes(t *testing.T) {
-	c := client(t, server(t), 0)
-	for _, d := range []time.Duration{0, -1, time.Millisecond} {
-		l := c.ReadWriteLock("n", rwlock.WithSkipAfter(d))
-		for _, l := range []redlatch.Locker{l.ReadLock(), l.WriteLock()} {
-			if _, err := l.TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrInvalidOption) {
-				t.Errorf("skip %v: %v", d, err)
-			}
-		}
-	}
 }
 
 // forcer is what takes a lock away by force.

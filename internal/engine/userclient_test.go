@@ -1,0 +1,105 @@
+package engine_test
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rlock"
+)
+
+// A client of the user's may keep a renewal for as long as it likes: Close leaves it behind.
+func TestCloseLeavesABlockedClientBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Alone = leaseTime, true })
+		open := make(chan struct{})
+		t.Cleanup(func() { close(open) }) // before the core's own
+		f.onAfter(func(cmd conn.Command) error {
+			if cmd.Script.Name == "renew" {
+				<-open
+			}
+			return nil
+		})
+		take(t, t.Context(), core, "l")
+		time.Sleep(leaseTime / 2)
+		began := time.Now()
+		core.Close()
+		if core.Wait() {
+			t.Error("Wait says that nothing is left")
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("Close took %v with an UnlockTimeout of 5 s", took)
+		}
+	})
+}
+
+// clinging is a dialer whose connections do not end before open is closed.
+type clinging struct {
+	*fakeRedis
+	open chan struct{}
+}
+
+func (d clinging) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
+	l, err := d.fakeRedis.Dial(node, h)
+	return clingingLink{l, d.open}, err
+}
+
+type clingingLink struct {
+	pubsub.Link
+	open chan struct{}
+}
+
+func (l clingingLink) Close() {
+	<-l.open
+	l.Link.Close()
+}
+
+// The connection of the subscriptions may take for ever to end: Close goes on after UnlockTimeout.
+// With a client of our own that is closed next, which ends the connection; one of the user's is left
+// behind.
+func TestCloseLeavesABlockedSubscriptionBehind(t *testing.T) {
+	const limit = 5 * time.Second
+	for name, theirs := range map[string]bool{"a client of our own": false, "a client of the user's": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
+				open := make(chan struct{})
+				core := engine.NewCore(engine.Config{
+					ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: limit, Alone: theirs,
+					Log: slog.New(slog.DiscardHandler),
+				}, f, pubsub.NewHub(clinging{f, open}, nil))
+				take(t, t.Context(), core, "l")
+				got := make(chan error, 1)
+				go func() {
+					_, err := engine.Open(new(rlock.RLock), core, "l").Lock(t.Context())
+					got <- err
+				}()
+				time.Sleep(time.Second) // it listens
+				began := time.Now()
+				core.Close()
+				if took := time.Since(began); took > limit {
+					t.Errorf("Close took %v", took)
+				}
+				if err := <-got; !errors.Is(err, lock.ErrClosed) {
+					t.Errorf("the waiter's error is %v", err)
+				}
+				if !theirs {
+					close(open)
+				}
+				ended := core.Wait()
+				if took := time.Since(began); ended == theirs || took > 3*limit {
+					t.Errorf("Wait says after %v that nothing is left: %t", took, ended)
+				}
+				if theirs {
+					close(open)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package redlatchtest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/redlatchtest"
+)
+
+func TestDownAndUp(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		c := s.Client(redlatch.WithUnlockTimeout(25 * time.Second)) // a process may stand still for seconds
+		h, err := c.RLock("a").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Down()
+		unavailable(t, c.RLock("b"))
+		s.Up()
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error("the data is gone:", err)
+		}
+		// Away for longer than a lease.
+		c = s.Client(redlatch.WithLeaseTime(300 * time.Millisecond))
+		h, err = c.RLock("a").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Down()
+		<-h.Context().Done()
+		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
+			t.Error(cause)
+		}
+		s.Up()
+		// For a lease that a busy machine does not end.
+		if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }, redlatch.WithLease(time.Minute)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unavailable waits for a lock whose server is down, until the error says so. A wait in which the machine left
+// no time for an attempt says nothing of the server: the next one is longer.
+func unavailable(t *testing.T, l redlatch.Locker) {
+	t.Helper()
+	var err error
+	for wait := outage; wait <= 16*outage; wait *= 4 {
+		if _, err = l.TryLock(t.Context(), wait, 0); errors.Is(err, redlatch.ErrUnavailable) {
+			return
+		}
+	}
+	t.Errorf("a wait for a server that is down ended with: %v", err)
+}
+
+func TestFreezeAndThaw(t *testing.T) {
+	where(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		c := s.Client()
+		s.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.RLock("a").Lock(ctx); !errors.Is(err, redlatch.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		s.Thaw()
+		if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRestart(t *testing.T) {
+	s := redlatchtest.NewServer(t)
+	c := s.Client(redlatch.WithLeaseTime(300 * time.Millisecond))
+	h, err := c.RLock("a").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Restart()
+	<-h.Context().Done()
+	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
+	}
+}
