@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,7 +161,7 @@ func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
 func (w *watched) holder() cell {
 	switch {
 	case w.Kind == redlatch.KindUnknown:
-		return cell{cut(w.Problem, 100), red}
+		return cell{quote.Cut(w.Problem, 100), red}
 	case len(w.Holders) == 0:
 		return cell{"free", dim}
 	}
@@ -224,7 +223,7 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	}
 	name := brief(in.Name)
 	if s.width > 0 { // leaves room behind it
-		name = cut(in.Name, max(s.width-20, 8))
+		name = quote.Cut(in.Name, max(s.width-20, 8))
 	}
 	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, name), state)
 	field := func(known bool, name, format string, args ...any) {
@@ -287,8 +286,9 @@ func (s screen) holders(out io.Writer, in redlatch.Inspection) {
 
 // below writes a value, if there is one, on lines of its own, whole.
 func (s screen) below(out io.Writer, label, text string) {
-	for part := range slices.Chunk([]rune(text), max(s.width-len(label)-3, 8)) {
-		fmt.Fprintf(out, "  %s %s\n", s.paint(dim, label), string(part))
+	for part := ""; text != ""; text = text[len(part):] {
+		part = quote.Head(text, max(s.width-len(label)-3, 8))
+		fmt.Fprintf(out, "  %s %s\n", s.paint(dim, label), part)
 		label = strings.Repeat(" ", len(label))
 	}
 }

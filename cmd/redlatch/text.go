@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -53,26 +52,7 @@ func (s screen) paint(style, text string) string {
 }
 
 // brief is a text that people read, and don't copy as a whole.
-func brief(text string) string { return cutMiddle(text, quote.MaxText) }
-
-// cut makes a text at most n characters long.
-func cut(text string, n int) string {
-	if n < 1 || utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
-}
-
-// cutMiddle makes a text at most n characters long and keeps both its ends: names and
-// owners begin alike, and differ at their ends.
-func cutMiddle(text string, n int) string {
-	r := []rune(text)
-	if n < 1 || len(r) <= n {
-		return text
-	}
-	head := n / 3
-	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
-}
+func brief(text string) string { return quote.CutMiddle(text, quote.MaxText) }
 
 // cell is one field of a table.
 type cell struct{ text, style string }
@@ -90,7 +70,7 @@ func (s screen) lines(heads string, rows [][]cell) (lines []string, whole bool) 
 	for i := range widths {
 		for _, row := range rows {
 			row[i].text = brief(row[i].text)
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+			widths[i] = max(widths[i], quote.Width(row[i].text))
 		}
 		total += widths[i] + 2
 	}
@@ -113,10 +93,10 @@ func (s screen) lines(heads string, rows [][]cell) (lines []string, whole bool) 
 	for _, row := range rows {
 		line := ""
 		for i, width := range widths {
-			text := cutMiddle(row[i].text, width)
+			text := quote.CutMiddle(row[i].text, width)
 			line += s.paint(row[i].style, text)
 			if i < len(widths)-1 {
-				line += strings.Repeat(" ", width-utf8.RuneCountInString(text)+2)
+				line += strings.Repeat(" ", width-quote.Width(text)+2)
 			}
 		}
 		lines = append(lines, line)
