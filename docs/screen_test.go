@@ -82,3 +82,19 @@ func TestExamplesNameDurations(t *testing.T) {
 		}
 	}
 }
+
+var howLong = regexp.MustCompile(`\b(minutes?|look up|looking up)\b`)
+
+// TestPagesSayHowLongTheyTake: the first paragraph of a page says whom it is for, and how long it takes to read.
+func TestPagesSayHowLongTheyTake(t *testing.T) {
+	for _, file := range files(t, ".md") {
+		if !strings.HasPrefix(file, "docs/") {
+			continue
+		}
+		_, text, _ := strings.Cut(read(t, file), "\n\n")
+		first, _, _ := strings.Cut(text, "\n\n")
+		if !howLong.MatchString(first) || !regexp.MustCompile(`^(For|From)\b`).MatchString(first) {
+			t.Errorf("%s begins with %q", file, first)
+		}
+	}
+}
