@@ -194,11 +194,13 @@ func (k *fair) Granted(a *kind.Attempt, payloads []string) (kind.Outcome, bool) 
 	if !ok || w.place == 0 || w.nonce == "" {
 		return kind.Outcome{}, false
 	}
-	mine := strconv.FormatInt(w.place, 10) + " " + w.nonce + " "
+	var room [20]byte
+	mine := strconv.AppendInt(room[:0], w.place, 10)
 	for _, p := range payloads {
 		_, rest, _ := strings.Cut(p, " ")
-		rest, ok := strings.CutPrefix(rest, mine)
-		if !ok {
+		place, rest, _ := strings.Cut(rest, " ")
+		nonce, rest, ok := strings.Cut(rest, " ")
+		if !ok || place != string(mine) || nonce != w.nonce {
 			continue // a call to try, a grant of long ago, or somebody else's words
 		}
 		w.nonce = "" // who listened knows it now

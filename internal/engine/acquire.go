@@ -309,7 +309,7 @@ func (a *acquisition) run(try bool) error {
 			}
 		}
 		if a.waiter == nil {
-			a.join()
+			a.join(a.about().lock.of.Kind.Wait(&a.about().attempt))
 		} else if try {
 			a.waiter.Expect(a.look, a.seen())
 		}

@@ -27,6 +27,9 @@ func (a *acquisition) standsBehind() bool {
 			}
 			continue
 		}
+		if m.lock.of.Kind.Traits().Queued {
+			continue // its waiters have keys of their own, and no line
+		}
 		spec, opts := m.lock.of.Kind.Wait(&m.attempt)
 		if len(opts) == 0 && a.core.hub.Waiting(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
 			a.focus(i)
@@ -46,7 +49,7 @@ func (a *acquisition) listenEarly() {
 	}
 	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
 	if (len(opts) > 0 || m.lock.of.Calls != "") && a.core.hub.Standing(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
-		a.join()
+		a.join(spec, opts)
 		a.waiter.Take()
 	}
 }
@@ -69,9 +72,8 @@ func (a *acquisition) forget() {
 }
 
 // join begins to listen.
-func (a *acquisition) join() {
+func (a *acquisition) join(spec pubsub.Spec, opts []pubsub.Option) {
 	m := a.about()
-	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
 	passes := m.lock.of.Line != ""
 	if passes {
 		if o := a.core.cfg.Observer; o != nil {

@@ -120,7 +120,7 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 		case code != kind.ReleaseDone:
 		case len(parts) == 1:
 			called, heard = reply.Int(1), reply.Int(2)
-		default:
+		case text != "": // else it has called nobody
 			called, _ = strconv.ParseInt(text, 10, 64)
 		}
 		if failed == nil && code == kind.ReleaseRefused {

@@ -195,10 +195,10 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 		rel.done = make(chan struct{}, 1)
 	}
 	rel.ended = rel.one.ended[:]
-	if rel.errs = rel.one.errs[:]; len(holds) > 1 {
-		rel.errs, rel.ended = make([]error, len(holds)), make([]string, len(holds))
+	rel.errs, rel.parts = rel.one.errs[:], rel.one.parts[:0]
+	if n := len(holds); n > 1 {
+		rel.errs, rel.ended, rel.parts = make([]error, n), make([]string, n), make([]part, 0, n)
 	}
-	rel.parts = rel.one.parts[:0]
 	rel.values = ctx
 	var lost []*Hold
 	todo := 0

@@ -36,15 +36,12 @@ if gone ~= 1 or ARGV[6] then
   untrace(KEYS[#KEYS - (list and 1 or 0)], ARGV[1], ARGV[7])
   if gone ~= 1 and (not list or call('EXISTS', KEYS[1]) == 1) then return 0 end
 end
-local sent, called, first = 0, 0, nil
+local sent, called = 0, 0
 if gone == 1 and ARGV[4] then sent = redis.pcall(ARGV[4], ARGV[3], '0') end
-if list then
-  if ARGV[5] ~= '' then redis.pcall('ZREM', list, string.sub(ARGV[1], 1, 36)) end
-end
 if list and redis.pcall('EXISTS', list) ~= 0 then
-  first = redis.pcall('ZPOPMIN', list)
+  if ARGV[5] ~= '' then redis.pcall('ZREM', list, string.sub(ARGV[1], 1, 36)) end
   -- wake stands here
-  called = wake(list, first, calls_of(list), ARGV[4], ARGV[8], 64)
+  called = wake(list, redis.pcall('ZPOPMIN', list), calls_of(list), ARGV[4], ARGV[8], 64)
   if ARGV[5] == '1' and (called == 1 or called == 2) then
     -- enlist stands here
     enlist(list, ARGV[1], '0')
