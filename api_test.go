@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/format"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -17,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -423,185 +421,6 @@ func (e *exports) methods(where string, t types.Type) {
 		if m.Obj().Exported() {
 			e.objects++
 			e.typ(where+"."+m.Obj().Name(), m.Type())
-		}
-	}
-}
-
-// The Go code of README and of the pages that people copy from compiles, and whole programs run. A block that begins
-// with "// before" is code of another library.
-
-// pagesWithCode are checked; in the others code may have gaps.
-func pagesWithCode(t *testing.T) []string {
-	t.Helper()
-	pages, err := filepath.Glob("docs/moving/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(pages, "README.md", "docs/COOKBOOK.md", "docs/TESTING.md")
-}
-
-var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
-
-// snippet stands around a block that is no whole program. It has what such a block may take for granted.
-const snippet = `package main
-
-import (
-%s)
-
-func block(ctx context.Context, client *redlatch.Client, work func(context.Context) error) error {
-%s
-	return nil
-}
-
-func main() { _ = block }
-`
-
-// packages are what blocks use, by the name that they use.
-var packages = map[string]string{
-	"cmp": "cmp", "context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "os": "os", "slog": "log/slog",
-	"strings": "strings", "sync": "sync", "time": "time", "rueidis": "github.com/redis/rueidis", "redlatch": modulePath,
-}
-
-// program makes a whole program of a block.
-func program(block string) string {
-	if strings.HasPrefix(block, "package ") {
-		return block
-	}
-	var imports strings.Builder
-	used := block + "context. redlatch."
-	names := []string{}
-	for name := range packages {
-		if regexp.MustCompile(`\b` + name + `\.`).MatchString(used) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		fmt.Fprintf(&imports, "\t%q\n", packages[name])
-	}
-	if declares(block) {
-		if !strings.Contains(block, "func main() {") {
-			block += "\nfunc main() {}\n"
-		}
-		return fmt.Sprintf("package main\n\nimport (\n%s)\n\nvar _ context.Context\nvar _ redlatch.Config\n\n%s", &imports, block)
-	}
-	block = "if ctx.Err() == nil {\n" + block + "}" // its last line may be a return of its own
-	return fmt.Sprintf(snippet, &imports, block)
-}
-
-var declaration = regexp.MustCompile(`^(//[^\n]*\n)*(func|type) `)
-
-// declares reports whether a block is declarations, not statements.
-func declares(block string) bool { return declaration.MatchString(block) }
-
-// leftOut is what pages whose declarations belong together leave out.
-var leftOut = map[string]string{
-	"docs/TESTING.md": `type Config struct{ RedisURL string }
-
-func (o *Orders) ship(ctx context.Context, _ string) error { return ctx.Err() }
-`,
-}
-
-// blocksOf are the blocks of a page that must compile, each as a program or a part of one.
-func blocksOf(page, text string) []string {
-	var blocks []string
-	rest, joins := leftOut[page]
-	for _, found := range goBlock.FindAllStringSubmatch(text, -1) {
-		switch block := found[1]; {
-		case strings.HasPrefix(block, "// before"):
-		case strings.HasPrefix(block, "func Test"): // package redlatchtest has them
-		case joins && declares(block):
-			rest = block + "\n" + rest
-		default:
-			blocks = append(blocks, block)
-		}
-	}
-	if joins {
-		blocks = append(blocks, rest)
-	}
-	return blocks
-}
-
-// consumer makes a module that uses this one as a user's does, with the dependencies that this one brings.
-func consumer(t *testing.T) string {
-	t.Helper()
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := os.ReadFile("go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	mod := strings.Replace(string(own), "module "+modulePath, "module example.com/consumer", 1) +
-		"\nrequire " + modulePath + " v0.0.0\n\nreplace " + modulePath + " => " + filepath.ToSlash(root) + "\n"
-	for name, text := range map[string]string{"go.mod": mod, "go.sum": string(sum)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// goTool runs the go command in a consumer's module.
-func goTool(t *testing.T, dir string, args ...string) (string, error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", args...) // #nosec G204 -- words of this file
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-func TestCodeOnThePagesWorks(t *testing.T) {
-	dir := consumer(t)
-	whole := map[string]string{} // program's directory → where it is from
-	for _, page := range pagesWithCode(t) {
-		text, err := os.ReadFile(page) // #nosec G304 -- a page of this repository
-		if err != nil {
-			t.Fatal(err)
-		}
-		blocks := blocksOf(page, string(text))
-		if page == "README.md" && len(blocks) < 2 {
-			t.Errorf("%s: %d blocks of Go", page, len(blocks))
-		}
-		for i, block := range blocks {
-			name := fmt.Sprintf("%s%02d", strings.ToLower(strings.TrimSuffix(filepath.Base(page), ".md")), i)
-			name = strings.ReplaceAll(name, "-", "")
-			if strings.HasPrefix(block, "package main") {
-				if formatted, err := format.Source([]byte(block)); err != nil || string(formatted) != block {
-					t.Errorf("%s: a program is not formatted as gofmt does it: %v", page, err)
-				}
-				whole[name] = page
-			}
-			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			code := strings.ReplaceAll(program(block), "redis://127.0.0.1:6379", redisURL)
-			if err := os.WriteFile(filepath.Join(dir, name, "main.go"), []byte(code), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if out, err := goTool(t, dir, "vet", "./..."); err != nil {
-		t.Fatalf("what is copied from a page does not compile: %v\n%s", err, out)
-	}
-	if len(whole) == 0 {
-		t.Error("README has no whole program")
-	}
-	for name, page := range whole {
-		out, err := goTool(t, dir, "run", "./"+name)
-		t.Logf("%s, %s:\n%s", page, name, out)
-		if err != nil {
-			t.Errorf("%s: a program copied from it: %v", page, err)
-		}
-		if page == "README.md" && out != "shipping, and nobody else is\n" {
-			t.Errorf("%s: its program printed %q", page, out)
 		}
 	}
 }

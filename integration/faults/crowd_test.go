@@ -9,6 +9,8 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/luascript"
+	"math/rand/v2"
+	"time"
 )
 
 // crowdFaults concern the list from which releases of a plain lock, the first one, call one client after
@@ -76,3 +78,52 @@ var crowdList = luascript.WaitKey(crowdLock)
 
 // stranger is the id of a client that is not there.
 func stranger(i uint64) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
+
+// herd takes one lock from many goroutines at once.
+func (p *party) herd(n int, seed uint64) {
+	g := p.gen.Load()
+	r := rand.New(rand.NewPCG(seed, seed)) // #nosec G404 -- a test
+	kind := p.args.Work.Kinds[r.IntN(len(p.args.Work.Kinds))]
+	i := r.IntN(names)
+	for k := range n {
+		p.herds.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(k))) // #nosec G404 -- a test
+			t := p.thing(g, kind, i)
+			e := &record{Op: opNone, ID: p.id(), Kind: t.kind, Names: t.names, Read: t.read, Client: g.clients[0].ID()}
+			e.Owner = e.ID
+			ctx, cancel := context.WithTimeout(context.Background(), patient)
+			defer cancel()
+			e.Call = mono()
+			wait := time.Duration(r.Int64N(int64(2 * p.args.Lease)))
+			e.Until = e.Call + wait
+			h, err := t.lock.TryLock(ctx, wait, 0)
+			e.Ret = mono()
+			p.acquired(e, h, err)
+			if h != nil {
+				p.release(h, &record{Op: opEnd, ID: e.ID, Names: t.names}, newTold(h))
+			}
+		})
+	}
+}
+
+// crowd is many goroutines that soon give up on locks of one tag, each on one of its own.
+// They leave no record: what they do to others is the question.
+func (p *party) crowd(n int, tag string, seed uint64) {
+	g := p.gen.Load()
+	for k := range n {
+		p.herds.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(k))) // #nosec G404 -- a test
+			kind := tag
+			if tag == "rw" {
+				kind = kindRead
+			}
+			t := p.thing(g, kind, own+1000*p.args.Proc+k)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.Int64N(int64(100*time.Millisecond))))
+			defer cancel()
+			p.extra.Add(1)
+			if h, err := t.lock.Lock(ctx); err == nil {
+				_ = h.Unlock(context.Background())
+			}
+		})
+	}
+}
