@@ -50,9 +50,11 @@ var listening = map[string]func(b rueidis.Builder, channel string) rueidis.Compl
 // nothing is tried that could leave a key, and could not be taken away.
 const (
 	readOnly = "#!lua flags=no-writes\n"
-	older    = `local stays = redis.pcall('DEL', KEYS[1])
-stays = type(stays) == 'table' and redis.pcall('PEXPIRE', KEYS[1], 100)
-if type(stays) == 'table' and ARGV[1] ~= 'DEL' and ARGV[1] ~= 'PEXPIRE' then return '' end
+	older    = `if ARGV[1] and string.find('HSET SET ZADD LPUSH RPUSH SADD XADD', ARGV[1], 1, true) then
+	local stays = redis.pcall('DEL', KEYS[1])
+	stays = type(stays) == 'table' and redis.pcall('PEXPIRE', KEYS[1], 100)
+	if type(stays) == 'table' then return '' end
+end
 `
 )
 
