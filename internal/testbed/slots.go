@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Slot returns the hash slot of a key.
@@ -144,11 +145,20 @@ func (c *ClusterSet) Failover(tb TB, master *Server) *Server {
 		tb.Fatalf("testbed: %s has no running replica", master.Addr())
 	}
 	next := replicas[0]
-	eventually(tb, "cluster failover", func() error {
+	// The other masters vote for a replica of one master once in two node timeouts. A replica that gets no votes gives
+	// up after five seconds, and is asked again.
+	var asked time.Time
+	eventually(tb, "cluster failover to "+next.Addr(), func() error {
+		if err := hasRole(next, "master"); err == nil || time.Since(asked) < 6*time.Second {
+			return err
+		}
 		_, err := next.Try("CLUSTER", "FAILOVER")
+		if err == nil {
+			asked = time.Now()
+			err = hasRole(next, "master")
+		}
 		return err
 	})
-	eventually(tb, "cluster failover to "+next.Addr(), func() error { return hasRole(next, "master") })
 	c.AwaitReady(tb)
 	return next
 }
