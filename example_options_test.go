@@ -274,7 +274,7 @@ func ExampleClient_Locks() {
 		fmt.Println(err)
 		return
 	}
-	// Output: orders:42 plain 1
+	// Output: orders:42 reentrant 1
 }
 
 // An owner in an error, a log line or an Inspection, in parts: which process it is, and what

@@ -147,7 +147,7 @@ const (
 // The kinds in an Inspection.
 const (
 	KindNone      = lock.KindNone      // nobody holds it or waits for it
-	KindPlain     = lock.KindPlain     // RLock, a member of a MultiLock, or a FairLock that nobody waits for
+	KindReentrant     = lock.KindReentrant     // RLock, a member of a MultiLock, or a FairLock that nobody waits for
 	KindFair      = lock.KindFair      // FairLock
 	KindReadWrite = lock.KindReadWrite // ReadWriteLock
 	KindUnknown   = lock.KindUnknown   // something looks like a lock and can't be read

@@ -26,7 +26,7 @@ func TestACLPage(t *testing.T) {
 		}
 		return about + "\n" + table(words[3]) + "<!-- to here -->" + end
 	})
-	if got := strings.Join(shown, ", "); got != "block rlock, table rlock, block sentinels, block operators, table operators" {
+	if got := strings.Join(shown, ", "); got != "block reentrant, table reentrant, block sentinels, block operators, table operators" {
 		t.Errorf("the page shows %s", got)
 	}
 	if *update {

@@ -37,8 +37,8 @@ var (
 )
 
 var traits = [...]kind.Traits{
-	{Type: "fair", Mode: lock.ModeLock, Queued: true},
-	{Type: "fair", Mode: lock.ModeLock, Queued: true, Fenced: true},
+	{Type: string(lock.KindFair), Mode: lock.ModeLock, Queued: true},
+	{Type: string(lock.KindFair), Mode: lock.ModeLock, Queued: true, Fenced: true},
 }
 
 func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {

@@ -80,7 +80,7 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		e := got[0]
-		if e.By != "ann" || e.Reason != "pod is gone" || e.Client != "ops/7" || e.Kind != redlatch.KindPlain || e.Holds != 1 ||
+		if e.By != "ann" || e.Reason != "pod is gone" || e.Client != "ops/7" || e.Kind != redlatch.KindReentrant || e.Holds != 1 ||
 			len(e.Evicted) != 1 || e.Evicted[0].Owner != first || !strings.HasPrefix(e.Evicted[0].Process, "shop/1 127.0.0.1:") ||
 			time.Since(e.At).Abs() > time.Minute {
 			t.Errorf("%+v, want the eviction of %s", e, first)

@@ -74,7 +74,7 @@ func TestInspectEveryKind(t *testing.T) {
 		mode       redlatch.Mode
 		queue      int
 	}{
-		{"plain", holder.RLock("plain"), waiter.RLock("plain"), redlatch.KindPlain, redlatch.ModeLock, 0},
+		{"plain", holder.RLock("plain"), waiter.RLock("plain"), redlatch.KindReentrant, redlatch.ModeLock, 0},
 		{"fair", holder.FairLock("fair"), waiter.FairLock("fair"), redlatch.KindFair, redlatch.ModeLock, 1},
 		{"rw", rw.WriteLock(), waiter.ReadWriteLock("rw").ReadLock(), redlatch.KindReadWrite, redlatch.ModeWrite, 1},
 		{"rw2", holder.ReadWriteLock("rw2").ReadLock(), waiter.ReadWriteLock("rw2").WriteLock(), redlatch.KindReadWrite, redlatch.ModeRead, 1},
@@ -360,11 +360,11 @@ func TestInspectWhoWaitsForAPlainLock(t *testing.T) {
 	two := bed.Async(ctx, second.RLock("x"))
 	in := inUntil(t, op, "x", func(in redlatch.Inspection) bool { return len(in.Waiting) == 2 && in.Waiting[1].Client != "" })
 	for i, want := range []string{"first", "second"} {
-		if w := in.Waiting[i]; w.Client != want || w.Since.After(in.At) || in.At.Sub(w.Since) > time.Minute {
+		if w := in.Waiting[i]; w.Client != want || w.AskedSince.After(in.At) || in.At.Sub(w.AskedSince) > time.Minute {
 			t.Errorf("%d: %+v at %v", i, w, in.At)
 		}
 	}
-	if in.Waiting[1].Since.Before(in.Waiting[0].Since) {
+	if in.Waiting[1].AskedSince.Before(in.Waiting[0].AskedSince) {
 		t.Errorf("%+v", in.Waiting)
 	}
 	for l, err := range op.Locks(ctx, "") {

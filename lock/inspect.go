@@ -12,7 +12,7 @@ type Kind string
 // The kinds that an [Inspection] can show.
 const (
 	KindNone      Kind = ""           // nobody holds it or waits for it
-	KindPlain     Kind = "plain"      // RLock, a member of a MultiLock, or a FairLock that nobody waits for
+	KindReentrant Kind = "reentrant"  // RLock, a member of a MultiLock, or a FairLock that nobody waits for
 	KindFair      Kind = "fair"       // FairLock
 	KindReadWrite Kind = "read-write" // ReadWriteLock
 	KindUnknown   Kind = "unknown"    // something looks like a lock and can't be read; see Inspection.Problem
@@ -100,9 +100,9 @@ type Waiter struct {
 // WaitingProcess is a process with waiters in an [Inspection].
 type WaitingProcess struct {
 	Process
-	// Since is when the first of those waiters was refused, by the server's clock; zero if it
-	// is not known.
-	Since time.Time `json:"since,omitzero"`
+	// AskedSince is when the first of those waiters was refused, by the server's clock, in UTC; zero
+	// if it is not known.
+	AskedSince time.Time `json:"asked_since,omitzero"`
 }
 
 // Process is where an owner runs.

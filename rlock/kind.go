@@ -40,8 +40,8 @@ var (
 // Fenced locks are not passed on: the tokens of one process would run ahead of
 // the counter.
 var (
-	plainTraits  = kind.Traits{Type: "reentrant", Mode: lock.ModeLock, Passes: true}
-	fencedTraits = kind.Traits{Type: "reentrant", Mode: lock.ModeLock, Fenced: true}
+	plainTraits  = kind.Traits{Type: string(lock.KindReentrant), Mode: lock.ModeLock, Passes: true}
+	fencedTraits = kind.Traits{Type: string(lock.KindReentrant), Mode: lock.ModeLock, Fenced: true}
 )
 
 func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {

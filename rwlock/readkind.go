@@ -20,8 +20,8 @@ var (
 )
 
 var readTraits = [2]kind.Traits{
-	{Type: "read", Mode: lock.ModeRead},
-	{Type: "read", Mode: lock.ModeRead, Fenced: true},
+	{Type: string(lock.ModeRead), Mode: lock.ModeRead},
+	{Type: string(lock.ModeRead), Mode: lock.ModeRead, Fenced: true},
 }
 
 // The answers of rw_read to who enters while writers wait: in its turn, or ahead of those

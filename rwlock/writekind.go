@@ -20,8 +20,8 @@ var (
 )
 
 var writeTraits = [2]kind.Traits{
-	{Type: "write", Mode: lock.ModeWrite},
-	{Type: "write", Mode: lock.ModeWrite, Fenced: true},
+	{Type: string(lock.ModeWrite), Mode: lock.ModeWrite},
+	{Type: string(lock.ModeWrite), Mode: lock.ModeWrite, Fenced: true},
 }
 
 // Traits implements kind.Kind.

@@ -67,7 +67,7 @@ which features the application uses; permissions for other features are only not
 
 The exit status is 0; 1 if there is a problem (with --strict also for a warning); 69 if the server can't be reached.`,
 		Example: `  redlatch doctor
-  redlatch doctor --need rlock,fair --strict -o json`,
+  redlatch doctor --need reentrant,fair --strict -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, n := range wants {
@@ -96,7 +96,7 @@ The exit status is 0; 1 if there is a problem (with --strict also for a warning)
 	}
 	json = asJSON(c)
 	c.Flags().BoolVar(&strict, "strict", false, "fail for warnings, too")
-	c.Flags().StringSliceVar(&wants, "need", []string{"rlock"}, "what the application uses: "+strings.Join(needs(), ", "))
+	c.Flags().StringSliceVar(&wants, "need", []string{"reentrant"}, "what the application uses: "+strings.Join(needs(), ", "))
 	_ = c.RegisterFlagCompletionFunc("need", cobra.FixedCompletions(needs(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -149,7 +149,7 @@ func (e *examination) probe(ctx context.Context, a *app) {
 		need string
 		lock redlatch.Locker
 	}{
-		{"rlock", client.RLock(name + ":r")},
+		{"reentrant", client.RLock(name + ":r")},
 		{"fair", client.FairLock(name + ":f")},
 		{"read-write", client.ReadWriteLock(name + ":rw").WriteLock()},
 		{"fenced", client.RLock(name+":t", redlatch.Fenced())},

@@ -59,7 +59,7 @@ func (l lsFlags) look(ctx context.Context, client *redlatch.Client, in *redlatch
 	if l.by+l.process == "" {
 		return true, nil
 	}
-	if in.HolderCount > len(in.Holders) || in.QueueLength > len(in.Queue) || in.Kind == redlatch.KindPlain && in.Processes > len(in.Waiting) {
+	if in.HolderCount > len(in.Holders) || in.QueueLength > len(in.Queue) || in.Kind == redlatch.KindReentrant && in.Processes > len(in.Waiting) {
 		if whole, err := client.Inspect(ctx, in.Name); err == nil {
 			*in = whole
 		} else if isGone(err) {

@@ -50,7 +50,7 @@ func TestHistory(t *testing.T) {
 
 	var past []redlatch.Eviction
 	_, out, _ = call(t, s, "history", "orders:42", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &past); err != nil || len(past) != 1 || past[0].By != operator() || past[0].Holds != 1 || past[0].Kind != redlatch.KindPlain {
+	if err := json.Unmarshal([]byte(out), &past); err != nil || len(past) != 1 || past[0].By != operator() || past[0].Holds != 1 || past[0].Kind != redlatch.KindReentrant {
 		t.Errorf("%v: %s", err, out)
 	}
 	code, text, _ := p.ask("GET", "/api/history?lock=report", "")

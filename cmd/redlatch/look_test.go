@@ -44,7 +44,7 @@ func TestLs(t *testing.T) {
 	}
 	for i, words := range [][]string{
 		{"NAME", "KIND", "HOLDER"}, {"cache", "read-write", "read", "+1"}, {`evil\x1b[31m\n`},
-		{"orders:1", "plain", "lock", "shop/1"}, {"orders:2", "fair", "lock", "shop/1", " 1 "},
+		{"orders:1", "reentrant", "lock", "shop/1"}, {"orders:2", "fair", "lock", "shop/1", " 1 "},
 	} {
 		need(t, lines[i], words...)
 	}
@@ -192,7 +192,7 @@ func TestFollower(t *testing.T) {
 		at = at.Add(step.after)
 		in := redlatch.Inspection{Name: "x", Key: "x", At: at, Kind: redlatch.KindNone}
 		if step.owner != "" {
-			in.Kind, in.Mode, in.HolderCount = redlatch.KindPlain, redlatch.ModeLock, 1
+			in.Kind, in.Mode, in.HolderCount = redlatch.KindReentrant, redlatch.ModeLock, 1
 			in.Holders = []redlatch.Holder{{Owner: step.owner, Mode: redlatch.ModeLock, Count: 1, Remaining: step.left}}
 		}
 		lines := f.changes(in)

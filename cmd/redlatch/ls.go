@@ -39,10 +39,11 @@ func (a *app) lsCommand() *cobra.Command {
 uses SCAN, in batches, on every master of a cluster. On a server with many keys that takes a while: it takes at most 2 %
 of the server's time, after the first 50 ms, unless --full-speed is given. Application data is never taken for a lock.
 
-Columns: KIND plain (or a fair lock without waiters), fair or read-write; HOLDER the process, and the number of
-further holders; HELD for how long, if the owner says it; WAITED how long it had waited before; LEASE what is left of
-it; WAITING the waiters that the server knows; PROCS the processes that wait, or waited a moment ago. In JSON,
-durations are seconds with a fraction (remaining_seconds), times RFC 3339 in UTC (held_since, asked_since).
+Columns: KIND reentrant (RLock, or a fair lock without waiters), fair or read-write; MODE how it is held: lock (by one
+owner), read or write; HOLDER the process, and the number of further holders; HELD for how long, if the owner says it;
+WAITED how long it had waited before; LEASE what is left of it; WAITING the waiters that the server knows; PROCS the
+processes that wait, or waited a moment ago. In JSON, durations are seconds with a fraction (remaining_seconds), times
+RFC 3339 in UTC (held_since, asked_since).
 
 --process keeps the locks that a process holds or waits for, by a part of its name or the beginning of its address or
 id. --by lists the holders and waiters instead, with their locks: by process, by host (the address), or by owner, where
@@ -143,7 +144,7 @@ func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
 		switch {
 		case w.Kind == redlatch.KindUnknown:
 			mode, waiting.text = "?", "-"
-		case w.Kind == redlatch.KindPlain:
+		case w.Kind == redlatch.KindReentrant:
 			waiting.text = "-"
 		case w.QueueLength > 0:
 			waiting.style = yellow
@@ -218,8 +219,8 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	switch in.Kind { //nolint:exhaustive // the others are said by their names
 	case redlatch.KindNone:
 		kind = "none: no key and no queue of this name"
-	case redlatch.KindPlain:
-		kind = "plain (a fair lock with an empty queue looks the same)"
+	case redlatch.KindReentrant:
+		kind = "reentrant (a fair lock with an empty queue looks the same)"
 	}
 	name := brief(in.Name)
 	if s.width > 0 { // leaves room behind it
@@ -242,7 +243,7 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	if len(in.Waiting) > 0 {
 		rows := make([][]cell, len(in.Waiting))
 		for i, w := range in.Waiting {
-			rows[i] = []cell{{who(w.Process, ""), cyan}, {cmp.Or(w.Addr, "-"), ""}, {since(in.At, w.Since), ""}}
+			rows[i] = []cell{{who(w.Process, ""), cyan}, {cmp.Or(w.Addr, "-"), ""}, {since(in.At, w.AskedSince), ""}}
 		}
 		lines, _ := s.lines("PROCESS* ADDRESS WAITS", rows)
 		fmt.Fprintf(out, "\n%s\n%s\n", s.paint(bold, fmt.Sprintf("Waiting processes (%d)", len(rows))), strings.Join(lines, "\n"))

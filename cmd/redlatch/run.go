@@ -79,12 +79,12 @@ and survives a killed run.`,
 	set.BoolVarP(&f.noWait, "nonblock", "n", false, "the same as --wait 0")
 	set.DurationVar(&f.lease, "lease", 0, "a fixed lease, never renewed; the lock is lost at its end (default: renewed while the command runs)")
 	set.DurationVar(&f.leaseTime, "lease-time", redlatch.DefaultLeaseTime, "how long the lock stays taken when this process dies; renewed at a third of it")
-	set.StringVarP(&f.kind, "kind", "k", "rlock", "rlock, fair, read or write")
+	set.StringVarP(&f.kind, "kind", "k", "reentrant", "reentrant, fair, read or write")
 	set.BoolVar(&f.fenced, "fenced", false, "ask for a fencing token, in REDLATCH_TOKEN")
 	set.DurationVar(&f.grace, "grace", 10*time.Second, "how long after TERM, also one that run gets, the command is killed")
 	set.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit status when another owner holds the lock; then nothing is written")
 	set.BoolVar(&f.hideURL, "hide-url", false, "leave REDIS_URL out of the command's environment")
-	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"rlock", "fair", "read", "write"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"reentrant", "fair", "read", "write"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -124,10 +124,10 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	}
 	plain, rw := client.RLock(name, opts...), client.ReadWriteLock(name, opts...)
 	l := map[string]redlatch.Locker{
-		"rlock": plain, "plain": plain, "fair": client.FairLock(name, opts...), "read": rw.ReadLock(), "write": rw.WriteLock(),
+		"reentrant": plain, "fair": client.FairLock(name, opts...), "read": rw.ReadLock(), "write": rw.WriteLock(),
 	}[f.kind]
 	if l == nil {
-		return usageError("kind: %q is not one of rlock, fair, read, write", f.kind)
+		return usageError("kind: %q is not one of reentrant, fair, read, write", f.kind)
 	}
 	h, err := acquire(ctx, l, f, bounded || f.noWait, signals)
 	if errors.Is(err, redlatch.ErrNotAcquired) {

@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
 	for kind, mode := range map[string]redlatch.Mode{
-		"rlock": redlatch.ModeLock, "fair": redlatch.ModeLock, "read": redlatch.ModeRead, "write": redlatch.ModeWrite,
+		"reentrant": redlatch.ModeLock, "fair": redlatch.ModeLock, "read": redlatch.ModeRead, "write": redlatch.ModeWrite,
 	} {
 		name := "job:" + kind
 		p := begin(t, s, "run", name, "--kind", kind, "--client-name", "runner", "--fenced", "--", "sh", "-c",
@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 		} else {
 			need(t, text, "lock="+name+" ", "id="+in.Holders[0].ClientID)
 		}
-		if kind == "rlock" || kind == "fair" || kind == "write" {
+		if kind == "reentrant" || kind == "fair" || kind == "write" {
 			need(t, text, fmt.Sprintf("token=%d ", in.Token))
 		}
 		fmt.Fprintln(p.in, "a line")

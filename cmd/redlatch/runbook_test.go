@@ -54,7 +54,7 @@ func TestRunbookOutputs(t *testing.T) {
 			},
 			orders,
 			{
-				Name: "report", At: at, Kind: redlatch.KindPlain, Mode: redlatch.ModeLock, Remaining: 24 * time.Second, HolderCount: 1,
+				Name: "report", At: at, Kind: redlatch.KindReentrant, Mode: redlatch.ModeLock, Remaining: 24 * time.Second, HolderCount: 1,
 				Holders: []redlatch.Holder{{Process: redlatch.Process{Client: "cron/pod-1"}, AskedSince: ago(2*time.Hour + 10*time.Minute), HeldSince: ago(2*time.Hour + 10*time.Minute)}},
 			},
 		})

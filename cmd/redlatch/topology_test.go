@@ -45,7 +45,7 @@ func everywhere(t *testing.T, c *redlatch.Client, doctor string, flags ...string
 	if st, _, errs := run("unlock", "k0", "--owner", c.Name(), "--yes"); st != 0 {
 		t.Errorf("unlock: %d %s", st, errs)
 	}
-	if st, out, errs := run("doctor", "--need", "rlock,fair,read-write,operators"); st != 0 || !strings.Contains(out, doctor) {
+	if st, out, errs := run("doctor", "--need", "reentrant,fair,read-write,operators"); st != 0 || !strings.Contains(out, doctor) {
 		t.Errorf("doctor: %d\n%s%s", st, out, errs)
 	}
 	for _, h := range holds[1:] {

@@ -108,7 +108,7 @@ func start(t *testing.T, s *testbed.Server, number int, need, without string) *w
 	w.proxy = testbed.NewProxy(t, s.Addr())
 	rules := acl.Rules(need)
 	switch acl.Root(need) { // with what everybody uses if it is there
-	case "rlock":
+	case "reentrant":
 		rules = acl.Rules(need, "links", "state")
 	case "operators":
 		rules = acl.Rules(need, "numbers", "names")
@@ -176,11 +176,11 @@ func (w *walk) named(rule, text string) bool {
 
 // quiet are the rights whose lack need not be named, and what it does.
 var quiet = map[string]string{
-	"rlock +hello":            "servers from 7.0 on let everybody say HELLO",
-	"rlock +ping":             "a refusal tells the client library as well that the connection lives; it fills ACL LOG",
-	"rlock +sadd":             "a command that comes late is not known to be given up",
-	"rlock +unsubscribe":      "a channel of no use is listened to; the log says so if somebody waits on that connection",
-	"rlock +zrem":             "who waits no more stays on the list for up to a minute, and is called in vain",
+	"reentrant +hello":        "servers from 7.0 on let everybody say HELLO",
+	"reentrant +ping":         "a refusal tells the client library as well that the connection lives; it fills ACL LOG",
+	"reentrant +sadd":         "a command that comes late is not known to be given up",
+	"reentrant +unsubscribe":  "a channel of no use is listened to; the log says so if somebody waits on that connection",
+	"reentrant +zrem":         "who waits no more stays on the list for up to a minute, and is called in vain",
 	"links +get":              "no link",
 	"links +set":              "no link",
 	"links +del":              "the link of a hold that has ended stays until its lease would have ended",

@@ -14,7 +14,7 @@ import (
 
 // walks do all that a use of the table is for.
 var walks = map[string]func(w *walk){
-	"rlock": func(w *walk) {
+	"reentrant": func(w *walk) {
 		w.take(w.a.RLock("l"), w.b.RLock("l"))
 		w.giveUp("given up")
 		w.take(redlatch.MultiLock(w.a.RLock("m1"), w.a.RLock("m2")), redlatch.MultiLock(w.b.RLock("m1"), w.b.RLock("m2")))

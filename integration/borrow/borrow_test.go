@@ -173,7 +173,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 func TestTheProbeNeedsNoPermission(t *testing.T) {
 	t.Parallel()
 	s := bed.Server(t)
-	s.SetUser(t, "app", append([]string{"on", ">secret"}, acl.Rules("rlock")...)...)
+	s.SetUser(t, "app", append([]string{"on", ">secret"}, acl.Rules("reentrant")...)...)
 	client, _ := app(t, s.Addr(), func(o *rueidis.ClientOption) {
 		o.Username, o.Password, o.DisableCache = "app", "secret", true
 	})

@@ -53,7 +53,7 @@ func TestForcedUnlockIsSeen(t *testing.T) {
 		t.Errorf("spans for %v", spans)
 	}
 	done := r.log.lines(t, "lock taken away by force")
-	if len(done) != 1 || done[0]["lock"] != "orders:42" || done[0]["owner"] != owner || done[0]["kind"] != "plain" || done[0]["trace_id"] == nil {
+	if len(done) != 1 || done[0]["lock"] != "orders:42" || done[0]["owner"] != owner || done[0]["kind"] != "reentrant" || done[0]["trace_id"] == nil {
 		t.Errorf("%v", done)
 	}
 	if refused := r.log.lines(t, "forced unlock failed"); len(refused) != 1 || refused[0]["wanted"] != "nobody" {

@@ -22,32 +22,32 @@ const Prefix = "app:"
 
 // Uses is the table.
 var Uses = []Use{
-	{Need: "rlock", Row: "app", Rules: `
+	{Need: "reentrant", Row: "app", Rules: `
   ~app:* ~redlatch_void:{app:* ~redlatch_trace:{app:* ~redlatch_wait:{app:*
   &redisson_lock__channel:{app:* &redlatch_wake:{app:*
   +hello +ping +eval +evalsha +subscribe +unsubscribe +publish
   +exists +hset +pexpire +hexists +hget +hlen +hgetall +pttl +hdel +sismember +sadd
   +time +zadd +zpopmin +zrem
 `},
-	{Need: "fenced", With: "rlock", Row: "`Fenced()`, of any kind", Rules: "~redisson_lock_token:{app:* +get +set"},
-	{Need: "links", With: "rlock", Row: "links between traces (unless `Telemetry.NoLinks`)", Rules: "+get +set +del"},
-	{Need: "state", With: "rlock", Row: "`State`", Rules: "+type"},
-	{Need: "acks", With: "rlock", Row: "`ReplicaAcks`", Rules: "+wait"},
-	{Need: "fair", With: "rlock", Row: "`FairLock`", Rules: `
+	{Need: "fenced", With: "reentrant", Row: "`Fenced()`, of any kind", Rules: "~redisson_lock_token:{app:* +get +set"},
+	{Need: "links", With: "reentrant", Row: "links between traces (unless `Telemetry.NoLinks`)", Rules: "+get +set +del"},
+	{Need: "state", With: "reentrant", Row: "`State`", Rules: "+type"},
+	{Need: "acks", With: "reentrant", Row: "`ReplicaAcks`", Rules: "+wait"},
+	{Need: "fair", With: "reentrant", Row: "`FairLock`", Rules: `
   ~redisson_lock_token:{app:* ~redisson_lock_queue:{app:* ~redisson_lock_timeout:{app:* ~redlatch_fair:{app:* &redlatch_grant:{app:*
   +lindex +linsert +llen +lpop +lpos +lpush +lrange +lrem +rpop +rpush +zcard +zcount +zrangebyscore +zscore +del`},
 	{Need: "redisson", With: "fair", Row: "`FairLock`, to be called at once behind a waiter of Redisson's", Rules: "&* +psubscribe +punsubscribe"},
-	{Need: "read-write", With: "rlock", Row: "`ReadWriteLock`", Rules: `
+	{Need: "read-write", With: "reentrant", Row: "`ReadWriteLock`", Rules: `
   ~{app:* ~redlatch_rw_*:{app:* &redisson_rwlock:{app:*
   +hkeys +hmget +hscan +del +rename +set +zcard +zcount +zrange +zrangebyscore +zscore`},
-	{Need: "quorum", With: "rlock", Row: "`QuorumLock`", Rules: "+info"},
-	{Need: "once", With: "rlock", Row: "`Once`", Rules: "~redlatch_once:{app:* +get +set +del"},
-	{Need: "sentinel", With: "rlock", Row: "a master that sentinels name", Rules: "+role"},
+	{Need: "quorum", With: "reentrant", Row: "`QuorumLock`", Rules: "+info"},
+	{Need: "once", With: "reentrant", Row: "`Once`", Rules: "~redlatch_once:{app:* +get +set +del"},
+	{Need: "sentinel", With: "reentrant", Row: "a master that sentinels name", Rules: "+role"},
 	{Need: "sentinels", Row: "app", Rules: `
   &+sentinel &+slave &-sdown &+sdown &+switch-master &+reboot
   +hello +ping +subscribe +unsubscribe +sentinel|sentinels +sentinel|get-master-addr-by-name
 `},
-	{Need: "cluster", With: "rlock", Row: "a cluster", Rules: "+cluster|slots +cluster|shards +cluster|nodes +asking +ssubscribe +sunsubscribe +spublish"},
+	{Need: "cluster", With: "reentrant", Row: "a cluster", Rules: "+cluster|slots +cluster|shards +cluster|nodes +asking +ssubscribe +sunsubscribe +spublish"},
 	{Need: "operators", Row: "looks", Rules: `
   ~app:* ~redisson_lock_token:{app:* ~redlatch_void:{app:* ~redlatch_trace:{app:* ~redlatch_wait:{app:*
   ~redisson_lock_queue:{app:* ~redisson_lock_timeout:{app:* ~redlatch_fair:{app:* ~redlatch_rw_*:{app:* ~{app:*

@@ -42,7 +42,7 @@ func LookCommand(topo conn.Topology, key string, most int) conn.Command {
 	return conn.Command{Script: luascript.Inspect, Keys: keys(key), Args: args(topo, key, n, n)}
 }
 
-var kindOf = map[int64]lock.Kind{0: lock.KindNone, 1: lock.KindPlain, 2: lock.KindFair, 3: lock.KindReadWrite}
+var kindOf = map[int64]lock.Kind{0: lock.KindNone, 1: lock.KindReentrant, 2: lock.KindFair, 3: lock.KindReadWrite}
 
 // errNoLock is what stands at a key that is no lock.
 func errNoLock(name string) error {
@@ -105,7 +105,7 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 	for k := range max(0, min(r.Int(at), int64(len(r.Vals)-at-1)/2)) {
 		n := at + 1 + 2*int(k)
 		us, _ := strconv.ParseInt(r.Str(n+1), 10, 64) // else it is not known
-		in.Waiting = append(in.Waiting, lock.WaitingProcess{Process: lock.Process{ClientID: r.Str(n)}, Since: plausible(us / 1000)})
+		in.Waiting = append(in.Waiting, lock.WaitingProcess{Process: lock.Process{ClientID: r.Str(n)}, AskedSince: plausible(us / 1000)})
 	}
 	if in.Kind == lock.KindFair {
 		in.Processes = processes(in.Queue)

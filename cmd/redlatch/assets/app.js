@@ -152,7 +152,7 @@ const some = (parties, total, l, show) => {
   return [...shown.map((p) => show(l, p)), more || (rest > 0 && el("p", "dim", "and " + rest + " more: redlatch show " + l.name))];
 };
 
-const waiting = (l, w) => el("li", "", el("span", "", w.client || w.client_id), since("right dim", when(w.since), "waits ", ""), el("span", "owner", w.addr || ""));
+const waiting = (l, w) => el("li", "", el("span", "", w.client || w.client_id), since("right dim", when(w.asked_since), "waits ", ""), el("span", "owner", w.addr || ""));
 
 const showOne = () => {
   const l = state.one, detail = $("detail");
@@ -169,7 +169,7 @@ const showOne = () => {
     l.kind ? el("span", "badge", l.kind) : el("span", "dim", "There is no key and no queue of this name."),
     el("div", "facts",
       held && fact("lease left", leaseText(l.remaining_seconds, l.at)),
-      l.kind && l.kind !== "plain" && fact("in the queue", l.queue_length),
+      l.kind && l.kind !== "reentrant" && fact("in the queue", l.queue_length),
       fact(l.processes === 1 ? "process listens" : "processes listen", l.processes < 0 ? "?" : l.processes),
       l.token && fact("fencing token", l.token)),
     held && lease(l.key, l.remaining_seconds, l.at))];

@@ -60,7 +60,7 @@ func TestOneBadLockNeverFailsAList(t *testing.T) {
 		s.Do(t, "HSET", luascript.FairWantsKey(name), java+"g1-x.1", want)
 	}
 	got := rows(t, c)
-	if got["good"]["kind"] != "plain" || got["want1"]["kind"] != "fair" {
+	if got["good"]["kind"] != "reentrant" || got["want1"]["kind"] != "fair" {
 		t.Errorf("%v", got)
 	}
 	for name, key := range odd {
@@ -84,7 +84,7 @@ func TestNamesThatAreTooLongAreCounted(t *testing.T) {
 	if in, _ := strconv.Atoi(s.Info(t, "stats")["total_net_input_bytes"]); in > 100_000 {
 		t.Errorf("%d bytes were sent to the server", in)
 	}
-	if len(got) != 2 || got["good"]["kind"] != "plain" {
+	if len(got) != 2 || got["good"]["kind"] != "reentrant" {
 		t.Errorf("%d rows: %.200v", len(got), got["good"])
 	}
 	for name, row := range got {
