@@ -91,7 +91,7 @@ func ExampleClient_ReadWriteLock_downgrade() {
 	// ... check what was imported, beside others who read it, with read.Context() ...
 	fmt.Println(read.Context().Err())
 	state, err := prices.State(ctx)
-	fmt.Println(state.Mode, len(state.Owners), err)
+	fmt.Println(state.Mode, len(state.Holders), err)
 	fmt.Println(read.Unlock(ctx))
 	// Output:
 	// <nil>

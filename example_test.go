@@ -103,7 +103,7 @@ func ExampleHold_reentry() {
 		return
 	}
 	state, _ := lock.State(ctx)
-	fmt.Println("count", state.Owners[0].Count)
+	fmt.Println("count", state.Holders[0].Count)
 	fmt.Println(inner.Unlock(ctx), outer.Unlock(ctx), outer.Unlock(ctx))
 	// Output:
 	// count 2
@@ -280,7 +280,7 @@ func ExampleClient_forceUnlock() {
 		return
 	}
 	state, _ := lock.State(ctx)
-	fmt.Println(state.Held, state.Mode, len(state.Owners))
+	fmt.Println(state.Held, state.Mode, len(state.Holders))
 	freed, err := lock.ForceUnlock(ctx)
 	fmt.Println(freed, err)
 	// Output:
@@ -374,7 +374,7 @@ func ExampleClient_HeldHandler() {
 	var page struct {
 		Held []struct {
 			Name string
-			Held float64 `json:"held_s"`
+			Held float64 `json:"held_seconds"`
 		}
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {

@@ -66,8 +66,6 @@ type (
 	MultiHold = lock.MultiHold
 	// State is a snapshot of a lock.
 	State = lock.State
-	// OwnerState is one holder or waiter in a State.
-	OwnerState = lock.OwnerState
 	// Mode says how a lock is held.
 	Mode = lock.Mode
 	// Kind says what kind of lock a key is.
@@ -147,7 +145,7 @@ const (
 // The kinds in an Inspection.
 const (
 	KindNone      = lock.KindNone      // nobody holds it or waits for it
-	KindReentrant     = lock.KindReentrant     // RLock, a member of a MultiLock, or a FairLock that nobody waits for
+	KindReentrant = lock.KindReentrant // RLock, a member of a MultiLock, or a FairLock that nobody waits for
 	KindFair      = lock.KindFair      // FairLock
 	KindReadWrite = lock.KindReadWrite // ReadWriteLock
 	KindUnknown   = lock.KindUnknown   // something looks like a lock and can't be read

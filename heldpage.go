@@ -37,18 +37,18 @@ type heldRow struct {
 	Owner     string    `json:"owner"`
 	Count     int       `json:"count"`
 	HeldSince time.Time `json:"held_since"`
-	Held      float64   `json:"held_s"`
-	LeaseLeft float64   `json:"lease_left_s"` // until the local deadline
+	Held      float64   `json:"held_seconds"`
+	LeaseLeft float64   `json:"remaining_seconds"` // until the local deadline
 	Renewed   bool      `json:"renewed"`
 }
 
 type waitingRow struct {
-	Name         string    `json:"name"`
-	Type         string    `json:"type"`
-	Owner        string    `json:"owner,omitempty"`
-	WaitingSince time.Time `json:"waiting_since"`
-	Waiting      float64   `json:"waiting_s"`
-	Holder       string    `json:"holder,omitempty"`
+	Name       string    `json:"name"`
+	Type       string    `json:"type"`
+	Owner      string    `json:"owner,omitempty"`
+	AskedSince time.Time `json:"asked_since"`
+	Waiting    float64   `json:"waiting_seconds"`
+	Holder     string    `json:"holder,omitempty"`
 }
 
 type serverRow struct {
@@ -100,15 +100,15 @@ func (c *Client) heldPage(show func(string) string) *heldPage {
 	p.HeldCount = all
 	for _, h := range held {
 		p.Held = append(p.Held, heldRow{
-			Name: show(h.Name), Type: h.Type, Owner: show(h.Owner), Count: h.Count, HeldSince: h.Since.UTC(),
-			Held: seconds(now.Sub(h.Since)), LeaseLeft: seconds(h.ValidUntil.Sub(now)), Renewed: !h.Fixed,
+			Name: show(h.Name), Type: h.Type, Owner: show(h.Owner), Count: h.Count, HeldSince: h.HeldSince.UTC(),
+			Held: seconds(now.Sub(h.HeldSince)), LeaseLeft: seconds(h.ValidUntil.Sub(now)), Renewed: !h.Fixed,
 		})
 	}
 	waiting := c.core.Waiting(mostWaiting)
 	p.WaitingCount = len(waiting)
 	for _, w := range waiting[:min(len(waiting), mostRows)] {
 		p.Waiting = append(p.Waiting, waitingRow{
-			Name: show(w.Name), Type: w.Type, Owner: show(w.Owner), WaitingSince: w.Since.UTC(),
+			Name: show(w.Name), Type: w.Type, Owner: show(w.Owner), AskedSince: w.Since.UTC(),
 			Waiting: seconds(now.Sub(w.Since)), Holder: show(w.Holder),
 		})
 	}

@@ -293,7 +293,7 @@ func (k *fair) ReadState(r conn.Reply) (lock.State, error) {
 	}
 	st.QueueLength = int(r.Int(3))
 	for i := 5; i < n && i < len(r.Vals); i++ {
-		st.Queue = append(st.Queue, kind.StateOf(r.Str(i), lock.ModeLock))
+		st.Queue = append(st.Queue, kind.WaiterOf(r.Str(i), lock.ModeLock))
 	}
 	return st, nil
 }

@@ -15,7 +15,7 @@ type HeldLock struct {
 	Mode       Mode
 	Owner      string    // as Redis stores it; if passed on inside the process, the owner that took it first
 	Count      int       // holds, re-entries included
-	Since      time.Time // of its oldest hold
+	HeldSince  time.Time // since when its oldest hold is one
 	ValidUntil time.Time // the latest local deadline of its holds
 	Fixed      bool      // no hold of it is kept by the watchdog
 }

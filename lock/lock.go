@@ -134,28 +134,13 @@ const (
 	ModeWrite Mode = "write" // held by one writer, who may also read
 )
 
-// OwnerState is one holder of a lock or one waiter in its queue.
-type OwnerState struct {
-	// Owner is the owner as Redis stores it: "<client>:<owner>".
-	Owner string
-	// Mode is how this owner holds the lock, or wants it.
-	Mode Mode
-	// Count is the number of holds (re-entries included); 0 for a waiter.
-	Count int
-	// Remaining is what is left of this owner's lease; 0 when not known.
-	Remaining time.Duration
-	// AskedSince is when this acquisition began, and HeldSince when a holder got the lock, as in [Holder]. Zero if
-	// the owner does not contain it, as those of Java. They are for people: don't base decisions on them.
-	AskedSince, HeldSince time.Time
-}
-
 // State is a snapshot of a lock on the server, for people and dashboards. It may be out
 // of date when you read it: never use it to decide who may do something.
 type State struct {
 	Name      string
 	Held      bool
 	Mode      Mode
-	Owners    []OwnerState  // the holders; of more than 1,000 readers some
+	Holders   []Holder      // of more than 1,000 readers some; where they run is not looked up: see [Inspection]
 	Remaining time.Duration // of the lease; 0 when not held or when the key has no TTL
 	Token     uint64        // the last fencing token issued; 0 when the lock object is not fenced
 
@@ -166,7 +151,7 @@ type State struct {
 	QueueLength int
 	// Queue lists these waiters in order, the next one first; of a ReadWriteLock only the
 	// writers, since readers have no order. It has at most the first 1,000.
-	Queue []OwnerState
+	Queue []Waiter
 }
 
 // Do runs fn under l: it acquires the lock, calls fn with the hold's context

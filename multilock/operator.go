@@ -54,7 +54,7 @@ func (m *MultiLock) state(ctx context.Context) (lock.State, error) {
 			left = append(left, s.Remaining)
 			out.Mode = s.Mode
 		}
-		out.Owners = append(out.Owners, s.Owners...)
+		out.Holders = append(out.Holders, s.Holders...)
 		out.Token = max(out.Token, s.Token)
 		out.QueueLength = max(out.QueueLength, s.QueueLength)
 	}

@@ -24,7 +24,7 @@ func TestHeldAndLoseInEachDatabase(t *testing.T) {
 		both := []redlatch.Hold{mustLock(t, t.Context(), first.RLock("c")), mustLock(t, t.Context(), last.RLock("c"))}
 		var got []string
 		for _, state := range s.Held() {
-			got = append(got, fmt.Sprint(state.Name, state.Mode, len(state.Owners)))
+			got = append(got, fmt.Sprint(state.Name, state.Mode, len(state.Holders)))
 		}
 		if fmt.Sprint(got) != "[awrite1 block1 clock1 clock1]" {
 			t.Error(got)

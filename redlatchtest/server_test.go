@@ -69,7 +69,7 @@ func TestEveryKind(t *testing.T) {
 				t.Errorf("%s: not busy for others: %v", kind, err)
 			}
 			if l, ok := lock(b, kind).(stater); ok {
-				if st, err := l.State(ctx); err != nil || !st.Held || len(st.Owners) == 0 {
+				if st, err := l.State(ctx); err != nil || !st.Held || len(st.Holders) == 0 {
 					t.Errorf("%s: %+v, %v", kind, st, err)
 				}
 			}
@@ -129,7 +129,7 @@ func TestReadersAndWriters(t *testing.T) {
 		if _, err := rw.WriteLock().Lock(readers[0].Context()); !errors.Is(err, redlatch.ErrUpgrade) {
 			t.Error(err)
 		}
-		if held := s.Held(); len(held) != 1 || held[0].Mode != redlatch.ModeRead || len(held[0].Owners) != 3 {
+		if held := s.Held(); len(held) != 1 || held[0].Mode != redlatch.ModeRead || len(held[0].Holders) != 3 {
 			t.Errorf("%+v", held)
 		}
 		got := make(chan redlatch.Hold, 1)
@@ -406,7 +406,7 @@ func TestTakeAndHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := s.Held()
-	if len(held) != 2 || held[0].Name != "shop:orders:42" || held[1].Name != "shop:queue" || held[1].Owners[0].Count != 1 {
+	if len(held) != 2 || held[0].Name != "shop:orders:42" || held[1].Name != "shop:queue" || held[1].Holders[0].Count != 1 {
 		t.Errorf("%+v", held)
 	}
 	if err := errors.Join(theirs.Unlock(t.Context()), mine.Unlock(t.Context())); err != nil {

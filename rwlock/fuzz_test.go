@@ -94,7 +94,7 @@ func FuzzState(f *testing.F) {
 		if (code == -3) != (err != nil) {
 			t.Errorf("code %d: %+v, %v", code, st, err)
 		}
-		if st.Held != (len(st.Owners) > 0) || st.QueueLength < len(st.Queue) || st.Remaining < 0 {
+		if st.Held != (len(st.Holders) > 0) || st.QueueLength < len(st.Queue) || st.Remaining < 0 {
 			t.Errorf("code %d: %+v", code, st)
 		}
 		if err == nil && n > 3 && int64(st.QueueLength) < waiters {

@@ -22,14 +22,14 @@ func readState(r conn.Reply) (lock.State, error) {
 		if owner, ok := strings.CutSuffix(o.Owner, ":write"); ok && mode == lock.ModeWrite {
 			o.Owner, o.Mode = owner, lock.ModeWrite
 		}
-		st.Owners = append(st.Owners, o)
+		st.Holders = append(st.Holders, o)
 		i += 3
 	}
-	if len(st.Owners) > 0 {
+	if len(st.Holders) > 0 {
 		st.Held, st.Mode, st.Remaining = true, mode, kind.Remaining(r.Code)
 	}
 	for ; i+1 < len(r.Vals); i += 2 {
-		st.Queue = append(st.Queue, kind.StateOf(r.Str(i), lock.ModeWrite))
+		st.Queue = append(st.Queue, kind.WaiterOf(r.Str(i), lock.ModeWrite))
 	}
 	st.QueueLength = max(int(r.Int(3)), len(st.Queue)) // readers wait, too
 	return st, nil

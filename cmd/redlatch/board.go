@@ -51,12 +51,12 @@ type watched struct {
 
 // row is what a list tells of a lock besides.
 type row struct {
-	Who       string  `json:"who"`            // holds it, and how many more do
-	HeldFor   float64 `json:"held_seconds"`   // of the holder that came first, as far as is known
-	WaitedFor float64 `json:"waited_seconds"` // that holder, before
-	WaitsFor  float64 `json:"wait_seconds"`   // of the waiter that came first
-	Waiters   int     `json:"waiters"`        // that the server knows: places in queues, or else processes
-	Rate      float64 `json:"rate"`           // turns per second over the last looks
+	Who       string  `json:"who"`             // holds it, and how many more do
+	HeldFor   float64 `json:"held_seconds"`    // of the holder that came first, as far as is known
+	WaitedFor float64 `json:"waited_seconds"`  // that holder, before
+	WaitsFor  float64 `json:"waiting_seconds"` // of the waiter that came first
+	Waiters   int     `json:"waiters"`         // that the server knows: places in queues, or else processes
+	Rate      float64 `json:"rate"`            // turns per second over the last looks
 }
 
 // MarshalJSON implements json.Marshaler.

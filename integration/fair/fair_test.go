@@ -187,7 +187,7 @@ func TestStateShowsTheQueue(t *testing.T) {
 	if want := s.List(t, "LRANGE", queueKey, "0", "-1"); !slices.Equal(queue, want) || st.QueueLength != 3 {
 		t.Errorf("queue of %d: %v, not %v", st.QueueLength, queue, want)
 	}
-	if !st.Held || st.Mode != redlatch.ModeLock || len(st.Owners) != 1 || st.Owners[0].Count != 1 ||
+	if !st.Held || st.Mode != redlatch.ModeLock || len(st.Holders) != 1 || st.Holders[0].Count != 1 ||
 		st.Token != hold.Token() || st.Remaining <= 0 {
 		t.Errorf("held: %+v", st)
 	}

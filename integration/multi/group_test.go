@@ -202,17 +202,17 @@ func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
 	c := bed.Client(t, s.Addr(), lease(10*time.Second))
 	m := redlatch.MultiLock(c.RLock("a", redlatch.Fenced()), c.FairLock("b"))
 	st, err := m.State(t.Context())
-	if err != nil || st.Held || len(st.Owners) != 0 {
+	if err != nil || st.Held || len(st.Holders) != 0 {
 		t.Errorf("free: %+v, %v", st, err)
 	}
 	h := bed.Lock(t, t.Context(), c.RLock("a"))
-	if st, err := m.State(t.Context()); err != nil || st.Held || len(st.Owners) != 1 {
+	if st, err := m.State(t.Context()); err != nil || st.Held || len(st.Holders) != 1 {
 		t.Errorf("half held: %+v, %v", st, err)
 	}
 	bed.Unlock(t, h)
 	h = bed.Lock(t, t.Context(), m)
 	st, err = m.State(t.Context())
-	if err != nil || !st.Held || len(st.Owners) != 2 || st.Remaining < 5*time.Second || st.Token != h.Token() {
+	if err != nil || !st.Held || len(st.Holders) != 2 || st.Remaining < 5*time.Second || st.Token != h.Token() {
 		t.Errorf("held: %+v, %v", st, err)
 	}
 	if ok, err := m.ForceUnlock(t.Context()); !ok || err != nil {

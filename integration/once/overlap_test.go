@@ -75,7 +75,7 @@ func TestARunThatWouldReenterIsRefused(t *testing.T) {
 	if _, found := record(t, x.Server, "report"); found {
 		t.Error("the period was not given back")
 	}
-	if st, err := x.c.RLock("report").State(t.Context()); err != nil || !st.Held || st.Owners[0].Count != 1 {
+	if st, err := x.c.RLock("report").State(t.Context()); err != nil || !st.Held || st.Holders[0].Count != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	bed.Unlock(t, h)

@@ -16,12 +16,12 @@ import (
 type heldPage struct {
 	Held []struct {
 		Name, Owner string
-		HeldS       float64 `json:"held_s"`
-		LeaseLeftS  float64 `json:"lease_left_s"`
+		HeldS       float64 `json:"held_seconds"`
+		LeaseLeftS  float64 `json:"remaining_seconds"`
 	}
 	Waiting []struct {
 		Name, Owner, Holder string
-		WaitingS            float64 `json:"waiting_s"`
+		WaitingS            float64 `json:"waiting_seconds"`
 	}
 	Servers []struct {
 		Problem    string

@@ -24,9 +24,9 @@ func TestAHoldNamesItsOwner(t *testing.T) {
 			bed.Eventually(t, "the first copy is the hold's", func() bool { return h.Owner().Client == x.Through[0].ID() })
 			st, err := l.(operated).State(t.Context())
 			in, ierr := x.Through[0].Inspect(t.Context(), at)
-			named := func(o redlatch.OwnerState) bool { return o.Owner == h.Owner().String() }
-			if err != nil || ierr != nil || !slices.ContainsFunc(st.Owners, named) || in.HolderCount != 1 || in.Holders[0].Owner != h.Owner().String() {
-				t.Errorf("%s: State %+v, %v; Inspect %+v, %v", h.Owner(), st.Owners, err, in.Holders, ierr)
+			named := func(o redlatch.Holder) bool { return o.Owner == h.Owner().String() }
+			if err != nil || ierr != nil || !slices.ContainsFunc(st.Holders, named) || in.HolderCount != 1 || in.Holders[0].Owner != h.Owner().String() {
+				t.Errorf("%s: State %+v, %v; Inspect %+v, %v", h.Owner(), st.Holders, err, in.Holders, ierr)
 			}
 			if h.Owner().Explicit != "job-1 "+name || inner.Owner() != h.Owner() {
 				t.Errorf("%+v, of the re-entry %+v", h.Owner(), inner.Owner())

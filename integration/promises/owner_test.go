@@ -61,7 +61,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			third := bed.Lock(t, second.Context(), x.Lock(name))
 			counted(t, x, name, 3)
 			st, err := x.Lock(name).(operated).State(t.Context())
-			if err != nil || !st.Held || len(st.Owners) == 0 || st.Owners[0].Count != 3 || st.Remaining > bed.Lease || st.Remaining < bed.Lease*3/5 {
+			if err != nil || !st.Held || len(st.Holders) == 0 || st.Holders[0].Count != 3 || st.Remaining > bed.Lease || st.Remaining < bed.Lease*3/5 {
 				t.Errorf("state %+v, %v", st, err)
 			}
 			for _, h := range []redlatch.Hold{first, third, second} {

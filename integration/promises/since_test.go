@@ -22,7 +22,7 @@ func since(t *testing.T, x *bed.Site, name string, asked, held span) {
 	for _, c := range x.Through {
 		for _, h := range c.Held() {
 			if slices.Contains(x.Kind.Names(name), h.Name) {
-				within("holds by itself", h.Owner, h.Since, held)
+				within("holds by itself", h.Owner, h.HeldSince, held)
 			}
 		}
 	}

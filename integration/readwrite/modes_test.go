@@ -26,10 +26,10 @@ func TestReentryIsCountedPerMode(t *testing.T) {
 	r1 := bed.Lock(t, w2.Context(), l.ReadLock())
 	r2 := bed.Lock(t, w2.Context(), l.ReadLock())
 	st, err := l.State(t.Context())
-	if err != nil || st.Mode != redlatch.ModeWrite || len(st.Owners) != 2 {
+	if err != nil || st.Mode != redlatch.ModeWrite || len(st.Holders) != 2 {
 		t.Fatalf("%+v, %v", st, err)
 	}
-	for _, o := range st.Owners {
+	for _, o := range st.Holders {
 		if o.Count != 2 {
 			t.Errorf("%+v: want 2 holds", o)
 		}
@@ -120,10 +120,10 @@ func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
 	second := bed.Async(t.Context(), lb.WriteLock())
 	waiting(t, s, "writers", 2)
 	st := state()
-	if !st.Held || st.Mode != redlatch.ModeRead || len(st.Owners) != 2 || st.QueueLength != 2 || len(st.Queue) != 2 {
+	if !st.Held || st.Mode != redlatch.ModeRead || len(st.Holders) != 2 || st.QueueLength != 2 || len(st.Queue) != 2 {
 		t.Fatalf("%+v", st)
 	}
-	for _, o := range st.Owners {
+	for _, o := range st.Holders {
 		count, lease := 1, time.Minute
 		if strings.HasPrefix(o.Owner, b.ID()) {
 			count, lease = 2, 30*time.Second
@@ -138,8 +138,8 @@ func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
 	unlock(t, r1, r2, r3)
 	for _, from := range []<-chan bed.Attempt{first, second} {
 		w := within(t, soon, from)
-		if st := state(); st.Mode != redlatch.ModeWrite || len(st.Owners) != 1 || st.Owners[0].Mode != redlatch.ModeWrite ||
-			st.Token != w.Token() || strings.Contains(st.Owners[0].Owner, ":write") {
+		if st := state(); st.Mode != redlatch.ModeWrite || len(st.Holders) != 1 || st.Holders[0].Mode != redlatch.ModeWrite ||
+			st.Token != w.Token() || strings.Contains(st.Holders[0].Owner, ":write") {
 			t.Errorf("a writer with token %d: %+v", w.Token(), st)
 		}
 		bed.Unlock(t, w)

@@ -328,7 +328,7 @@ func (g *goDriver) look(ctx context.Context, l redlatch.Locker, o *goOwner, verb
 	kind, _, _ := strings.Cut(a[0], ":")
 	mode := map[string]lock.Mode{"read": lock.ModeRead, "write": lock.ModeWrite}[kind]
 	count, held := 0, s.Held && (mode == lock.ModeNone || s.Mode == mode)
-	for _, h := range s.Owners {
+	for _, h := range s.Holders {
 		if h.Mode != lock.ModeNone && mode != lock.ModeNone && h.Mode != mode {
 			continue
 		}

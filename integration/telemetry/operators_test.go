@@ -65,7 +65,7 @@ func TestForcedUnlockIsSeen(t *testing.T) {
 	// The same words when a lock object does it.
 	l := r.client.RLock("orders:43")
 	held := must[redlatch.Hold](t)(l.Lock(ctx))
-	owner = must[redlatch.State](t)(l.State(ctx)).Owners[0].Owner
+	owner = must[redlatch.State](t)(l.State(ctx)).Holders[0].Owner
 	if was, err := l.ForceUnlock(ctx); !was || err != nil {
 		t.Error(was, err)
 	}

@@ -76,8 +76,8 @@ func (s *Session) listLocked(holds []*Hold) lock.HeldLock {
 	for _, h := range holds {
 		l.Fixed = l.Fixed && h.lease > 0
 		l.ValidUntil = lease.Later(l.ValidUntil, h.deadlineLocked())
-		if since := h.since(now); l.Since.IsZero() || since.Before(l.Since) {
-			l.Since = since
+		if since := h.since(now); l.HeldSince.IsZero() || since.Before(l.HeldSince) {
+			l.HeldSince = since
 		}
 	}
 	return l

@@ -79,16 +79,18 @@ func NoLock(what string) error {
 	return &lock.InvalidNameError{Reason: "its key is not a " + what}
 }
 
-// StateOf begins what a State says of an owner as it stands on the wire.
-func StateOf(owner string, mode lock.Mode) lock.OwnerState {
-	id, _ := lock.ParseOwner(owner)
-	return lock.OwnerState{Owner: owner, Mode: mode, AskedSince: id.AskedSince}
+// WaiterOf is what a State says of a waiter as it stands on the wire.
+func WaiterOf(entry string, mode lock.Mode) lock.Waiter {
+	id, _ := lock.ParseOwner(entry)
+	return lock.Waiter{Owner: entry, Process: lock.Process{ClientID: id.Client}, Mode: mode, AskedSince: id.AskedSince}
 }
 
-// HolderOf is StateOf for one that holds the lock.
-func HolderOf(owner string, mode lock.Mode) lock.OwnerState {
-	id, _ := lock.ParseOwner(owner)
-	return lock.OwnerState{Owner: owner, Mode: mode, AskedSince: id.AskedSince, HeldSince: id.HeldSince}
+// HolderOf begins what it says of a holder.
+func HolderOf(field string, mode lock.Mode) lock.Holder {
+	id, _ := lock.ParseOwner(field)
+	return lock.Holder{
+		Owner: field, Process: lock.Process{ClientID: id.Client}, Mode: mode, AskedSince: id.AskedSince, HeldSince: id.HeldSince,
+	}
 }
 
 // ReadPlainState reads the reply of state.lua.
@@ -108,7 +110,7 @@ func ReadPlainState(r conn.Reply) (lock.State, error) {
 		}
 		o := HolderOf(r.Str(i), lock.ModeLock)
 		o.Count, o.Remaining = count, st.Remaining
-		st.Owners = append(st.Owners, o)
+		st.Holders = append(st.Holders, o)
 	}
 	return st, nil
 }

@@ -213,7 +213,7 @@ func readWrite(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
 func state(t *testing.T, _ *testbed.Server, a, b *redlatch.Client) {
 	h := lock(t, a.RLock("s"))
 	st, err := b.RLock("s").State(t.Context())
-	if err != nil || !st.Held || len(st.Owners) != 1 {
+	if err != nil || !st.Held || len(st.Holders) != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	if ok, err := b.RLock("s").ForceUnlock(t.Context()); !ok || err != nil {
