@@ -34,7 +34,7 @@ func (a *acquisition) Waits() observe.Waiting {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m := a.about()
-	owner := m.attempt.Field
+	owner := m.attempt.Entry
 	if owner == "" { // it has asked for nothing yet
 		owner = string(a.owner.AppendText([]byte(a.core.cfg.ID + ":")))
 	}
