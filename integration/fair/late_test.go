@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -72,4 +73,44 @@ func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
 	receive(t, got, time.Second)
 	queued(t, s, 1)
 	bed.Unlock(t, entered(t, got, 5*time.Second).hold)
+}
+
+// The server comes back with data from before a grant, and grants the lock to the same waiter again, who has waited for
+// longer now. That hold ends with the first one, when it is unlocked or found to be lost, and the next one enters at once.
+func TestAGrantThatIsMadeAgainEndsWithTheHold(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	testbed.Needs(t, 6, 2, "COPY")
+	for _, unlocked := range []bool{true, false} {
+		t.Run(strconv.FormatBool(unlocked), func(t *testing.T) {
+			s := testbed.Standalone(t)
+			hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
+			got := inLine(t, s, 1, dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(20*time.Second)))
+			next := make(chan result, 1)
+			wait(t.Context(), dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(5*time.Second)), 1, next)
+			queued(t, s, 2)
+			keys := []string{queueKey, scoresKey, wantsKey}
+			for _, key := range keys {
+				s.Do(t, "COPY", key, key+"before")
+			}
+			bed.Unlock(t, hold)
+			r := entered(t, got, 5*time.Second)
+			was := s.List(t, "HKEYS", name)[0]
+			s.Do(t, "MULTI")
+			s.Do(t, "DEL", name)
+			for _, key := range keys {
+				s.Do(t, "COPY", key+"before", key, "REPLACE")
+				s.Do(t, "DEL", key+"before")
+			}
+			s.Do(t, "EXEC")
+			eventually(t, 5*time.Second, "granted again, by a refresh of the next one's", func() bool {
+				is := s.List(t, "HKEYS", name)
+				return len(is) == 1 && is[0] != was
+			})
+			if unlocked {
+				bed.Unlock(t, r.hold)
+			}
+			bed.Unlock(t, entered(t, next, 10*time.Second).hold)
+			nothingLeft(t, s)
+		})
+	}
 }

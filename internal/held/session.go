@@ -335,7 +335,7 @@ func (r *Registry) loseLocked(s *Session, reason lock.LossReason, err error) []*
 		h.loseLocked(reason, err)
 	}
 	r.dropLocked(s)
-	if len(lost) > 0 && s.limbo > 0 && !r.closed {
+	if len(lost) > 0 && (s.limbo > 0 || s.grant != nil) && !r.closed { // a late command may take it, or a grant be made again
 		r.leaveLocked(lost[len(lost)-1])
 	}
 	return lost

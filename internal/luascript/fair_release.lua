@@ -7,8 +7,8 @@
 -- ARGV[5]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[6]  '1' = leave the queue, too
 -- ARGV[7]  '1' = the acquisition left its trace beside the lock
--- ARGV[8]  the acquisition among those that wait, absent = ARGV[4]; if it leaves, a grant of it is given back, whatever
---          field it has
+-- ARGV[8]  the acquisition among those that wait, absent = ARGV[4]. A grant of it is given back, whatever field it has:
+--          the message may be under way, or the server back with older data have granted it again
 --
 -- RETURN   1           done
 --          0           neither held by this acquisition nor in the queue; a lock that is free, as
@@ -22,12 +22,12 @@
 -- acquisition, so the lock is handed over once. Works when the server is out of
 -- memory: the first write takes none.
 local field, entry = ARGV[4], ARGV[8] or ARGV[4]
-if ARGV[6] == '1' and pcall('HLEN', LOCK) == 1 then
-  local one = call('HGETALL', LOCK)[1]
-  if one and string.sub(one .. '.', 1, #entry + 1) == entry .. '.' then field = one end
-end
 
 local held = pcall('HDEL', LOCK, field)
+if held == 0 and call('HLEN', LOCK) == 1 then
+  local one = call('HGETALL', LOCK)[1]
+  if one and string.sub(one .. '.', 1, #entry + 1) == entry .. '.' then field, held = one, call('HDEL', LOCK, one) end
+end
 if replaced(held) then held = 0 end
 if type(held) == 'table' then return held end
 if ARGV[5] ~= '0' or ARGV[7] == '1' then
