@@ -38,6 +38,17 @@ func TestACLPage(t *testing.T) {
 	}
 }
 
+// The page says of each key and each channel what the right to it is worth.
+func TestEachRightHasItsWorth(t *testing.T) {
+	_, worth, _ := strings.Cut(read(t, "docs/ACL.md"), "## What a right is worth")
+	worth, _, _ = strings.Cut(worth, "## Notes")
+	for _, rule := range acl.Rules("links", "fair", "read-write", "once", "evict", "record") {
+		if rule[0] != '+' && !strings.Contains(worth, "`"+rule+"`") {
+			t.Errorf("docs/ACL.md does not say what %s is worth", rule)
+		}
+	}
+}
+
 // block is a user's rights as a command.
 func block(need string) string {
 	for _, u := range acl.Uses {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -145,5 +146,36 @@ func TestWhoLooksEvictsNobody(t *testing.T) {
 		if after, err := app.Inspect(w.ctx, name); err != nil || !after.Held() || after.Holders[0].Owner != before.Holders[0].Owner {
 			t.Errorf("%+v became %+v, %v", before, after, err)
 		}
+	}
+}
+
+// What a write to a fencing counter is worth: one below the server's clock nothing; one above it is the next token, and
+// taken back it leaves tokens that are smaller; the largest ends the acquisitions.
+func TestWhatAWriteToACounterIsWorth(t *testing.T) {
+	s := testbed.Standalone(t)
+	l := bed.Client(t, s.Addr()).RLock("l", redlatch.Fenced())
+	token := func() uint64 {
+		h := bed.Lock(t, t.Context(), l)
+		defer bed.Unlock(t, h)
+		return h.Token()
+	}
+	const counter, ahead, last = "redisson_lock_token:{l}", uint64(1) << 52, uint64(1)<<53 - 1
+	before := token()
+	s.Do(t, "SET", counter, "1")
+	if n := token(); n <= before {
+		t.Errorf("behind a lower counter: %d, %d", before, n)
+	}
+	s.Do(t, "SET", counter, strconv.FormatUint(ahead, 10))
+	if n := token(); n != ahead+1 {
+		t.Errorf("behind a higher counter: %d", n)
+	}
+	s.Do(t, "DEL", counter)
+	if n := token(); n <= before || n > ahead {
+		t.Errorf("behind none: %d", n)
+	}
+	s.Do(t, "SET", counter, strconv.FormatUint(last, 10))
+	var refused *redlatch.ServerError
+	if _, err := l.TryLock(t.Context(), 0, 0); !errors.As(err, &refused) {
+		t.Errorf("behind the largest: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch"
@@ -38,6 +39,7 @@ var walks = map[string]func(w *walk){
 		}
 	},
 	"fair":       walkFair,
+	"redisson":   walkRedisson,
 	"read-write": walkReadWrite,
 	"quorum": func(w *walk) {
 		w.take(redlatch.QuorumLock(w.a.RLock("q")), redlatch.QuorumLock(w.b.RLock("q")))
@@ -195,6 +197,38 @@ func walkFair(w *walk) {
 		}
 		length(int64(3 - n))
 	}
+}
+
+// walkRedisson waits behind a waiter of Redisson, and listens to what calls that.
+func walkRedisson(w *walk) {
+	h, err := w.a.FairLock("l").Lock(w.ctx)
+	if w.note(err) {
+		return
+	}
+	queue, scores := "redisson_lock_queue:{"+w.prefix+"l}", "redisson_lock_timeout:{"+w.prefix+"l}"
+	w.s.Do(w.t, "RPUSH", queue, redissons)
+	w.s.Do(w.t, "ZADD", scores, "9999999999999", redissons)
+	listens := func(n int) func() bool {
+		return func() bool {
+			for line := range strings.Lines(w.s.Text(w.t, "CLIENT", "LIST")) {
+				if strings.Contains(line, " user="+w.user+" ") && strings.Contains(line, " psub=1 ") {
+					return n == 1
+				}
+			}
+			return n == 0
+		}
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	got := bed.Async(ctx, w.b.FairLock("l"))
+	w.until("the pattern", listens(1))
+	cancel()
+	if err := bed.Get(w.t, got).Err; !errors.Is(err, context.Canceled) {
+		w.note(err)
+	}
+	w.until("no pattern", listens(0))
+	w.s.Do(w.t, "DEL", queue, scores)
+	w.note(h.Unlock(w.ctx))
 }
 
 // redissons is a waiter of Redisson.
