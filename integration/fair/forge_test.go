@@ -1,6 +1,8 @@
 package fair
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -78,5 +81,24 @@ func TestAForgedMessageIsNoGrant(t *testing.T) {
 			bed.Unlock(t, entered(t, got, 5*time.Second).hold)
 			nothingLeft(t, s)
 		})
+	}
+}
+
+// What docs/ACL.md says of whoever may publish and read the wants, too: the grant is believed, until the first renewal
+// finds nothing held.
+func TestAGrantForgedByAReaderOfTheWants(t *testing.T) {
+	s := testbed.Standalone(t)
+	c := dial(t, s.Addr(), redlatch.WithLeaseTime(3*time.Second))
+	s.Do(t, "HSET", name, java(1), "1")
+	s.Do(t, "PEXPIRE", name, "60000")
+	got := inLine(t, s, 1, c.FairLock(name))
+	field := s.Text(t, "LINDEX", queueKey, "0")
+	want := strings.Fields(s.Text(t, "HGET", wantsKey, field))
+	message := fmt.Sprintf("%s %s %s 0 0", field[strings.LastIndexByte(field, '-')+1:], want[1], want[5])
+	s.Do(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), message)
+	h := entered(t, got, 5*time.Second).hold
+	<-h.Context().Done()
+	if err := context.Cause(h.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Error(err)
 	}
 }
