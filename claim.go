@@ -91,7 +91,7 @@ type claim struct {
 }
 
 func (cs *claims) claim(l *engine.Lock, period time.Duration) *claim {
-	return &claim{cs: cs, name: l.Name(), key: l.Key(), id: uuid.NewString(), period: period}
+	return &claim{cs: cs, name: l.Name(), key: l.Key(), id: cs.id + "." + uuid.NewString(), period: period}
 }
 
 // stale reports whether the claim, which was granted, is so old that another one may have been

@@ -269,6 +269,21 @@ func ExampleOnce_Reset() {
 	// false <nil>
 }
 
+// An operator asks when the index was rebuilt last, and when it is due again.
+func ExampleOnce_Last() {
+	ctx := context.Background()
+	client := open()
+	defer client.Close()
+	rebuild := client.Once("rebuild")
+
+	if _, err := rebuild.Do(ctx, time.Hour, func(context.Context) error { return nil }); err != nil {
+		fmt.Println(err)
+	}
+	run, err := rebuild.Last(ctx)
+	fmt.Println(run.Due.Sub(run.Began).Round(time.Minute), run.ClientID == client.ID(), err)
+	// Output: 1h0m0s true <nil>
+}
+
 // The application has a client already. Config.Redis tells its options, so that they
 // can be checked.
 func ExampleNewWithClient() {

@@ -76,6 +76,8 @@ type (
 	Holder = lock.Holder
 	// Waiter is one waiter in an Inspection.
 	Waiter = lock.Waiter
+	// OnceRun is the last run of a [Once].
+	OnceRun = lock.OnceRun
 	// WaitingProcess is a process that waits for a plain lock, in an [Inspection].
 	WaitingProcess = lock.WaitingProcess
 	// Process is where an owner runs.

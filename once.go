@@ -189,3 +189,11 @@ func (o *Once) Reset(ctx context.Context) (bool, error) {
 	defer cs.wg.Done()
 	return cs.claim(engine.Of(o.lock), MinPeriod).forget(ctx)
 }
+
+// Last tells of the last run of this name, by any process: it is for operators. It is known until its period is over.
+// A run may be under way, or have failed: State of the lock of this name tells who runs it now.
+//
+// It blocks and fails as [Client.Inspect] does.
+func (o *Once) Last(ctx context.Context) (OnceRun, error) {
+	return o.client.inspector.LastRun(ctx, o.Name())
+}

@@ -105,6 +105,17 @@ type WaitingProcess struct {
 	AskedSince time.Time `json:"asked_since,omitzero"`
 }
 
+// OnceRun is the last run of a job that runs once per period.
+type OnceRun struct {
+	// Began is when its period began, Due when that is over, by the server's clock, in UTC: from a tenth
+	// of the period before Due on, the next call runs the job. Zero: no run is known, since none was made
+	// or the period is over.
+	Began time.Time `json:"began,omitzero"`
+	Due   time.Time `json:"due,omitzero"`
+	// Process is where it was run; of a version before this field nothing is known.
+	Process
+}
+
 // Process is where an owner runs.
 type Process struct {
 	ClientID string `json:"client_id"` // of the Client; of a Redisson instance

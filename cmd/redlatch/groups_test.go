@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
 )
 
 // ls finds all that a process holds and waits for, and all processes of a lock, however many there are; the members of
@@ -135,4 +137,29 @@ func TestShowWhoWaits(t *testing.T) {
 	defer s.Do(t, "ACL", "SETUSER", "default", "+client|list")
 	_, out, _ = call(t, s, "show", "x")
 	need(t, out, gone+" (not known)")
+}
+
+// show tells of a job of Once when it ran, by whom, and when it is due.
+func TestShowJob(t *testing.T) {
+	s := server(t)
+	if _, err := client(t, s, named("cron/1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Do(t, "DEL", luascript.OnceKey("nightly"))
+	st, out, errs := call(t, s, "show", "nightly")
+	if st != 0 || errs != "" {
+		t.Errorf("%d %s", st, errs)
+	}
+	need(t, out, "nightly  free", "Last run as a job of Once: ", " ago, by cron/1; the next is due in 59m")
+	_, out, _ = call(t, s, "show", "nightly", "-o", "json")
+	var got struct {
+		Name string
+		Last redlatch.OnceRun `json:"last_run"`
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Name != "nightly" || got.Last.Client != "cron/1" || time.Since(got.Last.Began).Abs() > time.Minute {
+		t.Errorf("%v %s", err, out)
+	}
+	if _, out, _ := call(t, s, "show", "other"); strings.Contains(out, "Last run") {
+		t.Error(out)
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -170,7 +171,7 @@ func (w *watched) holder() cell {
 }
 
 func (a *app) showCommand() *cobra.Command {
-	var json *bool
+	var inJSON *bool
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one lock: who holds it, who waits, since when",
@@ -185,21 +186,30 @@ if the list may not be read. The exit status is 0 whether the lock is held or fr
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with("show", func(client *redlatch.Client) error {
 				in, err := look(cmd.Context(), client, args[0])
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case *json:
+				}
+				raw, _ := given("name", args[0])
+				run, _ := client.Once(raw).Last(cmd.Context()) // else it may not be read
+				run.Process = shownProcess(run.Process)
+				if *inJSON && !run.Began.IsZero() {
+					text, err := joined(in, map[string]redlatch.OnceRun{"last_run": run})
+					return errors.Join(err, writeJSON(a.std.out, json.RawMessage(text), false))
+				} else if *inJSON {
 					return writeJSON(a.std.out, in, false)
 				}
 				screenOf(a.std.out).lock(a.std.out, in)
-				if in.Kind == redlatch.KindNone && in.Processes <= 0 {
+				if !run.Began.IsZero() {
+					fmt.Fprintf(a.std.out, "\nLast run as a job of Once: %s ago, by %s; the next is due in %s\n",
+						since(in.At, run.Began), cmp.Or(who(run.Process, ""), "?"), some(run.Due.Sub(in.At)))
+				} else if in.Kind == redlatch.KindNone && in.Processes <= 0 {
 					fmt.Fprintln(a.std.err, "Is the name right? redlatch ls lists the held locks; --prefix is the application's Config.Prefix.")
 				}
 				return nil
 			})
 		},
 	}
-	json = asJSON(c)
+	inJSON = asJSON(c)
 	return c
 }
 

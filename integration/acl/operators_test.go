@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
@@ -81,6 +82,16 @@ func init() {
 		}
 		return ""
 	})
+	walks["jobs"] = func(w *walk) {
+		app := bed.Client(w.t, w.s.Addr(), func(c *redlatch.Config) { c.Prefix = w.prefix })
+		if _, err := app.Once("job").Do(w.ctx, time.Hour, func(context.Context) error { return nil }); err != nil {
+			w.t.Error(err)
+		}
+		w.s.Do(w.t, "SCRIPT", "FLUSH")
+		if run, err := w.a.Once("job").Last(w.ctx); !w.note(err) && run.Began.IsZero() {
+			w.say("no run is known")
+		}
+	}
 	walks["list"] = func(w *walk) {
 		_, names := w.crowd()
 		n := 0

@@ -56,6 +56,7 @@ var Uses = []Use{
 `},
 	{Need: "numbers", With: "operators", Row: "the number of processes that wait", Rules: "+zcard +pubsub|numsub"},
 	{Need: "names", With: "operators", Row: "names and addresses of processes", Rules: "+client|list"},
+	{Need: "jobs", With: "operators", Row: "`Once.Last`: when a job ran", Rules: "~redlatch_once:{app:*"},
 	{Need: "list", With: "operators", Row: "`Locks`", Rules: "+scan"},
 	{Need: "evict", With: "operators", Row: "`ForceUnlock`", Rules: `
   &redisson_lock__channel:{app:* &redisson_rwlock:{app:* &redlatch_grant:{app:* &redlatch_wake:{app:*

@@ -101,9 +101,13 @@ func (c *clients) fill(ctx context.Context, i *Inspector, ins []lock.Inspection)
 			wanted = append(wanted, &ins[n].Waiting[m].Process)
 		}
 	}
-	if len(wanted) == 0 {
-		return
+	if len(wanted) > 0 {
+		c.find(ctx, i, wanted...)
 	}
+}
+
+// find writes where processes run, as far as is known.
+func (c *clients) find(ctx context.Context, i *Inspector, wanted ...*lock.Process) {
 	list := c.known(ctx, i, wanted)
 	for _, p := range wanted {
 		if found, ok := list.byID[p.ClientID]; ok {

@@ -160,6 +160,30 @@ func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, 
 	return one[0], nil
 }
 
+// LastRun looks at the record of the job of this name.
+func (i *Inspector) LastRun(ctx context.Context, name string) (run lock.OnceRun, err error) {
+	key, err := i.key(name)
+	if err != nil {
+		return run, err
+	}
+	ctx, done, err := i.begin(ctx)
+	if err != nil {
+		return run, err
+	}
+	defer done()
+	r, err := i.ask(ctx, name, "inspect", conn.Command{Script: luascript.OnceLast, Keys: []string{luascript.OnceKey(key)}}, conn.Ambiguous)
+	began := plausible(r.Int(1))
+	if err != nil || r.Code != 1 || began.IsZero() || r.Int(2) < 0 { // a record has a TTL
+		return run, err
+	}
+	run.Began, run.Due = began.UTC(), plausible(r.Int(4)+r.Int(2)).UTC()
+	if client, _, ok := strings.Cut(r.Str(3), "."); ok {
+		run.ClientID = client
+		i.clients.find(ctx, i, &run.Process)
+	}
+	return run, nil
+}
+
 // ForceUnlock takes the lock away from its holders; see ForceCommand.
 func (i *Inspector) ForceUnlock(ctx context.Context, name string, set settings.Force) (Evicted, error) {
 	ctx, end := i.operation(ctx, name, observe.ForceUnlock, strings.Join(set.Owners, ", "))

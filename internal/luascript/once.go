@@ -5,6 +5,7 @@ var (
 	Once      = load("once", "common", "hold", "whose")
 	OnceUndo  = load("once_undo", "common", "first")
 	OnceReset = load("once_reset")
+	OnceLast  = load("once_last")
 )
 
 // OnceKey says when the last run's period began.
