@@ -189,7 +189,7 @@ func (r *rounds) twice(parts []*part, errs []error) error {
 }
 
 // giveBack frees what a failed round took. It waits for the answers, but not past the end of
-// the wait or of ctx: what can't be freed by then is freed in the background, or by its lease.
+// the wait, of ctx or of a client: what can't be freed by then is freed in the background, or by its lease.
 func (r *rounds) giveBack(parts []*part) {
 	var waits []func() []error
 	for i, p := range parts {
@@ -211,11 +211,21 @@ func (r *rounds) giveBack(parts []*part) {
 			}
 		})
 	}()
-	select {
-	case broke := <-freed:
-		if broke != nil {
-			panic(broke)
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case broke := <-freed:
+			if broke != nil {
+				panic(broke)
+			}
+			return
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			if r.m.closed(r.ctx) {
+				return
+			}
 		}
-	case <-ctx.Done():
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // lineUp takes a lock from n goroutines, each of which unlocks it at once and says what came of it.
@@ -226,4 +228,28 @@ func TestNothingOfAWholeEndsAfterClose(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Whoever gives back what a round took, and gets no answer, ends with its clients at once.
+func TestShutdownEndsWhoGivesBack(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 2)
+	proxy := testbed.NewProxy(t, list[0].Addr())
+	cs := clients(t, []string{proxy.Addr(), list[1].Addr()})
+	other := bed.Lock(t, t.Context(), clients(t, addrs(list)[1:])[0].RLock("m"))
+	trap := proxy.StallRequest(testbed.Contains("EVALSHA", luascript.Release.SHA))
+	got := bed.Async(t.Context(), redlatch.MultiLock(copies(cs, "m")...))
+	trap.Wait(t)
+	ended := time.Now()
+	for _, c := range cs {
+		go func() { _ = c.Shutdown(context.Background()) }()
+	}
+	a := bed.Get(t, got)
+	want(t, a.Err, redlatch.ErrClosed)
+	if took := a.At.Sub(ended); took > redlatch.DefaultUnlockTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+	trap.Release()
+	bed.Unlock(t, other)
+	becomesFree(t, list[0], "m")
 }
