@@ -121,7 +121,11 @@ func TestCommandsACL(t *testing.T) {
 	listens := func() *terminal {
 		return onTerminal(t, s, 90, 20, "top", "--listen", "--url", "redis://ops:secret@"+s.Addr(), "--prefix", "app:")
 	}
-	listens().shows(90, "no locks", "it does not listen", "psubscribe")
+	held := hold(t, shop.RLock("y"))
+	if screen := listens().shows(90, "app/1", "it does not listen", "psubscribe"); strings.Contains(screen, "≥") || !strings.Contains(screen, "  ?") {
+		t.Errorf("it counts turns:\n%s", screen)
+	}
+	unlock(t, held)
 	user(acl.Rules("names", "listen"))
 	top = listens()
 	until(t, "it listens", func() bool { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v == 3 }, top.screen)

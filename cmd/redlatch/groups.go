@@ -35,22 +35,27 @@ type party struct {
 	Waits []string `json:"waits"` // a name for each waiter
 }
 
-// parties calls f for each holder and waiter that --process means.
-func (l lsFlags) parties(in redlatch.Inspection, f func(p redlatch.Process, owner string, holds bool)) {
-	each := func(p redlatch.Process, owner string, holds bool) {
-		if strings.Contains(p.Client, l.process) || strings.HasPrefix(p.Addr, l.process) || strings.HasPrefix(p.ClientID, l.process) {
-			f(p, owner, holds)
-		}
-	}
+// side is a holder, or a waiter.
+type side struct {
+	redlatch.Process
+	owner string
+	holds bool
+}
+
+// sides are the holders and waiters of a lock that --process means.
+func (l lsFlags) sides(in redlatch.Inspection) (out []side) {
 	for _, h := range in.Holders {
-		each(h.Process, h.Owner, true)
+		out = append(out, side{h.Process, h.Owner, true})
 	}
 	for _, w := range in.Queue {
-		each(w.Process, w.Owner, false)
+		out = append(out, side{w.Process, w.Owner, false})
 	}
 	for _, w := range in.Waiting {
-		each(w.Process, "", false)
+		out = append(out, side{w.Process, "", false})
 	}
+	return slices.DeleteFunc(out, func(p side) bool {
+		return !strings.Contains(p.Client, l.process) && !strings.HasPrefix(p.Addr, l.process) && !strings.HasPrefix(p.ClientID, l.process)
+	})
 }
 
 // look completes the parties of a lock, of which a list has a few, where all of them count, and reports whether the
@@ -66,28 +71,26 @@ func (l lsFlags) look(ctx context.Context, client *redlatch.Client, in *redlatch
 			return false, err
 		}
 	}
-	n := 0
-	l.parties(*in, func(redlatch.Process, string, bool) { n++ })
-	return n > 0, nil
+	return len(l.sides(*in)) > 0, nil
 }
 
 // grouped are the parties of locks, those with the most holds and waiters first.
 func (l lsFlags) grouped(locks []redlatch.Inspection) []*party {
 	byName, out := map[string]*party{}, []*party{}
 	for _, in := range locks {
-		l.parties(in, func(p redlatch.Process, owner string, holds bool) {
-			name := groupings[l.by](p, owner)
+		for _, p := range l.sides(in) {
+			name := groupings[l.by](p.Process, p.owner)
 			g := byName[name]
 			if g == nil {
 				g = &party{Name: name, Holds: []string{}, Waits: []string{}}
 				byName[name], out = g, append(out, g)
 			}
-			if holds {
-				g.Holds = append(g.Holds, in.Name)
-			} else {
-				g.Waits = append(g.Waits, in.Name)
+			names := &g.Waits
+			if p.holds {
+				names = &g.Holds
 			}
-		})
+			*names = append(*names, in.Name)
+		}
 	}
 	slices.SortFunc(out, func(x, y *party) int {
 		return cmp.Or(cmp.Compare(len(y.Holds)+len(y.Waits), len(x.Holds)+len(x.Waits)), strings.Compare(x.Name, y.Name))

@@ -288,7 +288,8 @@ WAITED   how long it had waited before
 WAIT     waiters in the queue; "2 proc": processes that listen for the unlock
          (only they know how many waiters of a plain lock, or readers, they have)
 LONGEST  how long the first of the queue has waited
-TURNS/S  changes of holders; ≥: short turns are missed, --listen hears most of them`
+TURNS/S  changes of holders; ≥: short turns are missed, --listen hears most of them;
+         ?: it may not listen`
 
 // render is the whole screen.
 func (v *topView) render() string {
@@ -376,7 +377,10 @@ func (v *topView) renderList(s screen) []string {
 
 // row is a lock in the list. The mode of a read-write lock stands in place of its kind.
 func (v *topView) row(w *watched) []cell {
-	kind, wait := string(w.Kind), cell{"-", ""}
+	kind, wait, rate := string(w.Kind), cell{"-", ""}, fmt.Sprintf("≥%.1f", w.Rate)
+	if v.deaf != "" { // it was asked to listen
+		rate = "?"
+	}
 	if w.Kind == redlatch.KindReadWrite && w.Held() {
 		kind = string(w.Mode)
 	}
@@ -388,7 +392,7 @@ func (v *topView) row(w *watched) []cell {
 	}
 	return []cell{
 		{w.Name, cyan}, {kind, ""}, w.holder(), {someSeconds(w.HeldFor), ""}, {someSeconds(w.WaitedFor), ""}, {some(w.Remaining), ""}, wait,
-		{someSeconds(w.WaitsFor), ""}, {fmt.Sprintf("≥%.1f", w.Rate), ""},
+		{someSeconds(w.WaitsFor), ""}, {rate, ""},
 	}
 }
 
