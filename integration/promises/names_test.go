@@ -140,7 +140,8 @@ func TestEverythingNamesTheLockAsItsCallerDid(t *testing.T) {
 				t.Fatalf("the hold ended with %v", context.Cause(h.Context()))
 			}
 			for what, got := range map[string]string{
-				"Hold.Name": h.Name(), "State": st.Name, "Inspect": in.Name, "NotAcquiredError": refused.Name, "LeaseLostError": lost.Name,
+				"Locker.Name": l.(interface{ Name() string }).Name(),
+				"Hold.Name":   h.Name(), "State": st.Name, "Inspect": in.Name, "NotAcquiredError": refused.Name, "LeaseLostError": lost.Name,
 			} {
 				if got != "name" {
 					t.Errorf("%s says %q", what, got)
