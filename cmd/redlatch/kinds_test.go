@@ -41,7 +41,8 @@ func TestAKindHasOneName(t *testing.T) {
 			t.Errorf("%s: %s", tc.of, out)
 		}
 		_, out, _ := call(t, s, "ls")
-		if row := strings.Fields(out[strings.Index(out, "\n"):]); row[1] != tc.kind || row[2] != tc.mode {
+		_, out, _ = strings.Cut(out, "\n")
+		if row := strings.Fields(out); row[1] != tc.kind || row[2] != tc.mode {
 			t.Errorf("%s: %s", tc.of, row)
 		}
 		_, out, _ = call(t, s, "show", h.Name())
