@@ -80,7 +80,9 @@ func TestSentinel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	everywhere(t, c, "topology: Sentinel", "--url", "redis://"+addrs[0]+"?addr="+addrs[1]+"&master_set="+testbed.MasterName)
+	url := "redis://" + addrs[0] + "?addr=" + addrs[1] + "&master_set=" + testbed.MasterName
+	everywhere(t, c, "topology: Sentinel", "--url", url)
+	eachRight(t, "sentinel", append(se.Replicas(), se.Master()), url)
 }
 
 func TestTLS(t *testing.T) {

@@ -218,6 +218,10 @@ func TestEachRightIsEnoughAndNeeded(t *testing.T) {
 	turns := make(chan struct{}, 10) // they wait, for the most part
 	for _, u := range acl.Uses {
 		if walks[u.Need] == nil {
+			// of the tests beside, and of redlatch top, which cmd/redlatch tests
+			if !slices.Contains([]string{"sentinel", "sentinels", "cluster", "listen"}, u.Need) {
+				t.Errorf("nobody uses %s", u.Need)
+			}
 			continue
 		}
 		for _, without := range append([]string{""}, strings.Fields(u.Rules)...) {
