@@ -92,10 +92,13 @@ func TestAGrantForgedByAReaderOfTheWants(t *testing.T) {
 	s.Do(t, "HSET", name, java(1), "1")
 	s.Do(t, "PEXPIRE", name, "60000")
 	got := inLine(t, s, 1, c.FairLock(name))
+	calm(t, s) // it listens
 	field := s.Text(t, "LINDEX", queueKey, "0")
 	want := strings.Fields(s.Text(t, "HGET", wantsKey, field))
 	message := fmt.Sprintf("%s %s %s 0 0", field[strings.LastIndexByte(field, '-')+1:], want[1], want[5])
-	s.Do(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), message)
+	if s.Int(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), message) != 1 {
+		t.Fatal("it is not heard")
+	}
 	h := entered(t, got, 5*time.Second).hold
 	<-h.Context().Done()
 	if err := context.Cause(h.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
