@@ -31,7 +31,7 @@ local there = pcall('HLEN', LOCK)
 if there == 1 then
   -- the most frequent case, as whose has it: somebody else holds the lock
   local one = call('HGETALL', LOCK)
-  if #one == 2 and string.sub(one[1] .. '.', 1, #field + 1) ~= field .. '.' and #one[1] < 1025 and #one[2] < 16 and
+  if #one == 2 and string.find(one[1], field, 1, true) ~= 1 and #one[1] < 1025 and #one[2] < 16 and
     string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
     holder = one[1]
   end

@@ -139,8 +139,8 @@ local function hand_over(head, its)
   local ms = lasts(math.min(left, tonumber(lease)))
   local n = fence == '-' and '0' or token(KEYS[5], fence, false, clock)
   -- its id begins with the time at which it began to wait
-  local waited = math.max(0, now - (tonumber(string.match(id, '^(%w+)%.') or '', 36) or now))
-  local as = waited > 0 and head .. '.' .. waited or head
+  local waited = '' .. math.max(0, now - (tonumber(string.match(id, '^(%w+)%.') or '', 36) or now))
+  local as = waited ~= '0' and head .. '.' .. waited or head
   local refused = type(n) == 'table' and n or take(LOCK, as, ms)
   if refused then
     -- Its place stays, and it is called: its own try tells it why.
