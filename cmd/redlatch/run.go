@@ -232,6 +232,7 @@ func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, comma
 			limit()
 		case <-kill:
 			job.kill()
+			kill = time.After(time.Second) // what is dead may stay as a zombie: rest must not wait for its end
 		}
 	}
 }

@@ -269,6 +269,24 @@ func TestRunTerminated(t *testing.T) {
 	}
 }
 
+// What is left of the command and has been killed may stay as a zombie, whose parent lives elsewhere and does not wait
+// for it, as in a container where run is the first process: run ends all the same, and the lock is free.
+func TestRunLeavesAZombie(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	const zombie = `trap "" TERM; sh -c 'sleep 300 & echo "pids $$ $! ."; exec setsid sleep 300 >/dev/null 2>&1' & while :; do sleep 0.05; done`
+	p := begin(t, s, "run", "x", "--grace", "1s", "--", "sh", "-c", zombie)
+	ids := pids(t, p)
+	t.Cleanup(func() { _ = syscall.Kill(ids[0], syscall.SIGKILL) })
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	if st := p.status(); st != exitSignal+int(syscall.SIGKILL) {
+		t.Errorf("status %d: %s", st, p.text())
+	}
+	if in := inspect(t, c, "x"); in.Held() {
+		t.Error("the lock is held")
+	}
+}
+
 // A fixed lease that ends is the end of the command, too.
 func TestRunFixedLease(t *testing.T) {
 	s := server(t)

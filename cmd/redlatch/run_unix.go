@@ -67,6 +67,9 @@ func (j *job) rest(kill <-chan time.Time) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for j.send(0) == nil {
+		for dead := 1; dead > 0; { // orphans, if run is the first process of a container
+			dead, _ = syscall.Wait4(-j.cmd.Process.Pid, nil, syscall.WNOHANG, nil)
+		}
 		select {
 		case <-tick.C:
 		case <-kill:
