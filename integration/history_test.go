@@ -223,6 +223,12 @@ func TestHistoryIsAnybodys(t *testing.T) {
 	if got := evictions(t, c, "", 100); len(got) < 4 || len(got) > 6 {
 		t.Errorf("%d entries of a megabyte are read", len(got))
 	}
+	for i := range 3 { // of nothing but empty texts, which cost, too
+		add(append([]string{fmt.Sprintf("2999999999999999999-%d", i+1)}, make([]string, 600_000)...)...)
+	}
+	if got := evictions(t, c, "", 100); len(got) != 1 {
+		t.Errorf("%d entries of 300,000 empty fields are read", len(got))
+	}
 	evict(t, c, c, "x", redlatch.Recorded("ann", ""))
 	if got := evictions(t, c, "x", 10); len(got) != 1 {
 		t.Errorf("beside them: %+v", got)

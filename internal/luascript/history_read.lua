@@ -4,7 +4,7 @@
 -- ARGV[1]  the name of a lock, '' = all
 -- ARGV[2]  how many entries to return at most
 -- ARGV[3]  how many entries to look at at most
--- ARGV[4]  how many bytes to look at, about: no entry is read once they are more
+-- ARGV[4]  how many bytes to look at, about, 16 for each field besides: no entry is read once they are more
 -- ARGV[5]  how many bytes of a value to return at most
 --
 -- RETURN   {1, (id, n, n times a field and its value)...}
@@ -24,7 +24,7 @@ for _ = 1, tonumber(ARGV[3]) do
   local pairs_, name = {}, nil
   for i = 1, #entry[2], 2 do
     local field, value = entry[2][i], entry[2][i + 1]
-    bytes = bytes + #field + #value
+    bytes = bytes + 16 + #field + #value
     if #pairs_ < 128 and #field <= 32 then
       value = string.sub(value, 1, tonumber(ARGV[5]))
       pairs_[#pairs_ + 1], pairs_[#pairs_ + 2] = field, value
