@@ -340,6 +340,7 @@ func TestBrowser(t *testing.T) {
 	}
 	act(t, phone, chromedp.Navigate(p.url+"/?"))
 	reads(t, phone, "#none", "Connecting …")
+	reads(t, phone, "#share", budget+": among very many keys, the first one takes minutes.")
 	s.Thaw(t)
 	reads(t, b, "#state", "live")
 	unlock(t, last)

@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redlatch/redlatch"
+	scan "github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/quote"
 )
 
@@ -277,8 +278,12 @@ func answer(w http.ResponseWriter, v any, err error) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (s *site) settings(w http.ResponseWriter, _ *http.Request) {
-	answer(w, map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()}, nil)
+func (s *site) settings(w http.ResponseWriter, r *http.Request) {
+	about := map[string]any{"server": s.server, "allow_unlock": s.allowUnlock, "interval_ms": s.hub.interval.Milliseconds()}
+	if scan.PaceOf(r.Context()) != nil {
+		about["share"] = budget
+	}
+	answer(w, about, nil)
 }
 
 // events streams what changes, until the viewer goes.

@@ -343,6 +343,7 @@ const start = async () => {
   if (!r.ok) return;
   const s = await r.json();
   Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server, interval: s.interval_ms });
+  if (s.share && !state.came) $("share").textContent = "Looks take " + s.share + ": among very many keys, the first one takes minutes.";
   state.refused = false;
   title();
   showOne();
