@@ -270,7 +270,7 @@ func (r *refreshing) answered(p *place, a batch.Answer) {
 			r.first = a.Err
 		}
 		r.mu.Unlock()
-		r.w.back(p, time.Now().Add(p.q.Every()/4))
+		r.w.back(p, time.Now().Add(min(p.q.Every()/4, time.Second))) // it may be asked since a message was missed
 		return
 	}
 	p.a.mu.Lock()
