@@ -20,7 +20,7 @@ type fakePlain struct {
 	rough // its mu guards all below
 
 	keys  map[string]*plainKey
-	free  map[string]time.Time // since when a lock is free
+	ended map[string]time.Time // when a lease ended that nobody had given back
 	void  map[string]time.Time
 	token int64
 	list  fakeList
@@ -38,7 +38,7 @@ func newFakePlain(seed uint64) *fakePlain {
 	return &fakePlain{
 		rough: rough{rand: rand.New(rand.NewPCG(seed, 1))}, //nolint:gosec // a test
 		keys:  map[string]*plainKey{},
-		free:  map[string]time.Time{}, void: map[string]time.Time{}, list: fakeList{},
+		ended: map[string]time.Time{}, void: map[string]time.Time{}, list: fakeList{},
 	}
 }
 
@@ -206,15 +206,24 @@ func (f *fakePlain) publish(ch, payload string) (n int64) {
 func (f *fakePlain) find(key string) *plainKey {
 	k := f.keys[key]
 	if k != nil && !time.Now().Before(k.ends) {
+		f.ended[key] = k.ends
 		f.freed(key)
 		k = nil
 	}
 	return k
 }
 
+// called returns until when somebody who waits may take a free lock for held: nobody is called when a lease ends, and
+// whoever waits looks once a second, a quarter more or less.
+func (f *fakePlain) called(key string) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.find(key)
+	return f.ended[key].Add(1250 * time.Millisecond)
+}
+
 func (f *fakePlain) freed(key string) {
 	delete(f.keys, key)
-	f.free[key] = time.Now()
 }
 
 func (k *plainKey) raise(lease string) {

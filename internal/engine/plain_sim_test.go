@@ -269,10 +269,13 @@ func (w *world) acquire(ctx context.Context, core *engine.Core, r *rand.Rand, i 
 		h, e := l.Lock(ctx)
 		holds, err = append(holds, h), e
 	}
+	called := w.f.called(names[0])
 	w.mu.Lock()
 	left := w.left[names[0]]
-	if took.After(left) {
-		left = took
+	for _, t := range []time.Time{took, called} {
+		if t.After(left) {
+			left = t
+		}
 	}
 	// A client that stands back for one that was called looks after 250 ms, should that one have left meanwhile.
 	const idle = 300 * time.Millisecond
