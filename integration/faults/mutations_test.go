@@ -42,7 +42,7 @@ var mutations = []mutation{
 	{
 		name:    "place in the queue not removed",
 		file:    "internal/luascript/fair_release.lua",
-		old:     "  done = leave(field)\n",
+		old:     "  done = leave(entry)\n",
 		new:     "",
 		profile: "wake-up", finds: "lay free", bound: 30_000,
 	},
@@ -133,7 +133,7 @@ var mutations = []mutation{
 	{
 		name: "refused release called done",
 		file: "internal/held/give.go",
-		old:  "if failed == nil && code == kind.ReleaseRefused {\n\t\t\tfailed = conn.Refusal(text)\n\t\t}",
+		old:  "if failed == nil && code == kind.ReleaseRefused {\n\t\t\tfailed = conn.RefusalOf(commandOf(parts), text)\n\t\t}",
 		new: "if failed == nil && code == kind.ReleaseRefused || failed != nil && conn.Classify(failed) == conn.Refused {\n" +
 			"\t\t\tfailed, code = nil, kind.ReleaseDone\n\t\t}",
 		profile: "refused releases", finds: "lay free", bound: 60_000,

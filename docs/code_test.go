@@ -1,4 +1,4 @@
-package redlatch_test
+package docs
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // The Go code of README and of the pages that people copy from compiles, and whole programs run. A block that begins
@@ -24,6 +26,9 @@ func pagesWithCode(t *testing.T) []string {
 	}
 	return append(pages, "README.md", "docs/COOKBOOK.md", "docs/TESTING.md")
 }
+
+// modulePath is the module that the pages are about.
+const modulePath = "github.com/redlatch/redlatch"
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
@@ -142,7 +147,9 @@ func goTool(t *testing.T, dir string, args ...string) (string, error) {
 }
 
 func TestCodeOnThePagesWorks(t *testing.T) {
+	t.Chdir("..")
 	dir := consumer(t)
+	srv := testbed.Standalone(t)
 	whole := map[string]string{} // program's directory → where it is from
 	for _, page := range pagesWithCode(t) {
 		text, err := os.ReadFile(page) // #nosec G304 -- a page of this repository
@@ -165,7 +172,7 @@ func TestCodeOnThePagesWorks(t *testing.T) {
 			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			code := strings.ReplaceAll(program(block), "redis://127.0.0.1:6379", redisURL)
+			code := strings.ReplaceAll(program(block), "redis://127.0.0.1:6379", "redis://"+srv.Addr())
 			if err := os.WriteFile(filepath.Join(dir, name, "main.go"), []byte(code), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package redlatch_test
+package docs
 
 import (
 	"bytes"
@@ -61,6 +61,7 @@ func programs(t *testing.T) []string {
 
 // What go build leaves of each program can't be added by accident.
 func TestBuiltProgramsAreIgnored(t *testing.T) {
+	t.Chdir("..")
 	dirs := programs(t)
 	if len(dirs) == 0 {
 		t.Fatal("no program was found")
@@ -84,6 +85,7 @@ var magic = []string{"\x7fELF", "MZ", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe", "!
 
 // No file that is tracked was built.
 func TestNothingBuiltIsTracked(t *testing.T) {
+	t.Chdir("..")
 	list, err := git(t, "ls-files", "-z")
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +131,7 @@ func script(t *testing.T, env []string, args ...string) (string, error) {
 
 // TestFuzzKnowsAllTargets: what is searched is what the code has, in every module.
 func TestFuzzKnowsAllTargets(t *testing.T) {
+	t.Chdir("..")
 	var want []string
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -160,6 +163,7 @@ func TestFuzzKnowsAllTargets(t *testing.T) {
 
 // TestTargetsThatDoNothingFail: a name that fits nothing is not a success without work.
 func TestTargetsThatDoNothingFail(t *testing.T) {
+	t.Chdir("..")
 	for _, tc := range []struct {
 		env  []string
 		args []string
