@@ -97,12 +97,12 @@ var states = []struct {
 	}, true, false, false},
 	{"held by its owner", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
 		t.Helper()
-		return ownerLeaves(t, x, name, bed.Lock(t, redlatch.WithOwner(t.Context(), "one"), x.Kind.New(clients, name)))
+		return ownerLeaves(t, x, clients, name, bed.Lock(t, redlatch.WithOwner(t.Context(), "one"), x.Kind.New(clients, name)))
 	}, false, true, false},
 	{"behind another call of its owner", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
 		t.Helper()
 		ctx := redlatch.WithOwner(t.Context(), "one")
-		leave := ownerLeaves(t, x, name, bed.Lock(t, ctx, x.Kind.New(clients, name)))
+		leave := ownerLeaves(t, x, clients, name, bed.Lock(t, ctx, x.Kind.New(clients, name)))
 		caught, release := stalled((*testbed.Proxy).StallReply, bed.Of)(t, x, 0, name)
 		other := bed.Async(ctx, x.Kind.New(clients, name))
 		bed.Eventually(t, "another call under way", caught)
@@ -119,14 +119,14 @@ var states = []struct {
 }
 
 // ownerLeaves unlocks what the owner of a call has. What Close has left to its lease is forced open.
-func ownerLeaves(t *testing.T, x *bed.Site, name string, h redlatch.Hold) func(closed bool) {
+func ownerLeaves(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string, h redlatch.Hold) func(closed bool) {
 	t.Helper()
 	return func(closed bool) {
 		if !closed {
 			bed.Unlock(t, h)
 		} else if err := h.Unlock(context.Background()); err != nil {
 			want(t, "Unlock", err, redlatch.ErrClosed)
-			forceOpen(t, x, name)
+			evict(t, x, name, clients)
 			for _, key := range x.Servers[0].List(t, "KEYS", "*"+name+"*rwlock_timeout*") {
 				x.Servers[0].Do(t, "DEL", key) // a reader's ends with its lease
 			}

@@ -287,9 +287,33 @@ func succeeds(t *testing.T, x *bed.Site, name string, before redlatch.Hold) redl
 // forceOpen frees the lock as an operator does.
 func forceOpen(t *testing.T, x *bed.Site, name string) {
 	t.Helper()
+	forced(t, x, name, func(int, string) []redlatch.ForceOption { return nil })
+}
+
+// evict ends what the clients hold, and nobody else's holds: others may come in between.
+func evict(t *testing.T, x *bed.Site, name string, clients []*redlatch.Client) {
+	t.Helper()
+	forced(t, x, name, func(i int, key string) []redlatch.ForceOption {
+		found, err := x.Direct[i].Inspect(t.Context(), key)
+		if err != nil {
+			t.Fatalf("Inspect(%s): %v", key, err)
+		}
+		var theirs []string
+		for _, h := range found.Holders {
+			if strings.HasPrefix(h.Owner, clients[i].ID()) {
+				theirs = append(theirs, h.Owner)
+			}
+		}
+		return []redlatch.ForceOption{redlatch.IfOwners(theirs...)}
+	})
+}
+
+func forced(t *testing.T, x *bed.Site, name string, whose func(server int, key string) []redlatch.ForceOption) {
+	t.Helper()
 	for i, s := range x.Servers {
 		for _, key := range s.List(t, "KEYS", name+"*") {
-			if _, err := x.Direct[i].ForceUnlock(t.Context(), key); err != nil {
+			_, err := x.Direct[i].ForceUnlock(t.Context(), key, whose(i, key)...)
+			if err != nil && !errors.Is(err, redlatch.ErrOtherOwner) {
 				t.Fatalf("ForceUnlock(%s): %v", key, err)
 			}
 		}
