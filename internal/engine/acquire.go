@@ -38,7 +38,7 @@ type acquisition struct {
 
 	mu sync.Mutex // guards the members' attempts against refreshes of their places
 
-	began time.Time // the acquisition, or the whole that it is a part of
+	began time.Time // the acquisition, or the whole that it is a part of; set once
 	later bool      // it has waited since: what it asks for next is held since then
 
 	sent  bool        // it has asked the server
@@ -49,14 +49,13 @@ type acquisition struct {
 	undo  chan struct{} // closed when what was given up has been undone
 
 	// while it waits
-	waits   bool         // it has been seen to wait
-	since   atomic.Int64 // when it began to, in ns of unix time; 0: it has not
-	asleep  atomic.Bool  // it waits for a signal
-	given   *held.Hold   // guarded by the registry's mutex; passed on by another one's unlock
-	link    any          // the observer's, for that hold
-	trace   string       // its trace context, for those in line behind it
-	counts  bool         // an observer counts it then
-	peer    atomic.Bool  // the same owner acquired in another call
+	waits   bool        // it has been seen to wait
+	asleep  atomic.Bool // it waits for a signal
+	given   *held.Hold  // guarded by the registry's mutex; passed on by another one's unlock
+	link    any         // the observer's, for that hold
+	trace   string      // its trace context, for those in line behind it
+	counts  bool        // an observer counts it then
+	peer    atomic.Bool // the same owner acquired in another call
 	place   *place
 	placed  bool // it has had one
 	waiter  *pubsub.Waiter
@@ -200,6 +199,9 @@ func (a *acquisition) open(ctx context.Context, wait, length time.Duration) erro
 	case wait > 0:
 		a.until = time.Now().Add(wait)
 	}
+	if a.began.IsZero() {
+		a.began = time.Now()
+	}
 	return nil
 }
 
@@ -218,9 +220,7 @@ func (a *acquisition) about() *member { return &a.members[a.at] }
 func (a *acquisition) toEnd() error {
 	a.observe()
 	behind := a.standsBehind()
-	if behind {
-		a.lag()
-	}
+	a.later = a.later || behind
 	if a.obs != nil || !a.mayShare() && (!behind || a.about().lock.of.Line == "") {
 		if a.bid == nil || a.members[0].attempt.Field == "" {
 			a.newID() // else when it asks: most are handed the lock by others of this process
@@ -260,7 +260,7 @@ func (a *acquisition) run(try bool) error {
 			if won {
 				return nil
 			}
-			a.lag()
+			a.later = true
 			var stop *stopError
 			switch {
 			case errors.As(err, &stop):

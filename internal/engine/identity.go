@@ -11,9 +11,6 @@ import (
 // time at which it began, for people; nothing is decided by it.
 func (a *acquisition) newID() {
 	c := a.core
-	if a.began.IsZero() {
-		a.began = time.Now()
-	}
 	buf := append(make([]byte, 0, 96), c.cfg.ID...)
 	buf = append(a.owner.AppendText(append(buf, ':')), '-')
 	at := len(buf)
@@ -33,13 +30,6 @@ func (a *acquisition) newID() {
 	}
 	a.mu.Unlock()
 	a.left = leftover{}
-}
-
-// lag notes that time passes before the next attempt.
-func (a *acquisition) lag() {
-	if a.later = true; a.began.IsZero() {
-		a.began = time.Now()
-	}
 }
 
 // stamp notes in the field for how long the acquisition has waited before it asks: so the server tells since when the

@@ -26,9 +26,7 @@ func (a *acquisition) share(fresh int) (*held.Share, held.Part) {
 		return nil, held.Alone
 	}
 	if a.came.IsZero() {
-		if a.came = time.Now(); a.began.IsZero() {
-			a.began = a.came
-		}
+		a.came = time.Now()
 	}
 	spec, _ := m.lock.of.Kind.Wait(&m.attempt)
 	x := &held.Share{

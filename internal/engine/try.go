@@ -162,7 +162,7 @@ func (a *acquisition) enterGates() bool {
 		if gate.TryEnter() {
 			continue
 		}
-		a.lag()
+		a.later = true
 		ctx := a.ctx
 		if !a.until.IsZero() {
 			var cancel context.CancelFunc

@@ -92,13 +92,6 @@ func (a *acquisition) join(spec pubsub.Spec, opts []pubsub.Option) {
 	m.claim.Watch(a)
 }
 
-// waitsAt notes, at an instant, that it waits.
-func (a *acquisition) waitsAt(now time.Time) {
-	if a.since.Load() == 0 {
-		a.since.Store(now.UnixNano())
-	}
-}
-
 // Told implements held.Watcher: the same owner acquired in another call.
 func (a *acquisition) Told() {
 	a.peer.Store(true)
@@ -114,7 +107,6 @@ const leastPause = 100 * time.Millisecond
 // subscription that stands again.
 func (a *acquisition) pause(d time.Duration) bool {
 	if a.waiter == nil {
-		a.waitsAt(time.Now())
 		defer a.core.pausing.enter(a)()
 	}
 	if a.waiter == nil || d <= leastPause {
@@ -256,7 +248,6 @@ func (a *acquisition) lastLook(err error) (won bool, _ error) {
 // says that nothing is known of the holder.
 func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
 	now := time.Now() // each waiter comes here: one look at the clock
-	a.waitsAt(now)
 	at = a.look
 	if news.Line {
 		at = lease.Earlier(news.Expect, news.Look)

@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/sender"
@@ -38,11 +37,7 @@ func (a *acquisition) Waits() observe.Waiting {
 	if owner == "" { // it has asked for nothing yet
 		owner = string(a.owner.AppendText([]byte(a.core.cfg.ID + ":")))
 	}
-	since := time.Now() // it has just come
-	if ns := a.since.Load(); ns != 0 {
-		since = time.Unix(0, ns)
-	}
-	return observe.Waiting{Lock: m.lock.of.Observed(), Owner: owner, Since: since}
+	return observe.Waiting{Lock: m.lock.of.Observed(), Owner: owner, Since: a.began}
 }
 
 // Logged implements pubsub.Member: a quorum's owner is not known to each of its copies.
