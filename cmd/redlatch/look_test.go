@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/quote"
 )
 
 func TestLs(t *testing.T) {
@@ -99,11 +98,11 @@ func TestTableFitsTheTerminal(t *testing.T) {
 	}
 	for _, width := range []int{0, 40, 79} {
 		lines, _ := screen{width: width}.lines("NAME* KIND Z", rows)
-		at := quote.Width(strings.Split(lines[0], "KIND")[0])
+		at := columnsOf(strings.Split(lines[0], "KIND")[0])
 		for _, line := range lines[1:] {
 			name, _, _ := strings.Cut(line, "plain")
-			if quote.Width(name) != at || width > 0 && quote.Width(line) > width {
-				t.Errorf("%d wide: the second column begins at %d, not at %d, in %q", width, quote.Width(name), at, line)
+			if columnsOf(name) != at || width > 0 && columnsOf(line) > width {
+				t.Errorf("%d wide: the second column begins at %d, not at %d, in %q", width, columnsOf(name), at, line)
 			}
 		}
 	}

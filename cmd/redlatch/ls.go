@@ -163,7 +163,7 @@ func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
 func (w *watched) holder() cell {
 	switch {
 	case w.Kind == redlatch.KindUnknown:
-		return cell{quote.Cut(w.Problem, 100), red}
+		return cell{cut(w.Problem, 100), red}
 	case len(w.Holders) == 0:
 		return cell{"free", dim}
 	}
@@ -234,7 +234,7 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	}
 	name := brief(in.Name)
 	if s.width > 0 { // leaves room behind it
-		name = quote.Cut(in.Name, max(s.width-20, 8))
+		name = cut(in.Name, max(s.width-20, 8))
 	}
 	fmt.Fprintf(out, "%s  %s\n", s.paint(bold, name), state)
 	field := func(known bool, name, format string, args ...any) {
@@ -298,7 +298,7 @@ func (s screen) holders(out io.Writer, in redlatch.Inspection) {
 // below writes a value, if there is one, on lines of its own, whole.
 func (s screen) below(out io.Writer, label, text string) {
 	for part := ""; text != ""; text = text[len(part):] {
-		part = quote.Head(text, max(s.width-len(label)-3, 8))
+		part = head(text, max(s.width-len(label)-3, 8))
 		fmt.Fprintf(out, "  %s %s\n", s.paint(dim, label), part)
 		label = strings.Repeat(" ", len(label))
 	}

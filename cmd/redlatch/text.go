@@ -52,7 +52,7 @@ func (s screen) paint(style, text string) string {
 }
 
 // brief is a text that people read, and don't copy as a whole.
-func brief(text string) string { return quote.CutMiddle(text, quote.MaxText) }
+func brief(text string) string { return cutMiddle(text, quote.MaxText) }
 
 // cell is one field of a table.
 type cell struct{ text, style string }
@@ -70,7 +70,7 @@ func (s screen) lines(heads string, rows [][]cell) (lines []string, whole bool) 
 	for i := range widths {
 		for _, row := range rows {
 			row[i].text = brief(row[i].text)
-			widths[i] = max(widths[i], quote.Width(row[i].text))
+			widths[i] = max(widths[i], columnsOf(row[i].text))
 		}
 		total += widths[i] + 2
 	}
@@ -93,10 +93,10 @@ func (s screen) lines(heads string, rows [][]cell) (lines []string, whole bool) 
 	for _, row := range rows {
 		line := ""
 		for i, width := range widths {
-			text := quote.CutMiddle(row[i].text, width)
+			text := cutMiddle(row[i].text, width)
 			line += s.paint(row[i].style, text)
 			if i < len(widths)-1 {
-				line += strings.Repeat(" ", width-quote.Width(text)+2)
+				line += strings.Repeat(" ", width-columnsOf(text)+2)
 			}
 		}
 		lines = append(lines, line)

@@ -321,15 +321,15 @@ func (v *topView) render() string {
 		if isGone(v.err) {
 			said = "the server can't be reached: " + said
 		}
-		said = s.paint(red, quote.Cut(said, v.width))
+		said = s.paint(red, cut(said, v.width))
 	case v.deaf != "":
-		said = s.paint(red, quote.Cut("it does not listen: "+v.deaf, v.width))
+		said = s.paint(red, cut("it does not listen: "+v.deaf, v.width))
 	case v.typing:
 		said = "filter: " + quote.Text(v.filter) + "_"
 	case v.filter != "" && v.open == "" && !v.help:
 		said = "filter: " + quote.Text(v.filter) + "   (esc clears it)"
 	}
-	lines, footer := []string{s.paint(bold, quote.Cut(title, v.width)), state, said}, ""
+	lines, footer := []string{s.paint(bold, cut(title, v.width)), state, said}, ""
 	switch {
 	case v.help:
 		lines, footer = append(lines, strings.Split(topHelp, "\n")...), "any key back  q quit"
@@ -340,12 +340,12 @@ func (v *topView) render() string {
 	}
 	for i, l := range lines {
 		if !strings.Contains(l, "\x1b") {
-			lines[i] = quote.Cut(l, v.width)
+			lines[i] = cut(l, v.width)
 		}
 	}
 	room := max(v.height-1, 0)
 	lines = append(lines, make([]string, max(room-len(lines), 0))...)
-	lines = append(lines[:room], s.paint(dim, quote.Cut(footer, v.width)))
+	lines = append(lines[:room], s.paint(dim, cut(footer, v.width)))
 	return "\x1b[H" + strings.Join(lines, "\x1b[K\r\n") + "\x1b[K\x1b[J"
 }
 
@@ -425,5 +425,5 @@ func (v *topView) turn(s screen, t turn) string {
 	if t.How == "expired" {
 		text, style = text+", lost: its lease ran out", red
 	}
-	return s.paint(style, quote.Cut(text, v.width))
+	return s.paint(style, cut(text, v.width))
 }

@@ -1,4 +1,4 @@
-package quote
+package main
 
 import (
 	"strings"
@@ -12,21 +12,21 @@ func TestWidth(t *testing.T) {
 		"": 0, "orders:42": 9, "prüfung": 7, "pru\u0308fung": 7, "заказ": 5, "注文:42": 7, "ロック": 6, "ﾛｯｸ": 3, "주문": 4, "한": 2, "ＡＢ": 4, "🔒:1": 4, "𠮷": 2,
 		"ا\u064eلطلب": 5, "हि": 2, "…": 1, "┼": 1,
 	} {
-		if n := Width(text); n != want {
+		if n := columnsOf(text); n != want {
 			t.Errorf("%q takes %d columns, not %d", text, n, want)
 		}
 		for n := 1; n < 12; n++ {
-			for _, cut := range []string{Cut(text, n), CutMiddle(text, n)} {
-				if w := Width(cut); w > n || w < min(n, want)-2 || !utf8.ValidString(cut) || (n >= want) != (cut == text) {
+			for _, cut := range []string{cut(text, n), cutMiddle(text, n)} {
+				if w := columnsOf(cut); w > n || w < min(n, want)-2 || !utf8.ValidString(cut) || (n >= want) != (cut == text) {
 					t.Errorf("%q cut to %d columns: %q", text, n, cut)
 				}
 			}
 		}
 	}
-	if got := CutMiddle("{tag}orders:42", 9); got != "{ta…rs:42" {
+	if got := cutMiddle("{tag}orders:42", 9); got != "{ta…rs:42" {
 		t.Error(got)
 	}
-	if got := CutMiddle("注文:"+strings.Repeat("x", 20)+":42", 9); got != "注…xxx:42" {
+	if got := cutMiddle("注文:"+strings.Repeat("x", 20)+":42", 9); got != "注…xxx:42" {
 		t.Error(got)
 	}
 }
