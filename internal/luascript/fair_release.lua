@@ -4,7 +4,8 @@
 --
 -- KEYS, ARGV[1..3]  as in fair_keys
 -- ARGV[4]  field of the acquisition
--- ARGV[5]  '0', or how long (ms) a late command of this acquisition must be refused
+-- ARGV[5]  '0', or how long (ms) a late command of this acquisition must be refused; one that came before
+--          this, when the hold was lost already, has made a place: that is left, too
 -- ARGV[6]  '1' = leave the queue, too
 -- ARGV[7]  '1' = the acquisition left its trace beside the lock
 -- ARGV[8]  the acquisition among those that wait, absent = ARGV[4]. A grant of it is given back, whatever field it has:
@@ -36,11 +37,12 @@ if ARGV[5] ~= '0' or ARGV[7] == '1' then
   giver = untrace(KEYS[6], field, ARGV[7]) or ''
 end
 local done = held
-if held == 0 and ARGV[6] == '1' then
+if held == 0 and (ARGV[6] == '1' or ARGV[5] ~= '0') then
   -- fair_life stands here
   -- fair_mend stands here
   -- fair_leave stands here
-  done = leave(entry)
+  local left = leave(entry)
+  if ARGV[6] == '1' then done = left end
 end
 if call('EXISTS', LOCK) == 0 then
   -- The lock is free whatever comes: an error of the hand-over is no error of the release.
