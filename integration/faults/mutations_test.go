@@ -42,8 +42,8 @@ var mutations = []mutation{
 	{
 		name:    "place in the queue not removed",
 		file:    "internal/luascript/fair_release.lua",
-		old:     "  done = leave(entry)\n",
-		new:     "",
+		old:     "  local left = leave(entry)\n",
+		new:     "  local left = 1\n",
 		profile: "wake-up", finds: "lay free", bound: 30_000,
 	},
 	{
