@@ -86,6 +86,17 @@ func TestEvictionThatIsNotNoted(t *testing.T) {
 	}
 	p.says(`"unrecorded":"`)
 	_ = h.Unlock(t.Context())
+
+	// Nor is it an error that it may not wake the waiters.
+	s.Do(t, "ACL", "SETUSER", "ops", "-publish")
+	h = hold(t, c.RLock("x"))
+	body = fmt.Sprintf(`{"name":"x","owner":%q}`, h.Owner().String())
+	if code, text, _ := p.ask("POST", "/api/unlock", body, "Content-Type: application/json"); code != http.StatusOK || inspect(t, c, "x").Held() {
+		t.Errorf("%d %s", code, text)
+	} else {
+		need(t, text, `"freed":true`, `"untold":"`)
+	}
+	_ = h.Unlock(t.Context())
 	if st, out, errs := call(t, s, "history"); st != 0 || out != "" {
 		t.Errorf("%d %s%s", st, out, errs)
 	}

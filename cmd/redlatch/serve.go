@@ -353,15 +353,18 @@ func (s *site) unlock(w http.ResponseWriter, r *http.Request) {
 	var lost error
 	was, err := s.hub.client.ForceUnlock(r.Context(), name, redlatch.IfOwner(owner), recorded(cmp.Or(r.Header.Get(s.userHeader), r.RemoteAddr), ask.Reason, &lost))
 	about := []any{"user", cmp.Or(user, "?"), "from", r.RemoteAddr, "lock", quote.Text(name), "owner", quote.Text(owner), "reason", quote.Text(ask.Reason), "freed", was}
-	unrecorded := ""
+	did := map[string]any{"freed": was}
 	if lost != nil {
-		unrecorded = message(lost)
-		about = append(about, "unrecorded", unrecorded)
+		did["unrecorded"] = message(lost)
+		about = append(about, "unrecorded", did["unrecorded"])
 	}
 	if err != nil {
 		about = append(about, "error", message(err))
+		if was { // done; only the waiters were not woken
+			did["untold"], err = message(err), nil
+		}
 	}
 	s.log.WarnContext(r.Context(), "evict", about...)
 	s.hub.poke()
-	answer(w, map[string]any{"freed": was, "unrecorded": unrecorded}, err)
+	answer(w, did, err)
 }

@@ -28,7 +28,7 @@ for _ = 1, tonumber(ARGV[3]) do
     if #pairs_ < 128 and #field <= 32 then
       value = string.sub(value, 1, tonumber(ARGV[5]))
       pairs_[#pairs_ + 1], pairs_[#pairs_ + 2] = field, value
-      if field == 'name' and not name then name = value end
+      if field == 'name' then name = value end
     end
   end
   if ARGV[1] == '' or name == ARGV[1] then

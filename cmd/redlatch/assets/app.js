@@ -221,7 +221,8 @@ $("ask-yes").addEventListener("click", async () => {
     const r = await api("unlock", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...asked, reason: $("ask-reason").value }) });
     if (!r.ok) throw new Error(await r.text());
     const did = await r.json();
-    say(asked.name + (did.freed ? " was taken away." : " was free already.") + (did.unrecorded && " It is not in the history: " + did.unrecorded));
+    say(asked.name + (did.freed ? " was taken away." : " was free already.") + (did.untold ? " Nobody was woken: " + did.untold : "") +
+      (did.unrecorded ? " It is not in the history: " + did.unrecorded : ""));
     showHistory();
   } catch (e) { say("Not done: " + e.message); }
 });
