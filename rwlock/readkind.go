@@ -130,7 +130,7 @@ func (k readKind) Release(f kind.Field, count int, void time.Duration) conn.Comm
 	if count > 0 {
 		return kind.Partial(k.keyOnly, f.Name, count)
 	}
-	return k.free(f, void, false)
+	return k.free(f, void, void > 0) // a late command of a lost hold may have left a place
 }
 
 // Abandon implements kind.Kind.

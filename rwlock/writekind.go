@@ -69,7 +69,7 @@ func (k writeKind) Release(f kind.Field, count int, void time.Duration) conn.Com
 	if count > 0 {
 		return kind.Partial(k.keyOnly, writeField(f.Name), count)
 	}
-	return k.free(f, void, false)
+	return k.free(f, void, void > 0) // a late command of a lost hold may have left a place
 }
 
 // Leave implements kind.Caller: who gives up takes its mark back, which calls the next one.

@@ -2,8 +2,6 @@ package fair
 
 import (
 	"context"
-	"errors"
-	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -115,31 +113,4 @@ func TestAGrantThatIsMadeAgainEndsWithTheHold(t *testing.T) {
 			nothingLeft(t, s)
 		})
 	}
-}
-
-// A command that was lost on its way to the lock comes when the hold that its retry made has been lost, and before
-// what then refuses it: the place that it makes goes with that, and nobody waits for one who is not there.
-func TestALateAcquireOfALostHoldKeepsNoPlace(t *testing.T) {
-	t.Parallel() // it waits, for the most part
-	s := testbed.Standalone(t)
-	proxy := testbed.NewProxy(t, s.Addr())
-	mine := testbed.Contains("EVALSHA", queueKey)
-	late := proxy.DropRequest(mine)
-	hold := lockIt(t, dial(t, proxy.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)))
-	s.Do(t, "DEL", name)
-	next := lockIt(t, dial(t, s.Addr()).FairLock(name))
-	release := proxy.DropRequest(mine).Times(math.MaxInt64)
-	if err := hold.Extend(t.Context(), time.Minute); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("Extend: %v", err)
-	}
-	release.Wait(t)
-	late.DeliverAll(t)
-	queued(t, s, 1)
-	release.Times(0)
-	queued(t, s, 0)
-	if err := hold.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("Unlock: %v", err)
-	}
-	bed.Unlock(t, next)
-	nothingLeft(t, s)
 }

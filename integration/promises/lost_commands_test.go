@@ -3,6 +3,7 @@ package promises
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -212,6 +213,34 @@ func loseOne(t *testing.T, x *bed.Site, scene scene, fault fault, n int64) (caug
 	bed.Unlock(t, next)
 	bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
 	return caught
+}
+
+// A command that was lost comes when another holds the lock, the hold of its retry has been lost, too, and the command
+// that makes the server refuse late ones is not there yet: the place that it makes goes with that.
+func TestALateCommandOfALostHoldKeepsNoPlace(t *testing.T) {
+	t.Parallel()
+	for _, k := range bed.Kinds() {
+		if !k.Queues {
+			continue
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel()
+			x := bed.NewSite(t, k)
+			name := bed.Name(t.Name())
+			late := x.Proxies[0].DropRequest(bed.Nth(0, bed.Of(name)))
+			h := bed.Lock(t, t.Context(), k.Lasting(x.Through, name))
+			forceOpen(t, x, name)
+			next := bed.Lock(t, t.Context(), x.Beside(name))
+			refusal := x.Proxies[0].DropRequest(bed.From(1, math.MaxInt32, bed.Of(name))).Times(math.MaxInt32)
+			want(t, "Extend", h.Extend(t.Context(), time.Minute), redlatch.ErrLeaseLost)
+			refusal.Wait(t)
+			late.DeliverAll(t)
+			refusal.Times(0)
+			want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			bed.Unlock(t, next)
+			bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
+		})
+	}
 }
 
 func ordinal(n int64) string { return "command " + strconv.FormatInt(n+1, 10) }

@@ -16,7 +16,7 @@
 -- ARGV[4]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[5]  what the names of all timeout keys begin with: {lock}, or the lock's name with a tag
 -- ARGV[6]  '1' = the acquisition left its trace
--- ARGV[7]  '1' = undo
+-- ARGV[7]  '1' = undo; also where a late command may have come
 -- ARGV[8]  '0' = the receivers of a message can't be counted
 -- ARGV[9]  the acquisition among those that wait; absent = ARGV[1]
 --

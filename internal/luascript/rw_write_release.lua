@@ -14,7 +14,7 @@
 -- ARGV[3]  PUBLISH or SPUBLISH
 -- ARGV[4]  '0', or how long (ms) a late command of this acquisition must be refused
 -- ARGV[5]  '1' = the acquisition left its trace
--- ARGV[6]  '1' = undo
+-- ARGV[6]  '1' = undo; also where a late command may have come
 -- ARGV[7]  '0' = the receivers of a message can't be counted
 -- ARGV[8]  the acquisition among those that wait; absent = ARGV[1]
 --
