@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -28,11 +29,8 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{key: newKey(t)}
-	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "redlatch test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
+	template := certificate(t, "redlatch test CA")
+	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -40,24 +38,31 @@ func newAuthority(t *testing.T) *authority {
 	if a.cert, err = x509.ParseCertificate(raw); err != nil {
 		t.Fatal(err)
 	}
-	a.file = filepath.Join(t.TempDir(), "ca.pem")
-	write(t, a.file, "CERTIFICATE", raw)
+	a.file = write(t, "CERTIFICATE", raw)
 	return a
+}
+
+// certificate is valid for an hour.
+func certificate(t *testing.T, name string) *x509.Certificate {
+	t.Helper()
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
 }
 
 // issue signs a certificate for this machine's loopback addresses, and changes it
 // before as change says. It returns the files of the certificate and its key.
 func (a *authority) issue(t *testing.T, change func(*x509.Certificate)) (cert, key string) {
 	t.Helper()
-	private := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "redlatch test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-	}
+	private, template := newKey(t), certificate(t, "redlatch test")
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	template.DNSNames, template.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	if change != nil {
 		change(template)
 	}
@@ -69,18 +74,16 @@ func (a *authority) issue(t *testing.T, change func(*x509.Certificate)) (cert, k
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	write(t, cert, "CERTIFICATE", raw)
-	write(t, key, "PRIVATE KEY", pkcs8)
-	return cert, key
+	return write(t, "CERTIFICATE", raw), write(t, "PRIVATE KEY", pkcs8)
 }
 
-// serve makes the TLS settings of servers with a certificate of this CA.
-func (a *authority) serve(t *testing.T, clientCert bool, change func(*x509.Certificate)) testbed.TLS {
+// secure has the test's servers speak TLS, with certificates of a new CA.
+func secure(t *testing.T, clientCert bool, change func(*x509.Certificate)) *authority {
 	t.Helper()
+	a := newAuthority(t)
 	cert, key := a.issue(t, change)
-	return testbed.TLS{Cert: cert, Key: key, CA: a.file, ClientCert: clientCert}
+	testbed.UseTLS(t, testbed.TLS{Cert: cert, Key: key, CA: a.file, ClientCert: clientCert})
+	return a
 }
 
 // trusts makes a client's TLS settings: it trusts this CA, and shows a certificate of
@@ -99,6 +102,21 @@ func (a *authority) trusts(t *testing.T, shows *authority) *tls.Config {
 	return cfg
 }
 
+// trusting puts a CA, and a certificate of it, into what a URL of rediss:// has made.
+func (a *authority) trusting(t *testing.T, shows *authority) func(*redlatch.Config) {
+	t.Helper()
+	cfg := a.trusts(t, shows)
+	return func(c *redlatch.Config) {
+		c.Redis.TLSConfig.RootCAs, c.Redis.TLSConfig.Certificates = cfg.RootCAs, cfg.Certificates
+	}
+}
+
+// unshown is trusting without a certificate.
+func (a *authority) unshown(t *testing.T) func(*redlatch.Config) {
+	t.Helper()
+	return a.trusting(t, nil)
+}
+
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -108,18 +126,11 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-func serial(t *testing.T) *big.Int {
+func write(t *testing.T, kind string, raw []byte) (file string) {
 	t.Helper()
-	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func write(t *testing.T, file, kind string, raw []byte) {
-	t.Helper()
+	file = filepath.Join(t.TempDir(), "a.pem")
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file
 }

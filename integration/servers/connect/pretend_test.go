@@ -13,71 +13,72 @@ import (
 
 // pretend answers the commands of connecting as a standalone Redis of this version
 // does, and returns its address. Servers of major 5 know no HELLO, those of 6.0 none
-// without the version of the protocol.
-// A version of "" is kept secret.
-func pretend(t *testing.T, version string, major int) string {
-	t.Helper()
-	return serve(t, func(c net.Conn) { answers(c, func(args []string) string { return answer(version, major, args) }) })
+// without the version of the protocol. A version of "" is kept secret.
+func pretend(version string, major int) func(t *testing.T) string {
+	return answers(func(args []string) string { return answer(version, major, args) })
 }
 
 // proxied answers as a proxy does that passes everything but CLUSTER on to a cluster.
-func proxied(t *testing.T) string {
-	t.Helper()
-	return serve(t, func(c net.Conn) {
-		answers(c, func(args []string) string {
-			if strings.EqualFold(args[0], "HELLO") {
-				args = []string{"HELLO", "3"}
-			}
-			return strings.Replace(answer("7.2.4", 7, args), bulk("standalone"), bulk("cluster"), 1)
-		})
-	})
-}
-
-// answers answers a connection's commands until the client closes it.
-func answers(c net.Conn, answer func(args []string) string) {
-	r := bufio.NewReader(c)
-	for {
-		args, err := command(r)
-		if err != nil {
-			return
-		}
-		if _, err := io.WriteString(c, answer(args)); err != nil {
-			return
-		}
+func proxied(args []string) string {
+	if strings.EqualFold(args[0], "HELLO") {
+		args = []string{"HELLO", "3"}
 	}
+	return strings.Replace(answer("7.2.4", 7, args), bulk("standalone"), bulk("cluster"), 1)
 }
 
-// greets says one line to whoever connects, and closes.
-func greets(t *testing.T, line string) string {
-	t.Helper()
-	return serve(t, func(c net.Conn) { _, _ = io.WriteString(c, line) }) // The client may have gone.
-}
-
-// serve listens until the test ends and has each connection dealt with.
-func serve(t *testing.T, deal func(net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	all.Go(func() { // ends when the listener is closed
-		for {
-			c, err := l.Accept()
+// answers answers each connection's commands until the client closes it. They have no line breaks.
+func answers(answer func(args []string) string) func(t *testing.T) string {
+	return serve(func(c net.Conn) {
+		for r := bufio.NewReader(c); ; {
+			head, err := r.ReadString('\n') // * and how many arguments come, each after a line with its length
 			if err != nil {
 				return
 			}
-			all.Go(func() {
-				defer func() { _ = c.Close() }() // It is the client's to complain.
-				deal(c)
-			})
+			n, _ := strconv.Atoi(strings.TrimSpace(head[1:]))
+			args := make([]string, n)
+			for i := range 2 * n {
+				args[i/2], _ = r.ReadString('\n')
+				args[i/2] = strings.TrimSpace(args[i/2])
+			}
+			if _, err := io.WriteString(c, answer(args)); err != nil {
+				return
+			}
 		}
 	})
-	t.Cleanup(func() {
-		_ = l.Close() // Nothing is asked of it any more.
-		all.Wait()
-	})
-	return l.Addr().String()
+}
+
+// greets says one line to whoever connects, and closes.
+func greets(line string) func(t *testing.T) string {
+	return serve(func(c net.Conn) { _, _ = io.WriteString(c, line) }) // The client may have gone.
+}
+
+// serve listens until the test ends and has each connection dealt with.
+func serve(deal func(net.Conn)) func(t *testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		all.Go(func() { // ends when the listener is closed
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				all.Go(func() {
+					defer func() { _ = c.Close() }() // It is the client's to complain.
+					deal(c)
+				})
+			}
+		})
+		t.Cleanup(func() {
+			_ = l.Close() // Nothing is asked of it any more.
+			all.Wait()
+		})
+		return l.Addr().String()
+	}
 }
 
 func answer(version string, major int, args []string) string {
@@ -109,31 +110,3 @@ func answer(version string, major int, args []string) string {
 }
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
-
-func command(r *bufio.Reader) ([]string, error) {
-	n, err := count(r)
-	if err != nil {
-		return nil, err
-	}
-	args := make([]string, n)
-	for i := range args {
-		size, err := count(r)
-		if err != nil {
-			return nil, err
-		}
-		text := make([]byte, size+2)
-		if _, err := io.ReadFull(r, text); err != nil {
-			return nil, err
-		}
-		args[i] = string(text[:size])
-	}
-	return args, nil
-}
-
-func count(r *bufio.Reader) (int, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(line[1:]))
-}

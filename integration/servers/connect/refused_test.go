@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,189 +22,150 @@ import (
 // refusal is a way to connect that must fail, and what must be said about it.
 type refusal struct {
 	name   string
-	open   func(t *testing.T) func() (*redlatch.Client, error)
+	open   opening
 	reason redlatch.ConnectReason // "" for ErrUnavailable
 	says   []string
 	server bool // errors.As finds the server's answer
 }
 
-// one makes options for a single server.
-func one(addr string, change func(*rueidis.ClientOption)) func() (*redlatch.Client, error) {
-	opt := rueidis.ClientOption{InitAddress: []string{addr}}
-	if change != nil {
-		change(&opt)
-	}
-	return with(opt)
+func (a *authority) another(t *testing.T) func(*redlatch.Config) {
+	t.Helper()
+	return newAuthority(t).trusting(t, nil)
 }
 
+func (a *authority) shownAnothers(t *testing.T) func(*redlatch.Config) {
+	t.Helper()
+	return a.trusting(t, newAuthority(t))
+}
+
+func (a *authority) oldTLS(t *testing.T) func(*redlatch.Config) {
+	t.Helper()
+	trust := a.trusting(t, nil)
+	return func(c *redlatch.Config) { trust(c); c.Redis.TLSConfig.MaxVersion = tls.VersionTLS12 }
+}
+
+// tlsRefusals need a client with other TLS settings, or none.
 var tlsRefusals = []refusal{
-	{"wrong CA", func(t *testing.T) func() (*redlatch.Client, error) {
-		testbed.UseTLS(t, newAuthority(t).serve(t, false, nil))
-		return at("rediss://"+testbed.Standalone(t).TLSAddr(), newAuthority(t).trusting(t, nil))
-	}, redlatch.ConnectTLS, []string{"TLSConfig.RootCAs"}, false},
-	{"certificate for another name", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, false, func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"elsewhere"}, nil }))
-		return at("rediss://"+testbed.Standalone(t).TLSAddr(), ca.trusting(t, nil))
-	}, redlatch.ConnectTLS, []string{"TLSConfig.ServerName"}, false},
-	{"certificate out of date", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, false, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }))
-		return at("rediss://"+testbed.Standalone(t).TLSAddr(), ca.trusting(t, nil))
-	}, redlatch.ConnectTLS, []string{"out of date"}, false},
-	{"no client certificate", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, true, nil))
-		return at("rediss://"+testbed.Standalone(t).TLSAddr(), ca.trusting(t, nil))
-	}, redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false},
-	{"no client certificate, TLS 1.2", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, true, nil))
-		cfg := ca.trusts(t, nil)
-		cfg.MaxVersion = tls.VersionTLS12
-		return one(testbed.Standalone(t).TLSAddr(), func(o *rueidis.ClientOption) { o.TLSConfig = cfg })
-	}, redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false},
-	{"client certificate of another CA", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, true, nil))
-		return at("rediss://"+testbed.Standalone(t).TLSAddr(), ca.trusting(t, newAuthority(t)))
-	}, redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false},
-	{"no client certificate, Cluster", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, true, nil))
-		return with(rueidis.ClientOption{InitAddress: testbed.Cluster(t).Addrs(), TLSConfig: ca.trusts(t, nil)})
-	}, redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false},
-	{"rediss to a plain port", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("rediss://" + testbed.Standalone(t).Addr())
-	}, redlatch.ConnectTLS, []string{"does not speak TLS", "redis://"}, false},
-	{"rediss to a plain port that wants a password", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("rediss://:s%20cret@" + protected(t).Addr())
-	}, redlatch.ConnectTLS, []string{"does not speak TLS", "redis://"}, false},
-	{"redis to a TLS port", func(t *testing.T) func() (*redlatch.Client, error) {
-		testbed.UseTLS(t, newAuthority(t).serve(t, false, nil))
-		return at("redis://" + testbed.Standalone(t).TLSAddr())
-	}, redlatch.ConnectTLS, []string{"speaks TLS", "rediss://"}, false},
-	{"redis to a TLS port that wants a client certificate", func(t *testing.T) func() (*redlatch.Client, error) {
-		testbed.UseTLS(t, newAuthority(t).serve(t, true, nil))
-		return at("redis://" + testbed.Standalone(t).TLSAddr())
-	}, redlatch.ConnectTLS, []string{"speaks TLS", "rediss://"}, false},
-	{"redis to TLS sentinels", func(t *testing.T) func() (*redlatch.Client, error) {
-		testbed.UseTLS(t, newAuthority(t).serve(t, false, nil))
-		return at("redis://" + testbed.Sentinel(t).SentinelAddrs()[0] + "?master_set=" + testbed.MasterName)
+	{"wrong CA", secured(false, nil, (*authority).another), redlatch.ConnectTLS, []string{"TLSConfig.RootCAs"}, false},
+	{"certificate for another name", secured(false, func(c *x509.Certificate) {
+		c.DNSNames, c.IPAddresses = []string{"elsewhere"}, nil
+	}, (*authority).unshown), redlatch.ConnectTLS, []string{"TLSConfig.ServerName"}, false},
+	{"certificate out of date", secured(false, func(c *x509.Certificate) {
+		c.NotAfter = time.Now().Add(-time.Minute)
+	}, (*authority).unshown), redlatch.ConnectTLS, []string{"out of date"}, false},
+	{"no client certificate", secured(true, nil, (*authority).unshown), redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false},
+	{"no client certificate, TLS 1.2", secured(true, nil, (*authority).oldTLS), redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false},
+	{
+		"client certificate of another CA", secured(true, nil, (*authority).shownAnothers),
+		redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false,
+	},
+	{"no client certificate, Cluster", by(func(t *testing.T) rueidis.ClientOption {
+		ca := secure(t, true, nil)
+		return rueidis.ClientOption{InitAddress: testbed.Cluster(t).Addrs(), TLSConfig: ca.trusts(t, nil)}
+	}), redlatch.ConnectTLS, []string{"TLSConfig.Certificates"}, false},
+	{"rediss to a plain port", to(plainAt, "rediss://%s"), redlatch.ConnectTLS, []string{"does not speak TLS", "redis://"}, false},
+	{
+		"rediss to a plain port that wants a password", to(protectedAt, "rediss://:s%%20cret@%s"),
+		redlatch.ConnectTLS, []string{"does not speak TLS", "redis://"}, false,
+	},
+	{"redis to a TLS port", to(tlsAt(false), "redis://%s"), redlatch.ConnectTLS, []string{"speaks TLS", "rediss://"}, false},
+	{
+		"redis to a TLS port that wants a client certificate", to(tlsAt(true), "redis://%s"),
+		redlatch.ConnectTLS, []string{"speaks TLS", "rediss://"}, false,
+	},
+	{"redis to TLS sentinels", func(t *testing.T) opener {
+		secure(t, false, nil)
+		return to(sentinelAt, "redis://%s?master_set="+testbed.MasterName)(t)
 	}, redlatch.ConnectTLS, []string{"speaks TLS", "Sentinel.TLSConfig"}, false},
-	{"Sentinel over TLS, wrong CA for the master", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, false, nil))
-		return with(rueidis.ClientOption{
-			InitAddress: testbed.Sentinel(t).SentinelAddrs(), TLSConfig: newAuthority(t).trusts(t, nil),
-			Sentinel: rueidis.SentinelOption{MasterSet: testbed.MasterName, TLSConfig: ca.trusts(t, nil)},
-		})
-	}, redlatch.ConnectTLS, []string{"TLSConfig.RootCAs"}, false},
+	{"Sentinel over TLS, wrong CA for the master", by(func(t *testing.T) rueidis.ClientOption {
+		ca := secure(t, false, nil)
+		opt := sentinel(testbed.Sentinel(t))
+		opt.TLSConfig, opt.Sentinel.TLSConfig = newAuthority(t).trusts(t, nil), ca.trusts(t, nil)
+		return opt
+	}), redlatch.ConnectTLS, []string{"TLSConfig.RootCAs"}, false},
 }
 
 var loginRefusals = []refusal{
-	{"wrong password", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://:wrong@" + protected(t).Addr())
-	}, redlatch.ConnectLogin, []string{"WRONGPASS", "Username and Password"}, true},
-	{"wrong password, RESP2", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://:wrong@" + protected(t).Addr() + "?protocol=2")
-	}, redlatch.ConnectLogin, []string{"WRONGPASS", "Username and Password"}, true},
-	{"unknown user", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://nobody:pass@" + protected(t).Addr())
-	}, redlatch.ConnectLogin, []string{"WRONGPASS"}, true},
-	{"no password", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + protected(t).Addr())
-	}, redlatch.ConnectLogin, []string{"wants a password", "NOAUTH"}, true},
-	{"password where there is none, RESP2", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://:pass@" + testbed.Standalone(t).Addr() + "?protocol=2")
-	}, redlatch.ConnectLogin, []string{"leave Password empty"}, true},
-	{"a quorum's member with a wrong password", func(t *testing.T) func() (*redlatch.Client, error) {
-		return one(protected(t).Addr(), func(o *rueidis.ClientOption) { o.ForceSingleClient, o.Password = true, "wrong" })
-	}, redlatch.ConnectLogin, []string{"WRONGPASS"}, true},
-	{"wrong password for the master, Sentinel", func(t *testing.T) func() (*redlatch.Client, error) {
-		s := testbed.Sentinel(t)
-		return with(rueidis.ClientOption{
-			InitAddress: s.SentinelAddrs(), Username: "app", Password: "wrong",
-			Sentinel: rueidis.SentinelOption{MasterSet: testbed.MasterName},
-		})
-	}, redlatch.ConnectLogin, []string{"WRONGPASS", "those in Sentinel"}, true},
-	{"user without CLUSTER, Cluster", func(t *testing.T) func() (*redlatch.Client, error) {
-		c := testbed.Cluster(t)
-		for _, s := range c.Nodes() {
-			addUser(t, s)
-			s.Do(t, "ACL", "SETUSER", "app", "-cluster")
-		}
-		return with(rueidis.ClientOption{InitAddress: c.Addrs(), Username: "app", Password: "pass"})
-	}, redlatch.ConnectPermission, []string{"docs/ACL.md", "NOPERM"}, true},
+	{"wrong password", to(protectedAt, "redis://:wrong@%s"), redlatch.ConnectLogin, []string{"WRONGPASS", "Username and Password"}, true},
+	{
+		"wrong password, RESP2", to(protectedAt, "redis://:wrong@%s?protocol=2"),
+		redlatch.ConnectLogin, []string{"WRONGPASS", "Username and Password"}, true,
+	},
+	{"unknown user", to(protectedAt, "redis://nobody:pass@%s"), redlatch.ConnectLogin, []string{"WRONGPASS"}, true},
+	{"no password", to(protectedAt, "redis://%s"), redlatch.ConnectLogin, []string{"wants a password", "NOAUTH"}, true},
+	{
+		"password where there is none, RESP2", to(plainAt, "redis://:pass@%s?protocol=2"),
+		redlatch.ConnectLogin, []string{"leave Password empty"}, true,
+	},
+	{"a quorum's member with a wrong password", one(protectedAt, func(o *rueidis.ClientOption) {
+		o.ForceSingleClient, o.Password = true, "wrong"
+	}), redlatch.ConnectLogin, []string{"WRONGPASS"}, true},
+	{"wrong password for the master, Sentinel", by(func(t *testing.T) rueidis.ClientOption {
+		opt := sentinel(testbed.Sentinel(t))
+		opt.Username, opt.Password = "app", "wrong"
+		return opt
+	}), redlatch.ConnectLogin, []string{"WRONGPASS", "those in Sentinel"}, true},
+	{"user without CLUSTER, Cluster", by(func(t *testing.T) rueidis.ClientOption {
+		return rueidis.ClientOption{InitAddress: withoutCluster(t), Username: "app", Password: "pass"}
+	}), redlatch.ConnectPermission, []string{"docs/ACL.md", "NOPERM"}, true},
+}
+
+// withoutCluster are the nodes of a cluster whose user may not ask about it.
+func withoutCluster(t *testing.T) []string {
+	t.Helper()
+	c := testbed.Cluster(t)
+	for _, s := range c.Nodes() {
+		addUser(t, s)
+		s.Do(t, "ACL", "SETUSER", "app", "-cluster")
+	}
+	return c.Addrs()
 }
 
 var otherRefusals = []refusal{
-	{"no such database", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + testbed.Standalone(t).Addr() + "/99")
-	}, redlatch.ConnectTopology, []string{"SelectDB"}, true},
-	{"a sentinel taken for a server", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + testbed.Sentinel(t).SentinelAddrs()[0])
-	}, redlatch.ConnectTopology, []string{"set Sentinel.MasterSet"}, false},
-	{"a server taken for a sentinel", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + testbed.Standalone(t).Addr() + "?master_set=main")
-	}, redlatch.ConnectTopology, []string{"not a sentinel"}, true},
-	{"a cluster's node taken for a single server", func(t *testing.T) func() (*redlatch.Client, error) {
-		return one(testbed.Cluster(t).Addrs()[0], func(o *rueidis.ClientOption) { o.ForceSingleClient = true })
-	}, redlatch.ConnectTopology, []string{"node of a cluster", "ForceSingleClient"}, false},
-	{"one node of a cluster, user without CLUSTER", func(t *testing.T) func() (*redlatch.Client, error) {
-		s := testbed.Cluster(t).Nodes()[0]
-		addUser(t, s)
-		s.Do(t, "ACL", "SETUSER", "app", "-cluster")
-		return at("redis://app:pass@" + s.Addr())
-	}, redlatch.ConnectTopology, []string{"CLUSTER SLOTS", "docs/ACL.md"}, false},
-	{"unknown master", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + testbed.Sentinel(t).SentinelAddrs()[0] + "?master_set=nobody")
-	}, redlatch.ConnectTopology, []string{"no master named nobody"}, true},
-	{"several servers that are no cluster", func(t *testing.T) func() (*redlatch.Client, error) {
-		return with(rueidis.ClientOption{InitAddress: []string{testbed.Standalone(t).Addr(), testbed.Standalone(t).Addr()}})
-	}, redlatch.ConnectTopology, []string{"not a cluster", "a Client each"}, true},
-	{"Redis 5.0.14", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + pretend(t, "5.0.14", 5))
-	}, redlatch.ConnectVersion, []string{"redis 5.0.14", "needs Redis 6.0.6"}, false},
-	{"Redis 6.0.5", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + pretend(t, "6.0.5", 6))
-	}, redlatch.ConnectVersion, []string{"redis 6.0.5", "needs Redis 6.0.6"}, false},
-	{"nobody there", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://"+nobody(t), strict)
-	}, "", []string{"server unavailable", "refused"}, false},
-	{"no such socket", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("unix://"+filepath.Join(t.TempDir(), "none.sock"), strict)
+	{"no such database", to(plainAt, "redis://%s/99"), redlatch.ConnectTopology, []string{"SelectDB"}, true},
+	{"a sentinel taken for a server", to(sentinelAt, "redis://%s"), redlatch.ConnectTopology, []string{"set Sentinel.MasterSet"}, false},
+	{"a server taken for a sentinel", to(plainAt, "redis://%s?master_set=main"), redlatch.ConnectTopology, []string{"not a sentinel"}, true},
+	{"a cluster's node taken for a single server", one(func(t *testing.T) string {
+		return testbed.Cluster(t).Addrs()[0]
+	}, func(o *rueidis.ClientOption) { o.ForceSingleClient = true }), redlatch.ConnectTopology, []string{"node of a cluster", "ForceSingleClient"}, false},
+	{"one node of a cluster, user without CLUSTER", to(func(t *testing.T) string {
+		return withoutCluster(t)[0]
+	}, "redis://app:pass@%s"), redlatch.ConnectTopology, []string{"CLUSTER SLOTS", "docs/ACL.md"}, false},
+	{"unknown master", to(sentinelAt, "redis://%s?master_set=nobody"), redlatch.ConnectTopology, []string{"no master named nobody"}, true},
+	{"several servers that are no cluster", by(func(t *testing.T) rueidis.ClientOption {
+		return rueidis.ClientOption{InitAddress: []string{plainAt(t), plainAt(t)}}
+	}), redlatch.ConnectTopology, []string{"not a cluster", "a Client each"}, true},
+	{"Redis 5.0.14", to(pretend("5.0.14", 5), "redis://%s"), redlatch.ConnectVersion, []string{"redis 5.0.14", "needs Redis 6.0.6"}, false},
+	{"Redis 6.0.5", to(pretend("6.0.5", 6), "redis://%s"), redlatch.ConnectVersion, []string{"redis 6.0.5", "needs Redis 6.0.6"}, false},
+	{"nobody there", to(nobodyAt, "redis://%s", strict), "", []string{"server unavailable", "refused"}, false},
+	{"no such socket", func(t *testing.T) opener {
+		return at("unix://"+t.TempDir()+"/none.sock", strict)
 	}, "", []string{"server unavailable", "none.sock"}, false},
-	{"a frozen server", func(t *testing.T) func() (*redlatch.Client, error) {
-		s := testbed.Standalone(t)
-		s.Freeze(t)
-		t.Cleanup(func() { s.Thaw(t) })
-		return one(s.Addr(), func(o *rueidis.ClientOption) { o.Dialer.Timeout = 500 * time.Millisecond })
-	}, "", []string{"server unavailable"}, false},
-	{"a frozen server, TLS", func(t *testing.T) func() (*redlatch.Client, error) {
-		ca := newAuthority(t)
-		testbed.UseTLS(t, ca.serve(t, false, nil))
-		s := testbed.Standalone(t)
-		s.Freeze(t)
-		t.Cleanup(func() { s.Thaw(t) })
-		return one(s.TLSAddr(), func(o *rueidis.ClientOption) { o.Dialer.Timeout, o.TLSConfig = time.Second, ca.trusts(t, nil) })
-	}, "", []string{"server unavailable"}, false},
-	{"no place for a connection", func(t *testing.T) func() (*redlatch.Client, error) {
+	{"a frozen server", one(func(t *testing.T) string {
+		return frozen(t).Addr()
+	}, func(o *rueidis.ClientOption) { o.Dialer.Timeout = 500 * time.Millisecond }), "", []string{"server unavailable"}, false},
+	{"a frozen server, TLS", by(func(t *testing.T) rueidis.ClientOption {
+		ca := secure(t, false, nil)
+		return rueidis.ClientOption{
+			InitAddress: []string{frozen(t).TLSAddr()}, TLSConfig: ca.trusts(t, nil), Dialer: net.Dialer{Timeout: time.Second},
+		}
+	}), "", []string{"server unavailable"}, false},
+	{"no place for a connection", to(func(t *testing.T) string {
 		s := testbed.Standalone(t)
 		s.Do(t, "CONFIG", "SET", "maxclients", "1") // the test bed's own
 		t.Cleanup(func() { s.Do(t, "CONFIG", "SET", "maxclients", "100") })
-		return at("redis://"+s.Addr(), strict)
-	}, "", []string{"server unavailable", "max number of clients"}, false},
-	{"protected mode", func(t *testing.T) func() (*redlatch.Client, error) {
-		return at("redis://" + greets(t, "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.\r\n"))
-	}, redlatch.ConnectPermission, []string{"its own machine only", "DENIED"}, true},
+		return s.Addr()
+	}, "redis://%s", strict), "", []string{"server unavailable", "max number of clients"}, false},
+	{"protected mode", to(
+		greets("-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.\r\n"),
+		"redis://%s"), redlatch.ConnectPermission, []string{"its own machine only", "DENIED"}, true},
 }
 
 // strict has Open say that its server is not there.
 func strict(c *redlatch.Config) { redlatch.MustConnect()(c) }
 
-// nobody is an address at which nobody listens.
-func nobody(t *testing.T) string {
+// nobodyAt is an address at which nobody listens.
+func nobodyAt(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -213,6 +173,14 @@ func nobody(t *testing.T) string {
 	}
 	_ = l.Close() // Nothing was accepted.
 	return l.Addr().String()
+}
+
+func frozen(t *testing.T) *testbed.Server {
+	t.Helper()
+	s := testbed.Standalone(t)
+	s.Freeze(t)
+	t.Cleanup(func() { s.Thaw(t) })
+	return s
 }
 
 // TestRefusals: what only a change can mend is said at once, with what to change, and
@@ -241,22 +209,14 @@ func TestRefusals(t *testing.T) {
 
 func check(t *testing.T, tc refusal, err error) {
 	t.Helper()
-	var refused *redlatch.ConnectError
 	if got := errors.Is(err, redlatch.ErrUnavailable); got != (tc.reason == "") {
 		t.Errorf("ErrUnavailable: %t", got)
 	}
-	if errors.As(err, &refused) {
-		if refused.Reason != tc.reason {
-			t.Errorf("reason %q, want %q", refused.Reason, tc.reason)
-		}
-		if refused.Node == "" || !strings.Contains(err.Error(), refused.Node) {
-			t.Errorf("node %q", refused.Node)
-		}
-	} else if tc.reason != "" {
-		t.Errorf("%T", err)
+	refused, is := errors.AsType[*redlatch.ConnectError](err)
+	if !is && tc.reason != "" || is && (refused.Reason != tc.reason || refused.Node == "" || !strings.Contains(err.Error(), refused.Node)) {
+		t.Errorf("%T: %+v, want the reason %q", err, refused, tc.reason)
 	}
-	var answer *redlatch.ServerError
-	if got := errors.As(err, &answer); got != tc.server {
+	if _, got := errors.AsType[*redlatch.ServerError](err); got != tc.server {
 		t.Errorf("ServerError: %t", got)
 	}
 	for _, say := range tc.says {
@@ -271,49 +231,35 @@ func check(t *testing.T, tc refusal, err error) {
 	}
 }
 
-// A server of the oldest version that is said to work is taken, and so is each newer one.
-func TestTheOldestServerIsTaken(t *testing.T) {
-	for _, version := range []string{"6.0.6", "6.2.0", "7.0.0-rc1", "10.0.1"} {
-		t.Run(version, func(t *testing.T) {
-			c, err := at("redis://" + pretend(t, version, 6))()
-			if err != nil {
-				t.Fatal(err)
+// What can be worked with is taken: the oldest version that is said to work, and each newer one; a server that keeps
+// its version to itself, since what it lacks its answers will say; a cluster behind a proxy, for the single server that
+// it is to everybody; and a cluster as long as one of its addresses answers.
+func TestWhatIsTaken(t *testing.T) {
+	for what, open := range map[string]opening{
+		"6.0.6":                    to(pretend("6.0.6", 6), "redis://%s"),
+		"6.2.0":                    to(pretend("6.2.0", 6), "redis://%s"),
+		"7.0.0-rc1":                to(pretend("7.0.0-rc1", 6), "redis://%s"),
+		"10.0.1":                   to(pretend("10.0.1", 6), "redis://%s"),
+		"a secret version":         to(pretend("", 6), "redis://%s"),
+		"a cluster behind a proxy": to(answers(proxied), "redis://%s"),
+		"one address of a cluster": by(func(t *testing.T) rueidis.ClientOption {
+			opt := rueidis.ClientOption{InitAddress: testbed.Cluster(t).Addrs()[:1]}
+			for i := range 30 { // any of them may be asked
+				opt.InitAddress = append(opt.InitAddress, fmt.Sprintf("127.0.0.%d:1", 2+i)) // nobody listens there
 			}
-			c.Close()
+			return opt
+		}),
+	} {
+		t.Run(what, func(t *testing.T) {
+			o := open(t)
+			for range 4 {
+				c, err := o()
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Close()
+			}
 		})
-	}
-}
-
-// A standalone server may keep its version to itself; what it lacks its answers will say.
-func TestAServerThatKeepsItsVersionToItself(t *testing.T) {
-	c, err := at("redis://" + pretend(t, "", 6))()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-}
-
-// A cluster behind a proxy is taken for the single server that it is to everybody.
-func TestAClusterBehindAProxyIsTaken(t *testing.T) {
-	c, err := at("redis://" + proxied(t))()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-}
-
-// TestAnAddressOfAServerThatIsDown: a cluster is found as long as one of its addresses answers.
-func TestAnAddressOfAServerThatIsDown(t *testing.T) {
-	opt := rueidis.ClientOption{InitAddress: testbed.Cluster(t).Addrs()[:1]}
-	for i := range 30 { // any of them may be asked
-		opt.InitAddress = append(opt.InitAddress, fmt.Sprintf("127.0.0.%d:1", 2+i)) // nobody listens there
-	}
-	for range 4 {
-		c, err := with(opt)()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
 	}
 }
 
@@ -321,9 +267,8 @@ func TestAnAddressOfAServerThatIsDown(t *testing.T) {
 // gives one out if an address refuses at the wrong moment. It asks an address at random then, and
 // what was asked of the server that is down is asked of the others.
 func TestAClientThatKnowsNoNodeYet(t *testing.T) {
-	cluster := testbed.Cluster(t)
 	c, err := redlatch.New(redlatch.Config{
-		Redis: rueidis.ClientOption{InitAddress: cluster.Addrs()},
+		Redis: rueidis.ClientOption{InitAddress: testbed.Cluster(t).Addrs()},
 		ClientBuilder: func(opt rueidis.ClientOption) (rueidis.Client, error) {
 			client, err := rueidis.NewClient(opt)
 			return &newcomer{Client: client}, err
@@ -376,8 +321,8 @@ func TestNothingIsLeftAfterARefusal(t *testing.T) {
 	if after := s.Info(t, "stats")["total_connections_received"]; after != before {
 		t.Errorf("connections received: %s, later %s", before, after)
 	}
-	for _, line := range strings.Split(s.Text(t, "CLIENT", "LIST"), "\n") {
-		if line != "" && !strings.Contains(line, "name=redlatch-testbed") {
+	for line := range strings.Lines(s.Text(t, "CLIENT", "LIST")) {
+		if !strings.Contains(line, "name=redlatch-testbed") {
 			t.Errorf("left: %s", line)
 		}
 	}
@@ -395,17 +340,15 @@ func TestAPasswordThatIsChangedLater(t *testing.T) {
 	s.Do(t, "ACL", "SETUSER", "app", "resetpass", ">other")
 	s.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	// What was under way as the connection ended may have been lost: that is transient.
-	for end := time.Now().Add(bed.Patience); ; {
-		_, err = c.RLock(name).TryLock(t.Context(), 0, 0)
-		var answer *redlatch.ServerError
-		if errors.As(err, &answer) {
-			if answer.ErrorType() != "wrongpass" || errors.Is(err, redlatch.ErrUnavailable) {
-				t.Errorf("%s: %v", answer.ErrorType(), err)
-			}
-			return
+	bed.Eventually(t, "the answer", func() bool {
+		h, err := c.RLock(name).TryLock(t.Context(), 0, 0)
+		if err == nil {
+			t.Fatalf("the connection goes on: %v", h)
 		}
-		if err == nil || time.Now().After(end) {
-			t.Fatalf("%v", err)
+		answer, is := errors.AsType[*redlatch.ServerError](err)
+		if is && (answer.ErrorType() != "wrongpass" || errors.Is(err, redlatch.ErrUnavailable)) {
+			t.Errorf("%s: %v", answer.ErrorType(), err)
 		}
-	}
+		return is
+	})
 }
