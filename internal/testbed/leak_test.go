@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"context"
 	"net"
 	"strings"
 	"testing"
@@ -29,89 +28,55 @@ func tested(t *testing.T, addr string) rueidis.Client {
 }
 
 func TestLeakCheckFindsEachKindOfLeak(t *testing.T) {
-	subscribe := func(command func(rueidis.Builder) rueidis.Completed) func(t *testing.T, s *Server) {
-		return func(t *testing.T, s *Server) {
-			t.Helper()
-			dedicated, cancel := tested(t, s.Addr()).Dedicate()
-			t.Cleanup(cancel)
-			dedicated.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
-			if err := dedicated.Do(t.Context(), command(dedicated.B())).Error(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for _, tc := range []struct {
-		name, want string
-		options    []LeakOption
-		leak       func(t *testing.T, s *Server)
+	for name, c := range map[string]struct {
+		command string
+		stays   bool // the connection
+		option  LeakOption
+		want    string
 	}{
-		{name: "nothing", leak: func(*testing.T, *Server) {}},
-		{name: "key", want: `key "orders:42"`, leak: func(t *testing.T, s *Server) {
-			t.Helper()
-			s.Do(t, "SET", "orders:42", "x")
-		}},
-		{name: "allowed key", options: []LeakOption{AllowKeys("token:")}, leak: func(t *testing.T, s *Server) {
-			t.Helper()
-			s.Do(t, "SET", "token:{a}", "1")
-		}},
-		{name: "channel", want: `channel "ch"`, options: []LeakOption{AllowClients(9)}, leak: subscribe(func(b rueidis.Builder) rueidis.Completed {
-			return b.Subscribe().Channel("ch").Build()
-		})},
-		{name: "sharded channel", want: `channel "ch"`, options: []LeakOption{AllowClients(9)}, leak: subscribe(func(b rueidis.Builder) rueidis.Completed {
-			return b.Ssubscribe().Channel("ch").Build()
-		})},
-		{name: "pattern", want: "1 pattern", options: []LeakOption{AllowClients(9)}, leak: subscribe(func(b rueidis.Builder) rueidis.Completed {
-			return b.Psubscribe().Pattern("c*").Build()
-		})},
-		{name: "client", want: "client id=", leak: func(t *testing.T, s *Server) {
-			t.Helper()
-			tested(t, s.Addr())
-		}},
+		"nothing":         {"PING", false, AllowClients(0), ""},
+		"key":             {"SET orders:42 x", false, AllowClients(0), `key "orders:42"`},
+		"allowed key":     {"SET token:{a} 1", false, AllowKeys("token:"), ""},
+		"other key":       {"SET a:token: 1", false, AllowKeys("token:"), `key "a:token:"`},
+		"channel":         {"SUBSCRIBE ch", true, AllowClients(1), `channel "ch"`},
+		"sharded channel": {"SSUBSCRIBE ch", true, AllowClients(1), `channel "ch"`},
+		"pattern":         {"PSUBSCRIBE c*", true, AllowClients(1), "1 pattern"},
+		"client":          {"PING", true, AllowClients(0), "client id="},
+		"allowed client":  {"PING", true, AllowClients(1), ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.name == "sharded channel" {
+			if c.command == "SSUBSCRIBE ch" {
 				Needs(t, 7, 0, "sharded channels")
 			}
 			s := Standalone(t)
-			tc.leak(t, s)
-			check := &leakCheck{keys: func(string) bool { return false }}
-			for _, option := range tc.options {
-				option(check)
+			if c.stays {
+				dialed(t, s.Addr()).send(c.command, "")
+			} else {
+				s.Do(t, strings.Fields(c.command)...)
 			}
-			err := check.look(s)
-			switch {
-			case tc.want == "" && err != nil:
-				t.Errorf("found %v", err)
-			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("got %v, want %s", err, tc.want)
+			check := &leakCheck{keys: func(string) bool { return false }}
+			c.option(check)
+			if err := check.look(s); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}
 }
 
-func TestLeakCheckWaitsForWhatIsUnderWay(t *testing.T) {
-	var r recorder
-	s := Standalone(t)
-	LeakCheck(&r, s)
-	client := tested(t, s.Addr())
-	if err := client.Do(context.Background(), client.B().Arbitrary("SET", "k", "v", "PX", "200").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	client.Close()
-	r.Close()
-	if len(r.failures) != 0 {
-		t.Errorf("%q", r.failures)
-	}
-}
-
-func TestLeakCheckPassesOverADeadServer(t *testing.T) {
-	var r recorder
-	s := Standalone(t)
-	LeakCheck(&r, s)
-	s.Kill(t)
-	r.Close()
-	if len(r.failures) != 0 {
-		t.Errorf("%q", r.failures)
+func TestLeakCheckLetsPass(t *testing.T) {
+	for name, before := range map[string]func(s *Server){
+		"what is under way":  func(s *Server) { s.Do(t, "SET", "k", "v", "PX", "200") },
+		"on a dead server":   func(s *Server) { s.Kill(t) },
+		"on a frozen server": func(s *Server) { s.Freeze(t) },
+	} {
+		var r recorder
+		s := Standalone(t)
+		LeakCheck(&r, s)
+		before(s)
+		r.Close()
+		if len(r.failures) != 0 {
+			t.Errorf("%s: %q", name, r.failures)
+		}
 	}
 }

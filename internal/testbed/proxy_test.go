@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"syscall"
@@ -60,71 +61,48 @@ func TestLeadIsForNewConnections(t *testing.T) {
 	}
 }
 
-func TestDropReplyLosesOnlyTheReply(t *testing.T) {
-	s, p, client := proxied(t)
-	trap := p.DropReply(Contains("INCR", "k1"))
-	if err := <-incr(client, "k2"); err != nil {
-		t.Errorf("the wrong request was hit: %v", err)
-	}
-	if err := <-incr(client, "k1"); err == nil {
-		t.Error("the reply came")
-	}
-	trap.Wait(t)
-	if got := s.Int(t, "GET", "k1"); got != 1 {
-		t.Errorf("ran %d times, want once", got)
-	}
-	if err := <-incr(client, "k1"); err != nil { // the trap is used up
-		t.Error(err)
-	}
-}
-
-func TestDropRequestIsNeverSeenUntilDelivered(t *testing.T) {
-	s, p, client := proxied(t)
-	trap := p.DropRequest(Contains("INCR"))
-	if err := <-incr(client, "k"); err == nil {
-		t.Error("an answer came")
-	}
-	trap.Wait(t)
-	if got := s.Int(t, "EXISTS", "k"); got != 0 {
-		t.Error("the request was passed on")
-	}
-	if got := trap.Deliver(t); got != ":1\r\n" {
-		t.Errorf("late reply %q", got)
-	}
-	if got := s.Int(t, "GET", "k"); got != 1 {
-		t.Errorf("k = %d after the delivery", got)
-	}
-}
-
-func TestCopyRequestRepeatsIt(t *testing.T) {
-	s, p, client := proxied(t)
-	trap := p.CopyRequest(Contains("INCR"))
-	if err := <-incr(client, "k"); err != nil {
-		t.Error(err)
-	}
-	trap.Wait(t)
-	trap.Deliver(t)
-	if got := s.Int(t, "GET", "k"); got != 2 {
-		t.Errorf("k = %d, want 2", got)
-	}
-}
-
-func TestDeliverAllSendsWhatWasKept(t *testing.T) {
-	s, p, client := proxied(t)
-	trap := p.CopyRequest(Contains("INCR")).Times(3)
-	for range 5 {
-		if err := <-incr(client, "k"); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := trap.DeliverAll(t); got != 3 {
-		t.Errorf("%d requests were kept, want 3", got)
-	}
-	if got := s.Int(t, "GET", "k"); got != 8 {
-		t.Errorf("k = %d, want 8", got)
-	}
-	if got := trap.DeliverAll(t); got != 0 {
-		t.Errorf("%d requests were kept twice", got)
+func TestTraps(t *testing.T) {
+	loading := func(p *Proxy, m Match) *Trap { return p.Answer(m, "LOADING Redis is loading the dataset in memory") }
+	for name, c := range map[string]struct {
+		set   func(p *Proxy, m Match) *Trap
+		times int
+		want  [3]int // of five requests: answered, ran, and ran once what was caught is delivered
+	}{
+		"one reply is lost":         {(*Proxy).DropReply, 1, [3]int{4, 5, 6}},
+		"three replies are lost":    {(*Proxy).DropReply, 3, [3]int{2, 5, 8}},
+		"one request is lost":       {(*Proxy).DropRequest, 1, [3]int{4, 4, 5}},
+		"three requests are lost":   {(*Proxy).DropRequest, 3, [3]int{2, 2, 5}},
+		"one request is copied":     {(*Proxy).CopyRequest, 1, [3]int{5, 5, 6}},
+		"three requests are copied": {(*Proxy).CopyRequest, 3, [3]int{5, 5, 8}},
+		"one has another answer":    {loading, 1, [3]int{4, 4, 5}},
+		"three have another answer": {loading, 3, [3]int{2, 2, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p, client := proxied(t)
+			trap := c.set(p, Contains("INCR", "k1")).Times(c.times)
+			var got [3]int
+			for range 5 {
+				if err := <-incr(client, "k2"); err != nil {
+					t.Errorf("the wrong request was hit: %v", err)
+				}
+				if <-incr(client, "k1") == nil {
+					got[0]++
+				}
+			}
+			for range c.times {
+				trap.Wait(t)
+			}
+			got[1] = int(s.Int(t, "GET", "k1"))
+			if reply := trap.Deliver(t); reply != fmt.Sprintf(":%d\r\n", got[1]+1) {
+				t.Errorf("late reply %q", reply)
+			}
+			if n, again := trap.DeliverAll(t), trap.DeliverAll(t); n != c.times-1 || again != 0 {
+				t.Errorf("%d and %d requests were left, want %d and 0", n, again, c.times-1)
+			}
+			if got[2] = int(s.Int(t, "GET", "k1")); got != c.want {
+				t.Errorf("%d answered, %d ran, %d in the end, want %d", got[0], got[1], got[2], c.want)
+			}
+		})
 	}
 }
 
@@ -152,45 +130,18 @@ func TestAnswerIsInTheServersStead(t *testing.T) {
 
 func TestStallHoldsUntilReleased(t *testing.T) {
 	s, p, client := proxied(t)
-	trap := p.StallRequest(Contains("INCR"))
-	result := incr(client, "k")
-	trap.Wait(t)
-	silent(t, result)
-	if got := s.Int(t, "EXISTS", "k"); got != 0 {
-		t.Error("the stalled request ran")
-	}
-	trap.Release()
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
-
-	trap = p.StallReply(Contains("INCR"))
-	result = incr(client, "k")
-	trap.Wait(t)
-	silent(t, result)
-	if got := s.Int(t, "GET", "k"); got != 2 {
-		t.Error("the request whose reply is stalled did not run")
-	}
-	trap.Release()
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
-}
-
-func TestTimes(t *testing.T) {
-	s, p, client := proxied(t)
-	trap := p.DropReply(Contains("INCR")).Times(3)
-	failed := 0
-	for range 5 {
-		if <-incr(client, "k") != nil {
-			failed++
-		}
-	}
-	if got := s.Int(t, "GET", "k"); failed != 3 || got != 5 {
-		t.Errorf("%d of 3 replies lost, %d of 5 ran", failed, got)
-	}
-	for range 3 {
+	for i, stall := range []func(Match) *Trap{p.StallRequest, p.StallReply} {
+		trap := stall(Contains("INCR"))
+		result := incr(client, "k")
 		trap.Wait(t)
+		silent(t, result)
+		if got := s.Text(t, "GET", "k"); got != []string{"", "2"}[i] { // a stalled request has not run
+			t.Errorf("k = %q", got)
+		}
+		trap.Release()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -244,6 +195,45 @@ func TestDelayKeepsOrderAndRate(t *testing.T) {
 	}
 }
 
+// conn is a connection without a client library.
+type conn struct {
+	net.Conn
+
+	t      *testing.T
+	frames *frameReader
+}
+
+func dialed(t *testing.T, addr string) conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err == nil {
+		err = c.SetDeadline(time.Now().Add(patience))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return conn{c, t, newFrameReader(c)}
+}
+
+// send sends a command, and expects replies with these parts.
+func (c conn) send(command string, parts ...string) {
+	c.t.Helper()
+	if _, err := c.Write(request(strings.Fields(command)...)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.expect(parts...)
+}
+
+func (c conn) expect(parts ...string) {
+	c.t.Helper()
+	for _, part := range parts {
+		if frame, err := c.frames.next(); err != nil || !strings.Contains(string(frame), part) {
+			c.t.Fatalf("%q (%v), want %s", frame, err, part)
+		}
+	}
+}
+
 // TestRepliesAreCountedThroughSubscriptions: confirmations and messages must
 // not be taken for the reply that a trap waits for.
 func TestRepliesAreCountedThroughSubscriptions(t *testing.T) {
@@ -251,50 +241,20 @@ func TestRepliesAreCountedThroughSubscriptions(t *testing.T) {
 		t.Run("RESP"+hello, func(t *testing.T) {
 			s := Standalone(t)
 			p := NewProxy(t, s.Addr())
-			conn, err := net.Dial("tcp", p.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = conn.Close() }()
-			if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
-			reader := newFrameReader(conn)
-			send := func(args ...string) {
-				t.Helper()
-				if _, err := conn.Write(request(args...)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			expect := func(part string) {
-				t.Helper()
-				frame, err := reader.next()
-				if err != nil || !strings.Contains(string(frame), part) {
-					t.Fatalf("%q (%v), want %s", frame, err, part)
-				}
-			}
-			send("HELLO", hello)
-			expect("proto")
-			send("UNSUBSCRIBE") // one confirmation, though none was asked for by name
-			expect("unsubscribe")
-			send("SUBSCRIBE", "a", "b")
-			expect("a")
-			expect("b")
-			send("PING", "first")
-			expect("first")
+			c := dialed(t, p.Addr())
+			c.send("HELLO "+hello, "proto")
+			c.send("UNSUBSCRIBE", "unsubscribe") // one confirmation, though none was asked for by name
+			c.send("SUBSCRIBE a b", "a", "b")
+			c.send("PING first", "first")
 			s.Do(t, "PUBLISH", "a", "news")
-			expect("news")
-			send("ACL", "NOSUCH")
-			expect("ERR")
+			c.expect("news")
+			c.send("ACL NOSUCH", "ERR")
 			trap := p.DropReply(Contains("PING", "lost"))
-			send("UNSUBSCRIBE")
-			send("PING", "kept")
-			send("PING", "lost")
-			expect("unsubscribe")
-			expect("unsubscribe")
-			expect("kept")
+			c.send("UNSUBSCRIBE")
+			c.send("PING kept")
+			c.send("PING lost", "unsubscribe", "unsubscribe", "kept")
 			trap.Wait(t)
-			if frame, err := reader.next(); err == nil {
+			if frame, err := c.frames.next(); err == nil {
 				t.Errorf("after the cut: %q", frame)
 			}
 		})

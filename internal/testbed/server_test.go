@@ -22,13 +22,12 @@ func (r *recorder) Errorf(format string, args ...any) {
 
 func (r *recorder) Logf(string, ...any) {}
 
-func TestServerListensOnLoopbackOnly(t *testing.T) {
+func TestServerListensOnLoopbackOnlyAndSavesNothing(t *testing.T) {
 	s := Standalone(t)
-	if got := s.Hash(t, "CONFIG", "GET", "bind")["bind"]; got != "127.0.0.1" {
-		t.Errorf("bind = %q", got)
-	}
-	if got := s.Hash(t, "CONFIG", "GET", "save")["save"]; got != "" {
-		t.Errorf("save = %q", got)
+	for setting, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
+		if got := s.Hash(t, "CONFIG", "GET", setting)[setting]; got != want {
+			t.Errorf("%s = %q", setting, got)
+		}
 	}
 }
 
@@ -73,13 +72,11 @@ func TestStartTriesAnotherPortWhenItsOwnWasTaken(t *testing.T) {
 
 func TestMissingServerProgramIsSaid(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv("REDLATCH_TEST_SERVER", "")
-	if _, err := Start(t.Context()); !errors.Is(err, ErrNoServer) {
-		t.Errorf("got %v, want ErrNoServer", err)
-	}
-	t.Setenv("REDLATCH_TEST_SERVER", "no-such-program")
-	if _, err := Start(t.Context()); !errors.Is(err, exec.ErrNotFound) {
-		t.Errorf("got %v, want exec.ErrNotFound", err)
+	for program, want := range map[string]error{"": ErrNoServer, "no-such-program": exec.ErrNotFound} {
+		t.Setenv("REDLATCH_TEST_SERVER", program)
+		if _, err := Start(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%q: got %v, want %v", program, err, want)
+		}
 	}
 }
 
@@ -96,21 +93,19 @@ func TestFrozenServerCanBeStopped(t *testing.T) {
 }
 
 func TestServerThatDiesByItselfFailsTheTest(t *testing.T) {
-	var r recorder
-	s := Standalone(&r)
-	if err := s.process().proc.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-s.process().done
-	r.Close()
-	if len(r.failures) != 1 || !strings.Contains(r.failures[0], "died by itself") {
-		t.Errorf("failures: %q", r.failures)
-	}
-
-	r = recorder{}
-	Standalone(&r).Kill(&r)
-	r.Close()
-	if len(r.failures) != 0 {
-		t.Errorf("killed on purpose, yet: %q", r.failures)
+	for want, kill := range map[string]func(s *Server) error{
+		"died by itself": func(s *Server) error { return s.process().proc.Kill() },
+		"":               func(s *Server) error { s.Kill(t); return nil }, // on purpose
+	} {
+		var r recorder
+		s := Standalone(&r)
+		if err := kill(s); err != nil {
+			t.Fatal(err)
+		}
+		<-s.process().done
+		r.Close()
+		if got := strings.Join(r.failures, "; "); len(r.failures) > 1 || (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

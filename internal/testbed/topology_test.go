@@ -6,46 +6,55 @@ import (
 	"testing"
 )
 
+// set writes a key, on that many replicas too.
+func set(t *testing.T, s *Server, key, value string, replicas int64) {
+	t.Helper()
+	s.Do(t, "SET", key, value)
+	if got := s.Int(t, "WAIT", strconv.FormatInt(replicas, 10), "5000"); got < replicas {
+		t.Fatalf("%d replicas have the write, want %d", got, replicas)
+	}
+}
+
+func has(t *testing.T, s *Server, key, want string) {
+	t.Helper()
+	if got := s.Text(t, "GET", key); got != want {
+		t.Errorf("%s has %q, want %q", s.Addr(), got, want)
+	}
+}
+
+// refuses expects an error that begins so.
+func refuses(t *testing.T, s *Server, want string, command ...string) {
+	t.Helper()
+	if _, err := s.Try(command...); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%q: %v, want %s", command, err, want)
+	}
+}
+
 func TestReplicasFollowAndTakeOver(t *testing.T) {
 	r := Replicas(t, 2)
 	old := r.Master()
 	if len(r.Replicas()) != 2 {
 		t.Fatalf("%d replicas", len(r.Replicas()))
 	}
-	old.Do(t, "SET", "k", "v")
-	if got := old.Int(t, "WAIT", "2", "5000"); got != 2 {
-		t.Errorf("%d replicas have the write, want 2", got)
-	}
+	set(t, old, "k", "v", 2)
 	next := r.Handover(t)
 	if next == old || r.Master() != next {
 		t.Fatal("the master is the same")
 	}
-	if got := next.Text(t, "GET", "k"); got != "v" {
-		t.Errorf("the new master has %q", got)
-	}
-	if _, err := old.Try("SET", "k", "w"); err == nil || !strings.Contains(err.Error(), "READONLY") {
-		t.Errorf("the old master takes writes: %v", err)
-	}
-	next.Do(t, "SET", "k", "w")
-	if got := next.Int(t, "WAIT", "2", "5000"); got != 2 {
-		t.Errorf("%d replicas follow the new master, want 2", got)
-	}
+	has(t, next, "k", "v")
+	refuses(t, old, "READONLY", "SET", "k", "w")
+	set(t, next, "k", "w", 2)
 }
 
 func TestSentinelFailover(t *testing.T) {
 	s := Sentinel(t)
 	old := s.Master()
-	old.Do(t, "SET", "k", "v")
-	if got := old.Int(t, "WAIT", "2", "5000"); got != 2 {
-		t.Fatalf("%d replicas have the write, want 2", got)
-	}
+	set(t, old, "k", "v", 2)
 	next := s.Failover(t)
 	if next == old {
 		t.Fatal("the master is the same")
 	}
-	if got := next.Text(t, "GET", "k"); got != "v" {
-		t.Errorf("the new master has %q", got)
-	}
+	has(t, next, "k", "v")
 	// And again, by death.
 	if killed := s.KillMaster(t); killed != next {
 		t.Errorf("killed %s, the master was %s", killed.Addr(), next.Addr())
@@ -65,44 +74,34 @@ func TestClusterMovesSlotsAndFailsOver(t *testing.T) {
 	}
 	const key = "{orders}:42"
 	slot := Slot(key)
-	if got := masters[0].Int(t, "CLUSTER", "KEYSLOT", key); int(got) != slot {
-		t.Fatalf("Slot says %d, the server %d", slot, got)
-	}
-	owner := c.NodeOfKey(t, key)
-	owner.Do(t, "SET", key, "v")
-	other := masters[0]
+	owner, other := c.NodeOfKey(t, key), masters[0]
 	if other == owner {
 		other = masters[1]
 	}
+	set(t, owner, key, "v", 0)
 	m := c.BeginMigration(t, slot, other)
-	if _, err := owner.Try("GET", "{orders}:43"); err == nil || !strings.HasPrefix(err.Error(), "ASK "+strconv.Itoa(slot)) {
-		t.Errorf("for an absent key: %v, want ASK", err)
-	}
-	if got := owner.Text(t, "GET", key); got != "v" {
-		t.Errorf("before the key moves: %q", got)
-	}
+	refuses(t, owner, "ASK "+strconv.Itoa(slot), "GET", "{orders}:43") // which is not there
+	has(t, owner, key, "v")
 	if got := m.MoveKeys(t); got != 1 {
 		t.Errorf("%d keys moved, want 1", got)
 	}
 	m.Finish(t)
-	if _, err := owner.Try("GET", key); err == nil || !strings.HasPrefix(err.Error(), "MOVED "+strconv.Itoa(slot)) {
-		t.Errorf("after the move: %v, want MOVED", err)
-	}
-	if got := other.Text(t, "GET", key); got != "v" || c.NodeOfKey(t, key) != other {
-		t.Errorf("the new owner has %q", got)
+	refuses(t, owner, "MOVED "+strconv.Itoa(slot), "GET", key)
+	has(t, other, key, "v")
+	if c.NodeOfKey(t, key) != other {
+		t.Error("the key has not moved")
 	}
 
 	next := c.Failover(t, other)
-	if got := next.Text(t, "GET", key); got != "v" || c.NodeOfSlot(t, slot) != next {
-		t.Errorf("after the failover: %q", got)
+	has(t, next, key, "v")
+	if c.NodeOfSlot(t, slot) != next {
+		t.Error("the slot has another owner")
 	}
 	next.Kill(t)
 	if last := c.AwaitTakeover(t, slot, next); last != other {
 		t.Errorf("%s took over, want the former master", last.Addr())
 	}
-	if got := other.Text(t, "GET", key); got != "v" {
-		t.Errorf("after the takeover: %q", got)
-	}
+	has(t, other, key, "v")
 }
 
 func TestSlotOfKeysWithTags(t *testing.T) {
@@ -110,7 +109,7 @@ func TestSlotOfKeysWithTags(t *testing.T) {
 		bus, _ := busArgs(t, port)
 		return append(bus, "--cluster-enabled", "yes")
 	}, "")
-	for _, key := range []string{"", "a", "{a}b", "x{a}y", "{}a", "{a", "a}b{c}d", "{{a}}", "\x00\xff", "123456789"} {
+	for _, key := range []string{"", "a", "{a}b", "x{a}y", "{}a", "{a", "a}b{c}d", "{{a}}", "\x00\xff", "123456789", "{orders}:42"} {
 		if got := s.Int(t, "CLUSTER", "KEYSLOT", key); int(got) != Slot(key) {
 			t.Errorf("%q: Slot says %d, the server %d", key, Slot(key), got)
 		}

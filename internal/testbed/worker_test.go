@@ -16,20 +16,6 @@ func TestMain(m *testing.M) {
 }
 
 func init() {
-	// echo greets, repeats each line and ends with its input.
-	Role("echo", func(ctx context.Context, w *Worker) error {
-		var args struct{ Greeting string }
-		if err := w.Args(&args); err != nil {
-			return err
-		}
-		w.Say("%s", args.Greeting)
-		for line := range w.Lines() {
-			w.Say("echo %s", line)
-		}
-		<-ctx.Done()
-		w.Say("bye")
-		return nil
-	})
 	Role("failing", func(context.Context, *Worker) error { return errors.New("as planned") })
 	// host starts a server and says its process id.
 	Role("host", func(ctx context.Context, w *Worker) error {
