@@ -61,7 +61,7 @@ func (h *history) fencing(r *report) {
 				r.violation("the store refused the token of a hold in order: %v", o)
 			}
 		}
-		if o.end.Bad != "" && !h.mayBeGone(o, o.end.BadAt) {
+		if o.end.Bad != "" && h.during(o.Call, o.end.BadAt, 0, effForget, o.Names...) == nil {
 			r.violation("%s, at %v: %v", o.end.Bad, o.end.BadAt, o)
 		}
 		if found := o.end.Found; o.Read && len(found) == 2 && found[0] != found[1] && o.end.Result == resOK &&
@@ -81,10 +81,4 @@ func (h *history) late(o *hold) bool {
 // it writes then without a token newer than the reader's nobody stops; exclusion counts it.
 func (h *history) over(o *hold, before time.Duration) bool {
 	return o != nil && o.end != nil && o.claims() < o.works() && o.claims() <= before
-}
-
-// mayBeGone tells whether a fault explains that the key's end at this time is not what
-// the holder thinks.
-func (h *history) mayBeGone(o *hold, at time.Duration) bool {
-	return h.during(o.Call, at, 0, effForget, o.Names...) != nil
 }

@@ -3,7 +3,6 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,102 +14,78 @@ import (
 
 // The environment of a run.
 const (
-	// varFor is how long to run; unset: every profile once, briefly.
-	varFor = "REDLATCH_FAULTS_FOR"
-	// varSeed repeats a run.
-	varSeed = "REDLATCH_FAULTS_SEED"
-	// varProfile is the only profile to run.
-	varProfile = "REDLATCH_FAULTS_PROFILE"
-	// varWide spreads the work of each episode over many locks: more operations, and each
-	// lock's history is short.
-	varWide = "REDLATCH_FAULTS_WIDE"
-	// varKeep is a folder that gets the records of an episode that failed.
-	varKeep = "REDLATCH_FAULTS_KEEP"
-	// varBound is after how many operations a run may end; varResult is a file that
-	// gets its totals. Both are for the mutations.
+	varFor     = "REDLATCH_FAULTS_FOR"     // how long to run; unset: every profile once, briefly
+	varSeed    = "REDLATCH_FAULTS_SEED"    // repeats a run
+	varProfile = "REDLATCH_FAULTS_PROFILE" // the only profile to run
+	varWide    = "REDLATCH_FAULTS_WIDE"    // spreads the work over many locks: more operations, short histories
+	varKeep    = "REDLATCH_FAULTS_KEEP"    // a folder that gets the records of an episode that failed
+	// For the mutations: after how many operations a run may end, a file that gets its totals, and a part of
+	// the violation at which it may end sooner.
 	varBound  = "REDLATCH_FAULTS_BOUND"
 	varResult = "REDLATCH_FAULTS_RESULT"
-	// varLook is a part of the violation at which it may end sooner.
-	varLook = "REDLATCH_FAULTS_LOOK"
+	varLook   = "REDLATCH_FAULTS_LOOK"
 )
 
-// seedOf returns the seed of the run; a fixed one in make test, where what changes from run
-// to run is the machine's doing alone.
-func seedOf(t *testing.T) uint64 {
-	n := uint64(1)
-	if os.Getenv(varFor) != "" {
-		n = rand.Uint64() % 1_000_000
+// number is a variable's; otherwise where it is not set.
+func number(t *testing.T, name string, otherwise int64) int64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
 	}
-	if text := os.Getenv(varSeed); text != "" {
-		var err error
-		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", varSeed, err)
-		}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
 	return n
 }
 
 // Whatever faults meet, the locks keep their promises: the history of each profile is checked.
 func TestFaults(t *testing.T) {
-	seed := seedOf(t)
-	only := os.Getenv(varProfile)
 	var until time.Time
+	seed := int64(1) // in make test, where what changes from run to run is the machine's doing alone
 	if text := os.Getenv(varFor); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil {
 			t.Fatalf("%s: %v", varFor, err)
 		}
-		until = time.Now().Add(d)
+		until, seed = time.Now().Add(d), rand.Int64N(1_000_000)
 	}
 	long := !until.IsZero() // time for more at once
-	bound := -1
-	if text := os.Getenv(varBound); text != "" {
-		var err error
-		if bound, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("%s: %v", varBound, err)
-		}
+	seed = number(t, varSeed, seed)
+	bound := int(number(t, varBound, -1))
+	if bound >= 0 {
 		until = time.Now().Add(time.Hour)
 	}
-	var sum totals
-	ran := map[string]int{} // episodes, by profile
-	for round := uint64(0); round == 0 || time.Now().Before(until); round++ {
+	only := os.Getenv(varProfile)
+	sum := totals{profiles: map[string]line{}, faults: map[string]line{}}
+	for round := int64(0); round == 0 || time.Now().Before(until) && (bound < 0 || !sum.enough(t, bound)); round++ {
 		for i := range profiles {
 			p := &profiles[i]
+			if !p.wanted(only, long) || round > 0 && time.Now().After(until) {
+				continue
+			}
 			if os.Getenv(varWide) != "" {
 				p = p.wide()
 			}
-			if only != "" && p.name != only || only == "" && p.episode == 0 || round > 0 && time.Now().After(until) {
-				continue
-			}
-			if only == "" && !long && p.topology != "standalone" || !long && only == "" && p.name == "everything" {
-				// Several servers and all faults at once take minutes on a quiet machine to say
-				// something: make faults.
-				continue
-			}
-			ran[p.name]++
 			t.Run(fmt.Sprintf("%s/%d", p.name, seed+round), func(t *testing.T) {
-				sum.add(p, episode(t, p, seed+round, p.length(long, bound >= 0)))
+				sum.add(p, episode(t, p, uint64(seed+round), p.length(long, bound >= 0))) // #nosec G115 -- only a seed
 			})
 		}
-		if bound >= 0 && sum.enough(t, bound) {
-			break
-		}
 	}
-	if len(ran) == 0 {
+	if sum.all.episodes == 0 && !t.Failed() {
 		var names []string
-		for i := range profiles {
-			names = append(names, profiles[i].name)
+		for _, p := range profiles {
+			names = append(names, p.name)
 		}
 		t.Fatalf("%s=%q fits no profile: nothing ran. There are: %s", varProfile, only, strings.Join(names, ", "))
 	}
-	t.Logf("episodes by profile: %v", ran)
 	sum.tell(t)
 }
 
 // outcome is what an episode came to.
 type outcome struct {
 	ops    int
-	extra  int // re-entries without a record
 	faults map[string]int
 	report *report
 }
@@ -149,12 +124,12 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 			stalls++
 		}
 	}
-	out := outcome{ops: h.ops, extra: int(w.extra), faults: map[string]int{}, report: r}
+	out := outcome{h.ops, map[string]int{}, r}
 	for _, one := range steps {
 		out.faults[one.fault.name]++
 	}
 	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; %d turns of others at most; the machine stalled %d times; faults %v",
-		out.ops, out.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, stalls, out.faults)
+		out.ops, w.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, stalls, out.faults)
 	return out
 }
 
@@ -215,28 +190,11 @@ func (w *world) keep(seed uint64) {
 		return
 	}
 	dir = filepath.Join(dir, fmt.Sprintf("%s-%d", strings.ReplaceAll(w.p.name, " ", "-"), seed))
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		w.t.Log(err)
-		return
-	}
-	var said strings.Builder
+	said := ""
 	for _, one := range w.windows {
-		fmt.Fprintln(&said, one)
+		said += fmt.Sprintln(one)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "windows"), []byte(said.String()), 0o600); err != nil {
-		w.t.Log(err)
-	}
-	for _, one := range w.all {
-		text, err := os.ReadFile(one.file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // killed before it began
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, filepath.Base(one.file)), text, 0o600)
-		}
-		if err != nil {
-			w.t.Log(err)
-		}
-	}
-	w.t.Logf("records: %s", dir)
+	err := errors.Join(os.RemoveAll(dir), // of an earlier run
+		os.WriteFile(filepath.Join(w.dir, "windows"), []byte(said), 0o600), os.CopyFS(dir, os.DirFS(w.dir)))
+	w.t.Log("records: ", dir, err)
 }

@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 )
@@ -48,6 +50,23 @@ func (w window) String() string {
 	return fmt.Sprintf("%s [%v %v] proc %d target %d", w.name, w.from, w.to, w.proc, w.target)
 }
 
+// windows are in the order in which they began.
+type windows []window
+
+// met are the windows with any of the effects that touch [from, to] and concern the process (0: any) and one
+// of the names.
+func (all windows) met(from, to time.Duration, proc int, effects effect, names ...string) iter.Seq[*window] {
+	return func(yield func(*window) bool) {
+		for i := range all {
+			w := &all[i]
+			if w.effects&effects != 0 && w.from <= to && w.to >= from && (w.proc == 0 || proc == 0 || w.proc == proc) &&
+				w.concerns(names) && !yield(w) {
+				return
+			}
+		}
+	}
+}
+
 // hold is one acquisition with its end.
 type hold struct {
 	*record
@@ -57,12 +76,12 @@ type hold struct {
 
 // history is what all processes of an episode recorded, and what was done to them.
 type history struct {
+	windows                // stalls among them
 	lease    time.Duration // LeaseTime
 	holds    []*hold
 	none     []*record // acquisitions without a hold
 	notes    []*record // of opLeft
-	windows  []window  // stalls among them
-	moments  []window  // of effHitch
+	moments  windows   // of effHitch
 	writes   map[string][]write
 	ops      int
 	sections map[string]*hold
@@ -70,71 +89,63 @@ type history struct {
 }
 
 // newHistory puts records together. The windows are those of the plan's faults.
-func newHistory(lease time.Duration, records []*record, windows []window) *history {
-	h := &history{lease: lease, windows: slices.Clone(windows), sections: map[string]*hold{}, clients: map[string]time.Duration{}}
+func newHistory(lease time.Duration, records []*record, faults windows) *history {
+	h := &history{lease: lease, sections: map[string]*hold{}, clients: map[string]time.Duration{}}
+	all := slices.Clone(faults)
 	for _, e := range records {
 		if first, ok := h.clients[e.Client]; !ok || e.Call < first {
 			h.clients[e.Client] = e.Call
 		}
+		one := h.sections[e.ID]
 		switch e.Op {
 		case opHold:
-			one := &hold{record: e}
+			one = &hold{record: e}
 			h.holds = append(h.holds, one)
 			h.sections[e.ID] = one
-			h.ops++
 		case opLeave:
-			if one := h.sections[e.ID]; one != nil {
+			if one != nil {
 				one.leave = e.Call
 			}
 		case opEnd:
-			if one := h.sections[e.ID]; one != nil {
+			if one != nil {
 				one.end = e
 			}
-			h.ops++
 		case opNone:
 			h.none = append(h.none, e)
-			h.ops++
 		case opStall:
-			h.windows = append(h.windows, stood(window{name: "stall", from: e.Call, to: e.Ret, proc: e.Proc, effects: effPause}, beat+stallAfter))
+			all = append(all, stood(window{name: "stall", from: e.Call, to: e.Ret, proc: e.Proc, effects: effPause}, beat+stallAfter))
 		case opLeft:
 			h.notes = append(h.notes, e)
 		}
+		if e.Op == opHold || e.Op == opEnd || e.Op == opNone {
+			h.ops++
+		}
 	}
-	slices.SortFunc(h.holds, func(a, b *hold) int { return int(a.Ret - b.Ret) })
-	h.windows = slices.DeleteFunc(h.windows, func(w window) bool {
+	slices.SortFunc(h.holds, func(a, b *hold) int { return cmp.Compare(a.Ret, b.Ret) })
+	slices.SortStableFunc(all, func(a, b window) int { return cmp.Compare(a.from, b.from) })
+	for _, w := range all {
 		if w.effects == effHitch {
 			h.moments = append(h.moments, w)
+		} else {
+			h.windows = append(h.windows, w)
 		}
-		return w.effects == effHitch
-	})
+	}
 	return h
 }
 
 // still is for how long of [from, to] the process, or a server, stood still.
-func (h *history) still(from, to time.Duration, proc int) (total time.Duration) {
+func (h *history) still(from, to time.Duration, proc int) time.Duration {
 	var all []span
-	for _, list := range [][]window{h.windows, h.moments} {
-		for i := range list {
-			w := &list[i]
-			if w.effects&(effHitch|effPause|effMinor|effFrozen) != 0 && (w.proc == 0 || w.proc == proc) && w.from < to && w.to > from {
-				all = append(all, span{max(w.from, from), min(w.to, to)})
-			}
-		}
+	for w := range slices.Concat(h.windows, h.moments).met(from, to, proc, effHitch|effPause|effMinor|effFrozen) {
+		all = append(all, span{max(w.from, from), min(w.to, to)})
 	}
-	for _, s := range union(all) {
-		total += s.to - s.from
-	}
-	return total
+	return length(all)
 }
 
-// during returns a window with any of the effects that touches [from, to] and concerns
-// the process and one of the names; nil if there is none.
+// during returns a window as met has it; nil if there is none.
 func (h *history) during(from, to time.Duration, proc int, effects effect, names ...string) *window {
-	for i := range h.windows {
-		w := &h.windows[i]
-		if w.effects&effects != 0 && w.from <= to && w.to >= from && (w.proc == 0 || proc == 0 || w.proc == proc) && w.concerns(names) {
-			return w
-		}
+	for w := range h.met(from, to, proc, effects, names...) {
+		return w
 	}
 	return nil
 }
@@ -174,14 +185,7 @@ func (o *hold) works() time.Duration {
 
 // forgotten returns the first fault by which the server may have lost the hold.
 func (h *history) forgotten(o *hold) *window {
-	var first *window
-	for i := range h.windows {
-		w := &h.windows[i]
-		if w.effects&effForget != 0 && w.from <= o.works() && w.to >= o.Call && w.concerns(o.Names) && (first == nil || w.from < first.from) {
-			first = w
-		}
-	}
-	return first
+	return h.during(o.Call, o.works(), 0, effForget, o.Names...)
 }
 
 // excludes tells whether two holds of one name must not be inside together.
@@ -228,14 +232,10 @@ func (e *record) String() string {
 		mode += " nested"
 	}
 	s := fmt.Sprintf("%s %s %s%v [%v %v]", e.Op, e.ID, mode, e.Names, e.Call, e.Ret)
-	if e.Valid > 0 {
-		s += fmt.Sprintf(" valid %v", e.Valid)
-	}
-	if e.Lease > 0 {
-		s += fmt.Sprintf(" lease %v", e.Lease)
-	}
-	if e.Told > 0 {
-		s += fmt.Sprintf(" told %v", e.Told)
+	for i, d := range []time.Duration{e.Valid, e.Lease, e.Told} {
+		if d > 0 {
+			s += fmt.Sprintf(" %s %v", []string{"valid", "lease", "told"}[i], d)
+		}
 	}
 	if e.Result != "" {
 		s += " " + e.Result

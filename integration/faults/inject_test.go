@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -18,190 +17,173 @@ var faults = slices.Concat(lineFaults, workerFaults, serverFaults, lossFaults, c
 // scripts matches every script that is called.
 var scripts = testbed.Contains("EVAL")
 
-// lineFaults are those of the network.
 // latest is by how much the messages of a slow line are late at most, in leases.
 const latest = .04
 
+// onLine is a fault of the network before a server.
+func onLine(name string, effects effect, lowest, highest float64, begin func(w *world, p planned, line *testbed.Proxy) func()) fault {
+	return fault{
+		name: name, needs: "line", effects: effects, lowest: lowest, highest: highest,
+		begin: func(w *world, p planned) func() { return begin(w, p, w.proxies[p.target]) },
+	}
+}
+
+// onWorker is a fault of a process.
+func onWorker(name string, effects effect, lowest, highest float64, begin func(w *world, p planned, one *worker) func()) fault {
+	return fault{
+		name: name, needs: "worker", worker: true, effects: effects, lowest: lowest, highest: highest,
+		begin: func(w *world, p planned) func() { return begin(w, p, w.workers[p.target]) },
+	}
+}
+
+// onServer is a fault of a part of a server, or of all of it.
+func onServer(name, part string, effects effect, lowest, highest float64, begin func(w *world, p planned, s *testbed.Server) func()) fault {
+	return fault{
+		name: name, needs: "server", part: part, effects: effects, lowest: lowest, highest: highest,
+		begin: func(w *world, p planned) func() { return begin(w, p, w.master(p.target)) },
+	}
+}
+
+// apart returns the fault with a pause before the next one of the same thing.
+func (f fault) apart(pauses float64) fault {
+	f.pauses = pauses
+	return f
+}
+
+// lineFaults are those of the network.
 var lineFaults = []fault{
-	{
-		name: "reply lost", needs: "line", effects: effLine, lowest: .05, highest: .2,
-		begin: func(w *world, p planned) func() {
-			return w.proxies[p.target].DropReply(scripts).Times(1 + int(p.seed%3)).Release
-		},
-	},
-	{
-		name: "request lost", needs: "line", effects: effLine, lowest: .05, highest: .2,
-		begin: func(w *world, p planned) func() {
-			return w.proxies[p.target].DropRequest(scripts).Times(1 + int(p.seed%3)).Release
-		},
-	},
-	{
-		// Held back by the network, and delivered when nobody expects it any more.
-		name: "requests late", needs: "line", effects: effLine, lowest: .01, highest: .05,
-		begin: func(w *world, p planned) func() {
-			trap := w.proxies[p.target].DropRequest(scripts).Times(1 + int(p.seed%4))
-			return func() {
-				trap.Release()
-				if !w.away(p.target) { // else the network loses them
-					trap.DeliverAll(w.t)
+	caught("reply lost", .05, .2, (*testbed.Proxy).DropReply, 1, 3, nil),
+	caught("request lost", .05, .2, (*testbed.Proxy).DropRequest, 1, 3, nil),
+	// Held back by the network, and delivered when nobody expects it any more.
+	caught("requests late", .01, .05, (*testbed.Proxy).DropRequest, 1, 4, deliver),
+	caught("requests repeated", .01, .05, (*testbed.Proxy).CopyRequest, 5, 20, deliver),
+	onLine("latency", effLine, .1, .5, func(w *world, p planned, line *testbed.Proxy) func() {
+		d := time.Duration(p.seed % uint64(leases(w.p.lease, latest)))
+		done, ended := make(chan struct{}), make(chan struct{})
+		go func() { // until the fault ends
+			defer close(ended)
+			for i := uint64(1); ; i++ {
+				line.Delay(testbed.Requests, d*time.Duration(p.seed*i%7)/7)
+				line.Delay(testbed.Replies, d*time.Duration(p.seed*i%5)/5)
+				select {
+				case <-done:
+					line.Delay(testbed.Requests, 0)
+					line.Delay(testbed.Replies, 0)
+					return
+				case <-time.After(20 * ms):
 				}
 			}
-		},
-	},
-	{
-		name: "requests repeated", needs: "line", effects: effLine, lowest: .01, highest: .05,
-		begin: func(w *world, p planned) func() {
-			trap := w.proxies[p.target].CopyRequest(scripts).Times(5 + int(p.seed%20))
-			return func() {
-				trap.Release()
-				if !w.away(p.target) { // else the network loses them
-					trap.DeliverAll(w.t)
-				}
-			}
-		},
-	},
-	{
-		name: "latency", needs: "line", effects: effLine, lowest: .1, highest: .5,
-		begin: func(w *world, p planned) func() {
-			proxy, d := w.proxies[p.target], time.Duration(p.seed%uint64(leases(w.p.lease, latest)))
-			done, ended := make(chan struct{}), make(chan struct{})
-			go func() { // until the fault ends
-				defer close(ended)
-				for i := uint64(1); ; i++ {
-					proxy.Delay(testbed.Requests, d*time.Duration(p.seed*i%7)/7)
-					proxy.Delay(testbed.Replies, d*time.Duration(p.seed*i%5)/5)
-					select {
-					case <-done:
-						proxy.Delay(testbed.Requests, 0)
-						proxy.Delay(testbed.Replies, 0)
-						return
-					case <-time.After(20 * time.Millisecond):
-					}
-				}
-			}()
-			return func() { close(done); <-ended }
-		},
-	},
-	{
-		name: "cut", needs: "line", effects: effLine, lowest: .01, highest: .02,
-		begin: func(w *world, p planned) func() { w.proxies[p.target].Cut(); return nil },
-	},
-	{
-		name: "refused", needs: "line", effects: effSilent | effFrozen, lowest: .1, highest: 1.5,
-		begin: func(w *world, p planned) func() {
-			w.proxies[p.target].Refuse()
-			w.proxies[p.target].Cut()
-			return func() { w.proxies[p.target].Admit(w.t) }
-		},
-	},
-	{
-		name: "requests held", needs: "line", effects: effSilent | effFrozen, lowest: .1, highest: 2,
-		begin: func(w *world, p planned) func() {
-			w.proxies[p.target].Pause(testbed.Requests)
-			return func() { w.proxies[p.target].Resume(testbed.Requests) }
-		},
-	},
-	{
-		name: "replies held", needs: "line", effects: effSilent | effFrozen, lowest: .1, highest: 2,
-		begin: func(w *world, p planned) func() {
-			w.proxies[p.target].Pause(testbed.Replies)
-			return func() { w.proxies[p.target].Resume(testbed.Replies) }
-		},
-	},
+		}()
+		return func() { close(done); <-ended }
+	}),
+	onLine("cut", effLine, .01, .02, func(_ *world, _ planned, line *testbed.Proxy) func() { line.Cut(); return nil }),
+	onLine("refused", effSilent|effFrozen, .1, 1.5, func(w *world, _ planned, line *testbed.Proxy) func() {
+		line.Refuse()
+		line.Cut()
+		return func() { line.Admit(w.t) }
+	}),
+	held("requests held", testbed.Requests),
+	held("replies held", testbed.Replies),
 	answer("LOADING", "LOADING Redis is loading the dataset in memory"),
 	answer("CLUSTERDOWN", "CLUSTERDOWN The cluster is down"),
 }
 
+// caught sets a trap for some scripts, at least so many and fewer than so many more.
+func caught(name string, lowest, highest float64, set func(*testbed.Proxy, testbed.Match) *testbed.Trap, least, more uint64, then func(*world, planned, *testbed.Trap)) fault {
+	return onLine(name, effLine, lowest, highest, func(w *world, p planned, line *testbed.Proxy) func() {
+		trap := set(line, scripts).Times(int(least + p.seed%more))
+		return func() {
+			trap.Release()
+			if then != nil {
+				then(w, p, trap)
+			}
+		}
+	})
+}
+
+// deliver sends what was caught, unless the server is away: the network loses it then.
+func deliver(w *world, p planned, trap *testbed.Trap) {
+	if !w.away(p.target) {
+		trap.DeliverAll(w.t)
+	}
+}
+
+// held is a half-open line.
+func held(name string, d testbed.Direction) fault {
+	return onLine(name, effSilent|effFrozen, .1, 2, func(_ *world, _ planned, line *testbed.Proxy) func() {
+		line.Pause(d)
+		return func() { line.Resume(d) }
+	})
+}
+
 // answer is an error that every script gets for a while, from the proxy.
 func answer(name, message string) fault {
-	return fault{
-		name: name, needs: "line", effects: effSilent, lowest: .05, highest: .3,
-		begin: func(w *world, p planned) func() {
-			return w.proxies[p.target].Answer(scripts, message).Times(-1).Release
-		},
-	}
+	return onLine(name, effSilent, .05, .3, func(_ *world, _ planned, line *testbed.Proxy) func() {
+		return line.Answer(scripts, message).Times(-1).Release
+	})
 }
 
 // workerFaults are those of the processes.
 var workerFaults = []fault{
-	{
-		name: "worker stopped", needs: "worker", worker: true, effects: effPause, lowest: .1, highest: .9,
-		begin: stop,
-	},
-	{
-		name: "worker stopped for long", needs: "worker", worker: true, effects: effPause, lowest: 1.1, highest: 2.5,
-		begin: stop,
-	},
-	{
-		name: "worker killed", needs: "worker", worker: true, effects: effDead, lowest: .05, highest: .4,
-		begin: func(w *world, p planned) func() {
-			w.workers[p.target].killed = true
-			w.workers[p.target].Kill(w.t)
-			return func() { w.workers[p.target] = w.spawn() }
-		},
-	},
-	{
-		name: "Close", needs: "worker", worker: true, effects: effDead, lowest: .05, highest: .1,
-		begin: func(w *world, p planned) func() { return w.tell(p, "close") },
-	},
-	{
-		name: "Shutdown", needs: "worker", worker: true, effects: effDead, lowest: .05, highest: .1,
-		begin: func(w *world, p planned) func() { return w.tell(p, "shutdown") },
-	},
-	{
-		name: "herd", needs: "worker", worker: true, lowest: .5, highest: 1,
-		begin: func(w *world, p planned) func() {
-			w.workers[p.target].Send(w.t, "herd %d %d", 50+p.seed%200, p.seed)
-			return nil
-		},
-	},
+	onWorker("worker stopped", effPause, .1, .9, stop),
+	onWorker("worker stopped for long", effPause, 1.1, 2.5, stop),
+	onWorker("worker killed", effDead, .05, .4, func(w *world, p planned, one *worker) func() {
+		one.killed = true
+		one.Kill(w.t)
+		return func() { w.workers[p.target] = w.spawn() }
+	}),
+	onWorker("Close", effDead, .05, .1, func(w *world, _ planned, one *worker) func() { one.Send(w.t, "close"); return nil }),
+	onWorker("Shutdown", effDead, .05, .1, func(w *world, _ planned, one *worker) func() { one.Send(w.t, "shutdown"); return nil }),
+	onWorker("herd", 0, .5, 1, func(w *world, p planned, one *worker) func() {
+		one.Send(w.t, "herd %d - %d", 50+p.seed%200, p.seed)
+		return nil
+	}),
 }
 
-func stop(w *world, p planned) func() {
-	one := w.workers[p.target]
+func stop(w *world, _ planned, one *worker) func() {
 	one.Freeze(w.t)
 	return func() { one.Thaw(w.t) }
 }
 
-func (w *world) tell(p planned, line string) func() {
-	w.workers[p.target].Send(w.t, "%s", line)
-	return nil
+// setting changes a server for a while, by one command of up to four words and another one.
+func setting(name, part string, effects effect, lowest, highest float64, set, back string) fault {
+	return onServer(name, part, effects, lowest, highest, func(w *world, _ planned, s *testbed.Server) func() {
+		s.Do(w.t, strings.SplitN(set, " ", 4)...)
+		return func() { s.Do(w.t, strings.SplitN(back, " ", 4)...) }
+	})
 }
 
-// setting changes a server's configuration for a while.
-func setting(name, part string, effects effect, lowest, highest float64, set, back []string) fault {
-	return fault{
-		name: name, needs: "server", part: part, effects: effects, lowest: lowest, highest: highest,
-		begin: func(w *world, p planned) func() {
-			s := w.master(p.target)
-			s.Do(w.t, set...)
-			return func() { s.Do(w.t, back...) }
-		},
+// refuses makes a server refuse writes: it wants replicas, or is one.
+func refuses(suffix string, lowest, highest float64) []fault {
+	return []fault{
+		setting("NOREPLICAS"+suffix, "replicas", effSilent, lowest, highest,
+			"CONFIG SET min-replicas-to-write 9", "CONFIG SET min-replicas-to-write 0"),
+		setting("READONLY"+suffix, "role", effSilent, lowest, highest, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
 	}
 }
 
 // denial takes a permission away for a while.
 func denial(name string, taken ...string) fault {
-	return setting("ACL: no "+name, "acl", effRefuse|effSilent, .05, 1.2,
-		append([]string{"ACL", "SETUSER", user}, taken...), []string{"ACL", "SETUSER", user, "~*", "&*", "+@all"})
+	return onServer("ACL: no "+name, "acl", effRefuse|effSilent, .05, 1.2, func(w *world, _ planned, s *testbed.Server) func() {
+		s.Do(w.t, append([]string{"ACL", "SETUSER", user}, taken...)...)
+		return func() { s.Do(w.t, "ACL", "SETUSER", user, "~*", "&*", "+@all") }
+	})
+}
+
+// flush has servers forget the scripts.
+func flush(w *world, p planned) func() {
+	for _, s := range w.masters(p.target) {
+		s.Do(w.t, "SCRIPT", "FLUSH")
+	}
+	return nil
 }
 
 // serverFaults are those that keep the server's data.
-var serverFaults = []fault{
-	setting("NOREPLICAS", "replicas", effSilent, .05, .3,
-		[]string{"CONFIG", "SET", "min-replicas-to-write", "9"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}),
-	setting("READONLY", "role", effSilent, .05, .3,
-		[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
-	setting("NOREPLICAS for a moment", "replicas", effSilent, .002, .01,
-		[]string{"CONFIG", "SET", "min-replicas-to-write", "9"}, []string{"CONFIG", "SET", "min-replicas-to-write", "0"}),
-	setting("READONLY for a moment", "role", effSilent, .002, .01,
-		[]string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}),
+var serverFaults = slices.Concat(refuses("", .05, .3), refuses(" for a moment", .002, .01), []fault{
 	// Holds live on when the memory is full.
-	setting("OOM", "memory", effRefuse, .5, 2.5,
-		[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}),
+	setting("OOM", "memory", effRefuse, .5, 2.5, "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
 	setting("subscribers overflow", "buffers", effLine, .02, .1,
-		[]string{"CONFIG", "SET", "client-output-buffer-limit", "pubsub 1 1 1"},
-		[]string{"CONFIG", "SET", "client-output-buffer-limit", "pubsub 33554432 8388608 60"}),
+		"CONFIG SET client-output-buffer-limit pubsub 1 1 1", "CONFIG SET client-output-buffer-limit pubsub 33554432 8388608 60"),
 	denial("scripts", "-eval", "-evalsha"),
 	denial("PUBLISH", "-publish"),
 	denial("SUBSCRIBE", "-subscribe", "-psubscribe"),
@@ -209,123 +191,80 @@ var serverFaults = []fault{
 	{
 		name: "subscriptions killed", needs: "server", part: "clients", effects: effLine, lowest: .005, highest: .01,
 		begin: func(w *world, p planned) func() {
-			var nodes []*testbed.Server
-			if w.cluster != nil {
-				nodes = w.cluster.Masters(w.t)
-			} else {
-				nodes = append(nodes, w.master(p.target))
-			}
-			for _, s := range nodes {
+			for _, s := range w.masters(p.target) {
 				s.Do(w.t, "CLIENT", "KILL", "TYPE", "pubsub")
 			}
 			return nil
 		},
 	},
-	{
-		name: "scripts flushed", needs: "server", part: "scripts", effects: effReload, lowest: .005, highest: .01,
-		begin: func(w *world, p planned) func() { w.master(p.target).Do(w.t, "SCRIPT", "FLUSH"); return nil },
-	},
-	{
-		name: "server frozen", needs: "server", effects: effSilent | effFrozen, lowest: .1, highest: 2,
-		begin: func(w *world, p planned) func() {
-			s := w.master(p.target)
-			s.Freeze(w.t)
-			return func() { s.Thaw(w.t) }
-		},
-	},
-	{
-		name: "server restarted, nothing lost", needs: "server", effects: effSilent, lowest: .05, highest: .5,
-		begin: func(w *world, p planned) func() {
-			s := w.master(p.target)
-			s.Kill(w.t)
-			return func() { s.Restart(w.t, testbed.Stale) } // from the append-only file
-		},
-	},
-	{
-		name: "MISCONF", needs: "server", part: "disk", effects: effSilent, lowest: .05, highest: .3,
-		begin: func(w *world, p planned) func() { return w.master(p.target).FailSaves(w.t) },
-	},
-	{
-		name: "BUSY", needs: "server", effects: effSilent, lowest: .03, highest: .2,
-		begin: func(w *world, p planned) func() { return w.master(p.target).Hang(w.t) },
-	},
+	{name: "scripts flushed", needs: "server", part: "scripts", effects: effReload, lowest: .005, highest: .01, begin: flush},
+	onServer("server frozen", "", effSilent|effFrozen, .1, 2, func(w *world, _ planned, s *testbed.Server) func() {
+		s.Freeze(w.t)
+		return func() { s.Thaw(w.t) }
+	}),
+	// From the append-only file.
+	restarted("server restarted, nothing lost", effSilent, .05, .5, testbed.Stale, (*testbed.Server).Kill),
+	onServer("MISCONF", "disk", effSilent, .05, .3, func(w *world, _ planned, s *testbed.Server) func() { return s.FailSaves(w.t) }),
+	onServer("BUSY", "", effSilent, .03, .2, func(w *world, _ planned, s *testbed.Server) func() { return s.Hang(w.t) }),
+})
+
+// restarted is a server that dies, before its time or at the end of it, and comes back with these data.
+func restarted(name string, effects effect, lowest, highest float64, data testbed.Data, before func(*testbed.Server, testbed.TB)) fault {
+	return onServer(name, "", effects, lowest, highest, func(w *world, _ planned, s *testbed.Server) func() {
+		before(s, w.t)
+		return func() { s.Restart(w.t, data) }
+	})
 }
 
 // lossFaults are those by which a server forgets.
 var lossFaults = []fault{
-	{
-		name: "server restarted empty", needs: "server", effects: effForget | effSilent, lowest: .05, highest: .3,
-		begin: func(w *world, p planned) func() {
-			s := w.master(p.target)
-			s.Kill(w.t)
-			return func() { s.Restart(w.t, testbed.Empty) }
-		},
-	},
-	{
-		name: "server restarted behind", needs: "server", effects: effForget | effSilent, lowest: .1, highest: .5,
-		begin: func(w *world, p planned) func() {
-			s := w.master(p.target)
-			s.Do(w.t, "SAVE")
-			return func() { s.Restart(w.t, testbed.Stale) }
-		},
-	},
-	{
-		name: "FLUSHALL", needs: "server", part: "data", effects: effForget, lowest: .001, highest: .002, pauses: .5,
-		begin: func(w *world, p planned) func() { _, _ = w.master(p.target).Try("FLUSHALL"); return nil }, // refused by a replica
-	},
-	{
-		name: "lock taken away", needs: "server", part: "data", effects: effForget | effTaken, lowest: .001, highest: .002,
-		begin: func(w *world, p planned) func() {
-			kinds := []string{kindPlain, kindFair, "rw"}
-			name := fmt.Sprintf("{%s}%d", kinds[p.seed%3], p.seed>>2%uint64(max(names, w.p.work.Names)))
-			w.windows[len(w.windows)-1].names = []string{name}
-			w.visit(func(c *redlatch.Client) {
-				if _, err := c.ForceUnlock(context.Background(), name); err != nil {
-					w.t.Errorf("ForceUnlock of %s: %v", name, err)
-				}
-			})
-			return nil
-		},
-	},
-	{
-		name: "keys deleted", needs: "server", part: "data", effects: effForget, lowest: .001, highest: .002, pauses: .3,
-		begin: func(w *world, p planned) func() {
-			s := w.master(p.target)
-			for i, key := range s.List(w.t, "KEYS", "*") {
-				if p.seed>>(i%64)&1 == 1 && !strings.Contains(key, "_token:") {
-					_, _ = s.Try("DEL", key) // refused while other faults make the server refuse writes
-				}
+	restarted("server restarted empty", effForget|effSilent, .05, .3, testbed.Empty, (*testbed.Server).Kill),
+	restarted("server restarted behind", effForget|effSilent, .1, .5, testbed.Stale, func(s *testbed.Server, t testbed.TB) { s.Do(t, "SAVE") }),
+	onServer("FLUSHALL", "data", effForget, .001, .002, func(_ *world, _ planned, s *testbed.Server) func() {
+		_, _ = s.Try("FLUSHALL") // refused by a replica
+		return nil
+	}).apart(.5),
+	onServer("lock taken away", "data", effForget|effTaken, .001, .002, func(w *world, p planned, _ *testbed.Server) func() {
+		name := fmt.Sprintf("{%s}%d", tags[p.seed%3], p.seed>>2%uint64(w.p.work.Names))
+		w.windows[len(w.windows)-1].names = []string{name}
+		c := w.visitor()
+		defer c.Close()
+		if _, err := c.ForceUnlock(context.Background(), name); err != nil {
+			w.t.Errorf("ForceUnlock of %s: %v", name, err)
+		}
+		return nil
+	}),
+	onServer("keys deleted", "data", effForget, .001, .002, func(w *world, p planned, s *testbed.Server) func() {
+		for i, key := range s.List(w.t, "KEYS", "*") {
+			if p.seed>>(i%64)&1 == 1 && !strings.Contains(key, "_token:") {
+				_, _ = s.Try("DEL", key) // refused while other faults make the server refuse writes
 			}
-			return nil
-		},
-	},
-	{
-		name: "eviction", needs: "server", effects: effForget | effRefuse | effSilent, lowest: .02, highest: .2, pauses: .3,
-		begin: func(w *world, p planned) func() {
-			s := w.master(p.target)
-			s.Do(w.t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-			s.Do(w.t, "CONFIG", "SET", "maxmemory", "1")
-			return func() {
-				s.Do(w.t, "CONFIG", "SET", "maxmemory", "0")
-				s.Do(w.t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
-			}
-		},
-	},
-	{
-		name: "server's clock set forward", needs: "server", part: "clock", effects: effForget, lowest: .001, highest: .002, pauses: .5,
-		begin: func(w *world, p planned) func() {
-			c := w.clocks[p.target]
-			c.put(w.t, c.ahead+time.Duration(1+p.seed%20)*time.Second)
-			return nil
-		},
-	},
-	{
-		// Leases live longer; the ends that the server computes from its clock lie in the past.
-		name: "server's clock set back", needs: "server", part: "clock", effects: effForget, lowest: .001, highest: .002, pauses: .5,
-		begin: func(w *world, p planned) func() {
-			c := w.clocks[p.target]
-			c.put(w.t, c.ahead-time.Duration(1+p.seed%5)*time.Second)
-			return nil
-		},
-	},
+		}
+		return nil
+	}).apart(.3),
+	onServer("eviction", "", effForget|effRefuse|effSilent, .02, .2, func(w *world, _ planned, s *testbed.Server) func() {
+		s.Do(w.t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+		s.Do(w.t, "CONFIG", "SET", "maxmemory", "1")
+		return func() {
+			s.Do(w.t, "CONFIG", "SET", "maxmemory", "0")
+			s.Do(w.t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+		}
+	}).apart(.3),
+	stepped("server's clock set forward", func(w *world, p planned) { w.step(p.target, time.Duration(1+p.seed%20)*time.Second) }),
+	// Leases live longer; the ends that the server computes from its clock lie in the past.
+	stepped("server's clock set back", func(w *world, p planned) { w.step(p.target, -time.Duration(1+p.seed%5)*time.Second) }),
+}
+
+// stepped sets a server's clock.
+func stepped(name string, step func(w *world, p planned)) fault {
+	return onServer(name, "clock", effForget, .001, .002, func(w *world, p planned, _ *testbed.Server) func() {
+		step(w, p)
+		return nil
+	}).apart(.5)
+}
+
+// step sets a server's clock on by so much.
+func (w *world) step(server int, by time.Duration) {
+	c := w.clocks[server]
+	c.put(w.t, c.ahead+by)
 }

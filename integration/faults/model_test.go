@@ -44,13 +44,8 @@ type step struct {
 type lockState struct {
 	owner   string
 	writes  int
-	readers []reader // by owner
+	readers []string // their owners, in order: one for each hold
 	token   uint64   // the last one given out
-}
-
-type reader struct {
-	owner string
-	count int
 }
 
 func (s lockState) equal(o lockState) bool {
@@ -62,22 +57,9 @@ func (s lockState) enter(owner string, read bool, token uint64) (lockState, bool
 	if s.writes > 0 && s.owner != owner {
 		return s, false
 	}
-	i, mine := slices.BinarySearchFunc(s.readers, owner, func(r reader, o string) int {
-		switch {
-		case r.owner < o:
-			return -1
-		case r.owner > o:
-			return 1
-		}
-		return 0
-	})
 	if read {
-		s.readers = slices.Clone(s.readers)
-		if mine {
-			s.readers[i].count++
-		} else {
-			s.readers = slices.Insert(s.readers, i, reader{owner, 1})
-		}
+		i, _ := slices.BinarySearch(s.readers, owner)
+		s.readers = slices.Insert(slices.Clone(s.readers), i, owner)
 		return s, true
 	}
 	switch fresh := s.writes == 0; {
@@ -93,29 +75,24 @@ func (s lockState) enter(owner string, read bool, token uint64) (lockState, bool
 
 // leave gives one hold back; false if there is none.
 func (s lockState) leave(owner string, read bool) (lockState, bool) {
-	if !read {
-		if s.writes == 0 || s.owner != owner {
-			return s, false
+	if read {
+		i, ok := slices.BinarySearch(s.readers, owner)
+		if ok {
+			s.readers = slices.Delete(slices.Clone(s.readers), i, i+1)
 		}
-		if s.writes--; s.writes == 0 {
-			s.owner = ""
-		}
-		return s, true
+		return s, ok
 	}
-	i := slices.IndexFunc(s.readers, func(r reader) bool { return r.owner == owner })
-	if i < 0 {
+	if s.writes == 0 || s.owner != owner {
 		return s, false
 	}
-	s.readers = slices.Clone(s.readers)
-	if s.readers[i].count--; s.readers[i].count == 0 {
-		s.readers = slices.Delete(s.readers, i, i+1)
+	if s.writes--; s.writes == 0 {
+		s.owner = ""
 	}
 	return s, true
 }
 
 // lockModel is a set of locks that are taken one by one or several at once, as parts are.
-// They are free at first, and tokens are the last
-// ones that were given out.
+// They are free at first, and tokens are the last ones that were given out.
 func lockModel(names []string, tokens []uint64) porcupine.Model {
 	index := map[string]int{}
 	for i, name := range names {
@@ -149,14 +126,6 @@ func lockModel(names []string, tokens []uint64) porcupine.Model {
 		Equal: func(a, b any) bool {
 			return slices.EqualFunc(a.([]lockState), b.([]lockState), lockState.equal) //nolint:forcetypeassert // as above
 		},
-		DescribeOperation: func(input, _ any) string {
-			op := input.(step) //nolint:forcetypeassert // as above
-			if op.acquire {
-				return op.hold.record.String()
-			}
-			return op.hold.end.String()
-		},
-		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 	}
 }
 
@@ -279,7 +248,7 @@ func (h *history) linearizable(r *report, limit time.Duration) {
 		}
 		tokens := make([]uint64, len(names))
 		for _, piece := range pieces(h.operations(parts)) {
-			switch got := porcupine.CheckOperationsTimeout(lockModel(names, tokens), piece, limit); got {
+			switch porcupine.CheckOperationsTimeout(lockModel(names, tokens), piece, limit) {
 			case porcupine.Ok:
 			case porcupine.Illegal:
 				r.violation("no order of the %d holds of %v is one that a lock allows", len(piece)/2, names)

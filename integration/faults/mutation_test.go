@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,14 +16,12 @@ import (
 
 // mutation is a fault put into a copy of the code. The suite must find it.
 type mutation struct {
-	name     string
-	file     string // from the root of the repository
-	old, new string // see broken.Break
-	profile  string
-	// finds is a part of the violation that shows it. The code as it is must not show
-	// it, with the same profile, seed and number of operations.
-	finds string
-	bound int // operations within which it must show
+	name, profile string
+	// finds is a part of the violation that shows it, within bound operations. The code as it is must not
+	// show it, with the same profile, seed and number of operations.
+	finds          string
+	bound          int
+	file, old, new string // see broken.Break
 }
 
 // varMutations asks for the mutations, all or those with this in their names. Each takes
@@ -35,11 +34,7 @@ func TestMutationsApply(t *testing.T) {
 		if err := m.broken().Fits(); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}
-		found := false
-		for _, p := range profiles {
-			found = found || p.name == m.profile
-		}
-		if !found {
+		if !slices.ContainsFunc(profiles, func(p profile) bool { return p.name == m.profile }) {
 			t.Errorf("%s: no profile %q", m.name, m.profile)
 		}
 	}
@@ -51,28 +46,25 @@ func TestMutations(t *testing.T) {
 	if want == "" {
 		t.Skipf("set %s to all, or to a part of a name (make mutations does)", varMutations)
 	}
-	var table strings.Builder
-	table.WriteString("\n| fault in the code | profile | shows as | found after | bound |\n|---|---|---|---|---|\n")
-	ran := 0
+	table := "\n| fault in the code | profile | shows as | found after | bound |\n|---|---|---|---|---|\n"
+	ran, names := 0, ""
 	for _, m := range mutations {
+		names += ", " + m.name
 		if want != "all" && !strings.Contains(m.name, want) {
 			continue
 		}
 		ran++
 		t.Run(m.name, func(t *testing.T) {
-			program, folder, err := m.broken().Build(t.TempDir(), "faults", "clock", "broken")
+			program, folder, err := m.broken().Build(t.TempDir(), "faults", "servers", "broken")
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := m.run(t, program, folder, m.bound)
-			if !got.shows(m.finds) {
-				t.Errorf("not found in %d operations; other violations: %.2000q", got.Ops, got.Violations)
+			if !got.shows(m.finds) || got.Ops > m.bound {
+				t.Errorf("not found in %d of %d operations; other violations: %.2000q", m.bound, got.Ops, got.Violations)
 				return
 			}
-			fmt.Fprintf(&table, "| %s | %s | %s | %d operations | %d |\n", m.name, m.profile, m.finds, got.Ops, m.bound)
-			if got.Ops > m.bound {
-				t.Errorf("found after %d operations only, the bound is %d", got.Ops, m.bound)
-			}
+			table += fmt.Sprintf("| %s | %s | %s | %d operations | %d |\n", m.name, m.profile, m.finds, got.Ops, m.bound)
 			itself, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -83,21 +75,16 @@ func TestMutations(t *testing.T) {
 		})
 	}
 	if ran == 0 {
-		var names []string
-		for _, m := range mutations {
-			names = append(names, m.name)
-		}
-		t.Fatalf("%s=%q is in no mutation's name: nothing ran. There are: %s", varMutations, want, strings.Join(names, ", "))
+		t.Fatalf("%s=%q is in no mutation's name: nothing ran. There are%s", varMutations, want, names)
 	}
-	t.Logf("%d of %d mutations ran", ran, len(mutations))
-	t.Log(table.String())
+	t.Logf("%d of %d mutations ran%s", ran, len(mutations), table)
 }
 
 func (m *mutation) broken() broken.Break { return broken.Break{File: m.file, Old: m.old, New: m.new} }
 
 // run lets a build of this package work on the mutation's profile, until the violation
 // shows or there were so many operations.
-func (m *mutation) run(t *testing.T, program, dir string, bound int) verdict {
+func (m *mutation) run(t *testing.T, program, dir string, bound int) (got verdict) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result")
 	cmd := exec.Command(program, "-test.run", "^TestFaults$")
@@ -105,13 +92,12 @@ func (m *mutation) run(t *testing.T, program, dir string, bound int) verdict {
 	cmd.Env = append(os.Environ(), varProfile+"="+m.profile, varSeed+"=1", varBound+"="+strconv.Itoa(bound),
 		varResult+"="+file, varLook+"="+m.finds, varMutations+"=", varFor+"=")
 	out, err := cmd.CombinedOutput() // red, as a rule
-	text, readErr := os.ReadFile(file)
-	if readErr != nil {
-		t.Fatalf("%v, %v\n%s", err, readErr, out)
+	text, unread := os.ReadFile(file)
+	if unread == nil {
+		unread = json.Unmarshal(text, &got)
 	}
-	var got verdict
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
+	if unread != nil {
+		t.Fatalf("%v, %v\n%s", err, unread, out)
 	}
 	return got
 }

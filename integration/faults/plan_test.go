@@ -2,7 +2,7 @@ package faults
 
 import (
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,7 +22,7 @@ func (p planned) String() string {
 // plan says what happens in an episode: a function of the seed and the profile alone.
 // Faults overlap, except those that need the same thing.
 func plan(seed uint64, p *profile, length time.Duration) []planned {
-	r := rand.New(rand.NewPCG(seed, 0x6661756c7473)) // #nosec G404 -- a test
+	r := seeded(seed, 0x6661756c7473)
 	var all []planned
 	busy := map[string]time.Duration{} // until when a thing is in use
 	if len(p.faults) == 0 {
@@ -31,7 +31,7 @@ func plan(seed uint64, p *profile, length time.Duration) []planned {
 	for at := length / 20; at < length*9/10; {
 		f := faultNamed(p.faults[r.IntN(len(p.faults))])
 		one := planned{at: at, fault: f, target: r.IntN(p.targets(f)), seed: r.Uint64()}
-		low, high := f.low(p.lease), f.high(p.lease)
+		low, high := leases(p.lease, f.lowest), leases(p.lease, f.highest)
 		one.lasts = low
 		if high > low {
 			one.lasts += time.Duration(r.Int64N(int64(high - low)))
@@ -48,7 +48,7 @@ func plan(seed uint64, p *profile, length time.Duration) []planned {
 		}
 		if free {
 			all = append(all, one)
-			busy[thing] = at + one.lasts + f.rest(p.lease)
+			busy[thing] = at + one.lasts + leases(p.lease, f.pauses)
 		}
 		at += 20*time.Millisecond + time.Duration(r.Int64N(int64(p.pace)))
 	}
@@ -73,15 +73,6 @@ type fault struct {
 
 func leases(lease time.Duration, n float64) time.Duration { return time.Duration(float64(lease) * n) }
 
-func (f *fault) low(lease time.Duration) time.Duration  { return leases(lease, f.lowest) }
-func (f *fault) high(lease time.Duration) time.Duration { return leases(lease, f.highest) }
-func (f *fault) rest(lease time.Duration) time.Duration { return leases(lease, f.pauses) }
-
 func faultNamed(name string) *fault {
-	for i := range faults {
-		if faults[i].name == name {
-			return &faults[i]
-		}
-	}
-	panic("no such fault: " + name)
+	return &faults[slices.IndexFunc(faults, func(f fault) bool { return f.name == name })]
 }

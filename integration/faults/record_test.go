@@ -1,9 +1,10 @@
 package faults
 
 import (
-	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 )
@@ -58,9 +59,8 @@ type record struct {
 	Told   time.Duration `json:"told,omitempty"` // when the context ended for a loss or Close
 	// Ended is when the context ended before Unlock for any other reason, as that of a nested
 	// hold does with the outer one's.
-	Ended  time.Duration `json:"ended,omitempty"`
-	Reason string        `json:"reason,omitempty"`
-	Text   string        `json:"text,omitempty"` // an error, or what was found wrong
+	Ended time.Duration `json:"ended,omitempty"`
+	Text  string        `json:"text,omitempty"` // an error, or what was found wrong
 	// Found is what a reader saw at the beginning and at the end of its section.
 	Found []string `json:"found,omitempty"`
 	// Refused is when the store refused a token; 0 if it did not.
@@ -96,21 +96,20 @@ func (r *recorder) write(e *record) {
 
 // readRecords reads a process's file. A last line without its end is a write that the
 // process did not survive; it says nothing.
-func readRecords(name string) ([]*record, error) {
+func readRecords(name string) (all []*record, err error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // only read from
-	var all []*record
-	scan := bufio.NewScanner(file)
-	scan.Buffer(nil, 1<<20)
-	for scan.Scan() {
+	for lines := json.NewDecoder(file); ; {
 		e := new(record)
-		if err := json.Unmarshal(scan.Bytes(), e); err != nil {
-			return all, fmt.Errorf("%s: %q: %w", name, scan.Bytes(), err)
+		switch err := lines.Decode(e); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return all, nil
+		case err != nil:
+			return all, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, e)
 	}
-	return all, scan.Err()
 }

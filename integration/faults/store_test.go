@@ -57,8 +57,8 @@ func (s store) touch(name, section string, token uint64, mode, base string) (str
 
 // write is one that the store accepted.
 type write struct {
-	Name, Section, Base, Found string
-	Token                      uint64
+	Section, Base, Found string
+	Token                uint64
 }
 
 // writes returns each name's accepted writes in their order.
@@ -68,15 +68,12 @@ func writes(tb testbed.TB, s *testbed.Server) map[string][]write {
 	for _, key := range s.List(tb, "KEYS", "log:*") {
 		name := strings.TrimPrefix(key, "log:")
 		for _, line := range s.List(tb, "LRANGE", key, "0", "-1") {
-			part := strings.Split(line, "|")
-			if len(part) != 4 {
-				tb.Fatalf("the store's log: %q", line)
-			}
+			part := strings.Split(line, "|") // as touch writes it
 			token, err := strconv.ParseUint(part[1], 10, 64)
 			if err != nil {
 				tb.Fatalf("the store's log: %q", line)
 			}
-			all[name] = append(all[name], write{Name: name, Section: part[0], Token: token, Base: part[2], Found: part[3]})
+			all[name] = append(all[name], write{part[0], part[2], part[3], token})
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,30 +15,32 @@ const slack = 700 * time.Millisecond
 func (h *history) losses(r *report) {
 	for _, o := range h.holds {
 		end := o.end
-		if end != nil && end.Result == resOK && end.Told > 0 && !o.Nested { // a nested one's context ends with the outer hold's
-			r.violation("told that it is lost, and Unlock said nothing of it: %v", o)
-		}
-		if end == nil || end.Result != resLost {
-			h.tooLate(r, o)
+		if end == nil {
 			continue
 		}
-		at := end.Told
-		if at == 0 {
-			at = end.Ret
+		h.tooLate(r, o)
+		if end.Result == resOK && end.Told > 0 && !o.Nested { // a nested one's context ends with the outer hold's
+			r.violation("told that it is lost, and Unlock said nothing of it: %v", o)
+		}
+		if end.Result != resLost {
+			continue
 		}
 		r.lost++
+		at := cmp.Or(end.Told, end.Ret)
 		if o.Lease > 0 && at >= o.Call+o.Lease-drift(o.Lease) {
-			h.tooLate(r, o)
 			continue // as planned
 		}
 		if !h.explained(o, at) {
 			r.violation("lost without a cause: %v", o)
 		}
-		h.tooLate(r, o)
-		if w := h.lastForgotten(o, at); w != nil && end.Told > 0 && o.Ret < w.from {
-			limit := w.to + h.lease/3 + slack
-			if end.Told > limit && h.during(w.from, end.Told, o.Proc, effSilent|effPause|effFrozen|effLine, o.Names...) == nil {
-				r.violation("told of %s %v too late: %v", w.name, end.Told-limit, o)
+		var last *window
+		for w := range h.met(o.Call, at, 0, effForget, o.Names...) {
+			last = w
+		}
+		if last != nil && o.Ret < last.from {
+			limit := last.to + h.lease/3 + slack
+			if end.Told > limit && h.during(last.from, end.Told, o.Proc, effSilent|effPause|effFrozen|effLine, o.Names...) == nil {
+				r.violation("told of %s %v too late: %v", last.name, end.Told-limit, o)
 			}
 		}
 	}
@@ -47,18 +50,13 @@ func (h *history) losses(r *report) {
 // server that forgot, a process or servers that stood still for a good part of the lease,
 // or two of a quorum's.
 func (h *history) explained(o *hold, at time.Duration) bool {
-	lease := max(min(o.Lease, h.lease), h.lease)
-	from := at - lease - slack
+	lease, from := h.lease, at-h.lease-slack
 	if o.Valid > o.Call { // a fair grant lasts for the skip time only, until it is confirmed
 		lease = min(lease, o.Valid-o.Call)
 	}
 	var still []span
 	minor := map[int]bool{}
-	for i := range h.windows {
-		w := &h.windows[i]
-		if w.from > at || w.to < from || w.proc != 0 && w.proc != o.Proc || !w.concerns(o.Names) {
-			continue
-		}
+	for w := range h.met(from, at, o.Proc, anyEffect, o.Names...) {
 		switch {
 		case w.effects&effForget != 0:
 			return true
@@ -68,18 +66,14 @@ func (h *history) explained(o *hold, at time.Duration) bool {
 			minor[w.target] = true
 		}
 	}
-	var total time.Duration
-	for _, s := range union(still) {
-		total += s.to - s.from
-	}
-	if total > lease/4 || o.Kind != kindQuorum || len(minor) == 0 {
-		return total > lease/4
+	if length(still) > lease/4 {
+		return true
 	}
 	missing := h.missing(o) // one at most: there was a majority
 	for server := range minor {
 		delete(missing, server)
 	}
-	return len(minor) > 1 || len(missing) > 0
+	return o.Kind == kindQuorum && (len(minor) > 1 || len(minor) == 1 && len(missing) > 0)
 }
 
 // missing are the servers of which a quorum's hold may have no copy: it was granted with a
@@ -95,20 +89,14 @@ func (h *history) missing(o *hold) map[int]bool {
 		return missing
 	}
 	clear(missing)
-	for _, list := range [][]window{h.windows, h.moments} {
-		for i := range list {
-			w := &list[i]
-			from := o.Ret - time.Second
-			if strings.Contains(w.name, "restarted") { // it counts again when it has been seen for LeaseTime
-				from = o.Ret - longest(h.lease) - 2*time.Second
-			}
-			if w.effects&(effMinor|effLine|effHitch) != 0 && w.from <= o.Ret && w.to >= from && (w.proc == 0 || w.proc == o.Proc) {
-				server := w.target
-				if w.proc != 0 {
-					server = -1 // any
-				}
-				missing[server] = true
-			}
+	// A restarted server counts again when it has been seen for LeaseTime.
+	for w := range slices.Concat(h.windows, h.moments).met(o.Ret-longest(h.lease)-2*time.Second, o.Ret, o.Proc, effMinor|effLine|effHitch) {
+		switch {
+		case w.to < o.Ret-time.Second && !strings.Contains(w.name, "restarted"):
+		case w.proc != 0:
+			missing[-1] = true // any
+		default:
+			missing[w.target] = true
 		}
 	}
 	return missing
@@ -117,21 +105,10 @@ func (h *history) missing(o *hold) map[int]bool {
 // drift is the margin by which a local deadline lies before the lease's end.
 func drift(lease time.Duration) time.Duration { return lease/100 + 3*time.Millisecond }
 
-func (h *history) lastForgotten(o *hold, at time.Duration) *window {
-	var last *window
-	for i := range h.windows {
-		w := &h.windows[i]
-		if w.effects&effForget != 0 && w.from <= at && w.to >= o.Call && w.concerns(o.Names) && (last == nil || w.from > last.from) {
-			last = w
-		}
-	}
-	return last
-}
-
 // tooLate checks that no hold's context outlived its deadline while its process ran.
 func (h *history) tooLate(r *report, o *hold) {
 	end := o.end
-	if end == nil || end.Valid == 0 || o.Until > 0 && !o.Once { // a context that ended for another reason tells nothing
+	if end.Valid == 0 || o.Until > 0 && !o.Once { // a context that ended for another reason tells nothing
 		return
 	}
 	told := end.Call // only Unlock ended it
@@ -162,14 +139,14 @@ func (h *history) waits(r *report) {
 	}
 	for _, o := range h.holds {
 		check(o.record)
-		if end := o.end; end != nil && end.Result == resUnavailable &&
-			h.during(end.Call-slack, end.Ret, o.Proc, effSilent|effFrozen|effRefuse|effForget|effPause|effMinor, o.Names...) == nil {
+		end := o.end
+		if end == nil || h.during(end.Call-slack, end.Ret, o.Proc, effSilent|effFrozen|effRefuse|effForget|effPause|effMinor, o.Names...) != nil {
+			continue
+		}
+		if end.Result == resUnavailable {
 			r.violation("could not be unlocked: %v", o)
 		}
-	}
-	for _, o := range h.holds {
-		any := effSilent | effFrozen | effRefuse | effForget | effPause | effMinor
-		if end := o.end; end != nil && end.Ret-end.Call > slack+slack/2+h.trips(end.Call, end.Ret) && h.during(end.Call-slack, end.Ret, o.Proc, any, o.Names...) == nil {
+		if end.Ret-end.Call > slack+slack/2+h.trips(end.Call, end.Ret) {
 			r.violation("took %v to unlock: %v", end.Ret-end.Call, o)
 		}
 	}
@@ -177,7 +154,8 @@ func (h *history) waits(r *report) {
 	for _, e := range h.none {
 		check(e)
 		h.words(r, e)
-		if e.Result == resBusy && (e.Once || e.Until-e.Call >= slack) && !wanted(e) && h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
+		if e.Result == resBusy && (e.Once || e.Until-e.Call >= slack) && !wanted(e) &&
+			h.during(e.Call-slack, e.Ret, e.Proc, anyEffect, e.Names...) == nil {
 			r.violation("not given, and nobody else wanted it: %v", e)
 		}
 	}
@@ -186,32 +164,30 @@ func (h *history) waits(r *report) {
 // wanted returns a function that tells whether anybody else had, or tried to have, one of the
 // names of an acquisition at that time.
 func (h *history) wanted() func(e *record) bool {
-	others := map[string][]*hold{}
-	for _, o := range h.holds {
-		for _, name := range o.Names {
-			others[name] = append(others[name], o)
+	type want struct {
+		*record
+		until time.Duration
+	}
+	all := map[string][]want{}
+	add := func(e *record, until time.Duration) {
+		for _, name := range e.Names {
+			all[name] = append(all[name], want{e, until})
 		}
 	}
-	tries := map[string][]*record{}
-	for _, e := range h.none {
-		for _, name := range e.Names {
-			tries[name] = append(tries[name], e)
+	for _, o := range h.holds {
+		until := max(o.works(), o.lapses()) + h.lease
+		if o.end != nil && o.end.Result == resOK {
+			until = min(until, o.end.Ret)
 		}
+		add(o.record, until)
+	}
+	for _, e := range h.none {
+		add(e, e.Ret+slack)
 	}
 	return func(e *record) bool {
-		for _, name := range e.Names {
-			for _, o := range others[name] {
-				if o.Call <= e.Ret && max(o.works(), o.lapses())+h.lease >= e.Call && (o.end == nil || o.end.Result != resOK || o.end.Ret >= e.Call) {
-					return true
-				}
-			}
-			for _, o := range tries[name] {
-				if o != e && o.Call <= e.Ret && o.Ret+slack >= e.Call {
-					return true
-				}
-			}
-		}
-		return false
+		return slices.ContainsFunc(e.Names, func(name string) bool {
+			return slices.ContainsFunc(all[name], func(o want) bool { return o.record != e && o.Call <= e.Ret && o.until >= e.Call })
+		})
 	}
 }
 
@@ -240,22 +216,18 @@ func (h *history) words(r *report, e *record) {
 	if e.Result == resUnavailable && h.during(e.Call-2*time.Second, e.Ret, e.Proc, wrong, e.Names...) == nil && !h.slowed(e) && !h.young(e) {
 		r.violation("called unavailable, and nothing was wrong: %v", e)
 	}
-	for i := range h.windows {
-		w := &h.windows[i]
-		if w.says != "" && h.clients[e.Client] > w.from && e.Ret < w.to && e.Ret-e.Call-h.still(e.Call, e.Ret, e.Proc) > slack && !strings.Contains(e.Text, w.says) && !strings.Contains(e.Text, "no answer") &&
-			(e.Result == resBusy || e.Result == resUnavailable) {
-			r.violation("%s, and it does not say so: %v", w.name, e)
-		}
-	}
-	if e.Result != resBusy {
+	if e.Result != resBusy && e.Result != resUnavailable {
 		return
 	}
 	silent := min(time.Second, h.lease/3) + slack
-	for i := range h.windows {
-		w := &h.windows[i]
-		if w.effects&effFrozen != 0 && w.proc == 0 && e.Call > w.from && e.Ret < w.to && e.Ret-e.Call > silent && len(e.Names) == 1 && w.concerns(e.Names) {
+	for w := range h.met(e.Call, e.Ret, e.Proc, anyEffect, e.Names...) {
+		switch {
+		case e.Ret >= w.to:
+		case w.says != "" && h.clients[e.Client] > w.from && e.Ret-e.Call-h.still(e.Call, e.Ret, e.Proc) > slack &&
+			!strings.Contains(e.Text, w.says) && !strings.Contains(e.Text, "no answer"):
+			r.violation("%s, and it does not say so: %v", w.name, e)
+		case e.Result == resBusy && w.effects&effFrozen != 0 && w.proc == 0 && e.Call > w.from && e.Ret-e.Call > silent && len(e.Names) == 1:
 			r.violation("called busy, and the server (%s) was silent: %v", w.name, e)
-			return
 		}
 	}
 }
@@ -263,8 +235,8 @@ func (h *history) words(r *report, e *record) {
 // trips is what an unlock takes longer where each message is late: over a line that was cut, it is eight on
 // the way to a server and back (dial, greeting, a script that the server forgot, the script itself).
 func (h *history) trips(from, to time.Duration) time.Duration {
-	for _, w := range h.windows {
-		if w.name == "latency" && w.from <= to && w.to >= from {
+	for w := range h.met(from, to, 0, effLine) {
+		if w.name == "latency" {
 			return 8 * leases(h.lease, latest)
 		}
 	}
@@ -301,17 +273,9 @@ func (h *history) young(e *record) bool {
 
 // asked tells whether the client of e got an answer to an acquisition that it began after from, until to.
 func (h *history) asked(e *record, from, to time.Duration) bool {
-	for _, o := range h.holds {
-		if o.Client == e.Client && o.Call >= from && o.Ret <= to {
-			return true
-		}
-	}
-	for _, o := range h.none {
-		if o.Client == e.Client && o.Result == resBusy && o.Call >= from && o.Ret <= to {
-			return true
-		}
-	}
-	return false
+	answered := func(o *record) bool { return o.Client == e.Client && o.Call >= from && o.Ret <= to }
+	return slices.ContainsFunc(h.holds, func(o *hold) bool { return answered(o.record) }) ||
+		slices.ContainsFunc(h.none, func(o *record) bool { return o.Result == resBusy && answered(o) })
 }
 
 // slowed tells whether a quorum's nodes can have been too late for their time limit, which is
@@ -322,11 +286,7 @@ func (h *history) slowed(e *record) bool {
 	if !strings.Contains(e.Text, "no answer within the time limit of a node") {
 		return false
 	}
-	lease := h.lease
-	if e.Lease > 0 {
-		lease = e.Lease
-	}
-	limit := min(max(lease/20, 10*time.Millisecond), 500*time.Millisecond)
+	limit := min(max(cmp.Or(e.Lease, h.lease)/20, 10*ms), 500*ms)
 	return h.still(max(e.Call, e.Ret-time.Second), e.Ret, e.Proc) >= limit/2
 }
 
@@ -337,7 +297,7 @@ func (h *history) turns(r *report, bound int) {
 			if o.Kind != kindPlain || o.Nested {
 				continue
 			}
-			first, _ := slices.BinarySearchFunc(all, o.Call, func(x *hold, at time.Duration) int { return int(x.Ret - at) })
+			first, _ := slices.BinarySearchFunc(all, o.Call, func(x *hold, at time.Duration) int { return cmp.Compare(x.Ret, at) })
 			n := 0
 			for _, x := range all[first:i] {
 				if x.Proc != o.Proc && !x.Nested {
@@ -355,16 +315,14 @@ func (h *history) turns(r *report, bound int) {
 // span is a time in which a lock was, or may have been, somebody's.
 type span struct{ from, to time.Duration }
 
-// idle checks that no lock lies free for longer than bound while somebody waits for it
-// who could have it.
-func (h *history) idle(r *report, bound time.Duration) {
-	taken := map[string][]span{}
-	always := map[string][]span{} // times in which a fault explains a free lock
+// excused are the times in which a fault explains a free lock, by name; of all locks by "".
+func (h *history) excused() map[string][]span {
+	excused := map[string][]span{}
 	for _, w := range h.windows {
-		grace := 1500 * time.Millisecond
+		grace := 1500 * ms
 		switch {
 		case strings.HasSuffix(w.name, "stall"):
-			grace = 200 * time.Millisecond
+			grace = 200 * ms
 		case w.effects&effDead != 0:
 			grace += h.lease
 		case w.effects&(effForget|effSilent|effFrozen|effLine|effPause|effRefuse) == 0:
@@ -375,9 +333,17 @@ func (h *history) idle(r *report, bound time.Duration) {
 			names = []string{""}
 		}
 		for _, name := range names {
-			always[name] = append(always[name], span{w.from, w.to + grace})
+			excused[name] = append(excused[name], span{w.from, w.to + grace})
 		}
 	}
+	return excused
+}
+
+// idle checks that no lock lies free for longer than bound while somebody waits for it
+// who could have it.
+func (h *history) idle(r *report, bound time.Duration) {
+	taken := h.excused()
+	always := taken[""]
 	for _, o := range h.holds {
 		to := o.claims()
 		if o.end != nil {
@@ -388,27 +354,23 @@ func (h *history) idle(r *report, bound time.Duration) {
 		}
 		for _, name := range o.Names {
 			to := to
-			for _, w := range h.windows { // it is free, whatever its holder thinks
-				if w.effects&effTaken != 0 && w.from > o.Ret && w.to < to && w.concerns([]string{name}) {
+			for w := range h.met(o.Ret, to, 0, effTaken, name) { // it is free, whatever its holder thinks
+				if w.from > o.Ret && w.to < to {
 					to = w.to
 				}
 			}
 			taken[name] = append(taken[name], span{o.Ret, to})
 		}
 	}
-	for name := range always {
-		taken[name] = append(taken[name], span{}) // perhaps nobody held it
-	}
 	for name := range taken {
-		taken[name] = union(slices.Concat(taken[name], always[""], always[name]))
+		taken[name] = union(slices.Concat(taken[name], always))
 	}
 	waited := func(e *record) {
 		if e.Once || len(e.Names) > 1 || e.Nested {
 			return
 		}
-		from := e.Call
-		all := taken[e.Names[0]]
-		first, _ := slices.BinarySearchFunc(all, from, func(s span, at time.Duration) int { return int(s.to - at) })
+		from, all := e.Call, taken[e.Names[0]]
+		first, _ := slices.BinarySearchFunc(all, from, func(s span, at time.Duration) int { return cmp.Compare(s.to, at) })
 		for _, s := range append(slices.Clone(all[first:]), span{e.Ret, forever}) {
 			if free := min(s.from, e.Ret) - from; free > bound {
 				r.violation("%s lay free for %v while one waited: %v", e.Names[0], free, e)
@@ -430,7 +392,7 @@ func (h *history) idle(r *report, bound time.Duration) {
 
 // union merges spans that touch.
 func union(all []span) []span {
-	slices.SortFunc(all, func(a, b span) int { return int(a.from - b.from) })
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var merged []span
 	for _, s := range all {
 		if n := len(merged); n > 0 && s.from <= merged[n-1].to {
@@ -440,4 +402,12 @@ func union(all []span) []span {
 		merged = append(merged, s)
 	}
 	return merged
+}
+
+// length is that of all spans together.
+func length(all []span) (total time.Duration) {
+	for _, s := range union(all) {
+		total += s.to - s.from
+	}
+	return total
 }

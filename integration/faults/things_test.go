@@ -42,86 +42,73 @@ const (
 // single are the kinds that one server, or one cluster, has.
 var single = []string{kindPlain, kindFair, kindRead, kindRead, kindWrite, kindGroup, kindMixed}
 
-func fenced(i int) []redlatch.Option {
-	if i%2 == 0 {
-		return []redlatch.Option{redlatch.Fenced()}
-	}
-	return nil
-}
-
 // pick chooses a thing; its handles are new ones, as a program's would be.
 func (p *party) pick(g *generation, r *rand.Rand) thing {
-	kind := p.args.Work.Kinds[r.IntN(len(p.args.Work.Kinds))]
-	n := p.args.Work.Names
-	if n == 0 {
-		n = names
-	}
-	return p.thing(g, kind, r.IntN(n))
+	kinds := p.args.Work.Kinds
+	return p.thing(g, kinds[r.IntN(len(kinds))], r.IntN(p.args.Work.Names))
 }
 
 func (p *party) thing(g *generation, kind string, i int) thing {
 	c := g.clients[0]
-	fenced := func(i int) []redlatch.Option {
-		if p.args.Work.Unfenced {
-			return nil
+	options := func(i int, more ...redlatch.Option) []redlatch.Option {
+		if i%2 == 0 && !p.args.Work.Unfenced {
+			more = append(more, redlatch.Fenced())
 		}
-		return fenced(i)
+		return more
 	}
-	name := func(kind string, i int) string { return fmt.Sprintf("{%s}%d", kind, i) }
-	plain := func(i int) redlatch.Member { return c.RLock(name(kindPlain, i), fenced(i)...) }
-	fair := func(i int) redlatch.Member {
-		return c.FairLock(name(kindFair, i), append(fenced(i), fairlock.WithSkipAfter(p.args.Skip))...)
+	named := func(tag string, i int) string { return fmt.Sprintf("{%s}%d", tag, i) }
+	plain := func(i int) redlatch.Member { return c.RLock(named(kindPlain, i), options(i)...) }
+	fair := func() redlatch.Member {
+		return c.FairLock(named(kindFair, i), options(i, fairlock.WithSkipAfter(p.args.Skip))...)
 	}
-	rw := func(i int) *rwlock.ReadWriteLock {
-		opts := append(fenced(i), rwlock.WithSkipAfter(p.args.Skip))
+	rw := func() *rwlock.ReadWriteLock {
+		opts := options(i, rwlock.WithSkipAfter(p.args.Skip))
 		if i%2 == 1 {
 			opts = append(opts, rwlock.ShareReads())
 		}
-		return c.ReadWriteLock(name("rw", i), opts...)
+		return c.ReadWriteLock(named("rw", i), opts...)
 	}
+	t := thing{kind: kind, names: []string{named(kind, i)}, probe: true}
+	var handle func() redlatch.Locker
 	switch kind {
 	case kindPlain:
-		return thing{kind: kind, lock: plain(i), names: []string{name(kind, i)}, inner: plain(i), probe: true}
+		handle = func() redlatch.Locker { return plain(i) }
 	case kindFair:
-		return thing{kind: kind, lock: fair(i), names: []string{name(kind, i)}, inner: fair(i), probe: true}
+		handle = func() redlatch.Locker { return fair() }
 	case kindRead:
-		return thing{kind: kind, lock: rw(i).ReadLock(), names: []string{name("rw", i)}, read: true, inner: rw(i).ReadLock(), probe: true}
+		t.names, t.read = []string{named("rw", i)}, true
+		handle = func() redlatch.Locker { return rw().ReadLock() }
 	case kindWrite:
-		t := thing{kind: kind, lock: rw(i).WriteLock(), names: []string{name("rw", i)}, inner: rw(i).WriteLock(), probe: true}
-		if p.ids.Load()%2 == 0 {
-			t.inner, t.innerRead = rw(i).ReadLock(), true
-		}
-		return t
+		t.names = []string{named("rw", i)}
+		handle = func() redlatch.Locker { return rw().WriteLock() }
 	case kindGroup:
-		both := func(a, b int) redlatch.Locker { return redlatch.MultiLock(plain(a), plain(b)) }
-		return thing{
-			kind: kind, lock: both(i, i^1), inner: both(i, i^1), probe: true,
-			names: []string{name(kindPlain, i), name(kindPlain, i^1)},
-		}
+		t.names = []string{named(kindPlain, i), named(kindPlain, i^1)}
+		handle = func() redlatch.Locker { return redlatch.MultiLock(plain(i), plain(i^1)) }
 	case kindMixed:
-		both := func() redlatch.Locker { return redlatch.MultiLock(plain(i), fair(i)) }
-		return thing{kind: kind, lock: both(), inner: both(), probe: true, names: []string{name(kindPlain, i), name(kindFair, i)}}
+		t.names = []string{named(kindPlain, i), named(kindFair, i)}
+		handle = func() redlatch.Locker { return redlatch.MultiLock(plain(i), fair()) }
 	case kindQuorum:
-		copies := func() redlatch.Locker {
+		t.probe = false
+		handle = func() redlatch.Locker {
 			var all []redlatch.Member
 			for _, c := range g.clients {
-				all = append(all, c.RLock(name(kind, i), fenced(i)...))
+				all = append(all, c.RLock(named(kind, i), options(i)...))
 			}
 			return redlatch.QuorumLock(all...)
 		}
-		return thing{kind: kind, lock: copies(), inner: copies(), names: []string{name(kind, i)}}
 	case kindSpread:
-		members := func() (all []redlatch.Member, resources []string) {
-			for k := range 2 {
-				n := (i + k) % len(g.clients)
-				all = append(all, g.clients[n].RLock(name(kind, 0), redlatch.Fenced()))
-				resources = append(resources, fmt.Sprintf("%s@%d", name(kind, 0), n))
-			}
-			return all, resources
+		a, b := i%len(g.clients), (i+1)%len(g.clients)
+		lock := named(kind, 0)
+		t.names, t.probe = []string{fmt.Sprintf("%s@%d", lock, a), fmt.Sprintf("%s@%d", lock, b)}, false
+		handle = func() redlatch.Locker {
+			return redlatch.MultiLock(g.clients[a].RLock(lock, redlatch.Fenced()), g.clients[b].RLock(lock, redlatch.Fenced()))
 		}
-		all, resources := members()
-		again, _ := members()
-		return thing{kind: kind, lock: redlatch.MultiLock(all...), inner: redlatch.MultiLock(again...), names: resources}
+	default:
+		panic("no such kind: " + kind)
 	}
-	panic("no such kind: " + kind)
+	t.lock, t.inner = handle(), handle()
+	if kind == kindWrite && p.ids.Load()%2 == 0 {
+		t.inner, t.innerRead = rw().ReadLock(), true
+	}
+	return t
 }

@@ -2,15 +2,11 @@ package faults
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,15 +27,12 @@ type workArgs struct {
 	Store   string // address of the store
 	// Sets are what its clients connect to: one set of addresses, or one per
 	// independent master.
-	Sets [][]string
-	// Direct are the same servers without the faults, for probes; none: no probes.
-	Direct   [][]string
-	Through  map[string]string // a server's address -> its proxy's, where servers name themselves
+	Sets     [][]string
+	Direct   string // the address of the same server without the faults, for probes; "": no probes
 	Sentinel bool
 	User     string
 	Lease    time.Duration
 	Skip     time.Duration
-	Acks     int
 	Seed     uint64
 	Loops    int
 	Work     workload
@@ -67,14 +60,10 @@ type workload struct {
 // has been forgotten.
 const patient = 40 * time.Second
 
-// generation is a worker's clients, until it is told to close them.
-type generation struct {
-	clients []*redlatch.Client // one per set
-	ended   atomic.Bool        // Close or Shutdown was called
-}
+// generation is a worker's clients, until it is told to close them: one per set.
+type generation struct{ clients []*redlatch.Client }
 
 type party struct {
-	w      *testbed.Worker
 	args   workArgs
 	rec    *recorder
 	store  store
@@ -88,7 +77,7 @@ type party struct {
 // work runs the loops until the parent closes the input, then closes everything and
 // says what was left.
 func work(ctx context.Context, w *testbed.Worker) error {
-	p := &party{w: w}
+	p := &party{}
 	err := w.Args(&p.args)
 	if err != nil {
 		return err
@@ -96,18 +85,19 @@ func work(ctx context.Context, w *testbed.Worker) error {
 	if p.rec, err = newRecorder(p.args.History, p.args.Proc); err != nil {
 		return err
 	}
-	watch := make(chan struct{})
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		p.watch(watch)
-	}()
+	watched := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { // when this process did not get to run
+		watch(watched, func() bool { return true }, func(from, to time.Duration) {
+			p.rec.write(&record{Op: opStall, Call: from, Ret: to})
+		})
+	})
 	before, base := goleak.IgnoreCurrent(), descriptors()
 	if p.store, err = openStore(p.args.Store); err != nil {
 		return err
 	}
-	for _, set := range p.args.Direct {
-		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: set, DisableCache: true})
+	if p.args.Direct != "" {
+		c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.args.Direct}, DisableCache: true})
 		if err != nil {
 			return err
 		}
@@ -119,81 +109,78 @@ func work(ctx context.Context, w *testbed.Worker) error {
 	}
 	p.gen.Store(gen)
 	w.Say("ready")
-	var wg sync.WaitGroup
-	for i := range p.args.Loops {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(p.args.Seed, uint64(i))) // #nosec G404 -- a test
-			for ctx.Err() == nil {
-				p.turn(p.gen.Load(), r)
-				if p.args.Work.Idle > 0 {
-					time.Sleep(time.Duration(r.Int64N(int64(p.args.Work.Idle))))
-				}
+	var loops sync.WaitGroup
+	loop := func(stream uint64, turn func(r *rand.Rand)) {
+		loops.Go(func() {
+			for r := seeded(p.args.Seed, stream); ctx.Err() == nil; {
+				turn(r)
 			}
 		})
 	}
-	if p.args.Work.Hammer {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(p.args.Seed, 1<<32)) // #nosec G404 -- a test
-			for ctx.Err() == nil {
-				p.hammer(r)
-			}
-		})
-	}
-	if p.args.Work.Lonely {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(p.args.Seed, 1<<33)) // #nosec G404 -- a test
-			for ctx.Err() == nil {
-				p.lonely(r)
-				time.Sleep(10 * time.Millisecond)
-			}
-		})
-	}
+	p.loops(loop)
 	for line := range w.Lines() {
 		if err := p.command(ctx, line); err != nil {
 			return err
 		}
 	}
-	wg.Wait()
+	loops.Wait()
 	p.herds.Wait()
 	p.end(p.gen.Load(), "close")
 	p.store.c.Close()
 	for _, c := range p.direct {
 		c.Close()
 	}
-	close(watch)
-	<-watching
+	close(watched)
+	watching.Wait()
 	p.left(before, base)
 	w.Say("done %d", p.extra.Load())
 	return nil
 }
 
-// command does what the parent asks for.
+// loops starts what the workload consists of, each with random numbers of its own.
+func (p *party) loops(start func(stream uint64, turn func(r *rand.Rand))) {
+	w := p.args.Work
+	for i := range p.args.Loops {
+		start(uint64(i), func(r *rand.Rand) {
+			p.turn(p.gen.Load(), r)
+			if w.Idle > 0 {
+				time.Sleep(upTo(r, w.Idle))
+			}
+		})
+	}
+	if w.Hammer {
+		start(1<<32, p.hammer)
+	}
+	if w.Lonely {
+		start(1<<33, func(r *rand.Rand) {
+			// Less than slack says nothing on a busy machine.
+			_, h := p.lonely(r, slack, kindPlain, kindFair, kindRead, kindWrite)
+			p.release(h)
+			time.Sleep(10 * ms)
+		})
+	}
+}
+
+// command does what the parent asks for: a word, and for many how many, of what kind, and a seed.
 func (p *party) command(ctx context.Context, line string) error {
-	switch word, rest, _ := strings.Cut(line, " "); word {
-	case "close", "shutdown":
+	var word, tag string
+	var n int
+	var seed uint64
+	_, err := fmt.Sscan(line, &word, &n, &tag, &seed)
+	switch {
+	case word == "close", word == "shutdown":
 		next, err := p.open(ctx)
 		if err != nil {
 			return err
 		}
 		old := p.gen.Swap(next)
 		p.herds.Go(func() { p.end(old, word) })
-	case "herd":
-		var n int
-		var seed uint64
-		if _, err := fmt.Sscan(rest, &n, &seed); err != nil {
-			return err
-		}
-		p.herd(n, seed)
-	case "crowd":
-		var n int
-		var tag string
-		var seed uint64
-		if _, err := fmt.Sscan(rest, &n, &tag, &seed); err != nil {
-			return err
-		}
-		p.crowd(n, tag, seed)
-	default:
+	case err != nil:
 		return fmt.Errorf("no such command: %q", line)
+	case word == "herd":
+		p.herd(n, seed)
+	default:
+		p.crowd(n, tag, seed)
 	}
 	return nil
 }
@@ -222,27 +209,14 @@ func (p *party) open(ctx context.Context) (*generation, error) {
 }
 
 func (p *party) config(set []string) redlatch.Config {
-	opt := rueidis.ClientOption{InitAddress: set, Username: p.args.User}
-	if p.args.User != "" {
-		opt.Password = p.args.User
-	}
-	switch {
-	case p.args.Sentinel:
+	opt := rueidis.ClientOption{InitAddress: set, Username: p.args.User, Password: p.args.User}
+	if p.args.Sentinel {
 		opt.Sentinel.MasterSet = testbed.MasterName
-	case len(set) == 1:
-		opt.ForceSingleClient = true
-	}
-	if through := p.args.Through; len(through) > 0 {
-		opt.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			if proxied, ok := through[addr]; ok {
-				addr = proxied
-			}
-			return dialer.DialContext(ctx, "tcp", addr)
-		}
+	} else {
+		opt.ForceSingleClient = len(set) == 1
 	}
 	return redlatch.Config{
-		Redis: opt, LeaseTime: p.args.Lease, Logger: slog.New(slog.DiscardHandler),
-		UnlockTimeout: unlockTimeout, ReplicaAcks: p.args.Acks, ReplicaAckTimeout: p.args.Lease / 4,
+		Redis: opt, LeaseTime: p.args.Lease, Logger: slog.New(slog.DiscardHandler), UnlockTimeout: unlockTimeout,
 	}
 }
 
@@ -254,7 +228,6 @@ const closeLimit = unlockTimeout + 2*time.Second
 
 // end closes a generation, or shuts it down and closes it when that takes too long.
 func (p *party) end(gen *generation, how string) {
-	gen.ended.Store(true)
 	for _, c := range gen.clients {
 		if how == "shutdown" {
 			ctx, cancel := context.WithTimeout(context.Background(), p.args.Lease)
@@ -266,7 +239,7 @@ func (p *party) end(gen *generation, how string) {
 		begin := mono()
 		c.Close()
 		if took := mono() - begin; took > closeLimit {
-			p.rec.write(&record{Op: opLeft, Call: begin, Ret: mono(), Text: fmt.Sprintf("Close took %v", took)})
+			p.rec.write(&record{Op: opLeft, Call: begin, Ret: begin + took, Text: fmt.Sprintf("Close took %v", took)})
 		}
 	}
 }
@@ -282,49 +255,26 @@ func (p *party) left(before goleak.Option, base int) {
 	// The client library closes a connection that a cluster has redirected away from five
 	// seconds later, in a goroutine that sleeps.
 	deadline := time.Now().Add(8 * time.Second)
-	for {
-		err := goleak.Find(before)
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			p.wrong("%v", err)
-			break
-		}
+	err := goleak.Find(before)
+	for err != nil && time.Now().Before(deadline) {
+		err = goleak.Find(before)
+	}
+	if err != nil {
+		p.wrong("%v", err)
 	}
 	for descriptors() > base && time.Now().Before(deadline) {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * ms)
 	}
 	if n := descriptors(); n > base {
 		p.wrong("%d descriptors, %d before the clients were made", n, base)
 	}
 }
 
-// descriptors counts this process's; -1 where that can't be known.
+// descriptors counts this process's; 0 where that can't be known.
 func descriptors() int {
-	if runtime.GOOS != "linux" {
-		return -1
-	}
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return -1
+		return 0
 	}
 	return len(list)
-}
-
-// watch records when this process did not get to run.
-func (p *party) watch(done <-chan struct{}) {
-	last := mono()
-	for ended := false; !ended; {
-		select {
-		case <-done:
-			ended = true
-		case <-time.After(beat):
-		}
-		now := mono()
-		if now-last > beat+hitchAfter {
-			p.rec.write(&record{Op: opStall, Call: last, Ret: now})
-		}
-		last = now
-	}
 }

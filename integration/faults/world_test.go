@@ -1,18 +1,17 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/fairlock"
@@ -33,28 +32,25 @@ type world struct {
 	cluster *testbed.ClusterSet
 	workers []*worker // that live, or are just being replaced
 	all     []*worker // killed ones too
-	windows []window
+	windows windows
 	stalls  func() []window // ends the watch over the servers; nil: it has ended
-	extra   int64           // operations that left no record
+	extra   int             // operations that left no record
 }
 
-// worker is a process and what it said.
+// worker is a process.
 type worker struct {
 	*testbed.Process
-	proc        int
-	file        string
-	killed      bool
-	ended       time.Duration // when; valid after done
-	ready, done chan struct{}
-	extra       int64  // valid after done
-	strange     string // a line that is none of the protocol; valid after done
+
+	proc   int
+	file   string
+	killed bool
 }
 
 // user is who the workers are where a profile takes permissions away.
 const user = "worker"
 
 func newWorld(t *testing.T, p *profile, seed uint64) *world {
-	w := &world{t: t, p: p, rand: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir()} // #nosec G404 -- a test
+	w := &world{t: t, p: p, rand: seeded(seed, 1), dir: t.TempDir()}
 	w.store = testbed.Standalone(t)
 	switch p.topology {
 	case "sentinel":
@@ -86,7 +82,7 @@ func newWorld(t *testing.T, p *profile, seed uint64) *world {
 		w.workers = append(w.workers, w.spawn())
 	}
 	for _, one := range w.workers {
-		w.await(one.ready, "a worker does not begin")
+		one.Expect(t, "ready")
 	}
 	return w
 }
@@ -119,65 +115,50 @@ func (w *world) master(target int) *testbed.Server {
 	return w.servers[target]
 }
 
-func (w *world) await(done <-chan struct{}, what string) {
-	w.t.Helper()
-	select {
-	case <-done:
-	case <-time.After(2 * patient):
-		w.t.Fatal(what)
+// masters returns all of a cluster, else the target's.
+func (w *world) masters(target int) []*testbed.Server {
+	if w.cluster != nil {
+		return w.cluster.Masters(w.t)
 	}
+	return []*testbed.Server{w.master(target)}
+}
+
+// addrs are where a client connects that no fault on the line reaches.
+func (w *world) addrs() []string {
+	switch {
+	case w.guard != nil:
+		return w.guard.SentinelAddrs()
+	case w.cluster != nil:
+		return w.cluster.Addrs()
+	}
+	return []string{w.servers[0].Addr()}
 }
 
 // spawn starts a worker. It says when it is ready.
 func (w *world) spawn() *worker {
 	proc := len(w.all) + 1
 	args := workArgs{
-		Proc: proc, History: filepath.Join(w.dir, fmt.Sprintf("history-%d", proc)), Store: w.store.Addr(),
-		Lease: w.p.lease, Skip: w.p.skip, Seed: w.rand.Uint64(), Loops: w.p.loops, Work: w.p.work, Acks: w.p.acks,
+		Proc: proc, History: filepath.Join(w.dir, fmt.Sprintf("history-%d", proc)), Store: w.store.Addr(), Sentinel: w.guard != nil,
+		Lease: w.p.lease, Skip: w.p.skip, Seed: w.rand.Uint64(), Loops: w.p.loops, Work: w.p.work,
 	}
-	switch {
-	case w.guard != nil:
-		args.Sets, args.Sentinel = [][]string{w.guard.SentinelAddrs()}, true
-	case w.cluster != nil:
-		args.Sets = [][]string{w.cluster.Addrs()}
-	default:
-		if w.p.user {
-			args.User = user
-		}
-		for i, p := range w.proxies {
-			args.Sets = append(args.Sets, []string{p.Addr()})
-			if len(w.proxies) == 1 {
-				args.Direct = append(args.Direct, []string{w.servers[i].Addr()})
-			}
-		}
+	if w.p.user {
+		args.User = user
 	}
-	one := &worker{
-		proc: proc, file: args.History, ready: make(chan struct{}), done: make(chan struct{}),
-		Process: testbed.Spawn(w.t, "faults", args),
+	for _, p := range w.proxies {
+		args.Sets = append(args.Sets, []string{p.Addr()})
 	}
+	switch len(w.proxies) {
+	case 0:
+		args.Sets = [][]string{w.addrs()}
+	case 1:
+		args.Direct = w.servers[0].Addr()
+	}
+	one := &worker{Process: testbed.Spawn(w.t, "faults", args), proc: proc, file: args.History}
 	w.all = append(w.all, one)
-	go func() { // ends with the process
-		defer func() {
-			one.ended = mono()
-			close(one.done)
-		}()
-		for line := range one.Lines() {
-			switch {
-			case line == "ready":
-				close(one.ready)
-			case strings.HasPrefix(line, "done "):
-				if _, err := fmt.Sscan(line[5:], &one.extra); err != nil {
-					one.strange = line
-				}
-			default:
-				one.strange = line
-			}
-		}
-	}()
 	return one
 }
 
-// open notes that a fault begins; its end is noted by close.
+// open notes that a fault begins.
 func (w *world) open(p planned) int {
 	one := window{name: p.fault.name, from: mono(), to: forever, target: p.target, effects: p.fault.effects, says: p.fault.says}
 	if p.fault.worker && p.fault.effects&effDead == 0 {
@@ -197,8 +178,6 @@ func (w *world) away(target int) bool {
 	return false
 }
 
-func (w *world) close(i int) { w.windows[i].to = mono() }
-
 // run does what the plan says and returns when the time is over and every fault has
 // ended.
 func (w *world) run(steps []planned, length time.Duration) {
@@ -211,23 +190,15 @@ func (w *world) run(steps []planned, length time.Duration) {
 	begin := mono()
 	sleep := func(at time.Duration) { time.Sleep(at - (mono() - begin)) }
 	finish := func(until time.Duration) {
-		for len(open) > 0 {
-			first := 0
-			for k := range open {
-				if open[k].at < open[first].at {
-					first = k
-				}
-			}
-			if open[first].at > until {
-				return
-			}
-			one := open[first]
-			open = append(open[:first], open[first+1:]...)
+		slices.SortStableFunc(open, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
+		for len(open) > 0 && open[0].at <= until {
+			one := open[0]
+			open = open[1:]
 			sleep(one.at)
 			if one.undo != nil {
 				one.undo()
 			}
-			w.close(one.i)
+			w.windows[one.i].to = mono()
 		}
 	}
 	for _, p := range steps {
@@ -245,23 +216,23 @@ func (w *world) stop() *history {
 	t := w.t
 	for _, one := range w.workers {
 		select {
-		case <-one.done: // too early; Wait says why
+		case <-one.Done(): // too early; Wait says why
 		default:
 			one.CloseInput(t)
 		}
 	}
-	h := &history{}
 	var records []*record
 	for _, one := range w.all {
-		w.await(one.done, fmt.Sprintf("worker %d does not end", one.proc))
-		err := one.Wait(t)
-		if err != nil && !one.killed {
-			h.notes = append(h.notes, &record{Proc: one.proc, Text: fmt.Sprintf("%v\n%s", err, one.Stderr())})
+		if err := one.Wait(t); err != nil && !one.killed {
+			records = append(records, &record{Op: opLeft, Proc: one.proc, Text: fmt.Sprintf("%v\n%s", err, one.Stderr())})
 		}
-		if one.strange != "" {
-			t.Errorf("worker %d said %q", one.proc, one.strange)
+		for line := range one.Lines() {
+			var extra int
+			if _, err := fmt.Sscanf(line, "done %d", &extra); err != nil && line != "ready" {
+				t.Errorf("worker %d said %q", one.proc, line)
+			}
+			w.extra += extra
 		}
-		w.extra += one.extra
 		mine, err := readRecords(one.file)
 		if err != nil && (!one.killed || !errors.Is(err, fs.ErrNotExist)) { // killed before it began
 			t.Errorf("worker %d: %v", one.proc, err)
@@ -270,31 +241,15 @@ func (w *world) stop() *history {
 	}
 	w.windows = append(w.windows, w.stalls()...)
 	w.stalls = nil
-	died := h.notes
-	h = newHistory(w.p.lease, records, w.windows)
-	h.notes = append(h.notes, died...)
+	h := newHistory(w.p.lease, records, w.windows)
 	h.writes = writes(t, w.store)
 	return h
 }
 
-// visit lends a client of its own, past all faults on the line.
-func (w *world) visit(do func(c *redlatch.Client)) {
-	c := w.visitor()
-	defer c.Close()
-	do(c)
-}
-
+// visitor is a client past all faults on the line.
 func (w *world) visitor() *redlatch.Client {
-	opt := rueidis.ClientOption{ForceSingleClient: w.guard == nil && w.cluster == nil}
-	switch {
-	case w.guard != nil:
-		opt.InitAddress, opt.Sentinel.MasterSet = w.guard.SentinelAddrs(), testbed.MasterName
-	case w.cluster != nil:
-		opt.InitAddress = w.cluster.Addrs()
-	default:
-		opt.InitAddress = []string{w.servers[0].Addr()}
-	}
-	c, err := redlatch.New(redlatch.Config{Redis: opt, LeaseTime: w.p.lease, Logger: slog.New(slog.DiscardHandler)})
+	p := party{args: workArgs{Sentinel: w.guard != nil, Lease: w.p.lease}}
+	c, err := redlatch.New(p.config(w.addrs()))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -307,51 +262,55 @@ const queue = "redisson_lock_queue:"
 // tidy takes and unlocks each fair lock in whose queue the dead, and those who were not let
 // leave, have stayed: they wait for the next one who comes, or for ten minutes.
 func (w *world) tidy(r *report) {
-	if len(w.nodes()) > 1 && w.guard == nil && w.cluster == nil {
+	if len(w.servers) > 1 {
 		return // no fair locks there
 	}
-	excused := false
-	for _, one := range w.windows {
-		excused = excused || one.effects&(effDead|effRefuse|effSilent|effFrozen|effForget) != 0
-	}
 	left := map[string]bool{}
-	for _, s := range w.nodes() {
-		if s.Info(w.t, "replication")["role"] != "master" {
-			continue
-		}
+	for _, s := range w.writable() {
 		for _, key := range s.List(w.t, "KEYS", queue+"*") {
 			left[strings.TrimPrefix(key, queue)] = true
-			limit := w.p.skip + 10*time.Minute
-			if ttl := s.Int(w.t, "PTTL", key); ttl == -1 || time.Duration(ttl)*time.Millisecond > limit {
-				r.violation("left behind on %s: %s for %d ms", s.Addr(), key, ttl)
-			}
+			w.ends(r, s, key, w.p.skip+10*time.Minute)
 		}
 	}
-	if len(left) == 0 || !excused {
+	for range w.windows.met(0, forever, 0, effDead|effRefuse|effSilent|effFrozen|effForget) {
+		w.visit(r, left)
 		return
 	}
-	w.visit(func(c *redlatch.Client) {
-		for name := range left {
-			begin := mono()
-			h, err := c.FairLock(name, fairlock.WithSkipAfter(w.p.skip)).TryLock(context.Background(), w.p.lease+2*w.p.skip+slack, 0)
-			if err != nil {
-				r.violation("nobody lives, and %s is not given: %v after %v", name, err, mono()-begin)
-				continue
-			}
-			if err := h.Unlock(context.Background()); err != nil {
-				r.violation("nobody lives, and %s is not unlocked: %v", name, err)
-			}
+}
+
+// visit takes locks that nobody has any more, past all faults on the line.
+func (w *world) visit(r *report, names map[string]bool) {
+	c := w.visitor()
+	defer c.Close()
+	for name := range names {
+		begin := mono()
+		h, err := c.FairLock(name, fairlock.WithSkipAfter(w.p.skip)).TryLock(context.Background(), w.p.lease+2*w.p.skip+slack, 0)
+		if err != nil {
+			r.violation("nobody lives, and %s is not given: %v after %v", name, err, mono()-begin)
+		} else if err := h.Unlock(context.Background()); err != nil {
+			r.violation("nobody lives, and %s is not unlocked: %v", name, err)
 		}
-	})
+	}
+}
+
+// writable are the masters.
+func (w *world) writable() []*testbed.Server {
+	return slices.DeleteFunc(slices.Clone(w.nodes()), func(s *testbed.Server) bool { return s.Info(w.t, "replication")["role"] != "master" })
+}
+
+// ends checks that a key is not there for longer than limit.
+func (w *world) ends(r *report, s *testbed.Server, key string, limit time.Duration) {
+	if left := s.Int(w.t, "PTTL", key); left == -1 || time.Duration(left)*ms > limit {
+		r.violation("left behind on %s: %s for %d ms", s.Addr(), key, left)
+	}
 }
 
 // left waits until nothing of the locks is on the servers any more, for as long as the
 // leases of the dead allow.
 func (w *world) left(r *report) {
-	t := w.t
 	w.tidy(r)
 	for _, c := range w.clocks {
-		c.put(t, 3*time.Hour) // what was written at a later time ends
+		c.put(w.t, 3*time.Hour) // what was written at a later time ends
 	}
 	allowed := testbed.AllowKeys("redisson_lock_token:", "redlatch_void:") // a void set lasts for seconds
 	deadline := time.Now().Add(3*w.p.lease + 2*w.p.skip + 5*time.Second)
@@ -359,13 +318,10 @@ func (w *world) left(r *report) {
 		if err := testbed.LeftBehind(s, time.Until(deadline), allowed); err != nil {
 			r.violation("left behind on %s: %v", s.Addr(), err)
 		}
-		if s.Info(t, "replication")["role"] != "master" {
-			continue // says MOVED on a cluster
-		}
-		for _, key := range s.List(t, "KEYS", "redlatch_void:*") {
-			if ms := s.Int(t, "PTTL", key); ms == -1 || ms > 10_000 {
-				r.violation("left behind on %s: %s for %d ms", s.Addr(), key, ms)
-			}
+	}
+	for _, s := range w.writable() {
+		for _, key := range s.List(w.t, "KEYS", "redlatch_void:*") {
+			w.ends(r, s, key, 10*time.Second)
 		}
 	}
 }
