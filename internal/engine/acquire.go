@@ -28,7 +28,6 @@ type acquisition struct {
 	wait  time.Duration // as asked for
 	lease time.Duration // 0: the watchdog's
 	until time.Time     // of the wait; zero: no limit
-	once  bool          // wait 0
 
 	patient time.Time // of one attempt: a server that has not answered by then is silent
 	owner   *held.Owner
@@ -39,27 +38,28 @@ type acquisition struct {
 	mu sync.Mutex // guards the members' attempts against refreshes of their places
 
 	began time.Time // the acquisition, or the whole that it is a part of; set once
+	once  bool      // wait 0
 	later bool      // it has waited since: what it asks for next is held since then
+	sent  bool      // it has asked the server
+	again bool      // the last try re-entered: a Shutdown does not end it
 
-	sent  bool        // it has asked the server
-	lead  *held.Share // it asks for other readers of this process, too
-	came  time.Time   // when it first looked for a reader to share a hold with
-	left  leftover
-	again bool          // the last try re-entered: a Shutdown does not end it
-	undo  chan struct{} // closed when what was given up has been undone
+	lead *held.Share // it asks for other readers of this process, too
+	came time.Time   // when it first looked for a reader to share a hold with
+	left leftover
+	undo chan struct{} // closed when what was given up has been undone
 
 	// while it waits
-	waits   bool        // it has been seen to wait
 	asleep  atomic.Bool // it waits for a signal
+	peer    atomic.Bool // the same owner acquired in another call
+	waits   bool        // it has been seen to wait
+	counts  bool        // an observer counts the hold that is passed on
+	placed  bool        // it has had a place
+	noticed bool        // a log line may be asking what it is
 	given   *held.Hold  // guarded by the registry's mutex; passed on by another one's unlock
 	link    any         // the observer's, for that hold
 	trace   string      // its trace context, for those in line behind it
-	counts  bool        // an observer counts it then
-	peer    atomic.Bool // the same owner acquired in another call
 	place   *place
-	placed  bool // it has had one
 	waiter  *pubsub.Waiter
-	noticed bool          // a log line may be asking what it is
 	line    pubsub.Waiter // in its own memory, for standing in line
 	look    time.Time     // when to try without a message
 	busy    kind.Outcome
@@ -71,16 +71,15 @@ type acquisition struct {
 	// for what a panic leaves
 	gated  bool // the gates are ours
 	flies  bool // a command was handed to the sender, and has no answer
-	fresh  int  // how many members it acquires
 	broken bool
+	fresh  int // how many members it acquires
 
-	bid    *Bid // whose attempt it is; nil: nobody's
-	parked bool // of a bid: it stays with it
-	stays  bool // of a bid: a late answer left a place, which is kept; read after undo
-
+	bid      *Bid       // whose attempt it is; nil: nobody's
+	parked   bool       // of a bid: it stays with it
+	stays    bool       // of a bid: a late answer left a place, which is kept; read after undo
 	tell     bool       // ask who the server is
-	told     conn.Reply // what it said
 	answered bool       // it said something
+	told     conn.Reply // what that was
 
 	values context.Context // the caller's, or that with the observer's span
 	call   sender.Call

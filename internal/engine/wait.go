@@ -247,7 +247,7 @@ func (a *acquisition) lastLook(err error) (won bool, _ error) {
 // nextLook is when to try, or to give up, without a message; zero: never. ask
 // says that nothing is known of the holder.
 func (a *acquisition) nextLook(news pubsub.News) (at time.Time, ask bool) {
-	now := time.Now() // each waiter comes here: one look at the clock
+	now := a.began.Add(time.Since(a.began)) // each waiter comes here: one look at one clock
 	at = a.look
 	if news.Line {
 		at = lease.Earlier(news.Expect, news.Look)

@@ -238,11 +238,11 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 			}
 		}()
 		rel.observe(ctx)
-		rel.send(closed, todo)
+		rel.send(closed, todo, time.Now())
 		begun = true
 		return
 	}
-	rel.send(closed, todo)
+	rel.send(closed, todo, now)
 }
 
 // goOn releases in the background what an observer's panic left: its holds have ended.
@@ -250,7 +250,7 @@ func (rel *Releasing) goOn(closed bool, todo int) {
 	rel.values, rel.ends = context.Background(), nil
 	rel.teller.Store(tellsOther)
 	if closed || todo == 0 {
-		rel.send(closed, todo)
+		rel.send(closed, todo, time.Time{})
 		return
 	}
 	rel.reg.wg.Add(1)
@@ -264,8 +264,8 @@ func (rel *Releasing) goOn(closed bool, todo int) {
 	}()
 }
 
-// send sends the first command, if one is to be sent.
-func (rel *Releasing) send(closed bool, todo int) {
+// send sends the first command, if one is to be sent now.
+func (rel *Releasing) send(closed bool, todo int, now time.Time) {
 	r := rel.reg
 	switch {
 	case closed:
@@ -278,7 +278,7 @@ func (rel *Releasing) send(closed bool, todo int) {
 			defer r.wg.Done()
 			rel.slow()
 		}()
-	case todo == 1 && r.passOn(rel.parts[0].hold):
+	case todo == 1 && r.passOn(rel.parts[0].hold, now):
 		rel.ended[rel.parts[0].index] = "released"
 		rel.parts[0].claim.Gate.Leave()
 		rel.end()

@@ -195,15 +195,15 @@ type Outcome struct {
 	Void bool
 	// Gone: of a group, a part that was to be re-entered is not held any more.
 	Gone bool
+	// NoLock: the key holds something that is no lock of this kind. It was not touched.
+	NoLock bool
 	// Open: the acquisition has just been made, and no writer waited that it has to stand
 	// back for: readers of the same process may share the hold.
 	Open bool
 	// Along: writers wait, but readers of the same process that have waited since before
 	// this instant may share the hold all the same. Zero: none may.
 	Along time.Time
-	// NoLock: the key holds something that is no lock of this kind. It was not touched.
-	NoLock bool
-	Token  uint64
+	Token uint64
 
 	// Granted and Lease tell of a lease that was set by somebody else's command:
 	// it lasts at least Lease from Granted on. Zero: the asked lease from when
@@ -215,11 +215,11 @@ type Outcome struct {
 	// known), what trace the holder left, and when to look again without a
 	// message (0: with Remaining; it may be sooner in a queue).
 	Holder    string
-	Foreign   bool // the holder is another library's: its release calls nobody
 	Remaining time.Duration
 	Trace     string
 	LookIn    time.Duration
 	Position  int  // in the queue, 1 is next; 0: no queue
+	Foreign   bool // the holder is another library's: its release calls nobody
 	Queued    bool // the attempt left a place on the server
 	// Watched: the refreshes of the place look for the waiter: it does not try
 	// again on a timer. RefreshIn is when the first one is due, 0: after Every.

@@ -44,25 +44,26 @@ type Spec struct {
 type Waiter struct {
 	C chan struct{}
 
-	hub    *Hub
-	topic  *topic
-	shared bool
-	aside  bool
+	hub   *Hub
+	topic *topic
+
+	shared  bool
+	aside   bool
+	carries bool
+
 	key    string
 	own    []string // channels of this waiter alone
 	member Member   // who waits; nil: nobody says
 	carry  any      // for TakeHead, if carries
 
-	carries bool
-
 	// guarded by hub.mu
 	try        bool
 	missed     bool
-	payloads   []string
-	prev, next *Waiter // in topic's line of exclusive waiters
 	inLine     bool
 	left       bool
-	told       bool     // a log line may be asking it who it is
+	told       bool // a log line may be asking it who it is
+	payloads   []string
+	prev, next *Waiter  // in topic's line of exclusive waiters
 	turn       int      // of the topic, at the last look
 	passed     []Holder // News.Passed for one that was taken
 }
