@@ -1,8 +1,10 @@
 package docs
 
 import (
+	"errors"
 	"fmt"
 	"go/format"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,16 +18,6 @@ import (
 
 // The Go code of README and of the pages that people copy from compiles, and whole programs run. A block that begins
 // with "// before" is code of another library.
-
-// pagesWithCode are checked; in the others code may have gaps.
-func pagesWithCode(t *testing.T) []string {
-	t.Helper()
-	pages, err := filepath.Glob("docs/moving/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(pages, "README.md", "docs/COOKBOOK.md", "docs/TESTING.md")
-}
 
 // modulePath is the module that the pages are about.
 const modulePath = "github.com/redlatch/redlatch"
@@ -59,15 +51,10 @@ func program(block string) string {
 	}
 	var imports strings.Builder
 	used := block + "context. redlatch."
-	names := []string{}
-	for name := range packages {
+	for _, name := range slices.Sorted(maps.Keys(packages)) {
 		if regexp.MustCompile(`\b` + name + `\.`).MatchString(used) {
-			names = append(names, name)
+			fmt.Fprintf(&imports, "\t%q\n", packages[name])
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		fmt.Fprintf(&imports, "\t%q\n", packages[name])
 	}
 	if declares(block) {
 		if !strings.Contains(block, "func main() {") {
@@ -113,27 +100,21 @@ func blocksOf(page, text string) []string {
 // consumer makes a module that uses this one as a user's does, with the dependencies that this one brings.
 func consumer(t *testing.T) string {
 	t.Helper()
-	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum, err := os.ReadFile("go.sum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	here, err := filepath.Abs(root)
+	testbed.Must(t, err)
 	dir := t.TempDir()
-	mod := strings.Replace(string(own), "module "+modulePath, "module example.com/consumer", 1) +
-		"\nrequire " + modulePath + " v0.0.0\n\nreplace " + modulePath + " => " + filepath.ToSlash(root) + "\n"
-	for name, text := range map[string]string{"go.mod": mod, "go.sum": string(sum)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	mod := strings.Replace(read(t, "go.mod"), "module "+modulePath, "module example.com/consumer", 1) +
+		"\nrequire " + modulePath + " v0.0.0\n\nreplace " + modulePath + " => " + filepath.ToSlash(here) + "\n"
+	put(t, dir, "go.mod", mod)
+	put(t, dir, "go.sum", read(t, "go.sum"))
 	return dir
+}
+
+// put makes a file in a folder that may be new.
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	testbed.Must(t, err)
 }
 
 // goTool runs the go command in a consumer's module.
@@ -147,18 +128,16 @@ func goTool(t *testing.T, dir string, args ...string) (string, error) {
 }
 
 func TestCodeOnThePagesWorks(t *testing.T) {
-	t.Chdir("..")
 	dir := consumer(t)
 	srv := testbed.Standalone(t)
-	whole := map[string]string{} // program's directory → where it is from
-	for _, page := range pagesWithCode(t) {
-		text, err := os.ReadFile(page) // #nosec G304 -- a page of this repository
-		if err != nil {
-			t.Fatal(err)
+	whole := map[string]string{}           // program's directory → where it is from
+	for _, page := range files(t, ".md") { // in the others code may have gaps
+		if !strings.HasPrefix(page, "docs/moving/") && !slices.Contains([]string{"README.md", "docs/COOKBOOK.md", "docs/TESTING.md"}, page) {
+			continue
 		}
-		blocks := blocksOf(page, string(text))
-		if page == "README.md" && len(blocks) < 2 {
-			t.Errorf("%s: %d blocks of Go", page, len(blocks))
+		blocks := blocksOf(page, read(t, page))
+		if page == "README.md" {
+			atLeast(t, 2, len(blocks), "blocks of Go")
 		}
 		for i, block := range blocks {
 			name := fmt.Sprintf("%s%02d", strings.ToLower(strings.TrimSuffix(filepath.Base(page), ".md")), i)
@@ -169,21 +148,13 @@ func TestCodeOnThePagesWorks(t *testing.T) {
 				}
 				whole[name] = page
 			}
-			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			code := strings.ReplaceAll(program(block), "redis://127.0.0.1:6379", "redis://"+srv.Addr())
-			if err := os.WriteFile(filepath.Join(dir, name, "main.go"), []byte(code), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			put(t, filepath.Join(dir, name), "main.go", strings.ReplaceAll(program(block), "redis://127.0.0.1:6379", "redis://"+srv.Addr()))
 		}
 	}
 	if out, err := goTool(t, dir, "vet", "./..."); err != nil {
 		t.Fatalf("what is copied from a page does not compile: %v\n%s", err, out)
 	}
-	if len(whole) == 0 {
-		t.Error("README has no whole program")
-	}
+	atLeast(t, 1, len(whole), "whole programs")
 	for name, page := range whole {
 		out, err := goTool(t, dir, "run", "./"+name)
 		t.Logf("%s, %s:\n%s", page, name, out)

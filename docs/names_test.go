@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,7 +13,7 @@ import (
 )
 
 var (
-	testFunc = regexp.MustCompile(`^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
 	testName = regexp.MustCompile(`\b((?:Test|Benchmark|Fuzz|Example)[A-Z]\w*)(…?)`)
 )
 
@@ -22,10 +21,8 @@ var (
 func TestNamedTestsExist(t *testing.T) {
 	var tests []string
 	for _, file := range files(t, "_test.go") {
-		for line := range strings.Lines(read(t, file)) {
-			if found := testFunc.FindStringSubmatch(line); found != nil {
-				tests = append(tests, found[1])
-			}
+		for _, found := range testFunc.FindAllStringSubmatch(read(t, file), -1) {
+			tests = append(tests, found[1])
 		}
 	}
 	slices.Sort(tests)
@@ -48,9 +45,7 @@ func TestNamedTestsExist(t *testing.T) {
 			}
 		}
 	}
-	if named < 100 {
-		t.Errorf("only %d names were found", named)
-	}
+	atLeast(t, 100, named, "names")
 }
 
 var (
@@ -102,42 +97,35 @@ func TestNamedTargetsExist(t *testing.T) {
 			check(p.prose, at[0], at[1])
 		}
 	}
-	if named < 30 || len(targets) < 10 || len(variables) < 10 {
-		t.Errorf("only %d calls, %d targets and %d variables were found", named, len(targets), len(variables))
-	}
+	atLeast(t, 30, named, "calls")
+	atLeast(t, 10, len(targets), "targets")
+	atLeast(t, 10, len(variables), "variables")
 }
 
-var byDefault = regexp.MustCompile(`(?m)^([A-Z_]+) *\?=`)
+var (
+	byDefault = regexp.MustCompile(`(?m)^([A-Z_]+) *\?=`)
+	described = regexp.MustCompile(`(?m)^([a-z-]+):.*##(\w*)`)
+)
 
-// TestMakefileHasOneDefaultPerVariable: make takes the first default of a variable and ignores the others, without a
-// word.
-func TestMakefileHasOneDefaultPerVariable(t *testing.T) {
+// TestMakefile: no variable has two defaults, of which make would ignore the second without a word, and a target that
+// says what it does is in a group that make help knows.
+func TestMakefile(t *testing.T) {
+	text := read(t, "Makefile")
 	seen := map[string]bool{}
-	for _, found := range byDefault.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+	for _, found := range byDefault.FindAllStringSubmatch(text, -1) {
 		if seen[found[1]] {
 			t.Errorf("the Makefile gives %s two defaults", found[1])
 		}
 		seen[found[1]] = true
 	}
-	if len(seen) < 5 {
-		t.Errorf("only %d variables were found", len(seen))
-	}
-}
-
-var described = regexp.MustCompile(`(?m)^([a-z-]+):.*##(\w*)`)
-
-// TestMakeHelpListsEveryTarget: a target that says what it does is in a group that make help knows.
-func TestMakeHelpListsEveryTarget(t *testing.T) {
-	text := read(t, "Makefile")
-	found := described.FindAllStringSubmatch(text, -1)
-	for _, target := range found {
+	atLeast(t, 5, len(seen), "variables")
+	targets := described.FindAllStringSubmatch(text, -1)
+	for _, target := range targets {
 		if !strings.Contains(text, " '"+target[2]+":") {
 			t.Errorf("make help does not list %s: it knows no group %q", target[1], target[2])
 		}
 	}
-	if len(found) < 10 {
-		t.Errorf("only %d targets were found", len(found))
-	}
+	atLeast(t, 10, len(targets), "targets")
 }
 
 // writers are the functions of the SDK that write to the log; their first text is the message.
@@ -153,15 +141,13 @@ const prefix = "redlatch: "
 func logged(t *testing.T) map[string]string {
 	t.Helper()
 	messages := map[string]string{}
-	others := []string{}
-	for _, mod := range files(t, "go.mod") {
-		if dir := path.Dir(mod); dir != "." {
-			others = append(others, dir+"/")
-		}
+	others := []string{"internal/testbed/"}
+	for _, mod := range files(t, "/go.mod") {
+		others = append(others, strings.TrimSuffix(mod, "go.mod"))
 	}
 	for _, file := range files(t, ".go") {
 		isOther := func(dir string) bool { return strings.HasPrefix(file, dir) }
-		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc(append(others, "internal/testbed/"), isOther) {
+		if strings.HasSuffix(file, "_test.go") || slices.ContainsFunc(others, isOther) {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.SkipObjectResolution)
@@ -187,15 +173,10 @@ func message(call *ast.CallExpr) string {
 		return ""
 	}
 	for _, arg := range call.Args {
-		lit, ok := arg.(*ast.BasicLit)
-		if !ok || lit.Kind != token.STRING {
-			continue
+		if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			text, _ := strconv.Unquote(lit.Value) // which the parser has read
+			return prefix + strings.TrimPrefix(text, prefix)
 		}
-		text, err := strconv.Unquote(lit.Value)
-		if err != nil {
-			return ""
-		}
-		return prefix + strings.TrimPrefix(text, prefix)
 	}
 	return ""
 }
@@ -228,7 +209,5 @@ func TestLogMessages(t *testing.T) {
 			t.Errorf("%s does not have what %s logs: %q", path, file, message)
 		}
 	}
-	if len(shown) < 10 {
-		t.Errorf("only %d messages were found", len(shown))
-	}
+	atLeast(t, 10, len(shown), "messages")
 }

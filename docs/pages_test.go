@@ -14,33 +14,22 @@ import (
 // root is the top of the repository.
 const root = ".."
 
-// files lists the files whose names end in one of the endings, as paths from the root with slashes. Folders that begin
-// with a dot are left out. The test is skipped where the other modules are missing, as in a module's source that was
-// downloaded.
-func files(t *testing.T, endings ...string) []string {
+// files lists the files whose names have an ending, as paths from the root with slashes. Folders that begin with a dot
+// are left out. The test is skipped where the other modules are missing, as in a module's source that was downloaded.
+func files(t *testing.T, ending string) []string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, "integration")); err != nil {
 		t.Skip("not in a clone of the repository")
 	}
 	var found []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
 		}
-		if d.IsDir() {
-			if path != root && strings.HasPrefix(d.Name(), ".") {
-				return fs.SkipDir
-			}
-			return nil
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ending) {
+			found = append(found, path)
 		}
-		for _, ending := range endings {
-			if strings.HasSuffix(path, ending) {
-				rel, err := filepath.Rel(root, path)
-				found = append(found, filepath.ToSlash(rel))
-				return err
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +45,22 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// write writes a file anew.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(path)), []byte(text), 0o644); err != nil { // #nosec G306 -- a page or picture
+		t.Fatal(err)
+	}
+}
+
+// atLeast fails where so few things are found that the test looks past what it is about.
+func atLeast(t *testing.T, least, found int, what string) {
+	t.Helper()
+	if found < least {
+		t.Errorf("only %d %s were found", found, what)
+	}
 }
 
 // page is a page in parts. A line that is not of a part is empty there: lines keep their numbers.
@@ -95,9 +100,7 @@ func pages(t *testing.T) []page {
 	for _, path := range files(t, ".md") {
 		all = append(all, split(path, read(t, path)))
 	}
-	if len(all) < 20 {
-		t.Fatalf("only %d pages were found", len(all))
-	}
+	atLeast(t, 20, len(all), "pages")
 	return all
 }
 

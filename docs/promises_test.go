@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -106,9 +105,7 @@ func TestPromises(t *testing.T) {
 	}
 	want = head + promisesBegin + want + promisesEnd + tail
 	if *update {
-		if err := os.WriteFile(filepath.Join(root, promisesPage), []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, promisesPage, want)
 	} else if text != want {
 		t.Errorf("%s is out of date: run make promises", promisesPage)
 	}

@@ -42,9 +42,7 @@ func TestExamplesFitOnAScreen(t *testing.T) {
 			t.Errorf("%s has %d lines to read, more than %d", file, n, screen)
 		}
 	}
-	if found < 10 {
-		t.Errorf("only %d examples were found", found)
-	}
+	atLeast(t, 10, found, "examples")
 	if n := toRead("package p\n\nimport (\n\t\"a\"\n)\n\nfunc f() {\n}\n"); n != 5 {
 		t.Errorf("counted %d lines", n)
 	}
@@ -69,9 +67,7 @@ func TestExamplesNameDurations(t *testing.T) {
 			}
 		}
 	}
-	if calls < 10 {
-		t.Errorf("only %d calls were found", calls)
-	}
+	atLeast(t, 10, calls, "calls")
 	for call, bad := range map[string]bool{
 		"TryLock(ctx, 0, 0)": true, "TryDo(ctx, wait, 0, work)": true, "TryLock(ctx, time.Second, lease)": true,
 		"TryDo(ctx, 5*time.Millisecond, watchdog, busy(1))": true, "TryLock(ctx, wait, 0)": true,

@@ -1,14 +1,11 @@
 package docs
 
 import (
-	"bytes"
 	"errors"
-	"go/parser"
-	"go/token"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,59 +17,33 @@ import (
 // downloaded.
 func git(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	if _, err := os.Stat(".git"); err != nil {
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		t.Skip("not in a git repository")
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
-	out, err := exec.CommandContext(t.Context(), "git", args...).Output()
+	out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, args...)...).Output()
 	return string(out), err
 }
 
-// programs lists the directories with a package main.
-func programs(t *testing.T) []string {
-	t.Helper()
-	var dirs []string
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
-			return fs.SkipDir
-		}
-		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly)
-		if err != nil {
-			return err
-		}
-		if dir := filepath.ToSlash(filepath.Dir(path)); f.Name.Name == "main" && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dirs
-}
+var programClause = regexp.MustCompile(`(?m)^package main$`)
 
 // What go build leaves of each program can't be added by accident.
 func TestBuiltProgramsAreIgnored(t *testing.T) {
-	t.Chdir("..")
-	dirs := programs(t)
-	if len(dirs) == 0 {
-		t.Fatal("no program was found")
-	}
-	for _, dir := range dirs {
-		name := dir[strings.LastIndexByte(dir, '/')+1:]
-		left := []string{dir + "/" + name, dir + "/" + name + ".exe"}
-		if dir != name {
-			left = append(left, name) // built from the root
+	dirs := map[string]bool{}
+	for _, file := range files(t, ".go") {
+		if !strings.HasSuffix(file, "_test.go") && programClause.MatchString(read(t, file)) {
+			dirs[path.Dir(file)] = true
 		}
-		for _, path := range left {
+	}
+	atLeast(t, 10, len(dirs), "programs")
+	for dir := range dirs {
+		name := path.Base(dir)
+		for _, path := range []string{dir + "/" + name, dir + "/" + name + ".exe", name} { // the last one is built from the root
+			if path == dir {
+				continue
+			}
 			if _, err := git(t, "check-ignore", "-q", "--no-index", path); err != nil {
 				t.Errorf(".gitignore lets %s through: %v", path, err)
 			}
@@ -85,74 +56,44 @@ var magic = []string{"\x7fELF", "MZ", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe", "!
 
 // No file that is tracked was built.
 func TestNothingBuiltIsTracked(t *testing.T) {
-	t.Chdir("..")
 	list, err := git(t, "ls-files", "-z")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path := range strings.SplitSeq(strings.TrimRight(list, "\x00"), "\x00") {
-		head, err := firstBytes(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed, and not yet told to git
-		}
-		if err != nil {
+		text, err := os.ReadFile(filepath.Join(root, path)) // #nosec G304 -- a tracked file
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {  // removed, and not yet told to git
 			t.Fatal(err)
 		}
 		for _, m := range magic {
-			if bytes.HasPrefix(head, []byte(m)) {
+			if strings.HasPrefix(string(text), m) {
 				t.Errorf("%s is a built program or library", path)
 			}
 		}
 	}
 }
 
-func firstBytes(path string) ([]byte, error) {
-	f, err := os.Open(path) // #nosec G304 -- a tracked file
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	head := make([]byte, 8)
-	n, err := io.ReadFull(f, head)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return head[:n], err
-}
-
-// script runs one of scripts/, and returns what it printed.
-func script(t *testing.T, env []string, args ...string) (string, error) {
+// script runs one of scripts/ in the root, and returns what it printed.
+func script(t *testing.T, env string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), env)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
+var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
+
 // TestFuzzKnowsAllTargets: what is searched is what the code has, in every module.
 func TestFuzzKnowsAllTargets(t *testing.T) {
-	t.Chdir("..")
 	var want []string
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	for _, file := range files(t, "_test.go") {
+		for _, m := range fuzzFunc.FindAllStringSubmatch(read(t, file), -1) {
+			want = append(want, path.Dir(file)+" "+m[1])
 		}
-		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
-			return fs.SkipDir
-		}
-		if !strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`).FindAllSubmatch(text, -1) {
-			want = append(want, filepath.ToSlash(filepath.Dir(path))+" "+string(m[1]))
-		}
-		return err
-	})
-	if err != nil || len(want) < 10 {
-		t.Fatal(want, err)
 	}
-	out, err := script(t, nil, "scripts/fuzz.sh", "--list")
+	atLeast(t, 10, len(want), "targets")
+	out, err := script(t, "", "scripts/fuzz.sh", "--list")
 	got := strings.Split(strings.TrimSpace(out), "\n")
 	slices.Sort(want)
 	slices.Sort(got)
@@ -163,17 +104,10 @@ func TestFuzzKnowsAllTargets(t *testing.T) {
 
 // TestTargetsThatDoNothingFail: a name that fits nothing is not a success without work.
 func TestTargetsThatDoNothingFail(t *testing.T) {
-	t.Chdir("..")
-	for _, tc := range []struct {
-		env  []string
-		args []string
-	}{
-		{nil, []string{"scripts/fuzz.sh", "1s", "typo"}},
-		{[]string{"SERVERS=typo"}, []string{"scripts/matrix.sh"}},
-	} {
-		out, err := script(t, tc.env, tc.args...)
+	for _, tc := range [][]string{{"", "scripts/fuzz.sh", "1s", "typo"}, {"SERVERS=typo", "scripts/matrix.sh"}} {
+		out, err := script(t, tc[0], tc[1:]...)
 		if err == nil || strings.Count(out, "\n") > 40 || out == "" {
-			t.Errorf("%v %v: %v\n%.2000s", tc.env, tc.args, err, out)
+			t.Errorf("%v: %v\n%.2000s", tc, err, out)
 		}
 	}
 }

@@ -88,6 +88,14 @@ func (p *Program) Close() {
 	}
 }
 
+// Must ends the test after an error.
+func Must(tb TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+}
+
 // eventually calls cond until it returns nil, and ends the test with its last
 // error when patience has run out.
 func eventually(tb TB, what string, cond func() error) {
