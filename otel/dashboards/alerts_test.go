@@ -8,27 +8,24 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redlatch/redlatch/internal/testbed/backends"
 )
 
-// Every alert has a runbook: a heading of docs/OPERATIONS.md, with commands below it.
+// Every alert has a test, and a runbook: a heading of docs/OPERATIONS.md, with commands below it.
 func TestAlertsHaveRunbooks(t *testing.T) {
-	rules, err := os.ReadFile("alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATIONS.md"))
-	if err != nil {
+	runbook := filepath.Join("..", "..", "docs", "OPERATIONS.md")
+	if _, err := os.Stat(runbook); err != nil {
 		t.Skip("not in a clone of the repository")
 	}
-	alerts := strings.Split(string(rules), "- alert: ")[1:]
+	page, tests, alerts := read(t, runbook), read(t, "alerts_test.yml"), strings.Split(read(t, "alerts.yml"), "- alert: ")[1:]
 	for _, rule := range alerts {
 		name, _, _ := strings.Cut(rule, "\n")
+		if !strings.Contains(tests, "alertname: "+name) {
+			t.Errorf("no test for %s", name)
+		}
 		if url := "docs/OPERATIONS.md#" + strings.ToLower(name) + "\n"; !strings.Contains(rule, "runbook_url: https://") || !strings.Contains(rule, url) {
 			t.Errorf("%s has no runbook_url that ends with %s", name, url)
 		}
-		_, section, found := strings.Cut(string(page), "\n### "+name+"\n")
+		_, section, found := strings.Cut(page, "\n### "+name+"\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found || !strings.Contains(section, "\nredlatch ") {
 			t.Errorf("docs/OPERATIONS.md has no commands below a heading ### %s", name)
@@ -42,15 +39,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 // The rules find what they look for in the metrics of a Client without lock names, in a real Prometheus: with times
 // and limits that a short run of the shop passes, what is wrong there fires.
 func TestAlertsFireWithoutLockNames(t *testing.T) {
-	needs(t, "prometheus")
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
-	text, err := os.ReadFile("alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(string(text), "[15s]")
+	rules := regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(read(t, "alerts.yml"), "[15s]")
 	rules = regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAllString(rules, "")
 	for _, limit := range [][2]string{{") > 300", ") > 0.02"}, {") > 900", ") > 1"}, {") > 5", ") > 0.001"}, {") > 0.8", ") > 0.01"}, {") > 1", ") > 0.1"}} {
 		if !strings.Contains(rules, limit[0]+"\n") {
@@ -62,26 +51,10 @@ func TestAlertsFireWithoutLockNames(t *testing.T) {
 	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := backends.StartPrometheus(t, shop(t, false), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := scraped(t, false, file)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	shows := func(expr string) {
-		t.Helper()
-		for {
-			got, err := p.Query(ctx, expr)
-			if len(got) > 0 {
-				return
-			}
-			select {
-			case <-ctx.Done():
-				t.Fatalf("nothing is found: %s: %v", expr, err)
-			case <-time.After(500 * time.Millisecond):
-			}
-		}
-	}
+	shows := func(expr string) { t.Helper(); untilFound(t, ctx, p, expr, anything) }
 	for _, alert := range []string{"LeaseLost", "Stuck", "HeldLong", "SlowWaits", "Contention"} {
 		shows(`ALERTS{alertname="Redlatch` + alert + `",alertstate="firing",lock_type!="",lock_name=""}`)
 	}

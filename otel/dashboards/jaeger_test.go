@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,30 +19,19 @@ import (
 
 // found is what Jaeger's query API answers.
 type found struct {
-	Data []struct {
-		TraceID string      `json:"traceID"`
-		Spans   []foundSpan `json:"spans"`
-	} `json:"data"`
+	Data []struct{ Spans []foundSpan }
 }
 
 type foundSpan struct {
-	TraceID       string     `json:"traceID"`
-	SpanID        string     `json:"spanID"`
-	OperationName string     `json:"operationName"`
-	Duration      int64      `json:"duration"` // us
-	ProcessID     string     `json:"processID"`
-	References    []foundRef `json:"references"`
-	Tags          []struct {
-		Key   string `json:"key"`
-		Value any    `json:"value"`
-	} `json:"tags"`
+	TraceID, SpanID, OperationName string
+	References                     []foundRef
+	Tags                           []struct {
+		Key   string
+		Value any
+	}
 }
 
-type foundRef struct {
-	RefType string `json:"refType"`
-	TraceID string `json:"traceID"`
-	SpanID  string `json:"spanID"`
-}
+type foundRef struct{ RefType, TraceID, SpanID string }
 
 func (s foundSpan) tag(key string) string {
 	for _, t := range s.Tags {
@@ -65,6 +53,19 @@ func (j *jaeger) traces(ctx context.Context, path string, q url.Values) (found, 
 		err = json.Unmarshal(body, &out)
 	}
 	return out, err
+}
+
+// spans asks for the spans of all traces that a search finds.
+func (j *jaeger) spans(ctx context.Context, t *testing.T, q search) (spans []foundSpan) {
+	t.Helper()
+	got, err := j.traces(ctx, "/api/traces", q.query())
+	if err != nil {
+		t.Fatalf("%+v: %v", q, err)
+	}
+	for _, trace := range got.Data {
+		spans = append(spans, trace.Spans...)
+	}
+	return spans
 }
 
 // search is one search of a user: what the form of Jaeger's page makes of its fields.
@@ -144,9 +145,7 @@ func TestJaeger(t *testing.T) {
 		testbed.Skip(t, "jaeger is not on PATH; make jaeger builds it from Go's modules")
 	}
 	started, err := backends.StartJaeger(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	j := &jaeger{started}
 	shop(t, true, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="+j.OTLP, "OTEL_BSP_SCHEDULE_DELAY=100") // ms; 5 s by default
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -154,32 +153,19 @@ func TestJaeger(t *testing.T) {
 
 	waiter, holder := j.waiter(ctx, t)
 	t.Logf("waiter: trace %s; held by: trace %s", waiter.TraceID, holder.TraceID)
-	text, err := os.ReadFile("traces.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	page := strings.NewReplacer(
 		"orders:*", waiter.tag("lock.name"), "<its trace id>", holder.TraceID, "<its lock.owner>", waiter.tag("lock.owner"),
 		"http://localhost:16686", j.URL, "2026-01-01T00:00:00Z", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339),
 		"2026-01-02T00:00:00Z", time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-	).Replace(string(text))
+	).Replace(read(t, "traces.md"))
 	for _, q := range searches(t, page) {
 		if strings.HasPrefix(q.tags, "lock.predecessor.trace_id=") {
 			// Whoever was waited for in the end held it for others than the one met.
 			q.tags = "lock.predecessor.trace_id=" + j.predecessor(ctx, t)
 		}
-		j.until(ctx, t, q.what+": "+q.operation+" "+q.tags, func() bool {
-			got, err := j.traces(ctx, "/api/traces", q.query())
-			if err != nil {
-				t.Fatalf("%+v: %v", q, err)
-			}
-			return len(got.Data) > 0
-		})
+		j.until(ctx, t, q.what+": "+q.operation+" "+q.tags, func() bool { return len(j.spans(ctx, t, q)) > 0 })
 	}
 	curls(ctx, t, page)
-	if path := os.Getenv("REDLATCH_PICTURES"); path != "" {
-		picture(t, j.URL+"/trace/"+waiter.TraceID+"?uiFind="+waiter.SpanID, filepath.Join(path, "jaeger-trace.png"))
-	}
 }
 
 // until asks again until there is an answer: spans arrive in batches.
@@ -198,45 +184,24 @@ func (j *jaeger) until(ctx context.Context, t *testing.T, what string, ok func()
 // till), follows its first link and checks what is there.
 func (j *jaeger) waiter(ctx context.Context, t *testing.T) (waiter, holder foundSpan) {
 	t.Helper()
-	q := search{operation: "lock.acquire", tags: "lock.contended=true lock.outcome=acquired", atLeast: "1s"}.query()
+	q := search{operation: "lock.acquire", tags: "lock.contended=true lock.outcome=acquired", atLeast: "1s"}
+	client := func(s foundSpan) string { id, _, _ := strings.Cut(s.tag("lock.owner"), ":"); return id }
 	j.until(ctx, t, "a waiter whose link leads to the other till", func() bool {
-		got, err := j.traces(ctx, "/api/traces", q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tr := range got.Data {
-			for _, span := range tr.Spans {
-				if span.OperationName != "lock.acquire" || span.tag("lock.holder.trace_id") == "" {
-					continue
-				}
-				at := slices.IndexFunc(span.References, func(r foundRef) bool { return r.RefType == "FOLLOWS_FROM" })
-				if at < 0 {
-					t.Fatalf("a waiter's span has no link: %+v", span)
-				}
-				to := span.References[at]
-				if to.TraceID != span.tag("lock.holder.trace_id") {
-					t.Fatalf("the first link leads to %s, lock.holder.trace_id says %s", to.TraceID, span.tag("lock.holder.trace_id"))
-				}
-				there, err := j.traces(ctx, "/api/traces/"+to.TraceID, nil)
-				if err != nil {
-					continue // not sent yet
-				}
-				for _, tr := range there.Data {
-					for _, h := range tr.Spans {
-						if h.SpanID != to.SpanID {
-							continue
-						}
-						if h.OperationName != "lock.acquire" || h.tag("lock.owner") != span.tag("lock.holder.owner") {
-							t.Fatalf("the link leads to %+v, want the acquisition of %s", h, span.tag("lock.holder.owner"))
-						}
-						a, _, _ := strings.Cut(h.tag("lock.owner"), ":")
-						b, _, _ := strings.Cut(span.tag("lock.owner"), ":")
-						if a != b {
-							waiter, holder = span, h
-							return true
-						}
-					}
-				}
+		for _, span := range j.spans(ctx, t, q) {
+			if span.OperationName != "lock.acquire" || span.tag("lock.holder.trace_id") == "" {
+				continue
+			}
+			at := slices.IndexFunc(span.References, func(r foundRef) bool { return r.RefType == "FOLLOWS_FROM" })
+			if at < 0 || span.References[at].TraceID != span.tag("lock.holder.trace_id") {
+				t.Fatalf("a waiter's span has no link, or its first one leads elsewhere: %+v", span)
+			}
+			there, ok := j.span(ctx, span.References[at]) // or it is not sent yet
+			if ok && (there.OperationName != "lock.acquire" || there.tag("lock.owner") != span.tag("lock.holder.owner")) {
+				t.Fatalf("the link leads to %+v, want the acquisition of %s", there, span.tag("lock.holder.owner"))
+			}
+			if ok && client(there) != client(span) {
+				waiter, holder = span, there
+				return true
 			}
 		}
 		return false
@@ -244,19 +209,26 @@ func (j *jaeger) waiter(ctx context.Context, t *testing.T) (waiter, holder found
 	return waiter, holder
 }
 
+// span asks for what a link leads to.
+func (j *jaeger) span(ctx context.Context, to foundRef) (foundSpan, bool) {
+	there, err := j.traces(ctx, "/api/traces/"+to.TraceID, nil)
+	if err == nil {
+		for _, trace := range there.Data {
+			if at := slices.IndexFunc(trace.Spans, func(s foundSpan) bool { return s.SpanID == to.SpanID }); at >= 0 {
+				return trace.Spans[at], true
+			}
+		}
+	}
+	return foundSpan{}, false
+}
+
 // predecessor is a trace that somebody waited for in the end, having met another.
 func (j *jaeger) predecessor(ctx context.Context, t *testing.T) (id string) {
 	t.Helper()
 	j.until(ctx, t, "a waiter with a predecessor", func() bool {
-		got, err := j.traces(ctx, "/api/traces", search{operation: "lock.acquire", tags: "lock.type=fair"}.query())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tr := range got.Data {
-			for _, span := range tr.Spans {
-				if id = span.tag("lock.predecessor.trace_id"); id != "" {
-					return true
-				}
+		for _, span := range j.spans(ctx, t, search{operation: "lock.acquire", tags: "lock.type=fair"}) {
+			if id = span.tag("lock.predecessor.trace_id"); id != "" {
+				return true
 			}
 		}
 		return false
@@ -279,20 +251,5 @@ func curls(ctx context.Context, t *testing.T, page string) {
 		if err != nil || !strings.Contains(string(out), "lock.acquire") {
 			t.Errorf("%v: %.300s\n%s", err, out, c[1])
 		}
-	}
-}
-
-// picture lets a browser draw a page.
-func picture(t *testing.T, page, path string) {
-	t.Helper()
-	args := []string{"--headless", "--hide-scrollbars", "--window-size=1400,490", "--virtual-time-budget=20000", "--screenshot=" + path}
-	if os.Geteuid() == 0 {
-		args = append(args, "--no-sandbox") // Chromium's own rule for root
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "chromium", append(args, page)...).CombinedOutput() //nolint:gosec // its arguments are above
-	if err != nil {
-		t.Errorf("chromium: %v\n%s", err, out)
 	}
 }

@@ -48,17 +48,12 @@ type dashboard struct {
 	}
 }
 
-func readDashboard(t *testing.T) dashboard {
+// read returns a file of this folder, or one by its path from here.
+func read(t *testing.T, path ...string) string {
 	t.Helper()
-	text, err := os.ReadFile("redlatch.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
-	return d
+	text, err := os.ReadFile(filepath.Join(path...))
+	testbed.Must(t, err)
+	return string(text)
 }
 
 // variables stand for what Grafana would put in.
@@ -100,82 +95,68 @@ func shop(t *testing.T, names bool, env ...string) (targets []string) {
 	return nil
 }
 
-// TestPanelsReturnData runs the expression of every panel against a real
-// Prometheus that scrapes the shop at work: each must return a number.
-func TestPanelsReturnData(t *testing.T) {
+// scraped starts a real Prometheus that scrapes the shop at work.
+func scraped(t *testing.T, names bool, rules string) *backends.Prometheus {
+	t.Helper()
 	needs(t, "prometheus")
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
-	p, err := backends.StartPrometheus(t, shop(t, true), "alerts.yml")
-	if err != nil {
-		t.Fatal(err)
+	p, err := backends.StartPrometheus(t, shop(t, names), rules)
+	testbed.Must(t, err)
+	return p
+}
+
+// untilFound asks again until there is such a sample. A scrape that takes longer than a second leaves nothing to be
+// found until the next one.
+func untilFound(t *testing.T, ctx context.Context, p *backends.Prometheus, expr string, is func(backends.Sample) bool) { //nolint:revive // t first, as in testing
+	t.Helper()
+	for {
+		got, err := p.Query(ctx, expr)
+		if slices.ContainsFunc(got, is) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v %v", expr, got, err)
+		case <-time.After(500 * time.Millisecond):
+		}
 	}
+}
+
+func anything(backends.Sample) bool { return true }
+
+// TestPanelsReturnData: the expression of every panel returns a number, the variables of the dashboard find what they
+// look for, and a lost lease fires its alert.
+func TestPanelsReturnData(t *testing.T) {
+	p := scraped(t, true, "alerts.yml")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-
-	exprs := map[string]string{}
-	d := readDashboard(t)
+	var d dashboard
+	testbed.Must(t, json.Unmarshal([]byte(read(t, "redlatch.json")), &d))
+	var exprs []string
 	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
-			exprs[panel.Title+": "+variables.Replace(target.Expr)] = variables.Replace(target.Expr)
+			exprs = append(exprs, variables.Replace(target.Expr))
 		}
 	}
 	for _, a := range d.Annotations.List {
-		exprs[a.Name+": "+variables.Replace(a.Expr)] = variables.Replace(a.Expr)
+		exprs = append(exprs, variables.Replace(a.Expr))
 	}
 	if len(exprs) < 25 {
 		t.Fatalf("only %d expressions were found", len(exprs))
 	}
-	for len(exprs) > 0 {
-		for name, expr := range exprs {
-			got, err := p.Query(ctx, expr)
-			if ctx.Err() == nil && err != nil {
-				t.Errorf("%s: %v", name, err)
-				delete(exprs, name)
-			}
-			if slices.ContainsFunc(got, numeric) {
-				delete(exprs, name)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			for name := range exprs {
-				t.Errorf("no data: %s", name)
-			}
-			return
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
-
-	// The variables of the dashboard find what they look for, and a lost lease
-	// fires its alert. A scrape that takes longer than a second leaves nothing to be
-	// found until the next one.
-	found := func(expr string, is func(backends.Sample) bool) {
-		t.Helper()
-		for {
-			got, err := p.Query(ctx, expr)
-			if slices.ContainsFunc(got, is) {
-				return
-			}
-			select {
-			case <-ctx.Done():
-				t.Fatalf("%s: %v %v", expr, got, err)
-			case <-time.After(500 * time.Millisecond):
-			}
-		}
+	for _, expr := range exprs {
+		untilFound(t, ctx, p, expr, numeric)
 	}
 	for _, v := range d.Templating.List {
 		if q, ok := v.Query.(map[string]any); ok {
 			text, _ := q["query"].(string)
 			metric, label, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "label_values("), ")"), ", ")
-			found("count by ("+label+") ("+metric+")", func(s backends.Sample) bool { return s.Metric[label] != "" })
+			untilFound(t, ctx, p, "count by ("+label+") ("+metric+")", func(s backends.Sample) bool { return s.Metric[label] != "" })
 		}
 	}
-	found(`ALERTS{alertname="RedlatchLeaseLost",alertstate="firing",lock_name="job:*"}`, func(backends.Sample) bool { return true })
-	if path := os.Getenv("REDLATCH_DRAW"); path != "" {
-		draw(t, p, d, path)
-	}
+	untilFound(t, ctx, p, `ALERTS{alertname="RedlatchLeaseLost",alertstate="firing",lock_name="job:*"}`, anything)
 }
 
 // numeric reports whether a series has a value that can be drawn.
@@ -197,34 +178,11 @@ func TestAlertRules(t *testing.T) {
 	if out, err := promtool("."); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	rules, err := os.ReadFile("alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := os.ReadFile("alerts_test.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := 0
-	for line := range strings.Lines(string(rules)) {
-		name, ok := strings.CutPrefix(strings.TrimSpace(line), "- alert: ")
-		if !ok {
-			continue
-		}
-		names++
-		if !strings.Contains(string(tests), "alertname: "+name) {
-			t.Errorf("no test for %s", name)
-		}
-	}
-	if names < 8 {
-		t.Errorf("%d rules were found", names)
-	}
+	rules, tests := read(t, "alerts.yml"), read(t, "alerts_test.yml")
 	dir := t.TempDir()
-	broken := strings.Replace(string(rules), "increase(lock_leases_lost_total[5m])) > 0", "increase(lock_leases_lost_total[5m])) > 5", 1)
-	for name, text := range map[string]string{"alerts.yml": broken, "alerts_test.yml": string(tests)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	broken := strings.Replace(rules, "increase(lock_leases_lost_total[5m])) > 0", "increase(lock_leases_lost_total[5m])) > 5", 1)
+	for name, text := range map[string]string{"alerts.yml": broken, "alerts_test.yml": tests} {
+		testbed.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if out, err := promtool(dir); err == nil {
 		t.Errorf("the tests pass for a rule that is wrong:\n%s", out)
