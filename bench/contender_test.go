@@ -8,42 +8,29 @@ import (
 	"testing"
 )
 
-func chosenNames(t *testing.T, s selection, r row) string {
-	t.Helper()
-	list, err := s.chosen(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range list {
-		names = append(names, strings.TrimPrefix(e.String(), "lock="))
-	}
-	return strings.Join(names, " ")
-}
-
-// TestBuildsAreNeighbours: redlatch's contenders run in both builds, one beside the other; nobody else's does.
-func TestBuildsAreNeighbours(t *testing.T) {
-	r := row{contenders: []string{"redlatch", "redsync", "limit"}}
-	if got := chosenNames(t, selection{against: "other"}, r); got != "redlatch/build=before redlatch/build=now redsync limit" {
-		t.Errorf("the contenders are %s", got)
-	}
-}
-
-// TestSystemsTakePartWhenAskedFor, and in the rows that are about them only.
-func TestSystemsTakePartWhenAskedFor(t *testing.T) {
+// TestChosen: redlatch's contenders run in both builds, one beside the other, and nobody else's does. Systems take part
+// when asked for, and in the rows that are about them only.
+func TestChosen(t *testing.T) {
 	there := map[string][]string{"etcd": {"systems"}}
+	libraries := []string{"redlatch", "redsync"}
 	for _, c := range []struct {
 		take selection
-		in   bool
+		row  row
 		want string
 	}{
-		{selection{}, true, "redlatch redsync"},
-		{selection{alone: true}, true, "redlatch"},
-		{selection{systems: there}, true, "redlatch redsync etcd"},
-		{selection{systems: there}, false, "redlatch redsync"},
+		{selection{against: "other"}, row{contenders: append(libraries, "limit")}, "redlatch/build=before redlatch/build=now redsync limit"},
+		{selection{}, row{contenders: libraries, systems: true}, "redlatch redsync"},
+		{selection{alone: true}, row{contenders: libraries, systems: true}, "redlatch"},
+		{selection{systems: there}, row{contenders: libraries, systems: true}, "redlatch redsync etcd"},
+		{selection{systems: there}, row{contenders: libraries}, "redlatch redsync"},
 	} {
-		if got := chosenNames(t, c.take, row{contenders: []string{"redlatch", "redsync"}, systems: c.in}); got != c.want {
-			t.Errorf("%+v, row with systems %t: %s", c.take, c.in, got)
+		list, err := c.take.chosen(c.row)
+		var names []string
+		for _, e := range list {
+			names = append(names, strings.TrimPrefix(e.String(), "lock="))
+		}
+		if got := strings.Join(names, " "); err != nil || got != c.want {
+			t.Errorf("%+v, row with systems %t: %s, %v", c.take, c.row.systems, got, err)
 		}
 	}
 	var in []string
@@ -97,10 +84,8 @@ func TestTurns(t *testing.T) {
 func TestRunWritesBenchmarks(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
-	args := []string{
-		"-rounds", "2", "-duration", "50ms", "-only", "^uncontended/16$", "-contenders", "^limit$|^redislock$", "-cpuprofile", dir,
-	}
-	if err := run(t.Context(), args, &out, t.Output()); err != nil {
+	args := "-rounds 2 -duration 50ms -only ^uncontended/16$ -contenders ^limit$|^redislock$ -cpuprofile "
+	if err := run(t.Context(), append(strings.Fields(args), dir), &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
 	header, found := 0, 0

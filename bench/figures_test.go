@@ -4,10 +4,12 @@ import (
 	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/work"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 func TestJainIndex(t *testing.T) {
@@ -29,23 +31,10 @@ func TestUsage(t *testing.T) {
 	u := usage{calls: map[string]int64{}, micros: map[string]int64{}}
 	err := u.add("# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:2.25\r\nused_cpu_sys_children:9\r\n" +
 		"cmdstat_evalsha:calls=10,usec=7,usec_per_call=0.70\r\ncmdstat_set:calls=4,usec=1\r\ncmdstat_pexpire:calls=3,usec=1\r\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if u.cpu != 3.75 {
-		t.Errorf("cpu %v", u.cpu)
-	}
-	if got := u.sent(nil); got != 10 {
-		t.Errorf("%d commands sent, without set", got)
-	}
-	if got := u.sent([]string{"set"}); got != 14 {
-		t.Errorf("%d commands sent, with set", got)
-	}
-	if got := u.executed([]string{"set"}); got != 8 {
-		t.Errorf("%d µs in the commands sent, with set", got)
-	}
-	if got := u.renewals(); got != 3 {
-		t.Errorf("%d renewals", got)
+	testbed.Must(t, err)
+	got := []any{u.cpu, u.sent(nil), u.sent([]string{"set"}), u.executed([]string{"set"}), u.renewals()}
+	if want := []any{3.75, int64(10), int64(14), int64(8), int64(3)}; !slices.Equal(got, want) {
+		t.Errorf("CPU, commands without and with SET, their µs, renewals: %v, want %v", got, want)
 	}
 	if err := u.add("cmdstat_get:calls=many\r\n"); err == nil {
 		t.Error("nonsense was accepted")
@@ -60,49 +49,41 @@ func waitsOf(d ...time.Duration) work.Sparse {
 	return h.Sparse()
 }
 
-// TestFiguresAddUpTheProcesses: rates add up, costs are for one acquisition, the longest wait is anybody's.
-func TestFiguresAddUpTheProcesses(t *testing.T) {
-	f, err := pairFigures(row{}, entry{}, []result{
-		{Elapsed: 2 * time.Second, Counts: []uint64{50, 40}, Waits: waitsOf(time.Second), Mallocs: 300, CPU: time.Millisecond},
-		{Elapsed: 2 * time.Second, Counts: []uint64{10}, Waits: waitsOf(2*time.Millisecond, 3*time.Millisecond), Mallocs: 100, CPU: time.Millisecond},
-	}, usage{calls: map[string]int64{"evalsha": 300}, micros: map[string]int64{"evalsha": 700}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for unit, want := range map[string]float64{
-		"acq/s": 50, "wait-max-ns": 1e9, "jain": 10_000.0 / (3 * 4200), "cmds/acq": 3, "exec-ns/acq": 7000, "allocs/acq": 4, "cli-cpu-ns/acq": 20_000,
+// TestFigures: rates of the processes add up, costs are for one acquisition, the longest wait is anybody's. What nobody has
+// told is left out: a zero would look like the best of all.
+func TestFigures(t *testing.T) {
+	const ms = time.Millisecond
+	unknown := math.NaN()
+	for name, tc := range map[string]struct {
+		results []result
+		server  usage
+		watched time.Duration
+		want    map[string]float64
+	}{
+		"two processes": {[]result{
+			{Elapsed: 2 * time.Second, Counts: []uint64{50, 40}, Waits: waitsOf(time.Second), Mallocs: 300, CPU: ms},
+			{Elapsed: 2 * time.Second, Counts: []uint64{10}, Waits: waitsOf(2*ms, 3*ms), Mallocs: 100, CPU: ms},
+		}, usage{calls: map[string]int64{"evalsha": 300}, micros: map[string]int64{"evalsha": 700}}, 0, map[string]float64{
+			"acq/s": 50, "wait-max-ns": 1e9, "jain": 10_000.0 / (3 * 4200), "cmds/acq": 3, "exec-ns/acq": 7000, "allocs/acq": 4, "cli-cpu-ns/acq": 20_000,
+		}},
+		"nothing told": {[]result{{Elapsed: time.Second, Counts: []uint64{3, 0}}}, usage{}, 0, map[string]float64{
+			"cmds/acq": unknown, "exec-ns/acq": unknown, "srv-cpu-ns/acq": unknown, "allocs/acq": unknown, "B/acq": unknown, "pair-p50-ns": unknown,
+		}},
+		"300 commands in the 1.5 s that the server is watched, 200 acquisitions in 2 s": {
+			[]result{{Elapsed: 2 * time.Second, Counts: []uint64{100}}, {Elapsed: 2 * time.Second, Counts: []uint64{100}}},
+			usage{calls: map[string]int64{"evalsha": 300}}, 1500 * ms, map[string]float64{"cmds/acq": 2},
+		},
 	} {
-		if got, ok := f.of(unit); !ok || math.Abs(got-want) > want*0.001 {
-			t.Errorf("%s is %v, not %v", unit, got, want)
-		}
-	}
-}
-
-// TestUnknownFiguresAreLeftOut: zeros would look like the best of all.
-func TestUnknownFiguresAreLeftOut(t *testing.T) {
-	f, err := pairFigures(row{}, entry{}, []result{{Elapsed: time.Second, Counts: []uint64{3, 0}}}, usage{}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, unit := range []string{"cmds/acq", "exec-ns/acq", "srv-cpu-ns/acq", "allocs/acq", "B/acq", "pair-p50-ns"} {
-		if v, ok := f.of(unit); ok {
-			t.Errorf("%s, which nobody has told, is %v", unit, v)
+		f, err := pairFigures(row{}, entry{}, tc.results, tc.server, tc.watched)
+		testbed.Must(t, err)
+		for unit, want := range tc.want {
+			if got, ok := f.of(unit); ok == math.IsNaN(want) || math.Abs(got-want) > want*0.001 {
+				t.Errorf("%s: %s is %v, %t, not %v", name, unit, got, ok, want)
+			}
 		}
 	}
 	if _, err := pairFigures(row{}, entry{}, []result{{Elapsed: time.Second, Counts: []uint64{0}}}, usage{}, 0); !errors.Is(err, errNothing) {
 		t.Errorf("nobody acquired the lock: %v", err)
-	}
-}
-
-// TestServersAreWatchedForAnotherTime: figures of the server are for the acquisitions of the time that it was watched.
-func TestServersAreWatchedForAnotherTime(t *testing.T) {
-	results := []result{{Elapsed: 2 * time.Second, Counts: []uint64{100}}, {Elapsed: 2 * time.Second, Counts: []uint64{100}}}
-	f, err := pairFigures(row{}, entry{}, results, usage{calls: map[string]int64{"evalsha": 300}}, 1500*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := f.of("cmds/acq"); math.Abs(got-2) > 1e-9 {
-		t.Errorf("300 commands in 1.5 s, 200 acquisitions in 2 s: %v commands each", got)
 	}
 }
 

@@ -3,61 +3,58 @@ package main
 import (
 	"context"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestAServerThatEndsIsToldWithItsWords, at once and not when the time to start is over, and nothing of it is left.
 func TestAServerThatEndsIsToldWithItsWords(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no sh")
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	f := &foreign{
-		name: "broken",
-		command: func(context.Context, string, string, int, int) (*exec.Cmd, error) {
-			return exec.Command("sh", "-c", "echo the disk is full; exit 1"), nil
-		},
-	}
+	leavesNothing(t)
+	f := &foreign{name: "broken", command: func(context.Context, string, string, int, int) (*exec.Cmd, error) {
+		return exec.Command("sh", "-c", "echo the disk is full; exit 1"), nil
+	}}
 	_, err := f.start(t.Context(), "")
 	if err == nil || !strings.Contains(err.Error(), "the disk is full") {
 		t.Errorf("it was told as: %v", err)
 	}
-	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+}
+
+// leavesNothing fails if there are temporary files at the end of a test that starts programs of Unix.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no such programs")
 	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
 }
 
 // TestAForeignServerIsStartedOnce for a run, each measurement has a key of its own, and stop ends it.
 func TestAForeignServerIsStartedOnce(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no sleep")
-	}
-	t.Setenv("TMPDIR", t.TempDir())
+	leavesNothing(t)
 	b, err := newBench()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	starts := 0
-	f := &foreign{
-		name: "calm", answer: "here",
-		command: func(_ context.Context, _, _ string, port, _ int) (*exec.Cmd, error) {
-			starts++
-			answering(t, port, "here")
-			return exec.Command("sleep", "60"), nil
-		},
-	}
+	f := &foreign{name: "calm", answer: "here", command: func(_ context.Context, _, _ string, port, _ int) (*exec.Cmd, error) {
+		starts++
+		answering(t, port, "here")
+		return exec.Command("sleep", "60"), nil
+	}}
 	keys := map[string]bool{}
 	for range 3 {
 		at, err := b.place(t.Context(), row{}, entry{server: f})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		keys[at.key] = true
 		if u, err := at.usage(t.Context()); err != nil || u.calls != nil {
 			t.Errorf("usage %+v, %v: it counts no commands", u, err)
@@ -67,21 +64,14 @@ func TestAForeignServerIsStartedOnce(t *testing.T) {
 	if starts != 1 || len(keys) != 3 {
 		t.Errorf("%d starts, keys %v", starts, keys)
 	}
-	if err := b.stop(); err != nil {
-		t.Error(err)
-	}
-	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
+	testbed.Must(t, b.stop())
 }
 
 // answering says one text to whoever connects, for as long as the test lasts.
 func answering(t *testing.T, port int, text string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() { // ends with the listener
 		for {
@@ -99,9 +89,7 @@ func answering(t *testing.T, port int, text string) (addr string) {
 // TestSays: a server is ready when its answer holds the text, not when it only answers.
 func TestSays(t *testing.T) {
 	addr := answering(t, 0, "version 3, starting")
-	if err := says(t.Context(), addr, "", "version 3"); err != nil {
-		t.Error(err)
-	}
+	testbed.Must(t, says(t.Context(), addr, "", "version 3"))
 	if err := says(t.Context(), addr, "", "serving"); err == nil || !strings.Contains(err.Error(), "starting") {
 		t.Errorf("what it said instead is not told: %v", err)
 	}

@@ -16,28 +16,17 @@ import (
 func BenchmarkLockUnlock(b *testing.B) {
 	for _, name := range uncontended(1).contenders {
 		e, err := lookup(name)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testbed.Must(b, err)
 		for _, goroutines := range []int{1, 16, 256} {
 			b.Run(fmt.Sprintf("%s/%d", e.name, goroutines), func(b *testing.B) {
-				c := openFor(b, e)
+				c, err := e.open(env{Addrs: []string{testbed.Standalone(b).Addr()}, Lease: 30 * time.Second, Waiters: 1})
+				testbed.Must(b, err)
+				b.Cleanup(c.Close)
 				b.ReportAllocs()
 				lockUnlock(b, c, goroutines)
 			})
 		}
 	}
-}
-
-func openFor(b *testing.B, e entry) contender {
-	b.Helper()
-	server := testbed.Standalone(b)
-	c, err := e.open(env{Addrs: []string{server.Addr()}, Lease: 30 * time.Second, Waiters: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(c.Close)
-	return c
 }
 
 // lockUnlock shares the turns out among goroutines. The first turn of each, which may load a script, is not counted.

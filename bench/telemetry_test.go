@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
+	"go.opentelemetry.io/otel/metric"
 	mnoop "go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 	tnoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redlatch/redlatch"
@@ -28,42 +28,33 @@ func (discard) Shutdown(context.Context) error                             { ret
 
 // telemetries are the ways of having telemetry that are compared. The first is
 // the one without: with no-ops a Client has no observer at all.
-func telemetries() []struct {
-	name string
-	set  func(*redlatch.Config)
-} {
-	sampled := func(share float64) *sdktrace.TracerProvider {
+func telemetries() []telemetryOf {
+	sampled := func(share float64) trace.TracerProvider {
 		return sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))))
 	}
-	return []struct {
-		name string
-		set  func(*redlatch.Config)
-	}{
-		{"no-ops", func(c *redlatch.Config) {
-			c.TracerProvider, c.MeterProvider = tnoop.NewTracerProvider(), mnoop.NewMeterProvider()
-		}},
-		{"global,unset", func(*redlatch.Config) {}},
-		{"1%", func(c *redlatch.Config) { c.TracerProvider, c.MeterProvider = sampled(0.01), mnoop.NewMeterProvider() }},
-		{"metrics", func(c *redlatch.Config) {
-			c.TracerProvider, c.MeterProvider = tnoop.NewTracerProvider(), sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
-		}},
-		{"1%+metrics", func(c *redlatch.Config) {
-			c.TracerProvider, c.MeterProvider = sampled(0.01), sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
-		}},
-		{"100%+metrics", func(c *redlatch.Config) {
-			c.TracerProvider, c.MeterProvider = sampled(1), sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
-		}},
+	counted := func() metric.MeterProvider {
+		return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
+	}
+	return []telemetryOf{
+		{"no-ops", tnoop.NewTracerProvider(), mnoop.NewMeterProvider()},
+		{"global,unset", nil, nil},
+		{"1%", sampled(0.01), mnoop.NewMeterProvider()},
+		{"metrics", tnoop.NewTracerProvider(), counted()},
+		{"1%+metrics", sampled(0.01), counted()},
+		{"100%+metrics", sampled(1), counted()},
 	}
 }
 
-func pairWith(b *testing.B, addr string, set func(*redlatch.Config)) func() {
+type telemetryOf struct {
+	name    string
+	traces  trace.TracerProvider
+	metrics metric.MeterProvider
+}
+
+func pairWith(b *testing.B, addr string, tel telemetryOf) func() {
 	b.Helper()
-	cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}}
-	set(&cfg)
-	c, err := redlatch.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c, err := redlatch.Open("redis://"+addr, redlatch.WithConfig(func(c *redlatch.Config) { c.TracerProvider, c.MeterProvider = tel.traces, tel.metrics }))
+	testbed.Must(b, err)
 	b.Cleanup(c.Close)
 	l, ctx := c.RLock("bench"), context.Background()
 	return func() {
@@ -71,43 +62,25 @@ func pairWith(b *testing.B, addr string, set func(*redlatch.Config)) func() {
 		if err == nil {
 			err = h.Unlock(ctx)
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		testbed.Must(b, err)
 	}
 }
 
-// BenchmarkTelemetry is Lock + Unlock with each kind of telemetry: time and
-// allocations.
-func BenchmarkTelemetry(b *testing.B) {
-	server := testbed.Standalone(b)
-	for _, tel := range telemetries() {
-		b.Run(tel.name, func(b *testing.B) {
-			pair := pairWith(b, server.Addr(), tel.set)
-			pair()
-			b.ReportAllocs()
-			for b.Loop() {
-				pair()
-			}
-		})
-	}
-}
-
-// BenchmarkTelemetryRatio compares them in alternating rounds, so that what the
-// machine does besides strikes all alike. An operation is a round; reported is the
-// median over the rounds of each one's time by that without telemetry.
+// BenchmarkTelemetryRatio is Lock + Unlock with each kind of telemetry, in alternating rounds, so that what the machine
+// does besides strikes all alike. An operation is a round; reported is the median over the rounds of each one's time by
+// that without telemetry.
 //
 //	go test -bench TelemetryRatio -benchtime 300x
 func BenchmarkTelemetryRatio(b *testing.B) {
 	const pairs = 200
 	server := testbed.Standalone(b)
-	var todo []func()
-	for _, tel := range telemetries() {
-		todo = append(todo, pairWith(b, server.Addr(), tel.set))
+	// The first one again, to see what two measurements of one thing differ by.
+	all := append(telemetries(), telemetries()[0])
+	all[len(all)-1].name = "no-ops,again"
+	todo, ratios := make([]func(), len(all)), make([][]float64, len(all))
+	for i, tel := range all {
+		todo[i] = pairWith(b, server.Addr(), tel)
 	}
-	// The same again, to see what two measurements of one thing differ by.
-	todo = append(todo, pairWith(b, server.Addr(), telemetries()[0].set))
-	ratios := make([][]float64, len(todo))
 	for b.Loop() {
 		took := make([]float64, len(todo))
 		for _, at := range rand.Perm(len(todo)) { // no one always comes after the same other
@@ -121,16 +94,10 @@ func BenchmarkTelemetryRatio(b *testing.B) {
 			ratios[i] = append(ratios[i], took[i]/took[0])
 		}
 	}
-	for i := range todo {
-		if i == 0 {
-			continue
-		}
-		slices.Sort(ratios[i])
-		name := "no-ops,again"
-		if i < len(telemetries()) {
-			name = telemetries()[i].name
-		}
-		b.ReportMetric(ratios[i][len(ratios[i])/2], fmt.Sprintf("x_%s", name))
+	for i, tel := range all[1:] {
+		of := ratios[i+1]
+		slices.Sort(of)
+		b.ReportMetric(of[len(of)/2], "x_"+tel.name)
 	}
 }
 
@@ -140,12 +107,8 @@ func BenchmarkTelemetryRatio(b *testing.B) {
 func BenchmarkObserver(b *testing.B) {
 	for _, tel := range telemetries()[1:] {
 		b.Run(tel.name, func(b *testing.B) {
-			var cfg redlatch.Config
-			tel.set(&cfg)
-			o, err := telemetry.New(telemetry.Options{TracerProvider: cfg.TracerProvider, MeterProvider: cfg.MeterProvider})
-			if err != nil {
-				b.Fatal(err)
-			}
+			o, err := telemetry.New(telemetry.Options{TracerProvider: tel.traces, MeterProvider: tel.metrics})
+			testbed.Must(b, err)
 			l := observe.Lock{Name: "bench", Type: "reentrant"}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // The tests of this file hold what README's comparison says of other libraries. One that fails after an update means
@@ -16,17 +19,13 @@ import (
 func TestOthersReentry(t *testing.T) {
 	b := newBed(t)
 	for library, o := range b.olds {
-		ctx, release, err := o.lock(t.Context(), "again")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if inner, err := o.try(ctx, "again"); err == nil {
+		ctx, release, err := o.take(t.Context(), "again", often)
+		testbed.Must(t, err)
+		if _, inner, err := o.take(ctx, "again", once); err == nil {
 			t.Errorf("%s lets its holder in again", library)
 			_ = inner()
 		}
-		if err := release(); err != nil {
-			t.Error(err)
-		}
+		testbed.Must(t, release())
 	}
 }
 
@@ -35,17 +34,11 @@ func TestOthersRenewal(t *testing.T) {
 	const expiry = 300 * time.Millisecond
 	b := newBed(t)
 	m := redsync.New(goredis.NewPool(b.raw)).NewMutex("renewed-redsync", redsync.WithExpiry(expiry))
-	if err := m.Lock(); err != nil {
-		t.Fatal(err)
-	}
-	l, err := b.olds["redislock"].(viaRedislock).Obtain(t.Context(), "renewed-redislock", expiry, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, release, err := b.olds["rueidislock"].lock(t.Context(), "renewed-rueidislock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, m.Lock())
+	l, err := redislock.New(b.raw).Obtain(t.Context(), "renewed-redislock", expiry, nil)
+	testbed.Must(t, err)
+	ctx, release, err := b.olds["rueidislock"].take(t.Context(), "renewed-rueidislock", often)
+	testbed.Must(t, err)
 	// A key with this TTL that was set later than theirs is gone: theirs are gone, too, unless somebody renewed them.
 	b.waitForTheEnd(t, expiry)
 	for _, name := range []string{"renewed-redsync", "renewed-redislock"} {
@@ -64,9 +57,7 @@ func TestOthersRenewal(t *testing.T) {
 	if err := ctx.Err(); err != nil {
 		t.Errorf("rueidislock's context ended while its lock was renewed: %v", err)
 	}
-	if err := release(); err != nil {
-		t.Error(err)
-	}
+	testbed.Must(t, release())
 }
 
 // waitForRenewals waits until the TTL of each key has risen.
@@ -77,9 +68,8 @@ func (b *bed) waitForRenewals(t *testing.T, keys ...string) {
 		for _, key := range keys {
 			ttl, err := b.raw.PTTL(t.Context(), key).Result()
 			before, seen := last[key]
+			testbed.Must(t, err)
 			switch {
-			case err != nil:
-				t.Fatal(err)
 			case ttl <= 0:
 				t.Fatalf("%s is gone: nobody renews it", key)
 			case seen && ttl > before:
@@ -95,17 +85,11 @@ func (b *bed) waitForRenewals(t *testing.T, keys ...string) {
 // waitForTheEnd waits until a key that is set now with this TTL is gone.
 func (b *bed) waitForTheEnd(t *testing.T, ttl time.Duration) {
 	t.Helper()
-	if err := b.raw.Set(t.Context(), "clock", 1, ttl).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		n, err := b.raw.Exists(t.Context(), "clock").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 {
-			return
-		}
+	testbed.Must(t, b.raw.Set(t.Context(), "clock", 1, ttl).Err())
+	for n := int64(1); n > 0; {
+		var err error
+		n, err = b.raw.Exists(t.Context(), "clock").Result()
+		testbed.Must(t, err)
 	}
 }
 
@@ -115,13 +99,9 @@ func TestRueidislockRenewsAndTells(t *testing.T) {
 	b := newBed(t)
 	o := b.olds["rueidislock"]
 
-	ctx, release, err := o.lock(t.Context(), "told")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.raw.Del(t.Context(), "rueidislock:0:told", "rueidislock:1:told", "rueidislock:2:told").Err(); err != nil {
-		t.Fatal(err)
-	}
+	ctx, release, err := o.take(t.Context(), "told", often)
+	testbed.Must(t, err)
+	testbed.Must(t, b.raw.Del(t.Context(), "rueidislock:0:told", "rueidislock:1:told", "rueidislock:2:told").Err())
 	select {
 	case <-ctx.Done():
 	case <-time.After(30 * time.Second):
@@ -130,12 +110,10 @@ func TestRueidislockRenewsAndTells(t *testing.T) {
 	_ = release()
 
 	caller, cancel := context.WithCancel(t.Context())
-	_, release, err = o.lock(caller, "freed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, release, err = o.take(caller, "freed", often)
+	testbed.Must(t, err)
 	cancel() // the section may still run
-	next, nextRelease, err := o.lock(t.Context(), "freed")
+	next, nextRelease, err := o.take(t.Context(), "freed", often)
 	if err != nil || next.Err() != nil {
 		t.Fatalf("the end of the caller's context has not freed the lock: %v", err)
 	}
@@ -149,17 +127,13 @@ func TestRedlatchKeepsTheLock(t *testing.T) {
 	b := newBed(t)
 	caller, cancel := context.WithCancel(t.Context())
 	hold, err := b.client.RLock("kept").Lock(caller)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	cancel()
 	<-hold.Context().Done()
 	if _, err := b.client.RLock("kept").TryLock(t.Context(), 100*time.Millisecond, 0); err == nil {
 		t.Error("the end of the caller's context has freed the lock")
 	}
-	if err := hold.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testbed.Must(t, hold.Unlock(t.Context()))
 }
 
 // TestOneMutexOfRedsync: an object of redsync belongs to one goroutine at a time; a second lock through it takes the
@@ -168,13 +142,9 @@ func TestOneMutexOfRedsync(t *testing.T) {
 	const expiry = 2 * time.Second // a busy machine unlocks in time
 	b := newBed(t)
 	m := redsync.New(goredis.NewPool(b.raw)).NewMutex("object", redsync.WithExpiry(expiry), redsync.WithTries(1<<20), redsync.WithRetryDelay(5*time.Millisecond))
-	if err := m.Lock(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, m.Lock())
 	first := m.Value()
-	if err := m.Lock(); err != nil { // the first one's expiry has ended
-		t.Fatal(err)
-	}
+	testbed.Must(t, m.Lock()) // the first one's expiry has ended
 	if m.Value() == first {
 		t.Error("it kept the first holder's identity")
 	}

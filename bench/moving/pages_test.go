@@ -1,7 +1,6 @@
 package moving
 
 import (
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -12,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // before is what the pages of docs/moving and the columns of their table take for granted of a library.
@@ -86,9 +87,7 @@ func page(t *testing.T, name string) string { t.Helper(); return read(t, "../doc
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(path))) // #nosec G304 -- a file of this repository
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return string(text)
 }
 
@@ -146,19 +145,11 @@ func program(t *testing.T) string {
 func TestCallsOnThePagesCompile(t *testing.T) {
 	dir := t.TempDir()
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	source := filepath.Join(dir, "pages.go")
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, "pages.go"): source}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, text := range map[string]string{source: program(t), filepath.Join(dir, "overlay.json"): string(overlay)} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	overlay := fmt.Sprintf(`{"Replace": {%q: %q}}`, filepath.Join(here, "pages.go"), source)
+	testbed.Must(t, os.WriteFile(source, []byte(program(t)), 0o600))
+	testbed.Must(t, os.WriteFile(filepath.Join(dir, "overlay.json"), []byte(overlay), 0o600))
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // cold is a locker whose first Locks are never told that the lock is free, or only when their ctx is over. Its holds
@@ -44,9 +46,7 @@ func TestWarmHoldsLast(t *testing.T) {
 		l := &cold{sleeps: 2, late: 1}
 		began := time.Now()
 		h, err := lockWithin(ctx, l, warmPasses-1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		if took := time.Since(began); took != 3*coldWait || l.unlocked != 1 {
 			t.Errorf("after %v, %d unlocked, want %v and the one that came too late", took, l.unlocked, 3*coldWait)
 		}
@@ -64,9 +64,7 @@ func TestWarmHoldsLast(t *testing.T) {
 // TestProcessesHandOverByTheirBoard, which each has mapped for itself: every pass is told by both sides.
 func TestProcessesHandOverByTheirBoard(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "board")
-	if err := os.WriteFile(file, make([]byte, BoardSize), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, os.WriteFile(file, make([]byte, BoardSize), 0o600))
 	f := newFake(1)
 	jobs, ms, results := make([]handoverJob, 2), make([]*measurement, 2), make([]Result, 2)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -76,9 +74,7 @@ func TestProcessesHandOverByTheirBoard(t *testing.T) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			t.Skip(err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		ms[i] = &measurement{Spec: Spec{Process: i}, contender: f, board: b, fail: func(err error) { errs <- err }}
 		go func() { errs <- jobs[i].start(ctx, ms[i]) }() // received below
 	}

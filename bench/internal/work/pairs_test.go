@@ -106,25 +106,26 @@ func TestOwnKeysAreCountedExactly(t *testing.T) {
 	})
 }
 
-// TestAFailedUnlockEndsTheMeasurement.
-func TestAFailedUnlockEndsTheMeasurement(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(1)
-		f.unlocked, f.perTurn = errors.New("gone"), time.Millisecond
-		if _, err := runPairs(t, f, Spec{Goroutines: 1, OwnKeys: true, Key: "k"}); !errors.Is(err, f.unlocked) {
-			t.Errorf("it ended with: %v", err)
-		}
-	})
-}
-
-// TestALockThatDoesNotExcludeIsFound: no figure comes from it.
-func TestALockThatDoesNotExcludeIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, err := runPairs(t, newFake(2), Spec{Goroutines: 3, Section: time.Millisecond, WarmUp: time.Millisecond, Key: "k"})
-		if !errors.Is(err, errOverlap) {
-			t.Errorf("it ended with: %v", err)
-		}
-	})
+// TestNoFigureOfABrokenLock: a failed unlock, and a lock that does not exclude, end the measurement.
+func TestNoFigureOfABrokenLock(t *testing.T) {
+	gone := errors.New("gone")
+	for _, tc := range []struct {
+		inside   int
+		unlocked error
+		spec     Spec
+		want     error
+	}{
+		{1, gone, Spec{Goroutines: 1, OwnKeys: true, Key: "k"}, gone},
+		{2, nil, Spec{Goroutines: 3, Section: time.Millisecond, WarmUp: time.Millisecond, Key: "k"}, errOverlap},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(tc.inside)
+			f.unlocked, f.perTurn = tc.unlocked, time.Millisecond
+			if _, err := runPairs(t, f, tc.spec); !errors.Is(err, tc.want) {
+				t.Errorf("it ended with: %v, not: %v", err, tc.want)
+			}
+		})
+	}
 }
 
 // TestReadersMayBeInsideTogether, and with nobody else.
