@@ -9,26 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// replica is an instance of the service.
-func replica(t *testing.T, addr string, load func(context.Context) (string, error)) *cache {
+// instance is one of the service.
+func instance(t *testing.T, addr string, load func(context.Context) (string, error)) *cache {
 	t.Helper()
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(redis.Close)
-	locks, err := redlatch.Open("redis://"+addr, redlatch.WithPrefix("lock:"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(locks.Close)
-	return &cache{redis: redis, locks: locks, ttl: time.Minute, load: load}
+	return &cache{redis: replica.Data(t, addr), locks: replica.Locks(t, addr, redlatch.WithPrefix("lock:")), ttl: time.Minute, load: load}
 }
 
 // TestLoadedOnce: three replicas with many readers each miss at once; the source
@@ -42,7 +31,7 @@ func TestLoadedOnce(t *testing.T) {
 	}
 	var readers sync.WaitGroup
 	for range 3 {
-		c := replica(t, addr, load)
+		c := instance(t, addr, load)
 		for range 20 {
 			readers.Go(func() {
 				if value, err := c.get(t.Context(), "prices"); err != nil || value != "1" {
@@ -61,7 +50,7 @@ func TestLoadedOnce(t *testing.T) {
 func TestTheLoaderLeaves(t *testing.T) {
 	loading := make(chan struct{})
 	var loads atomic.Int64
-	c := replica(t, testbed.Standalone(t).Addr(), func(ctx context.Context) (string, error) {
+	c := instance(t, testbed.Standalone(t).Addr(), func(ctx context.Context) (string, error) {
 		if loads.Add(1) > 1 {
 			return "7", nil
 		}
@@ -71,20 +60,17 @@ func TestTheLoaderLeaves(t *testing.T) {
 	})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	left := make(chan error, 1)
-	go func() {
-		_, err := c.get(ctx, "prices")
-		left <- err
-	}()
-	<-loading
-	next := make(chan error, 1)
-	go func() {
-		value, err := c.get(t.Context(), "prices")
-		if value != "7" {
-			t.Errorf("the next one got %q", value)
+	left, next := make(chan error, 1), make(chan error, 1)
+	get := func(ctx context.Context, done chan<- error, want string) {
+		value, err := c.get(ctx, "prices")
+		if value != want {
+			t.Errorf("got %q, want %q", value, want)
 		}
-		next <- err
-	}()
+		done <- err
+	}
+	go get(ctx, left, "")
+	<-loading
+	go get(t.Context(), next, "7")
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Error("the one who left:", err)

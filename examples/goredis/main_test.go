@@ -17,9 +17,7 @@ import (
 // TestRun sells exactly what there is.
 func TestRun(t *testing.T) {
 	options := &redis.Options{Addr: testbed.Standalone(t).Addr()}
-	if err := run(t.Context(), options, 30, 12); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, run(t.Context(), options, 30, 12))
 	data := redis.NewClient(options)
 	defer func() { _ = data.Close() }()
 	if left, err := data.Get(t.Context(), "stock:42").Int(); err != nil || left != 0 {
@@ -32,12 +30,8 @@ func TestRun(t *testing.T) {
 func TestBothReachTheSameKeys(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	server := testbed.Standalone(t, "--unixsocket", socket)
-	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer func() { _ = admin.Close() }()
-	for _, user := range []string{"default", "app"} {
-		if err := admin.Do(t.Context(), "ACL", "SETUSER", user, "on", "~*", "&*", "+@all", ">secret-of-"+user).Err(); err != nil {
-			t.Fatal(err)
-		}
+	for _, user := range []string{"app", "default"} {
+		server.Do(t, "ACL", "SETUSER", user, "on", "~*", "&*", "+@all", ">secret-of-"+user)
 	}
 	for name, o := range map[string]*redis.Options{
 		"password":    {Addr: server.Addr(), Password: "secret-of-default"},
@@ -47,26 +41,18 @@ func TestBothReachTheSameKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := lockConfig(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			locks, err := redlatch.New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			defer locks.Close()
 			hold, err := locks.RLock("reached").Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			data := redis.NewClient(o)
 			defer func() { _ = data.Close() }()
 			if n, err := data.Exists(t.Context(), "reached").Result(); err != nil || n != 1 {
 				t.Errorf("go-redis does not see the lock's key: %d, %v", n, err)
 			}
-			if err := hold.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testbed.Must(t, hold.Unlock(t.Context()))
 		})
 	}
 }

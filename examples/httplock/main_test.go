@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 func post(t *testing.T, url string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Error(err)
@@ -26,19 +25,15 @@ func post(t *testing.T, url string) int {
 }
 
 // service is a replica of the service with a section that lasts until go is closed.
-func service(t *testing.T, redis string, inside chan<- struct{}, goOn <-chan struct{}) (url string, client *redlatch.Client) {
+func service(t *testing.T, redis string, inside chan<- struct{}, goOn <-chan struct{}) (url string) {
 	t.Helper()
-	client, err := redlatch.Open("redis://"+redis, redlatch.WithUnlockTimeout(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := replica.Locks(t, redis, redlatch.WithUnlockTimeout(time.Second))
 	server := httptest.NewServer(routes(client, func(http.ResponseWriter, *http.Request) {
 		inside <- struct{}{}
 		<-goOn
 	}))
 	t.Cleanup(server.Close)
-	return server.URL, client
+	return server.URL
 }
 
 // TestStatus: one request is inside, its rival at another replica gets 409, a
@@ -47,8 +42,8 @@ func TestStatus(t *testing.T) {
 	redis := testbed.Standalone(t)
 	line := testbed.NewProxy(t, redis.Addr())
 	inside, goOn := make(chan struct{}, 2), make(chan struct{})
-	first, _ := service(t, redis.Addr(), inside, goOn)
-	second, _ := service(t, line.Addr(), inside, goOn)
+	first := service(t, redis.Addr(), inside, goOn)
+	second := service(t, line.Addr(), inside, goOn)
 
 	done := make(chan int, 2)
 	go func() { done <- post(t, first+"/orders/42/ship") }()
@@ -77,11 +72,7 @@ func TestStatus(t *testing.T) {
 
 // TestAPanicUnlocks: the handler's panic does not leave the key locked.
 func TestAPanicUnlocks(t *testing.T) {
-	client, err := redlatch.Open("redis://" + testbed.Standalone(t).Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := replica.Locks(t, testbed.Standalone(t).Addr())
 	key := func(*http.Request) string { return "k" }
 	h := onePerKey(client, key, 0, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	func() {
@@ -92,7 +83,5 @@ func TestAPanicUnlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal("the panic left the key locked: ", err)
 	}
-	if err := hold.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testbed.Must(t, hold.Unlock(t.Context()))
 }

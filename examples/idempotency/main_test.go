@@ -10,9 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/redis/rueidis"
-
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -30,23 +28,13 @@ func TestOncePerKey(t *testing.T) {
 	}
 	var replicas []*once
 	for range 3 {
-		redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(redis.Close)
-		locks, err := redlatch.Open("redis://" + addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(locks.Close)
-		replicas = append(replicas, &once{redis, locks, work})
+		replicas = append(replicas, &once{replica.Data(t, addr), replica.Locks(t, addr), work})
 	}
-	post := func(replica int, key string) (int, string) {
+	post := func(to int, key string) (int, string) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/payments", http.NoBody)
 		r.Header.Set("Idempotency-Key", key)
-		replicas[replica%3].ServeHTTP(w, r)
+		replicas[to%3].ServeHTTP(w, r)
 		return w.Code, w.Body.String()
 	}
 	var failed atomic.Int64

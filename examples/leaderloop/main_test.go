@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -23,11 +24,7 @@ func TestTheNextOneLeads(t *testing.T) {
 	var clients []*redlatch.Client
 	leaving, done := make([]context.CancelFunc, 2), make(chan error, 2)
 	for who := range 2 {
-		client, err := redlatch.Open("redis://"+addr, redlatch.WithLeaseTime(8*time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(client.Close)
+		client := replica.Locks(t, addr, redlatch.WithLeaseTime(8*time.Second))
 		clients = append(clients, client)
 		ctx, cancel := context.WithCancel(t.Context())
 		leaving[who] = cancel
@@ -46,15 +43,10 @@ func TestTheNextOneLeads(t *testing.T) {
 	}
 	// queued returns once the other one stands for election. The queue of a fair lock says when it does.
 	queued := func() {
-		for {
+		for length := 0; length != 1; time.Sleep(10 * time.Millisecond) {
 			state, err := clients[0].FairLock("leader").State(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if state.QueueLength == 1 {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
+			testbed.Must(t, err)
+			length = state.QueueLength
 		}
 	}
 	first := <-terms
@@ -82,8 +74,6 @@ func TestTheNextOneLeads(t *testing.T) {
 	fourth := <-terms
 	leaving[fourth.who]()
 	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testbed.Must(t, <-done)
 	}
 }

@@ -84,14 +84,10 @@ func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit) // the server outlives t.Context()
 	t.Cleanup(cancel)
 	server, err := demoserver.Start(ctx, "observability", "redis://"+testbed.Standalone(t).Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(func() { // it is not the shop's server: its goods may not stay there
 		client, err := server.Client()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		defer client.Close()
 		left, err := client.Do(ctx, client.B().Keys().Pattern("{observability-*}item:*:[so]*").Build()).AsStrSlice()
 		if err != nil || len(left) > 0 {
@@ -152,9 +148,7 @@ func TestSpansGoByOTLP(t *testing.T) {
 	}
 	stop()
 	<-done
-	if err := s.close(); err != nil {
-		t.Error(err)
-	}
+	testbed.Must(t, s.close())
 	if s.sold.Load() == 0 {
 		t.Error("nothing was sold")
 	}

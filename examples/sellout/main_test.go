@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -20,22 +19,10 @@ func TestSoldExactly(t *testing.T) {
 	addr := testbed.Standalone(t).Addr()
 	var shops []*shop
 	for range 2 {
-		redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(redis.Close)
-		locks, err := redlatch.Open("redis://"+addr, redlatch.WithPrefix("lock:"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(locks.Close)
-		shops = append(shops, &shop{redis: redis, locks: locks})
+		shops = append(shops, &shop{redis: replica.Data(t, addr), locks: replica.Locks(t, addr, redlatch.WithPrefix("lock:"))})
 	}
 	redis := shops[0].redis
-	if err := redis.Do(t.Context(), redis.B().Set().Key("shop:stock:42").Value("25").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, redis.Do(t.Context(), redis.B().Set().Key("shop:stock:42").Value("25").Build()).Error())
 	var sold, busy atomic.Int64
 	var buyers sync.WaitGroup
 	for i := range 40 {

@@ -6,39 +6,44 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-func open(t *testing.T, addr string) *redlatch.Client {
+// start runs the service. It returns how its signal comes, and its end.
+func start(t *testing.T, addr string, grace time.Duration, work func(ctx context.Context, customer int) error) (signal func(), done <-chan error) {
 	t.Helper()
-	client, err := redlatch.Open("redis://" + addr)
+	ctx, signal := context.WithCancel(t.Context())
+	ended, client := make(chan error, 1), replica.Locks(t, addr)
+	go func() { ended <- run(ctx, client, grace, work) }()
+	return signal, ended
+}
+
+// isFree fails unless the first customer's lock is free.
+func isFree(t *testing.T, client *redlatch.Client) {
+	t.Helper()
+	hold, err := client.RLock("customer:1").TryLock(t.Context(), 0, 0)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal("the lock is still held: ", err)
 	}
-	t.Cleanup(client.Close)
-	return client
+	testbed.Must(t, hold.Unlock(t.Context()))
 }
 
 // TestBegunWorkIsFinished: the signal comes in the middle of a section; it goes
 // on to its end, and the lock is free at once, not at the end of its lease.
 func TestBegunWorkIsFinished(t *testing.T) {
 	addr := testbed.Standalone(t).Addr()
-	other := open(t, addr)
-	ctx, signal := context.WithCancel(t.Context())
+	other := replica.Locks(t, addr)
 	begun, goOn, finished := make(chan struct{}), make(chan struct{}), false
-	done := make(chan error, 1)
-	client := open(t, addr)
-	go func() {
-		done <- run(ctx, client, time.Minute, func(ctx context.Context, customer int) error {
-			if customer != 1 {
-				t.Error("work began after the signal")
-			}
-			close(begun)
-			<-goOn
-			finished = ctx.Err() == nil
-			return nil
-		})
-	}()
+	signal, done := start(t, addr, time.Minute, func(ctx context.Context, customer int) error {
+		if customer != 1 {
+			t.Error("work began after the signal")
+		}
+		close(begun)
+		<-goOn
+		finished = ctx.Err() == nil
+		return nil
+	})
 	<-begun
 	signal()
 	if _, err := other.RLock("customer:1").TryLock(t.Context(), 200*time.Millisecond, 0); err == nil {
@@ -48,73 +53,38 @@ func TestBegunWorkIsFinished(t *testing.T) {
 	if err := <-done; err != nil || !finished {
 		t.Errorf("stopped with %v; finished: %t", err, finished)
 	}
-	hold, err := other.RLock("customer:1").TryLock(t.Context(), 0, 0)
-	if err != nil {
-		t.Fatal("the lock is still held: ", err)
-	}
-	if err := hold.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	isFree(t, other)
 }
 
 // TestGraceEnds: work that takes too long is told, and gives its lock back.
 func TestGraceEnds(t *testing.T) {
 	addr := testbed.Standalone(t).Addr()
-	ctx, signal := context.WithCancel(t.Context())
-	done := make(chan error, 1)
 	begun := make(chan struct{})
-	client := open(t, addr)
-	go func() {
-		done <- run(ctx, client, 50*time.Millisecond, func(ctx context.Context, _ int) error {
-			close(begun)
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-	}()
+	signal, done := start(t, addr, 50*time.Millisecond, func(ctx context.Context, _ int) error {
+		close(begun)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
 	<-begun
 	signal()
 	if err := <-done; err == nil {
 		t.Error("unfinished work was not told")
 	}
-	if _, err := open(t, addr).RLock("customer:1").TryLock(t.Context(), 0, 0); err != nil {
-		t.Error("the lock is still held: ", err)
-	}
+	isFree(t, replica.Locks(t, addr))
 }
 
 // TestWaitersEndWithTheSignal: who waits for a lock has begun nothing.
 func TestWaitersEndWithTheSignal(t *testing.T) {
 	addr := testbed.Standalone(t).Addr()
-	other := open(t, addr)
+	other := replica.Locks(t, addr)
 	hold, err := other.RLock("customer:1").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := open(t, addr)
-	ctx, signal := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- run(ctx, client, time.Minute, func(context.Context, int) error {
-			t.Error("it has begun")
-			return nil
-		})
-	}()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if in, err := other.Inspect(t.Context(), "customer:1"); err != nil || in.Processes > 0 {
-			if err != nil {
-				t.Error(err)
-			}
-			break // it waits
-		}
-		if time.Now().After(deadline) {
-			t.Error("nobody waits for the lock")
-			break
-		}
-	}
+	testbed.Must(t, err)
+	signal, done := start(t, addr, time.Minute, func(context.Context, int) error {
+		t.Error("it has begun")
+		return nil
+	})
+	replica.UntilWaiting(t, other, "customer:1")
 	signal()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if err := hold.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testbed.Must(t, <-done)
+	testbed.Must(t, hold.Unlock(t.Context()))
 }

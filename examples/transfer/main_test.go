@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -23,22 +21,10 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 	accounts := []string{"alice", "bob", "carol"}
 	var banks []*bank
 	for range 3 {
-		redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(redis.Close)
-		locks, err := redlatch.Open("redis://" + addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(locks.Close)
-		banks = append(banks, &bank{redis, locks})
+		banks = append(banks, &bank{replica.Data(t, addr), replica.Locks(t, addr)})
 	}
 	for _, a := range accounts {
-		if err := banks[0].put(ctx, map[string]int64{a: 100}); err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, banks[0].put(ctx, map[string]int64{a: 100}))
 	}
 	var all sync.WaitGroup
 	for _, b := range banks {

@@ -7,9 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/redis/rueidis"
-
-	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/examples/internal/replica"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -38,19 +36,8 @@ func TestEachKeyOnce(t *testing.T) {
 		errs := make([]error, 3)
 		var processes sync.WaitGroup
 		for i := range errs {
-			redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			locks, err := redlatch.Open("redis://" + addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			processes.Go(func() {
-				defer redis.Close()
-				defer locks.Close()
-				errs[i] = (&worker{redis, locks, "done:test", work}).all(t.Context(), keys)
-			})
+			w := &worker{replica.Data(t, addr), replica.Locks(t, addr), "done:test", work}
+			processes.Go(func() { errs[i] = w.all(t.Context(), keys) })
 		}
 		processes.Wait()
 		for _, err := range errs {
