@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -136,20 +137,18 @@ type Site struct {
 	Through []*redlatch.Client
 	Direct  []*redlatch.Client
 
-	change []func(*redlatch.Config)
-	watch  atomic.Pointer[watch] // the requests that Asked waits for
-}
-
-type watch struct {
-	of   testbed.Match
-	seen *atomic.Bool
+	change  []func(*redlatch.Config)
+	watches sync.Map // of testbed.Match by *atomic.Bool: the requests that Asked waits for
 }
 
 // saw is asked of every request before any trap, and takes none.
 func (x *Site) saw(args []string) bool {
-	if w := x.watch.Load(); w != nil && w.of(args) {
-		w.seen.Store(true)
-	}
+	x.watches.Range(func(seen, of any) bool {
+		if of.(testbed.Match)(args) {
+			seen.(*atomic.Bool).Store(true)
+		}
+		return true
+	})
 	return false
 }
 
@@ -210,7 +209,7 @@ func (x *Site) Fresh(t *testing.T, change ...func(*redlatch.Config)) []*redlatch
 }
 
 // Client makes a Client that is closed with the test.
-func Client(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
+func Client(t testing.TB, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()
 	cfg := redlatch.Config{
 		Redis:     rueidis.ClientOption{InitAddress: []string{addr}},
@@ -391,9 +390,9 @@ func From(n, many int64, match testbed.Match) testbed.Match {
 // before the lock is asked for.
 func (x *Site) Asked(t *testing.T, name string) func() {
 	t.Helper()
-	var asked atomic.Bool
-	of := Of(name)
-	x.watch.Store(&watch{of, &asked})
+	asked := new(atomic.Bool)
+	x.watches.Store(asked, Of(name))
+	t.Cleanup(func() { x.watches.Delete(asked) })
 	return func() { t.Helper(); Eventually(t, "a command of the waiter", asked.Load) }
 }
 

@@ -198,42 +198,6 @@ func TestAServerThatIsGone(t *testing.T) {
 	}
 }
 
-// marked waits until the goroutine that the test has marked with its name is in a function.
-func marked(t *testing.T, function string) {
-	t.Helper()
-	bed.Eventually(t, "somebody in "+function, func() bool { return testbed.MarkedIn(t.Name(), function) > 0 })
-}
-
-// Close does not wait for a server that stands still, though nobody closes the connection.
-func TestCloseBesideAFrozenServer(t *testing.T) {
-	t.Parallel()
-	s := bed.Server(t)
-	client, _ := app(t, s.Addr())
-	c := with(t, client, func(c *redlatch.Config) { c.UnlockTimeout = 300 * time.Millisecond })
-	h := bed.Lock(t, t.Context(), c.RLock("held"))
-	s.Freeze(t)
-	var got <-chan bed.Attempt
-	testbed.Mark(t.Name(), func() { got = bed.Async(context.Background(), c.RLock("other")) })
-	marked(t, "(*Call).Wait") // its command is on its way
-	began := time.Now()
-	c.Close()
-	if took := time.Since(began); took > 10*time.Second { // the server stands still until it has returned
-		t.Errorf("Close took %v", took)
-	}
-	if a := bed.Get(t, got); !errors.Is(a.Err, redlatch.ErrClosed) {
-		t.Error(a.Err)
-	}
-	if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrClosed) {
-		t.Error(cause)
-	}
-	s.Thaw(t)
-	works(t, client)
-	s.Do(t, "DEL", "held", "other") // left to their leases
-	if n := s.Int(t, "EXISTS", luascript.TraceKey("held")); n != 0 {
-		t.Error("a trace without a span")
-	}
-}
-
 // A question of an operator's has a limit: when that passes, the application's own command, which waits
 // behind it on the same connection, goes on waiting for its answer.
 func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
@@ -251,13 +215,7 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 		return err
 	}
 	s.Do(t, "CLIENT", "KILL", "TYPE", "normal") // the locks have made the library pipeline on the first one
-	deadline := time.Now().Add(bed.Patience)
-	for err := get(); err != nil; err = get() {
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	bed.Eventually(t, "an answer", func() bool { return get() == nil })
 	s.Freeze(t)
 	listed := make(chan error, 1)
 	testbed.Mark(t.Name(), func() {
@@ -308,7 +266,7 @@ func TestAnExhaustedPool(t *testing.T) {
 	}
 	var got <-chan bed.Attempt
 	testbed.Mark(t.Name(), func() { got = bed.Async(t.Context(), waiter.RLock("a")) })
-	marked(t, "(*acquisition).sleep") // it has found the lock busy, and its subscription waits for the pool
+	bed.Eventually(t, "it sleeps", func() bool { return testbed.MarkedIn(t.Name(), "(*acquisition).sleep") > 0 }) // it has found the lock busy, and its subscription waits for the pool
 	closed := make(chan struct{})
 	go func() {
 		waiter.Close()
@@ -338,22 +296,14 @@ func TestSentinelFailover(t *testing.T) {
 		InitAddress: set.SentinelAddrs(), ConnWriteTimeout: time.Second,
 		Sentinel: rueidis.SentinelOption{MasterSet: testbed.MasterName},
 	}
-	client, err := rueidis.NewClient(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client, _ := app(t, "", func(o *rueidis.ClientOption) { *o = opt })
 	var refused *redlatch.InvalidOptionError
 	if _, err := redlatch.NewWithClient(client, redlatch.Config{Redis: opt}); !errors.As(err, &refused) ||
 		refused.Option != "Redis.Sentinel.TopologyRefreshInterval" {
 		t.Error(err)
 	}
 	opt.Sentinel.TopologyRefreshInterval = 500 * time.Millisecond
-	client, err = rueidis.NewClient(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client, _ = app(t, "", func(o *rueidis.ClientOption) { *o = opt })
 	change := func(c *redlatch.Config) { c.LeaseTime, c.Redis = lease, opt }
 	a, b := with(t, client, change), with(t, client, change)
 	h := bed.Lock(t, t.Context(), a.RLock("held"))

@@ -2,6 +2,7 @@ package borrow
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -31,19 +32,25 @@ func (s *stuck) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResu
 	return s.Client.Do(ctx, cmd)
 }
 
-// TestCloseLeavesAStuckClientBehind: calls that are no acquisition (a look, a job of Once) are left behind
-// by Close, too, if the application's client never returns from them.
+// TestCloseLeavesAStuckClientBehind: calls are left behind by Close, a look and a job of Once as well, if the application's
+// client never returns from them; an acquisition hears of it, and so does a hold.
 func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 	const limit = 200 * time.Millisecond
-	for what, call := range map[string]func(ctx context.Context, c *redlatch.Client){
-		"Inspect": func(ctx context.Context, c *redlatch.Client) { _, _ = c.Inspect(ctx, "l") },
-		"Once": func(ctx context.Context, c *redlatch.Client) {
-			_, _ = c.Once("job").Do(ctx, time.Minute, func(context.Context) error { return nil })
+	for what, call := range map[string]func(ctx context.Context, c *redlatch.Client) error{
+		"Inspect": func(ctx context.Context, c *redlatch.Client) error { _, err := c.Inspect(ctx, "l"); return err },
+		"Once": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.Once("job").Do(ctx, time.Minute, func(context.Context) error { return nil })
+			return err
 		},
-		"State": func(ctx context.Context, c *redlatch.Client) { _, _ = c.RLock("l").State(ctx) },
-		"Lock":  func(ctx context.Context, c *redlatch.Client) { _, _ = c.RLock("l").Lock(ctx) },
+		"State": func(ctx context.Context, c *redlatch.Client) error { _, err := c.RLock("l").State(ctx); return err },
+		"Lock":  func(ctx context.Context, c *redlatch.Client) error { _, err := c.RLock("l").Lock(ctx); return err },
+		"Lock without a limit": func(ctx context.Context, c *redlatch.Client) error {
+			_, err := c.RLock("l").Lock(context.WithoutCancel(ctx))
+			return err
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			s := bed.Server(t)
 			client, _ := app(t, s.Addr())
 			wrapped := &stuck{Client: client, open: make(chan struct{})}
@@ -51,18 +58,13 @@ func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			h := bed.Lock(t, t.Context(), c.RLock("held"))
 			wrapped.keeps.Store(true)
 			ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 			defer cancel()
-			called := make(chan struct{})
-			go func() { // ends when the client lets it
-				defer close(called)
-				call(ctx, c)
-			}()
-			for wrapped.kept.Load() == 0 {
-				time.Sleep(time.Millisecond)
-			}
-			closed := make(chan struct{})
+			called, closed := make(chan error, 1), make(chan struct{})
+			go func() { called <- call(ctx, c) }() // ends when the client lets it
+			bed.Eventually(t, "a command that is kept", func() bool { return wrapped.kept.Load() > 0 })
 			began := time.Now()
 			go func() { // ends with Close
 				c.Close()
@@ -76,10 +78,21 @@ func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 			case <-time.After(bed.Patience):
 				t.Error("Close does not return")
 			}
+			if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrClosed) {
+				t.Errorf("the hold ended with %v", cause)
+			}
+			if what == "Lock without a limit" {
+				if err := <-called; !errors.Is(err, redlatch.ErrClosed) {
+					t.Errorf("Lock: %v", err)
+				}
+				called <- nil
+			}
 			wrapped.keeps.Store(false)
 			close(wrapped.open)
-			<-called
+			_ = <-called
 			<-closed
+			works(t, client)
+			s.Do(t, "DEL", "held") // left to its lease
 		})
 	}
 }

@@ -1,11 +1,7 @@
 package hazard
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -13,64 +9,49 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// serverOfTheChild names the server of a child process of TestTheClientLibraryStillPanics.
-const serverOfTheChild = "REDLATCH_TEST_PANICS_AT"
+func init() { testbed.Role("unsubscribe", unsubscribeWhileBusy) }
 
 // The client library still panics when a server refuses what it sends behind an UNSUBSCRIBE. If it
 // does not any more, internal/conn/unsubscribe_panic.go can go, with internal/conn/replies.go, and
 // with it Conn.Unsubscribes and what internal/pubsub does where that is false.
 func TestTheClientLibraryStillPanics(t *testing.T) {
-	if addr := os.Getenv(serverOfTheChild); addr != "" {
-		unsubscribeWhileBusy(addr)
-		return
-	}
 	t.Parallel()
 	s := bed.Server(t)
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheClientLibraryStillPanics$") //nolint:gosec // this program
-	child.Env = append(os.Environ(), serverOfTheChild+"="+s.Addr())
-	var said strings.Builder
-	child.Stderr = &said
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "subscribed\n" {
-		t.Fatalf("the child says %q (%v)", line, err)
-	}
+	p := testbed.Spawn(t, "unsubscribe", s.Addr())
+	p.Expect(t, "subscribed")
 	end := s.Hang(t)
-	err = child.Wait()
+	err := p.Wait(t)
 	end()
-	if err == nil || !strings.Contains(said.String(), "panic: protocol bug") {
-		t.Errorf("the client library bears it now (%v): its workaround can go\n%s", err, said.String())
+	if err == nil || !strings.Contains(p.Stderr(), "panic: protocol bug") {
+		t.Errorf("the client library bears it now (%v): its workaround can go\n%s", err, p.Stderr())
 	}
 }
 
-// unsubscribeWhileBusy is the child: it unsubscribes with the client library alone.
-func unsubscribeWhileBusy(addr string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+// unsubscribeWhileBusy is a process of its own: it unsubscribes with the client library alone.
+func unsubscribeWhileBusy(ctx context.Context, w *testbed.Worker) error {
+	var addr string
+	if err := w.Args(&addr); err != nil {
+		return err
+	}
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true, DisableRetry: true})
 	if err != nil {
-		fmt.Fprintln(os.Stdout, err)
-		return
+		return err
 	}
 	defer client.Close()
 	dc, release := client.Dedicate()
 	defer release()
 	dc.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
 	if err := dc.Do(ctx, dc.B().Subscribe().Channel("c").Build()).Error(); err != nil {
-		fmt.Fprintln(os.Stdout, err)
-		return
+		return err
 	}
-	fmt.Fprintln(os.Stdout, "subscribed")
+	w.Say("subscribed")
 	for client.Do(ctx, client.B().Ping().Build()).Error() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	_ = dc.Do(ctx, dc.B().Unsubscribe().Channel("c").Build()).Error()
 	_ = dc.Do(ctx, dc.B().Ping().Build()).Error()
+	return nil
 }

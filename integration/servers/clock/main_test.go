@@ -3,13 +3,7 @@ package clock
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/integration/bed"
 )
 
-// TestMain fails the package when a goroutine outlives its tests.
-func TestMain(m *testing.M) {
-	testbed.Main()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { bed.Main(m) }

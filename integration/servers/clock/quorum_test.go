@@ -3,13 +3,11 @@ package clock
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -18,54 +16,42 @@ func copies(t *testing.T, leaseTime time.Duration, addrs ...string) []redlatch.M
 	t.Helper()
 	out := make([]redlatch.Member, len(addrs))
 	for i, addr := range addrs {
-		c, err := redlatch.New(redlatch.Config{
-			Redis:     rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true},
-			LeaseTime: leaseTime, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		out[i] = c.RLock("q")
+		out[i] = bed.Client(t, addr, func(c *redlatch.Config) { c.LeaseTime = leaseTime }).RLock("q")
 	}
 	return out
 }
 
-// taken acquires a lock, with a limit only to end a hang.
-func taken(t *testing.T, l redlatch.Member) redlatch.Hold {
+// three are servers of copies.
+func three(t *testing.T) (servers []*server, addrs []string) {
 	t.Helper()
-	return get(t, locked(l), "a quorum")
-}
-
-func given(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if err := h.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
+	lib := library(t)
+	for range 3 {
+		s := start(t, lib)
+		servers, addrs = append(servers, s), append(addrs, s.Addr())
 	}
+	return servers, addrs
 }
 
 // What a restarted server says of its age counts for no quorum when its clock has been set forward,
 // as NTP does after a boot: it has forgotten a lock that is held all the same.
 func TestQuorumRestartAndStep(t *testing.T) {
 	const leaseTime = 30 * time.Second // the hold outlives what follows
-	lib := library(t)
-	list := []*server{start(t, lib), start(t, lib), start(t, lib)}
-	addrs := []string{list[0].Addr(), list[1].Addr(), list[2].Addr()}
+	list, addrs := three(t)
 	proxy := testbed.NewProxy(t, addrs[1])
 	holder := redlatch.QuorumLock(copies(t, leaseTime, addrs[0], proxy.Addr(), addrs[2])...)
 	other := redlatch.QuorumLock(copies(t, leaseTime, addrs...)...)
-	for _, q := range []redlatch.Member{holder, other} { // both know the servers from here on
-		given(t, taken(t, q))
+	for _, q := range []redlatch.Locker{holder, other} { // both know the servers from here on
+		bed.Unlock(t, bed.Lock(t, t.Context(), q))
 	}
-	busy := taken(t, copies(t, leaseTime, addrs[2])[0])
-	first := taken(t, holder) // on 0 and 1
-	given(t, busy)
+	busy := bed.Lock(t, t.Context(), copies(t, leaseTime, addrs[2])[0])
+	first := bed.Lock(t, t.Context(), holder) // on 0 and 1
+	bed.Unlock(t, busy)
 	proxy.Pause(testbed.Requests) // its holder does not hear that 1 has forgotten it
 	list[1].Kill(t)
 	list[1].Restart(t, testbed.Empty)
 	list[1].step(t, time.Hour)
 
-	for name, q := range map[string]redlatch.Member{
+	for name, q := range map[string]redlatch.Locker{
 		"who knew the servers": other, "who starts just now": redlatch.QuorumLock(copies(t, leaseTime, addrs...)...),
 	} {
 		second, err := q.TryLock(t.Context(), 0, 0)
@@ -87,16 +73,15 @@ func TestQuorumRestartAndStep(t *testing.T) {
 // has watched it for a lease, though it has been up for less than nothing.
 func TestQuorumCountsAServerWhoseClockIsBehind(t *testing.T) {
 	const leaseTime = 4 * time.Second
-	lib := library(t)
-	list := []*server{start(t, lib), start(t, lib), start(t, lib)}
-	q := redlatch.QuorumLock(copies(t, leaseTime, list[0].Addr(), list[1].Addr(), list[2].Addr())...)
-	given(t, taken(t, q))
+	list, addrs := three(t)
+	q := redlatch.QuorumLock(copies(t, leaseTime, addrs...)...)
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
 	list[1].Kill(t)
 	restarted := time.Now()
 	list[1].Restart(t, testbed.Empty)
 	list[1].step(t, -time.Hour)
 	list[2].Kill(t)
-	given(t, taken(t, q))
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
 	if took := time.Since(restarted); took < leaseTime {
 		t.Errorf("a restarted server counted after %v", took)
 	}

@@ -1,6 +1,8 @@
 package refusals
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,13 +21,9 @@ func queue(t *testing.T, s *testbed.Server) (list []string, all bool) {
 	keys := fairKeys("f")
 	list = s.List(t, "LRANGE", keys[1], "0", "-1")
 	scores := s.List(t, "ZRANGE", keys[2], "0", "-1")
-	var wants []string
-	for w := range s.Hash(t, "HGETALL", keys[3]) {
-		wants = append(wants, w)
-	}
-	sorted := slices.Sorted(slices.Values(list))
 	slices.Sort(scores)
-	slices.Sort(wants)
+	wants := slices.Sorted(maps.Keys(s.Hash(t, "HGETALL", keys[3])))
+	sorted := slices.Sorted(slices.Values(list))
 	return list, slices.Equal(sorted, scores) && slices.Equal(sorted, wants)
 }
 
@@ -75,14 +73,9 @@ func TestPlacesStayWhole(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer app.Close()
-				answer := app.Do(t.Context(), app.B().Eval().Script(c.do.script.Body).Numkeys(int64(len(c.do.keys))).
-					Key(c.do.keys...).Arg(c.do.args...).Build())
-				told := ""
-				if err := answer.Error(); err != nil {
-					told = err.Error()
-				} else if m, err := answer.ToMessage(); err == nil {
-					told = text(m)
-				}
+				m, err := app.Do(t.Context(), app.B().Eval().Script(c.do.script.Body).Numkeys(int64(len(c.do.keys))).
+					Key(c.do.keys...).Arg(c.do.args...).Build()).ToMessage()
+				told := fmt.Sprint(text(m), err)
 				if !strings.Contains(told, "can't run this command") && !strings.Contains(told, "NOPERM") {
 					t.Errorf("it answered %q", told)
 				}

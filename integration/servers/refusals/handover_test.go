@@ -26,10 +26,11 @@ func must(t *testing.T, s *testbed.Server, c call) string {
 // release says that it is done and what was refused, and the waiter keeps its place until a refresh
 // hands the lock over.
 func TestHandOverRefused(t *testing.T) {
-	for name, spoil := range map[string][2][]string{
-		"another type":  {{"RPUSH", luascript.TokenKey("f"), "x"}, {"DEL", luascript.TokenKey("f")}},
-		"not a number":  {{"SET", luascript.TokenKey("f"), "x"}, {"DEL", luascript.TokenKey("f")}},
-		"another queue": {{"RENAME", luascript.FairWantsKey("f"), "aside"}, {"RENAME", "aside", luascript.FairWantsKey("f")}},
+	token, wants := luascript.TokenKey("f"), luascript.FairWantsKey("f")
+	for name, spoil := range map[string][2][][]string{
+		"another type":  {{{"RPUSH", token, "x"}}, {{"DEL", token}}},
+		"not a number":  {{{"SET", token, "x"}}, {{"DEL", token}}},
+		"another queue": {{{"RENAME", wants, "aside"}, {"SET", wants, "x"}}, {{"DEL", wants}, {"RENAME", "aside", wants}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testbed.Standalone(t)
@@ -38,9 +39,8 @@ func TestHandOverRefused(t *testing.T) {
 				t.Fatal(got)
 			}
 			must(t, s, fairCall(luascript.FairAcquire, waiter, ms, ms, "", ms, "nonce"))
-			s.Do(t, spoil[0]...)
-			if name == "another queue" {
-				s.Do(t, "SET", luascript.FairWantsKey("f"), "x")
+			for _, command := range spoil[0] {
+				s.Do(t, command...)
 			}
 			got := must(t, s, fairCall(luascript.FairRelease, field, "0", "0", "0"))
 			if !strings.HasPrefix(got, "[2 ") {
@@ -49,15 +49,11 @@ func TestHandOverRefused(t *testing.T) {
 			if s.Int(t, "EXISTS", "f") != 0 {
 				t.Error("the lock is not free")
 			}
-			if name == "another queue" {
-				s.Do(t, "DEL", luascript.FairWantsKey("f"))
+			for _, command := range spoil[1] {
+				s.Do(t, command...)
 			}
-			s.Do(t, spoil[1]...)
-			for key, n := range map[string]string{"QUEUE": "LLEN", "SCORES": "ZCARD", "WANTS": "HLEN"} {
-				at := map[string]int{"QUEUE": 1, "SCORES": 2, "WANTS": 3}[key]
-				if s.Int(t, n, fairKeys("f")[at]) != 1 {
-					t.Errorf("the waiter lost its place in %s", key)
-				}
+			if list, whole := queue(t, s); len(list) != 1 || !whole {
+				t.Errorf("the waiter lost its place: %q, in all parts: %v", list, whole)
 			}
 			if got := must(t, s, fairCall(luascript.FairRefresh, waiter, ms)); !strings.HasPrefix(got, "[1 ") {
 				t.Errorf("the refresh: %q", got)

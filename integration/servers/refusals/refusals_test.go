@@ -3,6 +3,7 @@ package refusals
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 const (
 	field = "6d4e6c1a-0000-4000-8000-000000000001:g1-1"
 	lease = 60_000 // ms: of every hold when the call begins
+	kept  = lease - 5000
 )
 
 // call is one script of a holder: of a plain lock "l", held twice, of a read lock
@@ -41,12 +43,12 @@ func calls() map[string]call {
 	rwRelease := []string{field, "ch", "PUBLISH", "0", "0", "0", "1"}
 	out := map[string]call{
 		"re-entry":          {luascript.Reenter, free("l"), []string{field, "3", more}, "1", "", "l", field, "3", lease + 1},
-		"shorter re-entry":  {luascript.Reenter, free("l"), []string{field, "3", "1"}, "1", "", "l", field, "3", lease / 2},
+		"shorter re-entry":  {luascript.Reenter, free("l"), []string{field, "3", "1"}, "1", "", "l", field, "3", kept},
 		"renewal":           {luascript.Renew, free("l"), []string{field, more}, "[1]", "", "l", field, "2", lease + 1},
-		"nothing to raise":  {luascript.Renew, free("l"), []string{field, "1"}, "[1]", "", "l", field, "2", lease / 2},
-		"check":             {luascript.Renew, free("l"), []string{field, "0"}, "[1]", "", "l", field, "2", 0},
-		"partial release":   {luascript.Release, free("l"), []string{field, "1"}, "1", "", "l", field, "1", lease / 2},
-		"nothing to shrink": {luascript.Release, free("l"), []string{field, "2"}, "1", "", "l", field, "2", lease / 2},
+		"nothing to raise":  {luascript.Renew, free("l"), []string{field, "1"}, "[1]", "", "l", field, "2", kept},
+		"check":             {luascript.Renew, free("l"), []string{field, "0"}, "[1]", "", "l", field, "2", kept},
+		"partial release":   {luascript.Release, free("l"), []string{field, "1"}, "1", "", "l", field, "1", kept},
+		"nothing to shrink": {luascript.Release, free("l"), []string{field, "2"}, "1", "", "l", field, "2", kept},
 		"release":           {luascript.Release, free("l"), []string{field, "0", "ch", "PUBLISH"}, "1", "", "l", field, "", 0},
 		"release, late commands refused": {
 			luascript.Release, []string{"l", luascript.VoidKey("l"), luascript.WaitKey("l")}, []string{field, "0", "ch", "PUBLISH", "", "1000"}, "1", "", "l", field, "", 0,
@@ -58,7 +60,7 @@ func calls() map[string]call {
 			luascript.GroupAcquire, []string{"l"}, []string{more, "1", field, "3", "", ""}, "[1 0]", "", "l", field, "3", lease + 1,
 		},
 		"group partial release": {
-			luascript.GroupRelease, []string{"l"}, []string{"1", field, "1", "", "", "", "", "", ""}, "[1 ]", "[-1 %s]", "l", field, "1", lease / 2,
+			luascript.GroupRelease, []string{"l"}, []string{"1", field, "1", "", "", "", "", "", ""}, "[1 ]", "[-1 %s]", "l", field, "1", kept,
 		},
 		"group release": {
 			luascript.GroupRelease, []string{"l", luascript.WaitKey("l")}, []string{"2", field, "0", "ch", "PUBLISH", "", "", "", ""},
@@ -72,9 +74,9 @@ func calls() map[string]call {
 		},
 		"read re-entry":    {luascript.RWReenter, read, []string{field, "3", more}, "1", "", "r", field, "3", lease + 1},
 		"read renewal":     {luascript.RWRenew, read, []string{field, more}, "[1]", "", "r", field, "2", lease + 1},
-		"read, no raise":   {luascript.RWRenew, read, []string{field, "1"}, "[1]", "", "r", field, "2", lease / 2},
-		"read check":       {luascript.RWRenew, read, []string{field, "0"}, "[1]", "", "r", field, "2", 0},
-		"read partial":     {luascript.Release, free("r"), []string{field, "1"}, "1", "", "r", field, "1", lease / 2},
+		"read, no raise":   {luascript.RWRenew, read, []string{field, "1"}, "[1]", "", "r", field, "2", kept},
+		"read check":       {luascript.RWRenew, read, []string{field, "0"}, "[1]", "", "r", field, "2", kept},
+		"read partial":     {luascript.Release, free("r"), []string{field, "1"}, "1", "", "r", field, "1", kept},
 		"read lease alone": {luascript.RWLease, read[1:2], []string{field, more}, "1", "", "r", field, "2", 0},
 		"read free alone":  {luascript.RWFree, free("r"), []string{field}, "1", "", "r", field, "", 0},
 		"read release": {
@@ -87,10 +89,10 @@ func calls() map[string]call {
 		},
 		"write re-entry": {luascript.RWReenter, write, []string{field + ":write", "3", more}, "1", "", "w", field + ":write", "3", lease + 1},
 		"write renewal":  {luascript.RWRenew, write, []string{field + ":write", more}, "[1]", "", "w", field + ":write", "2", lease + 1},
-		"write check":    {luascript.RWRenew, write, []string{field + ":write", "0"}, "[1]", "", "w", field + ":write", "2", 0},
-		"write partial":  {luascript.Release, free("w"), []string{field + ":write", "1"}, "1", "", "w", field + ":write", "1", lease / 2},
+		"write check":    {luascript.RWRenew, write, []string{field + ":write", "0"}, "[1]", "", "w", field + ":write", "2", kept},
+		"write partial":  {luascript.Release, free("w"), []string{field + ":write", "1"}, "1", "", "w", field + ":write", "1", kept},
 		"write release":  {luascript.RWWriteRelease, writeReleaseKeys("w"), rwRelease, "1", "", "w", field + ":write", "", 0},
-		"downgrade":      {luascript.RWWriteRelease, writeReleaseKeys("d"), rwRelease, "1", "", "d", "mode", "read", lease / 2},
+		"downgrade":      {luascript.RWWriteRelease, writeReleaseKeys("d"), rwRelease, "1", "", "d", "mode", "read", kept},
 		"retry of a read": {
 			luascript.RWRead, readKeys("r", field), []string{field, more, "", "", "0", "0", "", ""}, "2", "", "r", field, "2", lease + 1,
 		},
@@ -98,16 +100,23 @@ func calls() map[string]call {
 			luascript.RWWrite, writeKeys("w"), []string{field, more, "0", "", "", "PUBLISH", "1"}, "2", "", "w", field + ":write", "2", lease + 1,
 		},
 	}
+	// Nothing that a holder sends lowers a lease, late copies of its acquisition included.
+	for _, name := range []string{"retry of an acquisition", "retry of a fair acquisition", "retry of a read", "retry of a write", "group re-entry"} {
+		c := out[name]
+		c.args, c.atLeast = slices.Clone(c.args), kept
+		c.args[slices.Index(c.args, more)] = "1000"
+		out[name+", shorter"] = c
+	}
 	// What is gone is only said by a server that takes writes.
 	for name, c := range maps.Clone(out) {
 		if strings.HasPrefix(name, "retry") || strings.Contains(name, "undo") {
 			continue
 		}
-		c.keys = append([]string(nil), c.keys...)
+		c.keys = slices.Clone(c.keys)
 		for i := range c.keys {
 			c.keys[i] = "gone" + c.keys[i]
 		}
-		c.want = map[bool]string{true: "[-2 1]", false: strings.Replace(c.want, "1", "0", 1)}[name == "group re-entry"]
+		c.want = map[bool]string{true: "[-2 1]", false: strings.Replace(c.want, "1", "0", 1)}[strings.HasPrefix(name, "group re-entry")]
 		c.key, c.count, c.atLeast = "gone"+c.key, "", 0
 		out["gone: "+name] = c
 	}
@@ -212,18 +221,25 @@ func TestWithoutMemory(t *testing.T) {
 	}
 }
 
+// done runs the call, which is done then, and no hold or key ends earlier than before.
 func done(t *testing.T, s *testbed.Server, c call) {
 	t.Helper()
+	leases := luascript.RWLeasesKey(c.key)
+	ends := s.Text(t, "ZSCORE", leases, c.field)
 	got, err := run(s, c)
 	if err != nil || got != c.want {
 		t.Errorf("%q %v, want %q", got, err, c.want)
 	}
-	count := s.Hash(t, "HGETALL", c.key)[c.field]
-	if count != c.count {
+	if count := s.Hash(t, "HGETALL", c.key)[c.field]; count != c.count {
 		t.Errorf("count %q, want %q", count, c.count)
 	}
-	if ttl := s.Int(t, "PTTL", c.key); c.atLeast > 0 && ttl < c.atLeast {
-		t.Errorf("the lease ends in %d ms, want at least %d", ttl, c.atLeast)
+	if now := s.Text(t, "ZSCORE", leases, c.field); c.count != "" && now < ends {
+		t.Errorf("the hold ends at %s, it did at %s", now, ends)
+	}
+	for _, key := range []string{c.key, leases, luascript.RWTimeoutKey(c.key, field)} {
+		if ttl := s.Int(t, "PTTL", key); c.atLeast > 0 && ttl < c.atLeast && (ttl != -2 || key == c.key) {
+			t.Errorf("%s ends in %d ms, want at least %d", key, ttl, c.atLeast)
+		}
 	}
 }
 

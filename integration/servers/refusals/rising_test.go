@@ -1,7 +1,6 @@
 package refusals
 
 import (
-	"strconv"
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/luascript"
@@ -21,50 +20,10 @@ func readReleaseKeys(key, f string) []string {
 	return append(readKeys(key, f)[:4:4], luascript.RWReadersKey(key), luascript.RWTurnKey(key), luascript.RWWritersKey(key), luascript.RWMarksKey(key))
 }
 
-// TestLeasesOnlyRise: nothing that a holder sends lowers a lease, late copies of its
-// acquisition included; leaving a read-write lock lowers its TTL to what others need.
-func TestLeasesOnlyRise(t *testing.T) {
+// Leaving a read-write lock lowers its TTL to what others need, and tells those who wait: when the longer of two readers
+// leaves wholly, the lock lasts as long as the other.
+func TestALeavingReaderLowersTheTTL(t *testing.T) {
 	s := testbed.Standalone(t)
-	all := calls()
-	for _, name := range []string{
-		"shorter re-entry", "nothing to raise", "check", "partial release", "group partial release", "read, no raise",
-		"read check", "read partial", "write check", "write partial",
-	} {
-		hold(t, s)
-		must(t, s, all[name])
-		if ttl := s.Int(t, "PTTL", all[name].key); ttl < lease-5000 {
-			t.Errorf("%s: the lease ends in %d ms", name, ttl)
-		}
-	}
-	for _, name := range []string{"retry of an acquisition", "retry of a fair acquisition", "retry of a read", "retry of a write", "group re-entry"} {
-		hold(t, s)
-		c := all[name]
-		c.args = append([]string(nil), c.args...)
-		for i, a := range c.args {
-			if a == strconv.Itoa(2*lease) {
-				c.args[i] = "1000"
-			}
-		}
-		ends := s.Text(t, "ZSCORE", luascript.RWLeasesKey(c.key), c.field)
-		must(t, s, c)
-		if now := s.Text(t, "ZSCORE", luascript.RWLeasesKey(c.key), c.field); now != ends {
-			t.Errorf("%s with a short lease: the hold ends at %s, it did at %s", name, now, ends)
-		}
-		if ttl := s.Int(t, "PTTL", c.key); ttl < lease-5000 {
-			t.Errorf("%s with a short lease: the lease ends in %d ms", name, ttl)
-		}
-		for _, k := range []string{"r", "w"} {
-			if ttl := s.Int(t, "PTTL", luascript.RWLeasesKey(k)); ttl < lease-5000 {
-				t.Errorf("%s: the set of leases ends in %d ms", name, ttl)
-			}
-		}
-		if ttl := s.Int(t, "PTTL", luascript.RWTimeoutKey("r", field)); ttl < lease-5000 {
-			t.Errorf("%s: the timeout key ends in %d ms", name, ttl)
-		}
-	}
-
-	// Two readers: when the longer one leaves wholly, the lock lasts as long as the other.
-	s.Do(t, "FLUSHALL")
 	for f, ms := range map[string]string{field: "600000", other: "20000"} {
 		must(t, s, call{script: luascript.RWRead, keys: readKeys("r", f), args: []string{f, ms, "", "", "0", "0", "", ""}})
 	}
