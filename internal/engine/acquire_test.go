@@ -3,25 +3,23 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // Waiters of a process are served in their order, each with two commands, and
 // those who come later don't jump the line.
 func TestWaitersAreServedInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		f.latency = time.Millisecond
 		h := take(t, t.Context(), core, "l")
 		var mu sync.Mutex
@@ -30,18 +28,12 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		const n = 100
 		for i := range n {
 			wg.Go(func() {
-				h, err := engine.Open(new(rlock.RLock), core, "l").Lock(context.Background())
-				if err != nil {
-					t.Error(err)
-					return
-				}
+				h := take(t, context.Background(), core, "l")
 				mu.Lock()
 				order = append(order, i)
 				mu.Unlock()
 				time.Sleep(time.Millisecond)
-				if err := h.Unlock(context.Background()); err != nil {
-					t.Error(err)
-				}
+				free(t, h)
 			})
 			time.Sleep(10 * time.Millisecond) // in line before the next one comes
 		}
@@ -52,9 +44,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		if before > 3+8 {
 			t.Errorf("%d tries by %d waiters", before-1, n)
 		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		free(t, h)
 		wg.Wait()
 		for i, got := range order {
 			if got != i {
@@ -69,8 +59,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 
 // An answer that comes after the lease it grants is no grant.
 func TestGrantThatCameTooLateIsNoGrant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		var slow atomic.Bool
 		slow.Store(true)
 		f.onAfter(func(cmd conn.Command) error {
@@ -90,52 +79,127 @@ func TestGrantThatCameTooLateIsNoGrant(t *testing.T) {
 	})
 }
 
-// A release that can't be delivered is tried until the lease has run out, and no
-// longer; nothing renews the key meanwhile.
-func TestUnlockGivesUpWithTheLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		h := take(t, t.Context(), core, "l")
-		f.onBefore(func(conn.Command) error { return errUnsent })
-		if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("Unlock: %v", err)
+// tooLate reports whether err says that a grant of a healthy server came after its own lease.
+func tooLate(err error) bool {
+	return errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrUnavailable) &&
+		strings.Contains(err.Error(), "came after the lease had run out")
+}
+
+// A lease shorter than the round trip can't be had: that is no outage, and leaves nothing behind.
+func TestGrantThatIsAlwaysTooLateIsNoOutage(t *testing.T) {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		f.latency = 5 * time.Millisecond
+		for _, wait := range []time.Duration{0, time.Second} {
+			if h, err := plain(core, "l").TryLock(t.Context(), wait, 5*time.Millisecond); !tooLate(err) {
+				t.Error(wait, h, err)
+			}
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if h, err := plain(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !tooLate(err) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(h, err)
+		}
+		f.onBefore(func(conn.Command) error { return errUnsent }) // that is one
+		if h, err := plain(core, "l").TryLock(t.Context(), 0, 5*time.Millisecond); !errors.Is(err, lock.ErrUnavailable) {
+			t.Error(h, err)
+		}
+		f.onBefore(nil)
 		time.Sleep(leaseTime)
-		if core.Holding() != 0 || core.Scheduled() != 0 || f.count("l") != 0 {
-			t.Errorf("%d held, %d scheduled, count %d", core.Holding(), core.Scheduled(), f.count("l"))
-		}
-		if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("the second Unlock: %v", err)
+		if f.count("l") != 0 || core.Holding() != 0 {
+			t.Errorf("count %d, %d held", f.count("l"), core.Holding())
 		}
 	})
 }
 
-// While the server can't be reached it is asked again soon at first, and then about once a second.
-func TestAServerThatIsAwayIsAskedOnceASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		tries, down := 0, time.Now().Add(time.Minute)
-		f.onBefore(func(conn.Command) error {
-			if time.Now().Before(down) {
-				tries++
-				return errUnsent
+// A lease shorter than the round trip can't be re-entered with: no reason to ask
+// the server without pause, nor to call one unavailable that answers.
+func TestReentryThatIsAlwaysTooLateIsNoHotLoop(t *testing.T) {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		f.latency = 5 * time.Millisecond
+		outer := take(t, t.Context(), core, "l")
+		ctx, cancel := context.WithTimeout(outer.Context(), 10*time.Second)
+		defer cancel()
+		before := len(f.scripts("reenter"))
+		if h, err := plain(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
+			t.Fatal(h, err)
+		}
+		if n := len(f.scripts("reenter")) - before; n > 30 {
+			t.Errorf("%d commands in ten seconds", n)
+		}
+		began := time.Now()
+		if h, err := plain(core, "l").TryLock(outer.Context(), 0, 5*time.Millisecond); !tooLate(err) {
+			t.Fatal(h, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("one attempt took %v", took)
+		}
+		free(t, outer)
+	})
+}
+
+// Who asks for a lease that is over before the answer comes can't have the lock. Those behind it
+// in the line can: it lets them go first, and asks again in its turn.
+func TestGrantsThatAreTooLateHoldUpNobody(t *testing.T) {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		f.latency = time.Millisecond
+		var asked atomic.Int32 // for the lease of 2 ms
+		f.onBefore(func(cmd conn.Command) error {
+			if cmd.Script == luascript.Acquire && cmd.Args[1] == "2" {
+				asked.Add(1)
 			}
 			return nil
 		})
-		h := take(t, t.Context(), core, "l")
-		if late := time.Since(down); late > 2*time.Second || tries < 40 || tries > 130 {
-			t.Errorf("%d tries in a minute, the last one %v after the server was back", tries, late)
+		first := take(t, t.Context(), core, "l")
+		ctx, cancel := context.WithCancel(t.Context())
+		short := locking(ctx, core, "l", lock.WithLease(2*time.Millisecond))
+		const n = 5
+		const each = 2 * time.Second // longer than any pause
+		got := make(chan time.Time, n)
+		for range n {
+			time.Sleep(10 * time.Millisecond)
+			go func() {
+				h := take(t, t.Context(), core, "l")
+				got <- time.Now()
+				time.Sleep(each)
+				free(t, h)
+			}()
 		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
+		time.Sleep(time.Second)
+		asked.Store(0)
+		free(t, first)
+		isFree := time.Now()
+		var last time.Time
+		for i := range n {
+			select {
+			case last = <-got:
+			case <-time.After(each + time.Second):
+				t.Fatalf("waiter %d does not get a lock that is free", i)
+			}
+		}
+		if late := last.Sub(isFree) - (n-1)*each; late > 100*time.Millisecond {
+			t.Errorf("the lock was free for %v in all", late)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("the short lease was asked for %d times, want once and in its turn", n)
+		}
+		time.Sleep(each + 5*time.Second) // it is alone now, and goes on
+		if n := asked.Load(); n < 3 || n > 30 {
+			t.Errorf("the short lease was asked for %d times", n)
+		}
+		cancel()
+		if short.ends(t); !tooLate(short.err) {
+			t.Error(short.err)
+		}
+		time.Sleep(time.Second)
+		if f.count("l") != 0 || core.Holding() != 0 {
+			t.Errorf("count %d, %d held", f.count("l"), core.Holding())
 		}
 	})
 }
 
 // No two owner ids share a hash field, and none of them is a generated owner's.
 func TestOwnersFields(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		seen := map[string]string{}
 		for _, id := range []string{"a", "A", "a-b", "a b", "a:b", "a%20b", "a%b", "é", "1", "g1", "=", "\x00", ""} {
 			ctx := t.Context()
@@ -143,12 +207,8 @@ func TestOwnersFields(t *testing.T) {
 				ctx = engine.WithOwner(ctx, id)
 			}
 			h := take(t, ctx, core, "l")
-			f.mu.Lock()
-			field := f.keys["l"].field
-			f.mu.Unlock()
-			if err := h.Unlock(ctx); err != nil {
-				t.Error(err)
-			}
+			field := f.field("l")
+			free(t, h)
 			owner := strings.TrimPrefix(field[:strings.LastIndexByte(field, '-')], core.ID()+":")
 			if other, ok := seen[owner]; ok {
 				t.Errorf("%q and %q share %q", id, other, owner)
@@ -156,6 +216,42 @@ func TestOwnersFields(t *testing.T) {
 			seen[owner] = id
 			if owner[0] != 'g' || strings.ContainsAny(owner, " :-") {
 				t.Errorf("%q is the owner %q", id, owner)
+			}
+		}
+	})
+}
+
+// Who waits has one name for as long as it waits, however often it asks: that of its place on the server.
+func TestAWaiterKeepsItsName(t *testing.T) {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		h := take(t, t.Context(), second(t, f), "l")
+		waits := locking(t.Context(), core, "l")
+		first := core.Waiting(9)[0].Owner
+		for asked := len(f.scripts("acquire")); len(f.scripts("acquire")) < asked+3; time.Sleep(time.Second) {
+			if now := core.Waiting(9)[0].Owner; now != first {
+				t.Fatalf("%s waits, and was %s", now, first)
+			}
+		}
+		free(t, h)
+		time.Sleep(2 * time.Second)
+		free(t, waits.has(t, "who waited"))
+	})
+}
+
+// A server whose scripts let a token through that is none, or that no other can follow, is not believed: the
+// grant is given back, and the error is typed.
+func TestATokenThatIsNoneIsRefused(t *testing.T) {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		for _, before := range []int64{1<<53 - 1, math.MaxInt64 - 1, math.MinInt64, -2} {
+			f.token = before // the next one is larger by one
+			h, err := plain(core, "l", lock.Fenced()).TryLock(t.Context(), 0, 0)
+			var refused *lock.ServerError
+			if !errors.As(err, &refused) {
+				t.Error(h, err)
+			}
+			time.Sleep(time.Second) // it is undone in the background
+			if f.count("l") != 0 {
+				t.Error("the grant stands")
 			}
 		}
 	})

@@ -2,17 +2,16 @@ package engine_test
 
 import (
 	"context"
-	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -20,7 +19,6 @@ import (
 // inside a bubble.
 type byHand struct {
 	t     *testing.T
-	pubs  *fakeRedis
 	mu    sync.Mutex
 	asked []*question // guarded by mu; without an answer
 }
@@ -46,14 +44,18 @@ func (b *byHand) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Res
 	return side(ctx, b.Run, cmds)
 }
 
-// of are the commands without an answer: of one script, whose first argument contains
-// about.
-func (b *byHand) of(script *luascript.Script, about string) []*question {
+// all are the commands without an answer.
+func (b *byHand) all() []*question {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return slices.Clone(b.asked)
+}
+
+// of are those of one script, whose first argument contains about.
+func (b *byHand) of(script *luascript.Script, about string) []*question {
 	var out []*question
-	for _, q := range b.asked {
+	for _, q := range b.all() {
 		if q.cmd.Script == script && strings.Contains(q.cmd.Args[0], about) {
 			out = append(out, q)
 		}
@@ -75,17 +77,13 @@ func (b *byHand) only(script *luascript.Script, about string) *question {
 func (b *byHand) tell(q *question, r conn.Reply, err error) {
 	b.t.Helper()
 	b.mu.Lock()
-	found := false
-	for i, x := range b.asked {
-		if x == q {
-			b.asked, found = append(b.asked[:i], b.asked[i+1:]...), true
-			break
-		}
-	}
-	b.mu.Unlock()
-	if !found {
+	at := slices.Index(b.asked, q)
+	if at < 0 {
+		b.mu.Unlock()
 		b.t.Fatal("answered twice")
 	}
+	b.asked = slices.Delete(b.asked, at, at+1)
+	b.mu.Unlock()
 	q.answer <- conn.Result{Reply: r, Err: err}
 	synctest.Wait()
 }
@@ -93,23 +91,28 @@ func (b *byHand) tell(q *question, r conn.Reply, err error) {
 // tellAll answers whatever comes with one code until nothing comes any more.
 func (b *byHand) tellAll(code int64) {
 	b.t.Helper()
-	for {
-		synctest.Wait()
-		b.mu.Lock()
-		var q *question
-		if len(b.asked) > 0 {
-			q = b.asked[0]
-		}
-		b.mu.Unlock()
-		if q == nil {
-			return
-		}
-		b.tell(q, code1(code), nil)
+	for all := b.all(); len(all) > 0; all = b.all() {
+		b.tell(all[0], code1(code), nil)
 	}
 }
 
-// code1 is the reply of one integer.
-func code1(code int64) conn.Reply { return conn.Reply{Code: code} }
+// tellEach answers commands of one kind for as long as they come.
+func (b *byHand) tellEach(script *luascript.Script, about string, r conn.Reply) (n int) {
+	b.t.Helper()
+	for qs := b.of(script, about); len(qs) > 0; qs = b.of(script, about) {
+		b.tell(qs[0], r, nil)
+		n++
+	}
+	return n
+}
+
+// busyPlain is the refusal of a plain lock: another client holds it for a lease.
+func busyPlain() conn.Reply {
+	return conn.Reply{Vals: []conn.Value{{}, {Int: leaseTime.Milliseconds()}, {Str: "other:g1-x.1", IsStr: true}, {IsStr: true}}}
+}
+
+// grantedTwo is the grant of a group of two.
+func grantedTwo() conn.Reply { return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {}}} }
 
 // busyRW is the refusal of a read-write lock: a writer holds it for another second.
 func busyRW(now int64) conn.Reply {
@@ -119,21 +122,28 @@ func busyRW(now int64) conn.Reply {
 // newByHand starts a core that passes locks on, and shares reads, for a tenure.
 func newByHand(t *testing.T) (*byHand, *engine.Core) {
 	t.Helper()
-	b := &byHand{t: t, pubs: &fakeRedis{}}
-	core := engine.NewCore(engine.Config{
-		ID: "00000000-0000-0000-0000-00000000000f", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-		Tenure: tenure, FenceTTL: time.Hour, Alone: true, Log: slog.New(slog.DiscardHandler),
-	}, b, pubsub.NewHub(b.pubs, nil))
-	t.Cleanup(func() {
+	return newByHandFor(t, nil)
+}
+
+// onByHand runs a test in a bubble, with such a core.
+func onByHand(t *testing.T, test func(t *testing.T, b *byHand, core *engine.Core)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b, core := newByHand(t)
+		test(t, b, core)
+	})
+}
+
+// newByHandFor starts one whose observer is a user's.
+func newByHandFor(t *testing.T, o observe.Observer) (*byHand, *engine.Core) {
+	t.Helper()
+	b := &byHand{t: t}
+	core := newCore(t, b, newServer().link(), func(cfg *engine.Config) {
+		cfg.Tenure, cfg.Alone, cfg.Observer = tenure, true, o
+	})
+	t.Cleanup(func() { // before the core's own
 		core.Close()
 		b.tellAll(0)
-		core.Wait()
-		if n := core.Owners(); n != 0 {
-			t.Errorf("%d explicit owners are remembered", n)
-		}
-		if n := core.Shares(); n != 0 {
-			t.Errorf("%d locks have readers that share", n)
-		}
 	})
 	return b, core
 }
@@ -173,4 +183,22 @@ func (g *got) waits(t *testing.T, who string) {
 	if g.over {
 		t.Fatalf("%s does not wait: inside %v, %v", who, g.h != nil, g.err)
 	}
+}
+
+// ends fails unless the acquisition is over.
+func (g *got) ends(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	if !g.over {
+		t.Fatal("it is under way")
+	}
+}
+
+// locking begins to take a plain lock.
+func locking(ctx context.Context, core *engine.Core, name string, opts ...lock.AcquireOption) *got {
+	return start(func() (lock.Hold, error) { return plain(core, name).Lock(ctx, opts...) })
+}
+
+func unlocks(h lock.Hold) *got {
+	return start(func() (lock.Hold, error) { return nil, h.Unlock(context.Background()) })
 }

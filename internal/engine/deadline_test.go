@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +14,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -21,15 +22,11 @@ import (
 
 const leaseTime = 30 * time.Second
 
-// drift is what is taken off a lease.
-func drift(length time.Duration) time.Duration { return lease.Drift(length) }
-
 // A failed renewal is retried until the deadline, which is that of the last
 // successful one.
 func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 	for _, lost := range []error{errLost, errUnsent} {
-		synctest.Test(t, func(t *testing.T) {
-			f, core := newFake(t, leaseTime)
+		onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 			var failing atomic.Bool
 			var tries atomic.Int32
 			f.onBefore(func(conn.Command) error {
@@ -45,7 +42,7 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 			last := all[len(all)-1].at // no latency: sent at that instant
 			failing.Store(true)
 			at := lostAt(t, h, lock.LossExpired)
-			if want := last.Add(leaseTime - drift(leaseTime)); !at.Equal(want) {
+			if want := lease.LocalDeadline(last, leaseTime); !at.Equal(want) {
 				t.Errorf("lost %v off the deadline", at.Sub(want))
 			}
 			if n := tries.Load(); n < 15 || n > 25 {
@@ -62,8 +59,7 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 // The deadline does not wait for a renewal that has no answer, and a late answer
 // does not bring the hold back.
 func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		f.onBefore(func(cmd conn.Command) error {
 			if cmd.Script == luascript.Renew {
 				time.Sleep(time.Minute) // frozen; then it runs
@@ -73,10 +69,10 @@ func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
 		sent := time.Now()
 		h := take(t, t.Context(), core, "l")
 		at := lostAt(t, h, lock.LossExpired)
-		if want := sent.Add(leaseTime - drift(leaseTime)); !at.Equal(want) {
+		if want := lease.LocalDeadline(sent, leaseTime); !at.Equal(want) {
 			t.Errorf("lost %v off the deadline", at.Sub(want))
 		}
-		next := take(t, t.Context(), second(t, f, leaseTime), "l", lock.WithLease(time.Hour))
+		next := take(t, t.Context(), second(t, f), "l", lock.WithLease(time.Hour))
 		time.Sleep(2 * time.Minute)
 		if f.count("l") != 1 || next.Context().Err() != nil || core.Holding() != 0 || core.Scheduled() != 0 {
 			t.Errorf("the late renewal: count %d, %d held, %d scheduled", f.count("l"), core.Holding(), core.Scheduled())
@@ -89,8 +85,7 @@ func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
 // sending, and little of it may be left.
 func TestARenewalFollowsALateAnswerAtOnce(t *testing.T) {
 	for _, silent := range []time.Duration{leaseTime * 2 / 5, leaseTime / 2, leaseTime * 13 / 20} {
-		synctest.Test(t, func(t *testing.T) {
-			f, core := newFake(t, leaseTime)
+		onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 			renewals := 0
 			f.onAfter(func(cmd conn.Command) error {
 				if cmd.Script == luascript.Renew {
@@ -111,9 +106,7 @@ func TestARenewalFollowsALateAnswerAtOnce(t *testing.T) {
 			if h.Context().Err() != nil || len(ran) < 20 {
 				t.Fatalf("%d renewals; %v", len(ran), context.Cause(h.Context()))
 			}
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			free(t, h)
 		})
 	}
 }
@@ -121,22 +114,14 @@ func TestARenewalFollowsALateAnswerAtOnce(t *testing.T) {
 // The deadline counts from before the first byte was sent, also when the answer
 // was slow, and a slow renewal moves it on by no more.
 func TestDeadlineCountsFromTheSending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		f.latency = 600 * time.Millisecond
 		h := take(t, t.Context(), core, "l")
 		for range 200 {
 			time.Sleep(250 * time.Millisecond)
-			f.mu.Lock()
-			ends := f.find("l").ends
-			f.mu.Unlock()
-			if !h.ValidUntil().Before(ends) {
-				t.Fatalf("valid until %v after the server's end", h.ValidUntil().Sub(ends))
-			}
+			f.covers(t, h)
 		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		free(t, h)
 	})
 }
 
@@ -145,7 +130,7 @@ func TestDeadlineCountsFromTheSending(t *testing.T) {
 func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {
 	for _, lease := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			f, core := newFake(t, lease)
+			f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = lease })
 			h := take(t, t.Context(), core, "l", lock.WithLease(time.Hour))
 			f.onBefore(func(cmd conn.Command) error {
 				if cmd.Script == luascript.Reenter {
@@ -156,84 +141,40 @@ func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {
 			if err := h.Extend(t.Context(), time.Hour); err != nil {
 				t.Error(err)
 			}
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			free(t, h)
 		})
 	}
-}
-
-// A log handler that blocks delays neither the end of lost holds nor the renewal
-// of the others.
-func TestSlowLogStopsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := slowLog{make(chan struct{})}
-		_, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.Log = slog.New(log) })
-		kept := take(t, t.Context(), core, "kept")
-		sent := time.Now()
-		var lost []lock.Hold
-		for i := range 20 {
-			lost = append(lost, take(t, t.Context(), core, fmt.Sprint(i), lock.WithLease(10*time.Second)))
-		}
-		for _, h := range lost {
-			<-h.Context().Done()
-			if late := time.Since(sent.Add(10*time.Second - drift(10*time.Second))); late != 0 {
-				t.Errorf("ended %v late", late)
-			}
-		}
-		time.Sleep(10 * leaseTime)
-		if kept.Context().Err() != nil {
-			t.Error("the others were not renewed")
-		}
-		close(log.released)
-	})
 }
 
 // Renewals that fall due together travel together, within the bound of a
 // command, and on a cluster never across slots.
 func TestRenewalsTravelTogether(t *testing.T) {
 	for _, cluster := range []bool{false, true} {
-		t.Run(fmt.Sprintf("cluster %v", cluster), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, _ := newFake(t, leaseTime)
-				f.topo.Cluster = cluster
-				core := second(t, f, leaseTime) // reads the topology anew
-				const n = 2000
-				slots := map[uint16]bool{}
-				var holds []lock.Hold
-				for i := range n {
-					name := fmt.Sprintf("l%d", i)
-					if cluster {
-						name = fmt.Sprintf("{%d}%d", i%4, i)
-					}
-					slots[luascript.Slot(name)] = true
-					holds = append(holds, take(t, t.Context(), core, name))
-				}
-				time.Sleep(10 * leaseTime)
-				keys, most := 0, 0
-				renewals := f.scripts("renew")
-				for _, r := range renewals {
-					keys, most = keys+r.keys, max(most, r.keys)
-				}
-				if keys < 29*n || keys > 34*n {
-					t.Errorf("%d renewals of %d holds in 10 leases", keys, n)
-				}
-				if most > 128 {
-					t.Errorf("%d keys in one command", most)
-				}
-				least := 20
-				if cluster {
-					least = 4
-				}
-				if per := keys / len(renewals); per < least {
-					t.Errorf("%d keys per command", per)
-				}
-				for _, h := range holds {
-					if h.Context().Err() != nil {
-						t.Fatal("lost")
-					}
-				}
-			})
+		bubble(t, fmt.Sprintf("cluster %v", cluster), func(t *testing.T) {
+			f, core := newFakeWith(t, func(f *fakeRedis, _ *engine.Config) { f.topo.Cluster = cluster })
+			const n = 2000
+			least, name := 20, "l%d"
+			if cluster {
+				least, name = 4, "{%[2]d}%[1]d"
+			}
+			for i := range n {
+				take(t, t.Context(), core, fmt.Sprintf(name, i, i%4))
+			}
+			time.Sleep(10 * leaseTime)
+			keys, most := 0, 0
+			renewals := f.scripts("renew")
+			for _, r := range renewals {
+				keys, most = keys+r.keys, max(most, r.keys)
+			}
+			if keys < 29*n || keys > 34*n {
+				t.Errorf("%d renewals of %d holds in 10 leases", keys, n)
+			}
+			if per := keys / len(renewals); most > 128 || per < least {
+				t.Errorf("%d keys in one command, %d on average", most, per)
+			}
+			if held := core.Holding(); held != n {
+				t.Errorf("%d of %d are held", held, n)
+			}
 		})
 	}
 }
@@ -241,8 +182,7 @@ func TestRenewalsTravelTogether(t *testing.T) {
 // What was acquired in one burst is not renewed in one: no half second has more than twice
 // the mean.
 func TestRenewalsOfABurstAreSpread(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		const n, bin = 5000, 500 * time.Millisecond
 		for i := range n {
 			take(t, t.Context(), core, fmt.Sprintf("l%d", i))
@@ -257,13 +197,57 @@ func TestRenewalsOfABurstAreSpread(t *testing.T) {
 				sum += r.keys
 			}
 		}
-		peak, mean := 0.0, float64(sum)/float64(len(bins))
-		for _, keys := range bins {
-			peak = max(peak, float64(keys))
+		if peak, mean := slices.Max(bins), sum/len(bins); peak > 2*mean {
+			t.Errorf("%d renewals in one half second, %d on average", peak, mean)
 		}
-		if peak > 2*mean {
-			t.Errorf("%.0f renewals in one half second, %.0f on average", peak, mean)
-		}
-		t.Logf("%.2f times the mean", peak/mean)
 	})
+}
+
+// A bubble's times have one clock: the following run on the machine's.
+
+// hasEnded fails the test if the hold goes on.
+func hasEnded(t *testing.T, h lock.Hold) {
+	t.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the hold goes on")
+	}
+}
+
+// TestSleepingMachineLosesItsHolds: the watchdog sees that the monotonic clock stood still.
+func TestSleepingMachineLosesItsHolds(t *testing.T) {
+	_, core := newFake(t)
+	h := take(t, t.Context(), core, "l")
+	core.Look(testbed.WallAt(t, time.Now(), leaseTime/2))
+	if h.Context().Err() != nil {
+		t.Fatal("lost after half a lease")
+	}
+	core.Look(testbed.WallAt(t, time.Now(), leaseTime))
+	hasEnded(t, h)
+	lostAt(t, h, lock.LossExpired)
+}
+
+// TestDeadlineAfterASleepComesByTheWallClock: what the machine slept of a lease is gone, though no timer has
+// seen it pass. So it is with one long sleep and with many short ones, each of which looks like nothing.
+func TestDeadlineAfterASleepComesByTheWallClock(t *testing.T) {
+	const lease, slept = 8 * time.Second, 6 * time.Second
+	for what, naps := range map[string]int{"one sleep": 1, "short ones": 300} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = lease })
+			h := take(t, t.Context(), core, "l")
+			want := h.ValidUntil().Add(-slept)
+			f.onBefore(func(conn.Command) error { return errUnsent })
+			for n := range naps {
+				core.Look(testbed.WallAt(t, time.Now(), slept*time.Duration(n+1)/time.Duration(naps)))
+			}
+			hasEnded(t, h)
+			at := lostAt(t, h, lock.LossExpired)
+			// A busy machine may be late; without the wall clock it is later by what was slept.
+			if off := at.Sub(want); off < -10*time.Millisecond || off > slept/2 {
+				t.Errorf("it ended %v off its deadline", off)
+			}
+		})
+	}
 }

@@ -3,44 +3,50 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
 )
 
-// fakeRedis runs the plain lock's scripts on maps, with the clock of the test's
-// bubble. It is a conn.Runner and a pubsub.Dialer.
+// fakeRedis runs the scripts of plain locks and of one read-write lock on maps, with the clock of the test's
+// bubble, for several clients. Their links meet the faults that a test or a seed puts in their way.
 type fakeRedis struct {
 	latency time.Duration // of one way
 	topo    conn.Topology
 	others  int64 // clients of another library that listen to every message for all
 
-	mu       sync.Mutex
-	before   func(cmd conn.Command) error // guarded by mu; an error: the command does not run
-	after    func(cmd conn.Command) error // guarded by mu; an error: it ran, the reply is lost
-	keys     map[string]*fakeKey          // guarded by mu
-	void     map[string]bool              // guarded by mu
-	list     fakeList                     // guarded by mu
-	ran      []ran                        // guarded by mu
-	listener pubsub.Handler               // guarded by mu
-	channels map[string]bool              // guarded by mu
-}
+	mu     sync.Mutex // guards all below
+	before func(cmd conn.Command) error
+	after  func(cmd conn.Command, r *conn.Reply) error
+	rand   *rand.Rand // nil: nothing is left to chance
+	calm   bool       // nothing is lost, and nothing takes long
+	deaf   bool       // no connection for subscriptions can be made
+	ran    []ran
+	hist   []string // what happened, for who looks for a fault
+	links  []*fakeLink
 
-type fakeKey struct {
-	field string
-	count int
-	ends  time.Time
+	keys  map[string]*fakeKey
+	ended map[string]time.Time // when a lease ended that nobody had given back
+	void  map[string]time.Time // by field and key
+	token int64
+	list  fakeList
+	rw    fakeRW
 }
 
 // ran is a command that reached the server.
@@ -51,152 +57,146 @@ type ran struct {
 }
 
 var (
-	errLost   = io.EOF                                                    // the command may have run
-	errUnsent = &net.OpError{Op: "dial", Err: errors.New("no such host")} // it did not
+	errLost     = io.EOF                                                    // the command may have run
+	errUnsent   = &net.OpError{Op: "dial", Err: errors.New("no such host")} // it did not
+	errLoading  = conn.Refusal("LOADING Redis is loading the dataset in memory")
+	errTryAgain = conn.Refusal("TRYAGAIN Multiple keys request during rehashing of slot")
 )
 
-func (f *fakeRedis) Topology() conn.Topology { return f.topo }
+func newServer() *fakeRedis {
+	return &fakeRedis{
+		keys: map[string]*fakeKey{}, ended: map[string]time.Time{}, void: map[string]time.Time{}, list: fakeList{},
+		rw: fakeRW{fields: map[string]time.Time{}, readers: map[string]time.Time{}, turn: map[string]time.Time{}},
+	}
+}
 
-func (f *fakeRedis) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
-	time.Sleep(f.latency)
+// newRough makes a server on whose links commands are slow, late and lost, as a seed says.
+func newRough(seed uint64) *fakeRedis {
+	f := newServer()
+	f.rand = rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+	f.before = func(cmd conn.Command) error {
+		switch luck := f.luck(); {
+		case luck == 0:
+			return errUnsent
+		case luck == 1:
+			return errLoading
+		case luck == 2:
+			late := f.lag()
+			go func() { // it runs after its caller was told
+				time.Sleep(late)
+				f.exec(cmd)
+			}()
+			return errLost
+		case luck == 3 && len(cmd.Keys) > 1 && !strings.HasPrefix(cmd.Script.Name, "rw_"): // those it can't run by one key
+			return errTryAgain
+		}
+		return nil
+	}
+	f.after = func(cmd conn.Command, r *conn.Reply) error {
+		switch luck := f.luck(); {
+		case luck == 0:
+			return errLost
+		case luck == 1 && cmd.Acks > 0:
+			r.Acked = 0
+		case luck == 2 && cmd.Acks > 0:
+			r.Acked, r.Waits = 0, errLost
+		}
+		return nil
+	}
+	return f
+}
+
+// luck is a number below 60; some of them mean that something goes wrong.
+func (f *fakeRedis) luck() int {
 	f.mu.Lock()
-	before, after := f.before, f.after
-	f.mu.Unlock()
-	if before != nil {
-		if err := before(cmd); err != nil {
-			return conn.Reply{}, err
-		}
+	defer f.mu.Unlock()
+	if f.calm || f.rand == nil {
+		return -1
 	}
-	r := f.exec(cmd)
-	if after != nil {
-		if err := after(cmd); err != nil {
-			return conn.Reply{}, err
-		}
-	}
-	time.Sleep(f.latency)
-	return r, nil
+	return f.rand.IntN(60)
 }
 
-func (f *fakeRedis) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	return side(ctx, f.Run, cmds)
+// lag is how long something takes on its way, besides the latency.
+func (f *fakeRedis) lag() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.soonLocked(time.Millisecond)
+	switch {
+	case f.calm || f.rand == nil:
+	case f.rand.IntN(300) == 0:
+		d += f.soonLocked(4 * time.Second) // longer than a lease
+	case f.rand.IntN(20) == 0:
+		d += f.soonLocked(30 * time.Millisecond)
+	}
+	return d
 }
 
-// onBefore sets what happens before a command runs.
+func (f *fakeRedis) soonLocked(limit time.Duration) time.Duration {
+	if f.rand == nil {
+		return 0
+	}
+	return time.Duration(f.rand.Int64N(int64(limit)))
+}
+
+// locked looks at the server, or changes what is there.
+func (f *fakeRedis) locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+// onBefore sets what happens before a command runs; after an error it does not.
 func (f *fakeRedis) onBefore(hook func(cmd conn.Command) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.before = hook
+	f.locked(func() { f.before = hook })
 }
 
-// onAfter sets what happens to the reply.
+// onAfter sets what happens to the reply; with an error it is lost.
 func (f *fakeRedis) onAfter(hook func(cmd conn.Command) error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.after = hook
-}
-
-// find is the key if its lease has not run out.
-func (f *fakeRedis) find(key string) *fakeKey {
-	k := f.keys[key]
-	if k != nil && !time.Now().Before(k.ends) {
-		delete(f.keys, key)
-		k = nil
-	}
-	return k
-}
-
-func ms(s string) time.Duration {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return time.Duration(n) * time.Millisecond
-}
-
-func (k *fakeKey) raise(lease time.Duration) {
-	if ends := time.Now().Add(lease); ends.After(k.ends) {
-		k.ends = ends
-	}
+	f.locked(func() { f.after = func(cmd conn.Command, _ *conn.Reply) error { return hook(cmd) } })
 }
 
 func (f *fakeRedis) exec(cmd conn.Command) conn.Reply {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.list == nil {
-		f.list = fakeList{}
-	}
 	f.ran = append(f.ran, ran{cmd.Script.Name, len(cmd.Keys), time.Now()})
-	code := func(n int64) conn.Reply { return conn.Reply{Code: n} }
-	key, arg := cmd.Keys[0], cmd.Args
-	k := f.find(key)
-	mine := k != nil && k.field == arg[0]
-	switch cmd.Script {
-	case luascript.Acquire:
-		switch {
-		case k == nil && f.void[arg[0]]:
-			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
-		case k == nil && placeOf(arg) == "s":
-			f.list.enlist(key, arg[0], placeOf(arg))
-			return conn.Reply{Vals: []conn.Value{{}, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
-		case k == nil:
-			f.list.granted(key, arg[0], placeOf(arg))
-			f.keys[key] = &fakeKey{arg[0], 1, time.Now().Add(ms(arg[1]))}
-			return code(1)
-		case mine:
-			k.raise(ms(arg[1]))
-			return code(2)
-		}
-		f.list.enlist(key, arg[0], placeOf(arg))
-		return conn.Reply{Vals: []conn.Value{{}, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
-	case luascript.Reenter:
-		if !mine {
-			return code(0)
-		}
-		k.count, _ = strconv.Atoi(arg[1])
-		k.raise(ms(arg[2]))
-		return code(1)
-	case luascript.Release:
-		if argument(arg, 5, "0") != "0" {
-			f.void[arg[0]] = true
-		}
-		switch {
-		case !mine:
-			return code(0)
-		case arg[1] != "0":
-			k.count, _ = strconv.Atoi(arg[1])
-			return code(1)
-		}
-		delete(f.keys, key)
-		return f.list.release(key, arg, f.publish)
-	case luascript.WaitLeave:
-		delete(f.list[key], arg[0])
-		if k != nil {
-			return code(0)
-		}
-		return code(f.list.call(key, f.publish))
-	case luascript.Renew:
-		var r conn.Reply
-		for i, key := range cmd.Keys {
-			k := f.find(key)
-			held := k != nil && k.field == arg[2*i]
-			if held {
-				k.raise(ms(arg[2*i+1]))
-				r.Vals = append(r.Vals, conn.Value{Int: 1})
-			} else {
-				r.Vals = append(r.Vals, conn.Value{})
-			}
-		}
-		return r
-	}
-	panic("no script " + cmd.Script.Name)
+	r := f.run(cmd)
+	f.noteLocked(cmd, fmt.Sprint(r.Code, r.Vals))
+	return r
 }
 
-func (f *fakeRedis) publish(channel, payload string) int64 {
-	if h := f.listener; h != nil && f.channels[channel] {
-		go h.Message(channel, payload)
-		return 1
+func (f *fakeRedis) noteLocked(cmd conn.Command, what string) {
+	f.hist = append(f.hist, fmt.Sprintf("%d %s %v %v: %s", time.Now().UnixMicro(), cmd.Script.Name, cmd.Keys, cmd.Args, what))
+}
+
+// about is what happened last to a lock.
+func (f *fakeRedis) about(key string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := slices.DeleteFunc(slices.Clone(f.hist), func(h string) bool {
+		return !strings.Contains(h, " ["+key) && !strings.Contains(h, " "+key+" ") && !strings.Contains(h, " "+key+"]")
+	})
+	return strings.Join(out[max(0, len(out)-15):], "\n")
+}
+
+// String is what is on the server, and who listens.
+func (f *fakeRedis) String() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left := f.rw.left()
+	for key := range f.keys {
+		if k := f.find(key); k != nil {
+			left = append(left, fmt.Sprintf("%s held by %s %d times for %v", key, k.field, k.count, time.Until(k.ends)))
+		}
 	}
-	if payload == "0" {
-		return f.others
+	for i, l := range f.links {
+		if l.subs != nil && len(l.subs.channels) > 0 {
+			left = append(left, fmt.Sprintf("link %d listens to %v", i, l.subs.channels))
+		}
 	}
-	return 0
+	if len(left) == 0 {
+		return ""
+	}
+	return strings.Join(left, ", ") + ", after\n" + strings.Join(f.hist[max(0, len(f.hist)-100):], "\n")
 }
 
 // count is what the server's hash says, 0 when it is gone.
@@ -209,11 +209,33 @@ func (f *fakeRedis) count(key string) int {
 	return 0
 }
 
-// scripts lists when a script ran.
-func (f *fakeRedis) scripts(name string) []ran {
+// field is whose a lock is.
+func (f *fakeRedis) field(key string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []ran
+	return f.keys[key].field
+}
+
+// forget deletes a lock and tells nobody.
+func (f *fakeRedis) forget(key string) { f.locked(func() { delete(f.keys, key) }) }
+
+// sets gives a lock another end of its lease.
+func (f *fakeRedis) sets(key string, ends time.Time) { f.locked(func() { f.keys[key].ends = ends }) }
+
+// covers fails if the server frees the lock before its holder's deadline.
+func (f *fakeRedis) covers(t *testing.T, h lock.Hold) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if early := h.ValidUntil().Sub(f.keys[h.Name()].ends); early > 0 {
+		t.Errorf("%s: the server frees it %v before its holder's deadline", h.Name(), early)
+	}
+}
+
+// scripts lists when a script ran.
+func (f *fakeRedis) scripts(name string) (out []ran) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, r := range f.ran {
 		if r.script == name {
 			out = append(out, r)
@@ -222,121 +244,107 @@ func (f *fakeRedis) scripts(name string) []ran {
 	return out
 }
 
-// Node implements pubsub.Dialer.
-func (f *fakeRedis) Node(uint16) string { return "" }
-
-// Moved implements pubsub.Dialer.
-func (f *fakeRedis) Moved(string) {}
-
-// Dial implements pubsub.Dialer.
-func (f *fakeRedis) Dial(_ string, h pubsub.Handler) (pubsub.Link, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listener, f.channels = h, map[string]bool{}
-	return &fakeLink{f, make(chan error)}, nil
+func ms(s string) time.Duration {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return time.Duration(n) * time.Millisecond
 }
 
-type fakeLink struct {
-	f    *fakeRedis
-	down chan error
-}
+// code1 is the reply of one integer.
+func code1(code int64) conn.Reply { return conn.Reply{Code: code} }
 
-func (l *fakeLink) Subscribe(_ context.Context, channels []string, _ bool) error {
-	l.f.mu.Lock()
-	for _, ch := range channels {
-		l.f.channels[ch] = true
-	}
-	l.f.mu.Unlock()
-	for _, ch := range channels {
-		l.f.listener.Confirmed(ch)
-	}
-	return nil
-}
-
-func (l *fakeLink) Unsubscribe(_ context.Context, channels []string, _ bool) error {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	for _, ch := range channels {
-		delete(l.f.channels, ch)
-	}
-	return nil
-}
-
-func (l *fakeLink) Down() <-chan error { return l.down }
-func (l *fakeLink) Close()             {}
-
-// newFake starts a core on a fake server; call it inside a bubble.
-func newFake(t *testing.T, leaseTime time.Duration) (*fakeRedis, *engine.Core) {
+// newCore starts a core; change sees its configuration before.
+func newCore(t *testing.T, run conn.Runner, dialer pubsub.Dialer, change func(cfg *engine.Config)) *engine.Core {
 	t.Helper()
-	return newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = leaseTime })
-}
-
-// newFakeWith lets set change the server and the configuration before the core starts.
-func newFakeWith(t *testing.T, set func(f *fakeRedis, cfg *engine.Config)) (*fakeRedis, *engine.Core) {
-	t.Helper()
-	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
 	cfg := engine.Config{
 		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
 		FenceTTL: time.Hour, Log: slog.New(slog.DiscardHandler),
 	}
-	set(f, &cfg)
-	core := engine.NewCore(cfg, f, pubsub.NewHub(f, nil))
+	if change != nil {
+		change(&cfg)
+	}
+	core := engine.NewCore(cfg, run, pubsub.NewHub(dialer, nil))
 	t.Cleanup(func() {
 		core.Close()
 		core.Wait()
 		if n := core.Owners(); n != 0 {
 			t.Errorf("%d explicit owners are remembered", n)
 		}
+		if n := core.Shares(); n != 0 {
+			t.Errorf("%d locks have readers that share", n)
+		}
 	})
-	return f, core
-}
-
-// coreOn starts a core on a runner of the test's own; nothing can be subscribed to
-// but by a fake that stays silent.
-func coreOn(t *testing.T, run conn.Runner) *engine.Core {
-	t.Helper()
-	core := engine.NewCore(engine.Config{
-		ID: "00000000-0000-0000-0000-00000000000e", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-		Log: slog.New(slog.DiscardHandler),
-	}, run, pubsub.NewHub(&fakeRedis{}, nil))
-	t.Cleanup(func() { core.Close(); core.Wait() })
 	return core
 }
 
-// second is another client of the same server.
-func second(t *testing.T, f *fakeRedis, leaseTime time.Duration) *engine.Core {
+// newFake starts a core on a fake server; call it inside a bubble.
+func newFake(t *testing.T) (*fakeRedis, *engine.Core) {
 	t.Helper()
-	g := &fakeRedis{}
-	core := engine.NewCore(engine.Config{
-		ID: "00000000-0000-0000-0000-00000000000d", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-		Log: slog.New(slog.DiscardHandler),
-	}, shared{f}, pubsub.NewHub(g, nil))
-	t.Cleanup(func() { core.Close(); core.Wait() })
-	return core
+	return newFakeWith(t, func(*fakeRedis, *engine.Config) {})
 }
 
-// shared runs commands on another fake's data, without its faults.
-type shared struct{ f *fakeRedis }
-
-func (s shared) Topology() conn.Topology { return s.f.topo }
-func (s shared) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
-	return s.f.exec(cmd), nil
-}
-func (s shared) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	out := make([]conn.Result, len(cmds))
-	for i, cmd := range cmds {
-		out[i].Reply, out[i].Err = s.Run(ctx, cmd)
-	}
-	return out
+// onFake runs a test in a bubble, with a core on a fake server.
+func onFake(t *testing.T, test func(t *testing.T, f *fakeRedis, core *engine.Core)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f, core := newFake(t)
+		test(t, f, core)
+	})
 }
 
+// bubble runs a case in a bubble of its own.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// newFakeWith lets set change the server and the configuration before the core starts.
+func newFakeWith(t *testing.T, set func(f *fakeRedis, cfg *engine.Config)) (*fakeRedis, *engine.Core) {
+	t.Helper()
+	f := newServer()
+	l := f.link()
+	return f, newCore(t, l, l, func(cfg *engine.Config) { set(f, cfg) })
+}
+
+// second is another client of the same server, which meets no faults and hears nothing.
+func second(t *testing.T, f *fakeRedis) *engine.Core {
+	t.Helper()
+	return newCore(t, &fakeLink{f: f, direct: true}, newServer().link(), func(cfg *engine.Config) {
+		cfg.ID = "00000000-0000-0000-0000-00000000000d"
+	})
+}
+
+// plain is a plain lock.
+func plain(core *engine.Core, name string, opts ...lock.Option) *rlock.RLock {
+	return engine.Open(new(rlock.RLock), core, name, opts...)
+}
+
+// take locks a plain lock.
 func take(t *testing.T, ctx context.Context, core *engine.Core, name string, opts ...lock.AcquireOption) lock.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
-	h, err := engine.Open(new(rlock.RLock), core, name).Lock(ctx, opts...)
+	h, err := plain(core, name).Lock(ctx, opts...)
 	if err != nil {
 		t.Fatalf("Lock: %v", err)
 	}
 	return h
+}
+
+// group takes several plain locks together, with a wait or none (-1).
+func group(ctx context.Context, core *engine.Core, wait time.Duration, names ...string) ([]*held.Hold, error) {
+	var all []*engine.Lock
+	for _, name := range names {
+		all = append(all, engine.Of(plain(core, name)))
+	}
+	return engine.AcquireAll(ctx, all, wait, 0, time.Now(), time.Time{})
+}
+
+// free unlocks what must be held.
+func free(t *testing.T, holds ...lock.Hold) {
+	t.Helper()
+	for _, h := range holds {
+		if err := h.Unlock(context.Background()); err != nil {
+			t.Errorf("Unlock of %s: %v", h.Name(), err)
+		}
+	}
 }
 
 // lostAt waits for the loss of a hold and says when that was.
@@ -353,14 +361,3 @@ func lostAt(t *testing.T, h lock.Hold, reason lock.LossReason) time.Time {
 	}
 	return at
 }
-
-// slowLog is a log handler that blocks until it is released.
-type slowLog struct{ released chan struct{} }
-
-func (l slowLog) Enabled(context.Context, slog.Level) bool { return true }
-func (l slowLog) Handle(context.Context, slog.Record) error {
-	<-l.released
-	return nil
-}
-func (l slowLog) WithAttrs([]slog.Attr) slog.Handler { return l }
-func (l slowLog) WithGroup(string) slog.Handler      { return l }

@@ -1,246 +1,52 @@
 package engine_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
-// fakePlain runs the scripts of plain locks, for several clients whose links to it are slow
-// and lossy, with the clock of the test's bubble.
-type fakePlain struct {
-	rough // its mu guards all below
-
-	keys  map[string]*plainKey
-	ended map[string]time.Time // when a lease ended that nobody had given back
-	void  map[string]time.Time
-	token int64
-	list  fakeList
-	links []*plainLink
-}
-
-type plainKey struct {
+// fakeKey is a plain lock that is held.
+type fakeKey struct {
 	field string
 	count int
 	ends  time.Time
 	token int64
 }
 
-func newFakePlain(seed uint64) *fakePlain {
-	return &fakePlain{
-		rough: rough{rand: rand.New(rand.NewPCG(seed, 1))}, //nolint:gosec // a test
-		keys:  map[string]*plainKey{},
-		ended: map[string]time.Time{}, void: map[string]time.Time{}, list: fakeList{},
-	}
-}
-
-// plainLink is one client's way to the server. It implements conn.Runner and pubsub.Dialer.
-type plainLink struct {
-	f    *fakePlain
-	subs *plainSubs // guarded by f.mu; of the connection of the moment
-}
-
-// plainSubs is a connection for subscriptions. It implements pubsub.Link.
-type plainSubs struct {
-	f        *fakePlain
-	listener pubsub.Handler
-	channels map[string]bool // guarded by f.mu
-	down     chan error
-	over     bool // guarded by f.mu
-}
-
-func (f *fakePlain) link() *plainLink {
-	l := &plainLink{f: f}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.links = append(f.links, l)
-	return l
-}
-
-func (l *plainLink) Topology() conn.Topology { return conn.Topology{} }
-
-func (l *plainLink) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
-	f := l.f
-	// The memory of the command is its caller's, and may be used again after the answer.
-	cmd.Keys, cmd.Args = append([]string(nil), cmd.Keys...), append([]string(nil), cmd.Args...)
-	time.Sleep(f.lag())
-	luck := f.luck()
-	switch {
-	case luck == 0:
-		f.note(cmd, "unsent")
-		return conn.Reply{}, errUnsent
-	case luck == 1:
-		f.note(cmd, "loading")
-		return conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory")
-	case luck == 2:
-		f.note(cmd, "late")
-		late := f.lag()
-		go func() { // it runs after its caller was told
-			time.Sleep(late)
-			f.exec(cmd)
-		}()
-		return conn.Reply{}, errLost
-	case luck == 3 && len(cmd.Keys) > 1:
-		f.note(cmd, "tryagain")
-		return conn.Reply{}, conn.Refusal("TRYAGAIN Multiple keys request during rehashing of slot")
-	}
-	r := f.exec(cmd)
-	if luck == 4 {
-		f.note(cmd, "lost")
-		return conn.Reply{}, errLost
-	}
-	if cmd.Acks > 0 {
-		if r.Acked = cmd.Acks; luck == 5 || luck == 6 {
-			r.Acked = 0
-		}
-		if luck == 6 {
-			r.Waits = errLost
-		}
-	}
-	time.Sleep(f.lag())
-	return r, nil
-}
-
-func (l *plainLink) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	return side(ctx, l.Run, cmds)
-}
-
-func (l *plainLink) Node(uint16) string { return "" }
-func (l *plainLink) Moved(string)       {}
-func (l *plainLink) Dial(_ string, h pubsub.Handler) (pubsub.Link, error) {
-	time.Sleep(l.f.lag())
-	if l.f.luck() == 0 {
-		return nil, errUnsent
-	}
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	l.subs = &plainSubs{f: l.f, listener: h, channels: map[string]bool{}, down: make(chan error, 1)}
-	return l.subs, nil
-}
-
-func (s *plainSubs) Subscribe(_ context.Context, channels []string, _ bool) error {
-	time.Sleep(s.f.lag())
-	s.f.mu.Lock()
-	for _, ch := range channels {
-		s.channels[ch] = !s.over
-	}
-	s.f.mu.Unlock()
-	go func() {
-		time.Sleep(s.f.lag())
-		s.f.mu.Lock()
-		over := s.over
-		s.f.mu.Unlock()
-		for _, ch := range channels {
-			if !over {
-				s.listener.Confirmed(ch)
-			}
-		}
-	}()
-	return nil
-}
-
-func (s *plainSubs) Unsubscribe(_ context.Context, channels []string, _ bool) error {
-	s.f.mu.Lock()
-	defer s.f.mu.Unlock()
-	for _, ch := range channels {
-		delete(s.channels, ch)
-	}
-	return nil
-}
-func (s *plainSubs) Down() <-chan error { return s.down }
-func (s *plainSubs) Close() {
-	s.f.mu.Lock()
-	defer s.f.mu.Unlock()
-	s.over = true
-	clear(s.channels)
-}
-
-// cut ends a connection for subscriptions: its client is told later.
-func (f *fakePlain) cut() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.links[f.rand.IntN(len(f.links))].subs
-	if s == nil || s.over {
-		return
-	}
-	s.over = true
-	clear(s.channels)
-	lag := time.Duration(f.rand.IntN(200)) * time.Millisecond
-	go func() {
-		time.Sleep(lag)
-		s.down <- errors.New("cut")
-	}()
-}
-
-// publish sends a message to all who listen. mu is held.
-func (f *fakePlain) publish(ch, payload string) (n int64) {
-	for _, l := range f.links {
-		s := l.subs
-		if s == nil || !s.channels[ch] {
-			continue
-		}
-		n++
-		lag := time.Duration(f.rand.IntN(2000)) * time.Microsecond
-		go func() {
-			time.Sleep(lag)
-			f.mu.Lock()
-			over := s.over
-			f.mu.Unlock()
-			if !over {
-				s.listener.Message(ch, payload)
-			}
-		}()
-	}
-	return n
-}
-
-// find is the key if its lease has not run out. mu is held.
-func (f *fakePlain) find(key string) *plainKey {
-	k := f.keys[key]
-	if k != nil && !time.Now().Before(k.ends) {
-		f.ended[key] = k.ends
-		f.freed(key)
-		k = nil
-	}
-	return k
-}
-
-// called returns until when somebody who waits may take a free lock for held: nobody is called when a lease ends, and
-// whoever waits looks once a second, a quarter more or less.
-func (f *fakePlain) called(key string) time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.find(key)
-	return f.ended[key].Add(1250 * time.Millisecond)
-}
-
-func (f *fakePlain) freed(key string) {
-	delete(f.keys, key)
-}
-
-func (k *plainKey) raise(lease string) {
+func (k *fakeKey) raise(lease string) {
 	if ends := time.Now().Add(ms(lease)); ends.After(k.ends) {
 		k.ends = ends
 	}
 }
 
-func (f *fakePlain) voided(key string) bool {
-	ends, ok := f.void[key]
-	return ok && time.Now().Before(ends)
+// find is the key if its lease has not run out. mu is held, as in all that follows.
+func (f *fakeRedis) find(key string) *fakeKey {
+	k := f.keys[key]
+	if k != nil && !time.Now().Before(k.ends) {
+		f.ended[key] = k.ends
+		delete(f.keys, key)
+		k = nil
+	}
+	return k
 }
 
-func (f *fakePlain) take(key, field, lease, fence string) (token int64) {
+func (f *fakeRedis) voided(field, key string) bool { return time.Now().Before(f.void[field+" "+key]) }
+
+// refuse voids an acquisition for as long as its release says.
+func (f *fakeRedis) refuse(field, key, void string) {
+	if void != "0" {
+		f.void[field+" "+key] = time.Now().Add(ms(void))
+	}
+}
+
+func (f *fakeRedis) take(key, field, lease, fence string) (token int64) {
 	k := f.keys[key]
 	if k == nil {
-		k = &plainKey{field: field, count: 1}
+		k = &fakeKey{field: field, count: 1}
 		f.keys[key] = k
 		if fence != "" {
 			f.token++
@@ -251,43 +57,36 @@ func (f *fakePlain) take(key, field, lease, fence string) (token int64) {
 	return k.token
 }
 
-func (f *fakePlain) exec(cmd conn.Command) conn.Reply {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	r := f.run(cmd)
-	f.noteLocked(cmd, fmt.Sprint(r.Code, r.Vals))
-	return r
+// member is one lock of an acquisition.
+type member struct{ key, field, count, fence, place string }
+
+// keepsOut is what an attempt is told that can't have the lock: of one of several, after which of them it is.
+func (f *fakeRedis) keepsOut(m member, part ...conn.Value) (r conn.Reply, out bool) {
+	k := f.find(m.key)
+	busy := func(vals ...conn.Value) (conn.Reply, bool) {
+		f.list.enlist(m.key, m.field, m.place)
+		return conn.Reply{Vals: append(append([]conn.Value{{}}, part...), vals...)}, true
+	}
+	switch {
+	case k == nil && f.voided(m.field, m.key):
+		return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}, true
+	case k == nil && m.place == "s": // it stands back
+		return busy(conn.Value{Int: -2}, conn.Value{IsStr: true}, conn.Value{IsStr: true}, conn.Value{Int: 250})
+	case k != nil && k.field != m.field:
+		return busy(conn.Value{Int: time.Until(k.ends).Milliseconds()}, conn.Value{Str: k.field, IsStr: true}, conn.Value{IsStr: true})
+	}
+	return r, false
 }
 
-func (f *fakePlain) run(cmd conn.Command) conn.Reply {
-	arg := cmd.Args
+func (f *fakeRedis) run(cmd conn.Command) conn.Reply {
+	key, arg := cmd.Keys[0], cmd.Args
 	switch cmd.Script {
 	case luascript.Acquire:
-		k := f.find(cmd.Keys[0])
-		code := int64(1)
-		switch {
-		case k == nil && f.voided(arg[0]+" "+cmd.Keys[0]):
-			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
-		case k == nil && placeOf(arg) == "s":
-			f.list.enlist(cmd.Keys[0], arg[0], placeOf(arg))
-			return conn.Reply{Vals: []conn.Value{{}, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
-		case k != nil && k.field != arg[0]:
-			f.list.enlist(cmd.Keys[0], arg[0], placeOf(arg))
-			return conn.Reply{Vals: []conn.Value{{}, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
-		case k != nil:
-			code = 2
-		}
-		if k == nil {
-			f.list.granted(cmd.Keys[0], arg[0], placeOf(arg))
-		}
-		if token := f.take(cmd.Keys[0], arg[0], arg[1], argument(arg, 3, "")); token != 0 {
-			return conn.Reply{Code: code, Vals: []conn.Value{{Int: code}, {Int: token}}}
-		}
-		return code1(code)
+		return f.acquire(cmd)
 	case luascript.GroupAcquire:
 		return f.acquireAll(cmd)
 	case luascript.Reenter:
-		k := f.find(cmd.Keys[0])
+		k := f.find(key)
 		if k == nil || k.field != arg[0] {
 			return code1(0)
 		}
@@ -295,107 +94,90 @@ func (f *fakePlain) run(cmd conn.Command) conn.Reply {
 		k.raise(arg[2])
 		return code1(1)
 	case luascript.Release:
-		code, heard := f.release(cmd.Keys[0], arg)
-		if heard {
-			return f.list.release(cmd.Keys[0], arg, f.publish)
+		if _, held := f.rw.fields[arg[0]]; held {
+			return code1(1) // the count of a hold
 		}
-		f.callNext(cmd.Keys[0], arg)
-		return code1(code)
+		return f.release(key, arg)
 	case luascript.WaitLeave:
-		delete(f.list[cmd.Keys[0]], arg[0])
-		if f.find(cmd.Keys[0]) != nil {
+		delete(f.list[key], arg[0])
+		if f.find(key) != nil {
 			return code1(0)
 		}
-		return code1(f.list.call(cmd.Keys[0], f.publish))
+		return code1(f.list.call(key, f.publish))
 	case luascript.GroupRelease:
-		var r conn.Reply
-		for at := 0; len(arg) > 0; arg = arg[9:] {
-			n, _ := strconv.Atoi(arg[0])
-			code, heard := f.release(cmd.Keys[at], arg[1:9])
-			text := ""
-			if heard {
-				text = strconv.FormatInt(f.list.release(cmd.Keys[at], arg[1:9], f.publish).Int(1), 10)
-			} else {
-				f.callNext(cmd.Keys[at], arg[1:9])
-			}
-			r.Vals = append(r.Vals, conn.Value{Int: code}, conn.Value{Str: text, IsStr: true})
-			at += n
-		}
-		r.Code = r.Vals[0].Int
-		return r
+		return f.releaseAll(cmd)
 	case luascript.Renew:
-		var r conn.Reply
-		for i, key := range cmd.Keys {
-			k := f.find(key)
-			held := k != nil && k.field == arg[2*i]
-			if held {
-				k.raise(arg[2*i+1])
-				r.Vals = append(r.Vals, conn.Value{Int: 1})
-			} else {
-				r.Vals = append(r.Vals, conn.Value{})
+		return renewed(len(cmd.Keys), func(i int) bool {
+			k := f.find(cmd.Keys[i])
+			if k == nil || k.field != arg[2*i] {
+				return false
 			}
+			k.raise(arg[2*i+1])
+			return true
+		})
+	}
+	return f.runRW(cmd)
+}
+
+// renewed answers n renewals.
+func renewed(n int, held func(i int) bool) (r conn.Reply) {
+	for i := range n {
+		var v conn.Value
+		if held(i) {
+			v.Int = 1
 		}
-		r.Code = r.Vals[0].Int
+		r.Vals = append(r.Vals, v)
+	}
+	r.Code = r.Vals[0].Int
+	return r
+}
+
+func (f *fakeRedis) acquire(cmd conn.Command) conn.Reply {
+	arg := cmd.Args
+	m := member{key: cmd.Keys[0], field: arg[0], fence: argument(arg, 3, ""), place: "0"}
+	if len(arg) > 2 {
+		m.place = arg[2]
+	}
+	if r, out := f.keepsOut(m); out {
 		return r
 	}
-	panic("no script " + cmd.Script.Name)
+	code := int64(2)
+	if f.keys[m.key] == nil {
+		f.list.granted(m)
+		code = 1
+	}
+	if token := f.take(m.key, m.field, arg[1], m.fence); token != 0 {
+		return conn.Reply{Code: code, Vals: []conn.Value{{Int: code}, {Int: token}}}
+	}
+	return code1(code)
 }
 
-func (f *fakePlain) release(key string, arg []string) (code int64, told bool) {
-	if void := argument(arg, 5, "0"); void != "0" {
-		f.void[arg[0]+" "+key] = time.Now().Add(ms(void))
-	}
-	k := f.find(key)
-	switch {
-	case k == nil || k.field != arg[0]:
-		return 0, false
-	case arg[1] != "0":
-		k.count, _ = strconv.Atoi(arg[1])
-		return 1, false
-	}
-	f.freed(key)
-	return 1, true
-}
-
-// callNext is what a release does that finds the lock free. mu is held.
-func (f *fakePlain) callNext(key string, arg []string) {
-	if len(arg) > 4 && f.find(key) == nil {
-		f.list.call(key, f.publish)
-	}
-}
-
-func (f *fakePlain) acquireAll(cmd conn.Command) conn.Reply {
+func (f *fakeRedis) acquireAll(cmd conn.Command) conn.Reply {
 	code, at := int64(1), 0
-	type one struct{ key, field, count, fence, place string }
-	var all []one
+	var all []member
 	for arg := cmd.Args[1:]; len(arg) > 0; arg = arg[6:] {
-		m := one{cmd.Keys[at], arg[1], arg[2], arg[3], arg[5]}
+		m := member{cmd.Keys[at], arg[1], arg[2], arg[3], arg[5]}
 		all = append(all, m)
 		part := conn.Value{Int: int64(len(all))}
 		n, _ := strconv.Atoi(arg[0])
 		at += n
-		k := f.find(m.key)
-		switch {
-		case m.count != "0":
+		if k := f.find(m.key); m.count != "0" {
 			if k == nil || k.field != m.field {
 				return conn.Reply{Code: -2, Vals: []conn.Value{{Int: -2}, part}}
 			}
-		case k == nil && f.voided(m.field+" "+m.key):
-			return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}
-		case k == nil && m.place == "s":
-			f.list.enlist(m.key, m.field, m.place)
-			return conn.Reply{Vals: []conn.Value{{}, part, {Int: -2}, {IsStr: true}, {IsStr: true}, {Int: 250}}}
-		case k != nil && k.field != m.field:
-			f.list.enlist(m.key, m.field, m.place)
-			return conn.Reply{Vals: []conn.Value{{}, part, {Int: time.Until(k.ends).Milliseconds()}, {Str: k.field, IsStr: true}, {IsStr: true}}}
-		case k != nil:
+			continue
+		}
+		if r, out := f.keepsOut(m, part); out {
+			return r
+		}
+		if f.keys[m.key] != nil {
 			code = 2
 		}
 	}
 	r := conn.Reply{Code: code, Vals: []conn.Value{{Int: code}}}
 	for _, m := range all {
 		if f.find(m.key) == nil {
-			f.list.granted(m.key, m.field, m.place)
+			f.list.granted(m)
 		}
 		token := f.take(m.key, m.field, cmd.Args[0], m.fence)
 		if m.count != "0" {
@@ -407,48 +189,135 @@ func (f *fakePlain) acquireAll(cmd conn.Command) conn.Reply {
 	return r
 }
 
-// String is what is on the server, and who listens.
-func (f *fakePlain) String() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var left []string
-	for key := range f.keys {
-		if k := f.find(key); k != nil {
-			left = append(left, fmt.Sprintf("%s held by %s %d times for %v", key, k.field, k.count, time.Until(k.ends)))
+func (f *fakeRedis) release(key string, arg []string) conn.Reply {
+	f.refuse(arg[0], key, argument(arg, 5, "0"))
+	k := f.find(key)
+	switch {
+	case k == nil || k.field != arg[0]:
+		if len(arg) > 4 && k == nil {
+			f.list.call(key, f.publish)
 		}
+		return code1(0)
+	case arg[1] != "0":
+		k.count, _ = strconv.Atoi(arg[1])
+		return code1(1)
 	}
-	for i, l := range f.links {
-		if l.subs != nil && len(l.subs.channels) > 0 {
-			left = append(left, fmt.Sprintf("link %d listens to %v", i, l.subs.channels))
-		}
-	}
-	if len(left) == 0 {
-		return ""
-	}
-	return strings.Join(left, ", ") + ", after\n" + strings.Join(f.hist[max(0, len(f.hist)-30):], "\n")
+	delete(f.keys, key)
+	return f.list.release(key, arg, f.publish)
 }
 
-// about is what happened last to a lock.
-func (f *fakePlain) about(key string) string {
+func (f *fakeRedis) releaseAll(cmd conn.Command) (r conn.Reply) {
+	at := 0
+	for arg := cmd.Args; len(arg) > 0; arg = arg[9:] {
+		n, _ := strconv.Atoi(arg[0])
+		one := f.release(cmd.Keys[at], arg[1:9])
+		called := conn.Value{IsStr: true}
+		if one.Code == 1 && arg[2] == "0" {
+			called.Str = strconv.FormatInt(one.Int(1), 10)
+		}
+		r.Vals = append(r.Vals, conn.Value{Int: one.Code}, called)
+		at += n
+	}
+	r.Code = r.Vals[0].Int
+	return r
+}
+
+// called returns until when somebody who waits may take a free lock for held: nobody is called when a lease ends, and
+// whoever waits looks once a second, a quarter more or less.
+func (f *fakeRedis) called(key string) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var out []string
-	for _, h := range f.hist {
-		if strings.Contains(h, " ["+key) || strings.Contains(h, " "+key+" ") || strings.Contains(h, " "+key+"]") {
-			out = append(out, h)
-		}
-	}
-	return strings.Join(out[max(0, len(out)-15):], "\n")
+	f.find(key)
+	return f.ended[key].Add(1250 * time.Millisecond)
 }
 
 // force takes a lock away from whoever has it.
-func (f *fakePlain) force(key string) {
+func (f *fakeRedis) force(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.find(key) != nil {
-		f.hist = append(f.hist, fmt.Sprintf("%d force [%s]", time.Now().UnixMicro(), key))
-		f.freed(key)
+		delete(f.keys, key)
 		f.publish(luascript.LockChannel(key), "0")
 		f.list.call(key, f.publish)
 	}
+}
+
+// fakeList is what the scripts of plain locks do with the lists of waiting clients: by lock, the
+// place of each.
+type fakeList map[string]map[string]int64
+
+const fakeLost = int64(4e15)
+
+// argument is one of a script's, or what it takes as given: in a group "" stands for that.
+func argument(arg []string, i int, given string) string {
+	if i < len(arg) && arg[i] != "" {
+		return arg[i]
+	}
+	return given
+}
+
+// enlist is enlist.lua.
+func (l fakeList) enlist(key, field, place string) {
+	if place == "" {
+		return
+	}
+	client, _, _ := strings.Cut(field, ":")
+	if l[key] == nil {
+		l[key] = map[string]int64{}
+	}
+	if came, _ := strconv.ParseInt(place, 10, 64); came > 1 {
+		l[key][client] = came - fakeLost
+	} else if _, in := l[key][client]; !in {
+		l[key][client] = time.Now().UnixMicro()
+	}
+}
+
+// granted is what a grant does.
+func (l fakeList) granted(m member) {
+	if m.place != "" && m.place != "0" {
+		client, _, _ := strings.Cut(m.field, ":")
+		delete(l[m.key], client)
+	}
+}
+
+// call is wake.lua: publish returns how many have got the message.
+func (l fakeList) call(key string, publish func(channel, payload string) int64) int64 {
+	for len(l[key]) > 0 {
+		first, place := "", int64(0)
+		for client, at := range l[key] {
+			if first == "" || at < place || at == place && client < first {
+				first, place = client, at
+			}
+		}
+		delete(l[key], first)
+		came, code := place, int64(1)
+		if place < 0 {
+			came, code = place+fakeLost, 2
+		}
+		if publish(luascript.CallChannel(key)+first, strconv.FormatInt(came, 10)) > 0 {
+			return code
+		}
+	}
+	return 0
+}
+
+// release is the end of release.lua: what it answers once the lock is free.
+func (l fakeList) release(key string, arg []string, publish func(channel, payload string) int64) conn.Reply {
+	heard, called := publish(arg[2], "0"), int64(0)
+	if len(arg) > 4 {
+		if arg[4] != "" {
+			client, _, _ := strings.Cut(arg[0], ":")
+			delete(l[key], client)
+		}
+		if called = l.call(key, publish); called > 0 && arg[4] == "1" {
+			l.enlist(key, arg[0], "0")
+		}
+	}
+	if called == 2 && heard > 0 {
+		called = 1
+	}
+	if called == 0 && heard == 0 {
+		return code1(1)
+	}
+	return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {Int: called}, {Int: heard}}}
 }

@@ -1,9 +1,7 @@
 package engine_test
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,20 +10,14 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
-// fakeRW runs the scripts of one read-write lock, as far as its own readers and writers see
-// the difference, with the clock of the test's bubble. Links to it are slow and lossy.
+// fakeRW is a read-write lock, as far as its own readers and writers see the difference.
 type fakeRW struct {
-	rough // its mu guards all below
-
 	fields  map[string]time.Time // who holds it, a writer with ":write", and until when
 	writers []waitingWriter
 	readers map[string]time.Time
 	turn    map[string]time.Time
-	void    map[string]time.Time
-	links   []*rwLink
 }
 
 type waitingWriter struct {
@@ -34,343 +26,220 @@ type waitingWriter struct {
 	ends  time.Time
 }
 
-func newFakeRW(seed uint64) *fakeRW {
-	return &fakeRW{
-		rough:   rough{rand: rand.New(rand.NewPCG(seed, 1))}, //nolint:gosec // a test
-		fields:  map[string]time.Time{},
-		readers: map[string]time.Time{}, turn: map[string]time.Time{}, void: map[string]time.Time{},
+// left is what stands there.
+func (rw *fakeRW) left() []string {
+	rw.end(time.Now())
+	if len(rw.fields)+len(rw.writers)+len(rw.readers)+len(rw.turn) == 0 {
+		return nil
 	}
+	return []string{fmt.Sprintf("held %v, writers %v, readers %v, turn %v", rw.fields, rw.writers, rw.readers, rw.turn)}
 }
 
-// rwLink is one client's way to the server. It implements conn.Runner, pubsub.Dialer and
-// pubsub.Link.
-type rwLink struct {
-	f        *fakeRW
-	listener pubsub.Handler // guarded by f.mu
-	down     chan error
-}
-
-func (f *fakeRW) link() *rwLink {
-	l := &rwLink{f: f, down: make(chan error)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.links = append(f.links, l)
-	return l
-}
-
-func (l *rwLink) Topology() conn.Topology { return conn.Topology{} }
-
-func (l *rwLink) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
-	f := l.f
-	time.Sleep(f.lag())
-	luck := f.luck()
-	switch luck {
-	case 0:
-		f.note(cmd, "unsent")
-		return conn.Reply{}, errUnsent
-	case 1:
-		f.note(cmd, "loading")
-		return conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory")
-	case 2:
-		f.note(cmd, "late")
-		late := f.lag()
-		go func() { // it runs after its caller was told
-			time.Sleep(late)
-			f.exec(cmd)
-		}()
-		return conn.Reply{}, errLost
-	}
-	r := f.exec(cmd)
-	if luck == 3 {
-		f.note(cmd, "lost")
-		return conn.Reply{}, errLost
-	}
-	time.Sleep(f.lag())
-	return r, nil
-}
-
-func (l *rwLink) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	return side(ctx, l.Run, cmds)
-}
-
-func (l *rwLink) Node(uint16) string { return "" }
-func (l *rwLink) Moved(string)       {}
-func (l *rwLink) Dial(_ string, h pubsub.Handler) (pubsub.Link, error) {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	l.listener = h
-	return l, nil
-}
-
-func (l *rwLink) Subscribe(_ context.Context, channels []string, _ bool) error {
-	time.Sleep(l.f.lag())
-	for _, ch := range channels {
-		l.listener.Confirmed(ch)
-	}
-	return nil
-}
-func (l *rwLink) Unsubscribe(context.Context, []string, bool) error { return nil }
-func (l *rwLink) Down() <-chan error                                { return l.down }
-func (l *rwLink) Close()                                            {}
-
-// publish sends a message for all, or for the one whose channel it is. mu is held.
-func (f *fakeRW) publish(ch, payload string) {
-	for _, l := range f.links {
-		if h := l.listener; h != nil {
-			lag := time.Duration(f.rand.IntN(2000)) * time.Microsecond
-			go func() {
-				time.Sleep(lag)
-				h.Message(ch, payload)
-			}()
-		}
-	}
-}
-
-func (f *fakeRW) ended(now time.Time) {
-	for _, all := range []map[string]time.Time{f.fields, f.void, f.readers, f.turn} {
+// end ends what was to last until now.
+func (rw *fakeRW) end(now time.Time) {
+	for _, all := range []map[string]time.Time{rw.fields, rw.readers, rw.turn} {
 		for field, ends := range all {
 			if !now.Before(ends) {
 				delete(all, field)
 			}
 		}
 	}
-	f.writers = slices.DeleteFunc(f.writers, func(w waitingWriter) bool { return !now.Before(w.ends) })
+	rw.writers = slices.DeleteFunc(rw.writers, func(w waitingWriter) bool { return !now.Before(w.ends) })
 }
 
-// writer is who holds the write lock, and the longest lease of anybody.
-func (f *fakeRW) writer() (field string, last time.Time) {
-	for x, ends := range f.fields {
+// writer is who holds the write lock, and what is left of the longest lease of anybody.
+func (rw *fakeRW) writer(now time.Time) (field string, pttl int64) {
+	pttl = -2
+	for x, ends := range rw.fields {
 		if strings.HasSuffix(x, ":write") {
-			field = x
+			field = strings.TrimSuffix(x, ":write")
 		}
-		if ends.After(last) {
-			last = ends
-		}
+		pttl = max(pttl, ends.Sub(now).Milliseconds())
 	}
-	return field, last
+	return field, pttl
 }
 
-func (f *fakeRW) raise(field, lease string, now time.Time) {
-	if ends := now.Add(ms(lease)); ends.After(f.fields[field]) {
-		f.fields[field] = ends
+func (rw *fakeRW) raise(field, lease string, now time.Time) {
+	if ends := now.Add(ms(lease)); ends.After(rw.fields[field]) {
+		rw.fields[field] = ends
 	}
 }
 
-func (f *fakeRW) refusal(now time.Time) conn.Reply {
-	w, last := f.writer()
-	pttl := int64(-2)
-	if !last.IsZero() {
-		pttl = last.Sub(now).Milliseconds()
-	}
+func (rw *fakeRW) refusal(now time.Time) conn.Reply {
+	w, pttl := rw.writer(now)
 	return conn.Reply{Vals: []conn.Value{
-		{}, {Int: pttl}, {Str: strings.TrimSuffix(w, ":write"), IsStr: true}, {IsStr: true}, {Int: max(1, pttl)}, {Int: now.UnixMicro()},
+		{}, {Int: pttl}, {Str: w, IsStr: true}, {IsStr: true}, {Int: max(1, pttl)}, {Int: now.UnixMicro()},
 	}}
 }
 
-func (f *fakeRW) read(arg []string, now time.Time) conn.Reply {
+func (rw *fakeRW) read(arg []string, now time.Time) conn.Reply {
 	field, entry := arg[0], kind.EntryOf(arg[0])
-	if _, gone := f.void[field]; gone {
-		return conn.Reply{Code: -1}
-	}
-	enter := func(code int64, room int64) conn.Reply {
-		f.raise(field, arg[1], now)
-		delete(f.readers, entry)
-		delete(f.turn, entry)
-		if code == 4 {
-			return conn.Reply{Code: 4, Vals: []conn.Value{{Int: 4}, {}, {Int: room}}}
+	_, inTurn := rw.turn[entry]
+	enter := func(code int64, room ...conn.Value) conn.Reply {
+		rw.raise(field, arg[1], now)
+		delete(rw.readers, entry)
+		delete(rw.turn, entry)
+		if len(room) > 0 {
+			room = append([]conn.Value{{Int: code}, {}}, room...)
 		}
-		return code1(code)
+		return conn.Reply{Code: code, Vals: room}
 	}
 	refuse := func() conn.Reply {
-		if _, in := f.turn[entry]; in {
-			f.turn[entry] = now.Add(ms(arg[5]))
+		if inTurn {
+			rw.turn[entry] = now.Add(ms(arg[5]))
 		} else if arg[5] != "0" {
-			f.readers[entry] = now.Add(ms(arg[5]))
+			rw.readers[entry] = now.Add(ms(arg[5]))
 		}
-		return f.refusal(now)
+		return rw.refusal(now)
 	}
-	if _, mine := f.fields[field]; mine {
-		return enter(2, 0)
+	if _, mine := rw.fields[field]; mine {
+		return enter(2)
 	}
-	if w, _ := f.writer(); w != "" {
-		if arg[3] == w {
-			return enter(1, 0)
+	if w, _ := rw.writer(now); w != "" {
+		if arg[3] == w+":write" {
+			return enter(1)
 		}
 		return refuse()
 	}
-	if arg[4] != "1" && len(f.writers) > 0 {
-		if _, in := f.turn[entry]; in {
-			return enter(3, 0)
-		}
-		came := now.UnixMicro()
-		if arg[2] != "" {
-			came = int64(ms(arg[2]) / time.Millisecond)
-		}
-		if first := f.writers[0].us; first >= came {
-			return enter(4, first-came)
-		}
-		return refuse()
+	if arg[4] == "1" || len(rw.writers) == 0 {
+		return enter(1)
 	}
-	return enter(1, 0)
+	if inTurn {
+		return enter(3)
+	}
+	came := now.UnixMicro()
+	if arg[2] != "" {
+		came = int64(ms(arg[2]) / time.Millisecond)
+	}
+	if first := rw.writers[0].us; first >= came {
+		return enter(4, conn.Value{Int: first - came})
+	}
+	return refuse()
 }
 
-func (f *fakeRW) write(arg []string, now time.Time) conn.Reply {
-	own, field, entry := arg[0], arg[0]+":write", kind.EntryOf(arg[0])
-	if _, gone := f.void[own]; gone {
-		return conn.Reply{Code: -1}
-	}
-	if _, mine := f.fields[field]; mine {
-		f.raise(field, arg[1], now)
+func (rw *fakeRW) write(arg []string, now time.Time) conn.Reply {
+	field, entry := arg[0]+":write", kind.EntryOf(arg[0])
+	if _, mine := rw.fields[field]; mine {
+		rw.raise(field, arg[1], now)
 		return code1(2)
 	}
-	if len(f.fields)+len(f.turn) > 0 {
-		if w := f.marked(entry); w != nil {
+	if len(rw.fields)+len(rw.turn) > 0 {
+		if w := rw.marked(entry); w != nil {
 			w.ends = now.Add(ms(arg[2]))
 		} else if arg[2] != "0" {
-			f.writers = append(f.writers, waitingWriter{entry, now.UnixMicro(), now.Add(ms(arg[2]))})
+			rw.writers = append(rw.writers, waitingWriter{entry, now.UnixMicro(), now.Add(ms(arg[2]))})
 		}
-		return f.refusal(now)
+		return rw.refusal(now)
 	}
-	f.unmark(entry)
-	f.raise(field, arg[1], now)
+	rw.unmark(entry)
+	rw.raise(field, arg[1], now)
 	return code1(1)
 }
 
 // marked is a writer that waits, or nil.
-func (f *fakeRW) marked(field string) *waitingWriter {
-	for i := range f.writers {
-		if f.writers[i].field == field {
-			return &f.writers[i]
+func (rw *fakeRW) marked(field string) *waitingWriter {
+	for i := range rw.writers {
+		if rw.writers[i].field == field {
+			return &rw.writers[i]
 		}
 	}
 	return nil
 }
 
-// call calls the first writer if the lock is free and nobody's turn. mu is held.
-func (f *fakeRW) call(key string) {
-	if len(f.fields)+len(f.turn) > 0 || len(f.writers) == 0 {
-		return
+func (rw *fakeRW) unmark(field string) {
+	rw.writers = slices.DeleteFunc(rw.writers, func(w waitingWriter) bool { return w.field == field })
+}
+
+// refresh keeps the places of those who wait, and says what they are.
+func (rw *fakeRW) refresh(arg []string, now time.Time) (r conn.Reply) {
+	_, pttl := rw.writer(now)
+	each := 2
+	if arg[0] == "r" {
+		each = 3
 	}
-	client, _, _ := strings.Cut(f.writers[0].field, ":")
-	f.publish(luascript.CallChannel(key)+client+":write", strconv.FormatInt(f.writers[0].us, 10))
-}
-
-func (f *fakeRW) unmark(field string) {
-	f.writers = slices.DeleteFunc(f.writers, func(w waitingWriter) bool { return w.field == field })
-}
-
-func (f *fakeRW) exec(cmd conn.Command) conn.Reply {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	r := f.run(cmd)
-	f.hist = append(f.hist, fmt.Sprintf("%v %s %v: %d %v", time.Now().UnixMicro(), cmd.Script.Name, cmd.Args, r.Code, r.Vals))
+	for i := 1; i < len(arg); i += each {
+		state, ends := int64(0), now.Add(ms(arg[i+1]))
+		if _, in := rw.turn[arg[i]]; in {
+			state, rw.turn[arg[i]] = 2, ends
+		} else if _, in := rw.readers[arg[i]]; in {
+			state, rw.readers[arg[i]] = 1, ends
+		} else if w := rw.marked(arg[i]); w != nil {
+			state, w.ends = 1, ends
+		}
+		r.Vals = append(r.Vals, conn.Value{Int: state}, conn.Value{Int: pttl})
+	}
+	r.Code = r.Vals[0].Int
 	return r
 }
 
-func (f *fakeRW) run(cmd conn.Command) conn.Reply {
-	now, key, arg := time.Now(), cmd.Keys[0], cmd.Args
-	f.ended(now)
-	switch cmd.Script {
-	case luascript.RWRead:
-		return f.read(arg, now)
-	case luascript.RWWrite:
-		return f.write(arg, now)
-	case luascript.RWReenter, luascript.Release:
-		if _, held := f.fields[arg[0]]; !held {
+func (f *fakeRedis) runRW(cmd conn.Command) conn.Reply {
+	rw, now, key, arg := &f.rw, time.Now(), cmd.Keys[0], cmd.Args
+	rw.end(now)
+	gone := f.voided(arg[0], key)
+	switch {
+	case gone && (cmd.Script == luascript.RWRead || cmd.Script == luascript.RWWrite):
+		return code1(-1)
+	case cmd.Script == luascript.RWRead:
+		return rw.read(arg, now)
+	case cmd.Script == luascript.RWWrite:
+		return rw.write(arg, now)
+	case cmd.Script == luascript.RWReenter:
+		if _, held := rw.fields[arg[0]]; !held {
 			return code1(0)
 		}
-		if cmd.Script == luascript.RWReenter {
-			f.raise(arg[0], arg[2], now)
-		}
+		rw.raise(arg[0], arg[2], now)
 		return code1(1)
-	case luascript.RWReadRelease:
-		if arg[3] != "0" {
-			f.void[arg[0]] = now.Add(ms(arg[3]))
-		}
-		_, held := f.fields[arg[0]]
-		delete(f.fields, arg[0])
-		delete(f.readers, kind.EntryOf(arg[0]))
-		_, inTurn := f.turn[kind.EntryOf(arg[0])]
-		delete(f.turn, kind.EntryOf(arg[0]))
-		if held && len(f.fields) == 0 || inTurn && len(f.turn) == 0 {
-			f.publish(luascript.RWChannel(key), "0")
-		}
-		f.call(key)
-		if !held {
-			return code1(0)
-		}
-		return code1(1)
-	case luascript.RWWriteRelease:
-		if arg[3] != "0" {
-			f.void[arg[0]] = now.Add(ms(arg[3]))
-		}
-		_, held := f.fields[arg[0]+":write"]
-		delete(f.fields, arg[0]+":write")
-		marked := f.marked(kind.EntryOf(arg[0])) != nil
-		f.unmark(kind.EntryOf(arg[0]))
-		if held {
-			for r, ends := range f.readers {
-				f.turn[r] = ends
-			}
-			clear(f.readers)
-		}
-		if held || marked {
-			f.publish(luascript.RWChannel(key), "1")
-		}
-		f.call(key)
-		if !held {
-			return code1(0)
-		}
-		return code1(1)
-	case luascript.RWRenew:
-		var r conn.Reply
-		for i := 0; i < len(arg); i += 2 {
-			_, held := f.fields[arg[i]]
+	case cmd.Script == luascript.RWReadRelease, cmd.Script == luascript.RWWriteRelease:
+		return f.releaseRW(cmd)
+	case cmd.Script == luascript.RWRenew:
+		return renewed(len(arg)/2, func(i int) bool {
+			_, held := rw.fields[arg[2*i]]
 			if held {
-				f.raise(arg[i], arg[i+1], now)
-				r.Vals = append(r.Vals, conn.Value{Int: 1})
-			} else {
-				r.Vals = append(r.Vals, conn.Value{})
+				rw.raise(arg[2*i], arg[2*i+1], now)
 			}
-		}
-		r.Code = r.Vals[0].Int
-		return r
-	case luascript.RWRefresh:
-		var r conn.Reply
-		_, last := f.writer()
-		pttl := int64(-2)
-		if !last.IsZero() {
-			pttl = last.Sub(now).Milliseconds()
-		}
-		each := 2
-		if arg[0] == "r" {
-			each = 3
-		}
-		for i := 1; i < len(arg); i += each {
-			state, ends := int64(0), now.Add(ms(arg[i+1]))
-			if _, in := f.turn[arg[i]]; in {
-				state, f.turn[arg[i]] = 2, ends
-			} else if _, in := f.readers[arg[i]]; in {
-				state, f.readers[arg[i]] = 1, ends
-			} else if w := f.marked(arg[i]); w != nil {
-				state, w.ends = 1, ends
-			}
-			r.Vals = append(r.Vals, conn.Value{Int: state}, conn.Value{Int: pttl})
-		}
-		r.Code = r.Vals[0].Int
-		return r
+			return held
+		})
+	case cmd.Script == luascript.RWRefresh:
+		return rw.refresh(arg, now)
 	}
 	panic("no script " + cmd.Script.Name)
 }
 
-// String is what is on the server.
-func (f *fakeRW) String() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ended(time.Now())
-	if len(f.fields)+len(f.writers)+len(f.readers)+len(f.turn) == 0 {
-		return ""
+// releaseRW takes back a hold, a mark or a place, and tells those who may come next.
+func (f *fakeRedis) releaseRW(cmd conn.Command) conn.Reply {
+	rw, field, entry := &f.rw, cmd.Args[0], kind.EntryOf(cmd.Args[0])
+	f.refuse(field, cmd.Keys[0], cmd.Args[3])
+	var held, tells bool
+	if cmd.Script == luascript.RWReadRelease {
+		_, inTurn := rw.turn[entry]
+		_, held = rw.fields[field]
+		delete(rw.fields, field)
+		delete(rw.readers, entry)
+		delete(rw.turn, entry)
+		if held && len(rw.fields) == 0 || inTurn && len(rw.turn) == 0 {
+			f.publish(luascript.RWChannel(cmd.Keys[0]), "0")
+		}
+	} else {
+		_, held = rw.fields[field+":write"]
+		delete(rw.fields, field+":write")
+		tells = held || rw.marked(entry) != nil
+		rw.unmark(entry)
+		if held {
+			for r, ends := range rw.readers {
+				rw.turn[r] = ends
+			}
+			clear(rw.readers)
+		}
+		if tells {
+			f.publish(luascript.RWChannel(cmd.Keys[0]), "1")
+		}
 	}
-	last := f.hist[max(0, len(f.hist)-200):]
-	return fmt.Sprintf("held %v, writers %v, readers %v, turn %v, after\n%s", f.fields, f.writers, f.readers, f.turn, strings.Join(last, "\n"))
+	if len(rw.fields)+len(rw.turn) == 0 && len(rw.writers) > 0 {
+		client, _, _ := strings.Cut(rw.writers[0].field, ":")
+		f.publish(luascript.CallChannel(cmd.Keys[0])+client+":write", strconv.FormatInt(rw.writers[0].us, 10))
+	}
+	if !held {
+		return code1(0)
+	}
+	return code1(1)
 }

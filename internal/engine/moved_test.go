@@ -12,21 +12,17 @@ import (
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // The keys are on another server, where the lease ends earlier than what the last
 // answer promised: it is renewed there at once.
 func TestMovedLocksAreRenewedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		h := take(t, t.Context(), core, "l")
 		fixed := take(t, t.Context(), core, "fixed", lock.WithLease(leaseTime))
 		time.Sleep(4 * time.Second)
-		f.mu.Lock()
-		f.keys["l"].ends = time.Now().Add(10 * time.Millisecond)
-		delete(f.keys, "fixed")
-		f.mu.Unlock()
+		f.sets("l", time.Now().Add(10*time.Millisecond))
+		f.forget("fixed")
 		core.Moved()
 		began := time.Now()
 		if at := lostAt(t, fixed, lock.LossGone); at != began {
@@ -36,17 +32,14 @@ func TestMovedLocksAreRenewedAtOnce(t *testing.T) {
 		if f.count("l") != 1 || h.Context().Err() != nil {
 			t.Fatal("lost: it was not renewed at once")
 		}
-		if err := h.Unlock(context.Background()); err != nil {
-			t.Error(err)
-		}
+		free(t, h)
 	})
 }
 
 // A renewal under way at the move may have been answered by the old server: it does
 // not count, and another follows at once.
 func TestRenewalUnderWayAtAMoveDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
 		h := take(t, t.Context(), core, "l")
 		const held = 3 * time.Second
 		stuck := make(chan struct{})
@@ -86,9 +79,7 @@ func oldAnswers(f *fakeRedis, core *engine.Core, forget func()) {
 		f.latency = 100 * time.Millisecond
 	}
 	time.AfterFunc(f.latency*3/2, func() {
-		f.mu.Lock()
-		forget()
-		f.mu.Unlock()
+		f.locked(forget)
 		core.Moved()
 		f.onBefore(func(conn.Command) error { return errUnsent })
 	})
@@ -96,205 +87,138 @@ func oldAnswers(f *fakeRedis, core *engine.Core, forget func()) {
 
 // A grant that the old server answered, and that is heard after the move was noticed, does not
 // count: the new server is asked. Else its holder would believe in it for as long as nobody can
-// tell it better.
+// tell it better. So it is with a re-entry: the outer hold stays what it was meanwhile.
 func TestGrantUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
-	for name, knows := range map[string]bool{"it never heard of it": false, "its replica has it": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, core := newFake(t, leaseTime)
-				oldAnswers(f, core, func() {
-					if !knows {
-						delete(f.keys, "l")
-					}
-				})
-				l := engine.Open(new(rlock.RLock), core, "l")
-				if _, err := l.TryLock(t.Context(), time.Second, time.Hour); !errors.Is(err, lock.ErrUnavailable) {
-					t.Fatalf("no server that is the master now has said that the lock is held: %v", err)
+	for name, tc := range map[string]struct{ outer, knows bool }{
+		"it never heard of it": {}, "its replica has it": {knows: true}, "a re-entry": {outer: true},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			f, core := newFake(t)
+			job, old := held.WithOwner(t.Context(), "job"), time.Now().Add(leaseTime)
+			var outer []lock.Hold
+			if tc.outer {
+				outer = append(outer, take(t, job, core, "l", lock.WithLease(leaseTime)))
+				time.Sleep(time.Second)
+			}
+			forget := func() {
+				switch {
+				case tc.outer:
+					f.keys["l"].ends = old
+				case !tc.knows:
+					delete(f.keys, "l")
 				}
-				if n := len(core.Held()); n > 0 {
-					t.Errorf("%d holds", n)
-				}
-				f.onBefore(nil)
-				time.Sleep(5 * time.Second)
-				if f.count("l") != 0 {
-					t.Error("what the replica had of it was not given back")
-				}
-
-				oldAnswers(f, core, func() {
-					if !knows {
-						delete(f.keys, "l")
-					}
-				})
-				time.AfterFunc(time.Second, func() { f.onBefore(nil) })
-				h := take(t, t.Context(), core, "l", lock.WithLease(time.Hour))
-				f.mu.Lock()
-				if early := h.ValidUntil().Sub(f.keys["l"].ends); early > 0 {
-					t.Errorf("the server frees it %v before its holder's deadline", early)
-				}
-				f.mu.Unlock()
-				if err := h.Unlock(t.Context()); err != nil || f.count("l") != 0 {
-					t.Errorf("Unlock: %v; %d holds are left on the server", err, f.count("l"))
-				}
-			})
+			}
+			oldAnswers(f, core, forget)
+			if _, err := plain(core, "l").TryLock(job, time.Second, time.Hour); !errors.Is(err, lock.ErrUnavailable) {
+				t.Fatalf("no server that is the master now has said that the lock is held: %v", err)
+			}
+			if n := len(core.Held()); n != len(outer) {
+				t.Errorf("%d holds", n)
+			}
+			f.onBefore(nil)
+			time.Sleep(5 * time.Second)
+			if n := f.count("l"); (n > 0) != tc.outer {
+				t.Errorf("what the new server has of it counts %d", n)
+			}
+			oldAnswers(f, core, forget)
+			time.AfterFunc(time.Second, func() { f.onBefore(nil) })
+			h := take(t, job, core, "l", lock.WithLease(time.Hour))
+			f.covers(t, h)
+			free(t, append([]lock.Hold{h}, outer...)...)
+			if n := f.count("l"); n != 0 {
+				t.Errorf("%d holds are left on the server", n)
+			}
 		})
 	}
 }
 
-// So it is with a re-entry: the outer hold stays what it was meanwhile.
-func TestReentryUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		job := held.WithOwner(t.Context(), "job")
-		outer := take(t, job, core, "l", lock.WithLease(leaseTime))
-		old := time.Now().Add(leaseTime)
-		time.Sleep(time.Second)
-		oldAnswers(f, core, func() { f.keys["l"].ends = old })
-		if _, err := engine.Open(new(rlock.RLock), core, "l").TryLock(job, 5*time.Second, time.Hour); !errors.Is(err, lock.ErrUnavailable) {
-			t.Fatalf("no server that is the master now has said that the lock is held for an hour: %v", err)
-		}
-		if err := outer.Context().Err(); err != nil {
-			t.Error("the outer hold:", err)
-		}
-
-		f.onBefore(nil)
-		oldAnswers(f, core, func() { f.keys["l"].ends = old })
-		time.AfterFunc(time.Second, func() { f.onBefore(nil) })
-		inner := take(t, job, core, "l", lock.WithLease(time.Hour))
-		f.mu.Lock()
-		if early := inner.ValidUntil().Sub(f.keys["l"].ends); early > 0 {
-			t.Errorf("the server frees it %v before its holder's deadline", early)
-		}
-		f.mu.Unlock()
-		for _, h := range []lock.Hold{inner, outer} {
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		if f.count("l") != 0 {
-			t.Error("the lock is not free")
-		}
-	})
-}
-
 // Of several locks that the old server granted together none counts.
 func TestGrantOfSeveralUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
-		both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		var holds []*held.Hold
 		g := start(func() (_ lock.Hold, err error) {
-			holds, err = engine.AcquireAll(t.Context(), both, -1, 0, time.Now(), time.Time{})
+			holds, err = group(t.Context(), core, -1, "a", "b")
 			return nil, err
 		})
-		granted := conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {}}}
 		q := b.only(luascript.GroupAcquire, "")
 		time.Sleep(time.Millisecond)
 		core.Moved()
-		b.tell(q, granted, nil)
+		b.tell(q, grantedTwo(), nil)
 		g.waits(t, "the group, whose locks nobody has granted who is the master now")
 		if n := len(core.Held()); n > 0 {
 			t.Errorf("%d holds", n)
 		}
-		b.tell(b.only(luascript.GroupAcquire, ""), granted, nil)
+		b.tell(b.only(luascript.GroupAcquire, ""), grantedTwo(), nil)
 		g.has(t, "the group")
 		done := make(chan *held.Releasing, 1)
 		held.Release(t.Context(), holds, done)
-		for qs := b.of(luascript.GroupRelease, ""); len(qs) > 0; qs = b.of(luascript.GroupRelease, "") {
-			b.tell(qs[0], conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {Int: 1}, {}}}, nil)
-		}
+		b.tellEach(luascript.GroupRelease, "", conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {Int: 1}, {}}})
 		<-done
 	})
 }
 
 // What was asked of the old server for longer than its last write that the new one has is
-// asked of that one, too: else it would free the lock while the holder counts on it.
+// asked of that one, too: else it would free the lock while the holder counts on it. That is so of what is answered
+// after the move was noticed, too.
 func TestLongLeasesAreAskedForAgainAfterAMove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		fixed := take(t, t.Context(), core, "fixed", lock.WithLease(time.Hour))
-		longer := take(t, t.Context(), core, "longer")
-		if err := longer.Extend(t.Context(), time.Hour); err != nil {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		holds := []lock.Hold{take(t, t.Context(), core, "fixed", lock.WithLease(time.Hour)), take(t, t.Context(), core, "longer")}
+		if err := holds[1].Extend(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		f.mu.Lock()
-		for _, k := range f.keys {
-			k.ends = time.Now().Add(leaseTime / 2)
+		for _, h := range holds {
+			f.sets(h.Name(), time.Now().Add(leaseTime/2))
 		}
-		f.mu.Unlock()
 		core.Moved()
 		synctest.Wait()
-		f.mu.Lock()
-		for name, h := range map[string]lock.Hold{"fixed": fixed, "longer": longer} {
-			if early := h.ValidUntil().Sub(f.keys[name].ends); early > 0 {
-				t.Errorf("%s: the server frees it %v before its holder's deadline", name, early)
-			}
-			if late := f.keys[name].ends.Sub(h.ValidUntil()); late > time.Hour/50 {
-				t.Errorf("%s: it lasts for %v after its holder's deadline", name, late)
-			}
+		for _, h := range holds {
+			f.covers(t, h)
+			f.locked(func() {
+				if late := f.keys[h.Name()].ends.Sub(h.ValidUntil()); late > time.Hour/50 {
+					t.Errorf("%s: it lasts for %v after its holder's deadline", h.Name(), late)
+				}
+			})
 		}
-		f.mu.Unlock()
-	})
-}
 
-// An Extend that the old server answered does not count: the new one is asked.
-func TestExtendUnderWayAtAMoveAsksTheNewServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		h := take(t, t.Context(), core, "l", lock.WithLease(leaseTime))
+		h, old := take(t, t.Context(), core, "l", lock.WithLease(leaseTime)), time.Now().Add(leaseTime)
 		f.latency = 100 * time.Millisecond
-		old := time.Now().Add(leaseTime)
 		time.AfterFunc(f.latency*3/2, func() {
-			f.mu.Lock()
-			f.keys["l"].ends = old
-			f.mu.Unlock()
+			f.sets("l", old)
 			core.Moved()
 		})
 		if err := h.Extend(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if early := h.ValidUntil().Sub(f.keys["l"].ends); early > 0 {
-			t.Errorf("the server frees it %v before its holder's deadline", early)
-		}
+		f.covers(t, h)
 	})
 }
 
 // An Extend that is refused since its hold has been unlocked asks for nothing, so nothing of it
-// may be asked of the server that takes over.
+// may be asked of the server that takes over, nor be given back.
 func TestExtendOfAnUnlockedHoldAsksForNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, leaseTime)
-		outer := take(t, t.Context(), core, "l")
-		inner := take(t, outer.Context(), core, "l")
-		if err := inner.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		nested := func(opts ...lock.AcquireOption) lock.Hold {
+			outer := take(t, t.Context(), core, "l", opts...)
+			inner := take(t, outer.Context(), core, "l", opts...)
+			free(t, inner)
+			if err := inner.Extend(t.Context(), time.Hour); !errors.Is(err, lock.ErrNotHeld) {
+				t.Fatal("Extend after Unlock:", err)
+			}
+			return outer
 		}
-		if err := inner.Extend(t.Context(), time.Hour); !errors.Is(err, lock.ErrNotHeld) {
-			t.Fatal("Extend after Unlock:", err)
-		}
+		outer := nested()
 		time.Sleep(time.Second)
 		core.Moved()
 		synctest.Wait()
-		f.mu.Lock()
-		left := time.Until(f.keys["l"].ends)
-		f.mu.Unlock()
-		if left > leaseTime {
-			t.Errorf("the lock stays for %v if its holder dies now, want at most the LeaseTime of %v", left, leaseTime)
-		}
-		if err := outer.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		f.locked(func() {
+			if left := time.Until(f.keys["l"].ends); left > leaseTime {
+				t.Errorf("the lock stays for %v if its holder dies now, want at most the LeaseTime of %v", left, leaseTime)
+			}
+		})
+		free(t, outer)
 
-		outer = take(t, t.Context(), core, "l", lock.WithLease(leaseTime))
-		inner = take(t, outer.Context(), core, "l", lock.WithLease(leaseTime))
-		if err := inner.Unlock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := inner.Extend(t.Context(), time.Hour); !errors.Is(err, lock.ErrNotHeld) {
-			t.Fatal("Extend after Unlock:", err)
-		}
+		outer = nested(lock.WithLease(leaseTime))
 		releases := len(f.scripts("release"))
 		lostAt(t, outer, lock.LossExpired)
 		synctest.Wait()
@@ -309,31 +233,44 @@ func TestExtendOfAnUnlockedHoldAsksForNothing(t *testing.T) {
 // find it held must not let the holder count on more than the server has for the rest of an hour.
 func TestAnExtendThatTheServerForgot(t *testing.T) {
 	for name, opts := range map[string][]lock.AcquireOption{"watchdog": nil, "fixed": {lock.WithLease(leaseTime)}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, core := newFake(t, leaseTime)
-				h := take(t, t.Context(), core, "l", opts...)
-				work := h.Context()
-				if err := h.Extend(t.Context(), time.Hour); err != nil {
-					t.Fatal(err)
-				}
-				f.mu.Lock()
-				f.keys["l"].ends = time.Now().Add(leaseTime) // what it had before
-				f.mu.Unlock()
-				time.Sleep(leaseTime - time.Second)
-				checks := len(f.scripts("renew"))
-				f.onBefore(func(conn.Command) error { return errUnsent }) // and now the line is cut
-				time.Sleep(2 * leaseTime)
-				f.mu.Lock()
-				k := f.find("l")
-				f.mu.Unlock()
-				if k == nil && work.Err() == nil {
-					t.Errorf("%d checks found it held; the server has freed the lock, and the holder believes in it for another %v",
-						checks, time.Until(h.ValidUntil()))
-				}
-				f.onBefore(nil)
-				_ = h.Unlock(context.Background())
-			})
+		bubble(t, name, func(t *testing.T) {
+			f, core := newFake(t)
+			h := take(t, t.Context(), core, "l", opts...)
+			work := h.Context()
+			if err := h.Extend(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			f.sets("l", time.Now().Add(leaseTime)) // what it had before
+			time.Sleep(leaseTime - time.Second)
+			checks := len(f.scripts("renew"))
+			f.onBefore(func(conn.Command) error { return errUnsent }) // and now the line is cut
+			time.Sleep(2 * leaseTime)
+			if f.count("l") == 0 && work.Err() == nil {
+				t.Errorf("%d checks found it held; the server has freed the lock, and the holder believes in it for another %v",
+					checks, time.Until(h.ValidUntil()))
+			}
+			f.onBefore(nil)
+			_ = h.Unlock(context.Background())
 		})
 	}
+}
+
+// What was answered before the keys moved to another server says nothing of that one: a lock is
+// not passed on because of it.
+func TestNothingIsPassedOnOnAnAnswerOfTheOldServer(t *testing.T) {
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
+		g := locking(t.Context(), core, "l")
+		b.tell(b.only(luascript.Acquire, ""), code1(1), nil)
+		h := g.has(t, "the holder")
+		next := locking(t.Context(), core, "l")
+		b.tellEach(luascript.Acquire, "", busyPlain())
+		next.waits(t, "the next")
+
+		time.Sleep(time.Millisecond)
+		core.Moved()
+		time.Sleep(time.Millisecond)
+		unlocks(h)
+		next.waits(t, "the next, whom nobody has told that the new server knows of the lock")
+		b.tell(b.only(luascript.Release, ""), code1(1), nil)
+	})
 }

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,9 +11,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // A panic in a user's code that the caller recovers from, as net/http does, costs that call: not
@@ -30,9 +27,7 @@ func TestPanicOfAnObserver(t *testing.T) {
 	for call, all := range points {
 		for _, where := range all {
 			for _, tenure := range []time.Duration{0, time.Second} { // whether locks are passed on
-				t.Run(call+" "+where+" "+tenure.String(), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { panicsAt(t, call, where, tenure) })
-				})
+				bubble(t, call+" "+where+" "+tenure.String(), func(t *testing.T) { panicsAt(t, call, where, tenure) })
 			}
 		}
 	}
@@ -52,7 +47,7 @@ func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
 		}
 	}}
 	f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
-		cfg.LeaseTime, cfg.Observer, cfg.Tenure = leaseTime, o, tenure
+		cfg.Observer, cfg.Tenure = o, tenure
 	})
 	job := held.WithOwner(t.Context(), "job")
 	var mine context.Context = roughContext{context.WithValue(job, rough{}, true), &armed}
@@ -62,13 +57,13 @@ func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
 		return nil
 	}
 	locks := func() { // its hold is dropped, if it got one
-		if h, err := engine.Open(new(rlock.RLock), core, "l").Lock(mine); err == nil {
+		if h, err := plain(core, "l").Lock(mine); err == nil {
 			_ = h.Unlock(mine)
 		}
 	}
 	var next *got
 	queue := func() {
-		next = start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").Lock(t.Context()) })
+		next = start(func() (lock.Hold, error) { return plain(core, "l").Lock(t.Context()) })
 	}
 	switch call {
 	case "lock":
@@ -80,9 +75,7 @@ func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
 		go recovered(locks)
 		synctest.Wait()
 		queue()
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		free(t, h)
 	case "unlock":
 		h := take(t, mine, core, "l")
 		if tenure == 0 {
@@ -109,13 +102,9 @@ func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
 	if next == nil {
 		queue()
 	}
-	if err := next.has(t, "the next one").Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	again := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").TryLock(job, 0, 0) })
-	if err := again.has(t, "the same owner").Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	free(t, next.has(t, "the next one"))
+	again := start(func() (lock.Hold, error) { return plain(core, "l").TryLock(job, 0, 0) })
+	free(t, again.has(t, "the same owner"))
 	synctest.Wait()
 	f.mu.Lock()
 	k := f.find("l")
@@ -132,19 +121,14 @@ func panicsAt(t *testing.T, call, where string, tenure time.Duration) {
 // Nor does the panic of a reader that follows another one of its process cost the others that do.
 func TestPanicOfAFollower(t *testing.T) {
 	for _, where := range []string{"busy", "wait", "link"} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, where, func(t *testing.T) {
 			type rough struct{}
-			b := &byHand{t: t, pubs: &fakeRedis{}}
 			var bad atomic.Bool
-			o := &users{func(ctx context.Context, at string, _ error) {
+			b, core := newByHandFor(t, &users{func(ctx context.Context, at string, _ error) {
 				if ctx.Value(rough{}) != nil && at == where && bad.CompareAndSwap(true, false) {
 					panic("a span processor of the user's")
 				}
-			}}
-			core := engine.NewCore(engine.Config{
-				ID: "00000000-0000-0000-0000-00000000000f", LeaseTime: leaseTime, UnlockTimeout: 5 * time.Second,
-				Tenure: tenure, FenceTTL: time.Hour, Alone: true, Log: slog.New(slog.DiscardHandler), Observer: o,
-			}, b, pubsub.NewHub(b.pubs, nil))
+			}})
 			l := sharing(core)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -153,51 +137,33 @@ func TestPanicOfAFollower(t *testing.T) {
 			}
 			lead := read(ctx)
 			bad.Store(true)
-			panicked := make(chan any, 1)
-			go func() {
-				defer func() { panicked <- recover() }()
+			panicked := start(func() (lock.Hold, error) {
+				defer func() { _ = recover() }()
 				_, _ = l.ReadLock().Lock(context.WithValue(t.Context(), rough{}, true))
-			}()
-			synctest.Wait()
+				return nil, nil
+			})
 			behind := read(t.Context())
 			b.tell(b.only(luascript.RWRead, ""), busyRW(0), nil) // those who follow hear of it
-			synctest.Wait()
-			cancel() // the next one leads
-			synctest.Wait()
-			if !lead.over {
-				t.Fatal("the leader waits")
-			}
+			cancel()                                             // the next one leads
+			lead.ends(t)
 			for range 8 { // whoever leads is let in, and brings in the others
 				b.tellAll(1)
 				time.Sleep(2 * time.Second)
-				synctest.Wait()
 			}
-			select {
-			case what := <-panicked:
-				if what == nil {
-					t.Errorf("%s: no panic", where)
-				}
-			default:
-				t.Errorf("%s: the one that was to panic waits", where)
+			if panicked.ends(t); bad.Load() {
+				t.Error("no panic")
 			}
-			if !behind.over || behind.err != nil {
-				t.Errorf("%s: the reader behind is not inside: %v", where, behind.err)
-			}
-			closed := make(chan struct{})
-			go func() {
+			behind.has(t, "the reader behind")
+			closed := start(func() (lock.Hold, error) {
 				core.Close()
-				b.tellAll(0)
 				core.Wait()
-				close(closed)
-			}()
+				return nil, nil
+			})
 			for range 10 {
-				time.Sleep(time.Second)
 				b.tellAll(0)
+				time.Sleep(time.Second)
 			}
-			<-closed
-			if n := core.Shares(); n != 0 {
-				t.Errorf("%s: %d locks have readers that share", where, n)
-			}
+			closed.ends(t)
 		})
 	}
 }

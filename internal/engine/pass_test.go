@@ -15,7 +15,6 @@ import (
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 const tenure = 10 * time.Millisecond
@@ -34,30 +33,22 @@ func TestReentriesDoNotProlongATenure(t *testing.T) {
 		f.latency = 500 * time.Microsecond
 		const long = time.Second
 		end := time.Now().Add(long)
-		turns := 0
-		var mu sync.Mutex
+		var turns atomic.Int32
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
 				for time.Now().Before(end) {
 					outer := take(t, t.Context(), core, "l")
 					inner := take(t, outer.Context(), core, "l")
-					mu.Lock()
-					turns++
-					mu.Unlock()
-					if err := inner.Unlock(context.Background()); err != nil {
-						t.Error(err)
-					}
-					if err := outer.Unlock(context.Background()); err != nil {
-						t.Error(err)
-					}
+					turns.Add(1)
+					free(t, inner, outer)
 				}
 			})
 		}
 		wg.Wait()
 		// A tenure, a turn that began before its end, a pause and an acquisition.
-		if n := len(f.scripts("acquire")); n < int(long/(4*tenure)) || turns < 2*n {
-			t.Errorf("acquired %d times for %d turns in %v", n, turns, long)
+		if n := len(f.scripts("acquire")); n < int(long/(4*tenure)) || int(turns.Load()) < 2*n {
+			t.Errorf("acquired %d times for %d turns in %v", n, turns.Load(), long)
 		}
 	})
 }
@@ -67,6 +58,7 @@ func TestReentriesDoNotProlongATenure(t *testing.T) {
 // under way when the connection broke. What another server says, or who is dead anyway, changes
 // nothing.
 func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
+	readonly := conn.Refusal("READONLY You can't write against a read only replica.")
 	for name, tc := range map[string]struct {
 		err          error // of a command of another lock
 		moves, quiet bool
@@ -76,60 +68,55 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 		"a lost answer":                          {err: errLost},
 		"a lost answer, then a failover":         {err: errLost, moves: true},
 		"a command that was not sent":            {err: errUnsent},
-		"a server that starts":                   {err: conn.Refusal("LOADING Redis is loading the dataset in memory")},
-		"a demoted server":                       {err: conn.Refusal("READONLY You can't write against a read only replica.")},
-		"a demoted server, then a failover":      {err: conn.Refusal("READONLY You can't write against a read only replica."), moves: true},
+		"a server that starts":                   {err: errLoading},
+		"a demoted server":                       {err: readonly},
+		"a demoted server, then a failover":      {err: readonly, moves: true},
 		"a connection without a command":         {quiet: true},
 		"the same, and then a failover":          {quiet: true, moves: true},
 		"a slot that moves, nothing else":        {moves: true, passes: true}, // package conn tells of it, as of a connection
 		"a refusal that has to do with the name": {err: conn.Refusal("WRONGTYPE Operation against a key"), passes: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var node atomic.Pointer[string]
-				first, second := "10.0.0.1:6379", "10.0.0.2:6379"
-				node.Store(&first)
-				var ended conn.Instant
-				f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
-					cfg.Tenure = 5 * time.Second // as long as a tenure may be is a third of LeaseTime
-					f.topo = conn.Topology{Cluster: true, Node: func(uint16) string { return *node.Load() }, Broke: ended.Last}
-				})
-				h := take(t, t.Context(), core, "{s}l")
-				next := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "{s}l").Lock(t.Context()) })
-				time.Sleep(time.Second)
-				if tc.err != nil {
-					f.onBefore(func(cmd conn.Command) error {
-						if cmd.Keys[0] == "{s}other" && cmd.Script == luascript.Acquire {
-							return tc.err
-						}
-						return nil
-					})
-					if _, err := engine.Open(new(rlock.RLock), core, "{s}other").TryLock(t.Context(), 0, 0); err == nil {
-						t.Error("the server answered")
-					}
-				}
-				if tc.quiet {
-					ended.Now()
-				}
-				if tc.moves {
-					node.Store(&second)
-				}
-				f.mu.Lock()
-				delete(f.keys, "{s}l") // the new master has never heard of it
-				f.mu.Unlock()
-				switch err := h.Unlock(t.Context()); {
-				case tc.passes && err != nil:
-					t.Errorf("Unlock: %v: it was not passed on", err)
-				case !tc.passes && !errors.Is(err, lock.ErrLeaseLost):
-					t.Errorf("Unlock: %v: passed on with what the dead master had said", err)
-				}
-				time.Sleep(time.Minute)
-				if h := next.has(t, "the next"); tc.passes {
-					_ = h.Unlock(t.Context()) // of what is not there
-				} else if err := h.Unlock(t.Context()); err != nil {
-					t.Error("the next one's Unlock:", err)
-				}
+		bubble(t, name, func(t *testing.T) {
+			var node atomic.Value
+			node.Store("10.0.0.1:6379")
+			var ended conn.Instant
+			f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+				cfg.Tenure = 5 * time.Second // as long as a tenure may be is a third of LeaseTime
+				f.topo = conn.Topology{Cluster: true, Node: func(uint16) string { return node.Load().(string) }, Broke: ended.Last}
 			})
+			h := take(t, t.Context(), core, "{s}l")
+			next := locking(t.Context(), core, "{s}l")
+			time.Sleep(time.Second)
+			if tc.err != nil {
+				f.onBefore(func(cmd conn.Command) error {
+					if cmd.Keys[0] == "{s}other" && cmd.Script == luascript.Acquire {
+						return tc.err
+					}
+					return nil
+				})
+				if _, err := plain(core, "{s}other").TryLock(t.Context(), 0, 0); err == nil {
+					t.Error("the server answered")
+				}
+			}
+			if tc.quiet {
+				ended.Now()
+			}
+			if tc.moves {
+				node.Store("10.0.0.2:6379")
+			}
+			f.forget("{s}l") // the new master has never heard of it
+			switch err := h.Unlock(t.Context()); {
+			case tc.passes && err != nil:
+				t.Errorf("Unlock: %v: it was not passed on", err)
+			case !tc.passes && !errors.Is(err, lock.ErrLeaseLost):
+				t.Errorf("Unlock: %v: passed on with what the dead master had said", err)
+			}
+			time.Sleep(time.Minute)
+			if h := next.has(t, "the next"); tc.passes {
+				_ = h.Unlock(t.Context()) // of what is not there
+			} else {
+				free(t, h)
+			}
 		})
 	}
 }
@@ -140,9 +127,7 @@ func TestADeadNodeStopsNoPassingOnElsewhere(t *testing.T) {
 	for name, failure := range map[string]error{
 		"dead": errUnsent, "without replicas": conn.Refusal("NOREPLICAS Not enough good replicas to write."),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { passesBeside(t, failure) })
-		})
+		bubble(t, name, func(t *testing.T) { passesBeside(t, failure) })
 	}
 }
 
@@ -161,29 +146,22 @@ func passesBeside(t *testing.T, failure error) {
 		}
 		return nil
 	})
-	ask := start(func() (lock.Hold, error) {
-		return engine.Open(new(rlock.RLock), core, "dead").TryLock(t.Context(), 20*time.Second, 0)
-	})
+	ask := start(func() (lock.Hold, error) { return plain(core, "dead").TryLock(t.Context(), 20*time.Second, 0) })
 	time.Sleep(5 * time.Second)
 	h := take(t, t.Context(), core, "l")
-	next := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").Lock(t.Context()) })
+	next := locking(t.Context(), core, "l")
 	before := asked.Load()
 	time.Sleep(4 * time.Second)
 	if asked.Load() == before {
 		t.Fatal("nobody asks the dead node: the test tests nothing")
 	}
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	free(t, h)
 	if n := len(f.scripts("release")); n > 0 {
 		t.Errorf("%d releases: it was not passed on", n)
 	}
-	if err := next.has(t, "the next").Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	free(t, next.has(t, "the next"))
 	time.Sleep(20 * time.Second)
-	synctest.Wait()
-	if !ask.over || ask.err == nil {
+	if ask.ends(t); ask.err == nil {
 		t.Error("the dead node answered")
 	}
 }
@@ -209,19 +187,63 @@ func TestNothingIsPassedOnWhileAForcedUnlockMayRun(t *testing.T) {
 			force(core)
 			time.Sleep(time.Millisecond)
 			h := take(t, t.Context(), core, "l")
-			next := make(chan lock.Hold)
-			go func() { next <- take(t, t.Context(), core, "l") }()
-			synctest.Wait()
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-			g := <-next
+			next := locking(t.Context(), core, "l")
+			free(t, h)
+			time.Sleep(2 * time.Second)
+			g := next.has(t, "the next")
 			if sent := len(f.scripts("release")); (sent == 0) != (name == "answered") {
 				t.Errorf("%s: %d releases were sent", name, sent)
 			}
-			if err := g.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			free(t, g)
 		})
 	}
+}
+
+// The check that follows when a ForceUnlock of this client has taken a lock away is not put off by a renewal that
+// ran before and has no answer yet; and when the server does not answer, it ends nothing by itself.
+func TestTheCheckAfterAForcedUnlock(t *testing.T) {
+	bubble(t, "beside a renewal under way", func(t *testing.T) {
+		f, core := newFake(t)
+		f.latency = time.Millisecond
+		victim := take(t, t.Context(), core, "l")
+		renewing := make(chan struct{})
+		var late atomic.Bool
+		f.onAfter(func(cmd conn.Command) error {
+			if cmd.Script == luascript.Renew && late.CompareAndSwap(false, true) {
+				close(renewing)
+				time.Sleep(leaseTime / 6)
+			}
+			return nil
+		})
+		<-renewing
+		began, over := time.Now(), core.Doubt("l")
+		field := f.field("l")
+		f.forget("l")
+		over(true, inspect.Evicted{Count: 1, Owners: []string{field}})
+		if took := lostAt(t, victim, lock.LossGone).Sub(began); took > 5*time.Millisecond {
+			t.Errorf("the evicted one was told after %v", took)
+		}
+		time.Sleep(leaseTime) // the answer came, and changed nothing
+		if core.Holding() != 0 || core.Scheduled() != 0 {
+			t.Errorf("%d held, %d scheduled", core.Holding(), core.Scheduled())
+		}
+	})
+	bubble(t, "without an answer", func(t *testing.T) {
+		f, core := newFake(t)
+		h := take(t, t.Context(), core, "l")
+		f.onBefore(func(cmd conn.Command) error {
+			if cmd.Script == luascript.Renew {
+				return errUnsent
+			}
+			return nil
+		})
+		core.Doubt("l")(true, inspect.Evicted{Count: 1, Owners: []string{f.field("l")}}) // of a reader who stays, say
+		time.Sleep(leaseTime / 2)
+		f.onBefore(nil)
+		time.Sleep(2 * leaseTime)
+		if err := h.Context().Err(); err != nil {
+			t.Error(err, context.Cause(h.Context()))
+		}
+		free(t, h)
+	})
 }

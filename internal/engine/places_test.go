@@ -17,7 +17,6 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // queuer makes the plain lock one whose waiters have places: a refresh asks
@@ -57,7 +56,7 @@ func (queuer) Granted(*kind.Attempt, []string) (kind.Outcome, bool) {
 // queued is a plain lock whose waiters have places.
 func queued(core *engine.Core, name string, every time.Duration) *engine.Lock {
 	return core.NewLock(name, func(key string) (kind.Kind, error) {
-		return queuer{engine.Of(engine.Open(new(rlock.RLock), core, name)).Kind(), key, every}, nil
+		return queuer{engine.Of(plain(core, name)).Kind(), key, every}, nil
 	})
 }
 
@@ -69,9 +68,7 @@ func TestAFrozenNodeStopsNoOtherNodesRefreshes(t *testing.T) {
 		"known":   func(slot uint16) string { return fmt.Sprint(slot == luascript.Slot("{frozen}")) },
 		"unknown": nil,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { frozenNode(t, node) })
-		})
+		bubble(t, name, func(t *testing.T) { frozenNode(t, node) })
 	}
 }
 
@@ -81,10 +78,10 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 		waiters = 64
 	)
 	f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
-		f.topo, cfg.LeaseTime = conn.Topology{Cluster: true, Node: node}, leaseTime
+		f.topo = conn.Topology{Cluster: true, Node: node}
 		cfg.Alone = true // all that is to be sent arrives
 	})
-	other := second(t, f, leaseTime) // its commands meet no fault
+	other := second(t, f) // its commands meet no fault
 	var mu sync.Mutex
 	var last time.Time        // when a place on the other node was refreshed
 	var slowest time.Duration // the longest time between two of them
@@ -143,12 +140,9 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 	frozen = true
 	mu.Unlock()
 	time.Sleep(10 * every)
-	leave() // places that could not be refreshed are left
-	f.mu.Lock()
-	h := f.listener
-	f.mu.Unlock()
+	leave()                  // places that could not be refreshed are left
 	for i := range waiters { // and others may have missed a message
-		h.Confirmed(luascript.CallChannel(fmt.Sprintf("{frozen}%d", i)) + core.ID())
+		f.listener().Confirmed(luascript.CallChannel(fmt.Sprintf("{frozen}%d", i)) + core.ID())
 	}
 	time.Sleep(kind.PlaceLives * every)
 
@@ -175,11 +169,7 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 	}
 	cancel()
 	wg.Wait()
-	for _, h := range holders {
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	free(t, holders...)
 }
 
 // That a node's refreshes fail is told once, until one succeeds, whatever the other nodes answer.
@@ -187,19 +177,15 @@ func TestFailingRefreshesAreToldOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer // News tells one after the other
 		f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
-			f.topo, cfg.LeaseTime = conn.Topology{Cluster: true}, leaseTime
+			f.topo = conn.Topology{Cluster: true}
 			cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
 		})
-		other := second(t, f, leaseTime)
+		other := second(t, f)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for _, name := range []string{"{well}0", "{failing}0"} {
 			h := take(t, t.Context(), other, name)
-			defer func() {
-				if err := h.Unlock(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}()
+			defer free(t, h)
 			wg.Go(func() { _, _ = queued(core, name, time.Second).Lock(ctx) })
 		}
 		for i := 1; i <= 2; i++ {

@@ -37,15 +37,27 @@ func reads(l *rwlock.ReadWriteLock, owner string, opts ...lock.AcquireOption) *g
 	})
 }
 
-func unlocks(h lock.Hold) *got {
-	return start(func() (lock.Hold, error) { return nil, h.Unlock(context.Background()) })
+// writes begins to write for an owner.
+func writes(l *rwlock.ReadWriteLock, owner string) *got {
+	return start(func() (lock.Hold, error) {
+		return l.WriteLock().Lock(held.WithOwner(context.Background(), owner))
+	})
+}
+
+// readsNoMore unlocks, of several readers with one session each.
+func (b *byHand) readsNoMore(holds ...*got) {
+	b.t.Helper()
+	for _, g := range holds {
+		gone := unlocks(g.has(b.t, "a reader"))
+		b.tell(b.only(luascript.RWReadRelease, ""), code1(1), nil)
+		gone.has(b.t, "the unlock")
+	}
 }
 
 // A reader that follows is not brought in while another command of its owner's is under way:
 // the owner would have two sessions, and forget the first of them with the end of the other.
 func TestShareLeavesOutWhoseOwnerAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := sharing(core)
 		leader := reads(l, "a")
 		lead := b.only(luascript.RWRead, "g=a-")
@@ -59,7 +71,7 @@ func TestShareLeavesOutWhoseOwnerAsks(t *testing.T) {
 		b.tell(own, code1(1), nil)
 		second := fixed.has(t, "the owner's other reader")
 		b.tell(b.only(luascript.RWReenter, "g=b-"), code1(1), nil)
-		first := follows.has(t, "the reader that re-enters")
+		follows.has(t, "the reader that re-enters")
 
 		gone := unlocks(second)
 		b.tell(b.only(luascript.Release, "g=b-"), code1(1), nil)
@@ -68,30 +80,20 @@ func TestShareLeavesOutWhoseOwnerAsks(t *testing.T) {
 		if !errors.Is(err, lock.ErrUpgrade) {
 			t.Errorf("an owner that reads asks to write: %v", err)
 		}
-		for _, h := range []lock.Hold{first, leader.h} {
-			gone = unlocks(h)
-			b.tell(b.only(luascript.RWReadRelease, ""), code1(1), nil)
-			gone.has(t, "the unlock")
-		}
+		b.readsNoMore(follows, leader)
 	})
 }
 
 // A reader that came behind a writer of its process, after the command of the reader that it
 // follows had been sent, stands back for that writer: the answer knows nothing of it.
 func TestShareFirstAttemptLeavesOutWhoCameBehindAWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := sharing(core)
 		leader := reads(l, "a")
 		lead := b.only(luascript.RWRead, "g=a-")
 		early := reads(l, "early")
-		writer := start(func() (lock.Hold, error) {
-			return l.WriteLock().Lock(held.WithOwner(context.Background(), "w"))
-		})
-		b.tell(b.only(luascript.RWWrite, "g=w-"), busyRW(0), nil)
-		for _, q := range b.of(luascript.RWWrite, "g=w-") { // once more, now that it listens
-			b.tell(q, busyRW(0), nil)
-		}
+		writer := writes(l, "w")
+		b.tellEach(luascript.RWWrite, "g=w-", busyRW(0)) // once more when it listens
 		late := reads(l, "late")
 
 		b.tell(lead, code1(1), nil)
@@ -107,8 +109,7 @@ func TestShareFirstAttemptLeavesOutWhoCameBehindAWriter(t *testing.T) {
 // After a ForceUnlock of its own client nobody is brought in by what an older command got: each
 // asks for itself, and at the same time.
 func TestShareBringsNobodyInAfterForceUnlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := sharing(core)
 		leader := reads(l, "a")
 		lead := b.only(luascript.RWRead, "g=a-")
@@ -130,19 +131,14 @@ func TestShareBringsNobodyInAfterForceUnlock(t *testing.T) {
 		y.waits(t, "the other")
 		b.tell(qy, code1(1), nil)
 		y.has(t, "the other")
-		for _, g := range []*got{leader, x, y} {
-			gone := unlocks(g.h)
-			b.tell(b.only(luascript.RWReadRelease, ""), code1(1), nil)
-			gone.has(t, "the unlock")
-		}
+		b.readsNoMore(leader, x, y)
 	})
 }
 
 // Who was kept from looking for a reader to share with, by another command of its owner's, joins
 // no session after its tenure: it may be long gone on the server.
 func TestShareEndsWithTheTenureAlsoForWhoCameBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := sharing(core)
 		leader := reads(l, "a")
 		lead := b.only(luascript.RWRead, "g=a-")
@@ -162,18 +158,13 @@ func TestShareEndsWithTheTenureAlsoForWhoCameBefore(t *testing.T) {
 		b.tell(b.only(luascript.RWReadRelease, "g=b-"), code1(0), nil) // its place
 		follows.waits(t, "a reader that comes to look after the tenure")
 		b.tell(b.only(luascript.RWRead, "g=b-"), code1(1), nil)
-		for _, g := range []*got{leader, follows} {
-			gone := unlocks(g.has(t, "a reader"))
-			b.tell(b.only(luascript.RWReadRelease, ""), code1(1), nil)
-			gone.has(t, "the unlock")
-		}
+		b.readsNoMore(leader, follows)
 	})
 }
 
 // A TryLock that can't wait is not kept by others of its kind whose commands fail.
 func TestShareOnceAllAskAfterAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := sharing(core)
 		once := func(owner string) *got {
 			return start(func() (lock.Hold, error) {
@@ -181,12 +172,12 @@ func TestShareOnceAllAskAfterAFailure(t *testing.T) {
 			})
 		}
 		lead, x, y := once("a"), once("x"), once("y")
-		b.tell(b.only(luascript.RWRead, "g=a-"), conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
+		b.tell(b.only(luascript.RWRead, "g=a-"), conn.Reply{}, errLoading)
 		if !lead.over || !errors.Is(lead.err, lock.ErrUnavailable) {
 			t.Error("the leader:", lead.err)
 		}
 		for _, q := range []*question{b.only(luascript.RWRead, "g=x-"), b.only(luascript.RWRead, "g=y-")} {
-			b.tell(q, conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
+			b.tell(q, conn.Reply{}, errLoading)
 		}
 		if !x.over || !y.over {
 			t.Error("still under way")
@@ -197,8 +188,7 @@ func TestShareOnceAllAskAfterAFailure(t *testing.T) {
 // Two readers of a shared hold that unlock at the same time, after something happened that makes
 // each of them ask the server: when both are told, nothing is left there.
 func TestShareLastUnlocksTogetherAfterABreak(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := sharing(core)
 		leader := reads(l, "a")
 		b.tell(b.only(luascript.RWRead, "g=a-"), code1(1), nil)
@@ -223,15 +213,10 @@ func TestShareLastUnlocksTogetherAfterABreak(t *testing.T) {
 // Readers that pass waiting writers share beside a writer of their process, too: they would
 // enter one by one otherwise, each after the answer to the one before it.
 func TestShareOfReadersThatPassWriters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := sharing(core, rwlock.PreferReaders())
-		writer := start(func() (lock.Hold, error) {
-			return l.WriteLock().Lock(held.WithOwner(context.Background(), "w"))
-		})
-		for qs := b.of(luascript.RWWrite, "g=w-"); len(qs) > 0; qs = b.of(luascript.RWWrite, "g=w-") {
-			b.tell(qs[0], busyRW(0), nil)
-		}
+		writer := writes(l, "w")
+		b.tellEach(luascript.RWWrite, "g=w-", busyRW(0))
 		leader, x, y := reads(l, "a"), reads(l, "x"), reads(l, "y")
 		b.tell(b.only(luascript.RWRead, ""), code1(1), nil)
 		for _, g := range []*got{leader, x, y, reads(l, "z")} {
@@ -244,18 +229,15 @@ func TestShareOfReadersThatPassWriters(t *testing.T) {
 // The place of a waiter that asked for a short lease outlives that lease: if the server refuses
 // for the moment to take it back, it is tried again for as long as the place lives.
 func TestPlaceOfAShortLeaseIsTakenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
+	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
 		l := openRW(core, "n")
 		short := start(func() (lock.Hold, error) {
 			return l.ReadLock().TryLock(t.Context(), 500*time.Millisecond, 5*time.Millisecond)
 		})
-		for qs := b.of(luascript.RWRead, ""); len(qs) > 0; qs = b.of(luascript.RWRead, "") {
-			b.tell(qs[0], busyRW(0), nil)
-		}
+		b.tellEach(luascript.RWRead, "", busyRW(0))
 		for began := time.Now(); time.Since(began) < 4*time.Second; time.Sleep(time.Second) {
 			for _, q := range b.of(luascript.RWReadRelease, "") {
-				b.tell(q, conn.Reply{}, conn.Refusal("LOADING Redis is loading the dataset in memory"))
+				b.tell(q, conn.Reply{}, errLoading)
 			}
 		}
 		if !short.over || !errors.Is(short.err, lock.ErrNotAcquired) {

@@ -3,7 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,81 +14,40 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // A group whose members the owner has got in other calls since its first try, which
 // had no answer: when it is given up, that try is undone all the same.
 func TestGroupGivenUpAfterItsMembersWereTakenElsewhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := newFake(t, leaseTime)
-		g := &groupRunner{Runner: f}
-		core := coreOn(t, g)
-		ctx, cancel := context.WithCancel(engine.WithOwner(t.Context(), "x"))
-		defer cancel()
-		both := []*engine.Lock{engine.Of(engine.Open(new(rlock.RLock), core, "a")), engine.Of(engine.Open(new(rlock.RLock), core, "b"))}
-		ended := make(chan error, 1)
-		go func() {
-			_, err := engine.AcquireAll(ctx, both, -1, 0, time.Now(), time.Time{})
-			ended <- err
-		}()
-		synctest.Wait() // the first try had no answer; the second one comes in a moment
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		var slow atomic.Bool
+		f.onBefore(func(cmd conn.Command) error { // no acquisition of the group runs, and nobody knows
+			if cmd.Script != luascript.GroupAcquire {
+				return nil
+			}
+			if slow.Load() {
+				time.Sleep(10 * time.Second)
+			}
+			return errLost
+		})
 		own := engine.WithOwner(t.Context(), "x")
+		ctx, cancel := context.WithCancel(own)
+		defer cancel()
+		both := start(func() (lock.Hold, error) {
+			_, err := group(ctx, core, -1, "a", "b")
+			return nil, err
+		}) // the first try had no answer; the second one comes in a moment
 		a, b := take(t, own, core, "a"), take(t, own, core, "b")
-		g.slow.Store(true)
+		slow.Store(true)
 		time.Sleep(time.Second) // the second try has been sent
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the group: %v", err)
+		if both.ends(t); !errors.Is(both.err, context.Canceled) {
+			t.Errorf("the group: %v", both.err)
 		}
 		time.Sleep(20 * time.Second)
-		for _, h := range []lock.Hold{a, b} {
-			if err := h.Unlock(context.Background()); err != nil {
-				t.Errorf("Unlock: %v", err)
-			}
-		}
-		if g.released.Load() == 0 {
+		free(t, a, b)
+		if len(f.scripts("group_release")) == 0 {
 			t.Error("the try without an answer was not undone")
-		}
-	})
-}
-
-// groupRunner loses the replies to a group's acquisitions, none of which runs.
-type groupRunner struct {
-	conn.Runner
-	slow     atomic.Bool
-	released atomic.Int32
-}
-
-func (g *groupRunner) Run(ctx context.Context, cmd conn.Command) (conn.Reply, error) {
-	switch cmd.Script {
-	case luascript.GroupAcquire:
-		if g.slow.Load() {
-			time.Sleep(10 * time.Second)
-		}
-		return conn.Reply{}, errLost
-	case luascript.GroupRelease:
-		g.released.Add(1)
-		return conn.Reply{Vals: []conn.Value{{}, {IsStr: true}, {}, {IsStr: true}}}, nil
-	}
-	return g.Runner.Run(ctx, cmd)
-}
-
-// A log handler that blocks keeps no late grant from being given back.
-func TestSlowLogKeepsNoLateGrant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := slowLog{make(chan struct{})}
-		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.Log = slog.New(log) })
-		defer close(log.released)
-		f.latency = time.Second
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-		defer cancel()
-		if _, err := engine.Open(new(rlock.RLock), core, "l").Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock: %v", err)
-		}
-		time.Sleep(5 * time.Second)
-		if f.count("l") != 0 {
-			t.Error("the late grant stands")
 		}
 	})
 }
@@ -97,7 +57,7 @@ func TestSlowLogKeepsNoLateGrant(t *testing.T) {
 // that is repeated meanwhile frees it within a second, and not the lease.
 func TestUndoOutlastsTheMoveOfItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, core := newFake(t, time.Minute)
+		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = time.Minute })
 		f.onAfter(func(cmd conn.Command) error {
 			if cmd.Script == luascript.Acquire {
 				return errLost
@@ -106,11 +66,11 @@ func TestUndoOutlastsTheMoveOfItsSlot(t *testing.T) {
 		})
 		f.onBefore(func(cmd conn.Command) error {
 			if f.count("l") > 0 && len(cmd.Keys) > 1 {
-				return conn.Refusal("TRYAGAIN Multiple keys request during rehashing of slot")
+				return errTryAgain
 			}
 			return nil
 		})
-		if h, err := engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), time.Second, 0); !errors.Is(err, lock.ErrUnavailable) {
+		if h, err := plain(core, "l").TryLock(t.Context(), time.Second, 0); !errors.Is(err, lock.ErrUnavailable) {
 			t.Fatalf("TryLock: %v, %v", h, err)
 		}
 		time.Sleep(20 * time.Second)
@@ -123,4 +83,88 @@ func TestUndoOutlastsTheMoveOfItsSlot(t *testing.T) {
 			t.Error("the lock was not given back")
 		}
 	})
+}
+
+// An acquisition's memory is used again, but not while an answer to it is out: what is
+// granted to a caller who has gone is given back under that one's name, whoever came and
+// went meanwhile.
+func TestALateAnswerFindsItsOwnAcquisition(t *testing.T) {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		answer := make(chan struct{})
+		var late atomic.Int32
+		f.onAfter(func(cmd conn.Command) error { // it ran; the reply takes long
+			if cmd.Script == luascript.Acquire && late.Add(1) <= 3 {
+				<-answer
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var leaving []*got
+		for i := range 3 {
+			leaving = append(leaving, locking(ctx, core, "left"+strconv.Itoa(i)))
+		}
+		cancel()
+		for _, g := range leaving {
+			if g.ends(t); !errors.Is(g.err, context.Canceled) {
+				t.Errorf("Lock: %v", g.err)
+			}
+		}
+		var stay []lock.Hold
+		for i := range 50 { // in the memory of whoever ended before
+			h := take(t, t.Context(), core, "other"+strconv.Itoa(i))
+			if i%2 == 0 {
+				stay = append(stay, h)
+			} else {
+				free(t, h)
+			}
+		}
+		close(answer)
+		time.Sleep(time.Second)
+		for i := range 3 {
+			if n := f.count("left" + strconv.Itoa(i)); n != 0 {
+				t.Errorf("left%d is held %d times by somebody who gave up", i, n)
+			}
+		}
+		for _, h := range stay {
+			if n := f.count(h.Name()); n != 1 {
+				t.Errorf("%s is held %d times", h.Name(), n)
+			}
+		}
+		free(t, stay...)
+	})
+}
+
+// What comes while a carrier is on its way, or busy, travels in one write.
+func TestWhatComesTogetherTravelsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newServer()
+		f.latency = time.Millisecond
+		writes := &counting{Runner: f.link()}
+		core := newCore(t, writes, f.link(), nil)
+		const many = 200
+		var wg sync.WaitGroup
+		for i := range many {
+			wg.Go(func() { take(t, t.Context(), core, "l"+strconv.Itoa(i)) })
+		}
+		wg.Wait()
+		if n := writes.n.Load(); n > many/4 {
+			t.Errorf("%d writes for %d commands", n, many)
+		}
+	})
+}
+
+// counting counts what a client writes.
+type counting struct {
+	conn.Runner
+	n atomic.Int32
+}
+
+func (c *counting) Run(ctx context.Context, cmd conn.Command) (conn.Reply, error) {
+	c.n.Add(1)
+	return c.Runner.Run(ctx, cmd)
+}
+
+func (c *counting) RunMulti(ctx context.Context, cmds []conn.Command, out []conn.Result) []conn.Result {
+	c.n.Add(1)
+	return c.Runner.RunMulti(ctx, cmds, out)
 }

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,13 +10,12 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // A client of the user's may keep a renewal for as long as it likes: Close leaves it behind.
 func TestCloseLeavesABlockedClientBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime, cfg.Alone = leaseTime, true })
+		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.Alone = true })
 		open := make(chan struct{})
 		t.Cleanup(func() { close(open) }) // before the core's own
 		f.onAfter(func(cmd conn.Command) error {
@@ -41,12 +39,12 @@ func TestCloseLeavesABlockedClientBehind(t *testing.T) {
 
 // clinging is a dialer whose connections do not end before open is closed.
 type clinging struct {
-	*fakeRedis
+	*fakeLink
 	open chan struct{}
 }
 
 func (d clinging) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
-	l, err := d.fakeRedis.Dial(node, h)
+	l, err := d.fakeLink.Dial(node, h)
 	return clingingLink{l, d.open}, err
 }
 
@@ -66,40 +64,31 @@ func (l clingingLink) Close() {
 func TestCloseLeavesABlockedSubscriptionBehind(t *testing.T) {
 	const limit = 5 * time.Second
 	for name, theirs := range map[string]bool{"a client of our own": false, "a client of the user's": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
-				open := make(chan struct{})
-				core := engine.NewCore(engine.Config{
-					ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: limit, Alone: theirs,
-					Log: slog.New(slog.DiscardHandler),
-				}, f, pubsub.NewHub(clinging{f, open}, nil))
-				take(t, t.Context(), core, "l")
-				got := make(chan error, 1)
-				go func() {
-					_, err := engine.Open(new(rlock.RLock), core, "l").Lock(t.Context())
-					got <- err
-				}()
-				time.Sleep(time.Second) // it listens
-				began := time.Now()
-				core.Close()
-				if took := time.Since(began); took > limit {
-					t.Errorf("Close took %v", took)
-				}
-				if err := <-got; !errors.Is(err, lock.ErrClosed) {
-					t.Errorf("the waiter's error is %v", err)
-				}
-				if !theirs {
-					close(open)
-				}
-				ended := core.Wait()
-				if took := time.Since(began); ended == theirs || took > 3*limit {
-					t.Errorf("Wait says after %v that nothing is left: %t", took, ended)
-				}
-				if theirs {
-					close(open)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			open := make(chan struct{})
+			l := newServer().link()
+			core := newCore(t, l, clinging{l, open}, func(cfg *engine.Config) { cfg.Alone = theirs })
+			take(t, t.Context(), core, "l")
+			waits := locking(t.Context(), core, "l")
+			time.Sleep(time.Second) // it listens
+			began := time.Now()
+			core.Close()
+			if took := time.Since(began); took > limit {
+				t.Errorf("Close took %v", took)
+			}
+			if waits.ends(t); !errors.Is(waits.err, lock.ErrClosed) {
+				t.Errorf("the waiter's error is %v", waits.err)
+			}
+			if !theirs {
+				close(open)
+			}
+			ended := core.Wait()
+			if took := time.Since(began); ended == theirs || took > 3*limit {
+				t.Errorf("Wait says after %v that nothing is left: %t", took, ended)
+			}
+			if theirs {
+				close(open)
+			}
 		})
 	}
 }

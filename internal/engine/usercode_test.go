@@ -16,10 +16,9 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
-	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/rlock"
 )
 
 // Code of the user's (an observer, a log handler) may block, be slow or panic. These tests say
@@ -76,20 +75,10 @@ func (a users1) Wait()                    { a.o.at(a.ctx, "wait", nil) }
 func (a users1) End(observe.Result)       { a.o.at(a.ctx, "end", nil) }
 func (a users1) Link() any                { a.o.at(a.ctx, "link", nil); return nil }
 
-// blocksAt is an observer whose code blocks at a point until open is closed.
-func blocksAt(where string, open chan struct{}) *users {
-	return &users{func(_ context.Context, at string, _ error) {
-		if at == where {
-			<-open
-		}
-	}}
-}
-
-// holds up to what is told: a core with an observer or a log handler of the test's.
+// withUsers starts a core with an observer or a log handler of the test's.
 func withUsers(t *testing.T, o observe.Observer, log slog.Handler) (*fakeRedis, *engine.Core) {
 	t.Helper()
 	return newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
-		cfg.LeaseTime = leaseTime
 		if o != nil {
 			cfg.Observer = o
 		}
@@ -119,55 +108,37 @@ func closes(t *testing.T, core *engine.Core) {
 	}
 }
 
-// stalls answers nothing of what is asked for a key "stuck".
-type stalls struct {
-	f    *fakeRedis
-	open chan struct{}
-}
-
-func (s stalls) Topology() conn.Topology { return conn.Topology{} }
-func (s stalls) Run(ctx context.Context, cmd conn.Command) (conn.Reply, error) {
-	if cmd.Keys[0] == "stuck" {
-		<-s.open
-	}
-	return s.f.Run(ctx, cmd)
-}
-func (s stalls) RunMulti(ctx context.Context, cmds []conn.Command, _ []conn.Result) []conn.Result {
-	return side(ctx, s.Run, cmds)
-}
-
 // The span of a command that is withdrawn ends in a user's code. While that blocks, the holds of
 // others end at their deadlines all the same. (In real time: a mutex that it could block under
 // would stop the clock of a bubble.)
 func TestObserverOfAWithdrawnCommandHoldsNothingUp(t *testing.T) {
-	const leaseTime = 600 * time.Millisecond
 	const many = 64 // more than are sent at a time
 	blocks, open, stuck := make(chan struct{}, many), make(chan struct{}), make(chan struct{})
 	asked := make(chan struct{}, 2*many)
-	o := &users{func(ctx context.Context, where string, err error) {
-		if where == "command:acquire" && ctx.Value(stuck) != nil {
-			asked <- struct{}{}
+	f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) {
+		cfg.LeaseTime, cfg.UnlockTimeout = 600*time.Millisecond, time.Second
+		cfg.Observer = &users{func(ctx context.Context, where string, err error) {
+			if where == "command:acquire" && ctx.Value(stuck) != nil {
+				asked <- struct{}{}
+			}
+			if strings.HasPrefix(where, "command end:") && errors.Is(err, context.Canceled) {
+				blocks <- struct{}{}
+				<-open
+			}
+		}}
+	})
+	f.onBefore(func(cmd conn.Command) error {
+		if cmd.Keys[0] == "stuck" {
+			<-stuck
 		}
-		if strings.HasPrefix(where, "command end:") && errors.Is(err, context.Canceled) {
-			blocks <- struct{}{}
-			<-open
-		}
-	}}
-	f := &fakeRedis{keys: map[string]*fakeKey{}, void: map[string]bool{}}
-	core := engine.NewCore(engine.Config{
-		ID: "00000000-0000-0000-0000-00000000000c", LeaseTime: leaseTime, UnlockTimeout: time.Second,
-		FenceTTL: time.Hour, Log: slog.New(slog.DiscardHandler), Observer: o,
-	}, stalls{f, stuck}, pubsub.NewHub(f, nil))
-	t.Cleanup(func() { core.Close(); core.Wait() })
+		return nil
+	})
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), stuck, true))
 	defer cancel()
-	h, err := engine.Open(new(rlock.RLock), core, "l").Lock(t.Context(), lock.WithLease(3*time.Second)) // checked every 200 ms
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := take(t, t.Context(), core, "l", lock.WithLease(3*time.Second)) // checked every 200 ms
 	var all sync.WaitGroup
 	for range many {
-		all.Go(func() { _, _ = engine.Open(new(rlock.RLock), core, "stuck").TryLock(ctx, time.Minute, 0) })
+		all.Go(func() { _, _ = plain(core, "stuck").TryLock(ctx, time.Minute, 0) })
 	}
 	for range many {
 		<-asked
@@ -178,101 +149,92 @@ func TestObserverOfAWithdrawnCommandHoldsNothingUp(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("no command was withdrawn")
 	}
-	select {
-	case <-h.Context().Done():
-	case <-time.After(30 * time.Second):
-		t.Errorf("%v after the deadline the hold's context has not ended", time.Since(h.ValidUntil()))
-	}
+	hasEnded(t, h)
 	close(open)
 	close(stuck)
 	all.Wait()
 }
 
-// The spans of commands end in the calls that they belong to: while the code of some blocks
-// there, more of them than there are carriers, others lock and unlock.
-func TestObserverOfACommandBlocksItsCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		type slow struct{}
-		open := make(chan struct{})
-		defer close(open)
-		o := &users{func(ctx context.Context, where string, _ error) {
-			if ctx.Value(slow{}) != nil && strings.HasPrefix(where, "command end:") {
-				<-open
-			}
-		}}
-		_, core := withUsers(t, o, nil)
-		ctx := context.WithValue(t.Context(), slow{}, true)
-		var holds []lock.Hold
-		for i := range 50 {
-			holds = append(holds, take(t, t.Context(), core, fmt.Sprint("held", i)))
-		}
-		for i, h := range holds {
-			go func() { _ = h.Unlock(ctx) }()
-			go func() {
-				if h, err := engine.Open(new(rlock.RLock), core, fmt.Sprint("free", i)).Lock(ctx); err == nil {
-					_ = h.Unlock(ctx)
-				}
-			}()
-		}
-		synctest.Wait()
-		for range 10 {
-			h := start(func() (lock.Hold, error) {
-				return engine.Open(new(rlock.RLock), core, "l").TryLock(t.Context(), time.Second, 0)
-			}).has(t, "another")
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
-// The end of one hold is told to an observer; the others end at their deadlines meanwhile, and
-// those that live on are renewed.
-func TestObserverOfAnEndHoldsUpNoDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		open := make(chan struct{})
-		_, core := withUsers(t, blocksAt("ended:expired:one", open), nil)
-		one := take(t, t.Context(), core, "one", lock.WithLease(time.Second))
-		two := take(t, t.Context(), core, "two", lock.WithLease(5*time.Second))
-		kept := take(t, t.Context(), core, "kept")
-		first, second := one.Context(), two.Context()
-		time.Sleep(10 * time.Second)
-		if first.Err() == nil || second.Err() == nil {
-			t.Errorf("the leases ended %v and %v ago; ended: %v, %v", 9*time.Second, 5*time.Second, first.Err() != nil, second.Err() != nil)
-		}
-		time.Sleep(3 * leaseTime)
-		if err := kept.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		close(open)
-	})
-}
-
-// Who lost the lock is told before anybody else is, of the loss or of the check that found it, and
-// checks and renewals go on while that is told.
-func TestObserverDoesNotDelayTheNewsOfALoss(t *testing.T) {
-	for _, where := range []string{"renewed", "batch", "ended:lost:l"} {
-		synctest.Test(t, func(t *testing.T) {
-			open := make(chan struct{})
-			f, core := withUsers(t, blocksAt(where, open), nil)
-			h, kept := take(t, t.Context(), core, "l"), take(t, t.Context(), core, "kept")
-			work := h.Context()
-			f.mu.Lock()
-			delete(f.keys, "l") // somebody else may take it
-			f.mu.Unlock()
-			time.Sleep(leaseTime / 2)
-			if work.Err() == nil {
-				t.Errorf("%s: %v after a check found the loss the context goes on, for another %v", where, leaseTime/2-leaseTime/3,
-					time.Until(h.ValidUntil()))
-			}
-			time.Sleep(10 * leaseTime)
-			if err := kept.Unlock(t.Context()); err != nil {
-				t.Errorf("%s: the hold that was to be kept: %v", where, err)
-			}
-			_ = h.Unlock(context.Background())
-			close(open)
-		})
+// Code of the user's that blocks, about some locks, holds up nobody else, wherever it is called: the others end at
+// their deadlines, are found lost, renewed, locked and unlocked as ever; what a caller who has gone left on the
+// server is given back; and Close ends within its time.
+func TestCodeThatBlocksHoldsUpNobodyElse(t *testing.T) {
+	for _, where := range []string{
+		"log", "ended:expired:fixed0", "ended:lost:lost", "ended:closed:stays", "renewed", "batch", // in the background
+		"acquire", "command:acquire", "command end:acquire", "end", atRelease, "command end:release", atReleaseEnd,
+	} {
+		bubble(t, where, func(t *testing.T) { blocksAt(t, where) })
 	}
+}
+
+func blocksAt(t *testing.T, where string) {
+	type slow struct{}
+	open := make(chan struct{})
+	unblock := sync.OnceFunc(func() { close(open) })
+	defer unblock()
+	var blocked atomic.Bool
+	block := func(at string) {
+		if at == where {
+			blocked.Store(true)
+			<-open
+		}
+	}
+	f, core := withUsers(t, &users{func(ctx context.Context, at string, _ error) {
+		if ctx.Value(slow{}) != nil || strings.HasPrefix(at, "ended:") || at == "renewed" || at == "batch" {
+			block(at)
+		}
+	}}, logFunc(func(string) { block("log") }))
+	limited, cancel := context.WithTimeout(t.Context(), time.Hour) // for who does wait, after all
+	defer cancel()
+	ctx := context.WithValue(t.Context(), slow{}, true)
+	for i := range 50 { // more than there are carriers
+		go func() {
+			if h, err := plain(core, fmt.Sprint("slow", i)).Lock(ctx); err == nil {
+				_ = h.Unlock(ctx)
+			}
+		}()
+	}
+	kept, lost := take(t, limited, core, "kept"), take(t, limited, core, "lost")
+	take(t, limited, core, "stays")
+	f.forget("lost") // somebody else may take it
+	f.onBefore(func(cmd conn.Command) error {
+		if cmd.Keys[0] == "late" {
+			time.Sleep(time.Second)
+		}
+		return nil
+	})
+	gone, leave := context.WithTimeout(t.Context(), time.Second/2)
+	defer leave()
+	late := locking(gone, core, "late")
+	sent := time.Now()
+	var fixed []lock.Hold
+	for i := range 8 {
+		fixed = append(fixed, take(t, limited, core, fmt.Sprint("fixed", i), lock.WithLease(time.Duration(i/2+1)*time.Second)))
+	}
+	for i, h := range fixed {
+		<-h.Context().Done()
+		if late := time.Since(lease.LocalDeadline(sent, time.Duration(i/2+1)*time.Second)); late != 0 {
+			t.Errorf("a lease of %d s ended %v late", i/2+1, late)
+		}
+	}
+	for range 10 {
+		free(t, start(func() (lock.Hold, error) { return plain(core, "l").TryLock(t.Context(), time.Second, 0) }).has(t, "another"))
+	}
+	time.Sleep(leaseTime / 2)
+	if late.ends(t); !errors.Is(late.err, context.DeadlineExceeded) || f.count("late") != 0 {
+		t.Errorf("the late grant: %v; it counts %d", late.err, f.count("late"))
+	}
+	if lost.Context().Err() == nil {
+		t.Error("the context of who lost the lock goes on")
+	}
+	time.Sleep(10 * leaseTime)
+	free(t, kept)
+	closes(t, core)
+	if !blocked.Load() {
+		t.Error("nothing blocked")
+	}
+	unblock()
+	synctest.Wait()
 }
 
 // What is told of a hold comes in the order in which it happened.
@@ -292,18 +254,14 @@ func TestOrderOfNews(t *testing.T) {
 		}}
 		f, core := withUsers(t, o, logFunc(func(msg string) { note(msg) }))
 		h := take(t, t.Context(), core, "l")
-		f.mu.Lock()
-		delete(f.keys, "l")
-		f.mu.Unlock()
+		f.forget("l")
 		<-h.Context().Done()
 		synctest.Wait()
 		if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrLeaseLost) {
 			t.Error(err)
 		}
 		h = take(t, t.Context(), core, "l")
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		free(t, h)
 		// No waiting: a call's own news have been told when it returns.
 		want := "end, ended:lost:l, redlatch: lease lost, " + atReleaseEnd + ", end, ended:released:l, " + atReleaseEnd
 		mu.Lock()
@@ -313,9 +271,7 @@ func TestOrderOfNews(t *testing.T) {
 		told = nil
 		mu.Unlock()
 		h = take(t, t.Context(), core, "l") // now the Unlock finds that it was lost
-		f.mu.Lock()
-		delete(f.keys, "l")
-		f.mu.Unlock()
+		f.forget("l")
 		if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrLeaseLost) {
 			t.Error(err)
 		}
@@ -337,84 +293,37 @@ func (l logFunc) Handle(_ context.Context, r slog.Record) error { l(r.Message); 
 func (l logFunc) WithAttrs([]slog.Attr) slog.Handler            { return l }
 func (l logFunc) WithGroup(string) slog.Handler                 { return l }
 
-// Close ends within its time, whatever a log handler or an observer does, in the background
-// or in a call.
-func TestCloseWaitsForNoCodeOfTheUsers(t *testing.T) {
-	for _, where := range []string{"log", "ended:expired:l", "ended:closed:kept", "batch", "end", "command:acquire"} {
-		synctest.Test(t, func(t *testing.T) {
-			open := make(chan struct{})
-			var blocking atomic.Bool
-			var log slog.Handler
-			if where == "log" {
-				log = slowLog{open}
-			}
-			_, core := withUsers(t, &users{func(_ context.Context, at string, _ error) {
-				if blocking.Load() && at == where {
-					<-open
-				}
-			}}, log)
-			h := take(t, t.Context(), core, "l", lock.WithLease(leaseTime/2))
-			take(t, t.Context(), core, "kept")
-			blocking.Store(true)
-			go func() { _, _ = engine.Open(new(rlock.RLock), core, "m").Lock(t.Context()) }()
-			<-h.Context().Done()
-			closes(t, core)
-			close(open)
-			synctest.Wait()
-		})
-	}
-}
-
 // A log handler that blocks holds up no call beyond its own limit: the call that found the loss
 // neither, nor what its owner does next.
 func TestLogHandlerHoldsUpNoCall(t *testing.T) {
-	for name, call := range map[string]func(ctx context.Context, core *engine.Core, h lock.Hold) error{
-		"Extend": func(ctx context.Context, _ *engine.Core, h lock.Hold) error {
-			if err := h.Extend(ctx, time.Minute); !errors.Is(err, lock.ErrLeaseLost) {
-				return err
-			}
-			return nil
-		},
-		"Lock": func(ctx context.Context, core *engine.Core, _ lock.Hold) error {
-			_, err := engine.Open(new(rlock.RLock), core, "l").TryLock(ctx, time.Second, 0)
+	for name, tc := range map[string]struct {
+		call func(ctx context.Context, core *engine.Core, h lock.Hold) error
+		want error
+	}{
+		"Extend": {func(ctx context.Context, _ *engine.Core, h lock.Hold) error { return h.Extend(ctx, time.Minute) }, lock.ErrLeaseLost},
+		"Lock": {func(ctx context.Context, core *engine.Core, _ lock.Hold) error {
+			_, err := plain(core, "l").TryLock(ctx, time.Second, 0)
 			return err
-		},
-		"Unlock": func(ctx context.Context, _ *engine.Core, h lock.Hold) error {
-			if err := h.Unlock(ctx); !errors.Is(err, lock.ErrLeaseLost) {
-				return err
-			}
-			return nil
-		},
+		}, nil},
+		"Unlock": {func(ctx context.Context, _ *engine.Core, h lock.Hold) error { return h.Unlock(ctx) }, lock.ErrLeaseLost},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				log := slowLog{make(chan struct{})}
-				f, core := withUsers(t, nil, log)
-				job := held.WithOwner(t.Context(), "job")
-				ctx, cancel := context.WithTimeout(job, time.Second)
-				defer cancel()
-				h := take(t, job, core, "l")
-				f.mu.Lock()
-				delete(f.keys, "l")
-				f.mu.Unlock()
-				over, failed := false, error(nil)
-				go func() {
-					failed = call(ctx, core, h)
-					over = true
-				}()
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if !over {
-					t.Error("a minute after the end of its ctx the call has not returned")
-				}
-				if failed != nil {
-					t.Error("not what it would return otherwise:", failed)
-				}
-				next := start(func() (lock.Hold, error) { return engine.Open(new(rlock.RLock), core, "l").TryLock(job, 0, 0) })
-				_ = next.has(t, "the same owner").Unlock(t.Context())
-				close(log.released)
-				synctest.Wait()
-			})
+		bubble(t, name, func(t *testing.T) {
+			open := make(chan struct{})
+			f, core := withUsers(t, nil, logFunc(func(string) { <-open }))
+			job := held.WithOwner(t.Context(), "job")
+			ctx, cancel := context.WithTimeout(job, time.Second)
+			defer cancel()
+			h := take(t, job, core, "l")
+			f.forget("l")
+			call := start(func() (lock.Hold, error) { return nil, tc.call(ctx, core, h) })
+			time.Sleep(time.Minute) // after the end of its ctx
+			if call.ends(t); !errors.Is(call.err, tc.want) {
+				t.Errorf("%v, want %v", call.err, tc.want)
+			}
+			next := start(func() (lock.Hold, error) { return plain(core, "l").TryLock(job, 0, 0) })
+			_ = next.has(t, "the same owner").Unlock(t.Context())
+			close(open)
+			synctest.Wait()
 		})
 	}
 }

@@ -24,6 +24,7 @@ func derived(name, field string) []string {
 		luascript.RWChannel(name), luascript.RWTimeoutKey(name, field), luascript.RWLeasesKey(name), luascript.RWWritersKey(name),
 		luascript.RWMarksKey(name), luascript.RWReadersKey(name), luascript.RWTurnKey(name), luascript.FairQueueKey(name),
 		luascript.FairTimeoutKey(name), luascript.FairWantsKey(name), luascript.GrantChannel(name),
+		luascript.WaitKey(name), luascript.CallChannel(name),
 	}
 }
 
@@ -40,40 +41,14 @@ func FuzzSlot(f *testing.F) {
 	})
 }
 
-// stays tells whether a name keeps its slot behind a prefix: its tag is its own.
-func stays(name string) bool {
-	open := strings.IndexByte(name, '{')
-	if open < 0 {
-		return name != "" && name[0] != '}' && !strings.Contains(name, "}")
-	}
-	return strings.IndexByte(name[open+1:], '}') > 0
-}
-
-// FuzzDerivedKeys: whatever belongs to a lock with a sound name is in its slot.
-func FuzzDerivedKeys(f *testing.F) {
-	for _, name := range names {
-		f.Add(name, "6ba7b810-9dad-11d1-80b4-00c04fd430c8:g1-2")
-	}
-	f.Fuzz(func(t *testing.T, name, field string) {
-		if !stays(name) {
-			return
-		}
-		slot := luascript.Slot(name)
-		for _, key := range derived(name, field) {
-			if luascript.Slot(key) != slot {
-				t.Errorf("%q is in slot %d, and %q, which belongs to it, in %d", name, slot, key, luascript.Slot(key))
-			}
-		}
-	})
-}
-
 // field is a holder's in a lock's hash, with its owner escaped as the client does it.
 func field(owner string) string {
 	return "6ba7b810-9dad-11d1-80b4-00c04fd430c8:g" + url.QueryEscape(owner) + "-1"
 }
 
 // FuzzDistinctNames: two locks share no key and no channel, whoever holds them, and none has a
-// key that another lock's name is. What is a name is for CheckKey to say.
+// key that another lock's name is; in a cluster all that belongs to a lock is in its slot. What is a name is for
+// CheckKey to say.
 func FuzzDistinctNames(f *testing.F) {
 	for _, a := range names {
 		for _, b := range names[:6] {
@@ -81,17 +56,28 @@ func FuzzDistinctNames(f *testing.F) {
 		}
 	}
 	f.Add("{a}:x", "a", "1", "x:1")
+	f.Add("{a}:c:g1-1:rwlock_timeout:1", "a", "1", "x:1")
 	f.Fuzz(func(t *testing.T, a, b, ownerA, ownerB string) {
-		if a == b || luascript.CheckKey(a, false) != "" || luascript.CheckKey(b, false) != "" {
-			return
-		}
 		all := map[string]bool{a: true}
 		for _, key := range derived(a, field(ownerA)) {
 			all[key] = true
 		}
-		for _, key := range append(derived(b, field(ownerB)), b) {
-			if all[key] {
-				t.Errorf("%q and %q share %q", a, b, key)
+		if a != b && luascript.CheckKey(a, false) == "" && luascript.CheckKey(b, false) == "" {
+			for _, key := range append(derived(b, field(ownerB)), b) {
+				if all[key] {
+					t.Errorf("%q and %q share %q", a, b, key)
+				}
+			}
+		}
+		if luascript.CheckKey(a, true) != "" {
+			return
+		}
+		if luascript.CheckKey(a, false) != "" {
+			t.Errorf("%q is fine in a cluster only", a)
+		}
+		for key := range all {
+			if luascript.Slot(key) != luascript.Slot(a) {
+				t.Errorf("%q is in slot %d, and %q, which belongs to it, in %d", a, luascript.Slot(a), key, luascript.Slot(key))
 			}
 		}
 	})

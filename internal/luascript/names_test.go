@@ -73,42 +73,6 @@ func TestPrefixesAreComplete(t *testing.T) {
 	}
 }
 
-// derived is every key that belongs to a lock.
-func derived(key string) []string {
-	out := []string{key, Suffix(key, "c:g1-1"+timeoutMark+"1")}
-	for _, p := range prefixes {
-		out = append(out, Derive(p, key))
-	}
-	return out
-}
-
-// Two locks share no key, and those of one lock share a slot.
-func FuzzCheckKey(f *testing.F) {
-	for _, k := range []string{"a", "{a}", "a}b", "{a}b}", "{}z", "redlatch_void:{a}", "a{b", "{a}:c:g1-1:rwlock_timeout:1", "{{a}}"} {
-		f.Add(k, "a")
-		f.Add("a", k)
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		if CheckKey(a, false) == "" && CheckKey(b, false) == "" && a != b {
-			for _, k := range derived(b) {
-				if slices.Contains(derived(a), k) {
-					t.Errorf("%q and %q share %q", a, b, k)
-				}
-			}
-		}
-		if CheckKey(a, true) == "" {
-			if CheckKey(a, false) != "" {
-				t.Errorf("%q is fine in a cluster only", a)
-			}
-			for _, k := range derived(a) {
-				if Slot(k) != Slot(a) {
-					t.Errorf("%q: %q is in another slot", a, k)
-				}
-			}
-		}
-	})
-}
-
 // Users read in the README which names are refused.
 func TestReadmeTellsOfEveryRule(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
