@@ -64,30 +64,13 @@ func TestNodesWithoutTopicsEnd(t *testing.T) {
 	})
 }
 
-// While no connection can be made, topics that nobody waits for any more are not kept.
-func TestOutageKeepsNoIdleTopics(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
-		s.down = true
-		for i := range 1000 {
-			leave(h.Join(one(fmt.Sprint("c", i))))
-		}
-		time.Sleep(5*time.Second + pubsub.IdleNode)
-		synctest.Wait()
-		if n := h.Nodes(); n != 0 {
-			t.Errorf("%d nodes though nobody waits", n)
-		}
-	})
-}
-
 // What an old connection says after its end does not count for the new one.
 func TestOldConnectionIsNotHeard(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
 		w := h.Join(one("c"))
 		tries(w)
 		old := s.link.h
-		s.mu.Lock()
-		s.confirmLate = time.Second
-		s.mu.Unlock()
+		s.set(func() { s.confirmLate = time.Second })
 		s.cut()
 		time.Sleep(100 * time.Millisecond)
 		if n := w.Take(); !signalled(w) || n.Try || n.Confirmed {
@@ -117,9 +100,7 @@ func TestConfirmedByAnothersLeaving(t *testing.T) {
 		spec.KeyedMiss = true
 		first := h.Join(spec)
 		tries(first)
-		s.mu.Lock()
-		s.confirmLate = time.Hour
-		s.mu.Unlock()
+		s.set(func() { s.confirmLate = time.Hour })
 		other := h.Join(spec, pubsub.Keyed("k1", "own"))
 		w := h.Join(spec, pubsub.Keyed("k2"))
 		if signalled(w) || w.Take().Confirmed {
@@ -132,7 +113,6 @@ func TestConfirmedByAnothersLeaving(t *testing.T) {
 		if n := w.Take(); !n.Confirmed || !n.Missed {
 			t.Errorf("news %+v", n)
 		}
-		leave(w)
-		leave(first)
+		leave(w, first)
 	})
 }

@@ -29,7 +29,6 @@ type fakeServer struct {
 	closed  int             // guarded by mu; connections that the hub gave up
 	subs    map[string]int  // guarded by mu; how often each was subscribed
 	unsubs  map[string]int  // guarded by mu
-	moved   int             // guarded by mu
 	where   func(slot uint16) string
 }
 
@@ -48,6 +47,13 @@ func newServer() *fakeServer {
 	return &fakeServer{refused: map[string]bool{}, subs: map[string]int{}, unsubs: map[string]int{}}
 }
 
+// set changes the server.
+func (s *fakeServer) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
 func (s *fakeServer) Node(slot uint16) string {
 	if s.where != nil {
 		return s.where(slot)
@@ -55,7 +61,7 @@ func (s *fakeServer) Node(slot uint16) string {
 	return ""
 }
 
-func (s *fakeServer) Moved(string) { s.mu.Lock(); s.moved++; s.mu.Unlock() }
+func (s *fakeServer) Moved(string) {}
 
 func (s *fakeServer) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
 	s.mu.Lock()
@@ -211,4 +217,8 @@ func signalled(w *pubsub.Waiter) bool {
 
 func tries(w *pubsub.Waiter) bool { return signalled(w) && w.Take().Try }
 
-func leave(w *pubsub.Waiter) { w.Leave(false, time.Time{}, pubsub.Holder{}) }
+func leave(all ...*pubsub.Waiter) {
+	for _, w := range all {
+		w.Leave(false, time.Time{}, pubsub.Holder{})
+	}
+}

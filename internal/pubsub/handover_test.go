@@ -97,9 +97,7 @@ func TestTakeHeadRefused(t *testing.T) {
 		if !h.TakeHead("c", yes) {
 			t.Error("not taken")
 		}
-		for _, w := range []*pubsub.Waiter{shared, keyed, willing} {
-			leave(w)
-		}
+		leave(shared, keyed, willing)
 	})
 }
 
@@ -154,31 +152,9 @@ func TestTakeHeadBesideLeave(t *testing.T) {
 			if taken[1] && (!signalled(line[1]) || h.Waiting("c")) {
 				t.Fatal("the first left and the second was taken: nobody waits")
 			}
-			for _, w := range line {
-				leave(w)
-			}
+			leave(line...)
 		}
 	})
-}
-
-// BenchmarkTakeHead is a turn of a hand-over: the head is taken and wakes, and
-// joins again at the end.
-func BenchmarkTakeHead(b *testing.B) {
-	h := pubsub.NewHub(newServer(), nil)
-	defer h.Wait()
-	defer h.Close()
-	line := make(chan *pubsub.Waiter, 64)
-	for range cap(line) {
-		line <- h.Join(one("c"), pubsub.Carry(b))
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if !h.TakeHead("c", yes) {
-			b.Fatal("not taken")
-		}
-		<-(<-line).C
-		line <- h.Join(one("c"), pubsub.Carry(b))
-	}
 }
 
 // A waiter's memory may be used again when it has left and nothing is being said about it.
@@ -194,8 +170,7 @@ func TestForgottenWaiters(t *testing.T) {
 		if quiet.Forgotten() {
 			t.Error("forgotten while it stands in line")
 		}
-		leave(&quiet)
-		leave(&noticed)
+		leave(&quiet, &noticed)
 		if !quiet.Forgotten() {
 			t.Error("one that has left is not forgotten")
 		}

@@ -24,9 +24,7 @@ func TestEveryTopicIsHeardInTheEnd(t *testing.T) {
 			var mu sync.Mutex
 			var home [slots]int
 			s.where = func(slot uint16) string { mu.Lock(); defer mu.Unlock(); return fmt.Sprint("node", home[slot]) }
-			s.mu.Lock()
-			s.confirmLate = time.Duration(r.IntN(3)) * 100 * time.Microsecond
-			s.mu.Unlock()
+			s.set(func() { s.confirmLate = time.Duration(r.IntN(3)) * 100 * time.Microsecond })
 			spec := func(i int) pubsub.Spec {
 				spec := one(fmt.Sprint("c", i))
 				spec.Slot = uint16(i)
@@ -90,9 +88,7 @@ func TestEveryTopicIsHeardInTheEnd(t *testing.T) {
 				if !s.publish(fmt.Sprint("c", i), "0") || !tries(line[0]) || !line[0].Take().Confirmed {
 					t.Errorf("seed %d: the head of c%d is not woken", seed, i)
 				}
-				for _, w := range line {
-					leave(w)
-				}
+				leave(line...)
 			}
 			time.Sleep(2*pubsub.Linger + pubsub.IdleNode)
 			synctest.Wait()

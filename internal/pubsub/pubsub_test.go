@@ -29,8 +29,7 @@ func TestConfirmationWakesTheHeadAlone(t *testing.T) {
 		if signalled(second) {
 			t.Error("the second in line was woken")
 		}
-		leave(first)
-		leave(second)
+		leave(first, second)
 	})
 }
 
@@ -112,8 +111,7 @@ func TestAnOldAnswerDoesNotPutTheHeadOff(t *testing.T) {
 		if n := head.Take(); !n.Expect.Equal(dies.Add(time.Second)) {
 			t.Errorf("the head looks in %v", time.Until(n.Expect))
 		}
-		leave(late)
-		leave(head)
+		leave(late, head)
 	})
 }
 
@@ -151,9 +149,7 @@ func TestSharedAndKeyedWaiters(t *testing.T) {
 		if signalled(k2) || signalled(next) {
 			t.Error("others were woken")
 		}
-		for _, w := range []*pubsub.Waiter{head, next, r1, r2, k1, k2} {
-			leave(w)
-		}
+		leave(head, next, r1, r2, k1, k2)
 	})
 }
 

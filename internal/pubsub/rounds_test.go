@@ -15,17 +15,13 @@ func TestWaitersAreSubscribedFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
 		old := h.Join(all("c"), pubsub.Keyed("k", "old"))
 		synctest.Wait()
-		s.mu.Lock()
-		s.confirmLate = pubsub.Linger / 2
-		s.mu.Unlock()
+		s.set(func() { s.confirmLate = pubsub.Linger / 2 })
 		busy := h.Join(one("busy"))
 		synctest.Wait() // the connection's goroutine waits for it
 		leave(old)
 		leave(h.Join(one("left")))
 		w := h.Join(one("new"))
-		s.mu.Lock()
-		s.asked = nil
-		s.mu.Unlock()
+		s.set(func() { s.asked = nil })
 		time.Sleep(pubsub.Linger)
 		synctest.Wait()
 		s.mu.Lock()
@@ -34,8 +30,7 @@ func TestWaitersAreSubscribedFirst(t *testing.T) {
 		if want := []string{"+new", "+left", "-old"}; !slices.Equal(got[:min(3, len(got))], want) {
 			t.Errorf("asked for %v, want %v first", got, want)
 		}
-		leave(w)
-		leave(busy)
+		leave(w, busy)
 	})
 }
 

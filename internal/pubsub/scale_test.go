@@ -44,9 +44,7 @@ func TestWaiterCostsTheSameAmongMany(t *testing.T) {
 				synctest.Wait()
 				if c.idle {
 					time.Sleep(pubsub.Linger)
-					for _, w := range crowd {
-						leave(w)
-					}
+					leave(crowd...)
 					time.Sleep(pubsub.Linger / 2)
 					synctest.Wait()
 				}
@@ -66,34 +64,9 @@ func TestWaiterCostsTheSameAmongMany(t *testing.T) {
 					if n := h.Looked() - before; n > 2*first+2 { // and at the end of "late"
 						t.Errorf("looked %d times for a visit beside %d topics, %d times for the first", n, many, first)
 					}
-					for _, w := range crowd {
-						leave(w)
-					}
+					leave(crowd...)
 				}
 			})
-		})
-	}
-}
-
-// BenchmarkJoin is a waiter for a new lock, from Join to its confirmation, beside
-// locks that are waited for.
-func BenchmarkJoin(b *testing.B) {
-	for _, many := range []int{0, 10, 20_000} {
-		b.Run(fmt.Sprintf("beside=%d", many), func(b *testing.B) {
-			s := newServer()
-			h := pubsub.NewHub(s, nil)
-			defer h.Wait()
-			defer h.Close()
-			for i := range many {
-				<-h.Join(one(fmt.Sprint("lock", i))).C
-			}
-			b.ResetTimer()
-			b.ReportAllocs()
-			for i := range b.N {
-				w := h.Join(one(fmt.Sprint("new", i)))
-				<-w.C
-				leave(w)
-			}
 		})
 	}
 }

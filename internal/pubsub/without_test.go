@@ -12,32 +12,42 @@ import (
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
-// While a connection is waited for, topics that nobody waits on are forgotten after their time:
+// While there is no connection, topics that nobody waits on are forgotten after their time:
 // else each contended name would cost memory for as long as there is none.
-func TestWaitingForAConnectionKeepsNoIdleTopics(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
-		hang := make(chan struct{})
-		there := sync.OnceFunc(func() { close(hang) })
-		defer there()
-		s.hang = hang
-		stays := h.Join(one("stays"))
-		const lingering = int(pubsub.Linger / time.Millisecond)
-		for i := range 10 * lingering {
-			leave(h.Join(one(fmt.Sprint("c", i))))
-			time.Sleep(time.Millisecond)
-			if n := h.Topics(); n > lingering+3 {
-				t.Fatalf("%d topics after %d visits of 1 ms", n, i+1)
-			}
-		}
-		s.mu.Lock()
-		s.hang = nil
-		s.mu.Unlock()
-		there()
-		if !tries(stays) || !stays.Take().Confirmed {
-			t.Error("not confirmed when the connection was there")
-		}
-		leave(stays)
-	})
+func TestWithoutAConnectionNoIdleTopicsAreKept(t *testing.T) {
+	for name, hangs := range map[string]bool{"it is waited for": true, "it is refused": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+				hang := make(chan struct{})
+				there := sync.OnceFunc(func() { close(hang) })
+				defer there()
+				if s.down = true; hangs {
+					s.hang, s.down = hang, false
+				}
+				stays := h.Join(one("stays"))
+				const lingering = int(pubsub.Linger / time.Millisecond)
+				for i := range 10 * lingering {
+					leave(h.Join(one(fmt.Sprint("c", i))))
+					time.Sleep(time.Millisecond)
+					if n := h.Topics(); n > lingering+3 {
+						t.Fatalf("%d topics after %d visits of 1 ms", n, i+1)
+					}
+				}
+				s.set(func() { s.hang, s.down = nil, false })
+				there()
+				time.Sleep(2 * time.Second)
+				if !tries(stays) || !stays.Take().Confirmed {
+					t.Error("not confirmed when the connection was there")
+				}
+				leave(stays)
+				time.Sleep(5*time.Second + pubsub.IdleNode)
+				synctest.Wait()
+				if n := h.Nodes(); n != 0 {
+					t.Errorf("%d nodes though nobody waits", n)
+				}
+			})
+		})
+	}
 }
 
 // A connection that is not there after 10 s is told of once, whatever keeps it away, and again
@@ -64,22 +74,21 @@ func TestWaitingForAConnectionIsTold(t *testing.T) {
 			}
 			lines = nil
 		}
-		set := func(change func()) { s.mu.Lock(); change(); s.mu.Unlock() }
 
 		hang := make(chan struct{})
-		set(func() { s.hang = hang })
+		s.set(func() { s.hang = hang })
 		w := h.Join(one("c"))
 		time.Sleep(pubsub.LongWithout - time.Millisecond)
 		told("before its time")
 		time.Sleep(time.Millisecond)
 		told("after 10 s", "no connection")
 		time.Sleep(time.Minute)
-		set(func() { s.hang, s.down = nil, true })
+		s.set(func() { s.hang, s.down = nil, true })
 		close(hang)
 		time.Sleep(time.Minute)
 		told("later in the same outage")
 
-		set(func() { s.down = false })
+		s.set(func() { s.down = false })
 		time.Sleep(2 * time.Second)
 		if !tries(w) || !w.Take().Confirmed {
 			t.Fatal("not confirmed")
@@ -91,7 +100,7 @@ func TestWaitingForAConnectionIsTold(t *testing.T) {
 		time.Sleep(time.Minute)
 		told("a connection that this side has ended")
 
-		set(func() { s.confirmLate = time.Hour })
+		s.set(func() { s.confirmLate = time.Hour })
 		s.cut()
 		time.Sleep(time.Minute)
 		told("a connection that was lost, and not had since", "subscription lost")
@@ -99,7 +108,7 @@ func TestWaitingForAConnectionIsTold(t *testing.T) {
 		told("while it stands")
 
 		h.Redial() // no loss
-		set(func() { s.confirmLate = time.Minute })
+		s.set(func() { s.confirmLate = time.Minute })
 		time.Sleep(30 * time.Second)
 		told("a server that answers no subscription", "no connection")
 		time.Sleep(time.Minute)

@@ -35,9 +35,14 @@ func (h *held) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 }
 
 func (h *held) RunMulti(ctx context.Context, cmds []conn.Command, out []conn.Result) []conn.Result {
+	return inTurn(ctx, h.Run, cmds, out)
+}
+
+// inTurn runs commands one after the other.
+func inTurn(ctx context.Context, run func(context.Context, conn.Command) (conn.Reply, error), cmds []conn.Command, out []conn.Result) []conn.Result {
 	out = out[:0]
 	for _, cmd := range cmds {
-		r, err := h.Run(ctx, cmd)
+		r, err := run(ctx, cmd)
 		out = append(out, conn.Result{Reply: r, Err: err})
 	}
 	return out
@@ -60,17 +65,21 @@ func command(key string) conn.Command {
 	return conn.Command{Script: luascript.Release, Keys: []string{key}}
 }
 
+// start hands in a number of commands.
+func (s *Sender) start(n int, class Class, key string) {
+	for range n {
+		s.Start(&Call{Cmd: command(key), Class: class, Ctx: context.Background(), Then: func(*Call) {}})
+	}
+	synctest.Wait()
+}
+
 // However many releases and attempts wait for an answer, or for their turn to be sent, a
 // renewal is sent at once.
 func TestRenewalsWaitForNoCaller(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		withHeld(t, alone, func(s *Sender, node *held) {
-			for range 2000 {
-				for _, class := range []Class{Keep, Ask} {
-					s.Start(&Call{Cmd: command("stuck"), Class: class, Ctx: context.Background(), Then: func(*Call) {}})
-				}
-			}
-			synctest.Wait()
+			s.start(2000, Keep, "stuck")
+			s.start(2000, Ask, "stuck")
 			for len(node.ran) > 0 {
 				<-node.ran
 			}
@@ -89,10 +98,7 @@ func TestRenewalsWaitForNoCaller(t *testing.T) {
 func TestRenewalsThatTravelAloneWaitForNoOther(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		withHeld(t, alone, func(s *Sender, node *held) {
-			for range 2 * flights[Renew] {
-				s.Start(&Call{Cmd: command("stuck"), Class: Renew, Ctx: context.Background(), Then: func(*Call) {}})
-			}
-			synctest.Wait()
+			s.start(2*flights[Renew], Renew, "stuck")
 			want := carriers[Renew]
 			if alone {
 				want = flights[Renew]
@@ -109,22 +115,16 @@ func TestRenewalsThatTravelAloneWaitForNoOther(t *testing.T) {
 func TestReleasesComeFirst(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		withHeld(t, alone, func(s *Sender, node *held) {
-			start := func(n int, class Class, key string) {
-				for range n {
-					s.Start(&Call{Cmd: command(key), Class: class, Ctx: context.Background(), Then: func(*Call) {}})
-				}
-				synctest.Wait()
-			}
 			// All carriers are busy. There are fewer releases than may be under way at a time, so
 			// that none waits for anything but a carrier.
 			blocks := carriers[Ask]
 			if alone {
 				blocks = aloneCarriers[Ask]
 			}
-			start(blocks, Ask, "blocks")
-			start(blocks, Keep, "blocks")
-			start(300, Ask, "acquire")
-			start(300, Keep, "release")
+			s.start(blocks, Ask, "blocks")
+			s.start(blocks, Keep, "blocks")
+			s.start(300, Ask, "acquire")
+			s.start(300, Keep, "release")
 			early := 0
 			node.arrives = func(key string) {
 				s.one.mu.Lock()
@@ -174,12 +174,7 @@ func (n *scripted) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) 
 }
 
 func (n *scripted) RunMulti(ctx context.Context, cmds []conn.Command, out []conn.Result) []conn.Result {
-	out = out[:0]
-	for _, cmd := range cmds {
-		r, err := n.Run(ctx, cmd)
-		out = append(out, conn.Result{Reply: r, Err: err})
-	}
-	return out
+	return inTurn(ctx, n.Run, cmds, out)
 }
 
 // What says that a node has failed is a break when the node has answered since it last failed, or
@@ -192,8 +187,7 @@ func TestAFailureThatSaysNothingNewIsNoBreak(t *testing.T) {
 		node := &scripted{answers: map[string]chan error{"a": make(chan error), "b": make(chan error)}}
 		s := New(node, Config{Slow: time.Second})
 		send := func(key string) {
-			s.Start(&Call{Cmd: command(key), Class: Keep, Ctx: context.Background(), Then: func(*Call) {}})
-			synctest.Wait()
+			s.start(1, Keep, key)
 			time.Sleep(time.Millisecond)
 		}
 		breaks := func(key string, answer error) bool {
