@@ -14,54 +14,48 @@ import (
 
 // A run uses up the period for everybody.
 func TestARunUsesUpThePeriodForEverybody(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	a, b := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
-	if !must(t, a.Once("report"), hour) {
-		t.Fatal("the first call did not run")
+	x := newScene(t)
+	for _, job := range []struct {
+		name string
+		of   *redlatch.Client
+		runs bool
+	}{{"report", x.c, true}, {"report", x.c, false}, {"report", x.other, false}, {"other", x.other, true}} {
+		if must(t, job.of.Once(job.name), hour) != job.runs {
+			t.Errorf("%s ran: %t", job.name, !job.runs)
+		}
 	}
-	if must(t, a.Once("report"), hour) || must(t, b.Once("report"), hour) {
-		t.Error("a second run in one period")
-	}
-	if !must(t, b.Once("other"), hour) {
-		t.Error("another name did not run")
-	}
-	if ttl := s.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > hour.Milliseconds() {
+	if ttl := x.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > hour.Milliseconds() {
 		t.Errorf("the record lives for %d ms", ttl)
 	}
 }
 
 // A run that fails uses up the period, until Reset.
 func TestFailureUsesUpThePeriodUntilReset(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	a, b := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
-	failed := errors.New("disk full")
-	ran, err := a.Once("report").Do(t.Context(), hour, func(context.Context) error { return failed })
+	x := newScene(t)
+	failed, o := errors.New("disk full"), x.other.Once("report")
+	ran, err := x.c.Once("report").Do(t.Context(), hour, func(context.Context) error { return failed })
 	if !ran || !errors.Is(err, failed) {
 		t.Fatal(ran, err)
 	}
-	if must(t, b.Once("report"), hour) {
+	if must(t, o, hour) {
 		t.Error("ran again after a failure")
 	}
-	if got, err := b.Once("report").Reset(t.Context()); !got || err != nil {
-		t.Error(got, err)
+	for _, known := range []bool{true, false} {
+		if got, err := o.Reset(t.Context()); got != known || err != nil {
+			t.Errorf("Reset: %t, %v; want %t", got, err, known)
+		}
 	}
-	if got, err := b.Once("report").Reset(t.Context()); got || err != nil {
-		t.Error("a second Reset:", got, err)
-	}
-	if !must(t, b.Once("report"), hour) {
+	if !must(t, o, hour) {
 		t.Error("did not run after Reset")
 	}
 }
 
 // A run that fails and loses its lock: the error is both, on one line.
 func TestFailureOfARunThatLosesItsLock(t *testing.T) {
-	t.Parallel()
-	s := server(t)
+	x := newScene(t)
 	failed := errors.New("disk full")
-	ran, err := bed.Client(t, s.Addr()).Once("report").Do(t.Context(), hour, func(context.Context) error {
-		s.Do(t, "DEL", "report")
+	ran, err := x.c.Once("report").Do(t.Context(), hour, func(context.Context) error {
+		x.Do(t, "DEL", "report")
 		return failed
 	})
 	if !ran || !errors.Is(err, failed) || !errors.Is(err, redlatch.ErrLeaseLost) {
@@ -72,64 +66,63 @@ func TestFailureOfARunThatLosesItsLock(t *testing.T) {
 
 // A panic of the job reaches its caller and unlocks.
 func TestPanicUnlocks(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	a := bed.Client(t, s.Addr())
+	x := newScene(t)
 	func() {
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")
 			}
 		}()
-		_, _ = a.Once("report").Do(t.Context(), hour, func(context.Context) error { panic("no") })
+		_, _ = x.c.Once("report").Do(t.Context(), hour, func(context.Context) error { panic("no") })
 	}()
-	if st, err := a.RLock("report").State(t.Context()); err != nil || st.Held {
+	if st, err := x.c.RLock("report").State(t.Context()); err != nil || st.Held {
 		t.Error(st, err)
 	}
 }
 
 // What can't be meant is refused, by its name, and uses up nothing.
 func TestBadArguments(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := bed.Client(t, s.Addr())
-	for name, call := range map[string]func() error{
-		"period": func() error { _, err := c.Once("a").Do(t.Context(), time.Millisecond, nothing); return err },
-		"fn":     func() error { _, err := c.Once("a").Do(t.Context(), hour, nil); return err },
-	} {
-		var bad *redlatch.InvalidOptionError
-		if err := call(); !errors.As(err, &bad) || bad.Option != name {
-			t.Errorf("%s: %v", name, err)
+	x := newScene(t)
+	run := func(name string, period time.Duration, fn func(context.Context) error) error {
+		ran, err := x.c.Once(name).Do(t.Context(), period, fn)
+		if ran {
+			t.Errorf("%q ran", name)
+		}
+		return err
+	}
+	for option, err := range map[string]error{"period": run("a", time.Millisecond, nothing), "fn": run("a", hour, nil)} {
+		if bad, is := errors.AsType[*redlatch.InvalidOptionError](err); !is || bad.Option != option {
+			t.Errorf("%s: %v", option, err)
 		}
 	}
-	if _, err := c.Once("").Do(t.Context(), hour, nothing); !errors.Is(err, redlatch.ErrInvalidName) {
+	_, reset := x.c.Once("").Reset(t.Context())
+	x.Do(t, "HSET", luascript.OnceKey("taken"), "a", "b")
+	taken := run("taken", hour, nothing)
+	if _, refused := errors.AsType[*redlatch.ServerError](taken); !refused {
+		t.Error(taken)
+	}
+	// The key of the lock is something else.
+	x.Do(t, "SET", "report", "application data")
+	for _, err := range []error{reset, run("", hour, nothing), run("report", hour, nothing)} {
+		if !errors.Is(err, redlatch.ErrInvalidName) {
+			t.Error(err)
+		}
+	}
+	if _, found := record(t, x.Server, "report"); found {
+		t.Error("the period is used up by nobody")
+	}
+	x.c.Close()
+	if err := run("a", hour, nothing); !errors.Is(err, redlatch.ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := c.Once("").Reset(t.Context()); !errors.Is(err, redlatch.ErrInvalidName) {
-		t.Error(err)
-	}
-	s.Do(t, "HSET", luascript.OnceKey("taken"), "a", "b")
-	var refused *redlatch.ServerError
-	if _, err := c.Once("taken").Do(t.Context(), hour, nothing); !errors.As(err, &refused) {
-		t.Error(err)
-	}
-	s.Do(t, "DEL", luascript.OnceKey("taken"))
-	c.Close()
-	if ran, err := c.Once("a").Do(t.Context(), hour, nothing); ran || !errors.Is(err, redlatch.ErrClosed) {
-		t.Error(ran, err)
-	}
+	x.Do(t, "DEL", luascript.OnceKey("taken"), "report")
 }
 
 // Prefix and NameMapper hold for the record as for the lock.
 func TestNamesAreMapped(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "shop:" })
-	if !must(t, c.Once("report"), time.Minute) {
-		t.Fatal("did not run")
-	}
-	if n := s.Int(t, "EXISTS", luascript.OnceKey("shop:report")); n != 1 {
-		t.Error("no record under the mapped name")
+	x := newScene(t, func(c *redlatch.Config) { c.Prefix = "shop:" })
+	if !must(t, x.c.Once("report"), time.Minute) || x.Int(t, "EXISTS", luascript.OnceKey("shop:report")) != 1 {
+		t.Error("no run, or no record under the mapped name")
 	}
 }
 

@@ -190,18 +190,3 @@ func TestShutdownClaimsNothing(t *testing.T) {
 	}
 	bed.Unlock(t, h)
 }
-
-// The key of the lock is something else: the call is refused and uses up nothing.
-func TestAKeyThatIsNoLock(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := bed.Client(t, s.Addr())
-	s.Do(t, "SET", "report", "application data")
-	if ran, err := c.Once("report").Do(t.Context(), hour, nothing); ran || !errors.Is(err, redlatch.ErrInvalidName) {
-		t.Error(ran, err)
-	}
-	if _, found := record(t, s, "report"); found {
-		t.Error("the period is used up by nobody")
-	}
-	s.Do(t, "DEL", "report")
-}

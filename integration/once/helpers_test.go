@@ -39,6 +39,8 @@ func leaseTime(d time.Duration) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.LeaseTime = d }
 }
 
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
 func nothing(context.Context) error { return nil }
 
 // must runs the job and ends the test on an error.

@@ -3,161 +3,71 @@ package once
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"strconv"
-	"strings"
+	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-func init() { testbed.Role("once-replica", replica) }
+const ticks = 6
 
-type replicaArgs struct {
-	Addr     string
-	Name     string
-	PeriodMs int64
-	Ticks    int
-	SkewMs   int64 // how late (or, negative, early) this process is at every tick
-	JitterMs int64 // and by how much more or less at random
-}
-
-// replica is a process that calls Do at every tick by its own, wrong clock. fn notes
-// the server's time.
-func replica(ctx context.Context, w *testbed.Worker) error {
-	var a replicaArgs
-	if err := w.Args(&a); err != nil {
-		return err
-	}
-	option := rueidis.ClientOption{InitAddress: []string{a.Addr}, DisableCache: true}
-	data, err := rueidis.NewClient(option)
-	if err != nil {
-		return err
-	}
-	defer data.Close()
-	c, err := redlatch.New(redlatch.Config{Redis: option, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	w.Say("ready")
-	startMs, err := strconv.ParseInt(<-w.Lines(), 10, 64) // of tick 0
-	if err != nil {
-		return err
-	}
-	var late time.Duration
-	for tick := range a.Ticks {
-		at := time.UnixMilli(startMs + int64(tick)*a.PeriodMs + a.SkewMs)
-		if a.JitterMs > 0 {
-			at = at.Add(time.Duration(rand.Int64N(2*a.JitterMs)-a.JitterMs) * time.Millisecond)
-		}
-		time.Sleep(time.Until(at))
-		_, err := c.Once(a.Name).Do(ctx, time.Duration(a.PeriodMs)*time.Millisecond, func(ctx context.Context) error {
-			const script = "local t = redis.call('TIME') return redis.call('RPUSH', KEYS[1], t[1] * 1000 + math.floor(t[2] / 1000) .. ' ' .. ARGV[1])"
-			return data.Do(ctx, data.B().Eval().Script(script).Numkeys(1).Key("runs").Arg(strconv.Itoa(tick)).Build()).Error()
-		})
-		if err != nil {
-			return fmt.Errorf("tick %d: %w", tick, err)
-		}
-		late = max(late, time.Since(at))
-		w.Say("tick")
-	}
-	w.Say("done %d", late.Milliseconds())
-	return nil
-}
-
-// spread runs one process per skew and returns the server's times of the runs by tick. The
-// processes come when they are told to, or that says nothing about their clocks: where this
-// machine lets one wait, all is done again with a longer period.
-func spread(t *testing.T, period time.Duration, ticks int, jitter time.Duration, skews ...time.Duration) map[int][]int64 {
+// spread calls Do at every tick from one client per skew, by its own, wrong clock: each is late or early by its skew, and
+// by as much as jitter more or less at random. It returns how many runs each tick had, and by how much a call was later
+// than it was to be.
+func spread(t *testing.T, period, jitter time.Duration, skews []time.Duration) (runs [ticks]int, late time.Duration) {
 	t.Helper()
-	for range 4 {
-		runs, late := spreadOnce(t, server(t), period, ticks, jitter, skews...)
-		if late <= period/25 {
-			return runs
-		}
-		t.Logf("a process came %v late at a tick of %v", late, period)
-		period *= 2
-	}
-	t.Fatal("this machine lets processes wait for too long")
-	return nil
-}
-
-func spreadOnce(t *testing.T, s *testbed.Server, period time.Duration, ticks int, jitter time.Duration, skews ...time.Duration) (runs map[int][]int64, late time.Duration) {
-	t.Helper()
-	var procs []*testbed.Process
-	for _, skew := range skews {
-		p := testbed.Spawn(t, "once-replica", replicaArgs{
-			Addr: s.Addr(), Name: "report", PeriodMs: period.Milliseconds(), Ticks: ticks,
-			SkewMs: skew.Milliseconds(), JitterMs: jitter.Milliseconds(),
-		})
-		procs = append(procs, p)
-	}
-	for _, p := range procs {
-		p.Expect(t, "ready")
-	}
+	s := server(t)
+	var all sync.WaitGroup
+	var mu sync.Mutex // around what is returned
 	start := time.Now().Add(time.Second)
-	for _, p := range procs {
-		p.Send(t, strconv.FormatInt(start.UnixMilli(), 10))
+	for _, skew := range skews {
+		o := bed.Client(t, s.Addr()).Once("report")
+		all.Go(func() {
+			for tick := range ticks {
+				at := start.Add(time.Duration(tick)*period + skew + rand.N(2*jitter) - jitter)
+				time.Sleep(time.Until(at))
+				ran, err := o.Do(t.Context(), period, nothing)
+				mu.Lock()
+				if late = max(late, time.Since(at)); ran {
+					runs[tick]++
+				}
+				mu.Unlock()
+				if err != nil {
+					t.Errorf("tick %d: %v", tick, err)
+				}
+			}
+		})
 	}
-	for _, p := range procs {
-		for range ticks {
-			p.Expect(t, "tick")
-		}
-		ms, err := strconv.Atoi(strings.TrimSpace(p.Expect(t, "done")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		late = max(late, time.Duration(ms)*time.Millisecond)
-		if err := p.Wait(t); err != nil {
-			t.Error(err)
-		}
-	}
-	runs = map[int][]int64{}
-	for _, line := range s.List(t, "LRANGE", "runs", "0", "-1") {
-		at, tick, _ := strings.Cut(line, " ")
-		ms, err1 := strconv.ParseInt(at, 10, 64)
-		n, err2 := strconv.Atoi(tick)
-		if err1 != nil || err2 != nil {
-			t.Fatal(line)
-		}
-		runs[n] = append(runs[n], ms)
-	}
+	all.Wait()
 	return runs, late
 }
 
-// Five processes, each late or early by its own amount at every tick, and by a little
-// more at random: every tick has exactly one run, though the job itself takes no time.
+// Five clients, each late or early by its own amount at every tick, and by a little more at random: every tick has exactly
+// one run, though the job itself takes no time. A single one skips no tick: it is the hardest case for a rule of "not
+// before a whole period", since its own jitter would make it.
 func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
-	t.Parallel()
-	const ticks = 5
-	ms := time.Millisecond
-	runs := spread(t, 2000*ms, ticks, 40*ms, -60*ms, 0, 80*ms, 300*ms, 700*ms)
-	for tick := range ticks {
-		if len(runs[tick]) != 1 {
-			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
-		}
-	}
-}
-
-// A single replica skips no tick: it is the hardest case for a rule of "not before a whole period",
-// since its own jitter would make it.
-func TestOneReplicaSkipsNoTick(t *testing.T) {
-	t.Parallel()
-	const ticks = 6
-	runs := spread(t, 2*time.Second, ticks, 60*time.Millisecond, 0)
-	for tick := range ticks {
-		if len(runs[tick]) != 1 {
-			t.Errorf("tick %d has %d runs: %v", tick, len(runs[tick]), runs[tick])
-		}
+	const ms = time.Millisecond
+	for who, skews := range map[string][]time.Duration{"five": {-60 * ms, 0, 80 * ms, 300 * ms, 700 * ms}, "one": {0}} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			// Clients come when they are told to, or that says nothing about their clocks: where this machine lets one wait,
+			// all is done again with a longer period.
+			for period := 2000 * ms; ; period *= 2 {
+				runs, late := spread(t, period, 50*ms, skews)
+				if late > period/25 && period < 16000*ms {
+					t.Logf("a client came %v late at a tick of %v", late, period)
+					continue
+				}
+				if runs != [ticks]int{1, 1, 1, 1, 1, 1} {
+					t.Errorf("runs of each tick: %v; a client came %v late", runs, late)
+				}
+				return
+			}
+		})
 	}
 }
 
@@ -203,7 +113,7 @@ func TestAnEarlyRunCountsFromItsPeriod(t *testing.T) {
 	o := bed.Client(t, s.Addr()).Once("report")
 	// The last run was 950 s ago, the period is 1000 s.
 	last := now(t, s) - 950_000
-	s.Do(t, "SET", "redlatch_once:{report}", fmt.Sprintf("%d x 0", last), "PX", "50000")
+	s.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "50000")
 	if !must(t, o, 1000*time.Second) {
 		t.Fatal("a call in the last tenth was refused")
 	}
@@ -212,7 +122,7 @@ func TestAnEarlyRunCountsFromItsPeriod(t *testing.T) {
 	}
 	// One of the same tick, as late as it may be.
 	last = now(t, s) - 899_000
-	s.Do(t, "SET", "redlatch_once:{report}", fmt.Sprintf("%d x 0", last), "PX", "101000")
+	s.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "101000")
 	if must(t, o, 1000*time.Second) {
 		t.Error("a call before the last tenth ran")
 	}
