@@ -36,16 +36,7 @@ func TestForeignReadersAreKeptAndNoLonger(t *testing.T) {
 		if least := lease - time.Since(began); ttl > lease.Milliseconds() || ttl < least.Milliseconds() {
 			t.Errorf("the lock lasts %d ms, the foreign reader's lease was %v, and %v of it are left", ttl, lease, least)
 		}
-		w := within(t, lease+soon, next)
-		entered := time.Now() // their leases began after began, and were over at ends
-		t.Logf("the writer entered %v after the foreign reader's lease", entered.Sub(ends))
-		if early := began.Add(lease).Sub(entered); early > 10*time.Millisecond {
-			t.Errorf("the writer entered %v before the end of the foreign reader's lease", early)
-		}
-		if late := entered.Sub(ends); late > soon {
-			t.Errorf("the writer entered %v after the end of the foreign reader's lease", late)
-		}
-		unlock(t, w)
+		enters(t, next, began.Add(lease), ends)
 	}
 }
 
@@ -127,7 +118,6 @@ func TestForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 		// when only the foreign reader is left waits for that one's lease, rightly.
 		lease  = 5 * time.Second
 		theirs = 10 * time.Minute
-		late   = 5 * time.Second // far from the lease that the dead one seems to have
 	)
 	s := server(t)
 	writer := client(t, s, 0).ReadWriteLock("n").WriteLock()
@@ -147,16 +137,7 @@ func TestForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 	s.Do(t, "HDEL", "n", foreign)
 	s.Do(t, "DEL", "{n}:"+foreign+":rwlock_timeout:1")
 	s.Do(t, "PEXPIRE", "n", ms)
-	w := within(t, lease+2*late, next)
-	entered := time.Now()
-	t.Logf("the writer entered %v after the dead reader's lease", entered.Sub(ends))
-	if early := soonest.Sub(entered); early > 10*time.Millisecond {
-		t.Errorf("the writer entered %v before the end of the dead reader's lease", early)
-	}
-	if after := entered.Sub(ends); after > late {
-		t.Errorf("the writer entered %v after the end of the dead reader's lease", after)
-	}
-	unlock(t, w)
+	enters(t, next, soonest, ends)
 	s.Do(t, "DEL", own)
 }
 

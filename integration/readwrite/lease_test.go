@@ -14,9 +14,8 @@ import (
 // Tests of leases: each reader's own, the watchdog, loss.
 
 // A dead reader blocks no longer than its lease, whatever living readers do: they renew, come and
-// go, and hold longer leases.
+// go, and hold longer leases. Nobody raises its own.
 func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
-	t.Parallel()
 	const lease = 8 * time.Second
 	for name, tc := range map[string]struct {
 		// a living reader's lease, how long before the end of the dead one's it leaves; the writer's
@@ -26,7 +25,7 @@ func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 		"others leave early": {time.Minute, lease * 3 / 4, 10 * time.Minute},
 		"others leave late":  {time.Minute, 100 * time.Millisecond, 10 * time.Minute},
 		// No message comes for so little: its refreshes tell it.
-		"others end little later": {lease + lease/2, lease * 3 / 4, 0},
+		"others end little later": {lease + lease/2, lease * 3 / 4, rwlock.DefaultSkipAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,68 +40,33 @@ func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			asked := time.Now()
 			left := remaining(t, s, field)
 			soonest, ends := asked.Add(left), time.Now().Add(left)
-			var opts []redlatch.Option
-			if tc.skip > 0 {
-				opts = append(opts, rwlock.WithSkipAfter(tc.skip))
-			}
-			got := bed.Async(t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n", opts...).WriteLock())
+			got := bed.Async(t.Context(), long.ReadWriteLock("n", rwlock.WithSkipAfter(tc.skip)).WriteLock())
 			waiting(t, s, "writers", 1)
 			time.Sleep(time.Until(ends.Add(-tc.leave)))
 			unlock(t, fixed)
-			if ttl := s.Int(t, "PTTL", "n"); ttl > int64(lease/time.Millisecond) {
+			if ttl := s.Int(t, "PTTL", "n"); ttl > lease.Milliseconds() {
 				t.Errorf("TTL %d ms after the long reader has left", ttl)
 			}
 			unlock(t, live)
 			if freed := time.Now(); freed.After(ends) {
 				ends = freed // the writer waits for the living ones, too
 			}
-			w := within(t, left+2*soon, got)
-			entered := time.Now()
-			t.Logf("the writer entered %v after the dead reader's lease", entered.Sub(ends))
-			if early := soonest.Sub(entered); early > 10*time.Millisecond {
-				t.Errorf("the writer entered %v before the dead reader's lease had ended", early)
-			}
-			if late := entered.Sub(ends); late > soon {
-				t.Errorf("the writer entered %v after the dead reader's lease had ended", late)
-			}
-			unlock(t, w)
+			enters(t, got, soonest, ends)
 		})
 	}
 }
 
-// A dead reader is not revived by others that renew for longer than its lease, then leave: nothing
-// is left of it, though its field stood in the hash meanwhile.
-func TestDeadReaderIsNotRevived(t *testing.T) {
-	t.Parallel()
-	const lease = 5 * time.Second
-	s := server(t)
-	dead := spawn(t, s, lease)
-	dead.Lock(t, ask("read", 0))
-	field := onlyReader(t, s)
-	c := client(t, s, 6*time.Second)
-	live := bed.Lock(t, t.Context(), c.ReadWriteLock("n").ReadLock())
-	dead.Kill(t)
-	before := remaining(t, s, field)
-	for end := time.Now().Add(before); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		now := remaining(t, s, field)
-		if now > before+5*time.Millisecond {
-			t.Fatalf("somebody raised the dead reader's lease from %v to %v", before, now)
-		}
-		before = now
+// enters waits for a writer that must enter when a lease has ended, between these, and soon.
+func enters(t *testing.T, got <-chan bed.Attempt, soonest, ends time.Time) {
+	t.Helper()
+	a := bed.Get(t, got)
+	if a.Err != nil {
+		t.Fatal(a.Err)
 	}
-	bed.Eventually(t, "its timeout key ends", func() bool {
-		return s.Int(t, "EXISTS", "{n}:"+field+":rwlock_timeout:1") == 0
-	})
-	start := time.Now()
-	got := bed.Async(t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n", told()).WriteLock())
-	waiting(t, s, "writers", 1)
-	unlock(t, live)
-	w := within(t, soon, got)
-	if s.Int(t, "HEXISTS", "n", field) == 1 {
-		t.Error("the dead reader's field is still there")
+	if early, late := soonest.Sub(a.At), a.At.Sub(ends); early > 10*time.Millisecond || late > soon {
+		t.Errorf("the writer entered %v before the lease had ended, %v after that", early, late)
 	}
-	t.Logf("a writer entered within %v", time.Since(start))
-	unlock(t, w)
+	unlock(t, a.Hold)
 }
 
 // A short reader never shortens a long one's lease, by its renewals, its end or its unlock.
@@ -158,30 +122,6 @@ func TestPartialReleaseRenewsTheLock(t *testing.T) {
 	}
 	unlock(t, outer)
 	unlock(t, other)
-}
-
-// Holders are kept by the watchdog for longer than their leases, in both modes at once.
-func TestHoldersAreKeptByTheWatchdog(t *testing.T) {
-	t.Parallel()
-	const lease = 6 * time.Second // a stall of two thirds of it would lose them, rightly
-	s := server(t)
-	c := client(t, s, lease)
-	l := c.ReadWriteLock("n")
-	job := redlatch.WithOwner(t.Context(), "job")
-	w := bed.Lock(t, job, l.WriteLock())
-	r := bed.Lock(t, job, l.ReadLock())
-	other := client(t, s, lease).ReadWriteLock("n")
-	for end := time.Now().Add(lease * 3 / 2); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		busy(t, t.Context(), other.ReadLock())
-	}
-	unlock(t, w)
-	for end := time.Now().Add(lease); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		busy(t, t.Context(), other.WriteLock())
-	}
-	if r.Context().Err() != nil {
-		t.Error(context.Cause(r.Context()))
-	}
-	unlock(t, r)
 }
 
 // A writer's fixed lease ends while its

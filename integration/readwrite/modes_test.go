@@ -3,6 +3,7 @@ package readwrite
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,48 +17,29 @@ import (
 	"github.com/redlatch/redlatch/rwlock"
 )
 
-// Re-entries are counted per mode, and raise the lease to the longest.
+// Re-entries are counted per mode, and what is left of a writer that reads is a reader.
 func TestReentryIsCountedPerMode(t *testing.T) {
 	s := server(t)
-	c := client(t, s, 10*time.Second)
-	l := c.ReadWriteLock("n")
-	w1 := bed.Lock(t, t.Context(), l.WriteLock())
-	w2 := bed.Lock(t, w1.Context(), l.WriteLock(), redlatch.WithLease(time.Minute))
-	r1 := bed.Lock(t, w2.Context(), l.ReadLock())
-	r2 := bed.Lock(t, w2.Context(), l.ReadLock())
+	l := client(t, s, 10*time.Second).ReadWriteLock("n")
+	job := redlatch.WithOwner(t.Context(), "job")
+	w1, w2 := bed.Lock(t, job, l.WriteLock()), bed.Lock(t, job, l.WriteLock(), redlatch.WithLease(time.Minute))
+	r1, r2 := bed.Lock(t, job, l.ReadLock()), bed.Lock(t, job, l.ReadLock())
 	st, err := l.State(t.Context())
-	if err != nil || st.Mode != redlatch.ModeWrite || len(st.Holders) != 2 {
-		t.Fatalf("%+v, %v", st, err)
-	}
-	for _, o := range st.Holders {
-		if o.Count != 2 {
-			t.Errorf("%+v: want 2 holds", o)
-		}
-	}
-	// Re-entry raises to the longer lease; it does not add up.
-	if ttl := s.Int(t, "PTTL", "n"); ttl < 40000 || ttl > 60000 {
-		t.Errorf("TTL %d ms, want that of the longer lease", ttl)
+	if err != nil || st.Mode != redlatch.ModeWrite || len(st.Holders) != 2 || st.Holders[0].Count != 2 || st.Holders[1].Count != 2 {
+		t.Fatalf("%+v, %v; want 2 holds of each mode", st, err)
 	}
 	unlock(t, w2)
-	// An inner unlock lowers nothing; the lock's end is that of those who are left when
-	// one leaves wholly.
-	if ttl := s.Int(t, "PTTL", "n"); ttl < 30000 || ttl > 60000 {
-		t.Errorf("TTL %d ms after an inner unlock, want what was asked for", ttl)
-	}
 	busy(t, t.Context(), l.ReadLock())
 	unlock(t, w1)
 	if ttl := s.Int(t, "PTTL", "n"); ttl > 10000 {
 		t.Errorf("TTL %d ms, want that of the holds left", ttl)
 	}
-	// downgraded
 	r3 := bed.Lock(t, t.Context(), l.ReadLock())
-	busy(t, t.Context(), l.WriteLock())
-	unlock(t, r3, r1)
-	busy(t, t.Context(), l.WriteLock())
-	unlock(t, r2)
-	if n := s.Int(t, "DBSIZE"); n != 0 {
-		t.Errorf("%d keys left: %v", n, s.List(t, "KEYS", "*"))
+	for _, r := range []redlatch.Hold{r3, r1, r2} {
+		busy(t, t.Context(), l.WriteLock())
+		unlock(t, r)
 	}
+	empty(t, s)
 }
 
 // A writer that reads and unlocks the write lock lets readers in at that moment.
@@ -101,29 +83,28 @@ func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
 	s := server(t)
 	a, b := client(t, s, time.Minute), client(t, s, 30*time.Second)
 	la, lb := a.ReadWriteLock("n", redlatch.Fenced(), told()), b.ReadWriteLock("n", redlatch.Fenced(), told())
-	state := func() redlatch.State {
+	state := func(mode redlatch.Mode, holders int, queue ...*redlatch.Client) redlatch.State {
 		t.Helper()
 		st, err := la.State(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || st.Held != (holders > 0) || st.Mode != mode || len(st.Holders) != holders ||
+			st.QueueLength != len(queue) || len(st.Queue) != len(queue) {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		for i, o := range st.Queue {
+			if !strings.HasPrefix(o.Owner, queue[i].ID()) {
+				t.Errorf("queue %+v: not in the order of arrival", st.Queue)
+			}
 		}
 		return st
 	}
-	if st := state(); st.Held || st.Mode != redlatch.ModeNone || st.QueueLength != 0 || st.Name != "n" {
-		t.Errorf("free: %+v", st)
-	}
-	r1 := bed.Lock(t, t.Context(), la.ReadLock())
-	r2 := bed.Lock(t, t.Context(), lb.ReadLock())
+	state(redlatch.ModeNone, 0)
+	r1, r2 := bed.Lock(t, t.Context(), la.ReadLock()), bed.Lock(t, t.Context(), lb.ReadLock())
 	r3 := bed.Lock(t, r2.Context(), lb.ReadLock())
 	first := bed.Async(t.Context(), la.WriteLock())
 	waiting(t, s, "writers", 1)
 	second := bed.Async(t.Context(), lb.WriteLock())
 	waiting(t, s, "writers", 2)
-	st := state()
-	if !st.Held || st.Mode != redlatch.ModeRead || len(st.Holders) != 2 || st.QueueLength != 2 || len(st.Queue) != 2 {
-		t.Fatalf("%+v", st)
-	}
-	for _, o := range st.Holders {
+	for _, o := range state(redlatch.ModeRead, 2, a, b).Holders {
 		count, lease := 1, time.Minute
 		if strings.HasPrefix(o.Owner, b.ID()) {
 			count, lease = 2, 30*time.Second
@@ -132,14 +113,11 @@ func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
 			t.Errorf("%+v: want %d holds and at most %v", o, count, lease)
 		}
 	}
-	if !strings.HasPrefix(st.Queue[0].Owner, a.ID()) || !strings.HasPrefix(st.Queue[1].Owner, b.ID()) {
-		t.Errorf("queue %+v: not in the order of arrival", st.Queue)
-	}
 	unlock(t, r1, r2, r3)
-	for _, from := range []<-chan bed.Attempt{first, second} {
+	for i, from := range []<-chan bed.Attempt{first, second} {
 		w := within(t, soon, from)
-		if st := state(); st.Mode != redlatch.ModeWrite || len(st.Holders) != 1 || st.Holders[0].Mode != redlatch.ModeWrite ||
-			st.Token != w.Token() || strings.Contains(st.Holders[0].Owner, ":write") {
+		st := state(redlatch.ModeWrite, 1, []*redlatch.Client{b}[i:]...)
+		if h := st.Holders[0]; h.Mode != redlatch.ModeWrite || st.Token != w.Token() || strings.Contains(h.Owner, ":write") {
 			t.Errorf("a writer with token %d: %+v", w.Token(), st)
 		}
 		bed.Unlock(t, w)
@@ -155,14 +133,10 @@ func TestStateCountsReadersThatWait(t *testing.T) {
 	expect := func(what string, length, listed int) {
 		t.Helper()
 		st, err := l.State(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if st.QueueLength != length || len(st.Queue) != listed {
-			t.Errorf("%s: %d wait, %d in the list; want %d and %d", what, st.QueueLength, len(st.Queue), length, listed)
-		}
-		if in, err := b.Inspect(t.Context(), "n"); err != nil || in.QueueLength != length {
-			t.Errorf("%s: Inspect says %d, want %d: %v", what, in.QueueLength, length, err)
+		in, ierr := b.Inspect(t.Context(), "n")
+		if err != nil || ierr != nil || st.QueueLength != length || len(st.Queue) != listed || in.QueueLength != length {
+			t.Errorf("%s: %d wait, %d in the list, %d as Inspect says; want %d and %d; %v, %v",
+				what, st.QueueLength, len(st.Queue), in.QueueLength, length, listed, err, ierr)
 		}
 	}
 	w := bed.Lock(t, t.Context(), l.WriteLock())
@@ -177,36 +151,27 @@ func TestStateCountsReadersThatWait(t *testing.T) {
 	waiting(t, s, "writers", 1)
 	expect("three readers and a writer", 4, 1)
 	unlock(t, w)
-	for i := range got {
-		unlock(t, within(t, 10*time.Second, got[i]))
+	for _, from := range got {
+		unlock(t, bed.Hold(t, from))
 	}
 	expect("all served", 0, 0)
 
-	now := s.List(t, "TIME")
-	at, err := strconv.Atoi(now[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	late, over := strconv.Itoa((at+600)*1000), strconv.Itoa((at-1)*1000)
+	at := s.Int(t, "EVAL", "return redis.call('TIME')[1]", "0")
+	late, over := strconv.FormatInt((at+600)*1000, 10), strconv.FormatInt((at-1)*1000, 10)
 	put := func(key string, list ...string) {
 		s.Do(t, append([]string{"ZADD", "redlatch_rw_" + key + ":{n}"}, list...)...)
-		s.Do(t, "PEXPIRE", "redlatch_rw_"+key+":{n}", "60000")
 	}
 	put("turn", late, "c:r1", late, "c:r2", over, "c:r3")
 	put("readers", late, "c:r4", over, "c:r5")
 	expect("readers, some in their turn", 3, 0)
-	var marks, writers []string
 	for i := range 1200 {
-		marks = append(marks, late, "c:w"+strconv.Itoa(i))
-		writers = append(writers, strconv.Itoa(i), "c:w"+strconv.Itoa(i))
+		put("marks", late, "c:w"+strconv.Itoa(i))
+		put("writers", strconv.Itoa(i), "c:w"+strconv.Itoa(i))
 	}
-	put("marks", append(marks, over, "c:w1200")...)
-	put("writers", append(writers, "1200", "c:w1200")...)
+	put("marks", over, "c:w1200")
+	put("writers", "1200", "c:w1200")
 	expect("a long queue", 1203, 1000)
-	for _, key := range []string{"turn", "readers", "marks", "writers"} {
-		s.Do(t, "DEL", "redlatch_rw_"+key+":{n}")
-	}
-	empty(t, s)
+	s.Do(t, "FLUSHALL")
 }
 
 // A reader enters at its next refresh, not when the lease of the writer that kept it out would have
@@ -238,39 +203,31 @@ func TestWriterGoneWithoutAMessage(t *testing.T) {
 // What a read unlock costs does not grow with the number of readers: what the script calls is the
 // same, for the reader that ends last and for the others.
 func TestCostOfAReadUnlock(t *testing.T) {
-	s := server(t)
 	const sample = 50
+	s := server(t)
+	l := client(t, s, time.Hour).ReadWriteLock("n").ReadLock()
 	var most int64
 	for _, readers := range []int{1, 100, 1000} {
-		c := client(t, s, time.Hour)
-		l := c.ReadWriteLock("n").ReadLock()
 		holds := make([]redlatch.Hold, 0, readers+2*sample)
-		for range readers + 2*sample {
+		for range cap(holds) {
 			holds = append(holds, bed.Lock(t, t.Context(), l))
 		}
-		slices.Reverse(holds[len(holds)-sample:])
-		for name, part := range map[string][]redlatch.Hold{
-			"first to end": holds[:sample],
-			"last to end":  holds[len(holds)-sample:],
-		} {
+		firsts, stay, lasts := holds[:sample], holds[sample:sample+readers], holds[sample+readers:]
+		slices.Reverse(lasts)
+		for name, part := range map[string][]redlatch.Hold{"first to end": firsts, "last to end": lasts} {
 			before := s.CommandStats(t)
 			unlock(t, part...)
 			diff := s.CommandStats(t).Sub(before)
-			var calls int64
-			for cmd, n := range diff.Calls {
-				if cmd != "evalsha" && cmd != "ping" { // each connection sends one a second
-					calls += n
-				}
+			calls := -diff.Calls["evalsha"] - diff.Calls["ping"] // each connection sends one a second
+			for n := range maps.Values(diff.Calls) {
+				calls += n
 			}
-			t.Logf("%d readers stay, %s: %v of server time and %d calls per unlock: %v", readers, name,
-				diff.Time["evalsha"]/sample, calls/sample, diff.Calls)
-			if diff.Calls["evalsha"] != sample {
-				t.Errorf("%d commands for %d unlocks", diff.Calls["evalsha"], sample)
-			}
+			t.Logf("%d readers stay, %s: %v of server time and %d calls per unlock", readers, name, diff.Time["evalsha"]/sample, calls/sample)
 			if readers == 1 {
 				most = max(most, calls)
-			} else if calls > most+sample/10 {
-				t.Errorf("%d readers: %d calls for %d unlocks, with one reader %d", readers, calls, sample, most)
+			}
+			if diff.Calls["evalsha"] != sample || calls > most+sample/10 {
+				t.Errorf("%d readers: %d commands and %d calls for %d unlocks, with one reader %d", readers, diff.Calls["evalsha"], calls, sample, most)
 			}
 			for _, scan := range []string{"hgetall", "hkeys", "keys", "scan", "hscan"} {
 				if diff.Calls[scan] > 0 {
@@ -278,7 +235,7 @@ func TestCostOfAReadUnlock(t *testing.T) {
 				}
 			}
 		}
-		unlock(t, holds[sample:len(holds)-sample]...)
+		unlock(t, stay...)
 		empty(t, s)
 	}
 }

@@ -17,158 +17,109 @@ import (
 
 // Tests of who comes next: readers and writers over several processes.
 
-// 20 readers of 4 processes are all inside before one of
-// them leaves, although writers wait, too. Nobody looks by itself for ten minutes: the writer's
-// unlock wakes them.
+// 20 readers of 4 clients are all inside before one of them leaves, although writers wait, too. Nobody looks by itself
+// for ten minutes: the writer's unlock wakes them.
 func TestReadersEnterTogetherAfterAWrite(t *testing.T) {
 	t.Parallel()
-	const procs, each, skip = 4, 5, 10 * time.Minute
+	const clients, each = 4, 5
 	s := server(t)
-	w := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip)).WriteLock(), redlatch.WithLease(skip))
-	type waiter struct {
-		p  *bed.Worker
-		id int
-	}
-	var readers []waiter
-	writers := map[*bed.Worker]int{}
-	for range procs {
-		p := spawn(t, s, 0)
-		p.Start(t, ask("write", skip))
-		writers[p] = 1
+	w := bed.Lock(t, t.Context(), client(t, s, time.Hour).ReadWriteLock("n", told()).WriteLock())
+	var readers, writers []<-chan bed.Attempt
+	for i := range clients {
+		l := client(t, s, time.Hour).ReadWriteLock("n", told())
+		writers = append(writers, bed.Async(t.Context(), l.WriteLock()))
+		waiting(t, s, "writers", int64(i+1))
 		for range each {
-			readers = append(readers, waiter{p, p.Start(t, ask("read", skip))})
+			readers = append(readers, bed.Async(t.Context(), l.ReadLock()))
 		}
 	}
-	waiting(t, s, "readers", procs*each)
-	waiting(t, s, "writers", procs)
-	begin := time.Now()
+	waiting(t, s, "readers", clients*each)
 	unlock(t, w)
-	for _, r := range readers {
-		r.p.Await(t, r.id, "locked")
-	}
-	t.Logf("all %d inside after %v", len(readers), time.Since(begin))
-	for _, r := range readers {
-		r.p.Unlock(t, r.id)
-	}
-	serve(t, writers)
-}
-
-// serve unlocks the holds that the commands of several processes get, one
-// after the other, until each process has had as many as told.
-func serve(t *testing.T, left map[*bed.Worker]int) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for ; len(left) > 0; time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("some were not served: %v", left)
-		}
-		for p := range left {
-			if a, ok := p.Take(t, "locked"); ok {
-				p.Unlock(t, a.ID)
-				if left[p]--; left[p] == 0 {
-					delete(left, p)
-				}
-			}
-		}
+	unlock(t, allGot(t, readers)...)
+	for _, from := range writers {
+		unlock(t, bed.Hold(t, from))
 	}
 }
 
 // The last read unlock calls one writer, however many wait.
 func TestLastReadUnlockCallsOneWriter(t *testing.T) {
 	t.Parallel()
+	const clients, each = 8, 5
 	s := server(t)
-	c := client(t, s, time.Hour)
-	r1 := bed.Lock(t, t.Context(), c.ReadWriteLock("n").ReadLock())
-	r2 := bed.Lock(t, t.Context(), c.ReadWriteLock("n").ReadLock())
-	const procs, each = 8, 5
-	left := map[*bed.Worker]int{}
-	before := s.CommandStats(t)
-	scripts := func() int64 { return s.CommandStats(t).Sub(before).Calls["evalsha"] }
-	for range procs {
+	l := client(t, s, time.Hour).ReadWriteLock("n").ReadLock()
+	r1, r2 := bed.Lock(t, t.Context(), l), bed.Lock(t, t.Context(), l)
+	got := make(chan bed.Attempt, clients*each)
+	enter := func(l redlatch.Locker) {
+		h, err := l.Lock(t.Context())
+		got <- bed.Attempt{Hold: h, Err: err}
+	}
+	var locks []redlatch.Locker
+	for range clients {
 		// Without refreshes of places and renewals nothing else sends commands, but a look each second.
-		p := spawn(t, s, time.Hour)
-		p.Start(t, ask("write", time.Hour))
-		left[p] = each
+		locks = append(locks, client(t, s, time.Hour).ReadWriteLock("n", rwlock.WithSkipAfter(time.Hour)).WriteLock())
+		go enter(locks[len(locks)-1])
 	}
-	waiting(t, s, "writers", procs)
-	listening(t, s, procs)
-	for p := range left {
-		for range each - 1 {
-			p.Start(t, ask("write", time.Hour))
-		}
+	waiting(t, s, "writers", clients)
+	listening(t, s, clients)
+	for i := range clients * (each - 1) {
+		go enter(locks[i%clients]) // behind the first of its client
 	}
-
-	before = s.CommandStats(t)
-	began := time.Now()
-	unlock(t, r1)
-	unlock(t, r2)
-	bed.Eventually(t, "a writer enters", func() bool { return s.Hash(t, "HGETALL", "n")["mode"] == "write" })
-	took := time.Since(began)
-	looks := int64(procs) * int64(1+took/time.Second) / 2
-	if n := scripts(); n > 3+looks {
-		t.Errorf("%d commands for two read unlocks within %v, want their own and one attempt", n, took)
+	s.AwaitQuiet(t)
+	before, began := s.CommandStats(t), time.Now()
+	unlock(t, r1, r2)
+	h := bed.Hold(t, got)
+	looks := clients * int64(1+time.Since(began)/time.Second) / 2
+	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 3+looks {
+		t.Errorf("%d commands for two read unlocks, want their own and one attempt", n)
 	}
-	serve(t, left)
+	unlock(t, h)
+	for range clients*each - 1 {
+		unlock(t, bed.Hold(t, got))
+	}
 }
 
 // 32 readers of 4 processes loop without a pause; a
 // writer enters as soon as those inside have left. With PreferReaders it does not.
 func TestWriterIsNotStarved(t *testing.T) {
-	t.Parallel()
-	const procs, each, hold = 4, 8, 250 * time.Millisecond
+	const procs, each, hold, tries = 4, 8, 250 * time.Millisecond, 5
 	for _, prefer := range []bool{false, true} {
-		s := server(t)
-		c := client(t, s, 0)
-		var ps []*bed.Worker
-		for range procs {
-			p := spawn(t, s, 0)
-			p.Start(t, bed.Command{ID: 1, Do: "loop", Kind: "read", Name: "n", Prefer: prefer, Count: each, Hold: hold})
-			ps = append(ps, p)
-		}
-		for _, p := range ps {
-			p.Await(t, 1, "looping")
-		}
-		l := c.ReadWriteLock("n").WriteLock()
-		if prefer {
-			// The way to see that the rest of this test could fail. A server that stands still for longer
-			// than they hold finds the unlocks of all of them then, and may serve the writer next.
-			kept := false
-			for range 5 {
-				h, err := l.TryLock(t.Context(), 8*hold, 0)
-				if kept = errors.Is(err, redlatch.ErrNotAcquired); kept {
-					break
-				}
-				if err != nil {
+		t.Run(map[bool]string{false: "readers stand back", true: "PreferReaders"}[prefer], func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			var ps []*bed.Worker
+			for range procs {
+				p := spawn(t, s, 0)
+				p.Start(t, bed.Command{ID: 1, Do: "loop", Kind: "read", Name: "n", Prefer: prefer, Count: each, Hold: hold})
+				p.Await(t, 1, "looping")
+				ps = append(ps, p)
+			}
+			// Readers one after the other would never leave a gap. A server that stands still for longer than they hold
+			// finds the unlocks of all of them then, and may serve the writer also where readers prefer themselves.
+			l, entered, wait := client(t, s, 0).ReadWriteLock("n").WriteLock(), 0, hold+4*time.Second
+			if prefer {
+				wait = 8 * hold
+			}
+			for range tries {
+				h, err := l.TryLock(t.Context(), wait, 0)
+				if err == nil {
+					entered++
+					unlock(t, h)
+				} else if !errors.Is(err, redlatch.ErrNotAcquired) {
 					t.Fatal(err)
 				}
-				unlock(t, h)
-			}
-			if !kept {
-				t.Error("writers entered among readers that prefer themselves: they do not overlap, the test shows nothing")
-			}
-		} else {
-			for range 5 {
-				start := time.Now()
-				h, err := l.TryLock(t.Context(), 10*time.Second, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				took := time.Since(start)
-				t.Logf("a writer among %d looping readers waited %v", procs*each, took)
-				if took > hold+4*time.Second { // readers one after the other would never leave a gap
-					t.Errorf("a writer waited %v for readers that hold for %v", took, hold)
-				}
-				unlock(t, h)
 				time.Sleep(hold / 2) // let the readers mix again
 			}
-		}
-		for _, p := range ps {
-			p.Start(t, bed.Command{ID: 1, Do: "cancel"})
-			if n := p.Await(t, 1, "looped").Count; n < each*5 && !prefer {
-				t.Errorf("only %d read locks in a process: the readers starved", n)
+			if prefer && entered == tries || !prefer && entered < tries {
+				t.Errorf("a writer entered %d times of %d, with a wait of %v", entered, tries, wait)
 			}
-		}
-		bed.End(t, ps...)
+			for _, p := range ps {
+				p.Start(t, bed.Command{ID: 1, Do: "cancel"})
+				if n := p.Await(t, 1, "looped").Count; n < each*tries && !prefer {
+					t.Errorf("only %d read locks in a process: the readers starved", n)
+				}
+			}
+			bed.End(t, ps...)
+		})
 	}
 }
 
@@ -178,23 +129,21 @@ func TestReadersAreNotStarved(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
 	for range 4 {
-		c := client(t, s, 0)
-		l := c.ReadWriteLock("n").WriteLock()
+		l := client(t, s, 0).ReadWriteLock("n").WriteLock()
 		for range 2 {
 			wg.Go(func() {
-				for ctx.Err() == nil {
+				for {
 					h, err := l.Lock(ctx)
 					if err != nil {
 						return
 					}
 					s.Do(t, "INCR", "phases")
 					time.Sleep(2 * time.Millisecond)
-					if err := h.Unlock(context.Background()); err != nil {
-						t.Error(err)
-					}
+					bed.Unlock(t, h)
 				}
 			})
 		}
@@ -202,26 +151,22 @@ func TestReadersAreNotStarved(t *testing.T) {
 	c, proxy := proxied(t, s, 0, 0)
 	reader := c.ReadWriteLock("n").ReadLock()
 	bed.Eventually(t, "writers at work", func() bool { return s.Int(t, "EXISTS", "phases") == 1 })
-	worst := int64(0)
 	for range 100 {
 		asks := proxy.StallReply(testbed.Contains("EVALSHA", luascript.RWRead.SHA))
 		got := bed.Async(t.Context(), reader)
 		asks.Wait(t) // not before the server knows of it: how long that takes is the machine's affair
 		before := s.Int(t, "GET", "phases")
 		asks.Release()
-		h := within(t, 30*time.Second, got)
-		after := s.Int(t, "GET", "phases")
-		worst = max(worst, after-before)
+		h := bed.Hold(t, got)
+		// One may have been under way when the reader asked, and have counted itself later.
+		if began := s.Int(t, "GET", "phases") - before; began > 1 {
+			t.Errorf("%d write phases began while a reader waited", began)
+		}
 		unlock(t, h)
 	}
 	cancel()
 	wg.Wait()
 	s.Do(t, "DEL", "phases")
-	t.Logf("most write phases that began while a reader waited: %d", worst)
-	// One may have been under way when the reader asked, and have counted itself later.
-	if worst > 1 {
-		t.Errorf("%d write phases began while a reader waited", worst)
-	}
 }
 
 // Readers stand back for a waiting writer, but not who is inside or prefers readers.
@@ -232,41 +177,35 @@ func TestReadersStandBackForAWaitingWriter(t *testing.T) {
 	r := bed.Lock(t, t.Context(), l1.ReadLock())
 	wctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
-	failed := make(chan error, 1)
-	go func() { _, err := l2.WriteLock().Lock(wctx); failed <- err }()
+	writer := bed.Async(wctx, l2.WriteLock())
 	waiting(t, s, "writers", 1)
-
 	busy(t, t.Context(), l1.ReadLock())
 	busy(t, t.Context(), l2.ReadLock())
-	again := bed.Lock(t, r.Context(), l1.ReadLock()) // inside already
-	unlock(t, again)
-	preferring := bed.Lock(t, t.Context(), c2.ReadWriteLock("n", rwlock.PreferReaders()).ReadLock())
-	unlock(t, preferring)
+	unlock(t, bed.Lock(t, r.Context(), l1.ReadLock())) // inside already
+	unlock(t, bed.Lock(t, t.Context(), c2.ReadWriteLock("n", rwlock.PreferReaders()).ReadLock()))
 
 	// A writer that gives up lets them in at once.
 	back := bed.Async(t.Context(), l1.ReadLock())
 	waiting(t, s, "readers", 1)
-	start := time.Now()
 	giveUp()
-	if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrNotAcquired) {
+	if err := bed.Get(t, writer).Err; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
 	}
-	h := within(t, soon, back)
-	t.Logf("entered %v after the writer gave up", time.Since(start))
-	unlock(t, h, r)
+	unlock(t, within(t, soon, back), r)
 }
 
 // Marks of writers that come after
 // a reader do not hold it back.
 func TestReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 	t.Parallel()
+	const writers = 4 // their waits overlap: there is always a mark
 	s := server(t)
 	inside := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var wg sync.WaitGroup
 	var tries atomic.Int64
-	const writers = 4 // their waits overlap: there is always a mark
+	defer wg.Wait()
+	defer cancel()
 	for range writers {
 		l := client(t, s, 0).ReadWriteLock("n").WriteLock()
 		wg.Go(func() {
@@ -281,19 +220,11 @@ func TestReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 	}
 	waiting(t, s, "writers", writers)
 	for range 5 {
-		reader := client(t, s, 0).ReadWriteLock("n").ReadLock()
-		start, before := time.Now(), tries.Load()
-		h, err := reader.TryLock(t.Context(), 30*time.Second, 0)
-		if err != nil {
-			cancel()
-			wg.Wait()
-			t.Fatal(err)
-		}
-		came := tries.Load() - before
-		t.Logf("entered after %v, while writers came %d times", time.Since(start), came)
+		before := tries.Load()
+		h := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
 		// It waits for those that came before it. What they leave is undone in the background. They come
 		// five times a second, also while the reader stands still; one that they hold back never enters.
-		if came > 20*writers {
+		if came := tries.Load() - before; came > 20*writers {
 			t.Errorf("a reader waited while %d writers came and went that came after it", came)
 		}
 		unlock(t, h)
@@ -306,19 +237,17 @@ func TestReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 // A waiting writer, and a waiting reader whose turn it is, are passed over when they die without a
 // word.
 func TestDeadWaitersArePassedOver(t *testing.T) {
-	t.Parallel()
 	const skip = 5 * time.Second // a living waiter that stands still for four fifths of it is passed over, rightly
-	start := func(t *testing.T) (*testbed.Server, *rwlock.ReadWriteLock) {
+	start := func(t *testing.T) (*testbed.Server, *bed.Worker, *rwlock.ReadWriteLock) {
 		t.Helper()
 		t.Parallel()
 		s := server(t)
-		return s, client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
+		return s, spawn(t, s, 0), client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
 	}
 	for name, more := range map[string]int64{"writer": 0, "writer, with a living one that came later": 1} {
 		t.Run(name, func(t *testing.T) {
-			s, l := start(t)
+			s, p, l := start(t)
 			r := bed.Lock(t, t.Context(), l.ReadLock())
-			p := spawn(t, s, 0)
 			p.Start(t, ask("write", skip))
 			waiting(t, s, "writers", 1)
 			back := bed.Async(t.Context(), l.ReadLock())
@@ -328,38 +257,27 @@ func TestDeadWaitersArePassedOver(t *testing.T) {
 				later = append(later, bed.Async(t.Context(), l.WriteLock()))
 			}
 			waiting(t, s, "writers", 1+more)
-			select { // it is refreshed: longer than its first life time
-			case <-back:
-				t.Fatal("entered before a living writer")
-			case <-time.After(skip + skip/2):
-			}
+			time.Sleep(skip + skip/2) // it is refreshed: longer than its first life time
+			blocked(t, "the reader", back)
 			p.Kill(t)
-			began := time.Now()
-			h := within(t, skip+soon, back)
-			t.Logf("entered %v after the waiting writer was killed", time.Since(began))
-			unlock(t, h, r)
+			unlock(t, within(t, skip+soon, back), r)
 			unlock(t, allGot(t, later)...)
 		})
 	}
 	t.Run("reader", func(t *testing.T) {
-		s, l := start(t)
+		s, p, l := start(t)
 		w := bed.Lock(t, t.Context(), l.WriteLock())
-		p := spawn(t, s, 0)
 		p.Start(t, ask("read", skip))
 		waiting(t, s, "readers", 1)
 		next := bed.Async(t.Context(), l.WriteLock())
 		waiting(t, s, "writers", 1)
 		p.Kill(t)
-		began := time.Now()
 		unlock(t, w)
-		h := within(t, skip+soon, next)
-		t.Logf("entered %v after the unlock, behind a dead reader", time.Since(began))
-		unlock(t, h)
+		unlock(t, within(t, skip+soon, next))
 	})
 	t.Run("frozen writer comes back", func(t *testing.T) {
-		s, l := start(t)
+		s, p, l := start(t)
 		r := bed.Lock(t, t.Context(), l.ReadLock())
-		p := spawn(t, s, 0)
 		id := p.Start(t, ask("write", skip))
 		waiting(t, s, "writers", 1)
 		p.Freeze(t)
@@ -376,36 +294,33 @@ func TestDeadWaitersArePassedOver(t *testing.T) {
 // The turn is kept for a reader that is slow to take it, and given up by one that leaves: a writer
 // enters then, not after the skip time.
 func TestTurnIsKeptForAReader(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c, proxy := proxied(t, s, 0, 0)
-	reader := c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute)).ReadLock()
-	l := client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute))
 	for _, leaves := range []bool{false, true} {
-		w := bed.Lock(t, t.Context(), l.WriteLock())
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		got := bed.Async(ctx, reader)
-		waiting(t, s, "readers", 1)
-		next := bed.Async(t.Context(), l.WriteLock())
-		waiting(t, s, "writers", 1)
-		s.AwaitQuiet(t)
-		proxy.Pause(testbed.Replies) // it hears nothing, but is heard
-		unlock(t, w)
-		select {
-		case <-next:
-			t.Fatal("a writer entered before a reader whose turn it was")
-		case <-time.After(300 * time.Millisecond):
-		}
-		if leaves {
-			cancel()
-			unlock(t, within(t, soon, next))
+		t.Run(map[bool]string{false: "is slow", true: "leaves"}[leaves], func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			c, proxy := proxied(t, s, 0, 0)
+			l := client(t, s, 0).ReadWriteLock("n", told())
+			w := bed.Lock(t, t.Context(), l.WriteLock())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			got := bed.Async(ctx, c.ReadWriteLock("n", told()).ReadLock())
+			waiting(t, s, "readers", 1)
+			next := bed.Async(t.Context(), l.WriteLock())
+			waiting(t, s, "writers", 1)
+			s.AwaitQuiet(t)
+			proxy.Pause(testbed.Replies) // it hears nothing, but is heard
+			unlock(t, w)
+			blocked(t, "a writer, before a reader whose turn it is,", next)
+			if leaves {
+				cancel()
+				unlock(t, within(t, soon, next))
+			}
 			proxy.Resume(testbed.Replies)
-		} else {
-			proxy.Resume(testbed.Replies)
-			unlock(t, within(t, soon, got))
-			unlock(t, within(t, soon, next))
-		}
+			if !leaves {
+				unlock(t, within(t, soon, got))
+				unlock(t, within(t, soon, next))
+			}
+		})
 	}
 }
 
@@ -413,71 +328,30 @@ func TestTurnIsKeptForAReader(t *testing.T) {
 // first, whoever held the lock. One that nobody hears yet when it is called loses its place, so all listen first.
 func TestWritersEnterInTheirOrder(t *testing.T) {
 	t.Parallel()
-	s := server(t)
 	const writers, rounds = 6, 5
-	locks := make([]*rwlock.WriteLock, writers)
-	for i := range locks {
-		locks[i] = client(t, s, 30*time.Second).ReadWriteLock("n").WriteLock()
+	s := server(t)
+	var locks []redlatch.Locker
+	for range writers {
+		locks = append(locks, client(t, s, 30*time.Second).ReadWriteLock("n").WriteLock())
 	}
 	other := client(t, s, 30*time.Second).ReadWriteLock("n")
 	for round := range rounds {
-		var first redlatch.Locker = other.ReadLock()
-		if round%2 == 1 {
-			first = other.WriteLock()
-		}
-		h, err := first.Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		came := make(chan int, writers)
-		var wg sync.WaitGroup
+		h := bed.Lock(t, t.Context(), []redlatch.Locker{other.ReadLock(), other.WriteLock()}[round%2])
+		var got []<-chan bed.Attempt
 		for i, l := range locks {
-			wg.Go(func() {
-				h, err := l.Lock(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				came <- i
-				if err := h.Unlock(context.Background()); err != nil {
-					t.Error(err)
-				}
-			})
+			got = append(got, bed.Async(t.Context(), l))
 			waiting(t, s, "writers", int64(i)+1)
 			bed.Eventually(t, "it listens", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel("n")+"*:write")) > i })
 		}
-		if err := h.Unlock(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		wg.Wait()
-		close(came)
-		want := 0
-		for got := range came {
-			if got != want {
-				t.Fatalf("round %d: writer %d entered as number %d", round, got, want)
-			}
-			want++
-		}
-	}
-}
-
-// A writer that is first and does not take the free lock, since it stands still,
-// holds up the next one for a moment only, however long its mark would live.
-func TestFirstWriterThatDoesNotCome(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	w := client(t, s, 30*time.Second).ReadWriteLock("n", told()).WriteLock()
-	hears(t, s, stranger)
-	mark(t, s, stranger)
-	if h, err := w.TryLock(t.Context(), 0, 0); err == nil {
-		t.Error("an attempt passed a writer whose turn it was")
 		unlock(t, h)
+		for i := range got {
+			h := bed.Hold(t, got[i])
+			for later, from := range got[i+1:] {
+				if len(from) > 0 {
+					t.Fatalf("round %d: writer %d entered beside number %d", round, i+1+later, i)
+				}
+			}
+			unlock(t, h)
+		}
 	}
-	began := time.Now()
-	h, err := w.TryLock(t.Context(), soon, 0)
-	if err != nil {
-		t.Fatalf("after %v: %v", time.Since(began), err)
-	}
-	t.Logf("entered after %v", time.Since(began))
-	unlock(t, h)
 }
