@@ -111,7 +111,7 @@ func (f *follower) changes(is redlatch.Inspection) (out []cell) {
 			word, style = "expired", red
 		}
 		if !h.HeldSince.IsZero() {
-			lasted = ", held for " + since(f.At, h.HeldSince)
+			lasted = ", held for up to " + since(f.At, h.HeldSince) // it ended at some time since the last look
 		}
 		say(style, "%-9s %s%s", word, describe(h), lasted)
 	}
