@@ -107,24 +107,16 @@ func TestTraps(t *testing.T) {
 }
 
 // TestAnswerIsInTheServersStead: the error comes in its turn, between the replies to other
-// requests of the connection, and the server has not seen the request.
+// requests of the connection.
 func TestAnswerIsInTheServersStead(t *testing.T) {
-	s, p, client := proxied(t)
-	trap := p.Answer(Contains("INCR", "k2"), "LOADING Redis is loading the dataset in memory").Times(1)
+	_, p, client := proxied(t)
+	p.Answer(Contains("INCR", "k2"), "LOADING Redis is loading the dataset in memory")
 	results := client.DoMulti(context.Background(),
 		client.B().Incr().Key("k1").Build(), client.B().Incr().Key("k2").Build(), client.B().Incr().Key("k3").Build())
-	for i, want := range []bool{true, false, true} {
-		err := results[i].Error()
-		if (err == nil) != want || !want && !strings.HasPrefix(err.Error(), "LOADING") {
+	for i, want := range []string{"", "LOADING", ""} {
+		if err := results[i].Error(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("answer %d: %v", i+1, err)
 		}
-	}
-	trap.Wait(t)
-	if got := s.Int(t, "EXISTS", "k2"); got != 0 {
-		t.Error("the server has seen the request")
-	}
-	if err := <-incr(client, "k2"); err != nil { // the trap is used up
-		t.Error(err)
 	}
 }
 

@@ -20,17 +20,11 @@ func TestRefusedPortStaysOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Refuse()
-		if l, err := net.Listen("tcp", p.Addr()); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("somebody else listens: %v", err)
-			if err == nil {
-				_ = l.Close()
-			}
+		if _, err := net.Listen("tcp", p.Addr()); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatalf("somebody else listens: %v", err)
 		}
-		if c, err := net.DialTimeout("tcp", p.Addr(), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("connecting: %v", err)
-			if err == nil {
-				_ = c.Close()
-			}
+		if _, err := net.DialTimeout("tcp", p.Addr(), time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("connecting: %v", err)
 		}
 		p.Admit(t)
 		if err := old.Close(); err != nil {

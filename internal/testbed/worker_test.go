@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -31,16 +32,11 @@ func init() {
 }
 
 func TestWorkerErrorIsSeen(t *testing.T) {
-	p := Spawn(t, "failing", nil)
-	if err := p.Wait(t); err == nil {
-		t.Error("exit status 0")
-	}
-	if got := p.Stderr(); !strings.Contains(got, "as planned") {
-		t.Errorf("standard error %q", got)
-	}
-	p = Spawn(t, "nobody", nil)
-	if err := p.Wait(t); err == nil || !strings.Contains(p.Stderr(), `no role "nobody"`) {
-		t.Errorf("%v, %q", err, p.Stderr())
+	for role, want := range map[string]string{"failing": "as planned", "nobody": `no role "nobody"`} {
+		p := Spawn(t, role, nil)
+		if err := p.Wait(t); err == nil || !strings.Contains(p.Stderr(), want) {
+			t.Errorf("%s: %v, %q", role, err, p.Stderr())
+		}
 	}
 }
 
@@ -71,17 +67,9 @@ func TestServerDiesWithItsKilledParent(t *testing.T) {
 	})
 }
 
-func readProc(pid int) string {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return ""
-	}
-	return string(stat)
-}
-
 // alive says whether a process runs: one that has ended but was not reaped (by
 // an init that does not care) counts as dead.
 func alive(pid int) bool {
-	stat := readProc(pid)
-	return stat != "" && !strings.Contains(stat, ") Z ")
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
