@@ -26,36 +26,31 @@ func stranger(i uint64) string { return fmt.Sprintf("00000000-0000-4000-8000-%01
 // the other. They excuse nothing: a release passes the dead over, and whoever waits looks by himself.
 var crowdFaults = []fault{
 	// Whom nobody hears stands in front.
-	onServer("dead clients on the list", "data", 0, .001, .002, func(w *world, p planned, s *testbed.Server) func() {
-		for i := range 1 + p.seed%20 {
-			s.Do(w.t, "ZADD", crowdList, strconv.FormatUint(i, 10), stranger(i))
+	onServer("dead clients on the list", "data", 0, .001, .002, func(x *ongoing) {
+		for i := range 1 + x.seed%20 {
+			x.server().Do(x.t, "ZADD", crowdList, strconv.FormatUint(i, 10), stranger(i))
 		}
-		return nil
 	}),
 	// Who hears his call and does nothing, as a process that stands still, stands in front.
-	onServer("a deaf client on the list", "data", 0, .2, .4, func(w *world, _ planned, s *testbed.Server) func() {
-		unhear := w.hear(s, stranger(0), func() {})
-		s.Do(w.t, "ZADD", crowdList, "1", stranger(0))
-		return unhear
+	onServer("a deaf client on the list", "data", 0, .2, .4, func(x *ongoing) {
+		x.undo = x.hear(x.server(), stranger(0), func() {})
+		x.server().Do(x.t, "ZADD", crowdList, "1", stranger(0))
 	}),
-	onServer("list deleted", "data", 0, .001, .002, func(_ *world, _ planned, s *testbed.Server) func() {
-		_, _ = s.Try("DEL", crowdList)
-		return nil
-	}),
+	onServer("list deleted", "data", 0, .001, .002, func(x *ongoing) { _, _ = x.server().Try("DEL", crowdList) }),
 	{
 		// What it was called for goes to the next.
 		name: "one leaves when it is called", needs: "visit", lowest: .2, highest: .4,
-		begin: func(w *world, p planned) func() {
+		begin: func(x *ongoing) {
 			ctx, cancel := context.WithCancel(context.Background())
-			c := w.visitor()
-			unhear := w.hear(w.master(p.target), c.ID(), cancel)
+			c := x.visitor()
+			unhear := x.hear(x.server(), c.ID(), cancel)
 			var wait sync.WaitGroup
 			wait.Go(func() {
 				if h, err := c.RLock(crowdLock).Lock(ctx); err == nil {
 					_ = h.Unlock(context.Background())
 				}
 			})
-			return func() { cancel(); wait.Wait(); c.Close(); unhear() }
+			x.undo = func() { cancel(); wait.Wait(); c.Close(); unhear() }
 		},
 	},
 }
@@ -82,8 +77,7 @@ func (p *party) herd(n int, seed uint64) {
 		p.herds.Go(func() {
 			t, wait := p.thing(g, kind, i), upTo(seeded(seed, uint64(k)), 2*p.args.Lease)
 			ctx, cancel := context.WithTimeout(context.Background(), patient)
-			defer cancel()
-			p.release(p.take(p.attempt(g, t), wait, func() (redlatch.Hold, error) { return t.lock.TryLock(ctx, wait, 0) }))
+			p.release(p.take(p.attempt(g, t), wait, cancel, func() (redlatch.Hold, error) { return t.lock.TryLock(ctx, wait, 0) }))
 		})
 	}
 }

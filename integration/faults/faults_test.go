@@ -83,15 +83,8 @@ func TestFaults(t *testing.T) {
 	sum.tell(t)
 }
 
-// outcome is what an episode came to.
-type outcome struct {
-	ops    int
-	faults map[string]int
-	report *report
-}
-
 // episode is one world with one plan.
-func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcome {
+func episode(t *testing.T, p *profile, seed uint64, length time.Duration) *report {
 	steps := plan(seed, p, length)
 	w := newWorld(t, p, seed)
 	t.Cleanup(func() {
@@ -124,13 +117,13 @@ func episode(t *testing.T, p *profile, seed uint64, length time.Duration) outcom
 			stalls++
 		}
 	}
-	out := outcome{h.ops, map[string]int{}, r}
+	r.episodes, r.ops, r.faults, r.times = 1, h.ops, len(steps), map[string]int{}
 	for _, one := range steps {
-		out.faults[one.fault.name]++
+		r.times[one.fault.name]++
 	}
 	t.Logf("%d operations (and %d re-entries besides), %d holds, %d lost, %d late writes refused; %d overlaps after a deadline or a loss, the longest %v; %d turns of others at most; the machine stalled %d times; faults %v",
-		out.ops, w.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, stalls, out.faults)
-	return out
+		r.ops, w.extra, len(h.holds), r.lost, r.refused, r.overlaps, r.longest, r.turns, stalls, r.times)
+	return r
 }
 
 // searchLimit bounds the model's search in one history.

@@ -204,16 +204,15 @@ func (h *history) byName() map[string][]*hold {
 
 // report is what an episode came to.
 type report struct {
+	line
 	violations []string
-	undecided  []string      // histories for which the model's search took too long
-	overlaps   int           // of sections after their deadlines, or after their server forgot
-	longest    time.Duration // of these
-	lost       int
-	refused    int // writes that the store refused
-	turns      int // the most others that one had to wait for
+	undecided  []string       // histories for which the model's search took too long
+	turns      int            // the most others that one had to wait for
+	times      map[string]int // of each fault
 }
 
 func (r *report) violation(format string, args ...any) {
+	r.wrong++
 	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 }
 

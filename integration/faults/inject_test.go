@@ -21,27 +21,18 @@ var scripts = testbed.Contains("EVAL")
 const latest = .04
 
 // onLine is a fault of the network before a server.
-func onLine(name string, effects effect, lowest, highest float64, begin func(w *world, p planned, line *testbed.Proxy) func()) fault {
-	return fault{
-		name: name, needs: "line", effects: effects, lowest: lowest, highest: highest,
-		begin: func(w *world, p planned) func() { return begin(w, p, w.proxies[p.target]) },
-	}
+func onLine(name string, effects effect, lowest, highest float64, begin func(x *ongoing)) fault {
+	return fault{name: name, needs: "line", effects: effects, lowest: lowest, highest: highest, begin: begin}
 }
 
 // onWorker is a fault of a process.
-func onWorker(name string, effects effect, lowest, highest float64, begin func(w *world, p planned, one *worker) func()) fault {
-	return fault{
-		name: name, needs: "worker", worker: true, effects: effects, lowest: lowest, highest: highest,
-		begin: func(w *world, p planned) func() { return begin(w, p, w.workers[p.target]) },
-	}
+func onWorker(name string, effects effect, lowest, highest float64, begin func(x *ongoing)) fault {
+	return fault{name: name, needs: "worker", worker: true, effects: effects, lowest: lowest, highest: highest, begin: begin}
 }
 
 // onServer is a fault of a part of a server, or of all of it.
-func onServer(name, part string, effects effect, lowest, highest float64, begin func(w *world, p planned, s *testbed.Server) func()) fault {
-	return fault{
-		name: name, needs: "server", part: part, effects: effects, lowest: lowest, highest: highest,
-		begin: func(w *world, p planned) func() { return begin(w, p, w.master(p.target)) },
-	}
+func onServer(name, part string, effects effect, lowest, highest float64, begin func(x *ongoing)) fault {
+	return fault{name: name, needs: "server", part: part, effects: effects, lowest: lowest, highest: highest, begin: begin}
 }
 
 // apart returns the fault with a pause before the next one of the same thing.
@@ -55,16 +46,16 @@ var lineFaults = []fault{
 	caught("reply lost", .05, .2, (*testbed.Proxy).DropReply, 1, 3, nil),
 	caught("request lost", .05, .2, (*testbed.Proxy).DropRequest, 1, 3, nil),
 	// Held back by the network, and delivered when nobody expects it any more.
-	caught("requests late", .01, .05, (*testbed.Proxy).DropRequest, 1, 4, deliver),
-	caught("requests repeated", .01, .05, (*testbed.Proxy).CopyRequest, 5, 20, deliver),
-	onLine("latency", effLine, .1, .5, func(w *world, p planned, line *testbed.Proxy) func() {
-		d := time.Duration(p.seed % uint64(leases(w.p.lease, latest)))
+	caught("requests late", .01, .05, (*testbed.Proxy).DropRequest, 1, 4, (*testbed.Trap).DeliverAll),
+	caught("requests repeated", .01, .05, (*testbed.Proxy).CopyRequest, 5, 20, (*testbed.Trap).DeliverAll),
+	onLine("latency", effLine, .1, .5, func(x *ongoing) {
+		line, d := x.line(), time.Duration(x.seed%uint64(leases(x.p.lease, latest)))
 		done, ended := make(chan struct{}), make(chan struct{})
 		go func() { // until the fault ends
 			defer close(ended)
 			for i := uint64(1); ; i++ {
-				line.Delay(testbed.Requests, d*time.Duration(p.seed*i%7)/7)
-				line.Delay(testbed.Replies, d*time.Duration(p.seed*i%5)/5)
+				line.Delay(testbed.Requests, d*time.Duration(x.seed*i%7)/7)
+				line.Delay(testbed.Replies, d*time.Duration(x.seed*i%5)/5)
 				select {
 				case <-done:
 					line.Delay(testbed.Requests, 0)
@@ -74,13 +65,14 @@ var lineFaults = []fault{
 				}
 			}
 		}()
-		return func() { close(done); <-ended }
+		x.undo = func() { close(done); <-ended }
 	}),
-	onLine("cut", effLine, .01, .02, func(_ *world, _ planned, line *testbed.Proxy) func() { line.Cut(); return nil }),
-	onLine("refused", effSilent|effFrozen, .1, 1.5, func(w *world, _ planned, line *testbed.Proxy) func() {
+	onLine("cut", effLine, .01, .02, func(x *ongoing) { x.line().Cut() }),
+	onLine("refused", effSilent|effFrozen, .1, 1.5, func(x *ongoing) {
+		line := x.line()
 		line.Refuse()
 		line.Cut()
-		return func() { line.Admit(w.t) }
+		x.undo = func() { line.Admit(x.t) }
 	}),
 	held("requests held", testbed.Requests),
 	held("replies held", testbed.Replies),
@@ -88,68 +80,60 @@ var lineFaults = []fault{
 	answer("CLUSTERDOWN", "CLUSTERDOWN The cluster is down"),
 }
 
-// caught sets a trap for some scripts, at least so many and fewer than so many more.
-func caught(name string, lowest, highest float64, set func(*testbed.Proxy, testbed.Match) *testbed.Trap, least, more uint64, then func(*world, planned, *testbed.Trap)) fault {
-	return onLine(name, effLine, lowest, highest, func(w *world, p planned, line *testbed.Proxy) func() {
-		trap := set(line, scripts).Times(int(least + p.seed%more))
-		return func() {
+// caught sets a trap for some scripts, at least so many and fewer than so many more. What is done with them
+// then is not where the server is away: the network loses them.
+func caught(name string, lowest, highest float64, set func(*testbed.Proxy, testbed.Match) *testbed.Trap, least, more uint64, then func(*testbed.Trap, testbed.TB) int) fault {
+	return onLine(name, effLine, lowest, highest, func(x *ongoing) {
+		trap := set(x.line(), scripts).Times(int(least + x.seed%more))
+		x.undo = func() {
 			trap.Release()
-			if then != nil {
-				then(w, p, trap)
+			if then != nil && !x.away(x.target) {
+				then(trap, x.t)
 			}
 		}
 	})
 }
 
-// deliver sends what was caught, unless the server is away: the network loses it then.
-func deliver(w *world, p planned, trap *testbed.Trap) {
-	if !w.away(p.target) {
-		trap.DeliverAll(w.t)
-	}
-}
-
 // held is a half-open line.
 func held(name string, d testbed.Direction) fault {
-	return onLine(name, effSilent|effFrozen, .1, 2, func(_ *world, _ planned, line *testbed.Proxy) func() {
+	return onLine(name, effSilent|effFrozen, .1, 2, func(x *ongoing) {
+		line := x.line()
 		line.Pause(d)
-		return func() { line.Resume(d) }
+		x.undo = func() { line.Resume(d) }
 	})
 }
 
 // answer is an error that every script gets for a while, from the proxy.
 func answer(name, message string) fault {
-	return onLine(name, effSilent, .05, .3, func(_ *world, _ planned, line *testbed.Proxy) func() {
-		return line.Answer(scripts, message).Times(-1).Release
-	})
+	return onLine(name, effSilent, .05, .3, func(x *ongoing) { x.undo = x.line().Answer(scripts, message).Times(-1).Release })
 }
 
 // workerFaults are those of the processes.
 var workerFaults = []fault{
 	onWorker("worker stopped", effPause, .1, .9, stop),
 	onWorker("worker stopped for long", effPause, 1.1, 2.5, stop),
-	onWorker("worker killed", effDead, .05, .4, func(w *world, p planned, one *worker) func() {
-		one.killed = true
-		one.Kill(w.t)
-		return func() { w.workers[p.target] = w.spawn() }
+	onWorker("worker killed", effDead, .05, .4, func(x *ongoing) {
+		x.worker().killed = true
+		x.worker().Kill(x.t)
+		x.undo = func() { x.workers[x.target] = x.spawn() }
 	}),
-	onWorker("Close", effDead, .05, .1, func(w *world, _ planned, one *worker) func() { one.Send(w.t, "close"); return nil }),
-	onWorker("Shutdown", effDead, .05, .1, func(w *world, _ planned, one *worker) func() { one.Send(w.t, "shutdown"); return nil }),
-	onWorker("herd", 0, .5, 1, func(w *world, p planned, one *worker) func() {
-		one.Send(w.t, "herd %d - %d", 50+p.seed%200, p.seed)
-		return nil
-	}),
+	onWorker("Close", effDead, .05, .1, func(x *ongoing) { x.worker().Send(x.t, "close") }),
+	onWorker("Shutdown", effDead, .05, .1, func(x *ongoing) { x.worker().Send(x.t, "shutdown") }),
+	onWorker("herd", 0, .5, 1, func(x *ongoing) { x.worker().Send(x.t, "herd %d - %d", 50+x.seed%200, x.seed) }),
 }
 
-func stop(w *world, _ planned, one *worker) func() {
-	one.Freeze(w.t)
-	return func() { one.Thaw(w.t) }
+func stop(x *ongoing) {
+	one := x.worker()
+	one.Freeze(x.t)
+	x.undo = func() { one.Thaw(x.t) }
 }
 
 // setting changes a server for a while, by one command of up to four words and another one.
 func setting(name, part string, effects effect, lowest, highest float64, set, back string) fault {
-	return onServer(name, part, effects, lowest, highest, func(w *world, _ planned, s *testbed.Server) func() {
-		s.Do(w.t, strings.SplitN(set, " ", 4)...)
-		return func() { s.Do(w.t, strings.SplitN(back, " ", 4)...) }
+	return onServer(name, part, effects, lowest, highest, func(x *ongoing) {
+		s := x.server()
+		s.Do(x.t, strings.SplitN(set, " ", 4)...)
+		x.undo = func() { s.Do(x.t, strings.SplitN(back, " ", 4)...) }
 	})
 }
 
@@ -164,18 +148,20 @@ func refuses(suffix string, lowest, highest float64) []fault {
 
 // denial takes a permission away for a while.
 func denial(name string, taken ...string) fault {
-	return onServer("ACL: no "+name, "acl", effRefuse|effSilent, .05, 1.2, func(w *world, _ planned, s *testbed.Server) func() {
-		s.Do(w.t, append([]string{"ACL", "SETUSER", user}, taken...)...)
-		return func() { s.Do(w.t, "ACL", "SETUSER", user, "~*", "&*", "+@all") }
+	return onServer("ACL: no "+name, "acl", effRefuse|effSilent, .05, 1.2, func(x *ongoing) {
+		s := x.server()
+		s.Do(x.t, append([]string{"ACL", "SETUSER", user}, taken...)...)
+		x.undo = func() { s.Do(x.t, "ACL", "SETUSER", user, "~*", "&*", "+@all") }
 	})
 }
 
-// flush has servers forget the scripts.
-func flush(w *world, p planned) func() {
-	for _, s := range w.masters(p.target) {
-		s.Do(w.t, "SCRIPT", "FLUSH")
+// told runs a command on the server, or on all masters of a cluster.
+func told(command ...string) func(x *ongoing) {
+	return func(x *ongoing) {
+		for _, s := range x.masters(x.target) {
+			s.Do(x.t, command...)
+		}
 	}
-	return nil
 }
 
 // serverFaults are those that keep the server's data.
@@ -188,31 +174,25 @@ var serverFaults = slices.Concat(refuses("", .05, .3), refuses(" for a moment", 
 	denial("PUBLISH", "-publish"),
 	denial("SUBSCRIBE", "-subscribe", "-psubscribe"),
 	denial("keys", "resetkeys"),
-	{
-		name: "subscriptions killed", needs: "server", part: "clients", effects: effLine, lowest: .005, highest: .01,
-		begin: func(w *world, p planned) func() {
-			for _, s := range w.masters(p.target) {
-				s.Do(w.t, "CLIENT", "KILL", "TYPE", "pubsub")
-			}
-			return nil
-		},
-	},
-	{name: "scripts flushed", needs: "server", part: "scripts", effects: effReload, lowest: .005, highest: .01, begin: flush},
-	onServer("server frozen", "", effSilent|effFrozen, .1, 2, func(w *world, _ planned, s *testbed.Server) func() {
-		s.Freeze(w.t)
-		return func() { s.Thaw(w.t) }
+	onServer("subscriptions killed", "clients", effLine, .005, .01, told("CLIENT", "KILL", "TYPE", "pubsub")),
+	onServer("scripts flushed", "scripts", effReload, .005, .01, told("SCRIPT", "FLUSH")),
+	onServer("server frozen", "", effSilent|effFrozen, .1, 2, func(x *ongoing) {
+		s := x.server()
+		s.Freeze(x.t)
+		x.undo = func() { s.Thaw(x.t) }
 	}),
 	// From the append-only file.
 	restarted("server restarted, nothing lost", effSilent, .05, .5, testbed.Stale, (*testbed.Server).Kill),
-	onServer("MISCONF", "disk", effSilent, .05, .3, func(w *world, _ planned, s *testbed.Server) func() { return s.FailSaves(w.t) }),
-	onServer("BUSY", "", effSilent, .03, .2, func(w *world, _ planned, s *testbed.Server) func() { return s.Hang(w.t) }),
+	onServer("MISCONF", "disk", effSilent, .05, .3, func(x *ongoing) { x.undo = x.server().FailSaves(x.t) }),
+	onServer("BUSY", "", effSilent, .03, .2, func(x *ongoing) { x.undo = x.server().Hang(x.t) }),
 })
 
 // restarted is a server that dies, before its time or at the end of it, and comes back with these data.
 func restarted(name string, effects effect, lowest, highest float64, data testbed.Data, before func(*testbed.Server, testbed.TB)) fault {
-	return onServer(name, "", effects, lowest, highest, func(w *world, _ planned, s *testbed.Server) func() {
-		before(s, w.t)
-		return func() { s.Restart(w.t, data) }
+	return onServer(name, "", effects, lowest, highest, func(x *ongoing) {
+		s := x.server()
+		before(s, x.t)
+		x.undo = func() { s.Restart(x.t, data) }
 	})
 }
 
@@ -220,51 +200,37 @@ func restarted(name string, effects effect, lowest, highest float64, data testbe
 var lossFaults = []fault{
 	restarted("server restarted empty", effForget|effSilent, .05, .3, testbed.Empty, (*testbed.Server).Kill),
 	restarted("server restarted behind", effForget|effSilent, .1, .5, testbed.Stale, func(s *testbed.Server, t testbed.TB) { s.Do(t, "SAVE") }),
-	onServer("FLUSHALL", "data", effForget, .001, .002, func(_ *world, _ planned, s *testbed.Server) func() {
-		_, _ = s.Try("FLUSHALL") // refused by a replica
-		return nil
+	onServer("FLUSHALL", "data", effForget, .001, .002, func(x *ongoing) {
+		_, _ = x.server().Try("FLUSHALL") // refused by a replica
 	}).apart(.5),
-	onServer("lock taken away", "data", effForget|effTaken, .001, .002, func(w *world, p planned, _ *testbed.Server) func() {
-		name := fmt.Sprintf("{%s}%d", tags[p.seed%3], p.seed>>2%uint64(w.p.work.Names))
-		w.windows[len(w.windows)-1].names = []string{name}
-		c := w.visitor()
+	onServer("lock taken away", "data", effForget|effTaken, .001, .002, func(x *ongoing) {
+		name := fmt.Sprintf("{%s}%d", tags[x.seed%3], x.seed>>2%uint64(x.p.work.Names))
+		x.window().names = []string{name}
+		c := x.visitor()
 		defer c.Close()
 		if _, err := c.ForceUnlock(context.Background(), name); err != nil {
-			w.t.Errorf("ForceUnlock of %s: %v", name, err)
+			x.t.Errorf("ForceUnlock of %s: %v", name, err)
 		}
-		return nil
 	}),
-	onServer("keys deleted", "data", effForget, .001, .002, func(w *world, p planned, s *testbed.Server) func() {
-		for i, key := range s.List(w.t, "KEYS", "*") {
-			if p.seed>>(i%64)&1 == 1 && !strings.Contains(key, "_token:") {
-				_, _ = s.Try("DEL", key) // refused while other faults make the server refuse writes
+	onServer("keys deleted", "data", effForget, .001, .002, func(x *ongoing) {
+		for i, key := range x.server().List(x.t, "KEYS", "*") {
+			if x.chance(i) && !strings.Contains(key, "_token:") {
+				_, _ = x.server().Try("DEL", key) // refused while other faults make the server refuse writes
 			}
 		}
-		return nil
 	}).apart(.3),
-	onServer("eviction", "", effForget|effRefuse|effSilent, .02, .2, func(w *world, _ planned, s *testbed.Server) func() {
-		s.Do(w.t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-		s.Do(w.t, "CONFIG", "SET", "maxmemory", "1")
-		return func() {
-			s.Do(w.t, "CONFIG", "SET", "maxmemory", "0")
-			s.Do(w.t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	onServer("eviction", "", effForget|effRefuse|effSilent, .02, .2, func(x *ongoing) {
+		s := x.server()
+		s.Do(x.t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+		s.Do(x.t, "CONFIG", "SET", "maxmemory", "1")
+		x.undo = func() {
+			s.Do(x.t, "CONFIG", "SET", "maxmemory", "0")
+			s.Do(x.t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 		}
 	}).apart(.3),
-	stepped("server's clock set forward", func(w *world, p planned) { w.step(p.target, time.Duration(1+p.seed%20)*time.Second) }),
+	onServer("server's clock set forward", "clock", effForget, .001, .002, func(x *ongoing) {
+		x.step(x.target, time.Duration(1+x.seed%20)*time.Second)
+	}).apart(.5),
 	// Leases live longer; the ends that the server computes from its clock lie in the past.
-	stepped("server's clock set back", func(w *world, p planned) { w.step(p.target, -time.Duration(1+p.seed%5)*time.Second) }),
-}
-
-// stepped sets a server's clock.
-func stepped(name string, step func(w *world, p planned)) fault {
-	return onServer(name, "clock", effForget, .001, .002, func(w *world, p planned, _ *testbed.Server) func() {
-		step(w, p)
-		return nil
-	}).apart(.5)
-}
-
-// step sets a server's clock on by so much.
-func (w *world) step(server int, by time.Duration) {
-	c := w.clocks[server]
-	c.put(w.t, c.ahead+by)
+	onServer("server's clock set back", "clock", effForget, .001, .002, func(x *ongoing) { x.back(x.target) }).apart(.5),
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // planned is one fault of a plan.
@@ -67,9 +69,32 @@ type fault struct {
 	lowest  float64 // how long it lasts, in leases
 	highest float64
 	pauses  float64 // before the next one of the same thing, in leases
-	// begin makes the fault and returns what ends it; nil if it is over at once.
-	begin func(w *world, p planned) func()
+	begin   func(x *ongoing)
 }
+
+// ongoing is a fault that is being made.
+type ongoing struct {
+	*world
+	planned
+
+	undo func() // what ends it; nil if it is over at once
+}
+
+func (x *ongoing) line() *testbed.Proxy    { return x.proxies[x.target] }
+func (x *ongoing) server() *testbed.Server { return x.master(x.target) }
+func (x *ongoing) worker() *worker         { return x.workers[x.target] }
+func (x *ongoing) window() *window         { return &x.windows[len(x.windows)-1] }
+
+// chance is one in two, for the i-th of many.
+func (x *ongoing) chance(i int) bool { return x.seed>>(i%64)&1 == 1 }
+
+// step sets a server's clock on by so much; back does by a few seconds.
+func (x *ongoing) step(server int, by time.Duration) {
+	c := x.clocks[server]
+	c.put(x.t, c.ahead+by)
+}
+
+func (x *ongoing) back(server int) { x.step(server, -time.Duration(1+x.seed%5)*time.Second) }
 
 func leases(lease time.Duration, n float64) time.Duration { return time.Duration(float64(lease) * n) }
 

@@ -13,14 +13,17 @@ import (
 
 // line is what some episodes came to.
 type line struct {
-	episodes, ops, faults, lost, refused, overlaps, violations int
-	longest                                                    time.Duration // of the overlaps
+	episodes, ops, faults, lost int
+	refused                     int           // writes that the store refused
+	overlaps                    int           // of sections after their deadlines, or after their server forgot
+	longest                     time.Duration // of these
+	wrong                       int           // violations
 }
 
 func (l line) and(o line) line {
 	return line{
 		l.episodes + o.episodes, l.ops + o.ops, l.faults + o.faults, l.lost + o.lost, l.refused + o.refused,
-		l.overlaps + o.overlaps, l.violations + o.violations, max(l.longest, o.longest),
+		l.overlaps + o.overlaps, max(l.longest, o.longest), l.wrong + o.wrong,
 	}
 }
 
@@ -33,22 +36,17 @@ type totals struct {
 	violations []string
 }
 
-func (s *totals) add(p *profile, o outcome) {
-	r := o.report
-	one := line{1, o.ops, 0, r.lost, r.refused, r.overlaps, len(r.violations), r.longest}
-	for name, n := range o.faults {
+func (s *totals) add(p *profile, r *report) {
+	for name, n := range r.times {
+		one := r.line
 		one.faults = n
 		s.faults[name] = s.faults[name].and(one)
-	}
-	one.faults = 0
-	for _, n := range o.faults {
-		one.faults += n
 	}
 	if s.profiles[p.name].episodes == 0 {
 		s.order = append(s.order, p.name)
 	}
-	s.profiles[p.name] = s.profiles[p.name].and(one)
-	s.all = s.all.and(one)
+	s.profiles[p.name] = s.profiles[p.name].and(r.line)
+	s.all = s.all.and(r.line)
 	s.violations = append(s.violations, r.violations...)
 }
 
@@ -82,7 +80,7 @@ func (s *totals) tell(t *testing.T) {
 		"|---|---|---|---|---|---|---|---|\n"
 	row := func(name string, l line) {
 		text += fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d (%v) | %d |\n", name, l.episodes, l.ops, l.faults, l.lost, l.refused,
-			l.overlaps, l.longest.Round(time.Millisecond), l.violations)
+			l.overlaps, l.longest.Round(time.Millisecond), l.wrong)
 	}
 	for _, name := range s.order {
 		row(name, s.profiles[name])
@@ -91,7 +89,7 @@ func (s *totals) tell(t *testing.T) {
 	text += "\n| fault | times | operations beside it | violations beside it |\n|---|---|---|---|\n"
 	for _, name := range slices.Sorted(maps.Keys(s.faults)) {
 		one := s.faults[name]
-		text += fmt.Sprintf("| %s | %d | %d | %d |\n", name, one.faults, one.ops, one.violations)
+		text += fmt.Sprintf("| %s | %d | %d | %d |\n", name, one.faults, one.ops, one.wrong)
 	}
 	t.Log(text)
 }

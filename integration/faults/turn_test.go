@@ -55,12 +55,13 @@ type taken struct {
 	redlatch.Hold
 
 	got, end *record
-	told     *told
+	ended    chan time.Duration // when the hold's context ended
+	free     context.CancelFunc // of the caller's ctx
 }
 
 // take acquires and records what came of it; nil: no hold. An acquisition that is to give up does so within
-// that time; others are below 0.
-func (p *party) take(e *record, within time.Duration, acquire func() (redlatch.Hold, error)) *taken {
+// that time; others are below 0. free is called when nothing is held any more.
+func (p *party) take(e *record, within time.Duration, free context.CancelFunc, acquire func() (redlatch.Hold, error)) *taken {
 	e.Call = mono()
 	if within >= 0 {
 		e.Until = e.Call + within
@@ -70,8 +71,11 @@ func (p *party) take(e *record, within time.Duration, acquire func() (redlatch.H
 	if err == nil {
 		e.Op, e.Valid, e.Tokens = opHold, deadline(h), tokens(h)
 		p.rec.write(e)
-		return &taken{h, e, &record{Op: opEnd, ID: e.ID, Names: e.Names}, newTold(h)}
+		ended := make(chan time.Duration, 1)
+		context.AfterFunc(h.Context(), func() { ended <- mono() })
+		return &taken{h, e, &record{Op: opEnd, ID: e.ID, Names: e.Names}, ended, free}
 	}
+	free()
 	e.Text = err.Error()
 	if strings.ContainsAny(e.Text, "\n\r") {
 		p.wrong("an error of more than one line: %q", e.Text)
@@ -91,7 +95,6 @@ func (p *party) turn(g *generation, r *rand.Rand) {
 	t := p.pick(g, r)
 	e := p.attempt(g, t)
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
-	defer cancel()
 	shared := r.IntN(16) == 0 && !p.args.Work.Single
 	if shared {
 		e.Owner = fmt.Sprintf("%s shared %d", e.Client, r.IntN(2))
@@ -128,14 +131,14 @@ func (p *party) acquire(ctx context.Context, cancel context.CancelFunc, l redlat
 	switch {
 	case p.args.Work.Patient:
 	case way < 4: // given up at some time
-		return p.take(e, cancelled, func() (redlatch.Hold, error) { return givenUp(ctx, cancel, cancelled, l, e.Lease) })
+		return p.take(e, cancelled, cancel, func() (redlatch.Hold, error) { return givenUp(ctx, cancel, cancelled, l, e.Lease) })
 	case way < 6:
 		e.Once = true
-		return p.take(e, 0, func() (redlatch.Hold, error) { return l.TryLock(ctx, 0, e.Lease) })
+		return p.take(e, 0, cancel, func() (redlatch.Hold, error) { return l.TryLock(ctx, 0, e.Lease) })
 	case way < 9, way == 17:
-		return p.take(e, wait, func() (redlatch.Hold, error) { return l.TryLock(ctx, wait, e.Lease) })
+		return p.take(e, wait, cancel, func() (redlatch.Hold, error) { return l.TryLock(ctx, wait, e.Lease) })
 	}
-	return p.take(e, -1, func() (redlatch.Hold, error) { return l.Lock(ctx, redlatch.WithLease(e.Lease)) })
+	return p.take(e, -1, cancel, func() (redlatch.Hold, error) { return l.Lock(ctx, redlatch.WithLease(e.Lease)) })
 }
 
 func tokens(h redlatch.Hold) []uint64 {
@@ -244,21 +247,13 @@ func (p *party) nested(g *generation, t thing, outer *taken, r *rand.Rand) *take
 	if r.IntN(2) == 0 {
 		e.Lease = p.args.Lease/2 + upTo(r, p.args.Lease)
 	}
-	var h *taken
 	if p.args.Work.Hour && r.IntN(2) == 0 {
 		e.Lease = time.Hour
 		d := upTo(r, 2*ms)
-		h = p.take(e, d, func() (redlatch.Hold, error) { return givenUp(ctx, cancel, d, t.inner, e.Lease) })
-	} else {
-		e.Once = true
-		h = p.take(e, 0, func() (redlatch.Hold, error) { return t.inner.TryLock(ctx, 0, e.Lease) })
+		return p.take(e, d, cancel, func() (redlatch.Hold, error) { return givenUp(ctx, cancel, d, t.inner, e.Lease) })
 	}
-	if h == nil {
-		cancel()
-	} else {
-		h.told.free = cancel
-	}
-	return h
+	e.Once = true
+	return p.take(e, 0, cancel, func() (redlatch.Hold, error) { return t.inner.TryLock(ctx, 0, e.Lease) })
 }
 
 // hammer takes a lock that nobody else wants, and re-enters or extends it from eight goroutines
@@ -310,18 +305,12 @@ func (p *party) lonely(r *rand.Rand, within time.Duration, kinds ...string) (thi
 	g := p.gen.Load()
 	t := p.thing(g, kinds[r.IntN(len(kinds))], own+p.args.Proc)
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
-	h := p.take(p.attempt(g, t), within, func() (redlatch.Hold, error) {
+	return t, p.take(p.attempt(g, t), within, cancel, func() (redlatch.Hold, error) {
 		if within < 0 {
 			return t.lock.Lock(ctx)
 		}
 		return t.lock.TryLock(ctx, within, 0)
 	})
-	if h == nil {
-		cancel()
-	} else {
-		h.told.free = cancel
-	}
-	return t, h
 }
 
 // release unlocks, again if the server did not answer, and records it.
@@ -332,7 +321,7 @@ func (p *party) release(h *taken) {
 	if h == nil {
 		return
 	}
-	defer h.told.free()
+	defer h.free()
 	end := h.end
 	p.rec.write(&record{Op: opLeave, ID: end.ID, Call: mono()})
 	end.Call = mono()
@@ -345,7 +334,13 @@ func (p *party) release(h *taken) {
 	if err != nil {
 		end.Text = err.Error()
 	}
-	end.Told, end.Ended = h.told.at()
+	switch cause := context.Cause(h.Context()); {
+	case cause == nil:
+	case errors.Is(cause, redlatch.ErrLeaseLost), errors.Is(cause, redlatch.ErrClosed):
+		end.Told = <-h.ended
+	default:
+		end.Ended = <-h.ended
+	}
 	p.rec.write(end)
 	if end.Result == resOther {
 		p.wrong("Unlock of %v: %s", end.Names, end.Text)
@@ -354,37 +349,6 @@ func (p *party) release(h *taken) {
 		time.Sleep(50 * ms)
 		err = h.Unlock(context.Background())
 	}
-}
-
-// told notes when a hold's context ends, unless its Unlock or its caller's ctx ended it.
-type told struct {
-	done chan struct{}
-	stop func() bool
-	free context.CancelFunc // of the caller's ctx
-	when time.Duration
-	why  error
-}
-
-func newTold(h redlatch.Hold) *told {
-	n := &told{done: make(chan struct{}), free: func() {}}
-	n.stop = context.AfterFunc(h.Context(), func() {
-		n.when, n.why = mono(), context.Cause(h.Context())
-		close(n.done)
-	})
-	return n
-}
-
-// at is called after Unlock, which ends the context. It returns when the hold was told that
-// it is lost, or when its context ended for another reason.
-func (n *told) at() (lost, ended time.Duration) {
-	if n.stop() {
-		return 0, 0
-	}
-	<-n.done
-	if errors.Is(n.why, redlatch.ErrLeaseLost) || errors.Is(n.why, redlatch.ErrClosed) {
-		return n.when, 0
-	}
-	return 0, n.when
 }
 
 // pause works, until the hold's context says not to.

@@ -204,8 +204,9 @@ func (w *world) run(steps []planned, length time.Duration) {
 	for _, p := range steps {
 		finish(p.at)
 		sleep(p.at)
-		i := w.open(p)
-		open = append(open, ending{p.at + p.lasts, p.fault.begin(w, p), i})
+		i, x := w.open(p), &ongoing{world: w, planned: p}
+		p.fault.begin(x)
+		open = append(open, ending{p.at + p.lasts, x.undo, i})
 	}
 	finish(length)
 	sleep(length)
