@@ -7,17 +7,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/rlock"
 )
+
+// silent is a server that nobody asks: only where it is matters.
+type silent struct{ conn.Runner }
+
+func (silent) Topology() conn.Topology { return conn.Topology{} }
 
 // TestOrderOfEqualNames: it is the same whatever the order of the members, by address and database.
 func TestOrderOfEqualNames(t *testing.T) {
 	lockAt := func(addr string, db int) Member {
 		core := engine.NewCore(engine.Config{
 			ID: fmt.Sprintf("%s/%d", addr, db), Addr: addr, DB: db, LeaseTime: time.Minute, UnlockTimeout: time.Second, Log: slog.New(slog.DiscardHandler),
-		}, silent{}, pubsub.NewHub(silent{}, nil))
+		}, silent{}, pubsub.NewHub(nil, nil))
 		t.Cleanup(func() { core.Close(); core.Wait() })
 		return engine.Open(new(rlock.RLock), core, "x")
 	}

@@ -3,14 +3,18 @@ package multi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/rlock"
 )
 
 // outcome is what an error must say of an acquisition that ended without a hold.
@@ -24,40 +28,54 @@ func outcome(t *testing.T, err error, notAcquired, unavailable bool) {
 	}
 }
 
-// TestErrorsOfAMultiLock: a busy member and a server that is away are both told, of which the outage decides.
+// TestErrorsOfAMultiLock: a busy member and a server that is away are both told, of which the outage decides, within
+// the wait. Nothing is kept on the other server, and who waits goes on when the one is back.
 func TestErrorsOfAMultiLock(t *testing.T) {
+	t.Parallel()
 	list := servers(t, 2)
-	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
-	m := across(cs, []string{"a", "b"})
+	m := across(clients(t, list))
 	bed.Unlock(t, bed.Lock(t, t.Context(), m))
-	h := bed.Lock(t, t.Context(), others[0].RLock("a"))
-	list[1].Kill(t) // one busy, one away: it is both
-	_, err := m.TryLock(t.Context(), 0, 0)
-	if outcome(t, err, false, true); err == nil {
-		t.FailNow()
+	h := bed.Lock(t, t.Context(), bed.Client(t, list[0].Addr()).RLock("a"))
+	list[1].Kill(t)
+	away := func(n redlatch.NodeError) bool { return n.Node == list[1].Addr() } // a busy machine's other one may be told of, too
+	try := func(wait time.Duration) error {
+		t.Helper()
+		began := time.Now()
+		_, err := m.TryLock(t.Context(), wait, 0)
+		outcome(t, err, false, true)
+		un, is := errors.AsType[*redlatch.UnavailableError](err)
+		if took := time.Since(began); !is || !slices.ContainsFunc(un.Nodes, away) || took > wait+3*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		return err
 	}
-	var busy *redlatch.NotAcquiredError
-	var un *redlatch.UnavailableError
-	if !errors.As(err, &busy) || busy.Holder == "" || !errors.As(err, &un) || len(un.Nodes) == 0 || un.Nodes[0].Node != list[1].Addr() {
+	err := try(0)
+	busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
+	if !is || busy.Holder == "" || !strings.Contains(err.Error(), `"a"`) || !strings.Contains(err.Error(), "[a b]") {
 		t.Errorf("details %v", err)
-	}
-	if text := err.Error(); !strings.Contains(text, `"a"`) || !strings.Contains(text, "[a b]") {
-		t.Errorf("names are missing: %v", err)
 	}
 	bed.Unlock(t, h)
 	free(t, list[0], "a")
+	_ = try(0)
+	free(t, list[0], "a")
+	_ = try(500 * time.Millisecond)
+	becomeFree(t, "a", list[0]) // given back in the background when the wait is over
+	got := bed.Async(t.Context(), m)
+	list[1].Restart(t, testbed.Empty)
+	bed.Unlock(t, bed.Hold(t, got))
 }
 
 // A MultiLock whose members have equal names asks the servers who they are, to order them, within
 // the wait.
 func TestErrorsOfEqualNames(t *testing.T) {
+	t.Parallel()
 	list := servers(t, 2)
-	cs := clients(t, addrs(list)) // silent is what has not answered for a second
+	m := redlatch.MultiLock(copies(clients(t, list), "x")...) // silent is what has not answered for a second
 	list[1].Freeze(t)
 	// One server is asked after the other: the longer wait leaves a second after a late answer of the first.
 	for _, wait := range []time.Duration{20 * time.Millisecond, 2500 * time.Millisecond} {
 		began := time.Now()
-		_, err := redlatch.MultiLock(cs[0].RLock("x"), cs[1].RLock("x")).TryLock(t.Context(), wait, 0)
+		_, err := m.TryLock(t.Context(), wait, 0)
 		took := time.Since(began)
 		late := took >= time.Second // the machine stood still, and silence may be told of
 		silent := wait > time.Second || late && errors.Is(err, redlatch.ErrUnavailable)
@@ -68,182 +86,116 @@ func TestErrorsOfEqualNames(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := redlatch.MultiLock(cs[0].RLock("x"), cs[1].RLock("x")).Lock(ctx)
+	_, err := m.Lock(ctx)
 	outcome(t, err, false, true)
 	want(t, err, context.DeadlineExceeded)
 	list[1].Thaw(t)
-	bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.MultiLock(cs[0].RLock("x"), cs[1].RLock("x"))))
+	bed.Unlock(t, bed.Lock(t, t.Context(), m))
 }
 
-// A quorum is unavailable only if no majority answered.
-func TestErrorsOfAQuorum(t *testing.T) {
-	list := servers(t, 3)
-	proxies := make([]*testbed.Proxy, len(list))
-	through := make([]string, len(list))
-	for i, s := range list {
-		proxies[i] = testbed.NewProxy(t, s.Addr())
-		through[i] = proxies[i].Addr()
-	}
-	// Each node is given half a second, the most. A busy machine's may be later, and is rightly told of then, too.
-	cs, others := clients(t, through, lease(20*time.Second)), clients(t, addrs(list), lease(time.Minute))
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	bed.Unlock(t, bed.Lock(t, t.Context(), q))
-
-	h := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
-	list[2].Freeze(t) // a minority
-	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
-		bed.Eventually(t, "an attempt that both living nodes answer in time", func() bool {
-			_, err := q.TryLock(t.Context(), wait, 0)
-			var un *redlatch.UnavailableError
-			late := errors.As(err, &un) && slices.ContainsFunc(un.Nodes, func(n redlatch.NodeError) bool { return n.Node != through[2] })
-			outcome(t, err, true, late)
-			return !late
-		})
-	}
-	proxies[1].Refuse() // and now no majority
-	proxies[1].Cut()
-	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
-		bed.Eventually(t, "an attempt that tells of the two that are away, in their order, and not of the living one", func() bool {
-			_, err := q.TryLock(t.Context(), wait, 0)
-			outcome(t, err, false, true)
-			var un *redlatch.UnavailableError
-			return errors.As(err, &un) && len(un.Nodes) == 2 && un.Nodes[0].Node == through[1] && un.Nodes[1].Node == through[2]
-		})
-	}
-	// Who stands behind others in this process is told, too.
-	front, cancel := context.WithCancel(t.Context())
-	got := bed.Async(front, q)
-	bed.Eventually(t, "it is in front", func() bool { return testbed.GoroutinesIn("multilock.(*quorum).run") == 1 })
-	_, err := q.TryLock(t.Context(), time.Second, 0)
-	outcome(t, err, false, true)
-	cancel()
-	outcome(t, (<-got).Err, false, true)
-	proxies[1].Admit(t)
-	list[2].Thaw(t)
-	bed.Unlock(t, h)
-	for _, s := range list {
-		becomesFree(t, s, "q")
-	}
+// database is one of a server.
+func database(n int) func(*redlatch.Config) {
+	return func(c *redlatch.Config) { c.Redis.SelectDB = n }
 }
 
-// TestQuorumWithoutINFO: nodes that may not say who they are can be trusted in no
-// round. That is said at once when they leave no majority.
-func TestQuorumWithoutINFO(t *testing.T) {
+// borrowers are clients on an application's connections to a server's database 1, of which one says that it is that
+// one, and one says nothing.
+func borrowers(t *testing.T, s *testbed.Server) []*redlatch.Client {
+	t.Helper()
+	opt := rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true, ForceSingleClient: true, SelectDB: 1}
+	raw, err := rueidis.NewClient(opt)
+	want(t, err, nil)
+	t.Cleanup(raw.Close)
+	var out []*redlatch.Client
+	for _, said := range []rueidis.ClientOption{opt, {}} {
+		c, err := redlatch.NewWithClient(raw, redlatch.Config{Redis: said, Logger: slog.New(slog.DiscardHandler)})
+		want(t, err, nil)
+		t.Cleanup(c.Close)
+		out = append(out, c)
+	}
+	return out
+}
+
+// What can't be one lock is refused, with the reason, by the first call: also what is one lock twice, through clients
+// of one database, though an application's client does not say which one it uses.
+func TestCompositionErrors(t *testing.T) {
 	t.Parallel()
-	list := servers(t, 3)
-	for _, s := range list[1:] {
-		s.SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all", "-info")
-	}
-	list[0].SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all")
-	cs := clients(t, addrs(list), lease(4*time.Second), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	ctx, cancel := context.WithTimeout(t.Context(), bed.Patience)
-	defer cancel()
-	r := <-bed.Async(ctx, q)
-	outcome(t, r.Err, false, false)
-	var refused *redlatch.ServerError
-	if !errors.As(r.Err, &refused) || refused.Name != "q" {
-		t.Fatalf("details %v", r.Err)
-	}
-	for _, s := range list[1:] {
-		if !strings.Contains(r.Err.Error(), s.Addr()) {
-			t.Errorf("node %s is not named: %v", s.Addr(), r.Err)
-		}
-	}
-	for _, s := range list {
-		becomesFree(t, s, "q")
-	}
-	list[1].Do(t, "ACL", "SETUSER", "app", "+info") // one without is a minority
-	bed.Unlock(t, bed.Lock(t, t.Context(), q))
-	for _, s := range list {
-		becomesFree(t, s, "q")
-	}
-}
-
-// TestQuorumLeaseIsBounded: no copy is asked for more than LeaseTime, whatever the acquisition, a re-entry or
-// Extend ask for: a restarted server stays out of others' quorums for as long.
-func TestQuorumLeaseIsBounded(t *testing.T) {
-	const leaseTime = 10 * time.Second
-	list := servers(t, 3)
-	cs := clients(t, addrs(list), lease(leaseTime))
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	for _, first := range []time.Duration{0, 6 * time.Second, 20 * time.Second} {
-		h := bed.Lock(t, t.Context(), q, redlatch.WithLease(first))
-		if err := h.Extend(t.Context(), time.Hour); err != nil {
-			t.Errorf("Extend: %v", err)
-		}
-		again := bed.Lock(t, h.Context(), q, redlatch.WithLease(time.Hour))
-		if err := again.Extend(t.Context(), 2*time.Hour); err != nil {
-			t.Errorf("Extend of a re-entry: %v", err)
-		}
-		for _, s := range list {
-			if ttl := s.Int(t, "PTTL", "q"); ttl > leaseTime.Milliseconds() {
-				t.Errorf("a TTL of %d ms", ttl)
+	s := bed.Server(t, "text")
+	c, other, one, alsoOne := bed.Client(t, s.Addr()), bed.Client(t, s.Addr()), bed.Client(t, s.Addr(), database(1)), bed.Client(t, s.Addr(), database(1))
+	elsewhere := bed.Client(t, bed.Server(t).Addr())
+	borrowed := borrowers(t, s)
+	s.Do(t, "SET", "text", "x")
+	fenced, rw := redlatch.Fenced(), c.ReadWriteLock("rw")
+	fencedRW, otherRW := c.ReadWriteLock("rw", fenced), elsewhere.ReadWriteLock("rw")
+	var nobody *rlock.RLock
+	for sentinel, locks := range map[error]map[string]*multiLock{
+		redlatch.ErrInvalidOption: {
+			"no member":                        redlatch.MultiLock(),
+			"nil":                              redlatch.MultiLock(c.RLock("a"), nil),
+			"a nil lock":                       redlatch.MultiLock(nobody),
+			"one lock by two clients":          redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
+			"one database by two":              redlatch.MultiLock(c.RLock("a"), one.RLock("a"), alsoOne.RLock("a")),
+			"a borrowed database":              redlatch.MultiLock(one.RLock("a"), borrowed[0].RLock("a")),
+			"a borrowed database, not told":    redlatch.MultiLock(one.RLock("a"), borrowed[1].RLock("a")),
+			"nested bad":                       redlatch.MultiLock(c.RLock("a"), redlatch.MultiLock()),
+			"two kinds on one key":             redlatch.MultiLock(rw.WriteLock(), c.RLock("rw")),
+			"two kinds on one key, fair":       redlatch.MultiLock(rw.WriteLock(), c.FairLock("rw")),
+			"reads are fenced, writes not":     redlatch.MultiLock(fencedRW.ReadLock(), rw.WriteLock()), // the write lock is taken for both
+			"writes not, reads are fenced":     redlatch.MultiLock(rw.WriteLock(), fencedRW.ReadLock()),
+			"quorum of none":                   redlatch.QuorumLock(),
+			"quorum of names":                  redlatch.QuorumLock(c.RLock("a"), other.RLock("b")),
+			"quorum of one client":             redlatch.QuorumLock(c.RLock("a"), c.RLock("a"), c.RLock("a")),
+			"quorum on one server":             redlatch.QuorumLock(c.RLock("a"), other.RLock("a")),
+			"quorum of databases":              redlatch.QuorumLock(c.RLock("a"), one.RLock("a"), elsewhere.RLock("a")),
+			"quorum of fair":                   redlatch.QuorumLock(c.FairLock("a"), elsewhere.FairLock("a")),
+			"quorum of kinds":                  redlatch.QuorumLock(c.RLock("a"), elsewhere.FairLock("a")),
+			"quorum of a multi":                redlatch.QuorumLock(redlatch.MultiLock(plain(c, "a", "b")...)),
+			"quorum, one is not fenced":        redlatch.QuorumLock(c.RLock("a", fenced), elsewhere.RLock("a")),
+			"quorum, one reader is not fenced": redlatch.QuorumLock(fencedRW.ReadLock(), otherRW.ReadLock()),
+			"quorum, one writer is not fenced": redlatch.QuorumLock(fencedRW.WriteLock(), otherRW.WriteLock()),
+		},
+		redlatch.ErrInvalidName: {
+			"no name of one":          redlatch.MultiLock(plain(c, "a", "")...),
+			"no names":                redlatch.MultiLock(plain(c, "", "")...),
+			"no name of a quorum":     redlatch.QuorumLock(c.RLock(""), elsewhere.RLock("")),
+			"a key that holds a text": redlatch.MultiLock(plain(c, "a", "b", "text")...),
+		},
+	} {
+		for what, l := range locks {
+			// With a wait: that two are one server is known when both have answered.
+			_, err := l.TryLock(t.Context(), 10*time.Second, 0)
+			if !errors.Is(err, sentinel) || strings.HasSuffix(what, "fenced") && !strings.Contains(err.Error(), "fenced") {
+				t.Errorf("%s: %v, want %v", what, err, sentinel)
 			}
 		}
-		for _, of := range []redlatch.Hold{h, again} {
-			if left := time.Until(of.ValidUntil()); left > leaseTime {
-				t.Errorf("it counts on %v", left)
-			}
-		}
-		bed.Unlock(t, again)
-		bed.Unlock(t, h)
-		for _, s := range list {
-			becomesFree(t, s, "q")
-		}
 	}
+	free(t, s, "a", "b", "rw")
 }
 
-// A fenced re-entry of a quorum without a token is refused, at once: 0 would be no token, and no
-// other try would make one.
-func TestFencedReentryOfAQuorumWithoutToken(t *testing.T) {
+// One name in two databases is two locks of one server.
+func TestSameNameInTwoDatabases(t *testing.T) {
 	t.Parallel()
-	cs := clients(t, addrs(servers(t, 3)))
-	h := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "q")...))
-	fenced := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-	ctx, cancel := context.WithTimeout(h.Context(), bed.Patience)
-	defer cancel()
-	r := <-bed.Async(ctx, fenced)
-	want(t, r.Err, redlatch.ErrInvalidOption)
-	if ctx.Err() != nil {
-		t.Error("it went on trying")
-	}
-	bed.Unlock(t, h)
-	h = bed.Lock(t, t.Context(), fenced)
-	if h.Token() == 0 {
-		t.Error("no token")
-	}
-	bed.Unlock(t, h)
-}
-
-// TestErrorsOfAQuorumsLine: also who stands behind others of its process hears who holds the lock.
-func TestErrorsOfAQuorumsLine(t *testing.T) {
-	list := servers(t, 3)
-	cs, others := clients(t, addrs(list)), clients(t, addrs(list))
-	h := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(others, "q")...))
-	results := make(chan error, 6)
-	for range cap(results) {
-		go func() { // ends with the wait
-			_, err := redlatch.QuorumLock(copies(cs, "q")...).TryLock(context.Background(), 3*time.Second, 0)
-			results <- err
-		}()
-	}
-	for range cap(results) {
-		err := <-results
-		outcome(t, err, true, false)
-		var busy *redlatch.NotAcquiredError
-		if !errors.As(err, &busy) || busy.Holder == "" || busy.Remaining <= 0 {
-			t.Errorf("no holder: %v", err)
+	s := bed.Server(t)
+	zero, one := bed.Client(t, s.Addr()), bed.Client(t, s.Addr(), database(1))
+	m := redlatch.MultiLock(one.RLock("x"), zero.RLock("x"))
+	others := copies([]*redlatch.Client{bed.Client(t, s.Addr()), bed.Client(t, s.Addr(), database(1))}, "x")
+	h := bed.Lock(t, t.Context(), m)
+	for _, c := range []*redlatch.Client{zero, one} {
+		if st, err := c.RLock("x").State(t.Context()); err != nil || !st.Held {
+			t.Errorf("%+v, %v", st, err)
 		}
 	}
+	got := bed.Async(t.Context(), redlatch.MultiLock(others...))
+	blocked(t, got)
 	bed.Unlock(t, h)
-}
+	bed.Unlock(t, bed.Hold(t, got))
 
-// Two kinds of lock on one key are refused: the second would wait for the first.
-func TestErrorsOfTwoKindsOnOneKey(t *testing.T) {
-	c := clients(t, addrs(servers(t, 1)))[0]
-	for _, other := range []redlatch.Member{c.RLock("l"), c.FairLock("l")} {
-		_, err := redlatch.MultiLock(c.ReadWriteLock("l").WriteLock(), other).Lock(t.Context())
-		want(t, err, redlatch.ErrInvalidOption)
+	h = bed.Lock(t, t.Context(), others[1]) // in the second one alone
+	_, err := m.TryLock(t.Context(), 0, 0)
+	outcome(t, err, true, false)
+	free(t, s, "x")
+	bed.Unlock(t, h)
+	for _, stranger := range append(borrowers(t, s), one) {
+		bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.MultiLock(stranger.RLock("x"), zero.RLock("x"))))
 	}
 }

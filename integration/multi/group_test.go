@@ -1,100 +1,34 @@
 package multi
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
-	"github.com/redlatch/redlatch/rlock"
 )
-
-// What can't be one lock is refused, with the reason, by the first call.
-func TestCompositionErrors(t *testing.T) {
-	s := bed.Server(t)
-	c, other := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
-	for what, l := range map[string]redlatch.Member{
-		"no member":                 redlatch.MultiLock(),
-		"nil":                       redlatch.MultiLock(c.RLock("a"), nil),
-		"one lock by two clients":   redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
-		"nested bad":                redlatch.MultiLock(c.RLock("a"), redlatch.MultiLock()),
-		"quorum of none":            redlatch.QuorumLock(),
-		"quorum of names":           redlatch.QuorumLock(c.RLock("a"), other.RLock("b")),
-		"quorum of one client":      redlatch.QuorumLock(c.RLock("a"), c.RLock("a"), c.RLock("a")),
-		"quorum on one server":      redlatch.QuorumLock(c.RLock("a"), other.RLock("a")),
-		"quorum of fair":            redlatch.QuorumLock(c.FairLock("a"), other.FairLock("a")),
-		"quorum of kinds":           redlatch.QuorumLock(c.RLock("a"), other.FairLock("a")),
-		"quorum of a multi":         redlatch.QuorumLock(redlatch.MultiLock(c.RLock("a"), c.RLock("b"))),
-		"quorum with and without F": redlatch.QuorumLock(c.RLock("a"), other.RLock("a", redlatch.Fenced())),
-	} {
-		// With a wait: that two are one server is known when both have answered.
-		h, err := l.TryLock(t.Context(), 10*time.Second, 0)
-		if !errors.Is(err, redlatch.ErrInvalidOption) {
-			t.Errorf("%s: %v, %v", what, h, err)
-		}
-	}
-	_, err := redlatch.MultiLock(c.RLock("a"), c.RLock("")).Lock(t.Context())
-	want(t, err, redlatch.ErrInvalidName)
-	_, err = redlatch.MultiLock(c.RLock(""), c.RLock("")).Lock(t.Context())
-	want(t, err, redlatch.ErrInvalidName)
-	_, err = redlatch.QuorumLock(c.RLock(""), other.RLock("")).Lock(t.Context())
-	want(t, err, redlatch.ErrInvalidName)
-	var nobody *rlock.RLock
-	_, err = redlatch.MultiLock(nobody).Lock(t.Context())
-	want(t, err, redlatch.ErrInvalidOption)
-	free(t, s, "a", "b")
-}
-
-// TestGroupCostsOneCommand: N plain locks of one node cost one command to take
-// and one to free.
-func TestGroupCostsOneCommand(t *testing.T) {
-	s := bed.Server(t)
-	c := bed.Client(t, s.Addr())
-	list := names("k", 5)
-	m := redlatch.MultiLock(plain(c, list...)...)
-	bed.Unlock(t, bed.Lock(t, t.Context(), m)) // the scripts are there now
-	before := s.CommandStats(t)
-	h := bed.Lock(t, t.Context(), m)
-	taken := s.CommandStats(t).Sub(before)
-	held(t, s, list...)
-	before = s.CommandStats(t)
-	bed.Unlock(t, h)
-	freed := s.CommandStats(t).Sub(before)
-	for what, st := range map[string]testbed.Stats{"taking": taken, "freeing": freed} {
-		if n := st.Calls["evalsha"]; n != 1 || st.Calls["eval"] != 0 {
-			t.Errorf("%s 5 locks took %d commands: %v", what, n, st)
-		}
-	}
-	free(t, s, list...)
-	want(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
-}
 
 // TestNothingKeptBesideABusyMember: while one member is busy none of the others is kept, or, in one command, even taken;
 // its message wakes who waits, and so does that of the next one.
 func TestNothingKeptBesideABusyMember(t *testing.T) {
+	t.Parallel()
 	list := servers(t, 3)
-	at := map[string][]*testbed.Server{"one node": {list[0], list[0], list[0]}, "three nodes": list}
-	for what, on := range at {
+	for what, on := range map[string][]*testbed.Server{"one node": {list[0], list[0], list[0]}, "three nodes": list} {
 		t.Run(what, func(t *testing.T) {
-			cs, others := clients(t, addrs(on)), clients(t, addrs(on))
+			cs, others := clients(t, on), clients(t, on)
 			if what == "one node" {
 				cs = []*redlatch.Client{cs[0], cs[0], cs[0]}
 			}
 			name := []string{what + " a", what + " b", what + " c"}
-			m := across(cs, name)
-			nothing := func() {
-				t.Helper()
-				becomesFree(t, on[0], name[0]) // a round may be under way
-				becomesFree(t, on[2], name[2])
-				for range 20 {
-					free(t, on[0], name[0])
-					free(t, on[2], name[2])
-				}
-			}
+			m := redlatch.MultiLock(cs[0].RLock(name[0]), cs[1].RLock(name[1]), cs[2].RLock(name[2]))
 			b := bed.Lock(t, t.Context(), others[1].RLock(name[1]))
 			_, err := m.TryLock(t.Context(), 0, 0)
 			busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
@@ -104,21 +38,22 @@ func TestNothingKeptBesideABusyMember(t *testing.T) {
 			free(t, on[0], name[0])
 			free(t, on[2], name[2])
 
-			unheard(t, on[1], name[1])
+			listeners(t, 0, name[1], on[1])
 			got := bed.Async(t.Context(), m)
-			listens(t, on[1], name[1])
-			nothing()
+			listeners(t, 1, name[1], on[1])
+			becomeFree(t, name[0], on[0]) // a round may be under way
+			becomeFree(t, name[2], on[2])
+			for range 20 {
+				free(t, on[0], name[0])
+				free(t, on[2], name[2])
+			}
 			blocked(t, got)
 			a := bed.Lock(t, t.Context(), others[0].RLock(name[0]))
 			bed.Unlock(t, b)
-			listens(t, on[0], name[0])
-			becomesFree(t, on[1], name[1])
-			began := time.Now()
+			listeners(t, 1, name[0], on[0])
+			becomeFree(t, name[1], on[1])
 			bed.Unlock(t, a)
-			h := bed.Hold(t, got)
-			if took := time.Since(began); took > woken {
-				t.Errorf("woken %v after the unlock", took)
-			}
+			h := soon(t, got)
 			for i, n := range name {
 				held(t, on[i], n)
 			}
@@ -127,120 +62,78 @@ func TestNothingKeptBesideABusyMember(t *testing.T) {
 	}
 }
 
+// count is the count of a lock's one owner.
+func count(t *testing.T, s *testbed.Server, name, want string) {
+	t.Helper()
+	if all := s.Hash(t, "HGETALL", name); len(all) != 1 || !strings.HasSuffix(fmt.Sprint(all), ":"+want+"]") {
+		t.Errorf("%s: %v, want a count of %s", name, all, want)
+	}
+}
+
 // Re-entry is counted for each member, whichever lock it was taken through.
 func TestGroupReentryPerMember(t *testing.T) {
+	t.Parallel()
 	s := bed.Server(t)
 	c := bed.Client(t, s.Addr())
 	outer := bed.Lock(t, t.Context(), c.RLock("b"))
-	m := redlatch.MultiLock(plain(c, "a", "b", "c")...)
-	h := bed.Lock(t, outer.Context(), m)
-	if n := count(t, s, "b"); n != "2" {
-		t.Errorf("count %s of the member held before", n)
-	}
+	h := bed.Lock(t, outer.Context(), redlatch.MultiLock(plain(c, "a", "b", "c")...))
+	count(t, s, "b", "2")
 	inner := bed.Lock(t, h.Context(), c.RLock("c"))
 	again := bed.Lock(t, h.Context(), redlatch.MultiLock(plain(c, "c", "b", "a")...))
-	if n := count(t, s, "c"); n != "3" {
-		t.Errorf("count %s", n)
-	}
+	count(t, s, "c", "3")
 	bed.Unlock(t, h)
 	held(t, s, "a", "b", "c")
 	bed.Unlock(t, again)
 	free(t, s, "a")
 	bed.Unlock(t, inner)
 	free(t, s, "c")
-	if n := count(t, s, "b"); n != "1" {
-		t.Errorf("count %s of the member held before", n)
-	}
+	count(t, s, "b", "1")
 	bed.Unlock(t, outer)
 	free(t, s, "b")
 }
 
-// Each fenced member has its token; the whole's is the highest of them.
-func TestTokensPerMember(t *testing.T) {
-	s := bed.Server(t)
-	c := bed.Client(t, s.Addr())
-	m := redlatch.MultiLock(
-		c.RLock("b", redlatch.Fenced()), c.RLock("plain"),
-		redlatch.MultiLock(c.RLock("a", redlatch.Fenced()), c.RLock("c", redlatch.Fenced())),
-	)
-	var before []uint64
-	for range 3 {
-		h := bed.Lock(t, t.Context(), m)
-		tokens := h.(redlatch.MultiHold).Tokens()
-		if len(tokens) != 3 || tokens[1] != 0 || tokens[0] == 0 || tokens[2] == 0 {
-			t.Fatalf("tokens %v", tokens)
-		}
-		if h.Token() != slices.Max(tokens) {
-			t.Errorf("token %d of %v", h.Token(), tokens)
-		}
-		again := bed.Lock(t, h.Context(), m)
-		if got := again.(redlatch.MultiHold).Tokens(); !slices.Equal(got, tokens) {
-			t.Errorf("tokens %v of the re-entry, %v before", got, tokens)
-		}
-		bed.Unlock(t, again)
-		if before != nil && (tokens[0] <= before[0] || tokens[2] <= before[2]) {
-			t.Errorf("tokens %v after %v", tokens, before)
-		}
-		before = tokens
-		bed.Unlock(t, h)
-	}
-}
-
-// TestGroupRefusedByTheServer: a member's key of another type is a bad name, and nothing of the group is taken.
-func TestGroupRefusedByTheServer(t *testing.T) {
-	s := bed.Server(t)
-	s.Do(t, "SET", "c", "x")
-	_, err := redlatch.MultiLock(plain(bed.Client(t, s.Addr()), "a", "b", "c")...).Lock(t.Context())
-	want(t, err, redlatch.ErrInvalidName)
-	free(t, s, "a", "b")
-	s.Do(t, "DEL", "c")
-}
-
-// The whole is held when all its members are; ForceUnlock frees them all.
+// The whole is held when all its members are; ForceUnlock frees them all. A quorum is held while a majority is.
 func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
-	s := bed.Server(t)
-	c := bed.Client(t, s.Addr(), lease(10*time.Second))
+	t.Parallel()
+	x := quorums(t, 3)
+	c := x.Through[0]
 	m := redlatch.MultiLock(c.RLock("a", redlatch.Fenced()), c.FairLock("b"))
-	st, err := m.State(t.Context())
-	if err != nil || st.Held || len(st.Holders) != 0 {
-		t.Errorf("free: %+v, %v", st, err)
+	is := func(l *multiLock, isHeld bool, holders int, token uint64) {
+		t.Helper()
+		st, err := l.State(t.Context())
+		if err != nil || st.Held != isHeld || len(st.Holders) != holders || st.Token != token || isHeld != (st.Remaining > bed.Lease/3) {
+			t.Errorf("%+v, %v", st, err)
+		}
 	}
-	h := bed.Lock(t, t.Context(), c.RLock("a"))
-	if st, err := m.State(t.Context()); err != nil || st.Held || len(st.Holders) != 1 {
-		t.Errorf("half held: %+v, %v", st, err)
-	}
-	bed.Unlock(t, h)
-	h = bed.Lock(t, t.Context(), m)
-	st, err = m.State(t.Context())
-	if err != nil || !st.Held || len(st.Holders) != 2 || st.Remaining < 5*time.Second || st.Token != h.Token() {
-		t.Errorf("held: %+v, %v", st, err)
-	}
-	if ok, err := m.ForceUnlock(t.Context()); !ok || err != nil {
-		t.Errorf("force: %v, %v", ok, err)
-	}
-	if ok, err := m.ForceUnlock(t.Context()); ok || err != nil {
-		t.Errorf("force again: %v, %v", ok, err)
+	is(m, false, 0, 0)
+	bed.Unlock(t, bed.Lock(t, t.Context(), m))
+	half := bed.Lock(t, t.Context(), c.RLock("a", redlatch.Fenced()))
+	is(m, false, 1, half.Token())
+	bed.Unlock(t, half)
+	h := bed.Lock(t, t.Context(), m)
+	is(m, true, 2, h.Token())
+	for _, was := range []bool{true, false} {
+		if ok, err := m.ForceUnlock(t.Context()); ok != was || err != nil {
+			t.Errorf("force: %v, %v", ok, err)
+		}
 	}
 	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 
-	list, cs := five(t)
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	qh := bed.Lock(t, t.Context(), q)
-	list[0].Kill(t)
+	q := quorum(x.Through, "q")
+	h = bed.Lock(t, t.Context(), q)
+	x.Servers[0].Kill(t)
 	if st, err := q.State(t.Context()); err != nil || !st.Held || st.Remaining <= 0 {
 		t.Errorf("quorum: %+v, %v", st, err)
 	}
-	bed.Unlock(t, qh)
-	bed.Eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+	bed.Unlock(t, h)
 }
 
 // What remains of a whole is what remains of the member whose lease ends first, of a quorum of the
 // first in the majority that lasts longest; also where an int has 32 bits (GOARCH=386).
 func TestRemainingOfTheWhole(t *testing.T) {
 	t.Parallel()
-	list := servers(t, 3)
-	cs := clients(t, addrs(list))
-	q, m := copies(cs, "q"), []redlatch.Member{cs[0].RLock("a"), cs[1].RLock("b"), cs[2].RLock("c")}
+	cs := clients(t, servers(t, 3))
+	q, m := copies(cs, "q"), copies(cs, "m")
 	for _, order := range [][]int{{50, 20, 30}, {20, 50, 30}, {30, 50, 20}} {
 		var holds []redlatch.Hold
 		for i, minutes := range order {
@@ -261,5 +154,217 @@ func TestRemainingOfTheWhole(t *testing.T) {
 		for _, h := range holds {
 			bed.Unlock(t, h)
 		}
+	}
+}
+
+// Every kind is a member of a MultiLock: fair, both halves of a read-write lock, a quorum, nested ones, the same lock
+// twice. It excludes others, whatever their order, and ends with any of its members.
+func TestEveryKindOfMember(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 2)
+	cs, others := clients(t, list), clients(t, list)
+	build := func(cs []*redlatch.Client, shuffle bool) *multiLock {
+		rw := cs[0].ReadWriteLock("rw")
+		members := []redlatch.Member{
+			cs[0].RLock("a"), cs[0].RLock("b"), cs[0].FairLock("f"), rw.ReadLock(), rw.WriteLock(),
+			redlatch.QuorumLock(cs[1].RLock("u")),
+			redlatch.MultiLock(cs[1].RLock("n"), cs[0].RLock("b"), redlatch.MultiLock(cs[0].RLock("o"))),
+		}
+		if shuffle {
+			rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+		}
+		return redlatch.MultiLock(members...)
+	}
+	m := build(cs, false)
+	if m.Name() != "[a b f rw ×2 u [n b [o]]]" {
+		t.Errorf("name %s", m.Name())
+	}
+	h := bed.Lock(t, t.Context(), m)
+	held(t, list[0], "a", "f", "o")
+	held(t, list[1], "u", "n")
+	count(t, list[0], "b", "1") // though it is named twice
+	bed.Unlock(t, bed.Lock(t, h.Context(), build(cs, true)))
+	got := bed.Async(t.Context(), build(others, true))
+	_, err := build(others, true).TryLock(t.Context(), 200*time.Millisecond, 0)
+	want(t, err, redlatch.ErrNotAcquired)
+	bed.Unlock(t, h)
+	bed.Unlock(t, bed.Hold(t, got))
+
+	// A quorum is waited for by its own means.
+	hu := bed.Lock(t, t.Context(), others[1].RLock("u"))
+	got = bed.Async(t.Context(), m)
+	listeners(t, 1, "u", list[1])
+	for _, name := range []string{"a", "b", "f", "o", "rw"} {
+		becomeFree(t, name, list[0])
+	}
+	bed.Unlock(t, hu)
+	h = bed.Hold(t, got)
+	list[1].Do(t, "DEL", "n")
+	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+}
+
+// TestOwnerLivesWhileAMultiLockWaits: the last hold of the owner that a waiting
+// MultiLock inherited is unlocked: all members are that owner's still, and the hold's
+// context leads to it.
+func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
+	t.Parallel()
+	for what, whole := range map[string]func(cs []*redlatch.Client) redlatch.Member{
+		"units":  func(cs []*redlatch.Client) redlatch.Member { return redlatch.MultiLock(copies(cs, "l")...) },
+		"quorum": func(cs []*redlatch.Client) redlatch.Member { return quorum(cs, "l") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			list := servers(t, 2)
+			cs := clients(t, list)
+			before := bed.Lock(t, t.Context(), cs[0].RLock("before"))
+			busy := bed.Lock(t, t.Context(), bed.Client(t, list[0].Addr()).RLock("l"))
+			got := bed.Async(context.WithoutCancel(before.Context()), whole(cs))
+			listeners(t, 1, "l", list[0])
+			bed.Unlock(t, before)
+			bed.Unlock(t, busy)
+			h := bed.Hold(t, got)
+			alive(t, h)
+			for i, s := range list {
+				inner := bed.Lock(t, h.Context(), cs[i].RLock("l"))
+				count(t, s, "l", "2")
+				if inner.Owner().Owner != before.Owner().Owner {
+					t.Errorf("%s holds it, %s has asked", inner.Owner(), before.Owner())
+				}
+				bed.Unlock(t, inner)
+			}
+			bed.Unlock(t, h)
+		})
+	}
+}
+
+// TestUnlockNeverStopsAtTheFirst: a member that is lost and one whose server does
+// not answer do not keep the others from being freed; the errors are joined.
+func TestUnlockNeverStopsAtTheFirst(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 4)
+	cs := clients(t, list, func(c *redlatch.Config) { c.UnlockTimeout = 3 * time.Second }) // a healthy server answers in time
+	h := bed.Lock(t, t.Context(), across(cs))
+	list[0].Do(t, "DEL", "a")
+	list[1].Freeze(t)
+	err := h.Unlock(t.Context())
+	want(t, err, redlatch.ErrLeaseLost)
+	want(t, err, redlatch.ErrUnavailable)
+	if un, is := errors.AsType[*redlatch.UnavailableError](err); !is || un.Nodes[0].Node != list[1].Addr() {
+		t.Errorf("details %v", err)
+	}
+	free(t, list[2], "c")
+	free(t, list[3], "d")
+	list[1].Thaw(t)
+	becomeFree(t, "b", list[1])
+	want(t, h.Unlock(t.Context()), nil) // for the member without an answer
+	want(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+}
+
+// TestPassingRefusalOfOneMember: a release that the server refuses for a while is tried again for each member, whatever
+// the first one's answer. The first one needs no write here, since its owner goes on holding it.
+func TestPassingRefusalOfOneMember(t *testing.T) {
+	t.Parallel()
+	for refusal, set := range map[string][2][]string{
+		"NOREPLICAS": {{"CONFIG", "SET", "min-replicas-to-write", "1"}, {"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		"READONLY":   {{"REPLICAOF", "127.0.0.1", "1"}, {"REPLICAOF", "NO", "ONE"}},
+	} {
+		t.Run(refusal, func(t *testing.T) {
+			t.Parallel()
+			s := bed.Server(t)
+			c := bed.Client(t, s.Addr())
+			m := redlatch.MultiLock(plain(c, "a", "{a}2", "{a}3")...)
+			bed.Unlock(t, bed.Lock(t, t.Context(), m)) // the scripts are loaded
+			outer := bed.Lock(t, t.Context(), c.RLock("a"), redlatch.WithLease(time.Minute))
+			h := bed.Lock(t, outer.Context(), m, redlatch.WithLease(time.Minute))
+			s.Do(t, set[0]...)
+			before := s.CommandStats(t)
+			said := make(chan error, 1)
+			go func() { said <- h.Unlock(context.Background()) }()
+			bed.Eventually(t, "a release", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] > 0 })
+			s.Do(t, set[1]...)
+			want(t, <-said, nil)
+			becomeFree(t, "{a}2", s)
+			becomeFree(t, "{a}3", s)
+			bed.Unlock(t, outer)
+			free(t, s, "a")
+		})
+	}
+}
+
+// TestNoLivelockInLockstep: two that each hold what the other one lacks give it back and try again. On
+// servers that answer in step they would do so in step, for ever; the random pauses take them apart.
+func TestNoLivelockInLockstep(t *testing.T) {
+	t.Parallel()
+	const oneWay, turns = 20 * time.Millisecond, 20
+	x := quorums(t, 2)
+	for _, p := range x.Proxies {
+		p.Delay(testbed.Requests, oneWay)
+		p.Delay(testbed.Replies, oneWay)
+	}
+	done, begin := make(chan error, 2), make(chan struct{})
+	for range 2 {
+		m := across(x.Fresh(t))
+		bed.Unlock(t, bed.Lock(t, t.Context(), m)) // the connections stand
+		go func() {
+			<-begin
+			var err error
+			for n := 0; n < turns && err == nil; n++ {
+				err = m.Do(t.Context(), func(context.Context) error { return nil })
+			}
+			done <- err
+		}()
+	}
+	close(begin)
+	for range 2 {
+		select {
+		case err := <-done:
+			want(t, err, nil)
+		case <-time.After(30 * time.Second): // it takes 7 s; 40 to 70 s without the pauses
+			t.Fatal("no progress")
+		}
+	}
+}
+
+// TestContention: many who take the same members, in any order, and sets that overlap, from clients of their own, all make
+// progress, and nobody is inside with another one: the race detector sees it, and the counters come out right.
+func TestContention(t *testing.T) {
+	const sets, goroutines, rounds = 4, 16, 4
+	list := servers(t, 3)
+	counts := map[string]*int{"a": new(int), "b": new(int), "c": new(int), "d": new(int)} // each guarded by its lock
+	var all sync.WaitGroup
+	var took atomic.Int64
+	for range sets {
+		cs := clients(t, list)
+		of := map[string]*redlatch.Client{"a": cs[0], "b": cs[0], "c": cs[1], "d": cs[2]}
+		for range goroutines {
+			all.Go(func() {
+				for range rounds {
+					names, members := []string{"a", "b", "c", "d"}, []redlatch.Member(nil)
+					rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+					names = names[:3+rand.IntN(2)] // some leave one out
+					for _, name := range names {
+						members = append(members, of[name].RLock(name))
+					}
+					err := redlatch.MultiLock(members...).Do(t.Context(), func(context.Context) error {
+						for _, name := range names {
+							n := counts[name]
+							was := *n
+							time.Sleep(rand.N(300 * time.Microsecond))
+							*n = was + 1
+						}
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					took.Add(int64(len(names)))
+				}
+			})
+		}
+	}
+	all.Wait()
+	if sum := *counts["a"] + *counts["b"] + *counts["c"] + *counts["d"]; int64(sum) != took.Load() || sum < 3*sets*goroutines*rounds {
+		t.Errorf("%d updates of %d", sum, took.Load())
 	}
 }

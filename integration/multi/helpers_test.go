@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,35 +15,31 @@ import (
 	"github.com/redlatch/redlatch/multilock"
 )
 
+func TestMain(m *testing.M) { bed.Main(m) }
+
 // woken bounds the time from an unlock to the hold of the next one, whom a message wakes. A machine that
 // stands still for a while stays below it. Who hears nothing looks again when a lease of 30 s ends, of
 // which 20 s or more are left.
 const woken = 5 * time.Second
+
+type multiLock = multilock.MultiLock
 
 // servers starts independent servers.
 func servers(t *testing.T, n int) []*testbed.Server {
 	t.Helper()
 	list := make([]*testbed.Server, n)
 	for i := range list {
-		list[i] = bed.Server(t, "fenced:")
+		list[i] = bed.Server(t)
 	}
 	return list
 }
 
-// clients makes one client per address.
-func clients(t *testing.T, addrs []string, change ...func(*redlatch.Config)) []*redlatch.Client {
+// clients makes one client per server.
+func clients(t *testing.T, list []*testbed.Server, change ...func(*redlatch.Config)) []*redlatch.Client {
 	t.Helper()
-	out := make([]*redlatch.Client, len(addrs))
-	for i, a := range addrs {
-		out[i] = bed.Client(t, a, change...)
-	}
-	return out
-}
-
-func addrs(list []*testbed.Server) []string {
-	out := make([]string, len(list))
+	out := make([]*redlatch.Client, len(list))
 	for i, s := range list {
-		out[i] = s.Addr()
+		out[i] = bed.Client(t, s.Addr(), change...)
 	}
 	return out
 }
@@ -61,6 +57,86 @@ func copies(cs []*redlatch.Client, name string, opts ...redlatch.Option) []redla
 	return out
 }
 
+func quorum(cs []*redlatch.Client, name string, opts ...redlatch.Option) *multiLock {
+	return redlatch.QuorumLock(copies(cs, name, opts...)...)
+}
+
+// quorums starts n servers, with a process that goes through proxies (Lock) and one that goes straight (Beside).
+// A majority will do for their quorum "q" from here on. It is fenced.
+func quorums(t *testing.T, n int, change ...func(*redlatch.Config)) *bed.Site {
+	t.Helper()
+	x := bed.NewSite(t, bed.Kind{
+		Name: "quorum", Servers: n,
+		New: func(cs []*redlatch.Client, name string, opts ...redlatch.Option) redlatch.Locker {
+			return quorum(cs, name, append(opts, redlatch.Fenced())...)
+		},
+	}, change...)
+	for _, l := range []redlatch.Locker{x.Lock("q"), x.Beside("q")} {
+		bed.Unlock(t, bed.Lock(t, t.Context(), l))
+	}
+	return x
+}
+
+// whole takes a quorum of [quorums] with all its copies. One that was not answered for in time, on a busy machine, is
+// given back: then the quorum is taken again.
+func whole(t *testing.T, ctx context.Context, q redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
+	t.Helper()
+	for range 3 {
+		h := bed.Lock(t, ctx, q, opts...)
+		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			if !slices.Contains(tokens(h), 0) {
+				return h
+			}
+		}
+		testbed.Untested(t, "that the first quorum has all its copies in a second: another one was taken")
+		bed.Unlock(t, h)
+	}
+	t.Fatal("three quorums, and none had all its copies")
+	return nil
+}
+
+// tokens are those of the members, or copies; 0 where there is none.
+func tokens(h redlatch.Hold) []uint64 {
+	return h.(redlatch.MultiHold).Tokens() //nolint:forcetypeassert // it is one
+}
+
+// away are the ways in which a server behind a proxy is not there.
+var away = map[string]func(t *testing.T, s *testbed.Server, p *testbed.Proxy) (back func()){
+	"down": func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) func() {
+		t.Helper()
+		s.Kill(t)
+		return func() { s.Restart(t, testbed.Empty) }
+	},
+	"stopped": func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) func() {
+		t.Helper()
+		s.Freeze(t)
+		return func() { s.Thaw(t) }
+	},
+	"slow": func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
+		p.Delay(testbed.Replies, 2*time.Second)
+		return func() { p.Delay(testbed.Replies, 0) }
+	},
+	"cut off": func(t *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
+		t.Helper()
+		p.Refuse()
+		p.Cut()
+		return func() { p.Admit(t) }
+	},
+	"silent": func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
+		p.Pause(testbed.Requests)
+		return func() { p.Resume(testbed.Requests) }
+	},
+}
+
+// across makes a lock of one plain lock per client; "a" of the first one, "b" of the second.
+func across(cs []*redlatch.Client) *multiLock {
+	members := make([]redlatch.Member, len(cs))
+	for i, c := range cs {
+		members[i] = c.RLock(string(rune('a' + i)))
+	}
+	return redlatch.MultiLock(members...)
+}
+
 func plain(c *redlatch.Client, names ...string) []redlatch.Member {
 	out := make([]redlatch.Member, len(names))
 	for i, n := range names {
@@ -76,6 +152,14 @@ func want(t *testing.T, err, want error) {
 	}
 }
 
+// alive fails if the hold's context has ended.
+func alive(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if h.Context().Err() != nil {
+		t.Fatalf("the hold has ended: %v", context.Cause(h.Context()))
+	}
+}
+
 // ended waits for the end of a hold's context and returns its cause.
 func ended(t *testing.T, h redlatch.Hold) error {
 	t.Helper()
@@ -87,23 +171,15 @@ func ended(t *testing.T, h redlatch.Hold) error {
 	return context.Cause(h.Context())
 }
 
-// listens waits until somebody listens to a lock's unlock messages.
-func listens(t *testing.T, s *testbed.Server, name string) {
+// listeners waits until so many clients listen to a lock's unlock messages on each server. A subscription lingers for
+// half a second.
+func listeners(t *testing.T, n int, name string, on ...*testbed.Server) {
 	t.Helper()
-	channel := luascript.CallChannel(name)
-	bed.Eventually(t, "a subscription of "+name, func() bool {
-		return len(s.List(t, "PUBSUB", "CHANNELS", channel+"*")) > 0
-	})
-}
-
-// unheard waits until nobody listens to a lock's unlock messages any more: a subscription lingers for
-// half a second, and the next waiter would not be told from it.
-func unheard(t *testing.T, s *testbed.Server, name string) {
-	t.Helper()
-	channel := luascript.CallChannel(name)
-	bed.Eventually(t, "the end of a subscription of "+name, func() bool {
-		return len(s.List(t, "PUBSUB", "CHANNELS", channel+"*")) == 0
-	})
+	for _, s := range on {
+		bed.Eventually(t, fmt.Sprintf("%d subscriptions of %s", n, name), func() bool {
+			return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel(name)+"*")) == n
+		})
+	}
 }
 
 func held(t *testing.T, s *testbed.Server, names ...string) {
@@ -124,31 +200,22 @@ func free(t *testing.T, s *testbed.Server, names ...string) {
 	}
 }
 
-func names(prefix string, n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = fmt.Sprintf("%s%d", prefix, i)
-	}
-	return out
+// becomeFree is free on all these servers for a lock that is being given back.
+func becomeFree(t *testing.T, name string, on ...*testbed.Server) {
+	t.Helper()
+	bed.Eventually(t, name+" is free", func() bool { return heldOn(t, on, name) == 0 })
 }
 
-// count is the count of a lock's one owner.
-func count(t *testing.T, s *testbed.Server, name string) string {
+// heldOn counts the servers on which the lock is taken.
+func heldOn(t *testing.T, list []*testbed.Server, name string) int {
 	t.Helper()
-	for _, n := range s.Hash(t, "HGETALL", name) {
-		return n
+	n := 0
+	for _, s := range list {
+		if s.Running() && s.Int(t, "EXISTS", name) == 1 {
+			n++
+		}
 	}
-	return "0"
-}
-
-type multiLock = multilock.MultiLock
-
-// becomesFree is free for locks that are being given back.
-func becomesFree(t *testing.T, s *testbed.Server, names ...string) {
-	t.Helper()
-	bed.Eventually(t, "free locks "+strings.Join(names, " "), func() bool {
-		return s.Int(t, append([]string{"EXISTS"}, names...)...) == 0
-	})
+	return n
 }
 
 func blocked(t *testing.T, c <-chan bed.Attempt) {
@@ -158,4 +225,15 @@ func blocked(t *testing.T, c <-chan bed.Attempt) {
 		t.Fatalf("Lock returned early: %v", r.Err)
 	default:
 	}
+}
+
+// soon waits for a hold that a message brings.
+func soon(t *testing.T, c <-chan bed.Attempt) redlatch.Hold {
+	t.Helper()
+	began := time.Now()
+	h := bed.Hold(t, c)
+	if took := time.Since(began); took > woken {
+		t.Errorf("woken after %v", took)
+	}
+	return h
 }

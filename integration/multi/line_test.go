@@ -3,134 +3,213 @@ package multi
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
-	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// readWrite are the quorums of a read-write lock's two halves.
-func readWrite(cs []*redlatch.Client, name string) (read, write redlatch.Member) {
-	var reads, writes []redlatch.Member
-	for _, c := range cs {
-		rw := c.ReadWriteLock(name)
-		reads, writes = append(reads, rw.ReadLock()), append(writes, rw.WriteLock())
-	}
-	return redlatch.QuorumLock(reads...), redlatch.QuorumLock(writes...)
-}
-
-// waited waits until somebody of one client listens to a read-write lock's messages on all servers.
-func waited(t *testing.T, list []*testbed.Server, name string) {
-	t.Helper()
-	for _, s := range list {
-		bed.Eventually(t, "a subscription of "+name, func() bool {
-			return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel(name)+"*")) == 1
-		})
-	}
-}
-
-// TestQuorumWriterReadsPastWaitingReaders: who writes may read, though readers of its process
-// wait for its end.
-func TestQuorumWriterReadsPastWaitingReaders(t *testing.T) {
-	t.Parallel()
-	list := servers(t, 3)
-	read, write := readWrite(clients(t, addrs(list)), "rw")
-	w := bed.Lock(t, t.Context(), write)
-	waiting := bed.Async(t.Context(), read)
-	waited(t, list, "rw")
-	r := bed.Lock(t, w.Context(), read)
-	blocked(t, waiting)
-	bed.Unlock(t, w) // downgraded
-	second := bed.Hold(t, waiting)
-	bed.Unlock(t, second)
-	bed.Unlock(t, r)
-}
-
-// TestQuorumUpgradeIsRefusedPastWaitingWriters: a reader that asks to write is refused, though
-// writers of its process wait for its end.
-func TestQuorumUpgradeIsRefusedPastWaitingWriters(t *testing.T) {
-	t.Parallel()
-	list := servers(t, 3)
-	read, write := readWrite(clients(t, addrs(list)), "rw")
-	r := bed.Lock(t, t.Context(), read)
-	waiting := bed.Async(t.Context(), write)
-	waited(t, list, "rw")
-	ctx, cancel := context.WithTimeout(r.Context(), bed.Patience)
-	defer cancel()
-	_, err := write.Lock(ctx)
-	want(t, err, redlatch.ErrUpgrade)
-	bed.Unlock(t, r)
-	bed.Unlock(t, bed.Hold(t, waiting))
-}
 
 // standing waits until n acquisitions stand in lines behind those that ask the servers. No other
 // test may run meanwhile.
 func standing(t *testing.T, n int) {
 	t.Helper()
-	buf := make([]byte, 1<<20)
-	bed.Eventually(t, "acquisitions in line", func() bool {
-		return strings.Count(string(buf[:runtime.Stack(buf, true)]), "multilock.(*line).enter(") == n
-	})
+	bed.Eventually(t, "acquisitions in line", func() bool { return testbed.GoroutinesIn("multilock.(*line).enter") == n })
 }
 
 // TestQuorumOwnersEnterTogether: of several acquisitions of one owner each enters as soon as one
 // has, though others of the process stand between them.
 func TestQuorumOwnersEnterTogether(t *testing.T) {
-	list := servers(t, 3)
-	q := redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...)
-	other := bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(clients(t, addrs(list)), "q")...))
-	job := redlatch.WithOwner(t.Context(), "job")
+	x := quorums(t, 3)
+	q, job := x.Lock("q"), redlatch.WithOwner(t.Context(), "job")
+	other := bed.Lock(t, t.Context(), x.Beside("q"))
 	first := bed.Async(job, q)
-	for _, s := range list {
-		listens(t, s, "q")
-	}
+	listeners(t, 1, "q", x.Servers...)
 	between := bed.Async(t.Context(), q)
 	standing(t, 1)
 	second := bed.Async(job, q)
 	standing(t, 2)
 	bed.Unlock(t, other)
-	a := bed.Hold(t, first)
-	b := bed.Hold(t, second)
+	a, b := bed.Hold(t, first), bed.Hold(t, second)
 	blocked(t, between)
 	bed.Unlock(t, a)
 	bed.Unlock(t, b)
 	bed.Unlock(t, bed.Hold(t, between))
 }
 
-// TestQuorumLineTellsWhatIsWrong: who stands behind another one of its process until its wait is
-// over hears which nodes that one found of no use.
-func TestQuorumLineTellsWhatIsWrong(t *testing.T) {
+// TestErrorsOfAQuorumsLine: who stands behind another one of its process until its wait is over hears what that one
+// found: who holds the lock, and which nodes are of no use.
+func TestErrorsOfAQuorumsLine(t *testing.T) {
+	t.Parallel()
+	for what, tc := range map[string]struct {
+		wrong func(t *testing.T, x *bed.Site)
+		told  func(x *bed.Site, err error) bool
+	}{
+		"who holds the lock": {
+			func(t *testing.T, x *bed.Site) {
+				t.Helper()
+				h := bed.Lock(t, t.Context(), x.Beside("q"))
+				t.Cleanup(func() { bed.Unlock(t, h) })
+			},
+			func(_ *bed.Site, err error) bool {
+				busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
+				return is && busy.Holder != "" && busy.Remaining > 0 && !errors.Is(err, redlatch.ErrUnavailable)
+			},
+		},
+		"which nodes are of no use": {
+			func(t *testing.T, x *bed.Site) {
+				t.Helper()
+				for _, s := range x.Servers[1:] {
+					s.Restart(t, testbed.Empty)
+				}
+			},
+			func(x *bed.Site, err error) bool {
+				return errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrNotAcquired) &&
+					strings.Contains(err.Error(), x.Proxies[1].Addr()) && strings.Contains(err.Error(), x.Proxies[2].Addr())
+			},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			x := quorums(t, 3)
+			tc.wrong(t, x)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			first := bed.Async(ctx, x.Lock("q"))
+			if what == "who holds the lock" {
+				listeners(t, 1, "q", x.Servers...) // it waits, and has the turn
+			}
+			bed.Eventually(t, "it hears "+what, func() bool {
+				_, err := x.Lock("q").TryLock(t.Context(), 300*time.Millisecond, 0)
+				return tc.told(x, err)
+			})
+			leave()
+			if r := <-first; r.Err == nil {
+				t.Error("the first one got a majority")
+			}
+		})
+	}
+}
+
+// TestNobodyWaitsBehindAQuorum: a quorum that can't get its majority holds up nobody of its process who
+// wants one of its copies alone, for whatever lock that copy is part of. Whoever has the others may be the one
+// who asks: standing behind the quorum he would wait for ever.
+func TestNobodyWaitsBehindAQuorum(t *testing.T) {
+	t.Parallel()
 	list := servers(t, 3)
-	q := redlatch.QuorumLock(copies(clients(t, addrs(list), lease(time.Minute)), "q")...)
-	bed.Unlock(t, bed.Lock(t, t.Context(), q)) // each server is known from here on
-	for _, s := range list[1:] {
-		s.Kill(t)
-		s.Restart(t, testbed.Empty)
+	cs := clients(t, list)
+	alone := func(l redlatch.Member) redlatch.Member { return l }
+	for name, whole := range map[string]func(redlatch.Member) redlatch.Member{
+		"plain": alone,
+		"multi": func(l redlatch.Member) redlatch.Member { return redlatch.MultiLock(l, cs[1].RLock("else")) },
+		"group": func(l redlatch.Member) redlatch.Member { return redlatch.MultiLock(l, cs[0].RLock("multi")) },
+		"write": alone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			members := copies(cs, name)
+			for i, c := range cs {
+				if name == "write" {
+					members[i] = c.ReadWriteLock(name).WriteLock()
+				}
+			}
+			bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.QuorumLock(members...))) // a majority will do from here on
+			b, c := bed.Lock(t, t.Context(), members[1]), bed.Lock(t, t.Context(), members[2])
+			quorum := bed.Async(t.Context(), redlatch.QuorumLock(members...))
+			listeners(t, 1, name, list...)
+			becomeFree(t, name, list[0]) // it can't have it alone
+			a, err := whole(members[0]).TryLock(t.Context(), woken, 0)
+			if err != nil {
+				t.Fatalf("a free lock was not acquired: %v", err)
+			}
+			blocked(t, quorum)
+
+			// The quorum hears of each end, whoever else stands in line.
+			behind := bed.Async(t.Context(), members[0])
+			bed.Unlock(t, a)
+			bed.Unlock(t, bed.Hold(t, behind))
+			bed.Unlock(t, b)
+			bed.Unlock(t, soon(t, quorum))
+			bed.Unlock(t, c)
+		})
+	}
+}
+
+// TestQuorumRestsAside: a quorum that must rest, since what it asks for can't come now, leaves its turn to
+// those of its process that can have what they ask for.
+func TestQuorumRestsAside(t *testing.T) {
+	t.Parallel()
+	x := quorums(t, 3)
+	q := x.Lock("q")
+	for _, p := range x.Proxies {
+		p.Delay(testbed.Replies, 40*time.Millisecond)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first := bed.Async(ctx, q)
-	var err error
-	bed.Eventually(t, "the first one asks", func() bool {
-		_, err = q.TryLock(t.Context(), 300*time.Millisecond, 0)
-		return errors.Is(err, redlatch.ErrUnavailable)
-	})
-	outcome(t, err, false, true)
-	for _, s := range list[1:] {
-		if !strings.Contains(err.Error(), s.Addr()) {
-			t.Errorf("node %s is not named: %v", s.Addr(), err)
-		}
-	}
+	resting := bed.Async(ctx, q, redlatch.WithLease(100*time.Millisecond)) // 10 ms for an answer
+	bed.Eventually(t, "it asks", func() bool { return x.Servers[0].Int(t, "EXISTS", "q") == 1 })
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
+	blocked(t, resting)
 	cancel()
-	if r := <-first; r.Err == nil {
-		t.Error("restarted nodes count")
+	if r := <-resting; r.Err == nil {
+		t.Error("a hold whose lease was over before the answer")
 	}
-	for _, s := range list {
-		becomesFree(t, s, "q")
+}
+
+// TestSplitVotes: clients that each hold a part come apart by random pauses, not
+// by waiting out the leases (which are longer than the test may take).
+func TestSplitVotes(t *testing.T) {
+	const processes, rounds = 3, 20
+	x := quorums(t, 5)
+	count, turns := 0, make(chan error) // the count is guarded by the lock
+	for i := range processes {
+		members := copies(clients(t, x.Servers), "q")
+		members = append(members[2*i%5:], members[:2*i%5]...) // each asks the servers in another order
+		q := redlatch.QuorumLock(members...)
+		go func() {
+			for range rounds {
+				turns <- q.TryDo(context.Background(), bed.Patience, 0, func(context.Context) error { count++; return nil })
+			}
+		}()
+	}
+	for range processes * rounds {
+		want(t, <-turns, nil)
+	}
+	if count != processes*rounds {
+		t.Errorf("count %d, want %d", count, processes*rounds)
+	}
+
+	// Held in parts by hand: a stranger's two and another's two, freed at once.
+	of := func(i, j int) redlatch.Member {
+		return redlatch.MultiLock(x.Direct[i].RLock("q"), x.Direct[j].RLock("q"))
+	}
+	ha, hb := bed.Lock(t, t.Context(), of(0, 1)), bed.Lock(t, t.Context(), of(2, 3))
+	got := bed.Async(t.Context(), x.Lock("q"))
+	listeners(t, 1, "q", x.Servers[0])
+	bed.Unlock(t, ha)
+	bed.Unlock(t, soon(t, got))
+	bed.Unlock(t, hb)
+}
+
+// TestAQuorumLeavesNoPlaceWhereItWasRefused: who won a majority, or tried once, waits for no other copy, so its client
+// does not stay on the list of those that a release calls.
+func TestAQuorumLeavesNoPlaceWhereItWasRefused(t *testing.T) {
+	t.Parallel()
+	for what, wait := range map[string]time.Duration{"it waits": bed.Patience, "one attempt": 0} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			x := quorums(t, 3)
+			other := bed.Lock(t, t.Context(), x.Direct[2].RLock("q"))
+			h, err := x.Lock("q").TryLock(t.Context(), wait, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bed.Eventually(t, "nobody waits at the third server", func() bool {
+				return x.Servers[2].Int(t, "EXISTS", "redlatch_wait:{q}") == 0
+			})
+			bed.Unlock(t, h)
+			bed.Unlock(t, other)
+		})
 	}
 }

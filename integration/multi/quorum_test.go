@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,104 +13,27 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// five starts 5 masters and a client of each.
-func five(t *testing.T, change ...func(*redlatch.Config)) ([]*testbed.Server, []*redlatch.Client) {
-	t.Helper()
-	list := servers(t, 5)
-	return list, clients(t, addrs(list), change...)
-}
-
-// heldBy counts the servers on which the lock is taken.
-func heldOn(t *testing.T, list []*testbed.Server, name string) int {
-	t.Helper()
-	n := 0
-	for _, s := range list {
-		if s.Running() && s.Int(t, "EXISTS", name) == 1 {
-			n++
-		}
-	}
-	return n
-}
-
-// lockAll takes a quorum with a copy on each server, of the clients cs. A copy that was not answered for in time,
-// on a busy machine, is given back, though its server may have granted it: then the quorum is taken again.
-func lockAll(
-	t *testing.T, ctx context.Context, q redlatch.Member, //nolint:revive // as mustLock
-	list []*testbed.Server, cs []*redlatch.Client, opts ...redlatch.AcquireOption,
-) redlatch.Hold {
-	t.Helper()
-	for range 3 {
-		h := bed.Lock(t, ctx, q, opts...)
-		missing := func(c *redlatch.Client) bool {
-			return !slices.ContainsFunc(c.Held(), func(l redlatch.HeldLock) bool { return l.Name == h.Name() })
-		}
-		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-			tokens := h.(redlatch.MultiHold).Tokens() //nolint:forcetypeassert // it is one
-			behind := h.Token() > 0 && slices.Contains(tokens, 0)
-			if heldOn(t, list, h.Name()) == len(list) && !slices.ContainsFunc(cs, missing) && !behind {
-				return h
-			}
-		}
-		testbed.Untested(t, "that the first quorum has all its copies in a second: another one was taken")
-		bed.Unlock(t, h)
-	}
-	t.Fatal("three quorums, and none had all its copies")
-	return nil
-}
-
 // TestQuorumWithTwoAway: any two of five down, stopped, slow or cut off: lock and
 // unlock work, and cost one time limit of a node, not two and not more. What a machine
 // that is busy adds to one call says nothing of the cost, so the cheapest of some counts;
-// each must still be far from the time after which a silent connection is given up.
+// each must still be far from the time after which a silent connection is given up. What stays on
+// the two, of a hold from before and of attempts without an answer, is freed when they are back.
 func TestQuorumWithTwoAway(t *testing.T) {
 	const (
-		leaseTime = 20 * time.Second
-		limit     = 500 * time.Millisecond // of a node
-		silence   = 4 * time.Second        // until a connection counts as broken
+		limit   = 500 * time.Millisecond // of a node
+		silence = 4 * time.Second        // until a connection counts as broken
 	)
-	for _, tc := range []struct {
-		name string
-		away func(t *testing.T, s *testbed.Server, p *testbed.Proxy) (back func())
-	}{
-		{"down", func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) func() {
-			s.Kill(t)
-			return func() { s.Restart(t, testbed.Empty) }
-		}},
-		{"stopped", func(t *testing.T, s *testbed.Server, _ *testbed.Proxy) func() {
-			s.Freeze(t)
-			return func() { s.Thaw(t) }
-		}},
-		{"slow", func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
-			p.Delay(testbed.Replies, 2*time.Second)
-			return func() { p.Delay(testbed.Replies, 0) }
-		}},
-		{"cut off", func(t *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
-			p.Refuse()
-			p.Cut()
-			return func() { p.Admit(t) }
-		}},
-		{"silent", func(_ *testing.T, _ *testbed.Server, p *testbed.Proxy) func() {
-			p.Pause(testbed.Requests)
-			return func() { p.Resume(testbed.Requests) }
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			list := servers(t, 5)
-			proxies := make([]*testbed.Proxy, 5)
-			through := make([]string, 5)
-			for i, s := range list {
-				proxies[i] = testbed.NewProxy(t, s.Addr())
-				through[i] = proxies[i].Addr()
-			}
-			cs := clients(t, through, lease(leaseTime))
-			q := redlatch.QuorumLock(copies(cs, "q", redlatch.Fenced())...)
-			h := bed.Lock(t, t.Context(), q)
+	for what, goes := range away {
+		t.Run(what, func(t *testing.T) {
+			x := quorums(t, 5, lease(20*time.Second))
+			q := x.Lock("q")
+			h := whole(t, t.Context(), q)
 			token := h.Token()
-			bed.Unlock(t, h)
 			var back []func()
 			for _, i := range []int{1, 3} {
-				back = append(back, tc.away(t, list[i], proxies[i]))
+				back = append(back, goes(t, x.Servers[i], x.Proxies[i]))
 			}
+			bed.Unlock(t, h)
 			lockCost, unlockCost := silence, silence
 			for range 4 {
 				began := time.Now()
@@ -120,7 +42,6 @@ func TestQuorumWithTwoAway(t *testing.T) {
 				began = time.Now()
 				bed.Unlock(t, h)
 				freed := time.Since(began)
-				t.Logf("lock %v, unlock %v", took, freed)
 				if took > silence-limit || freed > silence-limit {
 					t.Errorf("Lock took %v, Unlock %v: until a connection was given up", took, freed)
 				}
@@ -136,288 +57,174 @@ func TestQuorumWithTwoAway(t *testing.T) {
 			for _, f := range back {
 				f()
 			}
-			// What was left on the two by attempts without an answer is freed.
-			bed.Eventually(t, "free on all five", func() bool { return heldOn(t, list, "q") == 0 })
+			becomeFree(t, "q", x.Servers...)
 		})
 	}
 }
 
-// TestQuorumThreeDown: no quorum of answers: ErrUnavailable with each node's
-// error, within the wait, and nothing stays locked on the living two. A living node
-// that answers later than within 500 ms, its limit, is rightly told of, too, and may be
-// the third that ends the attempt before the frozen one's limit: a busy machine does
-// that now and then, not in every attempt.
+// TestQuorumThreeDown: a quorum is unavailable only if no majority answers: ErrUnavailable then, with each
+// node's error, within the wait, and nothing stays locked on the living two. A living node that answers later than
+// within 500 ms, its limit, is rightly told of, too: a busy machine does that now and then, not in every attempt.
 func TestQuorumThreeDown(t *testing.T) {
 	t.Parallel()
-	const silence = 4 * time.Second           // until a connection counts as broken
-	list, cs := five(t, lease(3*time.Minute)) // what is left behind stays for longer than the test waits
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	bed.Unlock(t, bed.Lock(t, t.Context(), q))
-	list[0].Kill(t)
-	list[2].Freeze(t)
-	list[4].Kill(t)
-	exact := 0
-	for _, wait := range []time.Duration{0, 700 * time.Millisecond, 0} {
-		began := time.Now()
-		_, err := q.TryLock(t.Context(), wait, 0)
-		took := time.Since(began)
-		outcome(t, err, false, true)
-		var un *redlatch.UnavailableError
-		if !errors.As(err, &un) {
-			t.Fatalf("details %v", err)
+	const most = 3500 * time.Millisecond     // in 4 s a connection counts as broken
+	x := quorums(t, 5, lease(3*time.Minute)) // what is left behind stays for longer than the test waits
+	q := x.Lock("q")
+	tells := func(unavailable bool, of ...int) {
+		t.Helper()
+		var exact []string
+		for _, i := range of {
+			exact = append(exact, x.Proxies[i].Addr())
 		}
-		told := map[string]error{}
-		var order []int
-		for _, n := range un.Nodes {
-			told[n.Node] = n.Err
-			order = append(order, slices.Index(addrs(list), n.Node))
-		}
-		down := 0
-		for i, s := range list {
-			switch err := told[s.Addr()]; {
-			case i%2 == 0 && err != nil:
-				down++
-			case i%2 != 0 && err != nil && !strings.Contains(err.Error(), "no answer within the time limit"):
-				t.Errorf("%s lives: %v", s.Addr(), err)
-			}
-		}
-		if len(told) < 3 {
-			t.Errorf("%d are told of, three are down: %v", len(told), un)
-		}
-		if len(told) != len(un.Nodes) || !slices.IsSorted(order) {
-			t.Errorf("not each node once and in their order: %v", un)
-		}
-		if len(told) == 3 && down == 3 {
-			exact++
-		}
-		if took < wait || took > wait+silence-500*time.Millisecond {
-			t.Errorf("a wait of %v took %v", wait, took)
-		}
-		for _, i := range []int{1, 3} {
-			becomesFree(t, list[i], "q")
+		for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
+			bed.Eventually(t, "an attempt that tells of all that are away, in their order, and of no living one", func() bool {
+				began := time.Now()
+				_, err := q.TryLock(t.Context(), wait, 0)
+				if took := time.Since(began); took < wait || took > wait+most {
+					t.Errorf("a wait of %v took %v", wait, took)
+				}
+				var told []string
+				if un, is := errors.AsType[*redlatch.UnavailableError](err); is {
+					for _, n := range un.Nodes {
+						told = append(told, n.Node)
+					}
+				}
+				outcome(t, err, !unavailable && told == nil, unavailable || told != nil)
+				return slices.Equal(told, exact)
+			})
 		}
 	}
-	if exact == 0 {
-		t.Error("the living two are told of each time")
+	h := bed.Lock(t, t.Context(), x.Beside("q"))
+	x.Servers[2].Freeze(t)
+	tells(false) // it is held, and a majority says so
+	for _, i := range []int{0, 4} {
+		x.Proxies[i].Refuse()
+		x.Proxies[i].Cut()
 	}
+	tells(true, 0, 2, 4)
+	bed.Unlock(t, h)
+	tells(true, 0, 2, 4)
+	becomeFree(t, "q", x.Servers[1], x.Servers[3])
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := q.Lock(ctx)
 	want(t, err, context.DeadlineExceeded)
 	outcome(t, err, false, true)
 
-	// They come back: a Lock that waits goes on.
+	// One comes back: a Lock that waits goes on.
 	got := bed.Async(t.Context(), q)
-	list[2].Thaw(t)
+	x.Servers[2].Thaw(t)
 	bed.Unlock(t, bed.Hold(t, got))
-	for _, i := range []int{1, 2, 3} {
-		becomesFree(t, list[i], "q")
+	becomeFree(t, "q", x.Servers[1:4]...)
+}
+
+// TestQuorumWithoutINFO: nodes that may not say who they are can be trusted in no
+// round. That is said at once when they leave no majority.
+func TestQuorumWithoutINFO(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	for i, s := range list {
+		s.SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all", []string{"+info", "-info", "-info"}[i])
 	}
+	q := quorum(clients(t, list, lease(4*time.Second), func(c *redlatch.Config) {
+		c.Redis.Username, c.Redis.Password = "app", "secret"
+	}), "q")
+	err := bed.Get(t, bed.Async(t.Context(), q)).Err
+	outcome(t, err, false, false)
+	if refused, is := errors.AsType[*redlatch.ServerError](err); !is || refused.Name != "q" {
+		t.Fatalf("details %v", err)
+	}
+	for _, s := range list[1:] {
+		if !strings.Contains(err.Error(), s.Addr()) {
+			t.Errorf("node %s is not named: %v", s.Addr(), err)
+		}
+	}
+	becomeFree(t, "q", list...)
+	list[1].Do(t, "ACL", "SETUSER", "app", "+info") // one without is a minority
+	bed.Unlock(t, bed.Lock(t, t.Context(), q))
+	becomeFree(t, "q", list...)
 }
 
 // TestQuorumLoss: the hold ends when no majority is left, not before.
 func TestQuorumLoss(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 9 * time.Second // no stall of the machine ends it, or is as long as the time between two checks
-	list, cs := five(t, lease(leaseTime))
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	h := lockAll(t, t.Context(), q, list, cs)
-	list[0].Kill(t)
-	list[1].Do(t, "DEL", "q")
+	x := quorums(t, 5, lease(leaseTime))
+	h := whole(t, t.Context(), x.Lock("q"))
+	x.Servers[0].Kill(t)
+	x.Servers[1].Do(t, "DEL", "q")
 	time.Sleep(leaseTime * 5 / 4) // over a lease: the other three keep it
-	if h.Context().Err() != nil {
-		t.Fatalf("the hold ended with a majority left: %v", context.Cause(h.Context()))
-	}
+	alive(t, h)
 	if left := time.Until(h.ValidUntil()); left <= 0 {
 		t.Errorf("valid for %v", left)
 	}
-	list[2].Freeze(t)
-	began := time.Now()
-	cause := ended(t, h)
-	var lost *redlatch.LeaseLostError
-	if !errors.As(cause, &lost) || lost.Reason != "member" {
-		t.Errorf("cause %v", cause)
-	}
-	if late := time.Since(h.ValidUntil()); late > leaseTime/4 { // the checks are a third apart; the machine may be slow to tell
-		t.Errorf("ended %v after its deadline, %v after the loss, the lease is %v", late, time.Since(began), leaseTime)
+	x.Servers[2].Freeze(t)
+	lost, is := errors.AsType[*redlatch.LeaseLostError](ended(t, h))
+	if late := time.Since(h.ValidUntil()); !is || lost.Reason != "member" || late > leaseTime/4 { // the checks are a third apart
+		t.Errorf("%v, %v after its deadline, the lease is %v", context.Cause(h.Context()), late, leaseTime)
 	}
 	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
-	list[2].Thaw(t)
-	bed.Eventually(t, "all free", func() bool { return heldOn(t, list, "q") == 0 })
+	x.Servers[2].Thaw(t)
+	becomeFree(t, "q", x.Servers...)
 }
 
-// TestRestartedNodeStaysOut: a node that comes back empty counts in no quorum
-// until it has been up for a lease, else a second holder could get a majority
-// with it.
-func TestRestartedNodeStaysOut(t *testing.T) {
+// TestQuorumDoesNotWaitForAMinority: who waits for a quorum tries again when the leases of a
+// majority have ended, though a dead holder left a long one on the third node.
+func TestQuorumDoesNotWaitForAMinority(t *testing.T) {
 	t.Parallel()
-	const leaseTime = 6 * time.Second
-	list := servers(t, 3)
-	cs, others := clients(t, addrs(list), lease(leaseTime)), clients(t, addrs(list), lease(leaseTime))
-	strangers := func() []*redlatch.Client { return clients(t, addrs(list), lease(leaseTime)) }
-	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
-	bed.Unlock(t, bed.Lock(t, t.Context(), o)) // it knows the servers
-	list[2].Freeze(t)
-	h := bed.Lock(t, t.Context(), q) // on 0 and 1 only
-	list[2].Thaw(t)
-	becomesFree(t, list[2], "q")
-	list[1].Kill(t)
-	restarted := time.Now()
-	list[1].Restart(t, testbed.Empty)
-
-	// 1 has forgotten the lock, 2 never had it: a majority, if 1 counted.
-	for _, who := range []*multiLock{o, redlatch.QuorumLock(copies(strangers(), "q")...)} {
-		for range 3 {
-			oh, err := who.TryLock(t.Context(), 0, 0)
-			if took := time.Since(restarted); err == nil && took < leaseTime {
-				t.Fatal("two hold the quorum: a restarted node counted after", took)
-			} else if err == nil { // late: the node has been up for a lease
-				bed.Unlock(t, oh)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
+	x := quorums(t, 3)
+	left := bed.Lock(t, t.Context(), x.Direct[2].RLock("q"), redlatch.WithLease(time.Hour))
+	for i := range 2 {
+		bed.Lock(t, t.Context(), x.Direct[i].RLock("q"), redlatch.WithLease(2*time.Second))
+		x.Proxies[i].Delay(testbed.Replies, 20*time.Millisecond) // what the third node says comes first
 	}
-	_ = h.Unlock(t.Context()) // it lost node 1 and with it the majority
-	oh := bed.Lock(t, t.Context(), o)
-	bed.Unlock(t, oh)
-	// Nodes 0 and 2 are a majority without 1; alone with 1, 0 is not, for a lease.
-	list[2].Kill(t)
-	oh = bed.Lock(t, t.Context(), o)
-	if took := time.Since(restarted); took < leaseTime {
-		t.Errorf("a restarted node counted after %v", took)
-	}
-	bed.Unlock(t, oh)
+	bed.Unlock(t, bed.Lock(t, t.Context(), x.Lock("q")))
+	bed.Unlock(t, left)
 }
 
-// TestRestartedNodeAndALongLease: a restarted node stays out for LeaseTime, though a lock that it has forgotten
-// was taken for longer: its holder has counted on no more, and knows by then that it has lost the copy.
-func TestRestartedNodeAndALongLease(t *testing.T) {
+// TestQuorumExtendsAllItsCopies: an Extend that a majority has answered goes on for the others,
+// so that the hold can lose a node as before.
+func TestQuorumExtendsAllItsCopies(t *testing.T) {
 	t.Parallel()
-	const short, long = 3 * time.Second, time.Minute
-	list := servers(t, 3)
-	cs, others := clients(t, addrs(list), lease(short)), clients(t, addrs(list), lease(short))
-	q, o := redlatch.QuorumLock(copies(cs, "q")...), redlatch.QuorumLock(copies(others, "q")...)
-	bed.Unlock(t, bed.Lock(t, t.Context(), o, redlatch.WithLease(long))) // both know the servers as new
-	bed.Unlock(t, bed.Lock(t, t.Context(), q, redlatch.WithLease(long)))
-	list[2].Freeze(t)
-	h := bed.Lock(t, t.Context(), q, redlatch.WithLease(long)) // on 0 and 1 only
-	// A node is waited for half a second, so 2 will not join late.
-	time.Sleep(2 * time.Second)
-	list[2].Thaw(t)
-	becomesFree(t, list[2], "q")
-	list[1].Kill(t)
-	list[1].Restart(t, testbed.Empty)
-
-	brief := redlatch.QuorumLock(copies(others, "brief")...)
-	list[0].Freeze(t)
-	bed.Unlock(t, bed.Lock(t, t.Context(), brief)) // waits until 1 counts for a short lease
-	list[0].Thaw(t)
-	for range 3 {
-		oh, err := o.TryLock(t.Context(), 0, long)
-		if err == nil && h.Context().Err() == nil {
-			t.Fatal("two hold the quorum: a restarted node counted", oh.ValidUntil())
-		}
-		if err == nil {
-			bed.Unlock(t, oh)
-		}
-		time.Sleep(50 * time.Millisecond)
+	const short = 5 * time.Second
+	x := quorums(t, 3)
+	h := whole(t, t.Context(), x.Lock("q"), redlatch.WithLease(short))
+	taken := time.Now()
+	x.Proxies[2].Delay(testbed.Replies, 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	want(t, h.Extend(ctx, 25*time.Second), nil)
+	cancel() // as one does when a call has returned
+	time.Sleep(time.Until(taken.Add(short + 500*time.Millisecond)))
+	if n := heldOn(t, x.Servers, "q"); n != 3 {
+		t.Errorf("%d copies are left after the first lease", n)
 	}
-	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost) // it lost node 1 and with it the majority
-}
-
-// TestStaleLockOnANodeThatComesBack: a node that was cut off during the release
-// has a stale lock of ours, which is freed as soon as it is back.
-func TestStaleLockOnANodeThatComesBack(t *testing.T) {
-	t.Parallel()
-	list, cs := five(t, lease(20*time.Second))
-	q := redlatch.QuorumLock(copies(cs, "q")...)
-	h := lockAll(t, t.Context(), q, list, cs)
-	list[3].Freeze(t)
+	x.Servers[0].Do(t, "DEL", "q")
+	alive(t, h)
 	bed.Unlock(t, h)
-	list[3].Thaw(t)
-	began := time.Now()
-	becomesFree(t, list[3], "q")
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("freed after %v", took)
-	}
 }
 
-// TestSplitVotes: clients that each hold a part come apart by random pauses, not
-// by waiting out the leases (which are longer than the test may take).
-func TestSplitVotes(t *testing.T) {
-	list := servers(t, 5)
-	const clientsN, rounds = 3, 20
-	var wg sync.WaitGroup
-	count, worst := 0, time.Duration(0) // guarded by the lock
-	began := time.Now()
-	for i := range clientsN {
-		cs := clients(t, addrs(list), lease(60*time.Second))
-		// Each asks the servers in another order.
-		members := copies(cs, "q")
-		for range i {
-			members = append(members[2:], members[:2]...)
-		}
-		q := redlatch.QuorumLock(members...)
-		wg.Go(func() {
-			for range rounds {
-				start := time.Now()
-				err := q.Do(context.Background(), func(context.Context) error {
-					worst = max(worst, time.Since(start))
-					count++
-					return nil
-				})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
+// TestValidUntilIsOfWhatIsHeld: a lost copy's deadline says nothing of how long the others last.
+func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	const leaseTime = 12 * time.Second
+	x := quorums(t, 3, lease(leaseTime))
+	o := bed.Lock(t, t.Context(), bed.Client(t, x.Servers[0].Addr()).RLock("o"))
+	h := whole(t, o.Context(), x.Lock("q"))
+	x.Servers[2].Freeze(t)
+	taken := time.Now() // the frozen node has renewed nothing since then
+	bed.Eventually(t, "a renewal of two", func() bool { return h.ValidUntil().After(taken.Add(leaseTime + time.Second)) })
+	x.Servers[0].Do(t, "DEL", "q")
+	extended := make(chan error, 1)
+	go func() { extended <- h.Extend(context.Background(), leaseTime) }() // finds out
+	bed.Eventually(t, "the frozen node's deadline", func() bool { return h.ValidUntil().Before(taken.Add(leaseTime)) })
+	alive(t, h)
+	x.Servers[2].Thaw(t)
+	want(t, <-extended, nil)
+	bed.Eventually(t, "two renewed copies", func() bool { return h.ValidUntil().After(taken.Add(leaseTime)) })
+	bed.Unlock(t, o)
+	<-h.Context().Done() // with the context that it was acquired with, no more
+	if !h.ValidUntil().After(time.Now()) {
+		t.Error("the hold has ended with its context")
 	}
-	wg.Wait()
-	t.Logf("%d acquisitions in %v, the longest wait was %v", clientsN*rounds, time.Since(began), worst)
-	if worst > 15*time.Second {
-		t.Errorf("waited %v", worst)
-	}
-	if count != clientsN*rounds {
-		t.Errorf("count %d, want %d", count, clientsN*rounds)
-	}
-
-	// Held in parts by hand: a stranger's two and another's two, freed at once.
-	cs, a, b := clients(t, addrs(list)), clients(t, addrs(list)), clients(t, addrs(list))
-	bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.QuorumLock(copies(cs, "s")...))) // a majority will do from here on
-	ha := bed.Lock(t, t.Context(), redlatch.MultiLock(a[0].RLock("s"), a[1].RLock("s")))
-	hb := bed.Lock(t, t.Context(), redlatch.MultiLock(b[2].RLock("s"), b[3].RLock("s")))
-	got := bed.Async(t.Context(), redlatch.QuorumLock(copies(cs, "s")...))
-	listens(t, list[0], "s")
-	bed.Unlock(t, ha)
-	bed.Unlock(t, bed.Hold(t, got))
-	bed.Unlock(t, hb)
-}
-
-// TestAQuorumLeavesNoPlaceWhereItWasRefused: who won a majority, or tried once, waits for no other copy, so its client
-// does not stay on the list of those that a release calls.
-func TestAQuorumLeavesNoPlaceWhereItWasRefused(t *testing.T) {
-	for what, take := range map[string]func(l redlatch.Locker) (redlatch.Hold, error){
-		"Lock":       func(l redlatch.Locker) (redlatch.Hold, error) { return l.Lock(t.Context()) },
-		"TryLock(0)": func(l redlatch.Locker) (redlatch.Hold, error) { return l.TryLock(t.Context(), 0, 0) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			list := servers(t, 3)
-			other := bed.Lock(t, t.Context(), bed.Client(t, list[2].Addr()).RLock("l"))
-			defer bed.Unlock(t, other)
-			q := redlatch.QuorumLock(copies(clients(t, addrs(list), lease(2*time.Second)), "l")...)
-			bed.Eventually(t, "two of three count", func() bool {
-				h, err := q.TryLock(t.Context(), 0, 0)
-				return err == nil && h.Unlock(t.Context()) == nil
-			})
-			h, err := take(q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer bed.Unlock(t, h)
-			bed.Eventually(t, "nobody waits at the third server", func() bool {
-				return list[2].Int(t, "EXISTS", "redlatch_wait:{l}") == 0
-			})
-		})
-	}
+	bed.Unlock(t, h)
 }
