@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -51,126 +52,104 @@ end`, "2", command, key, strconv.Itoa(from), strconv.Itoa(min(from+step, n))}, i
 	}
 }
 
+// leaving is what a neighbour does to the keys of a lock.
+type leaving = func(t *testing.T, s *testbed.Server)
+
+func filled(n int, command, key string, item ...string) leaving {
+	return func(t *testing.T, s *testbed.Server) { fill(t, s, n, command, key, item...) }
+}
+
+func done(args ...string) leaving {
+	return func(t *testing.T, s *testbed.Server) { s.Do(t, args...) }
+}
+
+// together leaves one after the other.
+func together(f ...leaving) leaving {
+	return func(t *testing.T, s *testbed.Server) {
+		for _, f := range f {
+			f(t, s)
+		}
+	}
+}
+
 // mess is what a neighbour leaves at the keys of the lock "l".
 type mess struct {
 	before func(t *testing.T, c *redlatch.Client) func(context.Context) error // takes a hold first; its release is measured
-	leave  func(t *testing.T, s *testbed.Server)
+	leave  leaving
 }
 
 // messes are by name.
 func messes() map[string]mess {
-	const l = "l"
-	past, future := "1000000000000", "4000000000000"
-	rw := func(mode, count string) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) {
-			s.Do(t, "HSET", l, "mode", mode)
-			fill(t, s, 60, "HSET", l, java+"%d", count)
-			s.Do(t, "PEXPIRE", l, "60000")
-		}
+	const l, past, future = "l", "1000000000000", "4000000000000"
+	rw := func(mode, count string) leaving {
+		return together(done("HSET", l, "mode", mode), filled(60, "HSET", l, java+"%d", count), done("PEXPIRE", l, "60000"))
 	}
-	zset := func(score string, keys ...string) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) {
-			for _, key := range keys {
-				fill(t, s, each, "ZADD", key, score, java+"g%d-kkkk.1")
-			}
-		}
-	}
-	text := func(key, text string) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) { s.Do(t, "SET", key, text) }
-	}
+	zset := func(score, key string) leaving { return filled(each, "ZADD", key, score, java+"g%d-kkkk.1") }
+	list := func(item string) leaving { return filled(each, "RPUSH", luascript.FairQueueKey(l), item) }
 	line := java + "g1-kkkk.1 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\n"
+	trace := done("SET", luascript.TraceKey(l), strings.Repeat(line, 20<<20/len(line)))
 	leases, writers, marks := luascript.RWLeasesKey(l), luascript.RWWritersKey(l), luascript.RWMarksKey(l)
-	readers, turn := luascript.RWReadersKey(l), luascript.RWTurnKey(l)
+	readers, turn, queue, wants := luascript.RWReadersKey(l), luascript.RWTurnKey(l), luascript.FairQueueKey(l), luascript.FairWantsKey(l)
 	reads := func(t *testing.T, c *redlatch.Client) func(context.Context) error {
 		return hold(t, c.ReadWriteLock(l).ReadLock())
 	}
 	both := func(t *testing.T, c *redlatch.Client) func(context.Context) error {
-		w, err := c.ReadWriteLock(l).WriteLock().TryLock(t.Context(), 0, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = c.ReadWriteLock(l).ReadLock().TryLock(w.Context(), 0, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		w := bed.Lock(t, t.Context(), c.ReadWriteLock(l).WriteLock(), redlatch.WithLease(time.Minute))
+		bed.Lock(t, w.Context(), c.ReadWriteLock(l).ReadLock(), redlatch.WithLease(time.Minute))
 		return w.Unlock
 	}
 	plain := func(t *testing.T, c *redlatch.Client) func(context.Context) error { return hold(t, c.RLock(l)) }
-	many := func(t *testing.T, s *testbed.Server) {
-		s.Do(t, "HSET", l, "mode", "read")
-		fill(t, s, entries, "HSET", l, java+"%d", "1")
-		s.Do(t, "PEXPIRE", l, "60000")
-	}
-	list := func(item string) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) { fill(t, s, each, "RPUSH", luascript.FairQueueKey(l), item) }
-	}
-	all := func(f ...func(*testing.T, *testbed.Server)) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) {
-			for _, f := range f {
-				f(t, s)
-			}
-		}
-	}
+	fields := filled(entries, "HSET", l, java+"%d", "1")
+	many := together(done("HSET", l, "mode", "read"), fields, done("PEXPIRE", l, "60000"))
 	return map[string]mess{
-		"readers that hold 3,000,000 times":   {nil, rw("read", "3000000")},
-		"readers that hold 1,000 times":       {nil, rw("read", "1000")},
-		"readers that hold too often to tell": {nil, rw("read", "99999999999999")},
-		"readers without a number":            {nil, rw("read", "1e308")},
-		"writers that hold 3,000,000 times":   {nil, rw("write", "3000000")},
-		"beside a reader":                     {reads, rw("read", "1000")},
-		"beside a writer that reads":          {both, rw("write", "1000")},
-		"many readers":                        {nil, many},
-		"many beside a reader":                {reads, many},
-		"many beside a writer that reads":     {both, func(t *testing.T, s *testbed.Server) { fill(t, s, entries, "HSET", l, java+"%d", "1") }},
-		"leases that are over":                {reads, zset(past, leases)},
-		"leases of a writer that are over":    {both, zset(past, leases)},
-		"leases of readers that are over":     {nil, all(many, zset(past, leases))},
-		"leases to come":                      {reads, zset(future, leases)},
-		"writers without marks":               {nil, zset("1", writers)},
-		"writers with a mark apart":           {nil, all(zset("1", writers), func(t *testing.T, s *testbed.Server) { s.Do(t, "ZADD", marks, future, "x") })},
-		"writers that are dead":               {nil, all(zset("1", writers), zset(past, marks))},
-		"writers that live":                   {nil, all(zset("1", writers), zset(future, marks))},
-		"readers that are dead":               {plain, zset(past, readers, turn)},
-		"readers that wait":                   {nil, zset(future, readers, turn)},
-		"void":                                {nil, func(t *testing.T, s *testbed.Server) { fill(t, s, each, "SADD", luascript.VoidKey(l), "x%d") }},
-		"a hash":                              {nil, func(t *testing.T, s *testbed.Server) { fill(t, s, entries, "HSET", l, "x%d", "1") }},
-		"a text":                              {nil, text(l, strings.Repeat("x", 20<<20))},
-		"a long owner":                        {nil, func(t *testing.T, s *testbed.Server) { s.Do(t, "HSET", l, java+strings.Repeat("x", 5<<20), "1") }},
-		"a long owner that reads": {nil, func(t *testing.T, s *testbed.Server) {
-			s.Do(t, "HSET", l, "mode", "read", java+strings.Repeat("x", 5<<20), "1")
-		}},
-		"a long count": {nil, func(t *testing.T, s *testbed.Server) { s.Do(t, "HSET", l, java+"1", strings.Repeat("1", 5<<20)) }},
-		"a long trace": {plain, text(luascript.TraceKey(l), strings.Repeat(line, 20<<20/len(line)))},
-		"a long trace of readers": {nil, all(rw("read", "1"), func(t *testing.T, s *testbed.Server) {
-			s.Do(t, "ZADD", leases, future, java+"000000000001")
-		}, text(luascript.TraceKey(l), strings.Repeat(line, 20<<20/len(line))))},
+		"readers that hold 3,000,000 times":         {nil, rw("read", "3000000")},
+		"readers that hold 1,000 times":             {nil, rw("read", "1000")},
+		"readers that hold too often to tell":       {nil, rw("read", "99999999999999")},
+		"readers without a number":                  {nil, rw("read", "1e308")},
+		"writers that hold 3,000,000 times":         {nil, rw("write", "3000000")},
+		"beside a reader":                           {reads, rw("read", "1000")},
+		"beside a writer that reads":                {both, rw("write", "1000")},
+		"many readers":                              {nil, many},
+		"many beside a reader":                      {reads, many},
+		"many beside a writer that reads":           {both, fields},
+		"leases that are over":                      {reads, zset(past, leases)},
+		"leases of a writer that are over":          {both, zset(past, leases)},
+		"leases of readers that are over":           {nil, together(many, zset(past, leases))},
+		"leases to come":                            {reads, zset(future, leases)},
+		"writers without marks":                     {nil, zset("1", writers)},
+		"writers with a mark apart":                 {nil, together(zset("1", writers), done("ZADD", marks, future, "x"))},
+		"writers that are dead":                     {nil, together(zset("1", writers), zset(past, marks))},
+		"writers that live":                         {nil, together(zset("1", writers), zset(future, marks))},
+		"readers that are dead":                     {plain, together(zset(past, readers), zset(past, turn))},
+		"readers that wait":                         {nil, together(zset(future, readers), zset(future, turn))},
+		"void":                                      {nil, filled(each, "SADD", luascript.VoidKey(l), "x%d")},
+		"a hash":                                    {nil, filled(entries, "HSET", l, "x%d", "1")},
+		"a text":                                    {nil, done("SET", l, strings.Repeat("x", 20<<20))},
+		"a long owner":                              {nil, done("HSET", l, java+strings.Repeat("x", 5<<20), "1")},
+		"a long owner that reads":                   {nil, done("HSET", l, "mode", "read", java+strings.Repeat("x", 5<<20), "1")},
+		"a long count":                              {nil, done("HSET", l, java+"1", strings.Repeat("1", 5<<20))},
+		"a long trace":                              {plain, trace},
+		"a long trace of readers":                   {nil, together(rw("read", "1"), done("ZADD", leases, future, java+"000000000001"), trace)},
 		"a queue of the dead":                       {plain, list(java + "g%d-kkkk.1")},
 		"a queue of foreigners":                     {plain, list(java + "%d")},
 		"a queue of the dead, and the lock is free": {nil, list(java + "g%d-kkkk.1")},
 		"a queue of foreigners, and it is free":     {nil, list(java + "%d")},
-		"a queue that lives": {plain, all(list(java+"g%d-kkkk.1"), func(t *testing.T, s *testbed.Server) {
-			fill(t, s, each, "HSET", luascript.FairWantsKey(l), java+"g%d-kkkk.1", "9999999999999 1 5000 30000 - nonce ")
-		}, zset(future, luascript.FairTimeoutKey(l)))},
-		"a queue of long words": {plain, func(t *testing.T, s *testbed.Server) {
-			s.Do(t, "RPUSH", luascript.FairQueueKey(l), java+"g"+strings.Repeat("x", 5<<20))
-		}},
-		"a want of many words": {plain, func(t *testing.T, s *testbed.Server) {
-			s.Do(t, "RPUSH", luascript.FairQueueKey(l), java+"g1-x.1")
-			s.Do(t, "HSET", luascript.FairWantsKey(l), java+"g1-x.1", strings.Repeat("9", 5<<20))
-		}},
-		"a long counter": {nil, text(luascript.TokenKey(l), strings.Repeat("9", 20<<20))},
-		"a long record":  {nil, text(luascript.OnceKey(l), strings.Repeat("9", 20<<20))},
-		"long words":     {nil, text(luascript.OnceKey(l), "1 "+strings.Repeat("x", 20<<20)+" 0")},
+		"a queue that lives": {plain, together(list(java+"g%d-kkkk.1"),
+			filled(each, "HSET", wants, java+"g%d-kkkk.1", "9999999999999 1 5000 30000 - nonce "),
+			zset(future, luascript.FairTimeoutKey(l)))},
+		"a queue of long words": {plain, done("RPUSH", queue, java+"g"+strings.Repeat("x", 5<<20))},
+		"a want of many words": {plain, together(
+			done("RPUSH", queue, java+"g1-x.1"), done("HSET", wants, java+"g1-x.1", strings.Repeat("9", 5<<20)))},
+		"a long counter": {nil, done("SET", luascript.TokenKey(l), strings.Repeat("9", 20<<20))},
+		"a long record":  {nil, done("SET", luascript.OnceKey(l), strings.Repeat("9", 20<<20))},
+		"long words":     {nil, done("SET", luascript.OnceKey(l), "1 "+strings.Repeat("x", 20<<20)+" 0")},
 	}
 }
 
 // hold takes a lock for a minute and returns its release.
 func hold(t *testing.T, l redlatch.Locker) func(context.Context) error {
 	t.Helper()
-	h, err := l.TryLock(t.Context(), 0, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h.Unlock
+	return bed.Lock(t, t.Context(), l, redlatch.WithLease(time.Minute)).Unlock
 }
 
 // TestScriptsHaveABound: whatever stands at the keys of a lock, no call makes the server run more
@@ -181,7 +160,7 @@ func TestScriptsHaveABound(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			s.Do(t, "FLUSHALL")
-			c := dial(t, s.Addr())
+			c := bed.Client(t, s.Addr())
 			var release func(context.Context) error
 			if before := all[name].before; before != nil {
 				release = before(t, c)
@@ -246,14 +225,8 @@ func operations(c *redlatch.Client, release func(context.Context) error) []opera
 	}
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		k := kinds[name]
-		ops = append(ops, operation{"state " + name, func(ctx context.Context) error { _, err := k.State(ctx); return err }})
-		ops = append(ops, operation{"try " + name, func(ctx context.Context) error {
-			h, err := k.TryLock(ctx, 0, time.Minute)
-			if err == nil {
-				err = h.Unlock(ctx)
-			}
-			return err
-		}})
+		ops = append(ops, operation{"state " + name, func(ctx context.Context) error { _, err := k.State(ctx); return err }},
+			operation{"try " + name, func(ctx context.Context) error { return attempt(ctx, k, 0) }})
 	}
 	ops = append(ops, operation{"once", func(ctx context.Context) error {
 		_, err := c.Once(l).Do(ctx, time.Hour, func(context.Context) error { return nil })

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // What a neighbour leaves at the keys of a fair lock's queue.
 type queueMess struct {
-	leave func(t *testing.T, s *testbed.Server)
+	leave leaving
 	// ends: what is left is dropped, in as many runs as it takes, and the lock is free. Else somebody may stand in
 	// front who lives, as far as anybody knows.
 	ends bool
@@ -24,21 +25,16 @@ type queueMess struct {
 
 func queueMesses() map[string]queueMess {
 	const past, future, far = "1000000000000", "4000000000000", "1e300"
-	queue, scores, wants := luascript.FairQueueKey("l"), luascript.FairTimeoutKey("l"), luascript.FairWantsKey("l")
 	const ours, dead = java + "g%d-kkkk.1", "1000000000000 1 1 1 - n "
 	huge := strings.Repeat("9", 400)
-	list := func(n int, item string) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) { fill(t, s, n, "RPUSH", queue, item) }
+	list := func(n int, item string) leaving { return filled(n, "RPUSH", luascript.FairQueueKey("l"), item) }
+	zset := func(n int, score, item string) leaving {
+		return filled(n, "ZADD", luascript.FairTimeoutKey("l"), score, item)
 	}
-	zset := func(n int, score, item string) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) { fill(t, s, n, "ZADD", scores, score, item) }
+	hash := func(n int, item, want string) leaving {
+		return filled(n, "HSET", luascript.FairWantsKey("l"), item, want)
 	}
-	hash := func(n int, item, want string) func(*testing.T, *testbed.Server) {
-		return func(t *testing.T, s *testbed.Server) { fill(t, s, n, "HSET", wants, item, want) }
-	}
-	both := func(n int, score, item string) func(*testing.T, *testbed.Server) {
-		return together(list(n, item), zset(n, score, item))
-	}
+	both := func(n int, score, item string) leaving { return together(list(n, item), zset(n, score, item)) }
 	return map[string]queueMess{
 		"waiters of ours that died":       {together(both(each, future, ours), hash(each, ours, dead)), true},
 		"dead behind one of Redisson's":   {together(both(1, past, java+"%d"), both(3000, "9000000000000", ours), hash(3000, ours, dead)), true},
@@ -67,15 +63,6 @@ func queueMesses() map[string]queueMess {
 	}
 }
 
-// together leaves one after the other.
-func together(f ...func(*testing.T, *testbed.Server)) func(*testing.T, *testbed.Server) {
-	return func(t *testing.T, s *testbed.Server) {
-		for _, f := range f {
-			f(t, s)
-		}
-	}
-}
-
 // TestFairScriptsHaveABound: whatever stands at the keys of a fair lock's queue, no run of a script makes more commands,
 // or takes longer, than for a thousand waiters; no call ends in an error of a script; and what is no living waiter is
 // dropped, so that the lock is acquired in the end.
@@ -85,25 +72,20 @@ func TestFairScriptsHaveABound(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			s.Do(t, "FLUSHALL", "ASYNC")
-			c := dial(t, s.Addr())
+			c := bed.Client(t, s.Addr())
 			l := c.FairLock("l", redlatch.Fenced(), redlatch.WithSkipAfter(time.Second))
 			release := hold(t, l)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			waits := make(chan error, 1)
 			go func() {
-				h, err := l.Lock(ctx)
-				if err == nil {
-					err = h.Unlock(ctx)
-				}
+				err := redlatch.Do(ctx, l, func(context.Context) error { return nil })
 				if errors.Is(err, redlatch.ErrLeaseLost) { // the eviction met it, handed over by the unlock before
 					err = nil
 				}
 				waits <- err
 			}()
-			for s.Int(t, "LLEN", luascript.FairQueueKey("l")) == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			bed.Eventually(t, "a waiter", func() bool { return s.Int(t, "LLEN", luascript.FairQueueKey("l")) > 0 })
 			all[name].leave(t, s)
 			for _, op := range []operation{
 				{"state", func(ctx context.Context) error { _, err := l.State(ctx); return err }},
@@ -145,11 +127,7 @@ func TestFairScriptsHaveABound(t *testing.T) {
 
 // attempt acquires and releases.
 func attempt(ctx context.Context, l redlatch.Locker, wait time.Duration) error {
-	h, err := l.TryLock(ctx, wait, time.Minute)
-	if err == nil {
-		err = h.Unlock(ctx)
-	}
-	return err
+	return redlatch.TryDo(ctx, l, wait, time.Minute, func(context.Context) error { return nil })
 }
 
 // boundedRuns is bounded for an operation of several runs, of which each has the bound.
@@ -168,39 +146,5 @@ func boundedRuns(t *testing.T, s *testbed.Server, op string) {
 	}
 	if runs = max(runs, 1); calls/runs > mostCalls || took/time.Duration(runs) > mostTime {
 		t.Errorf("%s: %d commands and %v in each of %d runs: %v", op, calls/runs, took/time.Duration(runs), runs, st.Calls)
-	}
-}
-
-// When a key of a fair lock holds something else, every call says which key it is and what to do,
-// and once that is done the lock works, without a restart.
-func TestAKeyOfAFairLockThatHoldsSomethingElse(t *testing.T) {
-	s := testbed.Standalone(t)
-	for _, key := range []string{
-		luascript.FairQueueKey("l"), luascript.FairTimeoutKey("l"), luascript.FairWantsKey("l"), luascript.VoidKey("l"),
-	} {
-		t.Run(key, func(t *testing.T) {
-			s.Do(t, "FLUSHALL")
-			l := dial(t, s.Addr()).FairLock("l", redlatch.WithSkipAfter(time.Second))
-			release := hold(t, l)
-			s.Do(t, "SET", key, "x")
-			named := func(op string, err error) {
-				t.Helper()
-				var refused *redlatch.ServerError
-				if !errors.As(err, &refused) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "delete") {
-					t.Errorf("%s: %v", op, err)
-				}
-			}
-			named("waiting", attempt(within(t, 20*time.Second), l, 10*time.Second))
-			if err := release(t.Context()); err != nil {
-				t.Errorf("unlock: %v", err)
-			}
-			if key != luascript.FairWantsKey("l") && key != luascript.FairTimeoutKey("l") { // a free lock without a queue does without
-				named("the free lock", attempt(within(t, 20*time.Second), l, 0))
-			}
-			s.Do(t, "DEL", key)
-			if err := attempt(within(t, 20*time.Second), l, 10*time.Second); err != nil {
-				t.Errorf("after the DEL: %v", err)
-			}
-		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -63,7 +64,7 @@ func newWorld(f *testing.F) *world {
 	w := &world{servers: testbed.Masters(f, 3)}
 	for p := range w.clients {
 		for _, s := range w.servers {
-			w.clients[p] = append(w.clients[p], dial(f, s.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = time.Second }))
+			w.clients[p] = append(w.clients[p], bed.Client(f, s.Addr(), func(c *redlatch.Config) { c.UnlockTimeout = time.Second }))
 		}
 	}
 	return w

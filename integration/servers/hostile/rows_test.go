@@ -3,12 +3,16 @@ package hostile
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -37,16 +41,15 @@ func rows(t *testing.T, c *redlatch.Client) map[string]map[string]any {
 // One bad lock never fails a list: what can't be read is an odd row.
 func TestOneBadLockNeverFailsAList(t *testing.T) {
 	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
+	c := bed.Client(t, s.Addr())
 	hold(t, c.RLock("good"))
 	odd := map[string]string{ // by name: a key that it names
 		"queue": luascript.FairQueueKey("queue"), "marks": luascript.RWMarksKey("marks"), "wants": luascript.FairWantsKey("wants"),
 	}
 	for name, key := range odd {
+		s.Do(t, "HSET", name, java+"1", "1")
 		if name == "marks" {
-			s.Do(t, "HSET", name, "mode", "read", java+"1", "1")
-		} else {
-			s.Do(t, "HSET", name, java+"1", "1")
+			s.Do(t, "HSET", name, "mode", "read")
 		}
 		if name == "wants" {
 			s.Do(t, "RPUSH", luascript.FairQueueKey(name), java+"g1-x.1")
@@ -74,7 +77,7 @@ func TestOneBadLockNeverFailsAList(t *testing.T) {
 // Names that are too long are counted, and never sent to the server.
 func TestNamesThatAreTooLongAreCounted(t *testing.T) {
 	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
+	c := bed.Client(t, s.Addr())
 	hold(t, c.RLock("good"))
 	s.Do(t, "HSET", strings.Repeat("n", 20<<20), java+"1", "1")
 	s.Do(t, "HSET", strings.Repeat("m", luascript.MaxKey+1), java+"1", "1")
@@ -98,7 +101,7 @@ func TestNamesThatAreTooLongAreCounted(t *testing.T) {
 // Times that are far away empty no JSON: a place of the year 10000, a score without end.
 func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
+	c := bed.Client(t, s.Addr())
 	w := java + "g1-zzzzzzzzzzzz.1"
 	s.Do(t, "HSET", "fair", java+"1", "1")
 	s.Do(t, "RPUSH", luascript.FairQueueKey("fair"), w)
@@ -130,7 +133,7 @@ func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 // A name in the server's list of clients is not believed: with two names for one id both are shown.
 func TestANameInTheClientListIsNotBelieved(t *testing.T) {
 	s := testbed.Standalone(t)
-	c := dial(t, s.Addr(), func(cfg *redlatch.Config) { cfg.Name = "billing" })
+	c := bed.Client(t, s.Addr(), func(cfg *redlatch.Config) { cfg.Name = "billing" })
 	hold(t, c.RLock("l"))
 	one := func() map[string]any {
 		return rows(t, c)["l"]["holders"].([]any)[0].(map[string]any)
@@ -142,12 +145,16 @@ func TestANameInTheClientListIsNotBelieved(t *testing.T) {
 	}
 	names := []string{"reports", "a", "b", "c", "d"}
 	for _, name := range names {
-		other := dialRaw(t, s.Addr())
+		other, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(other.Close)
 		if err := other.Do(t.Context(), other.B().ClientSetname().ConnectionName("redlatch:"+name+":"+id).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fresh := dial(t, s.Addr())
+	fresh := bed.Client(t, s.Addr())
 	after := rows(t, fresh)["l"]["holders"].([]any)[0].(map[string]any)
 	client, _ := after["client"].(string)
 	if after["disputed"] != true || !strings.Contains(client, "billing") || !strings.Contains(client, "reports") || len(client) > 100 {
@@ -155,29 +162,54 @@ func TestANameInTheClientListIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestSpoiledKeysAreNamed: who is refused for good hears which key it is, and what helps.
+// TestSpoiledKeysAreNamed: whoever is refused for good, since a key of the lock holds something else, hears which one it is
+// and what to do, and once that is done the lock works, without a restart.
 func TestSpoiledKeysAreNamed(t *testing.T) {
 	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
+	fair := func(c *redlatch.Client) redlatch.Locker { return c.FairLock("l", redlatch.WithSkipAfter(time.Second)) }
 	for name, tc := range map[string]struct {
-		lock redlatch.Locker
-		key  string
+		lock        func(c *redlatch.Client) redlatch.Locker
+		key         string
+		waits, free bool // who waits behind a holder is refused, and who comes for the free lock
 	}{
-		"counter": {c.RLock("counter", redlatch.Fenced()), luascript.TokenKey("counter")},
-		"void":    {c.RLock("void"), luascript.VoidKey("void")},
-		"leases":  {c.ReadWriteLock("leases").ReadLock(), luascript.RWLeasesKey("leases")},
-		"marks":   {c.ReadWriteLock("marks").WriteLock(), luascript.RWMarksKey("marks")},
-		"queue":   {c.FairLock("queue"), luascript.FairQueueKey("queue")},
+		"counter":   {func(c *redlatch.Client) redlatch.Locker { return c.RLock("l", redlatch.Fenced()) }, luascript.TokenKey("l"), false, true},
+		"void":      {func(c *redlatch.Client) redlatch.Locker { return c.RLock("l") }, luascript.VoidKey("l"), false, true},
+		"leases":    {func(c *redlatch.Client) redlatch.Locker { return c.ReadWriteLock("l").ReadLock() }, luascript.RWLeasesKey("l"), false, false},
+		"marks":     {func(c *redlatch.Client) redlatch.Locker { return c.ReadWriteLock("l").WriteLock() }, luascript.RWMarksKey("l"), false, false},
+		"queue":     {fair, luascript.FairQueueKey("l"), true, true},
+		"scores":    {fair, luascript.FairTimeoutKey("l"), true, false}, // a free lock without a queue does without
+		"wants":     {fair, luascript.FairWantsKey("l"), true, false},
+		"fair void": {fair, luascript.VoidKey("l"), true, true},
 	} {
-		s.Do(t, "SET", tc.key, "x")
-		h, err := tc.lock.TryLock(within(t, 20*time.Second), 0, time.Minute)
-		if err == nil { // it touched no such key
-			_ = h.Unlock(t.Context())
-			continue
-		}
-		if text := err.Error(); !strings.Contains(text, tc.key) || !strings.Contains(text, "delete") {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			s.Do(t, "FLUSHALL")
+			l := tc.lock(bed.Client(t, s.Addr()))
+			release := func(context.Context) error { return nil }
+			if tc.waits {
+				release = hold(t, l)
+			}
+			s.Do(t, "SET", tc.key, "x")
+			told := func(op string, err error) {
+				t.Helper()
+				_, is := errors.AsType[*redlatch.ServerError](err)
+				if !is || !strings.Contains(err.Error(), tc.key) || !strings.Contains(err.Error(), "delete") {
+					t.Errorf("%s: %v", op, err)
+				}
+			}
+			if tc.waits {
+				told("waiting", attempt(within(t, 20*time.Second), l, 10*time.Second))
+			}
+			if err := release(t.Context()); err != nil {
+				t.Errorf("unlock: %v", err)
+			}
+			if err := attempt(within(t, 20*time.Second), l, 0); tc.free || err != nil {
+				told("the free lock", err)
+			}
+			s.Do(t, "DEL", tc.key)
+			if err := attempt(within(t, 20*time.Second), l, 10*time.Second); err != nil {
+				t.Errorf("after the DEL: %v", err)
+			}
+		})
 	}
 }
 
@@ -185,7 +217,7 @@ func TestSpoiledKeysAreNamed(t *testing.T) {
 // a run may have begun just then. A record that has no TTL gets one.
 func TestARecordThatCantBeRead(t *testing.T) {
 	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
+	c := bed.Client(t, s.Addr())
 	key := luascript.OnceKey("job")
 	run := func(period time.Duration) bool {
 		t.Helper()
@@ -207,9 +239,7 @@ func TestARecordThatCantBeRead(t *testing.T) {
 			t.Errorf("%.40q: its TTL is %d ms", record, ttl)
 		}
 		s.Do(t, "PEXPIRE", key, "1")
-		for s.Int(t, "EXISTS", key) == 1 {
-			time.Sleep(time.Millisecond)
-		}
+		bed.Eventually(t, "its end", func() bool { return s.Int(t, "EXISTS", key) == 0 })
 		if !run(time.Hour) {
 			t.Errorf("%.40q: no run", record)
 		}
