@@ -10,10 +10,10 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 )
 
-// grantFor is how a grant reads that is for this place: anything without a space, the place, its nonce, a
-// token, and perhaps who had the lock before. It is written down here apart from the code that reads messages.
+// grantFor is how a grant reads that is for this place: anything without a space, the place, its nonce, a token, for how
+// long it waited, and perhaps who had the lock before. It is written down here apart from the code that reads messages.
 func grantFor(place int64) *regexp.Regexp {
-	return regexp.MustCompile(`(?s)^[^ ]* ` + strconv.FormatInt(place, 10) + ` ` + secret + ` (\d+)( .*)?$`)
+	return regexp.MustCompile(`(?s)^[^ ]* ` + strconv.FormatInt(place, 10) + ` ` + secret + ` (\d+) (\d+)( .*)?$`)
 }
 
 const secret = "N0NCE"
@@ -27,8 +27,10 @@ func FuzzGranted(f *testing.F) {
 		"g1-2 7 N0NCE 18446744073709551616", "g1-2 7 N0NCE 9e3", "\x00 7 N0NCE 99", "7 N0NCE 99",
 		"g1-2 7 99", "g1-2 7  99", "g1-2 7 n0nce 99", "g1-2 7 N0NCE1 99", "g1-2 7 - 99",
 	} {
-		f.Add(payload, int64(7), true)
-		f.Add(payload, int64(0), false)
+		for _, waited := range []string{"", " 0"} { // only the second may be a grant
+			f.Add(payload+waited, int64(7), true)
+			f.Add(payload+waited, int64(0), false)
+		}
 	}
 	f.Fuzz(func(t *testing.T, payload string, place int64, waits bool) {
 		if place == 0 {

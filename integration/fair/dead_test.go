@@ -1,7 +1,6 @@
 package fair
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,90 +10,58 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-const (
-	skip = time.Second
-	// slack is what the machine may add to a limit of the lock's.
-	slack = 300 * time.Millisecond
-)
-
-// ahead fills the queue with waiters of p and one of this process behind them.
-// The lock is held by hold.
-func ahead(t *testing.T, s *testbed.Server, skip time.Duration, n int) (p *testbed.Process, hold redlatch.Hold, behind chan result) {
+// ahead fills the queue with waiters of a process and one of this process behind them. The lock is held by hold; ids
+// are those of the process's commands.
+func ahead(t *testing.T, s *testbed.Server, skip time.Duration, n int) (p *bed.Worker, ids []int, hold redlatch.Hold, behind chan result) {
 	t.Helper()
-	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(skip))
-	hold = lockIt(t, l)
-	p = spawn(t, s, 30*time.Second, skip)
+	l := bed.Client(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(skip))
+	hold, p = lockIt(t, l), spawn(t, s, bed.Lease)
 	for i := range n {
-		p.Send(t, "lock %d", i)
+		ids = append(ids, p.Start(t, ask(skip)))
 		queued(t, s, int64(i+1))
 	}
 	behind = make(chan result, 1)
 	wait(t.Context(), l, 1, behind)
 	queued(t, s, int64(n+1))
-	return p, hold, behind
+	return p, ids, hold, behind
 }
 
-// The head dies and the lock is released at that moment, when the server still
-// takes it for alive: the grant that nobody receives costs no more than the
-// skip time.
+// The head dies and the lock is released at that moment, when the server still takes it for alive: the grant that
+// nobody receives costs no more than the skip time, however many died. Those who have been silent for that long cost
+// nothing any more.
 func TestADeadHeadIsSkipped(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		skip time.Duration
+	kill := func(t *testing.T, p *bed.Worker) { t.Helper(); p.Kill(t) }
+	freeze := func(t *testing.T, p *bed.Worker) { t.Helper(); p.Freeze(t) }
+	for what, tc := range map[string]struct {
+		end  func(*testing.T, *bed.Worker)
 		dead int
-		end  func(*testing.T, *testbed.Process)
+		long bool // before the release
 	}{
-		{"killed", skip, 1, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Kill(t) }},
-		{"frozen", skip, 1, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Freeze(t) }},
-		{"ten killed", skip, 10, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Kill(t) }},
-		{"ten frozen", skip, 10, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Freeze(t) }},
-		{"by default", fairlock.DefaultSkipAfter, 1, func(t *testing.T, p *testbed.Process) { t.Helper(); p.Kill(t) }},
+		"killed": {kill, 1, false}, "ten killed": {kill, 10, false}, "ten killed long ago": {kill, 10, true},
+		"frozen": {freeze, 1, false}, "ten frozen": {freeze, 10, false}, "ten frozen long ago": {freeze, 10, true},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := testbed.Standalone(t)
-			p, hold, behind := ahead(t, s, tc.skip, tc.dead)
-			busy := newMeter(t)
+			p, _, hold, behind := ahead(t, s, skip, tc.dead)
 			tc.end(t, p)
-			dead := time.Now()
+			most := skip + slack
+			if tc.long {
+				time.Sleep(skip + time.Millisecond)
+				most = slack
+			}
+			freed := time.Now()
 			bed.Unlock(t, hold)
-			if n := s.Int(t, "EXISTS", name); n != 1 {
-				t.Error("the lock was not handed to the head, which was alive as far as anybody knew")
+			if ttl := time.Duration(s.Int(t, "PTTL", name)) * time.Millisecond; !tc.long && (ttl <= 0 || ttl > skip) {
+				t.Errorf("the head, which was alive as far as anybody knew, has the lock for %v, not for a skip time", ttl)
 			}
-			if ttl := time.Duration(s.Int(t, "PTTL", name)) * time.Millisecond; ttl > tc.skip {
-				t.Errorf("the grant lasts for %v, longer than the skip time", ttl)
-			}
-			r := entered(t, behind, 3*tc.skip)
-			if took := r.at.Sub(dead); took > tc.skip+busy.slack() {
-				t.Errorf("%d dead waiters cost %v, more than the skip time of %v", tc.dead, took, tc.skip)
+			r := entered(t, behind, 3*skip)
+			if took := r.at.Sub(freed); took > most {
+				t.Errorf("%d dead waiters cost %v", tc.dead, took)
 			}
 			bed.Unlock(t, r.hold)
 		})
 	}
-}
-
-// Those who have been silent for the skip time when the lock is released cost
-// nothing any more, however many.
-func TestTheLongDeadCostNothing(t *testing.T) {
-	s := testbed.Standalone(t)
-	p, hold, behind := ahead(t, s, skip, 10)
-	p.Kill(t)
-	eventually(t, 10*time.Second, "all of them have been silent for the skip time", func() bool {
-		return s.Int(t, "EVAL", `
-local clock, dead = redis.call('TIME'), 0
-for _, want in ipairs(redis.call('HVALS', KEYS[1])) do
-  if tonumber(string.sub(want, 1, 13)) < clock[1] * 1000 + math.floor(clock[2] / 1000) then dead = dead + 1 end
-end
-return dead`, "1", wantsKey) == 10
-	})
-	busy, start := newMeter(t), time.Now()
-	bed.Unlock(t, hold)
-	r := receive(t, behind, 3*skip)
-	if took := r.at.Sub(start); r.err != nil || took > busy.slack() {
-		t.Errorf("%v after the release, %v", took, r.err)
-	}
-	bed.Unlock(t, r.hold)
-	nothingLeft(t, s)
 }
 
 // A process that stood still for longer than the skip time has lost its place
@@ -102,24 +69,23 @@ return dead`, "1", wantsKey) == 10
 // it, queues up again and gets it in its turn.
 func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
 	t.Parallel() // it waits, for the most part
-	s := bed.Server(t, recordKey)
-	p, hold, behind := ahead(t, s, skip, 1)
+	const skip = time.Second
+	s := bed.Server(t)
+	p, ids, hold, behind := ahead(t, s, skip, 1)
 	p.Freeze(t)
 	bed.Unlock(t, hold)
-	r := entered(t, behind, 3*skip)
+	h := inTurn(t, behind, 1)
 	p.Thaw(t)
 	queued(t, s, 1)
-	select {
-	case line := <-p.Lines():
-		t.Fatalf("while somebody else holds the lock: %q", line)
-	case <-time.After(2 * skip):
+	for end := time.Now().Add(2 * skip); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if a, is := p.Take(t, "locked"); is {
+			t.Fatalf("while somebody else holds the lock: %+v", a)
+		}
 	}
-	bed.Unlock(t, r.hold)
-	p.Expect(t, "got 0")
-	p.Send(t, "unlock 0")
-	p.Expect(t, "unlocked 0")
-	p.Send(t, "close")
-	p.Expect(t, "closed")
+	bed.Unlock(t, h)
+	p.Await(t, ids[0], "locked")
+	p.Unlock(t, ids[0])
+	bed.End(t, p)
 }
 
 // A refresh that comes late, but within the skip time, costs no place; neither
@@ -127,8 +93,8 @@ func TestAThawedWaiterQueuesUpAgain(t *testing.T) {
 func TestALivingWaiterIsNotSkipped(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	const skip = 3 * time.Second
-	s := testbed.Standalone(t)
-	p, hold, behind := ahead(t, s, skip, 300)
+	s := bed.Server(t)
+	p, ids, hold, behind := ahead(t, s, skip, 300)
 	for range 2 {
 		p.Freeze(t)
 		time.Sleep(skip * 6 / 10)
@@ -136,57 +102,54 @@ func TestALivingWaiterIsNotSkipped(t *testing.T) {
 		time.Sleep(skip * 5 / 10)
 	}
 	bed.Unlock(t, hold)
-	for i := range 300 {
-		p.Expect(t, fmt.Sprintf("got %d ", i))
-		p.Send(t, "unlock %d", i)
+	for _, id := range ids {
+		p.Await(t, id, "locked")
+		if len(behind) > 0 {
+			t.Fatal("one who came later has the lock")
+		}
+		p.Unlock(t, id)
 	}
-	bed.Unlock(t, entered(t, behind, 5*time.Second).hold)
+	bed.Unlock(t, inTurn(t, behind, 1))
+	bed.End(t, p)
 }
 
 // The holder dies: the head enters when its lease has run out, not before, and
 // without a message. Nobody asks again and again meanwhile.
 func TestTheHolderDies(t *testing.T) {
 	t.Parallel() // it waits, for the most part
-	const lease = 2 * time.Second
-	s := testbed.Standalone(t)
-	p := spawn(t, s, lease, fairlock.DefaultSkipAfter)
-	p.Send(t, "lock a")
-	p.Expect(t, "got a")
-	clients := [2]*redlatch.Client{dial(t, s.Addr()), dial(t, s.Addr())}
-	got := make(chan result, 40)
-	for i := range cap(got) {
-		// Their refreshes, each 10 s, don't disturb the calm, however long they take to come.
-		wait(t.Context(), clients[i%2].FairLock(name, fairlock.WithSkipAfter(30*time.Second)), i, got)
+	const lease, waiters = 2 * time.Second, 40
+	s := bed.Server(t)
+	holds(t, s, java(1), 3*lease) // long enough for all to come
+	locks := [2]redlatch.Locker{patient(t, s.Addr()), patient(t, s.Addr())}
+	got := make(chan result, waiters)
+	for i := range waiters {
+		wait(t.Context(), locks[i%2], i, got)
 		queued(t, s, int64(i+1))
 	}
 	calm(t, s)
-	p.Kill(t)
-	busy := newMeter(t)
-	before, ttl, start := s.CommandStats(t), s.Int(t, "PTTL", name), time.Now()
-	r := inTurn(t, got, lease+3*time.Second, 0)
-	took, left := r.at.Sub(start), time.Duration(ttl)*time.Millisecond
-	if took < left-20*time.Millisecond || took > left+busy.slack() {
-		t.Errorf("the head entered after %v, with %v of the lease left", took, left)
+	before, ends := s.CommandStats(t), time.Now().Add(time.Duration(s.Int(t, "PTTL", name))*time.Millisecond)
+	r := entered(t, got, bed.Patience)
+	if late := r.at.Sub(ends); r.id != 0 || late < -20*time.Millisecond || late > slack {
+		t.Errorf("waiter %d entered %v after the end of the lease", r.id, late)
 	}
-	// A refresh of the head when the lease ends, and one round of all at most, in several
+	// A look of the head when the lease ends, and one round of all at most, in several
 	// batches if they came at different times.
 	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 20 {
-		t.Errorf("%d scripts in %v", n, took)
+		t.Errorf("%d scripts", n)
 	}
 	bed.Unlock(t, r.hold)
-	for range cap(got) - 1 {
-		bed.Unlock(t, receive(t, got, 5*time.Second).hold)
+	for i := 1; i < waiters; i++ {
+		bed.Unlock(t, inTurn(t, got, i))
 	}
 }
 
 // 1,000 waiters of one client wait for seconds: their places are kept alive by a
 // few commands per refresh, one subscription and the goroutines that they are.
 func TestWaitingIsCheap(t *testing.T) {
-	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
-	l := c.FairLock(name)
+	const waiters, seconds = 1000, 3
+	s := bed.Server(t)
+	l := bed.Client(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, l)
-	const waiters = 1000
 	got := make(chan result, waiters)
 	for i := range waiters {
 		wait(t.Context(), l, i, got)
@@ -194,14 +157,13 @@ func TestWaitingIsCheap(t *testing.T) {
 	queued(t, s, waiters)
 	calm(t, s)
 	before := s.CommandStats(t)
-	const watch = 3 * time.Second
-	time.Sleep(watch)
+	time.Sleep(seconds * time.Second)
 	diff := s.CommandStats(t).Sub(before)
+	t.Logf("%d scripts, %v of the server in %d s", diff.Calls["evalsha"], diff.Time["evalsha"], seconds)
 	// every second, 128 per command, and once more for those that fell due apart
-	if most := int64(watch/time.Second+1) * (waiters/128 + 2) * 2; diff.Calls["evalsha"] > most {
-		t.Errorf("%d scripts in %v for %d waiters, not %d", diff.Calls["evalsha"], watch, waiters, most)
+	if most := int64((seconds + 1) * (waiters/128 + 2) * 2); diff.Calls["evalsha"] > most {
+		t.Errorf("%d scripts in %d s for %d waiters, not %d", diff.Calls["evalsha"], seconds, waiters, most)
 	}
-	t.Logf("%d scripts, %v of the server in %v", diff.Calls["evalsha"], diff.Time["evalsha"], watch)
 	if channels := s.List(t, "PUBSUB", "CHANNELS"); len(channels) != 1 || s.Int(t, "PUBSUB", "NUMPAT") != 0 {
 		t.Errorf("subscriptions: %v", channels)
 	}
@@ -210,7 +172,6 @@ func TestWaitingIsCheap(t *testing.T) {
 	}
 	bed.Unlock(t, hold)
 	for range waiters {
-		bed.Unlock(t, entered(t, got, 5*time.Second).hold)
+		bed.Unlock(t, entered(t, got, bed.Patience).hold)
 	}
-	nothingLeft(t, s)
 }

@@ -4,82 +4,110 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// serverEnd is when the lock's lease ends by the server's clock, as an instant
-// of ours that is certainly not before it.
-func serverEnd(t *testing.T, s *testbed.Server) time.Time {
+// believed fails if the hold counts for longer than the lock has a lease on the server.
+func believed(t *testing.T, s *testbed.Server, h redlatch.Hold) {
 	t.Helper()
-	ttl := s.Int(t, "PTTL", name)
+	local, ttl := h.ValidUntil(), s.Int(t, "PTTL", name)
 	// It was ttl, rounded to the nearest millisecond, at some moment before now, so
 	// the end is not after this. (Counted from before the question it would be too
 	// early by as long as the question was under way.)
-	return time.Now().Add(time.Duration(ttl)*time.Millisecond + time.Millisecond)
+	if over := local.Sub(time.Now().Add(time.Duration(ttl+1) * time.Millisecond)); over > 0 {
+		t.Fatalf("the local deadline is %v after the server's", over)
+	}
+}
+
+// handed takes a fair lock by being handed it; by then the one before it has unlocked.
+func handed(t *testing.T, s *testbed.Server, l redlatch.Locker, opts ...redlatch.AcquireOption) (h redlatch.Hold, by time.Time) {
+	t.Helper()
+	first := lockIt(t, patient(t, s.Addr()))
+	got := inLine(t, s, 1, l, opts...)
+	calm(t, s)
+	bed.Unlock(t, first)
+	by = time.Now()
+	return inTurn(t, got, 0), by
 }
 
 // A handed-over hold begins with min(lease, skip time), its local deadline is
 // before the end on the server at every moment, and it is confirmed up to its
 // full lease without the holder's doing.
 func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
-	t.Parallel() // it waits, for the most part
-	const skip = 5 * time.Second
-	for _, tc := range []struct {
-		name string
-		opts []redlatch.AcquireOption
-		full time.Duration
-	}{
-		{"watchdog", nil, 15 * time.Second},
-		{"fixed", []redlatch.AcquireOption{redlatch.WithLease(20 * time.Second)}, 20 * time.Second},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := testbed.Standalone(t)
-			c := dial(t, s.Addr(), redlatch.WithLeaseTime(15*time.Second))
-			l := c.FairLock(name, fairlock.WithSkipAfter(skip))
-			hold := lockIt(t, l)
-			got := make(chan result, 1)
-			wait(t.Context(), l, 1, got, tc.opts...)
-			queued(t, s, 1)
-			refreshed(t, s) // the next refresh is a second away
-			before := s.CommandStats(t)
-			busy, granted := newMeter(t), time.Now()
-			bed.Unlock(t, hold)
-			h := receive(t, got, time.Second).hold
-			if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n != 1 {
-				t.Errorf("%d scripts for the hand-over", n)
-			}
+	const lease = 20 * time.Second
+	for what, opts := range map[string][]redlatch.AcquireOption{"watchdog": nil, "fixed": {redlatch.WithLease(lease)}} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel() // it waits, for the most part
+			s := bed.Server(t)
+			h, by := handed(t, s, bed.Client(t, s.Addr(), redlatch.WithLeaseTime(lease)).FairLock(name), opts...)
 			if ttl := s.Int(t, "PTTL", name); ttl > skip.Milliseconds() {
 				t.Errorf("the grant lasts for %dms", ttl)
 			}
-			for time.Since(granted) < skip*6/10 { // it is confirmed at a quarter
-				local, server := h.ValidUntil(), serverEnd(t, s)
-				if local.After(server) {
-					t.Fatalf("the local deadline is %v after the server's", local.Sub(server))
-				}
+			for time.Since(by) < skip*6/10 { // it is confirmed at a quarter
+				believed(t, s, h)
 				time.Sleep(time.Millisecond)
 			}
-			if left := time.Until(h.ValidUntil()); left < tc.full-skip || left > tc.full {
-				t.Errorf("%v left %v after a grant of %v", left, skip*6/10, tc.full)
+			if left := time.Until(h.ValidUntil()); left < lease-skip || left > lease {
+				t.Errorf("%v left %v after a grant of %v", left, skip*6/10, lease)
 			}
 			// A fixed lease counts from the grant, however late it is confirmed.
-			if end := h.ValidUntil().Sub(granted); tc.opts != nil && end > tc.full+busy.slack() {
-				t.Errorf("a fixed lease of %v ends after %v", tc.full, end)
-			}
-			if h.Context().Err() != nil {
-				t.Error(context.Cause(h.Context()))
+			if over := h.ValidUntil().Sub(by.Add(lease)); opts != nil && over > 0 {
+				t.Errorf("a fixed lease of %v ends %v too late", lease, over)
 			}
 			bed.Unlock(t, h)
-			nothingLeft(t, s)
 		})
 	}
+}
+
+// A grant that is confirmed up to its lease does not lengthen a shorter fixed lease that re-entered it.
+func TestConfirmationLeavesReentriesAlone(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	s := bed.Server(t)
+	l := bed.Client(t, s.Addr()).FairLock(name)
+	outer, _ := handed(t, s, l)
+	inner := bed.Lock(t, outer.Context(), l, redlatch.WithLease(3*time.Second))
+	ends := inner.ValidUntil()
+	bed.Eventually(t, "the confirmation", func() bool { return time.Until(outer.ValidUntil()) > 10*time.Second })
+	if d := inner.ValidUntil().Sub(ends); d > 0 {
+		t.Errorf("the inner hold's lease became %v longer", d)
+	}
+	_ = inner.Unlock(context.Background())
+	bed.Unlock(t, outer)
+}
+
+// A hold that was handed over, which only the watchdog confirms, lasts for as long as it was asked for while its owner
+// re-enters without a pause.
+func TestReenteringInALoopKeepsAGrant(t *testing.T) {
+	for what, opts := range map[string][]redlatch.AcquireOption{"fixed": {redlatch.WithLease(time.Minute)}, "renewed": nil} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := bed.Server(t)
+			l := bed.Client(t, s.Addr()).FairLock(name)
+			h, by := handed(t, s, l, opts...)
+			for end := by.Add(skip + skip/2); time.Now().Before(end); {
+				again := bed.Lock(t, h.Context(), l, redlatch.WithLease(100*time.Millisecond))
+				_ = again.Unlock(context.Background()) // on a busy machine its own short lease may be over
+			}
+			if h.Context().Err() != nil {
+				t.Errorf("the hold was lost: %v", context.Cause(h.Context()))
+			}
+			bed.Unlock(t, h)
+		})
+	}
+}
+
+// mute is a client that may not publish.
+func mute(t *testing.T, s *testbed.Server) *redlatch.Client {
+	t.Helper()
+	testbed.Needs(t, 6, 2, "users who may not publish on a channel")
+	s.SetUser(t, "mute", "on", ">pw", "+@all", "~*")
+	return bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "mute", "pw" })
 }
 
 // Where little is left of what was granted, the hold is confirmed before Lock
@@ -88,179 +116,101 @@ func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	const lease = 2 * time.Second
-	s := testbed.Standalone(t)
-	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(15*time.Second)) // a refresh every three seconds
+	s := bed.Server(t)
+	l := patient(t, s.Addr())
 	hold := lockIt(t, l)
-	got := make(chan result, 2)
-	wait(t.Context(), l, 1, got, redlatch.WithLease(lease))
-	queued(t, s, 1)
-	wait(t.Context(), l, 2, got)
-	queued(t, s, 2)
+	got := inLine(t, s, 1, l, redlatch.WithLease(lease))
 	calm(t, s)
-	refreshed(t, s)
-	time.Sleep(lease + 300*time.Millisecond) // the refresh is older than the lease is long
+	time.Sleep(lease) // its last sign of life is older than the lease is long
 	bed.Unlock(t, hold)
-	r := inTurn(t, got, time.Second, 1)
+	r := entered(t, got, bed.Patience)
 	if left := r.hold.ValidUntil().Sub(r.at); left < lease*3/4 || left > lease {
 		t.Errorf("%v left of a lease of %v", left, lease)
 	}
-	if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
-		t.Errorf("the local deadline is %v after the server's", local.Sub(server))
-	}
+	believed(t, s, r.hold)
 	bed.Unlock(t, r.hold)
-	bed.Unlock(t, receive(t, got, time.Second).hold)
-	nothingLeft(t, s)
 }
 
-// The holder may not publish, so the grant's message is lost: the waiter finds
-// by itself, at its next refresh, that it holds the lock.
+// A waiter that does not hear of its grant finds it by itself: at its next refresh if its holder may not publish, as soon
+// as its subscription stands again if that broke.
 func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
-	testbed.Needs(t, 6, 2, "users who may not publish on a channel")
-	s := testbed.Standalone(t)
-	s.SetUser(t, "mute", "on", ">pw", "+@all", "~*")
-	mute := dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
-		c.Redis.Username, c.Redis.Password = "mute", "pw"
-	}))
-	hold := lockIt(t, mute.FairLock(name))
-	got := inLine(t, s, 1, dial(t, s.Addr()).FairLock(name))
-	calm(t, s)
-	busy, start := newMeter(t), time.Now()
-	bed.Unlock(t, hold)
-	r := receive(t, got, 5*time.Second)
-	if took := r.at.Sub(start); r.err != nil || took > time.Second+busy.slack() {
-		t.Errorf("after %v, %v", took, r.err)
-	}
-	if left := time.Until(r.hold.ValidUntil()); left < 20*time.Second {
-		t.Errorf("only %v left", left)
-	}
-	bed.Unlock(t, r.hold)
-	nothingLeft(t, s)
-}
-
-// The subscription breaks while the lock is handed over: the waiter asks as soon
-// as it stands again.
-func TestAGrantDuringAReconnectIsFoundAtOnce(t *testing.T) {
-	s := testbed.Standalone(t)
-	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)) // refreshes every 12s
-	hold := lockIt(t, l)
-	got := inLine(t, s, 1, l)
-	calm(t, s)
-	// In one go: the lock becomes free, and whoever listens is gone.
-	s.Do(t, "MULTI")
-	s.Do(t, "DEL", name)
-	s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
-	s.Do(t, "EXEC")
-	r := entered(t, got, 2*time.Second)
-	_ = hold.Unlock(t.Context())
-	bed.Unlock(t, r.hold)
-}
-
-// An old grant that arrives late must not be taken for one of the place that the
-// waiter has now.
-func TestAGrantOfAnEarlierPlaceIsIgnored(t *testing.T) {
-	s := testbed.Standalone(t)
-	c := dial(t, s.Addr())
-	l := c.FairLock(name)
-	hold := lockIt(t, l)
-	got := inLine(t, s, 1, l)
-	calm(t, s)
-	field := s.List(t, "LRANGE", queueKey, "0", "0")[0]
-	id := field[len(field)-1-indexFromEnd(field):]
-	nonce := strings.Fields(s.Text(t, "HGET", wantsKey, field))[5]
-	asked := s.CommandStats(t).Calls["evalsha"]
-	s.Do(t, "PUBLISH", "redlatch_grant:{"+name+"}:"+c.ID(), id+" 1700000000000000 "+nonce+" 7")
-	eventually(t, 5*time.Second, "it has heard the message, and asks", func() bool {
-		return s.CommandStats(t).Calls["evalsha"] > asked
+	t.Run("the holder may not publish", func(t *testing.T) {
+		s := bed.Server(t)
+		hold := lockIt(t, mute(t, s).FairLock(name))
+		got := inLine(t, s, 1, bed.Client(t, s.Addr()).FairLock(name))
+		calm(t, s)
+		bed.Unlock(t, hold)
+		h := entered(t, got, skip/5+slack).hold
+		if left := time.Until(h.ValidUntil()); left < 20*time.Second {
+			t.Errorf("only %v left", left)
+		}
+		bed.Unlock(t, h)
 	})
-	calm(t, s)
-	select {
-	case r := <-got:
-		t.Fatalf("%v, %v", r.hold, r.err)
-	default:
-	}
-	bed.Unlock(t, hold)
-	bed.Unlock(t, receive(t, got, 5*time.Second).hold)
-	nothingLeft(t, s)
+	t.Run("its subscription breaks", func(t *testing.T) {
+		s := bed.Server(t)
+		l := patient(t, s.Addr())
+		hold := lockIt(t, l)
+		got := inLine(t, s, 1, l)
+		calm(t, s)
+		// In one go: the lock becomes free, and whoever listens is gone.
+		s.Do(t, "MULTI")
+		s.Do(t, "DEL", name)
+		s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
+		s.Do(t, "EXEC")
+		h := inTurn(t, got, 0)
+		_ = hold.Unlock(t.Context())
+		bed.Unlock(t, h)
+	})
 }
 
-// indexFromEnd is how many bytes stand behind the last '-' of a field, less one.
-func indexFromEnd(field string) int {
-	n := 0
-	for field[len(field)-1-n] != '-' {
-		n++
-	}
-	return n - 1
-}
-
-// An acquisition that was given up while its command was under way: the command
-// arrives late and neither acquires nor queues up.
-func TestALateAcquireMakesNoPlace(t *testing.T) {
-	s := testbed.Standalone(t)
-	proxy := testbed.NewProxy(t, s.Addr())
-	l := dial(t, s.Addr()).FairLock(name)
-	hold := lockIt(t, l)
-	c := dial(t, proxy.Addr())
-	trap := proxy.DropRequest(testbed.Contains("EVALSHA", queueKey))
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan result, 1)
-	wait(ctx, c.FairLock(name), 1, got)
-	trap.Wait(t)
-	queued(t, s, 1) // its retry
-	cancel()
-	if r := receive(t, got, time.Second); !errors.Is(r.err, context.Canceled) {
-		t.Fatal(r.err)
-	}
-	queued(t, s, 0)
-	if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
-		t.Errorf("the late command was answered with %q", reply)
-	}
-	bed.Unlock(t, hold)
-	if n := s.Int(t, "EXISTS", name, queueKey, scoresKey, wantsKey); n != 0 {
-		t.Errorf("%d keys are left", n)
-	}
-}
-
-// The server is out of memory: an unlock still hands over, a newcomer is refused
-// and leaves nothing behind.
+// While the server has no memory, a newcomer is refused and leaves nothing behind, and whoever waits already is handed the
+// lock, when it is unlocked or its lease ends: that takes no more memory than the place did, and the hold is one like any
+// other.
 func TestOutOfMemory(t *testing.T) {
-	s := testbed.Standalone(t)
-	l := dial(t, s.Addr()).FairLock(name)
-	hold := lockIt(t, l)
-	got := inLine(t, s, 1, l)
-	calm(t, s)
-	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
-	if _, err := l.Lock(t.Context()); err == nil {
-		t.Error("a newcomer queued up in a full server")
+	for _, unlocked := range []bool{true, false} {
+		t.Run(map[bool]string{true: "it is unlocked", false: "its lease ends"}[unlocked], func(t *testing.T) {
+			t.Parallel() // it waits, for the most part
+			s := bed.Server(t)
+			l := bed.Client(t, s.Addr(), redlatch.WithLeaseTime(3*time.Second)).FairLock(name)
+			hold := lockIt(t, bed.Client(t, s.Addr()).FairLock(name), redlatch.WithLease(5*time.Second))
+			got := inLine(t, s, 1, l)
+			calm(t, s)
+			s.Do(t, "CONFIG", "SET", "maxmemory", "1")
+			defer s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+			if _, err := l.Lock(t.Context()); err == nil {
+				t.Error("a newcomer queued up in a full server")
+			}
+			if n := s.Int(t, "LLEN", queueKey); n != 1 {
+				t.Errorf("queue of %d", n)
+			}
+			if unlocked {
+				bed.Unlock(t, hold)
+			}
+			h := inTurn(t, got, 0)
+			until := h.ValidUntil()
+			bed.Eventually(t, "a renewal", func() bool { return h.ValidUntil().After(until) || h.Context().Err() != nil })
+			believed(t, s, h)
+			bed.Unlock(t, bed.Lock(t, h.Context(), l))
+			bed.Unlock(t, h)
+		})
 	}
-	if n := s.Int(t, "LLEN", queueKey); n != 1 {
-		t.Errorf("queue of %d", n)
-	}
-	bed.Unlock(t, hold)
-	r := entered(t, got, time.Second)
-	if ttl := s.Int(t, "PTTL", name); ttl <= 0 {
-		t.Errorf("PTTL %d: a lock without a lease", ttl)
-	}
-	bed.Unlock(t, r.hold)
-	nothingLeft(t, s)
 }
 
 // The next waiter's fencing token is refused: that is no failure of the unlock, which has freed the lock. The waiter is
 // told what the server says.
 func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
-	s := testbed.Standalone(t)
-	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
-	got := inLine(t, s, 1, dial(t, s.Addr()).FairLock(name, redlatch.Fenced()))
-	s.Do(t, "SET", "redisson_lock_token:{"+name+"}", "no number")
+	s := bed.Server(t)
+	hold := lockIt(t, patient(t, s.Addr()))
+	got := inLine(t, s, 1, patient(t, s.Addr(), redlatch.Fenced()))
+	s.Do(t, "SET", luascript.TokenKey(name), "no number")
 	bed.Unlock(t, hold)
 	if n := s.Int(t, "EXISTS", name); n != 0 {
 		t.Error("the lock is held")
 	}
-	var refused *redlatch.ServerError
-	if r := receive(t, got, 10*time.Second); !errors.As(r.err, &refused) {
+	r := receive(t, got, bed.Patience)
+	if _, refused := errors.AsType[*redlatch.ServerError](r.err); !refused {
 		t.Errorf("the waiter: %v", r.err)
 	}
-	s.Do(t, "DEL", "redisson_lock_token:{"+name+"}")
-	nothingLeft(t, s)
 }
 
 // With ReplicaAcks a grant counts only once the replicas have it: it is confirmed
@@ -268,54 +218,42 @@ func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
 func TestReplicaAcksOfAGrant(t *testing.T) {
 	set := testbed.Replicas(t, 1)
 	set.AwaitSync(t)
-	s := set.Master()
+	s, replica := set.Master(), set.Replicas()[0]
 	// A replica that has just come does not acknowledge anything for a while.
-	eventually(t, 10*time.Second, "an acknowledgement", func() bool {
+	bed.Eventually(t, "an acknowledgement", func() bool {
 		s.Do(t, "SET", "warm", "1", "PX", "1")
 		return s.Int(t, "WAIT", "1", "100") == 1
 	})
-	acked := dial(t, s.Addr(), redlatch.WithReplicaAcks(1, 2*time.Second)).FairLock(name)
-	plain := dial(t, s.Addr()).FairLock(name)
+	acked := bed.Client(t, s.Addr(), redlatch.WithReplicaAcks(1, 2*time.Second)).FairLock(name)
+	plain := bed.Client(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, plain)
-	got := make(chan result, 2)
-	wait(t.Context(), acked, 1, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, acked)
 	bed.Unlock(t, hold)
-	r := entered(t, got, 20*time.Second)
-	if left := time.Until(r.hold.ValidUntil()); left < 20*time.Second {
+	hold = inTurn(t, got, 0)
+	if left := time.Until(hold.ValidUntil()); left < 20*time.Second {
 		t.Errorf("not confirmed: %v left", left)
 	}
-	wait(t.Context(), acked, 2, got)
-	queued(t, s, 1)
-	wait(t.Context(), plain, 3, got)
+	refused, next := inLine(t, s, 1, acked), make(chan result, 1)
+	wait(t.Context(), plain, 0, next)
 	queued(t, s, 2)
-	set.Replicas()[0].Freeze(t)
-	bed.Unlock(t, r.hold)
-	var acks *redlatch.ReplicaAcksError
-	a := receive(t, got, 20*time.Second)
-	b := receive(t, got, 20*time.Second)
-	if a.id == 3 {
-		a, b = b, a
+	replica.Freeze(t)
+	bed.Unlock(t, hold)
+	if r := receive(t, refused, bed.Patience); !errors.Is(r.err, redlatch.ErrReplicaAcks) {
+		t.Errorf("the waiter that wants acknowledgements: %v", r.err)
 	}
-	if a.id != 2 || !errors.As(a.err, &acks) {
-		t.Errorf("waiter %d: %v", a.id, a.err)
-	}
-	if b.id != 3 || b.err != nil {
-		t.Fatalf("waiter %d: %v", b.id, b.err)
-	}
-	set.Replicas()[0].Thaw(t)
-	bed.Unlock(t, b.hold)
+	h := inTurn(t, next, 0)
+	replica.Thaw(t)
+	bed.Unlock(t, h)
 }
 
 // The server comes back with an older life of the place: it ends sooner than the waiter's last refresh says, of which
 // that server knows nothing. Until a refresh has been answered since the connection broke, the message of a grant is a
 // call to ask, and the hold never outlives the lease on the server.
 func TestAGrantOfAnOlderLifeOfThePlaceIsConfirmed(t *testing.T) {
-	const skip = 6 * time.Second
-	s := testbed.Standalone(t)
+	s := bed.Server(t)
 	proxy := testbed.NewProxy(t, s.Addr())
-	hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
-	got := inLine(t, s, 1, dial(t, proxy.Addr()).FairLock(name, fairlock.WithSkipAfter(skip)))
+	hold := lockIt(t, bed.Client(t, s.Addr()).FairLock(name))
+	got := inLine(t, s, 1, bed.Client(t, proxy.Addr()).FairLock(name))
 	refreshed(t, s)
 	trap := proxy.StallRequest(testbed.Contains("EVALSHA", luascript.FairRefresh.SHA))
 	proxy.Cut()
@@ -329,20 +267,14 @@ redis.call('HSET', KEYS[2], field, alive .. string.sub(redis.call('HGET', KEYS[2
 	if n := s.Int(t, "EXISTS", name); n != 1 {
 		t.Fatal("the lock was not handed over")
 	}
-	select {
-	case r := <-got:
-		if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
-			t.Errorf("the local deadline is %v after the server's", local.Sub(server))
-		}
-		trap.Release()
-		bed.Unlock(t, r.hold)
-	case <-time.After(500 * time.Millisecond): // a lower bound: longer can't fail it
-		trap.Release()
-		r := entered(t, got, 10*time.Second)
-		if local, server := r.hold.ValidUntil(), serverEnd(t, s); local.After(server) {
-			t.Errorf("confirmed, the local deadline is %v after the server's", local.Sub(server))
-		}
-		bed.Unlock(t, r.hold)
+	for end := time.Now().Add(500 * time.Millisecond); len(got) == 0 && time.Now().Before(end); { // longer can't fail it
+		time.Sleep(5 * time.Millisecond)
 	}
-	nothingLeft(t, s)
+	if len(got) == 0 {
+		trap.Release()
+	}
+	h := inTurn(t, got, 0)
+	believed(t, s, h)
+	trap.Release()
+	bed.Unlock(t, h)
 }

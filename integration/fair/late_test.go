@@ -19,27 +19,21 @@ import (
 func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 	for _, message := range []string{"heard", "lost", "of which little is left"} {
 		t.Run(message, func(t *testing.T) {
-			s := testbed.Standalone(t)
-			holder, lease := dial(t, s.Addr()), 30*time.Second
+			s := bed.Server(t)
+			holder, lease := bed.Client(t, s.Addr()), 30*time.Second
 			switch message {
 			case "heard": // the hold is made of the message
 			case "lost":
-				testbed.Needs(t, 6, 2, "users who may not publish on a channel")
-				s.SetUser(t, "mute", "on", ">pw", "+@all", "~*")
-				holder = dial(t, s.Addr(), redlatch.WithConfig(func(c *redlatch.Config) {
-					c.Redis.Username, c.Redis.Password = "mute", "pw"
-				}))
+				holder = mute(t, s)
 			default:
 				lease = 500 * time.Millisecond // so it need not wait for long until half of the grant is over
 			}
 			hold := lockIt(t, holder.FairLock(name))
 			proxy := testbed.NewProxy(t, s.Addr())
-			c := dial(t, proxy.Addr())
+			l := bed.Client(t, proxy.Addr()).FairLock(name)
 			trap := proxy.DropRequest(testbed.Contains("EVALSHA", queueKey))
-			got := make(chan result, 1)
-			wait(t.Context(), c.FairLock(name), 1, got, redlatch.WithLease(lease))
+			got := inLine(t, s, 1, l, redlatch.WithLease(lease)) // its retry
 			trap.Wait(t)
-			queued(t, s, 1) // its retry
 			if message == "heard" {
 				calm(t, s)
 			}
@@ -47,7 +41,7 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 				time.Sleep(lease * 3 / 4) // so old is the last sign of life now
 			}
 			bed.Unlock(t, hold)
-			bed.Unlock(t, entered(t, got, 5*time.Second).hold)
+			bed.Unlock(t, inTurn(t, got, 0))
 			if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
 				t.Errorf("the late command was answered with %q: the lock is held for %d ms by nobody", reply, s.Int(t, "PTTL", name))
 			}
@@ -58,21 +52,19 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 // Whoever has become the first waiter looks when a dead holder's lease ends, not a fifth of its
 // skip time later.
 func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
-	s := testbed.Standalone(t)
-	s.Do(t, "HSET", name, java(1), "1")
-	s.Do(t, "PEXPIRE", name, "2000")
-	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute)) // refreshes every 12s
+	s := bed.Server(t)
+	holds(t, s, java(1), 2*time.Second)
+	l := patient(t, s.Addr())
 	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan result, 2)
-	wait(ctx, l, 1, got)
+	left, got := make(chan result, 1), make(chan result, 1)
+	wait(ctx, l, 1, left)
 	queued(t, s, 1)
 	calm(t, s)
 	wait(t.Context(), l, 2, got) // it has a subscription already, so it need not ask again
 	queued(t, s, 2)
 	cancel()
-	receive(t, got, time.Second)
-	queued(t, s, 1)
-	bed.Unlock(t, entered(t, got, 5*time.Second).hold)
+	receive(t, left, slack)
+	bed.Unlock(t, inTurn(t, got, 2))
 }
 
 // The server comes back with data from before a grant, and grants the lock to the same waiter again, who has waited for
@@ -83,17 +75,16 @@ func TestAGrantThatIsMadeAgainEndsWithTheHold(t *testing.T) {
 	for _, unlocked := range []bool{true, false} {
 		t.Run(strconv.FormatBool(unlocked), func(t *testing.T) {
 			s := testbed.Standalone(t)
-			hold := lockIt(t, dial(t, s.Addr()).FairLock(name))
-			got := inLine(t, s, 1, dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(20*time.Second)))
-			next := make(chan result, 1)
-			wait(t.Context(), dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(5*time.Second)), 1, next)
+			hold := lockIt(t, bed.Client(t, s.Addr()).FairLock(name))
+			got, next := inLine(t, s, 1, bed.Client(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(20*time.Second))), make(chan result, 1)
+			wait(t.Context(), bed.Client(t, s.Addr()).FairLock(name), 0, next)
 			queued(t, s, 2)
 			keys := []string{queueKey, scoresKey, wantsKey}
 			for _, key := range keys {
 				s.Do(t, "COPY", key, key+"before")
 			}
 			bed.Unlock(t, hold)
-			r := entered(t, got, 5*time.Second)
+			h := inTurn(t, got, 0)
 			was := s.List(t, "HKEYS", name)[0]
 			s.Do(t, "MULTI")
 			s.Do(t, "DEL", name)
@@ -102,14 +93,14 @@ func TestAGrantThatIsMadeAgainEndsWithTheHold(t *testing.T) {
 				s.Do(t, "DEL", key+"before")
 			}
 			s.Do(t, "EXEC")
-			eventually(t, 5*time.Second, "granted again, by a refresh of the next one's", func() bool {
+			bed.Eventually(t, "granted again, by a refresh of the next one's", func() bool {
 				is := s.List(t, "HKEYS", name)
 				return len(is) == 1 && is[0] != was
 			})
 			if unlocked {
-				bed.Unlock(t, r.hold)
+				bed.Unlock(t, h)
 			}
-			bed.Unlock(t, entered(t, next, 10*time.Second).hold)
+			bed.Unlock(t, inTurn(t, next, 0))
 			nothingLeft(t, s)
 		})
 	}

@@ -4,111 +4,95 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Close ends its waits and takes their places out of the queue before it returns.
 func TestCloseLeavesTheQueues(t *testing.T) {
+	const waiters = 20
 	s := bed.Server(t)
-	l := dial(t, s.Addr()).FairLock(name)
-	hold := lockIt(t, l)
-	closing := dial(t, s.Addr())
-	got := make(chan result, 20)
-	for i := range 20 {
-		wait(t.Context(), closing.FairLock(name), i, got)
-	}
-	queued(t, s, 20)
+	hold, closing := lockIt(t, bed.Client(t, s.Addr()).FairLock(name)), bed.Client(t, s.Addr())
+	got := inLine(t, s, waiters, closing.FairLock(name))
 	closing.Close()
-	for range 20 {
-		if r := receive(t, got, time.Second); !errors.Is(r.err, redlatch.ErrClosed) {
-			t.Errorf("%v", r.err)
-		}
-	}
 	if n := s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey); n != 0 {
 		t.Errorf("%d keys of the queue are left after Close", n)
 	}
+	for range waiters {
+		if r := receive(t, got, slack); !errors.Is(r.err, redlatch.ErrClosed) {
+			t.Errorf("%v", r.err)
+		}
+	}
 	bed.Unlock(t, hold)
-	nothingLeft(t, s)
 }
 
-// In a long queue those who leave from the middle leave their entry behind,
-// marked: it counts for nothing and costs nobody anything.
+// In a long queue those who leave from the middle leave their entry behind, marked: it counts for nothing and costs
+// nobody anything. The permissions of docs/ACL.md are enough for that.
 func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
-	s := bed.Server(t)
-	l := dial(t, s.Addr()).FairLock(name, fairlock.WithSkipAfter(time.Minute))
-	hold := lockIt(t, l)
 	const waiters = 600
+	s := bed.Server(t)
+	rules := acl.For("orders:", acl.Rules("fair", "state"))
+	s.SetUser(t, "app", append([]string{"on", ">secret"}, rules...)...)
+	user := func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" }
+	l := bed.Client(t, s.Addr(), user).FairLock(name, redlatch.WithSkipAfter(time.Minute))
+	hold := lockIt(t, l)
 	got := make(chan result, waiters)
 	cancels := make([]context.CancelFunc, waiters)
+	stays := map[int]bool{}
 	for i := range cancels {
 		var ctx context.Context
 		ctx, cancels[i] = context.WithCancel(t.Context())
 		defer cancels[i]()
 		wait(ctx, l, i, got)
 		queued(t, s, int64(i+1))
+		stays[i] = true
 	}
-	leave := func(ids ...int) {
-		for _, id := range ids {
+	leave := func(from, to int) {
+		t.Helper()
+		for id := from; id < to; id++ {
 			cancels[id]()
+			delete(stays, id)
 		}
-		for range ids {
-			if r := receive(t, got, 5*time.Second); !slices.Contains(ids, r.id) || r.err == nil {
+		for range to - from {
+			if r := receive(t, got, bed.Patience); r.id < from || r.id >= to || r.err == nil {
 				t.Fatalf("waiter %d: %v", r.id, r.err)
 			}
 		}
-	}
-	length := func(want int) {
-		t.Helper()
-		eventually(t, 5*time.Second, fmt.Sprintf("%d waiters in State", want), func() bool {
+		bed.Eventually(t, fmt.Sprintf("%d waiters in State", len(stays)), func() bool {
 			st, err := l.State(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			return st.QueueLength == want && len(st.Queue) == want
+			return st.QueueLength == len(stays) && len(st.Queue) == len(stays)
 		})
 	}
-	// from the middle: the list keeps most of them for the time being
-	var some []int
-	for i := 100; i < 200; i++ {
-		some = append(some, i)
-	}
-	leave(some...)
-	length(500)
+	leave(100, 200) // from the middle: the list keeps most of them for the time being
 	if n := s.Int(t, "LLEN", queueKey); n != waiters {
 		t.Errorf("list of %d: the entries were searched for", n)
 	}
-	// the last ones: the list never ends with a marked entry
-	leave(596, 597, 598)
-	leave(599)
-	length(496)
+	leave(596, 599)
+	leave(599, 600) // the last one: the list never ends with a marked entry
 	if score := s.Int(t, "ZSCORE", scoresKey, s.Text(t, "LINDEX", queueKey, "-1")); score == 0 {
 		t.Error("the list ends with a marked entry")
 	}
-	// more than half of it: the list is made anew
-	some = some[:0]
-	for i := 200; i < 590; i++ {
-		some = append(some, i)
-	}
-	leave(some...)
-	length(106)
-	if n := s.Int(t, "LLEN", queueKey); n >= 2*106+64 {
-		t.Errorf("list of %d for 106 waiters", n)
+	leave(200, 590) // more than half of it: the list is made anew
+	if n := s.Int(t, "LLEN", queueKey); n >= int64(2*len(stays)+64) {
+		t.Errorf("list of %d for %d waiters", n, len(stays))
 	}
 	bed.Unlock(t, hold)
 	for i := range waiters {
-		if (i >= 100 && i < 590) || i >= 596 {
-			continue
+		if stays[i] {
+			bed.Unlock(t, inTurn(t, got, i))
 		}
-		bed.Unlock(t, inTurn(t, got, 5*time.Second, i).hold)
 	}
-	nothingLeft(t, s)
+	if denied := s.DeniedCommands(t); len(denied) > 0 {
+		t.Errorf("denied: %q", denied)
+	}
 }
 
 // The lock is handed to a waiter that gives up in the same moment: it passes it
@@ -116,49 +100,39 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 func TestALateGrantIsPassedOn(t *testing.T) {
 	s := bed.Server(t)
 	proxy := testbed.NewProxy(t, s.Addr())
-	slow := fairlock.WithSkipAfter(time.Minute) // no refresh helps
-	l := dial(t, s.Addr()).FairLock(name, slow)
+	l := patient(t, s.Addr()) // no refresh helps
 	hold := lockIt(t, l)
-	got := make(chan result, 2)
+	left, next := make(chan result, 1), make(chan result, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	wait(ctx, dial(t, proxy.Addr()).FairLock(name, slow), 1, got)
+	wait(ctx, patient(t, proxy.Addr()), 0, left)
 	queued(t, s, 1)
 	calm(t, s)
-	wait(t.Context(), l, 2, got)
+	wait(t.Context(), l, 0, next)
 	queued(t, s, 2)
 	calm(t, s)
 	proxy.Pause(testbed.Replies) // the grant is on its way
 	bed.Unlock(t, hold)
 	cancel()
-	r, left := receive(t, got, time.Second), receive(t, got, time.Second)
-	if r.id == 1 { // it looks for a moment whether it is rid of the grant
-		r, left = left, r
+	if r := receive(t, left, slack); !errors.Is(r.err, context.Canceled) {
+		t.Errorf("who gave up: %v", r.err)
 	}
-	if !errors.Is(left.err, context.Canceled) {
-		t.Fatalf("waiter %d: %v", left.id, left.err)
-	}
-	if r.err != nil {
-		t.Fatalf("waiter %d: %v", r.id, r.err)
-	}
+	h := inTurn(t, next, 0)
 	proxy.Resume(testbed.Replies)
-	bed.Unlock(t, r.hold)
-	nothingLeft(t, s)
+	bed.Unlock(t, h)
 }
 
 // A waiter whose key is no lock any more returns at once with its error, and its
 // place goes with it: it would hold up those who wait once the key is a lock again.
 func TestWhoIsRefusedForGoodLeavesTheQueue(t *testing.T) {
 	s := testbed.Standalone(t)
-	l := dial(t, s.Addr()).FairLock(name)
+	l := bed.Client(t, s.Addr()).FairLock(name)
 	hold := lockIt(t, l)
-	got := make(chan result, 1)
-	wait(t.Context(), l, 0, got)
-	queued(t, s, 1)
+	got := inLine(t, s, 1, l)
 	s.Do(t, "SET", name, "data")
-	if r := receive(t, got, 20*time.Second); !errors.Is(r.err, redlatch.ErrInvalidName) {
-		t.Fatalf("the waiter: %v", r.err)
+	if r := receive(t, got, bed.Patience); !errors.Is(r.err, redlatch.ErrInvalidName) {
+		t.Errorf("the waiter: %v", r.err)
 	}
-	eventually(t, 5*time.Second, "an empty queue", func() bool { return s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey) == 0 })
+	bed.Eventually(t, "an empty queue", func() bool { return s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey) == 0 })
 	if err := hold.Unlock(context.Background()); !errors.Is(err, redlatch.ErrLeaseLost) {
 		t.Errorf("Unlock: %v", err)
 	}
