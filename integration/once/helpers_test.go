@@ -64,13 +64,7 @@ func oneLine(t *testing.T, err error) {
 // now is the server's clock in ms.
 func now(t *testing.T, s *testbed.Server) int64 {
 	t.Helper()
-	parts := s.List(t, "TIME")
-	sec, err1 := strconv.ParseInt(parts[0], 10, 64)
-	us, err2 := strconv.ParseInt(parts[1], 10, 64)
-	if err1 != nil || err2 != nil {
-		t.Fatal(parts)
-	}
-	return sec*1000 + us/1000
+	return s.Int(t, "EVAL", "local clock = redis.call('TIME') return clock[1] * 1000 + math.floor(clock[2] / 1000)", "0")
 }
 
 // record is what the server remembers of the last run: when its period began.

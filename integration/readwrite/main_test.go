@@ -222,14 +222,9 @@ func foreignReads(t *testing.T, s *testbed.Server, count, longest int, lease tim
 // remaining is what is left of a hold's lease, as redlatch has noted it.
 func remaining(t *testing.T, s *testbed.Server, field string) time.Duration {
 	t.Helper()
-	ends, err := strconv.ParseInt(s.Text(t, "ZSCORE", leases, field), 10, 64)
-	if err != nil {
-		t.Fatalf("no lease of %s: %v", field, err)
-	}
-	now := s.List(t, "TIME")
-	sec, _ := strconv.ParseInt(now[0], 10, 64)
-	us, _ := strconv.ParseInt(now[1], 10, 64)
-	return time.Duration(ends)*time.Millisecond - time.Duration(sec)*time.Second - time.Duration(us)*time.Microsecond
+	return time.Millisecond * time.Duration(s.Int(t, "EVAL", `
+local clock = redis.call('TIME')
+return redis.call('ZSCORE', KEYS[1], ARGV[1]) - clock[1] * 1000 - math.floor(clock[2] / 1000)`, "1", leases, field))
 }
 
 // onlyReader is the field of the only reader.
