@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,47 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
-
-// Waiters of a process are served in their order, each with two commands, and
-// those who come later don't jump the line.
-func TestWaitersAreServedInOrder(t *testing.T) {
-	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		f.latency = time.Millisecond
-		h := take(t, t.Context(), core, "l")
-		var mu sync.Mutex
-		var order []int
-		var wg sync.WaitGroup
-		const n = 100
-		for i := range n {
-			wg.Go(func() {
-				h := take(t, context.Background(), core, "l")
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				time.Sleep(time.Millisecond)
-				free(t, h)
-			})
-			time.Sleep(10 * time.Millisecond) // in line before the next one comes
-		}
-		time.Sleep(5 * time.Second)
-		// The holder, the first waiter, and that one again once it listens and once a second:
-		// those behind it ask nothing.
-		before := len(f.scripts("acquire"))
-		if before > 3+8 {
-			t.Errorf("%d tries by %d waiters", before-1, n)
-		}
-		free(t, h)
-		wg.Wait()
-		for i, got := range order {
-			if got != i {
-				t.Fatalf("place %d went to waiter %d", i, got)
-			}
-		}
-		if tries := len(f.scripts("acquire")) - before; tries > 2*n {
-			t.Errorf("%d tries for %d turns", tries, n)
-		}
-	})
-}
 
 // An answer that comes after the lease it grants is no grant.
 func TestGrantThatCameTooLateIsNoGrant(t *testing.T) {

@@ -106,11 +106,6 @@ func (b *byHand) tellEach(script *luascript.Script, about string, r conn.Reply) 
 	return n
 }
 
-// busyPlain is the refusal of a plain lock: another client holds it for a lease.
-func busyPlain() conn.Reply {
-	return conn.Reply{Vals: []conn.Value{{}, {Int: leaseTime.Milliseconds()}, {Str: "other:g1-x.1", IsStr: true}, {IsStr: true}}}
-}
-
 // grantedTwo is the grant of a group of two.
 func grantedTwo() conn.Reply { return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {}}} }
 

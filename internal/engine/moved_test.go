@@ -254,23 +254,3 @@ func TestAnExtendThatTheServerForgot(t *testing.T) {
 		})
 	}
 }
-
-// What was answered before the keys moved to another server says nothing of that one: a lock is
-// not passed on because of it.
-func TestNothingIsPassedOnOnAnAnswerOfTheOldServer(t *testing.T) {
-	onByHand(t, func(t *testing.T, b *byHand, core *engine.Core) {
-		g := locking(t.Context(), core, "l")
-		b.tell(b.only(luascript.Acquire, ""), code1(1), nil)
-		h := g.has(t, "the holder")
-		next := locking(t.Context(), core, "l")
-		b.tellEach(luascript.Acquire, "", busyPlain())
-		next.waits(t, "the next")
-
-		time.Sleep(time.Millisecond)
-		core.Moved()
-		time.Sleep(time.Millisecond)
-		unlocks(h)
-		next.waits(t, "the next, whom nobody has told that the new server knows of the lock")
-		b.tell(b.only(luascript.Release, ""), code1(1), nil)
-	})
-}

@@ -53,7 +53,7 @@ func TestReentriesDoNotProlongATenure(t *testing.T) {
 	})
 }
 
-// A break is remembered until the server has answered: also when the table of slots names another
+// A break is remembered until the server has answered, and so is that the keys are on another one: also when the table of slots names another
 // node for the key by then, which is what follows a break in a cluster, and when no command was
 // under way when the connection broke. What another server says, or who is dead anyway, changes
 // nothing.
@@ -62,6 +62,7 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err          error // of a command of another lock
 		moves, quiet bool
+		told         bool // that the keys are on another server
 		passes       bool
 	}{
 		"none":                                   {passes: true},
@@ -73,6 +74,7 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 		"a demoted server, then a failover":      {err: readonly, moves: true},
 		"a connection without a command":         {quiet: true},
 		"the same, and then a failover":          {quiet: true, moves: true},
+		"another server":                         {told: true},
 		"a slot that moves, nothing else":        {moves: true, passes: true}, // package conn tells of it, as of a connection
 		"a refusal that has to do with the name": {err: conn.Refusal("WRONGTYPE Operation against a key"), passes: true},
 	} {
@@ -103,6 +105,15 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 			}
 			if tc.moves {
 				node.Store("10.0.0.2:6379")
+			}
+			if tc.told {
+				f.onBefore(func(cmd conn.Command) error {
+					if cmd.Script == luascript.Renew { // nothing is known from there yet
+						time.Sleep(time.Second)
+					}
+					return nil
+				})
+				core.Moved()
 			}
 			f.forget("{s}l") // the new master has never heard of it
 			switch err := h.Unlock(t.Context()); {

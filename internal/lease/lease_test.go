@@ -1,13 +1,11 @@
 package lease_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/testbed"
-	"github.com/redlatch/redlatch/lock"
 )
 
 // clocks are readings of both clocks of a client, since an instant.
@@ -148,16 +146,6 @@ func TestPace(t *testing.T) {
 		later, first, crowd := p.Spread(false, false), p.Spread(true, false), p.Spread(true, true)
 		if later <= 0 || later >= first || first >= crowd || crowd >= p.Every() || p.Spread(false, true) != later {
 			t.Errorf("of %v: spreads of %v, %v, %v", length, later, first, crowd)
-		}
-	}
-}
-
-// A lease that makes no sense is refused.
-func TestCheck(t *testing.T) {
-	for length, bad := range map[time.Duration]bool{0: false, time.Millisecond: false, time.Hour: false, -1: true, 1: true, time.Millisecond - 1: true} {
-		err := lease.Check(length)
-		if invalid := new(lock.InvalidOptionError); (err != nil) != bad || bad && (!errors.As(err, &invalid) || invalid.Option != "lease") {
-			t.Errorf("%v: %v", length, err)
 		}
 	}
 }

@@ -9,14 +9,12 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	mnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 	tnoop "go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -124,31 +122,6 @@ func TestParseTrace(t *testing.T) {
 		if _, ok := parseTrace(left, "owner"); ok {
 			t.Errorf("%q was taken for the holder's", left)
 		}
-	}
-}
-
-// BenchmarkUnset is all that a Lock + Unlock asks of the observer while the
-// program has set no provider.
-func BenchmarkUnset(b *testing.B) {
-	o, err := New(Options{})
-	if err != nil || o == nil {
-		b.Fatal(o, err)
-	}
-	ctx, l := context.Background(), observe.Lock{Name: "a", Type: "reentrant"}
-	b.ReportAllocs()
-	for b.Loop() {
-		_, acq := o.Acquire(ctx, l, -1, 0)
-		if acq != nil {
-			b.Fatal("it is recorded")
-		}
-		_, end := o.Command(ctx, "acquire", time.Time{})
-		end(nil)
-		o.Counting()
-		_, done := o.Operation(ctx, l, observe.Release, "owner")
-		_, cmd := o.Command(ctx, "release", time.Time{})
-		cmd(nil)
-		o.Ended(l, nil, false, "released", time.Second)
-		done(nil)
 	}
 }
 
