@@ -77,6 +77,7 @@ type ongoing struct {
 	*world
 	planned
 
+	i    int    // of its window
 	undo func() // what ends it; nil if it is over at once
 }
 

@@ -185,25 +185,19 @@ func (p *party) command(ctx context.Context, line string) error {
 	return nil
 }
 
-// open makes a generation; while the servers can't be reached it tries again.
+// open makes a generation; while the servers can't be reached it tries again, until the parent ends the episode.
 func (p *party) open(ctx context.Context) (*generation, error) {
 	gen := &generation{}
 	for _, set := range p.args.Sets {
-		for {
-			c, err := redlatch.New(p.config(set))
-			if err == nil {
-				gen.clients = append(gen.clients, c)
-				break
-			}
-			if errors.Is(err, redlatch.ErrInvalidOption) {
-				return nil, err
-			}
-			if ctx.Err() != nil {
-				// The parent ends the episode; what is open is closed all the same.
-				return nil, fmt.Errorf("no client before the end: %w", err)
-			}
-			time.Sleep(20 * time.Millisecond)
+		c, err := redlatch.New(p.config(set))
+		for err != nil && !errors.Is(err, redlatch.ErrInvalidOption) && ctx.Err() == nil {
+			time.Sleep(20 * ms)
+			c, err = redlatch.New(p.config(set))
 		}
+		if err != nil {
+			return nil, fmt.Errorf("no client: %w", err)
+		}
+		gen.clients = append(gen.clients, c)
 	}
 	return gen, nil
 }

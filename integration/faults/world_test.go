@@ -158,16 +158,6 @@ func (w *world) spawn() *worker {
 	return one
 }
 
-// open notes that a fault begins.
-func (w *world) open(p planned) int {
-	one := window{name: p.fault.name, from: mono(), to: forever, target: p.target, effects: p.fault.effects, says: p.fault.says}
-	if p.fault.worker && p.fault.effects&effDead == 0 {
-		one.proc = w.workers[p.target].proc
-	}
-	w.windows = append(w.windows, one)
-	return len(w.windows) - 1
-}
-
 // away tells whether a server of the plan's stands still or is down.
 func (w *world) away(target int) bool {
 	for _, one := range w.windows {
@@ -181,32 +171,32 @@ func (w *world) away(target int) bool {
 // run does what the plan says and returns when the time is over and every fault has
 // ended.
 func (w *world) run(steps []planned, length time.Duration) {
-	type ending struct {
-		at   time.Duration
-		undo func()
-		i    int
-	}
-	var open []ending
+	var open []*ongoing
 	begin := mono()
 	sleep := func(at time.Duration) { time.Sleep(at - (mono() - begin)) }
 	finish := func(until time.Duration) {
-		slices.SortStableFunc(open, func(a, b ending) int { return cmp.Compare(a.at, b.at) })
-		for len(open) > 0 && open[0].at <= until {
-			one := open[0]
+		slices.SortStableFunc(open, func(a, b *ongoing) int { return cmp.Compare(a.at+a.lasts, b.at+b.lasts) })
+		for len(open) > 0 && open[0].at+open[0].lasts <= until {
+			x := open[0]
 			open = open[1:]
-			sleep(one.at)
-			if one.undo != nil {
-				one.undo()
+			sleep(x.at + x.lasts)
+			if x.undo != nil {
+				x.undo()
 			}
-			w.windows[one.i].to = mono()
+			w.windows[x.i].to = mono()
 		}
 	}
 	for _, p := range steps {
 		finish(p.at)
 		sleep(p.at)
-		i, x := w.open(p), &ongoing{world: w, planned: p}
-		p.fault.begin(x)
-		open = append(open, ending{p.at + p.lasts, x.undo, i})
+		f, x := p.fault, &ongoing{world: w, planned: p, i: len(w.windows)}
+		one := window{name: f.name, from: mono(), to: forever, target: p.target, effects: f.effects, says: f.says}
+		if f.worker && f.effects&effDead == 0 {
+			one.proc = x.worker().proc
+		}
+		w.windows = append(w.windows, one)
+		f.begin(x)
+		open = append(open, x)
 	}
 	finish(length)
 	sleep(length)
