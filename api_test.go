@@ -2,8 +2,8 @@ package redlatch_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -11,8 +11,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
-	"iter"
-	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -20,102 +19,150 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/redis/rueidis"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/fairlock"
 	"github.com/redlatch/redlatch/lock"
-	"github.com/redlatch/redlatch/multilock"
-	"github.com/redlatch/redlatch/rlock"
-	"github.com/redlatch/redlatch/rwlock"
 )
 
-// The public API has these names and shapes; programs that use it compile with every
-// version. A line that no longer compiles is a breaking change.
-var (
-	_ func(redlatch.Config) (*redlatch.Client, error)                                                         = redlatch.New
-	_ func(string, ...redlatch.ConfigOption) (*redlatch.Client, error)                                        = redlatch.Open
-	_ func(rueidis.Client, redlatch.Config) (*redlatch.Client, error)                                         = redlatch.NewWithClient
-	_ func(...redlatch.Member) *multilock.MultiLock                                                           = redlatch.MultiLock
-	_ func(...redlatch.Member) *multilock.MultiLock                                                           = redlatch.QuorumLock
-	_ func(context.Context, string) context.Context                                                           = redlatch.WithOwner
-	_ func(context.Context) context.Context                                                                   = redlatch.NewOwner
-	_ func(time.Duration) redlatch.AcquireOption                                                              = redlatch.WithLease
-	_ func(context.Context, redlatch.Locker, func(context.Context) error, ...redlatch.AcquireOption) error    = redlatch.Do
-	_ func(context.Context, redlatch.Locker, time.Duration, time.Duration, func(context.Context) error) error = redlatch.TryDo
-	_ func() redlatch.Option                                                                                  = redlatch.Fenced
-	_ func() redlatch.Option                                                                                  = redlatch.PreferReaders
-	_ func(string) redlatch.ForceOption                                                                       = redlatch.IfOwner
-	_ func(*redlatch.Client, string, ...redlatch.Option) *rlock.RLock                                         = (*redlatch.Client).RLock
-	_ func(*redlatch.Client, string, ...redlatch.Option) *fairlock.FairLock                                   = (*redlatch.Client).FairLock
-	_ func(*redlatch.Client, string, ...redlatch.Option) *rwlock.ReadWriteLock                                = (*redlatch.Client).ReadWriteLock
-	_ func(*rwlock.ReadWriteLock) *rwlock.ReadLock                                                            = (*rwlock.ReadWriteLock).ReadLock
-	_ func(*rwlock.ReadWriteLock) *rwlock.WriteLock                                                           = (*rwlock.ReadWriteLock).WriteLock
-	_ func(*redlatch.Client, context.Context) error                                                           = (*redlatch.Client).Shutdown
-	_ func(*redlatch.Client)                                                                                  = (*redlatch.Client).Close
-	_ func(*redlatch.Client) []redlatch.HeldLock                                                              = (*redlatch.Client).Held
-	_ func(*redlatch.Client, string) *redlatch.Once                                                           = (*redlatch.Client).Once
+var update = flag.Bool("update", false, "write testdata/api.txt anew")
 
-	_ func(*redlatch.Client, context.Context, string) (redlatch.Inspection, error)                    = (*redlatch.Client).Inspect
-	_ func(*redlatch.Client, context.Context, string) iter.Seq2[redlatch.Inspection, error]           = (*redlatch.Client).Locks
-	_ func(*redlatch.Client, context.Context, string, ...redlatch.ForceOption) (bool, error)          = (*redlatch.Client).ForceUnlock
-	_ func(*redlatch.Once, context.Context, time.Duration, func(context.Context) error) (bool, error) = (*redlatch.Once).Do
-)
+// publicPackages are what a program may import, by folder.
+var publicPackages = []string{"", "lock", "rlock", "fairlock", "rwlock", "multilock", "otel", "redlatchtest"}
 
-// kindOfLock is what every kind has.
-type kindOfLock interface {
-	redlatch.Locker
-	Name() string
-	Do(ctx context.Context, fn func(ctx context.Context) error, opts ...redlatch.AcquireOption) error
-	TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error
-	State(ctx context.Context) (redlatch.State, error)
-	ForceUnlock(ctx context.Context) (bool, error)
-}
-
-var (
-	_ kindOfLock = (*rlock.RLock)(nil)
-	_ kindOfLock = (*fairlock.FairLock)(nil)
-	_ kindOfLock = (*rwlock.ReadLock)(nil)
-	_ kindOfLock = (*rwlock.WriteLock)(nil)
-	_ kindOfLock = (*multilock.MultiLock)(nil)
-)
-
-// ownHold and ownLock are a user's types: they have what Hold and Locker ask for and nothing
-// else, and would not compile if more were asked for.
-type ownHold struct{}
-
-func (ownHold) Name() string                                { return "own" }
-func (ownHold) Context() context.Context                    { return context.Background() }
-func (ownHold) Unlock(context.Context) error                { return nil }
-func (ownHold) Extend(context.Context, time.Duration) error { return nil }
-func (ownHold) Token() uint64                               { return 0 }
-func (ownHold) ValidUntil() time.Time                       { return time.Time{} }
-func (ownHold) Owner() redlatch.OwnerID                     { return redlatch.OwnerID{} }
-
-type ownLock struct{}
-
-func (ownLock) Lock(context.Context, ...redlatch.AcquireOption) (redlatch.Hold, error) {
-	return ownHold{}, nil
-}
-
-func (ownLock) TryLock(context.Context, time.Duration, time.Duration) (redlatch.Hold, error) {
-	return ownHold{}, nil
-}
-
-var (
-	_ redlatch.Hold   = ownHold{}
-	_ redlatch.Locker = ownLock{}
-	_                 = redlatch.Config{
-		Redis: rueidis.ClientOption{}, ClientBuilder: rueidis.NewClient, Name: "", LeaseTime: time.Second,
-		Prefix: "", NameMapper: strings.ToLower, FenceTTL: time.Hour, ReplicaAcks: 0, ReplicaAckTimeout: time.Second,
-		UnlockTimeout: time.Second, TracerProvider: trace.TracerProvider(nil), MeterProvider: metric.MeterProvider(nil),
-		Logger: (*slog.Logger)(nil), Telemetry: redlatch.Telemetry{},
+// public are these packages as they are compiled, by folder.
+func public(t *testing.T) map[string]*types.Package {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".", "./redlatchtest")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
 	}
-)
+	compiled := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		pkg, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		compiled[pkg] = file
+	}
+	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(pkg string) (io.ReadCloser, error) { return os.Open(compiled[pkg]) })
+	all := map[string]*types.Package{}
+	for _, dir := range publicPackages {
+		if all[dir], err = imports.Import(path.Join(modulePath, dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// exported are the objects of a package that a program can name.
+func exported(pkg *types.Package) (all []types.Object) {
+	for _, name := range pkg.Scope().Names() {
+		if obj := pkg.Scope().Lookup(name); obj.Exported() {
+			all = append(all, obj)
+		}
+	}
+	return all
+}
+
+// The public API has the names and shapes of testdata/api.txt; programs that use it compile with every version. A line
+// there that changes or goes is a breaking change, and so is a method more of an interface that programs implement, as
+// Hold and Locker. Write it anew with go test . -run TestAPI -update. No line has a type of an internal package.
+func TestAPI(t *testing.T) {
+	const file = "testdata/api.txt"
+	lines := api(slices.Collect(maps.Values(public(t)))...)
+	if *update {
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for _, line := range written {
+		if !slices.Contains(lines, line) {
+			t.Errorf("programs that use this may not compile any more: %s", line)
+		}
+	}
+	for _, line := range lines {
+		if !slices.Contains(written, line) || showsInternal(line) {
+			t.Errorf("not in %s, or of an internal type: %s", file, line)
+		}
+	}
+}
+
+func showsInternal(line string) bool { return strings.Contains(line, "internal/") }
+
+// relative names packages below the module.
+func relative(pkg *types.Package) string {
+	return strings.TrimPrefix(strings.TrimPrefix(pkg.Path(), modulePath+"/"), path.Dir(modulePath)+"/")
+}
+
+// unexported types stand in lines as package.name.
+var unexported = regexp.MustCompile(`([\w/]+)\.([a-z]\w*)\b`)
+
+// api are the lines of what programs can see of packages: of the exported objects, and of the types that they lead to.
+func api(pkgs ...*types.Package) (lines []string) {
+	seen := map[types.Object]bool{}
+	var add func(obj types.Object)
+	add = func(obj types.Object) {
+		if seen[obj] {
+			return
+		}
+		seen[obj] = true
+		for _, line := range shape(obj) {
+			lines = append(lines, line)
+			for _, found := range unexported.FindAllStringSubmatch(line, -1) {
+				if i := slices.IndexFunc(pkgs, func(p *types.Package) bool { return relative(p) == found[1] }); i >= 0 {
+					if of, is := pkgs[i].Scope().Lookup(found[2]).(*types.TypeName); is && !of.IsAlias() {
+						add(of)
+					}
+				}
+			}
+		}
+	}
+	for _, pkg := range pkgs {
+		for _, obj := range exported(pkg) {
+			add(obj)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// shape are the lines of an object: its own, those of its exported fields and of its methods, promoted ones included.
+func shape(obj types.Object) []string {
+	text := func(t types.Type) string { return types.TypeString(t, relative) }
+	is, named := obj.Type().(*types.Named)
+	if _, defines := obj.(*types.TypeName); !defines || !named {
+		return []string{types.ObjectString(obj, relative)}
+	}
+	name := text(is)
+	lines := []string{"type " + name + " " + text(is.Underlying())}
+	methods := types.NewMethodSet(types.NewPointer(is))
+	switch of := is.Underlying().(type) {
+	case *types.Interface:
+		methods = types.NewMethodSet(is)
+		lines[0] = fmt.Sprintf("type %s interface of %d methods", name, of.NumMethods())
+		for embedded := range of.EmbeddedTypes() {
+			lines = append(lines, fmt.Sprintf("interface %s has %s", name, text(embedded)))
+		}
+	case *types.Struct:
+		lines[0] = "type " + name + " struct"
+		for f := range of.Fields() {
+			if f.Exported() {
+				lines = append(lines, fmt.Sprintf("field %s.%s %s", name, f.Name(), text(f.Type())))
+			}
+		}
+	}
+	for m := range methods.Methods() {
+		if f := m.Obj(); f.Exported() {
+			lines = append(lines, fmt.Sprintf("method %s.%s%s", name, f.Name(), strings.TrimPrefix(text(f.Type()), "func")))
+		}
+	}
+	return lines
+}
 
 // Each detail matches its own sentinel and no other, through wrapping too, and says so in
 // one line and with a short type; so does each sentinel. The zero values say something, too.
@@ -176,103 +223,20 @@ var forImplementers = []string{"AcquireSettings", "Join", "SettingsOf"}
 
 // A program imports one package: what package lock exports for it, the root package has under the same name.
 func TestRootHasTheNamesOfPackageLock(t *testing.T) {
-	root := exported(t, ".")
-	all := exported(t, "lock")
+	pkgs := public(t)
+	all := exported(pkgs["lock"])
 	if len(all) < 40 {
 		t.Errorf("only %d names were found", len(all))
 	}
-	for _, name := range all {
-		if !slices.Contains(root, name) && !slices.Contains(forImplementers, name) {
-			t.Errorf("lock.%s is missing in the root package", name)
-		}
-	}
-	for _, name := range forImplementers {
-		if !slices.Contains(all, name) {
-			t.Errorf("package lock has no %s", name)
+	for _, obj := range all {
+		inside := slices.Contains(forImplementers, obj.Name())
+		if found := pkgs[""].Scope().Lookup(obj.Name()) != nil; found == inside {
+			t.Errorf("lock.%s is in the root package: %t", obj.Name(), found)
 		}
 	}
 }
 
-// exported lists the exported names of the package in dir, without methods and fields.
-func exported(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), dir+"/"+entry.Name(), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, decl := range file.Decls {
-			names = append(names, declared(decl)...)
-		}
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return !token.IsExported(name) })
-}
-
-// declared are the names that a declaration of a package makes.
-func declared(decl ast.Decl) []string {
-	if f, ok := decl.(*ast.FuncDecl); ok {
-		if f.Recv != nil {
-			return nil
-		}
-		return []string{f.Name.Name}
-	}
-	var names []string
-	for _, spec := range decl.(*ast.GenDecl).Specs {
-		switch spec := spec.(type) {
-		case *ast.TypeSpec:
-			names = append(names, spec.Name.Name)
-		case *ast.ValueSpec:
-			for _, name := range spec.Names {
-				names = append(names, name.Name)
-			}
-		}
-	}
-	return names
-}
-
-// publicPackages are what a program may import, by folder.
-var publicPackages = []string{"", "lock", "rlock", "fairlock", "rwlock", "multilock", "otel", "redlatchtest"}
-
-// No signature, exported field or constant that a program can reach has a type of an internal package.
-func TestPublicSignaturesHaveNoInternalType(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", ".", "./redlatchtest")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, &stderr)
-	}
-	compiled := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		pkg, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		compiled[pkg] = file
-	}
-	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(pkg string) (io.ReadCloser, error) { return os.Open(compiled[pkg]) })
-	walked := &exports{seen: map[types.Type]bool{}}
-	for _, dir := range publicPackages {
-		pkg, err := imports.Import(path.Join(modulePath, dir))
-		if err != nil {
-			t.Fatal(err)
-		}
-		walked.pkg(pkg)
-	}
-	for _, bad := range walked.internal {
-		t.Error(bad)
-	}
-	if walked.objects < 300 {
-		t.Errorf("only %d objects were looked at", walked.objects)
-	}
-}
-
-// The walk above finds an internal type wherever a program can see one, and not where it can't.
+// TestAPI finds an internal type wherever a program can see one, and not where it can't.
 func TestInternalTypesAreFound(t *testing.T) {
 	inside := typesOf(t, modulePath+"/internal/in", `package in
 type T struct{}
@@ -300,10 +264,9 @@ func (H) Shown() *T { return nil }`, nil)
 		`func F[X in.I](X) {}`:                               true,
 		`func f(in.T) {}; var v in.T`:                        false,
 	} {
-		walked := &exports{seen: map[types.Type]bool{}}
-		walked.pkg(typesOf(t, modulePath+"/p", "package p; import \""+modulePath+"/internal/in\"; var _ in.T; "+source, inside))
-		if got := len(walked.internal) > 0; got != bad {
-			t.Errorf("%s: found %v", source, walked.internal)
+		lines := api(typesOf(t, modulePath+"/p", "package p; import \""+modulePath+"/internal/in\"; var _ in.T; "+source, inside))
+		if got := slices.ContainsFunc(lines, showsInternal); got != bad {
+			t.Errorf("%s: %v", source, lines)
 		}
 	}
 }
@@ -323,104 +286,3 @@ func typesOf(t *testing.T, name, source string, imported *types.Package) *types.
 type one struct{ pkg *types.Package }
 
 func (o one) Import(string) (*types.Package, error) { return o.pkg, nil }
-
-// exports walks what programs can see of packages.
-type exports struct {
-	seen     map[types.Type]bool
-	objects  int
-	internal []string // what has an internal type
-}
-
-func (e *exports) pkg(pkg *types.Package) {
-	scope := pkg.Scope()
-	for _, name := range scope.Names() {
-		if obj := scope.Lookup(name); obj.Exported() {
-			e.object(pkg.Path()+"."+name, obj)
-		}
-	}
-}
-
-func (e *exports) object(where string, obj types.Object) {
-	e.objects++
-	if named, ok := obj.Type().(*types.Named); ok && internal(named.Obj()) {
-		e.internal = append(e.internal, fmt.Sprintf("%s is %s", where, named))
-		return
-	}
-	e.typ(where, obj.Type())
-}
-
-func internal(name *types.TypeName) bool {
-	return name.Pkg() != nil && strings.HasPrefix(name.Pkg().Path(), modulePath+"/internal/")
-}
-
-// typ looks into a type that a program sees at where.
-func (e *exports) typ(where string, t types.Type) {
-	if e.seen[t] {
-		return
-	}
-	e.seen[t] = true
-	switch t := t.(type) {
-	case *types.Alias:
-		e.name(where, t.Obj())
-		e.typ(where, types.Unalias(t))
-	case *types.Named:
-		e.name(where, t.Obj())
-		for arg := range t.TypeArgs().Types() {
-			e.typ(where, arg)
-		}
-		if pkg := t.Obj().Pkg(); pkg != nil && strings.HasPrefix(pkg.Path(), modulePath) && !internal(t.Obj()) {
-			e.methods(where, types.NewPointer(t))
-			e.typ(where, t.Underlying())
-		}
-	case *types.Struct:
-		for f := range t.Fields() {
-			if f.Exported() {
-				e.typ(where+"."+f.Name(), f.Type())
-			}
-		}
-	case *types.Interface:
-		for m := range t.ExplicitMethods() {
-			if m.Exported() {
-				e.typ(where+"."+m.Name(), m.Type())
-			}
-		}
-		for embedded := range t.EmbeddedTypes() {
-			if alias, ok := embedded.(*types.Alias); ok && !alias.Obj().Exported() {
-				e.methods(where, alias)
-				continue
-			}
-			e.typ(where, embedded)
-		}
-	case *types.Signature:
-		for p := range t.TypeParams().TypeParams() {
-			e.typ(where, p.Constraint())
-		}
-		e.typ(where, t.Params())
-		e.typ(where, t.Results())
-	case *types.Tuple:
-		for v := range t.Variables() {
-			e.typ(where, v.Type())
-		}
-	case *types.Map:
-		e.typ(where, t.Key())
-		e.typ(where, t.Elem())
-	case interface{ Elem() types.Type }: // pointer, slice, array, channel
-		e.typ(where, t.Elem())
-	}
-}
-
-func (e *exports) name(where string, name *types.TypeName) {
-	if internal(name) {
-		e.internal = append(e.internal, fmt.Sprintf("%s has %s", where, name.Type()))
-	}
-}
-
-// methods looks at the exported methods of a type, promoted ones included.
-func (e *exports) methods(where string, t types.Type) {
-	for m := range types.NewMethodSet(t).Methods() {
-		if m.Obj().Exported() {
-			e.objects++
-			e.typ(where+"."+m.Obj().Name(), m.Type())
-		}
-	}
-}

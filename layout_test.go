@@ -1,12 +1,15 @@
 package redlatch_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -250,110 +253,63 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-// TestBadImportsAreFound keeps the check above able to fail.
+// TestBadImportsAreFound keeps the check above able to fail. Packages of this module are named by their folders, with
+// ./ before.
 func TestBadImportsAreFound(t *testing.T) {
-	for _, tc := range []struct {
-		dir      string
-		test     bool
-		imported string
-		bad      bool
-	}{
-		{"", false, modulePath + "/rlock", false},
-		{"", false, modulePath + "/lock", false},
-		{"rlock", false, modulePath + "/internal/engine", false},
-		{"internal/engine", false, modulePath + "/lock", false},
-		{"internal/engine", false, modulePath + "/internal/held", false},
-		{"internal/engine", false, modulePath + "/internal/pubsub", false},
-		{"internal/held", false, modulePath + "/internal/batch", false},
-		{"internal/kind", false, modulePath + "/internal/pubsub", false},
-		{"multilock", false, modulePath + "/internal/held", false},
-		{"internal/engine", false, modulePath + "/internal/luascript", false},
-		{"multilock", false, modulePath + "/rlock", false},
-		{"lock", false, modulePath + "/internal/quote", false},
-		{"rlock", false, "context", false},
-		{"internal/engine", false, "github.com/redis/rueidis", false},
-		{"otel", false, "go.opentelemetry.io/otel/attribute", false},
-		{"rlock", true, modulePath, false},
-		{"", true, modulePath + "/internal/testbed", false},
-
-		{"internal/quote", false, modulePath + "/lock", true},
-		{"rlock", false, modulePath, true},
-		{"rlock", false, modulePath + "/fairlock", true},
-		{"internal/engine", false, modulePath + "/rlock", true},
-		{"internal/luascript", false, modulePath + "/fairlock", true},
-		{"internal/held", false, modulePath + "/internal/engine", true},
-		{"internal/held", false, modulePath + "/internal/pubsub", true},
-		{"internal/sender", false, modulePath + "/internal/held", true},
-		{"internal/batch", false, modulePath + "/internal/held", true},
-		{"internal/kind", false, modulePath + "/internal/sender", true},
-		{"internal/pubsub", false, modulePath + "/internal/conn", true},
-		{"internal/inspect", false, modulePath + "/internal/held", true},
-		{"internal/engine", false, modulePath + "/multilock", true},
-		{"internal/telemetry", false, modulePath + "/internal/engine", true},
-		{"internal/pubsub", false, modulePath + "/multilock", true},
-		{"lock", false, modulePath + "/internal/engine", true},
-		{"lock", false, modulePath, true},
-		{"rlock", false, modulePath + "/internal/testbed", true},
-		{"", true, modulePath + "/integration", true},
-		{"surprise", false, modulePath + "/lock", true},
-		{"rlock", false, "log", true},
-		{"rlock", false, "testing", true},
-		{"rlock", true, "go.uber.org/goleak", true},
-		{"rlock", false, "github.com/redis/rueidis/mock", true},
-		{"rlock", false, "github.com/redis/go-redis/v9", true},
-		{"internal/testbed", false, "github.com/google/uuid", true},
+	for _, tc := range []struct{ dir, good, bad string }{
+		{"", "./rlock ./lock", ""},
+		{"rlock", "./internal/engine context", ". ./fairlock ./internal/testbed log testing github.com/redis/rueidis/mock github.com/redis/go-redis/v9"},
+		{"multilock", "./internal/held ./rlock", ""},
+		{"lock", "./internal/quote", ". ./internal/engine"},
+		{
+			"internal/engine", "./lock ./internal/held ./internal/pubsub ./internal/luascript github.com/redis/rueidis",
+			"./rlock ./multilock",
+		},
+		{"internal/held", "./internal/batch", "./internal/engine ./internal/pubsub"},
+		{"internal/kind", "./internal/pubsub", "./internal/sender"},
+		{"otel", "go.opentelemetry.io/otel/attribute", ""},
+		{"internal/quote", "", "./lock"},
+		{"internal/luascript", "", "./fairlock"},
+		{"internal/sender", "", "./internal/held"},
+		{"internal/batch", "", "./internal/held"},
+		{"internal/pubsub", "", "./internal/conn ./multilock"},
+		{"internal/inspect", "", "./internal/held"},
+		{"internal/telemetry", "", "./internal/engine"},
+		{"internal/testbed", "", "github.com/google/uuid"},
+		{"surprise", "", "./lock"},
+		{"test of rlock", ".", "go.uber.org/goleak"},
+		{"test of ", "./internal/testbed", "./integration"},
 	} {
-		if got := badImport(tc.dir, tc.test, tc.imported); (got != "") != tc.bad {
-			t.Errorf("%q (test: %t) imports %s: %q", tc.dir, tc.test, tc.imported, got)
+		dir, test := strings.CutPrefix(tc.dir, "test of ")
+		for imported := range strings.FieldsSeq(tc.good + " " + tc.bad) {
+			name := imported
+			if own, is := strings.CutPrefix(imported, "."); is {
+				name = modulePath + own
+			}
+			bad := !slices.Contains(strings.Fields(tc.good), imported)
+			if got := badImport(dir, test, name); (got != "") != bad {
+				t.Errorf("%q (test: %t) imports %s: %q", dir, test, name, got)
+			}
 		}
 	}
 }
 
+// The SDK requires no module but the allowed ones, and replaces none: users would not get the replacement.
 func TestDirectDependenciesAreTheAllowedOnes(t *testing.T) {
-	text, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
+	text, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+		Replace []any
 	}
-	direct := directRequirements(string(text))
-	if len(direct) == 0 {
-		t.Error("no requirement was found in go.mod")
+	if err := errors.Join(err, json.Unmarshal(text, &mod)); err != nil || len(mod.Require) == 0 || len(mod.Replace) > 0 {
+		t.Fatalf("%d requirements in go.mod, %d replacements, %v", len(mod.Require), len(mod.Replace), err)
 	}
-	for _, module := range direct {
-		if !slices.Contains(allowedModules, module) {
-			t.Errorf("go.mod requires %s: not a dependency that the SDK may have", module)
+	for _, module := range mod.Require {
+		if !module.Indirect && !slices.Contains(allowedModules, module.Path) {
+			t.Errorf("go.mod requires %s: not a dependency that the SDK may have", module.Path)
 		}
 	}
-	if strings.Contains(string(text), "\nreplace") {
-		t.Error("go.mod replaces a module: users would not get the replacement")
-	}
-
-	const sample = "require example.com/a v1.0.0\nrequire (\n\texample.com/b v1.0.0\n\texample.com/c v1.0.0 // indirect\n)\n"
-	if got := fmt.Sprint(directRequirements(sample)); got != "[example.com/a example.com/b]" {
-		t.Errorf("the sample's requirements were read as %s", got)
-	}
-}
-
-// directRequirements returns the modules that a go.mod file requires itself.
-func directRequirements(text string) []string {
-	var direct []string
-	block := false
-	for line := range strings.Lines(text) {
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0 || strings.Contains(line, "// indirect"):
-			continue
-		case words[0] == ")":
-			block = false
-			continue
-		case words[0] == "require" && len(words) == 2: // require (
-			block = true
-			continue
-		case words[0] == "require":
-			words = words[1:]
-		case !block:
-			continue
-		}
-		direct = append(direct, words[0])
-	}
-	return direct
 }

@@ -81,20 +81,17 @@ func TestOpenRefusesParameters(t *testing.T) {
 			t.Errorf("%s: the message shows too much: %s", tc.query, msg)
 		}
 	}
-	_, err := redlatch.Open("rediss://127.0.0.1:1?skip_verify=maybe")
-	if !errors.Is(err, redlatch.ErrInvalidOption) {
-		t.Errorf("skip_verify=maybe: %v", err)
-	}
 }
 
-// A URL in which somebody forgot to encode a password's characters is refused, and no error shows a part of
-// it: what follows an unescaped "?" may be the rest of the password.
-func TestOpenQuotesNoPartOfAURL(t *testing.T) {
+// What is no URL of a server is refused, as is one in which somebody forgot to encode a password's characters; and no error
+// shows a part of it: what follows an unescaped "?" may be the rest of the password.
+func TestOpenRefusesURLs(t *testing.T) {
 	for _, text := range []string{
+		"", "127.0.0.1:6379", "http://127.0.0.1:6379", "redis://user:hunter2@:bad:port", "redis://user:hunter2@h:6379/notadb",
 		"redis://user:1234?hunter2@127.0.0.1:1/0", "redis://:1234?hunter2@127.0.0.1:1", "redis://1234?client_name=hunter2@127.0.0.1:1",
 		"redis://:1234#hunter2@127.0.0.1:1", "redis://:12/hunter2@127.0.0.1:1", "redis://:ab?hunter2@127.0.0.1:1", "redis://:1%hunter2@127.0.0.1:1",
 		"redis://127.0.0.1:1?hunter2=1", "redis://127.0.0.1:1?db=hunter2", "redis://127.0.0.1:1/hunter2", "redis://127.0.0.1:1?addr=hunter2",
-		"redis://127.0.0.1:1?a;hunter2", "hunter2://127.0.0.1:1", "redis://[hunter2",
+		"redis://127.0.0.1:1?a;hunter2", "hunter2://127.0.0.1:1", "redis://[hunter2", "rediss://127.0.0.1:1?skip_verify=maybe",
 	} {
 		client, err := redlatch.Open(text)
 		if client != nil || !errors.Is(err, redlatch.ErrInvalidOption) {
@@ -109,6 +106,11 @@ func TestOpenQuotesNoPartOfAURL(t *testing.T) {
 	_, err := redlatch.Open("redis://127.0.0.1:1?flavour=sweet")
 	if !errors.Is(err, redlatch.ErrInvalidOption) || !strings.Contains(err.Error(), "Config.Redis") {
 		t.Errorf("an unknown parameter: %v", err)
+	}
+	// Options of the URL and of the call are checked alike.
+	_, err = redlatch.Open("redis://127.0.0.1:1", redlatch.WithLeaseTime(time.Millisecond), nil)
+	if !errors.Is(err, redlatch.ErrInvalidOption) {
+		t.Errorf("Open with a bad option: %v", err)
 	}
 }
 
@@ -129,81 +131,6 @@ func TestOpenTakesParameters(t *testing.T) {
 		if _, err := redlatch.Open(scheme+"://127.0.0.1:1?skip_verify&dial_timeout=200ms", redlatch.MustConnect()); !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Errorf("skip_verify with %s: %v", scheme, err)
 		}
-	}
-}
-
-// One option serves both kinds that have queues.
-func TestSkipAfterOfBothKinds(t *testing.T) {
-	client := open()
-	defer client.Close()
-	bad := redlatch.WithSkipAfter(redlatch.MinSkipAfter - 1)
-	good := redlatch.WithSkipAfter(redlatch.MinSkipAfter)
-	for name, lock := range map[string]func(redlatch.Option) redlatch.Locker{
-		"fair":  func(o redlatch.Option) redlatch.Locker { return client.FairLock("skip-f", o) },
-		"read":  func(o redlatch.Option) redlatch.Locker { return client.ReadWriteLock("skip-rw", o).ReadLock() },
-		"write": func(o redlatch.Option) redlatch.Locker { return client.ReadWriteLock("skip-rw", o).WriteLock() },
-	} {
-		if _, err := lock(bad).TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrInvalidOption) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := redlatch.Do(t.Context(), lock(good), func(context.Context) error { return nil }); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// The kinds have names in this package, for fields and parameters.
-func TestKindsHaveNamesHere(t *testing.T) {
-	client := open()
-	defer client.Close()
-	type locks struct {
-		plain  *redlatch.RLock
-		fair   *redlatch.FairLock
-		both   *redlatch.ReadWriteLock
-		read   *redlatch.ReadLock
-		write  *redlatch.WriteLock
-		all    *redlatch.CombinedLock
-		quorum *redlatch.CombinedLock
-	}
-	rw := client.ReadWriteLock("rw")
-	l := locks{
-		plain: client.RLock("a"), fair: client.FairLock("b"), both: rw, read: rw.ReadLock(), write: rw.WriteLock(),
-		all: redlatch.MultiLock(client.RLock("c")), quorum: redlatch.QuorumLock(client.RLock("d")),
-	}
-	for _, locker := range []redlatch.Locker{l.plain, l.fair, l.read, l.write, l.all} {
-		if err := redlatch.Do(t.Context(), locker, func(context.Context) error { return nil }); err != nil {
-			t.Errorf("%T: %v", locker, err)
-		}
-	}
-	if l.both.Name() != "rw" || l.quorum == nil {
-		t.Error("names")
-	}
-}
-
-// wrapped is a client in another's clothes.
-type wrapped struct{ rueidis.Client }
-
-// A builder that wraps a client wraps nothing where rueidis.NewClient returns none, beside its error. That is an
-// error like any other, and no panic.
-func TestBuilderThatWrapsNoClient(t *testing.T) {
-	wrap := func(c *redlatch.Config) {
-		c.ClientBuilder = func(opt rueidis.ClientOption) (rueidis.Client, error) {
-			client, err := rueidis.NewClient(opt)
-			return wrapped{client}, err
-		}
-	}
-	cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}}
-	wrap(&cfg)
-	if c, err := redlatch.New(cfg); c != nil || !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Errorf("New: %v", err)
-	}
-	c, err := redlatch.Open("redis://127.0.0.1:1", redlatch.WithConfig(wrap)) // it comes later
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.RLock("a").TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Errorf("TryLock: %v", err)
 	}
 }
 
@@ -254,38 +181,48 @@ func TestNewRefusesOptions(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesURLs(t *testing.T) {
-	for _, url := range []string{"", "127.0.0.1:6379", "http://127.0.0.1:6379", "redis://user:secret@:bad:port", "redis://user:secret@h:6379/notadb"} {
-		client, err := redlatch.Open(url)
-		if client != nil || !errors.Is(err, redlatch.ErrInvalidOption) {
-			t.Errorf("Open(%q): %v", url, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error shows the password: %v", err)
-		}
-	}
-	// Options of the URL and of the call are checked alike.
-	_, err := redlatch.Open("redis://127.0.0.1:1", redlatch.WithLeaseTime(time.Millisecond), nil)
-	if !errors.Is(err, redlatch.ErrInvalidOption) {
-		t.Errorf("Open with a bad option: %v", err)
-	}
-}
+// wrapped is a client in another's clothes.
+type wrapped struct{ rueidis.Client }
 
-func TestNewSaysWhenNobodyAnswers(t *testing.T) {
-	_, err := redlatch.Open("redis://127.0.0.1:1", redlatch.MustConnect())
-	if !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Errorf("Open: %v", err)
+// Who can't reach the server says so: New, an Open that must connect, the first call otherwise. A builder that wraps a
+// client wraps nothing where rueidis.NewClient returns none, beside its error: that is an error like any other, and no
+// panic. One that builds nothing without an error is refused.
+func TestNobodyAnswers(t *testing.T) {
+	wrap := func(c *redlatch.Config) {
+		c.ClientBuilder = func(opt rueidis.ClientOption) (rueidis.Client, error) {
+			client, err := rueidis.NewClient(opt)
+			return wrapped{client}, err
+		}
 	}
-	_, err = redlatch.New(redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}})
-	if !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Errorf("New: %v", err)
+	nothing := func(c *redlatch.Config) {
+		c.ClientBuilder = func(rueidis.ClientOption) (rueidis.Client, error) { return nil, nil }
 	}
-	_, err = redlatch.New(redlatch.Config{
-		Redis:         rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}},
-		ClientBuilder: func(rueidis.ClientOption) (rueidis.Client, error) { return nil, nil },
-	})
-	if !errors.Is(err, redlatch.ErrInvalidOption) {
-		t.Errorf("a builder that builds nothing: %v", err)
+	const url = "redis://127.0.0.1:1"
+	for what, tc := range map[string]struct {
+		change func(*redlatch.Config)
+		want   error
+	}{
+		"a client":         {func(*redlatch.Config) {}, redlatch.ErrUnavailable},
+		"a wrapped client": {wrap, redlatch.ErrUnavailable},
+		"no client":        {nothing, redlatch.ErrInvalidOption},
+	} {
+		cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}}}
+		tc.change(&cfg)
+		c, err := redlatch.New(cfg)
+		if c != nil || !errors.Is(err, tc.want) {
+			t.Errorf("New with %s: %v", what, err)
+		}
+		c, err = redlatch.Open(url, redlatch.WithConfig(tc.change), redlatch.MustConnect())
+		if c != nil || !errors.Is(err, tc.want) {
+			t.Errorf("Open with %s: %v", what, err)
+		}
+		if c, err = redlatch.Open(url, redlatch.WithConfig(tc.change)); err == nil { // it comes later
+			_, err = c.RLock("a").TryLock(t.Context(), 0, 0)
+			c.Close()
+		}
+		if !errors.Is(err, tc.want) {
+			t.Errorf("the first call with %s: %v", what, err)
+		}
 	}
 }
 

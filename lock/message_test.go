@@ -18,28 +18,34 @@ type answer string
 func (a answer) Error() string { return string(a) }
 func (answer) IsNil() bool     { return false }
 
+// withCause are the errors that tell of a cause, with one text for all else that they tell.
+func withCause(text string, cause error) []error {
+	node := lock.NodeError{Node: text, Err: cause}
+	return []error{
+		&lock.NotAcquiredError{Name: text, Holder: text, Remaining: time.Second, Err: cause},
+		node, lock.NodeError{Err: cause},
+		&lock.UnavailableError{Name: text, Op: "acquire", Nodes: []lock.NodeError{node, {Err: cause}}},
+		&lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Err: cause}}},
+		&lock.LeaseLostError{Name: text, Owner: text, Err: cause},
+		&lock.ReplicaAcksError{Name: text, Err: cause},
+		&lock.ServerError{Name: text, Op: "acquire", Err: cause},
+		&lock.ServerError{Op: "connect", Err: cause},
+		&lock.ConnectError{Node: text, Advice: text, Err: cause},
+		&lock.ConnectError{Node: text, Advice: text, Err: &lock.ServerError{Op: "connect", Err: cause}},
+		&lock.ShutdownError{Held: []lock.HeldLock{{Name: text, Owner: text}}, Err: cause},
+		lock.Join(cause, &lock.NotAcquiredError{Name: text, Holder: text}),
+		lock.Join(&lock.NotAcquiredError{Name: "n", Holder: text, Err: lock.Join(cause, cause)}, lock.ErrClosed),
+	}
+}
+
 // TestMessagesAreOneLine, whatever the servers and joined causes say, and name a lock
 // only if there is one.
 func TestMessagesAreOneLine(t *testing.T) {
-	cause := errors.Join(errors.New("one\r\n two"), errors.New("three"))
-	for _, err := range []error{
-		&lock.NotAcquiredError{Name: "n", Err: cause},
-		&lock.NodeError{Node: "a:1", Err: cause},
-		&lock.NodeError{Err: cause},
-		&lock.UnavailableError{Name: "n", Op: "acquire", Nodes: []lock.NodeError{{Node: "a:1", Err: cause}, {Err: cause}}},
-		&lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Err: cause}}},
-		&lock.LeaseLostError{Name: "n", Err: cause},
-		&lock.ReplicaAcksError{Name: "n", Err: cause},
-		&lock.ServerError{Name: "n", Op: "acquire", Err: cause},
-		&lock.ServerError{Op: "connect", Err: cause},
-		&lock.ConnectError{Node: "a:1", Advice: "change it", Err: cause},
-		&lock.ConnectError{Node: "a:1", Advice: "change it", Err: &lock.ServerError{Op: "connect", Err: cause}},
-	} {
+	for _, err := range withCause("n", errors.Join(errors.New("one\r\n two"), errors.New("three"))) {
 		text := err.Error()
-		if strings.ContainsAny(text, "\r\n") || !strings.Contains(text, "one; two; three") {
-			t.Errorf("%T: %q", err, text)
-		}
-		if strings.Contains(text, `""`) || strings.Count(text, "redlatch: ") > 1 {
+		_, joined := err.(interface{ Unwrap() []error })
+		if strings.ContainsAny(text, "\r\n") || !strings.Contains(text, "one; two; three") || strings.Contains(text, `""`) ||
+			!joined && strings.Count(text, "redlatch: ") > 1 {
 			t.Errorf("%T: %q", err, text)
 		}
 	}
@@ -105,25 +111,9 @@ func TestErrorTypeOnEveryVersion(t *testing.T) {
 // caller acts on no terminal, forges no line of a log, and doesn't fill a memory.
 func TestMessagesShowNothingHostile(t *testing.T) {
 	for _, s := range testbed.Hostile {
-		said := errors.New(s)
-		node := lock.NodeError{Node: s, Err: said}
-		for _, err := range []error{
-			&lock.NotAcquiredError{Name: s, Holder: s, Remaining: time.Second, Err: said},
-			node,
-			lock.NodeError{Err: said},
-			&lock.UnavailableError{Name: s, Op: "acquire", Nodes: []lock.NodeError{node, node, {Err: said}}},
-			&lock.LeaseLostError{Name: s, Owner: s, Err: said},
-			&lock.InvalidNameError{Name: s, Reason: s},
-			&lock.InvalidOptionError{Option: s, Reason: s},
-			&lock.ReplicaAcksError{Name: s, Err: said},
-			&lock.OtherOwnerError{Name: s, Owner: s, Holder: s},
-			&lock.ServerError{Name: s, Op: "acquire", Err: said},
-			&lock.ConnectError{Node: s, Advice: s, Err: said},
-			&lock.ConnectError{Node: s, Advice: s, Err: &lock.ServerError{Op: "connect", Err: said}},
-			&lock.ShutdownError{Held: []lock.HeldLock{{Name: s, Owner: s}}, Err: said},
-			lock.Join(said, &lock.NotAcquiredError{Name: s, Holder: s}),
-			lock.Join(&lock.NotAcquiredError{Name: "n", Holder: s, Err: lock.Join(said, said)}, lock.ErrClosed),
-		} {
+		all := append(withCause(s, errors.New(s)), &lock.InvalidNameError{Name: s, Reason: s},
+			&lock.InvalidOptionError{Option: s, Reason: s}, &lock.OtherOwnerError{Name: s, Owner: s, Holder: s})
+		for _, err := range all {
 			text := err.Error()
 			if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || len(text) > 16<<10 {
 				t.Errorf("%T of %.60q: %.300q (%d bytes)", err, s, text, len(text))
