@@ -1,8 +1,6 @@
 package redlatchtest_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -35,16 +33,11 @@ func TestHeldAndLoseInEachDatabase(t *testing.T) {
 			}
 		}
 		for _, h := range append(both, a) {
-			<-h.Context().Done()
-			if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
-				t.Errorf("%s: %v", h.Name(), cause)
-			}
+			lost(t, h)
 		}
 		if held := s.Held(); len(held) != 1 || held[0].Name != "b" {
 			t.Error(held)
 		}
-		if err := b.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mustUnlock(t, b)
 	})
 }

@@ -5,12 +5,104 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch"
 )
 
 // Parts of TestLockerBehavesAsARealLock.
+
+// ownership is about who gets the lock, who is refused and how, and who enters again.
+func ownership(t *testing.T, l redlatch.Locker, check func(string, bool)) {
+	t.Helper()
+	ctx := t.Context()
+	refused := func(step string, ctx context.Context, wait, lease time.Duration, want ...error) {
+		t.Helper()
+		_, err := l.TryLock(ctx, wait, lease)
+		for _, w := range want {
+			check(fmt.Sprintf("%s: %v", step, err), errors.Is(err, w))
+		}
+	}
+	const long = time.Minute
+	h := mustLock(t, ctx, l)
+	check("name", h.Name() == "a")
+	check("token", h.Token() > 0)
+	check("valid", time.Until(h.ValidUntil()) > 0)
+	nested := mustLock(t, h.Context(), l)
+	check("a nested hold has the same token", nested.Token() == h.Token())
+	check("a nested unlock", nested.Unlock(ctx) == nil)
+	check("a nested hold's context after unlock", errors.Is(nested.Context().Err(), context.Canceled) &&
+		errors.Is(context.Cause(nested.Context()), redlatch.ErrUnlocked))
+	check("the outer context lives", h.Context().Err() == nil)
+
+	_, err := l.TryLock(ctx, 0, 0)
+	var busy *redlatch.NotAcquiredError
+	check("busy", errors.As(err, &busy) && busy.Holder != "" && busy.Own && busy.Remaining > 0 && busy.Err == nil)
+	began := time.Now()
+	refused("busy for the wait", ctx, time.Second, 0, redlatch.ErrNotAcquired)
+	check("the wait", time.Since(began) == time.Second)
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	refused("ctx ended", short, long, 0, redlatch.ErrNotAcquired, context.DeadlineExceeded)
+	told, tell := context.WithCancelCause(ctx)
+	over := errors.New("the request is over")
+	time.AfterFunc(time.Second, func() { tell(over) })
+	for _, step := range []string{"ctx ended with a cause", "a ctx that has ended"} {
+		_, err = l.Lock(told)
+		check(step, errors.Is(err, redlatch.ErrNotAcquired) && errors.Is(err, context.Canceled) && errors.Is(err, over))
+	}
+	refused("negative wait", ctx, -1, 0, redlatch.ErrInvalidOption)
+	refused("negative lease", ctx, 0, -1, redlatch.ErrInvalidOption)
+	refused("a lease below a millisecond", ctx, 0, time.Microsecond, redlatch.ErrInvalidOption)
+	_, err = l.Lock(ctx, redlatch.WithLease(-1))
+	check("negative lease", errors.Is(err, redlatch.ErrInvalidOption))
+	check("extend by less than a millisecond", errors.Is(h.Extend(ctx, time.Microsecond), redlatch.ErrInvalidOption))
+	check("extend by nothing", errors.Is(h.Extend(ctx, 0), redlatch.ErrInvalidOption))
+	ended, end := context.WithCancel(ctx)
+	end()
+	check("extend with an ended ctx", errors.Is(h.Extend(ended, time.Hour), context.Canceled))
+	check("extend", h.Extend(ctx, time.Hour) == nil)
+
+	got := make(chan redlatch.Hold)
+	go func() { got <- mustLock(t, ctx, l) }()
+	synctest.Wait()
+	check("unlock", h.Unlock(ctx) == nil)
+	next := <-got
+	check("the next token is larger", next.Token() > h.Token())
+	check("a second unlock", errors.Is(h.Unlock(ctx), redlatch.ErrNotHeld))
+	check("extend after unlock", errors.Is(h.Extend(ctx, time.Second), redlatch.ErrNotHeld))
+	check("unlock of the next", next.Unlock(ctx) == nil)
+
+	// An explicit owner re-enters from anywhere; NewOwner makes another one.
+	job := redlatch.WithOwner(ctx, "job 17")
+	h = mustLock(t, job, l)
+	again, err := l.TryLock(job, 0, 0)
+	check("the same explicit owner", err == nil && again.Unlock(ctx) == nil)
+	again, err = l.TryLock(h.Context(), 0, 0)
+	check("the explicit owner by the hold's context", err == nil && again.Unlock(ctx) == nil)
+	refused("another explicit owner", redlatch.WithOwner(ctx, "job 18"), 0, 0, redlatch.ErrNotAcquired)
+	refused("a new owner", redlatch.NewOwner(h.Context()), 0, 0, redlatch.ErrNotAcquired)
+	check("the explicit owner's unlock", h.Unlock(ctx) == nil)
+	_, err = l.Lock(redlatch.WithOwner(ctx, ""))
+	check("an owner without an id", errors.Is(err, redlatch.ErrInvalidOption))
+
+	// An owner means something only while one of its holds lives.
+	h = mustLock(t, ctx, l)
+	gone := context.WithoutCancel(h.Context())
+	check("its unlock", h.Unlock(ctx) == nil)
+	h = mustLock(t, gone, l)
+	refused("the owner that was", gone, 0, 0, redlatch.ErrNotAcquired)
+	check("the next owner's unlock", h.Unlock(ctx) == nil)
+
+	// The ctx of the acquisition ends the hold's, not the hold.
+	request, done := context.WithCancel(ctx)
+	h = mustLock(t, request, l)
+	done()
+	<-h.Context().Done()
+	refused("held after its request", ctx, 0, 0, redlatch.ErrNotAcquired)
+	check("unlock with a cancelled ctx", h.Unlock(request) == nil)
+}
 
 // deadlines is about ValidUntil: renewals and Extend move it forward, and the end of the hold leaves it where it is.
 func deadlines(t *testing.T, l redlatch.Locker, lose func() bool, check func(string, bool)) {
@@ -57,7 +149,12 @@ func deadlines(t *testing.T, l redlatch.Locker, lose func() bool, check func(str
 		<-h.Context().Done()
 		check("the section ends at ValidUntil", !time.Now().Before(until) && time.Since(until) < 10*time.Millisecond)
 	})
-	check("unlock", errors.Is(h.Unlock(ctx), redlatch.ErrLeaseLost))
+	_, err := l.Lock(h.Context())
+	check("another lock in the lost section", errors.Is(err, redlatch.ErrNotAcquired) && errors.Is(err, redlatch.ErrLeaseLost))
+	gone, is := errors.AsType[*redlatch.LeaseLostError](h.Unlock(ctx))
+	check("unlock after the lease", is && gone.Name == "a" && gone.Owner != "" && gone.Reason == "expired")
+	check("a second unlock after the lease", errors.Is(h.Unlock(ctx), redlatch.ErrNotHeld))
+	passes(t, l)
 
 	h = mustLock(t, ctx, l)
 	check("lose", lose())
@@ -65,6 +162,50 @@ func deadlines(t *testing.T, l redlatch.Locker, lose func() bool, check func(str
 	stays(h, "a loss", func() {})
 	check("unlock", errors.Is(h.Unlock(ctx), redlatch.ErrLeaseLost))
 	stays(h, "its Unlock", func() {})
+}
+
+// losses is about a lock that is lost: all holds of its owner end, whose context is nobody's any more.
+func losses(t *testing.T, l redlatch.Locker, lose func() bool, check func(string, bool)) {
+	t.Helper()
+	ctx := t.Context()
+	check("a free lock can't be lost", !lose())
+	h := mustLock(t, ctx, l)
+	nested := mustLock(t, h.Context(), l)
+	check("lose", lose())
+	for _, h := range []redlatch.Hold{h, nested} {
+		<-h.Context().Done()
+		gone, is := errors.AsType[*redlatch.LeaseLostError](context.Cause(h.Context()))
+		check("the cause of a lost hold's end", is && gone.Reason == "gone")
+		check("unlock of a lost hold", errors.Is(h.Unlock(ctx), redlatch.ErrLeaseLost))
+	}
+	next := mustLock(t, ctx, l)
+	_, err := l.TryLock(context.WithoutCancel(h.Context()), 0, 0)
+	check("the lost owner", errors.Is(err, redlatch.ErrNotAcquired))
+	check("unlock of the next", next.Unlock(ctx) == nil)
+}
+
+// waitsInAnOutage is about acquisitions while the server is away: nobody knows whether the lock is free, and a Lock,
+// also one that re-enters, goes on when it is back.
+func waitsInAnOutage(t *testing.T, l redlatch.Locker, away func(bool), check func(string, bool)) {
+	t.Helper()
+	unavailable := func(err error) bool {
+		return errors.Is(err, redlatch.ErrUnavailable) && !errors.Is(err, redlatch.ErrNotAcquired)
+	}
+	h := mustLock(t, t.Context(), l)
+	away(true)
+	_, err := l.TryLock(t.Context(), outage, 0)
+	check("a wait in an outage", unavailable(err))
+	ctx, cancel := context.WithTimeout(t.Context(), outage)
+	defer cancel()
+	_, err = l.Lock(ctx)
+	check("a ctx that ends in an outage", unavailable(err) && errors.Is(err, context.DeadlineExceeded))
+	check("extend in an outage", errors.Is(h.Extend(t.Context(), time.Hour), redlatch.ErrUnavailable))
+	got := make(chan redlatch.Hold, 1)
+	go func() { got <- mustLock(t, h.Context(), l) }()
+	time.Sleep(time.Second) // it has tried
+	check("a re-entry waits", len(got) == 0)
+	away(false)
+	mustUnlock(t, <-got, h)
 }
 
 // unlocksInAnOutage is about holds that are unlocked while the server is away: that goes on in the background, and

@@ -54,20 +54,12 @@ func TestEveryKind(t *testing.T) {
 		a, b := s.Client(), s.Client()
 		for kind, lock := range kinds {
 			ctx := t.Context()
-			h, err := lock(a, kind).Lock(ctx)
-			if err != nil {
-				t.Fatalf("%s: %v", kind, err)
-			}
-			nested, err := lock(a, kind).Lock(h.Context())
-			if err != nil {
-				t.Fatalf("%s, nested: %v", kind, err)
-			}
+			h := mustLock(t, ctx, lock(a, kind))
+			nested := mustLock(t, h.Context(), lock(a, kind))
 			if err := errors.Join(nested.Extend(ctx, time.Minute), nested.Unlock(ctx)); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
-			if _, err := lock(b, kind).TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-				t.Errorf("%s: not busy for others: %v", kind, err)
-			}
+			refuses(t, lock(b, kind), 0, redlatch.ErrNotAcquired)
 			if l, ok := lock(b, kind).(stater); ok {
 				if st, err := l.State(ctx); err != nil || !st.Held || len(st.Holders) == 0 {
 					t.Errorf("%s: %+v, %v", kind, st, err)
@@ -77,21 +69,13 @@ func TestEveryKind(t *testing.T) {
 			var tokens [3]uint64
 			for i := range tokens {
 				wg.Go(func() {
-					next, err := lock(b, kind).Lock(ctx)
-					if err != nil {
-						t.Errorf("%s, waiter: %v", kind, err)
-						return
-					}
+					next := mustLock(t, ctx, lock(b, kind))
 					tokens[i] = next.Token()
-					if err := next.Unlock(ctx); err != nil {
-						t.Errorf("%s, waiter: %v", kind, err)
-					}
+					mustUnlock(t, next)
 				})
 			}
 			time.Sleep(50 * time.Millisecond) // most of them wait by now; they need not
-			if err := h.Unlock(ctx); err != nil {
-				t.Errorf("%s: %v", kind, err)
-			}
+			mustUnlock(t, h)
 			wg.Wait()
 			for _, token := range tokens {
 				if (h.Token() != 0 || kind == "fenced") && token <= h.Token() {
@@ -99,9 +83,7 @@ func TestEveryKind(t *testing.T) {
 				}
 			}
 			if l, ok := lock(b, kind).(stater); ok {
-				if _, err := lock(a, kind).Lock(ctx); err != nil {
-					t.Fatal(err)
-				}
+				mustLock(t, ctx, lock(a, kind))
 				if freed, err := l.ForceUnlock(ctx); !freed || err != nil {
 					t.Errorf("%s: %t, %v", kind, freed, err)
 				}
@@ -118,14 +100,7 @@ func TestReadersAndWriters(t *testing.T) {
 		s := redlatchtest.NewServer(t)
 		ctx := t.Context()
 		rw := s.Client().ReadWriteLock("prices", redlatch.WithSkipAfter(time.Second))
-		var readers []redlatch.Hold
-		for range 3 {
-			h, err := rw.ReadLock().Lock(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			readers = append(readers, h)
-		}
+		readers := []redlatch.Hold{mustLock(t, ctx, rw.ReadLock()), mustLock(t, ctx, rw.ReadLock()), mustLock(t, ctx, rw.ReadLock())}
 		if _, err := rw.WriteLock().Lock(readers[0].Context()); !errors.Is(err, redlatch.ErrUpgrade) {
 			t.Error(err)
 		}
@@ -133,25 +108,13 @@ func TestReadersAndWriters(t *testing.T) {
 			t.Errorf("%+v", held)
 		}
 		got := make(chan redlatch.Hold, 1)
-		go func() {
-			h, err := s.Other().ReadWriteLock("prices").WriteLock().Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			got <- h
-		}()
-		for _, h := range readers {
-			if err := h.Unlock(ctx); err != nil {
-				t.Error(err)
-			}
-		}
+		go func() { got <- mustLock(t, ctx, s.Other().ReadWriteLock("prices").WriteLock()) }()
+		mustUnlock(t, readers...)
 		w := <-got
 		if held := s.Held(); len(held) != 1 || held[0].Mode != redlatch.ModeWrite {
 			t.Errorf("%+v", held)
 		}
-		if err := w.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
+		mustUnlock(t, w)
 	})
 }
 
@@ -159,10 +122,7 @@ func TestFairOrder(t *testing.T) {
 	where(t, func(t *testing.T) {
 		s := redlatchtest.NewServer(t)
 		lock := s.Client().FairLock("printer")
-		first, err := s.Other().FairLock("printer").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := mustLock(t, t.Context(), s.Other().FairLock("printer"))
 		var mu sync.Mutex
 		var order []int
 		var wg sync.WaitGroup
@@ -184,9 +144,7 @@ func TestFairOrder(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}
-		if err := first.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mustUnlock(t, first)
 		wg.Wait()
 		if fmt.Sprint(order) != "[0 1 2 3]" {
 			t.Error(order)
@@ -206,23 +164,12 @@ func TestQuorum(t *testing.T) {
 		}
 		lock := redlatch.QuorumLock(copies...)
 		servers[2].Down()
-		for range 2 {
-			h, err := lock.Lock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
+		passes(t, lock)
+		passes(t, lock)
 		servers[1].Down()
-		if _, err := lock.TryLock(t.Context(), outage, 0); !errors.Is(err, redlatch.ErrUnavailable) {
-			t.Error(err)
-		}
+		refuses(t, lock, outage, redlatch.ErrUnavailable)
 		servers[1].Up()
-		if err := redlatch.Do(t.Context(), lock, func(context.Context) error { return nil }); err != nil {
-			t.Error(err)
-		}
+		passes(t, lock)
 	})
 }
 
@@ -238,10 +185,7 @@ func TestQuorumTurnTooShort(t *testing.T) {
 			copies = append(copies, s.Client().RLock("payment"))
 			others = append(others, s.Other().RLock("payment"))
 		}
-		h, err := redlatch.QuorumLock(others...).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := mustLock(t, t.Context(), redlatch.QuorumLock(others...))
 		errs := make(chan error, 3)
 		for i := range cap(errs) {
 			go func() {
@@ -264,9 +208,7 @@ func TestQuorumTurnTooShort(t *testing.T) {
 		for _, s := range servers {
 			s.Thaw()
 		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mustUnlock(t, h)
 	})
 }
 
@@ -296,47 +238,16 @@ func TestLeasesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := redlatchtest.NewServer(t)
 		c := s.Client()
-		h, err := c.RLock("import").Lock(t.Context(), redlatch.WithLease(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := mustLock(t, t.Context(), c.RLock("import"), redlatch.WithLease(time.Hour))
 		began := time.Now()
-		next, err := s.Other().RLock("import").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := mustLock(t, t.Context(), s.Other().RLock("import"))
 		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Second {
 			t.Errorf("the next one entered after %v", took)
 		}
-		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
-			t.Error(cause)
-		}
-		if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-			t.Error(err)
-		}
+		lost(t, h)
 		// Kept by the watchdog it lasts.
 		time.Sleep(time.Hour)
-		if err := next.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestLose(t *testing.T) {
-	where(t, func(t *testing.T) {
-		s := redlatchtest.NewServer(t)
-		c := s.Client(redlatch.WithLeaseTime(3 * time.Second)) // a busy machine renews it in time
-		h, err := c.RLock("orders:42").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !s.Lose("orders:42") || s.Lose("orders:42") {
-			t.Error("Lose does not say whether there was something")
-		}
-		<-h.Context().Done()
-		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
-			t.Error(cause)
-		}
+		mustUnlock(t, next)
 	})
 }
 
@@ -401,17 +312,12 @@ func TestTakeAndHeld(t *testing.T) {
 	if !errors.As(err, &busy) || !strings.HasPrefix(busy.Holder, s.Other().ID()) {
 		t.Error(err)
 	}
-	mine, err := c.FairLock("queue").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	mine := mustLock(t, t.Context(), c.FairLock("queue"))
 	held := s.Held()
 	if len(held) != 2 || held[0].Name != "shop:orders:42" || held[1].Name != "shop:queue" || held[1].Holders[0].Count != 1 {
 		t.Errorf("%+v", held)
 	}
-	if err := errors.Join(theirs.Unlock(t.Context()), mine.Unlock(t.Context())); err != nil {
-		t.Error(err)
-	}
+	mustUnlock(t, theirs, mine)
 	if held := s.Held(); len(held) != 0 {
 		t.Errorf("%+v", held)
 	}
@@ -449,26 +355,18 @@ func TestURL(t *testing.T) {
 	}
 	defer c.Close()
 	theirs := s.Take("a")
-	if _, err := c.RLock("a").TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Error(err)
-	}
-	if err := theirs.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	refuses(t, c.RLock("a"), 0, redlatch.ErrNotAcquired)
+	mustUnlock(t, theirs)
 	s.Down()
 	if _, err := redlatch.Open(s.URL(), redlatch.MustConnect()); !errors.Is(err, redlatch.ErrUnavailable) {
 		t.Error(err)
 	}
 	s.Up()
-	if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
-		t.Error(err)
-	}
+	passes(t, c.RLock("a"))
 }
 
 // Replica acks are asked for as on a server without replicas.
 func TestReplicaAcks(t *testing.T) {
 	c := redlatchtest.New(t, redlatch.WithReplicaAcks(1, 50*time.Millisecond))
-	if _, err := c.RLock("a").TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrReplicaAcks) {
-		t.Error(err)
-	}
+	refuses(t, c.RLock("a"), 0, redlatch.ErrReplicaAcks)
 }

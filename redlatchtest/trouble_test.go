@@ -14,32 +14,18 @@ func TestDownAndUp(t *testing.T) {
 	where(t, func(t *testing.T) {
 		s := redlatchtest.NewServer(t)
 		c := s.Client(redlatch.WithUnlockTimeout(25 * time.Second)) // a process may stand still for seconds
-		h, err := c.RLock("a").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := mustLock(t, t.Context(), c.RLock("a"))
 		s.Down()
 		unavailable(t, c.RLock("b"))
 		s.Up()
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Error("the data is gone:", err)
-		}
+		mustUnlock(t, h) // the data is there
 		// Away for longer than a lease.
 		c = s.Client(redlatch.WithLeaseTime(300 * time.Millisecond))
-		h, err = c.RLock("a").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		h = mustLock(t, t.Context(), c.RLock("a"))
 		s.Down()
-		<-h.Context().Done()
-		if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
-			t.Error(cause)
-		}
+		lost(t, h)
 		s.Up()
-		// For a lease that a busy machine does not end.
-		if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }, redlatch.WithLease(time.Minute)); err != nil {
-			t.Error(err)
-		}
+		passes(t, c.RLock("a"), redlatch.WithLease(time.Minute)) // a lease that a busy machine does not end
 	})
 }
 
@@ -67,22 +53,14 @@ func TestFreezeAndThaw(t *testing.T) {
 			t.Error(err)
 		}
 		s.Thaw()
-		if err := c.RLock("a").Do(t.Context(), func(context.Context) error { return nil }); err != nil {
-			t.Error(err)
-		}
+		passes(t, c.RLock("a"))
 	})
 }
 
 func TestRestart(t *testing.T) {
 	s := redlatchtest.NewServer(t)
 	c := s.Client(redlatch.WithLeaseTime(300 * time.Millisecond))
-	h, err := c.RLock("a").Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := mustLock(t, t.Context(), c.RLock("a"))
 	s.Restart()
-	<-h.Context().Done()
-	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	lost(t, h)
 }
