@@ -82,6 +82,9 @@ func promises(t *testing.T) string {
 			}
 			section += wrapped(text + " `" + f.Name.Name + "`")
 		}
+		if path.Base(file) == "scenes_test.go" {
+			section += scenes(t, path.Dir(file))
+		}
 		if section == "" {
 			continue
 		}
@@ -92,6 +95,22 @@ func promises(t *testing.T) string {
 		fmt.Fprintf(&page, "\n### [%s](../%s)\n\n%s", strings.TrimSuffix(path.Base(file), "_test.go"), file, section)
 	}
 	return page.String() + "\n"
+}
+
+// scenes are the promises of the texts that a test plays: the first sentence of each one's comment.
+func scenes(t *testing.T, dir string) (section string) {
+	t.Helper()
+	for _, file := range files(t, ".txt") {
+		if name, is := strings.CutPrefix(file, dir+"/testdata/"); is {
+			comment, _, _ := strings.Cut(strings.TrimPrefix(read(t, file), "# "), "\n>")
+			text := promise("TestScenes", strings.ReplaceAll(comment, "\n#", ""))
+			if text == "" {
+				t.Errorf("%s: the first sentence of its comment is no promise", file)
+			}
+			section += wrapped(text + " `TestScenes/" + strings.TrimSuffix(name, ".txt") + "`")
+		}
+	}
+	return section
 }
 
 // TestPromises: docs/PROMISES.md has the promise of each test of integration/; make promises writes it.

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -201,13 +202,12 @@ func TestCodeOfTheUsersHoldsUpNobodyElse(t *testing.T) {
 
 func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Config), ctxs, needed bool) {
 	const lease = 2 * checked // a busy machine stalls for longer than a third of the shorter one
-	server := testbed.Standalone(t)
-	proxy := testbed.NewProxy(t, server.Addr())
-	r := newRig(t, leaseTime(lease), through(proxy), func(c *redlatch.Config) {
+	r := bare(t)
+	proxy := testbed.NewProxy(t, r.server.Addr())
+	c := r.open(leaseTime(lease), through(proxy), func(c *redlatch.Config) {
 		c.UnlockTimeout = 2 * time.Second
 		set(m, c)
 	})
-	other := r.open(through(proxy))
 	unblock := sync.OnceFunc(func() { m.armed.Store(false); close(m.open) })
 	defer unblock()
 	limited, cancel := context.WithTimeout(t.Context(), 3*checked) // what a client can't do is tried again
@@ -216,19 +216,20 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	if ctxs {
 		bad.m = m
 	}
-	c := r.client
-	kept := must[redlatch.Hold](t)(c.RLock("good").Lock(t.Context()))
-	taken := must[redlatch.Hold](t)(c.RLock("bad-taken").Lock(bad))
-	lost := must[redlatch.Hold](t)(c.RLock("good-lost").Lock(t.Context()))
-	busy := must[redlatch.Hold](t)(other.RLock("bad-busy").Lock(t.Context()))
+	kept := bed.Lock(t, t.Context(), c.RLock("good"))
+	taken, err := c.RLock("bad-taken").Lock(bad) // its context is never asked for
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := bed.Lock(t, t.Context(), c.RLock("good-lost"))
+	busy := bed.Lock(t, t.Context(), r.open().RLock("bad-busy"))
 
 	// One whose caller leaves while the answer is on its way.
 	trap := proxy.StallReply(testbed.Contains("EVALSHA", "bad-late"))
 	leaving, leave := context.WithCancel(t.Context())
-	leaves := badCtx{leaving, bad.m}
-	calls := []func(){began(func() {
-		defer func() { _ = recover() }()                            // its own code
-		if h, err := c.RLock("bad-late").Lock(leaves); err == nil { // the answer was faster
+	var sound atomic.Int64 // calls that did not panic
+	calls := []<-chan struct{}{calling(new(atomic.Int64), func() {
+		if h, err := c.RLock("bad-late").Lock(badCtx{leaving, bad.m}); err == nil { // the answer was faster
 			_ = h.Unlock(context.Background())
 		}
 	})}
@@ -238,83 +239,90 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	time.Sleep(50 * time.Millisecond) // most leave by then, whatever blocks them afterwards
 	trap.Release()
 
-	var stopped atomic.Int64 // calls that did not panic
-	call := func(f func() error) {
-		calls = append(calls, began(func() {
-			defer func() {
-				if v := recover(); v == nil {
-					stopped.Add(1)
-				}
-			}()
-			_ = f()
+	nothing := func(context.Context) error { return nil }
+	asked := []func(){
+		func() { _ = c.RLock("bad-new").Do(bad, nothing) },
+		func() { _ = c.FairLock("bad-fair").Do(bad, nothing) },
+		func() { _ = redlatch.MultiLock(c.RLock("bad-{m}1"), c.RLock("bad-{m}2")).Do(bad, nothing) },
+		func() { _, _ = c.RLock("bad-busy").TryLock(bad, checked/3, 0) },
+		func() { _, _ = c.RLock("bad-taken").ForceUnlock(bad) },
+	}
+	for _, call := range asked {
+		calls = append(calls, calling(&sound, call))
+	}
+	useful := func(name string) {
+		t.Helper()
+		within(t, name, began(func() {
+			if err := c.RLock(name).Do(t.Context(), nothing); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}))
 	}
-	nothing := func(context.Context) error { return nil }
-	call(func() error { return c.RLock("bad-new").Do(bad, nothing) })
-	call(func() error { return c.FairLock("bad-fair").Do(bad, nothing) })
-	call(func() error { return redlatch.MultiLock(c.RLock("bad-{m}1"), c.RLock("bad-{m}2")).Do(bad, nothing) })
-	call(func() error { _, err := c.RLock("bad-busy").TryLock(bad, checked/3, 0); return err })
-	call(func() error { _, err := c.RLock("bad-taken").ForceUnlock(bad); return err })
-	asked := len(calls) - 1
-
-	soon := func(what string, f func() error) {
+	over := func() {
 		t.Helper()
-		done := make(chan error, 1)
-		go func() { done <- f() }() // ends with f
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
-		case <-time.After(patience):
-			t.Errorf("%s: it does not end", what)
+		for _, call := range calls {
+			within(t, "a call for the bad lock", call)
 		}
 	}
-	server.Int(t, "DEL", "good-lost", "bad-taken")
+	r.server.Int(t, "DEL", "good-lost", "bad-taken")
 	for i := range 3 {
-		soon("another lock", func() error { return c.RLock(fmt.Sprint("good", i)).Do(t.Context(), nothing) })
+		useful(fmt.Sprint("good", i))
 	}
-	select {
-	case <-lost.Context().Done():
-	case <-time.After(patience):
-		t.Error("the loss of another lock is not told")
-	}
+	within(t, "the loss of another lock", lost.Context().Done())
 	if m.armed.Load() && (!needed || ctxs) { // a client that blocks can't give back
-		eventually(t, "the late grant is given back", func() bool { return server.Int(t, "EXISTS", "bad-late") == 0 })
+		bed.Eventually(t, "the late grant is given back", func() bool { return r.server.Int(t, "EXISTS", "bad-late") == 0 })
 	}
 	time.Sleep(lease * 3 / 4) // two renewals
 	if err := kept.Context().Err(); err != nil {
 		t.Errorf("the hold of another lock ended: %v", context.Cause(kept.Context()))
 	}
-	soon("its unlock", func() error { return kept.Unlock(context.Background()) })
+	within(t, "its unlock", began(func() { bed.Unlock(t, kept) }))
 	if m.met.Load() == 0 {
 		t.Error("nothing misbehaved")
 	}
 	if m.panics {
-		for _, wait := range calls {
-			soon("a call for the bad lock", func() error { wait(); return nil })
-		}
-		if n := stopped.Load(); !needed && n != int64(asked) {
-			t.Errorf("%d of %d calls had no panic", n, asked)
+		over()
+		if n := sound.Load(); !needed && n != int64(len(asked)) {
+			t.Errorf("%d of %d calls had no panic", n, len(asked))
 		}
 		m.armed.Store(false)
-		soon("the bad lock, then", func() error { return c.RLock("bad-new").Do(t.Context(), nothing) })
+		useful("bad-new")
 	}
-	soon("Close", func() error { c.Close(); return nil })
+	within(t, "Close", began(c.Close))
 	unblock()
-	for _, wait := range calls {
-		soon("a call for the bad lock", func() error { wait(); return nil })
-	}
+	over()
 	_ = taken.Unlock(t.Context())
-	unlock(t, busy)
+	bed.Unlock(t, busy)
 }
 
-// began runs f in a goroutine and returns how to wait for it.
-func began(f func()) (wait func()) {
+// began runs f in a goroutine and returns what is closed when it has ended.
+func began(f func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { // ends with f
 		defer close(done)
 		f()
 	}()
-	return func() { <-done }
+	return done
+}
+
+// calling begins f, which may panic, and counts it if it does not.
+func calling(sound *atomic.Int64, f func()) <-chan struct{} {
+	return began(func() {
+		defer func() {
+			if recover() == nil {
+				sound.Add(1)
+			}
+		}()
+		f()
+	})
+}
+
+// within waits for what is to end soon.
+func within(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(bed.Patience):
+		t.Errorf("%s: it does not end", what)
+	}
 }

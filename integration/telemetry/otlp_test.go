@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,10 +17,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -61,7 +63,6 @@ func replica(ctx context.Context, w *testbed.Worker) (err error) {
 	defer c.Close()
 	jobCtx, job := tracing.Tracer("orders").Start(ctx, "job")
 	defer job.End()
-	w.Say("job %s", job.SpanContext().SpanID())
 	h, err := c.RLock("orders:42", redlatch.Fenced()).Lock(jobCtx)
 	if err != nil {
 		return err
@@ -77,16 +78,15 @@ func replica(ctx context.Context, w *testbed.Worker) (err error) {
 func TestOTLP(t *testing.T) {
 	server := testbed.Standalone(t)
 	r := newReceiver(t)
-	start := func(instance string) (p *testbed.Process, job string) {
-		p = testbed.Spawn(t, "otlp", replicaArgs{server.Addr(), r.url, instance})
-		return p, p.Expect(t, "job")
+	start := func(instance string) *testbed.Process {
+		return testbed.Spawn(t, "otlp", replicaArgs{server.Addr(), r.url, instance})
 	}
-	first, firstJob := start("holder")
+	first := start("holder")
 	first.Expect(t, "held")
-	second, secondJob := start("waiter")
+	second := start("waiter")
 	// One attempt of the holder's, and two of the waiter's: the second one when its
 	// subscription stands.
-	eventually(t, "the second waits", func() bool { return server.CommandStats(t).Calls["evalsha"] >= 3 })
+	bed.Eventually(t, "the second waits", func() bool { return server.CommandStats(t).Calls["evalsha"] >= 3 })
 	const held = 50 * time.Millisecond
 	time.Sleep(held) // what the wait must show at least
 	first.Send(t, "unlock")
@@ -98,125 +98,37 @@ func TestOTLP(t *testing.T) {
 		}
 	}
 
-	holder, waiter := r.one("holder", "lock.acquire"), r.one("waiter", "lock.acquire")
-	for _, s := range []struct {
-		instance, job string
-		acquire       *tracepb.Span
-		children      string
-	}{
-		{"holder", firstJob, holder, "EVALSHA acquire"},
-		{"waiter", secondJob, waiter, "EVALSHA acquire, lock.wait, EVALSHA acquire, EVALSHA acquire"},
-	} {
-		release := r.one(s.instance, "lock.release")
-		if id(s.acquire.GetParentSpanId()) != s.job || id(release.GetParentSpanId()) != s.job {
-			t.Errorf("%s: spans below %s and %s, the job is %s", s.instance, id(s.acquire.GetParentSpanId()), id(release.GetParentSpanId()), s.job)
-		}
-		if got := r.below(s.instance, s.acquire); got != s.children {
-			t.Errorf("%s: below lock.acquire: %s, want %s", s.instance, got, s.children)
-		}
-		if got := r.below(s.instance, release); got != "EVALSHA release" {
-			t.Errorf("%s: below lock.release: %s", s.instance, got)
-		}
-		if s.acquire.GetKind() != tracepb.Span_SPAN_KIND_INTERNAL || s.acquire.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET {
-			t.Errorf("%s: lock.acquire is %v with status %v", s.instance, s.acquire.GetKind(), s.acquire.GetStatus())
-		}
-		for key, want := range map[string]string{
-			"lock.name": "orders:*", "lock.type": "reentrant", "lock.outcome": "acquired", "lock.lease": "30", "lock.watchdog": "true",
-			"lock.count": "1", "lock.contended": strconv.FormatBool(s.instance == "waiter"),
-		} {
-			if got := value(s.acquire.GetAttributes(), key); got != want {
-				t.Errorf("%s: %s is %q, want %q", s.instance, key, got, want)
+	d := newDrawing(&rig{})
+	d.spans = r.spans
+	got := strings.Join(d.tree(slices.Clone(r.spans)), "") + r.series()
+	golden(t, "otlp.golden", got)
+
+	var acquired tracetest.SpanStubs // the holder's, and the waiter's
+	for _, s := range r.spans {
+		switch s.Name {
+		case "lock.acquire":
+			acquired = append(acquired, s)
+		case "lock.wait":
+			if waited := s.EndTime.Sub(s.StartTime); waited < held {
+				t.Errorf("lock.wait lasts %v", waited)
 			}
 		}
 	}
-
-	// Who was it that the waiter waited for?
-	if len(holder.GetLinks()) != 0 || len(waiter.GetLinks()) != 1 {
-		t.Fatalf("%d links of the holder, %d of the waiter", len(holder.GetLinks()), len(waiter.GetLinks()))
+	slices.SortFunc(acquired, func(a, b tracetest.SpanStub) int { return a.StartTime.Compare(b.StartTime) })
+	holder, waiter := acquired[0], acquired[1]
+	if to := waiter.Links[0].SpanContext; !to.IsRemote() || !to.IsSampled() {
+		t.Errorf("the link is remote %t, sampled %t", to.IsRemote(), to.IsSampled())
 	}
-	link := waiter.GetLinks()[0]
-	if id(link.GetTraceId()) != id(holder.GetTraceId()) || id(link.GetSpanId()) != id(holder.GetSpanId()) || value(link.GetAttributes(), "lock.link") != "holder" {
-		t.Errorf("the link is %v, the holder %s %s", link, id(holder.GetTraceId()), id(holder.GetSpanId()))
+	if told, err := strconv.ParseFloat(attr(waiter, "lock.wait.duration"), 64); err != nil || told < held.Seconds() {
+		t.Errorf("waited for %v s, %v", told, err)
 	}
-	remote := uint32(tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK | tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
-	if link.GetFlags()&remote != remote || link.GetFlags()&1 != 1 {
-		t.Errorf("the link's flags are %x", link.GetFlags())
+	if first, second := attr(holder, "lock.fencing_token"), attr(waiter, "lock.fencing_token"); first >= second { // as long
+		t.Errorf("fencing tokens %s, then %s", first, second)
 	}
-	if value(waiter.GetAttributes(), "lock.holder.trace_id") != id(holder.GetTraceId()) ||
-		value(waiter.GetAttributes(), "lock.holder.owner") != value(holder.GetAttributes(), "lock.owner") {
-		t.Errorf("the holder is not named: %v", waiter.GetAttributes())
-	}
-	wait := r.one("waiter", "lock.wait")
-	waited := time.Duration(wait.GetEndTimeUnixNano() - wait.GetStartTimeUnixNano()) //nolint:gosec // an end after a start
-	told, err := strconv.ParseFloat(value(waiter.GetAttributes(), "lock.wait.duration"), 64)
-	if err != nil || waited < held || time.Duration(told*float64(time.Second)) < held {
-		t.Errorf("waited for %v, the attribute says %v s, %v", waited, told, err)
-	}
-	tokens := map[string]uint64{}
-	for instance, s := range map[string]*tracepb.Span{"holder": holder, "waiter": waiter} {
-		if tokens[instance], err = strconv.ParseUint(value(s.GetAttributes(), "lock.fencing_token"), 10, 64); err != nil {
-			t.Error(err)
-		}
-	}
-	if tokens["waiter"] <= tokens["holder"] {
-		t.Errorf("fencing tokens: %v", tokens)
-	}
-
-	r.expectMetrics("holder", waits{})
-	r.expectMetrics("waiter", waits{contentions: 1})
 	// From the dashboard to the trace.
-	for instance, s := range map[string]*tracepb.Span{"holder": holder, "waiter": waiter} {
-		if got := r.exemplar(instance, "lock.hold.duration"); got != id(s.GetTraceId())+" "+id(s.GetSpanId()) {
-			t.Errorf("%s: the exemplar of the hold is %q", instance, got)
+	for sender, s := range map[string]tracetest.SpanStub{"holder": holder, "waiter": waiter} {
+		if to := r.exemplar(sender + " lock.hold.duration"); to.SpanID() != s.SpanContext.SpanID() || to.TraceID() != s.SpanContext.TraceID() {
+			t.Errorf("the exemplar of the %s's hold leads elsewhere", sender)
 		}
 	}
-}
-
-// waits is what differs in the metrics of those who had to wait.
-type waits struct{ contentions int }
-
-func (r *receiver) expectMetrics(instance string, w waits) {
-	r.t.Helper()
-	const of = "name=orders:*,type=reentrant"
-	want := map[string]string{
-		"lock.acquire.duration": "histogram s {name=orders:*,outcome=acquired,type=reentrant} 1",
-		"lock.hold.duration":    "histogram s {name=orders:*,outcome=released,type=reentrant} 1",
-		"lock.contentions":      "counter {acquisition} {" + of + "} " + strconv.Itoa(w.contentions),
-		"lock.leases.lost":      "counter {hold} {" + of + "} 0",
-		"lock.held":             "sum {hold} {" + of + "} 0",
-	}
-	if w.contentions > 0 {
-		want["lock.waiting"] = "sum {acquisition} {" + of + "} 0"
-		want["lock.wait.duration"] = "histogram s {name=orders:*,outcome=acquired,type=reentrant} 1"
-	}
-	for name, text := range want {
-		if got := r.points(instance, name); got != text {
-			r.t.Errorf("%s: %s is\n%s, want\n%s", instance, name, got, text)
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name := range r.metrics[instance] {
-		if want[name] == "" && name != "lock.renewals" { // its errors begin at 0: TestMetrics
-			r.t.Errorf("%s sent a metric %s", instance, name)
-		}
-	}
-	if r.metrics[instance]["lock.renewals"] == nil {
-		r.t.Errorf("%s sent no lock.renewals", instance)
-	}
-}
-
-// exemplar is the trace and span that a histogram's only exemplar leads to.
-func (r *receiver) exemplar(instance, name string) string {
-	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var found []*metricspb.Exemplar
-	for _, p := range r.metrics[instance][name].GetHistogram().GetDataPoints() {
-		found = append(found, p.GetExemplars()...)
-	}
-	if len(found) != 1 {
-		r.t.Fatalf("%s: %s has %d exemplars", instance, name, len(found))
-	}
-	return id(found[0].GetTraceId()) + " " + id(found[0].GetSpanId())
 }

@@ -22,139 +22,37 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-func init() {
-	testbed.Role("holder", holder)
-	testbed.Role("late-providers", lateProviders)
-}
-
-// holder locks in a process of its own and says which span that was; the lock is
-// unlocked at the next line.
-func holder(ctx context.Context, w *testbed.Worker) error {
-	var addr string
-	if err := w.Args(&addr); err != nil {
-		return err
-	}
-	spans := tracetest.NewInMemoryExporter()
-	c, err := redlatch.New(redlatch.Config{
-		Redis:          rueidis.ClientOption{InitAddress: []string{addr}},
-		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
-	})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	h, err := c.RLock("orders:42").Lock(ctx)
-	if err != nil {
-		return err
-	}
-	for _, s := range spans.GetSpans() {
-		if s.Name == "lock.acquire" {
-			w.Say("held %s %s", s.SpanContext.TraceID(), s.SpanContext.SpanID())
-		}
-	}
-	<-w.Lines()
-	return h.Unlock(context.Background())
-}
-
-// TestLinkAcrossProcesses: the waiter's span in this process links to the
-// acquisition's span in the other.
-func TestLinkAcrossProcesses(t *testing.T) {
-	r := newRig(t)
-	p := testbed.Spawn(t, "holder", r.server.Addr())
-	var traceID, spanID string
-	if _, err := fmt.Sscan(p.Expect(t, "held"), &traceID, &spanID); err != nil {
-		t.Fatal(err)
-	}
-	wait := begin(t, func() {
-		h, err := r.client.RLock("orders:42").Lock(context.Background())
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		unlock(t, h)
-	})
-	r.untilTried("acquire", 2)
-	p.Send(t, "unlock")
-	wait()
-	if err := p.Wait(t); err != nil {
-		t.Error(err)
-	}
-	for _, s := range r.exporter.GetSpans() {
-		if s.Name != "lock.acquire" {
-			continue
-		}
-		if len(s.Links) != 1 {
-			t.Fatalf("%d links", len(s.Links))
-		}
-		to := s.Links[0].SpanContext
-		if to.TraceID().String() != traceID || to.SpanID().String() != spanID || !to.IsRemote() || !to.IsSampled() {
-			t.Errorf("the link leads to %s %s, the holder is %s %s", to.TraceID(), to.SpanID(), traceID, spanID)
-		}
-		if attr(s, "lock.holder.trace_id") != traceID || attr(s, "lock.holder.owner") == "" {
-			t.Errorf("the holder is not named: %v", s.Attributes)
-		}
-		return
-	}
-	t.Error("the waiter has no span")
-}
+func init() { testbed.Role("late-providers", lateProviders) }
 
 func neverSampled(c *redlatch.Config) {
 	c.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 }
 
-// A holder that is not sampled leaves no trace, and what an earlier one left is not taken for its
-// own.
-func TestHolderThatIsNotSampled(t *testing.T) {
-	r := newRig(t)
-	never := r.open(neverSampled)
-	h := must[redlatch.Hold](t)(r.client.RLock("a").Lock(t.Context()))
-	if n := r.server.Int(t, "PTTL", "redlatch_trace:{a}"); n < 25_000 || n > 30_000 {
-		t.Errorf("the trace that is left lives for %d ms", n)
-	}
-	r.server.Int(t, "DEL", "a") // the trace stays
-	h2 := must[redlatch.Hold](t)(never.RLock("a").Lock(t.Context()))
-	if _, err := r.client.RLock("a").TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Error(err)
-	}
-	if got := r.tree(); strings.Contains(got, "->") {
-		t.Errorf("a link to one that does not hold the lock:\n%s", got)
-	}
-	unlock(t, h2)
-	_ = h.Unlock(t.Context()) // lost
-	r.server.Int(t, "DEL", "redlatch_trace:{a}")
-	unlock(t, must[redlatch.Hold](t)(never.RLock("a").Lock(t.Context())))
-	if n := r.server.Int(t, "EXISTS", "redlatch_trace:{a}"); n != 0 {
-		t.Error("an acquisition that is not sampled left its trace")
-	}
-}
-
 // lateProviders makes a Client before the program sets its providers: in a
 // process of its own, since they are set once for all.
-func lateProviders(ctx context.Context, w *testbed.Worker) error {
+func lateProviders(ctx context.Context, w *testbed.Worker) (err error) {
 	var addr string
 	if err := w.Args(&addr); err != nil {
 		return err
 	}
-	c, err := redlatch.New(redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
+	open := func(change setting) *redlatch.Client {
+		cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}}
+		change(&cfg)
+		c, failed := redlatch.New(cfg)
+		err = errors.Join(err, failed)
+		return c
+	}
+	global := func(*redlatch.Config) {}
+	c, noops := open(global), open(off)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	quiet := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}}
-	off(&quiet)
-	noops, err := redlatch.New(quiet)
-	if err != nil {
-		return err
-	}
 	defer noops.Close()
 	pair := func(c *redlatch.Client) func() {
 		l := c.RLock("a")
 		return func() {
-			h, err := l.Lock(ctx)
-			if err == nil {
-				err = h.Unlock(ctx)
-			}
-			if err != nil {
+			if err := l.Do(ctx, func(context.Context) error { return nil }); err != nil {
 				panic(err)
 			}
 		}
@@ -168,7 +66,7 @@ func lateProviders(ctx context.Context, w *testbed.Worker) error {
 	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
 	otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))
-	later, err := redlatch.New(redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{addr}}})
+	later := open(global)
 	if err != nil {
 		return err
 	}
@@ -178,17 +76,7 @@ func lateProviders(ctx context.Context, w *testbed.Worker) error {
 	if err != nil {
 		return err
 	}
-	var ages metricdata.ResourceMetrics
-	if err := reader.Collect(ctx, &ages); err != nil {
-		return err
-	}
-	for _, scope := range ages.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if g, ok := m.Data.(metricdata.Gauge[float64]); ok && m.Name == "lock.hold.age" {
-				w.Say("age %f", g.DataPoints[0].Value)
-			}
-		}
-	}
+	w.Say("age %d", only(ctx, reader, "lock.hold.age"))
 	if err := young.Unlock(ctx); err != nil {
 		return err
 	}
@@ -202,18 +90,24 @@ func lateProviders(ctx context.Context, w *testbed.Worker) error {
 		names = append(names, s.Name)
 	}
 	w.Say("spans %s", strings.Join(names, " "))
+	w.Say("held %d", only(ctx, reader, "lock.held"))
+	return nil
+}
+
+// only is the only value of a metric; -1 if there is none, or another one.
+func only(ctx context.Context, reader metric.Reader, name string) int64 {
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(ctx, &all); err != nil {
-		return err
+		return -1
 	}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "lock.held" {
-				w.Say("held %d", sum.DataPoints[0].Value)
+			if values := points(m); m.Name == name && len(values) == 1 {
+				return values["lock.type=reentrant"]
 			}
 		}
 	}
-	return nil
+	return -1
 }
 
 // allocations is the least that one call of f makes. An average says less: a renewal beside adds to it, and
@@ -234,17 +128,13 @@ func allocations(f func()) uint64 {
 // TestProvidersSetLater: before the program sets its providers nothing is paid,
 // from then on everything is told, by the same Client.
 func TestProvidersSetLater(t *testing.T) {
-	server := testbed.Standalone(t)
-	p := testbed.Spawn(t, "late-providers", server.Addr())
+	p := testbed.Spawn(t, "late-providers", testbed.Standalone(t).Addr())
 	var noops, before uint64
-	if _, err := fmt.Sscan(p.Expect(t, "allocations"), &noops, &before); err != nil {
-		t.Fatal(err)
+	if _, err := fmt.Sscan(p.Expect(t, "allocations"), &noops, &before); err != nil || before > noops {
+		t.Errorf("%d allocations for Lock + Unlock before providers are set, %d with no-ops: %v", before, noops, err)
 	}
-	if before > noops {
-		t.Errorf("%d allocations for Lock + Unlock before providers are set, %d with no-ops", before, noops)
-	}
-	if got, err := strconv.ParseFloat(p.Expect(t, "age"), 64); err != nil || got < 0.05 {
-		t.Errorf("the oldest hold is %f s old: %v", got, err)
+	if age, err := strconv.Atoi(p.Expect(t, "age")); err != nil || age < 50 {
+		t.Errorf("the oldest hold is %d ms old: %v", age, err)
 	}
 	if got, want := p.Expect(t, "spans"), "EVALSHA lock.release EVALSHA lock.acquire EVALSHA lock.release"; got != want {
 		t.Errorf("spans: %s, want %s", got, want)

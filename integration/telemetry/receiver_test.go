@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"compress/gzip"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,7 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
@@ -20,39 +25,30 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const (
-	scope  = "github.com/redlatch/redlatch"
-	schema = "https://opentelemetry.io/schemas/1.43.0"
-)
+const schema = "https://opentelemetry.io/schemas/1.43.0"
 
-// receiver is an OTLP receiver as a collector has one (HTTP, protobuf). It keeps
-// what redlatch's scope sends, by the service.instance.id of the sender.
+// receiver is an OTLP receiver as a collector has one (HTTP, protobuf). It keeps the spans, and what each sender, by its
+// service.instance.id, sent last of each metric.
 type receiver struct {
 	t   *testing.T
 	url string
 
 	mu      sync.Mutex
-	spans   map[string][]*tracepb.Span              // guarded by mu
-	metrics map[string]map[string]*metricspb.Metric // guarded by mu; the latest, by name
+	spans   tracetest.SpanStubs          // guarded by mu
+	metrics map[string]*metricspb.Metric // guarded by mu; by sender and name
 }
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{t: t, spans: map[string][]*tracepb.Span{}, metrics: map[string]map[string]*metricspb.Metric{}}
+	r := &receiver{t: t, metrics: map[string]*metricspb.Metric{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/traces", func(w http.ResponseWriter, req *http.Request) {
 		var in collectortrace.ExportTraceServiceRequest
-		if r.decode(w, req, &in) {
-			r.keepSpans(&in)
-			r.reply(w, &collectortrace.ExportTraceServiceResponse{})
-		}
+		r.serve(w, req, &in, func() { r.keepSpans(&in) }, &collectortrace.ExportTraceServiceResponse{})
 	})
 	mux.HandleFunc("POST /v1/metrics", func(w http.ResponseWriter, req *http.Request) {
 		var in collectormetrics.ExportMetricsServiceRequest
-		if r.decode(w, req, &in) {
-			r.keepMetrics(&in)
-			r.reply(w, &collectormetrics.ExportMetricsServiceResponse{})
-		}
+		r.serve(w, req, &in, func() { r.keepMetrics(&in) }, &collectormetrics.ExportMetricsServiceResponse{})
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -60,7 +56,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-func (r *receiver) decode(w http.ResponseWriter, req *http.Request, into proto.Message) bool {
+func (r *receiver) serve(w http.ResponseWriter, req *http.Request, in proto.Message, keep func(), answer proto.Message) {
 	body := io.Reader(req.Body)
 	var err error
 	if req.Header.Get("Content-Encoding") == "gzip" {
@@ -71,20 +67,18 @@ func (r *receiver) decode(w http.ResponseWriter, req *http.Request, into proto.M
 		data, err = io.ReadAll(body)
 	}
 	if err == nil {
-		err = proto.Unmarshal(data, into)
+		err = proto.Unmarshal(data, in)
 	}
 	if err != nil || req.Header.Get("Content-Type") != "application/x-protobuf" {
 		r.t.Errorf("%s: %v, content type %q", req.URL, err, req.Header.Get("Content-Type"))
 		w.WriteHeader(http.StatusBadRequest)
-		return false
+		return
 	}
-	return true
-}
-
-func (r *receiver) reply(w http.ResponseWriter, m proto.Message) {
-	data, err := proto.Marshal(m)
-	if err == nil {
-		w.Header().Set("Content-Type", "application/x-protobuf")
+	r.mu.Lock()
+	keep()
+	r.mu.Unlock()
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	if data, err = proto.Marshal(answer); err == nil {
 		_, err = w.Write(data)
 	}
 	if err != nil {
@@ -93,139 +87,65 @@ func (r *receiver) reply(w http.ResponseWriter, m proto.Message) {
 }
 
 func (r *receiver) keepSpans(in *collectortrace.ExportTraceServiceRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, res := range in.GetResourceSpans() {
-		instance := value(res.GetResource().GetAttributes(), "service.instance.id")
 		for _, s := range res.GetScopeSpans() {
-			if s.GetScope().GetName() != scope {
-				continue
-			}
-			if s.GetSchemaUrl() != schema {
+			if s.GetSchemaUrl() != schema && s.GetScope().GetName() == "github.com/redlatch/redlatch" {
 				r.t.Errorf("spans have the schema %q", s.GetSchemaUrl())
 			}
-			r.spans[instance] = append(r.spans[instance], s.GetSpans()...)
+			for _, span := range s.GetSpans() {
+				r.spans = append(r.spans, stub(span))
+			}
 		}
 	}
 }
 
 func (r *receiver) keepMetrics(in *collectormetrics.ExportMetricsServiceRequest) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, res := range in.GetResourceMetrics() {
-		instance := value(res.GetResource().GetAttributes(), "service.instance.id")
+		sender := valueOf(attributes(res.GetResource().GetAttributes()), "service.instance.id")
 		for _, s := range res.GetScopeMetrics() {
-			if s.GetScope().GetName() != scope {
-				continue
-			}
 			if s.GetSchemaUrl() != schema {
 				r.t.Errorf("metrics have the schema %q", s.GetSchemaUrl())
 			}
-			if r.metrics[instance] == nil {
-				r.metrics[instance] = map[string]*metricspb.Metric{}
-			}
 			for _, m := range s.GetMetrics() {
-				r.metrics[instance][m.GetName()] = m
+				r.metrics[sender+" "+m.GetName()] = m
 			}
 		}
 	}
 }
 
-// one is the only span of a name that an instance has sent.
-func (r *receiver) one(instance, name string) *tracepb.Span {
-	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var found []*tracepb.Span
-	var names []string
-	for _, s := range r.spans[instance] {
-		names = append(names, s.GetName())
-		if s.GetName() == name {
-			found = append(found, s)
-		}
+// stub is a span as the SDK has it.
+func stub(s *tracepb.Span) tracetest.SpanStub {
+	out := tracetest.SpanStub{
+		Name: s.GetName(), SpanKind: trace.SpanKind(s.GetKind()), Attributes: attributes(s.GetAttributes()),
+		SpanContext: spanContext(s.GetTraceId(), s.GetSpanId(), s.GetFlags()),
+		Parent:      spanContext(s.GetTraceId(), s.GetParentSpanId(), 0),
+		StartTime:   time.Unix(0, int64(s.GetStartTimeUnixNano())), //nolint:gosec // of today
+		EndTime:     time.Unix(0, int64(s.GetEndTimeUnixNano())),   //nolint:gosec // of today
 	}
-	if len(found) != 1 {
-		r.t.Fatalf("%s sent %d spans %s, want one; all: %v", instance, len(found), name, names)
+	if s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR {
+		out.Status = sdktrace.Status{Code: codes.Error, Description: s.GetStatus().GetMessage()}
 	}
-	return found[0]
+	for _, l := range s.GetLinks() {
+		to := spanContext(l.GetTraceId(), l.GetSpanId(), l.GetFlags())
+		out.Links = append(out.Links, sdktrace.Link{SpanContext: to, Attributes: attributes(l.GetAttributes())})
+	}
+	return out
 }
 
-// below are an instance's children of a span by name, and the script where there is
-// one, in their order.
-func (r *receiver) below(instance string, parent *tracepb.Span) string {
-	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var children []*tracepb.Span
-	for _, s := range r.spans[instance] {
-		if string(s.GetParentSpanId()) == string(parent.GetSpanId()) && string(s.GetTraceId()) == string(parent.GetTraceId()) {
-			children = append(children, s)
-		}
+func spanContext(traceID, spanID []byte, flags uint32) trace.SpanContext {
+	cfg := trace.SpanContextConfig{
+		TraceFlags: trace.TraceFlags(flags & 1), Remote: flags&uint32(tracepb.SpanFlags_SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK) != 0,
 	}
-	slices.SortStableFunc(children, func(a, b *tracepb.Span) int {
-		return int(a.GetStartTimeUnixNano() - b.GetStartTimeUnixNano()) //nolint:gosec // spans of one test
-	})
-	var out []string
-	for _, s := range children {
-		name := s.GetName()
-		if script := value(s.GetAttributes(), "db.stored_procedure.name"); script != "" {
-			name += " " + script
-		}
-		out = append(out, name)
-	}
-	return strings.Join(out, ", ")
+	copy(cfg.TraceID[:], traceID)
+	copy(cfg.SpanID[:], spanID)
+	return trace.NewSpanContext(cfg)
 }
 
-// points are a metric's values by its attributes, in histograms the counts, and what
-// kind of metric it is.
-func (r *receiver) points(instance, name string) string {
-	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m := r.metrics[instance][name]
-	var out []string
-	add := func(attrs []*commonpb.KeyValue, n any) {
-		var labels []string
-		for _, a := range attrs {
-			labels = append(labels, strings.TrimPrefix(a.GetKey(), "lock.")+"="+text(a.GetValue()))
-		}
-		slices.Sort(labels)
-		out = append(out, fmt.Sprintf("{%s} %v", strings.Join(labels, ","), n))
+func attributes(all []*commonpb.KeyValue) (out []attribute.KeyValue) {
+	for _, a := range all {
+		out = append(out, attribute.String(a.GetKey(), text(a.GetValue())))
 	}
-	kind := "nothing"
-	cumulative := metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
-	switch data := m.GetData().(type) {
-	case *metricspb.Metric_Sum:
-		kind = "sum"
-		if data.Sum.GetIsMonotonic() {
-			kind = "counter"
-		}
-		if data.Sum.GetAggregationTemporality() != cumulative {
-			kind += "?"
-		}
-		for _, p := range data.Sum.GetDataPoints() {
-			add(p.GetAttributes(), p.GetAsInt())
-		}
-	case *metricspb.Metric_Histogram:
-		kind = "histogram"
-		if data.Histogram.GetAggregationTemporality() != cumulative {
-			kind += "?"
-		}
-		for _, p := range data.Histogram.GetDataPoints() {
-			add(p.GetAttributes(), p.GetCount())
-		}
-	}
-	slices.Sort(out)
-	return kind + " " + m.GetUnit() + " " + strings.Join(out, " ")
-}
-
-func value(attrs []*commonpb.KeyValue, key string) string {
-	for _, a := range attrs {
-		if a.GetKey() == key {
-			return text(a.GetValue())
-		}
-	}
-	return ""
+	return out
 }
 
 func text(v *commonpb.AnyValue) string {
@@ -242,4 +162,52 @@ func text(v *commonpb.AnyValue) string {
 	return ""
 }
 
-func id(b []byte) string { return hex.EncodeToString(b) }
+// series are the metrics' values by their attributes, in histograms the counts, and what kinds of metrics they are.
+func (r *receiver) series() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for name, m := range r.metrics {
+		kind, temporality := "sum", metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
+		add := func(attrs []*commonpb.KeyValue, n any) {
+			set := attribute.NewSet(attributes(attrs)...)
+			labels := strings.ReplaceAll(set.Encoded(attribute.DefaultEncoder()), "lock.", "")
+			out = append(out, fmt.Sprintf("%s{%s}, a %s in %s: %v\n", name, labels, kind, m.GetUnit(), n))
+		}
+		if h := m.GetHistogram(); h != nil {
+			kind, temporality = "histogram", h.GetAggregationTemporality()
+			for _, p := range h.GetDataPoints() {
+				add(p.GetAttributes(), p.GetCount())
+			}
+		}
+		if s := m.GetSum(); s != nil {
+			temporality = s.GetAggregationTemporality()
+			if s.GetIsMonotonic() {
+				kind = "counter"
+			}
+			for _, p := range s.GetDataPoints() {
+				add(p.GetAttributes(), p.GetAsInt())
+			}
+		}
+		if temporality != metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE {
+			r.t.Errorf("%s is %v", name, temporality)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "")
+}
+
+// exemplar is the span that a histogram's only exemplar leads to.
+func (r *receiver) exemplar(name string) trace.SpanContext {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []*metricspb.Exemplar
+	for _, p := range r.metrics[name].GetHistogram().GetDataPoints() {
+		found = append(found, p.GetExemplars()...)
+	}
+	if len(found) != 1 {
+		r.t.Fatalf("%s has %d exemplars", name, len(found))
+	}
+	return spanContext(found[0].GetTraceId(), found[0].GetSpanId(), 0)
+}

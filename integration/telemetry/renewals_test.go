@@ -2,12 +2,14 @@ package telemetry
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -21,77 +23,68 @@ func TestSpansOfFailingRenewals(t *testing.T) {
 
 func failingRenewals(t *testing.T, back bool) {
 	const holds, failures = 40, 120
-	server := testbed.Standalone(t)
-	proxy := testbed.NewProxy(t, server.Addr())
+	r := bare(t)
+	proxy := testbed.NewProxy(t, r.server.Addr())
 	lease := 2 * checked
 	if back {
 		lease = 4 * checked
 	}
-	r := newRig(t, leaseTime(lease), through(proxy))
+	c := r.open(leaseTime(lease), through(proxy))
 	var all []redlatch.Hold
 	for i := range holds {
-		h := must[redlatch.Hold](t)(r.client.RLock(fmt.Sprint("l", i)).Lock(t.Context()))
+		h := bed.Lock(t, t.Context(), c.RLock(fmt.Sprint("l", i)))
 		defer func() { _ = h.Unlock(t.Context()) }()
 		all = append(all, h)
 	}
 	proxy.Refuse()
 	proxy.Cut()
-	count := func(kind string) int64 { return points(t, r.collect()["lock.renewals"])[kind] }
-	eventually(t, "renewals fail", func() bool { return count("error.type=unavailable,lock.type=reentrant") >= failures })
-	told := func() (began, over int) {
-		for _, s := range r.exporter.GetSpans() {
-			switch {
-			case s.Name == "lock.renew" && attr(s, "error.type") == "unavailable":
+	bed.Eventually(t, "renewals fail", func() bool {
+		return r.point("lock.renewals", "error.type=unavailable,lock.type=reentrant") >= failures
+	})
+	// told are the holds whose spans tell that their renewals fail, and that this is over, each as often.
+	told := func() (failing, over map[string]int, began, ended int) {
+		failing, over = map[string]int{}, map[string]int{}
+		for _, s := range r.spans("lock.renew") {
+			if attr(s, "error.type") == "unavailable" {
+				failing[attr(s, "lock.name")]++
 				began++
-			case s.Name == "lock.renew":
-				over++
+			} else {
+				over[attr(s, "lock.name")]++
+				ended++
 			}
 		}
-		return began, over
+		return failing, over, began, ended
 	}
-	if failing, _ := told(); failing > holds {
-		t.Errorf("%d spans of %d holds whose renewals fail", failing, holds)
+	if _, _, began, _ := told(); began > holds {
+		t.Errorf("%d spans of %d holds whose renewals fail", began, holds)
 	}
 	if back {
 		proxy.Admit(t)
 	}
 	// Failures go on to begin until the last renewal works, or until the last hold is lost.
 	ended := func() bool {
-		for _, h := range all {
-			if !back && h.Context().Err() == nil {
-				return false
-			}
-		}
-		began, over := told()
-		return over >= began
+		living := func(h redlatch.Hold) bool { return h.Context().Err() == nil }
+		_, _, began, ended := told()
+		return ended >= began && (back || !slices.ContainsFunc(all, living))
 	}
-	for limit := time.Now().Add(lease + patience); !ended() && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(lease + bed.Patience); !ended() && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		continue // the assertions below say what is missing
 	}
-	r.client.Close() // what is under way has been told
+	c.Close() // what is under way has been told
 
-	began, over, commands := map[string]int{}, map[string]int{}, 0
-	for _, s := range r.exporter.GetSpans() {
-		switch {
-		case s.Name == "lock.renew" && attr(s, "error.type") == "unavailable":
-			began[attr(s, "lock.name")]++
-		case s.Name == "lock.renew":
-			over[attr(s, "lock.name")]++
-		case attr(s, "db.stored_procedure.name") == "renew" && s.Status.Code != 0 && isRoot(s):
-			commands++
-		}
-	}
-	if len(began) < holds/2 {
-		t.Errorf("%d holds alone tell that their renewals fail", len(began))
+	failing, over, _, _ := told()
+	if len(failing) < holds/2 {
+		t.Errorf("%d holds alone tell that their renewals fail", len(failing))
 	}
 	for i := range holds {
-		if name := fmt.Sprint("l", i); began[name] > 1 || over[name] != began[name] {
-			t.Errorf("%s: %d spans tell that its renewal fails and %d that this is over, want one each, or neither", name, began[name], over[name])
+		if name := fmt.Sprint("l", i); failing[name] > 1 || over[name] != failing[name] {
+			t.Errorf("%s: %d spans tell that its renewal fails and %d that this is over, want one each, or neither", name, failing[name], over[name])
 		}
 	}
-	if commands > holds {
-		t.Errorf("%d spans of commands that failed, want those alone with which a failure began: %d at most", commands, holds)
+	commands := slices.DeleteFunc(r.spans("EVALSHA"), func(s tracetest.SpanStub) bool {
+		return attr(s, "db.stored_procedure.name") != "renew" || s.Status.Code == 0 || s.Parent.IsValid()
+	})
+	if len(commands) > holds {
+		t.Errorf("%d spans of commands that failed, want those alone with which a failure began: %d at most", len(commands), holds)
 	}
 }
-
-func isRoot(s tracetest.SpanStub) bool { return !s.Parent.IsValid() }

@@ -4,78 +4,136 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+	"go.opentelemetry.io/otel/attribute"
+	mnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.uber.org/goleak"
+	tnoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-func TestMain(m *testing.M) {
-	testbed.Main()
-	goleak.VerifyTestMain(m)
-}
-
-const patience = 15 * time.Second
+func TestMain(m *testing.M) { bed.Main(m) }
 
 // checked is a lease that is checked once a second: a machine that lets the process wait
 // for two does not end it.
 const checked = 3 * time.Second
 
-// rig is a server, a client and all that the client tells.
+// rig is a server, clients and all that they tell.
 type rig struct {
 	t        *testing.T
 	server   *testbed.Server
-	client   *redlatch.Client
-	exporter *tracetest.InMemoryExporter
-	seen     *recorder
+	client   *redlatch.Client   // the first of
+	clients  []*redlatch.Client // all
+	ports    []string           // of the servers, as the clients see them
+	seen     *tracetest.SpanRecorder
 	reader   *metric.ManualReader
 	log      *logged
 	tracing  *sdktrace.TracerProvider
 	metering *metric.MeterProvider
 }
 
-type setting func(*redlatch.Config)
+type setting = func(*redlatch.Config)
+
+func leaseTime(d time.Duration) setting { return func(c *redlatch.Config) { c.LeaseTime = d } }
+
+// tenure is for how long an RLock may be passed on inside the process; negative: never.
+func tenure(d time.Duration) setting { return func(c *redlatch.Config) { c.Tenure = d } }
+
+func through(p *testbed.Proxy) setting {
+	return func(c *redlatch.Config) { c.Redis = rueidis.ClientOption{InitAddress: []string{p.Addr()}} }
+}
+
+// off is telemetry switched off with the API's no-ops.
+func off(c *redlatch.Config) {
+	c.TracerProvider, c.MeterProvider = tnoop.NewTracerProvider(), mnoop.NewMeterProvider()
+}
+
+// bare is a rig without a client.
+func bare(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, server: testbed.Standalone(t), seen: tracetest.NewSpanRecorder(), reader: metric.NewManualReader(), log: &logged{}}
+	r.tracing = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.seen))
+	r.metering = metric.NewMeterProvider(metric.WithReader(r.reader))
+	return r
+}
 
 func newRig(t *testing.T, settings ...setting) *rig {
 	t.Helper()
-	r := &rig{
-		t: t, server: testbed.Standalone(t), exporter: tracetest.NewInMemoryExporter(),
-		seen: newRecorder(), reader: metric.NewManualReader(), log: &logged{},
-	}
-	r.tracing = sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.exporter), sdktrace.WithSpanProcessor(r.seen))
-	r.metering = metric.NewMeterProvider(metric.WithReader(r.reader))
-	r.client = r.open(settings...)
+	r := bare(t)
+	r.open(settings...)
 	return r
 }
 
 // open makes a client that tells the same providers.
 func (r *rig) open(settings ...setting) *redlatch.Client {
 	r.t.Helper()
-	cfg := redlatch.Config{
-		Redis:          rueidis.ClientOption{InitAddress: []string{r.server.Addr()}},
-		TracerProvider: r.tracing, MeterProvider: r.metering,
-		Logger: slog.New(slog.NewJSONHandler(r.log, nil)),
-	}
-	for _, s := range settings {
-		s(&cfg)
-	}
-	c, err := redlatch.New(cfg)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(c.Close)
+	c := bed.Client(r.t, r.server.Addr(), append([]setting{func(c *redlatch.Config) {
+		c.TracerProvider, c.MeterProvider, c.Logger, c.LeaseTime = r.tracing, r.metering, slog.New(slog.NewJSONHandler(r.log, nil)), 0
+	}}, settings...)...)
+	r.clients = append(r.clients, c)
+	r.client = r.clients[0]
 	return c
+}
+
+// spans are those that have ended, in the order of their ends; of a name, if there is one.
+func (r *rig) spans(name ...string) tracetest.SpanStubs {
+	return slices.DeleteFunc(tracetest.SpanStubsFromReadOnlySpans(r.seen.Ended()), func(s tracetest.SpanStub) bool {
+		return len(name) > 0 && !slices.Contains(name, s.Name)
+	})
+}
+
+func attr(s tracetest.SpanStub, key string) string { return valueOf(s.Attributes, key) }
+
+func valueOf(attrs []attribute.KeyValue, key string) string {
+	for _, a := range attrs {
+		if string(a.Key) == key {
+			return a.Value.String()
+		}
+	}
+	return ""
+}
+
+// begun and ended block until that many spans of a name, or commands of a script, have begun or ended.
+func (r *rig) begun(name string, n int) {
+	r.t.Helper()
+	r.until(name+" begins", n, name, func() (all []sdktrace.ReadOnlySpan) {
+		for _, s := range r.seen.Started() {
+			all = append(all, s)
+		}
+		return all
+	})
+}
+
+func (r *rig) ended(name string, n int) {
+	r.t.Helper()
+	r.until(name+" ends", n, name, r.seen.Ended)
+}
+
+func (r *rig) until(what string, n int, name string, spans func() []sdktrace.ReadOnlySpan) {
+	r.t.Helper()
+	bed.Eventually(r.t, what, func() bool {
+		left := n
+		for _, s := range spans() {
+			if s.Name() == name || valueOf(s.Attributes(), "db.stored_procedure.name") == name {
+				left--
+			}
+		}
+		return left <= 0
+	})
 }
 
 // collect reads the metrics; by name.
@@ -87,7 +145,7 @@ func (r *rig) collect() map[string]metricdata.Metrics {
 	}
 	out := map[string]metricdata.Metrics{}
 	for _, scope := range all.ScopeMetrics {
-		if scope.Scope.SchemaURL != "https://opentelemetry.io/schemas/1.43.0" {
+		if scope.Scope.SchemaURL != schema {
 			r.t.Errorf("scope %s has schema %q", scope.Scope.Name, scope.Scope.SchemaURL)
 		}
 		for _, m := range scope.Metrics {
@@ -97,82 +155,38 @@ func (r *rig) collect() map[string]metricdata.Metrics {
 	return out
 }
 
-// recorder is a span processor that tests can wait on.
-type recorder struct {
-	*tracetest.SpanRecorder
-	mu   sync.Mutex
-	news chan struct{} // guarded by mu; closed and replaced at every span
-}
-
-func newRecorder() *recorder {
-	return &recorder{SpanRecorder: tracetest.NewSpanRecorder(), news: make(chan struct{})}
-}
-
-func (r *recorder) tell() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	close(r.news)
-	r.news = make(chan struct{})
-}
-
-// OnStart implements sdktrace.SpanProcessor.
-func (r *recorder) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
-	r.SpanRecorder.OnStart(ctx, s)
-	r.tell()
-}
-
-// OnEnd implements sdktrace.SpanProcessor.
-func (r *recorder) OnEnd(s sdktrace.ReadOnlySpan) {
-	r.SpanRecorder.OnEnd(s)
-	r.tell()
-}
-
-// until blocks until cond holds of the spans seen so far.
-func (r *rig) until(what string, cond func(started []sdktrace.ReadWriteSpan, ended []sdktrace.ReadOnlySpan) bool) {
-	r.t.Helper()
-	limit := time.After(patience)
-	for {
-		r.seen.mu.Lock()
-		news := r.seen.news
-		r.seen.mu.Unlock()
-		if cond(r.seen.Started(), r.seen.Ended()) {
-			return
+// points are a metric's values by their attributes; of a histogram the counts, of a gauge of seconds milliseconds.
+func points(m metricdata.Metrics) map[string]int64 {
+	out := map[string]int64{}
+	label := func(set attribute.Set) string { return set.Encoded(attribute.DefaultEncoder()) }
+	switch data := m.Data.(type) {
+	case metricdata.Sum[int64]:
+		for _, p := range data.DataPoints {
+			out[label(p.Attributes)] = p.Value
 		}
-		select {
-		case <-news:
-		case <-limit:
-			r.t.Fatalf("waited in vain until %s\n%s", what, r.tree())
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			out[label(p.Attributes)] = int64(p.Count) //nolint:gosec // small
+		}
+	case metricdata.Gauge[float64]:
+		for _, p := range data.DataPoints {
+			out[label(p.Attributes)] = int64(1000 * p.Value)
 		}
 	}
+	return out
 }
 
-// untilTried blocks until that many runs of a script have ended.
-func (r *rig) untilTried(script string, n int) {
+// point is one of a metric's values; 0 if there is none.
+func (r *rig) point(name, labels string) int64 {
 	r.t.Helper()
-	r.until(script+" ran", func(_ []sdktrace.ReadWriteSpan, ended []sdktrace.ReadOnlySpan) bool {
-		count := 0
-		for _, s := range ended {
-			for _, a := range s.Attributes() {
-				if a.Key == "db.stored_procedure.name" && a.Value.AsString() == script {
-					count++
-				}
-			}
-		}
-		return count >= n
-	})
+	return points(r.collect()[name])[labels]
 }
 
-// untilEnded blocks until that many spans of a name have ended.
-func (r *rig) untilEnded(name string, n int) {
+// older waits until a gauge of ages says more than d.
+func (r *rig) older(name, labels string, d time.Duration) {
 	r.t.Helper()
-	r.until(name+" ended", func(_ []sdktrace.ReadWriteSpan, ended []sdktrace.ReadOnlySpan) bool {
-		count := 0
-		for _, s := range ended {
-			if s.Name() == name {
-				count++
-			}
-		}
-		return count >= n
+	bed.Eventually(r.t, fmt.Sprintf("%s of %s is above %v", name, labels, d), func() bool {
+		return r.point(name, labels) > d.Milliseconds()
 	})
 }
 
@@ -201,45 +215,9 @@ func (l *logged) lines(t *testing.T, what string) []map[string]any {
 		if err := json.Unmarshal([]byte(line), &rec); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		if msg, _ := rec["msg"].(string); strings.Contains(msg, what) {
+		if strings.Contains(fmt.Sprint(rec["msg"]), what) {
 			out = append(out, rec)
 		}
 	}
 	return out
-}
-
-// begin runs f in a goroutine and returns how to wait for it.
-func begin(t *testing.T, f func()) (wait func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() { // ends with f
-		defer close(done)
-		f()
-	}()
-	return func() {
-		t.Helper()
-		select {
-		case <-done:
-		case <-time.After(patience):
-			t.Fatal("it did not end")
-		}
-	}
-}
-
-func must[T any](t *testing.T) func(T, error) T {
-	t.Helper()
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-func unlock(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if err := h.Unlock(context.Background()); err != nil {
-		t.Error(err)
-	}
 }
