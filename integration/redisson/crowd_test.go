@@ -29,7 +29,7 @@ func TestCrowdOfBothSides(t *testing.T) {
 		var calls [2][]*Call
 		for side, drivers := range sides {
 			for i, d := range drivers {
-				calls[side] = append(calls[side], d.Owner("crowd").GoLoop(Loop{
+				calls[side] = append(calls[side], d.GoLoop("crowd", Loop{
 					Specs: []string{Spec("rlock", "crowd")}, Record: "record", Tag: strconv.Itoa(2*i + side),
 					Hold: time.Millisecond, Wait: -1, Limit: long,
 				}))
@@ -44,10 +44,7 @@ func TestCrowdOfBothSides(t *testing.T) {
 				turns[side] += r.Acquired
 			}
 		}
-		for _, line := range server.List(t, "LRANGE", "record", "0", "-1") {
-			check.line(line)
-		}
-		server.Do(t, "DEL", "record")
+		check.read(t, server, "record")
 		t.Logf("round %d: Java %d turns, longest wait %v; Go %d turns, longest wait %v", round, turns[0], longest[0], turns[1], longest[1])
 		ratios = append(ratios, longest[0].Seconds()/longest[1].Seconds())
 	}

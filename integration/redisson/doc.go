@@ -6,18 +6,10 @@
 // This folder is a Go package and a small Maven project. The Java half is a
 // program that takes commands on its standard input and answers in lines
 // (src/main/java, Driver); [Build] compiles it against a [Version] of Redisson and
-// [Start] runs it:
+// [Start] runs it. Redisson's owner of a lock is a thread, so an owner is a thread
+// that the Java process keeps. A Go process takes the same commands.
 //
-//	java := redisson.Start(t, redisson.V4, redisson.Options{Addresses: []string{server.Addr()}})
-//	lock := java.Owner("a").RLock("orders:42")
-//	lock.Lock(t, 0)                       // thread a of the Java process holds it by its watchdog
-//	call := java.Owner("b").RLock("orders:42").GoLock(0)
-//	lock.Unlock(t)
-//	call.Wait(t)                          // thread b has it
-//	java.Kill(t)                          // SIGKILL
-//
-// Redisson's owner of a lock is a thread, so an [Owner] stands for one thread that
-// the Java process keeps.
+// Most tests are scenes: text, which says who does what (scene_test.go).
 //
 // # What is needed
 //

@@ -3,19 +3,14 @@
 package redisson
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -28,6 +23,8 @@ const patience = 45 * time.Second
 // ErrGone is the answer to commands of a driver that has ended.
 var ErrGone = errors.New("redisson: the driver has ended")
 
+var errPending = fmt.Errorf("redisson: no answer within %v", patience)
+
 // Options say what a driver connects to and how.
 type Options struct {
 	Addresses []string      // host:port of standalone servers; several make client 0, 1, …
@@ -35,9 +32,6 @@ type Options struct {
 	Watchdog  time.Duration // lockWatchdogTimeout; 0: Redisson's default, 30 s
 	FairWait  time.Duration // fairLockWaitTimeout; 0: Redisson's default, 5 min
 	SkipAfter time.Duration // of fair locks, for a Go driver only; 0: its default, 5 s
-	Sharded   string        // shardedSubscriptionMode on a cluster: AUTO (default), ON, OFF
-	Username  string
-	Password  string
 }
 
 func (o Options) args() []string {
@@ -55,37 +49,23 @@ func (o Options) args() []string {
 	if o.FairWait > 0 {
 		add("--fair-wait", millis(o.FairWait))
 	}
-	if o.Sharded != "" {
-		add("--sharded", o.Sharded)
-	}
-	if o.Username != "" {
-		add("--username", o.Username)
-	}
-	if o.Password != "" {
-		add("--password", o.Password)
-	}
 	return args
 }
 
 // Driver is a running Java process with Redisson in it, or another one that takes
 // the same commands. Its methods are safe for concurrent use.
 type Driver struct {
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process is gone and all answers are read
+	*testbed.Process
 
-	writeMu sync.Mutex
-	stdin   io.WriteCloser // writes are guarded by writeMu
+	tb testbed.TB // whose the process is
 
 	mu     sync.Mutex
 	lastID int              // guarded by mu
-	calls  map[string]*Call // guarded by mu: unanswered, by id
-	gone   bool             // guarded by mu
-	stderr bytes.Buffer     // guarded by mu
+	calls  map[string]*Call // guarded by mu: unanswered, by id; nil once the process is gone
 }
 
 // Start builds the driver if need be and starts it. It returns when Redisson has
-// connected. The process ends with the test, or with this process: its standard
-// input closes then.
+// connected. Locks that are held when the process ends stay to their lease.
 func Start(tb testbed.TB, v Version, o Options) *Driver {
 	tb.Helper()
 	classpath, err := Build(v)
@@ -98,70 +78,26 @@ func Start(tb testbed.TB, v Version, o Options) *Driver {
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		"-cp", classpath, "redlatch.interop.Driver",
 	}
-	// No ctx: the process ends by Kill, by Quit or with its standard input.
-	d, hello := Run(tb, exec.CommandContext(context.Background(), "java", append(args, o.args()...)...))
-	if hello != string(v) {
-		tb.Fatalf("redisson: the driver runs Redisson %s, not %s", hello, v)
+	// No ctx: the process ends by Kill, by Quit or with the test.
+	cmd := exec.CommandContext(context.Background(), "java", append(args, o.args()...)...)
+	return drive(tb, testbed.Run(tb, "Redisson", cmd), string(v))
+}
+
+// drive takes over a process that speaks the driver's protocol, and returns with it when it says that it is ready.
+func drive(tb testbed.TB, p *testbed.Process, hello string) *Driver {
+	tb.Helper()
+	d := &Driver{Process: p, tb: tb, calls: map[string]*Call{}}
+	ready := d.expect("0")
+	go d.read() // until the process is gone, which it is at the end of the test
+	if got := ready.Wait(tb).Value; got != hello {
+		tb.Fatalf("redisson: the driver runs %s, not %s", got, hello)
 	}
 	return d
 }
 
-// Run starts any program that speaks the driver's protocol, takes over its
-// standard streams, and returns with what it says when it is ready. The process
-// ends with the test, or with this process: its standard input closes then.
-func Run(tb testbed.TB, cmd *exec.Cmd) (d *Driver, hello string) {
-	tb.Helper()
-	d = &Driver{cmd: cmd, ended: make(chan struct{}), calls: map[string]*Call{}}
-	d.cmd.Stderr = (*driverStderr)(d)
-	var err error
-	if d.stdin, err = d.cmd.StdinPipe(); err != nil {
-		tb.Fatalf("redisson: %v", err)
-	}
-	// A pipe of our own: Wait would close the one of StdoutPipe under the reader.
-	stdout, w, err := os.Pipe()
-	if err != nil {
-		tb.Fatalf("redisson: %v", err)
-	}
-	d.cmd.Stdout = w
-	ready := d.expect("0")
-	err = d.cmd.Start()
-	_ = w.Close()
-	if err != nil {
-		_ = stdout.Close()
-		tb.Fatalf("redisson: start the driver: %v", err)
-	}
-	// Owned by the driver; ends when the process has closed its standard output.
-	go d.read(stdout)
-	tb.Cleanup(func() {
-		d.stop()
-		if tb.Failed() {
-			tb.Logf("redisson: standard error of %s:\n%s", d.cmd.Path, d.Stderr())
-		}
-	})
-	return d, ready.Wait(tb).Value
-}
-
-// driverStderr keeps what the process writes to standard error.
-type driverStderr Driver
-
-func (s *driverStderr) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stderr.Write(p)
-}
-
-// Stderr is what the process has written to standard error: Redisson's warnings.
-func (d *Driver) Stderr() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stderr.String()
-}
-
-func (d *Driver) read(stdout io.ReadCloser) {
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		id, rest, _ := strings.Cut(lines.Text(), " ")
+func (d *Driver) read() {
+	for line := range d.Lines() {
+		id, rest, _ := strings.Cut(line, " ")
 		d.mu.Lock()
 		call := d.calls[id]
 		delete(d.calls, id)
@@ -170,63 +106,22 @@ func (d *Driver) read(stdout io.ReadCloser) {
 			call.finish(parseAnswer(rest))
 		}
 	}
-	_ = stdout.Close()
-	_ = d.cmd.Wait()
 	d.mu.Lock()
-	d.gone = true
 	left := d.calls
 	d.calls = nil
 	d.mu.Unlock()
 	for _, call := range left {
 		call.finish(Answer{}, ErrGone)
 	}
-	close(d.ended)
 }
 
-// stop lets the process end as it does when its parent dies, and kills it when it
-// does not.
-func (d *Driver) stop() {
-	_ = d.cmd.Process.Signal(syscall.SIGCONT)
-	d.writeMu.Lock()
-	_ = d.stdin.Close()
-	d.writeMu.Unlock()
-	select {
-	case <-d.ended:
-	case <-time.After(5 * time.Second):
-		_ = d.cmd.Process.Kill()
-		<-d.ended
-	}
-}
-
-// Kill ends the process with SIGKILL and returns when it is gone. Locks that it
-// holds stay to their lease.
-func (d *Driver) Kill(tb testbed.TB) {
-	tb.Helper()
-	if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		tb.Fatalf("redisson: kill the driver: %v", err)
-	}
-	<-d.ended
-}
-
-// Freeze stops the process with SIGSTOP; Thaw lets it go on.
-func (d *Driver) Freeze(tb testbed.TB) { tb.Helper(); d.signal(tb, syscall.SIGSTOP) }
-
-// Thaw lets a frozen process go on.
-func (d *Driver) Thaw(tb testbed.TB) { tb.Helper(); d.signal(tb, syscall.SIGCONT) }
-
-func (d *Driver) signal(tb testbed.TB, sig syscall.Signal) {
-	tb.Helper()
-	if err := d.cmd.Process.Signal(sig); err != nil {
-		tb.Fatalf("redisson: signal %v: %v", sig, err)
-	}
-}
-
-// Quit shuts Redisson down in good order (locks that are held stay to their lease)
-// and returns when the process is gone.
+// Quit shuts Redisson down in good order and returns when the process is gone.
 func (d *Driver) Quit(tb testbed.TB) {
 	tb.Helper()
 	d.Go("quit").Wait(tb)
-	<-d.ended
+	if err := d.Wait(tb); err != nil {
+		tb.Errorf("redisson: %v", err)
+	}
 }
 
 // Halt ends the loops of all owners, each after its present round.
@@ -246,10 +141,7 @@ func (d *Driver) Go(fields ...string) *Call {
 	id := strconv.Itoa(d.lastID)
 	d.mu.Unlock()
 	call := d.expect(id)
-	d.writeMu.Lock()
-	// An error here means that the process has ended: read answers the call.
-	_, _ = io.WriteString(d.stdin, id+" "+strings.Join(fields, " ")+"\n")
-	d.writeMu.Unlock()
+	d.Send(d.tb, "%s %s", id, strings.Join(fields, " "))
 	return call
 }
 
@@ -257,7 +149,7 @@ func (d *Driver) expect(id string) *Call {
 	call := &Call{done: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.gone {
+	if d.calls == nil {
 		call.finish(Answer{}, ErrGone)
 		return call
 	}
@@ -292,9 +184,6 @@ func (c *Call) finish(a Answer, err error) {
 	close(c.done)
 }
 
-// Done is closed when the answer has come.
-func (c *Call) Done() <-chan struct{} { return c.done }
-
 // Pending reports whether the answer has not come yet.
 func (c *Call) Pending() bool {
 	select {
@@ -305,24 +194,24 @@ func (c *Call) Pending() bool {
 	}
 }
 
-// Result waits for the answer; the error is an *[Error] or [ErrGone].
+// Result waits for the answer; the error is an *[Error], [ErrGone], or says that it does not come.
 func (c *Call) Result() (Answer, error) {
-	<-c.done
-	return c.answer, c.err
+	select {
+	case <-c.done:
+		return c.answer, c.err
+	case <-time.After(patience):
+		return Answer{}, errPending
+	}
 }
 
 // Wait waits for the answer and ends the test when it is an error or does not come.
 func (c *Call) Wait(tb testbed.TB) Answer {
 	tb.Helper()
-	select {
-	case <-c.done:
-	case <-time.After(patience):
-		tb.Fatalf("redisson: no answer within %v", patience)
+	a, err := c.Result()
+	if err != nil {
+		tb.Fatalf("redisson: %v", err)
 	}
-	if c.err != nil {
-		tb.Fatalf("redisson: %v", c.err)
-	}
-	return c.answer
+	return a
 }
 
 // parseAnswer reads "ok value epoch_us took_us" and "err name message".

@@ -15,59 +15,46 @@ import (
 // staleWait is the Java waiters' time in the queue in these tests.
 const staleWait = time.Second
 
-// score is the time at which Redisson may drop a waiter.
-func (b *bed) score(t *testing.T, n, field string) time.Time {
-	t.Helper()
-	_, scores := fairKeys(n)
-	ms, err := strconv.ParseFloat(b.server.Text(t, "ZSCORE", scores, field), 64)
-	if err != nil {
-		t.Fatalf("score of %s: %v", field, err)
-	}
-	return time.UnixMilli(int64(ms))
-}
-
 // The scripts of redlatch drop a Java waiter by Redisson's rule, too. It is called
 // then: it has the lock at once when nobody else is there, not when the lease that
 // it was told has passed.
 func TestJavaWaiterThatIsDroppedIsTold(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
-		b := ownBed(t, v, Options{FairWait: staleWait}) // leases of 30 s
-		n := name(t)
-		queue, scores := fairKeys(n)
-		holder := b.golang.Owner("holder").Fair(n)
-		holder.Lock(t, 0)
-		var locks []Lock
-		var calls []*Call
+		s := newBed(t, v, Options{FairWait: staleWait}).scene(t, "fair") // leases of 30 s
+		s.run("go.holder lock\n")
+		waiting := map[string]bool{}
 		for i := range 3 {
-			l, before := b.java.Owner(strconv.Itoa(i)).Fair(n), b.server.CommandStats(t)
-			locks, calls = append(locks, l), append(calls, l.GoLock(0))
-			b.queued(t, n, i+1)
-			b.asked(t, before, 1) // one that asked later would drop those before it, and tell nobody
+			before, id := s.server.CommandStats(t), strconv.Itoa(i)
+			waiting[id] = true
+			s.run("w" + id + " = java." + id + " lock\n queue n " + strconv.Itoa(i+1))
+			// One that asked later would drop those before it, and tell nobody: it asks when it comes, and when its
+			// subscription stands. A script that the server did not know yet asks nothing.
+			eventually(t, "the waiter has asked twice", func() bool {
+				stats := s.server.CommandStats(t).Sub(before)
+				return stats.Calls["eval"]+stats.Calls["evalsha"]-stats.Failed["eval"]-stats.Failed["evalsha"] >= 2
+			})
 		}
-		b.settle(t)
-		// Their times have passed, as they have when the holder stays for longer than
-		// their waits.
-		for _, field := range b.server.List(t, "LRANGE", queue, "0", "-1") {
-			b.server.Int(t, "ZADD", scores, "XX", "CH", strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10), field)
+		s.run("w2 waits")
+		// Their times have passed, as they have when the holder stays for longer than their waits.
+		past := strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10)
+		for _, field := range s.queue(t, s.name("n")) {
+			s.run("redis ZADD redisson_lock_timeout:{$n} XX CH " + past + " " + field)
 		}
-		unlock := holder.Unlock(t)
-		// Dropped together and called together: whoever comes first is first, the others
-		// queue up again.
-		for range calls {
-			i := -1
+		s.run("go.holder unlock")
+		// Dropped together and called together: whoever comes first is first, the others queue up again.
+		for len(waiting) > 0 {
+			first := ""
 			eventually(t, "a Java waiter has the lock", func() bool {
-				for j, c := range calls {
-					if c != nil && !c.Pending() {
-						i = j
+				for id := range waiting {
+					if !s.calls["w"+id].Pending() {
+						first = id
 					}
 				}
-				return i >= 0
+				return first != ""
 			})
-			between(t, "entered after the unlock", latency(unlock, calls[i].Wait(t)), 0, soon)
-			calls[i] = nil
-			unlock = locks[i].Unlock(t)
+			delete(waiting, first)
+			s.run("w" + first + " enters\n java." + first + " unlock")
 		}
-		b.nothingLeft(t, n)
 	})
 }
 
@@ -77,48 +64,43 @@ func TestJavaWaiterThatIsDroppedIsTold(t *testing.T) {
 // long the Go waiter has to wait.
 func TestJavaWaitersBehindAWaitingGoOneStayAboveIt(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
-		b := ownBed(t, v, Options{FairWait: 2 * staleWait, Watchdog: shortLease})
-		n := name(t)
-		queue, scores := fairKeys(n)
-		holder := b.golang.Owner("holder").Fair(n)
-		holder.Lock(t, 0)
-		golang := b.golang.Owner("go").Fair(n)
-		waits := golang.GoLock(0)
-		b.queued(t, n, 1)
-		first, second, third := b.java.Owner("1").Fair(n), b.java.Owner("2").Fair(n), b.java.Owner("3").Fair(n)
-		firstWaits := first.GoLock(0)
-		b.queued(t, n, 2)
-		secondWaits := second.GoLock(0)
-		b.queued(t, n, 3)
-		thirdWaits := third.GoLock(0)
-		b.queued(t, n, 4)
-		entries := b.server.List(t, "LRANGE", queue, "0", "-1")
-		// Long after all waits have passed.
-		past := b.score(t, n, entries[3])
-		for time.Now().Before(past.Add(3 * staleWait)) {
-			time.Sleep(20 * time.Millisecond)
+		s := newBed(t, v, Options{FairWait: 2 * staleWait, Watchdog: shortLease}).scene(t, "fair")
+		s.run(`
+			go.holder lock
+			w0 = go.0 lock
+			queue n 1
+			w1 = java.1 lock
+			queue n 2
+			w2 = java.2 lock
+			queue n 3
+			w3 = java.3 lock
+			queue n 4`)
+		entries := s.queue(t, s.name("n"))
+		for end := s.score(3).Add(3 * staleWait); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // long after all waits have passed
 			for _, field := range entries[1:] {
-				if behind := time.Since(b.score(t, n, field)); behind > 0 {
+				if behind := time.Since(s.scoreOf(field)); behind > 0 {
 					t.Fatalf("a Java waiter behind a living Go one is stale since %v", behind)
 				}
 			}
 		}
 		// One of them is thrown out, as by a client whose clock is ahead. It looks again
 		// when the lease that it saw has ended, and queues up behind the others.
-		b.server.Int(t, "LREM", queue, "1", entries[2])
-		b.server.Int(t, "ZREM", scores, entries[2])
+		s.run(`
+			redis LREM redisson_lock_queue:{$n} 1 ` + entries[2] + `
+			redis ZREM redisson_lock_timeout:{$n} ` + entries[2])
 		eventually(t, "it is back in the queue", func() bool {
-			q := b.server.List(t, "LRANGE", queue, "0", "-1")
+			q := s.queue(t, s.name("n"))
 			return len(q) == 4 && q[3] == entries[2]
 		})
-		unlock := holder.Unlock(t)
-		for _, next := range []struct {
-			lock  Lock
-			waits *Call
-		}{{golang, waits}, {first, firstWaits}, {third, thirdWaits}, {second, secondWaits}} {
-			between(t, "wake-up", latency(unlock, next.waits.Wait(t)), 0, soon)
-			unlock = next.lock.Unlock(t)
-		}
-		b.nothingLeft(t, n)
+		s.run(`
+			go.holder unlock
+			w0 enters
+			go.0 unlock
+			w1 enters
+			java.1 unlock
+			w3 enters
+			java.3 unlock
+			w2 enters
+			java.2 unlock`)
 	})
 }

@@ -3,20 +3,16 @@
 package redisson
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -29,55 +25,31 @@ import (
 // The Go side of the tests is a process too, which speaks the protocol of the Java
 // one: a test then takes both as a Driver, in either role, and can kill either.
 
-// goVariable holds the options of a process that is to be the Go driver.
-const goVariable = "REDLATCH_INTEROP_GO"
+func init() { testbed.Role("redisson", goDrive) }
 
 // startGo starts this program as a Go driver and returns when it has connected.
-// Watchdog is Config.LeaseTime; FairWait, Sharded and the credentials mean nothing
-// to it.
+// Watchdog is Config.LeaseTime; FairWait means nothing to it.
 func startGo(tb testbed.TB, o Options) *Driver {
 	tb.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		tb.Fatalf("%v", err)
-	}
-	encoded, err := json.Marshal(o)
-	if err != nil {
-		tb.Fatalf("%v", err)
-	}
-	// No ctx: the process ends with its standard input, as the Java one does.
-	cmd := exec.CommandContext(context.Background(), program)
-	cmd.Env = append(os.Environ(), goVariable+"="+string(encoded))
-	d, hello := Run(tb, cmd)
-	if hello != "redlatch" {
-		tb.Fatalf("the Go driver says %q", hello)
-	}
-	return d
+	return drive(tb, testbed.Spawn(tb, "redisson", o), "redlatch")
 }
 
-// beGoDriver turns this process into a Go driver if it was started as one.
-func beGoDriver() {
-	encoded, ok := os.LookupEnv(goVariable)
-	if !ok {
-		return
-	}
-	g := &goDriver{owners: map[string]*goOwner{}, doing: map[string]string{}}
-	if err := g.open(encoded); err != nil {
-		fmt.Println("0 err OpenFailed " + url.PathEscape(err.Error()))
-		os.Exit(1)
+// goDrive is the Go driver. Held locks stay to their lease when it ends, as those of a crash would.
+func goDrive(_ context.Context, w *testbed.Worker) error {
+	g := &goDriver{w: w, owners: map[string]*goOwner{}}
+	if err := g.open(); err != nil {
+		return err
 	}
 	g.answer("0", "redlatch", nil, time.Now())
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) >= 2 {
-			g.dispatch(f[0], f[1], f[2:])
-		}
+	for line := range w.Lines() {
+		f := strings.Fields(line)
+		g.dispatch(f[0], f[1], f[2:])
 	}
-	os.Exit(0) // as a crash would: held locks stay to their lease
+	return nil
 }
 
 type goDriver struct {
+	w         *testbed.Worker
 	clients   []*redlatch.Client
 	skipAfter time.Duration
 	redis     rueidis.Client // for the record of the loops
@@ -85,29 +57,26 @@ type goDriver struct {
 
 	mu     sync.Mutex
 	owners map[string]*goOwner // guarded by mu
-	doing  map[string]string   // guarded by mu: what each loop does at the moment, by owner
-
-	out sync.Mutex
 }
 
 // goOwner is what a thread is in Java: its commands run one after the other, and
 // its acquisitions are one owner's.
 type goOwner struct {
-	name  string
-	work  chan func()
-	holds map[string][]redlatch.Hold // by spec, the latest last; touched by work only
-
-	mu     sync.Mutex
-	cancel context.CancelFunc // guarded by mu; ends the command that runs
+	name   string
+	work   chan func()
+	holds  map[string][]redlatch.Hold         // by spec, the latest last; touched by work only
+	cancel atomic.Pointer[context.CancelFunc] // ends the command that runs
 }
 
-func (g *goDriver) open(encoded string) error {
+var noCancel context.CancelFunc = func() {}
+
+func (g *goDriver) open() error {
 	var o Options
-	if err := json.Unmarshal([]byte(encoded), &o); err != nil {
+	if err := g.w.Args(&o); err != nil {
 		return err
 	}
 	g.skipAfter = o.SkipAfter
-	groups := make([][]string, 0, len(o.Addresses)+1)
+	var groups [][]string
 	if len(o.Cluster) > 0 {
 		groups = append(groups, o.Cluster)
 	}
@@ -133,13 +102,11 @@ func (g *goDriver) open(encoded string) error {
 
 func (g *goDriver) answer(id, value string, err error, start time.Time) {
 	now := time.Now()
-	g.out.Lock()
-	defer g.out.Unlock()
 	if err != nil {
-		fmt.Println(id + " err " + goException(err) + " " + url.PathEscape(err.Error()))
+		g.w.Say("%s err %s %s", id, goException(err), url.PathEscape(err.Error()))
 		return
 	}
-	fmt.Println(id, "ok", value, now.UnixMicro(), now.Sub(start).Microseconds())
+	g.w.Say("%s ok %s %d %d", id, value, now.UnixMicro(), now.Sub(start).Microseconds())
 }
 
 // goException names an error as the Java side would, where it has a name for it.
@@ -158,46 +125,30 @@ var errNoHold = errors.New("this owner has no hold")
 func (g *goDriver) dispatch(id, verb string, args []string) {
 	start := time.Now()
 	switch verb {
-	case "ping", "halt", "quit":
-		if verb == "halt" {
-			g.halted.Store(true)
-		}
-		if verb == "quit" {
-			for _, c := range g.clients {
-				c.Close()
-			}
+	case "halt":
+		g.halted.Store(true)
+	case "quit":
+		for _, c := range g.clients {
+			c.Close()
 		}
 		g.answer(id, "-", nil, start)
-		if verb == "quit" {
-			os.Exit(0)
-		}
-	case "doing":
-		g.answer(id, g.allDoing(), nil, start)
+		os.Exit(0)
 	case "interrupt":
-		o := g.owner(args[0])
-		o.mu.Lock()
-		if o.cancel != nil {
-			o.cancel()
-		}
-		o.mu.Unlock()
-		g.answer(id, "-", nil, start)
+		(*g.owner(args[0]).cancel.Load())()
 	default:
 		o := g.owner(args[0])
 		o.work <- func() {
 			// Not cancelled at the end: the holds' contexts would end with it.
 			ctx, cancel := context.WithCancel(context.Background())
-			setCancel := func(f context.CancelFunc) {
-				o.mu.Lock()
-				o.cancel = f
-				o.mu.Unlock()
-			}
-			setCancel(cancel)
+			o.cancel.Store(&cancel)
 			start := time.Now()
 			value, err := g.run(ctx, o, verb, args[1:])
-			setCancel(nil)
+			o.cancel.Store(&noCancel)
 			g.answer(id, value, err, start)
 		}
+		return
 	}
+	g.answer(id, "-", nil, start)
 }
 
 func (g *goDriver) owner(name string) *goOwner {
@@ -206,6 +157,7 @@ func (g *goDriver) owner(name string) *goOwner {
 	o := g.owners[name]
 	if o == nil {
 		o = &goOwner{name: name, work: make(chan func(), 100), holds: map[string][]redlatch.Hold{}}
+		o.cancel.Store(&noCancel)
 		g.owners[name] = o
 		go func() { // until the process ends
 			for f := range o.work {
@@ -228,72 +180,28 @@ func (g *goDriver) run(ctx context.Context, o *goOwner, verb string, a []string)
 	if err != nil {
 		return "", err
 	}
-	acquire := func(wait, lease time.Duration) (redlatch.Hold, error) {
-		octx := redlatch.WithOwner(ctx, o.name)
-		if wait < 0 {
-			return l.Lock(octx, redlatch.WithLease(lease))
-		}
-		return l.TryLock(octx, wait, lease)
-	}
-	keep := func(h redlatch.Hold) { o.holds[a[0]] = append(o.holds[a[0]], h) }
-	switch verb {
-	case "lock":
-		h, err := acquire(-1, goMillis(a[1]))
-		if err != nil {
-			return "", err
-		}
-		keep(h)
-		return "-", nil
-	case "trylock":
-		h, err := acquire(max(goMillis(a[1]), 0), goMillis(a[2]))
-		if _, waited := errors.AsType[*redlatch.NotAcquiredError](err); waited && ctx.Err() == nil {
-			return "false", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		keep(h)
-		return "true", nil
-	case "token", "trytoken":
-		wait, lease := time.Duration(-1), time.Duration(0)
-		if verb == "trytoken" {
-			wait, lease = goMillis(a[1]), goMillis(a[2])
-		}
-		h, err := acquire(wait, lease)
-		if _, waited := errors.AsType[*redlatch.NotAcquiredError](err); waited && ctx.Err() == nil {
-			return "null", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		keep(h)
-		return strconv.FormatUint(h.Token(), 10), nil
-	case "unlock":
-		holds := o.holds[a[0]]
+	switch holds := o.holds[a[0]]; verb {
+	case "lock", "trylock", "token", "trytoken":
+		return o.acquire(ctx, l, verb, a)
+	case "unlock", "lost":
 		if len(holds) == 0 {
 			return "", errNoHold
+		}
+		last := holds[len(holds)-1]
+		if verb == "lost" { // answers when the latest hold's context has ended, with the reason of the loss
+			<-last.Context().Done()
+			lost, is := errors.AsType[*redlatch.LeaseLostError](context.Cause(last.Context()))
+			if !is {
+				return "", fmt.Errorf("the context ended with %w", context.Cause(last.Context()))
+			}
+			return string(lost.Reason), nil
 		}
 		o.holds[a[0]] = holds[:len(holds)-1]
-		return "-", holds[len(holds)-1].Unlock(ctx)
-	case "lost":
-		// Answers when the latest hold's context has ended, with the reason of the loss.
-		holds := o.holds[a[0]]
-		if len(holds) == 0 {
-			return "", errNoHold
-		}
-		end := holds[len(holds)-1].Context()
-		<-end.Done()
-		var lost *redlatch.LeaseLostError
-		if !errors.As(context.Cause(end), &lost) {
-			return "", fmt.Errorf("the context ended with %w", context.Cause(end))
-		}
-		return string(lost.Reason), nil
-	case "busy":
-		// What an attempt says of the holder.
-		h, err := acquire(0, 0)
-		var busy *redlatch.NotAcquiredError
-		if errors.As(err, &busy) {
-			return busy.Holder + "," + strconv.FormatInt(busy.Remaining.Milliseconds(), 10), nil
+		return "-", last.Unlock(ctx)
+	case "busy": // what an attempt says of the holder
+		h, err := l.TryLock(ctx, 0, 0)
+		if busy, is := errors.AsType[*redlatch.NotAcquiredError](err); is {
+			return fmt.Sprintf("holder=%s,left=%d", busy.Holder, busy.Remaining.Milliseconds()), nil
 		}
 		if err == nil {
 			err = errors.Join(errors.New("it was free"), h.Unlock(ctx))
@@ -301,6 +209,35 @@ func (g *goDriver) run(ctx context.Context, o *goOwner, verb string, a []string)
 		return "", err
 	}
 	return g.look(ctx, l, o, verb, a)
+}
+
+// acquire is lock SPEC LEASE, trylock SPEC WAIT LEASE, and token and trytoken, which answer with the hold's token.
+func (o *goOwner) acquire(ctx context.Context, l redlatch.Locker, verb string, a []string) (string, error) {
+	lease, tries, token := goMillis(a[len(a)-1]), strings.HasPrefix(verb, "try"), strings.HasSuffix(verb, "token")
+	ctx = redlatch.WithOwner(ctx, o.name)
+	var h redlatch.Hold
+	var err error
+	if tries {
+		h, err = l.TryLock(ctx, max(goMillis(a[1]), 0), lease)
+	} else {
+		h, err = l.Lock(ctx, redlatch.WithLease(lease))
+	}
+	_, busy := errors.AsType[*redlatch.NotAcquiredError](err)
+	busy = busy && tries && ctx.Err() == nil
+	if err == nil {
+		o.holds[a[0]] = append(o.holds[a[0]], h)
+	}
+	switch {
+	case err != nil && !busy:
+		return "", err
+	case busy && token:
+		return "null", nil
+	case token:
+		return strconv.FormatUint(h.Token(), 10), nil
+	case tries:
+		return strconv.FormatBool(!busy), nil
+	}
+	return "-", nil
 }
 
 // inspected is what all kinds but the multi-lock have besides Locker.
@@ -354,13 +291,7 @@ func (g *goDriver) locker(spec string) (redlatch.Member, error) {
 	}
 	kind, rest, _ := strings.Cut(spec, ":")
 	kind, number, _ := strings.Cut(kind, "@")
-	at := 0
-	if number != "" {
-		var err error
-		if at, err = strconv.Atoi(number); err != nil {
-			return nil, err
-		}
-	}
+	at, _ := strconv.Atoi(number) // 0 where none is named
 	n, err := url.PathUnescape(rest)
 	if err != nil {
 		return nil, err
@@ -391,42 +322,4 @@ func goMillis(s string) time.Duration {
 		panic(err)
 	}
 	return time.Duration(ms) * time.Millisecond
-}
-
-// busy is what the Go side reads from a refused attempt: the holder's field and
-// what remains of its lease.
-func (l Lock) busy(t *testing.T) (holder string, remaining time.Duration) {
-	t.Helper()
-	v := l.owner.driver.Go("busy", l.owner.name, l.spec).Wait(t).Value
-	holder, ms, _ := strings.Cut(v, ",")
-	return holder, goMillis(ms)
-}
-
-// goLost answers with the reason once the hold's context has ended with ErrLeaseLost.
-func (l Lock) goLost() *Call { return l.owner.driver.Go("lost", l.owner.name, l.spec) }
-
-// lineup is the two processes of a pair test: what the first does the second sees.
-type lineup struct {
-	*bed
-	kind          string
-	first, second *Driver
-}
-
-func (p lineup) one(owner, n string) Lock { return p.first.Owner(owner).Lock(p.kind, n) }
-func (p lineup) two(owner, n string) Lock { return p.second.Owner(owner).Lock(p.kind, n) }
-
-// exclusive are the kinds that exclude everybody else.
-var exclusive = []string{"rlock", "fenced", "fair", "write"}
-
-// eachPair runs a test for both versions of Redisson, each exclusive kind, and both
-// directions.
-func eachPair(t *testing.T, beds func(t *testing.T, v Version) *bed, f func(t *testing.T, p lineup)) {
-	t.Helper()
-	eachVersion(t, func(t *testing.T, v Version) {
-		b := beds(t, v)
-		for _, kind := range exclusive {
-			t.Run(kind+"/java-go", func(t *testing.T) { f(t, lineup{b, kind, b.java, b.golang}) })
-			t.Run(kind+"/go-java", func(t *testing.T) { f(t, lineup{b, kind, b.golang, b.java}) })
-		}
-	})
 }

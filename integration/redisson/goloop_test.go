@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +41,6 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 	for (rounds == 0 || r.Acquired < rounds) && (limit == 0 || time.Since(begin) < limit) && !g.halted.Load() {
 		i := rand.IntN(len(specs))
 		r.Tried++
-		g.does(o, "w/"+specs[i])
 		var h redlatch.Hold
 		var err error
 		began := time.Now()
@@ -54,7 +51,6 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 		}
 		// A short wait may end before a busy server has answered: that is no "busy".
 		if errors.Is(err, redlatch.ErrNotAcquired) || (wait >= 0 && errors.Is(err, redlatch.ErrUnavailable)) {
-			g.does(o, "")
 			continue
 		}
 		if err != nil {
@@ -62,7 +58,6 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 		}
 		r.Acquired++
 		r.Longest = max(r.Longest, time.Since(began))
-		g.does(o, "h/"+specs[i])
 		section := tag + " " + o.name + " " + specMode(specs[i]) + " " + specNames(specs[i])
 		if err := push("E " + section); err != nil {
 			return "", err
@@ -88,31 +83,8 @@ func (g *goDriver) loop(o *goOwner, a []string) (string, error) {
 		case err != nil:
 			return "", err
 		}
-		g.does(o, "")
 	}
 	return fmt.Sprintf("acquired=%d,tried=%d,lost=%d,failed=%d,longest=%d", r.Acquired, r.Tried, r.Lost, r.Failed, r.Longest.Microseconds()), nil
-}
-
-// does notes what an owner's loop waits for (w/spec) or holds (h/spec), or that it
-// does neither.
-func (g *goDriver) does(o *goOwner, what string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if what == "" {
-		delete(g.doing, o.name)
-	} else {
-		g.doing[o.name] = what
-	}
-}
-
-// allDoing is the answer to the doing command, as the Java side writes it.
-func (g *goDriver) allDoing() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.doing) == 0 {
-		return "-"
-	}
-	return strings.Join(slices.Collect(maps.Values(g.doing)), ";")
 }
 
 // specMode is how a section under this lock is recorded: "r" admits other "r".

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,7 @@ import (
 // TestMain says loudly when the tests can't run, ends the processes that they
 // share, and fails when a goroutine is left.
 func TestMain(m *testing.M) {
-	beGoDriver()
+	testbed.Main()
 	if err := Available(); err != nil {
 		testbed.Untested(shared, "Redisson beside us: %v", err)
 		if os.Getenv("REDLATCH_INTEROP") == "require" {
@@ -39,13 +40,23 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bed is a server with a Java and a Go process on it. The shared one serves every test that
+// soon is the time within which a waiter that was told must have the lock, on a machine that is
+// busy with other tests and may stand still for seconds; it is far below a lease of 30 s.
+const soon = 5 * time.Second
+
+// shortLease leaves two seconds for a renewal: on a machine that is busy with other tests, the first
+// one of a Java process that has just started comes half a second late, and a second was too little.
+const shortLease = 3 * time.Second
+
+// bed is a server, or a cluster, with a Java and a Go process on it. The shared one serves every test that
 // neither kills nor configures anything; names are unique, so the tests don't meet.
 type bed struct {
 	version Version
 	server  *testbed.Server
+	cluster *testbed.ClusterSet
 	java    *Driver
 	golang  *Driver
+	options Options // of its processes
 }
 
 var (
@@ -75,35 +86,49 @@ func eachVersion(t *testing.T, f func(t *testing.T, v Version)) {
 	}
 }
 
-// sharedBed returns the shared bed of a version; it starts with the first test that asks.
+// sharedBed returns the shared bed of a version; it starts with the first test that asks. Leases are the default 30 s,
+// so that nothing which is told by a message could have come from a TTL.
 func sharedBed(t *testing.T, v Version) *bed {
 	t.Helper()
-	return sharedBedWith(t, v, Options{})
+	return sharedBedWith(t, v, 0)
 }
 
-// sharedBedWith returns the shared bed of a version whose processes have a lease.
-func sharedBedWith(t *testing.T, v Version, o Options) *bed {
+// shortBed is a shared bed with short leases, for what happens at their ends and between
+// renewals. Those who are killed are processes of the test's own.
+func shortBed(t *testing.T, v Version) *bed {
+	t.Helper()
+	return sharedBedWith(t, v, shortLease)
+}
+
+func sharedBedWith(t *testing.T, v Version, lease time.Duration) *bed {
 	t.Helper()
 	if _, err := Build(v); err != nil {
 		t.Fatal(err)
 	}
 	sharedMu.Lock()
 	defer sharedMu.Unlock()
-	key := fmt.Sprint(v, " ", o.Watchdog)
+	key := fmt.Sprint(v, " ", lease)
 	if sharedBeds[key] == nil {
-		server := testbed.Standalone(shared)
-		o.Addresses = []string{server.Addr()}
-		sharedBeds[key] = &bed{v, server, Start(shared, v, o), startGo(shared, o)}
+		sharedBeds[key] = newBed(shared, v, Options{Watchdog: lease})
 	}
 	return sharedBeds[key]
 }
 
-// ownBed starts a server, a Java and a Go process for one test.
-func ownBed(t *testing.T, v Version, o Options) *bed {
-	t.Helper()
-	server := testbed.Standalone(t)
+// newBed starts a server, a Java and a Go process.
+func newBed(tb testbed.TB, v Version, o Options) *bed {
+	tb.Helper()
+	server := testbed.Standalone(tb)
 	o.Addresses = []string{server.Addr()}
-	return &bed{v, server, Start(t, v, o), startGo(t, o)}
+	return &bed{version: v, server: server, java: Start(tb, v, o), golang: startGo(tb, o), options: o}
+}
+
+// another starts one more process on the bed.
+func (b *bed) another(t *testing.T, java bool) *Driver {
+	t.Helper()
+	if java {
+		return Start(t, b.version, b.options)
+	}
+	return startGo(t, b.options)
 }
 
 // name returns a lock name that no other test uses.
@@ -113,40 +138,48 @@ func name(t *testing.T) string {
 	return fmt.Sprintf("%s-%d", base, names.Add(1))
 }
 
+// at is the server that a lock is on.
+func (b *bed) at(t *testing.T, n string) *testbed.Server {
+	t.Helper()
+	if b.cluster != nil {
+		return b.cluster.NodeOfKey(t, n)
+	}
+	return b.server
+}
+
+// channels are those of a lock to which somebody listens.
+func (b *bed) channels(t *testing.T, n string) []string {
+	t.Helper()
+	if b.cluster != nil {
+		return b.cluster.LockChannels(t, n, "*{"+n+"}*")
+	}
+	return b.server.List(t, "PUBSUB", "CHANNELS", "*{"+n+"}*")
+}
+
 // pttl is the remaining time of a key.
 func (b *bed) pttl(t *testing.T, key string) time.Duration {
 	t.Helper()
-	return time.Duration(b.server.Int(t, "PTTL", key)) * time.Millisecond
+	return time.Duration(b.at(t, key).Int(t, "PTTL", key)) * time.Millisecond
 }
 
-// messages records what is published on a channel from now on.
-func (b *bed) messages(t *testing.T, channel string) <-chan string {
+// listen calls f with what is published from now on.
+func (b *bed) listen(t *testing.T, pattern string, f func(channel, message string)) {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.server.Addr()}, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := make(chan string, 100)
 	conn, release := client.Dedicate()
-	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { got <- m.Message }})
-	if err := conn.Do(context.Background(), client.B().Subscribe().Channel(channel).Build()).Error(); err != nil {
+	ended := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { f(m.Channel, m.Message) }})
+	if err := conn.Do(context.Background(), client.B().Psubscribe().Pattern(pattern).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { release(); client.Close() })
-	return got
-}
-
-// next returns the next message, or "" when none comes soon.
-func next(messages <-chan string) string { return within(messages, soon) }
-
-// within returns the next message, or "" when none comes in a time.
-func within(messages <-chan string, limit time.Duration) string {
-	select {
-	case m := <-messages:
-		return m
-	case <-time.After(limit):
-		return ""
-	}
+	t.Cleanup(func() {
+		release()
+		client.Close()
+		for range ended {
+		}
+	})
 }
 
 // eventually waits for a state that nobody announces.
@@ -159,18 +192,33 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// nothingLeft waits until the keys of a lock are gone, but for those that leftovers
-// lets pass.
-func (b *bed) nothingLeft(t *testing.T, n string) {
+// settle waits until no script has run for a while where a lock is: whoever waits is asleep.
+func (b *bed) settle(t *testing.T, n string) {
 	t.Helper()
-	var left []string
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if left = b.leftovers(t, n); len(left) == 0 {
-			return
+	last, since, server := int64(-1), time.Now(), b.at(t, n)
+	eventually(t, "the waiters sleep", func() bool {
+		if n := server.CommandStats(t).Calls["evalsha"]; n != last {
+			last, since = n, time.Now()
 		}
+		return time.Since(since) > 50*time.Millisecond
+	})
+}
+
+// nothingLeft waits until the keys of a lock are gone, but for those that go by themselves or stay on
+// purpose: Redisson's unlock latches, what redlatch refuses late commands by, and fencing counters.
+func (b *bed) nothingLeft(t *testing.T, n string, others ...string) {
+	t.Helper()
+	passing := append([]string{"redisson_unlock_latch:", "redlatch_void:"}, others...)
+	left := func() []string {
+		return slices.DeleteFunc(b.at(t, n).List(t, "KEYS", "*"+n+"*"), func(key string) bool {
+			passes := slices.ContainsFunc(passing, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+			return passes && b.pttl(t, key) != -time.Millisecond || strings.HasPrefix(key, "redisson_lock_token:")
+		})
 	}
-	for _, key := range left {
-		t.Errorf("left behind: %s, TTL %v", key, b.pttl(t, key))
+	for end := time.Now().Add(patience); len(left()) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("left behind: %q", left())
+		}
 	}
 }
 
@@ -180,26 +228,4 @@ func between(t *testing.T, what string, got, low, high time.Duration) {
 	if got < low || got > high {
 		t.Fatalf("%s: got %v, want %v to %v", what, got, low, high)
 	}
-}
-
-// waitingOn waits until the server has a subscriber of the channel.
-func (b *bed) waitingOn(t *testing.T, channel string) {
-	t.Helper()
-	eventually(t, "a subscriber of "+channel, func() bool {
-		return b.subscribers(t, channel) > 0
-	})
-}
-
-func (b *bed) subscribers(t *testing.T, channel string) int64 {
-	t.Helper()
-	msg := b.server.Do(t, "PUBSUB", "NUMSUB", channel)
-	list, err := msg.ToArray()
-	if err != nil || len(list) != 2 {
-		t.Fatalf("PUBSUB NUMSUB: %v %v", list, err)
-	}
-	n, err := list[1].AsInt64()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

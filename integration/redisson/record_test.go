@@ -4,8 +4,11 @@ package redisson
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // recordCheck reads the record that the loops of both sides write from inside their
@@ -75,6 +78,21 @@ func (c *recordCheck) line(line string) {
 	}
 }
 
+// read reads the record, and cuts it off.
+func (c *recordCheck) read(t *testing.T, server *testbed.Server, record string) {
+	t.Helper()
+	for {
+		lines := server.List(t, "LRANGE", record, "0", "999")
+		for _, line := range lines {
+			c.line(line)
+		}
+		server.Do(t, "LTRIM", record, strconv.Itoa(len(lines)), "-1")
+		if len(lines) < 1000 {
+			return
+		}
+	}
+}
+
 // report ends the test when there was a violation, or a section has no end.
 func (c *recordCheck) report(t *testing.T) {
 	t.Helper()
@@ -87,6 +105,36 @@ func (c *recordCheck) report(t *testing.T) {
 		t.Fatalf("%d violations in %d sections, among them\n%s", len(c.violations), c.sections,
 			strings.Join(c.violations[:min(10, len(c.violations))], "\n"))
 	}
+}
+
+// contend lets as many owners of each side take one of its locks at random, all the time: nobody meets whom a lock
+// excludes, and all get their turns. It returns the record.
+func (b *bed) contend(t *testing.T, owners int, l Loop, java, golang []string) *recordCheck {
+	t.Helper()
+	l.Record, l.Wait = name(t), -1
+	var calls []*Call
+	for i := range owners {
+		id := fmt.Sprint("loop", i)
+		l.Tag, l.Specs = "java", java
+		calls = append(calls, b.java.GoLoop(id, l))
+		l.Tag, l.Specs = "go", golang
+		calls = append(calls, b.golang.GoLoop(id, l))
+	}
+	for _, c := range calls {
+		if r := c.LoopResult(t); r.Acquired != l.Rounds || r.Lost != 0 || r.Failed != 0 {
+			t.Fatalf("%+v", r)
+		}
+	}
+	check := newRecordCheck()
+	check.read(t, b.server, l.Record)
+	check.report(t)
+	if check.sections != len(calls)*l.Rounds {
+		t.Fatalf("%d sections recorded, want %d", check.sections, len(calls)*l.Rounds)
+	}
+	for n := range check.open {
+		b.nothingLeft(t, n)
+	}
+	return check
 }
 
 // The check of the record finds violations.

@@ -23,10 +23,6 @@ type soakKills struct {
 	aims   map[string][]string // by side: what is still to be met
 }
 
-func newSoakKills(server *testbed.Server) *soakKills {
-	return &soakKills{server: server, hit: map[string]int{}, aims: map[string][]string{}}
-}
-
 // soakAims are what the victims are to be caught at, in this order; what could not be
 // met in time is tried again later.
 var soakAims = []string{"holds fair", "queued fair", "holds write", "holds read", "holds rlock", "holds fenced", "holds multi", "queued fair"}
@@ -39,7 +35,7 @@ var soakHashes = map[string][]string{
 // next kills one of the processes, the sides in turns, and returns which.
 func (k *soakKills) next(t *testing.T, alive []*soaker) int {
 	t.Helper()
-	side := []string{"Java ", "Go "}[k.n%2]
+	side := soakSides[k.n%2] + " "
 	k.n++
 	if len(k.aims[side]) == 0 {
 		k.aims[side] = slices.Clone(soakAims)
@@ -49,10 +45,9 @@ func (k *soakKills) next(t *testing.T, alive []*soaker) int {
 	for end := time.Now().Add(3 * time.Second); ; time.Sleep(rand.N(5 * time.Millisecond)) {
 		i := rand.IntN(len(alive))
 		s := alive[i]
-		if (s.version != "") != (side == "Java ") {
+		if s.side()+" " != side {
 			continue
 		}
-		waits := s.driver.Go("doing").Wait(t).Value // of the other kinds nothing stands on the server
 		s.driver.Freeze(t)
 		at := k.at(t, s)
 		if !slices.Contains(at, aim) && time.Now().Before(end) {
@@ -62,12 +57,6 @@ func (k *soakKills) next(t *testing.T, alive []*soaker) int {
 		s.driver.Kill(t)
 		if !slices.Contains(at, aim) {
 			k.aims[side] = append(k.aims[side], aim)
-		}
-		for w := range strings.SplitSeq(waits, ";") {
-			if spec, ok := strings.CutPrefix(w, "w/"); ok {
-				kind, _, _ := strings.Cut(spec, ":")
-				k.hit[side+"tries or waits "+kind]++
-			}
 		}
 		for _, a := range at {
 			k.hit[side+a]++
@@ -106,8 +95,7 @@ func (k *soakKills) at(t *testing.T, s *soaker) (at []string) {
 		}
 	}
 	for _, n := range soakHashes["fair"] {
-		queue, _ := fairKeys(n)
-		for _, field := range k.server.List(t, "LRANGE", queue, "0", "-1") {
+		for _, field := range k.server.List(t, "LRANGE", "redisson_lock_queue:{"+n+"}", "0", "-1") {
 			if strings.HasPrefix(field, s.client+":") {
 				at = append(at, "queued fair")
 			}
@@ -126,15 +114,10 @@ func (k *soakKills) report(t *testing.T) {
 	if k.n < 14 { // a short soak, or a slow machine
 		return
 	}
-	for _, side := range []string{"Java ", "Go "} {
-		for _, aim := range soakAims {
-			if k.hit[side+aim] == 0 {
-				t.Logf("no kill met: %s%s", side, aim)
-			}
-		}
+	for _, side := range soakSides {
 		for _, aim := range []string{"queued fair", "holds fair", "holds write", "holds read", "holds rlock"} {
-			if k.hit[side+aim] == 0 {
-				t.Errorf("no kill met: %s%s", side, aim)
+			if k.hit[side+" "+aim] == 0 {
+				t.Errorf("no kill met: %s %s", side, aim)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
-import org.redisson.config.ShardedSubscriptionMode;
 import org.redisson.config.SingleServerConfig;
 
 /**
@@ -24,26 +23,18 @@ final class Clients {
      *   --cluster URL,URL    one client for a cluster; may be repeated
      *   --watchdog MS        lockWatchdogTimeout
      *   --fair-wait MS       fairLockWaitTimeout
-     *   --sharded MODE       AUTO, ON or OFF (clusters only)
-     *   --username U, --password P
      * </pre>
      */
     static Clients open(String[] args) {
         List<String[]> servers = new ArrayList<>();
         long watchdog = 30_000;
         long fairWait = 300_000;
-        String sharded = "AUTO";
-        String username = null;
-        String password = null;
         for (int i = 0; i + 1 < args.length; i += 2) {
             String v = args[i + 1];
             switch (args[i]) {
                 case "--address", "--cluster" -> servers.add(new String[] {args[i], v});
                 case "--watchdog" -> watchdog = Long.parseLong(v);
                 case "--fair-wait" -> fairWait = Long.parseLong(v);
-                case "--sharded" -> sharded = v;
-                case "--username" -> username = v;
-                case "--password" -> password = v;
                 default -> throw new IllegalArgumentException("unknown argument " + args[i]);
             }
         }
@@ -61,30 +52,15 @@ final class Clients {
             if (s[0].equals("--cluster")) {
                 ClusterServersConfig c = config.useClusterServers();
                 c.addNodeAddress(s[1].split(","));
-                c.setShardedSubscriptionMode(ShardedSubscriptionMode.valueOf(sharded));
                 c.setMasterConnectionMinimumIdleSize(2).setSlaveConnectionMinimumIdleSize(1);
                 c.setScanInterval(1000);
-                credentials(c, username, password);
             } else {
                 SingleServerConfig c = config.useSingleServer();
                 c.setAddress(s[1]).setConnectionMinimumIdleSize(2);
-                credentials(c, username, password);
             }
             clients.all.add(Redisson.create(config));
         }
         return clients;
-    }
-
-    // The place for credentials moved between the versions that this driver is
-    // compiled against; this one is deprecated in 4.x and the only one in 3.x.
-    @SuppressWarnings("deprecation")
-    private static void credentials(org.redisson.config.BaseConfig<?> c, String username, String password) {
-        if (username != null) {
-            c.setUsername(username);
-        }
-        if (password != null) {
-            c.setPassword(password);
-        }
     }
 
     RedissonClient get(int i) {

@@ -37,8 +37,6 @@ import org.redisson.client.codec.StringCodec;
 final class Commands {
     private final Clients clients;
     private final Map<String, Locks> locks = new java.util.concurrent.ConcurrentHashMap<>();
-    // What each loop does at the moment, by its owner; see doing.
-    private final Map<String, String> doing = new java.util.concurrent.ConcurrentHashMap<>();
     private volatile boolean halted;
 
     Commands(Clients clients) {
@@ -48,12 +46,6 @@ final class Commands {
     /** Ends every loop after its present round. */
     void halt() {
         halted = true;
-    }
-
-    /** What the loops wait for (w) and hold (h) at the moment: {@code w/rlock:a;h/fair:b}, "-" for nothing. */
-    String doing() {
-        String all = String.join(";", doing.values());
-        return all.isEmpty() ? "-" : all;
     }
 
     String run(String verb, String owner, String[] a) throws Exception {
@@ -121,7 +113,6 @@ final class Commands {
             n.merge("tried", 1, Integer::sum);
             RLock lock = mine.get(spec);
             boolean held = false;
-            doing.put(owner, "w/" + spec);
             long began = System.nanoTime();
             try {
                 if (wait < 0) {
@@ -135,11 +126,9 @@ final class Commands {
                 n.merge("failed", 1, Integer::sum);
             }
             if (!held) {
-                doing.remove(owner);
                 continue;
             }
             n.merge("longest", (int) TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - began), Math::max);
-            doing.put(owner, "h/" + spec);
             boolean twice = reenter && n.merge("acquired", 1, Integer::sum) % 2 == 0;
             if (!reenter) {
                 n.merge("acquired", 1, Integer::sum);
@@ -161,7 +150,6 @@ final class Commands {
             } catch (IllegalMonitorStateException e) {
                 n.merge("lost", 1, Integer::sum);
             }
-            doing.remove(owner);
         }
         return "acquired=" + n.get("acquired") + ",tried=" + n.get("tried") + ",lost=" + n.get("lost") + ",failed=" + n.get("failed")
             + ",longest=" + n.get("longest");

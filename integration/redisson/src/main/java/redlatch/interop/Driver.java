@@ -84,12 +84,10 @@ public final class Driver {
                 answer(id, "ok -", start);
                 Runtime.getRuntime().halt(0);
             }
-            case "ping" -> answer(id, "ok -", start);
             case "halt" -> {
                 commands.halt();
                 answer(id, "ok -", start);
             }
-            case "doing" -> answer(id, "ok " + commands.doing(), start);
             case "asleep" -> answer(id, "ok " + owners.values().stream().allMatch(Owner::asleep), start);
             case "interrupt" -> {
                 owner(args[0]).interrupt();
