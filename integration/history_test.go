@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -19,13 +18,6 @@ import (
 
 const historyKey = "redlatch_history:{}"
 
-// historyServer is a server whose history goes with the test.
-func historyServer(t *testing.T) *testbed.Server {
-	s := bed.Server(t)
-	t.Cleanup(func() { s.Do(t, "DEL", historyKey, luascript.HistoryKey("app:")) })
-	return s
-}
-
 // logsTo has a Client's log written to out.
 func logsTo(out *bytes.Buffer) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.Logger = slog.New(slog.NewJSONHandler(out, nil)) }
@@ -39,9 +31,7 @@ func evict(t *testing.T, holder, op *redlatch.Client, name string, opts ...redla
 	if was, err := op.ForceUnlock(t.Context(), name, opts...); !was || err != nil {
 		t.Fatalf("%v, %v", was, err)
 	}
-	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("the evicted one's unlock: %v", err)
-	}
+	rlWant(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	return owner
 }
 
@@ -57,7 +47,7 @@ func evictions(t *testing.T, c *redlatch.Client, name string, most int) []redlat
 // The history says who evicted whom, when and why, the newest first, of one lock or of all; only of evictions that are
 // to be recorded, and only of the last ones.
 func TestHistory(t *testing.T) {
-	s := historyServer(t)
+	s := bed.Server(t, "redlatch_history:")
 	shop, op := rlClient(t, s.Addr(), inName("shop/1")), rlClient(t, s.Addr(), inName("ops/7"))
 	if got := evictions(t, op, "", 10); len(got) != 0 {
 		t.Fatalf("before the first: %+v", got)
@@ -90,9 +80,8 @@ func TestHistory(t *testing.T) {
 		t.Errorf("one: %+v", got)
 	}
 	for _, most := range []int{0, 1001} {
-		if _, err := op.Evictions(t.Context(), "", most); !errors.Is(err, redlatch.ErrInvalidOption) {
-			t.Errorf("%d: %v", most, err)
-		}
+		_, err := op.Evictions(t.Context(), "", most)
+		rlWant(t, err, redlatch.ErrInvalidOption)
 	}
 	for range 2500 {
 		s.Do(t, "XADD", historyKey, "*", "name", "old")
@@ -108,7 +97,7 @@ func TestHistory(t *testing.T) {
 
 // All holders of a read lock are in the record, of many the first ones; the rule for the key is that of the prefix.
 func TestHistoryOfReaders(t *testing.T) {
-	s := historyServer(t)
+	s := bed.Server(t, "redlatch_history:")
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "app:" })
 	var holds []redlatch.Hold
 	for range 20 {
@@ -130,7 +119,7 @@ func TestHistoryOfReaders(t *testing.T) {
 // says that it is not recorded. So it is for a user without the right, for a key of another type, for a server without
 // memory, and for an answer that is lost.
 func TestHistoryThatCannotBeWritten(t *testing.T) {
-	s := historyServer(t)
+	s := bed.Server(t, "redlatch_history:")
 	var log bytes.Buffer
 	told := func(op *redlatch.Client, why string) {
 		t.Helper()
@@ -158,10 +147,8 @@ func TestHistoryThatCannotBeWritten(t *testing.T) {
 	s.Do(t, "SET", historyKey, "no stream")
 	op = rlClient(t, s.Addr(), logsTo(&log))
 	evict(t, shop, op, "x", redlatch.Recorded("ann", ""))
-	var refused *redlatch.ServerError
-	if _, err := op.Evictions(t.Context(), "", 10); !errors.As(err, &refused) {
-		t.Error(err)
-	}
+	_, err := op.Evictions(t.Context(), "", 10)
+	refusedBy(t, "Evictions", err)
 	told(op, "WRONGTYPE")
 	s.Do(t, "DEL", historyKey)
 
@@ -195,7 +182,7 @@ func TestHistoryThatCannotBeWritten(t *testing.T) {
 // Whatever others have put into the history, reading it has a bound and what it returns can be shown; evictions are
 // recorded beside it, or say that they are not.
 func TestHistoryIsAnybodys(t *testing.T) {
-	s := historyServer(t)
+	s := bed.Server(t, "redlatch_history:")
 	c := rlClient(t, s.Addr())
 	add := func(words ...string) { s.Do(t, append([]string{"XADD", historyKey}, words...)...) }
 	add("1-1", "name", "\xff\x1b[31m", "holds", "-9999999999999999999999", "by", "\x00", "process", "nobody's")
@@ -235,17 +222,4 @@ func TestHistoryIsAnybodys(t *testing.T) {
 	}
 	add("18446744073709551615-18446744073709551615", "name", "the last that there can be")
 	evict(t, c, c, "x", redlatch.Recorded("ann", ""))
-}
-
-// On a Cluster all evictions are in one history, whatever slots the locks are in.
-func TestHistoryOfACluster(t *testing.T) {
-	set := testbed.Cluster(t)
-	t.Cleanup(func() { rlLibraryEnds(t) })
-	c := rlClient(t, set.Addrs()[0], func(c *redlatch.Config) { c.Redis.InitAddress = set.Addrs() })
-	for i := range 6 {
-		evict(t, c, c, fmt.Sprint("lock-", i), redlatch.Recorded("ann", ""))
-	}
-	if got := evictions(t, c, "", 10); len(got) != 6 || got[0].Name != "lock-5" {
-		t.Errorf("%+v", got)
-	}
 }

@@ -1,30 +1,15 @@
 package integration
 
 import (
-	"context"
 	"errors"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// inText is an answer that is a text.
-func inText(t *testing.T, m rueidis.RedisMessage) string {
-	t.Helper()
-	text, err := m.ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
 
 func inName(name string) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.Name = name }
@@ -40,18 +25,15 @@ func inLook(t *testing.T, c *redlatch.Client, name string) redlatch.Inspection {
 }
 
 // inUntil looks until ok says so.
-func inUntil(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.Inspection) bool) redlatch.Inspection {
+func inUntil(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.Inspection) bool) (in redlatch.Inspection) {
 	t.Helper()
-	for end := time.Now().Add(bed.Patience); ; {
-		in := inLook(t, c, name)
-		if ok(in) {
-			return in
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last look: %+v", in)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("it stays %+v", in)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	}()
+	bed.Eventually(t, "a look at "+name+" says so", func() bool { in = inLook(t, c, name); return ok(in) })
+	return in
 }
 
 // Each kind is found by itself, with its holders, where they run, and its waiters.
@@ -66,7 +48,6 @@ func TestInspectEveryKind(t *testing.T) {
 		t.Fatalf("free: %+v", in)
 	}
 
-	rw := holder.ReadWriteLock("rw")
 	for _, tc := range []struct {
 		name       string
 		hold, wait redlatch.Locker
@@ -76,7 +57,7 @@ func TestInspectEveryKind(t *testing.T) {
 	}{
 		{"plain", holder.RLock("plain"), waiter.RLock("plain"), redlatch.KindReentrant, redlatch.ModeLock, 0},
 		{"fair", holder.FairLock("fair"), waiter.FairLock("fair"), redlatch.KindFair, redlatch.ModeLock, 1},
-		{"rw", rw.WriteLock(), waiter.ReadWriteLock("rw").ReadLock(), redlatch.KindReadWrite, redlatch.ModeWrite, 1},
+		{"rw", holder.ReadWriteLock("rw").WriteLock(), waiter.ReadWriteLock("rw").ReadLock(), redlatch.KindReadWrite, redlatch.ModeWrite, 1},
 		{"rw2", holder.ReadWriteLock("rw2").ReadLock(), waiter.ReadWriteLock("rw2").WriteLock(), redlatch.KindReadWrite, redlatch.ModeRead, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -103,19 +84,12 @@ func TestInspectEveryKind(t *testing.T) {
 					t.Errorf("it waits since %v, now is %v", w.AskedSince, in.At)
 				}
 			}
-			if err := h.Unlock(ctx); err != nil {
-				t.Fatal(err)
-			}
-			r := bed.Get(t, got)
-			if r.Err != nil {
-				t.Fatal(r.Err)
-			}
+			bed.Unlock(t, h)
+			next := bed.Hold(t, got)
 			if in := inLook(t, op, tc.name); in.HolderCount != 1 || in.Holders[0].Client != "waiter" {
 				t.Errorf("after the hand-over: %+v", in)
 			}
-			if err := r.Hold.Unlock(ctx); err != nil {
-				t.Fatal(err)
-			}
+			bed.Unlock(t, next)
 		})
 	}
 }
@@ -128,17 +102,11 @@ func TestInspectReadersAndDowngrade(t *testing.T) {
 	w := bed.Lock(t, ctx, rw.WriteLock())
 	r := bed.Lock(t, w.Context(), rw.ReadLock())
 	in := inLook(t, c, "rw")
-	if in.Mode != redlatch.ModeWrite || in.HolderCount != 2 {
+	if in.Mode != redlatch.ModeWrite || in.HolderCount != 2 || len(in.Holders) != 2 || in.Holders[0].Mode == in.Holders[1].Mode {
 		t.Fatalf("%+v", in)
 	}
-	modes := []string{string(in.Holders[0].Mode), string(in.Holders[1].Mode)}
-	slices.Sort(modes)
-	if !slices.Equal(modes, []string{"read", "write"}) {
-		t.Errorf("modes: %v", modes)
-	}
-	if err := errors.Join(w.Unlock(ctx), r.Unlock(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	bed.Unlock(t, w)
+	bed.Unlock(t, r)
 	var holds []redlatch.Hold
 	for range 40 {
 		holds = append(holds, bed.Lock(t, ctx, rw.ReadLock()))
@@ -152,97 +120,9 @@ func TestInspectReadersAndDowngrade(t *testing.T) {
 		}
 	}
 	for _, h := range holds {
-		if err := h.Unlock(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// The acquisition's id tells since when, where it has a time; a Java owner's tells
-// nothing.
-func TestInspectSince(t *testing.T) {
-	s := bed.Server(t)
-	c := rlClient(t, s.Addr())
-	const client = "343714c0-1111-4222-8333-444455556666"
-	asked := time.Now().Add(-90 * time.Second).Truncate(time.Millisecond)
-	for field, want := range map[string]time.Time{
-		client + ":g1-" + base36(asked.UnixMilli()) + ".1z":       asked,
-		client + ":g=job%20x-" + base36(asked.UnixMilli()) + ".2": asked,
-		client + ":g1-1":              {},
-		client + ":g1-zz.1":           {},
-		client + ":g1-zzzzzzzzzzzz.1": {},
-		client + ":57":                {},
-	} {
-		s.Do(t, "HSET", "x", field, "2")
-		s.Do(t, "PEXPIRE", "x", "30000")
-		in := inLook(t, c, "x")
-		if len(in.Holders) != 1 || !in.Holders[0].AskedSince.Equal(want) || in.Holders[0].Count != 2 || in.Holders[0].Owner != field || in.Holders[0].ClientID != client {
-			t.Errorf("%s: %+v", field, in.Holders)
-		}
-		s.Do(t, "DEL", "x")
-	}
-}
-
-// State tells of each kind since when a holder has the lock, and since when it, or a waiter, has asked for it.
-func TestStateSince(t *testing.T) {
-	s := bed.Server(t)
-	a, b, ctx := rlClient(t, s.Addr()), rlClient(t, s.Addr()), t.Context()
-	for name, tc := range map[string]struct {
-		holder, waiter redlatch.Locker
-		state          func(context.Context) (redlatch.State, error)
-		queue          int
-	}{
-		"plain": {a.RLock("plain"), b.RLock("plain"), a.RLock("plain").State, 0},
-		"fair":  {a.FairLock("fair"), b.FairLock("fair"), a.FairLock("fair").State, 1},
-		"rw":    {a.ReadWriteLock("rw").ReadLock(), b.ReadWriteLock("rw").WriteLock(), a.ReadWriteLock("rw").State, 1},
-	} {
-		// between says that somebody asked after one time and before another.
-		between := func(what string, at, after, before time.Time) {
-			t.Helper()
-			if at.Before(after.Truncate(time.Millisecond)) || at.After(before) {
-				t.Errorf("%s: %s asked at %v, not between %v and %v", name, what, at, after, before)
-			}
-		}
-		look := func() redlatch.State {
-			t.Helper()
-			st, err := tc.state(ctx)
-			if err != nil || len(st.Holders) != 1 {
-				t.Fatalf("%s: %+v %v", name, st, err)
-			}
-			return st
-		}
-		if st, err := tc.state(ctx); err != nil || st.Held || st.Mode != redlatch.ModeNone || len(st.Holders) != 0 || st.Name != name {
-			t.Errorf("%s, which is free: %+v %v", name, st, err)
-		}
-		began := time.Now()
-		h := bed.Lock(t, ctx, tc.holder)
-		asked := time.Now()
-		got := bed.Async(ctx, tc.waiter)
-		inUntil(t, a, name, func(in redlatch.Inspection) bool { return in.Processes == 1 && in.QueueLength == tc.queue })
-		st := look()
-		waited := time.Now()
-		if len(st.Queue) != tc.queue {
-			t.Errorf("%s: %d wait, not %d", name, len(st.Queue), tc.queue)
-		}
-		between("the holder", st.Holders[0].AskedSince, began, asked)
-		for _, w := range st.Queue {
-			between("the waiter", w.AskedSince, asked, waited)
-		}
 		bed.Unlock(t, h)
-		r := bed.Get(t, got)
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		next := look().Holders[0]
-		between("the next holder", next.AskedSince, asked, waited)
-		if held := next.HeldSince; held.Before(waited.Truncate(time.Millisecond)) || held.After(r.At) {
-			t.Errorf("%s: held since %v, not between %v and %v", name, held, waited, r.At)
-		}
-		bed.Unlock(t, r.Hold)
 	}
 }
-
-func base36(n int64) string { return strconv.FormatInt(n, 36) }
 
 // UnlockTimeout limits a call as a whole, however many questions it asks: here each answer comes late,
 // and the second one after the limit.
@@ -274,53 +154,18 @@ func TestInspectHasOneLimit(t *testing.T) {
 	bed.Unlock(t, h)
 }
 
-// Masters that stand still are asked for their connections at once, and hide the names of their own
-// clients only. The look at a lock of another one takes no longer than UnlockTimeout.
-func TestInspectBesideFrozenMasters(t *testing.T) {
-	t.Parallel()
-	const limit = 3 * time.Second
-	cl := testbed.Cluster(t, "--cluster-node-timeout", "60000") // the cluster itself does nothing about it
-	t.Cleanup(func() { rlLibraryEnds(t) })
-	c := rlClient(t, "", inName("n"), rlUnlockTimeout(limit), func(c *redlatch.Config) {
-		c.Redis = rueidis.ClientOption{InitAddress: cl.Addrs(), ConnWriteTimeout: 10 * time.Second}
-	})
-	h := bed.Lock(t, t.Context(), c.RLock("k"))
-	in, err := c.Inspect(t.Context(), "other") // the library has connected where it asks
-	if err != nil || in.HolderCount != 0 {
-		t.Fatalf("%+v, %v", in, err)
-	}
-	home := cl.NodeOfKey(t, "k")
-	frozen := slices.DeleteFunc(cl.Masters(t), func(m *testbed.Server) bool { return m == home })
-	for _, m := range frozen {
-		m.Freeze(t)
-		defer m.Thaw(t)
-	}
-	began := time.Now()
-	in, err = c.Inspect(t.Context(), "k")
-	took := time.Since(began)
-	if err != nil || in.HolderCount != 1 {
-		t.Errorf("%+v, %v", in, err)
-	}
-	if took > limit+rlSlack {
-		t.Errorf("it took %v beside %d frozen masters", took, len(frozen))
-	}
-	for _, m := range frozen {
-		m.Thaw(t)
-	}
-	bed.Unlock(t, h)
-	c.Close()
-}
-
 // A Client's connections carry its name and id; a bad name is refused.
 func TestClientName(t *testing.T) {
 	s := bed.Server(t)
 	c := rlClient(t, s.Addr(), inName("checkout/7"))
-	list := inText(t, s.Do(t, "CLIENT", "LIST"))
-	if c.Name() != "checkout/7" || !strings.Contains(list, "name=redlatch:checkout/7:"+c.ID()+" ") {
-		t.Errorf("%s: %s", c.Name(), list)
+	for _, c := range []*redlatch.Client{c, rlClient(t, s.Addr())} {
+		list := s.Text(t, "CLIENT", "LIST")
+		if c.Name() == "" || !strings.Contains(list, "name=redlatch:"+c.Name()+":"+c.ID()+" ") {
+			t.Errorf("%s: %s", c.Name(), list)
+		}
 	}
-	if d := rlClient(t, s.Addr()); d.Name() == "" || !strings.Contains(inText(t, s.Do(t, "CLIENT", "LIST")), "name=redlatch:"+d.Name()+":"+d.ID()+" ") {
-		t.Errorf("default %q", d.Name())
+	if c.Name() != "checkout/7" {
+		t.Error(c.Name())
 	}
 	// Over RESP2 the name needs a permission, and what has none works without a name.
 	for _, tc := range []struct {
@@ -331,10 +176,8 @@ func TestClientName(t *testing.T) {
 		r := rlClient(t, s.Addr(), inName("resp2"), func(c *redlatch.Config) {
 			c.Redis.AlwaysRESP2, c.Redis.Username, c.Redis.Password = true, "old", "pw"
 		})
-		if err := bed.Lock(t, t.Context(), r.RLock("x")).Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if got := strings.Contains(inText(t, s.Do(t, "CLIENT", "LIST")), r.ID()); got != tc.want {
+		bed.Unlock(t, bed.Lock(t, t.Context(), r.RLock("x")))
+		if got := strings.Contains(s.Text(t, "CLIENT", "LIST"), r.ID()); got != tc.want {
 			t.Errorf("%s: named %v", tc.rule, got)
 		}
 	}
@@ -387,9 +230,7 @@ func TestInspectWhoWaitsForAPlainLock(t *testing.T) {
 	if in := inLook(t, blind, "dead"); in.Holders[0].Unlisted {
 		t.Errorf("not permitted to know: %+v", in.Holders[0])
 	}
-	for _, got := range []func() redlatch.Hold{func() redlatch.Hold { return h }, func() redlatch.Hold { return bed.Get(t, one).Hold }, func() redlatch.Hold { return bed.Get(t, two).Hold }} {
-		if err := got().Unlock(ctx); err != nil {
-			t.Error(err)
-		}
-	}
+	bed.Unlock(t, h)
+	bed.Unlock(t, bed.Hold(t, one))
+	bed.Unlock(t, bed.Hold(t, two))
 }

@@ -20,8 +20,7 @@ import (
 // answer: each hears its ctx, and those that had not sent anything never do.
 func TestRLockContextEndsBehindAStuckServer(t *testing.T) {
 	t.Parallel()
-	s := bed.Server(t)
-	rlLoad(t, s)
+	s := rlLoaded(t)
 	c := rlClient(t, s.Addr(), rlLease(time.Minute), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = 20 * time.Second
 	})

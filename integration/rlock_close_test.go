@@ -43,7 +43,7 @@ func TestRLockCloseBesideADial(t *testing.T) {
 	time.Sleep(250 * time.Millisecond) // so that most runs find the rest closed; it is right without
 	close(goOn)
 	<-closed
-	bed.Eventually(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
+	bed.Eventually(t, "the end of the connections", func() bool { return len(s.ForeignClients(t)) == 0 })
 }
 
 // Close beside many goroutines that lock ends all of them, and leaves nothing. The lease is the
@@ -62,19 +62,19 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 			wg.Go(func() {
 				h, err := c.RLock(name).Lock(t.Context())
 				if err != nil {
-					rlOneOf(t, err, redlatch.ErrClosed)
+					rlWant(t, err, redlatch.ErrClosed)
 					return
 				}
 				if i%2 == 0 {
 					if err := h.Unlock(t.Context()); err != nil {
-						rlOneOf(t, err, redlatch.ErrClosed)
+						rlWant(t, err, redlatch.ErrClosed)
 					}
 					return
 				}
 				first.Do(func() { close(stays) })
 				select {
 				case <-h.Context().Done(): // Close ends every hold, also those granted beside it
-					rlOneOf(t, context.Cause(h.Context()), redlatch.ErrClosed)
+					rlWant(t, context.Cause(h.Context()), redlatch.ErrClosed)
 				case <-time.After(bed.Patience):
 					t.Error("a hold outlives its client")
 				}
@@ -102,7 +102,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 		}
 		wg.Wait()
 		// Nobody is left who could renew.
-		bed.Eventually(t, "the end of the connections", func() bool { all, _ := rlConnections(t, s); return all == 0 })
+		bed.Eventually(t, "the end of the connections", func() bool { return len(s.ForeignClients(t)) == 0 })
 	}
 	s.Do(t, "FLUSHALL")
 }

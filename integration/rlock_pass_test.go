@@ -13,11 +13,18 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+// next lets the next one of the process wait, and returns when it sleeps.
+func next(ctx context.Context, t *testing.T, l redlatch.Locker) (got <-chan bed.Attempt) {
+	t.Helper()
+	testbed.Mark(t.Name(), func() { got = bed.Async(ctx, l) })
+	bed.Eventually(t, "the next one sleeps", func() bool { return testbed.MarkedIn(t.Name(), "(*acquisition).sleep") == 1 })
+	return got
+}
+
 // Goroutines of one process pass the lock on to each other: many turns cost few
 // commands, and nobody is inside beside another one.
 func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
-	s := bed.Server(t)
-	rlLoad(t, s)
+	s := rlLoaded(t)
 	// A turn on a busy machine may take longer than the usual tenure, and would end it.
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Tenure = 300 * time.Millisecond })
 	before := s.CommandStats(t)
@@ -27,18 +34,17 @@ func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 	for range 32 {
 		wg.Go(func() {
 			for time.Now().Before(end) || turns.Load() < 1000 { // each stall costs some commands
-				h, err := c.RLock("l").Lock(t.Context())
+				err := c.RLock("l").Do(t.Context(), func(context.Context) error {
+					if inside.Add(1) != 1 {
+						t.Error("two inside")
+					}
+					turns.Add(1)
+					inside.Add(-1)
+					return nil
+				})
 				if err != nil {
 					t.Error(err)
 					return
-				}
-				if inside.Add(1) != 1 {
-					t.Error("two inside")
-				}
-				turns.Add(1)
-				inside.Add(-1)
-				if err := h.Unlock(t.Context()); err != nil {
-					t.Error(err)
 				}
 			}
 		})
@@ -49,50 +55,24 @@ func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 	if int(turns.Load()) < 4*int(scripts) {
 		t.Errorf("%d turns cost %d scripts", turns.Load(), scripts)
 	}
-	if s.Int(t, "EXISTS", "l") != 0 {
-		t.Error("the lock is still held")
-	}
 }
 
 // After a broken connection nothing is passed on until the server has answered again, also if no
 // command was under way when it broke: whoever answers now may be another server.
 func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 	for _, breaks := range []bool{false, true} {
-		s := bed.Server(t)
-		rlLoad(t, s)
+		s := rlLoaded(t)
 		p := testbed.NewProxy(t, s.Addr())
 		c := rlClient(t, p.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = 30*time.Second, 10*time.Second })
-		until := func(what string, done func() bool) {
-			t.Helper()
-			for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("it takes too long until", what)
-				}
-			}
-		}
-		before := s.CommandStats(t)
-		h, err := c.RLock("l").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := make(chan error, 1)
+		h := bed.Lock(t, t.Context(), c.RLock("l"))
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
-		go func() {
-			next, err := c.RLock("l").Lock(ctx)
-			if err == nil {
-				err = next.Unlock(context.Background())
-			}
-			got <- err
-		}()
-		until("the next one listens, and has looked again", func() bool {
-			return s.CommandStats(t).Sub(before).Calls["evalsha"] >= 3 &&
-				testbed.GoroutinesIn("(*acquisition).sleep") > 0 // it has the answer, too
-		})
+		got := next(ctx, t, c.RLock("l"))
+		s.AwaitQuiet(t) // it listens, has looked again, and has the answer
 		if breaks {
 			subs := s.CommandStats(t).Calls["subscribe"]
 			p.Cut()
-			until("it listens again", func() bool { return s.CommandStats(t).Calls["subscribe"] > subs })
+			bed.Eventually(t, "it listens again", func() bool { return s.CommandStats(t).Calls["subscribe"] > subs })
 		}
 		s.Do(t, "DEL", "l") // the one that took over has never heard of it
 		if err := h.Unlock(context.Background()); errors.Is(err, redlatch.ErrLeaseLost) != breaks {
@@ -101,8 +81,12 @@ func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 		if breaks {
 			leave() // nobody tells it of a key that was deleted
 		}
-		if err := <-got; errors.Is(err, redlatch.ErrLeaseLost) == breaks {
-			t.Errorf("broken %v: the next one: %v", breaks, err)
+		a := bed.Get(t, got)
+		if a.Err == nil {
+			a.Err = a.Hold.Unlock(context.Background())
+		}
+		if errors.Is(a.Err, redlatch.ErrLeaseLost) == breaks {
+			t.Errorf("broken %v: the next one: %v", breaks, a.Err)
 		}
 	}
 }
@@ -111,10 +95,10 @@ func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
 // it: that one is released.
 func TestALongerLeaseIsNotPassedOn(t *testing.T) {
 	const leaseTime = 20 * time.Second
-	for name, raise := range map[string]func(c *redlatch.Client, h redlatch.Hold) error{
-		"Extend": func(_ *redlatch.Client, h redlatch.Hold) error { return h.Extend(context.Background(), time.Hour) },
-		"a nested hold": func(c *redlatch.Client, h redlatch.Hold) error {
-			inner, err := c.RLock("l").Lock(h.Context(), redlatch.WithLease(time.Hour))
+	for name, raise := range map[string]func(l redlatch.Locker, h redlatch.Hold) error{
+		"Extend": func(_ redlatch.Locker, h redlatch.Hold) error { return h.Extend(context.Background(), time.Hour) },
+		"a nested hold": func(l redlatch.Locker, h redlatch.Hold) error {
+			inner, err := l.Lock(h.Context(), redlatch.WithLease(time.Hour))
 			if err != nil {
 				return err
 			}
@@ -122,48 +106,49 @@ func TestALongerLeaseIsNotPassedOn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := bed.Server(t)
-			rlLoad(t, s)
+			s := rlLoaded(t)
 			c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = leaseTime, leaseTime/3 })
-			h, err := c.RLock("l").Lock(t.Context())
-			if err != nil {
+			h := bed.Lock(t, t.Context(), c.RLock("l"))
+			if err := raise(c.RLock("l"), h); err != nil {
 				t.Fatal(err)
 			}
-			if err := raise(c, h); err != nil {
-				t.Fatal(err)
-			}
-			before := s.CommandStats(t)
-			got := make(chan redlatch.Hold, 1)
-			go func() {
-				defer close(got)
-				next, err := c.RLock("l").Lock(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got <- next
-			}()
-			for deadline := time.Now().Add(20 * time.Second); s.CommandStats(t).Sub(before).Calls["evalsha"] < 2; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("nobody waits")
-				}
-			}
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			next := <-got
-			if next == nil {
-				return
-			}
-			if left := time.Until(next.ValidUntil()); left > leaseTime {
+			got := next(t.Context(), t, c.RLock("l"))
+			bed.Unlock(t, h)
+			passed := bed.Hold(t, got)
+			if left := time.Until(passed.ValidUntil()); left > leaseTime {
 				t.Errorf("its hold is valid for %v", left)
 			}
 			if left := time.Duration(s.Int(t, "PTTL", "l")) * time.Millisecond; left > leaseTime {
 				t.Errorf("the server keeps it for %v", left)
 			}
-			if err := next.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			bed.Unlock(t, passed)
 		})
+	}
+}
+
+// Who has taken a lock away by force passes it on to nobody of its own process, who would believe to hold it until the
+// next check.
+func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	s := bed.Server(t)
+	c := rlClient(t, s.Addr())
+	l := c.RLock("l")
+	for name, take := range map[string]func() (bool, error){
+		"of the lock":   func() (bool, error) { return l.ForceUnlock(t.Context()) },
+		"of the client": func() (bool, error) { return c.ForceUnlock(t.Context(), "l") },
+	} {
+		for range 100 {
+			h := bed.Lock(t, t.Context(), l)
+			got := next(t.Context(), t, l)
+			if _, err := take(); err != nil {
+				t.Fatal(err)
+			}
+			_ = h.Unlock(context.Background())
+			h = bed.Hold(t, got)
+			if s.Int(t, "EXISTS", "l") == 0 {
+				t.Fatalf("ForceUnlock %s: the next one of the process holds a lock that nobody has", name)
+			}
+			bed.Unlock(t, h)
+		}
 	}
 }

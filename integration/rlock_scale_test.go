@@ -14,34 +14,36 @@ import (
 
 // 10,000 holds: no goroutine and no connection more, renewals batched and spread.
 func TestRLockTenThousandHolds(t *testing.T) {
-	s := bed.Server(t)
-	rlLoad(t, s)
+	s := rlLoaded(t)
 	const n, lease, window = 10_000, 16 * time.Second, 8 * time.Second
 	c := rlClient(t, s.Addr(), rlLease(lease), rlUnlockTimeout(time.Minute)) // 10,000 at once
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))
 	goroutines := runtime.NumGoroutine()
 	holds := make([]redlatch.Hold, n)
-	var wg sync.WaitGroup
-	for g := range 50 {
-		wg.Go(func() {
-			for i := g; i < n; i += 50 {
-				h, err := c.RLock(fmt.Sprintf("l%d", i)).Lock(context.Background())
-				if err != nil {
-					t.Error(err)
-					return
+	each := func(f func(i int) error) { // 50 at a time
+		var wg sync.WaitGroup
+		for g := range 50 {
+			wg.Go(func() {
+				for i := g; i < n; i += 50 {
+					if err := f(i); err != nil {
+						t.Error(err)
+					}
 				}
-				holds[i] = h
-			}
-		})
+			})
+		}
+		wg.Wait()
 	}
-	wg.Wait()
+	each(func(i int) (err error) {
+		holds[i], err = c.RLock(fmt.Sprintf("l%d", i)).Lock(context.Background())
+		return err
+	})
 	if t.Failed() {
 		return
 	}
 	bed.Eventually(t, fmt.Sprintf("not many more goroutines for %d holds than the %d before", n, goroutines), func() bool {
 		return runtime.NumGoroutine() <= goroutines+20 // the 50 may be on their way out still
 	})
-	if all, _ := rlConnections(t, s); all > 1 {
+	if all := len(s.ForeignClients(t)); all > 1 {
 		t.Errorf("%d connections", all)
 	}
 	// Within the window every hold is renewed once or twice, also if the machine stands still for a part of it.
@@ -64,14 +66,5 @@ func TestRLockTenThousandHolds(t *testing.T) {
 	for _, h := range holds {
 		rlAlive(t, h)
 	}
-	for g := range 50 {
-		wg.Go(func() {
-			for i := g; i < n; i += 50 {
-				if err := holds[i].Unlock(context.Background()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	each(func(i int) error { return holds[i].Unlock(context.Background()) })
 }

@@ -18,8 +18,7 @@ import (
 func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const lease = 16 * time.Second // a quarter of it is silence: this machine may take over a second of that
-	s := bed.Server(t)
-	rlLoad(t, s)
+	s := rlLoaded(t)
 	p := testbed.NewProxy(t, s.Addr())
 	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience))
 	holds := make([]redlatch.Hold, 20)
@@ -48,8 +47,7 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 	t.Parallel()
 	const lease = 20 * time.Second // a quarter of it is silence, and this machine may take 1.5 s of that
-	s := bed.Server(t)
-	rlLoad(t, s)
+	s := rlLoaded(t)
 	p := testbed.NewProxy(t, s.Addr())
 	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = lease / 4 // by default 4 s at most

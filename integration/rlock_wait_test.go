@@ -16,8 +16,7 @@ import (
 // 10,000 goroutines wait on one lock: one subscription, two connections, all are
 // served, in the order in which they came.
 func TestRLockTenThousandWaiters(t *testing.T) {
-	s := bed.Server(t)
-	rlLoad(t, s)
+	s := rlLoaded(t)
 	c := rlClient(t, s.Addr())
 	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	// The first 200 come one after the other, so that their order is known.
@@ -50,19 +49,13 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	if got := rlSubscriptions(t, s, "l"); got != 1 {
 		t.Errorf("%d subscriptions", got)
 	}
-	if all, _ := rlConnections(t, s); all > 2 {
+	if all := len(s.ForeignClients(t)); all > 2 {
 		t.Errorf("%d connections", all)
 	}
 	// Newcomers stand behind those who wait, without asking the server.
 	before := s.CommandStats(t)
 	bed.Unlock(t, h)
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(90 * time.Second):
-		t.Fatal("not all were served")
-	}
+	wg.Wait()
 	calls := s.CommandStats(t).Sub(before).Calls
 	if len(order) != n {
 		t.Fatalf("%d of %d served", len(order), n)
@@ -82,20 +75,6 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	}
 }
 
-// rlLibraryEnds waits for goroutines of rueidis that Close does not end: it keeps connections
-// to nodes that it does not need any more for five seconds.
-func rlLibraryEnds(t *testing.T) {
-	t.Helper()
-	bed.Eventually(t, "the client library's goroutines", func() bool { return testbed.GoroutinesIn("_refresh.func2") == 0 })
-}
-
-// rlQuiet waits until no script has run for a while, and for many looks: time alone also passes while
-// the whole process stands still.
-func rlQuiet(t *testing.T, s *testbed.Server) {
-	t.Helper()
-	s.AwaitQuiet(t)
-}
-
 // A channel that is in use again and again is not unsubscribed at every turn,
 // and one that nobody needs is.
 func TestRLockHotChannelStaysSubscribed(t *testing.T) {
@@ -107,11 +86,7 @@ func TestRLockHotChannelStaysSubscribed(t *testing.T) {
 		got := bed.Async(t.Context(), c.RLock("l"))
 		rlSubscribed(t, s, "l", 1)
 		bed.Unlock(t, h)
-		r := bed.Get(t, got)
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		bed.Unlock(t, r.Hold)
+		bed.Unlock(t, bed.Hold(t, got))
 	}
 	if n := s.CommandStats(t).Sub(before).Calls["subscribe"]; n > 5 {
 		t.Errorf("%d subscriptions for 50 waits", n)
@@ -130,8 +105,7 @@ func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
 		got := bed.Async(t.Context(), c.RLock("l"))
 		rlSubscribed(t, s, "l", 1)
 		bed.Unlock(t, h)
-		r := bed.Get(t, got)
-		bed.Unlock(t, r.Hold)
+		bed.Unlock(t, bed.Hold(t, got))
 		// Around the 500 ms after which it is dropped.
 		time.Sleep(500*time.Millisecond + time.Duration(i-4)*3*time.Millisecond)
 	}
@@ -140,8 +114,7 @@ func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
 // While a lock is held for long, the waiters of a process look once a second, together.
 func TestRLockWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
-	s := bed.Server(t)
-	rlLoad(t, s)
+	s := rlLoaded(t)
 	c := rlClient(t, s.Addr(), rlLease(10*time.Minute)) // no renewal comes meanwhile
 	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	before := s.CommandStats(t)
@@ -155,7 +128,7 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 			})
 		}
 	}
-	rlQuiet(t, s)
+	s.AwaitQuiet(t)
 	before = s.CommandStats(t)
 	time.Sleep(1500 * time.Millisecond)
 	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 3 {

@@ -89,6 +89,9 @@ func TestErrorsOfEqualNames(t *testing.T) {
 	_, err := m.Lock(ctx)
 	outcome(t, err, false, true)
 	want(t, err, context.DeadlineExceeded)
+	if !strings.Contains(err.Error(), "[x ×2]") {
+		t.Errorf("it does not say of how many copies: %v", err)
+	}
 	list[1].Thaw(t)
 	bed.Unlock(t, bed.Lock(t, t.Context(), m))
 }
