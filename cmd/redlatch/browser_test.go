@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,13 +22,11 @@ func chromium(t *testing.T) string {
 	t.Helper()
 	must := os.Getenv("REDLATCH_CHROMIUM")
 	if must != "" && must != "require" {
-		if _, err := exec.LookPath(must); err != nil {
-			t.Fatal(err)
-		}
+		_, err := exec.LookPath(must)
+		testbed.Must(t, err)
 		return must
 	}
-	names := []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"}
-	for _, name := range names {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
@@ -41,8 +38,8 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// browser opens a page of that size.
-func browser(t *testing.T, width, height int64, dark bool, url string) context.Context {
+// browser opens a page of that size, in a light or a dark scheme.
+func browser(t *testing.T, width, height int64, scheme, url string) context.Context {
 	t.Helper()
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)))
 	if os.Getuid() == 0 {
@@ -55,27 +52,19 @@ func browser(t *testing.T, width, height int64, dark bool, url string) context.C
 		cancel()
 		stop()
 	})
-	scheme := "light"
-	if dark {
-		scheme = "dark"
-	}
 	var view []chromedp.EmulateViewportOption
 	if width < 600 {
 		view = append(view, chromedp.EmulateMobile, chromedp.EmulateScale(1.5))
 	}
-	err := chromedp.Do(ctx,
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+	testbed.Must(t, chromedp.Do(ctx,
 		chromedp.EmulateViewport(width, height, view...),
 		chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-			})
+			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 			return err
 		}),
 		chromedp.Navigate(url),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))
 	return ctx
 }
 
@@ -90,12 +79,7 @@ func reads(t *testing.T, ctx context.Context, sel string, parts ...string) strin
 			return false
 		}
 		text = got
-		for _, p := range parts {
-			if !strings.Contains(text, p) {
-				return false
-			}
-		}
-		return true
+		return hasAll(text, parts)
 	}, func() string { return text })
 	return text
 }
@@ -104,9 +88,7 @@ func act(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Vo
 	t.Helper()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := chromedp.Do(limited, steps...); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, chromedp.Do(limited, steps...))
 }
 
 // click presses where an element is, as people do: the page may put another in its place at
@@ -153,9 +135,7 @@ func value[T any](t *testing.T, ctx context.Context, js string) T { //nolint:rev
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	v, err := chromedp.Run(limited, chromedp.Evaluate[T](js))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return v
 }
 
@@ -167,12 +147,8 @@ func picture(t *testing.T, ctx context.Context, name string) { //nolint:revive /
 		return
 	}
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, name), png, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
+	testbed.Must(t, os.WriteFile(filepath.Join(dir, name), png, 0o644))
 }
 
 // A lock that is taken, queued for, handed over, lost and taken away is seen on the page.
@@ -189,7 +165,7 @@ func TestBrowser(t *testing.T) {
 	}
 	others = append(others, hold(t, c.ReadWriteLock("catalogue").ReadLock()), hold(t, w.ReadWriteLock("catalogue").ReadLock()))
 	evil := hold(t, c.RLock("<img src=x onerror=alert(1)>"))
-	b := browser(t, 1280, 900, false, p.url+"/#token="+secret)
+	b := browser(t, 1280, 900, "light", p.url+"/#token="+secret)
 	reads(t, b, "#state", "live")
 	reads(t, b, "#locks", "orders:40", "catalogue", "checkout/pod-1", "<img src=x onerror=alert(1)>")
 
@@ -205,10 +181,7 @@ func TestBrowser(t *testing.T) {
 	odd := hold(t, c.RLock("bad\xff\u202e\n"))
 	const written = `bad\xff\u202e\n`
 	reads(t, b, "#locks", written)
-	act(t, b, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		_, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf(`(location.hash = "#/lock/" + encodeURIComponent(%q)) !== ""`, written)))
-		return err
-	}))
+	value[bool](t, b, fmt.Sprintf(`(location.hash = "#/lock/" + encodeURIComponent(%q)) !== ""`, written))
 	reads(t, b, "#detail", written, "held", "checkout/pod-1")
 	unlock(t, odd)
 	reads(t, b, "#detail .badge.free", "free")
@@ -220,18 +193,10 @@ func TestBrowser(t *testing.T) {
 	reads(t, b, "#detail", "invoice:7", "held", "checkout/pod-1", "127.0.0.1:")
 
 	// Queued for.
-	var got []chan redlatch.Hold
+	var got []<-chan redlatch.Hold
 	for i := range 3 {
-		ch := make(chan redlatch.Hold, 1)
-		got = append(got, ch)
-		go func() { // ends with the lock
-			h, err := w.FairLock("invoice:7").Lock(redlatch.WithOwner(ctx, fmt.Sprintf("job %d", i)))
-			if err != nil {
-				t.Error(err)
-			}
-			ch <- h
-		}()
-		untilState(t, c, "invoice:7", func(in redlatch.Inspection) bool { return in.QueueLength == i+1 })
+		got = append(got, waiting(t, redlatch.WithOwner(ctx, fmt.Sprintf("job %d", i)), w.FairLock("invoice:7")))
+		untilQueued(t, c, "invoice:7", i+1)
 	}
 	reads(t, b, "#detail", "Queue (3)", "job 0", "job 2", "waits ")
 	reads(t, b, "#locks", "3 waiting")
@@ -250,20 +215,15 @@ func TestBrowser(t *testing.T) {
 	act(t, b, ask(".party button"))
 	reads(t, b, "#ask", "invoice:7", "checkout/pod-2", "it goes to checkout/pod-2 job 1")
 	act(t, b, click("#ask-no"), chromedp.WaitNotVisible("#ask"))
-	if in := inspect(t, c, "invoice:7"); in.QueueLength != 2 {
-		t.Errorf("after no: %+v", in)
-	}
+	testbed.Equal(t, inspect(t, c, "invoice:7").QueueLength, 2, "the queue after no")
 	act(t, b, ask(".party button"), chromedp.SendKeys("#ask-reason", "<b>hangs"), click("#ask-yes"))
 	second := <-got[1]
 	reads(t, b, "#said", "was taken away")
 	reads(t, b, ".turns", "taken away from here", "job 1")
 	reads(t, b, "#history", "Evictions", "taken from checkout/pod-2", "by 127.0.0.1", "<b>hangs")
-	if err := first.Unlock(ctx); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	taken(t, first)
 	unlock(t, second)
-	third := <-got[2]
-	unlock(t, third)
+	unlock(t, <-got[2])
 	reads(t, b, "#detail .badge.free", "free")
 
 	// Lost: a lease that nobody renews any more.
@@ -278,24 +238,15 @@ func TestBrowser(t *testing.T) {
 	until(t, "the list is filtered", func() bool {
 		text := reads(t, b, "#locks", "orders:40")
 		return !strings.Contains(text, "catalogue")
-	}, func() string { return "" })
+	})
 	act(t, b, click("#theme"))
 	reads(t, b, "#locks", "orders:41")
-	if scheme := value[string](t, b, `getComputedStyle(document.body).backgroundColor`); scheme != "rgb(20, 21, 23)" {
-		t.Errorf("dark is %s", scheme)
-	}
+	testbed.Equal(t, value[string](t, b, `getComputedStyle(document.body).backgroundColor`), "rgb(20, 21, 23)", "dark")
 
 	// A phone, dark.
 	again := hold(t, c.FairLock("invoice:7"))
-	waits := make(chan redlatch.Hold, 1)
-	go func() { // ends with the lock
-		h, err := w.FairLock("invoice:7").Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		waits <- h
-	}()
-	phone := browser(t, 390, 844, true, p.url)
+	waits := waiting(t, ctx, w.FairLock("invoice:7"))
+	phone := browser(t, 390, 844, "dark", p.url)
 	act(t, phone, chromedp.WaitVisible("#token"), chromedp.SendKeys("#token", secret+"x"), click("#login button"), chromedp.WaitVisible("#token"))
 	if value[bool](t, phone, `document.querySelector("#locks li") !== null || sessionStorage.length > 0`) {
 		t.Error("a wrong token is kept, or shows something")
@@ -371,19 +322,15 @@ func TestBrowserManyParties(t *testing.T) {
 	}
 	p := serving(t, s)
 	for name, row := range map[string]string{"many": ".party", "queued": ".queue li"} {
-		b := browser(t, 1280, 900, false, p.url+"/#/lock/"+name)
+		b := browser(t, 1280, 900, "light", p.url+"/#/lock/"+name)
 		reads(t, b, "#detail", "Show 90 more", "Who held it")
 		rows := fmt.Sprintf("document.querySelectorAll(%q).length", row)
-		if n := value[int](t, b, rows); n != 10 {
-			t.Errorf("%s: %d rows", name, n)
-		}
+		testbed.Equal(t, value[int](t, b, rows), 10, "rows of", name)
 		if row != ".party" && !value[bool](t, b, `document.querySelector(".strip").offsetTop < document.querySelector(".queue").offsetTop`) {
 			t.Error("the past is below the queue")
 		}
 		act(t, b, click(`[data-name^="more "]`))
 		reads(t, b, "#detail", "and 20 more: redlatch show "+name)
-		if n := value[int](t, b, rows); n != 100 {
-			t.Errorf("%s: all are %d rows", name, n)
-		}
+		testbed.Equal(t, value[int](t, b, rows), 100, "all rows of", name)
 	}
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
-	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // The commands that the documents show exist, with those flags and arguments.
@@ -29,7 +31,7 @@ func TestDocumentedCommands(t *testing.T) {
 			line, _, _ = strings.Cut(line, " | ")
 			line, _, _ = strings.Cut(line, " #")
 			words := strings.Fields(strings.ReplaceAll(line, "'", ""))[1:]
-			root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
+			root := newRoot(&app{std: streams{strings.NewReader(""), io.Discard, io.Discard}})
 			c, rest, err := root.Find(words)
 			if err == nil && c == root && words[0] != "help" {
 				t.Errorf("%s: %q is no command", path, line)
@@ -55,15 +57,12 @@ func TestDocumentedCommands(t *testing.T) {
 // Every command says what it is for and shows an example; the help of each is had by the
 // words of its line.
 func TestEveryCommandHasHelp(t *testing.T) {
-	root := newRoot(&app{std: streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}})
+	root := newRoot(&app{std: streams{strings.NewReader(""), io.Discard, io.Discard}})
 	for _, c := range append(root.Commands(), root) {
 		if c.Short == "" || c.Long == "" || c.Args == nil || !strings.Contains(c.Example, "redlatch "+strings.TrimPrefix(c.Name(), "redlatch")) {
 			t.Errorf("%s: short %q, example %q, or it does not check its arguments", c.Name(), c.Short, c.Example)
 		}
-		status, out, errs := call(t, nil, strings.Fields(strings.TrimPrefix(c.CommandPath(), "redlatch")+" --help")...)
-		if status != exitOK || !strings.Contains(out, "Examples:") || errs != "" {
-			t.Errorf("%s --help: status %d\n%s%s", c.CommandPath(), status, out, errs)
-		}
+		call(t, nil, strings.Fields(strings.TrimPrefix(c.CommandPath(), "redlatch")+" --help")...).ends(exitOK, "Examples:").warns()
 	}
 }
 
@@ -91,8 +90,6 @@ func TestImagesArePinned(t *testing.T) {
 				t.Errorf("%s: %s", path, words)
 			}
 		}
-		if users != 0 {
-			t.Errorf("%s: %d images say no user", path, users)
-		}
+		testbed.Equal(t, users, 0, "images that say no user in", path)
 	}
 }

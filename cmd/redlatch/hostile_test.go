@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -53,33 +51,26 @@ func TestHostileTexts(t *testing.T) {
 	}
 	defer s.Do(t, "FLUSHALL")
 
-	st, out, errs := call(t, s, "ls")
-	if n := strings.Count(out, "\n"); st != 0 || n != len(names)+1 {
-		t.Errorf("ls: status %d, %d lines for %d locks: %s", st, n, len(names), errs)
-	}
-	prints(t, "ls", "one\ntwo", out)
-	st, out, errs = call(t, s, "ls", "-o", "json")
-	var list []redlatch.Inspection
-	if err := json.Unmarshal([]byte(out), &list); err != nil || st != 0 || len(list) != len(names) {
-		t.Fatalf("ls -o json: status %d, %d locks, %v: %s", st, len(list), err, errs)
-	}
-	prints(t, "ls -o json", "one\ntwo", out)
+	got := call(t, s, "ls")
+	testbed.Equal(t, len(got.rows()), len(names), "rows of ls")
+	prints(t, "ls", "one\ntwo", got.out)
+	got = call(t, s, "ls", "-o", "json").ends(exitOK)
+	list := decoded[[]redlatch.Inspection](t, got.out)
+	prints(t, "ls -o json", "one\ntwo", got.out)
 
 	p := serving(t, s, "--allow-unlock", "--no-token")
-	var all overview
-	if err := json.Unmarshal([]byte(p.event("locks", "")), &all); err != nil || len(all.Locks) != len(names) {
-		t.Fatalf("serve: %d locks, %v", len(all.Locks), err)
-	}
 	served := map[string]string{} // owners
-	for _, l := range all.Locks {
+	for _, l := range decoded[overview](t, p.event("locks", "")).Locks {
 		served[l.Name] = l.Holders[0].Owner
 	}
+	if len(list) != len(names) || len(served) != len(names) {
+		t.Fatalf("%d locks, listed are %d, served %d", len(names), len(list), len(served))
+	}
 	top := onTerminal(t, s, 200, 50, "top")
-	top.shows(200, `\u202etxt.exe`)
-	if screen := top.screen(); strings.ContainsAny(screen, "\u202e\u2066\u009b") {
+	if screen := top.shows(200, `\u202etxt.exe`); strings.ContainsAny(screen, "\u202e\u2066\u009b") {
 		t.Errorf("top shows %q", screen)
 	}
-	top.press("q")
+	top.quit()
 
 	for i, in := range list {
 		h, ok := names[in.Name]
@@ -89,43 +80,41 @@ func TestHostileTexts(t *testing.T) {
 		}
 		owner := in.Holders[0].Owner
 		prints(t, "JSON", h, in.Name+in.Key+owner)
-		st, out, errs := call(t, s, "show", in.Name)
-		if st != 0 || !strings.Contains(out, "held") {
-			t.Errorf("show of %q: status %d: %s", h, st, errs)
-		}
-		prints(t, "show", h, out+errs)
-		_, out, errs = call(t, s, "show", in.Name, "-o", "json")
-		prints(t, "show -o json", h, out+errs)
-		watched := &command{t: t, ended: make(chan struct{})}
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { // ends with ctx
-			defer close(watched.ended)
-			execute(ctx, []string{"--url", "redis://" + s.Addr(), "watch", in.Name}, streams{strings.NewReader(""), watched, watched})
-		}()
-		watched.says("held by")
-		cancel()
-		<-watched.ended
-		prints(t, "watch", h, watched.text())
+		got := call(t, s, "show", in.Name).ends(exitOK, "held")
+		prints(t, "show", h, got.out+got.errs)
+		got = call(t, s, "show", in.Name, "-o", "json")
+		prints(t, "show -o json", h, got.out+got.errs)
+		prints(t, "watch", h, firstWatched(t, s, in.Name))
 		need(t, p.event("lock", in.Name), id)
-		st, out, errs = callWith(t, "no\n", s, "unlock", in.Name, "--owner", owner)
-		if st != exitError || !strings.Contains(out, "takes the lock away from ") {
-			t.Errorf("unlock of %q, and no: status %d: %s", h, st, errs)
-		}
-		prints(t, "unlock", h, out+errs)
+		got = answering(t, s, strings.NewReader("no\n"), in.Name, "--owner", owner).ends(exitError, "takes the lock away from ")
+		prints(t, "unlock", h, got.out+got.errs)
 		if i%2 == 0 {
-			st, out, errs = call(t, s, "unlock", in.Name, "--owner", owner, "--yes")
-			prints(t, "unlock", h, out+errs)
+			got = call(t, s, "unlock", in.Name, "--owner", owner, "--yes").ends(exitOK)
+			prints(t, "unlock", h, got.out+got.errs)
 		} else {
-			body, _ := json.Marshal(map[string]string{"name": in.Name, "owner": owner})
-			code, text, _ := p.ask("POST", "/api/unlock", string(body), "Content-Type: application/json")
-			st, errs = code-http.StatusOK, text
+			p.evict(in.Name, owner, "").is(http.StatusOK)
 			p.says(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(quote.Text(ownerOf(h)))) // its line of the log
 		}
-		if raw, err := c.Inspect(t.Context(), "evil:"+h); st != 0 || err != nil || raw.Held() && raw.Holders[0].Owner == ownerOf(h) {
-			t.Errorf("unlock of %q, by its name: %d %v: %s", h, st, err, errs)
+		if raw := inspect(t, c, "evil:"+h); raw.Held() && raw.Holders[0].Owner == ownerOf(h) {
+			t.Errorf("the owner of %q is there", h)
 		}
 	}
 	prints(t, "serve", "one\ntwo", p.text())
+}
+
+// firstWatched is what watch says first of a lock.
+func firstWatched(t *testing.T, s *testbed.Server, name string) string {
+	t.Helper()
+	said := &command{t: t, ended: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // ends with ctx
+		defer close(said.ended)
+		execute(ctx, []string{"--url", "redis://" + s.Addr(), "watch", name}, streams{strings.NewReader(""), said, said})
+	}()
+	said.says("held by")
+	cancel()
+	<-said.ended
+	return said.text()
 }
 
 // What users give is shown by the same rules: in errors, whatever is wrong with it.
@@ -144,25 +133,21 @@ func TestHostileArguments(t *testing.T) {
 			if h == "" && args[0] != "ls" {
 				continue
 			}
-			_, out, errs := call(t, s, args...)
-			prints(t, strings.Join(args[:min(len(args), 2)], " "), h, strings.ReplaceAll(out, "\t", " ")+errs)
+			got := call(t, s, args...)
+			prints(t, strings.Join(args[:min(len(args), 2)], " "), h, strings.ReplaceAll(got.out, "\t", " ")+got.errs)
 		}
 		for _, path := range []string{"/", "/api/"} {
 			if len(h) > 1000 {
 				continue
 			}
-			if code, text, _ := p.ask("GET", path+url.QueryEscape(h), ""); code != http.StatusOK {
-				prints(t, "GET "+path, h, text)
+			if got := p.get(path + url.QueryEscape(h)); got.code != http.StatusOK {
+				prints(t, "GET "+path, h, got.text)
 			}
 		}
-		body, _ := json.Marshal(map[string]string{"name": h, "owner": h})
-		_, text, _ := p.ask("POST", "/api/unlock", string(body), "Content-Type: application/json")
-		prints(t, "POST /api/unlock", h, text)
+		prints(t, "POST /api/unlock", h, p.evict(h, h, "").text)
 	}
 	prints(t, "serve", "one\ntwo", p.text())
-	if st, _, errs := call(t, s, "show", `C:\users`); st != exitUsage || !strings.Contains(errs, "give two for one") {
-		t.Errorf("a backslash that begins nothing: %d %s", st, errs)
-	}
+	call(t, s, "show", `C:\users`).fails(exitUsage, "give two for one") // a backslash that begins nothing
 }
 
 // What can't be read is one odd row of each list, a name of megabytes is skipped with a word, and no time is too far
@@ -180,20 +165,14 @@ func TestOddRows(t *testing.T) {
 	s.Do(t, "HSET", strings.Repeat("n", 20<<20), owner+"1", "1")
 	defer s.Do(t, "FLUSHALL")
 
-	st, out, errs := call(t, s, "ls")
-	if st != 0 || len(out) > 10_000 {
-		t.Errorf("ls: status %d, %d bytes: %s", st, len(out), errs)
+	got := call(t, s, "ls").ends(exitOK, "shop/1", "stray", "unknown", "far", "bytes", "WRONGTYPE")
+	if len(got.out) > 10_000 {
+		t.Errorf("ls: %d bytes", len(got.out))
 	}
-	need(t, out, "shop/1", "stray", "unknown", "far", "bytes", "WRONGTYPE")
-	prints(t, "ls", "", out+errs)
-	st, out, errs = call(t, s, "ls", "-o", "json")
-	var list []redlatch.Inspection
-	if err := json.Unmarshal([]byte(out), &list); err != nil || st != 0 || len(list) != 4 {
-		t.Errorf("ls -o json: status %d, %d locks, %v: %s", st, len(list), err, errs)
-	}
-	if st, out, errs := call(t, s, "show", "stray"); st == 0 || !strings.Contains(errs, "not a lock") {
-		t.Errorf("show: %d %s%s", st, out, errs)
-	}
+	prints(t, "ls", "", got.out+got.errs)
+	got = call(t, s, "ls", "-o", "json").ends(exitOK)
+	testbed.Equal(t, len(decoded[[]redlatch.Inspection](t, got.out)), 4, "locks of ls -o json")
+	call(t, s, "show", "stray").fails(exitError, "not a lock")
 	p := serving(t, s)
 	seen := map[string]string{"locks": p.event("locks", ""), "lock": p.event("lock", "stray")}
 	if len(seen["locks"]) > 10_000 {
@@ -206,6 +185,6 @@ func TestOddRows(t *testing.T) {
 	}
 	top := onTerminal(t, s, 200, 50, "top")
 	top.shows(200, "good", "stray", "far", "4 locks")
-	top.press("q")
+	top.quit()
 	unlock(t, h)
 }

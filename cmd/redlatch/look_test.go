@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 	"syscall"
@@ -10,36 +9,29 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 func TestLs(t *testing.T) {
 	s := server(t)
 	c, other := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
-	if st, out, errs := call(t, s, "ls"); st != 0 || out != "" || !strings.Contains(errs, "no locks") {
-		t.Errorf("%d %q %q", st, out, errs)
-	}
-	if st, out, _ := call(t, s, "ls", "-o", "json"); st != 0 || strings.TrimSpace(out) != "[]" {
-		t.Errorf("%d %q", st, out)
-	}
+	call(t, s, "ls").fails(exitOK, "no locks")
+	testbed.Equal(t, call(t, s, "ls", "-o", "json").ends(exitOK).out, "[]\n")
 	s.Do(t, "HSET", "user:1", "name", "x")
 	defer s.Do(t, "DEL", "user:1")
-	a, b := hold(t, c.RLock("orders:1")), hold(t, c.FairLock("orders:2"))
-	r1, r2 := hold(t, c.ReadWriteLock("cache").ReadLock()), hold(t, other.ReadWriteLock("cache").ReadLock())
-	evil := hold(t, c.RLock("evil\x1b[31m\n"))
-	waits := make(chan redlatch.Hold, 1)
-	go func() { // ends with the lock
-		h, err := other.FairLock("orders:2").Lock(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		waits <- h
-	}()
-	untilState(t, c, "orders:2", func(in redlatch.Inspection) bool { return in.QueueLength == 1 })
+	var held []redlatch.Hold
+	for _, l := range []redlatch.Locker{
+		c.RLock("orders:1"), c.FairLock("orders:2"), c.ReadWriteLock("cache").ReadLock(), other.ReadWriteLock("cache").ReadLock(), c.RLock("evil\x1b[31m\n"),
+	} {
+		held = append(held, hold(t, l))
+	}
+	waits := waiting(t, t.Context(), other.FairLock("orders:2"))
+	untilQueued(t, c, "orders:2", 1)
 
-	st, out, _ := call(t, s, "ls")
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if st != 0 || len(lines) != 5 {
-		t.Fatalf("%d:\n%s", st, out)
+	got := call(t, s, "ls").ends(exitOK)
+	lines := strings.Split(strings.TrimSpace(got.out), "\n")
+	if len(lines) != 5 || strings.Contains(got.out, "\x1b") { // colours or worse in a file
+		t.Fatalf("%q", got.out)
 	}
 	for i, words := range [][]string{
 		{"NAME", "KIND", "HOLDER"}, {"cache", "read-write", "read", "+1"}, {`evil\x1b[31m\n`},
@@ -47,46 +39,31 @@ func TestLs(t *testing.T) {
 	} {
 		need(t, lines[i], words...)
 	}
-	if strings.Contains(out, "\x1b") {
-		t.Errorf("colours or worse in a file: %q", out)
+	got = call(t, s, "ls", "--limit", "2").ends(exitOK, "cache", "evil")
+	got.warns("the first 2 locks by name, of 4")
+	testbed.Equal(t, len(got.rows()), 2, "rows")
+	call(t, s, "ls", "--limit", "0").fails(exitUsage)
+	list := decoded[[]redlatch.Inspection](t, call(t, s, "ls", "orders:*", "-o", "json").ends(exitOK).out)
+	if len(list) != 2 || list[1].Queue[0].Client != "shop/2" || list[0].Holders[0].Client != "shop/1" {
+		t.Errorf("%+v", list)
 	}
-	st, out, errs := call(t, s, "ls", "--limit", "2")
-	if st != 0 || strings.Count(out, "\n") != 3 || !strings.Contains(errs, "the first 2 locks by name, of 4") {
-		t.Errorf("the first two: %d %s\n%s", st, errs, out)
-	}
-	need(t, out, "cache", "evil")
-	if st, _, errs := call(t, s, "ls", "--limit", "0"); st != exitUsage {
-		t.Errorf("none: %d %s", st, errs)
-	}
-	st, out, _ = call(t, s, "ls", "orders:*", "-o", "json")
-	var got []redlatch.Inspection
-	if err := json.Unmarshal([]byte(out), &got); err != nil || st != 0 || len(got) != 2 {
-		t.Fatalf("%d, %v:\n%s", st, err, out)
-	}
-	if got[1].Queue[0].Client != "shop/2" || got[0].Holders[0].Client != "shop/1" {
-		t.Errorf("%+v", got)
-	}
-	for _, h := range []redlatch.Hold{a, b, r1, r2, evil} {
+	for _, h := range held {
 		unlock(t, h)
 	}
 	unlock(t, <-waits)
 }
 
 // Where the terminal is narrow, names are cut and columns keep their places.
-
 func TestTableFitsTheTerminal(t *testing.T) {
 	rows := [][]cell{{{strings.Repeat("n", 80), cyan}, {"plain", ""}, {"x", ""}}, {{"ü", ""}, {"fair", ""}, {"y", red}}}
 	lines, whole := screen{width: 40, colour: true}.lines("NAME* KIND Z", rows)
 	if whole {
 		t.Error("all of it is said to be there")
 	}
+	colours := strings.NewReplacer("\x1b[1m", "", "\x1b[36m", "", "\x1b[31m", "", "\x1b[0m", "")
 	for i, line := range lines {
-		plain := line
-		for _, code := range []string{"\x1b[1m", "\x1b[36m", "\x1b[31m", "\x1b[0m"} {
-			plain = strings.ReplaceAll(plain, code, "")
-		}
-		if n := len([]rune(plain)); n > 40 || strings.Contains(plain, "\x1b") {
-			t.Errorf("line %d has %d characters: %q", i, n, line)
+		if plain := colours.Replace(line); len([]rune(plain)) > 40 || strings.Contains(plain, "\x1b") {
+			t.Errorf("line %d is wider than 40 characters: %q", i, line)
 		}
 	}
 	need(t, strings.Join(lines, "\n"), "…", "\x1b[36m")
@@ -112,38 +89,20 @@ func TestShow(t *testing.T) {
 	s := server(t)
 	c := client(t, s, named("shop/1"), func(c *redlatch.Config) { c.Prefix = "p:" })
 	h := hold(t, c.ReadWriteLock("x").WriteLock())
-	st, out, _ := call(t, s, "show", "x", "--prefix", "p:")
-	if st != 0 {
-		t.Fatal(st)
-	}
-	need(t, out, "held for writing", "read-write", "p:x", "shop/1", "127.0.0.1:", c.ID()+":g")
-	if st, out, _ := call(t, s, "show", "x"); st != 0 || !strings.Contains(out, "free") {
-		t.Errorf("%d %s", st, out)
-	}
-	st, out, _ = call(t, s, "show", "p:x", "-o", "json")
-	var in redlatch.Inspection
-	if err := json.Unmarshal([]byte(out), &in); err != nil || st != 0 || in.Holders[0].Client != "shop/1" {
-		t.Errorf("%d %v %s", st, err, out)
-	}
+	call(t, s, "show", "x", "--prefix", "p:").ends(exitOK, "held for writing", "read-write", "p:x", "shop/1", "127.0.0.1:", c.ID()+":g")
+	call(t, s, "show", "x").ends(exitOK, "free")
+	in := decoded[redlatch.Inspection](t, call(t, s, "show", "p:x", "-o", "json").ends(exitOK).out)
+	testbed.Equal(t, in.Holders[0].Client, "shop/1", "the holder")
 	unlock(t, h)
 	s.Do(t, "SET", "data", "1")
-	if st, out, errs := call(t, s, "show", "dtaa"); st != 0 || !strings.Contains(out, "no key") || !strings.Contains(errs, "Is the name right?") {
-		t.Errorf("a name that is not there: %d %s %s", st, out, errs)
-	}
-	if st, _, errs := call(t, s, "ls", "order*"); st != 0 || !strings.Contains(errs, `no locks match "order*"`) {
-		t.Errorf("a pattern without locks: %d %s", st, errs)
-	}
-	if st, _, errs := call(t, s, "show", "data"); st != exitError || !strings.Contains(errs, "not a lock") {
-		t.Errorf("%d %s", st, errs)
-	}
+	call(t, s, "show", "dtaa").ends(exitOK, "no key").warns("Is the name right?")
+	call(t, s, "ls", "order*").fails(exitOK, `no locks match "order*"`)
+	call(t, s, "show", "data").fails(exitError, "not a lock")
 	s.Do(t, "DEL", "data")
-	if st, _, _ := call(t, s, "show", "x", "-o", "xml"); st != exitUsage {
-		t.Errorf("%d", st)
-	}
+	call(t, s, "show", "x", "-o", "xml").fails(exitUsage)
 }
 
 // On a narrow terminal owner and trace stay whole, and names keep their ends.
-
 func TestShowOnANarrowTerminal(t *testing.T) {
 	owner := "343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11:g1f-mf3k2l9x.1a"
 	at := time.UnixMilli(1_800_000_000_000)
@@ -161,6 +120,12 @@ func TestShowOnANarrowTerminal(t *testing.T) {
 		}
 		need(t, b.String(), owner, "fc8373abcaab18957461bffbdffc39d7", "1 in the queue, of 1 process\n", "-mf3k2l9x.1a")
 	}
+}
+
+// seenHeld is what an Inspection says of a lock that somebody holds.
+func seenHeld(name, owner string, at time.Time) redlatch.Inspection {
+	return redlatch.Inspection{Name: name, Key: name, At: at, Kind: redlatch.KindReentrant, Mode: redlatch.ModeLock, HolderCount: 1,
+		Holders: []redlatch.Holder{{Owner: owner, Mode: redlatch.ModeLock, Count: 1}}}
 }
 
 // watch tells a holder that renews from one that does not, and one that released from one whose lease ran out.
@@ -191,8 +156,8 @@ func TestFollower(t *testing.T) {
 		at = at.Add(step.after)
 		in := redlatch.Inspection{Name: "x", Key: "x", At: at, Kind: redlatch.KindNone}
 		if step.owner != "" {
-			in.Kind, in.Mode, in.HolderCount = redlatch.KindReentrant, redlatch.ModeLock, 1
-			in.Holders = []redlatch.Holder{{Owner: step.owner, Mode: redlatch.ModeLock, Count: 1, Remaining: step.left}}
+			in = seenHeld("x", step.owner, at)
+			in.Holders[0].Remaining = step.left
 		}
 		lines := f.changes(in)
 		if step.says == "" && len(lines) > 0 || step.says != "" && (len(lines) != 1 || !strings.HasPrefix(lines[0].text, step.says)) {
@@ -210,19 +175,16 @@ func TestCompletion(t *testing.T) {
 	}
 	for _, command := range []string{"show", "watch", "unlock", "run"} {
 		for begun, want := range map[string]string{"ord": "orders:1\norders:2\n", "odd*": "odd*\\n\n", "none": "", "order s": ""} {
-			_, out, _ := call(t, s, "__complete", command, begun)
-			lines := strings.SplitAfter(strings.TrimSuffix(out, ":4\n"), "\n")
+			lines := strings.SplitAfter(strings.TrimSuffix(call(t, s, "__complete", command, begun).out, ":4\n"), "\n")
 			slices.Sort(lines)
-			if got := strings.Join(lines, ""); got != want {
-				t.Errorf("%s %s: %q", command, begun, out)
-			}
+			testbed.Equal(t, strings.Join(lines, ""), want, command, begun)
 		}
 	}
 	s.Freeze(t)
 	began := time.Now()
-	_, out, _ := call(t, s, "__complete", "show", "ord")
-	if took := time.Since(began); took > 5*time.Second || strings.Contains(out, "orders") {
-		t.Errorf("after %v: %s", took, out)
+	got := call(t, s, "__complete", "show", "ord")
+	if took := time.Since(began); took > 5*time.Second || strings.Contains(got.out, "orders") {
+		t.Errorf("after %v: %s", took, got.out)
 	}
 	s.Thaw(t)
 }
@@ -236,30 +198,20 @@ func TestWatch(t *testing.T) {
 	need(t, w.says("held by"), "shop/1")
 	unlock(t, h)
 	w.says("released")
-	_ = w.cmd.Process.Signal(syscall.SIGTERM)
-	if st := w.status(); st != 0 {
-		t.Errorf("status %d: %s", st, w.text())
-	}
+	w.signal(syscall.SIGTERM)
+	w.ends(exitOK)
 }
 
 // The help tells the exit statuses, and shells complete commands and the values of flags.
 func TestHelp(t *testing.T) {
-	st, out, _ := callWith(t, "", nil, "help")
-	if st != 0 {
-		t.Error(st)
-	}
-	need(t, out, "Exit status", "run ", "doctor", "REDIS_URL")
-	if st, out, errs := callWith(t, "", nil, "--version"); st != 0 || !strings.HasPrefix(out, "redlatch version ") || !strings.Contains(out, "go1.") {
-		t.Errorf("--version: %d %q %s", st, out, errs)
-	}
+	call(t, nil, "help").ends(exitOK, "Exit status", "run ", "doctor", "REDIS_URL")
+	call(t, nil, "--version").ends(exitOK, "redlatch version ", "go1.")
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if st, out, errs := callWith(t, "", nil, "completion", shell); st != 0 || len(out) < 1000 {
-			t.Errorf("%s: %d %s", shell, st, errs)
+		if got := call(t, nil, "completion", shell).ends(exitOK); len(got.out) < 1000 {
+			t.Errorf("%s: %s", shell, got.out)
 		}
 	}
-	if _, out, _ := callWith(t, "", nil, "__complete", "run", "--kind", ""); !strings.Contains(out, "fair") {
-		t.Error(out)
-	}
+	call(t, nil, "__complete", "run", "--kind", "").ends(exitOK, "fair")
 }
 
 // Durations for people.
@@ -268,8 +220,6 @@ func TestSpans(t *testing.T) {
 		-1: "0s", 3 * time.Millisecond: "3ms", 4200 * time.Millisecond: "4.2s", 59 * time.Second: "59s", 723 * time.Second: "12m03s",
 		5*time.Hour + 7*time.Minute: "5h07m", 76 * time.Hour: "3d04h",
 	} {
-		if got := span(d); got != want {
-			t.Errorf("%v: %s, want %s", d, got, want)
-		}
+		testbed.Equal(t, span(d), want, d)
 	}
 }

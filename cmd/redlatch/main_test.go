@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,9 +67,7 @@ func client(t *testing.T, s *testbed.Server, change ...func(*redlatch.Config)) *
 		f(&cfg)
 	}
 	c, err := redlatch.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -79,9 +80,7 @@ func named(name string) func(*redlatch.Config) {
 func hold(t *testing.T, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold {
 	t.Helper()
 	h, err := l.Lock(t.Context(), opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return h
 }
 
@@ -92,22 +91,100 @@ func unlock(t *testing.T, h redlatch.Hold) {
 	}
 }
 
-// call runs the command in this process.
-func call(t *testing.T, s *testbed.Server, args ...string) (status int, out, errs string) {
+// waiting waits for a lock; the hold comes later.
+func waiting(t *testing.T, ctx context.Context, l redlatch.Locker) <-chan redlatch.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
-	return callWith(t, "", s, args...)
+	got := make(chan redlatch.Hold, 1)
+	go func() { // ends with the lock
+		h, err := l.Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- h
+	}()
+	return got
 }
 
-func callWith(t *testing.T, input string, s *testbed.Server, args ...string) (status int, out, errs string) {
+// taken fails unless the lock of a hold was taken away.
+func taken(t *testing.T, h redlatch.Hold) {
 	t.Helper()
-	var o, e bytes.Buffer
+	if err := h.Unlock(context.Background()); !errors.Is(err, redlatch.ErrLeaseLost) {
+		t.Errorf("the evicted one's Unlock: %v", err)
+	}
+}
+
+// outcome is what a command came to.
+type outcome struct {
+	t         *testing.T
+	args      []string
+	status    int
+	out, errs string
+}
+
+// call runs the command in this process.
+func call(t *testing.T, s *testbed.Server, args ...string) outcome {
+	t.Helper()
 	if s != nil {
 		args = append([]string{"--url", "redis://" + s.Addr()}, args...)
 	}
+	return callWith(t, strings.NewReader(""), args...)
+}
+
+func callWith(t *testing.T, input io.Reader, args ...string) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	status = execute(ctx, args, streams{strings.NewReader(input), &o, &e})
-	return status, o.String(), e.String()
+	status := execute(ctx, args, streams{input, &out, &errs})
+	return outcome{t, args, status, out.String(), errs.String()}
+}
+
+// ends fails unless the command has that status, and all parts on its output.
+func (o outcome) ends(status int, parts ...string) outcome {
+	o.t.Helper()
+	if o.status != status {
+		o.t.Errorf("%q: status %d, not %d:\n%s%s", o.args, o.status, status, o.out, o.errs)
+	}
+	need(o.t, o.out, parts...)
+	return o
+}
+
+// fails is the same of a command that prints nothing but errors, which have all parts.
+func (o outcome) fails(status int, parts ...string) {
+	o.t.Helper()
+	if o.ends(status); o.out != "" {
+		o.t.Errorf("%q prints:\n%s", o.args, o.out)
+	}
+	need(o.t, o.errs, parts...)
+}
+
+// warns fails unless the errors have all parts; without any, unless there are none.
+func (o outcome) warns(parts ...string) {
+	o.t.Helper()
+	if len(parts) == 0 && o.errs != "" {
+		o.t.Errorf("%q: %s", o.args, o.errs)
+	}
+	need(o.t, o.errs, parts...)
+}
+
+// rows are the lines that a command printed, after the first, with single spaces.
+func (o outcome) rows() []string {
+	o.t.Helper()
+	o.ends(exitOK)
+	rows := strings.Split(strings.TrimSpace(o.out), "\n")[1:]
+	for i, row := range rows {
+		rows[i] = strings.Join(strings.Fields(row), " ")
+	}
+	return rows
+}
+
+// decoded is what a text of JSON says.
+func decoded[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	return v
 }
 
 // command is the program in a process of its own.
@@ -162,50 +239,60 @@ func beginProcess(t *testing.T, cmd *exec.Cmd) *command {
 	c.cmd.Stdout, c.cmd.Stderr = c, c
 	c.cmd.WaitDelay = 5 * time.Second // what it leaves behind may hold its output open
 	in, err := c.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	c.in = in
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, c.cmd.Start())
+	c.follow()
+	return c
+}
+
+// follow waits for the end of the process, which comes with that of the test.
+func (c *command) follow() {
 	go func() { // ends with the process
 		_ = c.cmd.Wait()
 		close(c.ended)
 	}()
-	t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		_ = c.cmd.Process.Kill()
 		<-c.ended
 	})
-	return c
 }
 
 // says waits until the program has written a text.
 func (c *command) says(text string) string {
 	c.t.Helper()
-	until(c.t, "the command says "+text, func() bool { return strings.Contains(c.text(), text) },
-		func() string { return c.text() })
+	until(c.t, "the command says "+text, func() bool { return strings.Contains(c.text(), text) }, c.text)
 	return c.text()
 }
 
-// status waits for the end and returns the exit status.
-func (c *command) status() int {
+func (c *command) signal(s os.Signal) {
+	c.t.Helper()
+	testbed.Must(c.t, c.cmd.Process.Signal(s))
+}
+
+// ends waits for the end, and fails unless the program has that status, and has written all parts.
+func (c *command) ends(status int, parts ...string) {
 	c.t.Helper()
 	select {
 	case <-c.ended:
-		return c.cmd.ProcessState.ExitCode()
 	case <-time.After(patience):
 		c.t.Fatalf("the command does not end:\n%s", c.text())
-		return -1
 	}
+	if got := c.cmd.ProcessState.ExitCode(); got != status {
+		c.t.Errorf("status %d, not %d:\n%s", got, status, c.text())
+	}
+	need(c.t, c.text(), parts...)
 }
 
 // until waits for a state that nobody announces.
-func until(t *testing.T, what string, ok func() bool, state func() string) {
+func until(t *testing.T, what string, ok func() bool, state ...func() string) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not after %v; it is:\n%s", what, patience, state())
+			for _, f := range state {
+				what += "; it is:\n" + f()
+			}
+			t.Fatalf("not after %v: %s", patience, what)
 		}
 	}
 }
@@ -214,10 +301,22 @@ func until(t *testing.T, what string, ok func() bool, state func() string) {
 func inspect(t *testing.T, c *redlatch.Client, name string) redlatch.Inspection {
 	t.Helper()
 	in, err := c.Inspect(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return in
+}
+
+// isHeld fails unless a lock is held, or not.
+func isHeld(t *testing.T, c *redlatch.Client, name string, want bool) {
+	t.Helper()
+	if in := inspect(t, c, name); in.Held() != want {
+		t.Errorf("%s is held: %t: %+v", name, !want, in)
+	}
+}
+
+// untilQueued waits until so many wait in a lock's queue.
+func untilQueued(t *testing.T, c *redlatch.Client, name string, n int) {
+	t.Helper()
+	untilState(t, c, name, func(in redlatch.Inspection) bool { return in.QueueLength == n })
 }
 
 // untilState waits for a state of a lock.
@@ -228,14 +327,13 @@ func untilState(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.
 		var err error
 		in, err = c.Inspect(t.Context(), name)
 		return err == nil && ok(in) || errors.Is(err, context.Canceled)
-	}, func() string { return strings.TrimSpace(string(mustJSON(in))) })
+	}, func() string { return fmt.Sprintf("%+v", in) })
 	return in
 }
 
-func mustJSON(v any) []byte {
-	var b bytes.Buffer
-	_ = writeJSON(&b, v, false)
-	return b.Bytes()
+// hasAll reports whether a text has all parts.
+func hasAll(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
 }
 
 // need fails when a text lacks one of the parts.

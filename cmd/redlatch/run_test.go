@@ -5,14 +5,11 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/creack/pty"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -41,13 +38,8 @@ func TestRun(t *testing.T) {
 			need(t, text, fmt.Sprintf("token=%d ", in.Token))
 		}
 		fmt.Fprintln(p.in, "a line")
-		if st := p.status(); st != 7 {
-			t.Errorf("%s: status %d\n%s", kind, st, p.text())
-		}
-		need(t, p.text(), "got a line")
-		if in := inspect(t, c, name); in.Held() {
-			t.Errorf("afterwards: %+v", in)
-		}
+		p.ends(7, "got a line")
+		isHeld(t, c, name, false)
 	}
 }
 
@@ -59,9 +51,7 @@ func TestRunEnvironment(t *testing.T) {
 		cmd := prepare(s, append(append([]string{"run", "x"}, args...), "--", "sh", "-c", `echo "token=${REDLATCH_TOKEN-none} url=${REDIS_URL-none} home=$HOME."`)...)
 		cmd.Env = append(cmd.Env, "REDLATCH_TOKEN=41", "HOME=/here")
 		p := beginProcess(t, cmd)
-		if st := p.status(); st != 0 {
-			t.Errorf("status %d: %s", st, p.text())
-		}
+		p.ends(exitOK)
 		return p.text()
 	}
 	need(t, environment(), "token=none ", "url=redis://"+s.Addr(), "home=/here.")
@@ -75,50 +65,28 @@ func TestRunBusy(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.RLock("x"))
-	for _, tc := range []struct {
-		status int
-		args   []string
-	}{
-		{exitBusy, []string{"--wait", "0"}},
-		{exitBusy, []string{"-n"}},
-		{9, []string{"--wait", "3s", "--conflict-exit-code", "9"}}, // long enough for an answer, which names the holder
-		{0, []string{"-n", "-E", "0"}},
-	} {
-		args := append(append([]string{"run", "x"}, tc.args...), "--", "echo", "ran")
-		st, out, errs := call(t, s, args...)
-		if st != tc.status || strings.Contains(out, "ran") {
-			t.Errorf("%v: status %d, %s", tc.args, st, out)
-		}
-		if tc.status != exitBusy {
-			if errs != "" {
-				t.Errorf("%v: the status says it, and it writes %q", tc.args, errs)
-			}
-			continue
-		}
-		need(t, errs, "not acquired", c.ID())
+	for _, args := range [][]string{{"--wait", "0"}, {"-n"}} {
+		call(t, s, slices.Concat([]string{"run", "x"}, args, []string{"--", "echo", "ran"})...).fails(exitBusy, "not acquired", c.ID())
 	}
+	// Where the user has given the status, it says all. The wait is long enough for an answer, which names the holder.
+	call(t, s, "run", "x", "--wait", "3s", "--conflict-exit-code", "9", "--", "echo", "ran").ends(9).warns()
+	call(t, s, "run", "x", "-n", "-E", "0", "--", "echo", "ran").ends(0).warns()
 	// Who waits without end gets it.
 	p := begin(t, s, "run", "x", "--", "echo", "ran")
 	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Processes == 1 })
 	unlock(t, h)
-	if st := p.status(); st != 0 || !strings.Contains(p.text(), "ran") {
-		t.Errorf("status %d: %s", st, p.text())
-	}
+	p.ends(exitOK, "ran")
 }
 
 func TestRunWrongCommands(t *testing.T) {
 	s := server(t)
-	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, tc := range []struct {
 		status int
 		args   []string
 	}{
 		{exitNotFound, []string{"run", "x", "--", "no-such-command-here"}},
 		{exitNotFound, []string{"run", "x", "--", "/no/such/command"}},
-		{exitCantRun, []string{"run", "x", "--", plain}},
+		{exitCantRun, []string{"run", "x", "--", fileOf(t, "x")}},
 		{exitUsage, []string{"run", "x"}},
 		{exitUsage, []string{"run", "--", "true"}},
 		{exitUsage, []string{"run", "x", "--kind", "odd", "--", "true"}},
@@ -126,44 +94,45 @@ func TestRunWrongCommands(t *testing.T) {
 		{exitUsage, []string{"run", "x", "--odd", "--", "true"}},
 		{exitUsage, []string{"odd"}},
 		{exitUsage, []string{"run", "x", "--lease-time", "1ms", "--", "true"}},
-		{0, []string{"run", "x", "true"}},
+		{exitOK, []string{"run", "x", "true"}},
+		{exitUnavailable, []string{"run", "x", "--url", "redis://127.0.0.1:1", "--", "true"}},
 	} {
-		if st, _, errs := call(t, s, tc.args...); st != tc.status || (errs == "") != (st == 0) {
-			t.Errorf("%v: status %d, %s", tc.args, st, errs)
+		if got := call(t, s, tc.args...).ends(tc.status); (got.errs == "") != (tc.status == exitOK) {
+			t.Errorf("%v: %q", tc.args, got.errs)
 		}
 	}
-	gone := server(t)
-	addr := gone.Addr()
-	gone.Kill(t)
-	if st, _, errs := callWith(t, "", nil, "--url", "redis://"+addr, "run", "x", "--", "true"); st != exitUnavailable {
-		t.Errorf("no server: status %d, %s", st, errs)
-	}
-	gone.Restart(t, testbed.Empty)
 }
 
 // Signals reach every process of the command.
 func TestRunPassesSignalsOn(t *testing.T) {
 	s := server(t)
-	c := client(t, s)
 	p := begin(t, s, "run", "x", "--", "sh", "-c", `trap 'echo caught; exit 42' USR1; sh -c 'trap "echo inner; exit" USR1; echo ready; while :; do sleep 0.05; done' & while :; do sleep 0.05; done`)
 	p.says("ready")
-	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
-	if st := p.status(); st != 42 {
-		t.Errorf("status %d", st)
-	}
+	p.signal(syscall.SIGUSR1)
+	p.ends(42)
 	p.says("caught")
 	p.says("inner")
+}
 
-	p = begin(t, s, "run", "x", "--", "sh", "-c", `echo ready; exec sleep 100`)
-	p.says("ready")
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	if st := p.status(); st != exitSignal+int(syscall.SIGTERM) {
-		t.Errorf("status %d", st)
-	}
-	if in := inspect(t, c, "x"); in.Held() {
-		t.Errorf("%+v", in)
+// The command's end is run's, and the lock is free: whoever ends it, and however.
+func TestRunCommandKilled(t *testing.T) {
+	s := server(t)
+	c := client(t, s)
+	for _, tc := range []struct {
+		script string
+		sent   os.Signal
+		status int
+	}{
+		{`echo ready; exec sleep 100`, syscall.SIGTERM, exitSignal + int(syscall.SIGTERM)},
+		{`echo ready; exec sleep 100`, syscall.SIGINT, exitSignal + int(syscall.SIGINT)},
+		{`echo ready; kill -KILL $$`, nil, exitSignal + int(syscall.SIGKILL)},
+	} {
+		p := begin(t, s, "run", "x", "--", "sh", "-c", tc.script)
+		if p.says("ready"); tc.sent != nil {
+			p.signal(tc.sent)
+		}
+		p.ends(tc.status)
+		isHeld(t, c, "x", false)
 	}
 }
 
@@ -173,28 +142,13 @@ func TestRunSignalWhileWaiting(t *testing.T) {
 	c := client(t, s)
 	h := hold(t, c.FairLock("x"))
 	p := begin(t, s, "run", "x", "--kind", "fair", "--", "echo", "ran")
-	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.QueueLength == 1 })
-	_ = p.cmd.Process.Signal(syscall.SIGINT)
-	if st := p.status(); st != exitSignal+int(syscall.SIGINT) || strings.Contains(p.text(), "ran") {
-		t.Errorf("status %d: %s", st, p.text())
+	untilQueued(t, c, "x", 1)
+	p.signal(syscall.SIGINT)
+	if p.ends(exitSignal + int(syscall.SIGINT)); strings.Contains(p.text(), "ran") {
+		t.Error(p.text())
 	}
-	if in := inspect(t, c, "x"); in.QueueLength != 0 {
-		t.Errorf("%+v", in)
-	}
+	testbed.Equal(t, inspect(t, c, "x").QueueLength, 0, "left in the queue")
 	unlock(t, h)
-}
-
-// A command that is killed: its status says so, the lock is free.
-func TestRunCommandKilled(t *testing.T) {
-	s := server(t)
-	c := client(t, s)
-	p := begin(t, s, "run", "x", "--", "sh", "-c", `kill -KILL $$`)
-	if st := p.status(); st != exitSignal+int(syscall.SIGKILL) {
-		t.Errorf("status %d: %s", st, p.text())
-	}
-	if in := inspect(t, c, "x"); in.Held() {
-		t.Errorf("%+v", in)
-	}
 }
 
 // stubborn is a command that does not care for TERM, and neither does its child; it
@@ -234,20 +188,33 @@ func dead(pids []int) bool {
 	return true
 }
 
-// When the lock is lost all of the command's processes end: TERM, and KILL after the grace.
+// untilDead waits for the end of processes that run has killed, or is to.
+func untilDead(t *testing.T, pids []int) {
+	t.Helper()
+	until(t, "its processes end", func() bool { return dead(pids) }, func() string { return fmt.Sprint(pids) })
+}
+
+// When the lock is lost all of the command's processes end, with TERM, and with KILL after the grace: if somebody takes it
+// away, if a fixed lease ends, and if the server is gone for longer than the lease.
 func TestRunLost(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
-	p := begin(t, s, "run", "x", "--lease-time", "6s", "--grace", "3s", "--", "sh", "-c", stubborn)
-	ids := pids(t, p)
-	if was, err := c.ForceUnlock(t.Context(), "x"); !was || err != nil {
-		t.Fatal(was, err)
+	for _, tc := range []struct {
+		flags []string
+		lose  func()
+	}{
+		{[]string{"--lease-time", "6s"}, func() { call(t, s, "unlock", "x", "--any-owner", "--yes").ends(exitOK) }},
+		{[]string{"--lease", "3s"}, func() {}},
+		{[]string{"--lease-time", "4s", "--timeout", "1s"}, func() { s.Kill(t) }},
+	} {
+		p := begin(t, s, slices.Concat([]string{"run", "x", "--grace", "3s"}, tc.flags, []string{"--", "sh", "-c", stubborn})...)
+		ids := pids(t, p)
+		isHeld(t, c, "x", true)
+		tc.lose()
+		p.ends(exitLost, "was lost, ending the command", "asked")
+		untilDead(t, ids)
 	}
-	if st := p.status(); st != exitLost {
-		t.Errorf("status %d: %s", st, p.text())
-	}
-	need(t, p.text(), "was lost, ending the command", "asked")
-	until(t, "its processes end", func() bool { return dead(ids) }, func() string { return fmt.Sprint(ids) })
+	s.Restart(t, testbed.Empty)
 }
 
 // A TERM that run gets is passed on, and after the grace what is left of the command is killed: whether the command
@@ -259,12 +226,10 @@ func TestRunTerminated(t *testing.T) {
 	for script, status := range map[string]int{stubborn: exitSignal + int(syscall.SIGKILL), leaves: exitSignal + int(syscall.SIGTERM)} {
 		p := begin(t, s, "run", "x", "--grace", "2s", "--", "sh", "-c", script)
 		ids := pids(t, p)
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		if st := p.status(); st != status {
-			t.Errorf("status %d: %s", st, p.text())
-		}
-		if in := inspect(t, c, "x"); in.Held() || !dead(ids) {
-			t.Errorf("the lock is held: %t, its processes have ended: %t", in.Held(), dead(ids))
+		p.signal(syscall.SIGTERM)
+		p.ends(status)
+		if isHeld(t, c, "x", false); !dead(ids) {
+			t.Error("its processes live on")
 		}
 	}
 }
@@ -278,39 +243,9 @@ func TestRunLeavesAZombie(t *testing.T) {
 	p := begin(t, s, "run", "x", "--grace", "1s", "--", "sh", "-c", zombie)
 	ids := pids(t, p)
 	t.Cleanup(func() { _ = syscall.Kill(ids[0], syscall.SIGKILL) })
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	if st := p.status(); st != exitSignal+int(syscall.SIGKILL) {
-		t.Errorf("status %d: %s", st, p.text())
-	}
-	if in := inspect(t, c, "x"); in.Held() {
-		t.Error("the lock is held")
-	}
-}
-
-// A fixed lease that ends is the end of the command, too.
-func TestRunFixedLease(t *testing.T) {
-	s := server(t)
-	began := time.Now()
-	p := begin(t, s, "run", "x", "--lease", "500ms", "--", "sleep", "60")
-	if st := p.status(); st != exitLost {
-		t.Errorf("status %d: %s", st, p.text())
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("after %v", took)
-	}
-}
-
-// When the server is gone for longer than the lease, the command is ended.
-func TestRunServerKilled(t *testing.T) {
-	s := server(t)
-	p := begin(t, s, "run", "x", "--lease-time", "4s", "--timeout", "1s", "--grace", "300ms", "--", "sh", "-c", stubborn)
-	ids := pids(t, p)
-	s.Kill(t)
-	if st := p.status(); st != exitLost {
-		t.Errorf("status %d: %s", st, p.text())
-	}
-	until(t, "its processes end", func() bool { return dead(ids) }, func() string { return fmt.Sprint(ids) })
-	s.Restart(t, testbed.Empty)
+	p.signal(syscall.SIGTERM)
+	p.ends(exitSignal + int(syscall.SIGKILL))
+	isHeld(t, c, "x", false)
 }
 
 // However run dies, its command does not outlive it, and the lock is free at the end of its lease.
@@ -319,45 +254,20 @@ func TestRunKilled(t *testing.T) {
 	c := client(t, s)
 	p := begin(t, s, "run", "x", "--lease-time", "4s", "--grace", "3s", "--", "sh", "-c", stubborn)
 	ids := pids(t, p)
-	_ = p.cmd.Process.Kill()
+	p.signal(os.Kill)
 	p.says("asked")
-	until(t, "the command ends", func() bool { return dead(ids) }, func() string { return fmt.Sprint(ids) })
+	untilDead(t, ids)
 	untilState(t, c, "x", func(in redlatch.Inspection) bool { return !in.Held() })
 }
 
 // On a terminal the command can read from it, and Ctrl-C is for the command.
 func TestRunOnATerminal(t *testing.T) {
-	s := server(t)
-	cmd := prepare(s, "run", "x", "--", "sh", "-c", `echo ready; read line; echo "got $line"; trap 'echo caught; exit 5' INT; echo again; while :; do sleep 0.05; done`)
-	screen, err := pty.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &command{t: t, cmd: cmd, ended: make(chan struct{})}
-	read := make(chan struct{})
-	go func() { // ends with the terminal
-		defer close(read)
-		buf := make([]byte, 4096)
-		for {
-			n, err := screen.Read(buf)
-			_, _ = p.Write(buf[:n])
-			if err != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		_ = cmd.Wait()
-		close(p.ended)
-	}()
+	p := onTerminal(t, server(t), 80, 24, "run", "x", "--", "sh", "-c",
+		`echo ready; read line; echo "got $line"; trap 'echo caught; exit 5' INT; echo again; while :; do sleep 0.05; done`)
 	p.says("ready")
-	fmt.Fprint(screen, "hello\n")
+	p.press("hello\n")
 	p.says("got hello")
 	p.says("again")
-	fmt.Fprint(screen, "\x03")
-	if st := p.status(); st != 5 {
-		t.Errorf("status %d: %s", st, p.text())
-	}
-	_ = screen.Close()
-	<-read
+	p.press("\x03")
+	p.ends(5)
 }

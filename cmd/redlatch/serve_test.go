@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,13 +37,30 @@ func serving(t *testing.T, s *testbed.Server, args ...string) *page {
 	return &page{c, strings.TrimSuffix(strings.Fields(url)[0], "/")}
 }
 
+// reply is what serve answered.
+type reply struct {
+	t      *testing.T
+	what   string
+	code   int
+	text   string
+	header http.Header
+}
+
+// is fails unless the reply has that status, and all parts.
+func (r reply) is(code int, parts ...string) reply {
+	r.t.Helper()
+	if r.code != code {
+		r.t.Errorf("%s: %d, not %d: %s", r.what, r.code, code, r.text)
+	}
+	need(r.t, r.text, parts...)
+	return r
+}
+
 // ask makes a request, with headers as "Name: value".
-func (p *page) ask(method, path, body string, headers ...string) (int, string, http.Header) {
+func (p *page) ask(method, path, body string, headers ...string) reply {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testbed.Must(p.t, err)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
@@ -58,94 +74,120 @@ func (p *page) ask(method, path, body string, headers ...string) (int, string, h
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	res, err := cl.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testbed.Must(p.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return res.StatusCode, string(text), res.Header
+	testbed.Must(p.t, err)
+	return reply{p.t, fmt.Sprintf("%s %s %s %q", method, path, body, headers), res.StatusCode, string(text), res.Header}
 }
 
-// event is the data of the next event of that kind, as a page that looks into a lock, or into none, gets it.
-func (p *page) event(kind, lock string) string {
+func (p *page) get(path string, headers ...string) reply {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
-	defer cancel()
+	return p.ask(http.MethodGet, path, "", headers...)
+}
+
+const typeJSON = "Content-Type: application/json"
+
+// evict asks for an eviction, for a reason.
+func (p *page) evict(name, owner, reason string, headers ...string) reply {
+	p.t.Helper()
+	body, err := json.Marshal(map[string]string{"name": name, "owner": owner, "reason": reason})
+	testbed.Must(p.t, err)
+	return p.ask(http.MethodPost, "/api/unlock", string(body), append([]string{typeJSON}, headers...)...)
+}
+
+// stream is what a page that looks into a lock, or into none, is told.
+type stream struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	limit *time.Timer // ends it
+	close func()
+}
+
+func (p *page) events(lock string) *stream {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(p.t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/events?lock="+neturl.QueryEscape(lock), nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	sc := bufio.NewScanner(res.Body)
-	sc.Buffer(nil, 16<<20)
-	for now := ""; sc.Scan(); {
-		if e, ok := strings.CutPrefix(sc.Text(), "event: "); ok {
+	testbed.Must(p.t, err)
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req) //nolint:bodyclose // the stream is what closes it
+	testbed.Must(p.t, err)
+	limit := time.AfterFunc(patience, cancel)
+	s := &stream{p.t, bufio.NewScanner(res.Body), limit, func() { limit.Stop(); cancel(); _ = res.Body.Close() }}
+	s.lines.Buffer(nil, 16<<20)
+	p.t.Cleanup(s.close)
+	return s
+}
+
+// next is the data of the next event of that kind that has all parts.
+func (s *stream) next(kind string, parts ...string) string {
+	s.t.Helper()
+	s.limit.Reset(patience)
+	for now := ""; s.lines.Scan(); {
+		if e, ok := strings.CutPrefix(s.lines.Text(), "event: "); ok {
 			now = e
 		}
-		if data, ok := strings.CutPrefix(sc.Text(), "data: "); ok && now == kind {
+		data, ok := strings.CutPrefix(s.lines.Text(), "data: ")
+		if ok && now == kind && hasAll(data, parts) {
 			return data
 		}
 	}
-	p.t.Fatalf("no event %s: %v", kind, sc.Err())
+	s.t.Fatalf("no event %s with %q: %v", kind, parts, s.lines.Err())
 	return ""
 }
 
+// event is the data of the next event of that kind.
+func (p *page) event(kind, lock string) string {
+	p.t.Helper()
+	s := p.events(lock)
+	defer s.close()
+	return s.next(kind)
+}
+
+// The page is whole, asks nobody else for anything, and is for whoever opens it on this machine; it may only look.
 func TestServePrograms(t *testing.T) {
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	h := hold(t, c.RLock("x"))
 	p := serving(t, s)
-	code, text, head := p.ask("GET", "/", "")
-	if code != 200 || !strings.Contains(text, "<title>redlatch</title>") {
-		t.Errorf("%d %s", code, text)
-	}
-	need(t, head.Get("Content-Security-Policy"), "default-src 'none'", "frame-ancestors 'none'")
-	for _, outside := range []string{"http://", "https://", "//cdn"} {
-		for _, file := range []string{"/", "/app.js", "/app.css"} {
-			if _, text, _ := p.ask("GET", file, ""); strings.Contains(text, outside) {
-				t.Errorf("%s asks for %s", file, outside)
+	whole := p.get("/").is(http.StatusOK, "<title>redlatch</title>")
+	need(t, whole.header.Get("Content-Security-Policy"), "default-src 'none'", "frame-ancestors 'none'")
+	for _, path := range []string{"/", "/app.js", "/app.css"} {
+		text := p.get(path).text
+		for _, outside := range []string{"http://", "https://", "//cdn"} {
+			if strings.Contains(text, outside) {
+				t.Errorf("%s asks for %s", path, outside)
 			}
 		}
 	}
-	var list overview
-	if text := p.event("locks", ""); json.Unmarshal([]byte(text), &list) != nil || len(list.Locks) != 1 || list.Locks[0].Holders[0].Client != "shop/1" {
-		t.Error(text)
+	list := decoded[overview](t, p.event("locks", ""))
+	if len(list.Locks) != 1 || list.Locks[0].Holders[0].Client != "shop/1" {
+		t.Fatalf("%+v", list)
 	}
-	if code, text, _ := p.ask("GET", "/healthz", ""); code != 200 || text != "ok\n" {
-		t.Errorf("%d %s", code, text)
-	}
+	testbed.Equal(t, p.get("/healthz").is(http.StatusOK).text, "ok\n")
 	// A stranger's name that leads to this machine.
-	if code, _, _ := p.ask("GET", "/api/settings", "", "Host: evil.example"); code != http.StatusForbidden {
-		t.Errorf("by another name: %d", code)
+	p.get("/api/settings", "Host: evil.example").is(http.StatusForbidden)
+	// Another site's page, or that of another port of this host, gets nothing of the browser's user.
+	for _, path := range []string{"/api/settings", "/api/events", "/api/events?lock=x"} {
+		for _, site := range []string{"cross-site", "same-site"} {
+			p.get(path, "Sec-Fetch-Site: "+site).is(http.StatusForbidden)
+		}
+	}
+	for _, site := range []string{"same-origin", "none"} {
+		p.get("/api/settings", "Sec-Fetch-Site: "+site).is(http.StatusOK)
 	}
 	// It may only look.
-	owner := list.Locks[0].Holders[0].Owner
-	body := fmt.Sprintf(`{"name":"x","owner":%q}`, owner)
-	if code, _, _ := p.ask("POST", "/api/unlock", body, "Content-Type: application/json"); code != http.StatusForbidden || !inspect(t, c, "x").Held() {
-		t.Errorf("unlock: %d", code)
-	}
+	p.evict("x", list.Locks[0].Holders[0].Owner, "").is(http.StatusForbidden)
 	unlock(t, h)
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	if st := p.status(); st != 0 {
-		t.Errorf("status %d: %s", st, p.text())
-	}
+	p.signal(syscall.SIGTERM)
+	p.ends(exitOK)
 }
 
 func TestServeUnlock(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.RLock("x"))
-	owner := inspect(t, c, "x").Holders[0].Owner
 	p := serving(t, s, "--allow-unlock", "--no-token")
-	const typ = "Content-Type: application/json"
-	body := fmt.Sprintf(`{"name":"x","owner":%q}`, owner)
+	body := fmt.Sprintf(`{"name":"x","owner":%q}`, h.Owner())
 	for _, tc := range []struct {
 		code    int
 		body    string
@@ -153,24 +195,19 @@ func TestServeUnlock(t *testing.T) {
 	}{
 		{http.StatusForbidden, body, nil},
 		{http.StatusForbidden, body, []string{"Content-Type: text/plain"}},
-		{http.StatusForbidden, body, []string{typ, "Sec-Fetch-Site: cross-site"}},
-		{http.StatusForbidden, body, []string{typ, "Sec-Fetch-Site: same-site"}}, // another port of this host
-		{http.StatusForbidden, body, []string{typ, "Sec-Fetch-Site: none"}},
-		{http.StatusBadRequest, `{"name":"x"}`, []string{typ}},
-		{http.StatusBadRequest, `x`, []string{typ}},
-		{http.StatusConflict, `{"name":"x","owner":"somebody"}`, []string{typ}},
+		{http.StatusForbidden, body, []string{typeJSON, "Sec-Fetch-Site: cross-site"}},
+		{http.StatusForbidden, body, []string{typeJSON, "Sec-Fetch-Site: same-site"}}, // another port of this host
+		{http.StatusForbidden, body, []string{typeJSON, "Sec-Fetch-Site: none"}},
+		{http.StatusBadRequest, `{"name":"x"}`, []string{typeJSON}},
+		{http.StatusBadRequest, `x`, []string{typeJSON}},
+		{http.StatusConflict, `{"name":"x","owner":"somebody"}`, []string{typeJSON}},
 	} {
-		if code, text, _ := p.ask("POST", "/api/unlock", tc.body, tc.headers...); code != tc.code || !inspect(t, c, "x").Held() {
-			t.Errorf("%s %v: %d %s", tc.body, tc.headers, code, text)
-		}
+		p.ask(http.MethodPost, "/api/unlock", tc.body, tc.headers...).is(tc.code)
+		isHeld(t, c, "x", true)
 	}
-	if code, text, _ := p.ask("POST", "/api/unlock", body, typ, "Sec-Fetch-Site: same-origin"); code != 200 || !strings.Contains(text, "true") || inspect(t, c, "x").Held() {
-		t.Errorf("%d %s", code, text)
-	}
+	p.evict("x", h.Owner().String(), "", "Sec-Fetch-Site: same-origin").is(http.StatusOK, "true")
 	p.says(`"msg":"evict","user":"?"`)
-	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	taken(t, h)
 }
 
 const secret = "0123456789abcdef-secret"
@@ -181,67 +218,47 @@ func TestServeToken(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.RLock("x"))
-	body := fmt.Sprintf(`{"name":"x","owner":%q}`, inspect(t, c, "x").Holders[0].Owner)
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := serving(t, s, "--token-file", file, "--allow-unlock")
-	for _, path := range []string{"/api/settings", "/api/events", "/api/events?lock=x", "/api/settings?token=" + secret, "/api/other"} {
-		code, text, head := p.ask("GET", path, "")
-		if code != http.StatusUnauthorized || strings.Contains(text, secret) || head.Get("Set-Cookie") != "" {
-			t.Errorf("%s without a token: %d %v", path, code, head)
+	path := fileOf(t, secret+"\n")
+	p := serving(t, s, "--token-file", path, "--allow-unlock")
+	keepsIt := func(r reply) {
+		t.Helper()
+		if strings.Contains(r.text, secret) || r.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s leaves the token behind: %v", r.what, r.header)
 		}
+	}
+	for _, path := range []string{"/api/settings", "/api/events", "/api/events?lock=x", "/api/settings?token=" + secret, "/api/other"} {
+		keepsIt(p.get(path).is(http.StatusUnauthorized))
 	}
 	for _, path := range []string{"/", "/app.js", "/?token=" + secret, "/login"} { // the page itself contains no lock
-		if _, text, head := p.ask("GET", path, ""); strings.Contains(text, secret) || head.Get("Set-Cookie") != "" {
-			t.Errorf("%s leaves the token behind: %v", path, head)
-		}
+		keepsIt(p.get(path))
 	}
-	const typ = "Content-Type: application/json"
 	sum := sha256.Sum256([]byte("redlatch serve " + secret))
 	cookie := "Cookie: redlatch_token=" + hex.EncodeToString(sum[:]) // as such a cookie once was
-	for _, headers := range [][]string{{typ}, {typ, cookie}, {typ, "Cookie: redlatch_token=" + secret}, {typ, "Authorization: Bearer " + secret[1:]}} {
-		if code, _, _ := p.ask("POST", "/api/unlock", body, headers...); code != http.StatusUnauthorized || !inspect(t, c, "x").Held() {
-			t.Errorf("an unlock with %v: %d", headers, code)
-		}
+	for _, headers := range [][]string{nil, {cookie}, {"Cookie: redlatch_token=" + secret}, {"Authorization: Bearer " + secret[1:]}} {
+		p.evict("x", h.Owner().String(), "", headers...).is(http.StatusUnauthorized)
+		isHeld(t, c, "x", true)
 	}
 	const right = "Authorization: Bearer " + secret
-	if code, _, _ := p.ask("GET", "/api/settings", "", right); code != 200 {
-		t.Errorf("with it: %d", code)
-	}
-	if code, _, _ := p.ask("POST", "/api/unlock", body, typ, right); code != 200 || inspect(t, c, "x").Held() {
-		t.Errorf("an unlock with it: %d", code)
-	}
-	_ = h.Unlock(t.Context())
+	p.get("/api/settings", right).is(http.StatusOK)
+	p.evict("x", h.Owner().String(), "", right).is(http.StatusOK)
+	taken(t, h)
 	if strings.Contains(p.text(), secret) {
 		t.Error("it prints the token")
 	}
 
 	for _, args := range [][]string{{"--listen", "0.0.0.0:0"}, {"--listen", "127.0.0.1:0", "--allow-unlock"}} {
-		all := begin(t, s, append([]string{"serve"}, args...)...)
-		text := all.says("token=")
+		open := begin(t, s, append([]string{"serve"}, args...)...)
+		text := open.says("token=")
 		url, token, _ := strings.Cut(strings.Fields(text[strings.LastIndex(text, "http://"):])[0], "/#token=")
-		made := &page{all, url}
-		if code, _, _ := made.ask("GET", "/api/settings", ""); code != http.StatusUnauthorized {
-			t.Errorf("%v is open to everybody: %d", args, code)
-		}
-		if code, _, _ := made.ask("GET", "/api/settings", "", "Authorization: Bearer "+token); code != 200 {
-			t.Errorf("%v, with the token that it made: %d", args, code)
-		}
+		made := &page{open, url}
+		made.get("/api/settings").is(http.StatusUnauthorized)
+		made.get("/api/settings", "Authorization: Bearer "+token).is(http.StatusOK)
 	}
-	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"--token-file", file}, {"--no-token", "--listen", "0.0.0.0:0"}, {"--read-only", "--allow-unlock"}} {
-		if st, _, errs := call(t, s, append([]string{"serve"}, args...)...); st != exitUsage {
-			t.Errorf("%v: %d %s", args, st, errs)
-		}
+	for _, args := range [][]string{{"--token-file", fileOf(t, "short")}, {"--no-token", "--listen", "0.0.0.0:0"}, {"--read-only", "--allow-unlock"}} {
+		call(t, s, append([]string{"serve"}, args...)...).fails(exitUsage)
 	}
 	t.Setenv("REDLATCH_SERVE_TOKEN", secret)
-	if st, _, errs := call(t, s, "serve", "--no-token"); st != exitUsage {
-		t.Errorf("--no-token and a token: %d %s", st, errs)
-	}
+	call(t, s, "serve", "--no-token").fails(exitUsage)
 }
 
 // What is printed is an address that a browser of this machine opens.
@@ -250,12 +267,8 @@ func TestServeAddress(t *testing.T) {
 		"127.0.0.1:80": "127.0.0.1:80", "[::]:81": "localhost:81", "0.0.0.0:82": "localhost:82", "[::1]:83": "[::1]:83", "10.1.2.3:84": "10.1.2.3:84",
 	} {
 		tcp, err := net.ResolveTCPAddr("tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := address(tcp); got != "http://"+want+"/" {
-			t.Errorf("%s: %s", at, got)
-		}
+		testbed.Must(t, err)
+		testbed.Equal(t, address(tcp), "http://"+want+"/", at)
 	}
 }
 
@@ -265,28 +278,21 @@ func TestServeLogsWhoEvicts(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.RLock("a=\"x\"\n"))
-	owner := inspect(t, c, "a=\"x\"\n").Holders[0].Owner
+	owner := h.Owner().String()
 	p := serving(t, s, "--allow-unlock", "--no-token", "--user-header", "X-Forwarded-User")
-	body, _ := json.Marshal(map[string]string{"name": `a="x"\n`, "owner": owner})
-	const typ = "Content-Type: application/json"
-	if code, text, _ := p.ask("POST", "/api/unlock", string(body), typ); code != http.StatusForbidden || !inspect(t, c, "a=\"x\"\n").Held() {
-		t.Errorf("without a name: %d %s", code, text)
-	}
-	if code, text, _ := p.ask("POST", "/api/unlock", string(body), typ, "X-Forwarded-User: ann@example.org\t\u202e"); code != http.StatusOK {
-		t.Errorf("with one: %d %s", code, text)
-	}
-	_ = h.Unlock(t.Context())
+	p.evict(`a="x"\n`, owner, "").is(http.StatusForbidden)
+	isHeld(t, c, h.Name(), true)
+	p.evict(`a="x"\n`, owner, "", "X-Forwarded-User: ann@example.org\t\u202e").is(http.StatusOK)
+	taken(t, h)
 	_, line, _ := strings.Cut(p.says(`"msg":"evict"`), "\n")
-	var said struct {
+	line, _, _ = strings.Cut(line, "\n")
+	said := decoded[struct {
 		Time                         time.Time
 		Msg, User, From, Lock, Owner string
 		Freed                        bool
-	}
-	line, _, _ = strings.Cut(line, "\n")
-	if err := json.Unmarshal([]byte(line), &said); err != nil || time.Since(said.Time) > time.Minute {
-		t.Errorf("%v: %s", err, line)
-	}
-	if said.User != `ann@example.org\t\u202e` || said.Lock != `a="x"\n` || said.Owner != owner || !said.Freed || !strings.HasPrefix(said.From, "127.0.0.1:") {
+	}](t, line)
+	if said.User != `ann@example.org\t\u202e` || said.Lock != `a="x"\n` || said.Owner != owner || !said.Freed ||
+		!strings.HasPrefix(said.From, "127.0.0.1:") || time.Since(said.Time) > time.Minute {
 		t.Errorf("%+v", said)
 	}
 }
@@ -295,47 +301,28 @@ func TestServeLogsWhoEvicts(t *testing.T) {
 func TestServeReady(t *testing.T) {
 	s := server(t)
 	p := serving(t, s)
-	ready := func() int { code, _, _ := p.ask("GET", "/readyz", "", "Host: probe.example"); return code }
-	if code := ready(); code != http.StatusOK {
-		t.Errorf("ready: %d", code)
+	ready := func() bool { return p.get("/readyz", "Host: probe.example").code == http.StatusOK }
+	if !ready() {
+		t.Error("it is not ready")
 	}
 	s.Freeze(t)
-	for asked, code := time.Now(), http.StatusOK; code == http.StatusOK; { // the last answer counts for a second
+	for asked, is := time.Now(), true; is; { // the last answer counts for a second
 		before := time.Now()
-		if code = ready(); code == http.StatusOK && time.Since(asked) > 3*time.Second || time.Since(before) > 3*time.Second {
-			t.Fatalf("ready all the same: %d after %v", code, time.Since(before))
+		if is = ready(); is && time.Since(asked) > 3*time.Second || time.Since(before) > 3*time.Second {
+			t.Fatalf("ready all the same: %t after %v", is, time.Since(before))
 		}
 	}
-	if code, _, _ := p.ask("GET", "/healthz", ""); code != http.StatusOK {
-		t.Errorf("it lives: %d", code)
-	}
+	p.get("/healthz").is(http.StatusOK) // it lives
 	s.Thaw(t)
-	until(t, "it is ready again", func() bool { return ready() == http.StatusOK }, p.text)
+	until(t, "it is ready again", ready, p.text)
 	s.Do(t, "ACL", "SETUSER", "default", "-@scripting")
 	until(t, "the look is refused", func() bool {
-		if code := ready(); code != http.StatusOK {
-			t.Fatalf("a refusal is an answer: %d", code)
+		if !ready() {
+			t.Fatal("a refusal is an answer")
 		}
 		return len(s.DeniedCommands(t)) > 0
 	}, p.text)
 	s.Do(t, "ACL", "SETUSER", "default", "+@scripting")
-}
-
-// Another site's page, or that of another port of this host, gets nothing of the browser's user.
-func TestServeRefusesOtherSites(t *testing.T) {
-	p := serving(t, server(t))
-	for _, path := range []string{"/api/settings", "/api/events", "/api/events?lock=x"} {
-		for _, site := range []string{"cross-site", "same-site"} {
-			if code, _, _ := p.ask("GET", path, "", "Sec-Fetch-Site: "+site); code != http.StatusForbidden {
-				t.Errorf("%s of a %s page: %d", path, site, code)
-			}
-		}
-	}
-	for _, site := range []string{"same-origin", "none"} {
-		if code, _, _ := p.ask("GET", "/api/settings", "", "Sec-Fetch-Site: "+site); code != http.StatusOK {
-			t.Errorf("%s: %d", site, code)
-		}
-	}
 }
 
 // Who asks and doesn't read costs no list of his own, and loses the connection.
@@ -354,10 +341,9 @@ func TestServeSlowReaders(t *testing.T) {
 	s.Do(t, "EVAL", fill, "1", "x", "8743c9c0-0795-4907-87fd-6c719a6b4586:1")
 	defer s.Do(t, "FLUSHALL")
 	p := serving(t, s)
-	var list overview
 	text := p.event("locks", "")
-	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Locks) != maxRows || list.Total != locks {
-		t.Errorf("%d locks, of %d: %v", len(list.Locks), list.Total, err)
+	if list := decoded[overview](t, text); len(list.Locks) != maxRows || list.Total != locks {
+		t.Errorf("%d locks, of %d", len(list.Locks), list.Total)
 	}
 	sockets := func() (n int) {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
@@ -371,9 +357,7 @@ func TestServeSlowReaders(t *testing.T) {
 	before := sockets()
 	for range readers {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		defer c.Close()
 		_ = c.(*net.TCPConn).SetReadBuffer(4096)
 		fmt.Fprintf(c, "GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -381,15 +365,9 @@ func TestServeSlowReaders(t *testing.T) {
 	until(t, "all readers are there", func() bool { return sockets() >= before+readers }, func() string { return strconv.Itoa(sockets()) })
 	until(t, "no reader is there", func() bool { return sockets() <= before }, func() string { return strconv.Itoa(sockets()) })
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	most := 0
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			most, _ = strconv.Atoi(strings.Fields(rest)[0])
-		}
-	}
+	testbed.Must(t, err)
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	most, _ := strconv.Atoi(strings.Fields(rest + " 0")[0])
 	if most == 0 || most > 600<<10 {
 		t.Errorf("it took %d kB of memory", most)
 	}
@@ -401,60 +379,11 @@ func TestServeSlowReaders(t *testing.T) {
 func TestServeEvents(t *testing.T) {
 	s := server(t)
 	p := serving(t, s, "--timeout", "1s")
-	scans := func() string {
-		m := s.Do(t, "INFO", "commandstats")
-		text, _ := m.ToString()
-		for line := range strings.Lines(text) {
-			if strings.HasPrefix(line, "cmdstat_scan:") {
-				return line
-			}
-		}
-		return ""
-	}
 	time.Sleep(500 * time.Millisecond) // more than two intervals: what must not happen has no event
-	if n := scans(); n != "" {
-		t.Errorf("it asks though nobody looks: %s", n)
+	if n := s.CommandStats(t).Calls["scan"]; n > 0 {
+		t.Errorf("it asks though nobody looks: %d times", n)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/api/events?lock=x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cl := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := cl.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	lines := make(chan string, 1000)
-	go func() { // ends with the body
-		defer close(lines)
-		sc := bufio.NewScanner(res.Body)
-		sc.Buffer(nil, 1<<20)
-		for sc.Scan() {
-			lines <- sc.Text()
-		}
-	}()
-	wait := func(event string, parts ...string) string {
-		t.Helper()
-		at := ""
-		for end := time.After(patience); ; {
-			select {
-			case line := <-lines:
-				if e, ok := strings.CutPrefix(line, "event: "); ok {
-					at = e
-				}
-				data, ok := strings.CutPrefix(line, "data: ")
-				for _, part := range parts {
-					ok = ok && strings.Contains(data, part)
-				}
-				if ok && at == event {
-					return data
-				}
-			case <-end:
-				t.Fatalf("no event %s with %q", event, parts)
-			}
-		}
-	}
+	wait := p.events("x").next
 	wait("locks", `"total":0`)
 	wait("lock", `"name":"x"`, `"holder_count":0`)
 	c := client(t, s, named("shop/1"))
@@ -473,8 +402,6 @@ func TestServeEvents(t *testing.T) {
 	wait("trouble", "unavailable")
 	s.Restart(t, testbed.Empty)
 	wait("locks", `"total":0`)
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	if st := p.status(); st != 0 {
-		t.Errorf("status %d: %s", st, p.text())
-	}
+	p.signal(syscall.SIGTERM)
+	p.ends(exitOK)
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // children are the processes that a process has started and that are there.
@@ -29,12 +30,6 @@ func children(pid int) []string {
 		found = append(found, strings.Fields(string(b))...)
 	}
 	return found
-}
-
-// isGuard reports whether a process is a guard.
-func isGuard(pid string) bool {
-	b, _ := os.ReadFile("/proc/" + pid + "/cmdline")
-	return bytes.Contains(b, []byte(guardCommand))
 }
 
 // A run that is killed while it starts its command leaves nothing behind, at whichever moment that is.
@@ -51,15 +46,11 @@ func TestRunKilledAtTheStart(t *testing.T) {
 		name := "x" + strconv.Itoa(len(names))
 		names = append(names, name)
 		r, w, err := os.Pipe() // it ends with the last process that can write to it
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		defer r.Close()
 		cmd := prepare(s, "run", name, "--lease-time", "4s", "--grace", "1s", "--", "sh", "-c", "echo begun; exec sleep 100")
 		cmd.Stdout = w
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, cmd.Start())
 		defer func() { _ = cmd.Process.Kill() }()
 		_ = w.Close()
 		var ids []string
@@ -83,7 +74,8 @@ func TestRunKilledAtTheStart(t *testing.T) {
 		_ = r.SetReadDeadline(time.Now().Add(patience))
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			for _, id := range ids {
-				if pid, err := strconv.Atoi(id); err == nil && !isGuard(id) {
+				line, _ := os.ReadFile("/proc/" + id + "/cmdline")
+				if pid, err := strconv.Atoi(id); err == nil && !bytes.Contains(line, []byte(guardCommand)) {
 					_, _ = syscall.Kill(-pid, syscall.SIGKILL), syscall.Kill(pid, syscall.SIGKILL)
 				}
 			}
@@ -107,16 +99,12 @@ func TestRunKilledAtTheStart(t *testing.T) {
 // A command of which the guard can't be told does not begin.
 func TestRunGuardDied(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	_ = r.Close()
 	defer w.Close()
 	var out bytes.Buffer
 	j := newJob(&exec.Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "echo begun"}, Stdout: &out, Stderr: &out}, nil)
-	if err := j.start(&guardProcess{pipe: w}); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, j.start(&guardProcess{pipe: w}))
 	if st, err := exitStatus(j.cmd, j.cmd.Wait()); st != exitCantRun || err != nil {
 		t.Errorf("status %d, %v", st, err)
 	}
@@ -125,33 +113,30 @@ func TestRunGuardDied(t *testing.T) {
 	}
 }
 
+// executable makes a file that may be run.
+func executable(t *testing.T, text string) string {
+	t.Helper()
+	path := fileOf(t, text)
+	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // it is to be executable
+		t.Fatal(err)
+	}
+	return path
+}
+
 // A command that can't be run is reported as such, under its own name, and the lock is free.
 func TestRunRefused(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
-	odd := filepath.Join(t.TempDir(), "odd")
-	if err := os.WriteFile(odd, []byte("no program\n"), 0o700); err != nil { //nolint:gosec // it is to be executable
-		t.Fatal(err)
-	}
-	st, out, errs := call(t, s, "run", "x", "--", odd)
-	if st != exitCantRun || out != "" || errs != "redlatch: fork/exec "+odd+": "+syscall.ENOEXEC.Error()+"\n" {
-		t.Errorf("not a program: status %d, %q, %q", st, out, errs)
-	}
+	odd := executable(t, "no program\n")
+	call(t, s, "run", "x", "--", odd).fails(exitCantRun, "redlatch: fork/exec "+odd+": "+syscall.ENOEXEC.Error()+"\n")
 	// It vanishes while run waits for the lock.
 	h := hold(t, c.RLock("x"))
 	p := begin(t, s, "run", "x", "--", odd)
 	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Processes == 1 })
-	if err := os.Remove(odd); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, os.Remove(odd))
 	unlock(t, h)
-	if st := p.status(); st != exitCantRun {
-		t.Errorf("removed: status %d", st)
-	}
-	need(t, p.text(), "redlatch: fork/exec "+odd+": "+syscall.ENOENT.Error()+"\n")
-	if in := inspect(t, c, "x"); in.Held() {
-		t.Errorf("afterwards: %+v", in)
-	}
+	p.ends(exitCantRun, "redlatch: fork/exec "+odd+": "+syscall.ENOENT.Error()+"\n")
+	isHeld(t, c, "x", false)
 }
 
 // The command has the state of a process that was started without run: the descriptors that are meant for it, the
@@ -162,14 +147,14 @@ func TestRunInheritance(t *testing.T) {
 	}
 	s := server(t)
 	meant, err := os.CreateTemp(t.TempDir(), "meant")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	defer meant.Close()
 	state := `ls -l /proc/self/fd | sed "s/.* \([0-9]* -> \)/\1/; s/proc.*//"; grep -E "^Sig(Blk|Ign)" /proc/self/status; ulimit -n; umask; pwd; cat <&3`
 	if _, err := meant.WriteString("what is in it\n"); err != nil {
 		t.Fatal(err)
 	}
+	self, err := os.Executable()
+	testbed.Must(t, err)
 	for _, ignored := range []string{"", "HUP", "HUP INT"} {
 		run := func(args ...string) string {
 			t.Helper()
@@ -192,10 +177,6 @@ func TestRunInheritance(t *testing.T) {
 			return regexp.MustCompile(`pipe:\S+`).ReplaceAllString(text, "pipe") // pipes have numbers, which differ
 		}
 		plain := run("sh", "-c", state)
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
 		under := run(self, "run", "x", "--", "sh", "-c", state)
 		if plain != under {
 			t.Errorf("ignoring %q:\n%s\nand without run:\n%s", ignored, under, plain)
@@ -208,18 +189,13 @@ func TestRunInheritance(t *testing.T) {
 func TestRunIgnoresWhatItWasToIgnore(t *testing.T) {
 	s := server(t)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	p := beginProcess(t, as(s, exec.Command("sh", "-c", `trap "" HUP; exec "$@"`, "sh", self, "run", "x", "--", "sh", "-c",
 		`echo ready; read line; echo "got $line"`)))
 	p.says("ready")
-	_ = p.cmd.Process.Signal(syscall.SIGHUP)
+	p.signal(syscall.SIGHUP)
 	fmt.Fprintln(p.in, "a line")
-	if st := p.status(); st != 0 {
-		t.Errorf("status %d", st)
-	}
-	need(t, p.text(), "got a line")
+	p.ends(exitOK, "got a line")
 }
 
 // A program that was removed, as by an update, while run waited for the lock still starts the command.
@@ -230,28 +206,16 @@ func TestRunOfAProgramThatWasRemoved(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	program, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := filepath.Join(t.TempDir(), "redlatch")
-	if err := os.WriteFile(old, program, 0o700); err != nil { //nolint:gosec // it is a program
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
+	old := executable(t, string(program))
 	h := hold(t, c.RLock("x"))
 	p := beginProcess(t, as(s, exec.Command(old, "run", "x", "--", "echo", "ran")))
 	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Processes == 1 })
-	if err := os.WriteFile(old+".new", []byte("#!/bin/sh\necho other\n"), 0o700); err != nil { //nolint:gosec // it is a program
-		t.Fatal(err)
-	}
-	if err := os.Rename(old+".new", old); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, os.Rename(executable(t, "#!/bin/sh\necho other\n"), old))
 	unlock(t, h)
-	if st := p.status(); st != 0 || p.text() != "ran\n" {
-		t.Errorf("status %d: %s", st, p.text())
+	if p.ends(exitOK); p.text() != "ran\n" {
+		t.Error(p.text())
 	}
 }

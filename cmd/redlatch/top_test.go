@@ -5,9 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,31 +31,17 @@ func onTerminal(t *testing.T, s *testbed.Server, width, height uint16, args ...s
 	cmd := prepare(s, args...)
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: height, Cols: width})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	c := &terminal{&command{t: t, cmd: cmd, ended: make(chan struct{})}, f, make(chan struct{})}
 	go func() { // ends with the terminal
 		defer close(c.read)
-		buf := make([]byte, 65536)
-		for {
-			n, err := f.Read(buf)
-			_, _ = c.Write(buf[:n])
-			if err != nil {
-				return
-			}
-		}
-	}()
-	go func() { // ends with the process
-		_ = cmd.Wait()
-		close(c.ended)
+		_, _ = io.Copy(c, f)
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-c.ended
 		_ = f.Close()
 		<-c.read
 	})
+	c.follow()
 	return c
 }
 
@@ -72,23 +58,26 @@ func (c *terminal) screen() string {
 	return ""
 }
 
+// fits reports whether no line of a screen is wider than the terminal.
+func fits(screen string, width int) bool {
+	for line := range strings.Lines(screen) {
+		if len([]rune(strings.TrimRight(line, "\n"))) > width {
+			return false
+		}
+	}
+	return true
+}
+
 // shows waits until the screen has all parts, and no line is wider than the terminal.
 func (c *terminal) shows(width int, parts ...string) string {
 	c.t.Helper()
 	var last string
 	until(c.t, fmt.Sprintf("the screen shows %q", parts), func() bool {
 		last = c.screen()
-		for _, p := range parts {
-			if !strings.Contains(last, p) {
-				return false
-			}
-		}
-		return last != ""
+		return last != "" && hasAll(last, parts)
 	}, func() string { return last })
-	for line := range strings.Lines(last) {
-		if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
-			c.t.Errorf("a line has %d characters: %q", n, line)
-		}
+	if !fits(last, width) {
+		c.t.Errorf("a line is wider than %d characters:\n%s", width, last)
 	}
 	return last
 }
@@ -100,48 +89,36 @@ func (c *terminal) press(keys string) {
 	}
 }
 
-// lineOf is the number of the line that begins with a text.
-func lineOf(screen, text string) int {
-	for i, line := range strings.Split(screen, "\n") {
-		if strings.HasPrefix(line, text) {
-			return i
-		}
-	}
-	return -1
+// quit ends it as its user does.
+func (c *terminal) quit() {
+	c.t.Helper()
+	c.press("q")
+	c.ends(exitOK)
 }
 
 func TestTop(t *testing.T) {
 	s := server(t)
 	c, w := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
 	a, b := hold(t, c.RLock("aaa")), hold(t, c.FairLock("fff"))
-	var waits []chan redlatch.Hold
-	for range 3 {
-		got := make(chan redlatch.Hold, 1)
-		waits = append(waits, got)
-		go func() { // ends with the lock
-			h, err := w.FairLock("fff").Lock(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			got <- h
-		}()
+	var waits []<-chan redlatch.Hold
+	for i := range 3 {
+		waits = append(waits, waiting(t, t.Context(), w.FairLock("fff")))
+		untilQueued(t, c, "fff", i+1)
 	}
-	untilState(t, c, "fff", func(in redlatch.Inspection) bool { return in.QueueLength == 3 })
 
 	top := onTerminal(t, s, 100, 24, "top")
 	screen := top.shows(100, "2 locks, every 1s, by waiters", "NAME", "TURNS/S", "aaa", "fff", "shop/1", "q quit", s.Addr(), "≥")
-	if lineOf(screen, "fff") > lineOf(screen, "aaa") {
+	if strings.Index(screen, "\nfff") > strings.Index(screen, "\naaa") {
 		t.Errorf("the one with waiters is not the first:\n%s", screen)
 	}
 	top.press("5")
-	screen = top.shows(100, "by name")
-	if lineOf(screen, "fff") < lineOf(screen, "aaa") {
+	if screen = top.shows(100, "by name"); strings.Index(screen, "\nfff") < strings.Index(screen, "\naaa") {
 		t.Errorf("not by name:\n%s", screen)
 	}
 	top.press("r")
 	top.shows(100, "by name (reversed)")
 	top.press("/ff")
-	if screen = top.shows(100, "filter: ff_"); lineOf(screen, "aaa") >= 0 {
+	if screen = top.shows(100, "filter: ff_"); strings.Contains(screen, "\naaa") {
 		t.Errorf("not filtered:\n%s", screen)
 	}
 	top.press("\r\r") // done with the filter; open
@@ -149,55 +126,24 @@ func TestTop(t *testing.T) {
 
 	// The open lock is handed over and the screen follows.
 	unlock(t, b)
-	b = <-waits0(t, waits)
+	b = <-waits[0]
 	top.shows(100, "Queue (2)", "now             shop/2 g", "  shop/1 g")
-	if err := pty.Setsize(top.pty, &pty.Winsize{Rows: 12, Cols: 60}); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the screen is 60 wide", func() bool {
-		for line := range strings.Lines(top.screen()) {
-			if len([]rune(strings.TrimRight(line, "\n"))) > 60 {
-				return false
-			}
-		}
-		return true
-	}, top.screen)
+	testbed.Must(t, pty.Setsize(top.pty, &pty.Winsize{Rows: 12, Cols: 60}))
+	until(t, "the screen is 60 wide", func() bool { return fits(top.screen(), 60) }, top.screen)
 	top.press("\x1b")
 	top.shows(60, "NAME")
 	top.press("?")
 	top.shows(60, "refresh less, more often")
 	top.press("xp")
 	top.shows(60, "paused")
-	top.press("q")
-	if st := top.status(); st != 0 {
-		t.Errorf("status %d", st)
-	}
+	top.quit()
 	until(t, "the terminal is as before", func() bool {
 		return strings.HasSuffix(strings.TrimSpace(top.text()), "\x1b[?25h\x1b[?1049l")
 	}, func() string { return fmt.Sprintf("%q", top.text()[max(len(top.text())-60, 0):]) })
 	unlock(t, a)
 	unlock(t, b)
-	for range 2 {
-		unlock(t, <-waits0(t, waits))
-	}
-}
-
-// waits0 is a channel that gets the next of the holds.
-func waits0(t *testing.T, waits []chan redlatch.Hold) chan redlatch.Hold {
-	t.Helper()
-	out := make(chan redlatch.Hold, 1)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for _, w := range waits {
-			select {
-			case h := <-w:
-				out <- h
-				return out
-			default:
-			}
-		}
-	}
-	t.Fatal("nobody got the lock")
-	return nil
+	unlock(t, <-waits[1])
+	unlock(t, <-waits[2])
 }
 
 // A server that is gone is said, and its return is seen; Ctrl-C ends it all the same.
@@ -208,23 +154,25 @@ func TestTopServerGone(t *testing.T) {
 	s.Kill(t)
 	top.shows(80, "can't be reached")
 	s.Restart(t, testbed.Empty)
-	c := client(t, s)
-	h := hold(t, c.RLock("back"))
+	h := hold(t, client(t, s).RLock("back"))
 	top.shows(80, "back")
 	unlock(t, h)
 	top.press("\x03")
-	if st := top.status(); st != 0 {
-		t.Errorf("status %d", st)
-	}
+	top.ends(exitOK)
+}
+
+// listens waits until the screen has subscribed to the channels of all locks.
+func (c *terminal) listens(s *testbed.Server) {
+	c.t.Helper()
+	until(c.t, "it listens", func() bool { return s.Int(c.t, "PUBSUB", "NUMPAT") == 3 }, c.screen)
 }
 
 // With --listen turns are counted however short they are.
 func TestTopListens(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
-	listens := func() int64 { n := s.Do(t, "PUBSUB", "NUMPAT"); v, _ := n.AsInt64(); return v }
 	top := onTerminal(t, s, 80, 24, "top", "--listen")
-	until(t, "it listens", func() bool { return listens() == 3 }, func() string { return fmt.Sprint(listens()) })
+	top.listens(s)
 	for _, name := range []string{"plain", "{tag}ged"} {
 		h := hold(t, c.RLock(name))
 		top.shows(80, name)
@@ -236,7 +184,6 @@ func TestTopListens(t *testing.T) {
 		until(t, "all are counted", func() bool { return rate.MatchString(top.screen()) }, top.screen)
 		unlock(t, h)
 	}
-	top.press("q")
 	for channel, want := range map[string]string{
 		"redisson_lock__channel:{a}": "a", "redisson_lock__channel:{a}b": "{a}b", "redisson_rwlock:{a:b}": "a:b", "redisson_rwlock:{a}b}": "a}b",
 		"redlatch_grant:{a}:343714c0-1111-4222-8333-444455556666": "a", "redlatch_grant:{t}x:343714c0-1111-4222-8333-444455556666": "{t}x",
@@ -253,8 +200,8 @@ func TestBoard(t *testing.T) {
 	b := newBoard()
 	now := time.UnixMilli(1_800_000_000_000)
 	in := func(name, owner string, since time.Duration, queue int) redlatch.Inspection {
-		i := redlatch.Inspection{Name: name, Key: name, At: now, Mode: redlatch.ModeLock, QueueLength: queue, HolderCount: 1,
-			Holders: []redlatch.Holder{{Owner: owner, Mode: redlatch.ModeLock, HeldSince: now.Add(-since)}}}
+		i := seenHeld(name, owner, now)
+		i.QueueLength, i.Holders[0].HeldSince = queue, now.Add(-since)
 		for range queue {
 			i.Queue = append(i.Queue, redlatch.Waiter{Owner: "w", AskedSince: now.Add(-since / 2)})
 		}
@@ -265,24 +212,17 @@ func TestBoard(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	for order, want := range []string{"queue", "fast", "long", "queue", "fast"} {
-		if got := b.sorted(order, false, "")[0].Name; got != want {
-			t.Errorf("%s: %s is first", orders[order].name, got)
-		}
+		testbed.Equal(t, b.sorted(order, false, "")[0].Name, want, "the first by", orders[order].name)
 	}
-	if w := b.locks["fast"]; w.Rate < 0.7 || w.Rate > 1 || len(w.turns) != 20 || !w.turns[0].Ended || w.turns[19].Ended {
-		t.Errorf("%.2f turns/s, %d turns", w.Rate, len(w.turns))
-	}
-	if w := b.locks["fast"]; w.turns[0].How != "" {
-		t.Errorf("a turn that was seen to end: %+v", w.turns[0])
+	if w := b.locks["fast"]; w.Rate < 0.7 || w.Rate > 1 || len(w.turns) != 20 || !w.turns[0].Ended || w.turns[0].How != "" || w.turns[19].Ended {
+		t.Errorf("%.2f turns/s: %+v", w.Rate, w.turns)
 	}
 	b.see(&looked{began: now})
 	if w := b.locks["long"]; w == nil || w.Held() || !w.turns[0].Ended {
 		t.Errorf("%+v", w)
 	}
 	b.see(&looked{began: now.Add(2 * time.Minute)})
-	if len(b.locks) != 0 {
-		t.Errorf("%d locks are remembered", len(b.locks))
-	}
+	testbed.Equal(t, len(b.locks), 0, "locks that are remembered")
 }
 
 // However many locks come and go, and change hands, a board keeps a bounded number of them and of their turns.
@@ -291,9 +231,7 @@ func TestBoardIsBounded(t *testing.T) {
 	look := func(lock, owner int) {
 		l := &looked{began: now}
 		for i := range maxListed {
-			name := fmt.Sprint(lock, " ", i)
-			l.locks = append(l.locks, redlatch.Inspection{Name: name, Key: name, At: now, Mode: redlatch.ModeLock, HolderCount: 1,
-				Holders: []redlatch.Holder{{Owner: fmt.Sprint(owner), Mode: redlatch.ModeLock}}})
+			l.locks = append(l.locks, seenHeld(fmt.Sprint(lock, " ", i), fmt.Sprint(owner), now))
 		}
 		b.see(l)
 		now = now.Add(time.Second)
@@ -337,9 +275,7 @@ func TestTurnsThatNobodySaw(t *testing.T) {
 
 // A program gets no screen.
 func TestTopNeedsATerminal(t *testing.T) {
-	if st, _, errs := callWith(t, "", nil, "top"); st != exitUsage || !strings.Contains(errs, "terminal") {
-		t.Errorf("%d %s", st, errs)
-	}
+	call(t, nil, "top").fails(exitUsage, "terminal")
 }
 
 // A scan takes its share of the server's time, says so, and --full-speed lifts that.
@@ -353,52 +289,40 @@ func TestBudget(t *testing.T) {
 			redis.call('PEXPIRE', 'orders:' .. i, 300000)
 		end`, "0", "8743c9c0-0795-4907-87fd-6c719a6b4586:", locks)
 	}
-	used := func() (used time.Duration) {
-		for name, text := range s.Info(t, "cpu") {
-			if seconds, err := strconv.ParseFloat(text, 64); err == nil && strings.HasSuffix(name, "_main_thread") {
-				used += time.Duration(seconds * float64(time.Second))
-			}
-		}
-		return used
-	}
-	if used() == 0 {
-		t.Skip("this server does not tell what its thread took")
-	}
 	c := client(t, s)
 	took := func(p *scan.Pace, limit time.Duration) (locks int, of time.Duration) {
 		ctx, cancel := context.WithTimeout(scan.WithPace(t.Context(), p), limit)
 		defer cancel()
-		before := used()
+		before := s.CommandStats(t).CPU
 		for _, err := range c.Locks(ctx, "") {
 			if err != nil {
 				break // its time is over
 			}
 			locks++
 		}
-		return locks, used() - before
+		return locks, s.CommandStats(t).CPU - before
 	}
 	fill("20000")
-	all, full := took(nil, patience)
+	many, full := took(nil, patience)
 	few, paced := took(scan.NewPace(0.02, 0), 4*time.Second)
-	t.Logf("%v for %d locks at full speed, %v for %d in four seconds", full, all, paced, few)
-	if share := 4 * time.Second / 50; paced > 3*share || full < 4*share || few >= all {
-		t.Errorf("%v for %d locks, and %v for %d at full speed", paced, few, full, all)
+	t.Logf("%v for %d locks at full speed, %v for %d in four seconds", full, many, paced, few)
+	if share := 4 * time.Second / 50; paced > 3*share || full < 4*share || few >= many {
+		t.Errorf("%v for %d locks, and %v for %d at full speed", paced, few, full, many)
 	}
 
 	fill("4000")
 	top := onTerminal(t, s, 120, 24, "top")
 	top.shows(120, budget, "a look takes ")
-	top.press("q")
+	top.quit()
 	top = onTerminal(t, s, 120, 24, "top", "--full-speed")
 	if screen := top.shows(120, "000 locks, every 1s"); strings.Contains(screen, budget) {
 		t.Errorf("at full speed:\n%s", screen)
 	}
-	top.press("q")
-	if st, out, errs := call(t, s, "ls", "orders:1?", "--full-speed"); st != 0 || strings.Count(out, "\n") != 11 || errs != "" {
-		t.Errorf("%d %s%s", st, out, errs)
-	}
-	ls := begin(t, s, "ls")
-	ls.says("this takes " + budget + "; --full-speed lifts that")
+	top.quit()
+	all := call(t, s, "ls", "orders:1?", "--full-speed")
+	all.warns()
+	testbed.Equal(t, len(all.rows()), 10, "rows")
+	begin(t, s, "ls").says("this takes " + budget + "; --full-speed lifts that")
 	p := serving(t, s, "--full-speed")
 	if text := p.event("locks", ""); strings.Contains(text, `"share":`) || !strings.Contains(text, `"took_seconds":`) {
 		t.Errorf("%.200s", text)

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,6 @@ func TestUnlock(t *testing.T) {
 	c := client(t, s, named("shop/1"))
 	h := hold(t, c.RLock("x"))
 	owner := h.Owner().String()
-	held := func() bool { in := inspect(t, c, "x"); return in.Held() && in.Holders[0].Owner == owner }
 	for _, tc := range []struct {
 		status int
 		input  string
@@ -31,48 +31,38 @@ func TestUnlock(t *testing.T) {
 		{exitError, "no\n", []string{"--owner", owner}},
 		{exitError, "", []string{"--owner", owner}},
 	} {
-		if st, _, errs := callWith(t, tc.input, s, append([]string{"unlock", "x"}, tc.args...)...); st != tc.status || !held() {
-			t.Errorf("%v: status %d, held %v: %s", tc.args, st, held(), errs)
+		answering(t, s, strings.NewReader(tc.input), append([]string{"x"}, tc.args...)...).ends(tc.status)
+		if in := inspect(t, c, "x"); !in.Held() || in.Holders[0].Owner != owner {
+			t.Errorf("%v: %+v", tc.args, in)
 		}
 	}
-	st, out, errs := callWith(t, "yes\n", s, "unlock", "x", "--owner", owner[:20])
-	if st != 0 || held() {
-		t.Errorf("%d %s", st, errs)
-	}
-	need(t, out, "takes the lock away from "+owner, "shop/1", "wakes", "was taken away from")
-	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	answering(t, s, strings.NewReader("yes\n"), "x", "--owner", owner[:20]).
+		ends(exitOK, "takes the lock away from "+owner, "shop/1", "wakes", "was taken away from")
+	taken(t, h)
 
 	h = hold(t, c.RLock("x"))
-	if st, _, errs := call(t, s, "unlock", "x", "--owner", "shop/1", "--yes"); st != 0 {
-		t.Errorf("%d %s", st, errs)
-	}
-	_ = h.Unlock(t.Context())
-	if st, out, _ := call(t, s, "unlock", "x", "--owner", "shop/1", "--yes"); st != 0 || !strings.Contains(out, "nothing to do") {
-		t.Errorf("%d %s", st, out)
-	}
+	call(t, s, "unlock", "x", "--owner", "shop/1", "--yes").ends(exitOK)
+	taken(t, h)
+	call(t, s, "unlock", "x", "--owner", "shop/1", "--yes").ends(exitOK, "nothing to do")
 	// Two readers of one process are two owners.
 	r1, r2 := hold(t, c.ReadWriteLock("rw").ReadLock()), hold(t, c.ReadWriteLock("rw").ReadLock())
-	if st, _, errs := call(t, s, "unlock", "rw", "--owner", "shop/1", "--yes"); st != exitUsage || !strings.Contains(errs, "2 holders") {
-		t.Errorf("%d %s", st, errs)
-	}
-	if st, _, errs := call(t, s, "unlock", "rw", "--any-owner", "--yes"); st != 0 || inspect(t, c, "rw").Held() {
-		t.Errorf("%d %s", st, errs)
-	}
-	_, _ = r1.Unlock(t.Context()), r2.Unlock(t.Context())
+	call(t, s, "unlock", "rw", "--owner", "shop/1", "--yes").fails(exitUsage, "2 holders")
+	call(t, s, "unlock", "rw", "--any-owner", "--yes").ends(exitOK)
+	taken(t, r1)
+	taken(t, r2)
+}
+
+// answering runs unlock with what answers its questions.
+func answering(t *testing.T, s *testbed.Server, answers io.Reader, args ...string) outcome {
+	t.Helper()
+	return callWith(t, answers, append([]string{"--url", "redis://" + s.Addr(), "unlock"}, args...)...)
 }
 
 // A script has nobody to ask.
 func TestUnlockAsksNoScript(t *testing.T) {
 	s := server(t)
-	c := client(t, s)
-	h := hold(t, c.RLock("x"))
-	p := begin(t, s, "unlock", "x", "--any-owner")
-	if st := p.status(); st != exitUsage || !inspect(t, c, "x").Held() {
-		t.Errorf("%d: %s", st, p.text())
-	}
-	need(t, p.text(), "--yes")
+	h := hold(t, client(t, s).RLock("x"))
+	begin(t, s, "unlock", "x", "--any-owner").ends(exitUsage, "--yes")
 	unlock(t, h)
 }
 
@@ -81,10 +71,9 @@ func readers(t *testing.T, s *testbed.Server, key string, n int, leaseMs int) []
 	t.Helper()
 	m := s.Do(t, "TIME")
 	now, err := m.AsIntSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash, leases := []string{"HSET", key, "mode", "read"}, []string{"ZADD", "redlatch_rw_leases:{" + key + "}"}
+	testbed.Must(t, err)
+	zset := "redlatch_rw_leases:{" + key + "}"
+	hash, leases := []string{"HSET", key, "mode", "read"}, []string{"ZADD", zset}
 	var owners []string
 	for i := range n {
 		owner := fmt.Sprintf("%08d-0000-4000-8000-000000000000:g1-mf3k2l9x.1", i)
@@ -94,7 +83,7 @@ func readers(t *testing.T, s *testbed.Server, key string, n int, leaseMs int) []
 	}
 	s.Do(t, hash...)
 	s.Do(t, leases...)
-	for _, k := range []string{key, leases[1]} {
+	for _, k := range []string{key, zset} {
 		s.Do(t, "PEXPIRE", k, "300000")
 		t.Cleanup(func() { s.Do(t, "DEL", k) })
 	}
@@ -105,48 +94,30 @@ func readers(t *testing.T, s *testbed.Server, key string, n int, leaseMs int) []
 func nameConnection(t *testing.T, s *testbed.Server, name string) {
 	t.Helper()
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, ClientName: name, ForceSingleClient: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(c.Close)
 }
 
 // A holder beyond the thousand that an Inspection shows is evicted by its whole owner, and by nothing less.
 func TestUnlockFindsEveryHolder(t *testing.T) {
 	s := server(t)
-	c := client(t, s)
 	owners := readers(t, s, "x", 2500, 300_000)
-	hidden := func() []string {
-		in := inspect(t, c, "x")
-		var out []string
-		for _, o := range owners {
-			if !slices.ContainsFunc(in.Holders, func(h redlatch.Holder) bool { return h.Owner == o }) {
-				out = append(out, o)
-			}
-		}
-		return out
-	}()
+	shown := inspect(t, client(t, s), "x").Holders
+	hidden := slices.DeleteFunc(slices.Clone(owners), func(o string) bool {
+		return slices.ContainsFunc(shown, func(h redlatch.Holder) bool { return h.Owner == o })
+	})
 	if len(hidden) < 1000 {
 		t.Fatalf("%d of %d holders are not shown", len(hidden), len(owners))
 	}
 	nameConnection(t, s, "redlatch:shop/9:"+hidden[2][:36])
-	st, out, errs := call(t, s, "unlock", "x", "--owner", hidden[0], "--yes")
-	if left := s.Do(t, "HEXISTS", "x", hidden[0]); st != 0 || !strings.Contains(out, hidden[0]) {
-		t.Errorf("status %d %s", st, errs)
-	} else if n, _ := left.AsInt64(); n != 0 {
-		t.Errorf("%s is still there", hidden[0])
-	}
+	call(t, s, "unlock", "x", "--owner", hidden[0], "--yes").ends(exitOK, hidden[0])
+	testbed.Equal(t, s.Int(t, "HEXISTS", "x", hidden[0]), 0, hidden[0])
 	// Another text may mean holders that are not shown as well.
-	shown := inspect(t, c, "x").Holders[0].Owner
-	for wanted, status := range map[string]int{
-		hidden[0]: exitOtherOwner, "nobody": exitUsage, "*": exitUsage, "000": exitUsage, hidden[1][:36]: exitUsage, shown[:36]: exitUsage, "shop/9": exitUsage,
-	} {
-		if st, _, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes"); st != status {
-			t.Errorf("%s: status %d, not %d: %s", wanted, st, status, errs)
-		}
+	call(t, s, "unlock", "x", "--owner", hidden[0], "--yes").ends(exitOtherOwner)
+	for _, wanted := range []string{"nobody", "*", "000", hidden[1][:36], shown[0].Owner[:36], "shop/9"} {
+		call(t, s, "unlock", "x", "--owner", wanted, "--yes").ends(exitUsage)
 	}
-	fields := s.Do(t, "HLEN", "x")
-	if left, _ := fields.AsInt64(); left != int64(len(owners)-1+1) { // and the mode
+	if left := s.Int(t, "HLEN", "x"); left != int64(len(owners)-1+1) { // and the mode
 		t.Errorf("%d fields are left of %d readers", left, len(owners))
 	}
 }
@@ -156,8 +127,8 @@ func TestUnlockBesideDeadReaders(t *testing.T) {
 	s := server(t)
 	owners := readers(t, s, "x", 2500, -1000)
 	for _, wanted := range []string{"nobody", owners[0], "0000"} {
-		if st, out, errs := call(t, s, "unlock", "x", "--owner", wanted, "--yes"); st == exitError {
-			t.Errorf("%s: status %d: %s%s", wanted, st, out, errs)
+		if got := call(t, s, "unlock", "x", "--owner", wanted, "--yes"); got.status == exitError {
+			t.Errorf("%s: %s%s", wanted, got.out, got.errs)
 		}
 	}
 }
@@ -169,9 +140,8 @@ func TestUnlockRefusesTwoNamesForOneClient(t *testing.T) {
 	h := hold(t, c.RLock("x"))
 	nameConnection(t, s, "redlatch:shop/2:"+c.ID())
 	for _, name := range []string{"shop/1", "shop/2"} {
-		if st, _, errs := call(t, s, "unlock", "x", "--owner", name, "--yes"); st != exitUsage || !inspect(t, c, "x").Held() || !strings.Contains(errs, "shop/1, shop/2") {
-			t.Errorf("%s: status %d: %s", name, st, errs)
-		}
+		call(t, s, "unlock", "x", "--owner", name, "--yes").fails(exitUsage, "shop/1, shop/2")
+		isHeld(t, c, "x", true)
 	}
 	unlock(t, h)
 }
@@ -192,63 +162,46 @@ func (c *changes) Read(p []byte) (int, error) {
 func TestUnlockEndsWhatItHasShown(t *testing.T) {
 	s := server(t)
 	old, late := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
-	ask := func(name string, between ...func()) (int, string, string) {
+	ask := func(name string, between func()) outcome {
 		t.Helper()
-		var out, errs strings.Builder
-		st := execute(t.Context(), []string{"--url", "redis://" + s.Addr(), "unlock", name, "--any-owner"}, streams{&changes{between}, &out, &errs})
-		return st, out.String(), errs.String()
+		return answering(t, s, &changes{[]func(){between}}, name, "--any-owner")
 	}
 	first := hold(t, old.RLock("x"))
 	var second redlatch.Hold
-	turn := func() {
+	got := ask("x", func() { // and no to the second question
 		unlock(t, first)
 		second = hold(t, late.RLock("x"))
-	}
-	st, out, errs := ask("x", turn) // and no to the second question
-	if in := inspect(t, late, "x"); st != exitError || !in.Held() {
-		t.Errorf("status %d, held %v: %s%s", st, in.Held(), out, errs)
-	}
-	need(t, errs, "nothing was changed", late.ID())
-	need(t, out, "takes the lock away from "+old.ID(), "takes the lock away from "+late.ID(), "(shop/2 127.0.0.1:")
-	st, out, errs = ask("x", func() {})
-	if st != 0 || inspect(t, late, "x").Held() {
-		t.Errorf("status %d: %s%s", st, out, errs)
-	}
-	need(t, out, "x was taken away from "+late.ID(), "(shop/2 127.0.0.1:")
-	_ = second.Unlock(t.Context())
+	}).ends(exitError, "takes the lock away from "+old.ID(), "takes the lock away from "+late.ID(), "(shop/2 127.0.0.1:")
+	got.warns("nothing was changed", late.ID())
+	isHeld(t, late, "x", true)
+	ask("x", func() {}).ends(exitOK, "x was taken away from "+late.ID(), "(shop/2 127.0.0.1:")
+	taken(t, second)
 
 	// Nobody held it when that was asked.
-	st, out, errs = ask("x", func() { second = hold(t, late.RLock("x")) })
-	if in := inspect(t, late, "x"); st != exitError || !in.Held() {
-		t.Errorf("free when it was asked: status %d, held %v: %s%s", st, in.Held(), out, errs)
-	}
+	ask("x", func() { second = hold(t, late.RLock("x")) }).ends(exitError)
 	unlock(t, second)
 
 	// Of readers those that were shown, though others came.
 	r1 := hold(t, old.ReadWriteLock("rw").ReadLock())
 	var r2 redlatch.Hold
-	st, out, errs = ask("rw", func() { r2 = hold(t, late.ReadWriteLock("rw").ReadLock()) })
-	if in := inspect(t, late, "rw"); st != 0 || in.HolderCount != 1 || in.Holders[0].ClientID != late.ID() {
-		t.Errorf("status %d, left %+v: %s%s", st, in.Holders, out, errs)
+	ask("rw", func() { r2 = hold(t, late.ReadWriteLock("rw").ReadLock()) }).ends(exitOK)
+	if in := inspect(t, late, "rw"); in.HolderCount != 1 || in.Holders[0].ClientID != late.ID() {
+		t.Errorf("left: %+v", in.Holders)
 	}
-	_ = r1.Unlock(t.Context())
+	taken(t, r1)
 	unlock(t, r2)
 }
 
 // Who may not publish evicts all the same, and is told that nobody was woken.
 func TestUnlockSaysThatNobodyWasWoken(t *testing.T) {
 	s := server(t)
-	s.Do(t, "ACL", "SETUSER", "ops", "reset", "on", ">pw", "~*", "&*", "+@all", "-publish")
+	s.SetUser(t, "ops", "on", ">pw", "~*", "&*", "+@all", "-publish")
 	c := client(t, s)
 	for _, l := range []redlatch.Locker{c.RLock("x"), c.FairLock("x"), c.ReadWriteLock("x").ReadLock(), c.ReadWriteLock("x").WriteLock()} {
 		h := hold(t, l)
-		st, out, errs := callWith(t, "", nil, "--url", "redis://ops:pw@"+s.Addr(), "unlock", "x", "--owner", h.Owner().String(), "--yes")
-		if st != exitError || inspect(t, c, "x").Held() {
-			t.Errorf("%T: status %d, held %t", l, st, inspect(t, c, "x").Held())
-		}
-		need(t, out, "x was taken away from "+h.Owner().String())
-		need(t, errs, "nobody was woken", "doctor --need evict")
-		_ = h.Unlock(t.Context())
+		call(t, nil, "--url", "redis://ops:pw@"+s.Addr(), "unlock", "x", "--owner", h.Owner().String(), "--yes").
+			ends(exitError, "x was taken away from "+h.Owner().String()).warns("nobody was woken", "doctor --need evict")
+		taken(t, h)
 	}
 }
 
@@ -267,12 +220,10 @@ func TestUnlockSaysWhatItDid(t *testing.T) {
 				s.Do(t, "HSET", "x", fmt.Sprintf("99999999-0000-4000-8000-000000000000:g%d-mf3k2l9x.1", i), "1")
 			})
 		}
-		var out, errs strings.Builder
-		st := execute(t.Context(), []string{"--url", "redis://" + s.Addr(), "unlock", "x", "--any-owner"}, streams{&changes{between}, &out, &errs})
-		if st != exitOtherOwner || strings.Contains(out.String(), "was taken away from") != (n > 1000) {
-			t.Errorf("%d holders: status %d: %s", n, st, out.String())
+		got := answering(t, s, &changes{between}, "x", "--any-owner").ends(exitOtherOwner)
+		if got.warns(said); strings.Contains(got.out, "was taken away from") != (n > 1000) {
+			t.Errorf("%d holders: %s", n, got.out)
 		}
-		need(t, errs.String(), said)
 		s.Do(t, "DEL", "x")
 	}
 }
@@ -282,22 +233,12 @@ func TestUnlockFindsTheDeadByName(t *testing.T) {
 	s := server(t)
 	c := client(t, s)
 	p := begin(t, s, "run", "x", "--lease-time", "1m", "--client-name", "shop/7", "--", "sleep", "100")
-	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Held() })
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	p.status()
-	until(t, "its connections end", func() bool {
-		m := s.Do(t, "CLIENT", "LIST")
-		text, _ := m.ToString()
-		return !strings.Contains(text, "shop/7")
-	}, func() string { return "" })
-	if st, out, errs := call(t, s, "unlock", "x", "--owner", "shop/8", "--yes"); st != exitOtherOwner || !inspect(t, c, "x").Held() {
-		t.Errorf("another name: status %d: %s%s", st, out, errs)
-	}
-	st, out, errs := call(t, s, "unlock", "x", "--owner", "shop/7", "--yes")
-	if st != 0 || inspect(t, c, "x").Held() {
-		t.Errorf("status %d: %s", st, errs)
-	}
-	need(t, out, "shop/7, not in CLIENT LIST")
+	untilState(t, c, "x", redlatch.Inspection.Held)
+	p.signal(os.Kill)
+	p.ends(-1)
+	until(t, "its connections end", func() bool { return !strings.Contains(s.Text(t, "CLIENT", "LIST"), "shop/7") })
+	call(t, s, "unlock", "x", "--owner", "shop/8", "--yes").ends(exitOtherOwner)
+	isHeld(t, c, "x", true)
+	call(t, s, "unlock", "x", "--owner", "shop/7", "--yes").ends(exitOK, "shop/7, not in CLIENT LIST")
+	isHeld(t, c, "x", false)
 }
