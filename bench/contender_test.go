@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestChosen: redlatch's contenders run in both builds, one beside the other, and nobody else's does. Systems take part
@@ -39,9 +41,7 @@ func TestChosen(t *testing.T) {
 			in = append(in, r.name)
 		}
 	}
-	if got := strings.Join(in, " "); got != "uncontended/1 contended/64 processes/8x4 handover" {
-		t.Errorf("systems take part in %s", got)
-	}
+	testbed.Equal(t, strings.Join(in, " "), "uncontended/1 contended/64 processes/8x4 handover", "systems take part in")
 }
 
 // TestEveryProcessIsTold what it is and how many compete.
@@ -68,9 +68,7 @@ func TestTurns(t *testing.T) {
 				after[[2]int{turn(i-1, round, n), turn(i, round, n)}]++
 			}
 		}
-		if len(seen) != n {
-			t.Errorf("round %d: %v", round, seen)
-		}
+		testbed.Equal(t, len(seen), n, "turns of round", round)
 	}
 	for i := range n {
 		next := (i + 1) % n

@@ -21,9 +21,7 @@ func TestJainIndex(t *testing.T) {
 		{[]float64{8, 0, 0, 0}, 0.25},
 		{[]float64{0, 0}, 0},
 	} {
-		if got := jainIndex(c.counts); got != c.want {
-			t.Errorf("Jain's index of %v is %v, not %v", c.counts, got, c.want)
-		}
+		testbed.Equal(t, jainIndex(c.counts), c.want, c.counts)
 	}
 }
 
@@ -96,9 +94,7 @@ func TestLineIsABenchmarks(t *testing.T) {
 	f.add("acq/s", 1234567.891)
 	f.add("wait-p50-ns", 0)
 	got := f.line(row{name: "multi/one-node"}, entry{name: "redlatch-fair", build: "now"})
-	if want := "BenchmarkMulti/one-node/lock=redlatch-fair/build=now 7 1.23457e+06 acq/s 0 wait-p50-ns"; got != want {
-		t.Errorf("%q, not %q", got, want)
-	}
+	testbed.Equal(t, got, "BenchmarkMulti/one-node/lock=redlatch-fair/build=now 7 1.23457e+06 acq/s 0 wait-p50-ns")
 	for _, e := range contenders() {
 		if regexp.MustCompile(`-\d+$`).MatchString(e.String()) {
 			t.Errorf("%s ends like a number of processors", e)

@@ -106,9 +106,7 @@ func (b *bench) measured(t *testing.T, r row) (map[string]figures, map[string]er
 // contender; the calls inside their scripts would make it four and more.
 func TestCommandsAreCounted(t *testing.T) {
 	seen, failed := quick(t).measured(t, uncontended(1))
-	if len(seen) != len(uncontended(1).contenders) {
-		t.Errorf("%d contenders, failed: %v", len(seen), failed)
-	}
+	testbed.Equal(t, len(seen), len(uncontended(1).contenders), "contenders; failed:", failed)
 	for name, f := range seen {
 		// Exactly: nobody has a pair under way when the counting begins or ends.
 		if v, ok := f.of("cmds/acq"); !ok || math.Abs(v-2) > 1e-9 {

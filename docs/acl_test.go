@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch/internal/acl"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // The blocks and tables of docs/ACL.md are those of internal/acl, from which redlatch doctor tells what a user lacks.
@@ -21,9 +22,7 @@ func TestACLPage(t *testing.T) {
 		show := map[string]func(string) string{"block": block, "table": table}[words[2]]
 		return about + "\n" + show(words[3]) + "<!-- to here -->\n"
 	})
-	if got := strings.Join(shown, ", "); got != "block reentrant, table reentrant, block sentinels, block operators, table operators" {
-		t.Errorf("the page shows %s", got)
-	}
+	testbed.Equal(t, strings.Join(shown, ", "), "block reentrant, table reentrant, block sentinels, block operators, table operators", "the page shows")
 	if *update {
 		write(t, path, want)
 	} else if page != want {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 var (
@@ -119,14 +121,10 @@ func TestAnchorsAreThoseOfGitHub(t *testing.T) {
 		"Lock + Unlock, with a_b":            "lock--unlock-with-a_b",
 		"Größe":                              "größe",
 	} {
-		if got := anchor(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		testbed.Equal(t, anchor(text), want, text)
 	}
 	p := split("x.md", "# A\n## B\n```sh\n# no heading\n```\n### B\n## B\n")
-	if got := fmt.Sprint(p.anchors()); got != "[a b b-1 b-2]" {
-		t.Error(got)
-	}
+	testbed.Equal(t, fmt.Sprint(p.anchors()), "[a b b-1 b-2]")
 }
 
 func TestBadLinksAreFound(t *testing.T) {
@@ -137,9 +135,7 @@ func TestBadLinksAreFound(t *testing.T) {
 		"SECURE.md": true, "../../x": true, "#nowhere": true, "../README.md#nowhere": true,
 		"../lock#x": true, "images/trace.svg#x": true,
 	} {
-		if got := p.badLink(target); (got != "") != bad {
-			t.Errorf("%s: %q", target, got)
-		}
+		testbed.Equal(t, p.badLink(target) != "", bad, target)
 	}
 }
 
@@ -165,15 +161,11 @@ func TestTables(t *testing.T) {
 			if width == 0 {
 				width = cells(line)
 			}
-			if n := cells(line); n != width {
-				t.Errorf("%s:%d: a row of %d cells in a table of %d columns", p.path, number, n, width)
-			}
+			testbed.Equal(t, cells(line), width, "cells of a row in a table", p.path, number)
 		}
 	}
 	atLeast(t, 100, rows, "rows")
 	for row, want := range map[string]int{"| a | b |": 2, "| a | `b\\|c` |\n": 2, "| a | `b|c` |": 3, "|||": 2} {
-		if got := cells(row); got != want {
-			t.Errorf("%q: %d cells, want %d", row, got, want)
-		}
+		testbed.Equal(t, cells(row), want, row)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // root is the top of the repository.
@@ -144,16 +146,10 @@ func TestPagesAreTakenApart(t *testing.T) {
 	for _, span := range p.spans() {
 		spans = append(spans, p.prose[span[0]:span[1]])
 	}
-	if got := fmt.Sprintf("%q", spans); got != `["make\nb" "c" "f"]` {
-		t.Errorf("spans: %s", got)
-	}
-	if got := strings.TrimSpace(p.code); got != "make `e`" {
-		t.Errorf("code: %q", got)
-	}
+	testbed.Equal(t, fmt.Sprintf("%q", spans), `["make\nb" "c" "f"]`, "spans")
+	testbed.Equal(t, strings.TrimSpace(p.code), "make `e`", "code")
 	if want := "A `    \n ` ` `.\n"; !strings.HasPrefix(p.words(), want) {
 		t.Errorf("words: %q", p.words())
 	}
-	if got := p.at(p.code, strings.Index(p.code, "make")); got != "x.md:10" {
-		t.Errorf("the code is at %s", got)
-	}
+	testbed.Equal(t, p.at(p.code, strings.Index(p.code, "make")), "x.md:10", "where the code is")
 }

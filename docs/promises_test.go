@@ -14,6 +14,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 const (
@@ -138,8 +140,6 @@ func TestWhatIsNoPromiseIsFound(t *testing.T) {
 		"Holds \"are kept.\" More.":         "Holds \"are kept.\"",
 		"":                                  "", "TestX locks.": "", "no sentence": "", "The same for others.": "", "TestX: The same.": "",
 	} {
-		if got := promise("TestX", comment); got != want {
-			t.Errorf("%q: %q, want %q", comment, got, want)
-		}
+		testbed.Equal(t, promise("TestX", comment), want, comment)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // screen is how many lines of an example there are to read at most, imports left out.
@@ -43,9 +45,7 @@ func TestExamplesFitOnAScreen(t *testing.T) {
 		}
 	}
 	atLeast(t, 10, found, "examples")
-	if n := toRead("package p\n\nimport (\n\t\"a\"\n)\n\nfunc f() {\n}\n"); n != 5 {
-		t.Errorf("counted %d lines", n)
-	}
+	testbed.Equal(t, toRead("package p\n\nimport (\n\t\"a\"\n)\n\nfunc f() {\n}\n"), 5, "lines")
 }
 
 var waits = regexp.MustCompile(`Try(?:Lock|Do)\(.*, (\d|[^,]*time\.)[^,]*,? .*\)|Try(?:Lock|Do)\(.*, \d+\)`)
@@ -73,9 +73,7 @@ func TestExamplesNameDurations(t *testing.T) {
 		"TryDo(ctx, 5*time.Millisecond, watchdog, busy(1))": true, "TryLock(ctx, wait, 0)": true,
 		"TryLock(ctx, wait, watchdog)": false, "TryDo(ctx, wait, watchdog, busy(1))": false,
 	} {
-		if waits.MatchString(call) != bad {
-			t.Errorf("%s: %t", call, !bad)
-		}
+		testbed.Equal(t, waits.MatchString(call), bad, call)
 	}
 }
 

@@ -41,9 +41,7 @@ func TestLoadedOnce(t *testing.T) {
 		}
 	}
 	readers.Wait()
-	if loads.Load() != 1 {
-		t.Errorf("the source was asked %d times", loads.Load())
-	}
+	testbed.Equal(t, loads.Load(), 1, "times the source was asked")
 }
 
 // TestTheLoaderLeaves: the reader that loads goes, and the next one in line loads.
@@ -63,9 +61,7 @@ func TestTheLoaderLeaves(t *testing.T) {
 	left, next := make(chan error, 1), make(chan error, 1)
 	get := func(ctx context.Context, done chan<- error, want string) {
 		value, err := c.get(ctx, "prices")
-		if value != want {
-			t.Errorf("got %q, want %q", value, want)
-		}
+		testbed.Equal(t, value, want, "what it got")
 		done <- err
 	}
 	go get(ctx, left, "")

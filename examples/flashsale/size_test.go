@@ -66,9 +66,7 @@ func TestTheDayHasAnEnd(t *testing.T) {
 		}
 	}
 	s.over = time.Now().Add(-time.Minute)
-	if got := s.limit(0); got != time.Second {
-		t.Errorf("after the end of the day it may take %v, want a second", got)
-	}
+	testbed.Equal(t, s.limit(0), time.Second, "after the end of the day")
 }
 
 // TestWrongRatesAreInBrackets: the rate of a sale that went wrong must not be

@@ -48,22 +48,16 @@ func TestStatus(t *testing.T) {
 	done := make(chan int, 2)
 	go func() { done <- post(t, first+"/orders/42/ship") }()
 	<-inside
-	if got := post(t, second+"/orders/42/ship"); got != http.StatusConflict {
-		t.Errorf("a request for a busy key got %d", got)
-	}
+	testbed.Equal(t, post(t, second+"/orders/42/ship"), http.StatusConflict, "a busy key")
 	go func() { done <- post(t, second+"/orders/43/ship") }()
 	<-inside // another key
 	close(goOn)
 	for range 2 {
-		if got := <-done; got != http.StatusOK {
-			t.Errorf("a request that had the lock got %d", got)
-		}
+		testbed.Equal(t, <-done, http.StatusOK, "a request that had the lock")
 	}
 	line.Refuse()
 	line.Cut()
-	if got := post(t, second+"/orders/44/ship"); got != http.StatusServiceUnavailable {
-		t.Errorf("a request while Redis is away got %d", got)
-	}
+	testbed.Equal(t, post(t, second+"/orders/44/ship"), http.StatusServiceUnavailable, "while Redis is away")
 	// A name that can't be a lock is the program's fault, not the user's.
 	if got := post(t, first+"/orders/a}b{c/ship"); got == http.StatusConflict || got == http.StatusServiceUnavailable {
 		t.Errorf("a name that can't be a lock got %d", got)

@@ -50,7 +50,5 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 		}
 		sum += n
 	}
-	if sum != 300 {
-		t.Errorf("there were 300, there are %d", sum)
-	}
+	testbed.Equal(t, sum, 300, "the sum")
 }

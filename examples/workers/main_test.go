@@ -47,15 +47,9 @@ func TestEachKeyOnce(t *testing.T) {
 		}
 		return failed
 	}
-	if failed := round(); failed != 1 {
-		t.Errorf("%d processes tell of an error, one has failed", failed)
-	}
-	if failed := round(); failed != 0 {
-		t.Errorf("%d processes failed in the second round", failed)
-	}
+	testbed.Equal(t, round(), 1, "processes that tell of the one error")
+	testbed.Equal(t, round(), 0, "processes that failed in the second round")
 	for _, key := range keys {
-		if done[key] != 1 {
-			t.Errorf("%s was done %d times", key, done[key])
-		}
+		testbed.Equal(t, done[key], 1, "times it was done:", key)
 	}
 }

@@ -3,6 +3,7 @@ package testbed
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -85,6 +86,14 @@ func (p *Program) Close() {
 		p.cleanups = p.cleanups[:last]
 		p.mu.Unlock()
 		f()
+	}
+}
+
+// Equal fails the test unless got is what is wanted. What it is about may be said.
+func Equal[T comparable](tb TB, got, want T, about ...any) {
+	tb.Helper()
+	if got != want {
+		tb.Errorf("%s: %#v, not %#v", strings.TrimSuffix(fmt.Sprintln(about...), "\n"), got, want)
 	}
 }
 

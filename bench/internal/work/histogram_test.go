@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 func TestHistogramQuantiles(t *testing.T) {
@@ -16,17 +18,13 @@ func TestHistogramQuantiles(t *testing.T) {
 		}
 	}
 	h.AddSparse(half.Sparse())
-	if h.total != 100_000 {
-		t.Errorf("%d observations", h.total)
-	}
+	testbed.Equal(t, h.total, 100_000, "observations")
 	for q, want := range map[float64]float64{0.01: 1e3, 0.5: 50e3, 0.99: 99e3, 1: 100e3} {
 		if got := float64(h.Quantile(q).Microseconds()); math.Abs(got-want) > want/100 {
 			t.Errorf("quantile %v is %v µs, not %v", q, got, want)
 		}
 	}
-	if got := NewHistogram().Quantile(0.5); got != 0 {
-		t.Errorf("the quantile of nothing is %v", got)
-	}
+	testbed.Equal(t, NewHistogram().Quantile(0.5), 0, "the quantile of nothing")
 	h.Add(-time.Second)
 	h.Add(1000 * time.Hour)
 }

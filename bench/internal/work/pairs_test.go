@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // fake is a contender of one semaphore, without a server.
@@ -81,9 +83,7 @@ func TestPairsCountTurnsAndSections(t *testing.T) {
 		}
 		h := NewHistogram()
 		h.AddSparse(r.Waits)
-		if h.Total() != turns+1 {
-			t.Errorf("%d waits of %d turns and one that was cut short", h.Total(), turns)
-		}
+		testbed.Equal(t, h.Total(), turns+1, "waits, with the one that was cut short")
 		if f.contexts() < int(turns) {
 			t.Errorf("%d contexts for %d turns: each request has its own", f.contexts(), turns)
 		}
@@ -135,9 +135,7 @@ func TestReadersMayBeInsideTogether(t *testing.T) {
 		weight int64
 		want   bool
 	}{{reader, true}, {reader, true}, {writer, false}} {
-		if got := b.enter(c.weight); got != c.want {
-			t.Errorf("after %d, one of weight %d may be inside: %t", b.inside.Load(), c.weight, got)
-		}
+		testbed.Equal(t, b.enter(c.weight), c.want, "one of weight", c.weight, "may be inside")
 	}
 	b.leave(reader)
 	b.leave(reader)
