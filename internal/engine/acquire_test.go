@@ -18,14 +18,7 @@ import (
 // An answer that comes after the lease it grants is no grant.
 func TestGrantThatCameTooLateIsNoGrant(t *testing.T) {
 	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		var slow atomic.Bool
-		slow.Store(true)
-		f.onAfter(func(cmd conn.Command) error {
-			if cmd.Script == luascript.Acquire && slow.CompareAndSwap(true, false) {
-				time.Sleep(2 * time.Second)
-			}
-			return nil
-		})
+		f.onAfter(fault{script: luascript.Acquire, once: true, pause: 2 * time.Second}.hook())
 		h := take(t, t.Context(), core, "l", lock.WithLease(time.Second))
 		if left := time.Until(h.ValidUntil()); left < 900*time.Millisecond {
 			t.Errorf("the hold is valid for %v", left)

@@ -60,12 +60,7 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 // does not bring the hold back.
 func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
 	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		f.onBefore(func(cmd conn.Command) error {
-			if cmd.Script == luascript.Renew {
-				time.Sleep(time.Minute) // frozen; then it runs
-			}
-			return nil
-		})
+		f.onBefore(fault{script: luascript.Renew, pause: time.Minute}.hook()) // frozen; then it runs
 		sent := time.Now()
 		h := take(t, t.Context(), core, "l")
 		at := lostAt(t, h, lock.LossExpired)
@@ -132,12 +127,7 @@ func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = lease })
 			h := take(t, t.Context(), core, "l", lock.WithLease(time.Hour))
-			f.onBefore(func(cmd conn.Command) error {
-				if cmd.Script == luascript.Reenter {
-					time.Sleep(3 * lease)
-				}
-				return nil
-			})
+			f.onBefore(fault{script: luascript.Reenter, pause: 3 * lease}.hook())
 			if err := h.Extend(t.Context(), time.Hour); err != nil {
 				t.Error(err)
 			}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 )
 
@@ -89,6 +91,31 @@ func (f *fakeRedis) listener() pubsub.Handler {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.links[0].subs.listener
+}
+
+// fault is what happens to commands: of a script, or of all; of a lock, or of any.
+type fault struct {
+	script *luascript.Script
+	key    string
+	once   bool // to the first of them alone
+	do     func()
+	pause  time.Duration
+	err    error
+}
+
+// hook is for onBefore or onAfter.
+func (x fault) hook() func(cmd conn.Command) error {
+	var met atomic.Bool
+	return func(cmd conn.Command) error {
+		if x.script != nil && x.script != cmd.Script || x.key != "" && x.key != cmd.Keys[0] || x.once && met.Swap(true) {
+			return nil
+		}
+		if x.do != nil {
+			x.do()
+		}
+		time.Sleep(x.pause)
+		return x.err
+	}
 }
 
 // fakeSubs is a connection for subscriptions. It implements pubsub.Link.

@@ -14,28 +14,6 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// The keys are on another server, where the lease ends earlier than what the last
-// answer promised: it is renewed there at once.
-func TestMovedLocksAreRenewedAtOnce(t *testing.T) {
-	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		h := take(t, t.Context(), core, "l")
-		fixed := take(t, t.Context(), core, "fixed", lock.WithLease(leaseTime))
-		time.Sleep(4 * time.Second)
-		f.sets("l", time.Now().Add(10*time.Millisecond))
-		f.forget("fixed")
-		core.Moved()
-		began := time.Now()
-		if at := lostAt(t, fixed, lock.LossGone); at != began {
-			t.Errorf("a lock that is not there was found out after %v", at.Sub(began))
-		}
-		time.Sleep(time.Second)
-		if f.count("l") != 1 || h.Context().Err() != nil {
-			t.Fatal("lost: it was not renewed at once")
-		}
-		free(t, h)
-	})
-}
-
 // A renewal under way at the move may have been answered by the old server: it does
 // not count, and another follows at once.
 func TestRenewalUnderWayAtAMoveDoesNotCount(t *testing.T) {
@@ -43,15 +21,7 @@ func TestRenewalUnderWayAtAMoveDoesNotCount(t *testing.T) {
 		h := take(t, t.Context(), core, "l")
 		const held = 3 * time.Second
 		stuck := make(chan struct{})
-		first := true
-		f.onAfter(func(cmd conn.Command) error {
-			if cmd.Script == luascript.Renew && first {
-				first = false
-				close(stuck)
-				time.Sleep(held)
-			}
-			return nil
-		})
+		f.onAfter(fault{script: luascript.Renew, once: true, do: func() { close(stuck) }, pause: held}.hook())
 		before := h.ValidUntil()
 		<-stuck
 		time.Sleep(held / 2)

@@ -90,12 +90,7 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 			next := locking(t.Context(), core, "{s}l")
 			time.Sleep(time.Second)
 			if tc.err != nil {
-				f.onBefore(func(cmd conn.Command) error {
-					if cmd.Keys[0] == "{s}other" && cmd.Script == luascript.Acquire {
-						return tc.err
-					}
-					return nil
-				})
+				f.onBefore(fault{script: luascript.Acquire, key: "{s}other", err: tc.err}.hook())
 				if _, err := plain(core, "{s}other").TryLock(t.Context(), 0, 0); err == nil {
 					t.Error("the server answered")
 				}
@@ -107,12 +102,7 @@ func TestABreakIsRememberedUntilAnAnswer(t *testing.T) {
 				node.Store("10.0.0.2:6379")
 			}
 			if tc.told {
-				f.onBefore(func(cmd conn.Command) error {
-					if cmd.Script == luascript.Renew { // nothing is known from there yet
-						time.Sleep(time.Second)
-					}
-					return nil
-				})
+				f.onBefore(fault{script: luascript.Renew, pause: time.Second}.hook()) // nothing is known from there yet
 				core.Moved()
 			}
 			f.forget("{s}l") // the new master has never heard of it
@@ -150,13 +140,7 @@ func passesBeside(t *testing.T, failure error) {
 		f.topo = conn.Topology{Cluster: true, Node: func(slot uint16) string { return fmt.Sprintf("10.0.0.1:%d", slot) }}
 	})
 	var asked atomic.Int32
-	f.onBefore(func(cmd conn.Command) error {
-		if cmd.Keys[0] == "dead" {
-			asked.Add(1)
-			return failure
-		}
-		return nil
-	})
+	f.onBefore(fault{key: "dead", do: func() { asked.Add(1) }, err: failure}.hook())
 	ask := start(func() (lock.Hold, error) { return plain(core, "dead").TryLock(t.Context(), 20*time.Second, 0) })
 	time.Sleep(5 * time.Second)
 	h := take(t, t.Context(), core, "l")
@@ -218,14 +202,7 @@ func TestTheCheckAfterAForcedUnlock(t *testing.T) {
 		f.latency = time.Millisecond
 		victim := take(t, t.Context(), core, "l")
 		renewing := make(chan struct{})
-		var late atomic.Bool
-		f.onAfter(func(cmd conn.Command) error {
-			if cmd.Script == luascript.Renew && late.CompareAndSwap(false, true) {
-				close(renewing)
-				time.Sleep(leaseTime / 6)
-			}
-			return nil
-		})
+		f.onAfter(fault{script: luascript.Renew, once: true, do: func() { close(renewing) }, pause: leaseTime / 6}.hook())
 		<-renewing
 		began, over := time.Now(), core.Doubt("l")
 		field := f.field("l")
@@ -242,12 +219,7 @@ func TestTheCheckAfterAForcedUnlock(t *testing.T) {
 	bubble(t, "without an answer", func(t *testing.T) {
 		f, core := newFake(t)
 		h := take(t, t.Context(), core, "l")
-		f.onBefore(func(cmd conn.Command) error {
-			if cmd.Script == luascript.Renew {
-				return errUnsent
-			}
-			return nil
-		})
+		f.onBefore(fault{script: luascript.Renew, err: errUnsent}.hook())
 		core.Doubt("l")(true, inspect.Evicted{Count: 1, Owners: []string{f.field("l")}}) // of a reader who stays, say
 		time.Sleep(leaseTime / 2)
 		f.onBefore(nil)

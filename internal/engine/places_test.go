@@ -189,12 +189,7 @@ func TestFailingRefreshesAreToldOfOnce(t *testing.T) {
 			wg.Go(func() { _, _ = queued(core, name, time.Second).Lock(ctx) })
 		}
 		for i := 1; i <= 2; i++ {
-			f.onBefore(func(cmd conn.Command) error {
-				if cmd.Script == luascript.Renew && strings.HasPrefix(cmd.Keys[0], "{failing}") {
-					return errLost
-				}
-				return nil
-			})
+			f.onBefore(fault{script: luascript.Renew, key: "{failing}0", err: errLost}.hook())
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			if n := strings.Count(said.String(), "refreshing the places"); n != i {

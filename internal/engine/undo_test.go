@@ -58,12 +58,7 @@ func TestGroupGivenUpAfterItsMembersWereTakenElsewhere(t *testing.T) {
 func TestUndoOutlastsTheMoveOfItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = time.Minute })
-		f.onAfter(func(cmd conn.Command) error {
-			if cmd.Script == luascript.Acquire {
-				return errLost
-			}
-			return nil
-		})
+		f.onAfter(fault{script: luascript.Acquire, err: errLost}.hook())
 		f.onBefore(func(cmd conn.Command) error {
 			if f.count("l") > 0 && len(cmd.Keys) > 1 {
 				return errTryAgain

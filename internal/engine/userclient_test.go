@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -18,12 +18,7 @@ func TestCloseLeavesABlockedClientBehind(t *testing.T) {
 		f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.Alone = true })
 		open := make(chan struct{})
 		t.Cleanup(func() { close(open) }) // before the core's own
-		f.onAfter(func(cmd conn.Command) error {
-			if cmd.Script.Name == "renew" {
-				<-open
-			}
-			return nil
-		})
+		f.onAfter(fault{script: luascript.Renew, do: func() { <-open }}.hook())
 		take(t, t.Context(), core, "l")
 		time.Sleep(leaseTime / 2)
 		began := time.Now()

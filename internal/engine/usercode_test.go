@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/lease"
@@ -127,12 +126,7 @@ func TestObserverOfAWithdrawnCommandHoldsNothingUp(t *testing.T) {
 			}
 		}}
 	})
-	f.onBefore(func(cmd conn.Command) error {
-		if cmd.Keys[0] == "stuck" {
-			<-stuck
-		}
-		return nil
-	})
+	f.onBefore(fault{key: "stuck", do: func() { <-stuck }}.hook())
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), stuck, true))
 	defer cancel()
 	h := take(t, t.Context(), core, "l", lock.WithLease(3*time.Second)) // checked every 200 ms
@@ -197,12 +191,7 @@ func blocksAt(t *testing.T, where string) {
 	kept, lost := take(t, limited, core, "kept"), take(t, limited, core, "lost")
 	take(t, limited, core, "stays")
 	f.forget("lost") // somebody else may take it
-	f.onBefore(func(cmd conn.Command) error {
-		if cmd.Keys[0] == "late" {
-			time.Sleep(time.Second)
-		}
-		return nil
-	})
+	f.onBefore(fault{key: "late", pause: time.Second}.hook())
 	gone, leave := context.WithTimeout(t.Context(), time.Second/2)
 	defer leave()
 	late := locking(gone, core, "late")
