@@ -35,7 +35,7 @@ func line(t *testing.T, s *testbed.Server, length int) (c *redlatch.Client, l re
 			queued(t, s, int64(i+1))
 		}
 	}
-	calm(t, s)
+	s.AwaitQuiet(t)
 	return c, l, hold, got
 }
 

@@ -126,7 +126,7 @@ func TestTheHolderDies(t *testing.T) {
 		wait(t.Context(), locks[i%2], i, got)
 		queued(t, s, int64(i+1))
 	}
-	calm(t, s)
+	s.AwaitQuiet(t)
 	before, ends := s.CommandStats(t), time.Now().Add(time.Duration(s.Int(t, "PTTL", name))*time.Millisecond)
 	r := entered(t, got, bed.Patience)
 	if late := r.at.Sub(ends); r.id != 0 || late < -20*time.Millisecond || late > slack {
@@ -155,7 +155,7 @@ func TestWaitingIsCheap(t *testing.T) {
 		wait(t.Context(), l, i, got)
 	}
 	queued(t, s, waiters)
-	calm(t, s)
+	s.AwaitQuiet(t)
 	before := s.CommandStats(t)
 	time.Sleep(seconds * time.Second)
 	diff := s.CommandStats(t).Sub(before)

@@ -80,7 +80,7 @@ func TestTryLockWithoutWait(t *testing.T) {
 		t.Error("a TryLock with wait 0 stood in the queue")
 	}
 	got := inLine(t, s, 1, patient(t, s.Addr()))
-	calm(t, s)
+	s.AwaitQuiet(t)
 	// As if the holder's lease had run out: free, and nobody has noticed.
 	s.Do(t, "DEL", name)
 	try("free, but somebody waits")
@@ -101,7 +101,7 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 		wait(t.Context(), locks[i%len(locks)], i, got)
 		queued(t, s, int64(i+1))
 	}
-	calm(t, s)
+	s.AwaitQuiet(t)
 	before := s.CommandStats(t)
 	for i := range waiters {
 		bed.Unlock(t, hold)
@@ -126,7 +126,7 @@ func TestAHandOverTakesTwoWays(t *testing.T) {
 	bed.Unlock(t, lockIt(t, l)) // the server knows the scripts
 	hold := lockIt(t, l)
 	got := inLine(t, s, 1, patient(t, taker.Addr()))
-	calm(t, s) // it listens, and has looked again
+	s.AwaitQuiet(t) // it listens, and has looked again
 	giver.Pause(testbed.Replies)
 	taker.Pause(testbed.Requests)
 	done := make(chan error, 1)

@@ -25,7 +25,7 @@ func TestAForgedMessageIsNoGrant(t *testing.T) {
 			c := bed.Client(t, s.Addr())
 			holds(t, s, owner, time.Minute)
 			got := inLine(t, s, 1, c.FairLock(name))
-			calm(t, s)
+			s.AwaitQuiet(t)
 			field, id, want := first(t, s)
 			if owner == java(1) {
 				bed.Eventually(t, "the pattern", func() bool { return s.Int(t, "PUBSUB", "NUMPAT") == 1 })
@@ -43,7 +43,7 @@ func TestAForgedMessageIsNoGrant(t *testing.T) {
 				t.Fatalf("%d messages were heard: this test tells nothing", heard)
 			}
 			bed.Eventually(t, "the waiter asks", func() bool { return s.CommandStats(t).Calls["evalsha"] > asked })
-			calm(t, s)
+			s.AwaitQuiet(t)
 			if len(got) > 0 {
 				t.Fatalf("a forged message was taken for the lock: %+v", <-got)
 			}
@@ -60,7 +60,7 @@ func TestAGrantForgedByAReaderOfTheWants(t *testing.T) {
 	c := bed.Client(t, s.Addr(), redlatch.WithLeaseTime(3*time.Second))
 	holds(t, s, java(1), time.Minute)
 	got := inLine(t, s, 1, c.FairLock(name))
-	calm(t, s) // it listens
+	s.AwaitQuiet(t) // it listens
 	_, id, want := first(t, s)
 	if s.Int(t, "PUBLISH", luascript.GrantChannel(name)+c.ID(), fmt.Sprintf("%s %s %s 0 0", id, want[1], want[5])) != 1 {
 		t.Fatal("it is not heard")

@@ -30,7 +30,7 @@ func handed(t *testing.T, s *testbed.Server, l redlatch.Locker, opts ...redlatch
 	t.Helper()
 	first := lockIt(t, patient(t, s.Addr()))
 	got := inLine(t, s, 1, l, opts...)
-	calm(t, s)
+	s.AwaitQuiet(t)
 	bed.Unlock(t, first)
 	by = time.Now()
 	return inTurn(t, got, 0), by
@@ -120,7 +120,7 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	l := patient(t, s.Addr())
 	hold := lockIt(t, l)
 	got := inLine(t, s, 1, l, redlatch.WithLease(lease))
-	calm(t, s)
+	s.AwaitQuiet(t)
 	time.Sleep(lease) // its last sign of life is older than the lease is long
 	bed.Unlock(t, hold)
 	r := entered(t, got, bed.Patience)
@@ -138,7 +138,7 @@ func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
 		s := bed.Server(t)
 		hold := lockIt(t, mute(t, s).FairLock(name))
 		got := inLine(t, s, 1, bed.Client(t, s.Addr()).FairLock(name))
-		calm(t, s)
+		s.AwaitQuiet(t)
 		bed.Unlock(t, hold)
 		h := entered(t, got, skip/5+slack).hold
 		if left := time.Until(h.ValidUntil()); left < 20*time.Second {
@@ -151,7 +151,7 @@ func TestALostGrantIsFoundByTheWaiter(t *testing.T) {
 		l := patient(t, s.Addr())
 		hold := lockIt(t, l)
 		got := inLine(t, s, 1, l)
-		calm(t, s)
+		s.AwaitQuiet(t)
 		// In one go: the lock becomes free, and whoever listens is gone.
 		s.Do(t, "MULTI")
 		s.Do(t, "DEL", name)
@@ -174,7 +174,7 @@ func TestOutOfMemory(t *testing.T) {
 			l := bed.Client(t, s.Addr(), redlatch.WithLeaseTime(3*time.Second)).FairLock(name)
 			hold := lockIt(t, bed.Client(t, s.Addr()).FairLock(name), redlatch.WithLease(5*time.Second))
 			got := inLine(t, s, 1, l)
-			calm(t, s)
+			s.AwaitQuiet(t)
 			s.Do(t, "CONFIG", "SET", "maxmemory", "1")
 			defer s.Do(t, "CONFIG", "SET", "maxmemory", "0")
 			if _, err := l.Lock(t.Context()); err == nil {

@@ -109,16 +109,10 @@ func inTurn(t *testing.T, from <-chan result, id int) redlatch.Hold {
 	return r.hold
 }
 
-// calm waits until nothing is under way.
-func calm(t *testing.T, s *testbed.Server) {
-	t.Helper()
-	s.AwaitQuiet(t)
-}
-
 // refreshed waits until the places have just been refreshed.
 func refreshed(t *testing.T, s *testbed.Server) {
 	t.Helper()
-	calm(t, s)
+	s.AwaitQuiet(t)
 	before := s.CommandStats(t).Calls["evalsha"]
 	bed.Eventually(t, "a refresh", func() bool { return s.CommandStats(t).Calls["evalsha"] > before })
 }

@@ -35,7 +35,7 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 			got := inLine(t, s, 1, l, redlatch.WithLease(lease)) // its retry
 			trap.Wait(t)
 			if message == "heard" {
-				calm(t, s)
+				s.AwaitQuiet(t)
 			}
 			if lease < time.Second {
 				time.Sleep(lease * 3 / 4) // so old is the last sign of life now
@@ -59,7 +59,7 @@ func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
 	left, got := make(chan result, 1), make(chan result, 1)
 	wait(ctx, l, 1, left)
 	queued(t, s, 1)
-	calm(t, s)
+	s.AwaitQuiet(t)
 	wait(t.Context(), l, 2, got) // it has a subscription already, so it need not ask again
 	queued(t, s, 2)
 	cancel()

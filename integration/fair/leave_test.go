@@ -31,16 +31,23 @@ func TestCloseLeavesTheQueues(t *testing.T) {
 	bed.Unlock(t, hold)
 }
 
+// app is a client of a user with the rights that docs/ACL.md gives for fair locks.
+func app(t *testing.T, s *testbed.Server) *redlatch.Client {
+	t.Helper()
+	s.SetUser(t, "app", append([]string{"on", ">secret"}, acl.For("orders:", acl.Rules("fair", "state"))...)...)
+	return bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" })
+}
+
 // In a long queue those who leave from the middle leave their entry behind, marked: it counts for nothing and costs
 // nobody anything. The permissions of docs/ACL.md are enough for that.
 func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 	const waiters = 600
 	s := bed.Server(t)
-	rules := acl.For("orders:", acl.Rules("fair", "state"))
-	s.SetUser(t, "app", append([]string{"on", ">secret"}, rules...)...)
-	user := func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "app", "secret" }
-	l := bed.Client(t, s.Addr(), user).FairLock(name, redlatch.WithSkipAfter(time.Minute))
+	l := app(t, s).FairLock(name, redlatch.WithSkipAfter(time.Minute))
 	hold := lockIt(t, l)
+	if err := hold.Extend(t.Context(), time.Hour); err != nil {
+		t.Error(err)
+	}
 	got := make(chan result, waiters)
 	cancels := make([]context.CancelFunc, waiters)
 	stays := map[int]bool{}
@@ -106,10 +113,10 @@ func TestALateGrantIsPassedOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	wait(ctx, patient(t, proxy.Addr()), 0, left)
 	queued(t, s, 1)
-	calm(t, s)
+	s.AwaitQuiet(t)
 	wait(t.Context(), l, 0, next)
 	queued(t, s, 2)
-	calm(t, s)
+	s.AwaitQuiet(t)
 	proxy.Pause(testbed.Replies) // the grant is on its way
 	bed.Unlock(t, hold)
 	cancel()

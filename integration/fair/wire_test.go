@@ -124,7 +124,7 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 		queued(t, s, int64(i+1))
 	}
 	bed.Eventually(t, "the pattern for Redisson's calls", func() bool { return s.Int(t, "PUBSUB", "NUMPAT") == 1 })
-	calm(t, s)
+	s.AwaitQuiet(t)
 	called := s.CommandStats(t).Calls["publish"]
 	bed.Unlock(t, hold)
 	if n := s.CommandStats(t).Calls["publish"] - called; n != 1 {
@@ -218,10 +218,10 @@ func TestADroppedWaiterIsBack(t *testing.T) {
 }
 
 // A dead waiter of Redisson in front costs no longer than its own score says,
-// and the Go waiter behind it needs no message to go on.
+// and the Go waiter behind it needs no message to go on, nor the right to hear Redisson's.
 func TestADeadWaiterOfRedisson(t *testing.T) {
 	s := bed.Server(t)
-	l := bed.Client(t, s.Addr()).FairLock(name)
+	l := app(t, s).FairLock(name)
 	hold := lockIt(t, l)
 	dead := time.Now().Add(1500 * time.Millisecond).Truncate(time.Millisecond)
 	s.Do(t, "ZADD", scoresKey, strconv.FormatInt(dead.UnixMilli(), 10), java(1))

@@ -24,7 +24,6 @@ func TestShareLineCostsOneCommand(t *testing.T) {
 		if own {
 			writer = l.WriteLock()
 		}
-		unlock(t, bed.Lock(t, t.Context(), l.ReadLock()), bed.Lock(t, t.Context(), other.ReadLock())) // loads the scripts
 		inside := bed.Lock(t, t.Context(), writer)
 		next := bed.Async(t.Context(), writer)
 		waiting(t, s, "writers", 1)
@@ -209,7 +208,6 @@ func TestShareLineBehindAStalledReader(t *testing.T) {
 			s := server(t)
 			c, proxy := proxied(t, s, 30*time.Second, 10*time.Millisecond)
 			l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
-			unlock(t, bed.Lock(t, t.Context(), l))
 			bed.Lock(t, t.Context(), c.RLock("kept")) // Shutdown waits for it
 			if tc.before != nil {
 				tc.before(t, s)

@@ -20,7 +20,6 @@ func TestShareIsOneHold(t *testing.T) {
 	s := server(t)
 	l := sharer(t, s, 9*time.Second).ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	other := client(t, s, 0).ReadWriteLock("n").WriteLock()
-	unlock(t, bed.Lock(t, t.Context(), l)) // loads the scripts
 	var holds []redlatch.Hold
 	if n := scripts(t, s, func() {
 		for range 20 {
@@ -67,7 +66,6 @@ func TestShareWhoComesTogether(t *testing.T) {
 			s := server(t)
 			c, proxy := proxied(t, s, 30*time.Second, tc.tenure)
 			l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
-			unlock(t, bed.Lock(t, t.Context(), l))
 			lead, leave := context.WithCancel(t.Context())
 			defer leave()
 			var stay, leaves []<-chan bed.Attempt
@@ -247,8 +245,6 @@ func TestShareReentryOutlivesFixedHold(t *testing.T) {
 	c, proxy := proxied(t, s, 30*time.Second, 900*time.Millisecond)
 	l := c.ReadWriteLock("n", redlatch.ShareReads())
 	writer := client(t, s, 0).ReadWriteLock("n").WriteLock()
-	unlock(t, bed.Lock(t, t.Context(), l.ReadLock()))
-
 	asB := redlatch.WithOwner(t.Context(), "b")
 	a := bed.Lock(t, t.Context(), l.ReadLock())
 	b := bed.Lock(t, asB, l.ReadLock())                                        // joins
