@@ -159,22 +159,17 @@ func TestNothingOfAWholeEndsAfterClose(t *testing.T) {
 				cs := clients(t, append(slices.Clone(list), list[0]))
 				h := bed.Lock(t, t.Context(), tc.whole(cs), redlatch.WithLease(way.lease))
 				// So many that ending them takes a while.
-				below, cancels := make([]context.Context, 100_000), make([]context.CancelFunc, 100_000)
+				below := make([]context.Context, 100_000)
 				for i := range below {
-					below[i], cancels[i] = context.WithCancel(h.Context())
+					var cancel context.CancelFunc
+					below[i], cancel = context.WithCancel(h.Context())
+					defer cancel()
 				}
 				for _, c := range cs[:way.ends] {
 					want(t, way.end(c), nil)
 				}
-				left := 0
-				for i, ctx := range below {
-					if ctx.Err() == nil {
-						left++
-					}
-					cancels[i]()
-				}
-				if left > 0 {
-					t.Errorf("%d of the section's contexts go on", left)
+				if slices.ContainsFunc(below, func(ctx context.Context) bool { return ctx.Err() == nil }) {
+					t.Error("some of the section's contexts go on")
 				}
 				want(t, context.Cause(h.Context()), way.cause)
 				want(t, h.Unlock(context.Background()), way.cause) // the others' locks are free

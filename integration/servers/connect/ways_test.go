@@ -235,11 +235,13 @@ func TestEachWayToConnect(t *testing.T) {
 			w := start(t)
 			first, second := dial(t, w), dial(t, w)
 			hold := lock(t, first)
-			waiter := wait(t, w, second)
+			waiter := bed.Async(t.Context(), second.RLock(name))
+			listening(t, w)
 			bed.Unlock(t, hold)
 			hold = bed.Hold(t, waiter)
 
-			waiter = wait(t, w, first)
+			waiter = bed.Async(t.Context(), first.RLock(name))
+			listening(t, w)
 			for _, s := range w.servers {
 				s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
 				s.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -270,14 +272,6 @@ func dial(t *testing.T, w way) *redlatch.Client {
 func lock(t *testing.T, c *redlatch.Client) redlatch.Hold {
 	t.Helper()
 	return bed.Lock(t, t.Context(), c.RLock(name))
-}
-
-// wait begins to wait for the lock and returns once the waiter listens.
-func wait(t *testing.T, w way, c *redlatch.Client) <-chan bed.Attempt {
-	t.Helper()
-	got := bed.Async(t.Context(), c.RLock(name))
-	listening(t, w)
-	return got
 }
 
 // listening returns once somebody listens for the lock, on any server.
