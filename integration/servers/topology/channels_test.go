@@ -1,9 +1,9 @@
 package topology
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,13 +35,12 @@ func (h *heard) Dropped(channel string) { h.mu.Lock(); delete(h.stand, channel);
 func (h *heard) is(channels ...string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	want := map[string]bool{}
 	for _, ch := range channels {
-		if !h.stand[ch] {
-			return fmt.Errorf("%s does not stand", ch)
-		}
+		want[ch] = true
 	}
-	if len(h.stand) != len(channels) {
-		return fmt.Errorf("%d channels stand, not %d", len(h.stand), len(channels))
+	if !maps.Equal(h.stand, want) {
+		return fmt.Errorf("%d channels stand, not these %d", len(h.stand), len(want))
 	}
 	return nil
 }
@@ -51,8 +50,7 @@ func (h *heard) is(channels ...string) error {
 func TestShardedChannelsGoTogether(t *testing.T) {
 	t.Parallel() // it waits, for the most part
 	testbed.Needs(t, 7, 0, "sharded channels")
-	set := testbed.Cluster(t)
-	nodeTimeout(t, set, standsStill)
+	set := clustered(t)
 	master := set.Masters(t)[0]
 	proxy := testbed.NewProxy(t, master.Addr())
 	for _, node := range set.Nodes() {
@@ -187,12 +185,12 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 		return nil
 	}
 	var first *redlatch.Client
-	var got <-chan redlatch.Hold
+	var got <-chan bed.Attempt
 	var hold redlatch.Hold
 	for i := range 5 { // the client library takes any node
 		key := fmt.Sprint("plain", i)
 		c := open(t, cluster(set), long)
-		h := mustLock(t, within(t, time.Minute), holder.RLock(key))
+		h := take(t, t.Context(), holder.RLock(key))
 		next := waiting(t, c.RLock(key), func() bool { return listener(key) != nil })
 		if at := listener(key); !slices.Contains(set.Masters(t), at) {
 			t.Errorf("client %d listens on %s, which is no master", i, at.Addr())
@@ -215,19 +213,15 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 	}
 	leaves.Do(t, "CLUSTER", "RESET")
 	// The cluster is looked at when commands are sent.
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if h, err := first.RLock("other").TryLock(within(t, time.Minute), 0, 0); err == nil {
+	at, end := listener("plain0"), time.Now().Add(time.Minute)
+	for ; at == nil || at == leaves; at = listener("plain0") {
+		if h, err := first.RLock("other").TryLock(t.Context(), 0, 0); err == nil {
 			bed.Unlock(t, h)
-		}
-		if at := listener("plain0"); at != nil && at != leaves {
-			break
 		}
 		if time.Now().After(end) {
 			t.Fatal("still on the node that has left")
 		}
 	}
-	if err := hold.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	bed.Unlock(t, hold)
 	bed.Unlock(t, gets(t, got, 10*time.Second))
 }

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -17,8 +18,7 @@ import (
 // where it goes to, or one here and one there.
 func TestCrowdOfASlotThatIsHalfWay(t *testing.T) {
 	t.Parallel()
-	set := testbed.Cluster(t)
-	nodeTimeout(t, set, standsStill)
+	set := clustered(t)
 	for _, tc := range []struct {
 		name              string
 		several, traced   bool
@@ -49,7 +49,7 @@ func TestCrowdOfASlotThatIsHalfWay(t *testing.T) {
 				}
 				return c.RLock(name)
 			}
-			h := mustLock(t, t.Context(), newLock())
+			h := take(t, t.Context(), newLock())
 			from := set.NodeOfSlot(t, slot)
 			if n := from.Int(t, "EXISTS", luascript.TraceKey(name)); n == 1 != tc.traced {
 				t.Fatalf("%d traces", n)
@@ -57,15 +57,9 @@ func TestCrowdOfASlotThatIsHalfWay(t *testing.T) {
 			got := make(chan error, waiters)
 			for range waiters {
 				l := newLock()
-				go func() {
-					h, err := l.Lock(t.Context())
-					if err == nil {
-						err = h.Unlock(t.Context())
-					}
-					got <- err
-				}()
+				go func() { got <- redlatch.Do(t.Context(), l, func(context.Context) error { return nil }) }()
 			}
-			eventually(t, 20*time.Second, "they wait", func() bool { return from.Int(t, "ZCARD", list) == waiters })
+			bed.Eventually(t, "they wait", func() bool { return from.Int(t, "ZCARD", list) == waiters })
 			mig := set.BeginMigration(t, slot, elsewhere(t, set, slot))
 			for key, moves := range map[string]bool{
 				name: tc.lock, name + "2": tc.lock && tc.several, list: tc.list, luascript.TraceKey(name): tc.trace,
@@ -88,7 +82,6 @@ func TestCrowdOfASlotThatIsHalfWay(t *testing.T) {
 				case <-time.After(20 * time.Second):
 					t.Fatalf("%d of %d got the free lock", i, waiters)
 				}
-				t.Logf("one got it, and unlocked, after %v", time.Since(last))
 				if took := time.Since(last); took > 2*time.Second+slack {
 					t.Errorf("the lock lay free for %v", took)
 				}

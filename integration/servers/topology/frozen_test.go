@@ -2,8 +2,8 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,32 +26,20 @@ func TestClusterFrozenNodeKeepsOtherPlaces(t *testing.T) {
 	frozen := set.Masters(t)[1]
 	ctx := within(t, time.Minute)
 	leaving, leave := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	defer leave()
 
 	type busy struct {
-		of      *redlatch.FairLock
 		hold    redlatch.Hold
-		waiting chan redlatch.Hold
+		waiting <-chan bed.Attempt
 	}
 	wait := func(name string, skip time.Duration) busy {
-		b := busy{c.FairLock(name, redlatch.WithSkipAfter(skip)), nil, make(chan redlatch.Hold, 1)}
-		b.hold = mustLock(t, ctx, other.FairLock(name, redlatch.WithSkipAfter(skip)))
-		wg.Go(func() {
-			h, err := b.of.Lock(leaving)
-			if err != nil && leaving.Err() == nil {
-				t.Error(err)
-			}
-			b.waiting <- h
-		})
-		return b
-	}
-	queued := func(b busy) {
-		eventually(t, 20*time.Second, "the waiter has a place", func() bool {
-			s, err := b.of.State(ctx)
+		of := c.FairLock(name, redlatch.WithSkipAfter(skip))
+		b := busy{take(t, ctx, other.FairLock(name, redlatch.WithSkipAfter(skip))), bed.Async(leaving, of)}
+		bed.Eventually(t, "the waiter has a place", func() bool {
+			s, err := of.State(ctx)
 			return err == nil && s.QueueLength == 1
 		})
+		return b
 	}
 	var there, here []busy
 	for i := 0; len(there) < 50 || len(here) < 2; i++ {
@@ -59,27 +47,22 @@ func TestClusterFrozenNodeKeepsOtherPlaces(t *testing.T) {
 		switch onIt := set.NodeOfKey(t, name) == frozen; {
 		case onIt && len(there) < 50: // their refreshes fall due at all times
 			there = append(there, wait(name, time.Second+time.Duration(len(there)%5)*500*time.Millisecond))
-			queued(there[len(there)-1])
 		case !onIt && len(here) < 2:
 			here = append(here, wait(name, time.Second))
-			queued(here[len(here)-1])
 		}
 	}
 	frozen.Freeze(t)
 	defer frozen.Thaw(t)
 	for _, b := range here {
 		time.Sleep(2 * time.Second) // two skip times
-		began := time.Now()
 		bed.Unlock(t, b.hold)
-		h := gets(t, b.waiting, silence/3)
-		t.Logf("handed over after %v", time.Since(began))
-		bed.Unlock(t, h)
+		bed.Unlock(t, gets(t, b.waiting, silence/3))
 	}
 	frozen.Thaw(t)
 	leave()
 	for _, b := range there {
-		if h := <-b.waiting; h != nil {
-			t.Error("a second holder")
+		if a := <-b.waiting; !errors.Is(a.Err, context.Canceled) {
+			t.Errorf("who left: %v, %v", a.Hold, a.Err)
 		}
 		bed.Unlock(t, b.hold)
 	}

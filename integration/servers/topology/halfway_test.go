@@ -13,37 +13,50 @@ import (
 )
 
 // A writer that reads, too, unlocks both while a cluster takes no command of several keys for their
-// slot: the first Unlock does not keep the second one waiting until the slot is whole.
+// slot: the first Unlock does not keep the second one waiting until the slot is whole. So does a MultiLock of one slot,
+// which is renewed meanwhile on both nodes, and taken again as soon as the slot is whole.
 func TestWriterWhoReadsUnlocksWhileSlotIsHalfWay(t *testing.T) {
 	t.Parallel()
-	set := testbed.Cluster(t)
-	nodeTimeout(t, set, standsStill)
-	c := open(t, cluster(set))
-	rw := c.ReadWriteLock("{rw}1")
-	w := mustLock(t, within(t, 30*time.Second), rw.WriteLock())
-	r, err := rw.ReadLock().Lock(w.Context())
-	if err != nil {
-		t.Fatal(err)
+	for what, several := range map[string]bool{"a writer who reads": false, "a MultiLock": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			set := clustered(t)
+			c := open(t, cluster(set))
+			rw := c.ReadWriteLock("{x}a")
+			var l redlatch.Locker = rw.WriteLock()
+			if several {
+				l = redlatch.MultiLock(c.RLock("{x}a"), c.RLock("{x}b"), c.RLock("{x}c"))
+			}
+			holds := []redlatch.Hold{take(t, t.Context(), l)}
+			if !several {
+				holds = append(holds, take(t, holds[0].Context(), rw.ReadLock()))
+			}
+			slot := testbed.Slot("{x}a")
+			from := set.NodeOfSlot(t, slot)
+			mig := set.BeginMigration(t, slot, elsewhere(t, set, slot))
+			if several {
+				mig.MoveKey(t, "{x}b")
+				time.Sleep(lease) // renewed on both nodes
+			}
+			began := time.Now()
+			for i := range holds {
+				bed.Unlock(t, holds[len(holds)-1-i])
+			}
+			if took := time.Since(began); took > lease*2/3 { // an Unlock that waits gives up after five seconds
+				t.Errorf("unlocked after %v", took)
+			}
+			for _, k := range []string{"{x}a", "{x}c"} {
+				// The old node sends those who ask for a key that it has not to the new one.
+				if n, err := from.Try("EXISTS", k); several && (err == nil || !strings.HasPrefix(err.Error(), "ASK")) {
+					t.Errorf("%s is held: %v, %v", k, n, err)
+				}
+			}
+			got := bed.Async(t.Context(), l)
+			mig.MoveKeys(t)
+			mig.Finish(t)
+			bed.Unlock(t, bed.Hold(t, got))
+		})
 	}
-	slot := testbed.Slot("{rw}1")
-	from, to := set.NodeOfSlot(t, slot), set.Masters(t)[0]
-	if to == from {
-		to = set.Masters(t)[1]
-	}
-	mig := set.BeginMigration(t, slot, to)
-	began := time.Now()
-	for _, h := range []interface {
-		Unlock(ctx context.Context) error
-	}{r, w} {
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
-		if took := time.Since(began); took > lease*2/3 { // an Unlock that waits gives up after five seconds
-			t.Errorf("unlocked after %v", took)
-		}
-	}
-	mig.MoveKeys(t)
-	mig.Finish(t)
 }
 
 // A free lock of a slot that is on its way, and stays there, is acquired all the same, held by one
@@ -51,86 +64,65 @@ func TestWriterWhoReadsUnlocksWhileSlotIsHalfWay(t *testing.T) {
 // back, changes nothing about that.
 func TestFreeLockOfASlotThatIsHalfWay(t *testing.T) {
 	t.Parallel()
-	set := testbed.Cluster(t)
-	nodeTimeout(t, set, standsStill)
+	set := clustered(t)
 	c, other := open(t, cluster(set)), open(t, cluster(set))
-	exclusive(func(k bed.Kind, newLock func(*redlatch.Client, string) redlatch.Locker) {
+	for _, k := range exclusive() {
 		t.Run(k.Name, func(t *testing.T) {
 			name := "{" + k.Name + "}half"
 			slot := testbed.Slot(name)
-			to := elsewhere(t, set, slot)
+			// alone is the first holder, beside whom there is no second one.
+			alone := func(where, name string) redlatch.Hold {
+				t.Helper()
+				h, err := on(k, c, name).TryLock(t.Context(), lease, 0)
+				if err != nil {
+					t.Fatalf("%s: %v", where, err)
+				}
+				if _, err := on(k, other, name).TryLock(t.Context(), 0, 0); err == nil {
+					t.Fatalf("%s: two holders: %v", where, context.Cause(h.Context()))
+				}
+				return h
+			}
 			// goRound uses a lock, wherever its slot is.
-			goRound := func(where string, name string) {
+			goRound := func(where, name string) {
 				t.Helper()
 				for range 3 {
 					began := time.Now()
-					h, err := newLock(c, name).TryLock(t.Context(), 0, 0)
-					if err != nil {
-						t.Fatalf("%s: %v", where, err)
-					}
-					if h2, err := newLock(other, name).TryLock(t.Context(), 0, 0); err == nil {
-						t.Fatalf("%s: two holders: %v", where, h2.Name())
-					}
-					next := make(chan error, 1)
-					go func() {
-						h, err := newLock(other, name).Lock(t.Context())
-						if err == nil {
-							err = h.Unlock(t.Context())
-						}
-						next <- err
-					}()
+					h := alone(where, name)
+					next := bed.Async(t.Context(), on(k, other, name))
 					time.Sleep(100 * time.Millisecond) // it waits, or comes for a free lock
-					if err := h.Unlock(t.Context()); err != nil {
-						t.Fatalf("%s: Unlock: %v", where, err)
-					}
+					bed.Unlock(t, h)
 					free := time.Now()
-					if err := <-next; err != nil {
-						t.Fatalf("%s: the waiter: %v", where, err)
+					a := bed.Get(t, next)
+					if a.Err != nil {
+						t.Fatalf("%s: the waiter: %v", where, a.Err)
 					}
-					if took := time.Since(free); took > 2*time.Second+slack {
-						t.Errorf("%s: the waiter got the free lock after %v", where, took)
-					}
-					if took := time.Since(began); took > lease {
-						t.Errorf("%s: %v", where, took)
+					bed.Unlock(t, a.Hold)
+					if a.At.Sub(free) > 2*time.Second+slack || time.Since(began) > lease {
+						t.Errorf("%s: the waiter got the free lock after %v, it all took %v", where, a.At.Sub(free), time.Since(began))
 					}
 				}
 			}
 			goRound("before", name)
-			mig := set.BeginMigration(t, slot, to)
+			mig := set.BeginMigration(t, slot, elsewhere(t, set, slot))
 			goRound("half-way, a new name", "{"+k.Name+"}new")
 			mig.MoveKeys(t)
 			goRound("half-way", name)
 			mig.MoveKeys(t)
 			goRound("half-way, all keys moved", name)
-			h := mustLock(t, within(t, 30*time.Second), newLock(c, name)) // held while the move ends and goes back
+			h := take(t, t.Context(), on(k, c, name)) // held while the move ends and goes back
 			mig.Finish(t)
 			mig = set.BeginMigration(t, slot, mig.From)
 			mig.MoveKeys(t)
-			if h2, err := newLock(other, name).TryLock(t.Context(), 0, 0); err == nil {
-				t.Fatalf("two holders: %v (the first one's context: %v)", h2.Name(), context.Cause(h.Context()))
+			if _, err := on(k, other, name).TryLock(t.Context(), 0, 0); err == nil {
+				t.Fatalf("two holders (the first one's context: %v)", context.Cause(h.Context()))
 			}
-			if err := h.Unlock(t.Context()); err != nil {
-				t.Errorf("Unlock on the way back: %v", err)
-			}
+			bed.Unlock(t, h)
 			mig.MoveKeys(t)
 			goRound("half-way back", name)
 			mig.Finish(t)
 			goRound("back", name)
 		})
-	})
-}
-
-// slack is for a busy machine.
-const slack = time.Second
-
-// elsewhere is a master that has not got the slot.
-func elsewhere(t *testing.T, set *testbed.ClusterSet, slot int) *testbed.Server {
-	t.Helper()
-	from, to := set.NodeOfSlot(t, slot), set.Masters(t)[0]
-	if to == from {
-		to = set.Masters(t)[1]
 	}
-	return to
 }
 
 // The error says why nobody can decide who has a lock, one of whose keys is still where its slot
@@ -138,15 +130,10 @@ func elsewhere(t *testing.T, set *testbed.ClusterSet, slot int) *testbed.Server 
 // token that is higher than before.
 func TestTornLockOfASlotThatIsHalfWay(t *testing.T) {
 	t.Parallel()
-	set := testbed.Cluster(t)
-	nodeTimeout(t, set, standsStill)
-	c := open(t, cluster(set))
-	l := c.RLock("torn", redlatch.Fenced())
-	h := mustLock(t, within(t, 30*time.Second), l)
-	token := h.Token()
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	set := clustered(t)
+	l := open(t, cluster(set)).RLock("torn", redlatch.Fenced())
+	before := take(t, t.Context(), l)
+	bed.Unlock(t, before)
 	slot := testbed.Slot("torn")
 	mig := set.BeginMigration(t, slot, elsewhere(t, set, slot))
 	for _, wait := range []time.Duration{0, 300 * time.Millisecond} {
@@ -155,27 +142,12 @@ func TestTornLockOfASlotThatIsHalfWay(t *testing.T) {
 			t.Errorf("wait %v: %v", wait, err)
 		}
 	}
-	got := make(chan redlatch.Hold, 1)
-	go func() {
-		h, err := l.Lock(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		got <- h
-	}()
+	got := bed.Async(t.Context(), l)
 	mig.MoveKeys(t)
-	moved := time.Now()
-	if h = <-got; h == nil {
-		return
+	h := gets(t, got, 2*time.Second+slack)
+	if h.Token() <= before.Token() {
+		t.Errorf("token %d after %d", h.Token(), before.Token())
 	}
-	if took := time.Since(moved); took > 2*time.Second+slack {
-		t.Errorf("acquired %v after its keys were on one side", took)
-	}
-	if h.Token() <= token {
-		t.Errorf("token %d after %d", h.Token(), token)
-	}
-	if err := h.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	bed.Unlock(t, h)
 	mig.Finish(t)
 }

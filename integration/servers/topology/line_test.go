@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -17,67 +18,30 @@ func line(t *testing.T, addr string, delay time.Duration) string {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	closed := false
-	t.Cleanup(func() {
-		_ = l.Close()
-		mu.Lock()
-		closed = true
-		for _, c := range open {
-			_ = c.Close()
-		}
-		mu.Unlock()
-		wg.Wait()
-	})
-	keep := func(c net.Conn) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if closed {
-			_ = c.Close()
-			return false
-		}
-		open = append(open, c)
-		return true
-	}
-	wg.Go(func() {
+	context.AfterFunc(t.Context(), func() { _ = l.Close() })
+	t.Cleanup(wg.Wait)
+	wg.Go(func() { // ends with the test
 		for {
-			client, err := l.Accept()
+			replica, err := l.Accept()
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", addr)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			if !keep(client) || !keep(server) {
-				return
-			}
-			end := func() { _ = client.Close(); _ = server.Close() }
-			type chunk struct {
-				at   time.Time
-				data []byte
-			}
-			chunks := make(chan chunk, 4096)
-			wg.Go(func() { _, _ = io.Copy(server, client); end() })
-			wg.Go(func() {
-				defer close(chunks)
-				for {
-					buf := make([]byte, 16<<10)
-					n, err := server.Read(buf)
-					if err != nil {
-						end()
-						return
-					}
-					chunks <- chunk{time.Now().Add(delay), buf[:n]}
+			wg.Go(func() { // ends with either side, or the test
+				defer func() { _ = replica.Close() }()
+				master, err := net.Dial("tcp", addr)
+				if err != nil {
+					return
 				}
-			})
-			wg.Go(func() {
-				for c := range chunks {
-					time.Sleep(time.Until(c.at))
-					if _, err := client.Write(c.data); err != nil {
-						end()
+				end := func() { _, _ = replica.Close(), master.Close() }
+				defer end()
+				defer context.AfterFunc(t.Context(), end)()
+				wg.Go(func() { _, _ = io.Copy(master, replica); end() })
+				buf := make([]byte, 16<<10)
+				for {
+					n, err := master.Read(buf)
+					time.Sleep(delay)
+					if _, werr := replica.Write(buf[:n]); err != nil || werr != nil {
+						return
 					}
 				}
 			})

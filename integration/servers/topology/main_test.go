@@ -4,9 +4,6 @@ package topology
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -32,27 +30,14 @@ func TestMain(m *testing.M) {
 // machine to renew in time.
 const lease = 6 * time.Second
 
-// open makes a client that is closed with the test. A short lease makes the limits of a connection
-// short, too: a busy machine's server may give its first answer too late for them.
+// slack is for a busy machine.
+const slack = time.Second
+
+// open makes a client that is closed with the test.
 func open(t *testing.T, opt rueidis.ClientOption, more ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()
-	cfg := redlatch.Config{
-		Redis: opt, LeaseTime: lease,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-	}
-	for _, f := range more {
-		f(&cfg)
-	}
-	var c *redlatch.Client
-	eventually(t, 20*time.Second, "a client", func() bool {
-		var err error
-		if c, err = redlatch.New(cfg); err != nil && !errors.Is(err, redlatch.ErrUnavailable) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
-	t.Cleanup(c.Close)
-	return c
+	ours := func(c *redlatch.Config) { c.Redis, c.LeaseTime = opt, lease }
+	return bed.Client(t, "", append([]func(*redlatch.Config){ours}, more...)...)
 }
 
 // nodeTimeout sets how long a node of a cluster must be silent before the others take it for dead. One
@@ -64,18 +49,34 @@ func nodeTimeout(t *testing.T, set *testbed.ClusterSet, d time.Duration) {
 	}
 }
 
-// standsStill is longer than a busy machine's node stands still.
-const standsStill = 3 * time.Second
+// clustered starts a cluster whose nodes may stand still for as long as a busy machine's do.
+func clustered(t *testing.T) *testbed.ClusterSet {
+	t.Helper()
+	set := testbed.Cluster(t)
+	nodeTimeout(t, set, 3*time.Second)
+	return set
+}
 
 func cluster(c *testbed.ClusterSet) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: c.Addrs()}
 }
 
+func single(addr string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{addr}}
+}
+
 func sentinel(s *testbed.SentinelSet) rueidis.ClientOption {
-	return rueidis.ClientOption{
-		InitAddress: s.SentinelAddrs(),
-		Sentinel:    rueidis.SentinelOption{MasterSet: testbed.MasterName},
+	return rueidis.ClientOption{InitAddress: s.SentinelAddrs(), Sentinel: rueidis.SentinelOption{MasterSet: testbed.MasterName}}
+}
+
+// elsewhere is a master that has not got the slot.
+func elsewhere(t *testing.T, set *testbed.ClusterSet, slot int) *testbed.Server {
+	t.Helper()
+	from, masters := set.NodeOfSlot(t, slot), set.Masters(t)
+	if masters[0] == from {
+		return masters[1]
 	}
+	return masters[0]
 }
 
 // within is a context for everything that must end in a test.
@@ -86,9 +87,10 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func mustLock(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold { //nolint:revive // t comes first
+// take locks within a minute: two sentinels that vote for themselves at the same time try again 10 s later.
+func take(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
-	h, err := l.Lock(ctx)
+	h, err := l.TryLock(ctx, time.Minute, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,46 +99,24 @@ func mustLock(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hol
 
 // waiting starts a waiter and returns once it has found the lock busy and its
 // subscription stands.
-func waiting(t *testing.T, l redlatch.Locker, subscribed func() bool) <-chan redlatch.Hold {
+func waiting(t *testing.T, l redlatch.Locker, subscribed func() bool) <-chan bed.Attempt {
 	t.Helper()
-	got := make(chan redlatch.Hold, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		h, err := l.Lock(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- h
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	eventually(t, 20*time.Second, "the waiter has subscribed", subscribed)
+	got := bed.Async(t.Context(), l)
+	bed.Eventually(t, "the waiter has subscribed", subscribed)
 	return got
 }
 
-func eventually(t *testing.T, d time.Duration, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(d); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", d, what)
-		}
-	}
-}
-
 // gets waits for a waiter's hold for at most d.
-func gets(t *testing.T, got <-chan redlatch.Hold, d time.Duration) redlatch.Hold {
+func gets(t *testing.T, got <-chan bed.Attempt, d time.Duration) redlatch.Hold {
 	t.Helper()
 	select {
-	case h := <-got:
-		if h == nil {
-			t.FailNow()
+	case a := <-got:
+		if a.Err != nil {
+			t.Fatal(a.Err)
 		}
-		return h
+		return a.Hold
 	case <-time.After(d):
 		t.Fatalf("the waiter did not get the lock within %v", d)
 		return nil
 	}
 }
-
-func lost(err error) bool { return errors.Is(err, redlatch.ErrLeaseLost) }

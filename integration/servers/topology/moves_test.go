@@ -28,13 +28,9 @@ func on(k bed.Kind, c *redlatch.Client, name string) redlatch.Locker {
 	return k.New([]*redlatch.Client{c}, name, opts...)
 }
 
-// exclusive calls f for each kind of which one holder is inside, with how it is made.
-func exclusive(f func(k bed.Kind, newLock func(c *redlatch.Client, name string) redlatch.Locker)) {
-	for _, k := range kinds() {
-		if !k.Shared {
-			f(k, func(c *redlatch.Client, name string) redlatch.Locker { return on(k, c, name) })
-		}
-	}
+// exclusive are those of which one holder is inside.
+func exclusive() []bed.Kind {
+	return slices.DeleteFunc(kinds(), func(k bed.Kind) bool { return k.Shared })
 }
 
 // deployment is several servers, of which the one with the locks changes.
@@ -75,13 +71,13 @@ func outlive(t *testing.T, d deployment, happens happening, c, other *redlatch.C
 	type pair struct {
 		kind bed.Kind
 		hold redlatch.Hold
-		next <-chan redlatch.Hold
+		next <-chan bed.Attempt
 	}
 	pairs := map[string]pair{}
 	var names []string
 	for _, k := range kinds() {
 		name := "{x}" + part + k.Name
-		hold := mustLock(t, within(t, time.Minute), on(k, c, name))
+		hold := take(t, t.Context(), on(k, c, name))
 		of := k
 		if k.Other != nil {
 			of.New = k.Other
@@ -91,7 +87,7 @@ func outlive(t *testing.T, d deployment, happens happening, c, other *redlatch.C
 	}
 	reenter := func() {
 		for name, p := range pairs {
-			bed.Unlock(t, mustLock(t, p.hold.Context(), on(p.kind, c, name)))
+			bed.Unlock(t, take(t, p.hold.Context(), on(p.kind, c, name)))
 		}
 	}
 	happens.do(t, names, reenter)
@@ -107,7 +103,7 @@ func outlive(t *testing.T, d deployment, happens happening, c, other *redlatch.C
 		p := pairs[name]
 		// Kept or lost where a master dies depends on what the replica had and on how long the takeover took.
 		err := p.hold.Unlock(within(t, 20*time.Second))
-		if died := lost(err) || errors.Is(err, redlatch.ErrUnavailable); err != nil && (happens.keep || !died) {
+		if died := errors.Is(err, redlatch.ErrLeaseLost) || errors.Is(err, redlatch.ErrUnavailable); err != nil && (happens.keep || !died) {
 			t.Errorf("%s: Unlock: %v", name, err)
 		}
 		limit := 3 * lease
@@ -119,14 +115,13 @@ func outlive(t *testing.T, d deployment, happens happening, c, other *redlatch.C
 			t.Errorf("%s: token %d after %d", name, has, had)
 		}
 		bed.Unlock(t, next)
-		bed.Unlock(t, mustLock(t, within(t, 20*time.Second), on(p.kind, c, name))) // nor does it go to a demoted one
+		bed.Unlock(t, take(t, t.Context(), on(p.kind, c, name))) // nor does it go to a demoted one
 	}
 }
 
 func onCluster(t *testing.T) deployment {
 	t.Helper()
-	set := testbed.Cluster(t)
-	nodeTimeout(t, set, standsStill)
+	set := clustered(t)
 	slot := testbed.Slot("{x}")
 	// Which node of the shard has the subscriber does not matter: a message goes to all of them.
 	listens := func(t *testing.T, name string) func() bool {
@@ -136,7 +131,7 @@ func onCluster(t *testing.T) deployment {
 	again := func(t *testing.T, names []string) {
 		t.Helper()
 		for _, name := range names {
-			eventually(t, 20*time.Second, "the waiter listens in the shard: "+name, listens(t, name))
+			bed.Eventually(t, "the waiter listens in the shard: "+name, listens(t, name))
 		}
 	}
 	return deployment{cluster(set), listens, []happening{
@@ -169,10 +164,10 @@ func onSentinel(t *testing.T) deployment {
 		func(t *testing.T, name string) func() bool { t.Helper(); return listens(t, set.Master(), name) },
 		[]happening{
 			{"a failover", true, func(t *testing.T, names []string, _ func()) {
-				replicated(t, set, names)
+				set.AwaitSync(t)
 				next := set.Failover(t)
 				for _, name := range names {
-					eventually(t, 20*time.Second, "the waiter listens to the new master: "+name, listens(t, next, name))
+					bed.Eventually(t, "the waiter listens to the new master: "+name, listens(t, next, name))
 				}
 			}},
 			{"the master dies", false, func(t *testing.T, _ []string, _ func()) { set.AwaitNewMaster(t, set.KillMaster(t)) }},
