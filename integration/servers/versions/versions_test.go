@@ -1,6 +1,7 @@
 package versions
 
 import (
+	"context"
 	"errors"
 	"os"
 	"runtime"
@@ -212,19 +213,35 @@ func reentry(x site, k bed.Kind, name string) {
 	bed.Unlock(x.T, next)
 }
 
+// force: the lock and its Client tell who has it, and take it away; the holder learns of it.
 func force(x site, k bed.Kind, name string) {
-	h := lock(x.T, k.New(x.a, name))
-	for _, key := range k.Names(name) {
-		found, err := x.b[0].Inspect(x.Context(), key)
-		if err != nil || len(found.Holders) != 1 {
-			x.Errorf("%+v, %v", found, err)
-		}
-		if ok, err := x.b[0].ForceUnlock(x.Context(), key); !ok || err != nil {
-			x.Errorf("force: %t, %v", ok, err)
+	l := k.New(x.b, name).(interface { // as each kind is
+		State(ctx context.Context) (redlatch.State, error)
+		ForceUnlock(ctx context.Context) (bool, error)
+		Do(ctx context.Context, fn func(ctx context.Context) error, opts ...redlatch.AcquireOption) error
+	})
+	for _, force := range []func() (bool, error){
+		func() (bool, error) { return l.ForceUnlock(x.Context()) },
+		func() (ok bool, err error) {
+			for _, key := range k.Names(name) {
+				if found, err := x.b[0].Inspect(x.Context(), key); err != nil || len(found.Holders) != 1 {
+					x.Errorf("%+v, %v", found, err)
+				}
+				ok, err = x.b[0].ForceUnlock(x.Context(), key)
+			}
+			return ok, err
+		},
+	} {
+		h := lock(x.T, k.New(x.a, name))
+		st, err := l.State(x.Context())
+		forced, failed := force()
+		lost := h.Unlock(x.Context())
+		if len(st.Holders) != len(k.Names(name)) || !forced || errors.Join(err, failed) != nil || !errors.Is(lost, redlatch.ErrLeaseLost) {
+			x.Errorf("%+v, %v; %t, %v; Unlock: %v", st, err, forced, failed, lost)
 		}
 	}
-	if err := h.Unlock(x.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		x.Errorf("%v, want ErrLeaseLost", err)
+	if err := l.Do(x.Context(), func(context.Context) error { return nil }); err != nil {
+		x.Error(err)
 	}
 }
 
