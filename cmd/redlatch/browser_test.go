@@ -91,39 +91,13 @@ func act(t *testing.T, ctx context.Context, steps ...chromedp.Action[chromedp.Vo
 	testbed.Must(t, chromedp.Do(limited, steps...))
 }
 
-// click presses where an element is, as people do: the page may put another in its place at
-// any time.
+// click presses an element as soon as it is to be seen, in one step: the page may put another in its place at any time.
 func click(sel string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			at, err := chromedp.Run(ctx, chromedp.Evaluate[[]float64](fmt.Sprintf(
-				`(() => { const e = document.querySelector(%q); if (!e) return []; e.scrollIntoView({block: "center"}); `+
-					`const r = e.getBoundingClientRect(); return r.width ? [r.x + r.width / 2, r.y + r.height / 2] : [] })()`, sel)))
-			if err != nil {
+		js := fmt.Sprintf(`(() => { const e = document.querySelector(%q), seen = !!e && e.getClientRects().length > 0; if (seen) e.click(); return seen })()`, sel)
+		for ; ; time.Sleep(10 * time.Millisecond) { // until the end of ctx
+			if done, err := chromedp.Run(ctx, chromedp.Evaluate[bool](js)); err != nil || done {
 				return err
-			}
-			if len(at) == 2 {
-				return chromedp.Do(ctx, chromedp.MouseClickXY(at[0], at[1]))
-			}
-		}
-		return fmt.Errorf("there is no %s to click", sel)
-	})
-}
-
-// ask presses until the question is there: a press between two renderings of the page is lost,
-// and who sees nothing happen presses again.
-func ask(sel string) chromedp.Action[chromedp.Void] {
-	return chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		for {
-			if err := chromedp.Do(ctx, click(sel)); err != nil {
-				return err
-			}
-			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](
-					`(() => { const e = document.querySelector("#ask"); return !!e && e.getClientRects().length > 0 })()`))
-				if err != nil || there {
-					return err
-				}
 			}
 		}
 	})
@@ -212,11 +186,11 @@ func TestBrowser(t *testing.T) {
 	picture(t, b, "serve-light.png")
 
 	// Taken away, after a question that can be answered with no.
-	act(t, b, ask(".party button"))
+	act(t, b, click(".party button"), chromedp.WaitVisible("#ask"))
 	reads(t, b, "#ask", "invoice:7", "checkout/pod-2", "it goes to checkout/pod-2 job 1")
 	act(t, b, click("#ask-no"), chromedp.WaitNotVisible("#ask"))
 	testbed.Equal(t, inspect(t, c, "invoice:7").QueueLength, 2, "the queue after no")
-	act(t, b, ask(".party button"), chromedp.SendKeys("#ask-reason", "<b>hangs"), click("#ask-yes"))
+	act(t, b, click(".party button"), chromedp.SendKeys("#ask-reason", "<b>hangs"), click("#ask-yes"))
 	second := <-got[1]
 	reads(t, b, "#said", "was taken away")
 	reads(t, b, ".turns", "taken away from here", "job 1")

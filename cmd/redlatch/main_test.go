@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
@@ -59,9 +58,13 @@ func server(t *testing.T, args ...string) *testbed.Server {
 	return s
 }
 
+// client is a client of a server, or of what a change says.
 func client(t *testing.T, s *testbed.Server, change ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()
-	cfg := redlatch.Config{Redis: rueidis.ClientOption{InitAddress: []string{s.Addr()}}}
+	var cfg redlatch.Config
+	if s != nil {
+		cfg.Redis.InitAddress = []string{s.Addr()}
+	}
 	cfg.Redis.Dialer.Timeout = patience // a short lease would make it short, too
 	for _, f := range change {
 		f(&cfg)

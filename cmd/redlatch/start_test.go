@@ -72,13 +72,7 @@ func TestRunKilledAtTheStart(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		_ = r.SetReadDeadline(time.Now().Add(patience))
-		if _, err := io.Copy(io.Discard, r); err != nil {
-			for _, id := range ids {
-				line, _ := os.ReadFile("/proc/" + id + "/cmdline")
-				if pid, err := strconv.Atoi(id); err == nil && !bytes.Contains(line, []byte(guardCommand)) {
-					_, _ = syscall.Kill(-pid, syscall.SIGKILL), syscall.Kill(pid, syscall.SIGKILL)
-				}
-			}
+		if _, err := io.Copy(io.Discard, r); err != nil { // it ends by itself, later
 			t.Fatalf("killed %v after it started the process of its command: the command lives on: %v", after, err)
 		}
 		return after

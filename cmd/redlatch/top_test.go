@@ -106,6 +106,7 @@ func TestTop(t *testing.T) {
 		untilQueued(t, c, "fff", i+1)
 	}
 
+	call(t, s, "top").fails(exitUsage, "terminal") // a program gets no screen
 	top := onTerminal(t, s, 100, 24, "top")
 	screen := top.shows(100, "2 locks, every 1s, by waiters", "NAME", "TURNS/S", "aaa", "fff", "shop/1", "q quit", s.Addr(), "≥")
 	if strings.Index(screen, "\nfff") > strings.Index(screen, "\naaa") {
@@ -271,11 +272,6 @@ func TestTurnsThatNobodySaw(t *testing.T) {
 			t.Errorf("%s: %q for %s", turn.Owner, turn.How, turn.To.Sub(turn.From))
 		}
 	}
-}
-
-// A program gets no screen.
-func TestTopNeedsATerminal(t *testing.T) {
-	call(t, nil, "top").fails(exitUsage, "terminal")
 }
 
 // A scan takes its share of the server's time, says so, and --full-speed lifts that.

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -43,20 +41,12 @@ func everywhere(t *testing.T, c *redlatch.Client, doctor string, flags ...string
 	taken(t, holds[0])
 }
 
-// set is a client of several servers.
-func set(t *testing.T, option rueidis.ClientOption) *redlatch.Client {
-	t.Helper()
-	c, err := redlatch.New(redlatch.Config{Name: "shop/1", Redis: option})
-	testbed.Must(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
-
 func TestCluster(t *testing.T) {
 	cl := testbed.Cluster(t)
 	addrs := cl.Addrs()
 	url := "redis://" + addrs[0] + "?addr=" + addrs[1]
-	everywhere(t, set(t, rueidis.ClientOption{InitAddress: addrs}), "Cluster of 3 masters, 16384 of 16384 slots", "--url", url)
+	c := client(t, nil, named("shop/1"), func(c *redlatch.Config) { c.Redis.InitAddress = addrs })
+	everywhere(t, c, "Cluster of 3 masters, 16384 of 16384 slots", "--url", url)
 	eachRight(t, "cluster", cl.Nodes(), url)
 	call(t, nil, "top", "--listen", "--url", url).fails(exitUsage)
 }
@@ -65,7 +55,9 @@ func TestSentinel(t *testing.T) {
 	se := testbed.Sentinel(t)
 	addrs := se.SentinelAddrs()
 	url := "redis://" + addrs[0] + "?addr=" + addrs[1] + "&master_set=" + testbed.MasterName
-	c := set(t, rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: testbed.MasterName}})
+	c := client(t, nil, named("shop/1"), func(c *redlatch.Config) {
+		c.Redis.InitAddress, c.Redis.Sentinel.MasterSet = addrs, testbed.MasterName
+	})
 	everywhere(t, c, "topology: Sentinel", "--url", url)
 	eachRight(t, "sentinel", append(se.Replicas(), se.Master()), url)
 }

@@ -36,6 +36,7 @@ func TestUnlock(t *testing.T) {
 			t.Errorf("%v: %+v", tc.args, in)
 		}
 	}
+	begin(t, s, "unlock", "x", "--any-owner").ends(exitUsage, "--yes") // a script has nobody to ask
 	answering(t, s, strings.NewReader("yes\n"), "x", "--owner", owner[:20]).
 		ends(exitOK, "takes the lock away from "+owner, "shop/1", "wakes", "was taken away from")
 	taken(t, h)
@@ -56,14 +57,6 @@ func TestUnlock(t *testing.T) {
 func answering(t *testing.T, s *testbed.Server, answers io.Reader, args ...string) outcome {
 	t.Helper()
 	return callWith(t, answers, append([]string{"--url", "redis://" + s.Addr(), "unlock"}, args...)...)
-}
-
-// A script has nobody to ask.
-func TestUnlockAsksNoScript(t *testing.T) {
-	s := server(t)
-	h := hold(t, client(t, s).RLock("x"))
-	begin(t, s, "unlock", "x", "--any-owner").ends(exitUsage, "--yes")
-	unlock(t, h)
 }
 
 // readers puts a read lock with that many readers, each of its own client, into the server, and returns their owners.
