@@ -11,6 +11,7 @@ import (
 	mnoop "go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	tnoop "go.opentelemetry.io/otel/trace/noop"
 
@@ -20,17 +21,11 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// discard is an exporter that costs nothing itself.
-type discard struct{}
-
-func (discard) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
-func (discard) Shutdown(context.Context) error                             { return nil }
-
 // telemetries are the ways of having telemetry that are compared. The first is
 // the one without: with no-ops a Client has no observer at all.
 func telemetries() []telemetryOf {
 	sampled := func(share float64) trace.TracerProvider {
-		return sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))))
+		return sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))))
 	}
 	counted := func() metric.MeterProvider {
 		return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))

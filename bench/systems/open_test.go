@@ -7,15 +7,13 @@ import (
 	"github.com/redlatch/redlatch/bench/internal/work"
 )
 
-func TestOpenRefusesStrangers(t *testing.T) {
+// TestOpenRefuses: a contender of another program is refused at once, and one whose server has gone says so instead of
+// waiting for ever.
+func TestOpenRefuses(t *testing.T) {
 	if c, err := open("redis", work.Env{}); err == nil {
 		c.Close()
 		t.Error("a contender of another program was opened")
 	}
-}
-
-// TestNobodyServes: a contender whose server has gone says so instead of waiting for ever.
-func TestNobodyServes(t *testing.T) {
 	c, err := open("mariadb", work.Env{Addrs: []string{"127.0.0.1:1"}, Lease: time.Second})
 	if err != nil {
 		t.Fatal(err)

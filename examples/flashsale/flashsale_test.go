@@ -68,20 +68,14 @@ func nothingLeft(t *testing.T, server *demoserver.Server) {
 	}
 }
 
-func TestNoneOversells(t *testing.T) {
-	row := runSale(t, startServer(t, demoserver.Private), small(), "none", false)
-	if row.good() || row.oversold() == 0 {
-		t.Errorf("no lock, and yet: %s", row.verdict())
-	}
-}
-
-func TestSetNXDeletesLocksOfOthers(t *testing.T) {
-	row := runSale(t, startServer(t, demoserver.Private), small(), "setnx", false)
-	if row.good() {
-		t.Error("slow sales outlive the lease, and yet the books are exact")
-	}
-	if row.seen.Stolen == 0 {
-		t.Error("DEL never removed the lock of another")
+// TestBroken: without a lock more is sold than there is; with SET NX and DEL slow sales outlive the lease, and the lock of
+// another is removed.
+func TestBroken(t *testing.T) {
+	for _, strategy := range []string{"none", "setnx"} {
+		row := runSale(t, startServer(t, demoserver.Private), small(), strategy, false)
+		if row.good() || strategy == "none" && row.oversold() == 0 || strategy == "setnx" && row.seen.Stolen == 0 {
+			t.Errorf("%s, and yet: %s; locks of others removed: %d", strategy, row.verdict(), row.seen.Stolen)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -111,20 +110,9 @@ func shopFor(t *testing.T, limit time.Duration) (context.Context, *shop) {
 func TestSpansGoByOTLP(t *testing.T) {
 	got := &collected{till: map[string]string{}, links: map[string][]string{}}
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := io.Reader(r.Body)
-		var err error
-		if r.Header.Get("Content-Encoding") == "gzip" {
-			body, err = gzip.NewReader(r.Body)
-		}
-		var data []byte
-		if err == nil {
-			data, err = io.ReadAll(body)
-		}
 		var in collectortrace.ExportTraceServiceRequest
-		if err == nil {
-			err = proto.Unmarshal(data, &in)
-		}
-		if err != nil || r.URL.Path != "/v1/traces" {
+		data, err := io.ReadAll(r.Body)
+		if err := errors.Join(err, proto.Unmarshal(data, &in)); err != nil || r.URL.Path != "/v1/traces" {
 			t.Errorf("%s: %v", r.URL, err)
 			w.WriteHeader(http.StatusBadRequest)
 			return
