@@ -174,6 +174,23 @@ func TestLockerBusy(t *testing.T) {
 	}
 }
 
+// Holds are those that the code under test has not unlocked, be it that the server was away.
+func TestLockerHolds(t *testing.T) {
+	l := redlatchtest.NewLocker("a")
+	h := mustLock(t, t.Context(), l)
+	nested := mustLock(t, h.Context(), l)
+	if got := l.Holds(); len(got) != 2 {
+		t.Error(got)
+	}
+	l.SetUnavailable(true)
+	if err := nested.Unlock(t.Context()); !errors.Is(err, redlatch.ErrUnavailable) {
+		t.Error(err)
+	}
+	if got := l.Holds(); len(got) != 1 || got[0] != h {
+		t.Error(got)
+	}
+}
+
 func TestLockerErrors(t *testing.T) {
 	l := redlatchtest.NewLocker("a")
 	want := &redlatch.ReplicaAcksError{Name: "a", Want: 2, Got: 1}

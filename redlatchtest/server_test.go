@@ -104,7 +104,7 @@ func TestReadersAndWriters(t *testing.T) {
 		if _, err := rw.WriteLock().Lock(readers[0].Context()); !errors.Is(err, redlatch.ErrUpgrade) {
 			t.Error(err)
 		}
-		if held := s.Held(); len(held) != 1 || held[0].Mode != redlatch.ModeRead || len(held[0].Holders) != 3 {
+		if held := s.Held(); len(held) != 1 || held[0].Name != rw.Name() || held[0].Mode != redlatch.ModeRead || len(held[0].Holders) != 3 {
 			t.Errorf("%+v", held)
 		}
 		got := make(chan redlatch.Hold, 1)
@@ -152,17 +152,23 @@ func TestFairOrder(t *testing.T) {
 	})
 }
 
+// copiesOf are three servers, and a lock's copies on each, of one client and of another.
+func copiesOf(t *testing.T, opts ...redlatch.ConfigOption) (servers []*redlatchtest.Server, ours, theirs []redlatch.Member) {
+	t.Helper()
+	for range 3 {
+		s := redlatchtest.NewServer(t)
+		servers = append(servers, s)
+		ours = append(ours, s.Client(opts...).RLock("payment"))
+		theirs = append(theirs, s.Other().RLock("payment"))
+	}
+	return servers, ours, theirs
+}
+
 // Three servers make a quorum; one of them may go.
 func TestQuorum(t *testing.T) {
 	where(t, func(t *testing.T) {
-		var servers []*redlatchtest.Server
-		var copies []redlatch.Member
-		for range 3 {
-			s := redlatchtest.NewServer(t)
-			servers = append(servers, s)
-			copies = append(copies, s.Client(redlatch.WithUnlockTimeout(2*time.Second)).RLock("payment"))
-		}
-		lock := redlatch.QuorumLock(copies...)
+		servers, ours, _ := copiesOf(t, redlatch.WithUnlockTimeout(2*time.Second))
+		lock := redlatch.QuorumLock(ours...)
 		servers[2].Down()
 		passes(t, lock)
 		passes(t, lock)
@@ -177,20 +183,13 @@ func TestQuorum(t *testing.T) {
 // the lock, although no server had the time to answer it.
 func TestQuorumTurnTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var servers []*redlatchtest.Server
-		var copies, others []redlatch.Member
-		for range 3 {
-			s := redlatchtest.NewServer(t)
-			servers = append(servers, s)
-			copies = append(copies, s.Client().RLock("payment"))
-			others = append(others, s.Other().RLock("payment"))
-		}
-		h := mustLock(t, t.Context(), redlatch.QuorumLock(others...))
+		servers, ours, theirs := copiesOf(t)
+		h := mustLock(t, t.Context(), redlatch.QuorumLock(theirs...))
 		errs := make(chan error, 3)
 		for i := range cap(errs) {
 			go func() {
 				wait := time.Second + time.Duration(i)*20*time.Millisecond
-				_, err := redlatch.QuorumLock(copies...).TryLock(t.Context(), wait, 0)
+				_, err := redlatch.QuorumLock(ours...).TryLock(t.Context(), wait, 0)
 				errs <- err
 			}()
 		}
@@ -272,16 +271,23 @@ func TestLoseAndHeldAfterTheLease(t *testing.T) {
 	})
 }
 
+// application is a client of an application's, made of the server's options.
+func application(t *testing.T, s *redlatchtest.Server) rueidis.Client {
+	t.Helper()
+	app, err := rueidis.NewClient(s.Options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(app.Close)
+	return app
+}
+
 // A script sees one moment of the server's clock, as on a real server: a key does not end
 // between two of its calls. The lock's scripts count on it.
 func TestTimeStandsStillInAScript(t *testing.T) {
 	where(t, func(t *testing.T) {
 		s := redlatchtest.NewServer(t)
-		app, err := rueidis.NewClient(s.Options())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer app.Close()
+		app := application(t, s)
 		// The calls take more than the key's time to live.
 		const script = `redis.call('SET', KEYS[1], 'v', 'PX', 1)
 local began, now = redis.call('TIME'), nil
@@ -326,11 +332,7 @@ func TestTakeAndHeld(t *testing.T) {
 // A client made of the options, for the application's data and for NewWithClient.
 func TestOptions(t *testing.T) {
 	s := redlatchtest.NewServer(t)
-	app, err := rueidis.NewClient(s.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer app.Close()
+	app := application(t, s)
 	c, err := redlatch.NewWithClient(app, redlatch.Config{Redis: s.Options()})
 	if err != nil {
 		t.Fatal(err)

@@ -41,9 +41,11 @@ func (m *misbehaving) at(bad bool) {
 }
 
 func (m *misbehaving) name(name string) string {
-	m.at(strings.HasPrefix(name, "bad") || strings.HasPrefix(name, "[bad"))
+	m.at(isBadName(name))
 	return name
 }
+
+func isBadName(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "["), "bad") }
 
 // badCtx is a context of a type of the user's, for calls for a bad lock.
 type badCtx struct {
@@ -73,22 +75,16 @@ func (s badSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Samplin
 	return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
 }
 
-type badProcessor struct{ start, end *misbehaving }
+// badProcessor misbehaves where a span begins, or where it ends.
+type badProcessor struct {
+	sdktrace.SpanProcessor
+	start, end func(bad bool)
+}
 
-func (p badProcessor) OnStart(ctx context.Context, _ sdktrace.ReadWriteSpan) {
-	if p.start != nil {
-		p.start.at(isBad(ctx))
-	}
-}
+func (p badProcessor) OnStart(ctx context.Context, _ sdktrace.ReadWriteSpan) { p.start(isBad(ctx)) }
 func (p badProcessor) OnEnd(s sdktrace.ReadOnlySpan) {
-	for _, a := range s.Attributes() {
-		if p.end != nil && a.Key == "lock.name" {
-			p.end.name(a.Value.AsString())
-		}
-	}
+	p.end(isBadName(valueOf(s.Attributes(), "lock.name")))
 }
-func (badProcessor) Shutdown(context.Context) error   { return nil }
-func (badProcessor) ForceFlush(context.Context) error { return nil }
 
 // badMeters are the meters of a real provider with counters that misbehave.
 type badMeters struct {
@@ -161,10 +157,10 @@ var borders = map[string]struct {
 	"Telemetry.LockName": {set: func(m *misbehaving, c *redlatch.Config) { c.Telemetry.LockName = m.name }},
 	"Sampler":            {set: func(m *misbehaving, c *redlatch.Config) { traced(c, sdktrace.WithSampler(badSampler{m})) }},
 	"Processor.OnStart": {set: func(m *misbehaving, c *redlatch.Config) {
-		traced(c, sdktrace.WithSpanProcessor(badProcessor{start: m}))
+		traced(c, sdktrace.WithSpanProcessor(badProcessor{tracetest.NewSpanRecorder(), m.at, func(bool) {}}))
 	}},
 	"Processor.OnEnd": {set: func(m *misbehaving, c *redlatch.Config) {
-		traced(c, sdktrace.WithSpanProcessor(badProcessor{end: m}))
+		traced(c, sdktrace.WithSpanProcessor(badProcessor{tracetest.NewSpanRecorder(), func(bool) {}, m.at}))
 	}},
 	"Counter.Add": {set: func(m *misbehaving, c *redlatch.Config) {
 		c.MeterProvider = badMeters{c.MeterProvider, m}

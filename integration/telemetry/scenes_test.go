@@ -179,9 +179,9 @@ var verbs map[string]func(s *scene, c command) string
 
 func init() {
 	verbs = map[string]func(s *scene, c command) string{
-		"server": (*scene).serverVerb, // one more
-		"client": (*scene).clientVerb, // one more; flags, and server=2 lease= tenure= name=
-		"span":   (*scene).spanVerb,   // NAME: begins one of the program's, or ends it
+		"server": func(s *scene, _ command) string { s.behind(testbed.Standalone(s.t)); return "" }, // one more
+		"client": (*scene).clientVerb,                                                               // one more; flags, and server=2 lease= tenure= name=
+		"span":   (*scene).spanVerb,                                                                 // NAME: begins one of the program's, or ends it
 
 		"start": (*scene).startVerb, // A LOCK: calls; wait= lease= of TryLock, lease=, by=A owner, ctx=A, in=span, for= limits ctx
 		"join":  (*scene).joinVerb,  // A: waits for what came of it
@@ -194,13 +194,18 @@ func init() {
 		"extend": func(s *scene, c command) string {
 			return typeOf(s.calls[c.args[0]].hold.Extend(s.t.Context(), must(time.ParseDuration(c.args[1]))))
 		},
-		"lost":  (*scene).lostVerb,  // A: waits for it
-		"state": (*scene).stateVerb, // LOCK
+		"lost": (*scene).lostVerb, // A: waits for it
+		"state": func(s *scene, c command) string { // LOCK
+			_, err := s.lockOf(c.args[0]).(operated).State(s.t.Context())
+			return typeOf(err)
+		},
 		"force": (*scene).forceVerb, // LOCK, or any/NAME of the Client's; with owner=A, or another word
 		"close": func(s *scene, c command) string { s.clientOf(strings.Join(c.args, "")).Close(); return "" },
 
 		"redis": (*scene).redisVerb,
-		"ttl":   (*scene).ttlVerb, // KEY: rounded up to 5 s
+		"ttl": func(s *scene, c command) string { // KEY: rounded up to 5 s
+			return fmt.Sprint("at most ", (s.server.Int(s.t, "PTTL", c.args[0])+4999)/5000*5, "s")
+		},
 		"cut": func(s *scene, _ command) string {
 			s.proxies[0].Refuse()
 			s.proxies[0].Cut()
@@ -223,11 +228,6 @@ func init() {
 		"metrics": (*scene).metricsVerb, // NAMES
 		"log":     (*scene).logVerb,     // what is new; with WORDS: all lines with them
 	}
-}
-
-func (s *scene) serverVerb(command) string {
-	s.behind(testbed.Standalone(s.t))
-	return ""
 }
 
 // flags of a client.
@@ -376,11 +376,6 @@ type operated interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
-func (s *scene) stateVerb(c command) string {
-	_, err := s.lockOf(c.args[0]).(operated).State(s.t.Context())
-	return typeOf(err)
-}
-
 func (s *scene) forceVerb(c command) (out string) {
 	var was bool
 	var err error
@@ -409,10 +404,6 @@ func (s *scene) redisVerb(c command) string {
 	}
 	text, _ := msg.ToString()
 	return text
-}
-
-func (s *scene) ttlVerb(c command) string {
-	return fmt.Sprint("at most ", (s.server.Int(s.t, "PTTL", c.args[0])+4999)/5000*5, "s")
 }
 
 // untilVerb waits: dialled N, called COMMAND N, logged N, METRIC LABELS N.
