@@ -135,7 +135,7 @@ func (f *fakeRedis) soonLocked(limit time.Duration) time.Duration {
 	if f.rand == nil {
 		return 0
 	}
-	return time.Duration(f.rand.Int64N(int64(limit)))
+	return micros(f.rand, int(limit.Microseconds())) // so that things happen at one instant
 }
 
 // locked looks at the server, or changes what is there.

@@ -230,7 +230,7 @@ func (w *world) live(core *engine.Core, r *rand.Rand, name string, i int) {
 	switch r.IntN(6) {
 	case 0, 1:
 		ctx, cancel = context.WithTimeout(ctx, micros(r, 20000))
-	case 2:
+	case 2, 3:
 		ctx = held.WithOwner(w.withOthers(i, micros(r, 10000)), owner)
 	}
 	in := w.acquire(ctx, core, r, i, owner, false)
