@@ -124,7 +124,8 @@ func borrowers(t *testing.T, s *testbed.Server) []*redlatch.Client {
 func TestCompositionErrors(t *testing.T) {
 	t.Parallel()
 	s := bed.Server(t, "text")
-	c, other, one, alsoOne := bed.Client(t, s.Addr()), bed.Client(t, s.Addr()), bed.Client(t, s.Addr(), database(1)), bed.Client(t, s.Addr(), database(1))
+	c, other := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
+	one, alsoOne := bed.Client(t, s.Addr(), database(1)), bed.Client(t, s.Addr(), database(1))
 	elsewhere := bed.Client(t, bed.Server(t).Addr())
 	borrowed := borrowers(t, s)
 	s.Do(t, "SET", "text", "x")

@@ -16,8 +16,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestNothingKeptBesideABusyMember: while one member is busy none of the others is kept, or, in one command, even taken;
-// its message wakes who waits, and so does that of the next one.
+// TestNothingKeptBesideABusyMember: while one member is busy none of the others is kept, or, in one command, even
+// taken; its message wakes who waits, and so does that of the next one.
 func TestNothingKeptBesideABusyMember(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
@@ -325,8 +325,8 @@ func TestNoLivelockInLockstep(t *testing.T) {
 	}
 }
 
-// TestContention: many who take the same members, in any order, and sets that overlap, from clients of their own, all make
-// progress, and nobody is inside with another one: the race detector sees it, and the counters come out right.
+// TestContention: many who take the same members, in any order, and sets that overlap, from clients of their own, all
+// make progress, and nobody is inside with another one: the race detector sees it, and the counters come out right.
 func TestContention(t *testing.T) {
 	const sets, goroutines, rounds = 4, 16, 4
 	list := servers(t, 3)
