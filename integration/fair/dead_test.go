@@ -159,7 +159,6 @@ func TestWaitingIsCheap(t *testing.T) {
 	before := s.CommandStats(t)
 	time.Sleep(seconds * time.Second)
 	diff := s.CommandStats(t).Sub(before)
-	t.Logf("%d scripts, %v of the server in %d s", diff.Calls["evalsha"], diff.Time["evalsha"], seconds)
 	// every second, 128 per command, and once more for those that fell due apart
 	if most := int64((seconds + 1) * (waiters/128 + 2) * 2); diff.Calls["evalsha"] > most {
 		t.Errorf("%d scripts in %d s for %d waiters, not %d", diff.Calls["evalsha"], seconds, waiters, most)

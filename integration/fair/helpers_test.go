@@ -12,6 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+func TestMain(m *testing.M) { bed.Main(m) }
+
 const name = "orders:42"
 
 // The keys of the lock on the wire.

@@ -1,10 +1,13 @@
 package fair
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +19,9 @@ import (
 // step does something to the real thing and to the model; who enters must be who the model says,
 // and nobody else, and nobody loses what it has.
 
-// So long that a pause of a second, which a busy machine makes, is nothing to them.
-const modelLease = skip + time.Second
-
 type modelProc struct {
 	*bed.Worker
-	awake   bool
-	stopped time.Time // when it was so last, for a moment
+	awake bool
 }
 
 type modelWaiter struct {
@@ -34,16 +33,51 @@ type modelWaiter struct {
 type model struct {
 	t      *testing.T
 	s      *testbed.Server
+	skip   time.Duration // the lease is a second longer
 	procs  []*modelProc
 	queue  []*modelWaiter // also those of dead processes, until they are found not to stand there
 	holder *modelWaiter   // of a process that is awake
 	log    []string
+	paused atomic.Int64 // for how long the machine let this process, or the server, stand still at most
+}
+
+// modelFailure is what does not go as the model says.
+type modelFailure string
+
+func (m *model) fail(format string, args ...any) {
+	panic(modelFailure(fmt.Sprintf(format, args...) + fmt.Sprintf("\nqueue on the server: %v\nlast steps: %q", m.list(), m.log)))
+}
+
+func (m *model) eventually(what string, ok func() bool) {
+	for end := time.Now().Add(4 * m.skip); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.fail("not within %v: %s", 4*m.skip, what)
+		}
+	}
+}
+
+// await waits for what a process must say of a command, before it says so of another one.
+func (m *model) await(p *modelProc, id int, got string) {
+	m.eventually(fmt.Sprintf("%d of process %d: %s", id, slices.Index(m.procs, p), got), func() bool {
+		a, is := p.Take(m.t, got)
+		if is && a.ID != id {
+			m.fail("%d of process %d: %s, not %d", a.ID, slices.Index(m.procs, p), got, id)
+		}
+		return is
+	})
+}
+
+func (m *model) unlock(w *modelWaiter) {
+	w.proc.Start(m.t, bed.Command{ID: w.id, Do: "unlock"})
+	m.await(w.proc, w.id, "unlocked")
 }
 
 func (m *model) note(format string, args ...any) {
 	m.log = append(m.log, fmt.Sprintf(format, args...))
 	m.log = m.log[max(0, len(m.log)-40):]
 }
+
+func (m *model) lease() time.Duration { return m.skip + time.Second }
 
 func (m *model) list() []string { return m.s.List(m.t, "LRANGE", queueKey, "0", "-1") }
 
@@ -71,7 +105,7 @@ func (m *model) remove(w *modelWaiter) {
 func (m *model) enters() {
 	if m.holder = m.first(); m.holder != nil {
 		m.remove(m.holder)
-		m.holder.proc.Await(m.t, m.holder.id, "locked")
+		m.await(m.holder.proc, m.holder.id, "locked")
 	}
 }
 
@@ -81,14 +115,14 @@ func (m *model) arrive() {
 		return
 	}
 	before := m.list()
-	w := &modelWaiter{proc: p, id: p.Start(m.t, ask(skip))}
+	w := &modelWaiter{proc: p, id: p.Start(m.t, ask(m.skip))}
 	m.note("%d of process %d arrives", w.id, slices.Index(m.procs, p))
 	m.queue = append(m.queue, w)
 	if m.holder == nil { // nobody who is awake waits
 		m.enters()
 		return
 	}
-	bed.Eventually(m.t, "a place", func() bool {
+	m.eventually("a place", func() bool {
 		if now := m.list(); len(now) > 0 && !slices.Contains(before, now[len(now)-1]) {
 			w.field = now[len(now)-1]
 		}
@@ -99,7 +133,7 @@ func (m *model) arrive() {
 func (m *model) release() {
 	if h := m.holder; h != nil {
 		m.note("%d of process %d releases", h.id, slices.Index(m.procs, h.proc))
-		h.proc.Unlock(m.t, h.id)
+		m.unlock(h)
 		m.enters()
 	}
 }
@@ -112,34 +146,9 @@ func (m *model) giveUp() {
 	w := able[rand.IntN(len(able))]
 	m.note("%d of process %d gives up", w.id, slices.Index(m.procs, w.proc))
 	w.proc.Start(m.t, bed.Command{ID: w.id, Do: "cancel"})
-	w.proc.Await(m.t, w.id, "failed")
+	m.await(w.proc, w.id, "failed")
 	m.remove(w)
-	bed.Eventually(m.t, "it has left the queue", func() bool { return !slices.Contains(m.list(), w.field) })
-}
-
-// giveUpAtTheGrant: the first gives up at the moment in which it gets the lock.
-func (m *model) giveUpAtTheGrant() {
-	w, h := m.first(), m.holder
-	if h == nil || w == nil || w != m.queue[0] {
-		return
-	}
-	m.note("%d of process %d releases while %d of %d gives up", h.id, slices.Index(m.procs, h.proc), w.id, slices.Index(m.procs, w.proc))
-	h.proc.Start(m.t, bed.Command{ID: h.id, Do: "unlock"})
-	w.proc.Start(m.t, bed.Command{ID: w.id, Do: "cancel"})
-	m.remove(w)
-	h.proc.Await(m.t, h.id, "unlocked")
-	got, left := false, false
-	bed.Eventually(m.t, "it has got the lock, or has left", func() bool {
-		_, got = w.proc.Take(m.t, "ended") // its hold's context, which is what gave up
-		_, left = w.proc.Take(m.t, "failed")
-		return got || left
-	})
-	if !got {
-		m.enters()
-		return
-	}
-	w.proc.Await(m.t, w.id, "locked")
-	m.holder = w
+	m.eventually("it has left the queue", func() bool { return !slices.Contains(m.list(), w.field) })
 }
 
 // keep lets one who is granted the lock keep it for two leases, while others come and
@@ -149,7 +158,7 @@ func (m *model) keep() {
 	m.arrive() // and somebody waits for it
 	m.release()
 	m.note("the holder keeps it")
-	m.meanwhile(2*modelLease, m.arrive, m.giveUp)
+	m.meanwhile(2*m.lease(), m.arrive, m.giveUp)
 }
 
 // meanwhile does other things for so long.
@@ -173,27 +182,15 @@ func (m *model) kill() {
 			w.proc = dead
 		}
 	}
-	p.Worker = spawn(m.t, m.s, modelLease)
+	p.Worker = spawn(m.t, m.s, m.lease())
 	if held {
 		m.enters()
 	}
 }
 
-func (m *model) freezeShortly() {
-	p := m.random()
-	if p == nil || time.Since(p.stopped) < modelLease {
-		return // two stops within a lease take more of a grant than is sure to be left of it
-	}
-	m.note("process %d freezes for a moment", slices.Index(m.procs, p))
-	p.Freeze(m.t)
-	time.Sleep(skip / 8)
-	p.Thaw(m.t)
-	p.stopped = time.Now()
-}
-
-// freezeLong stops a process for longer than its places and its lease last,
+// freeze stops a process for longer than its places and its lease last,
 // while the others go on.
-func (m *model) freezeLong() {
+func (m *model) freeze() {
 	p := m.random()
 	if p == nil {
 		return
@@ -207,14 +204,14 @@ func (m *model) freezeLong() {
 	} else {
 		lost = nil
 	}
-	m.meanwhile(time.Until(frozen.Add(modelLease)), m.arrive, m.release, m.giveUp)
+	m.meanwhile(time.Until(frozen.Add(m.lease())), m.arrive, m.release, m.giveUp)
 	p.Thaw(m.t)
 	p.awake = true
 	m.note("process %d goes on", slices.Index(m.procs, p))
 	if lost != nil {
-		p.Await(m.t, lost.id, "ended")
+		m.await(p, lost.id, "ended")
 		p.Start(m.t, bed.Command{ID: lost.id, Do: "unlock"})
-		p.Await(m.t, lost.id, "failed")
+		m.await(p, lost.id, "failed")
 	}
 	m.resync(p)
 }
@@ -224,17 +221,20 @@ func (m *model) freezeLong() {
 func (m *model) resync(p *modelProc) {
 	if m.holder == nil && m.first() != nil {
 		var got bed.Answer
-		bed.Eventually(m.t, "one of the thawed enters", func() (is bool) {
+		m.eventually("one of the thawed enters", func() (is bool) {
 			got, is = p.Take(m.t, "locked")
 			return is
 		})
 		i := slices.IndexFunc(m.queue, func(w *modelWaiter) bool { return w.proc == p && w.id == got.ID })
+		if i < 0 {
+			m.fail("%d of process %d enters, who does not wait", got.ID, slices.Index(m.procs, p))
+		}
 		m.holder = m.queue[i]
 		m.remove(m.holder)
 	}
 	var list []string
 	place := func(w *modelWaiter) int { return slices.Index(list, w.field) }
-	bed.Eventually(m.t, "the thawed stand in the queue again", func() bool {
+	m.eventually("the thawed stand in the queue again", func() bool {
 		list = m.list()
 		return !slices.ContainsFunc(m.queue, func(w *modelWaiter) bool { return w.proc == p && place(w) < 0 })
 	})
@@ -242,7 +242,7 @@ func (m *model) resync(p *modelProc) {
 	others := slices.DeleteFunc(slices.Clone(m.queue), func(w *modelWaiter) bool { return w.proc == p })
 	others = slices.DeleteFunc(others, func(w *modelWaiter) bool { return w.proc.Worker == nil && place(w) < 0 })
 	if !slices.IsSortedFunc(others, byPlace) {
-		m.t.Fatal("the order of those who were awake has changed")
+		m.fail("the order of those who were awake has changed")
 	}
 	slices.SortFunc(m.queue, byPlace)
 }
@@ -264,52 +264,52 @@ func (m *model) check() {
 		}
 		i := slices.Index(list, w.field)
 		if i <= at {
-			m.t.Fatalf("%d of process %d has place %d, and the one before it %d: %v", w.id, slices.Index(m.procs, w.proc), i, at, list)
+			m.fail("%d of process %d has place %d, and the one before it %d: %v", w.id, slices.Index(m.procs, w.proc), i, at, list)
 		}
 		at = i
 	}
 	if scores != strconv.Itoa(len(list)) {
-		m.t.Fatalf("%s scores for a list of %d", scores, len(list))
+		m.fail("%s scores for a list of %d", scores, len(list))
 	}
 	for i, p := range m.procs {
 		for _, not := range []string{"locked", "ended", "failed"} {
 			if a, is := p.Take(m.t, not); is {
-				m.t.Fatalf("%d of process %d: %s %s", a.ID, i, not, a.Text)
+				m.fail("%d of process %d: %s %s", a.ID, i, not, a.Text)
 			}
 		}
 	}
 }
 
-// Whatever happens in whatever order, whoever is inside is who the model of the queue says.
-func TestRandomStepsAgainstAModel(t *testing.T) {
-	t.Parallel() // it waits, for the most part
-	const steps = 250
-	m := &model{t: t, s: testbed.Standalone(t)}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("last steps: %q", m.log)
+// episode goes on with new processes and an empty queue until all have left. It returns what was not as the model says.
+func (m *model) episode() (failed string) {
+	defer func() {
+		if r := recover(); r != nil {
+			why, is := r.(modelFailure)
+			if !is {
+				panic(r)
+			}
+			failed = string(why)
 		}
-	})
+	}()
+	const steps = 250
+	m.s.Do(m.t, "FLUSHALL")
+	m.procs, m.queue, m.holder = nil, nil, nil
 	for range 4 {
-		m.procs = append(m.procs, &modelProc{Worker: spawn(t, m.s, modelLease), awake: true})
+		m.procs = append(m.procs, &modelProc{Worker: spawn(m.t, m.s, m.lease()), awake: true})
 	}
+	m.paused.Store(0)
 	// Those that take long, each after many that don't.
-	slow := []func(){m.keep}
-	for range 3 {
-		slow = append(slow, m.kill, m.freezeShortly, m.freezeLong)
-	}
+	slow := []func(){m.keep, m.kill, m.freeze, m.kill, m.freeze, m.kill, m.freeze}
 	rand.Shuffle(len(slow), func(i, j int) { slow[i], slow[j] = slow[j], slow[i] })
 	for _, do := range slow {
 		for range steps {
 			switch n := rand.IntN(100); {
-			case n < 42:
+			case n < 45:
 				m.arrive()
-			case n < 81:
+			case n < 86:
 				m.release()
-			case n < 94:
-				m.giveUp()
 			default:
-				m.giveUpAtTheGrant()
+				m.giveUp()
 			}
 			m.check()
 		}
@@ -318,6 +318,40 @@ func TestRandomStepsAgainstAModel(t *testing.T) {
 	}
 	for m.holder != nil { // all leave; nothing stays but what the dead are allowed to leave
 		m.release()
+	}
+	return ""
+}
+
+// pauses measures until ctx ends.
+func (m *model) pauses(ctx context.Context) {
+	for last := time.Now(); ctx.Err() == nil; last = time.Now() {
+		time.Sleep(5 * time.Millisecond)
+		_, _ = m.s.Try("PING")
+		m.paused.Store(max(m.paused.Load(), int64(time.Since(last))))
+	}
+}
+
+// Whatever happens in whatever order, whoever is inside is who the model of the queue says. Where the machine keeps
+// processes from running for longer than the times allow, all begins anew with longer ones: a slow machine makes the
+// test slower, not green.
+func TestRandomStepsAgainstAModel(t *testing.T) {
+	t.Parallel() // it waits, for the most part
+	m := &model{t: t, s: testbed.Standalone(t), skip: skip}
+	ctx, stop := context.WithCancel(t.Context())
+	var measures sync.WaitGroup
+	measures.Go(func() { m.pauses(ctx) })
+	defer measures.Wait()
+	defer stop()
+	for failed := m.episode(); failed != ""; failed = m.episode() {
+		paused := time.Duration(m.paused.Load())
+		if paused < m.skip/8 || m.skip > 4*skip {
+			t.Fatalf("%s\nthe machine stood still for %v at most", failed, paused)
+		}
+		t.Logf("begins anew with twice the times: the machine stood still for %v; %s", paused, failed)
+		for _, p := range m.procs {
+			p.Kill(t)
+		}
+		m.skip *= 2
 	}
 	bed.Unlock(t, lockIt(t, bed.Client(t, m.s.Addr()).FairLock(name)))
 	nothingLeft(t, m.s)

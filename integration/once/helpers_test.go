@@ -1,3 +1,5 @@
+// Package once tests redlatch.Once against real servers: processes whose clocks differ,
+// replies that are lost, processes that die.
 package once
 
 import (
@@ -13,6 +15,8 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
+
+func TestMain(m *testing.M) { bed.Main(m) }
 
 // outage is a wait after which a server that does not answer is unavailable for certain: a
 // second of silence says so, even if the machine is too busy to see the connection fail.
