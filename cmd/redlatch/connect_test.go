@@ -46,7 +46,7 @@ func TestDoctor(t *testing.T) {
 func TestNothingShowsThePassword(t *testing.T) {
 	s := server(t)
 	s.SetUser(t, "ops", "on", ">geheim", "+@all", "~*", "&*")
-	login := []string{"AUTH", "CLIENT", "PING"}
+	login := []string{"AUTH", "CLIENT", "CLUSTER", "PING"} // with which a client connects
 	for _, says := range []string{
 		"ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'ops' 'geheim' ",
 		"ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `ops`, `gehe",
