@@ -23,25 +23,23 @@ func TestOneIsInside(t *testing.T) {
 			}
 			for what, rounds := range map[string]int{"all stay": 8, "some give up": 30} {
 				t.Run(what, func(t *testing.T) {
-					name := bed.Name(t.Name())
-					counter := "counter:" + what
+					name, counter := bed.Name(t.Name()), "counter:"+what
 					cmd := bed.Command{Do: "loop", Kind: k.Name, Name: name, Count: goroutines, Rounds: rounds, Counter: counter}
 					if what == "some give up" {
 						cmd.GiveUp = 60 * time.Millisecond
 					}
-					ids := make([]int, len(workers))
-					raised := make([]bool, len(workers))
+					var ids []int
 					for i, w := range workers {
 						one := cmd
-						if raised[i] = !k.Shared || i == 0; raised[i] && k.Shared {
+						if k.Shared && i == 0 {
 							one.Kind = "write" // beside which the others read
 						}
-						ids[i] = w.Start(t, one)
+						ids = append(ids, w.Start(t, one))
 					}
 					var sum, took, gave int64
 					for i, w := range workers {
 						a := w.Await(t, ids[i], "looped")
-						if took, gave = took+a.Count, gave+a.Gave; raised[i] {
+						if took, gave = took+a.Count, gave+a.Gave; !k.Shared || i == 0 {
 							sum += a.Count
 						}
 					}

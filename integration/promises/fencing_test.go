@@ -11,6 +11,7 @@ import (
 // it over, together with others, as a quorum's copy, after it was taken away by force, by
 // another client, and when the counter is gone. Re-entry and reading keep the token. Who asks for none has none.
 func TestTokensIncreaseOverAllWaysToLock(t *testing.T) {
+	t.Parallel()
 	s := bed.Server(t)
 	one, two := bed.Client(t, s.Addr()), bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.FenceTTL = -1 })
 	fenced := redlatch.Fenced()

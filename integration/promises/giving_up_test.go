@@ -34,28 +34,15 @@ var awaits = []await{
 		return testbed.Contains("SUBSCRIBE", name)
 	}), true},
 	{"there is no connection", func(t *testing.T, x *bed.Site, _ int64, _ string) (func() bool, func()) {
-		t.Helper()
-		for _, p := range x.Proxies {
-			p.Refuse()
-			p.Cut()
-		}
-		return never, func() {
-			for _, p := range x.Proxies {
-				p.Admit(t)
-			}
-		}
+		cutOff(x)
+		return never, func() { admit(t, x) }
 	}, false},
 	{"the reply was lost, and there is no connection", func(t *testing.T, x *bed.Site, _ int64, name string) (func() bool, func()) {
-		t.Helper()
 		for _, p := range x.Proxies {
 			p.Refuse()
 			p.DropReply(bed.Nth(0, bed.Of(name)))
 		}
-		return never, func() {
-			for _, p := range x.Proxies {
-				p.Admit(t)
-			}
-		}
+		return never, func() { admit(t, x) }
 	}, false},
 }
 
@@ -72,50 +59,39 @@ var states = []struct {
 	frees bool
 }{
 	{"free", func(*testing.T, *bed.Site, []*redlatch.Client, string) func(bool) { return func(bool) {} }, false, false, false},
-	{"held", func(t *testing.T, x *bed.Site, _ []*redlatch.Client, name string) func(bool) {
-		t.Helper()
-		h := bed.Lock(t, t.Context(), x.Beside(name))
-		return func(bool) { bed.Unlock(t, h) }
-	}, true, false, false},
-	{"held, and freed then", func(t *testing.T, x *bed.Site, _ []*redlatch.Client, name string) func(bool) {
-		t.Helper()
-		h := bed.Lock(t, t.Context(), x.Beside(name))
-		return func(bool) { bed.Unlock(t, h) }
-	}, false, false, true},
+	{"held", heldBeside, true, false, false},
+	{"held, and freed then", heldBeside, false, false, true},
 	{"behind a waiter of its client", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
-		t.Helper()
 		h := bed.Lock(t, t.Context(), x.Beside(name))
 		asked := x.Asked(t, name)
 		first := passes(t.Context(), x.Kind.New(clients, name))
 		asked()
 		return func(closed bool) {
 			bed.Unlock(t, h)
-			if err := passed(t, first); err != nil && (!closed || !errors.Is(err, redlatch.ErrClosed)) {
-				t.Errorf("the waiter before it: %v", err)
-			}
+			passed(t, "the waiter before it", first, closed)
 		}
 	}, true, false, false},
 	{"held by its owner", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
-		t.Helper()
 		return ownerLeaves(t, x, clients, name, bed.Lock(t, redlatch.WithOwner(t.Context(), "one"), x.Kind.New(clients, name)))
 	}, false, true, false},
 	{"behind another call of its owner", func(t *testing.T, x *bed.Site, clients []*redlatch.Client, name string) func(bool) {
-		t.Helper()
 		ctx := redlatch.WithOwner(t.Context(), "one")
 		leave := ownerLeaves(t, x, clients, name, bed.Lock(t, ctx, x.Kind.New(clients, name)))
 		caught, release := stalled((*testbed.Proxy).StallReply, bed.Of)(t, x, 0, name)
-		other := bed.Async(ctx, x.Kind.New(clients, name))
+		other := passes(ctx, x.Kind.New(clients, name))
 		bed.Eventually(t, "another call under way", caught)
 		return func(closed bool) {
 			release()
-			if a := bed.Get(t, other); a.Err == nil {
-				_ = a.Hold.Unlock(context.Background()) // it may be Close's
-			} else if !closed || !errors.Is(a.Err, redlatch.ErrClosed) {
-				t.Errorf("the owner's other call: %v", a.Err)
-			}
+			passed(t, "the owner's other call", other, closed)
 			leave(closed)
 		}
 	}, true, true, false},
+}
+
+func heldBeside(t *testing.T, x *bed.Site, _ []*redlatch.Client, name string) func(bool) {
+	t.Helper()
+	h := bed.Lock(t, t.Context(), x.Beside(name))
+	return func(bool) { bed.Unlock(t, h) }
 }
 
 // ownerLeaves unlocks what the owner of a call has. What Close has left to its lease is forced open.
@@ -145,22 +121,9 @@ type ending struct {
 	closes, before, shuts bool
 }
 
-func (e ending) survivors(x *bed.Site, clients []*redlatch.Client) []*redlatch.Client {
-	if e.closes {
-		return x.Through
-	}
-	return clients
-}
-
 var endings = []ending{
-	{
-		name: "ctx ends", call: lock, want: []error{context.Canceled},
-		end: func(leave context.CancelFunc, _ []*redlatch.Client) { leave() },
-	},
-	{
-		name: "ctx had ended", call: lock, want: []error{context.Canceled}, before: true,
-		end: func(leave context.CancelFunc, _ []*redlatch.Client) { leave() },
-	},
+	{name: "ctx ends", call: lock, want: []error{context.Canceled}, end: leaves},
+	{name: "ctx had ended", call: lock, want: []error{context.Canceled}, before: true, end: leaves},
 	{
 		name: "the wait ends", want: []error{redlatch.ErrNotAcquired, redlatch.ErrUnavailable},
 		call: func(ctx context.Context, l redlatch.Locker) (redlatch.Hold, error) {
@@ -185,6 +148,8 @@ var endings = []ending{
 		},
 	},
 }
+
+func leaves(leave context.CancelFunc, _ []*redlatch.Client) { leave() }
 
 func lock(ctx context.Context, l redlatch.Locker) (redlatch.Hold, error) { return l.Lock(ctx) }
 
@@ -255,18 +220,16 @@ func (c endedCall) run(t *testing.T, n int64, name string) (caught bool) {
 	got := bed.Run(func() (redlatch.Hold, error) { return c.ending.call(ctx, c.x.Kind.Lasting(clients, name)) })
 	if states[c.state].frees {
 		asked()
-		for _, s := range c.x.Servers {
-			s.AwaitQuiet(t)
-		}
+		quiet(t, c.x)
 		caughtOne, release = awaits[c.at].stop(t, c.x, n, name)
 		done(false)
 		done = func(bool) {}
 	}
-	quiet := bed.Patience // a free lock is had at once
+	patience := bed.Patience // a free lock is had at once
 	if states[c.state].held || c.at >= 2 {
-		quiet = 100 * time.Millisecond
+		patience = 100 * time.Millisecond
 	}
-	for began := time.Now(); !caught && len(got) == 0 && time.Since(began) < quiet; {
+	for began := time.Now(); !caught && len(got) == 0 && time.Since(began) < patience; {
 		time.Sleep(time.Millisecond)
 		caught = caughtOne()
 	}
@@ -280,7 +243,11 @@ func (c endedCall) run(t *testing.T, n int64, name string) (caught bool) {
 		}
 		got <- a
 	}
-	behind := passes(t.Context(), c.x.Kind.Excluded(c.ending.survivors(c.x, clients), name))
+	others := clients
+	if c.ending.closes {
+		others = c.x.Through
+	}
+	behind := passes(t.Context(), c.x.Kind.Excluded(others, name))
 	ended := time.Now()
 	c.ending.end(leave, clients)
 	a := bed.Get(t, got)
@@ -293,60 +260,40 @@ func (c endedCall) run(t *testing.T, n int64, name string) (caught bool) {
 	}
 	release()
 	done(c.ending.closes)
-	if err := passed(t, behind); err != nil {
-		t.Fatalf("the one behind: %v", err)
-	}
+	passed(t, "the one behind", behind, false)
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.x.Beside(name)))
 	bed.Eventually(t, "no key left", func() bool { return len(c.x.Keys(t, name)) == 0 })
-	for _, c := range clients {
-		c.Close()
-	}
+	closeAll(clients)
 	return caught && !c.ending.before
 }
 
 // passes locks, and unlocks as soon as it is inside.
-func passes(ctx context.Context, l redlatch.Locker) <-chan error {
-	out := make(chan error, 1)
-	go func() {
+func passes(ctx context.Context, l redlatch.Locker) <-chan bed.Attempt {
+	return bed.Run(func() (redlatch.Hold, error) {
 		h, err := l.Lock(ctx)
 		if err == nil {
 			err = h.Unlock(context.Background())
 		}
-		out <- err
-	}()
-	return out
+		return h, err
+	})
 }
 
-func passed(t *testing.T, from <-chan error) error {
+// passed waits for one who passes. His client may have been closed.
+func passed(t *testing.T, who string, from <-chan bed.Attempt, closed bool) {
 	t.Helper()
-	select {
-	case err := <-from:
-		return err
-	case <-time.After(bed.Patience):
-		t.Fatalf("it was not inside within %v", bed.Patience)
-		return nil
+	if a := bed.Get(t, from); a.Err != nil && (!closed || !errors.Is(a.Err, redlatch.ErrClosed)) {
+		t.Fatalf("%s: %v", who, a.Err)
 	}
 }
 
 // stalled stalls the n-th of those commands to each server.
 func stalled(stall func(*testbed.Proxy, testbed.Match) *testbed.Trap, of func(name string) testbed.Match) func(*testing.T, *bed.Site, int64, string) (func() bool, func()) {
-	return func(t *testing.T, x *bed.Site, n int64, name string) (func() bool, func()) {
-		t.Helper()
+	return func(_ *testing.T, x *bed.Site, n int64, name string) (func() bool, func()) {
 		var traps []*testbed.Trap
 		for _, p := range x.Proxies {
 			traps = append(traps, stall(p, bed.Nth(n, of(name))))
 		}
-		caught := func() bool {
-			for _, trap := range traps {
-				select {
-				case <-trap.Hits():
-					return true
-				default:
-				}
-			}
-			return false
-		}
-		return caught, func() {
+		return func() bool { return hit(traps) }, func() {
 			for _, trap := range traps {
 				trap.Release()
 			}
@@ -409,10 +356,8 @@ func TestCallsThatEndAtRandomMomentsLeaveNothing(t *testing.T) {
 			callers.Wait()
 			close(stop)
 			shaker.Wait()
-			for _, p := range x.Proxies {
-				p.Delay(testbed.Replies, 0)
-				p.Delay(testbed.Requests, 0)
-			}
+			slowed(x, testbed.Replies, 0)
+			slowed(x, testbed.Requests, 0)
 			t.Logf("%d had the lock, %d gave up", had.Load(), gave.Load())
 			if had.Load() == 0 || gave.Load() == 0 {
 				t.Error("one of the outcomes was not tried")
@@ -423,13 +368,4 @@ func TestCallsThatEndAtRandomMomentsLeaveNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-func oneOf(err error, sentinels []error) bool {
-	for _, e := range sentinels {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

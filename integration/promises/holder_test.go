@@ -23,17 +23,12 @@ func TestAHolderThatDiesOrStandsStill(t *testing.T) {
 	besideEachOther(t, nil, cases{
 		"is killed": func(t *testing.T, x *bed.Site, name string) {
 			w, _ := start(t, x, name, lease)
-			asked := x.Asked(t, name)
-			next := bed.Async(t.Context(), x.Kind.Excluded(x.Through, name))
-			asked()
+			next := begun(t, t.Context(), x, name, x.Kind.Excluded(x.Through, name))
 			w.Kill(t)
 			asking := time.Now()
 			first, last := x.Left(t, name)
 			soonest, latest := asking.Add(first-2*time.Millisecond), time.Now().Add(last)
-			a := bed.Get(t, next)
-			if a.Err != nil {
-				t.Fatal(a.Err)
-			}
+			a := entered(t, next)
 			if early := soonest.Sub(a.At); early > 0 {
 				t.Errorf("the next one entered %v before the end of the lease", early)
 			}

@@ -12,6 +12,7 @@ import (
 
 // Keys that belong to a lock are no locks, whatever an operator types, and are left as they are.
 func TestKeysOfALockAreNoLocks(t *testing.T) {
+	t.Parallel()
 	s := bed.Server(t)
 	c := bed.Client(t, s.Addr())
 	locks := map[string]bool{"f": true, "r": true, "rw": true, "w": true}
@@ -65,6 +66,7 @@ func TestKeysOfALockAreNoLocks(t *testing.T) {
 // What Redisson publishes reaches waiters on names with all that means something in a
 // channel pattern.
 func TestForeignMessagesReachWaitersOnStrangeNames(t *testing.T) {
+	t.Parallel()
 	s := bed.Server(t)
 	c := bed.Client(t, s.Addr())
 	const java = "8743c9c0-0795-4907-87fd-6c719a6b4586:42"

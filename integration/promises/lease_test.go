@@ -40,20 +40,10 @@ func TestLeases(t *testing.T) {
 			if len(waits) > 0 {
 				t.Fatalf("a wait without a limit ended: %+v", <-waits)
 			}
-			for _, h := range []redlatch.Hold{held, outer, left} {
-				bed.Unlock(t, h)
-			}
-			bed.Unlock(t, bed.Get(t, waits).Hold)
-		},
-		"the limit of a wait is none of the hold": func(t *testing.T, x *bed.Site, name string) {
-			const wait = 2 * time.Second
-			h, err := x.Lock(name).TryLock(t.Context(), wait, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(wait + wait/10)
-			alive(t, h)
-			bed.Unlock(t, h)
+			want(t, "Unlock with a context that has ended", left.Unlock(ctx), nil)
+			bed.Unlock(t, outer)
+			bed.Unlock(t, held)
+			bed.Unlock(t, bed.Hold(t, waits))
 		},
 		"a fixed lease is not remembered by the next hold": func(t *testing.T, x *bed.Site, name string) {
 			bed.Unlock(t, bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(time.Hour)))
@@ -167,14 +157,9 @@ func TestRenewals(t *testing.T) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
 			for range 2 {
 				before := h.ValidUntil()
-				for _, p := range x.Proxies {
-					p.Refuse()
-					p.Cut()
-				}
+				cutOff(x)
 				bed.Eventually(t, "a renewal that fails", func() bool { return time.Until(h.ValidUntil()) < lease*6/10 })
-				for _, p := range x.Proxies {
-					p.Admit(t)
-				}
+				admit(t, x)
 				bed.Eventually(t, "a renewal", func() bool { return h.ValidUntil().After(before.Add(lease / 10)) })
 				alive(t, h)
 			}

@@ -22,7 +22,6 @@ type scene struct {
 
 var scenes = []scene{
 	{"lock and unlock", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
-		t.Helper()
 		h := bed.Lock(t, ctx, l)
 		if token := h.Token(); token != 0 && x.Servers[0].Int(t, "GET", luascript.TokenKey(name)) != int64(token) { //nolint:gosec // far below
 			t.Errorf("the token is %d, and not the counter's last", token)
@@ -31,7 +30,6 @@ var scenes = []scene{
 		bed.Unlock(t, h)
 	}},
 	{"re-enter", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
-		t.Helper()
 		outer := bed.Lock(t, ctx, l)
 		inner := bed.Lock(t, outer.Context(), l)
 		exact := x.Kind.Servers < 3 // else the last copies come later
@@ -46,7 +44,6 @@ var scenes = []scene{
 		bed.Unlock(t, outer)
 	}},
 	{"extend", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
-		t.Helper()
 		h := bed.Lock(t, ctx, l)
 		if err := h.Extend(ctx, bed.Lease); err != nil {
 			t.Errorf("Extend: %v", err)
@@ -55,21 +52,14 @@ var scenes = []scene{
 		bed.Unlock(t, h)
 	}},
 	{"wait, lock and unlock", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
-		t.Helper()
 		before := bed.Lock(t, t.Context(), x.Beside(name))
-		asked := x.Asked(t, name)
-		got := bed.Async(ctx, l)
-		asked()
+		got := begun(t, ctx, x, name, l)
 		bed.Unlock(t, before)
-		a := bed.Get(t, got)
-		if a.Err != nil {
-			t.Fatalf("Lock: %v", a.Err)
-		}
+		a := entered(t, got)
 		refused(t, x.Beside(name))
 		bed.Unlock(t, a.Hold)
 	}},
 	{"lose it", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
-		t.Helper()
 		h := bed.Lock(t, ctx, l, redlatch.WithLease(bed.Lease))
 		forceOpen(t, x, name)
 		want(t, "Extend", h.Extend(t.Context(), 2*bed.Lease), redlatch.ErrLeaseLost)
@@ -79,13 +69,10 @@ var scenes = []scene{
 		}
 	}},
 	{"wait and give up", func(t *testing.T, ctx context.Context, x *bed.Site, l redlatch.Locker, name string) {
-		t.Helper()
 		before := bed.Lock(t, t.Context(), x.Beside(name))
 		ctx, leave := context.WithCancel(ctx)
 		defer leave()
-		asked := x.Asked(t, name)
-		got := bed.Async(ctx, l)
-		asked()
+		got := begun(t, ctx, x, name, l)
 		leave()
 		if a := bed.Get(t, got); !errors.Is(a.Err, context.Canceled) {
 			t.Errorf("Lock: %v, want one that ended with its ctx", a.Err)
@@ -94,54 +81,41 @@ var scenes = []scene{
 	}},
 }
 
-// What the network does to a command, the n-th of those that match. The first function makes it happen, and
-// returns what comes later: while the lock should be free, and while somebody holds it again.
+// What the network does to a command, the n-th of those that match.
 type fault struct {
 	name string
-	set  func(t *testing.T, p *testbed.Proxy, n int64, m testbed.Match) (trap *testbed.Trap, free, held func())
-	// own says that who holds it again is the same owner, else another one; twice, that the server had answered.
-	own, twice bool
+	set  func(p *testbed.Proxy, n int64, m testbed.Match) *testbed.Trap
+	// free says that what was caught comes when the lock should be free, held when somebody holds it again, own that
+	// this is the same owner, else another one; twice, that the server had answered.
+	free, held, own, twice bool
 }
 
-func once(set func(*testbed.Proxy, testbed.Match) *testbed.Trap) func(*testing.T, *testbed.Proxy, int64, testbed.Match) (*testbed.Trap, func(), func()) {
-	return func(_ *testing.T, p *testbed.Proxy, n int64, m testbed.Match) (*testbed.Trap, func(), func()) {
-		return set(p, bed.Nth(n, m)), nothing, nothing
-	}
+func nth(set func(*testbed.Proxy, testbed.Match) *testbed.Trap) func(*testbed.Proxy, int64, testbed.Match) *testbed.Trap {
+	return func(p *testbed.Proxy, n int64, m testbed.Match) *testbed.Trap { return set(p, bed.Nth(n, m)) }
 }
 
-// late delivers what was kept when the lock is held again.
-func late(set func(*testbed.Proxy, testbed.Match) *testbed.Trap) func(*testing.T, *testbed.Proxy, int64, testbed.Match) (*testbed.Trap, func(), func()) {
-	return func(t *testing.T, p *testbed.Proxy, n int64, m testbed.Match) (*testbed.Trap, func(), func()) {
-		t.Helper()
-		trap := set(p, bed.Nth(n, m))
-		return trap, nothing, func() { trap.DeliverAll(t) }
-	}
-}
+var (
+	lostRequest = nth((*testbed.Proxy).DropRequest)
+	copied      = nth((*testbed.Proxy).CopyRequest)
+)
 
 var faults = []fault{
-	{"the request is lost", once((*testbed.Proxy).DropRequest), false, false},
-	{"the reply is lost", once((*testbed.Proxy).DropReply), false, false},
-	{"the reply is lost three times", func(_ *testing.T, p *testbed.Proxy, n int64, m testbed.Match) (*testbed.Trap, func(), func()) {
-		return p.DropReply(bed.From(n, 3, m)).Times(3), nothing, nothing
-	}, false, false},
-	{"the request comes when the lock is free", func(t *testing.T, p *testbed.Proxy, n int64, m testbed.Match) (*testbed.Trap, func(), func()) {
-		t.Helper()
-		trap := p.DropRequest(bed.Nth(n, m))
-		return trap, func() { trap.DeliverAll(t) }, nothing
-	}, false, false},
-	{"the request comes when another holds the lock", late((*testbed.Proxy).DropRequest), false, false},
-	{"the request comes when its owner holds the lock again", late((*testbed.Proxy).DropRequest), true, false},
-	{"the request comes again when another holds the lock", late((*testbed.Proxy).CopyRequest), false, true},
-	{"the request comes again when its owner holds the lock again", late((*testbed.Proxy).CopyRequest), true, true},
-	{"the reply is late", func(t *testing.T, p *testbed.Proxy, n int64, m testbed.Match) (*testbed.Trap, func(), func()) {
-		t.Helper()
+	{name: "the request is lost", set: lostRequest},
+	{name: "the reply is lost", set: nth((*testbed.Proxy).DropReply)},
+	{name: "the reply is lost three times", set: func(p *testbed.Proxy, n int64, m testbed.Match) *testbed.Trap {
+		return p.DropReply(bed.From(n, 3, m)).Times(3)
+	}},
+	{name: "the request comes when the lock is free", set: lostRequest, free: true},
+	{name: "the request comes when another holds the lock", set: lostRequest, held: true},
+	{name: "the request comes when its owner holds the lock again", set: lostRequest, held: true, own: true},
+	{name: "the request comes again when another holds the lock", set: copied, held: true, twice: true},
+	{name: "the request comes again when its owner holds the lock again", set: copied, held: true, own: true, twice: true},
+	{name: "the reply is late", set: func(p *testbed.Proxy, n int64, m testbed.Match) *testbed.Trap {
 		trap := p.StallReply(bed.Nth(n, m))
-		timer := time.AfterFunc(150*time.Millisecond, trap.Release)
-		return trap, func() { timer.Stop(); trap.Release() }, nothing
-	}, false, false},
+		time.AfterFunc(150*time.Millisecond, trap.Release)
+		return trap
+	}},
 }
-
-func nothing() {}
 
 // A command that the network loses, doubles or delays changes nothing: every call comes to what it
 // would have come to, the lock is free afterwards for the next one at once, and the next one's hold
@@ -177,17 +151,14 @@ func loseOne(t *testing.T, x *bed.Site, scene scene, fault fault, n int64) (caug
 	t.Helper()
 	name := bed.Name(t.Name())
 	ctx := redlatch.WithOwner(t.Context(), "one")
-	trap, free, held := fault.set(t, x.Proxies[0], n, bed.Of(name))
+	trap := fault.set(x.Proxies[0], n, bed.Of(name))
 	l := x.Kind.Lasting(x.Through, name)
 	if fault.twice {
 		l = x.Lock(name) // whose place, made once more when it was given up, ends soon
 	}
 	scene.run(t, ctx, x, l, name)
-	select {
-	case <-trap.Hits():
-		caught = true
-		free()
-	default:
+	if caught = len(trap.Hits()) > 0; caught && fault.free {
+		trap.DeliverAll(t)
 	}
 	trap.Times(0)
 	var next redlatch.Hold
@@ -197,8 +168,8 @@ func loseOne(t *testing.T, x *bed.Site, scene scene, fault fault, n int64) (caug
 	} else {
 		next = x.Everywhere(t, t.Context(), x.Beside(name), name, x.Direct)
 	}
-	if caught {
-		held()
+	if caught && fault.held {
+		trap.DeliverAll(t)
 	}
 	switch {
 	case x.Kind.Shared: // a request of one who gave up is another reader's until it is taken back

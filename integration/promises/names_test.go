@@ -40,10 +40,7 @@ func TestNamesMayBeAnything(t *testing.T) {
 			next := bed.Async(t.Context(), x.Beside(name))
 			time.Sleep(2 * time.Millisecond) // waiting or not: it must get it
 			bed.Unlock(t, h)
-			a := bed.Get(t, next)
-			if a.Err != nil {
-				t.Fatal(a.Err)
-			}
+			a := entered(t, next)
 			if st, err := x.Beside(name).(operated).State(t.Context()); err != nil || !st.Held || x.Kind.Servers == 1 && st.Name != name {
 				t.Errorf("State: %+.200v, %v", st, err)
 			}
@@ -99,9 +96,7 @@ func TestNamesMayBeAnything(t *testing.T) {
 			if !reflect.DeepEqual(data(), before) {
 				t.Error("it was touched")
 			}
-			for _, key := range x.Kind.Names(name) {
-				onAll(t, x, "DEL", key)
-			}
+			onAll(t, x, append([]string{"DEL"}, x.Kind.Names(name)...)...)
 		}
 	}
 	besideEachOther(t, nil, all)

@@ -26,7 +26,7 @@ func TestNestedHolds(t *testing.T) {
 			if left := stands(t, x, name); left < 50*time.Second {
 				t.Errorf("the inner Unlock has cut the lease to %v", left)
 			}
-			bed.Eventually(t, "each count is 1", func() bool { return counts(t, x, name, "1") })
+			bed.Eventually(t, "each count is 1", func() bool { return miscounted(t, x, name, 1) == "" })
 			if !outer.ValidUntil().Equal(promised) {
 				t.Errorf("the inner Unlock has moved the outer hold's end by %v", outer.ValidUntil().Sub(promised))
 			}
@@ -44,25 +44,18 @@ func TestNestedHolds(t *testing.T) {
 			l := x.Kind.New(x.Fresh(t, func(c *redlatch.Config) { c.UnlockTimeout = 2 * time.Second }), name)
 			outer := bed.Lock(t, t.Context(), l)
 			inner := bed.Lock(t, outer.Context(), l, redlatch.WithLease(lease))
-			for _, p := range x.Proxies {
-				p.Refuse()
-				p.Cut()
-			}
+			cutOff(x)
 			want(t, "Unlock", inner.Unlock(context.Background()), redlatch.ErrUnavailable)
 			ends := lease < 5*time.Second
 			if ends {
 				time.Sleep(lease) // nothing of it is left
 			}
-			if !counts(t, x, name, "2") {
-				t.Error("the counts have changed before the server can be reached again")
-			}
-			for _, p := range x.Proxies {
-				p.Admit(t)
-			}
+			counted(t, x, name, 2) // nothing has changed before the server can be reached again
+			admit(t, x)
 			if ends {
 				want(t, "the second Unlock", inner.Unlock(context.Background()), redlatch.ErrUnavailable)
 			} else {
-				bed.Eventually(t, "the release", func() bool { return counts(t, x, name, "1") })
+				bed.Eventually(t, "the release", func() bool { return miscounted(t, x, name, 1) == "" })
 				want(t, "the second Unlock", inner.Unlock(context.Background()), nil)
 			}
 			want(t, "the third Unlock", inner.Unlock(context.Background()), redlatch.ErrNotHeld)
@@ -99,12 +92,8 @@ func TestNestedHolds(t *testing.T) {
 			}
 		}
 	}
-	for _, first := range []bool{true, false} {
-		what := "one whose lease ended keeps nothing, the inner"
-		if first {
-			what = "one whose lease ended keeps nothing, the outer"
-		}
-		all[what] = func(t *testing.T, x *bed.Site, name string) {
+	for what, first := range map[string]bool{"the inner": false, "the outer": true} {
+		all["one whose lease ended keeps nothing, "+what] = func(t *testing.T, x *bed.Site, name string) {
 			job, l := redlatch.WithOwner(t.Context(), "job"), x.Lock(name)
 			var lives redlatch.Hold
 			if !first {
@@ -152,23 +141,6 @@ func TestNestedHolds(t *testing.T) {
 	overKinds(t, nil, all)
 }
 
-// counts reports whether each key of the lock has one holder, with this count.
-func counts(t *testing.T, x *bed.Site, name, want string) bool {
-	t.Helper()
-	same := true
-	for _, s := range x.Servers {
-		for _, key := range x.Kind.Names(name) {
-			all := s.Hash(t, "HGETALL", key)
-			delete(all, "mode")
-			for _, n := range all {
-				same = same && n == want
-			}
-			same = same && len(all) == 1
-		}
-	}
-	return same
-}
-
 // believes fails if the hold counts for longer than the lock stands. The hold's deadline may move on while that is
 // looked at. A slow look is on its side: the answer tells what was left before it came.
 func believes(t *testing.T, x *bed.Site, name string, h redlatch.Hold) {
@@ -204,11 +176,9 @@ func raised(t *testing.T, x *bed.Site, name string, lease time.Duration, raise f
 // holds the lock for that long.
 var raises = map[string]func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold){
 	"by an inner hold": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
-		t.Helper()
 		bed.Unlock(t, bed.Lock(t, outer.Context(), x.Lock(name), redlatch.WithLease(time.Hour)))
 	},
 	"a late answer": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
-		t.Helper()
 		ctx, leave := context.WithCancel(outer.Context())
 		caught, release := stalled((*testbed.Proxy).StallReply, bed.Of)(t, x, 0, name)
 		got := bed.Async(ctx, x.Lock(name), redlatch.WithLease(time.Hour))
@@ -218,7 +188,6 @@ var raises = map[string]func(t *testing.T, x *bed.Site, name string, outer redla
 		release()
 	},
 	"a lost answer": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
-		t.Helper()
 		ctx, leave := context.WithCancel(outer.Context())
 		var lost, again []*testbed.Trap
 		for _, p := range x.Proxies {
@@ -235,7 +204,6 @@ var raises = map[string]func(t *testing.T, x *bed.Site, name string, outer redla
 		}
 	},
 	"an extension": func(t *testing.T, x *bed.Site, name string, outer redlatch.Hold) {
-		t.Helper()
 		ctx, leave := context.WithCancel(t.Context())
 		caught, release := stalled((*testbed.Proxy).StallReply, bed.Of)(t, x, 0, name)
 		errs := make(chan error, 1)

@@ -154,23 +154,10 @@ func TestOperatorsTakeALockAway(t *testing.T) {
 	overKinds(t, []func(*redlatch.Config){func(c *redlatch.Config) { c.LeaseTime = time.Hour }}, all) // no check comes meanwhile
 }
 
-// waits lets somebody behind the proxies wait for what the lock excludes.
-func waits(t *testing.T, x *bed.Site, name string) <-chan bed.Attempt {
-	t.Helper()
-	asked := x.Asked(t, name)
-	got := bed.Async(t.Context(), x.Kind.Excluded(x.Through, name))
-	asked()
-	quiet(t, x)
-	return got
-}
-
 // inside waits until who waited is inside, soon after the lock that h had was free.
 func inside(t *testing.T, h redlatch.Hold, got <-chan bed.Attempt, since time.Time, soon time.Duration) {
 	t.Helper()
-	a := bed.Get(t, got)
-	if a.Err != nil {
-		t.Fatal(a.Err)
-	}
+	a := entered(t, got)
 	if took := a.At.Sub(since); took > soon {
 		t.Errorf("it is inside after %v", took)
 	}

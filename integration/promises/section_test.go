@@ -13,24 +13,20 @@ import (
 
 type section = func(ctx context.Context) error
 
-// Do and TryDo as functions and as methods.
-var sections = map[string]struct {
-	do    func(ctx context.Context, l redlatch.Locker, fn section, opts ...redlatch.AcquireOption) error
-	tryDo func(ctx context.Context, l redlatch.Locker, wait, lease time.Duration, fn section) error
-}{
-	"function": {redlatch.Do, redlatch.TryDo},
-	"method": {
-		func(ctx context.Context, l redlatch.Locker, fn section, opts ...redlatch.AcquireOption) error {
-			return l.(interface { //nolint:forcetypeassert // all have it
-				Do(ctx context.Context, fn func(ctx context.Context) error, opts ...redlatch.AcquireOption) error
-			}).Do(ctx, fn, opts...)
-		},
-		func(ctx context.Context, l redlatch.Locker, wait, lease time.Duration, fn section) error {
-			return l.(interface { //nolint:forcetypeassert // all have it
-				TryDo(ctx context.Context, wait, lease time.Duration, fn func(ctx context.Context) error) error
-			}).TryDo(ctx, wait, lease, fn)
-		},
-	},
+type doer interface {
+	Do(ctx context.Context, fn section, opts ...redlatch.AcquireOption) error
+	TryDo(ctx context.Context, wait, lease time.Duration, fn section) error
+}
+
+// functions are those that do the same as a lock's methods.
+type functions struct{ l redlatch.Locker }
+
+func (f functions) Do(ctx context.Context, fn section, opts ...redlatch.AcquireOption) error {
+	return redlatch.Do(ctx, f.l, fn, opts...)
+}
+
+func (f functions) TryDo(ctx context.Context, wait, lease time.Duration, fn section) error {
+	return redlatch.TryDo(ctx, f.l, wait, lease, fn)
 }
 
 // Do and TryDo hold the lock while the function runs, whose context re-enters, and unlock whatever becomes of it; TryDo's
@@ -43,12 +39,15 @@ func TestSections(t *testing.T) {
 		return func(context.Context) error { t.Error("the function was called"); return nil }
 	}
 	all := cases{}
-	for form, of := range sections {
+	for form, of := range map[string]func(l redlatch.Locker) doer{
+		"function": func(l redlatch.Locker) doer { return functions{l} },
+		"method":   func(l redlatch.Locker) doer { return l.(doer) }, //nolint:forcetypeassert // all have it
+	} {
 		all[form+": what the function returns or does"] = func(t *testing.T, x *bed.Site, name string) {
 			l, free := x.Lock(name), func() { t.Helper(); bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name))) }
-			err := of.do(t.Context(), l, func(ctx context.Context) error {
+			err := of(l).Do(t.Context(), func(ctx context.Context) error {
 				refused(t, x.Beside(name))
-				return of.do(ctx, l, func(context.Context) error { return boom })
+				return of(l).Do(ctx, func(context.Context) error { return boom })
 			})
 			want(t, "Do", err, boom)
 			free()
@@ -58,23 +57,23 @@ func TestSections(t *testing.T) {
 						t.Error("the panic was swallowed")
 					}
 				}()
-				_ = of.do(t.Context(), l, func(context.Context) error { panic("at the disco") })
+				_ = of(l).Do(t.Context(), func(context.Context) error { panic("at the disco") })
 			}()
 			free()
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = of.do(t.Context(), l, func(context.Context) error { runtime.Goexit(); return nil })
+				_ = of(l).Do(t.Context(), func(context.Context) error { runtime.Goexit(); return nil })
 			}()
 			<-done
 			free()
-			want(t, "Do with a lease of -1", of.do(t.Context(), l, never(t), redlatch.WithLease(-1)), redlatch.ErrInvalidOption)
+			want(t, "Do with a lease of -1", of(l).Do(t.Context(), never(t), redlatch.WithLease(-1)), redlatch.ErrInvalidOption)
 		}
 		all[form+": a loss is told beside the function's error"] = func(t *testing.T, x *bed.Site, name string) {
 			until := func(ctx context.Context) error { <-ctx.Done(); return boom }
 			for what, err := range map[string]error{
-				"Do":    of.do(t.Context(), x.Lock(name), until, redlatch.WithLease(300*time.Millisecond)),
-				"TryDo": of.tryDo(t.Context(), x.Lock(name), bed.Patience, 300*time.Millisecond, until),
+				"Do":    of(x.Lock(name)).Do(t.Context(), until, redlatch.WithLease(300*time.Millisecond)),
+				"TryDo": of(x.Lock(name)).TryDo(t.Context(), bed.Patience, 300*time.Millisecond, until),
 			} {
 				want(t, what, err, boom)
 				want(t, what, err, redlatch.ErrLeaseLost)
@@ -82,20 +81,20 @@ func TestSections(t *testing.T) {
 		}
 		all[form+": a wait limits no section, and one that ends calls nothing"] = func(t *testing.T, x *bed.Site, name string) {
 			const patient, wait = 2 * time.Second, 100 * time.Millisecond
-			err := of.tryDo(t.Context(), x.Lock(name), patient, 0, func(ctx context.Context) error {
+			err := of(x.Lock(name)).TryDo(t.Context(), patient, 0, func(ctx context.Context) error {
 				select {
 				case <-ctx.Done():
 					return context.Cause(ctx)
 				case <-time.After(patient + wait):
 				}
-				want(t, "beside another one's section", of.tryDo(t.Context(), x.Beside(name), 0, 0, never(t)), redlatch.ErrNotAcquired)
+				want(t, "beside another one's section", of(x.Beside(name)).TryDo(t.Context(), 0, 0, never(t)), redlatch.ErrNotAcquired)
 				return boom
 			})
 			want(t, "TryDo", err, boom)
 			before := bed.Lock(t, t.Context(), x.Beside(name))
 			for _, wait := range []time.Duration{0, wait} {
 				began := time.Now()
-				want(t, "TryDo", of.tryDo(t.Context(), x.Lock(name), wait, 0, never(t)), redlatch.ErrNotAcquired)
+				want(t, "TryDo", of(x.Lock(name)).TryDo(t.Context(), wait, 0, never(t)), redlatch.ErrNotAcquired)
 				if took := time.Since(began); took < wait {
 					t.Errorf("it gave up after %v, not %v", took, wait)
 				}

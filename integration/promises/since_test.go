@@ -70,11 +70,8 @@ func TestHeldIsSinceTheGrant(t *testing.T) {
 			bed.Unlock(t, outer)
 		},
 		"after a wait": func(t *testing.T, x *bed.Site, name string) {
-			before := bed.Lock(t, t.Context(), x.Beside(name))
-			waiting := x.Asked(t, name)
-			began := time.Now()
-			next := bed.Async(t.Context(), x.Lock(name))
-			waiting()
+			before, began := bed.Lock(t, t.Context(), x.Beside(name)), time.Now()
+			next := begun(t, t.Context(), x, name, x.Lock(name))
 			asked := span{began, time.Now()}
 			if x.Kind.Queues && !x.Kind.Shared {
 				var st redlatch.State
@@ -87,36 +84,21 @@ func TestHeldIsSinceTheGrant(t *testing.T) {
 			time.Sleep(wait)
 			freed := time.Now().Add(-wait / 2) // a command that is late counts from when it was sent
 			bed.Unlock(t, before)
-			a := bed.Get(t, next)
-			if a.Err != nil {
-				t.Fatal(a.Err)
-			}
+			a := entered(t, next)
 			since(t, x, name, asked, span{freed, a.At})
 			bed.Unlock(t, a.Hold)
 		},
 		"behind others of its process": func(t *testing.T, x *bed.Site, name string) {
-			before := bed.Lock(t, t.Context(), x.Beside(name))
-			waiting := x.Asked(t, name)
-			began := time.Now()
-			got := []<-chan bed.Attempt{bed.Async(t.Context(), x.Lock(name))}
-			waiting()
-			got = append(got, bed.Async(t.Context(), x.Lock(name)))
+			before, began := bed.Lock(t, t.Context(), x.Beside(name)), time.Now()
+			one := begun(t, t.Context(), x, name, x.Lock(name))
+			other := bed.Async(t.Context(), x.Lock(name))
 			time.Sleep(wait)
 			freed := time.Now().Add(-wait / 2) // a command that is late counts from when it was sent
 			bed.Unlock(t, before)
-			for len(got) > 0 { // whoever comes first gives it to the other one
-				var a bed.Attempt
-				select {
-				case a = <-got[0]:
-					got = got[1:]
-				case a = <-got[len(got)-1]:
-					got = got[:len(got)-1]
-				}
-				if a.Err != nil {
-					t.Fatal(a.Err)
-				}
+			for range 2 { // whoever comes first gives it to the other one
+				h := either(t, one, other)
 				since(t, x, name, span{began, freed}, span{freed, time.Now()})
-				bed.Unlock(t, a.Hold)
+				bed.Unlock(t, h)
 			}
 		},
 	})

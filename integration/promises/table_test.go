@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 type cases = map[string]func(t *testing.T, x *bed.Site, name string)
@@ -65,6 +66,49 @@ func refusedTo(t *testing.T, ctx context.Context, l redlatch.Locker) { //nolint:
 	}
 }
 
+// entered waits for who gets the lock, and when.
+func entered(t *testing.T, from <-chan bed.Attempt) bed.Attempt {
+	t.Helper()
+	a := bed.Get(t, from)
+	if a.Err != nil {
+		t.Fatalf("Lock: %v", a.Err)
+	}
+	return a
+}
+
+// either waits for who of two gets the lock; asked once more, for the other one.
+func either(t *testing.T, one, other <-chan bed.Attempt) redlatch.Hold {
+	t.Helper()
+	var a bed.Attempt
+	select {
+	case a = <-one:
+	case a = <-other:
+	case <-time.After(bed.Patience):
+		t.Fatal("neither gets the lock")
+	}
+	if a.Err != nil {
+		t.Fatalf("Lock: %v", a.Err)
+	}
+	return a.Hold
+}
+
+// begun asks for a lock, and returns when a command of that has come to a proxy.
+func begun(t *testing.T, ctx context.Context, x *bed.Site, name string, l redlatch.Locker) <-chan bed.Attempt { //nolint:revive // t first, as in testing
+	t.Helper()
+	asked := x.Asked(t, name)
+	got := bed.Async(ctx, l)
+	asked()
+	return got
+}
+
+// waits lets somebody behind the proxies wait for what the lock excludes, until nothing is under way.
+func waits(t *testing.T, x *bed.Site, name string) <-chan bed.Attempt {
+	t.Helper()
+	got := begun(t, t.Context(), x, name, x.Kind.Excluded(x.Through, name))
+	quiet(t, x)
+	return got
+}
+
 // alive fails if the hold's context has ended.
 func alive(t *testing.T, h redlatch.Hold) {
 	t.Helper()
@@ -87,6 +131,10 @@ func wantNot(t *testing.T, what string, err error, sentinels ...error) {
 	if oneOf(err, sentinels) {
 		t.Errorf("%s: %v, which is none of %v", what, err, sentinels)
 	}
+}
+
+func oneOf(err error, sentinels []error) bool {
+	return slices.ContainsFunc(sentinels, func(e error) bool { return errors.Is(err, e) })
 }
 
 // ended waits until the hold's context has ended for this cause.
@@ -153,6 +201,37 @@ func onAll(t *testing.T, x *bed.Site, args ...string) {
 	for _, s := range x.Servers {
 		s.Do(t, args...)
 	}
+}
+
+// cutOff leaves the clients behind the proxies without connections, until admit.
+func cutOff(x *bed.Site) {
+	for _, p := range x.Proxies {
+		p.Refuse()
+		p.Cut()
+	}
+}
+
+func admit(t *testing.T, x *bed.Site) {
+	t.Helper()
+	for _, p := range x.Proxies {
+		p.Admit(t)
+	}
+}
+
+// slowed delays what goes through the proxies in one direction.
+func slowed(x *bed.Site, d testbed.Direction, by time.Duration) {
+	for _, p := range x.Proxies {
+		p.Delay(d, by)
+	}
+}
+
+// closeAll closes one client after the other, and returns how long that took.
+func closeAll(clients []*redlatch.Client) time.Duration {
+	began := time.Now()
+	for _, c := range clients {
+		c.Close()
+	}
+	return time.Since(began)
 }
 
 // quiet waits until nobody asks the site's servers: who waits sleeps.

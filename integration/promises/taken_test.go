@@ -13,11 +13,10 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// A lock that was taken away is lost for its holder with the next thing that he does, and only for him: he may take it
-// anew, and what stands in its place is left alone.
+// A lock that was taken away is lost for its holder alone, who may take it anew.
 func TestWhoseLockWasTakenAway(t *testing.T) {
 	t.Parallel()
-	all := cases{
+	overKinds(t, []func(*redlatch.Config){short}, cases{
 		"from an owner who takes it anew": func(t *testing.T, x *bed.Site, name string) {
 			job, l := redlatch.WithOwner(t.Context(), "job"), x.Lock(name)
 			old := bed.Lock(t, job, l, redlatch.WithLease(brief(x)))
@@ -33,27 +32,7 @@ func TestWhoseLockWasTakenAway(t *testing.T) {
 			refused(t, x.Beside(name))
 			bed.Unlock(t, anew)
 		},
-	}
-	for what, step := range map[string]func(outer, inner redlatch.Hold, l redlatch.Locker) error{
-		"the release of an inner hold": func(_, inner redlatch.Hold, _ redlatch.Locker) error { return inner.Unlock(context.Background()) },
-		"a re-entry": func(outer, _ redlatch.Hold, l redlatch.Locker) error {
-			_, err := l.TryLock(outer.Context(), 0, 0)
-			return err
-		},
-	} {
-		all["for another type, which "+what+" finds"] = func(t *testing.T, x *bed.Site, name string) {
-			l := x.Lock(name)
-			outer := bed.Lock(t, t.Context(), l)
-			inner := bed.Lock(t, outer.Context(), l)
-			taken := takeAway(t, x, losses["is something else"], name)
-			want(t, what, step(outer, inner, l), redlatch.ErrLeaseLost)
-			ended(t, outer, redlatch.ErrLeaseLost)
-			_ = inner.Unlock(context.Background())
-			_ = outer.Unlock(context.Background())
-			taken.untouched(t)
-		}
-	}
-	overKinds(t, []func(*redlatch.Config){short}, all)
+	})
 }
 
 // Who may delete a lock and not publish takes it away all the same, and is told that nobody was woken: who waits comes by
@@ -129,9 +108,7 @@ func TestADeletedLockIsNotLeftLying(t *testing.T) {
 				}
 			}
 			h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(time.Hour))
-			asked := x.Asked(t, name)
-			got := bed.Async(t.Context(), l)
-			asked()
+			got := begun(t, t.Context(), x, name, l)
 			quiet(t, x)
 			deleted(t, x, name)
 			want(t, "Extend", h.Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)

@@ -24,9 +24,7 @@ func TestAHoldInTrouble(t *testing.T) {
 		"its server comes back with old data": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
 			ctx, leave := context.WithCancel(t.Context())
-			asked := x.Asked(t, name)
-			left := bed.Async(ctx, x.Kind.Excluded(x.Through, name))
-			asked()
+			left := begun(t, ctx, x, name, x.Kind.Excluded(x.Through, name))
 			quiet(t, x) // it stands in the queue, if there is one
 			onAll(t, x, "SAVE")
 			leave()
@@ -108,12 +106,8 @@ func TestAHoldInTrouble(t *testing.T) {
 			}
 		},
 	}
-	for _, reads := range []bool{false, true} {
-		what := "its owner re-enters without a pause"
-		if reads {
-			what = "its owner reads without a pause"
-		}
-		all[what] = func(t *testing.T, x *bed.Site, name string) {
+	for does, reads := range map[string]bool{"re-enters": false, "reads": true} {
+		all["its owner "+does+" without a pause"] = func(t *testing.T, x *bed.Site, name string) {
 			l, inner := x.Lock(name), x.Lock(name)
 			opts := []redlatch.AcquireOption{redlatch.WithLease(asked(x, lease/15))} // too short to keep the outer one
 			switch {

@@ -78,16 +78,12 @@ func TestAHoldIsUnlockedOnce(t *testing.T) {
 		},
 		"without a context, which is the caller's mistake": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
-			for _, p := range x.Proxies {
-				p.Delay(testbed.Requests, 200*time.Millisecond)
-			}
+			slowed(x, testbed.Requests, 200*time.Millisecond)
 			ctx, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			want(t, "Extend", h.Extend(ctx, time.Minute), context.DeadlineExceeded) // its command is on its way
 			leave()
 			want(t, "Unlock", h.Unlock(nil), nil) //nolint:staticcheck // it is the question
-			for _, p := range x.Proxies {
-				p.Delay(testbed.Requests, 0)
-			}
+			slowed(x, testbed.Requests, 0)
 		},
 		"an inner one costs a command": func(t *testing.T, x *bed.Site, name string) {
 			for _, lease := range []time.Duration{30 * time.Second, time.Hour} {

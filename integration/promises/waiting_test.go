@@ -1,7 +1,6 @@
 package promises
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,61 +12,41 @@ import (
 
 // What happens to a lock that somebody waits for; the waiter is inside then, whoever the holder was.
 var wakes = map[string]func(t *testing.T, x *bed.Site, name string, h redlatch.Hold){
-	"unlocked":    func(t *testing.T, _ *bed.Site, _ string, h redlatch.Hold) { t.Helper(); bed.Unlock(t, h) },
-	"forced open": func(t *testing.T, x *bed.Site, name string, _ redlatch.Hold) { t.Helper(); forceOpen(t, x, name) },
+	"unlocked":    func(t *testing.T, _ *bed.Site, _ string, h redlatch.Hold) { bed.Unlock(t, h) },
+	"forced open": func(t *testing.T, x *bed.Site, name string, _ redlatch.Hold) { forceOpen(t, x, name) },
 	"deleted by hand": func(t *testing.T, x *bed.Site, name string, _ redlatch.Hold) {
-		t.Helper()
-		for _, s := range x.Servers {
-			for _, key := range x.Kind.Names(name) {
-				s.Do(t, "DEL", key)
-			}
-		}
+		onAll(t, x, append([]string{"DEL"}, x.Kind.Names(name)...)...)
 	},
 	"unlocked, and the message is lost": func(t *testing.T, x *bed.Site, _ string, h redlatch.Hold) {
-		t.Helper()
 		for i, s := range x.Servers {
 			x.Proxies[i].Refuse() // nobody listens before it is unlocked
 			s.Do(t, "CLIENT", "KILL", "TYPE", "pubsub")
 		}
 		bed.Unlock(t, h)
-		for _, p := range x.Proxies {
-			p.Admit(t)
-		}
+		admit(t, x)
 	},
 	"unlocked while the waiter has no connection": func(t *testing.T, x *bed.Site, _ string, h redlatch.Hold) {
-		t.Helper()
-		for _, p := range x.Proxies {
-			p.Refuse()
-			p.Cut()
-		}
+		cutOff(x)
 		bed.Unlock(t, h)
-		for _, p := range x.Proxies {
-			p.Admit(t)
-		}
+		admit(t, x)
 	},
 	"unlocked while the scripts are gone": func(t *testing.T, x *bed.Site, _ string, h redlatch.Hold) {
-		t.Helper()
-		for _, s := range x.Servers {
-			s.Do(t, "SCRIPT", "FLUSH")
-		}
+		onAll(t, x, "SCRIPT", "FLUSH")
 		bed.Unlock(t, h)
 	},
 	"unlocked while answers are slow": func(t *testing.T, x *bed.Site, _ string, h redlatch.Hold) {
-		t.Helper()
-		for _, p := range x.Proxies {
-			p.Delay(testbed.Replies, 60*time.Millisecond)
-			p.Delay(testbed.Requests, 60*time.Millisecond)
-			t.Cleanup(func() { p.Delay(testbed.Replies, 0); p.Delay(testbed.Requests, 0) })
+		for _, d := range []testbed.Direction{testbed.Replies, testbed.Requests} {
+			slowed(x, d, 60*time.Millisecond)
+			t.Cleanup(func() { slowed(x, d, 0) })
 		}
 		bed.Unlock(t, h)
 	},
 	"kept by servers that start again, and unlocked": func(t *testing.T, x *bed.Site, name string, h redlatch.Hold) {
-		t.Helper()
 		restart(t, x, testbed.Keep)
 		refused(t, x.Beside(name))
 		bed.Unlock(t, h)
 	},
-	"gone with servers that start again": func(t *testing.T, x *bed.Site, _ string, _ redlatch.Hold) { t.Helper(); restart(t, x, testbed.Empty) },
+	"gone with servers that start again": func(t *testing.T, x *bed.Site, _ string, _ redlatch.Hold) { restart(t, x, testbed.Empty) },
 }
 
 func restart(t *testing.T, x *bed.Site, data testbed.Data) {
@@ -77,25 +56,10 @@ func restart(t *testing.T, x *bed.Site, data testbed.Data) {
 	}
 }
 
-// Who waits is woken, whatever frees the lock, long before a lease would have ended, also where no message comes; who
-// waits for a limited time waits that long.
+// Who waits is woken, whatever frees the lock, long before a lease would have ended, also where no message comes.
 func TestAWaiterIsWoken(t *testing.T) {
 	t.Parallel()
 	all := cases{
-		"a wait ends when its time is over": func(t *testing.T, x *bed.Site, name string) {
-			before := bed.Lock(t, t.Context(), x.Beside(name))
-			const wait = 200 * time.Millisecond
-			began := time.Now()
-			_, err := x.Lock(name).TryLock(t.Context(), wait, 0)
-			if took := time.Since(began); took < wait || took > wait+slack {
-				t.Errorf("a wait of %v took %v", wait, took)
-			}
-			busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
-			if !is || !errors.Is(err, redlatch.ErrNotAcquired) || busy.Holder == "" || busy.Remaining <= 0 {
-				t.Errorf("TryLock: %+v", err)
-			}
-			bed.Unlock(t, before)
-		},
 		"it is unlocked before the subscription stands": func(t *testing.T, x *bed.Site, name string) {
 			before := bed.Lock(t, t.Context(), x.Beside(name))
 			caught, release := stalled((*testbed.Proxy).StallRequest, func(name string) testbed.Match {
@@ -105,7 +69,7 @@ func TestAWaiterIsWoken(t *testing.T) {
 			bed.Eventually(t, "a subscription on its way", caught)
 			bed.Unlock(t, before)
 			release()
-			bed.Unlock(t, allGot(t, []<-chan bed.Attempt{got})[0])
+			bed.Unlock(t, bed.Hold(t, got))
 		},
 	}
 	for what, free := range wakes {
@@ -122,10 +86,7 @@ func TestAWaiterIsWoken(t *testing.T) {
 				got := bed.Run(func() (redlatch.Hold, error) { return try(x.Lock(name)) })
 				asked()
 				free(t, x, name, before)
-				a := bed.Get(t, got)
-				if a.Err != nil {
-					t.Fatalf("%s: %v", form, a.Err)
-				}
+				a := entered(t, got)
 				refused(t, x.Beside(name))
 				bed.Unlock(t, a.Hold)
 				_ = before.Unlock(t.Context()) // it is lost, or is unlocked
