@@ -213,10 +213,11 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 		bad.m = m
 	}
 	kept := bed.Lock(t, t.Context(), c.RLock("good"))
-	taken, err := c.RLock("bad-taken").Lock(bad) // its context is never asked for
+	taken, err := c.RLock("bad-taken").Lock(bad)
 	if err != nil {
 		t.Fatal(err)
 	}
+	ends := taken.Context()
 	lost := bed.Lock(t, t.Context(), c.RLock("good-lost"))
 	busy := bed.Lock(t, t.Context(), r.open().RLock("bad-busy"))
 
@@ -265,6 +266,7 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 		useful(fmt.Sprint("good", i))
 	}
 	within(t, "the loss of another lock", lost.Context().Done())
+	within(t, "the loss of a bad lock", ends.Done())
 	if m.armed.Load() && (!needed || ctxs) { // a client that blocks can't give back
 		bed.Eventually(t, "the late grant is given back", func() bool { return r.server.Int(t, "EXISTS", "bad-late") == 0 })
 	}

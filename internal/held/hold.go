@@ -54,7 +54,8 @@ type Hold struct {
 // that contexts derived from it need no goroutine.
 type holdContext struct {
 	context.Context
-	cancel  context.CancelCauseFunc
+	cancel  context.CancelCauseFunc // calls no code of the user's
+	forget  func()                  // lets go of the parent, which may be a type of the user's; after cancel
 	carries carried
 	ended   func() // guarded by reg.mu; see OnEnd
 }
@@ -101,8 +102,9 @@ func (h *Hold) Context() context.Context {
 		return ctx
 	}
 	// The parent may be a type of the user's: it is not called under the mutex.
-	inner, cancel := context.WithCancelCause(h.parent)
-	fresh := &holdContext{Context: inner, cancel: cancel, carries: h.claim.Owner.carries()}
+	below, forget := context.WithCancel(h.parent)
+	inner, cancel := context.WithCancelCause(below)
+	fresh := &holdContext{Context: inner, cancel: cancel, forget: forget, carries: h.claim.Owner.carries()}
 	r.mu.Lock()
 	ctx = h.ctx
 	if ctx == nil {
@@ -112,10 +114,11 @@ func (h *Hold) Context() context.Context {
 	r.mu.Unlock()
 	switch {
 	case ctx != nil:
-		cancel(nil)
+		forget()
 		return ctx
 	case over:
 		cancel(cause)
+		forget()
 	}
 	return fresh
 }
@@ -132,6 +135,7 @@ func (h *Hold) end() {
 	r.mu.Unlock()
 	if ctx != nil {
 		ctx.cancel(cause)
+		r.cfg.News.Tell(ctx.forget)
 	}
 	if ended != nil {
 		ended()

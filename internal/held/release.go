@@ -228,6 +228,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	for i := range rel.parts {
 		if ctx := rel.parts[i].ctx; ctx != nil {
 			ctx.cancel(lock.ErrUnlocked) // one that is asked for from now on ends by itself
+			defer ctx.forget()
 		}
 	}
 	if r.cfg.Observer != nil && !rel.unseen { // its code may panic, which must cost no more than this call
