@@ -111,16 +111,17 @@ func TestNoFigureOfABrokenLock(t *testing.T) {
 	gone := errors.New("gone")
 	for _, tc := range []struct {
 		inside   int
+		perTurn  time.Duration
 		unlocked error
 		spec     Spec
 		want     error
 	}{
-		{1, gone, Spec{Goroutines: 1, OwnKeys: true, Key: "k"}, gone},
-		{2, nil, Spec{Goroutines: 3, Section: time.Millisecond, WarmUp: time.Millisecond, Key: "k"}, errOverlap},
+		{1, time.Millisecond, gone, Spec{Goroutines: 1, OwnKeys: true, Key: "k"}, gone},
+		{2, 0, nil, Spec{Goroutines: 3, Section: time.Millisecond, WarmUp: time.Millisecond, Key: "k"}, errOverlap},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(tc.inside)
-			f.unlocked, f.perTurn = tc.unlocked, time.Millisecond
+			f.unlocked, f.perTurn = tc.unlocked, tc.perTurn
 			if _, err := runPairs(t, f, tc.spec); !errors.Is(err, tc.want) {
 				t.Errorf("it ended with: %v, not: %v", err, tc.want)
 			}
