@@ -42,9 +42,9 @@ type Config struct {
 
 	// ClientBuilder makes the client from the completed options, in place of
 	// rueidis.NewClient. Use it to wrap the client, for instance with rueidisotel.
-	// It must keep SelectDB: a [MultiLock] of one name in two databases goes by it, and the
-	// dial function: after a failover behind one address redlatch leaves a master that is a
-	// replica now by ending the connections that it has dialled. The Client closes what it returns.
+	// It must keep SelectDB, by which a [MultiLock] tells databases apart, and the dial function: when
+	// a master has become a replica behind its address, redlatch ends the connections that it has
+	// dialled. The Client closes what it returns.
 	ClientBuilder func(rueidis.ClientOption) (rueidis.Client, error)
 
 	// Name tells people which program this is. With the Client's id it names the Client's

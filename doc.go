@@ -29,7 +29,7 @@
 //	client.ReadWriteLock(name)  ReadLock() for any number of readers, WriteLock() for one writer
 //	MultiLock(a, b)             all of them, or none
 //	QuorumLock(a, b, c)         a majority of the copies of one lock, on independent servers
-//	client.Once(name)           no lock: a job at most once per period, over all replicas
+//	client.Once(name)           a job at most once per period, over all replicas; it uses the RLock of that name
 //
 // All locks have these calls:
 //

@@ -86,10 +86,10 @@ func (c *Client) forceUnlock(ctx context.Context, name string, set settings.Forc
 }
 
 // Evictions reads the history of evictions, the newest first: what ForceUnlock with [Recorded] has noted of the lock of
-// this name, or of all locks under the Client's prefix if name is "". It returns at most most entries, from 1 to
+// this name, or of all locks under the Client's prefix if name is "". It returns the last limit ones, from 1 to
 // 1,000; another number is an [ErrInvalidOption]. Of what others have written there it reads a bounded part.
 //
 // It blocks and fails as Inspect does.
-func (c *Client) Evictions(ctx context.Context, name string, most int) ([]Eviction, error) {
-	return c.inspector.Evictions(ctx, name, most)
+func (c *Client) Evictions(ctx context.Context, name string, limit int) ([]Eviction, error) {
+	return c.inspector.Evictions(ctx, name, limit)
 }

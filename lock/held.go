@@ -37,7 +37,7 @@ func (e *ShutdownError) Error() string {
 	if more := len(e.Held) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return quote.Line(fmt.Sprintf("redlatch: shutdown: %d locks are still held (%s): %v", len(e.Held), strings.Join(names, ", "), e.Err))
+	return quote.Line(fmt.Sprintf("redlatch: shutdown: still held: %d (%s): %v", len(e.Held), strings.Join(names, ", "), e.Err))
 }
 
 // Unwrap leads to ctx.Err().

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/quote"
@@ -27,9 +28,11 @@ func Join(errs ...error) error {
 type joined []error
 
 func (e joined) Error() string {
-	parts := make([]string, len(e))
-	for i, err := range e {
-		parts[i] = quote.Line(err.Error())
+	parts := make([]string, 0, len(e))
+	for _, err := range e {
+		if text := quote.Line(err.Error()); !slices.Contains(parts, text) { // a loss may be the work's error and the Unlock's
+			parts = append(parts, text)
+		}
 	}
 	return strings.Join(parts, "; ")
 }

@@ -102,13 +102,13 @@ type Hold interface {
 	Token() uint64
 
 	// ValidUntil is the local deadline: by this machine's clocks, the lease on the server does not end before it. Each
-	// renewal moves it forward. A type of your own whose holds have no end returns the zero time. redlatch's never do,
-	// except for a MultiLock whose members are all such types.
+	// renewal moves it forward. A type of your own whose holds have no end returns the zero time. redlatch's holds
+	// never return it.
 	ValidUntil() time.Time
 
 	// Owner is whom State and Inspect name as the holder; its String is what log lines show, and [IfOwner] takes. A
-	// re-entry has the owner of the first hold. Goroutines of one process that a lock is passed on to have that of the
-	// first of them, and readers that share a hold have one owner. Of a MultiLock it is the first member's, of a
+	// re-entry has the owner of the first hold. If a lock is passed on inside a process, Owner stays that
+	// of the first goroutine; readers that share a hold have one owner. Of a MultiLock it is the first member's, of a
 	// QuorumLock that of the first copy that is held: each member and copy has an owner of its own. A type of your own
 	// may return the zero OwnerID.
 	Owner() OwnerID

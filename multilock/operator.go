@@ -30,7 +30,7 @@ func (m *MultiLock) operators() []operated {
 }
 
 // State asks all members at once. Held means that every member is held (of a quorum: a
-// majority). Owners lists the owners of all members, one member after the other.
+// majority). Holders lists those of all members, one member after the other.
 // Remaining is the least of the members (of a quorum: the least of the majority that
 // lasts longest), Token the largest, QueueLength the longest. It blocks and fails as the
 // members' State does; a minority of a quorum may fail.

@@ -152,7 +152,7 @@ func (r *ReadLock) TryDo(ctx context.Context, wait, lease time.Duration, fn func
 }
 
 // State asks the server who holds the lock, in either mode, with each owner's count and
-// remaining lease. QueueLength counts the waiting readers and writers. Queue lists the
+// remaining lease. QueueLength counts those that [lock.State] says. Queue lists the
 // writers alone, the first of each process, in the order in which readers stand back for
 // them. It blocks until the server answers, ctx ends (ctx.Err()) or the Client's
 // UnlockTimeout has passed ([lock.ErrUnavailable]). If the key is not a read-write lock, it

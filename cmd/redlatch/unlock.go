@@ -106,10 +106,13 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner, 
 				"lease would have ended (redlatch doctor --need evict): %s", message(err)), exitError}
 		}
 		did := "was free; waiters were woken"
-		if was {
+		switch {
+		case was:
 			did, unchanged = "was taken away from "+names(victims), "nothing more was changed; the evictions before stand"
-		} else if len(victims) > 0 {
+		case len(victims) > 0:
 			did = "was free by then: nothing was changed"
+		case in.Kind == redlatch.KindNone:
+			did = "was free: there is no key and no queue of this name under the prefix (redlatch ls); who might wait was woken"
 		}
 		fmt.Fprintln(a.std.out, brief(in.Name), did)
 		if lost != nil {

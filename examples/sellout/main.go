@@ -58,7 +58,7 @@ func (s *shop) buy(ctx context.Context, item, user string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.redis.Do(ctx, s.redis.B().Sadd().Key("shop:orders:"+item).Member(user).Build()).Error(); err != nil {
+		if err := s.redis.Do(ctx, s.redis.B().Sadd().Key("shop:buyers:"+item).Member(user).Build()).Error(); err != nil {
 			return err
 		}
 		return s.redis.Do(ctx, s.redis.B().Set().Key("shop:stock:"+item).Value(strconv.FormatInt(stock-1, 10)).Build()).Error()

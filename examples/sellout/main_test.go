@@ -39,7 +39,7 @@ func TestSoldExactly(t *testing.T) {
 	}
 	buyers.Wait()
 	stock, err := redis.Do(t.Context(), redis.B().Get().Key("shop:stock:42").Build()).AsInt64()
-	orders, err2 := redis.Do(t.Context(), redis.B().Scard().Key("shop:orders:42").Build()).AsInt64()
+	orders, err2 := redis.Do(t.Context(), redis.B().Scard().Key("shop:buyers:42").Build()).AsInt64()
 	if err := errors.Join(err, err2); err != nil || sold.Load()+stock != 25 || orders != sold.Load() || stock > 0 && busy.Load() == 0 {
 		t.Errorf("%d sold, %d orders, %d left, %d buyers did not get in, %v", sold.Load(), orders, stock, busy.Load(), err)
 	}
