@@ -102,8 +102,8 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner, 
 		case err != nil && !was:
 			return err
 		case err != nil:
-			untold = &statusError{fmt.Errorf("nobody was woken: redlatch's waiters look by themselves within seconds, others when the "+
-				"lease would have ended (redlatch doctor --need evict): %s", message(err)), exitError}
+			const told = "nobody was woken: redlatch's waiters look within seconds, others at the lease's end (redlatch doctor --need evict): %s"
+			untold = &statusError{fmt.Errorf(told, message(err)), exitError}
 		}
 		did := "was free; waiters were woken"
 		switch {
@@ -151,13 +151,11 @@ func (a *app) confirm(in redlatch.Inspection, victims []redlatch.Holder, answers
 		fmt.Fprintf(a.std.out, "\nNobody holds the lock. This %s.", next)
 	}
 	fmt.Fprint(a.std.out, " Type yes to do it: ")
-	f := file(a.std.in)
-	if f != nil && !term.IsTerminal(int(f.Fd())) {
+	if f := file(a.std.in); f != nil && !term.IsTerminal(int(f.Fd())) {
 		fmt.Fprintln(a.std.out)
 		return usageError("can't ask for confirmation without a terminal: use --yes")
 	}
-	answer, _ := answers.ReadString('\n')
-	if strings.TrimSpace(answer) != "yes" {
+	if answer, _ := answers.ReadString('\n'); strings.TrimSpace(answer) != "yes" {
 		return &statusError{errors.New("cancelled"), exitError}
 	}
 	return nil
