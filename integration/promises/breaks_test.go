@@ -168,8 +168,18 @@ var breaks = []struct {
 	},
 	{
 		"the caller's context does not end the hold's", "internal/held/hold.go",
-		"context.WithCancelCause(h.parent)", "context.WithCancelCause(context.WithoutCancel(h.parent))",
+		"context.WithCancel(h.parent)", "context.WithCancel(context.WithoutCancel(h.parent))",
 		"TestLeases/plain/the_watchdog_renews", "the hold's context does not end",
+	},
+	{
+		"a place of a lost hold's late command stays", "internal/luascript/fair_release.lua",
+		"(ARGV[6] == '1' or ARGV[5] ~= '0')", "ARGV[6] == '1'",
+		"TestALateCommandOfALostHoldKeepsNoPlace/fair", "no key left",
+	},
+	{
+		"a reader's turn of a lost hold's late command stays", "rwlock/readkind.go",
+		"k.free(f, void, void > 0)", "k.free(f, void, false)",
+		"TestALateCommandOfALostHoldKeepsNoPlace/read", "no key left",
 	},
 	{
 		"a partial release sets its own lease", "internal/luascript/shrink.lua",

@@ -239,7 +239,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 			}
 		}()
 		rel.observe(ctx)
-		rel.send(closed, todo, time.Now())
+		rel.send(closed, todo, now)
 		begun = true
 		return
 	}
