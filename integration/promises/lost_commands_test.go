@@ -207,6 +207,7 @@ func TestALateCommandOfALostHoldKeepsNoPlace(t *testing.T) {
 			refusal.Wait(t)
 			late.DeliverAll(t)
 			refusal.Times(0)
+			bed.Eventually(t, "late commands are refused", func() bool { return x.Servers[0].Int(t, "EXISTS", luascript.VoidKey(name)) == 1 })
 			want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 			bed.Unlock(t, next)
 			bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
