@@ -83,6 +83,10 @@ func TestHistory(t *testing.T) {
 		_, err := op.Evictions(t.Context(), "", most)
 		rlWant(t, err, redlatch.ErrInvalidOption)
 	}
+	s.Do(t, "XADD", historyKey, "*", "name", "asked for", "name", "shown")
+	if got := evictions(t, op, "shown", 10); len(got) != 1 || got[0].Name != "shown" { // one and the same, whatever stands there
+		t.Errorf("two names: %+v", got)
+	}
 	for range 2500 {
 		s.Do(t, "XADD", historyKey, "*", "name", "old")
 	}

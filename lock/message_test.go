@@ -51,6 +51,15 @@ func TestMessagesAreOneLine(t *testing.T) {
 	}
 }
 
+// TestJoinSaysOneThingOnce: a loss may be the error of the work, and of the Unlock behind it.
+func TestJoinSaysOneThingOnce(t *testing.T) {
+	lost := &lock.LeaseLostError{Name: "n", Err: errors.New("gone")}
+	both := lock.Join(lost, errors.New("other"), lost)
+	if got, want := both.Error(), lost.Error()+"; other"; got != want || !errors.Is(both, lock.ErrLeaseLost) {
+		t.Errorf("%q, not %q", got, want)
+	}
+}
+
 // TestMessagesWithoutACause: details can be made by users, for their own tests.
 func TestMessagesWithoutACause(t *testing.T) {
 	for _, err := range []error{

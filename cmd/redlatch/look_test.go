@@ -157,11 +157,14 @@ func TestFollower(t *testing.T) {
 		in := redlatch.Inspection{Name: "x", Key: "x", At: at, Kind: redlatch.KindNone}
 		if step.owner != "" {
 			in = seenHeld("x", step.owner, at)
-			in.Holders[0].Remaining = step.left
+			in.Holders[0].Remaining, in.Holders[0].HeldSince = step.left, at.Add(-time.Millisecond)
 		}
 		lines := f.changes(in)
 		if step.says == "" && len(lines) > 0 || step.says != "" && (len(lines) != 1 || !strings.HasPrefix(lines[0].text, step.says)) {
 			t.Errorf("step %d: %v, not %q", i, lines, step.says)
+		}
+		if step.says == "released" && !strings.Contains(lines[0].text, "held for up to ") { // it ended between two looks
+			t.Errorf("step %d: %v", i, lines)
 		}
 	}
 }

@@ -45,6 +45,7 @@ func TestUnlock(t *testing.T) {
 	call(t, s, "unlock", "x", "--owner", "shop/1", "--yes").ends(exitOK)
 	taken(t, h)
 	call(t, s, "unlock", "x", "--owner", "shop/1", "--yes").ends(exitOK, "nothing to do")
+	call(t, s, "unlock", "nobody's", "--any-owner", "--yes").ends(exitOK, "no key and no queue of this name")
 	// Two readers of one process are two owners.
 	r1, r2 := hold(t, c.ReadWriteLock("rw").ReadLock()), hold(t, c.ReadWriteLock("rw").ReadLock())
 	call(t, s, "unlock", "rw", "--owner", "shop/1", "--yes").fails(exitUsage, "2 holders")

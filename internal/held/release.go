@@ -265,7 +265,7 @@ func (rel *Releasing) goOn(closed bool, todo int) {
 	}()
 }
 
-// send sends the first command, if one is to be sent now.
+// send sends the first command, if one is to be sent, or passes the lock on; now is when the release began.
 func (rel *Releasing) send(closed bool, todo int, now time.Time) {
 	r := rel.reg
 	switch {

@@ -12,7 +12,7 @@
 --          the message may be under way, or the server back with older data have granted it again
 --
 -- RETURN   1           done
---          0           neither held by this acquisition nor in the queue; a lock that is free, as
+--          0           neither held by this acquisition nor, with ARGV[6], in the queue; a lock that is free, as
 --                      a release by one key leaves it, is handed over all the same
 --          {2, error}  done, but the server refused the message or the next one's hold: that one
 --                      keeps its place, and has been called
