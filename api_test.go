@@ -231,6 +231,38 @@ func TestRootHasTheNamesOfPackageLock(t *testing.T) {
 	}
 }
 
+// go doc shows nothing of the type behind an alias. So the alias's comment names each field, and each method except those
+// that every error and every JSON type has.
+func TestAliasesNameWhatTheyHave(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "exports.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := regexp.MustCompile(`^(?:field|method) \S+\.([A-Z]\w*)`)
+	common := []string{"Error", "ErrorType", "Is", "Unwrap", "MarshalJSON", "UnmarshalJSON"}
+	scope, named := public(t)[""].Scope(), 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		alias, is := n.(*ast.TypeSpec)
+		if !is {
+			return true
+		}
+		for _, line := range shape(types.Unalias(scope.Lookup(alias.Name.Name).Type()).(*types.Named).Obj()) {
+			found := member.FindStringSubmatch(line)
+			if found == nil || slices.Contains(common, found[1]) {
+				continue
+			}
+			named++
+			if !regexp.MustCompile(`\b` + found[1] + `\b`).MatchString(alias.Doc.Text()) {
+				t.Errorf("the comment of %s does not name %s", alias.Name, found[1])
+			}
+		}
+		return true
+	})
+	if named < 100 {
+		t.Errorf("only %d names were found", named)
+	}
+}
+
 // TestAPI finds an internal type wherever a program can see one, and not where it can't.
 func TestInternalTypesAreFound(t *testing.T) {
 	inside := typesOf(t, modulePath+"/internal/in", `package in

@@ -38,8 +38,8 @@ type (
 	//
 	// Calls: Lock, TryLock, Do, TryDo, State, ForceUnlock, Name. [rwlock.WriteLock] says what each does.
 	WriteLock = rwlock.WriteLock
-	// Member is a lock that [MultiLock] and [QuorumLock] can combine: redlatch's own locks. The interface is
-	// sealed.
+	// Member is a lock that [MultiLock] and [QuorumLock] can combine: a [Locker] (Lock, TryLock) of redlatch's own. The
+	// interface is sealed.
 	Member = multilock.Member
 	// CombinedLock is several locks as one: what the functions [MultiLock] and [QuorumLock] return.
 	//
@@ -56,37 +56,45 @@ const (
 
 // Package lock under this package's name, so that programs import one package.
 type (
-	// Locker is what all lock kinds have in common: Lock and TryLock. [lock.Locker] says
-	// what they block for and return.
+	// Locker is what all lock kinds have in common: Lock and TryLock. [lock.Locker] says what they block for and
+	// return.
 	Locker = lock.Locker
-	// Hold is one successful acquisition: Context, Unlock, Extend, Token, ValidUntil, Name
-	// and Owner. [lock.Hold] says what they do.
+	// Hold is one successful acquisition: Context, Unlock, Extend, Token, ValidUntil, Name and Owner. [lock.Hold] says
+	// what they do.
 	Hold = lock.Hold
-	// MultiHold is the hold of a MultiLock; it has the token of each member.
+	// MultiHold is the hold of a MultiLock: besides Context, Unlock, Extend, Token, ValidUntil, Name and Owner it has
+	// Tokens, those of the members. [lock.MultiHold] says how to get it.
 	MultiHold = lock.MultiHold
-	// State is a snapshot of a lock.
+	// State is a snapshot of a lock, for people: Name, Held, Mode, Holders, Remaining, Token, QueueLength and Queue. What
+	// QueueLength counts depends on the kind: [lock.State].
 	State = lock.State
 	// Mode says how a lock is held.
 	Mode = lock.Mode
 	// Kind says what kind of lock a key is.
 	Kind = lock.Kind
-	// Inspection is what the server knows about a lock of any kind.
+	// Inspection is what the server knows about a lock of any kind: Name, Key, Kind, Problem, Mode, At, Remaining, Token,
+	// HolderCount, Holders, QueueLength, Queue, Processes, Waiting, and the method Held. [lock.Inspection] says what each
+	// means.
 	Inspection = lock.Inspection
-	// Holder is one holder in an Inspection.
+	// Holder is one holder in a State or an Inspection: Owner, its [Process], Mode, Count, Remaining, AskedSince,
+	// HeldSince and TraceID. [lock.Holder] says what each means.
 	Holder = lock.Holder
-	// Waiter is one waiter in an Inspection.
+	// Waiter is one waiter in a State or an Inspection: Owner, its [Process], Mode and AskedSince.
 	Waiter = lock.Waiter
-	// OnceRun is the last run of a [Once].
+	// OnceRun is the last run of a [Once]: Began, Due, and the [Process] that ran it.
 	OnceRun = lock.OnceRun
-	// WaitingProcess is a process that waits for a plain lock, in an [Inspection].
+	// WaitingProcess is a process that waits for an RLock, in an [Inspection]: the [Process], and AskedSince.
 	WaitingProcess = lock.WaitingProcess
-	// Process is where an owner runs.
+	// Process is where an owner runs: ClientID, Client (the Client's name), Addr, and whether it is Unlisted or Disputed.
+	// [lock.Process] says what each means, and that none of it is proven.
 	Process = lock.Process
-	// OwnerID is an owner as Redis stores it, split into its parts; its String is what IfOwner takes.
+	// OwnerID is an owner as Redis stores it, split into its parts: Client, Owner, Explicit, Acquisition, AskedSince and
+	// HeldSince. Its String is what IfOwner takes; Java tells whether Redisson made it.
 	OwnerID = lock.OwnerID
-	// Eviction is an entry of the history of evictions.
+	// Eviction is an entry of the history of evictions: At, Name, Kind, Holds, By, Client, Reason and Evicted. An
+	// operator evicts holders, with ForceUnlock.
 	Eviction = lock.Eviction
-	// Evicted is an owner in an Eviction.
+	// Evicted is an owner in an Eviction, and the Process where it ran: Owner, Process.
 	Evicted = lock.Evicted
 	// ForceOption changes one ForceUnlock.
 	ForceOption = lock.ForceOption
@@ -95,32 +103,33 @@ type (
 	// AcquireOption changes one acquisition.
 	AcquireOption = lock.AcquireOption
 
-	// HeldLock is a lock that a Client holds.
+	// HeldLock is a lock that a Client holds: Name, Type, Mode, Owner, Count, HeldSince, ValidUntil and Fixed.
 	HeldLock = lock.HeldLock
-	// ShutdownError lists the locks that are still held.
+	// ShutdownError is what Shutdown returns if its ctx ends first: Held, the locks that are still held, and Err.
 	ShutdownError = lock.ShutdownError
 
-	// NotAcquiredError is the detail of ErrNotAcquired.
+	// NotAcquiredError is the detail of ErrNotAcquired: Name, Holder, Remaining, Age, Own and Err. Holder is the owner
+	// that was seen last, and Remaining what was left of its lease then, Age before the call ended.
 	NotAcquiredError = lock.NotAcquiredError
-	// UnavailableError is the detail of ErrUnavailable.
+	// UnavailableError is the detail of ErrUnavailable: Name, Op, and Nodes, with an error for each server.
 	UnavailableError = lock.UnavailableError
-	// NodeError is one server's part of an UnavailableError.
+	// NodeError is one server's part of an UnavailableError: Node, its address, and Err.
 	NodeError = lock.NodeError
-	// LeaseLostError is the detail of ErrLeaseLost.
+	// LeaseLostError is the detail of ErrLeaseLost: Name, Owner, Reason, At and Err.
 	LeaseLostError = lock.LeaseLostError
 	// LossReason says how the loss in a LeaseLostError was noticed.
 	LossReason = lock.LossReason
-	// InvalidNameError is the detail of ErrInvalidName.
+	// InvalidNameError is the detail of ErrInvalidName: Name, Reason and Err.
 	InvalidNameError = lock.InvalidNameError
-	// InvalidOptionError is the detail of ErrInvalidOption.
+	// InvalidOptionError is the detail of ErrInvalidOption: Option and Reason.
 	InvalidOptionError = lock.InvalidOptionError
-	// ReplicaAcksError is the detail of ErrReplicaAcks.
+	// ReplicaAcksError is the detail of ErrReplicaAcks: Name, Want and Got, numbers of replicas, and Err.
 	ReplicaAcksError = lock.ReplicaAcksError
-	// OtherOwnerError is the detail of ErrOtherOwner.
+	// OtherOwnerError is the detail of ErrOtherOwner: Name, Owner, who was to be evicted, and Holder, who has the lock.
 	OtherOwnerError = lock.OtherOwnerError
-	// ServerError is an answer of the server that no retry would change.
+	// ServerError is an answer of the server that no retry would change: Name, Op and Err.
 	ServerError = lock.ServerError
-	// ConnectError says why a Client can't connect until something is changed.
+	// ConnectError says why a Client can't connect until something is changed: Node, Reason, Advice and Err.
 	ConnectError = lock.ConnectError
 	// ConnectReason is the kind of a ConnectError.
 	ConnectReason = lock.ConnectReason

@@ -88,7 +88,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 //   - The lock is lost during fn (see [Hold].Context): fn's context ends with cause
 //     [ErrLeaseLost], and Do returns it.
 //   - A failover that loses the last writes can lose the record of a run, and so can a server
-//     that evicts keys; the period may then have a second one. Config.ReplicaAcks narrows the
+//     that drops keys when its memory is full; the period may then have a second one. Config.ReplicaAcks narrows the
 //     window of a failover. Work that must never be done twice needs its own check where it
 //     writes.
 //

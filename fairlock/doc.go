@@ -1,5 +1,5 @@
-// Package fairlock provides the fair lock: exclusive and re-entrant like the plain one, and first come, first served
-// across all processes and machines. Java's Redisson uses the same queue, so Java and Go waiters are served in one
+// Package fairlock provides the fair lock: exclusive and re-entrant like an RLock, and first come, first served across
+// all processes and machines. Java's Redisson uses the same queue, so Java and Go waiters are served in one
 // order.
 //
 // Programs get a FairLock from Client.FairLock and need not import this package; the methods of [FairLock] say what
@@ -21,7 +21,7 @@ package fairlock
 //	hash   redlatch_fair:{name}          redlatch's waiters: until when each counts as alive,
 //	                                     and what it wants: lease, fencing, trace
 //
-// If the list or the zset goes alone (an eviction, a DEL by hand), the next refresh drops
+// If the list or the zset goes alone (dropped for memory, a DEL by hand), the next refresh drops
 // the other one, calls Redisson's waiters in it, and puts redlatch's back in the order of
 // their arrival. If the hash goes, redlatch's waiters keep their entries and write anew
 // what they want.

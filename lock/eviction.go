@@ -7,6 +7,7 @@ import (
 )
 
 // Eviction is an entry of the history on the server: a ForceUnlock that ended a hold and was asked to be [Recorded].
+// (What Redis does with keys when its memory is full, and calls eviction, is in no history.)
 // Whoever may write the history's key may write anything there: it is a record for people, no proof. Its texts are as
 // they stand on the server, and may not print.
 type Eviction struct {

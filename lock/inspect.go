@@ -27,8 +27,7 @@ type Inspection struct {
 	Name string `json:"name"`
 	Key  string `json:"key"`
 
-	// Kind is deduced from the keys on the server. A fair lock without waiters can't be
-	// told from a plain one.
+	// Kind is deduced from the keys on the server. A FairLock without waiters can't be told from an RLock.
 	Kind Kind `json:"kind"`
 	// Problem says why the lock can't be read, if Kind is KindUnknown: what the server said, or
 	// that the name is too long for a lock's. Then only Name and Key are known besides. Others
@@ -48,21 +47,24 @@ type Inspection struct {
 	HolderCount int      `json:"holder_count"`
 	Holders     []Holder `json:"holders"`
 
-	// QueueLength is the number of waiters that the server knows: all waiters of a fair
-	// lock; of a read-write lock all waiting readers, but of writers, and of readers that share
-	// a hold, only the first of each process. Queue lists at most the first 1,000: of a fair
-	// lock the next one first, of a read-write lock the writers in order, then the readers.
-	// Only their own processes know the waiters of a plain lock.
+	// QueueLength is the number of waiters that the server knows:
+	//   - RLock: 0, since only their own processes know its waiters (see Waiting);
+	//   - FairLock: all;
+	//   - ReadWriteLock: all readers, and of the writers the first of each process. With ShareReads of the readers, too,
+	//     only the first of each process.
+	//
+	// Queue lists at most the first 1,000 of them: of a FairLock the next one first, of a ReadWriteLock the writers in
+	// order and then the readers.
 	QueueLength int      `json:"queue_length"`
 	Queue       []Waiter `json:"queue"`
 
 	// Processes is the number of processes that listen for an unlock, or have a waiter in
-	// the queue of a fair lock: those that wait, or waited a moment ago. -1 if it is not
+	// the queue of a FairLock: those that wait, or waited a moment ago. -1 if it is not
 	// known. On a cluster without sharded channels it counts those that listen at the
 	// lock's own node.
 	Processes int `json:"processes"`
-	// Waiting lists those of them that wait for a plain lock with this library, or waited a
-	// moment ago, the one that was refused first first: at most the first 1,000.
+	// Waiting lists those of them that wait for an RLock with this library, or waited a moment ago, in the order in which
+	// they were refused: at most the first 1,000.
 	Waiting []WaitingProcess `json:"waiting,omitempty"`
 }
 

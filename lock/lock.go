@@ -144,10 +144,12 @@ type State struct {
 	Remaining time.Duration // of the lease; 0 when not held or when the key has no TTL
 	Token     uint64        // the last fencing token issued; 0 when the lock object is not fenced
 
-	// QueueLength is the number of waiters that the server knows: all waiters of a FairLock;
-	// of a ReadWriteLock all waiting readers, but of writers, and of readers that share a
-	// hold, only the first of each process. Only their own processes know the waiters of an
-	// RLock.
+	// QueueLength is the number of waiters that the server knows:
+	//   - RLock: 0, since only their own processes know its waiters;
+	//   - FairLock: all;
+	//   - ReadWriteLock: all readers, and of the writers the first of each process. With ShareReads of the readers, too,
+	//     only the first of each process;
+	//   - MultiLock and QuorumLock: those of the member that has most.
 	QueueLength int
 	// Queue lists these waiters in order, the next one first; of a ReadWriteLock only the
 	// writers, since readers have no order. It has at most the first 1,000.

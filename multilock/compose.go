@@ -203,7 +203,7 @@ type unit struct {
 	locks  []*engine.Lock // theirs; none for a quorum
 }
 
-// makeUnits puts plain locks of one client and slot together. A unit stands where
+// makeUnits puts RLocks of one client and slot together. A unit stands where
 // its first leaf does.
 func makeUnits(leaves []leaf) []unit {
 	var units []unit

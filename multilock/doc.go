@@ -11,7 +11,7 @@ package multilock
 //
 // The members are grouped into units:
 //
-//   - all plain locks (RLock) of one client and cluster slot are one unit: one
+//   - all RLocks of one client and cluster slot are one unit: one
 //     script takes all of them or none, and one script frees them;
 //   - every other member is a unit of its own. A MultiLock as a member counts as
 //     its members.

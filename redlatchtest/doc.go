@@ -41,7 +41,7 @@
 // The server is an imitation (miniredis). A test with it shows that your code acquires,
 // releases and loses locks correctly. It shows nothing about
 //
-//   - failovers, replicas, Sentinel, Cluster, persistence, eviction or a full memory,
+//   - failovers, replicas, Sentinel, Cluster, persistence, or a full memory,
 //   - permissions (ACL), or the versions of real servers,
 //   - speed: scripts run many times slower than on a real server,
 //   - a network that loses packets or delivers them late, a process that is paused, clocks

@@ -182,7 +182,7 @@ func isOwner(field string) bool {
 	return ok && len(client) == 36 && strings.Count(client, "-") == 4 && owner != ""
 }
 
-// Lose removes the lock, of any kind, from the server, as a failover, an eviction or a
+// Lose removes the lock, of any kind, from the server, as a failover, a full memory or a
 // careless DEL would. Neither its holder nor its waiters are notified: the holder's Client
 // finds out at its next check, LeaseTime/3 later at most, and ends the hold's context with
 // cause ErrLeaseLost. Lose reports whether the key existed, in any database from 0 to 15; it

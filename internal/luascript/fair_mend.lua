@@ -7,7 +7,7 @@
 -- told.
 
 -- The list and the scores change together, always. One that is there alone has lost the
--- other (an eviction, a DEL by hand): nobody would be called any more, or Redisson's
+-- other (dropped for memory, a DEL by hand): nobody would be called any more, or Redisson's
 -- scripts would stop at an entry without a score. Both begin anew: ours are put back by
 -- their refreshes, Redisson's are called and queue up again.
 local function mend()
