@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
@@ -16,12 +15,12 @@ var nobody kind.Attempt
 
 // passOn gives a lock that is being unlocked to the first of this process who
 // waits for it, without a command.
-func (c *Core) passOn(h *held.Hold, now time.Time) bool {
+func (c *Core) passOn(h *held.Hold) bool {
 	line := h.Lock().Line
 	if c.cfg.Tenure <= 0 || line == "" || !c.hub.Waiting(line) {
 		return false
 	}
-	passed, late := c.reg.Pass(h, now, c.cfg.Tenure, func(give func(held.Receiver) *held.Hold) bool {
+	passed, late := c.reg.Pass(h, c.cfg.Tenure, func(give func(held.Receiver) *held.Hold) bool {
 		return c.hub.TakeHead(line, func(v any) (pubsub.Holder, bool) {
 			a, ok := v.(*acquisition)
 			if !ok || !a.takes(give) {

@@ -22,16 +22,16 @@ type Receiver struct {
 
 // passOn offers a session whose only hold is being released to the waiters of this
 // process. The gate is ours, and the hold's context has ended.
-func (r *Registry) passOn(h *Hold, now time.Time) bool {
-	return r.cfg.PassOn != nil && r.cfg.PassOn(h, now)
+func (r *Registry) passOn(h *Hold) bool {
+	return r.cfg.PassOn != nil && r.cfg.PassOn(h)
 }
 
 // Pass gives the session of h, which is being released, to whom offer chooses, at
 // most tenure after the sending of the last answered command about it, and after this
 // process got it: else the re-entries of its holders would keep the others out. offer is
 // called under the registry's mutex with the function that makes the receiver's
-// hold; it returns false when nobody takes it. late says that the time was over. now may be a little while
-// ago: the receiver looks at the clock again (see Given).
+// hold; it returns false when nobody takes it. late says that the time was over. It is that of now, not of the
+// Unlock's beginning: code of the user's may have run since.
 //
 // Nothing is passed on that is not exactly what a new acquisition would get: an
 // unfenced lock kept by the watchdog, with one hold, confirmed, of a client that
@@ -41,9 +41,10 @@ func (r *Registry) passOn(h *Hold, now time.Time) bool {
 // After a move to another server, a broken connection or a temporary refusal (a restart, a demotion) it needs an answer
 // to a newer command. The client keeps one instant for that (sender.Sender.Broke), not one per node: the key may move
 // meanwhile. Each connection that redlatch dialled notes when it ends, and the table of slots when it changes.
-func (r *Registry) Pass(h *Hold, now time.Time, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
+func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
 	s := h.s
 	r.mu.Lock()
+	now := time.Now()
 	switch {
 	case !r.freshLocked(s):
 		r.mu.Unlock()

@@ -47,7 +47,7 @@ type Config struct {
 	Gone func(l *Lock)
 	// PassOn may give a session whose only hold is being released to somebody else
 	// of this process; see [Registry.Pass]. nil: never.
-	PassOn func(h *Hold, now time.Time) bool
+	PassOn func(h *Hold) bool
 }
 
 // Lock is a named lock of one kind.

@@ -239,11 +239,11 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 			}
 		}()
 		rel.observe(ctx)
-		rel.send(closed, todo, now)
+		rel.send(closed, todo)
 		begun = true
 		return
 	}
-	rel.send(closed, todo, now)
+	rel.send(closed, todo)
 }
 
 // goOn releases in the background what an observer's panic left: its holds have ended.
@@ -251,7 +251,7 @@ func (rel *Releasing) goOn(closed bool, todo int) {
 	rel.values, rel.ends = context.Background(), nil
 	rel.teller.Store(tellsOther)
 	if closed || todo == 0 {
-		rel.send(closed, todo, time.Time{})
+		rel.send(closed, todo)
 		return
 	}
 	rel.reg.wg.Add(1)
@@ -265,8 +265,8 @@ func (rel *Releasing) goOn(closed bool, todo int) {
 	}()
 }
 
-// send sends the first command, if one is to be sent, or passes the lock on; now is when the release began.
-func (rel *Releasing) send(closed bool, todo int, now time.Time) {
+// send sends the first command, if one is to be sent, or passes the lock on.
+func (rel *Releasing) send(closed bool, todo int) {
 	r := rel.reg
 	switch {
 	case closed:
@@ -279,7 +279,7 @@ func (rel *Releasing) send(closed bool, todo int, now time.Time) {
 			defer r.wg.Done()
 			rel.slow()
 		}()
-	case todo == 1 && r.passOn(rel.parts[0].hold, now):
+	case todo == 1 && r.passOn(rel.parts[0].hold):
 		rel.ended[rel.parts[0].index] = "released"
 		rel.parts[0].claim.Gate.Leave()
 		rel.end()
