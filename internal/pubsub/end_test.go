@@ -64,55 +64,40 @@ func TestNodesWithoutTopicsEnd(t *testing.T) {
 	})
 }
 
-// What an old connection says after its end does not count for the new one.
-func TestOldConnectionIsNotHeard(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
-		w := h.Join(one("c"))
-		tries(w)
-		old := s.link.h
-		s.set(func() { s.confirmLate = time.Second })
-		s.cut()
-		time.Sleep(100 * time.Millisecond)
-		if n := w.Take(); !signalled(w) || n.Try || n.Confirmed {
-			t.Error("the loss is not told")
-		}
-		old.Confirmed("c")
-		if signalled(w) || w.Take().Confirmed {
-			t.Error("confirmed by a connection that has ended")
-		}
-		time.Sleep(time.Second)
-		if !tries(w) || !w.Take().Confirmed {
-			t.Error("not confirmed by the new one")
-		}
-		old.Dropped("c")
-		if synctest.Wait(); !w.Take().Confirmed || s.count(s.subs, "c") != 2 {
-			t.Error("dropped by a connection that has ended")
-		}
-		leave(w)
-	})
-}
-
-// A waiter whose topic is confirmed because another's channel is not needed any
-// more looks: a message may have come before it joined.
-func TestConfirmedByAnothersLeaving(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
-		spec := all("c")
-		spec.KeyedMiss = true
-		first := h.Join(spec)
-		tries(first)
-		s.set(func() { s.confirmLate = time.Hour })
-		other := h.Join(spec, pubsub.Keyed("k1", "own"))
-		w := h.Join(spec, pubsub.Keyed("k2"))
-		if signalled(w) || w.Take().Confirmed {
-			t.Error("confirmed too early")
-		}
-		leave(other)
-		if !signalled(w) {
-			t.Error("not woken")
-		}
-		if n := w.Take(); !n.Confirmed || !n.Missed {
-			t.Errorf("news %+v", n)
-		}
-		leave(w, first)
-	})
+// While there is no connection, topics that nobody waits on are forgotten after their time:
+// else each contended name would cost memory for as long as there is none.
+func TestWithoutAConnectionNoIdleTopicsAreKept(t *testing.T) {
+	for name, hangs := range map[string]bool{"it is waited for": true, "it is refused": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+				hang := make(chan struct{})
+				there := sync.OnceFunc(func() { close(hang) })
+				defer there()
+				if s.down = true; hangs {
+					s.hang, s.down = hang, false
+				}
+				stays := h.Join(one("stays"))
+				const lingering = int(pubsub.Linger / time.Millisecond)
+				for i := range 10 * lingering {
+					leave(h.Join(one(fmt.Sprint("c", i))))
+					time.Sleep(time.Millisecond)
+					if n := h.Topics(); n > lingering+3 {
+						t.Fatalf("%d topics after %d visits of 1 ms", n, i+1)
+					}
+				}
+				s.set(func() { s.hang, s.down = nil, false })
+				there()
+				time.Sleep(2 * time.Second)
+				if !tries(stays) || !stays.Take().Confirmed {
+					t.Error("not confirmed when the connection was there")
+				}
+				leave(stays)
+				time.Sleep(5*time.Second + pubsub.IdleNode)
+				synctest.Wait()
+				if n := h.Nodes(); n != 0 {
+					t.Errorf("%d nodes though nobody waits", n)
+				}
+			})
+		})
+	}
 }

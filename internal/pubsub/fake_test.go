@@ -1,10 +1,12 @@
 package pubsub_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,10 +22,11 @@ type fakeServer struct {
 
 	mu      sync.Mutex
 	hang    chan struct{}   // guarded by mu; no connection is made until it is closed; nil: at once
-	asked   []string        // guarded by mu; what was subscribed (+) and unsubscribed (-), in turn
+	asked   []string        // guarded by mu; connections, what was subscribed (+) and unsubscribed (-), in turn
 	down    bool            // guarded by mu; no connection can be made
 	refused map[string]bool // guarded by mu; channels that are denied
 	link    *fakeLink       // guarded by mu; the newest
+	first   *fakeLink       // guarded by mu
 	links   []*fakeLink     // guarded by mu; those that were not given up
 	dials   int             // guarded by mu
 	closed  int             // guarded by mu; connections that the hub gave up
@@ -54,6 +57,12 @@ func (s *fakeServer) set(change func()) {
 	change()
 }
 
+// noted takes what the server was asked.
+func (s *fakeServer) noted() (all []string) {
+	s.set(func() { all, s.asked = s.asked, nil })
+	return all
+}
+
 func (s *fakeServer) Node(slot uint16) string {
 	if s.where != nil {
 		return s.where(slot)
@@ -74,10 +83,14 @@ func (s *fakeServer) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
 	defer s.mu.Unlock()
 	s.dials++
 	if s.down {
+		if again := "no connection"; len(s.asked) == 0 || s.asked[len(s.asked)-1] != again {
+			s.asked = append(s.asked, again) // how often is a matter of chance
+		}
 		return nil, errors.New("connection refused")
 	}
+	s.asked = append(s.asked, strings.TrimSpace("dial "+node))
 	s.link = &fakeLink{s: s, h: h, node: node, end: make(chan error, 1), have: map[string]bool{}}
-	s.links = append(s.links, s.link)
+	s.links, s.first = append(s.links, s.link), cmp.Or(s.first, s.link)
 	return s.link, nil
 }
 
@@ -142,6 +155,7 @@ func (l *fakeLink) Close() {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	l.s.closed++
+	l.s.asked = append(l.s.asked, strings.TrimSpace("close "+l.node))
 	l.s.links = slices.DeleteFunc(l.s.links, func(o *fakeLink) bool { return o == l })
 }
 

@@ -98,3 +98,17 @@ func TestEveryTopicIsHeardInTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// A master that does not know its own address is the one of its port.
+func TestAstray(t *testing.T) {
+	masters := []string{"10.0.0.1:7000", ":7001", "?:7002", "[::1]:7003"}
+	for home, want := range map[string]bool{
+		"10.0.0.1:7000": false, "10.0.0.9:7001": false, "10.0.0.9:7002": false, "[::1]:7003": false,
+		"10.0.0.2:7000": true, "10.0.0.1:7004": true,
+		"": false, // on any node
+	} {
+		if got := pubsub.Astray(home, masters...); got != want {
+			t.Errorf("%q: %t", home, got)
+		}
+	}
+}
