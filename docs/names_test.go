@@ -49,6 +49,35 @@ func TestNamedTestsExist(t *testing.T) {
 }
 
 var (
+	sentinel = regexp.MustCompile(`(?m)^\t(Err\w+) += lock\.`)
+	detail   = regexp.MustCompile(`(?m)^\t// (\w+Error) (.+)`)
+	partOf   = regexp.MustCompile(`^is (?:the detail|one server's part) of `)
+)
+
+// TestEachErrorIsInTheTable: COOKBOOK's table says of each sentinel, and of each error that is no sentinel's detail, what
+// to do now.
+func TestEachErrorIsInTheTable(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "docs/COOKBOOK.md"), "## Which error means what?")
+	table, _, _ = strings.Cut(table, "```")
+	exports, errs := read(t, "exports.go"), 0
+	has := func(name string) {
+		errs++
+		if !regexp.MustCompile("(?m)^\\| [^|]*`" + regexp.QuoteMeta(name) + "`").MatchString(table) {
+			t.Errorf("the table does not have %s", name)
+		}
+	}
+	for _, found := range sentinel.FindAllStringSubmatch(exports, -1) {
+		has(found[1])
+	}
+	for _, found := range detail.FindAllStringSubmatch(exports, -1) {
+		if !partOf.MatchString(found[2]) {
+			has("*" + found[1])
+		}
+	}
+	atLeast(t, 14, errs, "errors")
+}
+
+var (
 	target   = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
 	variable = regexp.MustCompile(`(?m)^(?:export +)?([A-Z_]+) *[?:]?=|^export +([A-Z_ ]+)$`)
 	call     = regexp.MustCompile(`(?m)(?:^|[ ;&(])make +([a-z][a-z-]*)([^#\n]*)`)

@@ -1,31 +1,34 @@
-// Basic shows the three ways to take a lock: go run ./examples/basic.
+// Basic shows the three ways to take a lock.
+//
+//	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/basic
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/examples/internal/demoserver"
 )
 
 func main() {
-	if err := demoserver.Run(context.Background(), "basic", run); err != nil {
+	if err := run(context.Background(), cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379")); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, server *demoserver.Server) error {
-	client, err := redlatch.Open(server.URL) // in your copy: "redis://127.0.0.1:6379"
+func run(ctx context.Context, url string) error {
+	client, err := redlatch.Open(url, redlatch.WithPrefix("example:"), redlatch.MustConnect())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	// A value without state: make it where you need it, in as many processes as you like.
-	lock := client.RLock(server.Tag + ":orders:42")
+	lock := client.RLock("orders:42")
 
 	// Lock waits as long as ctx allows. The lock is renewed until Unlock; if this process
 	// dies, it is free after the lease (30 s, unless Config.LeaseTime says otherwise).

@@ -1,19 +1,22 @@
 // Fencing refuses the write of a holder whose process stood still for longer than its lease, and which does not
-// know yet that its lock is gone: go run ./examples/fencing. docs/SAFETY.md has the same for PostgreSQL.
+// know yet that its lock is gone. docs/SAFETY.md has the same for PostgreSQL.
+//
+//	REDIS_URL=redis://127.0.0.1:6379 go run ./examples/fencing
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/examples/internal/demoserver"
 )
 
 // write compares and writes in one step: value ARGV[2] with token ARGV[1] to the hash KEYS[1], unless that has seen a
@@ -25,29 +28,29 @@ redis.call('EXPIRE', KEYS[1], 60) -- this is an example's; yours stays
 return 1`)
 
 func main() {
-	if err := demoserver.Run(context.Background(), "fencing", run); err != nil {
+	if err := run(context.Background(), cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379")); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, server *demoserver.Server) error {
-	redis, err := server.Client()
+func run(ctx context.Context, url string) error {
+	redis, err := rueidis.NewClient(rueidis.MustParseURL(url))
 	if err != nil {
 		return err
 	}
 	defer redis.Close()
-	client, err := redlatch.Open(server.URL, redlatch.WithFenceTTL(time.Minute))
+	client, err := redlatch.Open(url, redlatch.WithPrefix("example:lock:"), redlatch.WithFenceTTL(time.Minute), redlatch.MustConnect())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	lock := client.RLock(server.Tag+":account:lock", redlatch.Fenced()) // without Fenced, DoFenced refuses it
+	lock := client.RLock("account", redlatch.Fenced()) // without Fenced, DoFenced refuses it
 
 	// save works for a moment and then writes, with the token of its hold: larger than all before it.
 	save := func(who string, work func(context.Context) error, opts ...redlatch.AcquireOption) (written int64, err error) {
 		err = redlatch.DoFenced(ctx, lock, func(section context.Context, token uint64) error {
 			failed := work(section)
-			written, err = write.Exec(ctx, redis, []string{server.Tag + ":account"}, []string{strconv.FormatUint(token, 10), who}).AsInt64()
+			written, err = write.Exec(ctx, redis, []string{"example:account"}, []string{strconv.FormatUint(token, 10), who}).AsInt64()
 			fmt.Printf("%-6s token %d, written: %t\n", who, token, written == 1)
 			return errors.Join(failed, err)
 		}, opts...)

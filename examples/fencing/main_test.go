@@ -3,13 +3,10 @@ package main
 import (
 	"testing"
 
-	"github.com/redlatch/redlatch/examples/internal/demoserver"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestRun runs the example, which checks itself what it shows.
 func TestRun(t *testing.T) {
-	t.Setenv("REDIS_URL", "")
-	if err := demoserver.Run(t.Context(), "fencing", run); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, run(t.Context(), "redis://"+testbed.Standalone(t).Addr()))
 }
