@@ -28,7 +28,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		{
 			[]string{"maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"}, nil, exitError,
-			[]string{"allkeys-lru can evict a lock", "-> CONFIG SET maxmemory-policy noeviction", "1 problem(s)"},
+			[]string{"allkeys-lru can drop a lock", "-> CONFIG SET maxmemory-policy noeviction", "1 problem(s)"},
 		},
 		{[]string{"maxmemory", "0"}, nil, exitOK, []string{"0 problem(s), 1 warning(s)"}},
 		{nil, []string{"--strict"}, exitError, []string{"0 problem(s), 1 warning(s)"}},

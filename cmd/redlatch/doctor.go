@@ -60,7 +60,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether the server is fit for locks",
 		Long: `doctor connects to the server as configured and checks what locks depend on: round trip, version, topology,
-permissions (it names each missing one), eviction and memory limits, persistence and replicas, the servers' clocks.
+permissions (it names each missing one), memory limits, persistence and replicas, the servers' clocks.
 It says what to change, and which settings of INFO and CONFIG the user may not read. It tests permissions by running
 commands on a key of its own in scripts that may not write; before Redis 7.0 it takes away what they wrote. --need says
 which features the application uses; permissions for other features are only noted.
@@ -248,7 +248,7 @@ func (e *examination) servers(ctx context.Context, nodes map[string]rueidis.Clie
 		text, err := nodes[addr].Do(ctx, nodes[addr].B().Info().Build()).ToString()
 		in := pairs(text)
 		if err != nil {
-			e.add("server", addr, note, "no permission for INFO: version, eviction, persistence and replicas are unknown", "ACL SETUSER … +info")
+			e.add("server", addr, note, "no permission for INFO: version, memory, persistence and replicas are unknown", "ACL SETUSER … +info")
 			e.clock(ctx, addr, nodes[addr])
 			continue
 		}
@@ -278,14 +278,14 @@ func (e *examination) servers(ctx context.Context, nodes map[string]rueidis.Clie
 	}
 }
 
-// memory tells whether a lock can be evicted while it is held, and whether one can be taken.
+// memory tells whether a lock can be dropped while it is held, and whether one can be taken.
 func (e *examination) memory(addr string, in map[string]string) {
 	limit, _ := strconv.ParseInt(in["maxmemory"], 10, 64)
 	used, _ := strconv.ParseInt(in["used_memory"], 10, 64)
 	policy := in["maxmemory_policy"]
 	switch {
 	case limit > 0 && policy != "noeviction":
-		e.add("eviction", addr, problem, fmt.Sprintf("maxmemory-policy %s can evict a lock while it is held (%s keys evicted so far)", policy, in["evicted_keys"]),
+		e.add("eviction", addr, problem, fmt.Sprintf("maxmemory-policy %s can drop a lock while it is held (%s keys dropped so far)", policy, in["evicted_keys"]),
 			"CONFIG SET maxmemory-policy noeviction, or a server of its own for locks")
 	case policy != "noeviction":
 		e.add("eviction", addr, warning, "maxmemory-policy "+policy+", without effect as long as maxmemory is 0", "CONFIG SET maxmemory-policy noeviction")

@@ -95,7 +95,7 @@ func TestShow(t *testing.T) {
 	testbed.Equal(t, in.Holders[0].Client, "shop/1", "the holder")
 	unlock(t, h)
 	s.Do(t, "SET", "data", "1")
-	call(t, s, "show", "dtaa").ends(exitOK, "no key").warns("Is the name right?")
+	call(t, s, "show", "dtaa", "--prefix", "shop:").ends(exitOK, "no key").warns("Is the name right?", `"shop:dtaa"`)
 	call(t, s, "ls", "order*").fails(exitOK, `no locks match "order*"`)
 	call(t, s, "show", "data").fails(exitError, "not a lock")
 	s.Do(t, "DEL", "data")

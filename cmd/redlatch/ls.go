@@ -177,7 +177,7 @@ func (a *app) showCommand() *cobra.Command {
 		Short: "Show one lock: who holds it, who waits, since when",
 		Long: `show prints what the server knows about the lock NAME, of any kind: its holders with their process and address,
 since when they hold it, how long they had waited before, and what is left of their leases; the queue in order; the
-processes that wait. Only their own processes know the waiters of a plain lock: of it show prints the waiting
+processes that wait. Only their own processes know the waiters of a reentrant lock: of it show prints the waiting
 processes, and since when. A process without a name is "(gone?)" if CLIENT LIST has no connection of it, "(not known)"
 if the list may not be read. The exit status is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
 		Example: `  redlatch show orders:42
@@ -203,7 +203,7 @@ if the list may not be read. The exit status is 0 whether the lock is held or fr
 					fmt.Fprintf(a.std.out, "\nLast run as a job of Once: %s ago, by %s; the next is due in %s\n",
 						since(in.At, run.Began), cmp.Or(who(run.Process, ""), "?"), some(run.Due.Sub(in.At)))
 				} else if in.Kind == redlatch.KindNone && in.Processes <= 0 {
-					fmt.Fprintln(a.std.err, "Is the name right? redlatch ls lists the held locks; --prefix is the application's Config.Prefix.")
+					fmt.Fprintln(a.std.err, "Is the name right? Its key would be "+quote.Name(in.Key)+": --prefix is the application's Config.Prefix, redlatch ls lists the held locks.")
 				}
 				return nil
 			})

@@ -219,7 +219,7 @@ var lossFaults = []fault{
 			}
 		}
 	}).apart(.3),
-	onServer("eviction", "", effForget|effRefuse|effSilent, .02, .2, func(x *ongoing) {
+	onServer("keys dropped for memory", "", effForget|effRefuse|effSilent, .02, .2, func(x *ongoing) {
 		s := x.server()
 		s.Do(x.t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
 		s.Do(x.t, "CONFIG", "SET", "maxmemory", "1")

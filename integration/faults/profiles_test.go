@@ -207,7 +207,7 @@ var profiles = complete([]profile{
 	},
 	{
 		name: "forgetting", lease: 1500 * ms, pace: 500 * ms, episode: 3000 * ms, work: workload{Pause: 60},
-		faults: []string{"server restarted empty", "server restarted behind", "FLUSHALL", "keys deleted", "eviction"},
+		faults: []string{"server restarted empty", "server restarted behind", "FLUSHALL", "keys deleted", "keys dropped for memory"},
 	},
 	{
 		name: "clock", clock: true, lease: 1500 * ms, pace: 600 * ms, episode: 2000 * ms, work: workload{Pause: 100},
