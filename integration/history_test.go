@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,38 @@ func TestHistory(t *testing.T) {
 	}
 	if got := evictions(t, op, "last", 10); len(got) != 1 || len(got[0].Reason) != 512 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A long history is read in pages, so that no command holds the server up: each entry once, the newest first, and an
+// old one is found behind those of other locks.
+func TestHistoryIsReadInPages(t *testing.T) {
+	s := bed.Server(t, "redlatch_history:")
+	op := rlClient(t, s.Addr())
+	for i := range 1000 {
+		s.Do(t, "XADD", historyKey, strconv.Itoa(i+1), "name", []string{"even", "odd"}[i%2], "reason", strconv.Itoa(i))
+	}
+	s.Do(t, "XADD", historyKey, "2000", "name", "long", "reason", strings.Repeat("x", 1<<20))
+	for name, want := range map[string]struct{ most, first, step int }{"": {1000, 999, 1}, "even": {400, 998, 2}, "odd": {1000, 999, 2}} {
+		got := evictions(t, op, name, want.most)
+		if name == "" {
+			got = got[1:]
+		}
+		for i, e := range got {
+			if e.Reason != strconv.Itoa(want.first-i*want.step) {
+				t.Fatalf("%q: entry %d is %+v", name, i, e)
+			}
+		}
+		if full := min(1000/want.step, want.most) - 1; len(got) < full {
+			t.Errorf("%q: %d entries, want %d", name, len(got), full)
+		}
+	}
+	before, err := s.Stats()
+	evictions(t, op, "", 1000)
+	after, err2 := s.Stats()
+	runs, reads := after.Calls["evalsha"]-before.Calls["evalsha"], after.Calls["xrevrange"]-before.Calls["xrevrange"]
+	if err != nil || err2 != nil || reads < 1000 || runs < reads/100 {
+		t.Errorf("%d commands look at %d entries; %v, %v", runs, reads, err, err2)
 	}
 }
 

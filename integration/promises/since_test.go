@@ -45,6 +45,9 @@ func since(t *testing.T, x *bed.Site, name string, asked, held span) {
 			if err != nil || len(in.Holders) == 0 && !quorum(x) { // a copy may come late
 				t.Errorf("%s: %+v, %v", part, in, err)
 			}
+			if quorum(x) { // a copy that came late is held since then
+				held.to = time.Now()
+			}
 			for _, h := range in.Holders {
 				asked.has(t, "asked", h.Owner, h.AskedSince)
 				held.has(t, "is held", h.Owner, h.HeldSince)

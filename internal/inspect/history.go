@@ -18,6 +18,9 @@ const (
 	historyLooked = 2 * historyKept
 	historyBytes  = 4 << 20
 	historyText   = 512
+	// Of them, what one command looks at: some milliseconds of the server's.
+	historyPage      = 100
+	historyPageBytes = 256 << 10
 	// MostEvictions is how many can be asked for.
 	MostEvictions = historyKept
 )
@@ -85,20 +88,25 @@ func (i *Inspector) Evictions(ctx context.Context, name string, most int) ([]loc
 		return nil, err
 	}
 	defer done()
-	cmd := conn.Command{Script: luascript.HistoryRead, Keys: []string{luascript.HistoryKey(i.cfg.Prefix)}, Args: []string{
-		wanted, strconv.Itoa(most), strconv.Itoa(historyLooked), strconv.Itoa(historyBytes), strconv.Itoa(historyText),
-	}}
-	r, err := i.ask(ctx, name, "history", cmd, conn.Ambiguous)
-	if err != nil {
-		return nil, err
+	out, at, bytes := []lock.Eviction{}, "+", 0
+	for looked := 0; at != "" && len(out) < most && looked < historyLooked && bytes < historyBytes; {
+		cmd := conn.Command{Script: luascript.HistoryRead, Keys: []string{luascript.HistoryKey(i.cfg.Prefix)}, Args: []string{
+			wanted, strconv.Itoa(most - len(out)), strconv.Itoa(historyPage), strconv.Itoa(historyPageBytes), strconv.Itoa(historyText), at,
+		}}
+		r, err := i.ask(ctx, name, "history", cmd, conn.Ambiguous)
+		if err != nil {
+			return nil, err
+		}
+		out, at = append(out, readHistory(r)...), r.Str(1)
+		looked += int(r.Int(2))
+		bytes += int(r.Int(3))
 	}
-	return readHistory(r), nil
+	return out, nil
 }
 
 // readHistory reads the reply of history_read.lua.
-func readHistory(r conn.Reply) []lock.Eviction {
-	out := []lock.Eviction{}
-	for at := 1; at+1 < len(r.Vals); {
+func readHistory(r conn.Reply) (out []lock.Eviction) {
+	for at := 4; at+1 < len(r.Vals); {
 		e, n := lock.Eviction{At: entryTime(r.Str(at)), Evicted: []lock.Evicted{}}, int(r.Int(at+1))
 		at += 2
 		for end := at + 2*n; at < end; at += 2 {

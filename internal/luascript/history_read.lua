@@ -1,4 +1,4 @@
--- history_read: the last evictions, the newest first, of one lock or of all.
+-- history_read: a page of the evictions, the newest first, of one lock or of all.
 --
 -- KEYS[1]  redlatch_history:{prefix}, see history_add
 -- ARGV[1]  the name of a lock, '' = all
@@ -6,21 +6,23 @@
 -- ARGV[3]  how many entries to look at at most
 -- ARGV[4]  how many bytes to look at, about, 16 for each field besides: no entry is read once they are more
 -- ARGV[5]  how many bytes of a value to return at most
+-- ARGV[6]  the entry behind which to go on, '+' = begin with the newest
 --
--- RETURN   {1, (id, n, n times a field and its value)...}
+-- RETURN   {1, the entry looked at last or '' at the end, how many entries and bytes it looked at,
+--           (id, n, n times a field and its value)...}
 --
 -- Bound: entries are read one by one, so that what somebody else has put there costs the server ARGV[4] bytes
 -- and one entry at most. Of an entry 64 fields and values are returned at most.
 --
 -- Twice: it reads only.
-local out, found, bytes, at = {1}, 0, 0, '+'
-for _ = 1, tonumber(ARGV[3]) do
-  if found >= tonumber(ARGV[2]) or bytes > tonumber(ARGV[4]) then break end
+local out, found, looked, bytes, at = {1, '', 0, 0}, 0, 0, 0, ARGV[6]
+while found < tonumber(ARGV[2]) and looked < tonumber(ARGV[3]) and bytes <= tonumber(ARGV[4]) do
   -- the one read last is read again: there is no other beginning before Redis 6.2
   local got = redis.call('XREVRANGE', KEYS[1], at, '-', 'COUNT', at == '+' and 1 or 2)
-  local entry = got[#got]
-  if not entry or entry[1] == at then break end
-  at = entry[1]
+  local entry = got[1]
+  if entry and entry[1] == at then entry = got[2] end
+  if not entry then at = '' break end
+  at, looked = entry[1], looked + 1
   local pairs_, name = {}, nil
   for i = 1, #entry[2], 2 do
     local field, value = entry[2][i], entry[2][i + 1]
@@ -37,4 +39,5 @@ for _ = 1, tonumber(ARGV[3]) do
     for _, v in ipairs(pairs_) do out[#out + 1] = v end
   end
 end
+out[2], out[3], out[4] = at, looked, bytes
 return out
