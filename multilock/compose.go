@@ -282,13 +282,13 @@ func drop(parts []*part) {
 }
 
 // drop gives the part back in the background, for one who can't: an observer hears only that its
-// holds have ended.
+// holds have ended. A panic in code of the user's, who has had one, costs none of the others.
 func (p *part) drop() {
 	for _, h := range p.eng {
-		h.Drop()
+		_ = caught(h.Drop)
 	}
 	if p.quorum != nil {
-		p.quorum.drop()
+		_ = caught(p.quorum.drop)
 	}
 }
 

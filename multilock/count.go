@@ -128,7 +128,7 @@ func (c *count) verdict() (*hold, error) {
 func (c *count) drop() {
 	for _, a := range c.got {
 		if a != nil && a.Hold != nil {
-			a.Hold.Drop()
+			c.q.part(*a).drop()
 		}
 	}
 }

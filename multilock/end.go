@@ -90,12 +90,13 @@ func (h *hold) endWith(cause error, how string, by *held.Hold) {
 	if onEnd != nil {
 		onEnd()
 	}
-	switch {
-	case tell == nil:
-	case by != nil:
-		by.Tell(tell)
-	default:
-		h.m.core().Tell(tell)
+	news := h.m.core().Tell
+	if by != nil {
+		news = by.Tell
+	}
+	news(h.forget)
+	if tell != nil {
+		news(tell)
 	}
 }
 

@@ -18,8 +18,9 @@ type hold struct {
 	m      *MultiLock
 	parent context.Context // what the acquisition was made with, and the owner
 	ctx    context.Context
-	cancel context.CancelCauseFunc
-	need   int // so many leaves must be held
+	cancel context.CancelCauseFunc // calls no code of the user's
+	forget func()                  // lets go of parent, which may be a type of the user's; after cancel
+	need   int                     // so many leaves must be held
 
 	unlocking held.Gate // one Unlock at a time: who comes second hears how the first ended
 
@@ -46,14 +47,15 @@ func newHold(ctx context.Context, m *MultiLock, parts []*part, need int) *hold {
 	if o := m.observer(); o != nil {
 		h.counted = o.Counting()
 	}
-	h.ctx, h.cancel = context.WithCancelCause(context.WithValue(ctx, holdKey{}, h))
 	made := false
 	defer func() {
 		if !made { // a panic in code of the user's: nobody gets the hold
-			h.over()
 			drop(parts)
 		}
 	}()
+	below, forget := context.WithCancel(context.WithValue(ctx, holdKey{}, h))
+	h.forget = forget
+	h.ctx, h.cancel = context.WithCancelCause(below)
 	// All of them, also those that ended already, and before the first end is heard
 	// of: what is not the hold's would be kept by the watchdog for ever.
 	h.take(parts, func() bool { return true })
@@ -100,8 +102,14 @@ func (h *hold) adopt(p *part) bool {
 	return h.take([]*part{p}, func() bool { return !h.released && h.alive >= h.need })
 }
 
-// take makes parts the hold's if it may, which is asked under the mutex.
+// take makes parts the hold's if it may, which is asked under the mutex. A panic in code of the user's changes
+// nothing: that is asked first for what watch needs.
 func (h *hold) take(parts []*part, may func() bool) bool {
+	for _, p := range parts {
+		for _, member := range p.holds() {
+			_ = member.Context()
+		}
+	}
 	h.mu.Lock()
 	if !may() {
 		h.mu.Unlock()
@@ -213,6 +221,7 @@ func (h *hold) ValidUntil() time.Time {
 // Unlock implements lock.Hold: all members are freed, whatever comes back for
 // each, and the errors joined.
 func (h *hold) Unlock(ctx context.Context) error {
+	defer h.forget()
 	first, end, err := h.unlock(ctx)
 	if first {
 		h.ended("released")
@@ -270,6 +279,7 @@ func (h *hold) drop() {
 	if !first {
 		return
 	}
+	defer h.forget()
 	drop(parts)
 	h.endWith(lock.ErrUnlocked, "released", nil)
 }

@@ -321,17 +321,28 @@ func bounded(l leaf, a engine.Attempted) engine.Attempted {
 func (q *quorum) stragglers(h *hold, answers <-chan answer, missing int) {
 	for range missing {
 		a := <-answers
-		if a.broke != nil {
-			panic(a.broke)
+		broke := a.broke
+		if a.Hold != nil {
+			broke = caught(func() { q.straggler(h, a) })
 		}
-		if a.Hold == nil {
-			continue
-		}
-		p := q.part(a)
-		if h == nil || !q.joins(h, a) || !h.adopt(p) {
-			p.release(context.WithoutCancel(q.ctx), time.Now())
+		if broke != nil { // whose it is has gone
+			q.m.core().Tell(func() { panic(broke) })
 		}
 	}
+}
+
+// straggler makes a copy one of the hold's, or gives it back.
+func (q *quorum) straggler(h *hold, a answer) {
+	p, done := q.part(a), false
+	defer func() {
+		if !done { // a panic in code of the user's
+			p.drop()
+		}
+	}()
+	if h == nil || !q.joins(h, a) || !h.adopt(p) {
+		p.release(context.WithoutCancel(q.ctx), time.Now())
+	}
+	done = true
 }
 
 // discard gives back what comes after a round that ended in a panic. Of several panics the caller

@@ -217,7 +217,11 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := taken.Context()
+	whole, err := redlatch.MultiLock(c.RLock("bad-whole"), c.FairLock("bad-fellow")).Lock(bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends, too := taken.Context(), whole.Context()
 	lost := bed.Lock(t, t.Context(), c.RLock("good-lost"))
 	busy := bed.Lock(t, t.Context(), r.open().RLock("bad-busy"))
 
@@ -261,12 +265,13 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 			within(t, "a call for the bad lock", call)
 		}
 	}
-	r.server.Int(t, "DEL", "good-lost", "bad-taken")
+	r.server.Int(t, "DEL", "good-lost", "bad-taken", "bad-whole")
 	for i := range 3 {
 		useful(fmt.Sprint("good", i))
 	}
 	within(t, "the loss of another lock", lost.Context().Done())
 	within(t, "the loss of a bad lock", ends.Done())
+	within(t, "the loss of a bad MultiLock", too.Done())
 	if m.armed.Load() && (!needed || ctxs) { // a client that blocks can't give back
 		bed.Eventually(t, "the late grant is given back", func() bool { return r.server.Int(t, "EXISTS", "bad-late") == 0 })
 	}
@@ -289,7 +294,7 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	within(t, "Close", began(c.Close))
 	unblock()
 	over()
-	_ = taken.Unlock(t.Context())
+	_, _ = taken.Unlock(t.Context()), whole.Unlock(t.Context())
 	bed.Unlock(t, busy)
 }
 
