@@ -27,7 +27,7 @@ test: ##test Run all tests with the race detector, on real servers.
 	@scripts/test.sh
 
 .PHONY: quick
-quick: ##test Run the units and the tables of promises, on the server on PATH or an imitation; two minutes.
+quick: ##test Run the unit tests and the tables of promises, on the server on PATH or an imitation; two minutes.
 	@scripts/quick.sh
 
 .PHONY: lint

@@ -58,7 +58,7 @@ It listens on the loopback address. On any other address, and with --allow-unloc
 address: --no-token says that they may unlock. The page keeps the token in its tab. It speaks HTTP: put a TLS proxy
 in front of it if the network is not trusted. A proxy that logs people in sends the token itself (Authorization:
 Bearer TOKEN), and their names in the header --user-header: whoever has the token can write any name. With --no-token
-an eviction needs that header.
+an eviction without that header is refused.
 
 While no page is open, serve sends no commands to Redis. Without a token, /healthz answers while the program lives,
 and /readyz asks Redis, at most once a second: 503 if there is no answer within two seconds. Each eviction is a line
