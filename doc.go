@@ -35,7 +35,7 @@
 //
 //	Lock(ctx, opts...) (Hold, error)         waits until it has the lock or ctx ends
 //	TryLock(ctx, wait, lease) (Hold, error)  waits for at most wait (0: one attempt); lease 0: the watchdog renews it
-//	Do(ctx, fn, opts...) error               Lock, fn, Unlock; also [DoFenced], which gives fn the fencing token
+//	Do(ctx, fn, opts...) error               Lock, fn, Unlock; also DoFenced, which gives fn the fencing token
 //	TryDo(ctx, wait, lease, fn) error        TryLock, fn, Unlock
 //	State(ctx) (State, error)                who holds it, who waits
 //	ForceUnlock(ctx) (bool, error)           takes it away from its holders
@@ -77,6 +77,7 @@
 //
 // # For operators
 //
-// [Client.Held], [Client.HeldHandler], [Client.Inspect], [Client.Locks] and [Client.ForceUnlock] look at locks of any kind; the command
-// redlatch is made of them. docs/OPERATIONS.md is the runbook.
+// [Client.Held], [Client.HeldHandler], [Client.Inspect] and [Client.Locks] show locks of any kind, [Client.ForceUnlock]
+// evicts holders, [Client.Evictions] lists who did. The command redlatch is made of them; docs/OPERATIONS.md is the
+// runbook. Package lock defines what they return: go doc lock.Inspection describes each field.
 package redlatch

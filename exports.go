@@ -94,7 +94,7 @@ type (
 	// Eviction is an entry of the history of evictions: At, Name, Kind, Holds, By, Client, Reason and Evicted. An
 	// operator evicts holders, with ForceUnlock.
 	Eviction = lock.Eviction
-	// Evicted is an owner in an Eviction, and the Process where it ran: Owner, Process.
+	// Evicted is an owner in an Eviction: Owner, and where it ran: Process.
 	Evicted = lock.Evicted
 	// ForceOption changes one ForceUnlock.
 	ForceOption = lock.ForceOption

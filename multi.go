@@ -6,8 +6,7 @@ import "github.com/redlatch/redlatch/multilock"
 //
 // A MultiLock holds nothing while it waits, so two of them over the same locks can't deadlock, whatever the order of
 // the arguments. There is one exception: it may queue for a FairLock while it holds other members, for at most a tenth
-// of the lease. Plain locks (RLock) of one Client and cluster slot cost one command to take and one to free, however
-// many.
+// of the lease. RLocks of one Client and cluster slot cost one command to take and one to free, however many.
 //
 // A member may be a MultiLock or a QuorumLock, but no type of your own. MultiLock never fails: a combination that can't
 // work is an [ErrInvalidOption] of Lock.
