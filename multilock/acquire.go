@@ -33,10 +33,11 @@ type acquisition struct {
 	last   error         // what the last round failed with
 }
 
-// take is Lock and TryLock, as a part of what began then; a negative wait has no limit.
-func (m *MultiLock) take(ctx context.Context, began time.Time, wait, lease time.Duration) (*hold, error) {
+// take is Lock and TryLock, as a part of what began then; a negative wait has no limit. It ends at until, if that is
+// not zero, also where an attempt without waiting would take longer.
+func (m *MultiLock) take(ctx context.Context, began, until time.Time, wait, lease time.Duration) (*hold, error) {
 	spanned, obs := m.observe(ctx, wait, lease)
-	h, err := m.acquire(ctx, spanned, obs, began, wait, lease)
+	h, err := m.acquire(ctx, spanned, obs, began, until, wait, lease)
 	told := false
 	defer func() {
 		if !told && h != nil { // a panic in the observer's code: nobody gets the hold
@@ -53,14 +54,16 @@ func (m *MultiLock) take(ctx context.Context, began time.Time, wait, lease time.
 
 // acquire is take without its observation. spanned is ctx with the span that the
 // members' are children of.
-func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisition, began time.Time, wait, length time.Duration) (*hold, error) {
+func (m *MultiLock) acquire(
+	ctx, spanned context.Context, obs observe.Acquisition, began, until time.Time, wait, length time.Duration,
+) (*hold, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
 	if err := lease.Check(length); err != nil {
 		return nil, err
 	}
-	a := &acquisition{m: m, obs: obs, once: wait == 0, began: began, lease: length, pause: newPause()}
+	a := &acquisition{m: m, obs: obs, once: wait == 0, began: began, until: until, lease: length, pause: newPause()}
 	var done func()
 	a.plain, a.ctx, done = engine.OneOwner(ctx, spanned)
 	defer done()
@@ -71,7 +74,7 @@ func (m *MultiLock) acquire(ctx, spanned context.Context, obs observe.Acquisitio
 		return nil, a.notAcquired(nil)
 	}
 	if wait > 0 {
-		a.until = time.Now().Add(wait)
+		a.until = lease.Earlier(time.Now().Add(wait), until)
 	}
 	take := a.takeAll
 	if m.quorum {

@@ -236,7 +236,7 @@ func (u *unit) acquire(ctx context.Context, wait, lease time.Duration, began, un
 		}
 		return &part{leaves: u.leaves, eng: holds}, nil
 	}
-	h, err := u.leaves[0].quorum.take(ctx, began, wait, lease)
+	h, err := u.leaves[0].quorum.take(ctx, began, until, wait, lease)
 	if err != nil {
 		return nil, err
 	}

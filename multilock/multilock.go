@@ -70,7 +70,7 @@ func (m *MultiLock) Name() string { return m.name }
 // While servers can't be reached Lock keeps trying. After an error nothing is held, and
 // nothing stays on a server, as soon as it answers.
 func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold, error) {
-	return asHold(m.take(ctx, time.Now(), -1, lock.SettingsOf(opts).Lease))
+	return asHold(m.take(ctx, time.Now(), time.Time{}, -1, lock.SettingsOf(opts).Lease))
 }
 
 // TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every
@@ -83,7 +83,7 @@ func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (loc
 		m.observed(obs, nil, err)
 		return nil, err
 	}
-	return asHold(m.take(ctx, time.Now(), wait, lease))
+	return asHold(m.take(ctx, time.Now(), time.Time{}, wait, lease))
 }
 
 // asHold is what take returned for a caller: no hold is a nil interface.

@@ -118,6 +118,35 @@ func TestQuorumThreeDown(t *testing.T) {
 	becomeFree(t, "q", x.Servers[1:4]...)
 }
 
+// TestWaitEndsBesideASilentQuorum: a wait ends in time though a majority of servers is silent, also that of a MultiLock
+// that the quorum is a member of: it does not last as long as a node may take to answer, 500 ms. A busy machine can be
+// slow once, not each time.
+func TestWaitEndsBesideASilentQuorum(t *testing.T) {
+	t.Parallel()
+	const wait = 20 * time.Millisecond
+	x := quorums(t, 3, lease(20*time.Second))
+	q := quorum(x.Through, "q", redlatch.Fenced())
+	both := redlatch.MultiLock(q, bed.Client(t, bed.Server(t).Addr()).RLock("other"))
+	bed.Unlock(t, bed.Lock(t, t.Context(), both))
+	for _, p := range x.Proxies[:2] {
+		p.Pause(testbed.Requests)
+		defer p.Resume(testbed.Requests)
+	}
+	for what, l := range map[string]redlatch.Locker{"the quorum": q, "the MultiLock": both} {
+		least := time.Minute
+		for range 5 {
+			began := time.Now()
+			if _, err := l.TryLock(t.Context(), wait, 0); err == nil {
+				t.Fatalf("%s: acquired", what)
+			}
+			least = min(least, time.Since(began))
+		}
+		if least > 10*wait {
+			t.Errorf("%s: a wait of %v took %v or more", what, wait, least)
+		}
+	}
+}
+
 // TestQuorumWithoutINFO: nodes that may not say who they are can be trusted in no
 // round. That is said at once when they leave no majority.
 func TestQuorumWithoutINFO(t *testing.T) {
