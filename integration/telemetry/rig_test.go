@@ -28,6 +28,8 @@ import (
 
 func TestMain(m *testing.M) { bed.Main(m) }
 
+const schema = "https://opentelemetry.io/schemas/1.43.0"
+
 // checked is a lease that is checked once a second: a machine that lets the process wait
 // for two does not end it.
 const checked = 3 * time.Second

@@ -74,7 +74,7 @@ func (d *drawing) span(s tracetest.SpanStub, spans tracetest.SpanStubs, indent s
 var shared = []string{"client.name", "db.system.name", "db.operation.name", "server.address", "server.port", "lease", "watchdog"}
 
 // measured are attributes that differ from run to run.
-var measured = []string{"wait.duration", "fencing_token"}
+var measured = []string{"wait.duration", "fencing_token", "network.peer.address"}
 
 func (d *drawing) line(s tracetest.SpanStub) string {
 	var attrs []string
