@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// Keys of a queue that go alone: an eviction, a DEL by hand, a waiter of Redisson that
+// Keys of a queue that go alone: dropped for memory, a DEL by hand, a waiter of Redisson that
 // drops ours; and how long those stay that nobody comes back for.
 
 // script runs one of the fair lock's scripts by hand.

@@ -23,10 +23,10 @@ func short(c *redlatch.Config) { c.LeaseTime = shortLease }
 var losses = map[string]func(t *testing.T, x *bed.Site, s *testbed.Server, name string){
 	"is deleted":             remove,
 	"is gone with all there": func(t *testing.T, _ *bed.Site, s *testbed.Server, _ string) { s.Do(t, "FLUSHALL") },
-	"is evicted": func(t *testing.T, _ *bed.Site, s *testbed.Server, name string) {
+	"is dropped for memory": func(t *testing.T, _ *bed.Site, s *testbed.Server, name string) {
 		s.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-random")
 		s.Do(t, "CONFIG", "SET", "maxmemory", "1")
-		bed.Eventually(t, "eviction", func() bool { return len(s.List(t, "KEYS", name+"*")) == 0 })
+		bed.Eventually(t, "the drop", func() bool { return len(s.List(t, "KEYS", name+"*")) == 0 })
 		s.Do(t, "CONFIG", "SET", "maxmemory", "0")
 	},
 	"is gone with a restart": func(t *testing.T, _ *bed.Site, s *testbed.Server, _ string) { s.Restart(t, testbed.Empty) },
