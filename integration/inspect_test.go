@@ -190,9 +190,9 @@ func TestClientName(t *testing.T) {
 	}
 }
 
-// Who waits for a plain lock is listed by process, the one that came first first, with the time, also where the lock was
+// Who waits for an RLock is listed by process, the one that came first first, with the time, also where the lock was
 // deleted by hand; and a process that is gone looks different from one of which nothing may be known.
-func TestInspectWhoWaitsForAPlainLock(t *testing.T) {
+func TestInspectWhoWaitsForAnRLock(t *testing.T) {
 	s := bed.Server(t)
 	holder, first, second := rlClient(t, s.Addr(), inName("holder")), rlClient(t, s.Addr(), inName("first")), rlClient(t, s.Addr(), inName("second"))
 	op := rlClient(t, s.Addr(), inName("operator"))

@@ -275,7 +275,7 @@ func TestUpgradeIsRefusedAtOnce(t *testing.T) {
 	bed.Unlock(t, h)
 }
 
-// A plain lock of the same name excludes both modes, and they exclude every other kind, which is told by whom and for
+// An RLock of the same name excludes both modes, and they exclude every other kind, which is told by whom and for
 // how long; none is a state of another.
 func TestOtherKindsOfTheNameAreExcluded(t *testing.T) {
 	s := server(t)

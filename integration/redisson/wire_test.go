@@ -12,7 +12,7 @@ import (
 // rest on facts: when a new version of it changes one, the test that turns red here
 // says which. docs/REDISSON.md describes them in full.
 
-// A plain lock of Redisson's is the hash, the lease and the messages that we take it for.
+// An RLock of Redisson's is the hash, the lease and the messages that we take it for.
 func TestWireRLock(t *testing.T) {
 	plays(t, "rlock", `
 		listen redisson_lock__channel:{$n}
