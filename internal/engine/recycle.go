@@ -1,7 +1,9 @@
 package engine
 
-// An acquisition is a kilobyte, and most live for two round trips. One that got its lock is
-// used again. That is safe when nobody but its caller can reach it any more:
+// An acquisition is a kilobyte and a half, and most live for two round trips. One that got its
+// lock is used again: without that, a turn among the goroutines of one process costs the client
+// 4.1 µs instead of 2.9, and any pair more than 2 KB. It is safe when nobody but its caller can
+// reach the acquisition any more:
 //
 //   - the sender: its call has been answered and taken out of the lane's lists under the
 //     lane's mutex, before the signal that its caller received. An acquisition whose answer
