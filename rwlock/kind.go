@@ -121,7 +121,7 @@ func (k *keys) traits(of *[2]kind.Traits) *kind.Traits {
 type waiting struct {
 	came   string    // a reader: when the server refused it first, µs
 	sent   time.Time // a reader: when the command was sent that was refused first
-	until  time.Time // when the holder's lease ends, as far as told
+	until  time.Time // when the holder's lease ends at the earliest, as far as told
 	held   bool      // the lock was held then
 	marked bool      // a reader: only the mark of a writer was in the way
 	often  bool      // a reader: its place is refreshed for that
@@ -153,7 +153,7 @@ func (k *keys) busy(a *kind.Attempt, r conn.Reply) kind.Outcome {
 		LookIn: time.Duration(r.Int(4)) * time.Millisecond, Queued: a.Wait != 0,
 	}
 	w.held = r.Int(1) != free
-	w.until = time.Now().Add(out.Remaining)
+	w.until = a.Sent.Add(out.Remaining)
 	return out
 }
 

@@ -53,7 +53,7 @@ func (k writeKind) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 	}
 	out := k.busy(a, r)
 	if out.LookIn > 0 {
-		data(a).until = time.Now().Add(out.LookIn)
+		data(a).until = a.Sent.Add(out.LookIn)
 	}
 	out.Foreign = kind.Foreign(out.Holder) || r.Int(5) == 1
 	return out

@@ -151,13 +151,16 @@ func TestReadersLookTogether(t *testing.T) {
 	s := server(t)
 	h := bed.Lock(t, t.Context(), client(t, s, time.Hour).ReadWriteLock("n").ReadLock())
 	mark(t, s, stranger)
-	l := client(t, s, time.Hour).ReadWriteLock("n", told()).ReadLock()
+	c, proxy := proxied(t, s, time.Hour, 0)
+	proxy.Delay(testbed.Replies, 100*time.Millisecond) // slow answers now are no sign, later, that the lease has become shorter
+	l := c.ReadWriteLock("n", told()).ReadLock()
 	got := make([]<-chan bed.Attempt, readers)
 	for i := range got {
 		got[i] = bed.Async(t.Context(), l)
 	}
 	waiting(t, s, "readers", readers)
 	s.AwaitQuiet(t)
+	proxy.Delay(testbed.Replies, 0)
 	began := time.Now()
 	n := scripts(t, s, func() { time.Sleep(seconds * time.Second) })
 	// They have come one after the other, and what is due within an eighth of the second goes with the first.
