@@ -74,7 +74,8 @@ package rwlock
 //     was marked before the reader was first refused. Readers of the turn, readers
 //     with PreferReaders, and owners that are already inside ignore marks.
 //   - A writer enters when the lock is free, no living reader of the turn is left, and no
-//     living writer was marked before it. Whoever leaves the lock free calls the first
+//     living writer was marked before it. While the lock is free the turn lasts for a second:
+//     a reader that has not come by then stands still, and queues up again. Whoever leaves the lock free calls the first
 //     writer, and wakes no other. If it does not come within 250 ms (it stands still, or
 //     it is a quorum that needs more than this copy), its mark counts no more until its
 //     next refresh; others look once a second. If a lease has ended, which calls nobody,
@@ -83,7 +84,7 @@ package rwlock
 // So phases alternate. Readers that wait when a writer leaves enter before the next
 // writer, however fast that one is. Readers that come later wait behind the writers that
 // were there before them. Nobody starves. The turn is a finite set, and a reader leaves it
-// by entering, giving up or dying. A reader waits only for writers that came before it:
+// by entering, giving up or not coming. A reader waits only for writers that came before it:
 // when they give up it enters, even if other writers have come meanwhile.
 //
 //	      read unlock, last: 0, a call              write unlock: 1, a call

@@ -309,6 +309,7 @@ func TestTurnIsKeptForAReader(t *testing.T) {
 			waiting(t, s, "writers", 1)
 			s.AwaitQuiet(t)
 			proxy.Pause(testbed.Replies) // it hears nothing, but is heard
+			began := time.Now()
 			unlock(t, w)
 			blocked(t, "a writer, before a reader whose turn it is,", next)
 			if leaves {
@@ -316,9 +317,19 @@ func TestTurnIsKeptForAReader(t *testing.T) {
 				unlock(t, within(t, soon, next))
 			}
 			proxy.Resume(testbed.Replies)
-			if !leaves {
-				unlock(t, within(t, soon, got))
+			if leaves {
+				return
+			}
+			select {
+			case a := <-got:
+				unlock(t, a.Hold)
 				unlock(t, within(t, soon, next))
+			case a := <-next:
+				if time.Since(began) < time.Second { // else the machine stood still
+					t.Error("the turn of a living reader did not last for a second")
+				}
+				unlock(t, a.Hold)
+				unlock(t, within(t, soon, got))
 			}
 		})
 	}

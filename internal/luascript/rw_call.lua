@@ -44,8 +44,17 @@ local function call_writer(writers, marks, own, held, publish, heeds)
   end
 end
 
--- Whether readers have their turn: those that waited at the last write unlock.
+-- For how long (ms) readers have their turn at a free lock, those that waited at the last write unlock; nothing if none
+-- does. From then on it counts for no more than a second: of those who have not come by then the processes stand still.
+-- Who enters, or is refreshed, gives the others as long as before.
 local function readers_turn(turn)
   local last = pcall('ZRANGE', turn, -1, -1, 'WITHSCORES')
-  return tonumber(last[2] or '0') > now
+  local left = tonumber(last[2] or '0') - now
+  if left <= 0 then return end
+  local ends = call('PTTL', turn)
+  if ends < 0 or ends > 1000 then
+    pcall('PEXPIRE', turn, '1000')
+    ends = 1000
+  end
+  return math.max(1, math.min(left, ends))
 end

@@ -141,16 +141,13 @@ if found > 0 then
 end
 
 -- Readers that waited at the last write unlock enter before the next writer.
-local last = found > 0 and call('ZRANGE', KEYS[6], -1, -1, 'WITHSCORES') or {}
-if last[1] then
-  if tonumber(last[2]) > now then return refuse(last[2] - now) end
-  call('DEL', KEYS[6])
-end
+-- rw_call stands here
+local turn = found > 0 and readers_turn(KEYS[6])
+if turn then return refuse(turn) end
 
 -- Writers enter in the order of their marks. The first one is called if it was not; if it does not come within a
 -- moment, its mark counts no more until it is refreshed. In a process the order is that of its line, whose first one
 -- asks: several that asked at the same time may have left their marks in another one.
--- rw_call stands here
 local mine = ARGV[3] == '0' and own or string.sub(own, 1, 37)
 local first = call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7])
 if first then return refuse(first) end

@@ -1,0 +1,38 @@
+package readwrite
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
+)
+
+// A reader whose process stands still, or dies, before its turn keeps a writer from the free lock for no longer than the
+// writer's look takes, whatever its skip time, and also when another reader of the turn has come and gone.
+func TestAReaderThatDoesNotComeCostsALook(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(p *bed.Worker, t testbed.TB){
+		"it stands still": func(p *bed.Worker, t testbed.TB) { t.Helper(); p.Freeze(t) },
+		"it is dead":      func(p *bed.Worker, t testbed.TB) { t.Helper(); p.Kill(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			l := client(t, s, 0).ReadWriteLock("n", told())
+			w := bed.Lock(t, t.Context(), l.WriteLock())
+			p := spawn(t, s, 0)
+			p.Start(t, ask("read", time.Hour))
+			waiting(t, s, "readers", 1)
+			other := bed.Async(t.Context(), l.ReadLock())
+			waiting(t, s, "readers", 2)
+			next := bed.Async(t.Context(), l.WriteLock())
+			waiting(t, s, "writers", 1)
+			s.AwaitQuiet(t)
+			ends(p, t)
+			unlock(t, w)
+			unlock(t, bed.Hold(t, other))
+			unlock(t, within(t, soon, next)) // a machine that stands still makes it later
+		})
+	}
+}
