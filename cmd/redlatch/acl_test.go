@@ -49,6 +49,7 @@ func eachRight(t *testing.T, need string, nodes []*testbed.Server, url string) {
 
 // Each right that is missing is named, and only that; no key is left behind, and the exit status tells.
 func TestDoctorNamesEachRight(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	for _, need := range needs() {
 		if need != "cluster" && need != "sentinel" {
@@ -59,6 +60,7 @@ func TestDoctorNamesEachRight(t *testing.T) {
 
 // The rules that docs/ACL.md shows for each command are enough for it.
 func TestCommandsACL(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	look, names, lists, numbers, forced := acl.Rules("operators"), acl.Own("names"), acl.Own("list"), acl.Own("numbers"), acl.Own("evict")
 	flags := []string{"--url", "redis://ops:secret@" + s.Addr(), "--prefix", "app:"}

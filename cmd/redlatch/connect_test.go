@@ -14,6 +14,7 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	call(t, s, "doctor", "--need", strings.Join(needs(), ",")).ends(exitOK,
 		"round trip", "noeviction", "clock", "permissions fair: all there", "lock read-write: taken and freed", "0 problem(s)")
@@ -44,6 +45,7 @@ func TestDoctor(t *testing.T) {
 
 // A server that does not understand what a password came with repeats it. Nothing that is printed does.
 func TestNothingShowsThePassword(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.SetUser(t, "ops", "on", ">geheim", "+@all", "~*", "&*")
 	login := []string{"AUTH", "CLIENT", "CLUSTER", "PING"} // with which a client connects
@@ -142,6 +144,7 @@ func TestURLFile(t *testing.T) {
 }
 
 func TestPasswordFile(t *testing.T) {
+	t.Parallel()
 	s := testbed.Standalone(t)
 	s.SetUser(t, "ops", "on", ">geheim", "+@all", "~*", "&*")
 	call(t, s, "show", "x", "--username", "ops", "--password-file", fileOf(t, "geheim\n")).ends(exitOK)

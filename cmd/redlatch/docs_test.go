@@ -13,6 +13,7 @@ import (
 
 // The commands that the documents show exist, with those flags and arguments.
 func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	n := 0
 	for _, path := range []string{"docs/OPERATIONS.md", "deploy/README.md", "deploy/redlatch-serve.service", "README.md"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
@@ -57,6 +58,7 @@ func TestDocumentedCommands(t *testing.T) {
 // Every command says what it is for and shows an example; the help of each is had by the
 // words of its line.
 func TestEveryCommandHasHelp(t *testing.T) {
+	t.Parallel()
 	root := newRoot(&app{std: streams{strings.NewReader(""), io.Discard, io.Discard}})
 	for _, c := range append(root.Commands(), root) {
 		if c.Short == "" || c.Long == "" || c.Args == nil || !strings.Contains(c.Example, "redlatch "+strings.TrimPrefix(c.Name(), "redlatch")) {
@@ -68,6 +70,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 
 // Images are pinned by digest, none runs as root, and what the example shows without a login is for this machine only.
 func TestImagesArePinned(t *testing.T) {
+	t.Parallel()
 	pinned := regexp.MustCompile(`@sha256:[0-9a-f]{64}( AS \w+)?$`)
 	for path, users := range map[string]int{"deploy/Containerfile": 1, "deploy/cronjob.yaml": 1, "examples/observability/compose.yaml": 5} {
 		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))

@@ -15,6 +15,7 @@ import (
 // ls finds all that a process holds and waits for, and all processes of a lock, however many there are; the members of
 // a MultiLock stand together.
 func TestLsByProcess(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	const pods = 20 // a list has sixteen
 	var clients []*redlatch.Client
@@ -58,6 +59,7 @@ func TestLsByProcess(t *testing.T) {
 
 // ls has the orders of top.
 func TestLsSort(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	late, early := hold(t, c.RLock("a")), time.Now().Add(-time.Hour)
@@ -74,6 +76,7 @@ func TestLsSort(t *testing.T) {
 
 // Where nothing is found, what there is elsewhere is named: the prefix, or the pattern, may be wrong.
 func TestLsWrongPrefix(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	defer unlock(t, hold(t, client(t, s, func(c *redlatch.Config) { c.Prefix = "shop:" }).RLock("orders:1")))
 	const found = `; found "shop:orders:1"`
@@ -85,6 +88,7 @@ func TestLsWrongPrefix(t *testing.T) {
 // show and ls name the processes that wait for a plain lock; a holder that is gone, and one of whom nothing may be known,
 // look different.
 func TestShowWhoWaits(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c, w := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
 	h := hold(t, c.RLock("x"))
@@ -110,6 +114,7 @@ func TestShowWhoWaits(t *testing.T) {
 
 // show tells of a job of Once when it ran, by whom, and when it is due.
 func TestShowJob(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	if _, err := client(t, s, named("cron/1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)

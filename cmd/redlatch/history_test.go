@@ -14,6 +14,7 @@ import (
 // Who evicts with unlock or on the page of serve is in the history, with the reason: for people, for programs, on the
 // page and in its log.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	call(t, s, "history").fails(exitOK, "no evictions")
@@ -51,6 +52,7 @@ func TestHistory(t *testing.T) {
 
 // Who may evict and not note it evicts all the same; unlock and serve say that it is not in the history.
 func TestEvictionThatIsNotNoted(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	s.SetUser(t, "ops", "on", ">secret", "~*", "&*", "+@all", "-xadd")
@@ -75,6 +77,7 @@ func TestEvictionThatIsNotNoted(t *testing.T) {
 
 // The rights that docs/ACL.md lists for the history are enough, and each is needed.
 func TestHistoryACL(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, func(c *redlatch.Config) { c.Prefix = "app:" })
 	user := func(without string) {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -34,6 +35,7 @@ func prints(t *testing.T, what, hostile, text string) {
 
 // Names, owners and arguments of any bytes act on no terminal, forge no line, and can be given back as they are shown.
 func TestHostileTexts(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
@@ -119,22 +121,29 @@ func firstWatched(t *testing.T, s *testbed.Server, name string) string {
 
 // What users give is shown by the same rules: in errors, whatever is wrong with it.
 func TestHostileArguments(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	missing := filepath.Join(t.TempDir(), "missing")
 	p := serving(t, s, "--allow-unlock", "--no-token")
+	check := func(h string, args ...string) {
+		t.Helper()
+		got := call(t, s, args...)
+		prints(t, strings.Join(args[:min(len(args), 2)], " "), h, strings.ReplaceAll(got.out, "\t", " ")+got.errs)
+	}
+	var runs sync.WaitGroup // end with their commands; the race detector keeps each guard for a second
 	for _, h := range testbed.Hostile {
+		runs.Go(func() { check(h, "run", h, "--wait", "0", "--", "true") })
 		for _, args := range [][]string{
 			{h}, {"ls", h}, {"ls", "-o", h}, {"ls", "--" + h}, {"ls", "--limit", h}, {"ls", "--prefix", h}, {"show", h}, {"watch", h, "--interval", h},
 			{"unlock", h, "--any-owner"}, {"unlock", "x", "--owner", h}, {"unlock", h, h}, {"doctor", "--need", h}, {"run", "x", "--kind", h, "--", "true"},
-			{"run", h, "--", missing + h}, {"run", h, "--wait", "0", "--", "true"}, {"serve", "--listen", h}, {"serve", "--token-file", missing + h},
+			{"run", h, "--", missing + h}, {"serve", "--listen", h}, {"serve", "--token-file", missing + h},
 			{"top", h}, {"--url-file", missing + h, "ls"}, {"--url", h, "ls"}, {"--url", "redis://" + h + "@" + s.Addr(), "ls"}, {"--url", "redis://" + s.Addr() + "?x=" + h, "ls"},
 			{"--password-file", missing + h, "ls"}, {"--tls-ca", missing + h, "ls"}, {"--client-name", h, "ls"}, {"--timeout", h, "ls"},
 		} {
 			if h == "" && args[0] != "ls" {
 				continue
 			}
-			got := call(t, s, args...)
-			prints(t, strings.Join(args[:min(len(args), 2)], " "), h, strings.ReplaceAll(got.out, "\t", " ")+got.errs)
+			check(h, args...)
 		}
 		for _, path := range []string{"/", "/api/"} {
 			if len(h) > 1000 {
@@ -146,6 +155,7 @@ func TestHostileArguments(t *testing.T) {
 		}
 		prints(t, "POST /api/unlock", h, p.evict(h, h, "").text)
 	}
+	runs.Wait()
 	prints(t, "serve", "one\ntwo", p.text())
 	call(t, s, "show", `C:\users`).fails(exitUsage, "give two for one") // a backslash that begins nothing
 }
@@ -153,6 +163,7 @@ func TestHostileArguments(t *testing.T) {
 // What can't be read is one odd row of each list, a name of megabytes is skipped with a word, and no time is too far
 // away to be told: one bad neighbour hides no lock.
 func TestOddRows(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	h := hold(t, c.RLock("good"))

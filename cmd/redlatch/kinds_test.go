@@ -15,6 +15,7 @@ import (
 // A kind of lock has one name, wherever one is written: in tables, JSON, the page, the SDK's list of holds (whose names
 // spans have), options, help, and the tables of the docs.
 func TestAKindHasOneName(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	rw := c.ReadWriteLock("read-write")
@@ -55,6 +56,7 @@ func TestAKindHasOneName(t *testing.T) {
 
 // Nothing that people read calls a kind by one of its old names.
 func TestNoOldNamesOfKinds(t *testing.T) {
+	t.Parallel()
 	old := regexp.MustCompile(`(?m)--?(?:kind|k|need)[ =][a-z,-]*\b(?:rlock|plain)\b|["` + "`" + `|] ?(?:rlock|plain) ?["` + "`" + `|]`)
 	find := func(where, text string) {
 		for _, found := range old.FindAllString(text, -1) {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestLs(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c, other := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
 	call(t, s, "ls").fails(exitOK, "no locks")
@@ -55,6 +56,7 @@ func TestLs(t *testing.T) {
 
 // Where the terminal is narrow, names are cut and columns keep their places.
 func TestTableFitsTheTerminal(t *testing.T) {
+	t.Parallel()
 	rows := [][]cell{{{strings.Repeat("n", 80), cyan}, {"plain", ""}, {"x", ""}}, {{"ü", ""}, {"fair", ""}, {"y", red}}}
 	lines, whole := screen{width: 40, colour: true}.lines("NAME* KIND Z", rows)
 	if whole {
@@ -86,6 +88,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 }
 
 func TestShow(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"), func(c *redlatch.Config) { c.Prefix = "p:" })
 	h := hold(t, c.ReadWriteLock("x").WriteLock())
@@ -104,6 +107,7 @@ func TestShow(t *testing.T) {
 
 // On a narrow terminal owner and trace stay whole, and names keep their ends.
 func TestShowOnANarrowTerminal(t *testing.T) {
+	t.Parallel()
 	owner := "343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11:g1f-mf3k2l9x.1a"
 	at := time.UnixMilli(1_800_000_000_000)
 	in := redlatch.Inspection{Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindFair, Mode: redlatch.ModeLock, HolderCount: 1, QueueLength: 1, Processes: 1}
@@ -130,6 +134,7 @@ func seenHeld(name, owner string, at time.Time) redlatch.Inspection {
 
 // watch tells a holder that renews from one that does not, and one that released from one whose lease ran out.
 func TestFollower(t *testing.T) {
+	t.Parallel()
 	at := time.UnixMilli(1_800_000_000_000)
 	f := follower{}
 	for i, step := range []struct {
@@ -171,6 +176,7 @@ func TestFollower(t *testing.T) {
 
 // Shells complete the names of locks, also of odd ones, and wait no longer than a second for a server that is silent.
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	for _, name := range []string{"orders:1", "orders:2", "odd*\n", "other"} {
@@ -193,6 +199,7 @@ func TestCompletion(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	w := begin(t, s, "watch", "x", "--interval", "100ms")
@@ -207,6 +214,7 @@ func TestWatch(t *testing.T) {
 
 // The help tells the exit statuses, and shells complete commands and the values of flags.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	call(t, nil, "help").ends(exitOK, "Exit status", "run ", "doctor", "REDIS_URL")
 	call(t, nil, "--version").ends(exitOK, "redlatch version ", "go1.")
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -219,6 +227,7 @@ func TestHelp(t *testing.T) {
 
 // Durations for people.
 func TestSpans(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		-1: "0s", 3 * time.Millisecond: "3ms", 4200 * time.Millisecond: "4.2s", 59 * time.Second: "59s", 723 * time.Second: "12m03s",
 		5*time.Hour + 7*time.Minute: "5h07m", 76 * time.Hour: "3d04h",

@@ -26,24 +26,12 @@ var direct = map[string]string{
 
 // listening are the commands of a connection that listens.
 var listening = map[string]func(b rueidis.Builder, channel string) rueidis.Completed{
-	"+subscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
-		return b.Subscribe().Channel(channel).Build()
-	},
-	"+unsubscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
-		return b.Unsubscribe().Channel(channel).Build()
-	},
-	"+ssubscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
-		return b.Ssubscribe().Channel(channel).Build()
-	},
-	"+sunsubscribe": func(b rueidis.Builder, channel string) rueidis.Completed {
-		return b.Sunsubscribe().Channel(channel).Build()
-	},
-	"+psubscribe": func(b rueidis.Builder, pattern string) rueidis.Completed {
-		return b.Psubscribe().Pattern(pattern).Build()
-	},
-	"+punsubscribe": func(b rueidis.Builder, pattern string) rueidis.Completed {
-		return b.Punsubscribe().Pattern(pattern).Build()
-	},
+	"+subscribe":    func(b rueidis.Builder, c string) rueidis.Completed { return b.Subscribe().Channel(c).Build() },
+	"+unsubscribe":  func(b rueidis.Builder, c string) rueidis.Completed { return b.Unsubscribe().Channel(c).Build() },
+	"+ssubscribe":   func(b rueidis.Builder, c string) rueidis.Completed { return b.Ssubscribe().Channel(c).Build() },
+	"+sunsubscribe": func(b rueidis.Builder, c string) rueidis.Completed { return b.Sunsubscribe().Channel(c).Build() },
+	"+psubscribe":   func(b rueidis.Builder, c string) rueidis.Completed { return b.Psubscribe().Pattern(c).Build() },
+	"+punsubscribe": func(b rueidis.Builder, c string) rueidis.Completed { return b.Punsubscribe().Pattern(c).Build() },
 }
 
 // readOnly begins a script that may write nothing, which the server sees after it has looked at the right. Before 7.0

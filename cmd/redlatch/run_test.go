@@ -18,6 +18,7 @@ import (
 // The command runs under the lock, with what it needs in its environment; its status
 // and its output are run's, and the lock is free afterwards.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	for kind, mode := range map[string]redlatch.Mode{
@@ -46,6 +47,7 @@ func TestRun(t *testing.T) {
 // The command gets no token but its own: one of a run around it is another lock's. --hide-url keeps the server's
 // address, and the password in it, from the command.
 func TestRunEnvironment(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	environment := func(args ...string) string {
 		cmd := prepare(s, append(append([]string{"run", "x"}, args...), "--", "sh", "-c", `echo "token=${REDLATCH_TOKEN-none} url=${REDIS_URL-none} home=$HOME."`)...)
@@ -62,6 +64,7 @@ func TestRunEnvironment(t *testing.T) {
 }
 
 func TestRunBusy(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.RLock("x"))
@@ -79,6 +82,7 @@ func TestRunBusy(t *testing.T) {
 }
 
 func TestRunWrongCommands(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	for _, tc := range []struct {
 		status int
@@ -105,6 +109,7 @@ func TestRunWrongCommands(t *testing.T) {
 
 // Signals reach every process of the command.
 func TestRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	p := begin(t, s, "run", "x", "--", "sh", "-c", `trap 'echo caught; exit 42' USR1; sh -c 'trap "echo inner; exit" USR1; echo ready; while :; do sleep 0.05; done' & while :; do sleep 0.05; done`)
 	p.says("ready")
@@ -116,6 +121,7 @@ func TestRunPassesSignalsOn(t *testing.T) {
 
 // The command's end is run's, and the lock is free: whoever ends it, and however.
 func TestRunCommandKilled(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	for _, tc := range []struct {
@@ -138,6 +144,7 @@ func TestRunCommandKilled(t *testing.T) {
 
 // A signal ends the wait for the lock, and nothing of it is left.
 func TestRunSignalWhileWaiting(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.FairLock("x"))
@@ -197,29 +204,35 @@ func untilDead(t *testing.T, pids []int) {
 // When the lock is lost all of the command's processes end, with TERM, and with KILL after the grace: if somebody takes it
 // away, if a fixed lease ends, and if the server is gone for longer than the lease.
 func TestRunLost(t *testing.T) {
-	s := server(t)
-	c := client(t, s)
 	for _, tc := range []struct {
-		flags []string
-		lose  func()
+		flags string
+		lose  func(t *testing.T, s *testbed.Server)
 	}{
-		{[]string{"--lease-time", "6s"}, func() { call(t, s, "unlock", "x", "--any-owner", "--yes").ends(exitOK) }},
-		{[]string{"--lease", "3s"}, func() {}},
-		{[]string{"--lease-time", "4s", "--timeout", "1s"}, func() { s.Kill(t) }},
+		{"--lease-time=6s", func(t *testing.T, s *testbed.Server) {
+			t.Helper()
+			call(t, s, "unlock", "x", "--any-owner", "--yes").ends(exitOK)
+		}},
+		{"--lease=3s", func(*testing.T, *testbed.Server) {}},
+		{"--lease-time=4s --timeout=1s", func(t *testing.T, s *testbed.Server) { t.Helper(); s.Kill(t) }},
 	} {
-		p := begin(t, s, slices.Concat([]string{"run", "x", "--grace", "3s"}, tc.flags, []string{"--", "sh", "-c", stubborn})...)
-		ids := pids(t, p)
-		isHeld(t, c, "x", true)
-		tc.lose()
-		p.ends(exitLost, "was lost, ending the command", "asked")
-		untilDead(t, ids)
+		t.Run(tc.flags, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			c := client(t, s)
+			p := begin(t, s, slices.Concat([]string{"run", "x", "--grace", "3s"}, strings.Fields(tc.flags), []string{"--", "sh", "-c", stubborn})...)
+			ids := pids(t, p)
+			isHeld(t, c, "x", true)
+			tc.lose(t, s)
+			p.ends(exitLost, "was lost, ending the command", "asked")
+			untilDead(t, ids)
+		})
 	}
-	s.Restart(t, testbed.Empty)
 }
 
 // A TERM that run gets is passed on, and after the grace what is left of the command is killed: whether the command
 // itself has ended or not. Until then nobody else gets the lock.
 func TestRunTerminated(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	leaves := `sh -c 'trap "" TERM; while :; do sleep 0.05; done' & echo "pids $$ $! ."; wait`
@@ -237,6 +250,7 @@ func TestRunTerminated(t *testing.T) {
 // What is left of the command and has been killed may stay as a zombie, whose parent lives elsewhere and does not wait
 // for it, as in a container where run is the first process: run ends all the same, and the lock is free.
 func TestRunLeavesAZombie(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	const zombie = `trap "" TERM; sh -c 'sleep 300 & echo "pids $$ $! ."; exec setsid sleep 300 >/dev/null 2>&1' & while :; do sleep 0.05; done`
@@ -250,6 +264,7 @@ func TestRunLeavesAZombie(t *testing.T) {
 
 // However run dies, its command does not outlive it, and the lock is free at the end of its lease.
 func TestRunKilled(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	p := begin(t, s, "run", "x", "--lease-time", "4s", "--grace", "3s", "--", "sh", "-c", stubborn)
@@ -262,6 +277,7 @@ func TestRunKilled(t *testing.T) {
 
 // On a terminal the command can read from it, and Ctrl-C is for the command.
 func TestRunOnATerminal(t *testing.T) {
+	t.Parallel()
 	p := onTerminal(t, server(t), 80, 24, "run", "x", "--", "sh", "-c",
 		`echo ready; read line; echo "got $line"; trap 'echo caught; exit 5' INT; echo again; while :; do sleep 0.05; done`)
 	p.says("ready")

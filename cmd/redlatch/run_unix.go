@@ -125,12 +125,14 @@ func (g *guardProcess) release() {
 	_ = g.cmd.Wait()
 }
 
-// guard is the guard's process: it reads which command it guards, 0 for none, and ends it when its input ends.
+// guard is the guard's process: it reads which command it guards, until it reads 0 for none, and ends it when its input
+// ends.
 func guard(in io.Reader, grace time.Duration) {
 	// A service manager sends its signals to every process: the command gets them as well.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	target := 0
-	for err := error(nil); err == nil; _, err = fmt.Fscanln(in, &target) {
+	for _, err := fmt.Fscanln(in, &target); err == nil && target != 0; {
+		_, err = fmt.Fscanln(in, &target)
 	}
 	if target == 0 || syscall.Kill(target, syscall.SIGTERM) != nil {
 		return
@@ -145,8 +147,8 @@ func guard(in io.Reader, grace time.Duration) {
 }
 
 // start starts the command's process, as this program: it becomes the command when the guard knows of it. It inherits
-// the guard's pipe under a number that none of the descriptors has that are meant for the command. Nothing else may
-// start a process meanwhile.
+// the guard's pipe under a number that none of the descriptors has that are meant for the command. What else this
+// program starts meanwhile inherits the pipe as well, so that release does not wait for its end.
 func (j *job) start(g *guardProcess) error {
 	path, err := self()
 	if err != nil {

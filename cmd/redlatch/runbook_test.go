@@ -14,6 +14,7 @@ import (
 
 // What docs/OPERATIONS.md says that commands print is what they print.
 func TestRunbookOutputs(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATIONS.md"))
 	if err != nil {
 		t.Fatal(err)

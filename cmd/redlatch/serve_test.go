@@ -145,6 +145,7 @@ func (p *page) event(kind, lock string) string {
 
 // The page is whole, asks nobody else for anything, and is for whoever opens it on this machine; it may only look.
 func TestServePrograms(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	h := hold(t, c.RLock("x"))
@@ -183,6 +184,7 @@ func TestServePrograms(t *testing.T) {
 }
 
 func TestServeUnlock(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.RLock("x"))
@@ -263,6 +265,7 @@ func TestServeToken(t *testing.T) {
 
 // What is printed is an address that a browser of this machine opens.
 func TestServeAddress(t *testing.T) {
+	t.Parallel()
 	for at, want := range map[string]string{
 		"127.0.0.1:80": "127.0.0.1:80", "[::]:81": "localhost:81", "0.0.0.0:82": "localhost:82", "[::1]:83": "[::1]:83", "10.1.2.3:84": "10.1.2.3:84",
 	} {
@@ -275,6 +278,7 @@ func TestServeAddress(t *testing.T) {
 // Behind a proxy that logs people in, the log names who evicted whom: each eviction is a line of JSON. Without a
 // token nobody evicts whom the proxy has not named.
 func TestServeLogsWhoEvicts(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	h := hold(t, c.RLock("a=\"x\"\n"))
@@ -327,6 +331,7 @@ func TestServeReady(t *testing.T) {
 
 // Who asks and doesn't read costs no list of his own, and loses the connection.
 func TestServeSlowReaders(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("this system does not tell of a process's memory")
 	}
@@ -377,6 +382,7 @@ func TestServeSlowReaders(t *testing.T) {
 // Changes arrive as events; a server that is gone is said, and its return is seen. While nobody
 // looks the server is not asked.
 func TestServeEvents(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	p := serving(t, s, "--timeout", "1s")
 	time.Sleep(500 * time.Millisecond) // more than two intervals: what must not happen has no event

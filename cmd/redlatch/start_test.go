@@ -34,6 +34,7 @@ func children(pid int) []string {
 
 // A run that is killed while it starts its command leaves nothing behind, at whichever moment that is.
 func TestRunKilledAtTheStart(t *testing.T) {
+	t.Parallel()
 	if len(children(os.Getppid())) == 0 {
 		t.Skip("this system does not tell of a process's children")
 	}
@@ -107,6 +108,25 @@ func TestRunGuardDied(t *testing.T) {
 	}
 }
 
+// The guard ends when it is told to, though a process that was started meanwhile has its pipe as well.
+func TestRunGuardReleased(t *testing.T) {
+	g, err := startGuard(time.Second)
+	testbed.Must(t, err)
+	other, err := syscall.Dup(int(g.pipe.Fd()))
+	testbed.Must(t, err)
+	defer syscall.Close(other)
+	released := make(chan struct{})
+	go func() { // ends with the guard, at the latest when the pipe is closed
+		g.release()
+		close(released)
+	}()
+	select {
+	case <-released:
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+}
+
 // executable makes a file that may be run.
 func executable(t *testing.T, text string) string {
 	t.Helper()
@@ -140,47 +160,46 @@ func TestRunInheritance(t *testing.T) {
 		t.Skip("this system does not tell of a process's state")
 	}
 	s := server(t)
-	meant, err := os.CreateTemp(t.TempDir(), "meant")
-	testbed.Must(t, err)
-	defer meant.Close()
+	path := fileOf(t, "what is in it\n")
 	state := `ls -l /proc/self/fd | sed "s/.* \([0-9]* -> \)/\1/; s/proc.*//"; grep -E "^Sig(Blk|Ign)" /proc/self/status; ulimit -n; umask; pwd; cat <&3`
-	if _, err := meant.WriteString("what is in it\n"); err != nil {
-		t.Fatal(err)
-	}
 	self, err := os.Executable()
 	testbed.Must(t, err)
 	for _, ignored := range []string{"", "HUP", "HUP INT"} {
-		run := func(args ...string) string {
-			t.Helper()
-			if _, err := meant.Seek(0, io.SeekStart); err != nil {
-				t.Fatal(err)
+		t.Run("ignoring "+ignored, func(t *testing.T) {
+			t.Parallel()
+			run := func(args ...string) string {
+				t.Helper()
+				meant, err := os.Open(path)
+				testbed.Must(t, err)
+				defer meant.Close()
+				script := `ulimit -S -n 200; umask 27; exec "$@"`
+				if ignored != "" {
+					script = `trap "" ` + ignored + "; " + script
+				}
+				cmd := as(s, exec.Command("sh", append([]string{"-c", script, "sh"}, args...)...))
+				var out bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &out
+				cmd.Dir = t.TempDir()
+				cmd.ExtraFiles = []*os.File{meant, nil, meant} // 3 and 5
+				if err := cmd.Run(); err != nil {
+					t.Fatalf("%v: %v\n%s", args, err, out.String())
+				}
+				text := strings.ReplaceAll(out.String(), cmd.Dir, "DIR")
+				return regexp.MustCompile(`pipe:\S+`).ReplaceAllString(text, "pipe") // pipes have numbers, which differ
 			}
-			script := `ulimit -S -n 200; umask 27; exec "$@"`
-			if ignored != "" {
-				script = `trap "" ` + ignored + "; " + script
+			plain := run("sh", "-c", state)
+			under := run(self, "run", "x"+ignored, "--", "sh", "-c", state)
+			if plain != under {
+				t.Errorf("%s\nand without run:\n%s", under, plain)
 			}
-			cmd := as(s, exec.Command("sh", append([]string{"-c", script, "sh"}, args...)...))
-			var out bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &out
-			cmd.Dir = t.TempDir()
-			cmd.ExtraFiles = []*os.File{meant, nil, meant} // 3 and 5
-			if err := cmd.Run(); err != nil {
-				t.Fatalf("%v: %v\n%s", args, err, out.String())
-			}
-			text := strings.ReplaceAll(out.String(), cmd.Dir, "DIR")
-			return regexp.MustCompile(`pipe:\S+`).ReplaceAllString(text, "pipe") // pipes have numbers, which differ
-		}
-		plain := run("sh", "-c", state)
-		under := run(self, "run", "x", "--", "sh", "-c", state)
-		if plain != under {
-			t.Errorf("ignoring %q:\n%s\nand without run:\n%s", ignored, under, plain)
-		}
-		need(t, under, "what is in it")
+			need(t, under, "what is in it")
+		})
 	}
 }
 
 // What nohup has ignored ends neither run nor its command.
 func TestRunIgnoresWhatItWasToIgnore(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	self, err := os.Executable()
 	testbed.Must(t, err)

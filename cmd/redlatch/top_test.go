@@ -97,6 +97,7 @@ func (c *terminal) quit() {
 }
 
 func TestTop(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c, w := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
 	a, b := hold(t, c.RLock("aaa")), hold(t, c.FairLock("fff"))
@@ -149,6 +150,7 @@ func TestTop(t *testing.T) {
 
 // A server that is gone is said, and its return is seen; Ctrl-C ends it all the same.
 func TestTopServerGone(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	top := onTerminal(t, s, 80, 24, "top", "--timeout", "1s")
 	top.shows(80, "no locks")
@@ -170,6 +172,7 @@ func (c *terminal) listens(s *testbed.Server) {
 
 // With --listen turns are counted however short they are.
 func TestTopListens(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	top := onTerminal(t, s, 80, 24, "top", "--listen")
@@ -198,6 +201,7 @@ func TestTopListens(t *testing.T) {
 
 // What is needed for the orders is computed from what was seen.
 func TestBoard(t *testing.T) {
+	t.Parallel()
 	b := newBoard()
 	now := time.UnixMilli(1_800_000_000_000)
 	in := func(name, owner string, since time.Duration, queue int) redlatch.Inspection {
@@ -228,6 +232,7 @@ func TestBoard(t *testing.T) {
 
 // However many locks come and go, and change hands, a board keeps a bounded number of them and of their turns.
 func TestBoardIsBounded(t *testing.T) {
+	t.Parallel()
 	b, now := newBoard(), time.UnixMilli(1_800_000_000_000)
 	look := func(lock, owner int) {
 		l := &looked{began: now}
@@ -237,8 +242,8 @@ func TestBoardIsBounded(t *testing.T) {
 		b.see(l)
 		now = now.Add(time.Second)
 	}
-	for n := range 30 {
-		look(min(n, 10), n)
+	for n := range 12 {
+		look(min(n, 4), n)
 	}
 	turns := 0
 	for _, w := range b.locks {
@@ -251,6 +256,7 @@ func TestBoardIsBounded(t *testing.T) {
 
 // A turn that ended while nobody looked is not said to have lasted that long, nor to have lost its lease.
 func TestTurnsThatNobodySaw(t *testing.T) {
+	t.Parallel()
 	at := time.UnixMilli(1_800_000_000_000)
 	look := func(w *watched, after time.Duration, owner string, left time.Duration) {
 		at = at.Add(after)

@@ -42,6 +42,7 @@ func everywhere(t *testing.T, c *redlatch.Client, doctor string, flags ...string
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	cl := testbed.Cluster(t)
 	addrs := cl.Addrs()
 	url := "redis://" + addrs[0] + "?addr=" + addrs[1]
@@ -52,6 +53,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	se := testbed.Sentinel(t)
 	addrs := se.SentinelAddrs()
 	url := "redis://" + addrs[0] + "?addr=" + addrs[1] + "&master_set=" + testbed.MasterName
@@ -81,6 +83,7 @@ func certificate(t *testing.T) (cert, key string) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	cert, key := certificate(t)
 	testbed.UseTLS(t, testbed.TLS{Cert: cert, Key: key, CA: cert, ClientCert: true})
 	s := testbed.Standalone(t)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestUnlock(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	h := hold(t, c.RLock("x"))
@@ -94,6 +95,7 @@ func nameConnection(t *testing.T, s *testbed.Server, name string) {
 
 // A holder beyond the thousand that an Inspection shows is evicted by its whole owner, and by nothing less.
 func TestUnlockFindsEveryHolder(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	owners := readers(t, s, "x", 2500, 300_000)
 	shown := inspect(t, client(t, s), "x").Holders
@@ -118,6 +120,7 @@ func TestUnlockFindsEveryHolder(t *testing.T) {
 
 // Readers whose leases have ended are none to take the lock from.
 func TestUnlockBesideDeadReaders(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	owners := readers(t, s, "x", 2500, -1000)
 	for _, wanted := range []string{"nobody", owners[0], "0000"} {
@@ -129,6 +132,7 @@ func TestUnlockBesideDeadReaders(t *testing.T) {
 
 // Anybody can name a connection: with two names for one client nobody is evicted by either.
 func TestUnlockRefusesTwoNamesForOneClient(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s, named("shop/1"))
 	h := hold(t, c.RLock("x"))
@@ -154,6 +158,7 @@ func (c *changes) Read(p []byte) (int, error) {
 
 // An eviction ends the holds that were shown, and no other: who came since then is shown, and asked about, first.
 func TestUnlockEndsWhatItHasShown(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	old, late := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
 	ask := func(name string, between func()) outcome {
@@ -188,6 +193,7 @@ func TestUnlockEndsWhatItHasShown(t *testing.T) {
 
 // Who may not publish evicts all the same, and is told that nobody was woken.
 func TestUnlockSaysThatNobodyWasWoken(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	s.SetUser(t, "ops", "on", ">pw", "~*", "&*", "+@all", "-publish")
 	c := client(t, s)
@@ -201,6 +207,7 @@ func TestUnlockSaysThatNobodyWasWoken(t *testing.T) {
 
 // Whose holders change faster than somebody can agree learns what was done: nothing, or the evictions of earlier rounds.
 func TestUnlockSaysWhatItDid(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	for n, said := range map[int]string{1: "too fast: nothing was changed", 1500: "too fast: nothing more was changed; the evictions before stand"} {
 		readers(t, s, "x", n, 300_000)
@@ -224,6 +231,7 @@ func TestUnlockSaysWhatItDid(t *testing.T) {
 
 // A holder that was killed is found by its name as long as its lease lasts.
 func TestUnlockFindsTheDeadByName(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	c := client(t, s)
 	p := begin(t, s, "run", "x", "--lease-time", "1m", "--client-name", "shop/7", "--", "sleep", "100")

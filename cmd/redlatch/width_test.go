@@ -10,6 +10,7 @@ import (
 
 // Texts of any script take the columns that a terminal gives them, and are cut to what is there, between characters.
 func TestWidth(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]int{
 		"": 0, "orders:42": 9, "prüfung": 7, "pru\u0308fung": 7, "заказ": 5, "注文:42": 7, "ロック": 6, "ﾛｯｸ": 3, "주문": 4, "한": 2, "ＡＢ": 4, "🔒:1": 4, "𠮷": 2,
 		"ا\u064eلطلب": 5, "हि": 2, "…": 1, "┼": 1,
