@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // ls finds all that a process holds and waits for, and all processes of a lock, however many there are; the members of
@@ -55,6 +57,37 @@ func TestLsByProcess(t *testing.T) {
 	unlock(t, both)
 	unlock(t, queue)
 	unlock(t, <-waits)
+}
+
+// The copies of a quorum's hold have one owner, whichever server is asked.
+func TestLsQuorum(t *testing.T) {
+	t.Parallel()
+	var servers []*testbed.Server
+	var copies []redlatch.Member
+	for range 3 {
+		s := server(t)
+		c := client(t, s, named("shop/1"))
+		if servers == nil {
+			unlock(t, hold(t, c.RLock("other"))) // no Client counts for itself
+		}
+		servers, copies = append(servers, s), append(copies, c.RLock("x"))
+	}
+	h := hold(t, redlatch.QuorumLock(copies...))
+	var first []string
+	for _, s := range servers {
+		var rows []string
+		until(t, "each has a copy", func() bool {
+			rows = strings.Split(call(t, s, "ls", "--by", "owner").ends(exitOK).out, "\n")
+			return len(rows) > 1
+		})
+		if first == nil {
+			first = rows
+		}
+		if !strings.HasPrefix(rows[1], "shop/1 g") || !slices.Equal(rows, first) {
+			t.Errorf("%q, and %q", rows, first)
+		}
+	}
+	unlock(t, h)
 }
 
 // ls has the orders of top.

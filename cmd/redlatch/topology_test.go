@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,11 @@ func everywhere(t *testing.T, c *redlatch.Client, doctor string, flags ...string
 	if len(list) != 8 || list[0].Holders[0].Client != c.Name() {
 		t.Errorf("ls: %+v", list)
 	}
+	several := hold(t, redlatch.MultiLock(c.RLock("m1"), c.RLock("m2"), c.RLock("m3"))) // on several nodes of a cluster
+	if rows := run("ls", "m*", "--by", "owner").rows(); len(rows) != 1 || !strings.HasSuffix(rows[0], " 3 0 m1, m2, m3") {
+		t.Errorf("ls --by owner: %q", rows)
+	}
+	unlock(t, several)
 	run("show", "k3").ends(exitOK, c.Name())
 	run("run", "job", "--kind", "fair", "--", "true").ends(exitOK)
 	run("unlock", "k0", "--owner", c.Name(), "--yes").ends(exitOK)
@@ -41,8 +47,8 @@ func everywhere(t *testing.T, c *redlatch.Client, doctor string, flags ...string
 	taken(t, holds[0])
 }
 
+// It runs alone, as TestSentinel does: nodes that get no time take each other for dead.
 func TestCluster(t *testing.T) {
-	t.Parallel()
 	cl := testbed.Cluster(t)
 	addrs := cl.Addrs()
 	url := "redis://" + addrs[0] + "?addr=" + addrs[1]
@@ -53,7 +59,6 @@ func TestCluster(t *testing.T) {
 }
 
 func TestSentinel(t *testing.T) {
-	t.Parallel()
 	se := testbed.Sentinel(t)
 	addrs := se.SentinelAddrs()
 	url := "redis://" + addrs[0] + "?addr=" + addrs[1] + "&master_set=" + testbed.MasterName
