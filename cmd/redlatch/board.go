@@ -31,8 +31,9 @@ type turn struct {
 	// nobody looked.
 	How string `json:"how,omitempty"`
 
-	lease held // when it was seen last
-	count int
+	lease  held // when it was seen last
+	count  int
+	client string // the process's name, as far as CLIENT LIST had it
 }
 
 // blind is how long after a look the end of a turn is not known any more.
@@ -80,7 +81,13 @@ func (w *watched) see(in redlatch.Inspection) {
 		}
 	}
 	w.Inspection, w.HeldFor, w.WaitedFor, w.WaitsFor, w.Waiters = in, 0, 0, 0, max(in.QueueLength, in.Processes, 0)
-	for _, h := range in.Holders {
+	for i, h := range in.Holders {
+		for j := 0; h.Unlisted && h.Client == "" && j < len(w.turns); j++ { // it was killed: its turns know its name
+			if t := w.turns[j]; strings.HasPrefix(t.Owner, h.ClientID) {
+				h.Client = t.client
+			}
+		}
+		in.Holders[i].Client = h.Client
 		t := w.turn(h)
 		if t == nil {
 			w.turns = append(w.turns, turn{Owner: h.Owner, Mode: h.Mode, Who: whoOwns(h.Process, h.Owner), From: in.At})
@@ -88,6 +95,7 @@ func (w *watched) see(in redlatch.Inspection) {
 			t = &w.turns[len(w.turns)-1]
 		}
 		t.To, t.count, t.lease = in.At, h.Count, t.lease.seen(in.At, h.Remaining)
+		t.client = cmp.Or(h.Client, t.client)
 		t.Looks++
 		from := h.HeldSince
 		if from.IsZero() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/redlatch/redlatch"
+	clients "github.com/redlatch/redlatch/internal/inspect"
 )
 
 // lsFlags are the flags of ls.
@@ -54,7 +55,8 @@ func (l lsFlags) sides(in redlatch.Inspection) (out []side) {
 		out = append(out, side{w.Process, "", false})
 	}
 	return slices.DeleteFunc(out, func(p side) bool {
-		return !strings.Contains(p.Client, l.process) && !strings.HasPrefix(p.Addr, l.process) && !strings.HasPrefix(p.ClientID, l.process)
+		return !strings.Contains(p.Client, l.process) && !strings.HasPrefix(p.Addr, l.process) && !strings.HasPrefix(p.ClientID, l.process) &&
+			!clients.Named(p.ClientID, l.process) // who was killed
 	})
 }
 

@@ -159,10 +159,15 @@ func TestFollower(t *testing.T) {
 		{time.Minute, "", 0, "released"}, // it may have renewed meanwhile
 	} {
 		at = at.Add(step.after)
+		gone := step.left == time.Second || step.owner == "c:d"
 		in := redlatch.Inspection{Name: "x", Key: "x", At: at, Kind: redlatch.KindNone}
 		if step.owner != "" {
 			in = seenHeld("x", step.owner, at)
 			in.Holders[0].Remaining, in.Holders[0].HeldSince = step.left, at.Add(-time.Millisecond)
+			in.Holders[0].Process = redlatch.Process{ClientID: "c", Client: "shop/1"}
+			if gone { // it was killed: no connection has its name any more
+				in.Holders[0].Process = redlatch.Process{ClientID: "c", Unlisted: true}
+			}
 		}
 		lines := f.changes(in)
 		if step.says == "" && len(lines) > 0 || step.says != "" && (len(lines) != 1 || !strings.HasPrefix(lines[0].text, step.says)) {
@@ -170,6 +175,9 @@ func TestFollower(t *testing.T) {
 		}
 		if step.says == "released" && !strings.Contains(lines[0].text, "held for up to ") { // it ended between two looks
 			t.Errorf("step %d: %v", i, lines)
+		}
+		if (step.says == "expired" || gone) && !strings.Contains(lines[0].text, "shop/1 (gone?)") {
+			t.Errorf("step %d: %v: it has forgotten the name", i, lines)
 		}
 	}
 }

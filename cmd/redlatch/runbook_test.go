@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,5 +77,23 @@ func TestRunbookOutputs(t *testing.T) {
 			screen{}.changes(out, in.At, f.changes(in))
 			orders.At = orders.At.Add(7 * time.Second)
 		}
+	})
+	gone := redlatch.Process{ClientID: seven, Unlisted: true}
+	left := orders
+	left.Holders, left.Queue = []redlatch.Holder{orders.Holders[0]}, slices.Clone(orders.Queue)
+	left.Holders[0].Process, left.Queue[0].Process, left.QueueLength = gone, gone, 3
+	left.Queue = append(left.Queue, orders.Queue[0])
+	printed("ls --by process", func(out io.Writer) {
+		screen{}.parties(out, "process", lsFlags{by: "process"}.grouped([]redlatch.Inspection{left}))
+	})
+	printed("watch of one that died", func(out io.Writer) {
+		f, free := follower{}, left
+		left.At, free.At, free.Holders = at.Add(30*time.Second), at.Add(37*time.Second), nil
+		alive := left
+		alive.At, alive.Holders = at.Add(7*time.Second), []redlatch.Holder{orders.Holders[0]}
+		alive.Holders[0].Remaining, left.Holders[0].Remaining = 30*time.Second, 7*time.Second
+		f.changes(alive)
+		screen{}.changes(out, left.At, f.changes(left))
+		screen{}.changes(out, free.At, f.changes(free))
 	})
 }

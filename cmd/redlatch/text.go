@@ -170,15 +170,16 @@ func waited(h redlatch.Holder) time.Duration { return h.HeldSince.Sub(h.AskedSin
 // who is a process for people: its name, else its client's id and why it has no name.
 func who(p redlatch.Process, owner string) string {
 	id, _ := redlatch.ParseOwner(owner)
-	switch {
-	case p.Client != "" || p.ClientID == "":
-		return cmp.Or(p.Client, brief(owner))
-	case id.Java():
-		return p.ClientID + " (Java)"
+	switch name := cmp.Or(p.Client, p.ClientID); {
+	case p.Client == "" && id.Java():
+		return name + " (Java)"
 	case p.Unlisted:
-		return p.ClientID + " (gone?)"
+		return name + " (gone?)"
+	case p.Client == "" && name != "":
+		return name + " (not known)" // CLIENT LIST could not be read
+	default:
+		return cmp.Or(name, brief(owner))
 	}
-	return p.ClientID + " (not known)" // CLIENT LIST could not be read
 }
 
 // ownerName is an owner without the client's id.

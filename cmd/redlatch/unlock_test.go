@@ -239,6 +239,10 @@ func TestUnlockFindsTheDeadByName(t *testing.T) {
 	p.signal(os.Kill)
 	p.ends(-1)
 	until(t, "its connections end", func() bool { return !strings.Contains(s.Text(t, "CLIENT", "LIST"), "shop/7") })
+	if rows := call(t, s, "ls", "--process", "shop/7").rows(); len(rows) != 1 || !strings.Contains(rows[0], " (gone?) ") {
+		t.Errorf("%q", rows)
+	}
+	call(t, s, "ls", "--process", "shop/8").fails(exitOK, "no locks")
 	call(t, s, "unlock", "x", "--owner", "shop/8", "--yes").ends(exitOtherOwner)
 	isHeld(t, c, "x", true)
 	call(t, s, "unlock", "x", "--owner", "shop/7", "--yes").ends(exitOK, "shop/7, not in CLIENT LIST")
