@@ -234,6 +234,9 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	wide("the list")
+	reads(t, phone, "#history", "Evictions", "<b>hangs")
+	const columns = `new Set([...document.querySelectorAll("#history li > *")].map((e) => e.offsetLeft)).size`
+	testbed.Equal(t, value[int](t, phone, columns), 1, "columns of the history on a phone")
 	act(t, phone, click(`a[data-name="invoice:7"]`))
 	reads(t, phone, "#detail", "Queue (1)", "Who held it")
 	wide("the lock")
