@@ -173,17 +173,13 @@ func (h *hub) force(name, owner string) {
 	}
 }
 
-// tell leaves news; those that a slow viewer has not taken yet are replaced.
+// tell leaves news; the oldest that a slow viewer has not taken yet make room. Nobody else sends to it.
 func (v *viewer) tell(event []byte) {
-	for {
-		select {
-		case v.news <- event:
-			return
-		default:
-		}
+	if len(v.news) == cap(v.news) {
 		select {
 		case <-v.news:
-		default:
+		default: // it has taken them this moment
 		}
 	}
+	v.news <- event
 }
