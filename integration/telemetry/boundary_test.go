@@ -247,6 +247,15 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 		func() { _ = redlatch.MultiLock(c.RLock("bad-{m}1"), c.RLock("bad-{m}2")).Do(bad, nothing) },
 		func() { _, _ = c.RLock("bad-busy").TryLock(bad, checked/3, 0) },
 		func() { _, _ = c.RLock("bad-taken").ForceUnlock(bad) },
+		func() { _, _ = c.Once("bad-once").Do(bad, time.Hour, nothing) },
+		func() { _, _ = c.Once("bad-once").Reset(bad) },
+		func() { _, _ = c.Once("bad-once").Last(bad) },
+		func() { _, _ = c.Inspect(bad, "bad-taken") },
+		func() {
+			for _, err := range c.Locks(bad, "bad*") {
+				_ = err
+			}
+		},
 	}
 	for _, call := range asked {
 		calls = append(calls, calling(&sound, call))

@@ -183,7 +183,8 @@ func (c *Conn) Close() {
 }
 
 // Run implements Runner.
-func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
+func (c *Conn) Run(ctx context.Context, cmd Command) (r Reply, err error) {
+	defer Recovered(&err)
 	ctx = c.lasting(ctx)
 	if err := c.unknown.meet(); err != nil {
 		return Reply{}, err
@@ -191,7 +192,7 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (Reply, error) {
 	if cmd.Acks > 0 || cmd.Tell {
 		return c.runMore(ctx, cmd)
 	}
-	r, err := c.parse(c.client.Do(ctx, c.evalsha(cmd)))
+	r, err = c.parse(c.client.Do(ctx, c.evalsha(cmd)))
 	if isNoScript(err) {
 		r, err = c.parse(c.client.Do(ctx, c.eval(cmd)))
 	}

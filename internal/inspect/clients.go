@@ -195,7 +195,9 @@ func (i *Inspector) connections(ctx context.Context) connected {
 		i.calls.Add(1) // of a call that is counted in
 		go func() {    // ends with the answer, or with ctx
 			defer i.calls.Done()
-			text, err := n.client.Do(ctx, n.client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Build()).ToString()
+			text, err := asked(func() (string, error) {
+				return n.client.Do(ctx, n.client.B().Arbitrary("CLIENT", "LIST", "TYPE", "NORMAL").Build()).ToString()
+			})
 			if err != nil {
 				text = "" // not permitted, or not there
 			}

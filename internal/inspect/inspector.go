@@ -75,31 +75,34 @@ var (
 // with the caller's, after the Client's UnlockTimeout, and with the Inspector; see over. done
 // ends the call.
 func (i *Inspector) begin(ctx context.Context) (bounded context.Context, done func(), err error) {
-	if err := i.enter(ctx); err != nil {
+	below, forget := context.WithCancel(ctx) // which may be a type of the user's: only this goroutine asks it
+	if err := i.enter(ctx.Err()); err != nil {
+		forget()
 		return nil, nil, err
 	}
-	inner, stop := context.WithCancelCause(ctx)
+	inner, stop := context.WithCancelCause(below)
 	unhook := context.AfterFunc(i.life, func() { stop(errClosing) })
 	inner, cancel := context.WithTimeoutCause(inner, i.cfg.Timeout, errNoAnswer)
 	return conn.Undated(inner), func() {
+		defer i.calls.Done()
 		unhook()
 		cancel()
 		stop(nil)
-		i.calls.Done()
+		forget()
 	}, nil
 }
 
-func (i *Inspector) enter(ctx context.Context) error {
+// enter counts a call in whose ctx has ended with that, if it has.
+func (i *Inspector) enter(ended error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.closed {
 		return lock.ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if ended == nil {
+		i.calls.Add(1)
 	}
-	i.calls.Add(1)
-	return nil
+	return ended
 }
 
 // over is the error of a call whose ctx has ended; last is why the server at addr had not answered
@@ -311,7 +314,7 @@ func await[T any](ctx context.Context, i *Inspector, end func(error), f func() (
 	i.calls.Add(1) // of a call that is counted in
 	go func() {    // ends with the answer, or with the connection
 		defer i.calls.Done()
-		val, err := f()
+		val, err := asked(f)
 		err = i.conn.Clean(err)
 		answered <- answer{val, err}
 		if !decided.CompareAndSwap(false, true) && end != nil {
@@ -331,6 +334,12 @@ func await[T any](ctx context.Context, i *Inspector, end func(error), f func() (
 		end(a.err)
 	}
 	return a.val, a.err
+}
+
+// asked is f, in a goroutine of ours.
+func asked[T any](f func() (T, error)) (val T, err error) {
+	defer conn.Recovered(&err)
+	return f()
 }
 
 func (i *Inspector) unavailable(name, op, addr string, err error) error {

@@ -194,7 +194,7 @@ func (k *carrier) carry() {
 	l, run := k.lane, k.lane.s.run
 	if len(k.load) == 1 {
 		c := k.load[0]
-		c.Reply, c.Err = runOne(run, c)
+		c.Reply, c.Err = run.Run(c.Ctx, c.Cmd)
 	} else {
 		for _, c := range k.load {
 			k.cmds = append(k.cmds, c.Cmd)
@@ -233,17 +233,6 @@ func (k *carrier) carry() {
 	}
 	clear(k.load)
 	k.load = k.load[:0]
-}
-
-// runOne runs a command that travels alone. Its ctx, and with ClientBuilder the client, are code of
-// the user's: a panic there is the call's, and nobody knows whether the command ran.
-func runOne(run conn.Runner, c *Call) (r conn.Reply, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("the client panicked: %v", v)
-		}
-	}()
-	return run.Run(c.Ctx, c.Cmd)
 }
 
 // awayLocked is where the calls of a class are kept that have no answer.
