@@ -66,16 +66,3 @@ func TestReaderRefusedHalfWay(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 }
-
-// Who is refused for a fencing counter that holds no number leaves no lock behind.
-func TestACounterThatHoldsNoNumber(t *testing.T) {
-	s := testbed.Standalone(t)
-	for name, l := range fencedLocks(rlClient(t, s.Addr()), "") {
-		s.Do(t, "SET", "redisson_lock_token:{"+name+"}", "none")
-		_, err := l.TryLock(t.Context(), 0, time.Hour)
-		refusedBy(t, name, err)
-		if ttl := s.Int(t, "PTTL", name); ttl != -2 {
-			t.Errorf("%s: nobody holds the lock, for %v", name, time.Duration(ttl)*time.Millisecond)
-		}
-	}
-}

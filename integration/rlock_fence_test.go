@@ -2,7 +2,6 @@ package integration
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,38 +9,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
-	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// Fencing tokens.
-
-// Tokens never fall back, though their counter is lost, falls back or runs ahead of the clock.
-func TestRLockTokensSurviveTheirCounter(t *testing.T) {
-	s := bed.Server(t)
-	c := rlClient(t, s.Addr())
-	var last uint64
-	next := func(what string) {
-		t.Helper()
-		h := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
-		bed.Unlock(t, h)
-		if h.Token() <= last {
-			t.Errorf("%s: token %d after %d", what, h.Token(), last)
-		}
-		last = h.Token()
-	}
-	next("no counter")
-	s.Do(t, "DEL", luascript.TokenKey("l"))
-	next("counter deleted")
-	s.Do(t, "SET", luascript.TokenKey("l"), "7") // an old replica took over
-	next("counter fell back")
-	s.Restart(t, testbed.Empty)
-	next("server restarted empty")
-	ahead := time.Now().Add(time.Hour).UnixMicro()
-	s.Do(t, "SET", luascript.TokenKey("l"), fmt.Sprint(ahead))
-	if next("counter ahead of the clock"); last != uint64(ahead)+1 {
-		t.Errorf("token %d after a stored %d, want one more", last, ahead)
-	}
-}
 
 // The counter of the tokens lives for FenceTTL after the last acquisition, a day by default, and
 // for ever if that is negative.

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,40 +56,6 @@ func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 	}
 }
 
-// After a broken connection nothing is passed on until the server has answered again, also if no
-// command was under way when it broke: whoever answers now may be another server.
-func TestNothingIsPassedOnAfterAQuietBreak(t *testing.T) {
-	for _, breaks := range []bool{false, true} {
-		s := rlLoaded(t)
-		p := testbed.NewProxy(t, s.Addr())
-		c := rlClient(t, p.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = 30*time.Second, 10*time.Second })
-		h := bed.Lock(t, t.Context(), c.RLock("l"))
-		ctx, leave := context.WithCancel(t.Context())
-		defer leave()
-		got := next(ctx, t, c.RLock("l"))
-		s.AwaitQuiet(t) // it listens, has looked again, and has the answer
-		if breaks {
-			subs := s.CommandStats(t).Calls["subscribe"]
-			p.Cut()
-			bed.Eventually(t, "it listens again", func() bool { return s.CommandStats(t).Calls["subscribe"] > subs })
-		}
-		s.Do(t, "DEL", "l") // the one that took over has never heard of it
-		if err := h.Unlock(context.Background()); errors.Is(err, redlatch.ErrLeaseLost) != breaks {
-			t.Errorf("broken %v: Unlock: %v", breaks, err)
-		}
-		if breaks {
-			leave() // nobody tells it of a key that was deleted
-		}
-		a := bed.Get(t, got)
-		if a.Err == nil {
-			a.Err = a.Hold.Unlock(context.Background())
-		}
-		if errors.Is(a.Err, redlatch.ErrLeaseLost) == breaks {
-			t.Errorf("broken %v: the next one: %v", breaks, a.Err)
-		}
-	}
-}
-
 // Whoever is passed a lock gets the lease that it asked for, not the longer one of a holder before
 // it: that one is released.
 func TestALongerLeaseIsNotPassedOn(t *testing.T) {
@@ -123,32 +88,5 @@ func TestALongerLeaseIsNotPassedOn(t *testing.T) {
 			}
 			bed.Unlock(t, passed)
 		})
-	}
-}
-
-// Who has taken a lock away by force passes it on to nobody of its own process, who would believe to hold it until the
-// next check.
-func TestRLockTakenByForceIsNotPassedOn(t *testing.T) {
-	t.Parallel()
-	s := bed.Server(t)
-	c := rlClient(t, s.Addr())
-	l := c.RLock("l")
-	for name, take := range map[string]func() (bool, error){
-		"of the lock":   func() (bool, error) { return l.ForceUnlock(t.Context()) },
-		"of the client": func() (bool, error) { return c.ForceUnlock(t.Context(), "l") },
-	} {
-		for range 100 {
-			h := bed.Lock(t, t.Context(), l)
-			got := next(t.Context(), t, l)
-			if _, err := take(); err != nil {
-				t.Fatal(err)
-			}
-			_ = h.Unlock(context.Background())
-			h = bed.Hold(t, got)
-			if s.Int(t, "EXISTS", "l") == 0 {
-				t.Fatalf("ForceUnlock %s: the next one of the process holds a lock that nobody has", name)
-			}
-			bed.Unlock(t, h)
-		}
 	}
 }
