@@ -15,9 +15,8 @@ local COMES = 250
 -- Returns for how many ms that writer has its turn, or nothing if there is none before own, false if there is none at
 -- all; and the error of a message that was refused.
 local function call_writer(writers, marks, own, held, publish, heeds)
-  local channel = 'redlatch_wake' .. string.sub(writers, 20) .. ':' -- behind redlatch_rw_writers
   for _ = 1, 64 do
-    local first = pcall('ZRANGE', writers, 0, 0, 'WITHSCORES')
+    local first = pcall('ZRANGE', writers, 0, 0)
     if first.err then
       pcall('DEL', writers) -- not ours, whatever it is
       return
@@ -25,16 +24,16 @@ local function call_writer(writers, marks, own, held, publish, heeds)
     local field = first[1]
     if not field then return false end
     if own ~= '' and (field == own or string.sub(field, 1, 37) == own) then return end
-    local left, dead = pcall('ZSCORE', marks, field), false
-    if type(left) == 'table' then pcall('DEL', marks) end
-    left = (tonumber(left) or 0) - now
+    local lives, dead = pcall('ZSCORE', marks, field), false
+    if type(lives) == 'table' then pcall('DEL', marks) end
+    local left = (tonumber(lives) or 0) - now
     if left > COMES or left > 0 and own == '' then
       if not held then
         left = math.min(left, COMES)
         pcall('ZADD', marks, now + left, field)
       end
-      -- a client's id is the first 36 characters of its fields
-      local heard = pcall(publish, channel .. string.sub(field, 1, 36) .. ':write', string.format('%.0f', first[2]))
+      -- what stands behind redlatch_rw_writers, and the client's id: the first 36 characters of its fields
+      local heard = pcall(publish, 'redlatch_wake' .. string.sub(writers, 20) .. ':' .. string.sub(field, 1, 36) .. ':write', lives)
       if type(heard) == 'table' then return left, heard end
       dead = heard == 0 and heeds ~= '0'
     end

@@ -22,7 +22,7 @@
 --          {0, pttl, holder, trace, look, others}  busy; pttl in ms, -1 = no TTL, -2 = nobody holds it
 --                      (it is the turn of readers, or of another writer, who was called); look: for how many ms it
 --                      can't be admitted at least without a message, 0 = as pttl says; others 1 = there are
---                      readers of another library, whose release calls nobody
+--                      readers of another library, whose release calls nobody. '', 0 and 0 at the end are left out
 --          {-1}        this acquisition was given up before
 --          {-3}        the key is no lock; it was not touched
 --          1 and 2 come as a bare integer when there is no token
@@ -34,7 +34,6 @@
 --
 -- Bound: at most 64 marks that have ended are taken away.
 local LOCK, LEASES, own, lease, fence, trace = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
-local us = clock[1] * 1000000 + clock[2]
 local field, entry, others = own .. ':write', ARGV[8] or own, 0
 
 local function refuse(ms, holder)
@@ -48,37 +47,56 @@ local function refuse(ms, holder)
         pcall('ZREM', KEYS[5], f)
       end
     end
-    local set = pcall('ZADD', KEYS[4], 'NX', us, entry)
-    if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + ARGV[3], entry) end
+    local set = pcall('ZADD', KEYS[4], 'NX', clock[1] * 1000000 + clock[2], entry)
+    if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + lives, entry) end
     if due and type(set) ~= 'table' then
       for i = 4, 5 do
         if call('PTTL', KEYS[i]) < lives then pcall('PEXPIRE', KEYS[i], lives + math.floor(lives / 4)) end
       end
     end
   end
-  local several, left = not holder, nil
+  local several, left = not holder, ''
   if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
-  if holder and #holder > LONG then holder = '' end
-  holder, left = traced(LOCK, KEYS[#KEYS], trace, holder, several)
-  return {0, call('PTTL', LOCK), holder or '', left, lasts(ms), others}
+  if not holder or #holder > LONG then holder = '' end
+  if trace ~= '' then
+    -- traces stands here
+    holder, left = traced(LOCK, KEYS[#KEYS], trace, holder, several)
+  end
+  if left == '' and ms == 0 and others == 0 then return {0, call('PTTL', LOCK), holder} end
+  return {0, call('PTTL', LOCK), holder, left, lasts(ms), others}
 end
 
-local found = call('EXISTS', LOCK, KEYS[2], LEASES, KEYS[6])
+-- The token, 0 = it is not fenced; or an error.
+local function number(again)
+  if fence == '' then return 0 end
+  -- counter stands here
+  -- token stands here
+  return token(KEYS[7], fence, again, clock)
+end
+
+-- More than 3: the void set is there.
+local found = call('EXISTS', LOCK, LEASES, KEYS[6], KEYS[2], KEYS[2], KEYS[2], KEYS[2])
+if found > 0 and found < 4 and pcall('HLEN', LOCK) == 2 then
+  -- the most frequent answer: one writer has it
+  local all = call('HGETALL', LOCK)
+  local f, count = all[3], all[4]
+  if count and f ~= field and all[1] == 'mode' and all[2] == 'write' and #f <= LONG and #count < 16 and
+     string.match(f, '^%x+%-%x+%-%x+%-%x+%-%x+:[^ ]+:write$') and string.match(count, '^%d+$') then
+    return refuse(0, string.sub(f, 1, -7))
+  end
+end
 if found > 0 then
   local last = pcall('ZRANGE', LEASES, -1, -1)[1]
   local head = pcall('HMGET', LOCK, 'mode', field, last or field)
   if head.err then return replaced(head) and {-3} or head end
   local mode, mine = head[1], head[2]
-  -- No void set is there if lock and leases are all that was found.
-  if not (mode and last and found == 2) then
-    if call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end
-  end
+  if found > 3 and call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end
   if mine then
     -- first, since it takes no memory: whoever holds the lock may tell so again
     call('PEXPIRE', LOCK, math.max(call('PTTL', LOCK), lease))
     call('ZADD', LEASES, math.max(now + lease, tonumber(call('ZSCORE', LEASES, field) or '0')), field)
     if call('PTTL', LEASES) < lease then call('PEXPIRE', LEASES, lease) end
-    local n = token(KEYS[7], fence, true, clock)
+    local n = number(true)
     if type(n) == 'table' then return n end
     return n > 0 and {2, n} or 2
   end
@@ -149,13 +167,19 @@ if turn then return refuse(turn) end
 -- moment, its mark counts no more until it is refreshed. In a process the order is that of its line, whose first one
 -- asks: several that asked at the same time may have left their marks in another one.
 local mine = ARGV[3] == '0' and own or string.sub(own, 1, 37)
-local first = call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7])
-if first then return refuse(first) end
+local head = pcall('ZRANGE', KEYS[4], 0, 0)
+local waits = head[1]
+if head.err or waits and waits ~= mine and string.sub(waits, 1, 37) ~= mine then
+  -- rw_call stands here
+  local first = call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7])
+  if first then return refuse(first) end
+  waits = first == nil -- false: nobody is on that list
+end
 
-local n = token(KEYS[7], fence, false, clock)
+local n = number(false)
 if type(n) == 'table' then return n end
-call('HSET', LOCK, 'mode', 'write', field, 1)
-local set = pcall('PEXPIRE', LOCK, lease)
+call('HSET', LOCK, 'mode', 'write', field, '1')
+local set = pcall('PEXPIRE', LOCK, ARGV[2])
 if type(set) == 'table' then
   -- refused (an ACL that forgot it): a lock without a lease must not stay
   call('DEL', LOCK)
@@ -163,8 +187,8 @@ if type(set) == 'table' then
 end
 if found > 0 then call('DEL', LEASES) end
 call('ZADD', LEASES, now + lease, field)
-call('PEXPIRE', LEASES, lease)
-if first == nil then pcall('ZREM', KEYS[4], entry) end -- false: nobody is on that list
+call('PEXPIRE', LEASES, ARGV[2])
+if waits then pcall('ZREM', KEYS[4], entry) end
 pcall('ZREM', KEYS[5], entry)
-leave_trace(KEYS[#KEYS], own, trace, lease)
+if trace ~= '' and trace ~= '-' then pcall('SET', KEYS[#KEYS], own .. ' ' .. trace, 'PX', ARGV[2]) end
 return n > 0 and {1, n} or 1

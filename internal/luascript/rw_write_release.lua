@@ -32,8 +32,13 @@
 local LOCK, LEASES, own, message = KEYS[1], KEYS[3], ARGV[1], nil
 local field = own .. ':write'
 
+local function time()
+  -- clock stands here
+  return now
+end
+
 -- The reads of the writer that stay: the lock lasts as long as the last of them.
-local function settle()
+local function settle(now)
   for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, MOST)) do
     call('ZREM', LEASES, f)
     call('HDEL', LOCK, f)
@@ -47,14 +52,17 @@ end
 local done = pcall('HDEL', LOCK, field)
 if replaced(done) then done = 0 end
 if type(done) == 'table' then return done end
-void(KEYS[2], own, ARGV[4])
-untrace(KEYS[#KEYS], own, ARGV[5])
+if ARGV[4] ~= '0' or ARGV[5] == '1' then
+  -- leave stands here
+  void(KEYS[2], own, ARGV[4])
+  untrace(KEYS[#KEYS], own, ARGV[5])
+end
 local free, known = false, 0
 if done == 1 then
   local fields = call('HLEN', LOCK)
   if fields > 1 then
     call('ZREM', LEASES, field)
-    settle()
+    settle(time())
     fields = call('HLEN', LOCK)
   end
   if fields > 1 then
@@ -71,7 +79,8 @@ else
   known = call('ZREM', LEASES, field)
   free = call('EXISTS', LOCK) == 0
 end
-local readers = call('EXISTS', KEYS[4], KEYS[5]) > 0 -- that wait, or have their turn
+local waits = call('EXISTS', KEYS[4], KEYS[4], KEYS[5], KEYS[5], KEYS[6])
+local readers = waits > 1 -- that wait, or have their turn; else at most writers
 if done == 1 or known == 1 and free then
   -- Whoever waits to read now enters before the next writer.
   if readers and call('EXISTS', KEYS[4]) == 1 then pcall('RENAME', KEYS[4], KEYS[5]) end
@@ -86,7 +95,8 @@ if ARGV[6] == '1' then
   if left and call('EXISTS', KEYS[4]) == 1 and pcall('HGET', LOCK, 'mode') ~= 'write' then message = '1' end
 end
 local refused
-if free or left then
+if waits > 0 and (free or left) then
+  local now = time()
   -- rw_call stands here
   local others = not free and call('EXISTS', LEASES) == 0 -- somebody must listen for their release
   if free and not (readers and readers_turn(KEYS[5])) or others then

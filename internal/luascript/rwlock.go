@@ -3,7 +3,7 @@ package luascript
 // The scripts of the read-write lock; rwlock/doc.go says how they work together.
 var (
 	RWRead         = load("rw_read", "common", "clock", "hold", "whose", "counter", "enter", "traces", "rw_call")
-	RWWrite        = load("rw_write", "common", "clock", "hold", "whose", "counter", "token", "enter", "traces", "rw_call")
+	RWWrite        = load("rw_write", "common", "clock", "hold", "whose", "counter", "token", "traces", "rw_call")
 	RWReenter      = load("rw_reenter", "common", "clock", "first")
 	RWRenew        = load("rw_renew", "common", "clock", "first")
 	RWRefresh      = load("rw_refresh", "common", "clock")
