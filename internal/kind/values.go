@@ -143,9 +143,15 @@ func EntryOf(field string) string {
 	return field
 }
 
+// lastCode is the largest code of an answer: a larger integer alone is a token, and says that the lock was acquired.
+const lastCode = 1000
+
 // Answered reads the codes that the scripts that acquire have in common; done is
 // false for a refusal, which each kind reads by itself.
 func Answered(r conn.Reply) (out Outcome, done bool) {
+	if len(r.Vals) == 0 && r.Code > lastCode && r.Code <= conn.LastToken {
+		return Outcome{Acquired: true, Token: uint64(r.Code)}, true
+	}
 	switch r.Code {
 	case 1, 2:
 		return Outcome{Acquired: true, Renewed: r.Code == 2, Token: Token(r, 1)}, true

@@ -56,6 +56,15 @@ func TestAnswered(t *testing.T) {
 			t.Errorf("%d: %+v", code, got)
 		}
 	}
+	// A large integer alone is a token; no code of an array is, and nothing that can't be one.
+	if got, done := Answered(conn.Reply{Code: conn.LastToken}); !done || !got.Acquired || got.Renewed || got.Token != conn.LastToken {
+		t.Errorf("a token alone: %+v", got)
+	}
+	for _, r := range []conn.Reply{{Code: lastCode}, {Code: conn.LastToken + 1}, {Code: 1 << 40, Vals: []conn.Value{{Int: 1 << 40}}}} {
+		if got, done := Answered(r); done {
+			t.Errorf("%+v: %+v", r, got)
+		}
+	}
 	if _, done := Answered(conn.Reply{Code: 0}); done {
 		t.Error("a refusal is each kind's own")
 	}

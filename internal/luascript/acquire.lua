@@ -17,10 +17,11 @@
 --          {2, token}            held by this very acquisition: a retry; the lease was set again
 --          {0, pttl, holder, trace, look}  busy; pttl in ms, -1 = the key has no TTL, -2 = it is
 --                                free, and left to others; holder: also one of a read-write lock's, '' =
---                                not known; look: not there, or after how many ms to look
+--                                not known; trace: '' or not there; look: not there, or after how many ms to look
 --          {-1}                  this acquisition was given up before
 --          {-3}                  the key is no lock; it was not touched
---          1 and 2 come as a bare integer when there is no token
+--          1 and 2 come as a bare integer when there is no token, and for {1, token} a token
+--          over 1,000
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease. A run that comes after the acquisition was
@@ -34,10 +35,21 @@ if found > 0 and trace == '' and redis.pcall('HLEN', LOCK) == 1 then
   local one = redis.call('HGETALL', LOCK)
   if #one == 2 and one[1] ~= field and #one[1] < 1025 and #one[2] < 16 and
      string.byte(one[1], 37) == 58 and string.byte(one[1], 9) == 45 and tonumber(one[2]) then
-    busy = {0, redis.call('PTTL', LOCK), one[1], ''}
+    busy = {0, redis.call('PTTL', LOCK), one[1]}
   end
 end
-if not busy and (found > 0 or fence ~= '' or place == 's') then
+if found == 0 and fence ~= '' and place ~= 's' then
+  -- the usual token, as token has it: the clock is ahead of the counter
+  local last, t = redis.pcall('GET', KEYS[3]), redis.call('TIME')
+  local us = t[1] * 1000000 + t[2]
+  if not last or type(last) == 'string' and #last == 16 and string.match(last, '^[1-9]%d*$') and tonumber(last) < us then
+    local text, set = string.format('%s%06d', t[1], t[2]), nil
+    if fence == '-1' then set = redis.pcall('SET', KEYS[3], text) else set = redis.pcall('SET', KEYS[3], text, 'PX', fence) end
+    if set.err then return set end
+    n = us
+  end
+end
+if not busy and (found > 0 or fence ~= '' and n == 0 or place == 's') then
   -- common stands here
   local holder, no
   if found > 0 then
@@ -77,4 +89,5 @@ if type(set) == 'table' then
 end
 if trace ~= '' and trace ~= '-' then redis.pcall('SET', KEYS[#KEYS - 1], field .. ' ' .. trace, 'PX', lease) end
 if place ~= '0' and place ~= '' then redis.pcall('ZREM', KEYS[#KEYS], string.sub(field, 1, 36)) end
+if n > 1000 then return n end
 return n > 0 and {1, n} or 1

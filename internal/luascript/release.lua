@@ -19,7 +19,7 @@
 -- RETURN   1           done, nobody listened and nobody was called
 --          {1, c, n}   done; n subscribers have got the message. c: 1 the first client on the list was
 --                      called, 2 one that had lost once, and nobody else listened; 0 nobody; -1 64 of
---                      them were dead
+--                      them were dead. An n of 0 is left out
 --          0           not held by this acquisition; if the lock is free the first client was called
 --          {2, error}  done, but the server refused the message
 --
@@ -51,4 +51,5 @@ if gone ~= 1 then return 0 end
 if type(sent) == 'table' then return {2, sent.err} end
 if type(called) == 'table' then return {2, called.err} end
 if called == 0 and sent == 0 then return 1 end
-return {1, called == 2 and sent > 0 and 1 or called, sent}
+if sent == 0 then return {1, called} end
+return {1, called == 2 and 1 or called, sent}

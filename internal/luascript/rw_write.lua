@@ -25,7 +25,8 @@
 --                      readers of another library, whose release calls nobody. '', 0 and 0 at the end are left out
 --          {-1}        this acquisition was given up before
 --          {-3}        the key is no lock; it was not touched
---          1 and 2 come as a bare integer when there is no token
+--          1 and 2 come as a bare integer when there is no token, and for {1, token} a token
+--          over 1,000
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
 -- and changes nothing but the lease; a mark keeps the time of its first run. A
@@ -158,22 +159,21 @@ if found > 0 then
   end
 end
 
--- Readers that waited at the last write unlock enter before the next writer.
--- rw_call stands here
-local turn = found > 0 and readers_turn(KEYS[6])
-if turn then return refuse(turn) end
-
--- Writers enter in the order of their marks. The first one is called if it was not; if it does not come within a
--- moment, its mark counts no more until it is refreshed. In a process the order is that of its line, whose first one
--- asks: several that asked at the same time may have left their marks in another one.
 local mine = ARGV[3] == '0' and own or string.sub(own, 1, 37)
 local head = pcall('ZRANGE', KEYS[4], 0, 0)
 local waits = head[1]
-if head.err or waits and waits ~= mine and string.sub(waits, 1, 37) ~= mine then
+local behind = head.err or waits and waits ~= mine and string.sub(waits, 1, 37) ~= mine
+if found > 0 or behind then
   -- rw_call stands here
-  local first = call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7])
+  -- Readers that waited at the last write unlock enter before the next writer.
+  local turn = found > 0 and readers_turn(KEYS[6])
+  if turn then return refuse(turn) end
+  -- Writers enter in the order of their marks. The first one is called if it was not; if it does not come within a
+  -- moment, its mark counts no more until it is refreshed. In a process the order is that of its line, whose first one
+  -- asks: several that asked at the same time may have left their marks in another one.
+  local first = behind and call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7])
   if first then return refuse(first) end
-  waits = first == nil -- false: nobody is on that list
+  if behind then waits = first == nil end -- false: nobody is on that list
 end
 
 local n = number(false)
@@ -191,4 +191,5 @@ call('PEXPIRE', LEASES, ARGV[2])
 if waits then pcall('ZREM', KEYS[4], entry) end
 pcall('ZREM', KEYS[5], entry)
 if trace ~= '' and trace ~= '-' then pcall('SET', KEYS[#KEYS], own .. ' ' .. trace, 'PX', ARGV[2]) end
+if n > 1000 then return n end
 return n > 0 and {1, n} or 1

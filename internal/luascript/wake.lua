@@ -17,7 +17,9 @@ local function wake(list, first, channel, publish, heeds, most)
     local client, place = first[1], tonumber(first[2])
     if not client then return first.err and first or 0 end
     if #client <= 64 then
-      local n = redis.pcall(publish, channel .. client, string.format('%.0f', place < 0 and place + LOST or place))
+      -- a place as it stands: Redis formats each number anew
+      local text = place > 1e15 and place < 1e16 and first[2] or string.format('%.0f', place < 0 and place + LOST or place)
+      local n = redis.pcall(publish, channel .. client, text)
       if type(n) == 'table' then return n end
       if n > 0 or heeds == '0' then return place < 0 and 2 or 1 end
     end
