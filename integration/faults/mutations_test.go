@@ -122,7 +122,7 @@ var mutations = []mutation{
 	},
 	{
 		"crowd: a release calls nobody", "crowd", "lay free", 3_000, "internal/luascript/wake.lua",
-		"local n = redis.pcall(publish, channel .. client, string.format('%.0f', place < 0 and place + LOST or place))",
+		"local n = redis.pcall(publish, channel .. client, text)",
 		"local n = 1",
 	},
 	{

@@ -41,7 +41,7 @@ var breaks = []struct {
 	},
 	{
 		"the void set of a write lock is ignored", "internal/luascript/rw_write.lua",
-		"if call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end", "",
+		"if found > 3 and call('SISMEMBER', KEYS[2], own) == 1 then return {-1} end", "",
 		"TestALostCommandChangesNothing/write/wait_and_give_up/the_request_comes_when_the_lock_is_free", "does not return",
 	},
 	{
@@ -243,7 +243,7 @@ var breaks = []struct {
 	},
 	{
 		"no lease is set for a write lock", "internal/luascript/rw_write.lua",
-		"local set = pcall('PEXPIRE', LOCK, lease)", "local set = 1",
+		"local set = pcall('PEXPIRE', LOCK, ARGV[2])", "local set = 1",
 		"TestALeaseThatEndsIsTold/write/its_servers_are_out_of_reach", "does not return",
 	},
 	{
