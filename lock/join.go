@@ -10,7 +10,7 @@ import (
 // Join is errors.Join with a one-line message. It leaves out nil errors; a single error
 // is returned as it is.
 func Join(errs ...error) error {
-	var all joined
+	var all []error
 	for _, err := range errs {
 		if err != nil {
 			all = append(all, err)
@@ -22,14 +22,15 @@ func Join(errs ...error) error {
 	case 1:
 		return all[0]
 	}
-	return all
+	return &joined{all}
 }
 
-type joined []error
+// joined is reached by a pointer, so that it can be compared and be the key of a map, as any error.
+type joined struct{ errs []error }
 
-func (e joined) Error() string {
-	parts := make([]string, 0, len(e))
-	for _, err := range e {
+func (e *joined) Error() string {
+	parts := make([]string, 0, len(e.errs))
+	for _, err := range e.errs {
 		if text := quote.Line(err.Error()); !slices.Contains(parts, text) { // a loss may be the work's error and the Unlock's
 			parts = append(parts, text)
 		}
@@ -38,4 +39,4 @@ func (e joined) Error() string {
 }
 
 // Unwrap leads to each error.
-func (e joined) Unwrap() []error { return e }
+func (e *joined) Unwrap() []error { return e.errs }

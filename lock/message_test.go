@@ -58,6 +58,9 @@ func TestJoinSaysOneThingOnce(t *testing.T) {
 	if got, want := both.Error(), lost.Error()+"; other"; got != want || !errors.Is(both, lock.ErrLeaseLost) {
 		t.Errorf("%q, not %q", got, want)
 	}
+	if seen := map[error]bool{both: true}; !seen[both] { // a program may count its errors so
+		t.Error("it is not itself")
+	}
 }
 
 // TestMessagesWithoutACause: details can be made by users, for their own tests.
