@@ -236,12 +236,15 @@ func TestUnlockFindsTheDeadByName(t *testing.T) {
 	c := client(t, s)
 	p := begin(t, s, "run", "x", "--lease-time", "1m", "--client-name", "shop/7", "--", "sleep", "100")
 	untilState(t, c, "x", redlatch.Inspection.Held)
+	page := serving(t, s).events("x")
+	page.next("lock", `"shop/7"`)
 	p.signal(os.Kill)
 	p.ends(-1)
 	until(t, "its connections end", func() bool { return !strings.Contains(s.Text(t, "CLIENT", "LIST"), "shop/7") })
 	if rows := call(t, s, "ls", "--process", "shop/7").rows(); len(rows) != 1 || !strings.Contains(rows[0], " (gone?) ") {
 		t.Errorf("%q", rows)
 	}
+	page.next("lock", `:"shop/7 (gone?) g`) // who saw it before
 	call(t, s, "ls", "--process", "shop/8").fails(exitOK, "no locks")
 	call(t, s, "unlock", "x", "--owner", "shop/8", "--yes").ends(exitOtherOwner)
 	isHeld(t, c, "x", true)
