@@ -214,7 +214,11 @@ func (b *board) see(l *looked) {
 		case now.Sub(w.seen) > time.Minute, len(b.locks) > 2*maxListed:
 			delete(b.locks, key)
 		default:
-			see(w, redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: w.At.Add(elapsed)})
+			at := l.open[w.Name].At // else about when this look began, and not when it missed the lock
+			if at.IsZero() {
+				at = w.At.Add(elapsed)
+			}
+			see(w, redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: at})
 		}
 	}
 	b.last, b.more, b.took, b.share = now, l.more, l.took, l.share

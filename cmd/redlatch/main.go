@@ -100,7 +100,6 @@ In tables and sentences long texts are cut; in JSON they are whole.
 			}
 		},
 	}
-	root.SetIn(a.std.in)
 	root.SetOut(a.std.out)
 	root.SetErr(a.std.err)
 	a.flags.warn = a.std.err

@@ -331,7 +331,6 @@ func TestServeReady(t *testing.T) {
 
 // Who asks and doesn't read costs no list of his own, and loses the connection.
 func TestServeSlowReaders(t *testing.T) {
-	t.Parallel()
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("this system does not tell of a process's memory")
 	}
@@ -345,7 +344,7 @@ func TestServeSlowReaders(t *testing.T) {
 	end`
 	s.Do(t, "EVAL", fill, "1", "x", "8743c9c0-0795-4907-87fd-6c719a6b4586:1")
 	defer s.Do(t, "FLUSHALL")
-	p := serving(t, s)
+	p := serving(t, s, "--full-speed") // so that events come soon
 	text := p.event("locks", "")
 	if list := decoded[overview](t, text); len(list.Locks) != maxRows || list.Total != locks {
 		t.Errorf("%d locks, of %d", len(list.Locks), list.Total)

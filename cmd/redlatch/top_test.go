@@ -280,6 +280,22 @@ func TestTurnsThatNobodySaw(t *testing.T) {
 	}
 }
 
+// A lease that runs out while a look goes on ends the turn of the lock that is open at the time of the look into it.
+func TestTurnThatEndsDuringALook(t *testing.T) {
+	t.Parallel()
+	b, began := newBoard(), time.UnixMilli(1_800_000_000_000)
+	for _, left := range []time.Duration{4 * time.Second, time.Second} {
+		in := seenHeld("x", "a", began.Add(4*time.Second-left))
+		in.Holders[0].Remaining = left
+		b.see(&looked{began: in.At, locks: []redlatch.Inspection{in}})
+	}
+	gone := redlatch.Inspection{Name: "x", Key: "x", At: began.Add(4100 * time.Millisecond)}
+	b.see(&looked{began: began.Add(3900 * time.Millisecond), open: map[string]redlatch.Inspection{"x": gone}})
+	if turns := b.locks["x"].turns; len(turns) != 1 || turns[0].How != "expired" {
+		t.Errorf("%+v", turns)
+	}
+}
+
 // A scan takes its share of the server's time, says so, and --full-speed lifts that.
 func TestBudget(t *testing.T) {
 	s := server(t)

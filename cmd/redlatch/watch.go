@@ -65,15 +65,12 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 			return err
 		default:
 			down = false
-			lines := follow.changes(in)
-			switch {
-			case len(lines) == 0:
-			case asJSON:
+			if lines := follow.changes(in); !asJSON {
+				s.changes(a.std.out, in.At, lines)
+			} else if len(lines) > 0 {
 				if err := writeJSON(a.std.out, in, true); err != nil {
 					return err
 				}
-			default:
-				s.changes(a.std.out, in.At, lines)
 			}
 		}
 		select {
