@@ -12,16 +12,21 @@ import (
 	"github.com/redlatch/redlatch/integration/bed"
 )
 
-// On a server that answers nobody, every wait that ends tells of it, also that of
-// who stood behind others of the process, or got no place to send.
+// On a server that answers nobody, every wait that ends tells of it, whatever ends it, also that of who stood behind
+// others of the process, or got no place to send; and nothing is left of any, nor sent for it any more.
 func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	t.Parallel()
 	s := rlLoaded(t)
-	c := rlClient(t, s.Addr(), rlLease(3*time.Second)) // silence counts after a second
+	c := rlClient(t, s.Addr(), rlLease(time.Minute), func(c *redlatch.Config) {
+		c.Redis.ConnWriteTimeout = 20 * time.Second // until the connection is given up; silence counts after a second
+	})
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))
 	held := bed.Lock(t, t.Context(), c.RLock("held"), redlatch.WithLease(time.Minute))
 	s.Freeze(t)
 	const wait = 2500 * time.Millisecond
+	cancelled, leave := context.WithCancel(t.Context())
+	defer time.AfterFunc(wait, leave).Stop()
+	ways := []error{nil, context.DeadlineExceeded, context.Canceled} // what ends the wait besides
 	var wg sync.WaitGroup
 	errs := make([]error, 900)
 	for i := range errs {
@@ -40,22 +45,30 @@ func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 			l = c.RLock(name)
 		}
 		wg.Go(func() {
-			if i%2 == 0 {
-				_, errs[i] = l.TryLock(t.Context(), wait, 0)
-				return
-			}
+			const lease = time.Hour // what is left behind stays
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
 			defer cancel()
-			_, errs[i] = l.Lock(ctx)
+			switch i / 9 % 3 {
+			case 0:
+				_, errs[i] = l.TryLock(t.Context(), wait, lease)
+			case 1:
+				_, errs[i] = l.Lock(ctx, redlatch.WithLease(lease))
+			default:
+				_, errs[i] = l.Lock(cancelled, redlatch.WithLease(lease))
+			}
 		})
 	}
+	began := time.Now()
 	wg.Wait()
+	if took := time.Since(began); took > wait+6*time.Second {
+		t.Errorf("the waits of %v ended after %v", wait, took)
+	}
 	for i, err := range errs {
 		if !waited(err) {
 			t.Fatalf("%d: %v, want the end of a wait", i, err)
 		}
-		if i%2 == 1 && !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("%d: %v, want ctx's error too", i, err)
+		if way := ways[i/9%3]; way != nil && !errors.Is(err, way) {
+			t.Fatalf("%d: %v, want ctx's error too, %v", i, err, way)
 		}
 		if !errors.Is(err, redlatch.ErrUnavailable) {
 			t.Errorf("%d was told that a lock is busy, nothing else: %v", i, err)

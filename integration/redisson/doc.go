@@ -24,7 +24,7 @@
 //
 //   - holder and remaining time of a busy lock; re-entry, fixed leases, forced unlock, both watchdogs, SIGKILL;
 //   - an unlock wakes the other side by its message: 1 to 6 ms (median of ten) under 30 s leases;
-//   - fencing tokens of both sides are one increasing sequence, also under contention;
+//   - fencing tokens of both sides are one increasing sequence;
 //   - of four Java and four Go processes that want one plain lock all the time neither side starves (the longest
 //     wait of one is at most three times the other's, median of five runs);
 //   - one fair queue of 20 Java and 20 Go waiters, with dead ones of either side;

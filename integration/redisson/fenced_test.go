@@ -3,7 +3,6 @@
 package redisson
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -54,56 +53,4 @@ func TestFencingTokensAfterALostCounter(t *testing.T) {
 		go.b unlock
 		java.a token -> next
 		java.a unlock`)
-}
-
-// Tokens increase with many owners of both sides at once; each writes its token from inside.
-func TestFencingTokensUnderContention(t *testing.T) {
-	eachVersion(t, func(t *testing.T, v Version) {
-		b := sharedBed(t, v)
-		n, record := name(t), name(t)
-		const owners, rounds = 3, 15
-		done := make(chan error, 2*owners)
-		round := func(d *Driver, owner, spec string) error {
-			a, err := d.Go("token", owner, spec, "0").Result()
-			if err != nil {
-				return err
-			}
-			if _, err := b.server.Try("RPUSH", record, a.Value); err != nil {
-				return err
-			}
-			_, err = d.Go("unlock", owner, spec).Result()
-			return err
-		}
-		for _, d := range []*Driver{b.java, b.golang} {
-			for i := range owners {
-				go func() { // ends with its rounds, or with the driver
-					var err error
-					for range rounds {
-						if err == nil {
-							err = round(d, "fence"+strconv.Itoa(i), Spec("fenced", n))
-						}
-					}
-					done <- err
-				}()
-			}
-		}
-		for range 2 * owners {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		last := uint64(0)
-		tokens := b.server.List(t, "LRANGE", record, "0", "-1")
-		for _, s := range tokens {
-			token, err := strconv.ParseUint(s, 10, 64)
-			if err != nil || token <= last {
-				t.Fatalf("token %s after %d", s, last)
-			}
-			last = token
-		}
-		if len(tokens) != 2*owners*rounds {
-			t.Fatalf("%d tokens, want %d", len(tokens), 2*owners*rounds)
-		}
-		b.server.Do(t, "DEL", record)
-	})
 }
