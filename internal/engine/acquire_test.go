@@ -15,77 +15,10 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// An answer that comes after the lease it grants is no grant.
-func TestGrantThatCameTooLateIsNoGrant(t *testing.T) {
-	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		f.onAfter(fault{script: luascript.Acquire, once: true, pause: 2 * time.Second}.hook())
-		h := take(t, t.Context(), core, "l", lock.WithLease(time.Second))
-		if left := time.Until(h.ValidUntil()); left < 900*time.Millisecond {
-			t.Errorf("the hold is valid for %v", left)
-		}
-		if f.count("l") != 1 {
-			t.Error("the server knows of no hold")
-		}
-		lostAt(t, h, lock.LossExpired)
-	})
-}
-
 // tooLate reports whether err says that a grant of a healthy server came after its own lease.
 func tooLate(err error) bool {
 	return errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrUnavailable) &&
 		strings.Contains(err.Error(), "came after the lease had run out")
-}
-
-// A lease shorter than the round trip can't be had: that is no outage, and leaves nothing behind.
-func TestGrantThatIsAlwaysTooLateIsNoOutage(t *testing.T) {
-	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		f.latency = 5 * time.Millisecond
-		for _, wait := range []time.Duration{0, time.Second} {
-			if h, err := plain(core, "l").TryLock(t.Context(), wait, 5*time.Millisecond); !tooLate(err) {
-				t.Error(wait, h, err)
-			}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if h, err := plain(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !tooLate(err) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(h, err)
-		}
-		f.onBefore(func(conn.Command) error { return errUnsent }) // that is one
-		if h, err := plain(core, "l").TryLock(t.Context(), 0, 5*time.Millisecond); !errors.Is(err, lock.ErrUnavailable) {
-			t.Error(h, err)
-		}
-		f.onBefore(nil)
-		time.Sleep(leaseTime)
-		if f.count("l") != 0 || core.Holding() != 0 {
-			t.Errorf("count %d, %d held", f.count("l"), core.Holding())
-		}
-	})
-}
-
-// A lease shorter than the round trip can't be re-entered with: no reason to ask
-// the server without pause, nor to call one unavailable that answers.
-func TestReentryThatIsAlwaysTooLateIsNoHotLoop(t *testing.T) {
-	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		f.latency = 5 * time.Millisecond
-		outer := take(t, t.Context(), core, "l")
-		ctx, cancel := context.WithTimeout(outer.Context(), 10*time.Second)
-		defer cancel()
-		before := len(f.scripts("reenter"))
-		if h, err := plain(core, "l").Lock(ctx, lock.WithLease(5*time.Millisecond)); !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
-			t.Fatal(h, err)
-		}
-		if n := len(f.scripts("reenter")) - before; n > 30 {
-			t.Errorf("%d commands in ten seconds", n)
-		}
-		began := time.Now()
-		if h, err := plain(core, "l").TryLock(outer.Context(), 0, 5*time.Millisecond); !tooLate(err) {
-			t.Fatal(h, err)
-		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("one attempt took %v", took)
-		}
-		free(t, outer)
-	})
 }
 
 // Who asks for a lease that is over before the answer comes can't have the lock. Those behind it

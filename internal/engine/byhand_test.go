@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
+	"github.com/redlatch/redlatch/rwlock"
 )
 
 // byHand is a server whose answers the test gives: each command waits for its own. Use it
@@ -96,16 +97,6 @@ func (b *byHand) tellAll(code int64) {
 	}
 }
 
-// tellEach answers commands of one kind for as long as they come.
-func (b *byHand) tellEach(script *luascript.Script, about string, r conn.Reply) (n int) {
-	b.t.Helper()
-	for qs := b.of(script, about); len(qs) > 0; qs = b.of(script, about) {
-		b.tell(qs[0], r, nil)
-		n++
-	}
-	return n
-}
-
 // grantedTwo is the grant of a group of two.
 func grantedTwo() conn.Reply { return conn.Reply{Code: 1, Vals: []conn.Value{{Int: 1}, {}, {}}} }
 
@@ -114,23 +105,8 @@ func busyRW(now int64) conn.Reply {
 	return conn.Reply{Vals: []conn.Value{{}, {Int: 1000}, {Str: "other:g1-x.1", IsStr: true}, {IsStr: true}, {Int: 1000}, {Int: now}}}
 }
 
-// newByHand starts a core that passes locks on, and shares reads, for a tenure.
-func newByHand(t *testing.T) (*byHand, *engine.Core) {
-	t.Helper()
-	return newByHandFor(t, nil)
-}
-
-// onByHand runs a test in a bubble, with such a core.
-func onByHand(t *testing.T, test func(t *testing.T, b *byHand, core *engine.Core)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		b, core := newByHand(t)
-		test(t, b, core)
-	})
-}
-
-// newByHandFor starts one whose observer is a user's.
-func newByHandFor(t *testing.T, o observe.Observer) (*byHand, *engine.Core) {
+// newByHand starts a core that passes locks on, and shares reads, for a tenure. Its observer is a user's, or nil.
+func newByHand(t *testing.T, o observe.Observer) (*byHand, *engine.Core) {
 	t.Helper()
 	b := &byHand{t: t}
 	core := newCore(t, b, newServer().link(), func(cfg *engine.Config) {
@@ -148,14 +124,16 @@ type got struct {
 	h    lock.Hold
 	err  error
 	over bool
+	done chan struct{} // closed then, for who looks before
 }
 
 // start begins an acquisition, until it stands still.
 func start(acquire func() (lock.Hold, error)) *got {
-	g := &got{}
+	g := &got{done: make(chan struct{})}
 	go func() {
 		g.h, g.err = acquire()
 		g.over = true
+		close(g.done)
 	}()
 	synctest.Wait()
 	return g
@@ -169,15 +147,6 @@ func (g *got) has(t *testing.T, who string) lock.Hold {
 		t.Fatalf("%s is not inside: %v", who, g.err)
 	}
 	return g.h
-}
-
-// waits fails unless the acquisition is under way.
-func (g *got) waits(t *testing.T, who string) {
-	t.Helper()
-	synctest.Wait()
-	if g.over {
-		t.Fatalf("%s does not wait: inside %v, %v", who, g.h != nil, g.err)
-	}
 }
 
 // ends fails unless the acquisition is over.
@@ -194,6 +163,14 @@ func locking(ctx context.Context, core *engine.Core, name string, opts ...lock.A
 	return start(func() (lock.Hold, error) { return plain(core, name).Lock(ctx, opts...) })
 }
 
-func unlocks(h lock.Hold) *got {
-	return start(func() (lock.Hold, error) { return nil, h.Unlock(context.Background()) })
+// openRW is what Client.ReadWriteLock does.
+func openRW(core *engine.Core, name string, opts ...lock.Option) *rwlock.ReadWriteLock {
+	l := new(rwlock.ReadWriteLock)
+	engine.Open(l.ReadLock(), core, name, opts...)
+	engine.Open(l.WriteLock(), core, name, opts...)
+	return l
+}
+
+func sharing(core *engine.Core, opts ...lock.Option) *rwlock.ReadWriteLock {
+	return openRW(core, "n", append(opts, rwlock.ShareReads())...)
 }

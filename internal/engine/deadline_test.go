@@ -56,25 +56,6 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 	}
 }
 
-// The deadline does not wait for a renewal that has no answer, and a late answer
-// does not bring the hold back.
-func TestDeadlinePassesWhileARenewalIsUnderWay(t *testing.T) {
-	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		f.onBefore(fault{script: luascript.Renew, pause: time.Minute}.hook()) // frozen; then it runs
-		sent := time.Now()
-		h := take(t, t.Context(), core, "l")
-		at := lostAt(t, h, lock.LossExpired)
-		if want := lease.LocalDeadline(sent, leaseTime); !at.Equal(want) {
-			t.Errorf("lost %v off the deadline", at.Sub(want))
-		}
-		next := take(t, t.Context(), second(t, f), "l", lock.WithLease(time.Hour))
-		time.Sleep(2 * time.Minute)
-		if f.count("l") != 1 || next.Context().Err() != nil || core.Holding() != 0 || core.Scheduled() != 0 {
-			t.Errorf("the late renewal: count %d, %d held, %d scheduled", f.count("l"), core.Holding(), core.Scheduled())
-		}
-	})
-}
-
 // The answer to a renewal may come after the next one was due: the server was slow, or
 // the process stood still. The next one follows at once: the lease has run since the
 // sending, and little of it may be left.

@@ -124,7 +124,7 @@ func TestPanicOfAFollower(t *testing.T) {
 		bubble(t, where, func(t *testing.T) {
 			type rough struct{}
 			var bad atomic.Bool
-			b, core := newByHandFor(t, &users{func(ctx context.Context, at string, _ error) {
+			b, core := newByHand(t, &users{func(ctx context.Context, at string, _ error) {
 				if ctx.Value(rough{}) != nil && at == where && bad.CompareAndSwap(true, false) {
 					panic("a span processor of the user's")
 				}

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/lock"
 )
@@ -159,74 +157,4 @@ func passesBeside(t *testing.T, failure error) {
 	if ask.ends(t); ask.err == nil {
 		t.Error("the dead node answered")
 	}
-}
-
-// While a command that takes a lock away by force has no answer, the lock is not passed on,
-// whatever another one was answered meanwhile; nor as long as one that has got no answer may
-// still run.
-func TestNothingIsPassedOnWhileAForcedUnlockMayRun(t *testing.T) {
-	for name, force := range map[string]func(core *engine.Core){
-		"asked twice": func(core *engine.Core) {
-			core.Doubt("l")
-			core.Doubt("l")(true, inspect.Evicted{})
-		},
-		"one without an answer": func(core *engine.Core) {
-			first, second := core.Doubt("l"), core.Doubt("l")
-			first(false, inspect.Evicted{})
-			second(true, inspect.Evicted{})
-		},
-		"answered": func(core *engine.Core) { core.Doubt("l")(true, inspect.Evicted{}) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			f, core := newPassing(t)
-			force(core)
-			time.Sleep(time.Millisecond)
-			h := take(t, t.Context(), core, "l")
-			next := locking(t.Context(), core, "l")
-			free(t, h)
-			time.Sleep(2 * time.Second)
-			g := next.has(t, "the next")
-			if sent := len(f.scripts("release")); (sent == 0) != (name == "answered") {
-				t.Errorf("%s: %d releases were sent", name, sent)
-			}
-			free(t, g)
-		})
-	}
-}
-
-// The check that follows when a ForceUnlock of this client has taken a lock away is not put off by a renewal that
-// ran before and has no answer yet; and when the server does not answer, it ends nothing by itself.
-func TestTheCheckAfterAForcedUnlock(t *testing.T) {
-	bubble(t, "beside a renewal under way", func(t *testing.T) {
-		f, core := newFake(t)
-		f.latency = time.Millisecond
-		victim := take(t, t.Context(), core, "l")
-		renewing := make(chan struct{})
-		f.onAfter(fault{script: luascript.Renew, once: true, do: func() { close(renewing) }, pause: leaseTime / 6}.hook())
-		<-renewing
-		began, over := time.Now(), core.Doubt("l")
-		field := f.field("l")
-		f.forget("l")
-		over(true, inspect.Evicted{Count: 1, Owners: []string{field}})
-		if took := lostAt(t, victim, lock.LossGone).Sub(began); took > 5*time.Millisecond {
-			t.Errorf("the evicted one was told after %v", took)
-		}
-		time.Sleep(leaseTime) // the answer came, and changed nothing
-		if core.Holding() != 0 || core.Scheduled() != 0 {
-			t.Errorf("%d held, %d scheduled", core.Holding(), core.Scheduled())
-		}
-	})
-	bubble(t, "without an answer", func(t *testing.T) {
-		f, core := newFake(t)
-		h := take(t, t.Context(), core, "l")
-		f.onBefore(fault{script: luascript.Renew, err: errUnsent}.hook())
-		core.Doubt("l")(true, inspect.Evicted{Count: 1, Owners: []string{f.field("l")}}) // of a reader who stays, say
-		time.Sleep(leaseTime / 2)
-		f.onBefore(nil)
-		time.Sleep(2 * leaseTime)
-		if err := h.Context().Err(); err != nil {
-			t.Error(err, context.Cause(h.Context()))
-		}
-		free(t, h)
-	})
 }

@@ -96,21 +96,6 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 	})
 }
 
-// A waiter whose subscription is lost while it sleeps until the end of a long lease looks from
-// time to time: a server that has no place for another connection goes on answering commands.
-func TestWaiterLooksWhenItsSubscriptionIsLost(t *testing.T) {
-	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
-		h := take(t, t.Context(), second(t, f), "l", lock.WithLease(time.Hour))
-		got := locking(t.Context(), core, "l")
-		time.Sleep(10 * time.Second) // it listens, and sleeps
-		f.loses(f.links[0])
-		time.Sleep(10 * time.Second)
-		free(t, h)
-		time.Sleep(2 * time.Second)
-		free(t, got.has(t, "the waiter"))
-	})
-}
-
 // A server that refuses every try while messages arrive, or connections for them flap, is not asked at their
 // pace.
 func TestSignalsWhileTheServerRefusesAreNoHotLoop(t *testing.T) {

@@ -112,3 +112,41 @@ func TestAstray(t *testing.T) {
 		}
 	}
 }
+
+// While there is no connection, topics that nobody waits on are forgotten after their time:
+// else each contended name would cost memory for as long as there is none.
+func TestWithoutAConnectionNoIdleTopicsAreKept(t *testing.T) {
+	for name, hangs := range map[string]bool{"it is waited for": true, "it is refused": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
+				hang := make(chan struct{})
+				there := sync.OnceFunc(func() { close(hang) })
+				defer there()
+				if s.down = true; hangs {
+					s.hang, s.down = hang, false
+				}
+				stays := h.Join(one("stays"))
+				const lingering = int(pubsub.Linger / time.Millisecond)
+				for i := range 10 * lingering {
+					leave(h.Join(one(fmt.Sprint("c", i))))
+					time.Sleep(time.Millisecond)
+					if n := h.Topics(); n > lingering+3 {
+						t.Fatalf("%d topics after %d visits of 1 ms", n, i+1)
+					}
+				}
+				s.set(func() { s.hang, s.down = nil, false })
+				there()
+				time.Sleep(2 * time.Second)
+				if !tries(stays) || !stays.Take().Confirmed {
+					t.Error("not confirmed when the connection was there")
+				}
+				leave(stays)
+				time.Sleep(5*time.Second + pubsub.IdleNode)
+				synctest.Wait()
+				if n := h.Nodes(); n != 0 {
+					t.Errorf("%d nodes though nobody waits", n)
+				}
+			})
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,12 +21,14 @@ import (
 // what the server is asked (dial, +channel, -channel, close), what is logged, and the news of each waiter that has a
 // signal, in the order of their coming. With REDLATCH_REWRITE=1 the files are written anew: read what has changed.
 //
-//	join a b TOPIC      waiters of these names. all: messages wake all; missed: who has a key may have missed one;
-//	                    shared, key=K, own=CHANNEL: as such; carry: TakeHead may have it; memory: in the caller's
+//	join a b TOPIC      waiters of these names. all: messages wake all; called: they call the client, with its place;
+//	                    missed: who has a key may have missed one; shared, key=K, own=CHANNEL: as such;
+//	                    carry: TakeHead may have it; memory: in the caller's
 //	leave a b, pass a   they leave; the next one is to try; leave a holder=H expect=1m: what it knows
 //	expect a 6s H, poke a, look a        it has looked; it is woken; its news without a signal
 //	mute a, hear a                       its signals are not taken, until it hears
 //	publish TOPIC TEXT, take TOPIC [refuse], forgotten a, wait 1s, nodes
+//	asks TOPIC, looked TOPIC, released TOPIC [called] [heard]   what the client does about the lock, and tells of its place
 //	late 1s, apart, refuse CHANNEL, home NODE, down, up, hang, go on   what the server does from now on
 //	cut, close, drop TOPIC, redial       the connection ends, there or here; a subscription does; they are made anew
 //	old confirm TOPIC, old drop TOPIC    what the first connection says, after its end
@@ -133,6 +136,9 @@ func said(n pubsub.News) string {
 	if !n.Expect.IsZero() {
 		words = append(words, "expect="+time.Until(n.Expect).String())
 	}
+	if left := time.Until(n.Look); left > 0 && left < 10*time.Millisecond { // the next look is left to chance
+		words = append(words, "look="+left.String())
+	}
 	return strings.Join(append(words, n.Payloads...), " ")
 }
 
@@ -151,7 +157,7 @@ func settings(words []string) (set map[string]string, rest []string) {
 
 func (sc *scene) do(words []string) []string {
 	set, rest := settings(words[1:])
-	about := slices.Concat(rest, []string{"", ""})
+	about := slices.Concat(rest, []string{"", "", ""})
 	switch w := sc.waiters[about[0]]; words[0] {
 	case "join":
 		sc.join(set, rest)
@@ -166,7 +172,7 @@ func (sc *scene) do(words []string) []string {
 	case "pass":
 		w.Leave(true, time.Time{}, pubsub.Holder{})
 	case "expect":
-		w.Expect(time.Now().Add(sc.length(about[1])), pubsub.Holder{Owner: about[2]})
+		w.Expect(time.Now().Add(sc.length(about[1])), pubsub.Holder{Owner: about[2], Foreign: about[3] == "foreign"})
 	case "poke":
 		w.Poke()
 	case "look":
@@ -184,7 +190,13 @@ func (sc *scene) do(words []string) []string {
 	case "wait":
 		time.Sleep(sc.length(about[0]))
 	case "nodes":
-		return []string{fmt.Sprint(sc.h.Nodes())}
+		return []string{fmt.Sprintf("%d nodes, %d goroutines", sc.h.Nodes(), nodeGoroutines())}
+	case "asks":
+		return []string{sc.h.Asks(about[0])}
+	case "looked":
+		sc.h.HasLooked(about[0])
+	case "released":
+		sc.h.Released(about[0], pubsub.Release{Called: slices.Contains(rest, "called"), Heard: slices.Contains(rest, "heard")})
 	default:
 		sc.trouble(words[0], about)
 	}
@@ -238,11 +250,15 @@ func (sc *scene) join(set map[string]string, rest []string) {
 		rest = slices.DeleteFunc(rest, func(word string) bool { return word == option })
 		return len(rest) < n
 	}
-	wakesAll, missed, shared, carries, memory := is("all"), is("missed"), is("shared"), is("carry"), is("memory")
+	wakesAll, called, missed := is("all"), is("called"), is("missed")
+	shared, carries, memory := is("shared"), is("carry"), is("memory")
 	topic := rest[len(rest)-1]
 	spec := one(topic)
 	if wakesAll {
 		spec = all(topic)
+	} else if called {
+		spec.Unheard = func() { sc.s.set(func() { sc.s.asked = append(sc.s.asked, "unheard") }) }
+		spec.Route = func(_, place string) pubsub.Wake { return pubsub.Wake{One: true, Place: place} }
 	}
 	spec.KeyedMiss = missed
 	for _, name := range rest[:len(rest)-1] {
@@ -268,6 +284,12 @@ func (sc *scene) join(set map[string]string, rest []string) {
 		}
 		sc.h.JoinLine(sc.waiters[name], &spec, member(name), false)
 	}
+}
+
+// nodeGoroutines counts the goroutines of nodes, of all tests.
+func nodeGoroutines() int {
+	buf := make([]byte, 8<<20)
+	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "pubsub.(*node).run(")
 }
 
 // take offers the head of a line the lock.
