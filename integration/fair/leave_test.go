@@ -127,20 +127,3 @@ func TestALateGrantIsPassedOn(t *testing.T) {
 	proxy.Resume(testbed.Replies)
 	bed.Unlock(t, h)
 }
-
-// A waiter whose key is no lock any more returns at once with its error, and its
-// place goes with it: it would hold up those who wait once the key is a lock again.
-func TestWhoIsRefusedForGoodLeavesTheQueue(t *testing.T) {
-	s := testbed.Standalone(t)
-	l := bed.Client(t, s.Addr()).FairLock(name)
-	hold := lockIt(t, l)
-	got := inLine(t, s, 1, l)
-	s.Do(t, "SET", name, "data")
-	if r := receive(t, got, bed.Patience); !errors.Is(r.err, redlatch.ErrInvalidName) {
-		t.Errorf("the waiter: %v", r.err)
-	}
-	bed.Eventually(t, "an empty queue", func() bool { return s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey) == 0 })
-	if err := hold.Unlock(context.Background()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("Unlock: %v", err)
-	}
-}

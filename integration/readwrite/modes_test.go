@@ -306,25 +306,6 @@ func TestOtherKindsOfTheNameAreExcluded(t *testing.T) {
 	}
 }
 
-// A writer whose key is no lock any more takes its mark along, behind which readers would stand back.
-func TestWhoIsRefusedForGoodLeavesNoMark(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	l := client(t, s, 0).ReadWriteLock("n", told())
-	read := bed.Lock(t, t.Context(), l.ReadLock(), redlatch.WithLease(5*time.Second)) // the writer tries at its end
-	writer := bed.Async(t.Context(), l.WriteLock())
-	waiting(t, s, "writers", 1)
-	s.Do(t, "SET", "n", "data")
-	if a := bed.Get(t, writer); !errors.Is(a.Err, redlatch.ErrInvalidName) {
-		t.Errorf("the writer: %v", a.Err)
-	}
-	bed.Eventually(t, "the writer's mark is gone", func() bool { return s.Int(t, "EXISTS", marks, writers) == 0 })
-	if err := read.Unlock(context.Background()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("Unlock: %v", err)
-	}
-	s.Do(t, "DEL", "n", leases)
-}
-
 // forcer is what takes a lock away by force.
 type forcer interface {
 	ForceUnlock(ctx context.Context) (bool, error)
