@@ -36,3 +36,28 @@ func TestAReaderThatDoesNotComeCostsALook(t *testing.T) {
 		})
 	}
 }
+
+// What is left of a reader that died before its turn goes with the readers that came, though they had places for longer.
+func TestAReaderThatDoesNotComeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const skip = time.Second
+	s := server(t)
+	l := client(t, s, 0).ReadWriteLock("n", told())
+	w := bed.Lock(t, t.Context(), l.WriteLock())
+	p := spawn(t, s, 0)
+	p.Start(t, ask("read", skip))
+	waiting(t, s, "readers", 1)
+	other := bed.Async(t.Context(), l.ReadLock())
+	waiting(t, s, "readers", 2)
+	p.Kill(t)
+	unlock(t, w)
+	h := bed.Hold(t, other)
+	ends := time.Now().Add(skip)
+	waiting(t, s, "turn", 1)
+	time.Sleep(time.Until(ends))
+	unlock(t, h)
+	unlock(t, bed.Lock(t, t.Context(), l.WriteLock()))
+	if s.Int(t, "EXISTS", "redlatch_rw_turn:{n}") != 0 {
+		t.Error("the turn of the dead is kept")
+	}
+}

@@ -48,8 +48,12 @@ end
 -- Who enters, or is refreshed, gives the others as long as before.
 local function readers_turn(turn)
   local last = pcall('ZRANGE', turn, -1, -1, 'WITHSCORES')
-  local left = tonumber(last[2] or '0') - now
-  if left <= 0 then return end
+  local left = last[1] and last[2] - now
+  if not left then return end
+  if left <= 0 then
+    pcall('DEL', turn) -- all have gone or died
+    return
+  end
   local ends = call('PTTL', turn)
   if ends < 0 or ends > 1000 then
     pcall('PEXPIRE', turn, '1000')
