@@ -165,12 +165,13 @@ func TestErrorsSayWhatIs(t *testing.T) {
 			slowed(x, testbed.Replies, 0)
 		},
 		"the lock becomes something else, which is for good and leaves no place": func(t *testing.T, x *bed.Site, name string) {
-			before := bed.Lock(t, t.Context(), x.Beside(name), redlatch.WithLease(2*time.Second)) // at its end all who wait ask
+			before := bed.Lock(t, t.Context(), x.Beside(name))
 			waits := begun(t, t.Context(), x, name, x.Kind.Lasting(x.Through, name))
 			quiet(t, x)
 			for _, key := range x.Kind.Names(name) {
 				onAll(t, x, "SET", key, "data")
 			}
+			onAll(t, x, "CLIENT", "KILL", "TYPE", "pubsub") // who hears again asks
 			want(t, "who waits", bed.Get(t, waits).Err, redlatch.ErrInvalidName)
 			want(t, "Unlock", before.Unlock(t.Context()), redlatch.ErrLeaseLost)
 			deleted(t, x, name)
