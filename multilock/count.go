@@ -32,7 +32,7 @@ func (c *count) add(a answer) {
 	if a.Hold == nil {
 		c.failed++
 	}
-	defer func() { stateOf(q.m.leaves[a.i].eng.Core()).note(q.trouble[a.i]) }()
+	defer func() { stateOf(q.m.leaves[a.i].eng).note(q.trouble[a.i]) }()
 	age, trusted := q.trusted(a)
 	nodes := nodesOf(a.Err)
 	trouble := &q.trouble[a.i]
@@ -54,7 +54,7 @@ func (c *count) add(a answer) {
 		if trouble.Err = a.ServerErr; trouble.Err == nil {
 			trouble.Err = fmt.Errorf("this client has seen the server's present run for %v only, and an earlier one may have granted what is still held: "+
 				"it does not count in a quorum before %v, unless all %d servers grant the lock",
-				age.Round(time.Millisecond), stateOf(q.m.leaves[a.i].eng.Core()).quarantine(), len(c.got))
+				age.Round(time.Millisecond), stateOf(q.m.leaves[a.i].eng).quarantine(), len(c.got))
 		}
 	case !observe.Waited(a.Err):
 		trouble.Err = a.Err
@@ -85,7 +85,7 @@ func (c *count) decided() bool {
 
 func (c *count) knowsAll() bool {
 	for i, l := range c.q.m.leaves {
-		if c.got[i] == nil && stateOf(l.eng.Core()).lastServer() == "" {
+		if c.got[i] == nil && stateOf(l.eng).lastServer() == "" {
 			return false
 		}
 	}
@@ -144,7 +144,7 @@ func (c *count) newDeployment() {
 		return
 	}
 	for i, a := range c.got {
-		if !a.Known || stateOf(q.m.leaves[i].eng.Core()).hasRestarted() {
+		if !a.Known || stateOf(q.m.leaves[i].eng).hasRestarted() {
 			return
 		}
 	}
@@ -153,14 +153,14 @@ func (c *count) newDeployment() {
 		all = all && a.Hold != nil && !lease.Passed(now, a.Hold.ValidUntil())
 		if a.Hold != nil { // that it is young is not what is in the way
 			q.trouble[i].Err = nil
-			stateOf(q.m.leaves[i].eng.Core()).note(q.trouble[i])
+			stateOf(q.m.leaves[i].eng).note(q.trouble[i])
 		}
 	}
 	if !all {
 		return
 	}
 	for i, a := range c.got {
-		stateOf(q.m.leaves[i].eng.Core()).wasFree(a.Server.RunID, q.use(i))
+		stateOf(q.m.leaves[i].eng).wasFree(a.Server.RunID, q.use(i))
 	}
 	c.won = len(c.got)
 }
@@ -169,7 +169,7 @@ func (c *count) newDeployment() {
 func (c *count) sameServer() error {
 	seen := map[string]int{}
 	for i, l := range c.q.m.leaves {
-		id := stateOf(l.eng.Core()).lastServer()
+		id := stateOf(l.eng).lastServer()
 		if a := c.got[i]; a != nil && a.Known {
 			id = a.Server.RunID
 		}

@@ -115,7 +115,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	defer q.fellow.leave()
 	if !q.once && q.standBehind() {
 		for i, l := range q.m.leaves { // as those found who had their turn
-			q.trouble[i] = stateOf(l.eng.Core()).lastTrouble()
+			q.trouble[i] = stateOf(l.eng).lastTrouble()
 		}
 		q.last = q.away(q.behind.inTheWay())
 		return nil, q.notAcquired(q.last)
@@ -194,7 +194,7 @@ func (q *quorum) line() *line {
 		}
 	}
 	slices.Sort(ids)
-	return stateOf(home.Core()).line(string(home.Kind().Traits().Mode) + ":" + strings.Join(ids, ",") + ":" + home.Key())
+	return stateOf(home).line(string(home.Kind().Traits().Mode) + ":" + strings.Join(ids, ",") + ":" + home.Key())
 }
 
 // run makes rounds until one is won. Those in line hear what they come to.
@@ -362,7 +362,7 @@ func (q *quorum) joins(h *hold, a answer) bool {
 	if !a.Known || !a.Hold.LowerToken(h.token) {
 		return false
 	}
-	stateOf(q.m.leaves[a.i].eng.Core()).saw(a.Server.RunID)
+	stateOf(q.m.leaves[a.i].eng).saw(a.Server.RunID)
 	return a.Hold.Token() == h.token ||
 		q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, h.token, q.limit) == nil
 }
@@ -378,7 +378,7 @@ func (q *quorum) trusted(a answer) (age time.Duration, trusted bool) {
 	if !a.Known {
 		return 0, false
 	}
-	s := stateOf(q.m.leaves[a.i].eng.Core())
+	s := stateOf(q.m.leaves[a.i].eng)
 	age, old := s.saw(a.Server.RunID)
 	return age, old || s.knowsFree(a.Server.RunID, q.use(a.i))
 }

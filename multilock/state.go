@@ -12,7 +12,7 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-// state is what the quorums of a process keep with a client.
+// state is what the quorums of a process keep with a client's server.
 type state struct {
 	core *engine.Core
 
@@ -37,10 +37,13 @@ type use struct {
 	mode lock.Mode
 }
 
-type stateKey struct{}
+type stateKey struct{ slot uint16 }
 
-func stateOf(c *engine.Core) *state {
-	s, _ := c.Attach(stateKey{}, func() any {
+// stateOf finds what is kept for a lock: with a client of a cluster, for its slot, which may be on another node than
+// others. It goes by the slot, not by the node: one that gets a slot back may have missed a grant.
+func stateOf(l *engine.Lock) *state {
+	c := l.Core()
+	s, _ := c.Attach(stateKey{l.Slot()}, func() any {
 		return &state{
 			core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{},
 			free: map[use]struct{}{},

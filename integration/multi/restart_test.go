@@ -196,6 +196,26 @@ func TestQuorumOpensWhileAServerIsAway(t *testing.T) {
 	}
 }
 
+// TestQuorumWithACluster: a copy on a cluster counts whatever node the lock is on, also beside locks on other nodes,
+// which are other runs of a server and no restarts.
+func TestQuorumWithACluster(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 2)
+	cs := append(clients(t, list), bed.Client(t, testbed.Cluster(t).Addrs()[0]))
+	for turn := range 2 {
+		for _, name := range []string{"a", "b", "c"} { // one on each node
+			began := time.Now()
+			bed.Unlock(t, bed.Lock(t, t.Context(), quorum(cs, name)))
+			if took := time.Since(began); took > woken {
+				t.Errorf("turn %d: %s acquired after %v", turn, name, took)
+			}
+		}
+		if turn == 0 {
+			list[0].Kill(t) // the cluster's copy is needed now
+		}
+	}
+}
+
 // A server that was not there when the Client was made, and turns out to be a node of a cluster,
 // has its locks refused, with what to change: a client of single servers does not hear all messages
 // there.

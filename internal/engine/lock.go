@@ -50,6 +50,14 @@ func (l *Lock) Name() string { return l.of.Name }
 // Key is the name on the server.
 func (l *Lock) Key() string { return l.of.Key }
 
+// Slot is the key's slot; 0 without a cluster.
+func (l *Lock) Slot() uint16 {
+	if !l.core.topo.Cluster {
+		return 0
+	}
+	return luascript.Slot(l.of.Key)
+}
+
 // Core is the client's engine.
 func (l *Lock) Core() *Core { return l.core }
 
@@ -61,7 +69,7 @@ func (l *Lock) Err() error { return l.err }
 
 // SameGroup reports whether two locks can be taken and freed by one command.
 func SameGroup(a, b *Lock) bool {
-	if a.core != b.core || a.core.topo.Cluster && luascript.Slot(a.of.Key) != luascript.Slot(b.of.Key) {
+	if a.core != b.core || a.Slot() != b.Slot() {
 		return false
 	}
 	_, ok := a.of.Kind.(kind.Group)
