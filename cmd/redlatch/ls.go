@@ -46,10 +46,10 @@ WAITED how long it had waited before; LEASE what is left of it; WAITING the wait
 processes that wait, or waited a moment ago. In JSON, durations are seconds with a fraction (remaining_seconds), times
 RFC 3339 in UTC (held_since, asked_since).
 
---process keeps the locks that a process holds or waits for, by a part of its name or the beginning of its address or
-id. --by lists the holders and waiters instead, with their locks: by process, by host (the address), or by owner, where
-the members of a MultiLock, and what is locked inside a section, stand together. Of a lock with more than 1,000
-holders or waiters both know the first ones. A quorum's copies are on servers of their own: ask each.`,
+--process keeps the locks that a process holds or waits for, by a part of its name (of one that was killed, the whole
+name) or the beginning of its address or id. --by lists the holders and waiters instead, with their locks: by process,
+by host (the address), or by owner, where the members of a MultiLock, and what is locked inside a section, stand
+together. Of a lock with more than 1,000 holders or waiters both know the first ones. Ask each server of a quorum.`,
 		Example: `  redlatch ls
   redlatch ls 'orders:*' --sort held
   redlatch ls --process checkout/pod-7

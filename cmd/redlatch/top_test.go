@@ -314,7 +314,8 @@ func TestBudget(t *testing.T) {
 		before := s.CommandStats(t).CPU
 		for _, err := range c.Locks(ctx, "") {
 			if err != nil {
-				break // its time is over
+				t.Logf("after %d locks: %v", locks, err) // its time is over
+				break
 			}
 			locks++
 		}
