@@ -207,7 +207,7 @@ func TestQuorumKeepsItsMarks(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
 	mine := clients(t, list)
-	_, write := readWrite(mine, redlatch.WithSkipAfter(3*time.Second))
+	_, write := readWrite(mine, redlatch.WithSkipAfter(6*time.Second))
 	bed.Unlock(t, bed.Lock(t, t.Context(), write))
 	mark := func(s *testbed.Server) string {
 		return strings.Join(s.List(t, "ZRANGE", "redlatch_rw_marks:{rw}", "0", "-1"), " ")
@@ -221,7 +221,7 @@ func TestQuorumKeepsItsMarks(t *testing.T) {
 	for i, s := range list {
 		bed.Eventually(t, "a mark", func() bool { marks[i] = mark(s); return marks[i] != "" })
 	}
-	for began := time.Now(); time.Since(began) < 7*time.Second; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < 13*time.Second; time.Sleep(50 * time.Millisecond) {
 		for i, s := range list {
 			if got := mark(s); got != marks[i] {
 				t.Fatalf("after %v the mark on %s is %q, not %q", time.Since(began), s.Addr(), got, marks[i])
