@@ -113,36 +113,6 @@ func TestALivingWaiterIsNotSkipped(t *testing.T) {
 	bed.End(t, p)
 }
 
-// The holder dies: the head enters when its lease has run out, not before, and
-// without a message. Nobody asks again and again meanwhile.
-func TestTheHolderDies(t *testing.T) {
-	t.Parallel() // it waits, for the most part
-	const lease, waiters = 2 * time.Second, 40
-	s := bed.Server(t)
-	holds(t, s, java(1), 3*lease) // long enough for all to come
-	locks := [2]redlatch.Locker{patient(t, s.Addr()), patient(t, s.Addr())}
-	got := make(chan result, waiters)
-	for i := range waiters {
-		wait(t.Context(), locks[i%2], i, got)
-		queued(t, s, int64(i+1))
-	}
-	s.AwaitQuiet(t)
-	before, ends := s.CommandStats(t), time.Now().Add(time.Duration(s.Int(t, "PTTL", name))*time.Millisecond)
-	r := entered(t, got, bed.Patience)
-	if late := r.at.Sub(ends); r.id != 0 || late < -20*time.Millisecond || late > slack {
-		t.Errorf("waiter %d entered %v after the end of the lease", r.id, late)
-	}
-	// A look of the head when the lease ends, and one round of all at most, in several
-	// batches if they came at different times.
-	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 20 {
-		t.Errorf("%d scripts", n)
-	}
-	bed.Unlock(t, r.hold)
-	for i := 1; i < waiters; i++ {
-		bed.Unlock(t, inTurn(t, got, i))
-	}
-}
-
 // 1,000 waiters of one client wait for seconds: their places are kept alive by a
 // few commands per refresh, one subscription and the goroutines that they are.
 func TestWaitingIsCheap(t *testing.T) {
