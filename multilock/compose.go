@@ -73,18 +73,15 @@ func counted(names []string) []string {
 
 // add puts a member's leaves in and returns its name.
 func (m *MultiLock) add(i int, member Member) string {
-	if v := reflect.ValueOf(member); v.Kind() == reflect.Pointer && v.IsNil() {
-		member = nil
-	}
-	switch x := member.(type) {
-	case nil:
+	if missing(member) {
 		refuse := refuse
 		if m.quorum {
 			refuse = refuseQuorum
 		}
-		m.err = refuse(fmt.Sprintf("member %d is nil", i+1))
+		m.err = refuse(fmt.Sprintf("member %d is nil or a zero value", i+1))
 		return "?"
-	case *MultiLock:
+	}
+	if x, is := member.(*MultiLock); is {
 		if x.err != nil {
 			m.err = x.err
 			return x.name
@@ -107,6 +104,17 @@ func (m *MultiLock) add(i int, member Member) string {
 	}
 	m.addLeaf(i, leaf{name: l.Name(), eng: l})
 	return l.Name()
+}
+
+// missing reports whether a member is nil or a zero value.
+func missing(member Member) bool {
+	if v := reflect.ValueOf(member); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return true
+	}
+	if x, is := member.(*MultiLock); is {
+		return len(x.members) == 0 && x.err == nil
+	}
+	return engine.Of(member) == nil
 }
 
 // addLeaf adds a leaf of member i, unless it is there already: the same lock named
