@@ -11,12 +11,13 @@ local COMES = 250
 -- free; else a refresh tells them, within a second.
 -- own: the field of who asks, which calls one only if that was not done by now; or a client's id with its ':', for
 -- which those of its writers are as good; '' = who leaves. held: the lock is not free; the first shall look, and its mark stays as it is.
--- heeds '0': receivers can't be counted, each client is taken for one that hears.
+-- heeds '0': receivers can't be counted, each client is taken for one that hears. first: what ZRANGE has answered, if
+-- that is known.
 -- Returns for how many ms that writer has its turn, or nothing if there is none before own, false if there is none at
 -- all; and the error of a message that was refused.
-local function call_writer(writers, marks, own, held, publish, heeds)
+local function call_writer(writers, marks, own, held, publish, heeds, first)
   for _ = 1, 64 do
-    local first = pcall('ZRANGE', writers, 0, 0)
+    first = first or pcall('ZRANGE', writers, 0, 0)
     if first.err then
       pcall('DEL', writers) -- not ours, whatever it is
       return
@@ -40,6 +41,7 @@ local function call_writer(writers, marks, own, held, publish, heeds)
     if left > 0 and not dead then return left end
     pcall('ZREM', writers, field)
     pcall('ZREM', marks, field)
+    first = nil
   end
 end
 

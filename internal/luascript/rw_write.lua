@@ -37,6 +37,9 @@
 local LOCK, LEASES, own, lease, fence, trace = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
 local field, entry, others = own .. ':write', ARGV[8] or own, 0
 
+-- 0: nobody holds it; more than 3: the void set is there.
+local found = call('EXISTS', LOCK, LEASES, KEYS[6], KEYS[2], KEYS[2], KEYS[2], KEYS[2])
+
 local function refuse(ms, holder)
   if ARGV[3] ~= '0' then
     -- Four times in the life of a mark the keys are given more time, and marks that have ended go.
@@ -57,14 +60,16 @@ local function refuse(ms, holder)
     end
   end
   local several, left = not holder, ''
-  if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
+  if several and found > 0 then holder = call('ZRANGE', LEASES, -1, -1)[1] end
   if not holder or #holder > LONG then holder = '' end
   if trace ~= '' then
     -- traces stands here
     holder, left = traced(LOCK, KEYS[#KEYS], trace, holder, several)
   end
-  if left == '' and ms == 0 and others == 0 then return {0, call('PTTL', LOCK), holder} end
-  return {0, call('PTTL', LOCK), holder, left, lasts(ms), others}
+  local ttl = found == 0 and -2 or call('PTTL', LOCK)
+  if others ~= 0 then return {0, ttl, holder, left, lasts(ms), others} end
+  if left == '' and ms == 0 then return {0, ttl, holder} end
+  return {0, ttl, holder, left, lasts(ms)}
 end
 
 -- The token, 0 = it is not fenced; or an error.
@@ -75,8 +80,6 @@ local function number(again)
   return token(KEYS[7], fence, again, clock)
 end
 
--- More than 3: the void set is there.
-local found = call('EXISTS', LOCK, LEASES, KEYS[6], KEYS[2], KEYS[2], KEYS[2], KEYS[2])
 if found > 0 and found < 4 and pcall('HLEN', LOCK) == 2 then
   -- the most frequent answer: one writer has it
   local all = call('HGETALL', LOCK)
@@ -171,7 +174,7 @@ if found > 0 or behind then
   -- Writers enter in the order of their marks. The first one is called if it was not; if it does not come within a
   -- moment, its mark counts no more until it is refreshed. In a process the order is that of its line, whose first one
   -- asks: several that asked at the same time may have left their marks in another one.
-  local first = behind and call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7])
+  local first = behind and call_writer(KEYS[4], KEYS[5], mine, false, ARGV[6], ARGV[7], head)
   if first then return refuse(first) end
   if behind then waits = first == nil end -- false: nobody is on that list
 end
