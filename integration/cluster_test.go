@@ -18,10 +18,6 @@ import (
 func cluster(t *testing.T, change ...func(*redlatch.Config)) (*testbed.ClusterSet, *redlatch.Client) {
 	t.Helper()
 	set := testbed.Cluster(t, "--cluster-node-timeout", "60000")
-	// The client library keeps connections to nodes that it does not need any more for five seconds, also after Close.
-	t.Cleanup(func() {
-		bed.Eventually(t, "the client library's goroutines", func() bool { return testbed.GoroutinesIn("_refresh.func2") == 0 })
-	})
 	all := func(c *redlatch.Config) { c.Name, c.Redis = "n", rueidis.ClientOption{InitAddress: set.Addrs()} }
 	return set, rlClient(t, "", append([]func(*redlatch.Config){all}, change...)...)
 }
@@ -144,34 +140,4 @@ func TestOperatorsOfACluster(t *testing.T) {
 	if got := evictions(t, c, "", 100); len(got) != 30 || got[0].Name != "k29" {
 		t.Errorf("%+v", got)
 	}
-}
-
-// Masters that stand still are asked for their connections at once, and hide the names of their own
-// clients only. The look at a lock of another one takes no longer than UnlockTimeout.
-func TestInspectBesideFrozenMasters(t *testing.T) {
-	t.Parallel()
-	const limit = 3 * time.Second
-	set, c := cluster(t, rlUnlockTimeout(limit), func(c *redlatch.Config) { c.Redis.ConnWriteTimeout = 10 * time.Second })
-	h := bed.Lock(t, t.Context(), c.RLock("k"))
-	inLook(t, c, "other") // the library has connected where it asks
-	home, masters := set.NodeOfKey(t, "k"), set.Masters(t)
-	thaw := func() {
-		for _, m := range masters {
-			m.Thaw(t)
-		}
-	}
-	defer thaw()
-	for _, m := range masters {
-		if m != home {
-			m.Freeze(t)
-		}
-	}
-	began := time.Now()
-	in := inLook(t, c, "k")
-	if took := time.Since(began); in.HolderCount != 1 || took > limit+rlSlack {
-		t.Errorf("%+v: it took %v beside frozen masters", in, took)
-	}
-	thaw()
-	bed.Unlock(t, h)
-	c.Close()
 }

@@ -16,9 +16,6 @@ import (
 
 func TestMain(m *testing.M) { bed.Main(m) }
 
-// rlSlack is the room for a busy machine, which may stand still for almost two seconds.
-const rlSlack = 2500 * time.Millisecond
-
 // rlClient makes a client with the lease of users who ask for none.
 func rlClient(t *testing.T, addr string, change ...func(*redlatch.Config)) *redlatch.Client {
 	t.Helper()

@@ -1,3 +1,4 @@
+// Package acl tests that whoever has the rights of docs/ACL.md can do what they are for, and that each of them is needed.
 package acl
 
 import (
@@ -19,6 +20,8 @@ import (
 	"github.com/redlatch/redlatch/internal/acl"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
+
+func TestMain(m *testing.M) { bed.Main(m) }
 
 const lease = 10 * time.Second
 

@@ -182,11 +182,14 @@ func NewSite(t *testing.T, k Kind, change ...func(*redlatch.Config)) *Site {
 	return x
 }
 
-// Main is the TestMain of a package: it fails when a goroutine outlives the tests. The client library's may sleep on
-// for a moment.
+// Main is the TestMain of a package: it fails when a goroutine outlives the tests. The client library's may sleep on,
+// whether the client is closed or not: for a moment before it looks at a cluster again, and for five seconds until it
+// closes what it no longer needs there.
 func Main(m *testing.M) {
 	testbed.Main()
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient).redirectOrNew.func1"))
 }
 
 // Server starts a server on which nothing may be left at the end of the test but what outlives a lock on purpose,

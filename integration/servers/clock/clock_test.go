@@ -10,6 +10,8 @@ import (
 	"github.com/redlatch/redlatch/integration/bed"
 )
 
+func TestMain(m *testing.M) { bed.Main(m) }
+
 // lease leaves room for a busy machine: who gets no processor for two thirds of it loses the lock, rightly.
 const lease = 3500 * time.Millisecond
 

@@ -19,6 +19,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+func TestMain(m *testing.M) { bed.Main(m) }
+
 // opener connects.
 type opener = func() (*redlatch.Client, error)
 

@@ -12,6 +12,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+func TestMain(m *testing.M) { bed.Main(m) }
+
 const waiter = "6d4e6c1a-0000-4000-8000-000000000002:g1-7"
 
 // moving is held while keys move: two nodes that send each other some stand still.

@@ -194,8 +194,7 @@ func look(t *testing.T, s *testbed.Server) string {
 	return b.String()
 }
 
-// TestWithoutMemory: everything of a holder works when the server is out of
-// memory; nothing new is taken.
+// TestWithoutMemory: everything of a holder works when the server is out of memory.
 func TestWithoutMemory(t *testing.T) {
 	s := testbed.Standalone(t)
 	for name, c := range calls() {
@@ -205,19 +204,6 @@ func TestWithoutMemory(t *testing.T) {
 			defer s.Do(t, "CONFIG", "SET", "maxmemory", "0")
 			done(t, s, c)
 		})
-	}
-	s.Do(t, "FLUSHALL")
-	s.Do(t, "CONFIG", "SET", "maxmemory", "1")
-	for name, c := range map[string]call{
-		"acquire": {script: luascript.Acquire, keys: []string{"n", "v"}, args: []string{field, "1000", ""}},
-		"group":   {script: luascript.GroupAcquire, keys: []string{"n", "v"}, args: []string{"1000", "2", field, "0", "", ""}},
-		"read":    {script: luascript.RWRead, keys: readKeys("n", field), args: []string{field, "1000", "", "", "0", "0", "", ""}},
-		"write":   {script: luascript.RWWrite, keys: writeKeys("n"), args: []string{field, "1000", "0", "", "", "PUBLISH", "1"}},
-		"fair":    {script: luascript.FairAcquire, keys: fairKeys("n"), args: []string{"PUBLISH", "a", "b", field, "1000", "-", "", "0"}},
-	} {
-		if got, err := run(s, c); err == nil || !strings.Contains(err.Error(), "OOM") {
-			t.Errorf("%s: %v %v, want OOM", name, got, err)
-		}
 	}
 }
 

@@ -9,22 +9,13 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestMain looks for goroutines that outlive their tests. Three are the client
-// library's: it looks at a cluster's topology a second after it saw a reason to, and closes
-// what it no longer needs five seconds later (in two places), whether the client is closed or not.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient).redirectOrNew.func1"))
-}
+func TestMain(m *testing.M) { bed.Main(m) }
 
 // lease is short enough for a test to see losses and long enough for a loaded
 // machine to renew in time.

@@ -14,6 +14,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
+func TestMain(m *testing.M) { bed.Main(m) }
+
 // outage is a wait that is long enough for a busy server to say that it refuses writes.
 const outage = 1500 * time.Millisecond
 
