@@ -41,3 +41,21 @@ func TestOrderOfEqualNames(t *testing.T) {
 		}
 	}
 }
+
+// TestApartIsBounded: after a split vote nobody pauses for more than a second, however slow the servers are: the lock
+// may be free meanwhile.
+func TestApartIsBounded(t *testing.T) {
+	for splits := range splitVotes {
+		for range 1000 {
+			if got := apart(500*time.Millisecond, splits); got > time.Second || got < 250*time.Millisecond {
+				t.Fatalf("%v after %d", got, splits)
+			}
+			if got, trip := apart(time.Millisecond, splits), time.Millisecond<<splits; got < trip || got > 4*trip {
+				t.Fatalf("%v after %d, want one to four times %v", got, splits, trip)
+			}
+		}
+	}
+	if got := apart(0, 0); got != 0 {
+		t.Errorf("%v", got)
+	}
+}

@@ -60,7 +60,7 @@ package multilock
 // messages arrive from the nodes. If nobody in particular is in the way (too few nodes answered, or
 // answered in time), it begins after a random pause; meanwhile the turn is that of the next one of
 // this process who wants the same copies. After a split vote the pause is one to four round trips,
-// and grows twice.
+// and grows twice; a second at most.
 //
 // A node that has restarted may have forgotten a lock that still has a holder. So it does not
 // count until this client itself has seen its present run for LeaseTime and a margin; what the

@@ -71,17 +71,22 @@ func (q *quorum) got() int {
 	return n
 }
 
-// comeApart pauses after a split vote: for one to four round trips, at random, so that one of those who
-// compete is first; twice as long each time. No message ends it: each of them gives copies back.
+// comeApart pauses after a split vote. No message ends it: each of those who compete gives copies back.
 func (q *quorum) comeApart() error {
-	pause := q.trip + rand.N(3*q.trip+1)
-	at := time.Now().Add(pause << q.splits)
+	at := time.Now().Add(apart(q.trip, q.splits))
 	q.splits++
 	for {
 		if over, err := q.sleepUntil(at); over || err != nil {
 			return err
 		}
 	}
+}
+
+// apart is how long to pause after a split vote: one to four round trips, at random, so that one of those who
+// compete is first; twice as long each time; a second at most, in which a lock that is free may stay so.
+func apart(trip time.Duration, splits int) time.Duration {
+	most := min(4*trip<<splits, time.Second)
+	return most/4 + rand.N(3*most/4+1)
 }
 
 // look counts the copies of which there is news, and says when to try without any; zero: nobody knows.
