@@ -282,7 +282,7 @@ func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx
 }
 
 // DoFenced is [Do] for a section that writes: it gives fn the fencing token of its hold. A lock that was made without
-// [Fenced] is an [ErrInvalidOption], and fn is not called; see [lock.DoFenced].
+// [Fenced], or a MultiLock of which a member was, is an [ErrInvalidOption], and fn is not called; see [lock.DoFenced].
 func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token uint64) error, opts ...AcquireOption) error {
 	return lock.DoFenced(ctx, l, fn, opts...)
 }

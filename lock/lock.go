@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -172,7 +173,7 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 
 // DoFenced is [Do] for a section that writes with its fencing token, which it gives to fn. It returns
 // [ErrInvalidOption] without calling fn if the hold has no token: if l was made without [Fenced], or is a read lock
-// that has had no writer. So an option that was forgotten in one place can't send a write with the token 0 to a store
+// that has had no writer. A MultiLock is refused if that is so for one of its members. So an option that was forgotten in one place can't send a write with the token 0 to a store
 // that has not seen another token yet.
 func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token uint64) error, opts ...AcquireOption) error {
 	h, err := l.Lock(ctx, opts...)
@@ -180,15 +181,23 @@ func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token 
 		return err
 	}
 	return inside(ctx, h, func(ctx context.Context) error {
-		if h.Token() == 0 {
-			return &InvalidOptionError{Option: "Fenced", Reason: tokenless(h)}
+		if why := tokenless(h); why != "" {
+			return &InvalidOptionError{Option: "Fenced", Reason: why}
 		}
 		return fn(ctx, h.Token())
 	})
 }
 
-// tokenless is why a hold has no token.
+// tokenless is why a hold, or one that it consists of, has no token; "" if each has one.
 func tokenless(h Hold) string {
+	if multi, ok := h.(interface{ Tokenless() Hold }); ok {
+		if member := multi.Tokenless(); member != nil {
+			return fmt.Sprintf("member %q: %s", member.Name(), tokenless(member))
+		}
+	}
+	if h.Token() != 0 {
+		return ""
+	}
 	switch own, ok := h.(interface{ Fenced() bool }); {
 	case !ok:
 		return "the hold has no token"

@@ -177,13 +177,22 @@ func (h *hold) Token() uint64 {
 	return token
 }
 
-// Fenced reports whether a member is.
+// Fenced reports whether the copies of a quorum are.
 func (h *hold) Fenced() bool {
 	_, holds := h.members()
 	return slices.ContainsFunc(holds, func(m lock.Hold) bool {
 		one, ok := m.(interface{ Fenced() bool })
 		return ok && one.Fenced()
 	})
+}
+
+// Tokenless is the first member without a token, if there is one. A quorum has one token for all copies.
+func (h *hold) Tokenless() lock.Hold {
+	_, holds := h.members()
+	if i := slices.IndexFunc(holds, func(m lock.Hold) bool { return m.Token() == 0 }); i >= 0 && !h.m.quorum {
+		return holds[i]
+	}
+	return nil
 }
 
 // Owner implements lock.Hold: the first member's, in the order of the arguments.

@@ -88,5 +88,8 @@ func TestDoFencedSaysWhyThereIsNoToken(t *testing.T) {
 	untold(t, read, "made without it")
 	untold(t, redlatch.MultiLock(client.RLock("a"), read), "made without it")
 	untold(t, fenced, "its first writer")
-	untold(t, redlatch.MultiLock(client.RLock("a"), fenced), "its first writer")
+	other := client.RLock("a", redlatch.Fenced())
+	untold(t, redlatch.MultiLock(other, fenced), `member "c": a read lock has no token before its first writer`)
+	untold(t, redlatch.MultiLock(other, client.RLock("d")), `member "d": the lock was made without it`)
+	untold(t, redlatch.MultiLock(client.RLock("d"), other), `member "d": the lock was made without it`)
 }
