@@ -36,6 +36,7 @@ func TestAges(t *testing.T) {
 	waits = append(waits, bed.Async(ctx, second.RLock("old")))
 	beganLater := time.Now()
 	young := bed.Lock(t, t.Context(), second.RLock("young"))
+	younger := bed.Lock(t, t.Context(), r.client.RLock("younger")) // of a Client that has an older one
 	for range 20 { // whichever Client is asked last
 		held, waited := r.point("lock.hold.age", labels), r.point("lock.wait.age", labels)
 		if most := time.Since(began).Milliseconds(); held < 1000 || held > most || waited <= 0 || waited > most {
@@ -53,6 +54,7 @@ func TestAges(t *testing.T) {
 		t.Errorf("the hold that is left is told to be %d ms old, %d at most", age, most)
 	}
 	bed.Unlock(t, young)
+	bed.Unlock(t, younger)
 	r.none("lock.hold.age")
 	second.Close()
 	r.none("lock.hold.age")
