@@ -37,7 +37,7 @@ func TestAges(t *testing.T) {
 	beganLater := time.Now()
 	young := bed.Lock(t, t.Context(), second.RLock("young"))
 	younger := bed.Lock(t, t.Context(), r.client.RLock("younger")) // of a Client that has an older one
-	for range 20 { // whichever Client is asked last
+	for range 20 {                                                 // whichever Client is asked last
 		held, waited := r.point("lock.hold.age", labels), r.point("lock.wait.age", labels)
 		if most := time.Since(began).Milliseconds(); held < 1000 || held > most || waited <= 0 || waited > most {
 			t.Errorf("held for %d ms, waited for %d ms, since %s", held, waited, time.Since(began))
