@@ -20,7 +20,7 @@
 // # Clients
 //
 // [Open] takes a URL, [New] a [Config], [NewWithClient] a rueidis client that you have. A process needs one Client.
-// [Client.Shutdown] waits until its locks are unlocked, [Client.Close] ends now.
+// [Client.Shutdown] waits until its locks are unlocked, [Client.Close] ends it at once.
 //
 // # Locks
 //
@@ -31,19 +31,19 @@
 //	QuorumLock(a, b, c)         a majority of the copies of one lock, on independent servers
 //	client.Once(name)           a job at most once per period, over all replicas; it uses the RLock of that name
 //
-// All locks have these calls:
+// All of them but Once have these calls, a ReadWriteLock in each mode:
 //
 //	Lock(ctx, opts...) (Hold, error)         waits until it has the lock or ctx ends
 //	TryLock(ctx, wait, lease) (Hold, error)  waits for at most wait (0: one attempt); lease 0: the watchdog renews it
-//	Do(ctx, fn, opts...) error               Lock, fn, Unlock; also DoFenced, which gives fn the fencing token
+//	Do(ctx, fn, opts...) error               Lock, fn, Unlock; DoFenced(ctx, lock, fn) also gives fn the token
 //	TryDo(ctx, wait, lease, fn) error        TryLock, fn, Unlock
 //	State(ctx) (State, error)                who holds it, who waits
 //	ForceUnlock(ctx) (bool, error)           takes it away from its holders
 //	Name() string
 //
-// A lock's name is its Redis key, here shop:orders:42: at most 1,024 bytes, not enclosed in braces as a whole, and none
-// of the names that belong to locks' own keys. Use one name for one kind of lock: locks of different kinds exclude each
-// other, but a waiter of one kind is not woken by the unlock of another.
+// A lock's Redis key is the prefix and the name, here shop:orders:42: at most 1,024 bytes, not all in braces, and
+// not reserved (README, Names). Use one name for one kind of lock: locks of different kinds exclude each other, but a
+// waiter of one kind is not woken by the unlock of another.
 //
 // # Holds
 //
@@ -54,15 +54,15 @@
 // with the hold's context, or with one derived from it, re-enters. Goroutines that you start inside a section with that
 // context are the same owner, and all re-enter. If they must exclude each other, give each a context from [NewOwner].
 //
-// The lock is held until Unlock. Its key on the server has a lease, which the watchdog renews at a third of
-// [Config].LeaseTime while the process lives. A fixed lease, from [WithLease] or TryLock's argument, is never renewed.
-// When the context given to Lock ends, the hold's context ends too, but the lock stays held: releasing it while the
-// section still runs would let another holder in.
+// The lock is held until Unlock. Its key on the server has a lease, which the watchdog renews every third of
+// [Config].LeaseTime while the process lives. A fixed lease, from [WithLease] or TryLock's argument, is never renewed
+// beyond its end. When the context given to Lock ends, the hold's context ends too, but the lock stays held: releasing
+// it while the section still runs would let another holder in.
 //
 // The server can lose a key, and a process can be cut off from the server. A hold has a local deadline, which passes
-// before the lease can run out on the server. When it passes without a renewal, or when a check finds the lock gone,
-// the hold's context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context stops in
-// time. For other work use fencing tokens: [Fenced].
+// before the lease can run out on the server. When it passes without a renewal, or when the watchdog finds the
+// lock gone, the hold's context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context
+// stops then. Fence what must not be written late: [Fenced].
 //
 // # Options
 //
@@ -71,9 +71,9 @@
 //
 // # Errors
 //
-// [ErrNotAcquired] says that the lock was busy, or that ctx ended. [ErrUnavailable] says that nobody knows, since a
-// server failed or was silent. No error of a lock matches both. Each sentinel says what to do now; docs/COOKBOOK.md
-// has a table of them. Detail types such as [NotAcquiredError] tell more, with errors.As.
+// [ErrNotAcquired] says that the lock was busy, or that ctx ended. [ErrUnavailable] says that a server failed or
+// was silent. No error of a lock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has a table of
+// them. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
 // # For operators
 //

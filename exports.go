@@ -186,7 +186,8 @@ var (
 	// ErrNotHeld: this hold has already been unlocked. Fix the code: unlock each hold once.
 	ErrNotHeld = lock.ErrNotHeld
 	// ErrUnlocked is the cause of the context of an unlocked hold; see [context.Cause]. No call returns it by itself;
-	// the error of an acquisition with such a context matches it, too. Fix the code: don't use the context any more.
+	// the error of an acquisition with such a context matches it, beside ErrNotAcquired: test for ErrUnlocked first. Fix
+	// the code: don't use the context any more.
 	ErrUnlocked = lock.ErrUnlocked
 	// ErrClosed: the Client was closed or is shutting down. Send the caller to another process.
 	ErrClosed = lock.ErrClosed

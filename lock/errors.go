@@ -26,7 +26,8 @@ var (
 	// ErrNotHeld: this hold has already been unlocked. Fix the code: each hold is unlocked once.
 	ErrNotHeld error = &sentinel{"redlatch: lock not held", "not_held"}
 	// ErrUnlocked is the cause of the context of an unlocked hold. No call returns it by itself, but the error of an
-	// acquisition with such a context matches it. Fix the code: don't use a hold's context after its Unlock.
+	// acquisition with such a context matches it, beside ErrNotAcquired: test for ErrUnlocked first. Fix the code: don't
+	// use a hold's context after its Unlock.
 	ErrUnlocked error = &sentinel{"redlatch: hold unlocked", "unlocked"}
 	// ErrClosed: the Client was closed or is shutting down. The program is ending: send the caller elsewhere.
 	ErrClosed error = &sentinel{"redlatch: client closed", "closed"}

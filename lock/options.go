@@ -47,8 +47,8 @@ type option = settings.LockOption
 
 // Fenced asks for a fencing token with every acquisition. [Hold].Token is then strictly
 // increasing over all holders of the name (of a read-write lock over its writers: readers
-// have the last writer's), even after a failover or a lost counter, as long as the servers'
-// clocks differ by less than the outage lasts. Send the token with every write to the
+// have the last writer's), even after a failover or a lost counter, unless the new
+// server's clock is behind by more than the outage lasted. Send the token with every write to the
 // protected resource, and let the resource refuse a token smaller than the largest it has
 // seen: a lease alone can't stop a holder that was paused for longer than the lease.
 //
