@@ -10,7 +10,7 @@ import "github.com/redlatch/redlatch/multilock"
 //
 // A member may be a MultiLock or a QuorumLock, but no type of your own. MultiLock never fails: a combination that can't
 // work is an [ErrInvalidOption] of Lock.
-func MultiLock(locks ...Member) *multilock.MultiLock { return multilock.New(locks...) }
+func MultiLock(locks ...Member) *CombinedLock { return multilock.New(locks...) }
 
 // QuorumLock returns a lock that is held when a majority of its copies is (the Redlock algorithm). The copies are locks
 // of one name and kind, one per Client. Each Client connects to an independent server, not to a replica of another one.
@@ -26,4 +26,4 @@ func MultiLock(locks ...Member) *multilock.MultiLock { return multilock.New(lock
 // [Open], and [New] with Redis.ForceSingleClient, make the Clients even if a server is down at the start: it counts as
 // unavailable, and joins when it comes. QuorumLock never fails: copies that can't be a quorum (different names or
 // kinds, fair locks, two on one server) are an [ErrInvalidOption] of Lock.
-func QuorumLock(copies ...Member) *multilock.MultiLock { return multilock.NewQuorum(copies...) }
+func QuorumLock(copies ...Member) *CombinedLock { return multilock.NewQuorum(copies...) }
