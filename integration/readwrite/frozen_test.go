@@ -61,3 +61,18 @@ func TestAReaderThatDoesNotComeLeavesNothing(t *testing.T) {
 		t.Error("the turn of the dead is kept")
 	}
 }
+
+// A reader that leaves no place, as a TryLock without a wait, takes nobody else's turn, though its key has lost its TTL.
+func TestAReaderWithoutAPlaceTakesNoTurn(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	s.Do(t, "ZADD", "redlatch_rw_turn:{n}", "9e12", foreign)
+	h, err := client(t, s, 0).ReadWriteLock("n").ReadLock().TryLock(t.Context(), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Int(t, "DEL", "redlatch_rw_turn:{n}") != 1 {
+		t.Error("the turn was taken")
+	}
+	unlock(t, h)
+}

@@ -127,7 +127,7 @@ local function enter(code, room)
   if call('EXISTS', KEYS[7], KEYS[8]) > 0 then
     call('ZREM', KEYS[7], entry)
     call('ZREM', KEYS[8], entry)
-    raise(KEYS[8], tonumber(ARGV[6])) -- see readers_turn
+    if ARGV[6] ~= '0' then raise(KEYS[8], tonumber(ARGV[6])) end -- see readers_turn
   end
   share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
   if ARGV[7] == '' then return room and {code, 0, room} or code end

@@ -33,7 +33,7 @@
 -- run that comes after the acquisition was given up finds its field in the void set. Another
 -- writer's mark is only ever made to count for less long; it is called once.
 --
--- Bound: at most 64 marks that have ended are taken away.
+-- Bound: at most 164 marks of writers, and 100 leases, that have ended are taken away.
 local LOCK, LEASES, own, lease, fence, trace = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[2]), ARGV[4], ARGV[5]
 local field, entry, others = own .. ':write', ARGV[8] or own, 0
 
