@@ -43,8 +43,14 @@ func TestSwappedWaitAndLeaseAreToldOnce(t *testing.T) {
 
 // DoFenced runs a section with a token that rises, and runs none under a lock that has no tokens.
 func TestDoFenced(t *testing.T) {
-	client := redlatchtest.New(t)
+	client, second, third := redlatchtest.New(t), redlatchtest.New(t), redlatchtest.New(t)
 	for name, lock := range map[string]func(opts ...redlatch.Option) redlatch.Locker{
+		"MultiLock": func(opts ...redlatch.Option) redlatch.Locker {
+			return redlatch.MultiLock(client.RLock("one", opts...), second.RLock("two", opts...))
+		},
+		"QuorumLock": func(opts ...redlatch.Option) redlatch.Locker {
+			return redlatch.QuorumLock(client.RLock("q", opts...), second.RLock("q", opts...), third.RLock("q", opts...))
+		},
 		"RLock":     func(opts ...redlatch.Option) redlatch.Locker { return client.RLock("plain", opts...) },
 		"FairLock":  func(opts ...redlatch.Option) redlatch.Locker { return client.FairLock("fair", opts...) },
 		"WriteLock": func(opts ...redlatch.Option) redlatch.Locker { return client.ReadWriteLock("rw", opts...).WriteLock() },
