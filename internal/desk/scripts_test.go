@@ -200,16 +200,19 @@ func (o op) read(m rueidis.RedisMessage, again map[string]bool) (string, error) 
 			}
 		default:
 			a.Verdict = Done
-			if len(vals) > 1 {
+			switch {
+			case len(vals) > 1:
 				a.Token = uint64(vals[1])
+			case code > 2: // a token alone
+				a.Token = uint64(code)
 			}
 		}
 	case Release:
 		a.Verdict = Done
 		if code == 0 {
 			a.Verdict = Gone
-		} else if len(vals) > 2 {
-			a.Called, a.Loser, a.Heard = vals[1] > 0, vals[1] == 2, vals[2] > 0
+		} else if len(vals) > 1 {
+			a.Called, a.Loser, a.Heard = vals[1] > 0, vals[1] == 2, len(vals) > 2
 		}
 	case Leave:
 		a.Verdict = Done

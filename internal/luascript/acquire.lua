@@ -43,7 +43,7 @@ if found == 0 and fence ~= '' and place ~= 's' then
   local last, t = redis.pcall('GET', KEYS[3]), redis.call('TIME')
   local us = t[1] * 1000000 + t[2]
   if not last or type(last) == 'string' and #last == 16 and string.match(last, '^[1-9]%d*$') and tonumber(last) < us then
-    local text, set = string.format('%s%06d', t[1], t[2]), nil
+    local text, set = string.format('%.0f', us), nil
     if fence == '-1' then set = redis.pcall('SET', KEYS[3], text) else set = redis.pcall('SET', KEYS[3], text, 'PX', fence) end
     if set.err then return set end
     n = us
