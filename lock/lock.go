@@ -173,8 +173,8 @@ func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts 
 
 // DoFenced is [Do] for a section that writes with its fencing token, which it gives to fn. It returns
 // [ErrInvalidOption] without calling fn if the hold has no token: if l was made without [Fenced], or is a read lock
-// that has had no writer. A MultiLock is refused if that is so for one of its members. So an option that was forgotten in one place can't send a write with the token 0 to a store
-// that has not seen another token yet.
+// that has had no writer. A MultiLock is refused if that is so for one of its members. So an option that was forgotten
+// in one place can't send a write with the token 0 to a store that has not seen another token yet.
 func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token uint64) error, opts ...AcquireOption) error {
 	h, err := l.Lock(ctx, opts...)
 	if err != nil {
