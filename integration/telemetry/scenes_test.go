@@ -4,11 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,62 +20,18 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/internal/testbed/texts"
 )
-
-var update = flag.Bool("update", false, "write what came of the scenes into their files")
 
 // TestScenes: what spans, metrics and log say of a scene is what stands in its file in testdata, line by line.
 //
 // A file begins with its promise. Lines with > are commands, what stands below is what came of them: the type of the
 // error of a call, the answer of Redis, what the client told since it was last asked.
 func TestScenes(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 25 {
-		t.Fatalf("%d scenes, %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			t.Parallel()
-			text, err := os.ReadFile(file) // #nosec G304 -- of testdata
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, filepath.Base(file), play(t, string(text)))
-		})
-	}
-}
-
-// golden compares with what stands in a file of testdata, or writes it.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	if want, err := os.ReadFile(file); err != nil || got != string(want) { // #nosec G304 -- of testdata
-		t.Errorf("%v\n%s", err, difference(string(want), got))
-	}
-}
-
-// difference shows the lines of got, with what differs from want above them.
-func difference(want, got string) string {
-	var out strings.Builder
-	expected := strings.Split(want, "\n")
-	for line := range strings.SplitSeq(got, "\n") {
-		if n := slices.Index(expected, line); n >= 0 {
-			for _, missing := range expected[:n] {
-				out.WriteString("want " + missing + "\n")
-			}
-			expected = expected[n+1:]
-			out.WriteString("     " + line + "\n")
-			continue
-		}
-		out.WriteString("got  " + line + "\n")
-	}
-	return out.String()
+	texts.Each(t, "testdata/*.txt", 25, func(t *testing.T, text string) string {
+		t.Parallel()
+		return play(t, text)
+	})
 }
 
 // scene is a rig that a text plays on. Every server is behind a proxy.

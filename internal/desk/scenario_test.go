@@ -2,52 +2,33 @@ package desk
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed/texts"
 )
 
 // A table does what the scenarios in testdata tell, one case a file: a command, "----", what comes of it.
 // With REDLATCH_REWRITE=1 the files are written anew: read what has changed.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) < 12 {
-		t.Fatalf("%d scenarios, %v", len(files), err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
+	texts.Each(t, "testdata/*.txt", 12, func(t *testing.T, text string) string {
+		s := &scenario{
+			t: New(Config{Lease: 30 * time.Second, Tenure: 6 * ms}), now: Now{Wall: time.Hour}, requests: map[string]*Request{}, holds: map[string]*Hold{},
+			sessions: map[string]*Session{},
+		}
+		var out strings.Builder
+		for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+			command, _, told := strings.Cut(block, "\n----")
+			if !told {
+				fmt.Fprintf(&out, "%s\n\n", block) // prose
+				continue
 			}
-			s := &scenario{
-				t: New(Config{Lease: 30 * time.Second, Tenure: 6 * ms}), now: Now{Wall: time.Hour}, requests: map[string]*Request{}, holds: map[string]*Hold{},
-				sessions: map[string]*Session{},
-			}
-			var out strings.Builder
-			for block := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
-				command, _, told := strings.Cut(block, "\n----")
-				if !told {
-					fmt.Fprintf(&out, "%s\n\n", block) // prose
-					continue
-				}
-				fmt.Fprintf(&out, "%s\n----\n%s\n", command, s.play(t, command))
-			}
-			got := strings.TrimSpace(out.String()) + "\n"
-			switch {
-			case got == string(text):
-			case os.Getenv("REDLATCH_REWRITE") != "":
-				if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				t.Errorf("it goes otherwise:\n%s", got)
-			}
-		})
-	}
+			fmt.Fprintf(&out, "%s\n----\n%s\n", command, s.play(t, command))
+		}
+		return strings.TrimSpace(out.String()) + "\n"
+	})
 }
 
 // scenario plays the commands of a file on a table with one key, "k".

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed/texts"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rwlock"
 )
@@ -44,29 +43,11 @@ import (
 //	passing                  locks are passed on; it stands in front
 //	wait 1s, until a         a call is over
 func TestEngine(t *testing.T) {
-	files, err := filepath.Glob("testdata/scenes/*.txt")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%d scenes, %v", len(files), err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(name) // #nosec G304 -- of this folder
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got strings.Builder
-			synctest.Test(t, func(t *testing.T) { play(t, string(text), &got) })
-			switch {
-			case got.String() == string(text):
-			case os.Getenv("REDLATCH_REWRITE") != "":
-				if err := os.WriteFile(name, []byte(got.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				t.Errorf("it goes otherwise:\n%s", &got)
-			}
-		})
-	}
+	texts.Each(t, "testdata/scenes/*.txt", 10, func(t *testing.T, text string) string {
+		var got strings.Builder
+		synctest.Test(t, func(t *testing.T) { play(t, text, &got) })
+		return got.String()
+	})
 }
 
 // scene is a client, its server, and what became of calls.

@@ -3,8 +3,6 @@ package pubsub_test
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed/texts"
 )
 
 // What waiters hear stands in the texts in testdata/hub. A line with > has commands; below it stands what comes of them:
@@ -33,29 +32,11 @@ import (
 //	cut, close, drop TOPIC, redial       the connection ends, there or here; a subscription does; they are made anew
 //	old confirm TOPIC, old drop TOPIC    what the first connection says, after its end
 func TestHub(t *testing.T) {
-	files, err := filepath.Glob("testdata/hub/*.txt")
-	if err != nil || len(files) < 16 {
-		t.Fatalf("%d scenes, %v", len(files), err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(name) // #nosec G304 -- of this folder
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got strings.Builder
-			synctest.Test(t, func(t *testing.T) { play(t, string(text), &got) })
-			switch {
-			case got.String() == string(text):
-			case os.Getenv("REDLATCH_REWRITE") != "":
-				if err := os.WriteFile(name, []byte(got.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				t.Errorf("it goes otherwise:\n%s", &got)
-			}
-		})
-	}
+	texts.Each(t, "testdata/hub/*.txt", 16, func(t *testing.T, text string) string {
+		var got strings.Builder
+		synctest.Test(t, func(t *testing.T) { play(t, text, &got) })
+		return got.String()
+	})
 }
 
 // scene is a hub on a fake server, and who waits.
