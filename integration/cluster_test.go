@@ -61,7 +61,7 @@ func TestFrozenClusterNodeDelaysNoOther(t *testing.T) {
 	every := lease / time.Duration(len(holds))
 	for i, h := range holds { // over a lease, in which each is renewed several times
 		began := time.Now()
-		rlAlive(t, h)
+		bed.Alive(t, h)
 		bed.Unlock(t, h)
 		again, err := c.RLock(well[i]).TryLock(t.Context(), lease/4, 0)
 		if err != nil {

@@ -32,7 +32,7 @@ func evict(t *testing.T, holder, op *redlatch.Client, name string, opts ...redla
 	if was, err := op.ForceUnlock(t.Context(), name, opts...); !was || err != nil {
 		t.Fatalf("%v, %v", was, err)
 	}
-	rlWant(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	return owner
 }
 
@@ -82,7 +82,7 @@ func TestHistory(t *testing.T) {
 	}
 	for _, most := range []int{0, 1001} {
 		_, err := op.Evictions(t.Context(), "", most)
-		rlWant(t, err, redlatch.ErrInvalidOption)
+		bed.Want(t, err, redlatch.ErrInvalidOption)
 	}
 	s.Do(t, "XADD", historyKey, "*", "name", "asked for", "name", "shown")
 	if got := evictions(t, op, "shown", 10); len(got) != 1 || got[0].Name != "shown" { // one and the same, whatever stands there

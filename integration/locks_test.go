@@ -72,17 +72,17 @@ func TestLocks(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for _, err := range c.Locks(ended, "*") {
-		rlWant(t, err, context.Canceled)
+		bed.Want(t, err, context.Canceled)
 	}
 	for _, h := range holds {
 		bed.Unlock(t, h)
 	}
 	c.Close()
 	for _, err := range c.Locks(ctx, "*") {
-		rlWant(t, err, redlatch.ErrClosed)
+		bed.Want(t, err, redlatch.ErrClosed)
 	}
 	_, err := c.Inspect(ctx, "x")
-	rlWant(t, err, redlatch.ErrClosed)
+	bed.Want(t, err, redlatch.ErrClosed)
 	_, err = c.ForceUnlock(ctx, "x")
-	rlWant(t, err, redlatch.ErrClosed)
+	bed.Want(t, err, redlatch.ErrClosed)
 }

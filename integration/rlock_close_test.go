@@ -39,7 +39,7 @@ func TestRLockCloseBesideADial(t *testing.T) {
 	<-dialling
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
-	rlWant(t, bed.Get(t, stuck).Err, redlatch.ErrClosed)
+	bed.Want(t, bed.Get(t, stuck).Err, redlatch.ErrClosed)
 	time.Sleep(250 * time.Millisecond) // so that most runs find the rest closed; it is right without
 	close(goOn)
 	<-closed
@@ -62,19 +62,19 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 			wg.Go(func() {
 				h, err := c.RLock(name).Lock(t.Context())
 				if err != nil {
-					rlWant(t, err, redlatch.ErrClosed)
+					bed.Want(t, err, redlatch.ErrClosed)
 					return
 				}
 				if i%2 == 0 {
 					if err := h.Unlock(t.Context()); err != nil {
-						rlWant(t, err, redlatch.ErrClosed)
+						bed.Want(t, err, redlatch.ErrClosed)
 					}
 					return
 				}
 				first.Do(func() { close(stays) })
 				select {
 				case <-h.Context().Done(): // Close ends every hold, also those granted beside it
-					rlWant(t, context.Cause(h.Context()), redlatch.ErrClosed)
+					bed.Want(t, context.Cause(h.Context()), redlatch.ErrClosed)
 				case <-time.After(bed.Patience):
 					t.Error("a hold outlives its client")
 				}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,24 +40,6 @@ func rlLoaded(t *testing.T) *testbed.Server {
 		s.Do(t, "SCRIPT", "LOAD", script.Body)
 	}
 	return s
-}
-
-func rlAlive(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if h.Context().Err() != nil {
-		t.Fatalf("the hold's context has ended: %v", context.Cause(h.Context()))
-	}
-}
-
-// rlWant fails unless err is one of these; it may be called in any goroutine.
-func rlWant(t *testing.T, err error, sentinels ...error) {
-	t.Helper()
-	for _, want := range sentinels {
-		if errors.Is(err, want) {
-			return
-		}
-	}
-	t.Errorf("error %v, want one of %v", err, sentinels)
 }
 
 // rlSubscribed waits until n connections listen to the lock's messages, or are called when it is free.

@@ -64,7 +64,7 @@ func TestRLockTenThousandHolds(t *testing.T) {
 	}
 	t.Logf("%d renewals in %d commands, at most %d goroutines (%d before)", calls["pexpire"], calls["evalsha"], most, goroutines)
 	for _, h := range holds {
-		rlAlive(t, h)
+		bed.Alive(t, h)
 	}
 	each(func(i int) error { return holds[i].Unlock(context.Background()) })
 }

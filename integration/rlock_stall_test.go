@@ -29,7 +29,7 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	p.Delay(testbed.Replies, lease/7)
 	for end := time.Now().Add(lease + lease/4); time.Now().Before(end); time.Sleep(lease / 40) {
 		for _, h := range holds {
-			rlAlive(t, h)
+			bed.Alive(t, h)
 		}
 	}
 	if _, after := p.Connections(); after != before {
@@ -58,7 +58,7 @@ func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 	p.Cut()
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("other")))
 	bed.Eventually(t, "a renewal", func() bool {
-		rlAlive(t, h)
+		bed.Alive(t, h)
 		return h.ValidUntil().After(valid)
 	})
 	p.Delay(testbed.Replies, 0)
@@ -82,7 +82,7 @@ func TestRLockFrozenServerLosesNothing(t *testing.T) {
 		s.Thaw(t)
 		bed.Eventually(t, "the renewal of all", func() bool {
 			for _, h := range holds {
-				rlAlive(t, h)
+				bed.Alive(t, h)
 				if time.Until(h.ValidUntil()) < lease*6/10 {
 					return false
 				}

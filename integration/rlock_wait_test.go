@@ -136,7 +136,7 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 	}
 	cancel()
 	for _, w := range waiters {
-		rlWant(t, bed.Get(t, w).Err, context.Canceled)
+		bed.Want(t, bed.Get(t, w).Err, context.Canceled)
 	}
 	bed.Unlock(t, h)
 }

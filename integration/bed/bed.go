@@ -358,6 +358,51 @@ func Unlock(t *testing.T, h redlatch.Hold) {
 	}
 }
 
+// Holds are those of acquisitions that must succeed.
+func Holds(t *testing.T, from []<-chan Attempt) []redlatch.Hold {
+	t.Helper()
+	holds := make([]redlatch.Hold, len(from))
+	for i := range from {
+		holds[i] = Hold(t, from[i])
+	}
+	return holds
+}
+
+// Ended waits for the end of a hold's context and returns its cause.
+func Ended(t *testing.T, h redlatch.Hold) error {
+	t.Helper()
+	select {
+	case <-h.Context().Done():
+	case <-time.After(Patience):
+		t.Fatal("the hold's context does not end")
+	}
+	return context.Cause(h.Context())
+}
+
+// Within is a context for what must end in a test.
+func Within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Alive fails if the hold's context has ended.
+func Alive(t *testing.T, h redlatch.Hold) {
+	t.Helper()
+	if h.Context().Err() != nil {
+		t.Fatalf("the hold's context has ended: %v", context.Cause(h.Context()))
+	}
+}
+
+// Want fails unless err is one of these; it may be called in any goroutine.
+func Want(t *testing.T, err error, sentinels ...error) {
+	t.Helper()
+	if !slices.ContainsFunc(sentinels, func(want error) bool { return errors.Is(err, want) }) {
+		t.Errorf("error %v, want one of %v", err, sentinels)
+	}
+}
+
 // Eventually waits for a state that nobody announces.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

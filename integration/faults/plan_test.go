@@ -90,10 +90,7 @@ func (x *ongoing) window() *window         { return &x.windows[len(x.windows)-1]
 func (x *ongoing) chance(i int) bool { return x.seed>>(i%64)&1 == 1 }
 
 // step sets a server's clock on by so much; back does by a few seconds.
-func (x *ongoing) step(server int, by time.Duration) {
-	c := x.clocks[server]
-	c.put(x.t, c.ahead+by)
-}
+func (x *ongoing) step(server int, by time.Duration) { x.clocks[server].Step(x.t, by) }
 
 func (x *ongoing) back(server int) { x.step(server, -time.Duration(1+x.seed%5)*time.Second) }
 

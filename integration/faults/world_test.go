@@ -27,7 +27,7 @@ type world struct {
 	store   *testbed.Server
 	servers []*testbed.Server // standalone: one; masters: several
 	proxies []*testbed.Proxy  // in front of them
-	clocks  []*clockFile      // theirs, if they can be set
+	clocks  []*testbed.Clock  // theirs, if they can be set
 	guard   *testbed.SentinelSet
 	cluster *testbed.ClusterSet
 	workers []*worker // that live, or are just being replaced
@@ -91,7 +91,7 @@ func (w *world) server(p *profile) *testbed.Server {
 	if !p.clock {
 		return testbed.Standalone(w.t, p.servers...)
 	}
-	clock, env := newClock(w.t)
+	clock, env := testbed.NewClock(w.t)
 	w.clocks = append(w.clocks, clock)
 	return testbed.StandaloneEnv(w.t, env, p.servers...)
 }
@@ -301,7 +301,7 @@ func (w *world) ends(r *report, s *testbed.Server, key string, limit time.Durati
 func (w *world) left(r *report) {
 	w.tidy(r)
 	for _, c := range w.clocks {
-		c.put(w.t, 3*time.Hour) // what was written at a later time ends
+		c.Set(w.t, 3*time.Hour) // what was written at a later time ends
 	}
 	allowed := testbed.AllowKeys("redisson_lock_token:", "redlatch_void:") // a void set lasts for seconds
 	deadline := time.Now().Add(3*w.p.lease + 2*w.p.skip + 5*time.Second)

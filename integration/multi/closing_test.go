@@ -110,7 +110,7 @@ func TestClosedClientEndsTheNextTry(t *testing.T) {
 					<-front
 				}
 				bed.Unlock(t, busy)
-				want(t, bed.Get(t, got).Err, redlatch.ErrClosed)
+				bed.Want(t, bed.Get(t, got).Err, redlatch.ErrClosed)
 				open := list[0] // the server of a client that goes on
 				if slices.Contains(tc.ends, 0) {
 					open = list[2]
@@ -118,7 +118,7 @@ func TestClosedClientEndsTheNextTry(t *testing.T) {
 				open.AwaitQuiet(t)
 				before := open.CommandStats(t)
 				_, err := tc.asked(cs).Lock(t.Context())
-				want(t, err, redlatch.ErrClosed)
+				bed.Want(t, err, redlatch.ErrClosed)
 				if n := open.CommandStats(t).Sub(before).Calls["evalsha"]; n > 0 {
 					t.Errorf("%d commands were sent", n)
 				}
@@ -165,13 +165,13 @@ func TestNothingOfAWholeEndsAfterClose(t *testing.T) {
 					defer cancel()
 				}
 				for _, c := range cs[:way.ends] {
-					want(t, way.end(c), nil)
+					bed.Want(t, way.end(c), nil)
 				}
 				if slices.ContainsFunc(below, func(ctx context.Context) bool { return ctx.Err() == nil }) {
 					t.Error("some of the section's contexts go on")
 				}
-				want(t, context.Cause(h.Context()), way.cause)
-				want(t, h.Unlock(context.Background()), way.cause) // the others' locks are free
+				bed.Want(t, context.Cause(h.Context()), way.cause)
+				bed.Want(t, h.Unlock(context.Background()), way.cause) // the others' locks are free
 				if tc.name == "two" && what == "Close" {
 					free(t, list[1], "b")
 				}
@@ -198,7 +198,7 @@ func TestShutdownEndsWhoGivesBack(t *testing.T) {
 		go func() { _ = c.Shutdown(context.Background()) }()
 	}
 	a := bed.Get(t, got)
-	want(t, a.Err, redlatch.ErrClosed)
+	bed.Want(t, a.Err, redlatch.ErrClosed)
 	if took := a.At.Sub(began); took > redlatch.DefaultUnlockTimeout/2 {
 		t.Errorf("it took %v", took)
 	}

@@ -88,7 +88,7 @@ func TestErrorsOfEqualNames(t *testing.T) {
 	defer cancel()
 	_, err := m.Lock(ctx)
 	outcome(t, err, false, true)
-	want(t, err, context.DeadlineExceeded)
+	bed.Want(t, err, context.DeadlineExceeded)
 	if !strings.Contains(err.Error(), "[x ×2]") {
 		t.Errorf("it does not say of how many copies: %v", err)
 	}
@@ -107,12 +107,12 @@ func borrowers(t *testing.T, s *testbed.Server) []*redlatch.Client {
 	t.Helper()
 	opt := rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true, ForceSingleClient: true, SelectDB: 1}
 	raw, err := rueidis.NewClient(opt)
-	want(t, err, nil)
+	bed.Want(t, err, nil)
 	t.Cleanup(raw.Close)
 	var out []*redlatch.Client
 	for _, said := range []rueidis.ClientOption{opt, {}} {
 		c, err := redlatch.NewWithClient(raw, redlatch.Config{Redis: said, Logger: slog.New(slog.DiscardHandler)})
-		want(t, err, nil)
+		bed.Want(t, err, nil)
 		t.Cleanup(c.Close)
 		out = append(out, c)
 	}

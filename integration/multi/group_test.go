@@ -117,7 +117,7 @@ func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
 			t.Errorf("force: %v, %v", ok, err)
 		}
 	}
-	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 
 	q := quorum(x.Through, "q")
 	h = bed.Lock(t, t.Context(), q)
@@ -186,7 +186,7 @@ func TestEveryKindOfMember(t *testing.T) {
 	bed.Unlock(t, bed.Lock(t, h.Context(), build(cs, true)))
 	got := bed.Async(t.Context(), build(others, true))
 	_, err := build(others, true).TryLock(t.Context(), 200*time.Millisecond, 0)
-	want(t, err, redlatch.ErrNotAcquired)
+	bed.Want(t, err, redlatch.ErrNotAcquired)
 	bed.Unlock(t, h)
 	bed.Unlock(t, bed.Hold(t, got))
 
@@ -200,7 +200,7 @@ func TestEveryKindOfMember(t *testing.T) {
 	bed.Unlock(t, hu)
 	h = bed.Hold(t, got)
 	list[1].Do(t, "DEL", "n")
-	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 }
 
 // TestOwnerLivesWhileAMultiLockWaits: the last hold of the owner that a waiting
@@ -223,7 +223,7 @@ func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 			bed.Unlock(t, before)
 			bed.Unlock(t, busy)
 			h := bed.Hold(t, got)
-			alive(t, h)
+			bed.Alive(t, h)
 			for i, s := range list {
 				inner := bed.Lock(t, h.Context(), cs[i].RLock("l"))
 				count(t, s, "l", "2")
@@ -247,8 +247,8 @@ func TestUnlockNeverStopsAtTheFirst(t *testing.T) {
 	list[0].Do(t, "DEL", "a")
 	list[1].Freeze(t)
 	err := h.Unlock(t.Context())
-	want(t, err, redlatch.ErrLeaseLost)
-	want(t, err, redlatch.ErrUnavailable)
+	bed.Want(t, err, redlatch.ErrLeaseLost)
+	bed.Want(t, err, redlatch.ErrUnavailable)
 	if un, is := errors.AsType[*redlatch.UnavailableError](err); !is || un.Nodes[0].Node != list[1].Addr() {
 		t.Errorf("details %v", err)
 	}
@@ -256,8 +256,8 @@ func TestUnlockNeverStopsAtTheFirst(t *testing.T) {
 	free(t, list[3], "d")
 	list[1].Thaw(t)
 	becomeFree(t, "b", list[1])
-	want(t, h.Unlock(t.Context()), nil) // for the member without an answer
-	want(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
+	bed.Want(t, h.Unlock(t.Context()), nil) // for the member without an answer
+	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrNotHeld)
 }
 
 // TestPassingRefusalOfOneMember: a release that the server refuses for a while is tried again for each member, whatever
@@ -282,7 +282,7 @@ func TestPassingRefusalOfOneMember(t *testing.T) {
 			go func() { said <- h.Unlock(context.Background()) }()
 			bed.Eventually(t, "a release", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] > 0 })
 			s.Do(t, set[1]...)
-			want(t, <-said, nil)
+			bed.Want(t, <-said, nil)
 			becomeFree(t, "{a}2", s)
 			becomeFree(t, "{a}3", s)
 			bed.Unlock(t, outer)
@@ -318,7 +318,7 @@ func TestNoLivelockInLockstep(t *testing.T) {
 	for range 2 {
 		select {
 		case err := <-done:
-			want(t, err, nil)
+			bed.Want(t, err, nil)
 		case <-time.After(30 * time.Second): // it takes 7 s; 40 to 70 s without the pauses
 			t.Fatal("no progress")
 		}

@@ -2,7 +2,6 @@ package multi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -143,32 +142,6 @@ func plain(c *redlatch.Client, names ...string) []redlatch.Member {
 		out[i] = c.RLock(n)
 	}
 	return out
-}
-
-func want(t *testing.T, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Fatalf("error %v, want %v", err, want)
-	}
-}
-
-// alive fails if the hold's context has ended.
-func alive(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if h.Context().Err() != nil {
-		t.Fatalf("the hold has ended: %v", context.Cause(h.Context()))
-	}
-}
-
-// ended waits for the end of a hold's context and returns its cause.
-func ended(t *testing.T, h redlatch.Hold) error {
-	t.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(bed.Patience):
-		t.Fatal("the hold's context does not end")
-	}
-	return context.Cause(h.Context())
 }
 
 // listeners waits until so many clients listen to a lock's unlock messages on each server. A subscription lingers for

@@ -25,11 +25,11 @@ func TestQuorumKeepsALongLease(t *testing.T) {
 		"extended": bed.Lock(t, t.Context(), x.Lock("extended"), redlatch.WithLease(leaseTime/2)),
 		"again":    bed.Lock(t, outer.Context(), x.Lock("again"), redlatch.WithLease(long)),
 	}
-	want(t, holds["extended"].Extend(t.Context(), long), nil)
+	bed.Want(t, holds["extended"].Extend(t.Context(), long), nil)
 	asked := time.Now()
 	for ; time.Since(began) < long*2/3; time.Sleep(leaseTime / 10) {
 		for name, h := range holds {
-			alive(t, h)
+			bed.Alive(t, h)
 			if left := time.Until(h.ValidUntil()); left > leaseTime {
 				t.Errorf("%s: it counts on %v, LeaseTime is %v", name, left, leaseTime)
 			}
@@ -41,15 +41,15 @@ func TestQuorumKeepsALongLease(t *testing.T) {
 		}
 	}
 	for name, h := range holds {
-		want(t, ended(t, h), redlatch.ErrLeaseLost)
+		bed.Want(t, bed.Ended(t, h), redlatch.ErrLeaseLost)
 		if now := time.Now(); now.Before(began.Add(long-long/20)) || now.After(asked.Add(long+leaseTime)) {
 			t.Errorf("%s: it ended %v after its beginning, it was to last for %v", name, now.Sub(began), long)
 		}
 	}
 	becomeFree(t, "fixed", x.Servers...)
 	becomeFree(t, "extended", x.Servers...)
-	alive(t, outer)
-	want(t, holds["again"].Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Alive(t, outer)
+	bed.Want(t, holds["again"].Unlock(t.Context()), redlatch.ErrLeaseLost)
 	bed.Unlock(t, outer)
 }
 
@@ -97,7 +97,7 @@ func TestLostHoldIsRenewedNoMore(t *testing.T) {
 			for _, i := range tc.lost {
 				list[i].Do(t, "DEL", cmp.Or(tc.gone, "l"), "m")
 			}
-			if lost, is := errors.AsType[*redlatch.LeaseLostError](ended(t, h)); !is || lost.Reason != "member" {
+			if lost, is := errors.AsType[*redlatch.LeaseLostError](bed.Ended(t, h)); !is || lost.Reason != "member" {
 				t.Errorf("cause %v", context.Cause(h.Context()))
 			}
 			lost := time.Now()
@@ -111,8 +111,8 @@ func TestLostHoldIsRenewedNoMore(t *testing.T) {
 			bed.Eventually(t, "no hold on record", func() bool {
 				return len(cs[0].Held())+len(cs[1].Held())+len(cs[2].Held()) == 0
 			})
-			want(t, h.Extend(t.Context(), leaseTime), redlatch.ErrLeaseLost)
-			want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			bed.Want(t, h.Extend(t.Context(), leaseTime), redlatch.ErrLeaseLost)
+			bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 		})
 	}
 }
@@ -128,18 +128,18 @@ func TestLostHoldIsUnlocked(t *testing.T) {
 	own := bed.Lock(t, job, cs[1].RLock("own"))
 	h := bed.Lock(t, job, redlatch.MultiLock(cs[0].RLock("l"), cs[1].RLock("l"), cs[1].RLock("own")))
 	list[0].Do(t, "DEL", "l")
-	want(t, ended(t, h), redlatch.ErrLeaseLost)
+	bed.Want(t, bed.Ended(t, h), redlatch.ErrLeaseLost)
 	held(t, list[1], "l", "own")
-	want(t, h.Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)
+	bed.Want(t, h.Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)
 	if ttl := list[1].Int(t, "PTTL", "l"); ttl > leaseTime.Milliseconds() {
 		t.Errorf("a TTL of %d ms: a lost hold was extended", ttl)
 	}
 	time.Sleep(leaseTime / 4)
-	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	free(t, list[1], "l")
 	time.Sleep(leaseTime * 5 / 4)
 	held(t, list[1], "own")
-	alive(t, own)
+	bed.Alive(t, own)
 	bed.Unlock(t, own)
 }
 
@@ -177,7 +177,7 @@ func TestPatienceGoesByTheLeaseAskedFor(t *testing.T) {
 		}
 	}
 	cancel()
-	want(t, (<-got).Err, context.Canceled)
+	bed.Want(t, (<-got).Err, context.Canceled)
 	for _, h := range busy {
 		bed.Unlock(t, h)
 	}

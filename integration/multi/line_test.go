@@ -174,7 +174,7 @@ func TestSplitVotes(t *testing.T) {
 		}()
 	}
 	for range processes * rounds {
-		want(t, <-turns, nil)
+		bed.Want(t, <-turns, nil)
 	}
 	if count != processes*rounds {
 		t.Errorf("count %d, want %d", count, processes*rounds)

@@ -108,7 +108,7 @@ func TestQuorumThreeDown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := q.Lock(ctx)
-	want(t, err, context.DeadlineExceeded)
+	bed.Want(t, err, context.DeadlineExceeded)
 	outcome(t, err, false, true)
 
 	// One comes back: a Lock that waits goes on.
@@ -183,16 +183,16 @@ func TestQuorumLoss(t *testing.T) {
 	x.Servers[0].Kill(t)
 	x.Servers[1].Do(t, "DEL", "q")
 	time.Sleep(leaseTime * 5 / 4) // over a lease: the other three keep it
-	alive(t, h)
+	bed.Alive(t, h)
 	if left := time.Until(h.ValidUntil()); left <= 0 {
 		t.Errorf("valid for %v", left)
 	}
 	x.Servers[2].Freeze(t)
-	lost, is := errors.AsType[*redlatch.LeaseLostError](ended(t, h))
+	lost, is := errors.AsType[*redlatch.LeaseLostError](bed.Ended(t, h))
 	if late := time.Since(h.ValidUntil()); !is || lost.Reason != "member" || late > leaseTime/4 { // the checks are a third apart
 		t.Errorf("%v, %v after its deadline, the lease is %v", context.Cause(h.Context()), late, leaseTime)
 	}
-	want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	x.Servers[2].Thaw(t)
 	becomeFree(t, "q", x.Servers...)
 }
@@ -221,14 +221,14 @@ func TestQuorumExtendsAllItsCopies(t *testing.T) {
 	taken := time.Now()
 	x.Proxies[2].Delay(testbed.Replies, 100*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
-	want(t, h.Extend(ctx, 25*time.Second), nil)
+	bed.Want(t, h.Extend(ctx, 25*time.Second), nil)
 	cancel() // as one does when a call has returned
 	time.Sleep(time.Until(taken.Add(short + 500*time.Millisecond)))
 	if n := heldOn(t, x.Servers, "q"); n != 3 {
 		t.Errorf("%d copies are left after the first lease", n)
 	}
 	x.Servers[0].Do(t, "DEL", "q")
-	alive(t, h)
+	bed.Alive(t, h)
 	bed.Unlock(t, h)
 }
 
@@ -246,9 +246,9 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	extended := make(chan error, 1)
 	go func() { extended <- h.Extend(context.Background(), leaseTime) }() // finds out
 	bed.Eventually(t, "the frozen node's deadline", func() bool { return h.ValidUntil().Before(taken.Add(leaseTime)) })
-	alive(t, h)
+	bed.Alive(t, h)
 	x.Servers[2].Thaw(t)
-	want(t, <-extended, nil)
+	bed.Want(t, <-extended, nil)
 	bed.Eventually(t, "two renewed copies", func() bool { return h.ValidUntil().After(taken.Add(leaseTime)) })
 	bed.Unlock(t, o)
 	<-h.Context().Done() // with the context that it was acquired with, no more

@@ -60,11 +60,11 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 		t.Errorf("two holders, the first for %v from now", time.Until(first.ValidUntil()))
 	}
 	bed.Unlock(t, second)
-	want(t, ended(t, first), redlatch.ErrLeaseLost)
+	bed.Want(t, bed.Ended(t, first), redlatch.ErrLeaseLost)
 	for _, p := range x.Proxies {
 		p.Resume(testbed.Requests)
 	}
-	want(t, first.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Want(t, first.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	x.Servers[2].Kill(t)
 	bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside("q")))
 	if took := time.Since(restarted); took < leaseTime {
@@ -145,7 +145,7 @@ func outlives(t *testing.T, x *bed.Site, leaseTime time.Duration, h redlatch.Hol
 	t.Helper()
 	x.Servers[0].Kill(t)
 	time.Sleep(leaseTime * 5 / 4)
-	alive(t, h)
+	bed.Alive(t, h)
 	x.Servers[0].Restart(t, testbed.Empty)
 }
 
@@ -182,7 +182,7 @@ func TestQuorumOpensWhileAServerIsAway(t *testing.T) {
 			held(t, list[0], "q")
 			held(t, list[2], "q")
 			_, err := cs[1].RLock("alone").TryLock(t.Context(), 0, 0)
-			if want(t, err, redlatch.ErrUnavailable); errors.Is(err, redlatch.ErrInvalidOption) {
+			if bed.Want(t, err, redlatch.ErrUnavailable); errors.Is(err, redlatch.ErrInvalidOption) {
 				t.Error(err)
 			}
 			bed.Unlock(t, h)
@@ -226,7 +226,7 @@ func TestOpenMeetsAClusterLate(t *testing.T) {
 	proxy.Refuse()
 	l := opened(t, []string{proxy.Addr()})[0].RLock("l")
 	_, err := l.TryLock(t.Context(), 0, 0)
-	want(t, err, redlatch.ErrUnavailable)
+	bed.Want(t, err, redlatch.ErrUnavailable)
 	proxy.Admit(t)
 	err = bed.Get(t, bed.Async(context.Background(), l)).Err
 	refused, is := errors.AsType[*redlatch.ServerError](err)

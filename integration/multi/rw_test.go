@@ -36,7 +36,7 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 	w := bed.Lock(t, t.Context(), write)
 	for _, l := range []*multiLock{otherRead, otherWrite} {
 		_, err := l.TryLock(t.Context(), 200*time.Millisecond, 0)
-		want(t, err, redlatch.ErrNotAcquired)
+		bed.Want(t, err, redlatch.ErrNotAcquired)
 	}
 	r1, r2 := bed.Async(t.Context(), read), bed.Async(t.Context(), otherRead)
 	stand(t, list, "readers", 2)
@@ -88,7 +88,7 @@ func TestQuorumUpgradeIsRefusedPastWaitingWriters(t *testing.T) {
 			waiting := bed.Async(t.Context(), asks)
 			listeners(t, 1, "rw", list...)
 			again, err := asks.TryLock(h.Context(), bed.Patience, 0)
-			want(t, err, refused)
+			bed.Want(t, err, refused)
 			blocked(t, waiting)
 			bed.Unlock(t, h)
 			bed.Unlock(t, bed.Hold(t, waiting))
@@ -115,7 +115,7 @@ func TestYoungServersSayNothingOfReaders(t *testing.T) {
 
 	bed.Unlock(t, bed.Lock(t, t.Context(), otherRead))
 	if w, err := otherWrite.TryLock(t.Context(), 0, 0); err != nil {
-		want(t, err, redlatch.ErrNotAcquired)
+		bed.Want(t, err, redlatch.ErrNotAcquired)
 	} else if bed.Unlock(t, w); r.Context().Err() == nil {
 		t.Error("a writer beside a reader")
 	}

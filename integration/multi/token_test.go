@@ -226,7 +226,7 @@ func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 	if err == nil {
 		again = append(again, slow)
 	} else {
-		want(t, err, redlatch.ErrNotAcquired)
+		bed.Want(t, err, redlatch.ErrNotAcquired)
 	}
 	for _, a := range again {
 		if a.Token() != h.Token() {
@@ -248,7 +248,7 @@ func TestFencedQuorumAfterALostOne(t *testing.T) {
 	for _, s := range x.Servers[1:] {
 		s.Do(t, "DEL", "q")
 	}
-	want(t, ended(t, lost), redlatch.ErrLeaseLost)
+	bed.Want(t, bed.Ended(t, lost), redlatch.ErrLeaseLost)
 	between := bed.Lock(t, t.Context(), x.Beside("q"))
 	bed.Unlock(t, between)
 	held(t, x.Servers[0], "q")
@@ -258,7 +258,7 @@ func TestFencedQuorumAfterALostOne(t *testing.T) {
 			h.Token(), between.Token(), lost.Token(), first)
 	}
 	bed.Unlock(t, h)
-	want(t, lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Want(t, lost.Unlock(t.Context()), redlatch.ErrLeaseLost)
 }
 
 // A fenced re-entry of a quorum without a token is refused, at once: 0 would be no token, and no
@@ -267,7 +267,7 @@ func TestFencedReentryOfAQuorumWithoutToken(t *testing.T) {
 	t.Parallel()
 	x := quorums(t, 3)
 	h := bed.Lock(t, t.Context(), quorum(x.Through, "q"))
-	want(t, bed.Get(t, bed.Async(h.Context(), x.Lock("q"))).Err, redlatch.ErrInvalidOption)
+	bed.Want(t, bed.Get(t, bed.Async(h.Context(), x.Lock("q"))).Err, redlatch.ErrInvalidOption)
 	bed.Unlock(t, h)
 }
 

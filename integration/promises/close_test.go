@@ -83,7 +83,7 @@ func TestTheEndOfAClient(t *testing.T) {
 			done := drain(t, x, clients)
 			outOfTime(t, x, clients, name, len(holds))
 			for end := holds[0].ValidUntil().Add(time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				alive(t, holds[0]) // it is renewed
+				bed.Alive(t, holds[0]) // it is renewed
 			}
 			refused(t, x.Beside(name))
 			want(t, "Extend", holds[0].Extend(t.Context(), bed.Patience), nil)
@@ -110,7 +110,7 @@ func TestTheEndOfAClient(t *testing.T) {
 			h := bed.Lock(t, t.Context(), x.Kind.New(clients, name))
 			quiet(t, x)
 			outOfTime(t, x, clients, name, 1)
-			alive(t, h) // it is renewed still
+			bed.Alive(t, h) // it is renewed still
 			closeAll(clients)
 			ended(t, h, redlatch.ErrClosed)
 			refused(t, x.Beside(name))

@@ -77,6 +77,6 @@ func untouched(t *testing.T, x *bed.Site, name string, h redlatch.Hold) {
 	if err := h.Extend(t.Context(), time.Millisecond); err != nil {
 		t.Errorf("the next one's hold: %v", err)
 	}
-	alive(t, h)
+	bed.Alive(t, h)
 	refused(t, x.Lock(name))
 }

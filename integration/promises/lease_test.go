@@ -31,8 +31,8 @@ func TestLeases(t *testing.T) {
 			leave()
 			ended(t, left, context.Canceled)
 			for end := held.ValidUntil().Add(time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-				alive(t, held)
-				alive(t, outer)
+				bed.Alive(t, held)
+				bed.Alive(t, outer)
 				for _, n := range []string{name, name + "outer", name + "left"} {
 					refused(t, x.Beside(n))
 				}
@@ -161,7 +161,7 @@ func TestRenewals(t *testing.T) {
 				bed.Eventually(t, "a renewal that fails", func() bool { return time.Until(h.ValidUntil()) < lease*6/10 })
 				admit(t, x)
 				bed.Eventually(t, "a renewal", func() bool { return h.ValidUntil().After(before.Add(lease / 10)) })
-				alive(t, h)
+				bed.Alive(t, h)
 			}
 			refused(t, x.Beside(name))
 			bed.Unlock(t, h)

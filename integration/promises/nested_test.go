@@ -59,7 +59,7 @@ func TestNestedHolds(t *testing.T) {
 				want(t, "the second Unlock", inner.Unlock(context.Background()), nil)
 			}
 			want(t, "the third Unlock", inner.Unlock(context.Background()), redlatch.ErrNotHeld)
-			alive(t, outer)
+			bed.Alive(t, outer)
 			bed.Unlock(t, outer)
 		}
 	}
@@ -84,7 +84,7 @@ func TestNestedHolds(t *testing.T) {
 			for _, n := range both {
 				bed.Unlock(t, n.inner)
 				believes(t, x, n.name, n.outer)
-				alive(t, n.outer)
+				bed.Alive(t, n.outer)
 			}
 			onAll(t, x, set[1]...)
 			for _, n := range both {
@@ -104,7 +104,7 @@ func TestNestedHolds(t *testing.T) {
 				lives = bed.Lock(t, job, l)
 			}
 			ended(t, ends, redlatch.ErrLeaseLost)
-			alive(t, lives)
+			bed.Alive(t, lives)
 			refused(t, x.Beside(name))
 			if parted(x) {
 				want(t, "Unlock of what ended", ends.Unlock(t.Context()), redlatch.ErrLeaseLost)
@@ -162,7 +162,7 @@ func raised(t *testing.T, x *bed.Site, name string, lease time.Duration, raise f
 	promised := outer.ValidUntil()
 	raise(t, x, name, outer)
 	_, longest := x.Left(t, name) // one member may not have been asked
-	alive(t, outer)
+	bed.Alive(t, outer)
 	if !quorum(x) && !outer.ValidUntil().Equal(promised) {
 		t.Errorf("the outer hold's end moved by %v", outer.ValidUntil().Sub(promised))
 	}

@@ -145,8 +145,8 @@ func TestOperatorsTakeALockAway(t *testing.T) {
 				lost(t, h, redlatch.LossGone)
 			}
 			h := bed.Hold(t, next)
-			alive(t, h)
-			alive(t, elsewhere)
+			bed.Alive(t, h)
+			bed.Alive(t, elsewhere)
 			bed.Unlock(t, h)
 			bed.Unlock(t, elsewhere)
 		}

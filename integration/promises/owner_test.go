@@ -55,7 +55,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 				ended(t, h, redlatch.ErrUnlocked)
 				want(t, "a second Unlock", h.Unlock(t.Context()), redlatch.ErrNotHeld)
 				if h == first {
-					alive(t, second)
+					bed.Alive(t, second)
 				}
 			}
 			bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name)))
@@ -96,7 +96,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 				for i := range got {
 					got[i] = bed.Async(redlatch.WithOwner(t.Context(), "one"), x.Lock(name))
 				}
-				holds := allGot(t, got)
+				holds := bed.Holds(t, got)
 				settle()
 				counted(t, x, name, len(holds))
 				unlockAll(t, holds[1:])
@@ -115,7 +115,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 				got := []<-chan bed.Attempt{bed.Async(ctx, x.Lock(name)), bed.Async(ctx, x.Lock(name)), bed.Async(ctx, x.Lock(name))}
 				asked()
 				bed.Unlock(t, before)
-				unlockAll(t, allGot(t, got)) // nobody has left when the last one has entered
+				unlockAll(t, bed.Holds(t, got)) // nobody has left when the last one has entered
 			}
 		},
 		"an owner goes on to other locks, and ends with its last hold": func(t *testing.T, x *bed.Site, name string) {
@@ -123,7 +123,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			kept := context.WithoutCancel(h.Context())
 			child := bed.Lock(t, kept, x.Lock(name))
 			bed.Unlock(t, h)
-			alive(t, child)
+			bed.Alive(t, child)
 			bed.Unlock(t, bed.Lock(t, child.Context(), x.Lock(name)))
 			bed.Unlock(t, bed.Lock(t, kept, x.Lock(name)))
 			refused(t, x.Beside(name))
@@ -178,17 +178,6 @@ func miscounted(t *testing.T, x *bed.Site, name string, count int) string {
 		return fmt.Sprintf("nobody holds %d parts of %s, want %d at most", free, name, spare)
 	}
 	return ""
-}
-
-// allGot waits for several acquisitions.
-func allGot(t *testing.T, got []<-chan bed.Attempt) []redlatch.Hold {
-	t.Helper()
-	holds := make([]redlatch.Hold, len(got))
-	for i, one := range got {
-		a := entered(t, one)
-		holds[i] = a.Hold
-	}
-	return holds
 }
 
 // unlockAll unlocks at the same time, in goroutines of their own.

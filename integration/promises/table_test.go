@@ -109,14 +109,6 @@ func waits(t *testing.T, x *bed.Site, name string) <-chan bed.Attempt {
 	return got
 }
 
-// alive fails if the hold's context has ended.
-func alive(t *testing.T, h redlatch.Hold) {
-	t.Helper()
-	if h.Context().Err() != nil {
-		t.Fatalf("the hold's context has ended: %v", context.Cause(h.Context()))
-	}
-}
-
 // want fails if the error matches none of these.
 func want(t *testing.T, what string, err error, sentinels ...error) {
 	t.Helper()
@@ -140,12 +132,7 @@ func oneOf(err error, sentinels []error) bool {
 // ended waits until the hold's context has ended for this cause.
 func ended(t *testing.T, h redlatch.Hold, cause error) {
 	t.Helper()
-	select {
-	case <-h.Context().Done():
-	case <-time.After(bed.Patience):
-		t.Fatalf("the hold's context does not end")
-	}
-	if got := context.Cause(h.Context()); !errors.Is(got, cause) {
+	if got := bed.Ended(t, h); !errors.Is(got, cause) {
 		t.Errorf("the hold's context ended with %v, want %v", got, cause)
 	}
 }

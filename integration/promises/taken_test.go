@@ -28,7 +28,7 @@ func TestWhoseLockWasTakenAway(t *testing.T) {
 			want(t, "Extend of the old hold", old.Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)
 			want(t, "Unlock of the old hold", old.Unlock(t.Context()), redlatch.ErrLeaseLost)
 			want(t, "its second Unlock", old.Unlock(t.Context()), redlatch.ErrNotHeld)
-			alive(t, anew)
+			bed.Alive(t, anew)
 			refused(t, x.Beside(name))
 			bed.Unlock(t, anew)
 		},

@@ -49,7 +49,7 @@ func TestAHoldInTrouble(t *testing.T) {
 			onAll(t, x, "CONFIG", "SET", "maxmemory", "1")
 			defer onAll(t, x, "CONFIG", "SET", "maxmemory", "0")
 			for end := time.Now().Add(2 * lease); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				alive(t, h)
+				bed.Alive(t, h)
 			}
 			want(t, "Extend", h.Extend(t.Context(), time.Minute), nil)
 			if left := time.Until(h.ValidUntil()); !quorum(x) && left < 50*time.Second {
@@ -138,7 +138,7 @@ func TestAHoldInTrouble(t *testing.T) {
 				})
 			}
 			loops.Wait()
-			alive(t, h)
+			bed.Alive(t, h)
 			bed.Unlock(t, h)
 		}
 	}

@@ -168,5 +168,5 @@ func TestReadersLookTogether(t *testing.T) {
 		t.Errorf("%d commands in %d s", n, seconds)
 	}
 	bed.Unlock(t, h)
-	unlock(t, allGot(t, got)...)
+	unlock(t, bed.Holds(t, got)...)
 }

@@ -100,15 +100,6 @@ func within(t *testing.T, limit time.Duration, from <-chan bed.Attempt) redlatch
 	return h
 }
 
-func allGot(t *testing.T, got []<-chan bed.Attempt) []redlatch.Hold {
-	t.Helper()
-	holds := make([]redlatch.Hold, 0, len(got))
-	for _, from := range got {
-		holds = append(holds, bed.Hold(t, from))
-	}
-	return holds
-}
-
 // blocked fails if the acquisition returns within a moment.
 func blocked(t *testing.T, who string, from <-chan bed.Attempt) {
 	t.Helper()

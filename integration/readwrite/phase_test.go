@@ -35,7 +35,7 @@ func TestReadersEnterTogetherAfterAWrite(t *testing.T) {
 	}
 	waiting(t, s, "readers", clients*each)
 	unlock(t, w)
-	unlock(t, allGot(t, readers)...)
+	unlock(t, bed.Holds(t, readers)...)
 	for _, from := range writers {
 		unlock(t, bed.Hold(t, from))
 	}
@@ -261,7 +261,7 @@ func TestDeadWaitersArePassedOver(t *testing.T) {
 			blocked(t, "the reader", back)
 			p.Kill(t)
 			unlock(t, within(t, skip+soon, back), r)
-			unlock(t, allGot(t, later)...)
+			unlock(t, bed.Holds(t, later)...)
 		})
 	}
 	t.Run("reader", func(t *testing.T) {

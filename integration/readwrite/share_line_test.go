@@ -37,7 +37,7 @@ func TestShareLineCostsOneCommand(t *testing.T) {
 		var holds []redlatch.Hold
 		n := scripts(t, s, func() {
 			unlock(t, inside)
-			holds = allGot(t, got)
+			holds = bed.Holds(t, got)
 		})
 		// The unlock, the grant, and the next writer's looks.
 		if t.Logf("own %v: %d commands", own, n); n > 6 {
@@ -82,13 +82,13 @@ func TestShareLineKeepsWritersTurn(t *testing.T) {
 	if err := <-gone; !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
 	}
-	holds := allGot(t, before)
+	holds := bed.Holds(t, before)
 	for _, ch := range after {
 		blocked(t, "a reader that came after the second writer", ch)
 	}
 	unlock(t, append(holds, reader)...)
 	unlock(t, within(t, 10*time.Second, second))
-	unlock(t, allGot(t, after)...)
+	unlock(t, bed.Holds(t, after)...)
 	empty(t, s)
 }
 
@@ -156,7 +156,7 @@ func TestShareLineOfOneOwner(t *testing.T) {
 	inLine(t, len(got)-1)
 	waiting(t, s, "readers", 2) // the first one, and the one with a lease of its own
 	unlock(t, w)
-	holds := append(allGot(t, got), <-fixed)
+	holds := append(bed.Holds(t, got), <-fixed)
 	if _, err := l.WriteLock().TryLock(owner, 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
 		t.Error(err)
 	}
@@ -183,7 +183,7 @@ func TestShareLineOwnerGotInElsewhere(t *testing.T) {
 	blocked(t, "a reader of another owner", got[1])
 	unlock(t, again, past, inside)
 	unlock(t, within(t, 10*time.Second, writer))
-	unlock(t, allGot(t, got)...)
+	unlock(t, bed.Holds(t, got)...)
 	empty(t, s)
 }
 

@@ -85,7 +85,7 @@ func TestShareWhoComesTogether(t *testing.T) {
 					time.Sleep(tc.tenure + tc.tenure/2)
 				}
 				trap.Release()
-				unlock(t, allGot(t, stay)...)
+				unlock(t, bed.Holds(t, stay)...)
 				for _, from := range leaves {
 					if a := bed.Get(t, from); a.Err == nil {
 						unlock(t, a.Hold)

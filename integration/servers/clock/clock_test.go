@@ -19,13 +19,12 @@ const lease = 3500 * time.Millisecond
 // the holder hears of it within a check's time; back, they last longer, and the holder keeps it. Either way everybody who
 // waits gets the lock in turn, beside readers the writers, tokens increase, and nothing is left behind.
 func TestSteps(t *testing.T) {
-	lib := library(t)
 	for _, k := range bed.Kinds() {
 		for _, by := range []time.Duration{time.Hour, -time.Hour} {
 			if k.Servers == 1 {
 				t.Run(k.Name+" "+by.String(), func(t *testing.T) {
 					t.Parallel()
-					stepped(t, start(t, lib), k, by)
+					stepped(t, start(t), k, by)
 				})
 			}
 		}

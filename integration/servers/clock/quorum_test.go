@@ -24,9 +24,8 @@ func copies(t *testing.T, leaseTime time.Duration, addrs ...string) []redlatch.M
 // three are servers of copies.
 func three(t *testing.T) (servers []*server, addrs []string) {
 	t.Helper()
-	lib := library(t)
 	for range 3 {
-		s := start(t, lib)
+		s := start(t)
 		servers, addrs = append(servers, s), append(addrs, s.Addr())
 	}
 	return servers, addrs

@@ -278,7 +278,7 @@ func TestAClientThatKnowsNoNodeYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	bed.Unlock(t, lock(t, c))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock(name)))
 }
 
 // newcomer knows no node of its cluster before its first command that has a key.
@@ -336,7 +336,7 @@ func TestAPasswordThatIsChangedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	bed.Unlock(t, lock(t, c))
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock(name)))
 	s.Do(t, "ACL", "SETUSER", "app", "resetpass", ">other")
 	s.Do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	// What was under way as the connection ended may have been lost: that is transient.

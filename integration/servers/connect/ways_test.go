@@ -236,7 +236,7 @@ func TestEachWayToConnect(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := start(t)
 			first, second := dial(t, w), dial(t, w)
-			hold := lock(t, first)
+			hold := bed.Lock(t, t.Context(), first.RLock(name))
 			waiter := bed.Async(t.Context(), second.RLock(name))
 			listening(t, w)
 			bed.Unlock(t, hold)
@@ -269,11 +269,6 @@ func dial(t *testing.T, w way) *redlatch.Client {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-func lock(t *testing.T, c *redlatch.Client) redlatch.Hold {
-	t.Helper()
-	return bed.Lock(t, t.Context(), c.RLock(name))
 }
 
 // listening returns once somebody listens for the lock, on any server.

@@ -169,7 +169,7 @@ func TestScriptsHaveABound(t *testing.T) {
 			for _, op := range operations(c, release) {
 				s.Do(t, "CONFIG", "RESETSTAT")
 				before := s.CommandStats(t)
-				err := op.do(within(t, 20*time.Second))
+				err := op.do(bed.Within(t, 20*time.Second))
 				bounded(t, s, op.name, before, err)
 			}
 		})

@@ -109,14 +109,14 @@ func TestFairScriptsHaveABound(t *testing.T) {
 				}},
 			} {
 				s.Do(t, "CONFIG", "RESETSTAT")
-				err := op.do(within(t, time.Minute))
+				err := op.do(bed.Within(t, time.Minute))
 				if _, waited := errors.AsType[*redlatch.NotAcquiredError](err); err != nil && !waited {
 					t.Errorf("%s: %.300v", op.name, err)
 				}
 				boundedRuns(t, s, op.name)
 			}
 			if all[name].ends {
-				if err := attempt(within(t, time.Minute), l, 50*time.Second); err != nil {
+				if err := attempt(bed.Within(t, time.Minute), l, 50*time.Second); err != nil {
 					t.Errorf("the lock can't be acquired: %.300v", err)
 				}
 				boundedRuns(t, s, "lock")

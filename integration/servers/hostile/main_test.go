@@ -3,21 +3,12 @@
 package hostile
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch/integration/bed"
 )
 
 func TestMain(m *testing.M) { bed.Main(m) }
-
-// within is a ctx for a call that must not take long.
-func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // java is an owner of Redisson's, by number.
 const java = "6d4e6c1a-0000-4000-8000-00000000000a:"

@@ -21,7 +21,7 @@ import (
 func rows(t *testing.T, c *redlatch.Client) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
-	for in, err := range c.Locks(within(t, 20*time.Second), "") {
+	for in, err := range c.Locks(bed.Within(t, 20*time.Second), "") {
 		if err != nil {
 			t.Fatalf("%.400v", err)
 		}
@@ -115,7 +115,7 @@ func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	for _, name := range []string{"fair", "rw"} {
-		in, err := c.Inspect(within(t, time.Minute), name)
+		in, err := c.Inspect(bed.Within(t, time.Minute), name)
 		if err != nil {
 			t.Error(err)
 		}
@@ -197,16 +197,16 @@ func TestSpoiledKeysAreNamed(t *testing.T) {
 				}
 			}
 			if tc.waits {
-				told("waiting", attempt(within(t, 20*time.Second), l, 10*time.Second))
+				told("waiting", attempt(bed.Within(t, 20*time.Second), l, 10*time.Second))
 			}
 			if err := release(t.Context()); err != nil {
 				t.Errorf("unlock: %v", err)
 			}
-			if err := attempt(within(t, 20*time.Second), l, 0); tc.free || err != nil {
+			if err := attempt(bed.Within(t, 20*time.Second), l, 0); tc.free || err != nil {
 				told("the free lock", err)
 			}
 			s.Do(t, "DEL", tc.key)
-			if err := attempt(within(t, 20*time.Second), l, 10*time.Second); err != nil {
+			if err := attempt(bed.Within(t, 20*time.Second), l, 10*time.Second); err != nil {
 				t.Errorf("after the DEL: %v", err)
 			}
 		})
@@ -221,7 +221,7 @@ func TestARecordThatCantBeRead(t *testing.T) {
 	key := luascript.OnceKey("job")
 	run := func(period time.Duration) bool {
 		t.Helper()
-		ran, err := c.Once("job").Do(within(t, 20*time.Second), period, func(context.Context) error { return nil })
+		ran, err := c.Once("job").Do(bed.Within(t, 20*time.Second), period, func(context.Context) error { return nil })
 		if err != nil {
 			t.Errorf("%.200v", err)
 		}

@@ -101,7 +101,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 				link, h, names := dial(t, resp2, "", "many", many)
 				proxy.Delay(testbed.Replies, pause)
 				defer proxy.Delay(testbed.Replies, 0)
-				ctx := within(t, time.Minute)
+				ctx := bed.Within(t, time.Minute)
 				began := time.Now()
 				if err := errors.Join(link.Subscribe(ctx, names, false), h.is(names...)); err != nil {
 					t.Error(err)
@@ -115,7 +115,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 			})
 			t.Run("moved", func(t *testing.T) {
 				link, h, names := dial(t, resp2, "", "moved", 6)
-				ctx := within(t, time.Minute)
+				ctx := bed.Within(t, time.Minute)
 				some := slices.Insert(slices.Clone(names), 3, foreign)
 				if err := link.Subscribe(ctx, some, false); err == nil || errors.Is(err, pubsub.ErrRefused) || !strings.Contains(err.Error(), "MOVED") {
 					t.Errorf("subscribed with %v", err)
@@ -132,7 +132,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 			t.Run("refused", func(t *testing.T) {
 				link, h, names := dial(t, resp2, "few", "ours", 6)
 				_, _, others := dial(t, resp2, "few", "others", 2)
-				err := link.Subscribe(within(t, time.Minute), slices.Insert(slices.Clone(names), 3, others...), false)
+				err := link.Subscribe(bed.Within(t, time.Minute), slices.Insert(slices.Clone(names), 3, others...), false)
 				var refused pubsub.RefusedError
 				if !errors.As(err, &refused) || len(refused) != len(others) {
 					t.Fatalf("subscribed with %v", err)

@@ -30,7 +30,7 @@ func TestClusterKinds(t *testing.T) {
 				began, done, turns := time.Now(), make(chan error, each), 0 // the turns are guarded by the lock
 				for i := range each {
 					go func() {
-						done <- redlatch.Do(within(t, 30*time.Second), on(k, clients[i%3], name), func(context.Context) error {
+						done <- redlatch.Do(bed.Within(t, 30*time.Second), on(k, clients[i%3], name), func(context.Context) error {
 							was := turns
 							time.Sleep(2 * time.Millisecond)
 							turns = was + 1

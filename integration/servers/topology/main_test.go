@@ -70,14 +70,6 @@ func elsewhere(t *testing.T, set *testbed.ClusterSet, slot int) *testbed.Server 
 	return masters[0]
 }
 
-// within is a context for everything that must end in a test.
-func within(t *testing.T, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // take locks within a minute: two sentinels that vote for themselves at the same time try again 10 s later.
 func take(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold { //nolint:revive // t first, as in testing
 	t.Helper()

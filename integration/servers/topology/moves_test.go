@@ -102,7 +102,7 @@ func outlive(t *testing.T, d deployment, happens happening, c, other *redlatch.C
 	for _, name := range names {
 		p := pairs[name]
 		// Kept or lost where a master dies depends on what the replica had and on how long the takeover took.
-		err := p.hold.Unlock(within(t, 20*time.Second))
+		err := p.hold.Unlock(bed.Within(t, 20*time.Second))
 		if died := errors.Is(err, redlatch.ErrLeaseLost) || errors.Is(err, redlatch.ErrUnavailable); err != nil && (happens.keep || !died) {
 			t.Errorf("%s: Unlock: %v", name, err)
 		}

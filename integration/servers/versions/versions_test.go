@@ -66,7 +66,7 @@ var promises = []struct {
 		}
 		x.Do(x.T, set...) // holds for scripts, too, but not on Redis 6.0, as docs/SERVERS.md says
 		defer x.Do(x.T, back...)
-		bed.Unlock(x.T, lock(x.T, x.a[0].RLock("few")))
+		bed.Unlock(x.T, bed.Lock(x.T, x.T.Context(), x.a[0].RLock("few")))
 	}},
 }
 
@@ -117,11 +117,6 @@ func TestEveryVersion(t *testing.T) {
 	}
 }
 
-func lock(t *testing.T, l redlatch.Locker) redlatch.Hold {
-	t.Helper()
-	return bed.Lock(t, t.Context(), l)
-}
-
 func busy(t *testing.T, l redlatch.Locker) {
 	t.Helper()
 	if _, err := l.TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {
@@ -153,7 +148,7 @@ func silent(t *testing.T, after time.Duration, waits ...<-chan bed.Attempt) {
 // handOver shows that a busy lock is busy, and that its unlock wakes who waits.
 func handOver(t *testing.T, mine, other redlatch.Locker, waiting func()) {
 	t.Helper()
-	h := lock(t, mine)
+	h := bed.Lock(t, t.Context(), mine)
 	busy(t, other)
 	got := bed.Async(t.Context(), other)
 	waiting()
@@ -192,7 +187,7 @@ func exclusion(x site, k bed.Kind, name string) {
 
 func reentry(x site, k bed.Kind, name string) {
 	l := k.New(x.a, name)
-	outer := lock(x.T, l)
+	outer := bed.Lock(x.T, x.Context(), l)
 	inner := bed.Lock(x.T, outer.Context(), l)
 	if inner.Token() != outer.Token() || k.Name == "fenced" && outer.Token() == 0 {
 		x.Errorf("tokens %d and %d", outer.Token(), inner.Token())
@@ -208,7 +203,7 @@ func reentry(x site, k bed.Kind, name string) {
 	bed.Unlock(x.T, inner)
 	busy(x.T, k.Excluded(x.b, name))
 	bed.Unlock(x.T, outer)
-	next := lock(x.T, k.New(x.b, name))
+	next := bed.Lock(x.T, x.Context(), k.New(x.b, name))
 	if k.Name == "fenced" && next.Token() <= outer.Token() {
 		x.Errorf("token %d after %d", next.Token(), outer.Token())
 	}
@@ -234,7 +229,7 @@ func force(x site, k bed.Kind, name string) {
 			return ok, err
 		},
 	} {
-		h := lock(x.T, k.New(x.a, name))
+		h := bed.Lock(x.T, x.Context(), k.New(x.a, name))
 		st, err := l.State(x.Context())
 		forced, failed := force()
 		lost := h.Unlock(x.Context())
@@ -285,7 +280,7 @@ func overdue(x site, k bed.Kind, name string) {
 }
 
 func fair(x site) {
-	h := lock(x.T, x.a[0].FairLock("f"))
+	h := bed.Lock(x.T, x.Context(), x.a[0].FairLock("f"))
 	var queue []<-chan bed.Attempt
 	for i := range 4 {
 		queue = append(queue, bed.Async(x.Context(), []*redlatch.Client{x.b[0], x.a[0]}[i%2].FairLock("f")))
@@ -301,7 +296,7 @@ func fair(x site) {
 
 func readWrite(x site) {
 	t, one, other := x.T, x.a[0].ReadWriteLock("rw"), x.b[0].ReadWriteLock("rw")
-	r1, r2 := lock(t, one.ReadLock()), lock(t, other.ReadLock())
+	r1, r2 := bed.Lock(t, t.Context(), one.ReadLock()), bed.Lock(t, t.Context(), other.ReadLock())
 	if _, err := one.WriteLock().TryLock(r1.Context(), 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
 		t.Errorf("%v, want ErrUpgrade", err)
 	}
@@ -324,7 +319,7 @@ func readWrite(x site) {
 func outOfMemory(x site) {
 	var holds []redlatch.Hold
 	for _, k := range kinds() {
-		holds = append(holds, lock(x.T, k.New(x.a, bed.Name(k.Name, "held"))))
+		holds = append(holds, bed.Lock(x.T, x.T.Context(), k.New(x.a, bed.Name(k.Name, "held"))))
 	}
 	x.Do(x.T, "CONFIG", "SET", "maxmemory", "1")
 	for i, k := range kinds() {
@@ -344,7 +339,7 @@ func refused(x site, set, back []string) {
 	var holds []redlatch.Hold
 	var tries, waits, unlocks []<-chan bed.Attempt
 	for _, k := range kinds() {
-		holds = append(holds, lock(x.T, k.New(x.a, bed.Name(k.Name, "held"))))
+		holds = append(holds, bed.Lock(x.T, x.T.Context(), k.New(x.a, bed.Name(k.Name, "held"))))
 	}
 	x.Do(x.T, set...)
 	for i, k := range kinds() {
