@@ -1,7 +1,6 @@
 package promises
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ func TestWhoseLockWasTakenAway(t *testing.T) {
 			job, l := redlatch.WithOwner(t.Context(), "job"), x.Lock(name)
 			old := bed.Lock(t, job, l, redlatch.WithLease(brief(x)))
 			next := bed.Lock(t, t.Context(), x.Beside(name))
-			want(t, "the old hold's end", context.Cause(old.Context()), redlatch.ErrLeaseLost)
+			ended(t, old, redlatch.ErrLeaseLost)
 			refusedTo(t, job, l)
 			bed.Unlock(t, next)
 			anew := bed.Lock(t, job, l)
