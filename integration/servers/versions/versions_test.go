@@ -66,7 +66,7 @@ var promises = []struct {
 		}
 		x.Do(x.T, set...) // holds for scripts, too, but not on Redis 6.0, as docs/SERVERS.md says
 		defer x.Do(x.T, back...)
-		bed.Unlock(x.T, bed.Lock(x.T, x.T.Context(), x.a[0].RLock("few")))
+		bed.Unlock(x.T, bed.Lock(x.T, x.Context(), x.a[0].RLock("few")))
 	}},
 }
 
@@ -319,7 +319,7 @@ func readWrite(x site) {
 func outOfMemory(x site) {
 	var holds []redlatch.Hold
 	for _, k := range kinds() {
-		holds = append(holds, bed.Lock(x.T, x.T.Context(), k.New(x.a, bed.Name(k.Name, "held"))))
+		holds = append(holds, bed.Lock(x.T, x.Context(), k.New(x.a, bed.Name(k.Name, "held"))))
 	}
 	x.Do(x.T, "CONFIG", "SET", "maxmemory", "1")
 	for i, k := range kinds() {
@@ -339,7 +339,7 @@ func refused(x site, set, back []string) {
 	var holds []redlatch.Hold
 	var tries, waits, unlocks []<-chan bed.Attempt
 	for _, k := range kinds() {
-		holds = append(holds, bed.Lock(x.T, x.T.Context(), k.New(x.a, bed.Name(k.Name, "held"))))
+		holds = append(holds, bed.Lock(x.T, x.Context(), k.New(x.a, bed.Name(k.Name, "held"))))
 	}
 	x.Do(x.T, set...)
 	for i, k := range kinds() {
