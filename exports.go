@@ -207,7 +207,7 @@ var (
 )
 
 // WithLease gives an acquisition a fixed lease, which is not renewed: the hold ends at most
-// that long after the acquisition; see [lock.WithLease].
+// that long after the acquisition, unless [Hold].Extend moves that; see [lock.WithLease].
 func WithLease(lease time.Duration) AcquireOption { return lock.WithLease(lease) }
 
 // IfOwner makes ForceUnlock end the holds of this owner only; see [lock.IfOwner].
@@ -240,7 +240,8 @@ func ShareReads() Option { return rwlock.ShareReads() }
 // by readers that stand back for a waiting writer and by writers behind a reader whose
 // turn it is. Other kinds refuse it. A waiter whose process died delays the others by no
 // more than this. A living waiter that sends no heartbeat for longer, because its machine
-// or network stood still, loses its place and queues up again.
+// or network stood still, loses its place and queues up again. Waiters of a FairLock and
+// readers may find a lock that became free without a message (a DEL) a fifth of it late.
 //
 // The default is [DefaultSkipAfter]. A value below [MinSkipAfter] or above
 // [MaxSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of one name may

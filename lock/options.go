@@ -17,10 +17,10 @@ type AcquireSettings struct {
 }
 
 // WithLease gives the hold a fixed lease: the hold ends at most that long after the
-// acquisition, and the watchdog does not renew it. The hold's context ends a little
-// earlier, with cause [ErrLeaseLost]. Choose a lease longer than the slowest run of the
-// critical section. 0 means the watchdog; a negative lease or one below a millisecond is
-// an [ErrInvalidOption] of the acquisition.
+// acquisition, unless [Hold].Extend moves that, and the watchdog does not renew it. The
+// hold's context ends a little earlier, with cause [ErrLeaseLost]. Choose a lease longer
+// than the slowest run of the critical section. 0 means the watchdog; a negative lease or
+// one below a millisecond is an [ErrInvalidOption] of the acquisition.
 func WithLease(lease time.Duration) AcquireOption {
 	return func(s *AcquireSettings) { s.Lease = lease }
 }

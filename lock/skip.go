@@ -23,7 +23,8 @@ const (
 // a waiting writer, and writers behind a reader whose turn it is. A living waiter whose
 // heartbeats are delayed for longer (a machine that stood still, a broken network) loses
 // its place and queues up again. Heartbeats are sent every fifth of the skip time, one
-// command for all waiters of a client and lock.
+// command for all waiters of a client and lock. Waiters of a FairLock and readers may
+// find a lock that became free without a message (a DEL) so late, too.
 //
 // A value below [MinSkipAfter] or above [MaxSkipAfter] is an [ErrInvalidOption] of every
 // call, as is any value for a lock whose waiters have no place on the server (RLock).
