@@ -46,7 +46,7 @@ func onePerKey(client *redlatch.Client, key func(*http.Request) string, wait tim
 		const watchdog = 0
 		hold, err := client.RLock(key(r)).TryLock(r.Context(), wait, watchdog)
 		switch {
-		case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrClosed):
+		case errors.Is(err, redlatch.ErrUnavailable), errors.Is(err, redlatch.ErrReplicaAcks), errors.Is(err, redlatch.ErrClosed):
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
 		case errors.Is(err, redlatch.ErrNotAcquired):
