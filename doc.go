@@ -47,8 +47,8 @@
 //
 // # Holds
 //
-// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name, Owner. Types of package lock have their
-// names here, too: go doc lock.Hold shows the signatures.
+// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name, Owner. Types of package lock have
+// their names here, too: go doc lock.Hold shows the signatures.
 //
 // The context carries the owner, as the thread does in Java. Each acquisition whose ctx carries no owner makes a new
 // owner. So goroutines that share a lock object, or a request's context, exclude each other. Acquiring the same lock
@@ -61,8 +61,8 @@
 // it while the section still runs would let another holder in.
 //
 // The server can lose a key, and a process can be cut off from the server. A hold has a local deadline, which passes
-// before the lease can run out on the server. When it passes without a renewal, or when the watchdog finds the
-// lock gone, the hold's context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context
+// before the lease can run out on the server. When it passes without a renewal, or when the watchdog finds the lock
+// gone, the hold's context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context
 // stops then. Fence what must not be written late: [Fenced].
 //
 // # Options
@@ -72,9 +72,9 @@
 //
 // # Errors
 //
-// [ErrNotAcquired] says that the lock was busy, or that ctx ended. [ErrUnavailable] says that a server failed or
-// was silent. No error of a lock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has a table of
-// them. Detail types such as [NotAcquiredError] tell more, with errors.As.
+// [ErrNotAcquired] says that the lock was busy until the wait, or ctx, ended. [ErrUnavailable] says that a server
+// failed or was silent. No error of a lock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has
+// a table of them. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
 // # For operators
 //
