@@ -29,7 +29,7 @@ func TestRunbookOutputs(t *testing.T) {
 		Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindFair, Mode: redlatch.ModeLock, Remaining: 27 * time.Second,
 		Token: 1795317008957847, HolderCount: 1, QueueLength: 2, Processes: 1,
 		Holders: []redlatch.Holder{{
-			Process: pod7, Owner: seven + ":g1f-mwr9e5v7.1a.4100", Mode: redlatch.ModeLock, Count: 1, Remaining: 27 * time.Second,
+			Process: pod7, Owner: seven + ":g1f-mwr9e2pb.1a.4100", Mode: redlatch.ModeLock, Count: 1, Remaining: 27 * time.Second,
 			AskedSince: ago(67100 * time.Millisecond), HeldSince: ago(63 * time.Second), TraceID: "fc8373abcaab18957461bffbdffc39d7",
 		}},
 		Queue: []redlatch.Waiter{
@@ -88,10 +88,10 @@ func TestRunbookOutputs(t *testing.T) {
 	})
 	printed("watch of one that died", func(out io.Writer) {
 		f, free := follower{}, left
-		left.At, free.At, free.Holders = at.Add(30*time.Second), at.Add(37*time.Second), nil
+		left.At, free.At, free.Holders = at.Add(20*time.Second), at.Add(37*time.Second), nil
 		alive := left
 		alive.At, alive.Holders = at.Add(7*time.Second), []redlatch.Holder{orders.Holders[0]}
-		alive.Holders[0].Remaining, left.Holders[0].Remaining = 30*time.Second, 7*time.Second
+		alive.Holders[0].Remaining, left.Holders[0].Remaining = 30*time.Second, 17*time.Second
 		f.changes(alive)
 		screen{}.changes(out, left.At, f.changes(left))
 		screen{}.changes(out, free.At, f.changes(free))
