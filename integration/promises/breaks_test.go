@@ -87,7 +87,7 @@ var breaks = []struct {
 	{
 		"the watchdog tells no loss", "internal/held/renewal.go",
 		"if !s.final && !s.dead { // else it is our own release that was found", "if false {",
-		"TestALostLockIsTold/plain/it_is_deleted,_and_is_renewed_or_fixed", "no check found it",
+		"TestALostLockIsTold/plain/it_is_deleted,_and_is_renewed_or_fixed", "the hold's context does not end",
 	},
 	{
 		"a local deadline passes a minute late", "internal/lease/deadline.go",
@@ -179,7 +179,7 @@ var breaks = []struct {
 	{
 		"a reader's turn of a lost hold's late command stays", "rwlock/readkind.go",
 		"k.free(f, void, void > 0)", "k.free(f, void, false)",
-		"TestALateCommandOfALostHoldKeepsNoPlace/read", "no key left",
+		"TestALateCommandOfALostHoldKeepsNoPlace/read", "is kept for nobody",
 	},
 	{
 		"a partial release sets its own lease", "internal/luascript/shrink.lua",

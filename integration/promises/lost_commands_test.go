@@ -210,6 +210,11 @@ func TestALateCommandOfALostHoldKeepsNoPlace(t *testing.T) {
 			bed.Eventually(t, "late commands are refused", func() bool { return x.Servers[0].Int(t, "EXISTS", luascript.VoidKey(name)) == 1 })
 			want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 			bed.Unlock(t, next)
+			if again, err := x.Beside(name).TryLock(t.Context(), 0, 0); err != nil {
+				t.Errorf("the free lock is kept for nobody: %v", err)
+			} else {
+				bed.Unlock(t, again)
+			}
 			bed.Eventually(t, "no key left", func() bool { return len(x.Keys(t, name)) == 0 })
 		})
 	}
