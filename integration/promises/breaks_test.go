@@ -234,7 +234,7 @@ var breaks = []struct {
 	{
 		"a read release takes whatever is there", "internal/luascript/rw_read_release.lua",
 		"local done = pcall('HDEL', LOCK, field)", "local done = pcall('DEL', LOCK)",
-		"TestALostCommandChangesNothing/read/lock_and_unlock", "the next one's hold",
+		"TestALostCommandChangesNothing/read/lock_and_unlock", "one holder",
 	},
 	{
 		"no lease is set for a fair lock", "internal/luascript/enter.lua",
@@ -348,11 +348,6 @@ var breaks = []struct {
 	{
 		"a mapped name may be empty", "config.go", "\t\t\tif key == \"\" {", "\t\t\tif false {",
 		"TestEverythingNamesTheLockAsItsCallerDid/plain", "a name that the mapper makes nothing of: <nil>",
-	},
-	{
-		"a retry takes a second place", "internal/luascript/fair_acquire.lua",
-		"local want, until_ms, place = call('HGET', WANTS, field), 0, nil", "local want, until_ms, place = call('ZREM', SCORES, field) and nil, 0, nil",
-		"TestALostCommandChangesNothing/fair/wait,_lock_and_unlock/the_request_is_lost", "does not return",
 	},
 	{
 		"a waiter whose place is gone is not told", "fairlock/kind.go",
