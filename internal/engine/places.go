@@ -8,7 +8,6 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/sender"
 )
 
@@ -80,14 +79,11 @@ func (w *places) stop() {
 // add begins to keep a place alive; first is when it needs the first refresh, 0:
 // after Every.
 func (w *places) add(a *acquisition, q kind.Queuer, first time.Duration) *place {
-	p := &place{a: a, q: q, index: -1}
+	p := &place{a: a, q: q, index: -1, slot: a.about().lock.Slot()}
 	if a.bid != nil {
 		p.poke = a.bid.poke
 	} else {
 		p.poke = a.waiter.Poke
-	}
-	if w.core.topo.Cluster {
-		p.slot = luascript.Slot(a.about().lock.of.Key)
 	}
 	if first <= 0 {
 		first = q.Every()
