@@ -44,9 +44,9 @@ import (
 //	wait 1s, until a         a call is over
 func TestEngine(t *testing.T) {
 	texts.Each(t, "testdata/scenes/*.txt", 10, func(t *testing.T, text string) string {
-		var got strings.Builder
-		synctest.Test(t, func(t *testing.T) { play(t, text, &got) })
-		return got.String()
+		var got string
+		synctest.Test(t, func(t *testing.T) { got = play(t, text) })
+		return got
 	})
 }
 
@@ -71,7 +71,7 @@ type sceneCall struct {
 	ended bool // its hold's context, as has been told
 }
 
-func play(t *testing.T, text string, out *strings.Builder) {
+func play(t *testing.T, text string) string {
 	sc := &scene{t: t, overs: map[string]func(bool){}}
 	if strings.Contains(text, "\n> by hand\n") {
 		sc.b, sc.core = newByHand(t, nil)
@@ -83,30 +83,21 @@ func play(t *testing.T, text string, out *strings.Builder) {
 		})
 		sc.other = second(t, sc.f)
 	}
-	for line := range strings.Lines(text) {
-		command, is := strings.CutPrefix(strings.TrimSpace(line), "> ")
-		if strings.HasPrefix(line, "#") || line == "\n" {
-			out.WriteString(line)
-		}
-		if !is {
-			continue
-		}
-		fmt.Fprintf(out, "> %s\n", command)
-		for one := range strings.SplitSeq(command, "; ") {
+	played := texts.Play(text, func(commands []string) (all []string) {
+		for _, one := range commands {
 			if said := sc.do(strings.Fields(one)); said != "" {
-				fmt.Fprintln(out, said)
+				all = append(all, said)
 			}
 		}
-		for _, what := range sc.news() {
-			fmt.Fprintln(out, what)
-		}
-	}
+		return append(all, sc.news()...)
+	})
 	if sc.f != nil {
 		sc.f.onBefore(nil)
 	}
 	for _, c := range sc.calls { // whatever is left
 		c.leave()
 	}
+	return played
 }
 
 // news are what has become of calls and holds, and what the server is asked.

@@ -33,9 +33,9 @@ import (
 //	old confirm TOPIC, old drop TOPIC    what the first connection says, after its end
 func TestHub(t *testing.T) {
 	texts.Each(t, "testdata/hub/*.txt", 16, func(t *testing.T, text string) string {
-		var got strings.Builder
-		synctest.Test(t, func(t *testing.T) { play(t, text, &got) })
-		return got.String()
+		var got string
+		synctest.Test(t, func(t *testing.T) { got = play(t, text) })
+		return got
 	})
 }
 
@@ -53,7 +53,7 @@ type scene struct {
 	logged []string // guarded by mu; since the last command: its place among what the server is asked is left to chance
 }
 
-func play(t *testing.T, text string, out *strings.Builder) {
+func play(t *testing.T, text string) string {
 	sc := &scene{t: t, s: newServer(), waiters: map[string]*pubsub.Waiter{}, mute: map[string]bool{}}
 	sc.s.where = func(uint16) string { return sc.home } // which only a command changes, when nothing is under way
 	sc.h = pubsub.NewHub(sc.s, func(msg string, _ ...any) {
@@ -63,30 +63,21 @@ func play(t *testing.T, text string, out *strings.Builder) {
 	})
 	defer sc.h.Wait()
 	defer sc.h.Close()
-	for line := range strings.Lines(text) {
-		command, is := strings.CutPrefix(strings.TrimSpace(line), "> ")
-		if strings.HasPrefix(line, "#") || line == "\n" {
-			out.WriteString(line)
-		}
-		if !is {
-			continue
-		}
-		fmt.Fprintf(out, "> %s\n", command)
-		var said []string
-		for one := range strings.SplitSeq(command, "; ") {
-			said = append(said, sc.do(strings.Fields(one))...)
+	played := texts.Play(text, func(commands []string) (all []string) {
+		for _, one := range commands {
+			all = append(all, sc.do(strings.Fields(one))...)
 		}
 		synctest.Wait()
 		sc.mu.Lock()
-		for _, what := range slices.Concat(said, sc.s.noted(), sc.logged, sc.news()) {
-			fmt.Fprintln(out, what)
-		}
+		defer sc.mu.Unlock()
+		all = slices.Concat(all, sc.s.noted(), sc.logged, sc.news())
 		sc.logged = nil
-		sc.mu.Unlock()
-	}
+		return all
+	})
 	for _, name := range sc.names {
 		leave(sc.waiters[name])
 	}
+	return played
 }
 
 // news are those of who has a signal.

@@ -45,6 +45,25 @@ func Each[S T[S]](t S, pattern string, least int, play func(t S, text string) st
 	}
 }
 
+// Play goes through a text: what begins with # and blank lines stay, and below each line that begins with > stands, a line
+// each, what do returns for its commands, which ; separates.
+func Play(text string, do func(commands []string) []string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		command, is := strings.CutPrefix(strings.TrimSpace(line), "> ")
+		switch {
+		case is:
+			out.WriteString("> " + command + "\n")
+			for _, what := range do(strings.Split(command, "; ")) {
+				out.WriteString(what + "\n")
+			}
+		case strings.HasPrefix(line, "#") || line == "\n":
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
 // difference shows the lines of got, with what differs from want above them.
 func difference(want, got string) string {
 	var out strings.Builder
