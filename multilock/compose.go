@@ -23,6 +23,11 @@ type Member interface {
 
 type object = engine.Object
 
+// combined is a member that is a MultiLock, or embeds one.
+type combined interface{ whole() *MultiLock }
+
+func (m *MultiLock) whole() *MultiLock { return m }
+
 // leaf is a member that is no MultiLock of different locks.
 type leaf struct {
 	name   string
@@ -81,7 +86,8 @@ func (m *MultiLock) add(i int, member Member) string {
 		m.err = refuse(fmt.Sprintf("member %d is nil or a zero value", i+1))
 		return "?"
 	}
-	if x, is := member.(*MultiLock); is {
+	if c, is := member.(combined); is {
+		x := c.whole()
 		if x.err != nil {
 			m.err = x.err
 			return x.name
@@ -111,8 +117,9 @@ func missing(member Member) bool {
 	if v := reflect.ValueOf(member); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return true
 	}
-	if x, is := member.(*MultiLock); is {
-		return len(x.members) == 0 && x.err == nil
+	if c, is := member.(combined); is {
+		x := c.whole()
+		return x == nil || len(x.members) == 0 && x.err == nil
 	}
 	return engine.Of(member) == nil
 }

@@ -140,6 +140,7 @@ func TestCompositionErrors(t *testing.T) {
 			"a zero value":                     new(multiLock),
 			"a zero member":                    redlatch.MultiLock(new(rlock.RLock)),
 			"a zero MultiLock":                 redlatch.MultiLock(c.RLock("a"), new(multiLock)),
+			"a zero MultiLock, embedded":       redlatch.MultiLock(c.RLock("a"), new(named)),
 			"quorum of zero members":           redlatch.QuorumLock(new(rlock.RLock), new(multiLock)),
 			"one lock by two clients":          redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
 			"one database by two":              redlatch.MultiLock(c.RLock("a"), one.RLock("a"), alsoOne.RLock("a")),
@@ -178,6 +179,21 @@ func TestCompositionErrors(t *testing.T) {
 		}
 	}
 	free(t, s, "a", "b", "rw")
+}
+
+// named is a lock of the user's that embeds one of redlatch's.
+type named struct{ *multiLock }
+
+// A member that embeds a lock is that lock, also if that is a MultiLock or a quorum.
+func TestEmbeddedMembers(t *testing.T) {
+	t.Parallel()
+	c := bed.Client(t, bed.Server(t).Addr())
+	both, one := named{redlatch.MultiLock(plain(c, "a", "b")...)}, &named{redlatch.QuorumLock(c.RLock("q"))}
+	h := bed.Lock(t, t.Context(), redlatch.MultiLock(both, struct{ *rlock.RLock }{c.RLock("c")}, one))
+	if got := h.Name(); got != "[[a b] c q]" {
+		t.Errorf("it is named %s", got)
+	}
+	bed.Unlock(t, h)
 }
 
 // One name in two databases is two locks of one server.
