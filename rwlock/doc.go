@@ -50,9 +50,9 @@ package rwlock
 // deleted, and another library took the lock again). Otherwise the count of foreign
 // readers, which is the number of fields minus the number of members, would be too low,
 // and a foreign reader could lose its lock. Fields are never used twice, so members of an
-// earlier life are all absent from the hash. A command that enters checks any one member,
-// and drops the set if that member is absent. Since it adds only to a set of one life,
-// one member is enough.
+// earlier life are all absent from the hash. A command that enters or evicts checks any one
+// member, and drops the set if that member is absent. Since what enters adds only to a set of
+// one life, one member is enough.
 //
 // That member also tells that the hash is a lock. If there is none, somebody else made the
 // hash: another library, or an application that has a field "mode". Then a few entries are

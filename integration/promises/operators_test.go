@@ -3,9 +3,12 @@ package promises
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
@@ -111,6 +114,25 @@ func TestOperatorsTakeALockAway(t *testing.T) {
 			}
 			inside(t, h, got, began, atOnce)
 		},
+		"from a holder of the same client whom the grant reaches later": func(t *testing.T, x *bed.Site, name string) {
+			if parted(x) {
+				return
+			}
+			apart := commandsApart(t, x)
+			granted := x.Proxies[0].StallReply(bed.Of(name))
+			got := bed.Async(t.Context(), x.Kind.New(apart, name))
+			granted.Wait(t)
+			eachPart(x, name, apart, func(op *redlatch.Client, _, key string) {
+				if was, err := op.ForceUnlock(t.Context(), key); !was || err != nil {
+					t.Fatalf("ForceUnlock: %v, %v", was, err)
+				}
+			})
+			next := bed.Lock(t, t.Context(), x.Beside(name))
+			granted.Release()
+			lost(t, entered(t, got).Hold, redlatch.LossGone)
+			bed.Alive(t, next)
+			bed.Unlock(t, next)
+		},
 		"by hand, as docs/OPERATIONS.md says": func(t *testing.T, x *bed.Site, name string) {
 			if parted(x) || x.Kind.Parts != nil {
 				return
@@ -163,6 +185,26 @@ func inside(t *testing.T, h redlatch.Hold, got <-chan bed.Attempt, since time.Ti
 	}
 	want(t, "Unlock of what was taken away", h.Unlock(context.Background()), redlatch.ErrLeaseLost)
 	bed.Unlock(t, a.Hold)
+}
+
+// commandsApart are clients behind the proxies each of whose commands has a connection of its own: an answer that is late
+// holds up no other.
+func commandsApart(t *testing.T, x *bed.Site) (clients []*redlatch.Client) {
+	t.Helper()
+	for _, p := range x.Proxies {
+		apart, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.Addr()}, DisableAutoPipelining: true, DisableCache: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(apart.Close)
+		c, err := redlatch.NewWithClient(apart, redlatch.Config{LeaseTime: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		clients = append(clients, c)
+	}
+	return clients
 }
 
 // eachPart does something with each lock that the lock consists of, by a client of its server.

@@ -59,7 +59,7 @@ func TestForeignReaderIsKeptNoLongerThoughTheServerStoodStill(t *testing.T) {
 }
 
 // A foreign reader stays inside though leases are noted of a lock of that name that somebody
-// deleted.
+// deleted, whoever is evicted, enters or leaves beside it.
 func TestForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
 	s := server(t)
 	dead := spawn(t, s, 5*time.Second)
@@ -69,6 +69,14 @@ func TestForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
 	dead.Kill(t)
 	s.Do(t, "DEL", "n") // as Redisson's forceUnlock does: our leases stay behind
 	foreignReads(t, s, 1, 1, time.Minute)
+	const other = foreign + "8" // evicted beside it
+	s.Do(t, "HSET", "n", other, "1")
+	if was, err := client(t, s, 0).ForceUnlock(t.Context(), "n", redlatch.IfOwner(other)); !was || err != nil {
+		t.Errorf("ForceUnlock: %v, %v", was, err)
+	}
+	if ttl := s.Int(t, "PTTL", "n"); ttl < 40000 || ttl > 60000 {
+		t.Errorf("beside the one who was evicted the foreign reader's lock lasts %d ms, want its lease", ttl)
+	}
 	h := bed.Lock(t, t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n").ReadLock())
 	unlock(t, h)
 	if ttl := s.Int(t, "PTTL", "n"); ttl < 40000 || ttl > 60000 {

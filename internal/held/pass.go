@@ -157,11 +157,13 @@ func (r *Registry) Fresh(key string, sent time.Time) bool {
 }
 
 func (r *Registry) freshSinceLocked(key string, sent time.Time) bool {
+	return !r.doubtedLocked(key, sent) && sent.After(r.send.Broke()) && !sent.Before(r.dog.movedAt)
+}
+
+// doubtedLocked reports whether this client may have taken a lock away since an instant.
+func (r *Registry) doubtedLocked(key string, sent time.Time) bool {
 	d := r.doubts[key]
-	if d != nil && (d.asked > 0 || !sent.After(d.until)) {
-		return false
-	}
-	return sent.After(r.send.Broke()) && !sent.Before(r.dog.movedAt)
+	return d != nil && (d.asked > 0 || !sent.After(d.until))
 }
 
 // giveLocked makes a session the receiver's; nil: it can't take it.

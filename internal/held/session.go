@@ -150,7 +150,11 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	} else {
 		h.prolongLocked(g.Sent, g.Fixed, g.Lease)
 	}
-	r.dog.scheduleLocked(s, g.Sent)
+	sent := g.Sent
+	if r.doubtedLocked(s.Lock.Key, sent) {
+		s.renewAt, sent = time.Now(), time.Time{} // nobody could suspect it before: it is checked at once
+	}
+	r.dog.scheduleLocked(s, sent)
 	g.Claim.tellWatchersLocked()
 	return h
 }

@@ -134,7 +134,9 @@ local function settle()
   end
   local need = -2
   local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
-  if last[1] then
+  if last[1] and call('HEXISTS', LOCK, last[1]) == 0 then
+    call('DEL', LEASES) -- of an earlier life of the lock: see rwlock/doc.go
+  elseif last[1] then
     need = lasts(last[2] - now)
     call('PEXPIRE', LEASES, need)
   end
