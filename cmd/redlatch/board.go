@@ -52,12 +52,13 @@ type watched struct {
 
 // row is what a list tells of a lock besides.
 type row struct {
-	Who       string  `json:"who"`             // holds it, and how many more do
-	HeldFor   float64 `json:"held_seconds"`    // of the holder that came first, as far as is known
-	WaitedFor float64 `json:"waited_seconds"`  // that holder, before
-	WaitsFor  float64 `json:"waiting_seconds"` // of the waiter that came first
-	Waiters   int     `json:"waiters"`         // that the server knows: places in queues, or else processes
-	Rate      float64 `json:"rate"`            // turns per second over the last looks
+	Who       string  `json:"who"`              // holds it, and how many more do
+	HeldFor   float64 `json:"held_seconds"`     // of the holder that came first, as far as is known
+	WaitedFor float64 `json:"waited_seconds"`   // that holder, before
+	WaitsFor  float64 `json:"waiting_seconds"`  // of the waiter that came first
+	Waiters   int     `json:"waiters"`          // that the server knows: places in queues, or else processes
+	Rate      float64 `json:"rate,omitempty"`   // turns per second over the last looks
+	Server    string  `json:"server,omitempty"` // its deployment, in ls
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -182,7 +183,6 @@ type board struct {
 	more  int                 // locks that there are besides
 	last  time.Time           // when the last look began
 	took  time.Duration       // the last look
-	share string              // what looks take of the server's time, "" = no bound
 }
 
 func newBoard() *board { return &board{locks: map[string]*watched{}} }
@@ -221,7 +221,7 @@ func (b *board) see(l *looked) {
 			see(w, redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: at})
 		}
 	}
-	b.last, b.more, b.took, b.share = now, l.more, l.took, l.share
+	b.last, b.more, b.took = now, l.more, l.took
 }
 
 // detail is a lock in depth.
@@ -267,13 +267,12 @@ type overview struct {
 	Total int       `json:"total"`
 	At    time.Time `json:"at"`
 	Took  float64   `json:"took_seconds"` // the look
-	Share string    `json:"share,omitempty"`
 	Locks []watched `json:"locks"`
 }
 
 // overview is what the last look found: of the locks that there are besides nothing is known.
 func (b *board) overview() overview {
-	o := overview{At: time.Now(), Total: b.more, Took: b.took.Seconds(), Share: b.share, Locks: []watched{}}
+	o := overview{At: time.Now(), Total: b.more, Took: b.took.Seconds(), Locks: []watched{}}
 	for _, w := range b.sorted(0, false, "") {
 		if !w.seen.Equal(b.last) {
 			continue
@@ -314,14 +313,18 @@ func (b *board) sorted(order int, reverse bool, filter string) []*watched {
 			out = append(out, w)
 		}
 	}
-	first := orders[order].first
-	slices.SortFunc(out, func(x, y *watched) int {
-		return cmp.Or(cmp.Compare(first(y), first(x)), strings.Compare(x.Name, y.Name))
-	})
+	inOrder(out, order)
 	if reverse {
 		slices.Reverse(out)
 	}
 	return out
+}
+
+func inOrder(locks []*watched, order int) {
+	first := orders[order].first
+	slices.SortFunc(locks, func(x, y *watched) int {
+		return cmp.Or(cmp.Compare(first(y), first(x)), strings.Compare(x.Name, y.Name), strings.Compare(x.Server, y.Server))
+	})
 }
 
 // budget is what all scans of a command take of a server's time, after the first 50 ms.
@@ -339,7 +342,6 @@ type looked struct {
 	began time.Time
 	took  time.Duration
 	pause time.Duration                  // to make before the next one: no more than half of the time is for looks
-	share string                         // what they take of the server's time, "" = no bound
 	locks []redlatch.Inspection          // the first ones by name
 	more  int                            // locks that there are besides
 	open  map[string]redlatch.Inspection // those that were looked at in depth, by the names given
@@ -352,9 +354,6 @@ func lookAll(ctx context.Context, client *redlatch.Client, pattern string, open 
 	l := &looked{began: time.Now(), open: map[string]redlatch.Inspection{}}
 	pace := scan.PaceOf(ctx)
 	rested := pace.Rested()
-	if pace != nil {
-		l.share = budget
-	}
 	l.locks, l.more, l.err = list(ctx, client, pattern, maxListed, func(*redlatch.Inspection) (bool, error) { return true, nil })
 	for _, name := range open {
 		if _, have := l.open[name]; have || name == "" || l.err != nil {

@@ -5,14 +5,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
-	"os/user"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,17 +31,18 @@ import (
 type connection struct {
 	set     *pflag.FlagSet
 	warn    io.Writer
+	urls    []string // of the deployments; one may be several, with spaces between them
 	timeout time.Duration
 	verbose bool
 
-	// options are the connection's, for the SDK or a client of our own. A file that a flag names may be a pipe: it is
-	// read once.
-	options func() (rueidis.ClientOption, error)
+	// options are those of the connection to each deployment, for the SDK or a client of our own. A file that a flag
+	// names may be a pipe: it is read once.
+	options func() ([]rueidis.ClientOption, error)
 }
 
 func (c *connection) add(set *pflag.FlagSet) {
 	c.set, c.options = set, sync.OnceValues(c.resolve)
-	set.StringP("url", "u", "", "URL of the server [REDIS_URL] (default redis://127.0.0.1:6379)")
+	set.StringArrayVarP(&c.urls, "url", "u", nil, "`URL` of the server; for ls also several [REDIS_URL] (default redis://127.0.0.1:6379)")
 	set.String("url-file", "", "file with the URL, for one with a password: arguments show in the list of processes [REDLATCH_URL_FILE]")
 	set.String("prefix", "", "prefix of all locks' keys, as in the SDK's Config.Prefix [REDLATCH_PREFIX]")
 	set.String("client-name", "", "name in CLIENT LIST and logs [REDLATCH_CLIENT_NAME] (default redlatch-<command>/<user>@<host>/<pid>)")
@@ -72,7 +73,7 @@ func (c *connection) file(flag string) (text string, given bool, err error) {
 }
 
 // resolve fills in what no flag has set, and reads the files.
-func (c *connection) resolve() (opt rueidis.ClientOption, err error) {
+func (c *connection) resolve() (opts []rueidis.ClientOption, err error) {
 	c.set.VisitAll(func(f *pflag.Flag) {
 		variable := "REDLATCH_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		if f.Name == "url" {
@@ -84,57 +85,48 @@ func (c *connection) resolve() (opt rueidis.ClientOption, err error) {
 			}
 		}
 	})
-	address, byFlag := c.get("url"), c.set.Changed("url")
-	switch {
-	case err != nil:
-	case byFlag && c.set.Changed("url-file"):
-		err = usageError("url and url-file exclude each other")
-	case !byFlag:
-		var text string
-		if text, byFlag, err = c.file("url-file"); byFlag {
-			address = strings.TrimSpace(text)
-		}
-	default:
-		if u, err := url.Parse(address); err == nil {
-			if _, secret := u.User.Password(); secret {
-				fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
-			}
-		}
-	}
-	if err == nil {
-		opt, err = conn.ParseURL(cmp.Or(address, "redis://127.0.0.1:6379")) // as redlatch.Open does
+	if text, given, wrong := c.file("url-file"); given && !c.set.Changed("url") {
+		c.urls, err = []string{text}, cmp.Or(err, wrong)
 	}
 	if err != nil {
-		return opt, err
+		return nil, err
 	}
-	if strings.HasPrefix(opt.InitAddress[0], "/") {
-		// The SDK dials a socket by itself; the clients of our own need to be told.
-		opt.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", path)
-		}
-	}
-	opt.Username = cmp.Or(c.get("username"), opt.Username)
 	password, given, err := c.file("password-file")
-	if given {
-		opt.Password = strings.TrimRight(password, "\r\n")
+	authorities, trusted, wrong := c.file("tls-ca")
+	for _, address := range slices.Compact(strings.Fields(cmp.Or(strings.TrimSpace(strings.Join(c.urls, " ")), "redis://127.0.0.1:6379"))) {
+		opt, bad := conn.ParseURL(address) // as redlatch.Open does
+		if err = cmp.Or(bad, err, wrong); err != nil {
+			return nil, err
+		}
+		if opt.Password != "" && c.set.Changed("url") {
+			fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
+		}
+		if strings.HasPrefix(opt.InitAddress[0], "/") {
+			// The SDK dials a socket by itself; the clients of our own need to be told.
+			opt.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", path)
+			}
+		}
+		opt.Username = cmp.Or(c.get("username"), opt.Username)
+		if given {
+			opt.Password = strings.TrimRight(password, "\r\n")
+		}
+		if err = c.tls(opt.TLSConfig, authorities, trusted); err != nil {
+			return nil, err
+		}
+		opts = append(opts, opt)
 	}
-	if err == nil {
-		err = c.tls(opt.TLSConfig)
-	}
-	return opt, err
+	return opts, nil
 }
 
-func (c *connection) tls(cfg *tls.Config) error {
-	authorities, given, err := c.file("tls-ca")
+func (c *connection) tls(cfg *tls.Config, authorities string, trusted bool) (err error) {
 	cert, key, name := c.get("tls-cert"), c.get("tls-key"), c.get("tls-server-name")
 	switch {
-	case err != nil:
-		return err
-	case cfg == nil && (given || cert+key+name != ""):
+	case cfg == nil && (trusted || cert+key+name != ""):
 		return usageError("tls: the URL must begin with rediss:// or valkeys:// for TLS")
 	case cfg == nil:
 		return nil
-	case given:
+	case trusted:
 		cfg.RootCAs = x509.NewCertPool()
 		if !cfg.RootCAs.AppendCertsFromPEM([]byte(authorities)) {
 			return usageError("tls-ca: the file has no certificate")
@@ -150,12 +142,20 @@ func (c *connection) tls(cfg *tls.Config) error {
 	return nil
 }
 
-// server names the deployment for people: hosts, without user and password.
-func (c *connection) server() string {
-	opt, err := c.options()
-	if err != nil {
-		return ""
+// only are the options of the one deployment that a command needs.
+func (c *connection) only() (opt rueidis.ClientOption, err error) {
+	opts, err := c.options()
+	if err == nil && len(opts) > 1 {
+		err = usageError("url: one; only ls looks at several deployments")
 	}
+	if err != nil {
+		return opt, err
+	}
+	return opts[0], nil
+}
+
+// deployment names the one of some options for people: hosts, without user and password.
+func deployment(opt rueidis.ClientOption) string {
 	text := strings.Join(opt.InitAddress, ",")
 	if opt.Sentinel.MasterSet != "" {
 		text = opt.Sentinel.MasterSet + " of " + text
@@ -171,19 +171,14 @@ func (c *connection) name(command string) string {
 	if name := c.get("client-name"); name != "" {
 		return name
 	}
-	who := "unknown"
-	if u, err := user.Current(); err == nil {
-		who = u.Username
-	}
-	host, _ := os.Hostname()
-	clean := regexp.MustCompile(`[^!-~]`).ReplaceAllString("redlatch-"+command+"/"+who+"@"+host, "-")
+	clean := regexp.MustCompile(`[^!-~]`).ReplaceAllString("redlatch-"+command+"/"+operator(), "-")
 	pid := "/" + strconv.Itoa(os.Getpid())
 	return clean[:min(len(clean), 128-len(pid))] + pid
 }
 
 // connect connects without the SDK.
 func (a *app) connect(command string) (rueidis.Client, error) {
-	opt, err := a.flags.options()
+	opt, err := a.flags.only()
 	if err != nil {
 		return nil, err
 	}
@@ -197,16 +192,16 @@ func (a *app) connect(command string) (rueidis.Client, error) {
 
 // clean takes passwords out of what a server said.
 func (c *connection) clean(said string) string {
-	opt, err := c.options()
-	if err != nil {
-		return said // no server was asked
+	opts, _ := c.options() // with an error no server was asked
+	for _, opt := range opts {
+		said = conn.Cleaned(opt, said)
 	}
-	return conn.Cleaned(opt, said)
+	return said
 }
 
 // open connects with the SDK.
 func (a *app) open(command string, change ...func(*redlatch.Config)) (*redlatch.Client, error) {
-	opt, err := a.flags.options()
+	opt, err := a.flags.only()
 	if err != nil {
 		return nil, err
 	}
@@ -246,6 +241,26 @@ func (a *app) complete(cmd *cobra.Command, args []string, begun string) (names [
 
 // globEscape makes a text mean itself in a pattern.
 var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// each runs what a command does with a client of each deployment, of all at the same time. Its error names those that
+// failed, if there are several.
+func (a *app) each(command string, do func(client *redlatch.Client, at string) error) error {
+	opts, err := a.flags.options()
+	errs := make([]error, len(opts))
+	var all sync.WaitGroup
+	for i, opt := range opts {
+		all.Go(func() {
+			at, there := deployment(opt), *a
+			there.flags.options = func() ([]rueidis.ClientOption, error) { return opts[i : i+1], nil }
+			errs[i] = there.with(command, func(client *redlatch.Client) error { return do(client, at) })
+			if errs[i] != nil && len(opts) > 1 {
+				errs[i] = &statusError{fmt.Errorf("%s: %s", at, message(errs[i])), status(errs[i])}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(append(errs, err)...)
+}
 
 // with runs what a command does with a client.
 func (a *app) with(command string, do func(*redlatch.Client) error) error {

@@ -53,7 +53,7 @@ func (e *examination) add(check, node string, l level, text, change string) {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var json *bool
+	var form string
 	var strict bool
 	var wants []string
 	c := &cobra.Command{
@@ -62,13 +62,10 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `doctor connects to the server as configured and checks what locks depend on: round trip, version, topology,
 permissions (it names each missing one), memory limits, persistence and replicas, the servers' clocks.
 It says what to change, and which settings of INFO and CONFIG the user may not read. It tests permissions by running
-commands on a key of its own in scripts that may not write; before Redis 7.0 it takes away what they wrote. --need says
-which features the application uses; permissions for other features are only noted.
-
-The exit status is 0; 1 if there is a problem (with --strict also for a warning); 69 if the server can't be reached.`,
-		Example: `  redlatch doctor
-  redlatch doctor --need reentrant,fair --strict -o json`,
-		Args: cobra.NoArgs,
+commands on a key of its own in scripts that may not write; before Redis 7.0 it takes away what they wrote.
+Permissions for other features than those of --need are only noted.`,
+		Example: `  redlatch doctor --need reentrant,fair --strict -o json`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, n := range wants {
 				if !slices.Contains(needs(), n) {
@@ -83,8 +80,8 @@ The exit status is 0; 1 if there is a problem (with --strict also for a warning)
 			for _, f := range findings {
 				counts[f.Level]++
 			}
-			if *json {
-				err = writeJSON(a.std.out, findings, false)
+			if form == "json" {
+				err = writeJSON(a.std.out, findings)
 			} else {
 				screenOf(a.std.out).findings(a.std.out, findings, counts)
 			}
@@ -94,7 +91,7 @@ The exit status is 0; 1 if there is a problem (with --strict also for a warning)
 			return err
 		},
 	}
-	json = asJSON(c)
+	output(c, &form)
 	c.Flags().BoolVar(&strict, "strict", false, "fail for warnings, too")
 	c.Flags().StringSliceVar(&wants, "need", []string{"reentrant"}, "what the application uses: "+strings.Join(needs(), ", "))
 	_ = c.RegisterFlagCompletionFunc("need", cobra.FixedCompletions(needs(), cobra.ShellCompDirectiveNoFileComp))

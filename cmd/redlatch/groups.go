@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 // lsFlags are the flags of ls.
 type lsFlags struct {
-	limit             int
-	sort, process, by string
+	limit                     int
+	sort, process, by, output string
 }
 
 // groupings are what the parties of locks are grouped by.
@@ -34,6 +35,9 @@ type party struct {
 	Name  string   `json:"name"`
 	Holds []string `json:"holds"` // a name for each hold
 	Waits []string `json:"waits"` // a name for each waiter
+
+	Servers map[string][]string `json:"servers"` // what each deployment has of the holds
+	Asked   int                 `json:"asked"`   // of how many
 }
 
 // side is a holder, or a waiter.
@@ -76,22 +80,26 @@ func (l lsFlags) look(ctx context.Context, client *redlatch.Client, in *redlatch
 	return len(l.sides(*in)) > 0, nil
 }
 
-// grouped are the parties of locks, those with the most holds and waiters first.
-func (l lsFlags) grouped(locks []redlatch.Inspection) []*party {
+// grouped are the parties of locks of so many deployments, those with the most holds and waiters first.
+func (l lsFlags) grouped(locks []*watched, asked int) []*party {
 	byName, out := map[string]*party{}, []*party{}
-	for _, in := range locks {
-		for _, p := range l.sides(in) {
+	for _, w := range locks {
+		for _, p := range l.sides(w.Inspection) {
 			name := groupings[l.by](p.Process, p.owner)
-			g := byName[name]
+			key := name
+			if l.by == "owner" { // a quorum has a Client for each server: only the ends of their ids, which tell of the name, are the same
+				key = p.ClientID[max(len(p.ClientID)-8, 0):] + ownerName(p.owner)
+			}
+			g := byName[key]
 			if g == nil {
-				g = &party{Name: name, Holds: []string{}, Waits: []string{}}
-				byName[name], out = g, append(out, g)
+				g = &party{name, []string{}, []string{}, map[string][]string{}, asked}
+				byName[key], out = g, append(out, g)
 			}
-			names := &g.Waits
 			if p.holds {
-				names = &g.Holds
+				g.Holds, g.Servers[w.Server] = append(g.Holds, w.Name), append(g.Servers[w.Server], w.Name)
+			} else {
+				g.Waits = append(g.Waits, w.Name)
 			}
-			*names = append(*names, in.Name)
 		}
 	}
 	slices.SortFunc(out, func(x, y *party) int {
@@ -101,12 +109,13 @@ func (l lsFlags) grouped(locks []redlatch.Inspection) []*party {
 }
 
 // parties writes what ls --by lists.
-func (s screen) parties(out io.Writer, by string, parties []*party) {
+func (s screen) parties(out io.Writer, by string, parties []*party, servers string) {
 	var rows [][]cell
 	for _, g := range parties {
 		names := strings.Join(slices.Compact(slices.Concat(g.Holds, g.Waits)), ", ")
-		rows = append(rows, []cell{{g.Name, cyan}, {fmt.Sprint(len(g.Holds)), ""}, {fmt.Sprint(len(g.Waits)), ""}, {names, dim}})
+		on := fmt.Sprintf("%d of %d: %s", len(g.Servers), g.Asked, strings.Join(slices.Sorted(maps.Keys(g.Servers)), ", "))
+		rows = append(rows, []cell{{g.Name, cyan}, {fmt.Sprint(len(g.Holds)), ""}, {fmt.Sprint(len(g.Waits)), ""}, {names, dim}, {on, ""}})
 	}
-	lines, _ := s.lines(strings.ToUpper(by)+"* HOLDS WAITS LOCKS*", rows)
+	lines, _ := s.lines(strings.ToUpper(by)+"* HOLDS WAITS LOCKS*"+servers, rows)
 	fmt.Fprintln(out, strings.Join(lines, "\n"))
 }

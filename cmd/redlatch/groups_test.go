@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,7 +61,8 @@ func TestLsByProcess(t *testing.T) {
 	unlock(t, <-waits)
 }
 
-// The copies of a quorum's hold have one owner, whichever server is asked.
+// The copies of a quorum's hold are on several servers: one look shows on which, as the runbook prints the command. A
+// server that does not answer is named, and hides no other.
 func TestLsQuorum(t *testing.T) {
 	t.Parallel()
 	var servers []*testbed.Server
@@ -72,22 +75,67 @@ func TestLsQuorum(t *testing.T) {
 		}
 		servers, copies = append(servers, s), append(copies, c.RLock("x"))
 	}
+	a, b, c := servers[0], servers[1], servers[2]
+	hosts := strings.NewReplacer("a.internal:6379", a.Addr(), "b.internal:6379", b.Addr(), "c.internal:6379", c.Addr())
+	asPrinted := strings.Fields(hosts.Replace(inRunbook(t, "redlatch ls --by owner -u ")))[1:]
 	h := hold(t, redlatch.QuorumLock(copies...))
-	var first []string
-	for _, s := range servers {
-		var rows []string
-		until(t, "each has a copy", func() bool {
-			rows = strings.Split(call(t, s, "ls", "--by", "owner").ends(exitOK).out, "\n")
-			return len(rows) > 1
-		})
-		if first == nil {
-			first = rows
-		}
-		if !strings.HasPrefix(rows[1], "shop/1 g") || !slices.Equal(rows, first) {
-			t.Errorf("%q, and %q", rows, first)
+	var rows []string
+	until(t, "each has a copy", func() bool {
+		rows = call(t, nil, asPrinted...).rows()
+		return len(rows) == 1 && strings.Contains(rows[0], "3 of 3")
+	}, func() string { return strings.Join(rows, "\n") })
+	all := slices.Sorted(slices.Values([]string{a.Addr(), b.Addr(), c.Addr()}))
+	if row := rows[0]; !strings.HasPrefix(row, "shop/1 g") || !strings.HasSuffix(row, " 3 0 x 3 of 3: "+strings.Join(all, ", ")) {
+		t.Errorf("%q", row)
+	}
+
+	list := call(t, nil, append(slices.DeleteFunc(slices.Clone(asPrinted), func(word string) bool { return word == "--by" || word == "owner" }), "-o", "json")...)
+	if locks := decoded[[]struct{ Server string }](t, list.out); len(locks) != 3 || locks[2].Server != all[2] {
+		t.Errorf("%+v", locks)
+	}
+	call(t, nil, "show", "x", "-u", "redis://"+a.Addr(), "-u", "redis://"+b.Addr()).fails(exitUsage, "only ls")
+
+	b.Freeze(t)
+	t.Cleanup(func() { b.Thaw(t) })
+	left := call(t, nil, append(asPrinted, "--timeout", "1s")...).ends(exitUnavailable, "shop/1 g", " 2 of 3: ", a.Addr(), c.Addr())
+	left.warns(b.Addr() + ": ")
+	parties := decoded[[]party](t, call(t, nil, append(asPrinted, "--timeout", "1s", "-o", "json")...).ends(exitUnavailable).out)
+	if len(parties) != 1 || parties[0].Asked != 3 || len(parties[0].Servers) != 2 || !slices.Equal(parties[0].Servers[c.Addr()], []string{"x"}) {
+		t.Errorf("%+v", parties)
+	}
+	b.Thaw(t)
+	unlock(t, h)
+}
+
+// A killed process has no name: its copies on several servers are told to be of one by the ends of its Clients' ids.
+func TestLsQuorumOfTheDead(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for i := range 2 {
+		s := server(t)
+		defer s.Do(t, "DEL", "x", "y")
+		s.Do(t, "HSET", "x", fmt.Sprintf("%08d-d45d-4d97-92c2-f58ab8a79cc6:g1-mwr9e5v7.1", i), "1")
+		s.Do(t, "HSET", "y", fmt.Sprintf("%08d-d45d-4d97-92c2-f58a11111111:g1-mwr9e5v7.1", i), "1")
+		urls = append(urls, "-u", "redis://"+s.Addr())
+	}
+	rows := call(t, nil, append(urls, "ls", "--by", "owner")...).rows()
+	if len(rows) != 2 || !strings.Contains(rows[1], " (gone?) g1 2 0 x 2 of 2: ") {
+		t.Errorf("%q", rows)
+	}
+}
+
+// inRunbook is the command of the runbook that begins so.
+func inRunbook(t *testing.T, begins string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATIONS.md"))
+	testbed.Must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if command, _, _ := strings.Cut(line, "#"); strings.HasPrefix(command, begins) {
+			return strings.TrimSpace(command)
 		}
 	}
-	unlock(t, h)
+	t.Fatalf("docs/OPERATIONS.md has no command %q", begins)
+	return ""
 }
 
 // ls has the orders of top.

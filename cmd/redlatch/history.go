@@ -18,19 +18,17 @@ import (
 )
 
 func (a *app) historyCommand() *cobra.Command {
-	var json *bool
+	var form string
 	var limit int
 	c := &cobra.Command{
 		Use:   "history [NAME]",
 		Short: "Show who evicted whom, when and why",
 		Long: `history lists the evictions by redlatch unlock, by the page of redlatch serve and by programs that ask for a record,
 of the lock NAME or of all under the prefix, the newest first. They are kept on the server, about the last 1,000. It
-knows nothing of a DEL by hand. Whoever may write its key may write anything there: it is a record for people, no proof.
+knows nothing of a DEL by hand, and is no proof: whoever may write its key may write anything there.
 
-Columns: TIME in UTC, by the server's clock; EVICTED the process, or the owner, and the number of further ones; BY who
-did it: of unlock the user and the host, of serve the user whom a proxy names, or the address.`,
-		Example: `  redlatch history
-  redlatch history orders:42
+Columns: TIME by the server's clock; EVICTED the process, or the owner, and the number of further ones; BY who did it.`,
+		Example: `  redlatch history orders:42
   redlatch history -o json | jq -r '.[] | select(.by == "ann@bastion") | .name'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,8 +37,8 @@ did it: of unlock the user and the host, of serve the user whom a proxy names, o
 				switch {
 				case err != nil:
 					return err
-				case *json:
-					return writeJSON(a.std.out, past, false)
+				case form == "json":
+					return writeJSON(a.std.out, past)
 				case len(past) > 0:
 					screenOf(a.std.out).history(a.std.out, past)
 				default:
@@ -50,7 +48,7 @@ did it: of unlock the user and the host, of serve the user whom a proxy names, o
 			})
 		},
 	}
-	json = asJSON(c)
+	output(c, &form)
 	c.Flags().IntVar(&limit, "limit", 100, "how many to list at most, up to 1000")
 	return c
 }
@@ -100,7 +98,7 @@ func recorded(by, reason string, lost *error) redlatch.ForceOption {
 	})
 }
 
-// operator is who runs this program, for the history.
+// operator is who runs this program.
 func operator() string {
 	name := os.Getenv("SUDO_USER")
 	if u, err := user.Current(); err == nil {

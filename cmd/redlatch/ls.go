@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -17,28 +18,30 @@ import (
 	"github.com/redlatch/redlatch/internal/quote"
 )
 
-// asJSON is the flag -o: whether programs read the output.
-func asJSON(c *cobra.Command) *bool {
-	is := false
-	c.Flags().FuncP("output", "o", "text for people (the default), json for programs", func(value string) error {
-		if is = value == "json"; !is && value != "text" {
-			return errors.New("it is text or json")
+// choice is a flag that takes one of some words.
+func choice(c *cobra.Command, to *string, name, short, usage string, words ...string) {
+	c.Flags().FuncP(name, short, usage, func(value string) error {
+		if *to = value; !slices.Contains(words, value) {
+			return errors.New("it is one of " + strings.Join(words, ", "))
 		}
 		return nil
 	})
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	return &is
+	_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// output is the flag that tells whether programs read the output.
+func output(c *cobra.Command, to *string) {
+	choice(c, to, "output", "o", "text for people (the default), json for programs", "text", "json")
 }
 
 func (a *app) lsCommand() *cobra.Command {
-	var json *bool
-	var f lsFlags
+	f := lsFlags{sort: "name"}
 	c := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List the held locks",
-		Long: `ls lists the locks of the deployment whose names match PATTERN, a glob as in Redis (default: all), by name. It
-uses SCAN, in batches, on every master of a cluster. On a server with many keys that takes a while: it takes at most 2 %
-of the server's time, after the first 50 ms, unless --full-speed is given. Application data is never taken for a lock.
+		Long: `ls lists the locks whose names match PATTERN, a glob as in Redis (default: all), by name. It uses SCAN, in batches,
+on every master of a cluster. On a server with many keys that takes a while: it takes at most 2 % of the server's
+time, after the first 50 ms, unless --full-speed is given. Application data is never taken for a lock.
 
 Columns: KIND reentrant (RLock, or a fair lock without waiters), fair or read-write; MODE how it is held: lock (by one
 owner), read or write; HOLDER the process, and the number of further holders; HELD for how long, if the owner says it;
@@ -49,65 +52,82 @@ RFC 3339 in UTC (held_since, asked_since).
 --process keeps the locks that a process holds or waits for, by a part of its name (of one that was killed, the whole
 name) or the beginning of its address or id. --by lists the holders and waiters instead, with their locks: by process,
 by host (the address), or by owner, where the members of a MultiLock, and what is locked inside a section, stand
-together. Of a lock with more than 1,000 holders or waiters both know the first ones. Ask each server of a quorum.`,
-		Example: `  redlatch ls
-  redlatch ls 'orders:*' --sort held
+together. Of a lock with more than 1,000 holders or waiters both know the first ones.
+
+Given the --url of several deployments, such as the servers of a quorum, it looks at all of them at the same time;
+SERVERS says how many have copies of the holds, and which. If one does not answer, the others are listed all the same.`,
+		Example: `  redlatch ls 'orders:*' --sort held
   redlatch ls --process checkout/pod-7
-  redlatch ls --by host
+  redlatch ls --by owner -u redis://a:6379 -u redis://b:6379 -u redis://c:6379
   redlatch ls -o json | jq -r '.[] | select(.queue_length > 10) | .name'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case f.limit < 1:
+			if f.limit < 1 {
 				return usageError("limit: at least 1")
-			case sorts[f.sort] == 0 && f.sort != "waiters":
-				return usageError("sort: %q is not one of name, held, waiters, waiter", f.sort)
-			case f.by != "" && groupings[f.by] == nil:
-				return usageError("by: %q is not one of process, host, owner", f.by)
 			}
-			return a.with("ls", func(client *redlatch.Client) error {
-				return a.ls(cmd.Context(), client, f, strings.Join(args, ""), *json)
-			})
+			return a.ls(cmd.Context(), f, strings.Join(args, ""))
 		},
 	}
-	json = asJSON(c)
+	output(c, &f.output)
 	c.Flags().IntVar(&f.limit, "limit", maxListed, "how many locks to list at most")
-	c.Flags().StringVar(&f.sort, "sort", "name", "name, held, waiters or waiter (the one that waits longest)")
+	choice(c, &f.sort, "sort", "", "name (the default), held, waiters or waiter (the one that waits longest)", "name", "held", "waiters", "waiter")
 	c.Flags().StringVar(&f.process, "process", "", "only the locks that this process holds or waits for")
 	a.fullSpeed(c)
-	c.Flags().StringVar(&f.by, "by", "", "list the holders and waiters: by process, host or owner")
+	choice(c, &f.by, "by", "", "list the holders and waiters: by process, host or owner", "process", "host", "owner")
 	return c
 }
 
-func (a *app) ls(ctx context.Context, client *redlatch.Client, f lsFlags, pattern string, asJSON bool) error {
-	locks, more, err := list(ctx, client, pattern, f.limit, func(in *redlatch.Inspection) (bool, error) { return f.look(ctx, client, in) })
-	if err != nil {
-		return err
-	}
-	if more > 0 {
-		fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), len(locks)+more)
-	}
-	if f.sort != "name" {
-		b := newBoard()
-		b.see(&looked{began: time.Now(), locks: locks})
-		locks = locks[:0]
-		for _, w := range b.sorted(sorts[f.sort], false, "") {
-			locks = append(locks, w.Inspection)
+// ls lists what the deployments that answer have, and fails if one does not.
+func (a *app) ls(ctx context.Context, f lsFlags, pattern string) error {
+	var mu sync.Mutex
+	locks, all, answered := []*watched{}, 0, 0 // guarded by mu
+	failed := a.each("ls", func(client *redlatch.Client, at string) error {
+		found, more, err := list(ctx, client, pattern, f.limit, func(in *redlatch.Inspection) (bool, error) { return f.look(ctx, client, in) })
+		if err != nil {
+			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		answered++
+		all += len(found) + more
+		locks = append(locks, seen(at, found)...)
+		return nil
+	})
+	if answered == 0 {
+		return failed
+	}
+	if all > len(locks) {
+		fmt.Fprintf(a.std.err, "redlatch: these are the first %d locks by name, of %d: give a pattern, or see --limit\n", len(locks), all)
+	}
+	inOrder(locks, sorts[f.sort])
+	opts, _ := a.flags.options()
+	servers := "" // a column
+	if len(opts) > 1 {
+		servers = " SERVERS*"
 	}
 	switch s := screenOf(a.std.out); {
-	case asJSON && f.by != "":
-		return writeJSON(a.std.out, f.grouped(locks), false)
-	case asJSON:
-		return writeJSON(a.std.out, locks, false)
+	case f.output == "json" && f.by != "":
+		return cmp.Or(writeJSON(a.std.out, f.grouped(locks, len(opts))), failed)
+	case f.output == "json":
+		return cmp.Or(writeJSON(a.std.out, locks), failed)
 	case len(locks) == 0:
 		fmt.Fprintln(a.std.err, a.nothing(ctx, f, pattern))
 	case f.by != "":
-		s.parties(a.std.out, f.by, f.grouped(locks))
+		s.parties(a.std.out, f.by, f.grouped(locks, len(opts)), servers)
 	default:
-		s.list(a.std.out, locks)
+		s.list(a.std.out, locks, servers)
 	}
-	return nil
+	return failed
+}
+
+// seen are locks of a deployment at the first look.
+func seen(server string, locks []redlatch.Inspection) []*watched {
+	out := make([]*watched, len(locks))
+	for i, in := range locks {
+		out[i] = &watched{row: row{Server: server}}
+		out[i].see(in)
+	}
+	return out
 }
 
 // nothing says that no lock was found, and which there are elsewhere: the prefix, or the pattern, may be wrong.
@@ -136,11 +156,9 @@ func (a *app) nothing(ctx context.Context, f lsFlags, pattern string) string {
 }
 
 // list writes what ls lists.
-func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
+func (s screen) list(out io.Writer, locks []*watched, servers string) {
 	rows := make([][]cell, len(locks))
-	for i, in := range locks {
-		w := &watched{}
-		w.see(in)
+	for i, w := range locks {
 		mode, waiting := cmp.Or(string(w.Mode), "-"), cell{strconv.Itoa(w.QueueLength), ""}
 		switch {
 		case w.Kind == redlatch.KindUnknown:
@@ -150,36 +168,32 @@ func (s screen) list(out io.Writer, locks []redlatch.Inspection) {
 		case w.QueueLength > 0:
 			waiting.style = yellow
 		}
-		rows[i] = []cell{
-			{w.Name, cyan}, {string(w.Kind), ""}, {mode, ""}, w.holder(), {someSeconds(w.HeldFor), ""}, {someSeconds(w.WaitedFor), ""}, {some(w.Remaining), ""}, waiting,
-			{processes(w.Processes), ""},
-		}
+		rows[i] = slices.Concat([]cell{{w.Name, cyan}, {string(w.Kind), ""}, {mode, ""}}, w.holding(), []cell{waiting, {processes(w.Processes), ""}, {w.Server, ""}})
 	}
-	lines, _ := s.lines("NAME* KIND MODE HOLDER* HELD WAITED LEASE WAITING PROCS", rows)
+	lines, _ := s.lines("NAME* KIND MODE HOLDER* HELD WAITED LEASE WAITING PROCS"+servers, rows)
 	fmt.Fprintln(out, strings.Join(lines, "\n"))
 }
 
-// holder is who holds the lock, in a list.
-func (w *watched) holder() cell {
-	switch {
-	case w.Kind == redlatch.KindUnknown:
-		return cell{cut(w.Problem, 100), red}
-	case len(w.Holders) == 0:
-		return cell{"free", dim}
+// holding is who holds the lock, in a list: HOLDER HELD WAITED LEASE.
+func (w *watched) holding() []cell {
+	holder := cell{"free", dim}
+	if w.Kind == redlatch.KindUnknown {
+		holder = cell{cut(w.Problem, 100), red}
+	} else if len(w.Holders) > 0 {
+		holder = cell{who(w.Holders[0].Process, w.Holders[0].Owner) + others(w.Inspection), ""}
 	}
-	return cell{who(w.Holders[0].Process, w.Holders[0].Owner) + others(w.Inspection), ""}
+	return []cell{holder, {someSeconds(w.HeldFor), ""}, {someSeconds(w.WaitedFor), ""}, {some(w.Remaining), ""}}
 }
 
 func (a *app) showCommand() *cobra.Command {
-	var inJSON *bool
+	var form string
 	c := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one lock: who holds it, who waits, since when",
-		Long: `show prints what the server knows about the lock NAME, of any kind: its holders with their process and address,
-since when they hold it, how long they had waited before, and what is left of their leases; the queue in order; the
-processes that wait. Only their own processes know the waiters of a reentrant lock: of it show prints the waiting
-processes, and since when. A process without a name is "(gone?)" if CLIENT LIST has no connection of it, "(not known)"
-if the list may not be read. The exit status is 0 whether the lock is held or free, and 1 if the key is not a lock.`,
+		Long: `show prints what the server knows about the lock NAME, of any kind: its holders, since when they hold it, how long
+they had waited before, what is left of their leases; the queue in order; the processes that wait. Only these know
+how many waiters of a reentrant lock they have. A process without a name is "(gone?)" if CLIENT LIST has no connection
+of it, "(not known)" if that may not be read. The exit status is 1 if the key is not a lock.`,
 		Example: `  redlatch show orders:42
   redlatch show orders:42 -o json | jq -r '.holders[0].client'`,
 		Args: cobra.ExactArgs(1),
@@ -192,11 +206,11 @@ if the list may not be read. The exit status is 0 whether the lock is held or fr
 				raw, _ := given("name", args[0])
 				run, _ := client.Once(raw).Last(cmd.Context()) // else it may not be read
 				run.Process = shownProcess(run.Process)
-				if *inJSON && !run.Began.IsZero() {
+				if form == "json" && !run.Began.IsZero() {
 					text, err := joined(in, map[string]redlatch.OnceRun{"last_run": run})
-					return errors.Join(err, writeJSON(a.std.out, json.RawMessage(text), false))
-				} else if *inJSON {
-					return writeJSON(a.std.out, in, false)
+					return errors.Join(err, writeJSON(a.std.out, json.RawMessage(text)))
+				} else if form == "json" {
+					return writeJSON(a.std.out, in)
 				}
 				screenOf(a.std.out).lock(a.std.out, in)
 				if !run.Began.IsZero() {
@@ -209,7 +223,7 @@ if the list may not be read. The exit status is 0 whether the lock is held or fr
 			})
 		},
 	}
-	inJSON = asJSON(c)
+	output(c, &form)
 	return c
 }
 

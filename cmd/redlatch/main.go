@@ -77,9 +77,8 @@ flags can be set in the environment. A password belongs there, or into a file: o
   redis://a:7000?addr=b:7000          a cluster, by any of its nodes
   redis://a:26379?addr=b:26379&master_set=mymaster    Sentinel
 
-Names and owners are shown, in tables, JSON, logs and on the page, as text that prints, and read in the same
-way: \n, \x1b, \u202e and \xff (a byte that is not UTF-8) stand for what does not print, \\ for a backslash.
-In tables and sentences long texts are cut; in JSON they are whole.
+Names and owners are shown, and read, as text that prints: \n, \x1b, \u202e and \xff (a byte that is not UTF-8)
+stand for what does not print, \\ for a backslash. In tables and sentences long texts are cut.
 
 ` + exitHelp,
 		Example: `  export REDIS_URL=redis://localhost:6379
@@ -92,7 +91,7 @@ In tables and sentences long texts are cut; in JSON they are whole.
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		// What fails before is the command line.
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
-			a.began = true
+			a.began = cmd.ValidateFlagGroups() == nil
 			if !a.full {
 				pace := newPace()
 				pace.Slow = func() { fmt.Fprintln(a.std.err, "redlatch: this takes", budget+"; --full-speed lifts that") }
@@ -104,6 +103,7 @@ In tables and sentences long texts are cut; in JSON they are whole.
 	root.SetErr(a.std.err)
 	a.flags.warn = a.std.err
 	a.flags.add(root.PersistentFlags())
+	root.MarkFlagsMutuallyExclusive("url", "url-file")
 	root.AddCommand(a.runCommand(), a.lsCommand(), a.showCommand(), a.watchCommand(), a.topCommand(),
 		a.unlockCommand(), a.historyCommand(), a.doctorCommand(), a.serveCommand())
 	for _, c := range root.Commands() {

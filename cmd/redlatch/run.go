@@ -36,14 +36,13 @@ type runFlags struct {
 }
 
 func (a *app) runCommand() *cobra.Command {
-	var f runFlags
+	f := runFlags{kind: "reentrant"}
 	c := &cobra.Command{
 		Use:   "run NAME [flags] -- COMMAND [ARG...]",
 		Short: "Run a command under a lock",
 		Long: `run acquires the lock NAME, runs COMMAND, frees the lock and exits with the command's exit status. It passes on
-the signals HUP, INT, QUIT, TERM, USR1, USR2 and WINCH; HUP and INT stay ignored, also by the command, if they
-were when run started, as nohup has it. The command's environment is that of run (with REDIS_URL and its password,
-unless --hide-url is given), and
+the signals HUP, INT, QUIT, TERM, USR1, USR2 and WINCH; those that are ignored, as HUP under nohup, stay so. The
+command gets the environment of run (with REDIS_URL and its password, unless --hide-url is given), and
   REDLATCH_LOCK       the name of the lock
   REDLATCH_TOKEN      the fencing token, with --fenced; else it is not set
   REDLATCH_CLIENT_ID  the client's id, the first part of the lock's owner
@@ -51,15 +50,12 @@ unless --hide-url is given), and
 Two runs never overlap, unless the lock is lost (the server is gone for too long, or an operator freed the lock).
 Then the command gets TERM and after --grace KILL, and the exit status is 70: its last actions may not have been
 exclusive. Where that matters, use --fenced, and let the place that it writes to check the token. If run itself is
-killed, even with KILL, the command is ended the same way, and the lock is free when its lease ends.
-
-A TERM that run gets is passed on, and what is left of the command after --grace gets KILL, too: run keeps the lock
-until then. With --conflict-exit-code it writes nothing about a lock that another owner holds.
+killed, even with KILL, the command is ended the same way, and the lock is free when its lease ends. When run gets
+TERM, it keeps the lock until the command has ended; --grace counts then, too.
 
 Without a terminal on standard input the command has its own process group, and signals go to all of its processes.
-With a terminal the command stays in the terminal's group, so that it can be used interactively: then run signals
-the command alone, and the keyboard's signals reach it directly. On Windows the command is ended without a TERM,
-and survives a killed run.`,
+With one, run signals the command alone, and the keyboard's signals reach it directly. On Windows the command is
+ended without a TERM, and survives a killed run.`,
 		Example: `  redlatch run nightly-report --wait 0 --conflict-exit-code 0 -- /usr/local/bin/report
   redlatch run db-migrate --wait 5m --fenced -- sh -c 'migrate --token "$REDLATCH_TOKEN"'
   redlatch run cache --kind read -- tar czf /backup/cache.tgz /var/cache/app`,
@@ -79,12 +75,11 @@ and survives a killed run.`,
 	set.BoolVarP(&f.noWait, "nonblock", "n", false, "the same as --wait 0")
 	set.DurationVar(&f.lease, "lease", 0, "a fixed lease, never renewed; the lock is lost at its end (default: renewed while the command runs)")
 	set.DurationVar(&f.leaseTime, "lease-time", redlatch.DefaultLeaseTime, "how long the lock stays taken when this process dies; renewed at a third of it")
-	set.StringVarP(&f.kind, "kind", "k", "reentrant", "reentrant, fair, read or write")
+	choice(c, &f.kind, "kind", "k", "reentrant (the default), fair, read or write", "reentrant", "fair", "read", "write")
 	set.BoolVar(&f.fenced, "fenced", false, "ask for a fencing token, in REDLATCH_TOKEN")
 	set.DurationVar(&f.grace, "grace", 10*time.Second, "how long after TERM, also one that run gets, the command is killed")
 	set.IntVarP(&f.conflict, "conflict-exit-code", "E", exitBusy, "exit status when another owner holds the lock; then nothing is written")
 	set.BoolVar(&f.hideURL, "hide-url", false, "leave REDIS_URL out of the command's environment")
-	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"reentrant", "fair", "read", "write"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -126,9 +121,6 @@ func (a *app) run(ctx context.Context, f runFlags, bounded bool, name string, co
 	l := map[string]redlatch.Locker{
 		"reentrant": plain, "fair": client.FairLock(name, opts...), "read": rw.ReadLock(), "write": rw.WriteLock(),
 	}[f.kind]
-	if l == nil {
-		return usageError("kind: %q is not one of reentrant, fair, read, write", f.kind)
-	}
 	h, err := acquire(ctx, l, f, bounded || f.noWait, signals)
 	if errors.Is(err, redlatch.ErrNotAcquired) {
 		if f.quiet {

@@ -99,12 +99,13 @@ func TestRunWrongCommands(t *testing.T) {
 		{exitUsage, []string{"odd"}},
 		{exitUsage, []string{"run", "x", "--lease-time", "1ms", "--", "true"}},
 		{exitOK, []string{"run", "x", "true"}},
-		{exitUnavailable, []string{"run", "x", "--url", "redis://127.0.0.1:1", "--", "true"}},
+		{exitUsage, []string{"run", "x", "--url", "redis://127.0.0.1:1", "--", "true"}}, // two deployments
 	} {
 		if got := call(t, s, tc.args...).ends(tc.status); (got.errs == "") != (tc.status == exitOK) {
 			t.Errorf("%v: %q", tc.args, got.errs)
 		}
 	}
+	call(t, nil, "run", "x", "--url", "redis://127.0.0.1:1", "--", "true").fails(exitUnavailable)
 }
 
 // Signals reach every process of the command.

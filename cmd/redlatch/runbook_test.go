@@ -49,7 +49,7 @@ func TestRunbookOutputs(t *testing.T) {
 	free := redlatch.Inspection{Name: "orders:42", Key: "orders:42", At: at, Kind: redlatch.KindNone, Processes: 1}
 	printed("unlock", func(out io.Writer) { screen{}.lock(out, free) })
 	printed("ls", func(out io.Writer) {
-		screen{}.list(out, []redlatch.Inspection{
+		screen{}.list(out, seen("", []redlatch.Inspection{
 			{
 				Name: "catalogue", At: at, Kind: redlatch.KindReadWrite, Mode: redlatch.ModeRead, Remaining: 29 * time.Second, HolderCount: 3,
 				QueueLength: 5, Processes: 2, Holders: []redlatch.Holder{{Process: pod7, AskedSince: ago(1200 * time.Millisecond), HeldSince: ago(1200 * time.Millisecond)}},
@@ -59,7 +59,7 @@ func TestRunbookOutputs(t *testing.T) {
 				Name: "report", At: at, Kind: redlatch.KindReentrant, Mode: redlatch.ModeLock, Remaining: 24 * time.Second, HolderCount: 1,
 				Holders: []redlatch.Holder{{Process: redlatch.Process{Client: "cron/pod-1"}, AskedSince: ago(2*time.Hour + 10*time.Minute), HeldSince: ago(2*time.Hour + 10*time.Minute)}},
 			},
-		})
+		}), "")
 	})
 	printed("history", func(out io.Writer) {
 		screen{}.history(out, []redlatch.Eviction{{
@@ -84,7 +84,13 @@ func TestRunbookOutputs(t *testing.T) {
 	left.Holders[0].Process, left.Queue[0].Process, left.QueueLength = gone, gone, 3
 	left.Queue = append(left.Queue, orders.Queue[0])
 	printed("ls --by process", func(out io.Writer) {
-		screen{}.parties(out, "process", lsFlags{by: "process"}.grouped([]redlatch.Inspection{left}))
+		screen{}.parties(out, "process", lsFlags{by: "process"}.grouped(seen("", []redlatch.Inspection{left}), 1), "")
+	})
+	copied := orders
+	copied.Kind, copied.Queue = redlatch.KindReentrant, nil
+	printed("ls of a quorum", func(out io.Writer) {
+		locks := append(seen("a.internal:6379", []redlatch.Inspection{copied}), seen("b.internal:6379", []redlatch.Inspection{copied})...)
+		screen{}.parties(out, "owner", lsFlags{by: "owner"}.grouped(locks, 3), " SERVERS*")
 	})
 	printed("watch of one that died", func(out io.Writer) {
 		f, free := follower{}, left

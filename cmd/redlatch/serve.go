@@ -36,7 +36,6 @@ var assets embed.FS
 type serveFlags struct {
 	listen      string
 	allowUnlock bool
-	readOnly    bool
 	tokenFile   string
 	noToken     bool
 	userHeader  string
@@ -49,20 +48,17 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a live web page of the locks",
-		Long: `serve shows the locks on a live web page: the list, and one lock in detail, with its holders, the queue in order,
-the remaining leases and a timeline of its holders. The page is read-only, unless --allow-unlock is given: then it
-can evict a holder, one at a time, by its whole owner. --read-only refuses to start with --allow-unlock.
+		Long: `serve shows the locks on a live web page: the list, and one lock in detail, with a timeline of its holders. The page
+is read-only, unless --allow-unlock is given: then it can evict a holder, one at a time, by its whole owner.
 
 It listens on the loopback address. On any other address, and with --allow-unlock, it asks for a token: that of
 --token-file or REDLATCH_SERVE_TOKEN, else one that it makes and prints. All users of a machine reach its loopback
-address: --no-token says that they may unlock. The page keeps the token in its tab. It speaks HTTP: put a TLS proxy
-in front of it if the network is not trusted. A proxy that logs people in sends the token itself (Authorization:
-Bearer TOKEN), and their names in the header --user-header: whoever has the token can write any name. With --no-token
-an eviction without that header is refused.
+address: --no-token says that they may unlock. It speaks HTTP: put a TLS proxy in front of it if the network is not
+trusted. A proxy that logs people in sends the token itself (Authorization: Bearer TOKEN), and their names in the
+header --user-header: whoever has the token can write any name. With --no-token an eviction without it is refused.
 
 While no page is open, serve sends no commands to Redis. Without a token, /healthz answers while the program lives,
-and /readyz asks Redis, at most once a second: 503 if there is no answer within two seconds. Each eviction is a line
-of JSON on standard error. Programs use redlatch ls and show with -o json.`,
+and /readyz asks Redis: 503 if there is no answer within two seconds. Each eviction is logged, as a line of JSON.`,
 		Example: `  redlatch serve
   redlatch serve --listen 0.0.0.0:8379 --token-file /etc/redlatch/token --allow-unlock
   redlatch serve --allow-unlock --pattern 'orders:*'`,
@@ -72,7 +68,8 @@ of JSON on standard error. Programs use redlatch ls and show with -o json.`,
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:8379", "address and port")
 	c.Flags().BoolVar(&f.allowUnlock, "allow-unlock", false, "let the page take locks away from their holders")
 	a.fullSpeed(c)
-	c.Flags().BoolVar(&f.readOnly, "read-only", false, "only look (the default)")
+	c.Flags().Bool("read-only", false, "only look (the default)")
+	c.MarkFlagsMutuallyExclusive("read-only", "allow-unlock")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the token that clients must send")
 	c.Flags().BoolVar(&f.noToken, "no-token", false, "ask for no token, though --allow-unlock is given; on a loopback address only")
 	c.Flags().StringVar(&f.userHeader, "user-header", "", "header with the user's name, such as X-Forwarded-User, which a proxy sets")
@@ -84,9 +81,6 @@ of JSON on standard error. Programs use redlatch ls and show with -o json.`,
 func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if f.interval < 100*time.Millisecond {
 		return usageError("interval: at least 100ms")
-	}
-	if f.readOnly && f.allowUnlock {
-		return usageError("read-only and allow-unlock exclude each other")
 	}
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil {
@@ -108,7 +102,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	log := slog.New(slog.NewJSONHandler(a.std.err, nil)) // quotes all texts
 	h := newHub(client, f.pattern, f.interval, log)
-	s := &site{hub: h, server: a.flags.server(), allowUnlock: f.allowUnlock, token: token, userHeader: f.userHeader, local: isLoopback(host), log: log}
+	opt, _ := a.flags.only() // there is one
+	s := &site{hub: h, server: deployment(opt), allowUnlock: f.allowUnlock, token: token, userHeader: f.userHeader, local: isLoopback(host), log: log}
 	srv := &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second,

@@ -104,12 +104,10 @@ func (s screen) lines(heads string, rows [][]cell) (lines []string, whole bool) 
 	return lines, whole
 }
 
-// writeJSON writes one value, on one line when it is one of many.
-func writeJSON(out io.Writer, v any, lines bool) error {
+// writeJSON writes one value, with indents.
+func writeJSON(out io.Writer, v any) error {
 	enc := json.NewEncoder(out)
-	if !lines {
-		enc.SetIndent("", "  ")
-	}
+	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
 

@@ -35,11 +35,9 @@ needs a terminal, and works over ssh.
 
 ` + topHelp + `
 
-A turn is seen once per refresh at most; --listen counts the messages of all unlocks as well, which costs each
-unlock as much as one more waiting process, and is not possible on a cluster. The metrics of the SDK count all turns.`,
-		Example: `  redlatch top
-  redlatch top 'orders:*' --interval 2s`,
-		Args: cobra.MaximumNArgs(1),
+--listen costs each unlock as much as one more waiting process. The metrics of the SDK count all turns.`,
+		Example: `  redlatch top 'orders:*' --interval 2s`,
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, out := file(a.std.in), file(a.std.out)
 			if in == nil || out == nil || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
@@ -48,7 +46,8 @@ unlock as much as one more waiting process, and is not possible on a cluster. Th
 			if interval < time.Second {
 				return usageError("interval: at least 1s")
 			}
-			v := &topView{server: a.flags.server(), board: newBoard(), pattern: strings.Join(args, ""), interval: interval}
+			opt, _ := a.flags.only() // open says what is wrong
+			v := &topView{server: deployment(opt), board: newBoard(), pattern: strings.Join(args, ""), interval: interval, paced: !a.full}
 			if listen {
 				client, err := a.connect("top")
 				if err != nil {
@@ -151,6 +150,7 @@ type topView struct {
 	pattern  string
 	interval time.Duration
 	listener *listener // nil: it does not listen
+	paced    bool      // looks have a budget
 
 	width, height int
 
@@ -301,8 +301,8 @@ func (v *topView) render() string {
 	if v.paused {
 		state += ", paused"
 	}
-	if v.board.share != "" {
-		state += ", " + v.board.share
+	if v.paced {
+		state += ", " + budget
 	}
 	if v.board.took > time.Second {
 		state += ", a look takes " + span(v.board.took)
@@ -390,10 +390,7 @@ func (v *topView) row(w *watched) []cell {
 	case w.Processes > 0:
 		wait = cell{strconv.Itoa(w.Processes) + " proc", yellow}
 	}
-	return []cell{
-		{w.Name, cyan}, {kind, ""}, w.holder(), {someSeconds(w.HeldFor), ""}, {someSeconds(w.WaitedFor), ""}, {some(w.Remaining), ""}, wait,
-		{someSeconds(w.WaitsFor), ""}, {rate, ""},
-	}
+	return slices.Concat([]cell{{w.Name, cyan}, {kind, ""}}, w.holding(), []cell{wait, {someSeconds(w.WaitsFor), ""}, {rate, ""}})
 }
 
 // renderOpen shows one lock in depth.

@@ -342,8 +342,10 @@ func TestBudget(t *testing.T) {
 	all := call(t, s, "ls", "orders:1?", "--full-speed")
 	all.warns()
 	testbed.Equal(t, len(all.rows()), 10, "rows")
-	p := serving(t, s, "--full-speed")
-	if text := p.event("locks", ""); strings.Contains(text, `"share":`) || !strings.Contains(text, `"took_seconds":`) {
-		t.Errorf("%.200s", text)
+	need(t, serving(t, s).event("locks", ""), `"took_seconds":`)
+	for _, full := range []string{"--full-speed=false", "--full-speed"} {
+		if said := strings.Contains(serving(t, s, full).get("/api/settings").text, budget); said == (full == "--full-speed") {
+			t.Errorf("%s: the page says its budget: %t", full, said)
+		}
 	}
 }

@@ -28,13 +28,12 @@ the exit status is 4. OWNER is what show prints: the whole owner, its beginning,
 as that matches a single holder, and though it was killed; of a lock with more holders than show prints, the whole
 owner. --any-owner takes the lock from all holders, readers included. On a free lock it wakes waiters that still sleep after a DEL by hand.
 
-It shows what it will do and asks for confirmation, unless --yes is given. It ends the holds that it has shown, and no
-others: the server compares the owners. If only others hold the lock by then, --any-owner shows them and asks
-again. A living holder learns of the loss only at its next renewal, up to a third of its lease time later: make sure
-that it has stopped working.
+It shows what it will do and asks for confirmation. It ends the holds that it has shown, and no others: the server
+compares the owners. If only others hold the lock by then, --any-owner shows them and asks again. A living holder
+learns of the loss only at its next renewal, up to a third of its lease time later: make sure that it has stopped.
 
-The eviction is noted in the history on the server, with --reason, the user and the host (redlatch history). Without the
-right to do that it is done all the same, and unlock says so.`,
+The eviction is noted in the history on the server (redlatch history). Without the right to do that it is done all
+the same, and unlock says so.`,
 		Example: `  redlatch unlock orders:42 --owner 343714c0-0d3a-4e0c-8a2f-0c8f4f1f9b11:g1-mf3k2l9x.1
   redlatch unlock orders:42 --owner checkout/7 --yes
   redlatch unlock orders:42 --any-owner --reason 'its machine is gone'`,

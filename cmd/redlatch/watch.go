@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os/signal"
@@ -14,14 +15,13 @@ import (
 )
 
 func (a *app) watchCommand() *cobra.Command {
-	var json *bool
+	var form string
 	var interval time.Duration
 	c := &cobra.Command{
 		Use:   "watch NAME",
 		Short: "Follow one lock: a line for each change",
-		Long: `watch checks the lock NAME every --interval and prints a line for each change: who holds it, who released it, how
-long the queue is. It may miss turns that are shorter than the interval. With -o json each change is one line in
-the format of show -o json. Ctrl-C ends it, with status 0. While the server can't be reached it says so and tries on.
+		Long: `watch checks the lock NAME every --interval and prints a line for each change. It may miss turns that are shorter
+than that. With -o json each change is one line in the format of show -o json. Ctrl-C ends it, with status 0.
 
   renewed    the holder lives: it has renewed its lease
   overdue    a living holder would have renewed by now; a fixed lease is never renewed
@@ -35,11 +35,11 @@ the format of show -o json. Ctrl-C ends it, with status 0. While the server can'
 				return usageError("interval: at least 100ms")
 			}
 			return a.with("watch", func(client *redlatch.Client) error {
-				return a.watch(cmd.Context(), client, args[0], interval, *json)
+				return a.watch(cmd.Context(), client, args[0], interval, form == "json")
 			})
 		},
 	}
-	json = asJSON(c)
+	output(c, &form)
 	c.Flags().DurationVar(&interval, "interval", time.Second, "how often to check")
 	return c
 }
@@ -68,7 +68,7 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 			if lines := follow.changes(in); !asJSON {
 				s.changes(a.std.out, in.At, lines)
 			} else if len(lines) > 0 {
-				if err := writeJSON(a.std.out, in, true); err != nil {
+				if err := json.NewEncoder(a.std.out).Encode(in); err != nil {
 					return err
 				}
 			}

@@ -3,7 +3,7 @@
 // only: names and owners are whatever somebody chose.
 
 const $ = (id) => document.getElementById(id);
-const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", source: null, came: 0, took: 0, interval: 1000, all: false };
+const state = { locks: [], total: 0, one: null, open: "", skew: 0, allowUnlock: false, server: "", share: "", source: null, came: 0, took: 0, interval: 1000, all: false };
 
 // el is an element with texts and elements in it; what is empty or false is left out.
 const el = (tag, cls, ...parts) => {
@@ -268,7 +268,7 @@ $("login").addEventListener("submit", (e) => {
 const told = {
   locks: (o) => {
     Object.assign(state, { locks: o.locks, total: o.total, came: Date.now(), took: o.took_seconds * 1000 });
-    $("share").textContent = o.share ? "Looks take " + o.share + "." : "";
+    $("share").textContent = state.share && "Looks take " + state.share + ".";
     if (o.locks.length) state.skew = when(o.at) - Date.now();
     showState(state.took > 1000 ? "live, a look takes " + span(state.took) : "live");
     showList();
@@ -343,7 +343,7 @@ const start = async () => {
   const r = await api("settings");
   if (!r.ok) return;
   const s = await r.json();
-  Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server, interval: s.interval_ms });
+  Object.assign(state, { allowUnlock: s.allow_unlock, server: s.server, interval: s.interval_ms, share: s.share || "" });
   if (s.share && !state.came) $("share").textContent = "Looks take " + s.share + ": among very many keys, the first one takes minutes.";
   state.refused = false;
   title();
