@@ -41,7 +41,8 @@ package multilock
 //
 // Fair members are the exception: an attempt without waiting never bypasses their queue.
 // In a round that began with waiting, the MultiLock queues for them while it holds other
-// members: in canonical order, and for at most a tenth of the lease.
+// members, for at most a tenth of the lease: not for one that comes before a fair member that
+// it has waited for. Who is refused there gives that back and waits for the earlier one first.
 //
 // A closed client ends the wait at the next try, not at once: to watch all clients takes a select over as many channels.
 // A quorum's waiter is signalled, since a place that it keeps would hold up Close.

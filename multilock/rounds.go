@@ -77,7 +77,8 @@ func (r *rounds) behind() int {
 	return -1
 }
 
-// patience is how long a round that holds something queues for a fair member.
+// patience is how long a round that holds something queues for a fair member: not with one in hand that comes later
+// in canonical order, or two crowds could stand in each other's queues, each with what the other one lacks.
 func (r *rounds) patience(u *unit) time.Duration {
 	lease := u.leaves[0].eng.Core().LeaseTime()
 	if r.lease > 0 {
@@ -123,7 +124,7 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 	}
 	together(others, func(i int) { // an attempt is bounded
 		u, wait := &r.units[i], time.Duration(0)
-		if first >= 0 && u.fair() {
+		if first >= 0 && u.fair() && (i > first || !r.units[first].fair()) {
 			wait = r.patience(u)
 		}
 		errs[i] = errBroken
@@ -178,8 +179,12 @@ func (r *rounds) twice(parts []*part, errs []error) error {
 			if p == nil {
 				continue
 			}
-			for _, h := range p.eng {
-				if h.Field().Name == busy.Holder {
+			holds := p.holds()
+			if p.quorum != nil {
+				_, holds = p.quorum.members()
+			}
+			for _, h := range holds {
+				if h.Owner().String() == busy.Holder {
 					return refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", h.Name()))
 				}
 			}

@@ -126,7 +126,8 @@ func TestCompositionErrors(t *testing.T) {
 	s := bed.Server(t, "text")
 	c, other := bed.Client(t, s.Addr()), bed.Client(t, s.Addr())
 	one, alsoOne := bed.Client(t, s.Addr(), database(1)), bed.Client(t, s.Addr(), database(1))
-	elsewhere := bed.Client(t, bed.Server(t).Addr())
+	there := bed.Server(t).Addr()
+	elsewhere, alsoThere := bed.Client(t, there), bed.Client(t, there)
 	borrowed := borrowers(t, s)
 	s.Do(t, "SET", "text", "x")
 	fenced, rw := redlatch.Fenced(), c.ReadWriteLock("rw")
@@ -143,6 +144,7 @@ func TestCompositionErrors(t *testing.T) {
 			"a zero MultiLock, embedded":       redlatch.MultiLock(c.RLock("a"), new(named)),
 			"quorum of zero members":           redlatch.QuorumLock(new(rlock.RLock), new(multiLock)),
 			"one lock by two clients":          redlatch.MultiLock(c.RLock("a"), other.RLock("a")),
+			"one quorum by two clients each":   redlatch.MultiLock(quorum([]*redlatch.Client{c, elsewhere}, "a"), quorum([]*redlatch.Client{other, alsoThere}, "a")),
 			"one database by two":              redlatch.MultiLock(c.RLock("a"), one.RLock("a"), alsoOne.RLock("a")),
 			"a borrowed database":              redlatch.MultiLock(one.RLock("a"), borrowed[0].RLock("a")),
 			"a borrowed database, not told":    redlatch.MultiLock(one.RLock("a"), borrowed[1].RLock("a")),

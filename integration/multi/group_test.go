@@ -325,6 +325,39 @@ func TestNoLivelockInLockstep(t *testing.T) {
 	}
 }
 
+// TestNoLivelockInQueues: two crowds that each wait for another one of two fair locks first do not go on standing in the
+// other one's queue, each with the lock in hand that the others there lack, until they must give it back.
+func TestNoLivelockInQueues(t *testing.T) {
+	const crowd = 8
+	cs := clients(t, servers(t, 2))
+	f := []redlatch.Locker{cs[0].FairLock("a"), cs[1].FairLock("b")}
+	both := redlatch.MultiLock(cs[0].FairLock("a"), cs[1].FairLock("b"))
+	done := make(chan error, 2*crowd)
+	var holds [2]redlatch.Hold
+	for _, n := range []int{1, 0} { // who finds only b taken waits for b first
+		holds[n] = bed.Lock(t, t.Context(), f[n])
+		for range crowd {
+			go func() { done <- both.Do(t.Context(), func(context.Context) error { return nil }) }()
+		}
+		bed.Eventually(t, "a crowd waits", func() bool {
+			i, err := cs[n].Inspect(t.Context(), "ab"[n:n+1])
+			bed.Want(t, err, nil)
+			return i.QueueLength == crowd
+		})
+	}
+	for _, h := range holds {
+		bed.Unlock(t, h)
+	}
+	for range 2 * crowd {
+		select {
+		case err := <-done:
+			bed.Want(t, err, nil)
+		case <-time.After(bed.Patience): // all of it takes 0.1 s
+			t.Fatal("no progress")
+		}
+	}
+}
+
 // TestContention: many who take the same members, in any order, and sets that overlap, from clients of their own, all
 // make progress, and nobody is inside with another one: the race detector sees it, and the counters come out right.
 func TestContention(t *testing.T) {
