@@ -57,11 +57,8 @@ func (m *MultiLock) take(ctx context.Context, began, until time.Time, wait, leas
 func (m *MultiLock) acquire(
 	ctx, spanned context.Context, obs observe.Acquisition, began, until time.Time, wait, length time.Duration,
 ) (*hold, error) {
-	switch {
-	case m.err != nil:
-		return nil, m.err
-	case len(m.leaves) == 0:
-		return nil, refuse("it is a zero value")
+	if err := m.refused(); err != nil {
+		return nil, err
 	}
 	if err := lease.Check(length); err != nil {
 		return nil, err

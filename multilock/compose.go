@@ -40,6 +40,14 @@ func refuse(reason string) error {
 	return &lock.InvalidOptionError{Option: "MultiLock", Reason: reason}
 }
 
+// refused is why the members can't be one lock.
+func (m *MultiLock) refused() error {
+	if m.err == nil && len(m.leaves) == 0 {
+		return refuse("it is a zero value")
+	}
+	return m.err
+}
+
 // compose finds the leaves, their canonical order and the units.
 func (m *MultiLock) compose() {
 	if len(m.members) == 0 {

@@ -39,8 +39,8 @@ func (m *MultiLock) State(ctx context.Context) (lock.State, error) {
 }
 
 func (m *MultiLock) state(ctx context.Context) (lock.State, error) {
-	if m.err != nil {
-		return lock.State{}, m.err
+	if err := m.refused(); err != nil {
+		return lock.State{}, err
 	}
 	ops := m.operators()
 	states, err := each(ctx, m, ops, func(ctx context.Context, o operated) (lock.State, error) { return o.State(ctx) })
@@ -62,7 +62,7 @@ func (m *MultiLock) state(ctx context.Context) (lock.State, error) {
 	if m.quorum {
 		need = majority(len(m.leaves))
 	}
-	if out.Held = need > 0 && len(left) >= need; !out.Held {
+	if out.Held = len(left) >= need; !out.Held {
 		out.Mode = lock.ModeNone
 		return out, nil
 	}
@@ -81,8 +81,8 @@ func (m *MultiLock) ForceUnlock(ctx context.Context) (bool, error) {
 }
 
 func (m *MultiLock) forceUnlock(ctx context.Context) (bool, error) {
-	if m.err != nil {
-		return false, m.err
+	if err := m.refused(); err != nil {
+		return false, err
 	}
 	freed, err := each(ctx, m, m.operators(), func(ctx context.Context, o operated) (bool, error) { return o.ForceUnlock(ctx) })
 	return slices.Contains(freed, true), err

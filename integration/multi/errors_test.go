@@ -180,6 +180,12 @@ func TestCompositionErrors(t *testing.T) {
 			}
 		}
 	}
+	for _, l := range []*multiLock{redlatch.MultiLock(), new(multiLock)} {
+		_, told := l.State(t.Context())
+		_, freed := l.ForceUnlock(t.Context())
+		bed.Want(t, told, redlatch.ErrInvalidOption)
+		bed.Want(t, freed, redlatch.ErrInvalidOption)
+	}
 	free(t, s, "a", "b", "rw")
 }
 
