@@ -66,8 +66,12 @@ type NotAcquiredError struct {
 }
 
 func (e *NotAcquiredError) Error() string {
+	outcome := "not acquired"
+	if errors.Is(e.Err, ErrUnavailable) { // whether it was busy is not known
+		outcome = "unavailable"
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "redlatch: lock %s not acquired", quote.Name(e.Name))
+	fmt.Fprintf(&b, "redlatch: lock %s %s", quote.Name(e.Name), outcome)
 	if e.Holder != "" {
 		b.WriteString(", held by " + quote.Text(e.Holder))
 		if e.Own {

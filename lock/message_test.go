@@ -99,6 +99,15 @@ func TestBusyMessageNamesTheHolderAndWhatIsKnown(t *testing.T) {
 	}
 }
 
+// TestUnavailableIsNotSaidToBeBusy: a log line tells an outage from a lock that somebody else holds.
+func TestUnavailableIsNotSaidToBeBusy(t *testing.T) {
+	err := &lock.NotAcquiredError{Name: "l", Holder: "a:1", Age: 2 * time.Second, Remaining: time.Second, Err: lock.ErrUnavailable}
+	const want = `redlatch: lock "l" unavailable, held by a:1 for up to 1s, as seen 2s ago: redlatch: server unavailable`
+	if got := err.Error(); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
 // TestErrorTypeOnEveryVersion: the same refusal has the same name, though servers say
 // it differently.
 func TestErrorTypeOnEveryVersion(t *testing.T) {
