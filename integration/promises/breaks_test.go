@@ -61,7 +61,7 @@ var breaks = []struct {
 	},
 	{
 		"a wait counts as held", "internal/engine/identity.go",
-		"if !a.later || a.left.lost > 0 {", "if true {",
+		"if !a.waited || a.leftover.lost > 0 {", "if true {",
 		"TestHeldIsSinceTheGrant/plain/after_a_wait", "is held since",
 	},
 	{
@@ -71,7 +71,7 @@ var breaks = []struct {
 	},
 	{
 		"a field changes while a command has no answer", "internal/engine/identity.go",
-		"if !a.later || a.left.lost > 0 {", "if !a.later {",
+		"if !a.waited || a.leftover.lost > 0 {", "if !a.waited {",
 		"TestALostCommandChangesNothing/plain/lock_and_unlock/the_reply_is_lost/command_1", "does not return",
 	},
 	{
@@ -148,7 +148,7 @@ var breaks = []struct {
 		"TestSections/plain/function:_a_loss", "Do: boom",
 	},
 	{
-		"who gives up leaves his place", "internal/engine/acquire.go", "\tif !a.left.any() {\n\t\treturn", "\tif true {\n\t\treturn",
+		"who gives up leaves his place", "internal/engine/acquire.go", "\tif !a.leftover.any() {\n\t\treturn", "\tif true {\n\t\treturn",
 		"TestCallsThatEndAtRandomMomentsLeaveNothing/fair", "no key left",
 	},
 	{

@@ -33,11 +33,11 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 	a.heard()
 	if c.Err != nil {
 		if fresh > 0 {
-			a.left.failed(c.Err)
+			a.leftover.failed(c.Err)
 		}
 		return false, a.classify(c.Err)
 	}
-	a.told, a.answered = c.Reply, true
+	a.serverReply, a.serverAnswered = c.Reply, true
 	a.mu.Lock()
 	for i := range a.members {
 		a.members[i].attempt.Sent = c.Sent
@@ -45,10 +45,10 @@ func (a *acquisition) take(fresh int) (won bool, err error) {
 	out, part, tokens := a.read(c.Reply)
 	a.mu.Unlock()
 	if fresh > 0 && !out.NoLock { // else it says nothing of a place
-		a.left.queued = out.Queued
+		a.leftover.queued = out.Queued
 	}
-	if out.Renewed && a.left.lost > 0 {
-		a.left.lost-- // one of the lost replies was this acquisition's
+	if out.Renewed && a.leftover.lost > 0 {
+		a.leftover.lost-- // one of the lost replies was this acquisition's
 	}
 	switch {
 	case out.Gone:
@@ -90,8 +90,8 @@ func (a *acquisition) refused(out kind.Outcome, part int) {
 		look = min(look, max(time.Until(a.until)/2, time.Millisecond))
 	}
 	a.look = time.Now().Add(look)
-	if a.lead != nil {
-		a.core.reg.Refused(a.lead, held.Seen{Owner: out.Holder, Trace: out.Trace, Until: time.Now().Add(out.Remaining)})
+	if a.leads != nil {
+		a.core.reg.Refused(a.leads, held.Seen{Owner: out.Holder, Trace: out.Trace, Until: time.Now().Add(out.Remaining)})
 	}
 	if a.obs != nil {
 		a.obs.Busy(out.Holder, out.Trace, out.Position)
@@ -99,11 +99,11 @@ func (a *acquisition) refused(out kind.Outcome, part int) {
 	if !a.once {
 		a.tellOfOwn()
 	}
-	if a.left.lost > 0 && !a.once && a.about().lock.queue == nil {
+	if a.leftover.lost > 0 && !a.once && a.about().lock.queue == nil {
 		// An earlier try without an answer may still run, and take the lock for one who stands
 		// behind others of the process, where nobody looks for it; of several locks it may have
 		// taken all, and some were lost since. So nothing may be kept while we wait.
-		a.anew()
+		a.restart()
 	}
 }
 
@@ -115,7 +115,7 @@ func (a *acquisition) focus(part int) {
 		return
 	}
 	if a.waiter != nil {
-		a.forget()
+		a.stopListening()
 	}
 	a.mu.Lock() // a log line of the subscription's may be reading
 	a.at = part
@@ -134,13 +134,13 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 	if lease.Passed(time.Now(), lease.LocalDeadline(sent, lasts)) {
 		if fresh > 0 {
 			a.givenBack("grant given back: its answer came after the lease had run out")
-			a.anew()
+			a.restart()
 		}
 		return false, errTooLate
 	}
 	if want := a.core.cfg.ReplicaAcks; want > 0 && fresh > 0 && !handed && c.Reply.Acked < want {
 		a.givenBack("grant given back: too few replicas acknowledged it")
-		a.left.queued = true // giving up undoes it
+		a.leftover.queued = true // giving up undoes it
 		return false, stop(&lock.ReplicaAcksError{Name: a.about().lock.of.Name, Want: want, Got: c.Reply.Acked, Err: c.Reply.Waits})
 	}
 	largest := out.Token
@@ -149,7 +149,7 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 	}
 	if largest > conn.LastToken {
 		a.givenBack("grant given back: its fencing token is none")
-		a.left.queued = true // giving up undoes it
+		a.leftover.queued = true // giving up undoes it
 		return false, stop(badToken(a.about().lock.of.Name, largest))
 	}
 	for i := range a.members {
@@ -159,7 +159,7 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		}
 		if err := a.hold(&a.members[i], &out, token, sent, length, handed, lasts); err != nil {
 			if errors.Is(err, held.ErrMoved) && fresh > 0 && !handed {
-				a.left.lost++ // its answer is worth no more than none
+				a.leftover.lost++ // its answer is worth no more than none
 			}
 			return false, a.tooLateFor(i, err)
 		}
@@ -184,9 +184,9 @@ func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time
 		m.hold, err = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
 	} else {
 		g := held.Grant{
-			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.left.lost,
+			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.leftover.lost,
 			Fixed: a.lease, Lease: lease, Sent: sent, Handed: handed, Lasts: lasts, Within: m.attempt.Other != "",
-			Share: a.lead, Along: out.Along, Open: out.Open, Link: link,
+			Share: a.leads, Along: out.Along, Open: out.Open, Link: link,
 		}
 		m.hold, err = a.core.reg.Take(&g)
 	}
@@ -210,13 +210,13 @@ func (a *acquisition) tooLateFor(i int, why error) error {
 		}
 	}
 	if a.core.isDraining() && a.members[i].session == nil || a.core.isClosed() {
-		a.left.queued = true // giving up undoes it
+		a.leftover.queued = true // giving up undoes it
 		return stop(lock.ErrClosed)
 	}
 	if errors.Is(why, held.ErrMoved) {
 		return why // the new server is asked under the same id: if it has the grant, it knows that
 	}
-	a.anew()
+	a.restart()
 	return errSessionGone
 }
 
@@ -237,7 +237,7 @@ func (a *acquisition) granted(payloads []string) (won, try bool, err error) {
 	if !mine {
 		return false, true, nil
 	}
-	a.left.queued = true // until there is a hold, giving up must undo the grant
+	a.leftover.queued = true // until there is a hold, giving up must undo the grant
 	if a.obs != nil && out.Holder != "" {
 		a.obs.Busy(out.Holder, out.Trace, 0) // who gave it to us
 	}

@@ -62,9 +62,9 @@ func (b *Bid) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 		return Attempted{Err: &lock.NotAcquiredError{Name: l.of.Name}}
 	}
 	defer b.leave()
-	if b.kept != nil && b.kept.left.away {
+	if b.kept != nil && b.kept.leftover.handedOver {
 		select {
-		case <-b.kept.undo:
+		case <-b.kept.undone:
 			b.settle()
 		case <-ctx.Done():
 			return Attempted{Err: &lock.NotAcquiredError{Name: l.of.Name, Err: CtxError(ctx)}}
@@ -74,7 +74,9 @@ func (b *Bid) Try(ctx context.Context, limit, lease time.Duration) Attempted {
 	}
 	a := b.kept
 	if b.kept = nil; a == nil {
-		a = &acquisition{tell: true, bid: b, began: b.from, later: true}
+		a = &acquisition{
+			request: request{began: b.from}, progress: progress{waited: true}, bidding: bidding{bid: b, asksServer: true},
+		}
 		a.members = a.one[:]
 		a.members[0].lock = l
 		if err := a.open(ctx, 0, lease); err != nil {
@@ -113,8 +115,8 @@ func (b *Bid) leave() {
 // settle takes what became of an attempt whose answer was somebody else's.
 func (b *Bid) settle() {
 	a := b.kept
-	if a.stays {
-		a.left = leftover{queued: true}
+	if a.keepsPlace {
+		a.leftover = leftover{queued: true}
 		return
 	}
 	b.kept = nil
@@ -143,11 +145,11 @@ func (b *Bid) end() {
 	if b.kept = nil; a == nil {
 		return
 	}
-	if a.left.away {
+	if a.leftover.handedOver {
 		go func() { // ends with the answer
-			<-a.undo
-			if a.stays {
-				a.left = leftover{queued: true}
+			<-a.undone
+			if a.keepsPlace {
+				a.leftover = leftover{queued: true}
 				a.giveUp()
 			}
 			a.close()
@@ -161,9 +163,9 @@ func (b *Bid) end() {
 // attempted is what an attempt came to.
 func (a *acquisition) attempted(err error) Attempted {
 	out := Attempted{Hold: a.members[0].hold, Err: err}
-	if a.answered {
-		out.Server, out.Known = a.told.Server, a.told.ServerErr == nil && a.told.Server.RunID != ""
-		if out.ServerErr = a.told.ServerErr; conn.IsPermanent(out.ServerErr) {
+	if a.serverAnswered {
+		out.Server, out.Known = a.serverReply.Server, a.serverReply.ServerErr == nil && a.serverReply.Server.RunID != ""
+		if out.ServerErr = a.serverReply.ServerErr; conn.IsPermanent(out.ServerErr) {
 			out.ServerErr = &lock.ServerError{Name: a.about().lock.of.Name, Op: "ask for the server", Err: out.ServerErr}
 		}
 	}
@@ -173,22 +175,22 @@ func (a *acquisition) attempted(err error) Attempted {
 // renew makes the acquisition ready for another attempt under its id.
 func (a *acquisition) renew(ctx context.Context) {
 	a.ctx, a.values, a.obs = ctx, ctx, nil
-	a.sent, a.fresh, a.answered, a.told, a.lastErr, a.again = false, 0, false, conn.Reply{}, nil, false
-	a.busy, a.undo, a.stays, a.parked = kind.Outcome{}, nil, false, false
+	a.asked, a.acquires, a.serverAnswered, a.serverReply, a.lastErr, a.reenters = false, 0, false, conn.Reply{}, nil, false
+	a.busy, a.undone, a.keepsPlace, a.parked = kind.Outcome{}, nil, false, false
 	a.patient = a.core.patience()
 }
 
 // park reports whether the acquisition, whose attempt ended with err, stays with its bid: since it has a
 // place and nothing else is left of it, or since its answer is still to come.
 func (a *acquisition) park(err error) bool {
-	a.parked = a.bid != nil && (a.left.away || a.left == leftover{queued: true} && a.about().lock.queue != nil &&
+	a.parked = a.bid != nil && (a.leftover.handedOver || a.leftover == leftover{queued: true} && a.about().lock.queue != nil &&
 		observe.Waited(err) && !errors.Is(err, lock.ErrReplicaAcks))
 	return a.parked
 }
 
 // keepPlace keeps the place alive between attempts.
 func (a *acquisition) keepPlace() {
-	if !a.left.away && a.place == nil && a.left.queued { // away: whoever takes the answer keeps it; see keepLate
+	if !a.leftover.handedOver && a.place == nil && a.leftover.queued { // away: whoever takes the answer keeps it; see keepLate
 		a.place = a.core.places.add(a, a.about().lock.queue, a.busy.RefreshIn)
 	}
 }
@@ -199,8 +201,8 @@ func (a *acquisition) keepLate(out *kind.Outcome) bool {
 	if a.bid == nil {
 		return false
 	}
-	a.stays = !a.broken && !a.bid.over.Load() && a.about().lock.queue != nil && !out.Acquired && !out.Void && !out.NoLock && out.Queued
-	if !a.stays {
+	a.keepsPlace = !a.panicked && !a.bid.over.Load() && a.about().lock.queue != nil && !out.Acquired && !out.Void && !out.NoLock && out.Queued
+	if !a.keepsPlace {
 		return false
 	}
 	if a.place == nil {

@@ -17,7 +17,7 @@ func (a *acquisition) finish() error {
 			a.broke()
 		}
 	}()
-	err := a.toEnd()
+	err := a.finishUnguarded()
 	ended = true
 	return err
 }
@@ -25,11 +25,11 @@ func (a *acquisition) finish() error {
 // broke cleans up behind a panic. Nothing of the caller's context goes on, so that the code that
 // panicked is not called again.
 func (a *acquisition) broke() {
-	a.values, a.obs, a.broken = context.Background(), nil, true
-	if a.flies {
-		a.stay(a.fresh) // an answer that is there is as good as one that is not: it is undone
+	a.values, a.obs, a.panicked = context.Background(), nil, true
+	if a.inFlight {
+		a.leaveCommand(a.acquires) // an answer that is there is as good as one that is not: it is undone
 	}
-	if a.gated {
+	if a.inGates {
 		a.leaveGates()
 	}
 	a.unlead(errBroken)
@@ -41,6 +41,6 @@ func (a *acquisition) broke() {
 			m.hold = nil
 		}
 	}
-	a.left.queued = a.left.queued || a.sent && !won // whatever the answer was
+	a.leftover.queued = a.leftover.queued || a.asked && !won // whatever the answer was
 	a.giveUp()
 }

@@ -14,7 +14,7 @@ func (a *acquisition) ended() error {
 	switch {
 	case a.ctx.Err() != nil:
 		return a.notAcquired(CtxError(a.ctx))
-	case a.core.isClosed(), a.core.isDraining() && !a.again:
+	case a.core.isClosed(), a.core.isDraining() && !a.reenters:
 		return lock.ErrClosed
 	}
 	return a.notAcquired(nil)
@@ -60,7 +60,7 @@ func (a *acquisition) trouble() error {
 	if a.lastErr != nil && !errors.Is(a.lastErr, errTooLate) {
 		return a.lastErr
 	}
-	if a.once && !a.answered && a.busy.Holder == "" && !time.Now().Before(a.patient) {
+	if a.once && !a.serverAnswered && a.busy.Holder == "" && !time.Now().Before(a.patient) {
 		return &sender.SilentError{For: a.core.slow()} // it had no longer
 	}
 	for i := range a.members {

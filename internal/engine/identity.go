@@ -17,11 +17,11 @@ func (a *acquisition) newID() {
 	buf = append(strconv.AppendInt(buf, a.began.UnixMilli(), 36), '.')
 	field := string(strconv.AppendUint(buf, c.acq.Add(1), 36))
 	lease := a.lease
-	if lease == 0 || a.tell {
+	if lease == 0 || a.asksServer {
 		lease = c.capped(lease)
 	}
 	if a.waiter != nil && a.waiter.Keyed() {
-		a.forget() // messages come by the id: listen for the new one
+		a.stopListening() // messages come by the id: listen for the new one
 	}
 	a.mu.Lock()
 	for i := range a.members {
@@ -29,13 +29,13 @@ func (a *acquisition) newID() {
 		m.attempt = kind.Attempt{ID: field[at:], Entry: field, Field: field, Lease: lease, Trace: m.attempt.Trace}
 	}
 	a.mu.Unlock()
-	a.left = leftover{}
+	a.leftover = leftover{}
 }
 
 // stamp notes in the field for how long the acquisition has waited before it asks: so the server tells since when the
 // lock is held. While a command has no answer the field stays: it may still run, and must be recognised.
 func (a *acquisition) stamp() {
-	if !a.later || a.left.lost > 0 {
+	if !a.waited || a.leftover.lost > 0 {
 		return
 	}
 	now := a.began.Add(time.Since(a.began)) // whose milliseconds are counted from those of the id

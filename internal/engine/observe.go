@@ -62,7 +62,7 @@ func (a *acquisition) observed(err error) {
 		}
 		if obs := a.obsOf(m); obs != nil {
 			r := m.result(err)
-			r.Free = err != nil && a.answered && i != a.at && observe.Waited(err)
+			r.Free = err != nil && a.serverAnswered && i != a.at && observe.Waited(err)
 			obs.End(r)
 		}
 	}

@@ -23,7 +23,7 @@ func (c *Core) passOn(h *held.Hold) bool {
 	passed, late := c.reg.Pass(h, c.cfg.Tenure, func(give func(held.Receiver) *held.Hold) bool {
 		return c.hub.TakeHead(line, func(v any) (pubsub.Holder, bool) {
 			a, ok := v.(*acquisition)
-			if !ok || !a.takes(give) {
+			if !ok || !a.accept(give) {
 				return pubsub.Holder{}, false
 			}
 			return a.inside(), true
@@ -35,54 +35,54 @@ func (c *Core) passOn(h *held.Hold) bool {
 	return passed
 }
 
-// takes makes the hold of a waiting acquisition, under the mutexes of the registry
+// accept makes the hold of a waiting acquisition, under the mutexes of the registry
 // and the hub: the giver makes it, or sees that the receiver has left. A waiter with
 // other wishes is not skipped: the lock is released for it.
-func (a *acquisition) takes(give func(held.Receiver) *held.Hold) bool {
-	if len(a.members) != 1 || a.lease != 0 || a.tell || !a.asleep.Load() {
+func (a *acquisition) accept(give func(held.Receiver) *held.Hold) bool {
+	if len(a.members) != 1 || a.lease != 0 || a.asksServer || !a.asleep.Load() {
 		return false
 	}
 	m := &a.members[0]
 	if m.lock.of.Line == "" {
 		return false
 	}
-	a.given = give(held.Receiver{Claim: m.claim, Ctx: a.ctx, Link: a.link, Count: a.counts})
-	return a.given != nil
+	a.passed = give(held.Receiver{Claim: m.claim, Ctx: a.ctx, Link: a.passLink, Count: a.passCounts})
+	return a.passed != nil
 }
 
 // inside is the receiver of a lock that is passed on, for those in line behind it. On
 // the server the field names the one who took it.
 func (a *acquisition) inside() pubsub.Holder {
-	who := pubsub.Holder{Owner: a.given.Field().Name}
-	if len(a.trace) > 1 { // the attempt may be getting its id
-		who.Trace = who.Owner + " " + a.trace
+	who := pubsub.Holder{Owner: a.passed.Field().Name}
+	if len(a.passTrace) > 1 { // the attempt may be getting its id
+		who.Trace = who.Owner + " " + a.passTrace
 	}
 	return who
 }
 
-// handed takes the hold that was passed on to this acquisition, if one was: won,
+// receive takes the hold that was passed on to this acquisition, if one was: won,
 // unless it is over already.
-func (a *acquisition) handed() (won, over bool) {
-	h, lost := a.core.reg.Given(&a.given)
+func (a *acquisition) receive() (won, over bool) {
+	h, lost := a.core.reg.Given(&a.passed)
 	switch {
 	case h == nil:
 		return false, false
 	case lost || a.ctx.Err() != nil:
 		held.Release(a.values, []*held.Hold{h}, nil) // passes it on, or frees it
 		if a.waiter != nil {
-			a.forget() // it has no place in the line any more
+			a.stopListening() // it has no place in the line any more
 		}
 		return false, true
 	}
 	a.about().hold = h
 	if a.obs != nil {
-		a.met(a.waiter.Take().Passed)
+		a.tellHolders(a.waiter.Take().Passed)
 	}
 	return true, false
 }
 
-// met tells the observer who has had the lock meanwhile.
-func (a *acquisition) met(holders []pubsub.Holder) {
+// tellHolders tells the observer who has had the lock meanwhile.
+func (a *acquisition) tellHolders(holders []pubsub.Holder) {
 	if a.obs == nil {
 		return
 	}

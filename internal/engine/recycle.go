@@ -45,6 +45,6 @@ func (a *acquisition) closeAndRecycle() {
 
 // forgotten reports whether nobody but the caller can reach the acquisition any more.
 func (a *acquisition) forgotten() bool {
-	return len(a.members) == 1 && a.members[0].hold != nil && !a.placed && !a.noticed &&
+	return len(a.members) == 1 && a.members[0].hold != nil && !a.hadPlace && !a.mayBeLogged &&
 		(a.waiter == nil || a.waiter.Forgotten())
 }

@@ -13,7 +13,7 @@ import (
 // process at all, as far as its options tell.
 func (a *acquisition) mayShare() bool {
 	m := &a.members[0]
-	return len(a.members) == 1 && m.lock.of.Kind.Traits().Shares != "" && a.lease == 0 && !a.tell && a.core.cfg.Tenure > 0
+	return len(a.members) == 1 && m.lock.of.Kind.Traits().Shares != "" && a.lease == 0 && !a.asksServer && a.core.cfg.Tenure > 0
 }
 
 // share is a reader's way into a hold of another reader of this process, before it asks
@@ -22,27 +22,27 @@ func (a *acquisition) mayShare() bool {
 // lead set, for those who come meanwhile as well. The gate is the caller's.
 func (a *acquisition) share(fresh int) (*held.Share, held.Part) {
 	m := &a.members[0]
-	if fresh != 1 || a.lead != nil || !a.mayShare() || m.attempt.Other != "" { // it reads under its own write lock
+	if fresh != 1 || a.leads != nil || !a.mayShare() || m.attempt.Other != "" { // it reads under its own write lock
 		return nil, held.Alone
 	}
-	if a.came.IsZero() {
-		a.came = time.Now()
+	if a.shareSince.IsZero() {
+		a.shareSince = time.Now()
 	}
 	spec, _ := m.lock.of.Kind.Wait(&m.attempt)
 	x := &held.Share{
-		To: held.Receiver{Claim: m.claim, Ctx: a.ctx}, Tenure: a.core.cfg.Tenure, Came: a.came, Stays: !a.once,
+		To: held.Receiver{Claim: m.claim, Ctx: a.ctx}, Tenure: a.core.cfg.Tenure, Came: a.shareSince, Stays: !a.once,
 		Behind: !m.lock.of.Kind.Traits().Overtakes && a.core.hub.Waiting(spec.ID), // a writer of this process
 	}
 	if o := a.core.cfg.Observer; o != nil {
 		x.To.Link, x.To.Count = a.linkOf(m), o.Counting()
 		x.Tell = a.obs != nil
 	}
-	part := a.core.reg.Share(x, &m.lock.of, !a.sent)
+	part := a.core.reg.Share(x, &m.lock.of, !a.asked)
 	if part == held.Joined {
 		m.hold = a.core.reg.Unshare(x)
 	}
 	if part == held.Leads {
-		a.lead = x
+		a.leads = x
 		a.listenEarly()
 	}
 	return x, part
@@ -82,7 +82,7 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 		ended := a.ctx.Err() != nil || a.core.isClosed()
 		part, h, lost := a.core.reg.Follow(x, over || ended)
 		if follows = part == held.Follows; part == held.Leads {
-			a.lead = x
+			a.leads = x
 		}
 		if h != nil && !lost && !ended {
 			m.hold = h
@@ -99,7 +99,7 @@ func (a *acquisition) follow(x *held.Share) (won bool, err error) {
 			a.listenEarly()
 			return false, errLookAgain
 		case part == held.Alone:
-			a.sent = true // it shares no more
+			a.asked = true // it shares no more
 			return false, errLookAgain
 		case part != held.Follows:
 			return false, errLookAgain
@@ -112,8 +112,8 @@ func (a *acquisition) noteSeen(seen held.Seen) {
 	if seen.Until.IsZero() {
 		return
 	}
-	if a.obs != nil && !a.waits {
-		a.waits = true
+	if a.obs != nil && !a.waitTold {
+		a.waitTold = true
 		a.obs.Wait()
 	}
 	if seen.Owner == "" {
@@ -129,10 +129,10 @@ func (a *acquisition) noteSeen(seen held.Seen) {
 // unlead lets the next of those who follow ask, once the acquisition has ended with err.
 // What the server refuses for good each of them asks for by itself.
 func (a *acquisition) unlead(err error) {
-	if a.lead == nil {
+	if a.leads == nil {
 		return
 	}
-	a.lead.Failed = err != nil && !observe.Waited(err) && !errors.Is(err, lock.ErrClosed)
-	a.core.reg.Unshare(a.lead)
-	a.lead = nil
+	a.leads.Failed = err != nil && !observe.Waited(err) && !errors.Is(err, lock.ErrClosed)
+	a.core.reg.Unshare(a.leads)
+	a.leads = nil
 }

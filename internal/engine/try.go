@@ -26,7 +26,7 @@ func (a *acquisition) try() (won bool, err error) {
 	if !a.enterGates() {
 		return false, stop(a.ended()) // another command of the owner's gets no answer
 	}
-	if won, over := a.handed(); won || over { // just before the gate was ours
+	if won, over := a.receive(); won || over { // just before the gate was ours
 		a.leaveGates()
 		if won {
 			return true, nil
@@ -50,44 +50,44 @@ func (a *acquisition) try() (won bool, err error) {
 		a.newID()
 	}
 	a.stamp()
-	a.sent = true
+	a.asked = true
 	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: a.core.send.Values(a.values)}
 	if fresh == 0 {
 		a.call.Class = sender.Keep // what is held comes first
 	} else if a.core.cfg.ReplicaAcks > 0 {
 		a.call.Class, a.call.Cmd.Acks, a.call.Cmd.AckTimeout = sender.Acked, a.core.cfg.ReplicaAcks, a.core.cfg.AckTimeout
 	}
-	a.call.Cmd.Tell = a.tell
+	a.call.Cmd.Tell = a.asksServer
 	if a.obs != nil {
 		a.obs.Attempt()
 	}
-	a.fresh = fresh
+	a.acquires = fresh
 	a.core.send.Start(&a.call)
-	a.flies = true
-	if !a.call.Wait(a.ctx, a.until) && !a.stay(fresh) {
+	a.inFlight = true
+	if !a.call.Wait(a.ctx, a.until) && !a.leaveCommand(fresh) {
 		return false, stop(a.ended())
 	}
-	a.flies = false
+	a.inFlight = false
 	defer a.call.Done() // last: an observer is told
 	defer a.leaveGates()
 	return a.take(fresh)
 }
 
-// stay reports whether the answer came after all. If not, a command that was sent
+// leaveCommand reports whether the answer came after all. If not, a command that was sent
 // is somebody else's now, with the gates.
-func (a *acquisition) stay(fresh int) bool {
+func (a *acquisition) leaveCommand(fresh int) bool {
 	for i := range a.members {
 		a.members[i].claim.Retain()
 	}
-	void, undo := a.left, make(chan struct{})
+	void, undo := a.leftover, make(chan struct{})
 	a.core.reg.More()
-	a.flies, a.gated = false, false // from Leave on it may be somebody else's
-	left := a.call.Leave(func(c *sender.Call) { a.late(c, fresh, void, undo) })
+	a.inFlight, a.inGates = false, false // from Leave on it may be somebody else's
+	left := a.call.Leave(func(c *sender.Call) { a.takeLate(c, fresh, void, undo) })
 	if left == sender.Away {
-		a.left, a.undo = leftover{away: true}, undo
+		a.leftover, a.undone = leftover{handedOver: true}, undo
 		return false
 	}
-	a.gated = true
+	a.inGates = true
 	a.core.reg.End()
 	for i := range a.members {
 		a.members[i].claim.Release()
@@ -99,10 +99,10 @@ func (a *acquisition) stay(fresh int) bool {
 	return true
 }
 
-// late takes the answer of an attempt whose caller has gone: a grant is given
+// takeLate takes the answer of an attempt whose caller has gone: a grant is given
 // back, a place in the queue left, and undo closed. The caller tells of its end meanwhile, so
 // nothing here touches what it reads.
-func (a *acquisition) late(c *sender.Call, fresh int, left leftover, undo chan<- struct{}) {
+func (a *acquisition) takeLate(c *sender.Call, fresh int, left leftover, undo chan<- struct{}) {
 	defer a.core.reg.End()
 	granted, stays := false, false
 	a.heard()
@@ -162,7 +162,7 @@ func (a *acquisition) enterGates() bool {
 		if gate.TryEnter() {
 			continue
 		}
-		a.later = true
+		a.waited = true
 		ctx := a.ctx
 		if !a.until.IsZero() {
 			var cancel context.CancelFunc
@@ -176,12 +176,12 @@ func (a *acquisition) enterGates() bool {
 			return false
 		}
 	}
-	a.gated = true
+	a.inGates = true
 	return true
 }
 
 func (a *acquisition) leaveGates() {
-	a.gated = false
+	a.inGates = false
 	a.freeGates()
 }
 
@@ -226,7 +226,7 @@ func (a *acquisition) plan() (fresh int, err error) {
 		m.attempt.Other = other
 		a.mu.Unlock()
 	}
-	a.again = fresh == 0 || !drains && a.core.isDraining()
+	a.reenters = fresh == 0 || !drains && a.core.isDraining()
 	if drains {
 		return 0, stop(lock.ErrClosed)
 	}

@@ -54,20 +54,20 @@ func (a *acquisition) listenEarly() {
 	}
 }
 
-// desert leaves the line without the lock.
-func (a *acquisition) desert() {
+// leaveLine leaves the line without the lock.
+func (a *acquisition) leaveLine() {
 	a.core.deserted(&a.about().lock.of, a.waiter.Leave(true, time.Time{}, pubsub.Holder{}))
 }
 
-// forget stops listening and refreshing; run begins anew.
-func (a *acquisition) forget() {
+// stopListening stops listening and refreshing; run begins anew.
+func (a *acquisition) stopListening() {
 	if a.place != nil {
 		a.core.places.remove(a.place)
 		a.place = nil
 	}
 	a.about().claim.Unwatch(a)
-	a.desert()
-	a.noticed = a.noticed || !a.waiter.Forgotten()
+	a.leaveLine()
+	a.mayBeLogged = a.mayBeLogged || !a.waiter.Forgotten()
 	a.waiter = nil
 }
 
@@ -77,7 +77,7 @@ func (a *acquisition) join(spec pubsub.Spec, opts []pubsub.Option) {
 	passes := m.lock.of.Line != ""
 	if passes {
 		if o := a.core.cfg.Observer; o != nil {
-			a.link, a.counts, a.trace = a.linkOf(m), o.Counting(), m.attempt.Trace
+			a.passLink, a.passCounts, a.passTrace = a.linkOf(m), o.Counting(), m.attempt.Trace
 		}
 	}
 	if len(opts) == 0 {
@@ -94,7 +94,7 @@ func (a *acquisition) join(spec pubsub.Spec, opts []pubsub.Option) {
 
 // Told implements held.Watcher: the same owner acquired in another call.
 func (a *acquisition) Told() {
-	a.peer.Store(true)
+	a.ownerActed.Store(true)
 	a.waiter.Nudge()
 }
 
@@ -122,7 +122,7 @@ func (a *acquisition) pause(d time.Duration) bool {
 			return slept
 		}
 		news := a.waiter.Take()
-		a.met(news.Passed)
+		a.tellHolders(news.Passed)
 		if news.Try || news.Missed || len(news.Payloads) > 0 {
 			return true
 		}
@@ -149,20 +149,20 @@ func (a *acquisition) sleep() (won, try bool, err error) {
 		}
 	}()
 	for {
-		if won, over := a.handed(); won || over {
+		if won, over := a.receive(); won || over {
 			return won, over, nil
 		}
-		if a.place == nil && a.left.queued && a.about().lock.queue != nil {
-			a.placed = true
+		if a.place == nil && a.leftover.queued && a.about().lock.queue != nil {
+			a.hadPlace = true
 			a.place = a.core.places.add(a, a.about().lock.queue, a.busy.RefreshIn)
 		}
 		news := a.waiter.Take()
-		a.met(news.Passed)
+		a.tellHolders(news.Passed)
 		if news.Err != nil {
 			return false, false, &lock.ServerError{Name: a.about().lock.of.Name, Op: "subscribe", Err: news.Err}
 		}
 		switch {
-		case a.peer.Swap(false):
+		case a.ownerActed.Swap(false):
 			return false, true, nil
 		case len(news.Payloads) > 0:
 			if won, try, err := a.granted(news.Payloads); won || try || err != nil {
@@ -232,11 +232,11 @@ func (a *acquisition) looksAtOwn(news pubsub.News) bool {
 // lastLook leaves the line before the wait ends: from then on nobody passes the
 // lock on to this acquisition, and what was passed on just before is not lost.
 func (a *acquisition) lastLook(err error) (won bool, _ error) {
-	a.desert()
-	if h, lost := a.core.reg.Given(&a.given); h != nil {
+	a.leaveLine()
+	if h, lost := a.core.reg.Given(&a.passed); h != nil {
 		if a.ctx.Err() == nil && !lost {
 			a.about().hold = h
-			a.met(a.waiter.Take().Passed)
+			a.tellHolders(a.waiter.Take().Passed)
 			return true, nil
 		}
 		held.Release(a.values, []*held.Hold{h}, nil)
