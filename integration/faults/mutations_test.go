@@ -96,7 +96,7 @@ var mutations = []mutation{
 	},
 	{
 		"loss found by the watchdog not told", "forced", "told of lock taken away", 30_000, "internal/held/renewal.go",
-		"if !s.final && !s.dead { // else it is our own release that was found", "if false {",
+		"if !s.releaseSent && !s.over { // else it is our own release that was found", "if false {",
 	},
 	{
 		"passed on with a deadline of its own", "passing", "the deadline lies", 30_000, "internal/held/pass.go",
@@ -114,7 +114,7 @@ var mutations = []mutation{
 	},
 	{
 		"tenure ignored", "taking turns", "of another process had it while one waited", 30_000, "internal/held/pass.go",
-		"case lease.Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:", "case false:",
+		"case lease.Passed(now, s.answeredAt.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:", "case false:",
 	},
 	{
 		"lock taken away, next one not told", "forced", "lay free", 30_000, "internal/luascript/force_any.lua",

@@ -86,7 +86,7 @@ var breaks = []struct {
 	},
 	{
 		"the watchdog tells no loss", "internal/held/renewal.go",
-		"if !s.final && !s.dead { // else it is our own release that was found", "if false {",
+		"if !s.releaseSent && !s.over { // else it is our own release that was found", "if false {",
 		"TestALostLockIsTold/plain/it_is_deleted,_and_is_renewed_or_fixed", "the hold's context does not end",
 	},
 	{
@@ -188,7 +188,7 @@ var breaks = []struct {
 	},
 	{
 		"what was asked for beyond a hold is left to its lease", "internal/held/session.go",
-		"if s.limbo > 0 || !forsook && s.leftLocked(own) {", "if s.limbo > 0 {",
+		"if s.mayArrive > 0 || !forsook && s.leaseStaysLocked(own) {", "if s.mayArrive > 0 {",
 		"TestNestedHolds/plain/what_was_asked_for_beyond_the_holds_is_given_back:_by_an_inner_hold", "does not return",
 	},
 	{
@@ -258,7 +258,7 @@ var breaks = []struct {
 	},
 	{
 		"a fixed lease is renewed", "internal/held/session.go",
-		"\tif fixed > 0 {\n\t\ts.fixed++", "\tif fixed < 0 {\n\t\ts.fixed++",
+		"\tif fixed > 0 {\n\t\ts.fixedHolds++", "\tif fixed < 0 {\n\t\ts.fixedHolds++",
 		"TestALeaseThatEndsIsTold/plain/its_fixed_lease_ends", "",
 	},
 	{
@@ -293,12 +293,12 @@ var breaks = []struct {
 	},
 	{
 		"late commands of a released hold are not refused", "internal/held/unlocked.go",
-		"p.count, s.final = 0, true\n\tif s.limbo > 0 {", "p.count, s.final = 0, true\n\tif false {",
+		"p.count, s.releaseSent = 0, true\n\tif s.mayArrive > 0 {", "p.count, s.releaseSent = 0, true\n\tif false {",
 		"TestALostCommandChangesNothing/plain/lock_and_unlock/the_request_comes_when_the_lock_is_free", "does not return",
 	},
 	{
 		"a retry of an acquisition is another one", "internal/engine/acquire.go",
-		"\t\t\t\ta.lastErr = err\n", "\t\t\t\ta.lastErr = err\n\t\t\t\ta.newID()\n",
+		"\ta.lastErr = err\n", "\ta.lastErr = err\n\ta.newID()\n",
 		"TestALostCommandChangesNothing/plain/lock_and_unlock/the_reply_is_lost", "does not return",
 	},
 	{

@@ -266,7 +266,7 @@ func (a *acquisition) giveUp() {
 	if a.waiter != nil {
 		a.about().claim.Unwatch(a)
 		a.leaveLine()
-		switch h, _ := a.core.reg.Given(&a.passed); { // passed on just before it left
+		switch h, _ := a.core.reg.TakePassed(&a.passed); { // passed on just before it left
 		case h == nil:
 		case a.panicked:
 			h.Drop()

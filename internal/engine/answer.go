@@ -181,10 +181,10 @@ func (a *acquisition) hold(m *member, out *kind.Outcome, token uint64, sent time
 	}
 	m.claim.Retain()
 	if m.session != nil {
-		m.hold, err = m.session.Again(a.ctx, m.claim, a.lease, lease, sent)
+		m.hold, err = m.session.Reenter(a.ctx, m.claim, a.lease, lease, sent)
 	} else {
 		g := held.Grant{
-			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, Limbo: a.leftover.lost,
+			Lock: &m.lock.of, Claim: m.claim, Ctx: a.ctx, Field: m.attempt.Named(), Token: token, MayArrive: a.leftover.lost,
 			Fixed: a.lease, Lease: lease, Sent: sent, Handed: handed, Lasts: lasts, Within: m.attempt.Other != "",
 			Share: a.leads, Along: out.Along, Open: out.Open, Link: link,
 		}

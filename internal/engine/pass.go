@@ -63,7 +63,7 @@ func (a *acquisition) inside() pubsub.Holder {
 // receive takes the hold that was passed on to this acquisition, if one was: won,
 // unless it is over already.
 func (a *acquisition) receive() (won, over bool) {
-	h, lost := a.core.reg.Given(&a.passed)
+	h, lost := a.core.reg.TakePassed(&a.passed)
 	switch {
 	case h == nil:
 		return false, false

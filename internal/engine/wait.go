@@ -233,7 +233,7 @@ func (a *acquisition) looksAtOwn(news pubsub.News) bool {
 // lock on to this acquisition, and what was passed on just before is not lost.
 func (a *acquisition) lastLook(err error) (won bool, _ error) {
 	a.leaveLine()
-	if h, lost := a.core.reg.Given(&a.passed); h != nil {
+	if h, lost := a.core.reg.TakePassed(&a.passed); h != nil {
 		if a.ctx.Err() == nil && !lost {
 			a.about().hold = h
 			a.tellHolders(a.waiter.Take().Passed)

@@ -20,11 +20,11 @@ func (h *Hold) Extend(ctx context.Context, lease time.Duration) error {
 
 // Prolong is Extend for a copy of a quorum: no more than LeaseTime is asked for, and renewals lead to the rest.
 func (h *Hold) Prolong(ctx context.Context, lease time.Duration) error {
-	return h.extendBy(ctx, lease, min(lease, h.s.reg.cfg.LeaseTime))
+	return h.extendBy(ctx, lease, min(lease, h.session.reg.cfg.LeaseTime))
 }
 
 func (h *Hold) extendBy(ctx context.Context, lease, asked time.Duration) error {
-	ctx, end := h.s.reg.operation(ctx, h.s.Lock, observe.Extend, h.s.Name)
+	ctx, end := h.session.reg.operation(ctx, h.session.Lock, observe.Extend, h.session.Name)
 	err := h.extend(ctx, lease, asked)
 	end(err, observe.Note{Lease: lease})
 	return err
@@ -37,7 +37,7 @@ func (h *Hold) extend(ctx context.Context, length, asked time.Duration) error {
 	if err := lease.Check(length); err != nil {
 		return err
 	}
-	r := h.s.reg
+	r := h.session.reg
 	if err := r.Begin(); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (h *Hold) extend(ctx context.Context, length, asked time.Duration) error {
 // it raised although nobody waits for the answer any more is given back with the
 // session at the latest.
 func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked time.Duration) (again bool, err error) {
-	s, r := h.s, h.s.reg
+	s, r := h.session, h.session.reg
 	gate := &h.claim.Gate
 	lctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -124,12 +124,12 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked
 		s.until = lease.Later(s.until, until)
 	}
 	if until.After(h.until) {
-		h.until, h.lasts = until, asked
+		h.until, h.untilLease = until, asked
 	}
-	if full := lease.LocalDeadline(c.Sent, length); asked < length && h.lease > 0 && !h.forsook && (h.full == nil || full.After(*h.full)) {
-		h.full = &full
+	if full := lease.LocalDeadline(c.Sent, length); asked < length && h.lease > 0 && !h.wholeLost && (h.fullUntil == nil || full.After(*h.fullUntil)) {
+		h.fullUntil = &full
 	}
-	s.known = lease.Later(s.known, c.Sent)
+	s.answeredAt = lease.Later(s.answeredAt, c.Sent)
 	r.dog.scheduleLocked(s, time.Time{})
 	return false, nil
 }
@@ -137,13 +137,13 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked
 // asking is [Session.Asking] for a hold that is extended: the count stays. One that is over asks for nothing: its
 // session may be the hold of somebody else by now, who would leave that behind.
 func (h *Hold) asking(lease time.Duration) (count int, err error) {
-	s, r := h.s, h.s.reg
+	s, r := h.session, h.session.reg
 	r.mu.Lock()
 	now := time.Now()
 	lost := r.expireLocked(s, now)
 	switch err = h.overLocked(); {
 	case err != nil:
-	case s.dead || s.final:
+	case s.over || s.releaseSent:
 		err = lock.ErrNotHeld
 	default:
 		count = s.askingLocked(now, lease)
@@ -158,15 +158,15 @@ func (h *Hold) asking(lease time.Duration) (count int, err error) {
 // a newer token. It reports false, and does nothing, if others that hold the lock have the
 // larger token already.
 func (h *Hold) LowerToken(token uint64) bool {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case h.s.token <= token:
-	case len(h.s.holds) > 1:
+	case h.session.token <= token:
+	case len(h.session.holds) > 1:
 		return false
 	default:
-		h.s.token = token
+		h.session.token = token
 	}
 	return true
 }
@@ -175,7 +175,7 @@ func (h *Hold) LowerToken(token uint64) bool {
 // those that re-enter it, at least token. It blocks until the server answers, but
 // no longer than limit.
 func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration, fenceTTL time.Duration) error {
-	l, r := h.s.Lock, h.s.reg
+	l, r := h.session.Lock, h.session.reg
 	if err := r.Begin(); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration
 		return h.unavailable("acquire", c.Err)
 	}
 	r.mu.Lock()
-	h.s.token = max(h.s.token, token)
+	h.session.token = max(h.session.token, token)
 	r.mu.Unlock()
 	return nil
 }

@@ -94,7 +94,7 @@ func (p *part) ends() time.Time {
 	r := p.ended.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if p.ended.flying > 0 {
+	if p.ended.inFlight > 0 {
 		return time.Now().Add(time.Hour)
 	}
 	return p.ended.askedUntilLocked()
@@ -220,8 +220,8 @@ func (g *giving) split(p *part) {
 
 // leave leaves the part's gate, once.
 func (p *part) leave() {
-	if !p.left {
-		p.left = true
+	if !p.gateLeft {
+		p.gateLeft = true
 		p.claim.Gate.Leave()
 	}
 }
@@ -262,11 +262,11 @@ func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration,
 // freeLeft gives back, in the background, what an ended session had asked for
 // beyond the leases of its holds. Whoever found that out has counted it in.
 func (r *Registry) freeLeft(h *Hold) {
-	s := h.s
+	s := h.session
 	h.claim.Retain()
 	r.mu.Lock()
 	p := part{lock: s.Lock, claim: h.claim, field: s.Field, ended: s}
-	if s.limbo > 0 {
+	if s.mayArrive > 0 {
 		p.void = VoidTTL
 	}
 	r.mu.Unlock()

@@ -20,34 +20,34 @@ const (
 	stateClosed
 )
 
-// Hold implements lock.Hold.
+// Hold implements lock.Hold. Its session says what the server knows of it.
 type Hold struct {
-	s       *Session
-	claim   *Claim
+	session *Session
+	claim   *Claim          // retained until the hold has ended
 	parent  context.Context // what the acquisition was made with
 	began   time.Duration   // when the command that got it was sent, on the registry's clock
 	lease   time.Duration   // fixed; 0: the watchdog's
 	link    any             // the observer's, of the acquisition
-	again   bool            // a re-entry
-	counted bool            // an observer counts it as held
-	kept    bool            // guarded by reg.mu; the watchdog keeps the session for it
-	at      int32           // guarded by reg.mu; in the session's list
+	reentry bool
+	counted bool // an observer counts it as held
 
 	// guarded by reg.mu
-	state   holdState
-	alive   bool          // counts in Owner.live
-	late    bool          // an Unlock gave up waiting; what it began went on
-	planned bool          // a fixed lease that ended when it was to end
-	forsook bool          // its whole was lost: renewed no more
-	leaves  bool          // more than its lease was asked of the server, or a late command may still come
-	passes  int32         // of a lost one: how often its session had been passed on
-	ctx     *holdContext  // made when it is asked for
-	until   time.Time     // a fixed lease's local deadline, or what Extend promised
-	lasts   time.Duration // the lease that until comes from
-	full    *time.Time    // of a quorum's copy: the local deadline that renewals lead until to; nil: until is all
-	cause   error         // why it ended
-	result  error         // what came of an Unlock that gave up waiting
-	lost    *lock.LeaseLostError
+	alive          bool // counts in Owner.live
+	kept           bool // the watchdog keeps the session for it
+	state          holdState
+	unlockLeft     bool          // an Unlock gave up waiting; what it began went on
+	endedAsPlanned bool          // its fixed lease ended when it was to end
+	wholeLost      bool          // what it is a part of was lost: it is renewed no more
+	leavesBehind   bool          // more than its lease was asked of the server, or a late command may still come
+	index          int32         // in the session's list
+	passes         int32         // of a lost one: how often its session had been passed on
+	until          time.Time     // a fixed lease's local deadline, or what Extend promised
+	untilLease     time.Duration // the lease that until comes from
+	fullUntil      *time.Time    // of a quorum's copy: the local deadline that renewals lead until to; nil: until is all
+	ctx            *holdContext  // nil: nobody has asked for it
+	cause          error         // why it ended
+	result         error         // what came of an Unlock that gave up waiting
+	lost           *lock.LeaseLostError
 }
 
 // holdContext carries the hold's owner. It embeds the cancel context itself, so
@@ -69,32 +69,32 @@ func (c *holdContext) Value(key any) any {
 }
 
 // Name implements lock.Hold.
-func (h *Hold) Name() string { return h.s.Lock.Name }
+func (h *Hold) Name() string { return h.session.Lock.Name }
 
 // Lock is the lock that is held.
-func (h *Hold) Lock() *Lock { return h.s.Lock }
+func (h *Hold) Lock() *Lock { return h.session.Lock }
 
 // Field is the owner as on the wire.
-func (h *Hold) Field() kind.Field { return h.s.Field }
+func (h *Hold) Field() kind.Field { return h.session.Field }
 
 // Owner implements lock.Hold.
 func (h *Hold) Owner() lock.OwnerID {
-	id, _ := lock.ParseOwner(h.s.Name)
+	id, _ := lock.ParseOwner(h.session.Name)
 	return id
 }
 
 // Fenced reports whether the hold was acquired with a fencing token, which a reader gets from a writer.
-func (h *Hold) Fenced() bool { return h.s.Lock.Kind.Traits().Fenced }
+func (h *Hold) Fenced() bool { return h.session.Lock.Kind.Traits().Fenced }
 
 // Reentry reports whether the owner held the lock already.
-func (h *Hold) Reentry() bool { return h.again }
+func (h *Hold) Reentry() bool { return h.reentry }
 
 // Counted reports whether an observer counts the hold.
 func (h *Hold) Counted() bool { return h.counted }
 
 // Context implements lock.Hold.
 func (h *Hold) Context() context.Context {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	ctx := h.ctx
 	r.mu.Unlock()
@@ -125,7 +125,7 @@ func (h *Hold) Context() context.Context {
 
 // end ends the hold's context, which nobody may have asked for, and that of what the hold is a part of.
 func (h *Hold) end() {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	ctx, cause := h.ctx, h.cause
 	var ended func()
@@ -147,7 +147,7 @@ func (h *Hold) end() {
 // at once. f must not block, and calls no code of the user's.
 func (h *Hold) OnEnd(f func()) {
 	_ = h.Context() // which keeps f: most holds have neither
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	over := h.state == stateLost || h.state == stateClosed
 	if !over {
@@ -161,19 +161,19 @@ func (h *Hold) OnEnd(f func()) {
 
 // Tell has an observer told in the background of what the hold's end brought about; the client's
 // Close waits for that.
-func (h *Hold) Tell(tell func()) { h.s.reg.cfg.News.Tell(tell) }
+func (h *Hold) Tell(tell func()) { h.session.reg.cfg.News.Tell(tell) }
 
 // Token implements lock.Hold.
 func (h *Hold) Token() uint64 {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return h.s.token
+	return h.session.token
 }
 
 // ValidUntil implements lock.Hold.
 func (h *Hold) ValidUntil() time.Time {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return h.deadlineLocked()
@@ -181,19 +181,19 @@ func (h *Hold) ValidUntil() time.Time {
 
 // Count is how many holds the owner has.
 func (h *Hold) Count() int {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h.s.joined != nil {
-		return int(h.s.joined[h.claim])
+	if h.session.joined != nil {
+		return int(h.session.joined[h.claim])
 	}
-	return len(h.s.holds)
+	return len(h.session.holds)
 }
 
 // deadlineLocked is the hold's local deadline.
 func (h *Hold) deadlineLocked() time.Time {
 	if h.lease == 0 {
-		return h.s.until
+		return h.session.until
 	}
 	return h.until
 }
@@ -201,16 +201,16 @@ func (h *Hold) deadlineLocked() time.Time {
 // Planned reports whether the hold ended as it was to end: a fixed lease whose full
 // length passed.
 func (h *Hold) Planned() bool {
-	h.s.reg.mu.Lock()
-	defer h.s.reg.mu.Unlock()
-	return h.planned
+	h.session.reg.mu.Lock()
+	defer h.session.reg.mu.Unlock()
+	return h.endedAsPlanned
 }
 
 // Ended is why the hold ended; nil while it is held, though the context that it was acquired with
 // may have ended.
 func (h *Hold) Ended() error {
-	h.s.reg.mu.Lock()
-	defer h.s.reg.mu.Unlock()
+	h.session.reg.mu.Lock()
+	defer h.session.reg.mu.Unlock()
 	if h.state == stateHeld {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (h *Hold) endLocked(state holdState, cause error) {
 		h.cause = cause
 	}
 	h.retireLocked()
-	r := h.s.reg
+	r := h.session.reg
 	if r.held--; r.held == 0 && r.idle != nil {
 		close(r.idle)
 		r.idle = nil
@@ -241,37 +241,37 @@ func (h *Hold) endLocked(state holdState, cause error) {
 }
 
 // since is when the hold began, by the wall clock of now.
-func (h *Hold) since(now time.Time) time.Time { return now.Add(h.began - now.Sub(h.s.reg.epoch)) }
+func (h *Hold) since(now time.Time) time.Time { return now.Add(h.began - now.Sub(h.session.reg.epoch)) }
 
 // loseLocked takes a hold away.
 func (h *Hold) loseLocked(reason lock.LossReason, err error) {
-	h.s.removeLocked(h)
+	h.session.removeLocked(h)
 	if reason == lock.LossGone && h.lease > 0 && lease.Passed(time.Now(), h.until) {
 		reason = lock.LossExpired // nobody took it away
 	}
-	h.planned = reason == lock.LossExpired && h.lease > 0 && (h.again || h.s.grant == nil) &&
-		(h.full == nil || lease.Passed(time.Now(), *h.full))
-	h.lost = &lock.LeaseLostError{Name: h.s.Lock.Name, Owner: h.s.Name, Reason: reason, At: time.Now(), Err: err}
-	h.passes = h.s.passes
+	h.endedAsPlanned = reason == lock.LossExpired && h.lease > 0 && (h.reentry || h.session.grant == nil) &&
+		(h.fullUntil == nil || lease.Passed(time.Now(), *h.fullUntil))
+	h.lost = &lock.LeaseLostError{Name: h.session.Lock.Name, Owner: h.session.Name, Reason: reason, At: time.Now(), Err: err}
+	h.passes = h.session.passes
 	h.endLocked(stateLost, h.lost)
 }
 
 // Forsake has the hold renewed no more, since the whole that it is a part of was lost. It stays until Unlock, or
 // to the latest end that the server was asked for: nothing is freed under a section that still runs.
 func (h *Hold) Forsake() {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h.state != stateHeld || h.forsook {
+	if h.state != stateHeld || h.wholeLost {
 		return
 	}
-	s, length := h.s, r.cfg.LeaseTime
-	h.forsook, h.full = true, nil
+	s, length := h.session, r.cfg.LeaseTime
+	h.wholeLost, h.fullUntil = true, nil
 	h.until = lease.Later(h.deadlineLocked(), s.askedUntilLocked().Add(-lease.Drift(length)))
 	if h.lease == 0 {
 		s.unkeepLocked(h)
-		s.fixed++
-		h.lease, h.lasts = length, length
+		s.fixedHolds++
+		h.lease, h.untilLease = length, length
 	}
 	r.dog.scheduleLocked(s, time.Time{})
 }
@@ -281,25 +281,25 @@ func (h *Hold) Forsake() {
 func (h *Hold) finish(how string) {
 	h.end()
 	h.claim.Release()
-	if r := h.s.reg; r.cfg.Observer != nil {
+	if r := h.session.reg; r.cfg.Observer != nil {
 		lasted := h.lasted()
 		r.cfg.News.Tell(func() { h.tellEnd(how, lasted) })
 	}
 }
 
 // lasted is for how long the hold has been one.
-func (h *Hold) lasted() time.Duration { return time.Since(h.s.reg.epoch) - h.began }
+func (h *Hold) lasted() time.Duration { return time.Since(h.session.reg.epoch) - h.began }
 
 // tellEnd tells an observer that the hold has ended: in the background, or in the Unlock
 // that ended it.
 func (h *Hold) tellEnd(how string, lasted time.Duration) {
-	if o := h.s.reg.cfg.Observer; o != nil {
-		o.Ended(h.s.Lock.Observed(), h.link, h.counted, how, lasted)
+	if o := h.session.reg.cfg.Observer; o != nil {
+		o.Ended(h.session.Lock.Observed(), h.link, h.counted, how, lasted)
 	}
 }
 
 func (h *Hold) unavailable(op string, err error) error {
-	return &lock.UnavailableError{Name: h.s.Lock.Name, Op: op, Nodes: []lock.NodeError{{Node: h.s.reg.cfg.Addr, Err: err}}}
+	return &lock.UnavailableError{Name: h.session.Lock.Name, Op: op, Nodes: []lock.NodeError{{Node: h.session.reg.cfg.Addr, Err: err}}}
 }
 
 // overLocked is why the hold can't be extended: nil while it is held.

@@ -22,16 +22,16 @@ func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 	if r.cfg.Gone != nil {
 		var told *Session
 		for _, h := range lost { // those of a session stand together
-			if h.s != told && h.lost.Reason == lock.LossGone {
-				told = h.s
-				r.cfg.Gone(h.s.Lock)
+			if h.session != told && h.lost.Reason == lock.LossGone {
+				told = h.session
+				r.cfg.Gone(h.session.Lock)
 			}
 		}
 	}
 	now := time.Since(r.epoch)
 	var others []*Hold
 	for _, h := range lost {
-		if h.leaves {
+		if h.leavesBehind {
 			r.freeLeft(h)
 		}
 		h.claim.Release()
@@ -55,16 +55,16 @@ func (r *Registry) tellUnrenewed(lost []*Hold) {
 	}
 	var told *Session
 	for _, h := range lost { // those of a session stand together
-		if h.s != told && h.lost.Err != nil && !h.planned {
-			told = h.s
-			r.cfg.Observer.Renewed(h.s.Lock.Observed(), h.s.Name, h.link, h.lost.At, true, h.lost)
+		if h.session != told && h.lost.Err != nil && !h.endedAsPlanned {
+			told = h.session
+			r.cfg.Observer.Renewed(h.session.Lock.Observed(), h.session.Name, h.link, h.lost.At, true, h.lost)
 		}
 	}
 }
 
 // howLost is the end of a lost hold in an observer's words.
 func (h *Hold) howLost() string {
-	if h.planned {
+	if h.endedAsPlanned {
 		return "expired"
 	}
 	return "lost"
@@ -72,15 +72,15 @@ func (h *Hold) howLost() string {
 
 func (r *Registry) logLost(lost []*Hold) {
 	for _, h := range lost {
-		args := r.TracedArgs(h.parent, h.link, "lock", h.s.Lock.Name,
-			"owner", h.s.Name, "type", h.s.Lock.Kind.Traits().Type, "reason", string(h.lost.Reason))
+		args := r.TracedArgs(h.parent, h.link, "lock", h.session.Lock.Name,
+			"owner", h.session.Name, "type", h.session.Lock.Kind.Traits().Type, "reason", string(h.lost.Reason))
 		if h.lost.Err != nil {
 			args = append(args, "error", h.lost.Err)
 		}
 		if h.passes > 0 { // who had it before can't have known
 			args = append(args, "passed_on", h.passes)
 		}
-		if h.planned {
+		if h.endedAsPlanned {
 			r.cfg.Log.DebugContext(h.parent, "redlatch: fixed lease ended", args...)
 		} else {
 			r.cfg.Log.WarnContext(h.parent, "redlatch: lease lost", args...)

@@ -42,19 +42,19 @@ func (r *Registry) passOn(h *Hold) bool {
 // to a newer command. The client keeps one instant for that (sender.Sender.Broke), not one per node: the key may move
 // meanwhile. Each connection that redlatch dialled notes when it ends, and the table of slots when it changes.
 func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
-	s := h.s
+	s := h.session
 	r.mu.Lock()
 	now := time.Now()
 	switch {
 	case !r.freshLocked(s):
 		r.mu.Unlock()
 		return false, false
-	case r.drains || s.dead || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,
-		s.limbo > 0 || s.grant != nil || s.token != 0 || s.final || lease.Passed(now, s.until),
-		s.leftLocked(now.Add(r.cfg.LeaseTime)): // the server keeps it for longer than the receiver asked for
+	case r.drains || s.over || h.state != stateReleasing || len(s.holds) != 1 || h.lease > 0,
+		s.mayArrive > 0 || s.grant != nil || s.token != 0 || s.releaseSent || lease.Passed(now, s.until),
+		s.leaseStaysLocked(now.Add(r.cfg.LeaseTime)): // the server keeps it for longer than the receiver asked for
 		r.mu.Unlock()
 		return false, false
-	case lease.Passed(now, s.known.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:
+	case lease.Passed(now, s.answeredAt.Add(tenure)), now.Sub(r.epoch)-s.tenure >= tenure:
 		late = s.passes > 0
 		r.mu.Unlock()
 		return false, late
@@ -145,7 +145,7 @@ func (r *Registry) pruneDoubtsLocked(now time.Time) {
 
 // freshLocked reports whether nothing has happened since the last answer about the
 // session after which the lock may be somebody else's.
-func (r *Registry) freshLocked(s *Session) bool { return r.freshSinceLocked(s.Lock.Key, s.known) }
+func (r *Registry) freshLocked(s *Session) bool { return r.freshSinceLocked(s.Lock.Key, s.answeredAt) }
 
 // Fresh reports whether nothing has happened since an instant after which what a command that was
 // sent then was told of a key may not hold any more: a connection that broke, a move of the keys, a
@@ -188,9 +188,9 @@ func (r *Registry) giveLocked(s *Session, from *Hold, to Receiver, now time.Time
 	return h
 }
 
-// Given takes a hold from where a giver put it; lost reports whether it is over by now,
+// TakePassed takes a hold from where a giver put it; lost reports whether it is over by now,
 // as far as is known.
-func (r *Registry) Given(at **Hold) (h *Hold, lost bool) {
+func (r *Registry) TakePassed(at **Hold) (h *Hold, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h = *at; h == nil {

@@ -35,7 +35,7 @@ type part struct {
 	void      time.Duration
 	until     time.Time // after it the lease has run out by itself
 	ambiguous bool      // an earlier try may have worked
-	left      bool      // its gate was left
+	gateLeft  bool      // its gate was left
 	listed    string    // as its command says; see kind.Field
 	args      [8]string // of its command; a copy's commands have their own
 }
@@ -45,8 +45,8 @@ func (p *part) command() conn.Command {
 		return p.lock.Kind.Abandon(p.attempt, p.void)
 	}
 	f := p.field
-	if p.hold != nil && p.count == 0 && p.lock.Calls != "" && p.hold.s.reg.cfg.Listed != nil {
-		p.listed = p.hold.s.reg.cfg.Listed(p.lock)
+	if p.hold != nil && p.count == 0 && p.lock.Calls != "" && p.hold.session.reg.cfg.Listed != nil {
+		p.listed = p.hold.session.reg.cfg.Listed(p.lock)
 	}
 	f.Listed = p.listed
 	f.Room = &p.args
@@ -80,18 +80,18 @@ func commandOf(parts []part) conn.Command {
 // Releasing is an unlock under way, of one hold or of several that can be freed
 // by one command.
 type Releasing struct {
-	reg    *Registry
-	holds  []*Hold
-	errs   []error       // per hold
-	ended  []string      // per hold: how it ended, if this release found or made the end
-	done   chan struct{} // gets a value when all have an answer
-	ends   []observe.End // of the observations; nil: nobody looks
-	notify chan<- *Releasing
-	over   bool
-	unseen bool         // an observer hears nothing of the operation
-	inside bool         // the gates are ours, and the parts prepared
-	late   bool         // guarded by reg.mu; nobody hears the result
-	teller atomic.Int32 // who tells an observer of the end
+	reg     *Registry
+	holds   []*Hold
+	errs    []error       // per hold
+	ended   []string      // per hold: how it ended, if this release found or made the end
+	done    chan struct{} // gets a value when all have an answer
+	ends    []observe.End // of the observations; nil: nobody looks
+	notify  chan<- *Releasing
+	over    bool
+	unseen  bool         // an observer hears nothing of the operation
+	inGates bool         // the gates are ours, and the parts prepared
+	unheard bool         // guarded by reg.mu; nobody hears the result
+	teller  atomic.Int32 // who tells an observer of the end
 
 	values context.Context // the caller's, or that with an observer's span: for what it carries
 	call   sender.Call
@@ -111,7 +111,7 @@ type Releasing struct {
 
 // Unlock implements lock.Hold.
 func (h *Hold) Unlock(ctx context.Context) error {
-	r := h.s.reg
+	r := h.session.reg
 	rel, ok := r.releases.Get().(*Releasing)
 	if !ok {
 		rel = &Releasing{}
@@ -165,14 +165,14 @@ func (rel *Releasing) again() error {
 func Release(ctx context.Context, holds []*Hold, notify chan<- *Releasing) *Releasing {
 	rel := &Releasing{}
 	rel.teller.Store(tellsOther)
-	rel.begin(ctx, holds[0].s.reg, holds, notify)
+	rel.begin(ctx, holds[0].session.reg, holds, notify)
 	return rel
 }
 
 // ReleaseAll is Release for one who calls Wait: an observer hears of the end there.
 func ReleaseAll(ctx context.Context, holds []*Hold) *Releasing {
 	rel := &Releasing{}
-	rel.begin(ctx, holds[0].s.reg, holds, nil)
+	rel.begin(ctx, holds[0].session.reg, holds, nil)
 	return rel
 }
 
@@ -182,7 +182,7 @@ func (h *Hold) Drop() {
 	rel := &Releasing{unseen: true}
 	rel.one.holds[0] = h
 	rel.teller.Store(tellsOther)
-	rel.begin(context.Background(), h.s.reg, rel.one.holds[:], nil)
+	rel.begin(context.Background(), h.session.reg, rel.one.holds[:], nil)
 }
 
 // begin marks the holds, ends their contexts and sends the first command.
@@ -212,12 +212,12 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 			}
 			continue
 		}
-		lost = append(lost, r.expireLocked(h.s, now)...)
+		lost = append(lost, r.expireLocked(h.session, now)...)
 		if res := h.releasingLocked(); res != nil {
 			rel.errs[i] = res.err
 			continue
 		}
-		rel.parts = append(rel.parts, part{lock: h.s.Lock, claim: h.claim, field: h.s.Field, hold: h, rel: rel, ctx: h.ctx, index: i})
+		rel.parts = append(rel.parts, part{lock: h.session.Lock, claim: h.claim, field: h.session.Field, hold: h, rel: rel, ctx: h.ctx, index: i})
 		todo++
 	}
 	if !closed {
@@ -257,7 +257,7 @@ func (rel *Releasing) goOn(closed bool, todo int) {
 	rel.reg.wg.Add(1)
 	go func() { // ends as slow does
 		defer rel.reg.wg.Done()
-		if rel.inside {
+		if rel.inGates {
 			rel.run()
 		} else {
 			rel.slow()
@@ -311,7 +311,7 @@ func (rel *Releasing) first() {
 		rel.then = rel.answered
 	}
 	rel.call = sender.Call{Cmd: commandOf(rel.parts), Class: sender.Keep, Ctx: rel.reg.send.Values(rel.values), Then: rel.then, Own: true}
-	rel.inside = true
+	rel.inGates = true
 	rel.reg.send.Start(&rel.call)
 }
 
@@ -373,11 +373,11 @@ func (rel *Releasing) prepare() {
 	r.mu.Lock()
 	now := time.Now()
 	for _, p := range rel.parts {
-		h, s := p.hold, p.hold.s
+		h, s := p.hold, p.hold.session
 		lost = append(lost, r.expireLocked(s, now)...) // waiting for the gate may have taken long
 		if h.state != stateReleasing {
 			// another Unlock, a loss or Close came first
-			if !rel.late { // else the next Unlock tells what came of it
+			if !rel.unheard { // else the next Unlock tells what came of it
 				if res := h.releasingLocked(); res != nil {
 					rel.errs[p.index] = res.err
 				}
@@ -471,9 +471,9 @@ func (rel *Releasing) GiveUp() []error {
 	out := make([]error, len(rel.holds))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rel.late = true
+	rel.unheard = true
 	for i, h := range rel.holds {
-		h.late = true
+		h.unlockLeft = true
 		out[i] = h.unavailable("release", fmt.Errorf("%w of %v", ErrNoAnswer, r.cfg.UnlockTimeout))
 	}
 	return out

@@ -75,17 +75,17 @@ func (n *renewal) addLocked(s *Session) {
 	case own > set:
 		set = own
 		if at := n.began.Add(set); at.After(s.askedUntilLocked()) {
-			s.asks = &at
+			s.pendingEnd = &at
 		}
 	case set > 0:
 		if n.asks == nil {
 			at := n.began.Add(set)
 			n.asks = &at
 		}
-		s.asks = n.asks
+		s.pendingEnd = n.asks
 	}
 	s.renewed = true
-	s.flying++
+	s.inFlight++
 	n.due = append(n.due, s)
 	n.sets = append(n.sets, set)
 	if n.watched {
@@ -189,17 +189,17 @@ func (n *renewal) tell(o *settled) {
 		n.w.renewedLocked(n.due[a.Item], a.Sent, now, n.sets[a.Item])
 	}
 	for _, s := range o.gone {
-		s.renewing, s.flying = false, s.flying-1
-		if !s.final && !s.dead { // else it is our own release that was found
+		s.renewing, s.inFlight = false, s.inFlight-1
+		if !s.releaseSent && !s.over { // else it is our own release that was found
 			lost = append(lost, r.loseLocked(s, lossGone, nil)...)
 		}
 	}
 	for _, f := range o.failed {
-		f.s.flying--
+		f.s.inFlight--
 		if f.err != errRefused && conn.Classify(f.err) == conn.Ambiguous { //nolint:errorlint // our own
-			f.s.asked = lease.Later(f.s.asked, now.Add(f.set)) // it may have run until now
+			f.s.askedEnd = lease.Later(f.s.askedEnd, now.Add(f.set)) // it may have run until now
 		}
-		f.s.asks = nil
+		f.s.pendingEnd = nil
 		if f.s.lastErr == nil && first == nil {
 			first = f.err
 		}
@@ -233,7 +233,7 @@ func (n *renewal) tell(o *settled) {
 // turnLocked notes with which renewals a failure began or ended: only those are told one by one.
 // What comes of a session that is over by now, or is being released, is no news.
 func (o *settled) turnLocked() {
-	o.seen = slices.DeleteFunc(o.seen, func(v seen) bool { return errors.Is(v.err, errGone) && (v.of.final || v.of.dead) })
+	o.seen = slices.DeleteFunc(o.seen, func(v seen) bool { return errors.Is(v.err, errGone) && (v.of.releaseSent || v.of.over) })
 	for i := range o.seen {
 		v := &o.seen[i]
 		v.turn = errors.Is(v.err, errGone) || (v.err != nil) != (v.of.lastErr != nil)

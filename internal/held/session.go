@@ -13,41 +13,47 @@ import (
 // renewal needs of it stands together: among many sessions, each line of memory that it
 // reads is one more that no cache has.
 type Session struct {
-	// guarded by reg.mu
-	index    int32 // in the watchdog's heap, -1: not there
-	kept     int32 // holds that the watchdog keeps it for
-	fixed    int32 // holds with leases of their own
-	renewing bool  // a renewal or check has no answer
-	renewed  bool  // one was sent, at least
-	dead     bool
-	final    bool      // its last release was sent: "gone" says nothing any more
-	renewAt  time.Time // next renewal or check
-	until    time.Time // the watchdog holds' local deadline
-	grant    *grant    // handed over by another one's command; nil: by our own, or confirmed
-
+	upkeep
 	Lock *Lock
 	kind.Field
+	reg        *Registry
+	firstLease time.Duration // that it began with; 0: the watchdog's
+	mayArrive  int32         // acquire commands that may still arrive: a late one must be refused, or given back
+	possession
+}
 
-	// guarded by reg.mu
-	asks    *time.Time // the end that a renewal without an answer asks for
-	asked   time.Time  // the latest end that may stand on the server: of what was answered, or failed, counted from then
-	known   time.Time  // the sending of the last answered command about it
-	lastErr error
+// upkeep is what the watchdog keeps of a session. All of it is guarded by reg.mu.
+type upkeep struct {
+	index      int32     // in the watchdog's heap; -1: not there
+	keptHolds  int32     // that the watchdog renews it for
+	fixedHolds int32     // with leases of their own
+	inFlight   int32     // renewals and checks without an answer
+	renewing   bool      // the latest of them has none; false, too, once its answer would say nothing any more
+	renewed    bool      // one was sent, at least
+	over       bool      // dropLocked: nobody holds the lock as far as we know, and nothing is renewed
+	renewAt    time.Time // when the next one is due
+	until      time.Time // the local deadline of the holds that are kept
 
-	reg   *Registry
-	first time.Duration // the lease it began with; 0: the watchdog's
-	limbo int32         // acquire commands that may still arrive
+	grant      *grant     // handed over by another one's command; nil: by our own, or confirmed
+	answeredAt time.Time  // the sending of the last answered command about it: the tenure counts from there
+	askedEnd   time.Time  // the latest end that may stand on the server: of what was answered, or failed, counted from then
+	pendingEnd *time.Time // the end that a renewal without an answer asks for
+	lastErr    error      // of the last renewal; nil: it worked
+}
 
-	// guarded by reg.mu
-	passes int32  // how often it was passed on
-	open   bool   // readers of this process may share it
-	flying int32  // renewals and checks without an answer
-	claim  *Claim // of whoever has it now
-	link   any    // the observer's, of that one's acquisition
-	token  uint64
-	holds  []*Hold
-	tenure time.Duration    // since when this process has had it, on the registry's clock
-	joined map[*Claim]int32 // of readers that share it: each one's holds; nil: nobody joined
+// possession is who of this process has a session. All of it is guarded by reg.mu.
+//
+// Invariant: while the session is not over, claim.sessions leads to it.
+type possession struct {
+	claim       *Claim // of whoever has it now; passing on changes it
+	link        any    // the observer's, of that one's acquisition
+	holds       []*Hold
+	token       uint64
+	tenure      time.Duration    // since when this process has had it, on the registry's clock
+	joined      map[*Claim]int32 // of readers that share it: each one's holds; nil: nobody joined
+	passes      int32            // how often it was passed on
+	shareable   bool             // readers of this process may join it
+	releaseSent bool             // its last release was sent: "gone" says nothing any more
 }
 
 // grant is a lock that was handed over, until it is confirmed.
@@ -61,7 +67,7 @@ type grant struct {
 func (s *Session) Spot() *int32 { return &s.index }
 
 // First is the lease that the session's first hold asked for; 0: the watchdog's.
-func (s *Session) First() time.Duration { return s.first }
+func (s *Session) First() time.Duration { return s.firstLease }
 
 // Token is the fencing token of the session's holds.
 func (s *Session) Token() uint64 {
@@ -72,16 +78,16 @@ func (s *Session) Token() uint64 {
 
 // Grant describes what the server granted to a new session.
 type Grant struct {
-	Lock  *Lock
-	Claim *Claim // retained by the caller for the hold
-	Ctx   context.Context
-	Field kind.Field
-	Token uint64
-	Link  any
-	Limbo int           // acquire commands that may still arrive
-	Fixed time.Duration // the lease as the caller gave it; 0: the watchdog's
-	Lease time.Duration // what was asked of the server
-	Sent  time.Time     // when
+	Lock      *Lock
+	Claim     *Claim // retained by the caller for the hold
+	Ctx       context.Context
+	Field     kind.Field
+	Token     uint64
+	Link      any
+	MayArrive int           // acquire commands that may still arrive
+	Fixed     time.Duration // the lease as the caller gave it; 0: the watchdog's
+	Lease     time.Duration // what was asked of the server
+	Sent      time.Time     // when
 
 	// Handed: the lock was handed over by another one's command. It lasts Lasts from
 	// Sent on until it is confirmed.
@@ -119,15 +125,16 @@ func (r *Registry) Take(g *Grant) (*Hold, error) {
 	}
 	h := r.takeLocked(g, counted)
 	if g.Share != nil {
-		r.openLocked(g.Share, h.s, g.Open, g.Along)
+		r.openLocked(g.Share, h.session, g.Open, g.Along)
 	}
 	return h, nil
 }
 
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	m := &memory{session: Session{
-		Lock: g.Lock, Field: g.Field, token: g.Token, claim: g.Claim, reg: r, link: g.Link, limbo: int32(min(g.Limbo, 1<<30)), first: g.Fixed,
-		index: -1, known: g.Sent, tenure: g.Sent.Sub(r.epoch),
+		Lock: g.Lock, Field: g.Field, reg: r, firstLease: g.Fixed, mayArrive: int32(min(g.MayArrive, 1<<30)),
+		upkeep:     upkeep{index: -1, answeredAt: g.Sent},
+		possession: possession{claim: g.Claim, link: g.Link, token: g.Token, tenure: g.Sent.Sub(r.epoch)},
 	}}
 	s := &m.session
 	s.holds = m.list[:0]
@@ -136,12 +143,12 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	if g.Handed {
 		length = g.Lasts
 	}
-	s.until, s.asked = lease.LocalDeadline(g.Sent, length), time.Now().Add(length)
+	s.until, s.askedEnd = lease.LocalDeadline(g.Sent, length), time.Now().Add(length)
 	h := &m.hold
 	s.addLocked(g.Ctx, h, g.Claim, g.Fixed, g.Sent, counted)
 	if g.Handed {
 		// shorter than asked for until it is confirmed
-		h.until, h.lasts = s.until, length
+		h.until, h.untilLease = s.until, length
 		now := time.Now()
 		h.began = now.Sub(r.epoch)
 		// Late enough that a short section needs no confirmation at all, early
@@ -167,7 +174,7 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 	r.mu.Lock()
 	now := time.Now()
 	lost := r.expireLocked(s, now)
-	if ok = !s.dead && !s.final; ok {
+	if ok = !s.over && !s.releaseSent; ok {
 		count = s.askingLocked(now, lease) + 1
 	}
 	r.mu.Unlock()
@@ -180,7 +187,7 @@ func (s *Session) Asking(lease time.Duration) (count int, ok bool) {
 // a release too many when the session ends, and no more. What is asked of a server again is only
 // what a hold counts on.
 func (s *Session) askingLocked(now time.Time, length time.Duration) (count int) {
-	s.asked = lease.Later(s.asked, now.Add(length))
+	s.askedEnd = lease.Later(s.askedEnd, now.Add(length))
 	return s.countLocked(nil)
 }
 
@@ -189,20 +196,20 @@ func (s *Session) askingLocked(now time.Time, length time.Duration) (count int) 
 func (s *Session) Heard(length time.Duration) {
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
-	s.asked = lease.Later(s.asked, time.Now().Add(length))
+	s.askedEnd = lease.Later(s.askedEnd, time.Now().Add(length))
 }
 
-// Again adds the hold of a re-entry that the server confirmed; the claim, its owner's,
+// Reenter adds the hold of a re-entry that the server confirmed; the claim, its owner's,
 // has been retained for it. It returns lock.ErrNotHeld when the session is over, and ErrMoved
 // when the server that confirmed it may be one that another one has replaced.
-func (s *Session) Again(ctx context.Context, c *Claim, fixed, length time.Duration, sent time.Time) (*Hold, error) {
+func (s *Session) Reenter(ctx context.Context, c *Claim, fixed, length time.Duration, sent time.Time) (*Hold, error) {
 	r := s.reg
 	counted := r.cfg.Observer != nil && r.cfg.Observer.Counting()
 	h := &Hold{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case s.dead || s.final || r.closed: // others of a shared session have gates of their own
+	case s.over || s.releaseSent || r.closed: // others of a shared session have gates of their own
 		return nil, lock.ErrNotHeld
 	case sent.Before(r.dog.movedAt):
 		return nil, ErrMoved
@@ -210,14 +217,14 @@ func (s *Session) Again(ctx context.Context, c *Claim, fixed, length time.Durati
 	if fixed == 0 {
 		s.until = lease.Later(s.until, lease.LocalDeadline(sent, length))
 	}
-	s.known = lease.Later(s.known, sent)
+	s.answeredAt = lease.Later(s.answeredAt, sent)
 	s.addLocked(ctx, h, c, fixed, sent, counted)
 	h.prolongLocked(sent, fixed, length)
 	if s.joined != nil {
 		s.joined[c]++
 		c.sessions[modeRead] = s // its last hold may have ended meanwhile, while others kept the session
 	}
-	h.again = true
+	h.reentry = true
 	if fixed > 0 && s.watchedLocked() {
 		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
 	}
@@ -230,7 +237,7 @@ func (s *Session) Gone() {
 	r := s.reg
 	var lost []*Hold
 	r.mu.Lock()
-	if !s.final { // else its own release may have come first
+	if !s.releaseSent { // else its own release may have come first
 		lost = r.loseLocked(s, lock.LossGone, nil)
 	}
 	r.mu.Unlock()
@@ -239,18 +246,18 @@ func (s *Session) Gone() {
 
 // addLocked adds a hold.
 func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.Duration, sent time.Time, counted bool) {
-	h.s, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent.Sub(s.reg.epoch), counted, s.link
+	h.session, h.claim, h.parent, h.lease, h.began, h.counted, h.link = s, c, ctx, fixed, sent.Sub(s.reg.epoch), counted, s.link
 	h.alive = true
 	if fixed > 0 {
-		h.until, h.lasts = lease.LocalDeadline(sent, fixed), fixed
+		h.until, h.untilLease = lease.LocalDeadline(sent, fixed), fixed
 	}
 	if fixed > 0 {
-		s.fixed++
+		s.fixedHolds++
 	} else {
 		h.kept = true
-		s.kept++
+		s.keptHolds++
 	}
-	h.at = int32(len(s.holds)) // #nosec G115 -- fewer
+	h.index = int32(len(s.holds)) // #nosec G115 -- fewer
 	s.holds = append(s.holds, h)
 	c.Owner.live.Add(1)
 	s.reg.held++
@@ -263,16 +270,16 @@ func (h *Hold) prolongLocked(sent time.Time, fixed, asked time.Duration) {
 		return
 	}
 	end := lease.LocalDeadline(sent, fixed)
-	h.until, h.lasts, h.full = lease.LocalDeadline(sent, asked), asked, &end
+	h.until, h.untilLease, h.fullUntil = lease.LocalDeadline(sent, asked), asked, &end
 }
 
 // fullLocked is the latest local deadline that renewals lead the session's fixed holds to, beyond what was
 // asked for; zero: none.
 func (s *Session) fullLocked() (end time.Time) {
-	if s.fixed > 0 {
+	if s.fixedHolds > 0 {
 		for _, h := range s.holds {
-			if h.state == stateHeld && h.full != nil {
-				end = lease.Later(end, *h.full)
+			if h.state == stateHeld && h.fullUntil != nil {
+				end = lease.Later(end, *h.fullUntil)
 			}
 		}
 	}
@@ -282,15 +289,15 @@ func (s *Session) fullLocked() (end time.Time) {
 // removeLocked takes a hold out, without looking at the others: readers that share may
 // be thousands.
 func (s *Session) removeLocked(h *Hold) {
-	if at := int(h.at); at < len(s.holds) && s.holds[at] == h {
+	if at := int(h.index); at < len(s.holds) && s.holds[at] == h {
 		last := len(s.holds) - 1
 		s.holds[at] = s.holds[last]
-		s.holds[at].at = h.at
+		s.holds[at].index = h.index
 		s.holds[last] = nil
 		s.holds = s.holds[:last]
 		s.unkeepLocked(h)
 		if h.lease > 0 {
-			s.fixed--
+			s.fixedHolds--
 		}
 		if s.joined != nil {
 			s.unjoinLocked(h.claim)
@@ -302,7 +309,7 @@ func (s *Session) removeLocked(h *Hold) {
 func (s *Session) unkeepLocked(h *Hold) {
 	if h.kept {
 		h.kept = false
-		s.kept--
+		s.keptHolds--
 	}
 }
 
@@ -311,7 +318,7 @@ func (s *Session) unkeepLocked(h *Hold) {
 // gate's order.
 func (s *Session) countLocked(besides *Hold) int {
 	n := len(s.holds)
-	if besides != nil && int(besides.at) < n && s.holds[besides.at] == besides {
+	if besides != nil && int(besides.index) < n && s.holds[besides.index] == besides {
 		n--
 	}
 	return n
@@ -319,10 +326,10 @@ func (s *Session) countLocked(besides *Hold) int {
 
 // dropLocked ends a session: the owner no longer holds the lock as far as we know.
 func (r *Registry) dropLocked(s *Session) {
-	if s.dead {
+	if s.over {
 		return
 	}
-	s.dead = true
+	s.over = true
 	r.dog.heap.Remove(s)
 	r.closeLocked(s)
 	i := modeIndex(s.Lock.Kind.Traits().Mode)
@@ -339,16 +346,16 @@ func (r *Registry) loseLocked(s *Session, reason lock.LossReason, err error) []*
 		h.loseLocked(reason, err)
 	}
 	r.dropLocked(s)
-	if len(lost) > 0 && (s.limbo > 0 || s.grant != nil) && !r.closed { // a late command may take it, or a grant be made again
-		r.leaveLocked(lost[len(lost)-1])
+	if len(lost) > 0 && (s.mayArrive > 0 || s.grant != nil) && !r.closed { // a late command may take it, or a grant be made again
+		r.leavesBehindLocked(lost[len(lost)-1])
 	}
 	return lost
 }
 
-// leaveLocked notes that the last hold of a session leaves something behind, which finish
+// leavesBehindLocked notes that the last hold of a session leaves something behind, which finish
 // gives back.
-func (r *Registry) leaveLocked(h *Hold) {
-	h.leaves = true
+func (r *Registry) leavesBehindLocked(h *Hold) {
+	h.leavesBehind = true
 	r.wg.Add(1)
 }
 
@@ -357,7 +364,7 @@ func (r *Registry) leaveLocked(h *Hold) {
 // tell gives that back, since a living process leaves none.
 func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	var lost []*Hold
-	if s.fixed == 0 && s.kept > 0 && !lease.Passed(now, s.until) {
+	if s.fixedHolds == 0 && s.keptHolds > 0 && !lease.Passed(now, s.until) {
 		return nil // all of them last as long
 	}
 	for _, h := range s.holds {
@@ -368,36 +375,36 @@ func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	for _, h := range lost {
 		h.loseLocked(lock.LossExpired, s.lastErr)
 	}
-	if len(s.holds) == 0 && !s.dead {
+	if len(s.holds) == 0 && !s.over {
 		r.dropLocked(s)
 		if len(lost) > 0 && !r.closed {
 			own, forsook := time.Time{}, true
 			for _, h := range lost {
-				own, forsook = lease.Later(own, h.askedLocked()), forsook && h.forsook
+				own, forsook = lease.Later(own, h.askedLocked()), forsook && h.wholeLost
 			}
-			if s.limbo > 0 || !forsook && s.leftLocked(own) {
-				r.leaveLocked(lost[len(lost)-1])
+			if s.mayArrive > 0 || !forsook && s.leaseStaysLocked(own) {
+				r.leavesBehindLocked(lost[len(lost)-1])
 			}
 		}
 	}
 	return lost
 }
 
-// leftLocked reports whether a lease may stand on the server that ends notably later
+// leaseStaysLocked reports whether a lease may stand on the server that ends notably later
 // than that.
-func (s *Session) leftLocked(than time.Time) bool {
-	return s.flying > 0 || s.askedUntilLocked().After(than.Add(leftBehind))
+func (s *Session) leaseStaysLocked(than time.Time) bool {
+	return s.inFlight > 0 || s.askedUntilLocked().After(than.Add(leftBehind))
 }
 
 // countsOnLocked is the latest local deadline of the session's holds: the server must not free
 // the lock before it.
 func (s *Session) countsOnLocked() (until time.Time) {
-	if s.kept > 0 {
+	if s.keptHolds > 0 {
 		until = s.until
 	}
-	if s.fixed > 0 {
+	if s.fixedHolds > 0 {
 		for _, h := range s.holds {
-			if h.state == stateHeld && h.lease > 0 && !h.forsook {
+			if h.state == stateHeld && h.lease > 0 && !h.wholeLost {
 				until = lease.Later(until, h.until)
 			}
 		}
@@ -408,18 +415,18 @@ func (s *Session) countsOnLocked() (until time.Time) {
 // askedUntilLocked is the latest end that the server was asked for, answered or not: while a renewal has no
 // answer, it may become later.
 func (s *Session) askedUntilLocked() time.Time {
-	if s.asks != nil {
-		return lease.Later(s.asked, *s.asks)
+	if s.pendingEnd != nil {
+		return lease.Later(s.askedEnd, *s.pendingEnd)
 	}
-	return s.asked
+	return s.askedEnd
 }
 
 // askedLocked is when the lease that the hold itself was promised ends on the server.
 func (h *Hold) askedLocked() time.Time {
 	if h.lease == 0 {
-		return h.s.until.Add(lease.Drift(h.s.reg.cfg.LeaseTime))
+		return h.session.until.Add(lease.Drift(h.session.reg.cfg.LeaseTime))
 	}
-	return h.until.Add(lease.Drift(h.lasts))
+	return h.until.Add(lease.Drift(h.untilLease))
 }
 
 // leftBehind is how much of a lease is worth a command.
@@ -428,13 +435,13 @@ const leftBehind = 50 * time.Millisecond
 // Discard ends a hold that its acquisition can't return, with its session. What is
 // left on the server is the acquisition's to undo.
 func (h *Hold) Discard() {
-	r := h.s.reg
+	r := h.session.reg
 	r.mu.Lock()
 	ended := h.state == stateHeld
 	if ended {
-		h.s.removeLocked(h)
+		h.session.removeLocked(h)
 		h.endLocked(stateReleased, lock.ErrUnlocked)
-		r.dropLocked(h.s)
+		r.dropLocked(h.session)
 	}
 	r.mu.Unlock()
 	if ended {

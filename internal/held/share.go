@@ -272,7 +272,7 @@ func (r *Registry) openLocked(x *Share, s *Session, open bool, along time.Time) 
 		return
 	}
 	if open {
-		sh.session, s.open = s, true
+		sh.session, s.shareable = s, true
 	}
 	fresh := r.freshLocked(s)
 	stay := sh.follow[:0]
@@ -304,10 +304,10 @@ func (r *Registry) enterLocked(x *Share, s *Session) bool {
 
 // closeLocked: the session is over.
 func (r *Registry) closeLocked(s *Session) {
-	if !s.open {
+	if !s.shareable {
 		return
 	}
-	s.open = false
+	s.shareable = false
 	k := s.Lock.shareKey()
 	if sh := r.shares[k]; sh != nil && sh.session == s {
 		if sh.session = nil; sh.leader == nil {
@@ -321,7 +321,7 @@ func (r *Registry) closeLocked(s *Session) {
 func (r *Registry) joinLocked(x *Share, s *Session, at time.Time) bool {
 	now, c := time.Now(), x.To.Claim
 	switch {
-	case r.drains || s.dead || s.final || lease.Passed(now, s.until),
+	case r.drains || s.over || s.releaseSent || lease.Passed(now, s.until),
 		at.Sub(r.epoch)-s.tenure >= x.Tenure,
 		!r.freshLocked(s),
 		c.sessions[modeRead] != nil || c.sessions[modeWrite] != nil:
@@ -359,7 +359,7 @@ func (s *Session) unjoinLocked(c *Claim) {
 // outlastedLocked ends a hold of a shared session that is being released while others
 // stay: nothing is to be sent. finish must follow, without the mutex.
 func (h *Hold) outlastedLocked() {
-	h.s.removeLocked(h)
+	h.session.removeLocked(h)
 	h.endLocked(stateReleased, nil)
-	h.s.reg.dog.scheduleLocked(h.s, time.Time{})
+	h.session.reg.dog.scheduleLocked(h.session, time.Time{})
 }

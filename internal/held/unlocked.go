@@ -18,9 +18,9 @@ func (h *Hold) releasingLocked() *unlockResult {
 	switch h.state {
 	case stateHeld:
 		h.state, h.cause = stateReleasing, lock.ErrUnlocked
-		h.s.unkeepLocked(h)
+		h.session.unkeepLocked(h)
 		h.retireLocked()
-		h.s.reg.dog.scheduleLocked(h.s, time.Time{})
+		h.session.reg.dog.scheduleLocked(h.session, time.Time{})
 		return nil
 	case stateReleasing:
 		return nil // another Unlock is at it: wait behind it
@@ -37,8 +37,8 @@ func (h *Hold) releasingLocked() *unlockResult {
 // releasedLocked is what an Unlock of a released hold returns: once, if an
 // earlier one gave up waiting, what came of what it had begun.
 func (h *Hold) releasedLocked() error {
-	if h.late {
-		h.late = false
+	if h.unlockLeft {
+		h.unlockLeft = false
 		return h.result
 	}
 	return lock.ErrNotHeld
@@ -50,10 +50,10 @@ func (h *Hold) releasedLocked() error {
 // Then the part is the session's last release, which must follow.
 func (p *part) released() bool {
 	h := p.hold
-	s, r := h.s, h.s.reg
+	s, r := h.session, h.session.reg
 	r.mu.Lock()
 	ended := h.state == stateReleasing
-	if p.count > 0 && ended && !s.dead && s.countLocked(h) == 0 {
+	if p.count > 0 && ended && !s.over && s.countLocked(h) == 0 {
 		p.ambiguous = false
 		p.lastLocked(s)
 		r.mu.Unlock()
@@ -83,17 +83,17 @@ func (p *part) over() {
 
 // lastLocked makes the part the last release of its session.
 func (p *part) lastLocked(s *Session) {
-	p.count, s.final = 0, true
-	if s.limbo > 0 {
+	p.count, s.releaseSent = 0, true
+	if s.mayArrive > 0 {
 		p.void = VoidTTL
 	}
 }
 
 // releaseLost ends the session of a hold whose release found it gone.
 func (p *part) releaseLost() error {
-	h, r := p.hold, p.hold.s.reg
+	h, r := p.hold, p.hold.session.reg
 	r.mu.Lock()
-	lost := r.loseLocked(h.s, lock.LossGone, nil)
+	lost := r.loseLocked(h.session, lock.LossGone, nil)
 	res := h.releasingLocked()
 	r.mu.Unlock()
 	r.tellBut(lost, p.rel)
@@ -106,7 +106,7 @@ func (p *part) releaseLost() error {
 // leavesLocked reports whether an ended session may still stand on the server for a
 // while, and counts in what freeLeft does about it.
 func (r *Registry) leavesLocked(s *Session) bool {
-	if r.closed || !s.leftLocked(time.Now()) {
+	if r.closed || !s.leaseStaysLocked(time.Now()) {
 		return false
 	}
 	r.wg.Add(1)
@@ -118,7 +118,7 @@ func (r *Registry) leavesLocked(s *Session) bool {
 // a longer lease, the release goes on in the background.
 func (p *part) abandoned(err error) error {
 	h := p.hold
-	s, r := h.s, h.s.reg
+	s, r := h.session, h.session.reg
 	r.mu.Lock()
 	if r.closed {
 		err = lock.ErrClosed
@@ -128,7 +128,7 @@ func (p *part) abandoned(err error) error {
 	if ended {
 		s.removeLocked(h)
 		h.endLocked(stateReleased, nil)
-		if len(s.holds) == 0 && !s.dead {
+		if len(s.holds) == 0 && !s.over {
 			r.dropLocked(s)
 			left = !conn.IsPermanent(err) && r.leavesLocked(s)
 		}

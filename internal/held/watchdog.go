@@ -47,7 +47,7 @@ func (w *watchdog) stop() {
 // be looked at: zero if never. A confirmed instant of a command that set or checked the
 // lease starts the next interval.
 func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Time) {
-	if s.dead {
+	if s.over {
 		return time.Time{}
 	}
 	if !confirmed.IsZero() {
@@ -59,12 +59,12 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 			s.renewAt = time.Now()
 		}
 	}
-	held := s.kept > 0
+	held := s.keptHolds > 0
 	next = s.renewAt
 	if held {
 		next = lease.Earlier(next, s.until)
 	}
-	if s.fixed > 0 {
+	if s.fixedHolds > 0 {
 		for _, h := range s.holds {
 			if h.state == stateHeld && h.lease > 0 {
 				held, next = true, lease.Earlier(next, h.until)
@@ -182,7 +182,7 @@ func (w *watchdog) look(now time.Time) {
 			break
 		}
 		lost = append(lost, r.expireLocked(s, now)...)
-		if s.dead {
+		if s.over {
 			continue
 		}
 		if s.renewAt.After(horizon) {
@@ -234,18 +234,18 @@ func (w *watchdog) wakenLocked(now time.Time) (lost []*Hold) {
 }
 
 // watchedLocked reports whether a hold of the session is the watchdog's to keep.
-func (s *Session) watchedLocked() bool { return s.kept > 0 }
+func (s *Session) watchedLocked() bool { return s.keptHolds > 0 }
 
 // renewedLocked moves the deadlines on after a successful renewal, sent and answered at those instants.
 func (w *watchdog) renewedLocked(s *Session, sent, heard time.Time, length time.Duration) {
-	s.flying--
-	s.lastErr, s.renewing, s.asks = nil, false, nil
+	s.inFlight--
+	s.lastErr, s.renewing, s.pendingEnd = nil, false, nil
 	if length > 0 {
-		s.asked = lease.Later(s.asked, heard.Add(length))
+		s.askedEnd = lease.Later(s.askedEnd, heard.Add(length))
 	}
 	if !sent.Before(w.movedAt) { // else it may have been the old server's answer
 		granted := s.grant != nil
-		s.known = lease.Later(s.known, sent)
+		s.answeredAt = lease.Later(s.answeredAt, sent)
 		if length > 0 {
 			w.raiseLocked(s, sent, length)
 		}
@@ -262,10 +262,10 @@ func (w *watchdog) raiseLocked(s *Session, sent time.Time, length time.Duration)
 	part := min(length, w.reg.cfg.LeaseTime)
 	until := lease.LocalDeadline(sent, part)
 	s.until = lease.Later(s.until, until)
-	if s.fixed > 0 {
+	if s.fixedHolds > 0 {
 		for _, h := range s.holds {
-			if h.full != nil && until.After(h.until) {
-				h.until, h.lasts = lease.Earlier(until, *h.full), part
+			if h.fullUntil != nil && until.After(h.until) {
+				h.until, h.untilLease = lease.Earlier(until, *h.fullUntil), part
 			}
 		}
 	}
@@ -276,8 +276,8 @@ func (w *watchdog) raiseLocked(s *Session, sent time.Time, length time.Duration)
 	full := lease.LocalDeadline(s.grant.at, s.grant.asked)
 	s.grant = nil
 	for _, h := range s.holds {
-		if h.lease > 0 && !h.again { // a re-entry's own lease is not what was granted
-			h.until, h.lasts = lease.Later(h.until, lease.Earlier(until, full)), h.lease
+		if h.lease > 0 && !h.reentry { // a re-entry's own lease is not what was granted
+			h.until, h.untilLease = lease.Later(h.until, lease.Earlier(until, full)), h.lease
 		}
 	}
 }
