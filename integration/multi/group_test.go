@@ -92,6 +92,27 @@ func TestGroupReentryPerMember(t *testing.T) {
 	free(t, s, "b")
 }
 
+// An owner that holds one of the locks as another kind, which is not released together with others, is refused: nothing
+// is taken, and what it holds stays as it was. Alone it re-enters.
+func TestGroupReentryOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	s := bed.Server(t)
+	c := bed.Client(t, s.Addr())
+	outer := bed.Lock(t, t.Context(), c.FairLock("b"))
+	h, err := redlatch.MultiLock(plain(c, "a", "b")...).TryLock(outer.Context(), 0, 0)
+	if bad, is := errors.AsType[*redlatch.InvalidOptionError](err); !is || bad.Option != "MultiLock" {
+		t.Errorf("%+v", err)
+	}
+	if err == nil {
+		bed.Unlock(t, h)
+	}
+	free(t, s, "a")
+	count(t, s, "b", "1")
+	bed.Unlock(t, bed.Lock(t, outer.Context(), c.RLock("b")))
+	bed.Unlock(t, outer)
+	free(t, s, "b")
+}
+
 // The whole is held when all its members are; ForceUnlock frees them all. A quorum is held while a majority is.
 func TestStateAndForceUnlockOfTheWhole(t *testing.T) {
 	t.Parallel()

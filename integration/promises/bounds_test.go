@@ -48,3 +48,26 @@ func TestTheLongestWaitsAndLeases(t *testing.T) {
 		},
 	})
 }
+
+// The shortest lease is one: nobody enters before its holder counts it as over.
+func TestTheShortestLease(t *testing.T) {
+	t.Parallel()
+	besideEachOther(t, nil, cases{
+		"a millisecond": func(t *testing.T, x *bed.Site, name string) {
+			l, other := x.Lock(name), x.Beside(name)
+			for range 300 { // the server's clock is between two milliseconds, more or less
+				h, err := l.TryLock(t.Context(), 0, time.Millisecond)
+				if err != nil {
+					continue // its answer was too late
+				}
+				if next, err := other.TryLock(t.Context(), 0, 0); err == nil {
+					if early := time.Until(h.ValidUntil()); early > 0 && h.Context().Err() == nil {
+						t.Errorf("another one is inside, the hold counts for %v more", early)
+					}
+					bed.Unlock(t, next)
+				}
+				_ = h.Unlock(t.Context()) // lost or not
+			}
+		},
+	})
+}

@@ -204,8 +204,8 @@ func (a *acquisition) plan() (fresh int, err error) {
 		if m.session != nil {
 			var ok bool
 			if m.count, ok = m.session.Asking(m.attempt.Lease); ok {
-				if m.lock.of.Kind.Traits().Fenced && !m.session.Lock.Kind.Traits().Fenced {
-					return 0, stop(unfenced(&m.lock.of))
+				if err := a.mayReenter(m); err != nil {
+					return 0, stop(err)
 				}
 				continue
 			}
@@ -233,11 +233,19 @@ func (a *acquisition) plan() (fresh int, err error) {
 	return fresh, nil
 }
 
-// unfenced refuses to re-enter through a fenced object what was acquired through one that is
-// not: there is no token, and 0 would not tell.
-func unfenced(l *held.Lock) error {
-	return &lock.InvalidOptionError{Option: "Fenced", Reason: fmt.Sprintf(
-		"the owner holds lock %q without a fencing token, which a re-entry does not get: acquire it with Fenced", l.Name)}
+// mayReenter refuses what a re-entry can't be. Through a fenced object it would have no token, and 0 would not
+// tell. Together with others it would be released by one command, which only some kinds have.
+func (a *acquisition) mayReenter(m *member) error {
+	name, by := m.lock.of.Name, m.session.Lock.Kind
+	if m.lock.of.Kind.Traits().Fenced && !by.Traits().Fenced {
+		return &lock.InvalidOptionError{Option: "Fenced", Reason: fmt.Sprintf(
+			"the owner holds lock %q without a fencing token, which a re-entry does not get: acquire it with Fenced", name)}
+	}
+	if _, ok := by.(kind.Group); !ok && len(a.members) > 1 {
+		return &lock.InvalidOptionError{Option: "MultiLock", Reason: fmt.Sprintf(
+			"the owner holds lock %q as a %s lock, which is not re-entered together with others: lock it alone", name, by.Traits().Type)}
+	}
+	return nil
 }
 
 // command builds the attempt's command.

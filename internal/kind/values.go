@@ -13,7 +13,8 @@ import (
 )
 
 // Millis is d in whole milliseconds, rounded up: what the server is told is
-// never shorter than what the client counts on.
+// never shorter than what the client counts on. It is 2 at least: a script that counts in whole
+// milliseconds takes up to one away, and what is taken off a lease of 1 ms for drift is half of that.
 func Millis(d time.Duration) string {
 	if d == 0 {
 		return "0"
@@ -38,7 +39,7 @@ func millisText(d time.Duration) string {
 	if d > math.MaxInt64-time.Millisecond {
 		d -= time.Millisecond // rounding up must not turn the longest durations negative
 	}
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	return strconv.FormatInt(max(2, int64((d+time.Millisecond-1)/time.Millisecond)), 10)
 }
 
 // FenceArg is the fencing counter's TTL as the scripts take it.
