@@ -186,11 +186,14 @@ func TestShowWhoWaits(t *testing.T) {
 	const gone = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 	s.Do(t, "HSET", "x", gone+":g1-mwr9e5v7.1", "1")
 	s.Do(t, "HSET", "y", gone+":57", "1")
-	defer s.Do(t, "DEL", "x", "y")
+	s.Do(t, "ZADD", "redlatch_wait:{y}", "1", gone)
+	defer s.Do(t, "DEL", "x", "y", "redlatch_wait:{y}")
 	call(t, s, "ls").ends(exitOK, gone+" (gone?)", gone+" (Java)")
+	call(t, s, "show", "y").ends(exitOK, gone+" (Java)", gone+" (gone?)")
 	s.Do(t, "ACL", "SETUSER", "default", "-client|list")
 	defer s.Do(t, "ACL", "SETUSER", "default", "+client|list")
 	call(t, s, "show", "x").ends(exitOK, gone+" (not known)")
+	call(t, s, "show", "y").ends(exitOK, gone+" (Java)", gone+" (not known)")
 }
 
 // show tells of a job of Once when it ran, by whom, and when it is due.
@@ -210,6 +213,13 @@ func TestShowJob(t *testing.T) {
 	if got.Name != "nightly" || got.Last.Client != "cron/1" || time.Since(got.Last.Began).Abs() > time.Minute {
 		t.Errorf("%+v", got)
 	}
+	c := client(t, s)
+	if _, err := c.Once("gone").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Do(t, "DEL", luascript.OnceKey("gone"))
+	c.Close()
+	call(t, s, "show", "gone").ends(exitOK, ", by "+c.ID()+" (gone?); the next")
 	if other := call(t, s, "show", "other"); strings.Contains(other.out, "Last run") {
 		t.Error(other.out)
 	}

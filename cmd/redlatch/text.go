@@ -165,11 +165,12 @@ func someSeconds(s float64) string { return some(time.Duration(s * float64(time.
 // waited is for how long a holder had waited when it got the lock.
 func waited(h redlatch.Holder) time.Duration { return h.HeldSince.Sub(h.AskedSince) }
 
-// who is a process for people: its name, else its client's id and why it has no name.
+// who is a process for people: its name, else its client's id and why it has no name. owner is "" if it is none:
+// only this library's waiters and jobs are known without one.
 func who(p redlatch.Process, owner string) string {
-	id, _ := redlatch.ParseOwner(owner)
+	id, known := redlatch.ParseOwner(owner)
 	switch name := cmp.Or(p.Client, p.ClientID); {
-	case p.Client == "" && id.Java():
+	case p.Client == "" && known && id.Java():
 		return name + " (Java)"
 	case p.Unlisted:
 		return name + " (gone?)"

@@ -110,7 +110,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner, 
 			did, unchanged = "was taken away from "+names(victims), "nothing more was changed; the evictions before stand"
 		case len(victims) > 0:
 			did = "was free by then: nothing was changed"
-		case in.Kind == redlatch.KindNone:
+		case in.Kind == redlatch.KindNone && in.Processes <= 0:
 			did = "was free: there is no key and no queue of this name under the prefix (redlatch ls); who might wait was woken"
 		}
 		fmt.Fprintln(a.std.out, brief(in.Name), did)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -47,6 +49,13 @@ func TestUnlock(t *testing.T) {
 	taken(t, h)
 	call(t, s, "unlock", "x", "--owner", "shop/1", "--yes").ends(exitOK, "nothing to do")
 	call(t, s, "unlock", "nobody's", "--any-owner", "--yes").ends(exitOK, "no key and no queue of this name")
+	listener, err := net.Dial("tcp", s.Addr())
+	testbed.Must(t, err)
+	defer listener.Close()
+	fmt.Fprint(listener, "SUBSCRIBE redisson_lock__channel:{alone}\r\n")
+	_, err = bufio.NewReader(listener).ReadString('\n')
+	testbed.Must(t, err)
+	call(t, s, "unlock", "alone", "--any-owner", "--yes").ends(exitOK, "alone was free; waiters were woken")
 	// Two readers of one process are two owners.
 	r1, r2 := hold(t, c.ReadWriteLock("rw").ReadLock()), hold(t, c.ReadWriteLock("rw").ReadLock())
 	call(t, s, "unlock", "rw", "--owner", "shop/1", "--yes").fails(exitUsage, "2 holders")
