@@ -72,8 +72,8 @@
 //
 // # Errors
 //
-// [ErrNotAcquired] says that the lock was busy until the wait, or ctx, ended. [ErrUnavailable] says that a server
-// failed or was silent. No error of a lock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has
+// [ErrNotAcquired] says that the wait, or ctx, ended without the lock. [ErrUnavailable] says that a server failed
+// or was silent. No error of Lock or TryLock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has
 // a table of them. Detail types such as [NotAcquiredError] tell more, with errors.As.
 //
 // # For operators

@@ -109,7 +109,7 @@ type (
 	ShutdownError = lock.ShutdownError
 
 	// NotAcquiredError is the detail of ErrNotAcquired: Name, Holder, Remaining, Age, Own and Err. Holder is the owner
-	// that was seen last, and Remaining what was left of its lease then, Age before the call ended.
+	// that was seen last, Age before the call ended; Remaining is what its lease had left then.
 	NotAcquiredError = lock.NotAcquiredError
 	// UnavailableError is the detail of ErrUnavailable: Name, Op, and Nodes, with an error for each server.
 	UnavailableError = lock.UnavailableError
@@ -156,7 +156,7 @@ const (
 // The kinds in an Inspection.
 const (
 	KindNone      = lock.KindNone      // nobody holds it or waits for it
-	KindReentrant = lock.KindReentrant // RLock, a member of a MultiLock, or a FairLock that nobody waits for
+	KindReentrant = lock.KindReentrant // RLock, alone or in a MultiLock, or a FairLock that nobody waits for
 	KindFair      = lock.KindFair      // FairLock
 	KindReadWrite = lock.KindReadWrite // ReadWriteLock
 	KindUnknown   = lock.KindUnknown   // something looks like a lock and can't be read
@@ -206,8 +206,8 @@ var (
 	ErrOtherOwner = lock.ErrOtherOwner
 )
 
-// WithLease gives an acquisition a fixed lease, which is not renewed: the hold ends at most
-// that long after the acquisition, unless [Hold].Extend moves that; see [lock.WithLease].
+// WithLease gives an acquisition a fixed lease: the hold ends at most that long after the
+// acquisition, unless [Hold].Extend moves that; see [lock.WithLease].
 func WithLease(lease time.Duration) AcquireOption { return lock.WithLease(lease) }
 
 // IfOwner makes ForceUnlock end the holds of this owner only; see [lock.IfOwner].
@@ -241,7 +241,7 @@ func ShareReads() Option { return rwlock.ShareReads() }
 // turn it is. Other kinds refuse it. A waiter whose process died delays the others by no
 // more than this. A living waiter that sends no heartbeat for longer, because its machine
 // or network stood still, loses its place and queues up again. Waiters of a FairLock and
-// readers may find a lock that became free without a message (a DEL) a fifth of it late.
+// readers may notice up to a fifth of d late that a DEL has freed the lock.
 //
 // The default is [DefaultSkipAfter]. A value below [MinSkipAfter] or above
 // [MaxSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of one name may

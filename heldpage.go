@@ -19,7 +19,7 @@ const (
 	mostWaiting = 10000
 )
 
-// heldPage is what HeldHandler shows, as JSON. Times are UTC, lengths are in seconds.
+// heldPage is what HeldHandler shows, as JSON. Times are UTC, durations are in seconds.
 type heldPage struct {
 	Client       string       `json:"client"`
 	ClientID     string       `json:"client_id"`

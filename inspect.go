@@ -30,9 +30,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 // most 16 of its holders and of its waiters. A lock that is taken or freed meanwhile may
 // be missing or out of date.
 //
-// What looks like a lock and can't be read, since something else stands beside it, is one row with
-// [KindUnknown] and a Problem: it never fails the list. Names longer than those of locks are
-// skipped; a last such row counts them.
+// What looks like a lock and can't be read, because a key beside it is of another type, is one row with
+// [KindUnknown] and a Problem: it never fails the list. Names too long for a lock are skipped; a last row with
+// KindUnknown counts them.
 //
 // The pattern applies to the part after Config.Prefix. With a NameMapper it applies to
 // the mapped name, which is also the Name of the result. On a cluster, keys whose derived
@@ -87,7 +87,7 @@ func (c *Client) forceUnlock(ctx context.Context, name string, set settings.Forc
 
 // Evictions reads the history of evictions, the newest first: what ForceUnlock with [Recorded] has noted of the lock of
 // this name, or of all locks under the Client's prefix if name is "". It returns the last limit ones, from 1 to
-// 1,000; another number is an [ErrInvalidOption]. Of what others have written there it reads a bounded part.
+// 1,000; another number is an [ErrInvalidOption]. Of entries that redlatch did not write it reads a limited number.
 //
 // It blocks and fails as Inspect does.
 func (c *Client) Evictions(ctx context.Context, name string, limit int) ([]Eviction, error) {

@@ -98,7 +98,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 // returned. While the server can't be reached it tries again until ctx ends
 // ([ErrNotAcquired] together with ctx.Err(), or [ErrUnavailable] if a server failed) or
 // a period has passed ([ErrUnavailable]), since the next tick is due then. A lost reply
-// does not cause a second run. Taking the lock then is one attempt, for at most
+// does not cause a second run. After a claim the lock gets one attempt, of at most
 // UnlockTimeout.
 //
 // If Do returns false, this call has not used up the period. A claim that is granted late, or

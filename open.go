@@ -9,7 +9,7 @@ import "github.com/redlatch/redlatch/internal/conn"
 // Parameters: addr (host:port of further servers, may be repeated), db, dial_timeout and
 // write_timeout (durations such as 500ms), client_name, master_set (Sentinel),
 // protocol (2 or 3), max_retries=0, client_cache=0 and, for TLS, skip_verify. Any
-// other parameter is an [ErrInvalidOption] that names it and says what to use instead:
+// other parameter is an [ErrInvalidOption], which says of known ones what to use instead:
 // silently ignoring a limit would be worse than an error. The error never contains the
 // URL or a value of it. Open blocks as New does; its other errors are those of New,
 // with one exception.

@@ -68,7 +68,7 @@ import (
 //     or BUSY behind an UNSUBSCRIBE, so redlatch sends none on the application's connections. A
 //     channel that nobody waits on any more stays with its connection, which is closed 10 s after
 //     the last waiter has gone, or replaced when there are 1,024 such channels. Your own UNSUBSCRIBE
-//     is up to you; so are a Dedicated client and its release, which send one. See docs/FAULTS.md.
+//     is up to you; so is the release of a Dedicated client, which sends one. See docs/FAULTS.md.
 //   - Broken connections. redlatch doesn't see one of the application's connections break
 //     while no command of a lock is under way. So for up to [Config].Tenure it may pass on,
 //     inside the process, a lock that the server has lost since its last answer.

@@ -12,7 +12,7 @@ type Kind string
 // The kinds that an [Inspection] can show.
 const (
 	KindNone      Kind = ""           // nobody holds it or waits for it
-	KindReentrant Kind = "reentrant"  // RLock, a member of a MultiLock, or a FairLock that nobody waits for
+	KindReentrant Kind = "reentrant"  // RLock, alone or in a MultiLock, or a FairLock that nobody waits for
 	KindFair      Kind = "fair"       // FairLock
 	KindReadWrite Kind = "read-write" // ReadWriteLock
 	KindUnknown   Kind = "unknown"    // something looks like a lock and can't be read; see Inspection.Problem

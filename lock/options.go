@@ -17,7 +17,7 @@ type AcquireSettings struct {
 }
 
 // WithLease gives the hold a fixed lease: the hold ends at most that long after the
-// acquisition, unless [Hold].Extend moves that, and the watchdog does not renew it. The
+// acquisition, unless [Hold].Extend moves that. The watchdog never renews it beyond that end. The
 // hold's context ends a little earlier, with cause [ErrLeaseLost]. Choose a lease longer
 // than the slowest run of the critical section. 0 means the watchdog; a negative lease or
 // one below a millisecond is an [ErrInvalidOption] of the acquisition.

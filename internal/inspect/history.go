@@ -72,7 +72,7 @@ func (i *Inspector) record(ctx context.Context, name string, e Evicted, set sett
 // Evictions reads the last entries of the history, the newest first: of the lock of this name, or of all.
 func (i *Inspector) Evictions(ctx context.Context, name string, most int) ([]lock.Eviction, error) {
 	if most < 1 || most > MostEvictions {
-		return nil, &lock.InvalidOptionError{Option: "most", Reason: "it is not from 1 to " + strconv.Itoa(MostEvictions)}
+		return nil, &lock.InvalidOptionError{Option: "limit", Reason: "it is not from 1 to " + strconv.Itoa(MostEvictions)}
 	}
 	wanted := ""
 	if name != "" {
