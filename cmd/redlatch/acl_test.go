@@ -37,7 +37,7 @@ func eachRight(t *testing.T, need string, nodes []*testbed.Server, url string) {
 		switch {
 		case without == "+hello" || without == "": // everybody may, since 7.0
 			got.ends(exitOK)
-		case got.status == exitUnavailable && strings.Contains(got.errs, "'"+without[1:]+"'"): // it needs that to connect
+		case got.status == exitError && strings.Contains(got.errs, "'"+without[1:]+"'"): // it needs that to connect
 		case got.status != exitError || !named:
 			t.Errorf("%s without %s: %d\n%s%s", need, without, got.status, got.out, got.errs)
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -101,12 +100,6 @@ func (c *connection) resolve() (opts []rueidis.ClientOption, err error) {
 		if opt.Password != "" && c.set.Changed("url") {
 			fmt.Fprintln(c.warn, "redlatch: the password in --url shows in the list of processes: use REDIS_URL, or --url-file")
 		}
-		if strings.HasPrefix(opt.InitAddress[0], "/") {
-			// The SDK dials a socket by itself; the clients of our own need to be told.
-			opt.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-				return dialer.DialContext(ctx, "unix", path)
-			}
-		}
 		opt.Username = cmp.Or(c.get("username"), opt.Username)
 		if given {
 			opt.Password = strings.TrimRight(password, "\r\n")
@@ -176,18 +169,14 @@ func (c *connection) name(command string) string {
 	return clean[:min(len(clean), 128-len(pid))] + pid
 }
 
-// connect connects without the SDK.
-func (a *app) connect(command string) (rueidis.Client, error) {
+// connect connects as the SDK does, for commands of our own.
+func (a *app) connect(command string) (*conn.Conn, error) {
 	opt, err := a.flags.only()
 	if err != nil {
 		return nil, err
 	}
-	opt.DisableCache, opt.ClientName, opt.Dialer.Timeout = true, a.flags.name(command), a.flags.timeout
-	client, err := rueidis.NewClient(opt)
-	if err != nil {
-		return nil, &statusError{fmt.Errorf("connect to %s: %w", strings.Join(opt.InitAddress, ","), err), exitUnavailable}
-	}
-	return client, nil
+	opt.ClientName, opt.Dialer.Timeout = a.flags.name(command), a.flags.timeout
+	return conn.Open(opt, redlatch.DefaultLeaseTime, nil, false)
 }
 
 // clean takes passwords out of what a server said.

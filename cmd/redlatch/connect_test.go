@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -40,6 +41,28 @@ func TestDoctor(t *testing.T) {
 			s.Do(t, append([]string{"CONFIG", "SET"}, tc.settings...)...)
 		}
 		call(t, s, append([]string{"doctor"}, tc.args...)...).ends(tc.status, tc.says...)
+	}
+}
+
+// doctor tells a server that hangs from one that does not run, and from a slow way to it, in the runbook's words.
+func TestDoctorServerOrNetwork(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := testbed.NewProxy(t, s.Addr())
+	for _, tc := range []struct {
+		is     func()
+		status int
+		says   string
+		row    string
+	}{
+		{func() { p.Delay(testbed.Requests, 60*time.Millisecond) }, exitOK, "WARN  round trip ", "| a long `round trip` |"},
+		{func() { p.Delay(testbed.Requests, 0); s.Freeze(t) }, exitUnavailable, "connected, but there is no answer", "| `connected, but there is no answer` |"},
+		{func() { s.Thaw(t); p.Refuse() }, exitUnavailable, "connection refused", "| `connection refused` |"},
+	} {
+		tc.is()
+		got := call(t, nil, "doctor", "--timeout", "1s", "--url", "redis://"+p.Addr()).ends(tc.status)
+		need(t, got.out+got.errs, tc.says)
+		inRunbook(t, tc.row)
 	}
 }
 

@@ -113,11 +113,12 @@ func (s screen) findings(out io.Writer, findings []finding, counts map[level]int
 
 // examine makes all checks. Its error is a server that can't be reached.
 func (a *app) examine(ctx context.Context, wants []string) ([]finding, error) {
-	client, err := a.connect("doctor")
+	cn, err := a.connect("doctor")
 	if err != nil {
 		return nil, err
 	}
-	defer client.Close()
+	defer cn.Close()
+	client := cn.Client()
 	e := &examination{client: client, clean: a.flags.clean, prefix: a.flags.get("prefix"), needs: wants}
 	nodes := client.Nodes()
 	if err := e.reach(ctx, nodes, a.flags.timeout); err != nil {
@@ -211,9 +212,9 @@ func (e *examination) reach(ctx context.Context, nodes map[string]rueidis.Client
 		level, change := fine, ""
 		switch median := trips[pings/2]; {
 		case median > 500*time.Millisecond:
-			level, change = problem, "locks with leases of a few seconds can't be renewed in time: look at the network and SLOWLOG"
+			level, change = problem, "locks with leases of a few seconds can't be renewed in time: is it the network (short on the server's machine), or the server (SLOWLOG)?"
 		case median > 50*time.Millisecond:
-			level, change = warning, "each acquisition and each hand-over takes that long: use a server that is nearer"
+			level, change = warning, "each acquisition and each hand-over takes that long: use a nearer server; if it is near, is it short on its own machine?"
 		}
 		e.add("round trip", addr, level, text, change)
 	}

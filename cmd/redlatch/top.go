@@ -49,11 +49,12 @@ needs a terminal, and works over ssh.
 			opt, _ := a.flags.only() // open says what is wrong
 			v := &topView{server: deployment(opt), board: newBoard(), pattern: strings.Join(args, ""), interval: interval, paced: !a.full}
 			if listen {
-				client, err := a.connect("top")
+				cn, err := a.connect("top")
 				if err != nil {
 					return err
 				}
-				defer client.Close()
+				defer cn.Close()
+				client := cn.Client()
 				if client.Mode() == rueidis.ClientModeCluster {
 					return usageError("listen: on a cluster messages go over sharded channels, which have no patterns")
 				}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"slices"
@@ -50,6 +51,9 @@ func (o *dialler) explain(opt rueidis.ClientOption, err error) (final bool, told
 	}
 	var timeout net.Error
 	silent := errors.As(err, &timeout) && timeout.Timeout() // context.DeadlineExceeded is one too
+	if silent && !dialFailed(err) {
+		err = fmt.Errorf("connected, but there is no answer: %w", err)
+	}
 	if !o.own || dialFailed(err) || silent {
 		return false, o.unavailable(opt, err) // no answer at all, or a way of dialling that is not ours to repeat
 	}
