@@ -19,16 +19,16 @@ import (
 //
 // The zero value knows of nothing. Guarded by hub.mu.
 type calls struct {
-	listed bool      // the server may have the client on the list; cleared by a call and by a grant
-	place  string    // of the last call; cleared by a grant, and by the refusal of who asked with it
-	asked  string    // the place that the last ask told; cleared by its answer, and by a call
-	stands time.Time // until then the next ask leaves the lock to others; cleared by it, and by a call
-	late   bool      // the release that comes next ends a tenure: cleared by it
-	look   time.Time // when the head asks without being called
-	// other is when the channel of another library was wanted last, for one of its holders or for shared
+	listed     bool      // the server may have the client on the list; cleared by a call and by a grant
+	place      string    // of the last call; cleared by a grant, and by the refusal of who asked with it
+	asked      string    // the place that the last ask told; cleared by its answer, and by a call
+	standsBack time.Time // until then the next ask leaves the lock to others; cleared by it, and by a call
+	endsTenure bool      // the release that comes next ends a tenure: cleared by it
+	look       time.Time // when the head asks without being called
+	// otherWanted is when the channel of another library was wanted last, for one of its holders or for shared
 	// waiters; zero: not since it was left
-	other time.Time
-	met   time.Time // when another library's holder was met last, kept
+	otherWanted time.Time
+	otherMet    time.Time // when another library's holder was met last, kept
 }
 
 const (
@@ -69,8 +69,8 @@ func (h *Hub) Asks(id string) string {
 	}
 	c := &t.calls
 	c.asked = ""
-	stands := !c.stands.IsZero() && time.Now().Before(c.stands)
-	c.stands = time.Time{}
+	stands := !c.standsBack.IsZero() && time.Now().Before(c.standsBack)
+	c.standsBack = time.Time{}
 	switch {
 	case c.place != "":
 		c.asked = c.place
@@ -109,7 +109,7 @@ func (h *Hub) TenureEnds(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.topics[id]; t != nil {
-		t.calls.late = true
+		t.calls.endsTenure = true
 	}
 }
 
@@ -130,10 +130,10 @@ func (h *Hub) Released(id string, r Release) {
 		return
 	}
 	c := &t.calls
-	late := c.late
-	c.late = false
+	late := c.endsTenure
+	c.endsTenure = false
 	if r.Loser || r.Called && r.Heard && c.hasMet() {
-		c.stands = time.Now().Add(standBack)
+		c.standsBack = time.Now().Add(standBack)
 	}
 	switch {
 	case r.Called && r.Again:
@@ -175,11 +175,11 @@ func (t *topic) calledLocked(wk *Wake) (unheard bool) {
 		wk.One = false // a release of our own has called whose turn it is
 	case wk.Place != "":
 		wanted := t.wantedLocked()
-		t.calls.listed, t.calls.stands, t.calls.place, t.calls.asked = false, time.Time{}, "", ""
+		t.calls.listed, t.calls.standsBack, t.calls.place, t.calls.asked = false, time.Time{}, "", ""
 		if wanted && isPlace(wk.Place) { // else somebody who comes later would ask with it
 			t.calls.place = wk.Place
 		}
-		if t.calls.hasMet() && t.head != nil && len(t.asides) == 0 {
+		if t.calls.hasMet() && t.head != nil && len(t.outOfLine) == 0 {
 			wk.One = false
 			t.calls.look = time.Now().Add(javaFirst)
 			t.head.signalLocked(false)
@@ -190,7 +190,7 @@ func (t *topic) calledLocked(wk *Wake) (unheard bool) {
 }
 
 // hasMet reports whether clients of another library want the lock, too, as far as can be known.
-func (c *calls) hasMet() bool { return !c.met.IsZero() && time.Since(c.met) < besideOthers }
+func (c *calls) hasMet() bool { return !c.otherMet.IsZero() && time.Since(c.otherMet) < besideOthers }
 
 // isPlace reports whether a message looks like the time that a client came, in µs: anybody may
 // publish anything.
@@ -214,9 +214,9 @@ func (t *topic) refusedLocked(holder Holder) {
 	now := time.Now()
 	switch {
 	case holder.Foreign:
-		c.other, c.met = now, now
-	case !c.other.IsZero() && now.Sub(c.other) > forgetOther && len(t.shared) == 0:
-		c.other = time.Time{}
+		c.otherWanted, c.otherMet = now, now
+	case !c.otherWanted.IsZero() && now.Sub(c.otherWanted) > forgetOther && len(t.shared) == 0:
+		c.otherWanted = time.Time{}
 		t.node.hub.dropChannelLocked(t, t.spec.Foreign)
 	}
 }
@@ -224,7 +224,7 @@ func (t *topic) refusedLocked(holder Holder) {
 // grantedLocked notes that this client has the lock. A wake-up that comes now has no meaning: its
 // release calls the next.
 func (t *topic) grantedLocked() {
-	t.calls.place, t.calls.asked, t.calls.listed, t.calls.late = "", "", false, false
+	t.calls.place, t.calls.asked, t.calls.listed, t.calls.endsTenure = "", "", false, false
 	t.lookLocked()
 }
 
@@ -252,7 +252,7 @@ func (t *topic) lookLocked() {
 func (w *Waiter) HearOthers() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if !w.left {
+	if !w.hasLeft {
 		w.topic.hearOthersLocked()
 	}
 }
@@ -261,7 +261,7 @@ func (t *topic) hearOthersLocked() {
 	if t.spec.Foreign == "" {
 		return
 	}
-	t.calls.other = time.Now()
+	t.calls.otherWanted = time.Now()
 	if t.subs[t.spec.Foreign] == nil {
 		t.node.hub.wantLocked(t, t.spec.Foreign, false)
 		t.node.kick()

@@ -31,4 +31,4 @@ const LongWithout = longWithout
 const IdleNode = idleNode
 
 // Carry gives a waiter in line a value for TakeHead, as JoinLine does.
-func Carry(v any) Option { return func(w *Waiter) { w.carry, w.carries = v, true } }
+func Carry(v any) Option { return func(w *Waiter) { w.carry, w.receives = v, true } }

@@ -22,7 +22,7 @@ func (h *Hub) TakeHead(id string, accept func(v any) (Holder, bool)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[id]
-	if t == nil || t.head == nil || !t.head.carries {
+	if t == nil || t.head == nil || !t.head.receives {
 		return false
 	}
 	w := t.head
@@ -48,12 +48,12 @@ func (t *topic) lookSoonLocked() {
 		return
 	}
 	t.lookSet = true
-	if t.look != nil {
-		t.look.Reset(headPause)
+	if t.lookTimer != nil {
+		t.lookTimer.Reset(headPause)
 		return
 	}
 	h := t.node.hub
-	t.look = time.AfterFunc(headPause, func() { // ends at once
+	t.lookTimer = time.AfterFunc(headPause, func() { // ends at once
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		t.lookSet = false

@@ -67,7 +67,7 @@ func Shared() Option { return func(w *Waiter) { w.shared = true } }
 
 // Aside makes the waiter one that hears what the line's head hears, and stands in no line: nobody
 // waits for it to try.
-func Aside() Option { return func(w *Waiter) { w.aside = true } }
+func Aside() Option { return func(w *Waiter) { w.outOfLine = true } }
 
 // Signal makes the waiter signal on a channel of the caller's, which several
 // waiters may share; its capacity is 1.
@@ -113,7 +113,7 @@ func (h *Hub) Waits(most int) []observe.Waiting {
 				break
 			}
 			if w.member != nil {
-				w.told = true // its memory is not used again: it may have left when it is asked
+				w.mayBeLogged = true // its memory is not used again: it may have left when it is asked
 				members, out = append(members, w.member), append(out, observe.Waiting{Holder: t.holder.Owner})
 			}
 		}
@@ -140,7 +140,7 @@ func (h *Hub) JoinLine(w *Waiter, spec *Spec, m Member, carry bool) {
 	}
 	*w = Waiter{C: ch, hub: h, member: m}
 	if carry {
-		w.carry, w.carries = m, true
+		w.carry, w.receives = m, true
 	}
 	h.join(w, spec)
 }
@@ -181,7 +181,7 @@ func (h *Hub) Nudge() {
 		for w := t.head; w != nil; w = w.next {
 			w.signalLocked(false)
 		}
-		for w := range t.asides {
+		for w := range t.outOfLine {
 			w.signalLocked(false)
 		}
 		for w := range t.shared {
@@ -264,7 +264,7 @@ func (h *Hub) Masters(addrs []string) {
 // a goroutine that will see it: nodes end under the same mutex.
 func (h *Hub) newTopicLocked(spec Spec) *topic {
 	t := &topic{
-		spec: spec, shared: map[*Waiter]struct{}{}, asides: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
+		spec: spec, shared: map[*Waiter]struct{}{}, outOfLine: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
 		node: h.nodeLocked(h.dial.Node(spec.Slot)),
 	}
 	h.topics[spec.ID] = t

@@ -47,25 +47,25 @@ type Waiter struct {
 	hub   *Hub
 	topic *topic
 
-	shared  bool
-	aside   bool
-	carries bool
-
-	key    string
-	own    []string // channels of this waiter alone
-	member Member   // who waits; nil: nobody says
-	carry  any      // for TakeHead, if carries
+	// Options of Join; none: it stands in line.
+	shared    bool     // woken with all other readers
+	outOfLine bool     // hears what the line's head hears; nobody waits behind it
+	key       string   // woken by messages with it
+	own       []string // channels of this waiter alone
+	receives  bool     // a hold may be passed on to it: carry is what TakeHead offers
+	carry     any
+	member    Member // who waits; nil: nobody says
 
 	// guarded by hub.mu
-	try        bool
-	missed     bool
-	inLine     bool
-	left       bool
-	told       bool // a log line may be asking it who it is
-	payloads   []string
-	prev, next *Waiter  // in topic's line of exclusive waiters
-	turn       int      // of the topic, at the last look
-	passed     []Holder // News.Passed for one that was taken
+	try         bool     // see News; Take clears it, and missed and payloads
+	missed      bool     // see News
+	payloads    []string // see News
+	inLine      bool     // between prev and next
+	hasLeft     bool     // by itself, or TakeHead took it: nothing signals it any more
+	mayBeLogged bool     // a log line may be asking it who it is
+	prev, next  *Waiter  // in topic's line of exclusive waiters
+	turn        int      // of the topic, at the last look
+	passed      []Holder // News.Passed for one that was taken
 }
 
 // Holder is who holds the lock, and the trace that it left there.
@@ -93,7 +93,7 @@ type News struct {
 func (w *Waiter) Take() News {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if w.left {
+	if w.hasLeft {
 		return News{Passed: w.passed}
 	}
 	n := News{
@@ -122,7 +122,7 @@ func (w *Waiter) Take() News {
 func (w *Waiter) Forgotten() bool {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	return w.left && !w.told
+	return w.hasLeft && !w.mayBeLogged
 }
 
 // Keyed reports whether the waiter was made with [Keyed].
@@ -138,7 +138,7 @@ func (w *Waiter) Listen(channels, patterns []string) {
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w.left {
+	if w.hasLeft {
 		return
 	}
 	t, before := w.topic, w.topic.pending
@@ -165,7 +165,7 @@ func (w *Waiter) Listen(channels, patterns []string) {
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if !w.inLine && !w.aside {
+	if !w.inLine && !w.outOfLine {
 		return
 	}
 	t := w.topic
@@ -175,7 +175,7 @@ func (w *Waiter) Expect(at time.Time, holder Holder) {
 		}
 		t.heldBy(at, holder)
 	}
-	if w.aside && t.head == nil {
+	if w.outOfLine && t.head == nil {
 		t.holder.Foreign = holder.Foreign
 	}
 	t.refusedLocked(holder)
@@ -190,11 +190,11 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) (deserted boo
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w.left {
+	if w.hasLeft {
 		return false
 	}
 	t, granted := w.topic, !expect.IsZero()
-	if granted && (w.inLine || w.aside) {
+	if granted && (w.inLine || w.outOfLine) {
 		t.heldBy(expect, holder)
 		t.grantedLocked()
 	}
@@ -209,7 +209,7 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) (deserted boo
 
 // goLocked takes the waiter out of its topic, for good.
 func (w *Waiter) goLocked() {
-	w.left = true
+	w.hasLeft = true
 	t := w.topic
 	t.remove(w)
 	for _, ch := range w.own {
@@ -230,29 +230,32 @@ func (w *Waiter) signalLocked(try bool) {
 	}
 }
 
-// topic is the waiters of one lock in this client. Guarded by hub.mu.
+// topic is the waiters of one lock in this client, and what the first of their line knows of the lock. Guarded by hub.mu.
 type topic struct {
 	spec    Spec
 	node    *node
-	waiters int
+	waiters int // of all sorts
 
-	head, tail *Waiter // exclusive waiters in their order of arrival
+	head, tail *Waiter // the line: exclusive waiters in their order of arrival
 	shared     map[*Waiter]struct{}
-	asides     map[*Waiter]struct{} // those that look without standing in line
+	outOfLine  map[*Waiter]struct{}
 	keyed      map[string]*Waiter
 
-	subs      map[string]*sub // wanted channels and patterns
-	pending   int             // of them, not confirmed
-	err       error
-	expect    time.Time
-	holder    Holder
-	turn      int           // counts the holders with a trace
-	passed    []Holder      // the last of them, keptHolders at most
+	subs    map[string]*sub // wanted channels and patterns
+	pending int             // of them, not confirmed
+	err     error           // a subscription was refused for good
+
+	// Who has the lock, as far as the line knows: heldBy notes it.
+	expect time.Time // when that lease ends; zero: not known
+	holder Holder
+	turn   int      // counts the holders with a trace
+	passed []Holder // the last of them, keptHolders at most
+
+	calls     calls
+	lookTimer *time.Timer   // tells the head to look; nil: it never did
+	lookSet   bool          // it will
 	idle      entry[*topic] // in node.idle while nobody waits
 	idleSince time.Time
-	calls     calls
-	look      *time.Timer // tells the head to look; it will if lookSet
-	lookSet   bool
 }
 
 // keptHolders are remembered for those who stand in line and see none of them.
@@ -289,8 +292,8 @@ func (t *topic) add(w *Waiter) {
 	switch {
 	case w.shared:
 		t.shared[w] = struct{}{}
-	case w.aside:
-		t.asides[w] = struct{}{}
+	case w.outOfLine:
+		t.outOfLine[w] = struct{}{}
 	case w.key != "":
 		t.keyed[w.key] = w
 	default:
@@ -312,8 +315,8 @@ func (t *topic) remove(w *Waiter) {
 	switch {
 	case w.shared:
 		delete(t.shared, w)
-	case w.aside:
-		delete(t.asides, w)
+	case w.outOfLine:
+		delete(t.outOfLine, w)
 	case w.key != "":
 		delete(t.keyed, w.key)
 	case w.inLine:
@@ -354,13 +357,13 @@ func (t *topic) tryLocked() {
 	if t.head != nil {
 		t.head.signalLocked(true)
 	}
-	for w := range t.asides {
+	for w := range t.outOfLine {
 		w.signalLocked(true)
 	}
 }
 
 // wantedLocked reports whether anybody would try then.
-func (t *topic) wantedLocked() bool { return t.head != nil || len(t.asides) > 0 }
+func (t *topic) wantedLocked() bool { return t.head != nil || len(t.outOfLine) > 0 }
 
 // each calls yield for the topic's waiters, in the order of the line where they stand in one.
 func (t *topic) each(yield func(*Waiter) bool) {
@@ -369,7 +372,7 @@ func (t *topic) each(yield func(*Waiter) bool) {
 			return
 		}
 	}
-	for _, others := range []iter.Seq[*Waiter]{maps.Keys(t.asides), maps.Keys(t.shared), maps.Values(t.keyed)} {
+	for _, others := range []iter.Seq[*Waiter]{maps.Keys(t.outOfLine), maps.Keys(t.shared), maps.Values(t.keyed)} {
 		for w := range others {
 			if !yield(w) {
 				return
@@ -388,7 +391,7 @@ type notice struct {
 // noticeLocked is nil when nobody waits. It is about one who does, the longest where they stand in line.
 func (t *topic) noticeLocked(args ...any) *notice {
 	for w := range t.each {
-		w.told = true
+		w.mayBeLogged = true
 		return &notice{member: w.member, args: append([]any{"waiting", t.waiters}, args...)}
 	}
 	return nil
@@ -419,7 +422,7 @@ func (t *topic) deafLocked() {
 	if t.head != nil {
 		t.head.signalLocked(false)
 	}
-	for w := range t.asides {
+	for w := range t.outOfLine {
 		w.signalLocked(false)
 	}
 	for w := range t.shared {
@@ -443,7 +446,7 @@ func (t *topic) failLocked(err error) {
 func (w *Waiter) Poke() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if !w.left {
+	if !w.hasLeft {
 		w.signalLocked(true)
 	}
 }
@@ -452,7 +455,7 @@ func (w *Waiter) Poke() {
 func (w *Waiter) Nudge() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if !w.left {
+	if !w.hasLeft {
 		w.signalLocked(false)
 	}
 }
