@@ -261,6 +261,10 @@ func TestBrowser(t *testing.T) {
 		t.Errorf("it is live for %v", took)
 	}
 	const left = `document.querySelector("#detail .facts b").textContent`
+	reads(t, phone, "#state", "no answer since ")
+	if high := value[int](t, phone, `document.querySelector("#state").offsetHeight`); high > 30 {
+		t.Errorf("on a phone it breaks into lines: %d pixels", high)
+	}
 	before := value[string](t, b, left)
 	time.Sleep(1100 * time.Millisecond) // what must not happen has no event
 	if grey := value[string](t, b, `getComputedStyle(document.querySelector("main")).filter`); grey != "grayscale(1)" || value[string](t, b, left) != before {
@@ -278,6 +282,7 @@ func TestBrowser(t *testing.T) {
 	w.Close()
 	s.Kill(t)
 	reads(t, b, "#trouble", "unavailable")
+	reads(t, b, "#state", "in trouble since ")
 	s.Restart(t, testbed.Empty)
 	reads(t, b, "#state", "live")
 }

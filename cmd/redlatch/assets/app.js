@@ -136,7 +136,7 @@ const holder = (l, h) => {
   const b = state.allowUnlock && Object.assign(el("button", "danger", "Take it away"), { type: "button", onclick: () => ask(l, h) });
   if (b) b.dataset.name = h.owner;
   return el("div", "party", el("span", "name", l.names[h.owner]),
-    el("span", "right", since("dim", when(h.held_since), "held for ", ""), when(h.held_since) > when(h.asked_since) && ", after waiting " + span(when(h.held_since) - when(h.asked_since)), h.count > 1 && ", " + h.count + " holds"),
+    el("span", "right dim", since("", when(h.held_since), "held for ", ""), when(h.held_since) > when(h.asked_since) && ", after waiting " + span(when(h.held_since) - when(h.asked_since)), h.count > 1 && ", " + h.count + " holds"),
     line("owner", h.owner), line("address", h.addr), line("trace", h.trace_id),
     l.holder_count > 1 && lease(l.key + h.owner, h.remaining_seconds, l.at), b);
 };
@@ -237,10 +237,11 @@ const showState = (text, trouble = "") => {
   $("state").classList.toggle("live", live);
   document.body.classList.toggle("stale", !live && state.came > 0);
 };
+const sinceLast = () => state.came ? " since " + clock(new Date(state.came).toISOString()) : "";
 // age says when what is shown is old, whoever is silent: the server, the program or the network. Nothing counts on then.
 const age = () => {
   if ($("state").classList.contains("live") && Date.now() - state.came > Math.max(2000, state.interval + 2 * state.took)) {
-    showState("no answer since " + clock(new Date(state.came).toISOString()));
+    showState("no answer" + sinceLast());
   }
   if (!document.body.classList.contains("stale")) run();
 };
@@ -278,7 +279,7 @@ const told = {
     state.skew = when(o.at) > 0 ? when(o.at) - Date.now() : state.skew;
     showOne();
   },
-  trouble: (o) => showState("in trouble", o.error),
+  trouble: (o) => showState("in trouble" + sinceLast(), o.error),
 };
 // An EventSource can't send the token: the stream is read by hand.
 const follow = async () => {
