@@ -40,9 +40,10 @@ package multilock
 // that want the same locks wait in the same line, instead of getting in each other's way.
 //
 // Fair members are the exception: an attempt without waiting never bypasses their queue.
-// In a round that began with waiting, the MultiLock queues for them while it holds other
-// members, for at most a tenth of the lease: not for one that comes before a fair member that
-// it has waited for. Who is refused there gives that back and waits for the earlier one first.
+// In a round that began with waiting, the MultiLock queues for them once it has all others:
+// one by one in canonical order, and for at most a tenth of the lease. It does not queue for one
+// that comes before a fair member that it has waited for: if it is refused there, it gives that
+// back and waits for the earlier one first. So crowds don't stand in each other's queues.
 //
 // A closed client ends the wait at the next try, not at once: to watch all clients takes a select over as many channels.
 // A quorum's waiter is signalled, since a place that it keeps would hold up Close.

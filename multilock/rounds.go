@@ -77,8 +77,7 @@ func (r *rounds) behind() int {
 	return -1
 }
 
-// patience is how long a round that holds something queues for a fair member: not with one in hand that comes later
-// in canonical order, or two crowds could stand in each other's queues, each with what the other one lacks.
+// patience is how long a round that holds something queues for fair members, all in all.
 func (r *rounds) patience(u *unit) time.Duration {
 	lease := u.leaves[0].eng.Core().LeaseTime()
 	if r.lease > 0 {
@@ -88,7 +87,9 @@ func (r *rounds) patience(u *unit) time.Duration {
 }
 
 // try makes one round: unit first is waited for, then all others are tried at
-// once. When it fails nothing is kept; busy is the unit to wait for, -1 if none.
+// once, and then those that are queued for, one by one in canonical order. (Not for one that comes before a fair one
+// in hand, or for two at a time: crowds could stand in each other's queues, each with what the other one lacks.)
+// When it fails nothing is kept; busy is the unit to wait for, -1 if none.
 func (r *rounds) try(first int) (parts []*part, busy int, err error) {
 	parts = make([]*part, len(r.units))
 	over := false
@@ -116,27 +117,34 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 		}
 	}
 	errs := make([]error, len(r.units))
-	var others []int
+	var others, queues []int
 	for i := range r.units {
-		if i != first {
+		switch u := &r.units[i]; {
+		case i == first:
+		case first >= 0 && u.fair() && (i > first || !r.units[first].fair()):
+			queues = append(queues, i)
+		default:
 			others = append(others, i)
 		}
 	}
 	together(others, func(i int) { // an attempt is bounded
-		u, wait := &r.units[i], time.Duration(0)
-		if first >= 0 && u.fair() && (i > first || !r.units[first].fair()) {
-			wait = r.patience(u)
-		}
 		errs[i] = errBroken
-		parts[i], errs[i] = u.acquire(r.ctx, wait, r.lease, r.began, r.until)
+		parts[i], errs[i] = r.units[i].acquire(r.ctx, 0, r.lease, r.began, r.until)
 	})
-	if busy, err = r.look(parts, errs); err != nil {
+	busy, err = r.look(parts, errs)
+	for began := time.Now(); err == nil && len(queues) > 0; queues = queues[1:] {
+		i := queues[0]
+		u := &r.units[i]
+		parts[i], errs[i] = u.acquire(r.ctx, max(r.patience(u)-time.Since(began), 0), r.lease, r.began, r.until)
+		busy, err = r.look(parts, errs)
+	}
+	if err != nil {
 		r.giveBack(parts)
 	}
 	return busy, err
 }
 
-// look says what a round came to: nil if everything is held. What is to be waited
+// look says what a round came to: nil if everything is held that was tried so far. What is to be waited
 // for is a unit that is busy, not one whose node fails.
 func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	busy = -1
@@ -160,7 +168,7 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 	}
 	now := time.Now()
 	for _, p := range parts {
-		if !p.valid(now) {
+		if p != nil && !p.valid(now) {
 			return -1, errTooLate
 		}
 	}

@@ -346,35 +346,37 @@ func TestNoLivelockInLockstep(t *testing.T) {
 	}
 }
 
-// TestNoLivelockInQueues: two crowds that each wait for another one of two fair locks first do not go on standing in the
-// other one's queue, each with the lock in hand that the others there lack, until they must give it back.
+// TestNoLivelockInQueues: crowds that each wait for another one of some fair locks first do not go on standing in the
+// others' queues, each with the lock in hand that the others there lack, until they must give it back.
 func TestNoLivelockInQueues(t *testing.T) {
-	const crowd = 8
-	cs := clients(t, servers(t, 2))
-	f := []redlatch.Locker{cs[0].FairLock("a"), cs[1].FairLock("b")}
-	both := redlatch.MultiLock(cs[0].FairLock("a"), cs[1].FairLock("b"))
-	done := make(chan error, 2*crowd)
-	var holds [2]redlatch.Hold
-	for _, n := range []int{1, 0} { // who finds only b taken waits for b first
-		holds[n] = bed.Lock(t, t.Context(), f[n])
-		for range crowd {
-			go func() { done <- both.Do(t.Context(), func(context.Context) error { return nil }) }()
+	const crowd = 24
+	cs := clients(t, servers(t, 3))
+	members := []redlatch.Member{cs[0].FairLock("a"), cs[1].FairLock("b"), cs[2].FairLock("c")}
+	for _, n := range []int{2, 3} {
+		m, done := redlatch.MultiLock(members[:n]...), make(chan error, n*crowd)
+		var holds []redlatch.Hold
+		for i := range n { // who finds only the last one taken waits for that one first
+			at := n - 1 - i
+			holds = append(holds, bed.Lock(t, t.Context(), members[at]))
+			for range crowd {
+				go func() { done <- m.Do(t.Context(), func(context.Context) error { return nil }) }()
+			}
+			bed.Eventually(t, "a crowd waits", func() bool {
+				i, err := cs[at].Inspect(t.Context(), "abc"[at:at+1])
+				bed.Want(t, err, nil)
+				return i.QueueLength == crowd
+			})
 		}
-		bed.Eventually(t, "a crowd waits", func() bool {
-			i, err := cs[n].Inspect(t.Context(), "ab"[n:n+1])
-			bed.Want(t, err, nil)
-			return i.QueueLength == crowd
-		})
-	}
-	for _, h := range holds {
-		bed.Unlock(t, h)
-	}
-	for range 2 * crowd {
-		select {
-		case err := <-done:
-			bed.Want(t, err, nil)
-		case <-time.After(bed.Patience): // all of it takes 0.1 s
-			t.Fatal("no progress")
+		for _, h := range holds {
+			bed.Unlock(t, h)
+		}
+		for range n * crowd {
+			select {
+			case err := <-done:
+				bed.Want(t, err, nil)
+			case <-time.After(bed.Patience): // all of it takes 0.1 s
+				t.Fatalf("%d locks: no progress", n)
+			}
 		}
 	}
 }
