@@ -37,6 +37,36 @@ func TestAReaderThatDoesNotComeCostsALook(t *testing.T) {
 	}
 }
 
+// A reader that is late keeps its turn for as long as another one of the turn is inside, before the writer that has
+// waited for longer: a second is for a free lock alone.
+func TestALateReaderKeepsItsTurnWhileOthersRead(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	c, proxy := proxied(t, s, 0, 0)
+	l := client(t, s, 0).ReadWriteLock("n", told())
+	w := bed.Lock(t, t.Context(), l.WriteLock())
+	next := bed.Async(t.Context(), l.WriteLock())
+	waiting(t, s, "writers", 1)
+	late := bed.Async(t.Context(), c.ReadWriteLock("n", told()).ReadLock())
+	waiting(t, s, "readers", 1)
+	other := bed.Async(t.Context(), l.ReadLock())
+	waiting(t, s, "readers", 2)
+	s.AwaitQuiet(t)
+	proxy.Pause(testbed.Replies)
+	unlock(t, w)
+	select {
+	case a := <-other:
+		time.Sleep(1100 * time.Millisecond) // the turn's second at a free lock
+		proxy.Resume(testbed.Replies)
+		unlock(t, within(t, soon, late), a.Hold)
+		unlock(t, bed.Hold(t, next))
+	case a := <-next: // the machine stood still, and nobody came within that second
+		proxy.Resume(testbed.Replies)
+		unlock(t, a.Hold)
+		unlock(t, bed.Hold(t, other), bed.Hold(t, late))
+	}
+}
+
 // What is left of a reader that died before its turn goes with the readers that came, though they had places for longer.
 func TestAReaderThatDoesNotComeLeavesNothing(t *testing.T) {
 	t.Parallel()
