@@ -42,7 +42,7 @@ func TestCounterThatIsNoToken(t *testing.T) {
 	c := bed.Client(t, s.Addr())
 	for i, bad := range []string{
 		"inf", "nan", "-inf", "9007199254740992", "9007199254740991", "1e300", "1e3", "-5", "0", "0x10", "12.5", "x", " 7", "",
-		strings.Repeat("9", 400),
+		strings.Repeat("9", 400), "0123456789012345", "12345678901234.5", // as long as the usual ones
 	} {
 		name := "l" + strconv.Itoa(i)
 		for kind, l := range fencedKinds(c, name) {
