@@ -91,8 +91,8 @@ type Config struct {
 	ReplicaAcks       int
 	ReplicaAckTimeout time.Duration
 
-	// UnlockTimeout limits Unlock, Extend, State, Inspect, ForceUnlock, each batch of Locks
-	// and the cleanup of Close. Default 5 s, at least 1 ms.
+	// UnlockTimeout limits Unlock, Extend, State, Inspect, ForceUnlock, Evictions, each batch of
+	// Locks, the commands of a Once and the cleanup of Close. Default 5 s, at least 1 ms.
 	UnlockTimeout time.Duration
 
 	// TracerProvider and MeterProvider receive the spans and metrics; nil: the
@@ -103,8 +103,8 @@ type Config struct {
 	// Telemetry chooses what they receive.
 	Telemetry Telemetry
 
-	// Logger gets lost leases, failed renewals, lost subscriptions and locks given back late.
-	// Default slog.Default().
+	// Logger gets lost leases, failed renewals, lost subscriptions, locks given back late and forced
+	// unlocks; docs/OBSERVABILITY.md lists the lines. Default slog.Default().
 	Logger *slog.Logger
 
 	late bool // Open: the server may come later
@@ -140,7 +140,7 @@ type ConfigOption func(*Config)
 func WithConfig(f func(*Config)) ConfigOption { return f }
 
 // MustConnect has [Open] return ErrUnavailable if its only server can't be reached or can't answer now, as
-// [New] does.
+// [New] does without Redis.ForceSingleClient.
 func MustConnect() ConfigOption { return func(c *Config) { c.late = false } }
 
 // WithName sets Config.Name.

@@ -108,8 +108,9 @@ type (
 	// ShutdownError is what Shutdown returns if its ctx ends first: Held, the locks that are still held, and Err.
 	ShutdownError = lock.ShutdownError
 
-	// NotAcquiredError is the detail of ErrNotAcquired: Name, Holder, Remaining, Age, Own and Err. Holder is the owner
-	// that was seen last, Age before the call ended; Remaining is what its lease had left then.
+	// NotAcquiredError is the detail of ErrNotAcquired, and of an ErrUnavailable that ended a wait: Name, Holder, Remaining,
+	// Age, Own and Err. Holder is the owner seen last; that was Age before the call's end, and its lease had Remaining
+	// left then.
 	NotAcquiredError = lock.NotAcquiredError
 	// UnavailableError is the detail of ErrUnavailable: Name, Op, and Nodes, with an error for each server.
 	UnavailableError = lock.UnavailableError
@@ -235,10 +236,9 @@ func PreferReaders() Option { return rwlock.PreferReaders() }
 // server; see [rwlock.ShareReads].
 func ShareReads() Option { return rwlock.ShareReads() }
 
-// WithSkipAfter sets how long after its last heartbeat a waiter of this lock object is
-// passed over: by those behind it in the queue of a [FairLock], and in a [ReadWriteLock]
-// by readers that stand back for a waiting writer and by writers behind a reader whose
-// turn it is. Other kinds refuse it. A waiter whose process died delays the others by no
+// WithSkipAfter sets the silence after which a waiter of this lock object is passed over:
+// in a [FairLock] by those behind it, in a [ReadWriteLock] by readers that stand back for
+// a waiting writer, and by writers behind a reader whose turn it is. Other kinds refuse it. A waiter whose process died delays the others by no
 // more than this. A living waiter that sends no heartbeat for longer, because its machine
 // or network stood still, loses its place and queues up again. Waiters of a FairLock and
 // readers may notice up to a fifth of d late that a DEL has freed the lock.

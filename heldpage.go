@@ -63,7 +63,7 @@ type serverRow struct {
 //     deadline;
 //   - each call that waits, since when, and for whom, if that is known; of several calls for one QuorumLock the first;
 //   - the servers that fail or are silent, with the number of commands without an answer. A call whose first command has
-//     none is counted here, and not listed above.
+//     no answer is only counted here.
 //
 // The longest-held and the longest-waiting come first, 1,000 of each at most. Times are UTC, lengths are in seconds.
 // What does not print is shown as in a Go string.

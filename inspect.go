@@ -86,8 +86,8 @@ func (c *Client) forceUnlock(ctx context.Context, name string, set settings.Forc
 }
 
 // Evictions reads the history of evictions, the newest first: what ForceUnlock with [Recorded] has noted of the lock of
-// this name, or of all locks under the Client's prefix if name is "". It returns the last limit ones, from 1 to
-// 1,000; another number is an [ErrInvalidOption]. Of entries that redlatch did not write it reads a limited number.
+// this name, or of all locks under the Client's prefix if name is "". It returns at most limit of them; a limit
+// outside 1 to 1,000 is an [ErrInvalidOption]. Of entries that redlatch did not write it reads a limited number.
 //
 // It blocks and fails as Inspect does.
 func (c *Client) Evictions(ctx context.Context, name string, limit int) ([]Eviction, error) {

@@ -17,8 +17,8 @@ func MultiLock(locks ...Member) *CombinedLock { return multilock.New(locks...) }
 //
 // The lock works while a minority of the servers is down, slow or cut off. Three things to know (docs/SAFETY.md):
 //
-//   - A process that has just started may need all servers. It counts a server once it has seen it up for
-//     LeaseTime without a restart, or when all of them grant the lock and it saw none restart.
+//   - A process that has just started may need all servers. A server counts once the process has seen it up for
+//     LeaseTime, or when all grant the lock and the process saw none restart.
 //   - After a restart a server does not count for LeaseTime.
 //   - A hold never takes a lost copy again. It ends when no majority of the copies is left, even if they were lost one
 //     by one.

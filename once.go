@@ -53,8 +53,8 @@ func (o *Once) Name() string { return o.lock.Name() }
 // when the period is over. Since clocks differ and tickers are a little late or early, Do
 // also accepts a call in the last tenth of the period: otherwise a tick that comes 80 ms
 // early would be skipped. A run that begins early counts from the time at which its period
-// would have begun, so earliness never adds up: two runs begin at least nine tenths of a
-// period apart, and n+1 runs take at least n periods less a tenth of one.
+// would have begun, so earliness never adds up: two runs begin at least 0.9 periods apart,
+// and the nth after a run begins at least n - 0.1 periods after it.
 //
 // A late replica finds that the run has been made, however short it was. Replicas may call
 // Do as often as they like. If the only run of a period begins later than usual by more
@@ -81,7 +81,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 //     return an error that matches [ErrNotAcquired] and names the holder. They claim no
 //     period: the first call after the end of fn runs.
 //   - fn fails or panics: the period is used up, since fn may have done half of its work.
-//     Do returns the error, joined with that of the unlock, if any. Call Reset to let
+//     Do returns fn's error, joined with that of the unlock, or goes on with the panic. Call Reset to let
 //     the next call, of any replica, run again in this period.
 //   - The process dies during fn, or just before it: the period is used up, and no replica
 //     starts until the lease of the lock has ended (Config.LeaseTime) and the next run is due.

@@ -41,8 +41,7 @@ import (
 //     announcement would stay with the old master.
 //
 // cfg.Redis also says which database the client uses, so SelectDB must be right. Without it
-// a [MultiLock] refuses a second lock of the same name on the same server, be it in another
-// database.
+// a [MultiLock] refuses two locks of one name on one server, even in two databases.
 //
 // # What is up to you
 //

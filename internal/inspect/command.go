@@ -46,7 +46,7 @@ var kindOf = map[int64]lock.Kind{0: lock.KindNone, 1: lock.KindReentrant, 2: loc
 
 // errNoLock is what stands at a key that is no lock.
 func errNoLock(name string) error {
-	return &lock.InvalidNameError{Name: name, Reason: "its key is not a lock"}
+	return &lock.InvalidNameError{Name: name, Reason: "its key is no lock, or one of another kind"}
 }
 
 // ReadLook reads the reply of LookCommand: a *lock.InvalidNameError when the key is no
