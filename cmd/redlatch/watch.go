@@ -21,8 +21,8 @@ func (a *app) watchCommand() *cobra.Command {
 		Use:   "watch NAME",
 		Short: "Follow one lock: a line for each change",
 		Long: `watch checks the lock NAME every --interval and prints a line for each change. It may miss turns that are shorter
-than that. With -o json each change is one line in the format of show -o json. Ctrl-C ends it, with status 0. While
-the server can't be reached it says so and tries on.
+than that. With -o json each change is one line in the format of show -o json. Ctrl-C ends it, with status 0. If
+the server can't be reached any more, it says so and tries on.
 
   renewed    the holder lives: it has renewed its lease
   overdue    a living holder would have renewed by now; a fixed lease is never renewed

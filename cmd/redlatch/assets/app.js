@@ -15,7 +15,8 @@ const el = (tag, cls, ...parts) => {
 
 const ms = (seconds) => seconds * 1e3;
 const when = (t) => (t && !t.startsWith("0001") ? Date.parse(t) : NaN);
-const now = () => Date.now() + state.skew; // the server's clock
+const stale = () => document.body.classList.contains("stale");
+const now = () => (stale() ? state.came : Date.now()) + state.skew; // the server's clock, which stands still while it is silent
 
 const span = (v) => {
   const s = v / 1000, two = (n) => String(Math.floor(n)).padStart(2, "0");
@@ -236,6 +237,7 @@ const showState = (text, trouble = "") => {
   const live = text.startsWith("live");
   $("state").classList.toggle("live", live);
   document.body.classList.toggle("stale", !live && state.came > 0);
+  run();
 };
 const sinceLast = () => state.came ? " since " + clock(new Date(state.came).toISOString()) : "";
 // age says when what is shown is old, whoever is silent: the server, the program or the network. Nothing counts on then.
@@ -243,7 +245,7 @@ const age = () => {
   if ($("state").classList.contains("live") && Date.now() - state.came > Math.max(2000, state.interval + 2 * state.took)) {
     showState("no answer" + sinceLast());
   }
-  if (!document.body.classList.contains("stale")) run();
+  if (!stale()) run();
 };
 // The token lives in this tab, and goes to this origin only: no other page or port of the host has it.
 const TOKEN = "redlatch-token";
