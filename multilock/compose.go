@@ -36,6 +36,12 @@ type leaf struct {
 	index  int // as given
 }
 
+// leafID tells locks apart.
+type leafID struct {
+	core *engine.Core // nil: a quorum
+	key  string
+}
+
 func refuse(reason string) error {
 	return &lock.InvalidOptionError{Option: "MultiLock", Reason: reason}
 }
@@ -55,7 +61,7 @@ func (m *MultiLock) compose() {
 		m.name = "[]"
 		return
 	}
-	m.tokens = make([][]int, len(m.members))
+	m.tokens, m.at = make([][]int, len(m.members)), map[leafID]int{}
 	names := make([]string, len(m.members))
 	for i, member := range m.members {
 		names[i] = m.add(i, member)
@@ -64,6 +70,7 @@ func (m *MultiLock) compose() {
 	if m.err != nil {
 		return
 	}
+	m.at = nil
 	order(m.leaves)
 	m.units = makeUnits(m.leaves)
 }
@@ -135,14 +142,13 @@ func missing(member Member) bool {
 // addLeaf adds a leaf of member i, unless it is there already: the same lock named
 // twice is taken once, by the one that does for both.
 func (m *MultiLock) addLeaf(i int, l leaf) {
-	for at := range m.leaves {
+	id := leafID{key: l.key()}
+	if l.eng != nil {
+		id.core = l.eng.Core()
+	}
+	at, there := m.at[id]
+	if there && l.eng != nil && same(m.leaves[at], l) {
 		have := &m.leaves[at]
-		if !same(*have, l) {
-			if m.err == nil && have.eng != nil && l.eng != nil && have.eng.Core() == l.eng.Core() && have.eng.Key() == l.eng.Key() {
-				m.err = refuse(fmt.Sprintf("lock %q is named as two kinds: it would wait for itself", l.name))
-			}
-			continue
-		}
 		old, too := have.eng.Kind().Traits(), l.eng.Kind().Traits()
 		better, worse := l.eng, old
 		if old.Mode == lock.ModeWrite && too.Mode == lock.ModeRead || old.Mode == too.Mode && old.Fenced {
@@ -155,17 +161,18 @@ func (m *MultiLock) addLeaf(i int, l leaf) {
 		m.tokens[i] = append(m.tokens[i], have.index)
 		return
 	}
+	if there && l.eng != nil && m.err == nil {
+		m.err = refuse(fmt.Sprintf("lock %q is named as two kinds: it would wait for itself", l.name))
+	}
 	l.index = len(m.leaves)
+	m.at[id] = l.index
 	m.leaves = append(m.leaves, l)
 	m.tokens[i] = append(m.tokens[i], l.index)
 }
 
-// same reports whether two leaves are one lock. Of the two halves of a read-write
+// same reports whether two leaves with one key are one lock. Of the two halves of a read-write
 // lock the write lock is the one to take: its owner may read.
 func same(a, b leaf) bool {
-	if a.eng == nil || b.eng == nil || a.eng.Core() != b.eng.Core() || a.eng.Key() != b.eng.Key() {
-		return false
-	}
 	x, y := a.eng.Kind().Traits(), b.eng.Kind().Traits()
 	return x.Mode == y.Mode || x.Mode != lock.ModeLock && y.Mode != lock.ModeLock
 }
@@ -230,15 +237,20 @@ type unit struct {
 // its first leaf does.
 func makeUnits(leaves []leaf) []unit {
 	var units []unit
+	at := map[engine.Group]int{}
 	for _, l := range leaves {
 		if l.eng == nil {
 			units = append(units, unit{leaves: []leaf{l}})
 			continue
 		}
-		i := slices.IndexFunc(units, func(u unit) bool { return u.locks != nil && engine.SameGroup(u.locks[0], l.eng) })
-		if i < 0 {
+		g, grouped := l.eng.Group()
+		i, ok := at[g]
+		if !grouped || !ok {
 			i = len(units)
 			units = append(units, unit{})
+		}
+		if grouped {
+			at[g] = i
 		}
 		u := &units[i]
 		u.leaves, u.locks = append(u.leaves, l), append(u.locks, l.eng)
@@ -281,6 +293,20 @@ func (p *part) holds() []lock.Hold {
 	out := make([]lock.Hold, len(p.eng))
 	for i, h := range p.eng {
 		out[i] = h
+	}
+	return out
+}
+
+// single are the part's holds on servers: of a quorum those of its copies.
+func (p *part) single() []*held.Hold {
+	if p.quorum == nil {
+		return p.eng
+	}
+	p.quorum.mu.Lock()
+	defer p.quorum.mu.Unlock()
+	var out []*held.Hold
+	for _, c := range p.quorum.parts {
+		out = append(out, c.eng...)
 	}
 	return out
 }

@@ -19,9 +19,10 @@ type MultiLock struct {
 	quorum  bool
 	err     error // of the composition, for every call
 
-	leaves []leaf  // what the members come to, in canonical order
-	tokens [][]int // per member: the leaves that are it
-	units  []unit  // of leaves, in canonical order; not of a quorum
+	leaves []leaf         // what the members come to, in canonical order
+	tokens [][]int        // per member: the leaves that are it
+	at     map[leafID]int // the leaves by their locks, while they are being put in
+	units  []unit         // of leaves, in canonical order; not of a quorum
 }
 
 type none = engine.None

@@ -19,11 +19,11 @@ func (m *MultiLock) composeQuorum() {
 		m.err, m.name = refuseQuorum("it has no member"), "[]"
 		return
 	}
-	m.tokens = make([][]int, len(m.members))
+	m.tokens, m.at = make([][]int, len(m.members)), map[leafID]int{}
 	for i, member := range m.members {
 		m.add(i, member)
 	}
-	if len(m.leaves) > 0 {
+	if m.at = nil; len(m.leaves) > 0 {
 		m.name = m.leaves[0].name
 	}
 	if m.err != nil {

@@ -178,23 +178,19 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 // twice is an error if a unit is busy because another one of this round has it: two clients name one
 // lock of one server, which would wait for itself.
 func (r *rounds) twice(parts []*part, errs []error) error {
+	busy := map[string]bool{}
 	for _, e := range errs {
-		var busy *lock.NotAcquiredError
-		if !errors.As(e, &busy) || busy.Holder == "" {
+		if e, ok := errors.AsType[*lock.NotAcquiredError](e); ok && e.Holder != "" {
+			busy[e.Holder] = true
+		}
+	}
+	for _, p := range parts {
+		if p == nil || len(busy) == 0 {
 			continue
 		}
-		for _, p := range parts {
-			if p == nil {
-				continue
-			}
-			holds := p.holds()
-			if p.quorum != nil {
-				_, holds = p.quorum.members()
-			}
-			for _, h := range holds {
-				if h.Owner().String() == busy.Holder {
-					return refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", h.Name()))
-				}
+		for _, h := range p.single() {
+			if busy[h.Field().Name] {
+				return refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", h.Name()))
 			}
 		}
 	}

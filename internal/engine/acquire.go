@@ -27,7 +27,7 @@ func (l *Lock) Acquire(ctx context.Context, wait, lease time.Duration) (*held.Ho
 
 // AcquireAll takes several locks of one client and slot by one command, all or
 // none. They have distinct keys, are sorted by them, and are of kinds that can be
-// taken together; see [SameGroup]. The holds are in the order of the locks. As a part of
+// taken together; see [Lock.Group]. The holds are in the order of the locks. As a part of
 // a longer wait, which began then, it ends at until, if that is not zero, however long an answer takes.
 func AcquireAll(ctx context.Context, locks []*Lock, wait, length time.Duration, began, until time.Time) ([]*held.Hold, error) {
 	a := &acquisition{request: request{began: began}, progress: progress{members: make([]member, len(locks)), waited: true}}

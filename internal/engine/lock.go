@@ -67,14 +67,16 @@ func (l *Lock) Kind() kind.Kind { return l.of.Kind }
 // Err is a bad name or option.
 func (l *Lock) Err() error { return l.err }
 
-// SameGroup reports whether two locks can be taken and freed by one command.
-func SameGroup(a, b *Lock) bool {
-	if a.core != b.core || a.Slot() != b.Slot() {
-		return false
-	}
-	_, ok := a.of.Kind.(kind.Group)
-	_, too := b.of.Kind.(kind.Group)
-	return ok && too
+// Group is what locks have in common that can be taken and freed by one command.
+type Group struct {
+	core *Core
+	slot uint16
+}
+
+// Group is the lock's; false: it is taken by a command of its own.
+func (l *Lock) Group() (Group, bool) {
+	_, ok := l.of.Kind.(kind.Group)
+	return Group{l.core, l.Slot()}, ok
 }
 
 // Lock implements lock.Locker.

@@ -264,7 +264,7 @@ func (a *acquisition) command() conn.Command {
 	for i := range a.members {
 		a.members[i].attempt.Place = a.askAs(&a.members[i])
 	}
-	group, _ := m.lock.of.Kind.(kind.Group) // SameGroup
+	group, _ := m.lock.of.Kind.(kind.Group) // see Lock.Group
 	return group.AcquireAll(m.attempt.Lease, a.parts())
 }
 
