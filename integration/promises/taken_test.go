@@ -118,6 +118,38 @@ func TestADeletedLockIsNotLeftLying(t *testing.T) {
 	overKinds(t, nil, all)
 }
 
+// Somebody deletes a lock that several of a process hold, each by itself, and tells nobody. One of them finds that: the
+// others are told before anybody of the process who waits for the lock is inside.
+func TestADeletedLockIsLostForAllOfTheProcess(t *testing.T) {
+	t.Parallel()
+	all := cases{
+		"one finds it": func(t *testing.T, x *bed.Site, name string) {
+			if !x.Kind.Shared {
+				return
+			}
+			var holds []redlatch.Hold
+			for range 3 {
+				holds = append(holds, bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(time.Hour)))
+			}
+			got := begun(t, t.Context(), x, name, x.Kind.Excluded(x.Through, name))
+			quiet(t, x)
+			deleted(t, x, name)
+			want(t, "Extend", holds[0].Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)
+			next := entered(t, got).Hold
+			for i, h := range holds {
+				if h.Context().Err() == nil {
+					t.Errorf("reader %d counts on the lock beside a writer of its process", i+1)
+				}
+			}
+			bed.Unlock(t, next)
+			for _, h := range holds {
+				want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			}
+		},
+	}
+	overKinds(t, nil, all)
+}
+
 // deleted deletes the lock, and leaves who waits for it in the queue.
 func deleted(t *testing.T, x *bed.Site, name string) {
 	t.Helper()

@@ -24,7 +24,9 @@ func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 		for _, h := range lost { // those of a session stand together
 			if h.session != told && h.lost.Reason == lock.LossGone {
 				told = h.session
-				r.cfg.Gone(h.session.Lock)
+				if !r.suspectBeside(h.session.Lock) { // else the last of them comes here
+					r.cfg.Gone(h.session.Lock)
+				}
 			}
 		}
 	}
@@ -46,6 +48,12 @@ func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 		}
 		r.logLost(lost)
 	})
+}
+
+// suspectBeside has what else this client holds of a lock, of which a hold is gone, checked at once: nobody of this client
+// is woken, who could take the lock beside those holds, before they are told.
+func (r *Registry) suspectBeside(l *Lock) (held bool) {
+	return l.Kind.Traits().Mode != lock.ModeLock && r.Suspect(l.Key)
 }
 
 // tellUnrenewed tells an observer, for each session, that its renewals failed until it was lost.
