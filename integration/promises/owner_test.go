@@ -161,8 +161,10 @@ func miscounted(t *testing.T, x *bed.Site, name string, count int) string {
 		for _, key := range x.Kind.Names(name) {
 			all := s.Hash(t, "HGETALL", key)
 			delete(all, "mode")
-			for _, n := range all {
-				if n != strconv.Itoa(count) || len(all) > 1 {
+			for owner, n := range all {
+				if got, err := strconv.Atoi(n); x.Kind.Servers >= 3 && len(all) == 1 && err == nil && got < count {
+					delete(all, owner) // one of the holds goes without this copy, which came too late for it
+				} else if n != strconv.Itoa(count) || len(all) > 1 {
 					return fmt.Sprintf("the holders are %v, want one with a count of %d", all, count)
 				}
 			}
