@@ -215,8 +215,8 @@ func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.
 }
 
 // TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock]. With wait 0 it fails
-// while a writer that came before has its turn, though the lock is free by then. Readers that
-// arrived meanwhile and stood back enter when it gives up.
+// while a writer that came before, or readers have their turn, though the lock is free by then. Readers
+// that arrived meanwhile and stood back enter when it gives up.
 func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return engine.Of(&w.writes).TryLock(ctx, wait, lease)
 }
