@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -92,6 +93,34 @@ func TestInspectEveryKind(t *testing.T) {
 			bed.Unlock(t, next)
 		})
 	}
+}
+
+// Of a read-write lock each process counts once, however many of its readers and writers wait.
+func TestInspectCountsProcesses(t *testing.T) {
+	s := bed.Server(t)
+	op, both, writes := rlClient(t, s.Addr()), rlClient(t, s.Addr()), rlClient(t, s.Addr())
+	ctx, cancel := context.WithCancel(t.Context())
+	h := bed.Lock(t, t.Context(), op.ReadWriteLock("rw").WriteLock())
+	var waits []<-chan bed.Attempt
+	for range 2 {
+		waits = append(waits, bed.Async(ctx, both.ReadWriteLock("rw").ReadLock()), bed.Async(ctx, both.ReadWriteLock("rw").WriteLock()),
+			bed.Async(ctx, writes.ReadWriteLock("rw").WriteLock()))
+	}
+	in := inUntil(t, op, "rw", func(in redlatch.Inspection) bool {
+		sorts := map[string]bool{}
+		for _, w := range in.Queue {
+			sorts[w.ClientID+string(w.Mode)] = true
+		}
+		return len(sorts) == 3 && in.Processes > 0
+	})
+	if in.Processes != 2 {
+		t.Errorf("%d processes: %+v", in.Processes, in.Queue)
+	}
+	cancel()
+	for _, got := range waits {
+		bed.Get(t, got)
+	}
+	bed.Unlock(t, h)
 }
 
 // A writer that reads, too, is two holders; many readers are counted.

@@ -100,7 +100,7 @@ func TestShow(t *testing.T) {
 	s.Do(t, "SET", "data", "1")
 	call(t, s, "show", "dtaa", "--prefix", "shop:").ends(exitOK, "no key").warns("Is the name right?", `"shop:dtaa"`)
 	call(t, s, "ls", "order*").fails(exitOK, `no locks match "order*"`)
-	call(t, s, "show", "data").fails(exitError, "not a lock")
+	call(t, s, "show", "data").fails(exitError, "its key is no lock")
 	s.Do(t, "DEL", "data")
 	call(t, s, "show", "x", "-o", "xml").fails(exitUsage)
 }

@@ -12,13 +12,14 @@
 --              kind 0 = nothing stands there, 1 = plain (or fair, and nobody waits), 2 = fair,
 --              3 = read-write, -1 = the key is no lock; now in ms of the server's clock; pttl and remaining in
 --              ms, -1 = no TTL; mode '' but for a held read-write lock; listeners: subscribers of
---              its channel on this server and clients on its list, or writers that wait, -1 = not known;
+--              its channel on this server and clients on its list, or clients of which only writers wait,
+--              -1 = not known;
 --              trace: <owner> <traceparent> or ''; since: when the waiter came, in us of the server's
 --              clock, as text, '' = not known; client: one on the list of a plain lock, in its order
 --          {-1}  the key is no lock
 --
 -- Bound: at most ARGV[7] holders, 1,000 timeout keys of foreign readers, and ARGV[8] waiters and clients are
--- looked at.
+-- looked at; to count the clients of a read-write lock, 1,000 waiters of each sort.
 --
 -- Twice: it reads only.
 local kind, mode = kind_of()
@@ -34,8 +35,20 @@ local listeners = -1
 local counted = pcall('PUBSUB', ARGV[1] == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', kind == RW and ARGV[5] or ARGV[4])
 if type(counted) == 'table' and counted[2] then listeners = tonumber(counted[2]) end
 local waits, foreign
+local late = '(' .. string.format('%.0f', now)
 if kind == RW then
-  waits = read('ZCOUNT', MARKS, '(' .. string.format('%.0f', now), '+inf') or 0
+  -- Clients with waiting readers listen to the channel, or will in a moment.
+  local seen, all, reading = {}, 0, 0
+  for _, set in ipairs({TURN, READERS, MARKS}) do
+    if set == MARKS then reading = all end
+    for _, f in ipairs(call('ZRANGEBYSCORE', set, late, '+inf', 'LIMIT', 0, 1000)) do
+      local client = string.sub(f, 1, 36)
+      if not seen[client] then all = all + 1 end
+      seen[client] = true
+    end
+  end
+  waits = all - reading
+  if listeners >= 0 then listeners = math.max(listeners, reading) end
   foreign = waits > 0 and call('EXISTS', LOCK) > call('EXISTS', LEASES)
 else
   waits = read('ZCARD', KEYS[13]) or 0
@@ -118,7 +131,6 @@ if kind == FAIR then
   end
   out[at] = length
 elseif kind == RW then
-  local late = '(' .. string.format('%.0f', now)
   out[at] = call('ZCOUNT', MARKS, late, '+inf') + call('ZCOUNT', READERS, late, '+inf') + call('ZCOUNT', TURN, late, '+inf')
   local writers = call('ZRANGE', WRITERS, 0, most - 1, 'WITHSCORES')
   for i = 1, #writers, 2 do
