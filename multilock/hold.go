@@ -338,7 +338,8 @@ func (h *hold) extendMember(ctx context.Context, m lock.Hold, lease time.Duratio
 	return m.Extend(ctx, lease)
 }
 
-func (h *hold) extend(ctx context.Context, length time.Duration) error {
+// extendable says why the hold can't be extended; nil: it can.
+func (h *hold) extendable(ctx context.Context, length time.Duration) error {
 	if length <= 0 {
 		return &lock.InvalidOptionError{Option: "lease", Reason: "it is not positive"}
 	}
@@ -349,13 +350,16 @@ func (h *hold) extend(ctx context.Context, length time.Duration) error {
 		return err
 	}
 	h.mu.Lock()
-	released, why := h.released, h.why
-	h.mu.Unlock()
-	switch {
-	case released:
+	defer h.mu.Unlock()
+	if h.released {
 		return lock.ErrNotHeld
-	case why != nil: // what is left of it is kept no longer
-		return why
+	}
+	return h.why // what is left of a lost one is kept no longer
+}
+
+func (h *hold) extend(ctx context.Context, length time.Duration) error {
+	if err := h.extendable(ctx, length); err != nil {
+		return err
 	}
 	// The caller's ctx ends the call, but not what goes on behind it: a copy that is late is
 	// extended, too, since the hold may lose another one.
