@@ -183,7 +183,7 @@ func TestOddRows(t *testing.T) {
 	prints(t, "ls", "", got.out+got.errs)
 	got = call(t, s, "ls", "-o", "json").ends(exitOK)
 	testbed.Equal(t, len(decoded[[]redlatch.Inspection](t, got.out)), 4, "locks of ls -o json")
-	call(t, s, "show", "stray").fails(exitError, "its key is no lock")
+	call(t, s, "show", "stray").fails(exitError, "not a lock")
 	p := serving(t, s)
 	seen := map[string]string{"locks": p.event("locks", ""), "lock": p.event("lock", "stray")}
 	if len(seen["locks"]) > 10_000 {
