@@ -346,3 +346,34 @@ func TestCluster(t *testing.T) {
 	c.Close()
 	works(t, client)
 }
+
+// deaf is a client of the application's that can't be used for subscriptions.
+type deaf struct{ rueidis.Client }
+
+func (deaf) Dedicate() (rueidis.DedicatedClient, func()) { panic("not implemented") }
+
+// A client that panics when it is asked to subscribe ends no process: who waits looks by himself.
+func TestAClientThatCannotSubscribe(t *testing.T) {
+	t.Parallel()
+	s := bed.Server(t)
+	client, opt := app(t, s.Addr())
+	other := bed.Client(t, s.Addr())
+	built := bed.Client(t, s.Addr(), func(c *redlatch.Config) {
+		c.ClientBuilder = func(opt rueidis.ClientOption) (rueidis.Client, error) {
+			made, err := rueidis.NewClient(opt)
+			return deaf{made}, err
+		}
+	})
+	for what, c := range map[string]*redlatch.Client{
+		"NewWithClient": with(t, deaf{client}, func(c *redlatch.Config) { c.Redis = opt }), "ClientBuilder": built,
+	} {
+		h := bed.Lock(t, t.Context(), other.RLock("a"))
+		var got <-chan bed.Attempt
+		testbed.Mark(t.Name()+what, func() { got = bed.Async(t.Context(), c.RLock("a")) })
+		bed.Eventually(t, "it sleeps", func() bool { return testbed.MarkedIn(t.Name()+what, "(*acquisition).sleep") > 0 })
+		bed.Unlock(t, h)
+		bed.Unlock(t, bed.Hold(t, got))
+		c.Close()
+	}
+	works(t, client)
+}

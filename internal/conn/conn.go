@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/observe"
 )
 
 // Command is one run of a script.
@@ -184,7 +185,7 @@ func (c *Conn) Close() {
 
 // Run implements Runner.
 func (c *Conn) Run(ctx context.Context, cmd Command) (r Reply, err error) {
-	defer Recovered(&err)
+	defer observe.Recovered(&err)
 	ctx = c.lasting(ctx)
 	if err := c.unknown.meet(); err != nil {
 		return Reply{}, err

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"strings"
 
@@ -85,14 +84,6 @@ func hasCode(msg, code string) bool {
 func dialFailed(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
-}
-
-// Recovered makes an error of a panic. It is to be deferred where a client may be the user's (ClientBuilder,
-// NewWithClient), or the ctx of a command, and a goroutine of ours asks it: nobody knows whether the command ran.
-func Recovered(err *error) {
-	if v := recover(); v != nil {
-		*err = fmt.Errorf("the client panicked: %v", v)
-	}
 }
 
 // IsPermanent is for callers that only want to know whether to go on.

@@ -338,7 +338,7 @@ func await[T any](ctx context.Context, i *Inspector, end func(error), f func() (
 
 // asked is f, in a goroutine of ours.
 func asked[T any](f func() (T, error)) (val T, err error) {
-	defer conn.Recovered(&err)
+	defer observe.Recovered(&err)
 	return f()
 }
 

@@ -27,6 +27,14 @@ func (g *Guard) Recover() {
 	}
 }
 
+// Recovered makes an error of a panic. It is to be deferred where a client may be the user's (ClientBuilder,
+// NewWithClient), or the ctx of a command, and a goroutine of ours asks it: nobody knows whether the command ran.
+func Recovered(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("the client panicked: %v", v)
+	}
+}
+
 // Handler is a log handler whose panics are stopped. Since the log can't tell of them, standard error
 // hears of the first.
 func Handler(of slog.Handler) slog.Handler { return &handler{of: of, told: new(atomic.Bool)} }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/redlatch/redlatch/internal/observe"
 )
 
 // Dialer makes subscription connections.
@@ -185,11 +187,7 @@ func (n *node) connect(retry *backoff.ExponentialBackOff) error {
 		time.AfterFunc(longWithout, n.tellWithout) // ends at once
 	}
 	n.hub.mu.Unlock()
-	link, err := n.hub.dial.Dial(n.name, f)
-	if err == nil {
-		err = n.serve(n.ctx, link, retry)
-		link.Close()
-	}
+	link, err := n.linked(f, retry)
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
 	n.feed = nil
@@ -197,6 +195,16 @@ func (n *node) connect(retry *backoff.ExponentialBackOff) error {
 		n.resetLocked()
 	}
 	return err
+}
+
+// linked is what of it the client does, which may be the user's.
+func (n *node) linked(f *feed, retry *backoff.ExponentialBackOff) (link Link, err error) {
+	defer observe.Recovered(&err)
+	if link, err = n.hub.dial.Dial(n.name, f); err == nil {
+		defer link.Close()
+		err = n.serve(n.ctx, link, retry)
+	}
+	return link, err
 }
 
 // serve keeps the link's subscriptions equal to what is wanted. It returns nil

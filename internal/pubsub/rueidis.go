@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/slots"
 )
 
@@ -178,20 +179,27 @@ func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(
 	type lent struct {
 		dc      rueidis.DedicatedClient
 		release func()
+		err     error
 	}
 	got := make(chan lent)
 	go func() { // ends when the pool has a connection
-		dc, release := client.Dedicate()
+		var l lent
+		func() {
+			defer observe.Recovered(&l.err)
+			l.dc, l.release = client.Dedicate()
+		}()
 		select {
-		case got <- lent{dc, release}:
+		case got <- l:
 		case <-d.Closing:
-			dc.Close() // given back, it would be sent an UNSUBSCRIBE
-			release()
+			if l.err == nil {
+				l.dc.Close() // given back, it would be sent an UNSUBSCRIBE
+				l.release()
+			}
 		}
 	}()
 	select {
 	case l := <-got:
-		return l.dc, l.release, nil
+		return l.dc, l.release, l.err
 	case <-d.Closing:
 		return nil, nil, errClosing
 	}
