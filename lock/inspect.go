@@ -59,9 +59,9 @@ type Inspection struct {
 	Queue       []Waiter `json:"queue"`
 
 	// Processes is the number of processes that listen for an unlock, or have a waiter in
-	// the queue of a FairLock: those that wait, or waited a moment ago. -1 if it is not
-	// known. On a cluster without sharded channels it counts those that listen at the
-	// lock's own node.
+	// the queue of a FairLock: those that wait, or waited a moment ago. Of a ReadWriteLock
+	// there may be more, if processes of Java wait, too. -1 if it is not known. On a cluster
+	// without sharded channels it counts those that listen at the lock's own node.
 	Processes int `json:"processes"`
 	// Waiting lists those of them that wait for an RLock with this library, or waited a moment ago, in the order in which
 	// they were refused: at most the first 1,000.

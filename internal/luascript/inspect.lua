@@ -12,8 +12,8 @@
 --              kind 0 = nothing stands there, 1 = plain (or fair, and nobody waits), 2 = fair,
 --              3 = read-write, -1 = the key is no lock; now in ms of the server's clock; pttl and remaining in
 --              ms, -1 = no TTL; mode '' but for a held read-write lock; listeners: subscribers of
---              its channel on this server and clients on its list, or clients of which only writers wait,
---              -1 = not known;
+--              its channel on this server and clients on its list; of a read-write lock those subscribers, or the
+--              clients that wait, if these are more; -1 = not known;
 --              trace: <owner> <traceparent> or ''; since: when the waiter came, in us of the server's
 --              clock, as text, '' = not known; client: one on the list of a plain lock, in its order
 --          {-1}  the key is no lock
@@ -37,19 +37,16 @@ if type(counted) == 'table' and counted[2] then listeners = tonumber(counted[2])
 local waits, foreign
 local late = '(' .. string.format('%.0f', now)
 if kind == RW then
-  -- Clients with waiting readers listen to the channel, or will in a moment.
-  local seen, all, reading = {}, 0, 0
+  -- Whose readers wait listens to the channel, and perhaps who has only writers now: nobody counts twice.
+  local seen = {}
+  waits, foreign = 0, true
   for _, set in ipairs({TURN, READERS, MARKS}) do
-    if set == MARKS then reading = all end
     for _, f in ipairs(call('ZRANGEBYSCORE', set, late, '+inf', 'LIMIT', 0, 1000)) do
       local client = string.sub(f, 1, 36)
-      if not seen[client] then all = all + 1 end
+      if not seen[client] then waits = waits + 1 end
       seen[client] = true
     end
   end
-  waits = all - reading
-  if listeners >= 0 then listeners = math.max(listeners, reading) end
-  foreign = waits > 0 and call('EXISTS', LOCK) > call('EXISTS', LEASES)
 else
   waits = read('ZCARD', KEYS[13]) or 0
   local holder = waits > 0 and call('HLEN', LOCK) == 1 and call('HGETALL', LOCK)[1]
