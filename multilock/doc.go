@@ -38,6 +38,8 @@ package multilock
 // random pause, which grows from round to round. If several units are busy, the MultiLock
 // waits for the first one in canonical order (name, address, database). So all
 // that want the same locks wait in the same line, instead of getting in each other's way.
+// If a unit's node fails, or is known to, the MultiLock waits for that unit: the others are not
+// held while it does not answer.
 //
 // Fair members are the exception: an attempt without waiting never bypasses their queue.
 // In a round that began with waiting, the MultiLock queues for them once it has all others:

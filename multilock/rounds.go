@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/lock"
@@ -61,9 +62,12 @@ func (r *rounds) from(first int) ([]*part, error) {
 	}
 }
 
-// behind is the first unit that others of this process wait for: they were here
-// before.
+// behind is the unit to begin with: one whose server is in trouble, or the first that others of this process wait
+// for: they were here before.
 func (r *rounds) behind() int {
+	if i := slices.IndexFunc(r.units, func(u unit) bool { return u.locks != nil && u.locks[0].Trouble() != nil }); i >= 0 {
+		return i
+	}
 	for i := range r.units {
 		for _, l := range r.units[i].leaves {
 			if l.eng == nil || !l.eng.Waiting() {
@@ -113,7 +117,7 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 			wait = max(time.Until(r.until), time.Millisecond)
 		}
 		if parts[first], err = r.units[first].acquire(r.ctx, wait, r.lease, r.began, r.until); err != nil {
-			return -1, err
+			return -1, r.beside(err)
 		}
 	}
 	errs := make([]error, len(r.units))
@@ -144,10 +148,25 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 	return busy, err
 }
 
-// look says what a round came to: nil if everything is held that was tried so far. What is to be waited
-// for is a unit that is busy, not one whose node fails.
+// beside adds to the failure of a node that was waited for what is known of the others.
+func (r *rounds) beside(err error) error {
+	away := nodesOf(err)
+	for _, u := range r.units {
+		if away == nil || u.locks == nil {
+			continue
+		}
+		addr, trouble := u.locks[0].Core().Addr(), u.locks[0].Trouble()
+		if trouble != nil && !slices.ContainsFunc(away, func(n lock.NodeError) bool { return n.Node == addr }) {
+			away = append(away, lock.NodeError{Node: addr, Err: trouble})
+		}
+	}
+	return r.m.unavailable(err, away)
+}
+
+// look says what a round came to: nil if everything is held that was tried so far. What is to be waited for is a unit
+// whose node fails, else one that is busy: nothing is held while a node does not answer.
 func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
-	busy = -1
+	busy, failed := -1, -1
 	if err := r.twice(parts, errs); err != nil {
 		return -1, err
 	}
@@ -158,12 +177,17 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 		case !passing(e):
 			return -1, e
 		case nodes != nil:
-			away = append(away, nodes...)
+			if away = append(away, nodes...); failed < 0 {
+				failed = i
+			}
 		case busy < 0:
 			busy, err = i, e
 		}
 	}
-	if err = r.m.unavailable(err, away); err != nil {
+	if err = r.m.unavailable(err, away); failed >= 0 {
+		return failed, err
+	}
+	if err != nil {
 		return busy, err
 	}
 	now := time.Now()

@@ -65,6 +65,41 @@ func TestErrorsOfAMultiLock(t *testing.T) {
 	bed.Unlock(t, bed.Hold(t, got))
 }
 
+// While the server of one member does not answer, the others are not held for the MultiLocks that wait for it, but for
+// a moment; if it is several servers, the error names each.
+func TestNothingIsHeldBesideASilentServer(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	m, single := across(clients(t, list)), bed.Client(t, list[0].Addr()).RLock("a")
+	bed.Unlock(t, bed.Lock(t, t.Context(), m))
+	for _, s := range list[1:] {
+		s.Freeze(t)
+	}
+	const crowd = 6
+	done := make(chan error, crowd)
+	for range crowd {
+		go func() { done <- m.Do(t.Context(), func(context.Context) error { return nil }) }()
+	}
+	began := time.Now()
+	for range 12 {
+		bed.Unlock(t, bed.Lock(t, t.Context(), single))
+		time.Sleep(10 * time.Millisecond) // else the others hardly come between
+	}
+	if took := time.Since(began); took > 6*time.Second { // a second, for the first attempts; each took one
+		t.Errorf("twelve turns took %v", took)
+	}
+	_, err := m.TryLock(t.Context(), 2500*time.Millisecond, 0)
+	for _, s := range list[1:] {
+		if !errors.Is(err, redlatch.ErrUnavailable) || !strings.Contains(err.Error(), s.Addr()) {
+			t.Errorf("%v does not name %s", err, s.Addr())
+		}
+		s.Thaw(t)
+	}
+	for range crowd {
+		bed.Want(t, <-done, nil)
+	}
+}
+
 // A MultiLock whose members have equal names asks the servers who they are, to order them, within
 // the wait.
 func TestErrorsOfEqualNames(t *testing.T) {
