@@ -118,8 +118,8 @@ func TestADeletedLockIsNotLeftLying(t *testing.T) {
 	overKinds(t, nil, all)
 }
 
-// Somebody deletes a lock that several of a process hold, each by itself, and tells nobody. One of them finds that: the
-// others are told before anybody of the process who waits for the lock is inside.
+// Somebody deletes a lock and tells nobody. Once one of its holders finds that, or who waits in their process gets the
+// lock, all of them are told, and do not count on it until their next check; before that one is inside, if it was a holder.
 func TestADeletedLockIsLostForAllOfTheProcess(t *testing.T) {
 	t.Parallel()
 	all := cases{
@@ -146,8 +146,22 @@ func TestADeletedLockIsLostForAllOfTheProcess(t *testing.T) {
 				want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 			}
 		},
+		"who waits finds it": func(t *testing.T, x *bed.Site, name string) {
+			if quorum(x) {
+				return // each round asks its copies anew, and knows of no holder: the next check tells
+			}
+			h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(time.Hour))
+			got := begun(t, t.Context(), x, name, x.Kind.Excluded(x.Through, name))
+			quiet(t, x)
+			deleted(t, x, name)
+			next := entered(t, got).Hold
+			ended(t, h, redlatch.ErrLeaseLost)
+			bed.Alive(t, next)
+			bed.Unlock(t, next)
+			want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+		},
 	}
-	overKinds(t, nil, all)
+	overKinds(t, []func(*redlatch.Config){func(c *redlatch.Config) { c.LeaseTime = time.Hour }}, all) // no check comes meanwhile
 }
 
 // deleted deletes the lock, and leaves who waits for it in the queue.

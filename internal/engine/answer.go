@@ -152,6 +152,9 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		a.leftover.queued = true // giving up undoes it
 		return false, stop(badToken(a.about().lock.of.Name, largest))
 	}
+	if fresh > 0 && a.core.owns(a.busy.Holder) {
+		a.suspectHolder()
+	}
 	for i := range a.members {
 		token := out.Token
 		if tokens != nil {
@@ -165,6 +168,17 @@ func (a *acquisition) won(out kind.Outcome, tokens []uint64, fresh int) (bool, e
 		}
 	}
 	return true, nil
+}
+
+// fewHeld is among how many sessions each turn may look for the holder's.
+const fewHeld = 512
+
+// suspectHolder has the hold that was in the way, and is one of this client, checked at once if it is still counted as
+// held: it is gone, by hand or with the server. A client that holds more locks hears of that at the next check.
+func (a *acquisition) suspectHolder() {
+	if l := &a.about().lock.of; l.Kind.Traits().Mode != lock.ModeRead && a.core.reg.Scheduled() <= fewHeld {
+		a.core.reg.Suspect(l.Key)
+	}
 }
 
 // badToken is the error for a fencing token that is none, or that nobody could follow.
