@@ -2,15 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // What docs/OPERATIONS.md says that commands print is what they print.
@@ -102,4 +108,64 @@ func TestRunbookOutputs(t *testing.T) {
 		screen{}.changes(out, left.At, f.changes(left))
 		screen{}.changes(out, free.At, f.changes(free))
 	})
+}
+
+// The commands of docs/OPERATIONS.md work as printed, and answer: of one lock about that lock, of all about it, too.
+func TestRunbookCommands(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATIONS.md"))
+	testbed.Must(t, err)
+	s, token := server(t), filepath.Join(t.TempDir(), "token")
+	testbed.Must(t, os.WriteFile(token, []byte("a token of the test's"), 0o600))
+	if _, err := client(t, s, named("cron/pod-1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	owner := regexp.MustCompile(`--owner (\S+)`).FindStringSubmatch(string(text))[1]
+	pod7, err := net.Dial("tcp", s.Addr())
+	testbed.Must(t, err)
+	defer pod7.Close()
+	_, err = fmt.Fprintf(pod7, "CLIENT SETNAME redlatch:checkout/pod-7:%s\r\n", owner[:36])
+	testbed.Must(t, err)
+	_, err = pod7.Read(make([]byte, 9))
+	testbed.Must(t, err)
+	here := strings.NewReplacer("'", "", "/etc/redlatch/token", token, "/usr/local/bin/report", "true", "redis://a.internal:6379", "redis://"+s.Addr(),
+		"-u redis://b.internal:6379 -u redis://c.internal:6379", "", "redlatch serve", "redlatch serve --listen 127.0.0.1:0")
+	answers := map[string][]string{
+		"ls": {"orders:42"}, "show": {"orders:42"}, "unlock": {"orders:42 was "}, "history": {"REASON"}, "doctor": {"round trip"}, "run": nil, "top": nil,
+		"show nightly": {"Last run as a job of Once"}, "show nightly-report": {"free"}, "ls --process": {"orders:42"}, "watch": {"checkout/pod-7"}, "watch nightly-report": {"free"}, "serve": {"http://"},
+	}
+	shown, done := false, map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "```") {
+			shown = !shown
+		}
+		line, _, _ = strings.Cut(line, " #")
+		if line, _, _ = strings.Cut(line, " | "); !shown || !strings.HasPrefix(line, "redlatch ") || done[line] {
+			continue
+		}
+		done[line] = true
+		s.Do(t, "HSET", "orders:42", owner, "1")
+		words := strings.Fields(here.Replace(line))[1:]
+		want, ok := answers[strings.Join(words[:min(2, len(words))], " ")]
+		if !ok {
+			want, ok = answers[words[0]]
+		}
+		switch name := words[0]; {
+		case !ok:
+			t.Errorf("%q: what is it to answer?", line)
+		case name == "watch", name == "serve":
+			p := begin(t, s, words...)
+			p.says(want[0])
+			p.signal(os.Interrupt)
+			p.ends(exitOK)
+		case name == "top":
+			call(t, s, words...).fails(exitUsage, "needs a terminal")
+		default:
+			if !strings.Contains(line, "-u ") {
+				words = append([]string{"--url", "redis://" + s.Addr()}, words...)
+			}
+			callWith(t, strings.NewReader("yes\n"), words...).ends(exitOK, want...)
+		}
+	}
+	s.Do(t, "DEL", "orders:42", luascript.OnceKey("nightly"), "redlatch_history:{}")
 }
