@@ -338,7 +338,7 @@ func TestCallsThatEndAtRandomMomentsLeaveNothing(t *testing.T) {
 						case 1:
 							l = x.Kind.Excluded(x.Through, name+strconv.Itoa(i%3))
 						}
-						ctx, leave := context.WithTimeout(ctx, rand.N(time.Duration(12*k.Servers*(1+i/6))*time.Millisecond))
+						ctx, leave := context.WithTimeout(ctx, rand.N(time.Duration(12*k.Servers<<(i/10))*time.Millisecond)) // the last are long enough for a busy machine
 						h, err := l.Lock(ctx)
 						if err == nil {
 							had.Add(1)
