@@ -343,13 +343,18 @@ var breaks = []struct {
 	},
 	{
 		"who waits is woken before the other readers are checked", "internal/held/losses.go",
-		"return l.Kind.Traits().Mode != lock.ModeLock && r.Suspect(l.Key)", "return false",
+		"return l.Kind.Traits().Mode != lock.ModeLock && r.Suspect(l.Key, lock.ModeNone)", "return false",
 		"TestADeletedLockIsLostForAllOfTheProcess/read", "counts on the lock beside",
 	},
 	{
 		"who gets what its client still holds says nothing", "internal/engine/answer.go",
 		"\t\ta.suspectHolder()\n", "",
 		"TestADeletedLockIsLostForAllOfTheProcess/fair", "the hold's context does not end",
+	},
+	{
+		"who reads what its client still writes says nothing", "internal/engine/answer.go",
+		"\ta.core.reg.Suspect(l.Key, but)\n", "\tif but == lock.ModeNone {\n\t\ta.core.reg.Suspect(l.Key, but)\n\t}\n",
+		"TestADeletedLockIsLostForAllOfTheProcess/write", "the hold's context does not end",
 	},
 	{
 		"State halves what is left", "internal/luascript/state.lua",

@@ -150,15 +150,21 @@ func TestADeletedLockIsLostForAllOfTheProcess(t *testing.T) {
 			if quorum(x) {
 				return // each round asks its copies anew, and knows of no holder: the next check tells
 			}
-			h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(time.Hour))
-			got := begun(t, t.Context(), x, name, x.Kind.Excluded(x.Through, name))
-			quiet(t, x)
-			deleted(t, x, name)
-			next := entered(t, got).Hold
-			ended(t, h, redlatch.ErrLeaseLost)
-			bed.Alive(t, next)
-			bed.Unlock(t, next)
-			want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			waiters := []redlatch.Locker{x.Kind.Excluded(x.Through, name)}
+			if x.Kind.Name == "write" {
+				waiters = append(waiters, x.Through[0].ReadWriteLock(name).ReadLock())
+			}
+			for _, l := range waiters {
+				h := bed.Lock(t, t.Context(), x.Lock(name), redlatch.WithLease(time.Hour))
+				got := begun(t, t.Context(), x, name, l)
+				quiet(t, x)
+				deleted(t, x, name)
+				next := entered(t, got).Hold
+				ended(t, h, redlatch.ErrLeaseLost)
+				bed.Alive(t, next)
+				bed.Unlock(t, next)
+				want(t, "Unlock", h.Unlock(t.Context()), redlatch.ErrLeaseLost)
+			}
 		},
 	}
 	overKinds(t, []func(*redlatch.Config){func(c *redlatch.Config) { c.LeaseTime = time.Hour }}, all) // no check comes meanwhile

@@ -108,7 +108,7 @@ func (r *Registry) Doubt(key string) (over func(answered, ours bool)) {
 		d.asked--
 		d.until = lease.Later(d.until, until)
 		if ours {
-			r.dog.suspectLocked(key, now)
+			r.dog.suspectLocked(key, lock.ModeNone, now)
 		}
 	}
 }
@@ -116,16 +116,16 @@ func (r *Registry) Doubt(key string) (over func(answered, ours bool)) {
 // mostSuspects is among how many sessions those of a key are looked for.
 const mostSuspects = 4096
 
-// Suspect has the sessions of a key checked at once: somebody of this client waits for it. It reports
-// whether there are any. A client that holds a great many locks does not know: all of them would be
+// Suspect has the sessions of a key, but for those in a mode, checked at once: somebody of this client waits for it. It
+// reports whether there are any. A client that holds a great many locks does not know: all of them would be
 // looked through.
-func (r *Registry) Suspect(key string) (held bool) {
+func (r *Registry) Suspect(key string, but lock.Mode) (held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.dog.heap.Len() > mostSuspects {
 		return false
 	}
-	return r.dog.suspectLocked(key, time.Now())
+	return r.dog.suspectLocked(key, but, time.Now())
 }
 
 // pruneDoubtsLocked forgets doubts that are no reason any more. Whoever takes away thousands

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/lease"
+	"github.com/redlatch/redlatch/lock"
 )
 
 // watchdog renews and checks all sessions of a client and ends holds at their
@@ -122,10 +123,10 @@ func (w *watchdog) moved() {
 
 // suspectLocked makes the sessions of a key due: it was taken away by force, from whom else does not
 // matter. What a check finds decides.
-func (w *watchdog) suspectLocked(key string, now time.Time) (found bool) {
+func (w *watchdog) suspectLocked(key string, but lock.Mode, now time.Time) (found bool) {
 	var of []*Session
 	for s := range w.heap.All() {
-		if s.Lock.Key == key {
+		if s.Lock.Key == key && (but == lock.ModeNone || s.Lock.Kind.Traits().Mode != but) {
 			of = append(of, s)
 		}
 	}
