@@ -62,18 +62,18 @@ type progress struct {
 
 	call     sender.Call // the attempt under way
 	acquires int         // how many members it acquires; it re-enters the others
-	reenters bool        // the last attempt re-entered all: a Shutdown does not end it
-	inGates  bool        // the gates are this goroutine's; leaveCommand clears it for whoever gets the answer
-	inFlight bool        // call was handed to the sender and has no answer; leaveCommand clears it, too
-	asked    bool        // it has asked the server, or shares no hold for another reason
-	waited   bool        // it has waited: what it asks for next is held since then
 
-	leftover leftover      // of the present id; newID and takeBack clear it
-	undone   chan struct{} // closed when what was given up has been undone; nil: nothing was
-
+	leftover leftover                    // of the present id; newID and takeBack clear it
+	undone   chan struct{}               // closed when what was given up has been undone; nil: nothing was
 	lastErr  error                       // of the last attempt; nil: it was answered
 	retry    *backoff.ExponentialBackOff // nil: none has failed
-	panicked bool                        // code of the user's did; set by broke
+
+	reenters bool // the last attempt re-entered all: a Shutdown does not end it
+	inGates  bool // the gates are this goroutine's; leaveCommand clears it for whoever gets the answer
+	inFlight bool // call was handed to the sender and has no answer; leaveCommand clears it, too
+	asked    bool // it has asked the server, or shares no hold for another reason
+	waited   bool // it has waited: what it asks for next is held since then
+	panicked bool // code of the user's did; set by broke
 }
 
 // waiting is how the acquisition waits while the lock is busy.
@@ -87,19 +87,17 @@ type waiting struct {
 	look   time.Time    // when to try without a message
 	own    ownWait      // how long it waits for a hold of its own client
 
-	asleep     atomic.Bool // in sleep: a hold may be passed on to it
-	ownerActed atomic.Bool // the same owner acquired in another call; sleep clears it
-	waitTold   bool        // obs has been told that it waits
-
-	// What an unlocking holder passes on. join sets the last three for it.
+	// What an unlocking holder passes on. join sets all but the first for it.
 	passed     *held.Hold // guarded by the registry's mutex; nil: nothing
 	passLink   any        // the observer's, for that hold
 	passTrace  string     // its trace context, for those in line behind it
 	passCounts bool       // an observer counts that hold
 
-	// Why its memory can't be used again.
-	hadPlace    bool
-	mayBeLogged bool // a log line about it may be in the making
+	waitTold    bool        // obs has been told that it waits
+	hadPlace    bool        // so its memory is not used again,
+	mayBeLogged bool        // nor while a log line about it may be in the making
+	asleep      atomic.Bool // in sleep: a hold may be passed on to it
+	ownerActed  atomic.Bool // the same owner acquired in another call; sleep clears it
 }
 
 // sharing is a reader's way into a hold that other readers of its process have, or ask for.
@@ -111,9 +109,9 @@ type sharing struct {
 // bidding is for the attempts of a Bid.
 type bidding struct {
 	bid            *Bid       // nil: it is nobody's
+	serverReply    conn.Reply // to the last attempt
+	serverAnswered bool       // there is one
 	asksServer     bool       // each attempt asks who the server is
-	serverAnswered bool       // the last one was answered
-	serverReply    conn.Reply // that answer
 	parked         bool       // it stays with its bid: see park
 	keepsPlace     bool       // the place that a late answer left is kept; takeLate's until undone is closed
 }

@@ -48,21 +48,21 @@ type Waiter struct {
 	topic *topic
 
 	// Options of Join; none: it stands in line.
-	shared    bool     // woken with all other readers
-	outOfLine bool     // hears what the line's head hears; nobody waits behind it
 	key       string   // woken by messages with it
 	own       []string // channels of this waiter alone
-	receives  bool     // a hold may be passed on to it: carry is what TakeHead offers
-	carry     any
-	member    Member // who waits; nil: nobody says
+	carry     any      // what TakeHead offers, if it receives
+	member    Member   // who waits; nil: nobody says
+	receives  bool     // a hold may be passed on to it
+	shared    bool     // woken with all other readers
+	outOfLine bool     // hears what the line's head hears; nobody waits behind it
 
 	// guarded by hub.mu
-	try         bool     // see News; Take clears it, and missed and payloads
-	missed      bool     // see News
-	payloads    []string // see News
 	inLine      bool     // between prev and next
 	hasLeft     bool     // by itself, or TakeHead took it: nothing signals it any more
 	mayBeLogged bool     // a log line may be asking it who it is
+	try         bool     // see News; Take clears it, and missed and payloads
+	missed      bool     // see News
+	payloads    []string // see News
 	prev, next  *Waiter  // in topic's line of exclusive waiters
 	turn        int      // of the topic, at the last look
 	passed      []Holder // News.Passed for one that was taken
