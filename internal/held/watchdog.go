@@ -126,7 +126,7 @@ func (w *watchdog) moved() {
 func (w *watchdog) suspectLocked(key string, but lock.Mode, now time.Time) (found bool) {
 	var of []*Session
 	for s := range w.heap.All() {
-		if s.Lock.Key == key && (but == lock.ModeNone || s.Lock.Kind.Traits().Mode != but) {
+		if s.Lock.Key == key && !s.releaseSent && (but == lock.ModeNone || s.Lock.Kind.Traits().Mode != but) {
 			of = append(of, s)
 		}
 	}
