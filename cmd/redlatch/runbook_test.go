@@ -131,7 +131,7 @@ func TestRunbookCommands(t *testing.T) {
 	here := strings.NewReplacer("'", "", "/etc/redlatch/token", token, "/usr/local/bin/report", "true", "redis://a.internal:6379", "redis://"+s.Addr(),
 		"-u redis://b.internal:6379 -u redis://c.internal:6379", "", "redlatch serve", "redlatch serve --listen 127.0.0.1:0")
 	answers := map[string][]string{
-		"ls": {"orders:42"}, "show": {"orders:42"}, "unlock": {"orders:42 was "}, "history": {"REASON"}, "doctor": {"round trip"}, "run": nil, "top": nil,
+		"ls": {"orders:42"}, "show": {"orders:42"}, "unlock": {"orders:42 was taken away from " + owner}, "history": {"REASON"}, "doctor": {"round trip"}, "run": nil, "top": nil,
 		"show nightly": {"Last run as a job of Once"}, "show nightly-report": {"free"}, "ls --process": {"orders:42"}, "watch": {"checkout/pod-7"}, "watch nightly-report": {"free"}, "serve": {"http://"},
 	}
 	shown, done := false, map[string]bool{}
@@ -166,6 +166,9 @@ func TestRunbookCommands(t *testing.T) {
 			}
 			callWith(t, strings.NewReader("yes\n"), words...).ends(exitOK, want...)
 		}
+	}
+	if len(done) < 20 {
+		t.Errorf("only %d commands were found", len(done))
 	}
 	s.Do(t, "DEL", "orders:42", luascript.OnceKey("nightly"), "redlatch_history:{}")
 }
