@@ -23,6 +23,7 @@ const (
 	effMinor                     // one of a quorum's servers is out
 	effSplit                     // a slot's keys are on two servers
 	effTaken                     // whoever holds it is thrown out
+	effAgain                     // what was answered runs again: a lock is taken, or a place in line, for nobody
 	effReload                    // scripts have to be sent again: a round trip more for all that travelled together
 	effHitch                     // a process or a server did not run for a moment, too short to count but where moments do
 

@@ -41,13 +41,19 @@ func (f fault) apart(pauses float64) fault {
 	return f
 }
 
+// also returns the fault with more effects.
+func (f fault) also(effects effect) fault {
+	f.effects |= effects
+	return f
+}
+
 // lineFaults are those of the network.
 var lineFaults = []fault{
 	caught("reply lost", .05, .2, (*testbed.Proxy).DropReply, 1, 3, nil),
 	caught("request lost", .05, .2, (*testbed.Proxy).DropRequest, 1, 3, nil),
 	// Held back by the network, and delivered when nobody expects it any more.
 	caught("requests late", .01, .05, (*testbed.Proxy).DropRequest, 1, 4, (*testbed.Trap).DeliverAll),
-	caught("requests repeated", .01, .05, (*testbed.Proxy).CopyRequest, 5, 20, (*testbed.Trap).DeliverAll),
+	caught("requests repeated", .01, .05, (*testbed.Proxy).CopyRequest, 5, 20, (*testbed.Trap).DeliverAll).also(effAgain),
 	onLine("latency", effLine, .1, .5, func(x *ongoing) {
 		line, d := x.line(), time.Duration(x.seed%uint64(leases(x.p.lease, latest)))
 		done, ended := make(chan struct{}), make(chan struct{})

@@ -250,8 +250,8 @@ func (w *world) visitor() *redlatch.Client {
 // queue is what the keys of a fair lock's waiters begin with.
 const queue = "redisson_lock_queue:"
 
-// tidy takes and unlocks each fair lock in whose queue the dead, and those who were not let
-// leave, have stayed: they wait for the next one who comes, or for ten minutes.
+// tidy takes and unlocks each fair lock in whose queue the dead, those who were not let leave, and
+// nobody's places have stayed: they wait for the next one who comes, or for ten minutes.
 func (w *world) tidy(r *report) {
 	if len(w.servers) > 1 {
 		return // no fair locks there
@@ -263,7 +263,7 @@ func (w *world) tidy(r *report) {
 			w.ends(r, s, key, w.p.skip+10*time.Minute)
 		}
 	}
-	for range w.windows.met(0, forever, 0, effDead|effRefuse|effSilent|effFrozen|effForget) {
+	for range w.windows.met(0, forever, 0, effDead|effRefuse|effSilent|effFrozen|effForget|effAgain) {
 		w.visit(r, left)
 		return
 	}
