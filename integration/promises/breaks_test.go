@@ -343,7 +343,7 @@ var breaks = []struct {
 	},
 	{
 		"who waits is woken before the other readers are checked", "internal/held/losses.go",
-		"return l.Kind.Traits().Mode != lock.ModeLock && r.Suspect(l.Key, lock.ModeNone)", "return false",
+		"return l.Kind.Traits().Mode != lock.ModeLock && r.Suspect(l.Key, lock.ModeNone, ManyHeld)", "return false",
 		"TestADeletedLockIsLostForAllOfTheProcess/read", "counts on the lock beside",
 	},
 	{
@@ -353,7 +353,7 @@ var breaks = []struct {
 	},
 	{
 		"who reads what its client still writes says nothing", "internal/engine/answer.go",
-		"\ta.core.reg.Suspect(l.Key, but)\n", "\tif but == lock.ModeNone {\n\t\ta.core.reg.Suspect(l.Key, but)\n\t}\n",
+		"\ta.core.reg.Suspect(l.Key, but, fewHeld)\n", "\tif but == lock.ModeNone {\n\t\ta.core.reg.Suspect(l.Key, but, fewHeld)\n\t}\n",
 		"TestADeletedLockIsLostForAllOfTheProcess/write", "the hold's context does not end",
 	},
 	{

@@ -176,14 +176,11 @@ const fewHeld = 512
 // suspectHolder has the hold that was in the way, and is one of this client, checked at once if it is still counted as
 // held: it is gone, by hand or with the server. A client that holds more locks hears of that at the next check.
 func (a *acquisition) suspectHolder() {
-	if a.core.reg.Scheduled() > fewHeld {
-		return
-	}
 	l, but := &a.about().lock.of, lock.ModeNone
 	if l.Kind.Traits().Mode == lock.ModeRead {
 		but = lock.ModeRead
 	}
-	a.core.reg.Suspect(l.Key, but)
+	a.core.reg.Suspect(l.Key, but, fewHeld)
 }
 
 // badToken is the error for a fencing token that is none, or that nobody could follow.

@@ -222,7 +222,7 @@ func (a *acquisition) looksAtOwn(news pubsub.News) bool {
 	if at := a.ownLook(); !at.IsZero() && !time.Now().Before(at) {
 		return false // it is told of, if the server says so, too
 	}
-	if !a.core.reg.Suspect(l.Key, lock.ModeNone) {
+	if !a.core.reg.Suspect(l.Key, lock.ModeNone, held.ManyHeld) {
 		return false // it has been released since
 	}
 	a.core.hub.HasLooked(l.Calls)

@@ -53,7 +53,7 @@ func (r *Registry) tellBut(lost []*Hold, by *Releasing) {
 // suspectBeside has what else this client holds of a lock, of which a hold is gone, checked at once: nobody of this client
 // is woken, who could take the lock beside those holds, before they are told.
 func (r *Registry) suspectBeside(l *Lock) (held bool) {
-	return l.Kind.Traits().Mode != lock.ModeLock && r.Suspect(l.Key, lock.ModeNone)
+	return l.Kind.Traits().Mode != lock.ModeLock && r.Suspect(l.Key, lock.ModeNone, ManyHeld)
 }
 
 // tellUnrenewed tells an observer, for each session, that its renewals failed until it was lost.

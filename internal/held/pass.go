@@ -113,16 +113,16 @@ func (r *Registry) Doubt(key string) (over func(answered, ours bool)) {
 	}
 }
 
-// mostSuspects is among how many sessions those of a key are looked for.
-const mostSuspects = 4096
+// ManyHeld is among how many sessions those of a key are looked for where somebody waits.
+const ManyHeld = 4096
 
-// Suspect has the sessions of a key, but for those in a mode, checked at once: somebody of this client waits for it. It
-// reports whether there are any. A client that holds a great many locks does not know: all of them would be
-// looked through.
-func (r *Registry) Suspect(key string, but lock.Mode) (held bool) {
+// Suspect has the sessions of a key, but for those in a mode, checked at once: somebody of this client waits for it, or
+// has got it. It reports whether there are any. A client that holds more locks than most does not know: all of them
+// would be looked through.
+func (r *Registry) Suspect(key string, but lock.Mode, most int) (held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.dog.heap.Len() > mostSuspects {
+	if r.dog.heap.Len() > most {
 		return false
 	}
 	return r.dog.suspectLocked(key, but, time.Now())
