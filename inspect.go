@@ -81,7 +81,7 @@ func (c *Client) forceUnlock(ctx context.Context, name string, set settings.Forc
 	over, answered := c.core.Doubt(name), false
 	defer func() { over(answered, e) }() // an observer, or a log handler, may panic
 	e, err = c.inspector.ForceUnlock(ctx, name, set)
-	answered = err == nil || e.Refused != nil
+	answered = err == nil || e.Refused != nil || e.Kind != "" // only an answer says the kind
 	return e, err
 }
 
