@@ -2,12 +2,14 @@ package integration
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -139,4 +141,53 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 		bed.Want(t, bed.Get(t, w).Err, context.Canceled)
 	}
 	bed.Unlock(t, h)
+}
+
+// A waiter that is called, beside clients of Redisson, while a hold of its own process is in the way asks once, and does
+// not have that hold checked again and again.
+func TestCalledBesideAnOwnHoldIsNoPoll(t *testing.T) { //nolint:paralleltest // it counts goroutines
+	const java = "8743c9c0-0795-4907-87fd-6c719a6b4586:42"
+	s := rlLoaded(t)
+	c := rlClient(t, s.Addr(), rlLease(10*time.Minute)) // no renewal comes meanwhile
+	listens := func(channel string) {
+		t.Helper()
+		bed.Eventually(t, "a listener", func() bool { return s.Int(t, "PUBLISH", channel, "0") == 1 })
+	}
+	for name, wait := range map[string]func() (own redlatch.Hold, got <-chan bed.Attempt){
+		"plain": func() (redlatch.Hold, <-chan bed.Attempt) {
+			s.Do(t, "HSET", "plain", java, "1")
+			s.Do(t, "PEXPIRE", "plain", "3600000")
+			first := bed.Async(t.Context(), c.RLock("plain"))
+			listens(luascript.LockChannel("plain"))
+			got := bed.Async(t.Context(), c.RLock("plain"))
+			bed.Eventually(t, "both in line", func() bool { return testbed.GoroutinesIn("(*acquisition).sleep") == 2 })
+			before := s.CommandStats(t)
+			listens(luascript.LockChannel("plain"))
+			bed.Eventually(t, "that Redisson's is met again", func() bool { return s.CommandStats(t).Sub(before).Calls["evalsha"] > 0 })
+			s.Do(t, "DEL", "plain")
+			listens(luascript.LockChannel("plain"))
+			return bed.Hold(t, first), got
+		},
+		"write": func() (redlatch.Hold, <-chan bed.Attempt) {
+			own := bed.Lock(t, t.Context(), c.ReadWriteLock("write").ReadLock())
+			s.Do(t, "HSET", "write", java, "1")
+			s.Do(t, "SET", "{write}:"+java+":rwlock_timeout:1", "1", "PX", "3600000")
+			got := bed.Async(t.Context(), c.ReadWriteLock("write").WriteLock())
+			listens(luascript.RWChannel("write"))
+			return own, got
+		},
+	} {
+		own, got := wait()
+		calls := s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel(name)+"*")[0]
+		before := s.CommandStats(t)
+		s.Do(t, "PUBLISH", calls, strconv.FormatInt(time.Now().UnixMicro(), 10))
+		time.Sleep(500 * time.Millisecond)
+		if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 5 {
+			t.Errorf("%s: %d scripts in 0.5 s of waiting", name, n)
+		}
+		s.Do(t, "DEL", "{"+name+"}:"+java+":rwlock_timeout:1")
+		s.Do(t, "HDEL", name, java)
+		bed.Unlock(t, own)
+		bed.Unlock(t, bed.Hold(t, got))
+	}
 }

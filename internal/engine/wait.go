@@ -222,11 +222,8 @@ func (a *acquisition) looksAtOwn(news pubsub.News) bool {
 	if at := a.ownLook(); !at.IsZero() && !time.Now().Before(at) {
 		return false // it is told of, if the server says so, too
 	}
-	if !a.core.reg.Suspect(l.Key, lock.ModeNone, held.ManyHeld) {
-		return false // it has been released since
-	}
-	a.core.hub.HasLooked(l.Calls)
-	return true
+	return a.core.reg.Suspect(l.Key, lock.ModeNone, held.ManyHeld) && // else it has been released since
+		a.core.hub.HasLooked(l.Calls)
 }
 
 // lastLook leaves the line before the wait ends: from then on nobody passes the

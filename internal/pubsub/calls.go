@@ -148,13 +148,17 @@ func (h *Hub) Released(id string, r Release) {
 	}
 }
 
-// HasLooked notes that the head has looked in another way than by asking.
-func (h *Hub) HasLooked(id string) {
+// HasLooked notes that the head has looked in another way than by asking. It reports false if that does not do: it was
+// called, and only asking heeds that.
+func (h *Hub) HasLooked(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t := h.topics[id]; t != nil {
-		t.putOffLocked()
+	t := h.topics[id]
+	if t == nil || t.calls.place != "" {
+		return false
 	}
+	t.lookLocked()
+	return true
 }
 
 // Left is called when the server has taken the client off the list: whoever has begun to wait
