@@ -4,7 +4,7 @@ import "github.com/redlatch/redlatch/internal/conn"
 
 // Open is New for a URL: redis://[user:password@]host:port[/db], rediss:// for
 // TLS, unix:// for a socket. valkey:// and valkeys:// are the same as redis:// and
-// rediss://.
+// rediss://. The host, or the socket's path, must be there; the port is 6379 by default.
 //
 // Parameters: addr (host:port of further servers, may be repeated), db, dial_timeout and
 // write_timeout (durations such as 500ms), client_name, master_set (Sentinel),

@@ -21,6 +21,9 @@ func ParseURL(text string) (rueidis.ClientOption, error) {
 	if err != nil || strings.Contains(text, "#") || u.User == nil && strings.Contains(u.RawQuery, "@") || !parses(u.Scheme, nil) {
 		return rueidis.ClientOption{}, errURL
 	}
+	if u.Scheme != "unix" && u.Hostname() == "" || u.Scheme == "unix" && strings.Trim(u.Path, "/") == "" {
+		return rueidis.ClientOption{}, errNowhere // not localhost: replicas that were given no host would lock one by one
+	}
 	if err := checkParameters(u); err != nil {
 		return rueidis.ClientOption{}, err
 	}
@@ -46,8 +49,9 @@ func ParseURL(text string) (rueidis.ClientOption, error) {
 const encode = "; in a user or password write % ? # / @ : as %25 %3F %23 %2F %40 %3A"
 
 var (
-	errURL = &lock.InvalidOptionError{Option: "url", Reason: "it is not a redis://, rediss://, valkey://, valkeys:// or unix:// URL" + encode}
-	errOdd = &lock.InvalidOptionError{Option: "url", Reason: "it has a parameter that would be ignored: " +
+	errURL     = &lock.InvalidOptionError{Option: "url", Reason: "it is not a redis://, rediss://, valkey://, valkeys:// or unix:// URL" + encode}
+	errNowhere = &lock.InvalidOptionError{Option: "url", Reason: "it names no server: write redis://host:6379, or unix:///path/to/redis.sock" + encode}
+	errOdd     = &lock.InvalidOptionError{Option: "url", Reason: "it has a parameter that would be ignored: " +
 		"remove it, or set what you mean in Config.Redis and call New" + encode}
 )
 

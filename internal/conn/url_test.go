@@ -2,6 +2,7 @@ package conn
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -39,6 +40,23 @@ func TestTheSlashOfAURL(t *testing.T) {
 	} {
 		if opt, err := ParseURL(text); err == nil {
 			t.Errorf("%s: %+v", text, opt)
+		}
+	}
+}
+
+// TestAURLWithoutAServer is refused and not taken for one of localhost, where each machine's processes would exclude
+// their own only. The error says what is missing, and shows no part of the URL.
+func TestAURLWithoutAServer(t *testing.T) {
+	for _, text := range []string{
+		"redis:", "redis://", "redis:///", "redis:///3", "rediss://:7777", "redis:h:6379", "valkey://user:hunter2@", "valkeys://user:hunter2@:7777/3",
+		"redis://?addr=h:1", "redis:///?addr=h:1", "unix://", "unix:///", "unix:", "unix://user:hunter2@?db=3",
+	} {
+		opt, err := ParseURL(text)
+		if err == nil || !strings.Contains(err.Error(), "no server: write redis://host:6379,") {
+			t.Errorf("%s: %v, %v", text, opt.InitAddress, err)
+		}
+		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "7777")) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
