@@ -93,8 +93,9 @@ func (s *Server) Options() rueidis.ClientOption {
 	}
 }
 
-// Client returns a new Client on this server, closed when the test ends. Clients behave
-// like different processes. A Client logs nothing, unless an option sets a logger.
+// Client returns a new Client on this server, closed when the test of [NewServer] ends: a Server keeps
+// that test's TB, and its methods take none. A subtest that is to close its Clients makes a Server of its
+// own. Clients behave like different processes. A Client logs nothing, unless an option sets a logger.
 func (s *Server) Client(opts ...redlatch.ConfigOption) *redlatch.Client {
 	s.tb.Helper()
 	cfg := redlatch.Config{Redis: s.Options(), Logger: slog.New(slog.DiscardHandler)}

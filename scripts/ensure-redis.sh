@@ -27,7 +27,7 @@ if [ -n "${REDLATCH_TEST_SERVER:-}" ] || has redis-server || has valkey-server; 
 link() {
   program=$(command -v "$1") && mkdir -p "$bin" && ln -sf "$program" "$bin/$2" || return 1
   if "$bin/$2" --version </dev/null 2>/dev/null | grep -qi 'server v='; then
-    say "$2 is $program"
+    say "found $1, which is $2 by another name"
     return 0
   fi
   rm -f "$bin/$2"
