@@ -85,7 +85,11 @@ func (e *NotAcquiredError) Error() string {
 		}
 	}
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		why := e.Err.Error()
+		if un, ok := errors.AsType[*UnavailableError](e.Err); ok && un.Name == e.Name { // what it begins with is said above
+			why = strings.Replace(why, un.begins(), "", 1)
+		}
+		b.WriteString(": " + why)
 	}
 	return quote.Line(b.String())
 }
@@ -147,7 +151,11 @@ func (e *UnavailableError) Error() string {
 	for i, n := range e.Nodes {
 		parts[i] = n.Error()
 	}
-	return quote.Line(fmt.Sprintf("redlatch: %s: server unavailable: %s", operation(e.Op, e.Name), strings.Join(parts, "; ")))
+	return quote.Line(e.begins() + strings.Join(parts, "; "))
+}
+
+func (e *UnavailableError) begins() string {
+	return quote.Line("redlatch: " + operation(e.Op, e.Name) + ": server unavailable: ")
 }
 
 // Is makes errors.Is(err, [ErrUnavailable]) true.

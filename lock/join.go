@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -30,10 +31,16 @@ type joined struct{ errs []error }
 
 func (e *joined) Error() string {
 	parts := make([]string, 0, len(e.errs))
+	before := "" // what the error before begins with
 	for _, err := range e.errs {
-		if text := quote.Line(err.Error()); !slices.Contains(parts, text) { // a loss may be the work's error and the Unlock's
-			parts = append(parts, text)
+		text, begins := quote.Line(err.Error()), ""
+		if un, ok := errors.AsType[*UnavailableError](err); ok {
+			begins = un.begins()
 		}
+		if !slices.Contains(parts, text) { // a loss may be the work's error and the Unlock's
+			parts = append(parts, strings.TrimPrefix(text, before)) // several servers may have failed one lock
+		}
+		before = begins
 	}
 	return strings.Join(parts, "; ")
 }

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -103,6 +104,41 @@ func TestBusyMessageNamesTheHolderAndWhatIsKnown(t *testing.T) {
 func TestUnavailableIsNotSaidToBeBusy(t *testing.T) {
 	err := &lock.NotAcquiredError{Name: "l", Holder: "a:1", Age: 2 * time.Second, Remaining: time.Second, Err: lock.ErrUnavailable}
 	const want = `redlatch: lock "l" unavailable, held by a:1 for up to 1s, as seen 2s ago: redlatch: server unavailable`
+	if got := err.Error(); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// TestUnavailableNamesTheLockOnce: the line says of a wait that a server's failure ended which lock, and why, and
+// neither twice. What failed on another lock, of a set, keeps its name.
+func TestUnavailableNamesTheLockOnce(t *testing.T) {
+	ended := func(name string) error {
+		un := &lock.UnavailableError{Name: name, Op: "acquire", Nodes: []lock.NodeError{
+			{Node: "a:1", Err: errors.New("refused")}, {Node: "b:2", Err: errors.New("silent")},
+		}}
+		return &lock.NotAcquiredError{Name: "l\n", Err: lock.Join(context.DeadlineExceeded, un)}
+	}
+	for name, want := range map[string]string{
+		"l\n":     `redlatch: lock "l\n" unavailable: context deadline exceeded; a:1: refused; b:2: silent`,
+		"[l\n m]": `redlatch: lock "l\n" unavailable: context deadline exceeded; redlatch: acquire of lock "[l\n m]": server unavailable: a:1: refused; b:2: silent`,
+	} {
+		if got := ended(name).Error(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
+// TestJoinNamesALockOnce: several servers that fail one Unlock of a quorum are told as those that fail one acquisition;
+// of a set's locks each is named.
+func TestJoinNamesALockOnce(t *testing.T) {
+	failed := func(op, name, node string) error {
+		return &lock.UnavailableError{Op: op, Name: name, Nodes: []lock.NodeError{{Node: node, Err: errors.New("silent")}}}
+	}
+	err := lock.Join(failed("release", "q", "a:1"), failed("release", "q", "b:2"), failed("release", "r", "b:2"),
+		errors.New("other"), failed("release", "r", "c:3"))
+	const want = `redlatch: release of lock "q": server unavailable: a:1: silent; b:2: silent; ` +
+		`redlatch: release of lock "r": server unavailable: b:2: silent; other; ` +
+		`redlatch: release of lock "r": server unavailable: c:3: silent`
 	if got := err.Error(); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

@@ -231,7 +231,7 @@ func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
 	}
 	out := &lock.NotAcquiredError{Name: m.name}
 	var busy *lock.NotAcquiredError
-	if errors.As(known, &busy) {
+	if errors.As(known, &busy) && busy.Holder != "" { // else the set is what is not available
 		*out = *busy
 	}
 	out.Err = &lock.UnavailableError{Name: m.name, Op: "acquire", Nodes: away}

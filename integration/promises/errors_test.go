@@ -91,6 +91,7 @@ func TestErrorsSayWhatIs(t *testing.T) {
 				if !is || len(detail.Nodes) == 0 || detail.Nodes[0].Err == nil {
 					t.Errorf("%s: %+v", what, detail)
 				}
+				namesOnce(t, what, err)
 			}
 			l := x.Lock(name).(operated)
 			_, err := l.State(t.Context())
@@ -129,6 +130,7 @@ func TestErrorsSayWhatIs(t *testing.T) {
 				}
 				want(t, "one attempt", err, redlatch.ErrUnavailable)
 				wantNot(t, "one attempt", err, notBusy...)
+				namesOnce(t, "one attempt", err)
 			}
 			for range 2 {
 				began := time.Now()
@@ -138,6 +140,9 @@ func TestErrorsSayWhatIs(t *testing.T) {
 				}
 				want(t, "Unlock", err, redlatch.ErrUnavailable)
 				wantNot(t, "Unlock", err, notBusy...)
+				if quorum(x) {
+					namesOnce(t, "Unlock", err) // of a set each member is named
+				}
 				ended(t, h, redlatch.ErrUnlocked)
 			}
 			for _, s := range x.Servers {
@@ -200,4 +205,12 @@ func TestErrorsSayWhatIs(t *testing.T) {
 			want(t, "State", err, nil)
 		},
 	})
+}
+
+// namesOnce: the text of an outage says once on which lock, or set of locks.
+func namesOnce(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil && strings.Count(err.Error(), `lock "`) != 1 {
+		t.Errorf("%s: %v", what, err)
+	}
 }
