@@ -117,9 +117,7 @@ func TestOpenRefusesURLs(t *testing.T) {
 // Those that act are accepted.
 func TestOpenTakesParameters(t *testing.T) {
 	client, err := redlatch.Open(redisURL + "/3?dial_timeout=2s&write_timeout=2s&client_name=shop&protocol=2&max_retries=0&client_cache=0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -83,9 +83,7 @@ func TestRunWritesBenchmarks(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	args := "-rounds 2 -duration 50ms -only ^uncontended/16$ -contenders ^limit$|^redislock$ -cpuprofile "
-	if err := run(t.Context(), append(strings.Fields(args), dir), &out, t.Output()); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, run(t.Context(), append(strings.Fields(args), dir), &out, t.Output()))
 	header, found := 0, 0
 	for line := range strings.Lines(out.String()) {
 		line = strings.TrimSuffix(line, "\n")

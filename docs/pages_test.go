@@ -33,9 +33,7 @@ func files(t *testing.T, ending string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return found
 }
 
@@ -43,9 +41,7 @@ func files(t *testing.T, ending string) []string {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path))) // #nosec G304 -- a file of this repository
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return string(text)
 }
 

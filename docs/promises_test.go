@@ -69,9 +69,7 @@ func promises(t *testing.T) string {
 	chapter := ""
 	for _, file := range tests {
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		section := ""
 		for _, decl := range parsed.Decls {
 			f, ok := decl.(*ast.FuncDecl)

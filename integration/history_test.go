@@ -39,9 +39,7 @@ func evict(t *testing.T, holder, op *redlatch.Client, name string, opts ...redla
 func evictions(t *testing.T, c *redlatch.Client, name string, most int) []redlatch.Eviction {
 	t.Helper()
 	got, err := c.Evictions(t.Context(), name, most)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return got
 }
 

@@ -19,9 +19,7 @@ func inName(name string) func(*redlatch.Config) {
 func inLook(t *testing.T, c *redlatch.Client, name string) redlatch.Inspection {
 	t.Helper()
 	in, err := c.Inspect(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return in
 }
 
@@ -148,9 +146,7 @@ func TestInspectReadersAndDowngrade(t *testing.T) {
 			t.Errorf("in the list: %d readers, %d shown, %v", in.HolderCount, len(in.Holders), err)
 		}
 	}
-	for _, h := range holds {
-		bed.Unlock(t, h)
-	}
+	bed.Unlock(t, holds...)
 }
 
 // UnlockTimeout limits a call as a whole, however many questions it asks: here each answer comes late,

@@ -74,9 +74,7 @@ func TestLocks(t *testing.T) {
 	for _, err := range c.Locks(ended, "*") {
 		bed.Want(t, err, context.Canceled)
 	}
-	for _, h := range holds {
-		bed.Unlock(t, h)
-	}
+	bed.Unlock(t, holds...)
 	c.Close()
 	for _, err := range c.Locks(ctx, "*") {
 		bed.Want(t, err, redlatch.ErrClosed)

@@ -29,19 +29,6 @@ func rlUnlockTimeout(d time.Duration) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.UnlockTimeout = d }
 }
 
-// rlLoaded starts a server that knows the scripts, so that traps for EVALSHA see each
-// command once and not a NOSCRIPT answer first.
-func rlLoaded(t *testing.T) *testbed.Server {
-	t.Helper()
-	s := bed.Server(t)
-	for _, script := range []*luascript.Script{
-		luascript.Acquire, luascript.Reenter, luascript.Release, luascript.Renew, luascript.State,
-	} {
-		s.Do(t, "SCRIPT", "LOAD", script.Body)
-	}
-	return s
-}
-
 // rlSubscribed waits until n connections listen to the lock's messages, or are called when it is free.
 func rlSubscribed(t *testing.T, s *testbed.Server, name string, n int64) {
 	t.Helper()
@@ -54,9 +41,7 @@ func rlSubscriptions(t *testing.T, s *testbed.Server, name string) (n int64) {
 		if channel == luascript.LockChannel(name) || strings.HasPrefix(channel, luascript.CallChannel(name)) {
 			msg := s.Do(t, "PUBSUB", "NUMSUB", channel)
 			counts, err := msg.AsIntMap()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			n += counts[channel]
 		}
 	}

@@ -23,7 +23,7 @@ func next(ctx context.Context, t *testing.T, l redlatch.Locker) (got <-chan bed.
 // Goroutines of one process pass the lock on to each other: many turns cost few
 // commands, and nobody is inside beside another one.
 func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	// A turn on a busy machine may take longer than the usual tenure, and would end it.
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Tenure = 300 * time.Millisecond })
 	before := s.CommandStats(t)
@@ -71,12 +71,10 @@ func TestALongerLeaseIsNotPassedOn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := rlLoaded(t)
+			s := bed.Loaded(t)
 			c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = leaseTime, leaseTime/3 })
 			h := bed.Lock(t, t.Context(), c.RLock("l"))
-			if err := raise(c.RLock("l"), h); err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, raise(c.RLock("l"), h))
 			got := next(t.Context(), t, c.RLock("l"))
 			bed.Unlock(t, h)
 			passed := bed.Hold(t, got)

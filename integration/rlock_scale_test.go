@@ -14,7 +14,7 @@ import (
 
 // 10,000 holds: no goroutine and no connection more, renewals batched and spread.
 func TestRLockTenThousandHolds(t *testing.T) {
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	const n, lease, window = 10_000, 16 * time.Second, 8 * time.Second
 	c := rlClient(t, s.Addr(), rlLease(lease), rlUnlockTimeout(time.Minute)) // 10,000 at once
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))

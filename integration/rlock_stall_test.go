@@ -18,7 +18,7 @@ import (
 func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const lease = 16 * time.Second // a quarter of it is silence: this machine may take over a second of that
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	p := testbed.NewProxy(t, s.Addr())
 	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience))
 	holds := make([]redlatch.Hold, 20)
@@ -37,9 +37,7 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	}
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("other")))
 	p.Delay(testbed.Replies, 0)
-	for _, h := range holds {
-		bed.Unlock(t, h)
-	}
+	bed.Unlock(t, holds...)
 }
 
 // The first answers of a new connection are as late as those of the old one: it is not
@@ -47,7 +45,7 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 	t.Parallel()
 	const lease = 20 * time.Second // a quarter of it is silence, and this machine may take 1.5 s of that
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	p := testbed.NewProxy(t, s.Addr())
 	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = lease / 4 // by default 4 s at most
@@ -90,7 +88,5 @@ func TestRLockFrozenServerLosesNothing(t *testing.T) {
 			return true
 		})
 	}
-	for _, h := range holds {
-		bed.Unlock(t, h)
-	}
+	bed.Unlock(t, holds...)
 }

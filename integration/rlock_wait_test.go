@@ -18,7 +18,7 @@ import (
 // 10,000 goroutines wait on one lock: one subscription, two connections, all are
 // served, in the order in which they came.
 func TestRLockTenThousandWaiters(t *testing.T) {
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	c := rlClient(t, s.Addr())
 	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	// The first 200 come one after the other, so that their order is known.
@@ -116,7 +116,7 @@ func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
 // While a lock is held for long, the waiters of a process look once a second, together.
 func TestRLockWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	c := rlClient(t, s.Addr(), rlLease(10*time.Minute)) // no renewal comes meanwhile
 	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	before := s.CommandStats(t)
@@ -147,7 +147,7 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 // not have that hold checked again and again.
 func TestCalledBesideAnOwnHoldIsNoPoll(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	const java = "8743c9c0-0795-4907-87fd-6c719a6b4586:42"
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	c := rlClient(t, s.Addr(), rlLease(10*time.Minute)) // no renewal comes meanwhile
 	listens := func(channel string) {
 		t.Helper()

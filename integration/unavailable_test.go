@@ -16,7 +16,7 @@ import (
 // others of the process, or got no place to send; and nothing is left of any, nor sent for it any more.
 func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	t.Parallel()
-	s := rlLoaded(t)
+	s := bed.Loaded(t)
 	c := rlClient(t, s.Addr(), rlLease(time.Minute), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = 20 * time.Second // until the connection is given up; silence counts after a second
 	})

@@ -17,9 +17,7 @@ func TestDocumentedCommands(t *testing.T) {
 	n := 0
 	for _, path := range []string{"docs/OPERATIONS.md", "deploy/README.md", "deploy/redlatch-serve.service", "README.md"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		shown := !strings.HasSuffix(path, ".md") // in a page, what stands in a block of code
 		for line := range strings.Lines(string(text)) {
 			line = strings.TrimPrefix(strings.TrimSpace(line), "ExecStart=/usr/local/bin/")
@@ -74,9 +72,7 @@ func TestImagesArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`@sha256:[0-9a-f]{64}( AS \w+)?$`)
 	for path, users := range map[string]int{"deploy/Containerfile": 1, "deploy/cronjob.yaml": 1, "examples/observability/compose.yaml": 5} {
 		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		for line := range strings.Lines(string(text)) {
 			words := strings.TrimSpace(line)
 			image, ok := strings.CutPrefix(words, "image: ")

@@ -23,9 +23,7 @@ import (
 func TestRunbookOutputs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "OPERATIONS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	at := time.Date(2026, time.November, 22, 3, 11, 11, 947_000_000, time.Local)
 	ago := func(d time.Duration) time.Time { return at.Add(-d) }
 	const seven, two = "343714c0-5d1f-4c0a-9b6e-2f6c1d2a9e11", "a09f4338-bf39-4519-bf9b-dae22584e1f5"

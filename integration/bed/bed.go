@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -201,6 +202,20 @@ func Server(t *testing.T, others ...string) *testbed.Server {
 	return s
 }
 
+// Loaded starts such a server that knows the scripts, so that a trap catches a command that runs, and each once.
+func Loaded(t *testing.T, others ...string) *testbed.Server {
+	t.Helper()
+	s := Server(t, others...)
+	for _, script := range []*luascript.Script{
+		luascript.Acquire, luascript.Reenter, luascript.Release, luascript.Renew, luascript.State,
+		luascript.RWRead, luascript.RWWrite, luascript.RWReenter, luascript.RWRenew, luascript.RWRefresh,
+		luascript.RWReadRelease, luascript.RWWriteRelease, luascript.Once, luascript.OnceUndo, luascript.OnceReset,
+	} {
+		s.Do(t, "SCRIPT", "LOAD", script.Body)
+	}
+	return s
+}
+
 // Fresh makes new clients that go through the proxies.
 func (x *Site) Fresh(t *testing.T, change ...func(*redlatch.Config)) []*redlatch.Client {
 	t.Helper()
@@ -322,13 +337,18 @@ func Run(acquire func() (redlatch.Hold, error)) chan Attempt {
 // Get waits for what Async came to.
 func Get(t *testing.T, from <-chan Attempt) Attempt {
 	t.Helper()
-	timer := time.NewTimer(Patience)
+	return getWithin(t, Patience, from)
+}
+
+func getWithin(t *testing.T, limit time.Duration, from <-chan Attempt) Attempt {
+	t.Helper()
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case got := <-from:
 		return got
 	case <-timer.C:
-		t.Fatalf("the acquisition does not return within %v", Patience)
+		t.Fatalf("the acquisition does not return within %v", limit)
 		return Attempt{}
 	}
 }
@@ -342,7 +362,13 @@ func Lock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redlatch
 // Hold waits for the hold that Async gets.
 func Hold(t *testing.T, from <-chan Attempt) redlatch.Hold {
 	t.Helper()
-	got := Get(t, from)
+	return HoldWithin(t, Patience, from)
+}
+
+// HoldWithin waits for a hold that must come in this time.
+func HoldWithin(t *testing.T, limit time.Duration, from <-chan Attempt) redlatch.Hold {
+	t.Helper()
+	got := getWithin(t, limit, from)
 	if got.Err != nil {
 		t.Fatalf("Lock: %v", got.Err)
 	}
@@ -350,11 +376,13 @@ func Hold(t *testing.T, from <-chan Attempt) redlatch.Hold {
 	return got.Hold
 }
 
-// Unlock unlocks, and fails the test if the lock was not held until now.
-func Unlock(t *testing.T, h redlatch.Hold) {
+// Unlock unlocks, and fails the test if one of the locks was not held until now.
+func Unlock(t *testing.T, holds ...redlatch.Hold) {
 	t.Helper()
-	if err := h.Unlock(context.Background()); err != nil {
-		t.Fatalf("Unlock: %v", err)
+	for _, h := range holds {
+		if err := h.Unlock(context.Background()); err != nil {
+			t.Fatalf("Unlock: %v", err)
+		}
 	}
 }
 
@@ -410,6 +438,17 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", Patience, what)
 		}
+	}
+}
+
+// Listeners waits until so many clients are to be called on each server when the lock is free. A subscription lingers
+// for half a second.
+func Listeners(t *testing.T, n int, name string, on ...*testbed.Server) {
+	t.Helper()
+	for _, s := range on {
+		Eventually(t, fmt.Sprintf("%d subscriptions of %s", n, name), func() bool {
+			return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel(name)+"*")) == n
+		})
 	}
 }
 

@@ -51,9 +51,7 @@ func TestSubscriptionsEndBesideABusyServer(t *testing.T) {
 			close(over)
 			hog.Wait()
 			next := bed.Async(t.Context(), c.RLock("n0"))
-			for _, h := range holds {
-				bed.Unlock(t, h)
-			}
+			bed.Unlock(t, holds...)
 			bed.Unlock(t, bed.Hold(t, next))
 			calls := s.CommandStats(t).Calls
 			if n := calls["unsubscribe"] + calls["sunsubscribe"] + calls["punsubscribe"]; n > 0 {

@@ -72,9 +72,7 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 		}
 		bed.Eventually(t, fmt.Sprintf("%d waiters in State", len(stays)), func() bool {
 			st, err := l.State(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			return st.QueueLength == len(stays) && len(st.Queue) == len(stays)
 		})
 	}

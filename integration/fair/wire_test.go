@@ -103,9 +103,7 @@ return head or ''`, luascript.LockChannel(name)+":")
 func score(t *testing.T, s *testbed.Server, field string) time.Time {
 	t.Helper()
 	ms, err := strconv.ParseFloat(s.Text(t, "ZSCORE", scoresKey, field), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return time.UnixMilli(int64(ms))
 }
 

@@ -58,14 +58,10 @@ var crowdFaults = []fault{
 // hear has heard called at each call of a client, until the function that it returns is.
 func (w *world) hear(s *testbed.Server, id string, heard func()) (end func()) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testbed.Must(w.t, err)
 	dc, release := client.Dedicate()
 	dc.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) { heard() }})
-	if err := dc.Do(w.t.Context(), dc.B().Subscribe().Channel(luascript.CallChannel(crowdLock)+id).Build()).Error(); err != nil {
-		w.t.Fatal(err)
-	}
+	testbed.Must(w.t, dc.Do(w.t.Context(), dc.B().Subscribe().Channel(luascript.CallChannel(crowdLock)+id).Build()).Error())
 	return func() { dc.Close(); release(); client.Close() }
 }
 

@@ -241,9 +241,7 @@ func (w *world) stop() *history {
 func (w *world) visitor() *redlatch.Client {
 	p := party{args: workArgs{Sentinel: w.guard != nil, Lease: w.p.lease}}
 	c, err := redlatch.New(p.config(w.addrs()))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testbed.Must(w.t, err)
 	return c
 }
 

@@ -32,7 +32,7 @@ func TestQuorumWaitersOfClosedClients(t *testing.T) {
 				}
 			}
 			wait(1)
-			listeners(t, 1, "q", x.Servers...)
+			bed.Listeners(t, 1, "q", x.Servers...)
 			wait(3) // they stand behind it, or are about to
 			ends := slices.Clone(x.Through)
 			slices.SortFunc(ends, func(a, b *redlatch.Client) int { return strings.Compare(a.ID(), b.ID()) })
@@ -97,10 +97,10 @@ func TestClosedClientEndsTheNextTry(t *testing.T) {
 				var front <-chan bed.Attempt
 				if strings.HasSuffix(name, "stands in line") {
 					front = bed.Async(ctx, majority(cs))
-					listeners(t, 1, "q", list[0])
+					bed.Listeners(t, 1, "q", list[0])
 				}
 				got := bed.Async(t.Context(), tc.asked(cs))
-				listeners(t, 1, tc.of, list[tc.at])
+				bed.Listeners(t, 1, tc.of, list[tc.at])
 				time.Sleep(20 * time.Millisecond) // so that most runs find it waiting; it is right without
 				for _, i := range tc.ends {
 					end(cs[i])

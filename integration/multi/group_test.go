@@ -38,9 +38,9 @@ func TestNothingKeptBesideABusyMember(t *testing.T) {
 			free(t, on[0], name[0])
 			free(t, on[2], name[2])
 
-			listeners(t, 0, name[1], on[1])
+			bed.Listeners(t, 0, name[1], on[1])
 			got := bed.Async(t.Context(), m)
-			listeners(t, 1, name[1], on[1])
+			bed.Listeners(t, 1, name[1], on[1])
 			becomeFree(t, name[0], on[0]) // a round may be under way
 			becomeFree(t, name[2], on[2])
 			for range 20 {
@@ -50,10 +50,10 @@ func TestNothingKeptBesideABusyMember(t *testing.T) {
 			blocked(t, got)
 			a := bed.Lock(t, t.Context(), others[0].RLock(name[0]))
 			bed.Unlock(t, b)
-			listeners(t, 1, name[0], on[0])
+			bed.Listeners(t, 1, name[0], on[0])
 			becomeFree(t, name[1], on[1])
 			bed.Unlock(t, a)
-			h := soon(t, got)
+			h := bed.HoldWithin(t, woken, got)
 			for i, n := range name {
 				held(t, on[i], n)
 			}
@@ -172,9 +172,7 @@ func TestRemainingOfTheWhole(t *testing.T) {
 				return err == nil && st.Held && st.Remaining <= tc.want && st.Remaining >= tc.want-bed.Patience
 			})
 		}
-		for _, h := range holds {
-			bed.Unlock(t, h)
-		}
+		bed.Unlock(t, holds...)
 	}
 }
 
@@ -214,7 +212,7 @@ func TestEveryKindOfMember(t *testing.T) {
 	// A quorum is waited for by its own means.
 	hu := bed.Lock(t, t.Context(), others[1].RLock("u"))
 	got = bed.Async(t.Context(), m)
-	listeners(t, 1, "u", list[1])
+	bed.Listeners(t, 1, "u", list[1])
 	for _, name := range []string{"a", "b", "f", "o", "rw"} {
 		becomeFree(t, name, list[0])
 	}
@@ -240,7 +238,7 @@ func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 			before := bed.Lock(t, t.Context(), cs[0].RLock("before"))
 			busy := bed.Lock(t, t.Context(), bed.Client(t, list[0].Addr()).RLock("l"))
 			got := bed.Async(context.WithoutCancel(before.Context()), whole(cs))
-			listeners(t, 1, "l", list[0])
+			bed.Listeners(t, 1, "l", list[0])
 			bed.Unlock(t, before)
 			bed.Unlock(t, busy)
 			h := bed.Hold(t, got)
@@ -367,9 +365,7 @@ func TestNoLivelockInQueues(t *testing.T) {
 				return i.QueueLength == crowd
 			})
 		}
-		for _, h := range holds {
-			bed.Unlock(t, h)
-		}
+		bed.Unlock(t, holds...)
 		for range n * crowd {
 			select {
 			case err := <-done:

@@ -2,14 +2,12 @@ package multi
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
-	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/multilock"
 )
@@ -144,17 +142,6 @@ func plain(c *redlatch.Client, names ...string) []redlatch.Member {
 	return out
 }
 
-// listeners waits until so many clients listen to a lock's unlock messages on each server. A subscription lingers for
-// half a second.
-func listeners(t *testing.T, n int, name string, on ...*testbed.Server) {
-	t.Helper()
-	for _, s := range on {
-		bed.Eventually(t, fmt.Sprintf("%d subscriptions of %s", n, name), func() bool {
-			return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel(name)+"*")) == n
-		})
-	}
-}
-
 func held(t *testing.T, s *testbed.Server, names ...string) {
 	t.Helper()
 	for _, n := range names {
@@ -198,15 +185,4 @@ func blocked(t *testing.T, c <-chan bed.Attempt) {
 		t.Fatalf("Lock returned early: %v", r.Err)
 	default:
 	}
-}
-
-// soon waits for a hold that a message brings.
-func soon(t *testing.T, c <-chan bed.Attempt) redlatch.Hold {
-	t.Helper()
-	began := time.Now()
-	h := bed.Hold(t, c)
-	if took := time.Since(began); took > woken {
-		t.Errorf("woken after %v", took)
-	}
-	return h
 }

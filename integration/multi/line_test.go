@@ -26,7 +26,7 @@ func TestQuorumOwnersEnterTogether(t *testing.T) {
 	q, job := x.Lock("q"), redlatch.WithOwner(t.Context(), "job")
 	other := bed.Lock(t, t.Context(), x.Beside("q"))
 	first := bed.Async(job, q)
-	listeners(t, 1, "q", x.Servers...)
+	bed.Listeners(t, 1, "q", x.Servers...)
 	between := bed.Async(t.Context(), q)
 	standing(t, 1)
 	second := bed.Async(job, q)
@@ -79,7 +79,7 @@ func TestErrorsOfAQuorumsLine(t *testing.T) {
 			defer leave()
 			first := bed.Async(ctx, x.Lock("q"))
 			if what == "who holds the lock" {
-				listeners(t, 1, "q", x.Servers...) // it waits, and has the turn
+				bed.Listeners(t, 1, "q", x.Servers...) // it waits, and has the turn
 			}
 			bed.Eventually(t, "it hears "+what, func() bool {
 				_, err := x.Lock("q").TryLock(t.Context(), 300*time.Millisecond, 0)
@@ -117,7 +117,7 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 			bed.Unlock(t, bed.Lock(t, t.Context(), redlatch.QuorumLock(members...))) // a majority will do from here on
 			b, c := bed.Lock(t, t.Context(), members[1]), bed.Lock(t, t.Context(), members[2])
 			quorum := bed.Async(t.Context(), redlatch.QuorumLock(members...))
-			listeners(t, 1, name, list...)
+			bed.Listeners(t, 1, name, list...)
 			becomeFree(t, name, list[0]) // it can't have it alone
 			a, err := whole(members[0]).TryLock(t.Context(), woken, 0)
 			if err != nil {
@@ -130,7 +130,7 @@ func TestNobodyWaitsBehindAQuorum(t *testing.T) {
 			bed.Unlock(t, a)
 			bed.Unlock(t, bed.Hold(t, behind))
 			bed.Unlock(t, b)
-			bed.Unlock(t, soon(t, quorum))
+			bed.Unlock(t, bed.HoldWithin(t, woken, quorum))
 			bed.Unlock(t, c)
 		})
 	}
@@ -186,9 +186,9 @@ func TestSplitVotes(t *testing.T) {
 	}
 	ha, hb := bed.Lock(t, t.Context(), of(0, 1)), bed.Lock(t, t.Context(), of(2, 3))
 	got := bed.Async(t.Context(), x.Lock("q"))
-	listeners(t, 1, "q", x.Servers[0])
+	bed.Listeners(t, 1, "q", x.Servers[0])
 	bed.Unlock(t, ha)
-	bed.Unlock(t, soon(t, got))
+	bed.Unlock(t, bed.HoldWithin(t, woken, got))
 	bed.Unlock(t, hb)
 }
 
@@ -202,9 +202,7 @@ func TestAQuorumLeavesNoPlaceWhereItWasRefused(t *testing.T) {
 			x := quorums(t, 3)
 			other := bed.Lock(t, t.Context(), x.Direct[2].RLock("q"))
 			h, err := x.Lock("q").TryLock(t.Context(), wait, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			bed.Eventually(t, "nobody waits at the third server", func() bool {
 				return x.Servers[2].Int(t, "EXISTS", "redlatch_wait:{q}") == 0
 			})

@@ -42,7 +42,7 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 	stand(t, list, "readers", 2)
 	blocked(t, r1)
 	bed.Unlock(t, w)
-	h1, h2 := soon(t, r1), soon(t, r2)
+	h1, h2 := bed.HoldWithin(t, woken, r1), bed.HoldWithin(t, woken, r2)
 	bed.Unlock(t, bed.Lock(t, h1.Context(), read))
 
 	next := bed.Async(t.Context(), otherWrite)
@@ -50,7 +50,7 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 	stand(t, list, "writers", 1)
 	blocked(t, next)
 	bed.Unlock(t, h2)
-	w2 := soon(t, next)
+	w2 := bed.HoldWithin(t, woken, next)
 	if w2.Token() <= w.Token() {
 		t.Errorf("token %d after %d", w2.Token(), w.Token())
 	}
@@ -86,7 +86,7 @@ func TestQuorumUpgradeIsRefusedPastWaitingWriters(t *testing.T) {
 			}
 			h := bed.Lock(t, t.Context(), has)
 			waiting := bed.Async(t.Context(), asks)
-			listeners(t, 1, "rw", list...)
+			bed.Listeners(t, 1, "rw", list...)
 			again, err := asks.TryLock(h.Context(), bed.Patience, 0)
 			bed.Want(t, err, refused)
 			blocked(t, waiting)

@@ -130,9 +130,7 @@ func TestQuorumTokensIncrease(t *testing.T) {
 		if have <= nodes/2 {
 			t.Fatalf("step %d: the token stands on %d nodes", step, have)
 		}
-		for _, h := range append(blockers, again, h) {
-			bed.Unlock(t, h)
-		}
+		bed.Unlock(t, append(blockers, again, h)...)
 		p := rand.Perm(nodes)
 		switch {
 		case step%3 == 0:

@@ -30,13 +30,7 @@ const hour = time.Hour
 
 func server(t *testing.T) *testbed.Server {
 	t.Helper()
-	s := bed.Server(t, "redlatch_once:", "runs")
-	for _, script := range []*luascript.Script{
-		luascript.Once, luascript.OnceUndo, luascript.OnceReset, luascript.Acquire, luascript.Release, luascript.Renew,
-	} {
-		s.Do(t, "SCRIPT", "LOAD", script.Body)
-	}
-	return s
+	return bed.Loaded(t, "redlatch_once:", "runs")
 }
 
 func leaseTime(d time.Duration) func(*redlatch.Config) {
@@ -51,9 +45,7 @@ func nothing(context.Context) error { return nil }
 func must(t *testing.T, o *redlatch.Once, period time.Duration) (ran bool) {
 	t.Helper()
 	ran, err := o.Do(t.Context(), period, nothing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return ran
 }
 

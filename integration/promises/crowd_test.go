@@ -107,15 +107,11 @@ func (k crowd) add(t *testing.T, s *testbed.Server, place, entry string) {
 func (k crowd) standsStill(t *testing.T, s *testbed.Server) {
 	t.Helper()
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	dc, release := c.Dedicate()
 	dc.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
 	id, _, _ := strings.Cut(k.stranger, ":")
-	if err := dc.Do(t.Context(), dc.B().Subscribe().Channel(luascript.CallChannel("l")+id+k.ending).Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, dc.Do(t.Context(), dc.B().Subscribe().Channel(luascript.CallChannel("l")+id+k.ending).Build()).Error())
 	t.Cleanup(func() { dc.Close(); release(); c.Close() })
 }
 

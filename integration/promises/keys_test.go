@@ -57,9 +57,7 @@ func TestKeysOfALockAreNoLocks(t *testing.T) {
 	for _, w := range waiting {
 		want(t, "a waiter that nobody disturbed", bed.Get(t, w).Err, context.Canceled)
 	}
-	for _, h := range holds {
-		bed.Unlock(t, h)
-	}
+	bed.Unlock(t, holds...)
 	s.Do(t, "DEL", "redlatch_once:{job}")
 }
 

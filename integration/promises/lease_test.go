@@ -84,9 +84,7 @@ func TestLeases(t *testing.T) {
 			bed.Unlock(t, outer)
 			left(5 * time.Minute)
 			atMost(watched, time.Minute)
-			if err := watched.Extend(t.Context(), 10*time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, watched.Extend(t.Context(), 10*time.Minute))
 			bed.Unlock(t, shorter)
 			left(10 * time.Minute) // the unlock of another hold keeps what Extend promised
 			if left := time.Until(watched.ValidUntil()); left < 9*time.Minute {

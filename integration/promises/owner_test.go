@@ -36,9 +36,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			bed.Unlock(t, b)
 			refused(t, x.Beside(name+"a"))
 			refused(t, x.Beside(name+"b"))
-			for _, h := range append(again, h) {
-				bed.Unlock(t, h)
-			}
+			bed.Unlock(t, append(again, h)...)
 		},
 		"nested holds are unlocked in any order, each once": func(t *testing.T, x *bed.Site, name string) {
 			first := bed.Lock(t, t.Context(), x.Lock(name))

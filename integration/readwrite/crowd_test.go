@@ -56,13 +56,13 @@ func TestWritersBesideAnotherLibrary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Loaded(t)
 			w := meets(t, s)
 			bed.Eventually(t, "the foreign channel is heard", func() bool { return heard(t, s, channel) >= 1 })
 			s.AwaitQuiet(t)
 			s.Do(t, "DEL", "n", "{n}:"+foreign+":rwlock_timeout:1")
 			s.Do(t, "PUBLISH", channel, "1")
-			bed.Unlock(t, within(t, atOnce, w))
+			bed.Unlock(t, bed.HoldWithin(t, atOnce, w))
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestReadersLookWhetherTheWriterLives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Loaded(t)
 			free := tc.before(t, s)
 			if tc.heard {
 				hears(t, s, stranger)
@@ -122,7 +122,7 @@ func TestReadersLookWhetherTheWriterLives(t *testing.T) {
 			s.AwaitQuiet(t)
 			blocked(t, "the reader", reader)
 			free()
-			bed.Unlock(t, within(t, tc.limit, reader))
+			bed.Unlock(t, bed.HoldWithin(t, tc.limit, reader))
 		})
 	}
 }
@@ -148,7 +148,7 @@ func writesFor(lease time.Duration) func(t *testing.T, s *testbed.Server) func()
 func TestReadersLookTogether(t *testing.T) {
 	t.Parallel()
 	const readers, seconds = 100, 3
-	s := server(t)
+	s := bed.Loaded(t)
 	h := bed.Lock(t, t.Context(), client(t, s, time.Hour).ReadWriteLock("n").ReadLock())
 	mark(t, s, stranger)
 	c, proxy := proxied(t, s, time.Hour, 0)
@@ -168,5 +168,5 @@ func TestReadersLookTogether(t *testing.T) {
 		t.Errorf("%d commands in %d s", n, seconds)
 	}
 	bed.Unlock(t, h)
-	unlock(t, bed.Holds(t, got)...)
+	bed.Unlock(t, bed.Holds(t, got)...)
 }

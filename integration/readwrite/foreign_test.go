@@ -18,7 +18,7 @@ func TestForeignReadersAreKeptAndNoLonger(t *testing.T) {
 	t.Parallel()
 	const lease = 4 * time.Second
 	for _, longest := range []int{1, 3} {
-		s := server(t)
+		s := bed.Loaded(t)
 		l := client(t, s, 30*time.Second).ReadWriteLock("n")
 		writer := client(t, s, 0).ReadWriteLock("n", told()).WriteLock()
 		a := bed.Lock(t, t.Context(), l.ReadLock())
@@ -28,7 +28,7 @@ func TestForeignReadersAreKeptAndNoLonger(t *testing.T) {
 		b := bed.Lock(t, t.Context(), l.ReadLock())
 		next := bed.Async(t.Context(), writer)
 		waiting(t, s, "writers", 1)
-		unlock(t, a, b)
+		bed.Unlock(t, a, b)
 		if freed := time.Now(); freed.After(ends) {
 			ends = freed // the writer waits for ours, too
 		}
@@ -47,11 +47,11 @@ func TestForeignReadersAreKeptAndNoLonger(t *testing.T) {
 func TestForeignReaderIsKeptNoLongerThoughTheServerStoodStill(t *testing.T) {
 	t.Parallel()
 	const lease = 1500 * time.Millisecond
-	s := server(t)
+	s := bed.Loaded(t)
 	h := bed.Lock(t, t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n").ReadLock())
 	s.Do(t, "PEXPIRE", "n", strconv.FormatInt(s.Int(t, "PTTL", "n")+50, 10)) // it stood still for 50 ms
 	foreignReads(t, s, 1, 1, lease)
-	unlock(t, h)
+	bed.Unlock(t, h)
 	if ttl := s.Int(t, "PTTL", "n"); ttl > lease.Milliseconds() {
 		t.Errorf("the lock lasts %d ms, the foreign reader's lease was %v", ttl, lease)
 	}
@@ -61,7 +61,7 @@ func TestForeignReaderIsKeptNoLongerThoughTheServerStoodStill(t *testing.T) {
 // A foreign reader stays inside though leases are noted of a lock of that name that somebody
 // deleted, whoever is evicted, enters or leaves beside it.
 func TestForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	dead := spawn(t, s, 5*time.Second)
 	for range 3 {
 		dead.Lock(t, ask("read", 0))
@@ -78,7 +78,7 @@ func TestForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
 		t.Errorf("beside the one who was evicted the foreign reader's lock lasts %d ms, want its lease", ttl)
 	}
 	h := bed.Lock(t, t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n").ReadLock())
-	unlock(t, h)
+	bed.Unlock(t, h)
 	if ttl := s.Int(t, "PTTL", "n"); ttl < 40000 || ttl > 60000 {
 		t.Errorf("the foreign reader's lock lasts %d ms, want its lease", ttl)
 	}
@@ -91,7 +91,7 @@ func TestForeignReaderSurvivesAnEarlierLifeOfTheLock(t *testing.T) {
 // its end.
 func TestForeignRenewalsDoNotShortenOurs(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Loaded(t)
 	const check = 8 * time.Second // the first one comes after half of it
 	c := client(t, s, 3*check)
 	h := bed.Lock(t, t.Context(), c.ReadWriteLock("n").ReadLock(), redlatch.WithLease(2*time.Minute))
@@ -113,7 +113,7 @@ func TestForeignRenewalsDoNotShortenOurs(t *testing.T) {
 	if ends > before+check/4 {
 		t.Errorf("the lease ends %v later than it did", ends-before)
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 }
 
 // Renewals of foreign readers don't revive our dead ones. Redisson 3.x renews the timeout keys of
@@ -127,7 +127,7 @@ func TestForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 		lease  = 5 * time.Second
 		theirs = 10 * time.Minute
 	)
-	s := server(t)
+	s := bed.Loaded(t)
 	writer := client(t, s, 0).ReadWriteLock("n").WriteLock()
 	dead := spawn(t, s, lease)
 	dead.Lock(t, ask("read", 0))
@@ -151,7 +151,7 @@ func TestForeignRenewalsDoNotReviveOurDead(t *testing.T) {
 
 // A foreign writer's unlock wakes our waiters, of both modes.
 func TestForeignWriterWakesOurs(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, 0).ReadWriteLock("n", told())
 	s.Do(t, "HSET", "n", "mode", "write", foreign+":write", "1")
 	s.Do(t, "PEXPIRE", "n", "30000")
@@ -161,13 +161,13 @@ func TestForeignWriterWakesOurs(t *testing.T) {
 	s.AwaitQuiet(t)
 	s.Do(t, "DEL", "n")
 	s.Do(t, "PUBLISH", "redisson_rwlock:{n}", "1")
-	h1, h2 := within(t, soon, r1), within(t, soon, r2)
+	h1, h2 := bed.HoldWithin(t, soon, r1), bed.HoldWithin(t, soon, r2)
 	w := bed.Async(t.Context(), l.WriteLock())
 	waiting(t, s, "writers", 1)
 	foreignReads(t, s, 1, 1, 30*time.Second)
-	unlock(t, h1, h2)
+	bed.Unlock(t, h1, h2)
 	s.AwaitQuiet(t)
 	s.Do(t, "DEL", "n", "{n}:"+foreign+":rwlock_timeout:1", leases)
 	s.Do(t, "PUBLISH", "redisson_rwlock:{n}", "0")
-	unlock(t, within(t, soon, w))
+	bed.Unlock(t, bed.HoldWithin(t, soon, w))
 }

@@ -18,7 +18,7 @@ func TestAReaderThatDoesNotComeCostsALook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Loaded(t)
 			l := client(t, s, 0).ReadWriteLock("n", told())
 			w := bed.Lock(t, t.Context(), l.WriteLock())
 			p := spawn(t, s, 0)
@@ -30,9 +30,9 @@ func TestAReaderThatDoesNotComeCostsALook(t *testing.T) {
 			waiting(t, s, "writers", 1)
 			s.AwaitQuiet(t)
 			ends(p, t)
-			unlock(t, w)
-			unlock(t, bed.Hold(t, other))
-			unlock(t, within(t, soon, next)) // a machine that stands still makes it later
+			bed.Unlock(t, w)
+			bed.Unlock(t, bed.Hold(t, other))
+			bed.Unlock(t, bed.HoldWithin(t, soon, next)) // a machine that stands still makes it later
 		})
 	}
 }
@@ -41,7 +41,7 @@ func TestAReaderThatDoesNotComeCostsALook(t *testing.T) {
 // waited for longer: a second is for a free lock alone.
 func TestALateReaderKeepsItsTurnWhileOthersRead(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Loaded(t)
 	c, proxy := proxied(t, s, 0, 0)
 	l := client(t, s, 0).ReadWriteLock("n", told())
 	w := bed.Lock(t, t.Context(), l.WriteLock())
@@ -53,17 +53,17 @@ func TestALateReaderKeepsItsTurnWhileOthersRead(t *testing.T) {
 	waiting(t, s, "readers", 2)
 	s.AwaitQuiet(t)
 	proxy.Pause(testbed.Replies)
-	unlock(t, w)
+	bed.Unlock(t, w)
 	select {
 	case a := <-other:
 		time.Sleep(1100 * time.Millisecond) // the turn's second at a free lock
 		proxy.Resume(testbed.Replies)
-		unlock(t, within(t, soon, late), a.Hold)
-		unlock(t, bed.Hold(t, next))
+		bed.Unlock(t, bed.HoldWithin(t, soon, late), a.Hold)
+		bed.Unlock(t, bed.Hold(t, next))
 	case a := <-next: // the machine stood still, and nobody came within that second
 		proxy.Resume(testbed.Replies)
-		unlock(t, a.Hold)
-		unlock(t, bed.Hold(t, other), bed.Hold(t, late))
+		bed.Unlock(t, a.Hold)
+		bed.Unlock(t, bed.Hold(t, other), bed.Hold(t, late))
 	}
 }
 
@@ -71,7 +71,7 @@ func TestALateReaderKeepsItsTurnWhileOthersRead(t *testing.T) {
 func TestAReaderThatDoesNotComeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const skip = time.Second
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, 0).ReadWriteLock("n", told())
 	w := bed.Lock(t, t.Context(), l.WriteLock())
 	p := spawn(t, s, 0)
@@ -80,13 +80,13 @@ func TestAReaderThatDoesNotComeLeavesNothing(t *testing.T) {
 	other := bed.Async(t.Context(), l.ReadLock())
 	waiting(t, s, "readers", 2)
 	p.Kill(t)
-	unlock(t, w)
+	bed.Unlock(t, w)
 	h := bed.Hold(t, other)
 	ends := time.Now().Add(skip)
 	waiting(t, s, "turn", 1)
 	time.Sleep(time.Until(ends))
-	unlock(t, h)
-	unlock(t, bed.Lock(t, t.Context(), l.WriteLock()))
+	bed.Unlock(t, h)
+	bed.Unlock(t, bed.Lock(t, t.Context(), l.WriteLock()))
 	if s.Int(t, "EXISTS", "redlatch_rw_turn:{n}") != 0 {
 		t.Error("the turn of the dead is kept")
 	}
@@ -95,14 +95,12 @@ func TestAReaderThatDoesNotComeLeavesNothing(t *testing.T) {
 // A reader that leaves no place, as a TryLock without a wait, takes nobody else's turn, though its key has lost its TTL.
 func TestAReaderWithoutAPlaceTakesNoTurn(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Loaded(t)
 	s.Do(t, "ZADD", "redlatch_rw_turn:{n}", "9e12", foreign)
 	h, err := client(t, s, 0).ReadWriteLock("n").ReadLock().TryLock(t.Context(), 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	if s.Int(t, "DEL", "redlatch_rw_turn:{n}") != 1 {
 		t.Error("the turn was taken")
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 }

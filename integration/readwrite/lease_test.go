@@ -29,7 +29,7 @@ func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Loaded(t)
 			dead := spawn(t, s, lease)
 			dead.Lock(t, ask("read", 0))
 			field := onlyReader(t, s)
@@ -43,11 +43,11 @@ func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			got := bed.Async(t.Context(), long.ReadWriteLock("n", rwlock.WithSkipAfter(tc.skip)).WriteLock())
 			waiting(t, s, "writers", 1)
 			time.Sleep(time.Until(ends.Add(-tc.leave)))
-			unlock(t, fixed)
+			bed.Unlock(t, fixed)
 			if ttl := s.Int(t, "PTTL", "n"); ttl > lease.Milliseconds() {
 				t.Errorf("TTL %d ms after the long reader has left", ttl)
 			}
-			unlock(t, live)
+			bed.Unlock(t, live)
 			if freed := time.Now(); freed.After(ends) {
 				ends = freed // the writer waits for the living ones, too
 			}
@@ -66,13 +66,13 @@ func enters(t *testing.T, got <-chan bed.Attempt, soonest, ends time.Time) {
 	if early, late := soonest.Sub(a.At), a.At.Sub(ends); early > 10*time.Millisecond || late > soon {
 		t.Errorf("the writer entered %v before the lease had ended, %v after that", early, late)
 	}
-	unlock(t, a.Hold)
+	bed.Unlock(t, a.Hold)
 }
 
 // A short reader never shortens a long one's lease, by its renewals, its end or its unlock.
 func TestShortReaderNeverShortensALongOnes(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Loaded(t)
 	long := bed.Lock(t, t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n").ReadLock())
 	least := func(when string) {
 		t.Helper()
@@ -87,9 +87,9 @@ func TestShortReaderNeverShortensALongOnes(t *testing.T) {
 	bed.Eventually(t, "it renews", func() bool { return a.ValidUntil().After(until) })
 	least("it has renewed")
 	b := bed.Lock(t, a.Context(), quick)
-	unlock(t, b)
+	bed.Unlock(t, b)
 	least("it has given back one of two")
-	unlock(t, a)
+	bed.Unlock(t, a)
 	least("it has left")
 	fixed := bed.Lock(t, t.Context(), quick, redlatch.WithLease(50*time.Millisecond))
 	<-fixed.Context().Done()
@@ -97,7 +97,7 @@ func TestShortReaderNeverShortensALongOnes(t *testing.T) {
 		t.Error(err)
 	}
 	least("a fixed one has ended")
-	unlock(t, long)
+	bed.Unlock(t, long)
 	bed.Eventually(t, "nothing is left", func() bool { return s.Int(t, "DBSIZE") == 0 })
 }
 
@@ -106,7 +106,7 @@ func TestShortReaderNeverShortensALongOnes(t *testing.T) {
 // they did before.
 func TestPartialReleaseRenewsTheLock(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Loaded(t)
 	const lease = 30 * time.Second
 	l := client(t, s, lease).ReadWriteLock("n").ReadLock()
 	outer := bed.Lock(t, t.Context(), l)
@@ -114,14 +114,14 @@ func TestPartialReleaseRenewsTheLock(t *testing.T) {
 	time.Sleep(300 * time.Millisecond)
 	other := bed.Lock(t, t.Context(), client(t, s, lease).ReadWriteLock("n").ReadLock())
 	time.Sleep(time.Second)
-	unlock(t, inner)
+	bed.Unlock(t, inner)
 	counts := outer.ValidUntil()
 	// The answer may be late: the lock ends no later than this.
 	if ends := time.Now().Add(time.Duration(s.Int(t, "PTTL", "n")) * time.Millisecond); ends.Before(counts) {
 		t.Errorf("the lock ends %v before the instant that its holder counts on", counts.Sub(ends))
 	}
-	unlock(t, outer)
-	unlock(t, other)
+	bed.Unlock(t, outer)
+	bed.Unlock(t, other)
 }
 
 // A writer's fixed lease ends while its
@@ -129,7 +129,7 @@ func TestPartialReleaseRenewsTheLock(t *testing.T) {
 func TestWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 	t.Parallel()
 	const lease = 4 * time.Second
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, 30*time.Second).ReadWriteLock("n")
 	waits := client(t, s, 0).ReadWriteLock("n").ReadLock()
 	start := time.Now()
@@ -143,13 +143,13 @@ func TestWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 		t.Error(err)
 	}
 	busy(t, t.Context(), l.WriteLock())
-	unlock(t, other, r)
+	bed.Unlock(t, other, r)
 }
 
 // One of several readers is evicted, of this client or another one, and the others stay: the lock lasts for as long as
 // they need, no longer, and is theirs though somebody took its TTL away.
 func TestOneReaderIsEvicted(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	a, b := client(t, s, time.Hour), client(t, s, time.Hour)
 	for _, evicts := range []*redlatch.Client{a, b} {
 		for _, persists := range []bool{false, true} {
@@ -172,7 +172,7 @@ func TestOneReaderIsEvicted(t *testing.T) {
 			if err := long.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
 				t.Errorf("the evicted one's Unlock: %v", err)
 			}
-			unlock(t, stays)
+			bed.Unlock(t, stays)
 		}
 	}
 	empty(t, s)

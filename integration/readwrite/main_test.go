@@ -43,19 +43,6 @@ const (
 // message then.
 func told() redlatch.Option { return rwlock.WithSkipAfter(10 * time.Minute) }
 
-// server is a server that must be left empty, and knows the scripts, so that a trap catches a command that runs.
-func server(t *testing.T) *testbed.Server {
-	t.Helper()
-	s := bed.Server(t)
-	for _, script := range []*luascript.Script{
-		luascript.RWRead, luascript.RWWrite, luascript.RWReenter, luascript.RWRenew, luascript.RWRefresh,
-		luascript.RWReadRelease, luascript.RWWriteRelease,
-	} {
-		s.Do(t, "SCRIPT", "LOAD", script.Body)
-	}
-	return s
-}
-
 func client(t *testing.T, s *testbed.Server, lease time.Duration) *redlatch.Client {
 	t.Helper()
 	return bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.LeaseTime = lease })
@@ -74,30 +61,12 @@ func sharer(t *testing.T, s *testbed.Server, tenure time.Duration) *redlatch.Cli
 	return bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = 30*time.Second, tenure })
 }
 
-func unlock(t *testing.T, holds ...redlatch.Hold) {
-	t.Helper()
-	for _, h := range holds {
-		bed.Unlock(t, h)
-	}
-}
-
 // busy fails if the lock can be had.
 func busy(t *testing.T, ctx context.Context, l redlatch.Locker) { //nolint:revive // t first, as in testing
 	t.Helper()
 	if _, err := l.TryLock(ctx, 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Fatalf("%v, want ErrNotAcquired", err)
 	}
-}
-
-// within waits for a hold that must come in this time.
-func within(t *testing.T, limit time.Duration, from <-chan bed.Attempt) redlatch.Hold {
-	t.Helper()
-	began := time.Now()
-	h := bed.Hold(t, from)
-	if took := time.Since(began); took > limit {
-		t.Fatalf("acquired after %v, not within %v", took, limit)
-	}
-	return h
 }
 
 // blocked fails if the acquisition returns within a moment.
@@ -119,9 +88,7 @@ func waiting(t *testing.T, s *testbed.Server, who string, n int64) {
 // listening waits until n clients hear when their writer is called, and nothing is under way.
 func listening(t *testing.T, s *testbed.Server, n int) {
 	t.Helper()
-	bed.Eventually(t, fmt.Sprintf("%d writers listen", n), func() bool {
-		return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel("n")+"*")) == n
-	})
+	bed.Listeners(t, n, "n", s)
 	s.AwaitQuiet(t)
 }
 
@@ -182,14 +149,10 @@ func hears(t *testing.T, s *testbed.Server, field string) {
 	t.Helper()
 	id, _, _ := strings.Cut(field, ":")
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	dc, release := c.Dedicate()
 	dc.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
-	if err := dc.Do(t.Context(), dc.B().Subscribe().Channel(luascript.CallChannel("n")+id+":write").Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, dc.Do(t.Context(), dc.B().Subscribe().Channel(luascript.CallChannel("n")+id+":write").Build()).Error())
 	t.Cleanup(func() { dc.Close(); release(); c.Close() })
 }
 

@@ -19,7 +19,7 @@ import (
 
 // Re-entries are counted per mode, and what is left of a writer that reads is a reader.
 func TestReentryIsCountedPerMode(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, 10*time.Second).ReadWriteLock("n")
 	job := redlatch.WithOwner(t.Context(), "job")
 	w1, w2 := bed.Lock(t, job, l.WriteLock()), bed.Lock(t, job, l.WriteLock(), redlatch.WithLease(time.Minute))
@@ -28,39 +28,39 @@ func TestReentryIsCountedPerMode(t *testing.T) {
 	if err != nil || st.Mode != redlatch.ModeWrite || len(st.Holders) != 2 || st.Holders[0].Count != 2 || st.Holders[1].Count != 2 {
 		t.Fatalf("%+v, %v; want 2 holds of each mode", st, err)
 	}
-	unlock(t, w2)
+	bed.Unlock(t, w2)
 	busy(t, t.Context(), l.ReadLock())
-	unlock(t, w1)
+	bed.Unlock(t, w1)
 	if ttl := s.Int(t, "PTTL", "n"); ttl > 10000 {
 		t.Errorf("TTL %d ms, want that of the holds left", ttl)
 	}
 	r3 := bed.Lock(t, t.Context(), l.ReadLock())
 	for _, r := range []redlatch.Hold{r3, r1, r2} {
 		busy(t, t.Context(), l.WriteLock())
-		unlock(t, r)
+		bed.Unlock(t, r)
 	}
 	empty(t, s)
 }
 
 // A writer that reads and unlocks the write lock lets readers in at that moment.
 func TestDowngradeLetsReadersInAtThatMoment(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c1, c2 := client(t, s, 30*time.Second), client(t, s, 30*time.Second)
 	l1, l2 := c1.ReadWriteLock("n"), c2.ReadWriteLock("n", told())
 	w := bed.Lock(t, t.Context(), l1.WriteLock())
 	r := bed.Lock(t, w.Context(), l1.ReadLock())
 	blocked := bed.Async(t.Context(), l2.ReadLock())
 	waiting(t, s, "readers", 1)
-	unlock(t, w)
-	got := within(t, soon, blocked)
+	bed.Unlock(t, w)
+	got := bed.HoldWithin(t, soon, blocked)
 	busy(t, t.Context(), l2.WriteLock())
-	unlock(t, got, r)
+	bed.Unlock(t, got, r)
 }
 
 // The answer that refused a reader is lost, and it enters with
 // its next try: its place must not keep writers waiting.
 func TestLostRefusal(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c, proxy := proxied(t, s, 0, 0)
 	l := client(t, s, 0).ReadWriteLock("n")
 	w := bed.Lock(t, t.Context(), l.WriteLock())
@@ -68,19 +68,19 @@ func TestLostRefusal(t *testing.T) {
 	got := bed.Async(t.Context(), c.ReadWriteLock("n", rwlock.WithSkipAfter(time.Minute)).ReadLock())
 	trap.Wait(t)
 	proxy.Refuse() // it can't ask again before the unlock
-	unlock(t, w)
+	bed.Unlock(t, w)
 	proxy.Admit(t)
-	unlock(t, within(t, 10*time.Second, got))
+	bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, got))
 	if h, err := l.WriteLock().TryLock(t.Context(), 0, 0); err != nil {
 		t.Errorf("a place was left behind: %v", err)
 	} else {
-		unlock(t, h)
+		bed.Unlock(t, h)
 	}
 }
 
 // State shows each holder, and the writers that wait.
 func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	a, b := client(t, s, time.Minute), client(t, s, 30*time.Second)
 	la, lb := a.ReadWriteLock("n", redlatch.Fenced(), told()), b.ReadWriteLock("n", redlatch.Fenced(), told())
 	state := func(mode redlatch.Mode, holders int, queue ...*redlatch.Client) redlatch.State {
@@ -113,9 +113,9 @@ func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
 			t.Errorf("%+v: want %d holds and at most %v", o, count, lease)
 		}
 	}
-	unlock(t, r1, r2, r3)
+	bed.Unlock(t, r1, r2, r3)
 	for i, from := range []<-chan bed.Attempt{first, second} {
-		w := within(t, soon, from)
+		w := bed.HoldWithin(t, soon, from)
 		st := state(redlatch.ModeWrite, 1, []*redlatch.Client{b}[i:]...)
 		if h := st.Holders[0]; h.Mode != redlatch.ModeWrite || st.Token != w.Token() || strings.Contains(h.Owner, ":write") {
 			t.Errorf("a writer with token %d: %+v", w.Token(), st)
@@ -127,7 +127,7 @@ func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
 // Whoever waits on the server counts, readers also in their
 // turn, as for Client.Inspect; those whose places have ended do not, and no number is cut.
 func TestStateCountsReadersThatWait(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	a, b := client(t, s, 10*time.Second), client(t, s, 10*time.Second)
 	l := a.ReadWriteLock("n", redlatch.Fenced())
 	expect := func(what string, length, listed int) {
@@ -150,9 +150,9 @@ func TestStateCountsReadersThatWait(t *testing.T) {
 	got = append(got, bed.Async(t.Context(), b.ReadWriteLock("n").WriteLock()))
 	waiting(t, s, "writers", 1)
 	expect("three readers and a writer", 4, 1)
-	unlock(t, w)
+	bed.Unlock(t, w)
 	for _, from := range got {
-		unlock(t, bed.Hold(t, from))
+		bed.Unlock(t, bed.Hold(t, from))
 	}
 	expect("all served", 0, 0)
 
@@ -179,7 +179,7 @@ func TestStateCountsReadersThatWait(t *testing.T) {
 func TestWriterGoneWithoutAMessage(t *testing.T) {
 	for _, how := range []string{"released by one key while a cluster moved the slot", "deleted by hand"} {
 		t.Run(how, func(t *testing.T) {
-			s := server(t)
+			s := bed.Loaded(t)
 			w := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").WriteLock())
 			l := client(t, s, 0).ReadWriteLock("n")
 			waits := bed.Async(t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
@@ -195,7 +195,7 @@ func TestWriterGoneWithoutAMessage(t *testing.T) {
 			if err := w.Unlock(t.Context()); err == nil {
 				t.Error("an Unlock of what was gone reports success")
 			}
-			unlock(t, within(t, 5*time.Second, waits), r)
+			bed.Unlock(t, bed.HoldWithin(t, 5*time.Second, waits), r)
 		})
 	}
 }
@@ -204,7 +204,7 @@ func TestWriterGoneWithoutAMessage(t *testing.T) {
 // same, for the reader that ends last and for the others.
 func TestCostOfAReadUnlock(t *testing.T) {
 	const sample = 50
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, time.Hour).ReadWriteLock("n").ReadLock()
 	var most int64
 	for _, readers := range []int{1, 100, 1000} {
@@ -216,7 +216,7 @@ func TestCostOfAReadUnlock(t *testing.T) {
 		slices.Reverse(lasts)
 		for name, part := range map[string][]redlatch.Hold{"first to end": firsts, "last to end": lasts} {
 			before := s.CommandStats(t)
-			unlock(t, part...)
+			bed.Unlock(t, part...)
 			diff := s.CommandStats(t).Sub(before)
 			calls := -diff.Calls["evalsha"] - diff.Calls["ping"] // each connection sends one a second
 			for n := range maps.Values(diff.Calls) {
@@ -235,14 +235,14 @@ func TestCostOfAReadUnlock(t *testing.T) {
 				}
 			}
 		}
-		unlock(t, stay...)
+		bed.Unlock(t, stay...)
 		empty(t, s)
 	}
 }
 
 // A reader that asks for the write lock is refused at once, with ErrUpgrade, whoever else waits.
 func TestUpgradeIsRefusedAtOnce(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, 0).ReadWriteLock("n")
 	r := bed.Lock(t, t.Context(), l.ReadLock())
 	refused := func(when string) {
@@ -278,7 +278,7 @@ func TestUpgradeIsRefusedAtOnce(t *testing.T) {
 // An RLock of the same name excludes both modes, and they exclude every other kind, which is told by whom and for
 // how long; none is a state of another.
 func TestOtherKindsOfTheNameAreExcluded(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c, other, ctx := client(t, s, 0), client(t, s, 0), t.Context()
 	l := c.ReadWriteLock("n")
 	plain := bed.Lock(t, ctx, c.RLock("n"))
@@ -291,9 +291,7 @@ func TestOtherKindsOfTheNameAreExcluded(t *testing.T) {
 	for mode, held := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
 		h := bed.Lock(t, ctx, held)
 		in, err := c.Inspect(ctx, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		for kind, l := range map[string]redlatch.Locker{
 			"plain": other.RLock("n"), "fair": other.FairLock("n"), "multi": redlatch.MultiLock(other.RLock("n"), other.RLock("n2")),
 		} {
@@ -313,7 +311,7 @@ type forcer interface {
 
 // A forced unlock of one mode ends that mode only, of the read-write lock both; it tells whether there was a hold.
 func TestForceUnlockEndsItsOwnModeOnly(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, 0).ReadWriteLock("n")
 	read, write := l.ReadLock(), l.WriteLock()
 	job := redlatch.WithOwner(t.Context(), "job")

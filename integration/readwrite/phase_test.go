@@ -22,7 +22,7 @@ import (
 func TestReadersEnterTogetherAfterAWrite(t *testing.T) {
 	t.Parallel()
 	const clients, each = 4, 5
-	s := server(t)
+	s := bed.Loaded(t)
 	w := bed.Lock(t, t.Context(), client(t, s, time.Hour).ReadWriteLock("n", told()).WriteLock())
 	var readers, writers []<-chan bed.Attempt
 	for i := range clients {
@@ -34,10 +34,10 @@ func TestReadersEnterTogetherAfterAWrite(t *testing.T) {
 		}
 	}
 	waiting(t, s, "readers", clients*each)
-	unlock(t, w)
-	unlock(t, bed.Holds(t, readers)...)
+	bed.Unlock(t, w)
+	bed.Unlock(t, bed.Holds(t, readers)...)
 	for _, from := range writers {
-		unlock(t, bed.Hold(t, from))
+		bed.Unlock(t, bed.Hold(t, from))
 	}
 }
 
@@ -45,7 +45,7 @@ func TestReadersEnterTogetherAfterAWrite(t *testing.T) {
 func TestLastReadUnlockCallsOneWriter(t *testing.T) {
 	t.Parallel()
 	const clients, each = 8, 5
-	s := server(t)
+	s := bed.Loaded(t)
 	l := client(t, s, time.Hour).ReadWriteLock("n").ReadLock()
 	r1, r2 := bed.Lock(t, t.Context(), l), bed.Lock(t, t.Context(), l)
 	got := make(chan bed.Attempt, clients*each)
@@ -66,15 +66,15 @@ func TestLastReadUnlockCallsOneWriter(t *testing.T) {
 	}
 	s.AwaitQuiet(t)
 	before, began := s.CommandStats(t), time.Now()
-	unlock(t, r1, r2)
+	bed.Unlock(t, r1, r2)
 	h := bed.Hold(t, got)
 	looks := clients * int64(1+time.Since(began)/time.Second) / 2
 	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 3+looks {
 		t.Errorf("%d commands for two read unlocks, want their own and one attempt", n)
 	}
-	unlock(t, h)
+	bed.Unlock(t, h)
 	for range clients*each - 1 {
-		unlock(t, bed.Hold(t, got))
+		bed.Unlock(t, bed.Hold(t, got))
 	}
 }
 
@@ -85,7 +85,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 	for _, prefer := range []bool{false, true} {
 		t.Run(map[bool]string{false: "readers stand back", true: "PreferReaders"}[prefer], func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Loaded(t)
 			var ps []*bed.Worker
 			for range procs {
 				p := spawn(t, s, 0)
@@ -103,7 +103,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 				h, err := l.TryLock(t.Context(), wait, 0)
 				if err == nil {
 					entered++
-					unlock(t, h)
+					bed.Unlock(t, h)
 				} else if !errors.Is(err, redlatch.ErrNotAcquired) {
 					t.Fatal(err)
 				}
@@ -127,7 +127,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 // reader that waits enters after the phase that was under way, not later.
 func TestReadersAreNotStarved(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := bed.Loaded(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -162,7 +162,7 @@ func TestReadersAreNotStarved(t *testing.T) {
 		if began := s.Int(t, "GET", "phases") - before; began > 1 {
 			t.Errorf("%d write phases began while a reader waited", began)
 		}
-		unlock(t, h)
+		bed.Unlock(t, h)
 	}
 	cancel()
 	wg.Wait()
@@ -171,7 +171,7 @@ func TestReadersAreNotStarved(t *testing.T) {
 
 // Readers stand back for a waiting writer, but not who is inside or prefers readers.
 func TestReadersStandBackForAWaitingWriter(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c1, c2 := client(t, s, 0), client(t, s, 0)
 	l1, l2 := c1.ReadWriteLock("n", told()), c2.ReadWriteLock("n", told())
 	r := bed.Lock(t, t.Context(), l1.ReadLock())
@@ -181,8 +181,8 @@ func TestReadersStandBackForAWaitingWriter(t *testing.T) {
 	waiting(t, s, "writers", 1)
 	busy(t, t.Context(), l1.ReadLock())
 	busy(t, t.Context(), l2.ReadLock())
-	unlock(t, bed.Lock(t, r.Context(), l1.ReadLock())) // inside already
-	unlock(t, bed.Lock(t, t.Context(), c2.ReadWriteLock("n", rwlock.PreferReaders()).ReadLock()))
+	bed.Unlock(t, bed.Lock(t, r.Context(), l1.ReadLock())) // inside already
+	bed.Unlock(t, bed.Lock(t, t.Context(), c2.ReadWriteLock("n", rwlock.PreferReaders()).ReadLock()))
 
 	// A writer that gives up lets them in at once.
 	back := bed.Async(t.Context(), l1.ReadLock())
@@ -191,7 +191,7 @@ func TestReadersStandBackForAWaitingWriter(t *testing.T) {
 	if err := bed.Get(t, writer).Err; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrNotAcquired) {
 		t.Error(err)
 	}
-	unlock(t, within(t, soon, back), r)
+	bed.Unlock(t, bed.HoldWithin(t, soon, back), r)
 }
 
 // Marks of writers that come after
@@ -199,7 +199,7 @@ func TestReadersStandBackForAWaitingWriter(t *testing.T) {
 func TestReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 	t.Parallel()
 	const writers = 4 // their waits overlap: there is always a mark
-	s := server(t)
+	s := bed.Loaded(t)
 	inside := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -227,11 +227,11 @@ func TestReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 		if came := tries.Load() - before; came > 20*writers {
 			t.Errorf("a reader waited while %d writers came and went that came after it", came)
 		}
-		unlock(t, h)
+		bed.Unlock(t, h)
 	}
 	cancel()
 	wg.Wait()
-	unlock(t, inside)
+	bed.Unlock(t, inside)
 }
 
 // A waiting writer, and a waiting reader whose turn it is, are passed over when they die without a
@@ -241,7 +241,7 @@ func TestDeadWaitersArePassedOver(t *testing.T) {
 	start := func(t *testing.T) (*testbed.Server, *bed.Worker, *rwlock.ReadWriteLock) {
 		t.Helper()
 		t.Parallel()
-		s := server(t)
+		s := bed.Loaded(t)
 		return s, spawn(t, s, 0), client(t, s, 0).ReadWriteLock("n", rwlock.WithSkipAfter(skip))
 	}
 	for name, more := range map[string]int64{"writer": 0, "writer, with a living one that came later": 1} {
@@ -260,8 +260,8 @@ func TestDeadWaitersArePassedOver(t *testing.T) {
 			time.Sleep(skip + skip/2) // it is refreshed: longer than its first life time
 			blocked(t, "the reader", back)
 			p.Kill(t)
-			unlock(t, within(t, skip+soon, back), r)
-			unlock(t, bed.Holds(t, later)...)
+			bed.Unlock(t, bed.HoldWithin(t, skip+soon, back), r)
+			bed.Unlock(t, bed.Holds(t, later)...)
 		})
 	}
 	t.Run("reader", func(t *testing.T) {
@@ -272,8 +272,8 @@ func TestDeadWaitersArePassedOver(t *testing.T) {
 		next := bed.Async(t.Context(), l.WriteLock())
 		waiting(t, s, "writers", 1)
 		p.Kill(t)
-		unlock(t, w)
-		unlock(t, within(t, skip+soon, next))
+		bed.Unlock(t, w)
+		bed.Unlock(t, bed.HoldWithin(t, skip+soon, next))
 	})
 	t.Run("frozen writer comes back", func(t *testing.T) {
 		s, p, l := start(t)
@@ -281,10 +281,10 @@ func TestDeadWaitersArePassedOver(t *testing.T) {
 		id := p.Start(t, ask("write", skip))
 		waiting(t, s, "writers", 1)
 		p.Freeze(t)
-		h := within(t, skip+soon, bed.Async(t.Context(), l.ReadLock()))
+		h := bed.HoldWithin(t, skip+soon, bed.Async(t.Context(), l.ReadLock()))
 		p.Thaw(t)
 		waiting(t, s, "writers", 1) // it takes a new place
-		unlock(t, h, r)
+		bed.Unlock(t, h, r)
 		p.Await(t, id, "locked")
 		p.Unlock(t, id)
 		bed.End(t, p)
@@ -297,7 +297,7 @@ func TestTurnIsKeptForAReader(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		t.Run(map[bool]string{false: "is slow", true: "leaves"}[leaves], func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := bed.Loaded(t)
 			c, proxy := proxied(t, s, 0, 0)
 			l := client(t, s, 0).ReadWriteLock("n", told())
 			w := bed.Lock(t, t.Context(), l.WriteLock())
@@ -310,11 +310,11 @@ func TestTurnIsKeptForAReader(t *testing.T) {
 			s.AwaitQuiet(t)
 			proxy.Pause(testbed.Replies) // it hears nothing, but is heard
 			began := time.Now()
-			unlock(t, w)
+			bed.Unlock(t, w)
 			blocked(t, "a writer, before a reader whose turn it is,", next)
 			if leaves {
 				cancel()
-				unlock(t, within(t, soon, next))
+				bed.Unlock(t, bed.HoldWithin(t, soon, next))
 			}
 			proxy.Resume(testbed.Replies)
 			if leaves {
@@ -322,14 +322,14 @@ func TestTurnIsKeptForAReader(t *testing.T) {
 			}
 			select {
 			case a := <-got:
-				unlock(t, a.Hold)
-				unlock(t, within(t, soon, next))
+				bed.Unlock(t, a.Hold)
+				bed.Unlock(t, bed.HoldWithin(t, soon, next))
 			case a := <-next:
 				if time.Since(began) < time.Second { // else the machine stood still
 					t.Error("the turn of a living reader did not last for a second")
 				}
-				unlock(t, a.Hold)
-				unlock(t, within(t, soon, got))
+				bed.Unlock(t, a.Hold)
+				bed.Unlock(t, bed.HoldWithin(t, soon, got))
 			}
 		})
 	}
@@ -340,7 +340,7 @@ func TestTurnIsKeptForAReader(t *testing.T) {
 func TestWritersEnterInTheirOrder(t *testing.T) {
 	t.Parallel()
 	const writers, rounds = 6, 5
-	s := server(t)
+	s := bed.Loaded(t)
 	var locks []redlatch.Locker
 	for range writers {
 		locks = append(locks, client(t, s, 30*time.Second).ReadWriteLock("n").WriteLock())
@@ -354,7 +354,7 @@ func TestWritersEnterInTheirOrder(t *testing.T) {
 			waiting(t, s, "writers", int64(i)+1)
 			bed.Eventually(t, "it listens", func() bool { return len(s.List(t, "PUBSUB", "CHANNELS", luascript.CallChannel("n")+"*:write")) > i })
 		}
-		unlock(t, h)
+		bed.Unlock(t, h)
 		for i := range got {
 			h := bed.Hold(t, got[i])
 			for later, from := range got[i+1:] {
@@ -362,7 +362,7 @@ func TestWritersEnterInTheirOrder(t *testing.T) {
 					t.Fatalf("round %d: writer %d entered beside number %d", round, i+1+later, i)
 				}
 			}
-			unlock(t, h)
+			bed.Unlock(t, h)
 		}
 	}
 }

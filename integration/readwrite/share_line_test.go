@@ -16,7 +16,7 @@ import (
 // the next writer, who waited longer than they; who reads later stands back for that one.
 func TestShareLineCostsOneCommand(t *testing.T) {
 	for _, own := range []bool{false, true} {
-		s := server(t)
+		s := bed.Loaded(t)
 		// Nobody asks what has become of its place meanwhile.
 		l := sharer(t, s, 50*time.Millisecond).ReadWriteLock("n", redlatch.ShareReads(), told())
 		other := client(t, s, 0).ReadWriteLock("n", told())
@@ -36,7 +36,7 @@ func TestShareLineCostsOneCommand(t *testing.T) {
 		}
 		var holds []redlatch.Hold
 		n := scripts(t, s, func() {
-			unlock(t, inside)
+			bed.Unlock(t, inside)
 			holds = bed.Holds(t, got)
 		})
 		// The unlock, the grant, and the next writer's looks.
@@ -51,11 +51,11 @@ func TestShareLineCostsOneCommand(t *testing.T) {
 		busy(t, t.Context(), l.ReadLock()) // behind that writer
 		later := bed.Async(t.Context(), l.ReadLock())
 		waiting(t, s, "readers", 1)
-		unlock(t, holds...)
-		w := within(t, 10*time.Second, next)
+		bed.Unlock(t, holds...)
+		w := bed.HoldWithin(t, 10*time.Second, next)
 		blocked(t, "a reader that came after the writer", later)
-		unlock(t, w)
-		unlock(t, within(t, 10*time.Second, later))
+		bed.Unlock(t, w)
+		bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, later))
 		empty(t, s)
 	}
 }
@@ -63,7 +63,7 @@ func TestShareLineCostsOneCommand(t *testing.T) {
 // A writer that gives up lets in the readers of a process
 // that came before the next writer's mark, and no other.
 func TestShareLineKeepsWritersTurn(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	// Each has a client of its own: writers of one client stand in one line.
 	l := sharer(t, s, 10*time.Millisecond).ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	reader := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
@@ -86,16 +86,16 @@ func TestShareLineKeepsWritersTurn(t *testing.T) {
 	for _, ch := range after {
 		blocked(t, "a reader that came after the second writer", ch)
 	}
-	unlock(t, append(holds, reader)...)
-	unlock(t, within(t, 10*time.Second, second))
-	unlock(t, bed.Holds(t, after)...)
+	bed.Unlock(t, append(holds, reader)...)
+	bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, second))
+	bed.Unlock(t, bed.Holds(t, after)...)
 	empty(t, s)
 }
 
 // When the one that asks for all gives up, the next asks, and
 // nothing of either stays on the server.
 func TestShareLineLeaderLeaves(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := sharer(t, s, 10*time.Millisecond).ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	w := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").WriteLock())
 	errs := make(chan error, 9)
@@ -126,18 +126,18 @@ func TestShareLineLeaderLeaves(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	unlock(t, w)
-	h := within(t, 10*time.Second, stays)
+	bed.Unlock(t, w)
+	h := bed.HoldWithin(t, 10*time.Second, stays)
 	// One who left with a command on its way got a field of its own, and gives it back.
 	bed.Eventually(t, "the one field of the reader that stays", func() bool { return s.Int(t, "HLEN", "n") == 2 })
-	unlock(t, h)
+	bed.Unlock(t, h)
 	empty(t, s)
 }
 
 // An owner that follows in several calls enters in all of them,
 // and has one session.
 func TestShareLineOfOneOwner(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := sharer(t, s, 10*time.Millisecond).ReadWriteLock("n", redlatch.ShareReads())
 	w := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").WriteLock())
 	got := follow(t, s, l.ReadLock(), 3)
@@ -155,19 +155,19 @@ func TestShareLineOfOneOwner(t *testing.T) {
 	}()
 	inLine(t, len(got)-1)
 	waiting(t, s, "readers", 2) // the first one, and the one with a lease of its own
-	unlock(t, w)
+	bed.Unlock(t, w)
 	holds := append(bed.Holds(t, got), <-fixed)
 	if _, err := l.WriteLock().TryLock(owner, 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
 		t.Error(err)
 	}
-	unlock(t, holds...)
+	bed.Unlock(t, holds...)
 	empty(t, s)
 }
 
 // Who follows is told when its owner got the lock in
 // another call, and re-enters.
 func TestShareLineOwnerGotInElsewhere(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c := sharer(t, s, 10*time.Millisecond)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	other := client(t, s, 0).ReadWriteLock("n")
@@ -179,11 +179,11 @@ func TestShareLineOwnerGotInElsewhere(t *testing.T) {
 	follows := bed.Async(owner, l)
 	inLine(t, len(got)) // all but the first, and this one
 	past := bed.Lock(t, owner, c.ReadWriteLock("n", redlatch.PreferReaders()).ReadLock())
-	again := within(t, 10*time.Second, follows)
+	again := bed.HoldWithin(t, 10*time.Second, follows)
 	blocked(t, "a reader of another owner", got[1])
-	unlock(t, again, past, inside)
-	unlock(t, within(t, 10*time.Second, writer))
-	unlock(t, bed.Holds(t, got)...)
+	bed.Unlock(t, again, past, inside)
+	bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, writer))
+	bed.Unlock(t, bed.Holds(t, got)...)
 	empty(t, s)
 }
 
@@ -205,7 +205,7 @@ func TestShareLineBehindAStalledReader(t *testing.T) {
 		}, try: true, want: redlatch.ErrNotAcquired},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := server(t)
+			s := bed.Loaded(t)
 			c, proxy := proxied(t, s, 30*time.Second, 10*time.Millisecond)
 			l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 			bed.Lock(t, t.Context(), c.RLock("kept")) // Shutdown waits for it

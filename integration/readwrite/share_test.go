@@ -17,7 +17,7 @@ import (
 // Readers that come while another one is inside cost no command,
 // and the server keeps the lock until the last of them leaves, whoever that is.
 func TestShareIsOneHold(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := sharer(t, s, 9*time.Second).ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	other := client(t, s, 0).ReadWriteLock("n").WriteLock()
 	var holds []redlatch.Hold
@@ -25,7 +25,7 @@ func TestShareIsOneHold(t *testing.T) {
 		for range 20 {
 			holds = append(holds, bed.Lock(t, t.Context(), l))
 		}
-		unlock(t, bed.Lock(t, holds[7].Context(), l), holds[0], holds[5]) // the first one, too
+		bed.Unlock(t, bed.Lock(t, holds[7].Context(), l), holds[0], holds[5]) // the first one, too
 	}); n != 2 { // the first reader's, and the re-entry
 		t.Errorf("%d commands", n)
 	}
@@ -34,19 +34,19 @@ func TestShareIsOneHold(t *testing.T) {
 		t.Errorf("a second unlock: %v", err)
 	}
 	left := slices.Concat(holds[1:5], holds[6:])
-	if n := scripts(t, s, func() { unlock(t, left[1:]...) }); n != 0 {
+	if n := scripts(t, s, func() { bed.Unlock(t, left[1:]...) }); n != 0 {
 		t.Errorf("%d commands to leave while one stays", n)
 	}
 	busy(t, t.Context(), other)
 	if err := left[0].Context().Err(); err != nil {
 		t.Errorf("the last one's context has ended: %v", err)
 	}
-	unlock(t, left[0])
+	bed.Unlock(t, left[0])
 	w, err := other.TryLock(t.Context(), 0, 0)
 	if err != nil {
 		t.Fatal("not free after the last reader:", err)
 	}
-	unlock(t, w)
+	bed.Unlock(t, w)
 	empty(t, s)
 }
 
@@ -63,7 +63,7 @@ func TestShareWhoComesTogether(t *testing.T) {
 		"the answer takes longer than the tenure": {false, 500 * time.Millisecond, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := server(t)
+			s := bed.Loaded(t)
 			c, proxy := proxied(t, s, 30*time.Second, tc.tenure)
 			l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 			lead, leave := context.WithCancel(t.Context())
@@ -85,10 +85,10 @@ func TestShareWhoComesTogether(t *testing.T) {
 					time.Sleep(tc.tenure + tc.tenure/2)
 				}
 				trap.Release()
-				unlock(t, bed.Holds(t, stay)...)
+				bed.Unlock(t, bed.Holds(t, stay)...)
 				for _, from := range leaves {
 					if a := bed.Get(t, from); a.Err == nil {
-						unlock(t, a.Hold)
+						bed.Unlock(t, a.Hold)
 					} else if !tc.leaves || !errors.Is(a.Err, redlatch.ErrNotAcquired) {
 						t.Error(a.Err)
 					}
@@ -106,7 +106,7 @@ func TestShareWhoComesTogether(t *testing.T) {
 // then stand back behind a writer elsewhere; a writer of their own process they see at
 // once.
 func TestShareEndsForWriters(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	const tenure = 100 * time.Millisecond
 	c := sharer(t, s, tenure)
 	l := c.ReadWriteLock("n", redlatch.ShareReads())
@@ -119,7 +119,7 @@ func TestShareEndsForWriters(t *testing.T) {
 			bed.Eventually(t, "the writer stands in line", func() bool {
 				h, err := l.ReadLock().TryLock(t.Context(), 0, 0)
 				if err == nil {
-					unlock(t, h)
+					bed.Unlock(t, h)
 				}
 				return errors.Is(err, redlatch.ErrNotAcquired)
 			})
@@ -127,8 +127,8 @@ func TestShareEndsForWriters(t *testing.T) {
 			time.Sleep(tenure)
 		}
 		busy(t, t.Context(), l.ReadLock())
-		unlock(t, bed.Lock(t, first.Context(), l.ReadLock()), first)
-		unlock(t, within(t, 10*time.Second, w))
+		bed.Unlock(t, bed.Lock(t, first.Context(), l.ReadLock()), first)
+		bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, w))
 	}
 	empty(t, s)
 }
@@ -136,32 +136,32 @@ func TestShareEndsForWriters(t *testing.T) {
 // A writer that also reads admits nobody, and a
 // reader that joined is refused as a writer.
 func TestShareNobodyReadsBesideAWriter(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	l := sharer(t, s, 9*time.Second).ReadWriteLock("n", redlatch.ShareReads())
 	w := bed.Lock(t, t.Context(), l.WriteLock())
 	r := bed.Lock(t, w.Context(), l.ReadLock())
 	busy(t, t.Context(), l.ReadLock())
-	unlock(t, w) // downgrades
+	bed.Unlock(t, w) // downgrades
 	in := bed.Lock(t, t.Context(), l.ReadLock())
 	joined := bed.Lock(t, t.Context(), l.ReadLock())
 	if _, err := l.WriteLock().TryLock(joined.Context(), 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
 		t.Error(err)
 	}
-	unlock(t, in, joined, r)
+	bed.Unlock(t, in, joined, r)
 	empty(t, s)
 
 	// A writer's read hold that it takes while others share one is its own.
 	first := bed.Lock(t, t.Context(), l.ReadLock())
 	busy(t, t.Context(), l.WriteLock())
-	unlock(t, first)
-	unlock(t, bed.Lock(t, t.Context(), l.WriteLock()))
+	bed.Unlock(t, first)
+	bed.Unlock(t, bed.Lock(t, t.Context(), l.WriteLock()))
 	empty(t, s)
 }
 
 // Fixed leases, readers of another wish, and locks without the
 // option have fields of their own.
 func TestShareWhoDoesNot(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c := sharer(t, s, 9*time.Second)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	prefer := c.ReadWriteLock("n", redlatch.ShareReads(), redlatch.PreferReaders()).ReadLock()
@@ -172,7 +172,7 @@ func TestShareWhoDoesNot(t *testing.T) {
 	if n := s.Int(t, "HLEN", "n"); n != 5 { // mode, and four fields
 		t.Errorf("%d fields", n)
 	}
-	unlock(t, holds...)
+	bed.Unlock(t, holds...)
 	empty(t, s)
 	if _, err := c.RLock("x", redlatch.ShareReads()).Lock(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {
 		t.Error(err)
@@ -182,14 +182,14 @@ func TestShareWhoDoesNot(t *testing.T) {
 // A re-entry beside the last release by another owner of the same session, which pass different
 // gates, has a hold that excludes, or hears that it is lost.
 func TestShareReentryBesideFinalRelease(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c, proxy := proxied(t, s, 30*time.Second, 9*time.Second)
 	l := c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	w := client(t, s, 0).ReadWriteLock("n").WriteLock()
 	asB := redlatch.WithOwner(t.Context(), "b")
 	a, b := bed.Lock(t, t.Context(), l), bed.Lock(t, asB, l)        // which joins
 	short := bed.Lock(t, asB, l, redlatch.WithLease(2*time.Second)) // over before the first renewal
-	unlock(t, b)
+	bed.Unlock(t, b)
 	slow := proxy.StallReply(testbed.Contains("EVALSHA"))
 	again := bed.Async(asB, l) // re-enters: the owner holds short
 	slow.Wait(t)
@@ -210,7 +210,7 @@ func TestShareReentryBesideFinalRelease(t *testing.T) {
 	h := bed.Hold(t, again)
 	hw, err := w.TryLock(t.Context(), 0, 0)
 	if err != nil {
-		unlock(t, h)
+		bed.Unlock(t, h)
 		return // it is held
 	}
 	select {
@@ -218,30 +218,30 @@ func TestShareReentryBesideFinalRelease(t *testing.T) {
 	case <-time.After(90 * time.Second): // three leases
 		t.Errorf("a reader is inside beside a writer, and is not told for three leases; its ValidUntil was %v ago", time.Since(h.ValidUntil()))
 	}
-	unlock(t, hw)
+	bed.Unlock(t, hw)
 }
 
 // A fenced reader gets the session of one that is not.
 func TestShareFencedJoinsUnfenced(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c := sharer(t, s, 9*time.Second)
 	fenced := c.ReadWriteLock("n", redlatch.ShareReads(), redlatch.Fenced())
-	unlock(t, bed.Lock(t, t.Context(), fenced.WriteLock()))
+	bed.Unlock(t, bed.Lock(t, t.Context(), fenced.WriteLock()))
 	h := bed.Lock(t, t.Context(), fenced.ReadLock())
 	want := h.Token()
-	unlock(t, h)
+	bed.Unlock(t, h)
 	plain := bed.Lock(t, t.Context(), c.ReadWriteLock("n", redlatch.ShareReads()).ReadLock())
 	h = bed.Lock(t, t.Context(), fenced.ReadLock())
 	if got := h.Token(); got != want || got == 0 {
 		t.Errorf("a fenced reader of its own owner has token %d, not %d", got, want)
 	}
-	unlock(t, h, plain)
+	bed.Unlock(t, h, plain)
 }
 
 // A re-entry outlives its owner's only hold of a shared session, which ends while the re-entry is
 // under way: it re-enters although a writer waits, and is refused the write lock.
 func TestShareReentryOutlivesFixedHold(t *testing.T) {
-	s := server(t)
+	s := bed.Loaded(t)
 	c, proxy := proxied(t, s, 30*time.Second, 900*time.Millisecond)
 	l := c.ReadWriteLock("n", redlatch.ShareReads())
 	writer := client(t, s, 0).ReadWriteLock("n").WriteLock()
@@ -249,13 +249,13 @@ func TestShareReentryOutlivesFixedHold(t *testing.T) {
 	a := bed.Lock(t, t.Context(), l.ReadLock())
 	b := bed.Lock(t, asB, l.ReadLock())                                        // joins
 	short := bed.Lock(t, asB, l.ReadLock(), redlatch.WithLease(2*time.Second)) // far beyond the tenure
-	unlock(t, b)
+	bed.Unlock(t, b)
 	slow := proxy.StallReply(testbed.Contains("EVALSHA"))
 	again := bed.Async(asB, l.ReadLock())
 	slow.Wait(t)
 	<-short.Context().Done()
 	slow.Release()
-	h := within(t, 10*time.Second, again)
+	h := bed.HoldWithin(t, 10*time.Second, again)
 
 	// Nobody joins the session any more.
 	w := bed.Async(t.Context(), writer)
@@ -264,12 +264,12 @@ func TestShareReentryOutlivesFixedHold(t *testing.T) {
 	if err != nil {
 		t.Errorf("a reader that is inside waits for the writer that waits for it: %v", err)
 	} else {
-		unlock(t, nested)
+		bed.Unlock(t, nested)
 	}
 	if _, err := l.WriteLock().TryLock(h.Context(), 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
 		t.Errorf("a reader that asks to write: %v", err)
 	}
-	unlock(t, h, a)
-	unlock(t, within(t, 10*time.Second, w))
+	bed.Unlock(t, h, a)
+	bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, w))
 	empty(t, s)
 }

@@ -166,14 +166,10 @@ func (b *bed) pttl(t *testing.T, key string) time.Duration {
 func (b *bed) listen(t *testing.T, pattern string, f func(channel, message string)) {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.server.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	conn, release := client.Dedicate()
 	ended := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { f(m.Channel, m.Message) }})
-	if err := conn.Do(context.Background(), client.B().Psubscribe().Pattern(pattern).Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, conn.Do(context.Background(), client.B().Psubscribe().Pattern(pattern).Build()).Error())
 	t.Cleanup(func() {
 		release()
 		client.Close()

@@ -214,13 +214,9 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	}
 	kept := bed.Lock(t, t.Context(), c.RLock("good"))
 	taken, err := c.RLock("bad-taken").Lock(bad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	whole, err := redlatch.MultiLock(c.RLock("bad-whole"), c.FairLock("bad-fellow")).Lock(bad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	ends, too := taken.Context(), whole.Context()
 	lost := bed.Lock(t, t.Context(), c.RLock("good-lost"))
 	busy := bed.Lock(t, t.Context(), r.open().RLock("bad-busy"))

@@ -104,9 +104,7 @@ func TestPanicBesideALateCopy(t *testing.T) {
 	m := &misbehaving{panics: true}
 	trap := proxy.StallReply(testbed.Contains("EVALSHA", "q"))
 	h, err := q.Lock(badCtx{limited, m})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	m.armed.Store(true)
 	trap.Release()
 	bed.Eventually(t, "the copy is given back", func() bool { return third.Int(t, "EXISTS", "q") == 0 })

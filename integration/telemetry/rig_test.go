@@ -142,9 +142,7 @@ func (r *rig) until(what string, n int, name string, spans func() []sdktrace.Rea
 func (r *rig) collect() map[string]metricdata.Metrics {
 	r.t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := r.reader.Collect(context.Background(), &all); err != nil {
-		r.t.Fatal(err)
-	}
+	testbed.Must(r.t, r.reader.Collect(context.Background(), &all))
 	out := map[string]metricdata.Metrics{}
 	for _, scope := range all.ScopeMetrics {
 		if scope.Scope.SchemaURL != schema {

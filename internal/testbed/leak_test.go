@@ -20,9 +20,7 @@ func tested(t *testing.T, addr string) rueidis.Client {
 		AlwaysPipelining:  true,
 		Dialer:            net.Dialer{},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(client.Close)
 	return client
 }

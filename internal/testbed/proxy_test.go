@@ -47,9 +47,7 @@ func TestLeadIsForNewConnections(t *testing.T) {
 	p.Lead(other.Addr())
 	set := func(client rueidis.Client, value string) {
 		t.Helper()
-		if err := client.Do(t.Context(), client.B().Set().Key("k").Value(value).Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, client.Do(t.Context(), client.B().Set().Key("k").Value(value).Build()).Error())
 	}
 	set(client, "old")
 	if n := other.Int(t, "EXISTS", "k"); n != 0 {
@@ -201,9 +199,7 @@ func dialed(t *testing.T, addr string) conn {
 	if err == nil {
 		err = c.SetDeadline(time.Now().Add(patience))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return conn{c, t, newFrameReader(c)}
 }

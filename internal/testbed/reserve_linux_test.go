@@ -16,9 +16,7 @@ func TestRefusedPortStaysOurs(t *testing.T) {
 	p := NewProxy(t, s.Addr())
 	for range 20 {
 		old, err := net.Dial("tcp", p.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		p.Refuse()
 		if _, err := net.Listen("tcp", p.Addr()); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Fatalf("somebody else listens: %v", err)

@@ -44,26 +44,20 @@ func TestFailedStartShowsTheServersWords(t *testing.T) {
 
 func TestStartTriesAnotherPortWhenItsOwnWasTaken(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer func() { _ = busy.Close() }()
 	taken := fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)
 	tries := 0
 	// The second --port wins: the first try meets a port in use.
 	program, err := Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	s, err := start(t.Context(), program, nil, func(int) []string {
 		if tries++; tries == 1 {
 			return []string{"--port", taken}
 		}
 		return nil
 	}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer func() { _ = s.Stop() }()
 	if tries != 2 {
 		t.Errorf("%d tries, want 2", tries)
@@ -84,9 +78,7 @@ func TestFrozenServerCanBeStopped(t *testing.T) {
 	s := Standalone(t)
 	s.Freeze(t)
 	begin := time.Now()
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, s.Stop())
 	if took := time.Since(begin); took > 4*time.Second {
 		t.Errorf("took %v: it was not thawed but killed after the grace", took)
 	}
@@ -99,9 +91,7 @@ func TestServerThatDiesByItselfFailsTheTest(t *testing.T) {
 	} {
 		var r recorder
 		s := Standalone(&r)
-		if err := kill(s); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, kill(s))
 		<-s.process().done
 		r.Close()
 		if got := strings.Join(r.failures, "; "); len(r.failures) > 1 || (got == "") != (want == "") || !strings.Contains(got, want) {

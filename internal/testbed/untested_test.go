@@ -45,9 +45,7 @@ func TestWhatIsNotTestedIsListed(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	script, err := os.ReadFile("../../scripts/test.sh")
 	if err != nil || !strings.Contains(string(script), VarUntested) {
 		t.Errorf("scripts/test.sh does not list %s (%v)", VarUntested, err)

@@ -52,9 +52,7 @@ func TestServerDiesWithItsKilledParent(t *testing.T) {
 		}
 	})
 	pid, err := strconv.Atoi(p.Expect(t, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	if !alive(pid) {
 		t.Fatalf("server process %d does not live", pid)
 	}

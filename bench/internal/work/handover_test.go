@@ -79,9 +79,7 @@ func TestProcessesHandOverByTheirBoard(t *testing.T) {
 		go func() { errs <- jobs[i].start(ctx, ms[i]) }() // received below
 	}
 	for range jobs {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, <-errs)
 	}
 	before := ms[0].board.taken.Load()
 	for _, m := range ms {

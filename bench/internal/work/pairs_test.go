@@ -74,9 +74,7 @@ func TestPairsCountTurnsAndSections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(1)
 		r, err := runPairs(t, f, Spec{Goroutines: 2, Section: 10 * time.Millisecond, WarmUp: time.Millisecond, Key: "k"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		turns := r.Counts[0] + r.Counts[1]
 		if turns < 98 || turns > 101 {
 			t.Errorf("%d turns of 10 ms in a second", turns)
@@ -97,9 +95,7 @@ func TestOwnKeysAreCountedExactly(t *testing.T) {
 		f := newFake(1)
 		f.perTurn = 7 * time.Millisecond
 		r, err := runPairs(t, f, Spec{Goroutines: 1, OwnKeys: true, Key: "k"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		if done := f.turns.Load() - warmTurns; int64(r.Counts[0]) != done || done != 143 {
 			t.Errorf("%d turns of 7 ms counted, %d done in a second", r.Counts[0], done)
 		}

@@ -29,9 +29,7 @@ func (s *server) step(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	s.clock.Set(t, ahead)
 	sec, err := strconv.ParseInt(s.List(t, "TIME")[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	if got := time.Until(time.Unix(sec, 0)); got < ahead-5*time.Second || got > ahead+5*time.Second {
 		t.Fatalf("the server's clock is %v ahead, want %v", got, ahead)
 	}

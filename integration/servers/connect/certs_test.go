@@ -32,9 +32,7 @@ func newAuthority(t *testing.T) *authority {
 	template := certificate(t, "redlatch test CA")
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	if a.cert, err = x509.ParseCertificate(raw); err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +44,7 @@ func newAuthority(t *testing.T) *authority {
 func certificate(t *testing.T, name string) *x509.Certificate {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -67,13 +63,9 @@ func (a *authority) issue(t *testing.T, change func(*x509.Certificate)) (cert, k
 		change(template)
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return write(t, "CERTIFICATE", raw), write(t, "PRIVATE KEY", pkcs8)
 }
 
@@ -94,9 +86,7 @@ func (a *authority) trusts(t *testing.T, shows *authority) *tls.Config {
 	cfg.RootCAs.AddCert(a.cert)
 	if shows != nil {
 		pair, err := tls.LoadX509KeyPair(shows.issue(t, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return cfg
@@ -120,17 +110,13 @@ func (a *authority) unshown(t *testing.T) func(*redlatch.Config) {
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return key
 }
 
 func write(t *testing.T, kind string, raw []byte) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "a.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600))
 	return file
 }

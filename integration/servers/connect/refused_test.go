@@ -168,9 +168,7 @@ func strict(c *redlatch.Config) { redlatch.MustConnect()(c) }
 func nobodyAt(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	_ = l.Close() // Nothing was accepted.
 	return l.Addr().String()
 }
@@ -254,9 +252,7 @@ func TestWhatIsTaken(t *testing.T) {
 			o := open(t)
 			for range 4 {
 				c, err := o()
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.Must(t, err)
 				c.Close()
 			}
 		})
@@ -274,9 +270,7 @@ func TestAClientThatKnowsNoNodeYet(t *testing.T) {
 			return &newcomer{Client: client}, err
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	defer c.Close()
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock(name)))
 }
@@ -332,9 +326,7 @@ func TestNothingIsLeftAfterARefusal(t *testing.T) {
 func TestAPasswordThatIsChangedLater(t *testing.T) {
 	s := protected(t)
 	c, err := at("redis://app:pass@" + s.Addr())()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	defer c.Close()
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock(name)))
 	s.Do(t, "ACL", "SETUSER", "app", "resetpass", ">other")

@@ -184,9 +184,7 @@ var ways = map[string]func(t *testing.T) way{
 func port(t *testing.T, addr string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return port
 }
 
@@ -210,9 +208,7 @@ func protected(t *testing.T) *testbed.Server {
 func socket(t *testing.T) (*testbed.Server, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "redis.sock")
 	return testbed.Standalone(t, "--unixsocket", path), path
@@ -264,9 +260,7 @@ const name = "orders:42"
 func dial(t *testing.T, w way) *redlatch.Client {
 	t.Helper()
 	c, err := w.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -309,9 +303,7 @@ func TestAServerThatRepeatsThePassword(t *testing.T) {
 				c.LeaseTime, c.UnlockTimeout = 3*time.Second, 300*time.Millisecond
 			})
 			c, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			defer c.Close()
 			proxy.Answer(testbed.Contains(), says).Times(-1)
 			proxy.Cut() // the client's to find out

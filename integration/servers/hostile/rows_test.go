@@ -30,9 +30,7 @@ func rows(t *testing.T, c *redlatch.Client) map[string]map[string]any {
 			t.Fatalf("%.100q: %v", in.Name, err)
 		}
 		var row map[string]any
-		if err := json.Unmarshal(text, &row); err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, json.Unmarshal(text, &row))
 		out[in.Name] = row
 	}
 	return out
@@ -146,13 +144,9 @@ func TestANameInTheClientListIsNotBelieved(t *testing.T) {
 	names := []string{"reports", "a", "b", "c", "d"}
 	for _, name := range names {
 		other, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		t.Cleanup(other.Close)
-		if err := other.Do(t.Context(), other.B().ClientSetname().ConnectionName("redlatch:"+name+":"+id).Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, other.Do(t.Context(), other.B().ClientSetname().ConnectionName("redlatch:"+name+":"+id).Build()).Error())
 	}
 	fresh := bed.Client(t, s.Addr())
 	after := rows(t, fresh)["l"]["holders"].([]any)[0].(map[string]any)

@@ -69,9 +69,7 @@ func TestPlacesStayWhole(t *testing.T) {
 				app, err := rueidis.NewClient(rueidis.ClientOption{
 					InitAddress: []string{s.Addr()}, Username: "app", Password: "secret", DisableCache: true,
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.Must(t, err)
 				defer app.Close()
 				m, err := app.Do(t.Context(), app.B().Eval().Script(c.do.script.Body).Numkeys(int64(len(c.do.keys))).
 					Key(c.do.keys...).Arg(c.do.args...).Build()).ToMessage()

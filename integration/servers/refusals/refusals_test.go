@@ -149,9 +149,7 @@ func hold(t *testing.T, s *testbed.Server) {
 	s.Do(t, "HSET", "d", "mode", "write", field, "1", field+":write", "1")
 	now := s.List(t, "TIME")
 	sec, err := strconv.ParseInt(now[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	ends := strconv.FormatInt(sec*1000+lease, 10)
 	s.Do(t, "ZADD", luascript.RWLeasesKey("r"), ends, field)
 	s.Do(t, "ZADD", luascript.RWLeasesKey("w"), ends, field+":write")

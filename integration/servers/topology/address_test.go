@@ -69,7 +69,7 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 			}
 			bed.Unlock(t, free)
 			bed.Unlock(t, held)
-			bed.Unlock(t, gets(t, waiter, 10*time.Second))
+			bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, waiter))
 			c.Close()
 			if strings.Count(log.String(), "the server is a replica") != 1 || strings.Contains(log.String(), "subscription lost") {
 				t.Errorf("not one line about the replica, and none about subscriptions:\n%s", log.String())
@@ -101,7 +101,7 @@ func TestWaiterThatStaysWithTheReplica(t *testing.T) {
 	if b.Int(t, "EXISTS", "held") != 0 {
 		t.Error("the new master knows nothing of the unlock")
 	}
-	bed.Unlock(t, gets(t, waiter, 20*time.Second))
+	bed.Unlock(t, bed.HoldWithin(t, 20*time.Second, waiter))
 	if !atA() || atB() {
 		t.Error("the subscription did not stay")
 	}

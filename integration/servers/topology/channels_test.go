@@ -67,9 +67,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 			opt.Username, opt.Password = user, "secret"
 		}
 		client, err := rueidis.NewClient(opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		t.Cleanup(client.Close)
 		dialer := pubsub.NewDialer(pubsub.Redis{
 			Client: client, Sharded: true, Permanent: conn.IsPermanent, Clean: func(err error) error { return err }, Unsubscribes: func() bool { return true },
@@ -77,9 +75,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 		dialer.Moved("") // asks where the slots are
 		h := &heard{stand: map[string]bool{}}
 		link, err := dialer.Dial(master.Addr(), h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		t.Cleanup(link.Close)
 		var names []string
 		for i := 0; len(names) < n; i++ {
@@ -155,9 +151,7 @@ func oldServer(t *testing.T) {
 	t.Helper()
 	if testbed.ServerVersion(t).AtLeast(7, 0) {
 		fetched, err := testbed.FetchedServers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		fetched = slices.DeleteFunc(fetched, func(f testbed.Fetched) bool { return f.AtLeast(7, 0) })
 		if len(fetched) == 0 {
 			testbed.Skip(t, "a cluster without sharded channels (scripts/ensure-servers.sh has fetched no server before 7.0)")
@@ -200,7 +194,7 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 			continue
 		}
 		bed.Unlock(t, h)
-		bed.Unlock(t, gets(t, next, 10*time.Second))
+		bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, next))
 	}
 
 	leaves := listener("plain0")
@@ -223,5 +217,5 @@ func TestPlainChannelsStayInTheCluster(t *testing.T) {
 		}
 	}
 	bed.Unlock(t, hold)
-	bed.Unlock(t, gets(t, got, 10*time.Second))
+	bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, got))
 }

@@ -119,7 +119,7 @@ func TestTornLockOfASlotThatIsHalfWay(t *testing.T) {
 	}
 	got := bed.Async(t.Context(), l)
 	mig.MoveKeys(t)
-	h := gets(t, got, 2*time.Second+slack)
+	h := bed.HoldWithin(t, 2*time.Second+slack, got)
 	if h.Token() <= before.Token() {
 		t.Errorf("token %d after %d", h.Token(), before.Token())
 	}

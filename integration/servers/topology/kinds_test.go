@@ -65,7 +65,7 @@ func TestClusterKinds(t *testing.T) {
 			got := waiting(t, b.ReadLock(), func() bool { return len(set.LockChannels(t, name)) > 0 })
 			set.NodeOfKey(t, name).AwaitQuiet(t)
 			bed.Unlock(t, w)
-			other := gets(t, got, lease/2) // by a message
+			other := bed.HoldWithin(t, lease/2, got) // by a message
 			if _, err := b.WriteLock().TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
 				t.Errorf("a writer beside readers: %v", err)
 			}

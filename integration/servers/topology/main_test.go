@@ -74,9 +74,7 @@ func elsewhere(t *testing.T, set *testbed.ClusterSet, slot int) *testbed.Server 
 func take(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
 	h, err := l.TryLock(ctx, time.Minute, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return h
 }
 
@@ -87,19 +85,4 @@ func waiting(t *testing.T, l redlatch.Locker, subscribed func() bool) <-chan bed
 	got := bed.Async(t.Context(), l)
 	bed.Eventually(t, "the waiter has subscribed", subscribed)
 	return got
-}
-
-// gets waits for a waiter's hold for at most d.
-func gets(t *testing.T, got <-chan bed.Attempt, d time.Duration) redlatch.Hold {
-	t.Helper()
-	select {
-	case a := <-got:
-		if a.Err != nil {
-			t.Fatal(a.Err)
-		}
-		return a.Hold
-	case <-time.After(d):
-		t.Fatalf("the waiter did not get the lock within %v", d)
-		return nil
-	}
 }

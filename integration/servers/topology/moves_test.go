@@ -110,7 +110,7 @@ func outlive(t *testing.T, d deployment, happens happening, c, other *redlatch.C
 		if happens.keep {
 			limit = lease
 		}
-		next := gets(t, p.next, limit)
+		next := bed.HoldWithin(t, limit, p.next)
 		if had, has := p.hold.Token(), next.Token(); has < had || has == had && has != 0 {
 			t.Errorf("%s: token %d after %d", name, has, had)
 		}

@@ -73,9 +73,7 @@ var promises = []struct {
 // Every version of the server that is supported keeps the promises, as far as it was fetched.
 func TestEveryVersion(t *testing.T) {
 	fetched, err := testbed.FetchedServers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	if len(fetched) == 0 {
 		const text = "scripts/ensure-servers.sh has fetched no server: only the one on PATH is tested"
 		if os.Getenv("REDLATCH_VERSIONS") == "require" {
@@ -83,9 +81,7 @@ func TestEveryVersion(t *testing.T) {
 		}
 		testbed.Untested(t, "%s", text)
 		program, err := testbed.Find()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		fetched = []testbed.Fetched{{Version: testbed.ServerVersion(t), Program: program}}
 	}
 	places := make(chan struct{}, 2) // versions under test at a time
