@@ -17,8 +17,8 @@ import "github.com/redlatch/redlatch/internal/conn"
 // A single server (one address, no Sentinel) that can't be reached, or can't answer now, is no
 // error: a program must start while one of a [QuorumLock]'s servers is down. The Client connects as
 // soon as it can. Until then TryLock returns ErrUnavailable at the end of its wait, and Lock waits
-// for the server, as in any outage. With [MustConnect] it is an error. If the server turns out to be
-// a node of a cluster when it comes, or is too old, every call is a [ServerError] that says so: give
+// for the server, as in any outage. With [MustConnect] it is an error. If the server, once it answers,
+// turns out to be too old or a node of a cluster, every call returns a [ServerError] that says so: give
 // a cluster several addresses.
 func Open(url string, opts ...ConfigOption) (*Client, error) {
 	opt, err := conn.ParseURL(url)
