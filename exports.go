@@ -112,7 +112,8 @@ type (
 	// Age, Own and Err. Holder is the owner seen last; that was Age before the call's end, and its lease had Remaining
 	// left then.
 	NotAcquiredError = lock.NotAcquiredError
-	// UnavailableError is the detail of ErrUnavailable: Name, Op, and Nodes, with an error for each server.
+	// UnavailableError is the detail of ErrUnavailable: Name, Op (what was tried: "acquire", "release" in Unlock, …), and
+	// Nodes, with an error for each server.
 	UnavailableError = lock.UnavailableError
 	// NodeError is one server's part of an UnavailableError: Node, its address, and Err.
 	NodeError = lock.NodeError
@@ -238,10 +239,11 @@ func ShareReads() Option { return rwlock.ShareReads() }
 
 // WithSkipAfter sets the silence after which a waiter of this lock object is passed over:
 // in a [FairLock] by those behind it, in a [ReadWriteLock] by readers that stand back for
-// a waiting writer, and by writers behind a reader whose turn it is. Other kinds refuse it. A waiter whose process died delays the others by no
-// more than this. A living waiter that sends no heartbeat for longer, because its machine
-// or network stood still, loses its place and queues up again. Waiters of a FairLock and
-// readers may notice up to a fifth of d late that a DEL has freed the lock.
+// a waiting writer, and by writers behind a reader whose turn it is. Other kinds refuse it.
+// A waiter whose process died delays the others by no more than d. A living waiter that
+// sends no heartbeat for longer, because its machine or network stood still, loses its place
+// and queues up again. Waiters of a FairLock and readers may notice up to a fifth of d late
+// that a DEL has freed the lock.
 //
 // The default is [DefaultSkipAfter]. A value below [MinSkipAfter] or above
 // [MaxSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of one name may

@@ -295,7 +295,7 @@ func (e *OtherOwnerError) ErrorType() string { return "other_owner" }
 // permission, a key of another type, no memory.
 type ServerError struct {
 	Name string // "" if the error is not about a lock
-	Op   string
+	Op   string // as in [UnavailableError]
 	Err  error
 }
 
