@@ -46,12 +46,12 @@ func (w *watchdog) stop() {
 
 // scheduleLocked puts a session where it belongs in the heap, and returns when it must
 // be looked at: zero if never. A confirmed instant of a command that set or checked the
-// lease starts the next interval.
+// lease starts the next interval, unless a check is due: it may have been suspected since.
 func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Time) {
 	if s.over {
 		return time.Time{}
 	}
-	if !confirmed.IsZero() {
+	if !confirmed.IsZero() && (s.renewAt.IsZero() || s.renewAt.After(time.Now())) {
 		s.renewAt = w.nextLocked(s, confirmed)
 		if s.grant != nil {
 			s.renewAt = s.grant.confirmAt
