@@ -155,7 +155,7 @@ func (e *UnavailableError) Error() string {
 }
 
 func (e *UnavailableError) begins() string {
-	return quote.Line("redlatch: " + operation(e.Op, e.Name) + ": server unavailable: ")
+	return "redlatch: " + operation(e.Op, e.Name) + ": server unavailable: "
 }
 
 // Is makes errors.Is(err, [ErrUnavailable]) true.
@@ -300,7 +300,8 @@ type ServerError struct {
 }
 
 func (e *ServerError) Error() string {
-	return quote.Line(fmt.Sprintf("redlatch: %s: %v", operation(e.Op, e.Name), e.Err))
+	begins := "redlatch: " + operation(e.Op, e.Name) + ": "
+	return quote.Line(begins + strings.ReplaceAll(fmt.Sprint(e.Err), begins, "")) // a quorum's servers each begin so
 }
 
 // Unwrap leads to the server's error.

@@ -142,6 +142,13 @@ func TestJoinNamesALockOnce(t *testing.T) {
 	if got := err.Error(); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
+	refused := func(op string) error {
+		return lock.NodeError{Node: "a:1", Err: &lock.ServerError{Op: op, Name: "q", Err: errors.New("OOM")}}
+	}
+	err = &lock.ServerError{Op: "acquire", Name: "q", Err: lock.Join(refused("acquire"), refused("ask"))}
+	if got := err.Error(); got != `redlatch: acquire of lock "q": a:1: OOM; a:1: redlatch: ask of lock "q": OOM` {
+		t.Error(got)
+	}
 }
 
 // TestErrorTypeOnEveryVersion: the same refusal has the same name, though servers say

@@ -200,6 +200,7 @@ func TestErrorsSayWhatIs(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 				wantNot(t, what, err, append(notBusy, redlatch.ErrUnavailable, context.DeadlineExceeded)...)
+				namesOnce(t, what, err)
 			}
 			_, err := x.Lock(name).(operated).State(t.Context())
 			want(t, "State", err, nil)
@@ -207,7 +208,7 @@ func TestErrorsSayWhatIs(t *testing.T) {
 	})
 }
 
-// namesOnce: the text of an outage says once on which lock, or set of locks.
+// namesOnce: the text of an outage, or a refusal, says once on which lock, or set of locks.
 func namesOnce(t *testing.T, what string, err error) {
 	t.Helper()
 	if err != nil && strings.Count(err.Error(), `lock "`) != 1 {
