@@ -133,7 +133,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		return nil, fmt.Errorf("redlatch: create the instruments: %w", err)
 	}
 	cn.OnMove(core.Moved)
-	cn.OnMasters(hub.Masters)
+	cn.OnMasters(core.Masters)
 	inspector := inspect.New(inspect.Config{
 		Addr:     strings.Join(addrs, ","),
 		Map:      cfg.key(),

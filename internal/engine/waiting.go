@@ -28,6 +28,12 @@ func (c *Core) Troubled() []sender.Trouble {
 	return all
 }
 
+// Masters tells which nodes of a cluster have slots. It does not block.
+func (c *Core) Masters(addrs []string) {
+	c.hub.Masters(addrs)
+	c.send.Masters(addrs)
+}
+
 // Waits implements pubsub.Member.
 func (a *acquisition) Waits() observe.Waiting {
 	a.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -286,6 +287,20 @@ type Trouble struct {
 	Node       string // "" where there is only one
 	Unanswered int    // commands
 	Err        error
+}
+
+// Masters tells which nodes of a cluster have slots. How the last command of another one ended says nothing any more:
+// none is sent there that could end better.
+func (s *Sender) Masters(nodes []string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for node, l := range s.lanes {
+		if !slices.Contains(nodes, node) {
+			l.mu.Lock()
+			l.failed = nil
+			l.mu.Unlock()
+		}
+	}
 }
 
 // Troubled are the nodes that are in trouble.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,10 +165,49 @@ func TestSilenceBehindReplicas(t *testing.T) {
 	})
 }
 
-// scripted is a node whose answers the test gives, one by one.
-type scripted struct{ answers map[string]chan error } // by key
+// How the last command of a node ended says nothing once another node has its slots; of one that is silent it is known.
+func TestANodeWithoutSlotsIsInNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := &scripted{answers: map[string]chan error{"x": make(chan error)}, place: "old"}
+		s := New(node, Config{Slow: time.Second})
+		for _, place := range []string{"old", "new"} {
+			node.place = place
+			s.start(1, Ask, "x")
+		}
+		troubled := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, n := range s.Troubled() {
+				got = append(got, n.Node)
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("in trouble: %q, want %q", got, want)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		s.Masters([]string{"new"})
+		troubled("new", "old")
+		for range 2 {
+			node.answers["x"] <- io.EOF
+		}
+		synctest.Wait()
+		troubled("new", "old")
+		s.Masters([]string{"new"})
+		troubled("new")
+		s.Stop()
+		s.Wait()
+	})
+}
 
-func (n *scripted) Topology() conn.Topology { return conn.Topology{} }
+// scripted is a node whose answers the test gives, one by one.
+type scripted struct {
+	answers map[string]chan error // by key
+	place   string                // of all slots, in a cluster; "": it is none
+}
+
+func (n *scripted) Topology() conn.Topology {
+	return conn.Topology{Cluster: n.place != "", Node: func(uint16) string { return n.place }}
+}
 
 func (n *scripted) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 	return conn.Reply{Code: 1}, <-n.answers[cmd.Keys[0]]
