@@ -48,9 +48,7 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 		}
 	}
 	bed.Eventually(t, "all waiters", waiting(n))
-	if got := rlSubscriptions(t, s, "l"); got != 1 {
-		t.Errorf("%d subscriptions", got)
-	}
+	testbed.Equal(t, rlSubscriptions(t, s, "l"), 1, "subscriptions")
 	if all := len(s.ForeignClients(t)); all > 2 {
 		t.Errorf("%d connections", all)
 	}

@@ -165,9 +165,7 @@ func TestErrorTypeOnEveryVersion(t *testing.T) {
 		"Error running script (call to f_8f): @user_script:3: The user executing the script can't run this command": "noperm",
 		"unknown command 'X'": "server",
 	} {
-		if got := (&lock.ServerError{Err: answer(text)}).ErrorType(); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		testbed.Equal(t, (&lock.ServerError{Err: answer(text)}).ErrorType(), want, text)
 	}
 }
 

@@ -56,9 +56,7 @@ func TestReentryPassesTheQueue(t *testing.T) {
 	got := inLine(t, s, 1, l)
 	inner := bed.Lock(t, outer.Context(), l)
 	bed.Unlock(t, outer)
-	if n := s.Int(t, "LLEN", queueKey); n != 1 {
-		t.Errorf("queue of %d after the first of two unlocks", n)
-	}
+	testbed.Equal(t, s.Int(t, "LLEN", queueKey), 1, "the queue after the first of two unlocks")
 	bed.Unlock(t, inner)
 	bed.Unlock(t, inTurn(t, got, 0))
 }

@@ -180,9 +180,7 @@ func TestOutOfMemory(t *testing.T) {
 			if _, err := l.Lock(t.Context()); err == nil {
 				t.Error("a newcomer queued up in a full server")
 			}
-			if n := s.Int(t, "LLEN", queueKey); n != 1 {
-				t.Errorf("queue of %d", n)
-			}
+			testbed.Equal(t, s.Int(t, "LLEN", queueKey), 1, "the queue")
 			if unlocked {
 				bed.Unlock(t, hold)
 			}

@@ -20,9 +20,7 @@ func TestCloseLeavesTheQueues(t *testing.T) {
 	hold, closing := lockIt(t, bed.Client(t, s.Addr()).FairLock(name)), bed.Client(t, s.Addr())
 	got := inLine(t, s, waiters, closing.FairLock(name))
 	closing.Close()
-	if n := s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey); n != 0 {
-		t.Errorf("%d keys of the queue are left after Close", n)
-	}
+	testbed.Equal(t, s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey), 0, "keys of the queue that are left after Close")
 	for range waiters {
 		if r := receive(t, got, slack); !errors.Is(r.err, redlatch.ErrClosed) {
 			t.Errorf("%v", r.err)
@@ -77,9 +75,7 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 		})
 	}
 	leave(100, 200) // from the middle: the list keeps most of them for the time being
-	if n := s.Int(t, "LLEN", queueKey); n != waiters {
-		t.Errorf("list of %d: the entries were searched for", n)
-	}
+	testbed.Equal(t, s.Int(t, "LLEN", queueKey), waiters, "the list: the entries were searched for")
 	leave(596, 599)
 	leave(599, 600) // the last one: the list never ends with a marked entry
 	if score := s.Int(t, "ZSCORE", scoresKey, s.Text(t, "LINDEX", queueKey, "-1")); score == 0 {

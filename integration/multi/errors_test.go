@@ -233,9 +233,7 @@ func TestEmbeddedMembers(t *testing.T) {
 	c := bed.Client(t, bed.Server(t).Addr())
 	both, one := named{redlatch.MultiLock(plain(c, "a", "b")...)}, &named{redlatch.QuorumLock(c.RLock("q"))}
 	h := bed.Lock(t, t.Context(), redlatch.MultiLock(both, struct{ *rlock.RLock }{c.RLock("c")}, one))
-	if got := h.Name(); got != "[[a b] c q]" {
-		t.Errorf("it is named %s", got)
-	}
+	testbed.Equal(t, h.Name(), "[[a b] c q]", "its name")
 	bed.Unlock(t, h)
 }
 

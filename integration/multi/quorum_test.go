@@ -224,9 +224,7 @@ func TestQuorumExtendsAllItsCopies(t *testing.T) {
 	bed.Want(t, h.Extend(ctx, 25*time.Second), nil)
 	cancel() // as one does when a call has returned
 	time.Sleep(time.Until(taken.Add(short + 500*time.Millisecond)))
-	if n := heldOn(t, x.Servers, "q"); n != 3 {
-		t.Errorf("%d copies are left after the first lease", n)
-	}
+	testbed.Equal(t, heldOn(t, x.Servers, "q"), 3, "copies that are left after the first lease")
 	x.Servers[0].Do(t, "DEL", "q")
 	bed.Alive(t, h)
 	bed.Unlock(t, h)

@@ -24,9 +24,7 @@ func TestALateClaim(t *testing.T) {
 			}
 			trap.Wait(t)
 			gone(t, x.Server)
-			if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
-				t.Errorf("the late command was answered with %q", reply)
-			}
+			testbed.Equal(t, trap.Deliver(t), "*1\r\n:-1\r\n", "the answer to the late command")
 			if !must(t, x.other.Once("report"), period) {
 				t.Error("nobody ran in this period")
 			}

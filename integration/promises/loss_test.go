@@ -165,9 +165,7 @@ func takeAway(t *testing.T, x *bed.Site, take func(t *testing.T, x *bed.Site, s 
 // untouched fails if something else stands there now, and removes it.
 func (k taken) untouched(t *testing.T) {
 	t.Helper()
-	if now := content(t, k.x, k.name); now != k.stood {
-		t.Errorf("%s became %s", k.stood, now)
-	}
+	testbed.Equal(t, content(t, k.x, k.name), k.stood, "what stands there now")
 	for _, s := range k.x.Servers {
 		remove(t, k.x, s, k.name)
 	}

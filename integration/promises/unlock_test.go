@@ -97,9 +97,7 @@ func TestAHoldIsUnlockedOnce(t *testing.T) {
 				bed.Unlock(t, inner)
 				quiet(t, x)
 				for i, s := range x.Servers {
-					if n := s.CommandStats(t).Sub(before[i]).Calls["evalsha"]; n != 1 {
-						t.Errorf("a lease of %v: %d commands", lease, n)
-					}
+					testbed.Equal(t, s.CommandStats(t).Sub(before[i]).Calls["evalsha"], 1, "commands, of a lease of", lease)
 				}
 				bed.Unlock(t, outer)
 			}

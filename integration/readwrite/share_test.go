@@ -34,9 +34,7 @@ func TestShareIsOneHold(t *testing.T) {
 		t.Errorf("a second unlock: %v", err)
 	}
 	left := slices.Concat(holds[1:5], holds[6:])
-	if n := scripts(t, s, func() { bed.Unlock(t, left[1:]...) }); n != 0 {
-		t.Errorf("%d commands to leave while one stays", n)
-	}
+	testbed.Equal(t, scripts(t, s, func() { bed.Unlock(t, left[1:]...) }), 0, "commands to leave while one stays")
 	busy(t, t.Context(), other)
 	if err := left[0].Context().Err(); err != nil {
 		t.Errorf("the last one's context has ended: %v", err)

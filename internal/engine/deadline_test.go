@@ -143,9 +143,7 @@ func TestRenewalsTravelTogether(t *testing.T) {
 			if per := keys / len(renewals); most > 128 || per < least {
 				t.Errorf("%d keys in one command, %d on average", most, per)
 			}
-			if held := core.Holding(); held != n {
-				t.Errorf("%d of %d are held", held, n)
-			}
+			testbed.Equal(t, core.Holding(), n, "are held")
 		})
 	}
 }

@@ -51,12 +51,8 @@ func TestALocalDeadlineIsEarlierByTheDrift(t *testing.T) {
 		{30 * time.Second, 29*time.Second + 698*time.Millisecond},
 		{time.Hour, time.Hour - 36*time.Second - 2*time.Millisecond},
 	} {
-		if got := lease.LocalDeadline(sent, c.length).Sub(sent); got != c.want {
-			t.Errorf("a lease of %v lasts %v here, want %v", c.length, got, c.want)
-		}
-		if got := lease.Margin(c.length) - c.length; got != c.length-c.want {
-			t.Errorf("the margin of %v is %v, want %v", c.length, got, c.length-c.want)
-		}
+		testbed.Equal(t, lease.LocalDeadline(sent, c.length).Sub(sent), c.want, "what lasts here, of", c.length)
+		testbed.Equal(t, lease.Margin(c.length) - c.length, c.length-c.want, "the margin of", c.length)
 	}
 }
 
@@ -76,9 +72,7 @@ func TestUntilReachesTheEndAndAsksForNoMoreThanThereIs(t *testing.T) {
 				t.Errorf("of %v after %v: asks for %v more than the server may have", length, at.Sub(sent), over)
 			}
 		}
-		if got := lease.Until(end, end); got != 0 {
-			t.Errorf("at its end %v asks for %v", length, got)
-		}
+		testbed.Equal(t, lease.Until(end, end), 0, "what is asked for at its end, of", length)
 	}
 }
 
@@ -97,9 +91,7 @@ func TestATimerSeesWhatTheWallClockHasSlept(t *testing.T) {
 		"slept, then set back": {clocks{4 * time.Second, 4 * time.Second}, 6 * time.Second},
 	} {
 		now := c.now.at(t, began)
-		if got := lease.OnBoth(now, at).Sub(now); got != c.want {
-			t.Errorf("%s: it fires in %v, want %v", what, got, c.want)
-		}
+		testbed.Equal(t, lease.OnBoth(now, at).Sub(now), c.want, "it fires in:", what)
 	}
 	if !lease.OnBoth(began, time.Time{}).IsZero() {
 		t.Error("no deadline became one")
@@ -129,9 +121,7 @@ func TestClocksFindASleep(t *testing.T) {
 	} {
 		all := lease.NewClocks(began)
 		for i, l := range c.looks {
-			if got := all.Slept(l.at(t, began), c.length); got != l.slept {
-				t.Errorf("%s, look %d: slept is %t", what, i+1, got)
-			}
+			testbed.Equal(t, all.Slept(l.at(t, began), c.length), l.slept, "slept,", what, "look", i+1)
 		}
 	}
 }

@@ -28,7 +28,5 @@ func TestMarkedIn(t *testing.T) {
 			return nil
 		})
 	}
-	if n := MarkedIn(t.Name(), ".other"); n != 0 {
-		t.Errorf("%d in another function", n)
-	}
+	Equal(t, MarkedIn(t.Name(), ".other"), 0, "in another function")
 }

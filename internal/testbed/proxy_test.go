@@ -91,9 +91,7 @@ func TestTraps(t *testing.T) {
 				trap.Wait(t)
 			}
 			got[1] = int(s.Int(t, "GET", "k1"))
-			if reply := trap.Deliver(t); reply != fmt.Sprintf(":%d\r\n", got[1]+1) {
-				t.Errorf("late reply %q", reply)
-			}
+			Equal(t, trap.Deliver(t), fmt.Sprintf(":%d\r\n", got[1]+1), "the late reply")
 			if n, again := trap.DeliverAll(t), trap.DeliverAll(t); n != c.times-1 || again != 0 {
 				t.Errorf("%d and %d requests were left, want %d and 0", n, again, c.times-1)
 			}
@@ -146,9 +144,7 @@ func TestPauseCutRefuse(t *testing.T) {
 			t.Errorf("direction %d: %v", d, err)
 		}
 	}
-	if got := s.Int(t, "GET", "k"); got != 2 {
-		t.Errorf("k = %d, want 2", got)
-	}
+	Equal(t, s.Int(t, "GET", "k"), 2, "k")
 	p.Refuse()
 	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("dial: %v, want connection refused", err)

@@ -25,9 +25,7 @@ func (r *recorder) Logf(string, ...any) {}
 func TestServerListensOnLoopbackOnlyAndSavesNothing(t *testing.T) {
 	s := Standalone(t)
 	for setting, want := range map[string]string{"bind": "127.0.0.1", "save": "", "appendonly": "no"} {
-		if got := s.Hash(t, "CONFIG", "GET", setting)[setting]; got != want {
-			t.Errorf("%s = %q", setting, got)
-		}
+		Equal(t, s.Hash(t, "CONFIG", "GET", setting)[setting], want, setting)
 	}
 }
 

@@ -17,9 +17,7 @@ func set(t *testing.T, s *Server, key, value string, replicas int64) {
 
 func has(t *testing.T, s *Server, key, want string) {
 	t.Helper()
-	if got := s.Text(t, "GET", key); got != want {
-		t.Errorf("%s has %q, want %q", s.Addr(), got, want)
-	}
+	Equal(t, s.Text(t, "GET", key), want, "what it has,", s.Addr())
 }
 
 // refuses expects an error that begins so.
@@ -82,9 +80,7 @@ func TestClusterMovesSlotsAndFailsOver(t *testing.T) {
 	m := c.BeginMigration(t, slot, other)
 	refuses(t, owner, "ASK "+strconv.Itoa(slot), "GET", "{orders}:43") // which is not there
 	has(t, owner, key, "v")
-	if got := m.MoveKeys(t); got != 1 {
-		t.Errorf("%d keys moved, want 1", got)
-	}
+	Equal(t, m.MoveKeys(t), 1, "keys that moved")
 	m.Finish(t)
 	refuses(t, owner, "MOVED "+strconv.Itoa(slot), "GET", key)
 	has(t, other, key, "v")

@@ -207,9 +207,7 @@ func TestRefusals(t *testing.T) {
 
 func check(t *testing.T, tc refusal, err error) {
 	t.Helper()
-	if got := errors.Is(err, redlatch.ErrUnavailable); got != (tc.reason == "") {
-		t.Errorf("ErrUnavailable: %t", got)
-	}
+	testbed.Equal(t, errors.Is(err, redlatch.ErrUnavailable), (tc.reason == ""), "ErrUnavailable")
 	refused, is := errors.AsType[*redlatch.ConnectError](err)
 	if !is && tc.reason != "" || is && (refused.Reason != tc.reason || refused.Node == "" || !strings.Contains(err.Error(), refused.Node)) {
 		t.Errorf("%T: %+v, want the reason %q", err, refused, tc.reason)
@@ -312,9 +310,7 @@ func TestNothingIsLeftAfterARefusal(t *testing.T) {
 	}
 	before := s.Info(t, "stats")["total_connections_received"]
 	time.Sleep(1500 * time.Millisecond) // the client library's own look at the cluster comes after a second
-	if after := s.Info(t, "stats")["total_connections_received"]; after != before {
-		t.Errorf("connections received: %s, later %s", before, after)
-	}
+	testbed.Equal(t, s.Info(t, "stats")["total_connections_received"], before, "connections received, later")
 	for line := range strings.Lines(s.Text(t, "CLIENT", "LIST")) {
 		if !strings.Contains(line, "name=redlatch-testbed") {
 			t.Errorf("left: %s", line)

@@ -49,9 +49,7 @@ func TestAReadUnlockEndsAWriter(t *testing.T) {
 	time.Sleep(30 * time.Millisecond)
 	// The message is left in a key.
 	must(t, s, call{script: luascript.RWReadRelease, keys: readReleaseKeys("r", field), args: []string{field, "told", "SET", "0", "{r}", "0", "0", "1"}})
-	if told := text(s.Do(t, "GET", "told")); told != "1" {
-		t.Errorf("told %q, want 1", told)
-	}
+	testbed.Equal(t, text(s.Do(t, "GET", "told")), "1", "told")
 }
 
 // A writer beside a read lock without a TTL looks when the last reader's lease ends, not all the

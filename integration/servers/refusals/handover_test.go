@@ -58,9 +58,7 @@ func TestHandOverRefused(t *testing.T) {
 			if got := must(t, s, fairCall(luascript.FairRefresh, waiter, ms)); !strings.HasPrefix(got, "[1 ") {
 				t.Errorf("the refresh: %q", got)
 			}
-			if got := s.Hash(t, "HGETALL", "f")[waiter]; got != "1" {
-				t.Errorf("the refresh has not handed the lock over: count %q", got)
-			}
+			testbed.Equal(t, s.Hash(t, "HGETALL", "f")[waiter], "1", "the count, if the refresh has handed the lock over")
 		})
 	}
 }
@@ -113,10 +111,6 @@ func TestGroupReleaseTellsOfEach(t *testing.T) {
 	if !strings.HasPrefix(got, "[2 ") || !strings.HasSuffix(got, " 0  1  1  0 ]") {
 		t.Errorf("%q", got)
 	}
-	if n := s.Int(t, "EXISTS", "a", "d"); n != 0 {
-		t.Errorf("%d are held", n)
-	}
-	if got := s.Hash(t, "HGETALL", "c")[field]; got != "1" {
-		t.Errorf("count %q", got)
-	}
+	testbed.Equal(t, s.Int(t, "EXISTS", "a", "d"), 0, "are held")
+	testbed.Equal(t, s.Hash(t, "HGETALL", "c")[field], "1", "count")
 }

@@ -214,9 +214,7 @@ func done(t *testing.T, s *testbed.Server, c call) {
 	if err != nil || got != c.want {
 		t.Errorf("%q %v, want %q", got, err, c.want)
 	}
-	if count := s.Hash(t, "HGETALL", c.key)[c.field]; count != c.count {
-		t.Errorf("count %q, want %q", count, c.count)
-	}
+	testbed.Equal(t, s.Hash(t, "HGETALL", c.key)[c.field], c.count, "count")
 	if now := s.Text(t, "ZSCORE", leases, c.field); c.count != "" && now < ends {
 		t.Errorf("the hold ends at %s, it did at %s", now, ends)
 	}

@@ -37,17 +37,11 @@ func TestALeavingReaderLowersTheTTL(t *testing.T) {
 		t.Errorf("after the longer reader has left the lock lasts for %d ms, want 20 s", ttl)
 	}
 	// A writer was told ten minutes; Redisson's sleeps until a message, and leaves no mark.
-	if n := s.CommandStats(t).Sub(before).Calls["publish"]; n != 1 {
-		t.Errorf("%d messages, want one", n)
-	}
+	testbed.Equal(t, s.CommandStats(t).Sub(before).Calls["publish"], 1, "messages")
 	// One reader's own key alone frees nothing while another is inside.
 	if got := must(t, s, call{script: luascript.RWRead, keys: k, args: []string{field, "20000", "", "", "0", "0", "", ""}}); got != "1" {
 		t.Fatal(got)
 	}
-	if got := must(t, s, call{script: luascript.RWFree, keys: k[:1], args: []string{field}}); got != "1" {
-		t.Errorf("freeing by one key: %q", got)
-	}
-	if n := s.Int(t, "HLEN", "r"); n != 3 {
-		t.Errorf("%d fields, want the mode and both readers", n)
-	}
+	testbed.Equal(t, must(t, s, call{script: luascript.RWFree, keys: k[:1], args: []string{field}}), "1", "freeing by one key")
+	testbed.Equal(t, s.Int(t, "HLEN", "r"), 3, "fields, the mode and both readers")
 }
