@@ -25,9 +25,7 @@ func TestRLockTenThousandHolds(t *testing.T) {
 		for g := range 50 {
 			wg.Go(func() {
 				for i := g; i < n; i += 50 {
-					if err := f(i); err != nil {
-						t.Error(err)
-					}
+					bed.Want(t, f(i), nil)
 				}
 			})
 		}

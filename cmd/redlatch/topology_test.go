@@ -3,18 +3,9 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
@@ -69,33 +60,16 @@ func TestSentinel(t *testing.T) {
 	eachRight(t, "sentinel", append(se.Replicas(), se.Master()), url)
 }
 
-// certificate makes the files of one, which is its own authority, and of its key.
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testbed.Must(t, err)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, private.Public(), private)
-	testbed.Must(t, err)
-	secret, err := x509.MarshalECPrivateKey(private)
-	testbed.Must(t, err)
-	return fileOf(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))),
-		fileOf(t, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})))
-}
-
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	cert, key := certificate(t)
-	testbed.UseTLS(t, testbed.TLS{Cert: cert, Key: key, CA: cert, ClientCert: true})
+	a := testbed.NewAuthority(t)
+	cert, key := a.Issue(t, nil)
+	testbed.UseTLS(t, testbed.TLS{Cert: cert, Key: key, CA: a.File, ClientCert: true})
 	s := testbed.Standalone(t)
 	url := "rediss://" + s.TLSAddr()
-	everywhere(t, client(t, s, named("shop/1")), "0 problem(s)", "--url", url, "--tls-ca", cert, "--tls-cert", cert, "--tls-key", key)
+	everywhere(t, client(t, s, named("shop/1")), "0 problem(s)", "--url", url, "--tls-ca", a.File, "--tls-cert", cert, "--tls-key", key)
 	// A certificate that nobody knows, none, and TLS flags without TLS.
 	call(t, nil, "show", "x", "--url", url, "--tls-cert", cert, "--tls-key", key).fails(exitError, "certificate")
-	call(t, nil, "show", "x", "--url", url, "--tls-ca", cert).fails(exitError, "certificate")
-	call(t, nil, "show", "x", "--url", "redis://"+s.TLSAddr(), "--tls-ca", cert).fails(exitUsage)
+	call(t, nil, "show", "x", "--url", url, "--tls-ca", a.File).fails(exitError, "certificate")
+	call(t, nil, "show", "x", "--url", "redis://"+s.TLSAddr(), "--tls-ca", a.File).fails(exitUsage)
 }

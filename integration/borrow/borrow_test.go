@@ -104,9 +104,7 @@ func TestExclusionBesideAnApplicationThatCancels(t *testing.T) {
 				time.Sleep(50 * time.Microsecond)
 				count = was + 1
 				took++
-				if err := h.Unlock(ctx); err != nil {
-					t.Error(err)
-				}
+				bed.Want(t, h.Unlock(ctx), nil)
 				end()
 			}
 		})
@@ -233,9 +231,7 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- get() }()
 	began := time.Now()
-	if err := <-listed; !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Error(err)
-	}
+	bed.Want(t, <-listed, redlatch.ErrUnavailable)
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the list gave up after %v", took)
 	}
@@ -277,9 +273,7 @@ func TestAnExhaustedPool(t *testing.T) {
 	case <-time.After(bed.Patience):
 		t.Error("Close waits for the pool")
 	}
-	if a := bed.Get(t, got); !errors.Is(a.Err, redlatch.ErrClosed) {
-		t.Error(a.Err)
-	}
+	bed.Want(t, bed.Get(t, got).Err, redlatch.ErrClosed)
 	for _, release := range taken {
 		release()
 	}

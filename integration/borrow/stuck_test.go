@@ -82,9 +82,7 @@ func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 				t.Errorf("the hold ended with %v", cause)
 			}
 			if what == "Lock without a limit" {
-				if err := <-called; !errors.Is(err, redlatch.ErrClosed) {
-					t.Errorf("Lock: %v", err)
-				}
+				bed.Want(t, <-called, redlatch.ErrClosed)
 				called <- nil
 			}
 			wrapped.keeps.Store(false)

@@ -135,9 +135,7 @@ func TestAHandOverTakesTwoWays(t *testing.T) {
 	}
 	giver.Resume(testbed.Replies)
 	taker.Resume(testbed.Requests)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	bed.Want(t, <-done, nil)
 	bed.Unlock(t, next)
 }
 

@@ -2,7 +2,6 @@ package fair
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -67,9 +66,7 @@ func TestAGrantForgedByAReaderOfTheWants(t *testing.T) {
 	}
 	h := inTurn(t, got, 0)
 	<-h.Context().Done()
-	if err := context.Cause(h.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	bed.Want(t, context.Cause(h.Context()), redlatch.ErrLeaseLost)
 }
 
 // first is who stands first in the queue: its field, the id at the end of that, and the words of what it wants.

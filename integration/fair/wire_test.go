@@ -125,7 +125,7 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 	s.AwaitQuiet(t)
 	called := s.CommandStats(t).Calls["publish"]
 	bed.Unlock(t, hold)
-	testbed.Equal(t, s.CommandStats(t).Calls["publish"] - called, 1, "messages for Redisson's waiter")
+	testbed.Equal(t, s.CommandStats(t).Calls["publish"]-called, 1, "messages for Redisson's waiter")
 	if n := s.Int(t, "EXISTS", name); n != 0 {
 		t.Error("a lock for Redisson's waiter is not written by us")
 	}

@@ -104,17 +104,13 @@ func TestBadArguments(t *testing.T) {
 	// The key of the lock is something else.
 	x.Do(t, "SET", "report", "application data")
 	for _, err := range []error{reset, run("", hour, nothing), run("report", hour, nothing)} {
-		if !errors.Is(err, redlatch.ErrInvalidName) {
-			t.Error(err)
-		}
+		bed.Want(t, err, redlatch.ErrInvalidName)
 	}
 	if _, found := record(t, x.Server, "report"); found {
 		t.Error("the period is used up by nobody")
 	}
 	x.c.Close()
-	if err := run("a", hour, nothing); !errors.Is(err, redlatch.ErrClosed) {
-		t.Error(err)
-	}
+	bed.Want(t, run("a", hour, nothing), redlatch.ErrClosed)
 	x.Do(t, "DEL", luascript.OnceKey("taken"), "report")
 }
 

@@ -37,9 +37,7 @@ func TestTheProcessDiesInTheMiddle(t *testing.T) {
 		t.Error("nobody ran after the lease of the dead one")
 	}
 	x.proxy.Admit(t)
-	if err := end(); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("the run that lost its lock: %v", err)
-	}
+	bed.Want(t, end(), redlatch.ErrLeaseLost)
 }
 
 // The retry of a claim whose reply was lost recognises itself: fn runs once, and the period is used up once.

@@ -35,9 +35,7 @@ func TestRunsDoNotOverlap(t *testing.T) {
 			if _, found := record(t, x.Server, "report"); found {
 				t.Error("the refused call used up the period")
 			}
-			if err := end(); err != nil {
-				t.Error(err)
-			}
+			bed.Want(t, end(), nil)
 			if !must(t, second.Once("report"), short) {
 				t.Error("the first call after the long run did not run")
 			}

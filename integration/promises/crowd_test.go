@@ -133,9 +133,7 @@ func TestAReleaseCallsOneClient(t *testing.T) {
 						return
 					}
 					inside++
-					if err := h.Unlock(t.Context()); err != nil {
-						t.Error(err)
-					}
+					bed.Want(t, h.Unlock(t.Context()), nil)
 				}
 			})
 		}

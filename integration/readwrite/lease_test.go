@@ -2,7 +2,6 @@ package readwrite
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -93,9 +92,7 @@ func TestShortReaderNeverShortensALongOnes(t *testing.T) {
 	least("it has left")
 	fixed := bed.Lock(t, t.Context(), quick, redlatch.WithLease(50*time.Millisecond))
 	<-fixed.Context().Done()
-	if err := fixed.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	bed.Want(t, fixed.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	least("a fixed one has ended")
 	bed.Unlock(t, long)
 	bed.Eventually(t, "nothing is left", func() bool { return s.Int(t, "DBSIZE") == 0 })
@@ -139,9 +136,7 @@ func TestWriteLeaseEndsUnderItsOwnersRead(t *testing.T) {
 	if took := time.Since(start); took < lease || took > lease+soon {
 		t.Errorf("a reader entered after %v, the write lease was %v", took, lease)
 	}
-	if err := w.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	bed.Want(t, w.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	busy(t, t.Context(), l.WriteLock())
 	bed.Unlock(t, other, r)
 }
@@ -169,9 +164,7 @@ func TestOneReaderIsEvicted(t *testing.T) {
 			if err != nil || in.HolderCount != 1 || in.Holders[0].ClientID != b.ID() || stays.Context().Err() != nil {
 				t.Errorf("%+v, %v; %v", in, err, context.Cause(stays.Context()))
 			}
-			if err := long.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-				t.Errorf("the evicted one's Unlock: %v", err)
-			}
+			bed.Want(t, long.Unlock(t.Context()), redlatch.ErrLeaseLost)
 			bed.Unlock(t, stays)
 		}
 	}

@@ -79,9 +79,7 @@ func TestShareLineKeepsWritersTurn(t *testing.T) {
 	after := []<-chan bed.Attempt{bed.Async(t.Context(), l), bed.Async(t.Context(), l)}
 	inLine(t, 5+len(after))
 	giveUp()
-	if err := <-gone; !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Error(err)
-	}
+	bed.Want(t, <-gone, redlatch.ErrNotAcquired)
 	holds := bed.Holds(t, before)
 	for _, ch := range after {
 		blocked(t, "a reader that came after the second writer", ch)
@@ -148,9 +146,7 @@ func TestShareLineOfOneOwner(t *testing.T) {
 	fixed := make(chan redlatch.Hold, 1)
 	go func() {
 		h, err := l.ReadLock().TryLock(owner, 20*time.Second, 20*time.Second)
-		if err != nil {
-			t.Error(err)
-		}
+		bed.Want(t, err, nil)
 		fixed <- h
 	}()
 	inLine(t, len(got)-1)

@@ -72,9 +72,7 @@ func TestPanicOfTheCodeThatIsTold(t *testing.T) {
 		return func(t *testing.T) {
 			t.Helper()
 			h := bed.Lock(t, t.Context(), l)
-			if err := h.Extend(t.Context(), time.Minute/4); err != nil {
-				t.Error(err)
-			}
+			bed.Want(t, h.Extend(t.Context(), time.Minute/4), nil)
 			bed.Unlock(t, h)
 			bed.Eventually(t, "all is free, and nobody at work", func() bool {
 				held := r.server.Int(t, "EXISTS", "a", "b", "q") + second.Int(t, "EXISTS", "b", "q")
@@ -87,9 +85,7 @@ func TestPanicOfTheCodeThatIsTold(t *testing.T) {
 		_, inspected := c.Inspect(t.Context(), "held")
 		_, looked := c.RLock("held").State(t.Context())
 		_, forced := c.ForceUnlock(t.Context(), "none")
-		if err := errors.Join(inspected, looked, forced); err != nil {
-			t.Error(err)
-		}
+		bed.Want(t, errors.Join(inspected, looked, forced), nil)
 	}
 	bed.Lock(t, t.Context(), c.RLock("held"))
 	for what, do := range map[string]func(t *testing.T){
@@ -208,9 +204,7 @@ func TestAnOperatorsLateCommandIsToldOfInTheBackground(t *testing.T) {
 	r.server.Freeze(t)
 	_, err := r.client.Inspect(t.Context(), "a")
 	r.server.Thaw(t)
-	if !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Error(err)
-	}
+	bed.Want(t, err, redlatch.ErrUnavailable)
 	bed.Eventually(t, "its end is told in the background", inBackground)
 }
 

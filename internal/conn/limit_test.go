@@ -3,43 +3,13 @@ package conn
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
-
-// noted is a client without a server that notes the ctx of each command.
-type noted struct {
-	rueidis.Client
-
-	mu   sync.Mutex
-	ctxs []context.Context // guarded by mu
-}
-
-func newNoted(t *testing.T) *noted {
-	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{"127.0.0.1:1"}, ForceSingleClient: true, DisableRetry: true,
-	})
-	if client == nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return &noted{Client: client}
-}
-
-// Do implements rueidis.Client.
-func (n *noted) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	n.mu.Lock()
-	n.ctxs = append(n.ctxs, ctx)
-	n.mu.Unlock()
-	return n.Client.Do(ctx, cmd)
-}
-
-// Nodes implements rueidis.Client: it is a cluster of itself.
-func (n *noted) Nodes() map[string]rueidis.Client { return map[string]rueidis.Client{"127.0.0.1:1": n} }
 
 // TestLimitsAreNoDeadlines: what is asked through a client that others may use ends by itself, but has
 // no deadline, which would close their connection.
@@ -52,16 +22,7 @@ func TestLimitsAreNoDeadlines(t *testing.T) {
 			table.wg.Wait()
 		},
 	} {
-		client := newNoted(t)
-		ask(client)
-		if len(client.ctxs) == 0 {
-			t.Errorf("%s: not asked for", what)
-		}
-		for _, ctx := range client.ctxs {
-			if at, ok := ctx.Deadline(); ok || ctx.Done() == nil {
-				t.Errorf("%s: a deadline at %v (%t), a limit %t", what, at, ok, ctx.Done() != nil)
-			}
-		}
+		t.Run(what, func(t *testing.T) { testbed.Undated(t, ask) })
 	}
 }
 

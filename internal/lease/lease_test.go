@@ -52,7 +52,7 @@ func TestALocalDeadlineIsEarlierByTheDrift(t *testing.T) {
 		{time.Hour, time.Hour - 36*time.Second - 2*time.Millisecond},
 	} {
 		testbed.Equal(t, lease.LocalDeadline(sent, c.length).Sub(sent), c.want, "what lasts here, of", c.length)
-		testbed.Equal(t, lease.Margin(c.length) - c.length, c.length-c.want, "the margin of", c.length)
+		testbed.Equal(t, lease.Margin(c.length)-c.length, c.length-c.want, "the margin of", c.length)
 	}
 }
 

@@ -114,9 +114,7 @@ func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 	}
 	for _, name := range []string{"fair", "rw"} {
 		in, err := c.Inspect(bed.Within(t, time.Minute), name)
-		if err != nil {
-			t.Error(err)
-		}
+		bed.Want(t, err, nil)
 		if _, err := json.Marshal(in); err != nil {
 			t.Error(err)
 		}

@@ -64,9 +64,7 @@ func TestAddressThatFollowsTheMaster(t *testing.T) {
 			}
 			bed.Eventually(t, "what the new master does not know has ended", func() bool { return gone.Context().Err() != nil })
 			bed.Eventually(t, "the waiter listens at the new master", func() bool { return atB() && !atA() })
-			if err := gone.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-				t.Error(err)
-			}
+			bed.Want(t, gone.Unlock(t.Context()), redlatch.ErrLeaseLost)
 			bed.Unlock(t, free)
 			bed.Unlock(t, held)
 			bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, waiter))

@@ -99,9 +99,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 				defer proxy.Delay(testbed.Replies, 0)
 				ctx := bed.Within(t, time.Minute)
 				began := time.Now()
-				if err := errors.Join(link.Subscribe(ctx, names, false), h.is(names...)); err != nil {
-					t.Error(err)
-				}
+				bed.Want(t, errors.Join(link.Subscribe(ctx, names, false), h.is(names...)), nil)
 				if err := errors.Join(link.Unsubscribe(ctx, names, false), h.is()); err != nil {
 					t.Error(err)
 				}
@@ -121,9 +119,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 					t.Errorf("unsubscribed with %v", err)
 				}
 				// Each answer belonged to its own command: the connection goes on.
-				if err := errors.Join(h.is(), link.Subscribe(ctx, names, false), h.is(names...)); err != nil {
-					t.Error(err)
-				}
+				bed.Want(t, errors.Join(h.is(), link.Subscribe(ctx, names, false), h.is(names...)), nil)
 			})
 			t.Run("refused", func(t *testing.T) {
 				link, h, names := dial(t, resp2, "few", "ours", 6)
@@ -138,9 +134,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 						t.Errorf("%s: %v", ch, refused[ch])
 					}
 				}
-				if err := h.is(names...); err != nil {
-					t.Error(err)
-				}
+				bed.Want(t, h.is(names...), nil)
 			})
 		})
 	}

@@ -76,9 +76,7 @@ func TestCrowdOfASlotThatIsHalfWay(t *testing.T) {
 			for i := range waiters {
 				select {
 				case err := <-got:
-					if err != nil {
-						t.Error(err)
-					}
+					bed.Want(t, err, nil)
 				case <-time.After(20 * time.Second):
 					t.Fatalf("%d of %d got the free lock", i, waiters)
 				}

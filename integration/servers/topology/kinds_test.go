@@ -39,9 +39,7 @@ func TestClusterKinds(t *testing.T) {
 					}()
 				}
 				for range each {
-					if err := <-done; err != nil {
-						t.Error(err)
-					}
+					bed.Want(t, <-done, nil)
 				}
 				if took := time.Since(began); turns != each || took > lease {
 					t.Errorf("%d turns of %d in %v: two were inside, or a message did not arrive", turns, each, took)

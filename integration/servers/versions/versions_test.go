@@ -172,9 +172,7 @@ func exclusion(x site, k bed.Kind, name string) {
 		}))
 	}
 	for _, one := range all {
-		if err := bed.Get(x.T, one).Err; err != nil {
-			x.Error(err)
-		}
+		bed.Want(x.T, bed.Get(x.T, one).Err, nil)
 	}
 	if total != owners*turns {
 		x.Errorf("%d turns, want %d", total, owners*turns)
@@ -188,9 +186,7 @@ func reentry(x site, k bed.Kind, name string) {
 	if inner.Token() != outer.Token() || k.Name == "fenced" && outer.Token() == 0 {
 		x.Errorf("tokens %d and %d", outer.Token(), inner.Token())
 	}
-	if err := inner.Extend(x.Context(), 5*time.Minute); err != nil {
-		x.Error(err)
-	}
+	bed.Want(x.T, inner.Extend(x.Context(), 5*time.Minute), nil)
 	for _, key := range k.Names(name) {
 		if left := x.Int(x.T, "PTTL", key); left < 4*time.Minute.Milliseconds() {
 			x.Errorf("%d ms left of %s", left, key)
@@ -233,9 +229,7 @@ func force(x site, k bed.Kind, name string) {
 			x.Errorf("%+v, %v; %t, %v; Unlock: %v", st, err, forced, failed, lost)
 		}
 	}
-	if err := l.Do(x.Context(), func(context.Context) error { return nil }); err != nil {
-		x.Error(err)
-	}
+	bed.Want(x.T, l.Do(x.Context(), func(context.Context) error { return nil }), nil)
 }
 
 func wrongType(x site, k bed.Kind, name string) {
