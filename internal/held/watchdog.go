@@ -173,8 +173,11 @@ func (w *watchdog) look(now time.Time) {
 	var lost []*Hold
 	watched := r.cfg.Observer != nil && r.cfg.Observer.Renewals()
 	r.mu.Lock()
-	if w.clocks.Slept(now, w.reg.cfg.LeaseTime) {
+	switch slept, setBack := w.clocks.Compare(now, w.reg.cfg.LeaseTime); {
+	case slept:
 		lost = w.wakenLocked(now)
+	case setBack:
+		w.timeAnewLocked(now)
 	}
 	horizon := now.Add(w.pace.Window())
 	for {
@@ -232,6 +235,16 @@ func (w *watchdog) wakenLocked(now time.Time) (lost []*Hold) {
 		w.scheduleLocked(s, time.Time{})
 	}
 	return lost
+}
+
+// timeAnewLocked has deadlines follow the wall clock that was set back: else a sleep would be shorter by that.
+func (w *watchdog) timeAnewLocked(now time.Time) {
+	for s := range w.heap.All() {
+		s.until = lease.Anew(now, s.until)
+		for _, h := range s.holds {
+			h.until = lease.Anew(now, h.until)
+		}
+	}
 }
 
 // watchedLocked reports whether a hold of the session is the watchdog's to keep.

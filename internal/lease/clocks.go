@@ -12,7 +12,7 @@ const CheckEvery = time.Second
 // Clocks finds out that a machine slept. It owns what is known of how far its clocks are
 // apart. It is not safe for concurrent use.
 //
-// Invariant: after Slept, the wall clock is ahead by no more than a jump since the clocks were
+// Invariant: after Compare, the wall clock is ahead by no more than a jump since the clocks were
 // compared with each other last, and many short sleeps add up.
 type Clocks struct {
 	epoch time.Time // when both clocks began; set once
@@ -24,15 +24,15 @@ type Clocks struct {
 // NewClocks compares from an instant on.
 func NewClocks(epoch time.Time) Clocks { return Clocks{epoch: epoch} }
 
-// Slept reports whether the monotonic clock stood still since deadlines were compared with both.
-// Many short sleeps count as one. The leases have at least this length.
-func (c *Clocks) Slept(now time.Time, length time.Duration) bool {
+// Compare reports whether the monotonic clock stood still since deadlines were compared with both, or else whether the
+// wall clock was set back since. Many short sleeps count as one. The leases have at least this length.
+func (c *Clocks) Compare(now time.Time, length time.Duration) (slept, setBack bool) {
 	ahead := now.Round(0).Sub(c.epoch.Round(0)) - now.Sub(c.epoch)
-	slept := Slept(ahead-c.ahead, length)
+	slept, setBack = Slept(ahead-c.ahead, length), Slept(c.ahead-ahead, length)
 	if slept || ahead < c.ahead {
 		c.ahead = ahead
 	}
-	return slept
+	return slept, setBack
 }
 
 // Slept reports whether the machine slept, if the wall clock ran ahead by so much while leases of this length were held.

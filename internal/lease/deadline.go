@@ -50,6 +50,14 @@ func OnBoth(now, at time.Time) time.Time {
 	return at
 }
 
+// Anew is an instant that is as far away on the wall clock, which was set, as it is on the monotonic clock.
+func Anew(now, at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return now.Add(at.Sub(now))
+}
+
 // Earlier is the earlier of two instants; a zero one does not count.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {

@@ -17,5 +17,6 @@
 // passed when it has on either ([Passed]): a wall clock that is set back moves no
 // deadline, one that is set forward ends holds early, which is the safe side. Timers run by
 // the monotonic clock alone. So the clocks are compared now and then ([Clocks]), and after a
-// sleep deadlines are brought forward on the monotonic clock ([OnBoth]).
+// sleep deadlines are brought forward on the monotonic clock ([OnBoth]). After the wall clock was set back they follow
+// it ([Anew]), so that the next sleep is seen in full.
 package lease

@@ -93,7 +93,7 @@ func TestATimerSeesWhatTheWallClockHasSlept(t *testing.T) {
 		now := c.now.at(t, began)
 		testbed.Equal(t, lease.OnBoth(now, at).Sub(now), c.want, "it fires in:", what)
 	}
-	if !lease.OnBoth(began, time.Time{}).IsZero() {
+	if !lease.OnBoth(began, time.Time{}).IsZero() || !lease.Anew(began, time.Time{}).IsZero() {
 		t.Error("no deadline became one")
 	}
 }
@@ -121,7 +121,9 @@ func TestClocksFindASleep(t *testing.T) {
 	} {
 		all := lease.NewClocks(began)
 		for i, l := range c.looks {
-			testbed.Equal(t, all.Slept(l.at(t, began), c.length), l.slept, "slept,", what, "look", i+1)
+			slept, setBack := all.Compare(l.at(t, began), c.length)
+			testbed.Equal(t, slept, l.slept, "slept,", what, "look", i+1)
+			testbed.Equal(t, setBack, l.wall < 0 && i == 0, "set back,", what, "look", i+1)
 		}
 	}
 }

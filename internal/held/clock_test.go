@@ -1,0 +1,36 @@
+package held
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/lock"
+)
+
+// What a machine slept of a lease is gone, though its wall clock had been set back since the deadline was made. The
+// server need not be there to tell.
+func TestASleepCountsThoughTheWallClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	const length = 30 * time.Second
+	for what, fixed := range map[string]time.Duration{"the watchdog's": 0, "a fixed lease": length} {
+		now := time.Now()
+		r := &Registry{cfg: Config{LeaseTime: length, News: &observe.News{}, Log: slog.New(slog.DiscardHandler)}, epoch: now}
+		r.dog = newWatchdog(r) // nobody looks but the test
+		h, err := r.Take(&Grant{
+			Lock: &Lock{Key: "l", Kind: plain{}}, Claim: newOwner().Claim(r, "l"), Ctx: t.Context(), Fixed: fixed, Lease: length, Sent: now,
+		})
+		testbed.Must(t, err)
+		h.session.renewing = true // so that no command is sent
+		if r.dog.look(testbed.WallAt(t, now.Add(time.Second), -time.Hour)); h.Ended() != nil {
+			t.Fatalf("%s: the wall clock was set back: %v", what, h.Ended())
+		}
+		r.dog.look(testbed.WallAt(t, now.Add(2*time.Second), length-time.Hour))
+		if h.Ended() == nil || h.lost.Reason != lock.LossExpired {
+			t.Errorf("%s: after a sleep for the length of its lease: %v", what, h.Ended())
+		}
+		r.cfg.News.Wait()
+	}
+}
