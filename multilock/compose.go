@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -38,8 +39,34 @@ type leaf struct {
 
 // leafID tells locks apart.
 type leafID struct {
-	core *engine.Core // nil: a quorum
-	key  string
+	core    *engine.Core // nil: a quorum
+	clients string       // of a quorum
+	key     string
+}
+
+func (l leaf) id() leafID {
+	if l.eng != nil {
+		return leafID{core: l.eng.Core(), key: l.eng.Key()}
+	}
+	return leafID{clients: strings.Join(l.quorum.clients(), ","), key: l.quorum.leaves[0].eng.Key()}
+}
+
+// clients are the sorted ids of a quorum's clients.
+func (m *MultiLock) clients() []string {
+	ids := make([]string, len(m.leaves))
+	for i, l := range m.leaves {
+		ids[i] = l.eng.Core().ID()
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// traits are those of the leaf's kind, which all copies of a quorum have.
+func (l leaf) traits() *kind.Traits {
+	if l.eng != nil {
+		return l.eng.Kind().Traits()
+	}
+	return l.quorum.leaves[0].eng.Kind().Traits()
 }
 
 func refuse(reason string) error {
@@ -142,26 +169,23 @@ func missing(member Member) bool {
 // addLeaf adds a leaf of member i, unless it is there already: the same lock named
 // twice is taken once, by the one that does for both.
 func (m *MultiLock) addLeaf(i int, l leaf) {
-	id := leafID{key: l.key()}
-	if l.eng != nil {
-		id.core = l.eng.Core()
-	}
+	id := l.id()
 	at, there := m.at[id]
-	if there && l.eng != nil && same(m.leaves[at], l) {
+	if there && same(m.leaves[at], l) {
 		have := &m.leaves[at]
-		old, too := have.eng.Kind().Traits(), l.eng.Kind().Traits()
-		better, worse := l.eng, old
+		old, too := have.traits(), l.traits()
+		better, worse := l, old
 		if old.Mode == lock.ModeWrite && too.Mode == lock.ModeRead || old.Mode == too.Mode && old.Fenced {
-			better, worse = have.eng, too
+			better, worse = *have, too
 		}
-		if worse.Fenced && !better.Kind().Traits().Fenced && m.err == nil {
+		if worse.Fenced && !better.traits().Fenced && m.err == nil {
 			m.err = refuse(fmt.Sprintf("of lock %q the read lock is fenced, and the write lock, which is taken for both, is not", l.name))
 		}
-		have.eng = better
+		have.eng, have.quorum = better.eng, better.quorum
 		m.tokens[i] = append(m.tokens[i], have.index)
 		return
 	}
-	if there && l.eng != nil && m.err == nil {
+	if there && m.err == nil {
 		m.err = refuse(fmt.Sprintf("lock %q is named as two kinds: it would wait for itself", l.name))
 	}
 	l.index = len(m.leaves)
@@ -173,7 +197,7 @@ func (m *MultiLock) addLeaf(i int, l leaf) {
 // same reports whether two leaves with one key are one lock. Of the two halves of a read-write
 // lock the write lock is the one to take: its owner may read.
 func same(a, b leaf) bool {
-	x, y := a.eng.Kind().Traits(), b.eng.Kind().Traits()
+	x, y := a.traits(), b.traits()
 	return x.Mode == y.Mode || x.Mode != lock.ModeLock && y.Mode != lock.ModeLock
 }
 

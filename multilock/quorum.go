@@ -186,14 +186,8 @@ func (q *quorum) inside() bool {
 // line is where the acquisitions of these copies in this process stand. Who wants others of the
 // same name may get them meanwhile.
 func (q *quorum) line() *line {
-	home := q.m.leaves[0].eng
-	ids := make([]string, len(q.m.leaves))
-	for i, l := range q.m.leaves {
-		if ids[i] = l.eng.Core().ID(); ids[i] < home.Core().ID() {
-			home = l.eng
-		}
-	}
-	slices.Sort(ids)
+	ids := q.m.clients()
+	home := q.m.leaves[slices.IndexFunc(q.m.leaves, func(l leaf) bool { return l.eng.Core().ID() == ids[0] })].eng
 	return stateOf(home).line(string(home.Kind().Traits().Mode) + ":" + strings.Join(ids, ",") + ":" + home.Key())
 }
 

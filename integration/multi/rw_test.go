@@ -2,7 +2,9 @@ package multi
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +57,36 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 		t.Errorf("token %d after %d", w2.Token(), w.Token())
 	}
 	bed.Unlock(t, w2)
+}
+
+// A quorum that a MultiLock names twice is taken once: of the halves of a read-write lock the write lock, and what is
+// fenced once is fenced.
+func TestQuorumNamedTwice(t *testing.T) {
+	t.Parallel()
+	list := servers(t, 3)
+	cs := clients(t, list)
+	read, write := readWrite(cs)
+	fenced := quorum(cs, "fenced", redlatch.Fenced())
+	for name, pairs := range map[string][][]redlatch.Member{
+		"plain":  {{quorum(cs, "plain"), quorum(cs, "plain")}},
+		"fenced": {{fenced, quorum(cs, "fenced")}, {quorum(cs, "fenced"), fenced}},
+		"rw":     {{read, write}, {write, read}, {write, read, read}},
+	} {
+		for range 10 {
+			for _, members := range pairs {
+				h := bed.Lock(t, t.Context(), redlatch.MultiLock(members...))
+				if name == "fenced" && slices.Contains(tokens(h), 0) {
+					t.Errorf("tokens %v", tokens(h))
+				}
+				for _, s := range list {
+					if fields := s.Hash(t, "HGETALL", name); slices.Contains(slices.Collect(maps.Values(fields)), "2") {
+						t.Errorf("%s is held twice: %v", name, fields)
+					}
+				}
+				bed.Unlock(t, h)
+			}
+		}
+	}
 }
 
 // stand waits until so many readers or writers wait on a majority of the servers.
