@@ -62,10 +62,11 @@ func (f *FairLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 	return engine.Of(&f.handle).Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it neither enters
-// nor bypasses the queue: it acquires only a free lock without waiters. Its errors are those
-// of Lock; without ctx.Err() if the wait ended. If the server failed or was silent, they match
-// [lock.ErrUnavailable], and not [lock.ErrNotAcquired].
+// TryLock blocks for at most wait. With a wait of 0 it neither enters nor bypasses the queue: it acquires only a free
+// lock without waiters. The watchdog renews a lease of 0 until Unlock; any other lease is fixed.
+//
+// If the lock stays busy it returns [lock.ErrNotAcquired], or [lock.ErrUnavailable] instead if the server failed or was
+// silent. The other errors are those of Lock; [lock.Locker] says more.
 func (f *FairLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return engine.Of(&f.handle).TryLock(ctx, wait, lease)
 }

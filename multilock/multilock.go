@@ -74,9 +74,11 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.
 	return asHold(m.take(ctx, time.Now(), time.Time{}, -1, lock.SettingsOf(opts).Lease))
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it tries every
-// member once. Errors are those of Lock. When the wait is over, it returns
-// [lock.ErrNotAcquired], or [lock.ErrUnavailable] under the same condition.
+// TryLock blocks for at most wait; with a wait of 0 it tries every member once. The watchdogs renew a lease of 0 until
+// Unlock; any other lease is fixed.
+//
+// If a member stays busy it returns [lock.ErrNotAcquired]. [lock.ErrUnavailable] comes instead under the same condition
+// as of Lock, and the other errors are those of Lock; [lock.Locker] says more.
 func (m *MultiLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	if wait < 0 {
 		err := &lock.InvalidOptionError{Option: "wait", Reason: "it is negative"}

@@ -49,9 +49,11 @@ func (r *RLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.Hold
 	return engine.Of(&r.handle).Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. Its errors are those of Lock; without
-// ctx.Err() if the wait ended. If the server failed or was silent, they match
-// [lock.ErrUnavailable], and not [lock.ErrNotAcquired].
+// TryLock blocks for at most wait; a wait of 0 is one attempt. The watchdog renews a lease of 0 until Unlock; any
+// other lease is fixed.
+//
+// If the lock stays busy it returns [lock.ErrNotAcquired], or [lock.ErrUnavailable] instead if the server failed or was
+// silent. The other errors are those of Lock; [lock.Locker] says more.
 func (r *RLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return engine.Of(&r.handle).TryLock(ctx, wait, lease)
 }

@@ -133,10 +133,11 @@ func (r *ReadLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.H
 	return engine.Of(&r.reads).Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker]. With a wait of 0 it fails while a
-// writer waits, even if readers are inside. Its errors are those of Lock; without ctx.Err()
-// if the wait ended. If the server failed or was silent, they match [lock.ErrUnavailable], and not
-// [lock.ErrNotAcquired].
+// TryLock blocks for at most wait. With a wait of 0 it is one attempt: it fails while a writer waits, even if readers
+// are inside. The watchdog renews a lease of 0 until Unlock; any other lease is fixed.
+//
+// If the lock stays busy it returns [lock.ErrNotAcquired], or [lock.ErrUnavailable] instead if the server failed or was
+// silent. The other errors are those of Lock; [lock.Locker] says more.
 func (r *ReadLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return engine.Of(&r.reads).TryLock(ctx, wait, lease)
 }
@@ -214,9 +215,12 @@ func (w *WriteLock) Lock(ctx context.Context, opts ...lock.AcquireOption) (lock.
 	return engine.Of(&w.writes).Lock(ctx, opts...)
 }
 
-// TryLock blocks for at most wait; see [lock.Locker] and [WriteLock.Lock]. With wait 0 it fails
-// while a writer that came before, or readers have their turn, though the lock is free by then. Readers
-// that arrived meanwhile and stood back enter when it gives up.
+// TryLock blocks for at most wait. With a wait of 0 it is one attempt, which fails while a writer that came before, or
+// readers, have their turn, though the lock is free by then. Readers that arrived meanwhile and stood back enter when
+// it gives up. The watchdog renews a lease of 0 until Unlock; any other lease is fixed.
+//
+// If the lock stays busy it returns [lock.ErrNotAcquired], or [lock.ErrUnavailable] instead if the server failed or was
+// silent. The other errors are those of [WriteLock.Lock]; [lock.Locker] says more.
 func (w *WriteLock) TryLock(ctx context.Context, wait, lease time.Duration) (lock.Hold, error) {
 	return engine.Of(&w.writes).TryLock(ctx, wait, lease)
 }
