@@ -34,3 +34,25 @@ func TestASleepCountsThoughTheWallClockWasSetBack(t *testing.T) {
 		r.cfg.News.Wait()
 	}
 }
+
+// So it does for the end that renewals lead a quorum's copy to.
+func TestASleepCountsForTheEndThatRenewalsLeadTo(t *testing.T) {
+	t.Parallel()
+	const length, back = 30 * time.Second, -time.Hour
+	now := time.Now()
+	r := &Registry{cfg: Config{LeaseTime: length, News: &observe.News{}, Log: slog.New(slog.DiscardHandler)}, epoch: now}
+	r.dog = newWatchdog(r) // nobody looks but the test
+	h, err := r.Take(&Grant{
+		Lock: &Lock{Key: "l", Kind: plain{}}, Claim: newOwner().Claim(r, "l"), Ctx: t.Context(), Fixed: 4 * length / 3, Lease: length, Sent: now,
+	})
+	testbed.Must(t, err)
+	r.dog.look(testbed.WallAt(t, now.Add(time.Second), back))
+	renewed := testbed.WallAt(t, now.Add(length/2), back)
+	r.dog.renewedLocked(h.session, renewed, renewed, length)
+	h.session.renewing, r.closed = true, true // so that no command is sent
+	r.dog.look(testbed.WallAt(t, now.Add(length/2), back+length))
+	if h.Ended() == nil {
+		t.Error("the hold outlasts its lease by what its machine slept")
+	}
+	r.cfg.News.Wait()
+}

@@ -243,6 +243,10 @@ func (w *watchdog) timeAnewLocked(now time.Time) {
 		s.until = lease.Anew(now, s.until)
 		for _, h := range s.holds {
 			h.until = lease.Anew(now, h.until)
+			if h.fullUntil != nil {
+				full := lease.Anew(now, *h.fullUntil)
+				h.fullUntil = &full
+			}
 		}
 	}
 }
