@@ -15,7 +15,7 @@ import (
 )
 
 // errBroken is the failure of a Locker that was made unavailable.
-var errBroken = errors.New("redlatchtest: made unavailable")
+var errBroken = errors.New("made unavailable")
 
 // Locker is a lock without a server, for tests of code that takes a [redlatch.Locker].
 // It behaves like an RLock: it excludes, serves waiters in order, re-enters (with a hold's

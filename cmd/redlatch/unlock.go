@@ -149,11 +149,11 @@ func (a *app) confirm(in redlatch.Inspection, victims []redlatch.Holder, answers
 	} else {
 		fmt.Fprintf(a.std.out, "\nNobody holds the lock. This %s.", next)
 	}
-	fmt.Fprint(a.std.out, " Type yes to do it: ")
 	if f := file(a.std.in); f != nil && !term.IsTerminal(int(f.Fd())) {
 		fmt.Fprintln(a.std.out)
 		return usageError("can't ask for confirmation without a terminal: use --yes")
 	}
+	fmt.Fprint(a.std.out, " Type yes to do it: ")
 	if answer, _ := answers.ReadString('\n'); strings.TrimSpace(answer) != "yes" {
 		return &statusError{errors.New("cancelled"), exitError}
 	}
