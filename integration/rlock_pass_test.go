@@ -78,12 +78,8 @@ func TestALongerLeaseIsNotPassedOn(t *testing.T) {
 			got := next(t.Context(), t, c.RLock("l"))
 			bed.Unlock(t, h)
 			passed := bed.Hold(t, got)
-			if left := time.Until(passed.ValidUntil()); left > leaseTime {
-				t.Errorf("its hold is valid for %v", left)
-			}
-			if left := time.Duration(s.Int(t, "PTTL", "l")) * time.Millisecond; left > leaseTime {
-				t.Errorf("the server keeps it for %v", left)
-			}
+			testbed.AtMost(t, time.Until(passed.ValidUntil()), leaseTime, "its hold is valid for")
+			testbed.AtMost(t, time.Duration(s.Int(t, "PTTL", "l"))*time.Millisecond, leaseTime, "the server keeps it for")
 			bed.Unlock(t, passed)
 		})
 	}

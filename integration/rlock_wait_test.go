@@ -47,9 +47,7 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	}
 	bed.Eventually(t, "all waiters", waiting(n))
 	testbed.Equal(t, rlSubscriptions(t, s, "l"), 1, "subscriptions")
-	if all := len(s.ForeignClients(t)); all > 2 {
-		t.Errorf("%d connections", all)
-	}
+	testbed.AtMost(t, len(s.ForeignClients(t)), 2, "connections")
 	// Newcomers stand behind those who wait, without asking the server.
 	before := s.CommandStats(t)
 	bed.Unlock(t, h)
@@ -86,9 +84,7 @@ func TestRLockHotChannelStaysSubscribed(t *testing.T) {
 		bed.Unlock(t, h)
 		bed.Unlock(t, bed.Hold(t, got))
 	}
-	if n := s.CommandStats(t).Sub(before).Calls["subscribe"]; n > 5 {
-		t.Errorf("%d subscriptions for 50 waits", n)
-	}
+	testbed.AtMost(t, s.CommandStats(t).Sub(before).Calls["subscribe"], 5, "subscriptions for 50 waits")
 	rlSubscribed(t, s, "l", 0)
 }
 
@@ -112,9 +108,7 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 	s.AwaitQuiet(t)
 	before = s.CommandStats(t)
 	time.Sleep(1500 * time.Millisecond)
-	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 3 {
-		t.Errorf("%d scripts in 1.5 s of waiting", n)
-	}
+	testbed.AtMost(t, s.CommandStats(t).Sub(before).Calls["evalsha"], 3, "scripts in 1.5 s of waiting")
 	cancel()
 	for _, w := range waiters {
 		bed.Want(t, bed.Get(t, w).Err, context.Canceled)
@@ -161,9 +155,7 @@ func TestCalledBesideAnOwnHoldIsNoPoll(t *testing.T) { //nolint:paralleltest // 
 		before := s.CommandStats(t)
 		s.Do(t, "PUBLISH", calls, strconv.FormatInt(time.Now().UnixMicro(), 10))
 		time.Sleep(500 * time.Millisecond)
-		if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 5 {
-			t.Errorf("%s: %d scripts in 0.5 s of waiting", name, n)
-		}
+		testbed.AtMost(t, s.CommandStats(t).Sub(before).Calls["evalsha"], 5, name, "scripts in 0.5 s of waiting")
 		s.Do(t, "DEL", "{"+name+"}:"+java+":rwlock_timeout:1")
 		s.Do(t, "HDEL", name, java)
 		bed.Unlock(t, own)

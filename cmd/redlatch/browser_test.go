@@ -229,9 +229,7 @@ func TestBrowser(t *testing.T) {
 	reads(t, phone, "#locks", "invoice:7", "orders:45")
 	wide := func(what string) {
 		t.Helper()
-		if over := value[int](t, phone, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-			t.Errorf("%s is %d pixels wider than the phone", what, over)
-		}
+		testbed.AtMost(t, value[int](t, phone, `document.documentElement.scrollWidth - innerWidth`), 0, "pixels that it is wider than the phone:", what)
 	}
 	wide("the list")
 	reads(t, phone, "#history", "Evictions", "<b>hangs")
@@ -257,14 +255,10 @@ func TestBrowser(t *testing.T) {
 	s.Freeze(t)
 	frozen := time.Now()
 	reads(t, b, "#state", "no answer since ")
-	if took := time.Since(frozen); took > 4*time.Second {
-		t.Errorf("it is live for %v", took)
-	}
+	testbed.AtMost(t, time.Since(frozen), 4*time.Second, "it is live for")
 	const left = `document.querySelector("#detail .facts b").textContent`
 	reads(t, phone, "#state", "no answer since ")
-	if high := value[int](t, phone, `document.querySelector("#state").offsetHeight`); high > 30 {
-		t.Errorf("on a phone it breaks into lines: %d pixels", high)
-	}
+	testbed.AtMost(t, value[int](t, phone, `document.querySelector("#state").offsetHeight`), 30, "pixels: on a phone it breaks into lines")
 	testbed.Equal(t, value[int](t, b, `now() - state.came - state.skew`), 0, "milliseconds that it shows after the last answer")
 	before := value[string](t, b, left)
 	time.Sleep(1100 * time.Millisecond) // what must not happen has no event

@@ -143,9 +143,7 @@ func inRunbook(t *testing.T, begins string) string {
 
 // ls has the orders of top.
 func TestLsSort(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	late, early := hold(t, c.RLock("a")), time.Now().Add(-time.Hour)
 	s.Do(t, "HSET", "b", c.ID()+":g1-"+strconv.FormatInt(early.UnixMilli(), 36)+".1", "1")
 	s.Do(t, "PEXPIRE", "b", "300000")

@@ -14,9 +14,7 @@ import (
 // Who evicts with unlock or on the page of serve is in the history, with the reason: for people, for programs, on the
 // page and in its log.
 func TestHistory(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, named("shop/1"))
+	s, c := beside(t, named("shop/1"))
 	call(t, s, "history").fails(exitOK, "no evictions")
 	h := hold(t, c.RLock("orders:42"))
 	got := call(t, s, "unlock", "orders:42", "--any-owner", "--yes", "--reason", "its machine is\ngone").ends(exitOK)
@@ -52,9 +50,7 @@ func TestHistory(t *testing.T) {
 
 // Who may evict and not note it evicts all the same; unlock and serve say that it is not in the history.
 func TestEvictionThatIsNotNoted(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	s.SetUser(t, "ops", "on", ">secret", "~*", "&*", "+@all", "-xadd")
 	url := "redis://ops:secret@" + s.Addr()
 	h := hold(t, c.RLock("x"))
@@ -77,9 +73,7 @@ func TestEvictionThatIsNotNoted(t *testing.T) {
 
 // The rights that docs/ACL.md lists for the history are enough, and each is needed.
 func TestHistoryACL(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, func(c *redlatch.Config) { c.Prefix = "app:" })
+	s, c := beside(t, func(c *redlatch.Config) { c.Prefix = "app:" })
 	user := func(without string) {
 		rules := slices.DeleteFunc(acl.Rules("evict", "history", "record"), func(rule string) bool { return rule == without })
 		s.SetUser(t, "ops", append([]string{"on", ">secret"}, rules...)...)

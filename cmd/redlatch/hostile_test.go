@@ -35,9 +35,7 @@ func prints(t *testing.T, what, hostile, text string) {
 
 // Names, owners and arguments of any bytes act on no terminal, forge no line, and can be given back as they are shown.
 func TestHostileTexts(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	const id = "8743c9c0-0795-4907-87fd-6c719a6b4586"
 	ownerOf := func(h string) string { return id + ":" + strings.ReplaceAll(h, " ", "_") } // no owner has a space
 	names := map[string]string{}                                                           // what they are, by how they are shown
@@ -163,9 +161,7 @@ func TestHostileArguments(t *testing.T) {
 // What can't be read is one odd row of each list, a name of megabytes is skipped with a word, and no time is too far
 // away to be told: one bad neighbour hides no lock.
 func TestOddRows(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, named("shop/1"))
+	s, c := beside(t, named("shop/1"))
 	h := hold(t, c.RLock("good"))
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:"
 	s.Do(t, "HSET", "stray", owner+"1", "1")

@@ -15,9 +15,7 @@ import (
 // A kind of lock has one name, wherever one is written: in tables, JSON, the page, the SDK's list of holds (whose names
 // spans have), options, help, and the tables of the docs.
 func TestAKindHasOneName(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, named("shop/1"))
+	s, c := beside(t, named("shop/1"))
 	rw := c.ReadWriteLock("read-write")
 	for _, tc := range []struct {
 		of         string // what spans and Held say

@@ -88,9 +88,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 }
 
 func TestShow(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, named("shop/1"), func(c *redlatch.Config) { c.Prefix = "p:" })
+	s, c := beside(t, named("shop/1"), func(c *redlatch.Config) { c.Prefix = "p:" })
 	h := hold(t, c.ReadWriteLock("x").WriteLock())
 	call(t, s, "show", "x", "--prefix", "p:").ends(exitOK, "held for writing", "read-write", "p:x", "shop/1", "127.0.0.1:", c.ID()+":g")
 	call(t, s, "show", "x").ends(exitOK, "free")
@@ -184,9 +182,7 @@ func TestFollower(t *testing.T) {
 
 // Shells complete the names of locks, also of odd ones, and wait no longer than a second for a server that is silent.
 func TestCompletion(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	for _, name := range []string{"orders:1", "orders:2", "odd*\n", "other"} {
 		defer unlock(t, hold(t, c.RLock(name)))
 	}
@@ -207,9 +203,7 @@ func TestCompletion(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, named("shop/1"))
+	s, c := beside(t, named("shop/1"))
 	w := begin(t, s, "watch", "x", "--interval", "100ms")
 	w.says("free")
 	h := hold(t, c.RLock("x"))

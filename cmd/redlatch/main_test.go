@@ -75,6 +75,14 @@ func client(t *testing.T, s *testbed.Server, change ...func(*redlatch.Config)) *
 	return c
 }
 
+// beside begins a test that runs beside the others, on a server of its own with a client.
+func beside(t *testing.T, change ...func(*redlatch.Config)) (*testbed.Server, *redlatch.Client) {
+	t.Helper()
+	t.Parallel()
+	s := server(t)
+	return s, client(t, s, change...)
+}
+
 func named(name string) func(*redlatch.Config) {
 	return func(c *redlatch.Config) { c.Name = name }
 }

@@ -18,9 +18,7 @@ import (
 // The command runs under the lock, with what it needs in its environment; its status
 // and its output are run's, and the lock is free afterwards.
 func TestRun(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	for kind, mode := range map[string]redlatch.Mode{
 		"reentrant": redlatch.ModeLock, "fair": redlatch.ModeLock, "read": redlatch.ModeRead, "write": redlatch.ModeWrite,
 	} {
@@ -64,9 +62,7 @@ func TestRunEnvironment(t *testing.T) {
 }
 
 func TestRunBusy(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	h := hold(t, c.RLock("x"))
 	for _, args := range [][]string{{"--wait", "0"}, {"-n"}} {
 		call(t, s, slices.Concat([]string{"run", "x"}, args, []string{"--", "echo", "ran"})...).fails(exitBusy, "not acquired", c.ID())
@@ -122,9 +118,7 @@ func TestRunPassesSignalsOn(t *testing.T) {
 
 // The command's end is run's, and the lock is free: whoever ends it, and however.
 func TestRunCommandKilled(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	for _, tc := range []struct {
 		script string
 		sent   os.Signal
@@ -145,9 +139,7 @@ func TestRunCommandKilled(t *testing.T) {
 
 // A signal ends the wait for the lock, and nothing of it is left.
 func TestRunSignalWhileWaiting(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	h := hold(t, c.FairLock("x"))
 	p := begin(t, s, "run", "x", "--kind", "fair", "--", "echo", "ran")
 	untilQueued(t, c, "x", 1)
@@ -233,9 +225,7 @@ func TestRunLost(t *testing.T) {
 // A TERM that run gets is passed on, and after the grace what is left of the command is killed: whether the command
 // itself has ended or not. Until then nobody else gets the lock.
 func TestRunTerminated(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	leaves := `sh -c 'trap "" TERM; while :; do sleep 0.05; done' & echo "pids $$ $! ."; wait`
 	for script, status := range map[string]int{stubborn: exitSignal + int(syscall.SIGKILL), leaves: exitSignal + int(syscall.SIGTERM)} {
 		p := begin(t, s, "run", "x", "--grace", "2s", "--", "sh", "-c", script)
@@ -251,9 +241,7 @@ func TestRunTerminated(t *testing.T) {
 // What is left of the command and has been killed may stay as a zombie, whose parent lives elsewhere and does not wait
 // for it, as in a container where run is the first process: run ends all the same, and the lock is free.
 func TestRunLeavesAZombie(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	const zombie = `trap "" TERM; sh -c 'sleep 300 & echo "pids $$ $! ."; exec setsid sleep 300 >/dev/null 2>&1' & while :; do sleep 0.05; done`
 	p := begin(t, s, "run", "x", "--grace", "1s", "--", "sh", "-c", zombie)
 	ids := pids(t, p)
@@ -265,9 +253,7 @@ func TestRunLeavesAZombie(t *testing.T) {
 
 // However run dies, its command does not outlive it, and the lock is free at the end of its lease.
 func TestRunKilled(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	p := begin(t, s, "run", "x", "--lease-time", "4s", "--grace", "3s", "--", "sh", "-c", stubborn)
 	ids := pids(t, p)
 	p.signal(os.Kill)

@@ -172,9 +172,7 @@ func (c *terminal) listens(s *testbed.Server) {
 
 // With --listen turns are counted however short they are.
 func TestTopListens(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	top := onTerminal(t, s, 80, 24, "top", "--listen")
 	top.listens(s)
 	for _, name := range []string{"plain", "{tag}ged"} {

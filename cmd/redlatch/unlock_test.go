@@ -17,9 +17,7 @@ import (
 )
 
 func TestUnlock(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, named("shop/1"))
+	s, c := beside(t, named("shop/1"))
 	h := hold(t, c.RLock("x"))
 	owner := h.Owner().String()
 	for _, tc := range []struct {
@@ -141,9 +139,7 @@ func TestUnlockBesideDeadReaders(t *testing.T) {
 
 // Anybody can name a connection: with two names for one client nobody is evicted by either.
 func TestUnlockRefusesTwoNamesForOneClient(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s, named("shop/1"))
+	s, c := beside(t, named("shop/1"))
 	h := hold(t, c.RLock("x"))
 	nameConnection(t, s, "redlatch:shop/2:"+c.ID())
 	for _, name := range []string{"shop/1", "shop/2"} {
@@ -240,9 +236,7 @@ func TestUnlockSaysWhatItDid(t *testing.T) {
 
 // A holder that was killed is found by its name as long as its lease lasts.
 func TestUnlockFindsTheDeadByName(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c := client(t, s)
+	s, c := beside(t)
 	p := begin(t, s, "run", "x", "--lease-time", "1m", "--client-name", "shop/7", "--", "sleep", "100")
 	untilState(t, c, "x", redlatch.Inspection.Held)
 	page := serving(t, s).events("x")

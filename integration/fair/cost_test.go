@@ -72,9 +72,7 @@ func TestTheCostOfATurnDoesNotGrow(t *testing.T) {
 			t.Errorf("%d turns make %d calls with %d waiting, %d with 10: %v", turns, inside, length, least, diff.Calls)
 		}
 		for _, walk := range []string{"lrange", "lrem", "lpos", "linsert", "zrange", "zrangebyscore"} {
-			if n := diff.Calls[walk]; n > 0 {
-				t.Errorf("%d turns made %d calls of %s", turns, n, walk)
-			}
+			testbed.AtMost(t, diff.Calls[walk], 0, turns, "turns made calls of", walk)
 		}
 		c.Close() // the waiters leave
 	}

@@ -56,9 +56,7 @@ func TestADeadHeadIsSkipped(t *testing.T) {
 				t.Errorf("the head, which was alive as far as anybody knew, has the lock for %v, not for a skip time", ttl)
 			}
 			r := entered(t, behind, 3*skip)
-			if took := r.at.Sub(freed); took > most {
-				t.Errorf("%d dead waiters cost %v", tc.dead, took)
-			}
+			testbed.AtMost(t, r.at.Sub(freed), most, tc.dead, "dead waiters cost")
 			bed.Unlock(t, r.hold)
 		})
 	}
@@ -136,9 +134,7 @@ func TestWaitingIsCheap(t *testing.T) {
 	if channels := s.List(t, "PUBSUB", "CHANNELS"); len(channels) != 1 || s.Int(t, "PUBSUB", "NUMPAT") != 0 {
 		t.Errorf("subscriptions: %v", channels)
 	}
-	if n := len(s.ForeignClients(t)); n > 3 {
-		t.Errorf("%d connections", n)
-	}
+	testbed.AtMost(t, len(s.ForeignClients(t)), 3, "connections")
 	bed.Unlock(t, hold)
 	for range waiters {
 		bed.Unlock(t, entered(t, got, bed.Patience).hold)

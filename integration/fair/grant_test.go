@@ -46,9 +46,7 @@ func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 			t.Parallel() // it waits, for the most part
 			s := bed.Server(t)
 			h, by := handed(t, s, bed.Client(t, s.Addr(), redlatch.WithLeaseTime(lease)).FairLock(name), opts...)
-			if ttl := s.Int(t, "PTTL", name); ttl > skip.Milliseconds() {
-				t.Errorf("the grant lasts for %dms", ttl)
-			}
+			testbed.AtMost(t, s.Int(t, "PTTL", name), skip.Milliseconds(), "the milliseconds that the grant lasts for")
 			for time.Since(by) < skip*6/10 { // it is confirmed at a quarter
 				believed(t, s, h)
 				time.Sleep(time.Millisecond)
@@ -74,9 +72,7 @@ func TestConfirmationLeavesReentriesAlone(t *testing.T) {
 	inner := bed.Lock(t, outer.Context(), l, redlatch.WithLease(3*time.Second))
 	ends := inner.ValidUntil()
 	bed.Eventually(t, "the confirmation", func() bool { return time.Until(outer.ValidUntil()) > 10*time.Second })
-	if d := inner.ValidUntil().Sub(ends); d > 0 {
-		t.Errorf("the inner hold's lease became %v longer", d)
-	}
+	testbed.AtMost(t, inner.ValidUntil().Sub(ends), 0, "the inner hold's lease became longer by")
 	_ = inner.Unlock(context.Background())
 	bed.Unlock(t, outer)
 }

@@ -115,9 +115,7 @@ func TestErrorsOfEqualNames(t *testing.T) {
 		late := took >= time.Second // the machine stood still, and silence may be told of
 		silent := wait > time.Second || late && errors.Is(err, redlatch.ErrUnavailable)
 		outcome(t, err, !silent, silent)
-		if took > wait+2*time.Second {
-			t.Errorf("a wait of %v took %v", wait, took)
-		}
+		testbed.AtMost(t, took, wait+2*time.Second, "a wait of", wait, "took")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

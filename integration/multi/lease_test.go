@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestQuorumKeepsALongLease: a fixed lease beyond LeaseTime is renewed up to its end, a part at a time,
@@ -30,13 +31,9 @@ func TestQuorumKeepsALongLease(t *testing.T) {
 	for ; time.Since(began) < long*2/3; time.Sleep(leaseTime / 10) {
 		for name, h := range holds {
 			bed.Alive(t, h)
-			if left := time.Until(h.ValidUntil()); left > leaseTime {
-				t.Errorf("%s: it counts on %v, LeaseTime is %v", name, left, leaseTime)
-			}
+			testbed.AtMost(t, time.Until(h.ValidUntil()), leaseTime, name, "counts on")
 			for _, s := range x.Servers {
-				if ms := s.Int(t, "PTTL", name); ms > leaseTime.Milliseconds() {
-					t.Errorf("%s: a TTL of %d ms, LeaseTime is %v", name, ms, leaseTime)
-				}
+				testbed.AtMost(t, s.Int(t, "PTTL", name), leaseTime.Milliseconds(), name, "has a TTL of")
 			}
 		}
 	}
@@ -131,9 +128,7 @@ func TestLostHoldIsUnlocked(t *testing.T) {
 	bed.Want(t, bed.Ended(t, h), redlatch.ErrLeaseLost)
 	held(t, list[1], "l", "own")
 	bed.Want(t, h.Extend(t.Context(), time.Hour), redlatch.ErrLeaseLost)
-	if ttl := list[1].Int(t, "PTTL", "l"); ttl > leaseTime.Milliseconds() {
-		t.Errorf("a TTL of %d ms: a lost hold was extended", ttl)
-	}
+	testbed.AtMost(t, list[1].Int(t, "PTTL", "l"), leaseTime.Milliseconds(), "a lost hold was extended: it has a TTL of")
 	time.Sleep(leaseTime / 4)
 	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 	free(t, list[1], "l")
@@ -172,9 +167,7 @@ func TestPatienceGoesByTheLeaseAskedFor(t *testing.T) {
 		bed.Unlock(t, busy[waitedFor])
 		began := time.Now()
 		busy[waitedFor] = bed.Lock(t, t.Context(), fair[waitedFor])
-		if took := time.Since(began); took > fixed*3/4 {
-			t.Errorf("turn %d: it held %s for %v of a lease of %v, and waited", turn, waitedFor, took, fixed)
-		}
+		testbed.AtMost(t, time.Since(began), fixed*3/4, "turn", turn, "it waited, and held", waitedFor, "for")
 	}
 	cancel()
 	bed.Want(t, (<-got).Err, context.Canceled)

@@ -92,9 +92,7 @@ func TestRestartIsNoNewDeployment(t *testing.T) {
 	staysOut(t, later, first)
 	_ = first.Unlock(t.Context()) // it lost server 1 and with it the majority
 	bed.Unlock(t, bed.Lock(t, t.Context(), later))
-	if took := time.Since(restarted); took > leaseTime {
-		t.Errorf("who came later waited for %v", took)
-	}
+	testbed.AtMost(t, time.Since(restarted), leaseTime, "who came later waited for")
 	bed.Unlock(t, bed.Lock(t, t.Context(), x.Lock("free")))
 	if took := time.Since(began); took < leaseTime {
 		t.Errorf("young servers count after %v", took)
@@ -206,9 +204,7 @@ func TestQuorumWithACluster(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} { // one on each node
 			began := time.Now()
 			bed.Unlock(t, bed.Lock(t, t.Context(), quorum(cs, name)))
-			if took := time.Since(began); took > woken {
-				t.Errorf("turn %d: %s acquired after %v", turn, name, took)
-			}
+			testbed.AtMost(t, time.Since(began), woken, "turn", turn, name, "acquired after")
 		}
 		if turn == 0 {
 			list[0].Kill(t) // the cluster's copy is needed now

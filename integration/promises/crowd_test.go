@@ -145,9 +145,7 @@ func TestAReleaseCallsOneClient(t *testing.T) {
 			t.Errorf("%d turns", inside)
 		}
 		calls := s.CommandStats(t).Sub(before).Calls
-		if each := float64(calls["evalsha"]) / (clients * turns); each > k.turn {
-			t.Errorf("%.1f commands a turn, with %d clients", each, clients)
-		}
+		testbed.AtMost(t, float64(calls["evalsha"])/(clients*turns), k.turn, "commands a turn, with", clients, "clients")
 		inScripts := 0.0
 		for cmd, n := range calls {
 			if !slices.Contains([]string{"evalsha", "info", "ping", "subscribe", "unsubscribe"}, cmd) {
@@ -264,9 +262,7 @@ func TestAFreeLockIsNotLeftLying(t *testing.T) {
 				if !trouble.ends {
 					began = time.Now()
 					bed.Unlock(t, h)
-					if took := time.Since(began); took > atOnce {
-						t.Errorf("Unlock took %v", took)
-					}
+					testbed.AtMost(t, time.Since(began), atOnce, "Unlock took")
 				}
 				next := entered(t, got)
 				if took := next.At.Sub(began); took > looks || trouble.soon && took > atOnce {
@@ -312,9 +308,7 @@ func TestTheFirstLeavesWhenItIsCalled(t *testing.T) {
 						}
 					}
 					a := entered(t, second)
-					if took := a.At.Sub(began); took > atOnce {
-						t.Errorf("turn %d: the second got the lock after %v", i, took)
-					}
+					testbed.AtMost(t, a.At.Sub(began), atOnce, "turn", i, "the second got the lock after")
 					bed.Unlock(t, a.Hold)
 					c.Close()
 					cancel()
@@ -341,9 +335,7 @@ func TestAForgedCall(t *testing.T) {
 		if len(got) > 0 {
 			t.Error("it got a lock that is held")
 		}
-		if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > int64(len(forged))+3 {
-			t.Errorf("%d commands for %d forged calls", n, len(forged))
-		}
+		testbed.AtMost(t, s.CommandStats(t).Sub(before).Calls["evalsha"], int64(len(forged))+3, "commands for", len(forged), "forged calls")
 		bed.Unlock(t, h)
 		bed.Unlock(t, bed.Hold(t, got))
 	})

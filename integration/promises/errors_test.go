@@ -104,9 +104,7 @@ func TestErrorsSayWhatIs(t *testing.T) {
 			_, err = x.Lock(name).Lock(ctx)
 			want(t, "Lock", err, context.DeadlineExceeded)
 			want(t, "Lock", err, redlatch.ErrUnavailable)
-			if took := time.Since(began); took > slack {
-				t.Errorf("ctx was heard after %v", took)
-			}
+			testbed.AtMost(t, time.Since(began), slack, "ctx was heard after")
 			got := bed.Async(t.Context(), x.Lock(name))
 			time.Sleep(100 * time.Millisecond) // it has failed, most likely, and tries again
 			admit(t, x)
@@ -125,9 +123,7 @@ func TestErrorsSayWhatIs(t *testing.T) {
 			}{{x.Through, time.Second}, {brief, lease / 3}} { // slow is told from silent; UnlockTimeout is longer
 				began := time.Now()
 				_, err := x.Kind.New(one.clients, name).TryLock(t.Context(), 0, 0)
-				if took := time.Since(began); took > one.most+slack/2 {
-					t.Errorf("one attempt took %v", took)
-				}
+				testbed.AtMost(t, time.Since(began), one.most+slack/2, "one attempt took")
 				want(t, "one attempt", err, redlatch.ErrUnavailable)
 				wantNot(t, "one attempt", err, notBusy...)
 				namesOnce(t, "one attempt", err)

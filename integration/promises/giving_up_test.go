@@ -255,9 +255,7 @@ func (c endedCall) run(t *testing.T, n int64, name string) (caught bool) {
 		t.Error("the call got the lock")
 	}
 	want(t, "the call", a.Err, c.ending.want...)
-	if took := a.At.Sub(ended); took > slack {
-		t.Errorf("the call took %v to return", took)
-	}
+	testbed.AtMost(t, a.At.Sub(ended), slack, "to return the call took")
 	release()
 	done(c.ending.closes)
 	passed(t, "the one behind", behind, false)

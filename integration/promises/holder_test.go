@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // A process that dies keeps others out until its lease ends, no longer; one that stands still for less than its
@@ -29,12 +30,8 @@ func TestAHolderThatDiesOrStandsStill(t *testing.T) {
 			first, last := x.Left(t, name)
 			soonest, latest := asking.Add(first-2*time.Millisecond), time.Now().Add(last)
 			a := entered(t, next)
-			if early := soonest.Sub(a.At); early > 0 {
-				t.Errorf("the next one entered %v before the end of the lease", early)
-			}
-			if late := a.At.Sub(latest); late > slack {
-				t.Errorf("the next one entered %v after the end of the lease", late)
-			}
+			testbed.AtMost(t, soonest.Sub(a.At), 0, "before the end of the lease the next one entered by")
+			testbed.AtMost(t, a.At.Sub(latest), slack, "after the end of the lease the next one entered by")
 			bed.Unlock(t, a.Hold)
 		},
 		"stands still for longer than its lease": func(t *testing.T, x *bed.Site, name string) {

@@ -66,9 +66,7 @@ func TestLeases(t *testing.T) {
 			}
 			atMost := func(h redlatch.Hold, most time.Duration) {
 				t.Helper()
-				if left := time.Until(h.ValidUntil()); left > most {
-					t.Errorf("a hold is valid for %v, want %v", left, most)
-				}
+				testbed.AtMost(t, time.Until(h.ValidUntil()), most, "a hold is valid for")
 			}
 			outer := bed.Lock(t, t.Context(), l, redlatch.WithLease(time.Minute))
 			left(time.Minute)

@@ -235,9 +235,7 @@ func TestALeaseThatEndsIsTold(t *testing.T) {
 			if at.Before(valid) && h.ValidUntil().Equal(valid) {
 				t.Errorf("the hold ended %v before its deadline", valid.Sub(at))
 			}
-			if late := at.Sub(cut.Add(shortLease)); late > slack {
-				t.Errorf("the hold ended %v later than a lease after the cut", late)
-			}
+			testbed.AtMost(t, at.Sub(cut.Add(shortLease)), slack, "the hold ended later than a lease after the cut, by")
 			one := x.Kind.Servers == 1 && x.Kind.Parts == nil
 			if one { // what is left of several is asked for once more
 				lost(t, h, redlatch.LossExpired)
@@ -285,9 +283,7 @@ var outages = map[string]struct {
 // checked fails if a loss was found no earlier than the lease would have ended.
 func checked(t *testing.T, until time.Time) {
 	t.Helper()
-	if late := time.Since(until); late > 0 {
-		t.Errorf("told %v after the end of the lease: no check found it", late)
-	}
+	testbed.AtMost(t, time.Since(until), 0, "no check found it: told after the end of the lease by")
 }
 
 // succeeds waits until the next one is inside, and checks that the hold before had ended.

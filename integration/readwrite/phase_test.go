@@ -69,9 +69,7 @@ func TestLastReadUnlockCallsOneWriter(t *testing.T) {
 	bed.Unlock(t, r1, r2)
 	h := bed.Hold(t, got)
 	looks := clients * int64(1+time.Since(began)/time.Second) / 2
-	if n := s.CommandStats(t).Sub(before).Calls["evalsha"]; n > 3+looks {
-		t.Errorf("%d commands for two read unlocks, want their own and one attempt", n)
-	}
+	testbed.AtMost(t, s.CommandStats(t).Sub(before).Calls["evalsha"], 3+looks, "commands for two read unlocks, their own and one attempt")
 	bed.Unlock(t, h)
 	for range clients*each - 1 {
 		bed.Unlock(t, bed.Hold(t, got))
@@ -159,9 +157,7 @@ func TestReadersAreNotStarved(t *testing.T) {
 		asks.Release()
 		h := bed.Hold(t, got)
 		// One may have been under way when the reader asked, and have counted itself later.
-		if began := s.Int(t, "GET", "phases") - before; began > 1 {
-			t.Errorf("%d write phases began while a reader waited", began)
-		}
+		testbed.AtMost(t, s.Int(t, "GET", "phases")-before, 1, "write phases that began while a reader waited")
 		bed.Unlock(t, h)
 	}
 	cancel()
@@ -224,9 +220,7 @@ func TestReadersOutliveAFloodOfWritersThatGiveUp(t *testing.T) {
 		h := bed.Lock(t, t.Context(), client(t, s, 0).ReadWriteLock("n").ReadLock())
 		// It waits for those that came before it. What they leave is undone in the background. They come
 		// five times a second, also while the reader stands still; one that they hold back never enters.
-		if came := tries.Load() - before; came > 20*writers {
-			t.Errorf("a reader waited while %d writers came and went that came after it", came)
-		}
+		testbed.AtMost(t, tries.Load()-before, 20*writers, "writers that came and went while a reader waited that had come before")
 		bed.Unlock(t, h)
 	}
 	cancel()

@@ -31,9 +31,7 @@ func TestShareLineCostsOneCommand(t *testing.T) {
 		var got []<-chan bed.Attempt
 		// Once more when it listens, and after each second that it must wait for that; so may the next
 		// writer still.
-		if n := scripts(t, s, func() { got = follow(t, s, l.ReadLock(), 40) }); n > 6 {
-			t.Errorf("own %v: %d commands of 41 readers that wait", own, n)
-		}
+		testbed.AtMost(t, scripts(t, s, func() { got = follow(t, s, l.ReadLock(), 40) }), 6, "own", own, "commands of 41 readers that wait")
 		var holds []redlatch.Hold
 		n := scripts(t, s, func() {
 			bed.Unlock(t, inside)

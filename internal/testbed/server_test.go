@@ -77,9 +77,7 @@ func TestFrozenServerCanBeStopped(t *testing.T) {
 	s.Freeze(t)
 	begin := time.Now()
 	Must(t, s.Stop())
-	if took := time.Since(begin); took > 4*time.Second {
-		t.Errorf("took %v: it was not thawed but killed after the grace", took)
-	}
+	AtMost(t, time.Since(begin), 4*time.Second, "it was not thawed, but killed after the grace: it took")
 }
 
 func TestServerThatDiesByItselfFailsTheTest(t *testing.T) {

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -94,6 +95,14 @@ func Equal[T comparable](tb TB, got, want T, about ...any) {
 	tb.Helper()
 	if got != want {
 		tb.Errorf("%s: %#v, not %#v", strings.TrimSuffix(fmt.Sprintln(about...), "\n"), got, want)
+	}
+}
+
+// AtMost fails the test if got is more than that. What it is about may be said.
+func AtMost[T cmp.Ordered](tb TB, got, most T, about ...any) {
+	tb.Helper()
+	if got > most {
+		tb.Errorf("%s: %v, more than %v", strings.TrimSuffix(fmt.Sprintln(about...), "\n"), got, most)
 	}
 }
 

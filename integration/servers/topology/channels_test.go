@@ -103,9 +103,7 @@ func TestShardedChannelsGoTogether(t *testing.T) {
 				if err := errors.Join(link.Unsubscribe(ctx, names, false), h.is()); err != nil {
 					t.Error(err)
 				}
-				if took := time.Since(began); took > many*pause/10 {
-					t.Errorf("%d channels took %v, at %v for an answer", many, took, pause)
-				}
+				testbed.AtMost(t, time.Since(began), many*pause/10, many, "channels, at", pause, "for an answer, took")
 			})
 			t.Run("moved", func(t *testing.T) {
 				link, h, names := dial(t, resp2, "", "moved", 6)
