@@ -125,9 +125,7 @@ func TestOperatorsOfACluster(t *testing.T) {
 			t.Fatalf("%+v, %v", in, err)
 		}
 	}
-	if n != 30 {
-		t.Errorf("%d of 30 locks", n)
-	}
+	testbed.Equal(t, n, 30, "locks")
 	for i := range 30 {
 		if was, err := c.ForceUnlock(ctx, fmt.Sprintf("k%d", i), redlatch.Recorded("ann", "")); !was || err != nil {
 			t.Errorf("%v, %v", was, err)

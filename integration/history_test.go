@@ -55,9 +55,7 @@ func TestHistory(t *testing.T) {
 	if was, err := op.ForceUnlock(t.Context(), "free", redlatch.Recorded("ann", "")); was || err != nil {
 		t.Fatalf("of a free lock: %v, %v", was, err)
 	}
-	if n := s.Int(t, "EXISTS", historyKey); n != 0 {
-		t.Error("what nobody asked for, or ended no hold, is recorded")
-	}
+	testbed.Equal(t, s.Int(t, "EXISTS", historyKey), 0, "records of what nobody asked for, or ended no hold")
 	first := evict(t, shop, op, "orders:42", redlatch.Recorded("ann", "pod is gone"))
 	evict(t, shop, op, "other", redlatch.Recorded("bob", ""))
 	got := evictions(t, op, "", 10)
@@ -160,9 +158,7 @@ func TestHistoryThatCannotBeWritten(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, "redlatch: forced unlock not recorded") || !strings.Contains(got, why) {
 			t.Errorf("the log does not say %q:\n%s", why, got)
 		}
-		if n := strings.Count(log.String(), "lock taken away by force"); n != 1 {
-			t.Errorf("%d evictions are logged:\n%s", n, log.String())
-		}
+		testbed.Equal(t, strings.Count(log.String(), "lock taken away by force"), 1, "evictions that are logged in", log.String())
 		log.Reset()
 	}
 	app := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Prefix = "app:" })

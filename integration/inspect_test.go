@@ -111,9 +111,7 @@ func TestInspectCountsProcesses(t *testing.T) {
 		}
 		return len(sorts) == 3 && in.Processes > 0
 	})
-	if in.Processes != 2 {
-		t.Errorf("%d processes: %+v", in.Processes, in.Queue)
-	}
+	testbed.Equal(t, in.Processes, 2, "processes of", in.Queue)
 	cancel()
 	for _, got := range waits {
 		bed.Get(t, got)
@@ -172,9 +170,7 @@ func TestInspectHasOneLimit(t *testing.T) {
 			t.Errorf("listed: %+v, %v", in, err)
 		}
 	}
-	if ends != 1 {
-		t.Errorf("the list ended %d times", ends)
-	}
+	testbed.Equal(t, ends, 1, "times that the list ended")
 	p.Delay(testbed.Replies, 0)
 	bed.Unlock(t, h)
 }
@@ -189,9 +185,7 @@ func TestClientName(t *testing.T) {
 			t.Errorf("%s: %s", c.Name(), list)
 		}
 	}
-	if c.Name() != "checkout/7" {
-		t.Error(c.Name())
-	}
+	testbed.Equal(t, c.Name(), "checkout/7", "its name")
 	// Over RESP2 the name needs a permission, and what has none works without a name.
 	for _, tc := range []struct {
 		rule string
@@ -202,9 +196,7 @@ func TestClientName(t *testing.T) {
 			c.Redis.AlwaysRESP2, c.Redis.Username, c.Redis.Password = true, "old", "pw"
 		})
 		bed.Unlock(t, bed.Lock(t, t.Context(), r.RLock("x")))
-		if got := strings.Contains(s.Text(t, "CLIENT", "LIST"), r.ID()); got != tc.want {
-			t.Errorf("%s: named %v", tc.rule, got)
-		}
+		testbed.Equal(t, strings.Contains(s.Text(t, "CLIENT", "LIST"), r.ID()), tc.want, tc.rule, "named")
 	}
 	for _, bad := range []string{"a b", "ä", "a\n", strings.Repeat("x", 129)} {
 		cfg := redlatch.Config{Name: bad}

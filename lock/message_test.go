@@ -94,9 +94,7 @@ func TestBusyMessageNamesTheHolderAndWhatIsKnown(t *testing.T) {
 		},
 	} {
 		err.Name = "l"
-		if got := err.Error(); got != `redlatch: lock "l" not acquired`+want {
-			t.Errorf("%s\nwant …%s", got, want)
-		}
+		testbed.Equal(t, err.Error(), `redlatch: lock "l" not acquired`+want, want)
 	}
 }
 
@@ -104,9 +102,7 @@ func TestBusyMessageNamesTheHolderAndWhatIsKnown(t *testing.T) {
 func TestUnavailableIsNotSaidToBeBusy(t *testing.T) {
 	err := &lock.NotAcquiredError{Name: "l", Holder: "a:1", Age: 2 * time.Second, Remaining: time.Second, Err: lock.ErrUnavailable}
 	const want = `redlatch: lock "l" unavailable, held by a:1 for up to 1s, as seen 2s ago: redlatch: server unavailable`
-	if got := err.Error(); got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
+	testbed.Equal(t, err.Error(), want, "the message")
 }
 
 // TestUnavailableNamesTheLockOnce: the line says of a wait that a server's failure ended which lock, and why, and
@@ -122,9 +118,7 @@ func TestUnavailableNamesTheLockOnce(t *testing.T) {
 		"l\n":     `redlatch: lock "l\n" unavailable: context deadline exceeded; a:1: refused; b:2: silent`,
 		"[l\n m]": `redlatch: lock "l\n" unavailable: context deadline exceeded; redlatch: acquire of lock "[l\n m]": server unavailable: a:1: refused; b:2: silent`,
 	} {
-		if got := ended(name).Error(); got != want {
-			t.Errorf("%s\nwant %s", got, want)
-		}
+		testbed.Equal(t, ended(name).Error(), want, "the message")
 	}
 }
 
@@ -139,9 +133,7 @@ func TestJoinNamesALockOnce(t *testing.T) {
 	const want = `redlatch: release of lock "q": server unavailable: a:1: silent; b:2: silent; ` +
 		`redlatch: release of lock "r": server unavailable: b:2: silent; other; ` +
 		`redlatch: release of lock "r": server unavailable: c:3: silent`
-	if got := err.Error(); got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
+	testbed.Equal(t, err.Error(), want, "the message")
 	refused := func(op string) error {
 		return lock.NodeError{Node: "a:1", Err: &lock.ServerError{Op: op, Name: "q", Err: errors.New("OOM")}}
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 func TestParseOwner(t *testing.T) {
@@ -28,12 +30,8 @@ func TestParseOwner(t *testing.T) {
 		if !ok || got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
-		if got.Java() != (want.Owner == "57") {
-			t.Errorf("%s: Java %v", text, got.Java())
-		}
-		if back := got.String(); back != strings.TrimSuffix(text, ":write") {
-			t.Errorf("%s: the text of it is %s", text, back)
-		}
+		testbed.Equal(t, got.Java(), (want.Owner == "57"), "whether it is Java's:", text)
+		testbed.Equal(t, got.String(), strings.TrimSuffix(text, ":write"), "the text of", text)
 	}
 	for _, text := range []string{"", "x", client, client + ":", "short:g1-1", ":g1"} {
 		if got, ok := ParseOwner(text); ok {

@@ -74,9 +74,7 @@ func TestTryLockWithoutWait(t *testing.T) {
 	}
 	hold := lockIt(t, l)
 	try("held")
-	if n := s.CommandStats(t).Calls["rpush"]; n != 0 {
-		t.Error("a TryLock with wait 0 stood in the queue")
-	}
+	testbed.Equal(t, s.CommandStats(t).Calls["rpush"], 0, "places in the queue that a TryLock with wait 0 took")
 	got := inLine(t, s, 1, patient(t, s.Addr()))
 	s.AwaitQuiet(t)
 	// As if the holder's lease had run out: free, and nobody has noticed.

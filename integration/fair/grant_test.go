@@ -198,9 +198,7 @@ func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
 	got := inLine(t, s, 1, patient(t, s.Addr(), redlatch.Fenced()))
 	s.Do(t, "SET", luascript.TokenKey(name), "no number")
 	bed.Unlock(t, hold)
-	if n := s.Int(t, "EXISTS", name); n != 0 {
-		t.Error("the lock is held")
-	}
+	testbed.Equal(t, s.Int(t, "EXISTS", name), 0, "whether the lock is held")
 	r := receive(t, got, bed.Patience)
 	if _, refused := errors.AsType[*redlatch.ServerError](r.err); !refused {
 		t.Errorf("the waiter: %v", r.err)

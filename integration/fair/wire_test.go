@@ -126,9 +126,7 @@ func TestAMixedQueueKeepsItsOrder(t *testing.T) {
 	called := s.CommandStats(t).Calls["publish"]
 	bed.Unlock(t, hold)
 	testbed.Equal(t, s.CommandStats(t).Calls["publish"]-called, 1, "messages for Redisson's waiter")
-	if n := s.Int(t, "EXISTS", name); n != 0 {
-		t.Error("a lock for Redisson's waiter is not written by us")
-	}
+	testbed.Equal(t, s.Int(t, "EXISTS", name), 0, "whether a lock for Redisson's waiter is written by us")
 	javaTakes(t, s, 1, 5*time.Minute)
 	javaUnlocks(t, s)
 	bed.Unlock(t, inTurn(t, got, 1))

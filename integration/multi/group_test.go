@@ -195,9 +195,7 @@ func TestEveryKindOfMember(t *testing.T) {
 		return redlatch.MultiLock(members...)
 	}
 	m := build(cs, false)
-	if m.Name() != "[a b f rw ×2 u [n b [o]]]" {
-		t.Errorf("name %s", m.Name())
-	}
+	testbed.Equal(t, m.Name(), "[a b f rw ×2 u [n b [o]]]", "its name")
 	h := bed.Lock(t, t.Context(), m)
 	held(t, list[0], "a", "f", "o")
 	held(t, list[1], "u", "n")
@@ -246,9 +244,7 @@ func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 			for i, s := range list {
 				inner := bed.Lock(t, h.Context(), cs[i].RLock("l"))
 				count(t, s, "l", "2")
-				if inner.Owner().Owner != before.Owner().Owner {
-					t.Errorf("%s holds it, %s has asked", inner.Owner(), before.Owner())
-				}
+				testbed.Equal(t, inner.Owner().Owner, before.Owner().Owner, "who holds it, and who has asked")
 				bed.Unlock(t, inner)
 			}
 			bed.Unlock(t, h)

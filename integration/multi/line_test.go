@@ -176,9 +176,7 @@ func TestSplitVotes(t *testing.T) {
 	for range processes * rounds {
 		bed.Want(t, <-turns, nil)
 	}
-	if count != processes*rounds {
-		t.Errorf("count %d, want %d", count, processes*rounds)
-	}
+	testbed.Equal(t, count, processes*rounds, "the count")
 
 	// Held in parts by hand: a stranger's two and another's two, freed at once.
 	of := func(i, j int) redlatch.Member {

@@ -201,9 +201,7 @@ func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 	h := bed.Lock(t, job, x.Lock("q"))
 	bed.Unlock(t, busy)
 	again := whole(t, job, x.Lock("q"))
-	if again.Token() != h.Token() {
-		t.Errorf("token %d, of a re-entry %d", h.Token(), again.Token())
-	}
+	testbed.Equal(t, again.Token(), h.Token(), "the token of a re-entry")
 	outlives(t, x, leaseTime, again)
 	bed.Unlock(t, again)
 	_ = h.Unlock(t.Context()) // it had two copies, one on the node that was lost
@@ -227,9 +225,7 @@ func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 		bed.Want(t, err, redlatch.ErrNotAcquired)
 	}
 	for _, a := range again {
-		if a.Token() != h.Token() {
-			t.Errorf("token %d, of a re-entry %d", h.Token(), a.Token())
-		}
+		testbed.Equal(t, a.Token(), h.Token(), "the token of a re-entry")
 		bed.Unlock(t, a)
 	}
 	bed.Unlock(t, h)

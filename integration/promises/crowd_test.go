@@ -141,9 +141,7 @@ func TestAReleaseCallsOneClient(t *testing.T) {
 		before := s.CommandStats(t)
 		bed.Unlock(t, h)
 		all.Wait()
-		if inside != clients*turns {
-			t.Errorf("%d turns", inside)
-		}
+		testbed.Equal(t, inside, clients*turns, "turns")
 		calls := s.CommandStats(t).Sub(before).Calls
 		testbed.AtMost(t, float64(calls["evalsha"])/(clients*turns), k.turn, "commands a turn, with", clients, "clients")
 		inScripts := 0.0

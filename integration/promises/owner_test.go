@@ -133,7 +133,7 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))
 			bed.Unlock(t, h)
 			next := bed.Lock(t, t.Context(), x.Beside(name))
-			bed.Want(t, h.Unlock(context.Background()), redlatch.ErrNotHeld)
+			want(t, "the second Unlock returned", h.Unlock(context.Background()), redlatch.ErrNotHeld)
 			refused(t, x.Lock(name))
 			bed.Unlock(t, next)
 		},

@@ -34,9 +34,7 @@ func TestAHoldIsUnlockedOnce(t *testing.T) {
 					want(t, "another one's Unlock", err, redlatch.ErrNotHeld)
 				}
 			}
-			if done != 1 {
-				t.Errorf("%d of %d calls unlocked it", done, cap(results))
-			}
+			testbed.Equal(t, done, 1, "calls that unlocked it, of", cap(results))
 		},
 		"a second unlock waits for the first": func(t *testing.T, x *bed.Site, name string) {
 			h := bed.Lock(t, t.Context(), x.Lock(name))

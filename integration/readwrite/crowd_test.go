@@ -103,9 +103,7 @@ func TestReadersLookWhetherTheWriterLives(t *testing.T) {
 			t.Cleanup(func() { bed.Unlock(t, h) })
 			return func() {
 				bed.Unlock(t, long) // which calls the writer, to look: the lock ends far sooner
-				if n := s.Int(t, "EXISTS", writers); n != 0 {
-					t.Error("the mark of a dead writer stayed: this test shows nothing")
-				}
+				testbed.Equal(t, s.Int(t, "EXISTS", writers), 0, "this test shows nothing if the mark of a dead writer stayed")
 			}
 		}},
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // server answers each key with the number in its name.
@@ -104,9 +105,7 @@ func send(t *testing.T, srv *server, slots int) *work {
 	s := sender.New(srv, sender.Config{Slow: time.Second})
 	w := &work{slots: slots, ends: make(chan int, 2)}
 	Send(s, srv.cluster, w)
-	if n := <-w.ends; n != items {
-		t.Errorf("%d answers for %d items at the end", n, items)
-	}
+	testbed.Equal(t, <-w.ends, items, "answers at the end")
 	s.Stop()
 	s.Wait()
 	if len(w.ends) > 0 {
@@ -131,9 +130,7 @@ func TestItemsTravelTogether(t *testing.T) {
 				t.Errorf("item %d got %d values, want %d", a.Item, len(a.Vals), want)
 			}
 			for _, v := range a.Vals {
-				if v.Int != int64(a.Item) {
-					t.Errorf("item %d got the answer of %d", a.Item, v.Int)
-				}
+				testbed.Equal(t, v.Int, int64(a.Item), "of whom the answer is that this item got:", a.Item)
 			}
 		}
 		if len(srv.cmds) > most || w.ran != len(srv.cmds) {
@@ -176,7 +173,5 @@ func TestShortReply(t *testing.T) {
 			}
 		}
 	}
-	if failed != len(srv.cmds) {
-		t.Errorf("%d items without an answer in %d commands that lack one each", failed, len(srv.cmds))
-	}
+	testbed.Equal(t, failed, len(srv.cmds), "items without an answer in commands that lack one each")
 }

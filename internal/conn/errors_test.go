@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestClasses: what was not sent needs no undoing, and what may have run does.
@@ -30,9 +32,7 @@ func TestClasses(t *testing.T) {
 		{Refusal("Script attempted to access a non local key in a cluster node script: 8f, on @user_script:6."), Ambiguous},
 		{Refusal("ERR Script attempted to access a non local key in a cluster node"), Ambiguous},
 	} {
-		if got := Classify(tc.err); got != tc.want {
-			t.Errorf("%v: %d, not %d", tc.err, got, tc.want)
-		}
+		testbed.Equal(t, Classify(tc.err), tc.want, tc.err)
 	}
 }
 
@@ -54,9 +54,7 @@ func TestCodesOfEveryVersion(t *testing.T) {
 		{"WRONGTYPE of a key named : -READONLY x", "READONLY", false},
 		{"Error running script (call to f_8f): @user_script:6: WRONGTYPE Operation", "READONLY", false},
 	} {
-		if got := hasCode(tc.msg, tc.code); got != tc.want {
-			t.Errorf("%s in %q: %t", tc.code, tc.msg, got)
-		}
+		testbed.Equal(t, hasCode(tc.msg, tc.code), tc.want, tc.code, "in", tc.msg)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -63,9 +64,7 @@ func TestGrantsThatAreTooLateHoldUpNobody(t *testing.T) {
 		if late := last.Sub(isFree) - (n-1)*each; late > 100*time.Millisecond {
 			t.Errorf("the lock was free for %v in all", late)
 		}
-		if n := asked.Load(); n != 1 {
-			t.Errorf("the short lease was asked for %d times, want once and in its turn", n)
-		}
+		testbed.Equal(t, asked.Load(), 1, "times that the short lease was asked for, once and in its turn")
 		time.Sleep(each + 5*time.Second) // it is alone now, and goes on
 		if n := asked.Load(); n < 3 || n > 30 {
 			t.Errorf("the short lease was asked for %d times", n)
@@ -134,9 +133,7 @@ func TestATokenThatIsNoneIsRefused(t *testing.T) {
 				t.Error(h, err)
 			}
 			time.Sleep(time.Second) // it is undone in the background
-			if f.count("l") != 0 {
-				t.Error("the grant stands")
-			}
+			testbed.Equal(t, f.count("l"), 0, "whether the grant stands")
 		}
 	})
 }

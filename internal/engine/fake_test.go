@@ -20,6 +20,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rlock"
 )
@@ -266,12 +267,8 @@ func newCore(t *testing.T, run conn.Runner, dialer pubsub.Dialer, change func(cf
 	t.Cleanup(func() {
 		core.Close()
 		core.Wait()
-		if n := core.Owners(); n != 0 {
-			t.Errorf("%d explicit owners are remembered", n)
-		}
-		if n := core.Shares(); n != 0 {
-			t.Errorf("%d locks have readers that share", n)
-		}
+		testbed.Equal(t, core.Owners(), 0, "explicit owners that are remembered")
+		testbed.Equal(t, core.Shares(), 0, "locks that have readers that share")
 	})
 	return core
 }

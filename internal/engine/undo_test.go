@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -52,14 +53,10 @@ func TestALateAnswerFindsItsOwnAcquisition(t *testing.T) {
 		close(answer)
 		time.Sleep(time.Second)
 		for i := range 3 {
-			if n := f.count("left" + strconv.Itoa(i)); n != 0 {
-				t.Errorf("left%d is held %d times by somebody who gave up", i, n)
-			}
+			testbed.Equal(t, f.count("left"+strconv.Itoa(i)), 0, "holds of somebody who gave up, of left", i)
 		}
 		for _, h := range stay {
-			if n := f.count(h.Name()); n != 1 {
-				t.Errorf("%s is held %d times", h.Name(), n)
-			}
+			testbed.Equal(t, f.count(h.Name()), 1, "holds of", h.Name())
 		}
 		free(t, stay...)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -202,9 +203,7 @@ func blocksAt(t *testing.T, where string) {
 	}
 	for i, h := range fixed {
 		<-h.Context().Done()
-		if late := time.Since(lease.LocalDeadline(sent, time.Duration(i/2+1)*time.Second)); late != 0 {
-			t.Errorf("a lease of %d s ended %v late", i/2+1, late)
-		}
+		testbed.Equal(t, time.Since(lease.LocalDeadline(sent, time.Duration(i/2+1)*time.Second)), 0, "how late a lease ended of seconds:", i/2+1)
 	}
 	for range 10 {
 		free(t, start(func() (lock.Hold, error) { return plain(core, "l").TryLock(t.Context(), time.Second, 0) }).has(t, "another"))
@@ -254,9 +253,7 @@ func TestOrderOfNews(t *testing.T) {
 		// No waiting: a call's own news have been told when it returns.
 		want := "end, ended:lost:l, redlatch: lease lost, " + atReleaseEnd + ", end, ended:released:l, " + atReleaseEnd
 		mu.Lock()
-		if got := strings.Join(told, ", "); got != want {
-			t.Errorf("told:\n%s, want\n%s", got, want)
-		}
+		testbed.Equal(t, strings.Join(told, ", "), want, "told")
 		told = nil
 		mu.Unlock()
 		h = take(t, t.Context(), core, "l") // now the Unlock finds that it was lost
@@ -268,9 +265,7 @@ func TestOrderOfNews(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = slices.DeleteFunc(told, func(what string) bool { return what == "redlatch: lease lost" }) // told meanwhile, or later
-		if got := strings.Join(told, ", "); got != want {
-			t.Errorf("told:\n%s, want\n%s", got, want)
-		}
+		testbed.Equal(t, strings.Join(told, ", "), want, "told")
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // loaded is how the package's Go files load the scripts: the name of the
@@ -164,9 +166,7 @@ func TestSlot(t *testing.T) {
 		"": 0, "123456789": 0x31c3, "foo": 12182, "bar": 5061, "{bar}x": 5061, "foo{bar}{zap}": 5061,
 		"foo{{bar}}zap": Slot("{bar"), "foo{}{bar}": 8363, "{user1000}.following": 3443, "{user1000}.followers": 3443,
 	} {
-		if got := Slot(key); got != want {
-			t.Errorf("Slot(%q) = %d, want %d", key, got, want)
-		}
+		testbed.Equal(t, Slot(key), want, "the slot of", key)
 	}
 	if Slot("foo{}{bar}") == Slot("bar") {
 		t.Error("an empty tag is no tag")
@@ -182,8 +182,6 @@ func TestNames(t *testing.T) {
 		Suffix("a", "x"):    "{a}:x",
 		Suffix("{a}b", "x"): "{a}b:x",
 	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testbed.Equal(t, got, want, "the text")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Whatever happens (slots that move, connections that break or are replaced,
@@ -92,9 +93,7 @@ func TestEveryTopicIsHeardInTheEnd(t *testing.T) {
 			}
 			time.Sleep(2*pubsub.Linger + pubsub.IdleNode)
 			synctest.Wait()
-			if n := h.Nodes(); n != 0 {
-				t.Errorf("seed %d: %d nodes are left", seed, n)
-			}
+			testbed.Equal(t, h.Nodes(), 0, "nodes that are left, with seed", seed)
 		})
 	}
 }
@@ -107,9 +106,7 @@ func TestAstray(t *testing.T) {
 		"10.0.0.2:7000": true, "10.0.0.1:7004": true,
 		"": false, // on any node
 	} {
-		if got := pubsub.Astray(home, masters...); got != want {
-			t.Errorf("%q: %t", home, got)
-		}
+		testbed.Equal(t, pubsub.Astray(home, masters...), want, home)
 	}
 }
 
@@ -143,9 +140,7 @@ func TestWithoutAConnectionNoIdleTopicsAreKept(t *testing.T) {
 				leave(stays)
 				time.Sleep(5*time.Second + pubsub.IdleNode)
 				synctest.Wait()
-				if n := h.Nodes(); n != 0 {
-					t.Errorf("%d nodes though nobody waits", n)
-				}
+				testbed.Equal(t, h.Nodes(), 0, "nodes, though nobody waits")
 			})
 		})
 	}

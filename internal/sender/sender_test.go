@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // held is a node that answers nothing until it is let go.
@@ -104,9 +105,7 @@ func TestRenewalsThatTravelAloneWaitForNoOther(t *testing.T) {
 			if alone {
 				want = flights[Renew]
 			}
-			if n := len(node.ran); n != want {
-				t.Errorf("alone %v: %d renewals are under way, want %d", alone, n, want)
-			}
+			testbed.Equal(t, len(node.ran), want, "alone", alone, "renewals that are under way")
 		})
 	}
 }
@@ -250,9 +249,7 @@ func TestAFailureThatSaysNothingNewIsNoBreak(t *testing.T) {
 			{refused, false}, {nil, false},
 		} {
 			send("a")
-			if got := breaks("a", step.answer); got != step.breaks {
-				t.Errorf("answer %d, %v: a break: %v", i, step.answer, got)
-			}
+			testbed.Equal(t, breaks("a", step.answer), step.breaks, "whether it is a break, answer", i, step.answer)
 		}
 		// An answer that is taken late: what the node has refused since is news for it.
 		send("a")

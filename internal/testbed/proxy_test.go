@@ -50,9 +50,7 @@ func TestLeadIsForNewConnections(t *testing.T) {
 		Must(t, client.Do(t.Context(), client.B().Set().Key("k").Value(value).Build()).Error())
 	}
 	set(client, "old")
-	if n := other.Int(t, "EXISTS", "k"); n != 0 {
-		t.Error("a connection that existed was led elsewhere")
-	}
+	Equal(t, other.Int(t, "EXISTS", "k"), 0, "connections that existed and were led elsewhere")
 	set(tested(t, p.Addr()), "new")
 	if got := other.Text(t, "GET", "k"); got != "new" || p.Upstream() != other.Addr() {
 		t.Errorf("%q behind %s", got, p)

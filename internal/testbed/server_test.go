@@ -57,9 +57,7 @@ func TestStartTriesAnotherPortWhenItsOwnWasTaken(t *testing.T) {
 	}, "")
 	Must(t, err)
 	defer func() { _ = s.Stop() }()
-	if tries != 2 {
-		t.Errorf("%d tries, want 2", tries)
-	}
+	Equal(t, tries, 2, "tries")
 }
 
 func TestMissingServerProgramIsSaid(t *testing.T) {

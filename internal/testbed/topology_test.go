@@ -54,9 +54,7 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	has(t, next, "k", "v")
 	// And again, by death.
-	if killed := s.KillMaster(t); killed != next {
-		t.Errorf("killed %s, the master was %s", killed.Addr(), next.Addr())
-	}
+	Equal(t, s.KillMaster(t), next, "which one was killed")
 	last := s.AwaitNewMaster(t, next)
 	if last == next {
 		t.Error("the dead master is the master")
@@ -94,9 +92,7 @@ func TestClusterMovesSlotsAndFailsOver(t *testing.T) {
 		t.Error("the slot has another owner")
 	}
 	next.Kill(t)
-	if last := c.AwaitTakeover(t, slot, next); last != other {
-		t.Errorf("%s took over, want the former master", last.Addr())
-	}
+	Equal(t, c.AwaitTakeover(t, slot, next), other, "who took over, of the former masters")
 	has(t, other, key, "v")
 }
 

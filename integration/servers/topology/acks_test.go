@@ -60,9 +60,7 @@ func TestReplicaAcks(t *testing.T) {
 		if !is || !errors.Is(a.Err, redlatch.ErrReplicaAcks) || e.Want != 2 || e.Got != 1 {
 			t.Errorf("%s: %v", name, a.Err)
 		}
-		if n := master.Int(t, "EXISTS", name, "m2"); n != 0 {
-			t.Errorf("%s: the acquisition was not undone", name)
-		}
+		testbed.Equal(t, master.Int(t, "EXISTS", name, "m2"), 0, name, "was not undone")
 	}
 	time.Sleep(time.Until(frozen.Add(4 * shortTimeout)))
 	bed.Unlock(t, take(t, renewed.Context(), short.RLock("renewed"))) // a held lock is not lost for a slow replica

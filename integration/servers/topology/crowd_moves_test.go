@@ -80,9 +80,7 @@ func crowdWhileItsSlotMoves(t *testing.T) {
 	}
 	stop()
 	all.Wait()
-	if inside != len(sections) {
-		t.Errorf("%d sections, and the counter says %d", len(sections), inside)
-	}
+	testbed.Equal(t, inside, len(sections), "what the counter says of the sections")
 	slices.SortFunc(sections, func(a, b section) int { return a.from.Compare(b.from) })
 	for i := range sections[1:] {
 		if gap := sections[i+1].from.Sub(sections[i].to); gap < 0 {
