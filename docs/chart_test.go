@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 var redraw = flag.Bool("redraw", false, "draw docs/images/speed.svg anew")
@@ -32,7 +34,7 @@ func chart(t *testing.T, page string) string {
 	const left, octave, row, top = 150, 60, 26, 46
 	at := func(times float64) float64 { return left + octave*(2+math.Log2(times)) }
 	rows := bar.FindAllStringSubmatch(page, -1)
-	atLeast(t, 5, len(rows), "bars")
+	testbed.AtLeast(t, len(rows), 5, "bars")
 	bottom := top + row*len(rows)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="680" height="%d" role="img">

@@ -137,7 +137,7 @@ func TestCodeOnThePagesWorks(t *testing.T) {
 		}
 		blocks := blocksOf(page, read(t, page))
 		if page == "README.md" {
-			atLeast(t, 2, len(blocks), "blocks of Go")
+			testbed.AtLeast(t, len(blocks), 2, "blocks of Go")
 		}
 		for i, block := range blocks {
 			name := fmt.Sprintf("%s%02d", strings.ToLower(strings.TrimSuffix(filepath.Base(page), ".md")), i)
@@ -154,7 +154,7 @@ func TestCodeOnThePagesWorks(t *testing.T) {
 	if out, err := goTool(t, dir, "vet", "./..."); err != nil {
 		t.Fatalf("what is copied from a page does not compile: %v\n%s", err, out)
 	}
-	atLeast(t, 1, len(whole), "whole programs")
+	testbed.AtLeast(t, len(whole), 1, "whole programs")
 	for name, page := range whole {
 		out, err := goTool(t, dir, "run", "./"+name)
 		t.Logf("%s, %s:\n%s", page, name, out)

@@ -108,8 +108,8 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
-	atLeast(t, 100, links, "links")
-	atLeast(t, 5, headings, "links to headings")
+	testbed.AtLeast(t, links, 100, "links")
+	testbed.AtLeast(t, headings, 5, "links to headings")
 }
 
 func TestAnchorsAreThoseOfGitHub(t *testing.T) {
@@ -164,7 +164,7 @@ func TestTables(t *testing.T) {
 			testbed.Equal(t, cells(line), width, "cells of a row in a table", p.path, number)
 		}
 	}
-	atLeast(t, 100, rows, "rows")
+	testbed.AtLeast(t, rows, 100, "rows")
 	for row, want := range map[string]int{"| a | b |": 2, "| a | `b\\|c` |\n": 2, "| a | `b|c` |": 3, "|||": 2} {
 		testbed.Equal(t, cells(row), want, row)
 	}

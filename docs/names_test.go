@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 var (
@@ -45,7 +47,7 @@ func TestNamedTestsExist(t *testing.T) {
 			}
 		}
 	}
-	atLeast(t, 100, named, "names")
+	testbed.AtLeast(t, named, 100, "names")
 }
 
 var (
@@ -74,7 +76,7 @@ func TestEachErrorIsInTheTable(t *testing.T) {
 			has("*" + found[1])
 		}
 	}
-	atLeast(t, 14, errs, "errors")
+	testbed.AtLeast(t, errs, 14, "errors")
 }
 
 var (
@@ -126,9 +128,9 @@ func TestNamedTargetsExist(t *testing.T) {
 			check(p.prose, at[0], at[1])
 		}
 	}
-	atLeast(t, 30, named, "calls")
-	atLeast(t, 10, len(targets), "targets")
-	atLeast(t, 10, len(variables), "variables")
+	testbed.AtLeast(t, named, 30, "calls")
+	testbed.AtLeast(t, len(targets), 10, "targets")
+	testbed.AtLeast(t, len(variables), 10, "variables")
 }
 
 var (
@@ -147,14 +149,14 @@ func TestMakefile(t *testing.T) {
 		}
 		seen[found[1]] = true
 	}
-	atLeast(t, 5, len(seen), "variables")
+	testbed.AtLeast(t, len(seen), 5, "variables")
 	targets := described.FindAllStringSubmatch(text, -1)
 	for _, target := range targets {
 		if !strings.Contains(text, " '"+target[2]+":") {
 			t.Errorf("make help does not list %s: it knows no group %q", target[1], target[2])
 		}
 	}
-	atLeast(t, 10, len(targets), "targets")
+	testbed.AtLeast(t, len(targets), 10, "targets")
 }
 
 // writers are the functions of the SDK that write to the log; their first text is the message.
@@ -238,5 +240,5 @@ func TestLogMessages(t *testing.T) {
 			t.Errorf("%s does not have what %s logs: %q", path, file, message)
 		}
 	}
-	atLeast(t, 10, len(shown), "messages")
+	testbed.AtLeast(t, len(shown), 10, "messages")
 }

@@ -53,14 +53,6 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// atLeast fails where so few things are found that the test looks past what it is about.
-func atLeast(t *testing.T, least, found int, what string) {
-	t.Helper()
-	if found < least {
-		t.Errorf("only %d %s were found", found, what)
-	}
-}
-
 // page is a page in parts. A line that is not of a part is empty there: lines keep their numbers.
 type page struct {
 	path  string // from the root, with slashes
@@ -98,7 +90,7 @@ func pages(t *testing.T) []page {
 	for _, path := range files(t, ".md") {
 		all = append(all, split(path, read(t, path)))
 	}
-	atLeast(t, 20, len(all), "pages")
+	testbed.AtLeast(t, len(all), 20, "pages")
 	return all
 }
 

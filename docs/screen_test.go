@@ -47,7 +47,7 @@ func TestExamplesFitOnAScreen(t *testing.T) {
 			t.Errorf("%s has %d lines to read, more than %d, or imports what only this repository can", file, n, screen)
 		}
 	}
-	atLeast(t, 10, found, "examples")
+	testbed.AtLeast(t, found, 10, "examples")
 	testbed.Equal(t, toRead("package p\n\nimport (\n\t\"a\"\n)\n\nfunc f() {\n}\n"), 5, "lines")
 }
 
@@ -70,7 +70,7 @@ func TestExamplesNameDurations(t *testing.T) {
 			}
 		}
 	}
-	atLeast(t, 10, calls, "calls")
+	testbed.AtLeast(t, calls, 10, "calls")
 	for call, bad := range map[string]bool{
 		"TryLock(ctx, 0, 0)": true, "TryDo(ctx, wait, 0, work)": true, "TryLock(ctx, time.Second, lease)": true,
 		"TryDo(ctx, 5*time.Millisecond, watchdog, busy(1))": true, "TryLock(ctx, wait, 0)": true,

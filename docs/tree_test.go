@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // git runs git in the root of the repository; the test is skipped where there is none, as in a module's source that was
@@ -37,7 +39,7 @@ func TestBuiltProgramsAreIgnored(t *testing.T) {
 			dirs[path.Dir(file)] = true
 		}
 	}
-	atLeast(t, 10, len(dirs), "programs")
+	testbed.AtLeast(t, len(dirs), 10, "programs")
 	for dir := range dirs {
 		name := path.Base(dir)
 		for _, path := range []string{dir + "/" + name, dir + "/" + name + ".exe", name} { // the last one is built from the root
@@ -92,7 +94,7 @@ func TestFuzzKnowsAllTargets(t *testing.T) {
 			want = append(want, path.Dir(file)+" "+m[1])
 		}
 	}
-	atLeast(t, 10, len(want), "targets")
+	testbed.AtLeast(t, len(want), 10, "targets")
 	out, err := script(t, "", "scripts/fuzz.sh", "--list")
 	got := strings.Split(strings.TrimSpace(out), "\n")
 	slices.Sort(want)

@@ -118,9 +118,7 @@ func program(t *testing.T) string {
 			"if ctx.Err() == nil {\n%s\n}\nreturn nil\n}\n", n, given, body)
 	}
 	for _, library := range before {
-		if len(calls[library.library]) < 5 {
-			t.Errorf("the table has only %d calls of %s", len(calls[library.library]), library.library)
-		}
+		testbed.AtLeast(t, len(calls[library.library]), 5, "calls that the table has of", library.library)
 		for _, call := range calls[library.library] {
 			if !strings.ContainsAny(call, "(") {
 				continue // a name

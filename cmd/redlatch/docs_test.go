@@ -48,9 +48,7 @@ func TestDocumentedCommands(t *testing.T) {
 			n++
 		}
 	}
-	if n < 10 {
-		t.Errorf("only %d commands were found", n)
-	}
+	testbed.AtLeast(t, n, 10, "commands that were found")
 }
 
 // Every command says what it is for and shows an example; the help of each is had by the

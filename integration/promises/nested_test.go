@@ -23,18 +23,14 @@ func TestNestedHolds(t *testing.T) {
 			late := x.Proxies[0].DropRequest(bed.Of(name))
 			bed.Unlock(t, inner)
 			late.Wait(t)
-			if left := stands(t, x, name); left < 50*time.Second {
-				t.Errorf("the inner Unlock has cut the lease to %v", left)
-			}
+			testbed.AtLeast(t, stands(t, x, name), 50*time.Second, "the inner Unlock has cut the lease to")
 			bed.Eventually(t, "each count is 1", func() bool { return miscounted(t, x, name, 1) == "" })
 			if !outer.ValidUntil().Equal(promised) {
 				t.Errorf("the inner Unlock has moved the outer hold's end by %v", outer.ValidUntil().Sub(promised))
 			}
 			again := bed.Lock(t, outer.Context(), x.Lock(name), redlatch.WithLease(time.Hour))
 			late.Deliver(t)
-			if left := stands(t, x, name); left < asked(x, time.Hour)-10*time.Second {
-				t.Errorf("the late release has cut the lease of the next hold to %v", left)
-			}
+			testbed.AtLeast(t, stands(t, x, name), asked(x, time.Hour)-10*time.Second, "the late release has cut the lease of the next hold to")
 			bed.Unlock(t, again)
 			bed.Unlock(t, outer)
 		},
@@ -164,9 +160,7 @@ func raised(t *testing.T, x *bed.Site, name string, lease time.Duration, raise f
 	if !quorum(x) && !outer.ValidUntil().Equal(promised) {
 		t.Errorf("the outer hold's end moved by %v", outer.ValidUntil().Sub(promised))
 	}
-	if longest < asked(x, time.Hour)-time.Minute/10 {
-		t.Errorf("the key lasts for %v: nothing was asked for, or a lease was lowered", longest)
-	}
+	testbed.AtLeast(t, longest, asked(x, time.Hour)-time.Minute/10, "nothing was asked for, or a lease was lowered: the key lasts for")
 	return outer
 }
 

@@ -106,6 +106,14 @@ func AtMost[T cmp.Ordered](tb TB, got, most T, about ...any) {
 	}
 }
 
+// AtLeast fails the test if got is less than that. What it is about may be said.
+func AtLeast[T cmp.Ordered](tb TB, got, least T, about ...any) {
+	tb.Helper()
+	if got < least {
+		tb.Errorf("%s: %v, less than %v", strings.TrimSuffix(fmt.Sprintln(about...), "\n"), got, least)
+	}
+}
+
 // Must ends the test after an error.
 func Must(tb TB, err error) {
 	tb.Helper()
