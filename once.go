@@ -98,8 +98,8 @@ func (o *Once) Name() string { return o.lock.Name() }
 // returned. While the server can't be reached it tries again until ctx ends
 // ([ErrNotAcquired] together with ctx.Err(), or [ErrUnavailable] if a server failed) or
 // a period has passed ([ErrUnavailable]), since the next tick is due then. A lost reply
-// does not cause a second run. After a claim the lock gets one attempt, of at most
-// UnlockTimeout.
+// does not cause a second run. After a claim the lock gets one attempt, as of a TryLock with a
+// wait of 0.
 //
 // If Do returns false, this call has not used up the period. A claim that is granted late, or
 // whose run can't begin, is given back. Do waits for that until ctx ends or UnlockTimeout
