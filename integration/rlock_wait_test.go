@@ -88,6 +88,23 @@ func TestRLockHotChannelStaysSubscribed(t *testing.T) {
 	rlSubscribed(t, s, "l", 0)
 }
 
+// A waiter that comes while a lingering subscription is being dropped gets its
+// message.
+func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
+	t.Parallel()
+	s := bed.Server(t)
+	c := rlClient(t, s.Addr())
+	for i := range 8 {
+		h := bed.Lock(t, t.Context(), c.RLock("l"), redlatch.WithLease(10*time.Minute))
+		got := bed.Async(t.Context(), c.RLock("l"))
+		rlSubscribed(t, s, "l", 1)
+		bed.Unlock(t, h)
+		bed.Unlock(t, bed.Hold(t, got))
+		// Around the 500 ms after which it is dropped.
+		time.Sleep(500*time.Millisecond + time.Duration(i-4)*3*time.Millisecond)
+	}
+}
+
 // While a lock is held for long, the waiters of a process look once a second, together.
 func TestRLockWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
