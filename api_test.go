@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -71,14 +72,10 @@ func TestAPI(t *testing.T) {
 	const file = "testdata/api.txt"
 	lines := api(slices.Collect(maps.Values(public(t)))...)
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	written := strings.Split(strings.TrimSpace(string(text)), "\n")
 	for _, line := range written {
 		if !slices.Contains(lines, line) {
@@ -235,9 +232,7 @@ func TestRootHasTheNamesOfPackageLock(t *testing.T) {
 // that every error and every JSON type has.
 func TestAliasesNameWhatTheyHave(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "exports.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	member := regexp.MustCompile(`^(?:field|method) \S+\.([A-Z]\w*)`)
 	common := []string{"Error", "ErrorType", "Is", "Unwrap", "MarshalJSON", "UnmarshalJSON"}
 	scope, named := public(t)[""].Scope(), 0
@@ -302,9 +297,7 @@ func typesOf(t *testing.T, name, source string, imported *types.Package) *types.
 	t.Helper()
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, "p.go", source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	conf := types.Config{Importer: one{imported}, Error: func(error) {}} // bodies may lack a return
 	pkg, _ := conf.Check(name, fset, []*ast.File{file}, nil)
 	return pkg

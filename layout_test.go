@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 const modulePath = "github.com/redlatch/redlatch"
@@ -133,9 +135,7 @@ func TestImpuritiesAreFound(t *testing.T) {
 import ("context"; "sync"; "time")
 func f(c chan int) { go f(c); time.Sleep(time.Second); _ = time.Now() }`
 	file, err := parser.ParseFile(token.NewFileSet(), "", dirty, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	if got, want := fmt.Sprint(impurities(file)), "[import context import sync chan go time.Sleep time.Now]"; got != want {
 		t.Errorf("found %s, want %s", got, want)
 	}
@@ -228,9 +228,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	if files < 10 || pureFiles < 10 {
 		t.Errorf("only %d files were looked at, %d of pure packages", files, pureFiles)
 	}

@@ -56,9 +56,7 @@ text { fill: #e6edf3 } .more { fill: #4493f8 } .less { fill: #7d8590 } line { st
 	}
 	for i, found := range rows {
 		times, err := strconv.ParseFloat(found[2], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		class, y := "more", top+row*i
 		if times < 1 {
 			class = "less"

@@ -59,9 +59,7 @@ var magic = []string{"\x7fELF", "MZ", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe", "!
 // No file that is tracked was built.
 func TestNothingBuiltIsTracked(t *testing.T) {
 	list, err := git(t, "ls-files", "-z")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	for path := range strings.SplitSeq(strings.TrimRight(list, "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join(root, path)) // #nosec G304 -- a tracked file
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {  // removed, and not yet told to git

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Locks lists all kinds once, among a lot of data, by name and by prefix, also what stands under a name that no lock of
@@ -35,9 +36,7 @@ func TestLocks(t *testing.T) {
 	list := func(c *redlatch.Client, pattern string) map[string]redlatch.Kind {
 		out := map[string]redlatch.Kind{}
 		for in, err := range c.Locks(ctx, pattern) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			if _, twice := out[in.Name]; twice {
 				t.Errorf("%s twice", in.Name)
 			}

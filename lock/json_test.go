@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // JSON has seconds and RFC 3339 in UTC, and reads back what it has written.
@@ -20,9 +22,7 @@ func TestInspectionJSON(t *testing.T) {
 		Queue: []Waiter{{Owner: "w", Mode: ModeLock, AskedSince: at}},
 	}
 	text, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	for _, want := range []string{
 		`"remaining_seconds":27.5`, `"remaining_seconds":1.25`, `"client_id":"c"`,
 		`"held_since":"2026-11-22T03:11:10.5Z"`, `"asked_since":"2026-11-22T03:11:08.5Z"`,

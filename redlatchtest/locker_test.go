@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
 func mustLock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redlatch.AcquireOption) redlatch.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
 	h, err := l.Lock(ctx, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return h
 }
 

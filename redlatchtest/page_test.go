@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -69,9 +70,7 @@ func TestTestingPage(t *testing.T) {
 		t.Skip("not in the repository:", err)
 	}
 	own, err := os.ReadFile("page_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	shown := 0
 	for i, block := range strings.Split(string(page), "```") {
 		code, ok := strings.CutPrefix(block, "go\n")

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -275,9 +276,7 @@ func TestLoseAndHeldAfterTheLease(t *testing.T) {
 func application(t *testing.T, s *redlatchtest.Server) rueidis.Client {
 	t.Helper()
 	app, err := rueidis.NewClient(s.Options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(app.Close)
 	return app
 }
@@ -295,9 +294,7 @@ for _ = 1, 5000 do now = redis.call('TIME') end
 local same = began[1] == now[1] and began[2] == now[2]
 return {same and 1 or 0, redis.call('EXISTS', KEYS[1]), redis.call('PTTL', KEYS[1])}`
 		got, err := app.Do(t.Context(), app.B().Eval().Script(script).Numkeys(1).Key("k").Build()).AsIntSlice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		if want := []int64{1, 1, 1}; !slices.Equal(got, want) {
 			t.Errorf("same time, exists, PTTL: %v, want %v", got, want)
 		}
@@ -334,9 +331,7 @@ func TestOptions(t *testing.T) {
 	s := redlatchtest.NewServer(t)
 	app := application(t, s)
 	c, err := redlatch.NewWithClient(app, redlatch.Config{Redis: s.Options()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	defer c.Close()
 	if err := c.RLock("a").Do(t.Context(), func(ctx context.Context) error {
 		return app.Do(ctx, app.B().Set().Key("k").Value("v").Build()).Error()
@@ -352,9 +347,7 @@ func TestURL(t *testing.T) {
 		t.Errorf("two addresses: %s, %s", first, again)
 	}
 	c, err := redlatch.Open(s.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	defer c.Close()
 	theirs := s.Take("a")
 	refuses(t, c.RLock("a"), 0, redlatch.ErrNotAcquired)

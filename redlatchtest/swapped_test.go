@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -29,9 +30,7 @@ func TestSwappedWaitAndLeaseAreToldOnce(t *testing.T) {
 		client := redlatchtest.New(t, redlatch.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		for range 2 {
 			hold, err := client.RLock("l").TryLock(t.Context(), tc.wait, tc.lease)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			mustUnlock(t, hold)
 		}
 		client.Close() // everything has been logged

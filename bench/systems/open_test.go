@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/bench/internal/work"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestOpenRefuses: a contender of another program is refused at once, and one whose server has gone says so instead of
@@ -15,9 +16,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error("a contender of another program was opened")
 	}
 	c, err := open("mariadb", work.Env{Addrs: []string{"127.0.0.1:1"}, Lease: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	defer c.Close()
 	if _, err := c.Locker("key").Lock(t.Context()); err == nil {
 		t.Error("a lock was acquired from nobody")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 func TestMain(m *testing.M) { bed.Main(m) }
@@ -23,9 +24,7 @@ func app(t *testing.T, addr string, change ...func(*rueidis.ClientOption)) (ruei
 		f(&opt)
 	}
 	c, err := rueidis.NewClient(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(c.Close)
 	return c, opt
 }
@@ -37,9 +36,7 @@ func with(t *testing.T, client rueidis.Client, change ...func(*redlatch.Config))
 		f(&cfg)
 	}
 	c, err := redlatch.NewWithClient(client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // stuck is an application's client that keeps scripts for as long as it likes, whatever their ctx says.
@@ -55,9 +56,7 @@ func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 			client, _ := app(t, s.Addr())
 			wrapped := &stuck{Client: client, open: make(chan struct{})}
 			c, err := redlatch.NewWithClient(wrapped, redlatch.Config{UnlockTimeout: limit, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			h := bed.Lock(t, t.Context(), c.RLock("held"))
 			wrapped.keeps.Store(true)
 			ctx, cancel := context.WithTimeout(t.Context(), limit/2)

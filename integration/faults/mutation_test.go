@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/redlatch/redlatch/integration/broken"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // mutation is a fault put into a copy of the code. The suite must find it.
@@ -56,9 +57,7 @@ func TestMutations(t *testing.T) {
 		ran++
 		t.Run(m.name, func(t *testing.T) {
 			program, folder, err := m.broken().Build(t.TempDir(), "faults", "servers", "broken")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			got := m.run(t, program, folder, m.bound)
 			if !got.shows(m.finds) || got.Ops > m.bound {
 				t.Errorf("not found in %d of %d operations; other violations: %.2000q", m.bound, got.Ops, got.Violations)
@@ -66,9 +65,7 @@ func TestMutations(t *testing.T) {
 			}
 			table += fmt.Sprintf("| %s | %s | %s | %d operations | %d |\n", m.name, m.profile, m.finds, got.Ops, m.bound)
 			itself, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			if control := m.run(t, itself, ".", got.Ops); control.shows(m.finds) {
 				t.Errorf("the code as it is shows %q, too: %.2000q", m.finds, control.Violations)
 			}

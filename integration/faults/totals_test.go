@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // line is what some episodes came to.
@@ -58,9 +60,7 @@ func (s *totals) enough(t *testing.T, bound int) bool {
 	if err == nil {
 		err = os.WriteFile(os.Getenv(varResult), text, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return sum.Ops >= bound || sum.shows(os.Getenv(varLook))
 }
 

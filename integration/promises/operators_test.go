@@ -13,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // An operator takes a lock of whatever kind away from the owner that he was shown, and from no other: its holder is
@@ -193,14 +194,10 @@ func commandsApart(t *testing.T, x *bed.Site) (clients []*redlatch.Client) {
 	t.Helper()
 	for _, p := range x.Proxies {
 		apart, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{p.Addr()}, DisableAutoPipelining: true, DisableCache: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		t.Cleanup(apart.Close)
 		c, err := redlatch.NewWithClient(apart, redlatch.Config{LeaseTime: time.Hour, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		t.Cleanup(c.Close)
 		clients = append(clients, c)
 	}

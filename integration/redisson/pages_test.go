@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestCallsOnThePagesCompile: what docs/moving shows of Redisson is its code: the last column of the table of calls, and
@@ -16,9 +18,7 @@ import (
 func TestCallsOnThePagesCompile(t *testing.T) {
 	needJava(t)
 	classpath, err := Build(V4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	source, calls := "import org.redisson.api.*;\nclass Pages {\n", 0
 	add := func(body string) {
 		source += strings.ReplaceAll("void given#(RedissonClient redisson, String name, RLock a, RLock b) {\n"+body+"\n}\n", "#", string(rune('a'+calls)))
@@ -42,9 +42,7 @@ func TestCallsOnThePagesCompile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "Pages.java")
-	if err := os.WriteFile(file, []byte(source+"void work() {}\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, os.WriteFile(file, []byte(source+"void work() {}\n}\n"), 0o600))
 	if out, err := exec.CommandContext(t.Context(), "javac", "-cp", classpath, "-d", dir, file).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, source)
 	}
@@ -53,8 +51,6 @@ func TestCallsOnThePagesCompile(t *testing.T) {
 func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "moving", name+".md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return string(text)
 }

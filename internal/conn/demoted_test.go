@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestConnectionsEndAtMostOncePerPause, however often a replica refuses, at once at first, and more
@@ -72,9 +74,7 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 				defer func() { _, _ = near.Close(), far.Close() }()
 				d := new(dialler)
 				link, err := d.track(near, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.Must(t, err)
 				told, began := 0, time.Now()
 				heard := make(chan time.Duration, 9)
 				c := &Conn{dial: d}
@@ -106,9 +106,7 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 				near, far = net.Pipe()
 				defer func() { _, _ = near.Close(), far.Close() }()
 				meanwhile, err := d.track(near, nil) // the address may lead to the replica still
-				if err != nil {
-					t.Fatal(err)
-				}
+				testbed.Must(t, err)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if err := meanwhile.SetDeadline(time.Time{}); (err != nil) != tc.ends {
@@ -142,12 +140,8 @@ func TestAReplicaThatReadsNothingIsLeftAtOnce(t *testing.T) {
 			shaken <- tls.Server(far, &tls.Config{Certificates: server.TLS.Certificates, SessionTicketsDisabled: true}).Handshake()
 		}()
 		secret := tls.Client(near, &tls.Config{InsecureSkipVerify: true})
-		if err := secret.Handshake(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-shaken; err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, secret.Handshake())
+		testbed.Must(t, <-shaken)
 		d := new(dialler)
 		if _, err := d.track(secret, nil); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestALeavingConnectionEndsAtARefusal of everything, wherever the reads are cut; not before an
@@ -39,9 +41,7 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 			near, far := net.Pipe()
 			defer func() { _ = near.Close() }()
 			c, err := (&dialler{}).track(near, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Must(t, err)
 			go func() { // ends with what it has to say
 				defer func() { _ = far.Close() }()
 				for _, w := range tc.writes {
@@ -80,9 +80,7 @@ func TestTheEndOfAConnectionIsNoted(t *testing.T) {
 		near, far := net.Pipe()
 		var d dialler
 		c, err := d.track(near, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		go func() { // ends with the read
 			_, _ = far.Write([]byte("+OK\r\n"))
 			if here {

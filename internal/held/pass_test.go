@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/kind"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -53,9 +54,7 @@ func TestACheckThatIsDueIsNotPutOff(t *testing.T) {
 		r.dog = newWatchdog(r) // nobody looks
 		c := newOwner().Claim(r, "l")
 		h, err := r.Take(&Grant{Lock: &Lock{Key: "l", Kind: plain{}}, Claim: c, Ctx: t.Context(), Lease: 30 * time.Second, Sent: time.Now()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		due := func() bool { return !h.session.renewAt.After(time.Now()) }
 		sent := time.Now()
 		time.Sleep(time.Second)

@@ -33,17 +33,13 @@ func loads(t *testing.T) map[string]loaded {
 	t.Helper()
 	out := map[string]loaded{}
 	sources, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	for _, source := range sources {
 		if strings.HasSuffix(source, "_test.go") {
 			continue
 		}
 		text, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		for _, m := range regexp.MustCompile(`(\w+)\s*= load\(([^)]+)\)`).FindAllStringSubmatch(string(text), -1) {
 			l := loaded{variable: m[1]}
 			for part := range strings.SplitSeq(m[2], ",") {
@@ -118,9 +114,7 @@ func TestScriptsHaveHeaders(t *testing.T) {
 // others, and used outside it.
 func TestScriptsAreUsed(t *testing.T) {
 	files, err := sources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	var code strings.Builder
 	err = filepath.WalkDir("../..", func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -130,9 +124,7 @@ func TestScriptsAreUsed(t *testing.T) {
 		code.Write(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	used := map[string]bool{}
 	for script, l := range loads(t) {
 		if !regexp.MustCompile(`luascript\.` + l.variable + `\b`).MatchString(code.String()) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 func TestCheckKey(t *testing.T) {
@@ -58,9 +60,7 @@ func TestCheckKey(t *testing.T) {
 func TestPrefixesAreComplete(t *testing.T) {
 	for _, source := range []string{"keys.go", "fair.go"} {
 		text, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		found := regexp.MustCompile(`Derive\("(\w+)"`).FindAllStringSubmatch(string(text), -1)
 		if len(found) == 0 {
 			t.Errorf("%s derives nothing", source)
@@ -76,9 +76,7 @@ func TestPrefixesAreComplete(t *testing.T) {
 // Users read in the README which names are refused.
 func TestReadmeTellsOfEveryRule(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n### Names\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rules := []string{"empty", "1,024 bytes", "`{a}`", "slots", timeoutMark}

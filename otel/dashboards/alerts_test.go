@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Every alert has a test, and a runbook: a heading of docs/OPERATIONS.md, with commands below it.
@@ -48,9 +50,7 @@ func TestAlertsFireWithoutLockNames(t *testing.T) {
 		rules = strings.Replace(rules, limit[0]+"\n", limit[1]+"\n", 1)
 	}
 	file := filepath.Join(t.TempDir(), "alerts.yml")
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, os.WriteFile(file, []byte(rules), 0o600))
 	p := scraped(t, false, file)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

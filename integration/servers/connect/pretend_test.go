@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // pretend answers the commands of connecting as a standalone Redis of this version
@@ -57,9 +59,7 @@ func serve(deal func(net.Conn)) func(t *testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testbed.Must(t, err)
 		var all sync.WaitGroup
 		all.Go(func() { // ends when the listener is closed
 			for {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // line is a slow line to a server for replication, which is no request and reply
@@ -14,9 +16,7 @@ import (
 func line(t *testing.T, addr string, delay time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	var wg sync.WaitGroup
 	context.AfterFunc(t.Context(), func() { _ = l.Close() })
 	t.Cleanup(wg.Wait)
@@ -48,8 +48,6 @@ func line(t *testing.T, addr string, delay time.Duration) string {
 		}
 	})
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(t, err)
 	return port
 }
