@@ -285,8 +285,9 @@ func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx
 	return lock.TryDo(ctx, l, wait, lease, fn)
 }
 
-// DoFenced is [Do] for a section that writes: it gives fn the fencing token of its hold. Without [Fenced] of the lock, or
-// of one of a MultiLock's members, it returns an [ErrInvalidOption], and fn is not called; see [lock.DoFenced].
+// DoFenced is [Do] for a section that writes: it gives fn the fencing token of its hold. If the lock, or any
+// member of a MultiLock, was made without [Fenced], it returns an [ErrInvalidOption], and fn is not called; see
+// [lock.DoFenced].
 func DoFenced(ctx context.Context, l Locker, fn func(ctx context.Context, token uint64) error, opts ...AcquireOption) error {
 	return lock.DoFenced(ctx, l, fn, opts...)
 }
