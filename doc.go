@@ -47,8 +47,8 @@
 //
 // # Holds
 //
-// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name, Owner. Types of package lock have
-// their names here, too: go doc lock.Hold shows the signatures.
+// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name, Owner. It and others are aliases for
+// types of package lock: go doc lock.Hold shows the signatures.
 //
 // The context carries the owner, as the thread does in Java. Each acquisition whose ctx carries no owner makes a new
 // owner. So goroutines that share a lock object, or a request's context, exclude each other. Acquiring the same lock
