@@ -149,12 +149,15 @@ func (g *got) has(t *testing.T, who string) lock.Hold {
 	return g.h
 }
 
-// ends fails unless the acquisition is over.
-func (g *got) ends(t *testing.T) {
+// ends fails unless the acquisition is over; with that error, if one is said.
+func (g *got) ends(t *testing.T, wanted ...error) {
 	t.Helper()
 	synctest.Wait()
 	if !g.over {
 		t.Fatal("it is under way")
+	}
+	for _, want := range wanted {
+		wants(t, g.err, want)
 	}
 }
 

@@ -48,10 +48,8 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 			if n := tries.Load(); n < 15 || n > 25 {
 				t.Errorf("%d tries in two thirds of a lease", n)
 			}
-			var detail *lock.LeaseLostError
-			if errors.As(context.Cause(h.Context()), &detail); !errors.Is(detail.Err, lost) {
-				t.Errorf("the cause does not say why: %v", detail.Err)
-			}
+			detail, _ := errors.AsType[*lock.LeaseLostError](context.Cause(h.Context()))
+			wants(t, detail.Err, lost)
 		})
 	}
 }
@@ -109,9 +107,7 @@ func TestWatchdogDoesNotSpinAtATakenGate(t *testing.T) {
 			f, core := newFakeWith(t, func(_ *fakeRedis, cfg *engine.Config) { cfg.LeaseTime = lease })
 			h := take(t, t.Context(), core, "l", lock.WithLease(time.Hour))
 			f.onBefore(fault{script: luascript.Reenter, pause: 3 * lease}.hook())
-			if err := h.Extend(t.Context(), time.Hour); err != nil {
-				t.Error(err)
-			}
+			testbed.Must(t, h.Extend(t.Context(), time.Hour))
 			free(t, h)
 		})
 	}
@@ -166,9 +162,7 @@ func TestRenewalsOfABurstAreSpread(t *testing.T) {
 				sum += r.keys
 			}
 		}
-		if peak, mean := slices.Max(bins), sum/len(bins); peak > 2*mean {
-			t.Errorf("%d renewals in one half second, %d on average", peak, mean)
-		}
+		testbed.AtMost(t, slices.Max(bins), 2*(sum/len(bins)), "renewals in one half second")
 	})
 }
 

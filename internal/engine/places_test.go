@@ -16,6 +16,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -151,22 +152,16 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 		t.Errorf("up to %v, and %v at the end, between two refreshes on the node that answers; want one in each %v",
 			slowest, time.Since(last), every)
 	}
-	if most > 8 {
-		t.Errorf("%d refreshes without an answer wait for one node", most)
-	}
+	testbed.AtMost(t, most, 8, "refreshes without an answer that wait for one node")
 	frozen, back = false, 0
 	sent := len(f.scripts("renew"))
 	mu.Unlock()
 	close(thaw)
 	time.Sleep(10 * time.Millisecond)
 	mu.Lock()
-	if back < waiters/2 {
-		t.Errorf("%d places refreshed of %d, when the node answered again", back, waiters/2)
-	}
+	testbed.AtLeast(t, back, waiters/2, "places refreshed when the node answered again")
 	mu.Unlock()
-	if sent = len(f.scripts("renew")) - sent; sent > 20 {
-		t.Errorf("it took %d commands", sent)
-	}
+	testbed.AtMost(t, len(f.scripts("renew"))-sent, 20, "commands that it took")
 	cancel()
 	wg.Wait()
 	free(t, holders...)
@@ -192,9 +187,7 @@ func TestFailingRefreshesAreToldOfOnce(t *testing.T) {
 			f.onBefore(fault{script: luascript.Renew, key: "{failing}0", err: errLost}.hook())
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			if n := strings.Count(said.String(), "refreshing the places"); n != i {
-				t.Errorf("told %d times of %d:\n%s", n, i, said.String())
-			}
+			testbed.Equal(t, strings.Count(said.String(), "refreshing the places"), i, "times that it is told:", &said)
 			f.onBefore(nil)
 			time.Sleep(10 * time.Second)
 		}

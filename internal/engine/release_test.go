@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -83,16 +83,12 @@ func comesLate(t *testing.T, script *luascript.Script, begins func(*testing.T, *
 	h := begins(t, core)
 	at(20 * time.Second)
 	cut.Store(true)
-	if err := h.Unlock(context.Background()); !errors.Is(err, lock.ErrUnavailable) {
-		t.Errorf("Unlock: %v", err)
-	}
+	wants(t, h.Unlock(context.Background()), lock.ErrUnavailable)
 	at(45 * time.Second) // a lease and more after the sending
 	if f.count("l") == 0 {
 		t.Fatal("the late command did not keep the lock")
 	}
 	cut.Store(false)
 	at(47 * time.Second)
-	if f.count("l") != 0 {
-		t.Error("the lock is held for nobody")
-	}
+	testbed.Equal(t, f.count("l"), 0, "whether the lock is held for nobody")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/inspect"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/internal/testbed/texts"
 	"github.com/redlatch/redlatch/lock"
 	"github.com/redlatch/redlatch/rwlock"
@@ -198,9 +199,7 @@ func sceneArgs(all []string) (set map[string]string, rest []string) {
 func (sc *scene) length(text string) time.Duration {
 	sc.t.Helper()
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		sc.t.Fatal(err)
-	}
+	testbed.Must(sc.t, err)
 	return d
 }
 
@@ -278,9 +277,8 @@ func (sc *scene) server(what string, set map[string]string, about []string) stri
 		h := sc.hold(about[0])
 		sc.f.covers(sc.t, h)
 		sc.f.locked(func() {
-			if late := sc.f.keys[h.Name()].ends.Sub(h.ValidUntil()); late > sc.length(about[1]) {
-				sc.t.Errorf("%s: it lasts for %v after its holder's deadline", h.Name(), late)
-			}
+			late := sc.f.keys[h.Name()].ends.Sub(h.ValidUntil())
+			testbed.AtMost(sc.t, late, sc.length(about[1]), "how long after its holder's deadline lasts", h.Name())
 		})
 	case "ran":
 		n := len(sc.f.scripts(about[0]))
@@ -453,9 +451,7 @@ func (sc *scene) answer(all []string) {
 			r = grantedTwo()
 		case sceneErrors[what] == nil:
 			code, err := strconv.Atoi(what)
-			if err != nil {
-				sc.t.Fatal(err)
-			}
+			testbed.Must(sc.t, err)
 			r = code1(int64(code))
 		}
 		sc.b.tell(sc.b.all()[at], r, sceneErrors[all[len(all)-1]])

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -37,9 +36,7 @@ func TestALateAnswerFindsItsOwnAcquisition(t *testing.T) {
 		}
 		cancel()
 		for _, g := range leaving {
-			if g.ends(t); !errors.Is(g.err, context.Canceled) {
-				t.Errorf("Lock: %v", g.err)
-			}
+			g.ends(t, context.Canceled)
 		}
 		var stay []lock.Hold
 		for i := range 50 { // in the memory of whoever ended before
@@ -75,9 +72,7 @@ func TestWhatComesTogetherTravelsTogether(t *testing.T) {
 			wg.Go(func() { take(t, t.Context(), core, "l"+strconv.Itoa(i)) })
 		}
 		wg.Wait()
-		if n := writes.n.Load(); n > many/4 {
-			t.Errorf("%d writes for %d commands", n, many)
-		}
+		testbed.AtMost(t, writes.n.Load(), many/4, "writes for commands:", many)
 	})
 }
 

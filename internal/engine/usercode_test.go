@@ -100,9 +100,7 @@ func closes(t *testing.T, core *engine.Core) {
 	}()
 	select {
 	case <-closed:
-		if took := time.Since(began); took > 2*core.UnlockTimeout() {
-			t.Errorf("Close took %v", took)
-		}
+		testbed.AtMost(t, time.Since(began), 2*core.UnlockTimeout(), "Close took")
 	case <-time.After(time.Hour):
 		t.Error("Close has not returned after an hour")
 	}
@@ -209,9 +207,8 @@ func blocksAt(t *testing.T, where string) {
 		free(t, start(func() (lock.Hold, error) { return plain(core, "l").TryLock(t.Context(), time.Second, 0) }).has(t, "another"))
 	}
 	time.Sleep(leaseTime / 2)
-	if late.ends(t); !errors.Is(late.err, context.DeadlineExceeded) || f.count("late") != 0 {
-		t.Errorf("the late grant: %v; it counts %d", late.err, f.count("late"))
-	}
+	late.ends(t, context.DeadlineExceeded)
+	testbed.Equal(t, f.count("late"), 0, "what the late grant counts")
 	if lost.Context().Err() == nil {
 		t.Error("the context of who lost the lock goes on")
 	}
@@ -245,9 +242,7 @@ func TestOrderOfNews(t *testing.T) {
 		f.forget("l")
 		<-h.Context().Done()
 		synctest.Wait()
-		if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrLeaseLost) {
-			t.Error(err)
-		}
+		wants(t, h.Unlock(t.Context()), lock.ErrLeaseLost)
 		h = take(t, t.Context(), core, "l")
 		free(t, h)
 		// No waiting: a call's own news have been told when it returns.
@@ -258,9 +253,7 @@ func TestOrderOfNews(t *testing.T) {
 		mu.Unlock()
 		h = take(t, t.Context(), core, "l") // now the Unlock finds that it was lost
 		f.forget("l")
-		if err := h.Unlock(t.Context()); !errors.Is(err, lock.ErrLeaseLost) {
-			t.Error(err)
-		}
+		wants(t, h.Unlock(t.Context()), lock.ErrLeaseLost)
 		want = "end, ended:lost:l, " + atReleaseEnd
 		mu.Lock()
 		defer mu.Unlock()
@@ -301,9 +294,7 @@ func TestLogHandlerHoldsUpNoCall(t *testing.T) {
 			f.forget("l")
 			call := start(func() (lock.Hold, error) { return nil, tc.call(ctx, core, h) })
 			time.Sleep(time.Minute) // after the end of its ctx
-			if call.ends(t); !errors.Is(call.err, tc.want) {
-				t.Errorf("%v, want %v", call.err, tc.want)
-			}
+			call.ends(t, tc.want)
 			next := start(func() (lock.Hold, error) { return plain(core, "l").TryLock(job, 0, 0) })
 			_ = next.has(t, "the same owner").Unlock(t.Context())
 			close(open)

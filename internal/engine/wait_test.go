@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -80,15 +80,11 @@ func TestReconnectEndsThePauseAfterAnError(t *testing.T) {
 		wg.Wait()
 		late := slices.MaxFunc(got, time.Time.Compare).Sub(heard)
 		t.Logf("heard after %v, the last one got its lock %v later", heard.Sub(back), late)
-		if late > engine.LeastPause+5*time.Millisecond {
-			t.Errorf("the last one got its lock %v after the subscription stood again", late)
-		}
+		testbed.AtMost(t, late, engine.LeastPause+5*time.Millisecond, "how late after that the last one got its lock")
 		// It has asked by then, too: else it would say that the server was away.
 		time.Sleep(engine.LeastPause + 5*time.Millisecond)
 		cancel()
-		if stays.ends(t); !errors.Is(stays.err, lock.ErrNotAcquired) {
-			t.Error(stays.err)
-		}
+		stays.ends(t, lock.ErrNotAcquired)
 		free(t, busy)
 		for _, h := range holds {
 			lostAt(t, h, lock.LossExpired)
@@ -124,9 +120,7 @@ func TestSignalsWhileTheServerRefusesAreNoHotLoop(t *testing.T) {
 				t.Errorf("%d tries in %v, want more than without signals and no more than %d", tries, lasts, most)
 			}
 			cancel()
-			if waits.ends(t); !errors.Is(waits.err, lock.ErrUnavailable) {
-				t.Error(waits.err)
-			}
+			waits.ends(t, lock.ErrUnavailable)
 			f.onBefore(nil)
 			free(t, h)
 		})
