@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -24,9 +25,7 @@ func TestHeldAndLoseInEachDatabase(t *testing.T) {
 		for _, state := range s.Held() {
 			got = append(got, fmt.Sprint(state.Name, state.Mode, len(state.Holders)))
 		}
-		if fmt.Sprint(got) != "[awrite1 block1 clock1 clock1]" {
-			t.Error(got)
-		}
+		testbed.Equal(t, fmt.Sprint(got), "[awrite1 block1 clock1 clock1]", "held")
 		for _, name := range []string{"a", "c"} {
 			if !s.Lose(name) || s.Lose(name) {
 				t.Fatalf("%s was not there, or is there still", name)

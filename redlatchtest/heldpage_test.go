@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/redlatch/redlatch"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/redlatchtest"
 )
 
@@ -25,14 +26,9 @@ func page(client *redlatch.Client, method, accept string) (int, string) {
 func TestHeldPageIsSafe(t *testing.T) {
 	client := redlatchtest.New(t)
 	const hostile = "a\n\x1b[31m<b>\u202e\xff"
-	lock := func(name, owner string) {
-		if _, err := client.RLock(name).Lock(redlatch.WithOwner(t.Context(), owner)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lock(hostile, hostile)
+	mustLock(t, redlatch.WithOwner(t.Context(), hostile), client.RLock(hostile))
 	for i := range 1100 {
-		lock(fmt.Sprint("l", i), "many")
+		mustLock(t, redlatch.WithOwner(t.Context(), "many"), client.RLock(fmt.Sprint("l", i)))
 	}
 	status, text := page(client, "GET", "text/html, */*")
 	if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) || !strings.Contains(text, `a\n\x1b[31m`) {
@@ -56,7 +52,6 @@ func TestHeldPageIsSafe(t *testing.T) {
 	if strings.ContainsFunc(shown.Client+shown.Held[0].Owner, func(r rune) bool { return !unicode.IsPrint(r) }) || shown.Waiting == nil {
 		t.Errorf("%+v", shown.Held[0])
 	}
-	if status, _ := page(client, http.MethodPost, ""); status != http.StatusMethodNotAllowed {
-		t.Errorf("POST: status %d", status)
-	}
+	status, _ = page(client, http.MethodPost, "")
+	testbed.Equal(t, status, http.StatusMethodNotAllowed, "the status of a POST")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,42 +22,41 @@ func mustLock(t *testing.T, ctx context.Context, l redlatch.Locker, opts ...redl
 	return h
 }
 
+// wants fails the test unless err is one of these.
+func wants(t *testing.T, err error, wanted ...error) {
+	t.Helper()
+	if !slices.ContainsFunc(wanted, func(want error) bool { return errors.Is(err, want) }) {
+		t.Errorf("error %v, want one of %v", err, wanted)
+	}
+}
+
 // mustUnlock unlocks, and fails the test if one was not held until now.
 func mustUnlock(t *testing.T, holds ...redlatch.Hold) {
 	t.Helper()
 	for _, h := range holds {
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Errorf("Unlock of %s: %v", h.Name(), err)
-		}
+		wants(t, h.Unlock(t.Context()), nil)
 	}
 }
 
 // passes takes the lock for a moment.
 func passes(t *testing.T, l redlatch.Locker, opts ...redlatch.AcquireOption) {
 	t.Helper()
-	if err := redlatch.Do(t.Context(), l, func(context.Context) error { return nil }, opts...); err != nil {
-		t.Errorf("%T: %v", l, err)
-	}
+	wants(t, redlatch.Do(t.Context(), l, func(context.Context) error { return nil }, opts...), nil)
 }
 
 // refuses asks for a lock in vain.
 func refuses(t *testing.T, l redlatch.Locker, wait time.Duration, sentinel error) {
 	t.Helper()
-	if _, err := l.TryLock(t.Context(), wait, 0); !errors.Is(err, sentinel) {
-		t.Errorf("%T: %v, want %v", l, err, sentinel)
-	}
+	_, err := l.TryLock(t.Context(), wait, 0)
+	wants(t, err, sentinel)
 }
 
 // lost waits until a hold ends for the loss of its lock.
 func lost(t *testing.T, h redlatch.Hold) {
 	t.Helper()
 	<-h.Context().Done()
-	if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrLeaseLost) {
-		t.Errorf("%s: %v", h.Name(), cause)
-	}
-	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Errorf("Unlock of %s: %v", h.Name(), err)
-	}
+	wants(t, context.Cause(h.Context()), redlatch.ErrLeaseLost)
+	wants(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 }
 
 // What code can see of a lock is the same with a Locker and with the real thing: each
@@ -102,13 +102,13 @@ func TestOwnersFlowFromLockToLock(t *testing.T) {
 			"real": func(name string) redlatch.Locker { return client.RLock(name) },
 			"fake": redlatchtest.NewLockers().ByName,
 		} {
+			t.Log(which)
 			a := mustLock(t, t.Context(), byName("a"))
 			b := mustLock(t, a.Context(), byName("b"))
 			enter := func(l redlatch.Locker, ctx context.Context) {
+				t.Helper()
 				h, err := l.TryLock(ctx, 0, 0)
-				if err != nil {
-					t.Fatalf("%s: %v", which, err)
-				}
+				testbed.Must(t, err)
 				mustUnlock(t, h)
 			}
 			for _, name := range []string{"a", "b"} {
@@ -130,25 +130,20 @@ func TestLockerExcludesInOrder(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				if err := redlatch.Do(t.Context(), l, func(context.Context) error {
+				wants(t, redlatch.Do(t.Context(), l, func(context.Context) error {
 					order = append(order, i)
 					time.Sleep(time.Second)
 					return nil
-				}); err != nil {
-					t.Error(err)
-				}
+				}), nil)
 			})
 			synctest.Wait()
 		}
-		if l.Waiting() != 8 {
-			t.Errorf("%d wait", l.Waiting())
-		}
+		testbed.Equal(t, l.Waiting(), 8, "wait")
 		began := time.Now()
 		free()
 		wg.Wait()
-		if fmt.Sprint(order) != "[0 1 2 3 4 5 6 7]" || time.Since(began) != 8*time.Second {
-			t.Error(order, time.Since(began))
-		}
+		testbed.Equal(t, time.Since(began), 8*time.Second, "eight turns")
+		testbed.Equal(t, fmt.Sprint(order), "[0 1 2 3 4 5 6 7]", "their order")
 		if l.Acquired() != 8 || len(l.Holds()) != 0 || l.Waiting() != 0 {
 			t.Error(l.Acquired(), l.Holds(), l.Waiting())
 		}
@@ -178,13 +173,9 @@ func TestLockerHolds(t *testing.T) {
 	l := redlatchtest.NewLocker("a")
 	h := mustLock(t, t.Context(), l)
 	nested := mustLock(t, h.Context(), l)
-	if got := l.Holds(); len(got) != 2 {
-		t.Error(got)
-	}
+	testbed.Equal(t, len(l.Holds()), 2, "holds")
 	l.SetUnavailable(true)
-	if err := nested.Unlock(t.Context()); !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Error(err)
-	}
+	wants(t, nested.Unlock(t.Context()), redlatch.ErrUnavailable)
 	if got := l.Holds(); len(got) != 1 || got[0] != h {
 		t.Error(got)
 	}
@@ -194,18 +185,13 @@ func TestLockerErrors(t *testing.T) {
 	l := redlatchtest.NewLocker("a")
 	want := &redlatch.ReplicaAcksError{Name: "a", Want: 2, Got: 1}
 	l.SetError(want)
-	if _, err := l.Lock(t.Context()); !errors.Is(err, redlatch.ErrReplicaAcks) {
-		t.Error(err)
-	}
+	_, err := l.Lock(t.Context())
+	wants(t, err, redlatch.ErrReplicaAcks)
 	l.SetError(nil)
 	h := mustLock(t, t.Context(), l)
 	l.Close()
-	if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrClosed) {
-		t.Error(cause)
-	}
-	if err := h.Unlock(t.Context()); !errors.Is(err, redlatch.ErrClosed) {
-		t.Error(err)
-	}
+	wants(t, context.Cause(h.Context()), redlatch.ErrClosed)
+	wants(t, h.Unlock(t.Context()), redlatch.ErrClosed)
 	refuses(t, l, 0, redlatch.ErrClosed)
 }
 
@@ -230,9 +216,7 @@ func TestLockerUnderLoad(t *testing.T) {
 					inside = &h
 					mu.Unlock()
 					time.Sleep(time.Duration(k%4) * time.Millisecond)
-					if err := h.Unlock(t.Context()); err != nil && !errors.Is(err, redlatch.ErrLeaseLost) {
-						t.Error(err)
-					}
+					wants(t, h.Unlock(t.Context()), nil, redlatch.ErrLeaseLost)
 				}
 			})
 		}

@@ -82,7 +82,5 @@ func TestTestingPage(t *testing.T) {
 			t.Errorf("differs from what is tested:\n%s", code)
 		}
 	}
-	if shown != 3 {
-		t.Errorf("%d blocks were found", shown)
-	}
+	testbed.Equal(t, shown, 3, "blocks that were found")
 }

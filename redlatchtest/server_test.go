@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,9 +56,7 @@ func TestEveryKind(t *testing.T) {
 			ctx := t.Context()
 			h := mustLock(t, ctx, lock(a, kind))
 			nested := mustLock(t, h.Context(), lock(a, kind))
-			if err := errors.Join(nested.Extend(ctx, time.Minute), nested.Unlock(ctx)); err != nil {
-				t.Errorf("%s: %v", kind, err)
-			}
+			wants(t, errors.Join(nested.Extend(ctx, time.Minute), nested.Unlock(ctx)), nil)
 			refuses(t, lock(b, kind), 0, redlatch.ErrNotAcquired)
 			if l, ok := lock(b, kind).(stater); ok {
 				if st, err := l.State(ctx); err != nil || !st.Held || len(st.Holders) == 0 {
@@ -90,9 +87,7 @@ func TestEveryKind(t *testing.T) {
 				}
 			}
 		}
-		if held := s.Held(); len(held) != 0 {
-			t.Errorf("held in the end: %v", held)
-		}
+		testbed.Equal(t, fmt.Sprint(s.Held()), "[]", "held in the end")
 	})
 }
 
@@ -102,9 +97,8 @@ func TestReadersAndWriters(t *testing.T) {
 		ctx := t.Context()
 		rw := s.Client().ReadWriteLock("prices", redlatch.WithSkipAfter(time.Second))
 		readers := []redlatch.Hold{mustLock(t, ctx, rw.ReadLock()), mustLock(t, ctx, rw.ReadLock()), mustLock(t, ctx, rw.ReadLock())}
-		if _, err := rw.WriteLock().Lock(readers[0].Context()); !errors.Is(err, redlatch.ErrUpgrade) {
-			t.Error(err)
-		}
+		_, err := rw.WriteLock().Lock(readers[0].Context())
+		wants(t, err, redlatch.ErrUpgrade)
 		if held := s.Held(); len(held) != 1 || held[0].Name != rw.Name() || held[0].Mode != redlatch.ModeRead || len(held[0].Holders) != 3 {
 			t.Errorf("%+v", held)
 		}
@@ -129,14 +123,12 @@ func TestFairOrder(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
-				if err := lock.Do(t.Context(), func(context.Context) error {
+				wants(t, lock.Do(t.Context(), func(context.Context) error {
 					mu.Lock()
 					defer mu.Unlock()
 					order = append(order, i)
 					return nil
-				}); err != nil {
-					t.Error(err)
-				}
+				}), nil)
 			})
 			for {
 				if st, err := lock.State(t.Context()); err != nil || st.QueueLength == i+1 {
@@ -147,9 +139,7 @@ func TestFairOrder(t *testing.T) {
 		}
 		mustUnlock(t, first)
 		wg.Wait()
-		if fmt.Sprint(order) != "[0 1 2 3]" {
-			t.Error(order)
-		}
+		testbed.Equal(t, fmt.Sprint(order), "[0 1 2 3]", "the order")
 	})
 }
 
@@ -220,14 +210,11 @@ func TestOncePerPeriod(t *testing.T) {
 		job := func(context.Context) error { runs++; return nil }
 		for tick := range 5 {
 			for _, c := range []*redlatch.Client{a, b} {
-				if _, err := c.Once("report").Do(t.Context(), time.Minute, job); err != nil {
-					t.Error(err)
-				}
+				_, err := c.Once("report").Do(t.Context(), time.Minute, job)
+				wants(t, err, nil)
 				time.Sleep(80 * time.Millisecond) // the second replica is late
 			}
-			if runs != tick+1 {
-				t.Errorf("%d runs after tick %d", runs, tick)
-			}
+			testbed.Equal(t, runs, tick+1, "runs after tick", tick)
 			time.Sleep(time.Minute - 160*time.Millisecond)
 		}
 	})
@@ -259,16 +246,10 @@ func TestLoseAndHeldAfterTheLease(t *testing.T) {
 		s.Take("a")
 		s.Other().Close() // a crash: nobody renews
 		time.Sleep(29 * time.Second)
-		if held := s.Held(); len(held) != 1 {
-			t.Errorf("within the lease: %+v", held)
-		}
+		testbed.Equal(t, len(s.Held()), 1, "held within the lease")
 		time.Sleep(2 * time.Second)
-		if s.Lose("a") {
-			t.Error("a lock was lost whose lease had ended")
-		}
-		if held := s.Held(); len(held) != 0 {
-			t.Errorf("after the lease: %+v", held)
-		}
+		testbed.Equal(t, s.Lose("a"), false, "whether a lock was lost whose lease had ended")
+		testbed.Equal(t, fmt.Sprint(s.Held()), "[]", "held after the lease")
 	})
 }
 
@@ -295,9 +276,7 @@ local same = began[1] == now[1] and began[2] == now[2]
 return {same and 1 or 0, redis.call('EXISTS', KEYS[1]), redis.call('PTTL', KEYS[1])}`
 		got, err := app.Do(t.Context(), app.B().Eval().Script(script).Numkeys(1).Key("k").Build()).AsIntSlice()
 		testbed.Must(t, err)
-		if want := []int64{1, 1, 1}; !slices.Equal(got, want) {
-			t.Errorf("same time, exists, PTTL: %v, want %v", got, want)
-		}
+		testbed.Equal(t, fmt.Sprint(got), "[1 1 1]", "same time, exists, PTTL")
 		// It stands still no longer than that.
 		time.Sleep(2 * time.Millisecond)
 		if n, err := app.Do(t.Context(), app.B().Exists().Key("k").Build()).AsInt64(); err != nil || n != 0 {
@@ -321,9 +300,7 @@ func TestTakeAndHeld(t *testing.T) {
 		t.Errorf("%+v", held)
 	}
 	mustUnlock(t, theirs, mine)
-	if held := s.Held(); len(held) != 0 {
-		t.Errorf("%+v", held)
-	}
+	testbed.Equal(t, fmt.Sprint(s.Held()), "[]", "held in the end")
 }
 
 // A client made of the options, for the application's data and for NewWithClient.
@@ -333,19 +310,15 @@ func TestOptions(t *testing.T) {
 	c, err := redlatch.NewWithClient(app, redlatch.Config{Redis: s.Options()})
 	testbed.Must(t, err)
 	defer c.Close()
-	if err := c.RLock("a").Do(t.Context(), func(ctx context.Context) error {
+	testbed.Must(t, c.RLock("a").Do(t.Context(), func(ctx context.Context) error {
 		return app.Do(ctx, app.B().Set().Key("k").Value("v").Build()).Error()
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 // The same server on a port, for other processes; Down counts there, too.
 func TestURL(t *testing.T) {
 	s := redlatchtest.NewServer(t)
-	if first, again := s.URL(), s.URL(); first != again {
-		t.Errorf("two addresses: %s, %s", first, again)
-	}
+	testbed.Equal(t, s.URL(), s.URL(), "the address, asked for twice")
 	c, err := redlatch.Open(s.URL())
 	testbed.Must(t, err)
 	defer c.Close()
@@ -353,9 +326,8 @@ func TestURL(t *testing.T) {
 	refuses(t, c.RLock("a"), 0, redlatch.ErrNotAcquired)
 	mustUnlock(t, theirs)
 	s.Down()
-	if _, err := redlatch.Open(s.URL(), redlatch.MustConnect()); !errors.Is(err, redlatch.ErrUnavailable) {
-		t.Error(err)
-	}
+	_, err = redlatch.Open(s.URL(), redlatch.MustConnect())
+	wants(t, err, redlatch.ErrUnavailable)
 	s.Up()
 	passes(t, c.RLock("a"))
 }

@@ -34,9 +34,7 @@ func TestSwappedWaitAndLeaseAreToldOnce(t *testing.T) {
 			mustUnlock(t, hold)
 		}
 		client.Close() // everything has been logged
-		if got := strings.Count(log.String(), "swapped"); got != tc.told {
-			t.Errorf("%s: %d warnings, want %d\n%s", name, got, tc.told, &log)
-		}
+		testbed.Equal(t, strings.Count(log.String(), "swapped"), tc.told, name, "warnings in", &log)
 	}
 }
 
@@ -65,13 +63,9 @@ func TestDoFenced(t *testing.T) {
 		}
 		fenced := lock(redlatch.Fenced())
 		for range 2 {
-			if err := redlatch.DoFenced(t.Context(), fenced, write); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			wants(t, redlatch.DoFenced(t.Context(), fenced, write), nil)
 		}
-		if runs != 2 {
-			t.Errorf("%s: %d runs", name, runs)
-		}
+		testbed.Equal(t, runs, 2, name, "runs")
 		untold(t, lock(), "Fenced")
 		passes(t, lock()) // the refusal has left nothing
 	}
