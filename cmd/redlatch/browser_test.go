@@ -143,12 +143,8 @@ func TestBrowser(t *testing.T) {
 	reads(t, b, "#state", "live")
 	reads(t, b, "#locks", "orders:40", "catalogue", "checkout/pod-1", "<img src=x onerror=alert(1)>")
 
-	if at := value[string](t, b, `location.href + document.cookie + Object.values(localStorage)`); strings.Contains(at, secret) {
-		t.Errorf("the token is left in %s", at)
-	}
-	if value[bool](t, b, `document.querySelector("#locks img") !== null`) {
-		t.Error("a lock's name became an element")
-	}
+	lacks(t, value[string](t, b, `location.href + document.cookie + Object.values(localStorage)`), secret)
+	testbed.Equal(t, value[bool](t, b, `document.querySelector("#locks img") !== null`), false, "whether a lock's name became an element")
 	unlock(t, evil)
 
 	// A name that neither prints nor is UTF-8 is shown, and opened, in one writing.
@@ -180,9 +176,7 @@ func TestBrowser(t *testing.T) {
 	first := <-got[0]
 	reads(t, b, "#detail", "Queue (2)", "checkout/pod-2 job 0")
 	reads(t, b, ".turns", "checkout/pod-1", "job 0", "now")
-	if text := reads(t, b, "#locks", "2 waiting"); strings.Contains(text, "onerror") {
-		t.Errorf("a lock that is free is listed: %s", text)
-	}
+	lacks(t, reads(t, b, "#locks", "2 waiting"), "onerror") // of a lock that is free
 	picture(t, b, "serve-light.png")
 
 	// Taken away, after a question that can be answered with no.
@@ -222,9 +216,8 @@ func TestBrowser(t *testing.T) {
 	waits := waiting(t, ctx, w.FairLock("invoice:7"))
 	phone := browser(t, 390, 844, "dark", p.url)
 	act(t, phone, chromedp.WaitVisible("#token"), chromedp.SendKeys("#token", secret+"x"), click("#login button"), chromedp.WaitVisible("#token"))
-	if value[bool](t, phone, `document.querySelector("#locks li") !== null || sessionStorage.length > 0`) {
-		t.Error("a wrong token is kept, or shows something")
-	}
+	const shows = `document.querySelector("#locks li") !== null || sessionStorage.length > 0`
+	testbed.Equal(t, value[bool](t, phone, shows), false, "whether a wrong token is kept, or shows something")
 	act(t, phone, chromedp.SendKeys("#token", secret), click("#login button"))
 	reads(t, phone, "#locks", "invoice:7", "orders:45")
 	wide := func(what string) {
@@ -245,9 +238,7 @@ func TestBrowser(t *testing.T) {
 
 	unlock(t, again)
 	unlock(t, <-waits)
-	for _, h := range others {
-		unlock(t, h)
-	}
+	unlock(t, others...)
 
 	// Of a server that is frozen the page says since when it is silent, and turns grey; a new one says no more than it knows.
 	last := hold(t, c.FairLock("invoice:7"))

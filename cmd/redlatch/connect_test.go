@@ -19,9 +19,7 @@ func TestDoctor(t *testing.T) {
 	s := server(t)
 	call(t, s, "doctor", "--need", strings.Join(needs(), ",")).ends(exitOK,
 		"round trip", "noeviction", "clock", "permissions fair: all there", "lock read-write: taken and freed", "0 problem(s)")
-	if left := s.List(t, "KEYS", "*"); len(left) > 0 {
-		t.Errorf("it leaves %v", left)
-	}
+	testbed.Equal(t, fmt.Sprint(s.List(t, "KEYS", "*")), "[]", "what it leaves")
 	for _, tc := range []struct {
 		settings []string
 		args     []string
@@ -112,9 +110,8 @@ func TestConfig(t *testing.T) {
 	}
 	call(t, nil, "ls", "--url", "redis://"+s.Addr()+"?pool_size=9").fails(exitUsage, "pool_size")
 	wrong := call(t, nil, "show", "x", "--url", "http://secret@host")
-	if wrong.fails(exitUsage); strings.Contains(wrong.errs, "secret") {
-		t.Error(wrong.errs)
-	}
+	wrong.fails(exitUsage)
+	lacks(t, wrong.errs, "secret")
 	t.Setenv("REDLATCH_TIMEOUT", "soon")
 	call(t, nil, "show", "x").fails(exitUsage, "REDLATCH_TIMEOUT")
 	unlock(t, h)
@@ -148,12 +145,9 @@ func TestURLFile(t *testing.T) {
 	path := fileOf(t, url+"\n")
 	const said = "shows in the list of processes"
 	for _, command := range [][]string{{"ls"}, {"doctor"}, {"unlock", "x", "--owner", "nobody", "-y"}} {
-		if with := call(t, nil, append([]string{"-u", url}, command...)...); strings.Count(with.errs, said) != 1 {
-			t.Errorf("%v with a password in its URL: %s", command, with.errs)
-		}
-		if without := call(t, s, command...); strings.Contains(without.errs, said) {
-			t.Errorf("%v without a password: %s", command, without.errs)
-		}
+		with := call(t, nil, append([]string{"-u", url}, command...)...)
+		testbed.Equal(t, strings.Count(with.errs, said), 1, command, "with a password in its URL:", with.errs)
+		lacks(t, call(t, s, command...).errs, said)
 	}
 	call(t, nil, "show", "x", "--url-file", path).ends(exitOK, "held").warns()
 	call(t, nil, "show", "x", "--url-file", pipe(t, url)).ends(exitOK, "held").warns()

@@ -56,8 +56,7 @@ func TestLsByProcess(t *testing.T) {
 	}
 	call(t, s, "ls", "--by", "odd").fails(exitUsage)
 	call(t, s, "ls", "--sort", "odd").fails(exitUsage)
-	unlock(t, both)
-	unlock(t, queue)
+	unlock(t, both, queue)
 	unlock(t, <-waits)
 }
 
@@ -170,16 +169,14 @@ func TestLsWrongPrefix(t *testing.T) {
 // show and ls name the processes that wait for a plain lock; a holder that is gone, and one of whom nothing may be known,
 // look different.
 func TestShowWhoWaits(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c, w := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	s, c := beside(t, named("shop/1"))
+	w := client(t, s, named("shop/2"))
 	h := hold(t, c.RLock("x"))
 	waits := waiting(t, t.Context(), w.RLock("x"))
 	untilState(t, c, "x", func(in redlatch.Inspection) bool { return len(in.Waiting) == 1 && in.Waiting[0].Client != "" })
 	call(t, s, "show", "x").ends(exitOK, "Waiting processes (1)", "shop/2 ", "127.0.0.1:")
-	if rows := call(t, s, "ls", "--by", "process", "--process", "shop/2").rows(); len(rows) != 1 || rows[0] != "shop/2 0 1 x" {
-		t.Errorf("%q", rows)
-	}
+	rows := call(t, s, "ls", "--by", "process", "--process", "shop/2").rows()
+	testbed.Equal(t, strings.Join(rows, "\n"), "shop/2 0 1 x", "rows")
 	need(t, serving(t, s).event("lock", "x"), `"waiting":[{`, `"shop/2"`)
 	unlock(t, h)
 	unlock(t, <-waits)
@@ -201,9 +198,9 @@ func TestShowWhoWaits(t *testing.T) {
 func TestShowJob(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	if _, err := client(t, s, named("cron/1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	job := func(context.Context) error { return nil }
+	_, err := client(t, s, named("cron/1")).Once("nightly").Do(t.Context(), time.Hour, job)
+	testbed.Must(t, err)
 	defer s.Do(t, "DEL", luascript.OnceKey("nightly"))
 	call(t, s, "show", "nightly").
 		ends(exitOK, "nightly  free", "Last run as a job of Once: ", " ago, by cron/1; the next is due in 59m").warns()
@@ -215,13 +212,10 @@ func TestShowJob(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	c := client(t, s)
-	if _, err := c.Once("gone").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.Once("gone").Do(t.Context(), time.Hour, job)
+	testbed.Must(t, err)
 	defer s.Do(t, "DEL", luascript.OnceKey("gone"))
 	c.Close()
 	call(t, s, "show", "gone").ends(exitOK, ", by "+c.ID()+" (gone?); the next")
-	if other := call(t, s, "show", "other"); strings.Contains(other.out, "Last run") {
-		t.Error(other.out)
-	}
+	lacks(t, call(t, s, "show", "other").out, "Last run")
 }

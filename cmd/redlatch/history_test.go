@@ -18,9 +18,7 @@ func TestHistory(t *testing.T) {
 	call(t, s, "history").fails(exitOK, "no evictions")
 	h := hold(t, c.RLock("orders:42"))
 	got := call(t, s, "unlock", "orders:42", "--any-owner", "--yes", "--reason", "its machine is\ngone").ends(exitOK)
-	if strings.Contains(got.errs, "not in the history") {
-		t.Error(got.errs)
-	}
+	lacks(t, got.errs, "not in the history")
 	taken(t, h)
 
 	p := serving(t, s, "--allow-unlock", "--no-token", "--user-header", "X-User")

@@ -67,9 +67,7 @@ func TestHostileTexts(t *testing.T) {
 		t.Fatalf("%d locks, listed are %d, served %d", len(names), len(list), len(served))
 	}
 	top := onTerminal(t, s, 200, 50, "top")
-	if screen := top.shows(200, `\u202etxt.exe`); strings.ContainsAny(screen, "\u202e\u2066\u009b") {
-		t.Errorf("top shows %q", screen)
-	}
+	lacks(t, top.shows(200, `\u202etxt.exe`), "\u202e", "\u2066", "\u009b")
 	top.quit()
 
 	for i, in := range list {
@@ -173,23 +171,17 @@ func TestOddRows(t *testing.T) {
 	defer s.Do(t, "FLUSHALL")
 
 	got := call(t, s, "ls").ends(exitOK, "shop/1", "stray", "unknown", "far", "bytes", "WRONGTYPE")
-	if len(got.out) > 10_000 {
-		t.Errorf("ls: %d bytes", len(got.out))
-	}
+	testbed.AtMost(t, len(got.out), 10_000, "bytes of ls")
 	prints(t, "ls", "", got.out+got.errs)
 	got = call(t, s, "ls", "-o", "json").ends(exitOK)
 	testbed.Equal(t, len(decoded[[]redlatch.Inspection](t, got.out)), 4, "locks of ls -o json")
 	call(t, s, "show", "stray").fails(exitError, "not a lock")
 	p := serving(t, s)
 	seen := map[string]string{"locks": p.event("locks", ""), "lock": p.event("lock", "stray")}
-	if len(seen["locks"]) > 10_000 {
-		t.Errorf("the list has %d bytes", len(seen["locks"]))
-	}
+	testbed.AtMost(t, len(seen["locks"]), 10_000, "bytes of the list")
 	need(t, seen["locks"], `"good"`, `"stray"`, `"far"`, `"total":4`)
 	need(t, seen["lock"], `"problem":`)
-	if strings.Contains(seen["locks"], `"total":4,"at":"0001`) {
-		t.Error("the list has the time of what has none")
-	}
+	lacks(t, seen["locks"], `"total":4,"at":"0001`) // the time of what has none
 	top := onTerminal(t, s, 200, 50, "top")
 	top.shows(200, "good", "stray", "far", "4 locks")
 	top.quit()

@@ -13,9 +13,8 @@ import (
 )
 
 func TestLs(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c, other := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	s, c := beside(t, named("shop/1"))
+	other := client(t, s, named("shop/2"))
 	call(t, s, "ls").fails(exitOK, "no locks")
 	testbed.Equal(t, call(t, s, "ls", "-o", "json").ends(exitOK).out, "[]\n")
 	s.Do(t, "HSET", "user:1", "name", "x")
@@ -48,9 +47,7 @@ func TestLs(t *testing.T) {
 	if len(list) != 2 || list[1].Queue[0].Client != "shop/2" || list[0].Holders[0].Client != "shop/1" {
 		t.Errorf("%+v", list)
 	}
-	for _, h := range held {
-		unlock(t, h)
-	}
+	unlock(t, held...)
 	unlock(t, <-waits)
 }
 
@@ -59,14 +56,11 @@ func TestTableFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	rows := [][]cell{{{strings.Repeat("n", 80), cyan}, {"plain", ""}, {"x", ""}}, {{"ü", ""}, {"fair", ""}, {"y", red}}}
 	lines, whole := screen{width: 40, colour: true}.lines("NAME* KIND Z", rows)
-	if whole {
-		t.Error("all of it is said to be there")
-	}
+	testbed.Equal(t, whole, false, "whether all of it is said to be there")
 	colours := strings.NewReplacer("\x1b[1m", "", "\x1b[36m", "", "\x1b[31m", "", "\x1b[0m", "")
 	for i, line := range lines {
-		if plain := colours.Replace(line); len([]rune(plain)) > 40 || strings.Contains(plain, "\x1b") {
-			t.Errorf("line %d is wider than 40 characters: %q", i, line)
-		}
+		testbed.AtMost(t, len([]rune(colours.Replace(line))), 40, "characters of line", i)
+		lacks(t, colours.Replace(line), "\x1b")
 	}
 	need(t, strings.Join(lines, "\n"), "…", "\x1b[36m")
 
@@ -220,9 +214,7 @@ func TestHelp(t *testing.T) {
 	call(t, nil, "help").ends(exitOK, "Exit status", "run ", "doctor", "REDIS_URL")
 	call(t, nil, "--version").ends(exitOK, "redlatch version ", "go1.")
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if got := call(t, nil, "completion", shell).ends(exitOK); len(got.out) < 1000 {
-			t.Errorf("%s: %s", shell, got.out)
-		}
+		testbed.AtLeast(t, len(call(t, nil, "completion", shell).ends(exitOK).out), 1000, "bytes for", shell)
 	}
 	call(t, nil, "__complete", "run", "--kind", "").ends(exitOK, "fair")
 }

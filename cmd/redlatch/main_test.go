@@ -95,10 +95,12 @@ func hold(t *testing.T, l redlatch.Locker, opts ...redlatch.AcquireOption) redla
 	return h
 }
 
-func unlock(t *testing.T, h redlatch.Hold) {
+func unlock(t *testing.T, holds ...redlatch.Hold) {
 	t.Helper()
-	if err := h.Unlock(context.Background()); err != nil {
-		t.Error(err)
+	for _, h := range holds {
+		if err := h.Unlock(context.Background()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -345,6 +347,16 @@ func untilState(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.
 // hasAll reports whether a text has all parts.
 func hasAll(text string, parts []string) bool {
 	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
+}
+
+// lacks fails when a text has one of the parts.
+func lacks(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if strings.Contains(text, p) {
+			t.Errorf("%q is in:\n%s", p, text)
+		}
+	}
 }
 
 // need fails when a text lacks one of the parts.

@@ -56,9 +56,7 @@ func TestRunEnvironment(t *testing.T) {
 	}
 	need(t, environment(), "token=none ", "url=redis://"+s.Addr(), "home=/here.")
 	need(t, environment("--hide-url"), "url=none ", "home=/here.")
-	if text := environment("--fenced"); strings.Contains(text, "token=none") || strings.Contains(text, "token=41 ") {
-		t.Error(text)
-	}
+	lacks(t, environment("--fenced"), "token=none", "token=41 ")
 }
 
 func TestRunBusy(t *testing.T) {
@@ -144,9 +142,8 @@ func TestRunSignalWhileWaiting(t *testing.T) {
 	p := begin(t, s, "run", "x", "--kind", "fair", "--", "echo", "ran")
 	untilQueued(t, c, "x", 1)
 	p.signal(syscall.SIGINT)
-	if p.ends(exitSignal + int(syscall.SIGINT)); strings.Contains(p.text(), "ran") {
-		t.Error(p.text())
-	}
+	p.ends(exitSignal + int(syscall.SIGINT))
+	lacks(t, p.text(), "ran")
 	testbed.Equal(t, inspect(t, c, "x").QueueLength, 0, "left in the queue")
 	unlock(t, h)
 }
@@ -160,9 +157,8 @@ func pids(t *testing.T, p *command) []int {
 	t.Helper()
 	_, text, _ := strings.Cut(p.says(" .\n"), "pids ")
 	var a, b int
-	if _, err := fmt.Sscan(text, &a, &b); err != nil {
-		t.Fatal(err)
-	}
+	_, err := fmt.Sscan(text, &a, &b)
+	testbed.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			_, _ = syscall.Kill(a, syscall.SIGKILL), syscall.Kill(b, syscall.SIGKILL)
@@ -209,9 +205,7 @@ func TestRunLost(t *testing.T) {
 		{"--lease-time=4s --timeout=1s", func(t *testing.T, s *testbed.Server) { t.Helper(); s.Kill(t) }},
 	} {
 		t.Run(tc.flags, func(t *testing.T) {
-			t.Parallel()
-			s := server(t)
-			c := client(t, s)
+			s, c := beside(t)
 			p := begin(t, s, slices.Concat([]string{"run", "x", "--grace", "3s"}, strings.Fields(tc.flags), []string{"--", "sh", "-c", stubborn})...)
 			ids := pids(t, p)
 			isHeld(t, c, "x", true)
@@ -232,9 +226,8 @@ func TestRunTerminated(t *testing.T) {
 		ids := pids(t, p)
 		p.signal(syscall.SIGTERM)
 		p.ends(status)
-		if isHeld(t, c, "x", false); !dead(ids) {
-			t.Error("its processes live on")
-		}
+		isHeld(t, c, "x", false)
+		testbed.Equal(t, dead(ids), true, "whether its processes are dead")
 	}
 }
 

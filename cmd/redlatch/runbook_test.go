@@ -115,9 +115,8 @@ func TestRunbookCommands(t *testing.T) {
 	testbed.Must(t, err)
 	s, token := server(t), filepath.Join(t.TempDir(), "token")
 	testbed.Must(t, os.WriteFile(token, []byte("a token of the test's"), 0o600))
-	if _, err := client(t, s, named("cron/pod-1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client(t, s, named("cron/pod-1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil })
+	testbed.Must(t, err)
 	owner := regexp.MustCompile(`--owner (\S+)`).FindStringSubmatch(string(text))[1]
 	pod7, err := net.Dial("tcp", s.Addr())
 	testbed.Must(t, err)

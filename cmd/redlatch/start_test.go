@@ -103,9 +103,8 @@ func TestRunGuardDied(t *testing.T) {
 	if st, err := exitStatus(j.cmd, j.cmd.Wait()); st != exitCantRun || err != nil {
 		t.Errorf("status %d, %v", st, err)
 	}
-	if text := out.String(); !strings.Contains(text, "the guard process of the command has died") || strings.Contains(text, "begun") {
-		t.Errorf("output: %q", text)
-	}
+	need(t, out.String(), "the guard process of the command has died")
+	lacks(t, out.String(), "begun")
 }
 
 // The guard ends when it is told to, though a process that was started meanwhile has its pipe as well.
@@ -228,7 +227,6 @@ func TestRunOfAProgramThatWasRemoved(t *testing.T) {
 	untilState(t, c, "x", func(in redlatch.Inspection) bool { return in.Processes == 1 })
 	testbed.Must(t, os.Rename(executable(t, "#!/bin/sh\necho other\n"), old))
 	unlock(t, h)
-	if p.ends(exitOK); p.text() != "ran\n" {
-		t.Error(p.text())
-	}
+	p.ends(exitOK)
+	testbed.Equal(t, p.text(), "ran\n")
 }

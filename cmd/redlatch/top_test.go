@@ -97,9 +97,8 @@ func (c *terminal) quit() {
 }
 
 func TestTop(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	c, w := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	s, c := beside(t, named("shop/1"))
+	w := client(t, s, named("shop/2"))
 	a, b := hold(t, c.RLock("aaa")), hold(t, c.FairLock("fff"))
 	var waits []<-chan redlatch.Hold
 	for i := range 3 {
@@ -120,9 +119,7 @@ func TestTop(t *testing.T) {
 	top.press("r")
 	top.shows(100, "by name (reversed)")
 	top.press("/ff")
-	if screen = top.shows(100, "filter: ff_"); strings.Contains(screen, "\naaa") {
-		t.Errorf("not filtered:\n%s", screen)
-	}
+	lacks(t, top.shows(100, "filter: ff_"), "\naaa")
 	top.press("\r\r") // done with the filter; open
 	top.shows(100, "fff  held", "Holders (1)", "Queue (3)", "shop/2", "Seen holding it")
 
@@ -142,8 +139,7 @@ func TestTop(t *testing.T) {
 	until(t, "the terminal is as before", func() bool {
 		return strings.HasSuffix(strings.TrimSpace(top.text()), "\x1b[?25h\x1b[?1049l")
 	}, func() string { return fmt.Sprintf("%q", top.text()[max(len(top.text())-60, 0):]) })
-	unlock(t, a)
-	unlock(t, b)
+	unlock(t, a, b)
 	unlock(t, <-waits[1])
 	unlock(t, <-waits[2])
 }
@@ -247,9 +243,8 @@ func TestBoardIsBounded(t *testing.T) {
 	for _, w := range b.locks {
 		turns += len(w.turns)
 	}
-	if len(b.locks) > 3*maxListed || turns > maxAllTurns+len(b.locks) {
-		t.Errorf("%d locks with %d turns", len(b.locks), turns)
-	}
+	testbed.AtMost(t, len(b.locks), 3*maxListed, "locks")
+	testbed.AtMost(t, turns, maxAllTurns+len(b.locks), "turns")
 }
 
 // A turn that ended while nobody looked is not said to have lasted that long, nor to have lost its lease.
@@ -333,17 +328,14 @@ func TestBudget(t *testing.T) {
 	top.shows(120, budget, "a look takes ")
 	top.quit()
 	top = onTerminal(t, s, 120, 24, "top", "--full-speed")
-	if screen := top.shows(120, "000 locks, every 1s"); strings.Contains(screen, budget) {
-		t.Errorf("at full speed:\n%s", screen)
-	}
+	lacks(t, top.shows(120, "000 locks, every 1s"), budget)
 	top.quit()
 	all := call(t, s, "ls", "orders:1?", "--full-speed")
 	all.warns()
 	testbed.Equal(t, len(all.rows()), 10, "rows")
 	need(t, serving(t, s).event("locks", ""), `"took_seconds":`)
 	for _, full := range []string{"--full-speed=false", "--full-speed"} {
-		if said := strings.Contains(serving(t, s, full).get("/api/settings").text, budget); said == (full == "--full-speed") {
-			t.Errorf("%s: the page says its budget: %t", full, said)
-		}
+		said := strings.Contains(serving(t, s, full).get("/api/settings").text, budget)
+		testbed.Equal(t, said, full != "--full-speed", "whether the page says its budget, with", full)
 	}
 }

@@ -32,9 +32,7 @@ func everywhere(t *testing.T, c *redlatch.Client, doctor string, flags ...string
 	run("run", "job", "--kind", "fair", "--", "true").ends(exitOK)
 	run("unlock", "k0", "--owner", c.Name(), "--yes").ends(exitOK)
 	run("doctor", "--need", "reentrant,fair,read-write,operators").ends(exitOK, doctor)
-	for _, h := range holds[1:] {
-		unlock(t, h)
-	}
+	unlock(t, holds[1:]...)
 	taken(t, holds[0])
 }
 

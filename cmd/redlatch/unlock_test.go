@@ -120,9 +120,7 @@ func TestUnlockFindsEveryHolder(t *testing.T) {
 	for _, wanted := range []string{"nobody", "*", "000", hidden[1][:36], shown[0].Owner[:36], "shop/9"} {
 		call(t, s, "unlock", "x", "--owner", wanted, "--yes").ends(exitUsage)
 	}
-	if left := s.Int(t, "HLEN", "x"); left != int64(len(owners)-1+1) { // and the mode
-		t.Errorf("%d fields are left of %d readers", left, len(owners))
-	}
+	testbed.Equal(t, s.Int(t, "HLEN", "x"), int64(len(owners)-1+1), "fields that are left, with the mode")
 }
 
 // Readers whose leases have ended are none to take the lock from.
@@ -163,9 +161,8 @@ func (c *changes) Read(p []byte) (int, error) {
 
 // An eviction ends the holds that were shown, and no other: who came since then is shown, and asked about, first.
 func TestUnlockEndsWhatItHasShown(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	old, late := client(t, s, named("shop/1")), client(t, s, named("shop/2"))
+	s, old := beside(t, named("shop/1"))
+	late := client(t, s, named("shop/2"))
 	ask := func(name string, between func()) outcome {
 		t.Helper()
 		return answering(t, s, &changes{[]func(){between}}, name, "--any-owner")
@@ -198,10 +195,8 @@ func TestUnlockEndsWhatItHasShown(t *testing.T) {
 
 // Who may not publish evicts all the same, and is told that nobody was woken.
 func TestUnlockSaysThatNobodyWasWoken(t *testing.T) {
-	t.Parallel()
-	s := server(t)
+	s, c := beside(t)
 	s.SetUser(t, "ops", "on", ">pw", "~*", "&*", "+@all", "-publish")
-	c := client(t, s)
 	for _, l := range []redlatch.Locker{c.RLock("x"), c.FairLock("x"), c.ReadWriteLock("x").ReadLock(), c.ReadWriteLock("x").WriteLock()} {
 		h := hold(t, l)
 		call(t, nil, "--url", "redis://ops:pw@"+s.Addr(), "unlock", "x", "--owner", h.Owner().String(), "--yes").
@@ -227,9 +222,8 @@ func TestUnlockSaysWhatItDid(t *testing.T) {
 			})
 		}
 		got := answering(t, s, &changes{between}, "x", "--any-owner").ends(exitOtherOwner)
-		if got.warns(said); strings.Contains(got.out, "was taken away from") != (n > 1000) {
-			t.Errorf("%d holders: %s", n, got.out)
-		}
+		got.warns(said)
+		testbed.Equal(t, strings.Contains(got.out, "was taken away from"), n > 1000, "evictions, of holders:", n, got.out)
 		s.Do(t, "DEL", "x")
 	}
 }
