@@ -162,9 +162,7 @@ func TestReadersLookTogether(t *testing.T) {
 	began := time.Now()
 	n := scripts(t, s, func() { time.Sleep(seconds * time.Second) })
 	// They have come one after the other, and what is due within an eighth of the second goes with the first.
-	if limit := 8 * int64(time.Since(began)/time.Second+1); n > limit {
-		t.Errorf("%d commands in %d s", n, seconds)
-	}
+	testbed.AtMost(t, n, 8*int64(time.Since(began)/time.Second+1), "commands in seconds:", seconds)
 	bed.Unlock(t, h)
 	bed.Unlock(t, bed.Holds(t, got)...)
 }

@@ -87,9 +87,7 @@ func TestAReaderThatDoesNotComeLeavesNothing(t *testing.T) {
 	time.Sleep(time.Until(ends))
 	bed.Unlock(t, h)
 	bed.Unlock(t, bed.Lock(t, t.Context(), l.WriteLock()))
-	if s.Int(t, "EXISTS", "redlatch_rw_turn:{n}") != 0 {
-		t.Error("the turn of the dead is kept")
-	}
+	testbed.Equal(t, s.Int(t, "EXISTS", "redlatch_rw_turn:{n}"), 0, "whether the turn of the dead is kept")
 }
 
 // A reader that leaves no place, as a TryLock without a wait, takes nobody else's turn, though its key has lost its TTL.
@@ -99,8 +97,6 @@ func TestAReaderWithoutAPlaceTakesNoTurn(t *testing.T) {
 	s.Do(t, "ZADD", "redlatch_rw_turn:{n}", "9e12", foreign)
 	h, err := client(t, s, 0).ReadWriteLock("n").ReadLock().TryLock(t.Context(), 0, 0)
 	testbed.Must(t, err)
-	if s.Int(t, "DEL", "redlatch_rw_turn:{n}") != 1 {
-		t.Error("the turn was taken")
-	}
+	testbed.Equal(t, s.Int(t, "DEL", "redlatch_rw_turn:{n}"), 1, "whether the turn is there")
 	bed.Unlock(t, h)
 }

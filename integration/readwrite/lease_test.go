@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/rwlock"
 )
 
@@ -43,9 +44,7 @@ func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			waiting(t, s, "writers", 1)
 			time.Sleep(time.Until(ends.Add(-tc.leave)))
 			bed.Unlock(t, fixed)
-			if ttl := s.Int(t, "PTTL", "n"); ttl > lease.Milliseconds() {
-				t.Errorf("TTL %d ms after the long reader has left", ttl)
-			}
+			testbed.AtMost(t, s.Int(t, "PTTL", "n"), lease.Milliseconds(), "milliseconds that the lock lasts after the long reader")
 			bed.Unlock(t, live)
 			if freed := time.Now(); freed.After(ends) {
 				ends = freed // the writer waits for the living ones, too
@@ -59,9 +58,7 @@ func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 func enters(t *testing.T, got <-chan bed.Attempt, soonest, ends time.Time) {
 	t.Helper()
 	a := bed.Get(t, got)
-	if a.Err != nil {
-		t.Fatal(a.Err)
-	}
+	testbed.Must(t, a.Err)
 	if early, late := soonest.Sub(a.At), a.At.Sub(ends); early > 10*time.Millisecond || late > soon {
 		t.Errorf("the writer entered %v before the lease had ended, %v after that", early, late)
 	}
@@ -75,9 +72,7 @@ func TestShortReaderNeverShortensALongOnes(t *testing.T) {
 	long := bed.Lock(t, t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n").ReadLock())
 	least := func(when string) {
 		t.Helper()
-		if ttl := s.Int(t, "PTTL", "n"); ttl < 15000 { // it is renewed when 20 s are left
-			t.Errorf("%s: the lock lasts %d ms", when, ttl)
-		}
+		testbed.AtLeast(t, s.Int(t, "PTTL", "n"), 15000, when, "milliseconds that the lock lasts") // renewed when 20 s are left
 	}
 	quick := client(t, s, 5*time.Second).ReadWriteLock("n").ReadLock()
 	a := bed.Lock(t, t.Context(), quick)
@@ -114,11 +109,9 @@ func TestPartialReleaseRenewsTheLock(t *testing.T) {
 	bed.Unlock(t, inner)
 	counts := outer.ValidUntil()
 	// The answer may be late: the lock ends no later than this.
-	if ends := time.Now().Add(time.Duration(s.Int(t, "PTTL", "n")) * time.Millisecond); ends.Before(counts) {
-		t.Errorf("the lock ends %v before the instant that its holder counts on", counts.Sub(ends))
-	}
-	bed.Unlock(t, outer)
-	bed.Unlock(t, other)
+	ends := time.Now().Add(time.Duration(s.Int(t, "PTTL", "n")) * time.Millisecond)
+	testbed.AtMost(t, counts.Sub(ends), 0, "how long the lock ends before the instant that its holder counts on")
+	bed.Unlock(t, outer, other)
 }
 
 // A writer's fixed lease ends while its

@@ -61,6 +61,9 @@ func sharer(t *testing.T, s *testbed.Server, tenure time.Duration) *redlatch.Cli
 	return bed.Client(t, s.Addr(), func(c *redlatch.Config) { c.LeaseTime, c.Tenure = 30*time.Second, tenure })
 }
 
+// failure is what a call fails for.
+func failure[T any](_ T, err error) error { return err }
+
 // busy fails if the lock can be had.
 func busy(t *testing.T, ctx context.Context, l redlatch.Locker) { //nolint:revive // t first, as in testing
 	t.Helper()

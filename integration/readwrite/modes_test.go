@@ -69,11 +69,9 @@ func TestLostRefusal(t *testing.T) {
 	bed.Unlock(t, w)
 	proxy.Admit(t)
 	bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, got))
-	if h, err := l.WriteLock().TryLock(t.Context(), 0, 0); err != nil {
-		t.Errorf("a place was left behind: %v", err)
-	} else {
-		bed.Unlock(t, h)
-	}
+	h, err := l.WriteLock().TryLock(t.Context(), 0, 0) // no place was left behind
+	testbed.Must(t, err)
+	bed.Unlock(t, h)
 }
 
 // State shows each holder, and the writers that wait.
@@ -186,9 +184,7 @@ func TestWriterGoneWithoutAMessage(t *testing.T) {
 			if how != "deleted by hand" {
 				gone = []string{"EVAL", luascript.RWFree.Body, "1", "n", s.List(t, "ZRANGE", leases, "0", "0")[0]}
 			}
-			if n := s.Int(t, gone...); n != 1 {
-				t.Fatalf("%d holds have gone", n)
-			}
+			testbed.Equal(t, s.Int(t, gone...), 1, "holds that have gone")
 			r := bed.Lock(t, t.Context(), l.ReadLock())
 			if err := w.Unlock(t.Context()); err == nil {
 				t.Error("an Unlock of what was gone reports success")
@@ -228,9 +224,7 @@ func TestCostOfAReadUnlock(t *testing.T) {
 				t.Errorf("%d readers: %d commands and %d calls for %d unlocks, with one reader %d", readers, diff.Calls["evalsha"], calls, sample, most)
 			}
 			for _, scan := range []string{"hgetall", "hkeys", "keys", "scan", "hscan"} {
-				if diff.Calls[scan] > 0 {
-					t.Errorf("%d times %s", diff.Calls[scan], scan)
-				}
+				testbed.Equal(t, diff.Calls[scan], 0, "calls of", scan)
 			}
 		}
 		bed.Unlock(t, stay...)
@@ -267,9 +261,7 @@ func TestUpgradeIsRefusedAtOnce(t *testing.T) {
 	waiting(t, s, "readers", 1)
 	bed.Unlock(t, w) // the readers' turn
 	h := bed.Hold(t, read)
-	if a := bed.Get(t, upgrade); !errors.Is(a.Err, redlatch.ErrUpgrade) {
-		t.Errorf("a writer whose owner reads now: %v, want ErrUpgrade", a.Err)
-	}
+	bed.Want(t, bed.Get(t, upgrade).Err, redlatch.ErrUpgrade) // its owner reads now
 	bed.Unlock(t, h)
 }
 
@@ -282,9 +274,7 @@ func TestOtherKindsOfTheNameAreExcluded(t *testing.T) {
 	plain := bed.Lock(t, ctx, c.RLock("n"))
 	busy(t, ctx, l.ReadLock())
 	busy(t, ctx, l.WriteLock())
-	if _, err := l.State(ctx); !errors.Is(err, redlatch.ErrInvalidName) {
-		t.Errorf("State: %v, want ErrInvalidName", err)
-	}
+	bed.Want(t, failure(l.State(ctx)), redlatch.ErrInvalidName)
 	bed.Unlock(t, plain)
 	for mode, held := range map[string]redlatch.Locker{"read": l.ReadLock(), "write": l.WriteLock()} {
 		h := bed.Lock(t, ctx, held)

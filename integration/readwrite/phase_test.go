@@ -184,9 +184,9 @@ func TestReadersStandBackForAWaitingWriter(t *testing.T) {
 	back := bed.Async(t.Context(), l1.ReadLock())
 	waiting(t, s, "readers", 1)
 	giveUp()
-	if err := bed.Get(t, writer).Err; !errors.Is(err, context.Canceled) || !errors.Is(err, redlatch.ErrNotAcquired) {
-		t.Error(err)
-	}
+	gaveUp := bed.Get(t, writer).Err
+	bed.Want(t, gaveUp, context.Canceled)
+	bed.Want(t, gaveUp, redlatch.ErrNotAcquired)
 	bed.Unlock(t, bed.HoldWithin(t, soon, back), r)
 }
 

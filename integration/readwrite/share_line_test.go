@@ -38,14 +38,11 @@ func TestShareLineCostsOneCommand(t *testing.T) {
 			holds = bed.Holds(t, got)
 		})
 		// The unlock, the grant, and the next writer's looks.
-		if t.Logf("own %v: %d commands", own, n); n > 6 {
-			t.Errorf("own %v: %d commands for 41 readers", own, n)
-		}
+		t.Logf("own %v: %d commands", own, n)
+		testbed.AtMost(t, n, 6, "own", own, "commands for 41 readers")
 		waiting(t, s, "turn", 0)
 		blocked(t, "the next writer", next)
-		if m := s.Int(t, "HLEN", "n"); m != 2 { // mode, and one field
-			t.Errorf("%d fields", m)
-		}
+		testbed.Equal(t, s.Int(t, "HLEN", "n"), 2, "mode, and one field")
 		busy(t, t.Context(), l.ReadLock()) // behind that writer
 		later := bed.Async(t.Context(), l.ReadLock())
 		waiting(t, s, "readers", 1)
@@ -151,9 +148,7 @@ func TestShareLineOfOneOwner(t *testing.T) {
 	waiting(t, s, "readers", 2) // the first one, and the one with a lease of its own
 	bed.Unlock(t, w)
 	holds := append(bed.Holds(t, got), <-fixed)
-	if _, err := l.WriteLock().TryLock(owner, 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
-		t.Error(err)
-	}
+	bed.Want(t, failure(l.WriteLock().TryLock(owner, 0, 0)), redlatch.ErrUpgrade)
 	bed.Unlock(t, holds...)
 	empty(t, s)
 }

@@ -21,27 +21,21 @@ func TestShareIsOneHold(t *testing.T) {
 	l := sharer(t, s, 9*time.Second).ReadWriteLock("n", redlatch.ShareReads()).ReadLock()
 	other := client(t, s, 0).ReadWriteLock("n").WriteLock()
 	var holds []redlatch.Hold
-	if n := scripts(t, s, func() {
+	testbed.Equal(t, scripts(t, s, func() {
 		for range 20 {
 			holds = append(holds, bed.Lock(t, t.Context(), l))
 		}
 		bed.Unlock(t, bed.Lock(t, holds[7].Context(), l), holds[0], holds[5]) // the first one, too
-	}); n != 2 { // the first reader's, and the re-entry
-		t.Errorf("%d commands", n)
-	}
+	}), 2, "commands: the first reader's, and the re-entry")
 	busy(t, t.Context(), other)
 	bed.Want(t, holds[0].Unlock(t.Context()), redlatch.ErrNotHeld)
 	left := slices.Concat(holds[1:5], holds[6:])
 	testbed.Equal(t, scripts(t, s, func() { bed.Unlock(t, left[1:]...) }), 0, "commands to leave while one stays")
 	busy(t, t.Context(), other)
-	if err := left[0].Context().Err(); err != nil {
-		t.Errorf("the last one's context has ended: %v", err)
-	}
+	bed.Alive(t, left[0])
 	bed.Unlock(t, left[0])
 	w, err := other.TryLock(t.Context(), 0, 0)
-	if err != nil {
-		t.Fatal("not free after the last reader:", err)
-	}
+	testbed.Must(t, err)
 	bed.Unlock(t, w)
 	empty(t, s)
 }
@@ -91,9 +85,7 @@ func TestShareWhoComesTogether(t *testing.T) {
 				}
 				bed.Eventually(t, "nothing is left", func() bool { return s.Int(t, "EXISTS", "n") == 0 })
 			})
-			if n > tc.most+1 { // and the release
-				t.Errorf("%d commands for 41 readers", n)
-			}
+			testbed.AtMost(t, n, tc.most+1, "commands for 41 readers, with the release")
 		})
 	}
 }
@@ -140,9 +132,7 @@ func TestShareNobodyReadsBesideAWriter(t *testing.T) {
 	bed.Unlock(t, w) // downgrades
 	in := bed.Lock(t, t.Context(), l.ReadLock())
 	joined := bed.Lock(t, t.Context(), l.ReadLock())
-	if _, err := l.WriteLock().TryLock(joined.Context(), 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
-		t.Error(err)
-	}
+	bed.Want(t, failure(l.WriteLock().TryLock(joined.Context(), 0, 0)), redlatch.ErrUpgrade)
 	bed.Unlock(t, in, joined, r)
 	empty(t, s)
 
@@ -165,14 +155,10 @@ func TestShareWhoDoesNot(t *testing.T) {
 		bed.Lock(t, t.Context(), l), bed.Lock(t, t.Context(), l, redlatch.WithLease(time.Minute)), bed.Lock(t, t.Context(), prefer),
 		bed.Lock(t, t.Context(), c.ReadWriteLock("n").ReadLock()), bed.Lock(t, t.Context(), l), bed.Lock(t, t.Context(), prefer),
 	}
-	if n := s.Int(t, "HLEN", "n"); n != 5 { // mode, and four fields
-		t.Errorf("%d fields", n)
-	}
+	testbed.Equal(t, s.Int(t, "HLEN", "n"), 5, "mode, and four fields")
 	bed.Unlock(t, holds...)
 	empty(t, s)
-	if _, err := c.RLock("x", redlatch.ShareReads()).Lock(t.Context()); !errors.Is(err, redlatch.ErrInvalidOption) {
-		t.Error(err)
-	}
+	bed.Want(t, failure(c.RLock("x", redlatch.ShareReads()).Lock(t.Context())), redlatch.ErrInvalidOption)
 }
 
 // A re-entry beside the last release by another owner of the same session, which pass different
@@ -200,9 +186,7 @@ func TestShareReentryBesideFinalRelease(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // else it is no hold of the ended session, but acquires anew
 	}
 	last.Release()
-	if err := <-unlocked; err != nil {
-		t.Error("a.Unlock:", err)
-	}
+	bed.Want(t, <-unlocked, nil)
 	h := bed.Hold(t, again)
 	hw, err := w.TryLock(t.Context(), 0, 0)
 	if err != nil {
@@ -256,15 +240,10 @@ func TestShareReentryOutlivesFixedHold(t *testing.T) {
 	// Nobody joins the session any more.
 	w := bed.Async(t.Context(), writer)
 	waiting(t, s, "writers", 1)
-	nested, err := l.ReadLock().TryLock(h.Context(), 10*time.Second, 0)
-	if err != nil {
-		t.Errorf("a reader that is inside waits for the writer that waits for it: %v", err)
-	} else {
-		bed.Unlock(t, nested)
-	}
-	if _, err := l.WriteLock().TryLock(h.Context(), 0, 0); !errors.Is(err, redlatch.ErrUpgrade) {
-		t.Errorf("a reader that asks to write: %v", err)
-	}
+	nested, err := l.ReadLock().TryLock(h.Context(), 10*time.Second, 0) // the writer waits for it
+	testbed.Must(t, err)
+	bed.Unlock(t, nested)
+	bed.Want(t, failure(l.WriteLock().TryLock(h.Context(), 0, 0)), redlatch.ErrUpgrade)
 	bed.Unlock(t, h, a)
 	bed.Unlock(t, bed.HoldWithin(t, 10*time.Second, w))
 	empty(t, s)
