@@ -127,6 +127,8 @@ type (
 	InvalidOptionError = lock.InvalidOptionError
 	// ReplicaAcksError is the detail of ErrReplicaAcks: Name, Want and Got, numbers of replicas, and Err.
 	ReplicaAcksError = lock.ReplicaAcksError
+	// UnlockError is a part of the error of Do, TryDo and DoFenced: the section has run, and Unlock returned Err.
+	UnlockError = lock.UnlockError
 	// OtherOwnerError is the detail of ErrOtherOwner: Name, Owner, who was to be evicted, and Holder, who has the lock.
 	OtherOwnerError = lock.OtherOwnerError
 	// ServerError is an answer of the server that no retry would change: Name, Op and Err.
@@ -267,9 +269,9 @@ func NewOwner(ctx context.Context) context.Context { return engine.NewOwner(ctx)
 
 // Do runs fn while holding l: it blocks until l is acquired or ctx ends, calls fn with the
 // hold's context and unlocks, even if fn panics. It returns the error of Lock, or else the
-// errors of fn and of Unlock, joined: if it matches [ErrLeaseLost], the section may not have
-// been exclusive. A deadline of ctx limits the wait and fn together; [TryDo] limits the wait
-// alone.
+// errors of fn and of Unlock, joined, the latter as an [*UnlockError]: if it matches
+// [ErrLeaseLost], the section may not have been exclusive. A deadline of ctx limits the wait
+// and fn together; [TryDo] limits the wait alone.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) error {
 	return lock.Do(ctx, l, fn, opts...)
 }

@@ -270,6 +270,15 @@ func (e *ReplicaAcksError) Unwrap() error { return e.Err }
 // ErrorType is a short, stable name for telemetry.
 func (e *ReplicaAcksError) ErrorType() string { return "replica_acks" }
 
+// UnlockError says that the section of a [Do], [TryDo] or [DoFenced] has run and that its Unlock returned Err. It tells
+// an [ErrUnavailable] or [ErrClosed] of that Unlock from one of the acquisition, after which nothing has run.
+type UnlockError struct{ Err error }
+
+func (e *UnlockError) Error() string { return quote.Line(fmt.Sprint(e.Err)) }
+
+// Unwrap leads to what Unlock returned.
+func (e *UnlockError) Unwrap() error { return e.Err }
+
 // OtherOwnerError is the detail of [ErrOtherOwner].
 type OtherOwnerError struct {
 	Name   string

@@ -159,8 +159,8 @@ type State struct {
 
 // Do runs fn under l: it acquires the lock, calls fn with the hold's context
 // and unlocks, even if fn panics or calls runtime.Goexit. It joins the errors of
-// fn and of Unlock: if errors.Is(err, [ErrLeaseLost]), the section may not have been
-// exclusive.
+// fn and of Unlock, the latter as an [*UnlockError]: if errors.Is(err, [ErrLeaseLost]), the
+// section may not have been exclusive.
 //
 // A deadline of ctx limits the wait and fn together; [TryDo] limits the wait alone.
 func Do(ctx context.Context, l Locker, fn func(ctx context.Context) error, opts ...AcquireOption) error {
@@ -215,9 +215,9 @@ func tokenless(h Hold) string {
 // if l was busy for the whole wait or ctx ended first, [ErrUnavailable] instead if the server failed or was silent,
 // [ErrInvalidOption] for a negative wait or lease.
 //
-// Otherwise TryDo returns the errors of fn and of Unlock, joined. If errors.Is(err, [ErrLeaseLost]), the section may
-// not have been exclusive. After an error of Unlock the lock is free when its lease ends, if not earlier. If fn takes
-// locks itself, its error may match ErrNotAcquired, too.
+// Otherwise TryDo returns the errors of fn and of Unlock, joined, the latter as an [*UnlockError]. If
+// errors.Is(err, [ErrLeaseLost]), the section may not have been exclusive. After an error of Unlock the lock is free
+// when its lease ends, if not earlier. If fn takes locks itself, its error may match ErrNotAcquired, too.
 func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx context.Context) error) error {
 	h, err := l.TryLock(ctx, wait, lease)
 	if err != nil {
@@ -230,7 +230,7 @@ func TryDo(ctx context.Context, l Locker, wait, lease time.Duration, fn func(ctx
 func inside(ctx context.Context, h Hold, fn func(ctx context.Context) error) (err error) {
 	defer func() {
 		if uerr := h.Unlock(ctx); uerr != nil {
-			err = Join(err, uerr)
+			err = Join(err, &UnlockError{uerr})
 		}
 	}()
 	return fn(h.Context())

@@ -69,7 +69,7 @@ func TestMessagesWithoutACause(t *testing.T) {
 	for _, err := range []error{
 		&lock.NotAcquiredError{}, lock.NodeError{}, lock.NodeError{Node: "a:1"}, &lock.UnavailableError{Nodes: []lock.NodeError{{}}},
 		&lock.UnavailableError{}, &lock.LeaseLostError{}, &lock.InvalidNameError{}, &lock.InvalidOptionError{},
-		&lock.ReplicaAcksError{}, &lock.OtherOwnerError{}, &lock.ServerError{}, &lock.ConnectError{},
+		&lock.ReplicaAcksError{}, &lock.OtherOwnerError{}, &lock.UnlockError{}, &lock.ServerError{}, &lock.ConnectError{},
 	} {
 		if err.Error() == "" || errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%T: %q", err, err)

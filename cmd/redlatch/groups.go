@@ -113,7 +113,10 @@ func (s screen) parties(out io.Writer, by string, parties []*party, servers stri
 	var rows [][]cell
 	for _, g := range parties {
 		names := strings.Join(slices.Compact(slices.Concat(g.Holds, g.Waits)), ", ")
-		on := fmt.Sprintf("%d of %d: %s", len(g.Servers), g.Asked, strings.Join(slices.Sorted(maps.Keys(g.Servers)), ", "))
+		on := fmt.Sprintf("%d of %d", len(g.Servers), g.Asked)
+		if len(g.Servers) > 0 {
+			on += ": " + strings.Join(slices.Sorted(maps.Keys(g.Servers)), ", ")
+		}
 		rows = append(rows, []cell{{g.Name, cyan}, {fmt.Sprint(len(g.Holds)), ""}, {fmt.Sprint(len(g.Waits)), ""}, {names, dim}, {on, ""}})
 	}
 	lines, _ := s.lines(strings.ToUpper(by)+"* HOLDS WAITS LOCKS*"+servers, rows)

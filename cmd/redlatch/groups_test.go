@@ -109,6 +109,16 @@ func TestLsQuorum(t *testing.T) {
 	taken(t, h)
 }
 
+// Who only waits has nothing on any server.
+func TestLsOfWhoOnlyWaits(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	screen{}.parties(&out, "owner", []*party{{Name: "shop/1 g1", Waits: []string{"x"}, Asked: 2}}, " SERVERS")
+	if rows := strings.Split(strings.TrimSpace(out.String()), "\n"); !strings.HasSuffix(rows[len(rows)-1], "  0 of 2") {
+		t.Errorf("%q", rows)
+	}
+}
+
 // A killed process has no name: its copies on several servers are told to be of one by the ends of its Clients' ids.
 func TestLsQuorumOfTheDead(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,8 @@ func (f functions) TryDo(ctx context.Context, wait, lease time.Duration, fn sect
 }
 
 // Do and TryDo hold the lock while the function runs, whose context re-enters, and unlock whatever becomes of it; TryDo's
-// wait limits no section; without the lock the function is not called; a loss is told beside the function's error.
+// wait limits no section; without the lock the function is not called; a loss is told beside the function's error; an
+// error tells whether the function has run.
 func TestSections(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
@@ -68,6 +69,20 @@ func TestSections(t *testing.T) {
 			<-done
 			free()
 			want(t, "Do with a lease of -1", of(l).Do(t.Context(), never(t), redlatch.WithLease(-1)), redlatch.ErrInvalidOption)
+		}
+		all[form+": an error tells whether the function has run"] = func(t *testing.T, x *bed.Site, name string) {
+			clients := x.Fresh(t)
+			l, cut := of(x.Kind.New(clients, name)), func(context.Context) error { closeAll(clients); return nil }
+			for _, it := range []struct {
+				fn  section
+				ran bool
+			}{{cut, true}, {never(t), false}} {
+				err := l.Do(t.Context(), it.fn, redlatch.WithLease(time.Second)) // of which the key is left
+				want(t, "Do", err, redlatch.ErrClosed)
+				if _, ran := errors.AsType[*redlatch.UnlockError](err); ran != it.ran {
+					t.Errorf("%v says that it has run: %v", err, ran)
+				}
+			}
 		}
 		all[form+": a loss is told beside the function's error"] = func(t *testing.T, x *bed.Site, name string) {
 			until := func(ctx context.Context) error { <-ctx.Done(); return boom }
