@@ -163,3 +163,49 @@ func TestOneReaderIsEvicted(t *testing.T) {
 	}
 	empty(t, s)
 }
+
+// A writer's reads are evicted: the lock lasts for as long as its write hold, no longer. Where that has ended, who waits
+// enters: readers beside a read of the writer that stays, and writers.
+func TestReadsOfAWriterAreEvicted(t *testing.T) {
+	s := bed.Loaded(t)
+	c := client(t, s, 30*time.Second)
+	l := c.ReadWriteLock("n")
+	reads := func(lease time.Duration) (owner string, w, r redlatch.Hold) {
+		w = bed.Lock(t, t.Context(), l.WriteLock(), redlatch.WithLease(lease))
+		r = bed.Lock(t, w.Context(), l.ReadLock(), redlatch.WithLease(time.Hour))
+		return s.List(t, "ZRANGE", leases, "-1", "-1")[0], w, r
+	}
+	evict := func(owner string) {
+		t.Helper()
+		if was, err := c.ForceUnlock(t.Context(), "n", redlatch.IfOwner(owner)); !was || err != nil {
+			t.Fatalf("%v, %v", was, err)
+		}
+	}
+	owner, w, r := reads(20 * time.Second)
+	evict(owner)
+	if ttl := s.Int(t, "PTTL", "n"); ttl > 20_000 || ttl < 10_000 {
+		t.Errorf("the lock lasts %d ms", ttl)
+	}
+	bed.Want(t, r.Unlock(t.Context()), redlatch.ErrLeaseLost)
+	bed.Unlock(t, w)
+
+	const lease = 100 * time.Millisecond
+	owner, _, _ = reads(lease)
+	bed.Eventually(t, "the write lease has ended", func() bool { return remaining(t, s, s.List(t, "ZRANGE", leases, "0", "0")[0]) <= 0 })
+	stays := owner + "x"
+	s.Do(t, "HSET", "n", stays, "1")
+	s.Do(t, "ZADD", leases, "9999999999999", stays)
+	evict(owner)
+	bed.Unlock(t, bed.Lock(t, t.Context(), l.ReadLock()))
+	evict(stays)
+	bed.Unlock(t, bed.Lock(t, t.Context(), l.WriteLock()))
+
+	const writer = foreign + ":write" // whose end nobody knows
+	s.Do(t, "HSET", "n", "mode", "write", writer, "1", foreign, "1")
+	s.Do(t, "PEXPIRE", "n", "60000")
+	if was, err := l.ReadLock().ForceUnlock(t.Context()); !was || err != nil {
+		t.Errorf("of another library: %v, %v", was, err)
+	}
+	testbed.AtLeast(t, s.Int(t, "PTTL", "n"), 40_000, "milliseconds that another library's writer keeps the lock")
+	s.Do(t, "FLUSHALL")
+}

@@ -88,12 +88,13 @@ if readers and (only or want == 'write' or holds > 64) then
 else
   some = call('HGETALL', LOCK)
 end
-local gone, write_gone, other = {}, false, nil -- gone: those that go, or some of many
+local gone, write_gone, other, writer = {}, false, nil, nil -- gone: those that go, or some of many
 for i = 1, #some, 2 do
   local f = some[i]
   if f ~= 'mode' or kind ~= RW then
     if not is_hold(f, some[i + 1]) then return {-1} end
     local writes = mode == 'write' and string.sub(f, -6) == ':write'
+    if writes then writer = f end
     local in_mode = want ~= 'read' and want ~= 'write' or (want == 'write') == writes
     if in_mode and (not only or only[f] or (writes and only[string.sub(f, 1, -7)])) then
       gone[#gone + 1] = f
@@ -131,6 +132,7 @@ local function settle()
   for _, f in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, MOST)) do
     call('ZREM', LEASES, f)
     call('HDEL', LOCK, f)
+    if f == writer then call('HSET', LOCK, 'mode', 'read') end
   end
   local need = -2
   local last = call('ZRANGE', LEASES, -1, -1, 'WITHSCORES')
@@ -162,7 +164,8 @@ else
     call('ZREM', LEASES, f)
   end
   if write_gone then call('HSET', LOCK, 'mode', 'read') end
-  if mode ~= 'write' or write_gone then settle() end
+  -- else the end of a writer that stays must be known
+  if mode ~= 'write' or write_gone or writer and call('ZSCORE', LEASES, writer) then settle() end
 end
 if write_gone then
   -- Whoever waits to read now enters before the next writer.
