@@ -9,15 +9,14 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // none checks that a gauge of ages says 0 for all that it knows.
 func (r *rig) none(name string) {
 	r.t.Helper()
 	for labels, age := range points(r.collect()[name]) {
-		if age != 0 {
-			r.t.Errorf("%s of %s is %d ms, though there is none", name, labels, age)
-		}
+		testbed.Equal(r.t, age, 0, name, "of", labels, "in ms, though there is none")
 	}
 }
 
@@ -50,11 +49,9 @@ func TestAges(t *testing.T) {
 	r.none("lock.wait.age")
 	bed.Unlock(t, h)
 	r.older("lock.hold.age", labels, 0)
-	if age, most := r.point("lock.hold.age", labels), time.Since(beganLater).Milliseconds(); age > most {
-		t.Errorf("the hold that is left is told to be %d ms old, %d at most", age, most)
-	}
-	bed.Unlock(t, young)
-	bed.Unlock(t, younger)
+	age := r.point("lock.hold.age", labels)
+	testbed.AtMost(t, age, time.Since(beganLater).Milliseconds(), "milliseconds that the hold that is left is old")
+	bed.Unlock(t, young, younger)
 	r.none("lock.hold.age")
 	second.Close()
 	r.none("lock.hold.age")
@@ -92,8 +89,7 @@ func TestAgesByName(t *testing.T) {
 	r.collect()
 	panics.Store(false)
 	r.older("lock.hold.age", orders, 0)
-	bed.Unlock(t, f)
-	bed.Unlock(t, h)
+	bed.Unlock(t, f, h)
 }
 
 // A reader of metrics that hangs in the user's code does not keep Close for ever.

@@ -259,9 +259,7 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	useful := func(name string) {
 		t.Helper()
 		within(t, name, began(func() {
-			if err := c.RLock(name).Do(t.Context(), nothing); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			bed.Want(t, c.RLock(name).Do(t.Context(), nothing), nil)
 		}))
 	}
 	over := func() {
@@ -281,13 +279,9 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 		bed.Eventually(t, "the late grant is given back", func() bool { return r.server.Int(t, "EXISTS", "bad-late") == 0 })
 	}
 	time.Sleep(lease * 3 / 4) // two renewals
-	if err := kept.Context().Err(); err != nil {
-		t.Errorf("the hold of another lock ended: %v", context.Cause(kept.Context()))
-	}
+	bed.Alive(t, kept)
 	within(t, "its unlock", began(func() { bed.Unlock(t, kept) }))
-	if m.met.Load() == 0 {
-		t.Error("nothing misbehaved")
-	}
+	testbed.AtLeast(t, m.met.Load(), 1, "times that it misbehaved")
 	if m.panics {
 		over()
 		if n := sound.Load(); !needed && n != int64(len(asked)) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // What is told is bounded, and text, whatever names locks have, and whatever kinds of errors there are.
@@ -53,9 +54,7 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 			for _, n := range points(all["lock.acquire.duration"]) {
 				total += n
 			}
-			if total != names {
-				t.Errorf("%d of %d acquisitions are told", total, names)
-			}
+			testbed.Equal(t, total, names, "acquisitions that are told")
 		})
 	}
 }

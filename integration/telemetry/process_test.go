@@ -136,13 +136,7 @@ func TestProvidersSetLater(t *testing.T) {
 	if age, err := strconv.Atoi(p.Expect(t, "age")); err != nil || age < 50 {
 		t.Errorf("the oldest hold is %d ms old: %v", age, err)
 	}
-	if got, want := p.Expect(t, "spans"), "EVALSHA lock.release EVALSHA lock.acquire EVALSHA lock.release"; got != want {
-		t.Errorf("spans: %s, want %s", got, want)
-	}
-	if got := p.Expect(t, "held"); got != "0" {
-		t.Errorf("%s locks are counted as held: one was taken before anything was counted", got)
-	}
-	if err := p.Wait(t); err != nil {
-		t.Error(err)
-	}
+	testbed.Equal(t, p.Expect(t, "spans"), "EVALSHA lock.release EVALSHA lock.acquire EVALSHA lock.release", "spans")
+	testbed.Equal(t, p.Expect(t, "held"), "0", "locks that are counted as held: one was taken before anything was counted")
+	testbed.Must(t, p.Wait(t))
 }

@@ -109,9 +109,7 @@ func TestPanicOfTheCodeThatIsTold(t *testing.T) {
 					}
 					panics++
 				}
-				if panics < 6 { // some in each of the calls
-					t.Errorf("%d panics", panics)
-				}
+				testbed.AtLeast(t, panics, 6, "panics, some in each of the calls")
 			})
 		}
 	}
@@ -140,9 +138,7 @@ func TestWhatIsToldMayAskTheHold(t *testing.T) {
 			}
 			_ = h.Unlock(context.Background())
 		}))
-		if looked.Load() == before {
-			t.Errorf("%s: nothing was told", how)
-		}
+		testbed.AtLeast(t, looked.Load(), before+1, how, "what was told")
 		now.Store(nil)
 	}
 }
@@ -220,9 +216,7 @@ func TestALossIsLoggedBeforeCloseReturns(t *testing.T) {
 	r.server.Int(t, "DEL", "a")
 	<-h.Context().Done()
 	r.client.Close()
-	if lines := r.log.lines(t, "lease lost"); len(lines) != 1 {
-		t.Errorf("logged %v", lines)
-	}
+	testbed.Equal(t, len(r.log.lines(t, "lease lost")), 1, "lines in the log")
 	for _, cancel := range cancels {
 		cancel()
 	}
