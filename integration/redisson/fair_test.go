@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // queue is who waits for a fair lock.
@@ -20,9 +22,7 @@ func (b *bed) queue(t *testing.T, n string) []string {
 func (s *scene) scoreOf(field string) time.Time {
 	s.t.Helper()
 	ms, err := strconv.ParseFloat(s.server.Text(s.t, "ZSCORE", "redisson_lock_timeout:{"+s.name("n")+"}", field), 64)
-	if err != nil {
-		s.t.Fatalf("score of %s: %v", field, err)
-	}
+	testbed.Must(s.t, err)
 	return time.UnixMilli(int64(ms))
 }
 

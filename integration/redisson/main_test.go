@@ -102,9 +102,8 @@ func shortBed(t *testing.T, v Version) *bed {
 
 func sharedBedWith(t *testing.T, v Version, lease time.Duration) *bed {
 	t.Helper()
-	if _, err := Build(v); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Build(v)
+	testbed.Must(t, err)
 	sharedMu.Lock()
 	defer sharedMu.Unlock()
 	key := fmt.Sprint(v, " ", lease)

@@ -30,16 +30,12 @@ func TestCallsOnThePagesCompile(t *testing.T) {
 	for _, cell := range regexp.MustCompile("(?m)`([^`|]+;)` \\|$").FindAllStringSubmatch(table, -1) {
 		statements = append(statements, cell[1])
 	}
-	if len(statements) < 6 {
-		t.Errorf("the table has only %d calls of Redisson", len(statements))
-	}
+	testbed.AtLeast(t, len(statements), 6, "calls of Redisson in the table")
 	add(strings.Join(statements, "\n"))
 	for _, block := range regexp.MustCompile("(?s)```java\n(.*?)```").FindAllStringSubmatch(page(t, "redisson"), -1) {
 		add(block[1])
 	}
-	if calls < 2 {
-		t.Error("the page of Redisson has no code")
-	}
+	testbed.AtLeast(t, calls, 2, "pieces of Redisson's code, with those of its page")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "Pages.java")
 	testbed.Must(t, os.WriteFile(file, []byte(source+"void work() {}\n}\n"), 0o600))

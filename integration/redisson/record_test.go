@@ -158,8 +158,6 @@ func TestRecordCheckFindsViolations(t *testing.T) {
 		for line := range strings.SplitSeq(tc.lines, "|") {
 			c.line(line)
 		}
-		if len(c.violations) != tc.bad {
-			t.Errorf("%s: violations %v, want %d", tc.name, c.violations, tc.bad)
-		}
+		testbed.Equal(t, len(c.violations), tc.bad, tc.name, "violations:", c.violations)
 	}
 }

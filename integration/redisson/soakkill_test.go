@@ -116,9 +116,7 @@ func (k *soakKills) report(t *testing.T) {
 	}
 	for _, side := range soakSides {
 		for _, aim := range []string{"queued fair", "holds fair", "holds write", "holds read", "holds rlock"} {
-			if k.hit[side+" "+aim] == 0 {
-				t.Errorf("no kill met: %s %s", side, aim)
-			}
+			testbed.AtLeast(t, k.hit[side+" "+aim], 1, "kills that met", side, aim)
 		}
 	}
 }

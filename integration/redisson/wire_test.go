@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // These tests pin what Redisson itself does, so that the tests of both together
@@ -76,12 +78,6 @@ func TestWireForeignHolder(t *testing.T) {
 func TestWireFair(t *testing.T) {
 	eachVersion(t, func(t *testing.T, v Version) {
 		s := sharedBed(t, v).scene(t, "fair")
-		is := func(what string, got, want time.Duration) {
-			t.Helper()
-			if got != want {
-				t.Fatalf("%s: %v, want %v", what, got, want)
-			}
-		}
 		s.run(`
 			redis EXISTS ${java.0} ${java.1} ${java.2} -> 0
 			java.a lock
@@ -96,17 +92,17 @@ func TestWireFair(t *testing.T) {
 		last := s.score(2)
 		// Each score is the predecessor's plus the waiter's own wait; the first one's is now + TTL + wait.
 		between(t, "first score", time.Until(s.score(0)), 320*time.Second, 330*time.Second)
-		is("second score after the first", s.score(1).Sub(s.score(0)), 50*time.Second)
-		is("third score after the second", last.Sub(s.score(1)), 300*time.Second)
+		testbed.Equal(t, s.score(1).Sub(s.score(0)), 50*time.Second, "second score after the first")
+		testbed.Equal(t, last.Sub(s.score(1)), 300*time.Second, "third score after the second")
 		// An acquisition takes its own wait out of every score behind it.
 		s.run(`
 			java.a unlock
 			w0 enters`)
-		is("moved by the first acquisition", s.score(1).Sub(last), -300*time.Second)
+		testbed.Equal(t, s.score(1).Sub(last), -300*time.Second, "moved by the first acquisition")
 		s.run(`
 			java.0 unlock
 			w1 enters`)
-		is("moved by two acquisitions", s.score(0).Sub(last), -350*time.Second)
+		testbed.Equal(t, s.score(0).Sub(last), -350*time.Second, "moved by two acquisitions")
 		s.run(`
 			java.1 unlock
 			w2 enters
@@ -128,9 +124,8 @@ func TestWireFairStaleHead(t *testing.T) {
 		s.run(`w = java.a lock`)
 		s.since = stale
 		s.run(`w enters`)
-		if calls := s.server.CommandStats(t).Sub(before).Calls["evalsha"]; calls < 100 {
-			t.Errorf("%d attempts: it does not spin any more, docs/REDISSON.md says it does", calls)
-		}
+		calls := s.server.CommandStats(t).Sub(before).Calls["evalsha"]
+		testbed.AtLeast(t, calls, 100, "attempts: does it not spin any more? docs/REDISSON.md says it does")
 		s.run(`java.a unlock`)
 	})
 }
