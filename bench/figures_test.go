@@ -2,9 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"testing"
 	"time"
 
@@ -31,9 +31,7 @@ func TestUsage(t *testing.T) {
 		"cmdstat_evalsha:calls=10,usec=7,usec_per_call=0.70\r\ncmdstat_set:calls=4,usec=1\r\ncmdstat_pexpire:calls=3,usec=1\r\n")
 	testbed.Must(t, err)
 	got := []any{u.cpu, u.sent(nil), u.sent([]string{"set"}), u.executed([]string{"set"}), u.renewals()}
-	if want := []any{3.75, int64(10), int64(14), int64(8), int64(3)}; !slices.Equal(got, want) {
-		t.Errorf("CPU, commands without and with SET, their µs, renewals: %v, want %v", got, want)
-	}
+	testbed.Equal(t, fmt.Sprint(got...), "3.75 10 14 8 3", "CPU, commands without and with SET, their µs, renewals")
 	if err := u.add("cmdstat_get:calls=many\r\n"); err == nil {
 		t.Error("nonsense was accepted")
 	}

@@ -20,8 +20,14 @@ func TestAServerThatEndsIsToldWithItsWords(t *testing.T) {
 		return exec.Command("sh", "-c", "echo the disk is full; exit 1"), nil
 	}}
 	_, err := f.start(t.Context(), "")
-	if err == nil || !strings.Contains(err.Error(), "the disk is full") {
-		t.Errorf("it was told as: %v", err)
+	tells(t, err, "the disk is full")
+}
+
+// tells fails unless an error says so.
+func tells(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("error %v, which does not say %q", err, text)
 	}
 }
 
@@ -61,9 +67,8 @@ func TestAForeignServerIsStartedOnce(t *testing.T) {
 		}
 		at.close()
 	}
-	if starts != 1 || len(keys) != 3 {
-		t.Errorf("%d starts, keys %v", starts, keys)
-	}
+	testbed.Equal(t, starts, 1, "starts")
+	testbed.Equal(t, len(keys), 3, "keys")
 	testbed.Must(t, b.stop())
 }
 
@@ -90,9 +95,7 @@ func answering(t *testing.T, port int, text string) (addr string) {
 func TestSays(t *testing.T) {
 	addr := answering(t, 0, "version 3, starting")
 	testbed.Must(t, says(t.Context(), addr, "", "version 3"))
-	if err := says(t.Context(), addr, "", "serving"); err == nil || !strings.Contains(err.Error(), "starting") {
-		t.Errorf("what it said instead is not told: %v", err)
-	}
+	tells(t, says(t.Context(), addr, "", "serving"), "starting") // what it said instead
 }
 
 // TestWhatIsNotThereIsMissed: nobody takes a run without a system for one in which it was measured.
@@ -106,9 +109,8 @@ func TestWhatIsNotThereIsMissed(t *testing.T) {
 
 // TestAgainstNeedsACheckout: any other folder is refused before something is built.
 func TestAgainstNeedsACheckout(t *testing.T) {
-	if _, err := buildAgainst(t.Context(), t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "no checkout") {
-		t.Errorf("an empty folder: %v", err)
-	}
+	_, err := buildAgainst(t.Context(), t.TempDir(), t.TempDir())
+	tells(t, err, "no checkout")
 }
 
 // TestAgainstMeasuresBothBuilds, here of one and the same source.
@@ -118,14 +120,11 @@ func TestAgainstMeasuresBothBuilds(t *testing.T) {
 	}
 	b := quick(t)
 	var err error
-	if b.take.against, err = buildAgainst(t.Context(), "..", t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	b.take.against, err = buildAgainst(t.Context(), "..", t.TempDir())
+	testbed.Must(t, err)
 	b.take.alone = true
 	seen, failed := b.measured(t, uncontended(1))
 	for _, name := range []string{"redlatch/build=before", "redlatch/build=now"} {
-		if seen[name].n == 0 {
-			t.Errorf("%s was not measured: %v", name, failed)
-		}
+		testbed.AtLeast(t, seen[name].n, 1, "acquisitions of", name, "failed:", failed)
 	}
 }

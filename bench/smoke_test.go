@@ -32,11 +32,7 @@ func quick(t *testing.T) *bench {
 	b, err := newBench()
 	testbed.Must(t, err)
 	b.rounds, b.duration, b.lease, b.warmUp = 1, 60*time.Millisecond, 3*time.Second, 20*time.Millisecond
-	t.Cleanup(func() {
-		if err := b.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testbed.Must(t, b.stop()) })
 	return b
 }
 
@@ -120,12 +116,8 @@ func TestFailureIsReported(t *testing.T) {
 	// The limit cannot wait: two goroutines on one key make it fail.
 	r := row{name: "failing", contenders: []string{"limit", "redislock"}, spec: spec{Workload: work.Pairs, Goroutines: 4}}
 	seen, failed := quick(t).measured(t, r)
-	if err := failed["lock=limit"]; err == nil || !strings.Contains(err.Error(), "limit: Lock: busy") {
-		t.Errorf("the failure was told as: %v", err)
-	}
-	if seen["redislock"].n == 0 {
-		t.Errorf("the other contender failed too: %v", failed)
-	}
+	tells(t, failed["lock=limit"], "limit: Lock: busy")
+	testbed.AtLeast(t, seen["redislock"].n, 1, "acquisitions of the other contender; failed:", failed)
 }
 
 // TestEndOfContext: an interrupted run ends at once, with its processes.

@@ -2,6 +2,7 @@ package moving
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -54,9 +55,7 @@ func TestOthersRenewal(t *testing.T) {
 	}
 	// A majority of its keys is enough for it.
 	b.waitForRenewals(t, "rueidislock:0:renewed-rueidislock", "rueidislock:1:renewed-rueidislock")
-	if err := ctx.Err(); err != nil {
-		t.Errorf("rueidislock's context ended while its lock was renewed: %v", err)
-	}
+	testbed.Must(t, ctx.Err()) // it has renewed its lock
 	testbed.Must(t, release())
 }
 
@@ -114,9 +113,7 @@ func TestRueidislockRenewsAndTells(t *testing.T) {
 	testbed.Must(t, err)
 	cancel() // the section may still run
 	next, nextRelease, err := o.take(t.Context(), "freed", often)
-	if err != nil || next.Err() != nil {
-		t.Fatalf("the end of the caller's context has not freed the lock: %v", err)
-	}
+	testbed.Must(t, errors.Join(err, next.Err())) // the end of the caller's context has freed the lock
 	_ = nextRelease()
 	_ = release()
 }

@@ -216,9 +216,8 @@ func TestMovingInTwoSteps(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if f.most.Load() != 1 || f.turns.Load() != workers*rounds {
-					t.Errorf("%d inside at once, %d turns; want 1 and %d", f.most.Load(), f.turns.Load(), workers*rounds)
-				}
+				testbed.Equal(t, f.most.Load(), 1, "inside at once")
+				testbed.Equal(t, f.turns.Load(), workers*rounds, "turns")
 			})
 		}
 	}

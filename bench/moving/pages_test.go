@@ -95,9 +95,7 @@ func read(t *testing.T, path string) string {
 func using(t *testing.T, statement string) string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc f() {\n"+statement+"\n}", 0)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	testbed.Must(t, err)
 	for _, s := range file.Decls[0].(*ast.FuncDecl).Body.List {
 		if assign, ok := s.(*ast.AssignStmt); ok && assign.Tok == token.DEFINE {
 			for _, name := range assign.Lhs {
@@ -129,9 +127,7 @@ func program(t *testing.T) string {
 			continue
 		}
 		blocks := block.FindAllStringSubmatch(page(t, library.library), -1)
-		if len(blocks) == 0 {
-			t.Errorf("the page of %s has none of its code", library.library)
-		}
+		testbed.AtLeast(t, len(blocks), 1, "blocks of code on the page of", library.library)
 		for _, found := range blocks {
 			add(library.given, found[1])
 		}

@@ -47,13 +47,10 @@ func TestWarmHoldsLast(t *testing.T) {
 		began := time.Now()
 		h, err := lockWithin(ctx, l, warmPasses-1)
 		testbed.Must(t, err)
-		if took := time.Since(began); took != 3*coldWait || l.unlocked != 1 {
-			t.Errorf("after %v, %d unlocked, want %v and the one that came too late", took, l.unlocked, 3*coldWait)
-		}
+		testbed.Equal(t, time.Since(began), 3*coldWait, "it took")
+		testbed.Equal(t, l.unlocked, 1, "unlocked: the one that came too late")
 		time.Sleep(2 * coldWait)
-		if err := h.(ctxHold).ctx.Err(); err != nil {
-			t.Errorf("the hold's ctx: %v", err)
-		}
+		testbed.Must(t, h.(ctxHold).ctx.Err())
 		cancel()
 		if _, err := lockWithin(ctx, &cold{sleeps: 1}, 0); err == nil {
 			t.Error("a hold after the end")
@@ -93,9 +90,7 @@ func TestProcessesHandOverByTheirBoard(t *testing.T) {
 	}
 	cancel()
 	for i := range jobs {
-		if err := jobs[i].finish(&results[i]); err != nil {
-			t.Error(err)
-		}
+		testbed.Must(t, jobs[i].finish(&results[i]))
 	}
 	if h := Handovers(results); h.Total() < 4 || h.Max() > time.Minute {
 		t.Errorf("%d passes of at most %v in 6 turns", h.Total(), h.Max())

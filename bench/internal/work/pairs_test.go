@@ -94,9 +94,8 @@ func TestOwnKeysAreCountedExactly(t *testing.T) {
 		f.perTurn = 7 * time.Millisecond
 		r, err := runPairs(t, f, Spec{Goroutines: 1, OwnKeys: true, Key: "k"})
 		testbed.Must(t, err)
-		if done := f.turns.Load() - warmTurns; int64(r.Counts[0]) != done || done != 143 {
-			t.Errorf("%d turns of 7 ms counted, %d done in a second", r.Counts[0], done)
-		}
+		testbed.Equal(t, r.Counts[0], 143, "turns of 7 ms that are counted")
+		testbed.Equal(t, f.turns.Load()-warmTurns, 143, "turns of 7 ms in a second")
 	})
 }
 
@@ -134,11 +133,7 @@ func TestReadersMayBeInsideTogether(t *testing.T) {
 	}
 	b.leave(reader)
 	b.leave(reader)
-	if b.enter(reader) {
-		t.Error("a reader beside the writer")
-	}
+	testbed.Equal(t, b.enter(reader), false, "a reader beside the writer")
 	b.over.Store(1)
-	if !b.enter(writer) {
-		t.Error("what the end interrupts was told")
-	}
+	testbed.Equal(t, b.enter(writer), true, "what the end interrupts is not told")
 }
