@@ -144,9 +144,7 @@ func TestMakefile(t *testing.T) {
 	text := read(t, "Makefile")
 	seen := map[string]bool{}
 	for _, found := range byDefault.FindAllStringSubmatch(text, -1) {
-		if seen[found[1]] {
-			t.Errorf("the Makefile gives %s two defaults", found[1])
-		}
+		testbed.Equal(t, seen[found[1]], false, "whether the Makefile gives two defaults to", found[1])
 		seen[found[1]] = true
 	}
 	testbed.AtLeast(t, len(seen), 5, "variables")

@@ -2,6 +2,7 @@ package docs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -97,9 +98,8 @@ func TestFuzzKnowsAllTargets(t *testing.T) {
 	got := strings.Split(strings.TrimSpace(out), "\n")
 	slices.Sort(want)
 	slices.Sort(got)
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v\n%v\nwant %v", err, got, want)
-	}
+	testbed.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "targets")
+	testbed.Must(t, err)
 }
 
 // TestTargetsThatDoNothingFail: a name that fits nothing is not a success without work.

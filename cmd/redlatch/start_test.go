@@ -130,9 +130,7 @@ func TestRunGuardReleased(t *testing.T) {
 func executable(t *testing.T, text string) string {
 	t.Helper()
 	path := fileOf(t, text)
-	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // it is to be executable
-		t.Fatal(err)
-	}
+	testbed.Must(t, os.Chmod(path, 0o700)) //nolint:gosec // it is to be executable
 	return path
 }
 

@@ -84,9 +84,8 @@ func (c *terminal) shows(width int, parts ...string) string {
 
 func (c *terminal) press(keys string) {
 	c.t.Helper()
-	if _, err := c.pty.WriteString(keys); err != nil {
-		c.t.Fatal(err)
-	}
+	_, err := c.pty.WriteString(keys)
+	testbed.Must(c.t, err)
 }
 
 // quit ends it as its user does.

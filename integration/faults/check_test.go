@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // The checker itself: what must not be is found, and what may be is not.
@@ -267,9 +269,7 @@ func TestCheckerReadsWhatReadersSaw(t *testing.T) {
 		reader.end.Found = []string{"", "w"}
 		h, r := made(took("w", "W", "x", 1, 2).until(9).ended(c.result, 20, 21), reader), &report{}
 		h.fencing(r)
-		if found := strings.Contains(strings.Join(r.violations, "\n"), "saw a write"); found != c.want {
-			t.Errorf("%s: %q", name, r.violations)
-		}
+		testbed.Equal(t, strings.Contains(strings.Join(r.violations, "\n"), "saw a write"), c.want, name, r.violations)
 	}
 }
 

@@ -214,9 +214,8 @@ var lossFaults = []fault{
 		x.window().names = []string{name}
 		c := x.visitor()
 		defer c.Close()
-		if _, err := c.ForceUnlock(context.Background(), name); err != nil {
-			x.t.Errorf("ForceUnlock of %s: %v", name, err)
-		}
+		_, err := c.ForceUnlock(context.Background(), name)
+		testbed.Must(x.t, err)
 	}),
 	onServer("keys deleted", "data", effForget, .001, .002, func(x *ongoing) {
 		for i, key := range x.server().List(x.t, "KEYS", "*") {

@@ -133,12 +133,10 @@ func TestRenewalsTravelTogether(t *testing.T) {
 			for _, r := range renewals {
 				keys, most = keys+r.keys, max(most, r.keys)
 			}
-			if keys < 29*n || keys > 34*n {
-				t.Errorf("%d renewals of %d holds in 10 leases", keys, n)
-			}
-			if per := keys / len(renewals); most > 128 || per < least {
-				t.Errorf("%d keys in one command, %d on average", most, per)
-			}
+			testbed.AtLeast(t, keys, 29*n, "renewals of so many holds in 10 leases:", n)
+			testbed.AtMost(t, keys, 34*n, "renewals of so many holds in 10 leases:", n)
+			testbed.AtMost(t, most, 128, "keys in one command")
+			testbed.AtLeast(t, keys/len(renewals), least, "keys in a command on average")
 			testbed.Equal(t, core.Holding(), n, "are held")
 		})
 	}
