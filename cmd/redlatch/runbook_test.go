@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -118,13 +116,7 @@ func TestRunbookCommands(t *testing.T) {
 	_, err = client(t, s, named("cron/pod-1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil })
 	testbed.Must(t, err)
 	owner := regexp.MustCompile(`--owner (\S+)`).FindStringSubmatch(string(text))[1]
-	pod7, err := net.Dial("tcp", s.Addr())
-	testbed.Must(t, err)
-	defer pod7.Close()
-	_, err = fmt.Fprintf(pod7, "CLIENT SETNAME redlatch:checkout/pod-7:%s\r\n", owner[:36])
-	testbed.Must(t, err)
-	_, err = pod7.Read(make([]byte, 9))
-	testbed.Must(t, err)
+	nameConnection(t, s, "redlatch:checkout/pod-7:"+owner[:36])
 	here := strings.NewReplacer("'", "", "/etc/redlatch/token", token, "/usr/local/bin/report", "true", "redis://a.internal:6379", "redis://"+s.Addr(),
 		"-u redis://b.internal:6379 -u redis://c.internal:6379", "", "redlatch serve", "redlatch serve --listen 127.0.0.1:0")
 	answers := map[string][]string{
