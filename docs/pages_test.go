@@ -48,7 +48,8 @@ func read(t *testing.T, path string) string {
 // write writes a file anew.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	testbed.Must(t, os.WriteFile(filepath.Join(root, filepath.FromSlash(path)), []byte(text), 0o644)) // #nosec G306 -- a page or picture
+	path = filepath.Join(root, filepath.FromSlash(path))
+	testbed.Must(t, os.WriteFile(path, []byte(text), 0o644)) // #nosec G306 -- a page or picture
 }
 
 // page is a page in parts. A line that is not of a part is empty there: lines keep their numbers.

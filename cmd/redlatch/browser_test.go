@@ -144,7 +144,7 @@ func TestBrowser(t *testing.T) {
 	reads(t, b, "#locks", "orders:40", "catalogue", "checkout/pod-1", "<img src=x onerror=alert(1)>")
 
 	lacks(t, value[string](t, b, `location.href + document.cookie + Object.values(localStorage)`), secret)
-	testbed.Equal(t, value[bool](t, b, `document.querySelector("#locks img") !== null`), false, "whether a lock's name became an element")
+	testbed.Equal(t, value[bool](t, b, `document.querySelector("#locks img") !== null`), false, "a name as an element")
 	unlock(t, evil)
 
 	// A name that neither prints nor is UTF-8 is shown, and opened, in one writing.

@@ -113,7 +113,8 @@ func TestRunbookCommands(t *testing.T) {
 	testbed.Must(t, err)
 	s, token := server(t), filepath.Join(t.TempDir(), "token")
 	testbed.Must(t, os.WriteFile(token, []byte("a token of the test's"), 0o600))
-	_, err = client(t, s, named("cron/pod-1")).Once("nightly").Do(t.Context(), time.Hour, func(context.Context) error { return nil })
+	job := func(context.Context) error { return nil }
+	_, err = client(t, s, named("cron/pod-1")).Once("nightly").Do(t.Context(), time.Hour, job)
 	testbed.Must(t, err)
 	owner := regexp.MustCompile(`--owner (\S+)`).FindStringSubmatch(string(text))[1]
 	nameConnection(t, s, "redlatch:checkout/pod-7:"+owner[:36])

@@ -223,7 +223,7 @@ func TestUnlockSaysWhatItDid(t *testing.T) {
 		}
 		got := answering(t, s, &changes{between}, "x", "--any-owner").ends(exitOtherOwner)
 		got.warns(said)
-		testbed.Equal(t, strings.Contains(got.out, "was taken away from"), n > 1000, "evictions, of holders:", n, got.out)
+		testbed.Equal(t, strings.Contains(got.out, "was taken away from"), n > 1000, "holders:", n, got.out)
 		s.Do(t, "DEL", "x")
 	}
 }

@@ -44,7 +44,7 @@ func TestDeadReaderBlocksNoLongerThanItsLease(t *testing.T) {
 			waiting(t, s, "writers", 1)
 			time.Sleep(time.Until(ends.Add(-tc.leave)))
 			bed.Unlock(t, fixed)
-			testbed.AtMost(t, s.Int(t, "PTTL", "n"), lease.Milliseconds(), "milliseconds that the lock lasts after the long reader")
+			testbed.AtMost(t, s.Int(t, "PTTL", "n"), lease.Milliseconds(), "ms that it lasts after the long reader")
 			bed.Unlock(t, live)
 			if freed := time.Now(); freed.After(ends) {
 				ends = freed // the writer waits for the living ones, too
@@ -72,7 +72,7 @@ func TestShortReaderNeverShortensALongOnes(t *testing.T) {
 	long := bed.Lock(t, t.Context(), client(t, s, 30*time.Second).ReadWriteLock("n").ReadLock())
 	least := func(when string) {
 		t.Helper()
-		testbed.AtLeast(t, s.Int(t, "PTTL", "n"), 15000, when, "milliseconds that the lock lasts") // renewed when 20 s are left
+		testbed.AtLeast(t, s.Int(t, "PTTL", "n"), 15000, when, "ms that the lock lasts") // renewed when 20 s are left
 	}
 	quick := client(t, s, 5*time.Second).ReadWriteLock("n").ReadLock()
 	a := bed.Lock(t, t.Context(), quick)

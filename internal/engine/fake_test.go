@@ -228,7 +228,7 @@ func (f *fakeRedis) covers(t *testing.T, h lock.Hold) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	testbed.AtMost(t, h.ValidUntil().Sub(f.keys[h.Name()].ends), 0, "how early before its holder's deadline the server frees", h.Name())
+	testbed.AtMost(t, h.ValidUntil().Sub(f.keys[h.Name()].ends), 0, "how early the server frees", h.Name())
 }
 
 // scripts lists when a script ran.
