@@ -7,6 +7,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/rwlock"
 )
@@ -208,4 +209,26 @@ func TestReadsOfAWriterAreEvicted(t *testing.T) {
 	}
 	testbed.AtLeast(t, s.Int(t, "PTTL", "n"), 40_000, "milliseconds that another library's writer keeps the lock")
 	s.Do(t, "FLUSHALL")
+}
+
+// What a neighbour has put at a key of one lock costs no other lock its lease, though a command renews many; who
+// unlocks that one leaves it free.
+func TestAKeyOfALockHoldsSomethingElse(t *testing.T) {
+	s := bed.Loaded(t)
+	c := client(t, s, time.Hour)
+	args := []string{"EVAL", luascript.RWRenew.Body, "6"}
+	var fields []string
+	var holds []redlatch.Hold
+	for _, name := range []string{"n", "b"} {
+		holds = append(holds, bed.Lock(t, t.Context(), c.ReadWriteLock(name).ReadLock()))
+		field := s.List(t, "ZRANGE", luascript.RWLeasesKey(name), "0", "0")[0]
+		args = append(args, name, luascript.RWLeasesKey(name), luascript.RWTimeoutKey(name, field))
+		fields = append(fields, field, "7200000")
+	}
+	s.Do(t, "SET", leases, "no set")
+	s.Do(t, append(args, fields...)...)
+	testbed.AtLeast(t, s.Int(t, "PTTL", "b"), 7_000_000, "milliseconds that the other lock lasts")
+	bed.Unlock(t, holds...)
+	bed.Unlock(t, bed.Lock(t, t.Context(), c.ReadWriteLock("n").WriteLock()))
+	empty(t, s)
 }

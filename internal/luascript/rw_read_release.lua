@@ -90,7 +90,10 @@ if replaced(done) then done = 0 end
 if type(done) == 'table' then return done end
 void(KEYS[2], field, ARGV[4])
 untrace(KEYS[#KEYS], field, ARGV[6])
-local ends = tonumber(call('ZSCORE', LEASES, field) or 0)
+local ends = pcall('ZSCORE', LEASES, field)
+if replaced(ends) then ends = call('DEL', LEASES) - 1 end -- not ours, whatever it is: as if nothing had been noted
+if type(ends) == 'table' then return ends end
+ends = tonumber(ends or 0)
 call('ZREM', LEASES, field)
 call('DEL', KEYS[4])
 local free = false

@@ -25,7 +25,8 @@ local function renew(lock, leases, own, field, ms)
     if own ~= lock then pcall('DEL', own) end
     return 0
   end
-  local ends = call('ZSCORE', leases, field)
+  local ends = pcall('ZSCORE', leases, field)
+  if type(ends) == 'table' then return -1 end
   local to = now + lasts(math.max(tonumber(ends or now + call('PTTL', own)) - now, ms))
   if ends and tonumber(ends) <= now or not ends and call('PTTL', own) <= 0 then return 0 end
   if not ends or to > tonumber(ends) then
