@@ -247,7 +247,7 @@ func ShareReads() Option { return rwlock.ShareReads() }
 // and queues up again. Waiters of a FairLock and readers may notice up to a fifth of d late
 // that a DEL has freed the lock.
 //
-// The default is [DefaultSkipAfter]. A value below [MinSkipAfter] or above
+// The default is [DefaultSkipAfter], 5 s. A value below [MinSkipAfter] or above
 // [MaxSkipAfter] is an [ErrInvalidOption] of every call. Lock objects of one name may
 // have different values: each applies to the waiters of that object.
 func WithSkipAfter(d time.Duration) Option { return lock.WithSkipAfter(d) }

@@ -50,7 +50,7 @@ func (a *acquisition) tellOfOwn() {
 	log, ctx := a.core.cfg.Log, a.values
 	args := append(a.Logged(), "holder", w.holder, "waited", now.Sub(w.since))
 	a.core.cfg.News.Tell(func() {
-		log.WarnContext(ctx, "redlatch: waiting for a lock that this client holds; inside its section, lock with hold.Context()", observe.Resolve(args)...)
+		log.WarnContext(ctx, "redlatch: waiting for a lock that this client holds; if this call is inside that section, lock with hold.Context()", observe.Resolve(args)...)
 	})
 }
 

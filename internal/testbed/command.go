@@ -31,6 +31,7 @@ func (s *Server) Client() (rueidis.Client, error) {
 		ClientName:        clientName,
 		PipelineMultiplex: -1,   // one connection: commands stay in order
 		AlwaysPipelining:  true, // a deadline must not close it for others
+		ConnWriteTimeout:  patience,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("testbed: connect to %s: %w", s.Addr(), err)
