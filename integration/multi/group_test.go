@@ -306,6 +306,22 @@ func TestPassingRefusalOfOneMember(t *testing.T) {
 	}
 }
 
+// A member whose key the user may not touch any more stays held, and is told of; the others, of the same command, are freed.
+func TestRefusalOfOneMemberForGood(t *testing.T) {
+	t.Parallel()
+	s := bed.Server(t)
+	c := bed.Client(t, s.Addr())
+	h := bed.Lock(t, t.Context(), redlatch.MultiLock(plain(c, "a", "b", "c")...))
+	s.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~a", "~c", "~redlatch_*")
+	err := h.Unlock(t.Context())
+	s.Do(t, "ACL", "SETUSER", "default", "allkeys")
+	if refused, is := errors.AsType[*redlatch.ServerError](err); !is || refused.Name != "b" || strings.Contains(err.Error(), "~a") {
+		t.Errorf("%v", err)
+	}
+	free(t, s, "a", "c")
+	testbed.Equal(t, s.Int(t, "DEL", "b"), int64(1), "locks that stay")
+}
+
 // TestNoLivelockInLockstep: two that each hold what the other one lacks give it back and try again. On
 // servers that answer in step they would do so in step, for ever; the random pauses take them apart.
 func TestNoLivelockInLockstep(t *testing.T) {

@@ -165,10 +165,11 @@ func (r *sending) ended() {
 func (b *batch) answered(c *sender.Call) {
 	r := b.r
 	switch {
-	case (conn.IsTryAgain(c.Err) || conn.IsCrossSlot(c.Err)) && len(b.members) > 1 && !b.shared:
+	case (conn.IsTryAgain(c.Err) || conn.IsPermanent(c.Err)) && len(b.members) > 1 && !b.shared:
 		// A cluster refuses commands of several keys while it moves their slot and some
 		// of the keys are here and some there. That can take longer than a lease: each
 		// item goes on its own until then. A cluster that looks like a single server always refuses them.
+		// And one key of many may be what is refused for good: the user may not touch it any more.
 		r.work.Answered(c, nil)
 		for _, m := range b.members {
 			it := r.work.Item(int(m.item))

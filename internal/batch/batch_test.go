@@ -19,8 +19,9 @@ import (
 // server answers each key with the number in its name.
 type server struct {
 	cluster bool
-	short   bool // an answer too few
-	proxied bool // a cluster that looks like a single server
+	short   bool   // an answer too few
+	proxied bool   // a cluster that looks like a single server
+	denied  string // the user may not touch this key
 
 	mu   sync.Mutex
 	cmds []conn.Command
@@ -36,6 +37,9 @@ func (s *server) Run(_ context.Context, cmd conn.Command) (conn.Reply, error) {
 	for _, key := range cmd.Keys {
 		if s.proxied && luascript.Slot(key) != luascript.Slot(cmd.Keys[0]) {
 			return r, conn.Refusal("CROSSSLOT Keys in request don't hash to the same slot")
+		}
+		if key == s.denied {
+			return r, conn.Refusal("NOPERM this user has no permissions to access one of the keys used as arguments")
 		}
 		n, err := strconv.Atoi(key[strings.LastIndex(key, "l")+1:])
 		if err != nil {
@@ -156,6 +160,15 @@ func TestItemsOfSeveralSlots(t *testing.T) {
 	for _, a := range w.got {
 		if a.Err != nil || len(a.Vals) != w.Item(a.Item).Replies || a.Vals[0].Int != int64(a.Item) {
 			t.Fatalf("item %d: %+v", a.Item, a)
+		}
+	}
+}
+
+// What is refused for the sake of one item costs no other.
+func TestOneItemIsRefused(t *testing.T) {
+	for _, a := range send(t, &server{denied: "l700"}, 0).got {
+		if refused := a.Item == 700; (a.Err != nil) != refused || conn.IsPermanent(a.Err) != refused {
+			t.Errorf("item %d: %+v", a.Item, a)
 		}
 	}
 }

@@ -102,13 +102,6 @@ func isRedirection(err error) bool {
 	return ok && (hasCode(msg, "MOVED") || hasCode(msg, "ASK"))
 }
 
-// IsCrossSlot reports whether a server refused a command of several keys because they are in
-// several slots. A cluster behind a proxy does, which looks like a single server otherwise.
-func IsCrossSlot(err error) bool {
-	msg, ok := answerOf(err)
-	return ok && hasCode(msg, "CROSSSLOT")
-}
-
 // answerOf is the server's message, if err is one.
 func answerOf(err error) (string, bool) {
 	if err == nil { // of every command that worked: what follows takes memory

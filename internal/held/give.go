@@ -130,6 +130,9 @@ func (g *giving) settle(parts []part, reply conn.Reply, err error) (left []part,
 		switch {
 		case failed == nil:
 			decided = g.decided(&p, code, text, called, heard)
+		case conn.IsPermanent(err) && len(parts) > 1: // of one of them, perhaps
+			g.apart = true
+			left, why = append(left, p), failed
 		case conn.IsPermanent(failed):
 			g.giveUp(&p, &lock.ServerError{Name: p.lock.Name, Op: "release", Err: failed})
 		case p.count > 0 && conn.Classify(failed) == conn.Refused:
