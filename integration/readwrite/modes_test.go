@@ -100,6 +100,7 @@ func TestStateShowsHoldersAndWaitingWriters(t *testing.T) {
 	waiting(t, s, "writers", 1)
 	second := bed.Async(t.Context(), lb.WriteLock())
 	waiting(t, s, "writers", 2)
+	listening(t, s, 2) // who can't be called yet loses its turn
 	for _, o := range state(redlatch.ModeRead, 2, a, b).Holders {
 		count, lease := 1, time.Minute
 		if strings.HasPrefix(o.Owner, b.ID()) {
