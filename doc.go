@@ -37,7 +37,7 @@
 //	TryLock(ctx, wait, lease) (Hold, error)  waits for at most wait (0: one attempt); lease 0: the watchdog renews it
 //	Do(ctx, fn, opts...) error               Lock, fn, Unlock; DoFenced(ctx, lock, fn) also gives fn the token
 //	TryDo(ctx, wait, lease, fn) error        TryLock, fn, Unlock
-//	State(ctx) (State, error)                who holds it, who waits
+//	State(ctx) (State, error)                its holders and its queue; Inspect tells more
 //	ForceUnlock(ctx) (bool, error)           takes it away from its holders
 //	Name() string
 //
@@ -56,9 +56,9 @@
 // context are the same owner, and all re-enter. If they must exclude each other, give each a context from [NewOwner].
 //
 // The lock is held until Unlock. Its key on the server has a lease, which the watchdog renews every third of
-// [Config].LeaseTime while the process lives. A fixed lease, from [WithLease] or TryLock's argument, is never renewed
-// beyond its end. When the context given to Lock ends, the hold's context ends too, but the lock stays held: releasing
-// it while the section still runs would let another holder in.
+// [Config].LeaseTime while the process lives. A fixed lease, from [WithLease] or TryLock's argument, is not prolonged:
+// the hold ends with it. When the context given to Lock ends, the hold's context ends too, but the lock stays held:
+// releasing it while the section still runs would let another holder in.
 //
 // The server can lose a key, and a process can be cut off from the server. A hold has a local deadline, which passes
 // before the lease can run out on the server. When it passes without a renewal, or when the watchdog finds the lock

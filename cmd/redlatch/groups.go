@@ -112,7 +112,7 @@ func (l lsFlags) grouped(locks []*watched, asked int) []*party {
 func (s screen) parties(out io.Writer, by string, parties []*party, servers string) {
 	var rows [][]cell
 	for _, g := range parties {
-		names := strings.Join(slices.Compact(slices.Concat(g.Holds, g.Waits)), ", ")
+		names := strings.Join(slices.Compact(slices.Sorted(slices.Values(slices.Concat(g.Holds, g.Waits)))), ", ")
 		on := fmt.Sprintf("%d of %d", len(g.Servers), g.Asked)
 		if len(g.Servers) > 0 {
 			on += ": " + strings.Join(slices.Sorted(maps.Keys(g.Servers)), ", ")

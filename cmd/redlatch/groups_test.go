@@ -109,13 +109,15 @@ func TestLsQuorum(t *testing.T) {
 	taken(t, h)
 }
 
-// Who only waits has nothing on any server.
-func TestLsOfWhoOnlyWaits(t *testing.T) {
+// Who only waits has nothing on any server, and a lock that one of a process waits for and another holds is named once.
+func TestLsOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	screen{}.parties(&out, "owner", []*party{{Name: "shop/1 g1", Waits: []string{"x"}, Asked: 2}}, " SERVERS")
-	if rows := strings.Split(strings.TrimSpace(out.String()), "\n"); !strings.HasSuffix(rows[len(rows)-1], "  0 of 2") {
-		t.Errorf("%q", rows)
+	screen{}.parties(&out, "owner", []*party{
+		{Name: "shop/1 g1", Waits: []string{"x"}, Asked: 2}, {Name: "shop/2 g1", Holds: []string{"x", "y"}, Waits: []string{"x", "z"}},
+	}, " SERVERS")
+	if text := out.String(); !strings.Contains(text, "  0 of 2\n") || !strings.Contains(text, " x, y, z ") {
+		t.Error(text)
 	}
 }
 
